@@ -20,7 +20,7 @@
 //! | [`state`] | knows whether something is being recorded, and what was requested |
 //! | [`process`] | holds what one process owns: its row of the loss table and its part of the profile |
 //! | [`recorder`] | records calls of a thread: bracket, pages, collectors, calibration, fork |
-//! | [`adapters`] | one folder for each kind of host: [`adapters::iree`], [`adapters::tvm`] and [`adapters::loops`] |
+//! | [`adapters`] | one folder for each kind of host: [`adapters::iree`], [`adapters::tvm`], [`adapters::torch`] and [`adapters::loops`] |
 //! | [`entry`] | contains the host's entry points: constructor, sessions, C interface, `exec` |
 //!
 //! Rules:
@@ -56,6 +56,7 @@ pub use adapters::iree::call_hook::{
 };
 pub use adapters::iree::interpose::{dlsym, mmap, mmap64, mprotect};
 pub use adapters::loops::register::{counterpoint_loops_register, counterpoint_loops_unregister};
+pub use adapters::torch::ops::counterpoint_torch_ops;
 pub use adapters::tvm::exports::{
     __tvm_ffi_counterpoint_calls, __tvm_ffi_counterpoint_collector,
     __tvm_ffi_counterpoint_collector_remove, __tvm_ffi_counterpoint_entry,

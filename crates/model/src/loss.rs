@@ -164,6 +164,8 @@ losses! {
         "failures of profiler plugins: one could not be loaded, crashed, returned an error, or did something that the plugin interface forbids; what it was doing then is missing";
     52 PluginBufferFull "plugin_buffer_full" Missing
         "events of profiler plugins that did not fit into the limit of --max-buffer";
+    53 RangeEndedElsewhere "range_ended_elsewhere" Missing
+        "ranges of PyTorch's record_function that ended on another thread than they began (asynchronous functions), so that their counters cannot be read; they have no row";
 }
 
 impl Loss {

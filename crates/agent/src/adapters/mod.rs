@@ -4,9 +4,13 @@
 //! | module | purpose |
 //! |---|---|
 //! | [`iree`] | handles executable libraries of stock IREE runtimes: a trampoline for each exported function |
+//! | [`machine`] | what adapters for hosts that call ops have in common |
 //! | [`loops`] | handles modules that `counterpoint loops instrument` has rewritten: counts of loops |
+//! | [`torch`] | handles PyTorch: ops, ranges, parallel regions |
 //! | [`tvm`] | handles TVM's Relax virtual machine: instrument, entry functions, parallel regions |
 
 pub mod iree;
 pub mod loops;
+mod machine;
+pub mod torch;
 pub mod tvm;

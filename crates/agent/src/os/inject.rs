@@ -33,6 +33,8 @@ points! {
     SessionBegin, SessionEnd,
     OpBefore, OpAfter, OpMake, OpTell, RunBegin, RunEnd, RegionBegin, RegionEnd, TaskBegin, TaskEnd,
     Workspace, Exported, CollectorStart, CollectorStop,
+    TorchBegin, TorchEnd, TorchBeginApart, TorchEndApart, TorchWatch,
+    TorchRegionBegin, TorchRegionEnd, TorchTaskBegin, TorchTaskEnd,
     LoopRegister, LoopUnregister, LoopEnter, LoopLog, LoopBegin, LoopEnd, LoopThreadEnd,
 }
 
