@@ -31,7 +31,13 @@ VERSION = re.search(r'__version__ = "(.+)"', (PACKAGE / "__init__.py").read_text
 NAME = f"counterpoint-{VERSION}"
 TAG = f"py3-none-linux_{platform.machine()}"
 DIST_INFO = f"{NAME}.dist-info"
-ENTRY_POINTS = "[console_scripts]\ncounterpoint = counterpoint.__main__:main\n"
+# `import torch` runs the second one.
+ENTRY_POINTS = """[console_scripts]
+counterpoint = counterpoint.__main__:main
+
+[torch.backends]
+counterpoint = counterpoint.torch._entry:autoload
+"""
 
 
 def get_requires_for_build_wheel(config_settings=None):
@@ -57,6 +63,7 @@ def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
     files = [(f"counterpoint/{p.relative_to(PACKAGE)}", p) for p in sources()]
     files.append(("counterpoint/_dist/bin/counterpoint", program))
     files.append(("counterpoint/_dist/lib/libcounterpoint.so", library))
+    files += [(f"counterpoint/_dist/include/counterpoint/{p.name}", p) for p in headers()]
     return write(Path(wheel_directory), files, {})
 
 
@@ -64,7 +71,9 @@ def build_editable(wheel_directory, config_settings=None, metadata_directory=Non
     program, library = built()
     # Where an installed package has them; git ignores the folder.
     place = PACKAGE / "_dist"
-    for source, name in ((program, "bin/counterpoint"), (library, "lib/libcounterpoint.so")):
+    placed = [(program, "bin/counterpoint"), (library, "lib/libcounterpoint.so")]
+    placed += [(path, f"include/counterpoint/{path.name}") for path in headers()]
+    for source, name in placed:
         target = place / name
         target.parent.mkdir(parents=True, exist_ok=True)
         new = target.with_name(target.name + ".new")
@@ -85,6 +94,11 @@ def sources():
         if path.is_file()
         and not {"__pycache__", "_dist"} & set(path.relative_to(PACKAGE).parts)
     )
+
+
+def headers():
+    """The C headers, which the bridge to PyTorch is compiled with."""
+    return sorted((ROOT / "include/counterpoint").glob("*.h"))
 
 
 def built():
@@ -144,7 +158,7 @@ def metadata():
         "Metadata-Version: 2.1",
         "Name: counterpoint",
         f"Version: {VERSION}",
-        "Summary: Per-op reports with hardware counters for TVM, with the stock wheels",
+        "Summary: Hardware counters and profiler plugins for TVM and PyTorch, with the stock wheels",
         "License: MIT OR Apache-2.0",
         "Requires-Python: >=3.10",
         "Provides-Extra: tvm",

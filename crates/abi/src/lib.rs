@@ -9,5 +9,6 @@ pub mod collector;
 pub mod iree;
 pub mod kineto;
 pub mod loops;
+pub mod torch;
 pub mod torch_ops;
 pub mod tvm_ffi;

@@ -16,6 +16,7 @@
 //! | [`session`] | one recording of one profiler |
 //! | [`builder`] | the functions that a plugin hands its events to |
 //! | [`sink`] | where events go |
+//! | [`lineage`] | tells a forked child from its parent, whose sessions it must not use |
 //! | [`conformance`] | drives a plugin through everything, to find out what it does wrong |
 //! | [`stream`] | events as bytes, from the process of the plugins to the one that makes a profile |
 //! | [`problem`] | everything that a plugin can do wrong, said with its name |
@@ -27,6 +28,7 @@
 pub mod builder;
 pub mod conformance;
 pub mod discover;
+pub mod lineage;
 pub mod load;
 pub mod platform;
 pub mod problem;
@@ -38,4 +40,4 @@ pub use discover::discover;
 pub use load::{Host, Plugin, Profiler};
 pub use problem::{Problem, Problems};
 pub use session::{Correlation, Session, Setup};
-pub use sink::{Counter, Event, Flow, Metadata, Sink};
+pub use sink::{Counter, Event, Flow, Message, Metadata, Sink};

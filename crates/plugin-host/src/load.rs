@@ -17,16 +17,25 @@ use crate::problem::{Problem, Problems};
 /// Lines that plugins say to the user: level (as KINETO_LOG_LEVEL has them), text.
 pub type Say = fn(level: u32, text: &str);
 
+/// Where a host's lines go.
+#[derive(Clone, Copy, Debug)]
+enum Says {
+    Anybody(Say),
+    /// With a number that the user of this crate has chosen.
+    Numbered(u32, fn(number: u32, level: u32, text: &str)),
+}
+
 /// Types of events that plugins may declare.
 const MOST_OWN_TYPES: usize = 1024;
 
-/// What all plugins of a process share. It lives as long as the process.
+/// What plugins get from their host. It lives as long as the process. Plugins may share one, or have
+/// one each.
 #[derive(Debug)]
 pub struct Host {
     types: Mutex<Vec<(String, u32)>>,
     /// One more than the number of the last declared type.
     own_end: AtomicU32,
-    say: Say,
+    says: Says,
     raw: abi::kineto::Host,
 }
 
@@ -38,6 +47,19 @@ unsafe impl Sync for Host {}
 impl Host {
     /// The host. `say` receives what plugins log.
     pub fn leak(say: Say) -> &'static Self {
+        Self::leak_with(Says::Anybody(say))
+    }
+
+    /// A host for one plugin of several. `say` also receives the number, so that it knows which
+    /// plugin logs.
+    pub fn leak_numbered(
+        number: u32,
+        say: fn(number: u32, level: u32, text: &str),
+    ) -> &'static Self {
+        Self::leak_with(Says::Numbered(number, say))
+    }
+
+    fn leak_with(says: Says) -> &'static Self {
         let raw = abi::kineto::Host {
             size: abi::kineto::Host::SIZE,
             version: EXTENSION_VERSION,
@@ -50,7 +72,7 @@ impl Host {
         let host = Box::leak(Box::new(Self {
             types: Mutex::default(),
             own_end: AtomicU32::new(FIRST_OWN_TYPE),
-            say,
+            says,
             raw,
         }));
         host.raw.handle = std::ptr::from_mut(host).cast();
@@ -100,7 +122,11 @@ unsafe extern "C" fn log(handle: *mut c_void, level: u32, text: *const c_char) {
     }
     // SAFETY: the handle is the leaked host, the text a C string of the plugin's.
     let (host, text) = unsafe { (&*handle.cast::<Host>(), CStr::from_ptr(text)) };
-    (host.say)(level, &text.to_string_lossy());
+    let text = text.to_string_lossy();
+    match host.says {
+        Says::Anybody(say) => say(level, &text),
+        Says::Numbered(number, say) => say(number, level, &text),
+    }
 }
 
 /// A file that was loaded.
@@ -128,6 +154,8 @@ pub struct Profiler {
     pub(crate) interface: ProfilerInterface,
     pub(crate) builder: &'static Builder,
     pub(crate) problems: Arc<Problems>,
+    /// Held during each call that controls the profiler.
+    pub(crate) control: Mutex<()>,
 }
 
 // SAFETY: the interface holds addresses of functions, which any thread may call as `session` says.
@@ -315,6 +343,7 @@ impl Profiler {
             interface,
             builder: Builder::leak(Arc::clone(problems), &host.own_end),
             problems: Arc::clone(problems),
+            control: Mutex::new(()),
         })
     }
 }

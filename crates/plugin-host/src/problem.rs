@@ -212,6 +212,18 @@ impl Problems {
         }
     }
 
+    /// Returns the problems that are not in `before`, which is an earlier result of
+    /// [`Problems::all`], with the number of times that each has occurred since then.
+    pub fn since(&self, before: &[(Problem, u64)]) -> Vec<(Problem, u64)> {
+        let mut all = self.all();
+        // The list only grows, and its order stays.
+        for ((_, count), (_, earlier)) in all.iter_mut().zip(before) {
+            *count = count.saturating_sub(*earlier);
+        }
+        all.retain(|(_, count)| *count > 0);
+        all
+    }
+
     /// Returns all problems, in the order in which they first occurred.
     pub fn all(&self) -> Vec<(Problem, u64)> {
         self.seen.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone()

@@ -1,5 +1,5 @@
 //! What plugins handed over, as bytes: from the process in which a plugin runs to the one that makes
-//! a profile of it.
+//! a profile of it, through a pipe or a file.
 //!
 //! ```text
 //!  "CPPLUG01", then records: tag u8, fields as LEB128, signed ones as zigzag
@@ -13,18 +13,22 @@
 //!   6 counter   time − last start, device, track, series, unit, value f64
 //!   7 kind      number, name, published type
 //!   8 end       events that did not fit
+//!   9 plugin    name
+//!  10 message   level, loses, count, length, bytes
 //! ```
 //!
 //! Names, keys and units are numbers of texts; each text stands once. A stream may end anywhere: what
 //! was whole before is used. [`Reader`] trusts no byte of it.
 
+#[cfg(test)]
+mod tests;
 mod texts;
 
 use std::io::{self, Read, Write};
 
 use texts::Texts;
 
-use crate::sink::{Counter, Event, Flow, MOST_METADATA, MOST_PAIRS, Metadata, Sink};
+use crate::sink::{Counter, Event, Flow, MOST_METADATA, MOST_PAIRS, Message, Metadata, Sink};
 
 const MAGIC: [u8; 8] = *b"CPPLUG01";
 const TEXT: u8 = 1;
@@ -35,6 +39,8 @@ const THREAD: u8 = 5;
 const COUNTER: u8 = 6;
 const KIND: u8 = 7;
 const END: u8 = 8;
+const PLUGIN: u8 = 9;
+const MESSAGE: u8 = 10;
 
 /// Bytes that are collected before they are written.
 const CHUNK: usize = 64 * 1024;
@@ -151,6 +157,24 @@ impl<W: Write> Sink for Writer<W> {
             put(&mut self.buffer, field);
         }
         self.added(before);
+    }
+
+    fn plugin(&mut self, name: &[u8]) {
+        let before = self.buffer.len();
+        let name = self.text(name);
+        self.buffer.push(PLUGIN);
+        put(&mut self.buffer, name);
+        self.added(before);
+    }
+
+    fn message(&mut self, message: &Message<'_>) {
+        let text = &message.text[..message.text.len().min(MOST_TEXT)];
+        self.buffer.push(MESSAGE);
+        let fields = [message.level.into(), message.loses.into(), message.count, text.len() as u64];
+        fields.into_iter().for_each(|field| put(&mut self.buffer, field));
+        self.buffer.extend_from_slice(text);
+        // Messages do not count against the room for events.
+        self.added(self.buffer.len());
     }
 
     fn event(&mut self, event: &Event, name: &[u8], metadata: &Metadata) {
@@ -442,6 +466,15 @@ impl<R: Read> Reader<R> {
                 let name = String::from_utf8_lossy(&self.texts[name]).into_owned();
                 sink.kind(number, &name, base);
             }
+            PLUGIN => {
+                let name = self.text()?;
+                sink.plugin(&self.texts[name]);
+            }
+            MESSAGE => {
+                let (level, loses, count) = (self.unsigned()?, self.number()?, self.number()?);
+                let text = self.block(MOST_TEXT)?;
+                sink.message(&Message { level, loses: loses != 0, count, text: &text });
+            }
             END => return self.number().map(Some),
             _ => return Err(Stop::Damaged),
         }
@@ -477,123 +510,5 @@ impl<R: Read> Reader<R> {
         let event = Event { event_type, start_ns, end_ns, id, device, resource, flow };
         sink.event(&event, &self.texts[name], &self.metadata);
         Ok(())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Writes down what it gets.
-    #[derive(Default)]
-    struct Lines(Vec<String>);
-
-    impl Sink for Lines {
-        fn kind(&mut self, number: u32, name: &str, base: u32) {
-            self.0.push(format!("{number} {name} {base}"));
-        }
-        fn event(&mut self, event: &Event, name: &[u8], metadata: &Metadata) {
-            let pairs: Vec<_> = metadata.iter().collect();
-            self.0.push(format!("{event:?} {name:?} {pairs:?}"));
-        }
-        fn device(&mut self, device: i64, sort_index: i64, name: Option<&[u8]>, label: &[u8]) {
-            self.0.push(format!("{device} {sort_index} {name:?} {label:?}"));
-        }
-        fn resource(&mut self, device: i32, resource: i32, order: i32, name: Option<&[u8]>) {
-            self.0.push(format!("{device} {resource} {order} {name:?}"));
-        }
-        fn thread_name(&mut self, process: i32, thread: i32, name: &[u8]) {
-            self.0.push(format!("{process} {thread} {name:?}"));
-        }
-        fn counter(&mut self, counter: &Counter<'_>) {
-            self.0.push(format!("{counter:?}"));
-        }
-    }
-
-    /// Something of everything, with the extremes of each field.
-    fn feed(sink: &mut dyn Sink) {
-        sink.kind(1024, "tile", 6);
-        let mut metadata = Metadata::default();
-        metadata.push(b"key", b"{\"a\":1}");
-        metadata.push(b"", b"");
-        let event = Event {
-            event_type: 6,
-            start_ns: i64::MAX,
-            end_ns: i64::MAX,
-            id: i64::MIN,
-            device: -1,
-            resource: i32::MAX,
-            flow: Some(Flow { flow_type: 2, id: u32::MAX, is_start: true }),
-        };
-        sink.event(&event, b"name", &metadata);
-        let early = Event { start_ns: i64::MIN, end_ns: i64::MAX, flow: None, ..event };
-        sink.event(&early, b"\xff", &Metadata::default());
-        sink.event(&event, b"name", &metadata);
-        sink.device(i64::MIN, -7, None, b"label");
-        sink.resource(3, 7, -1, Some(b"stream"));
-        sink.thread_name(1, 2, b"thread");
-        let (track, series, unit) = (&b"track"[..], &b"series"[..], &b"W"[..]);
-        sink.counter(&Counter { time_ns: 5, device: 3, track, series, unit, value: -0.5 });
-    }
-
-    fn written(limit: Option<u64>) -> Vec<u8> {
-        let mut bytes = Vec::new();
-        let mut writer = Writer::new(&mut bytes, limit);
-        feed(&mut writer);
-        writer.finish().expect("a Vec takes all");
-        bytes
-    }
-
-    #[test]
-    fn what_goes_in_comes_out() {
-        let mut expected = Lines::default();
-        feed(&mut expected);
-        let mut lines = Lines::default();
-        let bytes = written(None);
-        let ending = Reader::new(&bytes[..]).replay(&mut lines);
-        assert_eq!(ending.expect("reads"), Ending::Whole { dropped: 0 });
-        assert_eq!(lines.0, expected.0);
-        assert_eq!(bytes.windows(4).filter(|window| window == b"name").count(), 1, "interned");
-    }
-
-    #[test]
-    fn a_stream_may_end_anywhere() {
-        let bytes = written(None);
-        let mut whole = Lines::default();
-        feed(&mut whole);
-        for length in 0..bytes.len() {
-            let mut lines = Lines::default();
-            let ending = Reader::new(&bytes[..length]).replay(&mut lines);
-            assert_eq!(ending.expect("reads"), Ending::Cut);
-            assert_eq!(lines.0, whole.0[..lines.0.len()]);
-        }
-    }
-
-    #[test]
-    fn beyond_the_limit_events_are_counted() {
-        let (mut lines, bytes) = (Lines::default(), written(Some(40)));
-        let ending = Reader::new(&bytes[..]).replay(&mut lines).expect("reads");
-        let Ending::Whole { dropped } = ending else { panic!("{ending:?}") };
-        assert_eq!(dropped as usize + lines.0.len(), 8);
-        assert!(dropped > 0 && !lines.0.is_empty());
-    }
-
-    #[test]
-    fn damaged_bytes_are_said_and_cost_no_memory() {
-        let bytes = written(None);
-        // Each byte replaced by each of some values: an end, but never a panic.
-        for at in 0..bytes.len() {
-            for value in [0, 1, 2, 8, 0x7f, 0x80, 0xff] {
-                let mut bytes = bytes.clone();
-                bytes[at] = value;
-                let mut lines = Lines::default();
-                Reader::new(&bytes[..]).replay(&mut lines).expect("reads");
-                assert!(lines.0.len() <= bytes.len());
-            }
-        }
-        let mut wrong = bytes;
-        wrong[0] = b'X';
-        let ending = Reader::new(&wrong[..]).replay(&mut Lines::default());
-        assert_eq!(ending.expect("reads"), Ending::Damaged { at: 8 });
     }
 }

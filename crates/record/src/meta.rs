@@ -31,12 +31,25 @@ pub const META_NAME: &str = "meta.cps";
 pub const PAGES_NAME: &str = "pages.cps";
 /// Directory of a profile that contains one part for each process.
 pub const PARTS_NAME: &str = "processes";
+/// How the names of a part's files of events begin and end ([`events_name`]).
+pub const EVENTS_NAMES: (&str, &str) = ("plugins-", ".events");
 /// Length in bytes of the longest name or path that is kept; see `Loss::NameTruncated`.
 pub const LONGEST_NAME: usize = 4095;
 
 /// Name of the part of a process: `PID-STARTTIME-GENERATION`.
 pub fn part_name(pid: u32, start_time: u64, generation: u32) -> String {
     format!("{pid}-{start_time}-{generation}")
+}
+
+/// Name of a part's file of events with this number. Such a file is a stream of `plugin_host`.
+pub fn events_name(number: u32) -> String {
+    format!("{}{number}{}", EVENTS_NAMES.0, EVENTS_NAMES.1)
+}
+
+/// Returns the number of a part's file of events, if this is the name of one.
+pub fn events_number(name: &str) -> Option<u32> {
+    let number = name.strip_prefix(EVENTS_NAMES.0)?.strip_suffix(EVENTS_NAMES.1)?;
+    number.parse().ok()
 }
 
 /// One frame.

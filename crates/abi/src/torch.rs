@@ -1,0 +1,4 @@
+//! The tables that connect PyTorch's process with `libcounterpoint.so`: `include/counterpoint/torch.h`
+//! and one header for each part.
+
+pub mod plugins;
