@@ -10,5 +10,4 @@ pub mod iree;
 pub mod kineto;
 pub mod loops;
 pub mod torch;
-pub mod torch_ops;
 pub mod tvm_ffi;

@@ -8,12 +8,13 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Any, Literal, Optional, Union
 
+from counterpoint import _ops, _session
 from counterpoint.errors import ArgumentError, CounterpointError
 from counterpoint.loops import LoopReport
 from counterpoint.loops import read as read_loops
 from counterpoint.metrics import Count, Duration, Metric, Text
 from counterpoint.report import Loss, Report
-from counterpoint.tvm import _machines, _native, _ops, _session
+from counterpoint.tvm import _machines, _native
 from counterpoint.tvm.collectors import (
     Collector,
     Registered,

@@ -11,7 +11,7 @@
 
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
-use abi::torch_ops::{Call, kind};
+use abi::torch::ops::{Call, kind};
 
 use crate::os::sys::{self, ErrnoGuard};
 use crate::recorder::thread::Thread;

@@ -11,7 +11,7 @@
 use std::ffi::{CStr, c_int, c_uint, c_void};
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
-use abi::torch_ops::COUNTERS;
+use abi::torch::ops::COUNTERS;
 use model::Loss;
 use record::meta::Role;
 

@@ -10,7 +10,7 @@
 use std::ffi::{CStr, c_char, c_void};
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
-use abi::torch_ops::{COUNTERS, Call as TorchCall, Counts, Table, VERSION, kind};
+use abi::torch::ops::{COUNTERS, Call as TorchCall, Counts, Table, VERSION, kind};
 use counters::Readings;
 use model::Loss;
 use record::Call;

@@ -11,7 +11,7 @@
 use std::ffi::{CStr, c_int, c_void};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use abi::torch_ops::parallel::{ABSENT, REFUSED, WATCHED};
+use abi::torch::ops::parallel::{ABSENT, REFUSED, WATCHED};
 
 use crate::adapters::torch::openmp::{self, NAMES};
 use crate::os::sys::{self, ErrnoGuard};
