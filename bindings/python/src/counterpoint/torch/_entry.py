@@ -19,7 +19,10 @@ def autoload() -> None:
             from counterpoint.torch import _load
 
             for part in parts:
-                _load.begin(part)
+                if _load.begin(part) and part == "ops":
+                    from counterpoint.torch import _ops
+
+                    _ops.follow_run()
     except BaseException as error:  # Also SystemExit and KeyboardInterrupt; see above.
         complain(f"PyTorch is not connected: {type(error).__name__}: {error}")
 
@@ -28,10 +31,16 @@ def wanted() -> list[str]:
     """Returns the parts that the environment asks for."""
     if os.environ.get("COUNTERPOINT_TORCH", "").strip().lower() in OFF:
         return []
+    # PyTorch's own switch. It matters where PyTorch is not what called us.
+    if os.environ.get("TORCH_DEVICE_BACKEND_AUTOLOAD") == "0":
+        return []
     parts = []
     # KINETO_DISABLE_CUPTI asks something of PyTorch's profiler that only the shim can do.
     if os.environ.get("KINETO_PLUGIN_LIB_DIR_PATH") or os.environ.get("KINETO_DISABLE_CUPTI"):
         parts.append("plugins")
+    # `counterpoint run` started this process.
+    if os.environ.get("COUNTERPOINT_RUN_FILE"):
+        parts.append("ops")
     return parts
 
 
