@@ -131,7 +131,7 @@ losses! {
     35 OpShapesLeftOut "op_shapes_left_out" Missing
         "calls of ops that were recorded by name only, because their arguments have more shapes than can be recorded, or because the process has used too many different shapes (65,536)";
     36 ParallelUnseen "parallel_unseen" Missing
-        "virtual machines whose compiled code was loaded before its parallel launches could be watched; what their ops do on other threads is not counted for any op";
+        "virtual machines whose compiled code was loaded before its parallel launches could be watched, or processes whose PyTorch does not launch them in a way that can be watched; what their ops do on other threads is not counted for any op";
     37 TaskNotRecorded "task_not_recorded" Missing
         "tasks of parallel regions whose thread could not be recorded; their counts are missing from their op";
     38 CollectorFailed "collector_failed" Missing

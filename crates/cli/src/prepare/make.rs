@@ -182,6 +182,7 @@ pub fn make(
         variables: [(RUN_FILE_VARIABLE, run_path.into()), (PRELOAD_VARIABLE, preload)]
             .into_iter()
             .chain(python.map(|path| (crate::python::PATH_VARIABLE, path)))
+            .chain(recording.shapes.then(|| (crate::python::SHAPES_VARIABLE, "1".into())))
             .collect(),
         manifest,
         turn: Some(turn),
