@@ -70,10 +70,19 @@ typedef struct counterpoint_torch_sink {
                    const char* name);
 } counterpoint_torch_sink_t;
 
+/* What the environment asks of PyTorch's profiler. */
+enum {
+  COUNTERPOINT_TORCH_NO_CUPTI = 1 /* KINETO_DISABLE_CUPTI: not to use CUPTI */
+};
+
 typedef struct counterpoint_torch_plugins {
   uint32_t size;    /* bytes of this table */
   uint32_t version; /* COUNTERPOINT_TORCH_PLUGINS_VERSION */
 
+  /* Writes a line for the user. */
+  void (*say)(const char* line);
+  /* Bits COUNTERPOINT_TORCH_NO_... */
+  uint32_t (*switches)(void);
   /* Loads the plugins, at the first call. Returns the number of profilers that can be used. */
   uint32_t (*load)(void);
   /* The name of a profiler, below the number that `load` returned; safe as all texts are. Lives as

@@ -258,6 +258,12 @@ impl Correlation {
         process_number() == self.home
     }
 
+    /// Whether the plugin has functions for the ids of this stack. Without any, pushing and popping
+    /// does nothing.
+    pub fn wants(&self, stack: Stack) -> bool {
+        self.push[stack as usize].is_some() || self.pop[stack as usize].is_some()
+    }
+
     /// Pushes an id on the calling thread. A plugin without that function ignores it.
     pub fn push(&self, stack: Stack, id: u64) {
         let name = ["profilerPushCorrelationId", "profilerPushUserCorrelationId"][stack as usize];

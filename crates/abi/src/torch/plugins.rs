@@ -5,6 +5,9 @@ use core::ffi::{c_char, c_void};
 /// The version of [`Table`].
 pub const VERSION: u32 = 1;
 
+/// A bit of [`Table::switches`]: CUPTI is not to be used.
+pub const NO_CUPTI: u32 = 1;
+
 /// A key and its JSON value.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
@@ -88,6 +91,10 @@ pub struct Table {
     pub size: u32,
     /// [`VERSION`].
     pub version: u32,
+    /// Writes a line for the user.
+    pub say: unsafe extern "C" fn(*const c_char),
+    /// What the environment asks of PyTorch's profiler, as bits.
+    pub switches: extern "C" fn() -> u32,
     /// Loads the plugins and returns the number of profilers.
     pub load: extern "C" fn() -> u32,
     /// The name of a profiler.
@@ -119,5 +126,5 @@ const _: () = {
     assert!(core::mem::offset_of!(Event, id) == 24);
     assert!(core::mem::offset_of!(Event, value_count) == 80);
     assert!(size_of::<Sink>() == 40 && core::mem::offset_of!(Sink, resource) == 32);
-    assert!(size_of::<Table>() == 96 && core::mem::offset_of!(Table, pop) == 88);
+    assert!(size_of::<Table>() == 112 && core::mem::offset_of!(Table, pop) == 104);
 };

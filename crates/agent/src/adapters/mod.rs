@@ -6,7 +6,7 @@
 //! | [`iree`] | handles executable libraries of stock IREE runtimes: a trampoline for each exported function |
 //! | [`machine`] | what adapters for hosts that call ops have in common |
 //! | [`loops`] | handles modules that `counterpoint loops instrument` has rewritten: counts of loops |
-//! | [`torch`] | handles PyTorch: ops, ranges, parallel regions |
+//! | [`torch`] | handles stock PyTorch: ops, ranges and parallel regions, and profiler plugins inside its own profiler |
 //! | [`tvm`] | handles TVM's Relax virtual machine: instrument, entry functions, parallel regions |
 
 pub mod iree;

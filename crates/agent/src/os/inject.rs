@@ -35,6 +35,8 @@ points! {
     Workspace, Exported, CollectorStart, CollectorStop,
     TorchBegin, TorchEnd, TorchBeginApart, TorchEndApart, TorchWatch,
     TorchRegionBegin, TorchRegionEnd, TorchTaskBegin, TorchTaskEnd,
+    TorchPluginsLoad, TorchPluginsCreate, TorchPluginsStart, TorchPluginsStop, TorchPluginsProcess,
+    TorchPluginsDestroy,
     LoopRegister, LoopUnregister, LoopEnter, LoopLog, LoopBegin, LoopEnd, LoopThreadEnd,
 }
 

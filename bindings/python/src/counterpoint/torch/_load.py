@@ -14,8 +14,11 @@ from typing import Any, Optional
 
 from counterpoint.torch._entry import complain
 
-KNOWN = ("2.15",)
+KNOWN = ("2.12", "2.15")
 """Releases of PyTorch with which the shim was tested, with any patch number."""
+
+TRY = "try"
+"""The value of COUNTERPOINT_TORCH that makes any version count as known."""
 
 BEGAN, OLD, FAILED = 0, -1, -2
 
@@ -94,7 +97,9 @@ def failure() -> Optional[str]:
 
 
 def known(version: str) -> bool:
-    """Whether the shim was tested with this version of PyTorch."""
+    """Whether the shim was tested with this version of PyTorch, or the user wants to try it."""
+    if os.environ.get("COUNTERPOINT_TORCH", "").strip().lower() == TRY:
+        return True
     return ".".join(version.split("+")[0].split(".")[:2]) in KNOWN
 
 

@@ -15,11 +15,13 @@
 //! | [`forward`] | finds the forward op of a call of the backward pass |
 //! | [`openmp`] | brackets parallel regions and their tasks |
 //! | [`patch`] | replaces `GOMP_parallel` in the tables of loaded libraries |
+//! | [`plugins`] | has the plugins' recordings made inside PyTorch's own profiler |
 
 mod forward;
 mod openmp;
 pub mod ops;
 mod patch;
+pub mod plugins;
 
 use crate::recorder::adapter::Adapter;
 
