@@ -25,6 +25,7 @@ mod results;
 mod run_start;
 mod stats;
 mod stats_10m;
+mod torch_ops;
 mod traces;
 mod tvm_model;
 mod tvm_op;
@@ -125,6 +126,11 @@ const BENCHMARKS: &[Benchmark] = &[
         name: "trace-import",
         about: "reading a million events that torch wrote, compared with Python's json.load",
         prepare: traces::import,
+    },
+    Benchmark {
+        name: "torch-ops",
+        about: "time that recording adds to each op of PyTorch",
+        prepare: torch_ops::prepare,
     },
     Benchmark {
         name: "tvm-op",
