@@ -7,7 +7,7 @@
  * Calls of two kinds differ in where PyTorch keeps its at::RecordFunction:
  *
  *   on the stack  (every op)  The two calls come from one thread and nest. `begin` and `end` get the
- *                 address of the object, which lies above everything that the op calls.
+ *                 address of the object, which no other op in progress has.
  *   elsewhere     (ranges of Python's record_function)  The calls need not nest, and the second may
  *                 come from another thread. `begin_apart` and `end_apart` get memory of the shim.
  *

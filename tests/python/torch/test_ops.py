@@ -23,7 +23,7 @@ def test_ops_counts_and_nesting_are_torchs_own(torch, threads):
         assert counts == averages, model
         assert of["wrong_sums"] == [], model
         assert of["losses"] == [], model
-        assert of["rows"] == len(ours)
+        assert of["rows"][0] == of["rows"][1] >= len(ours)
         assert of["total"] == of["outer"] + of["workers"]
 
 

@@ -31,6 +31,16 @@ pub enum Newcomer {
     /// The host calls us once before the call and once after it. The frame is that of the function
     /// that called us before it.
     Bracketed,
+    /// The same, but the host makes the second call whatever happens, even if the call throws. The
+    /// frame is made by [`held`] and is no stack address, so the call never counts as abandoned.
+    Held,
+}
+
+/// Returns a frame for a call that the host identifies by this address. It is higher than every
+/// stack address, and it differs for different addresses.
+#[inline(always)]
+pub fn held(address: usize) -> usize {
+    address | 1 << (usize::BITS - 1)
 }
 
 /// Maximum number of stack bytes that the host may use between the frame of a wrapped call and the
@@ -237,6 +247,7 @@ impl Thread {
     fn begin_nested(&mut self, frame: usize, newcomer: Newcomer) -> bool {
         point!(BeginNested);
         let wrapped = if newcomer == Newcomer::Synchronous { self.is_wrapped } else { 0 };
+        let frame = if newcomer == Newcomer::Held { stack_address() } else { frame };
         self.forget_abandoned(|at, open| open + WRAPPERS * (wrapped >> at & 1) as usize <= frame);
         if self.depth as usize >= DEEPEST {
             self.process().lose(Loss::ProbeReentered, 1, 0);

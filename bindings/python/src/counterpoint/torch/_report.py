@@ -7,6 +7,7 @@ also shown apart.
 
 from __future__ import annotations
 
+import bisect
 from collections.abc import Mapping
 from typing import Any, Optional
 
@@ -92,9 +93,31 @@ class _Columns(_ops.Columns):
             row["Thread"] = Text(str(op["thread"]))
         return row
 
+    def _in_tasks(self) -> set[int]:
+        """Returns the ops that a thread of OpenMP called inside a task. The task has counted them."""
+        tasks: dict[int, list[tuple[float, float]]] = {}
+        for op in self.all:
+            for region in op["regions"]:
+                for task in region["tasks"]:
+                    begin = task["start_ns"]
+                    tasks.setdefault(task["thread"], []).append((begin, begin + task["duration_ns"]))
+        found = set()
+        outer = [op for op in self.all if op["parent"] is None and op["thread"] in tasks]
+        for thread, spans in tasks.items():
+            spans.sort()
+            begins = [begin for begin, _ in spans]
+            for op in outer:
+                if op["thread"] != thread:
+                    continue
+                at = bisect.bisect_right(begins, op["start_ns"]) - 1
+                if at >= 0 and op["start_ns"] + op["duration_ns"] <= spans[at][1]:
+                    found.add(op["op"])
+        return found
+
     def total(self) -> Row:
         """Returns the sums over the outermost ops and ranges of all threads."""
-        outer = [op for op in self.all if op["parent"] is None]
+        nested = self._in_tasks()
+        outer = [op for op in self.all if op["parent"] is None and op["op"] not in nested]
         total: Row = {
             "Name": Text("Total"),
             "Duration (us)": Duration(sum(op["duration_ns"] for op in outer) / 1000.0),

@@ -12,7 +12,7 @@ use record::page::{
 use crate::adapters::machine::op::Entry;
 use crate::recorder::adapter::Adapter;
 use crate::recorder::attach;
-use crate::recorder::bracket::Newcomer;
+use crate::recorder::bracket::{Newcomer, held};
 use crate::recorder::collectors;
 use crate::recorder::thread::{self, Slot, Thread};
 use crate::recorder::values::Values;
@@ -70,23 +70,24 @@ pub unsafe fn begin_op(
     frame: usize,
 ) -> bool {
     // SAFETY: the caller guarantees this.
-    unsafe { begin(adapter, entry, frame, |_| [storage, 0, 0]) }
+    unsafe { begin(adapter, entry, frame, Newcomer::Bracketed, |_| [storage, 0, 0]) }
 }
 
-/// Begins an op whose forward op is `forward(thread)`: one more than its export, or 0 if there is
-/// none.
+/// Begins an op that the host ends even if it throws, and that it identifies by `address` until then.
+/// `forward(thread)` is one more than the export of the op's forward op, or 0 if there is none.
 ///
 /// # Safety
 /// Same as for [`begin_op`].
 #[inline(always)]
-pub unsafe fn begin_op_with(
+pub unsafe fn begin_held_op(
     adapter: &Adapter,
     entry: &'static Entry,
-    frame: usize,
+    address: usize,
     forward: impl FnOnce(&Thread) -> u64,
 ) {
+    let numbers = |thread: &Thread| [0, 0, forward(thread)];
     // SAFETY: the caller guarantees this.
-    unsafe { begin(adapter, entry, frame, |thread| [0, 0, forward(thread)]) };
+    unsafe { begin(adapter, entry, held(address), Newcomer::Held, numbers) };
 }
 
 /// # Safety
@@ -96,6 +97,7 @@ unsafe fn begin(
     adapter: &Adapter,
     entry: &'static Entry,
     frame: usize,
+    newcomer: Newcomer,
     numbers: impl FnOnce(&Thread) -> [u64; 3],
 ) -> bool {
     let thread = thread(adapter);
@@ -108,7 +110,7 @@ unsafe fn begin(
     let started = collectors::start(thread, entry.device);
     let interrupted = started.is_some_and(|started| started.interrupted);
     let counted = !entry.bookkeeping || thread.run.bookkeeping;
-    if interrupted || !thread.begin_call(entry.id, frame, Newcomer::Bracketed, counted) {
+    if interrupted || !thread.begin_call(entry.id, frame, newcomer, counted) {
         collectors::give_up(started);
         return interrupted;
     }
@@ -130,15 +132,15 @@ pub unsafe fn end_op(frame: usize) -> bool {
     unsafe { end_begun(frame) }.is_some_and(|(_, interrupted)| interrupted)
 }
 
-/// Ends the op that began at `frame`, and returns the index that it had among the calls in progress.
-/// Returns `None` if there is none.
+/// Ends the op that [`begin_held_op`] began with this address, and returns the index that it had among
+/// the calls in progress. Returns `None` if there is none.
 ///
 /// # Safety
 /// Same as for [`begin_op`].
 #[inline(always)]
-pub unsafe fn end_op_at(frame: usize) -> Option<usize> {
+pub unsafe fn end_held_op(address: usize) -> Option<usize> {
     // SAFETY: the caller guarantees this.
-    unsafe { end_begun(frame) }.map(|(at, _)| at)
+    unsafe { end_begun(held(address)) }.map(|(at, _)| at)
 }
 
 /// # Safety

@@ -2,8 +2,9 @@
 //! `include/counterpoint/torch_ops.h` documents.
 //!
 //! PyTorch keeps the object that describes an op on the stack of the thread that calls it, and its
-//! destructor ends the op even if the op throws. The object's address therefore identifies the op,
-//! and lies above everything that the op calls. A range of Python's `record_function` has its object
+//! destructor ends the op even if the op throws. The object's address therefore identifies the op.
+//! Addresses of nested ops have no order, because the compiler may put several objects into one frame.
+//! A range of Python's `record_function` has its object
 //! elsewhere, and Python may end it late or on another thread. Such a range is not among the calls in
 //! progress of its thread; the shim keeps what its end needs ([`Apart`]).
 
@@ -118,7 +119,7 @@ unsafe extern "C" fn begin(frame: *const c_void, call: *const TorchCall) {
         unsafe {
             let call = &*call;
             let Some(entry) = entry_of(call) else { return };
-            bracket::begin_op_with(&ADAPTER, entry, frame as usize, |thread| {
+            bracket::begin_held_op(&ADAPTER, entry, frame as usize, |thread| {
                 if call.sequence >= 0 { forward::note(thread, call, entry.id) } else { 0 }
             });
         }
@@ -132,7 +133,7 @@ unsafe extern "C" fn end(frame: *const c_void, counts: *mut Counts) {
     guarded(|| {
         point!(TorchEnd);
         // SAFETY: this is the thread that called the op.
-        let ended = unsafe { bracket::end_op_at(frame as usize) };
+        let ended = unsafe { bracket::end_held_op(frame as usize) };
         if let Some(counts) = counts {
             counts.count = 0;
             if let Some(at) = ended {
@@ -301,8 +302,8 @@ pub fn rehearse(thread: &mut Thread, calls: usize, uncounted: bool) -> Took {
             let found = op::by_name(vm, Role::Op, std::hint::black_box(name)).unwrap_or(entry);
             // SAFETY: nothing is called in between, and this is the same thread.
             unsafe {
-                bracket::begin_op_with(&ADAPTER, found, frame, |_| 0);
-                bracket::end_op_at(frame);
+                bracket::begin_held_op(&ADAPTER, found, frame, |_| 0);
+                bracket::end_held_op(frame);
             }
         }
         probed.push(clock.begin().wrapping_sub(begin));
