@@ -27,6 +27,7 @@ mod run_start;
 mod stats;
 mod stats_10m;
 mod torch_log;
+mod torch_ops;
 mod torch_plugins;
 mod traces;
 mod tvm_model;
@@ -143,6 +144,11 @@ const BENCHMARKS: &[Benchmark] = &[
         name: "torch-log",
         about: "a million events of torch streamed into a profile, compared with export_chrome_trace",
         prepare: torch_log::prepare,
+    },
+    Benchmark {
+        name: "torch-ops",
+        about: "time that recording adds to each op of PyTorch",
+        prepare: torch_ops::prepare,
     },
     Benchmark {
         name: "tvm-op",

@@ -39,6 +39,7 @@ pub fn main(process: u32) -> Result<ExitCode, Failure> {
     settings.labels = chosen.labels;
     let recording = Recording {
         bookkeeping: false,
+        shapes: false,
         loops: None,
         naming: Naming::default(),
         multiplex: false,

@@ -201,6 +201,7 @@ pub fn make(
             .into_iter()
             .chain(python.map(|path| (crate::python::PATH_VARIABLE, path)))
             .chain(layers.map(|layers| (OPENCL_LAYERS, layers)))
+            .chain(recording.shapes.then(|| (crate::python::SHAPES_VARIABLE, "1".into())))
             .collect(),
         manifest,
         turn: Some(turn),

@@ -6,7 +6,7 @@ use std::path::Path;
 use profile::collect::{Closing, Collected, PoolFate, collect, is_over};
 use profile::manifest::MANIFEST_NAME;
 use profile::passes::PASSES_NAME;
-use profile::{ErrorKind, Manifest, Origin, Profile, Role};
+use profile::{ErrorKind, LibraryKind, Manifest, Origin, Profile, Role};
 use record::meta::PARTS_NAME;
 
 use super::units::{count, plural};
@@ -64,8 +64,13 @@ pub fn in_one_line(dir: &Path) -> String {
     let threads = profile.processes.iter().map(|p| p.threads.len() as u128);
     let processes = threads.clone().filter(|n| *n > 0).count() as u128;
     let losses = losses(&profile);
-    let ops = match profile.ops.all().iter().any(|op| matches!(op.role, Role::Run | Role::Op)) {
-        true => "; `counterpoint ops` shows those of TVM's virtual machines",
+    let has_op = |role| profile.ops.all().iter().any(|op| op.role == role);
+    let mut libraries = profile.processes.iter().flat_map(|process| &process.libraries);
+    let ops = match libraries.any(|library| library.kind == LibraryKind::Torch) {
+        true => "; `counterpoint ops` shows the ops of PyTorch",
+        false if has_op(Role::Run) || has_op(Role::Op) => {
+            "; `counterpoint ops` shows those of TVM's virtual machines"
+        }
         false => "",
     };
     format!(

@@ -54,6 +54,7 @@ mod stats_oracle;
 mod stock_iree;
 mod storm;
 mod support;
+mod torch_ops;
 mod torch_plugins;
 mod trace;
 mod trace_filter;

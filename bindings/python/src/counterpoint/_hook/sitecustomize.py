@@ -33,7 +33,7 @@ def _finder(package):
             if not self.waiting and self in sys.meta_path:
                 sys.meta_path.remove(self)
             for finder in list(sys.meta_path):
-                find = getattr(finder, "find_spec", None)
+                find = getattr(finder, "find_spec", None) if finder is not self else None
                 spec = find(name, path, target) if find is not None else None
                 if spec is not None:
                     self.wait(spec, attach)
@@ -88,7 +88,7 @@ def load(package):
     import sys
 
     if "counterpoint" not in sys.modules:
-        # Load the package that fits the preloaded library, without changing sys.path.
+        # Without changing sys.path.
         spec = importlib.util.spec_from_file_location(
             "counterpoint", os.path.join(package, "__init__.py"), submodule_search_locations=[package]
         )

@@ -27,7 +27,10 @@ def autoload() -> None:
             from counterpoint.torch import _load
 
             for part in parts:
-                _load.begin(part)
+                if _load.begin(part) and part == "ops":
+                    from counterpoint.torch import _ops
+
+                    _ops.follow_run()
     except BaseException as error:  # Also SystemExit and KeyboardInterrupt; see above.
         complain(f"PyTorch is not connected: {told(error)}")
 
@@ -41,9 +44,15 @@ def wanted() -> list[str]:
     """Returns the parts that the environment asks for at once."""
     if is_off():
         return []
+    # PyTorch's own switch. It matters where PyTorch is not what called us.
+    if os.environ.get("TORCH_DEVICE_BACKEND_AUTOLOAD") == "0":
+        return []
     parts = []
     if os.environ.get("KINETO_PLUGIN_LIB_DIR_PATH") or disables_cupti():
         parts.append("plugins")
+    # `counterpoint run` started this process.
+    if os.environ.get("COUNTERPOINT_RUN_FILE"):
+        parts.append("ops")
     return parts
 
 

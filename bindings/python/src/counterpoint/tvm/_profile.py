@@ -8,20 +8,15 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Any, Literal, Optional, Union
 
+from counterpoint import _ops, _session
+from counterpoint._arguments import described, names_of, place
 from counterpoint.errors import ArgumentError, CounterpointError
 from counterpoint.loops import LoopReport
 from counterpoint.loops import read as read_loops
 from counterpoint.metrics import Count, Duration, Metric, Text
 from counterpoint.report import Loss, Report
-from counterpoint.tvm import _machines, _native, _ops, _session
-from counterpoint.tvm.collectors import (
-    Collector,
-    Registered,
-    checked,
-    counters_of,
-    described,
-    names_of,
-)
+from counterpoint.tvm import _machines, _native
+from counterpoint.tvm.collectors import Collector, Registered, checked, counters_of
 
 _prepared = False
 _UNSEEN = "parallel_unseen"
@@ -303,7 +298,7 @@ def profile(
         names = [*(names or []), *(n for n in more if n not in (names or []))] if more else more
     request = _session.Request(
         names,
-        _place(output),
+        place(output),
         bool(multiplex),
         variables=variables,
         bookkeeping=bool(bookkeeping),
@@ -362,18 +357,6 @@ def _no_machine(vm: object) -> ArgumentError:
         "profile a relax.VirtualMachine, several of them in a list, or a mapping from names to them,"
         f" not {described(vm)}{made if is_executable else ''}"
     )
-
-
-def _place(output: object) -> Optional[str]:
-    """Returns the directory for a profile."""
-    if output is None:
-        return None
-    if not isinstance(output, (str, bytes, os.PathLike)):
-        raise ArgumentError(f"output= must be the path of a directory, not {described(output)}")
-    place = os.fsdecode(output)
-    if not place or "\0" in place:
-        raise ArgumentError(f"output= must be the path of a directory, not {place!r}")
-    return place
 
 
 def profile_function(

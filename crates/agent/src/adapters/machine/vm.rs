@@ -1,4 +1,5 @@
-//! The virtual machines of a process that have an instrument of ours.
+//! The hosts of a process that call ops: the virtual machines that have an instrument of ours, and
+//! PyTorch.
 
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
@@ -19,6 +20,7 @@ pub struct Vm {
     /// Id of the library that represents it in a profile.
     pub library: u32,
     name: String,
+    kind: LibraryKind,
     /// Number of calls that its instruments saw while something was recorded.
     pub calls: AtomicU64,
     /// Which thread calls it, and where its outermost op is.
@@ -82,7 +84,7 @@ impl Vm {
         process.append(&Frame::Library(Library {
             id: self.library,
             name: self.name.clone(),
-            kind: LibraryKind::RelaxVm,
+            kind: self.kind,
             abi: 0,
             features: 0,
             sanitizer: 0,
@@ -91,21 +93,22 @@ impl Vm {
         }));
     }
 
-    /// Registers a virtual machine. Returns `None` only if a signal handler has interrupted the
+    /// Registers a host. Returns `None` only if a signal handler has interrupted the
     /// recorder.
-    pub fn register(name: String) -> Option<&'static Self> {
+    pub fn register(name: String, kind: LibraryKind) -> Option<&'static Self> {
         let _lock = Lock::take()?;
         let next = VMS.load(Ordering::Acquire);
         // SAFETY: null, or leaked by `link`.
         let number = unsafe { next.as_ref() }.map_or(0, |last| last.number + 1);
-        Some(Self::link(number, name, next))
+        Some(Self::link(number, name, kind, next))
     }
 
-    fn link(number: u32, name: String, next: *mut Self) -> &'static Self {
+    fn link(number: u32, name: String, kind: LibraryKind, next: *mut Self) -> &'static Self {
         let library = names::take_library();
         let (calls, told) = (AtomicU64::new(0), AtomicU32::new(0));
         let inside = Inside::default();
-        let vm = Box::leak(Box::new(Self { number, library, name, calls, inside, told, next }));
+        let vm =
+            Box::leak(Box::new(Self { number, library, name, kind, calls, inside, told, next }));
         VMS.store(vm, Ordering::Release);
         vm
     }
@@ -116,6 +119,7 @@ impl Vm {
             number: u32::MAX - 1,
             library: u32::MAX,
             name: String::new(),
+            kind: LibraryKind::RelaxVm,
             calls: AtomicU64::new(0),
             inside: Inside::default(),
             told: AtomicU32::new(0),
@@ -129,6 +133,7 @@ impl Vm {
             number: u32::MAX,
             library: names::take_library(),
             name: "(outside of virtual machines)".to_owned(),
+            kind: LibraryKind::RelaxVm,
             calls: AtomicU64::new(0),
             inside: Inside::default(),
             told: AtomicU32::new(0),

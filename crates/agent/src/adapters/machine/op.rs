@@ -1,23 +1,23 @@
-//! Maps a call's arguments to the id of its export.
+//! Maps a call to the id of its export.
 //!
 //! ```text
-//!  vm, name, for each tensor: type, device, shape ──► words on the stack ──► hash ──► table ──► entry
+//!  host, name, for each tensor: type, device, shape ──► words on the stack ──► hash ──► table ──► entry
 //! ```
 //!
-//! A call of a known op costs one pass over its arguments and one comparison, without allocation or
-//! lock. The first call of each kind creates the entry, under the process's lock. The first call in
-//! each part of a profile writes the entry's frame, so a forked child and the next session also
-//! write the names of what they record.
+//! A call of a known op costs one pass over its name and its arguments and one comparison, without
+//! allocation or lock. The first call of each kind creates the entry, under the process's lock. The
+//! first call in each part of a profile writes the entry's frame, so a forked child and the next
+//! session also write the names of what they record.
 
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
 
 use abi::collector::Device;
-use abi::tvm_ffi::{Any, DataType};
+use abi::tvm_ffi::DataType;
 use model::Loss;
 use record::meta::{Frame, OpExport, Role};
 
-use crate::adapters::tvm::vm::Vm;
-use crate::adapters::tvm::{ffi, text};
+use crate::adapters::machine::text;
+use crate::adapters::machine::vm::Vm;
 use crate::os::kept::keep;
 use crate::os::sys::{self, ErrnoGuard};
 use crate::process::lock::Lock;
@@ -29,7 +29,7 @@ use crate::state::run::Run;
 /// Maximum number of words of a signature, enough for some sixty tensors.
 const WORDS: usize = 256;
 /// Length in bytes of the longest name that a signature holds.
-const LONGEST_NAME: usize = 1000;
+pub const LONGEST_NAME: usize = 1000;
 /// Maximum number of signatures with shapes. After that, ops are distinguished by name alone.
 const MOST_WITH_SHAPES: usize = 1 << 16;
 /// Number of slots of the table, twice the number of signatures with shapes.
@@ -37,9 +37,9 @@ const SLOTS: usize = 1 << 17;
 /// Maximum number of entries, so that the table never fills up.
 const MOST: usize = SLOTS / 4 * 3;
 /// More dimensions than any tensor has.
-const MOST_DIMENSIONS: i32 = 32;
+pub const MOST_DIMENSIONS: i32 = 32;
 /// Replaces the number of dimensions if the shape cannot be read.
-const NO_SHAPE: u64 = 0xFF;
+pub const NO_SHAPE: u64 = 0xFF;
 
 /// Common prefix of the names of bookkeeping ops.
 const BOOKKEEPING: &[u8] = b"vm.builtin.";
@@ -53,7 +53,7 @@ pub struct Entry {
     hash: u64,
     signature: Box<[u64]>,
     pub vm: &'static Vm,
-    /// Id of the op or of the run. The op's regions have this id plus one, their tasks plus two.
+    /// Id of the op, run or range. The regions of an op have this id plus one, their tasks plus two.
     pub id: u32,
     role: Role,
     name: String,
@@ -86,16 +86,17 @@ static LAST: AtomicPtr<Entry> = AtomicPtr::new(std::ptr::null_mut());
 static TABLE: AtomicPtr<[AtomicPtr<Entry>; SLOTS]> = AtomicPtr::new(std::ptr::null_mut());
 static ENTRIES: AtomicUsize = AtomicUsize::new(0);
 
-/// A signature under construction.
-struct Signature {
+/// The words that identify a call, under construction.
+pub struct Signature {
     words: [std::mem::MaybeUninit<u64>; WORDS],
     length: usize,
     hash: u64,
 }
 
 impl Signature {
+    /// Begins the signature of a call with this role.
     #[inline(always)]
-    fn new(vm: &Vm, role: Role) -> Self {
+    pub fn new(vm: &Vm, role: Role) -> Self {
         let mut signature = Self {
             words: [const { std::mem::MaybeUninit::uninit() }; WORDS],
             length: 0,
@@ -107,7 +108,7 @@ impl Signature {
 
     /// Appends a word. If it does not fit, only the length grows, which `words` checks.
     #[inline(always)]
-    fn push(&mut self, word: u64) {
+    pub fn push(&mut self, word: u64) {
         if let Some(place) = self.words.get_mut(self.length) {
             place.write(word);
         }
@@ -116,8 +117,9 @@ impl Signature {
         self.hash = (product as u64) ^ (product >> 64) as u64;
     }
 
+    /// Appends the name of the op. It must be the first thing that is appended.
     #[inline(always)]
-    fn push_text(&mut self, text: &[u8]) {
+    pub fn push_text(&mut self, text: &[u8]) {
         self.push(text.len() as u64);
         let mut chunks = text.chunks_exact(8);
         for chunk in &mut chunks {
@@ -139,53 +141,18 @@ impl Signature {
     }
 }
 
-/// Appends the types, devices and shapes of a call's tensors to its signature.
-///
-/// # Safety
-/// The arguments must be those that the FFI passes.
+/// Returns the entry for a call with this complete signature; `None` if the table is full.
 #[inline(always)]
-unsafe fn push_tensors(signature: &mut Signature, arguments: &[Any]) {
-    for argument in arguments {
-        // SAFETY: the caller guarantees this.
-        let Some(tensor) = (unsafe { ffi::tensor(argument) }) else { continue };
-        let DataType { code, bits, lanes } = tensor.dtype;
-        let dtype = u64::from(code) | u64::from(bits) << 8 | u64::from(lanes) << 16;
-        let known = tensor.ndim == 0 || !tensor.shape.is_null();
-        let dimensions = match usize::try_from(tensor.ndim) {
-            Ok(n) if known && tensor.ndim <= MOST_DIMENSIONS => Some(n),
-            _ => None,
-        };
-        let ndim = dimensions.map_or(NO_SHAPE, |n| n as u64);
-        signature.push(dtype | ndim << 32);
-        signature
-            .push(u64::from(tensor.device.kind as u32) << 32 | u64::from(tensor.device.id as u32));
-        for i in 0..dimensions.unwrap_or(0) {
-            // SAFETY: a tensor has as many extents as dimensions.
-            signature.push(unsafe { *tensor.shape.add(i) } as u64);
-        }
-    }
-}
-
-/// Returns the entry for a call of an op; `None` if the table is full or the op has no name.
-///
-/// # Safety
-/// `arguments` must be those that the VM passes to its instrument, including the function, the
-/// name, "before" and the result.
-#[inline(always)]
-pub unsafe fn of_call(vm: &'static Vm, arguments: &[Any]) -> Option<&'static Entry> {
-    // SAFETY: the caller guarantees this.
-    let name = unsafe { ffi::text(arguments.get(1)?) }?;
-    if name.len() > LONGEST_NAME {
-        return by_name(vm, Role::Op, name);
-    }
-    let mut signature = Signature::new(vm, Role::Op);
-    signature.push_text(name);
-    // SAFETY: the caller guarantees this.
-    unsafe { push_tensors(&mut signature, arguments.get(4..).unwrap_or_default()) };
+pub fn of_signature(
+    vm: &'static Vm,
+    role: Role,
+    name: &[u8],
+    signature: &Signature,
+) -> Option<&'static Entry> {
     let Some(words) = signature.words() else { return without_shapes(vm, name) };
     match find(signature.hash, words) {
         Some(entry) => Some(entry),
-        None => make(vm, Role::Op, name, signature.hash, words),
+        None => make(vm, role, name, signature.hash, words),
     }
 }
 
@@ -401,8 +368,8 @@ impl Entry {
         let Some(_lock) = Lock::take() else { return false };
         let process = thread.process();
         self.vm.tell(process, thread.run);
-        process.append(&self.frame(Role::Region, self.id + 1));
-        process.append(&self.frame(Role::Task, self.id + 2));
+        process.append(&self.frame(Role::Region, self.region()));
+        process.append(&self.frame(Role::Task, self.task()));
         self.regions_told.store(process.serial(), Ordering::Release);
         true
     }
@@ -433,44 +400,4 @@ impl Entry {
     pub fn rehearse(&self, thread: &Thread) {
         self.told.store(thread.process().serial() << 1 | 1, Ordering::Release);
     }
-}
-
-/// Returns the entry for parallel regions that are launched outside of any op.
-pub fn outside() -> Option<&'static Entry> {
-    static OUTSIDE: AtomicPtr<Vm> = AtomicPtr::new(std::ptr::null_mut());
-    let mut vm = OUTSIDE.load(Ordering::Acquire);
-    if vm.is_null() {
-        let _lock = Lock::take()?;
-        vm = OUTSIDE.load(Ordering::Acquire);
-        if vm.is_null() {
-            vm = std::ptr::from_ref(Vm::outside()).cast_mut();
-            OUTSIDE.store(vm, Ordering::Release);
-        }
-    }
-    // SAFETY: leaked by `Vm::outside`.
-    by_name(unsafe { &*vm }, Role::Op, b"(outside of ops)")
-}
-
-/// Returns the bytes of storage that a call of `vm.builtin.alloc_storage` asks for, or 0 if that is
-/// unknown.
-///
-/// # Safety
-/// Same as for [`of_call`].
-#[cold]
-#[inline(never)]
-pub unsafe fn storage_bytes(arguments: &[Any]) -> u64 {
-    let bytes = || {
-        // SAFETY: the caller guarantees this.
-        let extents = unsafe { ffi::shape(arguments.get(5)?) }?;
-        let dtype = arguments.get(7)?;
-        let element = if dtype.type_index == abi::tvm_ffi::type_index::DATA_TYPE {
-            let (bits, lanes) = (dtype.bits >> 8 & 0xFF, dtype.bits >> 16 & 0xFFFF);
-            (bits * lanes).div_ceil(8)
-        } else {
-            // SAFETY: the caller guarantees this.
-            text::element_bytes(unsafe { ffi::text(dtype) }?)?
-        };
-        extents.iter().try_fold(element, |n, extent| n.checked_mul(u64::try_from(*extent).ok()?))
-    };
-    bytes().unwrap_or(0)
 }

@@ -19,9 +19,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Optional
 
+from counterpoint import _agent, _places
 from counterpoint._program import run
 from counterpoint.errors import ConflictError, CounterpointError
-from counterpoint.tvm import _native, _places
 
 _lock = threading.RLock()
 _current: Optional[Session] = None
@@ -71,7 +71,7 @@ class Request:
 class Session:
     """A recording that is open or has ended."""
 
-    def __init__(self, native: _native.Native, request: Request) -> None:
+    def __init__(self, native: _agent.Recorder, request: Request) -> None:
         self.request = request
         self.holders = 0
         self.process = os.getpid()
@@ -80,7 +80,7 @@ class Session:
         # What was recorded is still in the pool, which is in this directory.
         self.pool: Optional[str] = None
         # If a run is recording, session_begin returns before it reads the file.
-        self.joined = native.session_begin("") == _native.RUN_RECORDS
+        self.joined = native.session_begin("") == _agent.RUN_RECORDS
         if self.joined:
             path = native.profile()
             if path is None:
@@ -108,11 +108,11 @@ class Session:
         for note in prepared["warnings"]:
             tell(note)
         answer = native.session_begin(prepared["run_file"])
-        if answer != _native.BEGAN:
+        if answer != _agent.BEGAN:
             _finish(self.path)
-            if answer == _native.ANOTHER_IS_OPEN:
+            if answer == _agent.ANOTHER_IS_OPEN:
                 raise ConflictError("a session that this package did not open is open in this process")
-            if answer == _native.OFF:
+            if answer == _agent.OFF:
                 raise CounterpointError(
                     "the recorder of this process is off: another copy of Counterpoint was loaded"
                     " first, or it had an internal error"
@@ -152,7 +152,7 @@ class Session:
                 " chose the counters: name them in the list of that command (`counterpoint run -e …`)"
             )
 
-    def close(self, native: _native.Native) -> None:
+    def close(self, native: _agent.Recorder) -> None:
         """Ends the session when no profile uses it any more. Never raises, because an error of the
         model may already be propagating."""
         self.open = False
@@ -191,7 +191,7 @@ _uncollected: list[weakref.ref[Session]] = []
 _MOST_UNCOLLECTED = 4
 
 
-def begin(native: _native.Native, request: Request) -> Session:
+def begin(native: _agent.Recorder, request: Request) -> Session:
     """Returns the session for a profile: the open one if there is one, otherwise a new one."""
     global _current
     with _lock:
@@ -213,7 +213,7 @@ def begin(native: _native.Native, request: Request) -> Session:
         return session
 
 
-def end(native: _native.Native, session: Session) -> None:
+def end(native: _agent.Recorder, session: Session) -> None:
     """Ends a profile's use of its session."""
     global _current
     with _lock:
@@ -233,7 +233,7 @@ def _forked() -> None:
     if _current is not None:
         joined, _current = _current.joined, None
         if not joined:
-            _native.load().session_end()
+            _agent.recorder().session_end()
 
 
 os.register_at_fork(after_in_parent=_places.expect_children, after_in_child=_forked)

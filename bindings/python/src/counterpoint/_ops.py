@@ -46,7 +46,7 @@ def report(
     vms = {vm["vm"] for vm in document["vms"] if wanted(vm["process"], vm["name"])}
     runs = [run for run in document["runs"] if run["vm"] in vms]
     ops = [op for op in document["ops"] if op["vm"] in vms]
-    columns = _Columns(document, ops)
+    columns = Columns(document, ops)
     rows = [columns.op(op) for op in ops if not (fold and op["bookkeeping"])]
     if fold:
         rows += columns.folded(op for op in ops if op["bookkeeping"])
@@ -76,7 +76,7 @@ def report(
     )
 
 
-class _Columns:
+class Columns:
     """The columns of a report, and how an op fills them."""
 
     def __init__(self, document: Mapping[str, Any], ops: list[Any]) -> None:
@@ -104,9 +104,9 @@ class _Columns:
             if op["workers"]:
                 workers = op["workers"].get(name)
             both = None if caller is None or workers is None else caller + workers
-            row[name] = _counter(both, unit)
+            row[name] = counter(both, unit)
             if self.workers:
-                row[f"{name} (workers)"] = _counter(workers, unit)
+                row[f"{name} (workers)"] = counter(workers, unit)
         if self.bytes:
             row["Bytes Allocated"] = Count(_bytes(op))
         if self.regions:
@@ -138,7 +138,7 @@ class _Columns:
         for name, unit in self.counters:
             caller, others = run["own_counters"].get(name), workers.get(name, 0)
             known = caller is not None and others is not None
-            own[name] = _counter(caller + others if known else None, unit)
+            own[name] = counter(caller + others if known else None, unit)
         return [between, own]
 
     def totals(self, runs: list[Any], ops: list[Any]) -> dict[str, Row]:
@@ -158,7 +158,7 @@ class _Columns:
             parts += [op["workers"].get(name) for op in ops if op["workers"]]
             parts += [_workers(run).get(name, 0) for run in runs]
             known = [part for part in parts if part is not None]
-            host[name] = _counter(sum(known) if len(known) == len(parts) and parts else None, unit)
+            host[name] = counter(sum(known) if len(known) == len(parts) and parts else None, unit)
         totals = {HOST: host}
         for op in ops:
             device = op["device"] or HOST
@@ -204,7 +204,7 @@ def _added(sum_: Row, row: Row) -> Row:
     return result
 
 
-def _counter(value: Optional[float], unit: str) -> Optional[Metric]:
+def counter(value: Optional[float], unit: str) -> Optional[Metric]:
     """Converts a counter's value to a metric. Times in ns become durations, like all times of a report."""
     if value is None:
         return None
