@@ -12,7 +12,7 @@ use super::scan::{Cursor, name_end};
 /// Locations around each other that are followed.
 const MOST_LEVELS: usize = 16;
 /// Bytes of a location that are looked at.
-const MOST_BYTES: usize = 4096;
+const MOST_BYTES: usize = 1 << 16;
 
 /// The locations that have names: `#loc7 = loc("m.mlir":5:13)`.
 #[derive(Debug, Default)]
