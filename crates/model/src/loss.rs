@@ -164,6 +164,8 @@ losses! {
         "failures of profiler plugins: one could not be loaded, crashed, returned an error, or did something that the plugin interface forbids; what it was doing then is missing";
     52 PluginBufferFull "plugin_buffer_full" Missing
         "events of profiler plugins that did not fit into the limit of --max-buffer";
+    53 LoopModuleRefused "loop_module_refused" Missing
+        "instrumented executables whose descriptor is in memory that is read-only or shared with other processes; their loops were not counted";
 }
 
 impl Loss {

@@ -192,7 +192,7 @@ fn found(image: &Image, at: usize, export: Option<u32>) {
         let frozen = image.relro.iter().any(|range| range.start < end && at < range.end);
         // One that becomes read-only, or that other processes share, cannot be filled in.
         if frozen || !make_writable(at, size) {
-            losses::lose(Loss::LibraryRejected, 1, libc::EACCES);
+            losses::lose(Loss::LoopModuleRefused, 1, 0);
             return;
         }
     }
