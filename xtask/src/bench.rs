@@ -14,6 +14,7 @@ mod dispatch;
 mod guest_reads;
 mod idle_start;
 mod loops;
+mod loops_iree;
 mod loops_slowdown;
 mod machine;
 mod plan;
@@ -105,6 +106,11 @@ const BENCHMARKS: &[Benchmark] = &[
         name: "loops-slowdown",
         about: "kernels with instrumented loops beside the same kernels without, and the instrumenter",
         prepare: loops_slowdown::prepare,
+    },
+    Benchmark {
+        name: "loops-iree",
+        about: "a matrix product of IREE with instrumented loops beside the same without",
+        prepare: loops_iree::prepare,
     },
     Benchmark {
         name: "report-10m",

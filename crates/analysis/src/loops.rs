@@ -17,6 +17,7 @@
 //! | [`tree`] | side tables, and the order of rows |
 //! | [`log`] | mode log: begins and ends matched |
 //! | [`dispatches`] | the dispatches of IREE that loops are in |
+//! | [`workgroups`] | mode log: the workgroup calls that begins and ends are in |
 //!
 //! A *module* is what was instrumented at once and has one identity. It may be registered several
 //! times, in one process or in several, and each of its threads counts for itself: all of them are
@@ -29,6 +30,7 @@ mod merge;
 pub mod numbers;
 mod student;
 pub mod tree;
+pub mod workgroups;
 
 use ir::table::{Entry, SideTable};
 use profile::loops::{LoopEvent, LoopModule, LoopRow};

@@ -223,6 +223,35 @@ fn a_dispatch_has_its_loops_below_it() {
     assert!(lines[2].starts_with("  bb1") && lines[3].starts_with("    bb2"), "{text}");
 }
 
+/// Mode log: each begin and end is in the workgroup call during which it happened.
+#[test]
+fn logged_hits_have_workgroups() {
+    let Some(setup) = setup("loops of IREE: workgroups") else { return };
+    let module = setup.matmul("log", &["--mode", "log"], &[]);
+    let mut command = run_module(&setup.iree, &module, "local-task");
+    command.args(["--function=mm", "--input=64x64xf32=2", "--input=64x64xf32=3"]);
+    let options = ["--loops=log=1000", "--clock", "tsc"];
+    let run = Recorded::run_with(&setup.counterpoint, "none", &options, &mut command);
+    if run.stderr().contains("tsc") {
+        return skip("loops of IREE: workgroups", "the time-stamp counter cannot be used here");
+    }
+    let mut export = Command::new(&setup.counterpoint);
+    export.args(["export", "--what", "loop-events", "--format", "json"]).arg(run.path());
+    let document: Value = serde_json::from_slice(&ok(&mut export).stdout).unwrap();
+    let mut begun: BTreeMap<(u64, u64), u64> = BTreeMap::new();
+    for event in document["events"].as_array().unwrap() {
+        assert_eq!(event["dispatch"], "mm_dispatch_0_matmul_64x64x64_f32", "{event}");
+        let at = |axis: &str| event[axis].as_u64().unwrap();
+        assert_eq!((at("workgroup_y"), at("workgroup_z")), (0, 0));
+        if event["end"] == false {
+            *begun.entry((at("workgroup_x"), at("id"))).or_default() += 1;
+        }
+    }
+    let each = [1, 1, 8];
+    let paper = (0..WORKGROUPS).flat_map(|x| (0..).zip(each).map(move |(id, n)| ((x, id), n)));
+    assert_eq!(begun, paper.collect());
+}
+
 /// Every workload: the same output to the last bit, alone and recorded; and as many hits of each
 /// dispatch function as IREE's own profiler counts workgroup calls.
 #[test]
