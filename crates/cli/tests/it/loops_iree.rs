@@ -230,9 +230,9 @@ fn logged_hits_have_workgroups() {
     let module = setup.matmul("log", &["--mode", "log"], &[]);
     let mut command = run_module(&setup.iree, &module, "local-task");
     command.args(["--function=mm", "--input=64x64xf32=2", "--input=64x64xf32=3"]);
-    let options = ["--loops=log=1000", "--clock", "tsc"];
+    let options = ["--loops=log=1000"];
     let run = Recorded::run_with(&setup.counterpoint, "none", &options, &mut command);
-    if run.stderr().contains("tsc") {
+    if run.profile().manifest.clock != profile::Clock::Tsc {
         return skip("loops of IREE: workgroups", "the time-stamp counter cannot be used here");
     }
     let mut export = Command::new(&setup.counterpoint);
