@@ -538,6 +538,7 @@ fn failures_say_why_and_leave_nothing() {
             &["--compile-to=vm"],
             "iree-compile flag --compile-to=vm cannot be used: it selects the steps",
         ),
+        (real, &model, &["--help"], "iree-compile flag --help cannot be used: it compiles nothing"),
         (
             real,
             &model,
