@@ -414,7 +414,7 @@ fn mlir_and_llvm_ir_agree() {
     let Some(setup) = setup("loops of IREE: LLVM IR") else { return };
     let clang = Command::new("clang-22").arg("--version").output();
     if !clang.is_ok_and(|found| found.status.success()) {
-        return skip("loops of IREE: LLVM IR", "no clang-22, which reads what IREE's LLVM writes");
+        return skip("loops and LLVM", "mlir_and_llvm_ir_agree found no clang-22");
     }
     let dump = setup.scratch.join("dump");
     let flag = format!("--iree-hal-dump-executable-intermediates-to={}", dump.display());
