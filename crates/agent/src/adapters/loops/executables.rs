@@ -11,8 +11,8 @@ use std::sync::atomic::Ordering;
 use abi::loops::{MAGIC, Module};
 use model::Loss;
 
-use super::modules::Place;
-use super::register::{Origin, register};
+use super::modules::{Origin, Place};
+use super::register::register;
 use crate::adapters::iree::elf;
 use crate::os::sys;
 use crate::process::losses;
