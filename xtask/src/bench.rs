@@ -14,6 +14,7 @@ mod dispatch;
 mod guest_reads;
 mod idle_start;
 mod loops;
+mod loops_iree;
 mod loops_slowdown;
 mod machine;
 mod opencl;
@@ -114,6 +115,11 @@ const BENCHMARKS: &[Benchmark] = &[
         name: "opencl",
         about: "time that the plugin for OpenCL adds to each call that enqueues a kernel",
         prepare: opencl::prepare,
+    },
+    Benchmark {
+        name: "loops-iree",
+        about: "a matrix product of IREE with instrumented loops beside the same without",
+        prepare: loops_iree::prepare,
     },
     Benchmark {
         name: "report-10m",

@@ -170,6 +170,8 @@ losses! {
         "recordings of another profiler in the process, such as torch.profiler, of which a part is missing: the process ended or the disk was full before all was handed over, or it is damaged";
     55 RangeEndedElsewhere "range_ended_elsewhere" Missing
         "ranges of PyTorch's record_function that ended on another thread than they began (asynchronous functions), so that their counters cannot be read; they have no row";
+    56 LoopModuleRefused "loop_module_refused" Missing
+        "instrumented executables whose descriptor is in memory that is read-only or shared with other processes; their loops were not counted";
 }
 
 impl Loss {

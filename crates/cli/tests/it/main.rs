@@ -20,6 +20,7 @@ mod kills;
 mod leftovers;
 mod locked;
 mod loops_instrument;
+mod loops_iree;
 mod loops_loaders;
 mod loops_report;
 mod loops_runtime;
