@@ -16,11 +16,13 @@
 //! | [`numbers`] | inclusive time, self time, mean and share of each row of a tree |
 //! | [`tree`] | side tables, and the order of rows |
 //! | [`log`] | mode log: begins and ends matched |
+//! | [`dispatches`] | the dispatches of IREE that loops are in |
 //!
 //! A *module* is what was instrumented at once and has one identity. It may be registered several
 //! times, in one process or in several, and each of its threads counts for itself: all of them are
 //! added up, and each thread's own numbers are kept.
 
+pub mod dispatches;
 pub mod estimate;
 pub mod log;
 mod merge;

@@ -389,7 +389,7 @@ impl Run<'_> {
 }
 
 /// Numbers the function and its chosen loops, from `first` on.
-fn number_hooks(
+pub(crate) fn number_hooks(
     first: u32,
     choice: &Choice,
     loops: &Loops,

@@ -20,6 +20,7 @@
 //! | [`rewrite`] | a function with hooks on the edges of its loops |
 //! | [`attributes`] | attributes that become false |
 //! | [`descriptor`] | the module's own part: descriptor, constructor, rehearsal |
+//! | [`mlir`] | the same for the text of MLIR's `llvm` dialect, as IREE's compiler prints it |
 //! | [`edit`] | changes to a text, by offset |
 #![forbid(unsafe_code)]
 
@@ -34,6 +35,7 @@ pub mod hooks;
 pub mod instrument;
 pub mod iterations;
 pub mod loops;
+pub mod mlir;
 pub mod module;
 pub mod phi;
 pub mod rewrite;

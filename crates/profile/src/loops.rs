@@ -46,6 +46,9 @@ pub struct LoopModule {
     pub table: Option<String>,
     /// File of the executable or shared object that it is in; a JIT's module has none.
     pub object: Option<String>,
+    /// The first of the ids that the exports of its library have, if it is in a library of IREE. Its
+    /// functions are those that these exports name.
+    pub export: Option<u32>,
     /// Ticks in a second. NaN: not known, because the clock of the profile is another one and the
     /// process noted no two moments that are a millisecond apart.
     pub ticks_per_second: f64,

@@ -443,10 +443,18 @@ pub fn read_c_string(from: usize, limit: usize) -> Option<(String, bool)> {
 
 /// Returns the protection of the mapping that contains `address`, from `/proc/self/maps`.
 pub fn protection_of(address: usize) -> Option<i32> {
+    mapping_of(address).map(|(protection, _)| protection)
+}
+
+/// Returns the protection of the mapping that contains `address`, and whether it is shared, from
+/// `/proc/self/maps`.
+pub fn mapping_of(address: usize) -> Option<(i32, bool)> {
     with_mapping(address, |line| {
         let mode = line.split(|b| *b == b' ').nth(1).unwrap_or_default();
         let bit = |letter, value| if mode.contains(&letter) { value } else { 0 };
-        Some(bit(b'r', libc::PROT_READ) | bit(b'w', libc::PROT_WRITE) | bit(b'x', libc::PROT_EXEC))
+        let protection =
+            bit(b'r', libc::PROT_READ) | bit(b'w', libc::PROT_WRITE) | bit(b'x', libc::PROT_EXEC);
+        Some((protection, mode.contains(&b's')))
     })
 }
 

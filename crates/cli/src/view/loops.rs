@@ -7,6 +7,7 @@
 //! ```
 
 pub mod columns;
+pub mod dispatches;
 pub mod expensive;
 pub mod json;
 pub mod notes;
@@ -17,6 +18,7 @@ pub mod text;
 
 use std::path::PathBuf;
 
+use analysis::loops::dispatches::{Dispatch, Dispatches, Inside, dispatch_of, dispatches, inside};
 use analysis::loops::{LoopData, LoopNode, LoopTable, LoopThread, LoopTree, Numbers, fits, loops};
 use ir::table::{Entry, Kind, SideTable};
 use profile::Profile;
@@ -34,6 +36,8 @@ pub struct Loops<'a> {
     pub recorded: &'a Recorded,
     /// Its trees.
     pub table: LoopTable,
+    /// The dispatches that functions and loops are in.
+    pub dispatches: Dispatches,
     /// Times as they were measured are shown, also where the cost of a hit is known.
     pub raw: bool,
 }
@@ -52,7 +56,17 @@ impl<'a> Loops<'a> {
             events: &recorded.events,
             counters: &counters_of_processes(profile),
         };
-        Self { profile, recorded, table: loops(data, tables), raw }
+        let table = loops(data, tables);
+        let dispatches = dispatches(profile, &recorded.modules, &table);
+        Self { profile, recorded, table, dispatches, raw }
+    }
+
+    /// The dispatch that a node is in, and how they relate.
+    pub fn inside(&self, tree: &LoopTree, node: &LoopNode) -> Option<(&Dispatch, Inside)> {
+        let dispatch = dispatch_of(&self.dispatches, tree, node)?;
+        let times = node.all.times(self.raw);
+        let inclusive = times.and_then(|times| tree.ns(times.inclusive.value));
+        Some((dispatch, inside(self.profile, dispatch, tree, node, inclusive)))
     }
 
     /// The nodes that were entered, with their trees.

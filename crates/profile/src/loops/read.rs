@@ -252,6 +252,7 @@ fn module_of(process: usize, frame: ModuleFrame) -> LoopModule {
         ids: frame.ids,
         table: text(String::from_utf8_lossy(&frame.table).into_owned()),
         object: text(frame.object.clone()),
+        export: frame.export,
         ticks_per_second: if rate == 0 { f64::NAN } else { rate as f64 },
         first: frame.first,
         gap_mask: frame.gap_mask,

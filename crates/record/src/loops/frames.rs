@@ -47,6 +47,9 @@ pub struct ModuleFrame {
     pub table: Vec<u8>,
     /// What empty hits cost; `None` without a rehearsal.
     pub costs: Option<Costs>,
+    /// The first of the ids that the exports of its library have, if it is in a library of IREE.
+    /// Profiles of earlier versions do not say.
+    pub export: Option<u32>,
 }
 
 /// What a thread counted for one id: the words of its entry (those that are not counts are zero),
@@ -129,6 +132,10 @@ impl ModuleFrame {
                 });
             }
         }
+        // Readers of earlier versions stop before this.
+        if let Some(export) = self.export {
+            e.u32(export);
+        }
         frame(KIND_MODULE, &e.finish())
     }
 
@@ -155,7 +162,20 @@ impl ModuleFrame {
             0 => None,
             _ => Some(Costs { inside: one(d)?, timed: one(d)?, counted: one(d)? }),
         };
-        Ok(Self { number, id, mode, ids, ticks_per_second, first, gap_mask, object, table, costs })
+        let export = if d.remaining() > 0 { Some(d.u32()?) } else { None };
+        Ok(Self {
+            number,
+            id,
+            mode,
+            ids,
+            ticks_per_second,
+            first,
+            gap_mask,
+            object,
+            table,
+            costs,
+            export,
+        })
     }
 }
 

@@ -156,9 +156,11 @@ fn frames_round_trip_and_every_truncation() {
         object: "/lib/x.so".to_owned(),
         table: b"{}".to_vec(),
         costs: Some(costs),
+        export: None,
     };
     let frames = vec![
         LoopFrame::Module(ModuleFrame { costs: None, ..module.clone() }),
+        LoopFrame::Module(ModuleFrame { export: Some(0), ..module.clone() }),
         LoopFrame::Module(module),
         LoopFrame::Moment(1, u64::MAX),
         frames_of(&example()).frames.remove(0),

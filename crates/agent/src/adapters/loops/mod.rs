@@ -13,6 +13,7 @@
 //! | [`register`] | what modules call: `counterpoint_loops_register` and its counterpart |
 //! | [`modules`] | the modules of this process, and what the profile is told about them |
 //! | [`notes`] | finds modules whose constructors found no runtime |
+//! | [`executables`] | finds the modules in executables of IREE, which have no constructors |
 //! | [`local`] | what a thread knows, in thread-local storage |
 //! | [`enter`] | from a module to the calling thread's table |
 //! | [`tables`] | the tables of a thread: pages of the pool, and what happens to them when the thread ends |
@@ -25,6 +26,7 @@
 
 mod counters;
 mod enter;
+pub mod executables;
 mod local;
 mod log;
 mod modules;

@@ -8,6 +8,7 @@ use abi::loops::{Entry, Mode, Module};
 use record::loops::{Costs, LoopFrame, ModuleFrame};
 use record::run_file::LoopOptions;
 
+use super::register::Origin;
 use super::ticks;
 use crate::os::sys;
 use crate::process::lock::Lock;
@@ -28,6 +29,8 @@ pub struct Known {
     object: String,
     /// Where its object is in memory; 0 in anonymous memory, and where nobody needs it.
     pub base: u64,
+    /// The id of the first export of its library of IREE.
+    export: Option<u32>,
     costs: Option<Costs>,
     /// The part that has its frame ([`Process::serial`]).
     told: AtomicU32,
@@ -59,24 +62,34 @@ pub struct Place {
     pub base: u64,
 }
 
+/// The equal module that was registered before.
+fn find_equal(module: &Module, mode: Mode, origin: &Origin) -> Option<&'static Known> {
+    // Return addresses are stored less the base, so that in mode log another place in memory makes
+    // another module.
+    let base = if mode == Mode::Log { origin.place.base } else { 0 };
+    known().find(|known| {
+        (known.id, known.ids, known.mode, known.base) == (module.id, module.ids, mode, base)
+            && (&known.object, known.export) == (&origin.place.object, origin.export)
+    })
+}
+
+/// Whether an equal module was registered before, whose costs are known.
+pub fn is_known(module: &Module, mode: Mode, origin: &Origin) -> bool {
+    find_equal(module, mode, origin).is_some()
+}
+
 /// The number of a module: that of an equal one which was registered before, or a new one.
 pub fn remember(
     module: &Module,
     mode: Mode,
-    place: Place,
-    costs: impl FnOnce() -> Option<Costs>,
+    origin: Origin,
+    costs: Option<Costs>,
     _: &Lock,
 ) -> &'static Known {
-    // Return addresses are stored less the base, so that in mode log another place in memory makes
-    // another module.
-    let base = if mode == Mode::Log { place.base } else { 0 };
-    let same = known().find(|known| {
-        (known.id, known.ids, known.mode, known.base) == (module.id, module.ids, mode, base)
-            && known.object == place.object
-    });
-    if let Some(known) = same {
+    if let Some(known) = find_equal(module, mode, &origin) {
         return known;
     }
+    let base = if mode == Mode::Log { origin.place.base } else { 0 };
     let newest = KNOWN.load(Ordering::Acquire);
     // SAFETY: null or leaked by an earlier call.
     let number = unsafe { newest.as_ref() }.map_or(1, |newest| newest.number + 1);
@@ -85,9 +98,10 @@ pub fn remember(
         ids: module.ids,
         mode,
         id: module.id,
-        object: place.object,
+        object: origin.place.object,
         base,
-        costs: costs(),
+        export: origin.export,
+        costs,
         told: AtomicU32::new(0),
         next: newest,
     }));
@@ -122,6 +136,7 @@ impl Known {
             object: self.object.clone(),
             table,
             costs: self.costs,
+            export: self.export,
         };
         let mut bytes = moment();
         bytes.extend_from_slice(&frame.to_bytes());

@@ -124,6 +124,15 @@ fn columns(loops: &Loops<'_>, lines: &[Line<'_>]) -> Vec<Column> {
     add("threads", &|line| of_all(line, whole(line.node.threads.len() as u128)));
     add("imbalance", &|line| of_all(line, line.node.imbalance.map(Value::Number)));
     add("hit_imbalance", &|line| of_all(line, line.node.hit_imbalance.map(Value::Number)));
+    let dispatch = |line: &Line<'_>| match line.thread {
+        None => loops.inside(line.tree, line.node),
+        Some(_) => None,
+    };
+    add("dispatch_workgroups", &|line| whole(dispatch(line)?.0.workgroups.into()));
+    add("dispatches", &|line| whole(dispatch(line)?.0.dispatches?.into()));
+    add("dispatch_ns", &|line| Some(Value::Number(dispatch(line)?.0.total_ns(loops.profile))));
+    add("hits_per_workgroup", &|line| Some(Value::Number(dispatch(line)?.1.per_workgroup)));
+    add("share_of_dispatch", &|line| Some(Value::Number(dispatch(line)?.1.share?)));
     for (i, counter) in loops.profile.manifest.counters.iter().enumerate() {
         add(&counter.name, &|line| whole(line.numbers.counter(i)?.total));
         add(&format!("{}_hits", counter.name), &|line| whole(line.numbers.counter(i)?.hits));

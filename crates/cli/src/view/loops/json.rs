@@ -79,11 +79,22 @@ struct RowOut<'a> {
     trip_count: Option<u64>,
     #[serde(flatten)]
     numbers: NumbersOut<'a>,
+    dispatch: Option<DispatchOut>,
     threads: usize,
     imbalance: Option<f64>,
     hit_imbalance: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     of_threads: Option<Vec<ThreadOut<'a>>>,
+}
+
+/// The dispatch of IREE that a row is in.
+#[derive(Serialize)]
+struct DispatchOut {
+    workgroups: u64,
+    dispatches: Option<u64>,
+    total_ns: f64,
+    hits_per_workgroup: f64,
+    share: Option<f64>,
 }
 
 #[derive(Serialize)]
@@ -231,6 +242,13 @@ fn row<'a>(
         text: entry.map(|entry| entry.text),
         trip_count: entry.and_then(|entry| entry.trip_count),
         numbers: numbers(loops, tree, node, &node.all),
+        dispatch: loops.inside(tree, node).map(|(dispatch, inside)| DispatchOut {
+            workgroups: dispatch.workgroups,
+            dispatches: dispatch.dispatches,
+            total_ns: dispatch.total_ns(loops.profile),
+            hits_per_workgroup: inside.per_workgroup,
+            share: inside.share,
+        }),
         threads: node.threads.len(),
         imbalance: node.imbalance,
         hit_imbalance: node.hit_imbalance,
