@@ -96,7 +96,8 @@ fn immediate(word: u32, insn: &mut Insn) {
             }
         }
         0b010 => {
-            let number = i64::from(bits(word, 21, 10)) << if bits(word, 22, 22) == 1 { 12 } else { 0 };
+            let number =
+                i64::from(bits(word, 21, 10)) << if bits(word, 22, 22) == 1 { 12 } else { 0 };
             let number = if bits(word, 30, 30) == 1 { -number } else { number };
             let flags = bits(word, 29, 29) == 1;
             if !(flags && to == SP) {
@@ -113,7 +114,9 @@ fn immediate(word: u32, insn: &mut Insn) {
             if operation != 0b11 {
                 insn.writes = 1 << to;
             }
-            if operation == 0b01 && from == SP && to != SP
+            if operation == 0b01
+                && from == SP
+                && to != SP
                 && let Some(value) = bit_mask(word)
             {
                 insn.op = Op::Set(to8, value);
@@ -339,7 +342,13 @@ fn vector_class(bytes: u16) -> u16 {
 }
 
 /// One general register, loaded or stored: the bytes.
-fn general(word: u32, operation: u32, bytes: u16, insn: &mut Insn, memory: &mut Memory) -> Option<u16> {
+fn general(
+    word: u32,
+    operation: u32,
+    bytes: u16,
+    insn: &mut Insn,
+    memory: &mut Memory,
+) -> Option<u16> {
     let register = bits(word, 4, 0);
     match operation {
         0b00 => {
@@ -475,7 +484,10 @@ fn exclusive(word: u32, insn: &mut Insn, memory: &mut Memory) -> Option<u16> {
         (0, pair) => {
             (memory.read, memory.written) = (is_load, !is_load);
             insn.writes = match is_load {
-                true => written(bits(word, 4, 0)) | if pair == 1 { written(bits(word, 14, 10)) } else { 0 },
+                true => {
+                    written(bits(word, 4, 0))
+                        | if pair == 1 { written(bits(word, 14, 10)) } else { 0 }
+                }
                 false => written(bits(word, 20, 16)),
             };
             if !is_load {
@@ -543,7 +555,10 @@ mod tests {
         // str x8, [x0, #0x180]
         let store = insn(0xf900_c008);
         assert_eq!(store.op, Op::Store(Some(8), 8));
-        assert_eq!(store.memory.map(|m| (m.base, m.displacement, m.written)), Some((Some(0), 0x180, true)));
+        assert_eq!(
+            store.memory.map(|m| (m.base, m.displacement, m.written)),
+            Some((Some(0), 0x180, true))
+        );
         // stp x29, x30, [sp, #-96]!
         let pair = insn(0xa9ba_7bfd);
         assert_eq!(pair.op, Op::StorePair(Some(29), Some(30)));

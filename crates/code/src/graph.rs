@@ -133,7 +133,8 @@ impl Code {
             }
         }
         let at = |address: u64| {
-            let found = blocks.binary_search_by_key(&address, |block: &Block| insns[block.first].at);
+            let found =
+                blocks.binary_search_by_key(&address, |block: &Block| insns[block.first].at);
             found.ok().map(|i| i as u32 + 1)
         };
         let mut graph = Graph { starts: vec![0], targets: Vec::new() };
@@ -194,9 +195,9 @@ impl Code {
             for insn in &self.insns[self.blocks[block].first..self.blocks[block].end] {
                 state.step(world, insn);
             }
-            budget = budget.checked_sub(self.blocks[block].end - self.blocks[block].first).ok_or(
-                CodeError::TooLarge { what: "function", bytes: self.insns.len() as u64 },
-            )?;
+            budget = budget
+                .checked_sub(self.blocks[block].end - self.blocks[block].first)
+                .ok_or(CodeError::TooLarge { what: "function", bytes: self.insns.len() as u64 })?;
             for node in self.graph.of(block as u32 + 1) {
                 let next = *node as usize - 1;
                 let changed = match &mut self.states[next] {
@@ -314,7 +315,8 @@ fn reach(
             let ends = matches!(insn.flow, Flow::Jump(_) | Flow::JumpTo(_) | Flow::End);
             // After a call that does not come back there may be the next function.
             let at_end = own.is_some_and(|(start, end)| {
-                end > start && insn.end() == end || insn.end() != start && image.is_entry(insn.end())
+                end > start && insn.end() == end
+                    || insn.end() != start && image.is_entry(insn.end())
             });
             if ends || at_end {
                 break;

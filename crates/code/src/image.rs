@@ -71,7 +71,8 @@ impl Image {
         if bytes.len() as u64 > MOST_BYTES {
             return Err(CodeError::TooLarge { what: "file", bytes: bytes.len() as u64 });
         }
-        let file = ElfFile64::<Endianness>::parse(bytes).map_err(|e| CodeError::Elf(e.to_string()))?;
+        let file =
+            ElfFile64::<Endianness>::parse(bytes).map_err(|e| CodeError::Elf(e.to_string()))?;
         let machine = match file.architecture() {
             Architecture::X86_64 => Machine::X86,
             Architecture::Aarch64 if file.is_little_endian() => Machine::Arm,
@@ -85,7 +86,8 @@ impl Image {
         };
         if file.kind() == ObjectKind::Relocatable {
             let places = image.lay_out(&file)?;
-            let place = |section: usize| places.iter().find(|(i, _)| *i == section).map(|(_, at)| *at);
+            let place =
+                |section: usize| places.iter().find(|(i, _)| *i == section).map(|(_, at)| *at);
             image.symbols(&file, |symbol| {
                 place(symbol.section_index()?.0)?.checked_add(symbol.address())
             });
@@ -99,7 +101,11 @@ impl Image {
             let data = header
                 .data(endian, bytes)
                 .map_err(|()| CodeError::Elf("a segment lies outside of the file".to_owned()))?;
-            image.segment(header.p_vaddr(endian), data, header.p_flags(endian).0 & elf::PF_X.0 != 0)?;
+            image.segment(
+                header.p_vaddr(endian),
+                data,
+                header.p_flags(endian).0 & elf::PF_X.0 != 0,
+            )?;
         }
         image.symbols(&file, |symbol| Some(symbol.address()));
         if let Some(section) = file.section_by_name(".eh_frame") {
@@ -122,12 +128,17 @@ impl Image {
 
     fn segment(&mut self, address: u64, bytes: &[u8], executable: bool) -> Result<(), CodeError> {
         if address.checked_add(bytes.len() as u64).is_none() {
-            return Err(CodeError::Elf(format!("a segment at {address:#x} ends beyond all addresses")));
+            return Err(CodeError::Elf(format!(
+                "a segment at {address:#x} ends beyond all addresses"
+            )));
         }
         // Headers may name the same bytes many times.
         let total: u64 = self.segments.iter().map(|s| s.bytes.len() as u64).sum();
         if total + bytes.len() as u64 > MOST_BYTES {
-            return Err(CodeError::TooLarge { what: "sum of segments", bytes: total + bytes.len() as u64 });
+            return Err(CodeError::TooLarge {
+                what: "sum of segments",
+                bytes: total + bytes.len() as u64,
+            });
         }
         self.segments.push(Segment { address, bytes: bytes.to_vec(), executable });
         Ok(())
@@ -142,7 +153,9 @@ impl Image {
             for section in file.sections() {
                 let kept = match section.kind() {
                     kind if is_code(kind) => wanted,
-                    SectionKind::Data | SectionKind::ReadOnlyData | SectionKind::ReadOnlyString => !wanted,
+                    SectionKind::Data | SectionKind::ReadOnlyData | SectionKind::ReadOnlyString => {
+                        !wanted
+                    }
                     _ => false,
                 };
                 if !kept {
@@ -162,12 +175,22 @@ impl Image {
             for (offset, relocation) in section.relocations() {
                 let RelocationTarget::Symbol(symbol) = relocation.target() else { continue };
                 let Ok(symbol) = file.symbol_by_index(symbol) else { continue };
-                let Some(base) = symbol.section_index().and_then(|section| of(section.0)) else { continue };
+                let Some(base) = symbol.section_index().and_then(|section| of(section.0)) else {
+                    continue;
+                };
                 let RelocationFlags::Elf { r_type } = relocation.flags() else { continue };
-                let target = base.wrapping_add(symbol.address()).wrapping_add_signed(relocation.addend());
+                let target =
+                    base.wrapping_add(symbol.address()).wrapping_add_signed(relocation.addend());
                 let place = at.wrapping_add(offset);
                 let Ok(offset) = usize::try_from(offset) else { continue };
-                relocate(self.machine, &mut self.segments[number].bytes, offset, r_type, target, place);
+                relocate(
+                    self.machine,
+                    &mut self.segments[number].bytes,
+                    offset,
+                    r_type,
+                    target,
+                    place,
+                );
             }
         }
         Ok(places)
@@ -271,7 +294,10 @@ impl Image {
             let aligned = (segment.address.next_multiple_of(8) - segment.address) as usize;
             let mut at = aligned;
             while let Some(head) = segment.bytes.get(at..at + 40) {
-                if head[..8] == abi::loops::MAGIC && head[24..40] == identity[..] && found.len() < 16 {
+                if head[..8] == abi::loops::MAGIC
+                    && head[24..40] == identity[..]
+                    && found.len() < 16
+                {
                     found.push(segment.address + at as u64);
                 }
                 at += 8;
@@ -320,11 +346,20 @@ fn word(bytes: &[u8], at: usize) -> Option<u32> {
 }
 
 /// Applies one relocation of an object file. Those that code does not use are left out.
-fn relocate(machine: Machine, bytes: &mut [u8], at: usize, kind: elf::RelocationType, target: u64, place: u64) {
+fn relocate(
+    machine: Machine,
+    bytes: &mut [u8],
+    at: usize,
+    kind: elf::RelocationType,
+    target: u64,
+    place: u64,
+) {
     let Some(four) = bytes.get_mut(at..).and_then(<[u8]>::first_chunk_mut::<4>) else { return };
     let old = u32::from_le_bytes(*four);
     let new = match (machine, kind) {
-        (Machine::X86, elf::R_X86_64_PC32 | elf::R_X86_64_PLT32) => target.wrapping_sub(place) as u32,
+        (Machine::X86, elf::R_X86_64_PC32 | elf::R_X86_64_PLT32) => {
+            target.wrapping_sub(place) as u32
+        }
         (Machine::X86, elf::R_X86_64_32 | elf::R_X86_64_32S) => target as u32,
         (Machine::Arm, elf::R_AARCH64_ADR_PREL_PG_HI21) => {
             let pages = ((target & !0xfff).wrapping_sub(place & !0xfff) >> 12) as u32;

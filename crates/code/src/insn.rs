@@ -27,7 +27,7 @@ pub struct Insn {
 impl Insn {
     /// The address after it.
     pub fn end(&self) -> u64 {
-        self.at + u64::from(self.length)
+        self.at.wrapping_add(u64::from(self.length))
     }
 }
 

@@ -84,8 +84,7 @@ impl Counts {
         self.branches += has(Class::BRANCH);
         self.calls += has(Class::CALL);
         self.scalar += has(Class::SCALAR);
-        let widths =
-            [Class::VECTOR_64, Class::VECTOR_128, Class::VECTOR_256, Class::VECTOR_512];
+        let widths = [Class::VECTOR_64, Class::VECTOR_128, Class::VECTOR_256, Class::VECTOR_512];
         for (count, width) in self.vectors.iter_mut().zip(widths) {
             *count += has(width);
         }
@@ -126,6 +125,8 @@ pub struct MachineLoop {
     pub innermost: bool,
     /// Its instructions, with those of loops inside.
     pub counts: Counts,
+    /// Its code, by address.
+    pub ranges: Vec<Range>,
     /// Whether each iteration executes all of its instructions that are not of hooks exactly once.
     pub straight: bool,
 }
@@ -157,6 +158,8 @@ pub struct Region {
     pub loops: Vec<MachineLoop>,
     /// Its instructions.
     pub counts: Counts,
+    /// Those of its instructions that belong to hooks.
+    pub hooks: BTreeSet<u64>,
     /// Jumps in its functions that could not be followed: code after them may be missing.
     pub unknown_jumps: usize,
 }
@@ -245,7 +248,8 @@ fn starts(image: &Image, descriptor: u64) -> BTreeSet<u64> {
                     let relative = place.wrapping_add(4).wrapping_add_signed(value.into());
                     let hit = [0, 1, 4].iter().any(|after| is_field(relative.wrapping_add(*after)));
                     if hit || is_field(value as u32 as u64) {
-                        let is_load = at >= 3 && code[at - 2] == 0x8b && code[at - 3] & 0xf8 == 0x48;
+                        let is_load =
+                            at >= 3 && code[at - 2] == 0x8b && code[at - 3] & 0xf8 == 0x48;
                         take(place, place.wrapping_sub(3), is_load && relative == enter);
                     }
                 }
@@ -266,7 +270,8 @@ fn starts(image: &Image, descriptor: u64) -> BTreeSet<u64> {
                     let insn = crate::arm::decode(&word.to_le_bytes(), place);
                     if let Some(crate::insn::Op::Set(_, value)) = insn.map(|insn| insn.op) {
                         let is_page = word >> 31 == 1;
-                        let pages = [descriptor, descriptor + bytes - 1].map(|a| a & !0xfff);
+                        let pages =
+                            [descriptor, descriptor.wrapping_add(bytes - 1)].map(|a| a & !0xfff);
                         if if is_page { pages.contains(&value) } else { is_field(value) } {
                             take(place, place, true);
                         }
@@ -311,16 +316,18 @@ fn region(
     inside.retain(|block| !gates.blocks.contains(block));
     let mut ranges: Vec<Range> = Vec::new();
     let mut counts = Counts::default();
+    let mut hook_insns = BTreeSet::new();
     for block in &inside {
         let insns = code.of(*block);
         let (Some(first), Some(last)) = (insns.first(), insns.last()) else { continue };
         for (i, insn) in insns.iter().enumerate() {
-            counts.add(insn, hooks.is_hook[code.blocks[*block].first + i]);
+            let is_hook = hooks.is_hook[code.blocks[*block].first + i];
+            counts.add(insn, is_hook);
+            if is_hook {
+                hook_insns.insert(insn.at);
+            }
         }
-        match ranges.last_mut() {
-            Some(range) if range.end == first.at => range.end = last.end(),
-            _ => ranges.push(Range { start: first.at, end: last.end() }),
-        }
+        extend(&mut ranges, first.at, last.end());
     }
     let (function, name) = match image.function_at(start) {
         Some(function) => (function.start, function.name.clone()),
@@ -329,7 +336,16 @@ fn region(
     let begins = gates.begins.iter().map(|block| code.of(*block)[0].at).collect();
     let loops = machine_loops(code, hooks, gates, &inside);
     let unknown_jumps = code.unknown_jumps;
-    Some(Region { id, ranges, begins, function, name, loops, counts, unknown_jumps })
+    let hooks = hook_insns;
+    Some(Region { id, ranges, begins, function, name, loops, counts, hooks, unknown_jumps })
+}
+
+/// Adds what follows the last range to it, or as a new one.
+fn extend(ranges: &mut Vec<Range>, start: u64, end: u64) {
+    match ranges.last_mut() {
+        Some(range) if range.end == start => range.end = end,
+        _ => ranges.push(Range { start, end }),
+    }
 }
 
 /// The blocks that decide whether the hit was timed, with which a region ends.
@@ -368,14 +384,20 @@ fn machine_loops(
         }
         let mut counts = Counts::default();
         let mut straight = of.children == 0;
+        let mut ranges = Vec::new();
         for block in inside.iter().filter(|block| code.loops.contains(l, node(**block))) {
             let first = code.blocks[*block].first;
+            let insns = code.of(*block);
+            if let (Some(first), Some(last)) = (insns.first(), insns.last()) {
+                extend(&mut ranges, first.at, last.end());
+            }
             for (i, insn) in code.of(*block).iter().enumerate() {
                 counts.add(insn, hooks.is_hook[first + i]);
             }
             let last = code.reversed.of(of.header).iter();
             let latches = last.filter(|n| code.loops.contains(l, **n));
-            straight &= latches.clone().all(|latch| code.dominators.dominates(node(*block), *latch));
+            straight &=
+                latches.clone().all(|latch| code.dominators.dominates(node(*block), *latch));
         }
         let above = |outer: u32| {
             let of = &code.loops.all[outer as usize];
@@ -389,7 +411,8 @@ fn machine_loops(
             outer = code.loops.all[outer as usize].parent;
         }
         let innermost = of.children == 0;
-        found.push(MachineLoop { header: code.of(header)[0].at, depth, innermost, counts, straight });
+        let header = code.of(header)[0].at;
+        found.push(MachineLoop { header, depth, innermost, counts, ranges, straight });
     }
     found
 }
@@ -402,6 +425,7 @@ fn joined(parts: Vec<Region>) -> Option<Region> {
         first.ranges.extend(part.ranges);
         first.begins.extend(part.begins);
         first.loops.extend(part.loops);
+        first.hooks.extend(part.hooks);
         first.counts.plus(&part.counts);
         first.unknown_jumps += part.unknown_jumps;
     }

@@ -73,7 +73,8 @@ fn whole(name: Name) -> Option<Register> {
 }
 
 fn flow(instruction: &Instruction) -> Flow {
-    let register = || (instruction.op0_kind() == OpKind::Register).then(|| instruction.op0_register());
+    let register =
+        || (instruction.op0_kind() == OpKind::Register).then(|| instruction.op0_register());
     match instruction.flow_control() {
         FlowControl::Next => Flow::Next,
         FlowControl::UnconditionalBranch => Flow::Jump(instruction.near_branch_target()),
@@ -176,10 +177,12 @@ fn op(instruction: &Instruction) -> Op {
     let (first, second) = (instruction.op0_register(), instruction.op1_register());
     let number = || instruction.immediate(1) as i64;
     match (instruction.mnemonic(), kinds) {
-        (Mnemonic::Mov, (OpKind::Register, OpKind::Register)) => match (whole(first), whole(second)) {
-            (Some(to), Some(from)) => Op::Move(to, from),
-            _ => Op::Other,
-        },
+        (Mnemonic::Mov, (OpKind::Register, OpKind::Register)) => {
+            match (whole(first), whole(second)) {
+                (Some(to), Some(from)) => Op::Move(to, from),
+                _ => Op::Other,
+            }
+        }
         (Mnemonic::Mov, (OpKind::Register, OpKind::Memory)) => {
             whole(first).map_or(Op::Other, |to| Op::Load(to, 8, false))
         }
@@ -209,14 +212,18 @@ fn op(instruction: &Instruction) -> Op {
             general(first).map_or(Op::Other, |to| Op::Set(to, 0))
         }
         (Mnemonic::Lea, _) => lea(instruction),
-        (Mnemonic::Add, (OpKind::Register, OpKind::Register)) => match (whole(first), whole(second)) {
-            (Some(to), Some(other)) => Op::Sum(to, to, other),
-            _ => Op::Other,
-        },
+        (Mnemonic::Add, (OpKind::Register, OpKind::Register)) => {
+            match (whole(first), whole(second)) {
+                (Some(to), Some(other)) => Op::Sum(to, to, other),
+                _ => Op::Other,
+            }
+        }
         (Mnemonic::Add, (OpKind::Register, kind)) if !is_memory(kind) => {
             whole(first).map_or(Op::Other, |to| Op::Add(to, to, number()))
         }
-        (Mnemonic::Sub, (OpKind::Register, kind)) if !is_memory(kind) && kind != OpKind::Register => {
+        (Mnemonic::Sub, (OpKind::Register, kind))
+            if !is_memory(kind) && kind != OpKind::Register =>
+        {
             whole(first).map_or(Op::Other, |to| Op::Add(to, to, number().wrapping_neg()))
         }
         (Mnemonic::Push, (OpKind::Register, _)) => Op::Push(whole(first)),

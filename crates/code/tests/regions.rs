@@ -59,11 +59,8 @@ fn loops_of(table: &SideTable, id: u32) -> usize {
 /// Everything that a judge can say of a region.
 fn agree(looked: &Looked, id: u32, what: &str) {
     let region = &looked.found[&id];
-    let lines: Vec<(&u64, &Line)> = region
-        .ranges
-        .iter()
-        .flat_map(|range| looked.lines.range(range.start..range.end))
-        .collect();
+    let lines: Vec<(&u64, &Line)> =
+        region.ranges.iter().flat_map(|range| looked.lines.range(range.start..range.end)).collect();
     // The ranges begin and end where instructions do, and do not overlap.
     for range in &region.ranges {
         let end = looked.lines.range(range.start..range.end).next_back();

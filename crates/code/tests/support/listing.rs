@@ -50,7 +50,8 @@ pub fn of(compiler: &Compiler, object: &Path) -> BTreeMap<u64, Line> {
         };
         let code = code.split(['#', '<']).next().unwrap_or_default();
         // A disassembler that writes comments with `//`, and immediates with `#`.
-        let code = if compiler.is_arm { rest.trim_start().splitn(2, '\t').nth(1).unwrap() } else { code };
+        let code =
+            if compiler.is_arm { rest.trim_start().splitn(2, '\t').nth(1).unwrap() } else { code };
         let code = code.split("//").next().unwrap_or_default().trim();
         let (name, operands) = code.split_once(char::is_whitespace).unwrap_or((code, ""));
         let line = match compiler.is_arm {
@@ -89,7 +90,10 @@ fn target(operand: &str) -> Option<u64> {
 
 fn x86(name: &str, operands: &str) -> Line {
     // Prefixes stand before the name.
-    if matches!(name, "cs" | "data16" | "rep" | "repz" | "lock" | "notrack" | "ds" | "es" | "addr32") {
+    if matches!(
+        name,
+        "cs" | "data16" | "rep" | "repz" | "lock" | "notrack" | "ds" | "es" | "addr32"
+    ) {
         let (name, operands) = operands.split_once(' ').unwrap_or((operands, ""));
         return x86(name, operands.trim());
     }
@@ -119,7 +123,9 @@ fn x86(name: &str, operands: &str) -> Line {
     }
     let ends_scalar = ["ss", "sd"].iter().any(|end| name.ends_with(end));
     // Conversions from integers may name the size of their operand.
-    let converts = ["cvtsi2ss", "cvtsi2sd"].iter().any(|start| name.trim_start_matches('v').starts_with(start));
+    let converts = ["cvtsi2ss", "cvtsi2sd"]
+        .iter()
+        .any(|start| name.trim_start_matches('v').starts_with(start));
     if line.vector[1] && (ends_scalar || converts) && !name.starts_with("vbroadcast") {
         line.vector = [false; 4];
         line.scalar = true;
@@ -127,14 +133,16 @@ fn x86(name: &str, operands: &str) -> Line {
     if name.starts_with("nop") || name.starts_with("lea") || name.starts_with("prefetch") {
         return line;
     }
-    let memory = |operand: &&str| operand.contains('(') || operand.contains("%fs:") || target_only(operand);
+    let memory =
+        |operand: &&str| operand.contains('(') || operand.contains("%fs:") || target_only(operand);
     let Some((last, before)) = all.split_last() else { return line };
     if before.iter().any(memory) {
         line.loads = true;
     }
     if memory(&last) {
         let only_reads = ["cmp", "test", "push", "mul", "div", "imul", "idiv", "ucomis", "comis"];
-        let only_writes = name.starts_with("mov") || name.starts_with("vmov") || name.starts_with("set");
+        let only_writes =
+            name.starts_with("mov") || name.starts_with("vmov") || name.starts_with("set");
         if only_reads.iter().any(|start| name.trim_start_matches('v').starts_with(start)) {
             line.loads = true;
         } else if only_writes || name.starts_with("pop") || name.starts_with("stmxcsr") {
@@ -192,9 +200,17 @@ fn arm(name: &str, operands: &str) -> Line {
         }
         let kind = match letter {
             "q" => 3,
-            "v" if ["16b", "8h", "4s", "2d"].iter().any(|arrangement| rest.ends_with(arrangement)) => 3,
+            "v" if ["16b", "8h", "4s", "2d"]
+                .iter()
+                .any(|arrangement| rest.ends_with(arrangement)) =>
+            {
+                3
+            }
             // One element: of a whole register that is written, or of as much as is moved out of it.
-            "v" if ["b", "h", "s", "d"].iter().any(|element| rest.ends_with(&format!(".{element}"))) => {
+            "v" if ["b", "h", "s", "d"]
+                .iter()
+                .any(|element| rest.ends_with(&format!(".{element}"))) =>
+            {
                 match all[0].chars().next() {
                     _ if i == 0 => 3,
                     Some('x') => 3,

@@ -1,5 +1,7 @@
 //! Compilers that make instrumented objects, for this machine and for AArch64.
 
+#![allow(dead_code, reason = "each test uses some of it")]
+
 pub mod listing;
 
 use std::path::{Path, PathBuf};
@@ -22,7 +24,8 @@ pub struct Compiler {
 pub fn compilers(test: &str) -> Vec<Compiler> {
     let mut found = Vec::new();
     for version in [19, 22] {
-        let exists = |tool: &str| Command::new(format!("{tool}-{version}")).arg("--version").output();
+        let exists =
+            |tool: &str| Command::new(format!("{tool}-{version}")).arg("--version").output();
         if exists("clang").is_ok() && exists("llvm-objdump").is_ok() {
             for is_arm in [false, true] {
                 found.push(Compiler { version, is_arm, scratch: Scratch::new() });
