@@ -164,6 +164,8 @@ losses! {
         "failures of profiler plugins: one could not be loaded, crashed, returned an error, or did something that the plugin interface forbids; what it was doing then is missing";
     52 PluginBufferFull "plugin_buffer_full" Missing
         "events of profiler plugins that did not fit into the limit of --max-buffer";
+    53 CodeNotKept "code_not_kept" Missing
+        "modules with instrumented loops whose machine code was not copied into the profile (--keep-code): it is larger than 64 MiB (512 MiB for all of a process), or could not be read or written; `loops report --asm` needs their files";
 }
 
 impl Loss {
