@@ -80,7 +80,18 @@ fn instrumented(layout: &Layout, folder: &Path, gnu: &[&str]) -> Result<Vec<(Str
     compile(
         layout,
         source,
-        &[gnu, &["-S", "-emit-llvm", "-g0", "-fno-sanitize=all", "-fno-unroll-loops"]].concat(),
+        &[
+            gnu,
+            &[
+                "-S",
+                "-emit-llvm",
+                "-g0",
+                "-fno-sanitize=all",
+                "-fno-unroll-loops",
+                "-Wno-unused-command-line-argument",
+            ],
+        ]
+        .concat(),
         &text,
     )?;
     let options = Options {

@@ -262,6 +262,7 @@ def profile(
     multiplex: bool = False,
     bookkeeping: bool = False,
     loops: bool = False,
+    keep_code: bool = False,
 ) -> Profile:
     """Profiles what virtual machines do inside a `with`.
 
@@ -281,6 +282,7 @@ def profile(
     only timed, and their counts are in the row `(entry function)`.
 
     `loops`: also record the loops of modules that `instrument_module` made; `Profile.loops()` shows them.
+    `keep_code`: copy their machine code into the profile, for `counterpoint loops report --asm`.
 
     In a process that `counterpoint run` started, the profile is a part of the run and has its
     counters. Profiles that are open at the same time must have the same counters.
@@ -302,7 +304,8 @@ def profile(
         bool(multiplex),
         variables=variables,
         bookkeeping=bool(bookkeeping),
-        loops=bool(loops),
+        loops=bool(loops) or bool(keep_code),
+        keep_code=bool(keep_code),
     )
     return Profile(machines, request, own)
 

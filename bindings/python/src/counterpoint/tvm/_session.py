@@ -44,6 +44,7 @@ class Request:
         variables: Optional[dict[str, str]] = None,
         bookkeeping: bool = False,
         loops: bool = False,
+        keep_code: bool = False,
     ) -> None:
         self.counters = None if counters is None else list(counters)
         self.output = output
@@ -55,13 +56,22 @@ class Request:
         self.bookkeeping = bookkeeping
         # Whether instrumented loops are recorded.
         self.loops = loops
+        # Whether their machine code is copied into the profile.
+        self.keep_code = keep_code
 
     def same(self, other: Request) -> bool:
         """Whether both requests can share one session."""
         return self._key() == other._key()
 
     def _key(self) -> tuple[object, ...]:
-        return (self.counters, self.multiplex, self.variables, self.bookkeeping, self.loops)
+        return (
+            self.counters,
+            self.multiplex,
+            self.variables,
+            self.bookkeeping,
+            self.loops,
+            self.keep_code,
+        )
 
 
 class Session:
@@ -251,6 +261,8 @@ def _prepare(path: str, request: Request) -> dict[str, Any]:
         words.append("--bookkeeping")
     if request.loops:
         words.append("--loops")
+    if request.keep_code:
+        words.append("--keep-code")
     if request.multiplex:
         words.append("--multiplex")
     if request.skip_missing:
