@@ -45,6 +45,7 @@ class Request:
         bookkeeping: bool = False,
         loops: bool = False,
         plugins: Sequence[str] = (),
+        keep_code: bool = False,
     ) -> None:
         self.counters = None if counters is None else list(counters)
         self.output = output
@@ -58,6 +59,8 @@ class Request:
         self.loops = loops
         # Profiler plugins: files, directories, names.
         self.plugins = list(plugins)
+        # Whether their machine code is copied into the profile.
+        self.keep_code = keep_code
 
     def same(self, other: Request) -> bool:
         """Whether both requests can share one session."""
@@ -65,7 +68,7 @@ class Request:
 
     def _key(self) -> tuple[object, ...]:
         key = (self.counters, self.multiplex, self.variables, self.bookkeeping, self.loops)
-        return (*key, self.plugins)
+        return (*key, self.keep_code, self.plugins)
 
 
 class Session:
@@ -260,6 +263,8 @@ def _prepare(path: str, request: Request) -> dict[str, Any]:
         words.append("--bookkeeping")
     if request.loops:
         words.append("--loops")
+    if request.keep_code:
+        words.append("--keep-code")
     if request.multiplex:
         words.append("--multiplex")
     if request.skip_missing:

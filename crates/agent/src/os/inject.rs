@@ -37,8 +37,8 @@ points! {
     TorchRegionBegin, TorchRegionEnd, TorchTaskBegin, TorchTaskEnd,
     TorchPluginsLoad, TorchPluginsCreate, TorchPluginsStart, TorchPluginsStop, TorchPluginsProcess,
     TorchPluginsDestroy, TorchLogBegin, TorchLogEntry, TorchLogEnd, TorchLogFile,
-    LoopRegister, LoopUnregister, LoopEnter, LoopLog, LoopBegin, LoopEnd, LoopThreadEnd,
     PluginBegin, PluginControl, PluginWrite, PluginEnd,
+    LoopRegister, LoopCode, LoopUnregister, LoopEnter, LoopLog, LoopBegin, LoopEnd, LoopThreadEnd,
 }
 
 /// Returns the names of the points, each followed by a line feed.

@@ -41,6 +41,7 @@ pub fn main(process: u32) -> Result<ExitCode, Failure> {
         bookkeeping: false,
         shapes: false,
         loops: None,
+        keep_code: false,
         naming: Naming::default(),
         multiplex: false,
         events: vec![chosen.list],

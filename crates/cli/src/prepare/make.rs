@@ -14,7 +14,7 @@ use profile::live::{ProcessId, boot_id};
 use profile::manifest::{CounterInfo, Manifest, Origin, State};
 use profile::pools::{POOL_NAME, owner};
 use record::pool::{PluginControl, Row, with_run_row};
-use record::run_file::{RUN_FILE_NAME, RUN_FILE_VARIABLE, RUN_FILE_WITH_PLUGINS_NAME};
+use record::run_file::{LoopOptions, RUN_FILE_NAME, RUN_FILE_VARIABLE, RUN_FILE_WITH_PLUGINS_NAME};
 use record::{ClockKind, RunFile, Snapshot};
 
 use super::choice::Choice;
@@ -154,7 +154,7 @@ pub fn make(
         counters,
         filters: recording.filter.clone(),
         bookkeeping: recording.bookkeeping,
-        loops: recording.loops,
+        loops: recording.loops.map(|loops| LoopOptions { keep_code: recording.keep_code, ..loops }),
         plugins,
         snapshots: vec![first, Snapshot::take(clock)],
     };

@@ -258,6 +258,7 @@ def profile(
     bookkeeping: bool = False,
     loops: bool = False,
     plugins: Union[str, os.PathLike[str], Sequence[Union[str, os.PathLike[str]]]] = (),
+    keep_code: bool = False,
 ) -> Profile:
     """Profiles what virtual machines do inside a `with`.
 
@@ -277,6 +278,7 @@ def profile(
     only timed, and their counts are in the row `(entry function)`.
 
     `loops`: also record the loops of modules that `instrument_module` made; `Profile.loops()` shows them.
+    `keep_code`: copy their machine code into the profile, for `counterpoint loops report --asm`.
 
     `plugins`: profiler plugins to load into this process: files, directories, or names of plugins
     that come with Counterpoint. They record while the profile is open. `counterpoint report` and
@@ -302,8 +304,9 @@ def profile(
         bool(multiplex),
         variables=variables,
         bookkeeping=bool(bookkeeping),
-        loops=bool(loops),
+        loops=bool(loops) or bool(keep_code),
         plugins=_plugins(plugins),
+        keep_code=bool(keep_code),
     )
     return Profile(machines, request, own)
 
