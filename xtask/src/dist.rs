@@ -1,5 +1,5 @@
-//! `cargo xtask dist`: builds what people install, in `dist/{bin,lib,include}`. The Python package
-//! is in `dist/lib/python`, for `PYTHONPATH` and for `counterpoint run`.
+//! `cargo xtask dist`: builds what people install, in `dist/{bin,lib,libexec,include}`. The Python
+//! package is in `dist/lib/python`, for `PYTHONPATH` and for `counterpoint run`.
 //!
 //! The linker matters most here. A cdylib that the host's gcc links needs the host's glibc (2.34 on
 //! Debian 12) and `libgcc_s.so.1`. Preloaded into a program with an older glibc, it would keep that
@@ -62,14 +62,14 @@ pub fn release(layout: &Layout) -> Result<Dist> {
     })?;
     timed("build counterpoint", || {
         let mut build = zigbuild(layout, &target, &layout.target, "release");
-        build.args(["--package", "counterpoint", "--bin", "counterpoint"]);
+        build.args(["--package", "counterpoint", "--bins"]);
         loud(&mut build, "build counterpoint")
     })?;
     let built = Path::new(TRIPLE).join("release");
     fill(
         layout,
         layout.dist(),
-        &layout.target.join(&built).join("counterpoint"),
+        &layout.target.join(&built),
         &artifacts.join(&built).join("libcounterpoint.so"),
     )
 }
@@ -105,10 +105,10 @@ fn with_quick_program(layout: &Layout, dist: Dist, library: &Path) -> Result<Dis
     timed("build counterpoint", || {
         let mut build = cargo();
         build.args(["build", "--quiet", "--target-dir"]).arg(&layout.target);
-        build.args(["--package", "counterpoint", "--bin", "counterpoint"]);
+        build.args(["--package", "counterpoint", "--bins"]);
         loud(&mut build, "build counterpoint with the host's linker")
     })?;
-    fill(layout, dist, &layout.target.join("debug/counterpoint"), library)
+    fill(layout, dist, &layout.target.join("debug"), library)
 }
 
 /// Cargo with zig as its linker. `target` ends with a glibc version.
@@ -127,8 +127,10 @@ pub fn zigbuild(layout: &Layout, target: &str, target_dir: &Path, profile: &str)
     build
 }
 
-fn fill(layout: &Layout, dist: Dist, program: &Path, library: &Path) -> Result<Dist> {
-    replace(program, &dist.program())?;
+/// `programs` is the folder with both programs.
+fn fill(layout: &Layout, dist: Dist, programs: &Path, library: &Path) -> Result<Dist> {
+    replace(&programs.join("counterpoint-start"), &dist.program())?;
+    replace(&programs.join("counterpoint"), &dist.whole_program())?;
     replace(library, &dist.library())?;
     replace(&loops_client(layout)?, &dist.loops_client())?;
     for file in files_below(&layout.python_package())? {

@@ -25,7 +25,7 @@ use crate::inherited::prepare_process;
 use crate::metrics::before_run;
 use crate::prepare::{Choice, Prepared, Recording, make, place, prepare};
 use crate::terminal::{Kind, stdout};
-use crate::view::open::explain;
+use crate::view::open::{explain, in_one_line};
 
 /// Prepare and finish profiles that a program records by itself.
 #[derive(clap::Args)]
@@ -40,6 +40,8 @@ enum What {
     Prepare(PrepareArgs),
     /// Move everything that was recorded into the profile, after the session has ended
     Finish(FinishArgs),
+    /// Print the contents of a profile in one line, for `run`
+    Summary(SummaryArgs),
 }
 
 #[derive(clap::Args)]
@@ -63,6 +65,13 @@ struct FinishArgs {
     /// Output format
     #[arg(long, value_enum, default_value_t)]
     format: Format,
+}
+
+#[derive(clap::Args)]
+struct SummaryArgs {
+    /// Profile directory
+    #[arg(value_name = "PROFILE", value_parser = crate::input::profile())]
+    profile: PathBuf,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
@@ -104,7 +113,14 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
     match args.what {
         What::Prepare(args) => prepare_main(&args),
         What::Finish(args) => finish(&args),
+        What::Summary(args) => summary(&args),
     }
+}
+
+fn summary(args: &SummaryArgs) -> Result<ExitCode, Failure> {
+    let mut out = stdout(Kind::People);
+    writeln!(out, "{}", in_one_line(&args.profile))?;
+    Ok(ExitCode::SUCCESS)
 }
 
 fn prepare_main(args: &PrepareArgs) -> Result<ExitCode, Failure> {

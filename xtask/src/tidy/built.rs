@@ -16,7 +16,7 @@ const EXPORTS: &str = "artifacts/libcounterpoint/exports.txt";
 
 pub fn check(layout: &Layout, must_exist: bool, findings: &mut Findings) -> Result<()> {
     let dist = layout.dist();
-    for path in [dist.program(), dist.library()] {
+    for path in [dist.program(), dist.whole_program(), dist.library()] {
         let shown = layout.show(&path);
         if !path.exists() {
             if must_exist {
