@@ -17,6 +17,7 @@ mod loops;
 mod loops_slowdown;
 mod machine;
 mod plan;
+mod plugin;
 mod price;
 mod probe;
 mod read;
@@ -115,6 +116,11 @@ const BENCHMARKS: &[Benchmark] = &[
         name: "stats-10m",
         about: "distributions of ten million calls with four counters, compared with numpy and scipy",
         prepare: stats_10m::prepare,
+    },
+    Benchmark {
+        name: "plugin",
+        about: "events of a plugin through the trace builder, and a million of them into a profile",
+        prepare: plugin::prepare,
     },
     Benchmark {
         name: "trace-export",

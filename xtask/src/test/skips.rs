@@ -19,6 +19,7 @@ const EXPECTED: &[Expected] = &[
     Expected { test: "torchs_sums", why: "PyTorch's wheels are several GB" },
     Expected { test: "loops_loaders", why: "CI may have no clang of LLVM 15 or later" },
     Expected { test: "loops_report", why: "CI may have no clang of LLVM 15 or later" },
+    Expected { test: "plugin_host", why: "CI may have no clang" },
     Expected { test: "hta", why: "HolisticTraceAnalysis requires PyTorch" },
     Expected { test: "loops and LLVM", why: "not every Debian has packages of LLVM 19 and 22" },
     Expected { test: "documented", why: "one example of docs/metrics.md counts with a PMU" },
