@@ -35,6 +35,7 @@ mod parquet;
 mod passes;
 mod places;
 mod plugin;
+mod plugin_kineto_host;
 mod plugin_outputs;
 mod price;
 mod programs;
