@@ -19,6 +19,7 @@ mod loops_slowdown;
 mod machine;
 mod opencl;
 mod plan;
+mod plugin;
 mod price;
 mod probe;
 mod read;
@@ -130,6 +131,11 @@ const BENCHMARKS: &[Benchmark] = &[
         name: "stats-10m",
         about: "distributions of ten million calls with four counters, compared with numpy and scipy",
         prepare: stats_10m::prepare,
+    },
+    Benchmark {
+        name: "plugin",
+        about: "events of a plugin through the trace builder, and a million of them into a profile",
+        prepare: plugin::prepare,
     },
     Benchmark {
         name: "trace-export",

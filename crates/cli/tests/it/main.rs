@@ -38,6 +38,7 @@ mod passes;
 mod places;
 mod plugin;
 mod plugin_in_programs;
+mod plugin_kineto_host;
 mod plugin_outputs;
 mod price;
 mod programs;

@@ -6,7 +6,7 @@
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 
-use super::trampoline::RawException;
+use super::RawException;
 
 /// A C++ runtime library.
 pub(super) struct Runtime {

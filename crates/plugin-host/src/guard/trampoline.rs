@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::ffi::{c_int, c_void};
 use std::ptr::NonNull;
 
-use super::{Left, cxx};
+use super::{Left, RawException, cxx};
 
 /// A call in progress. The trampoline and the personality function know these offsets.
 #[repr(C)]
@@ -15,13 +15,6 @@ struct Frame {
     outer: *mut Frame,
     exception: *mut RawException,
     forced: bool,
-}
-
-/// The beginning of every exception (Itanium C++ ABI, exception handling, section 1.2.1).
-#[repr(C)]
-pub(super) struct RawException {
-    class: u64,
-    cleanup: Option<unsafe extern "C" fn(c_int, *mut RawException)>,
 }
 
 thread_local! {
