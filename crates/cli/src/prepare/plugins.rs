@@ -89,14 +89,20 @@ impl PluginArgs {
         if files.is_empty() {
             return Ok(None);
         }
-        let files: Result<_, _> = files.iter().map(|file| absolute(file)).collect();
+        let all: Vec<String> = files.iter().map(|file| absolute(file)).collect::<Result<_, _>>()?;
+        let mut files: Vec<String> = Vec::new();
+        for file in all {
+            if !files.contains(&file) {
+                files.push(file);
+            }
+        }
         let types = self.plugin_kinds.as_deref().map(plugin_kinds::parse).transpose()?;
         let ms = |ns: u64| ns.div_ceil(1_000_000);
         if self.plugin_config.contains('\0') {
             return Err(Failure::new("--plugin-config: a configuration cannot have a zero byte"));
         }
         Ok(Some(PluginOptions {
-            files: files?,
+            files,
             types: types.unwrap_or_default(),
             configuration: self.plugin_config.clone(),
             max_buffer: self.plugin_buffer.unwrap_or(0),

@@ -151,6 +151,14 @@ fn a_kernel_with_a_random_name_is_among_the_dispatches_in_every_output() {
     }
     assert!(dispatches > 0);
 
+    // The timeline is imported as one of another program, so that nothing in it is lost.
+    let imported = scratch.join("imported.cpt");
+    let (from, to) = (file.to_str().unwrap(), imported.to_str().unwrap());
+    let done = view(&program, &["trace", "import", from, "-o", to]);
+    assert!(done.status.success(), "{done:?}");
+    let report = text(&view(&program, &["report", to, "--format", "csv"]).stdout);
+    assert!(report.contains(&name) && report.contains("mlp_dispatch_0"), "{report}");
+
     let Some(mut oracle) = TraceProcessor::start("plugins and IREE") else { return };
     let shown = |timeline: &Timeline| {
         let at = |name: &str| timeline.slices.iter().position(|slice| slice.name == name).unwrap();
@@ -431,6 +439,32 @@ fn events_are_handed_over_at_an_interval() {
     for name in ["flushed 1", "flushed 3", "timed kernel"] {
         assert!(report.contains(name), "{name}: {report}");
     }
+}
+
+#[test]
+fn a_recording_without_a_program_pauses_at_a_signal() {
+    let plugin = Plugin::new();
+    let said = plugin.scratch.join("said");
+    let profile = plugin.scratch.join("p.cpt");
+    let mut run = Command::new(env!("CARGO_BIN_EXE_counterpoint"))
+        .args(["plugin", "run", plugin.shown(), "--for", "60s", "--plugin-config", "log", "-o"])
+        .arg(&profile)
+        .stderr(fs::File::create(&said).unwrap())
+        .spawn()
+        .unwrap();
+    let pid = run.id() as libc::pid_t;
+    let heard = |word: &str| fs::read_to_string(&said).unwrap().contains(word);
+    // SAFETY: a process that we started and have not waited for.
+    let tell = |signal| assert_eq!(unsafe { libc::kill(pid, signal) }, 0);
+    // From before the start on, the signal does not end the process.
+    wait_until("the plugin starts", || heard("it is warm here"));
+    for word in ["paused", "continued"] {
+        tell(libc::SIGUSR1);
+        wait_until(word, || heard(word));
+    }
+    tell(libc::SIGINT);
+    assert!(run.wait().unwrap().success(), "{}", fs::read_to_string(&said).unwrap());
+    assert!(heard("3 events of 1 plugin"), "{}", fs::read_to_string(&said).unwrap());
 }
 
 #[test]

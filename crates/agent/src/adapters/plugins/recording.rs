@@ -64,7 +64,7 @@ impl Recording {
         }
         // Threads that plugins start must not get signals that are meant for the program.
         let _calm = sys::SignalsBlocked::new();
-        let mut all = Vec::new();
+        let mut all: Vec<One> = Vec::new();
         for file in &options.files {
             // The plugin's file is begun before the plugin is loaded, because loading can crash.
             let Some(writer) = writer(process, options) else { continue };
@@ -72,6 +72,11 @@ impl Recording {
             writer.plugin(file);
             writer.doing("while it was loaded and registered");
             let Some(loaded) = plugins::load(&[file]).pop() else { continue };
+            if all.iter().any(|one| one.loaded.number == loaded.number) {
+                // The same file under another name: it has a recording already.
+                let _ = writer.0.finish();
+                continue;
+            }
             all.push(One {
                 loaded,
                 sessions: Vec::new(),
