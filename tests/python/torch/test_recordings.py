@@ -237,7 +237,7 @@ def test_each_process_has_its_own_recording(torch, tmp_path, how):
 
 
 def test_a_killed_program_keeps_what_it_has_handed_over(torch, tmp_path):
-    recorded = Recorded(torch, tmp_path, "killed", code=137)
+    recorded = Recorded(torch, tmp_path, "killed", code=-9)
     compare(recorded)
 
 

@@ -52,6 +52,7 @@ mod stats_oracle;
 mod stock_iree;
 mod storm;
 mod support;
+mod torch_log;
 mod torch_plugins;
 mod trace;
 mod trace_filter;
