@@ -63,6 +63,11 @@ fn torch_host(plugins: &Path) -> Command {
     command
 }
 
+/// What PyTorch does with a recording.
+fn log_host() -> Command {
+    Command::new(Programs::get().other("log_host"))
+}
+
 fn outcome(output: &Output) -> (Option<i32>, String) {
     (output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned())
 }
@@ -98,6 +103,7 @@ fn a_panic_anywhere_leaves_the_host_alone() {
             panics_at(&program, &point, &mut loops_host("-DMODE=0"), "loops_host"),
             panics_at(&program, &point, &mut loops_host("-DMODE=3"), "loops_host, log"),
             panics_at(&program, &point, &mut torch_host(plugins.path()), "torch_host"),
+            panics_at(&program, &point, &mut log_host(), "log_host"),
             drop_in_panics_at(&program, &point),
             plugin_panics_at(&program, &point, plugin),
         ];

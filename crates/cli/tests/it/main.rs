@@ -57,6 +57,7 @@ mod stats_oracle;
 mod stock_iree;
 mod storm;
 mod support;
+mod torch_log;
 mod torch_ops;
 mod torch_plugins;
 mod trace;

@@ -35,11 +35,17 @@ def steps(count=3):
 
 
 def sums(recorded):
-    found = {op.key: [op.count, op.cpu_time_total, op.self_cpu_time_total] for op in recorded.key_averages()}
-    shapes = [
-        [op.key, op.input_shapes, op.count, op.cpu_time_total, op.self_cpu_time_total]
-        for op in recorded.key_averages(group_by_input_shape=True)
-    ]
+    # Torch has a row for each overload of an op.
+    found, shapes = {}, {}
+    for averages, to, key_of in [
+        (recorded.key_averages(), found, lambda op: op.key),
+        (recorded.key_averages(group_by_input_shape=True), shapes, lambda op: (op.key, str(op.input_shapes))),
+    ]:
+        for op in averages:
+            row = to.setdefault(key_of(op), [0, 0, 0])
+            for i, value in enumerate((op.count, op.cpu_time_total, op.self_cpu_time_total)):
+                row[i] += value
+    shapes = [[*key, *row] for key, row in shapes.items()]
     print(json.dumps({"sums": found, "shapes": shapes}))
 
 

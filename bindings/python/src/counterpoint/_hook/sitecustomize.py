@@ -1,6 +1,6 @@
 # `counterpoint run` puts the folder of this file in front of PYTHONPATH, so that every Python program
 # in the run executes it at its start. It waits until TVM's virtual machine or PyTorch is imported, and
-# then makes the package record them. It prints nothing, never fails, and must be valid in every version
+# then makes the package record it. It prints nothing, never fails, and must be valid in every version
 # of Python.
 
 
@@ -21,26 +21,28 @@ def _finder(package):
     import sys
 
     class Finder(object):
-        """Never finds a module. It notices when one of these is imported."""
+        """Never finds a module. It notices when TVM's virtual machine or PyTorch is imported."""
 
-        def __init__(self):
-            self.waiting = {"tvm.runtime.vm": attach_tvm, "torch": attach_torch}
+        waiting = {"tvm.runtime.vm": attach, "torch": attach_torch}
 
         def find_spec(self, name, path=None, target=None):
-            attach = self.waiting.pop(name, None)
-            if attach is None:
+            if name not in self.waiting:
                 return None
-            if not self.waiting and self in sys.meta_path:
-                sys.meta_path.remove(self)
+            then = self.waiting.pop(name)
+            if not self.waiting:
+                try:
+                    sys.meta_path.remove(self)
+                except ValueError:
+                    pass
             for finder in list(sys.meta_path):
                 find = getattr(finder, "find_spec", None) if finder is not self else None
                 spec = find(name, path, target) if find is not None else None
                 if spec is not None:
-                    self.wait(spec, attach)
+                    self.wait(spec, then)
                     return spec
             return None
 
-        def wait(self, spec, attach):
+        def wait(self, spec, then):
             execute = getattr(spec.loader, "exec_module", None)
             if execute is None:
                 return
@@ -53,7 +55,7 @@ def _finder(package):
                     pass
                 execute(module)
                 try:
-                    attach(package)
+                    then(package)
                 except Exception:
                     pass
 
@@ -65,7 +67,7 @@ def _finder(package):
     return Finder()
 
 
-def attach_tvm(package):
+def attach(package):
     """Makes the package record each virtual machine. `package`: the folder of `counterpoint`."""
     load(package)
     from counterpoint.tvm import _machines
@@ -74,7 +76,7 @@ def attach_tvm(package):
 
 
 def attach_torch(package):
-    """Connects the bridge to PyTorch, as the entry point of an installed package does."""
+    """Makes the package record the ops of PyTorch. PyTorch has done the same if the package is installed."""
     load(package)
     from counterpoint.torch import _entry
 
@@ -82,7 +84,7 @@ def attach_torch(package):
 
 
 def load(package):
-    """Loads the package `counterpoint` from its folder."""
+    """Imports the package that fits the preloaded library."""
     import importlib.util
     import os
     import sys

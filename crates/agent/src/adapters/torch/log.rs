@@ -91,6 +91,9 @@ unsafe extern "C" fn begin(program: Text) -> Trace {
         let mut writer = events::create(recorded()?, None, |file| file)?;
         // SAFETY: the header requires a text.
         writer.plugin(unsafe { bytes(program) });
+        // From now on, there is a file without an end. If the process is killed, it says that a
+        // recording is missing.
+        let _ = writer.flush();
         Some(Box::new(Recording { writer, process: sys::process_id() }))
     });
     recording.flatten().map_or(std::ptr::null_mut(), |recording| Box::into_raw(recording).cast())

@@ -280,7 +280,10 @@ class Logger final : public libkineto::ActivityLogger {
 
   void handleResourceInfo(const libkineto::ResourceInfo& info, std::int64_t time) override {
     const std::int64_t row = row_of(info.id);
-    about(info.deviceId, row, time, "thread_name", "name", std::string_view(info.name));
+    const std::string name = info.resourceType == libkineto::ResourceType::HOST_THREAD
+                                 ? fmt::format("thread {} ({})", row, info.name)
+                                 : info.name;
+    about(info.deviceId, row, time, "thread_name", "name", std::string_view(name));
     about(info.deviceId, row, time, "thread_sort_index", "sort_index", info.sortIndex);
   }
 
