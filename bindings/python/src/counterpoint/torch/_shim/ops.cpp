@@ -499,8 +499,7 @@ class Profiler : public libkineto::IActivityProfiler {
 
   std::unique_ptr<libkineto::IActivityProfilerSession> configure(
       const std::set<libkineto::ActivityType>&, const libkineto::Config&) override {
-    std::lock_guard<std::mutex> lock(users_lock);
-    if (users[0] + users[1] == 0) return nullptr;
+    /* Also if nobody wants ops recorded now: somebody may before the recording ends. */
     return std::make_unique<Session>();
   }
 
