@@ -1,5 +1,5 @@
-//! `cargo xtask dist`: builds what people install, in `dist/{bin,lib,include,share}`. The Python package
-//! is in `dist/lib/python`, for `PYTHONPATH` and for `counterpoint run`.
+//! `cargo xtask dist`: builds what people install, in `dist/{bin,lib,libexec,include,share}`. The Python
+//! package is in `dist/lib/python`, for `PYTHONPATH` and for `counterpoint run`.
 //!
 //! The linker matters most here. A cdylib that the host's gcc links needs the host's glibc (2.34 on
 //! Debian 12) and `libgcc_s.so.1`. Preloaded into a program with an older glibc, it would keep that
@@ -33,7 +33,8 @@ pub struct Args {
 
 /// The profiler plugins that come with Counterpoint: each name, which is the name of its file in
 /// `lib/counterpoint/plugins` and what people write instead of a path, and its package.
-pub const PLUGINS: &[(&str, &str)] = &[("telemetry", "counterpoint-telemetry")];
+pub const PLUGINS: &[(&str, &str)] =
+    &[("telemetry", "counterpoint-telemetry"), ("opencl", "counterpoint-opencl")];
 
 /// The oldest glibc that the release supports. `tidy` checks the built files against it.
 pub const GLIBC_FLOOR: (u32, u32) = (2, 17);
@@ -66,7 +67,7 @@ pub fn release(layout: &Layout) -> Result<Dist> {
     })?;
     timed("build counterpoint", || {
         let mut build = zigbuild(layout, &target, &layout.target, "release");
-        build.args(["--package", "counterpoint", "--bin", "counterpoint"]);
+        build.args(["--package", "counterpoint", "--bins"]);
         loud(&mut build, "build counterpoint")
     })?;
     timed("build the plugins", || {
@@ -114,7 +115,7 @@ fn with_quick_program(layout: &Layout, dist: Dist, library: &Path) -> Result<Dis
     timed("build counterpoint", || {
         let mut build = cargo();
         build.args(["build", "--quiet", "--target-dir"]).arg(&layout.target);
-        build.args(["--package", "counterpoint", "--bin", "counterpoint"]);
+        build.args(["--package", "counterpoint", "--bins"]);
         loud(&mut build, "build counterpoint with the host's linker")
     })?;
     timed("build the plugins", || {
@@ -141,9 +142,10 @@ pub fn zigbuild(layout: &Layout, target: &str, target_dir: &Path, profile: &str)
     build
 }
 
-/// `built`: the folder of Cargo's with the program and the plugins.
+/// `built`: the folder of Cargo's with the programs and the plugins.
 fn fill(layout: &Layout, dist: Dist, built: &Path, library: &Path) -> Result<Dist> {
-    replace(&built.join("counterpoint"), &dist.program())?;
+    replace(&built.join("counterpoint-start"), &dist.program())?;
+    replace(&built.join("counterpoint"), &dist.whole_program())?;
     for (name, package) in PLUGINS {
         let file = format!("lib{}.so", package.replace('-', "_"));
         replace(&built.join(file), &dist.plugin(name))?;

@@ -111,8 +111,14 @@ impl Layout {
 }
 
 impl Dist {
+    /// The program that people start. It does `run` itself.
     pub fn program(&self) -> PathBuf {
         self.root.join("bin/counterpoint")
+    }
+
+    /// The program with the whole command line, which [`Dist::program`] starts for everything else.
+    pub fn whole_program(&self) -> PathBuf {
+        self.root.join("libexec/counterpoint")
     }
 
     pub fn library(&self) -> PathBuf {

@@ -245,7 +245,8 @@ impl Plugin {
         host: &'static Host,
     ) -> Self {
         let problems = Arc::new(Problems::of(name));
-        let mut plugin = Self { file: name.to_owned(), problems, profilers: Vec::new() };
+        let mut plugin =
+            Self { file: name.to_owned(), problems, profilers: Vec::new(), registry: None };
         let extend = extend.map(|extend| extend as *const c_void);
         plugin.register(register as *const c_void, extend, host);
         plugin
@@ -265,7 +266,7 @@ impl Plugin {
             interfaces: Vec::new(),
             problems: Arc::clone(&problems),
         })));
-        plugin.registry = Some(collecting);
+        self.registry = Some(collecting);
         let registry = Registry {
             size: Registry::SIZE,
             handle: std::ptr::from_ref(collecting).cast_mut().cast(),

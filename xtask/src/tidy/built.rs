@@ -17,7 +17,7 @@ const EXPORTS: &str = "artifacts/libcounterpoint/exports.txt";
 pub fn check(layout: &Layout, must_exist: bool, findings: &mut Findings) -> Result<()> {
     let dist = layout.dist();
     let plugins = PLUGINS.iter().map(|(name, _)| dist.plugin(name));
-    for path in [dist.program(), dist.library()].into_iter().chain(plugins) {
+    for path in [dist.program(), dist.whole_program(), dist.library()].into_iter().chain(plugins) {
         let shown = layout.show(&path);
         if !path.exists() {
             if must_exist {

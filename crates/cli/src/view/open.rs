@@ -40,13 +40,20 @@ pub fn open(dir: &Path, closing: Closing) -> Result<Profile, Failure> {
     Profile::open(dir).map_err(|e| explain(dir, e))
 }
 
+/// The contents of a profile in which no call was recorded, in one line.
+pub const NOTHING: &str = "no calls were recorded; `counterpoint report` lists likely reasons";
+
+/// Whether no process has recorded anything: the first one that records makes the directory of the
+/// parts.
+pub fn is_empty(dir: &Path) -> bool {
+    let is_there = |name: &str| dir.join(name).symlink_metadata().is_ok();
+    !is_there(PARTS_NAME) && !is_there(PASSES_NAME) && is_there(MANIFEST_NAME)
+}
+
 /// The contents of a profile in one line, which `run` prints at its end. The numbers come from page
 /// headers, so no call is decoded.
 pub fn in_one_line(dir: &Path) -> String {
-    const NOTHING: &str = "no calls were recorded; `counterpoint report` lists likely reasons";
-    let is_there = |name: &str| dir.join(name).symlink_metadata().is_ok();
-    // The first process that records makes the directory of the parts.
-    if !is_there(PARTS_NAME) && !is_there(PASSES_NAME) && is_there(MANIFEST_NAME) {
+    if is_empty(dir) {
         return NOTHING.to_owned();
     }
     let profile = match Profile::open(dir) {
