@@ -3,6 +3,8 @@
 //! Files and copies may come from anybody. Everything is a copy of at most [`MOST_BYTES`], every
 //! address is looked up, and sums of addresses are checked.
 
+use std::collections::HashMap;
+
 use gimli::{BaseAddresses, CieOrFde, EhFrame, LittleEndian, UnwindSection};
 use object::read::elf::{ElfFile64, ProgramHeader};
 use object::{
@@ -16,6 +18,10 @@ use crate::error::CodeError;
 pub const MOST_BYTES: u64 = 1 << 30;
 /// Symbols and entries of unwind tables that are taken, at most.
 const MOST_NAMES: usize = 1 << 22;
+/// Bytes of names of symbols that are read, at most: many symbols may share a long one.
+const MOST_NAME_BYTES: usize = 1 << 28;
+/// Segments, or sections of an object file, at most.
+const MOST_SEGMENTS: usize = 4096;
 
 /// The architecture of an image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,6 +68,9 @@ pub struct Image {
     /// Functions by address, without those that begin at the same one.
     pub functions: Vec<Function>,
     segments: Vec<Segment>,
+    /// Bytes of the segments, and how many they may be.
+    total: u64,
+    most: u64,
 }
 
 impl Image {
@@ -83,11 +92,13 @@ impl Image {
             build_id: file.build_id().ok().flatten().map(<[u8]>::to_vec),
             functions: Vec::new(),
             segments: Vec::new(),
+            total: 0,
+            most: 2 * bytes.len() as u64,
         };
         if file.kind() == ObjectKind::Relocatable {
             let places = image.lay_out(&file)?;
-            let place =
-                |section: usize| places.iter().find(|(i, _)| *i == section).map(|(_, at)| *at);
+            let places: HashMap<usize, u64> = places.into_iter().collect();
+            let place = |section: usize| places.get(&section).copied();
             image.symbols(&file, |symbol| {
                 place(symbol.section_index()?.0)?.checked_add(symbol.address())
             });
@@ -118,8 +129,9 @@ impl Image {
     /// An image of what was copied out of a process. If one of the pieces begins with an ELF header
     /// of a library at address 0, its program headers say which of them are code.
     pub fn copied(machine: Machine, pieces: Vec<(u64, Vec<u8>)>) -> Result<Self, CodeError> {
-        let segments = Vec::new();
-        let mut image = Self { machine, build_id: None, functions: Vec::new(), segments };
+        let (functions, segments) = (Vec::new(), Vec::new());
+        let (total, most) = (0, MOST_BYTES);
+        let mut image = Self { machine, build_id: None, functions, segments, total, most };
         for (address, bytes) in pieces {
             image.segment(address, &bytes, true)?;
         }
@@ -133,12 +145,9 @@ impl Image {
             )));
         }
         // Headers may name the same bytes many times.
-        let total: u64 = self.segments.iter().map(|s| s.bytes.len() as u64).sum();
-        if total + bytes.len() as u64 > MOST_BYTES {
-            return Err(CodeError::TooLarge {
-                what: "sum of segments",
-                bytes: total + bytes.len() as u64,
-            });
+        self.total += bytes.len() as u64;
+        if self.total > self.most || self.segments.len() == MOST_SEGMENTS {
+            return Err(CodeError::TooLarge { what: "sum of segments", bytes: self.total });
         }
         self.segments.push(Segment { address, bytes: bytes.to_vec(), executable });
         Ok(())
@@ -169,7 +178,8 @@ impl Image {
                 next += data.len() as u64;
             }
         }
-        let of = |index: usize| places.iter().find(|(i, _)| *i == index).map(|(_, at)| *at);
+        let by_index: HashMap<usize, u64> = places.iter().copied().collect();
+        let of = |index: usize| by_index.get(&index).copied();
         for (number, (index, at)) in places.iter().enumerate() {
             let Ok(section) = file.section_by_index(object::SectionIndex(*index)) else { continue };
             for (offset, relocation) in section.relocations() {
@@ -201,11 +211,16 @@ impl Image {
         file: &'f ElfFile64<'f>,
         address: impl Fn(&object::read::elf::ElfSymbol64<'f, 'f, Endianness>) -> Option<u64>,
     ) {
+        let mut read = 0;
         for symbol in file.symbols().chain(file.dynamic_symbols()).take(MOST_NAMES) {
             if symbol.kind() != SymbolKind::Text || symbol.is_undefined() {
                 continue;
             }
             let (Some(start), Ok(name)) = (address(&symbol), symbol.name()) else { continue };
+            read += name.len();
+            if read > MOST_NAME_BYTES {
+                break;
+            }
             let end = start.saturating_add(symbol.size());
             self.functions.push(Function { start, end, name: name.to_owned() });
         }

@@ -182,7 +182,8 @@ pub fn original(out: &mut impl Write, loops: &Loops<'_>) -> io::Result<()> {
             // With --asm, where its machine code begins and ends.
             let region = found.and_then(|code| code.regions.found.get(&node.id));
             let of_code = |end: bool| {
-                let range = region.and_then(|r| if end { r.ranges.last() } else { r.ranges.first() });
+                let range =
+                    region.and_then(|r| if end { r.ranges.last() } else { r.ranges.first() });
                 range.map(|range| if end { range.end } else { range.start })
             };
             let place = places.get(&node.id);

@@ -45,7 +45,8 @@ pub fn of_code(
 pub fn of_arguments(loops: &Loops<'_>, tree: &LoopTree, node: &LoopNode) -> Option<Bounds> {
     let entry = tree.entry(node).filter(|entry| entry.kind == Kind::Function)?;
     let name = entry.function.trim_start_matches("__tvm_ffi_").trim_end_matches("_compute_");
-    let mut ops = loops.profile.ops.all().iter().filter(|op| op.name == name && op.role == Role::Op);
+    let mut ops =
+        loops.profile.ops.all().iter().filter(|op| op.name == name && op.role == Role::Op);
     let arguments = &ops.next()?.arguments;
     if !ops.all(|other| other.arguments == *arguments) {
         return None;
