@@ -126,14 +126,28 @@ impl Image {
         Ok(image)
     }
 
-    /// An image of what was copied out of a process. If one of the pieces begins with an ELF header
-    /// of a library at address 0, its program headers say which of them are code.
+    /// An image of what was copied out of a process. If one of the pieces begins with an ELF header,
+    /// its program headers say what is code, and where the unwind table is.
     pub fn copied(machine: Machine, pieces: Vec<(u64, Vec<u8>)>) -> Result<Self, CodeError> {
         let (functions, segments) = (Vec::new(), Vec::new());
         let (total, most) = (0, MOST_BYTES);
         let mut image = Self { machine, build_id: None, functions, segments, total, most };
         for (address, bytes) in pieces {
             image.segment(address, &bytes, true)?;
+        }
+        let header = image.segments.iter().find(|s| s.bytes.starts_with(b"\x7fELF\x02\x01"));
+        if let Some(headers) = header.map(|s| program_headers(&s.bytes)) {
+            for segment in &mut image.segments {
+                let is_own = |h: &&Header| h.kind == elf::PT_LOAD.0 && h.address == segment.address;
+                let own = headers.iter().find(is_own);
+                segment.executable = own.is_none_or(|header| header.flags & elf::PF_X.0 != 0);
+            }
+            let table = headers.iter().find(|header| header.kind == elf::PT_GNU_EH_FRAME.0);
+            if let Some(at) = table.and_then(|header| image.eh_frame(header.address)) {
+                let bytes = image.bytes(at).unwrap_or_default().to_vec();
+                image.unwind_table(&bytes, at);
+                image.order();
+            }
         }
         Ok(image)
     }
@@ -151,6 +165,15 @@ impl Image {
         }
         self.segments.push(Segment { address, bytes: bytes.to_vec(), executable });
         Ok(())
+    }
+
+    /// Where the unwind table is, of which `.eh_frame_hdr` at this address says it: in four bytes that
+    /// are relative to themselves, as all linkers write it.
+    fn eh_frame(&self, header: u64) -> Option<u64> {
+        const PC_RELATIVE_4: u8 = 0x1b;
+        let bytes: &[u8; 8] = self.bytes(header)?.first_chunk()?;
+        let [1, PC_RELATIVE_4, _, _, a, b, c, d] = *bytes else { return None };
+        header.checked_add(4)?.checked_add_signed(i32::from_le_bytes([a, b, c, d]).into())
     }
 
     /// Gives the sections of an object file addresses and applies relocations that code uses.
@@ -358,6 +381,26 @@ pub struct Described {
 
 fn word(bytes: &[u8], at: usize) -> Option<u32> {
     bytes.get(at..)?.first_chunk().map(|four| u32::from_le_bytes(*four))
+}
+
+/// A program header, as far as it matters in memory.
+struct Header {
+    kind: u32,
+    flags: u32,
+    address: u64,
+}
+
+/// The program headers that the copy of an ELF header in memory names.
+fn program_headers(bytes: &[u8]) -> Vec<Header> {
+    let long = |at: usize| Some(u64::from_le_bytes(*bytes.get(at..)?.first_chunk()?));
+    let count = bytes.get(56..58).map_or(0, |b| u16::from_le_bytes([b[0], b[1]]));
+    let Some(first) = long(32).and_then(|at| usize::try_from(at).ok()) else { return Vec::new() };
+    let header = |i: usize| {
+        let at = first.checked_add(56 * i)?;
+        let address = long(at.checked_add(16)?)?;
+        Some(Header { kind: word(bytes, at)?, flags: word(bytes, at + 4)?, address })
+    };
+    (0..usize::from(count.min(64))).map_while(header).collect()
 }
 
 /// Applies one relocation of an object file. Those that code does not use are left out.
