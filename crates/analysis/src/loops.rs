@@ -18,6 +18,7 @@
 //! | [`log`] | mode log: begins and ends matched |
 //! | [`traffic`] | bounds of the data that a loop moved |
 //! | [`dispatches`] | the dispatches of IREE that loops are in |
+//! | [`workgroups`] | mode log: the workgroup calls that begins and ends are in |
 //!
 //! A *module* is what was instrumented at once and has one identity. It may be registered several
 //! times, in one process or in several, and each of its threads counts for itself: all of them are
@@ -31,6 +32,7 @@ pub mod numbers;
 mod student;
 pub mod traffic;
 pub mod tree;
+pub mod workgroups;
 
 use ir::table::{Entry, SideTable};
 use profile::loops::{LoopEvent, LoopModule, LoopRow};

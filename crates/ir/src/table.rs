@@ -155,6 +155,16 @@ impl SideTable {
         Ok(table)
     }
 
+    /// Reads a file: one side table, or one in each of several lines.
+    pub fn all_from_json(text: &[u8]) -> Result<Vec<Self>, TableError> {
+        let lines = || text.split(|b| *b == b'\n').filter(|line| !line.trim_ascii().is_empty());
+        // A single table may be broken over lines, as some tools write JSON.
+        match lines().count() > 1 && lines().all(|line| line.trim_ascii().ends_with(b"}")) {
+            true => lines().map(Self::from_json).collect(),
+            false => Ok(vec![Self::from_json(text)?]),
+        }
+    }
+
     /// The table as one line of JSON.
     pub fn to_json(&self) -> Result<String, TableError> {
         Ok(serde_json::to_string(self)?)
@@ -181,6 +191,10 @@ mod tests {
         let read = SideTable::from_json(good.as_bytes()).expect("a good table");
         assert_eq!(read.entries[1].parent, Some(0));
         assert_eq!(read.to_json().expect("writes"), good);
+        let two = format!("{good}\n{good}\n");
+        assert_eq!(SideTable::all_from_json(two.as_bytes()).expect("two").len(), 2);
+        let broken = good.replace(',', ",\n");
+        assert_eq!(SideTable::all_from_json(broken.as_bytes()).expect("one").len(), 1);
         for (bad, why) in [
             (table(&entry(1, "")), "entry 0: its id is not its index"),
             (table(&entry(0, r#","parent":0"#)), "its parent does not come before it"),

@@ -12,12 +12,14 @@ use model::activity::Vocabulary;
 use profile::activities::Activities;
 use profile::collect::Closing;
 use profile::{LossCount, Origin, Profile, merge_losses};
-use trace::export::activities::{Options, Timeline, Written, write_merged, write_perfetto};
+use trace::export::activities::{
+    Options, Timeline, Written, export_recorded, write_merged, write_perfetto,
+};
 use trace::export::calls::{CallsOptions, export_calls};
 use trace::export::filter::{Ends, Filter, First, LeftOut, Part, Wish};
 use trace::export::tracks::export_tracks;
 use trace::round_trip::document::{self, Facts, Found};
-use trace::timeline::TimelineSink;
+use trace::timeline::{OnlyShown, TimelineSink};
 use trace::{chrome, perfetto};
 
 use super::loops;
@@ -301,7 +303,14 @@ fn fill(
     part: Option<&Selection>,
 ) -> io::Result<(Found, LeftOut)> {
     let Some(Selection { filter, arrows }) = part else {
-        return Ok((fill_all(sink, profile, args)?, LeftOut::default()));
+        let of_others = !profile.manifest.plugins.is_empty()
+            || !profile.activities().map_err(io::Error::other)?.is_empty();
+        let found = match of_others {
+            false => fill_all(sink, profile, args)?,
+            // Events of plugins and of other profilers cannot be restored from a timeline.
+            true => fill_all(&mut OnlyShown(sink), profile, args)?,
+        };
+        return Ok((found, LeftOut::default()));
     };
     let mut part = Part::new(sink, filter, arrows.clone());
     let found = fill_all(&mut part, profile, args)?;
@@ -320,6 +329,12 @@ fn fill_all(
     };
     let calls = export_calls(profile, &options, sink)?;
     loops::fill(profile, sink)?;
+    let mut of_plugins = Vec::new();
+    for trace in in_order(profile.activities().map_err(io::Error::other)?) {
+        let words = args.vocabulary.map(Vocabulary::from);
+        of_plugins.extend(export_recorded(&trace, words, sink)?);
+    }
+    let calls = calls.into_iter().chain([of_plugins]).collect();
     Ok(Found { calls, tracks: export_tracks(profile, options.vocabulary, sink)? })
 }
 

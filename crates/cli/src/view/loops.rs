@@ -115,24 +115,32 @@ pub fn counters_of_processes(profile: &Profile) -> Vec<Vec<usize>> {
     profile.processes.iter().map(|process| of(process.pass)).collect()
 }
 
-/// Reads side tables, and refuses those of other modules.
+/// Reads side tables, and refuses those of other modules. A file may have several, one in each line:
+/// those of a module of IREE, of which some may not have been loaded.
 pub fn side_tables(paths: &[PathBuf], recorded: &Recorded) -> Result<Vec<SideTable>, Failure> {
-    let read = |path: &PathBuf| {
+    let mut tables = Vec::new();
+    for path in paths {
         let input = Input::open(path)?;
         let mut text = Vec::new();
         let failed =
             |why: &dyn std::fmt::Display| Failure::new(format!("--table {}: {why}", input.name()));
         std::io::Read::read_to_end(&mut input.read(), &mut text).map_err(|e| failed(&e))?;
-        let table = SideTable::from_json(&text).map_err(|e| failed(&e))?;
-        match fits(&table, &recorded.modules) {
-            Ok(()) => Ok(table),
-            Err(why) => Err(failed(&why).hint(
+        let mut unfit = None;
+        let known = tables.len();
+        for table in SideTable::all_from_json(&text).map_err(|e| failed(&e))? {
+            match fits(&table, &recorded.modules) {
+                Ok(()) => tables.push(table),
+                Err(why) => unfit = unfit.or(Some(why)),
+            }
+        }
+        if let (Some(why), true) = (unfit, tables.len() == known) {
+            return Err(failed(&why).hint(
                 "a side table belongs to the text that was written together with it: use the \
                  .loops.json beside the .ll that the program was compiled from",
-            )),
+            ));
         }
-    };
-    paths.iter().map(read).collect()
+    }
+    Ok(tables)
 }
 
 /// What a loop or a function is called in its function: its variable, or else its block's label.

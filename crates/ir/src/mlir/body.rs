@@ -192,9 +192,8 @@ impl Blocks {
                 if LOOKED_AT.contains(&word) {
                     self.defined.insert(result.of(text).to_vec(), span);
                 }
-                // Another terminator, an operation with a region of its own, or the generic form.
-                let known = word.starts_with(b"llvm.") || word.contains(&b'.');
-                if !known || has_successor(text, span) {
+                // Another terminator, a region with blocks of its own, or the generic form.
+                if !word.contains(&b'.') || has_successor(text, span) {
                     let word = show(first_word(text, op));
                     self.strange(|| format!("line {line}: {word} is not known"));
                 }
@@ -226,7 +225,7 @@ impl Blocks {
                     }
                 }
                 if self.body.edges.len() as u32 == from {
-                    self.strange(|| "a jump goes nowhere".to_owned());
+                    self.strange(|| "the successors of a jump cannot be read".to_owned());
                 }
             }
             self.body.blocks[i].edges = (from, self.body.edges.len() as u32);
@@ -310,7 +309,8 @@ fn has_successor(text: &[u8], span: Span) -> bool {
     found
 }
 
-/// The successors of a terminator, with what they pass.
+/// The successors of a terminator, with what they pass. None if one of them is broken over lines,
+/// which no printer does.
 pub fn successors(text: &[u8], terminator: Span) -> Vec<Span> {
     let end = terminator.end as usize;
     let mut found: Vec<Span> = Vec::new();
@@ -323,7 +323,7 @@ pub fn successors(text: &[u8], terminator: Span) -> Vec<Span> {
     for at in begins {
         let name = name_end(&text[..end], at + 1);
         let mut cursor = Cursor { text: &text[..end], at: name, line: 0 };
-        if cursor.peek() == Some(b'(') && cursor.balanced().is_err() {
+        if cursor.peek() == Some(b'(') && (cursor.balanced().is_err() || cursor.line > 0) {
             return Vec::new();
         }
         found.push(Span::new(at, cursor.at));

@@ -211,8 +211,11 @@ impl Work<'_> {
                 let mut lines = Lines::default();
                 self.end(hook, None, &mut lines);
                 if !lines.out.is_empty() {
+                    let before = &self.text[..block.terminator.start as usize];
+                    let blanks = before.iter().rev().take_while(|b| **b == b' ').count();
                     let call = lines.out.trim_start();
-                    edits.insert(block.terminator.start, &format!("{call}\n          "));
+                    edits
+                        .insert(block.terminator.start, &format!("{call}\n{}", " ".repeat(blanks)));
                 }
             }
         }

@@ -1,0 +1,59 @@
+"""Measures what recording adds to each op of PyTorch.
+
+    ops.py PACKAGE NOOP COUNTERS
+
+Calls a small op in turn without an observer, with a native observer that does nothing, with ours while
+a run records, and with ours and shapes. Prints nanoseconds of processor time per op (medians of 400
+turns), and what two reads of a group of COUNTERS counters take.
+"""
+
+import ctypes
+import statistics
+import sys
+import time
+
+sys.path.insert(0, sys.argv[1])
+
+import torch  # noqa: E402
+from counterpoint.torch import _ops  # noqa: E402
+
+CALLS = 400
+TURNS = 400
+
+
+def main():
+    torch.set_num_threads(1)
+    noop = ctypes.CDLL(sys.argv[2])
+    noop.two_reads_ns.restype = ctypes.c_double
+    counters = int(sys.argv[3])
+    reads = noop.two_reads_ns(counters) if counters else 0.0
+    ops = _ops.connect()
+    x = torch.ones(1)
+    cases = {
+        "bare": (lambda: None, lambda: None),
+        "noop": (noop.noop_on, noop.noop_off),
+        "ours": (lambda: ops.start(False), lambda: ops.stop(False)),
+        "shapes": (lambda: ops.start(True), lambda: ops.stop(True)),
+    }
+    times = {name: [] for name in cases}
+    calls = range(CALLS)
+    add = x.add_
+    for turn in range(TURNS + 2):
+        for name, (on, off) in cases.items():
+            on()
+            add(1.0)
+            start = time.thread_time_ns()
+            for _ in calls:
+                add(1.0)
+            spent = (time.thread_time_ns() - start) / CALLS
+            off()
+            if turn >= 2:
+                times[name].append(spent)
+    for name, all_of_it in times.items():
+        print(f"{name} {statistics.median(all_of_it):.1f} ns")
+    print(f"reads {reads:.1f} ns")
+    beyond = statistics.median(o - n for o, n in zip(times["ours"], times["noop"])) - reads
+    print(f"beyond {beyond:.1f} ns")
+
+
+main()
