@@ -158,6 +158,11 @@ impl State {
         Self { registers, slots: BTreeMap::new() }
     }
 
+    /// How many slots are remembered.
+    pub fn slots(&self) -> usize {
+        self.slots.len()
+    }
+
     /// The value of a register.
     pub fn of(&self, register: Register) -> Value {
         self.registers[usize::from(register) & 31]
