@@ -9,7 +9,7 @@ use crate::clusters::{PageSpan, clusters};
 use crate::empty::{EmptyCall, empty_call};
 use crate::nested;
 use crate::probe::{InPlace, ProbeCost, costs};
-use crate::table::{Apart, By, Places, Row, Table};
+use crate::table::{Apart, By, Places, Row, Selection, Table};
 use crate::threads::{PageTimes, ThreadTime};
 
 /// What to add up, and how.
@@ -74,7 +74,14 @@ pub fn summarize(profile: &Profile, options: &Options) -> Summary {
         0 => std::thread::available_parallelism().map_or(1, usize::from),
         given => given,
     };
-    let places = Places::new(profile, options);
+    let selection = Selection {
+        by: options.by,
+        op: options.filter.as_deref(),
+        kind: options.kind.as_deref(),
+        device: options.device.as_deref(),
+        stream: options.stream.as_deref(),
+    };
+    let places = Places::new(profile, &selection);
     let table = || Table::new(profile, &places, &options.metrics, options.subtract_probe);
     let make = || Worker {
         table: table(),

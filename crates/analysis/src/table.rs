@@ -12,7 +12,7 @@ use profile::{OpId, Role};
 use crate::metrics::{self, MetricValue};
 
 pub(crate) use fill::Table;
-pub(crate) use places::Places;
+pub(crate) use places::{Places, Selection};
 
 /// What a row of the table stands for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -13,7 +13,16 @@ use profile::batch::unknown_op;
 use profile::{OpId, Profile};
 
 use super::{By, Key};
-use crate::summary::Options;
+
+/// What rows are, and which calls are wanted. Each pattern may be missing: then all are.
+#[derive(Debug)]
+pub(crate) struct Selection<'a> {
+    pub by: By,
+    pub op: Option<&'a str>,
+    pub kind: Option<&'a str>,
+    pub device: Option<&'a str>,
+    pub stream: Option<&'a str>,
+}
 
 /// What a table shows, decided before the calls are read.
 #[derive(Debug)]
@@ -35,9 +44,9 @@ pub(crate) struct Places<'a> {
 }
 
 impl<'a> Places<'a> {
-    pub(crate) fn new(profile: &Profile, options: &'a Options) -> Self {
+    pub(crate) fn new(profile: &Profile, selection: &Selection<'a>) -> Self {
         let all = profile.ops.all();
-        let filter = options.filter.as_deref();
+        let filter = selection.op;
         let registry = Registry::new();
         let kind_matches = |glob: &str, library: &str| {
             matches(glob, library)
@@ -46,7 +55,7 @@ impl<'a> Places<'a> {
                     Kind::Registered(_) => false,
                 })
         };
-        let by_kind = options.kind.as_deref();
+        let by_kind = selection.kind;
         let selected = filter.is_some() || by_kind.is_some();
         let ops = selected.then(|| {
             all.iter()
@@ -56,12 +65,12 @@ impl<'a> Places<'a> {
                 })
                 .collect()
         });
-        let needs_devices = options.device.is_some()
-            || options.stream.is_some()
-            || matches!(options.by, By::Device | By::Stream);
+        let needs_devices = selection.device.is_some()
+            || selection.stream.is_some()
+            || matches!(selection.by, By::Device | By::Stream);
         let devices =
             if needs_devices { devices(profile) } else { vec![false; profile.processes.len()] };
-        let processes = options.device.as_deref().map(|glob| {
+        let processes = selection.device.map(|glob| {
             let named = |process: usize| {
                 let found = &profile.processes[process];
                 let program = found.info.as_ref().map_or("", |info| info.program.as_str());
@@ -76,14 +85,14 @@ impl<'a> Places<'a> {
             .map(|(id, op)| *first.entry(op.library.as_str()).or_insert(id as OpId))
             .collect();
         Self {
-            by: options.by,
+            by: selection.by,
             ops,
             filter,
             some_kinds: by_kind.is_some(),
             kinds,
             devices,
             processes,
-            streams: options.stream.as_deref(),
+            streams: selection.stream,
         }
     }
 

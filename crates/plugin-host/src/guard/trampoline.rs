@@ -248,7 +248,9 @@ fn caught(exception: NonNull<RawException>) -> String {
     // SAFETY: an exception that was thrown, caught by us and not yet ended.
     let (class, cleanup) = unsafe { ((*raw).class, (*raw).cleanup) };
     let class = class.to_be_bytes();
-    if let Some(runtime) = cxx::Runtime::of(class, cleanup.map(|function| function as *const _)) {
+    if let Some(runtime) =
+        cxx::Runtime::of(class, cleanup.map(|function| function as *const _), call)
+    {
         return runtime.end(raw);
     }
     if let Some(cleanup) = cleanup {

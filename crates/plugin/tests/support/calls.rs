@@ -192,7 +192,7 @@ unsafe extern "C" fn push(_: *mut PushParams) -> c_int {
 unsafe extern "C" fn query(params: *mut QueryParams) -> c_int {
     // SAFETY: the host's struct, with room for both.
     unsafe {
-        (*params).name.cast::<u8>().copy_from_nonoverlapping(b"fuzzed\0".as_ptr(), 7);
+        (*params).name.cast::<u8>().copy_from_nonoverlapping(c"fuzzed".as_ptr().cast(), 7);
         (*params).types.copy_from_nonoverlapping(TYPES.as_ptr(), TYPES.len());
     }
     0
@@ -271,6 +271,7 @@ fn one_call(builder: &TraceBuilder, script: &mut Script) {
                 resource: choose.number() as i32,
             };
             let pointer = maybe(choose, &event);
+            // SAFETY: the host's function, with what a hostile plugin would pass to it.
             let code = unsafe { builder.add_event.expect("there")(handle, pointer) };
             let succeeds = !pointer.is_null() && event.size >= 48;
             model.expect(code, succeeds);
@@ -299,6 +300,7 @@ fn one_call(builder: &TraceBuilder, script: &mut Script) {
         4 => {
             let name = choose.text();
             let pointer = maybe_text(choose, &name);
+            // SAFETY: the host's function, with what a hostile plugin would pass to it.
             let code = unsafe { builder.set_last_name.expect("there")(handle, pointer) };
             let succeeds = model.any && !pointer.is_null();
             model.expect(code, succeeds);
@@ -314,6 +316,7 @@ fn one_call(builder: &TraceBuilder, script: &mut Script) {
                 is_start: choose.below(3) as u8,
             };
             let pointer = maybe(choose, &flow);
+            // SAFETY: the host's function, with what a hostile plugin would pass to it.
             let code = unsafe { builder.set_last_flow.expect("there")(handle, pointer) };
             let succeeds = model.any && !pointer.is_null() && flow.size >= 17;
             model.expect(code, succeeds);
@@ -329,6 +332,7 @@ fn one_call(builder: &TraceBuilder, script: &mut Script) {
         6 => {
             let (key, value) = (choose.text(), choose.text());
             let (k, v) = (maybe_text(choose, &key), maybe_text(choose, &value));
+            // SAFETY: the host's function, with what a hostile plugin would pass to it.
             let code = unsafe { builder.add_last_metadata.expect("there")(handle, k, v) };
             let succeeds = model.any && !k.is_null() && !v.is_null();
             model.expect(code, succeeds);
@@ -349,6 +353,7 @@ fn one_call(builder: &TraceBuilder, script: &mut Script) {
                 label: maybe_text(choose, &label),
             };
             let pointer = maybe(choose, &info);
+            // SAFETY: the host's function, with what a hostile plugin would pass to it.
             let code = unsafe { builder.add_device.expect("there")(handle, pointer) };
             let succeeds = !pointer.is_null() && info.size >= 40;
             model.expect(code, succeeds);
@@ -369,6 +374,7 @@ fn one_call(builder: &TraceBuilder, script: &mut Script) {
                 name: maybe_text(choose, &name),
             };
             let pointer = maybe(choose, &info);
+            // SAFETY: the host's function, with what a hostile plugin would pass to it.
             let code = unsafe { builder.add_resource.expect("there")(handle, pointer) };
             let succeeds = !pointer.is_null() && info.size >= 32;
             model.expect(code, succeeds);
@@ -608,6 +614,7 @@ pub fn hostile_host(mut choose: Box<dyn Choose>) {
                     types: if is_null { null_mut() } else { types.as_mut_ptr() },
                     types_length: given,
                 };
+                // SAFETY: the plugin's function, with structs that live for the call.
                 let code = unsafe { interface.create.expect("there")(&mut params) };
                 if code == 0 {
                     live.push(params.profiler);
@@ -615,6 +622,7 @@ pub fn hostile_host(mut choose: Box<dyn Choose>) {
                 (code, !wrong && !is_null && given > 0)
             }
             1 => {
+                // SAFETY: the plugin's function, with structs that live for the call.
                 let code = unsafe { interface.destroy.expect("there")(&mut params) };
                 if code == 0 {
                     live.retain(|known| *known != handle);
@@ -632,15 +640,21 @@ pub fn hostile_host(mut choose: Box<dyn Choose>) {
                     types: types.as_mut_ptr(),
                     types_length: few,
                 };
+                // SAFETY: the plugin's function, with structs that live for the call.
                 let code = unsafe { interface.query.expect("there")(&mut params) };
                 assert!(name[room + 1..].iter().all(|byte| *byte == 1), "beyond the room");
                 assert!(types[few..].iter().all(|number| *number == 7), "beyond the room");
                 (code, !wrong)
             }
+            // SAFETY: the plugin's function, with structs that live for the call.
             3 => (unsafe { interface.start.expect("there")(&mut params) }, is_good),
+            // SAFETY: the plugin's function, with structs that live for the call.
             4 => (unsafe { interface.stop.expect("there")(&mut params) }, false),
+            // SAFETY: the plugin's function, with structs that live for the call.
             5 => (unsafe { interface.push_correlation.expect("there")(&mut pushed) }, is_good),
+            // SAFETY: the plugin's function, with structs that live for the call.
             6 => (unsafe { interface.pop_user_correlation.expect("there")(&mut params) }, is_good),
+            // SAFETY: the plugin's function, with structs that live for the call.
             7 => (unsafe { interface.start.expect("there")(null_mut()) }, false),
             _ => {
                 let has = |choose: &mut Box<dyn Choose>| !choose.odd(8);
@@ -659,6 +673,7 @@ pub fn hostile_host(mut choose: Box<dyn Choose>) {
                     profiler: handle,
                     builder: if choose.odd(8) { null() } else { &builder },
                 };
+                // SAFETY: the plugin's function, with structs that live for the call.
                 let code = unsafe { interface.process_events.expect("there")(&mut params) };
                 let usable = is_good && !params.builder.is_null() && builder.size >= 64;
                 // It fails as well when the host declines much.

@@ -78,7 +78,8 @@ pub fn table(
     add(5, "branches", Kind::Number, &count(|c| c.branches));
     add(5, "calls", Kind::Number, &count(|c| c.calls));
     add(4, "scalar", Kind::Number, &count(|c| c.scalar));
-    let vectors: [(&'static str, fn(&Counts) -> u64); 5] = [
+    type Vector = (&'static str, fn(&Counts) -> u64);
+    let vectors: [Vector; 5] = [
         ("vector 64", |c| c.vectors[0]),
         ("vector 128", |c| c.vectors[1]),
         ("vector 256", |c| c.vectors[2]),
