@@ -36,7 +36,7 @@ ENTRY_POINTS = """[console_scripts]
 counterpoint = counterpoint.__main__:main
 
 [torch.backends]
-counterpoint = counterpoint.torch._entry:autoload
+counterpoint = _counterpoint_torch:autoload
 """
 
 
@@ -61,6 +61,7 @@ prepare_metadata_for_build_editable = prepare_metadata_for_build_wheel
 def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
     program, library = built()
     files = [(f"counterpoint/{p.relative_to(PACKAGE)}", p) for p in sources()]
+    files.append(("_counterpoint_torch.py", PACKAGE.parent / "_counterpoint_torch.py"))
     files.append(("counterpoint/_dist/bin/counterpoint", program))
     files.append(("counterpoint/_dist/lib/libcounterpoint.so", library))
     files += [(f"counterpoint/_dist/include/counterpoint/{p.name}", p) for p in headers()]
