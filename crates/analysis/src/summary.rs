@@ -110,7 +110,8 @@ pub fn summarize(profile: &Profile, options: &Options) -> Summary {
     let probes = costs(profile, all.in_place, &threads);
     let calibrated =
         |process| probes.iter().any(|p: &ProbeCost| p.process == process && p.calls == p.of_calls);
-    let uncalibrated_probes = threads.iter().any(|t| !calibrated(t.process));
+    let recorded = |process: usize| !profile.processes[process].id.is_of_plugins();
+    let uncalibrated_probes = threads.iter().any(|t| recorded(t.process) && !calibrated(t.process));
     let process_losses: Vec<Vec<LossCount>> = profile
         .processes
         .iter()

@@ -13,12 +13,15 @@
 
 mod check;
 mod child;
+mod control;
 mod list;
 mod patient;
 mod record;
 
 use std::path::Path;
 use std::process::ExitCode;
+
+use control::Wish;
 
 use crate::failure::Failure;
 
@@ -40,6 +43,12 @@ enum What {
     Check(check::Args),
     /// Record with plugins for some time, without a program to profile
     Run(record::Args),
+    /// Pause the plugins of a recording that goes on, if they can pause
+    Pause(control::Args),
+    /// Continue the plugins of a recording that goes on
+    Resume(control::Args),
+    /// Have the plugins of a recording that goes on write the events that are complete
+    Flush(control::Args),
     #[command(hide = true)]
     Child(child::Args),
 }
@@ -49,6 +58,9 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
         What::List(args) => list::main(&args),
         What::Check(args) => check::main(&args),
         What::Run(args) => record::main(&args),
+        What::Pause(args) => control::main(&args, Wish::Pause),
+        What::Resume(args) => control::main(&args, Wish::Resume),
+        What::Flush(args) => control::main(&args, Wish::Flush),
         What::Child(args) => child::main(&args),
     }
 }

@@ -12,6 +12,7 @@
 //! |---|---|
 //! | [`platform`] | opening a shared object: the only part that differs between systems |
 //! | [`discover`](mod@discover) | which files of a directory are plugins, in which order |
+//! | [`guard`] | calls that a plugin's exceptions do not leave |
 //! | [`load`] | a plugin: opened, extended, registered, queried |
 //! | [`session`] | one recording of one profiler |
 //! | [`builder`] | the functions that a plugin hands its events to |
@@ -30,6 +31,7 @@ pub mod builder;
 pub mod conformance;
 pub mod discover;
 pub mod entry;
+pub mod guard;
 pub mod lineage;
 pub mod load;
 pub mod platform;
@@ -39,6 +41,7 @@ pub mod sink;
 pub mod stream;
 
 pub use discover::discover;
+pub use guard::Left;
 pub use load::{Host, Plugin, Profiler};
 pub use problem::{Problem, Problems};
 pub use session::{Correlation, Session, Setup};

@@ -6,11 +6,12 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use abi::kineto::{
-    EXTENSION_VERSION, Extend, Extension, FIRST_OWN_TYPE, NAME_BYTES, ProfilerInterface,
-    QueryParams, Register, Registry,
+    EXTENSION_VERSION, Extension, FIRST_OWN_TYPE, NAME_BYTES, ProfilerInterface, QueryParams,
+    Registry,
 };
 
 use crate::builder::{Builder, add_counter, set_thread_name};
+use crate::guard::{self, call_one};
 use crate::platform::Library;
 use crate::problem::{Problem, Problems};
 
@@ -138,6 +139,9 @@ pub struct Plugin {
     pub problems: Arc<Problems>,
     /// Its profilers that can be used.
     pub profilers: Vec<Profiler>,
+    /// What the plugin was given to register with. It is never freed, because the plugin may use it
+    /// at any time; a checker for leaks finds it here.
+    registry: Option<&'static Mutex<Collecting>>,
 }
 
 /// One profiler of a plugin.
@@ -164,6 +168,7 @@ unsafe impl Send for Profiler {}
 unsafe impl Sync for Profiler {}
 
 /// What `registerProfiler` collects during one call of `KinetoPlugin_register`.
+#[derive(Debug)]
 struct Collecting {
     open: bool,
     interfaces: Vec<ProfilerInterface>,
@@ -204,8 +209,12 @@ impl Plugin {
     /// be used has no profilers.
     pub fn load(file: &Path, host: &'static Host) -> Self {
         let problems = Arc::new(Problems::of(file));
-        let mut plugin =
-            Self { file: file.to_owned(), problems: Arc::clone(&problems), profilers: Vec::new() };
+        let mut plugin = Self {
+            file: file.to_owned(),
+            problems: Arc::clone(&problems),
+            profilers: Vec::new(),
+            registry: None,
+        };
         let library = match Library::open(file) {
             Ok(library) => library,
             Err(why) => {
@@ -226,24 +235,31 @@ impl Plugin {
             interfaces: Vec::new(),
             problems: Arc::clone(&problems),
         })));
+        plugin.registry = Some(collecting);
         let registry = Registry {
             size: Registry::SIZE,
             handle: std::ptr::from_ref(collecting).cast_mut().cast(),
             register_profiler: Some(register_profiler),
         };
         // SAFETY: the symbol has this type by the interface's definition.
-        let code = unsafe {
-            let register: Register = std::mem::transmute(register.as_ptr());
-            register(&registry)
+        let end = unsafe {
+            guard::call(register.as_ptr(), (&raw const registry).cast(), std::ptr::null())
         };
         let interfaces = {
             let mut collecting = collecting.lock().unwrap_or_else(PoisonError::into_inner);
             collecting.open = false;
             std::mem::take(&mut collecting.interfaces)
         };
-        if code != 0 {
-            problems.add(Problem::RegisterFailed { code, registered: interfaces.len() });
-            return plugin;
+        match end.map(|code| code as c_int) {
+            Ok(0) => {}
+            Ok(code) => {
+                problems.add(Problem::RegisterFailed { code, registered: interfaces.len() });
+                return plugin;
+            }
+            Err(how) => {
+                problems.add(Problem::Left { function: "KinetoPlugin_register", how });
+                return plugin;
+            }
         }
         if interfaces.is_empty() {
             problems.add(Problem::NothingRegistered);
@@ -277,15 +293,16 @@ fn extend(library: &Library, host: &'static Host, problems: &Problems) -> Option
     let mut extension =
         Extension { size: Extension::SIZE, configure: None, toggle: None, flush: None };
     // SAFETY: the symbol has this type by the extension's definition; the host is never freed.
-    let code = unsafe {
-        let extend: Extend = std::mem::transmute(extend.as_ptr());
-        extend(&host.raw, &mut extension)
+    let end = unsafe {
+        let extension = (&raw mut extension).cast::<c_void>();
+        guard::call(extend.as_ptr(), (&raw const host.raw).cast(), extension)
     };
-    if code != 0 {
-        problems.add(Problem::ExtendFailed(code));
-        return None;
+    match end.map(|code| code as c_int) {
+        Ok(0) => return Some(extension),
+        Ok(code) => problems.add(Problem::ExtendFailed(code)),
+        Err(how) => problems.add(Problem::Left { function: "CounterpointPlugin_extend", how }),
     }
-    Some(extension)
+    None
 }
 
 impl Profiler {
@@ -323,9 +340,13 @@ impl Profiler {
             types_length: types.len(),
         };
         // SAFETY: the function that the plugin registered for this, with room as stated.
-        let code = unsafe { query(&mut arguments) };
-        if code != 0 {
-            problems.add(Problem::Failed { function: "profilerQuery", code });
+        let end = unsafe { call_one(query, &mut arguments) };
+        let succeeded = end == Ok(0);
+        if !succeeded {
+            problems.add(match end {
+                Ok(code) => Problem::Failed { function: "profilerQuery", code },
+                Err(how) => Problem::Left { function: "profilerQuery", how },
+            });
             name = [0; NAME_BYTES + 1];
             types.fill(0);
         }
@@ -335,7 +356,7 @@ impl Profiler {
         });
         let mut shown = String::from_utf8_lossy(&name[..length]).into_owned();
         if shown.is_empty() {
-            if code == 0 {
+            if succeeded {
                 problems.add(Problem::NoName);
             }
             shown = file.file_stem().unwrap_or_default().to_string_lossy().into_owned();

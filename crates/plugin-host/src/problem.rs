@@ -4,6 +4,8 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
+use crate::guard::Left;
+
 /// One thing that a plugin did wrong.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Problem {
@@ -34,6 +36,13 @@ pub enum Problem {
         function: &'static str,
         /// What it returned.
         code: i32,
+    },
+    /// One of its functions did not return.
+    Left {
+        /// Which function.
+        function: &'static str,
+        /// How it ended.
+        how: Left,
     },
     /// It has no name.
     NoName,
@@ -134,6 +143,7 @@ impl fmt::Display for Problem {
             ),
             Self::MissingFunction(name) => write!(f, "its interface has no {name}"),
             Self::Failed { function, code } => write!(f, "{function} returned {code}"),
+            Self::Left { function, how } => write!(f, "{function} {how}"),
             Self::NoName => f.write_str("profilerQuery gave no name"),
             Self::LongName => write!(
                 f,

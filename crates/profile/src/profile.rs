@@ -258,8 +258,13 @@ impl Profile {
 
     /// Returns the number of calls according to the page headers. Damaged pages may contain fewer.
     pub fn calls(&self) -> u64 {
-        let threads = self.processes.iter().flat_map(|p| &p.threads);
-        threads.flat_map(Thread::headers).map(|header| u64::from(header.calls)).sum()
+        self.processes.iter().map(Process::calls).sum()
+    }
+
+    /// Returns the number of calls without those that profiler plugins have handed over.
+    pub fn bracketed_calls(&self) -> u64 {
+        let bracketed = self.processes.iter().filter(|process| !process.id.is_of_plugins());
+        bracketed.map(Process::calls).sum()
     }
 }
 
@@ -342,6 +347,11 @@ impl Process {
             losses: Vec::new(),
             parts,
         }
+    }
+
+    /// Returns the number of its calls according to the page headers.
+    fn calls(&self) -> u64 {
+        self.threads.iter().flat_map(Thread::headers).map(|header| u64::from(header.calls)).sum()
     }
 
     /// Returns its directory; `None` if it has none, or one that is refused.

@@ -94,8 +94,6 @@ pub struct PluginOptions {
     pub flush_ms: u64,
     /// How long one call of a plugin may take at the end of the recording, in ms.
     pub patience_ms: u64,
-    /// Whether the plugins are paused when the program starts.
-    pub paused: bool,
     /// Patterns of the names of programs that load the plugins; an empty list means all programs
     /// that are not in `except`.
     pub programs: Vec<String>,
@@ -321,7 +319,7 @@ fn put_plugins(e: &mut Encoder, plugins: &PluginOptions) {
     e.u32(plugins.types.len() as u32);
     plugins.types.iter().for_each(|number| _ = e.u32(*number));
     e.str(&plugins.configuration).u64(plugins.max_buffer).u32(plugins.log_level);
-    e.u64(plugins.flush_ms).u64(plugins.patience_ms).u8(plugins.paused.into());
+    e.u64(plugins.flush_ms).u64(plugins.patience_ms);
     put_texts(e, &plugins.programs);
     put_texts(e, &plugins.except);
 }
@@ -335,7 +333,6 @@ fn get_plugins(d: &mut Decoder<'_>) -> Result<PluginOptions, Truncated> {
         log_level: d.u32()?,
         flush_ms: d.u64()?,
         patience_ms: d.u64()?,
-        paused: d.u8()? != 0,
         programs: get_texts(d)?,
         except: get_texts(d)?,
     })
@@ -495,7 +492,6 @@ mod tests {
                 log_level: 1,
                 flush_ms: 250,
                 patience_ms: 30_000,
-                paused: true,
                 programs: vec!["python*".into()],
                 except: vec!["sh".into(), "bash".into()],
             }),

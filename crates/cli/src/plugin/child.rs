@@ -31,7 +31,7 @@ enum What {
     List,
     /// Ask one thing of it
     Probe { number: usize },
-    /// Record; `start`, `stop`, `end` come on standard input, a line each
+    /// Record; `start`, `pause`, `resume`, `stop`, `end` come on standard input, a line each
     Record {
         /// Numbers of types; without any, all that it supports
         #[arg(long, value_delimiter = ',')]
@@ -199,6 +199,13 @@ fn record(
                 doing("in profilerStart")?;
                 for session in &mut sessions {
                     session.start();
+                }
+                doing("while it recorded")?;
+            }
+            order @ ("pause" | "resume") => {
+                doing("in toggle")?;
+                for session in &mut sessions {
+                    session.toggle(order == "resume");
                 }
                 doing("while it recorded")?;
             }

@@ -87,7 +87,10 @@ pub fn main(args: &Args) -> Result<ExitCode, Failure> {
     interrupted.sleep(Duration::from_nanos(args.warmup));
     let base_ns = base_ns();
     recordings.iter_mut().for_each(|recording| recording.tell("start"));
-    interrupted.sleep(Duration::from_nanos(args.duration_ns));
+    interrupted.sleep_or(Duration::from_nanos(args.duration_ns), |paused| {
+        let order = if paused { "pause" } else { "resume" };
+        recordings.iter_mut().for_each(|recording| recording.tell(order));
+    });
     recordings.iter_mut().for_each(|recording| recording.tell("stop"));
 
     // One trace of all: plugins share the numbers of devices, and arrows go from one to another.
@@ -144,13 +147,13 @@ fn base_ns() -> i64 {
     ((unix_now().as_secs() / THREE_MONTHS_S) * THREE_MONTHS_S * 1_000_000_000) as i64
 }
 
-/// Ctrl-C while we wait.
+/// Ctrl-C while we wait, and SIGUSR1, which pauses the recording or continues it.
 struct Interrupted {
     set: libc::sigset_t,
 }
 
 impl Interrupted {
-    /// From now on SIGINT and SIGTERM end a sleep and nothing else.
+    /// From now on SIGINT and SIGTERM end a sleep and nothing else; SIGUSR1 does not end it.
     fn new() -> Self {
         // SAFETY: plain calls on a set of our own.
         unsafe {
@@ -158,6 +161,7 @@ impl Interrupted {
             libc::sigemptyset(&mut set);
             libc::sigaddset(&mut set, libc::SIGINT);
             libc::sigaddset(&mut set, libc::SIGTERM);
+            libc::sigaddset(&mut set, libc::SIGUSR1);
             libc::pthread_sigmask(libc::SIG_BLOCK, &set, std::ptr::null_mut());
             Self { set }
         }
@@ -165,6 +169,13 @@ impl Interrupted {
 
     /// Sleeps, or returns early because of a signal.
     fn sleep(&self, duration: Duration) {
+        self.sleep_or(duration, |_| {});
+    }
+
+    /// Sleeps, or returns early because of a signal. Calls `pause` with whether to pause at each
+    /// SIGUSR1.
+    fn sleep_or(&self, duration: Duration, mut pause: impl FnMut(bool)) {
+        let mut paused = false;
         let until = Instant::now() + duration;
         loop {
             let left = until.saturating_duration_since(Instant::now());
@@ -176,8 +187,13 @@ impl Interrupted {
                 tv_nsec: i64::from(left.subsec_nanos()),
             };
             // SAFETY: a set and a time of our own.
-            if unsafe { libc::sigtimedwait(&self.set, std::ptr::null_mut(), &timeout) } > 0 {
-                return;
+            match unsafe { libc::sigtimedwait(&self.set, std::ptr::null_mut(), &timeout) } {
+                libc::SIGUSR1 => {
+                    paused = !paused;
+                    pause(paused);
+                }
+                1.. => return,
+                _ => {}
             }
         }
     }
@@ -323,7 +339,8 @@ impl Recording {
         let status = self.child.wait();
         let died = match status {
             _ if self.gave_up => Some(gave_up()),
-            Ok(status) if !status.success() => Some(died(status)),
+            // Only `exit` in the plugin ends the child without its last answer.
+            Ok(status) if !status.success() || self.done.is_none() => Some(died(status)),
             _ => None,
         };
         Outcome { doing: self.doing, died, ending, done: self.done }

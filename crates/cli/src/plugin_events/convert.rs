@@ -11,7 +11,7 @@
 //! moment, is begun anew or finished by the next one, and nothing is there twice. Two conversions at
 //! the same time wait for each other.
 
-use std::fs::{self, File};
+use std::fs::{self, File, Metadata};
 use std::io::{self, BufReader, Read as _, Seek as _};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
@@ -107,14 +107,20 @@ fn is_file_of_events(name: &str) -> bool {
     meta::events_number(name).is_some() || meta::trace_number(name).is_some()
 }
 
-/// Whether the profile belongs to the caller, and the places that are written to are directories of
-/// it. A profile may have been unpacked from any archive.
+/// Whether only the caller can write to the profile, and the places that are written to are
+/// directories of it and no links. A profile may have been unpacked from any archive.
 fn is_own(dir: &Path) -> bool {
     // SAFETY: no arguments, cannot fail.
     let user = unsafe { libc::geteuid() };
-    let is_dir =
-        |name: &str| dir.join(name).symlink_metadata().map_or(true, |metadata| metadata.is_dir());
-    dir.metadata().is_ok_and(|metadata| metadata.uid() == user) && MOVED.into_iter().all(is_dir)
+    let own = |metadata: &Metadata| metadata.uid() == user && metadata.mode() & 0o002 == 0;
+    let is_own = |path: &Path| match path.symlink_metadata() {
+        Ok(metadata) => metadata.is_dir() && own(&metadata),
+        Err(e) => e.kind() == io::ErrorKind::NotFound,
+    };
+    let stage = dir.join(STAGE_NAME);
+    dir.metadata().is_ok_and(|metadata| own(&metadata))
+        && is_own(&stage)
+        && MOVED.iter().all(|name| is_own(&dir.join(name)) && is_own(&stage.join(name)))
 }
 
 /// The right to convert, which the kernel takes back when this process ends.

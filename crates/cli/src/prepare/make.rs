@@ -12,6 +12,7 @@ use profile::ProfileId;
 use profile::live::{ProcessId, boot_id};
 use profile::manifest::{CounterInfo, Manifest, Origin, State};
 use profile::pools::{POOL_NAME, owner};
+use record::pool::{PluginControl, Row, with_run_row};
 use record::run_file::{RUN_FILE_NAME, RUN_FILE_VARIABLE, RUN_FILE_WITH_PLUGINS_NAME};
 use record::{ClockKind, RunFile, Snapshot};
 
@@ -173,6 +174,14 @@ pub fn make(
         notes: notes.into_iter().chain(pool_note).collect(),
         ..manifest(recording, machine, origin, command, &run_file.snapshots)
     };
+    if recording.plugins.plugin_paused {
+        let paused = |row: &Row| row.control_plugins(|now| PluginControl { paused: true, ..now });
+        let path = std::ffi::CString::new(run_file.pool.as_str()).map_err(Failure::new)?;
+        with_run_row(&path, paused).map_err(|errno| {
+            let why = std::io::Error::from_raw_os_error(errno);
+            Failure::new(format!("write {}: {why}", pool.display()))
+        })?;
+    }
     // Written while the pool is held open: a process that looks for unused pools sees that this one
     // is in use.
     let opened = fs::File::options().write(true).open(&pool);

@@ -39,7 +39,7 @@ pub struct PluginArgs {
     #[arg(long, value_name = "TIME", value_parser = time, default_value = "30s")]
     pub plugin_timeout: u64,
     /// Start with plugins paused, if they can pause. `counterpoint plugin resume` continues them
-    #[arg(long)]
+    #[arg(long, requires = "plugins")]
     pub plugin_paused: bool,
     /// Load plugins only into programs whose file name matches: 'python*'. Repeatable. By default
     /// all programs load them except shells and programs that only start others, such as env and
@@ -89,21 +89,26 @@ impl PluginArgs {
         if files.is_empty() {
             return Ok(None);
         }
-        let files: Result<_, _> = files.iter().map(|file| absolute(file)).collect();
+        let all: Vec<String> = files.iter().map(|file| absolute(file)).collect::<Result<_, _>>()?;
+        let mut files: Vec<String> = Vec::new();
+        for file in all {
+            if !files.contains(&file) {
+                files.push(file);
+            }
+        }
         let types = self.plugin_kinds.as_deref().map(plugin_kinds::parse).transpose()?;
         let ms = |ns: u64| ns.div_ceil(1_000_000);
         if self.plugin_config.contains('\0') {
             return Err(Failure::new("--plugin-config: a configuration cannot have a zero byte"));
         }
         Ok(Some(PluginOptions {
-            files: files?,
+            files,
             types: types.unwrap_or_default(),
             configuration: self.plugin_config.clone(),
             max_buffer: self.plugin_buffer.unwrap_or(0),
             log_level: plugin_kinds::log_level(),
             flush_ms: self.plugin_flush.map_or(0, ms),
             patience_ms: ms(self.plugin_timeout).max(1),
-            paused: self.plugin_paused,
             programs: self.programs.clone(),
             except: STARTERS.map(str::to_owned).to_vec(),
         }))

@@ -303,9 +303,7 @@ fn fill(
     part: Option<&Selection>,
 ) -> io::Result<(Found, LeftOut)> {
     let Some(Selection { filter, arrows }) = part else {
-        let of_others = !profile.manifest.plugins.is_empty()
-            || !profile.activities().map_err(io::Error::other)?.is_empty();
-        let found = match of_others {
+        let found = match has_events_of_others(profile) {
             false => fill_all(sink, profile, args)?,
             // Events of plugins and of other profilers cannot be restored from a timeline.
             true => fill_all(&mut OnlyShown(sink), profile, args)?,
@@ -344,6 +342,28 @@ fn losses(profile: &Profile, found: &Found) -> Vec<LossCount> {
     merge_losses(known.iter().chain(found.calls.iter().flatten()).chain(&found.tracks))
 }
 
+/// Whether the profile has, or may have, events of plugins or recordings of other profilers.
+fn has_events_of_others(profile: &Profile) -> bool {
+    // What cannot be read is said where it is written.
+    !profile.manifest.plugins.is_empty()
+        || profile.activities().map_or(true, |activities| !activities.is_empty())
+}
+
+/// What the output says of itself if no import can restore the profile from it: because only a part
+/// of the profile is written, or because it has events of plugins or recordings of other profilers.
+fn facts_of_part(profile: &Profile, part: Option<&Selection>) -> Option<serde_json::Value> {
+    let plugins = &profile.manifest.plugins;
+    let mut facts = match part {
+        Some(part) => part.filter.facts(),
+        None if !has_events_of_others(profile) => return None,
+        None => Filter::default().facts(),
+    };
+    if !plugins.is_empty() {
+        facts["plugins"] = serde_json::json!(plugins);
+    }
+    Some(facts)
+}
+
 fn write_json<W: Write + Send>(
     out: W,
     profile: &Profile,
@@ -361,13 +381,13 @@ fn write_json<W: Write + Send>(
     let clocks = profile.snapshots.iter().map(|snapshot| snapshot.realtime_ns);
     let near_ns = clocks.chain([manifest.created_unix_ns]).min().unwrap_or(0);
     let facts = document::of_profile(profile);
-    let of_part = part.map(|part| part.filter.facts());
+    let of_part = facts_of_part(profile, part);
     let head = chrome::write::ChromeHead {
         near_ns: i64::try_from(near_ns).unwrap_or(i64::MAX),
         host_name: &manifest.host,
         devices: &[device],
         rank: args.rank.zip(args.world_size),
-        facts: part.is_none().then_some(&facts),
+        facts: of_part.is_none().then_some(&facts),
         part: of_part.as_ref(),
     };
     let mut writer = chrome::write::Writer::new(out, &head)?;
@@ -396,12 +416,13 @@ fn write_perfetto_calls(
     // This part is at the end of the file, so it can include the losses that were found while calls
     // were read.
     let losses_of = document::end(profile, &found).losses;
-    let mut facts = match part {
+    let mut facts = match facts_of_part(profile, part) {
         None => serde_json::to_value(Facts { losses: losses_of, ..document::of_profile(profile) })?,
-        Some(part) => {
-            let mut facts = part.filter.facts();
+        Some(mut facts) => {
             facts["losses"] = serde_json::to_value(losses_of)?;
-            facts["left_out"] = serde_json::to_value(left_out)?;
+            if part.is_some() {
+                facts["left_out"] = serde_json::to_value(left_out)?;
+            }
             facts
         }
     };

@@ -89,6 +89,9 @@ fn a_panic_anywhere_leaves_the_host_alone() {
     assert!(!panics_at(&program, "Nowhere", &mut entries(), "not a point"));
     let plugins = testkit::Scratch::new();
     testkit::c::shared("cc", "plugins/plugin.c", &plugins.join("p.so"), &[]).unwrap();
+    let scratch = testkit::Scratch::new();
+    let plugin = &scratch.join("timed.so");
+    testkit::c::shared("cc", "plugins/timed.c", plugin, &["-std=gnu11"]).unwrap();
     for point in points {
         let reached = [
             panics_at(&program, &point, &mut entries(), "entries"),
@@ -99,9 +102,23 @@ fn a_panic_anywhere_leaves_the_host_alone() {
             panics_at(&program, &point, &mut torch_host(plugins.path()), "torch_host"),
             panics_at(&program, &point, &mut log_host(), "log_host"),
             drop_in_panics_at(&program, &point),
+            plugin_panics_at(&program, &point, plugin),
         ];
         assert!(reached.contains(&true), "nothing reaches {point}");
     }
+}
+
+/// The same with a profiler plugin, whose events are asked for while the program runs.
+fn plugin_panics_at(program: &Path, point: &str, plugin: &Path) -> bool {
+    let mut command = Command::new(Programs::get().other("plugged"));
+    command.arg("threads");
+    let bare = outcome(&command.output().unwrap());
+    command.env(VARIABLE, format!("{point}:panic"));
+    let plugin = plugin.to_str().unwrap();
+    let options = ["--plugin", plugin, "--plugin-flush", "1ms", "--plugin-timeout", "1s"];
+    let recorded = Recorded::run_with(program, "none", &options, &mut command);
+    assert_eq!(outcome(&recorded.output), bare, "plugin, {point}: {}", recorded.stderr());
+    recorded.losses().contains_key("agent_disabled")
 }
 
 /// The same with the variables of IREE's original hook, which ask for a report at the end.

@@ -35,6 +35,7 @@ mod parquet;
 mod passes;
 mod places;
 mod plugin;
+mod plugin_in_programs;
 mod price;
 mod programs;
 mod programs_alike;

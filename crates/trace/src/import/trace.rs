@@ -20,6 +20,7 @@
 mod counters;
 mod held;
 mod more;
+mod recorded;
 mod spans;
 
 use std::borrow::Cow;
@@ -28,9 +29,7 @@ use std::path::{Path, PathBuf};
 
 use profile::activities::{ActivitiesWriter, Activity, NameId, RowId};
 use profile::writer::{CallsWriter, ExportKey, ProcessKey, ThreadKey};
-use profile::{
-    Clock, LossCount, Manifest, Moment, Origin, PartId, Role, State, Timeline, merge_losses,
-};
+use profile::{Clock, LossCount, Manifest, Moment, Origin, Role, State, merge_losses};
 use serde_json::{Map, Value};
 
 use super::Imported;
@@ -44,6 +43,8 @@ use counters::Counters;
 use held::held;
 use model::Loss;
 use more::more;
+pub use recorded::Added;
+use recorded::Recorded;
 use spans::Spans;
 
 /// The ticks of the trace's time 0, so that earlier times are ticks, too.
@@ -70,26 +71,6 @@ pub struct Import {
     forms: Box<[u64; 256]>,
     /// The recorded profile to which the traces are added, if there is one.
     recorded: Option<Recorded>,
-}
-
-/// A recorded profile to which traces are added. Times of such traces are ns since 1970, on the
-/// profile's own timeline.
-#[derive(Debug)]
-struct Recorded {
-    timeline: Timeline,
-    /// The parts of processes by their number in the traces.
-    parts: HashMap<i64, PartId>,
-}
-
-/// What was added to a recorded profile.
-#[derive(Debug, Default)]
-pub struct Added {
-    /// How much it was.
-    pub counts: Imported,
-    /// What was lost, of all traces.
-    pub losses: Vec<LossCount>,
-    /// What a reader should know.
-    pub notes: Vec<String>,
 }
 
 /// Receives one trace: a [`EventSink`].
@@ -207,68 +188,6 @@ impl Import {
         })
     }
 
-    /// Starts to write what is to be added to a recorded profile with this clock. `dir` is a
-    /// directory with nothing in it; the caller moves its contents into the profile at the end.
-    ///
-    /// # Errors
-    /// The directory is not writable.
-    pub fn create_for(dir: &Path, clock: Clock, timeline: Timeline) -> profile::Result<Self> {
-        Ok(Self {
-            dir: dir.to_owned(),
-            calls: CallsWriter::create_for(dir, clock, timeline)?,
-            next_pid: 1 << 30,
-            base_ns: None,
-            first_ns: i64::MAX,
-            last_ns: i64::MIN,
-            counters_ns: None,
-            manifest: Manifest::new(),
-            counts: Imported::default(),
-            losses: Vec::new(),
-            forms: Box::new([0; 256]),
-            recorded: Some(Recorded { timeline, parts: HashMap::new() }),
-        })
-    }
-
-    /// Says to which part of the recorded profile the calls of a process belong. `number` is that of
-    /// the process in the traces.
-    pub fn place(&mut self, number: i64, part: PartId) {
-        if let Some(recorded) = &mut self.recorded {
-            recorded.parts.insert(number, part);
-        }
-    }
-
-    /// Writes the rest of what is added to a recorded profile.
-    ///
-    /// # Errors
-    /// The disk is full.
-    pub fn finish_added(mut self) -> profile::Result<Added> {
-        self.counts.calls = self.calls.calls() - self.counts.spans;
-        self.calls.finish()?;
-        Ok(Added {
-            counts: self.counts,
-            losses: merge_losses(&self.losses),
-            notes: self.manifest.notes,
-        })
-    }
-
-    /// The ticks of a time of the first trace.
-    fn ticks(&self, ns: i64) -> u64 {
-        match &self.recorded {
-            Some(Recorded { timeline, .. }) => {
-                timeline.ticks(timeline.realtime_to_monotonic_ns(ns))
-            }
-            None => ticks(ns),
-        }
-    }
-
-    /// The same time for series with [`profile::tracks::Times::Monotonic`].
-    fn monotonic(&self, ns: i64) -> i64 {
-        match &self.recorded {
-            Some(Recorded { timeline, .. }) => timeline.realtime_to_monotonic_ns(ns),
-            None => ticks(ns) as i64,
-        }
-    }
-
     /// Starts a trace. `name` is the name of its directory of activities: one word, and different
     /// for each trace. `shift_ns` is the offset from its times to those of the first trace.
     ///
@@ -336,11 +255,6 @@ impl Import {
 }
 
 impl OneTrace<'_> {
-    /// As [`Import::place`], while this trace is being read.
-    pub fn place(&mut self, number: i64, part: PartId) {
-        self.all.place(number, part);
-    }
-
     /// The head of the trace, if it is an export of ours that contains everything to restore the
     /// profile.
     pub fn head(&self) -> Option<OwnHead> {

@@ -262,6 +262,7 @@ def profile(
     multiplex: bool = False,
     bookkeeping: bool = False,
     loops: bool = False,
+    plugins: Union[str, os.PathLike[str], Sequence[Union[str, os.PathLike[str]]]] = (),
 ) -> Profile:
     """Profiles what virtual machines do inside a `with`.
 
@@ -281,6 +282,10 @@ def profile(
     only timed, and their counts are in the row `(entry function)`.
 
     `loops`: also record the loops of modules that `instrument_module` made; `Profile.loops()` shows them.
+
+    `plugins`: profiler plugins to load into this process: files, directories, or names of plugins
+    that come with Counterpoint. They record while the profile is open. `counterpoint report` and
+    `trace export` show their events in the profile at `output`. Forked children have no plugins.
 
     In a process that `counterpoint run` started, the profile is a part of the run and has its
     counters. Profiles that are open at the same time must have the same counters.
@@ -303,8 +308,24 @@ def profile(
         variables=variables,
         bookkeeping=bool(bookkeeping),
         loops=bool(loops),
+        plugins=_plugins(plugins),
     )
     return Profile(machines, request, own)
+
+
+def _plugins(
+    given: Union[str, os.PathLike[str], Sequence[Union[str, os.PathLike[str]]]],
+) -> list[str]:
+    """Returns the plugins as texts; one may stand alone."""
+    if isinstance(given, (str, os.PathLike)):
+        given = [given]
+    texts = []
+    for one in given:
+        text = os.fspath(one)
+        if not isinstance(text, str) or not text:
+            raise ArgumentError(f"plugins={one!r}: not the path or name of a plugin")
+        texts.append(text)
+    return texts
 
 
 def _machines_of(vm: object) -> list[tuple[Optional[str], Any]]:

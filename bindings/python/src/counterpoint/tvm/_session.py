@@ -44,6 +44,7 @@ class Request:
         variables: Optional[dict[str, str]] = None,
         bookkeeping: bool = False,
         loops: bool = False,
+        plugins: Sequence[str] = (),
     ) -> None:
         self.counters = None if counters is None else list(counters)
         self.output = output
@@ -55,13 +56,16 @@ class Request:
         self.bookkeeping = bookkeeping
         # Whether instrumented loops are recorded.
         self.loops = loops
+        # Profiler plugins: files, directories, names.
+        self.plugins = list(plugins)
 
     def same(self, other: Request) -> bool:
         """Whether both requests can share one session."""
         return self._key() == other._key()
 
     def _key(self) -> tuple[object, ...]:
-        return (self.counters, self.multiplex, self.variables, self.bookkeeping, self.loops)
+        key = (self.counters, self.multiplex, self.variables, self.bookkeeping, self.loops)
+        return (*key, self.plugins)
 
 
 class Session:
@@ -117,6 +121,11 @@ class Session:
 
     def _compare(self, request: Request) -> None:
         """Warns about requested counters that the run does not have."""
+        if request.plugins:
+            tell(
+                "plugins= has no effect: this process runs under `counterpoint run`, which loads the"
+                " plugins that `counterpoint run --plugin` names"
+            )
         if not request.counters and not request.bookkeeping:
             return
         try:
@@ -255,6 +264,8 @@ def _prepare(path: str, request: Request) -> dict[str, Any]:
         words.append("--multiplex")
     if request.skip_missing:
         words.append("--skip-missing")
+    for plugin in request.plugins:
+        words.append(f"--plugin={plugin}")
     if request.counters is not None:
         words += ["-e", ",".join(request.counters) or "none"]
     try:
@@ -319,6 +330,7 @@ def _list(request: Request) -> str:
             ("multiplex=True", request.multiplex),
             ("bookkeeping=True", request.bookkeeping),
             ("loops=True", request.loops),
+            (f"plugins={request.plugins!r}", request.plugins),
         )
         if asked
     ]

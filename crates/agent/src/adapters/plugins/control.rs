@@ -9,7 +9,7 @@ use std::time::Duration;
 use record::pool::{PluginControl, Row};
 use record::run_file::PluginOptions;
 
-use super::ending;
+use super::held;
 use crate::os::sys;
 use crate::process::guard::guarded;
 use crate::state::run::Run;
@@ -23,10 +23,9 @@ static SERIAL: AtomicU32 = AtomicU32::new(0);
 pub fn start(run: &'static Run, options: &PluginOptions) {
     let row: &'static Row = run.pool.run_row();
     let every = Some(options.flush_ms).filter(|ms| *ms > 0).map(Duration::from_millis);
-    let started_paused = options.paused;
     let serial = SERIAL.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
     WORD.store(std::ptr::from_ref(&row.plugin_control).cast_mut(), Ordering::Release);
-    let work = move || _ = guarded(|| obey(row, every, started_paused, serial));
+    let work = move || _ = guarded(|| obey(row, every, serial));
     // The thread inherits the mask, so it gets none of the program's signals.
     let _calm = sys::SignalsBlocked::new();
     let _ = std::thread::Builder::new().name("plugins control".into()).spawn(work);
@@ -42,10 +41,11 @@ pub fn wake() {
 }
 
 /// Waits for changes of the word until the recording is over.
-fn obey(row: &'static Row, every: Option<Duration>, started_paused: bool, serial: u32) {
-    let mut known = PluginControl { paused: started_paused, flushes: 0 };
-    // A process that starts while the recording is paused starts paused, too.
-    let mut word = known.word();
+fn obey(row: &'static Row, every: Option<Duration>, serial: u32) {
+    // The user may have changed it since the recording began.
+    let mut word = row.plugin_control.load(Ordering::SeqCst);
+    let mut known = PluginControl::of_word(word);
+    held::with(|recording| recording.toggle(known.paused));
     loop {
         let now = row.plugin_control.load(Ordering::SeqCst);
         let timed_out = now == word && wait(&row.plugin_control, word, every);
@@ -55,7 +55,7 @@ fn obey(row: &'static Row, every: Option<Duration>, started_paused: bool, serial
         point!(PluginControl);
         word = row.plugin_control.load(Ordering::SeqCst);
         let wanted = PluginControl::of_word(word);
-        let goes_on = ending::with(|recording| {
+        let goes_on = held::with(|recording| {
             recording.toggle(wanted.paused);
             if timed_out || wanted.flushes != known.flushes {
                 recording.flush();

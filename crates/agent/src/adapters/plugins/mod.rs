@@ -11,6 +11,7 @@
 //! | module | purpose |
 //! |---|---|
 //! | [`recording`] | the plugins of one recording, and what each of them is doing |
+//! | [`held`] | the recording while it goes on, and how long its plugins may take |
 //! | [`ending`] | ends a recording, and gives up a plugin that takes too long |
 //! | [`control`] | a thread that pauses plugins and asks for their events while the program runs |
 //!
@@ -20,16 +21,17 @@
 
 mod control;
 mod ending;
+mod held;
 mod recording;
 
 use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 use crate::adapters::iree;
 use crate::os::sys::{self, ErrnoGuard};
 use crate::process::guard::guarded;
-use crate::process::load;
+use crate::process::{load, plugins};
 use crate::recorder::adapter::Adapter;
 use crate::state::run::{self, Run};
 use crate::state::{epoch, run_file};
@@ -84,7 +86,7 @@ fn begin(run: &'static Run) {
         point!(PluginBegin);
         let Some(recording) = Recording::begin(run, options) else { return };
         let needs_control = recording.can_be_controlled();
-        ending::keep(recording, run);
+        held::keep(recording, run);
         RECORDS.store(sys::process_id(), Ordering::Release);
         end_before_destructors();
         if needs_control {
@@ -154,8 +156,10 @@ fn end_before_destructors() {
     unsafe extern "C" fn end_now(_: *mut std::ffi::c_void) {
         end();
     }
-    static REGISTERED: AtomicBool = AtomicBool::new(false);
-    if !REGISTERED.swap(true, Ordering::Relaxed) {
+    /// How many plugins were loaded when it was done last.
+    static KNOWN: AtomicUsize = AtomicUsize::new(0);
+    let loaded = plugins::loaded().len();
+    if KNOWN.swap(loaded, Ordering::Relaxed) < loaded {
         // SAFETY: the function lives as long as the process, because this library is never unloaded.
         unsafe { __cxa_atexit(end_now, std::ptr::null_mut(), std::ptr::null_mut()) };
     }

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use plugin_host::stream::Writer;
 use plugin_host::{Message, Problem, Session, Setup, Sink};
+use record::pool::PluginControl;
 use record::run_file::PluginOptions;
 
 use super::path_of;
@@ -63,7 +64,7 @@ impl Recording {
         }
         // Threads that plugins start must not get signals that are meant for the program.
         let _calm = sys::SignalsBlocked::new();
-        let mut all = Vec::new();
+        let mut all: Vec<One> = Vec::new();
         for file in &options.files {
             // The plugin's file is begun before the plugin is loaded, because loading can crash.
             let Some(writer) = writer(process, options) else { continue };
@@ -71,6 +72,11 @@ impl Recording {
             writer.plugin(file);
             writer.doing("while it was loaded and registered");
             let Some(loaded) = plugins::load(&[file]).pop() else { continue };
+            if all.iter().any(|one| one.loaded.number == loaded.number) {
+                // The same file under another name: it has a recording already.
+                let _ = writer.0.finish();
+                continue;
+            }
             all.push(One {
                 loaded,
                 sessions: Vec::new(),
@@ -83,9 +89,8 @@ impl Recording {
         all.iter_mut().for_each(|one| one.create(options, &configuration));
         all.iter_mut().for_each(One::start);
         let mut recording = Self { plugins: all, paused: false };
-        if options.paused {
-            recording.toggle(true);
-        }
+        let word = run.pool.run_row().plugin_control.load(Ordering::SeqCst);
+        recording.toggle(PluginControl::of_word(word).paused);
         Some(recording)
     }
 

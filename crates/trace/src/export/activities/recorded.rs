@@ -5,7 +5,7 @@
 //! Slices are given in the order of their begins. If the plugin did not hand them over in that order,
 //! those of its trace are kept in memory and sorted.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::io;
 
 use model::activity::{FlowKind, Vocabulary};
@@ -35,7 +35,7 @@ pub fn export_recorded(
     sink: &mut impl TimelineSink,
 ) -> io::Result<Vec<LossCount>> {
     let rows = Rows::of(trace)?;
-    rows.name(trace, sink)?;
+    rows.name(sink)?;
     let mut all = Export {
         trace,
         sink,
@@ -70,6 +70,8 @@ struct Rows {
     processes: HashMap<i64, (String, String, i64)>,
     /// Name and place of each thread, by the numbers of both.
     threads: HashMap<(i64, i64), (String, i64)>,
+    /// Processes and threads in which something happened.
+    used: BTreeSet<(i64, i64)>,
     first_ns: i64,
     /// Whether the slices of some row are not in the order of their begins.
     unsorted: bool,
@@ -86,11 +88,14 @@ impl Rows {
                 *last = at;
             }
             rows.first_ns = rows.first_ns.min(event.time_ns.unwrap_or(i64::MAX));
+            let (process, thread) = trace.row(event.row);
+            let (process, thread) = (number(process), number(thread));
+            if matches!(event.form, b'X' | b'i') {
+                rows.used.insert((process, thread));
+            }
             if event.form != b'M' {
                 return Ok(());
             }
-            let (process, thread) = trace.row(event.row);
-            let (process, thread) = (number(process), number(thread));
             let args = Args::of(event.args);
             let of_process = rows.processes.entry(process).or_default();
             let text = |key| args.text(key).unwrap_or_default().to_owned();
@@ -114,33 +119,21 @@ impl Rows {
         Ok(rows)
     }
 
-    fn name(&self, trace: &Activities, sink: &mut impl TimelineSink) -> io::Result<()> {
+    fn name(&self, sink: &mut impl TimelineSink) -> io::Result<()> {
         let at_ns = if self.first_ns == i64::MAX { 0 } else { self.first_ns };
-        let mut named = Vec::new();
-        let mut threads = Vec::new();
-        for row in 0..trace.row_count() {
-            let (process, thread) = trace.row(RowId(row as u32));
-            let (process, thread) = (number(process), number(thread));
-            if process < PLUGIN_ROWS {
-                continue; // A counter of the machine, which is a track.
-            }
+        let mut last = None;
+        for (process, thread) in self.used.iter().copied() {
             let id = Id::Number(process);
-            if !named.contains(&process) {
-                named.push(process);
+            if last.replace(process) != Some(process) {
                 let fallback = (format!("process {process}"), String::new(), 0);
                 let (name, labels, place) = self.processes.get(&process).unwrap_or(&fallback);
                 let sort_index = process.saturating_add(*place);
                 sink.process(&ProcessRow { id, name, labels, sort_index, at_ns })?;
             }
             let known = self.threads.get(&(process, thread));
-            threads.push((process, thread, known.cloned()));
-        }
-        threads.sort();
-        threads.dedup();
-        for (process, thread, known) in threads {
-            let (name, sort_index) = known.unwrap_or_default();
+            let (name, sort_index) = known.cloned().unwrap_or_default();
             let name = if name.is_empty() { thread.to_string() } else { name };
-            let row = Row { process: Id::Number(process), thread: Id::Number(thread) };
+            let row = Row { process: id, thread: Id::Number(thread) };
             sink.thread(&ThreadRow { row, name: &name, sort_index, at_ns })?;
         }
         Ok(())
