@@ -16,6 +16,7 @@
 //! | [`numbers`] | inclusive time, self time, mean and share of each row of a tree |
 //! | [`tree`] | side tables, and the order of rows |
 //! | [`log`] | mode log: begins and ends matched |
+//! | [`traffic`] | bounds of the data that a loop moved |
 //! | [`dispatches`] | the dispatches of IREE that loops are in |
 //! | [`workgroups`] | mode log: the workgroup calls that begins and ends are in |
 //!
@@ -29,6 +30,7 @@ pub mod log;
 mod merge;
 pub mod numbers;
 mod student;
+pub mod traffic;
 pub mod tree;
 pub mod workgroups;
 

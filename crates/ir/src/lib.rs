@@ -5,6 +5,7 @@
 //! | module | what |
 //! |---|---|
 //! | [`instrument`] | a whole module, from text to text |
+//! | [`kept`] | the text of functions, as the side table keeps it |
 //! | [`table`] | the side table: what each id of an instrumented module is |
 //! | [`scan`] | the text as statements and tokens |
 //! | [`module`] | the top level of a module: functions, target, attributes, metadata |
@@ -34,6 +35,7 @@ pub mod function;
 pub mod hooks;
 pub mod instrument;
 pub mod iterations;
+pub mod kept;
 pub mod loops;
 pub mod mlir;
 pub mod module;

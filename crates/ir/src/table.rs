@@ -3,6 +3,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::kept::KeptText;
+
 /// The version of the format, in the field `counterpoint_loops`.
 pub const VERSION: u32 = 1;
 
@@ -25,6 +27,10 @@ pub struct SideTable {
     pub mode: String,
     /// What each id is: entry `i` has the id `i`. A parent comes before its children.
     pub entries: Vec<Entry>,
+    /// The text of the functions that have ids: first that which was instrumented, then those that it
+    /// was made from, as far as they are known.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub texts: Vec<KeptText>,
     /// What was not instrumented, and why.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub skipped: Vec<Skipped>,
@@ -79,6 +85,18 @@ pub struct Entry {
     /// Iterations of each hit, where the text tells them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trip_count: Option<u64>,
+    /// Where it is in the other texts of the table.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub places: Vec<TextPlace>,
+}
+
+/// The place of an entry in a text.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TextPlace {
+    /// The language of the text ([`KeptText::language`]).
+    pub language: String,
+    /// First and last line, from 1.
+    pub lines: [u32; 2],
 }
 
 /// A loop or function that was left as it is.

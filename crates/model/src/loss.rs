@@ -166,6 +166,8 @@ losses! {
         "events of profiler plugins that did not fit into the limit of --max-buffer";
     53 LoopModuleRefused "loop_module_refused" Missing
         "instrumented executables whose descriptor is in memory that is read-only or shared with other processes; their loops were not counted";
+    54 CodeNotKept "code_not_kept" Missing
+        "modules with instrumented loops whose machine code was not copied into the profile (--keep-code): it is larger than 64 MiB (512 MiB for all of a process), or could not be read or written; `loops report --asm` needs their files";
 }
 
 impl Loss {

@@ -40,6 +40,7 @@ pub fn main(process: u32) -> Result<ExitCode, Failure> {
     let recording = Recording {
         bookkeeping: false,
         loops: None,
+        keep_code: false,
         naming: Naming::default(),
         multiplex: false,
         events: vec![chosen.list],

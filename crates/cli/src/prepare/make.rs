@@ -12,7 +12,7 @@ use profile::ProfileId;
 use profile::live::{ProcessId, boot_id};
 use profile::manifest::{CounterInfo, Manifest, Origin, State};
 use profile::pools::{POOL_NAME, owner};
-use record::run_file::{RUN_FILE_NAME, RUN_FILE_VARIABLE};
+use record::run_file::{LoopOptions, RUN_FILE_NAME, RUN_FILE_VARIABLE};
 use record::{ClockKind, RunFile, Snapshot};
 
 use super::choice::Choice;
@@ -152,7 +152,7 @@ pub fn make(
         counters,
         filters: recording.filter.clone(),
         bookkeeping: recording.bookkeeping,
-        loops: recording.loops,
+        loops: recording.loops.map(|loops| LoopOptions { keep_code: recording.keep_code, ..loops }),
         snapshots: vec![first, Snapshot::take(clock)],
     };
     let run_path = directory.join(RUN_FILE_NAME);

@@ -42,6 +42,11 @@ pub struct Recording {
     #[arg(long, value_name = "OPTIONS", num_args = 0..=1, require_equals = true,
           default_missing_value = "", value_parser = loops)]
     pub loops: Option<LoopOptions>,
+    /// Copy the machine code of modules with instrumented loops into the profile when they are first
+    /// seen, for `loops report --asm`. Needed for code that has no file (JIT compilers, IREE's
+    /// executables) and for files that will change
+    #[arg(long, requires = "loops")]
+    pub keep_code: bool,
     #[command(flatten)]
     pub metrics: MetricArgs,
 }
@@ -100,8 +105,8 @@ mod tests {
 
     #[test]
     fn options_of_loops() {
-        assert_eq!(loops(""), Ok(LoopOptions { first: 100, gap_mask: 127, logged: 100 }));
-        let all = LoopOptions { first: 0, gap_mask: 0, logged: 7 };
+        assert_eq!(loops(""), Ok(LoopOptions::default()));
+        let all = LoopOptions { first: 0, gap_mask: 0, logged: 7, keep_code: false };
         assert_eq!(loops("first=0,gap=1,log=7"), Ok(all));
         for (wrong, why) in [
             ("gap=100", "gap=100: not a power of two"),

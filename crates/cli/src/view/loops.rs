@@ -6,11 +6,15 @@
 //!                                              └─► json, notes
 //! ```
 
+pub mod assembly;
+pub mod code;
+pub mod code_json;
 pub mod columns;
 pub mod dispatches;
 pub mod expensive;
 pub mod json;
 pub mod notes;
+pub mod source;
 pub mod spread;
 #[cfg(test)]
 mod tests;
@@ -40,6 +44,29 @@ pub struct Loops<'a> {
     pub dispatches: Dispatches,
     /// Times as they were measured are shown, also where the cost of a hit is known.
     pub raw: bool,
+    /// What else is shown.
+    pub more: More,
+}
+
+/// What is shown besides the numbers, on request.
+#[derive(Default)]
+pub struct More {
+    /// The machine code of each module, if it is asked for.
+    pub codes: Option<Vec<code::Found>>,
+    /// Whether texts are shown.
+    pub source: bool,
+    /// The functions and loops whose code and texts are shown: ids, and patterns of names. Empty: an
+    /// overview of all.
+    pub of: Vec<String>,
+}
+
+impl More {
+    /// Whether the code and the texts of a node are asked for.
+    pub fn wants(&self, tree: &LoopTree, node: &LoopNode) -> bool {
+        let names = [full_name(tree, node), name(tree, node), node.id.to_string()];
+        let is = |wanted: &String| names.iter().any(|name| model::glob::matches(wanted, name));
+        self.of.iter().any(is)
+    }
 }
 
 impl<'a> Loops<'a> {
@@ -58,7 +85,7 @@ impl<'a> Loops<'a> {
         };
         let table = loops(data, tables);
         let dispatches = dispatches(profile, &recorded.modules, &table);
-        Self { profile, recorded, table, dispatches, raw }
+        Self { profile, recorded, table, dispatches, raw, more: More::default() }
     }
 
     /// The dispatch that a node is in, and how they relate.

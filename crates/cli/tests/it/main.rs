@@ -19,6 +19,7 @@ mod kept;
 mod kills;
 mod leftovers;
 mod locked;
+mod loops_code;
 mod loops_instrument;
 mod loops_iree;
 mod loops_loaders;

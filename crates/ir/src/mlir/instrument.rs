@@ -11,6 +11,7 @@ use crate::error::IrError;
 use crate::function::{Edge, show};
 use crate::hooks::{Clock, Hook};
 use crate::instrument::{Counts, number_hooks};
+use crate::kept::Keeper;
 use crate::loops::Loops;
 use crate::scan::Span;
 use crate::source::Place;
@@ -86,15 +87,17 @@ pub fn instrument(text: &[u8], options: &Options) -> Result<Instrumented, IrErro
                 mode: options.mode.name().to_owned(),
                 ..SideTable::default()
             },
+            kept: Keeper::default(),
         };
         for function in &module.functions {
             run.function(function)?;
         }
-        let table = run.table;
+        let (mut table, kept) = (run.table, run.kept);
         if table.entries.is_empty() {
             done.skipped.extend(table.skipped);
             continue;
         }
+        table.texts.push(kept.finish("mlir", options.source, text));
         let json = table.to_json()?;
         let mut code = Code::new();
         let ids = table.entries.len() as u32;
@@ -139,6 +142,8 @@ struct Run<'a> {
     edits: &'a mut Edits,
     counts: &'a mut Counts,
     table: SideTable,
+    /// The text of functions that have ids.
+    kept: Keeper,
 }
 
 impl Run<'_> {
@@ -223,6 +228,8 @@ impl Run<'_> {
 
     /// Adds what was instrumented to the side table.
     fn enter_ids(&mut self, function: &Function, work: &Work, trips: &[Option<u64>]) {
+        let lines = [function.line, function.last_line];
+        self.kept.add(self.text, function.header.start as usize, lines);
         let (loops, choice) = (work.loops, work.choice);
         if let Some(hook) = work.function {
             let place = self.places.of(self.text, function.tail);
@@ -280,6 +287,7 @@ impl Run<'_> {
             column: place.column,
             text: [function.line, function.last_line],
             trip_count: None,
+            places: Vec::new(),
         }
     }
 }

@@ -1,5 +1,6 @@
 //! The frames of the file of loops.
 
+use super::code::{CodeFrame, KIND_CODE};
 use super::entry::{ENTRY_WORDS, Event};
 use crate::meta::{FRAME_PREFIX_BYTES, frame, raw_frame};
 use crate::wire::{Decoder, Encoder, Truncated};
@@ -111,6 +112,8 @@ pub enum LoopFrame {
     Events(EventsFrame),
     /// A moment: ticks, and `CLOCK_MONOTONIC` in ns.
     Moment(u64, u64),
+    /// Where the machine code of a module is.
+    Code(CodeFrame),
 }
 
 impl ModuleFrame {
@@ -269,6 +272,7 @@ impl LoopFrame {
             Self::Module(module) => module.to_bytes(),
             Self::Rows(rows) => rows.to_bytes(),
             Self::Events(events) => events.to_bytes(),
+            Self::Code(code) => code.to_bytes(),
             Self::Moment(ticks, ns) => {
                 let mut e = Encoder::new();
                 e.u64(*ticks).u64(*ns);
@@ -289,6 +293,7 @@ impl LoopFrame {
             KIND_MODULE => Some(Self::Module(ModuleFrame::get(d)?)),
             KIND_ROWS => Some(Self::Rows(RowsFrame::get(d)?)),
             KIND_EVENTS => Some(Self::Events(EventsFrame::get(d)?)),
+            KIND_CODE => Some(Self::Code(CodeFrame::get(d)?)),
             KIND_MOMENT => Some(Self::Moment(d.u64()?, d.u64()?)),
             _ => None,
         };

@@ -12,6 +12,7 @@
 //! |---|---|
 //! | [`register`] | what modules call: `counterpoint_loops_register` and its counterpart |
 //! | [`modules`] | the modules of this process, and what the profile is told about them |
+//! | [`code`] | says where their machine code is, and copies it |
 //! | [`notes`] | finds modules whose constructors found no runtime |
 //! | [`executables`] | finds the modules in executables of IREE, which have no constructors |
 //! | [`local`] | what a thread knows, in thread-local storage |
@@ -24,6 +25,7 @@
 //! The tables of a thread are mapped as long as the thread lives, whatever becomes of the session or
 //! the pool: functions that were entered keep their addresses, and write to them.
 
+mod code;
 mod counters;
 mod enter;
 pub mod executables;

@@ -2,7 +2,7 @@
 //! never forgotten: one that is unloaded and loaded again gets its number back, so that a program which
 //! does that for ever needs no more memory and writes no more metadata.
 
-use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 use abi::loops::{Entry, Mode, Module};
 use record::loops::{Costs, LoopFrame, ModuleFrame};
@@ -29,11 +29,15 @@ pub struct Known {
     object: String,
     /// Where its object is in memory; 0 in anonymous memory, and where nobody needs it.
     pub base: u64,
+    /// Where its object is in memory now; 0 in anonymous memory.
+    start: AtomicU64,
     /// The id of the first export of its library of IREE.
     export: Option<u32>,
     costs: Option<Costs>,
     /// The part that has its frame ([`Process::serial`]).
     told: AtomicU32,
+    /// The part that knows where its code is.
+    noted: AtomicU32,
     next: *const Known,
 }
 
@@ -87,6 +91,7 @@ pub fn remember(
     _: &Lock,
 ) -> &'static Known {
     if let Some(known) = find_equal(module, mode, &origin) {
+        known.start.store(origin.place.base, Ordering::Relaxed);
         return known;
     }
     let base = if mode == Mode::Log { origin.place.base } else { 0 };
@@ -98,11 +103,13 @@ pub fn remember(
         ids: module.ids,
         mode,
         id: module.id,
+        start: AtomicU64::new(origin.place.base),
         object: origin.place.object,
         base,
         export: origin.export,
         costs,
         told: AtomicU32::new(0),
+        noted: AtomicU32::new(0),
         next: newest,
     }));
     KNOWN.store(node, Ordering::Release);
@@ -110,6 +117,21 @@ pub fn remember(
 }
 
 impl Known {
+    /// Where its object is in memory; 0 in anonymous memory.
+    pub fn start(&self) -> u64 {
+        self.start.load(Ordering::Relaxed)
+    }
+
+    /// The file of its object; empty: in anonymous memory.
+    pub fn object(&self) -> &str {
+        &self.object
+    }
+
+    /// Whether the part of `process` is told for the first time where its code is.
+    pub fn is_first_note(&self, process: &Process) -> bool {
+        self.noted.swap(process.serial(), Ordering::AcqRel) != process.serial()
+    }
+
     /// Tells the part of `process` about the module, unless it knows.
     pub fn announce(&self, module: &Module, options: LoopOptions, process: &Process) {
         if self.told.load(Ordering::Acquire) == process.serial() {

@@ -7,6 +7,8 @@ use analysis::loops::{Estimate, LoopNode, LoopThread, LoopTree, Numbers, TableCh
 use ir::table::Skipped;
 use serde::Serialize;
 
+use super::code::Found;
+use super::code_json::{self, CodeOut, ModuleCodeOut, PlaceOut, TextOut};
 use super::columns::kind;
 use super::{Loops, iterations, iterations_per_hit, name, notes, pid};
 use crate::view::head::ProfileHead;
@@ -37,6 +39,12 @@ struct ModuleOut<'a> {
     table_problem: Option<&'a str>,
     ticks_per_second: Option<f64>,
     registrations: Vec<RegistrationOut<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    code: Option<ModuleCodeOut<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    code_problem: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    texts: Option<Vec<TextOut<'a>>>,
     rows: Vec<RowOut<'a>>,
     skipped: &'a [Skipped],
     rows_beyond: u64,
@@ -83,6 +91,10 @@ struct RowOut<'a> {
     threads: usize,
     imbalance: Option<f64>,
     hit_imbalance: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    code: Option<CodeOut<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    places: Option<Vec<PlaceOut<'a>>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     of_threads: Option<Vec<ThreadOut<'a>>>,
 }
@@ -159,7 +171,10 @@ pub fn print(
     let document = Document {
         schema: LOOPS_SCHEMA,
         profile: ProfileHead::new(&loops.profile.manifest, loops.profile),
-        modules: loops.table.modules.iter().map(|tree| module(loops, tree, threads)).collect(),
+        modules: (0..)
+            .zip(&loops.table.modules)
+            .map(|(i, tree)| module(loops, i, tree, threads))
+            .collect(),
         stray_rows: loops.table.strays,
         losses: losses_out(losses),
         notes: notes::of_table(loops),
@@ -168,8 +183,15 @@ pub fn print(
     writeln!(out)
 }
 
-fn module<'a>(loops: &'a Loops<'_>, tree: &'a LoopTree, threads: bool) -> ModuleOut<'a> {
+fn module<'a>(
+    loops: &'a Loops<'_>,
+    index: usize,
+    tree: &'a LoopTree,
+    threads: bool,
+) -> ModuleOut<'a> {
     let table = tree.table.as_ref();
+    let found = loops.more.codes.as_ref().and_then(|codes| codes.get(index));
+    let (code, code_problem) = found.map(code_json::module).unwrap_or_default();
     let registrations = tree.registrations.iter().map(|index| {
         let module = &loops.recorded.modules[*index];
         RegistrationOut {
@@ -202,7 +224,10 @@ fn module<'a>(loops: &'a Loops<'_>, tree: &'a LoopTree, threads: bool) -> Module
         },
         ticks_per_second: tree.ticks_per_second,
         registrations: registrations.collect(),
-        rows: tree.nodes.iter().map(|node| row(loops, tree, node, threads)).collect(),
+        code,
+        code_problem,
+        texts: table.filter(|_| loops.more.source).map(code_json::texts),
+        rows: tree.nodes.iter().map(|node| row(loops, found, tree, node, threads)).collect(),
         skipped: table.map_or(&[], |table| &table.skipped),
         rows_beyond: tree.beyond,
         rows_damaged: tree.damaged,
@@ -212,6 +237,7 @@ fn module<'a>(loops: &'a Loops<'_>, tree: &'a LoopTree, threads: bool) -> Module
 
 fn row<'a>(
     loops: &'a Loops<'_>,
+    found: Option<&'a Found>,
     tree: &'a LoopTree,
     node: &'a LoopNode,
     threads: bool,
@@ -252,6 +278,11 @@ fn row<'a>(
         threads: node.threads.len(),
         imbalance: node.imbalance,
         hit_imbalance: node.hit_imbalance,
+        code: found
+            .and_then(|found| code_json::region(found, node.id, loops.more.wants(tree, node))),
+        places: (tree.table.as_ref().zip(entry))
+            .filter(|_| loops.more.source)
+            .map(|(table, entry)| code_json::places(table, entry)),
         of_threads: threads.then(of_threads),
     }
 }
