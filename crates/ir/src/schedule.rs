@@ -1,16 +1,14 @@
 //! The loops of a schedule: what TVM's TIR says about loops, and which loop of the text each one is.
 //!
-//! Whoever compiles the TIR gives each loop `n` a variable whose name ends in `__cptN_` and source
-//! lines `LINE + N` (as far as TVM passes lines on). Both survive LLVM's optimiser, the first in labels
-//! of blocks, the second in the locations of instructions. Neither is in every loop:
+//! Whoever compiles the TIR gives each loop `n` a variable whose name ends in `__cptN_`, and its
+//! statements the source line `LINE + N`. Both survive LLVM's optimiser, the first in labels of blocks,
+//! the second in the locations of instructions. Labels alone would mislead: a header may be called after
+//! the loop inside (`for_begin_k__cpt2_.preheader`, `for_body_k__cpt2_.peel.next`). The evidence, best
+//! first:
 //!
-//! | evidence, best first | example |
-//! |---|---|
-//! | the header is called after a loop | `for_body_k__cpt2_` |
-//! | an innermost loop has instructions of one loop's lines | `vector.body` |
-//! | a loop inside is known, so this is the one around it | `.split.us` |
-//! | the header is the block before a loop, so it is in the loop around that one | `for_begin_k__cpt2_.preheader` |
-//! | the loop is left to the block after a loop | `for_end_k__cpt2_` |
+//! 1. the branches that leave the loop or repeat it have the line of one loop;
+//! 2. the header is called after a loop, without any ending that the optimiser adds to blocks before it;
+//! 3. more than half of the instructions of an innermost loop have the line of one loop.
 //!
 //! A loop that is not inside the loop that its schedule has around it is taken for unknown: a missing
 //! row is better than a wrong one.
@@ -136,25 +134,14 @@ impl Schedule {
         loops: &Loops,
         source: &mut Source<'_>,
     ) -> Vec<Option<u32>> {
-        let mut found: Vec<Option<u32>> = vec![None; loops.all.len()];
-        // For each loop, the loop of the schedule that a loop inside of it is.
-        let mut inside: Vec<Option<u32>> = vec![None; loops.all.len()];
         let mut lines = LinesOf::new(self, text, body, loops, source);
-        let label = |block: u32| body.blocks[block as usize].label.of(text);
-        for (i, one) in loops.all.iter().enumerate().rev() {
-            let (named, is_before) = match marked(label(one.header)) {
-                Some((n, before)) => (self.known(n), before),
-                None => (None, false),
-            };
-            found[i] = named
-                .filter(|_| !is_before)
-                .or_else(|| if one.height == 0 { lines.most(i as u32) } else { None })
-                .or_else(|| self.loops[inside[i]? as usize].parent)
-                .or_else(|| named.filter(|_| is_before).and_then(|n| self.around(n)))
-                .or_else(|| self.left_to(text, body, loops, i as u32));
-            if let (Some(n), true) = (found[i], one.parent != NONE) {
-                inside[one.parent as usize] = Some(n);
-            }
+        let mut found: Vec<Option<u32>> = Vec::with_capacity(loops.all.len());
+        for (i, one) in loops.all.iter().enumerate() {
+            let label = body.blocks[one.header as usize].label.of(text);
+            let named = || number_of(label).filter(|n| self.is_left(*n));
+            let branches = lines.of_branches(loops, i as u32).or_else(named);
+            let innermost = one.height == 0;
+            found.push(branches.or_else(|| lines.most(i as u32).filter(|_| innermost)));
         }
         for (i, one) in loops.all.iter().enumerate() {
             let Some(n) = found[i] else { continue };
@@ -170,20 +157,19 @@ impl Schedule {
         found
     }
 
-    fn known(&self, n: u32) -> Option<u32> {
-        let scheduled = self.loops.get(n as usize)?;
-        scheduled.gone.is_none().then_some(n)
+    /// Whether a loop exists that TVM left a loop.
+    fn is_left(&self, n: u32) -> bool {
+        self.loops.get(n as usize).is_some_and(|one| one.gone.is_none())
     }
 
-    /// The loop around another one.
-    fn around(&self, n: u32) -> Option<u32> {
-        self.loops[n as usize].parent
+    /// The loop of a source line.
+    fn at_line(&self, line: u32) -> Option<u32> {
+        line.checked_sub(LINE).filter(|n| self.is_left(*n))
     }
 
-    /// Whether a loop is another one, or around it. The optimiser may make two loops in each other of
-    /// one, so a loop may contain itself.
+    /// Whether a loop is around another one.
     fn contains(&self, outer: u32, n: u32) -> bool {
-        let mut at = Some(n);
+        let mut at = self.loops[n as usize].parent;
         while let Some(now) = at {
             if now == outer {
                 return true;
@@ -192,29 +178,6 @@ impl Schedule {
         }
         false
     }
-
-    /// The loop whose end is where a loop of the text is left to, if that is the same for all exits.
-    fn left_to(&self, text: &[u8], body: &Body, loops: &Loops, l: u32) -> Option<u32> {
-        let mut found = None;
-        for (from, innermost) in loops.innermost.iter().enumerate() {
-            if *innermost != l {
-                continue;
-            }
-            for edge in body.leaving(from as u32) {
-                if loops.contains(l, edge.to) {
-                    continue;
-                }
-                let label = body.blocks[edge.to as usize].label.of(text);
-                let end = label.starts_with(b"for_end_").then(|| number_in(label)).flatten();
-                let n = self.known(end?)?;
-                if found.is_some_and(|other| other != n) {
-                    return None;
-                }
-                found = Some(n);
-            }
-        }
-        found
-    }
 }
 
 /// The first loop whose parent does not come before it.
@@ -222,22 +185,16 @@ pub(crate) fn check_parents(loops: &[ScheduledLoop]) -> Option<usize> {
     (0..).zip(loops).position(|(i, one)| one.parent.is_some_and(|parent| parent >= i))
 }
 
-/// The number of the loop that a label or a variable is called after.
-fn number_in(label: &[u8]) -> Option<u32> {
-    let label = std::str::from_utf8(label).ok()?;
-    let (_, rest) = label.rsplit_once(MARK)?;
-    rest.split_once('_')?.0.parse().ok()
-}
-
-/// The loop that the body or the head of a loop is called after, and whether the block is the one before
-/// that loop.
-fn marked(label: &[u8]) -> Option<(u32, bool)> {
-    let plain = label.strip_prefix(b"\"").unwrap_or(label);
-    let is_inside = plain.starts_with(b"for_body_") || plain.starts_with(b"for_begin_");
-    let number = is_inside.then(|| number_in(label)).flatten()?;
-    let before: [&[u8]; 2] = [b".preheader", b"_crit_edge"];
-    let is_before = before.iter().any(|end| label.windows(end.len()).any(|part| part == *end));
-    Some((number, is_before))
+/// The loop that a header is called after.
+fn number_of(label: &[u8]) -> Option<u32> {
+    let label = std::str::from_utf8(label).ok()?.trim_matches('"');
+    let of_loop = label.strip_prefix("for_body_").or_else(|| label.strip_prefix("for_begin_"))?;
+    let (number, ending) = of_loop.rsplit_once(MARK)?.1.split_once('_')?;
+    // LLVM numbers labels and copies of blocks, and calls copies `us`, `epil` and `prol`.
+    let known = |part: &str| {
+        matches!(part, "us" | "epil" | "prol") || part.bytes().all(|byte| byte.is_ascii_digit())
+    };
+    ending.split('.').all(known).then(|| number.parse().ok()).flatten()
 }
 
 /// Counts the lines of instructions.
@@ -267,14 +224,34 @@ impl<'a, 'b, 'c> LinesOf<'a, 'b, 'c> {
         Self { schedule, text, body, source, own }
     }
 
+    /// The loop whose line all branches have that leave a loop or repeat it.
+    fn of_branches(&mut self, loops: &Loops, l: u32) -> Option<u32> {
+        let mut found = None;
+        for block in &self.own[l as usize] {
+            let header = loops.all[l as usize].header;
+            let ends = |to: u32| to == header || !loops.contains(l, to);
+            if !self.body.leaving(*block).iter().any(|edge| ends(edge.to)) {
+                continue;
+            }
+            let branch = self.body.blocks[*block as usize].terminator;
+            for line in self.source.lines(branch.of(self.text)) {
+                let n = self.schedule.at_line(line)?;
+                if found.is_some_and(|other| other != n) {
+                    return None;
+                }
+                found = Some(n);
+            }
+        }
+        found
+    }
+
     /// The loop that more than half of the instructions with a line of any loop belong to.
     fn most(&mut self, l: u32) -> Option<u32> {
         let mut counts: Vec<(u32, usize)> = Vec::new();
         for block in &self.own[l as usize] {
             let span = self.body.blocks[*block as usize].text;
             for line in self.source.lines(span.of(self.text)) {
-                let n = line.checked_sub(LINE).and_then(|n| self.schedule.known(n));
-                let Some(n) = n else { continue };
+                let Some(n) = self.schedule.at_line(line) else { continue };
                 match counts.iter_mut().find(|(of, _)| *of == n) {
                     Some((_, count)) => *count += 1,
                     None => counts.push((n, 1)),
@@ -293,18 +270,20 @@ mod tests {
     #[test]
     fn labels_are_called_after_loops() {
         for (label, expected) in [
-            ("for_body_k__cpt12_", Some((12, false))),
-            ("for_body_k__cpt1_2", Some((1, false))),
-            ("for_begin_i.outer__cpt0_.us", Some((0, false))),
-            ("\"for_body_a b__cpt3_\"", Some((3, false))),
-            ("for_begin_j__cpt1_.preheader", Some((1, true))),
+            ("for_body_k__cpt12_", Some(12)),
+            ("for_body_k__cpt1_2", Some(1)),
+            ("for_body_k__cpt1_.3.1", Some(1)),
+            ("for_begin_i.outer__cpt0_.us", Some(0)),
+            ("\"for_body_a b__cpt3_\"", Some(3)),
+            ("for_begin_j__cpt1_.preheader", None),
+            ("for_body_k__cpt4_.peel.next.1", None),
             ("for_end_j__cpt1_", None),
             ("for_body_k", None),
             ("for_body_k__cpt_", None),
             ("for_body_k__cpt99999999999_", None),
             ("vector.body", None),
         ] {
-            assert_eq!(marked(label.as_bytes()), expected, "{label}");
+            assert_eq!(number_of(label.as_bytes()), expected, "{label}");
         }
     }
 
