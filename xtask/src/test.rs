@@ -119,13 +119,14 @@ pub fn main(layout: &Layout, args: &Args) -> Result<()> {
         say("python tests: skipped, --quick has no virtual environment");
     } else {
         let older = "tests/python/tvm/test_versions.py";
+        let tir = "tests/python/tvm/test_tir.py";
         for (name, venv, tests) in [
-            ("python tests", layout.venv_tvm(), "tests/python"),
-            ("python tests, TVM 0.26", layout.venv_tvm_026(), older),
-            ("python tests, TVM 0.25", layout.venv_tvm_025(), older),
+            ("python tests", layout.venv_tvm(), &["tests/python"][..]),
+            ("python tests, TVM 0.26", layout.venv_tvm_026(), &[older, tir]),
+            ("python tests, TVM 0.25", layout.venv_tvm_025(), &[older]),
         ] {
             let mut pytest = Command::new(venv.join("bin/python"));
-            pytest.args(["-m", "pytest", "-ra", tests]);
+            pytest.args(["-m", "pytest", "-ra"]).args(tests);
             pytest.args(filter.map(|filter| ["-k", filter]).into_iter().flatten());
             // Otherwise, bytecode and caches would be written into the source tree.
             pytest.env("PYTHONDONTWRITEBYTECODE", "1").args(["-p", "no:cacheprovider"]);

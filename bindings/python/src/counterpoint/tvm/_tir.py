@@ -350,7 +350,9 @@ def _named(body: Any, made: Sequence[Loop]) -> Any:
                 (tirx.BufferStore, located),
             ],
         )
-        return _changed(loop, new, inner, loop.annotations, span)
+        ours = (_ANNOTATION, _BY_TVM)
+        others = {key: value for key, value in (loop.annotations or {}).items() if key not in ours}
+        return _changed(loop, new, inner, others, span)
 
     return _each(body, named)
 
