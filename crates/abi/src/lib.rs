@@ -9,4 +9,5 @@ pub mod collector;
 pub mod iree;
 pub mod kineto;
 pub mod loops;
+pub mod torch;
 pub mod tvm_ffi;

@@ -114,6 +114,12 @@ fn immediate(word: u32, insn: &mut Insn) {
             if operation != 0b11 {
                 insn.writes = 1 << to;
             }
+            // The stack pointer is aligned with `and sp, x9, #-64`.
+            let aligns =
+                |mask: u64| (mask as i64) < 0 && (mask as i64).unsigned_abs().is_power_of_two();
+            if operation == 0b00 && wide && bit_mask(word).is_some_and(aligns) {
+                insn.op = Op::Align(to8, from as Register);
+            }
             if operation == 0b01
                 && from == SP
                 && to != SP

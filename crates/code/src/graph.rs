@@ -17,7 +17,9 @@ use crate::x86::X86;
 use crate::{arm, x86};
 
 /// Instructions of one function, at most.
-const MOST_INSNS: usize = 1 << 20;
+const MOST_INSNS: usize = 1 << 18;
+/// Slots of the stack that are remembered in all blocks of a function, at most.
+const MOST_SLOTS: usize = 1 << 22;
 /// Entries of one table of jumps, at most.
 const MOST_JUMPS: u64 = 4096;
 /// How often a function is read again because a table of jumps was found.
@@ -186,6 +188,7 @@ impl Code {
         }
         self.states[self.entry] = Some(State::entry(world));
         let mut work = vec![self.entry];
+        let mut slots = 0;
         let mut queued = vec![false; self.blocks.len()];
         // Each value can change twice; real functions need a few visits of each block.
         let mut budget = 64 * self.insns.len() + (1 << 16);
@@ -203,6 +206,11 @@ impl Code {
                 let changed = match &mut self.states[next] {
                     Some(known) => known.join(&state),
                     unknown => {
+                        slots += state.slots();
+                        if slots > MOST_SLOTS {
+                            let bytes = self.insns.len() as u64;
+                            return Err(CodeError::TooLarge { what: "stack of a function", bytes });
+                        }
                         *unknown = Some(state.clone());
                         true
                     }

@@ -3,6 +3,8 @@
 //! Files and copies may come from anybody. Everything is a copy of at most [`MOST_BYTES`], every
 //! address is looked up, and sums of addresses are checked.
 
+use std::collections::HashMap;
+
 use gimli::{BaseAddresses, CieOrFde, EhFrame, LittleEndian, UnwindSection};
 use object::read::elf::{ElfFile64, ProgramHeader};
 use object::{
@@ -16,6 +18,10 @@ use crate::error::CodeError;
 pub const MOST_BYTES: u64 = 1 << 30;
 /// Symbols and entries of unwind tables that are taken, at most.
 const MOST_NAMES: usize = 1 << 22;
+/// Bytes of names of symbols that are read, at most: many symbols may share a long one.
+const MOST_NAME_BYTES: usize = 1 << 28;
+/// Segments, or sections of an object file, at most.
+const MOST_SEGMENTS: usize = 4096;
 
 /// The architecture of an image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,6 +68,9 @@ pub struct Image {
     /// Functions by address, without those that begin at the same one.
     pub functions: Vec<Function>,
     segments: Vec<Segment>,
+    /// Bytes of the segments, and how many they may be.
+    total: u64,
+    most: u64,
 }
 
 impl Image {
@@ -83,11 +92,13 @@ impl Image {
             build_id: file.build_id().ok().flatten().map(<[u8]>::to_vec),
             functions: Vec::new(),
             segments: Vec::new(),
+            total: 0,
+            most: 2 * bytes.len() as u64,
         };
         if file.kind() == ObjectKind::Relocatable {
             let places = image.lay_out(&file)?;
-            let place =
-                |section: usize| places.iter().find(|(i, _)| *i == section).map(|(_, at)| *at);
+            let places: HashMap<usize, u64> = places.into_iter().collect();
+            let place = |section: usize| places.get(&section).copied();
             image.symbols(&file, |symbol| {
                 place(symbol.section_index()?.0)?.checked_add(symbol.address())
             });
@@ -115,13 +126,28 @@ impl Image {
         Ok(image)
     }
 
-    /// An image of what was copied out of a process. If one of the pieces begins with an ELF header
-    /// of a library at address 0, its program headers say which of them are code.
+    /// An image of what was copied out of a process. If one of the pieces begins with an ELF header,
+    /// its program headers say what is code, and where the unwind table is.
     pub fn copied(machine: Machine, pieces: Vec<(u64, Vec<u8>)>) -> Result<Self, CodeError> {
-        let segments = Vec::new();
-        let mut image = Self { machine, build_id: None, functions: Vec::new(), segments };
+        let (functions, segments) = (Vec::new(), Vec::new());
+        let (total, most) = (0, MOST_BYTES);
+        let mut image = Self { machine, build_id: None, functions, segments, total, most };
         for (address, bytes) in pieces {
             image.segment(address, &bytes, true)?;
+        }
+        let header = image.segments.iter().find(|s| s.bytes.starts_with(b"\x7fELF\x02\x01"));
+        if let Some(headers) = header.map(|s| program_headers(&s.bytes)) {
+            for segment in &mut image.segments {
+                let is_own = |h: &&Header| h.kind == elf::PT_LOAD.0 && h.address == segment.address;
+                let own = headers.iter().find(is_own);
+                segment.executable = own.is_none_or(|header| header.flags & elf::PF_X.0 != 0);
+            }
+            let table = headers.iter().find(|header| header.kind == elf::PT_GNU_EH_FRAME.0);
+            if let Some(at) = table.and_then(|header| image.eh_frame(header.address)) {
+                let bytes = image.bytes(at).unwrap_or_default().to_vec();
+                image.unwind_table(&bytes, at);
+                image.order();
+            }
         }
         Ok(image)
     }
@@ -133,15 +159,21 @@ impl Image {
             )));
         }
         // Headers may name the same bytes many times.
-        let total: u64 = self.segments.iter().map(|s| s.bytes.len() as u64).sum();
-        if total + bytes.len() as u64 > MOST_BYTES {
-            return Err(CodeError::TooLarge {
-                what: "sum of segments",
-                bytes: total + bytes.len() as u64,
-            });
+        self.total += bytes.len() as u64;
+        if self.total > self.most || self.segments.len() == MOST_SEGMENTS {
+            return Err(CodeError::TooLarge { what: "sum of segments", bytes: self.total });
         }
         self.segments.push(Segment { address, bytes: bytes.to_vec(), executable });
         Ok(())
+    }
+
+    /// Where the unwind table is, of which `.eh_frame_hdr` at this address says it: in four bytes that
+    /// are relative to themselves, as all linkers write it.
+    fn eh_frame(&self, header: u64) -> Option<u64> {
+        const PC_RELATIVE_4: u8 = 0x1b;
+        let bytes: &[u8; 8] = self.bytes(header)?.first_chunk()?;
+        let [1, PC_RELATIVE_4, _, _, a, b, c, d] = *bytes else { return None };
+        header.checked_add(4)?.checked_add_signed(i32::from_le_bytes([a, b, c, d]).into())
     }
 
     /// Gives the sections of an object file addresses and applies relocations that code uses.
@@ -169,7 +201,8 @@ impl Image {
                 next += data.len() as u64;
             }
         }
-        let of = |index: usize| places.iter().find(|(i, _)| *i == index).map(|(_, at)| *at);
+        let by_index: HashMap<usize, u64> = places.iter().copied().collect();
+        let of = |index: usize| by_index.get(&index).copied();
         for (number, (index, at)) in places.iter().enumerate() {
             let Ok(section) = file.section_by_index(object::SectionIndex(*index)) else { continue };
             for (offset, relocation) in section.relocations() {
@@ -201,11 +234,16 @@ impl Image {
         file: &'f ElfFile64<'f>,
         address: impl Fn(&object::read::elf::ElfSymbol64<'f, 'f, Endianness>) -> Option<u64>,
     ) {
+        let mut read = 0;
         for symbol in file.symbols().chain(file.dynamic_symbols()).take(MOST_NAMES) {
             if symbol.kind() != SymbolKind::Text || symbol.is_undefined() {
                 continue;
             }
             let (Some(start), Ok(name)) = (address(&symbol), symbol.name()) else { continue };
+            read += name.len();
+            if read > MOST_NAME_BYTES {
+                break;
+            }
             let end = start.saturating_add(symbol.size());
             self.functions.push(Function { start, end, name: name.to_owned() });
         }
@@ -343,6 +381,26 @@ pub struct Described {
 
 fn word(bytes: &[u8], at: usize) -> Option<u32> {
     bytes.get(at..)?.first_chunk().map(|four| u32::from_le_bytes(*four))
+}
+
+/// A program header, as far as it matters in memory.
+struct Header {
+    kind: u32,
+    flags: u32,
+    address: u64,
+}
+
+/// The program headers that the copy of an ELF header in memory names.
+fn program_headers(bytes: &[u8]) -> Vec<Header> {
+    let long = |at: usize| Some(u64::from_le_bytes(*bytes.get(at..)?.first_chunk()?));
+    let count = bytes.get(56..58).map_or(0, |b| u16::from_le_bytes([b[0], b[1]]));
+    let Some(first) = long(32).and_then(|at| usize::try_from(at).ok()) else { return Vec::new() };
+    let header = |i: usize| {
+        let at = first.checked_add(56 * i)?;
+        let address = long(at.checked_add(16)?)?;
+        Some(Header { kind: word(bytes, at)?, flags: word(bytes, at + 4)?, address })
+    };
+    (0..usize::from(count.min(64))).map_while(header).collect()
 }
 
 /// Applies one relocation of an object file. Those that code does not use are left out.

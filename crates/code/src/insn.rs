@@ -63,6 +63,8 @@ pub enum Op {
     Insert(Register, u16, u8),
     /// `to = from + number`
     Add(Register, Register, i64),
+    /// `to = from`, rounded down to a multiple of a power of two
+    Align(Register, Register),
     /// `to = a + b`
     Sum(Register, Register, Register),
     /// Loads the memory operand: register, bytes, whether the sign is extended to 64 bits.

@@ -19,7 +19,11 @@ use crate::values::World;
 /// Functions of one module that are looked at, at most.
 const MOST_FUNCTIONS: usize = 1 << 16;
 /// Instructions of all functions of a module, at most.
-const MOST_INSNS: usize = 1 << 24;
+const MOST_INSNS: usize = 1 << 22;
+/// Ids × loops × blocks of one function, at most.
+const MOST_WORK: usize = 1 << 30;
+/// Ids that are listed as missing, at most.
+const MOST_IDS: u32 = 1 << 20;
 
 /// A module in an image.
 #[derive(Clone, Copy, Debug)]
@@ -199,13 +203,21 @@ pub fn regions(image: &Image, wanted: &Wanted) -> Result<Regions, CodeError> {
         budget = budget.saturating_sub(code.insns.len());
         if budget == 0 || read > MOST_FUNCTIONS {
             let bytes = (MOST_INSNS - budget) as u64;
-            return Err(CodeError::TooLarge { what: "code of the module", bytes });
+            all.failed.push((start, CodeError::TooLarge { what: "code of the module", bytes }));
+            break;
         }
         // Without symbols, a function can be entered only where it asks for its table.
         if image.function_at(start).is_none() {
             seen.extend(code.insns.iter().map(|insn| insn.at));
         }
         let hooks = gates::find(&code, &world, wanted.mode, wanted.ids);
+        let loops = 1 + code.loops.all.len();
+        let work = hooks.gates.len().saturating_mul(loops).saturating_mul(code.blocks.len());
+        if work > MOST_WORK {
+            let bytes = code.insns.len() as u64;
+            all.failed.push((start, CodeError::TooLarge { what: "nest of loops", bytes }));
+            continue;
+        }
         for (id, gates) in &hooks.gates {
             match region(&code, &hooks, *id, gates, start, image) {
                 Some(part) => parts.entry(*id).or_default().push(part),
@@ -216,7 +228,7 @@ pub fn regions(image: &Image, wanted: &Wanted) -> Result<Regions, CodeError> {
     for (id, parts) in parts {
         all.found.extend(joined(parts).map(|region| (id, region)));
     }
-    for id in (0..wanted.ids).filter(|id| !all.found.contains_key(id)) {
+    for id in (0..wanted.ids.min(MOST_IDS)).filter(|id| !all.found.contains_key(id)) {
         let why = if unended.contains(&id) { Missing::NoEnd } else { Missing::NoBegin };
         all.missing.insert(id, why);
     }

@@ -61,6 +61,15 @@ impl Value {
         }
     }
 
+    /// Rounded down. How far the stack pointer is moved is not known, only that what is below is not
+    /// what was above: so it gets a range of its own.
+    fn aligned(self) -> Self {
+        match self {
+            Self::Stack(n) => Self::Stack(n.wrapping_sub(1 << 40)),
+            _ => Self::Any,
+        }
+    }
+
     fn sum(self, other: Self) -> Self {
         match (self, other) {
             (known, Self::Number(n)) | (Self::Number(n), known) => match known {
@@ -139,7 +148,19 @@ impl State {
     pub fn entry(world: &World) -> Self {
         let mut registers = [Value::Any; 32];
         registers[usize::from(world.stack())] = Value::Stack(0);
+        // Where symbols are missing, reading begins after the function has set up its frame. The
+        // slots below the frame pointer are then slots like others, at places of their own.
+        let frame = match world.machine {
+            Machine::X86 => 5,
+            Machine::Arm => 29,
+        };
+        registers[frame] = Value::Stack(1 << 41);
         Self { registers, slots: BTreeMap::new() }
+    }
+
+    /// How many slots are remembered.
+    pub fn slots(&self) -> usize {
+        self.slots.len()
     }
 
     /// The value of a register.
@@ -249,6 +270,7 @@ impl State {
                 }
             }
             Op::Add(to, from, number) => results[0] = Some((to, self.of(from).plus(number))),
+            Op::Align(to, from) => results[0] = Some((to, self.of(from).aligned())),
             Op::Sum(to, a, b) => results[0] = Some((to, self.of(a).sum(self.of(b)))),
             Op::Load(to, bytes, signed) => {
                 let value = memory.map_or(Value::Any, |m| self.load(world, m, bytes, signed));

@@ -226,6 +226,11 @@ fn op(instruction: &Instruction) -> Op {
         {
             whole(first).map_or(Op::Other, |to| Op::Add(to, to, number().wrapping_neg()))
         }
+        (Mnemonic::And, (OpKind::Register, kind))
+            if !is_memory(kind) && kind != OpKind::Register && is_alignment(number()) =>
+        {
+            whole(first).map_or(Op::Other, |to| Op::Align(to, to))
+        }
         (Mnemonic::Push, (OpKind::Register, _)) => Op::Push(whole(first)),
         (Mnemonic::Push, _) => Op::Push(None),
         (Mnemonic::Pop, (OpKind::Register, _)) => Op::Pop(whole(first)),
@@ -234,6 +239,11 @@ fn op(instruction: &Instruction) -> Op {
         (_, (OpKind::Memory, _)) => Op::Store(None, instruction.memory_size().size() as u16),
         _ => Op::Other,
     }
+}
+
+/// Whether a mask clears low bits only: -16, -64, ….
+fn is_alignment(mask: i64) -> bool {
+    mask < 0 && mask.unsigned_abs().is_power_of_two()
 }
 
 fn lea(instruction: &Instruction) -> Op {

@@ -1,16 +1,22 @@
 //! One recording of one profiler: create, start, stop, process, destroy, each at its time.
 //!
-//! These take `&mut` and so come one after the other. Correlation ids may be pushed and popped by
-//! any thread meanwhile, through a [`Correlation`].
+//! These take `&mut` and so come one after the other. Several recordings of one profiler may exist at
+//! the same time, each driven by its own thread; then the plugin still gets one call at a time.
+//! Correlation ids may be pushed and popped by any thread meanwhile, through a [`Correlation`].
+//!
+//! A forked child inherits its parent's recordings but not the plugin's threads. There, all of this
+//! does nothing and returns `false`.
 
 use std::ffi::{CStr, c_int, c_void};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, MutexGuard, PoisonError, RwLock};
 
 use abi::kineto::{
     ConfigureParams, CreateParams, Function, HandleParams, ProcessParams, PushParams, ToggleParams,
 };
 
 use crate::builder::Asked;
+use crate::guard::{self, Left, call_one};
+use crate::lineage::process_number;
 use crate::load::Profiler;
 use crate::problem::{Problem, Problems};
 use crate::sink::Sink;
@@ -43,6 +49,8 @@ pub struct Session<'p> {
     asked: Asked,
     state: State,
     correlation: Correlation,
+    /// The process that made it ([`process_number`]).
+    home: u32,
 }
 
 // SAFETY: the handle is the plugin's; the interface allows any thread, one at a time.
@@ -56,6 +64,7 @@ pub struct Correlation {
     push: [Function<PushParams>; 2],
     pop: [Function<HandleParams>; 2],
     problems: Arc<Problems>,
+    home: u32,
 }
 
 /// What create made.
@@ -76,14 +85,22 @@ pub enum Stack {
     User = 1,
 }
 
-fn report(problems: &Problems, function: &'static str, code: c_int) -> bool {
-    if code != 0 {
-        problems.add(Problem::Failed { function, code });
+/// Adds what is wrong with a call's end to the problems; whether it succeeded.
+fn report(problems: &Problems, function: &'static str, end: Result<c_int, Left>) -> bool {
+    match end {
+        Ok(0) => return true,
+        Ok(code) => problems.add(Problem::Failed { function, code }),
+        Err(how) => problems.add(Problem::Left { function, how }),
     }
-    code == 0
+    false
 }
 
 impl Profiler {
+    /// Waits until no other recording of this profiler is inside of the plugin.
+    fn turn(&self) -> MutexGuard<'_, ()> {
+        self.control.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Begins a recording. `None`: the profiler supports none of the types, or it failed.
     pub fn create(&self, setup: &Setup<'_>) -> Option<Session<'_>> {
         let mut types: Vec<u32> =
@@ -97,8 +114,9 @@ impl Profiler {
             types: types.as_mut_ptr(),
             types_length: types.len(),
         };
+        let turn = self.turn();
         // SAFETY: the plugin's function for this; `Profiler` has made sure that there is one.
-        let code = unsafe { self.interface.create?(&mut arguments) };
+        let code = unsafe { call_one(self.interface.create?, &mut arguments) };
         if !report(&self.problems, "profilerCreate", code) {
             return None;
         }
@@ -106,6 +124,7 @@ impl Profiler {
         let asked: Vec<u32> =
             self.types.iter().copied().filter(|number| setup.types.contains(number)).collect();
         let interface = &self.interface;
+        let home = process_number();
         let session = Session {
             profiler: self,
             handle: arguments.profiler,
@@ -116,7 +135,9 @@ impl Profiler {
                 push: [interface.push_correlation, interface.push_user_correlation],
                 pop: [interface.pop_correlation, interface.pop_user_correlation],
                 problems: Arc::clone(&self.problems),
+                home,
             },
+            home,
         };
         if let Some(configure) = self.extension.and_then(|extension| extension.configure) {
             let arguments = ConfigureParams {
@@ -127,23 +148,37 @@ impl Profiler {
                 max_buffer_bytes: setup.max_buffer_bytes,
             };
             // SAFETY: the plugin's function for this.
-            report(&self.problems, "configure", unsafe { configure(&arguments) });
+            let configured = unsafe {
+                guard::call(
+                    configure as *const c_void,
+                    (&raw const arguments).cast(),
+                    std::ptr::null(),
+                )
+            };
+            report(&self.problems, "configure", configured.map(|code| code as c_int));
         }
+        drop(turn);
         Some(session)
     }
 }
 
 impl Session<'_> {
+    /// Whether this is the process that made the session.
+    fn is_at_home(&self) -> bool {
+        process_number() == self.home
+    }
+
     fn call(&self, function: Function<HandleParams>, name: &'static str) -> bool {
         let Some(function) = function else { return false };
         let mut arguments = HandleParams { size: HandleParams::SIZE, profiler: self.handle };
+        let _turn = self.profiler.turn();
         // SAFETY: the plugin's function for this.
-        report(&self.profiler.problems, name, unsafe { function(&mut arguments) })
+        report(&self.profiler.problems, name, unsafe { call_one(function, &mut arguments) })
     }
 
     /// Collecting begins. Whether the plugin agreed; the recording goes on in any case.
     pub fn start(&mut self) -> bool {
-        if self.state != State::Created {
+        if self.state != State::Created || !self.is_at_home() {
             return false;
         }
         self.state = State::Started;
@@ -152,7 +187,7 @@ impl Session<'_> {
 
     /// Collecting ends.
     pub fn stop(&mut self) -> bool {
-        if self.state != State::Started {
+        if self.state != State::Started || !self.is_at_home() {
             return false;
         }
         self.state = State::Stopped;
@@ -162,14 +197,19 @@ impl Session<'_> {
     /// Pauses (`false`) or goes on; nothing if the plugin does not have that.
     pub fn toggle(&mut self, enabled: bool) -> bool {
         let toggle = self.profiler.extension.and_then(|extension| extension.toggle);
-        let Some(toggle) = toggle.filter(|_| self.state == State::Started) else { return false };
+        let may = self.state == State::Started && self.is_at_home();
+        let Some(toggle) = toggle.filter(|_| may) else { return false };
+        let _turn = self.profiler.turn();
         let arguments = ToggleParams {
             size: ToggleParams::SIZE,
             profiler: self.handle,
             enabled: u32::from(enabled),
         };
         // SAFETY: the plugin's function for this.
-        report(&self.profiler.problems, "toggle", unsafe { toggle(&arguments) })
+        let toggled = unsafe {
+            guard::call(toggle as *const c_void, (&raw const arguments).cast(), std::ptr::null())
+        };
+        report(&self.profiler.problems, "toggle", toggled.map(|code| code as c_int))
     }
 
     fn hand_over(
@@ -178,13 +218,14 @@ impl Session<'_> {
         name: &'static str,
         sink: &mut dyn Sink,
     ) -> bool {
-        let Some(function) = function else { return false };
+        let Some(function) = function.filter(|_| self.is_at_home()) else { return false };
         let handle = self.handle;
+        let _turn = self.profiler.turn();
         let code = self.profiler.builder.with(sink, &self.asked, |builder| {
             let mut arguments =
                 ProcessParams { size: ProcessParams::SIZE, profiler: handle, builder };
             // SAFETY: the plugin's function for this; the builder is valid during the call.
-            unsafe { function(&mut arguments) }
+            unsafe { call_one(function, &mut arguments) }
         });
         report(&self.profiler.problems, name, code)
     }
@@ -216,6 +257,9 @@ impl Session<'_> {
 
 impl Drop for Session<'_> {
     fn drop(&mut self) {
+        if !self.is_at_home() {
+            return;
+        }
         self.stop();
         // Waits for threads that are inside of the plugin.
         *self.correlation.handle.write().unwrap_or_else(PoisonError::into_inner) = None;
@@ -224,25 +268,35 @@ impl Drop for Session<'_> {
 }
 
 impl Correlation {
+    fn is_at_home(&self) -> bool {
+        process_number() == self.home
+    }
+
+    /// Whether the plugin has functions for the ids of this stack. Without any, pushing and popping
+    /// does nothing.
+    pub fn wants(&self, stack: Stack) -> bool {
+        self.push[stack as usize].is_some() || self.pop[stack as usize].is_some()
+    }
+
     /// Pushes an id on the calling thread. A plugin without that function ignores it.
     pub fn push(&self, stack: Stack, id: u64) {
         let name = ["profilerPushCorrelationId", "profilerPushUserCorrelationId"][stack as usize];
-        let Some(push) = self.push[stack as usize] else { return };
+        let Some(push) = self.push[stack as usize].filter(|_| self.is_at_home()) else { return };
         let handle = self.handle.read().unwrap_or_else(PoisonError::into_inner);
         let Some(Handle(profiler)) = *handle else { return };
         let mut arguments = PushParams { size: PushParams::SIZE, id, profiler };
         // SAFETY: the plugin's function for this.
-        report(&self.problems, name, unsafe { push(&mut arguments) });
+        report(&self.problems, name, unsafe { call_one(push, &mut arguments) });
     }
 
     /// Pops the last id of the calling thread.
     pub fn pop(&self, stack: Stack) {
         let name = ["profilerPopCorrelationId", "profilerPopUserCorrelationId"][stack as usize];
-        let Some(pop) = self.pop[stack as usize] else { return };
+        let Some(pop) = self.pop[stack as usize].filter(|_| self.is_at_home()) else { return };
         let handle = self.handle.read().unwrap_or_else(PoisonError::into_inner);
         let Some(Handle(profiler)) = *handle else { return };
         let mut arguments = HandleParams { size: HandleParams::SIZE, profiler };
         // SAFETY: the plugin's function for this.
-        report(&self.problems, name, unsafe { pop(&mut arguments) });
+        report(&self.problems, name, unsafe { call_one(pop, &mut arguments) });
     }
 }

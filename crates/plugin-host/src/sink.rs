@@ -1,5 +1,7 @@
 //! Where events go.
 
+use crate::entry::Entry;
+
 /// One event. Times are ns since 1970 UTC.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Event {
@@ -96,12 +98,35 @@ pub struct Counter<'a> {
     pub value: f64,
 }
 
+/// Something to tell the user about a plugin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Message<'a> {
+    /// As KINETO_LOG_LEVEL has them: 0 verbose, 1 information, 2 warning, 3 stage, 4 error.
+    pub level: u32,
+    /// Whether data is missing because of it.
+    pub loses: bool,
+    /// How often it happened, at least 1.
+    pub count: u64,
+    /// The text, without the plugin's name.
+    pub text: &'a [u8],
+}
+
 /// Receives what one profiler hands over, during its call. Texts are what the plugin wrote, up to
 /// the zero byte: any bytes.
 pub trait Sink {
     /// A kind that a plugin declared, before the first event: its number in events, its name, and
     /// the published type that it is most like.
     fn kind(&mut self, _number: u32, _name: &str, _base: u32) {}
+    /// The plugin whose events follow: its file, or another name.
+    fn plugin(&mut self, _name: &[u8]) {}
+    /// What the plugin is doing from now on, to be said if the stream ends here: `in profilerStop`.
+    fn doing(&mut self, _what: &[u8]) {}
+    /// Something to tell the user about the plugin.
+    fn message(&mut self, _message: &Message<'_>) {}
+    /// A field of a whole trace: its name, and one JSON value.
+    fn field(&mut self, _key: &[u8], _json: &[u8]) {}
+    /// An event of a whole trace.
+    fn entry(&mut self, _entry: &Entry<'_>) {}
     /// An event, complete.
     fn event(&mut self, event: &Event, name: &[u8], metadata: &Metadata);
     /// A device's row. No name: the device's number is to be shown.

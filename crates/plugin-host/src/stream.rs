@@ -1,5 +1,5 @@
 //! What plugins handed over, as bytes: from the process in which a plugin runs to the one that makes
-//! a profile of it.
+//! a profile of it, through a pipe or a file.
 //!
 //! ```text
 //!  "CPPLUG01", then records: tag u8, fields as LEB128, signed ones as zigzag
@@ -13,18 +13,34 @@
 //!   6 counter   time − last start, device, track, series, unit, value f64
 //!   7 kind      number, name, published type
 //!   8 end       events that did not fit
+//!   9 plugin    name
+//!  10 message   level, loses, count, length, bytes
+//!  11 doing     text
+//!  16 row       process, thread: each 0 and a signed integer, or 1, length, bytes
+//!  17 entry     phase u8, row, name, category + 1 or 0, time − last start, fields u8,
+//!               duration if fields & 1, id if fields & 2, scope u8 if fields & 4,
+//!               arguments, for each: 8 × key + kind, value
+//!  18 field     key, length, JSON
 //! ```
+//!
+//! Events of plugins are records 2 to 7, and whole traces of other profilers 16 to 18. The value of an
+//! argument is a signed integer (kind 0), an integer without a sign (1), a text (2) or JSON (3) with
+//! its length, or the number of a text which is a text (4) or JSON (5).
 //!
 //! Names, keys and units are numbers of texts; each text stands once. A stream may end anywhere: what
 //! was whole before is used. [`Reader`] trusts no byte of it.
 
+mod entries;
+#[cfg(test)]
+mod tests;
 mod texts;
 
 use std::io::{self, Read, Write};
 
 use texts::Texts;
 
-use crate::sink::{Counter, Event, Flow, MOST_METADATA, MOST_PAIRS, Metadata, Sink};
+use crate::entry::Entry;
+use crate::sink::{Counter, Event, Flow, MOST_METADATA, MOST_PAIRS, Message, Metadata, Sink};
 
 const MAGIC: [u8; 8] = *b"CPPLUG01";
 const TEXT: u8 = 1;
@@ -35,6 +51,9 @@ const THREAD: u8 = 5;
 const COUNTER: u8 = 6;
 const KIND: u8 = 7;
 const END: u8 = 8;
+const PLUGIN: u8 = 9;
+const MESSAGE: u8 = 10;
+const DOING: u8 = 11;
 
 /// Bytes that are collected before they are written.
 const CHUNK: usize = 64 * 1024;
@@ -48,11 +67,16 @@ pub struct Writer<W: Write> {
     out: W,
     buffer: Vec<u8>,
     texts: Texts,
+    /// The keys of the event that is being written.
+    keys: Vec<u64>,
     last_start: i64,
     /// Bytes that may still be written; events beyond are counted and dropped.
     room: u64,
     dropped: u64,
     error: Option<io::Error>,
+    rows: entries::Rows,
+    /// Arguments of the entry that is being written.
+    arguments: Vec<u8>,
 }
 
 fn put(buffer: &mut Vec<u8>, mut value: u64) {
@@ -67,6 +91,45 @@ fn put_signed(buffer: &mut Vec<u8>, value: i64) {
     put(buffer, (value << 1 ^ value >> 63) as u64);
 }
 
+/// Some fields, on the stack: a record goes into the buffer in one piece.
+struct Fields {
+    bytes: [u8; Self::MOST],
+    length: usize,
+}
+
+impl Default for Fields {
+    #[inline]
+    fn default() -> Self {
+        Self { bytes: [0; Self::MOST], length: 0 }
+    }
+}
+
+impl Fields {
+    /// More than 11 fields of 10 bytes each.
+    const MOST: usize = 128;
+
+    #[inline]
+    fn put(&mut self, mut value: u64) {
+        while value >= 0x80 {
+            self.bytes[self.length % Self::MOST] = value as u8 | 0x80;
+            self.length += 1;
+            value >>= 7;
+        }
+        self.bytes[self.length % Self::MOST] = value as u8;
+        self.length += 1;
+    }
+
+    #[inline]
+    fn put_signed(&mut self, value: i64) {
+        self.put((value << 1 ^ value >> 63) as u64);
+    }
+
+    #[inline]
+    fn bytes(&self) -> &[u8] {
+        &self.bytes[..self.length.min(Self::MOST)]
+    }
+}
+
 impl<W: Write> Writer<W> {
     /// Begins a stream of at most `limit` bytes of events and names; `None`: no limit.
     pub fn new(out: W, limit: Option<u64>) -> Self {
@@ -76,10 +139,13 @@ impl<W: Write> Writer<W> {
             out,
             buffer,
             texts: Texts::default(),
+            keys: Vec::new(),
             last_start: 0,
             room: limit.unwrap_or(u64::MAX),
             dropped: 0,
             error: None,
+            rows: entries::Rows::default(),
+            arguments: Vec::new(),
         }
     }
 
@@ -153,6 +219,40 @@ impl<W: Write> Sink for Writer<W> {
         self.added(before);
     }
 
+    fn plugin(&mut self, name: &[u8]) {
+        let before = self.buffer.len();
+        let name = self.text(name);
+        self.buffer.push(PLUGIN);
+        put(&mut self.buffer, name);
+        self.added(before);
+    }
+
+    fn doing(&mut self, what: &[u8]) {
+        let before = self.buffer.len();
+        let what = self.text(what);
+        self.buffer.push(DOING);
+        put(&mut self.buffer, what);
+        self.added(before);
+    }
+
+    fn message(&mut self, message: &Message<'_>) {
+        let text = &message.text[..message.text.len().min(MOST_TEXT)];
+        self.buffer.push(MESSAGE);
+        let fields = [message.level.into(), message.loses.into(), message.count, text.len() as u64];
+        fields.into_iter().for_each(|field| put(&mut self.buffer, field));
+        self.buffer.extend_from_slice(text);
+        // Messages do not count against the room for events.
+        self.added(self.buffer.len());
+    }
+
+    fn field(&mut self, key: &[u8], json: &[u8]) {
+        self.put_field(key, json);
+    }
+
+    fn entry(&mut self, entry: &Entry<'_>) {
+        self.put_entry(entry);
+    }
+
     fn event(&mut self, event: &Event, name: &[u8], metadata: &Metadata) {
         if !self.fits() {
             return;
@@ -160,34 +260,36 @@ impl<W: Write> Sink for Writer<W> {
         let before = self.buffer.len();
         let name = self.text(name);
         // Keys are texts, which must stand before the record.
+        self.keys.clear();
         for (key, _) in metadata.iter() {
-            self.text(key);
+            let key = self.text(key);
+            self.keys.push(key);
         }
-        let buffer = &mut self.buffer;
-        buffer.push(EVENT);
-        put(buffer, event.event_type.into());
-        put(buffer, name);
-        put_signed(buffer, event.start_ns.wrapping_sub(self.last_start));
+        let mut fields = Fields::default();
+        fields.put(EVENT.into());
+        fields.put(event.event_type.into());
+        fields.put(name);
+        fields.put_signed(event.start_ns.wrapping_sub(self.last_start));
         self.last_start = event.start_ns;
-        put(buffer, event.end_ns.wrapping_sub(event.start_ns) as u64);
-        put_signed(buffer, event.id);
-        put_signed(buffer, event.device.into());
-        put_signed(buffer, event.resource.into());
+        fields.put(event.end_ns.wrapping_sub(event.start_ns) as u64);
+        fields.put_signed(event.id);
+        fields.put_signed(event.device.into());
+        fields.put_signed(event.resource.into());
         match event.flow {
-            None => buffer.push(0),
+            None => fields.put(0),
             Some(flow) => {
-                let kind = u64::from(flow.flow_type) << 1 | u64::from(flow.is_start);
-                put(buffer, 1 + kind);
-                put(buffer, flow.id.into());
+                fields.put(1 + (u64::from(flow.flow_type) << 1 | u64::from(flow.is_start)));
+                fields.put(flow.id.into());
             }
         }
-        put(buffer, metadata.iter().count() as u64);
-        for (key, value) in metadata.iter() {
-            let key = self.texts.number(&key[..key.len().min(MOST_TEXT)]).0;
-            let buffer = &mut self.buffer;
-            put(buffer, key.into());
-            put(buffer, value.len() as u64);
-            buffer.extend_from_slice(value);
+        fields.put(self.keys.len() as u64);
+        self.buffer.extend_from_slice(fields.bytes());
+        for (key, (_, value)) in self.keys.iter().zip(metadata.iter()) {
+            let mut fields = Fields::default();
+            fields.put(*key);
+            fields.put(value.len() as u64);
+            self.buffer.extend_from_slice(fields.bytes());
+            self.buffer.extend_from_slice(value);
         }
         self.added(before);
     }
@@ -276,6 +378,9 @@ pub struct Reader<R: Read> {
     texts: Vec<Box<[u8]>>,
     last_start: i64,
     metadata: Metadata,
+    rows: Vec<(entries::ReadId, entries::ReadId)>,
+    /// Texts of the entry that is being read.
+    values: Vec<u8>,
 }
 
 /// Why a record could not be read.
@@ -303,6 +408,8 @@ impl<R: Read> Reader<R> {
             texts: Vec::new(),
             last_start: 0,
             metadata: Metadata::default(),
+            rows: Vec::new(),
+            values: Vec::new(),
         }
     }
 
@@ -442,6 +549,22 @@ impl<R: Read> Reader<R> {
                 let name = String::from_utf8_lossy(&self.texts[name]).into_owned();
                 sink.kind(number, &name, base);
             }
+            PLUGIN => {
+                let name = self.text()?;
+                sink.plugin(&self.texts[name]);
+            }
+            DOING => {
+                let what = self.text()?;
+                sink.doing(&self.texts[what]);
+            }
+            MESSAGE => {
+                let (level, loses, count) = (self.unsigned()?, self.number()?, self.number()?);
+                let text = self.block(MOST_TEXT)?;
+                sink.message(&Message { level, loses: loses != 0, count, text: &text });
+            }
+            entries::ROW => self.read_row()?,
+            entries::ENTRY => self.read_entry(sink)?,
+            entries::FIELD => self.read_field(sink)?,
             END => return self.number().map(Some),
             _ => return Err(Stop::Damaged),
         }
@@ -477,123 +600,5 @@ impl<R: Read> Reader<R> {
         let event = Event { event_type, start_ns, end_ns, id, device, resource, flow };
         sink.event(&event, &self.texts[name], &self.metadata);
         Ok(())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Writes down what it gets.
-    #[derive(Default)]
-    struct Lines(Vec<String>);
-
-    impl Sink for Lines {
-        fn kind(&mut self, number: u32, name: &str, base: u32) {
-            self.0.push(format!("{number} {name} {base}"));
-        }
-        fn event(&mut self, event: &Event, name: &[u8], metadata: &Metadata) {
-            let pairs: Vec<_> = metadata.iter().collect();
-            self.0.push(format!("{event:?} {name:?} {pairs:?}"));
-        }
-        fn device(&mut self, device: i64, sort_index: i64, name: Option<&[u8]>, label: &[u8]) {
-            self.0.push(format!("{device} {sort_index} {name:?} {label:?}"));
-        }
-        fn resource(&mut self, device: i32, resource: i32, order: i32, name: Option<&[u8]>) {
-            self.0.push(format!("{device} {resource} {order} {name:?}"));
-        }
-        fn thread_name(&mut self, process: i32, thread: i32, name: &[u8]) {
-            self.0.push(format!("{process} {thread} {name:?}"));
-        }
-        fn counter(&mut self, counter: &Counter<'_>) {
-            self.0.push(format!("{counter:?}"));
-        }
-    }
-
-    /// Something of everything, with the extremes of each field.
-    fn feed(sink: &mut dyn Sink) {
-        sink.kind(1024, "tile", 6);
-        let mut metadata = Metadata::default();
-        metadata.push(b"key", b"{\"a\":1}");
-        metadata.push(b"", b"");
-        let event = Event {
-            event_type: 6,
-            start_ns: i64::MAX,
-            end_ns: i64::MAX,
-            id: i64::MIN,
-            device: -1,
-            resource: i32::MAX,
-            flow: Some(Flow { flow_type: 2, id: u32::MAX, is_start: true }),
-        };
-        sink.event(&event, b"name", &metadata);
-        let early = Event { start_ns: i64::MIN, end_ns: i64::MAX, flow: None, ..event };
-        sink.event(&early, b"\xff", &Metadata::default());
-        sink.event(&event, b"name", &metadata);
-        sink.device(i64::MIN, -7, None, b"label");
-        sink.resource(3, 7, -1, Some(b"stream"));
-        sink.thread_name(1, 2, b"thread");
-        let (track, series, unit) = (&b"track"[..], &b"series"[..], &b"W"[..]);
-        sink.counter(&Counter { time_ns: 5, device: 3, track, series, unit, value: -0.5 });
-    }
-
-    fn written(limit: Option<u64>) -> Vec<u8> {
-        let mut bytes = Vec::new();
-        let mut writer = Writer::new(&mut bytes, limit);
-        feed(&mut writer);
-        writer.finish().expect("a Vec takes all");
-        bytes
-    }
-
-    #[test]
-    fn what_goes_in_comes_out() {
-        let mut expected = Lines::default();
-        feed(&mut expected);
-        let mut lines = Lines::default();
-        let bytes = written(None);
-        let ending = Reader::new(&bytes[..]).replay(&mut lines);
-        assert_eq!(ending.expect("reads"), Ending::Whole { dropped: 0 });
-        assert_eq!(lines.0, expected.0);
-        assert_eq!(bytes.windows(4).filter(|window| window == b"name").count(), 1, "interned");
-    }
-
-    #[test]
-    fn a_stream_may_end_anywhere() {
-        let bytes = written(None);
-        let mut whole = Lines::default();
-        feed(&mut whole);
-        for length in 0..bytes.len() {
-            let mut lines = Lines::default();
-            let ending = Reader::new(&bytes[..length]).replay(&mut lines);
-            assert_eq!(ending.expect("reads"), Ending::Cut);
-            assert_eq!(lines.0, whole.0[..lines.0.len()]);
-        }
-    }
-
-    #[test]
-    fn beyond_the_limit_events_are_counted() {
-        let (mut lines, bytes) = (Lines::default(), written(Some(40)));
-        let ending = Reader::new(&bytes[..]).replay(&mut lines).expect("reads");
-        let Ending::Whole { dropped } = ending else { panic!("{ending:?}") };
-        assert_eq!(dropped as usize + lines.0.len(), 8);
-        assert!(dropped > 0 && !lines.0.is_empty());
-    }
-
-    #[test]
-    fn damaged_bytes_are_said_and_cost_no_memory() {
-        let bytes = written(None);
-        // Each byte replaced by each of some values: an end, but never a panic.
-        for at in 0..bytes.len() {
-            for value in [0, 1, 2, 8, 0x7f, 0x80, 0xff] {
-                let mut bytes = bytes.clone();
-                bytes[at] = value;
-                let mut lines = Lines::default();
-                Reader::new(&bytes[..]).replay(&mut lines).expect("reads");
-                assert!(lines.0.len() <= bytes.len());
-            }
-        }
-        let mut wrong = bytes;
-        wrong[0] = b'X';
-        let ending = Reader::new(&wrong[..]).replay(&mut Lines::default());
-        assert_eq!(ending.expect("reads"), Ending::Damaged { at: 8 });
     }
 }

@@ -15,7 +15,7 @@ use crate::layout::Layout;
 use crate::process::output;
 
 /// Products in one process.
-const TIMES: u32 = 300;
+const TIMES: u32 = 1000;
 /// Which loops are instrumented. The kernel has one loop of each depth; that of depth 2 is entered
 /// four times by each hit of that of depth 1, and runs over all 512 terms.
 const DEPTHS: [(&str, &str); 3] = [("depth0", "0"), ("depth1", "1"), ("depth2", "2")];

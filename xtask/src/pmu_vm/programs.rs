@@ -21,6 +21,8 @@ pub const LIBRARIES: &str = "lib/aarch64-linux-gnu";
 pub struct C {
     /// Dynamic programs and libraries, with their paths in the guest.
     pub files: Vec<(String, PathBuf)>,
+    /// What programs read, with its path in the guest.
+    pub data: (String, PathBuf),
     /// The folder of `libpmu_vm_reader.a`, for the guest's own program.
     pub folder: PathBuf,
 }
@@ -61,26 +63,38 @@ pub fn build(layout: &Layout, root: &Path) -> Result<C> {
         compile(layout, "tests/programs/loops_host.c", &[&gnu[..], &flags].concat(), &program)?;
         loops.push((format!("bin/loops{mode}"), program));
     }
-    loops.append(&mut instrumented(layout, &folder, &gnu)?);
+    let (sum, expected) = instrumented(layout, &folder, &gnu)?;
+    loops.push(("bin/sum".into(), sum));
     let mut files = vec![
         ("bin/papi".into(), papi),
         ("bin/host".into(), host),
         ("lib/library.so".into(), library),
     ];
     files.append(&mut loops);
-    Ok(C { files, folder })
+    Ok(C { files, data: ("etc/sum.instructions".into(), expected), folder })
 }
 
 /// A program with a loop that the instrumenter has instrumented, and how many instructions its machine
 /// code has in each iteration.
-fn instrumented(layout: &Layout, folder: &Path, gnu: &[&str]) -> Result<Vec<(String, PathBuf)>> {
+fn instrumented(layout: &Layout, folder: &Path, gnu: &[&str]) -> Result<(PathBuf, PathBuf)> {
     let [text, changed, program, expected] =
         ["sum.ll", "sum.lwp.ll", "sum", "sum.instructions"].map(|name| folder.join(name));
     let source = "tests/programs/loops/sum.c";
     compile(
         layout,
         source,
-        &[gnu, &["-S", "-emit-llvm", "-g0", "-fno-sanitize=all", "-fno-unroll-loops"]].concat(),
+        &[
+            gnu,
+            &[
+                "-S",
+                "-emit-llvm",
+                "-g0",
+                "-fno-sanitize=all",
+                "-fno-unroll-loops",
+                "-Wno-unused-command-line-argument",
+            ],
+        ]
+        .concat(),
         &text,
     )?;
     let options = Options {
@@ -110,7 +124,7 @@ fn instrumented(layout: &Layout, folder: &Path, gnu: &[&str]) -> Result<Vec<(Str
     let [only] = loops.as_slice() else { bail!("sum has {} machine loops", loops.len()) };
     ensure!(only.straight, "sum's loop has branches");
     std::fs::write(&expected, only.counts.instructions.to_string())?;
-    Ok(vec![("bin/sum".into(), program), ("etc/sum.instructions".into(), expected)])
+    Ok((program, expected))
 }
 
 /// A tool of zig, which `dist` uses for linking. It has clang and the start files of every machine.

@@ -20,7 +20,7 @@ pub const ROOMS: &[Room] = &[
     Room { name: "record", may_use: &["model"], in_target: true, safe: false },
     Room {
         name: "agent",
-        may_use: &["counters", "record", "abi", "model"],
+        may_use: &["counters", "record", "plugin-host", "abi", "model"],
         in_target: true,
         safe: false,
     },

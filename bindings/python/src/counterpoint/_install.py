@@ -1,10 +1,10 @@
-"""Finds the program and the shared library.
+"""Finds the program, the shared library and the headers.
 
 | place | when |
 |---|---|
-| `$COUNTERPOINT_DIST/{bin,lib}` | the variable is set (tests, a build elsewhere) |
-| `_dist/{bin,lib}` in this package | installed by pip, which built them |
-| `../../../{bin,lib}` of this package | `dist/` of a checkout: this is `lib/python/counterpoint` there |
+| `$COUNTERPOINT_DIST/{bin,lib,include}` | the variable is set (tests, a build elsewhere) |
+| `_dist/{bin,lib,include}` in this package | installed by pip, which built them |
+| `../../../{bin,lib,include}` of this package | `dist/` of a checkout: this is `lib/python/counterpoint` there |
 """
 
 from __future__ import annotations
@@ -29,6 +29,11 @@ def program() -> str:
 def library() -> str:
     """Returns the path of libcounterpoint.so."""
     return _find("lib/libcounterpoint.so")
+
+
+def include() -> Path:
+    """Returns the folder with the headers `counterpoint/*.h`."""
+    return Path(_find("include/counterpoint/torch.h")).parents[1]
 
 
 def _find(name: str) -> str:

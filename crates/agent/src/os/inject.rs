@@ -33,6 +33,11 @@ points! {
     SessionBegin, SessionEnd,
     OpBefore, OpAfter, OpMake, OpTell, RunBegin, RunEnd, RegionBegin, RegionEnd, TaskBegin, TaskEnd,
     Workspace, Exported, CollectorStart, CollectorStop,
+    TorchBegin, TorchEnd, TorchBeginApart, TorchEndApart, TorchWatch,
+    TorchRegionBegin, TorchRegionEnd, TorchTaskBegin, TorchTaskEnd,
+    TorchPluginsLoad, TorchPluginsCreate, TorchPluginsStart, TorchPluginsStop, TorchPluginsProcess,
+    TorchPluginsDestroy, TorchLogBegin, TorchLogEntry, TorchLogEnd, TorchLogFile,
+    PluginBegin, PluginControl, PluginWrite, PluginEnd,
     LoopRegister, LoopCode, LoopUnregister, LoopEnter, LoopLog, LoopBegin, LoopEnd, LoopThreadEnd,
 }
 

@@ -3,6 +3,8 @@
 //! | module | purpose |
 //! |---|---|
 //! | [`part`] | owns the process's row of the loss table and its part of the profile; renewed after a fork |
+//! | [`events`] | writes files of events in the process's part |
+//! | [`plugins`] | holds the profiler plugins that are loaded into the process |
 //! | [`names`] | holds the dictionary of names and ids that all adapters share |
 //! | [`losses`] | counts losses |
 //! | [`guard`] | catches internal panics, and switches the agent off after one |
@@ -11,9 +13,11 @@
 //! | [`descriptors`] | tracks the counters that a forked child inherits and has to close |
 
 pub mod descriptors;
+pub mod events;
 pub mod guard;
 pub mod load;
 pub mod lock;
 pub mod losses;
 pub mod names;
 pub mod part;
+pub mod plugins;

@@ -22,7 +22,7 @@ use crate::state::part_words::{NAMED, PartWords, Paths, READY};
 use crate::state::run::Run;
 
 /// This process, ready to record.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub struct Process {
     state: &'static PartWords,
     run: &'static Run,
@@ -109,7 +109,7 @@ impl Process {
                     let meta = sys::path(format!("{directory}/{META_NAME}"));
                     let pages = sys::path(format!("{directory}/{PAGES_NAME}"));
                     let loops = sys::path(format!("{directory}/{LOOPS_NAME}"));
-                    return (generation, Ok(Paths { meta, pages, loops }));
+                    return (generation, Ok(Paths { meta, pages, loops, directory }));
                 }
                 Err(libc::EEXIST) => generation += 1,
                 Err(libc::ENOENT) if !tried => {
@@ -164,6 +164,11 @@ impl Process {
     /// Returns a number for a new run of pages with tables of loops.
     pub fn next_loops(&self) -> u32 {
         self.state.next_loops.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Returns a number for a new file of events.
+    pub fn next_events(&self) -> u32 {
+        self.state.next_events.fetch_add(1, Ordering::Relaxed)
     }
 
     /// Appends frames to the file of loops. A failure is counted.

@@ -27,8 +27,8 @@ pub struct PartWords {
     pub leaving_pages: AtomicU32,
     /// Number of the next run of pages for tables of loops.
     pub next_loops: AtomicU32,
-    /// Fills what would otherwise be padding.
-    reserved: AtomicU32,
+    /// Number of the next file of events.
+    pub next_events: AtomicU32,
     /// CPU time that those appends took, in ns.
     pub leaving_ns: AtomicU64,
     /// When the process started, in clock ticks since boot.
@@ -52,6 +52,8 @@ pub struct Paths {
     pub pages: CString,
     /// Counts of loops.
     pub loops: CString,
+    /// The directory that contains them.
+    pub directory: String,
 }
 
 const BYTES: usize = 4096;
@@ -82,7 +84,7 @@ impl PartWords {
             &self.serial,
             &self.leaving_pages,
             &self.next_loops,
-            &self.reserved,
+            &self.next_events,
         ];
         words.iter().for_each(|word| word.store(0, Ordering::SeqCst));
         self.leaving_ns.store(0, Ordering::SeqCst);

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use record::run_file::LoopOptions;
 
+use super::plugins::PluginArgs;
 use crate::metrics::MetricArgs;
 use crate::naming::Naming;
 
@@ -35,6 +36,10 @@ pub struct Recording {
     /// By default they are only timed, and their counts are part of whatever called them
     #[arg(long)]
     pub bookkeeping: bool,
+    /// Tell the ops of PyTorch apart by the types, shapes and devices of their tensors, too. This
+    /// costs more than recording an op
+    #[arg(long)]
+    pub shapes: bool,
     /// Record instrumented loops (`counterpoint loops instrument`). OPTIONS, separated by commas:
     /// `first=N`, how many hits of each loop and thread are timed before random ones (default 100);
     /// `gap=N`, a power of two, the longest gap between random ones (128); `log=N`, how many hits
@@ -49,6 +54,8 @@ pub struct Recording {
     pub keep_code: bool,
     #[command(flatten)]
     pub metrics: MetricArgs,
+    #[command(flatten)]
+    pub plugins: PluginArgs,
 }
 
 /// What is sampled while the program runs, by the command that stays with it.

@@ -20,6 +20,7 @@ pub mod spread;
 #[cfg(test)]
 mod tests;
 pub mod text;
+pub mod traffic;
 
 use std::path::PathBuf;
 

@@ -230,9 +230,9 @@ fn logged_hits_have_workgroups() {
     let module = setup.matmul("log", &["--mode", "log"], &[]);
     let mut command = run_module(&setup.iree, &module, "local-task");
     command.args(["--function=mm", "--input=64x64xf32=2", "--input=64x64xf32=3"]);
-    let options = ["--loops=log=1000", "--clock", "tsc"];
+    let options = ["--loops=log=1000"];
     let run = Recorded::run_with(&setup.counterpoint, "none", &options, &mut command);
-    if run.stderr().contains("tsc") {
+    if run.profile().manifest.clock != profile::Clock::Tsc {
         return skip("loops of IREE: workgroups", "the time-stamp counter cannot be used here");
     }
     let mut export = Command::new(&setup.counterpoint);
@@ -414,7 +414,7 @@ fn mlir_and_llvm_ir_agree() {
     let Some(setup) = setup("loops of IREE: LLVM IR") else { return };
     let clang = Command::new("clang-22").arg("--version").output();
     if !clang.is_ok_and(|found| found.status.success()) {
-        return skip("loops of IREE: LLVM IR", "no clang-22, which reads what IREE's LLVM writes");
+        return skip("loops and LLVM", "mlir_and_llvm_ir_agree found no clang-22");
     }
     let dump = setup.scratch.join("dump");
     let flag = format!("--iree-hal-dump-executable-intermediates-to={}", dump.display());
@@ -538,6 +538,7 @@ fn failures_say_why_and_leave_nothing() {
             &["--compile-to=vm"],
             "iree-compile flag --compile-to=vm cannot be used: it selects the steps",
         ),
+        (real, &model, &["--help"], "iree-compile flag --help cannot be used: it compiles nothing"),
         (
             real,
             &model,

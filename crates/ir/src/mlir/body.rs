@@ -192,9 +192,8 @@ impl Blocks {
                 if LOOKED_AT.contains(&word) {
                     self.defined.insert(result.of(text).to_vec(), span);
                 }
-                // Another terminator, an operation with a region of its own, or the generic form.
-                let known = word.starts_with(b"llvm.") || word.contains(&b'.');
-                if !known || has_successor(text, span) {
+                // Another terminator, a region with blocks of its own, or the generic form.
+                if !word.contains(&b'.') || has_successor(text, span) {
                     let word = show(first_word(text, op));
                     self.strange(|| format!("line {line}: {word} is not known"));
                 }

@@ -164,6 +164,10 @@ impl Run<'_> {
             return Err(IrError::Instrumented(name.clone()));
         }
         let blocks = Blocks::read(self.text, function)?;
+        if function.header.of(self.text).windows(5).any(|window| window == b"%cpt.") {
+            self.skip(name, None, "it has a value whose name begins with cpt.");
+            return Ok(());
+        }
         if let Some(why) = &blocks.body.strange {
             self.skip(name, None, why.clone());
             return Ok(());

@@ -34,6 +34,9 @@ pub struct Counter {
 /// take a day even if each takes a third of a nanosecond.
 const LARGEST_STEP: u64 = 1 << 16;
 
+/// Arguments of a header that are looked at. The compiler's own counter is the first one.
+const MOST_ARGUMENTS: usize = 64;
+
 /// Looks for counters in the loops of one function.
 pub struct Search<'a> {
     /// The whole text.
@@ -51,7 +54,7 @@ impl Search<'_> {
     pub fn counter(&self, l: u32) -> Option<Counter> {
         let header = self.loops.all[l as usize].header;
         let arguments = self.blocks.arguments_of(header);
-        arguments.iter().enumerate().find_map(|(i, argument)| {
+        arguments.iter().take(MOST_ARGUMENTS).enumerate().find_map(|(i, argument)| {
             let kind = argument.kind.of(self.text);
             let bits: u32 = std::str::from_utf8(kind.strip_prefix(b"i")?).ok()?.parse().ok()?;
             if !(2..=64).contains(&bits) {

@@ -9,17 +9,14 @@ import functools
 import os
 from typing import Any, Optional
 
-from counterpoint._install import library
-from counterpoint.errors import ArgumentError, CounterpointError, NotInstalledError, UnsupportedError
+from counterpoint._agent import Recorder, file_of
+from counterpoint.errors import ArgumentError, CounterpointError, UnsupportedError
 
 SUPPORTED = ("0.25", "0.26", "0.27")
 """Releases of TVM, with any patch number."""
 OLDEST_FFI = (0, 1, 12)
 
-# Results of session_begin.
-BEGAN, RUN_RECORDS, ANOTHER_IS_OPEN, UNUSABLE, OFF = 0, 1, 2, -1, -2
-
-_RTLD_NODELETE, _RTLD_NOLOAD = 0x1000, 0x4
+_RTLD_NOLOAD = 0x4
 _WHY_NOT_PARALLEL = {
     1: "this FFI cannot register context symbols",
     2: "no libtvm_runtime with TVMBackendParallelLaunch is loaded",
@@ -37,29 +34,6 @@ _WHO_HAS = {
 }
 
 
-class _Table(ctypes.Structure):
-    _fields_ = [
-        ("size", ctypes.c_uint32),
-        ("version", ctypes.c_uint32),
-        ("build", ctypes.c_char * 32),
-        ("state", ctypes.CFUNCTYPE(ctypes.c_uint32)),
-        ("session_begin", ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_char_p)),
-        ("session_end", ctypes.CFUNCTYPE(ctypes.c_int32)),
-        ("ticks", ctypes.CFUNCTYPE(ctypes.c_uint64)),
-        ("profile", ctypes.CFUNCTYPE(ctypes.c_size_t, ctypes.c_char_p, ctypes.c_size_t)),
-        ("lose", ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_char_p, ctypes.c_uint64)),
-    ]
-
-
-class _DlInfo(ctypes.Structure):
-    _fields_ = [
-        ("path", ctypes.c_char_p),
-        ("base", ctypes.c_void_p),
-        ("symbol", ctypes.c_char_p),
-        ("address", ctypes.c_void_p),
-    ]
-
-
 class Value(ctypes.Structure):
     """`counterpoint_value_t`: one slot of a collector."""
 
@@ -74,14 +48,14 @@ class Value(ctypes.Structure):
     _fields_ = [("value", _As), ("filled", ctypes.c_uint64)]
 
 
-class Native:
+class Native(Recorder):
     """The agent of this process."""
 
     def __init__(self) -> None:
         import tvm_ffi
 
-        self._table, path = _agent()
-        module = tvm_ffi.load_module(path)
+        super().__init__()
+        module = tvm_ffi.load_module(self.path)
         self._vm = module["counterpoint_vm"]
         self._instrument = module["counterpoint_instrument"]
         self._entry = module["counterpoint_entry"]
@@ -152,59 +126,6 @@ class Native:
         """Removes a collector. Its slots are free again when the session has ended."""
         self._collector_remove(number)
 
-    def session_begin(self, run_file: str) -> int:
-        """Begins a session. Returns one of the results of session_begin above."""
-        return int(self._table.session_begin(os.fsencode(run_file)))
-
-    def session_end(self) -> None:
-        """Ends the open session, if there is one."""
-        self._table.session_end()
-
-    def ticks(self) -> int:
-        """Returns the current time on the clock of the records; 0 if nothing is recorded."""
-        return int(self._table.ticks())
-
-    def profile(self) -> Optional[str]:
-        """Returns the path of the profile that is being recorded."""
-        length = int(self._table.profile(None, 0))
-        if length == 0:
-            return None
-        text = ctypes.create_string_buffer(length + 1)
-        self._table.profile(text, length + 1)
-        return os.fsdecode(text.value)
-
-    def lose(self, loss: str, count: int) -> None:
-        """Counts a loss by its name (docs/losses.md)."""
-        self._table.lose(loss.encode(), count)
-
-
-def _agent() -> tuple[_Table, str]:
-    """Returns the table of the agent, and the path of its library. Loads the library if the process
-    has no agent yet."""
-    try:
-        found = ctypes.c_char.in_dll(ctypes.CDLL(None), "counterpoint_agent")
-    except ValueError:
-        path = library()
-        try:
-            # RTLD_GLOBAL lets a second copy find the first. The library is never unloaded, because
-            # threads may be in it.
-            handle = ctypes.CDLL(path, mode=os.RTLD_GLOBAL | os.RTLD_NOW | _RTLD_NODELETE)
-            found = ctypes.c_char.in_dll(handle, "counterpoint_agent")
-        except (OSError, ValueError) as error:
-            raise NotInstalledError(f"load {path}: {error}") from None
-    address = ctypes.addressof(found)
-    table = _Table.from_address(address)
-    if table.size < ctypes.sizeof(_Table):
-        version = table.build.decode(errors="replace")
-        raise NotInstalledError(
-            f"this process has Counterpoint {version} loaded, which is too old for this package:"
-            " start it with the `counterpoint` that belongs to it"
-        )
-    path_of = _file_of(address)
-    if path_of is None:
-        raise NotInstalledError("the file of the loaded libcounterpoint.so cannot be found")
-    return table, path_of
-
 
 def loaded_model() -> Optional[str]:
     """Returns a library with TVM's kernels that this process has already loaded, or `None`. Such a
@@ -221,7 +142,7 @@ def loaded_model() -> Optional[str]:
         except (OSError, ValueError):
             continue
         # dlsym also searches the libraries that this one needs, so check where the slot is.
-        if slot.value and _file_of(ctypes.addressof(slot)) == path:
+        if slot.value and file_of(ctypes.addressof(slot)) == path:
             return path
     return None
 
@@ -250,16 +171,6 @@ class _SystemExit:
             return SystemExit(int(message))
         except ValueError:
             return SystemExit(None if message in ("", "None") else message)
-
-
-def _file_of(address: int) -> Optional[str]:
-    """Returns the path of the library or program that contains an address."""
-    info = _DlInfo()
-    dladdr = ctypes.CDLL(None).dladdr
-    dladdr.argtypes = [ctypes.c_void_p, ctypes.POINTER(_DlInfo)]
-    if not dladdr(address, ctypes.byref(info)) or not info.path:
-        return None
-    return os.fsdecode(info.path)
 
 
 def check_versions() -> None:

@@ -37,6 +37,7 @@ pub static ADAPTER: Adapter = Adapter {
     prepare: interpose::prepare,
     constructed: || {},
     session_began: || {},
+    session_ends: || {},
     at_exit: || {},
     rehearse: probe::rehearse,
     has_uncounted: false,

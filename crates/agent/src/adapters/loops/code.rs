@@ -65,7 +65,7 @@ pub fn note(known: &Known, at: &Module, keep: bool, process: &Process) {
     let object = linked(address).or_else(|| embedded(known.start()));
     let mut frame = CodeFrame {
         module: known.number,
-        descriptor: address - object.as_ref().map_or(0, |object| object.base),
+        descriptor: address.wrapping_sub(object.as_ref().map_or(0, |object| object.base)),
         machine: MACHINE,
         build_id: object.as_ref().map(|object| object.build_id.clone()).unwrap_or_default(),
         ..CodeFrame::default()
@@ -80,7 +80,11 @@ pub fn note(known: &Known, at: &Module, keep: bool, process: &Process) {
         let kept = match (&file, object) {
             (Some(file), _) if frame.file_bytes <= MOST_BYTES => copy.file(file, frame.file_bytes),
             (_, Some(object)) => {
-                frame.pieces = object.pieces.iter().map(|(at, n)| (at - object.base, *n)).collect();
+                frame.pieces = object
+                    .pieces
+                    .iter()
+                    .map(|(at, n)| (at.wrapping_sub(object.base), *n))
+                    .collect();
                 copy.memory(&object.pieces)
             }
             (_, None) => match jit_code(address, at) {

@@ -11,8 +11,8 @@ use std::sync::atomic::Ordering;
 use abi::loops::{MAGIC, Module};
 use model::Loss;
 
-use super::modules::Place;
-use super::register::{Origin, register};
+use super::modules::{Origin, Place};
+use super::register::register;
 use crate::adapters::iree::elf;
 use crate::os::sys;
 use crate::process::losses;
@@ -45,9 +45,16 @@ struct Image {
     relro: Vec<Range>,
 }
 
-/// Registers the instrumented modules of an embedded ELF. `export` is the id of its first export.
+/// Whether the recording wants loops. Otherwise executables stay as they are; a session that begins
+/// later and wants loops looks for them.
+fn wanted() -> bool {
+    run::current().is_some_and(|run| run.loops.is_some())
+}
+
+/// Registers the instrumented modules of an embedded ELF, if the recording wants loops. `export` is
+/// the id of its first export.
 pub fn embedded(base: usize, export: Option<u32>) {
-    if let Some(headers) = elf::program_headers(base) {
+    if let Some(headers) = wanted().then(|| elf::program_headers(base)).flatten() {
         let headers = headers.iter();
         let pieces = headers.map(|h| (h[0] as u32, (h[0] >> 32) as u32, h[2], h[5]));
         look(&Image::new(base, pieces), export);
@@ -56,6 +63,9 @@ pub fn embedded(base: usize, export: Option<u32>) {
 
 /// The same for the shared object that has this function.
 pub fn system(function: usize, export: Option<u32>) {
+    if !wanted() {
+        return;
+    }
     let mut search = (function, None);
     unsafe extern "C" fn look_for(
         info: *mut libc::dl_phdr_info,
@@ -87,7 +97,7 @@ pub fn system(function: usize, export: Option<u32>) {
 /// Registers the instrumented modules of all executables that are loaded, if the recording wants
 /// loops.
 pub fn register_loaded() {
-    if run::current().is_none_or(|run| run.loops.is_none()) {
+    if !wanted() {
         return;
     }
     let Ok(maps) = sys::read_file(c"/proc/self/maps") else { return };

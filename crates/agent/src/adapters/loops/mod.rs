@@ -44,7 +44,8 @@ use crate::recorder::adapter::Adapter;
 pub static ADAPTER: Adapter = Adapter {
     prepare: || {},
     constructed: register::constructed,
-    session_began: register::register_all,
+    session_began,
+    session_ends: || {},
     at_exit: tables::at_process_exit,
     // A thread that attaches in order to read counters around loops measures the bracket that all
     // adapters have in common.
@@ -52,3 +53,9 @@ pub static ADAPTER: Adapter = Adapter {
     has_uncounted: false,
     run_source: None,
 };
+
+/// Registers what was loaded before the session began.
+fn session_began() {
+    register::register_all();
+    executables::register_loaded();
+}

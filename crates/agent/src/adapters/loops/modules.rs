@@ -8,7 +8,6 @@ use abi::loops::{Entry, Mode, Module};
 use record::loops::{Costs, LoopFrame, ModuleFrame};
 use record::run_file::LoopOptions;
 
-use super::register::Origin;
 use super::ticks;
 use crate::os::sys;
 use crate::process::lock::Lock;
@@ -64,6 +63,14 @@ pub struct Place {
     pub object: String,
     /// What an address of its ELF file has to be increased by.
     pub base: u64,
+}
+
+/// Where a module is, and what it belongs to.
+pub struct Origin {
+    /// Where it is.
+    pub place: Place,
+    /// The id of the first export of its library, if it is in one of IREE and that is known.
+    pub export: Option<u32>,
 }
 
 /// The equal module that was registered before.

@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use abi::loops::{MAGIC, Mode, Module, VERSION};
 use model::Loss;
 
-use super::{enter, executables, log, modules, notes};
+use super::modules::Origin;
+use super::{enter, log, modules, notes};
 use crate::os::sys::ErrnoGuard;
 use crate::process::guard::guarded;
 use crate::process::lock::Lock;
@@ -39,7 +40,6 @@ pub fn register_all() {
         // SAFETY: what a note names. That it is a descriptor is looked at there.
         unsafe { register(at as *mut Module, None) };
     }
-    executables::register_loaded();
 }
 
 /// Takes in an instrumented module.
@@ -79,14 +79,6 @@ fn mode_of(module: &Module) -> Option<Mode> {
         && module.size as usize == size_of::<Module>()
         && module.version == VERSION;
     if known { Mode::from_u32(module.mode) } else { None }
-}
-
-/// Where a module is that the agent has found by itself.
-pub struct Origin {
-    /// Where it is.
-    pub place: modules::Place,
-    /// The id of the first export of its library, if that is known.
-    pub export: Option<u32>,
 }
 
 /// # Safety

@@ -39,6 +39,9 @@ impl Flags {
                 "o" => "the output is given before --",
                 "mlir-print-op-generic" => "the generic form of the text cannot be read",
                 "emit-mlir-bytecode" => "the instrumenter reads text",
+                "h" | "help" | "help-hidden" | "help-list" | "help-list-hidden" | "version" => {
+                    "it compiles nothing"
+                }
                 _ => continue,
             };
             let flag = flag.to_string_lossy();

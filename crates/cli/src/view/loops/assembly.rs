@@ -10,13 +10,14 @@
 use std::io::{self, Write};
 
 use analysis::loops::LoopTree;
+use analysis::loops::traffic::Bounds;
 use code::region::{Counts, Region};
 
 use super::code::{Found, ModuleCode, missing};
-use super::{Loops, name};
+use super::{Loops, name, traffic};
 use crate::terminal::visible;
 use crate::view::layout::{Kind, Names, Shown, layout};
-use crate::view::units::{grouped, plural};
+use crate::view::units::{bytes, grouped, plural};
 use crate::view::wrap::{PROSE_WIDTH, wrapped};
 
 /// Names are not shortened below this, as long as there are other columns to leave out.
@@ -77,7 +78,8 @@ pub fn table(
     add(5, "branches", Kind::Number, &count(|c| c.branches));
     add(5, "calls", Kind::Number, &count(|c| c.calls));
     add(4, "scalar", Kind::Number, &count(|c| c.scalar));
-    let vectors: [(&'static str, fn(&Counts) -> u64); 5] = [
+    type Vector = (&'static str, fn(&Counts) -> u64);
+    let vectors: [Vector; 5] = [
         ("vector 64", |c| c.vectors[0]),
         ("vector 128", |c| c.vectors[1]),
         ("vector 256", |c| c.vectors[2]),
@@ -88,8 +90,22 @@ pub fn table(
         add(4, title, Kind::Number, &count(of));
     }
     add(8, "other", Kind::Number, &count(|c| c.other));
+    let rate = |bounds: Option<Bounds>| bounds.and_then(|b| b.rate_at_most);
+    let requested = nodes.iter().map(|node| rate(traffic::of_code(loops, tree, node, found)));
+    let arguments = nodes.iter().map(|node| rate(traffic::of_arguments(loops, tree, node)));
+    let bounds: [(&'static str, Vec<Option<f64>>); 2] =
+        [("asks for", requested.collect()), ("arguments", arguments.collect())];
+    for (title, rates) in bounds {
+        if rates.iter().any(Option::is_some) {
+            let cells = rates.iter().map(|rate| match rate {
+                Some(rate) => format!("≤ {}/s", bytes(*rate)),
+                None => "–".to_owned(),
+            });
+            columns.push(column(title, 3, Kind::Number, cells.collect()));
+        }
+    }
     layout(out, columns, Names::Shortened(NAME_WIDTH), width)?.say_left_out(out, width)?;
-    for text in notes(loops, tree, code, all) {
+    for text in notes(tree, code, all) {
         wrapped(out, "note: ", &text, prose)?;
     }
     Ok(())
@@ -117,9 +133,8 @@ pub fn start(region: &Region) -> String {
     }
 }
 
-fn notes(loops: &Loops<'_>, tree: &LoopTree, code: &ModuleCode, all: bool) -> Vec<String> {
+fn notes(tree: &LoopTree, code: &ModuleCode, all: bool) -> Vec<String> {
     let mut notes = Vec::new();
-    let _ = loops;
     let shown = |id: &u32| tree.nodes.iter().any(|n| n.id == *id && (all || n.all.hits > 0));
     let lost = code.regions.missing.iter().filter(|(id, _)| shown(id));
     let mut reasons: std::collections::BTreeMap<&str, Vec<String>> = Default::default();

@@ -1,5 +1,6 @@
 //! The machine code and the texts of functions and loops in JSON; docs/loops.md describes it.
 
+use analysis::loops::traffic::Bounds;
 use code::image::Machine;
 use code::region::{Counts, MachineLoop, Region};
 use ir::table::Entry;
@@ -81,6 +82,30 @@ struct LineOut {
     text: String,
     hook: bool,
     machine_loops: u32,
+}
+
+/// Bounds of the data that a loop moved.
+#[derive(Serialize)]
+pub struct TrafficOut {
+    requested: Option<BoundsOut>,
+    arguments: Option<BoundsOut>,
+}
+
+#[derive(Serialize)]
+struct BoundsOut {
+    bytes_at_most: u128,
+    bytes_at_least: Option<u128>,
+    bytes_per_second_at_most: Option<f64>,
+}
+
+/// The bounds of a loop's code and of an op's arguments.
+pub fn traffic(requested: Option<Bounds>, arguments: Option<Bounds>) -> TrafficOut {
+    let out = |bounds: Bounds| BoundsOut {
+        bytes_at_most: bounds.bytes_at_most,
+        bytes_at_least: bounds.bytes_at_least,
+        bytes_per_second_at_most: bounds.rate_at_most,
+    };
+    TrafficOut { requested: requested.map(out), arguments: arguments.map(out) }
 }
 
 /// A text that a module was made from.

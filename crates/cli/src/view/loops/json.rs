@@ -8,10 +8,10 @@ use ir::table::Skipped;
 use serde::Serialize;
 
 use super::code::Found;
-use super::code_json::{self, CodeOut, ModuleCodeOut, PlaceOut, TextOut};
+use super::code_json::{self, CodeOut, ModuleCodeOut, PlaceOut, TextOut, TrafficOut};
 use super::columns::kind;
 use super::schedule::{self, ScheduleOut};
-use super::{Loops, iterations, iterations_per_hit, name, notes, pid};
+use super::{Loops, iterations, iterations_per_hit, name, notes, pid, traffic};
 use crate::view::head::ProfileHead;
 use crate::view::losses::{LossOut, losses_out};
 
@@ -98,6 +98,8 @@ struct RowOut<'a> {
     code: Option<CodeOut<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     places: Option<Vec<PlaceOut<'a>>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    traffic: Option<TrafficOut>,
     #[serde(skip_serializing_if = "Option::is_none")]
     of_threads: Option<Vec<ThreadOut<'a>>>,
 }
@@ -288,6 +290,10 @@ fn row<'a>(
         places: (tree.table.as_ref().zip(entry))
             .filter(|_| loops.more.source)
             .map(|(table, entry)| code_json::places(table, entry)),
+        traffic: found.map(|found| {
+            let requested = traffic::of_code(loops, tree, node, found);
+            code_json::traffic(requested, traffic::of_arguments(loops, tree, node))
+        }),
         of_threads: threads.then(of_threads),
     }
 }

@@ -16,7 +16,7 @@ use ir::kept::{KeptText, TextError};
 use ir::table::{Entry, Kind};
 
 use super::code::{Found, Line, listing};
-use super::{Loops, full_name, name};
+use super::{Loops, full_name};
 use crate::terminal::visible;
 use crate::view::units::{count, percent, shorten};
 use crate::view::wrap::{PROSE_WIDTH, wrapped};
@@ -198,7 +198,6 @@ pub fn side_by_side(
         let gaps = GAP.chars().count() * columns.len().saturating_sub(1);
         width.saturating_sub(gaps) / columns.len().max(1)
     });
-    let _ = name;
     match each {
         Some(each) if columns.len() > 1 && each >= COLUMN => {
             let rows = columns.iter().map(|(_, rows)| rows.len()).max().unwrap_or(0);

@@ -171,12 +171,14 @@ fn columns<'a>(loops: &Loops<'a>, tree: &LoopTree, lines: &[Line<'_>]) -> Vec<Sh
         true => None,
         false => loops.inside(tree, line.node).map(|(_, inside)| inside),
     };
-    add(3, "of dispatch", Kind::Number, &|line| {
-        of_node(line, inside(line).and_then(|inside| inside.share).map(percent))
-    });
-    add(4, "per workgroup", Kind::Number, &|line| {
-        of_node(line, inside(line).map(|inside| number(inside.per_workgroup)))
-    });
+    if loops.dispatches.contains_key(&tree.id) {
+        add(3, "of dispatch", Kind::Number, &|line| {
+            of_node(line, inside(line).and_then(|inside| inside.share).map(percent))
+        });
+        add(4, "per workgroup", Kind::Number, &|line| {
+            of_node(line, inside(line).map(|inside| number(inside.per_workgroup)))
+        });
+    }
     add(9, "threads", Kind::Number, &|line| {
         of_node(line, Some(line.node.threads.len().to_string()))
     });

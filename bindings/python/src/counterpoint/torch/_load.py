@@ -1,0 +1,150 @@
+"""Connects the parts of the bridge: loads the shim into this process, and gives it the tables of
+libcounterpoint.so (`counterpoint/torch.h`). Nothing here raises into the program.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import shutil
+import sys
+import threading
+from pathlib import Path
+from typing import Any, Optional
+
+from counterpoint.torch._entry import complain, told
+
+KNOWN = ("2.12", "2.15")
+"""Releases of PyTorch with which the shim was tested, with any patch number."""
+
+TRY = "try"
+"""The value of COUNTERPOINT_TORCH that makes any version count as known."""
+
+BEGAN, OLD, FAILED = 0, -1, -2
+
+
+class NotConnected(Exception):
+    """A part cannot be connected. The text says why."""
+
+
+class Bridge:
+    """The shim and the library, both loaded."""
+
+    def __init__(self, shim: ctypes.CDLL, library: ctypes.CDLL) -> None:
+        self.shim = shim
+        """Functions `counterpoint_torch_*` of the C++ files."""
+        self.library = library
+        """libcounterpoint.so, with the tables `counterpoint_torch_*`."""
+        self.begun: dict[str, bool] = {}
+
+    def begin(self, part: str) -> None:
+        """Connects a part. Raises NotConnected."""
+        try:
+            begin = getattr(self.shim, f"counterpoint_torch_{part}_begin")
+            table = ctypes.addressof(ctypes.c_char.in_dll(self.library, f"counterpoint_torch_{part}"))
+        except (AttributeError, ValueError):
+            raise NotConnected(f"this build has no part {part!r} for PyTorch") from None
+        begin.restype = ctypes.c_int32
+        begin.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_size_t]
+        why = ctypes.create_string_buffer(1024)
+        result = int(begin(table, why, len(why)))
+        if result == OLD:
+            raise NotConnected("libcounterpoint.so in this process is older than this package")
+        if result != BEGAN:
+            raise NotConnected(why.value.decode(errors="replace") or f"result {result}")
+
+
+_lock = threading.RLock()
+_bridge: Optional[Bridge] = None
+_failure: Optional[str] = None
+
+
+def begin(part: str) -> bool:
+    """Connects a part, and returns whether it is connected. If that is impossible, writes one line that
+    says why. Raises nothing."""
+    try:
+        with _lock:
+            found = bridge()
+            if found is None:
+                return False
+            if part not in found.begun:
+                found.begun[part] = False
+                found.begin(part)
+                found.begun[part] = True
+            return found.begun[part]
+    except BaseException as error:
+        why = str(error) if isinstance(error, NotConnected) else told(error)
+        complain(f"the part {part!r} is not connected to PyTorch: {why}")
+        return False
+
+
+def bridge() -> Optional[Bridge]:
+    """Returns the bridge, and makes it at the first call. `None` if that failed, which the first call has
+    said. Raises nothing."""
+    global _bridge, _failure
+    with _lock:
+        if _bridge is None and _failure is None:
+            try:
+                _bridge = _make()
+            except BaseException as error:
+                _failure = _text(error)
+                complain(_failure)
+        return _bridge
+
+
+def failure() -> Optional[str]:
+    """Returns why there is no bridge, or `None`."""
+    return _failure
+
+
+def known(version: str) -> bool:
+    """Whether the shim was tested with this version of PyTorch, or the user wants to try it."""
+    if os.environ.get("COUNTERPOINT_TORCH", "").strip().lower() == TRY:
+        return True
+    return ".".join(version.split("+")[0].split(".")[:2]) in KNOWN
+
+
+def unknown(version: str) -> str:
+    """Returns the line for a version that is not known."""
+    return (
+        f"PyTorch {version} is not one of the versions that Counterpoint can be connected to"
+        f" ({', '.join(KNOWN)}), so torch.profiler's results are without plugins and counters;"
+        " counterpoint run takes over its recordings as trace files instead (docs/pytorch.md)"
+    )
+
+
+def _make() -> Bridge:
+    torch = sys.modules.get("torch")
+    if torch is None:
+        raise NotConnected("torch is not imported")
+    version = str(torch.__version__)
+    if not known(version):
+        raise NotConnected(unknown(version))
+    from counterpoint._agent import agent
+    from counterpoint.torch import _build
+
+    _, path = agent()
+    about = _build.Torch(
+        version,
+        str(getattr(torch.version, "git_version", "")),
+        bool(torch._C._GLIBCXX_USE_CXX11_ABI),
+        Path(str(torch.__file__)).resolve().parent,
+    )
+    try:
+        built = _build.shim(about, complain)
+    except _build.NoShim as error:
+        raise NotConnected(f"PyTorch {version} is not connected: {error}") from None
+    try:
+        shim = ctypes.CDLL(str(built.path), mode=os.RTLD_NOW | os.RTLD_LOCAL)
+    except OSError as error:
+        raise NotConnected(f"PyTorch {version} is not connected: load {built.path}: {error}") from None
+    finally:
+        if built.temporary is not None:
+            shutil.rmtree(built.temporary, ignore_errors=True)
+    return Bridge(shim, ctypes.CDLL(path))
+
+
+def _text(error: BaseException) -> str:
+    if isinstance(error, NotConnected):
+        return str(error)
+    return f"PyTorch is not connected: {told(error)}"

@@ -1,0 +1,130 @@
+//! Profiler plugins inside PyTorch's own profiler: `include/counterpoint/torch_plugins.h`.
+
+use core::ffi::{c_char, c_void};
+
+/// The version of [`Table`].
+pub const VERSION: u32 = 1;
+
+/// A bit of [`Table::switches`]: CUPTI is not to be used.
+pub const NO_CUPTI: u32 = 1;
+
+/// A key and its JSON value.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Pair {
+    /// The key.
+    pub key: *const c_char,
+    /// One JSON value.
+    pub json: *const c_char,
+}
+
+/// One value of a counter event.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Value {
+    /// The name of the series.
+    pub series: *const c_char,
+    /// A finite number.
+    pub value: f64,
+}
+
+/// One event.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Event {
+    /// Bytes of this struct.
+    pub size: u32,
+    /// Number of a published type; see [`crate::kineto::EVENT_TYPES`].
+    pub kind: u32,
+    /// Begin, ns since 1970 UTC.
+    pub start_ns: i64,
+    /// End, ns since 1970 UTC, not before the begin.
+    pub end_ns: i64,
+    /// Correlation id; 0: none.
+    pub id: i32,
+    /// Device, or process for work of the CPU.
+    pub device: i32,
+    /// Stream, or thread for work of the CPU.
+    pub resource: i32,
+    /// 0: no flow.
+    pub flow_type: u32,
+    /// Unique among the flows of plugins in a recording.
+    pub flow_id: u32,
+    /// 0: this is where the arrow ends.
+    pub flow_is_start: u32,
+    /// The name, or the counter's track.
+    pub name: *const c_char,
+    /// Keys with JSON values.
+    pub metadata: *const Pair,
+    /// How many.
+    pub metadata_count: usize,
+    /// Values of a counter event.
+    pub values: *const Value,
+    /// How many.
+    pub value_count: usize,
+}
+
+/// Receives events, during the call of [`Table::process`].
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Sink {
+    /// Bytes of this struct.
+    pub size: u32,
+    /// The first argument of the functions.
+    pub handle: *mut c_void,
+    /// An event.
+    pub event: Option<unsafe extern "C" fn(*mut c_void, *const Event)>,
+    /// A device's row: device, sort index, name, label.
+    pub device: Option<unsafe extern "C" fn(*mut c_void, i64, i64, *const c_char, *const c_char)>,
+    /// A stream's or thread's row: device, resource, order, name.
+    pub resource: Option<unsafe extern "C" fn(*mut c_void, i64, i64, i64, *const c_char)>,
+}
+
+/// A recording of one profiler; the shim never looks into it.
+pub type Session = *mut c_void;
+
+/// The table `counterpoint_torch_plugins`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Table {
+    /// Bytes of this table.
+    pub size: u32,
+    /// [`VERSION`].
+    pub version: u32,
+    /// Writes a line for the user.
+    pub say: unsafe extern "C" fn(*const c_char),
+    /// What the environment asks of PyTorch's profiler, as bits.
+    pub switches: extern "C" fn() -> u32,
+    /// Loads the plugins and returns the number of profilers.
+    pub load: extern "C" fn() -> u32,
+    /// The name of a profiler.
+    pub name: extern "C" fn(u32) -> *const c_char,
+    /// Begins a recording: profiler, kinds, their count, configuration.
+    pub create: unsafe extern "C" fn(u32, *const u32, usize, *const c_char) -> Session,
+    /// The stacks whose ids the plugin wants, as bits.
+    pub stacks: unsafe extern "C" fn(Session) -> u32,
+    /// Collecting begins.
+    pub start: unsafe extern "C" fn(Session) -> i32,
+    /// Collecting pauses or resumes.
+    pub toggle: unsafe extern "C" fn(Session, u32) -> i32,
+    /// Collecting ends.
+    pub stop: unsafe extern "C" fn(Session) -> i32,
+    /// Hands over the events.
+    pub process: unsafe extern "C" fn(Session, *const Sink) -> i32,
+    /// Ends the recording.
+    pub destroy: unsafe extern "C" fn(Session),
+    /// Pushes an id of a stack on the calling thread.
+    pub push: unsafe extern "C" fn(Session, u32, u64),
+    /// Pops the last id of a stack of the calling thread.
+    pub pop: unsafe extern "C" fn(Session, u32),
+}
+
+// Offsets measured with a C compiler.
+const _: () = {
+    assert!(size_of::<Pair>() == 16 && size_of::<Value>() == 16);
+    assert!(size_of::<Event>() == 88 && core::mem::offset_of!(Event, name) == 48);
+    assert!(core::mem::offset_of!(Event, id) == 24);
+    assert!(core::mem::offset_of!(Event, value_count) == 80);
+    assert!(size_of::<Sink>() == 40 && core::mem::offset_of!(Sink, resource) == 32);
+    assert!(size_of::<Table>() == 112 && core::mem::offset_of!(Table, pop) == 104);
+};

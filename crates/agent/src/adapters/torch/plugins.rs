@@ -1,0 +1,340 @@
+//! Profiler plugins inside PyTorch's own profiler. `include/counterpoint/torch_plugins.h` documents
+//! the table.
+//!
+//! ```text
+//!  torch.profiler ──► child profiler (shim) ──► Recording ──► plugin_host ──► plugin
+//!                                                                              │ events
+//!  kineto's results ◄── child profiler (shim) ◄── HandOver: safe texts, ids ◄──┘
+//! ```
+//!
+//! | module | purpose |
+//! |---|---|
+//! | [`hand_over`] | turns a plugin's events into ones that PyTorch's writer can be trusted with |
+//! | [`kinds`] | decides which types of events a plugin is asked for |
+//! | [`safe_text`] | makes names and JSON values safe |
+//!
+//! The plugins are those of the process ([`crate::process::plugins`]), so another adapter can use
+//! them at the same time.
+
+mod hand_over;
+mod kinds;
+mod safe_text;
+
+use std::ffi::{CStr, CString, c_char};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+use abi::torch::plugins::{NO_CUPTI, Session as RawSession, Sink, Table, VERSION};
+use plugin_host::session::Stack;
+use plugin_host::{Correlation, Problem, Profiler, Session, Setup, discover};
+
+use crate::os::sys::{self, ErrnoGuard};
+use crate::process::guard::guarded;
+use crate::process::plugins::{self, Loaded};
+use hand_over::HandOver;
+
+/// The table documented in `include/counterpoint/torch_plugins.h`.
+#[allow(non_upper_case_globals, reason = "a C name")]
+#[unsafe(no_mangle)]
+pub static counterpoint_torch_plugins: Table = Table {
+    size: size_of::<Table>() as u32,
+    version: VERSION,
+    say,
+    switches,
+    load,
+    name,
+    create,
+    stacks,
+    start,
+    toggle,
+    stop,
+    process,
+    destroy,
+    push,
+    pop,
+};
+
+/// One profiler of a plugin, as PyTorch knows it.
+struct Child {
+    plugin: &'static Loaded,
+    profiler: &'static Profiler,
+    name: CString,
+}
+
+static CHILDREN: OnceLock<Vec<Child>> = OnceLock::new();
+
+/// Whether a forked child has said that it has no plugins.
+static CHILD_TOLD: AtomicBool = AtomicBool::new(false);
+
+/// A recording of one profiler.
+struct Recording {
+    child: &'static Child,
+    /// Locked for a moment by each of the calls that follow one another.
+    session: Mutex<Session<'static>>,
+    correlation: Correlation,
+}
+
+extern "C" fn switches() -> u32 {
+    let value = variable(c"KINETO_DISABLE_CUPTI");
+    if value.is_some_and(|value| !matches!(value, b"" | b"0")) { NO_CUPTI } else { 0 }
+}
+
+unsafe extern "C" fn say(line: *const c_char) {
+    guarded(|| {
+        if !line.is_null() {
+            // SAFETY: the header requires a C string.
+            complain(&unsafe { CStr::from_ptr(line) }.to_string_lossy());
+        }
+    });
+}
+
+/// Returns the value of an environment variable.
+fn variable(name: &CStr) -> Option<&'static [u8]> {
+    // SAFETY: `name` is a C string. The result is null or a C string; PyTorch's processes read their
+    // environment in the same way.
+    unsafe {
+        let value = libc::getenv(name.as_ptr());
+        (!value.is_null()).then(|| CStr::from_ptr(value).to_bytes())
+    }
+}
+
+fn complain(line: &str) {
+    sys::complain(&format!("counterpoint: {line}\n"));
+}
+
+extern "C" fn load() -> u32 {
+    let count = guarded(|| {
+        point!(TorchPluginsLoad);
+        CHILDREN.get_or_init(children).len() as u32
+    });
+    count.unwrap_or(0)
+}
+
+/// Loads the plugins of the directory that the environment names.
+fn children() -> Vec<Child> {
+    let Some(directory) = variable(abi::kineto::DIRECTORY_VARIABLE).filter(|path| !path.is_empty())
+    else {
+        return Vec::new();
+    };
+    // Whoever started such a process must not choose what it loads.
+    if sys::has_more_rights() {
+        return Vec::new();
+    }
+    let directory =
+        Path::new(<std::ffi::OsStr as std::os::unix::ffi::OsStrExt>::from_bytes(directory));
+    let files = match discover(directory) {
+        Ok(files) => files,
+        Err(error) => {
+            complain(&format!("read plugins from {}: {error}", directory.display()));
+            return Vec::new();
+        }
+    };
+    if files.is_empty() {
+        complain(&format!(
+            "there is no plugin (a file that ends in .so) in {}",
+            directory.display()
+        ));
+    }
+    let loaded = plugins::load(&files);
+    loaded.iter().for_each(|plugin| tell(plugin));
+    let children = loaded.into_iter().flat_map(|plugin| {
+        plugin.plugin.profilers.iter().map(move |profiler| Child {
+            plugin,
+            profiler,
+            name: safe_text::name(profiler.name.as_bytes()),
+        })
+    });
+    children.collect()
+}
+
+/// Writes what a plugin has logged and what it did wrong, each thing once in the life of a process.
+fn tell(plugin: &Loaded) {
+    static TOLD: Mutex<Vec<(u32, Problem)>> = Mutex::new(Vec::new());
+    let file = plugin.plugin.file.display();
+    for line in plugins::take_lines(plugin.number) {
+        complain(&format!("{file}: {}", line.text));
+    }
+    let mut told = TOLD.lock().unwrap_or_else(PoisonError::into_inner);
+    for (problem, count) in plugin.plugin.problems.all() {
+        let known = (plugin.number, problem);
+        if !told.contains(&known) {
+            let often = if count > 1 { format!(" ({count} times)") } else { String::new() };
+            complain(&format!("{file}: {}{often}", known.1));
+            told.push(known);
+        }
+    }
+}
+
+fn child(profiler: u32) -> Option<&'static Child> {
+    CHILDREN.get()?.get(profiler as usize)
+}
+
+extern "C" fn name(profiler: u32) -> *const c_char {
+    guarded(|| child(profiler).map_or(std::ptr::null(), |child| child.name.as_ptr()))
+        .unwrap_or(std::ptr::null())
+}
+
+unsafe extern "C" fn create(
+    profiler: u32,
+    requested: *const u32,
+    count: usize,
+    configuration: *const c_char,
+) -> RawSession {
+    let recording = guarded(|| {
+        point!(TorchPluginsCreate);
+        if !plugins::are_usable() {
+            if !CHILD_TOLD.swap(true, Ordering::Relaxed) {
+                complain(
+                    "PyTorch records no plugins in this process, which was forked from one that \
+                     has loaded them; start it with multiprocessing's method spawn",
+                );
+            }
+            return None;
+        }
+        // SAFETY: the header requires an array of that length, and a C string or null.
+        let (requested, configuration) = unsafe {
+            let requested: &[u32] =
+                if count == 0 { &[] } else { std::slice::from_raw_parts(requested, count) };
+            let text = if configuration.is_null() {
+                &[][..]
+            } else {
+                CStr::from_ptr(configuration).to_bytes()
+            };
+            (requested, text)
+        };
+        let child = child(profiler)?;
+        let (wanted, complaint) = kinds::wanted(
+            requested,
+            configuration,
+            &child.profiler.types,
+            &child.plugin.host.types(),
+        );
+        if let Some(complaint) = complaint {
+            complain(&complaint);
+        }
+        let text = kinds::setting(configuration, "COUNTERPOINT_PLUGIN_CONFIG", "CUSTOM_CONFIG")
+            .or_else(|| variable(c"COUNTERPOINT_PLUGIN_CONFIG"));
+        let text = CString::new(text.unwrap_or_default()).unwrap_or_default();
+        let setup = Setup { types: &wanted, configuration: &text, ..Setup::default() };
+        let session = child.profiler.create(&setup);
+        if session.is_none() {
+            tell(child.plugin);
+        }
+        let session = session?;
+        let correlation = session.correlation();
+        Some(Box::new(Recording { child, session: Mutex::new(session), correlation }))
+    });
+    recording.flatten().map_or(std::ptr::null_mut(), |recording| Box::into_raw(recording).cast())
+}
+
+/// Runs `body` with a recording that [`create`] has made.
+///
+/// # Safety
+/// `session` must be null or a recording that was not destroyed.
+unsafe fn with<R>(session: RawSession, body: impl FnOnce(&Recording) -> R) -> Option<R> {
+    let _errno = ErrnoGuard::new();
+    // SAFETY: the caller guarantees this.
+    let recording = unsafe { session.cast::<Recording>().as_ref() }?;
+    guarded(|| body(recording))
+}
+
+fn result(agreed: Option<bool>) -> i32 {
+    if agreed == Some(true) { 0 } else { -1 }
+}
+
+impl Recording {
+    /// Runs one of the calls that follow one another.
+    fn control(&self, call: impl FnOnce(&mut Session<'static>) -> bool) -> bool {
+        // In a forked child, a thread that no longer exists may hold the lock.
+        plugins::are_usable()
+            && call(&mut self.session.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+unsafe extern "C" fn stacks(session: RawSession) -> u32 {
+    // SAFETY: the header requires a recording that was not destroyed. The same for those below.
+    let wanted = unsafe {
+        with(session, |recording| {
+            let ops = u32::from(recording.correlation.wants(Stack::Ops));
+            ops | u32::from(recording.correlation.wants(Stack::User)) << 1
+        })
+    };
+    wanted.unwrap_or(0)
+}
+
+unsafe extern "C" fn start(session: RawSession) -> i32 {
+    // SAFETY: as above.
+    result(unsafe {
+        with(session, |recording| {
+            point!(TorchPluginsStart);
+            recording.control(Session::start)
+        })
+    })
+}
+
+unsafe extern "C" fn toggle(session: RawSession, enabled: u32) -> i32 {
+    // SAFETY: as above.
+    result(unsafe { with(session, |recording| recording.control(|s| s.toggle(enabled != 0))) })
+}
+
+unsafe extern "C" fn stop(session: RawSession) -> i32 {
+    // SAFETY: as above.
+    result(unsafe {
+        with(session, |recording| {
+            point!(TorchPluginsStop);
+            recording.control(Session::stop)
+        })
+    })
+}
+
+unsafe extern "C" fn process(session: RawSession, sink: *const Sink) -> i32 {
+    // SAFETY: as above; the header requires a sink that lives during the call.
+    result(unsafe {
+        with(session, |recording| {
+            point!(TorchPluginsProcess);
+            let Some(sink) = sink.as_ref().filter(|sink| sink.size as usize >= size_of::<Sink>())
+            else {
+                return false;
+            };
+            let mut hand_over = HandOver::new(sink, recording.child.plugin.host);
+            let agreed = recording.control(|session| session.process(&mut hand_over));
+            if let Some(complaint) = hand_over.finish() {
+                complain(&format!("{}: {complaint}", recording.child.plugin.plugin.file.display()));
+            }
+            agreed
+        })
+    })
+}
+
+unsafe extern "C" fn destroy(session: RawSession) {
+    let _errno = ErrnoGuard::new();
+    guarded(|| {
+        point!(TorchPluginsDestroy);
+        if session.is_null() {
+            return;
+        }
+        // SAFETY: `create` has made it, and the header forbids any further use.
+        let recording = unsafe { Box::from_raw(session.cast::<Recording>()) };
+        let plugin = recording.child.plugin;
+        let usable = plugins::are_usable();
+        drop(recording);
+        if usable {
+            tell(plugin);
+        }
+    });
+}
+
+fn stack(number: u32) -> Stack {
+    if number == Stack::Ops as u32 { Stack::Ops } else { Stack::User }
+}
+
+unsafe extern "C" fn push(session: RawSession, number: u32, id: u64) {
+    // SAFETY: as above.
+    unsafe { with(session, |recording| recording.correlation.push(stack(number), id)) };
+}
+
+unsafe extern "C" fn pop(session: RawSession, number: u32) {
+    // SAFETY: as above.
+    unsafe { with(session, |recording| recording.correlation.pop(stack(number))) };
+}

@@ -1,0 +1,66 @@
+//! Files of events in this process's part of the profile: what profiler plugins and other tools hand
+//! over. `plugin_host::stream` defines their format, and the command line turns them into activities
+//! and tracks of the profile.
+//!
+//! A file that does not end with the stream's end belongs to a process that was killed or that has
+//! crashed. What is there counts, and the command line counts the rest as lost.
+
+use std::ffi::CString;
+use std::io;
+
+use model::Loss;
+use plugin_host::stream::Writer;
+use record::meta::{events_name, trace_name};
+
+use crate::os::sys::{self, AppendError};
+use crate::process::part::Process;
+
+/// One file of events. Each write opens the file, appends to it and closes it again, because the
+/// program could close a descriptor that stays open and reuse its number.
+#[derive(Debug)]
+pub struct EventsFile {
+    process: Process,
+    /// Tells whether this is still the process that created the file.
+    serial: u32,
+    path: CString,
+}
+
+/// Begins a new file of events, of at most `limit` bytes of events and names; `None`: no limit. The
+/// file appears with the first write of [`Writer`], which collects 64 KiB. `wrap` may put something
+/// around the file. Returns `None` if the process has no part, which has then been counted as a loss.
+pub fn create<W: io::Write>(
+    process: Process,
+    limit: Option<u64>,
+    wrap: impl FnOnce(EventsFile) -> W,
+) -> Option<Writer<W>> {
+    let directory = &process.paths()?.directory;
+    let path = sys::path(format!("{directory}/{}", events_name(process.next_events())));
+    Some(Writer::new(wrap(EventsFile { process, serial: process.serial(), path }), limit))
+}
+
+/// The path of a new trace file, which somebody else writes: a recording of PyTorch's profiler.
+pub fn trace_path(process: Process) -> Option<CString> {
+    let directory = &process.paths()?.directory;
+    Some(sys::path(format!("{directory}/{}", trace_name(process.next_events()))))
+}
+
+impl io::Write for EventsFile {
+    /// Appends all of the bytes. A failure is counted as a loss.
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.process.serial() != self.serial {
+            // A forked child, or a session that has ended: the part is not ours any more.
+            return Err(io::Error::from_raw_os_error(libc::ESTALE));
+        }
+        let errno = match sys::append(&self.path, bytes) {
+            Ok(()) => return Ok(bytes.len()),
+            Err(AppendError::FileSizeLimit) => libc::EFBIG,
+            Err(AppendError::Errno(errno)) => errno,
+        };
+        self.process.lose(Loss::PartUnwritable, 1, errno);
+        Err(io::Error::from_raw_os_error(errno))
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}

@@ -1,0 +1,167 @@
+//! The profiler plugins that are loaded into this process. Each file is loaded at most once and is
+//! never unloaded, so any number of adapters can use it: each makes sessions of its own
+//! (`Profiler::create`), and `plugin_host` lets only one of them into a profiler at a time.
+//!
+//! A forked child has the plugins' memory but not their threads. There, nothing is loaded and
+//! [`loaded`] is empty; sessions of the parent do nothing (`plugin_host::lineage`).
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use plugin_host::lineage::process_number;
+use plugin_host::{Host, Plugin, Problem};
+
+use crate::os::kept::keep;
+use crate::os::sys;
+
+/// A plugin that is loaded, or whose loading has failed. In the latter case it has no profilers, and
+/// its problems say why.
+#[derive(Debug)]
+pub struct Loaded {
+    /// Distinguishes the plugins of this process; counted from 0.
+    pub number: u32,
+    /// Its file, with all links resolved.
+    real: PathBuf,
+    /// The plugin, with its profilers and problems.
+    pub plugin: Plugin,
+    /// What it did wrong while it was loaded.
+    pub at_load: Vec<(Problem, u64)>,
+    /// The host of this plugin alone: it knows the kinds that the plugin has declared.
+    pub host: &'static Host,
+}
+
+/// A line that a plugin has logged.
+#[derive(Debug)]
+pub struct Line {
+    /// The plugin's number.
+    pub number: u32,
+    /// As KINETO_LOG_LEVEL has them, 0 to 4.
+    pub level: u32,
+    pub text: String,
+}
+
+type List = Vec<&'static Loaded>;
+
+/// All plugins, in the order in which they were loaded. Replaced as a whole, and never freed.
+static ALL: AtomicPtr<List> = AtomicPtr::new(std::ptr::null_mut());
+/// The process that has loaded plugins: 0, or its [`process_number`].
+static HOME: AtomicU32 = AtomicU32::new(0);
+/// The thread that is loading plugins, or 0.
+static LOADING: AtomicU64 = AtomicU64::new(0);
+
+/// Lines that nobody has taken yet.
+static LINES: Mutex<Vec<Line>> = Mutex::new(Vec::new());
+/// Lines that are kept at most. A plugin that logs more has said enough.
+const MOST_LINES: usize = 1000;
+/// Lines below this level are dropped.
+static LEVEL: AtomicU32 = AtomicU32::new(2);
+
+/// Whether plugins can be used in this process. They cannot in a forked child of a process that had
+/// loaded plugins.
+pub fn are_usable() -> bool {
+    let home = HOME.load(Ordering::Acquire);
+    home == 0 || home == process_number()
+}
+
+/// Returns all plugins that were loaded so far; none in a forked child. Takes no lock.
+pub fn loaded() -> &'static [&'static Loaded] {
+    if !are_usable() {
+        return &[];
+    }
+    // SAFETY: null, or a list that `load` has published and that is never freed or changed.
+    unsafe { ALL.load(Ordering::Acquire).as_ref() }.map_or(&[], Vec::as_slice)
+}
+
+/// Loads these files, except those that are loaded already, and returns all of them in the same
+/// order. What is wrong with a file is in its problems. Returns nothing in a forked child of a
+/// process that had loaded plugins, and if a plugin that is being loaded calls this.
+///
+/// Must not be called while the dynamic linker's lock is held by another thread that waits for this
+/// one. Signals are blocked meanwhile, so threads that plugins start have them blocked, too: the
+/// program's signals go to the program's own threads.
+pub fn load<P: AsRef<Path>>(files: &[P]) -> List {
+    let number = process_number();
+    let home = HOME.compare_exchange(0, number, Ordering::AcqRel, Ordering::Acquire);
+    if home.is_err_and(|home| home != number) {
+        return Vec::new();
+    }
+    let _calm = sys::SignalsBlocked::new();
+    let Some(_turn) = Turn::wait() else { return Vec::new() };
+    let mut all = loaded().to_vec();
+    let known = all.len();
+    let mut wanted = List::with_capacity(files.len());
+    for file in files {
+        let file = file.as_ref();
+        let real = file.canonicalize().unwrap_or_else(|_| file.to_owned());
+        let found = all.iter().find(|loaded| loaded.real == real).copied();
+        let one = found.unwrap_or_else(|| {
+            let number = all.len() as u32;
+            let host = Host::leak_numbered(number, note_line);
+            let plugin = Plugin::load(file, host);
+            let at_load = plugin.problems.all();
+            keep(Loaded { number, real, plugin, at_load, host })
+        });
+        if found.is_none() {
+            all.push(one);
+        }
+        if !wanted.iter().any(|other: &&Loaded| other.number == one.number) {
+            wanted.push(one);
+        }
+    }
+    if all.len() > known {
+        ALL.store(std::ptr::from_ref(keep(all)).cast_mut(), Ordering::Release);
+    }
+    wanted
+}
+
+/// The right to load plugins, held until dropped.
+struct Turn;
+
+impl Turn {
+    /// Waits for it. `None` if this very thread holds it, because a plugin that is being loaded has
+    /// called us.
+    fn wait() -> Option<Self> {
+        let me = u64::from(sys::thread_id());
+        loop {
+            match LOADING.compare_exchange(0, me, Ordering::AcqRel, Ordering::Acquire) {
+                Ok(_) => return Some(Self),
+                Err(holder) if holder == me => return None,
+                Err(_) => sys::nap(),
+            }
+        }
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        LOADING.store(0, Ordering::Release);
+    }
+}
+
+/// Sets the lowest level of the lines that are kept, as KINETO_LOG_LEVEL has it.
+pub fn set_level(level: u32) {
+    LEVEL.store(level, Ordering::Relaxed);
+}
+
+/// Called by a plugin that logs a line, on any thread.
+fn note_line(number: u32, level: u32, text: &str) {
+    if level < LEVEL.load(Ordering::Relaxed) || !are_usable() {
+        return;
+    }
+    let mut lines = LINES.lock().unwrap_or_else(PoisonError::into_inner);
+    if lines.len() < MOST_LINES {
+        lines.push(Line { number, level, text: text.to_owned() });
+    }
+}
+
+/// Takes the lines that the plugin with this number has logged.
+pub fn take_lines(number: u32) -> Vec<Line> {
+    if !are_usable() {
+        return Vec::new();
+    }
+    let mut lines = LINES.lock().unwrap_or_else(PoisonError::into_inner);
+    let (own, others) = std::mem::take(&mut *lines).into_iter().partition(|l| l.number == number);
+    *lines = others;
+    own
+}

@@ -1,0 +1,80 @@
+//! Plugins for PyTorch, without PyTorch: `tests/programs/torch_host.c` calls what its shim calls.
+
+use std::process::{Command, Output};
+
+use testkit::{Scratch, c};
+
+use crate::support::{Programs, counterpoint};
+
+/// Runs the host with a plugin that is compiled with these flags.
+fn show(test: &str, flags: &[&str]) -> Option<(Scratch, Output)> {
+    let program = counterpoint(test)?;
+    let library = program.parent()?.parent()?.join("lib/libcounterpoint.so");
+    let scratch = Scratch::new();
+    let plugin = scratch.join("p.so");
+    c::shared("cc", "plugins/plugin.c", &plugin, flags).expect("a C compiler: Rust links with it");
+    let mut host = Command::new(Programs::get().other("torch_host"));
+    host.arg(scratch.path()).arg("show").env("LD_PRELOAD", library);
+    host.env_remove("COUNTERPOINT_RUN_FILE").env_remove("COUNTERPOINT_TORCH_KINDS");
+    let output = host.output().expect("the host starts");
+    assert_eq!(output.status.code(), Some(17), "{output:?}");
+    Some((scratch, output))
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// What `plugins/plugin.c` hands over, in the header's order of fields.
+const RECORDING: &str = "\
+profiler test plugin stacks 3
+device 3 order 1 accelerator 3 (rev B)
+device 4 order 1 4 ()
+resource 3/7 order 2 stream 7
+event 23 1000..2000 id 11 at 500/501 flow 2/own/1 launch [correlation=11]
+event 6 1500..9000 id 11 at 3/7 flow 2/own/0 kernel of a test [stream=7] [device=3] [correlation=11]
+event 22 3000..3000 id 0 at 3/0 flow 0/none/0 bandwidth {read GB/s=10.5} {write GB/s=1.25}
+event 22 4000..4000 id 0 at 3/0 flow 0/none/0 bandwidth {read GB/s=12.25} {write GB/s=1.25}
+4 events, results 0
+";
+
+#[test]
+fn a_plugin_hands_its_events_over_in_each_recording() {
+    let Some((_scratch, output)) = show("torch_plugins", &[]) else { return };
+    assert_eq!(text(&output.stdout), format!("{RECORDING}{RECORDING}done\n"));
+    assert_eq!(text(&output.stderr), "");
+}
+
+#[test]
+fn wide_ids_and_broken_metadata_are_made_safe() {
+    let Some((_scratch, output)) = show("torch_plugins", &["-DMISTAKE=WIDE_ID"]) else { return };
+    // 0x123456789ab does not fit into 32 bits, so the event's own id is the largest that does.
+    let wide = RECORDING.replace(
+        "event 6 1500..9000 id 11 at 3/7 flow 2/own/0 kernel of a test [stream=7] [device=3] \
+         [correlation=11]",
+        "event 6 1500..9000 id 2147483647 at 3/7 flow 2/own/0 kernel of a test [stream=7] [device=3] \
+         [correlation=1250999896491]",
+    );
+    assert!(wide.contains("2147483647"));
+    assert_eq!(text(&output.stdout), format!("{wide}{wide}done\n"));
+
+    let Some((_scratch, output)) = show("torch_plugins", &["-DMISTAKE=BAD_METADATA"]) else {
+        return;
+    };
+    assert!(text(&output.stdout).contains("[broken=\"{'a':\"]"), "{output:?}");
+    let said = text(&output.stderr);
+    assert!(said.contains("1 metadata values that are not JSON"), "{said}");
+}
+
+#[test]
+fn a_problem_is_said_once_and_the_events_before_it_are_kept() {
+    let Some((_scratch, output)) = show("torch_plugins", &["-DMISTAKE=PROCESS_FAILS"]) else {
+        return;
+    };
+    let failed = RECORDING.replace("results 0", "results -1");
+    assert_eq!(text(&output.stdout), format!("{failed}{failed}done\n"));
+    let said = text(&output.stderr);
+    assert_eq!(said.lines().count(), 1, "{said}");
+    assert!(said.starts_with("counterpoint: "), "{said}");
+    assert!(said.ends_with("p.so: profilerProcessEvents returned 5\n"), "{said}");
+}

@@ -1,0 +1,86 @@
+//! Which process this is, seen from its ancestors: a forked child has the memory of its parent, but
+//! not the threads that the plugins have started there. So a child must not use the sessions that
+//! its parent made.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// Returns a number that is never 0, and that differs between a process and its forked children. It
+/// costs two loads on Linux after the first call, and a system call elsewhere.
+pub fn process_number() -> u32 {
+    static LAST: AtomicU32 = AtomicU32::new(0);
+    let Some(word) = wiped_word() else {
+        return std::process::id();
+    };
+    let number = word.load(Ordering::Relaxed);
+    if number != 0 {
+        return number;
+    }
+    // A child's copy of LAST continues with what its parent counted.
+    let fresh = LAST.fetch_add(1, Ordering::Relaxed).wrapping_add(1).max(1);
+    match word.compare_exchange(0, fresh, Ordering::Relaxed, Ordering::Relaxed) {
+        Ok(_) => fresh,
+        Err(other) => other,
+    }
+}
+
+/// A word in memory that a forked child finds zeroed.
+#[cfg(target_os = "linux")]
+fn wiped_word() -> Option<&'static AtomicU32> {
+    use std::sync::atomic::AtomicPtr;
+
+    const BYTES: usize = 4096;
+    static WORD: AtomicPtr<AtomicU32> = AtomicPtr::new(std::ptr::null_mut());
+    let mut at = WORD.load(Ordering::Acquire);
+    if at.is_null() {
+        // SAFETY: new private memory, which is not used before the kernel has agreed to wipe it.
+        unsafe {
+            let protection = libc::PROT_READ | libc::PROT_WRITE;
+            let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+            let fresh = libc::mmap(std::ptr::null_mut(), BYTES, protection, flags, -1, 0);
+            if fresh == libc::MAP_FAILED {
+                return None;
+            }
+            if libc::madvise(fresh, BYTES, libc::MADV_WIPEONFORK) != 0 {
+                libc::munmap(fresh, BYTES);
+                return None;
+            }
+            match WORD.compare_exchange(at, fresh.cast(), Ordering::AcqRel, Ordering::Acquire) {
+                Ok(_) => at = fresh.cast(),
+                Err(other) => {
+                    libc::munmap(fresh, BYTES);
+                    at = other;
+                }
+            }
+        }
+    }
+    // SAFETY: mapped above, zeroed, aligned to a page, and never unmapped.
+    Some(unsafe { &*at })
+}
+
+#[cfg(not(target_os = "linux"))]
+fn wiped_word() -> Option<&'static AtomicU32> {
+    None
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::process_number;
+
+    #[test]
+    fn a_child_has_another_number_and_the_parent_keeps_its_own() {
+        let own = process_number();
+        // SAFETY: the child only compares two numbers and ends.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            let other = process_number();
+            let differs = other != own && other != 0 && other == process_number();
+            // SAFETY: ends the child without running anything of the parent's.
+            unsafe { libc::_exit(i32::from(!differs)) }
+        }
+        let mut status = 0;
+        // SAFETY: a child of ours, and room for its status.
+        assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
+        assert_eq!(status, 0);
+        assert_eq!(process_number(), own);
+    }
+}

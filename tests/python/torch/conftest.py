@@ -1,0 +1,142 @@
+"""PyTorch for the tests, as people have it who installed the package: in processes of their own.
+
+The tests may run in any Python. They start the one of COUNTERPOINT_VENV_TORCH, with a folder in front
+that has what `pip install` would put there.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import uuid
+import zipfile
+from pathlib import Path
+
+import places
+import pytest
+
+SCRIPTS = Path(__file__).resolve().parent / "scripts"
+PLUGINS = places.ROOT / "tests/programs/plugins"
+
+
+class Outcome:
+    """How a script ended. `found` is what it printed as JSON in its last line."""
+
+    def __init__(self, done):
+        self.code = done.returncode
+        self.output = done.stdout.decode(errors="replace")
+        self.errors = done.stderr.decode(errors="replace")
+        self.lines = [
+            line.removeprefix("counterpoint: ")
+            for line in self.errors.splitlines()
+            if line.startswith("counterpoint: ")
+        ]
+
+    @property
+    def found(self):
+        assert self.code == 0, self.errors
+        return json.loads(self.output.splitlines()[-1])
+
+
+class Torch:
+    """One environment with PyTorch, and the installed package."""
+
+    def __init__(self, venv, site, cache):
+        self.python = str(Path(venv) / "bin/python")
+        self.site = site
+        self.cache = cache
+
+    def environment(self, **variables):
+        """The variables of a user's shell, with `variables`; a value of None removes one."""
+        kept = {
+            name: value
+            for name, value in os.environ.items()
+            if not name.startswith(("COUNTERPOINT_", "KINETO_", "TORCH_", "PYTHON"))
+        }
+        kept.update(
+            PYTHONPATH=str(self.site),
+            PYTHONDONTWRITEBYTECODE="1",
+            XDG_CACHE_HOME=str(self.cache),
+            OMP_NUM_THREADS="2",
+            KINETO_LOG_LEVEL="99",
+        )
+        kept.update(variables)
+        return {name: str(value) for name, value in kept.items() if value is not None}
+
+    def run(self, script, *arguments, timeout=300, **variables):
+        """Runs a script of `scripts/`, or Python text."""
+        path = SCRIPTS / script
+        words = [str(path)] if "\n" not in script else ["-c", script]
+        done = subprocess.run(
+            [self.python, *words, *map(str, arguments)],
+            capture_output=True,
+            timeout=timeout,
+            env=self.environment(**variables),
+            stdin=subprocess.DEVNULL,
+        )
+        return Outcome(done)
+
+
+@pytest.fixture(scope="session")
+def site(tmp_path_factory):
+    """What `pip install` puts into an environment: the unpacked wheel."""
+    if not (places.DIST / "bin/counterpoint").is_file():
+        pytest.skip(f"no {places.DIST}/bin/counterpoint")
+    folder = tmp_path_factory.mktemp("wheel")
+    build = f"import build_wheel_of_checkout as b; b.build_wheel({str(folder)!r})"
+    subprocess.run(
+        [sys.executable, "-c", build],
+        cwd=places.ROOT / "bindings/python",
+        env={**os.environ, "COUNTERPOINT_DIST": str(places.DIST), "PYTHONDONTWRITEBYTECODE": "1"},
+        check=True,
+        capture_output=True,
+    )
+    made = tmp_path_factory.mktemp("site")
+    with zipfile.ZipFile(next(folder.glob("*.whl"))) as wheel:
+        wheel.extractall(made)
+    # As pip does; zipfile does not restore the rights of files.
+    (made / "counterpoint/_dist/bin/counterpoint").chmod(0o755)
+    return made
+
+
+@pytest.fixture(scope="session")
+def cache(tmp_path_factory):
+    """A cache that all tests share, so that the shim is compiled once for each version."""
+    folder = tmp_path_factory.mktemp("cache")
+    folder.chmod(0o700)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def torch(site, cache):
+    """The newest PyTorch."""
+    venv = os.environ.get("COUNTERPOINT_VENV_TORCH")
+    if not venv:
+        pytest.skip("COUNTERPOINT_VENV_TORCH is not set")
+    return Torch(venv, site, cache)
+
+
+@pytest.fixture(scope="session", params=["COUNTERPOINT_VENV_TORCH", "COUNTERPOINT_VENV_TORCH_212"])
+def any_torch(request, site, cache):
+    """Each supported PyTorch."""
+    venv = os.environ.get(request.param)
+    if not venv:
+        pytest.skip(f"{request.param} is not set")
+    return Torch(venv, site, cache)
+
+
+@pytest.fixture(scope="session")
+def plugins(tmp_path_factory):
+    """A folder with a plugin, and the random name of its kernels."""
+    compiler = shutil.which("cc")
+    if compiler is None:
+        pytest.skip("there is no C compiler")
+    folder = tmp_path_factory.mktemp("plugins")
+    name = f"kernel_{uuid.uuid4().hex}"
+    subprocess.run(
+        [compiler, "-std=c11", "-shared", "-fPIC", "-O1", "-I", places.ROOT / "include"]
+        + [f'-DNAME="{name}"', PLUGINS / "launches.c", "-o", folder / "launches.so"],
+        check=True,
+    )
+    return folder, name

@@ -1,0 +1,95 @@
+"""What Counterpoint must not change: PyTorch's own events, and programs that do not ask for anything."""
+
+MODELS = ["mlp", "conv", "transformer"]
+
+
+def test_torchs_own_events_are_the_same(torch, plugins, tmp_path):
+    calls = tmp_path / "calls"
+    without = torch.run("models.py", *MODELS, COUNTERPOINT_TORCH="0").found
+    variables = {"KINETO_PLUGIN_LIB_DIR_PATH": plugins[0], "LAUNCHES_LOG": calls}
+    kernels = torch.run("models.py", *MODELS, LAUNCHES_QUIET="1", **variables).found
+    launches = torch.run("models.py", *MODELS, **variables).found
+    assert calls.read_text().count("process") == 2 * len(MODELS)
+    for model in MODELS:
+        shown, raw = without[model]
+        assert min(len(shown), len(raw)) > 100, model
+        assert kernels[model] == [shown, raw], model
+        # A launch is a child of its op in torch's tree, as a launch of CUDA is. Torch leaves out an op
+        # that is the only child of an op with the same name, and so keeps more of them then.
+        assert launches[model][1] == raw, model
+
+
+IDLE = """
+import json, sys, time
+before = set(sys.modules)
+import torch
+maps = open("/proc/self/maps").read()
+print(json.dumps([sorted(m for m in sys.modules if m.startswith("counterpoint")),
+                  "libcounterpoint" in maps, "counterpoint/torch" in maps]))
+"""
+
+
+def test_without_plugins_the_entry_point_loads_nothing(torch, tmp_path):
+    cache = tmp_path / "cache"
+    done = torch.run(IDLE, XDG_CACHE_HOME=cache)
+    assert done.found == [["counterpoint", "counterpoint.torch", "counterpoint.torch._entry"], False, False]
+    assert done.errors == ""
+    assert not cache.exists()
+
+
+def test_the_entry_point_can_be_turned_off(torch, plugins):
+    variables = {"KINETO_PLUGIN_LIB_DIR_PATH": plugins[0]}
+    for off in ("0", "off"):
+        done = torch.run(IDLE, COUNTERPOINT_TORCH=off, **variables)
+        assert done.found == [["counterpoint", "counterpoint.torch", "counterpoint.torch._entry"], False, False]
+        assert done.errors == ""
+    torchs_own = torch.run(IDLE, TORCH_DEVICE_BACKEND_AUTOLOAD="0", **variables)
+    assert torchs_own.found == [[], False, False]
+    on = torch.run(IDLE, **variables).found
+    assert on[1:] == [True, True]
+
+
+PARTS = """
+import json, os, sys
+import torch
+from torch.utils.data import DataLoader, Dataset
+from torch.profiler import ProfilerActivity, profile
+class Numbers(Dataset):
+    def __len__(self):
+        return 64
+    def __getitem__(self, i):
+        return torch.full((4,), float(i)) + 1
+def main():
+    sums = []
+    for context in ("fork", "spawn"):
+        with profile(activities=[ProfilerActivity.CPU]) as prof:
+            loader = DataLoader(Numbers(), batch_size=8, num_workers=2, multiprocessing_context=context)
+            sums.append(sum(float(batch.sum()) for batch in loader))
+        events = prof.profiler.kineto_results.events()
+        kernels = [e.linked_correlation_id() for e in events if e.name().startswith("kernel_")]
+        ops = [e.correlation_id() for e in events if e.name().startswith("aten::")]
+        sums.append(len(kernels) == len(ops) > 0)
+    print(json.dumps([sums, os.getpid()]))
+if __name__ == "__main__":
+    main()
+"""
+
+
+def test_workers_of_data_loaders(torch, plugins, tmp_path):
+    script = tmp_path / "loaders.py"
+    script.write_text(PARTS)
+    calls = tmp_path / "calls"
+    done = torch.run(str(script), KINETO_PLUGIN_LIB_DIR_PATH=plugins[0], LAUNCHES_LOG=calls)
+    # The sum of 1 to 64, four times.
+    sums, process = done.found
+    assert sums == [8320.0, True, 8320.0, True]
+    assert "Traceback" not in done.errors
+    of = {}
+    for line in calls.read_text().splitlines():
+        number, call = line.split(" ", 2)[:2]
+        if not call.endswith("_user"):
+            of.setdefault(int(number), []).append(call)
+    cycle = ["create", "configure", "start", "stop", "process", "destroy"]
+    assert of.pop(process) == ["register", *cycle, *cycle]
+    # Forked workers have no plugins. Spawned ones load them, but torch's profiler does not run there.
+    assert list(of.values()) == [["register"]] * 2
