@@ -14,6 +14,7 @@
 //! | [`dominators`] | the dominator tree of a control-flow graph |
 //! | [`loops`] | natural loops |
 //! | [`choice`] | which of them are instrumented |
+//! | [`schedule`] | which loop of a TVM schedule a loop is |
 //! | [`iterations`] | values that count the iterations of a loop |
 //! | [`trips`] | how often a loop runs each time, where the text says so |
 //! | [`source`] | what a loop is called in its source |
@@ -42,6 +43,7 @@ pub mod module;
 pub mod phi;
 pub mod rewrite;
 pub mod scan;
+pub mod schedule;
 pub mod source;
 pub mod table;
 pub mod trips;

@@ -4,6 +4,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::kept::KeptText;
+use crate::schedule::{ScheduledLoop, check_parents};
 
 /// The version of the format, in the field `counterpoint_loops`.
 pub const VERSION: u32 = 1;
@@ -31,6 +32,9 @@ pub struct SideTable {
     /// was made from, as far as they are known.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub texts: Vec<KeptText>,
+    /// The loops of the schedule that the module was compiled from, if it is known, with their ids.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub schedule: Vec<ScheduledLoop>,
     /// What was not instrumented, and why.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub skipped: Vec<Skipped>,
@@ -123,6 +127,9 @@ pub enum TableError {
         /// The version in the text.
         found: u32,
     },
+    /// Its schedule contradicts itself or the entries.
+    #[error("side table of loops: loop {0} of the schedule is damaged")]
+    Schedule(usize),
     /// Its entries contradict each other.
     #[error("side table of loops: entry {entry}: {what}")]
     Entry {
@@ -152,7 +159,13 @@ impl SideTable {
                 return wrong("its text ends before it begins");
             }
         }
-        Ok(table)
+        let beyond =
+            |one: &ScheduledLoop| one.ids.iter().any(|id| *id as usize >= table.entries.len());
+        let beyond = table.schedule.iter().position(beyond);
+        match check_parents(&table.schedule).or(beyond) {
+            Some(at) => Err(TableError::Schedule(at)),
+            None => Ok(table),
+        }
     }
 
     /// Reads a file: one side table, or one in each of several lines.

@@ -8,6 +8,7 @@ use std::process::ExitCode;
 use ir::choice::Options;
 use ir::error::IrError;
 use ir::instrument::{Counts, instrument};
+use ir::schedule::Schedule;
 use ir::table::Skipped;
 
 use super::selection::{Mode, Selection};
@@ -38,6 +39,11 @@ pub struct Args {
     /// The target, for a text that does not name one, such as x86_64-linux-gnu or aarch64-linux-gnu.
     #[arg(long, value_name = "TRIPLE")]
     target: Option<String>,
+    /// The loops of the TVM schedule that the text was compiled from, as `counterpoint.tvm.loops`
+    /// writes them. It says which loops are instrumented, instead of --max-depth, --min-height and
+    /// --siblings.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["max_depth", "min_height", "siblings"])]
+    schedule: Option<PathBuf>,
     /// File for the side table, which says what each id is [default: NAME.loops.json for an output
     /// NAME.ll]. The table is also a part of the output.
     #[arg(long, value_name = "FILE")]
@@ -70,7 +76,9 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
         }
     }
     let filter = |name: &str| args.selection.names(name);
+    let schedule = args.schedule.as_deref().map(schedule).transpose()?;
     let options = Options {
+        schedule: schedule.as_ref(),
         filter: args.selection.has_filter().then_some(&filter),
         target: args.target.as_deref(),
         source: input.name(),
@@ -83,6 +91,16 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
     }
     say!("{}", summary(done.counts, &done.table.skipped, &output, args.selection.mode));
     Ok(ExitCode::SUCCESS)
+}
+
+/// Reads the loops of a schedule.
+fn schedule(path: &Path) -> Result<Schedule, Failure> {
+    let input = Input::open(path)?;
+    let mut text = Vec::new();
+    let failed =
+        |why: &dyn std::fmt::Display| Failure::new(format!("--schedule {}: {why}", input.name()));
+    input.read().read_to_end(&mut text).map_err(|e| failed(&e))?;
+    Schedule::from_json(&text).map_err(|e| failed(&e))
 }
 
 /// The file beside another one whose last ending is replaced; `-` stays.

@@ -14,6 +14,7 @@ pub mod dispatches;
 pub mod expensive;
 pub mod json;
 pub mod notes;
+pub mod schedule;
 pub mod source;
 pub mod spread;
 #[cfg(test)]

@@ -23,6 +23,7 @@ mod loops_code;
 mod loops_instrument;
 mod loops_iree;
 mod loops_loaders;
+mod loops_recipes;
 mod loops_report;
 mod loops_runtime;
 mod metrics;

@@ -27,6 +27,7 @@ from counterpoint.errors import (
 from counterpoint.loops import LoopReport, LoopRow
 from counterpoint.metrics import Count, Duration, Metric, Percent, Ratio, Text
 from counterpoint.report import Loss, Report
+from counterpoint.tvm._compile import loops
 from counterpoint.tvm._loops import instrument_module
 from counterpoint.tvm._profile import Profile, prepare, profile, profile_function
 from counterpoint.tvm.collectors import Collector, CounterCollector, PAPIMetricCollector
@@ -54,6 +55,7 @@ __all__ = [
     "Text",
     "UnsupportedError",
     "instrument_module",
+    "loops",
     "profile",
     "profile_function",
 ]

@@ -10,6 +10,7 @@ use serde::Serialize;
 use super::code::Found;
 use super::code_json::{self, CodeOut, ModuleCodeOut, PlaceOut, TextOut, TrafficOut};
 use super::columns::kind;
+use super::schedule::{self, ScheduleOut};
 use super::{Loops, iterations, iterations_per_hit, name, notes, pid, traffic};
 use crate::view::head::ProfileHead;
 use crate::view::losses::{LossOut, losses_out};
@@ -46,6 +47,7 @@ struct ModuleOut<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     texts: Option<Vec<TextOut<'a>>>,
     rows: Vec<RowOut<'a>>,
+    schedule: Vec<ScheduleOut<'a>>,
     skipped: &'a [Skipped],
     rows_beyond: u64,
     rows_damaged: u64,
@@ -85,6 +87,7 @@ struct RowOut<'a> {
     column: Option<u32>,
     text: Option<[u32; 2]>,
     trip_count: Option<u64>,
+    scheduled: Option<usize>,
     #[serde(flatten)]
     numbers: NumbersOut<'a>,
     dispatch: Option<DispatchOut>,
@@ -230,6 +233,7 @@ fn module<'a>(
         code_problem,
         texts: table.filter(|_| loops.more.source).map(code_json::texts),
         rows: tree.nodes.iter().map(|node| row(loops, found, tree, node, threads)).collect(),
+        schedule: schedule::json(tree),
         skipped: table.map_or(&[], |table| &table.skipped),
         rows_beyond: tree.beyond,
         rows_damaged: tree.damaged,
@@ -269,6 +273,7 @@ fn row<'a>(
         column: entry.and_then(|entry| entry.column.filter(|column| *column > 0)),
         text: entry.map(|entry| entry.text),
         trip_count: entry.and_then(|entry| entry.trip_count),
+        scheduled: schedule::of(tree, node).map(|(index, _)| index),
         numbers: numbers(loops, tree, node, &node.all),
         dispatch: loops.inside(tree, node).map(|(dispatch, inside)| DispatchOut {
             workgroups: dispatch.workgroups,

@@ -50,6 +50,7 @@ fn table(id: [u8; 16], source: &str, mode: &str, entries: Vec<Entry>) -> Option<
         mode: mode.into(),
         entries,
         texts: Vec::new(),
+        schedule: Vec::new(),
         skipped: vec![Skipped {
             function: "main".into(),
             label: Some("bb7".into()),

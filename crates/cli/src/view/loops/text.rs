@@ -11,6 +11,7 @@ use std::io::{self, Write};
 
 use analysis::loops::{Estimate, LoopNode, LoopTree, Numbers};
 
+use super::schedule;
 use super::{Loops, iterations, iterations_per_hit, name, source, thread_name};
 use crate::terminal::visible;
 use crate::view::layout::{Kind, Names, Shown, layout};
@@ -148,6 +149,11 @@ fn columns<'a>(loops: &Loops<'a>, tree: &LoopTree, lines: &[Line<'_>]) -> Vec<Sh
     add(8, "depth", Kind::Number, &|line| {
         of_node(line, tree.entry(line.node)?.depth.map(|depth| depth.to_string()))
     });
+    if tree.table.as_ref().is_some_and(|table| !table.schedule.is_empty()) {
+        add(6, "schedule", Kind::Text, &|line| {
+            of_node(line, schedule::of(tree, line.node).map(|(_, one)| schedule::words(one)))
+        });
+    }
     add(0, "hits", Kind::Number, &|line| Some(count(line.numbers.hits)));
     add(7, "iterations", Kind::Number, &|line| {
         let (entry, numbers) = (tree.entry(line.node), line.numbers);
