@@ -38,7 +38,7 @@ pub struct Args {
 #[derive(clap::Subcommand)]
 enum What {
     /// Make a profile for the process that starts this command, and print as JSON where it is
-    Prepare(PrepareArgs),
+    Prepare(Box<PrepareArgs>),
     /// Move everything that was recorded into the profile, after the session has ended
     Finish(FinishArgs),
 }
