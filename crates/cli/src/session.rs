@@ -39,7 +39,7 @@ pub struct Args {
 #[expect(clippy::large_enum_variant, reason = "made once")]
 enum What {
     /// Make a profile for the process that starts this command, and print as JSON where it is
-    Prepare(PrepareArgs),
+    Prepare(Box<PrepareArgs>),
     /// Move everything that was recorded into the profile, after the session has ended
     Finish(FinishArgs),
     /// Print the contents of a profile in one line, for `run`

@@ -16,6 +16,7 @@ use std::io::{self, BufReader, Read as _, Seek as _};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use model::Loss;
 use plugin_host::stream::{Ending, Reader};
@@ -130,17 +131,24 @@ struct Turn {
 }
 
 impl Turn {
+    /// Waits for it, but not for ever: anybody who may read the directory can lock it.
     fn wait(dir: &Path) -> io::Result<Self> {
-        let directory = File::open(dir)?;
+        const PATIENCE: Duration = Duration::from_secs(10);
+        let (directory, since) = (File::open(dir)?, Instant::now());
         loop {
             // SAFETY: a descriptor of our own.
-            if unsafe { libc::flock(directory.as_raw_fd(), libc::LOCK_EX) } == 0 {
+            if unsafe { libc::flock(directory.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } == 0 {
                 return Ok(Self { directory });
             }
             let error = io::Error::last_os_error();
-            if error.kind() != io::ErrorKind::Interrupted {
+            let is_busy = error.kind() == io::ErrorKind::WouldBlock;
+            if !is_busy && error.kind() != io::ErrorKind::Interrupted {
                 return Err(error);
             }
+            if since.elapsed() >= PATIENCE {
+                return Err(io::Error::other("another command has locked it"));
+            }
+            std::thread::sleep(Duration::from_millis(10));
         }
     }
 }

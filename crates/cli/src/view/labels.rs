@@ -113,6 +113,10 @@ pub fn process_label(profile: &Profile, process: usize) -> String {
 /// Names a thread: `iree-worker-0 (4712)`.
 pub fn thread_label(profile: &Profile, process: usize, thread: usize) -> String {
     let process = profile.processes.get(process);
+    let of_plugins = process.is_some_and(|p| p.id.is_of_plugins());
     let Some(thread) = process.and_then(|p| p.threads.get(thread)) else { return String::new() };
+    if of_plugins && thread.name.is_empty() {
+        return format!("thread {}", thread.tid);
+    }
     format!("{} ({})", visible(&thread.name), thread.tid)
 }

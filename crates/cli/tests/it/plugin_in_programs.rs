@@ -1,5 +1,7 @@
 //! Profiler plugins in recorded programs and in sessions: `tests/programs/plugins/timed.c`, compiled
-//! here, in the programs `tests/programs/plugged.c`, `host.c` and stock IREE.
+//! here, in the programs `tests/programs/plugged.c`, `plugged_session.c` and stock IREE.
+//!
+//! above 600 lines: all of these tests use the same plugin, and few helpers that others do not need.
 
 use std::fs;
 use std::io::Write;
@@ -548,23 +550,53 @@ fn a_conversion_that_was_interrupted_is_repeated_or_finished() {
     assert!(!stage.exists() && dir.join("manifest.json").exists(), "only events are removed");
 }
 
+/// `plugged_session` with the built library.
+fn sessions(program: &Path) -> Command {
+    let mut command = Command::new(Programs::get().other("plugged_session"));
+    command.arg(program.parent().unwrap().parent().unwrap().join("lib/libcounterpoint.so"));
+    command
+}
+
+/// Prepares a session with the plugin in `dir`. Returns its run file.
+fn prepare(program: &Path, plugin: &Plugin, dir: &Path) -> String {
+    let arguments = ["session", "prepare", "-e", "none", "--plugin", plugin.shown(), "-o"];
+    let out = Command::new(program).args(arguments).arg(dir).output().unwrap();
+    let out: Value = serde_json::from_slice(&out.stdout).unwrap_or_else(|e| panic!("{e}: {out:?}"));
+    out["run_file"].as_str().unwrap().to_owned()
+}
+
+/// A plugin's threads are not in a forked child, so the child neither ends its parent's recording nor
+/// begins one with the same plugin.
+#[test]
+fn a_forked_child_uses_no_plugin_of_its_parent() {
+    let Some(program) = counterpoint("forked sessions") else { return };
+    let plugin = Plugin::new();
+    let dirs = [plugin.scratch.join("parent.cpt"), plugin.scratch.join("child.cpt")];
+    let mut command = sessions(&program);
+    command.arg("fork").args(dirs.iter().map(|dir| prepare(&program, &plugin, dir)));
+    let done = command.output().unwrap();
+    assert!(done.status.success(), "{done:?}");
+    let [parent, child] = dirs.map(|dir| {
+        let profile = dir.to_str().unwrap();
+        let finished = view(&program, &["session", "finish", profile]);
+        assert!(finished.status.success(), "{finished:?}");
+        text(&view(&program, &["report", profile]).stdout)
+    });
+    assert!(parent.contains("timed kernel") && !parent.contains("plugin_failed"), "{parent}");
+    assert!(!child.contains("timed kernel") && child.contains("1 × plugin_failed"), "{child}");
+    assert!(child.contains("cannot be used in a forked child"), "{child}");
+}
+
 #[test]
 fn a_session_in_c_has_plugins() {
     let Some(program) = counterpoint("sessions with plugins") else { return };
     let plugin = Plugin::new();
-    let library = program.parent().unwrap().parent().unwrap().join("lib/libcounterpoint.so");
-    let host = Programs::get().other("plugged_session");
     let mut profiles = Vec::new();
-    let mut command = Command::new(&host);
-    command.arg(&library);
+    let mut command = sessions(&program);
     // Two sessions, one after the other, and one that the program does not end itself.
     for number in 0..3 {
         let dir = plugin.scratch.join(&format!("{number}.cpt"));
-        let arguments = ["session", "prepare", "-e", "none", "--plugin", plugin.shown(), "-o"];
-        let out = Command::new(&program).args(arguments).arg(&dir).output().unwrap();
-        let out: Value =
-            serde_json::from_slice(&out.stdout).unwrap_or_else(|e| panic!("{e}: {out:?}"));
-        command.arg(out["run_file"].as_str().unwrap());
+        command.arg(prepare(&program, &plugin, &dir));
         profiles.push(dir);
     }
     let done = command.output().unwrap();
