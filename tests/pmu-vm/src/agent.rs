@@ -49,6 +49,7 @@ pub fn record(name: &str, command: &mut Command, loops: Option<LoopOptions>) -> 
         filters: Vec::new(),
         bookkeeping: false,
         loops,
+        plugins: None,
         snapshots: vec![Snapshot::take(clock)],
     };
     let path = format!("{profile}/{}", record::run_file::RUN_FILE_NAME);

@@ -91,6 +91,7 @@ fn instrumented(layout: &Layout, folder: &Path, gnu: &[&str]) -> Result<(PathBuf
                 "-g0",
                 "-fno-sanitize=all",
                 "-fno-unroll-loops",
+                "-fno-vectorize",
                 "-Wno-unused-command-line-argument",
             ],
         ]

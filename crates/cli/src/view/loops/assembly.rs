@@ -23,6 +23,9 @@ use crate::view::wrap::{PROSE_WIDTH, wrapped};
 /// Names are not shortened below this, as long as there are other columns to leave out.
 const NAME_WIDTH: usize = 22;
 
+/// One of the counts of a region.
+type Count = fn(&Counts) -> u64;
+
 /// Prints the table of one module.
 pub fn table(
     out: &mut impl Write,
@@ -78,8 +81,7 @@ pub fn table(
     add(5, "branches", Kind::Number, &count(|c| c.branches));
     add(5, "calls", Kind::Number, &count(|c| c.calls));
     add(4, "scalar", Kind::Number, &count(|c| c.scalar));
-    type Vector = (&'static str, fn(&Counts) -> u64);
-    let vectors: [Vector; 5] = [
+    let vectors: [(&'static str, Count); 5] = [
         ("vector 64", |c| c.vectors[0]),
         ("vector 128", |c| c.vectors[1]),
         ("vector 256", |c| c.vectors[2]),
