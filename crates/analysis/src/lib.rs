@@ -20,6 +20,7 @@
 //! | [`threads`] | per thread: time inside and outside of dispatches, and off the CPU |
 //! | [`loops`](mod@loops) | loops of instrumented modules as trees: estimates from samples, compensation |
 //! | [`tracks`](mod@tracks) | time series: totals, rates, how evenly they were sampled |
+//! | [`torch`] | ops of PyTorch by module and by shapes of their inputs, from its recordings |
 //! | [`probe`] | the cost of the probes |
 //! | `empty` | what an empty call reads, from the calibration of its process |
 //! | `clusters`, `nested` | self time: finds pages that overlap in time, and reads them a second time |
@@ -41,6 +42,7 @@ pub mod stats;
 pub mod summary;
 pub mod table;
 pub mod threads;
+pub mod torch;
 pub mod tracks;
 
 pub use durations::Durations;

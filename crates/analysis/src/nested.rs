@@ -125,9 +125,9 @@ impl Worker<'_> {
 
     /// Collects the earliest calls after `after`, sorted. Returns whether there are more.
     fn bring(&mut self, pages: &[PageSpan], after: Option<Begun>) -> bool {
-        // The recorder writes calls when they end, so the outer one comes last; traces name it
-        // first.
-        let outer_is_last = self.profile.manifest.origin != Origin::Import;
+        // The recorder writes calls when they end, so the outer one comes last; traces and plugins
+        // name it first.
+        let imported = self.profile.manifest.origin == Origin::Import;
         let mut most: Option<Begun> = None;
         self.calls.clear();
         for page in pages {
@@ -139,6 +139,8 @@ impl Worker<'_> {
             }
             let columns = self.decoder.decode(page.key);
             let rows = self.table.rows_of(columns);
+            let of_plugins = self.profile.processes[page.key.process].id.is_of_plugins();
+            let outer_is_first = imported || of_plugins;
             let mask = columns.header().map_or(0, |h| h.start.counters);
             let inside = match self.subtract_probe {
                 false => 0,
@@ -152,7 +154,7 @@ impl Worker<'_> {
                 let begin = columns.start_ticks[i];
                 let end = begin.saturating_add(columns.duration(i));
                 let order = (page.key.page as u64) << 32 | i as u64;
-                let order = if outer_is_last { !order } else { order };
+                let order = if outer_is_first { order } else { !order };
                 let call = Begun { begin, not_end: u64::MAX - end, order, row: *row, inside };
                 if after.is_some_and(|a| call <= a) || most.is_some_and(|most| call > most) {
                     continue;

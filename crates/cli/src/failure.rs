@@ -28,6 +28,11 @@ impl Failure {
         Self { messages, hints: Vec::new(), quiet: false, code: 2 }
     }
 
+    /// What failed, without the advice.
+    pub fn messages(&self) -> &[String] {
+        &self.messages
+    }
+
     /// An error from writing to `path`, where `-` is standard output.
     pub fn writing(path: &std::path::Path, error: io::Error) -> Self {
         match path.as_os_str() == "-" {

@@ -34,6 +34,19 @@ pub fn milliseconds(text: &str) -> Result<f64, String> {
     }
 }
 
+/// For options that take a number of bytes: 65536, 512K, 128M, 2G.
+pub fn bytes(text: &str) -> Result<u64, String> {
+    let units = [("K", 1 << 10), ("M", 1 << 20), ("G", 1 << 30), ("", 1)];
+    let upper = text.trim().to_ascii_uppercase();
+    let found = units.iter().find_map(|(unit, factor)| Some((upper.strip_suffix(unit)?, *factor)));
+    let (number, factor) = found.unwrap_or((&upper, 1));
+    let number = number.trim().parse::<u64>().ok().and_then(|n| n.checked_mul(factor));
+    match number {
+        Some(number) if number > 0 => Ok(number),
+        _ => Err("not a number of bytes: 65536, 512K, 128M".to_owned()),
+    }
+}
+
 /// For options that take a time with its unit; in ns.
 pub fn time(text: &str) -> Result<u64, String> {
     let units = [("ns", 1.0), ("us", 1e3), ("µs", 1e3), ("ms", 1e6), ("s", 1e9)];

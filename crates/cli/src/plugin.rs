@@ -13,14 +13,15 @@
 
 mod check;
 mod child;
-mod events;
-mod kinds;
+mod control;
 mod list;
 mod patient;
 mod record;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
+
+use control::Wish;
 
 use crate::failure::Failure;
 
@@ -42,6 +43,12 @@ enum What {
     Check(check::Args),
     /// Record with plugins for some time, without a program to profile
     Run(record::Args),
+    /// Pause the plugins of a recording that goes on, if they can pause
+    Pause(control::Args),
+    /// Continue the plugins of a recording that goes on
+    Resume(control::Args),
+    /// Have the plugins of a recording that goes on write the events that are complete
+    Flush(control::Args),
     #[command(hide = true)]
     Child(child::Args),
 }
@@ -51,35 +58,10 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
         What::List(args) => list::main(&args),
         What::Check(args) => check::main(&args),
         What::Run(args) => record::main(&args),
+        What::Pause(args) => control::main(&args, Wish::Pause),
+        What::Resume(args) => control::main(&args, Wish::Resume),
+        What::Flush(args) => control::main(&args, Wish::Flush),
         What::Child(args) => child::main(&args),
-    }
-}
-
-/// The files that these paths name: each file itself, and the plugins of each directory.
-fn files(paths: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
-    let mut all = Vec::new();
-    for path in paths {
-        let found = plugin_host::discover(path)
-            .map_err(|e| Failure::new(format!("read {}: {e}", path.display())))?;
-        if found.is_empty() {
-            return Err(Failure::new(format!("{}: has no plugins", path.display()))
-                .hint("a plugin in a directory is a file whose name ends in .so"));
-        }
-        all.extend(found);
-    }
-    Ok(all)
-}
-
-/// The plugins of `paths`, or else of the directory in KINETO_PLUGIN_LIB_DIR_PATH.
-fn files_or_default(paths: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
-    if !paths.is_empty() {
-        return files(paths);
-    }
-    let variable = "KINETO_PLUGIN_LIB_DIR_PATH";
-    match std::env::var_os(variable).filter(|value| !value.is_empty()) {
-        Some(directory) => files(&[directory.into()]),
-        None => Err(Failure::new("no plugin was named")
-            .hint(format!("name a file or a directory, or set {variable} to a directory"))),
     }
 }
 

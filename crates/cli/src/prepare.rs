@@ -12,6 +12,7 @@ mod found;
 mod make;
 mod options;
 mod place;
+mod plugins;
 
 use machine::Machine;
 use profile::manifest::{CounterInfo, Origin};
@@ -36,19 +37,31 @@ pub fn prepare(
     command: &[String],
 ) -> Result<Prepared, Failure> {
     let machine = Machine::here();
-    let resolver = recording.naming.resolver(&machine);
+    let choice = choose(recording, system, origin, &machine)?;
+    make(recording, choice, &machine, &place(recording)?, origin, command)
+}
+
+/// Decides what to record, and makes nothing yet.
+pub fn choose(
+    recording: &Recording,
+    system: &[String],
+    origin: Origin,
+    machine: &Machine,
+) -> Result<Choice, Failure> {
+    let resolver = recording.naming.resolver(machine);
     let Chosen { threads: counters, packages: mut beside, notes } =
-        counters_of(recording, &resolver, &machine)?;
-    beside.extend(system_wide(system, beside.len() as u16, &resolver, &machine)?);
+        counters_of(recording, &resolver, machine)?;
+    beside.extend(system_wide(system, beside.len() as u16, &resolver, machine)?);
     if let (Some(counter), true) = (beside.first(), origin != Origin::Run) {
         return Err(Failure::new(format!("{} counts a whole package, not a thread", counter.name))
             .hint("`counterpoint run` samples it while the program runs"));
     }
     let infos: Vec<CounterInfo> = counters.iter().map(Into::into).collect();
     let metrics = before_run(&recording.metrics, &infos)?;
-    let mut choice = Choice { counters, beside, notes, metrics };
+    let plugins = recording.plugins.resolve(origin)?;
+    let mut choice = Choice { counters, beside, notes, metrics, plugins };
     if recording.events.is_empty() && choice.counters.is_empty() {
         choice.notes.extend(ask_for_counters(origin, &resolver));
     }
-    make(recording, choice, &machine, &place(recording)?, origin, command)
+    Ok(choice)
 }

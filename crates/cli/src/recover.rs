@@ -8,6 +8,7 @@ use profile::{Manifest, ProcessId};
 
 use crate::failure::Failure;
 use crate::input;
+use crate::plugin_events::convert_and_say;
 use crate::terminal::say;
 use crate::view::open;
 use crate::view::units::plural;
@@ -47,6 +48,7 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
     let asked = if args.close { Closing::Now } else { Closing::WhenOver };
     let closing = open::allowed(asked, &manifest);
     let collected = collect(dir, closing).map_err(|e| open::explain(dir, e))?;
+    convert_and_say(dir);
     let (code, done) = outcome(&manifest, &collected);
     say!("{}: {done}; {}", dir.display(), open::in_one_line(dir));
     Ok(ExitCode::from(code))

@@ -23,9 +23,10 @@ use crate::asker::command_of;
 use crate::failure::Failure;
 use crate::inherited::prepare_process;
 use crate::metrics::before_run;
+use crate::plugin_events::convert_and_say;
 use crate::prepare::{Choice, Prepared, Recording, make, place, prepare};
 use crate::terminal::{Kind, stdout};
-use crate::view::open::explain;
+use crate::view::open::{explain, in_one_line};
 
 /// Prepare and finish profiles that a program records by itself.
 #[derive(clap::Args)]
@@ -35,11 +36,14 @@ pub struct Args {
 }
 
 #[derive(clap::Subcommand)]
+#[expect(clippy::large_enum_variant, reason = "made once")]
 enum What {
     /// Make a profile for the process that starts this command, and print as JSON where it is
     Prepare(PrepareArgs),
     /// Move everything that was recorded into the profile, after the session has ended
     Finish(FinishArgs),
+    /// Print the contents of a profile in one line, for `run`
+    Summary(SummaryArgs),
 }
 
 #[derive(clap::Args)]
@@ -63,6 +67,13 @@ struct FinishArgs {
     /// Output format
     #[arg(long, value_enum, default_value_t)]
     format: Format,
+}
+
+#[derive(clap::Args)]
+struct SummaryArgs {
+    /// Profile directory
+    #[arg(value_name = "PROFILE", value_parser = crate::input::profile())]
+    profile: PathBuf,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
@@ -104,7 +115,15 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
     match args.what {
         What::Prepare(args) => prepare_main(&args),
         What::Finish(args) => finish(&args),
+        What::Summary(args) => summary(&args),
     }
+}
+
+fn summary(args: &SummaryArgs) -> Result<ExitCode, Failure> {
+    convert_and_say(&args.profile);
+    let mut out = stdout(Kind::People);
+    writeln!(out, "{}", in_one_line(&args.profile))?;
+    Ok(ExitCode::SUCCESS)
 }
 
 fn prepare_main(args: &PrepareArgs) -> Result<ExitCode, Failure> {
@@ -131,8 +150,13 @@ fn prepare_available(recording: &Recording, command: &[String]) -> Result<Prepar
     let chosen = available::counters_of(recording, &resolver, &machine)?;
     let infos: Vec<CounterInfo> = chosen.threads.iter().map(Into::into).collect();
     let metrics = before_run(&recording.metrics, &infos)?;
-    let choice =
-        Choice { counters: chosen.threads, beside: Vec::new(), notes: chosen.notes, metrics };
+    let choice = Choice {
+        counters: chosen.threads,
+        beside: Vec::new(),
+        notes: chosen.notes,
+        metrics,
+        plugins: recording.plugins.resolve(Origin::Session)?,
+    };
     make(recording, choice, &machine, &place(recording)?, Origin::Session, command)
 }
 
@@ -183,6 +207,7 @@ fn finish(args: &FinishArgs) -> Result<ExitCode, Failure> {
         manifest.write(dir).map_err(Failure::new)?;
     }
     let collected = collect(dir, Closing::WhenOver).map_err(|e| explain(dir, e))?;
+    convert_and_say(dir);
     let running: Vec<u32> = collected.live.iter().map(|process| process.pid).collect();
     let still = !running.is_empty();
     let profile = std::path::absolute(dir).unwrap_or_else(|_| dir.clone());

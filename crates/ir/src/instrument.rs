@@ -13,6 +13,7 @@ use crate::error::IrError;
 use crate::function::{Body, show};
 use crate::hooks::{Clock, Hook, Writer};
 use crate::iterations::{Counter, Search};
+use crate::kept::Keeper;
 use crate::loops::Loops;
 use crate::module::{Definition, Module};
 use crate::rewrite::Work;
@@ -104,6 +105,8 @@ struct Run<'a> {
     outside: VecDeque<(Span, String)>,
     /// Lists of constructors, if the module has none.
     lists: String,
+    /// The text of functions that have ids.
+    kept: Keeper,
 }
 
 /// Instruments a text.
@@ -143,6 +146,7 @@ pub fn instrument(text: &[u8], options: &Options) -> Result<Instrumented, IrErro
         done: 0,
         outside: VecDeque::new(),
         lists: String::new(),
+        kept: Keeper::default(),
     };
     let mut outside: Vec<(Span, String)> =
         module.use_orders.iter().map(|order| (*order, String::new())).collect();
@@ -295,6 +299,8 @@ impl Run<'_> {
 
     /// Adds what was instrumented to the side table.
     fn enter_ids(&mut self, definition: &Definition, name: String, work: &Work) {
+        let lines = [definition.line, definition.last_line];
+        self.kept.add(self.text, definition.header.start as usize, lines);
         let loops = work.loops;
         if let Some(hook) = work.function {
             let place = self.source.function(definition.tail);
@@ -314,6 +320,7 @@ impl Run<'_> {
                 column: place.column,
                 text: [definition.line, definition.last_line],
                 trip_count: None,
+                places: Vec::new(),
             });
             self.counts.instrumented_functions += 1;
         }
@@ -348,6 +355,7 @@ impl Run<'_> {
                 column,
                 text: found.lines,
                 trip_count: trips[i],
+                places: Vec::new(),
             });
             self.counts.instrumented_loops += 1;
         }
@@ -361,6 +369,10 @@ impl Run<'_> {
         triple: &str,
         weights: [u32; 2],
     ) -> Result<Instrumented, IrError> {
+        let kept = std::mem::take(&mut self.kept);
+        if !self.table.entries.is_empty() {
+            self.table.texts.push(kept.finish("llvm", self.options.source, self.text));
+        }
         let json = self.table.to_json()?;
         let descriptor = Descriptor {
             names,
@@ -389,7 +401,7 @@ impl Run<'_> {
 }
 
 /// Numbers the function and its chosen loops, from `first` on.
-fn number_hooks(
+pub(crate) fn number_hooks(
     first: u32,
     choice: &Choice,
     loops: &Loops,

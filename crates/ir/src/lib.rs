@@ -5,6 +5,7 @@
 //! | module | what |
 //! |---|---|
 //! | [`instrument`] | a whole module, from text to text |
+//! | [`kept`] | the text of functions, as the side table keeps it |
 //! | [`table`] | the side table: what each id of an instrumented module is |
 //! | [`scan`] | the text as statements and tokens |
 //! | [`module`] | the top level of a module: functions, target, attributes, metadata |
@@ -20,6 +21,7 @@
 //! | [`rewrite`] | a function with hooks on the edges of its loops |
 //! | [`attributes`] | attributes that become false |
 //! | [`descriptor`] | the module's own part: descriptor, constructor, rehearsal |
+//! | [`mlir`] | the same for the text of MLIR's `llvm` dialect, as IREE's compiler prints it |
 //! | [`edit`] | changes to a text, by offset |
 #![forbid(unsafe_code)]
 
@@ -33,7 +35,9 @@ pub mod function;
 pub mod hooks;
 pub mod instrument;
 pub mod iterations;
+pub mod kept;
 pub mod loops;
+pub mod mlir;
 pub mod module;
 pub mod phi;
 pub mod rewrite;

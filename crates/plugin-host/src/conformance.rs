@@ -9,12 +9,14 @@ mod events;
 mod loading;
 
 use std::path::Path;
+use std::sync::{Mutex, PoisonError};
 
 use abi::kineto::{
     CreateParams, Function, HandleParams, ProcessParams, ProfilerInterface, PushParams,
     QueryParams, Registry,
 };
 
+use crate::guard::{self, Left, call_one};
 use crate::platform::Library;
 
 /// How bad a finding is.
@@ -73,6 +75,8 @@ impl Probe {
             Ok(library) => {
                 let mut plugin = Plugin { library, interfaces: Vec::new(), is_json };
                 (self.run)(&mut plugin, &mut findings);
+                let mut ends = ENDS.lock().unwrap_or_else(PoisonError::into_inner);
+                ends.drain(..).for_each(|what| findings.error(what));
             }
             Err(why) => findings.error(format!("cannot be loaded: {why}")),
         }
@@ -83,6 +87,22 @@ impl Probe {
 /// All probes, in the order in which they make sense to read.
 pub fn probes() -> Vec<Probe> {
     [loading::PROBES, calls::PROBES, events::PROBES].concat()
+}
+
+/// What calls did instead of returning: no exception may leave a function of the interface. These
+/// are of this process, which asks one thing at a time.
+static ENDS: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+/// The result of a call: any number of an error, if it did not return.
+fn returned(end: Result<i32, Left>) -> i32 {
+    end.unwrap_or_else(|how| {
+        let mut ends = ENDS.lock().unwrap_or_else(PoisonError::into_inner);
+        let what = format!("{how}, where a function must return");
+        if !ends.contains(&what) {
+            ends.push(what);
+        }
+        i32::MIN
+    })
 }
 
 /// The plugin, in the raw.
@@ -118,12 +138,11 @@ impl Plugin {
             register_profiler: Some(keep),
         };
         // SAFETY: the symbol has this type by the interface's definition.
-        let code = unsafe {
-            let register: abi::kineto::Register = std::mem::transmute(register.as_ptr());
-            register(&registry)
+        let end = unsafe {
+            guard::call(register.as_ptr(), (&raw const registry).cast(), std::ptr::null())
         };
         self.interfaces = kept;
-        Some(code)
+        Some(returned(end.map(|code| code as i32)))
     }
 
     /// Its profilers, registered as a host does it; only those with all functions.
@@ -167,13 +186,13 @@ fn supported(interface: &ProfilerInterface) -> Vec<u32> {
 /// Calls a function of the plugin, if it has it.
 fn call<P>(function: Function<P>, params: &mut P) -> Option<i32> {
     // SAFETY: a function of the plugin with arguments of its type, which live during the call.
-    function.map(|function| unsafe { function(params) })
+    function.map(|function| returned(unsafe { call_one(function, params) }))
 }
 
 /// Calls a function of the plugin with a null pointer.
 fn call_null<P>(function: Function<P>) -> Option<i32> {
     // SAFETY: whether the plugin copes with null is what is asked.
-    function.map(|function| unsafe { function(std::ptr::null_mut()) })
+    function.map(|function| returned(unsafe { call_one(function, std::ptr::null_mut()) }))
 }
 
 /// A recording, driven by hand.

@@ -12,10 +12,13 @@
 //! |---|---|
 //! | [`platform`] | opening a shared object: the only part that differs between systems |
 //! | [`discover`](mod@discover) | which files of a directory are plugins, in which order |
+//! | [`guard`] | calls that a plugin's exceptions do not leave |
+//! | [`layers`] | which plugins the OpenCL loader must load, too |
 //! | [`load`] | a plugin: opened, extended, registered, queried |
 //! | [`session`] | one recording of one profiler |
 //! | [`builder`] | the functions that a plugin hands its events to |
 //! | [`sink`] | where events go |
+//! | [`entry`] | an event of a whole trace, for profilers that are not plugins |
 //! | [`lineage`] | tells a forked child from its parent, whose sessions it must not use |
 //! | [`conformance`] | drives a plugin through everything, to find out what it does wrong |
 //! | [`stream`] | events as bytes, from the process of the plugins to the one that makes a profile |
@@ -28,6 +31,9 @@
 pub mod builder;
 pub mod conformance;
 pub mod discover;
+pub mod entry;
+pub mod guard;
+pub mod layers;
 pub mod lineage;
 pub mod load;
 pub mod platform;
@@ -37,6 +43,7 @@ pub mod sink;
 pub mod stream;
 
 pub use discover::discover;
+pub use guard::Left;
 pub use load::{Host, Plugin, Profiler};
 pub use problem::{Problem, Problems};
 pub use session::{Correlation, Session, Setup};

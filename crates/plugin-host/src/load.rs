@@ -11,6 +11,7 @@ use abi::kineto::{
 };
 
 use crate::builder::{Builder, add_counter, set_thread_name};
+use crate::guard::{self, call_one};
 use crate::platform::Library;
 use crate::problem::{Problem, Problems};
 
@@ -138,6 +139,9 @@ pub struct Plugin {
     pub problems: Arc<Problems>,
     /// Its profilers that can be used.
     pub profilers: Vec<Profiler>,
+    /// What the plugin was given to register with. It is never freed, because the plugin may use it
+    /// at any time; a checker for leaks finds it here.
+    registry: Option<&'static Mutex<Collecting>>,
 }
 
 /// One profiler of a plugin.
@@ -164,6 +168,7 @@ unsafe impl Send for Profiler {}
 unsafe impl Sync for Profiler {}
 
 /// What `registerProfiler` collects during one call of `KinetoPlugin_register`.
+#[derive(Debug)]
 struct Collecting {
     open: bool,
     interfaces: Vec<ProfilerInterface>,
@@ -204,8 +209,12 @@ impl Plugin {
     /// be used has no profilers.
     pub fn load(file: &Path, host: &'static Host) -> Self {
         let problems = Arc::new(Problems::of(file));
-        let mut plugin =
-            Self { file: file.to_owned(), problems: Arc::clone(&problems), profilers: Vec::new() };
+        let mut plugin = Self {
+            file: file.to_owned(),
+            problems: Arc::clone(&problems),
+            profilers: Vec::new(),
+            registry: None,
+        };
         let library = match Library::open(file) {
             Ok(library) => library,
             Err(why) => {
@@ -220,56 +229,109 @@ impl Plugin {
             return plugin;
         };
         // From here on the file stays loaded: it may have started threads or given out addresses.
-        let extension = extend(&library, host, &problems);
+        let extend = library.symbol(abi::kineto::EXTEND_SYMBOL);
+        plugin.register(register.as_ptr(), extend.map(|extend| extend.as_ptr().cast_const()), host);
+        plugin
+    }
+
+    /// A plugin that is linked into this program, under this name.
+    ///
+    /// # Safety
+    /// The functions are those of a plugin, and all that it gives out stays valid.
+    pub unsafe fn linked(
+        name: &Path,
+        register: Register,
+        extend: Option<Extend>,
+        host: &'static Host,
+    ) -> Self {
+        let problems = Arc::new(Problems::of(name));
+        let mut plugin =
+            Self { file: name.to_owned(), problems, profilers: Vec::new(), registry: None };
+        let extend = extend.map(|extend| extend as *const c_void);
+        plugin.register(register as *const c_void, extend, host);
+        plugin
+    }
+
+    /// Lets it extend its host and register, and queries its profilers.
+    fn register(
+        &mut self,
+        register: *const c_void,
+        extend_with: Option<*const c_void>,
+        host: &'static Host,
+    ) {
+        let problems = Arc::clone(&self.problems);
+        let extension = extend_with.and_then(|function| extend(function, host, &problems));
         let collecting: &'static Mutex<Collecting> = Box::leak(Box::new(Mutex::new(Collecting {
             open: true,
             interfaces: Vec::new(),
             problems: Arc::clone(&problems),
         })));
+        self.registry = Some(collecting);
         let registry = Registry {
             size: Registry::SIZE,
             handle: std::ptr::from_ref(collecting).cast_mut().cast(),
             register_profiler: Some(register_profiler),
         };
         // SAFETY: the symbol has this type by the interface's definition.
-        let code = unsafe {
-            let register: Register = std::mem::transmute(register.as_ptr());
-            register(&registry)
-        };
+        let end = unsafe { guard::call(register, (&raw const registry).cast(), std::ptr::null()) };
         let interfaces = {
             let mut collecting = collecting.lock().unwrap_or_else(PoisonError::into_inner);
             collecting.open = false;
             std::mem::take(&mut collecting.interfaces)
         };
-        if code != 0 {
-            problems.add(Problem::RegisterFailed { code, registered: interfaces.len() });
-            return plugin;
+        match end.map(|code| code as c_int) {
+            Ok(0) => {}
+            Ok(code) => {
+                problems.add(Problem::RegisterFailed { code, registered: interfaces.len() });
+                return;
+            }
+            Err(how) => {
+                problems.add(Problem::Left { function: "KinetoPlugin_register", how });
+                return;
+            }
         }
         if interfaces.is_empty() {
             problems.add(Problem::NothingRegistered);
         }
-        plugin.profilers = interfaces
+        self.profilers = interfaces
             .into_iter()
-            .filter_map(|interface| Profiler::query(interface, extension, host, &problems, file))
+            .filter_map(|interface| {
+                Profiler::query(interface, extension, host, &problems, &self.file)
+            })
             .collect();
-        plugin
     }
 }
 
-fn extend(library: &Library, host: &'static Host, problems: &Problems) -> Option<Extension> {
-    let extend = library.symbol(abi::kineto::EXTEND_SYMBOL)?;
+impl Plugin {
+    /// The types to ask this plugin for if the user wants `types`, which are published ones; all that
+    /// the plugin supports if the user has named none. Nobody can ask for a kind by a name that is
+    /// known only now, so a plugin's own kinds are recorded with the published type that they are
+    /// like.
+    pub fn wanted(&self, host: &Host, types: &[u32]) -> Vec<u32> {
+        if types.is_empty() {
+            return self.profilers.iter().flat_map(|profiler| profiler.types.clone()).collect();
+        }
+        let declared = host.types();
+        let own = declared.iter().enumerate().filter(|(_, (_, base))| types.contains(base));
+        let own = own.map(|(index, _)| FIRST_OWN_TYPE + index as u32);
+        types.iter().copied().chain(own).collect()
+    }
+}
+
+fn extend(function: *const c_void, host: &'static Host, problems: &Problems) -> Option<Extension> {
     let mut extension =
         Extension { size: Extension::SIZE, configure: None, toggle: None, flush: None };
     // SAFETY: the symbol has this type by the extension's definition; the host is never freed.
-    let code = unsafe {
-        let extend: Extend = std::mem::transmute(extend.as_ptr());
-        extend(&host.raw, &mut extension)
+    let end = unsafe {
+        let extension = (&raw mut extension).cast::<c_void>();
+        guard::call(function, (&raw const host.raw).cast(), extension)
     };
-    if code != 0 {
-        problems.add(Problem::ExtendFailed(code));
-        return None;
+    match end.map(|code| code as c_int) {
+        Ok(0) => return Some(extension),
+        Ok(code) => problems.add(Problem::ExtendFailed(code)),
+        Err(how) => problems.add(Problem::Left { function: "CounterpointPlugin_extend", how }),
     }
-    Some(extension)
+    None
 }
 
 impl Profiler {
@@ -307,9 +369,13 @@ impl Profiler {
             types_length: types.len(),
         };
         // SAFETY: the function that the plugin registered for this, with room as stated.
-        let code = unsafe { query(&mut arguments) };
-        if code != 0 {
-            problems.add(Problem::Failed { function: "profilerQuery", code });
+        let end = unsafe { call_one(query, &mut arguments) };
+        let succeeded = end == Ok(0);
+        if !succeeded {
+            problems.add(match end {
+                Ok(code) => Problem::Failed { function: "profilerQuery", code },
+                Err(how) => Problem::Left { function: "profilerQuery", how },
+            });
             name = [0; NAME_BYTES + 1];
             types.fill(0);
         }
@@ -319,7 +385,7 @@ impl Profiler {
         });
         let mut shown = String::from_utf8_lossy(&name[..length]).into_owned();
         if shown.is_empty() {
-            if code == 0 {
+            if succeeded {
                 problems.add(Problem::NoName);
             }
             shown = file.file_stem().unwrap_or_default().to_string_lossy().into_owned();

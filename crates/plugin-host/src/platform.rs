@@ -47,8 +47,13 @@ mod unix {
             let name = CString::new(path.as_os_str().as_bytes())
                 .map_err(|_| "its name has a zero byte".to_owned())?;
             // SAFETY: a C string. What the constructors of the file do is the user's choice.
-            let handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
-            NonNull::new(handle).map(|handle| Self { handle }).ok_or_else(last_error)
+            let opened = unsafe { crate::guard::open(&name, libc::RTLD_NOW | libc::RTLD_LOCAL) };
+            match opened {
+                Ok(handle) => {
+                    NonNull::new(handle).map(|handle| Self { handle }).ok_or_else(last_error)
+                }
+                Err(how) => Err(format!("a constructor of it {how}")),
+            }
         }
 
         /// The address of an exported function or object.

@@ -4,6 +4,8 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
+use crate::guard::Left;
+
 /// One thing that a plugin did wrong.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Problem {
@@ -35,6 +37,13 @@ pub enum Problem {
         /// What it returned.
         code: i32,
     },
+    /// One of its functions did not return.
+    Left {
+        /// Which function.
+        function: &'static str,
+        /// How it ended.
+        how: Left,
+    },
     /// It has no name.
     NoName,
     /// Its name fills the host's buffer, without a zero byte at the end.
@@ -64,6 +73,12 @@ pub enum Problem {
     },
     /// It used a trace builder outside of the call for which the builder was valid.
     Late {
+        /// The name of the call.
+        call: &'static str,
+    },
+    /// It called the trace builder in a signal handler that interrupted such a call, or after it had
+    /// left such a call by a jump.
+    Inside {
         /// The name of the call.
         call: &'static str,
     },
@@ -134,6 +149,7 @@ impl fmt::Display for Problem {
             ),
             Self::MissingFunction(name) => write!(f, "its interface has no {name}"),
             Self::Failed { function, code } => write!(f, "{function} returned {code}"),
+            Self::Left { function, how } => write!(f, "{function} {how}"),
             Self::NoName => f.write_str("profilerQuery gave no name"),
             Self::LongName => write!(
                 f,
@@ -151,6 +167,9 @@ impl fmt::Display for Problem {
             Self::NoEvent { call } => write!(f, "called {call} before any addEvent"),
             Self::Late { call } => {
                 write!(f, "called {call} after the call that the trace builder was valid for")
+            }
+            Self::Inside { call } => {
+                write!(f, "called {call} inside of another call of the trace builder")
             }
             Self::UnknownType(number) => {
                 write!(f, "added an event of type {number}, which does not exist")

@@ -15,6 +15,7 @@ use abi::kineto::{
 };
 
 use crate::builder::Asked;
+use crate::guard::{self, Left, call_one};
 use crate::lineage::process_number;
 use crate::load::Profiler;
 use crate::problem::{Problem, Problems};
@@ -84,11 +85,14 @@ pub enum Stack {
     User = 1,
 }
 
-fn report(problems: &Problems, function: &'static str, code: c_int) -> bool {
-    if code != 0 {
-        problems.add(Problem::Failed { function, code });
+/// Adds what is wrong with a call's end to the problems; whether it succeeded.
+fn report(problems: &Problems, function: &'static str, end: Result<c_int, Left>) -> bool {
+    match end {
+        Ok(0) => return true,
+        Ok(code) => problems.add(Problem::Failed { function, code }),
+        Err(how) => problems.add(Problem::Left { function, how }),
     }
-    code == 0
+    false
 }
 
 impl Profiler {
@@ -112,7 +116,7 @@ impl Profiler {
         };
         let turn = self.turn();
         // SAFETY: the plugin's function for this; `Profiler` has made sure that there is one.
-        let code = unsafe { self.interface.create?(&mut arguments) };
+        let code = unsafe { call_one(self.interface.create?, &mut arguments) };
         if !report(&self.problems, "profilerCreate", code) {
             return None;
         }
@@ -144,7 +148,14 @@ impl Profiler {
                 max_buffer_bytes: setup.max_buffer_bytes,
             };
             // SAFETY: the plugin's function for this.
-            report(&self.problems, "configure", unsafe { configure(&arguments) });
+            let configured = unsafe {
+                guard::call(
+                    configure as *const c_void,
+                    (&raw const arguments).cast(),
+                    std::ptr::null(),
+                )
+            };
+            report(&self.problems, "configure", configured.map(|code| code as c_int));
         }
         drop(turn);
         Some(session)
@@ -162,7 +173,7 @@ impl Session<'_> {
         let mut arguments = HandleParams { size: HandleParams::SIZE, profiler: self.handle };
         let _turn = self.profiler.turn();
         // SAFETY: the plugin's function for this.
-        report(&self.profiler.problems, name, unsafe { function(&mut arguments) })
+        report(&self.profiler.problems, name, unsafe { call_one(function, &mut arguments) })
     }
 
     /// Collecting begins. Whether the plugin agreed; the recording goes on in any case.
@@ -195,7 +206,10 @@ impl Session<'_> {
             enabled: u32::from(enabled),
         };
         // SAFETY: the plugin's function for this.
-        report(&self.profiler.problems, "toggle", unsafe { toggle(&arguments) })
+        let toggled = unsafe {
+            guard::call(toggle as *const c_void, (&raw const arguments).cast(), std::ptr::null())
+        };
+        report(&self.profiler.problems, "toggle", toggled.map(|code| code as c_int))
     }
 
     fn hand_over(
@@ -211,7 +225,7 @@ impl Session<'_> {
             let mut arguments =
                 ProcessParams { size: ProcessParams::SIZE, profiler: handle, builder };
             // SAFETY: the plugin's function for this; the builder is valid during the call.
-            unsafe { function(&mut arguments) }
+            unsafe { call_one(function, &mut arguments) }
         });
         report(&self.profiler.problems, name, code)
     }
@@ -272,7 +286,7 @@ impl Correlation {
         let Some(Handle(profiler)) = *handle else { return };
         let mut arguments = PushParams { size: PushParams::SIZE, id, profiler };
         // SAFETY: the plugin's function for this.
-        report(&self.problems, name, unsafe { push(&mut arguments) });
+        report(&self.problems, name, unsafe { call_one(push, &mut arguments) });
     }
 
     /// Pops the last id of the calling thread.
@@ -283,6 +297,6 @@ impl Correlation {
         let Some(Handle(profiler)) = *handle else { return };
         let mut arguments = HandleParams { size: HandleParams::SIZE, profiler };
         // SAFETY: the plugin's function for this.
-        report(&self.problems, name, unsafe { pop(&mut arguments) });
+        report(&self.problems, name, unsafe { call_one(pop, &mut arguments) });
     }
 }

@@ -1,5 +1,7 @@
 //! Where events go.
 
+use crate::entry::Entry;
+
 /// One event. Times are ns since 1970 UTC.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Event {
@@ -117,8 +119,14 @@ pub trait Sink {
     fn kind(&mut self, _number: u32, _name: &str, _base: u32) {}
     /// The plugin whose events follow: its file, or another name.
     fn plugin(&mut self, _name: &[u8]) {}
+    /// What the plugin is doing from now on, to be said if the stream ends here: `in profilerStop`.
+    fn doing(&mut self, _what: &[u8]) {}
     /// Something to tell the user about the plugin.
     fn message(&mut self, _message: &Message<'_>) {}
+    /// A field of a whole trace: its name, and one JSON value.
+    fn field(&mut self, _key: &[u8], _json: &[u8]) {}
+    /// An event of a whole trace.
+    fn entry(&mut self, _entry: &Entry<'_>) {}
     /// An event, complete.
     fn event(&mut self, event: &Event, name: &[u8], metadata: &Metadata);
     /// A device's row. No name: the device's number is to be shown.

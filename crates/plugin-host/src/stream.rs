@@ -15,11 +15,22 @@
 //!   8 end       events that did not fit
 //!   9 plugin    name
 //!  10 message   level, loses, count, length, bytes
+//!  11 doing     text
+//!  16 row       process, thread: each 0 and a signed integer, or 1, length, bytes
+//!  17 entry     phase u8, row, name, category + 1 or 0, time − last start, fields u8,
+//!               duration if fields & 1, id if fields & 2, scope u8 if fields & 4,
+//!               arguments, for each: 8 × key + kind, value
+//!  18 field     key, length, JSON
 //! ```
+//!
+//! Events of plugins are records 2 to 7, and whole traces of other profilers 16 to 18. The value of an
+//! argument is a signed integer (kind 0), an integer without a sign (1), a text (2) or JSON (3) with
+//! its length, or the number of a text which is a text (4) or JSON (5).
 //!
 //! Names, keys and units are numbers of texts; each text stands once. A stream may end anywhere: what
 //! was whole before is used. [`Reader`] trusts no byte of it.
 
+mod entries;
 #[cfg(test)]
 mod tests;
 mod texts;
@@ -28,6 +39,7 @@ use std::io::{self, Read, Write};
 
 use texts::Texts;
 
+use crate::entry::Entry;
 use crate::sink::{Counter, Event, Flow, MOST_METADATA, MOST_PAIRS, Message, Metadata, Sink};
 
 const MAGIC: [u8; 8] = *b"CPPLUG01";
@@ -41,6 +53,7 @@ const KIND: u8 = 7;
 const END: u8 = 8;
 const PLUGIN: u8 = 9;
 const MESSAGE: u8 = 10;
+const DOING: u8 = 11;
 
 /// Bytes that are collected before they are written.
 const CHUNK: usize = 64 * 1024;
@@ -54,11 +67,16 @@ pub struct Writer<W: Write> {
     out: W,
     buffer: Vec<u8>,
     texts: Texts,
+    /// The keys of the event that is being written.
+    keys: Vec<u64>,
     last_start: i64,
     /// Bytes that may still be written; events beyond are counted and dropped.
     room: u64,
     dropped: u64,
     error: Option<io::Error>,
+    rows: entries::Rows,
+    /// Arguments of the entry that is being written.
+    arguments: Vec<u8>,
 }
 
 fn put(buffer: &mut Vec<u8>, mut value: u64) {
@@ -73,6 +91,45 @@ fn put_signed(buffer: &mut Vec<u8>, value: i64) {
     put(buffer, (value << 1 ^ value >> 63) as u64);
 }
 
+/// Some fields, on the stack: a record goes into the buffer in one piece.
+struct Fields {
+    bytes: [u8; Self::MOST],
+    length: usize,
+}
+
+impl Default for Fields {
+    #[inline]
+    fn default() -> Self {
+        Self { bytes: [0; Self::MOST], length: 0 }
+    }
+}
+
+impl Fields {
+    /// More than 11 fields of 10 bytes each.
+    const MOST: usize = 128;
+
+    #[inline]
+    fn put(&mut self, mut value: u64) {
+        while value >= 0x80 {
+            self.bytes[self.length % Self::MOST] = value as u8 | 0x80;
+            self.length += 1;
+            value >>= 7;
+        }
+        self.bytes[self.length % Self::MOST] = value as u8;
+        self.length += 1;
+    }
+
+    #[inline]
+    fn put_signed(&mut self, value: i64) {
+        self.put((value << 1 ^ value >> 63) as u64);
+    }
+
+    #[inline]
+    fn bytes(&self) -> &[u8] {
+        &self.bytes[..self.length.min(Self::MOST)]
+    }
+}
+
 impl<W: Write> Writer<W> {
     /// Begins a stream of at most `limit` bytes of events and names; `None`: no limit.
     pub fn new(out: W, limit: Option<u64>) -> Self {
@@ -82,10 +139,13 @@ impl<W: Write> Writer<W> {
             out,
             buffer,
             texts: Texts::default(),
+            keys: Vec::new(),
             last_start: 0,
             room: limit.unwrap_or(u64::MAX),
             dropped: 0,
             error: None,
+            rows: entries::Rows::default(),
+            arguments: Vec::new(),
         }
     }
 
@@ -167,6 +227,14 @@ impl<W: Write> Sink for Writer<W> {
         self.added(before);
     }
 
+    fn doing(&mut self, what: &[u8]) {
+        let before = self.buffer.len();
+        let what = self.text(what);
+        self.buffer.push(DOING);
+        put(&mut self.buffer, what);
+        self.added(before);
+    }
+
     fn message(&mut self, message: &Message<'_>) {
         let text = &message.text[..message.text.len().min(MOST_TEXT)];
         self.buffer.push(MESSAGE);
@@ -177,6 +245,14 @@ impl<W: Write> Sink for Writer<W> {
         self.added(self.buffer.len());
     }
 
+    fn field(&mut self, key: &[u8], json: &[u8]) {
+        self.put_field(key, json);
+    }
+
+    fn entry(&mut self, entry: &Entry<'_>) {
+        self.put_entry(entry);
+    }
+
     fn event(&mut self, event: &Event, name: &[u8], metadata: &Metadata) {
         if !self.fits() {
             return;
@@ -184,34 +260,36 @@ impl<W: Write> Sink for Writer<W> {
         let before = self.buffer.len();
         let name = self.text(name);
         // Keys are texts, which must stand before the record.
+        self.keys.clear();
         for (key, _) in metadata.iter() {
-            self.text(key);
+            let key = self.text(key);
+            self.keys.push(key);
         }
-        let buffer = &mut self.buffer;
-        buffer.push(EVENT);
-        put(buffer, event.event_type.into());
-        put(buffer, name);
-        put_signed(buffer, event.start_ns.wrapping_sub(self.last_start));
+        let mut fields = Fields::default();
+        fields.put(EVENT.into());
+        fields.put(event.event_type.into());
+        fields.put(name);
+        fields.put_signed(event.start_ns.wrapping_sub(self.last_start));
         self.last_start = event.start_ns;
-        put(buffer, event.end_ns.wrapping_sub(event.start_ns) as u64);
-        put_signed(buffer, event.id);
-        put_signed(buffer, event.device.into());
-        put_signed(buffer, event.resource.into());
+        fields.put(event.end_ns.wrapping_sub(event.start_ns) as u64);
+        fields.put_signed(event.id);
+        fields.put_signed(event.device.into());
+        fields.put_signed(event.resource.into());
         match event.flow {
-            None => buffer.push(0),
+            None => fields.put(0),
             Some(flow) => {
-                let kind = u64::from(flow.flow_type) << 1 | u64::from(flow.is_start);
-                put(buffer, 1 + kind);
-                put(buffer, flow.id.into());
+                fields.put(1 + (u64::from(flow.flow_type) << 1 | u64::from(flow.is_start)));
+                fields.put(flow.id.into());
             }
         }
-        put(buffer, metadata.iter().count() as u64);
-        for (key, value) in metadata.iter() {
-            let key = self.texts.number(&key[..key.len().min(MOST_TEXT)]).0;
-            let buffer = &mut self.buffer;
-            put(buffer, key.into());
-            put(buffer, value.len() as u64);
-            buffer.extend_from_slice(value);
+        fields.put(self.keys.len() as u64);
+        self.buffer.extend_from_slice(fields.bytes());
+        for (key, (_, value)) in self.keys.iter().zip(metadata.iter()) {
+            let mut fields = Fields::default();
+            fields.put(*key);
+            fields.put(value.len() as u64);
+            self.buffer.extend_from_slice(fields.bytes());
+            self.buffer.extend_from_slice(value);
         }
         self.added(before);
     }
@@ -300,6 +378,9 @@ pub struct Reader<R: Read> {
     texts: Vec<Box<[u8]>>,
     last_start: i64,
     metadata: Metadata,
+    rows: Vec<(entries::ReadId, entries::ReadId)>,
+    /// Texts of the entry that is being read.
+    values: Vec<u8>,
 }
 
 /// Why a record could not be read.
@@ -327,6 +408,8 @@ impl<R: Read> Reader<R> {
             texts: Vec::new(),
             last_start: 0,
             metadata: Metadata::default(),
+            rows: Vec::new(),
+            values: Vec::new(),
         }
     }
 
@@ -470,11 +553,18 @@ impl<R: Read> Reader<R> {
                 let name = self.text()?;
                 sink.plugin(&self.texts[name]);
             }
+            DOING => {
+                let what = self.text()?;
+                sink.doing(&self.texts[what]);
+            }
             MESSAGE => {
                 let (level, loses, count) = (self.unsigned()?, self.number()?, self.number()?);
                 let text = self.block(MOST_TEXT)?;
                 sink.message(&Message { level, loses: loses != 0, count, text: &text });
             }
+            entries::ROW => self.read_row()?,
+            entries::ENTRY => self.read_entry(sink)?,
+            entries::FIELD => self.read_field(sink)?,
             END => return self.number().map(Some),
             _ => return Err(Stop::Damaged),
         }

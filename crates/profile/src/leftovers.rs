@@ -5,7 +5,7 @@ use std::io;
 
 use model::Loss;
 use record::PageHeader;
-use record::meta::part_name;
+use record::meta::{FIRST_PLUGIN_GENERATION, part_name};
 use record::page::PageError;
 use record::pool::PoolFile;
 
@@ -13,6 +13,9 @@ use crate::ledger::{Ledger, LossCount, merge_losses};
 use crate::live::{ProcessId, boot_id};
 use crate::loops::{self, LoopRun};
 use crate::manifest::Manifest;
+
+/// Parts for the events of plugins that one part of a process can have.
+pub const PLUGIN_PARTS: u32 = 1 << 14;
 
 /// One generation of a process of a run. Its part is `processes/PID-START-GENERATION`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -36,6 +39,18 @@ impl PartId {
     pub(crate) fn of_run(run: &LoopRun) -> Self {
         let (pid, start_time, generation) = run.process;
         Self { start_time, pid, generation }
+    }
+
+    /// Returns a part for the events that profiler plugins handed over in this process. `number`
+    /// distinguishes such parts, which come right after the part of the process itself.
+    pub fn of_plugins(self, number: u32) -> Self {
+        let after = self.generation.saturating_mul(PLUGIN_PARTS).saturating_add(number);
+        Self { generation: FIRST_PLUGIN_GENERATION.saturating_add(after), ..self }
+    }
+
+    /// Whether it is a part for the events of plugins.
+    pub fn is_of_plugins(self) -> bool {
+        self.generation >= FIRST_PLUGIN_GENERATION
     }
 
     /// Returns the name of its directory.

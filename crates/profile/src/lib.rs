@@ -69,7 +69,7 @@ pub use columns::{Columns, Status};
 pub use error::{Error, ErrorKind, Result};
 pub use groups::Groups;
 pub use ledger::{Ledger, LossCount, merge_losses};
-pub use leftovers::PartId;
+pub use leftovers::{PLUGIN_PARTS, PartId};
 pub use live::{ProcessId, boot_id};
 pub use manifest::{
     Clock, CounterInfo, Exit, Manifest, MetricInfo, Moment, Origin, State, SwitchCost,
@@ -80,6 +80,6 @@ pub use record::meta::{
     Calibration, Export, Library, LibraryKind, OpExport, Role, ValueKey, ValueKind,
 };
 pub use record::pool::ProfileId;
-pub use record::{PageHeader, Timeline, Usage};
+pub use record::{PageHeader, Timeline, Usage, UtcClock};
 pub use tracks::{Sample, Tracks, TracksWriter};
 pub use visit::{PageDecoder, PageKey, on_threads};

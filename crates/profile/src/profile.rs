@@ -205,6 +205,9 @@ impl Profile {
             let noted = ledger.map(|ledger| ledger.losses).unwrap_or_default();
             process.losses = merge_losses(noted.iter().chain(&process.losses));
             process.switch_cost = manifest.switch_cost;
+            let left = process.open_events();
+            let left = process.unless_refused(left)?.map_or(0, |files| files.len() as u64);
+            process.lose(Loss::PluginEventsLeft, left);
             processes.push(process);
         }
         if !alive.is_empty() {
@@ -255,8 +258,13 @@ impl Profile {
 
     /// Returns the number of calls according to the page headers. Damaged pages may contain fewer.
     pub fn calls(&self) -> u64 {
-        let threads = self.processes.iter().flat_map(|p| &p.threads);
-        threads.flat_map(Thread::headers).map(|header| u64::from(header.calls)).sum()
+        self.processes.iter().map(Process::calls).sum()
+    }
+
+    /// Returns the number of calls without those that profiler plugins have handed over.
+    pub fn bracketed_calls(&self) -> u64 {
+        let bracketed = self.processes.iter().filter(|process| !process.id.is_of_plugins());
+        bracketed.map(Process::calls).sum()
     }
 }
 
@@ -341,6 +349,11 @@ impl Process {
         }
     }
 
+    /// Returns the number of its calls according to the page headers.
+    fn calls(&self) -> u64 {
+        self.threads.iter().flat_map(Thread::headers).map(|header| u64::from(header.calls)).sum()
+    }
+
     /// Returns its directory; `None` if it has none, or one that is refused.
     fn part(&mut self) -> Result<Option<Dir>> {
         let Some(parts) = &self.parts else { return Ok(None) };
@@ -368,10 +381,37 @@ impl Process {
         self.parts.as_ref().ok_or_else(gone)?.dir(self.id.name())?.file(PAGES_NAME)
     }
 
+    /// Opens its files with events of plugins, and with recordings of PyTorch's profiler, that are not
+    /// part of the profile yet, in the order in which they were begun.
+    ///
+    /// # Errors
+    /// Fails if its directory cannot be read, or if a file is not a plain file.
+    pub fn open_events(&self) -> Result<Vec<(String, File)>> {
+        let Some(parts) = &self.parts else { return Ok(Vec::new()) };
+        let part = match parts.dir(self.id.name()) {
+            Err(e) if e.is_not_found() => return Ok(Vec::new()),
+            part => part?,
+        };
+        let names = part.names()?;
+        let number = |name: &std::ffi::OsString| {
+            let name = name.to_str()?;
+            let number = meta::events_number(name).or_else(|| meta::trace_number(name))?;
+            Some((number, name.to_owned()))
+        };
+        let mut found: Vec<(u32, String)> = names.iter().filter_map(number).collect();
+        found.sort();
+        found.into_iter().map(|(_, name)| Ok((name.clone(), part.file(&name)?))).collect()
+    }
+
     /// Its file of loops. `None`: it has none.
     pub(crate) fn open_loops(&self) -> Result<Option<File>> {
+        self.open_in_part(LOOPS_NAME)
+    }
+
+    /// A file of the process's part, if there is one with this name.
+    pub(crate) fn open_in_part(&self, name: &str) -> Result<Option<File>> {
         let Some(parts) = &self.parts else { return Ok(None) };
-        match parts.dir(self.id.name()).and_then(|part| part.file(LOOPS_NAME)) {
+        match parts.dir(self.id.name()).and_then(|part| part.file(name)) {
             Ok(file) => Ok(Some(file)),
             Err(e) if e.is_not_found() => Ok(None),
             Err(e) => Err(e),
@@ -500,7 +540,9 @@ fn fit(kind: ClockKind, snapshots: &[Snapshot], processes: &[Process]) -> Timeli
     if kind == ClockKind::Monotonic {
         return exact;
     }
-    let headers = || processes.iter().flat_map(|p| &p.threads).flat_map(Thread::headers);
+    // A plugin may have given any times.
+    let recorded = || processes.iter().filter(|process| !process.id.is_of_plugins());
+    let headers = || recorded().flat_map(|p| &p.threads).flat_map(Thread::headers);
     let offset = snapshots.first().map_or(0, |s| s.realtime_ns.wrapping_sub(s.monotonic_ns));
     let moment = |header: &PageHeader| Snapshot {
         ticks: header.start.base_ticks,

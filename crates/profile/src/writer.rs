@@ -5,8 +5,9 @@
 //!                                    finish    ─► last pages, names of libraries and exports
 //! ```
 //!
-//! The clock of such a profile is [`ClockKind::Monotonic`]: ticks are nanoseconds. The calls of a
-//! thread may come in any order. There are no counters, no losses and no thread clocks.
+//! The clock of such a profile is [`ClockKind::Monotonic`]: ticks are nanoseconds. Parts can also be
+//! added to a recorded profile; then the ticks are those of its clock. The calls of a thread may come
+//! in any order. There are no counters, no losses and no thread clocks.
 //!
 //! Memory use: each name once, and one page per thread, at most [`MOST_PAGES`] at a time.
 
@@ -15,14 +16,16 @@ use std::fs::{self, File};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use record::ClockKind;
 use record::meta::{
     self, Export, Frame, LONGEST_NAME, Library, LibraryKind, META_NAME, OpExport, PAGES_NAME,
     PARTS_NAME, Role, part_name,
 };
 use record::page::{Call, OwnedPage, PageStart};
+use record::{ClockKind, Timeline};
 
 use crate::error::{Error, Result};
+use crate::leftovers::PartId;
+use crate::manifest::Clock;
 
 /// Maximum number of pages in memory: 64 MiB.
 pub const MOST_PAGES: usize = 1024;
@@ -36,6 +39,8 @@ pub struct CallsWriter {
     /// Number of threads with a page in memory.
     paged: usize,
     calls: u64,
+    /// The clock of the recorded profile to which the parts are added.
+    clock: Option<(ClockKind, Timeline)>,
 }
 
 /// A process of a [`CallsWriter`].
@@ -55,6 +60,7 @@ struct Process {
     pid: u32,
     /// Distinguishes processes with equal ids.
     start_time: u64,
+    generation: u32,
     name: String,
     dir: PathBuf,
     threads: u32,
@@ -80,7 +86,16 @@ impl CallsWriter {
     pub fn create(dir: &Path) -> Result<Self> {
         let parts = dir.join(PARTS_NAME);
         fs::create_dir_all(&parts).map_err(Error::on("create", &parts))?;
-        Ok(Self { parts, processes: Vec::new(), threads: Vec::new(), paged: 0, calls: 0 })
+        let (processes, threads) = (Vec::new(), Vec::new());
+        Ok(Self { parts, processes, threads, paged: 0, calls: 0, clock: None })
+    }
+
+    /// Creates a writer for parts that are added to a recorded profile with this clock.
+    ///
+    /// # Errors
+    /// Fails if the directory is not writable.
+    pub fn create_for(dir: &Path, clock: Clock, timeline: Timeline) -> Result<Self> {
+        Ok(Self { clock: Some((clock.into(), timeline)), ..Self::create(dir)? })
     }
 
     /// Returns the number of calls so far.
@@ -94,11 +109,21 @@ impl CallsWriter {
     /// Fails if its part cannot be created.
     pub fn process(&mut self, pid: u32) -> Result<ProcessKey> {
         let start_time = self.processes.iter().filter(|p| p.pid == pid).count() as u64;
-        let dir = self.parts.join(part_name(pid, start_time, 0));
+        self.part(PartId { pid, start_time, generation: 0 })
+    }
+
+    /// Adds a process whose part has this id, which no part has yet.
+    ///
+    /// # Errors
+    /// Fails if its part cannot be created.
+    pub fn part(&mut self, id: PartId) -> Result<ProcessKey> {
+        let PartId { pid, start_time, generation } = id;
+        let dir = self.parts.join(part_name(pid, start_time, generation));
         fs::create_dir(&dir).map_err(Error::on("create", &dir))?;
         self.processes.push(Process {
             pid,
             start_time,
+            generation,
             name: String::new(),
             dir,
             threads: 0,
@@ -126,6 +151,7 @@ impl CallsWriter {
         let start = PageStart {
             pid: of.pid,
             start_time: of.start_time,
+            generation: of.generation,
             thread_uid: of.threads,
             tid,
             ..PageStart::default()
@@ -216,7 +242,10 @@ impl CallsWriter {
         }
         let thread = &mut self.threads[thread.0];
         thread.start.base_ticks = at;
-        thread.start.base_monotonic_ns = at;
+        thread.start.base_monotonic_ns = match &self.clock {
+            Some((_, timeline)) => timeline.monotonic_ns(at).max(0) as u64,
+            None => at,
+        };
         thread.page = Some(Box::new(OwnedPage::new(thread.start)));
         self.paged += 1;
         Ok(())
@@ -249,8 +278,8 @@ impl CallsWriter {
                 pid: process.pid,
                 parent: 0,
                 start_time: process.start_time,
-                generation: 0,
-                clock: ClockKind::Monotonic,
+                generation: process.generation,
+                clock: self.clock.map_or(ClockKind::Monotonic, |(kind, _)| kind),
                 program: process.name,
                 arguments: Vec::new(),
             };

@@ -17,7 +17,11 @@
 //! Records keep raw ticks. A [`Snapshot`] is one moment on all clocks; a [`Timeline`] is the
 //! straight line through the snapshots of a profile.
 
+mod utc;
+
 use std::fmt;
+
+pub use utc::UtcClock;
 
 /// The clock that the ticks of a run come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -239,8 +243,29 @@ impl Timeline {
 
     /// Converts a moment in ticks to `CLOCK_REALTIME` in ns since 1970.
     pub fn realtime_ns(&self, ticks: u64) -> i64 {
+        self.monotonic_to_realtime_ns(self.monotonic_ns(ticks))
+    }
+
+    /// Converts a moment on `CLOCK_MONOTONIC` to `CLOCK_REALTIME`, both in ns.
+    pub fn monotonic_to_realtime_ns(&self, monotonic_ns: i64) -> i64 {
         let offset = self.origin.realtime_ns.wrapping_sub(self.origin.monotonic_ns) as i64;
-        self.monotonic_ns(ticks).saturating_add(offset)
+        monotonic_ns.saturating_add(offset)
+    }
+
+    /// Converts a moment on `CLOCK_REALTIME` to `CLOCK_MONOTONIC`, both in ns.
+    pub fn realtime_to_monotonic_ns(&self, realtime_ns: i64) -> i64 {
+        let offset = self.origin.realtime_ns.wrapping_sub(self.origin.monotonic_ns) as i64;
+        realtime_ns.saturating_sub(offset)
+    }
+
+    /// Converts a moment on `CLOCK_MONOTONIC` in ns to ticks.
+    pub fn ticks(&self, monotonic_ns: i64) -> u64 {
+        let delta = monotonic_ns.wrapping_sub(self.origin.monotonic_ns as i64);
+        let ticks = match self.ns_per_tick {
+            1.0 => delta,
+            ns_per_tick => (delta as f64 / ns_per_tick).round() as i64,
+        };
+        self.origin.ticks.saturating_add_signed(ticks)
     }
 
     /// Converts a moment on `CLOCK_REALTIME` to ticks. Returns `None` unless ticks are nanoseconds.

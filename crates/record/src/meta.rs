@@ -41,9 +41,29 @@ pub fn part_name(pid: u32, start_time: u64, generation: u32) -> String {
     format!("{pid}-{start_time}-{generation}")
 }
 
+/// Generations from here on are not of programs: they are parts with the events that profiler plugins
+/// handed over in the process of the same id.
+pub const FIRST_PLUGIN_GENERATION: u32 = 1 << 20;
+
 /// Name of a part's file of events with this number. Such a file is a stream of `plugin_host`.
 pub fn events_name(number: u32) -> String {
     format!("{}{number}{}", EVENTS_NAMES.0, EVENTS_NAMES.1)
+}
+
+/// How the names of a part's trace files begin and end ([`trace_name`]).
+pub const TRACE_NAMES: (&str, &str) = ("trace-", ".json");
+
+/// Name of a part's trace file with this number: a recording of PyTorch's profiler as that writes it.
+pub fn trace_name(number: u32) -> String {
+    format!("{}{number}{}", TRACE_NAMES.0, TRACE_NAMES.1)
+}
+
+/// Returns the number of a part's trace file, if this is the name of one. PyTorch writes to a file with
+/// `.tmp` at the end of its name, and renames it when it is complete.
+pub fn trace_number(name: &str) -> Option<u32> {
+    let name = name.strip_suffix(".tmp").unwrap_or(name);
+    let number = name.strip_prefix(TRACE_NAMES.0)?.strip_suffix(TRACE_NAMES.1)?;
+    number.parse().ok()
 }
 
 /// Returns the number of a part's file of events, if this is the name of one.
@@ -118,19 +138,28 @@ pub enum LibraryKind {
     /// Not a library: a virtual machine of TVM's Relax. Its exports follow one by one
     /// ([`OpExport`]).
     RelaxVm = 4,
+    /// Not a library: PyTorch. Its ops and ranges follow one by one ([`OpExport`]).
+    Torch = 5,
 }
 
 impl LibraryKind {
     /// All kinds, in the order of their numbers.
-    pub const ALL: [Self; 5] =
-        [Self::EmbeddedElf, Self::SystemLibrary, Self::Hooked, Self::Imported, Self::RelaxVm];
+    pub const ALL: [Self; 6] = [
+        Self::EmbeddedElf,
+        Self::SystemLibrary,
+        Self::Hooked,
+        Self::Imported,
+        Self::RelaxVm,
+        Self::Torch,
+    ];
 
-    /// Returns whether it is a virtual machine, whose ops `counterpoint ops` shows.
+    /// Returns whether it is a host that calls ops, which `counterpoint ops` shows: a virtual
+    /// machine, or PyTorch.
     pub fn is_machine(self) -> bool {
-        self == Self::RelaxVm
+        matches!(self, Self::RelaxVm | Self::Torch)
     }
 
-    /// Returns `embedded-elf`, `system-library`, `hooked`, `imported` or `relax-vm`.
+    /// Returns `embedded-elf`, `system-library`, `hooked`, `imported`, `relax-vm` or `torch`.
     pub fn name(self) -> &'static str {
         match self {
             Self::EmbeddedElf => "embedded-elf",
@@ -138,6 +167,7 @@ impl LibraryKind {
             Self::Hooked => "hooked",
             Self::Imported => "imported",
             Self::RelaxVm => "relax-vm",
+            Self::Torch => "torch",
         }
     }
 }
@@ -212,11 +242,13 @@ pub enum Role {
     Span = 5,
     /// Work that the profiler of an imported trace did for itself.
     Bookkeeping = 6,
+    /// A range that the program marked by name, for example with PyTorch's `record_function`.
+    Range = 7,
 }
 
 impl Role {
     /// All roles, in the order of their numbers.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Workgroup,
         Self::Op,
         Self::Run,
@@ -224,11 +256,12 @@ impl Role {
         Self::Task,
         Self::Span,
         Self::Bookkeeping,
+        Self::Range,
     ];
 
-    /// Whether calls with this role come from a virtual machine.
+    /// Whether calls with this role come from a host that calls ops: a virtual machine, or PyTorch.
     pub fn is_of_machine(self) -> bool {
-        matches!(self, Self::Op | Self::Run | Self::Region | Self::Task)
+        matches!(self, Self::Op | Self::Run | Self::Region | Self::Task | Self::Range)
     }
 
     /// Whether calls with this role belong to no thread of the program. They count in no self time
@@ -237,7 +270,7 @@ impl Role {
         matches!(self, Self::Span | Self::Bookkeeping)
     }
 
-    /// Returns `workgroup`, `op`, `run`, `region`, `task`, `span` or `bookkeeping`.
+    /// Returns `workgroup`, `op`, `run`, `region`, `task`, `span`, `bookkeeping` or `range`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Workgroup => "workgroup",
@@ -247,6 +280,7 @@ impl Role {
             Self::Task => "task",
             Self::Span => "span",
             Self::Bookkeeping => "bookkeeping",
+            Self::Range => "range",
         }
     }
 }

@@ -77,7 +77,11 @@ pub struct Row {
     /// Number of calls in pages that were flushed or released. Calls in claimed pages are not
     /// included.
     pub calls: AtomicU64,
-    reserved2: [u64; 28],
+    /// Only in the run's own row: what the user wants of the plugins now ([`PluginControl`]).
+    /// Processes with plugins wait for its change (futex).
+    pub plugin_control: AtomicU32,
+    reserved1: AtomicU32,
+    reserved2: [u64; 27],
     /// Number of occurrences of each [`Loss`], indexed by its number.
     pub losses: [AtomicU64; Loss::CAPACITY],
     /// `errno` of the first occurrence; 0 if there was none.
@@ -88,7 +92,37 @@ const _: () = assert!(size_of::<Row>() == 1024 && size_of::<Header>() <= RUN_ROW
 const _: () = assert!(std::mem::offset_of!(Header, id) == owner::OFFSET);
 const _: () = assert!(RUN_ROW_OFFSET + size_of::<Row>() <= CLAIMS_OFFSET);
 
+/// What the user wants of the plugins of a recording that goes on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PluginControl {
+    /// Plugins that can pause are to pause.
+    pub paused: bool,
+    /// How often the user has asked for the events that are complete. It wraps around.
+    pub flushes: u32,
+}
+
+impl PluginControl {
+    /// From [`Row::plugin_control`].
+    pub fn of_word(word: u32) -> Self {
+        Self { paused: word & 1 != 0, flushes: word >> 1 }
+    }
+
+    /// For [`Row::plugin_control`].
+    pub fn word(self) -> u32 {
+        self.flushes << 1 | u32::from(self.paused)
+    }
+}
+
 impl Row {
+    /// Changes what the user wants of the plugins, and wakes everybody who waits for it.
+    pub fn control_plugins(&self, change: impl Fn(PluginControl) -> PluginControl) {
+        let next = |word| Some(change(PluginControl::of_word(word)).word());
+        let _ = self.plugin_control.fetch_update(Ordering::SeqCst, Ordering::SeqCst, next);
+        let (wake, all) = (libc::c_long::from(libc::FUTEX_WAKE), libc::c_long::from(i32::MAX));
+        // SAFETY: the address of a word that outlives the call. Not private: other processes wait.
+        unsafe { libc::syscall(libc::SYS_futex, &raw const self.plugin_control, wake, all) };
+    }
+
     /// Counts `count` occurrences of `loss`. An `errno` of 0 means that there was no error number.
     pub fn lose(&self, loss: Loss, count: u64, errno: i32) {
         let n = loss.number();

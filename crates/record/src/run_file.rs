@@ -13,18 +13,23 @@ use std::ffi::CStr;
 use std::ffi::CString;
 use std::fmt;
 
-use model::{Counter, MAX_COUNTERS, PerfAttr, Scale, Scope, SimReading, SimScript, Source, Unit};
+use model::{
+    Counter, MAX_COUNTERS, PerfAttr, Scale, Scope, SimReading, SimScript, Source, Unit, glob,
+};
 
 use crate::clock::{ClockKind, Snapshot};
 use crate::pool::ProfileId;
 use crate::wire::{Decoder, Encoder, Truncated, xxh64};
 
 const MAGIC: &[u8; 8] = b"CPTRUN01";
-const VERSION: u32 = 5;
+const VERSION: u32 = 6;
 const PREFIX_BYTES: usize = 24;
 
 /// Name of the run file in a profile directory.
 pub const RUN_FILE_NAME: &str = "run.bin";
+/// Its name if programs are to load profiler plugins when they start. The name says so because most
+/// programs never read the file: a program without plugins has nothing to do when it starts.
+pub const RUN_FILE_WITH_PLUGINS_NAME: &str = "run-with-plugins.bin";
 /// Environment variable that passes the run file's absolute path to the program.
 pub const RUN_FILE_VARIABLE: &str = "COUNTERPOINT_RUN_FILE";
 
@@ -47,6 +52,8 @@ pub struct RunFile {
     pub bookkeeping: bool,
     /// How instrumented loops are recorded; `None`: they are not.
     pub loops: Option<LoopOptions>,
+    /// Which profiler plugins to load; `None`: no plugins.
+    pub plugins: Option<PluginOptions>,
     /// Clock snapshots taken by `run` before the program started.
     pub snapshots: Vec<Snapshot>,
 }
@@ -60,12 +67,50 @@ pub struct LoopOptions {
     pub gap_mask: u32,
     /// Mode log: how many hits of each id and thread are recorded.
     pub logged: u32,
+    /// Whether the machine code of instrumented modules is copied into the profile.
+    pub keep_code: bool,
 }
 
 impl Default for LoopOptions {
     /// The first 100 hits, then gaps of 1 to 128; 100 hits in the log.
     fn default() -> Self {
-        Self { first: 100, gap_mask: 127, logged: 100 }
+        Self { first: 100, gap_mask: 127, logged: 100, keep_code: false }
+    }
+}
+
+/// Which profiler plugins a program loads, and what is asked of them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PluginOptions {
+    /// Absolute paths of the files, in the order in which they are loaded.
+    pub files: Vec<String>,
+    /// Numbers of the published types of events to ask for. An empty list means all that a plugin
+    /// supports.
+    pub types: Vec<u32>,
+    /// The user's text for plugins that take a configuration.
+    pub configuration: String,
+    /// Maximum size of each plugin's events, in bytes; 0: no limit.
+    pub max_buffer: u64,
+    /// The lowest level of the plugins' own messages that are kept (KINETO_LOG_LEVEL).
+    pub log_level: u32,
+    /// Time between two requests to hand over events while the program runs, in ms; 0: never.
+    pub flush_ms: u64,
+    /// How long one call of a plugin may take at the end of the recording, in ms.
+    pub patience_ms: u64,
+    /// Patterns of the names of programs that load the plugins; an empty list means all programs
+    /// that are not in `except`.
+    pub programs: Vec<String>,
+    /// Patterns of the names of programs that do not load them.
+    pub except: Vec<String>,
+}
+
+impl PluginOptions {
+    /// Whether a program with this file name loads the plugins.
+    pub fn are_for(&self, program: &str) -> bool {
+        let is_in = |patterns: &[String]| patterns.iter().any(|p| glob::matches(p, program));
+        match self.programs.is_empty() {
+            true => !is_in(&self.except),
+            false => is_in(&self.programs),
+        }
     }
 }
 
@@ -129,8 +174,12 @@ impl RunFile {
             e.str(filter);
         }
         e.u8(self.bookkeeping.into()).u8(self.loops.is_some().into());
-        if let Some(LoopOptions { first, gap_mask, logged }) = self.loops {
-            e.u32(first).u32(gap_mask).u32(logged);
+        if let Some(LoopOptions { first, gap_mask, logged, keep_code }) = self.loops {
+            e.u32(first).u32(gap_mask).u32(logged).u8(keep_code.into());
+        }
+        e.u8(self.plugins.is_some().into());
+        if let Some(plugins) = &self.plugins {
+            put_plugins(&mut e, plugins);
         }
         e.u32(self.snapshots.len() as u32);
         for snapshot in &self.snapshots {
@@ -236,11 +285,64 @@ impl RunFile {
         let bookkeeping = d.u8()? != 0;
         let loops = match d.u8()? {
             0 => None,
-            _ => Some(LoopOptions { first: d.u32()?, gap_mask: d.u32()?, logged: d.u32()? }),
+            _ => Some(LoopOptions {
+                first: d.u32()?,
+                gap_mask: d.u32()?,
+                logged: d.u32()?,
+                keep_code: d.u8()? != 0,
+            }),
+        };
+        let plugins = match d.u8()? {
+            0 => None,
+            _ => Some(get_plugins(d)?),
         };
         let snapshots = (0..d.u32()?).map(|_| get_snapshot(d)).collect::<Result<_, _>>()?;
-        Ok(Self { profile, pool, id, clock, counters, filters, bookkeeping, loops, snapshots })
+        Ok(Self {
+            profile,
+            pool,
+            id,
+            clock,
+            counters,
+            filters,
+            bookkeeping,
+            loops,
+            plugins,
+            snapshots,
+        })
     }
+}
+
+fn put_texts(e: &mut Encoder, texts: &[String]) {
+    e.u32(texts.len() as u32);
+    texts.iter().for_each(|text| _ = e.str(text));
+}
+
+fn get_texts(d: &mut Decoder<'_>) -> Result<Vec<String>, Truncated> {
+    (0..d.u32()?).map(|_| d.string()).collect()
+}
+
+fn put_plugins(e: &mut Encoder, plugins: &PluginOptions) {
+    put_texts(e, &plugins.files);
+    e.u32(plugins.types.len() as u32);
+    plugins.types.iter().for_each(|number| _ = e.u32(*number));
+    e.str(&plugins.configuration).u64(plugins.max_buffer).u32(plugins.log_level);
+    e.u64(plugins.flush_ms).u64(plugins.patience_ms);
+    put_texts(e, &plugins.programs);
+    put_texts(e, &plugins.except);
+}
+
+fn get_plugins(d: &mut Decoder<'_>) -> Result<PluginOptions, Truncated> {
+    Ok(PluginOptions {
+        files: get_texts(d)?,
+        types: (0..d.u32()?).map(|_| d.u32()).collect::<Result<_, _>>()?,
+        configuration: d.string()?,
+        max_buffer: d.u64()?,
+        log_level: d.u32()?,
+        flush_ms: d.u64()?,
+        patience_ms: d.u64()?,
+        programs: get_texts(d)?,
+        except: get_texts(d)?,
+    })
 }
 
 fn put_scope(e: &mut Encoder, scope: &Scope) {
@@ -388,7 +490,18 @@ mod tests {
             ],
             filters: vec!["*matmul*".into()],
             bookkeeping: true,
-            loops: Some(LoopOptions { first: 7, gap_mask: 63, logged: 9 }),
+            loops: Some(LoopOptions { first: 7, gap_mask: 63, logged: 9, keep_code: true }),
+            plugins: Some(PluginOptions {
+                files: vec!["/opt/é.so".into(), "/opt/b.so".into()],
+                types: vec![6, 22],
+                configuration: "interval=20ms".into(),
+                max_buffer: 1 << 40,
+                log_level: 1,
+                flush_ms: 250,
+                patience_ms: 30_000,
+                programs: vec!["python*".into()],
+                except: vec!["sh".into(), "bash".into()],
+            }),
             snapshots: vec![Snapshot {
                 ticks: 1,
                 monotonic_ns: 2,
@@ -402,6 +515,16 @@ mod tests {
     fn round_trip() {
         let run = example();
         assert_eq!(RunFile::from_bytes(&run.to_bytes()), Ok(run));
+    }
+
+    #[test]
+    fn the_names_of_programs_decide_who_loads_plugins() {
+        let patterns = |list: &[&str]| list.iter().map(|p| (*p).to_owned()).collect::<Vec<_>>();
+        let not_shells =
+            PluginOptions { except: patterns(&["*sh", "env"]), ..PluginOptions::default() };
+        assert!(not_shells.are_for("python3.12") && !not_shells.are_for("bash"));
+        let only = PluginOptions { programs: patterns(&["python*", "bash"]), ..not_shells };
+        assert!(only.are_for("python3.12") && only.are_for("bash") && !only.are_for("ls"));
     }
 
     #[test]

@@ -145,6 +145,7 @@ impl ProfileScript {
             filters: self.manifest.filters.clone(),
             bookkeeping: false,
             loops: None,
+            plugins: None,
             snapshots: self.manifest.snapshots.iter().map(|s| (*s).into()).collect(),
         }
     }

@@ -196,6 +196,32 @@ pub struct SeriesPoint<'a> {
     pub units: &'a [(&'a str, &'a str)],
 }
 
+/// Passes a timeline on, for an output that will not be imported as the profile that it came from.
+#[derive(Debug)]
+pub struct OnlyShown<'a, S>(pub &'a mut S);
+
+impl<S: TimelineSink> TimelineSink for OnlyShown<'_, S> {
+    fn process(&mut self, process: &ProcessRow<'_>) -> io::Result<()> {
+        self.0.process(process)
+    }
+
+    fn thread(&mut self, thread: &ThreadRow<'_>) -> io::Result<()> {
+        self.0.thread(thread)
+    }
+
+    fn slice(&mut self, slice: &Slice<'_>) -> io::Result<()> {
+        self.0.slice(slice)
+    }
+
+    fn instant(&mut self, instant: &Instant<'_>) -> io::Result<()> {
+        self.0.instant(instant)
+    }
+
+    fn counter(&mut self, counter: &SeriesPoint<'_>) -> io::Result<()> {
+        self.0.counter(counter)
+    }
+}
+
 /// Receives a timeline. Rows are named before anything happens in them. Activities of one row come
 /// in the order of their begins if their source has that order.
 pub trait TimelineSink {

@@ -335,7 +335,7 @@ def test_a_counter_that_cannot_be_had_is_an_error(mlp):
 
 def test_a_device_without_a_source_is_left_out_with_one_warning(mlp, monkeypatch):
     # A process is warned once, and another test may have been.
-    monkeypatch.setattr(sys.modules["counterpoint.tvm._session"], "_told", set())
+    monkeypatch.setattr(sys.modules["counterpoint._session"], "_told", set())
     vm, entry, args = mlp
     names = {tvm.cpu(): ["page-faults"], tvm.cuda(): ["cuda:::event:elapsed_cycles_sm:device=0"]}
     with pytest.warns(cp.CounterpointWarning) as told:

@@ -89,7 +89,7 @@ struct Ground {
 
 impl Ground {
     fn prepare(layout: &Layout) -> Result<Self> {
-        setup::install(layout, &[List::Torch])?;
+        setup::install(layout, &[List::Torch, List::Hta])?;
         let program = dist::release(layout)?.program();
         let python = layout.venv_torch().join("bin/python");
         let folder = Folder::new()?;
@@ -276,13 +276,9 @@ pub fn import(layout: &Layout) -> Result<Plan> {
         "all files are on tmpfs and uncompressed".into(),
     ];
     let hta = layout.venv_hta().join("bin/python");
-    if hta.exists() {
-        cases.push(ground.script(hta, "hta", HTA, "torch.json"));
-        figures.push(value("HolisticTraceAnalysis", "ms", Of::new("hta", "load"), None));
-        notes.push("for HolisticTraceAnalysis, only TraceAnalysis(…) is timed".into());
-    } else {
-        notes.push("HolisticTraceAnalysis is not installed (cargo xtask setup hta)".into());
-    }
+    cases.push(ground.script(hta, "hta", HTA, "torch.json"));
+    figures.push(value("HolisticTraceAnalysis", "ms", Of::new("hta", "load"), None));
+    notes.push("for HolisticTraceAnalysis, only TraceAnalysis(…) is timed".into());
     cases.iter().try_for_each(Ground::once)?;
     ensure!(ground.folder.file("torch.cpt").is_dir(), "trace import left no profile");
     Ok(Plan { cases, figures, rounds: ROUNDS, notes })

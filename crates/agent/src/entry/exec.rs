@@ -14,6 +14,9 @@
 //! It therefore does not allocate or lock, and leaves `errno` as the real call does. An environment
 //! without our variables is not changed, because whoever cleared it did so on purpose.
 //!
+//! If profiler plugins record in this very process, they hand over their events before `exec`
+//! replaces it ([`crate::adapters::plugins`]). This does allocate, but never in a forked child.
+//!
 //! Two cases are not seen: programs started by a raw system call (Go), and the shell of `system`
 //! and `popen`, which glibc starts by itself.
 
@@ -25,6 +28,7 @@ use model::Loss;
 use record::carry::{Carrier, examine, link_of};
 use record::run_file::RUN_FILE_VARIABLE;
 
+use crate::adapters::plugins;
 use crate::os::sys::{self, ErrnoGuard};
 use crate::process::guard::guarded;
 use crate::process::losses;
@@ -52,6 +56,33 @@ enum Program {
     Descriptor(c_int),
     /// A name that is looked up in `PATH` as `execvp` does.
     Search(*const c_char),
+}
+
+/// As [`launch`], for a call that replaces the program of this process: profiler plugins hand over
+/// their events first. If the call fails, they record again.
+///
+/// # Safety
+/// Same as for [`launch`].
+unsafe fn replace(program: Program, environment: Strings, go: impl Fn(Strings) -> c_int) -> c_int {
+    // SAFETY: the caller guarantees this.
+    let stopped = plugins::record_here() && unsafe { exists(program) } && plugins::before_exec();
+    // SAFETY: the caller guarantees this.
+    let result = unsafe { launch(program, environment, go) };
+    if stopped {
+        let _errno = ErrnoGuard::new();
+        plugins::exec_failed();
+    }
+    result
+}
+
+/// Whether there is such a program. Many callers try one path after the other.
+///
+/// # Safety
+/// The program's pointers must be C strings or null.
+unsafe fn exists(program: Program) -> bool {
+    let _errno = ErrnoGuard::new();
+    // SAFETY: the caller guarantees this.
+    guarded(|| unsafe { carrier(program, false) }.is_some()).unwrap_or(false)
 }
 
 /// Makes the real call, `go`, with an environment that suits the program. A nonzero result means

@@ -102,6 +102,7 @@ pub fn end() -> i32 {
     if run_file::is_asked_for() {
         return 1;
     }
+    guarded(|| ADAPTERS.iter().for_each(|adapter| (adapter.session_ends)()));
     let Some(lock) = Lock::take() else { return 1 };
     let Some(run) = run::current() else { return 1 };
     guarded(attach::at_session_end);

@@ -33,9 +33,12 @@ points! {
     SessionBegin, SessionEnd,
     OpBefore, OpAfter, OpMake, OpTell, RunBegin, RunEnd, RegionBegin, RegionEnd, TaskBegin, TaskEnd,
     Workspace, Exported, CollectorStart, CollectorStop,
+    TorchBegin, TorchEnd, TorchBeginApart, TorchEndApart, TorchWatch,
+    TorchRegionBegin, TorchRegionEnd, TorchTaskBegin, TorchTaskEnd,
     TorchPluginsLoad, TorchPluginsCreate, TorchPluginsStart, TorchPluginsStop, TorchPluginsProcess,
-    TorchPluginsDestroy,
-    LoopRegister, LoopUnregister, LoopEnter, LoopLog, LoopBegin, LoopEnd, LoopThreadEnd,
+    TorchPluginsDestroy, TorchLogBegin, TorchLogEntry, TorchLogEnd, TorchLogFile,
+    PluginBegin, PluginControl, PluginWrite, PluginEnd,
+    LoopRegister, LoopCode, LoopUnregister, LoopEnter, LoopLog, LoopBegin, LoopEnd, LoopThreadEnd,
 }
 
 /// Returns the names of the points, each followed by a line feed.

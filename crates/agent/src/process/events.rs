@@ -5,14 +5,12 @@
 //! A file that does not end with the stream's end belongs to a process that was killed or that has
 //! crashed. What is there counts, and the command line counts the rest as lost.
 
-#![allow(dead_code, reason = "the adapters that use it come in the next commits")]
-
 use std::ffi::CString;
 use std::io;
 
 use model::Loss;
 use plugin_host::stream::Writer;
-use record::meta::events_name;
+use record::meta::{events_name, trace_name};
 
 use crate::os::sys::{self, AppendError};
 use crate::process::part::Process;
@@ -28,12 +26,22 @@ pub struct EventsFile {
 }
 
 /// Begins a new file of events, of at most `limit` bytes of events and names; `None`: no limit. The
-/// file appears with the first write of [`Writer`], which collects 64 KiB. Returns `None` if the
-/// process has no part, which has then been counted as a loss.
-pub fn create(process: Process, limit: Option<u64>) -> Option<Writer<EventsFile>> {
+/// file appears with the first write of [`Writer`], which collects 64 KiB. `wrap` may put something
+/// around the file. Returns `None` if the process has no part, which has then been counted as a loss.
+pub fn create<W: io::Write>(
+    process: Process,
+    limit: Option<u64>,
+    wrap: impl FnOnce(EventsFile) -> W,
+) -> Option<Writer<W>> {
     let directory = &process.paths()?.directory;
     let path = sys::path(format!("{directory}/{}", events_name(process.next_events())));
-    Some(Writer::new(EventsFile { process, serial: process.serial(), path }, limit))
+    Some(Writer::new(wrap(EventsFile { process, serial: process.serial(), path }), limit))
+}
+
+/// The path of a new trace file, which somebody else writes: a recording of PyTorch's profiler.
+pub fn trace_path(process: Process) -> Option<CString> {
+    let directory = &process.paths()?.directory;
+    Some(sys::path(format!("{directory}/{}", trace_name(process.next_events()))))
 }
 
 impl io::Write for EventsFile {

@@ -167,7 +167,6 @@ impl Process {
     }
 
     /// Returns a number for a new file of events.
-    #[allow(dead_code, reason = "files of events use it in the next commits")]
     pub fn next_events(&self) -> u32 {
         self.state.next_events.fetch_add(1, Ordering::Relaxed)
     }
@@ -179,6 +178,14 @@ impl Process {
             AppendError::FileSizeLimit => self.lose(Loss::PartUnwritable, 1, libc::EFBIG),
             AppendError::Errno(errno) => self.lose(Loss::PartUnwritable, 1, *errno),
         })
+    }
+
+    /// Appends to another file of the part.
+    pub fn append_to(&self, name: &str, bytes: &[u8]) -> Result<(), AppendError> {
+        let paths = self.paths().ok_or(AppendError::Errno(libc::ENOENT))?;
+        let loops = paths.loops.to_str().map_err(|_| AppendError::Errno(libc::EINVAL))?;
+        let part = loops.strip_suffix(LOOPS_NAME).unwrap_or(loops);
+        sys::append(&sys::path(format!("{part}{name}")), bytes)
     }
 
     /// Returns true for the first caller, which then calibrates.

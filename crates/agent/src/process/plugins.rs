@@ -5,8 +5,6 @@
 //! A forked child has the plugins' memory but not their threads. There, nothing is loaded and
 //! [`loaded`] is empty; sessions of the parent do nothing (`plugin_host::lineage`).
 
-#![allow(dead_code, reason = "the adapters that use it come in the next commits")]
-
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -23,9 +21,7 @@ use crate::os::sys;
 pub struct Loaded {
     /// Distinguishes the plugins of this process; counted from 0.
     pub number: u32,
-    /// The file as it was named first.
-    pub file: PathBuf,
-    /// The same file with all links resolved.
+    /// Its file, with all links resolved.
     real: PathBuf,
     /// The plugin, with its profilers and problems.
     pub plugin: Plugin,
@@ -104,7 +100,7 @@ pub fn load<P: AsRef<Path>>(files: &[P]) -> List {
             let host = Host::leak_numbered(number, note_line);
             let plugin = Plugin::load(file, host);
             let at_load = plugin.problems.all();
-            keep(Loaded { number, file: file.to_owned(), real, plugin, at_load, host })
+            keep(Loaded { number, real, plugin, at_load, host })
         });
         if found.is_none() {
             all.push(one);

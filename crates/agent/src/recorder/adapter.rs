@@ -14,6 +14,9 @@ pub struct Adapter {
     pub constructed: fn(),
     /// Called after a session has begun, on the thread that began it.
     pub session_began: fn(),
+    /// Called before a session ends, on the thread that ends it. The process's part can still be
+    /// written.
+    pub session_ends: fn(),
     /// Called at the orderly end of the process, on the thread that ends it.
     pub at_exit: fn(),
     /// Brackets `calls` empty calls with the same code that brackets real calls, and returns how

@@ -53,7 +53,6 @@ pub struct Paths {
     /// Counts of loops.
     pub loops: CString,
     /// The directory that contains them.
-    #[allow(dead_code, reason = "files of events use it in the next commits")]
     pub directory: String,
 }
 

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 
 use counters::Plan;
 use model::{Loss, glob};
-use record::run_file::LoopOptions;
+use record::run_file::{LoopOptions, PluginOptions};
 use record::{ClockKind, Pool, RunFile};
 
 use crate::os::sys;
@@ -35,6 +35,8 @@ pub struct Run {
     pub bookkeeping: bool,
     /// How instrumented loops are recorded; `None` if they are not recorded.
     pub loops: Option<LoopOptions>,
+    /// Which profiler plugins to load; `None` if there are none.
+    pub plugins: Option<PluginOptions>,
     /// What this process knows about its part of the profile. A forked child finds it zeroed.
     pub part: &'static PartWords,
     /// Set at the end of a session. Nothing may be added to it after that.
@@ -98,6 +100,7 @@ pub fn read(path: &CStr, old: Option<&'static Run>) -> Option<Run> {
         threads: AtomicU32::new(0),
         bookkeeping: file.bookkeeping,
         loops: file.loops,
+        plugins: file.plugins,
         profile: file.profile,
         pool,
         pool_path,

@@ -4,7 +4,7 @@
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use record::run_file::RUN_FILE_VARIABLE;
+use record::run_file::{RUN_FILE_VARIABLE, RUN_FILE_WITH_PLUGINS_NAME};
 
 const VARIABLE: &CStr = c"COUNTERPOINT_RUN_FILE";
 const _: () = assert!(VARIABLE.to_bytes().len() == RUN_FILE_VARIABLE.len());
@@ -55,6 +55,14 @@ pub fn decline() {
 /// Returns whether the environment asks for a profile, even if loading the run failed.
 pub fn is_asked_for() -> bool {
     WANTED.load(Ordering::Relaxed)
+}
+
+/// Returns whether the environment asks for a profile with plugins. Called by the constructor; the
+/// name of the run file says it, so no file is read.
+pub fn asks_for_plugins() -> bool {
+    // SAFETY: only the constructor has written the path by now, and a source of runs writes it later.
+    let path = unsafe { path() }.to_bytes();
+    is_asked_for() && path.ends_with(RUN_FILE_WITH_PLUGINS_NAME.as_bytes())
 }
 
 /// Returns the path of the run file; empty if there is none yet.

@@ -39,13 +39,16 @@ pub fn main(process: u32) -> Result<ExitCode, Failure> {
     settings.labels = chosen.labels;
     let recording = Recording {
         bookkeeping: false,
+        shapes: false,
         loops: None,
+        keep_code: false,
         naming: Naming::default(),
         multiplex: false,
         events: vec![chosen.list],
         output: place(process),
         filter: settings.filter.iter().map(|name| model::glob::escape(name)).collect(),
         metrics: Default::default(),
+        plugins: Default::default(),
     };
     crate::inherited::prepare_process()?;
     let prepared = prepare(&recording, &[], Origin::Hook, &command_of(process))?;

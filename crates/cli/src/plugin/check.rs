@@ -9,14 +9,15 @@ use serde::Serialize;
 
 use super::child::Said;
 use super::list::ask;
-use super::{files, shown};
+use super::shown;
 use crate::failure::Failure;
+use crate::plugin_files::files;
 use crate::terminal::{Kind, stdout};
 use crate::view::units::plural;
 
 #[derive(clap::Args)]
 pub struct Args {
-    /// Plugin
+    /// Plugin, or the name of one that comes with Counterpoint
     #[arg(value_name = "FILE")]
     file: PathBuf,
     /// Output format

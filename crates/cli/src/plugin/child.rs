@@ -13,8 +13,9 @@ use plugin_host::stream::Writer;
 use plugin_host::{Host, Plugin, Session, Setup, Sink};
 use serde::{Deserialize, Serialize};
 
-use super::kinds;
 use crate::failure::Failure;
+use crate::plugin_events::is_json;
+use crate::plugin_kinds;
 
 #[derive(clap::Args)]
 pub struct Args {
@@ -30,7 +31,7 @@ enum What {
     List,
     /// Ask one thing of it
     Probe { number: usize },
-    /// Record; `start`, `stop`, `end` come on standard input, a line each
+    /// Record; `start`, `pause`, `resume`, `stop`, `end` come on standard input, a line each
     Record {
         /// Numbers of types; without any, all that it supports
         #[arg(long, value_delimiter = ',')]
@@ -80,13 +81,8 @@ pub enum Answer {
     Done(Listed),
 }
 
-/// The lowest level of the plugin's lines that are shown: KINETO_LOG_LEVEL, or warnings.
-pub fn log_level() -> u32 {
-    std::env::var("KINETO_LOG_LEVEL").ok().and_then(|level| level.trim().parse().ok()).unwrap_or(2)
-}
-
 fn say(level: u32, text: &str) {
-    if level >= log_level() {
+    if level >= plugin_kinds::log_level() {
         crate::terminal::say!("{text}");
     }
 }
@@ -143,11 +139,6 @@ pub fn main(args: &Args) -> Result<ExitCode, Failure> {
     unsafe { libc::_exit(0) }
 }
 
-/// Whether these bytes are a value of JSON.
-pub fn is_json(bytes: &[u8]) -> bool {
-    serde_json::from_slice::<serde::de::IgnoredAny>(bytes).is_ok()
-}
-
 fn answer(out: &mut impl Write, what: &impl Serialize) -> Result<(), Failure> {
     let mut line = serde_json::to_vec(what).map_err(Failure::new)?;
     line.push(b'\n');
@@ -162,7 +153,7 @@ fn listed(plugin: &Plugin, host: &Host) -> Listed {
             .iter()
             .map(|profiler| ListedProfiler {
                 name: profiler.name.clone(),
-                kinds: profiler.types.iter().map(|n| kinds::name(*n, &declared)).collect(),
+                kinds: profiler.types.iter().map(|n| plugin_kinds::name(*n, &declared)).collect(),
                 interface_bytes: profiler.interface_bytes,
                 extension: profiler.extension.is_some(),
             })
@@ -197,21 +188,7 @@ fn record(
     let host = Host::leak(say);
     let plugin = Plugin::load(file, host);
     doing("in profilerCreate")?;
-    let own: Vec<u32> =
-        (0..host.types().len() as u32).map(|index| abi::kineto::FIRST_OWN_TYPE + index).collect();
-    // Nobody can ask for a kind by a name that is known only now: a plugin's own kinds are recorded
-    // with the published type that they are like.
-    let everything: Vec<u32> = plugin.profilers.iter().flat_map(|p| p.types.clone()).collect();
-    let wanted = if setup.types.is_empty() {
-        everything
-    } else {
-        let declared = host.types();
-        let like = |number: &&u32| {
-            let index = (**number - abi::kineto::FIRST_OWN_TYPE) as usize;
-            declared.get(index).is_some_and(|(_, base)| setup.types.contains(base))
-        };
-        setup.types.iter().chain(own.iter().filter(like)).copied().collect()
-    };
+    let wanted = plugin.wanted(host, setup.types);
     let setup = Setup { types: &wanted, ..setup.clone() };
     let mut sessions: Vec<Session<'_>> =
         plugin.profilers.iter().filter_map(|profiler| profiler.create(&setup)).collect();
@@ -222,6 +199,13 @@ fn record(
                 doing("in profilerStart")?;
                 for session in &mut sessions {
                     session.start();
+                }
+                doing("while it recorded")?;
+            }
+            order @ ("pause" | "resume") => {
+                doing("in toggle")?;
+                for session in &mut sessions {
+                    session.toggle(order == "resume");
                 }
                 doing("while it recorded")?;
             }

@@ -9,17 +9,19 @@ use serde::de::DeserializeOwned;
 
 use super::child::Listed;
 use super::patient::{Patient, gave_up};
-use super::{files_or_default, shown};
+use super::shown;
 use crate::failure::Failure;
 use crate::output::Format;
+use crate::plugin_files::files_or_all;
 use crate::terminal::{known_width, say, stdout};
 use crate::view::csv::field;
 use crate::view::layout::{Kind, Names, Shown, layout};
 
 #[derive(clap::Args)]
 pub struct Args {
-    /// Plugin, or directory of plugins. Without any, the directory in KINETO_PLUGIN_LIB_DIR_PATH
-    #[arg(value_name = "FILE|DIR")]
+    /// Plugin, directory of plugins, or the name of a plugin that comes with Counterpoint. Without
+    /// any, those of the directory in KINETO_PLUGIN_LIB_DIR_PATH and those that come with Counterpoint
+    #[arg(value_name = "FILE|DIR|NAME")]
     paths: Vec<PathBuf>,
     /// Output format
     #[arg(long, value_enum, default_value_t)]
@@ -39,7 +41,7 @@ struct Row {
 
 pub fn main(args: &Args) -> Result<ExitCode, Failure> {
     let mut rows = Vec::new();
-    for file in files_or_default(&args.paths)? {
+    for file in files_or_all(&args.paths)? {
         rows.extend(rows_of(&file)?);
     }
     let mut out = stdout(args.format.into());

@@ -22,21 +22,24 @@ use trace::chrome::read::{EventSink as _, ReadSummary};
 use trace::import::trace::Import;
 
 use super::child::{ANSWERS, Answer, Listed};
-use super::events::Events;
 use super::list::{child, died};
 use super::patient::{PATIENCE, Patient, gave_up};
-use super::{files_or_default, kinds, shown};
+use super::shown;
 use crate::failure::Failure;
 use crate::input;
-use crate::output::time;
+use crate::output::{bytes, time};
+use crate::plugin_events::Events;
+use crate::plugin_files::files_or_variable;
+use crate::plugin_kinds;
 use crate::prepare::{Turn, make_way};
 use crate::terminal::say;
 use crate::view::units::plural;
 
 #[derive(clap::Args)]
 pub struct Args {
-    /// Plugin, or directory of plugins. Without any, the directory in KINETO_PLUGIN_LIB_DIR_PATH
-    #[arg(value_name = "FILE|DIR")]
+    /// Plugin, directory of plugins, or the name of a plugin that comes with Counterpoint. Without
+    /// any, the directory in KINETO_PLUGIN_LIB_DIR_PATH
+    #[arg(value_name = "FILE|DIR|NAME")]
     paths: Vec<PathBuf>,
     /// How long to record: 500ms, 10s. Ctrl-C ends it earlier
     #[arg(long = "for", value_name = "TIME", value_parser = time)]
@@ -60,27 +63,24 @@ pub struct Args {
     output: PathBuf,
 }
 
-/// For `--max-buffer`.
-fn bytes(text: &str) -> Result<u64, String> {
-    let units = [("K", 1 << 10), ("M", 1 << 20), ("G", 1 << 30), ("", 1)];
-    let upper = text.trim().to_ascii_uppercase();
-    let found = units.iter().find_map(|(unit, factor)| Some((upper.strip_suffix(unit)?, *factor)));
-    let (number, factor) = found.unwrap_or((&upper, 1));
-    let number = number.trim().parse::<u64>().ok().and_then(|n| n.checked_mul(factor));
-    match number {
-        Some(number) if number > 0 => Ok(number),
-        _ => Err("not a number of bytes: 65536, 512K, 128M".to_owned()),
-    }
-}
-
 pub fn main(args: &Args) -> Result<ExitCode, Failure> {
-    let files = files_or_default(&args.paths)?;
-    let types = args.kinds.as_deref().map(kinds::parse).transpose()?.unwrap_or_default();
+    let files = files_or_variable(&args.paths)?;
+    let types = args.kinds.as_deref().map(plugin_kinds::parse).transpose()?.unwrap_or_default();
     let turn = Turn::wait(&args.output);
     make_way(&args.output)?;
     fs::create_dir_all(&args.output)
         .map_err(|e| Failure::new(format!("create {}: {e}", args.output.display())))?;
     drop(turn);
+    let made = record(args, &files, &types);
+    if made.is_err() {
+        // A part of a recording that looks complete would be worse than none.
+        let _ = fs::remove_dir_all(&args.output);
+    }
+    made
+}
+
+/// Records into the directory, which is empty.
+fn record(args: &Args, files: &[PathBuf], types: &[u32]) -> Result<ExitCode, Failure> {
     let mut manifest = Manifest::new();
     manifest.program_version = env!("CARGO_PKG_VERSION").to_owned();
     manifest.command = std::env::args().collect();
@@ -91,13 +91,16 @@ pub fn main(args: &Args) -> Result<ExitCode, Failure> {
     let mut import = Import::create(&args.output, manifest).map_err(Failure::new)?;
 
     let mut recordings: Vec<Recording> =
-        files.iter().map(|file| Recording::begin(file, args, &types)).collect::<Result<_, _>>()?;
+        files.iter().map(|file| Recording::begin(file, args, types)).collect::<Result<_, _>>()?;
     recordings.iter_mut().for_each(Recording::wait_until_ready);
     let interrupted = Interrupted::new();
     interrupted.sleep(Duration::from_nanos(args.warmup));
     let base_ns = base_ns();
     recordings.iter_mut().for_each(|recording| recording.tell("start"));
-    interrupted.sleep(Duration::from_nanos(args.duration_ns));
+    interrupted.sleep_or(Duration::from_nanos(args.duration_ns), |paused| {
+        let order = if paused { "pause" } else { "resume" };
+        recordings.iter_mut().for_each(|recording| recording.tell(order));
+    });
     recordings.iter_mut().for_each(|recording| recording.tell("stop"));
 
     // One trace of all: plugins share the numbers of devices, and arrows go from one to another.
@@ -154,13 +157,13 @@ fn base_ns() -> i64 {
     ((unix_now().as_secs() / THREE_MONTHS_S) * THREE_MONTHS_S * 1_000_000_000) as i64
 }
 
-/// Ctrl-C while we wait.
+/// Ctrl-C while we wait, and SIGUSR1, which pauses the recording or continues it.
 struct Interrupted {
     set: libc::sigset_t,
 }
 
 impl Interrupted {
-    /// From now on SIGINT and SIGTERM end a sleep and nothing else.
+    /// From now on SIGINT and SIGTERM end a sleep and nothing else; SIGUSR1 does not end it.
     fn new() -> Self {
         // SAFETY: plain calls on a set of our own.
         unsafe {
@@ -168,6 +171,7 @@ impl Interrupted {
             libc::sigemptyset(&mut set);
             libc::sigaddset(&mut set, libc::SIGINT);
             libc::sigaddset(&mut set, libc::SIGTERM);
+            libc::sigaddset(&mut set, libc::SIGUSR1);
             libc::pthread_sigmask(libc::SIG_BLOCK, &set, std::ptr::null_mut());
             Self { set }
         }
@@ -175,6 +179,13 @@ impl Interrupted {
 
     /// Sleeps, or returns early because of a signal.
     fn sleep(&self, duration: Duration) {
+        self.sleep_or(duration, |_| {});
+    }
+
+    /// Sleeps, or returns early because of a signal. Calls `pause` with whether to pause at each
+    /// SIGUSR1.
+    fn sleep_or(&self, duration: Duration, mut pause: impl FnMut(bool)) {
+        let mut paused = false;
         let until = Instant::now() + duration;
         loop {
             let left = until.saturating_duration_since(Instant::now());
@@ -186,8 +197,13 @@ impl Interrupted {
                 tv_nsec: i64::from(left.subsec_nanos()),
             };
             // SAFETY: a set and a time of our own.
-            if unsafe { libc::sigtimedwait(&self.set, std::ptr::null_mut(), &timeout) } > 0 {
-                return;
+            match unsafe { libc::sigtimedwait(&self.set, std::ptr::null_mut(), &timeout) } {
+                libc::SIGUSR1 => {
+                    paused = !paused;
+                    pause(paused);
+                }
+                1.. => return,
+                _ => {}
             }
         }
     }
@@ -333,7 +349,8 @@ impl Recording {
         let status = self.child.wait();
         let died = match status {
             _ if self.gave_up => Some(gave_up()),
-            Ok(status) if !status.success() => Some(died(status)),
+            // Only `exit` in the plugin ends the child without its last answer.
+            Ok(status) if !status.success() || self.done.is_none() => Some(died(status)),
             _ => None,
         };
         Outcome { doing: self.doing, died, ending, done: self.done }

@@ -9,6 +9,7 @@ use names::Resolver;
 use names::defaults;
 use names::devices::Devices;
 use profile::manifest::{MetricInfo, Origin};
+use record::run_file::PluginOptions;
 
 use super::options::Recording;
 use crate::advice;
@@ -25,6 +26,8 @@ pub struct Choice {
     pub notes: Vec<String>,
     /// Metrics to compute from the counters.
     pub metrics: Vec<MetricInfo>,
+    /// Profiler plugins that programs load.
+    pub plugins: Option<PluginOptions>,
 }
 
 /// The result of choosing counters: all of them work here.

@@ -8,11 +8,13 @@ use std::path::{Path, PathBuf};
 use machine::Machine;
 use machine::files::parse_cpus;
 use model::{Counter, Loss};
+use plugin_host::layers::{OPENCL_LAYERS, opencl_layers};
 use profile::ProfileId;
 use profile::live::{ProcessId, boot_id};
 use profile::manifest::{CounterInfo, Manifest, Origin, State};
 use profile::pools::{POOL_NAME, owner};
-use record::run_file::{RUN_FILE_NAME, RUN_FILE_VARIABLE};
+use record::pool::{PluginControl, Row, with_run_row};
+use record::run_file::{LoopOptions, RUN_FILE_NAME, RUN_FILE_VARIABLE, RUN_FILE_WITH_PLUGINS_NAME};
 use record::{ClockKind, RunFile, Snapshot};
 
 use super::choice::Choice;
@@ -115,7 +117,7 @@ pub fn make(
     origin: Origin,
     command: &[String],
 ) -> Result<Prepared, Failure> {
-    let Choice { counters, beside, notes, metrics } = choice;
+    let Choice { counters, beside, notes, metrics, plugins } = choice;
     let clock = choose_clock(machine);
     let switch_cost = switch_cost(&counters);
     let first = Snapshot::take(clock);
@@ -152,10 +154,14 @@ pub fn make(
         counters,
         filters: recording.filter.clone(),
         bookkeeping: recording.bookkeeping,
-        loops: recording.loops,
+        loops: recording.loops.map(|loops| LoopOptions { keep_code: recording.keep_code, ..loops }),
+        plugins,
         snapshots: vec![first, Snapshot::take(clock)],
     };
-    let run_path = directory.join(RUN_FILE_NAME);
+    // A session reads its run file in any case.
+    let at_start = run_file.plugins.is_some() && origin != Origin::Session;
+    let name = if at_start { RUN_FILE_WITH_PLUGINS_NAME } else { RUN_FILE_NAME };
+    let run_path = directory.join(name);
     fs::write(&run_path, run_file.to_bytes())
         .map_err(|e| Failure::new(format!("write {}: {e}", run_path.display())))?;
     let manifest = Manifest {
@@ -163,17 +169,29 @@ pub fn make(
         counters: infos,
         metrics,
         multiplex: recording.multiplex,
+        plugins: run_file.plugins.as_ref().map_or_else(Vec::new, |p| p.files.clone()),
         switch_cost,
         pool: Some(pool.clone()),
         notes: notes.into_iter().chain(pool_note).collect(),
         ..manifest(recording, machine, origin, command, &run_file.snapshots)
     };
+    if recording.plugins.plugin_paused {
+        let paused = |row: &Row| row.control_plugins(|now| PluginControl { paused: true, ..now });
+        let path = std::ffi::CString::new(run_file.pool.as_str()).map_err(Failure::new)?;
+        with_run_row(&path, paused).map_err(|errno| {
+            let why = std::io::Error::from_raw_os_error(errno);
+            Failure::new(format!("write {}: {why}", pool.display()))
+        })?;
+    }
     // Written while the pool is held open: a process that looks for unused pools sees that this one
     // is in use.
     let opened = fs::File::options().write(true).open(&pool);
     let held = opened.and_then(|pool| Ok([pool, fs::File::open(&directory)?]));
     let preload = preload(&library, &pool_directory)?;
     let python = crate::python::path(&pool_directory);
+    // The OpenCL loader of the program loads these plugins a second time, as its layers.
+    let files = run_file.plugins.iter().flat_map(|plugins| &plugins.files).map(Path::new);
+    let layers = opencl_layers(files, std::env::var_os(OPENCL_LAYERS).as_deref());
     made.directories.clear();
     Ok(Prepared {
         directory,
@@ -182,6 +200,8 @@ pub fn make(
         variables: [(RUN_FILE_VARIABLE, run_path.into()), (PRELOAD_VARIABLE, preload)]
             .into_iter()
             .chain(python.map(|path| (crate::python::PATH_VARIABLE, path)))
+            .chain(layers.map(|layers| (OPENCL_LAYERS, layers)))
+            .chain(recording.shapes.then(|| (crate::python::SHAPES_VARIABLE, "1".into())))
             .collect(),
         manifest,
         turn: Some(turn),

@@ -12,12 +12,14 @@ use model::activity::Vocabulary;
 use profile::activities::Activities;
 use profile::collect::Closing;
 use profile::{LossCount, Origin, Profile, merge_losses};
-use trace::export::activities::{Options, Timeline, Written, write_merged, write_perfetto};
+use trace::export::activities::{
+    Options, Timeline, Written, export_recorded, write_merged, write_perfetto,
+};
 use trace::export::calls::{CallsOptions, export_calls};
 use trace::export::filter::{Ends, Filter, First, LeftOut, Part, Wish};
 use trace::export::tracks::export_tracks;
 use trace::round_trip::document::{self, Facts, Found};
-use trace::timeline::TimelineSink;
+use trace::timeline::{OnlyShown, TimelineSink};
 use trace::{chrome, perfetto};
 
 use super::loops;
@@ -301,7 +303,14 @@ fn fill(
     part: Option<&Selection>,
 ) -> io::Result<(Found, LeftOut)> {
     let Some(Selection { filter, arrows }) = part else {
-        return Ok((fill_all(sink, profile, args)?, LeftOut::default()));
+        let of_others = !profile.manifest.plugins.is_empty()
+            || !profile.activities().map_err(io::Error::other)?.is_empty();
+        let found = match of_others {
+            false => fill_all(sink, profile, args)?,
+            // Events of plugins and of other profilers cannot be restored from a timeline.
+            true => fill_all(&mut OnlyShown(sink), profile, args)?,
+        };
+        return Ok((found, LeftOut::default()));
     };
     let mut part = Part::new(sink, filter, arrows.clone());
     let found = fill_all(&mut part, profile, args)?;
@@ -320,6 +329,12 @@ fn fill_all(
     };
     let calls = export_calls(profile, &options, sink)?;
     loops::fill(profile, sink)?;
+    let mut of_plugins = Vec::new();
+    for trace in in_order(profile.activities().map_err(io::Error::other)?) {
+        let words = args.vocabulary.map(Vocabulary::from);
+        of_plugins.extend(export_recorded(&trace, words, sink)?);
+    }
+    let calls = calls.into_iter().chain([of_plugins]).collect();
     Ok(Found { calls, tracks: export_tracks(profile, options.vocabulary, sink)? })
 }
 
@@ -327,6 +342,21 @@ fn fill_all(
 fn losses(profile: &Profile, found: &Found) -> Vec<LossCount> {
     let known = profile.all_losses();
     merge_losses(known.iter().chain(found.calls.iter().flatten()).chain(&found.tracks))
+}
+
+/// What the output says of itself if no import can restore the profile from it: because only a part
+/// of the profile is written, or because it has events of plugins.
+fn facts_of_part(profile: &Profile, part: Option<&Selection>) -> Option<serde_json::Value> {
+    let plugins = &profile.manifest.plugins;
+    let mut facts = match part {
+        Some(part) => part.filter.facts(),
+        None if plugins.is_empty() => return None,
+        None => Filter::default().facts(),
+    };
+    if !plugins.is_empty() {
+        facts["plugins"] = serde_json::json!(plugins);
+    }
+    Some(facts)
 }
 
 fn write_json<W: Write + Send>(
@@ -346,13 +376,13 @@ fn write_json<W: Write + Send>(
     let clocks = profile.snapshots.iter().map(|snapshot| snapshot.realtime_ns);
     let near_ns = clocks.chain([manifest.created_unix_ns]).min().unwrap_or(0);
     let facts = document::of_profile(profile);
-    let of_part = part.map(|part| part.filter.facts());
+    let of_part = facts_of_part(profile, part);
     let head = chrome::write::ChromeHead {
         near_ns: i64::try_from(near_ns).unwrap_or(i64::MAX),
         host_name: &manifest.host,
         devices: &[device],
         rank: args.rank.zip(args.world_size),
-        facts: part.is_none().then_some(&facts),
+        facts: of_part.is_none().then_some(&facts),
         part: of_part.as_ref(),
     };
     let mut writer = chrome::write::Writer::new(out, &head)?;
@@ -381,12 +411,13 @@ fn write_perfetto_calls(
     // This part is at the end of the file, so it can include the losses that were found while calls
     // were read.
     let losses_of = document::end(profile, &found).losses;
-    let mut facts = match part {
+    let mut facts = match facts_of_part(profile, part) {
         None => serde_json::to_value(Facts { losses: losses_of, ..document::of_profile(profile) })?,
-        Some(part) => {
-            let mut facts = part.filter.facts();
+        Some(mut facts) => {
             facts["losses"] = serde_json::to_value(losses_of)?;
-            facts["left_out"] = serde_json::to_value(left_out)?;
+            if part.is_some() {
+                facts["left_out"] = serde_json::to_value(left_out)?;
+            }
             facts
         }
     };

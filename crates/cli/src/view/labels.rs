@@ -83,14 +83,26 @@ fn label(profile: &Profile, key: Key) -> String {
         }
         Key::Process(process) => process_label(profile, process),
         Key::Thread(process, thread) => thread_label(profile, process, thread),
+        Key::Kind(op) => profile.ops.get(op).map_or_else(String::new, |op| op.library.clone()),
+        Key::Device(Some(process)) => process_label(profile, process),
+        Key::Stream(Some((process, thread))) => {
+            let (stream, device) =
+                (thread_label(profile, process, thread), process_label(profile, process));
+            format!("{stream} of {device}")
+        }
+        Key::Device(None) | Key::Stream(None) => "not on a device".to_owned(),
     }
 }
 
-/// Names a process: `4711 iree-run-module`.
+/// Names a process: `4711 iree-run-module`; or a row of a plugin's events: `accelerator 3 of python3
+/// 4711`.
 pub fn process_label(profile: &Profile, process: usize) -> String {
     let Some(process) = profile.processes.get(process) else { return String::new() };
     let program = process.info.as_ref().map_or("", |info| info.program.as_str());
     let program = program.rsplit('/').next().unwrap_or_default();
+    if process.id.is_of_plugins() && !program.is_empty() {
+        return visible(program).into_owned();
+    }
     let again = match process.id.generation {
         0 => String::new(),
         n => format!(" (exec {n})"),

@@ -53,7 +53,7 @@ fn totals(probes: &[&ProbeCost], of_calls: u64) -> Option<Totals> {
 
 fn of_all(overview: &Overview<'_>) -> Option<Totals> {
     let probes: Vec<&ProbeCost> = overview.summary.probes.iter().collect();
-    totals(&probes, overview.profile.calls())
+    totals(&probes, overview.profile.bracketed_calls())
 }
 
 /// The cost in one paragraph.

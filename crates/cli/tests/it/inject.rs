@@ -7,6 +7,7 @@ use std::path::Path;
 use std::process::{Command, Output};
 
 use crate::support::{Programs, Recorded, injecting};
+use crate::torch_ops;
 
 const VARIABLE: &str = "COUNTERPOINT_INJECT";
 
@@ -62,6 +63,11 @@ fn torch_host(plugins: &Path) -> Command {
     command
 }
 
+/// What PyTorch does with a recording.
+fn log_host() -> Command {
+    Command::new(Programs::get().other("log_host"))
+}
+
 fn outcome(output: &Output) -> (Option<i32>, String) {
     (output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned())
 }
@@ -82,6 +88,9 @@ fn a_panic_anywhere_leaves_the_host_alone() {
     let points = points(&program);
     assert!(points.len() > 20, "{points:?}");
     assert!(!panics_at(&program, "Nowhere", &mut entries(), "not a point"));
+    let scratch = testkit::Scratch::new();
+    let plugin = &scratch.join("timed.so");
+    testkit::c::shared("cc", "plugins/timed.c", plugin, &["-std=gnu11"]).unwrap();
     let plugins = testkit::Scratch::new();
     testkit::c::shared("cc", "plugins/plugin.c", &plugins.join("p.so"), &[]).unwrap();
     for point in points {
@@ -89,13 +98,30 @@ fn a_panic_anywhere_leaves_the_host_alone() {
             panics_at(&program, &point, &mut entries(), "entries"),
             panics_at(&program, &point, &mut hook_host(), "hook_host"),
             panics_at(&program, &point, &mut tvm_host(), "tvm_host"),
+            torch_ops::host("inject")
+                .is_some_and(|mut host| panics_at(&program, &point, &mut host, "torch_ops_host")),
             panics_at(&program, &point, &mut loops_host("-DMODE=0"), "loops_host"),
             panics_at(&program, &point, &mut loops_host("-DMODE=3"), "loops_host, log"),
             panics_at(&program, &point, &mut torch_host(plugins.path()), "torch_host"),
+            panics_at(&program, &point, &mut log_host(), "log_host"),
             drop_in_panics_at(&program, &point),
+            plugin_panics_at(&program, &point, plugin),
         ];
         assert!(reached.contains(&true), "nothing reaches {point}");
     }
+}
+
+/// The same with a profiler plugin, whose events are asked for while the program runs.
+fn plugin_panics_at(program: &Path, point: &str, plugin: &Path) -> bool {
+    let mut command = Command::new(Programs::get().other("plugged"));
+    command.arg("threads");
+    let bare = outcome(&command.output().unwrap());
+    command.env(VARIABLE, format!("{point}:panic"));
+    let plugin = plugin.to_str().unwrap();
+    let options = ["--plugin", plugin, "--plugin-flush", "1ms", "--plugin-timeout", "1s"];
+    let recorded = Recorded::run_with(program, "none", &options, &mut command);
+    assert_eq!(outcome(&recorded.output), bare, "plugin, {point}: {}", recorded.stderr());
+    recorded.losses().contains_key("agent_disabled")
 }
 
 /// The same with the variables of IREE's original hook, which ask for a report at the end.

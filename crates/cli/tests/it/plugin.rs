@@ -201,6 +201,76 @@ fn a_plugin_without_checks_is_told_each_of_them() {
     assert_eq!(missing.status.code(), Some(2));
 }
 
+/// A plugin in C++, which does what THROWS_AT says (`tests/programs/plugins/throws.cpp`).
+#[test]
+fn what_does_not_return_is_named_and_counted() {
+    let scratch = Scratch::new();
+    let file = scratch.join("throws.so");
+    let flags = ["-std=c++17", "-fPIC", "-shared"];
+    let Some(()) = c::compile("g++", "plugins/throws.cpp", &file, &flags) else {
+        return testkit::skip("plugin", "no g++");
+    };
+    let file = shown(&file);
+    let profile = shown(&scratch.join("p.cpt"));
+    let with = |at: &str, arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_counterpoint"));
+        command.args(arguments).env("THROWS_AT", at).env("COLUMNS", "120");
+        command.output().expect("the program starts")
+    };
+    let run = ["plugin", "run", &file, "--for", "1ms", "-o", &profile];
+    for (at, events, says) in [
+        (
+            "profilerStart:runtime_error",
+            2,
+            "profilerStart threw a C++ exception of type std::runtime_error: no device",
+        ),
+        ("profilerProcessEvents:int", 1, "profilerProcessEvents threw a C++ exception of type int"),
+        ("profilerProcessEvents:thread_exit", 1, "profilerProcessEvents called pthread_exit"),
+        (
+            "profilerCreate:own",
+            0,
+            "profilerCreate threw a C++ exception of type (anonymous namespace)::Own",
+        ),
+        ("profilerStart:exit", 0, "ended its process with status 3 in profilerStart"),
+        (
+            "profilerProcessEvents:exit0",
+            0,
+            "ended its process with status 0 in profilerProcessEvents",
+        ),
+    ] {
+        let done = with(at, &run);
+        let said = text(&done.stderr);
+        assert_eq!(done.status.code(), Some(i32::from(events == 0)), "{at}: {said}");
+        let line = said.lines().find(|line| line.contains("throws.so: ")).expect("named");
+        assert!(line.contains(says), "{at}: {said}");
+        let report = counterpoint(&["report", &profile, "--format", "json"]);
+        let report = json(&report);
+        let calls: u64 = report["rows"]
+            .as_array()
+            .expect("rows")
+            .iter()
+            .filter_map(|row| row["calls"].as_u64())
+            .sum();
+        assert_eq!(calls, events, "{at}");
+        let losses = report["losses"].to_string();
+        assert!(losses.contains("\"plugin_failed\"") && losses.contains(":1"), "{at}: {losses}");
+    }
+    // The conformance suite says where, and goes on.
+    let checked = with("profilerStop:own", &["plugin", "check", &file, "--format", "json"]);
+    assert_eq!(checked.status.code(), Some(1), "{checked:?}");
+    let document = json(&checked);
+    let findings = document["findings"].as_array().expect("a list");
+    let threw = |finding: &&Value| {
+        finding["level"] == "error"
+            && finding["what"].as_str().is_some_and(|what| what.contains("Own: no device of mine"))
+    };
+    assert!(findings.iter().filter(threw).count() > 3, "{document:#}");
+    let listed = with("profilerQuery:int", &["plugin", "list", &file, "--format", "json"]);
+    let listed = json(&listed);
+    let problems = listed["plugins"][0]["problems"].to_string();
+    assert!(problems.contains("threw a C++ exception of type int"), "{listed:#}");
+}
+
 #[test]
 fn a_flood_is_kept_up_to_the_limit() {
     let scratch = Scratch::new();

@@ -210,7 +210,7 @@ fn errors_of_writing_are_reported() {
     );
 }
 
-/// HolisticTraceAnalysis, if there is an environment with it: its kernels are our dispatches. It
+/// HolisticTraceAnalysis: its kernels are our dispatches. It
 /// rounds to microseconds, so all times here are whole microseconds.
 #[test]
 fn holistic_trace_analysis_finds_the_kernels() {
@@ -225,7 +225,7 @@ breakdown = analysis.get_temporal_breakdown(visualize=False).iloc[0]
 # From the first begin to the last end 110 us, of which nothing ran in 20 and 25.
 assert breakdown["kernel_time(us)"] == 110 and breakdown["idle_time(us)"] == 45, breakdown
 "#;
-    let Some(python) = crate::support::python_with("hta", "hta.trace_analysis") else { return };
+    let Some(python) = crate::support::hta("hta") else { return };
     let mut script = ProfileScript::monotonic();
     let process = script.process(100);
     process.library("mlp", &["matmul", "softmax"]);

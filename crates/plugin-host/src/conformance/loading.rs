@@ -4,7 +4,8 @@ use std::ffi::c_char;
 
 use abi::kineto::{NAME_BYTES, ProfilerInterface, QueryParams, Registry};
 
-use super::{Findings, Plugin, Probe, ROOM, call, call_null, supported};
+use super::{Findings, Plugin, Probe, ROOM, call, call_null, returned, supported};
+use crate::guard;
 
 pub(super) const PROBES: &[Probe] = &[
     Probe { name: "it is registered", run: registers },
@@ -57,10 +58,8 @@ fn null_registry(plugin: &mut Plugin, findings: &mut Findings) {
     let Some(register) = plugin.library.symbol(abi::kineto::REGISTER_SYMBOL) else { return };
     // SAFETY: the symbol has this type by the interface's definition; whether it copes with null is
     // what is asked.
-    let code = unsafe {
-        let register: abi::kineto::Register = std::mem::transmute(register.as_ptr());
-        register(std::ptr::null())
-    };
+    let end = unsafe { guard::call(register.as_ptr(), std::ptr::null(), std::ptr::null()) };
+    let code = returned(end.map(|code| code as i32));
     findings.check(code != 0, || "KinetoPlugin_register returned 0 for a null registry".into());
 }
 

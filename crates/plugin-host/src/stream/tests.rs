@@ -1,6 +1,7 @@
 //! A stream that was written is read.
 
 use super::*;
+use crate::entry::{Argument, Id, Value};
 
 /// Writes down what it gets.
 #[derive(Default)]
@@ -13,8 +14,17 @@ impl Sink for Lines {
     fn plugin(&mut self, name: &[u8]) {
         self.0.push(format!("plugin {name:?}"));
     }
+    fn doing(&mut self, what: &[u8]) {
+        self.0.push(format!("doing {what:?}"));
+    }
     fn message(&mut self, message: &Message<'_>) {
         self.0.push(format!("{message:?}"));
+    }
+    fn field(&mut self, key: &[u8], json: &[u8]) {
+        self.0.push(format!("{key:?} {json:?}"));
+    }
+    fn entry(&mut self, entry: &Entry<'_>) {
+        self.0.push(format!("{entry:?}"));
     }
     fn event(&mut self, event: &Event, name: &[u8], metadata: &Metadata) {
         let pairs: Vec<_> = metadata.iter().collect();
@@ -59,7 +69,69 @@ fn feed(sink: &mut dyn Sink) {
     let (track, series, unit) = (&b"track"[..], &b"series"[..], &b"W"[..]);
     sink.counter(&Counter { time_ns: 5, device: 3, track, series, unit, value: -0.5 });
     sink.plugin(b"/opt/plugin.so");
+    sink.doing(b"in profilerStop");
     sink.message(&Message { level: 4, loses: true, count: u64::MAX, text: b"failed" });
+    sink.field(b"baseTimeNanoseconds", b"1790857026000000000");
+    let long = vec![b'x'; 1025];
+    let arguments = [
+        Argument { key: b"a", value: Value::Integer(i64::MIN) },
+        Argument { key: b"b", value: Value::Unsigned(u64::MAX) },
+        Argument { key: b"c", value: Value::Text(b"\"\xff") },
+        Argument { key: b"c", value: Value::Json(b"[1]") },
+        Argument { key: b"", value: Value::Json(&long) },
+    ];
+    let slice = Entry {
+        phase: b'X',
+        name: b"aten::relu",
+        category: Some(b"cpu_op"),
+        process: Id::Number(i64::MIN),
+        thread: Id::Text(b"row"),
+        time_ns: i64::MIN,
+        duration_ns: Some(u64::MAX),
+        id: None,
+        scope: None,
+        arguments: &arguments,
+    };
+    sink.entry(&slice);
+    let (process, thread) = (Id::Text(b""), Id::Number(7));
+    sink.entry(&Entry {
+        process,
+        thread,
+        category: None,
+        id: Some(-1),
+        scope: Some(b'g'),
+        ..slice
+    });
+    sink.entry(&Entry { time_ns: i64::MAX, duration_ns: None, arguments: &[], ..slice });
+}
+
+#[test]
+fn values_that_are_too_long_are_counted() {
+    let long = vec![b'1'; (16 << 20) + 1];
+    let arguments = [
+        Argument { key: b"long", value: Value::Json(&long) },
+        Argument { key: b"short", value: Value::Integer(1) },
+    ];
+    let mut bytes = Vec::new();
+    let mut writer = Writer::new(&mut bytes, None);
+    writer.field(b"long", &long);
+    writer.entry(&Entry {
+        phase: b'i',
+        name: b"moment",
+        category: None,
+        process: Id::Number(1),
+        thread: Id::Number(2),
+        time_ns: 3,
+        duration_ns: None,
+        id: None,
+        scope: Some(b't'),
+        arguments: &arguments,
+    });
+    assert_eq!(writer.finish().expect("a Vec takes all"), 2);
+    let mut lines = Lines::default();
+    let ending = Reader::new(&bytes[..]).replay(&mut lines);
+    assert_eq!(ending.expect("reads"), Ending::Whole { dropped: 2 });
+    assert!(lines.0.len() == 1 && lines.0[0].contains("Integer(1)"), "{lines:?}", lines = lines.0);
 }
 
 fn written(limit: Option<u64>) -> Vec<u8> {
@@ -100,7 +172,7 @@ fn beyond_the_limit_events_are_counted() {
     let (mut lines, bytes) = (Lines::default(), written(Some(40)));
     let ending = Reader::new(&bytes[..]).replay(&mut lines).expect("reads");
     let Ending::Whole { dropped } = ending else { panic!("{ending:?}") };
-    assert_eq!(dropped as usize + lines.0.len(), 10);
+    assert_eq!(dropped as usize + lines.0.len(), 15);
     assert!(dropped > 0 && !lines.0.is_empty());
 }
 

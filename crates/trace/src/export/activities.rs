@@ -16,6 +16,7 @@ mod keep;
 mod lanes;
 mod merged;
 mod perfetto;
+mod recorded;
 
 use std::io;
 use std::sync::mpsc::sync_channel;
@@ -28,6 +29,7 @@ use profile::activities::{Activities, Activity};
 pub use chrome::write_again;
 pub use merged::write_merged;
 pub use perfetto::{Timeline, write_perfetto};
+pub use recorded::{PLUGIN_ROWS, export_recorded};
 
 use crate::chrome::event::{Raw, Scalar};
 use crate::merge::Look;

@@ -86,7 +86,8 @@ pub fn export_calls(
         let mut last_dispatch = 0;
         let each = profile.processes.iter().zip(&known).enumerate();
         for (index, (process, (labels, machines))) in each {
-            if process.threads.is_empty() {
+            // Events of plugins are activities, which are shown with everything that they have.
+            if process.threads.is_empty() || process.id.is_of_plugins() {
                 losses.push(Vec::new());
                 continue;
             }

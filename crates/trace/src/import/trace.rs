@@ -20,6 +20,7 @@
 mod counters;
 mod held;
 mod more;
+mod recorded;
 mod spans;
 
 use std::borrow::Cow;
@@ -42,6 +43,8 @@ use counters::Counters;
 use held::held;
 use model::Loss;
 use more::more;
+pub use recorded::Added;
+use recorded::Recorded;
 use spans::Spans;
 
 /// The ticks of the trace's time 0, so that earlier times are ticks, too.
@@ -66,6 +69,8 @@ pub struct Import {
     losses: Vec<LossCount>,
     /// Number of events of each form, in all traces.
     forms: Box<[u64; 256]>,
+    /// The recorded profile to which the traces are added, if there is one.
+    recorded: Option<Recorded>,
 }
 
 /// Receives one trace: a [`EventSink`].
@@ -179,6 +184,7 @@ impl Import {
             counts: Imported::default(),
             losses: Vec::new(),
             forms: Box::new([0; 256]),
+            recorded: None,
         })
     }
 
@@ -340,6 +346,13 @@ impl OneTrace<'_> {
         if let Some(known) = self.processes.get(&id) {
             return Ok(known.key);
         }
+        if let (Id::Number(number), Some(recorded)) = (&id, &self.all.recorded)
+            && let Some(part) = recorded.parts.get(number)
+        {
+            let key = self.all.calls.part(*part).map_err(|e| e.to_string())?;
+            self.processes.insert(id, Process { key, named: false });
+            return Ok(key);
+        }
         let pid = match &id {
             Id::Number(n) => u32::try_from(*n).ok().filter(|n| *n < 1 << 30),
             Id::Text(_) => None,
@@ -417,7 +430,7 @@ impl OneTrace<'_> {
         let [start_ns, end_ns] = [start_ns, end_ns].map(|ns| ns.saturating_add(self.shift_ns));
         all.first_ns = all.first_ns.min(start_ns);
         all.last_ns = all.last_ns.max(end_ns);
-        let (start, end) = (ticks(start_ns), ticks(end_ns));
+        let (start, end) = (all.ticks(start_ns), all.ticks(end_ns));
         self.all.calls.call(thread, export, start, end).map_err(|e| e.to_string())
     }
 
@@ -429,7 +442,9 @@ impl OneTrace<'_> {
             Some((Ids { process: Some(Id::Text(text)), .. }, _)) => text.starts_with("Spans"),
             _ => false,
         };
-        category == "overhead" || (category == "Trace" && of_spans())
+        // In a recorded profile, all processes have numbers.
+        let is_span = || self.all.recorded.is_some() || of_spans();
+        category == "overhead" || (category == "Trace" && is_span())
     }
 
     /// The thread of a process for calls that belong to no thread.
@@ -471,6 +486,14 @@ impl OneTrace<'_> {
             _ => {}
         }
         Ok(())
+    }
+
+    /// Keeps an event as it is and makes nothing of it, because the profile has the call already.
+    ///
+    /// # Errors
+    /// The disk is full.
+    pub fn keep_only(&mut self, event: &Event<'_>) -> Result<(), String> {
+        self.keep(event).map(|_| ())
     }
 
     fn activity(&mut self, event: &Event<'_>) -> Result<(), String> {

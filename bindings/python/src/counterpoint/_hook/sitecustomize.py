@@ -1,6 +1,6 @@
 # `counterpoint run` puts the folder of this file in front of PYTHONPATH, so that every Python program
-# in the run executes it at its start. It waits until TVM's virtual machine is imported, and then makes
-# the package record each machine. It prints nothing, never fails, and must be valid in every version
+# in the run executes it at its start. It waits until TVM's virtual machine or PyTorch is imported, and
+# then makes the package record it. It prints nothing, never fails, and must be valid in every version
 # of Python.
 
 
@@ -21,24 +21,28 @@ def _finder(package):
     import sys
 
     class Finder(object):
-        """Never finds a module. It notices when TVM's virtual machine is imported."""
+        """Never finds a module. It notices when TVM's virtual machine or PyTorch is imported."""
+
+        waiting = {"tvm.runtime.vm": attach, "torch": attach_torch}
 
         def find_spec(self, name, path=None, target=None):
-            if name != "tvm.runtime.vm":
+            then = self.waiting.pop(name, None)
+            if then is None:
                 return None
-            try:
-                sys.meta_path.remove(self)
-            except ValueError:
-                return None
+            if not self.waiting:
+                try:
+                    sys.meta_path.remove(self)
+                except ValueError:
+                    pass
             for finder in list(sys.meta_path):
-                find = getattr(finder, "find_spec", None)
+                find = getattr(finder, "find_spec", None) if finder is not self else None
                 spec = find(name, path, target) if find is not None else None
                 if spec is not None:
-                    self.wait(spec)
+                    self.wait(spec, then)
                     return spec
             return None
 
-        def wait(self, spec):
+        def wait(self, spec, then):
             execute = getattr(spec.loader, "exec_module", None)
             if execute is None:
                 return
@@ -51,7 +55,7 @@ def _finder(package):
                     pass
                 execute(module)
                 try:
-                    attach(package)
+                    then(package)
                 except Exception:
                     pass
 
@@ -65,12 +69,28 @@ def _finder(package):
 
 def attach(package):
     """Makes the package record each virtual machine. `package`: the folder of `counterpoint`."""
+    load(package)
+    from counterpoint.tvm import _machines
+
+    _machines.attach_all = True
+
+
+def attach_torch(package):
+    """Makes the package record the ops of PyTorch. PyTorch has done the same if the package is installed."""
+    load(package)
+    from counterpoint.torch import _entry
+
+    _entry.autoload()
+
+
+def load(package):
+    """Imports the package that fits the preloaded library."""
     import importlib.util
     import os
     import sys
 
     if "counterpoint" not in sys.modules:
-        # Load the package that fits the preloaded library, without changing sys.path.
+        # Without changing sys.path.
         spec = importlib.util.spec_from_file_location(
             "counterpoint", os.path.join(package, "__init__.py"), submodule_search_locations=[package]
         )
@@ -81,9 +101,6 @@ def attach(package):
         except BaseException:
             del sys.modules["counterpoint"]
             raise
-    from counterpoint.tvm import _machines
-
-    _machines.attach_all = True
 
 
 def _next():

@@ -16,23 +16,44 @@ OFF = ("0", "off", "false", "no")
 def autoload() -> None:
     """Connects the parts of the bridge that this process needs."""
     try:
+        if is_off():
+            return
+        if os.environ.get("COUNTERPOINT_RUN_FILE"):
+            # The recordings of PyTorch's own profiler become part of the profile.
+            from counterpoint.torch import _log
+
+            _log.install()
         parts = wanted()
         if parts:
             from counterpoint.torch import _load
 
             for part in parts:
-                _load.begin(part)
+                if _load.begin(part) and part == "ops":
+                    from counterpoint.torch import _ops
+
+                    _ops.follow_run()
     except BaseException as error:  # Also SystemExit and KeyboardInterrupt; see above.
         complain(f"PyTorch is not connected: {told(error)}")
 
 
+def is_off() -> bool:
+    """Whether the user has switched the bridge off."""
+    return os.environ.get("COUNTERPOINT_TORCH", "").strip().lower() in OFF
+
+
 def wanted() -> list[str]:
-    """Returns the parts that the environment asks for."""
-    if os.environ.get("COUNTERPOINT_TORCH", "").strip().lower() in OFF:
+    """Returns the parts that the environment asks for at once."""
+    if is_off():
+        return []
+    # PyTorch's own switch. It matters where PyTorch is not what called us.
+    if os.environ.get("TORCH_DEVICE_BACKEND_AUTOLOAD") == "0":
         return []
     parts = []
     if os.environ.get("KINETO_PLUGIN_LIB_DIR_PATH") or disables_cupti():
         parts.append("plugins")
+    # `counterpoint run` started this process.
+    if os.environ.get("COUNTERPOINT_RUN_FILE"):
+        parts.append("ops")
     return parts
 
 

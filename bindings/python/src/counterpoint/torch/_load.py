@@ -109,7 +109,7 @@ def unknown(version: str) -> str:
     return (
         f"PyTorch {version} is not one of the versions that Counterpoint can be connected to"
         f" ({', '.join(KNOWN)}), so torch.profiler's results are without plugins and counters;"
-        " import the trace that it exports instead (docs/pytorch.md)"
+        " counterpoint run takes over its recordings as trace files instead (docs/pytorch.md)"
     )
 
 

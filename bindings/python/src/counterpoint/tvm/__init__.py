@@ -15,6 +15,7 @@ docs/tvm.md has a worked example, what the numbers mean, and what became of TVM'
 
 from __future__ import annotations
 
+from counterpoint._session import CounterpointWarning
 from counterpoint.errors import (
     ArgumentError,
     ConflictError,
@@ -28,7 +29,6 @@ from counterpoint.metrics import Count, Duration, Metric, Percent, Ratio, Text
 from counterpoint.report import Loss, Report
 from counterpoint.tvm._loops import instrument_module
 from counterpoint.tvm._profile import Profile, prepare, profile, profile_function
-from counterpoint.tvm._session import CounterpointWarning
 from counterpoint.tvm.collectors import Collector, CounterCollector, PAPIMetricCollector
 
 __all__ = [

@@ -28,7 +28,7 @@ from typing import Any, Optional, Union
 from counterpoint._program import run
 from counterpoint.errors import ArgumentError, CounterpointError, UnsupportedError
 from counterpoint.tvm import _native
-from counterpoint.tvm.collectors import described
+from counterpoint._arguments import described
 
 MODES = ("sampled", "timed", "count", "log")
 _LLVM, _VM = "llvm", "relax.VMExecutable"

@@ -8,20 +8,15 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Any, Literal, Optional, Union
 
+from counterpoint import _ops, _session
+from counterpoint._arguments import described, names_of, place
 from counterpoint.errors import ArgumentError, CounterpointError
 from counterpoint.loops import LoopReport
 from counterpoint.loops import read as read_loops
 from counterpoint.metrics import Count, Duration, Metric, Text
 from counterpoint.report import Loss, Report
-from counterpoint.tvm import _machines, _native, _ops, _session
-from counterpoint.tvm.collectors import (
-    Collector,
-    Registered,
-    checked,
-    counters_of,
-    described,
-    names_of,
-)
+from counterpoint.tvm import _machines, _native
+from counterpoint.tvm.collectors import Collector, Registered, checked, counters_of
 
 _prepared = False
 _UNSEEN = "parallel_unseen"
@@ -262,6 +257,8 @@ def profile(
     multiplex: bool = False,
     bookkeeping: bool = False,
     loops: bool = False,
+    plugins: Union[str, os.PathLike[str], Sequence[Union[str, os.PathLike[str]]]] = (),
+    keep_code: bool = False,
 ) -> Profile:
     """Profiles what virtual machines do inside a `with`.
 
@@ -281,6 +278,11 @@ def profile(
     only timed, and their counts are in the row `(entry function)`.
 
     `loops`: also record the loops of modules that `instrument_module` made; `Profile.loops()` shows them.
+    `keep_code`: copy their machine code into the profile, for `counterpoint loops report --asm`.
+
+    `plugins`: profiler plugins to load into this process: files, directories, or names of plugins
+    that come with Counterpoint. They record while the profile is open. `counterpoint report` and
+    `trace export` show their events in the profile at `output`. Forked children have no plugins.
 
     In a process that `counterpoint run` started, the profile is a part of the run and has its
     counters. Profiles that are open at the same time must have the same counters.
@@ -298,13 +300,30 @@ def profile(
         names = [*(names or []), *(n for n in more if n not in (names or []))] if more else more
     request = _session.Request(
         names,
-        _place(output),
+        place(output),
         bool(multiplex),
         variables=variables,
         bookkeeping=bool(bookkeeping),
-        loops=bool(loops),
+        loops=bool(loops) or bool(keep_code),
+        plugins=_plugins(plugins),
+        keep_code=bool(keep_code),
     )
     return Profile(machines, request, own)
+
+
+def _plugins(
+    given: Union[str, os.PathLike[str], Sequence[Union[str, os.PathLike[str]]]],
+) -> list[str]:
+    """Returns the plugins as texts; one may stand alone."""
+    if isinstance(given, (str, os.PathLike)):
+        given = [given]
+    texts = []
+    for one in given:
+        text = os.fspath(one)
+        if not isinstance(text, str) or not text:
+            raise ArgumentError(f"plugins={one!r}: not the path or name of a plugin")
+        texts.append(text)
+    return texts
 
 
 def _machines_of(vm: object) -> list[tuple[Optional[str], Any]]:
@@ -341,18 +360,6 @@ def _no_machine(vm: object) -> ArgumentError:
         "profile a relax.VirtualMachine, several of them in a list, or a mapping from names to them,"
         f" not {described(vm)}{made if is_executable else ''}"
     )
-
-
-def _place(output: object) -> Optional[str]:
-    """Returns the directory for a profile."""
-    if output is None:
-        return None
-    if not isinstance(output, (str, bytes, os.PathLike)):
-        raise ArgumentError(f"output= must be the path of a directory, not {described(output)}")
-    place = os.fsdecode(output)
-    if not place or "\0" in place:
-        raise ArgumentError(f"output= must be the path of a directory, not {place!r}")
-    return place
 
 
 def profile_function(

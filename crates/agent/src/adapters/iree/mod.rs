@@ -21,7 +21,7 @@
 //! | [`hook_variables`] | makes the original hook's variables a source of runs |
 
 pub mod call_hook;
-mod elf;
+pub mod elf;
 mod hook_variables;
 pub mod interpose;
 mod library;
@@ -37,6 +37,7 @@ pub static ADAPTER: Adapter = Adapter {
     prepare: interpose::prepare,
     constructed: || {},
     session_began: || {},
+    session_ends: || {},
     at_exit: || {},
     rehearse: probe::rehearse,
     has_uncounted: false,

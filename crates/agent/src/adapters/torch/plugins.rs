@@ -165,7 +165,7 @@ fn children() -> Vec<Child> {
 /// Writes what a plugin has logged and what it did wrong, each thing once in the life of a process.
 fn tell(plugin: &Loaded) {
     static TOLD: Mutex<Vec<(u32, Problem)>> = Mutex::new(Vec::new());
-    let file = plugin.file.display();
+    let file = plugin.plugin.file.display();
     for line in plugins::take_lines(plugin.number) {
         complain(&format!("{file}: {}", line.text));
     }
@@ -315,7 +315,7 @@ unsafe extern "C" fn process(session: RawSession, sink: *const Sink) -> i32 {
             let mut hand_over = HandOver::new(sink, recording.child.plugin.host);
             let agreed = recording.control(|session| session.process(&mut hand_over));
             if let Some(complaint) = hand_over.finish() {
-                let line = format!("{}: {complaint}", recording.child.plugin.file.display());
+                let line = format!("{}: {complaint}", recording.child.plugin.plugin.file.display());
                 complain_once(recording.child.plugin.number, &line);
             }
             agreed

@@ -7,7 +7,7 @@
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-use super::{Program, Strings, launch};
+use super::{Program, Strings, launch, replace};
 use crate::os::sys::set_errno;
 
 /// A function of the next library that defines it.
@@ -65,7 +65,7 @@ pub unsafe extern "C" fn execve(
 ) -> c_int {
     // SAFETY: the host's own arguments are passed on.
     unsafe {
-        launch(Program::Path(path), environment, |environment| {
+        replace(Program::Path(path), environment, |environment| {
             libc::syscall(libc::SYS_execve, path, arguments, environment) as c_int
         })
     }
@@ -91,7 +91,7 @@ pub unsafe extern "C" fn execveat(
 ) -> c_int {
     // SAFETY: the host's own arguments are passed on.
     unsafe {
-        launch(Program::At(at, path), environment, |environment| {
+        replace(Program::At(at, path), environment, |environment| {
             libc::syscall(libc::SYS_execveat, at, path, arguments, environment, flags) as c_int
         })
     }
@@ -106,7 +106,9 @@ pub unsafe extern "C" fn fexecve(fd: c_int, arguments: Strings, environment: Str
     // SAFETY: glibc's function has this type; the host's own arguments are passed on.
     unsafe {
         let real = std::mem::transmute::<*mut c_void, Function>(real);
-        launch(Program::Descriptor(fd), environment, |environment| real(fd, arguments, environment))
+        replace(Program::Descriptor(fd), environment, |environment| {
+            real(fd, arguments, environment)
+        })
     }
 }
 
@@ -123,7 +125,9 @@ pub unsafe extern "C" fn execvpe(
     // SAFETY: as in `fexecve`.
     unsafe {
         let real = std::mem::transmute::<*mut c_void, Function>(real);
-        launch(Program::Search(file), environment, |environment| real(file, arguments, environment))
+        replace(Program::Search(file), environment, |environment| {
+            real(file, arguments, environment)
+        })
     }
 }
 

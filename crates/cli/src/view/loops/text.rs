@@ -161,6 +161,18 @@ fn columns<'a>(loops: &Loops<'a>, tree: &LoopTree, lines: &[Line<'_>]) -> Vec<Sh
     add(2, "self", Kind::Number, &|line| times(line)?.own.map(ticks));
     add(5, "mean per hit", Kind::Number, &|line| times(line)?.mean.map(ticks));
     add(3, "of parent", Kind::Number, &|line| times(line)?.share.map(|share| percent(share.value)));
+    let inside = |line: &Line<'_>| match line.of_thread {
+        true => None,
+        false => loops.inside(tree, line.node).map(|(_, inside)| inside),
+    };
+    if loops.dispatches.contains_key(&tree.id) {
+        add(3, "of dispatch", Kind::Number, &|line| {
+            of_node(line, inside(line).and_then(|inside| inside.share).map(percent))
+        });
+        add(4, "per workgroup", Kind::Number, &|line| {
+            of_node(line, inside(line).map(|inside| number(inside.per_workgroup)))
+        });
+    }
     add(9, "threads", Kind::Number, &|line| {
         of_node(line, Some(line.node.threads.len().to_string()))
     });

@@ -48,13 +48,19 @@ pub fn python_with(test: &str, modules: &str) -> Option<PathBuf> {
     None
 }
 
-/// The Python of the environment with torch.
+/// The Python of the environment with PyTorch 2.15.
 pub fn torch(test: &str) -> Option<PathBuf> {
-    let venv = std::env::var_os("COUNTERPOINT_VENV_TORCH");
-    if venv.is_none() {
-        skip(test, "no torch (cargo xtask setup torch, then cargo xtask test finds it)");
-    }
-    Some(PathBuf::from(venv?).join("bin/python"))
+    Some(need(test, "COUNTERPOINT_VENV_TORCH")?.join("bin/python"))
+}
+
+/// The Python of the environment with PyTorch 2.12.
+pub fn torch_212(test: &str) -> Option<PathBuf> {
+    Some(need(test, "COUNTERPOINT_VENV_TORCH_212")?.join("bin/python"))
+}
+
+/// The Python of the environment with HolisticTraceAnalysis.
+pub fn hta(test: &str) -> Option<PathBuf> {
+    Some(need(test, "COUNTERPOINT_VENV_HTA")?.join("bin/python"))
 }
 
 /// The Python of the environment with TVM.
@@ -291,7 +297,7 @@ impl Programs {
 pub struct Recorded {
     pub directory: testkit::Scratch,
     pub output: Output,
-    program: PathBuf,
+    pub program: PathBuf,
 }
 
 impl Recorded {

@@ -8,7 +8,7 @@ use profile::tracks::{Reading, Readings, Sample, Scope, Series, Times};
 use profile::writer::ProcessKey;
 use profile::{Result, TracksWriter};
 
-use super::{Id, OneTrace, ticks};
+use super::{Id, OneTrace};
 use crate::chrome::event::{Event, Raw, args};
 
 /// The time series of one trace.
@@ -107,7 +107,7 @@ impl OneTrace<'_> {
         });
         all.counts.samples += 1;
         let reading = Some(Reading::Value(value.value));
-        let sample = Sample { series, time: ticks(time_ns) as i64, reading };
+        let sample = Sample { series, time: all.monotonic(time_ns), reading };
         writer.push(sample).map_err(|e| e.to_string())
     }
 
@@ -120,7 +120,7 @@ impl OneTrace<'_> {
         let (Some(time_ns), Some(values)) = (event.time_ns, event.args) else { return Ok(()) };
         let time_ns = time_ns.saturating_add(self.shift_ns);
         self.all.saw_counter(time_ns);
-        let time = ticks(time_ns) as i64;
+        let time = self.all.monotonic(time_ns);
         let id = event.pid.as_ref().map(Id::of);
         let process = self.process(id.as_ref())?;
         let counter_id = event.id.as_ref().map(|id| id.to_string().into_boxed_str());

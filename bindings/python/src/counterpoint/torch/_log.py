@@ -1,0 +1,182 @@
+"""Hands each recording of PyTorch's profiler to the run that records this process.
+
+`torch.autograd.profiler.profile` is what every profiler of PyTorch is made of, `torch.profiler` too. Its
+`__exit__` is replaced by one that calls the original, and then gives the result to the shim, which
+streams it to the profile (`counterpoint/torch_log.h`). The program's own result stays as it is, and it can
+still be saved once.
+
+If the shim cannot do that, because this PyTorch is too old or unknown, or there is no compiler, PyTorch writes the
+recording as a trace file into the process's part of the profile, and the command line imports it. PyTorch
+saves a result only once, so the program then gets an object in place of the result that copies that file when
+the program saves.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import shutil
+import threading
+from typing import Any, BinaryIO, Callable, Optional
+
+from counterpoint.torch import _load
+from counterpoint.torch._entry import complain
+
+_SAVED, _HAS_NONE = 0, 1
+
+_lock = threading.Lock()
+_installed = False
+_type_info: Any = None
+
+
+def install() -> None:
+    """Replaces `__exit__`, once."""
+    global _installed
+    from torch.autograd import profiler
+
+    with _lock:
+        if _installed:
+            return
+        _installed = True
+        profiler.profile.__exit__ = _wrapped(profiler.profile.__exit__)
+
+
+def _wrapped(original: Callable[..., Any]) -> Callable[..., Any]:
+    import functools
+
+    @functools.wraps(original)
+    def __exit__(self: Any, *args: Any, **kwargs: Any) -> Any:
+        before = getattr(self, "kineto_results", None)
+        try:
+            return original(self, *args, **kwargs)
+        finally:
+            try:
+                result = getattr(self, "kineto_results", None)
+                if result is not None and result is not before:
+                    self.kineto_results = taken_over(result, getattr(self, "profiler_kind", None))
+            except BaseException as error:
+                complain(f"a recording of torch.profiler is not in the profile: {type(error).__name__}: {error}")
+
+    return __exit__
+
+
+def taken_over(result: Any, kind: Any) -> Any:
+    """Gives a result of PyTorch's profiler to the profile, and returns what the program gets. Writes a line if
+    that fails."""
+    bridge = _load.bridge()
+    # The shim of an older PyTorch does not have this part.
+    if bridge is not None and hasattr(bridge.shim, "counterpoint_torch_log_begin") and _load.begin("log"):
+        _stream(bridge, result)
+        return result
+    # Other kinds have no trace, and would crash.
+    if not getattr(kind, "name", "").startswith("KINETO"):
+        return result
+    path = _new_file()
+    if path is None:
+        return result
+    result.save(path)
+    return Saved(result, path)
+
+
+class Saved:
+    """A result of PyTorch's profiler that is in a file already. It does what the result does."""
+
+    def __init__(self, result: Any, path: str) -> None:
+        self._result = result
+        self._path = path
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._result, name)
+
+    def save(self, path: str) -> None:
+        """Writes the trace file, as the result would."""
+        with open(self._path, "rb") as source, open(path, "wb") as to:
+            shutil.copyfileobj(source, to)
+            _rename(source, to, str(path))
+
+
+def _rename(source: BinaryIO, to: BinaryIO, path: str) -> None:
+    """Replaces the file's name at the end of a trace file."""
+    size = source.seek(0, os.SEEK_END)
+    begin = max(size - 8192, 0)
+    source.seek(begin)
+    tail = source.read()
+    at = tail.rfind(b'"traceName":')
+    if at >= 0:
+        to.seek(begin + at)
+        to.write(b'"traceName": ' + json.dumps(path).encode() + b" }")
+        to.truncate()
+
+
+class _Table(ctypes.Structure):
+    """The table of `counterpoint/torch_log.h`."""
+
+    _fields_ = [
+        ("size", ctypes.c_uint32),
+        ("version", ctypes.c_uint32),
+        ("say", ctypes.c_void_p),
+        ("begin", ctypes.c_void_p),
+        ("field", ctypes.c_void_p),
+        ("entry", ctypes.c_void_p),
+        ("end", ctypes.c_void_p),
+        ("file", ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_char_p, ctypes.c_size_t)),
+    ]
+
+
+def _new_file() -> Optional[str]:
+    """Returns the path of a new file in the process's part of the profile. `None`: nothing records this
+    process."""
+    from counterpoint._agent import agent
+
+    _, library = agent()
+    table = _Table.in_dll(ctypes.CDLL(library), "counterpoint_torch_log")
+    if table.size < ctypes.sizeof(_Table):
+        return None
+    path = ctypes.create_string_buffer(8192)
+    return os.fsdecode(path.value) if table.file(path, len(path)) >= 0 else None
+
+
+def _stream(bridge: _load.Bridge, result: Any) -> None:
+    """Streams a result through the shim. Writes a line if that fails."""
+    address = _address(bridge, result)
+    if address is None:
+        complain("a recording of torch.profiler is not in the profile: its result is of an unknown type")
+        return
+    function = bridge.shim.counterpoint_torch_log_save
+    function.restype = ctypes.c_int32
+    function.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_size_t]
+    why = ctypes.create_string_buffer(1024)
+    saved = int(function(address, why, len(why)))
+    if saved not in (_SAVED, _HAS_NONE):
+        complain(f"a recording of torch.profiler is not in the profile: {why.value.decode(errors='replace')}")
+
+
+def _address(bridge: _load.Bridge, result: Any) -> Optional[int]:
+    """Returns the address of the C++ object, as pybind11 gives it to modules of other compilers that know its
+    type. It checks the type and the ABI."""
+    global _type_info
+    import torch
+
+    api = ctypes.pythonapi
+    api.PyCapsule_New.restype = ctypes.py_object
+    api.PyCapsule_New.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
+    api.PyCapsule_GetPointer.restype = ctypes.c_void_p
+    api.PyCapsule_GetPointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
+    api.PyCapsule_GetName.restype = ctypes.c_char_p
+    api.PyCapsule_GetName.argtypes = [ctypes.py_object]
+    if _type_info is None:
+        type_of = bridge.shim.counterpoint_torch_log_result_type
+        type_of.restype = ctypes.c_void_p
+        # typeid(std::type_info).name(), which pybind11 expects as the capsule's name.
+        _type_info = api.PyCapsule_New(type_of(), _TYPE_INFO_NAME, None)
+    abi = f"system_libstdcpp_gxx_abi_1xxx_use_cxx11_abi_{int(torch._C._GLIBCXX_USE_CXX11_ABI)}"
+    capsule = result._pybind11_conduit_v1_(abi.encode(), _type_info, b"raw_pointer_ephemeral")
+    if capsule is None:
+        return None
+    return api.PyCapsule_GetPointer(capsule, api.PyCapsule_GetName(capsule))  # type: ignore[no-any-return]
+
+
+_TYPE_INFO_NAME = b"St9type_info"
+"""Kept here because a capsule does not copy its name."""
+

@@ -1,0 +1,221 @@
+//! Recordings of PyTorch's own profiler, without JSON. `include/counterpoint/torch_log.h` documents the
+//! table.
+//!
+//! ```text
+//!  torch.profiler ──► Kineto ──► logger (shim) ──► Recording ──► file of events in the process's part
+//! ```
+//!
+//! All of this happens when PyTorch's profiler has stopped, on the thread that stopped it.
+
+use std::ffi::{CStr, c_char};
+
+use abi::torch::log::{
+    self, Argument as RawArgument, Entry as RawEntry, Table, Text, Trace, VERSION,
+};
+use plugin_host::Sink;
+use plugin_host::entry::{Argument, Entry, Id, Value};
+use plugin_host::stream::Writer;
+
+use crate::os::sys::{self, ErrnoGuard};
+use crate::process::events::{self, EventsFile};
+use crate::process::guard::guarded;
+use crate::process::load;
+use crate::process::part::Process;
+use crate::state::epoch;
+
+/// The table documented in `include/counterpoint/torch_log.h`.
+#[allow(non_upper_case_globals, reason = "a C name")]
+#[unsafe(no_mangle)]
+pub static counterpoint_torch_log: Table = Table {
+    size: size_of::<Table>() as u32,
+    version: VERSION,
+    say,
+    begin,
+    field,
+    entry,
+    end,
+    file,
+};
+
+/// A recording that is being handed over.
+struct Recording {
+    writer: Writer<EventsFile>,
+    /// The process that began it. A forked child must not write to its parent's file.
+    process: u32,
+}
+
+impl Recording {
+    /// The recording of a handle, if this process began it.
+    ///
+    /// # Safety
+    /// `trace` must be null or what [`begin`] returned, and was not ended.
+    unsafe fn of<'a>(trace: Trace) -> Option<&'a mut Self> {
+        // SAFETY: the caller guarantees this, and the header that calls come one at a time.
+        let recording = unsafe { trace.cast::<Self>().as_mut() }?;
+        (recording.process == sys::process_id()).then_some(recording)
+    }
+}
+
+/// Returns the bytes of a text.
+///
+/// # Safety
+/// `text` must point to as many bytes as it says, unless it is null, for as long as `'a`.
+unsafe fn bytes<'a>(text: Text) -> &'a [u8] {
+    if text.data.is_null() {
+        return &[];
+    }
+    // SAFETY: the caller guarantees this.
+    unsafe { std::slice::from_raw_parts(text.data, text.length) }
+}
+
+unsafe extern "C" fn say(line: *const c_char) {
+    guarded(|| {
+        if !line.is_null() {
+            // SAFETY: the header requires a C string.
+            let line = unsafe { CStr::from_ptr(line) }.to_string_lossy();
+            sys::complain(&format!("counterpoint: {line}\n"));
+        }
+    });
+}
+
+/// This process, if something records it.
+fn recorded() -> Option<Process> {
+    let run = load::load().filter(|_| !epoch::is_off())?;
+    Process::current(run)
+}
+
+unsafe extern "C" fn begin(program: Text) -> Trace {
+    let _errno = ErrnoGuard::new();
+    let recording = guarded(|| {
+        point!(TorchLogBegin);
+        let mut writer = events::create(recorded()?, None, |file| file)?;
+        // SAFETY: the header requires a text.
+        writer.plugin(unsafe { bytes(program) });
+        // From now on, there is a file without an end. If the process is killed, it says that a
+        // recording is missing.
+        let _ = writer.flush();
+        Some(Box::new(Recording { writer, process: sys::process_id() }))
+    });
+    recording.flatten().map_or(std::ptr::null_mut(), |recording| Box::into_raw(recording).cast())
+}
+
+unsafe extern "C" fn field(trace: Trace, key: Text, json: Text) {
+    let _errno = ErrnoGuard::new();
+    guarded(|| {
+        // SAFETY: the header requires a recording and texts.
+        unsafe {
+            if let Some(recording) = Recording::of(trace) {
+                recording.writer.field(bytes(key), bytes(json));
+            }
+        }
+    });
+}
+
+unsafe extern "C" fn entry(trace: Trace, entry: *const RawEntry) {
+    guarded(|| {
+        point!(TorchLogEntry);
+        // SAFETY: the header requires a recording, and an entry whose texts live during the call.
+        unsafe {
+            let Some(entry) = entry.as_ref() else { return };
+            if (entry.size as usize) < size_of::<RawEntry>() {
+                return;
+            }
+            if let Some(recording) = Recording::of(trace) {
+                recording.put(entry);
+            }
+        }
+    });
+}
+
+impl Recording {
+    /// Writes an entry.
+    ///
+    /// # Safety
+    /// Its texts and arguments must be readable.
+    unsafe fn put(&mut self, raw: &RawEntry) {
+        /// Arguments of one entry that need no memory of their own.
+        const USUAL: usize = 16;
+        let has = |bit: u16| raw.has & bit != 0;
+        // SAFETY: the caller guarantees this.
+        let id = |named, number, text| unsafe {
+            if has(named) { Id::Text(bytes(text)) } else { Id::Number(number) }
+        };
+        let given: &[RawArgument] = if raw.arguments.is_null() {
+            &[]
+        } else {
+            // SAFETY: the caller guarantees this.
+            unsafe { std::slice::from_raw_parts(raw.arguments, raw.argument_count) }
+        };
+        // SAFETY: the caller guarantees this.
+        let argument = |raw: &RawArgument| unsafe {
+            let value = match raw.kind {
+                log::INTEGER => Value::Integer(raw.integer),
+                log::UNSIGNED => Value::Unsigned(raw.integer as u64),
+                log::TEXT => Value::Text(bytes(raw.text)),
+                _ => Value::Json(bytes(raw.text)),
+            };
+            Argument { key: bytes(raw.key), value }
+        };
+        let mut usual = [Argument { key: &[], value: Value::Integer(0) }; USUAL];
+        let many: Vec<Argument<'_>>;
+        let arguments = if given.len() <= USUAL {
+            usual.iter_mut().zip(given).for_each(|(to, from)| *to = argument(from));
+            &usual[..given.len()]
+        } else {
+            many = given.iter().map(argument).collect();
+            &many
+        };
+        // SAFETY: the caller guarantees this.
+        let (name, category) = unsafe { (bytes(raw.name), bytes(raw.category)) };
+        self.writer.entry(&Entry {
+            phase: raw.phase,
+            name,
+            category: has(log::HAS_CATEGORY).then_some(category),
+            process: id(log::NAMED_PROCESS, raw.process, raw.process_text),
+            thread: id(log::NAMED_THREAD, raw.thread, raw.thread_text),
+            time_ns: raw.time_ns,
+            duration_ns: has(log::HAS_DURATION).then_some(raw.duration_ns.max(0) as u64),
+            id: has(log::HAS_ID).then_some(raw.id),
+            scope: has(log::HAS_SCOPE).then_some(raw.scope),
+            arguments,
+        });
+    }
+}
+
+unsafe extern "C" fn end(trace: Trace, whole: u32) -> i32 {
+    let _errno = ErrnoGuard::new();
+    let done = guarded(|| {
+        point!(TorchLogEnd);
+        if trace.is_null() {
+            return false;
+        }
+        // SAFETY: `begin` has made it, and the header forbids any further use.
+        let mut recording = unsafe { Box::from_raw(trace.cast::<Recording>()) };
+        if recording.process != sys::process_id() {
+            return false;
+        }
+        if whole == 0 {
+            // Without its end, the command line counts it as incomplete.
+            let _ = recording.writer.flush();
+            return false;
+        }
+        recording.writer.finish().is_ok_and(|dropped| dropped == 0)
+    });
+    if done == Some(true) { 0 } else { -1 }
+}
+
+unsafe extern "C" fn file(path: *mut c_char, capacity: usize) -> i64 {
+    let _errno = ErrnoGuard::new();
+    let length = guarded(|| {
+        point!(TorchLogFile);
+        let place = events::trace_path(recorded()?)?;
+        let place = place.as_bytes_with_nul();
+        if path.is_null() || place.len() > capacity {
+            return None;
+        }
+        // SAFETY: the header requires room for that many bytes.
+        unsafe { std::ptr::copy_nonoverlapping(place.as_ptr(), path.cast(), place.len()) };
+        i64::try_from(place.len() - 1).ok()
+    });
+    length.flatten().unwrap_or(-1)
+}

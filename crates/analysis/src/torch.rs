@@ -1,0 +1,18 @@
+//! Recordings of PyTorch's profiler by module and by shape. What these tables need is in the arguments
+//! of the ops, so they are computed from activities, not from calls.
+//!
+//! ```text
+//!  activities ─ slices ─► ops and modules of each row, nested ─┬─► by_shape
+//!                         arrows from forward to backward ─────┴─► by_module
+//! ```
+//!
+//! An *op* is a slice of the category `cpu_op` or `user_annotation`, as in PyTorch's own tables. A
+//! *module* is a call of an `nn.Module`, which PyTorch records with `with_stack=True`. Python functions
+//! are not ops: an op's self time contains the Python code in it.
+
+mod modules;
+mod shapes;
+mod slices;
+
+pub use modules::{ModuleRow, Modules, by_module};
+pub use shapes::{ShapeRow, Shapes, by_shape};

@@ -1,0 +1,199 @@
+//! Ops by the module that called them.
+//!
+//! A forward op belongs to the innermost module around it. A backward op runs later, often on another
+//! thread; it belongs to the module of the forward op whose number it has (`Sequence number`). Each
+//! thread numbers its ops, and a backward op says which thread it was in numbers of PyTorch's own.
+//! Arrows, which PyTorch draws from some forward ops to their backward ops, tell which rows these are.
+
+use std::collections::{BTreeMap, HashMap};
+
+use profile::activities::Activities;
+
+use super::slices::{Kind, Slice, Slices};
+
+/// A module, with the modules around it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ModuleRow {
+    /// Its path, as `Net_0/Linear_1`. `None`: ops in no module.
+    pub module: Option<String>,
+    /// Number of its calls.
+    pub calls: u64,
+    /// The time of its calls, Python code included.
+    pub total_ns: i64,
+    /// The same without the modules inside of it.
+    pub self_ns: i64,
+    /// Number of forward ops in it and in no module inside of it.
+    pub ops: u64,
+    /// Their self times.
+    pub ops_ns: i64,
+    /// Number of their backward ops.
+    pub backward_ops: u64,
+    /// The self times of these.
+    pub backward_ns: i64,
+}
+
+/// The table.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Modules {
+    /// Rows, the largest time in ops first, forward and backward.
+    pub rows: Vec<ModuleRow>,
+    /// Self times of all ops, forward and backward.
+    pub ops_ns: i64,
+    /// Whether there is a module at all.
+    pub any: bool,
+}
+
+/// Number of a path.
+type Path = usize;
+
+/// The paths of modules, each once.
+#[derive(Default)]
+struct Paths {
+    numbers: BTreeMap<String, Path>,
+    rows: Vec<ModuleRow>,
+}
+
+impl Paths {
+    fn number(&mut self, path: String) -> Path {
+        let next = self.rows.len();
+        *self.numbers.entry(path).or_insert_with_key(|path| {
+            self.rows.push(ModuleRow { module: Some(path.clone()), ..ModuleRow::default() });
+            next
+        })
+    }
+}
+
+/// What an op belongs to.
+#[derive(Clone, Copy, Default, PartialEq)]
+struct Of {
+    path: Option<Path>,
+    backward: bool,
+}
+
+/// Adds up the ops of all recordings by module.
+///
+/// # Errors
+/// The activities cannot be read.
+pub fn by_module(all: &[Activities]) -> profile::Result<Modules> {
+    let slices = Slices::read(all)?;
+    let mut paths = Paths::default();
+    let mut of: Vec<Vec<Of>> =
+        slices.rows.iter().map(|row| forward(&slices, row, &mut paths)).collect();
+    let any = !paths.rows.is_empty();
+    backward(&slices, &mut of);
+
+    let mut none = ModuleRow::default();
+    for (row, of) in slices.rows.iter().zip(&of) {
+        for (slice, of) in row.iter().zip(of) {
+            let to = match of.path {
+                Some(path) => &mut paths.rows[path],
+                None => &mut none,
+            };
+            match slice.kind {
+                Kind::Module => {
+                    to.calls += 1;
+                    to.total_ns += slice.duration_ns();
+                    to.self_ns += slice.self_ns();
+                }
+                Kind::Op if of.backward => {
+                    to.backward_ops += 1;
+                    to.backward_ns += slice.self_ns();
+                }
+                Kind::Op => {
+                    to.ops += 1;
+                    to.ops_ns += slice.self_ns();
+                }
+            }
+        }
+    }
+    let mut rows = paths.rows;
+    if none.ops + none.backward_ops > 0 {
+        rows.push(none);
+    }
+    let time = |row: &ModuleRow| row.ops_ns + row.backward_ns;
+    rows.sort_by(|a, b| time(b).cmp(&time(a)).then_with(|| a.module.cmp(&b.module)));
+    let ops_ns = rows.iter().map(time).sum();
+    Ok(Modules { rows, ops_ns, any })
+}
+
+/// The module of each slice of a row; of a module, itself.
+fn forward(slices: &Slices, row: &[Slice], paths: &mut Paths) -> Vec<Of> {
+    let mut found: Vec<Of> = Vec::with_capacity(row.len());
+    for slice in row {
+        // What encloses a slice comes before it.
+        let around = slice.module.and_then(|module| found[module as usize].path);
+        let path = match (slice.kind, slice.hierarchy) {
+            (Kind::Module, _) => {
+                let name = slices.text(slice.name);
+                let around = around.and_then(|path| paths.rows[path].module.as_deref());
+                Some(match around {
+                    Some(around) => format!("{around}/{name}"),
+                    None => name.to_owned(),
+                })
+            }
+            (Kind::Op, Some(hierarchy)) if around.is_none() => {
+                Some(slices.text(hierarchy).to_owned()).filter(|text| !text.is_empty())
+            }
+            _ => None,
+        };
+        let path = match path {
+            Some(path) => Some(paths.number(path)),
+            None => around,
+        };
+        found.push(Of { path, backward: false });
+    }
+    found
+}
+
+/// Gives backward ops, and what is inside of them, the modules of their forward ops.
+fn backward(slices: &Slices, of: &mut [Vec<Of>]) {
+    // Rows of forward threads by their numbers in PyTorch.
+    let mut threads: HashMap<u64, usize> = HashMap::new();
+    for [(from, _), (to, at)] in &slices.arrows {
+        if let Some(thread) = slices.rows[*to][*at].forward_thread {
+            threads.insert(thread, *from);
+        }
+    }
+    // Forward ops by row and number. An op that calls another may have its number, too; both are in
+    // the same module, or the inner one is in the module that did the work.
+    let mut numbered: HashMap<(usize, i64), Option<Path>> = HashMap::new();
+    let mut forward_rows: Vec<usize> = Vec::new();
+    for (row, all) in slices.rows.iter().enumerate() {
+        for (slice, of) in all.iter().zip(&of[row]) {
+            if let (Some(sequence), None) = (slice.sequence, slice.forward_thread) {
+                numbered.insert((row, sequence), of.path);
+                if forward_rows.last() != Some(&row) {
+                    forward_rows.push(row);
+                }
+            }
+        }
+    }
+    for (row, all) in slices.rows.iter().enumerate() {
+        for (at, slice) in all.iter().enumerate() {
+            let around = slice.op.map(|op| of[row][op as usize]).filter(|of| of.backward);
+            let own = slice.forward_thread.zip(slice.sequence).map(|(thread, sequence)| {
+                // Without arrows, there is no doubt if only one thread has forward ops.
+                let known = threads.get(&thread).copied();
+                let from = known.or(match forward_rows[..] {
+                    [only] => Some(only),
+                    _ => None,
+                });
+                let path = from.and_then(|from| *numbered.get(&(from, sequence))?);
+                Of { path, backward: true }
+            });
+            let is_engine = || slices.text(slice.name).starts_with("autograd::engine::");
+            let found = match (own, around) {
+                (Some(own), _) => Some(own),
+                // Recomputed forward code inside of a backward op is in its own module.
+                (None, Some(around)) if of[row][at].path.is_none() => Some(around),
+                (None, None) if slice.kind == Kind::Op && is_engine() => {
+                    Some(Of { path: None, backward: true })
+                }
+                _ => None,
+            };
+            if let Some(found) = found.filter(|_| slice.kind == Kind::Op) {
+                of[row][at] = found;
+            }
+        }
+    }
+}

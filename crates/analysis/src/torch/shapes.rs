@@ -1,0 +1,70 @@
+//! Ops by the shapes of their inputs.
+
+use std::collections::HashMap;
+
+use profile::activities::Activities;
+
+use super::slices::{Kind, Slices};
+
+/// The calls of an op with inputs of certain shapes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ShapeRow {
+    /// The op.
+    pub op: String,
+    /// The shapes, as JSON: a list with one entry for each argument, which is empty if the argument is
+    /// not a tensor. `None`: shapes were not recorded.
+    pub shapes: Option<String>,
+    /// Number of calls.
+    pub calls: u64,
+    /// Their durations.
+    pub total_ns: i64,
+    /// The same without the ops inside of them.
+    pub self_ns: i64,
+    /// The shortest.
+    pub min_ns: i64,
+    /// The longest.
+    pub max_ns: i64,
+}
+
+/// The table.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Shapes {
+    /// Rows, the largest self time first.
+    pub rows: Vec<ShapeRow>,
+    /// Self times of all ops.
+    pub self_ns: i64,
+    /// Ops that end after the op in which they begin.
+    pub overlapping: u64,
+}
+
+/// Adds up the ops of all recordings by name and shapes.
+///
+/// # Errors
+/// The activities cannot be read.
+pub fn by_shape(all: &[Activities]) -> profile::Result<Shapes> {
+    let slices = Slices::read(all)?;
+    let mut rows: HashMap<(u32, Option<u32>), ShapeRow> = HashMap::new();
+    for slice in slices.rows.iter().flatten().filter(|slice| slice.kind == Kind::Op) {
+        let duration = slice.duration_ns();
+        let row = rows.entry((slice.name, slice.shapes)).or_insert_with(|| ShapeRow {
+            op: slices.text(slice.name).to_owned(),
+            shapes: slice.shapes.map(|shapes| slices.text(shapes).to_owned()),
+            calls: 0,
+            total_ns: 0,
+            self_ns: 0,
+            min_ns: i64::MAX,
+            max_ns: 0,
+        });
+        row.calls += 1;
+        row.total_ns += duration;
+        row.self_ns += slice.self_ns();
+        row.min_ns = row.min_ns.min(duration);
+        row.max_ns = row.max_ns.max(duration);
+    }
+    let mut rows: Vec<ShapeRow> = rows.into_values().collect();
+    rows.sort_by(|a, b| {
+        b.self_ns.cmp(&a.self_ns).then_with(|| (&a.op, &a.shapes).cmp(&(&b.op, &b.shapes)))
+    });
+    let self_ns = rows.iter().map(|row| row.self_ns).sum();
+    Ok(Shapes { rows, self_ns, overlapping: slices.overlapping })
+}

@@ -1,0 +1,221 @@
+//! Ops and modules of a profile's activities, with who is inside of whom.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+
+use profile::activities::{Activities, Activity};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+/// What a slice is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Kind {
+    /// A call of a module. Comes first, so that it encloses an op that begins at the same time.
+    Module,
+    Op,
+}
+
+/// A slice, with places in [`Slices::texts`].
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Slice {
+    pub kind: Kind,
+    /// The name; of a module without its prefix.
+    pub name: u32,
+    pub start_ns: i64,
+    pub end_ns: i64,
+    /// Shapes of the inputs, as JSON. `None`: they were not recorded.
+    pub shapes: Option<u32>,
+    /// The number that autograd gave an op, so that its backward op can be found.
+    pub sequence: Option<i64>,
+    /// PyTorch's number of the thread of the forward op; set for backward ops only.
+    pub forward_thread: Option<u64>,
+    /// Where TorchScript was in the module, for ops of such modules.
+    pub hierarchy: Option<u32>,
+    /// The innermost slice of the same row around it, and the innermost op and module around it.
+    pub parent: Option<u32>,
+    pub op: Option<u32>,
+    pub module: Option<u32>,
+    /// Time in ops directly inside of it (of an op), or in modules (of a module).
+    pub inside_ns: i64,
+}
+
+impl Slice {
+    pub(super) fn duration_ns(&self) -> i64 {
+        self.end_ns - self.start_ns
+    }
+
+    pub(super) fn self_ns(&self) -> i64 {
+        self.duration_ns() - self.inside_ns
+    }
+}
+
+/// One end of an arrow.
+#[derive(Clone, Copy, Debug)]
+struct End {
+    row: usize,
+    time_ns: i64,
+}
+
+/// Everything that the tables need of the activities.
+#[derive(Debug, Default)]
+pub(super) struct Slices {
+    texts: Vec<Box<str>>,
+    numbers: HashMap<Box<str>, u32>,
+    /// The slices of each row, by time, those that enclose others first.
+    pub rows: Vec<Vec<Slice>>,
+    /// For each arrow from a forward op to a backward op: both slices, as row and place.
+    pub arrows: Vec<[(usize, usize); 2]>,
+    /// Slices that do not nest: they end after the slice in which they begin.
+    pub overlapping: u64,
+}
+
+/// The arguments that matter here.
+#[derive(Deserialize, Default)]
+struct Arguments<'a> {
+    #[serde(rename = "Input Dims", borrow, default)]
+    shapes: Option<&'a RawValue>,
+    #[serde(rename = "Sequence number", default)]
+    sequence: Option<i64>,
+    #[serde(rename = "Fwd thread id", default)]
+    forward_thread: Option<u64>,
+    #[serde(rename = "Module Hierarchy", borrow, default)]
+    hierarchy: Option<Cow<'a, str>>,
+}
+
+/// How the names of modules begin.
+const MODULE: &str = "nn.Module: ";
+
+impl Slices {
+    /// Reads all activities of a profile.
+    pub(super) fn read(all: &[Activities]) -> profile::Result<Self> {
+        let mut slices = Self::default();
+        for one in all {
+            slices.read_one(one)?;
+        }
+        Ok(slices)
+    }
+
+    pub(super) fn text(&self, number: u32) -> &str {
+        self.texts.get(number as usize).map_or("", |text| text)
+    }
+
+    fn number(&mut self, text: &str) -> u32 {
+        if let Some(known) = self.numbers.get(text) {
+            return *known;
+        }
+        let number = self.texts.len() as u32;
+        self.texts.push(text.into());
+        self.numbers.insert(text.into(), number);
+        number
+    }
+
+    fn read_one(&mut self, all: &Activities) -> profile::Result<()> {
+        let first = self.rows.len();
+        let mut arrows: HashMap<String, [Option<End>; 2]> = HashMap::new();
+        let mut events = all.events()?;
+        while let Some(batch) = events.next_batch()? {
+            let visited: Result<(), std::convert::Infallible> = batch.visit(|event| {
+                let row = first + event.row.0 as usize;
+                match event.form {
+                    b'X' => {
+                        if let Some(slice) = self.slice(all, event) {
+                            // A damaged event may name any row.
+                            if event.row.0 as usize <= all.row_count() {
+                                self.rows.resize_with(self.rows.len().max(row + 1), Vec::new);
+                                self.rows[row].push(slice);
+                            }
+                        }
+                    }
+                    b's' | b'f' if event.category.and_then(|c| all.text(c)) == Some("fwdbwd") => {
+                        if let (Some(id), Some(time_ns)) = (event.id, event.time_ns) {
+                            let ends = arrows.entry(id.to_owned()).or_default();
+                            ends[usize::from(event.form == b'f')] = Some(End { row, time_ns });
+                        }
+                    }
+                    _ => {}
+                }
+                Ok(())
+            });
+            let Ok(()) = visited;
+        }
+        for row in first..self.rows.len() {
+            self.overlapping += nest(&mut self.rows[row]);
+        }
+        for ends in arrows.into_values() {
+            if let [Some(from), Some(to)] = ends
+                && let (Some(from), Some(to)) = (self.at(from), self.at(to))
+            {
+                self.arrows.push([from, to]);
+            }
+        }
+        Ok(())
+    }
+
+    fn slice(&mut self, all: &Activities, event: &Activity<'_>) -> Option<Slice> {
+        let (start_ns, duration_ns) = (event.time_ns?, event.duration_ns?);
+        let name = all.text(event.name?)?;
+        let (kind, name) = match all.text(event.category?)? {
+            "cpu_op" | "user_annotation" => (Kind::Op, name),
+            "python_function" => (Kind::Module, name.strip_prefix(MODULE)?),
+            _ => return None,
+        };
+        let arguments: Arguments<'_> = match event.args.filter(|_| kind == Kind::Op) {
+            Some(args) => serde_json::from_str(args).unwrap_or_default(),
+            None => Arguments::default(),
+        };
+        Some(Slice {
+            kind,
+            name: self.number(name),
+            start_ns,
+            end_ns: start_ns.saturating_add(duration_ns.max(0)),
+            shapes: arguments.shapes.map(|shapes| self.number(shapes.get())),
+            sequence: arguments.sequence.filter(|number| *number >= 0),
+            forward_thread: arguments.forward_thread.filter(|thread| *thread != 0),
+            hierarchy: arguments.hierarchy.map(|text| self.number(&text)),
+            parent: None,
+            op: None,
+            module: None,
+            inside_ns: 0,
+        })
+    }
+
+    /// Returns the innermost op that begins at this moment: that is where PyTorch ties its arrows.
+    fn at(&self, end: End) -> Option<(usize, usize)> {
+        let row = self.rows.get(end.row)?;
+        let next = row.partition_point(|slice| slice.start_ns <= end.time_ns);
+        let begun = row[..next].iter().rposition(|slice| slice.kind == Kind::Op)?;
+        (row[begun].start_ns == end.time_ns).then_some((end.row, begun))
+    }
+}
+
+/// Sorts the slices of a row and finds out which are inside of which. Returns how many overlap others
+/// without being inside; they count as inside.
+fn nest(row: &mut [Slice]) -> u64 {
+    row.sort_by_key(|slice| (slice.start_ns, std::cmp::Reverse(slice.end_ns), slice.kind));
+    let mut open: Vec<usize> = Vec::new();
+    let mut overlapping = 0;
+    for at in 0..row.len() {
+        let slice = row[at];
+        while let Some(last) = open.last()
+            && row[*last].end_ns <= slice.start_ns
+            // A slice of no duration is inside of one that ends at the same moment.
+            && !(slice.duration_ns() == 0 && row[*last].end_ns == slice.start_ns
+                && row[*last].duration_ns() > 0)
+        {
+            open.pop();
+        }
+        let parent = open.last().copied();
+        let of = |kind: Kind| open.iter().rev().copied().find(|at| row[*at].kind == kind);
+        let (op, module) = (of(Kind::Op), of(Kind::Module));
+        if let Some(same) = if slice.kind == Kind::Op { op } else { module } {
+            row[same].inside_ns += slice.duration_ns();
+        }
+        overlapping += u64::from(parent.is_some_and(|parent| slice.end_ns > row[parent].end_ns));
+        let place = |found: Option<usize>| found.and_then(|at| u32::try_from(at).ok());
+        row[at].parent = place(parent);
+        row[at].op = place(op);
+        row[at].module = place(module);
+        open.push(at);
+    }
+    overlapping
+}

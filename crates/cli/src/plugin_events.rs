@@ -1,0 +1,29 @@
+//! Events that profiler plugins have handed over, on their way into a profile.
+//!
+//! | module | purpose |
+//! |---|---|
+//! | [`sink`] | makes events of a trace of what a plugin hands over |
+//! | [`recording`] | the same for recordings of PyTorch's profiler |
+//! | [`convert`] | turns the files that plugins wrote in recorded programs into a part of the profile |
+
+mod convert;
+mod recording;
+mod sink;
+
+use std::path::Path;
+
+pub use convert::convert;
+pub use sink::{Events, is_json};
+
+use crate::terminal::say;
+
+/// Converts the events of a recording that is over, and says what the plugins did wrong or have
+/// logged. A failure is only said: what was recorded stays in the profile, and the next view tries
+/// again.
+pub fn convert_and_say(dir: &Path) {
+    match convert(dir) {
+        Ok(Some(done)) => done.notes.iter().for_each(|note| say!("{note}")),
+        Ok(None) => {}
+        Err(failure) => say!("events of plugins: {}", failure.messages().join("; ")),
+    }
+}

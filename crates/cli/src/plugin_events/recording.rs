@@ -1,0 +1,208 @@
+//! Recordings of PyTorch's profiler in the programs of a recorded profile: from the stream that the
+//! bridge to PyTorch wrote, or from a trace file of a PyTorch that the bridge does not know.
+//!
+//! ```text
+//!  stream:     entry, field ─┐
+//!  trace file: event, top   ─┴─► Events::recorded ─► OneTrace     numbers of processes, times and ids
+//!                                                                of the profile
+//! ```
+//!
+//! Ids of arrows are unique in one recording, and processes whose id is a text (`Spans`) exist in each.
+//! If ops of PyTorch were recorded with their counters in the same process, those of its profiler are
+//! kept, but are not calls: in one table, each op counts once.
+
+use std::borrow::Cow;
+use std::io::Read;
+
+use plugin_host::entry::{Entry, Id, Value as Given};
+use serde_json::{Map, Value};
+use trace::chrome::event::{Event, Raw, Scalar};
+use trace::chrome::read::{EventSink, ReadError, ReadSummary, read};
+
+use super::sink::{Events, is_json};
+
+/// What is known of the recording whose events come.
+#[derive(Debug, Default)]
+pub(super) struct Recording {
+    /// Facts about it.
+    pub fields: Map<String, Value>,
+    /// Whether there was anything of it.
+    pub any: bool,
+    /// Whether the ops of PyTorch in this process are calls of the profile already.
+    pub ops_are_calls: bool,
+}
+
+/// Categories of slices that are recorded with their counters if PyTorch's ops are.
+const OPS: [&str; 2] = ["cpu_op", "user_annotation"];
+
+fn scalar<'t>(id: Id<'t>) -> Scalar<'t> {
+    match id {
+        Id::Number(number) => Scalar::Int(number),
+        Id::Text(text) => Scalar::Text(String::from_utf8_lossy(text)),
+    }
+}
+
+impl Events<'_, '_> {
+    /// Gives the trace an event of a recording, whose times are ns since 1970 and whose ids are those of
+    /// the recording.
+    fn recorded(&mut self, mut event: Event<'_>) {
+        self.events += 1;
+        self.recording.any = true;
+        if event.phase == b'M' && event.name.as_deref() == Some("process_name") {
+            // The program's own calls are in a process of its name.
+            let own = self.owner.as_ref().map(|owner| i64::from(owner.id().pid));
+            if let (Some(Scalar::Int(pid)), Some(own)) = (&event.pid, own)
+                && *pid == own
+            {
+                return self.name_own_process("PyTorch of ");
+            }
+        }
+        event.pid = event.pid.map(|pid| Scalar::Int(self.process_of(&pid)));
+        event.time_ns = event.time_ns.map(|time| self.time_ns(time));
+        if let (Some(owner), Some(Scalar::Int(id))) = (&self.owner, &event.id) {
+            event.id = Some(Scalar::Int(owner.arrow(*id)));
+        }
+        let is_op = || event.category.as_deref().is_some_and(|category| OPS.contains(&category));
+        let put = if event.phase == b'X' && self.recording.ops_are_calls && is_op() {
+            self.trace.keep_only(&event)
+        } else {
+            self.trace.event(0, &event)
+        };
+        if let Err(error) = put {
+            self.error.get_or_insert(error);
+        }
+    }
+
+    pub(super) fn put_entry(&mut self, entry: &Entry<'_>) {
+        let name = self.text(entry.name);
+        let category = entry.category.map(|category| self.text(category));
+        let mut arguments = std::mem::take(&mut self.arguments);
+        arguments.clear();
+        for argument in entry.arguments {
+            arguments.push(if arguments.is_empty() { '{' } else { ',' });
+            let key = self.text(argument.key);
+            push_text(&mut arguments, &key);
+            arguments.push(':');
+            match argument.value {
+                Given::Integer(value) => push_integer(&mut arguments, value),
+                Given::Unsigned(value) => arguments.push_str(&value.to_string()),
+                Given::Text(text) => {
+                    let text = self.text(text);
+                    push_text(&mut arguments, &text);
+                }
+                Given::Json(json) => match std::str::from_utf8(json) {
+                    Ok(text) if is_json(json) => arguments.push_str(text.trim()),
+                    _ => {
+                        self.not_json += 1;
+                        let text = String::from_utf8_lossy(json);
+                        self.example.get_or_insert_with(|| format!("{key} = {text}"));
+                        push_text(&mut arguments, &text);
+                    }
+                },
+            }
+        }
+        if !arguments.is_empty() {
+            arguments.push('}');
+        }
+        let scope = entry.scope.map(|scope| Cow::Owned(char::from(scope).to_string()));
+        self.recorded(Event {
+            phase: entry.phase,
+            name: Some(name),
+            category,
+            pid: Some(scalar(entry.process)),
+            tid: Some(scalar(entry.thread)),
+            time_ns: Some(entry.time_ns),
+            duration_ns: entry.duration_ns.map(|ns| i64::try_from(ns).unwrap_or(i64::MAX)),
+            id: entry.id.map(Scalar::Int),
+            // The end of an arrow is at the slice around it.
+            binding: (entry.phase == b'f').then_some(Cow::Borrowed("e")),
+            scope,
+            args: (!arguments.is_empty()).then_some(Raw::of(&arguments)),
+            ..Event::default()
+        });
+        self.arguments = arguments;
+    }
+
+    pub(super) fn put_field(&mut self, key: &[u8], json: &[u8]) {
+        let key = self.text(key).into_owned();
+        let value = serde_json::from_slice(json).unwrap_or_else(|_| {
+            self.not_json += 1;
+            let text = String::from_utf8_lossy(json).into_owned();
+            self.example.get_or_insert_with(|| format!("{key} = {text}"));
+            Value::String(text)
+        });
+        self.recording.any = true;
+        self.recording.fields.insert(key, value);
+    }
+
+    /// Takes over a trace file. `head` is its beginning, which has the time that its times count from.
+    ///
+    /// # Errors
+    /// It cannot be read to its end. What comes before is in the profile.
+    pub fn read_file(&mut self, source: impl Read, head: &[u8]) -> Result<ReadSummary, ReadError> {
+        let base_ns = base_of(head).unwrap_or(0);
+        read(source, &mut File { events: self, base_ns })
+    }
+}
+
+/// The value of `baseTimeNanoseconds`, which PyTorch writes before the events.
+fn base_of(head: &[u8]) -> Option<i64> {
+    const KEY: &[u8] = b"\"baseTimeNanoseconds\":";
+    let at = head.windows(KEY.len()).position(|window| window == KEY)? + KEY.len();
+    let text = std::str::from_utf8(&head[at..]).ok().or_else(|| {
+        // The beginning may end inside of a character.
+        std::str::from_utf8(&head[at..(at + 64).min(head.len())]).ok()
+    })?;
+    let text = text.trim_start();
+    let end = text.find(|c: char| !c.is_ascii_digit() && c != '-').unwrap_or(text.len());
+    text[..end].parse().ok()
+}
+
+/// A trace file that is being read.
+struct File<'e, 'a, 'b> {
+    events: &'e mut Events<'a, 'b>,
+    base_ns: i64,
+}
+
+impl EventSink for File<'_, '_, '_> {
+    fn event(&mut self, _: u64, event: &Event<'_>) -> Result<(), String> {
+        let time_ns = event.time_ns.map(|ns| ns.saturating_add(self.base_ns));
+        self.events.recorded(Event { time_ns, ..event.clone() });
+        self.events.error.clone().map_or(Ok(()), Err)
+    }
+
+    fn top(&mut self, _: u64, key: &str, value: Raw<'_>) -> Result<(), String> {
+        self.events.put_field(key.as_bytes(), value.get().as_bytes());
+        Ok(())
+    }
+}
+
+/// Adds a text as JSON.
+fn push_text(json: &mut String, text: &str) {
+    if text.bytes().all(|byte| byte >= b' ' && byte != b'"' && byte != b'\\') {
+        json.push('"');
+        json.push_str(text);
+        json.push('"');
+    } else {
+        json.push_str(&Value::from(text).to_string());
+    }
+}
+
+fn push_integer(json: &mut String, value: i64) {
+    use std::fmt::Write;
+    let _ = write!(json, "{value}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::base_of;
+
+    #[test]
+    fn the_base_is_found_in_the_beginning_of_a_file() {
+        let head =
+            b"{ \"a\": \"\xc3\xa9\", \"baseTimeNanoseconds\": 1790857026000000000,\n \"x\": \"\xc3";
+        assert_eq!(base_of(head), Some(1_790_857_026_000_000_000));
+        assert_eq!(base_of(b"{\"traceEvents\": []}"), None);
+        assert_eq!(base_of(b"\"baseTimeNanoseconds\":-5"), Some(-5));
+    }
+}

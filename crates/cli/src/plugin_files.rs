@@ -1,0 +1,137 @@
+//! Which profiler plugins the user means: files, directories, and the names of plugins that come with
+//! Counterpoint.
+//!
+//! The plugins that come with Counterpoint are the files `../lib/counterpoint/plugins/NAME.so`,
+//! relative to the program. `cargo xtask dist` puts them there (`PLUGINS` in `xtask/src/dist.rs`).
+
+use std::path::{Path, PathBuf};
+
+use crate::failure::Failure;
+
+/// The variable of Kineto's hosts that names a directory of plugins.
+pub const DIRECTORY_VARIABLE: &str = "KINETO_PLUGIN_LIB_DIR_PATH";
+
+/// The plugin files that these words mean, in the order of the words. A word is a file, a directory,
+/// of which all plugins are meant, or the name of a plugin that comes with Counterpoint. A path that
+/// exists is never taken for a name.
+///
+/// # Errors
+/// A word is none of these, or its directory has no plugins or cannot be read.
+pub fn files(words: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
+    let mut all = Vec::new();
+    for word in words {
+        match shipped(word, shipped_directory().as_deref()) {
+            Some(file) => all.push(file),
+            None => all.extend(at_path(word)?),
+        }
+    }
+    Ok(all)
+}
+
+/// As [`files`]; without words, the plugins of the directory in `KINETO_PLUGIN_LIB_DIR_PATH`.
+///
+/// # Errors
+/// As [`files`], and if there are neither words nor such a directory.
+pub fn files_or_variable(words: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
+    if !words.is_empty() {
+        return files(words);
+    }
+    match in_variable() {
+        Some(directory) => at_path(&directory),
+        None => Err(nothing_named()),
+    }
+}
+
+/// As [`files`]; without words, all plugins that can be used without naming a file: those of the
+/// directory in `KINETO_PLUGIN_LIB_DIR_PATH`, and those that come with Counterpoint.
+///
+/// # Errors
+/// As [`files`], and if there are neither words nor such plugins.
+pub fn files_or_all(words: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
+    if !words.is_empty() {
+        return files(words);
+    }
+    let mut all =
+        in_variable().map(|directory| at_path(&directory)).transpose()?.unwrap_or_default();
+    all.extend(all_shipped(shipped_directory().as_deref()));
+    if all.is_empty() { Err(nothing_named()) } else { Ok(all) }
+}
+
+fn in_variable() -> Option<PathBuf> {
+    std::env::var_os(DIRECTORY_VARIABLE).filter(|value| !value.is_empty()).map(PathBuf::from)
+}
+
+/// The directory of the plugins that come with Counterpoint; it need not exist.
+fn shipped_directory() -> Option<PathBuf> {
+    // The kernel's own word, in which no link is left.
+    let program = std::env::current_exe().ok()?;
+    Some(program.parent()?.parent()?.join("lib/counterpoint/plugins"))
+}
+
+fn all_shipped(directory: Option<&Path>) -> Vec<PathBuf> {
+    directory.and_then(|directory| plugin_host::discover(directory).ok()).unwrap_or_default()
+}
+
+/// The names of the plugins that come with Counterpoint.
+fn shipped_names() -> Vec<String> {
+    all_shipped(shipped_directory().as_deref())
+        .iter()
+        .filter_map(|file| Some(file.file_stem()?.to_str()?.to_owned()))
+        .collect()
+}
+
+/// The plugin with this name that comes with Counterpoint.
+fn shipped(word: &Path, directory: Option<&Path>) -> Option<PathBuf> {
+    let is_name = word.components().count() == 1 && word.extension().is_none() && !word.exists();
+    let file = directory?.join(word).with_extension("so");
+    (is_name && file.is_file()).then_some(file)
+}
+
+fn at_path(path: &Path) -> Result<Vec<PathBuf>, Failure> {
+    let found = plugin_host::discover(path).map_err(|e| {
+        let failure = Failure::new(format!("read {}: {e}", path.display()));
+        let names = shipped_names();
+        let is_missing = e.kind() == std::io::ErrorKind::NotFound;
+        if is_missing && path.components().count() == 1 && !names.is_empty() {
+            return failure.hint(format!("plugins with a name of their own: {}", names.join(", ")));
+        }
+        failure
+    })?;
+    if found.is_empty() {
+        return Err(Failure::new(format!("{}: has no plugins", path.display()))
+            .hint("a plugin in a directory is a file whose name ends in .so"));
+    }
+    Ok(found)
+}
+
+fn nothing_named() -> Failure {
+    let names = shipped_names();
+    let named = if names.is_empty() { String::new() } else { format!(" ({})", names.join(", ")) };
+    Failure::new("no plugin was named").hint(format!(
+        "name a file, a directory, or a plugin that comes with Counterpoint{named}, or set \
+         {DIRECTORY_VARIABLE} to a directory"
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use testkit::Scratch;
+
+    use super::*;
+
+    #[test]
+    fn a_word_without_a_slash_can_be_a_name() {
+        let scratch = Scratch::new();
+        let file = scratch.join("telemetry.so");
+        std::fs::write(&file, "").expect("writes");
+        let of = |word: &str| shipped(Path::new(word), Some(scratch.path()));
+        assert_eq!(of("telemetry"), Some(file));
+        for other in ["telemetr", "telemetry.so", "./x/telemetry", "", ".", "..", "/telemetry"] {
+            assert_eq!(of(other), None, "{other:?}");
+        }
+        assert_eq!(shipped(Path::new("telemetry"), None), None, "no such directory");
+        // Cargo runs the test in the package's folder, where this is a directory.
+        std::fs::write(scratch.join("src.so"), "").expect("writes");
+        assert_eq!(of("src"), None, "a path that exists is no name");
+    }
+}

@@ -1,0 +1,72 @@
+//! Words that people use for what plugins give: kinds of events, with their numbers in the plugin
+//! interface, and levels of messages.
+
+use model::activity::{Kind, Registry};
+
+use crate::failure::Failure;
+
+/// The name of a published type, or the declared one.
+pub fn name(number: u32, declared: &[(String, u32)]) -> String {
+    if let Some(known) = abi::kineto::event_type(number) {
+        return known.name.to_owned();
+    }
+    let own = number.checked_sub(abi::kineto::FIRST_OWN_TYPE).map(|index| index as usize);
+    match own.and_then(|index| declared.get(index)) {
+        Some((name, _)) => name.clone(),
+        None => format!("type {number}"),
+    }
+}
+
+/// The published types that a list of words asks for. A generic word (`runtime`, `kernel`,
+/// `counter`) means all types of that kind, any other its own type.
+pub fn parse(list: &str) -> Result<Vec<u32>, Failure> {
+    let registry = Registry::new();
+    let labels = registry.parse_list(list).map_err(|unknown| {
+        let names = abi::kineto::EVENT_TYPES.map(|known| known.name).join(", ");
+        Failure::new(format!("{:?} is not a kind of events", unknown.name)).hint(format!(
+            "kinds: kernel, runtime, driver, memcpy, memset, sync, counter, collective, {names}"
+        ))
+    })?;
+    let mut numbers = Vec::new();
+    for label in labels {
+        let (kind, word) = (registry.kind(label), registry.original(label));
+        let exactly = abi::kineto::EVENT_TYPES.iter().any(|known| known.name == word);
+        // `kernel` is a type and the word for all kernels.
+        let generic = matches!(kind, Kind::Generic(generic) if generic.name() == word);
+        for known in abi::kineto::EVENT_TYPES {
+            let same = registry.parse(known.name).map(|label| registry.kind(label)) == Some(kind);
+            let wanted = if exactly && !generic { known.name == word } else { same };
+            if wanted && !numbers.contains(&known.number) {
+                numbers.push(known.number);
+            }
+        }
+    }
+    if numbers.is_empty() {
+        return Err(Failure::new(format!("no type of the plugin interface is of kind {list:?}")));
+    }
+    Ok(numbers)
+}
+
+/// The lowest level of plugins' own messages that are shown: KINETO_LOG_LEVEL, or warnings.
+pub fn log_level() -> u32 {
+    std::env::var("KINETO_LOG_LEVEL").ok().and_then(|level| level.trim().parse().ok()).unwrap_or(2)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::parse;
+
+    #[test]
+    fn a_generic_word_means_all_types_of_its_kind() {
+        // Numbers as the published header has them.
+        let of = |list: &str| parse(list).expect("known");
+        assert_eq!(of("runtime"), [8, 13, 17, 19, 20, 23]);
+        assert_eq!(of("cuda_runtime"), [8]);
+        assert_eq!(of("kernel"), [6, 14]);
+        assert_eq!(of("counter, kernel"), [22, 6, 14]);
+        assert_eq!(of("gpu_memcpy"), [4]);
+        // A name that only later lists of Kineto have means its kind.
+        assert_eq!(of("xpu_scope_profiler"), [22]);
+        assert!(parse("runtimes").is_err());
+    }
+}

@@ -1,0 +1,294 @@
+//! `report --by module` and `report --by shape`: recordings of PyTorch's profiler, whose ops say in
+//! their arguments what these tables need.
+
+use std::io::{self, BufWriter, Write};
+use std::process::ExitCode;
+
+use analysis::torch::{ModuleRow, Modules, ShapeRow, Shapes, by_module, by_shape};
+use profile::Profile;
+use profile::activities::Activities;
+use serde::Serialize;
+
+use super::{Args, RowKind};
+use crate::failure::Failure;
+use crate::output::Format;
+use crate::terminal::{known_width, say, stdout, visible};
+use crate::view::csv;
+use crate::view::head::ProfileHead;
+use crate::view::losses::{self, LossOut, losses_out};
+use crate::view::table::{Column, Table, Value};
+use crate::view::text::table;
+use crate::view::wrap::{PROSE_WIDTH, wrapped};
+
+/// The version of the document by module.
+const MODULES_SCHEMA: &str = "counterpoint.modules/1";
+/// The version of the document by shape.
+const SHAPES_SCHEMA: &str = "counterpoint.shapes/1";
+/// What ops in no module are called in the table for people.
+const NO_MODULE: &str = "(no module)";
+/// What stands for shapes that were not recorded.
+const NO_SHAPES: &str = "(not recorded)";
+
+#[derive(Serialize)]
+struct Document<'a, R> {
+    schema: &'static str,
+    profile: ProfileHead<'a>,
+    sort: &'a str,
+    filter: Option<&'a str>,
+    /// Self times of all ops, before filtering.
+    ops_ns: i64,
+    rows: Vec<R>,
+    losses: Vec<LossOut>,
+}
+
+#[derive(Serialize)]
+struct ModuleOut<'a> {
+    module: Option<&'a str>,
+    calls: u64,
+    total_ns: i64,
+    self_ns: i64,
+    ops: u64,
+    ops_ns: i64,
+    backward_ops: u64,
+    backward_ns: i64,
+}
+
+#[derive(Serialize)]
+struct ShapeOut<'a> {
+    op: &'a str,
+    /// The shapes as PyTorch recorded them.
+    shapes: Option<serde_json::Value>,
+    calls: u64,
+    total_ns: i64,
+    self_ns: i64,
+    min_ns: i64,
+    max_ns: i64,
+}
+
+/// Prints the report by module or by shape.
+pub fn main(args: &Args, profile: &Profile) -> Result<ExitCode, Failure> {
+    refuse_what_needs_calls(args)?;
+    let activities = profile.activities().map_err(Failure::new)?;
+    match args.by {
+        RowKind::Module => modules(args, profile, &activities),
+        _ => shapes(args, profile, &activities),
+    }
+}
+
+fn name_of(kind: RowKind) -> &'static str {
+    if kind == RowKind::Module { "module" } else { "shape" }
+}
+
+/// Options that are about calls, which these tables are not made of.
+fn refuse_what_needs_calls(args: &Args) -> Result<(), Failure> {
+    let given = [
+        (args.skip_ms > 0.0, "--skip-ms"),
+        (args.subtract_probe, "--subtract-probe"),
+        (!args.metrics.metric.is_empty(), "--metric"),
+        (!args.metrics.metrics_file.is_empty(), "--metrics-file"),
+    ];
+    match given.iter().find(|(given, _)| *given) {
+        Some((_, option)) => {
+            Err(Failure::new(format!("{option} cannot be used with --by {}", name_of(args.by))))
+        }
+        None => Ok(()),
+    }
+}
+
+fn modules(args: &Args, profile: &Profile, activities: &[Activities]) -> Result<ExitCode, Failure> {
+    let Modules { mut rows, ops_ns, any } = by_module(activities).map_err(Failure::new)?;
+    if !any {
+        let why = match ops_ns {
+            0 => "no recording of PyTorch's profiler",
+            _ => "no module in its recordings of PyTorch's profiler",
+        };
+        return Err(Failure::new(format!("{}: has {why}", profile.dir.display()))
+            .hint("modules are recorded with torch.profiler.profile(with_stack=True)"));
+    }
+    let matches = |glob: &str, row: &ModuleRow| {
+        model::glob::matches(glob, row.module.as_deref().unwrap_or(NO_MODULE))
+    };
+    rows.retain(|row| args.filter.as_deref().is_none_or(|glob| matches(glob, row)));
+    let ns = |of: fn(&ModuleRow) -> i64| -> Vec<Option<Value>> {
+        rows.iter().map(|row| Some(Value::Ns(of(row) as f64))).collect()
+    };
+    let count = |of: fn(&ModuleRow) -> u64| -> Vec<Option<Value>> {
+        rows.iter().map(|row| Some(Value::Count(of(row).into()))).collect()
+    };
+    let called = |cells: Vec<Option<Value>>| -> Vec<Option<Value>> {
+        // Ops in no module have no calls of a module around them.
+        rows.iter().zip(cells).map(|(row, cell)| cell.filter(|_| row.calls > 0)).collect()
+    };
+    let names = rows.iter().map(|row| {
+        Some(Value::Text(row.module.as_deref().map_or(NO_MODULE, |name| name).to_owned()))
+    });
+    let columns = vec![
+        Column::new(0, "module", "module", names.collect()),
+        Column::new(2, "calls", "calls", called(count(|row| row.calls))),
+        Column::new(3, "total_ns", "total", called(ns(|row| row.total_ns))),
+        Column::new(4, "self_ns", "self", called(ns(|row| row.self_ns))),
+        Column::new(5, "ops", "ops", count(|row| row.ops)),
+        Column::new(1, "ops_ns", "in ops", ns(|row| row.ops_ns)),
+        Column::new(6, "backward_ops", "backward ops", count(|row| row.backward_ops)),
+        Column::new(1, "backward_ns", "in backward", ns(|row| row.backward_ns)),
+        Column::new(
+            2,
+            "share",
+            "share",
+            rows.iter().map(|row| part(row.ops_ns + row.backward_ns, ops_ns)).collect(),
+        ),
+    ];
+    let mut table = Table { columns, order: (0..rows.len()).collect() };
+    // The rows come sorted by all of their time in ops, which no column has.
+    if args.sort != "total" {
+        table.sort(&args.sort)?;
+    }
+    let out = |row: &usize| {
+        let row = &rows[*row];
+        ModuleOut {
+            module: row.module.as_deref(),
+            calls: row.calls,
+            total_ns: row.total_ns,
+            self_ns: row.self_ns,
+            ops: row.ops,
+            ops_ns: row.ops_ns,
+            backward_ops: row.backward_ops,
+            backward_ns: row.backward_ns,
+        }
+    };
+    let document = || table.order.iter().map(out).collect::<Vec<_>>();
+    print(args, profile, MODULES_SCHEMA, ops_ns, &table, document)
+}
+
+fn part(of: i64, all: i64) -> Option<Value> {
+    (all > 0).then(|| Value::Part(of as f64 / all as f64))
+}
+
+fn shapes(args: &Args, profile: &Profile, activities: &[Activities]) -> Result<ExitCode, Failure> {
+    let Shapes { mut rows, self_ns, .. } = by_shape(activities).map_err(Failure::new)?;
+    if rows.iter().all(|row| row.shapes.is_none()) {
+        let why = match rows.is_empty() {
+            true => "no recording of PyTorch's profiler",
+            false => "no shapes in its recordings of PyTorch's profiler",
+        };
+        return Err(Failure::new(format!("{}: has {why}", profile.dir.display()))
+            .hint("shapes are recorded with torch.profiler.profile(record_shapes=True)"));
+    }
+    rows.retain(|row| {
+        args.filter.as_deref().is_none_or(|glob| model::glob::matches(glob, &row.op))
+    });
+    let ns = |of: fn(&ShapeRow) -> f64| -> Vec<Option<Value>> {
+        rows.iter().map(|row| Some(Value::Ns(of(row)))).collect()
+    };
+    let text = |of: &dyn Fn(&ShapeRow) -> Option<String>| -> Vec<Option<Value>> {
+        rows.iter().map(|row| of(row).map(Value::Text)).collect()
+    };
+    let columns = vec![
+        Column::new(0, "op", "op", text(&|row| Some(row.op.clone()))),
+        Column::new(
+            1,
+            "shapes",
+            "shapes of inputs",
+            text(&|row| Some(row.shapes.clone().unwrap_or_else(|| NO_SHAPES.to_owned()))),
+        ),
+        Column::new(
+            2,
+            "calls",
+            "calls",
+            rows.iter().map(|row| Some(Value::Count(row.calls.into()))).collect(),
+        ),
+        Column::new(2, "total_ns", "total", ns(|row| row.total_ns as f64)),
+        Column::new(1, "self_ns", "self", ns(|row| row.self_ns as f64)),
+        Column::new(
+            1,
+            "share",
+            "share",
+            rows.iter().map(|row| part(row.self_ns, self_ns)).collect(),
+        ),
+        Column::new(3, "mean_ns", "mean", ns(|row| row.total_ns as f64 / row.calls as f64)),
+        Column::new(5, "min_ns", "min", ns(|row| row.min_ns as f64)),
+        Column::new(5, "max_ns", "max", ns(|row| row.max_ns as f64)),
+    ];
+    let mut table = Table { columns, order: (0..rows.len()).collect() };
+    table.sort(&args.sort)?;
+    let out = |row: &usize| {
+        let row = &rows[*row];
+        let json = |text: &String| {
+            serde_json::from_str(text).unwrap_or(serde_json::Value::String(text.clone()))
+        };
+        ShapeOut {
+            op: &row.op,
+            shapes: row.shapes.as_ref().map(json),
+            calls: row.calls,
+            total_ns: row.total_ns,
+            self_ns: row.self_ns,
+            min_ns: row.min_ns,
+            max_ns: row.max_ns,
+        }
+    };
+    let document = || table.order.iter().map(out).collect::<Vec<_>>();
+    print(args, profile, SHAPES_SCHEMA, self_ns, &table, document)
+}
+
+fn print<R: Serialize>(
+    args: &Args,
+    profile: &Profile,
+    schema: &'static str,
+    ops_ns: i64,
+    rows: &Table,
+    document: impl FnOnce() -> Vec<R>,
+) -> Result<ExitCode, Failure> {
+    let mut out = BufWriter::new(stdout(args.format.into()));
+    match args.format {
+        Format::Table => text(&mut out, args, profile, rows)?,
+        Format::Csv => csv::print(&mut out, rows)?,
+        Format::Json => {
+            let document = Document {
+                schema,
+                profile: ProfileHead::new(&profile.manifest, profile),
+                sort: &args.sort,
+                filter: args.filter.as_deref(),
+                ops_ns,
+                rows: document(),
+                losses: losses_out(&profile.all_losses()),
+            };
+            serde_json::to_writer_pretty(&mut out, &document).map_err(io::Error::from)?;
+            writeln!(out)?;
+        }
+    }
+    out.flush()?;
+    match &args.filter {
+        Some(glob) if rows.order.is_empty() => {
+            say!(
+                "--filter {}: no {} matches",
+                visible(glob),
+                match args.by {
+                    RowKind::Module => "module",
+                    _ => "op",
+                }
+            );
+            Ok(ExitCode::from(1))
+        }
+        _ => Ok(ExitCode::SUCCESS),
+    }
+}
+
+fn text(out: &mut impl Write, args: &Args, profile: &Profile, rows: &Table) -> io::Result<()> {
+    let width = args.width.or_else(known_width).map(|width| width.max(40));
+    let prose = width.unwrap_or(PROSE_WIDTH);
+    table(out, rows, width)?;
+    let explained = match args.by {
+        RowKind::Module => {
+            "total: time of a module's calls; self: without the modules inside of it; in ops: self times of the \
+             forward ops that it called itself; in backward: those of their backward ops; share: of all \
+             self times of ops"
+        }
+        _ => "self: without the ops inside of it; share: of all self times of ops",
+    };
+    wrapped(out, "", explained, prose)?;
+    losses::print(out, &profile.all_losses(), prose)?;
+    for note in &profile.manifest.notes {
+        wrapped(out, "note: ", note, prose)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,118 @@
+//! Calls of a plugin's functions that nothing but a return value leaves: a C++ exception, another
+//! language's exception, and `pthread_exit` end the call and become a [`Left`].
+//!
+//! Rust cannot do this itself. Its `catch_unwind` ends the process when it meets an exception that is
+//! not a Rust panic, and the personality function of Rust's frames calls the unwinder that is linked
+//! with us, which need not be the one that the exception came with: the agent brings its own, and a
+//! plugin may bring another. So the call goes through a function in assembly with a personality
+//! function that asks the unwinder for nothing:
+//!
+//! ```text
+//!  call ──► trampoline ──► the plugin's function ──► throw
+//!   ▲           │ saves registers and the               │ unwinder, first phase: our personality
+//!   │           │ stack pointer (`Frame`)               │   says that it handles the exception
+//!   │           ▼                                       ▼ second phase: destructors of the plugin run,
+//!   └──────── land ◄──────────── personality ◄──────────┘   then the personality jumps back
+//! ```
+//!
+//! The jump leaves the unwinder's frames, which hold no lock while they call a personality function
+//! (libgcc and LLVM's libunwind, read in their sources).
+//!
+//! A thread cannot be cancelled during such a call. The request waits until the call has returned,
+//! so that `pthread_exit` by the plugin is the only reason for a forced unwinding.
+
+#[cfg(target_os = "linux")]
+mod cxx;
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+mod linker;
+#[cfg(target_os = "linux")]
+mod trampoline;
+
+use std::ffi::{c_int, c_void};
+use std::fmt;
+
+#[cfg(target_os = "linux")]
+pub(crate) use trampoline::call;
+
+/// How a plugin's function ended, if it did not return.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Left {
+    /// By an exception: its type, and what it says, as far as that can be found out.
+    Exception(String),
+    /// By `pthread_exit`. The thread lives on.
+    ThreadExit,
+}
+
+impl fmt::Display for Left {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Exception(what) => write!(f, "threw {what}"),
+            Self::ThreadExit => f.write_str("called pthread_exit"),
+        }
+    }
+}
+
+/// The beginning of every exception (Itanium C++ ABI, exception handling, section 1.2.1).
+#[cfg(target_os = "linux")]
+#[repr(C)]
+struct RawException {
+    class: u64,
+    cleanup: Option<unsafe extern "C" fn(c_int, *mut RawException)>,
+}
+
+/// Elsewhere a call is a plain call: on such systems, a plugin's exception ends the process.
+///
+/// # Safety
+/// `function` is a C function that takes these arguments.
+#[cfg(not(target_os = "linux"))]
+pub(crate) unsafe fn call(
+    function: *const c_void,
+    first: *const c_void,
+    second: *const c_void,
+) -> Result<usize, Left> {
+    // SAFETY: the caller's promise.
+    Ok(unsafe {
+        let function: unsafe extern "C" fn(*const c_void, *const c_void) -> usize =
+            std::mem::transmute(function);
+        function(first, second)
+    })
+}
+
+/// [`call`] for a function with one argument and a result as the plugin interface has them.
+///
+/// # Safety
+/// As for [`call`].
+///
+/// # Errors
+/// As [`call`].
+pub(crate) unsafe fn call_one<P>(
+    function: unsafe extern "C" fn(*mut P) -> c_int,
+    argument: *mut P,
+) -> Result<c_int, Left> {
+    // SAFETY: the caller's promise. An `int` is the low half of the register.
+    unsafe { call(function as *const c_void, argument.cast(), std::ptr::null()) }
+        .map(|value| value as c_int)
+}
+
+/// `dlopen`, whose constructors may throw.
+///
+/// # Safety
+/// As for `dlopen`: what constructors do is up to the file.
+///
+/// # Errors
+/// A constructor did not return.
+#[cfg(unix)]
+pub(crate) unsafe fn open(name: &std::ffi::CStr, flags: c_int) -> Result<*mut c_void, Left> {
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    let held = linker::Held::now();
+    // SAFETY: dlopen takes a C string and a number.
+    let opened = unsafe {
+        call(libc::dlopen as *const c_void, name.as_ptr().cast(), flags as usize as *const c_void)
+    };
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    if opened.is_err() {
+        // SAFETY: the call of dlopen that took the locks is over.
+        unsafe { held.restore() };
+    }
+    opened.map(|handle| handle as *mut c_void)
+}

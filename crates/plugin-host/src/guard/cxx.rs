@@ -1,0 +1,171 @@
+//! C++ exceptions: ended by the runtime library that threw them, with their type and text.
+//!
+//! A process may have several such libraries, and an exception belongs to one of them. Its cleanup
+//! function shows which. What is read here is fixed by the Itanium C++ ABI: chapters 2.9.5
+//! (`type_info`) and 2.5.2 (virtual tables), and sections 2.2 and 2.5 of its part on exceptions.
+
+use std::ffi::{CStr, c_char, c_int, c_void};
+
+use super::{Left, RawException};
+
+/// The guarded call ([`super::call`]) of a function that takes up to two pointers.
+pub(super) type Call =
+    unsafe fn(*const c_void, *const c_void, *const c_void) -> Result<usize, Left>;
+
+/// A C++ runtime library.
+pub(super) struct Runtime {
+    handle: *mut c_void,
+    begin_catch: *const c_void,
+    end_catch: *const c_void,
+    current_type: *const c_void,
+    demangle: *const c_void,
+    /// What the virtual-table pointer of a class with one base class points to.
+    single_base: *const c_void,
+    /// The exception shares its object with others (`std::rethrow_exception`).
+    shared: bool,
+    call: Call,
+}
+
+/// `std::type_info`, and the field of a class with one base class.
+#[repr(C)]
+struct TypeInfo {
+    table: *const c_void,
+    name: *const c_char,
+    base: *const TypeInfo,
+}
+
+/// Where the module of an address begins, and its file.
+fn module(address: *const c_void) -> Option<(*mut c_void, *const c_char)> {
+    // SAFETY: all-zero is a valid value to be overwritten, and dladdr takes any address.
+    unsafe {
+        let mut info: libc::Dl_info = std::mem::zeroed();
+        let found = libc::dladdr(address, &mut info) != 0 && !info.dli_fname.is_null();
+        found.then_some((info.dli_fbase, info.dli_fname))
+    }
+}
+
+impl Runtime {
+    /// The library of an exception of this class with this cleanup function; `None` if it is not
+    /// one of C++'s, or if its library cannot be asked (it is linked into a plugin without a trace).
+    pub(super) fn of(class: [u8; 8], cleanup: Option<*const c_void>, call: Call) -> Option<Self> {
+        let [language @ .., sharing] = class;
+        if ![*b"GNUCC++", *b"CLNGC++"].contains(&language) {
+            return None;
+        }
+        let (base, file) = module(cleanup?)?;
+        // SAFETY: a C string of the dynamic linker's. The file is loaded already.
+        let handle = unsafe { libc::dlopen(file, libc::RTLD_LAZY | libc::RTLD_NOLOAD) };
+        if handle.is_null() {
+            return None;
+        }
+        let symbol = |name: &CStr| {
+            // SAFETY: an open handle and a C string.
+            let address: *const c_void = unsafe { libc::dlsym(handle, name.as_ptr()) };
+            // The handle finds symbols of the libraries below it as well.
+            module(address).filter(|of| of.0 == base && !address.is_null()).map(|_| address)
+        };
+        let all = (|| {
+            Some(Self {
+                handle,
+                begin_catch: symbol(c"__cxa_begin_catch")?,
+                end_catch: symbol(c"__cxa_end_catch")?,
+                current_type: symbol(c"__cxa_current_exception_type")?,
+                demangle: symbol(c"__cxa_demangle")?,
+                // The first two words of a virtual table are not functions.
+                single_base: symbol(c"_ZTVN10__cxxabiv120__si_class_type_infoE")?
+                    .wrapping_byte_add(2 * size_of::<usize>()),
+                shared: sharing != 0,
+                call,
+            })
+        })();
+        if all.is_none() {
+            // SAFETY: opened above.
+            unsafe { libc::dlclose(handle) };
+        }
+        all
+    }
+
+    /// Catches the exception, ends it, and says what it was.
+    pub(super) fn end(self, exception: *mut RawException) -> String {
+        type Plain = unsafe extern "C" fn() -> *const TypeInfo;
+        type Catch = unsafe extern "C" fn(*mut RawException) -> *mut c_void;
+        // SAFETY: the functions have these types by the ABI, and are called in its order: after
+        // `begin` the exception is the current one.
+        let said = unsafe {
+            let begin: Catch = std::mem::transmute(self.begin_catch);
+            begin(exception);
+            let current: Plain = std::mem::transmute(self.current_type);
+            let of = current();
+            // The object follows the header, whose end is the struct that unwinders see: two words,
+            // and two more that are the unwinder's.
+            let object = exception.wrapping_byte_add(32).cast::<c_void>();
+            match (self.name(of), self.text(object, of)) {
+                (Some(name), Some(text)) => format!("a C++ exception of type {name}: {text}"),
+                (Some(name), None) => format!("a C++ exception of type {name}"),
+                (None, _) => "a C++ exception".to_owned(),
+            }
+        };
+        // The exception's destructor is the plugin's.
+        // SAFETY: the exception is the current one.
+        let _ = unsafe { (self.call)(self.end_catch, std::ptr::null(), std::ptr::null()) };
+        // SAFETY: opened by `of`; the exception, which was the library's, is gone.
+        unsafe { libc::dlclose(self.handle) };
+        said
+    }
+
+    /// The type's name as people write it.
+    unsafe fn name(&self, of: *const TypeInfo) -> Option<String> {
+        type Demangle =
+            unsafe extern "C" fn(*const c_char, *mut c_char, *mut usize, *mut c_int) -> *mut c_char;
+        if of.is_null() {
+            return None;
+        }
+        // SAFETY: the runtime's `type_info`. The demangler returns memory of malloc, or null.
+        unsafe {
+            // GCC writes a `*` before names that are compared by their address.
+            let raw = (*of).name;
+            let raw = CStr::from_ptr(if *raw == b'*' as c_char { raw.add(1) } else { raw });
+            let demangle: Demangle = std::mem::transmute(self.demangle);
+            let mut status = 0;
+            let shown =
+                demangle(raw.as_ptr(), std::ptr::null_mut(), std::ptr::null_mut(), &mut status);
+            if shown.is_null() {
+                return Some(raw.to_string_lossy().into_owned());
+            }
+            let text = CStr::from_ptr(shown).to_string_lossy().into_owned();
+            libc::free(shown.cast());
+            Some(text)
+        }
+    }
+
+    /// What the exception says, if its class comes from `std::exception` through single bases: then
+    /// all of them are at the same address.
+    unsafe fn text(&self, object: *mut c_void, mut of: *const TypeInfo) -> Option<String> {
+        /// `what` comes after the two destructors.
+        const WHAT: usize = 2;
+        if self.shared {
+            return None;
+        }
+        // SAFETY: the runtime's `type_info`; a class with one base class has the third field. An
+        // object of a class with virtual functions begins with the address of its table.
+        unsafe {
+            for _ in 0..64 {
+                if of.is_null() {
+                    return None;
+                }
+                if CStr::from_ptr((*of).name) == c"St9exception" {
+                    let table = *object.cast::<*const *const c_void>();
+                    let what = *table.add(WHAT);
+                    let text = (self.call)(what, object, std::ptr::null()).ok()? as *const c_char;
+                    let text = (!text.is_null()).then(|| CStr::from_ptr(text))?;
+                    return Some(text.to_string_lossy().into_owned());
+                }
+                if (*of).table != self.single_base {
+                    return None;
+                }
+                of = (*of).base;
+            }
+        }
+        None
+    }
+}

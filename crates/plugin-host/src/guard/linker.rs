@@ -1,0 +1,102 @@
+//! The dynamic linker's locks, after a constructor of a shared object threw.
+//!
+//! glibc holds a lock while constructors run, and an exception that leaves `dlopen` leaves the lock
+//! held. Then every other thread that loads something, or ends the process, waits for ever. glibc has
+//! no function that gives the lock back. But its locks are mutexes in one exported object, a mutex says
+//! who holds it and how often, and the layout of a mutex is part of glibc's ABI
+//! (`bits/struct_mutex.h`, the same on all processors with 64 bits that we build for). So we look for
+//! those that this thread holds more often than before, and give them back.
+
+use std::ffi::{c_int, c_void};
+
+/// The beginning of glibc's `pthread_mutex_t`.
+#[repr(C)]
+struct Mutex {
+    lock: c_int,
+    count: u32,
+    owner: c_int,
+    users: u32,
+    kind: c_int,
+}
+
+/// `PTHREAD_MUTEX_RECURSIVE`.
+const RECURSIVE: c_int = 1;
+
+/// The locks that this thread holds, each with how often.
+pub(super) struct Held(Vec<(*mut Mutex, u32)>);
+
+/// glibc's object, and its size. Other C libraries have none.
+fn object() -> Option<(*mut c_void, usize)> {
+    const WITH_SYMBOL: c_int = 1;
+    /// `Elf64_Sym`.
+    #[repr(C)]
+    struct Symbol {
+        name: u32,
+        info: u8,
+        other: u8,
+        section: u16,
+        value: u64,
+        size: u64,
+    }
+    unsafe extern "C" {
+        fn dladdr1(
+            address: *const c_void,
+            info: *mut libc::Dl_info,
+            extra: *mut *const Symbol,
+            flags: c_int,
+        ) -> c_int;
+    }
+    // SAFETY: a C string; then an address, and room for what is found out about it.
+    unsafe {
+        let object = libc::dlsym(libc::RTLD_DEFAULT, c"_rtld_global".as_ptr());
+        if object.is_null() {
+            return None;
+        }
+        let mut info: libc::Dl_info = std::mem::zeroed();
+        let mut symbol = std::ptr::null();
+        if dladdr1(object, &mut info, &mut symbol, WITH_SYMBOL) == 0 || symbol.is_null() {
+            return None;
+        }
+        (info.dli_saddr == object).then_some((object, (*symbol).size as usize))
+    }
+}
+
+impl Held {
+    /// What this thread holds now.
+    pub(super) fn now() -> Self {
+        let mut held = Vec::new();
+        let Some((object, size)) = object() else { return Self(held) };
+        // SAFETY: no arguments. gettid has no wrapper in old versions of glibc.
+        let thread = unsafe { libc::syscall(libc::SYS_gettid) } as c_int;
+        let step = size_of::<usize>();
+        for offset in (0..size.saturating_sub(size_of::<libc::pthread_mutex_t>())).step_by(step) {
+            let mutex: *mut Mutex = object.wrapping_byte_add(offset).cast();
+            // SAFETY: within the object. Other threads change it meanwhile, but not what belongs to
+            // a lock that this thread holds.
+            let seen = unsafe { mutex.read_volatile() };
+            let is_ours = seen.owner == thread
+                && seen.kind == RECURSIVE
+                && (seen.lock == 1 || seen.lock == 2)
+                && (1..64).contains(&seen.count)
+                && seen.users == 1;
+            if is_ours {
+                held.push((mutex, seen.count));
+            }
+        }
+        Self(held)
+    }
+
+    /// Gives back what was taken since.
+    ///
+    /// # Safety
+    /// Whoever took it will not give it back.
+    pub(super) unsafe fn restore(&self) {
+        for (mutex, count) in Self::now().0 {
+            let before = self.0.iter().find(|(held, _)| *held == mutex).map_or(0, |held| held.1);
+            for _ in before..count {
+                // SAFETY: a recursive mutex that this thread holds.
+                unsafe { libc::pthread_mutex_unlock(mutex.cast()) };
+            }
+        }
+    }
+}

@@ -1,0 +1,264 @@
+//! Gives a timeline the events that profiler plugins handed over in the programs of a recorded
+//! profile, beside its calls. Their counters are tracks of the profile, which
+//! [`crate::export::tracks`] shows.
+//!
+//! Slices are given in the order of their begins. If the plugin did not hand them over in that order,
+//! those of its trace are kept in memory and sorted.
+
+use std::collections::{BTreeSet, HashMap};
+use std::io;
+
+use model::activity::{FlowKind, Vocabulary};
+use profile::LossCount;
+use profile::activities::{Activities, Activity, RowId};
+
+use super::args::Args;
+use super::categories::Categories;
+use super::{scalar, visit};
+use crate::chrome::event::Scalar;
+use crate::timeline::{
+    Flow, FlowEnd, Id, Instant, ProcessRow, Row, Slice, ThreadRow, TimelineSink,
+};
+
+/// Rows of plugins' events have numbers from here on, above those of dispatches and tracks. Viewers
+/// have room for 32 bits.
+pub const PLUGIN_ROWS: i64 = 7_000_000;
+
+/// Gives `sink` the events of one trace, whose times are ns since 1970. Returns the losses that were
+/// found.
+///
+/// # Errors
+/// Writing or reading failed.
+pub fn export_recorded(
+    trace: &Activities,
+    vocabulary: Option<Vocabulary>,
+    sink: &mut impl TimelineSink,
+) -> io::Result<Vec<LossCount>> {
+    let rows = Rows::of(trace)?;
+    rows.name(sink)?;
+    let mut all = Export {
+        trace,
+        sink,
+        categories: Categories::new(vocabulary),
+        kinds: HashMap::new(),
+        held: None,
+        unsorted: rows.unsorted,
+        sorted: Vec::new(),
+    };
+    let losses = visit(trace, |event| all.event(event))?;
+    all.finish()?;
+    Ok(losses)
+}
+
+/// The number of a row's process or thread.
+fn number(id: Option<&str>) -> i64 {
+    match id.and_then(scalar) {
+        Some(Scalar::Int(n)) => n,
+        _ => 0,
+    }
+}
+
+fn row_of(trace: &Activities, row: RowId) -> Row<'static> {
+    let (process, thread) = trace.row(row);
+    Row { process: Id::Number(number(process)), thread: Id::Number(number(thread)) }
+}
+
+/// What the trace says of its rows.
+#[derive(Default)]
+struct Rows {
+    /// Name, labels and place of each process.
+    processes: HashMap<i64, (String, String, i64)>,
+    /// Name and place of each thread, by the numbers of both.
+    threads: HashMap<(i64, i64), (String, i64)>,
+    /// Processes and threads in which something happened.
+    used: BTreeSet<(i64, i64)>,
+    first_ns: i64,
+    /// Whether the slices of some row are not in the order of their begins.
+    unsorted: bool,
+}
+
+impl Rows {
+    fn of(trace: &Activities) -> io::Result<Self> {
+        let mut rows = Self { first_ns: i64::MAX, ..Self::default() };
+        let mut last: HashMap<u32, i64> = HashMap::new();
+        visit(trace, |event| {
+            if let (b'X', Some(at)) = (event.form, event.time_ns) {
+                let last = last.entry(event.row.0).or_insert(at);
+                rows.unsorted |= at < *last;
+                *last = at;
+            }
+            rows.first_ns = rows.first_ns.min(event.time_ns.unwrap_or(i64::MAX));
+            let (process, thread) = trace.row(event.row);
+            let (process, thread) = (number(process), number(thread));
+            if matches!(event.form, b'X' | b'i') {
+                rows.used.insert((process, thread));
+            }
+            if event.form != b'M' {
+                return Ok(());
+            }
+            let args = Args::of(event.args);
+            let of_process = rows.processes.entry(process).or_default();
+            let text = |key| args.text(key).unwrap_or_default().to_owned();
+            match event.name.and_then(|id| trace.text(id)) {
+                Some("process_name") => of_process.0 = text("name"),
+                Some("process_labels") => of_process.1 = text("labels"),
+                Some("process_sort_index") => {
+                    of_process.2 = args.number("sort_index").unwrap_or(0);
+                }
+                Some("thread_name") => {
+                    rows.threads.entry((process, thread)).or_default().0 = text("name");
+                }
+                Some("thread_sort_index") => {
+                    let place = args.number("sort_index").unwrap_or(0);
+                    rows.threads.entry((process, thread)).or_default().1 = place;
+                }
+                _ => {}
+            }
+            Ok(())
+        })?;
+        Ok(rows)
+    }
+
+    fn name(&self, sink: &mut impl TimelineSink) -> io::Result<()> {
+        let at_ns = if self.first_ns == i64::MAX { 0 } else { self.first_ns };
+        let mut last = None;
+        for (process, thread) in self.used.iter().copied() {
+            let id = Id::Number(process);
+            if last.replace(process) != Some(process) {
+                let fallback = (format!("process {process}"), String::new(), 0);
+                let (name, labels, place) = self.processes.get(&process).unwrap_or(&fallback);
+                let sort_index = process.saturating_add(*place);
+                sink.process(&ProcessRow { id, name, labels, sort_index, at_ns })?;
+            }
+            let known = self.threads.get(&(process, thread));
+            let (name, sort_index) = known.cloned().unwrap_or_default();
+            let name = if name.is_empty() { thread.to_string() } else { name };
+            let row = Row { process: id, thread: Id::Number(thread) };
+            sink.thread(&ThreadRow { row, name: &name, sort_index, at_ns })?;
+        }
+        Ok(())
+    }
+}
+
+/// A slice, and the ends of its arrows, which come after it.
+#[derive(Debug, Default)]
+struct Held {
+    number: RowId,
+    category: String,
+    name: String,
+    args: String,
+    start_ns: i64,
+    duration_ns: u64,
+    arrows: Vec<(usize, u64, FlowEnd)>,
+}
+
+struct Export<'a, S> {
+    trace: &'a Activities,
+    sink: &'a mut S,
+    categories: Categories,
+    /// The kinds of arrows by name, with their numbers.
+    kinds: HashMap<String, (usize, FlowKind)>,
+    held: Option<Held>,
+    unsorted: bool,
+    sorted: Vec<Held>,
+}
+
+impl<S: TimelineSink> Export<'_, S> {
+    fn event(&mut self, event: &Activity<'_>) -> io::Result<()> {
+        let trace = self.trace;
+        let name = event.name.and_then(|id| trace.text(id)).unwrap_or_default();
+        match (event.form, event.time_ns) {
+            (b's' | b'f', Some(_)) => self.arrow(event, name),
+            (b'X', Some(at)) => {
+                self.release()?;
+                let (category, _) = self.categories.of(event, event.more, self.trace);
+                self.held = Some(Held {
+                    number: event.row,
+                    category: category.as_deref().unwrap_or_default().to_owned(),
+                    name: name.to_owned(),
+                    args: event.args.unwrap_or_default().to_owned(),
+                    start_ns: at,
+                    duration_ns: event.duration_ns.unwrap_or(0).max(0).unsigned_abs(),
+                    arrows: Vec::new(),
+                });
+                Ok(())
+            }
+            (b'i', Some(at_ns)) => {
+                self.release()?;
+                let (category, _) = self.categories.of(event, event.more, self.trace);
+                let args = Args::of(event.args);
+                self.sink.instant(&Instant {
+                    row: row_of(self.trace, event.row),
+                    category: category.as_deref().unwrap_or_default(),
+                    name,
+                    at_ns,
+                    args: &args.list(),
+                    flows: &[],
+                })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// An end of an arrow, which comes right after its slice.
+    fn arrow(&mut self, event: &Activity<'_>, name: &str) -> io::Result<()> {
+        let kinds = self.kinds.len();
+        let kind = match self.kinds.get(name) {
+            Some((kind, _)) => *kind,
+            None => {
+                self.kinds.insert(name.to_owned(), (kinds, FlowKind::from_name(name)));
+                kinds
+            }
+        };
+        let end = if event.form == b'f' { FlowEnd::Finish } else { FlowEnd::Start };
+        if let (Some(held), Some(Ok(id))) = (&mut self.held, event.id.map(str::parse))
+            && held.number == event.row
+        {
+            held.arrows.push((kind, id, end));
+        }
+        Ok(())
+    }
+
+    /// Gives the sink the slice that was held back.
+    fn release(&mut self) -> io::Result<()> {
+        match self.held.take() {
+            Some(held) if self.unsorted => self.sorted.push(held),
+            Some(held) => self.slice(&held)?,
+            None => {}
+        }
+        Ok(())
+    }
+
+    fn slice(&mut self, held: &Held) -> io::Result<()> {
+        let args = Args::of(Some(held.args.as_str()));
+        let kind = |number: usize| self.kinds.values().find(|(n, _)| *n == number);
+        let flows: Vec<Flow<'_>> = held
+            .arrows
+            .iter()
+            .filter_map(|(number, id, end)| {
+                kind(*number).map(|(_, kind)| Flow { kind, id: *id, end: *end })
+            })
+            .collect();
+        self.sink.slice(&Slice {
+            row: row_of(self.trace, held.number),
+            category: &held.category,
+            name: &held.name,
+            start_ns: held.start_ns,
+            duration_ns: held.duration_ns,
+            args: &args.list(),
+            raw: "",
+            shape: None,
+            label: None,
+            flows: &flows,
+            counters: &[],
+        })
+    }
+
+    fn finish(mut self) -> io::Result<()> {
+        self.release()?;
+        let mut sorted = std::mem::take(&mut self.sorted);
+        // Of slices that begin together the longest, which is around the others, comes first.
+        sorted.sort_by_key(|held| (held.start_ns, std::cmp::Reverse(held.duration_ns)));
+        sorted.iter().try_for_each(|held| self.slice(held))
+    }
+}

@@ -1,0 +1,104 @@
+//! Adds traces to a recorded profile: events that profiler plugins handed over in its programs.
+//!
+//! Such traces become activities, calls and tracks as imported ones do. Their calls have the ticks of
+//! the profile's clock, and belong to parts that the caller chooses.
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use profile::writer::CallsWriter;
+use profile::{Clock, LossCount, Manifest, PartId, Timeline, merge_losses};
+
+use super::{Import, OneTrace, ticks};
+use crate::import::Imported;
+
+/// A recorded profile to which traces are added. Times of such traces are ns since 1970, on the
+/// profile's own timeline.
+#[derive(Debug)]
+pub(super) struct Recorded {
+    timeline: Timeline,
+    /// The parts of processes by their number in the traces.
+    pub(super) parts: HashMap<i64, PartId>,
+}
+
+/// What was added to a recorded profile.
+#[derive(Debug, Default)]
+pub struct Added {
+    /// How much it was.
+    pub counts: Imported,
+    /// What was lost, of all traces.
+    pub losses: Vec<LossCount>,
+    /// What a reader should know.
+    pub notes: Vec<String>,
+}
+
+impl Import {
+    /// Starts to write what is to be added to a recorded profile with this clock. `dir` is a
+    /// directory with nothing in it; the caller moves its contents into the profile at the end.
+    ///
+    /// # Errors
+    /// The directory is not writable.
+    pub fn create_for(dir: &Path, clock: Clock, timeline: Timeline) -> profile::Result<Self> {
+        Ok(Self {
+            dir: dir.to_owned(),
+            calls: CallsWriter::create_for(dir, clock, timeline)?,
+            next_pid: 1 << 30,
+            base_ns: None,
+            first_ns: i64::MAX,
+            last_ns: i64::MIN,
+            counters_ns: None,
+            manifest: Manifest::new(),
+            counts: Imported::default(),
+            losses: Vec::new(),
+            forms: Box::new([0; 256]),
+            recorded: Some(Recorded { timeline, parts: HashMap::new() }),
+        })
+    }
+
+    /// Says to which part of the recorded profile the calls of a process belong. `number` is that of
+    /// the process in the traces.
+    pub fn place(&mut self, number: i64, part: PartId) {
+        if let Some(recorded) = &mut self.recorded {
+            recorded.parts.insert(number, part);
+        }
+    }
+
+    /// Writes the rest of what is added to a recorded profile.
+    ///
+    /// # Errors
+    /// The disk is full.
+    pub fn finish_added(mut self) -> profile::Result<Added> {
+        self.counts.calls = self.calls.calls() - self.counts.spans;
+        self.calls.finish()?;
+        Ok(Added {
+            counts: self.counts,
+            losses: merge_losses(&self.losses),
+            notes: self.manifest.notes,
+        })
+    }
+
+    /// The ticks of a time of the first trace.
+    pub(super) fn ticks(&self, ns: i64) -> u64 {
+        match &self.recorded {
+            Some(Recorded { timeline, .. }) => {
+                timeline.ticks(timeline.realtime_to_monotonic_ns(ns))
+            }
+            None => ticks(ns),
+        }
+    }
+
+    /// The same time for series with [`profile::tracks::Times::Monotonic`].
+    pub(super) fn monotonic(&self, ns: i64) -> i64 {
+        match &self.recorded {
+            Some(Recorded { timeline, .. }) => timeline.realtime_to_monotonic_ns(ns),
+            None => ticks(ns) as i64,
+        }
+    }
+}
+
+impl OneTrace<'_> {
+    /// As [`Import::place`], while this trace is being read.
+    pub fn place(&mut self, number: i64, part: PartId) {
+        self.all.place(number, part);
+    }
+}

@@ -1,0 +1,349 @@
+"""Recordings of torch.profiler in unchanged scripts under `counterpoint run`."""
+
+import collections
+import json
+import os
+import subprocess
+
+import places
+import pytest
+
+SCRIPT = places.ROOT / "tests/python/torch/scripts/recorded.py"
+PROGRAM = str(places.DIST / "bin/counterpoint")
+
+
+class Recorded:
+    """A run of recorded.py, and its profile."""
+
+    def __init__(self, torch, folder, what, code=0, **variables):
+        self.torch, self.profile, self.trace = torch, folder / "run.cpt", folder / "torch.json"
+        # As people have it who copied dist/, and have installed nothing.
+        self.environment = torch.environment(**{"PYTHONPATH": None, **variables})
+        words = [PROGRAM, "run", "-o", self.profile, "--", torch.python, SCRIPT, what, self.trace, self.profile]
+        self.done = subprocess.run(
+            [str(word) for word in words],
+            capture_output=True,
+            timeout=600,
+            env=self.environment,
+            stdin=subprocess.DEVNULL,
+        )
+        self.errors = self.done.stderr.decode(errors="replace")
+        assert self.done.returncode == code, self.errors
+        lines = [line for line in self.errors.splitlines() if line.startswith("counterpoint: ")]
+        self.lines = [
+            line.removeprefix("counterpoint: ")
+            for line in lines
+            if "compiling the bridge" not in line and "run.cpt" not in line
+        ]
+
+    @property
+    def found(self):
+        return [json.loads(line) for line in self.done.stdout.decode().splitlines() if line.startswith("{")]
+
+    def program(self, *words):
+        done = subprocess.run([PROGRAM, *map(str, words)], capture_output=True, env=self.environment)
+        assert done.returncode == 0, done.stderr.decode()
+        return done.stdout
+
+    def report(self, profile=None, *words):
+        return json.loads(self.program("report", profile or self.profile, "--format", "json", *words))
+
+    def exported(self):
+        """The events of the run's profile."""
+        path = self.profile.parent / "exported.json"
+        self.program("trace", "export", self.profile, "-o", path)
+        return json.loads(path.read_text())["traceEvents"]
+
+    def traced(self, suffix=""):
+        """The events of the trace that the script exported."""
+        return json.loads((self.trace.parent / (self.trace.name + suffix)).read_text())["traceEvents"]
+
+    def recordings(self):
+        (document,) = self.profile.glob("activities/*/document.json")
+        return json.loads(document.read_text())["recordings"]
+
+
+def as_multiset(events):
+    """Slices and moments without their processes, whose numbers differ, and without the names of Kineto's own rows."""
+    kept = collections.Counter()
+    for e in events:
+        if e["ph"] == "X" or (e["ph"] == "i" and e["s"] == "t" and e.get("cat")):
+            row = e["tid"] if isinstance(e["tid"], int) and e.get("cat") != "Trace" else 0
+            args = json.dumps(e.get("args"), sort_keys=True)
+            duration = e.get("dur")
+            kept[(e["ph"], e.get("cat"), e["name"], row, duration and round(duration * 1000), args)] += 1
+    return kept
+
+
+def relative_times(events):
+    """Begins of slices in ns since the first one, by what identifies a slice in a recording."""
+    slices = [e for e in events if e["ph"] == "X" and e.get("cat") != "Trace"]
+    first = min(round(e["ts"] * 1000) for e in slices)
+    return sorted((e["args"].get("Ev Idx", -1), round(e["ts"] * 1000) - first) for e in slices)
+
+
+def arrows(events):
+    """The pairs of what arrows connect: names of the innermost slices that begin there."""
+    at = collections.defaultdict(list)
+    for e in events:
+        if e["ph"] == "X":
+            at[(e["pid"], e["tid"], e["ts"])].append((e["dur"], e["name"]))
+    ends = collections.defaultdict(dict)
+    for e in events:
+        if e["ph"] in "sf":
+            ends[e["id"]][e["ph"]] = min(at[(e["pid"], e["tid"], e["ts"])])[1]
+    return sorted((end["s"], end["f"]) for end in ends.values())
+
+
+def compare(recorded):
+    """What was streamed, or taken over as a file, and what the script exported are the same."""
+    ours, theirs = recorded.exported(), recorded.traced()
+    assert as_multiset(ours) == as_multiset(theirs)
+    for (index, our_ns), (their_index, their_ns) in zip(relative_times(ours), relative_times(theirs)):
+        # The clocks of a profile and of UTC may drift apart, by 500 ppm at most.
+        assert index == their_index and abs(our_ns - their_ns) <= 2 + their_ns // 2000, (index, our_ns, their_ns)
+    assert arrows(ours) == arrows(theirs) != []
+
+
+def test_a_recording_is_the_same_as_torchs_trace(any_torch, tmp_path):
+    recorded = Recorded(any_torch, tmp_path, "everything")
+    assert recorded.lines == []
+    compare(recorded)
+    # The names of threads, too.
+    threads = lambda events: {
+        (e["tid"], e["args"]["name"]) for e in events if e["ph"] == "M" and e["name"] == "thread_name"
+    }
+    named = {(tid, name) for tid, name in threads(recorded.traced()) if isinstance(tid, int) and tid}
+    ours = {(tid, name) for tid, name in threads(recorded.exported()) if tid}
+    # Torch names a thread several times, and the last name counts.
+    assert ours and ours <= named and {tid for tid, _ in ours} == {tid for tid, _ in named}
+    # What torch says about the whole recording.
+    theirs = json.loads(recorded.trace.read_text())
+    (ours,) = recorded.recordings()
+    for key in ("trace_id", "with_stack", "record_shapes", "profile_memory", "host_name", "schemaVersion"):
+        assert ours[key] == theirs[key], key
+
+
+def test_the_report_is_that_of_the_imported_trace(torch, tmp_path):
+    recorded = Recorded(torch, tmp_path, "everything")
+    imported = tmp_path / "imported.cpt"
+    recorded.program("trace", "import", recorded.trace, "-o", imported)
+    rows = lambda profile: {
+        (row["op"], row["library"]): (row["calls"], row["total_ns"], row["self_ns"])
+        for row in recorded.report(profile)["rows"]
+        if row.get("role") != "bookkeeping"
+    }
+    ours, theirs = rows(recorded.profile), rows(imported)
+    assert ours.keys() == theirs.keys()
+    for key, (calls, total, self) in theirs.items():
+        assert ours[key][0] == calls, key
+        # The clock of the run has its own ticks, to which each begin and end is rounded.
+        assert ours[key][1] == pytest.approx(total, abs=2 * calls, rel=1e-3), key
+        assert ours[key][2] == pytest.approx(self, abs=8 * calls, rel=1e-3), key
+    for by in ("module", "shape"):
+        table = lambda profile: recorded.report(profile, "--by", by)["rows"]
+        assert sorted(map(str, table(recorded.profile))) == sorted(map(str, table(imported)))
+
+
+def repeated(events):
+    """Ops that are the only op inside of one with the same name, as aten::sum calls itself. Torch's tables leave
+    them out. Number and duration in ns, by name and shapes."""
+    ops = [e for e in events if e["ph"] == "X" and e["cat"] in ("cpu_op", "user_annotation")]
+    ns = lambda e: (round(e["ts"] * 1000), round((e["ts"] + e["dur"]) * 1000))
+    inside = collections.defaultdict(list)
+    open_ops = []
+    for e in sorted(ops, key=lambda e: (e["tid"], ns(e)[0], -ns(e)[1])):
+        while open_ops and (open_ops[-1]["tid"] != e["tid"] or ns(open_ops[-1])[1] <= ns(e)[0]):
+            open_ops.pop()
+        if open_ops:
+            inside[id(open_ops[-1])].append(e)
+        open_ops.append(e)
+    found = collections.defaultdict(lambda: [0, 0])
+    for outer in ops:
+        inner = inside[id(outer)]
+        if len(inner) == 1 and inner[0]["name"] == outer["name"]:
+            row = found[(outer["name"], str(inner[0]["args"].get("Input Dims", [])))]
+            row[0] += 1
+            row[1] += round(inner[0]["dur"] * 1000)
+    return found
+
+
+def test_sums_by_op_and_by_shape_are_torchs(any_torch, tmp_path):
+    recorded = Recorded(any_torch, tmp_path, "steps")
+    (found,) = recorded.found
+    by_op = collections.defaultdict(lambda: [0, 0.0, 0.0])
+    for row in recorded.report()["rows"]:
+        if row.get("role") != "bookkeeping":
+            for i, key in enumerate(("calls", "total_ns", "self_ns")):
+                by_op[row["op"]][i] += row[key]
+    left_out = repeated(recorded.traced())
+    assert left_out
+    assert by_op.keys() == found["sums"].keys()
+    for op, (calls, total_us, self_us) in found["sums"].items():
+        more = [sum(row[i] for (name, _), row in left_out.items() if name == op) for i in range(2)]
+        assert by_op[op][0] == calls + more[0], op
+        # Torch adds up fractions of µs, and the profile whole ticks of its clock.
+        assert by_op[op][1] - more[1] == pytest.approx(total_us * 1000, abs=3 * calls, rel=1e-3), op
+        assert by_op[op][2] == pytest.approx(self_us * 1000, abs=9 * calls, rel=1e-3), op
+
+    ours = {}
+    for row in recorded.report(None, "--by", "shape")["rows"]:
+        ours[(row["op"], str(row["shapes"] or []))] = (row["calls"], row["total_ns"], row["self_ns"])
+    theirs = {(op, shapes): rest for op, shapes, *rest in found["shapes"]}
+    assert len(theirs) > len(found["sums"]) and ours.keys() == theirs.keys() | left_out.keys()
+    for key, (calls, total_ns, self_ns) in ours.items():
+        their_calls, total_us, self_us = theirs.get(key, [0, 0, 0])
+        more = left_out.get(key, [0, 0])
+        assert calls == their_calls + more[0], key
+        assert total_ns - more[1] == pytest.approx(total_us * 1000, abs=calls), key
+        if key[0] not in {name for name, _ in left_out}:
+            # What an op that is left out does itself counts for the one around it, whose shapes may differ.
+            assert self_ns == pytest.approx(self_us * 1000, abs=4 * calls), key
+
+
+def test_modules_have_their_forward_and_backward_ops(torch, tmp_path):
+    recorded = Recorded(torch, tmp_path, "everything")
+    report = recorded.report(None, "--by", "module")
+    rows = {row["module"]: row for row in report["rows"]}
+    blocks = [f"Sequential_0/Block_{i}" for i in range(2)]
+    linears = [f"{block}/Linear_{2 * i + j}" for i, block in enumerate(blocks) for j in range(2)]
+    assert rows.keys() == {"Sequential_0", *blocks, *linears, "Sequential_0/Linear_4", None}
+    assert all(rows[name]["calls"] == 3 for name in rows if name is not None)
+    # A block calls relu and add itself; its modules call the rest. Each step has one backward op of each.
+    backward = {name: row["backward_ops"] for name, row in rows.items()}
+    assert all(backward[name] > 0 and rows[name]["ops"] > 0 for name in [*blocks, *linears])
+    # Everything that is inside of a module is in its time.
+    of = lambda name: sum(row["self_ns"] for module, row in rows.items() if module and module.startswith(name))
+    assert of("Sequential_0") == rows["Sequential_0"]["total_ns"]
+    # Each op's self time is in one row.
+    ops = [e for e in recorded.traced() if e["ph"] == "X" and e["cat"] in ("cpu_op", "user_annotation")]
+    assert sum(row["ops"] + row["backward_ops"] for row in rows.values()) == len(ops)
+    assert sum(row["ops_ns"] + row["backward_ns"] for row in rows.values()) == report["ops_ns"]
+    # Outside of all modules: what the step itself and the optimizer do.
+    assert "step" in {op["name"] for op in ops} and rows[None]["ops"] > 0
+
+
+def test_names_that_torchs_file_cannot_hold_arrive(torch, tmp_path):
+    recorded = Recorded(torch, tmp_path, "names")
+    names = {row["op"] for row in recorded.report()["rows"]}
+    # record_function itself replaces quotation marks.
+    assert {"say 'é'", "back\\slash", "two\nlines", "plain"} <= names
+    assert "unknown" in {e["name"] for e in recorded.traced()}
+
+
+def test_each_cycle_of_a_schedule_is_a_recording(any_torch, tmp_path):
+    recorded = Recorded(any_torch, tmp_path, "cycles")
+    theirs = [recorded.traced(f".{i}") for i in range(2)]
+    assert as_multiset(recorded.exported()) == as_multiset(theirs[0]) + as_multiset(theirs[1])
+    first, second = recorded.recordings()
+    assert first["trace_id"] != second["trace_id"]
+    assert arrows(recorded.exported()) == sorted(arrows(theirs[0]) + arrows(theirs[1]))
+
+
+def test_threads_are_kept_apart(torch, tmp_path):
+    recorded = Recorded(torch, tmp_path, "threads")
+    compare(recorded)
+    threads = {e["tid"] for e in recorded.exported() if e.get("cat") == "cpu_op"}
+    assert len(threads) >= 3
+
+
+def test_an_exception_does_not_lose_the_recording(torch, tmp_path):
+    recorded = Recorded(torch, tmp_path, "raises")
+    compare(recorded)
+
+
+def test_a_recording_of_several_megabytes(torch, tmp_path):
+    recorded = Recorded(torch, tmp_path, "many")
+    assert recorded.trace.stat().st_size > 5e6
+    ours, theirs = as_multiset(recorded.exported()), as_multiset(recorded.traced())
+    assert ours == theirs and sum(theirs.values()) > 20_000
+
+
+@pytest.mark.parametrize("how", ["fork", "spawn"])
+def test_each_process_has_its_own_recording(torch, tmp_path, how):
+    recorded = Recorded(torch, tmp_path, how)
+    theirs = recorded.traced() + recorded.traced(".0") + recorded.traced(".1")
+    assert as_multiset(recorded.exported()) == as_multiset(theirs)
+    assert len({recording["process"] for recording in recorded.recordings()}) == 3
+
+
+def test_a_killed_program_keeps_what_it_has_handed_over(torch, tmp_path):
+    recorded = Recorded(torch, tmp_path, "killed", code=-9)
+    compare(recorded)
+
+
+def test_a_recording_that_was_cut_is_counted(torch, tmp_path):
+    recorded = Recorded(torch, tmp_path, "cut")
+    (line,) = recorded.lines
+    assert line.startswith("torch.profiler in python") and "a part of a recording is missing" in line
+    ours, theirs = as_multiset(recorded.exported()), as_multiset(recorded.traced())
+    assert 10 < sum(ours.values()) < sum(theirs.values()) and ours <= theirs
+    losses = {loss["name"]: loss["count"] for loss in recorded.report()["losses"]}
+    assert losses["recording_incomplete"] == 1
+
+
+def test_an_unknown_version_is_named_once_and_its_files_are_taken_over(torch, tmp_path):
+    recorded = Recorded(torch, tmp_path, "unknown")
+    (line,) = recorded.lines
+    assert "PyTorch 2.99.1" in line and "2.15" in line
+    assert len(recorded.found) == 2
+    ours = as_multiset(recorded.exported())
+    assert ours == as_multiset(recorded.traced(".0")) + as_multiset(recorded.traced(".1"))
+    # The file that the program saved names itself, as torch's own does.
+    for i in range(2):
+        path = f"{recorded.trace}.{i}"
+        assert json.loads(open(path).read())["traceName"] == path
+    assert not list(recorded.profile.glob("processes/*/trace-*"))
+
+
+def test_without_a_compiler_files_are_taken_over(torch, tmp_path):
+    nothing = tmp_path / "cache"
+    nothing.mkdir(mode=0o700)
+    recorded = Recorded(torch, tmp_path, "steps", CXX="/nonexistent/c++", XDG_CACHE_HOME=nothing)
+    (line,) = recorded.lines
+    assert "compiler" in line
+    compare(recorded)
+
+
+def test_the_bridge_can_be_switched_off(torch, tmp_path):
+    recorded = Recorded(torch, tmp_path, "steps", COUNTERPOINT_TORCH="0")
+    assert recorded.lines == [] and not (recorded.profile / "activities").exists()
+    assert len(recorded.found) == 1
+
+
+def test_nothing_is_replaced_in_a_program_that_is_not_recorded(torch, tmp_path):
+    found = torch.run("recorded.py", "no profiler", tmp_path / "x").found
+    assert "_log" not in found["exit"] and "_wrapped" not in found["exit"]
+
+
+def test_events_of_plugins_come_with_the_recording_and_hta_finds_their_kernels(torch, plugins, tmp_path):
+    folder, kernel = plugins
+    recorded = Recorded(torch, tmp_path, "steps", KINETO_PLUGIN_LIB_DIR_PATH=folder)
+    compare(recorded)
+    counters = lambda events: collections.Counter(
+        (e["name"], json.dumps(e["args"], sort_keys=True)) for e in events if e["ph"] == "C"
+    )
+    theirs = counters(recorded.traced())
+    assert theirs, "the plugin has a counter"
+    venv = os.environ.get("COUNTERPOINT_VENV_HTA")
+    if not venv:
+        pytest.skip("COUNTERPOINT_VENV_HTA is not set")
+    recorded.exported()
+    look = (
+        "import json, sys\n"
+        "from hta.trace_analysis import TraceAnalysis\n"
+        "found = []\n"
+        "for path in sys.argv[1:]:\n"
+        "    analysis = TraceAnalysis(trace_files={0: path})\n"
+        "    kinds, kernels = analysis.get_gpu_kernel_breakdown(visualize=False)\n"
+        "    temporal = analysis.get_temporal_breakdown(visualize=False).iloc[0]\n"
+        "    idle, _ = analysis.get_idle_time_breakdown(visualize=False)\n"
+        "    found.append([sorted([r['name'], float(r['sum (us)'])] for _, r in kernels.iterrows()),\n"
+        "                  float(temporal['kernel_time(us)']), float(temporal['idle_time(us)']), len(idle)])\n"
+        "print(json.dumps(found))\n"
+    )
+    paths = [tmp_path / "exported.json", recorded.trace]
+    done = subprocess.run([f"{venv}/bin/python", "-c", look, *map(str, paths)], capture_output=True)
+    assert done.returncode == 0, done.stderr.decode()
+    ours, theirs = json.loads(done.stdout.decode().splitlines()[-1])
+    assert ours == theirs and ours[0][0][0] == kernel and ours[1] > 0

@@ -1,0 +1,117 @@
+//! `torch-log`: a million events of torch, streamed into a profile, beside torch's own export of the
+//! same events in the same process. All files are on tmpfs.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::rc::Rc;
+
+use anyhow::{Context, Result};
+
+use super::plan::{Case, Figure, Formula, Observe, Of, Plan};
+use crate::dist;
+use crate::layout::Layout;
+use crate::process::{quiet, timed};
+use crate::setup::{self, List};
+
+/// Each round takes some ten seconds.
+const ROUNDS: usize = 10;
+
+/// Two events per op. A small recording comes first, which makes the bridge: it is compiled at most
+/// once. `stop` is all that happens when the profiler stops, and `log` our part of it.
+const SCRIPT: &str = r#"
+import sys, time
+import torch
+from counterpoint.torch import _log
+from torch.profiler import ProfilerActivity, profile
+torch.set_num_threads(1)
+x = torch.ones(1)
+spent = []
+take_over = _log.taken_over
+def timed(*arguments):
+    start = time.perf_counter()
+    try:
+        return take_over(*arguments)
+    finally:
+        spent.append((time.perf_counter() - start) * 1e3)
+_log.taken_over = timed
+def record(count):
+    recorded = profile(activities=[ProfilerActivity.CPU])
+    recorded.start()
+    for _ in range(count):
+        torch.relu(x)
+    start = time.perf_counter()
+    recorded.stop()
+    return recorded, (time.perf_counter() - start) * 1e3
+record(100)[0].export_chrome_trace(sys.argv[1])
+recorded, stop = record(500_000)
+assert len(spent) == 2
+start = time.perf_counter()
+recorded.export_chrome_trace(sys.argv[1])
+print("export", (time.perf_counter() - start) * 1e3, "ms")
+print("log", spent[1], "ms")
+print("stop", stop - spent[1], "ms")
+"#;
+
+/// A folder on tmpfs. It is removed when its last user is dropped.
+struct Folder(PathBuf);
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+pub fn prepare(layout: &Layout) -> Result<Plan> {
+    setup::install(layout, &[List::Torch])?;
+    let program = dist::quick(layout)?.program();
+    let python = layout.venv_torch().join("bin/python");
+    let path = Path::new("/dev/shm").join(format!("counterpoint-torch-{}", std::process::id()));
+    std::fs::create_dir(&path).with_context(|| format!("create {}", path.display()))?;
+    let folder = Rc::new(Folder(path));
+    let case = Case {
+        label: "torch",
+        command: Box::new(move || {
+            let at = |name: &str| folder.0.join(name);
+            let profile = at("run.cpt");
+            // `run` would keep an earlier profile next to the new one.
+            if profile.is_dir() {
+                let _ = std::fs::remove_dir_all(&profile);
+            }
+            let mut command = Command::new(&program);
+            command.arg("run").arg("-o").arg(profile).arg("--").arg(&python);
+            command.args(["-c", SCRIPT]).arg(at("torch.json"));
+            command
+        }),
+        observe: Observe::Lines,
+    };
+    timed("record a million events with torch", || quiet(&mut (case.command)(), "torch"))?;
+    let value = |name: &str, of: &'static str| Figure {
+        name: name.to_owned(),
+        unit: "ms",
+        formula: Formula::Value(Of::new("torch", of)),
+        at_most: None,
+    };
+    let ratio = |name: &str, under: &'static str, at_most| Figure {
+        name: name.to_owned(),
+        unit: "",
+        formula: Formula::Ratio { over: Of::new("torch", "log"), under: Of::new("torch", under) },
+        at_most,
+    };
+    Ok(Plan {
+        cases: vec![case],
+        figures: vec![
+            ratio("streaming over torch's export_chrome_trace", "export", Some(0.5)),
+            ratio("streaming over torch's own stop()", "stop", None),
+            value("streaming", "log"),
+            value("torch's export_chrome_trace", "export"),
+            value("torch's own stop()", "stop"),
+        ],
+        rounds: ROUNDS,
+        notes: vec![
+            "500,000 calls of torch.relu, two events each; all three times are of the same process and the same events".into(),
+            "streaming: from the end of torch's stop() until the last byte is in the file of the process's part, which is on tmpfs, as is torch's file".into(),
+            "the library is built without link-time optimisation (as for cargo xtask test --quick)".into(),
+            "what counterpoint run does with the file when the program has ended is not timed".into(),
+        ],
+    })
+}
