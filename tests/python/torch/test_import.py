@@ -25,6 +25,7 @@ INJECT = """
 import builtins, importlib, json, os, sys
 os.environ["TORCH_DEVICE_BACKEND_AUTOLOAD"] = "0"
 import torch
+del os.environ["TORCH_DEVICE_BACKEND_AUTOLOAD"]
 from counterpoint.torch import _build, _entry, _load
 class Own(BaseException):
     def __str__(self):
@@ -110,6 +111,7 @@ VERSION = """
 import json, os, sys
 os.environ["TORCH_DEVICE_BACKEND_AUTOLOAD"] = "0"
 import torch
+del os.environ["TORCH_DEVICE_BACKEND_AUTOLOAD"]
 torch.__version__ = sys.argv[1]
 from counterpoint.torch import _entry
 _entry.autoload()
