@@ -13,11 +13,13 @@
 //! |---|---|
 //! | [`ops`] | brackets ops and ranges |
 //! | [`forward`] | finds the forward op of a call of the backward pass |
+//! | [`host`] | registers PyTorch as a host that calls ops |
 //! | [`openmp`] | brackets parallel regions and their tasks |
 //! | [`patch`] | replaces `GOMP_parallel` in the tables of loaded libraries |
 //! | [`plugins`] | has the plugins' recordings made inside PyTorch's own profiler |
 
 mod forward;
+mod host;
 mod openmp;
 pub mod ops;
 mod patch;
