@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use profile::{OpId, Process, Profile, Role, ValueKey, ValueKind};
+use profile::{LibraryKind, OpId, Process, Profile, Role, ValueKey, ValueKind};
 
 use super::{OpCall, OpFilter, OpTrees, OpVisitor, Region, RunCall, Serial, Task};
 use crate::empty::EmptyCall;
@@ -375,12 +375,12 @@ impl Adder<'_> {
     fn regions(&mut self, row: usize, process: usize, regions: &[Region]) {
         for region in regions {
             self.calls[process] += 1 + region.tasks.len() as u64;
-            // The task of the thread that launched the region is counted with its op, and so is the
-            // region.
-            let silent = |task: &&Task| task.counters.iter().all(Option::is_none);
-            let silent = region.tasks.iter().filter(silent).count() as u64;
-            if self.counters > 0 && silent > 0 {
-                self.silent[process] += 1 + silent;
+            // PyTorch's regions, and the task of the thread that launched one, are counted with their
+            // op.
+            let libraries = &self.profile.processes[process].libraries;
+            if self.counters > 0 && libraries.iter().any(|l| l.kind == LibraryKind::Torch) {
+                let silent = |task: &&Task| task.counters.iter().all(Option::is_none);
+                self.silent[process] += 1 + region.tasks.iter().filter(silent).count() as u64;
             }
             self.table.rows[row].regions.add(region);
         }

@@ -13,12 +13,14 @@
 //! |---|---|
 //! | [`ops`] | brackets ops and ranges |
 //! | [`forward`] | finds the forward op of a call of the backward pass |
+//! | [`host`] | registers PyTorch as a host that calls ops |
 //! | [`openmp`] | brackets parallel regions and their tasks |
 //! | [`patch`] | replaces `GOMP_parallel` in the tables of loaded libraries |
 //! | [`log`] | takes over the recordings of PyTorch's profiler |
 //! | [`plugins`] | runs profiler plugins inside PyTorch's own profiler |
 
 mod forward;
+mod host;
 pub mod log;
 mod openmp;
 pub mod ops;

@@ -17,7 +17,8 @@ use record::meta::Role;
 
 use crate::adapters::machine::bracket::{self, Bracket, What};
 use crate::adapters::machine::op::{self, Entry};
-use crate::adapters::torch::{ADAPTER, ops};
+use crate::adapters::torch::ADAPTER;
+use crate::adapters::torch::host::host;
 use crate::process::guard::guarded;
 use crate::process::losses;
 use crate::recorder::bracket::stack_address;
@@ -244,7 +245,7 @@ fn add_counts(launch: &Launch) {
 
 /// Returns the entry for regions that are launched outside of any op.
 fn outside() -> Option<&'static Entry> {
-    op::by_name(ops::host()?, Role::Op, b"(outside of ops)")
+    op::by_name(host()?, Role::Op, b"(outside of ops)")
 }
 
 /// Brackets an empty region, for calibration.

@@ -15,11 +15,12 @@ use abi::torch::ops::{COUNTERS, Call as TorchCall, Counts, Table, VERSION, kind}
 use counters::Readings;
 use model::Loss;
 use record::Call;
-use record::meta::{LibraryKind, Role};
+use record::meta::Role;
 
 use crate::adapters::machine::bracket;
 use crate::adapters::machine::op::{self, Entry, LONGEST_NAME, Signature};
 use crate::adapters::machine::vm::Vm;
+use crate::adapters::torch::host::host;
 use crate::adapters::torch::{ADAPTER, forward, openmp, patch};
 use crate::os::sys::ErrnoGuard;
 use crate::process::guard::guarded;
@@ -61,26 +62,6 @@ struct Apart {
 
 /// Number of calls of [`begin_apart`] that have not ended.
 static OPEN: AtomicU32 = AtomicU32::new(0);
-
-/// Returns PyTorch among the hosts that call ops. It is registered at the first call.
-#[inline(always)]
-pub fn host() -> Option<&'static Vm> {
-    static HOST: AtomicPtr<Vm> = AtomicPtr::new(std::ptr::null_mut());
-    #[cold]
-    #[inline(never)]
-    fn register() -> Option<&'static Vm> {
-        let vm = Vm::register("torch".to_owned(), LibraryKind::Torch)?;
-        let ours = std::ptr::from_ref(vm).cast_mut();
-        match HOST.compare_exchange(std::ptr::null_mut(), ours, Ordering::AcqRel, Ordering::Acquire)
-        {
-            Ok(_) => Some(vm),
-            // SAFETY: another thread was first; what it stored is never freed.
-            Err(other) => unsafe { other.as_ref() },
-        }
-    }
-    // SAFETY: null, or leaked by `Vm::register`.
-    unsafe { HOST.load(Ordering::Acquire).as_ref() }.map_or_else(register, Some)
-}
 
 /// Returns the entry of a call; `None` if the table is full or the call has no name.
 ///

@@ -1,0 +1,27 @@
+//! PyTorch as one of the hosts that call ops. There is one in each process.
+
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+use record::meta::LibraryKind;
+
+use crate::adapters::machine::vm::Vm;
+
+/// Returns PyTorch among the hosts that call ops. It is registered at the first call.
+#[inline(always)]
+pub fn host() -> Option<&'static Vm> {
+    static HOST: AtomicPtr<Vm> = AtomicPtr::new(std::ptr::null_mut());
+    #[cold]
+    #[inline(never)]
+    fn register() -> Option<&'static Vm> {
+        let vm = Vm::register("torch".to_owned(), LibraryKind::Torch)?;
+        let ours = std::ptr::from_ref(vm).cast_mut();
+        match HOST.compare_exchange(std::ptr::null_mut(), ours, Ordering::AcqRel, Ordering::Acquire)
+        {
+            Ok(_) => Some(vm),
+            // SAFETY: another thread was first; what it stored is never freed.
+            Err(other) => unsafe { other.as_ref() },
+        }
+    }
+    // SAFETY: null, or leaked by `Vm::register`.
+    unsafe { HOST.load(Ordering::Acquire).as_ref() }.map_or_else(register, Some)
+}
