@@ -27,6 +27,10 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 PACKAGE = HERE / "src/counterpoint"
+# What the package needs besides its own files: both programs (the small one, which people start,
+# and the one with the whole command line) and the library.
+BUILT = ("bin/counterpoint", "libexec/counterpoint", "lib/libcounterpoint.so")
+PROGRAMS = ("/bin/counterpoint", "/libexec/counterpoint")
 VERSION = re.search(r'__version__ = "(.+)"', (PACKAGE / "__init__.py").read_text()).group(1)
 NAME = f"counterpoint-{VERSION}"
 TAG = f"py3-none-linux_{platform.machine()}"
@@ -36,7 +40,7 @@ ENTRY_POINTS = """[console_scripts]
 counterpoint = counterpoint.__main__:main
 
 [torch.backends]
-counterpoint = counterpoint.torch._entry:autoload
+counterpoint = _counterpoint_torch:autoload
 """
 
 
@@ -59,20 +63,22 @@ prepare_metadata_for_build_editable = prepare_metadata_for_build_wheel
 
 
 def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
-    program, library = built()
     files = [(f"counterpoint/{p.relative_to(PACKAGE)}", p) for p in sources()]
-    files.append(("counterpoint/_dist/bin/counterpoint", program))
-    files.append(("counterpoint/_dist/lib/libcounterpoint.so", library))
+    files.append(("_counterpoint_torch.py", PACKAGE.parent / "_counterpoint_torch.py"))
+    built_files = built()
+    files += [(f"counterpoint/_dist/{name}", path) for name, path in zip(BUILT, built_files)]
+    files += [(f"counterpoint/_dist/{name}", path) for path, name in plugins(built_files[-1])]
     files += [(f"counterpoint/_dist/include/counterpoint/{p.name}", p) for p in headers()]
     return write(Path(wheel_directory), files, {})
 
 
 def build_editable(wheel_directory, config_settings=None, metadata_directory=None):
-    program, library = built()
     # Where an installed package has them; git ignores the folder.
     place = PACKAGE / "_dist"
-    placed = [(program, "bin/counterpoint"), (library, "lib/libcounterpoint.so")]
+    built_files = built()
+    placed = list(zip(built_files, BUILT))
     placed += [(path, f"include/counterpoint/{path.name}") for path in headers()]
+    placed += plugins(built_files[-1])
     for source, name in placed:
         target = place / name
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -84,6 +90,13 @@ def build_editable(wheel_directory, config_settings=None, metadata_directory=Non
 
 def build_sdist(sdist_directory, config_settings=None):
     sys.exit("counterpoint: the Python package alone has no source archive; use a checkout")
+
+
+def plugins(library):
+    """The profiler plugins beside the library, with their names in the package. Beside a library that
+    cargo has built for this machine, there are none."""
+    found = sorted((library.parent / "counterpoint/plugins").glob("*.so"))
+    return [(path, f"lib/counterpoint/plugins/{path.name}") for path in found]
 
 
 def sources():
@@ -102,7 +115,7 @@ def headers():
 
 
 def built():
-    """The program and the library."""
+    """The files of `BUILT`."""
     chosen = os.environ.get("COUNTERPOINT_DIST")
     if chosen:
         paths, why = in_dist(Path(chosen))
@@ -123,15 +136,16 @@ def built():
         )
     target = Path(os.environ.get("CARGO_TARGET_DIR") or ROOT / "target")
     # The same folders as xtask's, so that nothing is built twice.
-    cargo(target, "--package", "counterpoint", "--bin", "counterpoint")
+    cargo(target, "--package", "counterpoint", "--bins")
     artifacts = target / "artifacts"
     cargo(artifacts, "--manifest-path", "artifacts/Cargo.toml", "--package", "counterpoint-so")
-    return target / "release/counterpoint", artifacts / "release/libcounterpoint.so"
+    programs = target / "release/counterpoint-start", target / "release/counterpoint"
+    return *programs, artifacts / "release/libcounterpoint.so"
 
 
 def in_dist(dist):
-    """The program and the library in a folder, and why they cannot be used, if so."""
-    paths = dist / "bin/counterpoint", dist / "lib/libcounterpoint.so"
+    """The files of `BUILT` in a folder, and why they cannot be used, if so."""
+    paths = tuple(dist / name for name in BUILT)
     for path in paths:
         if not path.is_file():
             return paths, f"there is no {path}"
@@ -192,7 +206,7 @@ def write(folder, files, texts):
             record.append(f"{path},sha256={digest.decode()},{len(content)}")
 
         for path, source in files:
-            add(path, source.read_bytes(), 0o755 if "/bin/" in path else 0o644)
+            add(path, source.read_bytes(), 0o755 if path.endswith(PROGRAMS) else 0o644)
         for path, text in texts.items():
             add(path, text.encode(), 0o644)
         record.append(f"{DIST_INFO}/RECORD,,")

@@ -12,7 +12,10 @@
  *     runtime that comes later finds the descriptors of loaded ELF files by their notes (below). A
  *     loader that runs no constructors calls the exported function
  *     `counterpoint_loops_attach_<id of the module>` with the address of a
- *     `counterpoint_loops_register`; that function calls it and returns its result.
+ *     `counterpoint_loops_register`; that function calls it and returns its result. Executables of
+ *     IREE have no constructor, no note and no such function, and import nothing: a runtime that
+ *     sees one being loaded looks for descriptors in its writable data (by the magic number, at
+ *     addresses that are multiples of 64), and treats each as if it had been registered.
  *  2. `register` fills in the fields below "written by the runtime", `enter` last (release).
  *  3. Each instrumented function loads `enter` (acquire) once, when it is entered. Null: nothing is
  *     counted. Otherwise it calls it and keeps the result, the table of this thread, or null.

@@ -14,9 +14,12 @@ mod dispatch;
 mod guest_reads;
 mod idle_start;
 mod loops;
+mod loops_iree;
 mod loops_slowdown;
 mod machine;
+mod opencl;
 mod plan;
+mod plugin;
 mod price;
 mod probe;
 mod read;
@@ -26,6 +29,8 @@ mod run_start;
 mod stats;
 mod stats_10m;
 mod torch_log;
+mod torch_ops;
+mod torch_plugins;
 mod traces;
 mod tvm_model;
 mod tvm_op;
@@ -108,6 +113,16 @@ const BENCHMARKS: &[Benchmark] = &[
         prepare: loops_slowdown::prepare,
     },
     Benchmark {
+        name: "opencl",
+        about: "time that the plugin for OpenCL adds to each call that enqueues a kernel",
+        prepare: opencl::prepare,
+    },
+    Benchmark {
+        name: "loops-iree",
+        about: "a matrix product of IREE with instrumented loops beside the same without",
+        prepare: loops_iree::prepare,
+    },
+    Benchmark {
         name: "report-10m",
         about: "the op table of ten million recorded calls: time and private memory",
         prepare: report::prepare,
@@ -116,6 +131,11 @@ const BENCHMARKS: &[Benchmark] = &[
         name: "stats-10m",
         about: "distributions of ten million calls with four counters, compared with numpy and scipy",
         prepare: stats_10m::prepare,
+    },
+    Benchmark {
+        name: "plugin",
+        about: "events of a plugin through the trace builder, and a million of them into a profile",
+        prepare: plugin::prepare,
     },
     Benchmark {
         name: "trace-export",
@@ -128,9 +148,19 @@ const BENCHMARKS: &[Benchmark] = &[
         prepare: traces::import,
     },
     Benchmark {
+        name: "torch-plugins",
+        about: "time that idle plugins add to PyTorch's own profiler",
+        prepare: torch_plugins::prepare,
+    },
+    Benchmark {
         name: "torch-log",
         about: "a million events of torch streamed into a profile, compared with export_chrome_trace",
         prepare: torch_log::prepare,
+    },
+    Benchmark {
+        name: "torch-ops",
+        about: "time that recording adds to each op of PyTorch",
+        prepare: torch_ops::prepare,
     },
     Benchmark {
         name: "tvm-op",

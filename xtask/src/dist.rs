@@ -1,5 +1,5 @@
-//! `cargo xtask dist`: builds what people install, in `dist/{bin,lib,include}`. The Python package
-//! is in `dist/lib/python`, for `PYTHONPATH` and for `counterpoint run`.
+//! `cargo xtask dist`: builds what people install, in `dist/{bin,lib,libexec,include,share}`. The Python
+//! package is in `dist/lib/python`, for `PYTHONPATH` and for `counterpoint run`.
 //!
 //! The linker matters most here. A cdylib that the host's gcc links needs the host's glibc (2.34 on
 //! Debian 12) and `libgcc_s.so.1`. Preloaded into a program with an older glibc, it would keep that
@@ -30,6 +30,11 @@ pub struct Args {
     #[arg(long, conflicts_with = "host_linker")]
     inject_panics: bool,
 }
+
+/// The profiler plugins that come with Counterpoint: each name, which is the name of its file in
+/// `lib/counterpoint/plugins` and what people write instead of a path, and its package.
+pub const PLUGINS: &[(&str, &str)] =
+    &[("telemetry", "counterpoint-telemetry"), ("opencl", "counterpoint-opencl")];
 
 /// The oldest glibc that the release supports. `tidy` checks the built files against it.
 pub const GLIBC_FLOOR: (u32, u32) = (2, 17);
@@ -62,16 +67,21 @@ pub fn release(layout: &Layout) -> Result<Dist> {
     })?;
     timed("build counterpoint", || {
         let mut build = zigbuild(layout, &target, &layout.target, "release");
-        build.args(["--package", "counterpoint", "--bin", "counterpoint"]);
+        build.args(["--package", "counterpoint", "--bins"]);
         loud(&mut build, "build counterpoint")
     })?;
+    timed("build the plugins", || {
+        let mut build = zigbuild(layout, &target, &layout.target, "release");
+        loud(build.args(of_plugins()).arg("--lib"), "build the plugins")
+    })?;
     let built = Path::new(TRIPLE).join("release");
-    fill(
-        layout,
-        layout.dist(),
-        &layout.target.join(&built).join("counterpoint"),
-        &artifacts.join(&built).join("libcounterpoint.so"),
-    )
+    let library = artifacts.join(&built).join("libcounterpoint.so");
+    fill(layout, layout.dist(), &layout.target.join(&built), &library)
+}
+
+/// The arguments of Cargo that select the packages of the plugins.
+fn of_plugins() -> impl Iterator<Item = String> {
+    PLUGINS.iter().flat_map(|(_, package)| ["--package".to_owned(), (*package).to_owned()])
 }
 
 /// Builds the same layout in a minute less: with the host's linker, without link-time optimisation
@@ -105,10 +115,15 @@ fn with_quick_program(layout: &Layout, dist: Dist, library: &Path) -> Result<Dis
     timed("build counterpoint", || {
         let mut build = cargo();
         build.args(["build", "--quiet", "--target-dir"]).arg(&layout.target);
-        build.args(["--package", "counterpoint", "--bin", "counterpoint"]);
+        build.args(["--package", "counterpoint", "--bins"]);
         loud(&mut build, "build counterpoint with the host's linker")
     })?;
-    fill(layout, dist, &layout.target.join("debug/counterpoint"), library)
+    timed("build the plugins", || {
+        let mut build = cargo();
+        build.args(["build", "--quiet", "--lib", "--target-dir"]).arg(&layout.target);
+        loud(build.args(of_plugins()), "build the plugins with the host's linker")
+    })?;
+    fill(layout, dist, &layout.target.join("debug"), library)
 }
 
 /// Cargo with zig as its linker. `target` ends with a glibc version.
@@ -127,8 +142,19 @@ pub fn zigbuild(layout: &Layout, target: &str, target_dir: &Path, profile: &str)
     build
 }
 
-fn fill(layout: &Layout, dist: Dist, program: &Path, library: &Path) -> Result<Dist> {
-    replace(program, &dist.program())?;
+/// `built`: the folder of Cargo's with the programs and the plugins.
+fn fill(layout: &Layout, dist: Dist, built: &Path, library: &Path) -> Result<Dist> {
+    replace(&built.join("counterpoint-start"), &dist.program())?;
+    replace(&built.join("counterpoint"), &dist.whole_program())?;
+    for (name, package) in PLUGINS {
+        let file = format!("lib{}.so", package.replace('-', "_"));
+        replace(&built.join(file), &dist.plugin(name))?;
+    }
+    let example = Path::new("examples/plugin-c");
+    for file in files_below(&layout.root.join(example))? {
+        let name = file.strip_prefix(&layout.root).unwrap_or(&file);
+        replace(&file, &dist.root.join("share/counterpoint").join(name))?;
+    }
     replace(library, &dist.library())?;
     replace(&loops_client(layout)?, &dist.loops_client())?;
     for file in files_below(&layout.python_package())? {

@@ -111,12 +111,23 @@ impl Layout {
 }
 
 impl Dist {
+    /// The program that people start. It does `run` itself.
     pub fn program(&self) -> PathBuf {
         self.root.join("bin/counterpoint")
     }
 
+    /// The program with the whole command line, which [`Dist::program`] starts for everything else.
+    pub fn whole_program(&self) -> PathBuf {
+        self.root.join("libexec/counterpoint")
+    }
+
     pub fn library(&self) -> PathBuf {
         self.root.join("lib/libcounterpoint.so")
+    }
+
+    /// A profiler plugin that comes with Counterpoint.
+    pub fn plugin(&self, name: &str) -> PathBuf {
+        self.root.join("lib/counterpoint/plugins").join(name).with_extension("so")
     }
 
     /// The static library that programs with instrumented loops may link with.

@@ -123,6 +123,7 @@ pub fn run(layout: &Layout, request: &Request<'_>) -> Result<Outcome> {
     files.push((format!("{}/libcounterpoint.so", programs::LIBRARIES), agent));
     let mut files = programs::with_libraries(&debian.root, files)?;
     files.push(("init".into(), guest));
+    files.push(c.data);
     initramfs::write(&image, &files)?;
     let mut line = format!("seed={}", request.seed.unwrap_or_else(random));
     if let Some(filter) = request.filter {

@@ -289,6 +289,32 @@ pub fn llvm() {
     }
 }
 
+/// Installs what the tests of the plugin for OpenCL need: PoCL, which is an OpenCL for CPUs, the ICD
+/// loader with its headers, and clinfo. Without them, these tests are skipped.
+pub fn opencl() {
+    let packages = ["pocl-opencl-icd", "ocl-icd-opencl-dev", "opencl-headers", "clinfo"];
+    let headers = Path::new("/usr/include/CL/cl_layer.h").exists();
+    let there = headers && crate::process::exists("clinfo", &["--version"]);
+    // SAFETY: geteuid has no preconditions and cannot fail.
+    let root = unsafe { libc::geteuid() } == 0;
+    let implemented = Path::new("/etc/OpenCL/vendors/pocl.icd").exists();
+    if (there && implemented) || !root || !crate::process::exists("apt-get", &["--version"]) {
+        return;
+    }
+    say(format_args!("install the packages {} …", packages.join(", ")));
+    let apt = |arguments: &[&str]| {
+        let mut apt = Command::new("apt-get");
+        apt.env("DEBIAN_FRONTEND", "noninteractive").args(arguments);
+        apt.output().is_ok_and(|out| out.status.success())
+    };
+    let install = [&["install", "-y", "--no-install-recommends"][..], &packages].concat();
+    // A new machine may not have the lists of packages, or may have old ones.
+    let installed = apt(&install) || apt(&["update"]) && apt(&install);
+    if !installed {
+        say("they cannot be installed; tests of the plugin for OpenCL are skipped");
+    }
+}
+
 /// Debian and its derivatives ship `venv` without `ensurepip`, which is in a separate package.
 fn install_venv_package() -> Result<()> {
     // SAFETY: geteuid has no preconditions and cannot fail.

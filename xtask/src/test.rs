@@ -79,6 +79,7 @@ pub fn main(layout: &Layout, args: &Args) -> Result<()> {
         }
         setup::oracles();
         setup::llvm();
+        setup::opencl();
     }
     let trace_processor = if args.quick {
         Err("--quick has no downloads".to_owned())
@@ -137,10 +138,11 @@ pub fn main(layout: &Layout, args: &Args) -> Result<()> {
         // The tests of TVM and of PyTorch run in the environments that have them.
         let all: &[&str] = &["tests/python", "--ignore", "tests/python/torch"];
         let older: &[&str] = &["tests/python/tvm/test_versions.py"];
+        let newer: &[&str] = &[older[0], "tests/python/tvm/test_tir.py"];
         let with_torch: &[&str] = &["tests/python/torch"];
         let mut runs = vec![
             ("python tests", layout.venv_tvm(), all),
-            ("python tests, TVM 0.26", layout.venv_tvm_026(), older),
+            ("python tests, TVM 0.26", layout.venv_tvm_026(), newer),
             ("python tests, TVM 0.25", layout.venv_tvm_025(), older),
         ];
         if torch && layout.root.join(with_torch[0]).is_dir() {

@@ -2,4 +2,5 @@
 //! and one header for each part.
 
 pub mod log;
+pub mod ops;
 pub mod plugins;

@@ -57,6 +57,7 @@ pub use adapters::iree::call_hook::{
 };
 pub use adapters::iree::interpose::{dlsym, mmap, mmap64, mprotect};
 pub use adapters::loops::register::{counterpoint_loops_register, counterpoint_loops_unregister};
+pub use adapters::torch::ops::counterpoint_torch_ops;
 pub use adapters::torch::plugins::counterpoint_torch_plugins;
 pub use adapters::tvm::exports::{
     __tvm_ffi_counterpoint_calls, __tvm_ffi_counterpoint_collector,

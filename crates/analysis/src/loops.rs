@@ -16,17 +16,23 @@
 //! | [`numbers`] | inclusive time, self time, mean and share of each row of a tree |
 //! | [`tree`] | side tables, and the order of rows |
 //! | [`log`] | mode log: begins and ends matched |
+//! | [`traffic`] | bounds of the data that a loop moved |
+//! | [`dispatches`] | the dispatches of IREE that loops are in |
+//! | [`workgroups`] | mode log: the workgroup calls that begins and ends are in |
 //!
 //! A *module* is what was instrumented at once and has one identity. It may be registered several
 //! times, in one process or in several, and each of its threads counts for itself: all of them are
 //! added up, and each thread's own numbers are kept.
 
+pub mod dispatches;
 pub mod estimate;
 pub mod log;
 mod merge;
 pub mod numbers;
 mod student;
+pub mod traffic;
 pub mod tree;
+pub mod workgroups;
 
 use ir::table::{Entry, SideTable};
 use profile::loops::{LoopEvent, LoopModule, LoopRow};

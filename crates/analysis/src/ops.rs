@@ -1,4 +1,4 @@
-//! Ops of virtual machines as trees: runs, the ops in them, and what pool threads did for each op.
+//! Ops of virtual machines and of PyTorch as trees: runs, the ops in them, and what pool threads did for each op.
 //!
 //! ```text
 //!  launching thread   run ├───────────────────────────────────────────────────┤
@@ -78,7 +78,7 @@ pub struct RunCall<'a> {
     pub regions: &'a [Region],
 }
 
-/// A call of an op. Times are in ticks.
+/// A call of an op, or a range. Times are in ticks.
 #[derive(Clone, Debug)]
 pub struct OpCall<'a> {
     /// Its number among the ops of the view, from 0. It is higher than the number of the op that
@@ -96,6 +96,10 @@ pub struct OpCall<'a> {
     pub thread: usize,
     /// The op that was called.
     pub op: OpId,
+    /// Whether it is a range that the program marked by name, and not an op.
+    pub is_range: bool,
+    /// The forward op of a call of a backward pass.
+    pub forward: Option<OpId>,
     /// Its begin.
     pub start: u64,
     /// Its duration.

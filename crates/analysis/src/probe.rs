@@ -18,7 +18,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use profile::columns::Columns;
-use profile::{Calibration, PageHeader, Profile, Role, Status, Thread, Timeline};
+use profile::{Calibration, LibraryKind, PageHeader, Profile, Role, Status, Thread, Timeline};
 
 use crate::durations::Durations;
 use crate::empty::{EmptyCall, calibration, empty_call};
@@ -309,7 +309,10 @@ fn cost(
     let probes_ns = in_place_ticks * line.ns_per_tick();
     // The part of a bracket that lies outside of the duration that it records.
     let outside = in_place_ticks / calls as f64 - empty_call.ticks as f64;
-    let way = in_place.way(process, outside);
+    // Between two ops of PyTorch, Python runs the program.
+    let libraries = &profile.processes[process].libraries;
+    let is_torch = libraries.iter().any(|library| library.kind == LibraryKind::Torch);
+    let way = in_place.way(process, outside).filter(|_| !is_torch);
     let mine = || threads.iter().filter(|thread| thread.process == process);
     let (switches, switches_ns) = switches(profile, process);
     let cpu: Option<Vec<f64>> = mine().map(|thread| thread.cpu_ns).collect();

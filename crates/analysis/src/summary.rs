@@ -9,7 +9,7 @@ use crate::clusters::{PageSpan, clusters};
 use crate::empty::{EmptyCall, empty_call};
 use crate::nested;
 use crate::probe::{InPlace, ProbeCost, costs};
-use crate::table::{Apart, By, Row, Table};
+use crate::table::{Apart, By, Places, Row, Selection, Table};
 use crate::threads::{PageTimes, ThreadTime};
 
 /// What to add up, and how.
@@ -19,6 +19,13 @@ pub struct Options {
     pub by: By,
     /// Only calls of ops whose name matches (`*`, `?`).
     pub filter: Option<String>,
+    /// Only activities whose kind matches: by its name in the trace (`cuda_runtime`), or by the
+    /// generic name of the kind (`runtime`).
+    pub kind: Option<String>,
+    /// Only activities on a device whose number or name matches.
+    pub device: Option<String>,
+    /// Only activities on a stream whose number or name matches.
+    pub stream: Option<String>,
     /// Subtract from every call what an empty call reads, but not below zero.
     pub subtract_probe: bool,
     /// Metrics to compute for each row, bound to the counters of the profile.
@@ -67,14 +74,15 @@ pub fn summarize(profile: &Profile, options: &Options) -> Summary {
         0 => std::thread::available_parallelism().map_or(1, usize::from),
         given => given,
     };
-    let filter = options.filter.as_deref();
-    let matches = |name: &str| filter.is_none_or(|glob| model::glob::matches(glob, name));
-    let wanted: Option<Vec<bool>> =
-        filter.map(|_| profile.ops.all().iter().map(|op| matches(&op.name)).collect());
-    let table = || {
-        let wanted = wanted.as_deref();
-        Table::new(profile, options.by, wanted, filter, &options.metrics, options.subtract_probe)
+    let selection = Selection {
+        by: options.by,
+        op: options.filter.as_deref(),
+        kind: options.kind.as_deref(),
+        device: options.device.as_deref(),
+        stream: options.stream.as_deref(),
     };
+    let places = Places::new(profile, &selection);
+    let table = || Table::new(profile, &places, &options.metrics, options.subtract_probe);
     let make = || Worker {
         table: table(),
         in_place: InPlace::default(),

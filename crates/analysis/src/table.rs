@@ -1,7 +1,8 @@
-//! The table of a report: calls added up by op, thread, CPU or process.
+//! The table of a report: calls added up by op, thread, CPU, process, or what activities have.
 
 mod fill;
 mod finish;
+mod places;
 mod sum;
 
 use std::collections::BTreeSet;
@@ -11,6 +12,7 @@ use profile::{OpId, Role};
 use crate::metrics::{self, MetricValue};
 
 pub(crate) use fill::Table;
+pub(crate) use places::{Places, Selection};
 
 /// What a row of the table stands for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -24,6 +26,12 @@ pub enum By {
     Cpu,
     /// One process.
     Process,
+    /// One kind of activities, by its name in the trace (`cuda_runtime`).
+    Kind,
+    /// One device, or all that is not on a device.
+    Device,
+    /// One stream of a device, or all that is not on a device.
+    Stream,
 }
 
 /// Identifies a row.
@@ -39,6 +47,12 @@ pub enum Key {
     Cpu(u32, u32),
     /// Process index.
     Process(usize),
+    /// A kind of activities: the first op that is of the kind.
+    Kind(OpId),
+    /// Process index of a device; `None`: not on a device.
+    Device(Option<usize>),
+    /// Process index of a device and thread index of a stream; `None`: not on a device.
+    Stream(Option<(usize, usize)>),
 }
 
 /// One row. Durations are in ticks.

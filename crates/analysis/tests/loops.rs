@@ -28,6 +28,7 @@ fn side_table() -> SideTable {
         column: None,
         text: [1, 2],
         trip_count: None,
+        places: Vec::new(),
     };
     SideTable {
         counterpoint_loops: ir::table::VERSION,

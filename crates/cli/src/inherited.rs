@@ -98,23 +98,28 @@ pub fn prepare_process() -> Result<Inherited, Failure> {
 impl Inherited {
     /// Restores the original state in the child that becomes the program. Makes only system calls.
     pub fn restore(&self) {
-        let ignored = |handler: usize| handler == libc::SIG_IGN;
-        let (excess, child) = (ignored(self.on_excess), ignored(self.on_child));
-        let pipe = ignored(ON_BROKEN_PIPE.load(Ordering::Relaxed));
-        // SAFETY: system calls with valid arguments. Handlers do not survive `execve`, so what was
-        // not ignored is the default.
-        unsafe {
-            libc::setrlimit(libc::RLIMIT_FSIZE, &self.file_size);
-            for (signal, ignore) in
-                [(libc::SIGXFSZ, excess), (libc::SIGCHLD, child), (libc::SIGPIPE, pipe)]
-            {
-                libc::signal(signal, if ignore { libc::SIG_IGN } else { libc::SIG_DFL });
-            }
-            for (stream, closed) in CLOSED.iter().enumerate() {
-                if closed.load(Ordering::Relaxed) {
-                    libc::close(stream as i32);
-                }
-            }
+        // SAFETY: a system call with a valid argument.
+        unsafe { libc::setrlimit(libc::RLIMIT_FSIZE, &self.file_size) };
+        restore_signal(libc::SIGXFSZ, self.on_excess);
+        restore_signal(libc::SIGCHLD, self.on_child);
+        restore_before_start();
+    }
+}
+
+/// Restores what Rust's runtime changed before `main`. Makes only system calls.
+pub fn restore_before_start() {
+    restore_signal(libc::SIGPIPE, ON_BROKEN_PIPE.load(Ordering::Relaxed));
+    for (stream, closed) in CLOSED.iter().enumerate() {
+        if closed.load(Ordering::Relaxed) {
+            // SAFETY: the stream is `/dev/null`, which the runtime opened.
+            unsafe { libc::close(stream as i32) };
         }
     }
+}
+
+/// Handlers do not survive `execve`, so what was not ignored is the default.
+fn restore_signal(signal: c_int, before: libc::sighandler_t) {
+    let ignored = before == libc::SIG_IGN;
+    // SAFETY: a system call with valid arguments.
+    unsafe { libc::signal(signal, if ignored { libc::SIG_IGN } else { libc::SIG_DFL }) };
 }

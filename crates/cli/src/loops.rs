@@ -1,7 +1,9 @@
 //! `counterpoint loops`: where inside compiled functions the time goes.
 
+mod compile_iree;
 mod instrument;
 mod report;
+mod selection;
 
 use std::process::ExitCode;
 
@@ -20,6 +22,7 @@ pub struct Args {
 #[derive(Subcommand)]
 enum Command {
     Instrument(instrument::Args),
+    CompileIree(compile_iree::Args),
     Report(report::Args),
 }
 
@@ -27,6 +30,7 @@ enum Command {
 pub fn main(args: Args) -> Result<ExitCode, Failure> {
     match args.command {
         Command::Instrument(args) => instrument::main(args),
+        Command::CompileIree(args) => compile_iree::main(args),
         Command::Report(args) => report::main(args),
     }
 }

@@ -1,5 +1,5 @@
-//! `counterpoint ops`: shows what TVM's virtual machines called, including the work of pool
-//! threads.
+//! `counterpoint ops`: shows the ops that TVM's virtual machines and PyTorch called, including the
+//! work of pool threads.
 //!
 //! ```text
 //!  open ─► analysis::ops, trees ─┬─► analysis::OpTable ─► rows of columns ─┬─► text
@@ -26,9 +26,10 @@ use crate::terminal::{known_width, stdout};
 use crate::view::csv;
 use crate::view::open::open;
 
-/// Show where TVM's virtual machines spent their time: one row per op, arguments and device.
+/// Show where TVM's virtual machines and PyTorch spent their time: one row per op, arguments and
+/// device.
 ///
-/// A run is a call of an entry function. The rows add up to the wall time of the runs: each op has
+/// A run is a call of an entry function of a virtual machine. The rows add up to the wall time of the runs: each op has
 /// its self time, and the time between ops and in the entry function itself has rows of its own.
 /// Counts from pool threads belong to the op that launched the parallel region. JSON has every
 /// call.
@@ -40,7 +41,7 @@ pub struct Args {
     /// Output format.
     #[arg(long, value_enum, default_value_t)]
     format: Format,
-    /// Only the virtual machine with this name.
+    /// Only the virtual machine with this name; PyTorch is `torch`.
     #[arg(long, value_name = "NAME")]
     vm: Option<String>,
     /// Only runs, and ops outside of runs, that began at this tick of the profile's clock or later.

@@ -37,10 +37,21 @@ pub fn prepare(
     command: &[String],
 ) -> Result<Prepared, Failure> {
     let machine = Machine::here();
-    let resolver = recording.naming.resolver(&machine);
+    let choice = choose(recording, system, origin, &machine)?;
+    make(recording, choice, &machine, &place(recording)?, origin, command)
+}
+
+/// Decides what to record, and makes nothing yet.
+pub fn choose(
+    recording: &Recording,
+    system: &[String],
+    origin: Origin,
+    machine: &Machine,
+) -> Result<Choice, Failure> {
+    let resolver = recording.naming.resolver(machine);
     let Chosen { threads: counters, packages: mut beside, notes } =
-        counters_of(recording, &resolver, &machine)?;
-    beside.extend(system_wide(system, beside.len() as u16, &resolver, &machine)?);
+        counters_of(recording, &resolver, machine)?;
+    beside.extend(system_wide(system, beside.len() as u16, &resolver, machine)?);
     if let (Some(counter), true) = (beside.first(), origin != Origin::Run) {
         return Err(Failure::new(format!("{} counts a whole package, not a thread", counter.name))
             .hint("`counterpoint run` samples it while the program runs"));
@@ -52,5 +63,5 @@ pub fn prepare(
     if recording.events.is_empty() && choice.counters.is_empty() {
         choice.notes.extend(ask_for_counters(origin, &resolver));
     }
-    make(recording, choice, &machine, &place(recording)?, origin, command)
+    Ok(choice)
 }

@@ -1,5 +1,5 @@
 //! Python programs in a run: puts a directory at the front of `PYTHONPATH`. Its `sitecustomize`
-//! waits for TVM and has TVM's virtual machines recorded
+//! waits for TVM and PyTorch and has their ops recorded
 //! (`bindings/python/src/counterpoint/_hook`).
 
 use std::ffi::{OsStr, OsString};
@@ -7,6 +7,10 @@ use std::path::{Path, PathBuf};
 
 /// The variable with the directories in which Python looks for modules first.
 pub const PATH_VARIABLE: &str = "PYTHONPATH";
+
+/// The variable that asks for the shapes of the ops of PyTorch
+/// (`bindings/python/src/counterpoint/torch/_ops.py`).
+pub const SHAPES_VARIABLE: &str = "COUNTERPOINT_TORCH_SHAPES";
 
 /// The value of [`PATH_VARIABLE`]: our directory, then what the variable already names. `None` if
 /// the Python package is not installed. A path with a colon would be read as two directories, so it

@@ -24,7 +24,7 @@ use crate::input;
 use crate::matching;
 use crate::metrics::{MetricArgs, Offer, of_profile};
 use crate::output::{Format, milliseconds};
-use crate::terminal::{known_width, stdout};
+use crate::terminal::{known_width, say, stdout};
 use crate::view::columns;
 use crate::view::csv;
 use crate::view::loops::Loops;
@@ -50,6 +50,16 @@ pub struct Args {
     /// Only ops whose name matches. `*` matches any text, `?` any character.
     #[arg(long, value_name = "GLOB")]
     filter: Option<String>,
+    /// Only activities of kinds that match: as the trace calls them (`cuda_runtime`), or by their
+    /// generic names (`runtime`).
+    #[arg(long, value_name = "GLOB")]
+    kind: Option<String>,
+    /// Only activities on devices whose number or name matches.
+    #[arg(long, value_name = "GLOB")]
+    device: Option<String>,
+    /// Only activities on streams whose number or name matches.
+    #[arg(long, value_name = "GLOB")]
+    stream: Option<String>,
     /// Leave out calls that began in the first MS milliseconds after each thread's first call
     /// began, as if they had not been recorded.
     #[arg(long, value_name = "MS", default_value = "0", value_parser = milliseconds)]
@@ -84,6 +94,12 @@ pub enum RowKind {
     Cpu,
     /// A process.
     Process,
+    /// A kind of activities, as the trace or the plugin calls it.
+    Kind,
+    /// A device.
+    Device,
+    /// A stream of a device.
+    Stream,
     /// A PyTorch module, with its ops, from recordings of PyTorch's profiler.
     Module,
     /// A PyTorch op with inputs of certain shapes, from recordings of PyTorch's profiler.
@@ -98,6 +114,9 @@ impl RowKind {
             Self::Thread => Some(By::Thread),
             Self::Cpu => Some(By::Cpu),
             Self::Process => Some(By::Process),
+            Self::Kind => Some(By::Kind),
+            Self::Device => Some(By::Device),
+            Self::Stream => Some(By::Stream),
             Self::Module | Self::Shape => None,
         }
     }
@@ -122,6 +141,9 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
     let options = Options {
         by,
         filter: args.filter.clone(),
+        kind: args.kind.clone(),
+        device: args.device.clone(),
+        stream: args.stream.clone(),
         subtract_probe: args.subtract_probe,
         metrics: of_profile(&args.metrics, &profile, Offer::Builtins)?,
         ..Options::default()
@@ -140,6 +162,7 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
         tracks: &tracks,
         by: options.by,
         filter: args.filter.as_deref(),
+        places: [&args.kind, &args.device, &args.stream].map(Option::as_deref),
         skip_ms: args.skip_ms,
         subtract_probe: args.subtract_probe,
         metrics: &options.metrics,
@@ -155,6 +178,16 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
     match &args.filter {
         Some(glob) if summary.rows.is_empty() && summary.calls > 0 => {
             matching::no_op(&profile, "--filter", glob);
+            Ok(ExitCode::from(1))
+        }
+        _ if summary.rows.is_empty() && summary.calls > 0 => {
+            let given =
+                [("--kind", &args.kind), ("--device", &args.device), ("--stream", &args.stream)];
+            let given: Vec<String> = given
+                .iter()
+                .filter_map(|(option, glob)| Some(format!("{option} {}", glob.as_ref()?)))
+                .collect();
+            say!("no activity matches {}", given.join(" "));
             Ok(ExitCode::from(1))
         }
         _ => Ok(ExitCode::SUCCESS),

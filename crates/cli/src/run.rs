@@ -15,6 +15,7 @@ use std::process::{ExitCode, ExitStatus};
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::Duration;
 
+use machine::Machine;
 use model::Counter;
 use profile::TracksWriter;
 use profile::collect::{Closing, Collected, PoolFate, finish};
@@ -27,8 +28,10 @@ use record::{ClockKind, Snapshot};
 use crate::failure::Failure;
 use crate::inherited::{Inherited, prepare_process};
 use crate::plugin_events::convert_and_say;
-use crate::prepare::{Beside, PRELOAD_VARIABLE, Prepared, Recording, prepare};
+use crate::prepare::{Beside, PRELOAD_VARIABLE, Prepared, Recording, choose, make, place};
 use crate::terminal::say;
+use crate::view::open::{NOTHING, in_one_line, is_empty};
+use crate::whole_program;
 
 use begin::{Program, Trouble, wait_for};
 use sampler::{Sampler, Wanted};
@@ -62,19 +65,31 @@ pub struct Args {
     command: Vec<std::ffi::OsString>,
 }
 
-/// Runs the command.
-pub fn main(args: Args) -> Result<ExitCode, Failure> {
+/// Runs the command. If not `WHOLE`, this is the small program. It has no passes and no sampler;
+/// where one of them is needed, the program with the whole command line takes over. It does not
+/// read profiles, so it asks that program for the summary.
+pub fn main<const WHOLE: bool>(args: Args) -> Result<ExitCode, Failure> {
+    if !WHOLE && args.passes.is_some() {
+        return Err(whole_program::become_it());
+    }
     let program = find(Path::new(&args.command[0]))?;
     let words: Vec<String> =
         args.command.iter().map(|w| w.to_string_lossy().into_owned()).collect();
     let inherited = prepare_process()?;
-    if let Some(passes) = args.passes {
+    if let (Some(passes), true) = (args.passes, WHOLE) {
         return passes::main(&args, passes, &program, &words, inherited);
     }
-    let prepared = prepare(&args.recording, &args.beside.system, Origin::Run, &words)?;
+    let machine = Machine::here();
+    let choice = choose(&args.recording, &args.beside.system, Origin::Run, &machine)?;
+    if !WHOLE && !choice.beside.is_empty() {
+        inherited.restore();
+        return Err(whole_program::become_it());
+    }
+    let place = place(&args.recording)?;
+    let prepared = make(&args.recording, choice, &machine, &place, Origin::Run, &words)?;
     forward_signals();
     let wanted = (prepared.clock, prepared.beside.clone());
-    let sampler = match sampler(&prepared.directory, wanted, args.beside.sample_interval) {
+    let sampler = match sampler::<WHOLE>(&prepared.directory, wanted, args.beside.sample_interval) {
         Ok(sampler) => sampler,
         Err(failure) => {
             prepared.discard();
@@ -94,8 +109,7 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
     }
     let closed = close(directory, manifest, status, trouble);
     prepared.tidy();
-    convert_and_say(directory);
-    say(closed, directory, &args.recording.output);
+    say::<WHOLE>(closed, directory, &args.recording.output);
     Ok(end_as(status))
 }
 
@@ -176,12 +190,12 @@ impl Running {
 }
 
 /// Starts to sample the counters that do not belong to the program, if there are any.
-fn sampler(
+fn sampler<const WHOLE: bool>(
     directory: &Path,
     (clock, counters): (ClockKind, Vec<Counter>),
     interval: Duration,
 ) -> Result<Option<Sampler>, Failure> {
-    if counters.is_empty() {
+    if !WHOLE || counters.is_empty() {
         return Ok(None);
     }
     let writer = TracksWriter::create(directory, SAMPLED_NAME, Readings::Counts);
@@ -347,7 +361,7 @@ fn close(
 }
 
 /// Prints the summary at the end of a run.
-fn say(closed: profile::Result<Collected>, directory: &Path, output: &Path) {
+fn say<const WHOLE: bool>(closed: profile::Result<Collected>, directory: &Path, output: &Path) {
     match closed {
         Ok(collected) => {
             let running = collected.live.len();
@@ -357,7 +371,14 @@ fn say(closed: profile::Result<Collected>, directory: &Path, output: &Path) {
             if let PoolFate::Refused(path, why) = &collected.pool {
                 say!("the pool {} was left alone: {why}", path.display());
             }
-            let summary = crate::view::open::in_one_line(directory);
+            let summary = match is_empty(directory) {
+                true => NOTHING.to_owned(),
+                false if WHOLE => {
+                    convert_and_say(directory);
+                    in_one_line(directory)
+                }
+                false => whole_program::summary(directory),
+            };
             let still = match running {
                 0 => String::new(),
                 1 => "; one of its processes is still running and recording".to_owned(),

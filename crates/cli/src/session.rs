@@ -26,7 +26,7 @@ use crate::metrics::before_run;
 use crate::plugin_events::convert_and_say;
 use crate::prepare::{Choice, Prepared, Recording, make, place, prepare};
 use crate::terminal::{Kind, stdout};
-use crate::view::open::explain;
+use crate::view::open::{explain, in_one_line};
 
 /// Prepare and finish profiles that a program records by itself.
 #[derive(clap::Args)]
@@ -36,11 +36,14 @@ pub struct Args {
 }
 
 #[derive(clap::Subcommand)]
+#[expect(clippy::large_enum_variant, reason = "made once")]
 enum What {
     /// Make a profile for the process that starts this command, and print as JSON where it is
     Prepare(PrepareArgs),
     /// Move everything that was recorded into the profile, after the session has ended
     Finish(FinishArgs),
+    /// Print the contents of a profile in one line, for `run`
+    Summary(SummaryArgs),
 }
 
 #[derive(clap::Args)]
@@ -64,6 +67,13 @@ struct FinishArgs {
     /// Output format
     #[arg(long, value_enum, default_value_t)]
     format: Format,
+}
+
+#[derive(clap::Args)]
+struct SummaryArgs {
+    /// Profile directory
+    #[arg(value_name = "PROFILE", value_parser = crate::input::profile())]
+    profile: PathBuf,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
@@ -105,7 +115,15 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
     match args.what {
         What::Prepare(args) => prepare_main(&args),
         What::Finish(args) => finish(&args),
+        What::Summary(args) => summary(&args),
     }
+}
+
+fn summary(args: &SummaryArgs) -> Result<ExitCode, Failure> {
+    convert_and_say(&args.profile);
+    let mut out = stdout(Kind::People);
+    writeln!(out, "{}", in_one_line(&args.profile))?;
+    Ok(ExitCode::SUCCESS)
 }
 
 fn prepare_main(args: &PrepareArgs) -> Result<ExitCode, Failure> {

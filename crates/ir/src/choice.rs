@@ -5,6 +5,7 @@ use abi::loops::Mode;
 use crate::dominators::NONE;
 use crate::function::{Body, Terminator};
 use crate::loops::Loops;
+use crate::schedule::Schedule;
 
 /// Which functions get an id of their own.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -33,6 +34,9 @@ pub struct Options<'a> {
     pub functions: Functions,
     /// Only functions with such a name, as the text has it without `@`.
     pub filter: Option<&'a dyn Fn(&str) -> bool>,
+    /// The loops of the schedule that the text was compiled from. It then says which loops are
+    /// instrumented, instead of their depth and height.
+    pub schedule: Option<&'a Schedule>,
     /// The target triple, for a text without one.
     pub target: Option<&'a str>,
     /// The file, as the side table is to name it.
@@ -48,6 +52,7 @@ impl Default for Options<'_> {
             siblings: false,
             functions: Functions::WithLoops,
             filter: None,
+            schedule: None,
             target: None,
             source: "",
         }
@@ -83,12 +88,22 @@ pub struct Choice {
 impl Choice {
     /// Chooses among the loops of a function.
     pub fn make(options: &Options, body: &Body, loops: &Loops) -> Self {
+        Self::among(options.functions, body, loops, |l| options.takes(loops, l))
+    }
+
+    /// Chooses the loops that `takes` takes.
+    pub fn among(
+        functions: Functions,
+        body: &Body,
+        loops: &Loops,
+        takes: impl Fn(u32) -> bool,
+    ) -> Self {
         let mut choice = Self { nearest: vec![NONE; loops.all.len()], ..Self::default() };
         let reasons = unfit(body, loops);
         for (i, found) in loops.all.iter().enumerate() {
             let l = i as u32;
             let mut own = loops_parent(&choice.nearest, found.parent);
-            if !options.takes(loops, l) {
+            if !takes(l) {
                 choice.left += 1;
             } else if let Some(why) = reasons[i] {
                 choice.unfit.push((l, why));
@@ -98,7 +113,7 @@ impl Choice {
             }
             choice.nearest[i] = own;
         }
-        choice.function = match options.functions {
+        choice.function = match functions {
             Functions::All => true,
             Functions::None => false,
             Functions::WithLoops => !choice.loops.is_empty(),

@@ -45,7 +45,7 @@ pub struct Descriptor<'a> {
 }
 
 /// Bytes as the inside of `c"…"`.
-fn quoted(bytes: &[u8], out: &mut String) {
+pub(crate) fn quoted(bytes: &[u8], out: &mut String) {
     for byte in bytes {
         match byte {
             b' '..=b'~' if !matches!(byte, b'"' | b'\\') => out.push(char::from(*byte)),

@@ -62,6 +62,18 @@ pub enum IrError {
         /// `llvm.global_ctors` or `llvm.global_dtors`.
         name: &'static str,
     },
+    /// It is something else than MLIR's text.
+    #[error("this is {0}, not the text of MLIR")]
+    NotMlir(&'static str),
+    /// It is MLIR's text in the form that has every operation's name in quotes.
+    #[error("line {line}: MLIR's generic form cannot be read")]
+    Generic {
+        /// Where, from 1.
+        line: u32,
+    },
+    /// No function of the `llvm` dialect has a body.
+    #[error("there is no function of the llvm dialect in it (llvm.func in a builtin.module)")]
+    NoFunctions,
     /// The side table cannot be written.
     #[error(transparent)]
     Table(#[from] TableError),

@@ -13,12 +13,14 @@ use crate::error::IrError;
 use crate::function::{Body, show};
 use crate::hooks::{Clock, Hook, Writer};
 use crate::iterations::{Counter, Search};
+use crate::kept::Keeper;
 use crate::loops::Loops;
 use crate::module::{Definition, Module};
 use crate::rewrite::Work;
 use crate::scan::{Span, Token, Tokens};
+use crate::schedule::ScheduledLoop;
 use crate::source::{Place, Source};
-use crate::table::{Entry, Kind, SideTable, Skipped, VERSION};
+use crate::table::{Entry, Kind, SideTable, Skipped, TextPlace, VERSION};
 use crate::trips::trip_counts;
 
 /// An instrumented text.
@@ -104,6 +106,8 @@ struct Run<'a> {
     outside: VecDeque<(Span, String)>,
     /// Lists of constructors, if the module has none.
     lists: String,
+    /// The text of functions that have ids.
+    kept: Keeper,
 }
 
 /// Instruments a text.
@@ -127,6 +131,7 @@ pub fn instrument(text: &[u8], options: &Options) -> Result<Instrumented, IrErro
         producer: module.producer(text),
         target: module.triple.clone().or_else(|| Some(triple.clone())),
         mode: options.mode.name().to_owned(),
+        schedule: options.schedule.map_or(Vec::new(), |schedule| schedule.loops.clone()),
         ..SideTable::default()
     };
     let mut run = Run {
@@ -143,6 +148,7 @@ pub fn instrument(text: &[u8], options: &Options) -> Result<Instrumented, IrErro
         done: 0,
         outside: VecDeque::new(),
         lists: String::new(),
+        kept: Keeper::default(),
     };
     let mut outside: Vec<(Span, String)> =
         module.use_orders.iter().map(|order| (*order, String::new())).collect();
@@ -164,11 +170,19 @@ fn identity(text: &[u8], options: &Options, triple: &str, module: &Module) -> [u
     let mut all = [XxHash3_128::oneshot(text), XxHash3_128::oneshot(how.as_bytes())]
         .map(u128::to_be_bytes)
         .concat();
+    if let Some(schedule) = options.schedule {
+        all.extend(XxHash3_128::oneshot(schedule_key(&schedule.loops).as_bytes()).to_be_bytes());
+    }
     if let Some(filter) = options.filter {
         let names = module.definitions.iter().map(|definition| show(definition.name.of(text)));
         all.extend(names.map(|name| u8::from(filter(&name))));
     }
     XxHash3_128::oneshot(&all).to_be_bytes()
+}
+
+/// What a schedule says, as text.
+fn schedule_key(loops: &[ScheduledLoop]) -> String {
+    format!("{loops:?}")
 }
 
 impl Run<'_> {
@@ -241,7 +255,18 @@ impl Run<'_> {
             let label = self.label(body, *entry);
             self.skip(&name, Some(label), "a cycle with several entries is not a loop");
         }
-        let mut choice = Choice::make(self.options, body, loops);
+        let scheduled = self
+            .options
+            .schedule
+            .map(|schedule| schedule.match_loops(self.text, body, loops, &mut self.source));
+        let mut choice = match (&scheduled, self.options.schedule) {
+            (Some(scheduled), Some(schedule)) => {
+                let is_chosen = |n: u32| schedule.loops[n as usize].chosen;
+                let takes = |l: u32| scheduled[l as usize].is_some_and(is_chosen);
+                Choice::among(self.options.functions, body, loops, takes)
+            }
+            _ => Choice::make(self.options, body, loops),
+        };
         if !choice.function && choice.loops.is_empty() && choice.unfit.is_empty() {
             self.counts.left_loops += choice.left;
             return false;
@@ -286,6 +311,9 @@ impl Run<'_> {
             return false;
         }
         self.enter_ids(definition, name, &work);
+        if let Some(scheduled) = scheduled {
+            self.enter_schedule(&work, &scheduled);
+        }
         true
     }
 
@@ -295,6 +323,8 @@ impl Run<'_> {
 
     /// Adds what was instrumented to the side table.
     fn enter_ids(&mut self, definition: &Definition, name: String, work: &Work) {
+        let lines = [definition.line, definition.last_line];
+        self.kept.add(self.text, definition.header.start as usize, lines);
         let loops = work.loops;
         if let Some(hook) = work.function {
             let place = self.source.function(definition.tail);
@@ -314,6 +344,7 @@ impl Run<'_> {
                 column: place.column,
                 text: [definition.line, definition.last_line],
                 trip_count: None,
+                places: Vec::new(),
             });
             self.counts.instrumented_functions += 1;
         }
@@ -348,9 +379,38 @@ impl Run<'_> {
                 column,
                 text: found.lines,
                 trip_count: trips[i],
+                places: Vec::new(),
             });
             self.counts.instrumented_loops += 1;
         }
+    }
+
+    /// Adds to the side table which loop of the schedule each id is.
+    fn enter_schedule(&mut self, work: &Work, scheduled: &[Option<u32>]) {
+        let Some(schedule) = self.options.schedule else { return };
+        let place = |lines| TextPlace { language: "tir".to_owned(), lines };
+        let mut function = None;
+        for (l, hook) in work.choice.loops.iter().zip(work.hooks) {
+            let Some(n) = scheduled[*l as usize] else { continue };
+            let one = &schedule.loops[n as usize];
+            self.table.schedule[n as usize].ids.push(hook.id);
+            function.get_or_insert(&one.function);
+            let entry = &mut self.table.entries[hook.id as usize];
+            entry.variable = Some(one.variable.clone());
+            // The lines in the text are numbers of loops.
+            (entry.file, entry.line, entry.column) = match &one.source {
+                Some((file, line)) => (Some(file.clone()), Some(*line), None),
+                None => (None, None, None),
+            };
+            entry.places.extend(one.lines.map(place));
+        }
+        let Some(hook) = work.function else { return };
+        let entry = &mut self.table.entries[hook.id as usize];
+        if entry.line.is_some_and(|line| line >= crate::schedule::LINE) {
+            (entry.file, entry.line, entry.column) = (None, None, None);
+        }
+        let lines = schedule.functions.iter().find(|f| Some(&f.name) == function);
+        entry.places.extend(lines.map(|function| place(function.lines)));
     }
 
     /// Adds the module's own part.
@@ -361,6 +421,17 @@ impl Run<'_> {
         triple: &str,
         weights: [u32; 2],
     ) -> Result<Instrumented, IrError> {
+        let kept = std::mem::take(&mut self.kept);
+        if !self.table.entries.is_empty() {
+            self.table.texts.push(kept.finish("llvm", self.options.source, self.text));
+            let tir = self.options.schedule.filter(|schedule| !schedule.text.is_empty());
+            if let Some(schedule) = tir {
+                let text = schedule.text.as_bytes();
+                let mut kept = Keeper::default();
+                kept.add(text, 0, [1, schedule.text.lines().count() as u32]);
+                self.table.texts.push(kept.finish("tir", &schedule.path, text));
+            }
+        }
         let json = self.table.to_json()?;
         let descriptor = Descriptor {
             names,
@@ -389,7 +460,7 @@ impl Run<'_> {
 }
 
 /// Numbers the function and its chosen loops, from `first` on.
-fn number_hooks(
+pub(crate) fn number_hooks(
     first: u32,
     choice: &Choice,
     loops: &Loops,

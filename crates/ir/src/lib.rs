@@ -5,6 +5,7 @@
 //! | module | what |
 //! |---|---|
 //! | [`instrument`] | a whole module, from text to text |
+//! | [`kept`] | the text of functions, as the side table keeps it |
 //! | [`table`] | the side table: what each id of an instrumented module is |
 //! | [`scan`] | the text as statements and tokens |
 //! | [`module`] | the top level of a module: functions, target, attributes, metadata |
@@ -13,6 +14,7 @@
 //! | [`dominators`] | the dominator tree of a control-flow graph |
 //! | [`loops`] | natural loops |
 //! | [`choice`] | which of them are instrumented |
+//! | [`schedule`] | which loop of a TVM schedule a loop is |
 //! | [`iterations`] | values that count the iterations of a loop |
 //! | [`trips`] | how often a loop runs each time, where the text says so |
 //! | [`source`] | what a loop is called in its source |
@@ -20,6 +22,7 @@
 //! | [`rewrite`] | a function with hooks on the edges of its loops |
 //! | [`attributes`] | attributes that become false |
 //! | [`descriptor`] | the module's own part: descriptor, constructor, rehearsal |
+//! | [`mlir`] | the same for the text of MLIR's `llvm` dialect, as IREE's compiler prints it |
 //! | [`edit`] | changes to a text, by offset |
 #![forbid(unsafe_code)]
 
@@ -33,11 +36,14 @@ pub mod function;
 pub mod hooks;
 pub mod instrument;
 pub mod iterations;
+pub mod kept;
 pub mod loops;
+pub mod mlir;
 pub mod module;
 pub mod phi;
 pub mod rewrite;
 pub mod scan;
+pub mod schedule;
 pub mod source;
 pub mod table;
 pub mod trips;

@@ -118,6 +118,13 @@ impl<'a> Source<'a> {
         })
     }
 
+    /// The lines of the locations in a piece of text, one for each instruction that has one.
+    pub fn lines(&mut self, text: &[u8]) -> Vec<u32> {
+        let mut ids = Vec::new();
+        locations(&text[..text.len().min(MOST_BYTES)], &mut ids);
+        ids.into_iter().filter_map(|id| Some(self.location(id)?.line)).collect()
+    }
+
     /// The file of a scope.
     fn file(&mut self, scope: u32) -> Option<String> {
         if let Some(known) = self.files.get(&scope) {

@@ -3,6 +3,9 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::kept::KeptText;
+use crate::schedule::{ScheduledLoop, check_parents};
+
 /// The version of the format, in the field `counterpoint_loops`.
 pub const VERSION: u32 = 1;
 
@@ -25,6 +28,13 @@ pub struct SideTable {
     pub mode: String,
     /// What each id is: entry `i` has the id `i`. A parent comes before its children.
     pub entries: Vec<Entry>,
+    /// The text of the functions that have ids: first that which was instrumented, then those that it
+    /// was made from, as far as they are known.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub texts: Vec<KeptText>,
+    /// The loops of the schedule that the module was compiled from, if it is known, with their ids.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub schedule: Vec<ScheduledLoop>,
     /// What was not instrumented, and why.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub skipped: Vec<Skipped>,
@@ -79,6 +89,18 @@ pub struct Entry {
     /// Iterations of each hit, where the text tells them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trip_count: Option<u64>,
+    /// Where it is in the other texts of the table.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub places: Vec<TextPlace>,
+}
+
+/// The place of an entry in a text.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TextPlace {
+    /// The language of the text ([`KeptText::language`]).
+    pub language: String,
+    /// First and last line, from 1.
+    pub lines: [u32; 2],
 }
 
 /// A loop or function that was left as it is.
@@ -105,6 +127,9 @@ pub enum TableError {
         /// The version in the text.
         found: u32,
     },
+    /// Its schedule contradicts itself or the entries.
+    #[error("side table of loops: loop {0} of the schedule is damaged")]
+    Schedule(usize),
     /// Its entries contradict each other.
     #[error("side table of loops: entry {entry}: {what}")]
     Entry {
@@ -134,7 +159,23 @@ impl SideTable {
                 return wrong("its text ends before it begins");
             }
         }
-        Ok(table)
+        let beyond =
+            |one: &ScheduledLoop| one.ids.iter().any(|id| *id as usize >= table.entries.len());
+        let beyond = table.schedule.iter().position(beyond);
+        match check_parents(&table.schedule).or(beyond) {
+            Some(at) => Err(TableError::Schedule(at)),
+            None => Ok(table),
+        }
+    }
+
+    /// Reads a file: one side table, or one in each of several lines.
+    pub fn all_from_json(text: &[u8]) -> Result<Vec<Self>, TableError> {
+        let lines = || text.split(|b| *b == b'\n').filter(|line| !line.trim_ascii().is_empty());
+        // A single table may be broken over lines, as some tools write JSON.
+        match lines().count() > 1 && lines().all(|line| line.trim_ascii().ends_with(b"}")) {
+            true => lines().map(Self::from_json).collect(),
+            false => Ok(vec![Self::from_json(text)?]),
+        }
     }
 
     /// The table as one line of JSON.
@@ -163,6 +204,10 @@ mod tests {
         let read = SideTable::from_json(good.as_bytes()).expect("a good table");
         assert_eq!(read.entries[1].parent, Some(0));
         assert_eq!(read.to_json().expect("writes"), good);
+        let two = format!("{good}\n{good}\n");
+        assert_eq!(SideTable::all_from_json(two.as_bytes()).expect("two").len(), 2);
+        let broken = good.replace(',', ",\n");
+        assert_eq!(SideTable::all_from_json(broken.as_bytes()).expect("one").len(), 1);
         for (bad, why) in [
             (table(&entry(1, "")), "entry 0: its id is not its index"),
             (table(&entry(0, r#","parent":0"#)), "its parent does not come before it"),

@@ -81,45 +81,50 @@ fn trips(
     let words = words.strip_prefix(&[&b"samesign"[..]]).unwrap_or(&words);
     let [predicate, _, value, comma, limit, ..] = words else { return None };
     let start = decimal(counter.start.as_bytes())?;
-    let mut at = match *value {
+    let at = match *value {
         value if value == counter.value.as_bytes() => start,
         value if value == counter.next.as_bytes() => start.checked_add(counter.step.into())?,
         _ => return None,
     };
-    let (mut limit, mut step) = (decimal(limit)?, i128::from(counter.step));
+    let limit = decimal(limit)?;
     if *comma != b"," {
         return None;
     }
+    let passed = passes(predicate, goes_on, at, limit, counter.step.into())?;
+    let last = from != header || counter.rotated;
+    u64::try_from(passed + i128::from(last)).ok()
+}
+
+/// How often a comparison of `at`, which `step` is added to each time, with `limit` says that the
+/// loop goes on. `goes_on` says whether it goes on if the comparison is true.
+pub(crate) fn passes(
+    predicate: &[u8],
+    goes_on: bool,
+    mut at: i128,
+    mut limit: i128,
+    mut step: i128,
+) -> Option<i128> {
     let predicate = if goes_on { predicate } else { inverse(predicate)? };
     if predicate.first() == Some(&b'u') && (at < 0 || limit < 0) {
         return None;
     }
-    let passed = match predicate {
-        b"ne" => {
-            let distance = limit - at;
-            (distance % step == 0 && distance / step >= 0).then(|| distance / step)?
-        }
-        _ => {
-            // All others become `at < limit` with a step that goes up.
-            if predicate.get(1) == Some(&b'g') {
-                (at, limit, step) = (-at, -limit, -step);
-            }
-            if predicate.ends_with(b"e") {
-                limit += 1;
-            }
-            if step <= 0
-                || !matches!(
-                    predicate,
-                    b"ult" | b"slt" | b"ule" | b"sle" | b"ugt" | b"sgt" | b"uge" | b"sge"
-                )
-            {
-                return None;
-            }
-            if at < limit { (limit - at + step - 1) / step } else { 0 }
-        }
-    };
-    let last = from != header || counter.rotated;
-    u64::try_from(passed + i128::from(last)).ok()
+    if predicate == b"ne" {
+        let distance = limit - at;
+        return (distance % step == 0 && distance / step >= 0).then(|| distance / step);
+    }
+    // All others become `at < limit` with a step that goes up.
+    if predicate.get(1) == Some(&b'g') {
+        (at, limit, step) = (-at, -limit, -step);
+    }
+    if predicate.ends_with(b"e") {
+        limit += 1;
+    }
+    let known =
+        matches!(predicate, b"ult" | b"slt" | b"ule" | b"sle" | b"ugt" | b"sgt" | b"uge" | b"sge");
+    if step <= 0 || !known {
+        return None;
+    }
+    Some(if at < limit { (limit - at + step - 1) / step } else { 0 })
 }
 
 fn decimal(bytes: &[u8]) -> Option<i128> {

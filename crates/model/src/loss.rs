@@ -131,7 +131,7 @@ losses! {
     35 OpShapesLeftOut "op_shapes_left_out" Missing
         "calls of ops that were recorded by name only, because their arguments have more shapes than can be recorded, or because the process has used too many different shapes (65,536)";
     36 ParallelUnseen "parallel_unseen" Missing
-        "virtual machines whose compiled code was loaded before its parallel launches could be watched; what their ops do on other threads is not counted for any op";
+        "virtual machines whose compiled code was loaded before its parallel launches could be watched, or processes whose PyTorch does not launch them in a way that can be watched; what their ops do on other threads is not counted for any op";
     37 TaskNotRecorded "task_not_recorded" Missing
         "tasks of parallel regions whose thread could not be recorded; their counts are missing from their op";
     38 CollectorFailed "collector_failed" Missing
@@ -168,6 +168,12 @@ losses! {
         "files with events of profiler plugins, or with recordings of another profiler, that are not part of the profile yet: their process is still running, or the profile cannot be changed here";
     54 RecordingIncomplete "recording_incomplete" Missing
         "recordings of another profiler in the process, such as torch.profiler, of which a part is missing: the process ended or the disk was full before all was handed over, or it is damaged";
+    55 RangeEndedElsewhere "range_ended_elsewhere" Missing
+        "ranges of PyTorch's record_function that ended on another thread than they began (asynchronous functions), so that their counters cannot be read; they have no row";
+    56 LoopModuleRefused "loop_module_refused" Missing
+        "instrumented executables whose descriptor is in memory that is read-only or shared with other processes; their loops were not counted";
+    57 CodeNotKept "code_not_kept" Missing
+        "modules with instrumented loops whose machine code was not copied into the profile (--keep-code): it is larger than 64 MiB (512 MiB for all of a process), or could not be read or written; `loops report --asm` needs their files";
 }
 
 impl Loss {

@@ -6,17 +6,20 @@
 //! lock, and it knows whether it is open. The event that the plugin is completing is kept here and
 //! goes to the sink when the next one begins.
 
+mod lock;
+
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::NonNull;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use abi::kineto::{
     Counter as RawCounter, FLOW_ASYNC_CPU_GPU, FLOW_FWD_BWD, ProfileDeviceInfo, ProfileEvent,
     ProfileEventFlow, ProfileResourceInfo, TraceBuilder,
 };
 
+use self::lock::{Held, Lock};
 use crate::problem::{Problem, Problems};
 use crate::sink::{Counter, Event, Flow, Metadata, Sink};
 
@@ -55,7 +58,7 @@ impl Asked {
 /// What a builder's handle points to.
 #[derive(Debug)]
 pub struct Builder {
-    state: Mutex<State>,
+    state: Lock<State>,
     problems: Arc<Problems>,
     /// One more than the number of the last type that a plugin declared.
     own_end: &'static AtomicU32,
@@ -87,11 +90,7 @@ unsafe impl Send for State {}
 impl Builder {
     /// A builder that lives as long as the process.
     pub fn leak(problems: Arc<Problems>, own_end: &'static AtomicU32) -> &'static Self {
-        Box::leak(Box::new(Self { state: Mutex::default(), problems, own_end }))
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        Box::leak(Box::new(Self { state: Lock::default(), problems, own_end }))
     }
 
     /// Runs `call` with a builder whose events go to `sink`. Events of types that are not in
@@ -106,14 +105,14 @@ impl Builder {
         struct Open(&'static Builder);
         impl Drop for Open {
             fn drop(&mut self) {
-                let mut state = self.0.lock();
+                let mut state = self.0.state.lock_outermost();
                 self.0.finish(&mut state);
                 state.sink = None;
                 state.any = false;
             }
         }
         {
-            let mut state = self.lock();
+            let mut state = self.state.lock_outermost();
             let sink: NonNull<dyn Sink + '_> = NonNull::from(sink);
             // SAFETY: only the lifetime changes. `Open` takes the pointer out again, under the lock,
             // before the borrow ends.
@@ -161,7 +160,7 @@ fn enter(
     // cannot be told from one.
     let builder: &Builder = unsafe { builder.as_ref() };
     let done = catch_unwind(AssertUnwindSafe(|| {
-        let mut state = builder.lock();
+        let mut state = builder.state.lock().map_err(|Held| Some(Problem::Inside { call }))?;
         if state.sink.is_none() {
             return Err(Some(Problem::Late { call }));
         }

@@ -52,6 +52,14 @@ impl fmt::Display for Left {
     }
 }
 
+/// The beginning of every exception (Itanium C++ ABI, exception handling, section 1.2.1).
+#[cfg(target_os = "linux")]
+#[repr(C)]
+struct RawException {
+    class: u64,
+    cleanup: Option<unsafe extern "C" fn(c_int, *mut RawException)>,
+}
+
 /// Elsewhere a call is a plain call: on such systems, a plugin's exception ends the process.
 ///
 /// # Safety

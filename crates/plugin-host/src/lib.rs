@@ -13,6 +13,7 @@
 //! | [`platform`] | opening a shared object: the only part that differs between systems |
 //! | [`discover`](mod@discover) | which files of a directory are plugins, in which order |
 //! | [`guard`] | calls that a plugin's exceptions do not leave |
+//! | [`layers`] | which plugins the OpenCL loader must load, too |
 //! | [`load`] | a plugin: opened, extended, registered, queried |
 //! | [`session`] | one recording of one profiler |
 //! | [`builder`] | the functions that a plugin hands its events to |
@@ -32,6 +33,7 @@ pub mod conformance;
 pub mod discover;
 pub mod entry;
 pub mod guard;
+pub mod layers;
 pub mod lineage;
 pub mod load;
 pub mod platform;

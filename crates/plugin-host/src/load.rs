@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use abi::kineto::{
-    EXTENSION_VERSION, Extension, FIRST_OWN_TYPE, NAME_BYTES, ProfilerInterface, QueryParams,
-    Registry,
+    EXTENSION_VERSION, Extend, Extension, FIRST_OWN_TYPE, NAME_BYTES, ProfilerInterface,
+    QueryParams, Register, Registry,
 };
 
 use crate::builder::{Builder, add_counter, set_thread_name};
@@ -229,22 +229,51 @@ impl Plugin {
             return plugin;
         };
         // From here on the file stays loaded: it may have started threads or given out addresses.
-        let extension = extend(&library, host, &problems);
+        let extend = library.symbol(abi::kineto::EXTEND_SYMBOL);
+        plugin.register(register.as_ptr(), extend.map(|extend| extend.as_ptr().cast_const()), host);
+        plugin
+    }
+
+    /// A plugin that is linked into this program, under this name.
+    ///
+    /// # Safety
+    /// The functions are those of a plugin, and all that it gives out stays valid.
+    pub unsafe fn linked(
+        name: &Path,
+        register: Register,
+        extend: Option<Extend>,
+        host: &'static Host,
+    ) -> Self {
+        let problems = Arc::new(Problems::of(name));
+        let mut plugin =
+            Self { file: name.to_owned(), problems, profilers: Vec::new(), registry: None };
+        let extend = extend.map(|extend| extend as *const c_void);
+        plugin.register(register as *const c_void, extend, host);
+        plugin
+    }
+
+    /// Lets it extend its host and register, and queries its profilers.
+    fn register(
+        &mut self,
+        register: *const c_void,
+        extend_with: Option<*const c_void>,
+        host: &'static Host,
+    ) {
+        let problems = Arc::clone(&self.problems);
+        let extension = extend_with.and_then(|function| extend(function, host, &problems));
         let collecting: &'static Mutex<Collecting> = Box::leak(Box::new(Mutex::new(Collecting {
             open: true,
             interfaces: Vec::new(),
             problems: Arc::clone(&problems),
         })));
-        plugin.registry = Some(collecting);
+        self.registry = Some(collecting);
         let registry = Registry {
             size: Registry::SIZE,
             handle: std::ptr::from_ref(collecting).cast_mut().cast(),
             register_profiler: Some(register_profiler),
         };
         // SAFETY: the symbol has this type by the interface's definition.
-        let end = unsafe {
-            guard::call(register.as_ptr(), (&raw const registry).cast(), std::ptr::null())
-        };
+        let end = unsafe { guard::call(register, (&raw const registry).cast(), std::ptr::null()) };
         let interfaces = {
             let mut collecting = collecting.lock().unwrap_or_else(PoisonError::into_inner);
             collecting.open = false;
@@ -254,21 +283,22 @@ impl Plugin {
             Ok(0) => {}
             Ok(code) => {
                 problems.add(Problem::RegisterFailed { code, registered: interfaces.len() });
-                return plugin;
+                return;
             }
             Err(how) => {
                 problems.add(Problem::Left { function: "KinetoPlugin_register", how });
-                return plugin;
+                return;
             }
         }
         if interfaces.is_empty() {
             problems.add(Problem::NothingRegistered);
         }
-        plugin.profilers = interfaces
+        self.profilers = interfaces
             .into_iter()
-            .filter_map(|interface| Profiler::query(interface, extension, host, &problems, file))
+            .filter_map(|interface| {
+                Profiler::query(interface, extension, host, &problems, &self.file)
+            })
             .collect();
-        plugin
     }
 }
 
@@ -288,14 +318,13 @@ impl Plugin {
     }
 }
 
-fn extend(library: &Library, host: &'static Host, problems: &Problems) -> Option<Extension> {
-    let extend = library.symbol(abi::kineto::EXTEND_SYMBOL)?;
+fn extend(function: *const c_void, host: &'static Host, problems: &Problems) -> Option<Extension> {
     let mut extension =
         Extension { size: Extension::SIZE, configure: None, toggle: None, flush: None };
     // SAFETY: the symbol has this type by the extension's definition; the host is never freed.
     let end = unsafe {
         let extension = (&raw mut extension).cast::<c_void>();
-        guard::call(extend.as_ptr(), (&raw const host.raw).cast(), extension)
+        guard::call(function, (&raw const host.raw).cast(), extension)
     };
     match end.map(|code| code as c_int) {
         Ok(0) => return Some(extension),

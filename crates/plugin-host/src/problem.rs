@@ -76,6 +76,12 @@ pub enum Problem {
         /// The name of the call.
         call: &'static str,
     },
+    /// It called the trace builder in a signal handler that interrupted such a call, or after it had
+    /// left such a call by a jump.
+    Inside {
+        /// The name of the call.
+        call: &'static str,
+    },
     /// It added an event of a type that is neither published nor declared. The event is kept, with
     /// that number as its type.
     UnknownType(u32),
@@ -161,6 +167,9 @@ impl fmt::Display for Problem {
             Self::NoEvent { call } => write!(f, "called {call} before any addEvent"),
             Self::Late { call } => {
                 write!(f, "called {call} after the call that the trace builder was valid for")
+            }
+            Self::Inside { call } => {
+                write!(f, "called {call} inside of another call of the trace builder")
             }
             Self::UnknownType(number) => {
                 write!(f, "added an event of type {number}, which does not exist")

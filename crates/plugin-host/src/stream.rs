@@ -67,6 +67,8 @@ pub struct Writer<W: Write> {
     out: W,
     buffer: Vec<u8>,
     texts: Texts,
+    /// The keys of the event that is being written.
+    keys: Vec<u64>,
     last_start: i64,
     /// Bytes that may still be written; events beyond are counted and dropped.
     room: u64,
@@ -89,6 +91,45 @@ fn put_signed(buffer: &mut Vec<u8>, value: i64) {
     put(buffer, (value << 1 ^ value >> 63) as u64);
 }
 
+/// Some fields, on the stack: a record goes into the buffer in one piece.
+struct Fields {
+    bytes: [u8; Self::MOST],
+    length: usize,
+}
+
+impl Default for Fields {
+    #[inline]
+    fn default() -> Self {
+        Self { bytes: [0; Self::MOST], length: 0 }
+    }
+}
+
+impl Fields {
+    /// More than 11 fields of 10 bytes each.
+    const MOST: usize = 128;
+
+    #[inline]
+    fn put(&mut self, mut value: u64) {
+        while value >= 0x80 {
+            self.bytes[self.length % Self::MOST] = value as u8 | 0x80;
+            self.length += 1;
+            value >>= 7;
+        }
+        self.bytes[self.length % Self::MOST] = value as u8;
+        self.length += 1;
+    }
+
+    #[inline]
+    fn put_signed(&mut self, value: i64) {
+        self.put((value << 1 ^ value >> 63) as u64);
+    }
+
+    #[inline]
+    fn bytes(&self) -> &[u8] {
+        &self.bytes[..self.length.min(Self::MOST)]
+    }
+}
+
 impl<W: Write> Writer<W> {
     /// Begins a stream of at most `limit` bytes of events and names; `None`: no limit.
     pub fn new(out: W, limit: Option<u64>) -> Self {
@@ -98,6 +139,7 @@ impl<W: Write> Writer<W> {
             out,
             buffer,
             texts: Texts::default(),
+            keys: Vec::new(),
             last_start: 0,
             room: limit.unwrap_or(u64::MAX),
             dropped: 0,
@@ -218,34 +260,36 @@ impl<W: Write> Sink for Writer<W> {
         let before = self.buffer.len();
         let name = self.text(name);
         // Keys are texts, which must stand before the record.
+        self.keys.clear();
         for (key, _) in metadata.iter() {
-            self.text(key);
+            let key = self.text(key);
+            self.keys.push(key);
         }
-        let buffer = &mut self.buffer;
-        buffer.push(EVENT);
-        put(buffer, event.event_type.into());
-        put(buffer, name);
-        put_signed(buffer, event.start_ns.wrapping_sub(self.last_start));
+        let mut fields = Fields::default();
+        fields.put(EVENT.into());
+        fields.put(event.event_type.into());
+        fields.put(name);
+        fields.put_signed(event.start_ns.wrapping_sub(self.last_start));
         self.last_start = event.start_ns;
-        put(buffer, event.end_ns.wrapping_sub(event.start_ns) as u64);
-        put_signed(buffer, event.id);
-        put_signed(buffer, event.device.into());
-        put_signed(buffer, event.resource.into());
+        fields.put(event.end_ns.wrapping_sub(event.start_ns) as u64);
+        fields.put_signed(event.id);
+        fields.put_signed(event.device.into());
+        fields.put_signed(event.resource.into());
         match event.flow {
-            None => buffer.push(0),
+            None => fields.put(0),
             Some(flow) => {
-                let kind = u64::from(flow.flow_type) << 1 | u64::from(flow.is_start);
-                put(buffer, 1 + kind);
-                put(buffer, flow.id.into());
+                fields.put(1 + (u64::from(flow.flow_type) << 1 | u64::from(flow.is_start)));
+                fields.put(flow.id.into());
             }
         }
-        put(buffer, metadata.iter().count() as u64);
-        for (key, value) in metadata.iter() {
-            let key = self.texts.number(&key[..key.len().min(MOST_TEXT)]).0;
-            let buffer = &mut self.buffer;
-            put(buffer, key.into());
-            put(buffer, value.len() as u64);
-            buffer.extend_from_slice(value);
+        fields.put(self.keys.len() as u64);
+        self.buffer.extend_from_slice(fields.bytes());
+        for (key, (_, value)) in self.keys.iter().zip(metadata.iter()) {
+            let mut fields = Fields::default();
+            fields.put(*key);
+            fields.put(value.len() as u64);
+            self.buffer.extend_from_slice(fields.bytes());
+            self.buffer.extend_from_slice(value);
         }
         self.added(before);
     }

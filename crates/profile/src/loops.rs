@@ -46,6 +46,9 @@ pub struct LoopModule {
     pub table: Option<String>,
     /// File of the executable or shared object that it is in; a JIT's module has none.
     pub object: Option<String>,
+    /// The first of the ids that the exports of its library have, if it is in a library of IREE. Its
+    /// functions are those that these exports name.
+    pub export: Option<u32>,
     /// Ticks in a second. NaN: not known, because the clock of the profile is another one and the
     /// process noted no two moments that are a millisecond apart.
     pub ticks_per_second: f64,
@@ -57,6 +60,28 @@ pub struct LoopModule {
     pub cost: Option<HitCost>,
     /// The 10th and the 90th percentile of the same measurements.
     pub cost_range: Option<[HitCost; 2]>,
+    /// Where its machine code is. Profiles of earlier versions do not say.
+    pub code: Option<LoopCode>,
+}
+
+/// Where the machine code of a module is. Addresses are those of its ELF file; of code without a file,
+/// those of the process.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LoopCode {
+    /// The address of its descriptor.
+    pub descriptor: u64,
+    /// The architecture, as `e_machine` of ELF files numbers it.
+    pub machine: u16,
+    /// The build id of its file.
+    pub build_id: Option<Vec<u8>>,
+    /// Bytes of its file, and when it was modified last (ns since 1970), if it had one that could be
+    /// opened.
+    pub file: Option<(u64, u64)>,
+    /// The copy in the profile: the number of its file ([`Profile::kept_code`](crate::Profile::kept_code)).
+    pub kept: Option<u32>,
+    /// Which addresses the bytes of the copy have, one piece after the other: first address and
+    /// bytes. Empty: it is a copy of the ELF file.
+    pub pieces: Vec<(u64, u64)>,
 }
 
 /// What an empty hit (one begin and one end) of a module costs, in ticks. 0 for a kind of hit that the

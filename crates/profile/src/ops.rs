@@ -167,6 +167,12 @@ impl Ops {
         self.by_export.get(process)?.get(export)
     }
 
+    /// Returns the ops of a process's exports, in no particular order.
+    pub fn of_process(&self, process: usize) -> impl Iterator<Item = OpId> {
+        let exports = self.by_export.get(process).into_iter();
+        exports.flat_map(|of| of.list.iter().flatten().chain(of.beyond.values()).copied())
+    }
+
     /// Returns all ops in the order of their numbers.
     pub fn all(&self) -> &[Op] {
         &self.ops

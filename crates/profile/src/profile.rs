@@ -405,8 +405,13 @@ impl Process {
 
     /// Its file of loops. `None`: it has none.
     pub(crate) fn open_loops(&self) -> Result<Option<File>> {
+        self.open_in_part(LOOPS_NAME)
+    }
+
+    /// A file of the process's part, if there is one with this name.
+    pub(crate) fn open_in_part(&self, name: &str) -> Result<Option<File>> {
         let Some(parts) = &self.parts else { return Ok(None) };
-        match parts.dir(self.id.name()).and_then(|part| part.file(LOOPS_NAME)) {
+        match parts.dir(self.id.name()).and_then(|part| part.file(name)) {
             Ok(file) => Ok(Some(file)),
             Err(e) if e.is_not_found() => Ok(None),
             Err(e) => Err(e),

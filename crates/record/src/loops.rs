@@ -24,11 +24,14 @@
 //! | 2 | rows | what a thread counted for ids of one block: [`RowsFrame`] |
 //! | 3 | events | records of mode log: [`EventsFrame`] |
 //! | 4 | moment | ticks, CLOCK_MONOTONIC in ns: u64 |
+//! | 5 | code | where the machine code of a module is: [`CodeFrame`] |
 
+mod code;
 mod entry;
 mod frames;
 mod run;
 
+pub use code::{CodeFrame, code_name};
 pub use entry::{ENTRY_WORDS, EVENT_BYTES, Event, word};
 pub use frames::{
     Costs, EventsFrame, LoopFrame, LoopFrames, ModuleFrame, Row, RowsFrame, read_frames,

@@ -138,19 +138,28 @@ pub enum LibraryKind {
     /// Not a library: a virtual machine of TVM's Relax. Its exports follow one by one
     /// ([`OpExport`]).
     RelaxVm = 4,
+    /// Not a library: PyTorch. Its ops and ranges follow one by one ([`OpExport`]).
+    Torch = 5,
 }
 
 impl LibraryKind {
     /// All kinds, in the order of their numbers.
-    pub const ALL: [Self; 5] =
-        [Self::EmbeddedElf, Self::SystemLibrary, Self::Hooked, Self::Imported, Self::RelaxVm];
+    pub const ALL: [Self; 6] = [
+        Self::EmbeddedElf,
+        Self::SystemLibrary,
+        Self::Hooked,
+        Self::Imported,
+        Self::RelaxVm,
+        Self::Torch,
+    ];
 
-    /// Returns whether it is a virtual machine, whose ops `counterpoint ops` shows.
+    /// Returns whether it is a host that calls ops, which `counterpoint ops` shows: a virtual
+    /// machine, or PyTorch.
     pub fn is_machine(self) -> bool {
-        self == Self::RelaxVm
+        matches!(self, Self::RelaxVm | Self::Torch)
     }
 
-    /// Returns `embedded-elf`, `system-library`, `hooked`, `imported` or `relax-vm`.
+    /// Returns `embedded-elf`, `system-library`, `hooked`, `imported`, `relax-vm` or `torch`.
     pub fn name(self) -> &'static str {
         match self {
             Self::EmbeddedElf => "embedded-elf",
@@ -158,6 +167,7 @@ impl LibraryKind {
             Self::Hooked => "hooked",
             Self::Imported => "imported",
             Self::RelaxVm => "relax-vm",
+            Self::Torch => "torch",
         }
     }
 }
@@ -232,11 +242,13 @@ pub enum Role {
     Span = 5,
     /// Work that the profiler of an imported trace did for itself.
     Bookkeeping = 6,
+    /// A range that the program marked by name, for example with PyTorch's `record_function`.
+    Range = 7,
 }
 
 impl Role {
     /// All roles, in the order of their numbers.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Workgroup,
         Self::Op,
         Self::Run,
@@ -244,11 +256,12 @@ impl Role {
         Self::Task,
         Self::Span,
         Self::Bookkeeping,
+        Self::Range,
     ];
 
-    /// Whether calls with this role come from a virtual machine.
+    /// Whether calls with this role come from a host that calls ops: a virtual machine, or PyTorch.
     pub fn is_of_machine(self) -> bool {
-        matches!(self, Self::Op | Self::Run | Self::Region | Self::Task)
+        matches!(self, Self::Op | Self::Run | Self::Region | Self::Task | Self::Range)
     }
 
     /// Whether calls with this role belong to no thread of the program. They count in no self time
@@ -257,7 +270,7 @@ impl Role {
         matches!(self, Self::Span | Self::Bookkeeping)
     }
 
-    /// Returns `workgroup`, `op`, `run`, `region`, `task`, `span` or `bookkeeping`.
+    /// Returns `workgroup`, `op`, `run`, `region`, `task`, `span`, `bookkeeping` or `range`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Workgroup => "workgroup",
@@ -267,6 +280,7 @@ impl Role {
             Self::Task => "task",
             Self::Span => "span",
             Self::Bookkeeping => "bookkeeping",
+            Self::Range => "range",
         }
     }
 }

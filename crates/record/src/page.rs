@@ -32,7 +32,8 @@
 //! call's context (the fields of `c`) is all zeros. With two counters, a call takes 14 to 22 bytes.
 //!
 //! Keys: 0 is a correlation number, 1 the bytes of storage allocated, 2 the bytes of workspace
-//! allocated, 3 a failure, 4 the op that failed. From 16 on, [`crate::meta::ValueKey`] gives the
+//! allocated, 3 a failure, 4 the op that failed, 5 the forward op of a call of a backward pass. From
+//! 16 on, [`crate::meta::ValueKey`] gives the
 //! meaning. A value that a call does not have is absent; it is not 0.
 //!
 //! The checksum of a flushed page covers its header and its records.
@@ -75,6 +76,8 @@ pub const KEY_WORKSPACE_BYTES: u32 = 2;
 pub const KEY_FAILED: u32 = 3;
 /// Key of the export of a failed run's innermost op that did not return. Absent if no op was open.
 pub const KEY_FAILED_OP: u32 = 4;
+/// Key of the export of the forward op to which a call of the backward pass belongs.
+pub const KEY_FORWARD: u32 = 5;
 /// The first key that [`crate::meta::ValueKey`] explains.
 pub const FIRST_USER_KEY: u32 = 16;
 

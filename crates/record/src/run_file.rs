@@ -67,12 +67,14 @@ pub struct LoopOptions {
     pub gap_mask: u32,
     /// Mode log: how many hits of each id and thread are recorded.
     pub logged: u32,
+    /// Whether the machine code of instrumented modules is copied into the profile.
+    pub keep_code: bool,
 }
 
 impl Default for LoopOptions {
     /// The first 100 hits, then gaps of 1 to 128; 100 hits in the log.
     fn default() -> Self {
-        Self { first: 100, gap_mask: 127, logged: 100 }
+        Self { first: 100, gap_mask: 127, logged: 100, keep_code: false }
     }
 }
 
@@ -172,8 +174,8 @@ impl RunFile {
             e.str(filter);
         }
         e.u8(self.bookkeeping.into()).u8(self.loops.is_some().into());
-        if let Some(LoopOptions { first, gap_mask, logged }) = self.loops {
-            e.u32(first).u32(gap_mask).u32(logged);
+        if let Some(LoopOptions { first, gap_mask, logged, keep_code }) = self.loops {
+            e.u32(first).u32(gap_mask).u32(logged).u8(keep_code.into());
         }
         e.u8(self.plugins.is_some().into());
         if let Some(plugins) = &self.plugins {
@@ -283,7 +285,12 @@ impl RunFile {
         let bookkeeping = d.u8()? != 0;
         let loops = match d.u8()? {
             0 => None,
-            _ => Some(LoopOptions { first: d.u32()?, gap_mask: d.u32()?, logged: d.u32()? }),
+            _ => Some(LoopOptions {
+                first: d.u32()?,
+                gap_mask: d.u32()?,
+                logged: d.u32()?,
+                keep_code: d.u8()? != 0,
+            }),
         };
         let plugins = match d.u8()? {
             0 => None,
@@ -483,7 +490,7 @@ mod tests {
             ],
             filters: vec!["*matmul*".into()],
             bookkeeping: true,
-            loops: Some(LoopOptions { first: 7, gap_mask: 63, logged: 9 }),
+            loops: Some(LoopOptions { first: 7, gap_mask: 63, logged: 9, keep_code: true }),
             plugins: Some(PluginOptions {
                 files: vec!["/opt/é.so".into(), "/opt/b.so".into()],
                 types: vec![6, 22],

@@ -15,7 +15,7 @@ use crate::report::tests;
 use crate::user::user_access;
 
 tests![instrumented: hits_of_threads_are_exact, instructions_of_hits_are_exact,
-    a_killed_program_loses_no_hit, the_log_has_places];
+    a_killed_program_loses_no_hit, the_log_has_places, machine_code_runs_as_often_as_it_says];
 
 /// What each thread counted, by id.
 type Threads = BTreeMap<u32, BTreeMap<u32, Row>>;
@@ -23,6 +23,12 @@ type Threads = BTreeMap<u32, BTreeMap<u32, Row>>;
 fn run(name: &str, mode: u32, arguments: &[&str]) -> (Left, Vec<LoopFrame>) {
     let mut command = Command::new(format!("/bin/loops{mode}"));
     let left = record(name, command.args(arguments), Some(LoopOptions::default()));
+    let frames = frames_of(&left);
+    (left, frames)
+}
+
+/// What a program has left: in the files of its parts, and in the pool.
+fn frames_of(left: &Left) -> Vec<LoopFrame> {
     let mut frames = Vec::new();
     let parts = Path::new(&left.profile).join(record::meta::PARTS_NAME);
     for part in fs::read_dir(parts).expect("read the parts").flatten() {
@@ -44,7 +50,7 @@ fn run(name: &str, mode: u32, arguments: &[&str]) -> (Left, Vec<LoopFrame>) {
             frames.extend(read_frames(&written).frames);
         }
     }
-    (left, frames)
+    frames
 }
 
 fn threads(frames: &[LoopFrame]) -> Threads {
@@ -112,6 +118,32 @@ fn a_killed_program_loses_no_hit() {
     let (_, frames) = run("loops-killed", 0, &["kill", "1000"]);
     let threads = threads(&frames);
     assert_eq!(hits(&threads), [[(0, 1), (1, 1), (2, 999)]]);
+}
+
+/// A loop that the instrumenter has instrumented and clang compiled: 150 more iterations are 150 times
+/// the instructions that its machine code has (which the host has counted), and 250 more 250 times.
+fn machine_code_runs_as_often_as_it_says() {
+    user_access(false);
+    let body = fs::read_to_string("/etc/sum.instructions").expect("what the host counted");
+    let body: u64 = body.trim().parse().expect("a number");
+    let mut sums = Vec::new();
+    for [first, second] in [[100, 200], [250, 200], [500, 200]] {
+        let name = format!("sum{first}");
+        let arguments = [first.to_string(), second.to_string()];
+        let mut command = Command::new("/bin/sum");
+        let left = record(&name, command.args(arguments), Some(LoopOptions::default()));
+        assert_eq!(String::from_utf8_lossy(&left.output.stdout), format!("{first}\n{second}\n"));
+        let frames = frames_of(&left);
+        let threads = threads(&frames);
+        let [thread] = threads.values().collect::<Vec<_>>()[..] else { panic!("{threads:?}") };
+        let row = &thread[&0];
+        assert_eq!((thread.len(), row.words[word::HITS], row.sums[0]), (1, 2, 2));
+        assert_eq!(row.words[word::ITERATIONS], first + second);
+        sums.push(row.sums[1]);
+    }
+    println!("{body} instructions in each iteration: {sums:?}");
+    assert_eq!(sums[1] - sums[0], 150 * body);
+    assert_eq!(sums[2] - sums[1], 250 * body);
 }
 
 /// A begin and an end at the same place each, both in the program's text.

@@ -13,6 +13,11 @@
 #define NAME "kernel of a test"
 #endif
 
+/* Added to all times, ns since 1970. */
+#ifndef BASE
+#define BASE 0LL
+#endif
+
 /* -DMISTAKE=4 makes the fourth, and so on. */
 enum {
   NONE,
@@ -157,7 +162,7 @@ static int process(KinetoPlugin_ProfilerProcessEvents_Params* params) {
   KinetoPlugin_ProfileEvent launch = {
       .unpaddedStructSize = KINETO_PLUGIN_PROFILE_EVENT_UNPADDED_STRUCT_SIZE,
       .eventType = KINETO_PLUGIN_PROFILE_EVENT_TYPE_PRIVATEUSE1_RUNTIME,
-      .startTimeUtcNs = 1000, .endTimeUtcNs = 2000, .eventId = 11, .processId = 500,
+      .startTimeUtcNs = BASE + 1000, .endTimeUtcNs = BASE + 2000, .eventId = 11, .processId = 500,
       .threadId = 501};
   KinetoPlugin_ProfileEventFlow flow = {
       .unpaddedStructSize = KINETO_PLUGIN_PROFILE_EVENT_FLOW_UNPADDED_STRUCT_SIZE,
@@ -173,12 +178,12 @@ static int process(KinetoPlugin_ProfilerProcessEvents_Params* params) {
   KinetoPlugin_ProfileEvent kernel = {
       .unpaddedStructSize = KINETO_PLUGIN_PROFILE_EVENT_UNPADDED_STRUCT_SIZE,
       .eventType = KINETO_PLUGIN_PROFILE_EVENT_TYPE_CONCURRENT_KERNEL,
-      .startTimeUtcNs = 1500, .endTimeUtcNs = 9000, .eventId = 11, .deviceId = 3,
+      .startTimeUtcNs = BASE + 1500, .endTimeUtcNs = BASE + 9000, .eventId = 11, .deviceId = 3,
       .resourceId = 7};
   IF(UNKNOWN_EVENT) kernel.eventType = (KinetoPlugin_ProfileEventType)77;
   IF(NOT_ASKED) kernel.eventType = KINETO_PLUGIN_PROFILE_EVENT_TYPE_GPU_MEMCPY;
   IF(SMALL_EVENT) kernel.unpaddedStructSize = 24;
-  IF(BACKWARDS) kernel.endTimeUtcNs = 1400;
+  IF(BACKWARDS) kernel.endTimeUtcNs = BASE + 1400;
   IF(WIDE_ID) kernel.eventId = 0x123456789abLL;
   int added;
   IF(NULL_EVENT) added = b->addEvent(h, NULL);
@@ -197,9 +202,9 @@ static int process(KinetoPlugin_ProfilerProcessEvents_Params* params) {
   KinetoPlugin_ProfileEvent counter = {
       .unpaddedStructSize = KINETO_PLUGIN_PROFILE_EVENT_UNPADDED_STRUCT_SIZE,
       .eventType = KINETO_PLUGIN_PROFILE_EVENT_TYPE_GPU_PM_COUNTER,
-      .startTimeUtcNs = 3000, .endTimeUtcNs = 3000, .deviceId = 3};
+      .startTimeUtcNs = BASE + 3000, .endTimeUtcNs = BASE + 3000, .deviceId = 3};
   for (int i = 0; i < 2; i++) {
-    counter.startTimeUtcNs = counter.endTimeUtcNs = 3000 + 1000 * i;
+    counter.startTimeUtcNs = counter.endTimeUtcNs = BASE + 3000 + 1000 * i;
     b->addEvent(h, &counter);
     b->setLastEventName(h, "bandwidth");
     b->addLastEventMetadata(h, "read GB/s", i == 0 ? "10.5" : "12.25");

@@ -66,7 +66,7 @@ def test_without_rust_it_says_what_to_do(tmp_path):
 
 def test_a_dist_in_the_checkout_is_used_without_rust(tmp_path):
     copy = checkout(tmp_path)
-    for name in ("bin/counterpoint", "lib/libcounterpoint.so"):
+    for name in ("bin/counterpoint", "libexec/counterpoint", "lib/libcounterpoint.so"):
         (copy / "dist" / name).parent.mkdir(parents=True)
         shutil.copy2(places.DIST / name, copy / "dist" / name)
     venv = tmp_path / "venv"
@@ -84,7 +84,7 @@ def test_a_dist_in_the_checkout_is_used_without_rust(tmp_path):
 
 def test_a_dist_of_another_version_is_not_taken(tmp_path):
     copy = checkout(tmp_path)
-    for name in ("bin/counterpoint", "lib/libcounterpoint.so"):
+    for name in ("bin/counterpoint", "libexec/counterpoint", "lib/libcounterpoint.so"):
         (copy / "dist" / name).parent.mkdir(parents=True)
         (copy / "dist" / name).write_text("#!/bin/sh\necho counterpoint 0.0.1\n")
         (copy / "dist" / name).chmod(0o755)

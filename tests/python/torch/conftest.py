@@ -95,6 +95,8 @@ def site(tmp_path_factory):
     made = tmp_path_factory.mktemp("site")
     with zipfile.ZipFile(next(folder.glob("*.whl"))) as wheel:
         wheel.extractall(made)
+    # As pip does; zipfile does not restore the rights of files.
+    (made / "counterpoint/_dist/bin/counterpoint").chmod(0o755)
     return made
 
 

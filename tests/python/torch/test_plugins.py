@@ -274,6 +274,49 @@ def test_the_environment_configures_plugins(torch, plugins, tmp_path):
     assert [rest for _, call, *rest in log(calls) if call == "configure"] == [["depth=4"]]
 
 
+EXTENSION = """
+import json, torch
+from torch.profiler import ProfilerActivity, profile
+from torch.profiler.profiler import ProfilerActivityConfig, _ProfilerExtensionConfig
+class Plugins(_ProfilerExtensionConfig):
+    def _to_config_entries(self):
+        return {"COUNTERPOINT_KINDS": "counter", "COUNTERPOINT_PLUGIN_CONFIG": "depth 5"}
+activities = [{ProfilerActivity.CPU: ProfilerActivityConfig(profiler_configs=[Plugins()])}]
+with profile(activities=activities) as prof:
+    torch.ones(4) + 1
+print(json.dumps(sorted({e.name() for e in prof.profiler.kineto_results.events()})))
+"""
+
+
+def test_torchs_extension_configuration_reaches_plugins(torch, plugins, tmp_path):
+    calls = tmp_path / "calls"
+    found = torch.run(EXTENSION, KINETO_PLUGIN_LIB_DIR_PATH=plugins[0], LAUNCHES_LOG=calls).found
+    assert "bandwidth" in found
+    assert not {"launch", plugins[1]} & set(found)
+    assert [rest for _, call, *rest in log(calls) if call in ("create", "configure")] == [["22"], ["depth 5"]]
+
+
+FORKED = """
+import json, os, sys, torch
+from torch.profiler import ProfilerActivity, profile
+def once():
+    with profile(activities=[ProfilerActivity.CPU]) as prof:
+        torch.ones(4) + 1
+    return [e.name()[:7] for e in prof.profiler.kineto_results.events()]
+if not os.fork():
+    names = once()
+    os._exit(0 if "aten::a" in names and "kernel_" not in names else 9)
+status = os.wait()[1]
+print(json.dumps([status, "kernel_" in once()]))
+"""
+
+
+def test_a_forked_child_says_that_it_has_no_plugins(torch, plugins):
+    done = torch.run(FORKED, KINETO_PLUGIN_LIB_DIR_PATH=plugins[0])
+    assert done.found == [0, True]
+    assert len([line for line in done.lines if "forked" in line]) == 1
+
+
 RAISING = """
 import json, torch
 from torch.profiler import ProfilerActivity, profile

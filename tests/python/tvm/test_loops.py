@@ -185,6 +185,32 @@ print(vm[entry](*models.tensors(made)).numpy().tobytes().hex())
     assert any(row["hits"] for row in rows)
 
 
+def test_the_code_of_a_jit_is_kept(tmp_path):
+    """Its memory is gone with the process; the profile has a copy. A region has as many machine loops
+    as it has loops."""
+    instrumented = cp.instrument_module(nest(), mode="timed", min_height=0)
+    vm = models.machine(models.calls("counterpoint.test.nothing"))
+    profile = tmp_path / "kept.cpt"
+    with cp.profile(vm, counters=[], keep_code=True, output=profile):
+        run_nest(instrumented)
+    words = [support.PROGRAM, "loops", "report", str(profile), "--asm", "--source", "--format", "json"]
+    (module,) = json.loads(support.run(words))["modules"]
+    assert module["code"]["kept"] and module["code"]["object"] is None
+    rows = {row["id"]: row for row in module["rows"] if row["hits"]}
+    inside = dict.fromkeys(rows, 0)
+    for row in rows.values():
+        at = row["id"] if row["kind"] == "loop" else None
+        while at is not None:
+            inside[at] += 1
+            at = rows[at]["parent"]
+    assert sorted(inside.values()) == [1, 2, 3, 3]
+    for row in rows.values():
+        assert len(row["code"]["machine_loops"]) == inside[row["id"]], row
+        assert row["code"]["instructions"]["hooks"] > 0
+    text = {line["line"] for line in module["texts"][0]["lines"]}
+    assert all(row["places"][0]["first_line"] in text for row in rows.values())
+
+
 def test_errors_say_what_to_do(tmp_path):
     mod, _, _ = models.MODELS["mlp"]()
     executable = models.executable(mod)

@@ -48,7 +48,7 @@ def test_children_that_end_at_once_leave_nothing(tmp_path):
 
 
 def test_directories_of_others_are_left_alone(tmp_path, monkeypatch):
-    from counterpoint.tvm import _places
+    from counterpoint import _places
 
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     mine = Path(_places.make())

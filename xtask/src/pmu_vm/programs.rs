@@ -4,7 +4,9 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context, Result};
+use abi::loops::Mode;
+use anyhow::{Context, Result, bail, ensure};
+use ir::choice::{Functions, Options};
 
 use crate::elf::Elf;
 use crate::layout::Layout;
@@ -19,6 +21,8 @@ pub const LIBRARIES: &str = "lib/aarch64-linux-gnu";
 pub struct C {
     /// Dynamic programs and libraries, with their paths in the guest.
     pub files: Vec<(String, PathBuf)>,
+    /// What programs read, with its path in the guest.
+    pub data: (String, PathBuf),
     /// The folder of `libpmu_vm_reader.a`, for the guest's own program.
     pub folder: PathBuf,
 }
@@ -59,13 +63,68 @@ pub fn build(layout: &Layout, root: &Path) -> Result<C> {
         compile(layout, "tests/programs/loops_host.c", &[&gnu[..], &flags].concat(), &program)?;
         loops.push((format!("bin/loops{mode}"), program));
     }
+    let (sum, expected) = instrumented(layout, &folder, &gnu)?;
+    loops.push(("bin/sum".into(), sum));
     let mut files = vec![
         ("bin/papi".into(), papi),
         ("bin/host".into(), host),
         ("lib/library.so".into(), library),
     ];
     files.append(&mut loops);
-    Ok(C { files, folder })
+    Ok(C { files, data: ("etc/sum.instructions".into(), expected), folder })
+}
+
+/// A program with a loop that the instrumenter has instrumented, and how many instructions its machine
+/// code has in each iteration.
+fn instrumented(layout: &Layout, folder: &Path, gnu: &[&str]) -> Result<(PathBuf, PathBuf)> {
+    let [text, changed, program, expected] =
+        ["sum.ll", "sum.lwp.ll", "sum", "sum.instructions"].map(|name| folder.join(name));
+    let source = "tests/programs/loops/sum.c";
+    compile(
+        layout,
+        source,
+        &[
+            gnu,
+            &[
+                "-S",
+                "-emit-llvm",
+                "-g0",
+                "-fno-sanitize=all",
+                "-fno-unroll-loops",
+                "-Wno-unused-command-line-argument",
+            ],
+        ]
+        .concat(),
+        &text,
+    )?;
+    let options = Options {
+        mode: Mode::Timed,
+        max_depth: None,
+        min_height: Some(0),
+        siblings: false,
+        functions: Functions::None,
+        filter: Some(&|name| name == "sum"),
+        target: None,
+        source,
+    };
+    let bytes = std::fs::read(&text).with_context(|| format!("read {}", text.display()))?;
+    let done = ir::instrument::instrument(&bytes, &options)
+        .with_context(|| format!("instrument {}", text.display()))?;
+    std::fs::write(&changed, &done.text).with_context(|| format!("write {}", changed.display()))?;
+    let flags = ["-O2", "-Xclang", "-disable-llvm-passes", "-Wno-everything", "-rdynamic", "-ldl"];
+    let mut command = zig(layout, "cc")?;
+    command.args(gnu).args(flags).arg(&changed).arg("-o").arg(&program);
+    quiet(&mut command, "compile sum.lwp.ll")?;
+    let bytes = std::fs::read(&program).with_context(|| format!("read {}", program.display()))?;
+    let image = code::Image::elf(&bytes)?;
+    let module = image.modules().pop().context("sum has no descriptor")?;
+    let wanted = code::Wanted { descriptor: module.address, ids: module.ids, mode: Mode::Timed };
+    let regions = code::regions(&image, &wanted)?;
+    let loops = &regions.found.get(&0).context("sum's loop has no code")?.loops;
+    let [only] = loops.as_slice() else { bail!("sum has {} machine loops", loops.len()) };
+    ensure!(only.straight, "sum's loop has branches");
+    std::fs::write(&expected, only.counts.instructions.to_string())?;
+    Ok((program, expected))
 }
 
 /// A tool of zig, which `dist` uses for linking. It has clang and the start files of every machine.

@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 
 use super::Findings;
 use super::rules::{NEEDED, NEEDED_PREFIX};
-use crate::dist::GLIBC_FLOOR;
+use crate::dist::{GLIBC_FLOOR, PLUGINS};
 use crate::elf::{Elf, glibc_version};
 use crate::layout::Layout;
 use crate::process::say;
@@ -16,7 +16,8 @@ const EXPORTS: &str = "artifacts/libcounterpoint/exports.txt";
 
 pub fn check(layout: &Layout, must_exist: bool, findings: &mut Findings) -> Result<()> {
     let dist = layout.dist();
-    for path in [dist.program(), dist.library()] {
+    let plugins = PLUGINS.iter().map(|(name, _)| dist.plugin(name));
+    for path in [dist.program(), dist.whole_program(), dist.library()].into_iter().chain(plugins) {
         let shown = layout.show(&path);
         if !path.exists() {
             if must_exist {

@@ -46,6 +46,8 @@ pub const ROOMS: &[Room] = &[
     Room { name: "profile", may_use: &["record", "model"], in_target: false, safe: false },
     Room { name: "trace", may_use: &["profile", "model"], in_target: false, safe: true },
     Room { name: "ir", may_use: &["abi"], in_target: false, safe: true },
+    // It has the loop finder of `ir`.
+    Room { name: "code", may_use: &["ir", "abi"], in_target: false, safe: true },
     Room { name: "analysis", may_use: &["profile", "ir", "model"], in_target: false, safe: true },
     // It may not use agent, whose state is only in libcounterpoint.so, nor measure, which is for
     // users' programs.
@@ -61,6 +63,7 @@ pub const ROOMS: &[Room] = &[
             "profile",
             "trace",
             "ir",
+            "code",
             "analysis",
             "plugin-host",
         ],

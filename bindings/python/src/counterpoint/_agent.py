@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 import os
 from typing import Optional
 
 from counterpoint._install import library
 from counterpoint.errors import NotInstalledError
+
+# Results of session_begin.
+BEGAN, RUN_RECORDS, ANOTHER_IS_OPEN, UNUSABLE, OFF = 0, 1, 2, -1, -2
 
 _RTLD_NODELETE = 0x1000
 
@@ -73,3 +77,41 @@ def file_of(address: int) -> Optional[str]:
     if not dladdr(address, ctypes.byref(info)) or not info.path:
         return None
     return os.fsdecode(info.path)
+
+
+class Recorder:
+    """The agent of this process, with the functions that every package needs."""
+
+    def __init__(self) -> None:
+        self._table, self.path = agent()
+
+    def session_begin(self, run_file: str) -> int:
+        """Begins a session. Returns one of the results of session_begin above."""
+        return int(self._table.session_begin(os.fsencode(run_file)))
+
+    def session_end(self) -> None:
+        """Ends the open session, if there is one."""
+        self._table.session_end()
+
+    def ticks(self) -> int:
+        """Returns the current time on the clock of the records; 0 if nothing is recorded."""
+        return int(self._table.ticks())
+
+    def profile(self) -> Optional[str]:
+        """Returns the path of the profile that is being recorded."""
+        length = int(self._table.profile(None, 0))
+        if length == 0:
+            return None
+        text = ctypes.create_string_buffer(length + 1)
+        self._table.profile(text, length + 1)
+        return os.fsdecode(text.value)
+
+    def lose(self, loss: str, count: int) -> None:
+        """Counts a loss by its name (docs/losses.md)."""
+        self._table.lose(loss.encode(), count)
+
+
+@functools.lru_cache(maxsize=1)
+def recorder() -> Recorder:
+    """Returns the agent, or raises the error that says why there is none."""
+    return Recorder()

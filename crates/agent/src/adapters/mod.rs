@@ -4,13 +4,15 @@
 //! | module | purpose |
 //! |---|---|
 //! | [`iree`] | handles executable libraries of stock IREE runtimes: a trampoline for each exported function |
+//! | [`machine`] | what adapters for hosts that call ops have in common |
 //! | [`loops`] | handles modules that `counterpoint loops instrument` has rewritten: counts of loops |
 //! | [`plugins`] | loads profiler plugins and drives them |
-//! | [`torch`] | handles stock PyTorch: profiler plugins inside its own profiler |
+//! | [`torch`] | handles stock PyTorch: ops, ranges and parallel regions, and profiler plugins inside its own profiler |
 //! | [`tvm`] | handles TVM's Relax virtual machine: instrument, entry functions, parallel regions |
 
 pub mod iree;
 pub mod loops;
+mod machine;
 pub mod plugins;
 pub mod torch;
 pub mod tvm;

@@ -33,10 +33,12 @@ points! {
     SessionBegin, SessionEnd,
     OpBefore, OpAfter, OpMake, OpTell, RunBegin, RunEnd, RegionBegin, RegionEnd, TaskBegin, TaskEnd,
     Workspace, Exported, CollectorStart, CollectorStop,
+    TorchBegin, TorchEnd, TorchBeginApart, TorchEndApart, TorchWatch,
+    TorchRegionBegin, TorchRegionEnd, TorchTaskBegin, TorchTaskEnd,
     TorchPluginsLoad, TorchPluginsCreate, TorchPluginsStart, TorchPluginsStop, TorchPluginsProcess,
     TorchPluginsDestroy, TorchLogBegin, TorchLogEntry, TorchLogEnd, TorchLogFile,
-    LoopRegister, LoopUnregister, LoopEnter, LoopLog, LoopBegin, LoopEnd, LoopThreadEnd,
     PluginBegin, PluginControl, PluginWrite, PluginEnd,
+    LoopRegister, LoopCode, LoopUnregister, LoopEnter, LoopLog, LoopBegin, LoopEnd, LoopThreadEnd,
 }
 
 /// Returns the names of the points, each followed by a line feed.

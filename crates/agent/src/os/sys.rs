@@ -106,6 +106,19 @@ impl Descriptor {
         read.map_or(0, |count| count as usize)
     }
 
+    /// Returns the size of the file, and when it was modified last, in ns since 1970; zeros on failure.
+    pub fn size_and_time(&self) -> (u64, u64) {
+        // SAFETY: integers, for which zeros are values.
+        let mut found: libc::stat = unsafe { std::mem::zeroed() };
+        match syscall!(libc::SYS_fstat, self.0, &raw mut found) {
+            Ok(_) => {
+                let ns = found.st_mtime as u64 * 1_000_000_000 + found.st_mtime_nsec as u64;
+                (found.st_size as u64, ns)
+            }
+            Err(_) => (0, 0),
+        }
+    }
+
     /// Reads until the end of the file or until `to` is full. Returns the number of bytes read.
     pub fn read_into(&self, to: &mut [u8]) -> usize {
         let mut length = 0;
@@ -441,12 +454,49 @@ pub fn read_c_string(from: usize, limit: usize) -> Option<(String, bool)> {
     Some((String::from_utf8_lossy(&text).into_owned(), true))
 }
 
+/// A line of `/proc/self/maps`.
+pub struct Mapping<'a> {
+    /// Its first address.
+    pub start: u64,
+    /// The address after it.
+    pub end: u64,
+    /// Whether it is executable.
+    pub executable: bool,
+    /// Its file, or what the kernel calls it; empty: anonymous.
+    pub path: &'a [u8],
+}
+
+impl<'a> Mapping<'a> {
+    /// Reads a line.
+    pub fn parse(line: &'a [u8]) -> Option<Self> {
+        let mut fields = line.splitn(6, |b| *b == b' ');
+        let range = std::str::from_utf8(fields.next()?).ok()?;
+        let (start, end) = range.split_once('-')?;
+        let mode = fields.next()?;
+        let path = fields.nth(3).unwrap_or_default().trim_ascii();
+        Some(Self {
+            start: u64::from_str_radix(start, 16).ok()?,
+            end: u64::from_str_radix(end, 16).ok()?,
+            executable: mode.get(2) == Some(&b'x'),
+            path,
+        })
+    }
+}
+
 /// Returns the protection of the mapping that contains `address`, from `/proc/self/maps`.
 pub fn protection_of(address: usize) -> Option<i32> {
+    mapping_of(address).map(|(protection, _)| protection)
+}
+
+/// Returns the protection of the mapping that contains `address`, and whether it is shared, from
+/// `/proc/self/maps`.
+pub fn mapping_of(address: usize) -> Option<(i32, bool)> {
     with_mapping(address, |line| {
         let mode = line.split(|b| *b == b' ').nth(1).unwrap_or_default();
         let bit = |letter, value| if mode.contains(&letter) { value } else { 0 };
-        Some(bit(b'r', libc::PROT_READ) | bit(b'w', libc::PROT_WRITE) | bit(b'x', libc::PROT_EXEC))
+        let protection =
+            bit(b'r', libc::PROT_READ) | bit(b'w', libc::PROT_WRITE) | bit(b'x', libc::PROT_EXEC);
+        Some((protection, mode.contains(&b's')))
     })
 }
 

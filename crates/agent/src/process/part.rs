@@ -180,6 +180,14 @@ impl Process {
         })
     }
 
+    /// Appends to another file of the part.
+    pub fn append_to(&self, name: &str, bytes: &[u8]) -> Result<(), AppendError> {
+        let paths = self.paths().ok_or(AppendError::Errno(libc::ENOENT))?;
+        let loops = paths.loops.to_str().map_err(|_| AppendError::Errno(libc::EINVAL))?;
+        let part = loops.strip_suffix(LOOPS_NAME).unwrap_or(loops);
+        sys::append(&sys::path(format!("{part}{name}")), bytes)
+    }
+
     /// Returns true for the first caller, which then calibrates.
     pub fn should_calibrate(&self) -> bool {
         self.state.calibrated.swap(1, Ordering::Relaxed) == 0

@@ -13,7 +13,9 @@ use crate::process::guard::guarded;
 use crate::process::part::Process;
 use crate::process::{descriptors, load, losses};
 use crate::recorder::adapter::Adapter;
-use crate::recorder::thread::{self, Apart, DEEPEST, OURS, Slot, Started, THREAD_BYTES, Thread};
+use crate::recorder::thread::{
+    self, Apart, DEEPEST, OURS, Slot, Started, THREAD_BYTES, Thread, Workers,
+};
 use crate::recorder::{calibrate, collectors, fork, pages};
 use crate::state::epoch;
 
@@ -180,6 +182,8 @@ fn make(epoch: u32, old: *mut Thread, adapter: &Adapter) -> Result<*mut Thread, 
             is_wrapped: 0,
             has_slot: 0,
             slots: [Slot::EMPTY; DEEPEST],
+            has_workers: 0,
+            workers: [Workers::NONE; DEEPEST],
             has_collected: 0,
             collected: [Started::NONE; DEEPEST],
             next_clock: ticks + run.ticks_per_ms,

@@ -20,7 +20,7 @@ use record::Call;
 
 use crate::process::losses;
 use crate::recorder::collectors;
-use crate::recorder::thread::{Apart, DEEPEST, Slot, Thread};
+use crate::recorder::thread::{Apart, DEEPEST, Slot, Thread, Workers};
 use crate::state::run::Run;
 
 /// How a new call is bracketed. This determines what its `frame` refers to.
@@ -31,6 +31,16 @@ pub enum Newcomer {
     /// The host calls us once before the call and once after it. The frame is that of the function
     /// that called us before it.
     Bracketed,
+    /// The same, but the host makes the second call whatever happens, even if the call throws. The
+    /// frame is made by [`held`] and is no stack address, so the call never counts as abandoned.
+    Held,
+}
+
+/// Returns a frame for a call that the host identifies by this address. It is higher than every
+/// stack address, and it differs for different addresses.
+#[inline(always)]
+pub fn held(address: usize) -> usize {
+    address | 1 << (usize::BITS - 1)
 }
 
 /// Maximum number of stack bytes that the host may use between the frame of a wrapped call and the
@@ -147,10 +157,11 @@ impl Thread {
         self.apart.get(wrapped).map(|begun| begun.export)
     }
 
-    /// Stores a slot for call `at`, which is in progress.
+    /// Stores a slot for call `at`, which is in progress. So far, no other thread has worked for it.
     #[inline(always)]
     pub(crate) fn set_slot(&mut self, at: usize, slot: Slot) {
         self.has_slot |= 1 << at;
+        self.has_workers &= !(1 << at);
         // SAFETY: `begin` refuses a depth beyond the arrays.
         unsafe { *self.slots.get_unchecked_mut(at) = slot };
     }
@@ -177,6 +188,58 @@ impl Thread {
         None
     }
 
+    /// Adds what other threads counted in a parallel region of call `at`, which is in progress.
+    pub(crate) fn add_workers(&mut self, at: usize, more: &Workers) {
+        let Some(sum) = self.workers.get_mut(at) else { return };
+        if self.has_workers >> at & 1 == 0 {
+            self.has_workers |= 1 << at;
+            *sum = *more;
+            return;
+        }
+        sum.known &= more.known;
+        sum.sums.iter_mut().zip(&more.sums).for_each(|(sum, more)| *sum = sum.wrapping_add(*more));
+    }
+
+    /// Reads the counters for a call that is not among the calls in progress, because it may end
+    /// while other calls that began later are still in progress. Returns false if the recorder is
+    /// busy.
+    pub(crate) fn read_apart(&mut self, into: &mut Readings) -> bool {
+        if self.busy.load(Ordering::Relaxed) != 0 {
+            losses::lose(Loss::ProbeReentered, 1, 0);
+            return false;
+        }
+        self.busy.store(1, Ordering::Relaxed);
+        compiler_fence(Ordering::SeqCst);
+        if self.counting {
+            // A failed read leaves its mark in the readings.
+            let _ = self.counters.read(into);
+        }
+        compiler_fence(Ordering::SeqCst);
+        self.busy.store(0, Ordering::Relaxed);
+        true
+    }
+
+    /// Records such a call, which began with the reading `before` and has just ended.
+    pub(crate) fn record_apart(&mut self, call: &Call, before: &Readings) -> bool {
+        if self.busy.load(Ordering::Relaxed) != 0 || self.depth as usize >= DEEPEST {
+            losses::lose(Loss::ProbeReentered, 1, 0);
+            return false;
+        }
+        self.busy.store(1, Ordering::Relaxed);
+        compiler_fence(Ordering::SeqCst);
+        if self.counting {
+            let _ = self.counters.read(&mut self.after);
+        }
+        // The place of the next call is free, and the next call overwrites it.
+        if let Some(place) = self.before.get_mut(self.depth as usize) {
+            place.clone_from(before);
+        }
+        self.record(call, &[]);
+        compiler_fence(Ordering::SeqCst);
+        self.busy.store(0, Ordering::Relaxed);
+        true
+    }
+
     /// Begins a call within a call. Forgets calls that were abandoned (their frames are at or below
     /// the new one), and refuses a call that is nested too deeply.
     #[cold]
@@ -184,6 +247,7 @@ impl Thread {
     fn begin_nested(&mut self, frame: usize, newcomer: Newcomer) -> bool {
         point!(BeginNested);
         let wrapped = if newcomer == Newcomer::Synchronous { self.is_wrapped } else { 0 };
+        let frame = if newcomer == Newcomer::Held { stack_address() } else { frame };
         self.forget_abandoned(|at, open| open + WRAPPERS * (wrapped >> at & 1) as usize <= frame);
         if self.depth as usize >= DEEPEST {
             self.process().lose(Loss::ProbeReentered, 1, 0);

@@ -26,7 +26,7 @@ mod calls;
 mod local;
 mod usage;
 
-pub(crate) use calls::{Apart, MOST_COLLECTORS, Slot, Started};
+pub(crate) use calls::{Apart, MOST_COLLECTORS, Slot, Started, Workers};
 pub use local::current;
 pub(crate) use local::{get as local, set_saved, take_saved, with_current};
 
@@ -67,6 +67,9 @@ pub struct Thread {
     /// Bit *i* is set if `slots[i]` belongs to call *i*.
     pub(crate) has_slot: u32,
     pub(crate) slots: [Slot; DEEPEST],
+    /// Bit *i* is set if `workers[i]` belongs to call *i*.
+    pub(crate) has_workers: u32,
+    pub(crate) workers: [Workers; DEEPEST],
     /// Bit *i* is set if `collected[i]` belongs to call *i*.
     pub(crate) has_collected: u32,
     pub(crate) collected: [Started; DEEPEST],

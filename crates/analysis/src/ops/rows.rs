@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use profile::{OpId, Process, Profile, ValueKey, ValueKind};
+use profile::{OpId, Process, Profile, Role, ValueKey, ValueKind};
 
-use super::{OpCall, OpFilter, OpTrees, OpVisitor, Region, RunCall, Serial};
+use super::{OpCall, OpFilter, OpTrees, OpVisitor, Region, RunCall, Serial, Task};
 use crate::empty::EmptyCall;
 use crate::probe::{costs, in_place};
 
@@ -26,6 +26,8 @@ pub enum OpRowKind {
         device: String,
         /// Whether its durations are only the time of launching it.
         asynchronous: bool,
+        /// Whether it is a range that the program marked by name.
+        range: bool,
     },
     /// Book-keeping calls, all of one device.
     Bookkeeping {
@@ -226,6 +228,7 @@ impl OpTable {
             inside: Vec::new(),
             calls: vec![0; profile.processes.len()],
             uncounted: vec![0; profile.processes.len()],
+            silent: vec![0; profile.processes.len()],
             empty,
             table: Self {
                 rows: Vec::new(),
@@ -245,11 +248,12 @@ impl OpTable {
         adder.table.values = adder.columns.0.clone();
         trees.visit(filter, &mut adder);
         let (mut table, calls, uncounted) = (adder.table, adder.calls, adder.uncounted);
+        let silent = adder.silent;
         for (process, calls) in calls.into_iter().enumerate().filter(|(_, calls)| *calls > 0) {
             let cost = costs.iter().find(|cost| cost.process == process);
             let known = cost.filter(|cost| cost.calls == cost.of_calls);
-            let timed = uncounted[process];
-            table.uncounted += timed;
+            table.uncounted += uncounted[process];
+            let timed = uncounted[process] + silent[process];
             // A filter leaves some calls out, so the cost is in proportion. A profile of an earlier
             // version has no calibration for calls that were only timed.
             let ns = known.and_then(|cost| {
@@ -302,6 +306,8 @@ struct Adder<'a> {
     calls: Vec<u64>,
     /// Number of those calls that are calls of book-keeping ops that were only timed.
     uncounted: Vec<u64>,
+    /// Number of those calls that are parallel regions or tasks that were only timed.
+    silent: Vec<u64>,
     /// The readings of a call that does nothing, by process.
     empty: Vec<Option<&'a EmptyCall>>,
     table: OpTable,
@@ -343,6 +349,7 @@ impl Adder<'_> {
                 arguments: found.arguments,
                 device: found.device,
                 asynchronous: found.asynchronous,
+                range: found.role == Role::Range,
             },
         };
         let row = self.row(kind, outside);
@@ -368,6 +375,13 @@ impl Adder<'_> {
     fn regions(&mut self, row: usize, process: usize, regions: &[Region]) {
         for region in regions {
             self.calls[process] += 1 + region.tasks.len() as u64;
+            // The task of the thread that launched the region is counted with its op, and so is the
+            // region.
+            let silent = |task: &&Task| task.counters.iter().all(Option::is_none);
+            let silent = region.tasks.iter().filter(silent).count() as u64;
+            if self.counters > 0 && silent > 0 {
+                self.silent[process] += 1 + silent;
+            }
             self.table.rows[row].regions.add(region);
         }
     }

@@ -2,8 +2,8 @@
 //! soon as it is complete.
 
 use profile::columns::{
-    Columns, FIRST_USER_KEY, KEY_CORRELATION, KEY_FAILED, KEY_FAILED_OP, KEY_STORAGE_BYTES,
-    KEY_WORKSPACE_BYTES,
+    Columns, FIRST_USER_KEY, KEY_CORRELATION, KEY_FAILED, KEY_FAILED_OP, KEY_FORWARD,
+    KEY_STORAGE_BYTES, KEY_WORKSPACE_BYTES,
 };
 use profile::{OpId, PageDecoder, PageKey, Role};
 
@@ -26,6 +26,7 @@ struct Node {
     workspace: Option<u64>,
     failed: bool,
     failed_op: Option<OpId>,
+    forward: Option<OpId>,
 }
 
 impl Node {
@@ -85,6 +86,7 @@ impl Arena {
             workspace: None,
             failed: false,
             failed_op: None,
+            forward: None,
         };
         for extra in columns.extras_of(i) {
             match extra.key {
@@ -92,9 +94,13 @@ impl Arena {
                 KEY_STORAGE_BYTES => node.storage = Some(extra.bits),
                 KEY_WORKSPACE_BYTES => node.workspace = Some(extra.bits),
                 KEY_FAILED => node.failed = extra.bits != 0,
-                KEY_FAILED_OP => {
+                KEY_FAILED_OP | KEY_FORWARD => {
                     let export = u32::try_from(extra.bits).ok();
-                    node.failed_op = export.and_then(|e| ops.of(columns.process, e));
+                    let op = export.and_then(|e| ops.of(columns.process, e));
+                    match extra.key {
+                        KEY_FORWARD => node.forward = op,
+                        _ => node.failed_op = op,
+                    }
                 }
                 FIRST_USER_KEY.. => self.users.push((extra.key, extra.bits)),
                 _ => {}
@@ -212,7 +218,7 @@ impl<V: OpVisitor> Shower<'_, '_, V> {
             let regions = std::mem::take(&mut self.regions);
             let below = match node.role {
                 Role::Run => self.run(arena, at, inside, &regions),
-                Role::Op => self.op(arena, at, inside, &regions),
+                Role::Op | Role::Range => self.op(arena, at, inside, &regions),
                 Role::Region | Role::Task | Role::Workgroup | Role::Span | Role::Bookkeeping => {
                     for region in &regions {
                         self.visitor.region(self.process, self.thread, region);
@@ -240,7 +246,7 @@ impl<V: OpVisitor> Shower<'_, '_, V> {
         while let Some(child) = self.walk.pop() {
             let node = &arena.nodes[child];
             match node.role {
-                Role::Op | Role::Run => self.inner.push(child),
+                Role::Op | Role::Run | Role::Range => self.inner.push(child),
                 Role::Region => {
                     self.regions.push(self.region(node));
                     self.walk.extend(children(node));
@@ -284,7 +290,7 @@ impl<V: OpVisitor> Shower<'_, '_, V> {
         self.walk.extend_from_slice(&self.inner);
         while let Some(child) = self.walk.pop() {
             let node = &arena.nodes[child];
-            let is_call = matches!(node.role, Role::Op | Role::Run);
+            let is_call = matches!(node.role, Role::Op | Role::Run | Role::Range);
             if !is_call || node.known == 0 && self.is_bookkeeping(node.op) {
                 self.walk.extend_from_slice(&arena.children[node.children.0..node.children.1]);
                 continue;
@@ -355,6 +361,8 @@ impl<V: OpVisitor> Shower<'_, '_, V> {
             process: self.process,
             thread: self.thread,
             op: node.op,
+            is_range: node.role == Role::Range,
+            forward: node.forward,
             start: node.begin,
             duration: node.duration(),
             self_ticks: node.duration().saturating_sub(children),

@@ -3,12 +3,11 @@
 use std::collections::HashMap;
 
 use model::metric::Bound;
-use profile::batch::unknown_op;
 use profile::columns::{cpu_of, node_of};
 use profile::{Columns, Profile, Role, Status};
 
 use super::sum::Sum;
-use super::{Apart, By, Key};
+use super::{Apart, By, Key, Places};
 use crate::empty::EmptyCall;
 use crate::metrics::Sets;
 
@@ -16,11 +15,7 @@ use crate::metrics::Sets;
 #[derive(Debug)]
 pub(crate) struct Table<'a> {
     pub(super) profile: &'a Profile,
-    by: By,
-    /// For each op, whether the filter selects it; `None` if it selects all.
-    wanted: Option<&'a [bool]>,
-    /// The filter itself, for calls whose op's name is lost.
-    filter: Option<&'a str>,
+    places: &'a Places<'a>,
     pub(super) metrics: &'a [Bound],
     /// Whether to subtract from each call what an empty call reads.
     pub(super) subtract: bool,
@@ -52,17 +47,13 @@ const SKIPPED: u32 = u32::MAX;
 impl<'a> Table<'a> {
     pub fn new(
         profile: &'a Profile,
-        by: By,
-        wanted: Option<&'a [bool]>,
-        filter: Option<&'a str>,
+        places: &'a Places<'a>,
         metrics: &'a [Bound],
         subtract: bool,
     ) -> Self {
         Self {
             profile,
-            by,
-            wanted,
-            filter,
+            places,
             metrics,
             subtract,
             sets: Sets::new(profile, metrics),
@@ -92,27 +83,14 @@ impl<'a> Table<'a> {
 
     /// The row of a call, but without its CPU. `None` if the filter does not select it.
     fn row_of(&mut self, columns: &Columns, export: u32) -> Option<usize> {
-        let op = self.profile.ops.of(columns.process, export);
-        let wanted = match op {
-            Some(op) => self.wanted.is_none_or(|w| w.get(op as usize) == Some(&true)),
-            None => self.filter.is_none_or(|f| model::glob::matches(f, &unknown_op(export))),
-        };
-        if !wanted {
-            return None;
-        }
-        let key = match (self.by, op) {
-            (By::Op, Some(op)) => Key::Op(op),
-            (By::Op, None) => Key::Unknown(columns.process, export),
-            (By::Thread, _) => Key::Thread(columns.process, columns.thread),
-            (By::Process, _) => Key::Process(columns.process),
-            // The actual row is found per call; this one only says that the filter selects it.
-            (By::Cpu, _) => return Some(0),
-        };
-        Some(self.row(key))
+        let thread = (columns.process, columns.thread);
+        let key = self.places.row(self.profile, thread, export)?;
+        // By CPU, the actual row is found per call.
+        Some(if self.places.by() == By::Cpu { 0 } else { self.row(key) })
     }
 
     fn find_rows(&mut self, columns: &Columns) {
-        if self.cached_process != Some(columns.process) || self.by == By::Thread {
+        if self.cached_process != Some(columns.process) || self.places.needs_thread() {
             self.cache.clear();
             self.cached_process = Some(columns.process);
         }
@@ -133,7 +111,7 @@ impl<'a> Table<'a> {
             };
             last = Some((*export, row));
             let row = match row {
-                Some(_) if self.by == By::Cpu => {
+                Some(_) if self.places.by() == By::Cpu => {
                     let location = columns.location[i];
                     Some(self.row(Key::Cpu(cpu_of(location), node_of(location))))
                 }
@@ -179,7 +157,7 @@ impl<'a> Table<'a> {
     pub fn add(&mut self, columns: &Columns, empty: Option<&EmptyCall>) {
         self.find_rows(columns);
         let apart = self.apart(columns);
-        if apart.is_some() && self.by != By::Op {
+        if apart.is_some() && !matches!(self.places.by(), By::Op | By::Kind) {
             // They belong to no thread and no CPU.
             self.page_rows.fill(SKIPPED);
         }

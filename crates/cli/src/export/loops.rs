@@ -5,13 +5,14 @@ use std::io;
 use std::sync::Arc;
 
 use analysis::loops::LoopTree;
+use analysis::loops::workgroups::{Workgroup, workgroups};
 use arrow_array::builder::{
     BooleanBuilder, Float64Builder, StringDictionaryBuilder, UInt32Builder, UInt64Builder,
 };
 use arrow_array::types::Int32Type;
 use arrow_array::{ArrayRef, RecordBatch};
 use arrow_schema::{ArrowError, Field, Schema};
-use profile::loops::{LoopEvent, LoopModule, LoopRow};
+use profile::loops::{LoopEvent, LoopModule, LoopRow, Loops as Recorded};
 
 use crate::view::loops::columns::kind;
 use crate::view::loops::{Loops, counters_of_processes, full_name_of, pid, place};
@@ -174,20 +175,30 @@ pub fn rows(loops: &Loops<'_>, filter: Option<&str>) -> io::Result<RecordBatch> 
 /// One row per begin and end of mode log, in the order of the profile.
 pub fn events(loops: &Loops<'_>, filter: Option<&str>) -> io::Result<RecordBatch> {
     let trees = trees(loops);
+    let Recorded { modules, events, .. } = loops.recorded;
+    let within = workgroups(loops.profile, modules, events);
     let mut found = Vec::new();
-    for event in &loops.recorded.events {
+    for (event, within) in events.iter().zip(within) {
         let Some(tree) = trees.get(event.module).copied().flatten() else { continue };
         let module = &loops.recorded.modules[event.module];
         let owner = Owner { tree, module, id: event.id, tid: event.tid };
         if matches(&owner, filter) {
-            found.push((owner, event));
+            found.push((owner, (event, within)));
         }
     }
-    let (of, events): (Vec<Owner<'_>>, Vec<&LoopEvent>) = found.into_iter().unzip();
+    type Found<'a> = (&'a LoopEvent, Option<Workgroup>);
+    let (of, found): (Vec<Owner<'_>>, Vec<Found<'_>>) = found.into_iter().unzip();
+    let events = || found.iter().map(|(event, _)| event);
     let mut batch = Batch::default();
     owners(&mut batch, loops, &of);
-    batch.flag("end", events.iter().map(|event| event.end));
-    batch.whole("address", events.iter().map(|event| Some(event.address)));
-    batch.whole("ticks", events.iter().map(|event| Some(event.ticks)));
+    batch.flag("end", events().map(|event| event.end));
+    batch.whole("address", events().map(|event| Some(event.address)));
+    batch.whole("ticks", events().map(|event| Some(event.ticks)));
+    let within = || found.iter().map(|(_, within)| *within);
+    let ops = &loops.profile.ops;
+    batch.text("dispatch", within().map(|w| Some(ops.get(w?.op)?.name.clone())));
+    for (i, name) in ["workgroup_x", "workgroup_y", "workgroup_z"].into_iter().enumerate() {
+        batch.small(name, within().map(|w| Some(w?.id?[i])));
+    }
     batch.finish()
 }

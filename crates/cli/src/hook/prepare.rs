@@ -39,7 +39,9 @@ pub fn main(process: u32) -> Result<ExitCode, Failure> {
     settings.labels = chosen.labels;
     let recording = Recording {
         bookkeeping: false,
+        shapes: false,
         loops: None,
+        keep_code: false,
         naming: Naming::default(),
         multiplex: false,
         events: vec![chosen.list],

@@ -5,10 +5,13 @@ use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use ir::choice::{Functions, Options};
+use ir::choice::Options;
 use ir::error::IrError;
-use ir::instrument::{Counts, Instrumented, instrument};
+use ir::instrument::{Counts, instrument};
+use ir::schedule::Schedule;
+use ir::table::Skipped;
 
+use super::selection::{Mode, Selection};
 use crate::failure::Failure;
 use crate::input::{Input, is_standard};
 use crate::terminal::{Kind, say};
@@ -31,59 +34,20 @@ pub struct Args {
     /// File to write [default: NAME.lwp.ll for NAME.ll]. `-` is standard output.
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// How hits are recorded. `sampled` counts every hit and times the first 100 and then random
-    /// ones; `timed` times every hit; `count` times none; `log` calls the runtime at the
-    /// beginning and end of each hit.
-    #[arg(long, value_enum, default_value_t = Mode::Sampled)]
-    mode: Mode,
-    /// Leave out loops with more than N loops around them: 0 takes outermost loops only [default:
-    /// 2, or no limit with --siblings].
-    #[arg(long, value_name = "N")]
-    max_depth: Option<u32>,
-    /// Leave out loops with fewer than N levels of loops inside: 0 takes innermost loops, too
-    /// [default: 1, but outermost loops are always taken].
-    #[arg(long, value_name = "N")]
-    min_height: Option<u32>,
-    /// Take only loops that have siblings: other loops directly in the same loop or function.
-    #[arg(long)]
-    siblings: bool,
-    /// Instrument all functions, also those without an instrumented loop.
-    #[arg(long, conflicts_with = "no_functions")]
-    functions: bool,
-    /// Instrument loops only.
-    #[arg(long)]
-    no_functions: bool,
-    /// Only functions whose name in the text matches. `*` matches any text, `?` any character.
-    /// Repeatable.
-    #[arg(long, value_name = "GLOB")]
-    filter: Vec<String>,
+    #[command(flatten)]
+    selection: Selection,
     /// The target, for a text that does not name one, such as x86_64-linux-gnu or aarch64-linux-gnu.
     #[arg(long, value_name = "TRIPLE")]
     target: Option<String>,
+    /// The loops of the TVM schedule that the text was compiled from, as `counterpoint.tvm.loops`
+    /// writes them. It says which loops are instrumented, instead of --max-depth, --min-height and
+    /// --siblings.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["max_depth", "min_height", "siblings"])]
+    schedule: Option<PathBuf>,
     /// File for the side table, which says what each id is [default: NAME.loops.json for an output
     /// NAME.ll]. The table is also a part of the output.
     #[arg(long, value_name = "FILE")]
     table: Option<PathBuf>,
-}
-
-/// How hits are recorded.
-#[derive(Clone, Copy, Debug, clap::ValueEnum)]
-enum Mode {
-    Sampled,
-    Timed,
-    Count,
-    Log,
-}
-
-impl From<Mode> for abi::loops::Mode {
-    fn from(mode: Mode) -> Self {
-        match mode {
-            Mode::Sampled => Self::Sampled,
-            Mode::Timed => Self::Timed,
-            Mode::Count => Self::Count,
-            Mode::Log => Self::Log,
-        }
-    }
 }
 
 /// Instruments a text.
@@ -111,42 +75,46 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
             return Err(Failure::new(format!("write {written}: it is the same file as {other}")));
         }
     }
-    let filter = |name: &str| args.filter.iter().any(|glob| model::glob::matches(glob, name));
+    let filter = |name: &str| args.selection.names(name);
+    let schedule = args.schedule.as_deref().map(schedule).transpose()?;
     let options = Options {
-        mode: args.mode.into(),
-        max_depth: args.max_depth,
-        min_height: args.min_height,
-        siblings: args.siblings,
-        functions: match (args.functions, args.no_functions) {
-            (true, _) => Functions::All,
-            (_, true) => Functions::None,
-            _ => Functions::WithLoops,
-        },
-        filter: if args.filter.is_empty() { None } else { Some(&filter) },
+        schedule: schedule.as_ref(),
+        filter: args.selection.has_filter().then_some(&filter),
         target: args.target.as_deref(),
         source: input.name(),
+        ..args.selection.options()
     };
     let done = instrument(&text, &options).map_err(|e| failed(input.name(), e))?;
     write(&output, &done.text)?;
     if let Some(table) = &table {
         write(table, format!("{}\n", done.json).as_bytes())?;
     }
-    say!("{}", summary(&done, &output, args.mode));
+    say!("{}", summary(done.counts, &done.table.skipped, &output, args.selection.mode));
     Ok(ExitCode::SUCCESS)
 }
 
+/// Reads the loops of a schedule.
+fn schedule(path: &Path) -> Result<Schedule, Failure> {
+    let input = Input::open(path)?;
+    let mut text = Vec::new();
+    let failed =
+        |why: &dyn std::fmt::Display| Failure::new(format!("--schedule {}: {why}", input.name()));
+    input.read().read_to_end(&mut text).map_err(|e| failed(&e))?;
+    Schedule::from_json(&text).map_err(|e| failed(&e))
+}
+
 /// The file beside another one whose last ending is replaced; `-` stays.
-fn beside(path: &Path, ending: &str) -> PathBuf {
+pub fn beside(path: &Path, ending: &str) -> PathBuf {
     if is_standard(path) { path.to_owned() } else { path.with_extension(ending) }
 }
 
 /// Whether two names are of one file. Standard input and output are not files.
-fn same_file(a: &Path, b: &Path) -> bool {
+pub fn same_file(a: &Path, b: &Path) -> bool {
     let real = |path: &Path| std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     !is_standard(a) && !is_standard(b) && real(a) == real(b)
 }
 
-fn write(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
+pub fn write(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
     let failed = |e| Failure::writing(path, e);
     let mut file = WholeFile::create(path, Kind::Lines).map_err(failed)?;
     file.write_all(bytes).map_err(failed)?;
@@ -179,9 +147,9 @@ fn number(count: usize, what: &str) -> String {
 }
 
 /// What was done and what was not, in a line.
-fn summary(done: &Instrumented, output: &Path, mode: Mode) -> String {
+pub fn summary(counts: Counts, skipped: &[Skipped], output: &Path, mode: Mode) -> String {
     let Counts { instrumented_functions, instrumented_loops, left_loops, left_functions, .. } =
-        done.counts;
+        counts;
     let mode = abi::loops::Mode::from(mode).name();
     let mut line = format!(
         "instrumented {} and {} ({mode}) in {}",
@@ -204,7 +172,7 @@ fn summary(done: &Instrumented, output: &Path, mode: Mode) -> String {
         line += &format!("; left out: {}", left.join(", "));
     }
     let mut reasons: BTreeMap<(&str, bool), usize> = BTreeMap::new();
-    for skipped in &done.table.skipped {
+    for skipped in skipped {
         *reasons.entry((&skipped.why, skipped.label.is_some())).or_default() += 1;
     }
     if !reasons.is_empty() {

@@ -20,7 +20,7 @@ use crate::terminal::{self, known_width, stdout};
 use crate::view::csv;
 use crate::view::head::command;
 use crate::view::loops::text::{Marks, Rows, tree};
-use crate::view::loops::{self, Loops, columns, json, notes};
+use crate::view::loops::{self, Loops, More, assembly, columns, json, notes, source};
 use crate::view::losses;
 use crate::view::open::open;
 use crate::view::wrap::{PROSE_WIDTH, wrapped};
@@ -52,6 +52,18 @@ pub struct Args {
     /// place of an embedded one. Repeatable.
     #[arg(long, value_name = "FILE")]
     table: Vec<PathBuf>,
+    /// Also show the machine code of each function and loop: where it is, its machine loops, and how
+    /// many instructions of each class it has. Together with --only, also the instructions.
+    #[arg(long)]
+    asm: bool,
+    /// Also show the text that was instrumented, with the hits and times of loops in its margin.
+    /// Together with --asm and --only, text and machine code are side by side.
+    #[arg(long)]
+    source: bool,
+    /// With --asm and --source: show the code and the text of these functions and loops only. An id,
+    /// or a name (FUNCTION, LOOP or FUNCTION:LOOP; `*` matches any text). Repeatable.
+    #[arg(long, value_name = "NAME")]
+    only: Vec<String>,
     /// Width of the tables in characters, as for `report --width`.
     #[arg(long, value_name = "N")]
     width: Option<usize>,
@@ -86,7 +98,12 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
     let profile = open(&args.profile, Closing::WhenOver)?;
     let recorded = profile.loops().map_err(Failure::new)?;
     let tables = loops::side_tables(&args.table, &recorded)?;
-    let shown = Loops::new(&profile, &recorded, &tables, args.raw);
+    let mut shown = Loops::new(&profile, &recorded, &tables, args.raw);
+    let codes = args.asm.then(|| loops::code::find(&shown));
+    shown.more = More { codes, source: args.source, of: args.only };
+    if let Some(failure) = unknown(&shown) {
+        return Err(failure);
+    }
     let losses = merge_losses(profile.all_losses().iter().chain(&recorded.losses));
     let mut out = BufWriter::new(stdout(args.format.into()));
     match args.format {
@@ -127,7 +144,7 @@ fn text(
         return losses::print(out, losses, prose);
     }
     let mut marks = Marks::default();
-    for module in &shown.table.modules {
+    for (index, module) in shown.table.modules.iter().enumerate() {
         for (label, text) in notes::head(shown, module) {
             wrapped(out, &format!("{label:<9} "), &text, prose)?;
         }
@@ -135,6 +152,7 @@ fn text(
             writeln!(out)?;
             marks = marks.and(tree(out, shown, module, rows, tables)?);
         }
+        code_and_text(out, shown, index, rows, tables)?;
         for note in notes::notes(module, rows.all) {
             wrapped(out, "note: ", &note, prose)?;
         }
@@ -147,4 +165,58 @@ fn text(
         wrapped(out, "note: ", &note, prose)?;
     }
     losses::print(out, losses, prose)
+}
+
+/// The error for a `--only` that names nothing.
+fn unknown(shown: &Loops<'_>) -> Option<Failure> {
+    let more = &shown.more;
+    if more.of.is_empty() {
+        return None;
+    }
+    if more.codes.is_none() && !more.source {
+        return Some(Failure::new(
+            "--only chooses code and text, but neither --asm nor --source is given",
+        ));
+    }
+    let all =
+        || shown.table.modules.iter().flat_map(|tree| tree.nodes.iter().map(move |n| (tree, n)));
+    match all().any(|(tree, node)| more.wants(tree, node)) {
+        true => None,
+        false => Some(
+            Failure::new(format!(
+                "--only {}: no function or loop has this name or id",
+                more.of.join(", ")
+            ))
+            .hint("without --only, the report shows all names and ids"),
+        ),
+    }
+}
+
+/// The machine code and the text of a module, as far as they are asked for.
+fn code_and_text(
+    out: &mut impl Write,
+    shown: &Loops<'_>,
+    index: usize,
+    rows: Rows,
+    width: Option<usize>,
+) -> io::Result<()> {
+    let more = &shown.more;
+    let tree = &shown.table.modules[index];
+    let found = more.codes.as_ref().and_then(|codes| codes.get(index));
+    if !more.of.is_empty() {
+        for node in tree.nodes.iter().filter(|node| more.wants(tree, node)) {
+            writeln!(out)?;
+            source::side_by_side(out, shown, tree, node, found, more.source, width)?;
+        }
+        return Ok(());
+    }
+    if let Some(found) = found {
+        writeln!(out)?;
+        assembly::table(out, shown, tree, found, rows.all, width)?;
+    }
+    if more.source {
+        writeln!(out)?;
+        source::texts(out, shown, tree, &|node| rows.all || node.all.hits > 0, width)?;
+    }
+    Ok(())
 }

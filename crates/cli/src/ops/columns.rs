@@ -40,6 +40,7 @@ pub fn name(row: &OpRow) -> &str {
 
 fn kind(row: &OpRow) -> &'static str {
     match row.kind {
+        OpRowKind::Op { range: true, .. } => "range",
         OpRowKind::Op { .. } => "op",
         OpRowKind::Bookkeeping { .. } => "bookkeeping",
         OpRowKind::Between => "between",
@@ -74,7 +75,8 @@ fn title(view: &View<'_>, row: &OpRow) -> String {
         true => " (in no run)",
         false => "",
     };
-    format!("{}{launch}{outside}", name(row))
+    let range = if matches!(row.kind, OpRowKind::Op { range: true, .. }) { " (range)" } else { "" };
+    format!("{}{range}{launch}{outside}", name(row))
 }
 
 /// Whether several ops have the same title, so that only their arguments and devices differ.

@@ -69,6 +69,10 @@ struct OpOut<'a> {
     process: u32,
     thread: u32,
     name: &'a str,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    range: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    forward: Option<&'a str>,
     bookkeeping: bool,
     arguments: &'a str,
     device: &'a str,
@@ -447,6 +451,8 @@ impl<W: Write> OpVisitor for Writer<'_, W> {
             process,
             thread,
             name: text(|op| &op.name),
+            range: op.is_range,
+            forward: op.forward.and_then(|op| context.profile.ops.get(op)).map(|op| &*op.name),
             bookkeeping: text(|op| &op.name).starts_with(analysis::ops::BOOKKEEPING),
             arguments: text(|op| &op.arguments),
             device: text(|op| &op.device),

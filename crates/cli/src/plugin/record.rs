@@ -71,6 +71,16 @@ pub fn main(args: &Args) -> Result<ExitCode, Failure> {
     fs::create_dir_all(&args.output)
         .map_err(|e| Failure::new(format!("create {}: {e}", args.output.display())))?;
     drop(turn);
+    let made = record(args, &files, &types);
+    if made.is_err() {
+        // A part of a recording that looks complete would be worse than none.
+        let _ = fs::remove_dir_all(&args.output);
+    }
+    made
+}
+
+/// Records into the directory, which is empty.
+fn record(args: &Args, files: &[PathBuf], types: &[u32]) -> Result<ExitCode, Failure> {
     let mut manifest = Manifest::new();
     manifest.program_version = env!("CARGO_PKG_VERSION").to_owned();
     manifest.command = std::env::args().collect();
@@ -81,7 +91,7 @@ pub fn main(args: &Args) -> Result<ExitCode, Failure> {
     let mut import = Import::create(&args.output, manifest).map_err(Failure::new)?;
 
     let mut recordings: Vec<Recording> =
-        files.iter().map(|file| Recording::begin(file, args, &types)).collect::<Result<_, _>>()?;
+        files.iter().map(|file| Recording::begin(file, args, types)).collect::<Result<_, _>>()?;
     recordings.iter_mut().for_each(Recording::wait_until_ready);
     let interrupted = Interrupted::new();
     interrupted.sleep(Duration::from_nanos(args.warmup));

@@ -13,6 +13,8 @@
 //! know work of a device, also if the plugin did not add them.
 
 use std::borrow::Cow;
+use std::fmt::Write as _;
+use std::rc::Rc;
 
 use abi::kineto::{FLOW_FWD_BWD, TYPE_COUNTER, TYPE_INSTANT};
 use model::activity::{Kind, Registry};
@@ -168,6 +170,8 @@ pub struct Events<'a, 'b> {
     /// Kinds that the plugin declared: number, name, the published type that each is like.
     declared: Vec<(u32, String, u32)>,
     registry: Registry,
+    /// What is known of each type that came: see [`Events::kind_of`].
+    kinds: Vec<(u32, Rc<str>, bool)>,
     pub(super) arguments: String,
     /// Events, counter values included.
     pub events: u64,
@@ -194,6 +198,7 @@ impl<'a, 'b> Events<'a, 'b> {
             said: Vec::new(),
             declared: Vec::new(),
             registry: Registry::new(),
+            kinds: Vec::new(),
             arguments: String::new(),
             events: 0,
             not_json: 0,
@@ -271,7 +276,10 @@ impl<'a, 'b> Events<'a, 'b> {
     }
 
     /// The name of a type, and whether events of it are on a device.
-    fn kind_of(&self, number: u32) -> (Cow<'static, str>, bool) {
+    fn kind_of(&mut self, number: u32) -> (Rc<str>, bool) {
+        if let Some((_, name, on_device)) = self.kinds.iter().find(|known| known.0 == number) {
+            return (Rc::clone(name), *on_device);
+        }
         let declared = self.declared.iter().find(|declared| declared.0 == number);
         let published = abi::kineto::event_type(declared.map_or(number, |declared| declared.2));
         let on_device =
@@ -281,18 +289,27 @@ impl<'a, 'b> Events<'a, 'b> {
                     Kind::Registered(_) => false,
                 }
             });
-        let name = match (declared, published) {
-            (Some(declared), _) => Cow::Owned(declared.1.clone()),
-            (None, Some(known)) => Cow::Borrowed(known.name),
-            (None, None) => Cow::Owned(format!("type {number}")),
+        let name: Rc<str> = match (declared, published) {
+            (Some(declared), _) => declared.1.as_str().into(),
+            (None, Some(known)) => known.name.into(),
+            (None, None) => format!("type {number}").into(),
         };
+        // There are few types, but a plugin may invent many.
+        if self.kinds.len() < 64 {
+            self.kinds.push((number, Rc::clone(&name), on_device));
+        }
         (name, on_device)
     }
 
     fn begin_argument(&mut self, key: &str) {
         self.arguments.push(if self.arguments.is_empty() { '{' } else { ',' });
-        self.arguments.push_str(&Value::from(key).to_string());
-        self.arguments.push(':');
+        let is_plain = |byte: u8| (b' '..=b'~').contains(&byte) && byte != b'"' && byte != b'\\';
+        if key.bytes().all(is_plain) {
+            self.arguments.extend(["\"", key, "\":"]);
+        } else {
+            self.arguments.push_str(&Value::from(key).to_string());
+            self.arguments.push(':');
+        }
     }
 
     fn metadata(&mut self, metadata: &Metadata) {
@@ -317,7 +334,8 @@ impl<'a, 'b> Events<'a, 'b> {
     fn usual(&mut self, metadata: &Metadata, key: &str, value: i64) {
         if !metadata.iter().any(|(known, _)| known == key.as_bytes()) {
             self.begin_argument(key);
-            self.arguments.push_str(&value.to_string());
+            // Writing to a String does not fail.
+            let _ = write!(self.arguments, "{value}");
         }
     }
 
@@ -355,6 +373,7 @@ pub fn is_json(bytes: &[u8]) -> bool {
 
 impl Sink for Events<'_, '_> {
     fn kind(&mut self, number: u32, name: &str, base: u32) {
+        self.kinds.clear();
         self.declared.push((number, name.to_owned(), base));
     }
 
@@ -394,8 +413,8 @@ impl Sink for Events<'_, '_> {
                 TYPE_INSTANT => b'i',
                 _ => b'X',
             },
-            name: Some(name.clone()),
-            category: Some(category),
+            name: Some(Cow::Borrowed(&name)),
+            category: Some(Cow::Borrowed(&category)),
             pid: Some(Scalar::Int(process)),
             tid: Some(Scalar::Int(given.resource.into())),
             time_ns: Some(time_ns),

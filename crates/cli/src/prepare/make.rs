@@ -8,12 +8,13 @@ use std::path::{Path, PathBuf};
 use machine::Machine;
 use machine::files::parse_cpus;
 use model::{Counter, Loss};
+use plugin_host::layers::{OPENCL_LAYERS, opencl_layers};
 use profile::ProfileId;
 use profile::live::{ProcessId, boot_id};
 use profile::manifest::{CounterInfo, Manifest, Origin, State};
 use profile::pools::{POOL_NAME, owner};
 use record::pool::{PluginControl, Row, with_run_row};
-use record::run_file::{RUN_FILE_NAME, RUN_FILE_VARIABLE, RUN_FILE_WITH_PLUGINS_NAME};
+use record::run_file::{LoopOptions, RUN_FILE_NAME, RUN_FILE_VARIABLE, RUN_FILE_WITH_PLUGINS_NAME};
 use record::{ClockKind, RunFile, Snapshot};
 
 use super::choice::Choice;
@@ -153,7 +154,7 @@ pub fn make(
         counters,
         filters: recording.filter.clone(),
         bookkeeping: recording.bookkeeping,
-        loops: recording.loops,
+        loops: recording.loops.map(|loops| LoopOptions { keep_code: recording.keep_code, ..loops }),
         plugins,
         snapshots: vec![first, Snapshot::take(clock)],
     };
@@ -188,6 +189,9 @@ pub fn make(
     let held = opened.and_then(|pool| Ok([pool, fs::File::open(&directory)?]));
     let preload = preload(&library, &pool_directory)?;
     let python = crate::python::path(&pool_directory);
+    // The OpenCL loader of the program loads these plugins a second time, as its layers.
+    let files = run_file.plugins.iter().flat_map(|plugins| &plugins.files).map(Path::new);
+    let layers = opencl_layers(files, std::env::var_os(OPENCL_LAYERS).as_deref());
     made.directories.clear();
     Ok(Prepared {
         directory,
@@ -196,6 +200,8 @@ pub fn make(
         variables: [(RUN_FILE_VARIABLE, run_path.into()), (PRELOAD_VARIABLE, preload)]
             .into_iter()
             .chain(python.map(|path| (crate::python::PATH_VARIABLE, path)))
+            .chain(layers.map(|layers| (OPENCL_LAYERS, layers)))
+            .chain(recording.shapes.then(|| (crate::python::SHAPES_VARIABLE, "1".into())))
             .collect(),
         manifest,
         turn: Some(turn),

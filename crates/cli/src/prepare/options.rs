@@ -36,6 +36,10 @@ pub struct Recording {
     /// By default they are only timed, and their counts are part of whatever called them
     #[arg(long)]
     pub bookkeeping: bool,
+    /// Tell the ops of PyTorch apart by the types, shapes and devices of their tensors, too. This
+    /// costs more than recording an op
+    #[arg(long)]
+    pub shapes: bool,
     /// Record instrumented loops (`counterpoint loops instrument`). OPTIONS, separated by commas:
     /// `first=N`, how many hits of each loop and thread are timed before random ones (default 100);
     /// `gap=N`, a power of two, the longest gap between random ones (128); `log=N`, how many hits
@@ -43,6 +47,11 @@ pub struct Recording {
     #[arg(long, value_name = "OPTIONS", num_args = 0..=1, require_equals = true,
           default_missing_value = "", value_parser = loops)]
     pub loops: Option<LoopOptions>,
+    /// Copy the machine code of modules with instrumented loops into the profile when they are first
+    /// seen, for `loops report --asm`. Needed for code that has no file (JIT compilers, IREE's
+    /// executables) and for files that will change
+    #[arg(long, requires = "loops")]
+    pub keep_code: bool,
     #[command(flatten)]
     pub metrics: MetricArgs,
     #[command(flatten)]
@@ -103,8 +112,8 @@ mod tests {
 
     #[test]
     fn options_of_loops() {
-        assert_eq!(loops(""), Ok(LoopOptions { first: 100, gap_mask: 127, logged: 100 }));
-        let all = LoopOptions { first: 0, gap_mask: 0, logged: 7 };
+        assert_eq!(loops(""), Ok(LoopOptions::default()));
+        let all = LoopOptions { first: 0, gap_mask: 0, logged: 7, keep_code: false };
         assert_eq!(loops("first=0,gap=1,log=7"), Ok(all));
         for (wrong, why) in [
             ("gap=100", "gap=100: not a power of two"),

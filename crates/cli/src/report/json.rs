@@ -29,6 +29,13 @@ struct Document<'a> {
     by: &'static str,
     sort: &'a str,
     filter: Option<&'a str>,
+    /// This and the next two are absent if they were not asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    kind: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    device: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stream: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     skip_ms: Option<f64>,
     probe_subtracted: bool,
@@ -165,6 +172,9 @@ fn document<'a>(report: &'a Report<'_>) -> Document<'a> {
         by: name_of(overview.by),
         sort: report.sort,
         filter: overview.filter,
+        kind: overview.places[0],
+        device: overview.places[1],
+        stream: overview.places[2],
         skip_ms: Some(overview.skip_ms).filter(|ms| *ms > 0.0),
         probe_subtracted: overview.subtract_probe,
         metrics: metrics_out(overview.metrics),

@@ -70,7 +70,8 @@ pub fn main(
     drop(turn);
     forward_signals();
     let wanted = (clock, work.beside.clone());
-    let sampler = sampler(&directory, wanted, args.beside.sample_interval).map_err(undone)?;
+    let sampler =
+        sampler::<true>(&directory, wanted, args.beside.sample_interval).map_err(undone)?;
     sampler.iter().for_each(Sampler::manifest_is_free);
     let mut last = None;
     for (number, counters) in (1u32..).zip(&work.sets) {
@@ -118,7 +119,7 @@ fn finish(sampler: Option<Sampler>, directory: &Path, status: ExitStatus, args: 
     let trouble = sampler.and_then(Sampler::finish);
     let closed =
         Manifest::read(directory).and_then(|manifest| close(directory, manifest, status, trouble));
-    say(closed, directory, &args.recording.output);
+    say::<true>(closed, directory, &args.recording.output);
 }
 
 /// Makes every check that can fail, before anything is created.

@@ -81,7 +81,7 @@ pub fn say_left_out(profile: &Profile) -> io::Result<()> {
         let modules = plural(of(true), "module");
         say!(
             "loops of {modules} have no slices, because they were timed with another clock than the \
-             calls; {sums}; record with --clock tsc"
+             calls; {sums}"
         );
     }
     Ok(())

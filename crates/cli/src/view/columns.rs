@@ -215,6 +215,19 @@ fn names(profile: &Profile, rows: &[Row], by: By) -> Vec<Column> {
     };
     let mut columns =
         vec![text(name_of(by), name_of(by), false, labels.into_iter().map(Some).collect())];
+    if by == By::Kind {
+        let generic = |row: &Row| match row.key {
+            Key::Kind(op) => {
+                let op = profile.ops.get(op)?;
+                super::keys::generic(&op.library).filter(|generic| *generic != op.library)
+            }
+            _ => None,
+        };
+        let cells: Vec<Option<String>> =
+            rows.iter().map(|row| generic(row).map(str::to_owned)).collect();
+        let none = cells.iter().all(Option::is_none);
+        columns.push(text("generic", "generic", none, cells));
+    }
     if by == By::Op {
         let ops = || rows.iter().map(|row| op_of(profile, row.key));
         let library = ops().map(|op| op.map(|op| op.library.clone())).collect();

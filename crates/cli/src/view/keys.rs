@@ -1,6 +1,7 @@
 //! The identity of a row or a thread, in JSON.
 
 use analysis::Key;
+use model::activity::{Kind, Registry};
 use profile::{Profile, Role};
 use serde::Serialize;
 
@@ -34,6 +35,26 @@ pub enum KeyOut<'a> {
     Process {
         process: usize,
         pid: u32,
+    },
+    Kind {
+        /// As the trace has it.
+        kind: &'a str,
+        /// What it means, whoever produced it.
+        generic: Option<&'static str>,
+    },
+    /// All of these are null for what is not on a device.
+    Device {
+        device: Option<u32>,
+        device_name: Option<&'a str>,
+        process: Option<usize>,
+    },
+    Stream {
+        device: Option<u32>,
+        device_name: Option<&'a str>,
+        stream: Option<u32>,
+        stream_name: Option<&'a str>,
+        process: Option<usize>,
+        thread: Option<u32>,
     },
 }
 
@@ -89,5 +110,40 @@ pub fn key_out(profile: &Profile, key: Key) -> KeyOut<'_> {
         Key::Process(process) => {
             KeyOut::Process { process, pid: profile.processes[process].id.pid }
         }
+        Key::Kind(op) => {
+            let kind = profile.ops.get(op).map_or("", |op| &op.library);
+            KeyOut::Kind { kind, generic: generic(kind) }
+        }
+        Key::Device(process) => {
+            let (device, device_name) = device_of(profile, process);
+            KeyOut::Device { device, device_name, process }
+        }
+        Key::Stream(of) => {
+            let (device, device_name) = device_of(profile, of.map(|of| of.0));
+            let stream = of.map(|(process, thread)| &profile.processes[process].threads[thread]);
+            KeyOut::Stream {
+                device,
+                device_name,
+                stream: stream.map(|stream| stream.tid),
+                stream_name: stream.map(|stream| stream.name.as_str()),
+                process: of.map(|of| of.0),
+                thread: stream.map(|stream| stream.uid),
+            }
+        }
     }
+}
+
+/// The generic name of a kind of activities; `None` if nobody published what it means.
+pub fn generic(kind: &str) -> Option<&'static str> {
+    let registry = Registry::new();
+    match registry.kind(registry.parse(kind)?) {
+        Kind::Generic(generic) => Some(generic.name()),
+        Kind::Registered(_) => None,
+    }
+}
+
+fn device_of(profile: &Profile, process: Option<usize>) -> (Option<u32>, Option<&str>) {
+    let process = process.map(|process| &profile.processes[process]);
+    let info = process.and_then(|process| process.info.as_ref());
+    (process.map(|process| process.id.pid), info.map(|info| info.program.as_str()))
 }

@@ -83,6 +83,14 @@ fn label(profile: &Profile, key: Key) -> String {
         }
         Key::Process(process) => process_label(profile, process),
         Key::Thread(process, thread) => thread_label(profile, process, thread),
+        Key::Kind(op) => profile.ops.get(op).map_or_else(String::new, |op| op.library.clone()),
+        Key::Device(Some(process)) => process_label(profile, process),
+        Key::Stream(Some((process, thread))) => {
+            let (stream, device) =
+                (thread_label(profile, process, thread), process_label(profile, process));
+            format!("{stream} of {device}")
+        }
+        Key::Device(None) | Key::Stream(None) => "not on a device".to_owned(),
     }
 }
 

@@ -6,17 +6,25 @@
 //!                                              └─► json, notes
 //! ```
 
+pub mod assembly;
+pub mod code;
+pub mod code_json;
 pub mod columns;
+pub mod dispatches;
 pub mod expensive;
 pub mod json;
 pub mod notes;
+pub mod schedule;
+pub mod source;
 pub mod spread;
 #[cfg(test)]
 mod tests;
 pub mod text;
+pub mod traffic;
 
 use std::path::PathBuf;
 
+use analysis::loops::dispatches::{Dispatch, Dispatches, Inside, dispatch_of, dispatches, inside};
 use analysis::loops::{LoopData, LoopNode, LoopTable, LoopThread, LoopTree, Numbers, fits, loops};
 use ir::table::{Entry, Kind, SideTable};
 use profile::Profile;
@@ -34,8 +42,33 @@ pub struct Loops<'a> {
     pub recorded: &'a Recorded,
     /// Its trees.
     pub table: LoopTable,
+    /// The dispatches that functions and loops are in.
+    pub dispatches: Dispatches,
     /// Times as they were measured are shown, also where the cost of a hit is known.
     pub raw: bool,
+    /// What else is shown.
+    pub more: More,
+}
+
+/// What is shown besides the numbers, on request.
+#[derive(Default)]
+pub struct More {
+    /// The machine code of each module, if it is asked for.
+    pub codes: Option<Vec<code::Found>>,
+    /// Whether texts are shown.
+    pub source: bool,
+    /// The functions and loops whose code and texts are shown: ids, and patterns of names. Empty: an
+    /// overview of all.
+    pub of: Vec<String>,
+}
+
+impl More {
+    /// Whether the code and the texts of a node are asked for.
+    pub fn wants(&self, tree: &LoopTree, node: &LoopNode) -> bool {
+        let names = [full_name(tree, node), name(tree, node), node.id.to_string()];
+        let is = |wanted: &String| names.iter().any(|name| model::glob::matches(wanted, name));
+        self.of.iter().any(is)
+    }
 }
 
 impl<'a> Loops<'a> {
@@ -52,7 +85,17 @@ impl<'a> Loops<'a> {
             events: &recorded.events,
             counters: &counters_of_processes(profile),
         };
-        Self { profile, recorded, table: loops(data, tables), raw }
+        let table = loops(data, tables);
+        let dispatches = dispatches(profile, &recorded.modules, &table);
+        Self { profile, recorded, table, dispatches, raw, more: More::default() }
+    }
+
+    /// The dispatch that a node is in, and how they relate.
+    pub fn inside(&self, tree: &LoopTree, node: &LoopNode) -> Option<(&Dispatch, Inside)> {
+        let dispatch = dispatch_of(&self.dispatches, tree, node)?;
+        let times = node.all.times(self.raw);
+        let inclusive = times.and_then(|times| tree.ns(times.inclusive.value));
+        Some((dispatch, inside(self.profile, dispatch, tree, node, inclusive)))
     }
 
     /// The nodes that were entered, with their trees.
@@ -73,24 +116,32 @@ pub fn counters_of_processes(profile: &Profile) -> Vec<Vec<usize>> {
     profile.processes.iter().map(|process| of(process.pass)).collect()
 }
 
-/// Reads side tables, and refuses those of other modules.
+/// Reads side tables, and refuses those of other modules. A file may have several, one in each line:
+/// those of a module of IREE, of which some may not have been loaded.
 pub fn side_tables(paths: &[PathBuf], recorded: &Recorded) -> Result<Vec<SideTable>, Failure> {
-    let read = |path: &PathBuf| {
+    let mut tables = Vec::new();
+    for path in paths {
         let input = Input::open(path)?;
         let mut text = Vec::new();
         let failed =
             |why: &dyn std::fmt::Display| Failure::new(format!("--table {}: {why}", input.name()));
         std::io::Read::read_to_end(&mut input.read(), &mut text).map_err(|e| failed(&e))?;
-        let table = SideTable::from_json(&text).map_err(|e| failed(&e))?;
-        match fits(&table, &recorded.modules) {
-            Ok(()) => Ok(table),
-            Err(why) => Err(failed(&why).hint(
+        let mut unfit = None;
+        let known = tables.len();
+        for table in SideTable::all_from_json(&text).map_err(|e| failed(&e))? {
+            match fits(&table, &recorded.modules) {
+                Ok(()) => tables.push(table),
+                Err(why) => unfit = unfit.or(Some(why)),
+            }
+        }
+        if let (Some(why), true) = (unfit, tables.len() == known) {
+            return Err(failed(&why).hint(
                 "a side table belongs to the text that was written together with it: use the \
                  .loops.json beside the .ll that the program was compiled from",
-            )),
+            ));
         }
-    };
-    paths.iter().map(read).collect()
+    }
+    Ok(tables)
 }
 
 /// What a loop or a function is called in its function: its variable, or else its block's label.

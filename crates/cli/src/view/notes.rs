@@ -3,7 +3,7 @@
 
 use analysis::By;
 use model::{Loss, Severity};
-use profile::{LossCount, Origin, State};
+use profile::{LibraryKind, LossCount, Origin, State};
 
 use super::losses::by_severity;
 use super::overview::Overview;
@@ -153,7 +153,12 @@ pub fn reasons(overview: &Overview<'_>) -> Vec<String> {
              system call, or by a program that is not recorded itself"
                 .into(),
         );
-    } else if profile.processes.iter().flat_map(|p| &p.libraries).any(|l| l.kind.is_machine()) {
+    } else if profile
+        .processes
+        .iter()
+        .flat_map(|p| &p.libraries)
+        .any(|l| l.kind == LibraryKind::RelaxVm)
+    {
         reasons.push(MACHINE_WITHOUT_CALLS.into());
     } else {
         reasons.push("an executable was loaded, but none of its functions was called".into());

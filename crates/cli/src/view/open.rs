@@ -6,7 +6,7 @@ use std::path::Path;
 use profile::collect::{Closing, Collected, PoolFate, collect, is_over};
 use profile::manifest::MANIFEST_NAME;
 use profile::passes::PASSES_NAME;
-use profile::{ErrorKind, Manifest, Origin, Profile, Role};
+use profile::{ErrorKind, LibraryKind, Manifest, Origin, Profile, Role};
 use record::meta::PARTS_NAME;
 
 use super::units::{count, plural};
@@ -40,13 +40,20 @@ pub fn open(dir: &Path, closing: Closing) -> Result<Profile, Failure> {
     Profile::open(dir).map_err(|e| explain(dir, e))
 }
 
+/// The contents of a profile in which no call was recorded, in one line.
+pub const NOTHING: &str = "no calls were recorded; `counterpoint report` lists likely reasons";
+
+/// Whether no process has recorded anything: the first one that records makes the directory of the
+/// parts.
+pub fn is_empty(dir: &Path) -> bool {
+    let is_there = |name: &str| dir.join(name).symlink_metadata().is_ok();
+    !is_there(PARTS_NAME) && !is_there(PASSES_NAME) && is_there(MANIFEST_NAME)
+}
+
 /// The contents of a profile in one line, which `run` prints at its end. The numbers come from page
 /// headers, so no call is decoded.
 pub fn in_one_line(dir: &Path) -> String {
-    const NOTHING: &str = "no calls were recorded; `counterpoint report` lists likely reasons";
-    let is_there = |name: &str| dir.join(name).symlink_metadata().is_ok();
-    // The first process that records makes the directory of the parts.
-    if !is_there(PARTS_NAME) && !is_there(PASSES_NAME) && is_there(MANIFEST_NAME) {
+    if is_empty(dir) {
         return NOTHING.to_owned();
     }
     let profile = match Profile::open(dir) {
@@ -64,8 +71,13 @@ pub fn in_one_line(dir: &Path) -> String {
     let threads = profile.processes.iter().map(|p| p.threads.len() as u128);
     let processes = threads.clone().filter(|n| *n > 0).count() as u128;
     let losses = losses(&profile);
-    let ops = match profile.ops.all().iter().any(|op| matches!(op.role, Role::Run | Role::Op)) {
-        true => "; `counterpoint ops` shows those of TVM's virtual machines",
+    let has_op = |role| profile.ops.all().iter().any(|op| op.role == role);
+    let mut libraries = profile.processes.iter().flat_map(|process| &process.libraries);
+    let ops = match libraries.any(|library| library.kind == LibraryKind::Torch) {
+        true => "; `counterpoint ops` shows the ops of PyTorch",
+        false if has_op(Role::Run) || has_op(Role::Op) => {
+            "; `counterpoint ops` shows those of TVM's virtual machines"
+        }
         false => "",
     };
     format!(

@@ -18,6 +18,8 @@ pub struct Overview<'a> {
     pub by: By,
     /// Only ops whose name matches this are shown.
     pub filter: Option<&'a str>,
+    /// Only activities of this kind, on this device and on this stream are shown.
+    pub places: [Option<&'a str>; 3],
     /// Calls that began in the first `skip_ms` milliseconds of each thread are left out; 0 for
     /// none.
     pub skip_ms: f64,
@@ -34,5 +36,8 @@ pub fn name_of(by: By) -> &'static str {
         By::Thread => "thread",
         By::Cpu => "cpu",
         By::Process => "process",
+        By::Kind => "kind",
+        By::Device => "device",
+        By::Stream => "stream",
     }
 }

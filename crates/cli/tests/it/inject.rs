@@ -7,6 +7,7 @@ use std::path::Path;
 use std::process::{Command, Output};
 
 use crate::support::{Programs, Recorded, injecting};
+use crate::torch_ops;
 
 const VARIABLE: &str = "COUNTERPOINT_INJECT";
 
@@ -90,16 +91,18 @@ fn a_panic_anywhere_leaves_the_host_alone() {
     let points = points(&program);
     assert!(points.len() > 20, "{points:?}");
     assert!(!panics_at(&program, "Nowhere", &mut entries(), "not a point"));
-    let plugins = testkit::Scratch::new();
-    testkit::c::shared("cc", "plugins/plugin.c", &plugins.join("p.so"), &[]).unwrap();
     let scratch = testkit::Scratch::new();
     let plugin = &scratch.join("timed.so");
     testkit::c::shared("cc", "plugins/timed.c", plugin, &["-std=gnu11"]).unwrap();
+    let plugins = testkit::Scratch::new();
+    testkit::c::shared("cc", "plugins/plugin.c", &plugins.join("p.so"), &[]).unwrap();
     for point in points {
         let reached = [
             panics_at(&program, &point, &mut entries(), "entries"),
             panics_at(&program, &point, &mut hook_host(), "hook_host"),
             panics_at(&program, &point, &mut tvm_host(), "tvm_host"),
+            torch_ops::host("inject")
+                .is_some_and(|mut host| panics_at(&program, &point, &mut host, "torch_ops_host")),
             panics_at(&program, &point, &mut loops_host("-DMODE=0"), "loops_host"),
             panics_at(&program, &point, &mut loops_host("-DMODE=3"), "loops_host, log"),
             panics_at(&program, &point, &mut torch_host(plugins.path()), "torch_host"),

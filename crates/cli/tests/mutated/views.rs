@@ -29,7 +29,7 @@ impl Choice {
     pub fn of(r: &mut Random) -> Self {
         Self {
             workers: r.place(16).min(1),
-            by: r.of(&[By::Op, By::Thread, By::Cpu, By::Process]),
+            by: r.of(&[By::Op, By::Thread, By::Cpu, By::Process, By::Kind, By::Device, By::Stream]),
             vocabulary: r.of(&[Vocabulary::Generic, Vocabulary::Kineto]),
         }
     }

@@ -6,7 +6,11 @@
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 
-use super::trampoline::RawException;
+use super::{Left, RawException};
+
+/// The guarded call ([`super::call`]) of a function that takes up to two pointers.
+pub(super) type Call =
+    unsafe fn(*const c_void, *const c_void, *const c_void) -> Result<usize, Left>;
 
 /// A C++ runtime library.
 pub(super) struct Runtime {
@@ -19,6 +23,7 @@ pub(super) struct Runtime {
     single_base: *const c_void,
     /// The exception shares its object with others (`std::rethrow_exception`).
     shared: bool,
+    call: Call,
 }
 
 /// `std::type_info`, and the field of a class with one base class.
@@ -42,7 +47,7 @@ fn module(address: *const c_void) -> Option<(*mut c_void, *const c_char)> {
 impl Runtime {
     /// The library of an exception of this class with this cleanup function; `None` if it is not
     /// one of C++'s, or if its library cannot be asked (it is linked into a plugin without a trace).
-    pub(super) fn of(class: [u8; 8], cleanup: Option<*const c_void>) -> Option<Self> {
+    pub(super) fn of(class: [u8; 8], cleanup: Option<*const c_void>, call: Call) -> Option<Self> {
         let [language @ .., sharing] = class;
         if ![*b"GNUCC++", *b"CLNGC++"].contains(&language) {
             return None;
@@ -70,6 +75,7 @@ impl Runtime {
                 single_base: symbol(c"_ZTVN10__cxxabiv120__si_class_type_infoE")?
                     .wrapping_byte_add(2 * size_of::<usize>()),
                 shared: sharing != 0,
+                call,
             })
         })();
         if all.is_none() {
@@ -101,7 +107,7 @@ impl Runtime {
         };
         // The exception's destructor is the plugin's.
         // SAFETY: the exception is the current one.
-        let _ = unsafe { super::call(self.end_catch, std::ptr::null(), std::ptr::null()) };
+        let _ = unsafe { (self.call)(self.end_catch, std::ptr::null(), std::ptr::null()) };
         // SAFETY: opened by `of`; the exception, which was the library's, is gone.
         unsafe { libc::dlclose(self.handle) };
         said
@@ -150,7 +156,7 @@ impl Runtime {
                 if CStr::from_ptr((*of).name) == c"St9exception" {
                     let table = *object.cast::<*const *const c_void>();
                     let what = *table.add(WHAT);
-                    let text = super::call(what, object, std::ptr::null()).ok()? as *const c_char;
+                    let text = (self.call)(what, object, std::ptr::null()).ok()? as *const c_char;
                     let text = (!text.is_null()).then(|| CStr::from_ptr(text))?;
                     return Some(text.to_string_lossy().into_owned());
                 }

@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::ffi::{c_int, c_void};
 use std::ptr::NonNull;
 
-use super::{Left, cxx};
+use super::{Left, RawException, cxx};
 
 /// A call in progress. The trampoline and the personality function know these offsets.
 #[repr(C)]
@@ -15,13 +15,6 @@ struct Frame {
     outer: *mut Frame,
     exception: *mut RawException,
     forced: bool,
-}
-
-/// The beginning of every exception (Itanium C++ ABI, exception handling, section 1.2.1).
-#[repr(C)]
-pub(super) struct RawException {
-    class: u64,
-    cleanup: Option<unsafe extern "C" fn(c_int, *mut RawException)>,
 }
 
 thread_local! {
@@ -255,7 +248,9 @@ fn caught(exception: NonNull<RawException>) -> String {
     // SAFETY: an exception that was thrown, caught by us and not yet ended.
     let (class, cleanup) = unsafe { ((*raw).class, (*raw).cleanup) };
     let class = class.to_be_bytes();
-    if let Some(runtime) = cxx::Runtime::of(class, cleanup.map(|function| function as *const _)) {
+    if let Some(runtime) =
+        cxx::Runtime::of(class, cleanup.map(|function| function as *const _), call)
+    {
         return runtime.end(raw);
     }
     if let Some(cleanup) = cleanup {

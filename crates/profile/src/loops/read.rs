@@ -6,12 +6,14 @@ use std::io;
 use std::os::unix::fs::FileExt;
 
 use model::Loss;
-use record::loops::{Costs, LoopFrame, LoopFrames, ModuleFrame, Row, read_frames, word};
+use record::loops::{
+    CodeFrame, Costs, LoopFrame, LoopFrames, ModuleFrame, Row, code_name, read_frames, word,
+};
 use rustix::fs::SeekFrom;
 use rustix::io::Errno;
 
 use super::pool;
-use super::{HitCost, LoopEvent, LoopModule, LoopRow, Loops};
+use super::{HitCost, LoopCode, LoopEvent, LoopModule, LoopRow, Loops};
 use crate::error::{Error, Result};
 use crate::ledger::{LossCount, merge_losses};
 use crate::leftovers::PartId;
@@ -73,6 +75,27 @@ impl Profile {
         }
         loops.losses = merge_losses(loops.losses.iter());
         Ok(loops)
+    }
+
+    /// The copy of a module's machine code, if there is one: at most `most` bytes of it.
+    ///
+    /// # Errors
+    /// The file cannot be read, or is larger.
+    pub fn kept_code(&self, module: &LoopModule, most: u64) -> Result<Option<Vec<u8>>> {
+        let kept = module.code.as_ref().and_then(|code| code.kept);
+        let (Some(number), Some(process)) = (kept, self.processes.get(module.process)) else {
+            return Ok(None);
+        };
+        let Some(file) = process.open_in_part(&code_name(number))? else { return Ok(None) };
+        let read = |e| Error::on("read", &self.dir)(e);
+        let bytes = file.metadata().map_err(read)?.len();
+        if bytes > most {
+            let why = format!("{} has {bytes} bytes", code_name(number));
+            return Err(read(io::Error::new(io::ErrorKind::FileTooLarge, why)));
+        }
+        let mut code = Vec::with_capacity(bytes as usize);
+        io::Read::read_to_end(&mut io::Read::take(file, most), &mut code).map_err(read)?;
+        Ok(Some(code))
     }
 
     /// What is in the pools, by process.
@@ -168,6 +191,7 @@ struct Found {
     rows: BTreeMap<Key, (u32, u32, Row)>,
     events: BTreeMap<Key, LoopEvent>,
     moments: Vec<(u64, u64)>,
+    codes: BTreeMap<u32, CodeFrame>,
 }
 
 impl Found {
@@ -204,16 +228,18 @@ impl Found {
                     }
                 }
                 LoopFrame::Moment(ticks, ns) => self.moments.push((ticks, ns)),
+                LoopFrame::Code(code) => drop(self.codes.entry(code.module).or_insert(code)),
             }
         }
     }
 
     /// Adds it to the profile's. Returns how many places name a module that is not there.
-    fn put(self, index: usize, process: &Process, loops: &mut Loops) -> u64 {
+    fn put(mut self, index: usize, process: &Process, loops: &mut Loops) -> u64 {
         let mut places = BTreeMap::new();
         for (number, module) in self.modules {
             places.insert(number, loops.modules.len());
-            loops.modules.push(module_of(index, module));
+            let code = self.codes.remove(&number).map(code_of);
+            loops.modules.push(LoopModule { code, ..module_of(index, module) });
         }
         let mut unknown = BTreeMap::new();
         for ((serial, block, _), (module, tid, row)) in self.rows {
@@ -252,11 +278,24 @@ fn module_of(process: usize, frame: ModuleFrame) -> LoopModule {
         ids: frame.ids,
         table: text(String::from_utf8_lossy(&frame.table).into_owned()),
         object: text(frame.object.clone()),
+        export: frame.export,
         ticks_per_second: if rate == 0 { f64::NAN } else { rate as f64 },
         first: frame.first,
         gap_mask: frame.gap_mask,
         cost: cost(1),
         cost_range: cost(0).zip(cost(2)).map(|(low, high)| [low, high]),
+        code: None,
+    }
+}
+
+fn code_of(frame: CodeFrame) -> LoopCode {
+    LoopCode {
+        descriptor: frame.descriptor,
+        machine: frame.machine,
+        build_id: Some(frame.build_id).filter(|id| !id.is_empty()),
+        file: Some((frame.file_bytes, frame.modified_ns)).filter(|(bytes, _)| *bytes > 0),
+        kept: frame.kept,
+        pieces: frame.pieces,
     }
 }
 

@@ -1,5 +1,6 @@
 //! The frames of the file of loops.
 
+use super::code::{CodeFrame, KIND_CODE};
 use super::entry::{ENTRY_WORDS, Event};
 use crate::meta::{FRAME_PREFIX_BYTES, frame, raw_frame};
 use crate::wire::{Decoder, Encoder, Truncated};
@@ -47,6 +48,9 @@ pub struct ModuleFrame {
     pub table: Vec<u8>,
     /// What empty hits cost; `None` without a rehearsal.
     pub costs: Option<Costs>,
+    /// The first of the ids that the exports of its library have, if it is in a library of IREE.
+    /// Profiles of earlier versions do not say.
+    pub export: Option<u32>,
 }
 
 /// What a thread counted for one id: the words of its entry (those that are not counts are zero),
@@ -108,6 +112,8 @@ pub enum LoopFrame {
     Events(EventsFrame),
     /// A moment: ticks, and `CLOCK_MONOTONIC` in ns.
     Moment(u64, u64),
+    /// Where the machine code of a module is.
+    Code(CodeFrame),
 }
 
 impl ModuleFrame {
@@ -128,6 +134,10 @@ impl ModuleFrame {
                     e.u64(ticks.to_bits());
                 });
             }
+        }
+        // Readers of earlier versions stop before this.
+        if let Some(export) = self.export {
+            e.u32(export);
         }
         frame(KIND_MODULE, &e.finish())
     }
@@ -155,7 +165,20 @@ impl ModuleFrame {
             0 => None,
             _ => Some(Costs { inside: one(d)?, timed: one(d)?, counted: one(d)? }),
         };
-        Ok(Self { number, id, mode, ids, ticks_per_second, first, gap_mask, object, table, costs })
+        let export = if d.remaining() > 0 { Some(d.u32()?) } else { None };
+        Ok(Self {
+            number,
+            id,
+            mode,
+            ids,
+            ticks_per_second,
+            first,
+            gap_mask,
+            object,
+            table,
+            costs,
+            export,
+        })
     }
 }
 
@@ -249,6 +272,7 @@ impl LoopFrame {
             Self::Module(module) => module.to_bytes(),
             Self::Rows(rows) => rows.to_bytes(),
             Self::Events(events) => events.to_bytes(),
+            Self::Code(code) => code.to_bytes(),
             Self::Moment(ticks, ns) => {
                 let mut e = Encoder::new();
                 e.u64(*ticks).u64(*ns);
@@ -269,6 +293,7 @@ impl LoopFrame {
             KIND_MODULE => Some(Self::Module(ModuleFrame::get(d)?)),
             KIND_ROWS => Some(Self::Rows(RowsFrame::get(d)?)),
             KIND_EVENTS => Some(Self::Events(EventsFrame::get(d)?)),
+            KIND_CODE => Some(Self::Code(CodeFrame::get(d)?)),
             KIND_MOMENT => Some(Self::Moment(d.u64()?, d.u64()?)),
             _ => None,
         };

@@ -156,11 +156,24 @@ fn frames_round_trip_and_every_truncation() {
         object: "/lib/x.so".to_owned(),
         table: b"{}".to_vec(),
         costs: Some(costs),
+        export: None,
     };
     let frames = vec![
         LoopFrame::Module(ModuleFrame { costs: None, ..module.clone() }),
+        LoopFrame::Module(ModuleFrame { export: Some(0), ..module.clone() }),
         LoopFrame::Module(module),
         LoopFrame::Moment(1, u64::MAX),
+        LoopFrame::Code(CodeFrame {
+            module: 3,
+            descriptor: 0x4040,
+            machine: 62,
+            build_id: vec![1, 2, 3],
+            file_bytes: 1 << 40,
+            modified_ns: u64::MAX,
+            kept: Some(0),
+            pieces: vec![(0, 4096), (u64::MAX, 1)],
+        }),
+        LoopFrame::Code(CodeFrame::default()),
         frames_of(&example()).frames.remove(0),
     ];
     let bytes: Vec<u8> = frames.iter().flat_map(LoopFrame::to_bytes).collect();

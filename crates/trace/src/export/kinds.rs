@@ -63,7 +63,7 @@ impl Categories {
         Ok(Self(Role::ALL.map(|role| {
             let label = match defined.iter().find(|(of, _)| *of == role) {
                 Some((_, label)) => *label,
-                None if role == Role::Run => Generic::UserAnnotation.into(),
+                None if matches!(role, Role::Run | Role::Range) => Generic::UserAnnotation.into(),
                 None => Generic::CpuOp.into(),
             };
             registry.name(label, vocabulary).to_owned()
@@ -88,6 +88,7 @@ mod tests {
             (Vocabulary::Kineto, Role::Run, "user_annotation"),
             (Vocabulary::Kineto, Role::Op, "cpu_op"),
             (Vocabulary::Kineto, Role::Task, "cpu_op"),
+            (Vocabulary::Kineto, Role::Range, "user_annotation"),
         ] {
             let categories = Categories::new(&mut Registry::new(), vocabulary).unwrap();
             assert_eq!(categories.of(role), expected, "{role:?}");

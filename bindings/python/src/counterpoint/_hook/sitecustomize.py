@@ -26,9 +26,9 @@ def _finder(package):
         waiting = {"tvm.runtime.vm": attach, "torch": attach_torch}
 
         def find_spec(self, name, path=None, target=None):
-            if name not in self.waiting:
+            then = self.waiting.pop(name, None)
+            if then is None:
                 return None
-            then = self.waiting.pop(name)
             if not self.waiting:
                 try:
                     sys.meta_path.remove(self)

@@ -1,4 +1,5 @@
-"""The entry point that `import torch` runs when the package is installed (group `torch.backends`).
+"""What `import torch` runs when the package is installed: the entry point (`_counterpoint_torch.py`) calls
+`autoload`.
 
 Whatever it raised would make `import torch` fail, so it raises nothing. If nothing is asked of
 Counterpoint, it reads a few environment variables and imports nothing.
@@ -7,6 +8,7 @@ Counterpoint, it reads a few environment variables and imports nothing.
 from __future__ import annotations
 
 import os
+import sys
 
 OFF = ("0", "off", "false", "no")
 
@@ -26,9 +28,12 @@ def autoload() -> None:
             from counterpoint.torch import _load
 
             for part in parts:
-                _load.begin(part)
+                if _load.begin(part) and part == "ops":
+                    from counterpoint.torch import _ops
+
+                    _ops.follow_run()
     except BaseException as error:  # Also SystemExit and KeyboardInterrupt; see above.
-        complain(f"PyTorch is not connected: {type(error).__name__}: {error}")
+        complain(f"PyTorch is not connected: {told(error)}")
 
 
 def is_off() -> bool:
@@ -40,11 +45,32 @@ def wanted() -> list[str]:
     """Returns the parts that the environment asks for at once."""
     if is_off():
         return []
+    # PyTorch's own switch. It matters where PyTorch is not what called us.
+    if os.environ.get("TORCH_DEVICE_BACKEND_AUTOLOAD") == "0":
+        return []
     parts = []
-    # KINETO_DISABLE_CUPTI asks something of PyTorch's profiler that only the shim can do.
-    if os.environ.get("KINETO_PLUGIN_LIB_DIR_PATH") or os.environ.get("KINETO_DISABLE_CUPTI"):
+    if os.environ.get("KINETO_PLUGIN_LIB_DIR_PATH") or disables_cupti():
         parts.append("plugins")
+    # `counterpoint run` started this process.
+    if os.environ.get("COUNTERPOINT_RUN_FILE"):
+        parts.append("ops")
     return parts
+
+
+def disables_cupti() -> bool:
+    """Whether PyTorch's profiler would use CUPTI and is asked not to, which only the shim can do."""
+    if os.environ.get("KINETO_DISABLE_CUPTI", "") in ("", "0"):
+        return False
+    torch = sys.modules.get("torch")
+    return torch is not None and torch.version.cuda is not None
+
+
+def told(error: BaseException) -> str:
+    """Returns the type and the text of an error, whose own code may raise."""
+    try:
+        return f"{type(error).__name__}: {error}"
+    except BaseException:
+        return type(error).__name__
 
 
 def complain(line: str) -> None:

@@ -12,7 +12,7 @@ import threading
 from pathlib import Path
 from typing import Any, Optional
 
-from counterpoint.torch._entry import complain
+from counterpoint.torch._entry import complain, told
 
 KNOWN = ("2.12", "2.15")
 """Releases of PyTorch with which the shim was tested, with any patch number."""
@@ -73,7 +73,8 @@ def begin(part: str) -> bool:
                 found.begun[part] = True
             return found.begun[part]
     except BaseException as error:
-        complain(f"{part} of PyTorch are not connected: {_text(error)}")
+        why = str(error) if isinstance(error, NotConnected) else told(error)
+        complain(f"the part {part!r} is not connected to PyTorch: {why}")
         return False
 
 
@@ -146,4 +147,4 @@ def _make() -> Bridge:
 def _text(error: BaseException) -> str:
     if isinstance(error, NotConnected):
         return str(error)
-    return f"PyTorch is not connected: {type(error).__name__}: {error}"
+    return f"PyTorch is not connected: {told(error)}"

@@ -15,6 +15,7 @@ docs/tvm.md has a worked example, what the numbers mean, and what became of TVM'
 
 from __future__ import annotations
 
+from counterpoint._session import CounterpointWarning
 from counterpoint.errors import (
     ArgumentError,
     ConflictError,
@@ -26,9 +27,9 @@ from counterpoint.errors import (
 from counterpoint.loops import LoopReport, LoopRow
 from counterpoint.metrics import Count, Duration, Metric, Percent, Ratio, Text
 from counterpoint.report import Loss, Report
+from counterpoint.tvm._compile import loops
 from counterpoint.tvm._loops import instrument_module
 from counterpoint.tvm._profile import Profile, prepare, profile, profile_function
-from counterpoint.tvm._session import CounterpointWarning
 from counterpoint.tvm.collectors import Collector, CounterCollector, PAPIMetricCollector
 
 __all__ = [
@@ -54,6 +55,7 @@ __all__ = [
     "Text",
     "UnsupportedError",
     "instrument_module",
+    "loops",
     "profile",
     "profile_function",
 ]

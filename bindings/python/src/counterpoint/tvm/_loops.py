@@ -28,7 +28,7 @@ from typing import Any, Optional, Union
 from counterpoint._program import run
 from counterpoint.errors import ArgumentError, CounterpointError, UnsupportedError
 from counterpoint.tvm import _native
-from counterpoint.tvm.collectors import described
+from counterpoint._arguments import described
 
 MODES = ("sampled", "timed", "count", "log")
 _LLVM, _VM = "llvm", "relax.VMExecutable"
@@ -169,10 +169,11 @@ def _crashes_in_destructors() -> bool:
 class _Rebuilt:
     """Copies of modules whose LLVM modules are instrumented."""
 
-    def __init__(self, folder: Path, words: list[str]) -> None:
+    def __init__(self, folder: Path, words: list[str], count: int = 0) -> None:
         self.folder = folder
         self.words = words
-        self.count = 0
+        # Modules that were instrumented, which numbers their names.
+        self.count = count
         # Keyed by identity, because a module may be imported twice.
         self.made: dict[int, tuple[Any, Any]] = {}
 

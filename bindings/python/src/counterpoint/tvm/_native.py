@@ -9,15 +9,12 @@ import functools
 import os
 from typing import Any, Optional
 
-from counterpoint._agent import agent, file_of
+from counterpoint._agent import Recorder, file_of
 from counterpoint.errors import ArgumentError, CounterpointError, UnsupportedError
 
 SUPPORTED = ("0.25", "0.26", "0.27")
 """Releases of TVM, with any patch number."""
 OLDEST_FFI = (0, 1, 12)
-
-# Results of session_begin.
-BEGAN, RUN_RECORDS, ANOTHER_IS_OPEN, UNUSABLE, OFF = 0, 1, 2, -1, -2
 
 _RTLD_NOLOAD = 0x4
 _WHY_NOT_PARALLEL = {
@@ -51,14 +48,14 @@ class Value(ctypes.Structure):
     _fields_ = [("value", _As), ("filled", ctypes.c_uint64)]
 
 
-class Native:
+class Native(Recorder):
     """The agent of this process."""
 
     def __init__(self) -> None:
         import tvm_ffi
 
-        self._table, path = agent()
-        module = tvm_ffi.load_module(path)
+        super().__init__()
+        module = tvm_ffi.load_module(self.path)
         self._vm = module["counterpoint_vm"]
         self._instrument = module["counterpoint_instrument"]
         self._entry = module["counterpoint_entry"]
@@ -128,31 +125,6 @@ class Native:
     def collector_remove(self, number: int) -> None:
         """Removes a collector. Its slots are free again when the session has ended."""
         self._collector_remove(number)
-
-    def session_begin(self, run_file: str) -> int:
-        """Begins a session. Returns one of the results of session_begin above."""
-        return int(self._table.session_begin(os.fsencode(run_file)))
-
-    def session_end(self) -> None:
-        """Ends the open session, if there is one."""
-        self._table.session_end()
-
-    def ticks(self) -> int:
-        """Returns the current time on the clock of the records; 0 if nothing is recorded."""
-        return int(self._table.ticks())
-
-    def profile(self) -> Optional[str]:
-        """Returns the path of the profile that is being recorded."""
-        length = int(self._table.profile(None, 0))
-        if length == 0:
-            return None
-        text = ctypes.create_string_buffer(length + 1)
-        self._table.profile(text, length + 1)
-        return os.fsdecode(text.value)
-
-    def lose(self, loss: str, count: int) -> None:
-        """Counts a loss by its name (docs/losses.md)."""
-        self._table.lose(loss.encode(), count)
 
 
 def loaded_model() -> Optional[str]:

@@ -8,20 +8,15 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Any, Literal, Optional, Union
 
+from counterpoint import _ops, _session
+from counterpoint._arguments import described, names_of, place
 from counterpoint.errors import ArgumentError, CounterpointError
 from counterpoint.loops import LoopReport
 from counterpoint.loops import read as read_loops
 from counterpoint.metrics import Count, Duration, Metric, Text
 from counterpoint.report import Loss, Report
-from counterpoint.tvm import _machines, _native, _ops, _session
-from counterpoint.tvm.collectors import (
-    Collector,
-    Registered,
-    checked,
-    counters_of,
-    described,
-    names_of,
-)
+from counterpoint.tvm import _machines, _native
+from counterpoint.tvm.collectors import Collector, Registered, checked, counters_of
 
 _prepared = False
 _UNSEEN = "parallel_unseen"
@@ -263,6 +258,7 @@ def profile(
     bookkeeping: bool = False,
     loops: bool = False,
     plugins: Union[str, os.PathLike[str], Sequence[Union[str, os.PathLike[str]]]] = (),
+    keep_code: bool = False,
 ) -> Profile:
     """Profiles what virtual machines do inside a `with`.
 
@@ -282,6 +278,7 @@ def profile(
     only timed, and their counts are in the row `(entry function)`.
 
     `loops`: also record the loops of modules that `instrument_module` made; `Profile.loops()` shows them.
+    `keep_code`: copy their machine code into the profile, for `counterpoint loops report --asm`.
 
     `plugins`: profiler plugins to load into this process: files, directories, or names of plugins
     that come with Counterpoint. They record while the profile is open. `counterpoint report` and
@@ -303,12 +300,13 @@ def profile(
         names = [*(names or []), *(n for n in more if n not in (names or []))] if more else more
     request = _session.Request(
         names,
-        _place(output),
+        place(output),
         bool(multiplex),
         variables=variables,
         bookkeeping=bool(bookkeeping),
-        loops=bool(loops),
+        loops=bool(loops) or bool(keep_code),
         plugins=_plugins(plugins),
+        keep_code=bool(keep_code),
     )
     return Profile(machines, request, own)
 
@@ -362,18 +360,6 @@ def _no_machine(vm: object) -> ArgumentError:
         "profile a relax.VirtualMachine, several of them in a list, or a mapping from names to them,"
         f" not {described(vm)}{made if is_executable else ''}"
     )
-
-
-def _place(output: object) -> Optional[str]:
-    """Returns the directory for a profile."""
-    if output is None:
-        return None
-    if not isinstance(output, (str, bytes, os.PathLike)):
-        raise ArgumentError(f"output= must be the path of a directory, not {described(output)}")
-    place = os.fsdecode(output)
-    if not place or "\0" in place:
-        raise ArgumentError(f"output= must be the path of a directory, not {place!r}")
-    return place
 
 
 def profile_function(

@@ -26,6 +26,7 @@ import threading
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Optional
 
+from counterpoint._arguments import described, names_of
 from counterpoint.errors import ArgumentError
 from counterpoint.metrics import Count, Duration, Metric, Percent, Ratio, Text
 from counterpoint.tvm import _native
@@ -105,32 +106,6 @@ def kind_of(device: Any) -> str:
             f" tvm.cuda() or another of {', '.join(_DEVICES)}"
         )
     return kind
-
-
-def described(value: object) -> str:
-    """Describes a wrong argument for an error message."""
-    if value is None or isinstance(value, (bool, int, float, str, bytes)):
-        text = repr(value)
-        return text if len(text) <= 60 else f"{text[:57]}…"
-    if isinstance(value, type):
-        return f"the class {value.__name__}"
-    name = type(value).__name__
-    return f"{'an' if name[:1] in 'AEIOUaeiou' else 'a'} {name}"
-
-
-def names_of(names: object, what: str) -> list[str]:
-    """Returns the names of counters from a list, or from one text with commas."""
-    if isinstance(names, str):
-        names = [names]
-    if isinstance(names, (bytes, Mapping)) or not isinstance(names, Iterable):
-        raise ArgumentError(f"{what} must be a list of names, not {described(names)}")
-    found = list(names)
-    for name in found:
-        if not isinstance(name, str):
-            raise ArgumentError(f"{what} must be a list of names, but {described(name)} is not a name")
-        if not name.strip() or not name.isprintable():
-            raise ArgumentError(f"{what}: {name!r} is not the name of a counter")
-    return found
 
 
 def checked(collectors: object) -> list[Collector]:

@@ -47,27 +47,32 @@ fn reservation_of(address: usize) -> Option<usize> {
     })
 }
 
-/// Returns the address of the query function, if `[text, text + bytes)` is the text of an embedded
-/// ELF.
-pub fn find_query(text: usize, bytes: usize) -> Option<usize> {
-    let base = reservation_of(text).filter(|base| is_header(*base))?;
-    let header: [u64; 8] = sys::read_value(base)?;
-    // e_phoff is at offset 32, e_phentsize at 54, and e_phnum at 56.
-    let program_headers = header[4] as usize;
-    let entry_size = (header[6] >> 48) as usize;
-    let entries = (header[7] & 0xffff) as usize;
-    if entry_size != 56 || entries > 64 {
-        return None;
-    }
-    let mut dynamic = None;
-    for i in 0..entries {
-        let at = base.checked_add(program_headers)?.checked_add(i * entry_size)?;
-        let entry: [u64; 7] = sys::read_value(at)?;
-        if entry[0] as u32 == PT_DYNAMIC {
-            dynamic = Some((base.checked_add(entry[2] as usize)?, entry[5] as usize / 16));
-        }
-    }
-    let (dynamic, entries) = dynamic?;
+/// An embedded ELF.
+pub struct Embedded {
+    /// Where its header is.
+    pub base: usize,
+    /// The address of its query function.
+    pub query: usize,
+}
+
+/// Returns the embedded ELF whose text is `[text, text + bytes)`.
+pub fn find(text: usize, bytes: usize) -> Option<Embedded> {
+    let base = reservation_of(text)?;
+    let query = query_in(base, text, bytes)?;
+    Some(Embedded { base, query })
+}
+
+/// Returns whether there is an ELF at `base` that has its query function in `[text, text + bytes)`.
+pub fn has_query(base: usize, text: usize, bytes: usize) -> bool {
+    query_in(base, text, bytes).is_some()
+}
+
+/// Returns the address of the query function of the ELF at `base`, if it is in
+/// `[text, text + bytes)`.
+fn query_in(base: usize, text: usize, bytes: usize) -> Option<usize> {
+    let headers = program_headers(base)?;
+    let dynamic = headers.iter().find(|header| header[0] as u32 == PT_DYNAMIC)?;
+    let (dynamic, entries) = (base.checked_add(dynamic[2] as usize)?, dynamic[5] as usize / 16);
     let (mut symbols, mut strings, mut hash) = (None, None, None);
     for i in 0..entries.min(256) {
         let [tag, value]: [u64; 2] = sys::read_value(dynamic.checked_add(16 * i)?)?;
@@ -95,6 +100,24 @@ pub fn find_query(text: usize, bytes: usize) -> Option<usize> {
         }
     }
     None
+}
+
+/// Returns the program headers of the ELF at `base`, each as seven words: type (low half) and
+/// flags (high half), offset, address, physical address, bytes in the file, bytes in memory,
+/// alignment.
+pub fn program_headers(base: usize) -> Option<Vec<[u64; 7]>> {
+    if !is_header(base) {
+        return None;
+    }
+    let header: [u64; 8] = sys::read_value(base)?;
+    // e_phoff is at offset 32, e_phentsize at 54, and e_phnum at 56.
+    let first = base.checked_add(header[4] as usize)?;
+    let entry_size = (header[6] >> 48) as usize;
+    let entries = (header[7] & 0xffff) as usize;
+    if entry_size != 56 || entries > 64 {
+        return None;
+    }
+    (0..entries).map(|i| sys::read_value(first.checked_add(i * entry_size)?)).collect()
 }
 
 const PT_DYNAMIC: u32 = 2;

@@ -19,6 +19,7 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 use record::meta::LibraryKind;
 
 use crate::adapters::iree::{elf, patch, trampolines};
+use crate::adapters::loops::executables;
 use crate::os::sys::{self, ErrnoGuard};
 use crate::process::guard::guarded;
 use crate::state::epoch;
@@ -198,8 +199,9 @@ pub unsafe extern "C" fn mprotect(address: *mut c_void, bytes: usize, protection
         let _errno = ErrnoGuard::new();
         guarded(|| {
             point!(Mprotect);
-            if let Some(query) = elf::find_query(address as usize, bytes) {
-                patch::query_and_take_in(query, LibraryKind::EmbeddedElf);
+            if let Some(found) = elf::find(address as usize, bytes) {
+                let export = patch::query_and_take_in(found.query, LibraryKind::EmbeddedElf);
+                executables::embedded(found.base, export);
             }
         });
     }

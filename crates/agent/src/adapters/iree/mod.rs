@@ -21,7 +21,7 @@
 //! | [`hook_variables`] | makes the original hook's variables a source of runs |
 
 pub mod call_hook;
-mod elf;
+pub mod elf;
 mod hook_variables;
 pub mod interpose;
 mod library;

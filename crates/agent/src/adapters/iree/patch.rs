@@ -18,8 +18,8 @@ use crate::state::epoch;
 use crate::state::run::Run;
 
 /// Asks a query function for its library, newest version first, and registers it. The environment
-/// passed is empty, because compiled modules do not use it.
-pub fn query_and_take_in(query: usize, kind: LibraryKind) {
+/// passed is empty, because compiled modules do not use it. Returns the id of the first export.
+pub fn query_and_take_in(query: usize, kind: LibraryKind) -> Option<u32> {
     // SAFETY: `query` is the address of a symbol with the query function's name, inside text that
     // its loader has relocated and made executable.
     let query = unsafe { std::mem::transmute::<usize, Query>(query) };
@@ -27,37 +27,43 @@ pub fn query_and_take_in(query: usize, kind: LibraryKind) {
         // SAFETY: compiled modules only compare the version and return a constant.
         let library = unsafe { query(version, &Environment::ZERO) };
         if !library.is_null() {
-            take_in(library, kind);
-            return;
+            return take_in(library, kind);
         }
     }
+    None
 }
 
 /// Does what [`take_in`] does, for callers that the host calls: catches panics and preserves
-/// `errno`.
-pub fn take_in_guarded(head: *const LibraryHead, kind: LibraryKind) {
+/// `errno`. Calls `then` with the id of the first export.
+pub fn take_in_guarded(
+    head: *const LibraryHead,
+    kind: LibraryKind,
+    then: impl FnOnce(Option<u32>),
+) {
     if head.is_null() || !epoch::wanted() {
         return;
     }
     let _errno = ErrnoGuard::new();
-    guarded(|| take_in(head, kind));
+    guarded(|| then(take_in(head, kind)));
 }
 
 /// Registers a library. Exports whose table entries already hold our trampolines stay as they are.
-fn take_in(head: *const LibraryHead, kind: LibraryKind) {
-    let Some(run) = load::load() else { return };
+/// Returns the id of the first export.
+fn take_in(head: *const LibraryHead, kind: LibraryKind) -> Option<u32> {
+    let run = load::load()?;
     let Some(lock) = Lock::take() else {
         losses::lose(Loss::LibraryRejected, 1, libc::EDEADLK);
-        return;
+        return None;
     };
-    let Some(process) = Process::current_locked(run, &lock) else { return };
+    let process = Process::current_locked(run, &lock)?;
     point!(TakeIn);
     let Some(mut found) = library::read(head, kind) else {
         process.lose(Loss::LibraryRejected, 1, 0);
-        return;
+        return None;
     };
     introduce(&mut found, run, &process, &lock);
     patch(&found, &process, &lock);
+    found.library.exports.first().map(|export| export.id)
 }
 
 /// Decides which exports are recorded, assigns their ids, and writes the frame of a new library.

@@ -9,6 +9,7 @@ use abi::iree::{Dispatch, DispatchState, Environment, LibraryHead, Query, Workgr
 
 use crate::adapters::iree::slots::{QUERIES, SLOTS, STUB_BYTES, TABLE, stubs};
 use crate::adapters::iree::{patch, probe};
+use crate::adapters::loops::executables;
 use crate::os::sys;
 use crate::process::losses;
 
@@ -152,6 +153,8 @@ unsafe extern "C-unwind" fn query_entry(
     }
     // SAFETY: `dlsym` returned `real` for the name of a query function.
     let library = unsafe { std::mem::transmute::<usize, Query>(real)(max_version, environment) };
-    patch::take_in_guarded(library, record::meta::LibraryKind::SystemLibrary);
+    patch::take_in_guarded(library, record::meta::LibraryKind::SystemLibrary, |export| {
+        executables::system(real, export);
+    });
     library
 }

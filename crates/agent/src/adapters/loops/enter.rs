@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use abi::loops::{Entry, Module};
 
 use super::modules::{self, Known};
-use super::{counters, local, tables};
+use super::{code, counters, local, tables};
 use crate::os::sys::{ErrnoGuard, SignalsBlocked};
 use crate::process::guard::guarded;
 use crate::process::load;
@@ -89,5 +89,6 @@ pub unsafe fn announce(at: *mut Module, run: &'static Run) -> Option<(&'static K
     module.begin.store(begin, Ordering::Relaxed);
     module.end.store(end, Ordering::Relaxed);
     known.announce(module, options, &process);
+    code::note(known, module, options.keep_code, &process);
     Some((known, process))
 }

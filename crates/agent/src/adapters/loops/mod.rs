@@ -12,7 +12,9 @@
 //! |---|---|
 //! | [`register`] | what modules call: `counterpoint_loops_register` and its counterpart |
 //! | [`modules`] | the modules of this process, and what the profile is told about them |
+//! | [`code`] | says where their machine code is, and copies it |
 //! | [`notes`] | finds modules whose constructors found no runtime |
+//! | [`executables`] | finds the modules in executables of IREE, which have no constructors |
 //! | [`local`] | what a thread knows, in thread-local storage |
 //! | [`enter`] | from a module to the calling thread's table |
 //! | [`tables`] | the tables of a thread: pages of the pool, and what happens to them when the thread ends |
@@ -23,8 +25,10 @@
 //! The tables of a thread are mapped as long as the thread lives, whatever becomes of the session or
 //! the pool: functions that were entered keep their addresses, and write to them.
 
+mod code;
 mod counters;
 mod enter;
+pub mod executables;
 mod local;
 mod log;
 mod modules;
@@ -40,7 +44,7 @@ use crate::recorder::adapter::Adapter;
 pub static ADAPTER: Adapter = Adapter {
     prepare: || {},
     constructed: register::constructed,
-    session_began: register::register_all,
+    session_began,
     session_ends: || {},
     at_exit: tables::at_process_exit,
     // A thread that attaches in order to read counters around loops measures the bracket that all
@@ -49,3 +53,9 @@ pub static ADAPTER: Adapter = Adapter {
     has_uncounted: false,
     run_source: None,
 };
+
+/// Registers what was loaded before the session began.
+fn session_began() {
+    register::register_all();
+    executables::register_loaded();
+}

@@ -2,7 +2,7 @@
 //! never forgotten: one that is unloaded and loaded again gets its number back, so that a program which
 //! does that for ever needs no more memory and writes no more metadata.
 
-use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 use abi::loops::{Entry, Mode, Module};
 use record::loops::{Costs, LoopFrame, ModuleFrame};
@@ -28,9 +28,15 @@ pub struct Known {
     object: String,
     /// Where its object is in memory; 0 in anonymous memory, and where nobody needs it.
     pub base: u64,
+    /// Where its object is in memory now; 0 in anonymous memory.
+    start: AtomicU64,
+    /// The id of the first export of its library of IREE.
+    export: Option<u32>,
     costs: Option<Costs>,
     /// The part that has its frame ([`Process::serial`]).
     told: AtomicU32,
+    /// The part that knows where its code is.
+    noted: AtomicU32,
     next: *const Known,
 }
 
@@ -59,24 +65,43 @@ pub struct Place {
     pub base: u64,
 }
 
+/// Where a module is, and what it belongs to.
+pub struct Origin {
+    /// Where it is.
+    pub place: Place,
+    /// The id of the first export of its library, if it is in one of IREE and that is known.
+    pub export: Option<u32>,
+}
+
+/// The equal module that was registered before.
+fn find_equal(module: &Module, mode: Mode, origin: &Origin) -> Option<&'static Known> {
+    // Return addresses are stored less the base, so that in mode log another place in memory makes
+    // another module.
+    let base = if mode == Mode::Log { origin.place.base } else { 0 };
+    known().find(|known| {
+        (known.id, known.ids, known.mode, known.base) == (module.id, module.ids, mode, base)
+            && (&known.object, known.export) == (&origin.place.object, origin.export)
+    })
+}
+
+/// Whether an equal module was registered before, whose costs are known.
+pub fn is_known(module: &Module, mode: Mode, origin: &Origin) -> bool {
+    find_equal(module, mode, origin).is_some()
+}
+
 /// The number of a module: that of an equal one which was registered before, or a new one.
 pub fn remember(
     module: &Module,
     mode: Mode,
-    place: Place,
-    costs: impl FnOnce() -> Option<Costs>,
+    origin: Origin,
+    costs: Option<Costs>,
     _: &Lock,
 ) -> &'static Known {
-    // Return addresses are stored less the base, so that in mode log another place in memory makes
-    // another module.
-    let base = if mode == Mode::Log { place.base } else { 0 };
-    let same = known().find(|known| {
-        (known.id, known.ids, known.mode, known.base) == (module.id, module.ids, mode, base)
-            && known.object == place.object
-    });
-    if let Some(known) = same {
+    if let Some(known) = find_equal(module, mode, &origin) {
+        known.start.store(origin.place.base, Ordering::Relaxed);
         return known;
     }
+    let base = if mode == Mode::Log { origin.place.base } else { 0 };
     let newest = KNOWN.load(Ordering::Acquire);
     // SAFETY: null or leaked by an earlier call.
     let number = unsafe { newest.as_ref() }.map_or(1, |newest| newest.number + 1);
@@ -85,10 +110,13 @@ pub fn remember(
         ids: module.ids,
         mode,
         id: module.id,
-        object: place.object,
+        start: AtomicU64::new(origin.place.base),
+        object: origin.place.object,
         base,
-        costs: costs(),
+        export: origin.export,
+        costs,
         told: AtomicU32::new(0),
+        noted: AtomicU32::new(0),
         next: newest,
     }));
     KNOWN.store(node, Ordering::Release);
@@ -96,6 +124,21 @@ pub fn remember(
 }
 
 impl Known {
+    /// Where its object is in memory; 0 in anonymous memory.
+    pub fn start(&self) -> u64 {
+        self.start.load(Ordering::Relaxed)
+    }
+
+    /// The file of its object; empty: in anonymous memory.
+    pub fn object(&self) -> &str {
+        &self.object
+    }
+
+    /// Whether the part of `process` is told for the first time where its code is.
+    pub fn is_first_note(&self, process: &Process) -> bool {
+        self.noted.swap(process.serial(), Ordering::AcqRel) != process.serial()
+    }
+
     /// Tells the part of `process` about the module, unless it knows.
     pub fn announce(&self, module: &Module, options: LoopOptions, process: &Process) {
         if self.told.load(Ordering::Acquire) == process.serial() {
@@ -122,6 +165,7 @@ impl Known {
             object: self.object.clone(),
             table,
             costs: self.costs,
+            export: self.export,
         };
         let mut bytes = moment();
         bytes.extend_from_slice(&frame.to_bytes());

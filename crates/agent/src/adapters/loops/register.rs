@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use abi::loops::{MAGIC, Mode, Module, VERSION};
 use model::Loss;
 
+use super::modules::Origin;
 use super::{enter, log, modules, notes};
 use crate::os::sys::ErrnoGuard;
 use crate::process::guard::guarded;
@@ -37,7 +38,7 @@ pub fn register_all() {
     // The dynamic linker's lock, which finding them takes, is free again.
     for at in notes::find() {
         // SAFETY: what a note names. That it is a descriptor is looked at there.
-        unsafe { register(at as *mut Module) };
+        unsafe { register(at as *mut Module, None) };
     }
 }
 
@@ -49,7 +50,7 @@ pub fn register_all() {
 pub unsafe extern "C" fn counterpoint_loops_register(module: *mut Module) -> i32 {
     let _errno = ErrnoGuard::new();
     // SAFETY: the caller's promise.
-    guarded(|| unsafe { register(module) }).unwrap_or(NOTHING_RECORDED)
+    guarded(|| unsafe { register(module, None) }).unwrap_or(NOTHING_RECORDED)
 }
 
 /// The module is about to go away.
@@ -82,7 +83,7 @@ fn mode_of(module: &Module) -> Option<Mode> {
 
 /// # Safety
 /// As [`counterpoint_loops_register`].
-unsafe fn register(at: *mut Module) -> i32 {
+pub unsafe fn register(at: *mut Module, origin: Option<Origin>) -> i32 {
     point!(LoopRegister);
     if at.is_null() || !at.is_aligned() {
         return REFUSED;
@@ -113,11 +114,15 @@ unsafe fn register(at: *mut Module) -> i32 {
     }
     if module.handle.load(Ordering::Acquire) == 0 {
         // Before the lock is taken: a thread that has the dynamic linker's may wait for ours.
-        let place = modules::place_of(at as usize);
-        // SAFETY: nobody has entered it yet.
-        let costs = unsafe { modules::measure(at, mode) };
+        let origin = origin
+            .unwrap_or_else(|| Origin { place: modules::place_of(at as usize), export: None });
+        let costs = match modules::is_known(module, mode, &origin) {
+            true => None,
+            // SAFETY: nobody has entered it yet.
+            false => unsafe { modules::measure(at, mode) },
+        };
         let Some(lock) = Lock::take() else { return NOTHING_RECORDED };
-        let known = modules::remember(module, mode, place, || costs, &lock);
+        let known = modules::remember(module, mode, origin, costs, &lock);
         module.handle.store(known.number.into(), Ordering::Relaxed);
         if mode == Mode::Log {
             module.log.store(log::address(), Ordering::Relaxed);

@@ -1,11 +1,41 @@
-//! The adapter for stock PyTorch. A shim that is compiled on the user's machine speaks PyTorch's C++
-//! ABI, and calls this adapter through one table of functions for each part of the bridge.
-//! `include/counterpoint/torch.h` says how the shim and the tables find each other.
+//! The adapter for PyTorch. A shim that is compiled against the user's PyTorch speaks its C++ ABI,
+//! and calls the tables of C functions that are exported here. `include/counterpoint/torch.h`
+//! documents the interface.
+//!
+//! ```text
+//!  at::RecordFunction ─► shim ─► begin · op · end            role op
+//!  record_function ────► shim ─► begin_apart … end_apart     role range
+//!    libtorch_cpu ─► GOMP_parallel (ours) ─────────────────── role region
+//!        OpenMP's thread ─► body ──────────────────────────── role task
+//! ```
 //!
 //! | module | purpose |
 //! |---|---|
+//! | [`ops`] | brackets ops and ranges |
+//! | [`forward`] | finds the forward op of a call of the backward pass |
+//! | [`openmp`] | brackets parallel regions and their tasks |
+//! | [`patch`] | replaces `GOMP_parallel` in the tables of loaded libraries |
 //! | [`log`] | takes over the recordings of PyTorch's profiler |
 //! | [`plugins`] | runs profiler plugins inside PyTorch's own profiler |
 
+mod forward;
 pub mod log;
+mod openmp;
+pub mod ops;
+mod patch;
 pub mod plugins;
+
+use crate::recorder::adapter::Adapter;
+
+/// This adapter's interface to the recorder.
+pub static ADAPTER: Adapter = Adapter {
+    prepare: || {},
+    constructed: || {},
+    session_began: || {},
+    session_ends: || {},
+    at_exit: || {},
+    rehearse: ops::rehearse,
+    // Regions, and tasks on the thread that launched their region.
+    has_uncounted: true,
+    run_source: None,
+};

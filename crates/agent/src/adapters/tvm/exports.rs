@@ -6,14 +6,16 @@ use std::sync::atomic::Ordering;
 
 use abi::collector::{Collector, Slot};
 use abi::tvm_ffi::{Any, Object, type_index};
+use record::meta::LibraryKind;
 
-use crate::adapters::tvm::bracket;
+use crate::adapters::machine::bracket;
+use crate::adapters::machine::op;
+use crate::adapters::machine::vm::Vm;
+use crate::adapters::tvm::ADAPTER;
 use crate::adapters::tvm::ffi::{self, Ffi};
 use crate::adapters::tvm::function_collector::{self, Functions};
 use crate::adapters::tvm::instrument::{Instrument, Wrapper};
-use crate::adapters::tvm::op;
 use crate::adapters::tvm::parallel;
-use crate::adapters::tvm::vm::Vm;
 use crate::os::sys::ErrnoGuard;
 use crate::process::guard::guarded;
 use crate::recorder::bracket::stack_address;
@@ -135,7 +137,7 @@ exported! {
     /// Registers a virtual machine: name → number.
     __tvm_ffi_counterpoint_vm, _ffi, arguments, {
         let name = String::from_utf8_lossy(text(arguments, 0)?).into_owned();
-        Vm::register(name).map(|vm| integer(vm.number.into())).ok_or(Refusal::Internal)
+        Vm::register(name, LibraryKind::RelaxVm).map(|vm| integer(vm.number.into())).ok_or(Refusal::Internal)
     }
 }
 
@@ -166,7 +168,7 @@ exported! {
     /// nothing is being recorded.
     __tvm_ffi_counterpoint_ready, _ffi, arguments, {
         let vm = vm(arguments)?;
-        let thread = if epoch::wanted() { bracket::thread() } else { std::ptr::null_mut() };
+        let thread = if epoch::wanted() { bracket::thread(&ADAPTER) } else { std::ptr::null_mut() };
         let thread = thread.as_ref(); // Null, or this thread's own state.
         if let Some(thread) = thread {
             op::announce(vm, thread);

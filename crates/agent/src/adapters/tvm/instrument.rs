@@ -12,10 +12,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use abi::tvm_ffi::{Any, DataType, DlTensor, Object, type_index};
 use record::meta::Role;
 
-use crate::adapters::tvm::bracket::{self, Bracket, What};
+use crate::adapters::machine::bracket::{self, Bracket, What};
+use crate::adapters::machine::op::{self, Entry};
+use crate::adapters::machine::vm::Vm;
 use crate::adapters::tvm::ffi::{self, Ffi};
-use crate::adapters::tvm::op::{self, Entry};
-use crate::adapters::tvm::vm::Vm;
+use crate::adapters::tvm::{ADAPTER, call};
 use crate::process::guard::guarded;
 use crate::recorder::adapter::Took;
 use crate::recorder::bracket::stack_address;
@@ -134,9 +135,9 @@ unsafe fn op_begins(vm: &'static Vm, arguments: &[Any], frame: usize) -> bool {
         vm.calls.fetch_add(1, Ordering::Relaxed);
         // SAFETY: these are the VM's arguments; it will call the op next, on this thread.
         unsafe {
-            let Some(entry) = op::of_call(vm, arguments) else { return false };
-            let storage = if entry.allocates { op::storage_bytes(arguments) } else { 0 };
-            bracket::begin_op(entry, storage, frame)
+            let Some(entry) = call::of_call(vm, arguments) else { return false };
+            let storage = if entry.allocates { call::storage_bytes(arguments) } else { 0 };
+            bracket::begin_op(&ADAPTER, entry, storage, frame)
         }
     });
     interrupted.unwrap_or(false)
@@ -171,7 +172,7 @@ impl Wrapper {
         let entry = op::by_name(vm, Role::Run, name)?;
         if epoch::wanted() {
             // Write the entry's frame now, so that the run itself does not wait for it.
-            let thread = bracket::thread();
+            let thread = bracket::thread(&ADAPTER);
             // SAFETY: null, or this thread's own state.
             unsafe { thread.as_ref() }.map(|thread| entry.is_recorded(thread));
         }
@@ -204,7 +205,7 @@ unsafe extern "C-unwind" fn entry_called(
         // SAFETY: the caller's arguments are passed on.
         return unsafe { call(function, arguments, count, result) };
     }
-    let what = What { export: entry.id, entry, task: None, correlation: None };
+    let what = What { export: entry.id, entry, task: None, correlation: None, counted: true };
     let bracket = run_begins(&what, stack_address());
     // SAFETY: the caller's arguments are passed on.
     let code = unsafe { call(function, arguments, count, result) };
@@ -218,10 +219,10 @@ unsafe extern "C-unwind" fn entry_called(
 fn run_begins(what: &What, frame: usize) -> Option<Bracket> {
     guarded(|| {
         point!(RunBegin);
-        let thread = bracket::thread();
+        let thread = bracket::thread(&ADAPTER);
         // SAFETY: null, or this thread's own state.
         let recorded = unsafe { thread.as_ref() }.is_some_and(|t| what.entry.is_recorded(t));
-        recorded.then(|| bracket::begin(thread, what, frame)).flatten()
+        recorded.then(|| bracket::begin_inside(thread, what, frame)).flatten()
     })
     .flatten()
 }
@@ -266,7 +267,7 @@ pub fn rehearse(thread: &mut Thread, calls: usize, bookkeeping: bool) -> Took {
     };
     let (before, after) = (call(true), call(false));
     // SAFETY: these arguments have the form in which a VM passes them.
-    let Some(entry) = (unsafe { op::of_call(vm, &before) }) else { return Took::default() };
+    let Some(entry) = (unsafe { call::of_call(vm, &before) }) else { return Took::default() };
     entry.rehearse(thread);
     let clock = thread.run.clock;
     let (mut bare, mut probed) = (Vec::with_capacity(calls), Vec::with_capacity(calls));

@@ -15,26 +15,20 @@
 //! | [`exports`] | contains the functions that `tvm_ffi.load_module` finds |
 //! | [`ffi`] | looks up the FFI's functions by name, and reads its values |
 //! | [`instrument`] | brackets each op, and each run |
-//! | [`bracket`] | contains what ops, runs and regions share: begin, end, values |
 //! | [`function_collector`] | wraps two TVM functions as a user's collector |
-//! | [`op`] | maps a call's arguments to the id of its export, without allocation |
-//! | [`vm`] | registers the virtual machines |
-//! | [`text`] | spells data types, shapes and devices |
+//! | [`call`] | maps the arguments of the instrument to the op that is called |
 //! | [`parallel`] | brackets regions and tasks, and counts workspaces |
 //!
 //! When an op throws, the exception passes through the function that calls the instrument, never
 //! through the instrument itself. Compiled code may throw through the launch of a region, so our
 //! function there must not have a landing pad.
 
-mod bracket;
+mod call;
 pub mod exports;
 mod ffi;
 mod function_collector;
 mod instrument;
-mod op;
 mod parallel;
-mod text;
-mod vm;
 
 use crate::recorder::adapter::Adapter;
 

@@ -15,9 +15,9 @@ use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 use abi::tvm_ffi::{AllocWorkspace, ParallelGroup, ParallelLaunch, ParallelTask};
 use model::Loss;
 
-use crate::adapters::tvm::bracket::{self, Bracket, What};
-use crate::adapters::tvm::ffi;
-use crate::adapters::tvm::op::{self, Entry};
+use crate::adapters::machine::bracket::{self, Bracket, What};
+use crate::adapters::machine::op::Entry;
+use crate::adapters::tvm::{ADAPTER, call, ffi};
 use crate::process::guard::guarded;
 use crate::process::losses;
 use crate::recorder::bracket::stack_address;
@@ -116,17 +116,22 @@ fn region_begins(
     static LAST: AtomicU64 = AtomicU64::new(0);
     let begin = || {
         point!(RegionBegin);
-        let thread = bracket::thread();
+        let thread = bracket::thread(&ADAPTER);
         // SAFETY: null, or this thread's own state.
         let state = unsafe { thread.as_ref() }?;
-        let entry = bracket::current_op(state).map_or_else(op::outside, Some)?;
+        let entry = bracket::current_op(state).map_or_else(call::outside, Some)?;
         if !entry.is_recorded(state) || !entry.tell_regions(state) {
             return None;
         }
         let correlation = LAST.fetch_add(1, Ordering::Relaxed) + 1;
-        let what =
-            What { export: entry.region(), entry, task: None, correlation: Some(correlation) };
-        let bracket = bracket::begin(thread, &what, frame)?;
+        let what = What {
+            export: entry.region(),
+            entry,
+            task: None,
+            correlation: Some(correlation),
+            counted: true,
+        };
+        let bracket = bracket::begin_inside(thread, &what, frame)?;
         launch.write(Launch { task, data, entry, correlation });
         Some(Region { bracket, what })
     };
@@ -168,14 +173,15 @@ fn task_begins(
 ) -> Option<(Bracket, What)> {
     let begin = || {
         point!(TaskBegin);
-        let thread = bracket::thread();
+        let thread = bracket::thread(&ADAPTER);
         let what = What {
             export: launch.entry.task(),
             entry: launch.entry,
             task: Some((number.max(0) as u32, count.max(1) as u32)),
             correlation: Some(launch.correlation),
+            counted: true,
         };
-        bracket::begin(thread, &what, frame).map(|bracket| (bracket, what))
+        bracket::begin_inside(thread, &what, frame).map(|bracket| (bracket, what))
     };
     let begun = guarded(begin).flatten();
     if begun.is_none() {

@@ -2,6 +2,8 @@
 
 use std::ffi::c_void;
 
+use model::MAX_COUNTERS;
+
 /// Maximum number of users' collectors that can be registered at a time.
 pub(crate) const MOST_COLLECTORS: usize = 8;
 
@@ -19,13 +21,25 @@ pub(crate) struct Slot {
     pub(crate) owner: *const c_void,
     /// Address of a description of the called function, which is never freed.
     pub(crate) subject: *const c_void,
-    /// Two numbers that the adapter may change during the call.
-    pub(crate) numbers: [u64; 2],
+    /// Numbers that the adapter may change during the call.
+    pub(crate) numbers: [u64; 3],
 }
 
 impl Slot {
     pub(crate) const EMPTY: Self =
-        Self { owner: std::ptr::null(), subject: std::ptr::null(), numbers: [0; 2] };
+        Self { owner: std::ptr::null(), subject: std::ptr::null(), numbers: [0; 3] };
+}
+
+/// What other threads counted for a call in progress, in its parallel regions so far.
+#[derive(Clone, Copy)]
+pub(crate) struct Workers {
+    /// One bit for each counter whose sum is known.
+    pub(crate) known: u32,
+    pub(crate) sums: [u64; MAX_COUNTERS],
+}
+
+impl Workers {
+    pub(crate) const NONE: Self = Self { known: 0, sums: [0; MAX_COUNTERS] };
 }
 
 /// The users' collectors that were started for a call, and the state that each returned.

@@ -124,6 +124,15 @@ fn columns(loops: &Loops<'_>, lines: &[Line<'_>]) -> Vec<Column> {
     add("threads", &|line| of_all(line, whole(line.node.threads.len() as u128)));
     add("imbalance", &|line| of_all(line, line.node.imbalance.map(Value::Number)));
     add("hit_imbalance", &|line| of_all(line, line.node.hit_imbalance.map(Value::Number)));
+    let dispatch = |line: &Line<'_>| match line.thread {
+        None => loops.inside(line.tree, line.node),
+        Some(_) => None,
+    };
+    add("dispatch_workgroups", &|line| whole(dispatch(line)?.0.workgroups.into()));
+    add("dispatches", &|line| whole(dispatch(line)?.0.dispatches?.into()));
+    add("dispatch_ns", &|line| Some(Value::Number(dispatch(line)?.0.total_ns(loops.profile))));
+    add("hits_per_workgroup", &|line| Some(Value::Number(dispatch(line)?.1.per_workgroup)));
+    add("share_of_dispatch", &|line| Some(Value::Number(dispatch(line)?.1.share?)));
     for (i, counter) in loops.profile.manifest.counters.iter().enumerate() {
         add(&counter.name, &|line| whole(line.numbers.counter(i)?.total));
         add(&format!("{}_hits", counter.name), &|line| whole(line.numbers.counter(i)?.hits));
@@ -154,7 +163,8 @@ pub fn original(out: &mut impl Write, loops: &Loops<'_>) -> io::Result<()> {
         "Function Name,Loop/Function ID,Loop Depth,Start Offset,End Offset,Processor Cycles\r\n"
     )?;
     let (hits, _) = hits(&loops.recorded.modules, &loops.recorded.events);
-    for tree in &loops.table.modules {
+    for (index, tree) in loops.table.modules.iter().enumerate() {
+        let found = loops.more.codes.as_ref().and_then(|codes| codes.get(index)?.as_ref().ok());
         let first = tree.registrations.iter().find(|m| hits.iter().any(|hit| hit.module == **m));
         let places = first.map(|module| places(&hits, *module)).unwrap_or_default();
         for node in tree.nodes.iter().filter(|node| node.all.hits > 0) {
@@ -169,14 +179,21 @@ pub fn original(out: &mut impl Write, loops: &Loops<'_>) -> io::Result<()> {
                 None => String::new(),
             };
             let offset = |at: Option<u64>| at.map(|at| format!("{at:#x}")).unwrap_or_default();
+            // With --asm, where its machine code begins and ends.
+            let region = found.and_then(|code| code.regions.found.get(&node.id));
+            let of_code = |end: bool| {
+                let range =
+                    region.and_then(|r| if end { r.ranges.last() } else { r.ranges.first() });
+                range.map(|range| if end { range.end } else { range.start })
+            };
             let place = places.get(&node.id);
             let times = node.all.times(loops.raw);
             let cells = [
                 field(&function),
                 node.id.to_string(),
                 depth,
-                offset(place.map(|(begin, _)| *begin)),
-                offset(place.and_then(|(_, end)| *end)),
+                offset(of_code(false).or(place.map(|(begin, _)| *begin))),
+                offset(of_code(true).or(place.and_then(|(_, end)| *end))),
                 times.map(|t| format!("{:.0}", t.inclusive.value)).unwrap_or_default(),
             ];
             write!(out, "{}\r\n", cells.join(","))?;

@@ -6,6 +6,7 @@ use std::io::{self, Write};
 use analysis::loops::{Estimate, LoopNode, LoopTree};
 use serde::Serialize;
 
+use super::dispatches::{self, DispatchOut};
 use super::text::timed;
 use super::{Loops, full_name, source};
 use crate::view::layout::{Kind, Names, Shown, layout};
@@ -24,6 +25,8 @@ pub struct LoopsOut {
     hits: u128,
     timed_hits: u128,
     most_expensive: Vec<ExpensiveOut>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    in_dispatches: Vec<DispatchOut>,
 }
 
 #[derive(Serialize)]
@@ -79,6 +82,11 @@ pub fn print(out: &mut impl Write, loops: &Loops<'_>, width: Option<usize>) -> i
         count(begun)
     );
     wrapped(out, "loops: ", &text, prose)?;
+    let in_dispatches = dispatches::print(out, loops, width)?;
+    let is_alone = |(tree, node): &(&LoopTree, &LoopNode)| loops.inside(tree, node).is_none();
+    if in_dispatches && !loops.entered().any(|pair| is_alone(&pair)) {
+        return Ok(());
+    }
     let all = most_expensive(loops);
     let some = &all[..all.len().min(LISTED)];
     let missing = || "–".to_owned();
@@ -140,5 +148,6 @@ pub fn json(loops: &Loops<'_>) -> Option<LoopsOut> {
         hits,
         timed_hits,
         most_expensive: most_expensive(loops).iter().take(LISTED).map(out).collect(),
+        in_dispatches: dispatches::json(loops),
     })
 }

@@ -7,8 +7,11 @@ use analysis::loops::{Estimate, LoopNode, LoopThread, LoopTree, Numbers, TableCh
 use ir::table::Skipped;
 use serde::Serialize;
 
+use super::code::Found;
+use super::code_json::{self, CodeOut, ModuleCodeOut, PlaceOut, TextOut, TrafficOut};
 use super::columns::kind;
-use super::{Loops, iterations, iterations_per_hit, name, notes, pid};
+use super::schedule::{self, ScheduleOut};
+use super::{Loops, iterations, iterations_per_hit, name, notes, pid, traffic};
 use crate::view::head::ProfileHead;
 use crate::view::losses::{LossOut, losses_out};
 
@@ -37,7 +40,14 @@ struct ModuleOut<'a> {
     table_problem: Option<&'a str>,
     ticks_per_second: Option<f64>,
     registrations: Vec<RegistrationOut<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    code: Option<ModuleCodeOut<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    code_problem: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    texts: Option<Vec<TextOut<'a>>>,
     rows: Vec<RowOut<'a>>,
+    schedule: Vec<ScheduleOut<'a>>,
     skipped: &'a [Skipped],
     rows_beyond: u64,
     rows_damaged: u64,
@@ -77,13 +87,31 @@ struct RowOut<'a> {
     column: Option<u32>,
     text: Option<[u32; 2]>,
     trip_count: Option<u64>,
+    scheduled: Option<usize>,
     #[serde(flatten)]
     numbers: NumbersOut<'a>,
+    dispatch: Option<DispatchOut>,
     threads: usize,
     imbalance: Option<f64>,
     hit_imbalance: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    code: Option<CodeOut<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    places: Option<Vec<PlaceOut<'a>>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    traffic: Option<TrafficOut>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     of_threads: Option<Vec<ThreadOut<'a>>>,
+}
+
+/// The dispatch of IREE that a row is in.
+#[derive(Serialize)]
+struct DispatchOut {
+    workgroups: u64,
+    dispatches: Option<u64>,
+    total_ns: f64,
+    hits_per_workgroup: f64,
+    share: Option<f64>,
 }
 
 #[derive(Serialize)]
@@ -148,7 +176,10 @@ pub fn print(
     let document = Document {
         schema: LOOPS_SCHEMA,
         profile: ProfileHead::new(&loops.profile.manifest, loops.profile),
-        modules: loops.table.modules.iter().map(|tree| module(loops, tree, threads)).collect(),
+        modules: (0..)
+            .zip(&loops.table.modules)
+            .map(|(i, tree)| module(loops, i, tree, threads))
+            .collect(),
         stray_rows: loops.table.strays,
         losses: losses_out(losses),
         notes: notes::of_table(loops),
@@ -157,8 +188,15 @@ pub fn print(
     writeln!(out)
 }
 
-fn module<'a>(loops: &'a Loops<'_>, tree: &'a LoopTree, threads: bool) -> ModuleOut<'a> {
+fn module<'a>(
+    loops: &'a Loops<'_>,
+    index: usize,
+    tree: &'a LoopTree,
+    threads: bool,
+) -> ModuleOut<'a> {
     let table = tree.table.as_ref();
+    let found = loops.more.codes.as_ref().and_then(|codes| codes.get(index));
+    let (code, code_problem) = found.map(code_json::module).unwrap_or_default();
     let registrations = tree.registrations.iter().map(|index| {
         let module = &loops.recorded.modules[*index];
         RegistrationOut {
@@ -191,7 +229,11 @@ fn module<'a>(loops: &'a Loops<'_>, tree: &'a LoopTree, threads: bool) -> Module
         },
         ticks_per_second: tree.ticks_per_second,
         registrations: registrations.collect(),
-        rows: tree.nodes.iter().map(|node| row(loops, tree, node, threads)).collect(),
+        code,
+        code_problem,
+        texts: table.filter(|_| loops.more.source).map(code_json::texts),
+        rows: tree.nodes.iter().map(|node| row(loops, found, tree, node, threads)).collect(),
+        schedule: schedule::json(tree),
         skipped: table.map_or(&[], |table| &table.skipped),
         rows_beyond: tree.beyond,
         rows_damaged: tree.damaged,
@@ -201,6 +243,7 @@ fn module<'a>(loops: &'a Loops<'_>, tree: &'a LoopTree, threads: bool) -> Module
 
 fn row<'a>(
     loops: &'a Loops<'_>,
+    found: Option<&'a Found>,
     tree: &'a LoopTree,
     node: &'a LoopNode,
     threads: bool,
@@ -230,10 +273,27 @@ fn row<'a>(
         column: entry.and_then(|entry| entry.column.filter(|column| *column > 0)),
         text: entry.map(|entry| entry.text),
         trip_count: entry.and_then(|entry| entry.trip_count),
+        scheduled: schedule::of(tree, node).map(|(index, _)| index),
         numbers: numbers(loops, tree, node, &node.all),
+        dispatch: loops.inside(tree, node).map(|(dispatch, inside)| DispatchOut {
+            workgroups: dispatch.workgroups,
+            dispatches: dispatch.dispatches,
+            total_ns: dispatch.total_ns(loops.profile),
+            hits_per_workgroup: inside.per_workgroup,
+            share: inside.share,
+        }),
         threads: node.threads.len(),
         imbalance: node.imbalance,
         hit_imbalance: node.hit_imbalance,
+        code: found
+            .and_then(|found| code_json::region(found, node.id, loops.more.wants(tree, node))),
+        places: (tree.table.as_ref().zip(entry))
+            .filter(|_| loops.more.source)
+            .map(|(table, entry)| code_json::places(table, entry)),
+        traffic: found.map(|found| {
+            let requested = traffic::of_code(loops, tree, node, found);
+            code_json::traffic(requested, traffic::of_arguments(loops, tree, node))
+        }),
         of_threads: threads.then(of_threads),
     }
 }

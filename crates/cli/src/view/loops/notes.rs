@@ -131,6 +131,7 @@ pub fn notes(tree: &LoopTree, all: bool) -> Vec<String> {
              numbers only; give its .loops.json with --table"
         )),
     }
+    notes.extend(super::schedule::notes(tree));
     let never = tree.nodes.iter().filter(|node| node.all.hits == 0).count();
     if never > 0 && !all {
         notes.push(match never {

@@ -36,6 +36,7 @@ fn entry(id: u32, function: &str, parent: Option<u32>, depth: Option<u32>, line:
         column: Some(3),
         text: [10 * id + 1, 10 * id + 9],
         trip_count: (id == 3).then_some(8),
+        places: Vec::new(),
     }
 }
 
@@ -48,6 +49,8 @@ fn table(id: [u8; 16], source: &str, mode: &str, entries: Vec<Entry>) -> Option<
         target: Some("x86_64-pc-linux-gnu".into()),
         mode: mode.into(),
         entries,
+        texts: Vec::new(),
+        schedule: Vec::new(),
         skipped: vec![Skipped {
             function: "main".into(),
             label: Some("bb7".into()),

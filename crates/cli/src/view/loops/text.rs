@@ -11,6 +11,7 @@ use std::io::{self, Write};
 
 use analysis::loops::{Estimate, LoopNode, LoopTree, Numbers};
 
+use super::schedule;
 use super::{Loops, iterations, iterations_per_hit, name, source, thread_name};
 use crate::terminal::visible;
 use crate::view::layout::{Kind, Names, Shown, layout};
@@ -148,6 +149,11 @@ fn columns<'a>(loops: &Loops<'a>, tree: &LoopTree, lines: &[Line<'_>]) -> Vec<Sh
     add(8, "depth", Kind::Number, &|line| {
         of_node(line, tree.entry(line.node)?.depth.map(|depth| depth.to_string()))
     });
+    if tree.table.as_ref().is_some_and(|table| !table.schedule.is_empty()) {
+        add(6, "schedule", Kind::Text, &|line| {
+            of_node(line, schedule::of(tree, line.node).map(|(_, one)| schedule::words(one)))
+        });
+    }
     add(0, "hits", Kind::Number, &|line| Some(count(line.numbers.hits)));
     add(7, "iterations", Kind::Number, &|line| {
         let (entry, numbers) = (tree.entry(line.node), line.numbers);
@@ -161,6 +167,18 @@ fn columns<'a>(loops: &Loops<'a>, tree: &LoopTree, lines: &[Line<'_>]) -> Vec<Sh
     add(2, "self", Kind::Number, &|line| times(line)?.own.map(ticks));
     add(5, "mean per hit", Kind::Number, &|line| times(line)?.mean.map(ticks));
     add(3, "of parent", Kind::Number, &|line| times(line)?.share.map(|share| percent(share.value)));
+    let inside = |line: &Line<'_>| match line.of_thread {
+        true => None,
+        false => loops.inside(tree, line.node).map(|(_, inside)| inside),
+    };
+    if loops.dispatches.contains_key(&tree.id) {
+        add(3, "of dispatch", Kind::Number, &|line| {
+            of_node(line, inside(line).and_then(|inside| inside.share).map(percent))
+        });
+        add(4, "per workgroup", Kind::Number, &|line| {
+            of_node(line, inside(line).map(|inside| number(inside.per_workgroup)))
+        });
+    }
     add(9, "threads", Kind::Number, &|line| {
         of_node(line, Some(line.node.threads.len().to_string()))
     });

@@ -297,7 +297,7 @@ impl Programs {
 pub struct Recorded {
     pub directory: testkit::Scratch,
     pub output: Output,
-    program: PathBuf,
+    pub program: PathBuf,
 }
 
 impl Recorded {

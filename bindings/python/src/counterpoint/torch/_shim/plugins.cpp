@@ -171,7 +171,9 @@ class Session final : public libkineto::IActivityProfilerSession {
     }
   }
 
-  std::unique_ptr<libkineto::DeviceInfo> getDeviceInfo() override { return std::move(device_); }
+  /* A child profiler can answer with one device only, and after any such answer Kineto leaves out the
+   * rows of real GPUs. So the logger is told of the devices instead, during processTrace. */
+  std::unique_ptr<libkineto::DeviceInfo> getDeviceInfo() override { return nullptr; }
 
   std::vector<libkineto::ResourceInfo> getResourceInfos() override { return std::move(resources_); }
 
@@ -221,13 +223,8 @@ class Session final : public libkineto::IActivityProfilerSession {
   static void on_device(
       void* handle, std::int64_t device, std::int64_t sort_index, const char* name, const char* label) {
     enter(handle, [=](Session& session) {
-      libkineto::DeviceInfo info{device, sort_index, name, label};
-      /* Kineto asks each child profiler for one device only. It is told of the others at once. */
-      if (session.device_ == nullptr) {
-        session.device_ = std::make_unique<libkineto::DeviceInfo>(std::move(info));
-      } else {
-        session.logger_->handleDeviceInfo(info, session.buffer_->span.startTime);
-      }
+      const libkineto::DeviceInfo info{device, sort_index, name, label};
+      session.logger_->handleDeviceInfo(info, session.buffer_->span.startTime);
     });
   }
 
@@ -270,7 +267,6 @@ class Session final : public libkineto::IActivityProfilerSession {
   const std::uint32_t stacks_;
   const std::string name_;
   std::unique_ptr<libkineto::CpuTraceBuffer> buffer_;
-  std::unique_ptr<libkineto::DeviceInfo> device_;
   std::vector<libkineto::ResourceInfo> resources_;
   /* During processTrace. */
   libkineto::ActivityLogger* logger_ = nullptr;

@@ -26,28 +26,30 @@ const SETTING: &str = "COUNTERPOINT_KINDS";
 const VARIABLE: &CStr = c"COUNTERPOINT_TORCH_KINDS";
 
 /// Returns the types to ask a plugin for, which supports `supported`, and what is wrong with the
-/// user's list.
+/// user's list. A type that plugins have `declared` counts as the published type that it is most like.
 pub fn wanted(
     requested: &[u32],
     configuration: &[u8],
     supported: &[u32],
+    declared: &[(String, u32)],
 ) -> (Vec<u32>, Option<String>) {
-    let everything = requested.contains(&CPU_OP);
-    let own = |number: &u32| {
-        abi::kineto::event_type(*number).is_some_and(|known| OF_THE_PROGRAM.contains(&known.name))
+    let published = |number: u32| {
+        let own = number.checked_sub(abi::kineto::FIRST_OWN_TYPE).map(|index| index as usize);
+        own.and_then(|index| declared.get(index)).map_or(number, |(_, base)| *base)
     };
-    let mut wanted: Vec<u32> = supported
-        .iter()
-        .copied()
-        .filter(|number| requested.contains(number) || everything && !own(number))
-        .collect();
+    let everything = requested.contains(&CPU_OP);
+    let of_the_program = |number: u32| {
+        abi::kineto::event_type(number).is_some_and(|known| OF_THE_PROGRAM.contains(&known.name))
+    };
+    let those = |wants: &dyn Fn(u32) -> bool| -> Vec<u32> {
+        supported.iter().copied().filter(|number| wants(published(*number))).collect()
+    };
+    let wanted =
+        those(&|number| requested.contains(&number) || everything && !of_the_program(number));
     let list = setting(configuration, SETTING, SETTING).or_else(|| variable(VARIABLE));
     let Some(list) = list.filter(|list| !list.is_empty()) else { return (wanted, None) };
     match parse(&String::from_utf8_lossy(list)) {
-        Ok(listed) => {
-            wanted = supported.iter().copied().filter(|number| listed.contains(number)).collect();
-            (wanted, None)
-        }
+        Ok(listed) => (those(&|number| listed.contains(&number)), None),
         Err(unknown) => (
             wanted,
             Some(format!("{SETTING}: {unknown:?} is not a kind of events; all are recorded")),
@@ -102,25 +104,30 @@ mod tests {
     #[test]
     fn work_of_the_cpu_brings_the_kinds_of_devices() {
         let supported = [KERNEL, COUNTER, PRIVATE_RUNTIME, 1, 11, 1024];
+        let own = [("tile".to_owned(), KERNEL)];
         // As torch requests with activities=[CPU]; 11 is python_function.
         let cpu = [1, 2, 7, 8, 9, 10, 11, 23, 24];
-        assert_eq!(wanted(&cpu, b"", &supported).0, supported);
+        assert_eq!(wanted(&cpu, b"", &supported, &own).0, supported);
         assert_eq!(
-            wanted(&[1], b"", &supported).0,
+            wanted(&[1], b"", &supported, &own).0,
             [KERNEL, COUNTER, PRIVATE_RUNTIME, 1, 1024],
             "python_function was not requested"
         );
-        assert_eq!(wanted(&[KERNEL], b"", &supported).0, [KERNEL]);
-        assert!(wanted(&[], b"", &supported).0.is_empty());
+        assert_eq!(wanted(&[KERNEL], b"", &supported, &own).0, [KERNEL, 1024]);
+        assert!(wanted(&[], b"", &supported, &own).0.is_empty());
     }
 
     #[test]
     fn the_user_narrows_the_kinds() {
-        let supported = [KERNEL, COUNTER, CUDA_RUNTIME];
+        let supported = [KERNEL, COUNTER, CUDA_RUNTIME, 1024, 1025];
+        let own = [("tile".to_owned(), KERNEL), ("power".to_owned(), COUNTER)];
         let lines =
             b"ACTIVITIES_WARMUP_PERIOD_SECS=0\nCOUNTERPOINT_KINDS = counter, cuda_runtime\n";
-        assert_eq!(wanted(&[1], lines, &supported), (vec![COUNTER, CUDA_RUNTIME], None));
-        let (all, complaint) = wanted(&[1], b"COUNTERPOINT_KINDS=kernels", &supported);
+        assert_eq!(
+            wanted(&[1], lines, &supported, &own),
+            (vec![COUNTER, CUDA_RUNTIME, 1025], None)
+        );
+        let (all, complaint) = wanted(&[1], b"COUNTERPOINT_KINDS=kernels", &supported, &own);
         assert_eq!(all, supported);
         assert!(complaint.is_some_and(|text| text.contains("kernels")));
     }

@@ -1,0 +1,273 @@
+"""Converts the document of `counterpoint ops --format json` (docs/schema.md) into a report.
+
+The rows of a report add up to the wall time of its runs:
+
+| row | its duration |
+|---|---|
+| an op | its own time, without the ops that it calls |
+| `(between ops)` | gaps between the first op and the last of a run |
+| `(entry function)` | before the first op and after the last |
+
+The counters of the last two are one number, in the row `(entry function)`. It includes the counts of
+book-keeping ops that were only timed: they have no counters of their own unless these
+were asked for. (Inside another op, they are in that op's row.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Optional
+
+from counterpoint.metrics import Count, Duration, Metric, Percent, Ratio, Text
+from counterpoint.report import Loss, Report, Row
+
+HOST = "cpu0"
+FOLDED = "vm.builtin.*"
+_MICROSECOND = 1000.0
+_VALUES: dict[str, Callable[[Any], Metric]] = {
+    "count": lambda value: Count(int(value)),
+    "duration": lambda value: Duration(float(value)),
+    "percent": lambda value: Percent(float(value)),
+    "ratio": lambda value: Ratio(float(value)),
+    "text": lambda value: Text(str(value)),
+}
+
+
+def report(
+    document: Mapping[str, Any],
+    wanted: Callable[[int, str], bool],
+    configuration: Mapping[str, Metric],
+    *,
+    fold: bool,
+) -> Report:
+    """Returns the report of the virtual machines for which `wanted(process, name)` is true.
+
+    `fold`: make one row of all book-keeping calls of a device."""
+    vms = {vm["vm"] for vm in document["vms"] if wanted(vm["process"], vm["name"])}
+    runs = [run for run in document["runs"] if run["vm"] in vms]
+    ops = [op for op in document["ops"] if op["vm"] in vms]
+    columns = Columns(document, ops)
+    rows = [columns.op(op) for op in ops if not (fold and op["bookkeeping"])]
+    if fold:
+        rows += columns.folded(op for op in ops if op["bookkeeping"])
+    for run in runs:
+        rows += columns.around(run)
+    totals = columns.totals(runs, ops)
+    longest = max((_us(row) for row in totals.values()), default=0.0)
+    for row in rows:
+        share = _us(row) / longest * 100 if longest else 0.0
+        # In the position that the table gives to it.
+        row["Percent"] = Percent(share)
+    probe = document.get("probe") or {}
+    settings = dict(configuration)
+    if probe.get("estimated_ns") is not None:
+        settings["Estimated cost of the probes (us)"] = Duration(
+            probe["estimated_ns"] / _MICROSECOND
+        )
+    return Report(
+        calls=rows,
+        device_metrics=totals,
+        configuration=settings,
+        losses=[
+            Loss(loss["name"], loss["count"], loss["severity"], loss["explanation"])
+            for loss in document["losses"]
+        ],
+        notes=_notes(runs, ops),
+    )
+
+
+class Columns:
+    """The columns of a report, and how an op fills them."""
+
+    def __init__(self, document: Mapping[str, Any], ops: list[Any]) -> None:
+        self.counters = [(c["name"], c.get("unit", "count")) for c in document["counters"]]
+        self.kinds = {v["name"]: _VALUES[v["kind"]] for v in document["values"]}
+        self.nests = any(op["parent"] is not None for op in ops)
+        self.regions = any(op["regions"] for op in ops)
+        self.bytes = any(_bytes(op) for op in ops)
+        self.launches = any(op["asynchronous"] for op in ops)
+        self.workers = any(_has_workers(op) for op in ops)
+
+    def op(self, op: Mapping[str, Any]) -> Row:
+        """Returns the row of one call."""
+        row = _row(op["name"], op["self_ns"], op["device"] or HOST, op["arguments"])
+        if self.nests:
+            row["Total Duration (us)"] = Duration(op["duration_ns"] / _MICROSECOND)
+        if self.launches:
+            # This is a duration on the host. It says nothing about the device.
+            row["Timing"] = Text("launch" if op["asynchronous"] else "call")
+        timed_only = _timed_only(op)
+        for name, unit in self.counters:
+            if timed_only and (op["run"] is not None or op["parent"] is not None):
+                continue  # It is in another row, such as that of the time between ops.
+            caller, workers = op["self_counters"].get(name), 0
+            if op["workers"]:
+                workers = op["workers"].get(name)
+            both = None if caller is None or workers is None else caller + workers
+            row[name] = counter(both, unit)
+            if self.workers:
+                row[f"{name} (workers)"] = counter(workers, unit)
+        if self.bytes:
+            row["Bytes Allocated"] = Count(_bytes(op))
+        if self.regions:
+            row["Tasks"] = Count(sum(len(region["tasks"]) for region in op["regions"]))
+            worst = [r["imbalance"] for r in op["regions"] if r["imbalance"] is not None]
+            if worst:
+                row["Imbalance"] = Ratio(max(worst))
+        for name, value in (op["values"] or {}).items():
+            row[name] = None if value is None else self.kinds[name](value)
+        return row
+
+    def folded(self, ops: Iterable[Mapping[str, Any]]) -> list[Row]:
+        """Returns one row for each device, which contains all of its book-keeping calls."""
+        devices: dict[str, Row] = {}
+        for op in ops:
+            row = self.op(op)
+            row["Name"], row["Argument Shapes"] = Text(FOLDED), Text("")
+            # Book-keeping that contains other calls would be counted with them.
+            row.pop("Total Duration (us)", None)
+            device = op["device"] or HOST
+            devices[device] = _added(devices[device], row) if device in devices else row
+        return list(devices.values())
+
+    def around(self, run: Mapping[str, Any]) -> list[Row]:
+        """Returns the rows of what a run does outside of its ops."""
+        between = _row("(between ops)", run["between_ops_ns"], HOST, "")
+        own = _row("(entry function)", run["own_ns"], HOST, "")
+        workers = _workers(run)
+        for name, unit in self.counters:
+            caller, others = run["own_counters"].get(name), workers.get(name, 0)
+            known = caller is not None and others is not None
+            own[name] = counter(caller + others if known else None, unit)
+        return [between, own]
+
+    def totals(self, runs: list[Any], ops: list[Any]) -> dict[str, Row]:
+        """Returns the totals: the wall time of the host in runs and in ops outside of runs, and the time
+        on other devices."""
+        outer = [run for run in runs if run["parent"] is None]
+        loose = [op for op in ops if op["run"] is None and op["parent"] is None]
+        wall = sum(item["duration_ns"] for item in [*outer, *loose])
+        host: Row = {
+            "Name": Text("Total"),
+            "Duration (us)": Duration(wall / _MICROSECOND),
+            "Device": Text(HOST),
+            "Count": Count(len(outer) or len(loose)),
+        }
+        for name, unit in self.counters:
+            parts = [item["counters"].get(name) for item in [*outer, *loose]]
+            parts += [op["workers"].get(name) for op in ops if op["workers"]]
+            parts += [_workers(run).get(name, 0) for run in runs]
+            known = [part for part in parts if part is not None]
+            host[name] = counter(sum(known) if len(known) == len(parts) and parts else None, unit)
+        totals = {HOST: host}
+        for op in ops:
+            device = op["device"] or HOST
+            if device == HOST:
+                continue
+            row = _row("Total", op["self_ns"], device, "")
+            del row["Argument Shapes"]
+            totals[device] = _added(totals[device], row) if device in totals else row
+        return totals
+
+
+def _timed_only(op: Mapping[str, Any]) -> bool:
+    """Whether an op is a book-keeping op for which no counters were read."""
+    return bool(op["bookkeeping"]) and all(value is None for value in op["counters"].values())
+
+
+def _row(name: str, ns: int, device: str, arguments: str) -> Row:
+    return {
+        "Name": Text(name),
+        "Duration (us)": Duration(ns / _MICROSECOND),
+        "Percent": Percent(0.0),
+        "Device": Text(device),
+        "Count": Count(1),
+        "Argument Shapes": Text(arguments),
+    }
+
+
+def _added(sum_: Row, row: Row) -> Row:
+    """Adds the counts and durations of two rows. If one of them is missing, the sum is missing."""
+    result = dict(sum_)
+    for name, value in row.items():
+        there = sum_.get(name)
+        if name not in sum_:
+            result[name] = value
+        elif isinstance(there, Count) and isinstance(value, Count):
+            result[name] = Count(there.value + value.value)
+        elif isinstance(there, Duration) and isinstance(value, Duration):
+            result[name] = Duration(there.microseconds + value.microseconds)
+        elif isinstance(there, Ratio) and isinstance(value, Ratio):
+            result[name] = Ratio(max(there.ratio, value.ratio))
+        elif there != value and not isinstance(value, Percent):
+            result[name] = Text("") if isinstance(value, Text) else None
+    return result
+
+
+def counter(value: Optional[float], unit: str) -> Optional[Metric]:
+    """Converts a counter's value to a metric. Times in ns become durations, like all times of a report."""
+    if value is None:
+        return None
+    if unit == "ns":
+        return Duration(value / _MICROSECOND)
+    return Count(int(value))
+
+
+def _bytes(op: Mapping[str, Any]) -> int:
+    return (op.get("storage_bytes") or 0) + (op.get("workspace_bytes") or 0)
+
+
+def _workers(run: Mapping[str, Any]) -> dict[str, Optional[float]]:
+    """Returns the counters of tasks on other threads, for parallel launches outside of any op. With
+    exec_mode="compiled", all launches are outside of ops."""
+    sums: dict[str, Optional[float]] = {}
+    for region in run.get("regions", ()):
+        for task in region["tasks"]:
+            if task["thread"] == run["thread"]:
+                continue
+            for name, value in task["counters"].items():
+                there = sums.get(name, 0)
+                sums[name] = None if value is None or there is None else there + value
+    return sums
+
+
+def _has_workers(op: Mapping[str, Any]) -> bool:
+    return any(
+        task["thread"] != op["thread"] for region in op["regions"] for task in region["tasks"]
+    )
+
+
+def _us(row: Row) -> float:
+    value = row["Duration (us)"]
+    return value.microseconds if isinstance(value, Duration) else 0.0
+
+
+def _notes(runs: list[Any], ops: list[Any]) -> list[str]:
+    notes = []
+    failed = [run for run in runs if run["failed"]]
+    if failed:
+        threw = sorted({run["failed_op"] for run in failed if run["failed_op"] is not None})
+        which = f": {', '.join(threw)} threw" if threw else ""
+        notes.append(f"{len(failed)} of {len(runs)} runs ended with an error{which}")
+    loose = sum(1 for op in ops if op["run"] is None)
+    if loose:
+        notes.append(
+            f"{loose} op calls were outside of any run: their function was taken from the virtual"
+            " machine before it was profiled, or by another way than vm[name]"
+        )
+    if any(op["asynchronous"] for op in ops):
+        notes.append(
+            'rows with Timing "launch" show the host\'s time for starting work on an asynchronous'
+            " device, not the device's time"
+        )
+    serial: dict[tuple[str, str], int] = {}
+    for op in ops:
+        for where in {region["serial"] for region in op["regions"] if region["shared_cpu"]}:
+            key = (op["name"], "by one thread" if where == "thread" else "on one CPU")
+            serial[key] = serial.get(key, 0) + 1
+    for (name, where), count in serial.items():
+        notes.append(
+            f"{name}: in {count} calls, tasks of one parallel launch ran one after the other {where},"
+            " although there are more CPUs"
+        )
+    return notes

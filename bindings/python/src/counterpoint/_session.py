@@ -1,0 +1,350 @@
+"""Manages the session that records in this process, and runs the program that makes and reads
+profiles.
+
+There is one session at a time. Profiles that are open together share it, so they have the same
+counters. In a process that `counterpoint run` started, the run is the session.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import sys
+import threading
+import warnings
+import weakref
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Optional
+
+from counterpoint import _agent, _places
+from counterpoint._program import run
+from counterpoint.errors import ConflictError, CounterpointError
+
+_lock = threading.RLock()
+_current: Optional[Session] = None
+_told: set[str] = set()
+
+
+class CounterpointWarning(UserWarning):
+    """Warns that a profile lacks something that was asked for."""
+
+
+class Request:
+    """What a profile is asked to record."""
+
+    def __init__(
+        self,
+        counters: Optional[Sequence[str]],
+        output: Optional[str],
+        multiplex: bool,
+        skip_missing: bool = False,
+        variables: Optional[dict[str, str]] = None,
+        bookkeeping: bool = False,
+        loops: bool = False,
+        plugins: Sequence[str] = (),
+        keep_code: bool = False,
+    ) -> None:
+        self.counters = None if counters is None else list(counters)
+        self.output = output
+        self.multiplex = multiplex
+        self.skip_missing = skip_missing
+        # Counters per kind of device, as COUNTERPOINT_<DEVICE>_METRICS.
+        self.variables = variables or {}
+        # Whether counters are read for book-keeping ops.
+        self.bookkeeping = bookkeeping
+        # Whether instrumented loops are recorded.
+        self.loops = loops
+        # Profiler plugins: files, directories, names.
+        self.plugins = list(plugins)
+        # Whether their machine code is copied into the profile.
+        self.keep_code = keep_code
+
+    def same(self, other: Request) -> bool:
+        """Whether both requests can share one session."""
+        return self._key() == other._key()
+
+    def _key(self) -> tuple[object, ...]:
+        key = (self.counters, self.multiplex, self.variables, self.bookkeeping, self.loops)
+        return (*key, self.keep_code, self.plugins)
+
+
+class Session:
+    """A recording that is open or has ended."""
+
+    def __init__(self, native: _agent.Recorder, request: Request) -> None:
+        self.request = request
+        self.holders = 0
+        self.process = os.getpid()
+        self.trouble: Optional[str] = None
+        self.open = True
+        # What was recorded is still in the pool, which is in this directory.
+        self.pool: Optional[str] = None
+        # If a run is recording, session_begin returns before it reads the file.
+        self.joined = native.session_begin("") == _agent.RUN_RECORDS
+        if self.joined:
+            path = native.profile()
+            if path is None:
+                raise CounterpointError("the run that records this process has no profile")
+            self.path = path
+            if request.output is not None:
+                tell(
+                    f"output={request.output!r} is not made: this process records into {path}"
+                    " (counterpoint run)"
+                )
+            self._compare(request)
+            return
+        folder = None
+        if request.output is None:
+            folder = _places.make()
+            # The directory is removed with the last profile that can make a report of it.
+            self._remove = weakref.finalize(self, _remove, folder, os.getpid())
+        self.path = request.output or os.path.join(folder or "", "profile.cpt")
+        prepared = _prepare(self.path, request)
+        self.path = prepared["profile"]
+        if folder is not None:
+            self.pool = os.path.dirname(prepared["pool"])
+            self._remove.detach()
+            weakref.finalize(self, _remove, folder, os.getpid(), self.pool)
+        for note in prepared["warnings"]:
+            tell(note)
+        answer = native.session_begin(prepared["run_file"])
+        if answer != _agent.BEGAN:
+            _finish(self.path)
+            if answer == _agent.ANOTHER_IS_OPEN:
+                raise ConflictError("a session that this package did not open is open in this process")
+            if answer == _agent.OFF:
+                raise CounterpointError(
+                    "the recorder of this process is off: another copy of Counterpoint was loaded"
+                    " first, or it had an internal error"
+                )
+            raise CounterpointError(f"{prepared['run_file']} cannot be recorded into")
+
+    def _compare(self, request: Request) -> None:
+        """Warns about requested counters that the run does not have."""
+        if request.plugins:
+            tell(
+                "plugins= has no effect: this process runs under `counterpoint run`, which loads the"
+                " plugins that `counterpoint run --plugin` names"
+            )
+        if not request.counters and not request.bookkeeping:
+            return
+        try:
+            manifest = json.loads((Path(self.path) / "manifest.json").read_text())
+            have = {counter["name"] for counter in manifest["counters"]}
+        except (OSError, ValueError, KeyError, TypeError):
+            return
+        if request.bookkeeping and have and not manifest.get("bookkeeping"):
+            tell(
+                "bookkeeping=True has no effect: this process runs under `counterpoint run`, which"
+                " times vm.builtin.* ops without counting; start it as"
+                " `counterpoint run --bookkeeping`"
+            )
+        if not request.counters:
+            return
+        asked: list[str] = []
+        for text in request.counters:
+            # A name such as `pmu/event=1,umask=2/` contains commas.
+            asked += [text] if "/" in text else text.replace("{", "").replace("}", "").split(",")
+        lacking = [name for name in asked if name not in have]
+        if lacking:
+            tell(
+                f"not counted: {', '.join(lacking)}; this process runs under `counterpoint run`, which"
+                " chose the counters: name them in the list of that command (`counterpoint run -e …`)"
+            )
+
+    def close(self, native: _agent.Recorder) -> None:
+        """Ends the session when no profile uses it any more. Never raises, because an error of the
+        model may already be propagating."""
+        self.open = False
+        if self.joined or self.process != os.getpid():
+            return
+        native.session_end()
+        if self.pool is not None:
+            # A profile that only this package reads is collected when it is read, because starting
+            # a program takes longer than running many models. The number of such profiles is
+            # limited, because pools are in memory.
+            _uncollected.append(weakref.ref(self))
+            while len(_uncollected) > _MOST_UNCOLLECTED:
+                oldest = _uncollected.pop(0)()
+                if oldest is not None:
+                    oldest.finish()
+            return
+        try:
+            _finish(self.path)
+        except CounterpointError as error:
+            self.trouble = str(error)
+
+    def finish(self) -> None:
+        """Moves what was recorded into the profile's directory, after the session has ended. Never
+        raises."""
+        if self.open or self.pool is None or self.process != os.getpid():
+            return
+        self.pool = None
+        try:
+            _finish(self.path)
+        except CounterpointError as error:
+            self.trouble = str(error)
+
+
+# Sessions whose records are still in their pools, oldest first.
+_uncollected: list[weakref.ref[Session]] = []
+_MOST_UNCOLLECTED = 4
+
+
+def begin(native: _agent.Recorder, request: Request) -> Session:
+    """Returns the session for a profile: the open one if there is one, otherwise a new one."""
+    global _current
+    with _lock:
+        session = _current
+        if session is not None and session.process == os.getpid():
+            if session.joined:
+                session._compare(request)
+            elif not session.request.same(request):
+                raise ConflictError(
+                    f"a profile that counts {_list(session.request)} is open in this process, and one"
+                    f" that counts {_list(request)} cannot be open at the same time: end the first, or"
+                    " ask both for the same counters"
+                )
+            session.holders += 1
+            return session
+        session = Session(native, request)
+        session.holders = 1
+        _current = session
+        return session
+
+
+def end(native: _agent.Recorder, session: Session) -> None:
+    """Ends a profile's use of its session."""
+    global _current
+    with _lock:
+        session.holders -= 1
+        if session.holders == 0:
+            if _current is session:
+                _current = None
+            session.close(native)
+
+
+def _forked() -> None:
+    """Runs in a forked child. The child does not use its parent's session; a run that the environment
+    asked for continues."""
+    global _current, _lock
+    _lock = threading.RLock()
+    _uncollected.clear()
+    if _current is not None:
+        joined, _current = _current.joined, None
+        if not joined:
+            _agent.recorder().session_end()
+
+
+os.register_at_fork(after_in_parent=_places.expect_children, after_in_child=_forked)
+
+
+def read(session: Session, since: int, until: int) -> dict[str, Any]:
+    """Returns the ops between two moments, as `counterpoint ops` prints them (docs/schema.md)."""
+    if session.trouble is not None:
+        raise CounterpointError(session.trouble)
+    words = ["ops", session.path, "--format", "json", "--all", "--since", str(since)]
+    if until:
+        words += ["--until", str(until)]
+    document = json.loads(run(words))
+    if not session.open:
+        session.pool = None  # The program has collected what was in it.
+    if document.get("schema") != "counterpoint.ops/1":
+        raise CounterpointError(f"unknown schema {document.get('schema')!r} of counterpoint ops")
+    return dict(document)
+
+
+def _prepare(path: str, request: Request) -> dict[str, Any]:
+    words = ["session", "prepare", "-o", path, "--format", "json"]
+    if request.bookkeeping:
+        words.append("--bookkeeping")
+    if request.loops:
+        words.append("--loops")
+    if request.keep_code:
+        words.append("--keep-code")
+    if request.multiplex:
+        words.append("--multiplex")
+    if request.skip_missing:
+        words.append("--skip-missing")
+    for plugin in request.plugins:
+        words.append(f"--plugin={plugin}")
+    if request.counters is not None:
+        words += ["-e", ",".join(request.counters) or "none"]
+    try:
+        return dict(json.loads(run(words, request.variables)))
+    except CounterpointError as error:
+        raise CounterpointError(_in_our_words(str(error))) from None
+
+
+# What the program says of its options, and what they are called here.
+_WORDS = (
+    (r"(?m)^-e [^\n]*?: counter list, byte \d+: ", "counters: "),
+    (r"(?m)^-e ([^\n]*?): ", r"counters \1: "),
+    (r"with -o DIR", "with output="),
+    (r"leave out -e\b", "leave out counters="),
+    (r"(?<![\w`])-e\b", "counters="),
+    (r"--multiplex\b", "multiplex=True"),
+    (r"with --events-dir or an installed perf", "with perf installed"),
+)
+
+
+def _in_our_words(text: str) -> str:
+    """Rewrites an error of the program: its options get the names that they have here. Commands that
+    the user should type stay as they are."""
+    for said, ours in _WORDS:
+        text = re.sub(said, ours, text)
+    return text
+
+
+def _finish(path: str) -> None:
+    run(["session", "finish", path], good=(0, 1))
+
+
+def tell(text: str) -> None:
+    """Warns once per text and process."""
+    if text not in _told:
+        _told.add(text)
+        warnings.warn(text, CounterpointWarning, stacklevel=_user_level())
+
+
+def _user_level() -> int:
+    """Returns how many frames above `tell` the user's code is. (From Python 3.12 on, a warning can have
+    `skip_file_prefixes` instead.)"""
+    frame, level = sys._getframe(1), 1
+    while frame.f_back is not None and _is_ours(frame.f_globals.get("__name__")):
+        frame, level = frame.f_back, level + 1
+    return level
+
+
+def _is_ours(module: object) -> bool:
+    return isinstance(module, str) and module.partition(".")[0] == "counterpoint"
+
+
+def _list(request: Request) -> str:
+    counters = "the default counters"
+    if request.counters is not None:
+        counters = ", ".join(request.counters) or "nothing"
+    elif request.variables:
+        counters = "; ".join(f"{name}={text}" for name, text in request.variables.items())
+    extra = [
+        word
+        for word, asked in (
+            ("multiplex=True", request.multiplex),
+            ("bookkeeping=True", request.bookkeeping),
+            ("loops=True", request.loops),
+            (f"plugins={request.plugins!r}", request.plugins),
+        )
+        if asked
+    ]
+    return " with ".join([counters, " and ".join(extra)]) if extra else counters
+
+
+def _remove(folder: str, process: int, pool: Optional[str] = None) -> None:
+    """Removes a profile, and its pool if that has not been collected."""
+    if process == os.getpid():
+        shutil.rmtree(folder, ignore_errors=True)
+        if pool is not None:
+            shutil.rmtree(pool, ignore_errors=True)

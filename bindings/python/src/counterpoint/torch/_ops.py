@@ -1,0 +1,106 @@
+"""Records the ops of this process: connects the part `ops` of the bridge, and switches it on and off."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import threading
+from typing import Optional
+
+from counterpoint._agent import recorder
+from counterpoint.errors import UnsupportedError
+from counterpoint.torch import _load
+
+SHAPES_VARIABLE = "COUNTERPOINT_TORCH_SHAPES"
+"""`counterpoint run --shapes` sets it."""
+
+PARALLEL_UNSEEN = "parallel_unseen"
+_WHY_NOT_PARALLEL = {
+    1: "PyTorch does not launch its parallel regions through GOMP_parallel",
+    2: "PyTorch's table of functions could not be changed",
+}
+
+
+class _Table(ctypes.Structure):
+    """`counterpoint_torch_ops_t` (`counterpoint/torch_ops.h`)."""
+
+    _fields_ = [
+        ("size", ctypes.c_uint32),
+        ("version", ctypes.c_uint32),
+        ("begin", ctypes.c_void_p),
+        ("end", ctypes.c_void_p),
+        ("apart_bytes", ctypes.c_size_t),
+        ("begin_apart", ctypes.c_void_p),
+        ("end_apart", ctypes.c_void_p),
+        ("watch_parallel", ctypes.CFUNCTYPE(ctypes.c_int32)),
+        ("counter_name", ctypes.c_void_p),
+        ("open_apart", ctypes.CFUNCTYPE(ctypes.c_uint32)),
+        ("ready", ctypes.CFUNCTYPE(ctypes.c_int32)),
+    ]
+
+
+class Ops:
+    """The part `ops`, connected."""
+
+    def __init__(self, bridge: _load.Bridge) -> None:
+        self._table = _Table.in_dll(bridge.library, "counterpoint_torch_ops")
+        self._record = bridge.shim.counterpoint_torch_ops_record
+        self._record.argtypes = [ctypes.c_int32, ctypes.c_int32]
+        self._record.restype = ctypes.c_int32
+
+    def start(self, shapes: bool) -> None:
+        """Has PyTorch call us for each op, until `stop` was called as often."""
+        if int(self._record(1, shapes)) < 0:
+            raise UnsupportedError("PyTorch refused to be observed (at::addGlobalCallback failed)")
+
+    def stop(self, shapes: bool) -> None:
+        """Ends what `start` with the same shapes began."""
+        self._record(-1, shapes)
+
+    def watch_parallel(self) -> Optional[str]:
+        """Makes the work of OpenMP's threads count for their op. If that is impossible, returns why."""
+        reason = int(self._table.watch_parallel())
+        return None if reason == 0 else _WHY_NOT_PARALLEL.get(reason, f"reason {reason}")
+
+    def open_ranges(self) -> int:
+        """Returns how many ranges of `record_function` have begun and not ended."""
+        return int(self._table.open_apart())
+
+    def ready(self) -> None:
+        """Does work that would otherwise delay the first op of this thread."""
+        self._table.ready()
+
+
+_lock = threading.Lock()
+_ops: Optional[Ops] = None
+_follows = False
+
+
+def connect() -> Ops:
+    """Returns the part. Raises an UnsupportedError that says why it cannot be connected."""
+    global _ops
+    import torch  # noqa: F401  (the bridge needs it)
+
+    with _lock:
+        if _ops is None:
+            bridge = _load.bridge()
+            if bridge is None:
+                raise UnsupportedError(_load.failure() or "PyTorch is not connected")
+            if not _load.begin("ops"):
+                raise UnsupportedError("the ops of PyTorch cannot be recorded: see the line on stderr")
+            _ops = Ops(bridge)
+        return _ops
+
+
+def follow_run() -> None:
+    """Records the ops of a process that `counterpoint run` started, until it ends."""
+    global _follows
+    if _follows:
+        return
+    _follows = True
+    ops = connect()
+    if ops.watch_parallel() is not None:
+        recorder().lose(PARALLEL_UNSEEN, 1)
+    # Before it starts, because only then the names of the run's counters are known.
+    ops.ready()
+    ops.start(os.environ.get(SHAPES_VARIABLE, "") not in ("", "0"))

@@ -1,0 +1,162 @@
+"""Implements `profile`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Any, Literal, Optional, Union
+
+from counterpoint import _session
+from counterpoint._agent import recorder
+from counterpoint._arguments import names_of, place
+from counterpoint.errors import CounterpointError
+from counterpoint.loops import LoopReport
+from counterpoint.loops import read as read_loops
+from counterpoint.metrics import Count, Metric, Text
+from counterpoint.report import Report
+from counterpoint.torch import _ops, _report
+
+
+class Profile:
+    """The result of `profile`. It records inside the `with`; read its report after it."""
+
+    def __init__(self, request: _session.Request, shapes: bool) -> None:
+        self._request = request
+        self._shapes = shapes
+        self._session: Optional[_session.Session] = None
+        self._ops: Optional[_ops.Ops] = None
+        self._unseen: Optional[str] = None
+        self._since = self._until = 0
+        self._process = 0
+        self._open = False
+        self._document: Optional[dict[str, Any]] = None
+
+    @property
+    def path(self) -> str:
+        """The profile's directory, for `counterpoint report` and other commands. It is removed with
+        this object unless `output` was given."""
+        if self._session is None:
+            raise CounterpointError("the profile has not been opened: use it in a `with`")
+        self._session.finish()
+        return self._session.path
+
+    def __enter__(self) -> Profile:
+        if self._session is not None:
+            raise CounterpointError("a profile can only be opened once: make another one with profile(…)")
+        ops, native = _ops.connect(), recorder()
+        session = _session.begin(native, self._request)
+        try:
+            self._unseen = ops.watch_parallel()
+            if self._unseen is not None:
+                native.lose(_ops.PARALLEL_UNSEEN, 1)
+            ops.ready()
+            ops.start(self._shapes)
+            self._since = native.ticks()
+        except BaseException:
+            _session.end(native, session)
+            raise
+        self._session, self._ops = session, ops
+        self._process, self._open = os.getpid(), True
+        return self
+
+    def __exit__(
+        self,
+        kind: Optional[type[BaseException]],
+        error: Optional[BaseException],
+        trace: Optional[TracebackType],
+    ) -> Literal[False]:
+        self._open = False
+        if self._session is None or self._ops is None or self._process != os.getpid():
+            # This is a child that was forked inside the profile, which belongs to its parent.
+            return False
+        try:
+            native = recorder()
+            # Nothing stays open, even after Ctrl-C.
+            try:
+                self._until = native.ticks()
+                self._ops.stop(self._shapes)
+                if not self._session.joined and self._session.holders == 1:
+                    cut = self._ops.open_ranges()
+                    if cut:
+                        native.lose("call_cut_short", cut)
+            finally:
+                _session.end(native, self._session)
+        except Exception as trouble:
+            # An error of ours must not replace the error of the program.
+            self._session.trouble = self._session.trouble or str(trouble)
+        return False
+
+    def report(self) -> Report:
+        """Returns a report of the ops and ranges of this process so far; after the `with`, of all of
+        them. An op or range belongs to the profile if the outermost one that contains it began inside
+        the `with`."""
+        if self._session is None:
+            raise CounterpointError("the profile has not been opened: use it in a `with`")
+        document = self._document
+        if document is None:
+            document = _session.read(self._session, self._since, self._until)
+            if not self._open:
+                self._document = document
+        report = _report.report(document, self._process, self._configuration())
+        if self._unseen is not None:
+            report.notes.append(f"what PyTorch's other threads do counts for no op: {self._unseen}")
+        if not report.calls and not self._open:
+            report.notes.append("PyTorch called no op while the profile was open")
+        return report
+
+    def loops(self) -> LoopReport:
+        """Returns the loops that instrumented modules counted in this process while the profile was
+        recorded. Use it after the `with`. A part of a run of `counterpoint run` cannot be told
+        apart: it returns what the whole run has recorded so far."""
+        if self._session is None or self._open:
+            raise CounterpointError("the profile is not closed yet: ask for its loops after the `with`")
+        if not self._session.joined and not self._request.loops:
+            raise CounterpointError("no loops were recorded: open the profile with loops=True")
+        return read_loops(self.path)
+
+    def _configuration(self) -> dict[str, Metric]:
+        import torch
+
+        return {
+            "Executor": Text(f"PyTorch {torch.__version__}"),
+            "Number of threads": Count(int(torch.get_num_threads())),
+        }
+
+
+def profile(
+    counters: Union[str, Sequence[str], None] = None,
+    *,
+    output: Union[str, os.PathLike[str], None] = None,
+    multiplex: bool = False,
+    shapes: bool = False,
+    loops: bool = False,
+) -> Profile:
+    """Profiles what PyTorch does in this process inside a `with`, on every thread.
+
+    `counters`: names as `counterpoint list` shows them, or `[]` to record only times. By
+    default, `COUNTERPOINT_CPU_METRICS` chooses them. Otherwise it is the default set if
+    counters can be read without a system call, and only times if not. If a counter is not
+    available, the error says why. `multiplex`: counters may take turns if there are more than the
+    processor has.
+
+    `output`: a directory for the profile. By default, the profile is removed with the returned object.
+
+    `shapes`: tell ops apart by the types, shapes and devices of their tensors. PyTorch then hands us
+    the arguments of each op, which costs more than recording the op itself.
+
+    `loops`: also record the loops of modules that Counterpoint has instrumented; `Profile.loops()`
+    shows them.
+
+    While `torch.profiler` records as well, the counts are also arguments of its own events.
+
+    In a process that `counterpoint run` started, the profile is a part of the run and has its
+    counters. Profiles that are open at the same time must have the same counters.
+    """
+    request = _session.Request(
+        None if counters is None else names_of(counters, "counters="),
+        place(output),
+        bool(multiplex),
+        loops=bool(loops),
+    )
+    return Profile(request, bool(shapes))

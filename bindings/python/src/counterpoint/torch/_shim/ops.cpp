@@ -1,0 +1,569 @@
+/* Ops with hardware counters: PyTorch calls us before and after each op, and we pass both calls on
+ * to libcounterpoint.so (counterpoint/torch_ops.h).
+ *
+ * While torch.profiler records as well, what was counted for an op becomes arguments of the op's own
+ * event there. PyTorch hands its correlation ids to child profilers, so we are one: it never makes
+ * an event, and only learns which id belongs to the op that has just begun on this thread. When
+ * PyTorch collects its results, the child profiler looks the events up by their ids.
+ */
+/* PyTorch's wheels are built with NDEBUG, and the layout of at::RecordFunction depends on it. */
+#ifndef NDEBUG
+#define NDEBUG
+#endif
+
+#include <pthread.h>
+
+#include <ATen/core/ivalue.h>
+#include <ATen/record_function.h>
+#include <c10/core/ScalarType.h>
+#include <c10/core/TensorImpl.h>
+#include <kineto/libkineto.h>
+
+#include <array>
+#include <atomic>
+#include <cstring>
+#include <memory>
+#include <mutex>
+#include <new>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "counterpoint/torch_ops.h"
+#include "shim.h"
+
+namespace {
+
+const counterpoint_torch_ops_t* table = nullptr;
+
+/* ---- Names of counters ---- */
+
+/* A name of a counter that PyTorch's writer can write: it escapes almost nothing. */
+std::string counter_name(std::uint32_t counter) {
+  char text[256];
+  const std::size_t length = table->counter_name(counter, text, sizeof(text));
+  if (length == 0 || length >= sizeof(text)) return "counter " + std::to_string(counter);
+  std::string name(text, length);
+  for (char& c : name) {
+    if (c < ' ' || c > '~' || c == '"' || c == '\\') c = '_';
+  }
+  return name;
+}
+
+/* The counters of Counterpoint's recordings so far. A recording of torch.profiler may see several. Lists
+ * are never removed. Protected by names_lock. */
+std::mutex names_lock;
+std::vector<std::vector<std::string>> all_names;
+/* One more than the index of the list that is valid now; 0: none. */
+std::atomic<std::uint32_t> names_now{0};
+
+/* Notes the counters of the recording that has begun. */
+void note_names() {
+  std::vector<std::string> names;
+  for (std::uint32_t i = 0; i < COUNTERPOINT_TORCH_COUNTERS && table->counter_name(i, nullptr, 0) != 0; ++i) {
+    names.push_back(counter_name(i));
+  }
+  std::lock_guard<std::mutex> lock(names_lock);
+  if (all_names.empty() || all_names.back() != names) all_names.push_back(std::move(names));
+  names_now.store(static_cast<std::uint32_t>(all_names.size()));
+}
+
+/* ---- What the threads keep while torch.profiler records ---- */
+
+/* The depth of a range: it may overlap with ops, so it has no ops inside. */
+constexpr std::uint32_t NO_DEPTH = UINT32_MAX;
+
+struct Counted {
+  std::int32_t id;
+  std::uint32_t depth; /* number of ops that contain it, or NO_DEPTH */
+  std::uint32_t names; /* as names_now when it ended */
+  counterpoint_torch_counts_t counts;
+};
+
+/* The ops that a thread has counted, in the order of their ends. Only the thread appends; another
+ * thread may read what has been appended meanwhile. */
+class Ops {
+ public:
+  ~Ops() {
+    for (Chunk* chunk = first_.next.load(); chunk != nullptr;) {
+      Chunk* next = chunk->next.load();
+      delete chunk;
+      chunk = next;
+    }
+  }
+
+  void append(std::int32_t id, std::uint32_t depth, const counterpoint_torch_counts_t& counts) {
+    std::size_t used = last_->used.load(std::memory_order_relaxed);
+    if (used == last_->ops.size()) {
+      Chunk* fresh = new (std::nothrow) Chunk;
+      if (fresh == nullptr) return;
+      last_->next.store(fresh, std::memory_order_release);
+      last_ = fresh;
+      used = 0;
+    }
+    last_->ops[used] = {id, depth, names_now.load(std::memory_order_relaxed), counts};
+    last_->used.store(used + 1, std::memory_order_release);
+  }
+
+  template <typename Each>
+  void for_each(Each each) const {
+    for (const Chunk* chunk = &first_; chunk != nullptr;
+         chunk = chunk->next.load(std::memory_order_acquire)) {
+      const std::size_t used = chunk->used.load(std::memory_order_acquire);
+      for (std::size_t i = 0; i < used; ++i) each(chunk->ops[i]);
+    }
+  }
+
+ private:
+  struct Chunk {
+    std::array<Counted, 64> ops;
+    std::atomic<std::size_t> used{0};
+    std::atomic<Chunk*> next{nullptr};
+  };
+  Chunk first_;
+  Chunk* last_ = &first_;
+};
+
+/* Number of the recording of torch.profiler that is in progress; 0: none. */
+std::atomic<std::uint32_t> tracing{0};
+std::mutex all_lock;
+std::vector<std::shared_ptr<Ops>> all; /* of the recording, protected by all_lock */
+
+/* What a thread knows about its ops in progress. */
+struct Mine {
+  std::uint32_t recording = 0; /* the number for which the rest is valid */
+  std::shared_ptr<Ops> ops;
+  std::vector<std::int32_t> open; /* ids of the ops in progress; 0: not known */
+  std::int32_t* last_range = nullptr; /* where the id of the last range goes, if it is not known */
+};
+thread_local Mine mine;
+
+/* Returns what this thread knows, ready for the recording that is in progress. */
+Mine* ready(std::uint32_t recording) {
+  if (mine.recording != recording) {
+    try {
+      auto ops = std::make_shared<Ops>();
+      std::lock_guard<std::mutex> lock(all_lock);
+      if (tracing.load(std::memory_order_relaxed) != recording) return nullptr;
+      all.push_back(ops);
+      mine.ops = std::move(ops);
+    } catch (...) {
+      return nullptr;
+    }
+    mine.recording = recording;
+    mine.last_range = nullptr;
+    mine.open.clear();
+  }
+  return &mine;
+}
+
+void id_pushed(std::uint64_t id) {
+  const std::uint32_t recording = tracing.load(std::memory_order_relaxed);
+  if (recording == 0) return;
+  Mine* here = ready(recording);
+  if (here == nullptr) return;
+  /* PyTorch calls observers of all threads, such as ours, before those of one thread, such as its own
+   * profiler, which then tells us the id. So the op has begun for us. If it has not, we did not observe
+   * it. */
+  if (!here->open.empty() && here->open.back() == 0) {
+    here->open.back() = static_cast<std::int32_t>(id);
+  }
+}
+
+void range_id_pushed(std::uint64_t id) {
+  const std::uint32_t recording = tracing.load(std::memory_order_relaxed);
+  if (recording == 0) return;
+  Mine* here = ready(recording);
+  if (here == nullptr) return;
+  if (here->last_range != nullptr) {
+    *here->last_range = static_cast<std::int32_t>(id);
+    here->last_range = nullptr;
+  }
+}
+
+void op_began(Mine& here) {
+  try {
+    here.open.push_back(0);
+  } catch (...) {
+  }
+}
+
+void op_ended(Mine& here, const counterpoint_torch_counts_t& counts) {
+  if (here.open.empty()) return; /* it began before the recording */
+  const std::int32_t id = here.open.back();
+  here.open.pop_back();
+  here.ops->append(id, static_cast<std::uint32_t>(here.open.size()), counts);
+}
+
+/* ---- Types and shapes ---- */
+
+constexpr std::uint64_t UNKNOWN_SHAPE = 0xFF;
+/* The recorder tells ops with more words apart by their names alone. */
+constexpr std::size_t MOST_WORDS = 300;
+
+/* A data type in DLPack's numbers: code | bits << 8 | lanes << 16. */
+std::uint64_t data_type(c10::ScalarType type) {
+  const auto of = [](std::uint64_t code, std::uint64_t bits, std::uint64_t lanes = 1) {
+    return code | bits << 8 | lanes << 16;
+  };
+  using T = c10::ScalarType;
+  switch (type) {
+    case T::Bool: return of(6, 8);
+    case T::Byte: return of(1, 8);
+    case T::UInt16: return of(1, 16);
+    case T::UInt32: return of(1, 32);
+    case T::UInt64: return of(1, 64);
+    case T::Char: return of(0, 8);
+    case T::Short: return of(0, 16);
+    case T::Int: return of(0, 32);
+    case T::Long: return of(0, 64);
+    case T::Half: return of(2, 16);
+    case T::Float: return of(2, 32);
+    case T::Double: return of(2, 64);
+    case T::BFloat16: return of(4, 16);
+    case T::ComplexHalf: return of(5, 32);
+    case T::ComplexFloat: return of(5, 64);
+    case T::ComplexDouble: return of(5, 128);
+    case T::Float8_e4m3fn: return of(10, 8);
+    case T::Float8_e4m3fnuz: return of(11, 8);
+    case T::Float8_e5m2: return of(12, 8);
+    case T::Float8_e5m2fnuz: return of(13, 8);
+    default: break;
+  }
+  /* A type that DLPack has no number for: "custom[128 + PyTorch's number]". */
+  return of(128 + (static_cast<std::uint64_t>(type) & 0x7F), 8 * c10::elementSize(type));
+}
+
+std::uint64_t device_of(c10::Device device) {
+  std::uint64_t type = 12; /* an extension */
+  switch (device.type()) {
+    case c10::DeviceType::CPU: type = 1; break;
+    case c10::DeviceType::CUDA: type = 2; break;
+    case c10::DeviceType::OPENCL: type = 4; break;
+    case c10::DeviceType::Vulkan: type = 7; break;
+    case c10::DeviceType::MPS: type = 8; break;
+    case c10::DeviceType::HIP: type = 10; break;
+    case c10::DeviceType::XPU: type = 14; break;
+    default: break;
+  }
+  const std::uint64_t index = device.has_index() ? static_cast<std::uint8_t>(device.index()) : 0;
+  return type << 32 | index;
+}
+
+class Tensors {
+ public:
+  explicit Tensors(c10::ArrayRef<const c10::IValue> inputs) {
+    for (const c10::IValue& input : inputs) {
+      if (input.isTensor()) {
+        add(*input.unsafeToTensorImpl());
+      } else if (input.isTensorList()) {
+        for (const at::Tensor& tensor : input.toTensorVector()) add(*tensor.unsafeGetTensorImpl());
+      }
+    }
+  }
+  const std::uint64_t* words() const { return words_.data(); }
+  std::size_t size() const { return size_; }
+
+ private:
+  void push(std::uint64_t word) {
+    if (size_ < words_.size()) words_[size_++] = word;
+  }
+
+  void add(const c10::TensorImpl& tensor) {
+    if (tensor.is_python_dispatch() || !tensor.dtype_initialized()) return;
+    const auto type = c10::optTypeMetaToScalarType(tensor.dtype());
+    if (!type.has_value()) return;
+    const bool known = !tensor.has_symbolic_sizes_strides() && !tensor.is_nested() &&
+                       tensor.dim() <= 32;
+    const std::uint64_t dimensions = known ? static_cast<std::uint64_t>(tensor.dim()) : UNKNOWN_SHAPE;
+    push(data_type(*type) | dimensions << 32);
+    push(device_of(tensor.device()));
+    if (!known) return;
+    for (std::int64_t extent : tensor.sizes()) push(static_cast<std::uint64_t>(extent));
+  }
+
+  std::array<std::uint64_t, MOST_WORDS> words_;
+  std::size_t size_ = 0;
+};
+
+/* ---- What PyTorch calls ---- */
+
+/* Whether an object is on the stack of the calling thread. */
+bool is_on_stack(const void* object) {
+  thread_local std::uintptr_t top = 0;
+  if (top == 0) {
+    pthread_attr_t attributes;
+    if (pthread_getattr_np(pthread_self(), &attributes) != 0) return false;
+    void* bottom = nullptr;
+    std::size_t bytes = 0;
+    pthread_attr_getstack(&attributes, &bottom, &bytes);
+    pthread_attr_destroy(&attributes);
+    top = reinterpret_cast<std::uintptr_t>(bottom) + bytes;
+  }
+  const auto here = reinterpret_cast<std::uintptr_t>(__builtin_frame_address(0));
+  const auto at = reinterpret_cast<std::uintptr_t>(object);
+  return at >= here && at < top;
+}
+
+/* A call whose object is not on the stack. */
+struct Apart : at::ObserverContext {
+  explicit Apart(std::size_t bytes)
+      : memory(::operator new(bytes, std::align_val_t(16))) {}
+  ~Apart() override {
+    if (mine.last_range == &id) mine.last_range = nullptr;
+    ::operator delete(memory, std::align_val_t(16));
+  }
+  void* memory;
+  std::int32_t id = 0;
+};
+
+std::uint32_t kind_of(const at::RecordFunction& function) {
+  switch (function.scope()) {
+    case at::RecordScope::USER_SCOPE: return COUNTERPOINT_TORCH_RANGE;
+    case at::RecordScope::BACKWARD_FUNCTION: return COUNTERPOINT_TORCH_BACKWARD;
+    default: return COUNTERPOINT_TORCH_OP;
+  }
+}
+
+std::unique_ptr<at::ObserverContext> begin(
+    const at::RecordFunction& function, const std::uint64_t* tensors, std::size_t words) {
+  const counterpoint_torch_call_t call = {
+      sizeof(call),
+      kind_of(function),
+      function.name(),
+      function.seqNr(),
+      function.threadId(),
+      function.forwardThreadId(),
+      tensors,
+      words,
+  };
+  const std::uint32_t recording = tracing.load(std::memory_order_relaxed);
+  if (is_on_stack(&function)) {
+    if (recording != 0) {
+      if (Mine* here = ready(recording)) op_began(*here);
+    }
+    table->begin(&function, &call);
+    return nullptr;
+  }
+  try {
+    auto apart = std::make_unique<Apart>(table->apart_bytes);
+    if (recording != 0 && call.kind == COUNTERPOINT_TORCH_RANGE) {
+      if (Mine* here = ready(recording)) {
+        here->last_range = &apart->id;
+      }
+    }
+    if (table->begin_apart(apart->memory, &call) == 0) return nullptr;
+    return apart;
+  } catch (...) {
+    return nullptr;
+  }
+}
+
+std::unique_ptr<at::ObserverContext> began(const at::RecordFunction& function) {
+  return begin(function, nullptr, 0);
+}
+
+std::unique_ptr<at::ObserverContext> began_with_shapes(const at::RecordFunction& function) {
+  try {
+    const Tensors tensors(function.inputs());
+    return begin(function, tensors.words(), tensors.size());
+  } catch (...) {
+    return begin(function, nullptr, 0);
+  }
+}
+
+void ended(const at::RecordFunction& function, at::ObserverContext* context) {
+  const std::uint32_t recording = tracing.load(std::memory_order_relaxed);
+  if (context != nullptr) {
+    auto* apart = static_cast<Apart*>(context);
+    if (recording == 0 || apart->id == 0 || mine.recording != recording) {
+      table->end_apart(apart->memory, nullptr);
+      return;
+    }
+    counterpoint_torch_counts_t counts;
+    counts.size = sizeof(counts);
+    table->end_apart(apart->memory, &counts);
+    mine.ops->append(apart->id, NO_DEPTH, counts);
+    return;
+  }
+  if (recording == 0 || mine.recording != recording || !is_on_stack(&function)) {
+    table->end(&function, nullptr);
+    return;
+  }
+  counterpoint_torch_counts_t counts;
+  counts.size = sizeof(counts);
+  table->end(&function, &counts);
+  op_ended(mine, counts);
+}
+
+/* ---- The child profiler ---- */
+
+class Session : public libkineto::IActivityProfilerSession {
+ public:
+  ~Session() override { stop(); }
+
+  void start() override {
+    static std::atomic<std::uint32_t> last{0};
+    std::lock_guard<std::mutex> lock(all_lock);
+    all.clear();
+    do {
+      recording_ = last.fetch_add(1) + 1;
+    } while (recording_ == 0);
+    tracing.store(recording_);
+  }
+
+  void stop() override {
+    std::uint32_t mine = recording_;
+    if (mine == 0 || !tracing.compare_exchange_strong(mine, 0)) return;
+    std::lock_guard<std::mutex> lock(all_lock);
+    threads_ = std::move(all);
+    all.clear();
+  }
+
+  void processTrace(libkineto::ActivityLogger&) override {}
+
+  void processTrace(
+      libkineto::ActivityLogger&,
+      libkineto::getLinkedActivityCallback get_linked,
+      std::int64_t,
+      std::int64_t) override {
+    if (!get_linked) return;
+    std::lock_guard<std::mutex> lock(names_lock);
+    for (const auto& thread : threads_) write(*thread, get_linked);
+    threads_.clear();
+  }
+
+  std::vector<std::string> errors() override { return {}; }
+  std::unique_ptr<libkineto::DeviceInfo> getDeviceInfo() override { return nullptr; }
+  std::vector<libkineto::ResourceInfo> getResourceInfos() override { return {}; }
+  std::unique_ptr<libkineto::CpuTraceBuffer> getTraceBuffer() override { return nullptr; }
+
+  void pushCorrelationId(std::uint64_t id) override { id_pushed(id); }
+  void pushUserCorrelationId(std::uint64_t id) override { range_id_pushed(id); }
+
+ private:
+  /* The counts of the ops that an op calls itself. */
+  struct Sum {
+    std::uint32_t known = ~0u;
+    std::uint64_t values[COUNTERPOINT_TORCH_COUNTERS] = {};
+  };
+
+  void write(const Ops& ops, const libkineto::getLinkedActivityCallback& get_linked) {
+    std::vector<Sum> inside; /* by depth */
+    ops.for_each([&](const Counted& op) {
+      const counterpoint_torch_counts_t& counts = op.counts;
+      Sum children;
+      if (op.depth == NO_DEPTH) {
+        children.known = 0;
+      } else {
+        if (inside.size() < op.depth + 2) inside.resize(op.depth + 2);
+        children = inside[op.depth + 1];
+        inside[op.depth + 1] = Sum();
+        Sum& around = inside[op.depth];
+        around.known &= counts.count == 0 ? 0 : counts.known;
+        for (std::uint32_t i = 0; i < counts.count; ++i) {
+          if (counts.known >> i & 1) around.values[i] += counts.values[i];
+        }
+      }
+      if (op.id == 0 || op.names == 0) return;
+      const std::vector<std::string>& names = all_names[op.names - 1];
+      if (counts.count == 0 || counts.count > names.size()) return;
+      /* PyTorch made the event, and keeps it until its results are gone. It gives it to us as
+       * constant because other child profilers only refer to it. */
+      auto* event = dynamic_cast<libkineto::GenericTraceActivity*>(
+          const_cast<libkineto::ITraceActivity*>(get_linked(op.id)));
+      if (event == nullptr) return;
+      for (std::uint32_t i = 0; i < counts.count; ++i) {
+        const std::string& name = names[i];
+        if (counts.known >> i & 1) {
+          event->addMetadata(name, counts.values[i]);
+          if ((children.known >> i & 1) && children.values[i] <= counts.values[i]) {
+            event->addMetadata("self " + name, counts.values[i] - children.values[i]);
+          }
+        }
+        if (counts.workers_known >> i & 1) {
+          event->addMetadata(name + " (workers)", counts.workers[i]);
+        }
+      }
+    });
+  }
+
+  std::uint32_t recording_ = 0;
+  std::vector<std::shared_ptr<Ops>> threads_;
+};
+
+/* How many users want ops recorded, without and with shapes. Protected by users_lock. */
+std::mutex users_lock;
+std::array<std::int32_t, 2> users = {0, 0};
+at::CallbackHandle handle = at::INVALID_CALLBACK_HANDLE;
+bool has_shapes = false;
+
+class Profiler : public libkineto::IActivityProfiler {
+ public:
+  const std::string& name() const override {
+    static const std::string name = "counterpoint";
+    return name;
+  }
+
+  const std::set<libkineto::ActivityType>& availableActivities() const override {
+    static const std::set<libkineto::ActivityType> kinds = {libkineto::ActivityType::CPU_OP};
+    return kinds;
+  }
+
+  std::unique_ptr<libkineto::IActivityProfilerSession> configure(
+      const std::set<libkineto::ActivityType>&, const libkineto::Config&) override {
+    /* Also if nobody wants ops recorded now: somebody may before the recording ends. */
+    return std::make_unique<Session>();
+  }
+
+  std::unique_ptr<libkineto::IActivityProfilerSession> configure(
+      std::int64_t,
+      std::int64_t,
+      const std::set<libkineto::ActivityType>& kinds,
+      const libkineto::Config& config) override {
+    return configure(kinds, config);
+  }
+};
+
+}  // namespace
+
+COUNTERPOINT_TORCH_EXPORT std::int32_t counterpoint_torch_ops_begin(
+    const void* given, char* why, std::size_t capacity) {
+  return counterpoint::begin(why, capacity, [&] {
+    if (!counterpoint::covers(given, sizeof(counterpoint_torch_ops_t))) {
+      return COUNTERPOINT_TORCH_OLD;
+    }
+    if (table == nullptr) {
+      table = static_cast<const counterpoint_torch_ops_t*>(given);
+      libkineto::api().registerProfilerFactory([] { return std::make_unique<Profiler>(); });
+    }
+    return COUNTERPOINT_TORCH_BEGAN;
+  });
+}
+
+/* Adds a user who wants ops recorded (change 1), or removes one (-1). Shapes are recorded while one
+ * user wants them. Returns how many users there are, or COUNTERPOINT_TORCH_FAILED. */
+COUNTERPOINT_TORCH_EXPORT std::int32_t counterpoint_torch_ops_record(
+    std::int32_t change, std::int32_t shapes) {
+  try {
+    std::lock_guard<std::mutex> lock(users_lock);
+    if (table == nullptr) return COUNTERPOINT_TORCH_FAILED;
+    if (change > 0) note_names();
+    std::int32_t& count = users[shapes != 0];
+    count = count + change < 0 ? 0 : count + change;
+    const bool wanted = users[0] + users[1] > 0, with_shapes = users[1] > 0;
+    if (handle != at::INVALID_CALLBACK_HANDLE && (!wanted || has_shapes != with_shapes)) {
+      at::removeCallback(handle);
+      handle = at::INVALID_CALLBACK_HANDLE;
+    }
+    if (wanted && handle == at::INVALID_CALLBACK_HANDLE) {
+      has_shapes = with_shapes;
+      handle = at::addGlobalCallback(
+          at::RecordFunctionCallback(with_shapes ? began_with_shapes : began, ended)
+              .needsInputs(with_shapes));
+    }
+    return users[0] + users[1];
+  } catch (...) {
+    return COUNTERPOINT_TORCH_FAILED;
+  }
+}

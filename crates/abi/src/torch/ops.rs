@@ -1,0 +1,102 @@
+//! The table through which the shim for PyTorch reaches the recorder:
+//! `include/counterpoint/torch_ops.h` in Rust.
+
+use core::ffi::{c_char, c_void};
+use core::mem::offset_of;
+
+/// The version of the table's layout. A later version only adds fields at the end.
+pub const VERSION: u32 = 1;
+/// Most counters that a recording can have.
+pub const COUNTERS: usize = 32;
+
+/// What a call is; [`Call::kind`].
+pub mod kind {
+    /// An op.
+    pub const OP: u32 = 0;
+    /// An op that autograd calls in a backward pass.
+    pub const BACKWARD: u32 = 1;
+    /// A range that the program named.
+    pub const RANGE: u32 = 2;
+}
+
+/// Results of [`Table::watch_parallel`].
+pub mod parallel {
+    /// Parallel regions are watched.
+    pub const WATCHED: i32 = 0;
+    /// PyTorch does not use `GOMP_parallel`.
+    pub const ABSENT: i32 = 1;
+    /// Its table of functions could not be changed.
+    pub const REFUSED: i32 = 2;
+}
+
+/// What is called.
+#[repr(C)]
+#[derive(Debug)]
+pub struct Call {
+    /// Size of the struct in bytes.
+    pub size: u32,
+    /// One of [`kind`].
+    pub kind: u32,
+    /// Name, a C string.
+    pub name: *const c_char,
+    /// PyTorch's sequence number; negative if there is none.
+    pub sequence: i64,
+    /// PyTorch's number of the calling thread, from 1.
+    pub thread: u64,
+    /// The thread of the forward op of a backward call; 0 if unknown.
+    pub forward_thread: u64,
+    /// Types, devices and shapes of the tensors among the arguments, or null.
+    pub tensors: *const u64,
+    /// Number of words at `tensors`.
+    pub words: usize,
+}
+
+/// What was counted during a call.
+#[repr(C)]
+#[derive(Debug)]
+pub struct Counts {
+    /// Size of the struct in bytes.
+    pub size: u32,
+    /// Number of counters of the recording; 0 if the call was not recorded.
+    pub count: u32,
+    /// One bit for each known value.
+    pub known: u32,
+    /// One bit for each known value of `workers`.
+    pub workers_known: u32,
+    /// The values of the calling thread.
+    pub values: [u64; COUNTERS],
+    /// The values of other threads.
+    pub workers: [u64; COUNTERS],
+}
+
+/// The table described in the header.
+#[repr(C)]
+#[derive(Debug)]
+pub struct Table {
+    /// Size of the table in bytes.
+    pub size: u32,
+    /// [`VERSION`].
+    pub version: u32,
+    /// Begins an op whose object is on the stack.
+    pub begin: unsafe extern "C" fn(*const c_void, *const Call),
+    /// Ends it.
+    pub end: unsafe extern "C" fn(*const c_void, *mut Counts),
+    /// Bytes of memory that a call of `begin_apart` needs.
+    pub apart_bytes: usize,
+    /// Begins a call that may end anywhere.
+    pub begin_apart: unsafe extern "C" fn(*mut c_void, *const Call) -> i32,
+    /// Ends it.
+    pub end_apart: unsafe extern "C" fn(*mut c_void, *mut Counts),
+    /// Watches parallel regions.
+    pub watch_parallel: extern "C" fn() -> i32,
+    /// Copies the name of a counter.
+    pub counter_name: unsafe extern "C" fn(u32, *mut c_char, usize) -> usize,
+    /// Returns the number of calls of `begin_apart` that have not ended.
+    pub open_apart: extern "C" fn() -> u32,
+    /// Attaches the calling thread.
+    pub ready: extern "C" fn() -> i32,
+}
+
+const _: () = assert!(size_of::<Call>() == 56 && offset_of!(Call, tensors) == 40);
+const _: () = assert!(size_of::<Counts>() == 528 && offset_of!(Counts, workers) == 272);
+const _: () = assert!(size_of::<Table>() == 80 && offset_of!(Table, begin_apart) == 32);

@@ -1,0 +1,261 @@
+//! Tells the profile where the machine code of a module is, and copies it there if the recording
+//! wants that: executables are unloaded, files are rebuilt, and code of a JIT compiler has no file.
+//!
+//! ```text
+//!  descriptor ─► in an object of the dynamic linker ─► its file; deleted or too large: its code in memory
+//!             ├► in an executable that IREE mapped ──► its segments in memory
+//!             └► in other memory (a JIT) ────────────► the mapping that has the code
+//! ```
+//!
+//! What does not fit, or cannot be read or written, is the loss `code_not_kept`.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use abi::loops::Module;
+use model::Loss;
+use record::loops::{CodeFrame, LoopFrame, code_name};
+
+use super::modules::Known;
+use crate::adapters::iree::elf;
+use crate::os::sys::{self, AppendError, Descriptor};
+use crate::process::part::Process;
+
+/// Bytes of one copy, at most.
+const MOST_BYTES: u64 = 64 << 20;
+/// Bytes of all copies that a process makes, at most.
+const MOST_IN_ALL: u64 = 512 << 20;
+/// Bytes that are copied at once.
+const CHUNK: usize = 1 << 20;
+/// Segments and notes of an object that are looked at, at most.
+const MOST_SEGMENTS: usize = 64;
+
+/// Bytes that this process has copied.
+static COPIED: AtomicU64 = AtomicU64::new(0);
+
+const PT_LOAD: u32 = 1;
+const PT_NOTE: u32 = 4;
+const PF_X: u32 = 1;
+const PF_W: u32 = 2;
+const NT_GNU_BUILD_ID: u32 = 3;
+
+/// `e_machine` of ELF files for this machine.
+const MACHINE: u16 = if cfg!(target_arch = "aarch64") { 183 } else { 62 };
+
+/// A part of memory: address, bytes.
+type Piece = (u64, u64);
+
+/// An object in memory.
+#[derive(Default)]
+struct Object {
+    /// What addresses of its file have to be increased by.
+    base: u64,
+    /// What is loaded and not writable, at addresses in memory.
+    pieces: Vec<Piece>,
+    build_id: Vec<u8>,
+}
+
+/// Tells the part of `process` where the code of a module is, whose descriptor is at `at`. `keep`:
+/// copies it, too.
+pub fn note(known: &Known, at: &Module, keep: bool, process: &Process) {
+    if !known.is_first_note(process) {
+        return;
+    }
+    point!(LoopCode);
+    let address = std::ptr::from_ref(at) as u64;
+    let object = linked(address).or_else(|| embedded(known.start()));
+    let mut frame = CodeFrame {
+        module: known.number,
+        descriptor: address.wrapping_sub(object.as_ref().map_or(0, |object| object.base)),
+        machine: MACHINE,
+        build_id: object.as_ref().map(|object| object.build_id.clone()).unwrap_or_default(),
+        ..CodeFrame::default()
+    };
+    let path = sys::path(known.object().to_owned());
+    let file = Descriptor::open(&path, libc::O_RDONLY).ok().filter(|_| !path.is_empty());
+    if let Some(file) = &file {
+        (frame.file_bytes, frame.modified_ns) = file.size_and_time();
+    }
+    if keep {
+        let mut copy = Keeper { process, number: known.number, bytes: 0 };
+        let kept = match (&file, object) {
+            (Some(file), _) if frame.file_bytes <= MOST_BYTES => copy.file(file, frame.file_bytes),
+            (_, Some(object)) => {
+                frame.pieces = object
+                    .pieces
+                    .iter()
+                    .map(|(at, n)| (at.wrapping_sub(object.base), *n))
+                    .collect();
+                copy.memory(&object.pieces)
+            }
+            (_, None) => match jit_code(address, at) {
+                Some(piece) => {
+                    frame.pieces = vec![piece];
+                    copy.memory(&[piece])
+                }
+                None => Err(libc::ENOENT),
+            },
+        };
+        match kept {
+            Ok(()) => frame.kept = Some(known.number),
+            Err(errno) => {
+                frame.pieces.clear();
+                process.lose(Loss::CodeNotKept, 1, errno);
+            }
+        }
+    }
+    // A failure is counted.
+    let _ = process.append_loops(&LoopFrame::Code(frame).to_bytes());
+}
+
+/// The object of the dynamic linker's that has this address.
+fn linked(address: u64) -> Option<Object> {
+    let mut search: (u64, Option<Object>) = (address, None);
+    unsafe extern "C" fn look(
+        info: *mut libc::dl_phdr_info,
+        _: usize,
+        search: *mut libc::c_void,
+    ) -> libc::c_int {
+        // SAFETY: `dl_iterate_phdr` passes a valid description, and what it was given.
+        let (info, search) = unsafe { (&*info, &mut *search.cast::<(u64, Option<Object>)>()) };
+        if info.dlpi_phdr.is_null() {
+            return 0;
+        }
+        // SAFETY: the linker's own array of that length.
+        let headers = unsafe { std::slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum.into()) };
+        let headers = headers.iter().map(|h| (h.p_type, h.p_flags, h.p_vaddr, h.p_memsz));
+        let holds = headers.clone().any(|(kind, _, start, bytes)| {
+            kind == PT_LOAD && search.0.wrapping_sub(info.dlpi_addr.wrapping_add(start)) < bytes
+        });
+        if holds {
+            search.1 = Some(Object::new(info.dlpi_addr, headers));
+        }
+        holds.into()
+    }
+    // SAFETY: the function has the signature that is wanted; `search` outlives the call.
+    unsafe { libc::dl_iterate_phdr(Some(look), (&raw mut search).cast()) };
+    search.1
+}
+
+/// The executable that IREE has mapped at this address.
+fn embedded(base: u64) -> Option<Object> {
+    let headers = elf::program_headers(usize::try_from(base).ok().filter(|base| *base != 0)?)?;
+    let headers = headers.iter().map(|h| (h[0] as u32, (h[0] >> 32) as u32, h[2], h[5]));
+    Some(Object::new(base, headers))
+}
+
+impl Object {
+    /// From type, flags, address and bytes of each program header.
+    fn new(base: u64, headers: impl Iterator<Item = (u32, u32, u64, u64)>) -> Self {
+        let mut object = Self { base, ..Self::default() };
+        for (kind, flags, address, bytes) in headers.take(MOST_SEGMENTS) {
+            let at = base.wrapping_add(address);
+            match kind {
+                PT_LOAD if flags & PF_W == 0 || flags & PF_X != 0 => {
+                    object.pieces.push((at, bytes))
+                }
+                PT_NOTE if object.build_id.is_empty() => object.build_id = build_id(at, bytes),
+                _ => {}
+            }
+        }
+        object
+    }
+}
+
+/// The build id in notes; empty: there is none.
+fn build_id(at: u64, bytes: u64) -> Vec<u8> {
+    let mut notes = vec![0; bytes.min(1 << 16) as usize];
+    let read = sys::copy_memory(at as usize, &mut notes);
+    notes.truncate(read);
+    let word =
+        |at: usize| notes.get(at..)?.first_chunk().map(|word| u32::from_ne_bytes(*word) as usize);
+    let mut at = 0;
+    let mut next = || {
+        let (name, description, kind) = (word(at)?, word(at + 4)?, word(at + 8)?);
+        let text = at + 12;
+        let start = text.checked_add(name)?.checked_next_multiple_of(4)?;
+        let end = start.checked_add(description)?;
+        at = end.checked_next_multiple_of(4)?;
+        let ours = kind == NT_GNU_BUILD_ID as usize && notes.get(text..text + 4)? == b"GNU\0";
+        Some((ours, notes.get(start..end)?))
+    };
+    while let Some((ours, description)) = next() {
+        if ours && description.len() <= 64 {
+            return description.to_vec();
+        }
+    }
+    Vec::new()
+}
+
+/// The mapping with the code of a module that no file and no loader explains: the one with a function
+/// that the descriptor names, or else the nearest one that is executable and has no file.
+fn jit_code(address: u64, module: &Module) -> Option<Piece> {
+    let maps = sys::read_file(c"/proc/self/maps").ok()?;
+    let lines = maps.split(|b| *b == b'\n').filter_map(sys::Mapping::parse);
+    let code = lines.filter(|map| map.executable && map.path.is_empty());
+    let inside = module.rehearse.map(|function| function as usize as u64);
+    let distance = |map: &sys::Mapping<'_>| match inside {
+        Some(inside) if (map.start..map.end).contains(&inside) => 0,
+        _ => map.start.abs_diff(address).min(map.end.abs_diff(address)),
+    };
+    let found = code.min_by_key(distance)?;
+    // Relative addresses of 32 bits reach no farther.
+    (distance(&found) < 1 << 31).then_some((found.start, found.end - found.start))
+}
+
+/// A copy that is being made.
+struct Keeper<'a> {
+    process: &'a Process,
+    number: u32,
+    bytes: u64,
+}
+
+impl Keeper<'_> {
+    /// Takes room for so many bytes.
+    fn reserve(&self, bytes: u64) -> Result<(), i32> {
+        let within = |all: u64| all.checked_add(bytes).filter(|all| *all <= MOST_IN_ALL);
+        let order = Ordering::Relaxed;
+        match bytes <= MOST_BYTES && COPIED.fetch_update(order, order, within).is_ok() {
+            true => Ok(()),
+            false => Err(libc::EFBIG),
+        }
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> Result<(), i32> {
+        self.bytes += bytes.len() as u64;
+        self.process.append_to(&code_name(self.number), bytes).map_err(|error| match error {
+            AppendError::FileSizeLimit => libc::EFBIG,
+            AppendError::Errno(errno) => errno,
+        })
+    }
+
+    fn file(&mut self, file: &Descriptor, bytes: u64) -> Result<(), i32> {
+        self.reserve(bytes)?;
+        let mut chunk = vec![0; CHUNK.min(bytes as usize)];
+        while self.bytes < bytes {
+            let wanted = chunk.len().min((bytes - self.bytes) as usize);
+            match file.read_at(self.bytes, &mut chunk[..wanted]) {
+                0 => return Err(libc::EIO),
+                read => self.write(&chunk[..read])?,
+            }
+        }
+        Ok(())
+    }
+
+    fn memory(&mut self, pieces: &[Piece]) -> Result<(), i32> {
+        let sum = pieces.iter().try_fold(0_u64, |sum, (_, bytes)| sum.checked_add(*bytes));
+        self.reserve(sum.unwrap_or(u64::MAX))?;
+        let mut chunk = vec![0; CHUNK];
+        for (at, bytes) in pieces {
+            let mut done = 0;
+            while done < *bytes {
+                let wanted = chunk.len().min((bytes - done) as usize);
+                // What cannot be read stays zero: loaders leave holes between pages.
+                let read = sys::copy_memory((at + done) as usize, &mut chunk[..wanted]);
+                chunk[read..wanted].fill(0);
+                self.write(&chunk[..wanted])?;
+                done += wanted as u64;
+            }
+        }
+        Ok(())
+    }
+}

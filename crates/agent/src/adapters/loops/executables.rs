@@ -1,0 +1,239 @@
+//! Finds the descriptors of instrumented executables of IREE. An executable may not import symbols
+//! and has no constructors, so nothing in it looks for a runtime: the agent looks into its writable
+//! data when the runtime loads it.
+//!
+//! A session can begin when executables are loaded already. Then the mappings of the process say
+//! where they are. As with modules that a note names, one that another thread unloads at that moment
+//! is a race that nobody can win.
+
+use std::sync::atomic::Ordering;
+
+use abi::loops::{MAGIC, Module};
+use model::Loss;
+
+use super::modules::{Origin, Place};
+use super::register::register;
+use crate::adapters::iree::elf;
+use crate::os::sys;
+use crate::process::losses;
+use crate::state::run;
+
+const PT_LOAD: u32 = 1;
+const PT_GNU_RELRO: u32 = 0x6474_e552;
+const PF_X: u32 = 1;
+const PF_W: u32 = 2;
+
+/// How descriptors are aligned.
+const ALIGN: usize = 64;
+/// Bytes of writable data that are looked at in one executable, at most.
+const MOST_BYTES: usize = 64 << 20;
+/// Bytes that are copied at once.
+const CHUNK: usize = 1 << 16;
+
+/// A range of addresses.
+type Range = std::ops::Range<usize>;
+
+/// Where things are in an executable.
+#[derive(Default)]
+struct Image {
+    base: usize,
+    /// Everything that is loaded.
+    loaded: Vec<Range>,
+    text: Vec<Range>,
+    writable: Vec<Range>,
+    /// What becomes read-only when everything is relocated.
+    relro: Vec<Range>,
+}
+
+/// Whether the recording wants loops. Otherwise executables stay as they are; a session that begins
+/// later and wants loops looks for them.
+fn wanted() -> bool {
+    run::current().is_some_and(|run| run.loops.is_some())
+}
+
+/// Registers the instrumented modules of an embedded ELF, if the recording wants loops. `export` is
+/// the id of its first export.
+pub fn embedded(base: usize, export: Option<u32>) {
+    if let Some(headers) = wanted().then(|| elf::program_headers(base)).flatten() {
+        let headers = headers.iter();
+        let pieces = headers.map(|h| (h[0] as u32, (h[0] >> 32) as u32, h[2], h[5]));
+        look(&Image::new(base, pieces), export);
+    }
+}
+
+/// The same for the shared object that has this function.
+pub fn system(function: usize, export: Option<u32>) {
+    if !wanted() {
+        return;
+    }
+    let mut search = (function, None);
+    unsafe extern "C" fn look_for(
+        info: *mut libc::dl_phdr_info,
+        _: usize,
+        search: *mut libc::c_void,
+    ) -> libc::c_int {
+        // SAFETY: `dl_iterate_phdr` passes a valid description, and what it was given.
+        let (info, search) = unsafe { (&*info, &mut *search.cast::<(usize, Option<Image>)>()) };
+        if info.dlpi_phdr.is_null() {
+            return 0;
+        }
+        // SAFETY: the linker's own array of that length.
+        let headers = unsafe { std::slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum.into()) };
+        let pieces = headers.iter().map(|h| (h.p_type, h.p_flags, h.p_vaddr, h.p_memsz));
+        let image = Image::new(info.dlpi_addr as usize, pieces);
+        let found = image.loaded.iter().any(|range| range.contains(&search.0));
+        if found {
+            search.1 = Some(image);
+        }
+        found.into()
+    }
+    // SAFETY: the function has the signature that is wanted; `search` outlives the call.
+    unsafe { libc::dl_iterate_phdr(Some(look_for), (&raw mut search).cast()) };
+    if let Some(image) = search.1 {
+        look(&image, export);
+    }
+}
+
+/// Registers the instrumented modules of all executables that are loaded, if the recording wants
+/// loops.
+pub fn register_loaded() {
+    if !wanted() {
+        return;
+    }
+    let Ok(maps) = sys::read_file(c"/proc/self/maps") else { return };
+    let mut budget = MOST_PAGES;
+    for text in maps.split(|b| *b == b'\n').filter_map(candidate) {
+        // The header is in front of the text. It need not be at the start of a mapping, because the
+        // kernel joins neighbours.
+        let pages = (1..=FARTHEST_PAGES).map_while(|page| text.start.checked_sub(page * 4096));
+        for base in pages {
+            if budget == 0 || sys::read_value::<u32>(base).is_none() {
+                break;
+            }
+            budget -= 1;
+            if elf::has_query(base, text.start, text.len()) {
+                embedded(base, None);
+                break;
+            }
+        }
+    }
+}
+
+/// Pages in front of a text in which its header is looked for. They have the constants of the code.
+const FARTHEST_PAGES: usize = 1024;
+/// Pages that are looked at in all, so that a program with much code of a JIT compiler does not wait
+/// for longer than some tens of milliseconds.
+const MOST_PAGES: usize = 1 << 15;
+
+/// A mapping that can be the text of an executable: it is private and executable, and belongs to no
+/// file, or to the temporary one of a system library.
+fn candidate(line: &[u8]) -> Option<Range> {
+    let mut fields = line.splitn(6, |b| *b == b' ');
+    let (range, mode) = (fields.next()?, fields.next()?);
+    let path = fields.nth(3).unwrap_or_default().trim_ascii();
+    let own = path.is_empty() || path.windows(11).any(|name| name == b"iree_dylib_");
+    if mode != b"r-xp" || !own {
+        return None;
+    }
+    let (start, end) = std::str::from_utf8(range).ok()?.split_once('-')?;
+    Some(usize::from_str_radix(start, 16).ok()?..usize::from_str_radix(end, 16).ok()?)
+}
+
+impl Image {
+    /// From type, flags, address and bytes of each program header.
+    fn new(base: usize, headers: impl Iterator<Item = (u32, u32, u64, u64)>) -> Self {
+        let mut image = Self { base, ..Self::default() };
+        for (kind, flags, address, bytes) in headers {
+            let start = base.wrapping_add(address as usize);
+            let Some(end) = start.checked_add(bytes as usize) else { continue };
+            match kind {
+                PT_LOAD => {
+                    image.loaded.push(start..end);
+                    if flags & PF_W != 0 {
+                        image.writable.push(start..end);
+                    }
+                    if flags & PF_X != 0 {
+                        image.text.push(start..end);
+                    }
+                }
+                PT_GNU_RELRO => image.relro.push(start..end),
+                _ => {}
+            }
+        }
+        image
+    }
+
+    /// Whether the descriptor that was read at `at` is one of this executable.
+    fn owns(&self, at: usize, module: &Module) -> bool {
+        let within = |ranges: &[Range], from: usize, bytes: usize| {
+            let to = from.checked_add(bytes);
+            to.is_some_and(|to| ranges.iter().any(|r| r.start <= from && to <= r.end))
+        };
+        let table = module.table as usize;
+        let rehearse = module.rehearse.map_or(0, |function| function as usize);
+        let bytes = usize::try_from(module.table_bytes).unwrap_or(usize::MAX);
+        within(&self.writable, at, size_of::<Module>())
+            && (table == 0 || within(&self.loaded, table, bytes))
+            && (rehearse == 0 || within(&self.text, rehearse, 1))
+    }
+}
+
+/// Registers all descriptors in an executable.
+fn look(image: &Image, export: Option<u32>) {
+    let mut budget = MOST_BYTES;
+    let mut chunk = vec![0u8; CHUNK];
+    for range in &image.writable {
+        let mut at = range.start.next_multiple_of(ALIGN);
+        while at < range.end && budget > 0 {
+            let wanted = (range.end - at).min(chunk.len()).min(budget);
+            let count = sys::copy_memory(at, &mut chunk[..wanted]);
+            for (place, _) in chunk[..count]
+                .chunks(ALIGN)
+                .enumerate()
+                .filter(|(_, line)| line.starts_with(&MAGIC))
+            {
+                found(image, at + place * ALIGN, export);
+            }
+            budget -= wanted;
+            at += wanted.next_multiple_of(ALIGN);
+        }
+    }
+}
+
+/// Registers what may be a descriptor.
+fn found(image: &Image, at: usize, export: Option<u32>) {
+    // The fields that a table and a function are in are checked before anything uses them.
+    let Some(copy) = sys::read_value::<[u64; size_of::<Module>() / 8]>(at) else { return };
+    // SAFETY: as many bytes; a module is made of integers, pointers and an optional function, for
+    // which all bytes are values.
+    let copy: Module = unsafe { std::mem::transmute(copy) };
+    let size = size_of::<Module>();
+    if copy.size as usize != size || !image.owns(at, &copy) {
+        return;
+    }
+    if copy.enter.load(Ordering::Relaxed).is_null() {
+        let end = at + size;
+        let frozen = image.relro.iter().any(|range| range.start < end && at < range.end);
+        // One that becomes read-only, or that other processes share, cannot be filled in.
+        if frozen || !make_writable(at, size) {
+            losses::lose(Loss::LoopModuleRefused, 1, 0);
+            return;
+        }
+    }
+    let place = Place { object: String::new(), base: image.base as u64 };
+    // SAFETY: a descriptor by its magic number and size, in writable private memory of an
+    // executable that is loaded, with its table and its function inside of it.
+    unsafe { register(at as *mut Module, Some(Origin { place, export })) };
+}
+
+/// Makes sure that this memory can be written and belongs to this process alone. Memory of an
+/// executable's data that cannot be written yet stays writable.
+fn make_writable(at: usize, bytes: usize) -> bool {
+    let page = at & !4095;
+    let end = (at + bytes).next_multiple_of(4096);
+    (page..end).step_by(4096).all(|page| match sys::mapping_of(page) {
+        Some((_, true)) | None => false,
+        Some((protection, _)) if protection & libc::PROT_WRITE != 0 => true,
+        Some((protection, _)) => sys::protect(page, 4096, protection | libc::PROT_WRITE).is_ok(),
+    })
+}

@@ -1,0 +1,13 @@
+//! What the adapters for hosts that call ops have in common: TVM's virtual machine and PyTorch.
+//!
+//! | module | purpose |
+//! |---|---|
+//! | [`bracket`] | begins and ends ops, runs, regions and tasks, and records their values |
+//! | [`op`] | maps a call to the id of its export, without allocation |
+//! | [`vm`] | registers the hosts |
+//! | [`text`] | spells data types, shapes and devices |
+
+pub mod bracket;
+pub mod op;
+pub mod text;
+pub mod vm;

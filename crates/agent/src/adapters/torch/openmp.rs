@@ -1,0 +1,257 @@
+//! Parallel regions of OpenMP, which libtorch_cpu launches through `GOMP_parallel`.
+//!
+//! ```text
+//!  op ─► GOMP_parallel (ours): region begins ─► GOMP_parallel (libgomp's) ─► task (ours) ─► body
+//!                              region ends   ◄─                              on each thread
+//! ```
+//!
+//! The region and the task of the launching thread are only timed, because the op's own counters have
+//! counted the same. The tasks of the other threads are counted.
+
+use std::ffi::{CStr, c_int, c_uint, c_void};
+use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
+
+use abi::torch::ops::COUNTERS;
+use model::Loss;
+use record::meta::Role;
+
+use crate::adapters::machine::bracket::{self, Bracket, What};
+use crate::adapters::machine::op::{self, Entry};
+use crate::adapters::torch::{ADAPTER, ops};
+use crate::process::guard::guarded;
+use crate::process::losses;
+use crate::recorder::bracket::stack_address;
+use crate::recorder::thread::{self, Thread, Workers};
+use crate::state::epoch;
+
+/// The outlined body of a region.
+pub type Body = unsafe extern "C-unwind" fn(*mut c_void);
+/// `GOMP_parallel`.
+pub type Parallel = unsafe extern "C-unwind" fn(Body, *mut c_void, c_uint, c_uint);
+type Number = unsafe extern "C" fn() -> c_int;
+
+/// libgomp's functions. They are set before any library calls ours.
+static REAL: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
+static THREAD_NUM: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
+static NUM_THREADS: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
+
+/// The functions that [`set_real`] needs, in its order.
+pub const NAMES: [&CStr; 3] = [c"GOMP_parallel", c"omp_get_thread_num", c"omp_get_num_threads"];
+
+/// Stores libgomp's functions.
+pub fn set_real(functions: [*mut c_void; 3]) {
+    THREAD_NUM.store(functions[1], Ordering::Relaxed);
+    NUM_THREADS.store(functions[2], Ordering::Relaxed);
+    REAL.store(functions[0], Ordering::Release);
+}
+
+/// Returns libgomp's `GOMP_parallel`, or null.
+pub fn real() -> *mut c_void {
+    REAL.load(Ordering::Acquire)
+}
+
+/// The data that the tasks of one region need. It is on the stack of the launching thread, which
+/// waits for the tasks.
+struct Launch {
+    body: Body,
+    data: *mut c_void,
+    entry: &'static Entry,
+    thread: *const Thread,
+    correlation: u64,
+    workers: Sums,
+}
+
+/// What the other threads counted.
+struct Sums {
+    /// Number of tasks on other threads.
+    tasks: AtomicU32,
+    /// One bit for each counter that some task does not know.
+    unknown: AtomicU32,
+    sums: [AtomicU64; COUNTERS],
+}
+
+#[inline(always)]
+fn call_real(body: Body, data: *mut c_void, threads: c_uint, flags: c_uint) {
+    // SAFETY: stored before any library got our function; the function with that name has that type.
+    unsafe {
+        let real = std::mem::transmute::<*mut c_void, Parallel>(REAL.load(Ordering::Relaxed));
+        real(body, data, threads, flags);
+    }
+}
+
+fn number(function: &AtomicPtr<c_void>, otherwise: u32) -> u32 {
+    let at = function.load(Ordering::Relaxed);
+    if at.is_null() {
+        return otherwise;
+    }
+    // SAFETY: the function with that name has that type.
+    let number = unsafe { std::mem::transmute::<*mut c_void, Number>(at)() };
+    u32::try_from(number).unwrap_or(otherwise)
+}
+
+/// What libraries call in place of libgomp's function.
+pub unsafe extern "C-unwind" fn parallel(
+    body: Body,
+    data: *mut c_void,
+    threads: c_uint,
+    flags: c_uint,
+) {
+    if !epoch::wanted() {
+        return call_real(body, data, threads, flags);
+    }
+    launch_recorded(body, data, threads, flags);
+}
+
+#[inline(never)]
+fn launch_recorded(body: Body, data: *mut c_void, threads: c_uint, flags: c_uint) {
+    let mut launch = std::mem::MaybeUninit::<Launch>::uninit();
+    let Some((region, what)) = region_begins(body, data, &mut launch, stack_address()) else {
+        return call_real(body, data, threads, flags);
+    };
+    call_real(run_task, launch.as_mut_ptr().cast(), threads, flags);
+    // SAFETY: `region_begins` has written it.
+    region_ends(&region, &what, unsafe { launch.assume_init_ref() });
+}
+
+#[inline(never)]
+fn region_begins(
+    body: Body,
+    data: *mut c_void,
+    launch: &mut std::mem::MaybeUninit<Launch>,
+    frame: usize,
+) -> Option<(Bracket, What)> {
+    static LAST: AtomicU64 = AtomicU64::new(0);
+    let begin = || {
+        point!(TorchRegionBegin);
+        let thread = bracket::thread(&ADAPTER);
+        // SAFETY: null, or this thread's own state.
+        let state = unsafe { thread.as_ref() }?;
+        let entry = bracket::current_op(state).map_or_else(outside, Some)?;
+        if !entry.is_recorded(state) || !entry.tell_regions(state) {
+            return None;
+        }
+        // Numbers of TVM's regions are counted from 1 as well.
+        let correlation = 1 << 63 | LAST.fetch_add(1, Ordering::Relaxed);
+        let what = What {
+            export: entry.region(),
+            entry,
+            task: None,
+            correlation: Some(correlation),
+            counted: false,
+        };
+        let bracket = bracket::begin_inside(thread, &what, frame)?;
+        let workers = Sums {
+            tasks: AtomicU32::new(0),
+            unknown: AtomicU32::new(0),
+            sums: [const { AtomicU64::new(0) }; COUNTERS],
+        };
+        launch.write(Launch { body, data, entry, thread, correlation, workers });
+        Some((bracket, what))
+    };
+    guarded(begin).flatten()
+}
+
+#[inline(never)]
+fn region_ends(region: &Bracket, what: &What, launch: &Launch) {
+    guarded(|| {
+        point!(TorchRegionEnd);
+        bracket::end(region, what, false);
+        let workers = &launch.workers;
+        if workers.tasks.load(Ordering::Acquire) == 0 {
+            return;
+        }
+        let thread = thread::current();
+        // SAFETY: null, or this thread's own state.
+        if let Some(thread) = unsafe { thread.as_mut() }
+            && let Some(at) = bracket::innermost(thread)
+        {
+            let mut sums = [0; COUNTERS];
+            sums.iter_mut()
+                .zip(&workers.sums)
+                .for_each(|(to, from)| *to = from.load(Ordering::Relaxed));
+            let known = !workers.unknown.load(Ordering::Relaxed);
+            thread.add_workers(at, &Workers { known, sums });
+        }
+    });
+}
+
+/// The body of a recorded region, on each of its threads.
+unsafe extern "C-unwind" fn run_task(data: *mut c_void) {
+    // SAFETY: this points to the stack of the launching thread, which waits.
+    let launch = unsafe { &*data.cast::<Launch>() };
+    let begun = task_begins(launch, stack_address());
+    // SAFETY: these are the library's own function and data.
+    unsafe { (launch.body)(launch.data) };
+    if let Some((bracket, what)) = begun {
+        task_ends(&bracket, &what, launch);
+    }
+}
+
+#[inline(never)]
+fn task_begins(launch: &Launch, frame: usize) -> Option<(Bracket, What)> {
+    let begin = || {
+        point!(TorchTaskBegin);
+        let thread = bracket::thread(&ADAPTER);
+        let (number, count) = (number(&THREAD_NUM, 0), number(&NUM_THREADS, 1));
+        let what = What {
+            export: launch.entry.task(),
+            entry: launch.entry,
+            task: Some((number, count.max(1))),
+            correlation: Some(launch.correlation),
+            counted: !std::ptr::eq(thread, launch.thread),
+        };
+        bracket::begin_inside(thread, &what, frame).map(|bracket| (bracket, what))
+    };
+    let begun = guarded(begin).flatten();
+    if begun.is_none() {
+        launch.workers.unknown.store(u32::MAX, Ordering::Relaxed);
+        launch.workers.tasks.fetch_add(1, Ordering::Release);
+        losses::lose(Loss::TaskNotRecorded, 1, 0);
+    }
+    begun
+}
+
+#[inline(never)]
+fn task_ends(bracket: &Bracket, what: &What, launch: &Launch) {
+    guarded(|| {
+        point!(TorchTaskEnd);
+        bracket::end(bracket, what, false);
+        if what.counted {
+            add_counts(launch);
+        }
+    });
+}
+
+/// Adds what this thread's task counted to the sums of its region.
+fn add_counts(launch: &Launch) {
+    let thread = thread::current();
+    // SAFETY: null, or this thread's own state.
+    let Some(thread) = (unsafe { thread.as_ref() }) else { return };
+    let Some(before) = thread.before.get(thread.depth as usize) else { return };
+    let workers = &launch.workers;
+    for (i, sum) in workers.sums.iter().enumerate().take(thread.run.plan.counters().len()) {
+        match thread.after.since(before, i).filter(|_| thread.counting) {
+            Some(value) => {
+                sum.fetch_add(value, Ordering::Relaxed);
+            }
+            None => {
+                workers.unknown.fetch_or(1 << i, Ordering::Relaxed);
+            }
+        }
+    }
+    workers.tasks.fetch_add(1, Ordering::Release);
+}
+
+/// Returns the entry for regions that are launched outside of any op.
+fn outside() -> Option<&'static Entry> {
+    op::by_name(ops::host()?, Role::Op, b"(outside of ops)")
+}
+
+/// Brackets an empty region, for calibration.
+pub fn rehearse(entry: &'static Entry, frame: usize) {
+    let what =
+        What { export: entry.region(), entry, task: None, correlation: Some(1), counted: false };
+    if let Some(bracket) = bracket::begin_inside(thread::current(), &what, frame) {
+        bracket::end(&bracket, &what, false);
+    }
+}

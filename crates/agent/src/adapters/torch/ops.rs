@@ -1,0 +1,312 @@
+//! The brackets around ops and ranges. These are the functions of the table that
+//! `include/counterpoint/torch_ops.h` documents.
+//!
+//! PyTorch keeps the object that describes an op on the stack of the thread that calls it, and its
+//! destructor ends the op even if the op throws. The object's address therefore identifies the op.
+//! Addresses of nested ops have no order, because the compiler may put several objects into one frame.
+//! A range of Python's `record_function` has its object
+//! elsewhere, and Python may end it late or on another thread. Such a range is not among the calls in
+//! progress of its thread; the shim keeps what its end needs ([`Apart`]).
+
+use std::ffi::{CStr, c_char, c_void};
+use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+
+use abi::torch::ops::{COUNTERS, Call as TorchCall, Counts, Table, VERSION, kind};
+use counters::Readings;
+use model::Loss;
+use record::Call;
+use record::meta::{LibraryKind, Role};
+
+use crate::adapters::machine::bracket;
+use crate::adapters::machine::op::{self, Entry, LONGEST_NAME, Signature};
+use crate::adapters::machine::vm::Vm;
+use crate::adapters::torch::{ADAPTER, forward, openmp, patch};
+use crate::os::sys::ErrnoGuard;
+use crate::process::guard::guarded;
+use crate::process::losses;
+use crate::recorder::adapter::Took;
+use crate::recorder::thread::{self, Thread, Workers};
+use crate::state::{epoch, run};
+
+/// The table of `include/counterpoint/torch_ops.h`.
+#[allow(non_upper_case_globals, reason = "a C name")]
+#[unsafe(no_mangle)]
+pub static counterpoint_torch_ops: Table = Table {
+    size: size_of::<Table>() as u32,
+    version: VERSION,
+    begin,
+    end,
+    apart_bytes: size_of::<Apart>(),
+    begin_apart,
+    end_apart,
+    watch_parallel: patch::watch_parallel,
+    counter_name,
+    open_apart,
+    ready,
+};
+
+const _: () = assert!(COUNTERS == model::MAX_COUNTERS);
+
+/// What the end of a range needs to know about its begin. It is in memory of the shim.
+#[repr(C, align(16))]
+struct Apart {
+    /// The epoch in which it began.
+    epoch: u32,
+    /// The thread on which it began.
+    thread: *const Thread,
+    entry: &'static Entry,
+    start: u64,
+    before: Readings,
+}
+
+/// Number of calls of [`begin_apart`] that have not ended.
+static OPEN: AtomicU32 = AtomicU32::new(0);
+
+/// Returns PyTorch among the hosts that call ops. It is registered at the first call.
+#[inline(always)]
+pub fn host() -> Option<&'static Vm> {
+    static HOST: AtomicPtr<Vm> = AtomicPtr::new(std::ptr::null_mut());
+    #[cold]
+    #[inline(never)]
+    fn register() -> Option<&'static Vm> {
+        let vm = Vm::register("torch".to_owned(), LibraryKind::Torch)?;
+        let ours = std::ptr::from_ref(vm).cast_mut();
+        match HOST.compare_exchange(std::ptr::null_mut(), ours, Ordering::AcqRel, Ordering::Acquire)
+        {
+            Ok(_) => Some(vm),
+            // SAFETY: another thread was first; what it stored is never freed.
+            Err(other) => unsafe { other.as_ref() },
+        }
+    }
+    // SAFETY: null, or leaked by `Vm::register`.
+    unsafe { HOST.load(Ordering::Acquire).as_ref() }.map_or_else(register, Some)
+}
+
+/// Returns the entry of a call; `None` if the table is full or the call has no name.
+///
+/// # Safety
+/// `call` must be as the header requires.
+#[inline(always)]
+unsafe fn entry_of(call: &TorchCall) -> Option<&'static Entry> {
+    let vm = host()?;
+    if call.name.is_null() {
+        return None;
+    }
+    // SAFETY: the header requires a C string.
+    let name = unsafe { CStr::from_ptr(call.name) }.to_bytes();
+    let role = if call.kind == kind::RANGE { Role::Range } else { Role::Op };
+    if name.len() > LONGEST_NAME {
+        return op::by_name(vm, role, name);
+    }
+    let mut signature = Signature::new(vm, role);
+    signature.push_text(name);
+    if !call.tensors.is_null() {
+        for i in 0..call.words {
+            // SAFETY: the header promises this many words.
+            signature.push(unsafe { *call.tensors.add(i) });
+        }
+    }
+    op::of_signature(vm, role, name, &signature)
+}
+
+unsafe extern "C" fn begin(frame: *const c_void, call: *const TorchCall) {
+    if !epoch::wanted() {
+        return;
+    }
+    guarded(|| {
+        point!(TorchBegin);
+        // SAFETY: the shim passes a whole call, and calls the op next, on this thread.
+        unsafe {
+            let call = &*call;
+            let Some(entry) = entry_of(call) else { return };
+            bracket::begin_held_op(&ADAPTER, entry, frame as usize, |thread| {
+                if call.sequence >= 0 { forward::note(thread, call, entry.id) } else { 0 }
+            });
+        }
+    });
+}
+
+unsafe extern "C" fn end(frame: *const c_void, counts: *mut Counts) {
+    // SAFETY: null, or a struct of the shim that begins with its size.
+    let counts = unsafe { counts.as_mut() };
+    let counts = counts.filter(|counts| counts.size as usize >= size_of::<Counts>());
+    guarded(|| {
+        point!(TorchEnd);
+        // SAFETY: this is the thread that called the op.
+        let ended = unsafe { bracket::end_held_op(frame as usize) };
+        if let Some(counts) = counts {
+            counts.count = 0;
+            if let Some(at) = ended {
+                fill(counts, at);
+            }
+        }
+    });
+}
+
+/// Fills in what the call at index `at`, which has just ended on this thread, counted.
+fn fill(counts: &mut Counts, at: usize) {
+    let thread = thread::current();
+    // SAFETY: null, or this thread's own state.
+    let Some(thread) = (unsafe { thread.as_ref() }) else { return };
+    let Some(before) = thread.before.get(at) else { return };
+    fill_from(counts, thread, before);
+    if thread.has_workers >> at & 1 == 1 {
+        let Workers { known, sums } = thread.workers[at];
+        (counts.workers_known, counts.workers) = (known, sums);
+    }
+}
+
+fn fill_from(counts: &mut Counts, thread: &Thread, before: &Readings) {
+    counts.count = thread.run.plan.counters().len() as u32;
+    (counts.known, counts.workers_known) = (0, 0);
+    if !thread.counting {
+        return;
+    }
+    for (i, value) in counts.values.iter_mut().enumerate().take(counts.count as usize) {
+        // A call during which the counters ran for part of the time has no exact value.
+        let whole = thread.after.enabled(i).zip(before.enabled(i)).map(|(a, b)| a.wrapping_sub(b))
+            == thread.after.running(i).zip(before.running(i)).map(|(a, b)| a.wrapping_sub(b));
+        if let Some(counted) = thread.after.since(before, i).filter(|_| whole) {
+            *value = counted;
+            counts.known |= 1 << i;
+        }
+    }
+}
+
+unsafe extern "C" fn begin_apart(memory: *mut c_void, call: *const TorchCall) -> i32 {
+    if !epoch::wanted() || memory.is_null() {
+        return 0;
+    }
+    let _errno = ErrnoGuard::new();
+    let begun = guarded(|| {
+        point!(TorchBeginApart);
+        patch::look_again();
+        // SAFETY: the shim passes a whole call.
+        let entry = unsafe { entry_of(&*call) }?;
+        let thread = bracket::thread(&ADAPTER);
+        // SAFETY: null, or this thread's own state.
+        let state = unsafe { thread.as_mut() }?;
+        if !entry.is_recorded(state) {
+            return None;
+        }
+        let place = memory.cast::<Apart>();
+        // All of the memory is written before the counters are read, so that no page of it is
+        // written for the first time during the call.
+        // SAFETY: the shim's memory has the size and the alignment that the table states.
+        let apart = unsafe {
+            place.write(Apart {
+                epoch: epoch::current(),
+                thread,
+                entry,
+                start: 0,
+                before: Readings::new(),
+            });
+            &mut *place
+        };
+        if !state.read_apart(&mut apart.before) {
+            return None;
+        }
+        apart.start = state.run.clock.begin();
+        OPEN.fetch_add(1, Ordering::Relaxed);
+        Some(())
+    });
+    i32::from(begun.flatten().is_some())
+}
+
+unsafe extern "C" fn end_apart(memory: *mut c_void, counts: *mut Counts) {
+    let _errno = ErrnoGuard::new();
+    // SAFETY: null, or a struct of the shim that begins with its size.
+    let mut counts = unsafe { counts.as_mut() };
+    if let Some(counts) = counts.as_deref_mut() {
+        counts.count = 0;
+    }
+    guarded(|| {
+        point!(TorchEndApart);
+        // SAFETY: written by `begin_apart`.
+        let apart = unsafe { &*memory.cast::<Apart>() };
+        OPEN.fetch_sub(1, Ordering::Relaxed);
+        if apart.epoch != epoch::current() {
+            return; // Its recording has ended, and counted it as a loss.
+        }
+        let thread = thread::current();
+        // SAFETY: null, or this thread's own state.
+        let state = unsafe { thread.as_mut() }.filter(|state| state.is_attached());
+        let Some(state) = state.filter(|_| std::ptr::eq(thread, apart.thread)) else {
+            return losses::lose(Loss::RangeEndedElsewhere, 1, 0);
+        };
+        let (end, location) = state.run.clock.end();
+        let (export, start) = (apart.entry.id, apart.start);
+        let call = Call { export, location, start, end, ..Call::default() };
+        if state.record_apart(&call, &apart.before)
+            && let Some(counts) = counts
+            && counts.size as usize >= size_of::<Counts>()
+        {
+            fill_from(counts, state, &apart.before);
+        }
+    });
+}
+
+extern "C" fn open_apart() -> u32 {
+    OPEN.load(Ordering::Relaxed)
+}
+
+unsafe extern "C" fn counter_name(counter: u32, name: *mut c_char, capacity: usize) -> usize {
+    let named = guarded(|| {
+        let run = run::current().filter(|_| epoch::wanted())?;
+        run.plan.counters().get(counter as usize).map(|counter| counter.name.as_str())
+    });
+    let Some(known) = named.flatten() else { return 0 };
+    if !name.is_null() && known.len() < capacity {
+        // SAFETY: the header requires `capacity` bytes.
+        unsafe {
+            name.cast::<u8>().copy_from_nonoverlapping(known.as_ptr(), known.len());
+            name.add(known.len()).write(0);
+        }
+    }
+    known.len()
+}
+
+extern "C" fn ready() -> i32 {
+    let _errno = ErrnoGuard::new();
+    let ready = guarded(|| epoch::wanted() && !bracket::thread(&ADAPTER).is_null());
+    i32::from(ready == Some(true))
+}
+
+/// Brackets `calls` ops that do nothing, for calibration. `uncounted` selects calls for which no
+/// counter is read, as for parallel regions.
+pub fn rehearse(thread: &mut Thread, calls: usize, uncounted: bool) -> Took {
+    static VM: AtomicPtr<Vm> = AtomicPtr::new(std::ptr::null_mut());
+    let mut vm = VM.load(Ordering::Acquire);
+    if vm.is_null() {
+        vm = std::ptr::from_ref(Vm::nowhere()).cast_mut();
+        VM.store(vm, Ordering::Release);
+    }
+    // SAFETY: leaked by `Vm::nowhere`.
+    let vm = unsafe { &*vm };
+    let name = b"aten::rehearsal";
+    let Some(entry) = op::by_name(vm, Role::Op, name) else { return Took::default() };
+    entry.rehearse(thread);
+    let clock = thread.run.clock;
+    let (mut bare, mut probed) = (Vec::with_capacity(calls), Vec::with_capacity(calls));
+    for _ in 0..calls {
+        let begin = clock.begin();
+        std::hint::black_box(name);
+        bare.push(clock.begin().wrapping_sub(begin));
+        let begin = clock.begin();
+        let marker = 0u8;
+        let frame = (&raw const marker) as usize;
+        if uncounted {
+            openmp::rehearse(entry, frame);
+        } else {
+            // Finding the entry is a part of what an op costs.
+            let found = op::by_name(vm, Role::Op, std::hint::black_box(name)).unwrap_or(entry);
+            // SAFETY: nothing is called in between, and this is the same thread.
+            unsafe {
+                bracket::begin_held_op(&ADAPTER, found, frame, |_| 0);
+                bracket::end_held_op(frame);
+            }
+        }
+        probed.push(clock.begin().wrapping_sub(begin));
+    }
+    Took { bare, probed }
+}

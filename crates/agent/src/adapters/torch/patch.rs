@@ -1,0 +1,285 @@
+//! Replaces `GOMP_parallel` in the tables through which loaded libraries call it.
+//!
+//! A library calls a function of another library through a slot that the dynamic linker fills in.
+//! libtorch_cpu has such a slot, and so has each model that torch.compile has compiled for the CPU.
+//! This also works if the recorder was not preloaded. The alternative was to export a `GOMP_parallel`
+//! that comes before libgomp's. It would need preloading, and it would have to find out which of
+//! several OpenMP libraries its caller is bound to; a wrong guess makes barriers fail.
+//!
+//! Only slots that lead to the OpenMP library of libtorch_cpu are replaced.
+
+use std::ffi::{CStr, c_int, c_void};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use abi::torch::ops::parallel::{ABSENT, REFUSED, WATCHED};
+
+use crate::adapters::torch::openmp::{self, NAMES};
+use crate::os::sys::{self, ErrnoGuard};
+use crate::process::guard::guarded;
+use crate::process::lock::Lock;
+
+/// The library that must be patched for anything to be seen.
+const TORCH: &[u8] = b"libtorch_cpu.so";
+
+#[cfg(target_arch = "x86_64")]
+const SLOT_KINDS: [u32; 2] = [7, 6]; // R_X86_64_JUMP_SLOT, R_X86_64_GLOB_DAT
+#[cfg(not(target_arch = "x86_64"))]
+const SLOT_KINDS: [u32; 2] = [1026, 1025]; // R_AARCH64_JUMP_SLOT, R_AARCH64_GLOB_DAT
+
+const DT_PLTRELSZ: i64 = 2;
+const DT_STRTAB: i64 = 5;
+const DT_SYMTAB: i64 = 6;
+const DT_RELA: i64 = 7;
+const DT_RELASZ: i64 = 8;
+const DT_JMPREL: i64 = 23;
+
+/// Number of libraries that had ever been loaded when [`scan`] ran last; 0 before.
+static SEEN: AtomicU64 = AtomicU64::new(0);
+/// Number of libraries that had ever been unloaded then.
+static GONE: AtomicU64 = AtomicU64::new(0);
+/// Number of libraries that were loaded then. As long as none is unloaded, new ones come after them.
+static KNOWN: AtomicUsize = AtomicUsize::new(0);
+/// Number of slots of libtorch_cpu that lead to us.
+static OF_TORCH: AtomicUsize = AtomicUsize::new(0);
+
+/// Replaces the slots of all libraries that are loaded. A function of the table.
+pub extern "C" fn watch_parallel() -> i32 {
+    let _errno = ErrnoGuard::new();
+    let watched = guarded(|| {
+        point!(TorchWatch);
+        if !find_real() {
+            return ABSENT;
+        }
+        let Some(_lock) = Lock::take() else { return REFUSED };
+        KNOWN.store(0, Ordering::Relaxed);
+        scan();
+        if OF_TORCH.load(Ordering::Relaxed) > 0 { WATCHED } else { REFUSED }
+    });
+    watched.unwrap_or(REFUSED)
+}
+
+/// Does the same for libraries that were loaded since, if any were. Costs a call of the dynamic
+/// linker if there are none.
+pub fn look_again() {
+    if OF_TORCH.load(Ordering::Relaxed) == 0 {
+        return;
+    }
+    if added() != SEEN.load(Ordering::Relaxed)
+        && let Some(_lock) = Lock::take()
+    {
+        scan();
+    }
+}
+
+/// Looks up the functions of the OpenMP library that libtorch_cpu is bound to. The dynamic linker
+/// searches the program and its global libraries first, then what libtorch_cpu itself needs.
+fn find_real() -> bool {
+    if !openmp::real().is_null() {
+        return true;
+    }
+    let flags = libc::RTLD_LAZY | libc::RTLD_NOLOAD;
+    // SAFETY: a C string. With RTLD_NOLOAD, a library that is not loaded stays unloaded.
+    let torch = unsafe { libc::dlopen(c"libtorch_cpu.so".as_ptr(), flags) };
+    if torch.is_null() {
+        return false;
+    }
+    let find = |name: &CStr| {
+        // SAFETY: a C string, and a handle that is open.
+        unsafe {
+            let global = libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr());
+            if global.is_null() { libc::dlsym(torch, name.as_ptr()) } else { global }
+        }
+    };
+    let found = NAMES.map(find);
+    // SAFETY: opened above. PyTorch is never unloaded.
+    unsafe { libc::dlclose(torch) };
+    if found.iter().any(|at| at.is_null()) {
+        return false;
+    }
+    openmp::set_real(found);
+    true
+}
+
+/// Returns how many libraries have ever been loaded.
+fn added() -> u64 {
+    unsafe extern "C" fn first(
+        info: *mut libc::dl_phdr_info,
+        _: usize,
+        data: *mut c_void,
+    ) -> c_int {
+        // SAFETY: the linker passes a whole struct, and `data` is the number below.
+        unsafe { *data.cast::<u64>() = (*info).dlpi_adds };
+        1
+    }
+    let mut added = 0u64;
+    // SAFETY: the function has the right type and stops at the first library.
+    unsafe { libc::dl_iterate_phdr(Some(first), (&raw mut added).cast()) };
+    added
+}
+
+/// Replaces the slots of all loaded libraries. The linker holds its lock meanwhile, so none of them
+/// is unloaded.
+fn scan() {
+    unsafe extern "C" fn each(
+        info: *mut libc::dl_phdr_info,
+        _: usize,
+        number: *mut c_void,
+    ) -> c_int {
+        // SAFETY: the linker passes the description of a loaded library, and `number` is the one
+        // below.
+        guarded(|| unsafe {
+            let (info, number) = (&*info, &mut *number.cast::<usize>());
+            if *number == 0 && GONE.swap(info.dlpi_subs, Ordering::Relaxed) != info.dlpi_subs {
+                KNOWN.store(0, Ordering::Relaxed);
+            }
+            SEEN.store(info.dlpi_adds, Ordering::Relaxed);
+            *number += 1;
+            if *number > KNOWN.load(Ordering::Relaxed)
+                && let Some(library) = Library::read(info)
+            {
+                library.replace();
+            }
+        });
+        0
+    }
+    let mut number = 0usize;
+    // SAFETY: the function has the right type.
+    unsafe { libc::dl_iterate_phdr(Some(each), (&raw mut number).cast()) };
+    KNOWN.store(number, Ordering::Relaxed);
+}
+
+/// The parts of a loaded library that matter here. Addresses are absolute.
+struct Library {
+    base: usize,
+    is_torch: bool,
+    /// Where its code is.
+    code: std::ops::Range<usize>,
+    /// What the linker has made read-only.
+    sealed: std::ops::Range<usize>,
+    symbols: usize,
+    strings: usize,
+    /// Tables of relocations: address and bytes.
+    tables: [(usize, usize); 2],
+}
+
+#[repr(C)]
+struct Dynamic {
+    tag: i64,
+    value: usize,
+}
+
+#[repr(C)]
+struct Symbol {
+    name: u32,
+    _kind: u32,
+    _address: usize,
+    _bytes: usize,
+}
+
+#[repr(C)]
+struct Relocation {
+    offset: usize,
+    info: u64,
+    _addend: i64,
+}
+
+impl Library {
+    /// # Safety
+    /// `info` must describe a loaded library.
+    unsafe fn read(info: &libc::dl_phdr_info) -> Option<Self> {
+        let base = info.dlpi_addr as usize;
+        // SAFETY: the caller guarantees this.
+        let headers =
+            unsafe { std::slice::from_raw_parts(info.dlpi_phdr, usize::from(info.dlpi_phnum)) };
+        let range = |header: &libc::Elf64_Phdr| {
+            let from = base.wrapping_add(header.p_vaddr as usize);
+            from..from.wrapping_add(header.p_memsz as usize)
+        };
+        let of = |kind: u32| headers.iter().find(|header| header.p_type == kind);
+        let executable = |header: &&libc::Elf64_Phdr| {
+            header.p_type == libc::PT_LOAD && header.p_flags & libc::PF_X != 0
+        };
+        let code = headers.iter().find(executable).map(range)?;
+        let sealed = of(libc::PT_GNU_RELRO).map_or(0..0, range);
+        let mut at = range(of(libc::PT_DYNAMIC)?).start as *const Dynamic;
+        let name = match info.dlpi_name.is_null() {
+            true => &[],
+            // SAFETY: the linker's own C string.
+            false => unsafe { CStr::from_ptr(info.dlpi_name) }.to_bytes(),
+        };
+        let is_torch = name.rsplit(|b| *b == b'/').next() == Some(TORCH);
+        let (mut symbols, mut strings, mut tables) = (0, 0, [(0, 0); 2]);
+        // SAFETY: the section ends with a null tag.
+        unsafe {
+            while (*at).tag != 0 {
+                // glibc has made addresses absolute, except in the kernel's own library.
+                let value = (*at).value;
+                let address = if value < base { base.wrapping_add(value) } else { value };
+                match (*at).tag {
+                    DT_STRTAB => strings = address,
+                    DT_SYMTAB => symbols = address,
+                    DT_JMPREL => tables[0].0 = address,
+                    DT_PLTRELSZ => tables[0].1 = value,
+                    DT_RELA => tables[1].0 = address,
+                    DT_RELASZ => tables[1].1 = value,
+                    _ => {}
+                }
+                at = at.add(1);
+            }
+        }
+        let complete = symbols != 0 && strings != 0;
+        complete.then_some(Self { base, is_torch, code, sealed, symbols, strings, tables })
+    }
+
+    /// Replaces each slot of `GOMP_parallel`.
+    ///
+    /// # Safety
+    /// The library must be loaded, and stay so.
+    unsafe fn replace(&self) {
+        for (at, bytes) in self.tables {
+            if at == 0 {
+                continue;
+            }
+            for i in 0..bytes / size_of::<Relocation>() {
+                // SAFETY: the table has this many entries; symbols and strings belong to it.
+                unsafe {
+                    let relocation = &*(at as *const Relocation).add(i);
+                    if !SLOT_KINDS.contains(&(relocation.info as u32)) {
+                        continue;
+                    }
+                    let symbol =
+                        (self.symbols as *const Symbol).add((relocation.info >> 32) as usize);
+                    let name = (self.strings + (*symbol).name as usize) as *const _;
+                    if CStr::from_ptr(name) == NAMES[0] {
+                        self.replace_slot(self.base.wrapping_add(relocation.offset));
+                    }
+                }
+            }
+        }
+    }
+
+    /// # Safety
+    /// `slot` must be the address of a slot of this library.
+    unsafe fn replace_slot(&self, slot: usize) {
+        let (real, ours) = (openmp::real() as usize, openmp::parallel as *const () as usize);
+        // SAFETY: slots are aligned words, which the linker, too, writes at any time.
+        let place = unsafe { &*(slot as *const AtomicUsize) };
+        let now = place.load(Ordering::Relaxed);
+        // A slot that has not been used leads to the library's own code, which calls the linker. The
+        // linker would find what it finds for libtorch_cpu, because that is in the global scope.
+        if now != ours && (now == real || self.code.contains(&now)) {
+            let page = slot & !4095;
+            let sealed = self.sealed.contains(&slot);
+            if sealed && sys::protect(page, 4096, libc::PROT_READ | libc::PROT_WRITE).is_err() {
+                return;
+            }
+            place.store(ours, Ordering::Release);
+            if sealed {
+                let _ = sys::protect(page, 4096, libc::PROT_READ);
+            }
+        }
+        if self.is_torch && place.load(Ordering::Relaxed) == ours {
+            OF_TORCH.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}

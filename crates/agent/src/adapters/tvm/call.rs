@@ -1,0 +1,100 @@
+//! Maps the arguments of the VM's instrument to the op that it calls.
+
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+use abi::tvm_ffi::{Any, DataType};
+use record::meta::Role;
+
+use crate::adapters::machine::op::{
+    self, Entry, LONGEST_NAME, MOST_DIMENSIONS, NO_SHAPE, Signature,
+};
+use crate::adapters::machine::text;
+use crate::adapters::machine::vm::Vm;
+use crate::adapters::tvm::ffi;
+use crate::process::lock::Lock;
+
+/// Appends the types, devices and shapes of a call's tensors to its signature.
+///
+/// # Safety
+/// The arguments must be those that the FFI passes.
+#[inline(always)]
+unsafe fn push_tensors(signature: &mut Signature, arguments: &[Any]) {
+    for argument in arguments {
+        // SAFETY: the caller guarantees this.
+        let Some(tensor) = (unsafe { ffi::tensor(argument) }) else { continue };
+        let DataType { code, bits, lanes } = tensor.dtype;
+        let dtype = u64::from(code) | u64::from(bits) << 8 | u64::from(lanes) << 16;
+        let known = tensor.ndim == 0 || !tensor.shape.is_null();
+        let dimensions = match usize::try_from(tensor.ndim) {
+            Ok(n) if known && tensor.ndim <= MOST_DIMENSIONS => Some(n),
+            _ => None,
+        };
+        let ndim = dimensions.map_or(NO_SHAPE, |n| n as u64);
+        signature.push(dtype | ndim << 32);
+        signature
+            .push(u64::from(tensor.device.kind as u32) << 32 | u64::from(tensor.device.id as u32));
+        for i in 0..dimensions.unwrap_or(0) {
+            // SAFETY: a tensor has as many extents as dimensions.
+            signature.push(unsafe { *tensor.shape.add(i) } as u64);
+        }
+    }
+}
+
+/// Returns the entry for a call of an op; `None` if the table is full or the op has no name.
+///
+/// # Safety
+/// `arguments` must be those that the VM passes to its instrument, including the function, the
+/// name, "before" and the result.
+#[inline(always)]
+pub unsafe fn of_call(vm: &'static Vm, arguments: &[Any]) -> Option<&'static Entry> {
+    // SAFETY: the caller guarantees this.
+    let name = unsafe { ffi::text(arguments.get(1)?) }?;
+    if name.len() > LONGEST_NAME {
+        return op::by_name(vm, Role::Op, name);
+    }
+    let mut signature = Signature::new(vm, Role::Op);
+    signature.push_text(name);
+    // SAFETY: the caller guarantees this.
+    unsafe { push_tensors(&mut signature, arguments.get(4..).unwrap_or_default()) };
+    op::of_signature(vm, Role::Op, name, &signature)
+}
+
+/// Returns the entry for parallel regions that are launched outside of any op.
+pub fn outside() -> Option<&'static Entry> {
+    static OUTSIDE: AtomicPtr<Vm> = AtomicPtr::new(std::ptr::null_mut());
+    let mut vm = OUTSIDE.load(Ordering::Acquire);
+    if vm.is_null() {
+        let _lock = Lock::take()?;
+        vm = OUTSIDE.load(Ordering::Acquire);
+        if vm.is_null() {
+            vm = std::ptr::from_ref(Vm::outside()).cast_mut();
+            OUTSIDE.store(vm, Ordering::Release);
+        }
+    }
+    // SAFETY: leaked by `Vm::outside`.
+    op::by_name(unsafe { &*vm }, Role::Op, b"(outside of ops)")
+}
+
+/// Returns the bytes of storage that a call of `vm.builtin.alloc_storage` asks for, or 0 if that is
+/// unknown.
+///
+/// # Safety
+/// Same as for [`of_call`].
+#[cold]
+#[inline(never)]
+pub unsafe fn storage_bytes(arguments: &[Any]) -> u64 {
+    let bytes = || {
+        // SAFETY: the caller guarantees this.
+        let extents = unsafe { ffi::shape(arguments.get(5)?) }?;
+        let dtype = arguments.get(7)?;
+        let element = if dtype.type_index == abi::tvm_ffi::type_index::DATA_TYPE {
+            let (bits, lanes) = (dtype.bits >> 8 & 0xFF, dtype.bits >> 16 & 0xFFFF);
+            (bits * lanes).div_ceil(8)
+        } else {
+            // SAFETY: the caller guarantees this.
+            text::element_bytes(unsafe { ffi::text(dtype) }?)?
+        };
+        extents.iter().try_fold(element, |n, extent| n.checked_mul(u64::try_from(*extent).ok()?))
+    };
+    bytes().unwrap_or(0)
+}

@@ -1,0 +1,189 @@
+//! From loops to the dispatches that they are in: for each function of an instrumented executable of
+//! IREE, the recorded calls of the export with its name.
+//!
+//! A module in an executable names the exports of its library by their ids
+//! ([`LoopModule::export`](profile::loops::LoopModule::export)). An export has the name of the
+//! function that it is, so that the calls of a dispatch and the loops inside of it are matched
+//! exactly, also if several models have functions of equal names.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use profile::columns::Columns;
+use profile::loops::LoopModule;
+use profile::{OpId, Profile};
+
+use super::{LoopNode, LoopTable, LoopTree};
+
+/// The recorded calls of the functions of one export, in all processes that loaded the module.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Dispatch {
+    /// Its ops, in ascending order: several if modules of equal text are in different libraries.
+    pub ops: Vec<OpId>,
+    /// Workgroup calls.
+    pub workgroups: u64,
+    /// Calls with the workgroup id 0,0,0: one for each dispatch. `None` if the workgroup of some
+    /// call is not known.
+    pub dispatches: Option<u64>,
+    /// Sum of the durations of these calls, in ticks of the profile's clock.
+    pub ticks: u128,
+}
+
+impl Dispatch {
+    /// Sum of the durations of these calls.
+    pub fn total_ns(&self, profile: &Profile) -> f64 {
+        self.ticks as f64 * profile.timeline.ns_per_tick()
+    }
+}
+
+/// The dispatches of all modules: by identity of the module and name of the function. Functions
+/// whose export is not known, or of which no call was recorded, are not there.
+pub type Dispatches = BTreeMap<[u8; 16], BTreeMap<String, Dispatch>>;
+
+/// What was recorded of one op.
+#[derive(Clone, Copy, Debug, Default)]
+struct Calls {
+    workgroups: u64,
+    first: u64,
+    unplaced: bool,
+    ticks: u128,
+}
+
+/// Finds the dispatches of the functions of all modules. Reads the calls of the profile if there is
+/// a module in an executable.
+pub fn dispatches(profile: &Profile, modules: &[LoopModule], table: &LoopTable) -> Dispatches {
+    let mut found: BTreeMap<[u8; 16], BTreeMap<String, BTreeSet<OpId>>> = BTreeMap::new();
+    for tree in &table.modules {
+        let names: BTreeSet<&str> = tree
+            .table
+            .iter()
+            .flat_map(|table| &table.entries)
+            .map(|entry| entry.function.as_str())
+            .collect();
+        for module in tree.registrations.iter().filter_map(|index| modules.get(*index)) {
+            for (name, op) in exports(profile, module) {
+                if names.contains(name) {
+                    let of_tree = found.entry(tree.id).or_default();
+                    of_tree.entry(name.to_owned()).or_default().insert(op);
+                }
+            }
+        }
+    }
+    if found.is_empty() {
+        return Dispatches::new();
+    }
+    let calls = calls(profile);
+    let dispatch = |ops: BTreeSet<OpId>| {
+        let mut sum = Dispatch { dispatches: Some(0), ..Dispatch::default() };
+        for of in ops.iter().filter_map(|op| calls.get(op)) {
+            sum.workgroups += of.workgroups;
+            sum.ticks += of.ticks;
+            sum.dispatches = sum.dispatches.filter(|_| !of.unplaced).map(|n| n + of.first);
+        }
+        sum.ops = ops.into_iter().collect();
+        sum
+    };
+    found
+        .into_iter()
+        .map(|(id, functions)| {
+            let functions = functions.into_iter().map(|(name, ops)| (name, dispatch(ops)));
+            (id, functions.filter(|(_, dispatch)| dispatch.workgroups > 0).collect())
+        })
+        .collect()
+}
+
+/// The exports of the library that a module is in.
+fn exports<'a>(
+    profile: &'a Profile,
+    module: &LoopModule,
+) -> impl Iterator<Item = (&'a str, OpId)> + use<'a> {
+    let process = module.process;
+    let of_process = module.export.and_then(|_| profile.processes.get(process));
+    let libraries = of_process.map_or(&[][..], |process| &process.libraries);
+    let first = module.export;
+    let library = libraries.iter().find(|library| library.exports.first().map(|e| e.id) == first);
+    let exports = library.map_or(&[][..], |library| &library.exports);
+    exports
+        .iter()
+        .filter_map(move |export| Some((export.name.as_str(), profile.ops.of(process, export.id)?)))
+}
+
+/// The recorded calls of each op.
+fn calls(profile: &Profile) -> HashMap<OpId, Calls> {
+    let workers = std::thread::available_parallelism().map_or(1, usize::from);
+    let add = |all: &mut HashMap<OpId, Calls>, columns: &Columns| {
+        for i in 0..columns.len() {
+            let Some(op) = profile.ops.of(columns.process, columns.export[i]) else { continue };
+            let sum = all.entry(op).or_default();
+            let [x, y, z] = &columns.workgroup;
+            sum.workgroups += 1;
+            sum.first += u64::from(x[i] | y[i] | z[i] == 0);
+            sum.unplaced |= !columns.knows_workgroup(i);
+            sum.ticks += u128::from(columns.duration(i));
+        }
+    };
+    let (states, _) = profile.visit(workers, HashMap::new, add);
+    let mut all: HashMap<OpId, Calls> = HashMap::new();
+    for (op, calls) in states.into_iter().flatten() {
+        let sum = all.entry(op).or_default();
+        sum.workgroups += calls.workgroups;
+        sum.first += calls.first;
+        sum.unplaced |= calls.unplaced;
+        sum.ticks += calls.ticks;
+    }
+    all
+}
+
+/// How a function or loop of a dispatch relates to it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Inside {
+    /// Hits for each workgroup call.
+    pub per_workgroup: f64,
+    /// The part of the time of the dispatch's workgroup calls: 1 for all of it. May be above 1,
+    /// because both times are measured. `None` if the times of hits are not known.
+    pub share: Option<f64>,
+}
+
+/// The dispatch that a node is in.
+pub fn dispatch_of<'a>(
+    dispatches: &'a Dispatches,
+    tree: &LoopTree,
+    node: &LoopNode,
+) -> Option<&'a Dispatch> {
+    dispatches.get(&tree.id)?.get(&tree.entry(node)?.function)
+}
+
+/// How a node relates to its dispatch. `inclusive_ns` is its inclusive time.
+pub fn inside(
+    profile: &Profile,
+    dispatch: &Dispatch,
+    tree: &LoopTree,
+    node: &LoopNode,
+    inclusive_ns: Option<f64>,
+) -> Inside {
+    // If the function itself was counted, it is known how often it ran, also where calls of the
+    // dispatch are missing or came from a copy of the module without instrumented loops.
+    let entered = root(tree, node).filter(|_| is_function(tree, node)).map(|root| root.all.hits);
+    let entered = entered.filter(|hits| *hits > 0).map(|hits| hits as f64);
+    let workgroups = dispatch.workgroups as f64;
+    let ran = entered.unwrap_or(workgroups);
+    let total_ns = dispatch.total_ns(profile) * (ran / workgroups);
+    Inside {
+        per_workgroup: node.all.hits as f64 / ran,
+        share: inclusive_ns.filter(|_| total_ns > 0.0).map(|ns| ns / total_ns),
+    }
+}
+
+/// The outermost node around a node.
+fn root<'a>(tree: &'a LoopTree, node: &'a LoopNode) -> Option<&'a LoopNode> {
+    let mut at = node;
+    while let Some(parent) = at.parent {
+        at = tree.nodes.get(parent)?;
+    }
+    Some(at)
+}
+
+/// Whether the outermost node around a node is a function.
+fn is_function(tree: &LoopTree, node: &LoopNode) -> bool {
+    let root = root(tree, node).and_then(|root| tree.entry(root));
+    root.is_some_and(|entry| entry.kind == ir::table::Kind::Function)
+}

@@ -1,0 +1,159 @@
+//! How much data a loop can have moved, as bounds. Nothing here is a measurement: caches, line sizes
+//! and prefetches decide what really goes to memory.
+//!
+//! **Requested bytes.** The region of an id holds machine loops and code that is in none of them. Code
+//! outside of all machine loops runs at most once in each hit, because every cycle of a region is in
+//! one of its machine loops. If there is exactly one machine loop, with no loop inside, an iteration
+//! runs each of its instructions at most once. With `r` bytes that the loads and stores of the region
+//! name, `l` of which in the machine loop, `h` hits and `n` iterations of all hits, the instructions
+//! ask for
+//!
+//! ```text
+//!   at most   B = n × l + h × (r − l)        bytes
+//!   exactly   n × l  in the machine loop, if nothing in it is conditional
+//! ```
+//!
+//! Iterations are those of the text. If a compiler unrolls the machine loop after the instrumentation,
+//! an iteration of the text is a part of one of the machine's, and the bound still holds. Functions
+//! that the code calls are not included, so a region with calls has no bound.
+//!
+//! **Footprint.** The tensors that an op is called with have `F` bytes in all. One call touches at most
+//! `F` different bytes of them. Moving each of these bytes once is the least that memory has to do if
+//! the op needs all of them and finds none in a cache.
+//!
+//! **Bandwidth.** With the inclusive time `t ± m` of all hits, `B / (t − m)` is at most what the
+//! instructions asked for in each second, and `h × F / (t − m)` at most what it would take to move every
+//! byte of the arguments once in each call. Where `t − m` is not above zero, there is no bound. A
+//! footprint far below what the machine's memory delivers says that memory is not what limits the op,
+//! unless it moves its arguments several times.
+
+use super::Estimate;
+
+/// What the machine code of a region names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Requests {
+    /// Bytes of all loads and stores of the region, each counted once.
+    pub region: u64,
+    /// Those of its only machine loop.
+    pub machine_loop: u64,
+    /// Whether each iteration runs all of the machine loop.
+    pub is_straight: bool,
+}
+
+/// Bounds of what a loop moved.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Bounds {
+    /// Bytes, at most.
+    pub bytes_at_most: u128,
+    /// Bytes, at least. `None`: some of the code is conditional.
+    pub bytes_at_least: Option<u128>,
+    /// Bytes in a second, at most. `None`: the time is not known well enough.
+    pub rate_at_most: Option<f64>,
+}
+
+/// What the instructions of a loop asked for in `hits` hits with `iterations` iterations in all.
+/// `time` is their time in seconds.
+pub fn requested(
+    requests: Requests,
+    hits: u128,
+    iterations: u128,
+    time: Option<Estimate>,
+) -> Option<Bounds> {
+    let inside = iterations.checked_mul(requests.machine_loop.into())?;
+    let outside = requests.region.saturating_sub(requests.machine_loop);
+    let bytes = inside.checked_add(hits.checked_mul(outside.into())?)?;
+    Some(Bounds {
+        bytes_at_most: bytes,
+        bytes_at_least: requests.is_straight.then_some(inside),
+        rate_at_most: rate(bytes, time),
+    })
+}
+
+/// What `calls` calls touch of arguments with so many bytes.
+pub fn footprint(bytes: u64, calls: u128, time: Option<Estimate>) -> Option<Bounds> {
+    let all = calls.checked_mul(bytes.into())?;
+    Some(Bounds { bytes_at_most: all, bytes_at_least: None, rate_at_most: rate(all, time) })
+}
+
+/// Bytes in a second, for the shortest time that the interval allows.
+fn rate(bytes: u128, time: Option<Estimate>) -> Option<f64> {
+    let time = time?;
+    let least = time.value - time.margin?;
+    (least > 0.0 && least.is_finite()).then(|| bytes as f64 / least)
+}
+
+/// Bytes of the tensors in the text of an op's arguments (`float32[1, 64], float32[64, 64]`): `None`
+/// if the shape or the type of one of them is not known, or there are none.
+pub fn bytes_of_arguments(arguments: &str) -> Option<u64> {
+    let mut sum = 0_u64;
+    let mut rest = arguments.trim();
+    if rest.is_empty() {
+        return None;
+    }
+    while !rest.is_empty() {
+        let (kind, after) = rest.split_once('[')?;
+        let (shape, after) = after.split_once(']')?;
+        let mut bits = bits_of(kind.trim())?;
+        for extent in shape.split(',').map(str::trim).filter(|extent| !extent.is_empty()) {
+            bits = bits.checked_mul(extent.parse().ok()?)?;
+        }
+        sum = sum.checked_add(bits.div_ceil(8))?;
+        rest = after.trim_start_matches([',', ' ']);
+    }
+    Some(sum)
+}
+
+/// Bits of an element: `float32`, `int8`, `bool`, `float32x4`.
+fn bits_of(kind: &str) -> Option<u64> {
+    if kind == "bool" {
+        return Some(8);
+    }
+    let digits = kind.trim_start_matches(|c: char| c.is_ascii_alphabetic());
+    let (bits, lanes) = digits.split_once('x').unwrap_or((digits, "1"));
+    // Types of 8 bits have names like `float8_e4m3fn`.
+    let bits = bits.split('_').next()?;
+    bits.parse::<u64>().ok()?.checked_mul(lanes.parse().ok()?).filter(|bits| *bits > 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// By hand: `s += a[k] * b[k]` in double loads 16 bytes in each iteration. 10 hits of 100
+    /// iterations: 16,000 bytes; and 8 bytes stored after each hit make 16,080. In 2 µs ± 0.4 µs that
+    /// is at most 16,080 / 1.6 µs = 10.05 GB/s.
+    #[test]
+    fn requested_bytes_of_a_dot_product() {
+        let requests = Requests { region: 24, machine_loop: 16, is_straight: true };
+        let time = Some(Estimate { value: 2e-6, margin: Some(0.4e-6) });
+        let found = requested(requests, 10, 1000, time).expect("small numbers");
+        assert_eq!((found.bytes_at_most, found.bytes_at_least), (16_080, Some(16_000)));
+        assert!(found.rate_at_most.is_some_and(|rate| (rate - 10.05e9).abs() < 1.0));
+        let unknown = Some(Estimate { value: 2e-6, margin: None });
+        assert_eq!(requested(requests, 10, 1000, unknown).and_then(|b| b.rate_at_most), None);
+        let wide = Some(Estimate { value: 2e-6, margin: Some(3e-6) });
+        assert_eq!(requested(requests, 10, 1000, wide).and_then(|b| b.rate_at_most), None);
+        let conditional = Requests { is_straight: false, ..requests };
+        assert_eq!(requested(conditional, 10, 1000, time).and_then(|b| b.bytes_at_least), None);
+        assert_eq!(requested(requests, u128::MAX, 1, time), None);
+    }
+
+    #[test]
+    fn arguments_have_bytes() {
+        for (text, bytes) in [
+            ("float32[1, 64], float32[64, 64], float32[1, 64]", Some(4 * (64 + 4096 + 64))),
+            ("float16[3]", Some(6)),
+            ("bool[5], int64[]", Some(13)),
+            ("float32x4[2]", Some(32)),
+            ("float8_e4m3fn[7]", Some(7)),
+            ("int4[3]", Some(2)),
+            ("float32[?]", None),
+            ("float32[-1]", None),
+            ("", None),
+            ("handle", None),
+            ("float32[18446744073709551615, 9]", None),
+        ] {
+            assert_eq!(bytes_of_arguments(text), bytes, "{text}");
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! Mode log: the workgroup call of a dispatch of IREE in which a begin or an end happened. A record
+//! has no workgroup, but its time is inside of that of the call, on the same thread.
+
+use std::collections::HashMap;
+
+use profile::columns::Columns;
+use profile::loops::{LoopEvent, LoopModule};
+use profile::{Clock, OpId, Profile};
+
+/// A workgroup call of a dispatch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Workgroup {
+    /// The dispatch.
+    pub op: OpId,
+    /// Its workgroup in x, y, z; `None` if the recorder did not see it.
+    pub id: Option<[u32; 3]>,
+}
+
+/// A recorded call.
+#[derive(Clone, Copy)]
+struct Call {
+    start: u64,
+    end: u64,
+    of: Workgroup,
+}
+
+/// Process and thread.
+type Key = (usize, u32);
+
+/// The workgroup call of each event; `None` where no call was recorded at that time, or where the
+/// profile's calls were timed with another clock than its loops.
+pub fn workgroups(
+    profile: &Profile,
+    modules: &[LoopModule],
+    events: &[LoopEvent],
+) -> Vec<Option<Workgroup>> {
+    let key = |event: &LoopEvent| {
+        let module = modules.get(event.module).filter(|module| module.export.is_some())?;
+        Some((module.process, event.tid))
+    };
+    // The first and the last moment of each thread.
+    let mut spans: HashMap<Key, (u64, u64)> = HashMap::new();
+    for event in events {
+        let Some(key) = key(event) else { continue };
+        let span = spans.entry(key).or_insert((u64::MAX, 0));
+        *span = (span.0.min(event.ticks), span.1.max(event.ticks));
+    }
+    if spans.is_empty() || !matches!(profile.manifest.clock, Clock::Tsc) {
+        return vec![None; events.len()];
+    }
+    let calls = calls(profile, &spans);
+    let of = |event: &LoopEvent| {
+        let calls = calls.get(&key(event)?)?;
+        // Of calls inside of each other the innermost one began last.
+        let after = calls.partition_point(|call| call.start <= event.ticks);
+        let mut before = calls[..after].iter().rev().take(MOST_NESTED);
+        before.find(|call| event.ticks <= call.end).map(|call| call.of)
+    };
+    events.iter().map(of).collect()
+}
+
+/// Calls that began before an event and are looked at.
+const MOST_NESTED: usize = 16;
+
+/// The calls of these threads in these spans, by when they began.
+fn calls(profile: &Profile, spans: &HashMap<Key, (u64, u64)>) -> HashMap<Key, Vec<Call>> {
+    let workers = std::thread::available_parallelism().map_or(1, usize::from);
+    let add = |all: &mut HashMap<Key, Vec<Call>>, columns: &Columns| {
+        let process = profile.processes.get(columns.process);
+        let thread = process.and_then(|process| process.threads.get(columns.thread));
+        let Some(thread) = thread else { return };
+        let key = (columns.process, thread.tid);
+        let Some((first, last)) = spans.get(&key) else { return };
+        for i in 0..columns.len() {
+            let start = columns.start_ticks[i];
+            let end = start.saturating_add(columns.duration(i));
+            let Some(op) = profile.ops.of(columns.process, columns.export[i]) else { continue };
+            if start > *last || end < *first {
+                continue;
+            }
+            let [x, y, z] = &columns.workgroup;
+            let id = columns.knows_workgroup(i).then(|| [x[i], y[i], z[i]]);
+            all.entry(key).or_default().push(Call { start, end, of: Workgroup { op, id } });
+        }
+    };
+    let (states, _) = profile.visit(workers, HashMap::new, add);
+    let mut all: HashMap<Key, Vec<Call>> = HashMap::new();
+    for (key, calls) in states.into_iter().flatten() {
+        all.entry(key).or_default().extend(calls);
+    }
+    all.values_mut().for_each(|calls| calls.sort_by_key(|call| call.start));
+    all
+}

@@ -1,0 +1,163 @@
+//! Which rows and calls are selected by what activities have: kind, device and stream.
+//!
+//! In a profile of activities (an imported trace, or what plugins gave), the library of an op is the
+//! name of its kind, a process is a device or a process of the host, and a thread is a stream or a
+//! thread. A process is a device if some op of it runs on devices by the vocabulary of
+//! [`model::activity`].
+
+use std::collections::HashMap;
+
+use model::activity::{Kind, Registry};
+use model::glob::matches;
+use profile::batch::unknown_op;
+use profile::{OpId, Profile};
+
+use super::{By, Key};
+
+/// What rows are, and which calls are wanted. Each pattern may be missing: then all are.
+#[derive(Debug)]
+pub(crate) struct Selection<'a> {
+    pub by: By,
+    pub op: Option<&'a str>,
+    pub kind: Option<&'a str>,
+    pub device: Option<&'a str>,
+    pub stream: Option<&'a str>,
+}
+
+/// What a table shows, decided before the calls are read.
+#[derive(Debug)]
+pub(crate) struct Places<'a> {
+    by: By,
+    /// For each op, whether its name and its kind are selected; `None` if all are.
+    ops: Option<Vec<bool>>,
+    /// The filter itself, for calls whose op's name is lost.
+    filter: Option<&'a str>,
+    /// Whether only some kinds are selected, of which a call with a lost name has none.
+    some_kinds: bool,
+    /// For each op, the first op of the same kind.
+    kinds: Vec<OpId>,
+    /// For each process, whether it is a device.
+    devices: Vec<bool>,
+    /// For each process, whether it is selected; `None` if all are.
+    processes: Option<Vec<bool>>,
+    streams: Option<&'a str>,
+}
+
+impl<'a> Places<'a> {
+    pub(crate) fn new(profile: &Profile, selection: &Selection<'a>) -> Self {
+        let all = profile.ops.all();
+        let filter = selection.op;
+        let registry = Registry::new();
+        let kind_matches = |glob: &str, library: &str| {
+            matches(glob, library)
+                || registry.parse(library).is_some_and(|label| match registry.kind(label) {
+                    Kind::Generic(generic) => matches(glob, generic.name()),
+                    Kind::Registered(_) => false,
+                })
+        };
+        let by_kind = selection.kind;
+        let selected = filter.is_some() || by_kind.is_some();
+        let ops = selected.then(|| {
+            all.iter()
+                .map(|op| {
+                    filter.is_none_or(|glob| matches(glob, &op.name))
+                        && by_kind.is_none_or(|glob| kind_matches(glob, &op.library))
+                })
+                .collect()
+        });
+        let needs_devices = selection.device.is_some()
+            || selection.stream.is_some()
+            || matches!(selection.by, By::Device | By::Stream);
+        let devices =
+            if needs_devices { devices(profile) } else { vec![false; profile.processes.len()] };
+        let processes = selection.device.map(|glob| {
+            let named = |process: usize| {
+                let found = &profile.processes[process];
+                let program = found.info.as_ref().map_or("", |info| info.program.as_str());
+                matches(glob, &found.id.pid.to_string()) || matches(glob, program)
+            };
+            (0..devices.len()).map(|process| devices[process] && named(process)).collect()
+        });
+        let mut first = HashMap::new();
+        let kinds = all
+            .iter()
+            .enumerate()
+            .map(|(id, op)| *first.entry(op.library.as_str()).or_insert(id as OpId))
+            .collect();
+        Self {
+            by: selection.by,
+            ops,
+            filter,
+            some_kinds: by_kind.is_some(),
+            kinds,
+            devices,
+            processes,
+            streams: selection.stream,
+        }
+    }
+
+    /// Whether rows depend on the thread and not only on the process and the export.
+    pub(super) fn needs_thread(&self) -> bool {
+        matches!(self.by, By::Thread | By::Stream) || self.streams.is_some()
+    }
+
+    pub(super) fn by(&self) -> By {
+        self.by
+    }
+
+    /// The row of calls of an export in a thread. `None`: they are not selected. By CPU, the row
+    /// depends on the call, and this one is any.
+    pub(super) fn row(
+        &self,
+        profile: &Profile,
+        (process, thread): (usize, usize),
+        export: u32,
+    ) -> Option<Key> {
+        let op = profile.ops.of(process, export);
+        let is_wanted = match op {
+            Some(op) => self.ops.as_ref().is_none_or(|ops| ops.get(op as usize) == Some(&true)),
+            None => !self.some_kinds && self.filter.is_none_or(|f| matches(f, &unknown_op(export))),
+        };
+        let is_device = self.devices.get(process) == Some(&true);
+        let is_here = self.processes.as_ref().is_none_or(|all| all.get(process) == Some(&true));
+        let is_wanted = is_wanted
+            && is_here
+            && self
+                .streams
+                .is_none_or(|glob| is_device && is_stream(profile, process, thread, glob));
+        is_wanted.then(|| match (self.by, op) {
+            (By::Op, Some(op)) => Key::Op(op),
+            (By::Op | By::Kind, None) => Key::Unknown(process, export),
+            (By::Kind, Some(op)) => Key::Kind(self.kinds.get(op as usize).copied().unwrap_or(op)),
+            (By::Device, _) => Key::Device(is_device.then_some(process)),
+            (By::Stream, _) => Key::Stream(is_device.then_some((process, thread))),
+            (By::Thread, _) => Key::Thread(process, thread),
+            (By::Process, _) => Key::Process(process),
+            (By::Cpu, _) => Key::Cpu(0, 0),
+        })
+    }
+}
+
+fn is_stream(profile: &Profile, process: usize, thread: usize, glob: &str) -> bool {
+    let thread = profile.processes.get(process).and_then(|process| process.threads.get(thread));
+    thread
+        .is_some_and(|thread| matches(glob, &thread.tid.to_string()) || matches(glob, &thread.name))
+}
+
+/// For each process, whether some op of it runs on devices.
+fn devices(profile: &Profile) -> Vec<bool> {
+    let registry = Registry::new();
+    let on_device: Vec<bool> = profile
+        .ops
+        .all()
+        .iter()
+        .map(|op| match registry.parse(&op.library).map(|label| registry.kind(label)) {
+            Some(Kind::Generic(generic)) => generic.on_device(),
+            _ => false,
+        })
+        .collect();
+    let has = |process: usize| {
+        profile.ops.of_process(process).any(|op| on_device.get(op as usize) == Some(&true))
+    };
+    (0..profile.processes.len()).map(has).collect()
+}

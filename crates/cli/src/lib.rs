@@ -1,0 +1,168 @@
+//! `counterpoint`: the command line. This is the only place with hints and prose for people. It is
+//! linked into two programs: `main.rs` is all of it, and `bin/counterpoint-start.rs` is only `run`.
+//!
+//! Each command has a module with `Args` and a `main` that returns the exit code. Data goes to
+//! stdout, and messages go to stderr with the prefix `counterpoint:`. Both go through [`terminal`],
+//! which decides how text that we did not write is shown on a terminal. Exit codes: 0 means
+//! success, 1 a finding, and 2 an error. `run` passes on the exit status of its program; it uses
+//! 127 if the program was not found, and 126 if it cannot be executed.
+
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
+mod advice;
+mod asker;
+mod doctor;
+mod env;
+mod export;
+mod failure;
+mod hook;
+mod inherited;
+mod input;
+mod list;
+mod loops;
+mod matching;
+mod metrics;
+#[cfg(test)]
+#[path = "../tests/mutated/mod.rs"]
+#[allow(clippy::unwrap_used, reason = "tests, which may panic")]
+mod mutated;
+mod naming;
+mod ops;
+mod orphans;
+mod output;
+mod own;
+mod plugin;
+mod plugin_events;
+mod plugin_files;
+mod plugin_kinds;
+mod prepare;
+mod python;
+mod recover;
+mod report;
+mod run;
+mod session;
+mod stats;
+mod terminal;
+mod trace;
+mod view;
+mod whole;
+mod whole_program;
+
+use std::process::ExitCode;
+
+use clap::error::{ContextValue, ErrorKind};
+use clap::{Args, FromArgMatches, Parser, Subcommand};
+
+/// Show where compiled machine learning spends its time, and which hardware counter explains it.
+#[derive(Parser)]
+#[command(name = "counterpoint", bin_name = "counterpoint", version, max_term_width = 100)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    Run(run::Args),
+    Report(report::Args),
+    Ops(ops::Args),
+    Loops(loops::Args),
+    Stats(stats::Args),
+    Export(export::Args),
+    Trace(trace::Args),
+    Recover(recover::Args),
+    Plugin(plugin::Args),
+    List(list::Args),
+    Doctor(doctor::Args),
+    Env(env::Args),
+    #[command(hide = true)]
+    Session(session::Args),
+    #[command(hide = true)]
+    Hook(hook::Args),
+}
+
+/// The whole command line.
+pub fn main() -> ExitCode {
+    let run = run_alone().map(Command::Run);
+    let command = match run.map_or_else(Cli::try_parse, |command| Ok(Cli { command })) {
+        Ok(cli) => cli.command,
+        Err(error) => return usage(error),
+    };
+    ended(run_command(command))
+}
+
+/// Only `run`, for the small program (`bin/counterpoint-start.rs`). Everything else, help and
+/// mistyped options of `run` included, is left to the program with the whole command line, which
+/// replaces this process.
+pub fn start() -> ExitCode {
+    match run_alone() {
+        Some(args) => ended(run::main::<false>(args)),
+        None => whole_program::become_it().report(),
+    }
+}
+
+fn ended(outcome: Result<ExitCode, failure::Failure>) -> ExitCode {
+    match outcome {
+        Ok(code) => code,
+        Err(failure) => failure.report(),
+    }
+}
+
+fn run_command(command: Command) -> Result<ExitCode, failure::Failure> {
+    match command {
+        Command::Run(args) => run::main::<true>(args),
+        Command::Report(args) => report::main(args),
+        Command::Ops(args) => ops::main(args),
+        Command::Loops(args) => loops::main(args),
+        Command::Stats(args) => stats::main(args),
+        Command::Export(args) => export::main(args),
+        Command::Trace(args) => trace::main(args),
+        Command::Recover(args) => recover::main(args),
+        Command::Plugin(args) => plugin::main(args),
+        Command::List(args) => list::main(args),
+        Command::Doctor(args) => doctor::main(args),
+        Command::Env(args) => env::main(args),
+        Command::Session(args) => session::main(args),
+        Command::Hook(args) => hook::main(args),
+    }
+}
+
+/// Returns the arguments of `run`, if the command is `run` and they are valid. The options of all other commands are not even
+/// constructed, because that takes 0.1 ms, by which `run` would delay the program.
+fn run_alone() -> Option<run::Args> {
+    let mut words = std::env::args_os().skip(1).peekable();
+    if words.peek()? != "run" {
+        return None;
+    }
+    let alone = run::Args::augment_args(clap::Command::new("run"));
+    let matches = alone.try_get_matches_from(words).ok()?;
+    run::Args::from_arg_matches(&matches).ok()
+}
+
+/// Prints help, the version, or what is wrong with the arguments. An error message repeats the
+/// arguments, so it is printed like all foreign text, and without colours.
+fn usage(mut error: clap::Error) -> ExitCode {
+    match error.kind() {
+        ErrorKind::DisplayHelp
+        | ErrorKind::DisplayVersion
+        | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => error.exit(),
+        _ => {
+            // A line break in an argument did not come from us.
+            let typed: Vec<_> =
+                error.context().map(|(kind, value)| (kind, value.clone())).collect();
+            for (kind, value) in typed {
+                let text = |text: String| terminal::visible(&text).into_owned();
+                let value = match value {
+                    ContextValue::String(typed) => ContextValue::String(text(typed)),
+                    ContextValue::Strings(typed) => {
+                        ContextValue::Strings(typed.into_iter().map(text).collect())
+                    }
+                    other => other,
+                };
+                error.insert(kind, value);
+            }
+            terminal::say_lines(error.render().to_string().trim_end());
+            ExitCode::from(2)
+        }
+    }
+}

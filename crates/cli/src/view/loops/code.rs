@@ -1,0 +1,190 @@
+//! Finds the machine code of the modules of a profile: the copy that was kept in it, or the file from
+//! which the program loaded it, if that is still the same.
+//!
+//! ```text
+//!  LoopModule ─► copy in the profile ──► code::Image ─► code::regions ─► ModuleCode
+//!             └► its file, build id or ─┘
+//!                size and time compared
+//! ```
+
+use std::fs::File;
+use std::io::Read;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+
+use abi::loops::Mode;
+use analysis::loops::LoopTree;
+use code::graph::Reader;
+use code::image::Machine;
+use code::region::{Missing, Range, Region, Regions, Wanted};
+use code::{CodeError, Image, regions};
+use profile::loops::{LoopCode, LoopModule};
+
+use super::Loops;
+
+/// Bytes of a file that is read for its code, at most.
+const MOST_BYTES: u64 = 1 << 29;
+
+/// The machine code of one module.
+pub struct ModuleCode {
+    /// The bytes.
+    pub image: Image,
+    /// The code of each id.
+    pub regions: Regions,
+    /// The file that the program loaded; none for code of a JIT compiler.
+    pub object: Option<String>,
+    /// Whether the bytes are a copy in the profile.
+    pub is_kept: bool,
+}
+
+/// The code of a module, or why it is not known.
+pub type Found = Result<ModuleCode, String>;
+
+/// The code of each module of the table.
+pub fn find(loops: &Loops<'_>) -> Vec<Found> {
+    loops.table.modules.iter().map(|tree| of_tree(loops, tree)).collect()
+}
+
+fn of_tree(loops: &Loops<'_>, tree: &LoopTree) -> Found {
+    let mut why: Option<String> = None;
+    // What was registered several times has the same text, and any of its copies will do.
+    for index in &tree.registrations {
+        match of_module(loops, &loops.recorded.modules[*index]) {
+            Ok(found) => return Ok(found),
+            Err(reason) => drop(why.get_or_insert(reason)),
+        }
+    }
+    Err(why.unwrap_or_else(|| "it was not registered".to_owned()))
+}
+
+fn of_module(loops: &Loops<'_>, module: &LoopModule) -> Found {
+    let mode = Mode::from_u32(module.mode).ok_or("its mode is not known")?;
+    let code = module.code.as_ref();
+    let copy = loops.profile.kept_code(module, MOST_BYTES).map_err(|e| e.to_string())?;
+    let is_kept = copy.is_some();
+    let image = match (copy, &module.object, code) {
+        (Some(bytes), _, Some(code)) => of_copy(&bytes, code).map_err(|e| e.to_string())?,
+        (_, Some(object), code) => of_file(object, code)?,
+        _ => {
+            return Err("it has no file, because a JIT compiler made it or its loader copied it \
+                        into memory; `run --loops --keep-code` keeps it in the profile"
+                .to_owned());
+        }
+    };
+    let descriptor = match code {
+        Some(code) => code.descriptor,
+        // Profiles of earlier versions do not say where it is.
+        None => {
+            *image.descriptors(&module.id).first().ok_or("its descriptor is not in the file")?
+        }
+    };
+    let wanted = Wanted { descriptor, ids: module.ids, mode };
+    let regions = regions(&image, &wanted).map_err(|e| e.to_string())?;
+    Ok(ModuleCode { image, regions, object: module.object.clone(), is_kept })
+}
+
+/// The image of a copy in the profile.
+fn of_copy(bytes: &[u8], code: &LoopCode) -> Result<Image, CodeError> {
+    if code.pieces.is_empty() {
+        return Image::elf(bytes);
+    }
+    let machine = match code.machine {
+        62 => Machine::X86,
+        183 => Machine::Arm,
+        other => return Err(CodeError::Machine(format!("ELF machine {other}"))),
+    };
+    let mut rest = bytes;
+    let mut pieces = Vec::new();
+    for (address, length) in &code.pieces {
+        let length = usize::try_from(*length).unwrap_or(usize::MAX).min(rest.len());
+        let (piece, after) = rest.split_at(length);
+        pieces.push((*address, piece.to_vec()));
+        rest = after;
+    }
+    Image::copied(machine, pieces)
+}
+
+/// The image of a file that the program loaded, if it is still the same file.
+fn of_file(path: &str, code: Option<&LoopCode>) -> Result<Image, String> {
+    let advice = "`run --loops --keep-code` keeps the code in the profile";
+    let failed = |e: std::io::Error| format!("open {path}: {e}; {advice}");
+    // A profile may name anything: a pipe must not be waited for.
+    let flags = libc::O_NONBLOCK | libc::O_NOCTTY;
+    let file = File::options().read(true).custom_flags(flags).open(path).map_err(failed)?;
+    let found = file.metadata().map_err(failed)?;
+    if !found.is_file() {
+        return Err(format!("{path} is not a plain file"));
+    }
+    if found.len() > MOST_BYTES {
+        return Err(format!("{path} has {} bytes, more than are read", found.len()));
+    }
+    let mut bytes = Vec::new();
+    file.take(MOST_BYTES).read_to_end(&mut bytes).map_err(failed)?;
+    let image = Image::elf(&bytes).map_err(|e| format!("{path}: {e}"))?;
+    let Some(code) = code else { return Ok(image) };
+    let same = match (&code.build_id, &image.build_id) {
+        (Some(was), Some(is)) => was == is,
+        (Some(_), None) | (None, Some(_)) => false,
+        // Without build ids, what is left is its size and its time.
+        (None, None) => {
+            let time =
+                found.mtime().saturating_mul(1_000_000_000).saturating_add(found.mtime_nsec());
+            code.file.is_none_or(|was| was == (found.len(), time as u64))
+        }
+    };
+    if !same {
+        let by = if code.build_id.is_some() { "build id" } else { "size and time" };
+        return Err(format!(
+            "{path} has changed since the program ran (its {by} differs); {advice}"
+        ));
+    }
+    Ok(image)
+}
+
+/// Why the code of an id is not shown.
+pub fn missing(why: Option<&Missing>) -> &'static str {
+    match why {
+        Some(Missing::NoEnd) => "its code does not say where it ends (mode count)",
+        Some(Missing::NoBegin) | None => "not found in the code",
+    }
+}
+
+/// A line of a listing.
+pub struct Line {
+    /// The address of the instruction.
+    pub address: u64,
+    /// Its text, as an assembler writes it.
+    pub text: String,
+    /// Whether it belongs to a hook.
+    pub is_hook: bool,
+    /// How many machine loops of the region it is in.
+    pub depth: u32,
+    /// Whether a machine loop begins here.
+    pub is_header: bool,
+    /// Whether it is the first one of a range.
+    pub is_first: bool,
+}
+
+/// The instructions of a region: at most `most`.
+pub fn listing(code: &ModuleCode, region: &Region, most: usize) -> Vec<Line> {
+    let mut reader = Reader::new(&code.image);
+    let mut lines = Vec::new();
+    for Range { start, end } in &region.ranges {
+        let mut at = *start;
+        while at < *end && lines.len() < most {
+            let Some(insn) = reader.at(at) else { break };
+            let inside = |l: &&code::region::MachineLoop| {
+                l.ranges.iter().any(|range| (range.start..range.end).contains(&at))
+            };
+            lines.push(Line {
+                address: at,
+                text: reader.text(&insn),
+                is_hook: region.hooks.contains(&at),
+                depth: region.loops.iter().filter(inside).count() as u32,
+                is_header: region.loops.iter().any(|l| l.header == at),
+                is_first: at == *start,
+            });
+            at = insn.end();
+        }
+    }
+    lines
+}

@@ -1,0 +1,126 @@
+//! Loops of a TVM schedule: which loop of the schedule a row is, and what became of those without a row.
+
+use analysis::loops::{LoopNode, LoopTree};
+use ir::schedule::ScheduledLoop;
+use serde::Serialize;
+
+use crate::view::units::grouped;
+
+/// Loops without a row that a note names; the rest is counted.
+const NAMED: usize = 6;
+
+/// What became of a loop of a schedule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// It has one or more rows.
+    Instrumented,
+    /// TVM unrolled it.
+    Unrolled,
+    /// TVM vectorised it.
+    Vectorized,
+    /// TVM made something else of it.
+    Removed,
+    /// LLVM unrolled it, removed it, or made a call of it (`memset`).
+    Optimized,
+    /// Nobody asked for it.
+    LeftOut,
+}
+
+impl State {
+    /// Of a loop.
+    pub fn of(one: &ScheduledLoop) -> Self {
+        match (one.ids.is_empty(), one.gone.as_deref()) {
+            (false, _) => Self::Instrumented,
+            (_, Some("unrolled")) => Self::Unrolled,
+            (_, Some("vectorized")) => Self::Vectorized,
+            (_, Some(_)) => Self::Removed,
+            _ if one.chosen => Self::Optimized,
+            _ => Self::LeftOut,
+        }
+    }
+
+    /// Its name in JSON and in notes.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Instrumented => "instrumented",
+            Self::Unrolled => "unrolled",
+            Self::Vectorized => "vectorized",
+            Self::Removed => "removed",
+            Self::Optimized => "optimized",
+            Self::LeftOut => "left out",
+        }
+    }
+}
+
+/// The loop of the schedule that a row is, and its number.
+pub fn of<'a>(tree: &'a LoopTree, node: &LoopNode) -> Option<(usize, &'a ScheduledLoop)> {
+    let schedule = &tree.table.as_ref()?.schedule;
+    schedule.iter().enumerate().find(|(_, one)| one.ids.contains(&node.id))
+}
+
+/// Its kind and extent: `parallel 20`.
+pub fn words(one: &ScheduledLoop) -> String {
+    match one.extent {
+        Some(extent) => format!("{} {}", one.kind, grouped(extent.into())),
+        None => one.kind.clone(),
+    }
+}
+
+/// A note for each kind of loops that have no row, other than those that nobody asked for.
+pub fn notes(tree: &LoopTree) -> Vec<String> {
+    let Some(table) = &tree.table else { return Vec::new() };
+    let why = [
+        (State::Unrolled, "unrolled by TVM"),
+        (State::Vectorized, "vectorised by TVM"),
+        (State::Removed, "removed by TVM"),
+        (State::Optimized, "unrolled, removed or replaced by LLVM, or cannot be told from others"),
+    ];
+    let note = |(state, why): (State, &str)| {
+        let all: Vec<_> = table.schedule.iter().filter(|one| State::of(one) == state).collect();
+        let named = all.iter().take(NAMED);
+        let named: Vec<_> = named
+            .map(|one| format!("{}:{} ({})", one.function, one.variable, words(one)))
+            .collect();
+        let more = match all.len().saturating_sub(NAMED) {
+            0 => String::new(),
+            more => format!(" and {} more", grouped(more as u128)),
+        };
+        let named = named.join(", ");
+        (!all.is_empty())
+            .then(|| format!("loops of the schedule without a row, {why}: {named}{more}"))
+    };
+    why.into_iter().filter_map(note).collect()
+}
+
+/// A loop of the schedule in JSON.
+#[derive(Serialize)]
+pub struct ScheduleOut<'a> {
+    function: &'a str,
+    variable: &'a str,
+    kind: &'a str,
+    extent: Option<u64>,
+    parent: Option<u32>,
+    depth: u32,
+    state: &'static str,
+    ids: &'a [u32],
+    lines: Option<[u32; 2]>,
+}
+
+/// All loops of the schedule, in JSON.
+pub fn json(tree: &LoopTree) -> Vec<ScheduleOut<'_>> {
+    let schedule = tree.table.as_ref().map_or(&[][..], |table| &table.schedule);
+    fn out(one: &ScheduledLoop) -> ScheduleOut<'_> {
+        ScheduleOut {
+            function: &one.function,
+            variable: &one.variable,
+            kind: &one.kind,
+            extent: one.extent,
+            parent: one.parent,
+            depth: one.depth,
+            state: State::of(one).name(),
+            ids: &one.ids,
+            lines: one.lines,
+        }
+    }
+    schedule.iter().map(out).collect()
+}

@@ -1,0 +1,245 @@
+//! The compiler's text of functions with the numbers of their loops in the margin, and the texts and
+//! the machine code of one loop side by side.
+//!
+//! ```text
+//!   id     hits  of function │ line
+//!    1        1       99.8 % │   12  ┌ for.body:
+//!    2      256       99.1 % │   14  │┌ for.body4:
+//!                            │   15  ││  %k = phi i64 …
+//! ```
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+
+use analysis::loops::{LoopNode, LoopTree};
+use ir::kept::{KeptText, TextError};
+use ir::table::{Entry, Kind};
+
+use super::code::{Found, Line, listing};
+use super::{Loops, full_name};
+use crate::terminal::visible;
+use crate::view::units::{count, percent, shorten};
+use crate::view::wrap::{PROSE_WIDTH, wrapped};
+
+/// The narrowest column in which code can be read.
+const COLUMN: usize = 48;
+/// What stands between two columns.
+const GAP: &str = " │ ";
+/// Instructions of one listing, at most.
+pub const MOST_LINES: usize = 100_000;
+
+/// Lines of a text by number, or why there are none.
+pub type Lines = Result<BTreeMap<u32, String>, TextError>;
+
+/// The lines of a text: those that the side table keeps, or those of the file that it names.
+pub fn lines_of(text: &KeptText) -> Lines {
+    text.numbered().or_else(|why| match why {
+        TextError::NotKept(_) => match std::fs::metadata(&text.path) {
+            Ok(found) if found.is_file() && found.len() < 1 << 30 => {
+                let bytes = std::fs::read(&text.path).map_err(|_| why)?;
+                text.of_file(&bytes)
+            }
+            _ => Err(why),
+        },
+        other => Err(other),
+    })
+}
+
+/// The lines of an entry in a text of this language.
+pub fn range_of(entry: &Entry, text: &KeptText, is_first: bool) -> Option<[u32; 2]> {
+    let place = entry.places.iter().find(|place| place.language == text.language);
+    place.map(|place| place.lines).or_else(|| is_first.then_some(entry.text))
+}
+
+/// Prints the texts of the functions of a module that were entered.
+pub fn texts(
+    out: &mut impl Write,
+    loops: &Loops<'_>,
+    tree: &LoopTree,
+    wanted: &dyn Fn(&LoopNode) -> bool,
+    width: Option<usize>,
+) -> io::Result<()> {
+    let prose = width.unwrap_or(PROSE_WIDTH);
+    let Some(table) = &tree.table else { return Ok(()) };
+    if table.texts.is_empty() {
+        let why = "the side table has no text: it was made by an earlier version";
+        return wrapped(out, "note: ", why, prose);
+    }
+    for (i, text) in table.texts.iter().enumerate() {
+        let lines = match lines_of(text) {
+            Ok(lines) => lines,
+            Err(why) => {
+                wrapped(out, "note: ", &why.to_string(), prose)?;
+                continue;
+            }
+        };
+        let nodes: Vec<(&LoopNode, [u32; 2])> = tree
+            .nodes
+            .iter()
+            .filter(|node| wanted(node))
+            .filter_map(|node| Some((node, range_of(tree.entry(node)?, text, i == 0)?)))
+            .collect();
+        writeln!(out, "{} ({})", visible(&text.path), text.language)?;
+        writeln!(out, "{:>6}  {:>9}  {:>11} {GAP}{:>6}", "id", "hits", "of function", "line")?;
+        let mut last = None;
+        for (number, line) in &lines {
+            if !nodes.iter().any(|(_, [from, to])| (from..=to).contains(&number)) {
+                continue;
+            }
+            if last.is_some_and(|last| last + 1 != *number) {
+                writeln!(out)?;
+            }
+            last = Some(*number);
+            let margin = margin(loops, tree, &nodes, *number);
+            let bars = bars(tree, &nodes, *number);
+            let line = format!("{margin} {GAP}{number:>6}  {bars}{}", visible(line));
+            writeln!(out, "{}", width.map_or(line.clone(), |width| shorten_end(&line, width)))?;
+        }
+        writeln!(out)?;
+    }
+    Ok(())
+}
+
+/// The numbers of what begins in a line.
+fn margin(
+    loops: &Loops<'_>,
+    tree: &LoopTree,
+    nodes: &[(&LoopNode, [u32; 2])],
+    line: u32,
+) -> String {
+    let Some((node, _)) = nodes.iter().rev().find(|(_, [from, _])| *from == line) else {
+        return format!("{:>6}  {:>9}  {:>11}", "", "", "");
+    };
+    let share = share_of_function(loops, tree, node).map_or("–".to_owned(), percent);
+    format!("{:>6}  {:>9}  {share:>11}", node.id, count(node.all.hits))
+}
+
+/// The part of the time of its function that was spent in a loop.
+pub fn share_of_function(loops: &Loops<'_>, tree: &LoopTree, node: &LoopNode) -> Option<f64> {
+    let mut top = node;
+    while let Some(parent) = top.parent.and_then(|parent| tree.nodes.get(parent)) {
+        top = parent;
+    }
+    let time = |node: &LoopNode| Some(node.all.times(loops.raw)?.inclusive.value);
+    let (own, whole) = (time(node)?, time(top)?);
+    (whole > 0.0).then(|| own / whole)
+}
+
+/// A bar for each loop that a line is in.
+fn bars(tree: &LoopTree, nodes: &[(&LoopNode, [u32; 2])], line: u32) -> String {
+    let is_loop = |node: &LoopNode| tree.entry(node).is_some_and(|e| e.kind == Kind::Loop);
+    let inside =
+        nodes.iter().filter(|(node, [from, to])| is_loop(node) && (from..=to).contains(&&line));
+    inside
+        .map(|(_, [from, to])| match line {
+            _ if *from == line => '┌',
+            _ if *to == line => '└',
+            _ => '│',
+        })
+        .collect()
+}
+
+/// Cuts the end of what is too long.
+fn shorten_end(text: &str, width: usize) -> String {
+    if text.chars().count() <= width {
+        return text.to_owned();
+    }
+    text.chars().take(width.saturating_sub(1)).chain(['…']).collect()
+}
+
+/// Prints the texts and the machine code of one id: in columns if there is room for them, otherwise
+/// one after the other.
+pub fn side_by_side(
+    out: &mut impl Write,
+    loops: &Loops<'_>,
+    tree: &LoopTree,
+    node: &LoopNode,
+    code: Option<&Found>,
+    source: bool,
+    width: Option<usize>,
+) -> io::Result<()> {
+    let mut columns: Vec<(String, Vec<String>)> = Vec::new();
+    if let (true, Some(table), Some(entry)) = (source, &tree.table, tree.entry(node)) {
+        // What the text was made from stands before it.
+        for (i, text) in table.texts.iter().enumerate().rev() {
+            let Some([from, to]) = range_of(entry, text, i == 0) else { continue };
+            let rows = match lines_of(text) {
+                Ok(lines) => lines
+                    .range(from..=to.max(from))
+                    .map(|(number, line)| format!("{number:>5}  {}", visible(line)))
+                    .collect(),
+                Err(why) => vec![why.to_string()],
+            };
+            columns.push((format!("{}:{from} ({})", visible(&text.path), text.language), rows));
+        }
+    }
+    if let Some(found) = code {
+        let (title, rows) = match found {
+            Ok(code) => match code.regions.found.get(&node.id) {
+                Some(region) => (
+                    format!("machine code: {}", super::assembly::start(region)),
+                    listing(code, region, MOST_LINES).iter().map(instruction).collect(),
+                ),
+                None => {
+                    let why = super::code::missing(code.regions.missing.get(&node.id));
+                    ("machine code".to_owned(), vec![why.to_owned()])
+                }
+            },
+            Err(why) => ("machine code".to_owned(), vec![why.clone()]),
+        };
+        columns.push((title, rows));
+    }
+    let share = share_of_function(loops, tree, node);
+    let share = share.map_or(String::new(), |part| format!(", {} of its function", percent(part)));
+    let hits = count(node.all.hits);
+    let title = full_name(tree, node);
+    writeln!(out, "{} (id {}): {hits} hits{share}", visible(&title), node.id)?;
+    let each = width.map(|width| {
+        let gaps = GAP.chars().count() * columns.len().saturating_sub(1);
+        width.saturating_sub(gaps) / columns.len().max(1)
+    });
+    match each {
+        Some(each) if columns.len() > 1 && each >= COLUMN => {
+            let rows = columns.iter().map(|(_, rows)| rows.len()).max().unwrap_or(0);
+            let titles = columns.iter().map(|(title, _)| pad(&shorten(title, each), each));
+            writeln!(out, "{}", titles.collect::<Vec<_>>().join(GAP).trim_end())?;
+            for row in 0..rows {
+                let cells = columns.iter().map(|(_, rows)| {
+                    pad(&shorten_end(rows.get(row).map_or("", String::as_str), each), each)
+                });
+                writeln!(out, "{}", cells.collect::<Vec<_>>().join(GAP).trim_end())?;
+            }
+        }
+        _ => {
+            for (title, rows) in &columns {
+                writeln!(out, "{title}")?;
+                for row in rows {
+                    writeln!(
+                        out,
+                        "{}",
+                        width.map_or(row.clone(), |width| shorten_end(row, width))
+                    )?;
+                }
+                writeln!(out)?;
+            }
+        }
+    }
+    writeln!(out)
+}
+
+fn pad(text: &str, width: usize) -> String {
+    let missing = width.saturating_sub(text.chars().count());
+    format!("{text}{}", " ".repeat(missing))
+}
+
+/// An instruction as a line: a bar for each machine loop around it, and `·` if it belongs to a hook.
+fn instruction(line: &Line) -> String {
+    let mut bars = "│".repeat(line.depth as usize);
+    if line.is_header {
+        bars.pop();
+        bars.push('┌');
+    }
+    let hook = if line.is_hook { '·' } else { ' ' };
+    let gap = if line.is_first { "›" } else { " " };
+    format!("{gap}{:>8x} {hook}{bars:<4} {}", line.address, visible(&line.text))
+}

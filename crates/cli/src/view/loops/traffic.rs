@@ -1,0 +1,55 @@
+//! Bounds of the data that loops moved: from the loads and stores of their machine code, and from the
+//! sizes of the tensors that an op of TVM was called with. `analysis::loops::traffic` derives them.
+
+use analysis::loops::traffic::{Bounds, Requests, bytes_of_arguments, footprint, requested};
+use analysis::loops::{Estimate, LoopNode, LoopTree};
+use ir::table::Kind;
+use record::meta::Role;
+
+use super::code::Found;
+use super::{Loops, iterations};
+
+/// The time of all hits, in seconds.
+fn seconds(loops: &Loops<'_>, tree: &LoopTree, node: &LoopNode) -> Option<Estimate> {
+    let time = node.all.times(loops.raw)?.inclusive;
+    let ns = tree.ns(1.0)?;
+    Some(time.scaled(ns / 1e9))
+}
+
+/// What the loads and stores of a loop asked for. `None`: its code or its iterations are not known, it
+/// contains other loops, or it calls functions.
+pub fn of_code(
+    loops: &Loops<'_>,
+    tree: &LoopTree,
+    node: &LoopNode,
+    found: &Found,
+) -> Option<Bounds> {
+    let region = found.as_ref().ok()?.regions.found.get(&node.id)?;
+    let [only] = region.loops.as_slice() else { return None };
+    if !only.innermost || region.counts.calls > 0 || region.unknown_jumps > 0 {
+        return None;
+    }
+    // The registers that hooks save in memory are not the loop's.
+    let bytes = |c: &code::region::Counts| c.bytes_loaded + c.bytes_stored;
+    let requests = Requests {
+        region: bytes(&region.counts),
+        machine_loop: bytes(&only.counts),
+        is_straight: only.straight,
+    };
+    let iterations = iterations(tree.entry(node), &node.all)?;
+    requested(requests, node.all.hits, iterations, seconds(loops, tree, node))
+}
+
+/// What the calls of a function of TVM touched of their arguments: those of the op with its name, if
+/// all ops with this name have the same types and shapes.
+pub fn of_arguments(loops: &Loops<'_>, tree: &LoopTree, node: &LoopNode) -> Option<Bounds> {
+    let entry = tree.entry(node).filter(|entry| entry.kind == Kind::Function)?;
+    let name = entry.function.trim_start_matches("__tvm_ffi_").trim_end_matches("_compute_");
+    let mut ops =
+        loops.profile.ops.all().iter().filter(|op| op.name == name && op.role == Role::Op);
+    let arguments = &ops.next()?.arguments;
+    if !ops.all(|other| other.arguments == *arguments) {
+        return None;
+    }
+    footprint(bytes_of_arguments(arguments)?, node.all.hits, seconds(loops, tree, node))
+}

@@ -1,0 +1,52 @@
+//! The other program of a release: `libexec/counterpoint`, which has the whole command line.
+
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use crate::failure::Failure;
+use crate::inherited;
+
+/// Makes this process the program with the whole command line, with the same arguments. Returns
+/// only if that is impossible, and says why.
+pub fn become_it() -> Failure {
+    let mut words = std::env::args_os();
+    let name = words.next();
+    let started = program().and_then(|whole| {
+        let mut command = Command::new(&whole);
+        command.args(words);
+        if let Some(name) = name {
+            command.arg0(name);
+        }
+        inherited::restore_before_start();
+        Err::<(), _>(why_not(&whole, &command.exec()))
+    });
+    Failure::new(started.err().unwrap_or_default())
+        .hint("`cargo xtask dist` builds both programs into dist/; copy that folder as a whole")
+}
+
+/// The contents of a profile in one line, or why there is no such line.
+pub fn summary(profile: &Path) -> String {
+    let asked = program().and_then(|whole| {
+        let mut command = Command::new(&whole);
+        command.args(["session", "summary", "--"]).arg(profile);
+        command.stdin(Stdio::null()).stderr(Stdio::inherit());
+        command.output().map_err(|e| why_not(&whole, &e))
+    });
+    match asked {
+        Ok(output) if output.status.success() => {
+            String::from_utf8_lossy(&output.stdout).trim_end().to_owned()
+        }
+        Ok(output) => format!("the program that sums it up ended with {}", output.status),
+        Err(why) => why,
+    }
+}
+
+fn program() -> Result<PathBuf, String> {
+    let own = std::env::current_exe().map_err(|e| format!("find the path of this program: {e}"))?;
+    Ok(own.ancestors().nth(2).unwrap_or(Path::new("/")).join("libexec/counterpoint"))
+}
+
+fn why_not(program: &Path, error: &std::io::Error) -> String {
+    format!("start {}: {error}", program.display())
+}

@@ -1,0 +1,295 @@
+//! From ids to machine code: what `loops report --asm` and `--source` show of programs that clang
+//! compiled, and what becomes of them when their files are stripped, changed or gone.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use serde_json::Value;
+use testkit::Scratch;
+
+use crate::support::{counterpoint, skip};
+
+fn output(command: &mut Command) -> Output {
+    let output = command.output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{command:?}: {said}");
+    output
+}
+
+/// The kernels, instrumented in mode timed, and what is needed to record them.
+struct Kernels {
+    counterpoint: PathBuf,
+    program: PathBuf,
+    scratch: Scratch,
+}
+
+impl Kernels {
+    fn new(test: &str, link: &[&str]) -> Option<Self> {
+        let counterpoint = counterpoint(test)?;
+        let clang = ["clang-22", "clang-19"]
+            .into_iter()
+            .find(|name| Command::new(name).arg("--version").output().is_ok());
+        let Some(clang) = clang else {
+            skip("loops_code", &format!("{test} found neither clang-22 nor clang-19"));
+            return None;
+        };
+        let scratch = Scratch::new();
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/programs/loops");
+        let [text, instrumented, program] =
+            ["k.ll", "k.lwp.ll", "kernels"].map(|name| scratch.join(name));
+        let compile = ["-O1", "-S", "-emit-llvm", "-o"];
+        output(Command::new(clang).args(compile).arg(&text).arg(folder.join("kernels.c")));
+        output(
+            Command::new(&counterpoint)
+                .args(["loops", "instrument", "--min-height", "0", "--mode", "timed"])
+                .arg(&text)
+                .arg("-o")
+                .arg(&instrumented),
+        );
+        let again = ["-O1", "-Xclang", "-disable-llvm-passes", "-o"];
+        output(Command::new(clang).args(again).arg(&program).args(link).arg(&instrumented));
+        Some(Self { counterpoint, program, scratch })
+    }
+
+    fn record(&self, name: &str, options: &[&str]) -> PathBuf {
+        let profile = self.scratch.join(name);
+        output(
+            Command::new(&self.counterpoint)
+                .args(["run", "--loops", "-e", "none"])
+                .args(options)
+                .arg("-o")
+                .arg(&profile)
+                .arg("--")
+                .arg(&self.program)
+                .args(["16", "24"]),
+        );
+        profile
+    }
+}
+
+fn report(profile: &Path, options: &[&str]) -> String {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_counterpoint"));
+    let output = output(command.args(["loops", "report"]).args(options).arg(profile));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// The module of a report.
+fn module(profile: &Path, options: &[&str]) -> Value {
+    let text = report(profile, &[&["--format", "json"], options].concat());
+    let mut document: Value = serde_json::from_str(&text).unwrap();
+    let modules = document["modules"].as_array_mut().unwrap();
+    assert_eq!(modules.len(), 1);
+    modules.remove(0)
+}
+
+fn row<'a>(module: &'a Value, function: &str, depth: Option<u64>) -> &'a Value {
+    let rows = module["rows"].as_array().unwrap();
+    let is = |row: &&Value| row["function"] == function && row["depth"].as_u64() == depth;
+    rows.iter().find(is).unwrap()
+}
+
+/// `matmul_ijk` has three loops, one in another. At -O1 they stay as they are,
+/// so that there is one machine loop for each.
+fn machine_loops(module: &Value) -> Vec<usize> {
+    let count =
+        |depth| row(module, "matmul_ijk", depth)["code"]["machine_loops"].as_array().unwrap().len();
+    [None, Some(0), Some(1)].map(count).to_vec()
+}
+
+/// What `objdump` lists between two addresses.
+fn judged(program: &Path, start: u64, end: u64) -> Vec<u64> {
+    let range = [format!("--start-address={start}"), format!("--stop-address={end}")];
+    let listed =
+        output(Command::new("objdump").args(["-d", "--no-show-raw-insn"]).args(range).arg(program));
+    let text = String::from_utf8(listed.stdout).unwrap();
+    let address = |line: &str| {
+        let (address, _) = line.split_once(":\t")?;
+        u64::from_str_radix(address.trim(), 16).ok()
+    };
+    text.lines().filter_map(address).collect()
+}
+
+#[test]
+fn the_code_of_a_program_s_file_is_shown() {
+    let Some(kernels) = Kernels::new("the_code_of_a_program_s_file_is_shown", &["-Wl,--build-id"])
+    else {
+        return;
+    };
+    let profile = kernels.record("a.cpt", &[]);
+    let found = module(&profile, &["--asm", "--source"]);
+    assert_eq!(
+        (&found["code"]["kept"], &found["code"]["machine"]),
+        (&false.into(), &"x86-64".into())
+    );
+    assert_eq!(machine_loops(&found), [3, 3, 2]);
+    for row in found["rows"].as_array().unwrap() {
+        let code = &row["code"];
+        assert_eq!(code["problem"], Value::Null, "{row}");
+        assert_eq!(code["function"], row["function"]);
+        let mut count = 0;
+        for range in code["ranges"].as_array().unwrap() {
+            let [start, end] = ["start", "end"].map(|at| range[at].as_u64().unwrap());
+            let offset = range["start_offset"].as_u64().unwrap();
+            assert_eq!(start - offset, code["function_address"].as_u64().unwrap());
+            count += judged(&kernels.program, start, end).len() as u64;
+        }
+        let counts = &code["instructions"];
+        let sum = counts["all"].as_u64().unwrap() + counts["hooks"].as_u64().unwrap();
+        assert_eq!(sum, count, "{row}");
+    }
+    // The text is that of the file, line by line.
+    let text = fs::read_to_string(kernels.scratch.join("k.ll")).unwrap();
+    let lines: Vec<&str> = text.lines().collect();
+    let kept = found["texts"][0]["lines"].as_array().unwrap();
+    assert!(kept.len() > 100);
+    for line in kept {
+        let number = line["line"].as_u64().unwrap() as usize;
+        assert_eq!(line["text"], lines[number - 1]);
+    }
+    let place = &row(&found, "matmul_ijk", Some(0))["places"][0];
+    assert_eq!(place["language"], "llvm");
+}
+
+#[test]
+fn text_and_code_of_a_loop_stand_side_by_side() {
+    let Some(kernels) = Kernels::new("text_and_code_of_a_loop_stand_side_by_side", &[]) else {
+        return;
+    };
+    let profile = kernels.record("a.cpt", &[]);
+    let wide = ["--asm", "--source", "--only", "matmul_ijk*", "--width", "160"];
+    let shown = report(&profile, &wide);
+    let titles = shown
+        .lines()
+        .filter(|line| line.contains("(llvm)") && line.contains("machine code: matmul_ijk+"));
+    // The function and its three loops.
+    assert_eq!(titles.count(), 4, "{shown}");
+    let both = |line: &&str| line.contains("getelementptr") && line.contains(" │ ");
+    assert!(shown.lines().any(|line| both(&line)), "{shown}");
+    assert!(shown.lines().any(|line| line.contains("mulsd")), "{shown}");
+    assert!(shown.lines().all(|line| line.chars().count() <= 160), "{shown}");
+    // In a narrow terminal one stands below the other.
+    let shown = report(&profile, &["--asm", "--source", "--only", "matmul_ijk*", "--width", "80"]);
+    assert!(!shown.lines().any(|line| line.contains("(llvm)") && line.contains("machine code")));
+    // The margin has the hits: 16 × 24 of the inner loop.
+    let shown = report(&profile, &["--source"]);
+    let inner = module(&profile, &[]);
+    let id = row(&inner, "matmul_ijk", Some(2))["id"].as_u64().unwrap();
+    let margin = shown
+        .lines()
+        .find(|line| line.trim_start().starts_with(&format!("{id}  ")) && line.contains(" │ "));
+    assert!(margin.unwrap().contains(" 384 "), "{margin:?}");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_counterpoint"));
+    let nothing = command.args(["loops", "report", "--asm", "--only", "nothing"]).arg(&profile);
+    let nothing = nothing.output().unwrap();
+    assert_eq!(nothing.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&nothing.stderr).contains("no function or loop has this name"));
+}
+
+/// Without symbols and without a build id, and with the profile somewhere else.
+#[test]
+fn a_stripped_program_is_understood() {
+    let Some(kernels) =
+        Kernels::new("a_stripped_program_is_understood", &["-s", "-Wl,--build-id=none"])
+    else {
+        return;
+    };
+    let profile = kernels.record("a.cpt", &[]);
+    let moved = kernels.scratch.join("moved.cpt");
+    fs::rename(&profile, &moved).unwrap();
+    let found = module(&moved, &["--asm"]);
+    assert_eq!(machine_loops(&found), [3, 3, 2]);
+    let function = row(&found, "matmul_ijk", None);
+    assert_eq!(function["code"]["function"], Value::Null);
+    assert_eq!(found["code"]["build_id"], Value::Null);
+    // The same bytes with another time may be another build.
+    output(Command::new("touch").arg(&kernels.program));
+    let found = module(&moved, &["--asm"]);
+    let problem = found["code_problem"].as_str().unwrap();
+    assert!(
+        problem.contains("has changed since the program ran (its size and time differs)"),
+        "{problem}"
+    );
+}
+
+#[test]
+fn a_file_that_changed_is_not_taken_for_the_old_one() {
+    let test = "a_file_that_changed_is_not_taken_for_the_old_one";
+    let Some(kernels) = Kernels::new(test, &["-Wl,--build-id"]) else { return };
+    let plain = kernels.record("plain.cpt", &[]);
+    let kept = kernels.record("kept.cpt", &["--keep-code"]);
+    let same = module(&plain, &["--asm"]);
+    // Another program in its place.
+    fs::remove_file(&kernels.program).unwrap();
+    fs::copy("/bin/true", &kernels.program).unwrap();
+    let changed = module(&plain, &["--asm"]);
+    let problem = changed["code_problem"].as_str().unwrap();
+    assert!(problem.contains("has changed since the program ran"), "{problem}");
+    assert!(problem.contains("--keep-code"), "{problem}");
+    let shown = report(&plain, &["--asm"]);
+    let words = shown.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(words.contains("note: machine code is not shown"), "{shown}");
+    fs::remove_file(&kernels.program).unwrap();
+    let gone = module(&plain, &["--asm"]);
+    assert!(gone["code_problem"].as_str().unwrap().contains("No such file"), "{gone}");
+    // What was kept is what ran, wherever the profile is.
+    let moved = kernels.scratch.join("moved.cpt");
+    fs::rename(&kept, &moved).unwrap();
+    let found = module(&moved, &["--asm"]);
+    assert_eq!(found["code"]["kept"], true);
+    for (own, other) in
+        found["rows"].as_array().unwrap().iter().zip(same["rows"].as_array().unwrap())
+    {
+        assert_eq!(own["code"], other["code"]);
+    }
+}
+
+/// A program that is removed while it runs: what is kept is what is in memory.
+#[test]
+fn code_of_a_deleted_program_is_kept_from_memory() {
+    let test = "code_of_a_deleted_program_is_kept_from_memory";
+    let Some(kernels) = Kernels::new(test, &["-Wl,--build-id"]) else { return };
+    let expected = module(&kernels.record("file.cpt", &[]), &["--asm"]);
+    let profile = kernels.scratch.join("deleted.cpt");
+    let gone = kernels.scratch.join("gone");
+    fs::copy(&kernels.program, &gone).unwrap();
+    // The shell opens the file, removes it and executes what it has open.
+    let script = format!("exec 9<{0}; rm {0}; exec /proc/self/fd/9 16 24", gone.display());
+    output(
+        Command::new(&kernels.counterpoint)
+            .args(["run", "--loops", "--keep-code", "-e", "none", "-o"])
+            .arg(&profile)
+            .args(["--", "sh", "-c", &script]),
+    );
+    let found = module(&profile, &["--asm"]);
+    assert_eq!(found["code"]["kept"], true, "{found}");
+    assert_eq!(machine_loops(&found), [3, 3, 2]);
+    let rows = |module: &Value| module["rows"].as_array().unwrap().clone();
+    for (own, other) in rows(&found).iter().zip(rows(&expected)) {
+        assert_eq!(own["code"]["ranges"][0]["start"], other["code"]["ranges"][0]["start"]);
+        assert_eq!(own["code"]["instructions"], other["code"]["instructions"]);
+    }
+}
+
+#[test]
+fn code_that_has_no_room_is_a_loss() {
+    let Some(kernels) = Kernels::new("code_that_has_no_room_is_a_loss", &[]) else { return };
+    let profile = kernels.scratch.join("full.cpt");
+    // What stands after the end of an ELF file is not loaded. A block has 512 or 1,024 bytes.
+    let mut program = fs::File::options().append(true).open(&kernels.program).unwrap();
+    std::io::Write::write_all(&mut program, &vec![0; 5 << 20]).unwrap();
+    drop(program);
+    let script = format!("ulimit -f 4096; exec {} 16 24", kernels.program.display());
+    output(
+        Command::new(&kernels.counterpoint)
+            .args(["run", "--loops", "--keep-code", "-e", "none", "-o"])
+            .arg(&profile)
+            .args(["--", "sh", "-c", &script]),
+    );
+    let text = report(&profile, &["--format", "json"]);
+    let document: Value = serde_json::from_str(&text).unwrap();
+    let lost = document["losses"].as_array().unwrap();
+    assert!(lost.iter().any(|loss| loss["name"] == "code_not_kept"), "{lost:?}");
+    // The file is still there.
+    assert_eq!(machine_loops(&module(&profile, &["--asm"])), [3, 3, 2]);
+}

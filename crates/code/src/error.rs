@@ -1,0 +1,27 @@
+//! Why machine code cannot be looked at.
+
+/// Why machine code cannot be looked at.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum CodeError {
+    /// It is not an ELF file of 64 bits, or is damaged.
+    #[error("not an ELF file that can be read: {0}")]
+    Elf(String),
+    /// Its code is of another architecture.
+    #[error("code of {0} cannot be decoded (only x86-64 and little-endian AArch64 can)")]
+    Machine(String),
+    /// Something is larger than any real program's.
+    #[error("the {what} has {bytes} bytes, more than can be read")]
+    TooLarge {
+        /// What.
+        what: &'static str,
+        /// How large it is.
+        bytes: u64,
+    },
+    /// The module is not in this code.
+    #[error("the code has no descriptor of module {0}")]
+    NoDescriptor(String),
+    /// Nothing in the code uses the module's descriptor.
+    #[error("no instrumented function was found in the code")]
+    NoFunction,
+}

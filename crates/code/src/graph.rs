@@ -1,0 +1,336 @@
+//! The control-flow graph of a function in machine code: what can be reached from its first
+//! instruction.
+//!
+//! A call comes back. A jump to the beginning of another function leaves this one. Jumps through
+//! tables are followed where the table is found; code after others is missing, and the graph says so.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use ir::dominators::{Dominators, Graph};
+use ir::loops::Loops;
+
+use crate::error::CodeError;
+use crate::image::{Image, Machine};
+use crate::insn::{Flow, Insn};
+use crate::values::{State, Value, World};
+use crate::x86::X86;
+use crate::{arm, x86};
+
+/// Instructions of one function, at most.
+const MOST_INSNS: usize = 1 << 18;
+/// Slots of the stack that are remembered in all blocks of a function, at most.
+const MOST_SLOTS: usize = 1 << 22;
+/// Entries of one table of jumps, at most.
+const MOST_JUMPS: u64 = 4096;
+/// How often a function is read again because a table of jumps was found.
+const MOST_ROUNDS: usize = 8;
+
+/// A basic block.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Block {
+    /// Index of its first instruction.
+    pub first: usize,
+    /// The index after its last one.
+    pub end: usize,
+}
+
+/// A function in machine code.
+#[derive(Clone, Debug)]
+pub struct Code {
+    /// Its instructions by address.
+    pub insns: Vec<Insn>,
+    /// Its blocks by address; the first one that control enters is [`Code::entry`].
+    pub blocks: Vec<Block>,
+    /// The successors of each block. Node 0 stands before the first block: block `i` is node `i + 1`.
+    pub graph: Graph,
+    /// The same edges backwards.
+    pub reversed: Graph,
+    /// Its dominators.
+    pub dominators: Dominators,
+    /// Its loops.
+    pub loops: Loops,
+    /// What is known at the beginning of each block; `None`: control does not reach it.
+    pub states: Vec<Option<State>>,
+    /// Jumps whose targets are not known.
+    pub unknown_jumps: usize,
+    /// The block at the entry.
+    pub entry: usize,
+}
+
+/// Decodes one instruction of an image.
+pub struct Reader<'a> {
+    image: &'a Image,
+    x86: X86,
+}
+
+impl<'a> Reader<'a> {
+    /// A reader of this image.
+    pub fn new(image: &'a Image) -> Self {
+        Self { image, x86: X86::default() }
+    }
+
+    /// The instruction at an address. `None`: there is no code, or no instruction.
+    pub fn at(&mut self, address: u64) -> Option<Insn> {
+        let bytes = self.image.code(address)?;
+        match self.image.machine {
+            Machine::X86 => self.x86.decode(bytes, address),
+            Machine::Arm if address.is_multiple_of(4) => arm::decode(bytes, address),
+            Machine::Arm => None,
+        }
+    }
+
+    /// Its text.
+    pub fn text(&self, insn: &Insn) -> String {
+        let bytes = self.image.code(insn.at).unwrap_or_default();
+        let text = match self.image.machine {
+            Machine::X86 => x86::text(bytes, insn.at),
+            Machine::Arm => arm::text(bytes, insn.at),
+        };
+        text.unwrap_or_else(|| "(bad)".to_owned())
+    }
+}
+
+impl Code {
+    /// Reads the function at `start`.
+    pub fn read(image: &Image, world: &World, start: u64) -> Result<Self, CodeError> {
+        let mut tables: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
+        for _ in 0..MOST_ROUNDS {
+            let found = image.function_at(start).map(|f| (f.start, f.end));
+            let insns = reach(image, start, found, &tables)?;
+            let mut code = Self::blocks(insns, start, found, image, &tables);
+            code.interpret(world)?;
+            let new = code.jumps(image, world, found, &tables);
+            if new.is_empty() {
+                return Ok(code);
+            }
+            tables.extend(new);
+        }
+        Err(CodeError::TooLarge { what: "nest of jump tables", bytes: MOST_ROUNDS as u64 })
+    }
+
+    fn blocks(
+        insns: Vec<Insn>,
+        start: u64,
+        own: Option<(u64, u64)>,
+        image: &Image,
+        tables: &BTreeMap<u64, Vec<u64>>,
+    ) -> Self {
+        let mut leaders = BTreeSet::from([start]);
+        for (i, insn) in insns.iter().enumerate() {
+            leaders.extend(targets(insn, tables));
+            let ends = !matches!(insn.flow, Flow::Next | Flow::Call(_) | Flow::CallTo(_));
+            let gap = insns.get(i + 1).is_some_and(|next| next.at != insn.end());
+            if ends || gap {
+                leaders.insert(insn.end());
+            }
+        }
+        let mut blocks: Vec<Block> = Vec::new();
+        for (i, insn) in insns.iter().enumerate() {
+            match blocks.last_mut() {
+                // Overlapping instructions begin blocks of their own.
+                Some(block) if !leaders.contains(&insn.at) && insns[i - 1].end() == insn.at => {
+                    block.end = i + 1;
+                }
+                _ => blocks.push(Block { first: i, end: i + 1 }),
+            }
+        }
+        let at = |address: u64| {
+            let found =
+                blocks.binary_search_by_key(&address, |block: &Block| insns[block.first].at);
+            found.ok().map(|i| i as u32 + 1)
+        };
+        let mut graph = Graph { starts: vec![0], targets: Vec::new() };
+        graph.targets.extend(at(start));
+        graph.starts.push(graph.targets.len() as u32);
+        for block in &blocks {
+            let last = &insns[block.end - 1];
+            let mut next: Vec<u32> = targets(last, tables)
+                .into_iter()
+                .filter(|to| !leaves(*to, own, image))
+                .filter_map(at)
+                .collect();
+            if !matches!(last.flow, Flow::Jump(_) | Flow::JumpTo(_) | Flow::End) {
+                next.extend(at(last.end()));
+            }
+            next.sort_unstable();
+            next.dedup();
+            graph.targets.extend(next);
+            graph.starts.push(graph.targets.len() as u32);
+        }
+        let reversed = graph.reversed();
+        let dominators = Dominators::of(&graph, &reversed);
+        let loops = Loops::of(&graph, &reversed, &dominators, |node| [node, node]);
+        let entry = at(start).map_or(0, |node| node as usize - 1);
+        let states = vec![None; blocks.len()];
+        Self { insns, blocks, graph, reversed, dominators, loops, states, unknown_jumps: 0, entry }
+    }
+
+    /// The instructions of a block.
+    pub fn of(&self, block: usize) -> &[Insn] {
+        let Block { first, end } = self.blocks[block];
+        &self.insns[first..end]
+    }
+
+    /// The blocks that follow a block.
+    pub fn after(&self, block: usize) -> impl Iterator<Item = usize> + '_ {
+        self.graph.of(block as u32 + 1).iter().map(|node| *node as usize - 1)
+    }
+
+    /// The blocks that a block follows.
+    pub fn before(&self, block: usize) -> impl Iterator<Item = usize> + '_ {
+        self.reversed.of(block as u32 + 1).iter().filter(|node| **node > 0).map(|n| *n as usize - 1)
+    }
+
+    /// Computes what is known at the beginning of each block.
+    fn interpret(&mut self, world: &World) -> Result<(), CodeError> {
+        if self.blocks.is_empty() {
+            return Ok(());
+        }
+        self.states[self.entry] = Some(State::entry(world));
+        let mut work = vec![self.entry];
+        let mut slots = 0;
+        let mut queued = vec![false; self.blocks.len()];
+        // Each value can change twice; real functions need a few visits of each block.
+        let mut budget = 64 * self.insns.len() + (1 << 16);
+        while let Some(block) = work.pop() {
+            queued[block] = false;
+            let Some(mut state) = self.states[block].clone() else { continue };
+            for insn in &self.insns[self.blocks[block].first..self.blocks[block].end] {
+                state.step(world, insn);
+            }
+            budget = budget
+                .checked_sub(self.blocks[block].end - self.blocks[block].first)
+                .ok_or(CodeError::TooLarge { what: "function", bytes: self.insns.len() as u64 })?;
+            for node in self.graph.of(block as u32 + 1) {
+                let next = *node as usize - 1;
+                let changed = match &mut self.states[next] {
+                    Some(known) => known.join(&state),
+                    unknown => {
+                        slots += state.slots();
+                        if slots > MOST_SLOTS {
+                            let bytes = self.insns.len() as u64;
+                            return Err(CodeError::TooLarge { what: "stack of a function", bytes });
+                        }
+                        *unknown = Some(state.clone());
+                        true
+                    }
+                };
+                if changed && !std::mem::replace(&mut queued[next], true) {
+                    work.push(next);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Calls a function with each instruction that control reaches, and what is known before it.
+    pub fn walk(&self, world: &World, mut each: impl FnMut(usize, usize, &Insn, &State)) {
+        for (block, state) in self.states.iter().enumerate() {
+            let Some(mut state) = state.clone() else { continue };
+            for (i, insn) in self.of(block).iter().enumerate() {
+                each(block, self.blocks[block].first + i, insn, &state);
+                state.step(world, insn);
+            }
+        }
+    }
+
+    /// Targets of jumps through tables that were not followed yet.
+    fn jumps(
+        &mut self,
+        image: &Image,
+        world: &World,
+        own: Option<(u64, u64)>,
+        known: &BTreeMap<u64, Vec<u64>>,
+    ) -> BTreeMap<u64, Vec<u64>> {
+        let mut found = BTreeMap::new();
+        let mut unknown = 0;
+        self.walk(world, |_, _, insn, state| {
+            if !matches!(insn.flow, Flow::JumpTo(_)) || known.contains_key(&insn.at) {
+                return;
+            }
+            let (table, bytes) = match state.jump(world, insn) {
+                Value::JumpTarget(table) => (table, 4),
+                Value::JumpAddress(table) => (table, 8),
+                _ => {
+                    unknown += 1;
+                    return;
+                }
+            };
+            // The table ends where an entry does not lead into the function.
+            let Some((start, end)) = own.filter(|(start, end)| end > start) else {
+                unknown += 1;
+                return;
+            };
+            let entry = |i: u64| {
+                let at = image.bytes(table.checked_add(i.checked_mul(bytes)?)?)?;
+                let target = match bytes {
+                    4 => table.wrapping_add_signed(i32::from_le_bytes(*at.first_chunk()?).into()),
+                    _ => u64::from_le_bytes(*at.first_chunk()?),
+                };
+                (start..end).contains(&target).then_some(target)
+            };
+            let targets: Vec<u64> = (0..MOST_JUMPS).map_while(entry).collect();
+            if targets.is_empty() {
+                unknown += 1;
+            } else {
+                found.insert(insn.at, targets);
+            }
+        });
+        self.unknown_jumps = unknown;
+        found
+    }
+}
+
+/// Whether a jump there leaves the function: it is the beginning of another one.
+fn leaves(to: u64, own: Option<(u64, u64)>, image: &Image) -> bool {
+    match own {
+        Some((start, end)) if (start..end).contains(&to) => false,
+        Some((start, _)) => {
+            // Rarely executed parts of a function have symbols of their own.
+            let is_part = image.function_at(to).is_some_and(|f| f.name.contains(".cold"));
+            to != start && image.is_entry(to) && !is_part
+        }
+        None => image.is_entry(to),
+    }
+}
+
+fn targets(insn: &Insn, tables: &BTreeMap<u64, Vec<u64>>) -> Vec<u64> {
+    match insn.flow {
+        Flow::Jump(to) | Flow::Branch(to) => vec![to],
+        Flow::JumpTo(_) => tables.get(&insn.at).cloned().unwrap_or_default(),
+        _ => Vec::new(),
+    }
+}
+
+/// All instructions that can be reached, by address.
+fn reach(
+    image: &Image,
+    start: u64,
+    own: Option<(u64, u64)>,
+    tables: &BTreeMap<u64, Vec<u64>>,
+) -> Result<Vec<Insn>, CodeError> {
+    let mut reader = Reader::new(image);
+    let mut insns: BTreeMap<u64, Insn> = BTreeMap::new();
+    let mut work = vec![start];
+    while let Some(mut at) = work.pop() {
+        while !insns.contains_key(&at) {
+            let Some(insn) = reader.at(at) else { break };
+            if insns.len() == MOST_INSNS {
+                return Err(CodeError::TooLarge { what: "function", bytes: MOST_INSNS as u64 });
+            }
+            insns.insert(at, insn);
+            work.extend(targets(&insn, tables).into_iter().filter(|to| !leaves(*to, own, image)));
+            let ends = matches!(insn.flow, Flow::Jump(_) | Flow::JumpTo(_) | Flow::End);
+            // After a call that does not come back there may be the next function.
+            let at_end = own.is_some_and(|(start, end)| {
+                end > start && insn.end() == end
+                    || insn.end() != start && image.is_entry(insn.end())
+            });
+            if ends || at_end {
+                break;
+            }
+            at = insn.end();
+        }
+    }
+    Ok(insns.into_values().collect())
+}

@@ -1,0 +1,447 @@
+//! Machine code in memory's order: a file's, or what was copied out of a process.
+//!
+//! Files and copies may come from anybody. Everything is a copy of at most [`MOST_BYTES`], every
+//! address is looked up, and sums of addresses are checked.
+
+use std::collections::HashMap;
+
+use gimli::{BaseAddresses, CieOrFde, EhFrame, LittleEndian, UnwindSection};
+use object::read::elf::{ElfFile64, ProgramHeader};
+use object::{
+    Architecture, Endianness, Object, ObjectKind, ObjectSection, ObjectSymbol, RelocationFlags,
+    RelocationTarget, SectionKind, SymbolKind, elf,
+};
+
+use crate::error::CodeError;
+
+/// Files that are larger are not read.
+pub const MOST_BYTES: u64 = 1 << 30;
+/// Symbols and entries of unwind tables that are taken, at most.
+const MOST_NAMES: usize = 1 << 22;
+/// Bytes of names of symbols that are read, at most: many symbols may share a long one.
+const MOST_NAME_BYTES: usize = 1 << 28;
+/// Segments, or sections of an object file, at most.
+const MOST_SEGMENTS: usize = 4096;
+
+/// The architecture of an image.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Machine {
+    /// x86-64
+    X86,
+    /// AArch64, little-endian
+    Arm,
+}
+
+/// A part of an image.
+#[derive(Clone, Debug)]
+struct Segment {
+    address: u64,
+    bytes: Vec<u8>,
+    executable: bool,
+}
+
+impl Segment {
+    fn end(&self) -> u64 {
+        self.address.saturating_add(self.bytes.len() as u64)
+    }
+}
+
+/// A function, as a symbol or an unwind table names it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Function {
+    /// Its first address.
+    pub start: u64,
+    /// The address after it; the same as `start` if its size is not known.
+    pub end: u64,
+    /// Its name; empty without symbols.
+    pub name: String,
+}
+
+/// Code and data by address. The addresses are those of the ELF file, or those of the process for
+/// code without a file.
+#[derive(Clone, Debug)]
+pub struct Image {
+    /// Its architecture.
+    pub machine: Machine,
+    /// Its build id, if it has one.
+    pub build_id: Option<Vec<u8>>,
+    /// Functions by address, without those that begin at the same one.
+    pub functions: Vec<Function>,
+    segments: Vec<Segment>,
+    /// Bytes of the segments, and how many they may be.
+    total: u64,
+    most: u64,
+}
+
+impl Image {
+    /// Reads an ELF file: an executable, a shared object, or an object file (whose sections are put
+    /// one after the other, the first one with code at address 0).
+    pub fn elf(bytes: &[u8]) -> Result<Self, CodeError> {
+        if bytes.len() as u64 > MOST_BYTES {
+            return Err(CodeError::TooLarge { what: "file", bytes: bytes.len() as u64 });
+        }
+        let file =
+            ElfFile64::<Endianness>::parse(bytes).map_err(|e| CodeError::Elf(e.to_string()))?;
+        let machine = match file.architecture() {
+            Architecture::X86_64 => Machine::X86,
+            Architecture::Aarch64 if file.is_little_endian() => Machine::Arm,
+            other => return Err(CodeError::Machine(format!("{other:?}"))),
+        };
+        let mut image = Self {
+            machine,
+            build_id: file.build_id().ok().flatten().map(<[u8]>::to_vec),
+            functions: Vec::new(),
+            segments: Vec::new(),
+            total: 0,
+            most: 2 * bytes.len() as u64,
+        };
+        if file.kind() == ObjectKind::Relocatable {
+            let places = image.lay_out(&file)?;
+            let places: HashMap<usize, u64> = places.into_iter().collect();
+            let place = |section: usize| places.get(&section).copied();
+            image.symbols(&file, |symbol| {
+                place(symbol.section_index()?.0)?.checked_add(symbol.address())
+            });
+            return Ok(image);
+        }
+        let endian = file.endian();
+        for header in file.elf_program_headers() {
+            if header.p_type(endian) != elf::PT_LOAD {
+                continue;
+            }
+            let data = header
+                .data(endian, bytes)
+                .map_err(|()| CodeError::Elf("a segment lies outside of the file".to_owned()))?;
+            image.segment(
+                header.p_vaddr(endian),
+                data,
+                header.p_flags(endian).0 & elf::PF_X.0 != 0,
+            )?;
+        }
+        image.symbols(&file, |symbol| Some(symbol.address()));
+        if let Some(section) = file.section_by_name(".eh_frame") {
+            image.unwind_table(section.data().unwrap_or_default(), section.address());
+        }
+        image.order();
+        Ok(image)
+    }
+
+    /// An image of what was copied out of a process. If one of the pieces begins with an ELF header,
+    /// its program headers say what is code, and where the unwind table is.
+    pub fn copied(machine: Machine, pieces: Vec<(u64, Vec<u8>)>) -> Result<Self, CodeError> {
+        let (functions, segments) = (Vec::new(), Vec::new());
+        let (total, most) = (0, MOST_BYTES);
+        let mut image = Self { machine, build_id: None, functions, segments, total, most };
+        for (address, bytes) in pieces {
+            image.segment(address, &bytes, true)?;
+        }
+        let header = image.segments.iter().find(|s| s.bytes.starts_with(b"\x7fELF\x02\x01"));
+        if let Some(headers) = header.map(|s| program_headers(&s.bytes)) {
+            for segment in &mut image.segments {
+                let is_own = |h: &&Header| h.kind == elf::PT_LOAD.0 && h.address == segment.address;
+                let own = headers.iter().find(is_own);
+                segment.executable = own.is_none_or(|header| header.flags & elf::PF_X.0 != 0);
+            }
+            let table = headers.iter().find(|header| header.kind == elf::PT_GNU_EH_FRAME.0);
+            if let Some(at) = table.and_then(|header| image.eh_frame(header.address)) {
+                let bytes = image.bytes(at).unwrap_or_default().to_vec();
+                image.unwind_table(&bytes, at);
+                image.order();
+            }
+        }
+        Ok(image)
+    }
+
+    fn segment(&mut self, address: u64, bytes: &[u8], executable: bool) -> Result<(), CodeError> {
+        if address.checked_add(bytes.len() as u64).is_none() {
+            return Err(CodeError::Elf(format!(
+                "a segment at {address:#x} ends beyond all addresses"
+            )));
+        }
+        // Headers may name the same bytes many times.
+        self.total += bytes.len() as u64;
+        if self.total > self.most || self.segments.len() == MOST_SEGMENTS {
+            return Err(CodeError::TooLarge { what: "sum of segments", bytes: self.total });
+        }
+        self.segments.push(Segment { address, bytes: bytes.to_vec(), executable });
+        Ok(())
+    }
+
+    /// Where the unwind table is, of which `.eh_frame_hdr` at this address says it: in four bytes that
+    /// are relative to themselves, as all linkers write it.
+    fn eh_frame(&self, header: u64) -> Option<u64> {
+        const PC_RELATIVE_4: u8 = 0x1b;
+        let bytes: &[u8; 8] = self.bytes(header)?.first_chunk()?;
+        let [1, PC_RELATIVE_4, _, _, a, b, c, d] = *bytes else { return None };
+        header.checked_add(4)?.checked_add_signed(i32::from_le_bytes([a, b, c, d]).into())
+    }
+
+    /// Gives the sections of an object file addresses and applies relocations that code uses.
+    fn lay_out(&mut self, file: &ElfFile64<'_>) -> Result<Vec<(usize, u64)>, CodeError> {
+        let mut places = Vec::new();
+        let mut next = 0_u64;
+        let is_code = |kind: SectionKind| kind == SectionKind::Text;
+        for wanted in [true, false] {
+            for section in file.sections() {
+                let kept = match section.kind() {
+                    kind if is_code(kind) => wanted,
+                    SectionKind::Data | SectionKind::ReadOnlyData | SectionKind::ReadOnlyString => {
+                        !wanted
+                    }
+                    _ => false,
+                };
+                if !kept {
+                    continue;
+                }
+                let data = section.data().map_err(|e| CodeError::Elf(e.to_string()))?;
+                let align = section.align().clamp(1, 4096).next_power_of_two();
+                next = next.next_multiple_of(align);
+                self.segment(next, data, wanted)?;
+                places.push((section.index().0, next));
+                next += data.len() as u64;
+            }
+        }
+        let by_index: HashMap<usize, u64> = places.iter().copied().collect();
+        let of = |index: usize| by_index.get(&index).copied();
+        for (number, (index, at)) in places.iter().enumerate() {
+            let Ok(section) = file.section_by_index(object::SectionIndex(*index)) else { continue };
+            for (offset, relocation) in section.relocations() {
+                let RelocationTarget::Symbol(symbol) = relocation.target() else { continue };
+                let Ok(symbol) = file.symbol_by_index(symbol) else { continue };
+                let Some(base) = symbol.section_index().and_then(|section| of(section.0)) else {
+                    continue;
+                };
+                let RelocationFlags::Elf { r_type } = relocation.flags() else { continue };
+                let target =
+                    base.wrapping_add(symbol.address()).wrapping_add_signed(relocation.addend());
+                let place = at.wrapping_add(offset);
+                let Ok(offset) = usize::try_from(offset) else { continue };
+                relocate(
+                    self.machine,
+                    &mut self.segments[number].bytes,
+                    offset,
+                    r_type,
+                    target,
+                    place,
+                );
+            }
+        }
+        Ok(places)
+    }
+
+    fn symbols<'f>(
+        &mut self,
+        file: &'f ElfFile64<'f>,
+        address: impl Fn(&object::read::elf::ElfSymbol64<'f, 'f, Endianness>) -> Option<u64>,
+    ) {
+        let mut read = 0;
+        for symbol in file.symbols().chain(file.dynamic_symbols()).take(MOST_NAMES) {
+            if symbol.kind() != SymbolKind::Text || symbol.is_undefined() {
+                continue;
+            }
+            let (Some(start), Ok(name)) = (address(&symbol), symbol.name()) else { continue };
+            read += name.len();
+            if read > MOST_NAME_BYTES {
+                break;
+            }
+            let end = start.saturating_add(symbol.size());
+            self.functions.push(Function { start, end, name: name.to_owned() });
+        }
+        self.order();
+    }
+
+    /// Takes functions from `.eh_frame`, which stripped files still have.
+    fn unwind_table(&mut self, bytes: &[u8], address: u64) {
+        let mut section = EhFrame::new(bytes, LittleEndian);
+        section.set_address_size(8);
+        let bases = BaseAddresses::default().set_eh_frame(address);
+        let mut entries = section.entries(&bases);
+        let mut count = 0;
+        while let Ok(Some(entry)) = entries.next() {
+            count += 1;
+            if count > MOST_NAMES {
+                break;
+            }
+            let CieOrFde::Fde(partial) = entry else { continue };
+            let Ok(found) = partial.parse(EhFrame::cie_from_offset) else { continue };
+            let (start, end) = (found.initial_address(), found.end_address());
+            if end > start && self.is_code(start) {
+                self.functions.push(Function { start, end, name: String::new() });
+            }
+        }
+    }
+
+    /// Sorts functions; of those with the same start, one with a name and a size stays.
+    fn order(&mut self) {
+        self.functions.sort_by(|a, b| {
+            let size = |f: &Function| f.end > f.start;
+            (a.start, a.name.is_empty(), !size(a)).cmp(&(b.start, b.name.is_empty(), !size(b)))
+        });
+        self.functions.dedup_by(|b, a| {
+            if a.start == b.start {
+                a.end = a.end.max(b.end);
+            }
+            a.start == b.start
+        });
+    }
+
+    /// Adds functions, by address, for an image without symbols.
+    pub fn add_functions(&mut self, functions: impl IntoIterator<Item = Function>) {
+        self.functions.extend(functions);
+        self.order();
+    }
+
+    /// The function that an address is in.
+    pub fn function_at(&self, address: u64) -> Option<&Function> {
+        let after = self.functions.partition_point(|f| f.start <= address);
+        let found = self.functions.get(after.checked_sub(1)?)?;
+        (address < found.end || address == found.start).then_some(found)
+    }
+
+    /// Whether a function begins here.
+    pub fn is_entry(&self, address: u64) -> bool {
+        self.functions.binary_search_by_key(&address, |f| f.start).is_ok()
+    }
+
+    /// The bytes from an address to the end of what is known.
+    pub fn bytes(&self, address: u64) -> Option<&[u8]> {
+        let segment = self.segments.iter().find(|s| (s.address..s.end()).contains(&address))?;
+        segment.bytes.get((address - segment.address) as usize..)
+    }
+
+    /// Likewise, of code.
+    pub fn code(&self, address: u64) -> Option<&[u8]> {
+        if self.is_code(address) { self.bytes(address) } else { None }
+    }
+
+    /// Whether code may be here.
+    pub fn is_code(&self, address: u64) -> bool {
+        self.segments.iter().any(|s| s.executable && (s.address..s.end()).contains(&address))
+    }
+
+    /// The pieces that hold code: address and bytes.
+    pub fn pieces(&self) -> impl Iterator<Item = (u64, &[u8])> {
+        let code = self.segments.iter().filter(|s| s.executable);
+        code.map(|s| (s.address, s.bytes.as_slice()))
+    }
+
+    /// Addresses of the descriptors of the module with this identity.
+    pub fn descriptors(&self, identity: &[u8; 16]) -> Vec<u64> {
+        let mut found = Vec::new();
+        for segment in &self.segments {
+            let aligned = (segment.address.next_multiple_of(8) - segment.address) as usize;
+            let mut at = aligned;
+            while let Some(head) = segment.bytes.get(at..at + 40) {
+                if head[..8] == abi::loops::MAGIC
+                    && head[24..40] == identity[..]
+                    && found.len() < 16
+                {
+                    found.push(segment.address + at as u64);
+                }
+                at += 8;
+            }
+        }
+        found
+    }
+
+    /// Identities of the modules that have descriptors here, with their numbers of ids and modes.
+    pub fn modules(&self) -> Vec<Described> {
+        let mut found: Vec<Described> = Vec::new();
+        for segment in &self.segments {
+            let mut at = (segment.address.next_multiple_of(8) - segment.address) as usize;
+            while let Some(head) = segment.bytes.get(at..at + 40) {
+                if head[..8] == abi::loops::MAGIC
+                    && let (Some(ids), Some(mode)) = (word(head, 16), word(head, 20))
+                    && word(head, 8) == Some(size_of::<abi::loops::Module>() as u32)
+                    && let Some(identity) = head[24..].first_chunk()
+                    && found.len() < 1024
+                {
+                    let address = segment.address + at as u64;
+                    found.push(Described { address, identity: *identity, ids, mode });
+                }
+                at += 8;
+            }
+        }
+        found
+    }
+}
+
+/// A descriptor in an image.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Described {
+    /// Its address.
+    pub address: u64,
+    /// The identity of its module.
+    pub identity: [u8; 16],
+    /// How many ids the module has.
+    pub ids: u32,
+    /// Its mode, as a number.
+    pub mode: u32,
+}
+
+fn word(bytes: &[u8], at: usize) -> Option<u32> {
+    bytes.get(at..)?.first_chunk().map(|four| u32::from_le_bytes(*four))
+}
+
+/// A program header, as far as it matters in memory.
+struct Header {
+    kind: u32,
+    flags: u32,
+    address: u64,
+}
+
+/// The program headers that the copy of an ELF header in memory names.
+fn program_headers(bytes: &[u8]) -> Vec<Header> {
+    let long = |at: usize| Some(u64::from_le_bytes(*bytes.get(at..)?.first_chunk()?));
+    let count = bytes.get(56..58).map_or(0, |b| u16::from_le_bytes([b[0], b[1]]));
+    let Some(first) = long(32).and_then(|at| usize::try_from(at).ok()) else { return Vec::new() };
+    let header = |i: usize| {
+        let at = first.checked_add(56 * i)?;
+        let address = long(at.checked_add(16)?)?;
+        Some(Header { kind: word(bytes, at)?, flags: word(bytes, at + 4)?, address })
+    };
+    (0..usize::from(count.min(64))).map_while(header).collect()
+}
+
+/// Applies one relocation of an object file. Those that code does not use are left out.
+fn relocate(
+    machine: Machine,
+    bytes: &mut [u8],
+    at: usize,
+    kind: elf::RelocationType,
+    target: u64,
+    place: u64,
+) {
+    let Some(four) = bytes.get_mut(at..).and_then(<[u8]>::first_chunk_mut::<4>) else { return };
+    let old = u32::from_le_bytes(*four);
+    let new = match (machine, kind) {
+        (Machine::X86, elf::R_X86_64_PC32 | elf::R_X86_64_PLT32) => {
+            target.wrapping_sub(place) as u32
+        }
+        (Machine::X86, elf::R_X86_64_32 | elf::R_X86_64_32S) => target as u32,
+        (Machine::Arm, elf::R_AARCH64_ADR_PREL_PG_HI21) => {
+            let pages = ((target & !0xfff).wrapping_sub(place & !0xfff) >> 12) as u32;
+            (old & 0x9f00_001f) | (pages & 3) << 29 | (pages >> 2 & 0x7_ffff) << 5
+        }
+        (Machine::Arm, elf::R_AARCH64_ADR_PREL_LO21) => {
+            let distance = target.wrapping_sub(place) as u32;
+            (old & 0x9f00_001f) | (distance & 3) << 29 | (distance >> 2 & 0x7_ffff) << 5
+        }
+        (Machine::Arm, elf::R_AARCH64_ADD_ABS_LO12_NC | elf::R_AARCH64_LDST8_ABS_LO12_NC) => {
+            low12(old, target, 0)
+        }
+        (Machine::Arm, elf::R_AARCH64_LDST32_ABS_LO12_NC) => low12(old, target, 2),
+        (Machine::Arm, elf::R_AARCH64_LDST64_ABS_LO12_NC) => low12(old, target, 3),
+        (Machine::Arm, elf::R_AARCH64_LDST128_ABS_LO12_NC) => low12(old, target, 4),
+        (Machine::Arm, elf::R_AARCH64_JUMP26 | elf::R_AARCH64_CALL26) => {
+            (old & 0xfc00_0000) | (target.wrapping_sub(place) >> 2) as u32 & 0x03ff_ffff
+        }
+        _ => return,
+    };
+    *four = new.to_le_bytes();
+}
+
+/// Puts the low 12 bits of an address into the immediate of a load, store or addition.
+fn low12(old: u32, target: u64, scale: u32) -> u32 {
+    (old & !(0xfff << 10)) | ((target as u32 & 0xfff) >> scale) << 10
+}

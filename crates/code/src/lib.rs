@@ -1,0 +1,36 @@
+//! The machine code of instrumented modules: where the code of each function and loop is, and what it
+//! consists of. Input is an ELF file, or code that was copied out of a process; output are regions.
+//!
+//! ```text
+//!  bytes ─► image ─► graph ─► values ─► gates ─► region
+//!           address   blocks,  where the  hooks    ranges, machine loops,
+//!           → bytes   loops    table is   of ids   instructions by class
+//! ```
+//!
+//! | module | what |
+//! |---|---|
+//! | [`image`] | code and data by address, symbols, unwind tables |
+//! | [`insn`] | an instruction, as far as it matters here |
+//! | [`x86`], [`arm`] | the decoders |
+//! | [`graph`] | the blocks and loops of a function |
+//! | [`values`] | what registers and stack slots hold |
+//! | [`gates`] | where hits of each id begin and end |
+//! | [`region`] | the code of each id |
+//!
+//! What is read may come from anybody: sizes, counts and rounds have limits, and no byte makes these
+//! functions panic (`tests/damaged.rs`).
+#![forbid(unsafe_code)]
+
+pub mod arm;
+pub mod error;
+pub mod gates;
+pub mod graph;
+pub mod image;
+pub mod insn;
+pub mod region;
+pub mod values;
+pub mod x86;
+
+pub use error::CodeError;
+pub use image::Image;
+pub use region::{Region, Regions, Wanted, regions};

@@ -1,0 +1,447 @@
+//! The machine code of each id: what control reaches from the begin of its hits without passing
+//! their end.
+//!
+//! A region is a list of ranges, because compilers put what is rarely executed somewhere else. Its
+//! machine loops are the natural loops whose headers it contains: 1 and those inside for a loop that
+//! was not transformed, 2 for one that became a vectorised body and a remainder.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use abi::loops::Mode;
+
+use crate::error::CodeError;
+use crate::gates::{self, Gates, Hooks};
+use crate::graph::Code;
+use crate::image::{Image, Machine};
+use crate::insn::{Class, Insn};
+use crate::values::World;
+
+/// Functions of one module that are looked at, at most.
+const MOST_FUNCTIONS: usize = 1 << 16;
+/// Instructions of all functions of a module, at most.
+const MOST_INSNS: usize = 1 << 22;
+/// Ids × loops × blocks of one function, at most.
+const MOST_WORK: usize = 1 << 30;
+/// Ids that are listed as missing, at most.
+const MOST_IDS: u32 = 1 << 20;
+
+/// A module in an image.
+#[derive(Clone, Copy, Debug)]
+pub struct Wanted {
+    /// The address of its descriptor.
+    pub descriptor: u64,
+    /// How many ids it has.
+    pub ids: u32,
+    /// How it counts.
+    pub mode: Mode,
+}
+
+/// A part of a function: from the first address to the one after the last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Range {
+    /// The first address.
+    pub start: u64,
+    /// The address after it.
+    pub end: u64,
+}
+
+/// How many instructions there are of each class. One instruction may be in several.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// All, without those of hooks.
+    pub instructions: u64,
+    /// Those of hooks, which are in none of the others.
+    pub hooks: u64,
+    /// Read memory operands.
+    pub loads: u64,
+    /// Write memory operands.
+    pub stores: u64,
+    /// Jumps.
+    pub branches: u64,
+    /// Calls.
+    pub calls: u64,
+    /// Scalar floating point.
+    pub scalar: u64,
+    /// Vectors of 64, 128, 256 and 512 bits.
+    pub vectors: [u64; 4],
+    /// Vectors whose width the processor decides.
+    pub scalable: u64,
+    /// In none of these classes.
+    pub other: u64,
+    /// Bytes that the loads read if each of them runs once.
+    pub bytes_loaded: u64,
+    /// Bytes that the stores write if each of them runs once.
+    pub bytes_stored: u64,
+}
+
+impl Counts {
+    fn add(&mut self, insn: &Insn, is_hook: bool) {
+        if is_hook {
+            self.hooks += 1;
+            return;
+        }
+        let Class { bits, loaded, stored } = insn.class;
+        let has = |bit: u16| u64::from(bits & bit != 0);
+        self.instructions += 1;
+        self.loads += has(Class::LOAD);
+        self.stores += has(Class::STORE);
+        self.branches += has(Class::BRANCH);
+        self.calls += has(Class::CALL);
+        self.scalar += has(Class::SCALAR);
+        let widths = [Class::VECTOR_64, Class::VECTOR_128, Class::VECTOR_256, Class::VECTOR_512];
+        for (count, width) in self.vectors.iter_mut().zip(widths) {
+            *count += has(width);
+        }
+        self.scalable += has(Class::SCALABLE);
+        self.other += u64::from(bits == 0);
+        self.bytes_loaded += u64::from(loaded);
+        self.bytes_stored += u64::from(stored);
+    }
+
+    /// The sum of both.
+    fn plus(&mut self, other: &Self) {
+        let pairs = [
+            (&mut self.instructions, other.instructions),
+            (&mut self.hooks, other.hooks),
+            (&mut self.loads, other.loads),
+            (&mut self.stores, other.stores),
+            (&mut self.branches, other.branches),
+            (&mut self.calls, other.calls),
+            (&mut self.scalar, other.scalar),
+            (&mut self.scalable, other.scalable),
+            (&mut self.other, other.other),
+            (&mut self.bytes_loaded, other.bytes_loaded),
+            (&mut self.bytes_stored, other.bytes_stored),
+        ];
+        pairs.into_iter().for_each(|(own, other)| *own += other);
+        self.vectors.iter_mut().zip(other.vectors).for_each(|(own, other)| *own += other);
+    }
+}
+
+/// A loop of the machine code.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MachineLoop {
+    /// The address of its header.
+    pub header: u64,
+    /// Machine loops of the same region around it.
+    pub depth: u32,
+    /// Whether it contains no other machine loop.
+    pub innermost: bool,
+    /// Its instructions, with those of loops inside.
+    pub counts: Counts,
+    /// Its code, by address.
+    pub ranges: Vec<Range>,
+    /// Whether each iteration executes all of its instructions that are not of hooks exactly once.
+    pub straight: bool,
+}
+
+/// Why the code of an id is not known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Missing {
+    /// No hook of it is in the code: the function was optimised away, or its code was not followed.
+    NoBegin,
+    /// The code does not say where its hits end, because nothing is counted there.
+    NoEnd,
+}
+
+/// The machine code of one id.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Region {
+    /// The id.
+    pub id: u32,
+    /// Its code, by address.
+    pub ranges: Vec<Range>,
+    /// Addresses of the instructions with which hits begin: one for each copy of the loop.
+    pub begins: Vec<u64>,
+    /// The first address of the function, and its name if there are symbols. The code of one id can
+    /// be in several functions; then this is the first one.
+    pub function: u64,
+    /// The name.
+    pub name: String,
+    /// Its machine loops, outer ones before inner ones.
+    pub loops: Vec<MachineLoop>,
+    /// Its instructions.
+    pub counts: Counts,
+    /// Those of its instructions that belong to hooks.
+    pub hooks: BTreeSet<u64>,
+    /// Jumps in its functions that could not be followed: code after them may be missing.
+    pub unknown_jumps: usize,
+}
+
+/// What was found of a module.
+#[derive(Clone, Debug, Default)]
+pub struct Regions {
+    /// The ids whose code was found.
+    pub found: BTreeMap<u32, Region>,
+    /// The other ones.
+    pub missing: BTreeMap<u32, Missing>,
+    /// Functions that were too large or too tangled to be read: first address, and why.
+    pub failed: Vec<(u64, CodeError)>,
+}
+
+/// Finds the code of all ids of a module.
+pub fn regions(image: &Image, wanted: &Wanted) -> Result<Regions, CodeError> {
+    let world = World { machine: image.machine, descriptor: wanted.descriptor };
+    let mut all = Regions::default();
+    let mut parts: BTreeMap<u32, Vec<Region>> = BTreeMap::new();
+    let mut unended = BTreeSet::new();
+    let mut budget = MOST_INSNS;
+    let mut seen: BTreeSet<u64> = BTreeSet::new();
+    let mut read = 0;
+    for start in starts(image, wanted.descriptor) {
+        if seen.contains(&start) {
+            continue;
+        }
+        let code = match Code::read(image, &world, start) {
+            Ok(code) => code,
+            Err(why) => {
+                all.failed.push((start, why));
+                continue;
+            }
+        };
+        read += 1;
+        budget = budget.saturating_sub(code.insns.len());
+        if budget == 0 || read > MOST_FUNCTIONS {
+            let bytes = (MOST_INSNS - budget) as u64;
+            all.failed.push((start, CodeError::TooLarge { what: "code of the module", bytes }));
+            break;
+        }
+        // Without symbols, a function can be entered only where it asks for its table.
+        if image.function_at(start).is_none() {
+            seen.extend(code.insns.iter().map(|insn| insn.at));
+        }
+        let hooks = gates::find(&code, &world, wanted.mode, wanted.ids);
+        let loops = 1 + code.loops.all.len();
+        let work = hooks.gates.len().saturating_mul(loops).saturating_mul(code.blocks.len());
+        if work > MOST_WORK {
+            let bytes = code.insns.len() as u64;
+            all.failed.push((start, CodeError::TooLarge { what: "nest of loops", bytes }));
+            continue;
+        }
+        for (id, gates) in &hooks.gates {
+            match region(&code, &hooks, *id, gates, start, image) {
+                Some(part) => parts.entry(*id).or_default().push(part),
+                None => drop(unended.insert(*id)),
+            }
+        }
+    }
+    for (id, parts) in parts {
+        all.found.extend(joined(parts).map(|region| (id, region)));
+    }
+    for id in (0..wanted.ids.min(MOST_IDS)).filter(|id| !all.found.contains_key(id)) {
+        let why = if unended.contains(&id) { Missing::NoEnd } else { Missing::NoBegin };
+        all.missing.insert(id, why);
+    }
+    if all.found.is_empty() && unended.is_empty() && all.failed.is_empty() {
+        return Err(CodeError::NoFunction);
+    }
+    Ok(all)
+}
+
+/// Where functions begin that mention the descriptor.
+fn starts(image: &Image, descriptor: u64) -> BTreeSet<u64> {
+    let mut found = BTreeSet::new();
+    let bytes = size_of::<abi::loops::Module>() as u64;
+    let is_field = |address: u64| address.wrapping_sub(descriptor) < bytes;
+    // Without a known function, the place that asks for the table is where reading begins.
+    let mut take = |place: u64, insn: u64, asks: bool| match image.function_at(place) {
+        Some(function) => drop(found.insert(function.start)),
+        None if asks => drop(found.insert(insn)),
+        None => {}
+    };
+    let enter = descriptor.wrapping_add(std::mem::offset_of!(abi::loops::Module, enter) as u64);
+    for (address, code) in image.pieces() {
+        match image.machine {
+            Machine::X86 => {
+                for (at, four) in code.windows(4).enumerate() {
+                    let value = i32::from_le_bytes(four.try_into().unwrap_or_default());
+                    let place = address.wrapping_add(at as u64);
+                    // Relative to the end of the instruction, which an immediate may follow.
+                    let relative = place.wrapping_add(4).wrapping_add_signed(value.into());
+                    let hit = [0, 1, 4].iter().any(|after| is_field(relative.wrapping_add(*after)));
+                    if hit || is_field(value as u32 as u64) {
+                        let is_load =
+                            at >= 3 && code[at - 2] == 0x8b && code[at - 3] & 0xf8 == 0x48;
+                        take(place, place.wrapping_sub(3), is_load && relative == enter);
+                    }
+                }
+                for (at, eight) in code.windows(8).enumerate() {
+                    if is_field(u64::from_le_bytes(eight.try_into().unwrap_or_default())) {
+                        let place = address.wrapping_add(at as u64);
+                        take(place, place.wrapping_sub(2), at >= 2 && code[at - 2] & 0xf8 == 0x48);
+                    }
+                }
+            }
+            Machine::Arm => {
+                for (i, word) in code.chunks_exact(4).enumerate() {
+                    let word = u32::from_le_bytes(word.try_into().unwrap_or_default());
+                    if word & 0x1f00_0000 != 0x1000_0000 {
+                        continue;
+                    }
+                    let place = address.wrapping_add(4 * i as u64);
+                    let insn = crate::arm::decode(&word.to_le_bytes(), place);
+                    if let Some(crate::insn::Op::Set(_, value)) = insn.map(|insn| insn.op) {
+                        let is_page = word >> 31 == 1;
+                        let pages =
+                            [descriptor, descriptor.wrapping_add(bytes - 1)].map(|a| a & !0xfff);
+                        if if is_page { pages.contains(&value) } else { is_field(value) } {
+                            take(place, place, true);
+                        }
+                    }
+                }
+            }
+        }
+    }
+    found
+}
+
+/// The code of an id in one function. `None`: it does not say where hits end.
+fn region(
+    code: &Code,
+    hooks: &Hooks,
+    id: u32,
+    gates: &Gates,
+    start: u64,
+    image: &Image,
+) -> Option<Region> {
+    if gates.begins.is_empty() {
+        return None;
+    }
+    let ends = decisions(code, gates);
+    let mut inside: BTreeSet<usize> = BTreeSet::new();
+    let mut work: Vec<usize> = gates.begins.iter().flat_map(|begin| code.after(*begin)).collect();
+    let mut returns_to_begin = false;
+    while let Some(block) = work.pop() {
+        if gates.begins.contains(&block) {
+            returns_to_begin = true;
+            continue;
+        }
+        if !inside.insert(block) || ends.contains(&block) {
+            continue;
+        }
+        work.extend(code.after(block));
+    }
+    // A loop that is left without an end would contain everything around it.
+    if gates.ends.is_empty() && returns_to_begin {
+        return None;
+    }
+    inside.retain(|block| !gates.blocks.contains(block));
+    let mut ranges: Vec<Range> = Vec::new();
+    let mut counts = Counts::default();
+    let mut hook_insns = BTreeSet::new();
+    for block in &inside {
+        let insns = code.of(*block);
+        let (Some(first), Some(last)) = (insns.first(), insns.last()) else { continue };
+        for (i, insn) in insns.iter().enumerate() {
+            let is_hook = hooks.is_hook[code.blocks[*block].first + i];
+            counts.add(insn, is_hook);
+            if is_hook {
+                hook_insns.insert(insn.at);
+            }
+        }
+        extend(&mut ranges, first.at, last.end());
+    }
+    let (function, name) = match image.function_at(start) {
+        Some(function) => (function.start, function.name.clone()),
+        None => (start, String::new()),
+    };
+    let begins = gates.begins.iter().map(|block| code.of(*block)[0].at).collect();
+    let loops = machine_loops(code, hooks, gates, &inside);
+    let unknown_jumps = code.unknown_jumps;
+    let hooks = hook_insns;
+    Some(Region { id, ranges, begins, function, name, loops, counts, hooks, unknown_jumps })
+}
+
+/// Adds what follows the last range to it, or as a new one.
+fn extend(ranges: &mut Vec<Range>, start: u64, end: u64) {
+    match ranges.last_mut() {
+        Some(range) if range.end == start => range.end = end,
+        _ => ranges.push(Range { start, end }),
+    }
+}
+
+/// The blocks that decide whether the hit was timed, with which a region ends.
+fn decisions(code: &Code, gates: &Gates) -> BTreeSet<usize> {
+    let mut found = BTreeSet::new();
+    let mut work: Vec<usize> = gates.ends.iter().copied().collect();
+    let mut seen: BTreeSet<usize> = work.iter().copied().collect();
+    while let Some(block) = work.pop() {
+        for before in code.before(block).filter(|before| !gates.begins.contains(before)) {
+            // Blocks that only lead there belong to the end.
+            if code.after(before).nth(1).is_some() {
+                found.insert(before);
+            } else if seen.insert(before) {
+                work.push(before);
+            }
+        }
+    }
+    found
+}
+
+fn machine_loops(
+    code: &Code,
+    hooks: &Hooks,
+    gates: &Gates,
+    inside: &BTreeSet<usize>,
+) -> Vec<MachineLoop> {
+    let node = |block: usize| block as u32 + 1;
+    let mut found = Vec::new();
+    for (l, of) in code.loops.all.iter().enumerate() {
+        let l = l as u32;
+        let header = of.header as usize - 1;
+        // Not what is around the region, if that is left without an end.
+        let around = gates.begins.iter().any(|begin| code.loops.contains(l, node(*begin)));
+        if !inside.contains(&header) || around {
+            continue;
+        }
+        let mut counts = Counts::default();
+        let mut straight = of.children == 0;
+        let mut ranges = Vec::new();
+        for block in inside.iter().filter(|block| code.loops.contains(l, node(**block))) {
+            let first = code.blocks[*block].first;
+            let insns = code.of(*block);
+            if let (Some(first), Some(last)) = (insns.first(), insns.last()) {
+                extend(&mut ranges, first.at, last.end());
+            }
+            for (i, insn) in code.of(*block).iter().enumerate() {
+                counts.add(insn, hooks.is_hook[first + i]);
+            }
+            let last = code.reversed.of(of.header).iter();
+            let latches = last.filter(|n| code.loops.contains(l, **n));
+            straight &=
+                latches.clone().all(|latch| code.dominators.dominates(node(*block), *latch));
+        }
+        let above = |outer: u32| {
+            let of = &code.loops.all[outer as usize];
+            inside.contains(&(of.header as usize - 1))
+                && !gates.begins.iter().any(|begin| code.loops.contains(outer, node(*begin)))
+        };
+        let mut depth = 0;
+        let mut outer = of.parent;
+        while outer != ir::dominators::NONE {
+            depth += u32::from(above(outer));
+            outer = code.loops.all[outer as usize].parent;
+        }
+        let innermost = of.children == 0;
+        let header = code.of(header)[0].at;
+        found.push(MachineLoop { header, depth, innermost, counts, ranges, straight });
+    }
+    found
+}
+
+/// The parts of one id in several functions as one region.
+fn joined(parts: Vec<Region>) -> Option<Region> {
+    let mut parts = parts.into_iter();
+    let mut first = parts.next()?;
+    for part in parts {
+        first.ranges.extend(part.ranges);
+        first.begins.extend(part.begins);
+        first.loops.extend(part.loops);
+        first.hooks.extend(part.hooks);
+        first.counts.plus(&part.counts);
+        first.unknown_jumps += part.unknown_jumps;
+    }
+    first.ranges.sort_unstable();
+    first.begins.sort_unstable();
+    Some(first)
+}

@@ -1,0 +1,373 @@
+//! What general registers and stack slots hold, as far as the hooks are concerned: the address of
+//! the thread's table, constants, places on the stack, and the pointers of the descriptor.
+//!
+//! Stores through unknown addresses are taken not to hit the slots in which the compiler keeps
+//! values: these are not named by the program.
+
+use std::collections::BTreeMap;
+
+use abi::loops::Module;
+
+use crate::image::Machine;
+use crate::insn::{Flow, Insn, Memory, Op, Register};
+
+/// What a register or slot holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Value {
+    /// Anything.
+    #[default]
+    Any,
+    /// A number, or an address.
+    Number(u64),
+    /// The address of the thread's table (or null), and so many bytes.
+    Table(i64),
+    /// The stack pointer when the function was entered, and so many bytes.
+    Stack(i64),
+    /// The descriptor's `enter`.
+    Enter,
+    /// The descriptor's `log`.
+    Log,
+    /// The descriptor's `begin` or `end`.
+    Counters,
+    /// A 32-bit entry of the table of jumps at this address.
+    JumpOffset(u64),
+    /// The same, with the address of the table added.
+    JumpTarget(u64),
+    /// A 64-bit entry of the table of addresses at this address.
+    JumpAddress(u64),
+}
+
+impl Value {
+    /// What is known where two ways join.
+    fn join(self, other: Self) -> Self {
+        match (self, other) {
+            (a, b) if a == b => a,
+            // A pointer that is null on one of the ways was tested there, or is tested later. The
+            // way without a runtime may use the null in `enter` as the null table.
+            (Self::Number(0), known @ (Self::Table(0) | Self::Enter | Self::Counters))
+            | (known @ (Self::Table(0) | Self::Enter | Self::Counters), Self::Number(0)) => known,
+            (Self::Enter, Self::Table(0)) | (Self::Table(0), Self::Enter) => Self::Table(0),
+            _ => Self::Any,
+        }
+    }
+
+    fn plus(self, number: i64) -> Self {
+        match self {
+            Self::Number(n) => Self::Number(n.wrapping_add_signed(number)),
+            Self::Table(n) => Self::Table(n.wrapping_add(number)),
+            Self::Stack(n) => Self::Stack(n.wrapping_add(number)),
+            _ if number == 0 => self,
+            _ => Self::Any,
+        }
+    }
+
+    /// Rounded down. How far the stack pointer is moved is not known, only that what is below is not
+    /// what was above: so it gets a range of its own.
+    fn aligned(self) -> Self {
+        match self {
+            Self::Stack(n) => Self::Stack(n.wrapping_sub(1 << 40)),
+            _ => Self::Any,
+        }
+    }
+
+    fn sum(self, other: Self) -> Self {
+        match (self, other) {
+            (known, Self::Number(n)) | (Self::Number(n), known) => match known {
+                Self::JumpOffset(table) if table == n => Self::JumpTarget(table),
+                _ => known.plus(n as i64),
+            },
+            _ => Self::Any,
+        }
+    }
+}
+
+/// Slots whose values are remembered, at most.
+const MOST_SLOTS: usize = 512;
+
+/// What is known before or after an instruction.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct State {
+    registers: [Value; 32],
+    slots: BTreeMap<i64, Value>,
+}
+
+/// What the interpretation needs to know of the code as a whole.
+#[derive(Clone, Copy, Debug)]
+pub struct World {
+    /// The architecture.
+    pub machine: Machine,
+    /// The address of the module's descriptor.
+    pub descriptor: u64,
+}
+
+impl World {
+    fn stack(&self) -> Register {
+        match self.machine {
+            Machine::X86 => 4,
+            Machine::Arm => 31,
+        }
+    }
+
+    /// The register of a call's result.
+    fn result(&self) -> Register {
+        0
+    }
+
+    /// Registers that a call may change.
+    fn clobbered(&self) -> u32 {
+        match self.machine {
+            // rax, rcx, rdx, rsi, rdi, r8 to r11
+            Machine::X86 => 0b1111_1100_0111,
+            Machine::Arm => 0x4007_ffff,
+        }
+    }
+
+    /// The registers of the first three arguments.
+    pub fn arguments(&self) -> [Register; 3] {
+        match self.machine {
+            Machine::X86 => [7, 6, 2],
+            Machine::Arm => [0, 1, 2],
+        }
+    }
+
+    /// What the pointer at an address of the image is.
+    fn pointer_at(&self, address: u64) -> Value {
+        let field = address.wrapping_sub(self.descriptor) as usize;
+        match field {
+            _ if field == std::mem::offset_of!(Module, enter) => Value::Enter,
+            _ if field == std::mem::offset_of!(Module, begin) => Value::Counters,
+            _ if field == std::mem::offset_of!(Module, end) => Value::Counters,
+            _ if field == std::mem::offset_of!(Module, log) => Value::Log,
+            _ => Value::Any,
+        }
+    }
+}
+
+impl State {
+    /// At the entry of a function.
+    pub fn entry(world: &World) -> Self {
+        let mut registers = [Value::Any; 32];
+        registers[usize::from(world.stack())] = Value::Stack(0);
+        // Where symbols are missing, reading begins after the function has set up its frame. The
+        // slots below the frame pointer are then slots like others, at places of their own.
+        let frame = match world.machine {
+            Machine::X86 => 5,
+            Machine::Arm => 29,
+        };
+        registers[frame] = Value::Stack(1 << 41);
+        Self { registers, slots: BTreeMap::new() }
+    }
+
+    /// How many slots are remembered.
+    pub fn slots(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// The value of a register.
+    pub fn of(&self, register: Register) -> Value {
+        self.registers[usize::from(register) & 31]
+    }
+
+    fn set(&mut self, register: Register, value: Value) {
+        self.registers[usize::from(register) & 31] = value;
+    }
+
+    /// The address of a memory operand; for one with an unknown index, that of its beginning.
+    pub fn address(&self, memory: &Memory) -> Value {
+        if memory.strange {
+            return Value::Any;
+        }
+        let before = memory.adjust.filter(|(_, before)| *before).map_or(0, |(by, _)| by);
+        let base = match memory.base {
+            Some(base) => self.of(base),
+            None => Value::Number(0),
+        };
+        let start = base.plus(memory.displacement.wrapping_add(before));
+        match memory.index.map(|(register, scale)| (self.of(register), scale)) {
+            None => start,
+            Some((Value::Number(n), scale)) => start.plus((n as i64).wrapping_mul(scale.into())),
+            // The base and the index can have changed places.
+            Some((Value::Table(n), 1)) => start.sum(Value::Number(0)).sum_table(n),
+            Some(_) => Value::Any,
+        }
+    }
+
+    /// The first entry of the table that a memory operand picks one of.
+    fn picked(&self, memory: &Memory) -> Option<u64> {
+        let (index, _) = memory.index?;
+        if memory.strange || matches!(self.of(index), Value::Number(_)) {
+            return None;
+        }
+        match memory.base.map_or(Value::Number(0), |base| self.of(base)).plus(memory.displacement) {
+            Value::Number(table) => Some(table),
+            _ => None,
+        }
+    }
+
+    /// Joins what is known on another way. Returns whether anything changed.
+    pub fn join(&mut self, other: &Self) -> bool {
+        let mut changed = false;
+        for (own, theirs) in self.registers.iter_mut().zip(&other.registers) {
+            let joined = own.join(*theirs);
+            changed |= joined != *own;
+            *own = joined;
+        }
+        self.slots.retain(|at, own| {
+            let joined = own.join(other.slots.get(at).copied().unwrap_or_default());
+            changed |= joined != *own;
+            *own = joined;
+            joined != Value::Any
+        });
+        changed
+    }
+
+    fn load(&self, world: &World, memory: &Memory, bytes: u8, signed: bool) -> Value {
+        if let Some(table) = self.picked(memory) {
+            return match (bytes, signed) {
+                (4, true) => Value::JumpOffset(table),
+                (8, _) => Value::JumpAddress(table),
+                _ => Value::Any,
+            };
+        }
+        match self.address(memory) {
+            Value::Stack(at) if bytes == 8 => self.slots.get(&at).copied().unwrap_or_default(),
+            Value::Number(at) if bytes == 8 => world.pointer_at(at),
+            _ => Value::Any,
+        }
+    }
+
+    fn store(&mut self, at: Value, bytes: u16, value: Value) {
+        let Value::Stack(at) = at else { return };
+        let overlapping: Vec<i64> = self
+            .slots
+            .range(at.saturating_sub(7)..at.saturating_add(bytes.into()))
+            .map(|(slot, _)| *slot)
+            .collect();
+        for slot in overlapping {
+            self.slots.remove(&slot);
+        }
+        if bytes == 8 && value != Value::Any && self.slots.len() < MOST_SLOTS {
+            self.slots.insert(at, value);
+        }
+    }
+
+    /// Goes on past an instruction.
+    pub fn step(&mut self, world: &World, insn: &Insn) {
+        let memory = insn.memory.as_ref();
+        let at = memory.map_or(Value::Any, |memory| self.address(memory));
+        let stack = world.stack();
+        let mut results: [Option<(Register, Value)>; 2] = [None, None];
+        let known = |register: Option<Register>| register.map_or(Value::Any, |r| self.of(r));
+        match insn.op {
+            Op::Other | Op::Clock => {}
+            Op::Move(to, from) => results[0] = Some((to, self.of(from))),
+            Op::Set(to, number) => results[0] = Some((to, Value::Number(number))),
+            Op::Insert(to, number, shift) => {
+                if let Value::Number(old) = self.of(to) {
+                    let mask = 0xffff_u64 << shift;
+                    let value = old & !mask | u64::from(number) << shift;
+                    results[0] = Some((to, Value::Number(value)));
+                }
+            }
+            Op::Add(to, from, number) => results[0] = Some((to, self.of(from).plus(number))),
+            Op::Align(to, from) => results[0] = Some((to, self.of(from).aligned())),
+            Op::Sum(to, a, b) => results[0] = Some((to, self.of(a).sum(self.of(b)))),
+            Op::Load(to, bytes, signed) => {
+                let value = memory.map_or(Value::Any, |m| self.load(world, m, bytes, signed));
+                results[0] = Some((to, value));
+            }
+            Op::LoadPair(a, b) => {
+                let load = |after: i64| match at.plus(after) {
+                    Value::Stack(at) => self.slots.get(&at).copied().unwrap_or_default(),
+                    Value::Number(at) => world.pointer_at(at),
+                    _ => Value::Any,
+                };
+                results = [Some((a, load(0))), Some((b, load(8)))];
+            }
+            Op::Store(from, bytes) => self.store(at, bytes, known(from)),
+            Op::StoreNumber(number) => self.store(at, 8, Value::Number(number)),
+            Op::StorePair(a, b) => {
+                // The zero register is the only one without a number.
+                let value = |r: Option<Register>| r.map_or(Value::Number(0), |r| self.of(r));
+                let (a, b) = (value(a), value(b));
+                self.store(at, 8, a);
+                self.store(at.plus(8), 8, b);
+            }
+            Op::Push(from) => {
+                let value = known(from);
+                let top = self.of(stack).plus(-8);
+                self.store(top, 8, value);
+                results[0] = Some((stack, top));
+            }
+            Op::Pop(to) => {
+                let top = self.of(stack);
+                let value = match top {
+                    Value::Stack(at) => self.slots.get(&at).copied().unwrap_or_default(),
+                    _ => Value::Any,
+                };
+                self.set(stack, top.plus(8));
+                results[0] = to.map(|to| (to, value));
+            }
+        }
+        let callee = self.callee(world, insn);
+        let adjusted = memory.and_then(|m| Some((m.base?, m.adjust?.0)));
+        let adjusted = adjusted.map(|(base, by)| (base, self.of(base).plus(by)));
+        let keeps_stack = matches!(insn.op, Op::Push(_) | Op::Pop(_));
+        for register in 0..32_u8 {
+            let is_kept = register == stack && (keeps_stack || callee.is_some());
+            if insn.writes >> register & 1 == 1 && !is_kept {
+                self.set(register, Value::Any);
+            }
+        }
+        if let Some((base, value)) = adjusted {
+            self.set(base, value);
+        }
+        for (register, value) in results.into_iter().flatten() {
+            self.set(register, value);
+        }
+        if let Some(callee) = callee {
+            for register in 0..32_u8 {
+                if world.clobbered() >> register & 1 == 1 {
+                    self.set(register, Value::Any);
+                }
+            }
+            if callee == Value::Enter {
+                self.set(world.result(), Value::Table(0));
+            }
+        }
+    }
+
+    /// What a call calls; `None`: it is not a call.
+    pub fn callee(&self, world: &World, insn: &Insn) -> Option<Value> {
+        match insn.flow {
+            Flow::CallTo(Some(register)) => Some(self.of(register)),
+            Flow::CallTo(None) => {
+                let memory = insn.memory.as_ref();
+                Some(memory.map_or(Value::Any, |m| self.load(world, m, 8, false)))
+            }
+            Flow::Call(_) => Some(Value::Any),
+            _ => None,
+        }
+    }
+
+    /// Where a jump to a register or to the memory operand goes, if a table says it.
+    pub fn jump(&self, world: &World, insn: &Insn) -> Value {
+        match insn.flow {
+            Flow::JumpTo(Some(register)) => self.of(register),
+            Flow::JumpTo(None) => {
+                insn.memory.as_ref().map_or(Value::Any, |m| self.load(world, m, 8, false))
+            }
+            _ => Value::Any,
+        }
+    }
+}
+
+impl Value {
+    /// The table's address at `n`, if this is what is added to it.
+    fn sum_table(self, n: i64) -> Self {
+        match self {
+            Self::Number(number) => Self::Table(n.wrapping_add(number as i64)),
+            _ => Self::Any,
+        }
+    }
+}

@@ -1,0 +1,320 @@
+//! Decodes x86-64, by iced-x86.
+
+use iced_x86::{
+    Decoder, DecoderOptions, FlowControl, Formatter, GasFormatter, Instruction, InstructionInfo,
+    InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register as Name,
+};
+
+use crate::insn::{Class, Flow, Insn, Memory, Op, Register};
+
+/// Reads and writes that instructions of this architecture make of general registers.
+pub struct X86 {
+    info: InstructionInfoFactory,
+}
+
+impl Default for X86 {
+    fn default() -> Self {
+        Self { info: InstructionInfoFactory::new() }
+    }
+}
+
+impl X86 {
+    /// The instruction at `at`, which `bytes` begins with.
+    pub fn decode(&mut self, bytes: &[u8], at: u64) -> Option<Insn> {
+        let instruction = one(bytes, at)?;
+        let info = self.info.info(&instruction);
+        let memory = memory(&instruction, info);
+        Some(Insn {
+            at,
+            length: instruction.len() as u8,
+            flow: flow(&instruction),
+            op: op(&instruction),
+            writes: writes(info),
+            memory,
+            class: class(&instruction, info, memory.is_some()),
+        })
+    }
+}
+
+fn one(bytes: &[u8], at: u64) -> Option<Instruction> {
+    let bytes = bytes.get(..bytes.len().min(15))?;
+    let mut decoder = Decoder::with_ip(64, bytes, at, DecoderOptions::NONE);
+    if !decoder.can_decode() {
+        return None;
+    }
+    let instruction = decoder.decode();
+    (!instruction.is_invalid()).then_some(instruction)
+}
+
+/// The text of the instruction, as GNU's assembler writes it.
+pub fn text(bytes: &[u8], at: u64) -> Option<String> {
+    let instruction = one(bytes, at)?;
+    let mut formatter = GasFormatter::new();
+    let options = formatter.options_mut();
+    options.set_branch_leading_zeros(false);
+    options.set_small_hex_numbers_in_decimal(false);
+    options.set_uppercase_hex(false);
+    options.set_rip_relative_addresses(false);
+    options.set_space_after_operand_separator(false);
+    let mut text = String::new();
+    formatter.format(&instruction, &mut text);
+    Some(text)
+}
+
+/// The number of a 64-bit general register, or of the 64-bit register that a part is of.
+fn general(name: Name) -> Option<Register> {
+    let full = name.full_register();
+    full.is_gpr64().then(|| full.number() as Register)
+}
+
+/// The number of a register, if all its 64 bits are meant.
+fn whole(name: Name) -> Option<Register> {
+    if name.is_gpr64() { Some(name.number() as Register) } else { None }
+}
+
+fn flow(instruction: &Instruction) -> Flow {
+    let register =
+        || (instruction.op0_kind() == OpKind::Register).then(|| instruction.op0_register());
+    match instruction.flow_control() {
+        FlowControl::Next => Flow::Next,
+        FlowControl::UnconditionalBranch => Flow::Jump(instruction.near_branch_target()),
+        FlowControl::ConditionalBranch => Flow::Branch(instruction.near_branch_target()),
+        FlowControl::XbeginXabortXend if instruction.mnemonic() == Mnemonic::Xbegin => {
+            Flow::Branch(instruction.near_branch_target())
+        }
+        FlowControl::XbeginXabortXend => Flow::Next,
+        FlowControl::IndirectBranch => Flow::JumpTo(register().and_then(general)),
+        FlowControl::Call if instruction.mnemonic() == Mnemonic::Call => {
+            Flow::Call(instruction.near_branch_target())
+        }
+        FlowControl::IndirectCall => Flow::CallTo(register().and_then(general)),
+        // System calls and interrupts come back.
+        FlowControl::Call | FlowControl::Interrupt => Flow::Next,
+        FlowControl::Return | FlowControl::Exception => Flow::End,
+    }
+}
+
+fn writes(info: &InstructionInfo) -> u32 {
+    let mut mask = 0;
+    for used in info.used_registers() {
+        let written = matches!(
+            used.access(),
+            OpAccess::Write | OpAccess::CondWrite | OpAccess::ReadWrite | OpAccess::ReadCondWrite
+        );
+        if let Some(register) = general(used.register()).filter(|_| written) {
+            mask |= 1 << register;
+        }
+    }
+    mask
+}
+
+fn is_memory(kind: OpKind) -> bool {
+    matches!(
+        kind,
+        OpKind::Memory
+            | OpKind::MemorySegSI
+            | OpKind::MemorySegESI
+            | OpKind::MemorySegRSI
+            | OpKind::MemorySegDI
+            | OpKind::MemorySegEDI
+            | OpKind::MemorySegRDI
+            | OpKind::MemoryESDI
+            | OpKind::MemoryESEDI
+            | OpKind::MemoryESRDI
+    )
+}
+
+/// How the explicit memory operands are used: read, written.
+fn use_of_memory(instruction: &Instruction, info: &InstructionInfo) -> (bool, bool) {
+    let (mut read, mut written) = (false, false);
+    for i in (0..instruction.op_count()).filter(|i| is_memory(instruction.op_kind(*i))) {
+        let access = info.op_access(i);
+        read |= matches!(
+            access,
+            OpAccess::Read | OpAccess::CondRead | OpAccess::ReadWrite | OpAccess::ReadCondWrite
+        );
+        written |= matches!(
+            access,
+            OpAccess::Write | OpAccess::CondWrite | OpAccess::ReadWrite | OpAccess::ReadCondWrite
+        );
+    }
+    (read, written)
+}
+
+fn memory(instruction: &Instruction, info: &InstructionInfo) -> Option<Memory> {
+    if !(0..instruction.op_count()).any(|i| instruction.op_kind(i) == OpKind::Memory) {
+        return None;
+    }
+    let (read, written) = use_of_memory(instruction, info);
+    if !read && !written {
+        return None;
+    }
+    let mut memory = Memory { read, written, ..Memory::default() };
+    memory.strange = matches!(instruction.memory_segment(), Name::FS | Name::GS);
+    if instruction.is_ip_rel_memory_operand() {
+        memory.displacement = instruction.ip_rel_memory_address() as i64;
+        return Some(memory);
+    }
+    memory.displacement = instruction.memory_displacement64() as i64;
+    let (base, index) = (instruction.memory_base(), instruction.memory_index());
+    match (base, whole(base)) {
+        (Name::None, _) => {}
+        (_, None) => memory.strange = true,
+        (_, known) => memory.base = known,
+    }
+    match (index, whole(index)) {
+        (Name::None, _) => {}
+        (_, None) => memory.strange = true,
+        (_, Some(register)) => {
+            memory.index = Some((register, instruction.memory_index_scale() as u8));
+        }
+    }
+    Some(memory)
+}
+
+fn op(instruction: &Instruction) -> Op {
+    let kinds = (instruction.op0_kind(), instruction.op1_kind());
+    let (first, second) = (instruction.op0_register(), instruction.op1_register());
+    let number = || instruction.immediate(1) as i64;
+    match (instruction.mnemonic(), kinds) {
+        (Mnemonic::Mov, (OpKind::Register, OpKind::Register)) => {
+            match (whole(first), whole(second)) {
+                (Some(to), Some(from)) => Op::Move(to, from),
+                _ => Op::Other,
+            }
+        }
+        (Mnemonic::Mov, (OpKind::Register, OpKind::Memory)) => {
+            whole(first).map_or(Op::Other, |to| Op::Load(to, 8, false))
+        }
+        (Mnemonic::Movsxd, (OpKind::Register, OpKind::Memory)) => {
+            whole(first).map_or(Op::Other, |to| Op::Load(to, 4, true))
+        }
+        (Mnemonic::Mov, (OpKind::Memory, OpKind::Register)) => match whole(second) {
+            Some(from) => Op::Store(Some(from), 8),
+            None => Op::Store(None, instruction.memory_size().size() as u16),
+        },
+        (Mnemonic::Mov, (OpKind::Memory, _)) if instruction.memory_size().size() == 8 => {
+            Op::StoreNumber(instruction.immediate(1))
+        }
+        // A move to 32 bits clears the others.
+        (Mnemonic::Mov, (OpKind::Register, kind)) if kind != OpKind::Register => {
+            match (general(first), first.is_gpr32() || first.is_gpr64()) {
+                (Some(to), true) => {
+                    let mask = if first.is_gpr32() { u64::from(u32::MAX) } else { u64::MAX };
+                    Op::Set(to, instruction.immediate(1) & mask)
+                }
+                _ => Op::Other,
+            }
+        }
+        (Mnemonic::Xor | Mnemonic::Sub, (OpKind::Register, OpKind::Register))
+            if first == second && (first.is_gpr32() || first.is_gpr64()) =>
+        {
+            general(first).map_or(Op::Other, |to| Op::Set(to, 0))
+        }
+        (Mnemonic::Lea, _) => lea(instruction),
+        (Mnemonic::Add, (OpKind::Register, OpKind::Register)) => {
+            match (whole(first), whole(second)) {
+                (Some(to), Some(other)) => Op::Sum(to, to, other),
+                _ => Op::Other,
+            }
+        }
+        (Mnemonic::Add, (OpKind::Register, kind)) if !is_memory(kind) => {
+            whole(first).map_or(Op::Other, |to| Op::Add(to, to, number()))
+        }
+        (Mnemonic::Sub, (OpKind::Register, kind))
+            if !is_memory(kind) && kind != OpKind::Register =>
+        {
+            whole(first).map_or(Op::Other, |to| Op::Add(to, to, number().wrapping_neg()))
+        }
+        (Mnemonic::And, (OpKind::Register, kind))
+            if !is_memory(kind) && kind != OpKind::Register && is_alignment(number()) =>
+        {
+            whole(first).map_or(Op::Other, |to| Op::Align(to, to))
+        }
+        (Mnemonic::Push, (OpKind::Register, _)) => Op::Push(whole(first)),
+        (Mnemonic::Push, _) => Op::Push(None),
+        (Mnemonic::Pop, (OpKind::Register, _)) => Op::Pop(whole(first)),
+        (Mnemonic::Pop, _) => Op::Pop(None),
+        (Mnemonic::Rdtsc | Mnemonic::Rdtscp, _) => Op::Clock,
+        (_, (OpKind::Memory, _)) => Op::Store(None, instruction.memory_size().size() as u16),
+        _ => Op::Other,
+    }
+}
+
+/// Whether a mask clears low bits only: -16, -64, ….
+fn is_alignment(mask: i64) -> bool {
+    mask < 0 && mask.unsigned_abs().is_power_of_two()
+}
+
+fn lea(instruction: &Instruction) -> Op {
+    let Some(to) = whole(instruction.op0_register()) else { return Op::Other };
+    if instruction.is_ip_rel_memory_operand() {
+        return Op::Set(to, instruction.ip_rel_memory_address());
+    }
+    let displacement = instruction.memory_displacement64() as i64;
+    let (base, index) = (instruction.memory_base(), instruction.memory_index());
+    match (base, whole(base), index) {
+        (Name::None, _, Name::None) => Op::Set(to, displacement as u64),
+        (_, Some(base), Name::None) => Op::Add(to, base, displacement),
+        (_, Some(base), _) if displacement == 0 && instruction.memory_index_scale() == 1 => {
+            whole(index).map_or(Op::Other, |index| Op::Sum(to, base, index))
+        }
+        _ => Op::Other,
+    }
+}
+
+/// Instructions with names like those of scalar operations, which work on vectors.
+fn spreads(mnemonic: Mnemonic) -> bool {
+    matches!(mnemonic, Mnemonic::Vbroadcastss | Mnemonic::Vbroadcastsd)
+}
+
+fn class(instruction: &Instruction, info: &InstructionInfo, has_memory: bool) -> Class {
+    let mut class = Class::default();
+    let (read, written) = use_of_memory(instruction, info);
+    let bytes = instruction.memory_size().size() as u16;
+    let mnemonic = instruction.mnemonic();
+    // A `nop` or a prefetch has an operand and does not use it.
+    if read && (has_memory || instruction.is_string_instruction()) {
+        class.bits |= Class::LOAD;
+        class.loaded = bytes;
+    }
+    if written {
+        class.bits |= Class::STORE;
+        class.stored = bytes;
+    }
+    match instruction.flow_control() {
+        FlowControl::UnconditionalBranch
+        | FlowControl::ConditionalBranch
+        | FlowControl::IndirectBranch => class.bits |= Class::BRANCH,
+        FlowControl::Call if mnemonic == Mnemonic::Call => class.bits |= Class::CALL,
+        FlowControl::IndirectCall => class.bits |= Class::CALL,
+        _ => {}
+    }
+    let mut widest = 0;
+    let mut see = |name: Name| {
+        let width = match name {
+            _ if name.is_zmm() => Class::VECTOR_512,
+            _ if name.is_ymm() => Class::VECTOR_256,
+            _ if name.is_xmm() => Class::VECTOR_128,
+            _ if name.is_mm() => Class::VECTOR_64,
+            _ => 0,
+        };
+        widest = widest.max(width);
+    };
+    for i in 0..instruction.op_count() {
+        if instruction.op_kind(i) == OpKind::Register {
+            see(instruction.op_register(i));
+        }
+    }
+    if instruction.memory_index() != Name::None {
+        see(instruction.memory_index());
+    }
+    if widest == Class::VECTOR_128 && !spreads(mnemonic) {
+        let name = format!("{mnemonic:?}");
+        if ["ss", "sd", "sh"].iter().any(|end| name.ends_with(end)) {
+            widest = Class::SCALAR;
+        }
+    }
+    class.bits |= widest;
+    class
+}

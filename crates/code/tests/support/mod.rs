@@ -1,0 +1,102 @@
+//! Compilers that make instrumented objects, for this machine and for AArch64.
+
+#![allow(dead_code, reason = "each test uses some of it")]
+
+pub mod listing;
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use abi::loops::Mode;
+use ir::choice::{Functions, Options};
+use ir::table::SideTable;
+use testkit::Scratch;
+
+/// A clang, and what it compiles for.
+pub struct Compiler {
+    version: u32,
+    /// AArch64 instead of x86-64.
+    pub is_arm: bool,
+    scratch: Scratch,
+}
+
+/// The compilers that there are.
+pub fn compilers(test: &str) -> Vec<Compiler> {
+    let mut found = Vec::new();
+    for version in [19, 22] {
+        let exists =
+            |tool: &str| Command::new(format!("{tool}-{version}")).arg("--version").output();
+        if exists("clang").is_ok() && exists("llvm-objdump").is_ok() {
+            for is_arm in [false, true] {
+                found.push(Compiler { version, is_arm, scratch: Scratch::new() });
+            }
+        }
+    }
+    if found.is_empty() {
+        testkit::skip(test, "neither clang-19 nor clang-22 is installed with its llvm-objdump");
+    }
+    found
+}
+
+impl Compiler {
+    /// What it is called in messages.
+    pub fn name(&self) -> String {
+        let machine = if self.is_arm { "aarch64" } else { "x86-64" };
+        format!("clang {} for {machine}", self.version)
+    }
+
+    fn clang(&self) -> Command {
+        let mut clang = Command::new(format!("clang-{}", self.version));
+        if self.is_arm {
+            // Debian's headers for other machines are not needed: the kernels' own are enough.
+            clang.args(["--target=aarch64-linux-gnu", "-idirafter/usr/include/x86_64-linux-gnu"]);
+        } else {
+            clang.arg("--target=x86_64-linux-gnu");
+        }
+        clang
+    }
+
+    /// Compiles a program of `tests/programs/loops`, with all loops instrumented.
+    pub fn instrumented(&self, source: &str, level: &str, mode: Mode) -> (PathBuf, SideTable) {
+        let programs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/programs/loops");
+        let base = format!("{source}{level}-{}", mode.name());
+        let [plain, text, object] =
+            ["ll", "lwp.ll", "o"].map(|end| self.scratch.join(&format!("{base}.{end}")));
+        let flags = [level, "-S", "-emit-llvm", "-g0", "-o"];
+        run(self.clang().args(flags).arg(&plain).arg(programs.join(source)));
+        let options = Options {
+            mode,
+            max_depth: Some(u32::MAX),
+            min_height: Some(0),
+            siblings: false,
+            functions: Functions::WithLoops,
+            filter: None,
+            target: None,
+            source,
+        };
+        let done = ir::instrument::instrument(&std::fs::read(&plain).unwrap(), &options).unwrap();
+        std::fs::write(&text, &done.text).unwrap();
+        let flags = [level, "-Xclang", "-disable-llvm-passes", "-c", "-o"];
+        run(self.clang().args(flags).arg(&object).arg(&text));
+        (object, done.table)
+    }
+
+    /// What the judge of this machine's code writes.
+    pub fn disassembled(&self, object: &Path) -> String {
+        // GNU's objdump for the host's code, LLVM's for the other.
+        let mut objdump = match self.is_arm {
+            false => Command::new("objdump"),
+            true => Command::new(format!("llvm-objdump-{}", self.version)),
+        };
+        let output = run(objdump.arg("-d").arg(object));
+        String::from_utf8(output.stdout).unwrap()
+    }
+}
+
+/// Runs a command that must succeed.
+pub fn run(command: &mut Command) -> Output {
+    let output = command.output().unwrap_or_else(|e| panic!("{command:?}: {e}"));
+    let words = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{command:?}: {}\n{words}", output.status);
+    output
+}

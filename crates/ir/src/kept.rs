@@ -1,0 +1,196 @@
+//! The text of instrumented functions, as the side table keeps it: reports show it with numbers in
+//! its margin, wherever the file itself is by then.
+//!
+//! Short texts are kept as they are, longer ones compressed (DEFLATE in base64). What is longer than
+//! [`MOST_BYTES`] is left out: then the table has the name and the hash of the file only.
+
+use std::collections::BTreeMap;
+use std::io::{Read, Write};
+
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use flate2::Compression;
+use flate2::read::DeflateDecoder;
+use flate2::write::DeflateEncoder;
+use serde::{Deserialize, Serialize};
+use twox_hash::XxHash3_128;
+
+/// Texts of this length are kept without compression.
+const PLAIN_BYTES: usize = 1 << 12;
+/// Texts that are longer are not kept.
+const MOST_BYTES: usize = 16 << 20;
+
+/// The text of the functions of a module that were instrumented, in one language.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KeptText {
+    /// `llvm`, `mlir` or `tir`.
+    pub language: String,
+    /// The file, as it was named.
+    pub path: String,
+    /// XXH3 (128 bits, hexadecimal) of the whole file.
+    pub hash: String,
+    /// First and last line of each stretch that is kept, from 1, in order.
+    pub lines: Vec<[u32; 2]>,
+    /// These lines.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub text: Option<String>,
+    /// The same, compressed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deflated: Option<String>,
+}
+
+/// Why the lines of a text cannot be shown.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TextError {
+    /// The table has no text, only its hash.
+    #[error("the text of {0} was too long to be kept")]
+    NotKept(String),
+    /// What is compressed is damaged.
+    #[error("the text of {0} in the side table is damaged")]
+    Damaged(String),
+    /// A file is another one than that which was instrumented.
+    #[error("{0} is not the text that was instrumented (its hash is different)")]
+    Other(String),
+}
+
+/// The hash of a text.
+pub fn hash(text: &[u8]) -> String {
+    format!("{:032x}", XxHash3_128::oneshot(text))
+}
+
+/// Collects the text of functions.
+#[derive(Clone, Debug, Default)]
+pub struct Keeper {
+    lines: Vec<[u32; 2]>,
+    text: Vec<u8>,
+    is_full: bool,
+}
+
+impl Keeper {
+    /// Adds the lines `first` to `last`, of which the first one begins at or before `start`.
+    pub fn add(&mut self, text: &[u8], start: usize, [first, last]: [u32; 2]) {
+        if self.is_full || last < first {
+            return;
+        }
+        let before = text[..start.min(text.len())].iter().rposition(|b| *b == b'\n');
+        let begin = before.map_or(0, |newline| newline + 1);
+        let mut end = begin;
+        for _ in first..=last {
+            match text[end..].iter().position(|b| *b == b'\n') {
+                Some(newline) => end += newline + 1,
+                None => end = text.len(),
+            }
+        }
+        if self.text.len() + (end - begin) > MOST_BYTES {
+            (self.is_full, self.text) = (true, Vec::new());
+            return;
+        }
+        self.lines.push([first, last]);
+        self.text.extend_from_slice(&text[begin..end]);
+        if self.text.last().is_some_and(|last| *last != b'\n') {
+            self.text.push(b'\n');
+        }
+    }
+
+    /// What a side table keeps of it. `whole` is the text of the file.
+    pub fn finish(self, language: &str, path: &str, whole: &[u8]) -> KeptText {
+        let (language, path) = (language.to_owned(), path.to_owned());
+        let mut kept = KeptText { language, path, hash: hash(whole), ..KeptText::default() };
+        if self.is_full {
+            return kept;
+        }
+        kept.lines = self.lines;
+        let text = String::from_utf8_lossy(&self.text).into_owned();
+        if text.len() <= PLAIN_BYTES {
+            kept.text = Some(text);
+            return kept;
+        }
+        let mut encoder = DeflateEncoder::new(Vec::new(), Compression::fast());
+        let written = encoder.write_all(text.as_bytes()).and_then(|()| encoder.finish());
+        // Writing to memory does not fail.
+        kept.deflated = written.ok().map(|bytes| BASE64_STANDARD.encode(bytes));
+        kept
+    }
+}
+
+impl KeptText {
+    /// The lines that are kept, by number.
+    pub fn numbered(&self) -> Result<BTreeMap<u32, String>, TextError> {
+        let damaged = || TextError::Damaged(self.path.clone());
+        let text = match (&self.text, &self.deflated) {
+            (Some(text), _) => text.clone(),
+            (None, Some(deflated)) => {
+                let bytes = BASE64_STANDARD.decode(deflated).map_err(|_| damaged())?;
+                let mut text = Vec::new();
+                // A few bytes may stand for any number.
+                let most = 2 * MOST_BYTES as u64;
+                let read = DeflateDecoder::new(&bytes[..]).take(most).read_to_end(&mut text);
+                read.map_err(|_| damaged())?;
+                String::from_utf8(text).map_err(|_| damaged())?
+            }
+            (None, None) => return Err(TextError::NotKept(self.path.clone())),
+        };
+        let mut lines = text.lines();
+        let mut numbered = BTreeMap::new();
+        for [first, last] in &self.lines {
+            for number in *first..=*last {
+                let Some(line) = lines.next() else { return Ok(numbered) };
+                numbered.insert(number, line.to_owned());
+            }
+        }
+        Ok(numbered)
+    }
+
+    /// All lines of the file, which must be the one that was instrumented.
+    pub fn of_file(&self, bytes: &[u8]) -> Result<BTreeMap<u32, String>, TextError> {
+        if hash(bytes) != self.hash {
+            return Err(TextError::Other(self.path.clone()));
+        }
+        let text = String::from_utf8_lossy(bytes);
+        Ok((1..).zip(text.lines().map(str::to_owned)).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_kept_with_their_numbers() {
+        let text = b"one\ntwo\nthree\nfour\nfive";
+        let mut keeper = Keeper::default();
+        keeper.add(text, 5, [2, 3]);
+        keeper.add(text, 19, [5, 5]);
+        let kept = keeper.finish("llvm", "x.ll", text);
+        let lines = kept.numbered().expect("kept");
+        let expected = [(2, "two"), (3, "three"), (5, "five")];
+        assert_eq!(lines, expected.map(|(n, line)| (n, line.to_owned())).into());
+        assert_eq!(kept.of_file(text).expect("the same")[&4], "four");
+        assert_eq!(kept.of_file(b"two"), Err(TextError::Other("x.ll".into())));
+    }
+
+    #[test]
+    fn long_texts_are_compressed_and_longer_ones_left_out() {
+        let line = format!("{}\n", "x".repeat(99));
+        let text = line.repeat(1000);
+        let keep = |text: &str, lines: u32| {
+            let mut keeper = Keeper::default();
+            keeper.add(text.as_bytes(), 0, [1, lines]);
+            keeper.finish("llvm", "x.ll", text.as_bytes())
+        };
+        let kept = keep(&text, 1000);
+        assert!(kept.deflated.as_ref().is_some_and(|text| text.len() < 4000));
+        assert_eq!(kept.numbered().expect("kept").len(), 1000);
+        let long = line.repeat(MOST_BYTES / 100 + 1);
+        let left_out = keep(&long, (MOST_BYTES / 100 + 1) as u32);
+        assert_eq!(left_out.numbered(), Err(TextError::NotKept("x.ll".into())));
+        for damaged in ["", "AAAA", "!", "x"] {
+            let kept = KeptText {
+                deflated: Some(damaged.into()),
+                lines: vec![[1, u32::MAX]],
+                ..kept.clone()
+            };
+            let _ = kept.numbered();
+        }
+    }
+}

@@ -1,0 +1,41 @@
+//! Reads the text of MLIR's `llvm` dialect as `iree-compile --compile-to=executable-targets` prints
+//! it, finds the functions and loops of its executables, and instruments them. The rest of the crate
+//! does the same for LLVM IR; graphs, loops, the choice of loops and the side table are shared.
+//!
+//! ```text
+//!  module {                                   anything: not looked at, and not changed
+//!    hal.executable.variant … {
+//!      builtin.module attributes {llvm.target_triple = …} {      one of our modules: a descriptor
+//!        llvm.func @dispatch(…) {                                hooks on the edges of its loops
+//!        ^bb1(%53: i64):
+//!          llvm.cond_br %54, ^bb2(%25 : i64), ^bb8
+//! ```
+//!
+//! What is inserted into a function are calls of small internal functions (`begin`, `end`, …), which
+//! LLVM always inlines, and new blocks for the edges of loops that hold these calls. Block arguments
+//! stay as they are: each edge passes to its new block nothing, and the new block passes on what the
+//! edge passed before. What a hit keeps from its beginning to its end is in a stack slot of the
+//! function's own activation, which LLVM turns into registers, so that recursion and threads need no
+//! more care than with values.
+//!
+//! | module | what |
+//! |---|---|
+//! | [`instrument`] | a whole text |
+//! | [`scan`] | brackets, strings, comments and statements |
+//! | [`read`] | the modules and functions of a text |
+//! | [`body`] | the blocks of a function |
+//! | [`rewrite`] | hooks on the edges of loops |
+//! | [`hooks`] | the functions that hooks call |
+//! | [`descriptor`] | the descriptor and the rehearsal |
+//! | [`iterations`] | how often a loop ran |
+//! | [`place`] | source locations |
+
+pub mod body;
+pub mod descriptor;
+pub mod hooks;
+pub mod instrument;
+pub mod iterations;
+pub mod place;
+pub mod read;
+pub mod rewrite;
+pub mod scan;

@@ -1,0 +1,197 @@
+//! How often a loop ran: from an argument of its header that begins at the same value on all edges
+//! into the loop and changes by a constant, as [`crate::iterations`] does it with phi nodes.
+
+use crate::choice::Choice;
+use crate::dominators::NONE;
+use crate::function::Edge;
+use crate::loops::Loops;
+use crate::scan::{Span, find};
+use crate::trips::passes;
+
+use super::body::Blocks;
+use super::scan::name_end;
+
+/// A value that counts the iterations of a loop.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Counter {
+    /// The argument of the header, with `%`.
+    pub value: String,
+    /// Its type: `i` and this number of bits, at most 64.
+    pub bits: u32,
+    /// What it begins with, with `%`.
+    pub start: String,
+    /// What is added in each iteration; not 0.
+    pub step: i64,
+    /// What it becomes, with `%`.
+    next: String,
+    /// How many edges go back to the header.
+    latches: u32,
+    /// Whether the header has an edge to itself: then its last run is an iteration, too.
+    pub rotated: bool,
+}
+
+/// The largest step, either way, for which 64 bits are taken not to come around: 2^48 iterations
+/// take a day even if each takes a third of a nanosecond.
+const LARGEST_STEP: u64 = 1 << 16;
+
+/// Arguments of a header that are looked at. The compiler's own counter is the first one.
+const MOST_ARGUMENTS: usize = 64;
+
+/// Looks for counters in the loops of one function.
+pub struct Search<'a> {
+    /// The whole text.
+    pub text: &'a [u8],
+    /// The blocks of the function.
+    pub blocks: &'a Blocks,
+    /// Its loops.
+    pub loops: &'a Loops,
+    /// For each block, the edges that end there: the block that they leave, and the edge.
+    pub arriving: &'a [Vec<(u32, Edge)>],
+}
+
+impl Search<'_> {
+    /// The counter of a loop.
+    pub fn counter(&self, l: u32) -> Option<Counter> {
+        let header = self.loops.all[l as usize].header;
+        let arguments = self.blocks.arguments_of(header);
+        arguments.iter().take(MOST_ARGUMENTS).enumerate().find_map(|(i, argument)| {
+            let kind = argument.kind.of(self.text);
+            let bits: u32 = std::str::from_utf8(kind.strip_prefix(b"i")?).ok()?.parse().ok()?;
+            if !(2..=64).contains(&bits) {
+                return None;
+            }
+            self.of_argument(l, header, i, argument.name.of(self.text), bits)
+        })
+    }
+
+    fn of_argument(
+        &self,
+        l: u32,
+        header: u32,
+        index: usize,
+        value: &[u8],
+        bits: u32,
+    ) -> Option<Counter> {
+        let (mut start, mut next): (Option<&[u8]>, Option<&[u8]>) = (None, None);
+        let mut latches = 0;
+        let mut rotated = false;
+        for (from, edge) in &self.arriving[header as usize] {
+            let passed = self.passed(edge.operand, index)?;
+            let inside = self.loops.contains(l, *from);
+            let known = if inside { &mut next } else { &mut start };
+            if known.is_some_and(|known| known != passed) {
+                return None;
+            }
+            *known = Some(passed);
+            latches += u32::from(inside);
+            rotated |= *from == header;
+        }
+        let (start, next) = (start?, next?);
+        let (step, exact) = self.step(next, value)?;
+        if step == 0 || !(exact || bits == 64 && step.unsigned_abs() <= LARGEST_STEP) {
+            return None;
+        }
+        let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).ok();
+        let (value, start, next) = (text(value)?, text(start)?, text(next)?);
+        Some(Counter { value, bits, start, step, next, latches, rotated })
+    }
+
+    /// The value that an edge passes to an argument of its target, with `%`.
+    fn passed(&self, operand: Span, index: usize) -> Option<&[u8]> {
+        let text = operand.of(self.text);
+        let open = find(text, 0, b'(')?;
+        let colon = find(text, open, b':')?;
+        let value = text[open + 1..colon].split(|b| *b == b',').nth(index)?.trim_ascii();
+        let whole = value.first() == Some(&b'%') && name_end(value, 1) == value.len();
+        whole.then_some(value)
+    }
+
+    /// The operands of a statement `%name = op …` of this operation, which is only looked at up to
+    /// the first colon.
+    fn operands(&self, name: &[u8], op: &[u8]) -> Option<&[u8]> {
+        let statement = self.blocks.defined.get(name)?.of(self.text);
+        let rest = statement.get(name.len()..)?.trim_ascii_start().strip_prefix(b"=")?;
+        let rest = rest.trim_ascii_start().strip_prefix(op)?;
+        let end = find(rest, 0, b':')?;
+        Some(rest[..end].trim_ascii())
+    }
+
+    /// What `next` adds to `value`, and whether that is known not to wrap.
+    fn step(&self, next: &[u8], value: &[u8]) -> Option<(i64, bool)> {
+        let operands = self.operands(next, b"llvm.add ")?;
+        let (first, second) = two(operands)?;
+        let exact = operands.windows(8).any(|window| window == b"overflow");
+        let other = match (first == value, second == value) {
+            (true, false) => second,
+            (false, true) => first,
+            _ => return None,
+        };
+        Some((self.constant(other)?, exact))
+    }
+
+    /// The number that a value is.
+    fn constant(&self, name: &[u8]) -> Option<i64> {
+        let inside = self.operands(name, b"llvm.mlir.constant(")?;
+        std::str::from_utf8(inside).ok()?.parse().ok()
+    }
+
+    /// The iterations of each hit of the chosen loops, where the text says so.
+    pub fn trip_counts(&self, choice: &Choice, counters: &[Option<Counter>]) -> Vec<Option<u64>> {
+        let mut exits = vec![(0_u32, NONE); self.loops.all.len()];
+        for from in 0..self.blocks.body.blocks.len() as u32 {
+            for edge in self.blocks.body.leaving(from) {
+                let inner = self.loops.innermost[from as usize];
+                let mut at = choice.nearest.get(inner as usize).copied().unwrap_or(NONE);
+                while at != NONE && !self.loops.contains(at, edge.to) {
+                    exits[at as usize].0 += 1;
+                    exits[at as usize].1 = from;
+                    at = choice.parent(self.loops, at);
+                }
+            }
+        }
+        let chosen = choice.loops.iter().zip(counters);
+        chosen
+            .map(|(l, counter)| match exits[*l as usize] {
+                (1, from) => self.trips(*l, from, counter.as_ref()?),
+                _ => None,
+            })
+            .collect()
+    }
+
+    /// The iterations of a loop with one exit, in block `from`.
+    fn trips(&self, l: u32, from: u32, counter: &Counter) -> Option<u64> {
+        let header = self.loops.all[l as usize].header;
+        let body = &self.blocks.body;
+        let [first, second] = body.leaving(from) else { return None };
+        let latch = [first, second].iter().any(|edge| edge.to == header);
+        if from != header && !(latch && counter.latches == 1) {
+            return None;
+        }
+        let terminator = body.blocks[from as usize].terminator.of(self.text);
+        let condition = terminator.strip_prefix(b"llvm.cond_br ")?.trim_ascii_start();
+        let condition = &condition[..name_end(condition, 1.min(condition.len()))];
+        let operands = self.operands(condition, b"llvm.icmp ")?.strip_prefix(b"\"")?;
+        let quote = find(operands, 0, b'"')?;
+        let (predicate, (value, limit)) = (&operands[..quote], two(&operands[quote + 1..])?);
+        let start = i128::from(self.constant(counter.start.as_bytes())?);
+        let step = i128::from(counter.step);
+        let at = match value {
+            value if value == counter.value.as_bytes() => start,
+            value if value == counter.next.as_bytes() => start + step,
+            _ => return None,
+        };
+        let limit = i128::from(self.constant(limit)?);
+        let passed = passes(predicate, self.loops.contains(l, first.to), at, limit, step)?;
+        let last = from != header || counter.rotated;
+        u64::try_from(passed + i128::from(last)).ok()
+    }
+}
+
+/// Two values, `%a, %b`, before anything else.
+fn two(operands: &[u8]) -> Option<(&[u8], &[u8])> {
+    let comma = find(operands, 0, b',')?;
+    let first = operands[..comma].trim_ascii();
+    let rest = operands[comma + 1..].trim_ascii_start();
+    let second = &rest[..name_end(rest, 1.min(rest.len()))];
+    Some((first, second))
+}

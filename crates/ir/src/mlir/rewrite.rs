@@ -1,0 +1,251 @@
+//! A function with hooks: what is inserted into it, and which successors change.
+
+use std::fmt::Write;
+
+use abi::loops::Mode;
+
+use crate::choice::Choice;
+use crate::dominators::{Dominators, NONE};
+use crate::edit::Edits;
+use crate::function::Terminator;
+use crate::hooks::Hook;
+use crate::loops::Loops;
+use crate::scan::Span;
+
+use super::body::Blocks;
+use super::hooks::Hooks;
+use super::iterations::Counter;
+use super::read::Function;
+
+/// A function that is to be rewritten.
+pub struct Work<'a> {
+    /// The whole text.
+    pub text: &'a [u8],
+    /// Where it is.
+    pub definition: &'a Function,
+    /// Its blocks.
+    pub blocks: &'a Blocks,
+    /// Its dominators.
+    pub dominators: &'a Dominators,
+    /// Its loops.
+    pub loops: &'a Loops,
+    /// What is chosen.
+    pub choice: &'a Choice,
+    /// The hook of the function, if it has an id.
+    pub function: Option<Hook>,
+    /// The hooks of loops: as many as [`Choice::loops`], in the same order.
+    pub hooks: &'a [Hook],
+    /// How iterations are counted, for each of them.
+    pub counters: &'a [Option<Counter>],
+    /// The functions that hooks call.
+    pub calls: &'a Hooks,
+}
+
+/// Why a function with these loops cannot be instrumented.
+const TOO_MANY: &str = "its edges leave too many loops at once";
+
+/// Writes what is inserted.
+#[derive(Debug, Default)]
+struct Lines {
+    out: String,
+    next: u32,
+}
+
+impl Lines {
+    fn line(&mut self, operation: std::fmt::Arguments) {
+        let _ = write!(self.out, "\n          {operation} loc(unknown)");
+    }
+
+    fn value(&mut self, operation: std::fmt::Arguments) -> String {
+        self.next += 1;
+        let name = format!("%cpt.v{}", self.next);
+        let _ = write!(self.out, "\n          {name} = {operation} loc(unknown)");
+        name
+    }
+}
+
+impl Work<'_> {
+    /// Writes the changes. An error is a reason to leave the function as it is.
+    pub fn rewrite(&self, edits: &mut Edits) -> Result<(), &'static str> {
+        let body = &self.blocks.body;
+        let limit = 64 + 8 * (body.edges.len() + body.blocks.len());
+        let mut count = 0;
+        for from in 0..body.blocks.len() as u32 {
+            for edge in body.leaving(from) {
+                count += self.left(from, edge.to).take(limit + 1).count();
+                if count > limit {
+                    return Err(TOO_MANY);
+                }
+            }
+        }
+        let mut lines = Lines::default();
+        self.entry(&mut lines);
+        edits.insert(body.entry, &lines.out);
+        self.returns(edits);
+        self.edges(&mut lines, edits);
+        Ok(())
+    }
+
+    /// The chosen loops that an edge leaves, innermost first.
+    fn left(&self, from: u32, to: u32) -> impl Iterator<Item = u32> {
+        let inner = self.loops.innermost[from as usize];
+        let mut at = self.choice.nearest.get(inner as usize).copied().unwrap_or(NONE);
+        std::iter::from_fn(move || {
+            let own = at;
+            if own == NONE || self.loops.contains(own, to) {
+                return None;
+            }
+            at = self.choice.parent(self.loops, own);
+            Some(own)
+        })
+    }
+
+    /// The chosen loop that an edge enters, or [`NONE`].
+    fn entered(&self, from: u32, to: u32) -> u32 {
+        let l = self.loops.innermost[to as usize];
+        let chosen = l != NONE && self.choice.nearest[l as usize] == l;
+        let enters =
+            chosen && self.loops.all[l as usize].header == to && !self.loops.contains(l, from);
+        if enters { l } else { NONE }
+    }
+
+    /// The hook of a chosen loop, and what counts its iterations.
+    fn hook(&self, l: u32) -> Option<(&Hook, Option<&Counter>)> {
+        let i = self.choice.loops.binary_search(&l).ok()?;
+        Some((self.hooks.get(i)?, self.counters.get(i)?.as_ref()))
+    }
+
+    /// Slots and constants, the table of this thread, and the begin of the function.
+    fn entry(&self, lines: &mut Lines) {
+        let one = "llvm.mlir.constant(1 : i64) : i64";
+        lines.line(format_args!("%cpt.one = {one}"));
+        for (name, value, kind) in [("yes", "true", "i1"), ("no", "false", "i1")] {
+            let kind = if kind == "i1" { " : i1" } else { "" };
+            lines.line(format_args!("%cpt.{name} = llvm.mlir.constant({value}){kind}"));
+        }
+        lines.line(format_args!("%cpt.unknown = llvm.mlir.constant(-1 : i64) : i64"));
+        lines.line(format_args!("%cpt.null = llvm.mlir.zero : !llvm.ptr"));
+        for hook in self.function.iter().chain(self.hooks) {
+            let id = hook.id;
+            lines.line(format_args!("%cpt.i{id} = llvm.mlir.constant({id} : i32) : i32"));
+            lines.line(format_args!(
+                "%cpt.k{id} = llvm.alloca %cpt.one x !llvm.array<3 x i64> : (i64) -> !llvm.ptr"
+            ));
+            if hook.slot {
+                lines.line(format_args!(
+                    "%cpt.s{id} = llvm.alloca %cpt.one x i64 : (i64) -> !llvm.ptr"
+                ));
+            }
+        }
+        let enter = &self.calls.enter;
+        lines.line(format_args!("%cpt.table = llvm.call {enter}() : () -> !llvm.ptr"));
+        if let Some(hook) = &self.function {
+            self.begin(hook, lines);
+        }
+    }
+
+    fn begin(&self, hook: &Hook, lines: &mut Lines) {
+        let (id, child, counters) = (hook.id, child(hook), flag(hook.counters));
+        lines.line(format_args!(
+            "llvm.call {}(%cpt.table, %cpt.i{id}, %cpt.k{id}, {child}, {counters}) : (!llvm.ptr, i32, !llvm.ptr, !llvm.ptr, i1) -> ()",
+            self.calls.begin
+        ));
+    }
+
+    fn end(&self, hook: &Hook, iterations: Option<&str>, lines: &mut Lines) {
+        if self.calls.mode == Mode::Count && iterations.is_none() {
+            return;
+        }
+        let (id, child, counters) = (hook.id, child(hook), flag(hook.counters));
+        let parent = match hook.parent {
+            Some(parent) => format!("%cpt.s{parent}"),
+            None => "%cpt.null".to_owned(),
+        };
+        let iterations = iterations.unwrap_or("%cpt.unknown");
+        lines.line(format_args!(
+            "llvm.call {}(%cpt.table, %cpt.i{id}, %cpt.k{id}, {child}, {parent}, {iterations}, {counters}) : (!llvm.ptr, i32, !llvm.ptr, !llvm.ptr, !llvm.ptr, i64, i1) -> ()",
+            self.calls.end
+        ));
+    }
+
+    /// New blocks for the edges into and out of chosen loops, at the end of the function.
+    fn edges(&self, lines: &mut Lines, edits: &mut Edits) {
+        let body = &self.blocks.body;
+        lines.out.clear();
+        let mut block = 0;
+        for from in (0..body.blocks.len() as u32).filter(|from| self.dominators.reached(*from)) {
+            for edge in body.leaving(from) {
+                let entered = self.entered(from, edge.to);
+                let mut left = self.left(from, edge.to).peekable();
+                if entered == NONE && left.peek().is_none() {
+                    continue;
+                }
+                block += 1;
+                edits.replace(edge.operand, &format!("^cpt.e{block}"));
+                let _ = write!(lines.out, "\n        ^cpt.e{block}:");
+                for (l, (hook, counter)) in left.filter_map(|l| Some((l, self.hook(l)?))) {
+                    let from_header = from == self.loops.all[l as usize].header;
+                    let iterations = counter.map(|c| at_exit(c, from_header, lines));
+                    self.end(hook, iterations.as_deref(), lines);
+                }
+                if let Some((hook, _)) = self.hook(entered) {
+                    self.begin(hook, lines);
+                }
+                let target = String::from_utf8_lossy(edge.operand.of(self.text));
+                lines.line(format_args!("llvm.br {target}"));
+            }
+        }
+        if block > 0 {
+            // Before the blanks before the closing brace.
+            let inside = Span { start: self.definition.body.start, end: self.definition.body.end };
+            let kept = inside.of(self.text).trim_ascii_end().len() as u32;
+            edits.insert(inside.start + kept, &lines.out);
+        }
+    }
+
+    /// Ends the function before each return.
+    fn returns(&self, edits: &mut Edits) {
+        let Some(hook) = &self.function else { return };
+        for (i, block) in self.blocks.body.blocks.iter().enumerate() {
+            if block.end == Terminator::Return && self.dominators.reached(i as u32) {
+                let mut lines = Lines::default();
+                self.end(hook, None, &mut lines);
+                if !lines.out.is_empty() {
+                    let before = &self.text[..block.terminator.start as usize];
+                    let blanks = before.iter().rev().take_while(|b| **b == b' ').count();
+                    let call = lines.out.trim_start();
+                    edits
+                        .insert(block.terminator.start, &format!("{call}\n{}", " ".repeat(blanks)));
+                }
+            }
+        }
+    }
+}
+
+/// Computes the iterations on an edge out of a loop: a value of type `i64`.
+fn at_exit(counter: &Counter, from_header: bool, lines: &mut Lines) -> String {
+    let Counter { value, bits, start, step, rotated, .. } = counter;
+    let (upper, lower) = if *step > 0 { (value, start) } else { (start, value) };
+    let mut count = lines.value(format_args!("llvm.sub {upper}, {lower} : i{bits}"));
+    if *bits < 64 {
+        count = lines.value(format_args!("llvm.zext {count} : i{bits} to i64"));
+    }
+    let stride = step.unsigned_abs();
+    if stride > 1 {
+        let by = lines.value(format_args!("llvm.mlir.constant({} : i64) : i64", stride as i64));
+        count = lines.value(format_args!("llvm.udiv {count}, {by} : i64"));
+    }
+    if !from_header || *rotated {
+        count = lines.value(format_args!("llvm.add {count}, %cpt.one : i64"));
+    }
+    count
+}
+
+/// What loops inside of a hit add to.
+fn child(hook: &Hook) -> String {
+    if hook.slot { format!("%cpt.s{}", hook.id) } else { "%cpt.null".to_owned() }
+}
+
+fn flag(set: bool) -> &'static str {
+    if set { "%cpt.yes" } else { "%cpt.no" }
+}

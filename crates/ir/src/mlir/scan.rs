@@ -1,0 +1,209 @@
+//! The text as brackets, strings, comments and statements.
+//!
+//! MLIR ends an operation where its syntax ends. Its printer begins each operation in a line of its
+//! own, and breaks lines only inside of brackets (`llvm.switch`, regions). So a statement ends with
+//! its line, unless a bracket is open there. Angle brackets are not counted, because `->` and
+//! comparisons have them, too; no line ends inside of them.
+
+use crate::error::IrError;
+use crate::scan::{Span, find};
+
+/// Bytes that mean something between words.
+const fn special() -> [bool; 256] {
+    let mut table = [false; 256];
+    let bytes = b"\"\n/(){}[]";
+    let mut i = 0;
+    while i < bytes.len() {
+        table[bytes[i] as usize] = true;
+        i += 1;
+    }
+    table
+}
+
+static SPECIAL: [bool; 256] = special();
+
+/// Whether a byte can be in a name without quotes (of a value, block, symbol or operation).
+pub fn is_name(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'$' | b'.' | b'-')
+}
+
+/// Where a name that begins at `at` ends.
+pub fn name_end(text: &[u8], at: usize) -> usize {
+    text[at..].iter().position(|b| !is_name(*b)).map_or(text.len(), |n| at + n)
+}
+
+/// Where reading is, and in which line.
+#[derive(Clone, Copy, Debug)]
+pub struct Cursor<'a> {
+    /// The whole text.
+    pub text: &'a [u8],
+    /// Offset of the next byte.
+    pub at: usize,
+    /// Line of the next byte, from 1.
+    pub line: u32,
+}
+
+impl<'a> Cursor<'a> {
+    /// A cursor at the begin of a text.
+    pub fn new(text: &'a [u8]) -> Self {
+        Self { text, at: 0, line: 1 }
+    }
+
+    /// The next byte.
+    pub fn peek(&self) -> Option<u8> {
+        self.text.get(self.at).copied()
+    }
+
+    /// The rest of the text.
+    pub fn rest(&self) -> &'a [u8] {
+        &self.text[self.at..]
+    }
+
+    /// Skips blanks, empty lines and comments.
+    pub fn blank(&mut self) {
+        while let Some(byte) = self.peek() {
+            match byte {
+                b'\n' => {
+                    self.line += 1;
+                    self.at += 1;
+                }
+                b' ' | b'\t' | b'\r' => self.at += 1,
+                b'/' if self.text.get(self.at + 1) == Some(&b'/') => self.comment(),
+                _ => break,
+            }
+        }
+    }
+
+    /// Skips blanks in this line.
+    pub fn spaces(&mut self) {
+        while matches!(self.peek(), Some(b' ' | b'\t' | b'\r')) {
+            self.at += 1;
+        }
+    }
+
+    /// Moves to the end of the line.
+    fn comment(&mut self) {
+        self.at = find(self.text, self.at, b'\n').unwrap_or(self.text.len());
+    }
+
+    /// Skips a string that begins here. It has escapes with a backslash, and ends in its line.
+    pub fn string(&mut self) -> Result<(), IrError> {
+        let mut at = self.at + 1;
+        loop {
+            let stop = self.text[at..].iter().position(|b| matches!(b, b'"' | b'\\' | b'\n'));
+            let Some(stop) = stop.map(|n| at + n) else { break };
+            match self.text[stop] {
+                b'"' => {
+                    self.at = stop + 1;
+                    return Ok(());
+                }
+                b'\\' if stop + 1 < self.text.len() => at = stop + 2,
+                _ => break,
+            }
+        }
+        Err(IrError::Truncated { what: "a string", line: self.line })
+    }
+
+    /// Moves to the next bracket or end of line outside of strings and comments, and gives it.
+    /// `None` at the end of the text.
+    pub fn next_special(&mut self) -> Result<Option<u8>, IrError> {
+        loop {
+            let Some(skipped) = self.rest().iter().position(|b| SPECIAL[*b as usize]) else {
+                self.at = self.text.len();
+                return Ok(None);
+            };
+            self.at += skipped;
+            match self.text[self.at] {
+                b'"' => self.string()?,
+                b'/' if self.text.get(self.at + 1) == Some(&b'/') => self.comment(),
+                b'/' => self.at += 1,
+                other => return Ok(Some(other)),
+            }
+        }
+    }
+
+    /// Moves past the bracket that opens here and everything inside.
+    pub fn balanced(&mut self) -> Result<(), IrError> {
+        let first = self.line;
+        let mut open: Vec<u8> = Vec::new();
+        while let Some(byte) = self.next_special()? {
+            self.at += 1;
+            match byte {
+                b'\n' => self.line += 1,
+                b'(' | b'[' | b'{' => open.push(byte),
+                _ => {
+                    closes(open.pop(), byte, self.line)?;
+                    if open.is_empty() {
+                        return Ok(());
+                    }
+                }
+            }
+        }
+        Err(IrError::Truncated { what: "brackets", line: first })
+    }
+
+    /// Moves past the statement that begins here, and gives its end: before the end of its last
+    /// line, or before a brace that closes what is around it.
+    pub fn statement(&mut self) -> Result<usize, IrError> {
+        while let Some(byte) = self.next_special()? {
+            match byte {
+                b'\n' | b'}' => return Ok(self.at),
+                b'(' | b'[' | b'{' => self.balanced()?,
+                bracket => {
+                    return Err(IrError::Unbalanced { line: self.line, bracket: bracket.into() });
+                }
+            }
+        }
+        Ok(self.text.len())
+    }
+
+    /// What is between two offsets.
+    pub fn span(&self, start: usize) -> Span {
+        Span::new(start, self.at)
+    }
+}
+
+/// Checks that a bracket closes the one that is open.
+pub fn closes(open: Option<u8>, close: u8, line: u32) -> Result<(), IrError> {
+    let right =
+        matches!((open, close), (Some(b'('), b')') | (Some(b'['), b']') | (Some(b'{'), b'}'));
+    match right {
+        true => Ok(()),
+        false => Err(IrError::Unbalanced { line, bracket: close.into() }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn strings_and_comments_hide_brackets() {
+        let text = b"{a = \"}\\\" {\", // }\n b = [(1)]} rest";
+        let mut cursor = Cursor::new(text);
+        cursor.balanced().expect("balanced");
+        assert_eq!((cursor.rest(), cursor.line), (&b" rest"[..], 2));
+        for (wrong, why) in [
+            ("{ [ }", "line 1: '}' closes nothing"),
+            ("{ \"a\n\" }", "the text ends inside of a string that begins in line 1"),
+            ("{\n (", "the text ends inside of brackets that begins in line 1"),
+            ("{ \"\\", "the text ends inside of a string that begins in line 1"),
+        ] {
+            let error = Cursor::new(wrong.as_bytes()).balanced().expect_err(wrong).to_string();
+            assert_eq!(error, why);
+        }
+    }
+
+    #[test]
+    fn a_statement_ends_with_its_line_or_its_region() {
+        let text = b"llvm.switch %a : i32, ^b [\n 1: ^c\n ] {x = \"\\\"\"} // [\nnext }";
+        let mut cursor = Cursor::new(text);
+        let end = cursor.statement().expect("a statement");
+        assert_eq!(text[end], b'\n');
+        assert_eq!(cursor.line, 3);
+        cursor.blank();
+        let start = cursor.at;
+        let end = cursor.statement().expect("a statement");
+        assert_eq!(&text[start..end], b"next ");
+    }
+}

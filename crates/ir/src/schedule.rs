@@ -1,0 +1,309 @@
+//! The loops of a schedule: what TVM's TIR says about loops, and which loop of the text each one is.
+//!
+//! Whoever compiles the TIR gives each loop `n` a variable whose name ends in `__cptN_`, and its
+//! statements the source line `LINE + N`. Both survive LLVM's optimiser, the first in labels of blocks,
+//! the second in the locations of instructions. Labels alone would mislead: a header may be called after
+//! the loop inside (`for_begin_k__cpt2_.preheader`, `for_body_k__cpt2_.peel.next`). The evidence, best
+//! first:
+//!
+//! 1. the branches that leave the loop or repeat it have the line of one loop;
+//! 2. the header is called after a loop, without any ending that the optimiser adds to blocks before it;
+//! 3. more than half of the instructions of an innermost loop have the line of one loop.
+//!
+//! A loop that is not inside the loop that its schedule has around it is taken for unknown: a missing
+//! row is better than a wrong one.
+
+use serde::{Deserialize, Serialize};
+
+use crate::dominators::NONE;
+use crate::function::Body;
+use crate::loops::Loops;
+use crate::source::Source;
+
+/// The version of the file, in the field `counterpoint_schedule`.
+pub const VERSION: u32 = 1;
+/// The source line of loop 0.
+pub const LINE: u32 = 1 << 30;
+/// What stands before the number of a loop in the name of its variable.
+const MARK: &str = "__cpt";
+/// Loops of a schedule, at most: more lines than that are not set aside.
+const MOST_LOOPS: usize = 1 << 24;
+
+/// The loops of a module, as its schedule has them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Schedule {
+    /// [`VERSION`].
+    pub counterpoint_schedule: u32,
+    /// The text that the lines of loops and functions are in: TIR as the code generator got it.
+    #[serde(default)]
+    pub text: String,
+    /// The name of that text.
+    #[serde(default)]
+    pub path: String,
+    /// Loops by number: a parent comes before its children.
+    pub loops: Vec<ScheduledLoop>,
+    /// First and last line of each function in the text.
+    #[serde(default)]
+    pub functions: Vec<ScheduledFunction>,
+}
+
+/// A function of a schedule.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ScheduledFunction {
+    /// Its name in the schedule.
+    pub name: String,
+    /// First and last line in the text, from 1.
+    pub lines: [u32; 2],
+}
+
+/// A loop of a schedule.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ScheduledLoop {
+    /// The function that it is in, as the schedule calls it.
+    pub function: String,
+    /// Its variable, as the schedule calls it.
+    pub variable: String,
+    /// `serial`, `parallel`, `vectorized`, `unrolled`, …
+    pub kind: String,
+    /// How often its body runs; absent if that is not known before the program runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub extent: Option<u64>,
+    /// The number of the loop around it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent: Option<u32>,
+    /// Loops around it: 0 is an outermost loop.
+    pub depth: u32,
+    /// Whether it is to be instrumented.
+    #[serde(default)]
+    pub chosen: bool,
+    /// What the compiler of the schedule made of it, if that is not a loop.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gone: Option<String>,
+    /// Where it is written: file and line.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<(String, u32)>,
+    /// First and last line in the text of the schedule, from 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lines: Option<[u32; 2]>,
+    /// The ids of its loops in the text: none if it has none, several if the optimiser made several of it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ids: Vec<u32>,
+}
+
+/// Why a file is not a schedule.
+#[derive(Debug, thiserror::Error)]
+pub enum ScheduleError {
+    /// It is not the JSON of a schedule.
+    #[error("not a schedule of loops: {0}")]
+    Json(#[from] serde_json::Error),
+    /// It has another version.
+    #[error("schedule of loops has version {found}, this program reads version {VERSION}")]
+    Version {
+        /// The version in the file.
+        found: u32,
+    },
+    /// It has more loops than can be told apart.
+    #[error("schedule of loops has {0} loops, more than {MOST_LOOPS}")]
+    TooMany(usize),
+    /// A loop is inside one that comes after it.
+    #[error("schedule of loops: loop {0}: the loop around it does not come before it")]
+    Parent(usize),
+}
+
+impl Schedule {
+    /// Reads a schedule.
+    ///
+    /// # Errors
+    /// It is none, or contradicts itself.
+    pub fn from_json(text: &[u8]) -> Result<Self, ScheduleError> {
+        let schedule: Self = serde_json::from_slice(text)?;
+        if schedule.counterpoint_schedule != VERSION {
+            return Err(ScheduleError::Version { found: schedule.counterpoint_schedule });
+        }
+        if schedule.loops.len() > MOST_LOOPS {
+            return Err(ScheduleError::TooMany(schedule.loops.len()));
+        }
+        check_parents(&schedule.loops).map_or(Ok(schedule), |at| Err(ScheduleError::Parent(at)))
+    }
+
+    /// Which loop of the schedule each loop of a function is.
+    pub fn match_loops(
+        &self,
+        text: &[u8],
+        body: &Body,
+        loops: &Loops,
+        source: &mut Source<'_>,
+    ) -> Vec<Option<u32>> {
+        let mut lines = LinesOf::new(self, text, body, loops, source);
+        let mut found: Vec<Option<u32>> = Vec::with_capacity(loops.all.len());
+        for (i, one) in loops.all.iter().enumerate() {
+            let label = body.blocks[one.header as usize].label.of(text);
+            let named = || number_of(label).filter(|n| self.is_left(*n));
+            let branches = lines.of_branches(loops, i as u32).or_else(named);
+            let innermost = one.height == 0;
+            found.push(branches.or_else(|| lines.most(i as u32).filter(|_| innermost)));
+        }
+        for (i, one) in loops.all.iter().enumerate() {
+            let Some(n) = found[i] else { continue };
+            // The nearest loop around it that is known.
+            let mut above = one.parent;
+            while above != NONE && found[above as usize].is_none() {
+                above = loops.all[above as usize].parent;
+            }
+            if above != NONE && !found[above as usize].is_some_and(|a| self.contains(a, n)) {
+                found[i] = None;
+            }
+        }
+        found
+    }
+
+    /// Whether a loop exists that TVM left a loop.
+    fn is_left(&self, n: u32) -> bool {
+        self.loops.get(n as usize).is_some_and(|one| one.gone.is_none())
+    }
+
+    /// The loop of a source line.
+    fn at_line(&self, line: u32) -> Option<u32> {
+        line.checked_sub(LINE).filter(|n| self.is_left(*n))
+    }
+
+    /// Whether a loop is around another one.
+    fn contains(&self, outer: u32, n: u32) -> bool {
+        let mut at = self.loops[n as usize].parent;
+        while let Some(now) = at {
+            if now == outer {
+                return true;
+            }
+            at = self.loops[now as usize].parent;
+        }
+        false
+    }
+}
+
+/// The first loop whose parent does not come before it.
+pub(crate) fn check_parents(loops: &[ScheduledLoop]) -> Option<usize> {
+    (0..).zip(loops).position(|(i, one)| one.parent.is_some_and(|parent| parent >= i))
+}
+
+/// The loop that a header is called after.
+fn number_of(label: &[u8]) -> Option<u32> {
+    let label = std::str::from_utf8(label).ok()?.trim_matches('"');
+    let of_loop = label.strip_prefix("for_body_").or_else(|| label.strip_prefix("for_begin_"))?;
+    let (number, ending) = of_loop.rsplit_once(MARK)?.1.split_once('_')?;
+    // LLVM numbers labels and copies of blocks, and calls copies `us`, `epil` and `prol`.
+    let known = |part: &str| {
+        matches!(part, "us" | "epil" | "prol") || part.bytes().all(|byte| byte.is_ascii_digit())
+    };
+    ending.split('.').all(known).then(|| number.parse().ok()).flatten()
+}
+
+/// Counts the lines of instructions.
+struct LinesOf<'a, 'b, 'c> {
+    schedule: &'a Schedule,
+    text: &'a [u8],
+    body: &'a Body,
+    source: &'b mut Source<'c>,
+    /// The blocks that are in no other loop inside, by loop.
+    own: Vec<Vec<u32>>,
+}
+
+impl<'a, 'b, 'c> LinesOf<'a, 'b, 'c> {
+    fn new(
+        schedule: &'a Schedule,
+        text: &'a [u8],
+        body: &'a Body,
+        loops: &Loops,
+        source: &'b mut Source<'c>,
+    ) -> Self {
+        let mut own = vec![Vec::new(); loops.all.len()];
+        for (block, l) in (0..).zip(&loops.innermost) {
+            if let Some(blocks) = own.get_mut(*l as usize) {
+                blocks.push(block);
+            }
+        }
+        Self { schedule, text, body, source, own }
+    }
+
+    /// The loop whose line all branches have that leave a loop or repeat it.
+    fn of_branches(&mut self, loops: &Loops, l: u32) -> Option<u32> {
+        let mut found = None;
+        for block in &self.own[l as usize] {
+            let header = loops.all[l as usize].header;
+            let ends = |to: u32| to == header || !loops.contains(l, to);
+            if !self.body.leaving(*block).iter().any(|edge| ends(edge.to)) {
+                continue;
+            }
+            let branch = self.body.blocks[*block as usize].terminator;
+            for line in self.source.lines(branch.of(self.text)) {
+                let n = self.schedule.at_line(line)?;
+                if found.is_some_and(|other| other != n) {
+                    return None;
+                }
+                found = Some(n);
+            }
+        }
+        found
+    }
+
+    /// The loop that more than half of the instructions with a line of any loop belong to.
+    fn most(&mut self, l: u32) -> Option<u32> {
+        let mut counts: Vec<(u32, usize)> = Vec::new();
+        for block in &self.own[l as usize] {
+            let span = self.body.blocks[*block as usize].text;
+            for line in self.source.lines(span.of(self.text)) {
+                let Some(n) = self.schedule.at_line(line) else { continue };
+                match counts.iter_mut().find(|(of, _)| *of == n) {
+                    Some((_, count)) => *count += 1,
+                    None => counts.push((n, 1)),
+                }
+            }
+        }
+        let all: usize = counts.iter().map(|(_, count)| count).sum();
+        counts.into_iter().find(|(_, count)| 2 * count > all).map(|(n, _)| n)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels_are_called_after_loops() {
+        for (label, expected) in [
+            ("for_body_k__cpt12_", Some(12)),
+            ("for_body_k__cpt1_2", Some(1)),
+            ("for_body_k__cpt1_.3.1", Some(1)),
+            ("for_begin_i.outer__cpt0_.us", Some(0)),
+            ("\"for_body_a b__cpt3_\"", Some(3)),
+            ("for_begin_j__cpt1_.preheader", None),
+            ("for_body_k__cpt4_.peel.next.1", None),
+            ("for_end_j__cpt1_", None),
+            ("for_body_k", None),
+            ("for_body_k__cpt_", None),
+            ("for_body_k__cpt99999999999_", None),
+            ("vector.body", None),
+        ] {
+            assert_eq!(number_of(label.as_bytes()), expected, "{label}");
+        }
+    }
+
+    #[test]
+    fn a_parent_must_come_before_its_children() {
+        let one = |parent: &str| {
+            format!(r#"{{"function":"f","variable":"i","kind":"serial","depth":0{parent}}}"#)
+        };
+        let file = |version: u32, loops: &str| {
+            format!(r#"{{"counterpoint_schedule":{version},"loops":[{loops}]}}"#)
+        };
+        let good = file(1, &[one(""), one(r#","parent":0"#)].join(","));
+        assert_eq!(Schedule::from_json(good.as_bytes()).expect("good").loops.len(), 2);
+        for (bad, why) in [
+            (file(2, ""), "version 2, this program reads version 1"),
+            (file(1, &one(r#","parent":0"#)), "loop 0: the loop around it does not come before it"),
+            ("{".to_owned(), "not a schedule of loops"),
+        ] {
+            let error = Schedule::from_json(bad.as_bytes()).expect_err("bad").to_string();
+            assert!(error.contains(why), "{error}");
+        }
+    }
+}

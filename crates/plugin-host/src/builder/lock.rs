@@ -1,0 +1,115 @@
+//! The lock of a trace builder. It differs from a mutex of the standard library in one thing: it knows
+//! which thread holds it. A signal handler of a plugin may call the builder while it interrupts a call
+//! of the builder on the same thread, or may leave that call by `longjmp`; a mutex would then wait
+//! for ever.
+
+use std::cell::UnsafeCell;
+use std::ops::{Deref, DerefMut};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// A value that one thread at a time may use.
+#[derive(Debug, Default)]
+pub(super) struct Lock<T> {
+    /// 0, or the number of the thread that holds it.
+    owner: AtomicUsize,
+    value: UnsafeCell<T>,
+}
+
+// SAFETY: a guard, of which there is one at a time, is the only way to the value.
+unsafe impl<T: Send> Sync for Lock<T> {}
+
+/// The thread that asks holds the lock already.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Held;
+
+/// A number of the calling thread that is not 0, and that no other living thread has.
+fn this_thread() -> usize {
+    thread_local! {
+        static PLACE: u8 = const { 0 };
+    }
+    PLACE.with(|place| std::ptr::from_ref(place) as usize)
+}
+
+impl<T> Lock<T> {
+    /// Waits for other threads. Calls under this lock are short, so waiting is simple.
+    #[inline]
+    pub(super) fn lock(&self) -> Result<Guard<'_, T>, Held> {
+        let me = this_thread();
+        match self.owner.compare_exchange(0, me, Ordering::Acquire, Ordering::Relaxed) {
+            Ok(_) => Ok(Guard(self)),
+            Err(owner) if owner == me => Err(Held),
+            Err(_) => Ok(self.wait(me)),
+        }
+    }
+
+    /// As [`Lock::lock`], for a thread that is not inside of a call under this lock. If it holds the
+    /// lock nevertheless, it has left such a call by a jump, and the lock is its own again.
+    pub(super) fn lock_outermost(&self) -> Guard<'_, T> {
+        self.lock().unwrap_or(Guard(self))
+    }
+
+    #[cold]
+    fn wait(&self, me: usize) -> Guard<'_, T> {
+        loop {
+            std::thread::yield_now();
+            let free = self.owner.load(Ordering::Relaxed) == 0;
+            let ours = || self.owner.compare_exchange(0, me, Ordering::Acquire, Ordering::Relaxed);
+            if free && ours().is_ok() {
+                return Guard(self);
+            }
+        }
+    }
+}
+
+/// The right to use the value.
+#[derive(Debug)]
+pub(super) struct Guard<'a, T>(&'a Lock<T>);
+
+impl<T> Deref for Guard<'_, T> {
+    type Target = T;
+    fn deref(&self) -> &T {
+        // SAFETY: one guard at a time.
+        unsafe { &*self.0.value.get() }
+    }
+}
+
+impl<T> DerefMut for Guard<'_, T> {
+    fn deref_mut(&mut self) -> &mut T {
+        // SAFETY: one guard at a time.
+        unsafe { &mut *self.0.value.get() }
+    }
+}
+
+impl<T> Drop for Guard<'_, T> {
+    #[inline]
+    fn drop(&mut self) {
+        self.0.owner.store(0, Ordering::Release);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_thread_at_a_time_and_never_the_same_one_twice() {
+        let lock = Lock::<u64>::default();
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for _ in 0..10_000 {
+                        *lock.lock().expect("not held here") += 1;
+                    }
+                });
+            }
+        });
+        let guard = lock.lock().expect("free");
+        assert_eq!(*guard, 40_000);
+        assert_eq!(lock.lock().err(), Some(Held));
+        // As if a jump had left the call that holds it.
+        std::mem::forget(guard);
+        assert_eq!(lock.lock().err(), Some(Held));
+        *lock.lock_outermost() += 1;
+        assert_eq!(*lock.lock().expect("free again"), 40_001);
+    }
+}

@@ -1,0 +1,90 @@
+//! Plugins that see a program's work because another loader brings them in, too: layers of the OpenCL
+//! ICD loader. Whoever starts a program with plugins sets the variable by which that loader finds them.
+
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::path::Path;
+
+/// The variable with the files of OpenCL's layers, separated by colons.
+pub const OPENCL_LAYERS: &str = "OPENCL_LAYERS";
+
+/// What a layer exports, as it stands in its table of names.
+const NAMES: [&[u8]; 2] = [b"\0clInitLayer\0", b"\0clGetLayerInfo\0"];
+
+/// The value of [`OPENCL_LAYERS`] with which a program loads those of `files` that are layers, besides
+/// those of the value `before`. `None`: none of them is a layer, so the variable stays as it is.
+///
+/// A file is a layer if it has the names of a layer's functions. It is not loaded for that, because its
+/// constructors would run here. A file whose path has a colon cannot be named in the variable, and one
+/// that cannot be read is left out, because loading it as a plugin reports why.
+pub fn opencl_layers<'a>(
+    files: impl IntoIterator<Item = &'a Path>,
+    before: Option<&OsStr>,
+) -> Option<OsString> {
+    let mut value = before.unwrap_or_default().to_owned();
+    let mut has_new = false;
+    for file in files {
+        // A loader looks for a relative path where the program is, not where we are.
+        let Ok(file) = std::path::absolute(file) else { continue };
+        let is_named = |value: &OsStr| {
+            value
+                .as_encoded_bytes()
+                .split(|byte| *byte == b':')
+                .any(|one| one == file.as_os_str().as_encoded_bytes())
+        };
+        if file.as_os_str().as_encoded_bytes().contains(&b':') || !is_layer(&file) {
+            continue;
+        }
+        has_new = true;
+        if is_named(&value) {
+            continue;
+        }
+        if !value.is_empty() {
+            value.push(":");
+        }
+        value.push(&file);
+    }
+    has_new.then_some(value)
+}
+
+fn is_layer(file: &Path) -> bool {
+    let Ok(bytes) = fs::read(file) else { return false };
+    bytes.starts_with(b"\x7fELF")
+        && NAMES.iter().all(|name| bytes.windows(name.len()).any(|window| window == *name))
+}
+
+#[cfg(test)]
+mod tests {
+    use testkit::{Scratch, c};
+
+    use super::*;
+
+    #[test]
+    fn only_layers_are_named_each_once() {
+        let scratch = Scratch::new();
+        let layer = scratch.join("layer.so");
+        let source = scratch.join("layer.c");
+        let text = "int clInitLayer(void) { return 0; }\nint clGetLayerInfo(void) { return 0; }\n";
+        fs::write(&source, text).expect("writes");
+        // An absolute path stays as it is.
+        let compiled = c::shared("cc", source.to_str().expect("UTF-8"), &layer, &["-Wno-pedantic"]);
+        let Some(()) = compiled else { return testkit::skip("opencl_layers", "no cc") };
+        let other = scratch.join("other.so");
+        c::shared("cc", "plugins/empty.c", &other, &[]).expect("there is a cc");
+        let text = scratch.join("text.so");
+        fs::write(&text, "\0clInitLayer\0clGetLayerInfo\0").expect("writes");
+        let absent = scratch.join("absent.so");
+        let odd = scratch.join("a:b.so");
+        fs::copy(&layer, &odd).expect("copies");
+
+        let files = [&*other, &layer, &text, &absent, &odd, &layer];
+        let path = layer.as_os_str();
+        assert_eq!(opencl_layers(files, None).as_deref(), Some(path));
+        assert_eq!(opencl_layers(files, Some(OsStr::new(""))).as_deref(), Some(path));
+        let mut both = OsString::from("/theirs.so:");
+        both.push(path);
+        assert_eq!(opencl_layers(files, Some(OsStr::new("/theirs.so"))), Some(both.clone()));
+        assert_eq!(opencl_layers(files, Some(&both)), Some(both.clone()), "it is there already");
+        assert_eq!(opencl_layers([&*other, &absent], Some(OsStr::new("/theirs.so"))), None);
+    }
+}

@@ -1,0 +1,66 @@
+//! The frame that says where the machine code of a module is.
+
+use crate::meta::frame;
+use crate::wire::{Decoder, Encoder, Truncated};
+
+/// The kind of the frame.
+pub(super) const KIND_CODE: u16 = 5;
+/// What the names of files with code begin with; a number follows.
+const PREFIX: &str = "code-";
+/// Pieces of one module's code, at most.
+const MOST_PIECES: u32 = 64;
+
+/// Where the machine code of a module is. Addresses are those of its ELF file; of code without a
+/// file, those of the process.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CodeFrame {
+    /// The number of the module.
+    pub module: u32,
+    /// The address of its descriptor.
+    pub descriptor: u64,
+    /// The architecture, as `e_machine` of ELF files numbers it.
+    pub machine: u16,
+    /// The build id of its file; empty: none.
+    pub build_id: Vec<u8>,
+    /// Bytes of its file; 0: it has no file, or none that can be found.
+    pub file_bytes: u64,
+    /// When its file was modified last, in ns since 1970; 0: not known.
+    pub modified_ns: u64,
+    /// The number of the file in the part that has a copy of the code; `None`: there is none.
+    pub kept: Option<u32>,
+    /// Which addresses the bytes of the copy have, one piece after the other: first address and
+    /// bytes. Empty: it is a copy of the ELF file.
+    pub pieces: Vec<(u64, u64)>,
+}
+
+/// The name of a file with code.
+pub fn code_name(number: u32) -> String {
+    format!("{PREFIX}{number}.bin")
+}
+
+impl CodeFrame {
+    /// The bytes to append.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut e = Encoder::new();
+        e.u32(self.module).u64(self.descriptor).u16(self.machine).bytes(&self.build_id);
+        e.u64(self.file_bytes).u64(self.modified_ns).u8(self.kept.is_some().into());
+        e.u32(self.kept.unwrap_or(0)).u32(self.pieces.len() as u32);
+        for (address, bytes) in &self.pieces {
+            e.u64(*address).u64(*bytes);
+        }
+        frame(KIND_CODE, &e.finish())
+    }
+
+    pub(super) fn get(d: &mut Decoder<'_>) -> Result<Self, Truncated> {
+        let (module, descriptor, machine) = (d.u32()?, d.u64()?, d.u16()?);
+        let build_id = d.bytes()?.to_vec();
+        let (file_bytes, modified_ns, kept) = (d.u64()?, d.u64()?, d.u8()? != 0);
+        let kept = Some(d.u32()?).filter(|_| kept);
+        let count = d.u32()?;
+        if count > MOST_PIECES {
+            return Err(Truncated { at: 0 });
+        }
+        let pieces = (0..count).map(|_| Ok((d.u64()?, d.u64()?))).collect::<Result<_, _>>()?;
+        Ok(Self { module, descriptor, machine, build_id, file_bytes, modified_ns, kept, pieces })
+    }
+}

@@ -1,0 +1,13 @@
+//! Texts of MLIR's llvm dialect, read and instrumented.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+
+#[path = "../../crates/ir/tests/support/mutate_mlir.rs"]
+mod mutate;
+
+fuzz_target!(|data: &[u8]| {
+    let choice =
+        data.iter().take(64).fold(0_u64, |sum, byte| sum.wrapping_mul(31) + u64::from(*byte));
+    mutate::check(data, choice);
+});

@@ -1,0 +1,13 @@
+//! Machine code as an ELF file, and as bytes of a process.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+
+#[path = "../../crates/code/tests/support/mutate.rs"]
+mod mutate;
+
+fuzz_target!(|data: &[u8]| {
+    let choice =
+        data.iter().take(64).fold(0_u64, |sum, byte| sum.wrapping_mul(31) + u64::from(*byte));
+    mutate::check(data, choice);
+});

@@ -1,0 +1,116 @@
+//! Questions to the implementation that never block: names, sizes, states of commands.
+
+use std::ffi::c_void;
+
+use crate::api::{
+    Code, Device, Event, Handle, INVALID_OPERATION, Kernel, Mem, PROFILING_QUEUED, Queue, SUCCESS,
+    Slot,
+};
+use crate::layer::{forward, target};
+
+/// Calls a function of the form `clGet…Info(object, parameter, size, value, size_ret)`.
+fn info(slot: Slot, object: Handle, param: u32, value: &mut [u8]) -> Result<usize, Code> {
+    if slot == 0 {
+        return Err(INVALID_OPERATION);
+    }
+    let mut size = 0;
+    let code = forward!(slot, (object, param, value.len(), value.as_mut_ptr().cast(), &raw mut size)
+        : (Handle, u32, usize, *mut c_void, *mut usize) -> Code);
+    if code == SUCCESS { Ok(size) } else { Err(code) }
+}
+
+fn number(slot: Slot, object: Handle, param: u32) -> Result<u64, Code> {
+    let mut value = [0; 8];
+    // Answers of 4 bytes fill the first half.
+    info(slot, object, param, &mut value).map(|size| match size {
+        4 => u32::from_ne_bytes([value[0], value[1], value[2], value[3]]).into(),
+        _ => u64::from_ne_bytes(value),
+    })
+}
+
+fn text(slot: Slot, object: Handle, param: u32) -> Option<String> {
+    let mut value = vec![0; 1024];
+    let size = match info(slot, object, param, &mut value) {
+        Ok(size) => size,
+        Err(_) => {
+            value.resize(64 * 1024, 0);
+            info(slot, object, param, &mut value).ok()?
+        }
+    };
+    value.truncate(size);
+    let end = value.iter().position(|byte| *byte == 0).unwrap_or(value.len());
+    Some(String::from_utf8_lossy(&value[..end]).trim().to_owned())
+}
+
+/// A text about a device, such as its name.
+pub fn device_text(device: Device, param: u32) -> Option<String> {
+    text(target()?.clGetDeviceInfo, device, param)
+}
+
+/// The name of a kernel's function.
+pub fn kernel_name(kernel: Kernel) -> Option<String> {
+    text(target()?.clGetKernelInfo, kernel, crate::api::KERNEL_NAME)
+}
+
+/// A number or a handle that belongs to a queue.
+pub fn queue_number(queue: Queue, param: u32) -> Result<u64, Code> {
+    number(target().map_or(0, |next| next.clGetCommandQueueInfo), queue, param)
+}
+
+/// Bytes of a buffer or image.
+pub fn mem_size(mem: Mem) -> Option<u64> {
+    number(target()?.clGetMemObjectInfo, mem, crate::api::MEM_SIZE).ok()
+}
+
+/// Bytes of one element of an image.
+pub fn element_size(image: Mem) -> Option<u64> {
+    number(target()?.clGetImageInfo, image, crate::api::IMAGE_ELEMENT_SIZE).ok()
+}
+
+/// The queue of a command.
+pub fn event_queue(event: Event) -> Option<Queue> {
+    let queue = number(target()?.clGetEventInfo, event, crate::api::EVENT_QUEUE).ok()?;
+    Some(queue as usize as Queue)
+}
+
+/// The state of a command: 0 complete, more than 0 not yet, less than 0 an error.
+pub fn status(event: Event) -> Code {
+    let slot = target().map_or(0, |next| next.clGetEventInfo);
+    number(slot, event, crate::api::EVENT_STATUS).map_or_else(|code| code, |status| status as Code)
+}
+
+/// When a complete command was queued, submitted, started and ended, by the device's clock.
+pub fn times(event: Event) -> Option<[u64; 4]> {
+    let slot = target()?.clGetEventProfilingInfo;
+    let mut times = [0; 4];
+    for (time, param) in times.iter_mut().zip(PROFILING_QUEUED..) {
+        *time = number(slot, event, param).ok()?;
+    }
+    Some(times)
+}
+
+/// Takes a reference to an event.
+pub fn retain(event: Event) -> bool {
+    let slot = target().map_or(0, |next| next.clRetainEvent);
+    slot != 0 && forward!(slot, (event): (Event) -> Code) == SUCCESS
+}
+
+/// Gives a reference to an event back.
+pub fn release(event: Event) {
+    let slot = target().map_or(0, |next| next.clReleaseEvent);
+    if slot != 0 {
+        forward!(slot, (event): (Event) -> Code);
+    }
+}
+
+/// The device's clock, ns. `None`: the implementation cannot read it.
+pub fn device_time(device: Device) -> Option<u64> {
+    let slot = target()?.clGetDeviceAndHostTimer;
+    if slot == 0 {
+        return None;
+    }
+    let (mut of_device, mut of_host) = (0_u64, 0_u64);
+    let code = forward!(slot, (device, &raw mut of_device, &raw mut of_host)
+        : (Device, *mut u64, *mut u64) -> Code);
+    (code == SUCCESS && of_device != 0).then_some(of_device)
+}

@@ -1,0 +1,57 @@
+//! The layer's functions. Each calls the next layer with what the program gave, and returns what came
+//! back. While nothing is recorded, the only difference is one branch.
+//!
+//! Functions that make queues (`create.rs`) and that answer questions about queues and commands
+//! (`answers.rs`) also work while nothing is recorded, because a queue may live longer than that.
+
+mod answers;
+mod create;
+mod enqueue;
+mod sync;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use crate::api::Dispatch;
+
+/// Runs our part of a call. A panic must not reach the program, and only our record is lost.
+fn guarded<T>(part: impl FnOnce() -> T) -> Option<T> {
+    match catch_unwind(AssertUnwindSafe(part)) {
+        Ok(value) => Some(value),
+        Err(panic) => {
+            // What a panic carries may panic again when it is dropped.
+            std::mem::forget(panic);
+            None
+        }
+    }
+}
+
+/// The address of a function of the next layer. The loader calls ours only if it is there.
+macro_rules! next {
+    ($name:ident) => {
+        crate::layer::target().map_or(0, |next| next.$name)
+    };
+}
+pub(crate) use next;
+
+/// The layer's table: our functions in the places of those that the next layer has.
+pub fn table(next: &Dispatch) -> Dispatch {
+    let mut table = *next;
+    create::install(&mut table);
+    answers::install(&mut table);
+    enqueue::install(&mut table);
+    sync::install(&mut table);
+    table
+}
+
+/// Defines the function that puts functions of a file into the table.
+macro_rules! installs {
+    ($($name:ident)*) => {
+        /// Puts the functions of this file into the table, where there is a function to call.
+        pub(super) fn install(table: &mut crate::api::Dispatch) {
+            $(if table.$name != 0 {
+                table.$name = $name as *const () as usize;
+            })*
+        }
+    };
+}
+pub(crate) use installs;

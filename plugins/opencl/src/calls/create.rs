@@ -1,0 +1,216 @@
+//! Making and releasing queues and kernels.
+//!
+//! The layer asks for the times of commands of every queue that the program makes. If the
+//! implementation refuses that, the queue is made as the program wanted it.
+
+#![allow(non_snake_case, reason = "the functions of OpenCL")]
+
+use std::ffi::{CStr, c_char};
+
+use super::{guarded, installs, next};
+use crate::api::{
+    Code, Context, Device, Kernel, Program, QUEUE_ON_DEVICE, QUEUE_PROFILING, QUEUE_PROPERTIES,
+    Queue, SUCCESS,
+};
+use crate::layer::forward;
+use crate::{names, queues, recorder};
+
+/// Pairs in a list of properties; a longer list is passed on as it is.
+const MOST_PAIRS: usize = 64;
+
+/// A queue was made: what the layer remembers of it.
+fn made(queue: Queue, properties: u64, hidden: bool, asked: Option<Option<Vec<u64>>>) {
+    recorder::watch_exit();
+    if let Some(queue) = queues::add(queue, properties, hidden, asked)
+        && recorder::is_active()
+    {
+        queue.device.read_clock();
+    }
+}
+
+/// What calls that make something end with.
+fn end(begun: Option<recorder::Begun>, name: &'static str, code_ret: *mut Code, made: bool) {
+    let Some(begun) = begun else { return };
+    let code = match made {
+        true => SUCCESS,
+        // SAFETY: the program's variable, which the implementation wrote to.
+        false if !code_ret.is_null() => unsafe { code_ret.read() },
+        // There was one, but the program did not want to know it.
+        false => crate::api::INVALID_VALUE,
+    };
+    begun.end(name, code, None);
+}
+
+unsafe extern "C" fn clCreateCommandQueue(
+    context: Context,
+    device: Device,
+    properties: u64,
+    code_ret: *mut Code,
+) -> Queue {
+    let call = |properties: u64| {
+        forward!(next!(clCreateCommandQueue), (context, device, properties, code_ret)
+            : (Context, Device, u64, *mut Code) -> Queue)
+    };
+    let begun = recorder::begin();
+    let mut hidden = properties & (QUEUE_PROFILING | QUEUE_ON_DEVICE) == 0;
+    let mut queue = call(if hidden { properties | QUEUE_PROFILING } else { properties });
+    if queue.is_null() && hidden {
+        hidden = false;
+        queue = call(properties);
+    }
+    guarded(|| {
+        if !queue.is_null() {
+            made(queue, properties, hidden, None);
+        }
+        end(begun, "clCreateCommandQueue", code_ret, !queue.is_null());
+    });
+    queue
+}
+
+/// The program's list, without the 0 at its end.
+///
+/// # Safety
+/// It ends with a 0 in the place of a key, or is null.
+unsafe fn list(properties: *const u64) -> Option<Option<Vec<u64>>> {
+    if properties.is_null() {
+        return Some(None);
+    }
+    let mut all = Vec::new();
+    for pair in 0..MOST_PAIRS {
+        // SAFETY: not beyond the 0.
+        let (key, value) = unsafe {
+            let key = properties.add(2 * pair).read();
+            (key, if key == 0 { 0 } else { properties.add(2 * pair + 1).read() })
+        };
+        if key == 0 {
+            return Some(Some(all));
+        }
+        all.extend([key, value]);
+    }
+    None
+}
+
+/// The list with the times of commands, and the properties that it had before. `None`: they are there
+/// already, or this is a queue of the device, which a program does not enqueue to.
+fn with_times(asked: Option<&[u64]>) -> (u64, Option<Vec<u64>>) {
+    let mut all = asked.unwrap_or_default().to_vec();
+    let place = all.chunks_exact(2).position(|pair| pair[0] == u64::from(QUEUE_PROPERTIES));
+    let properties = place.map_or(0, |pair| all[2 * pair + 1]);
+    if properties & (QUEUE_PROFILING | QUEUE_ON_DEVICE) != 0 {
+        return (properties, None);
+    }
+    match place {
+        Some(pair) => all[2 * pair + 1] |= QUEUE_PROFILING,
+        None => all.extend([QUEUE_PROPERTIES.into(), QUEUE_PROFILING]),
+    }
+    all.push(0);
+    (properties, Some(all))
+}
+
+unsafe extern "C" fn clCreateCommandQueueWithProperties(
+    context: Context,
+    device: Device,
+    properties: *const u64,
+    code_ret: *mut Code,
+) -> Queue {
+    let call = |properties: *const u64| {
+        forward!(next!(clCreateCommandQueueWithProperties), (context, device, properties, code_ret)
+            : (Context, Device, *const u64, *mut Code) -> Queue)
+    };
+    let begun = recorder::begin();
+    // SAFETY: the program's list, as the specification wants it.
+    let asked = guarded(|| unsafe { list(properties) }).flatten();
+    let (bits, changed) = asked
+        .as_ref()
+        .and_then(|asked| guarded(|| with_times(asked.as_deref())))
+        .unwrap_or_default();
+    let mut hidden = changed.is_some();
+    let mut queue = changed.map_or(std::ptr::null_mut(), |list| call(list.as_ptr()));
+    if queue.is_null() {
+        hidden = false;
+        queue = call(properties);
+    }
+    guarded(|| {
+        if !queue.is_null() {
+            let asked = asked.map(|asked| {
+                asked.map(|mut asked| {
+                    asked.push(0);
+                    asked
+                })
+            });
+            made(queue, bits, hidden, asked);
+        }
+        end(begun, "clCreateCommandQueueWithProperties", code_ret, !queue.is_null());
+    });
+    queue
+}
+
+unsafe extern "C" fn clReleaseCommandQueue(queue: Queue) -> Code {
+    if recorder::is_active() {
+        guarded(|| queues::known(queue).inspect(|queue| recorder::harvest(queue, usize::MAX)));
+    }
+    forward!(next!(clReleaseCommandQueue), (queue): (Queue) -> Code)
+}
+
+unsafe extern "C" fn clReleaseContext(context: Context) -> Code {
+    if recorder::is_active() {
+        guarded(recorder::harvest_all);
+    }
+    forward!(next!(clReleaseContext), (context): (Context) -> Code)
+}
+
+unsafe extern "C" fn clCreateKernel(
+    program: Program,
+    name: *const c_char,
+    code_ret: *mut Code,
+) -> Kernel {
+    let begun = recorder::begin();
+    let kernel = forward!(next!(clCreateKernel), (program, name, code_ret)
+        : (Program, *const c_char, *mut Code) -> Kernel);
+    guarded(|| {
+        if !kernel.is_null() {
+            // SAFETY: the implementation has just found a kernel by this text.
+            let name = unsafe { CStr::from_ptr(name) };
+            names::made(kernel, Some(&name.to_string_lossy()));
+        }
+        end(begun, "clCreateKernel", code_ret, !kernel.is_null());
+    });
+    kernel
+}
+
+unsafe extern "C" fn clCreateKernelsInProgram(
+    program: Program,
+    room: u32,
+    kernels: *mut Kernel,
+    count_ret: *mut u32,
+) -> Code {
+    let mut count = 0;
+    let code = forward!(next!(clCreateKernelsInProgram), (program, room, kernels, &raw mut count)
+        : (Program, u32, *mut Kernel, *mut u32) -> Code);
+    if code == SUCCESS && !count_ret.is_null() {
+        // SAFETY: the program's variable.
+        unsafe { count_ret.write(count) };
+    }
+    if code == SUCCESS && !kernels.is_null() {
+        guarded(|| {
+            for index in 0..count.min(room) as usize {
+                // SAFETY: the program's array, which the implementation has filled.
+                names::made(unsafe { kernels.add(index).read() }, None);
+            }
+        });
+    }
+    code
+}
+
+unsafe extern "C" fn clCloneKernel(kernel: Kernel, code_ret: *mut Code) -> Kernel {
+    let clone = forward!(next!(clCloneKernel), (kernel, code_ret): (Kernel, *mut Code) -> Kernel);
+    if !clone.is_null() {
+        guarded(|| names::made(clone, None));
+    }
+    clone
+}
+
+installs! {
+    clCreateCommandQueue clCreateCommandQueueWithProperties clReleaseCommandQueue clReleaseContext
+    clCreateKernel clCreateKernelsInProgram clCloneKernel
+}

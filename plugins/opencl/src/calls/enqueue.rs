@@ -1,0 +1,313 @@
+//! Calls that give work to a device.
+//!
+//! A command's times are asked of its event. If the program does not want the event, the layer wants
+//! it; otherwise it takes a reference of its own.
+
+#![allow(non_snake_case, clippy::too_many_arguments, reason = "the functions of OpenCL")]
+
+use std::ffi::c_void;
+use std::sync::Arc;
+
+use super::{guarded, installs, next};
+use crate::api::{Code, Event, Kernel, Mem, Queue as QueueHandle, SUCCESS};
+use crate::layer::forward;
+use crate::queues::{self, Queue};
+use crate::recorder::{self, Begun, Command, Name, Sizes, Work};
+use crate::{ask, names};
+
+/// An enqueueing call between its begin and its end.
+struct Enqueue {
+    begun: Begun,
+    name: &'static str,
+    queue: QueueHandle,
+    /// Where the command goes, if there is room to keep its event.
+    kept: Option<Arc<Queue>>,
+    /// The program's variable for the event, or null.
+    wanted: *mut Event,
+    /// Ours.
+    event: Event,
+}
+
+impl Enqueue {
+    fn new(begun: Begun, name: &'static str, queue: QueueHandle, wanted: *mut Event) -> Self {
+        let kept = guarded(|| {
+            let found = queues::find(queue)?;
+            if !queues::reserve() {
+                // Perhaps some have ended meanwhile.
+                recorder::harvest(&found, 1);
+                if !queues::reserve() {
+                    begun.untracked();
+                    return None;
+                }
+            }
+            Some(found)
+        });
+        // SAFETY: the program's variable; whatever it holds is only written back.
+        let event = if wanted.is_null() { std::ptr::null_mut() } else { unsafe { wanted.read() } };
+        Self { begun, name, queue, kept: kept.flatten(), wanted, event }
+    }
+
+    /// The variable for the event that the implementation gets.
+    fn event(&mut self) -> *mut Event {
+        if self.kept.is_none() && self.wanted.is_null() {
+            return std::ptr::null_mut();
+        }
+        &raw mut self.event
+    }
+
+    /// The call returned. `command` is asked only if it succeeded, so that what the program gave is
+    /// valid.
+    fn end(self, code: Code, command: impl FnOnce() -> Command) {
+        let Self { begun, name, queue, kept, wanted, event } = self;
+        let is_shared = !wanted.is_null();
+        let ours = kept.is_some()
+            && code == SUCCESS
+            && !event.is_null()
+            // Before the program knows the event: it may release it at once.
+            && (!is_shared || ask::retain(event));
+        if is_shared {
+            // SAFETY: the program's variable.
+            unsafe { wanted.write(event) };
+        }
+        guarded(|| match kept {
+            Some(queue) if ours => {
+                begun.end_enqueued(name, &queue, command(), event, is_shared);
+            }
+            Some(queue) => {
+                queues::settled();
+                begun.end(name, code, Some(queue.number));
+            }
+            None => begun.end(name, code, queues::known(queue).map(|queue| queue.number)),
+        });
+    }
+}
+
+/// Defines functions that enqueue a command and return an error or 0.
+macro_rules! enqueues {
+    ($( fn $name:ident($($argument:ident: $type:ty),*), $command:expr; )*) => { $(
+        unsafe extern "C" fn $name(
+            queue: QueueHandle,
+            $($argument: $type,)*
+            count: u32,
+            list: *const Event,
+            event: *mut Event,
+        ) -> Code {
+            let Some(begun) = recorder::begin() else {
+                return forward!(next!($name), (queue, $($argument,)* count, list, event)
+                    : (QueueHandle, $($type,)* u32, *const Event, *mut Event) -> Code);
+            };
+            let mut call = Enqueue::new(begun, stringify!($name), queue, event);
+            let code = forward!(next!($name), (queue, $($argument,)* count, list, call.event())
+                : (QueueHandle, $($type,)* u32, *const Event, *mut Event) -> Code);
+            call.end(code, || $command);
+            code
+        }
+    )* };
+}
+
+/// Defines functions that enqueue a command and return the address of mapped memory.
+macro_rules! maps {
+    ($( fn $name:ident($($argument:ident: $type:ty),*), $command:expr; )*) => { $(
+        unsafe extern "C" fn $name(
+            queue: QueueHandle,
+            $($argument: $type,)*
+            count: u32,
+            list: *const Event,
+            event: *mut Event,
+            code_ret: *mut Code,
+        ) -> *mut c_void {
+            let Some(begun) = recorder::begin() else {
+                return forward!(next!($name), (queue, $($argument,)* count, list, event, code_ret)
+                    : (QueueHandle, $($type,)* u32, *const Event, *mut Event, *mut Code)
+                    -> *mut c_void);
+            };
+            let mut call = Enqueue::new(begun, stringify!($name), queue, event);
+            let mut own_code = SUCCESS;
+            let code_ret = if code_ret.is_null() { &raw mut own_code } else { code_ret };
+            let address = forward!(next!($name),
+                (queue, $($argument,)* count, list, call.event(), code_ret)
+                : (QueueHandle, $($type,)* u32, *const Event, *mut Event, *mut Code)
+                -> *mut c_void);
+            // SAFETY: the program's variable or ours, which the implementation wrote to.
+            let code = unsafe { code_ret.read() };
+            call.end(code, || $command);
+            address
+        }
+    )* };
+}
+
+fn copy(name: &'static str, bytes: usize) -> Command {
+    Command::new(Work::Copy, name, Some(bytes as u64))
+}
+
+/// Three sizes of a region, as the program gives them.
+///
+/// # Safety
+/// Null, or an array of three.
+unsafe fn elements(region: *const usize) -> Option<u64> {
+    if region.is_null() {
+        return None;
+    }
+    // SAFETY: as the caller says.
+    let region = unsafe { region.cast::<[usize; 3]>().read_unaligned() };
+    region.iter().try_fold(1_u64, |product, size| product.checked_mul(*size as u64))
+}
+
+/// A copy of a part of a buffer.
+fn rect(name: &'static str, region: *const usize) -> Command {
+    // SAFETY: as the specification wants it.
+    Command::new(Work::Copy, name, unsafe { elements(region) })
+}
+
+/// Work on a part of an image.
+fn pixels(work: Work, name: &'static str, image: Mem, region: *const usize) -> Command {
+    // SAFETY: as the specification wants it.
+    let bytes = unsafe { elements(region) }
+        .and_then(|elements| elements.checked_mul(ask::element_size(image)?));
+    Command::new(work, name, bytes)
+}
+
+/// The first numbers of a list of the program's. `None`: there is no list.
+fn three(list: *const usize, length: usize) -> Option<[i64; 3]> {
+    if list.is_null() {
+        return None;
+    }
+    let mut numbers = [0; 3];
+    for (index, number) in numbers.iter_mut().enumerate().take(length) {
+        // SAFETY: the program's list has this length, and the implementation accepted it.
+        *number = unsafe { list.add(index).read() } as i64;
+    }
+    Some(numbers)
+}
+
+/// A kernel with its index space, of which up to three dimensions are kept.
+fn kernel(
+    kernel: Kernel,
+    dimensions: u32,
+    offset: *const usize,
+    global: *const usize,
+    local: *const usize,
+) -> Command {
+    let dimensions = (dimensions as usize).min(3);
+    let sizes = three(global, dimensions).map(|global| {
+        let (local, offset) = (three(local, dimensions), three(offset, dimensions));
+        Box::new(Sizes { dimensions, global, local, offset })
+    });
+    let name = Name::Kernel(names::of(kernel));
+    Command { work: Work::Kernel, name, bytes: None, sizes }
+}
+
+/// Bytes of some memory objects.
+fn mem_sizes(count: u32, list: *const Mem) -> Option<u64> {
+    if list.is_null() {
+        return None;
+    }
+    // SAFETY: as the specification wants it.
+    (0..count as usize).map(|index| ask::mem_size(unsafe { list.add(index).read() })).sum()
+}
+
+/// Bytes of some SVM pointers. Without sizes, whole allocations are meant.
+fn svm_sizes(count: u32, sizes: *const usize) -> Option<u64> {
+    if sizes.is_null() {
+        return None;
+    }
+    // SAFETY: as the specification wants it.
+    let sizes = (0..count as usize).map(|index| unsafe { sizes.add(index).read() } as u64);
+    // A size of 0 means the whole allocation, too.
+    sizes.map(|size| (size != 0).then_some(size)).sum()
+}
+
+enqueues! {
+    fn clEnqueueReadBuffer(mem: Mem, blocking: u32, offset: usize, size: usize, to: *mut c_void),
+        copy("read buffer", size);
+    fn clEnqueueWriteBuffer(
+        mem: Mem, blocking: u32, offset: usize, size: usize, from: *const c_void
+    ), copy("write buffer", size);
+    fn clEnqueueCopyBuffer(from: Mem, to: Mem, from_offset: usize, to_offset: usize, size: usize),
+        copy("copy buffer", size);
+    fn clEnqueueFillBuffer(
+        mem: Mem, pattern: *const c_void, pattern_size: usize, offset: usize, size: usize
+    ), Command::new(Work::Fill, "fill buffer", Some(size as u64));
+    fn clEnqueueReadBufferRect(
+        mem: Mem, blocking: u32, buffer_origin: *const usize, host_origin: *const usize,
+        region: *const usize, row: usize, slice: usize, host_row: usize, host_slice: usize,
+        to: *mut c_void
+    ), rect("read buffer", region);
+    fn clEnqueueWriteBufferRect(
+        mem: Mem, blocking: u32, buffer_origin: *const usize, host_origin: *const usize,
+        region: *const usize, row: usize, slice: usize, host_row: usize, host_slice: usize,
+        from: *const c_void
+    ), rect("write buffer", region);
+    fn clEnqueueCopyBufferRect(
+        from: Mem, to: Mem, from_origin: *const usize, to_origin: *const usize,
+        region: *const usize, row: usize, slice: usize, to_row: usize, to_slice: usize
+    ), rect("copy buffer", region);
+    fn clEnqueueReadImage(
+        image: Mem, blocking: u32, origin: *const usize, region: *const usize, row: usize,
+        slice: usize, to: *mut c_void
+    ), pixels(Work::Copy, "read image", image, region);
+    fn clEnqueueWriteImage(
+        image: Mem, blocking: u32, origin: *const usize, region: *const usize, row: usize,
+        slice: usize, from: *const c_void
+    ), pixels(Work::Copy, "write image", image, region);
+    fn clEnqueueCopyImage(
+        from: Mem, to: Mem, from_origin: *const usize, to_origin: *const usize,
+        region: *const usize
+    ), pixels(Work::Copy, "copy image", from, region);
+    fn clEnqueueCopyImageToBuffer(
+        from: Mem, to: Mem, origin: *const usize, region: *const usize, offset: usize
+    ), pixels(Work::Copy, "copy image to buffer", from, region);
+    fn clEnqueueCopyBufferToImage(
+        from: Mem, to: Mem, offset: usize, origin: *const usize, region: *const usize
+    ), pixels(Work::Copy, "copy buffer to image", to, region);
+    fn clEnqueueFillImage(
+        image: Mem, color: *const c_void, origin: *const usize, region: *const usize
+    ), pixels(Work::Fill, "fill image", image, region);
+    fn clEnqueueUnmapMemObject(mem: Mem, address: *mut c_void),
+        Command::new(Work::Copy, "unmap", None);
+    fn clEnqueueMigrateMemObjects(number: u32, objects: *const Mem, flags: u64),
+        Command::new(Work::Copy, "migrate", mem_sizes(number, objects));
+    fn clEnqueueNDRangeKernel(
+        object: Kernel, dimensions: u32, offset: *const usize, global: *const usize,
+        local: *const usize
+    ), kernel(object, dimensions, offset, global, local);
+    fn clEnqueueTask(object: Kernel), {
+        // By definition, one group of one work item.
+        let one = 1;
+        kernel(object, 1, std::ptr::null(), &raw const one, &raw const one)
+    };
+    fn clEnqueueNativeKernel(
+        function: *mut c_void, arguments: *mut c_void, size: usize, number: u32,
+        objects: *const Mem, places: *const *const c_void
+    ), Command::new(Work::Kernel, "native kernel", None);
+    fn clEnqueueSVMMemcpy(
+        blocking: u32, to: *mut c_void, from: *const c_void, size: usize
+    ), copy("copy SVM", size);
+    fn clEnqueueSVMMemFill(
+        to: *mut c_void, pattern: *const c_void, pattern_size: usize, size: usize
+    ), Command::new(Work::Fill, "fill SVM", Some(size as u64));
+    fn clEnqueueSVMMap(blocking: u32, flags: u64, address: *mut c_void, size: usize),
+        copy("map SVM", size);
+    fn clEnqueueSVMUnmap(address: *mut c_void), Command::new(Work::Copy, "unmap SVM", None);
+    fn clEnqueueSVMMigrateMem(
+        number: u32, addresses: *const *const c_void, lengths: *const usize, flags: u64
+    ), Command::new(Work::Copy, "migrate SVM", svm_sizes(number, lengths));
+}
+
+maps! {
+    fn clEnqueueMapBuffer(mem: Mem, blocking: u32, flags: u64, offset: usize, size: usize),
+        copy("map buffer", size);
+    fn clEnqueueMapImage(
+        image: Mem, blocking: u32, flags: u64, origin: *const usize, region: *const usize,
+        row: *mut usize, slice: *mut usize
+    ), pixels(Work::Copy, "map image", image, region);
+}
+
+installs! {
+    clEnqueueReadBuffer clEnqueueWriteBuffer clEnqueueCopyBuffer clEnqueueFillBuffer
+    clEnqueueReadBufferRect clEnqueueWriteBufferRect clEnqueueCopyBufferRect clEnqueueReadImage
+    clEnqueueWriteImage clEnqueueCopyImage clEnqueueCopyImageToBuffer clEnqueueCopyBufferToImage
+    clEnqueueFillImage clEnqueueUnmapMemObject clEnqueueMigrateMemObjects clEnqueueNDRangeKernel
+    clEnqueueTask clEnqueueNativeKernel clEnqueueSVMMemcpy clEnqueueSVMMemFill clEnqueueSVMMap
+    clEnqueueSVMUnmap clEnqueueSVMMigrateMem clEnqueueMapBuffer clEnqueueMapImage
+}

@@ -1,0 +1,95 @@
+//! The ops in which the program makes its calls: a stack for each thread, which the host pushes to.
+
+use std::cell::RefCell;
+
+/// Ops that a thread's stack holds. More are counted, so that pops still match.
+const MOST: usize = 1024;
+
+#[derive(Debug)]
+struct Stacks {
+    generation: u32,
+    /// Of ops, and of ranges that the program marks.
+    stacks: [(Vec<u64>, usize); 2],
+}
+
+/// Which stack.
+#[derive(Clone, Copy, Debug)]
+pub enum Kind {
+    /// Of ops.
+    Op = 0,
+    /// Of ranges.
+    Range = 1,
+}
+
+thread_local! {
+    static STACKS: RefCell<Stacks> =
+        const { RefCell::new(Stacks { generation: 0, stacks: [(Vec::new(), 0), (Vec::new(), 0)] }) };
+}
+
+fn with<T>(generation: u32, call: impl FnOnce(&mut Stacks) -> T) -> Option<T> {
+    // A thread that ends has no stack any more.
+    let done = STACKS.try_with(|stacks| {
+        let mut stacks = stacks.try_borrow_mut().ok()?;
+        if stacks.generation != generation {
+            stacks.generation = generation;
+            for (ids, beyond) in &mut stacks.stacks {
+                ids.clear();
+                *beyond = 0;
+            }
+        }
+        Some(call(&mut stacks))
+    });
+    done.ok().flatten()
+}
+
+/// An op or range begins on this thread.
+pub fn push(generation: u32, kind: Kind, id: u64) {
+    with(generation, |stacks| {
+        let (ids, beyond) = &mut stacks.stacks[kind as usize];
+        if ids.len() < MOST { ids.push(id) } else { *beyond += 1 }
+    });
+}
+
+/// It ends.
+pub fn pop(generation: u32, kind: Kind) {
+    with(generation, |stacks| match &mut stacks.stacks[kind as usize] {
+        (ids, 0) => drop(ids.pop()),
+        (_, beyond) => *beyond -= 1,
+    });
+}
+
+/// The innermost op of this thread; without one, the innermost range.
+pub fn current(generation: u32) -> Option<u64> {
+    with(generation, |stacks| {
+        let [(ops, _), (ranges, _)] = &stacks.stacks;
+        ops.last().or(ranges.last()).copied()
+    })
+    .flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stacks_are_by_kind_and_recording() {
+        assert_eq!(current(1), None);
+        push(1, Kind::Range, 7);
+        assert_eq!(current(1), Some(7));
+        push(1, Kind::Op, 8);
+        push(1, Kind::Op, 9);
+        assert_eq!(current(1), Some(9));
+        pop(1, Kind::Op);
+        assert_eq!(current(1), Some(8));
+        assert_eq!(std::thread::spawn(|| current(1)).join().ok(), Some(None));
+        assert_eq!(current(2), None, "another recording");
+        pop(2, Kind::Op);
+        for id in 0..2_000 {
+            push(2, Kind::Op, id);
+        }
+        for _ in 0..1_999 {
+            pop(2, Kind::Op);
+        }
+        assert_eq!(current(2), Some(0), "pops match although the stack is bounded");
+    }
+}

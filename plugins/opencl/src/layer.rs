@@ -1,0 +1,104 @@
+//! The layer as the ICD loader sees it: `clGetLayerInfo` and `clInitLayer`, and the table of the next
+//! layer or of the loader itself, to which every call goes on.
+
+use std::ffi::c_void;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::OnceLock;
+
+use crate::api::{
+    Code, Dispatch, INVALID_VALUE, LAYER_API_VERSION, LAYER_API_VERSION_100, LAYER_NAME, SUCCESS,
+    Slot,
+};
+use crate::calls;
+
+/// What `clGetLayerInfo` answers.
+const NAME: &[u8] = b"counterpoint opencl\0";
+
+static TARGET: OnceLock<Dispatch> = OnceLock::new();
+static TABLE: OnceLock<Dispatch> = OnceLock::new();
+
+/// The functions that come after this layer. `None`: no loader has initialised the layer.
+#[inline]
+pub fn target() -> Option<&'static Dispatch> {
+    TARGET.get()
+}
+
+/// Calls a function of the next layer, which is in the table. The function's type stands in the call.
+macro_rules! forward {
+    ($slot:expr, ($($argument:expr),*): ($($type:ty),*) -> $result:ty) => {{
+        let function: unsafe extern "C" fn($($type),*) -> $result =
+            // SAFETY: an address that is not 0 is a function of this type, as the OpenCL headers say.
+            unsafe { std::mem::transmute::<usize, _>($slot) };
+        // SAFETY: the arguments are the program's own, or as the specification wants them.
+        unsafe { function($($argument),*) }
+    }};
+}
+pub(crate) use forward;
+
+/// Answers the loader's questions about the layer.
+///
+/// # Safety
+/// Called by a loader: `value` has `size` bytes, `size_ret` is null or an address to write to.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn clGetLayerInfo(
+    param: u32,
+    size: usize,
+    value: *mut c_void,
+    size_ret: *mut usize,
+) -> Code {
+    let version = LAYER_API_VERSION_100.to_ne_bytes();
+    let answer: &[u8] = match param {
+        LAYER_API_VERSION => &version,
+        LAYER_NAME => NAME,
+        _ => return INVALID_VALUE,
+    };
+    if !value.is_null() {
+        if size < answer.len() {
+            return INVALID_VALUE;
+        }
+        // SAFETY: the caller has room for that many bytes.
+        unsafe { std::ptr::copy_nonoverlapping(answer.as_ptr(), value.cast(), answer.len()) };
+    }
+    if !size_ret.is_null() {
+        // SAFETY: the caller's variable.
+        unsafe { size_ret.write(answer.len()) };
+    }
+    SUCCESS
+}
+
+/// Takes the functions that come next, and gives the layer's own. A second loader in the same
+/// process, or the same layer twice in one list, is refused: the first one is recorded.
+///
+/// # Safety
+/// Called by a loader: `target` has `entries` functions that stay valid, the results can be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn clInitLayer(
+    entries: u32,
+    target: *const Dispatch,
+    entries_ret: *mut u32,
+    table_ret: *mut *const Dispatch,
+) -> Code {
+    if target.is_null() || entries_ret.is_null() || table_ret.is_null() {
+        return INVALID_VALUE;
+    }
+    let length = (entries as usize).min(Dispatch::LENGTH);
+    let mut next = Dispatch::default();
+    // SAFETY: the loader's table has `entries` addresses, and ours has room for `length` of them.
+    unsafe {
+        std::ptr::copy_nonoverlapping(
+            target.cast::<Slot>(),
+            std::ptr::from_mut(&mut next).cast::<Slot>(),
+            length,
+        );
+    }
+    let ready = catch_unwind(AssertUnwindSafe(|| {
+        TARGET.set(next).is_ok() && TABLE.set(calls::table(&next)).is_ok()
+    }));
+    let (Ok(true), Some(table)) = (ready, TABLE.get()) else { return INVALID_VALUE };
+    // SAFETY: the loader's variables.
+    unsafe {
+        entries_ret.write(length as u32);
+        table_ret.write(table);
+    }
+    SUCCESS
+}

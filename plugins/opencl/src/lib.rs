@@ -1,0 +1,219 @@
+//! A profiler plugin that records OpenCL programs. The same shared object is a layer of the OpenCL ICD
+//! loader, which passes every call of the program through it; `OPENCL_LAYERS` names it to the loader.
+//! The dynamic linker loads a file only once, so that the plugin and the layer share their memory.
+//!
+//! ```text
+//!  program ─► ICD loader ─► layer (calls) ─► ICD loader ─► implementation
+//!                              │
+//!                           recorder ─── output ─► plugin (this file) ─► host
+//! ```
+//!
+//! | module | what |
+//! |---|---|
+//! | `layer` | the two functions that the loader looks for |
+//! | `calls` | the layer's functions: pass on, and record |
+//! | `recorder` | calls, and commands with their times |
+//! | `queues` | the program's queues and devices, and commands that have not ended |
+//! | `clock` | from a device's time to UTC |
+//! | `correlation` | the ops in which calls are made |
+//! | `names` | names of kernels |
+//! | `ask` | questions to the implementation |
+//! | `output` | records as events and counters |
+//! | `api` | OpenCL's constants and the loader's table |
+//!
+//! Rules: the layer prints nothing, never waits for a command, holds no lock during a call of the
+//! implementation, returns what the implementation returned, and keeps panics to itself. What it cannot
+//! record is counted and said at the end.
+#![deny(unsafe_op_in_unsafe_fn)]
+
+mod api;
+mod ask;
+mod calls;
+mod clock;
+mod correlation;
+mod layer;
+mod names;
+mod output;
+mod queues;
+mod recorder;
+
+use std::ffi::{CStr, c_int, c_void};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use plugin::{Configuration, Error, Kind, Profiler, Session, Trace};
+
+use output::Output;
+use recorder::Missing;
+
+/// The plugin.
+#[derive(Debug)]
+pub struct OpenCl;
+
+/// One recording. There is one at a time in a process, because there is one layer.
+#[derive(Debug)]
+pub struct Recording {
+    generation: u32,
+    output: Mutex<Output>,
+}
+
+static IS_RECORDING: AtomicBool = AtomicBool::new(false);
+
+impl Profiler for OpenCl {
+    const NAME: &'static str = "counterpoint opencl";
+    const KINDS: &'static [Kind] =
+        &[Kind::RUNTIME, Kind::KERNEL, Kind::MEMCPY, Kind::MEMSET, Kind::COUNTER];
+    type Session = Recording;
+
+    fn create(requested: &[Kind]) -> Result<Recording, Error> {
+        if recorder::is_forked() {
+            return Err("a forked child cannot record".into());
+        }
+        if IS_RECORDING.swap(true, Ordering::AcqRel) {
+            return Err("another recording of this process has not ended".into());
+        }
+        let output = Mutex::new(Output::new(requested));
+        Ok(Recording { generation: recorder::open(), output })
+    }
+}
+
+impl Recording {
+    fn hand_over(&self, last: bool, trace: &mut Trace<'_>) -> Result<(), Error> {
+        if recorder::is_forked() {
+            return Ok(());
+        }
+        let (store, complete_ns) = recorder::take(last);
+        let mut output = self.output.lock().unwrap_or_else(PoisonError::into_inner);
+        output.hand_over(&store, complete_ns, trace);
+        said(store.missing).map_or(Ok(()), |text| Err(Error(text)))
+    }
+}
+
+impl Session for Recording {
+    fn start(&self) -> Result<(), Error> {
+        self.toggle(true)
+    }
+
+    fn stop(&self) -> Result<(), Error> {
+        self.toggle(false)
+    }
+
+    fn process(&self, trace: &mut Trace<'_>) -> Result<(), Error> {
+        self.hand_over(true, trace)?;
+        match layer_is_missing() {
+            Some(text) => Err(Error(text)),
+            None => Ok(()),
+        }
+    }
+
+    fn push_correlation(&self, id: u64) {
+        correlation::push(self.generation, correlation::Kind::Op, id);
+    }
+
+    fn pop_correlation(&self) {
+        correlation::pop(self.generation, correlation::Kind::Op);
+    }
+
+    fn push_user_correlation(&self, id: u64) {
+        correlation::push(self.generation, correlation::Kind::Range, id);
+    }
+
+    fn pop_user_correlation(&self) {
+        correlation::pop(self.generation, correlation::Kind::Range);
+    }
+
+    fn configure(&self, configuration: &Configuration<'_>) -> Result<(), Error> {
+        if let Some(bytes) = configuration.max_buffer_bytes {
+            recorder::set_limit(bytes);
+        }
+        // There are no settings. A text may be meant for other plugins of the same recording.
+        Ok(())
+    }
+
+    fn toggle(&self, enabled: bool) -> Result<(), Error> {
+        if !recorder::is_forked() {
+            recorder::set_active(enabled);
+        }
+        Ok(())
+    }
+
+    fn flush(&self, trace: &mut Trace<'_>) -> Result<(), Error> {
+        self.hand_over(false, trace)
+    }
+}
+
+impl Drop for Recording {
+    fn drop(&mut self) {
+        if recorder::is_forked() {
+            return;
+        }
+        // A host may destroy a recording without stopping it.
+        recorder::end_recording();
+        IS_RECORDING.store(false, Ordering::Release);
+    }
+}
+
+/// A sentence about what is missing.
+fn said(missing: Missing) -> Option<String> {
+    let Missing { dropped, untracked, unfinished, failed, untimed } = missing;
+    let parts: Vec<String> = [
+        (dropped, "calls did not fit into the buffer"),
+        (untracked, "commands have no times, because too many others had not ended"),
+        (unfinished, "commands had not ended when the recording did, and have no times"),
+        (failed, "commands ended with an error, and have no times"),
+        (untimed, "commands have no times, because the implementation did not give any"),
+    ]
+    .iter()
+    .filter(|(count, _)| *count != 0)
+    .map(|(count, what)| format!("{count} {what}"))
+    .collect();
+    (!parts.is_empty()).then(|| parts.join("; "))
+}
+
+/// Says that a program uses OpenCL, but not through this file.
+fn layer_is_missing() -> Option<String> {
+    if layer::target().is_some() || !has_loader() {
+        return None;
+    }
+    let file = own_file().unwrap_or_else(|| "the file of this plugin".to_owned());
+    Some(format!("OpenCL was used without the layer: OPENCL_LAYERS must name {file}"))
+}
+
+/// Whether an ICD loader is in the process: a file called libOpenCL, also with a number in its name, as
+/// in packages of Python.
+fn has_loader() -> bool {
+    unsafe extern "C" fn look(
+        object: *mut libc::dl_phdr_info,
+        _size: usize,
+        found: *mut c_void,
+    ) -> c_int {
+        // SAFETY: the dynamic linker gives an object and what we gave to it.
+        let (name, found) = unsafe { ((*object).dlpi_name, &mut *found.cast::<bool>()) };
+        if !name.is_null() {
+            // SAFETY: a C string of the dynamic linker's.
+            let path = unsafe { CStr::from_ptr(name) }.to_bytes();
+            let file = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
+            *found |= file.starts_with(b"libOpenCL");
+        }
+        0
+    }
+    let mut found = false;
+    // SAFETY: the function takes what is given here, and does not panic.
+    unsafe { libc::dl_iterate_phdr(Some(look), (&raw mut found).cast()) };
+    found
+}
+
+/// The path of this shared object.
+fn own_file() -> Option<String> {
+    // SAFETY: all zeros is a value of this struct of pointers.
+    let mut info: libc::Dl_info = unsafe { std::mem::zeroed() };
+    let address = layer::clGetLayerInfo as *const ();
+    // SAFETY: any address may be asked for, and the result is a variable of ours.
+    if unsafe { libc::dladdr(address.cast(), &raw mut info) } == 0 || info.dli_fname.is_null() {
+        return None;
+    }
+    // SAFETY: a C string of the dynamic linker's, which is valid while the object is loaded.
+    Some(unsafe { CStr::from_ptr(info.dli_fname) }.to_string_lossy().into_owned())
+}
+
+plugin::export_plugin!(OpenCl);

@@ -1,0 +1,37 @@
+//! The names of kernels, by handle. A handle is used again after its kernel is gone, so whoever makes a
+//! kernel tells its name, or that the name is not known yet.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, PoisonError, RwLock};
+
+use crate::api::Kernel;
+use crate::ask;
+
+static NAMES: RwLock<BTreeMap<usize, Arc<str>>> = RwLock::new(BTreeMap::new());
+
+/// Handles that are remembered. Beyond these, the implementation is asked each time.
+const MOST: usize = 65_536;
+
+/// A kernel was made. `None`: its name is asked for when it is needed.
+pub fn made(kernel: Kernel, name: Option<&str>) {
+    let mut names = NAMES.write().unwrap_or_else(PoisonError::into_inner);
+    match name {
+        Some(name) if names.len() < MOST || names.contains_key(&(kernel as usize)) => {
+            names.insert(kernel as usize, Arc::from(name));
+        }
+        _ => drop(names.remove(&(kernel as usize))),
+    }
+}
+
+/// The name of a kernel's function.
+pub fn of(kernel: Kernel) -> Arc<str> {
+    let known =
+        NAMES.read().unwrap_or_else(PoisonError::into_inner).get(&(kernel as usize)).cloned();
+    known.unwrap_or_else(|| match ask::kernel_name(kernel) {
+        Some(name) => {
+            made(kernel, Some(&name));
+            Arc::from(name)
+        }
+        None => Arc::from("kernel without a name"),
+    })
+}

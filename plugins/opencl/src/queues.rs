@@ -1,0 +1,275 @@
+//! The program's queues and devices, and the commands in each queue whose times are not known yet.
+//!
+//! No lock of this module is held during a call of the implementation: such a call may run callbacks
+//! of the program, which may enqueue.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+
+use crate::api::{self, Handle};
+use crate::ask;
+use crate::clock::Clock;
+use crate::recorder::{Record, unix_ns};
+
+/// Commands of all queues that may wait for their times. Each holds an event of the implementation.
+pub const MOST_PENDING: usize = 65_536;
+
+/// An OpenCL device.
+#[derive(Debug)]
+pub struct Device {
+    handle: usize,
+    /// From 0, in the order in which the program made queues for them.
+    pub number: i32,
+    /// As the implementation says.
+    pub name: String,
+    /// Vendor and version of the driver.
+    pub label: String,
+    clock: Mutex<Clock>,
+    /// Whether the implementation lets us read the clock.
+    readable: AtomicBool,
+}
+
+/// A queue.
+#[derive(Debug)]
+pub struct Queue {
+    /// From 1, in the order in which the program made them.
+    pub number: i32,
+    /// Where its commands run.
+    pub device: Arc<Device>,
+    /// Whether commands may overtake each other.
+    pub out_of_order: bool,
+    /// Whether the program did not ask for the times of commands, and the layer did.
+    hidden: AtomicBool,
+    /// The list that the program gave to `clCreateCommandQueueWithProperties`; `Some(None)` if it gave
+    /// none. `None`: the queue was made by another function.
+    pub asked: Option<Option<Vec<u64>>>,
+    pending: Mutex<VecDeque<Pending>>,
+}
+
+/// A command that was enqueued.
+#[derive(Debug)]
+pub struct Pending {
+    /// An event to which we hold a reference.
+    pub event: usize,
+    /// Whether the program has a reference, too.
+    pub shared: bool,
+    /// The recording that it belongs to.
+    pub generation: u32,
+    /// What is known so far.
+    pub record: Record,
+}
+
+#[derive(Debug)]
+struct Queues {
+    by_handle: BTreeMap<usize, Arc<Queue>>,
+    /// Queues whose handle was used again, but which have pending commands.
+    retired: Vec<Arc<Queue>>,
+}
+
+static QUEUES: RwLock<Queues> =
+    RwLock::new(Queues { by_handle: BTreeMap::new(), retired: Vec::new() });
+static DEVICES: Mutex<Vec<Arc<Device>>> = Mutex::new(Vec::new());
+static NEXT_QUEUE: AtomicI32 = AtomicI32::new(1);
+/// Pending commands of all queues.
+static PENDING: AtomicUsize = AtomicUsize::new(0);
+/// Whether there ever was a hidden queue.
+static ANY_HIDDEN: AtomicBool = AtomicBool::new(false);
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Device {
+    fn of(handle: Handle) -> Arc<Self> {
+        let known = |devices: &[Arc<Self>]| {
+            devices.iter().find(|device| device.handle == handle as usize).cloned()
+        };
+        if let Some(device) = known(&lock(&DEVICES)) {
+            return device;
+        }
+        let text = |param| ask::device_text(handle, param).unwrap_or_default();
+        let (name, vendor) = (text(api::DEVICE_NAME), text(api::DEVICE_VENDOR));
+        let label = format!("{vendor}, driver {}", text(api::DRIVER_VERSION));
+        let mut devices = lock(&DEVICES);
+        if let Some(device) = known(&devices) {
+            return device;
+        }
+        let device = Arc::new(Self {
+            handle: handle as usize,
+            number: i32::try_from(devices.len()).unwrap_or(i32::MAX),
+            name,
+            label,
+            clock: Mutex::default(),
+            readable: AtomicBool::new(true),
+        });
+        devices.push(Arc::clone(&device));
+        device
+    }
+
+    /// Compares its clock with UTC, if the implementation can.
+    pub fn read_clock(&self) {
+        // The shortest of a few readings says most; the first may be slow.
+        for _ in 0..5 {
+            let before_ns = unix_ns();
+            let time = ask::device_time(self.handle as Handle);
+            let after_ns = unix_ns();
+            let Some(time) = time else {
+                self.readable.store(false, Ordering::Relaxed);
+                return;
+            };
+            lock(&self.clock).compare(time, before_ns, after_ns);
+        }
+    }
+
+    /// Learns about the clock from a command that was enqueued between these moments UTC.
+    pub fn learn(&self, times: &[u64; 4], before_ns: i64, after_ns: i64) {
+        if !self.readable.load(Ordering::Relaxed) {
+            lock(&self.clock).compare(times[0], before_ns, after_ns);
+        } else if lock(&self.clock).is_due(times[3]) {
+            self.read_clock();
+        }
+    }
+
+    /// What to add to its time at this moment to get UTC, ns.
+    pub fn offset(&self, device_ns: u64) -> Option<i64> {
+        lock(&self.clock).offset(device_ns)
+    }
+
+    /// The largest error of its clock, ns.
+    pub fn accuracy_ns(&self) -> Option<u64> {
+        lock(&self.clock).accuracy_ns()
+    }
+}
+
+/// All devices that have queues.
+pub fn devices() -> Vec<Arc<Device>> {
+    lock(&DEVICES).clone()
+}
+
+impl Queue {
+    /// Whether the program must not see that it has times.
+    pub fn is_hidden(&self) -> bool {
+        self.hidden.load(Ordering::Relaxed)
+    }
+
+    /// The program asked for times itself.
+    pub fn show(&self) {
+        self.hidden.store(false, Ordering::Relaxed);
+    }
+
+    /// Commands whose times are not known yet.
+    pub fn pending(&self) -> usize {
+        lock(&self.pending).len()
+    }
+
+    /// Adds a command; [`reserve`] has made room for it. How many there are now.
+    pub fn push(&self, pending: Pending) -> usize {
+        let mut all = lock(&self.pending);
+        all.push_back(pending);
+        all.len()
+    }
+
+    /// Takes the oldest command out.
+    pub fn take_oldest(&self) -> Option<Pending> {
+        lock(&self.pending).pop_front()
+    }
+
+    /// Puts back a command that has not ended: where it was, or, if commands may overtake each other,
+    /// at the end, so that the others get their turn.
+    pub fn put_back(&self, pending: Pending) {
+        let mut all = lock(&self.pending);
+        if self.out_of_order {
+            all.push_back(pending);
+        } else {
+            all.push_front(pending);
+        }
+    }
+
+    /// When the oldest pending command was enqueued.
+    pub fn oldest_ns(&self) -> Option<i64> {
+        lock(&self.pending).iter().map(|one| one.record.call.start_ns).min()
+    }
+
+    fn holds(&self, event: Handle) -> bool {
+        lock(&self.pending).iter().any(|one| one.shared && one.event == event as usize)
+    }
+}
+
+/// Makes room for one more pending command.
+pub fn reserve() -> bool {
+    let room = PENDING.fetch_add(1, Ordering::Relaxed) < MOST_PENDING;
+    if !room {
+        settled();
+    }
+    room
+}
+
+/// A command is not pending any more, or never became it.
+pub fn settled() {
+    PENDING.fetch_sub(1, Ordering::Relaxed);
+}
+
+/// Whether any command is pending.
+pub fn any_pending() -> bool {
+    PENDING.load(Ordering::Relaxed) != 0
+}
+
+/// Whether some queue has times that the program must not see.
+pub fn any_hidden() -> bool {
+    ANY_HIDDEN.load(Ordering::Relaxed)
+}
+
+/// Whether we hold a reference to an event of the program.
+pub fn holds(event: Handle) -> bool {
+    any_pending() && all().iter().any(|queue| queue.holds(event))
+}
+
+/// Every queue that may have pending commands.
+pub fn all() -> Vec<Arc<Queue>> {
+    let queues = QUEUES.read().unwrap_or_else(PoisonError::into_inner);
+    queues.by_handle.values().chain(&queues.retired).cloned().collect()
+}
+
+/// The queue behind a handle, if the layer knows it.
+pub fn known(handle: Handle) -> Option<Arc<Queue>> {
+    let queues = QUEUES.read().unwrap_or_else(PoisonError::into_inner);
+    queues.by_handle.get(&(handle as usize)).cloned()
+}
+
+/// The queue behind a handle. One that was made behind the layer's back (by a function of an
+/// extension) is asked for what it is; it has times only if the program wanted them.
+pub fn find(handle: Handle) -> Option<Arc<Queue>> {
+    known(handle).or_else(|| {
+        let properties = ask::queue_number(handle, api::QUEUE_PROPERTIES).ok()?;
+        add(handle, properties, false, None)
+    })
+}
+
+/// A queue that the program made with these properties.
+pub fn add(
+    handle: Handle,
+    properties: u64,
+    hidden: bool,
+    asked: Option<Option<Vec<u64>>>,
+) -> Option<Arc<Queue>> {
+    let device = ask::queue_number(handle, api::QUEUE_DEVICE).ok()?;
+    let queue = Arc::new(Queue {
+        number: NEXT_QUEUE.fetch_add(1, Ordering::Relaxed),
+        device: Device::of(device as usize as Handle),
+        out_of_order: properties & api::QUEUE_OUT_OF_ORDER != 0,
+        hidden: AtomicBool::new(hidden),
+        asked,
+        pending: Mutex::default(),
+    });
+    if hidden {
+        ANY_HIDDEN.store(true, Ordering::Relaxed);
+    }
+    let mut queues = QUEUES.write().unwrap_or_else(PoisonError::into_inner);
+    let old = queues.by_handle.insert(handle as usize, Arc::clone(&queue));
+    queues.retired.retain(|queue| queue.pending() != 0);
+    if let Some(old) = old.filter(|old| old.pending() != 0) {
+        queues.retired.push(old);
+    }
+    Some(queue)
+}

@@ -1,0 +1,494 @@
+//! What is recorded: calls of the program, and commands with their times.
+//!
+//! ```text
+//!  enqueue ─► begin ─► the implementation ─► end ─► Queue::pending ─ harvest ─► Store ─► trace
+//!  other call ► begin ─► the implementation ─► end ───────────────────────────► Store
+//! ```
+//!
+//! A command's times are asked for when it is complete. Nobody waits for that: `harvest` looks at the
+//! oldest commands of a queue when many wait, after calls that wait for commands, before objects are
+//! released, and at the end of the recording.
+
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
+
+use crate::api::{Code, Event, SUCCESS};
+use crate::queues::{self, Pending, Queue};
+use crate::{ask, correlation};
+
+/// Bytes that a recording may take unless the host says otherwise.
+pub const DEFAULT_LIMIT: u64 = 256 << 20;
+
+/// How often an enqueue looks for complete commands: once in so many. Then it looks at up to twice as
+/// many, so that a queue whose commands end does not grow.
+const OFTEN: usize = 32;
+
+/// Whether calls are recorded now: the only thing that an idle layer looks at.
+static ACTIVE: AtomicBool = AtomicBool::new(false);
+/// The number of the current recording.
+static GENERATION: AtomicU32 = AtomicU32::new(0);
+static NEXT_CORRELATION: AtomicU32 = AtomicU32::new(1);
+/// Set when the process exits: the implementation may be gone.
+static CLOSED: AtomicBool = AtomicBool::new(false);
+/// Set in a forked child: another thread of the parent may have held any lock.
+static FORKED: AtomicBool = AtomicBool::new(false);
+static STORE: Mutex<Store> = Mutex::new(Store::new());
+
+/// What a command does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Work {
+    /// Runs a kernel.
+    Kernel,
+    /// Moves bytes.
+    Copy,
+    /// Writes one pattern many times.
+    Fill,
+}
+
+/// A name that is known at compile time, or one of the program's.
+#[derive(Clone, Debug)]
+pub enum Name {
+    /// Of a function of OpenCL.
+    Fixed(&'static str),
+    /// Of a kernel.
+    Kernel(Arc<str>),
+}
+
+/// The index space of a kernel: three numbers each, of which `dimensions` count.
+#[derive(Clone, Debug)]
+pub struct Sizes {
+    /// From 1 to 3.
+    pub dimensions: usize,
+    /// Work items.
+    pub global: [i64; 3],
+    /// Work items of a group. `None`: the implementation chose.
+    pub local: Option<[i64; 3]>,
+    /// First index. `None`: 0.
+    pub offset: Option<[i64; 3]>,
+}
+
+/// Work for a device.
+#[derive(Clone, Debug)]
+pub struct Command {
+    /// What kind.
+    pub work: Work,
+    /// What it is called.
+    pub name: Name,
+    /// Bytes that it moves, if that is known.
+    pub bytes: Option<u64>,
+    /// Of a kernel.
+    pub sizes: Option<Box<Sizes>>,
+}
+
+impl Command {
+    /// A command without an index space.
+    pub fn new(work: Work, name: &'static str, bytes: Option<u64>) -> Self {
+        Self { work, name: Name::Fixed(name), bytes, sizes: None }
+    }
+}
+
+/// A call of the program. Times are ns since 1970 UTC.
+#[derive(Clone, Debug)]
+pub struct Call {
+    /// The function.
+    pub name: &'static str,
+    /// The thread's number.
+    pub thread: i32,
+    /// When it began.
+    pub start_ns: i64,
+    /// When it returned.
+    pub end_ns: i64,
+    /// What it returned: 0, or an error.
+    pub code: Code,
+    /// The queue's number, if it had one.
+    pub queue: Option<i32>,
+    /// The op in which it was made.
+    pub op: Option<u64>,
+}
+
+/// A command's way through a device.
+#[derive(Clone, Debug)]
+pub struct Activity {
+    /// What it was.
+    pub command: Command,
+    /// Where it was.
+    pub queue: Arc<Queue>,
+    /// Joins it with the call.
+    pub correlation: u32,
+    /// Queued, submitted, started and ended, ns of the device's clock.
+    pub times: [u64; 4],
+}
+
+/// One thing that was recorded.
+#[derive(Clone, Debug)]
+pub struct Record {
+    /// The call.
+    pub call: Call,
+    /// The command that it enqueued, once it has ended.
+    pub activity: Option<Activity>,
+}
+
+/// What was recorded and not handed over yet.
+#[derive(Debug)]
+pub struct Store {
+    /// In the order in which calls and commands ended. Lists of lists, because moving one large list
+    /// to a larger place would stop the program for milliseconds.
+    pub records: Vec<Vec<Record>>,
+    length: usize,
+    limit: usize,
+    /// The names of threads.
+    pub threads: BTreeMap<i32, String>,
+    /// What is missing.
+    pub missing: Missing,
+}
+
+/// Counts of what could not be recorded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Missing {
+    /// Calls and commands beyond the limit of the buffer.
+    pub dropped: u64,
+    /// Commands for which no event could be kept.
+    pub untracked: u64,
+    /// Commands that had not ended when the recording did.
+    pub unfinished: u64,
+    /// Commands that ended with an error.
+    pub failed: u64,
+    /// Commands of which the implementation does not say the times.
+    pub untimed: u64,
+}
+
+const CHUNK: usize = 1024;
+
+impl Store {
+    const fn new() -> Self {
+        Self {
+            records: Vec::new(),
+            length: 0,
+            limit: 0,
+            threads: BTreeMap::new(),
+            missing: Missing { dropped: 0, untracked: 0, unfinished: 0, failed: 0, untimed: 0 },
+        }
+    }
+
+    fn push(&mut self, record: Record) {
+        if self.length >= self.limit {
+            self.missing.dropped += 1;
+            return;
+        }
+        self.length += 1;
+        match self.records.last_mut() {
+            Some(last) if last.len() < CHUNK => last.push(record),
+            _ => {
+                let mut chunk = Vec::with_capacity(CHUNK);
+                chunk.push(record);
+                self.records.push(chunk);
+            }
+        }
+    }
+}
+
+fn store() -> MutexGuard<'static, Store> {
+    STORE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Nanoseconds since 1970 UTC.
+pub fn unix_ns() -> i64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: a variable of ours; this clock always exists.
+    unsafe { libc::clock_gettime(libc::CLOCK_REALTIME, &raw mut time) };
+    time.tv_sec * 1_000_000_000 + time.tv_nsec
+}
+
+thread_local! {
+    static THREAD: Cell<i32> = const { Cell::new(0) };
+    static NAMED: Cell<u32> = const { Cell::new(0) };
+}
+
+/// The calling thread's number. Its name is noted once for each recording.
+fn thread(generation: u32) -> i32 {
+    let number = THREAD.try_with(|cell| {
+        if cell.get() == 0 {
+            // SAFETY: gettid has no preconditions.
+            cell.set(unsafe { libc::gettid() });
+        }
+        cell.get()
+    });
+    let number = number.unwrap_or_default();
+    let is_new = NAMED.try_with(|named| named.replace(generation) != generation).unwrap_or(false);
+    if is_new {
+        let mut name = [0_u8; 16];
+        // SAFETY: the kernel writes at most 16 bytes, with a zero byte.
+        unsafe { libc::prctl(libc::PR_GET_NAME, name.as_mut_ptr()) };
+        let end = name.iter().position(|byte| *byte == 0).unwrap_or(name.len());
+        let name = String::from_utf8_lossy(&name[..end]).into_owned();
+        store().threads.insert(number, name);
+    }
+    number
+}
+
+/// A call that has begun.
+#[derive(Clone, Copy, Debug)]
+pub struct Begun {
+    generation: u32,
+    start_ns: i64,
+}
+
+/// Whether calls are recorded.
+#[inline]
+pub fn is_active() -> bool {
+    ACTIVE.load(Ordering::Relaxed)
+}
+
+/// A call begins. `None`: it is not recorded.
+#[inline]
+pub fn begin() -> Option<Begun> {
+    is_active()
+        .then(|| Begun { generation: GENERATION.load(Ordering::Acquire), start_ns: unix_ns() })
+}
+
+impl Begun {
+    fn call(self, name: &'static str, code: Code, queue: Option<i32>) -> Call {
+        let end_ns = unix_ns();
+        let op = correlation::current(self.generation);
+        let thread = thread(self.generation);
+        Call { name, thread, start_ns: self.start_ns, end_ns, code, queue, op }
+    }
+
+    /// The call returned and has enqueued nothing that has times.
+    pub fn end(self, name: &'static str, code: Code, queue: Option<i32>) {
+        let call = self.call(name, code, queue);
+        keep(self.generation, Record { call, activity: None });
+    }
+
+    /// The call returned and has enqueued a command. `event` is a reference that belongs to us.
+    pub fn end_enqueued(
+        self,
+        name: &'static str,
+        queue: &Arc<Queue>,
+        command: Command,
+        event: Event,
+        shared: bool,
+    ) {
+        let call = self.call(name, SUCCESS, Some(queue.number));
+        // Hosts of Kineto keep 31 bits, and 0 is no number of a flow.
+        let correlation = NEXT_CORRELATION.fetch_add(1, Ordering::Relaxed) & 0x7fff_ffff;
+        let activity = Activity {
+            command,
+            queue: Arc::clone(queue),
+            correlation: correlation.max(1),
+            times: [0; 4],
+        };
+        let waiting = queue.push(Pending {
+            event: event as usize,
+            shared,
+            generation: self.generation,
+            record: Record { call, activity: Some(activity) },
+        });
+        if waiting.is_multiple_of(OFTEN) {
+            harvest(queue, 2 * OFTEN);
+        }
+    }
+
+    /// A command was enqueued of which no event can be kept.
+    pub fn untracked(self) {
+        let mut store = store();
+        if GENERATION.load(Ordering::Acquire) == self.generation {
+            store.missing.untracked += 1;
+        }
+    }
+}
+
+fn keep(generation: u32, record: Record) {
+    let mut store = store();
+    // A call that began before the current recording belongs to nobody.
+    if GENERATION.load(Ordering::Acquire) == generation {
+        store.push(record);
+    }
+}
+
+/// Looks at the oldest commands of a queue, and records those that are complete.
+pub fn harvest(queue: &Queue, most: usize) {
+    if CLOSED.load(Ordering::Acquire) {
+        return;
+    }
+    for _ in 0..most.min(queue.pending()) {
+        let Some(pending) = queue.take_oldest() else { return };
+        let status = ask::status(pending.event as Event);
+        if status <= 0 {
+            settle(pending, status);
+            continue;
+        }
+        queue.put_back(pending);
+        if !queue.out_of_order {
+            // Nothing overtakes it.
+            return;
+        }
+    }
+}
+
+/// After a call that waited: looks at some commands of each queue.
+pub fn harvest_some() {
+    if queues::any_pending() {
+        for queue in queues::all() {
+            // All that have ended, where the first that has not shows that there are no more.
+            harvest(&queue, if queue.out_of_order { 2 * OFTEN } else { usize::MAX });
+        }
+    }
+}
+
+/// Looks at all commands of all queues.
+pub fn harvest_all() {
+    if queues::any_pending() {
+        for queue in queues::all() {
+            harvest(&queue, usize::MAX);
+        }
+    }
+}
+
+/// A command has ended with this status: 0 or an error.
+fn settle(mut pending: Pending, status: Code) {
+    let times = if status == SUCCESS { ask::times(pending.event as Event) } else { None };
+    ask::release(pending.event as Event);
+    queues::settled();
+    if let (Some(times), Some(activity)) = (times, pending.record.activity.as_mut()) {
+        activity.times = times;
+        let call = &pending.record.call;
+        activity.queue.device.learn(&times, call.start_ns, call.end_ns);
+    } else {
+        pending.record.activity = None;
+    }
+    let mut store = store();
+    if GENERATION.load(Ordering::Acquire) == pending.generation {
+        match (status, times) {
+            (SUCCESS, Some(_)) => {}
+            (SUCCESS, None) => store.missing.untimed += 1,
+            _ => store.missing.failed += 1,
+        }
+        store.push(pending.record);
+    }
+}
+
+extern "C" fn forked() {
+    FORKED.store(true, Ordering::Relaxed);
+    CLOSED.store(true, Ordering::Relaxed);
+    ACTIVE.store(false, Ordering::Relaxed);
+}
+
+/// Whether this is a forked child of the process that recorded. Nothing of the recording may be touched
+/// here; OpenCL itself does not work in such a child either.
+pub fn is_forked() -> bool {
+    FORKED.load(Ordering::Relaxed)
+}
+
+/// A new recording, which may keep this many bytes. Returns its number.
+pub fn open() -> u32 {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        // SAFETY: the function stays loaded, because hosts never close a plugin that has registered;
+        // it stores three flags only.
+        unsafe { libc::pthread_atfork(None, None, Some(forked)) };
+    });
+    let mut store = store();
+    let generation = GENERATION.fetch_add(1, Ordering::AcqRel) + 1;
+    *store = Store::new();
+    drop(store);
+    set_limit(DEFAULT_LIMIT);
+    generation
+}
+
+/// How many bytes the recording may keep.
+pub fn set_limit(bytes: u64) {
+    // The names of kernels are shared; sizes are some 100 bytes.
+    let each = size_of::<Record>() as u64 + 128;
+    store().limit = usize::try_from(bytes / each).unwrap_or(usize::MAX);
+}
+
+/// Calls count from now on (`true`), or do not.
+pub fn set_active(active: bool) {
+    if active {
+        for device in queues::devices() {
+            device.read_clock();
+        }
+    }
+    ACTIVE.store(active, Ordering::Release);
+}
+
+/// What was recorded so far, and the moment UTC before which every command that was enqueued is in it.
+/// With `last`, commands that have not ended are given up.
+pub fn take(last: bool) -> (Store, i64) {
+    let now_ns = unix_ns();
+    harvest_all();
+    let pending_ns = queues::all().iter().filter_map(|queue| queue.oldest_ns()).min();
+    let complete_ns = if last { i64::MAX } else { pending_ns.unwrap_or(now_ns).min(now_ns) };
+    if !CLOSED.load(Ordering::Acquire) {
+        for device in queues::devices() {
+            device.read_clock();
+        }
+    }
+    if last {
+        give_up();
+    }
+    let mut store = store();
+    let mut taken = Store::new();
+    taken.limit = store.limit;
+    taken.threads = store.threads.clone();
+    std::mem::swap(&mut *store, &mut taken);
+    // Threads stay known, because each is noted only once.
+    store.threads = taken.threads.clone();
+    (taken, complete_ns)
+}
+
+/// Gives back every event.
+pub fn give_up() {
+    for queue in queues::all() {
+        while let Some(mut pending) = queue.take_oldest() {
+            if !CLOSED.load(Ordering::Acquire) {
+                ask::release(pending.event as Event);
+            }
+            queues::settled();
+            pending.record.activity = None;
+            let mut store = store();
+            if GENERATION.load(Ordering::Acquire) == pending.generation {
+                store.missing.unfinished += 1;
+                store.push(pending.record);
+            }
+        }
+    }
+}
+
+/// Has [`close`] called when the process exits. Called when a queue was made: what the implementation
+/// registered before runs after ours.
+pub fn watch_exit() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        // SAFETY: the function stays loaded, because a loader never closes its layers.
+        unsafe { libc::atexit(close) };
+    });
+}
+
+/// The recording is over: what is still on its way belongs to nobody.
+pub fn end_recording() {
+    ACTIVE.store(false, Ordering::Release);
+    give_up();
+    let mut store = store();
+    GENERATION.fetch_add(1, Ordering::AcqRel);
+    *store = Store::new();
+}
+
+/// The process exits: the last moment at which the implementation is certainly there.
+pub extern "C" fn close() {
+    let closed = std::panic::catch_unwind(|| {
+        harvest_all();
+        if is_active() {
+            for device in queues::devices() {
+                device.read_clock();
+            }
+        }
+    });
+    if let Err(panic) = closed {
+        std::mem::forget(panic);
+    }
+    CLOSED.store(true, Ordering::Release);
+}

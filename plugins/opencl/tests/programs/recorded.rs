@@ -1,0 +1,196 @@
+//! Running programs, and what came back from the child.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use testkit::{Scratch, c};
+
+use crate::{KERNEL, MEMCPY, MEMSET, RUNTIME};
+
+/// The shared object, which Cargo builds with the tests.
+pub fn plugin() -> PathBuf {
+    let test = std::env::current_exe().expect("a path");
+    let file = test.with_file_name("libcounterpoint_opencl.so");
+    assert!(file.exists(), "{} is built with the tests", file.display());
+    file
+}
+
+/// Where PoCL keeps kernels that it has compiled: not in the user's home.
+pub fn cache() -> PathBuf {
+    plugin().with_file_name("pocl-cache")
+}
+
+/// An event that came back.
+#[derive(Clone, Debug)]
+pub struct Seen {
+    pub event_type: u32,
+    pub name: String,
+    pub start_ns: i64,
+    pub end_ns: i64,
+    pub id: i64,
+    pub device: i64,
+    pub resource: i64,
+    /// Positive where an arrow begins.
+    pub flow: i64,
+    pub arguments: BTreeMap<String, String>,
+}
+
+/// What came back.
+#[derive(Debug)]
+pub struct Recorded {
+    pub events: Vec<Seen>,
+    /// Other lines, as fields.
+    pub rows: Vec<Vec<String>>,
+    /// What the program wrote.
+    pub written: String,
+    /// UTC before and after the child's life, ns.
+    pub span: (i64, i64),
+}
+
+impl Recorded {
+    pub fn of_type(&self, event_type: u32) -> Vec<&Seen> {
+        self.events.iter().filter(|event| event.event_type == event_type).collect()
+    }
+    pub fn named(&self, name: &str) -> Vec<&Seen> {
+        self.events.iter().filter(|event| event.name == name).collect()
+    }
+    /// Work of devices, in the order of its begin.
+    pub fn activities(&self) -> Vec<&Seen> {
+        let is_device = |event: &&Seen| [MEMCPY, MEMSET, KERNEL].contains(&event.event_type);
+        let mut found: Vec<&Seen> = self.events.iter().filter(is_device).collect();
+        found.sort_by_key(|event| event.start_ns);
+        found
+    }
+    pub fn rows(&self, kind: &str) -> Vec<&[String]> {
+        self.rows.iter().filter(|row| row[0] == kind).map(|row| &row[1..]).collect()
+    }
+}
+
+/// Now.
+pub fn utc_ns() -> i64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_nanos() as i64
+}
+
+/// Compiles a program as a program and as a shared object. `None`: there is no OpenCL here.
+pub fn build(scratch: &Scratch, name: &str, flags: &[&str]) -> Option<(PathBuf, PathBuf)> {
+    let missing = |what: &str| {
+        testkit::skip("opencl", what);
+        None
+    };
+    if !Path::new("/usr/include/CL/cl_layer.h").exists() {
+        return missing("the headers of OpenCL are not installed");
+    }
+    let (program, object) = (scratch.join(name), scratch.join(&format!("{name}.so")));
+    let source = format!("opencl/{name}.c");
+    let all = [&["-std=gnu11"], flags, &["-lOpenCL", "-lpthread"]].concat();
+    if c::compile("cc", &source, &program, &all).is_none() {
+        return missing("there is no C compiler");
+    }
+    c::compile("cc", &source, &object, &[&["-fPIC", "-shared"], &all[..]].concat())?;
+    let vendors = fs::read_dir("/etc/OpenCL/vendors").map(|all| all.count()).unwrap_or_default();
+    if vendors == 0 {
+        return missing("no implementation of OpenCL is installed");
+    }
+    Some((program, object))
+}
+
+/// Compiles `timer.c`, a layer that lends the device a clock. Its path.
+pub fn layer(scratch: &Scratch, flag: &str) -> Option<String> {
+    let file = scratch.join(&format!("timer{flag}.so"));
+    c::shared("cc", "opencl/timer.c", &file, &["-std=gnu11", flag])?;
+    Some(file.display().to_string())
+}
+
+/// Runs a program in a child, with the plugin and its layer.
+pub fn run(scratch: &Scratch, object: &Path, arguments: &str, more: &[(&str, &str)]) -> Recorded {
+    let (lines, written) = (scratch.join("lines"), scratch.join("written"));
+    let before_ns = utc_ns();
+    let mut child = Command::new(std::env::current_exe().expect("a path"));
+    child
+        .args(["--exact", "child::child", "--nocapture", "--test-threads=1"])
+        .env("OPENCL_LAYERS", plugin())
+        .env("POCL_CACHE_DIR", cache())
+        .env("OPENCL_TEST_PLUGIN", plugin())
+        .env("OPENCL_TEST_PROGRAM", object)
+        .env("OPENCL_TEST_OUT", &lines)
+        .env("OPENCL_TEST_ARGUMENTS", format!("{} {arguments}", written.display()))
+        .envs(more.iter().copied());
+    let output = child.output().expect("starts");
+    assert!(output.status.success(), "{output:?}");
+    let span = (before_ns, utc_ns());
+    let mut recorded = Recorded {
+        events: Vec::new(),
+        rows: Vec::new(),
+        written: fs::read_to_string(&written).expect("the program wrote"),
+        span,
+    };
+    for line in fs::read_to_string(&lines).expect("the child wrote").lines() {
+        let fields: Vec<String> = line.split('\t').map(str::to_owned).collect();
+        if fields[0] != "event" {
+            recorded.rows.push(fields);
+            continue;
+        }
+        let number = |index: usize| fields[index].parse::<i64>().expect("a number");
+        recorded.events.push(Seen {
+            event_type: number(1) as u32,
+            name: fields[2].clone(),
+            start_ns: number(3),
+            end_ns: number(4),
+            id: number(5),
+            device: number(6),
+            resource: number(7),
+            flow: number(8),
+            arguments: fields[9..]
+                .iter()
+                .map(|field| field.split_once('=').expect("key=value"))
+                .map(|(key, value)| (key.to_owned(), value.to_owned()))
+                .collect(),
+        });
+    }
+    recorded
+}
+
+/// Runs a program by itself, perhaps with an idle layer. What it printed and wrote.
+pub fn alone(program: &Path, arguments: &str, layer: bool, scratch: &Scratch) -> (Output, String) {
+    let written = scratch.join("alone");
+    let mut command = Command::new(program);
+    command.arg(&written).args(arguments.split_whitespace()).env_remove("OPENCL_LAYERS");
+    command.env("POCL_CACHE_DIR", cache());
+    if layer {
+        command.env("OPENCL_LAYERS", plugin());
+    }
+    let output = command.output().expect("starts");
+    assert!(output.status.success(), "{output:?}");
+    (output, fs::read_to_string(&written).expect("the program wrote"))
+}
+
+/// What holds of every recording: each device activity is joined with one call, by id and arrow, and
+/// does not begin before it.
+pub fn joined(recorded: &Recorded) {
+    let calls: BTreeMap<i64, &Seen> =
+        recorded.of_type(RUNTIME).iter().filter(|call| call.id != 0).map(|c| (c.id, *c)).collect();
+    let accuracy = recorded.rows("device").iter().map(|row| accuracy_ns(&row[2])).max();
+    let accuracy = accuracy.expect("a device").expect("its clock is known");
+    for activity in recorded.activities() {
+        let call = calls.get(&activity.id).unwrap_or_else(|| panic!("no call of {activity:?}"));
+        assert!(call.name.starts_with("clEnqueue"), "{call:?}");
+        assert_eq!((call.flow, activity.flow), (activity.id, -activity.id));
+        assert_eq!(call.arguments["correlation"], activity.arguments["correlation"]);
+        assert_eq!(call.arguments["queue"], activity.arguments["stream"]);
+        assert!(activity.start_ns >= call.start_ns - accuracy, "{call:?} {activity:?}");
+        assert!(activity.end_ns >= activity.start_ns && activity.device == 0);
+        if call.name == "clEnqueueReadBuffer" {
+            // All of these wait.
+            assert!(activity.end_ns <= call.end_ns + accuracy, "{call:?} {activity:?}");
+        }
+        assert!(activity.start_ns >= recorded.span.0 && activity.end_ns <= recorded.span.1);
+    }
+}
+
+/// From a device's label, as in `…, clock ±120 ns`.
+fn accuracy_ns(label: &str) -> Option<i64> {
+    label.split_once("clock ±")?.1.strip_suffix(" ns")?.parse().ok()
+}

@@ -1,0 +1,45 @@
+// A layer below ours that lends the device a clock: PoCL's event times are those of CLOCK_MONOTONIC_RAW,
+// but it has no clGetDeviceAndHostTimer. SHIFT is added to the clock, so that a test sees whether it
+// was used. Written from the headers of the loader alone.
+#define CL_TARGET_OPENCL_VERSION 300
+#include <CL/cl.h>
+#include <CL/cl_icd.h>
+#include <CL/cl_layer.h>
+#include <string.h>
+#include <time.h>
+
+#ifndef SHIFT
+#define SHIFT 0
+#endif
+
+static struct _cl_icd_dispatch table;
+
+static cl_int CL_API_CALL timer(cl_device_id device, cl_ulong *of_device, cl_ulong *of_host) {
+    struct timespec time;
+    (void)device;
+    clock_gettime(CLOCK_MONOTONIC_RAW, &time);
+    *of_device = *of_host = time.tv_sec * 1000000000ull + time.tv_nsec;
+    *of_device += SHIFT;
+    return CL_SUCCESS;
+}
+
+cl_int CL_API_CALL clGetLayerInfo(cl_layer_info name, size_t size, void *value, size_t *size_ret) {
+    cl_layer_api_version version = CL_LAYER_API_VERSION_100;
+    if (name != CL_LAYER_API_VERSION || (value != NULL && size < sizeof version))
+        return CL_INVALID_VALUE;
+    if (value != NULL)
+        memcpy(value, &version, sizeof version);
+    if (size_ret != NULL)
+        *size_ret = sizeof version;
+    return CL_SUCCESS;
+}
+
+cl_int CL_API_CALL clInitLayer(cl_uint entries, const struct _cl_icd_dispatch *target,
+                               cl_uint *entries_ret, const struct _cl_icd_dispatch **table_ret) {
+    size_t most = sizeof table / sizeof(void *);
+    memcpy(&table, target, (entries < most ? entries : most) * sizeof(void *));
+    table.clGetDeviceAndHostTimer = timer;
+    *entries_ret = entries < most ? entries : most;
+    *table_ret = &table;
+    return CL_SUCCESS;
+}

@@ -1,0 +1,161 @@
+/* Plays PyTorch and the shim: makes the calls of counterpoint/torch_ops.h that PyTorch's ops would
+ * cause. Without Counterpoint, it does the same work and prints the same.
+ *
+ *     torch_ops_host LIBTORCH_CPU
+ *
+ * It does everything twice. Pages written to each time, by op:
+ *
+ *   aten::outer     40 itself, and calls the next two
+ *   aten::touch    100
+ *   aten::parallel  64 on its own thread and 64 on another
+ *   MulBackward0     7, the backward of aten::mul, which writes to 3
+ *   a range         11, of which 5 are in an op that began in it; it ends after another range began
+ */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "../../include/counterpoint/torch_ops.h"
+
+static const counterpoint_torch_ops_t* table;
+static void (*touch_in_parallel)(volatile char*, size_t);
+
+static char* fresh(size_t pages) {
+  char* at = mmap(NULL, pages * 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  madvise(at, pages * 4096, MADV_NOHUGEPAGE);
+  return at;
+}
+
+static void touch(char* from, size_t pages) {
+  for (size_t i = 0; i < pages; ++i) ((volatile char*)from)[i * 4096] = 1;
+}
+
+static counterpoint_torch_call_t call(uint32_t kind, const char* name, int64_t sequence) {
+  counterpoint_torch_call_t made = {0};
+  made.size = sizeof(made);
+  made.kind = kind;
+  made.name = name;
+  made.sequence = sequence;
+  made.thread = 1;
+  made.forward_thread = kind == COUNTERPOINT_TORCH_BACKWARD ? 1 : 0;
+  return made;
+}
+
+static void begin(const void* at, const counterpoint_torch_call_t* call) {
+  if (table) table->begin(at, call);
+}
+
+static void end(const void* at) {
+  if (table) table->end(at, NULL);
+}
+
+/* An op that writes to this many fresh pages. */
+static void op(uint32_t kind, const char* name, int64_t sequence, size_t pages) {
+  const counterpoint_torch_call_t what = call(kind, name, sequence);
+  char* memory = fresh(pages);
+  begin(&what, &what);
+  touch(memory, pages);
+  end(&what);
+  munmap(memory, pages * 4096);
+}
+
+/* An op like aten::mm, with the shapes of two tensors of 32-bit floats on cpu0. */
+static void op_with_shapes(void) {
+  static const uint64_t tensors[] = {
+      0x12002 | 2ull << 32, 1ull << 32, 3, 4, 0x12002 | 2ull << 32, 1ull << 32, 4, 5};
+  counterpoint_torch_call_t what = call(COUNTERPOINT_TORCH_OP, "aten::mm", -1);
+  what.tensors = tensors;
+  what.words = sizeof(tensors) / sizeof(*tensors);
+  begin(&what, &what);
+  end(&what);
+}
+
+static void outer(void) {
+  const counterpoint_torch_call_t what = call(COUNTERPOINT_TORCH_OP, "aten::outer", -1);
+  const counterpoint_torch_call_t inner = call(COUNTERPOINT_TORCH_OP, "aten::parallel", -1);
+  char *memory = fresh(40), *shared = fresh(128);
+  begin(&what, &what);
+  touch(memory, 40);
+  op(COUNTERPOINT_TORCH_OP, "aten::touch", -1, 100);
+  begin(&inner, &inner);
+  touch_in_parallel(shared, 128);
+  end(&inner);
+  end(&what);
+  end(&what); /* of an op that has ended already */
+}
+
+struct range {
+  void* memory;
+  int begun;
+};
+
+/* Memory for ranges. It is written to before anything is counted, unlike memory from malloc. */
+static _Alignas(16) char memories[3][4096];
+
+static struct range range_begins(const char* name, int number) {
+  const counterpoint_torch_call_t what = call(COUNTERPOINT_TORCH_RANGE, name, -1);
+  struct range range = {memories[number], 0};
+  range.begun = table && table->begin_apart(range.memory, &what);
+  return range;
+}
+
+static void range_ends(struct range* range) {
+  counterpoint_torch_counts_t counts;
+  counts.size = sizeof(counts);
+  if (range->begun) table->end_apart(range->memory, &counts);
+}
+
+static void* range_ends_here(void* range) {
+  range_ends(range);
+  return NULL;
+}
+
+static void everything(void) {
+  outer();
+  op(COUNTERPOINT_TORCH_OP, "aten::mul", 5, 3);
+  op(COUNTERPOINT_TORCH_BACKWARD, "MulBackward0", 5, 7);
+  op(COUNTERPOINT_TORCH_BACKWARD, "AddBackward0", 6, 0);
+  op_with_shapes();
+
+  char* memory = fresh(11);
+  struct range first = range_begins("a range", 0);
+  touch(memory, 6);
+  op(COUNTERPOINT_TORCH_OP, "aten::in_range", -1, 5);
+  struct range second = range_begins("a later range", 1);
+  range_ends(&first);
+  range_ends(&second);
+
+  struct range elsewhere = range_begins("an asynchronous range", 2);
+  pthread_t thread;
+  pthread_create(&thread, NULL, range_ends_here, &elsewhere);
+  pthread_join(thread, NULL);
+}
+
+int main(int count, char** arguments) {
+  if (count != 2) return 2;
+  void* library = dlopen(arguments[1], RTLD_NOW | RTLD_LOCAL);
+  if (!library) {
+    fprintf(stderr, "%s\n", dlerror());
+    return 2;
+  }
+  *(void**)&touch_in_parallel = dlsym(library, "touch_in_parallel");
+  table = dlsym(RTLD_DEFAULT, "counterpoint_torch_ops");
+  memset(memories, 1, sizeof(memories));
+  if (table) {
+    if (table->apart_bytes > sizeof(memories[0])) return 2;
+    table->watch_parallel();
+    table->ready();
+  }
+  /* The first region starts the threads. It is outside of any op. */
+  touch_in_parallel(fresh(2), 2);
+  op(COUNTERPOINT_TORCH_OP, "aten::warmup", -1, 1);
+
+  /* An op that is new to the recorder makes it allocate, which counts for the op around it. */
+  everything();
+  everything();
+  puts("done");
+  return 0;
+}

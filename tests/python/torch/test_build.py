@@ -1,0 +1,246 @@
+"""Compiling the shim and keeping it, with a stand-in for PyTorch that compiles in no time."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import threading
+
+import places
+import pytest
+
+if shutil.which("c++") is None:
+    pytest.skip("no C++ compiler (c++)", allow_module_level=True)
+if not (places.DIST / "include/counterpoint/torch.h").is_file():
+    pytest.skip(f"no {places.DIST}/include/counterpoint/torch.h", allow_module_level=True)
+
+from counterpoint.torch import _build  # noqa: E402
+
+
+@pytest.fixture
+def fake(tmp_path, monkeypatch):
+    """A PyTorch without anything inside, a shim of two files, and a compiler that counts its calls."""
+    folder = tmp_path / "torch"
+    (folder / "include/kineto").mkdir(parents=True)
+    (folder / "include/kineto/libkineto.h").write_text("")
+    (folder / "lib").mkdir()
+    for name in ("torch_cpu", "c10"):
+        empty = ["c++", "-shared", "-x", "c++", "/dev/null", "-o", str(folder / f"lib/lib{name}.so")]
+        subprocess.run(empty, check=True)
+    shim = tmp_path / "shim"
+    shim.mkdir()
+    (shim / "one.cpp").write_text('extern "C" int one() { return COUNTERPOINT_TORCH_VERSION; }\n')
+    (shim / "two.cpp").write_text('extern "C" int two() { return 2; }\n')
+    monkeypatch.setattr(_build, "SHIM", shim)
+    compiler = tmp_path / "compiler"
+    compiler.write_text(f'#!/bin/sh\necho call >> {tmp_path}/calls\nexec c++ "$@"\n')
+    compiler.chmod(0o755)
+    monkeypatch.setenv("CXX", str(compiler))
+    cache = tmp_path / "cache"
+    monkeypatch.setenv("XDG_CACHE_HOME", str(cache))
+    return _build.Torch("2.15.0+cpu", "0123456789abcdef", True, folder)
+
+
+def calls(tmp_path):
+    path = tmp_path / "calls"
+    return len(path.read_text().splitlines()) if path.exists() else 0
+
+
+def test_a_shim_is_compiled_once(fake, tmp_path):
+    said = []
+    first = _build.shim(fake, said.append)
+    assert first.temporary is None
+    assert len(said) == 1
+    # Two files and the link.
+    assert calls(tmp_path) == 3
+    again = _build.shim(fake, said.append)
+    assert (again, len(said), calls(tmp_path)) == (first, 1, 3)
+    assert first.path.parent == tmp_path / "cache/counterpoint/torch"
+    assert sorted(p.name for p in first.path.parent.iterdir()) == sorted([".lock", first.path.name])
+    told = "import ctypes, sys; print(ctypes.CDLL(sys.argv[1]).nothing)"
+    failed = subprocess.run([sys.executable, "-c", told, first.path], capture_output=True, text=True)
+    assert "undefined symbol: nothing" in failed.stderr
+
+
+@pytest.mark.parametrize("change", ["version", "git", "cxx11", "source", "header", "compiler"])
+def test_everything_that_matters_is_part_of_the_key(fake, tmp_path, monkeypatch, change):
+    first = _build.shim(fake, lambda line: None).path
+    other = fake
+    if change == "version":
+        other = fake._replace(version="2.15.1+cpu")
+    elif change == "git":
+        other = fake._replace(git="fedcba9876543210")
+    elif change == "cxx11":
+        other = fake._replace(cxx11=False)
+    elif change == "source":
+        (_build.SHIM / "two.cpp").write_text('extern "C" int two() { return 3; }\n')
+    elif change == "header":
+        (_build.SHIM / "shim.h").write_text("")
+    else:
+        monkeypatch.setenv("CXX", os.environ["CXX"] + " -g")
+    assert _build.shim(other, lambda line: None).path != first
+    assert calls(tmp_path) == 6
+
+
+def test_the_number_of_a_version():
+    number = lambda version: _build.Torch(version, "", True, places.ROOT).number()  # noqa: E731
+    assert number("2.15.0+cu132") == 21500
+    assert number("2.12.1") == 21201
+    assert number("2.16.0a0+git123") == 21600
+    assert number("3") == 30000
+
+
+def test_processes_at_the_same_time_compile_once(fake, tmp_path):
+    script = tmp_path / "one.py"
+    script.write_text(
+        "import json, sys\n"
+        "from pathlib import Path\n"
+        "from counterpoint.torch import _build\n"
+        f"_build.SHIM = Path({str(_build.SHIM)!r})\n"
+        f"torch = _build.Torch({fake.version!r}, {fake.git!r}, True, Path({str(fake.folder)!r}))\n"
+        "print(json.dumps(str(_build.shim(torch, lambda line: None).path)))\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(places.DIST / "lib/python")}
+    words = [sys.executable, str(script)]
+    running = [subprocess.Popen(words, stdout=subprocess.PIPE, env=environment) for _ in range(6)]
+    paths = {json.loads(process.communicate()[0]) for process in running}
+    assert len(paths) == 1
+    assert calls(tmp_path) == 3
+
+
+def test_threads_at_the_same_time_compile_once(fake, tmp_path):
+    paths = []
+    work = lambda: paths.append(_build.shim(fake, lambda line: None).path)  # noqa: E731
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(paths) == 4
+    assert len(set(paths)) == 1
+    assert calls(tmp_path) == 3
+
+
+def broken(path):
+    path.chmod(0o777)
+
+
+def linked(path):
+    path.rmdir()
+    elsewhere = path.parent.parent / "elsewhere"
+    elsewhere.mkdir(mode=0o777)
+    elsewhere.chmod(0o777)
+    path.symlink_to(elsewhere)
+
+
+@pytest.mark.parametrize("harm", [broken, linked])
+def test_a_cache_that_others_can_write_is_not_used(fake, tmp_path, harm):
+    folder = tmp_path / "cache/counterpoint/torch"
+    folder.mkdir(parents=True, mode=0o700)
+    harm(folder)
+    said = []
+    built = _build.shim(fake, said.append)
+    assert built.temporary is not None
+    assert built.path.parent == built.temporary
+    assert built.temporary.stat().st_mode & 0o077 == 0
+    assert len(said) == 1
+    assert "can be written by other users" in said[0]
+    assert not list(folder.glob("*.so"))
+    shutil.rmtree(built.temporary)
+
+
+def test_a_parent_of_the_cache_that_others_can_write_is_not_good_either(fake, tmp_path):
+    open_folder = tmp_path / "cache"
+    open_folder.mkdir()
+    open_folder.chmod(0o777)
+    built = _build.shim(fake, lambda line: None)
+    assert built.temporary is not None
+    shutil.rmtree(built.temporary)
+    # With the sticky bit, as /tmp has it, others cannot replace what is ours.
+    open_folder.chmod(0o1777)
+    assert _build.shim(fake, lambda line: None).temporary is None
+
+
+def test_a_umask_that_lets_the_group_write_does_no_harm(fake, tmp_path):
+    before = os.umask(0o002)
+    try:
+        assert _build.shim(fake, lambda line: None).temporary is None
+    finally:
+        os.umask(before)
+    for folder in ("cache", "cache/counterpoint", "cache/counterpoint/torch"):
+        assert (tmp_path / folder).stat().st_mode & 0o777 == 0o700
+
+
+def test_a_private_group_may_write_and_any_other_may_not(fake, tmp_path, monkeypatch):
+    folder = tmp_path / "cache"
+    folder.mkdir()
+    folder.chmod(0o770)
+    groups = {"own": ("me", []), "with a friend": ("me", ["me", "friend"]), "users": ("users", [])}
+
+    class Of:
+        def __init__(self, **values):
+            self.__dict__.update(values)
+
+    monkeypatch.setattr(_build.pwd, "getpwuid", lambda number: Of(pw_name="me"))
+    for name, (group, members) in groups.items():
+        monkeypatch.setattr(_build.grp, "getgrgid", lambda number: Of(gr_name=group, gr_mem=members))
+        built = _build.shim(fake, lambda line: None)
+        assert (built.temporary is None) == (name == "own"), name
+        if built.temporary is not None:
+            shutil.rmtree(built.temporary)
+
+
+def test_what_a_killed_process_left_is_removed(fake, tmp_path):
+    left = tmp_path / "cache/counterpoint/torch/.build-killed"
+    left.mkdir(parents=True, mode=0o700)
+    left.parent.chmod(0o700)
+    left.parent.parent.chmod(0o700)
+    left.parent.parent.parent.chmod(0o700)
+    (left / "one.o").write_text("")
+    built = _build.shim(fake, lambda line: None)
+    assert built.temporary is None
+    assert not left.exists()
+
+
+def test_files_that_others_can_write_are_made_again(fake, tmp_path):
+    path = _build.shim(fake, lambda line: None).path
+    content = path.read_bytes()
+    for harm in ("writable", "empty", "link"):
+        if harm == "writable":
+            path.write_bytes(b"planted")
+            path.chmod(0o722)
+        elif harm == "empty":
+            path.write_bytes(b"")
+        else:
+            path.unlink()
+            path.symlink_to("/dev/null")
+        assert _build.shim(fake, lambda line: None).path == path, harm
+        assert not path.is_symlink()
+        assert len(path.read_bytes()) == len(content), harm
+
+
+def test_no_home_no_space_and_no_headers(fake, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    (tmp_path / "file").write_text("")
+    said = []
+    built = _build.shim(fake, said.append)
+    assert "cannot be used" in said[0]
+    shutil.rmtree(built.temporary)
+    # A relative path is ignored, as the specification of the variable asks.
+    monkeypatch.setenv("XDG_CACHE_HOME", "relative")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert _build.shim(fake, said.append).path.parent == tmp_path / ".cache/counterpoint/torch"
+    with pytest.raises(_build.NoShim, match="no headers of Kineto"):
+        _build.shim(fake._replace(folder=tmp_path), said.append)
+
+
+def test_what_the_compiler_says_is_passed_on(fake, tmp_path):
+    (_build.SHIM / "two.cpp").write_text("#error two is broken\n")
+    with pytest.raises(_build.NoShim, match="two.cpp.*two is broken"):
+        _build.shim(fake, lambda line: None)
+    (_build.SHIM / "two.cpp").write_text('extern "C" int three(); extern "C" int two() { return three(); }')
+    with pytest.raises(_build.NoShim, match="three"):
+        _build.shim(fake, lambda line: None)
+    folder = tmp_path / "cache/counterpoint/torch"
+    assert [path.name for path in folder.iterdir()] == [".lock"]

@@ -1,0 +1,96 @@
+//! `torch-ops`: the cost per op of PyTorch. `benches/torch/ops.py` calls a small op in stock PyTorch,
+//! without an observer and with four different ones in turn, in one process. Most of an observer's
+//! cost is PyTorch's own call of it.
+
+use std::process::Command;
+
+use anyhow::{Result, ensure};
+
+use super::plan::{Case, Figure, Formula, Observe, Of, Plan, USUAL_ROUNDS};
+use crate::dist;
+use crate::layout::Layout;
+use crate::process::output;
+
+/// The names of the cases, the value of `run -e` for each, and the number of its counters.
+const GROUPS: [(&str, &str, &str); 3] = [
+    ("none", "none", "0"),
+    ("one", "page-faults:u", "1"),
+    ("three", "{page-faults:u,task-clock:u,minor-faults:u}", "3"),
+];
+
+pub fn prepare(layout: &Layout) -> Result<Plan> {
+    let venv =
+        std::env::var_os("COUNTERPOINT_VENV_TORCH").map_or_else(|| layout.venv_torch(), Into::into);
+    let python = venv.join("bin/python");
+    ensure!(
+        python.is_file(),
+        "{} does not exist; the benchmark needs PyTorch (cargo xtask setup torch)",
+        python.display()
+    );
+    let built = dist::release(layout)?;
+    let scratch = layout.target.join("bench");
+    std::fs::create_dir_all(&scratch)?;
+    let mut where_is = Command::new(&python);
+    where_is.args(["-c", "import torch, os; print(os.path.dirname(torch.__file__))"]);
+    let torch = output(&mut where_is, "find PyTorch")?;
+    let torch = std::path::Path::new(torch.trim());
+    let noop = scratch.join("torch-noop.so");
+    let mut compile = Command::new("c++");
+    compile.args(["-std=c++20", "-O2", "-shared", "-fPIC", "-o"]).arg(&noop);
+    compile.arg(layout.root.join("benches/torch/noop.cpp"));
+    compile.arg("-isystem").arg(torch.join("include"));
+    compile.arg("-L").arg(torch.join("lib")).args(["-ltorch_cpu", "-lc10"]);
+    output(&mut compile, "compile noop.cpp")?;
+
+    let mut cases = Vec::new();
+    let mut figures = Vec::new();
+    for (label, list, counters) in GROUPS {
+        let (program, package) = (built.program(), layout.root.join("bindings/python/src"));
+        let profile = scratch.join(format!("torch-ops-{label}.cpt"));
+        let script = layout.root.join("benches/torch/ops.py");
+        let (python, noop) = (python.clone(), noop.clone());
+        cases.push(Case {
+            label,
+            command: Box::new(move || {
+                let mut command = Command::new(&program);
+                command.args(["run", "-e", list, "-o"]).arg(&profile).arg("--");
+                // -E disables the hook that `run` has Python load, which would record all cases.
+                command.arg(&python).arg("-E").arg(&script).args([&package, &noop]).arg(counters);
+                command
+            }),
+            observe: Observe::Lines,
+        });
+        let added = |name: String, of: &str, minus: &str, at_most| Figure {
+            name,
+            unit: "ns",
+            formula: Formula::Difference {
+                of: Of::new(label, of),
+                minus: Of::new(label, minus),
+                divide: 1.0,
+            },
+            at_most,
+        };
+        if list == "none" {
+            figures.push(added("an observer that does nothing".into(), "noop", "bare", None));
+            figures.push(added("ours over it, timing only".into(), "ours", "noop", Some(100.0)));
+            figures.push(added("shapes over none, timing only".into(), "shapes", "ours", None));
+        } else {
+            figures.push(added(
+                format!("ours, {label} counter(s), over none"),
+                "ours",
+                "noop",
+                None,
+            ));
+            let name = format!("ours over an observer that only reads them, {label} counter(s)");
+            figures.push(added(name, "ours", "reads", Some(100.0)));
+        }
+    }
+    Ok(Plan {
+        cases,
+        figures,
+        rounds: USUAL_ROUNDS,
+        notes: vec![
+            "unit: nanoseconds of CPU time per op (aten::neg_ on one number, called from Python); medians over 400 turns in each process".into(),
+        ],
+    })
+}

@@ -1,0 +1,74 @@
+//! `torch-plugins`: what idle plugins add to PyTorch's own profiler. `benches/torch/plugins.py` records
+//! 500,000 small ops without a plugin, with an idle one, and with an idle one that takes the ids of ops,
+//! in turns within one process.
+
+use std::process::Command;
+
+use anyhow::{Result, ensure};
+
+use super::plan::{Case, Figure, Formula, Observe, Of, Plan, USUAL_ROUNDS};
+use crate::dist;
+use crate::layout::Layout;
+use crate::process::output;
+
+const CASE: &str = "plugins";
+
+pub fn prepare(layout: &Layout) -> Result<Plan> {
+    let venv =
+        std::env::var_os("COUNTERPOINT_VENV_TORCH").map_or_else(|| layout.venv_torch(), Into::into);
+    let python = venv.join("bin/python");
+    ensure!(
+        python.is_file(),
+        "{} does not exist; the benchmark needs PyTorch (cargo xtask setup torch)",
+        python.display()
+    );
+    let built = dist::release(layout)?;
+    let plugins = layout.target.join("bench/torch-plugins");
+    std::fs::create_dir_all(&plugins)?;
+    for (name, flags) in [
+        ("idle.so", &["-DKIND=KINETO_PLUGIN_PROFILE_EVENT_TYPE_CONCURRENT_KERNEL"][..]),
+        ("ids.so", &["-DKIND=KINETO_PLUGIN_PROFILE_EVENT_TYPE_GPU_MEMSET", "-DIDS"][..]),
+    ] {
+        let mut compile = Command::new("cc");
+        compile.args(["-std=c11", "-O2", "-shared", "-fPIC", "-o"]).arg(plugins.join(name));
+        compile.args(flags).arg("-I").arg(layout.root.join("include"));
+        output(compile.arg(layout.root.join("benches/torch/idle.c")), "compile idle.c")?;
+    }
+    let script = layout.root.join("benches/torch/plugins.py");
+    let package = layout.root.join("bindings/python/src");
+    let command = move || {
+        let mut command = Command::new(&python);
+        command.arg(&script).arg(&package).env("KINETO_PLUGIN_LIB_DIR_PATH", &plugins);
+        command.env("COUNTERPOINT_DIST", &built.root);
+        command
+    };
+    let ratio = |name: &str, over: &str, under: &str| Figure {
+        name: name.to_owned(),
+        unit: "",
+        formula: Formula::Ratio { over: Of::new(CASE, over), under: Of::new(CASE, under) },
+        at_most: None,
+    };
+    let value = |name: &str, of: &str, unit| Figure {
+        name: name.to_owned(),
+        unit,
+        formula: Formula::Value(Of::new(CASE, of)),
+        at_most: None,
+    };
+    Ok(Plan {
+        cases: vec![Case { label: CASE, command: Box::new(command), observe: Observe::Lines }],
+        figures: vec![
+            ratio("recording an op, idle plugin over none", "idle", "bare"),
+            ratio("recording an op, plugin that takes ids over none", "ids", "bare"),
+            ratio("stopping, idle plugin over none", "idle-stop", "bare-stop"),
+            ratio("stopping, plugin that takes ids over none", "ids-stop", "bare-stop"),
+            value("recording an op without a plugin", "bare", "ns"),
+            value("stopping, per op, without a plugin", "bare-stop", "ns"),
+            value("the entry point, when nothing is asked of it", "entry", "ms"),
+        ],
+        rounds: USUAL_ROUNDS,
+        notes: vec![
+            "an effect is distinguishable from noise if 1 is outside of the interval".into(),
+            "wall time per op (aten::add_ on one number, called from Python); medians of 20 turns with 25,000 ops each in every process".into(),
+        ],
+    })
+}
