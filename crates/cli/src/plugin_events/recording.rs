@@ -138,13 +138,9 @@ impl Events<'_, '_> {
 fn base_of(head: &[u8]) -> Option<i64> {
     const KEY: &[u8] = b"\"baseTimeNanoseconds\":";
     let at = head.windows(KEY.len()).position(|window| window == KEY)? + KEY.len();
-    let text = std::str::from_utf8(&head[at..]).ok().or_else(|| {
-        // The beginning may end inside of a character.
-        std::str::from_utf8(&head[at..(at + 64).min(head.len())]).ok()
-    })?;
-    let text = text.trim_start();
-    let end = text.find(|c: char| !c.is_ascii_digit() && c != '-').unwrap_or(text.len());
-    text[..end].parse().ok()
+    let number = head[at..].iter().skip_while(|byte| byte.is_ascii_whitespace());
+    let number = number.take_while(|byte| byte.is_ascii_digit() || **byte == b'-');
+    String::from_utf8(number.copied().collect()).ok()?.parse().ok()
 }
 
 /// A trace file that is being read.

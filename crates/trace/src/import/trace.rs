@@ -435,16 +435,14 @@ impl OneTrace<'_> {
     }
 
     /// Whether slices of this category in the event's row are those that Kineto writes about its
-    /// own work: a slice per profiler over its whole time (category `Trace`, process `Spans`), and
-    /// the time that profiling took (`overhead`).
+    /// own work: a slice per profiler over its whole time (category `Trace`, process `Spans`, which
+    /// has a number in a recorded profile), and the time that profiling took (`overhead`).
     fn is_bookkeeping(&self, category: &str) -> bool {
         let of_spans = || match &self.last {
             Some((Ids { process: Some(Id::Text(text)), .. }, _)) => text.starts_with("Spans"),
-            _ => false,
+            _ => self.all.recorded.is_some(),
         };
-        // In a recorded profile, all processes have numbers.
-        let is_span = || self.all.recorded.is_some() || of_spans();
-        category == "overhead" || (category == "Trace" && is_span())
+        category == "overhead" || (category == "Trace" && of_spans())
     }
 
     /// The thread of a process for calls that belong to no thread.
@@ -486,14 +484,6 @@ impl OneTrace<'_> {
             _ => {}
         }
         Ok(())
-    }
-
-    /// Keeps an event as it is and makes nothing of it, because the profile has the call already.
-    ///
-    /// # Errors
-    /// The disk is full.
-    pub fn keep_only(&mut self, event: &Event<'_>) -> Result<(), String> {
-        self.keep(event).map(|_| ())
     }
 
     fn activity(&mut self, event: &Event<'_>) -> Result<(), String> {

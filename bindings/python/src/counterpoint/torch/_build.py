@@ -175,8 +175,8 @@ def _compile(
     flags = _flags(torch)
     for path in (SHIM, headers):
         flags += ["-I", str(path)]
-    for path in ("include", "include/kineto", "include/torch/csrc/api/include"):
-        flags += ["-isystem", str(torch.folder / path)]
+    for inside in ("include", "include/kineto", "include/torch/csrc/api/include"):
+        flags += ["-isystem", str(torch.folder / inside)]
     objects = [folder / f"{source.stem}.o" for source in sources]
     running = []
     try:

@@ -55,7 +55,7 @@ def _wrapped(original: Callable[..., Any]) -> Callable[..., Any]:
                 result = getattr(self, "kineto_results", None)
                 if result is not None and result is not before:
                     self.kineto_results = taken_over(result, getattr(self, "profiler_kind", None))
-            except BaseException as error:
+            except Exception as error:  # Ctrl-C is the program's.
                 complain(f"a recording of torch.profiler is not in the profile: {type(error).__name__}: {error}")
 
     return __exit__

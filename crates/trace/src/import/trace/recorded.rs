@@ -10,6 +10,7 @@ use profile::writer::CallsWriter;
 use profile::{Clock, LossCount, Manifest, PartId, Timeline, merge_losses};
 
 use super::{Import, OneTrace, ticks};
+use crate::chrome::event::Event;
 use crate::import::Imported;
 
 /// A recorded profile to which traces are added. Times of such traces are ns since 1970, on the
@@ -97,6 +98,14 @@ impl Import {
 }
 
 impl OneTrace<'_> {
+    /// Keeps an event as it is and makes nothing of it, because the profile has the call already.
+    ///
+    /// # Errors
+    /// The disk is full.
+    pub fn keep_only(&mut self, event: &Event<'_>) -> Result<(), String> {
+        self.keep(event).map(|_| ())
+    }
+
     /// As [`Import::place`], while this trace is being read.
     pub fn place(&mut self, number: i64, part: PartId) {
         self.all.place(number, part);
