@@ -40,7 +40,7 @@ ENTRY_POINTS = """[console_scripts]
 counterpoint = counterpoint.__main__:main
 
 [torch.backends]
-counterpoint = counterpoint.torch._entry:autoload
+counterpoint = _counterpoint_torch:autoload
 """
 
 
@@ -64,6 +64,7 @@ prepare_metadata_for_build_editable = prepare_metadata_for_build_wheel
 
 def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
     files = [(f"counterpoint/{p.relative_to(PACKAGE)}", p) for p in sources()]
+    files.append(("_counterpoint_torch.py", PACKAGE.parent / "_counterpoint_torch.py"))
     built_files = built()
     files += [(f"counterpoint/_dist/{name}", path) for name, path in zip(BUILT, built_files)]
     files += [(f"counterpoint/_dist/{name}", path) for path, name in plugins(built_files[-1])]

@@ -13,7 +13,8 @@
 //     twice      elf, twice, with both loaded
 //     again      elf, twenty times, unmapped in between
 //     fork       elf, and a child that runs it, too
-//     late       elf, and only then LIBRARY is loaded, with a session of the run file RUN
+//     late       elf, after a page of other memory, and only then LIBRARY is loaded, with a session
+//                of the run file RUN
 //
 // Prints a hash of the product for each time that it was computed.
 #define _GNU_SOURCE
@@ -71,8 +72,12 @@ static loaded_elf_t load_elf(const char* path) {
     if (pieces[i].p_type == PT_LOAD && end > span) span = end;
   }
   int reserve = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
-  char* base = mmap(NULL, span, PROT_NONE, reserve, -1, 0);
+  // Late, the kernel joins the first segment with what is in front of it.
+  size_t before = strcmp(how, "late") ? 0 : 4096;
+  char* base = mmap(NULL, before + span, PROT_NONE, reserve, -1, 0);
   if (base == MAP_FAILED) fail("reserve");
+  if (before) mprotect(base, before, PROT_READ | PROT_WRITE);
+  base += before;
   const Elf64_Dyn* dynamic = NULL;
   for (int i = 0; i < header->e_phnum; ++i) {
     const Elf64_Phdr* piece = &pieces[i];

@@ -1,6 +1,14 @@
 import os
+import sys
+from pathlib import Path
 
-import places  # noqa: F401  (sets paths and variables before anything is imported)
+# pytest has put this folder into sys.path. Its folders `torch` and `tvm` would be found as packages,
+# for example by TVM, which looks whether there is a PyTorch.
+HERE = Path(__file__).resolve().parent
+sys.path[:] = [path for path in sys.path if Path(path or ".").resolve() != HERE]
+sys.path.insert(0, str(HERE / "shared"))
+
+import places  # noqa: E402, F401  (sets paths and variables before anything is imported)
 
 
 def pytest_runtest_logreport(report):

@@ -114,7 +114,6 @@ fn immediate(word: u32, insn: &mut Insn) {
             if operation != 0b11 {
                 insn.writes = 1 << to;
             }
-            // The stack pointer is aligned with `and sp, x9, #-64`.
             let aligns =
                 |mask: u64| (mask as i64) < 0 && (mask as i64).unsigned_abs().is_power_of_two();
             if operation == 0b00 && wide && bit_mask(word).is_some_and(aligns) {
@@ -555,7 +554,6 @@ mod tests {
         decode(&word.to_le_bytes(), 0x1000).expect("four bytes")
     }
 
-    /// Words as llvm-mc 19 assembled them.
     #[test]
     fn words_are_read_as_the_assembler_wrote_them() {
         // str x8, [x0, #0x180]

@@ -162,6 +162,47 @@ def test_a_parent_of_the_cache_that_others_can_write_is_not_good_either(fake, tm
     assert _build.shim(fake, lambda line: None).temporary is None
 
 
+def test_a_umask_that_lets_the_group_write_does_no_harm(fake, tmp_path):
+    before = os.umask(0o002)
+    try:
+        assert _build.shim(fake, lambda line: None).temporary is None
+    finally:
+        os.umask(before)
+    for folder in ("cache", "cache/counterpoint", "cache/counterpoint/torch"):
+        assert (tmp_path / folder).stat().st_mode & 0o777 == 0o700
+
+
+def test_a_private_group_may_write_and_any_other_may_not(fake, tmp_path, monkeypatch):
+    folder = tmp_path / "cache"
+    folder.mkdir()
+    folder.chmod(0o770)
+    groups = {"own": ("me", []), "with a friend": ("me", ["me", "friend"]), "users": ("users", [])}
+
+    class Of:
+        def __init__(self, **values):
+            self.__dict__.update(values)
+
+    monkeypatch.setattr(_build.pwd, "getpwuid", lambda number: Of(pw_name="me"))
+    for name, (group, members) in groups.items():
+        monkeypatch.setattr(_build.grp, "getgrgid", lambda number: Of(gr_name=group, gr_mem=members))
+        built = _build.shim(fake, lambda line: None)
+        assert (built.temporary is None) == (name == "own"), name
+        if built.temporary is not None:
+            shutil.rmtree(built.temporary)
+
+
+def test_what_a_killed_process_left_is_removed(fake, tmp_path):
+    left = tmp_path / "cache/counterpoint/torch/.build-killed"
+    left.mkdir(parents=True, mode=0o700)
+    left.parent.chmod(0o700)
+    left.parent.parent.chmod(0o700)
+    left.parent.parent.parent.chmod(0o700)
+    (left / "one.o").write_text("")
+    built = _build.shim(fake, lambda line: None)
+    assert built.temporary is None
+    assert not left.exists()
+
+
 def test_files_that_others_can_write_are_made_again(fake, tmp_path):
     path = _build.shim(fake, lambda line: None).path
     content = path.read_bytes()

@@ -95,6 +95,17 @@ def test_one_line_says_why_there_are_no_plugins(torch, plugins, tmp_path, variab
     assert set(left) <= {".lock"}
 
 
+def test_another_module_with_our_name_does_no_harm(torch, plugins, tmp_path):
+    (tmp_path / "counterpoint.py").write_text("raise SystemExit('not ours')\n")
+    path = os.pathsep.join([str(tmp_path), str(torch.site)])
+    done = torch.run(USE, KINETO_PLUGIN_LIB_DIR_PATH=plugins[0], PYTHONPATH=path)
+    assert "aten::a" in done.found
+    assert done.lines == ["PyTorch is not connected: SystemExit: not ours"]
+    idle = torch.run(USE, PYTHONPATH=path)
+    assert "aten::a" in idle.found
+    assert idle.errors == ""
+
+
 VERSION = """
 import json, os, sys
 os.environ["TORCH_DEVICE_BACKEND_AUTOLOAD"] = "0"
@@ -117,6 +128,11 @@ def test_an_unknown_version_is_said_once_and_nothing_breaks(torch, plugins, vers
     assert len(done.lines) == 1, done.errors
     for named in (version, "2.12", "2.15"):
         assert named in done.lines[0]
+
+
+def test_an_unknown_version_can_be_tried(torch, plugins):
+    done = torch.run(VERSION, "2.99.1+cu140", KINETO_PLUGIN_LIB_DIR_PATH=plugins[0], COUNTERPOINT_TORCH="try")
+    assert "kernel_" in done.found
 
 
 def test_a_shim_in_the_cache_needs_no_compiler(torch, plugins):

@@ -104,6 +104,43 @@ def test_shapes_on_request(torch):
     assert shapes["aten::any"] == "bool[0]"
 
 
+INSIDE = """
+import json
+import torch
+from torch.profiler import ProfilerActivity, profile, record_function
+import counterpoint.torch as cp
+torch.set_num_threads(1)
+x = torch.ones(8, 8)
+with cp.profile(["task-clock:u"]):
+    x.exp()
+with profile(activities=[ProfilerActivity.CPU]) as prof:
+    x.sin()
+    with record_function("outside"):
+        with cp.profile(["page-faults:u"]):
+            with record_function("inside"):
+                x.tan()
+            x.tanh()
+    x.cos()
+prof.export_chrome_trace("inside.json")
+events = json.load(open("inside.json"))["traceEvents"]
+print(json.dumps({e["name"]: sorted(k for k in e["args"] if k.endswith(":u")) for e in events
+                  if e.get("cat") in ("cpu_op", "user_annotation")}))
+"""
+
+
+def test_a_profile_inside_a_recording_of_torch(torch, tmp_path):
+    found = torch.run(f"import os; os.chdir({str(tmp_path)!r})\n" + INSIDE).found
+    counted = ["page-faults:u", "self page-faults:u"]
+    assert found == {
+        "aten::sin": [],
+        "outside": [],
+        "inside": counted[:1],
+        "aten::tan": counted,
+        "aten::tanh": counted,
+        "aten::cos": [],
+    }
+
+
 SCHEDULE = """
 import json
 import torch
@@ -301,6 +338,24 @@ def test_an_unchanged_program_under_run(torch, tmp_path):
     assert {"aten::matmul", "aten::relu"} <= {op["name"] for op in ops if op["parent"] == mine["op"]}
     assert any(op.get("forward") == "aten::relu" for op in ops)
     assert [loss for loss in document["losses"] if loss["severity"] != "note"] == []
+
+
+TRACED = """
+import json
+import torch
+from torch.profiler import ProfilerActivity, profile
+x = torch.ones(8, 8)
+with profile(activities=[ProfilerActivity.CPU]) as prof:
+    x.sin()
+prof.export_chrome_trace("traced.json")
+(event,) = [e for e in json.load(open("traced.json"))["traceEvents"] if e.get("cat") == "cpu_op"]
+print(sorted(k for k in event["args"] if k.endswith(":u")))
+"""
+
+
+def test_a_program_that_uses_torchs_profiler_under_run(torch, tmp_path):
+    done, _ = run(torch, tmp_path, f"import os; os.chdir({str(tmp_path)!r})\n" + TRACED)
+    assert (done.returncode, done.stdout) == (0, "['page-faults:u', 'self page-faults:u']\n"), done.stderr
 
 
 def test_run_can_leave_torch_alone(torch, tmp_path):

@@ -85,7 +85,7 @@ def assert_sums_to_the_wall_time(report):
 
 def python(code, *words, **variables):
     """Runs a program in a Python of its own, with the package as `dist` has it."""
-    path = os.pathsep.join([str(places.DIST / "lib/python"), str(HERE), str(HERE.parent)])
+    path = os.pathsep.join([str(places.DIST / "lib/python"), str(HERE), str(places.HERE)])
     return run([sys.executable, "-c", code, *map(str, words)], PYTHONPATH=path, **variables)
 
 

@@ -500,7 +500,7 @@ print(prof.path, len(support.ops(report)))
 def test_a_profile_inside_of_a_run_is_part_of_it(tmp_path):
     profile = str(tmp_path / "run.cpt")
     words = [support.PROGRAM, "run", "-e", "page-faults", "-o", profile, "--", sys.executable, "-c", JOINED]
-    path = os.pathsep.join([str(places.DIST / "lib/python"), str(support.HERE), str(support.HERE.parent)])
+    path = os.pathsep.join([str(places.DIST / "lib/python"), str(support.HERE), str(places.HERE)])
     where, ops = support.run(words, PYTHONPATH=path).split()
     assert where == profile
     document = json.loads(support.run([support.PROGRAM, "ops", profile, "--format", "json", "--all"]))
@@ -533,7 +533,7 @@ def test_processes_of_a_run(tmp_path, how):
     program = tmp_path / "program.py"
     program.write_text(CHILDREN)
     profile = str(tmp_path / "run.cpt")
-    path = os.pathsep.join([str(support.HERE), str(support.HERE.parent)])
+    path = os.pathsep.join([str(support.HERE), str(places.HERE)])
     words = [support.PROGRAM, "run", "-e", "none", "-o", profile, "--", sys.executable, program, how]
     support.run(words, PYTHONPATH=path)
     document = json.loads(support.run([support.PROGRAM, "ops", profile, "--format", "json", "--all"]))

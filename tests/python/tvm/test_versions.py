@@ -227,7 +227,7 @@ def test_counterpoint_run_needs_no_change(tmp_path):
     bare = support.python(HOOKED)
     words = [support.PROGRAM, "run", "-e", "page-faults", "-o", profile, "--", sys.executable, "-c", HOOKED]
     # The package is not in the program's path: the run brings it.
-    assert support.run(words, PYTHONPATH=os.pathsep.join([str(support.HERE), str(support.HERE.parent)])) == bare
+    assert support.run(words, PYTHONPATH=os.pathsep.join([str(support.HERE), str(support.places.HERE)])) == bare
     document = json.loads(support.run([support.PROGRAM, "ops", profile, "--format", "json", "--all"]))
     mod, entry, arrays = models.MODELS["mlp"]()
     expected, _ = support.independent(models.machine(mod), entry, models.tensors(arrays))

@@ -15,22 +15,11 @@ use std::borrow::Cow;
 use std::io::Read;
 
 use plugin_host::entry::{Entry, Id, Value as Given};
-use serde_json::{Map, Value};
+use serde_json::Value;
 use trace::chrome::event::{Event, Raw, Scalar};
 use trace::chrome::read::{EventSink, ReadError, ReadSummary, read};
 
 use super::sink::{Events, is_json};
-
-/// What is known of the recording whose events come.
-#[derive(Debug, Default)]
-pub(super) struct Recording {
-    /// Facts about it.
-    pub fields: Map<String, Value>,
-    /// Whether there was anything of it.
-    pub any: bool,
-    /// Whether the ops of PyTorch in this process are calls of the profile already.
-    pub ops_are_calls: bool,
-}
 
 /// Categories of slices that are recorded with their counters if PyTorch's ops are.
 const OPS: [&str; 2] = ["cpu_op", "user_annotation"];

@@ -21,13 +21,11 @@ use model::activity::{Kind, Registry};
 use plugin_host::entry::Entry;
 use plugin_host::{Counter, Event as Given, Message, Metadata, Sink};
 use profile::{PLUGIN_PARTS, PartId, UtcClock};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use trace::chrome::event::{Event, Raw, Scalar};
 use trace::chrome::read::EventSink as _;
 use trace::export::activities::PLUGIN_ROWS;
 use trace::import::trace::{CounterValue, OneTrace};
-
-use super::recording::Recording;
 
 /// A process of a recorded profile, whose plugins have handed over events. Its plugins share the
 /// numbers of devices and of arrows; in the profile, those of different processes differ.
@@ -134,6 +132,17 @@ impl Owner {
         }
         Ok(())
     }
+}
+
+/// What is known of the recording of another profiler whose events come ([`super::recording`]).
+#[derive(Debug, Default)]
+pub(super) struct Recording {
+    /// Facts about it.
+    pub fields: Map<String, Value>,
+    /// Whether there was anything of it.
+    pub any: bool,
+    /// Whether the ops of PyTorch in this process are calls of the profile already.
+    pub ops_are_calls: bool,
 }
 
 /// Something that a plugin did wrong or has logged.

@@ -13,7 +13,6 @@ use crate::terminal::say;
 
 /// Which profiler plugins the program loads (docs/plugins.md).
 #[derive(clap::Args, Default)]
-#[command(next_help_heading = "Profiler plugins")]
 pub struct PluginArgs {
     /// Load a profiler plugin into the program: a file, a directory of plugins, or the name of a
     /// plugin that comes with Counterpoint. Repeatable. Without this option, `run` and `env` take the

@@ -303,9 +303,7 @@ fn fill(
     part: Option<&Selection>,
 ) -> io::Result<(Found, LeftOut)> {
     let Some(Selection { filter, arrows }) = part else {
-        let of_others = !profile.manifest.plugins.is_empty()
-            || !profile.activities().map_err(io::Error::other)?.is_empty();
-        let found = match of_others {
+        let found = match has_events_of_others(profile) {
             false => fill_all(sink, profile, args)?,
             // Events of plugins and of other profilers cannot be restored from a timeline.
             true => fill_all(&mut OnlyShown(sink), profile, args)?,
@@ -344,13 +342,20 @@ fn losses(profile: &Profile, found: &Found) -> Vec<LossCount> {
     merge_losses(known.iter().chain(found.calls.iter().flatten()).chain(&found.tracks))
 }
 
+/// Whether the profile has, or may have, events of plugins or recordings of other profilers.
+fn has_events_of_others(profile: &Profile) -> bool {
+    // What cannot be read is said where it is written.
+    !profile.manifest.plugins.is_empty()
+        || profile.activities().map_or(true, |activities| !activities.is_empty())
+}
+
 /// What the output says of itself if no import can restore the profile from it: because only a part
-/// of the profile is written, or because it has events of plugins.
+/// of the profile is written, or because it has events of plugins or recordings of other profilers.
 fn facts_of_part(profile: &Profile, part: Option<&Selection>) -> Option<serde_json::Value> {
     let plugins = &profile.manifest.plugins;
     let mut facts = match part {
         Some(part) => part.filter.facts(),
-        None if plugins.is_empty() => return None,
+        None if !has_events_of_others(profile) => return None,
         None => Filter::default().facts(),
     };
     if !plugins.is_empty() {

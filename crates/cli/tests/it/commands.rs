@@ -24,7 +24,7 @@ fn help_of_every_command() {
     for command in ["instrument", "compile-iree", "report"] {
         golden.check(&format!("help-loops-{command}"), 0, &["loops", command, "--help"]);
     }
-    for command in ["list", "check", "run"] {
+    for command in ["list", "check", "run", "pause", "resume", "flush"] {
         golden.check(&format!("help-plugin-{command}"), 0, &["plugin", command, "--help"]);
     }
     golden.check("no-command", 2, &[]);

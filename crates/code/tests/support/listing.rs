@@ -51,7 +51,7 @@ pub fn of(compiler: &Compiler, object: &Path) -> BTreeMap<u64, Line> {
         let code = code.split(['#', '<']).next().unwrap_or_default();
         // A disassembler that writes comments with `//`, and immediates with `#`.
         let code =
-            if compiler.is_arm { rest.trim_start().splitn(2, '\t').nth(1).unwrap() } else { code };
+            if compiler.is_arm { rest.trim_start().split_once('\t').unwrap().1 } else { code };
         let code = code.split("//").next().unwrap_or_default().trim();
         let (name, operands) = code.split_once(char::is_whitespace).unwrap_or((code, ""));
         let line = match compiler.is_arm {
@@ -139,7 +139,7 @@ fn x86(name: &str, operands: &str) -> Line {
     if before.iter().any(memory) {
         line.loads = true;
     }
-    if memory(&last) {
+    if memory(last) {
         let only_reads = ["cmp", "test", "push", "mul", "div", "imul", "idiv", "ucomis", "comis"];
         let only_writes =
             name.starts_with("mov") || name.starts_with("vmov") || name.starts_with("set");
@@ -329,7 +329,7 @@ pub fn body<'a>(among: &BTreeMap<u64, &'a Line>, header: u64) -> Vec<&'a Line> {
             .copied()
             .filter(|node| {
                 let from = |from: &u64| !set.contains(from) && after(among, *from).contains(node);
-                among.keys().any(|at| from(at))
+                among.keys().any(from)
             })
             .collect();
         if entered.contains(&header) || set == nodes {

@@ -13,8 +13,10 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import grp
 import hashlib
 import os
+import pwd
 import shlex
 import shutil
 import stat
@@ -89,10 +91,14 @@ def shim(torch: Torch, say: Callable[[str], None]) -> Built:
         return Built(found, None)
     if compiler is None or name is None:
         raise NoShim(_NO_COMPILER)
-    with _locked(cache / ".lock"):
+    with _locked(cache / ".lock") as alone:
         # Another process may have made it meanwhile.
         if _trusted_file(cache / name):
             return Built(cache / name, None)
+        if alone:
+            # Left behind by a process that was killed.
+            for left in cache.glob(".build-*"):
+                shutil.rmtree(left, ignore_errors=True)
         say(f"compiling the bridge to PyTorch {torch.version} (once; about ten seconds)")
         folder = Path(tempfile.mkdtemp(prefix=".build-", dir=cache))
         try:
@@ -231,7 +237,10 @@ def _cache() -> tuple[Optional[Path], str]:
         return None, "there is no home folder for a cache"
     folder = base / "counterpoint" / "torch"
     try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        # One by one, because `parents=True` would make all but the last as the umask has it.
+        for place in (*reversed(folder.parents), folder):
+            if not place.exists():
+                place.mkdir(mode=0o700, exist_ok=True)
         folder = folder.resolve(strict=True)
         for place in (folder, *folder.parents):
             why = _untrusted(place.stat(), place, strict=place == folder)
@@ -250,10 +259,23 @@ def _untrusted(about: os.stat_result, path: Path, strict: bool) -> Optional[str]
     owners = (os.geteuid(),) if strict else (os.geteuid(), 0)
     if about.st_uid not in owners:
         return f"{path} belongs to user {about.st_uid}"
-    others = about.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+    others = about.st_mode & stat.S_IWOTH
+    if about.st_mode & stat.S_IWGRP and not _is_own_group(about.st_gid):
+        others = True
     if others and (strict or not about.st_mode & stat.S_ISVTX):
         return f"{path} can be written by other users (mode {stat.S_IMODE(about.st_mode):o})"
     return None
+
+
+def _is_own_group(number: int) -> bool:
+    """Whether a group is the user's private one, which has the user's name and no other members. Where users
+    have such groups, the umask often lets groups write."""
+    try:
+        user = pwd.getpwuid(os.geteuid()).pw_name
+        group = grp.getgrgid(number)
+    except KeyError:
+        return False
+    return group.gr_name == user and set(group.gr_mem) <= {user}
 
 
 def _trusted_file(path: Path) -> bool:
@@ -265,20 +287,21 @@ def _trusted_file(path: Path) -> bool:
 
 
 @contextlib.contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    """Keeps other processes from building the same file. A file system without locks is no reason not to
-    build, because the file is put into its place at once."""
+def _locked(path: Path) -> Iterator[bool]:
+    """Keeps other processes from building the same file, and says whether it could. A file system without
+    locks is no reason not to build, because the file is put into its place at once."""
     file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
         until = time.monotonic() + LONGEST_BUILD_S
-        while time.monotonic() < until:
+        alone = False
+        while not alone and time.monotonic() < until:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
+                alone = True
             except BlockingIOError:
                 time.sleep(0.05)
             except OSError:
                 break
-        yield
+        yield alone
     finally:
         os.close(file)

@@ -1,4 +1,5 @@
-"""The entry point that `import torch` runs when the package is installed (group `torch.backends`).
+"""What `import torch` runs when the package is installed: the entry point (`_counterpoint_torch.py`) calls
+`autoload`.
 
 Whatever it raised would make `import torch` fail, so it raises nothing. If nothing is asked of
 Counterpoint, it reads a few environment variables and imports nothing.

@@ -101,4 +101,6 @@ def follow_run() -> None:
     ops = connect()
     if ops.watch_parallel() is not None:
         recorder().lose(PARALLEL_UNSEEN, 1)
+    # Before it starts, because only then the names of the run's counters are known.
+    ops.ready()
     ops.start(os.environ.get(SHAPES_VARIABLE, "") not in ("", "0"))

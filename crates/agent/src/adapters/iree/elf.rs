@@ -62,15 +62,9 @@ pub fn find(text: usize, bytes: usize) -> Option<Embedded> {
     Some(Embedded { base, query })
 }
 
-/// Returns whether there is an ELF at `base` whose text has the query function.
-pub fn has_query(base: usize) -> bool {
-    let executable =
-        |header: &&[u64; 7]| header[0] == u64::from(PT_LOAD) | u64::from(PF_R | PF_X) << 32;
-    let headers = program_headers(base).unwrap_or_default();
-    headers.iter().filter(executable).any(|header| {
-        let start = base.wrapping_add(header[2] as usize);
-        query_in(base, start, header[5] as usize).is_some()
-    })
+/// Returns whether there is an ELF at `base` that has its query function in `[text, text + bytes)`.
+pub fn has_query(base: usize, text: usize, bytes: usize) -> bool {
+    query_in(base, text, bytes).is_some()
 }
 
 /// Returns the address of the query function of the ELF at `base`, if it is in
@@ -126,9 +120,6 @@ pub fn program_headers(base: usize) -> Option<Vec<[u64; 7]>> {
     (0..entries).map(|i| sys::read_value(first.checked_add(i * entry_size)?)).collect()
 }
 
-const PT_LOAD: u32 = 1;
-const PF_X: u32 = 1;
-const PF_R: u32 = 4;
 const PT_DYNAMIC: u32 = 2;
 const DT_NULL: u64 = 0;
 const DT_HASH: u64 = 4;

@@ -23,9 +23,11 @@ const MOST_THREADS: usize = 1024;
 
 /// The latest forward ops of one thread.
 struct Ring {
-    /// Serial number of the part of the profile in which the ring is valid. A forked child writes to
-    /// memory that it shares with nobody, so it makes its own ring.
+    /// Serial number of the part of the profile in which the ring is valid; 0 while it is cleared.
     serial: AtomicU32,
+    /// The process that mapped the ring. A forked child maps its own, because its first write to a page
+    /// of this one would be a page fault.
+    process: AtomicU32,
     /// For each sequence number modulo [`KEPT`]: the number's lower half, and one more than the
     /// export of the op; 0 for none.
     ops: [AtomicU64; KEPT],
@@ -76,11 +78,19 @@ fn ring(thread: u64) -> Option<&'static Ring> {
 fn make(thread: u64, serial: u32) -> Option<&'static Ring> {
     let _errno = ErrnoGuard::new();
     let place = RINGS.get(usize::try_from(thread).ok()?)?;
+    let here = sys::process_id();
+    if let Some(old) = ring(thread).filter(|ring| ring.process.load(Ordering::Relaxed) == here) {
+        // Of an earlier session. Only this thread writes to its ring.
+        old.serial.store(0, Ordering::Relaxed);
+        old.ops.iter().for_each(|op| op.store(0, Ordering::Relaxed));
+        old.serial.store(serial, Ordering::Release);
+        return Some(old);
+    }
     // The memory is present from the start, so that writing to it is no page fault of the program.
-    // Only this thread makes its ring; the ring of an earlier part stays mapped for its readers.
     let ring = sys::map_present(size_of::<Ring>()).ok()?.cast::<Ring>();
     // SAFETY: zeros are a valid ring, and it is never unmapped.
     let made = unsafe { &*ring };
+    made.process.store(here, Ordering::Relaxed);
     made.serial.store(serial, Ordering::Relaxed);
     place.store(ring, Ordering::Release);
     Some(made)

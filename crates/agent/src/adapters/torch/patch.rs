@@ -35,6 +35,10 @@ const DT_JMPREL: i64 = 23;
 
 /// Number of libraries that had ever been loaded when [`scan`] ran last; 0 before.
 static SEEN: AtomicU64 = AtomicU64::new(0);
+/// Number of libraries that had ever been unloaded then.
+static GONE: AtomicU64 = AtomicU64::new(0);
+/// Number of libraries that were loaded then. As long as none is unloaded, new ones come after them.
+static KNOWN: AtomicUsize = AtomicUsize::new(0);
 /// Number of slots of libtorch_cpu that lead to us.
 static OF_TORCH: AtomicUsize = AtomicUsize::new(0);
 
@@ -47,7 +51,7 @@ pub extern "C" fn watch_parallel() -> i32 {
             return ABSENT;
         }
         let Some(_lock) = Lock::take() else { return REFUSED };
-        SEEN.store(0, Ordering::Relaxed);
+        KNOWN.store(0, Ordering::Relaxed);
         scan();
         if OF_TORCH.load(Ordering::Relaxed) > 0 { WATCHED } else { REFUSED }
     });
@@ -116,18 +120,32 @@ fn added() -> u64 {
 /// Replaces the slots of all loaded libraries. The linker holds its lock meanwhile, so none of them
 /// is unloaded.
 fn scan() {
-    unsafe extern "C" fn each(info: *mut libc::dl_phdr_info, _: usize, _: *mut c_void) -> c_int {
-        // SAFETY: the linker passes the description of a loaded library.
+    unsafe extern "C" fn each(
+        info: *mut libc::dl_phdr_info,
+        _: usize,
+        number: *mut c_void,
+    ) -> c_int {
+        // SAFETY: the linker passes the description of a loaded library, and `number` is the one
+        // below.
         guarded(|| unsafe {
-            SEEN.store((*info).dlpi_adds, Ordering::Relaxed);
-            if let Some(library) = Library::read(&*info) {
+            let (info, number) = (&*info, &mut *number.cast::<usize>());
+            if *number == 0 && GONE.swap(info.dlpi_subs, Ordering::Relaxed) != info.dlpi_subs {
+                KNOWN.store(0, Ordering::Relaxed);
+            }
+            SEEN.store(info.dlpi_adds, Ordering::Relaxed);
+            *number += 1;
+            if *number > KNOWN.load(Ordering::Relaxed)
+                && let Some(library) = Library::read(info)
+            {
                 library.replace();
             }
         });
         0
     }
+    let mut number = 0usize;
     // SAFETY: the function has the right type.
-    unsafe { libc::dl_iterate_phdr(Some(each), std::ptr::null_mut()) };
+    unsafe { libc::dl_iterate_phdr(Some(each), (&raw mut number).cast()) };
+    KNOWN.store(number, Ordering::Relaxed);
 }
 
 /// The parts of a loaded library that matter here. Addresses are absolute.

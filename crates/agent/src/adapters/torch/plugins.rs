@@ -103,6 +103,20 @@ fn complain(line: &str) {
     sys::complain(&format!("counterpoint: {line}\n"));
 }
 
+/// Stands for the user's settings in [`complain_once`].
+const SETTINGS: u32 = u32::MAX;
+
+/// Writes a line, unless there was one about the same plugin. A schedule may have any number of
+/// recordings, and each would say the same.
+fn complain_once(about: u32, line: &str) {
+    static TOLD: Mutex<Vec<u32>> = Mutex::new(Vec::new());
+    let mut told = TOLD.lock().unwrap_or_else(PoisonError::into_inner);
+    if !told.contains(&about) {
+        told.push(about);
+        complain(line);
+    }
+}
+
 extern "C" fn load() -> u32 {
     let count = guarded(|| {
         point!(TorchPluginsLoad);
@@ -184,6 +198,7 @@ unsafe extern "C" fn create(
     let recording = guarded(|| {
         point!(TorchPluginsCreate);
         if !plugins::are_usable() {
+            // Its parent may have held any lock of ours when it forked.
             if !CHILD_TOLD.swap(true, Ordering::Relaxed) {
                 complain(
                     "PyTorch records no plugins in this process, which was forked from one that \
@@ -211,7 +226,7 @@ unsafe extern "C" fn create(
             &child.plugin.host.types(),
         );
         if let Some(complaint) = complaint {
-            complain(&complaint);
+            complain_once(SETTINGS, &complaint);
         }
         let text = kinds::setting(configuration, "COUNTERPOINT_PLUGIN_CONFIG", "CUSTOM_CONFIG")
             .or_else(|| variable(c"COUNTERPOINT_PLUGIN_CONFIG"));
@@ -300,7 +315,8 @@ unsafe extern "C" fn process(session: RawSession, sink: *const Sink) -> i32 {
             let mut hand_over = HandOver::new(sink, recording.child.plugin.host);
             let agreed = recording.control(|session| session.process(&mut hand_over));
             if let Some(complaint) = hand_over.finish() {
-                complain(&format!("{}: {complaint}", recording.child.plugin.plugin.file.display()));
+                let line = format!("{}: {complaint}", recording.child.plugin.plugin.file.display());
+                complain_once(recording.child.plugin.number, &line);
             }
             agreed
         })

@@ -36,6 +36,38 @@ namespace {
 
 const counterpoint_torch_ops_t* table = nullptr;
 
+/* ---- Names of counters ---- */
+
+/* A name of a counter that PyTorch's writer can write: it escapes almost nothing. */
+std::string counter_name(std::uint32_t counter) {
+  char text[256];
+  const std::size_t length = table->counter_name(counter, text, sizeof(text));
+  if (length == 0 || length >= sizeof(text)) return "counter " + std::to_string(counter);
+  std::string name(text, length);
+  for (char& c : name) {
+    if (c < ' ' || c > '~' || c == '"' || c == '\\') c = '_';
+  }
+  return name;
+}
+
+/* The counters of Counterpoint's recordings so far. A recording of torch.profiler may see several. Lists
+ * are never removed. Protected by names_lock. */
+std::mutex names_lock;
+std::vector<std::vector<std::string>> all_names;
+/* One more than the index of the list that is valid now; 0: none. */
+std::atomic<std::uint32_t> names_now{0};
+
+/* Notes the counters of the recording that has begun. */
+void note_names() {
+  std::vector<std::string> names;
+  for (std::uint32_t i = 0; i < COUNTERPOINT_TORCH_COUNTERS && table->counter_name(i, nullptr, 0) != 0; ++i) {
+    names.push_back(counter_name(i));
+  }
+  std::lock_guard<std::mutex> lock(names_lock);
+  if (all_names.empty() || all_names.back() != names) all_names.push_back(std::move(names));
+  names_now.store(static_cast<std::uint32_t>(all_names.size()));
+}
+
 /* ---- What the threads keep while torch.profiler records ---- */
 
 /* The depth of a range: it may overlap with ops, so it has no ops inside. */
@@ -44,6 +76,7 @@ constexpr std::uint32_t NO_DEPTH = UINT32_MAX;
 struct Counted {
   std::int32_t id;
   std::uint32_t depth; /* number of ops that contain it, or NO_DEPTH */
+  std::uint32_t names; /* as names_now when it ended */
   counterpoint_torch_counts_t counts;
 };
 
@@ -68,7 +101,7 @@ class Ops {
       last_ = fresh;
       used = 0;
     }
-    last_->ops[used] = {id, depth, counts};
+    last_->ops[used] = {id, depth, names_now.load(std::memory_order_relaxed), counts};
     last_->used.store(used + 1, std::memory_order_release);
   }
 
@@ -100,9 +133,7 @@ std::vector<std::shared_ptr<Ops>> all; /* of the recording, protected by all_loc
 struct Mine {
   std::uint32_t recording = 0; /* the number for which the rest is valid */
   std::shared_ptr<Ops> ops;
-  std::int32_t pushed = 0; /* an id that came before its op; 0: none */
   std::vector<std::int32_t> open; /* ids of the ops in progress; 0: not known */
-  std::int32_t pushed_range = 0; /* the same for ranges */
   std::int32_t* last_range = nullptr; /* where the id of the last range goes, if it is not known */
 };
 thread_local Mine mine;
@@ -120,7 +151,6 @@ Mine* ready(std::uint32_t recording) {
       return nullptr;
     }
     mine.recording = recording;
-    mine.pushed = mine.pushed_range = 0;
     mine.last_range = nullptr;
     mine.open.clear();
   }
@@ -132,11 +162,11 @@ void id_pushed(std::uint64_t id) {
   if (recording == 0) return;
   Mine* here = ready(recording);
   if (here == nullptr) return;
-  /* PyTorch may tell us the id before or after it tells us the op. */
+  /* PyTorch calls observers of all threads, such as ours, before those of one thread, such as its own
+   * profiler, which then tells us the id. So the op has begun for us. If it has not, we did not observe
+   * it. */
   if (!here->open.empty() && here->open.back() == 0) {
     here->open.back() = static_cast<std::int32_t>(id);
-  } else {
-    here->pushed = static_cast<std::int32_t>(id);
   }
 }
 
@@ -148,17 +178,14 @@ void range_id_pushed(std::uint64_t id) {
   if (here->last_range != nullptr) {
     *here->last_range = static_cast<std::int32_t>(id);
     here->last_range = nullptr;
-  } else {
-    here->pushed_range = static_cast<std::int32_t>(id);
   }
 }
 
 void op_began(Mine& here) {
   try {
-    here.open.push_back(here.pushed);
+    here.open.push_back(0);
   } catch (...) {
   }
-  here.pushed = 0;
 }
 
 void op_ended(Mine& here, const counterpoint_torch_counts_t& counts) {
@@ -322,9 +349,7 @@ std::unique_ptr<at::ObserverContext> begin(
     auto apart = std::make_unique<Apart>(table->apart_bytes);
     if (recording != 0 && call.kind == COUNTERPOINT_TORCH_RANGE) {
       if (Mine* here = ready(recording)) {
-        apart->id = here->pushed_range;
-        here->last_range = apart->id == 0 ? &apart->id : nullptr;
-        here->pushed_range = 0;
+        here->last_range = &apart->id;
       }
     }
     if (table->begin_apart(apart->memory, &call) == 0) return nullptr;
@@ -373,18 +398,6 @@ void ended(const at::RecordFunction& function, at::ObserverContext* context) {
 
 /* ---- The child profiler ---- */
 
-/* A name of a counter that PyTorch's writer can write: it escapes almost nothing. */
-std::string counter_name(std::uint32_t counter) {
-  char text[256];
-  const std::size_t length = table->counter_name(counter, text, sizeof(text));
-  if (length == 0 || length >= sizeof(text)) return "counter " + std::to_string(counter);
-  std::string name(text, length);
-  for (char& c : name) {
-    if (c < ' ' || c > '~' || c == '"' || c == '\\') c = '_';
-  }
-  return name;
-}
-
 class Session : public libkineto::IActivityProfilerSession {
  public:
   ~Session() override { stop(); }
@@ -396,7 +409,6 @@ class Session : public libkineto::IActivityProfilerSession {
     do {
       recording_ = last.fetch_add(1) + 1;
     } while (recording_ == 0);
-    names_.clear();
     tracing.store(recording_);
   }
 
@@ -406,7 +418,6 @@ class Session : public libkineto::IActivityProfilerSession {
     std::lock_guard<std::mutex> lock(all_lock);
     threads_ = std::move(all);
     all.clear();
-    for (std::uint32_t i = 0; i < COUNTERPOINT_TORCH_COUNTERS; ++i) names_.push_back(counter_name(i));
   }
 
   void processTrace(libkineto::ActivityLogger&) override {}
@@ -417,6 +428,7 @@ class Session : public libkineto::IActivityProfilerSession {
       std::int64_t,
       std::int64_t) override {
     if (!get_linked) return;
+    std::lock_guard<std::mutex> lock(names_lock);
     for (const auto& thread : threads_) write(*thread, get_linked);
     threads_.clear();
   }
@@ -453,14 +465,16 @@ class Session : public libkineto::IActivityProfilerSession {
           if (counts.known >> i & 1) around.values[i] += counts.values[i];
         }
       }
-      if (op.id == 0 || counts.count == 0) return;
+      if (op.id == 0 || op.names == 0) return;
+      const std::vector<std::string>& names = all_names[op.names - 1];
+      if (counts.count == 0 || counts.count > names.size()) return;
       /* PyTorch made the event, and keeps it until its results are gone. It gives it to us as
        * constant because other child profilers only refer to it. */
       auto* event = dynamic_cast<libkineto::GenericTraceActivity*>(
           const_cast<libkineto::ITraceActivity*>(get_linked(op.id)));
       if (event == nullptr) return;
       for (std::uint32_t i = 0; i < counts.count; ++i) {
-        const std::string& name = names_[i];
+        const std::string& name = names[i];
         if (counts.known >> i & 1) {
           event->addMetadata(name, counts.values[i]);
           if ((children.known >> i & 1) && children.values[i] <= counts.values[i]) {
@@ -476,7 +490,6 @@ class Session : public libkineto::IActivityProfilerSession {
 
   std::uint32_t recording_ = 0;
   std::vector<std::shared_ptr<Ops>> threads_;
-  std::vector<std::string> names_;
 };
 
 /* How many users want ops recorded, without and with shapes. Protected by users_lock. */
@@ -535,6 +548,7 @@ COUNTERPOINT_TORCH_EXPORT std::int32_t counterpoint_torch_ops_record(
   try {
     std::lock_guard<std::mutex> lock(users_lock);
     if (table == nullptr) return COUNTERPOINT_TORCH_FAILED;
+    if (change > 0) note_names();
     std::int32_t& count = users[shapes != 0];
     count = count + change < 0 ? 0 : count + change;
     const bool wanted = users[0] + users[1] > 0, with_shapes = users[1] > 0;

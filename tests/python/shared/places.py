@@ -4,7 +4,8 @@ import os
 import sys
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent.parent
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[2]
 DIST = Path(os.environ.get("COUNTERPOINT_DIST") or ROOT / "dist")
 
 # As people have it who copied dist/ and set PYTHONPATH.

@@ -1,0 +1,22 @@
+"""The entry point that `import torch` runs (group `torch.backends`).
+
+It is a module of its own, with a name that nobody else has: if the program has another module that is
+called `counterpoint`, then importing ours fails, and an entry point that fails makes `import torch` fail.
+"""
+
+import os
+
+
+def autoload() -> None:
+    """Connects Counterpoint to PyTorch, if anything is asked of it. Raises nothing."""
+    try:
+        from counterpoint.torch import _entry
+
+        _entry.autoload()
+    except BaseException as error:
+        try:
+            if os.environ.get("KINETO_PLUGIN_LIB_DIR_PATH") or os.environ.get("COUNTERPOINT_RUN_FILE"):
+                line = f"counterpoint: PyTorch is not connected: {type(error).__name__}: {error}\n"
+                os.write(2, line.encode(errors="backslashreplace"))
+        except BaseException:
+            pass
