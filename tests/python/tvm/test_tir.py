@@ -292,7 +292,7 @@ def test_exported_libraries_in_another_process(tmp_path):
     instrumented.export_library(str(library))
     code = "import sys, tvm, test_tir; print(test_tir.call(tvm.runtime.load_module(sys.argv[1]), 'tiled').hex())"
     path = os.pathsep.join(
-        [str(support.places.DIST / "lib/python"), str(support.HERE), str(support.HERE.parent)]
+        [str(support.places.DIST / "lib/python"), str(support.HERE), str(support.places.HERE)]
     )
     # Without Counterpoint in the process, too: `code` imports it, but nothing records.
     assert support.python(code, library).splitlines()[-1] == expected

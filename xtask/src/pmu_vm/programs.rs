@@ -104,6 +104,7 @@ fn instrumented(layout: &Layout, folder: &Path, gnu: &[&str]) -> Result<(PathBuf
         siblings: false,
         functions: Functions::None,
         filter: Some(&|name| name == "sum"),
+        schedule: None,
         target: None,
         source,
     };
