@@ -71,6 +71,7 @@ impl Compiler {
             siblings: false,
             functions: Functions::WithLoops,
             filter: None,
+            schedule: None,
             target: None,
             source,
         };
