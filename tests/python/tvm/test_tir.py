@@ -100,7 +100,7 @@ def scheduled(loops):
     found = []
     for module in loops.document["modules"]:
         hits = {row["id"]: row["hits"] for row in module["rows"]}
-        for one in module["schedule"]:
+        for one in module.get("schedule", ()):
             ids = one["ids"]
             found.append({**one, "hits": sum(hits[i] for i in ids) if ids else None})
     return found
