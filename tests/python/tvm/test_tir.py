@@ -274,8 +274,10 @@ def test_everything_is_restored_and_the_innermost_context_counts():
 
 def test_a_filter_takes_prim_funcs():
     mod, _, _ = models.MODELS["mlp"]()
+    before = mod.script()
     with cp.loops(mode="count", filter="matmul*"):
         instrumented = models.executable(mod)
+    assert mod.script() == before, "the caller's module stays as it is"
     vm = relax.VirtualMachine(instrumented, tvm.cpu())
     arguments = models.tensors(models.MODELS["mlp"]()[2])
     with cp.profile(vm, counters=[], loops=True) as prof:
