@@ -19,6 +19,8 @@ use crate::dominators::NONE;
 use crate::function::Body;
 use crate::loops::Loops;
 use crate::source::Source;
+pub use crate::table::ScheduledLoop;
+use crate::table::check_parents;
 
 /// The version of the file, in the field `counterpoint_schedule`.
 pub const VERSION: u32 = 1;
@@ -54,40 +56,6 @@ pub struct ScheduledFunction {
     pub name: String,
     /// First and last line in the text, from 1.
     pub lines: [u32; 2],
-}
-
-/// A loop of a schedule.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ScheduledLoop {
-    /// The function that it is in, as the schedule calls it.
-    pub function: String,
-    /// Its variable, as the schedule calls it.
-    pub variable: String,
-    /// `serial`, `parallel`, `vectorized`, `unrolled`, …
-    pub kind: String,
-    /// How often its body runs; absent if that is not known before the program runs.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub extent: Option<u64>,
-    /// The number of the loop around it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub parent: Option<u32>,
-    /// Loops around it: 0 is an outermost loop.
-    pub depth: u32,
-    /// Whether it is to be instrumented.
-    #[serde(default)]
-    pub chosen: bool,
-    /// What the compiler of the schedule made of it, if that is not a loop.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub gone: Option<String>,
-    /// Where it is written: file and line.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub source: Option<(String, u32)>,
-    /// First and last line in the text of the schedule, from 1.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub lines: Option<[u32; 2]>,
-    /// The ids of its loops in the text: none if it has none, several if the optimiser made several of it.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub ids: Vec<u32>,
 }
 
 /// Why a file is not a schedule.
@@ -178,11 +146,6 @@ impl Schedule {
         }
         false
     }
-}
-
-/// The first loop whose parent does not come before it.
-pub(crate) fn check_parents(loops: &[ScheduledLoop]) -> Option<usize> {
-    (0..).zip(loops).position(|(i, one)| one.parent.is_some_and(|parent| parent >= i))
 }
 
 /// The loop that a header is called after.

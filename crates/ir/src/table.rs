@@ -4,7 +4,6 @@
 use serde::{Deserialize, Serialize};
 
 use crate::kept::KeptText;
-use crate::schedule::{ScheduledLoop, check_parents};
 
 /// The version of the format, in the field `counterpoint_loops`.
 pub const VERSION: u32 = 1;
@@ -103,6 +102,40 @@ pub struct TextPlace {
     pub lines: [u32; 2],
 }
 
+/// A loop of a schedule.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ScheduledLoop {
+    /// The function that it is in, as the schedule calls it.
+    pub function: String,
+    /// Its variable, as the schedule calls it.
+    pub variable: String,
+    /// `serial`, `parallel`, `vectorized`, `unrolled`, …
+    pub kind: String,
+    /// How often its body runs; absent if that is not known before the program runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub extent: Option<u64>,
+    /// The number of the loop around it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent: Option<u32>,
+    /// Loops around it: 0 is an outermost loop.
+    pub depth: u32,
+    /// Whether it is to be instrumented.
+    #[serde(default)]
+    pub chosen: bool,
+    /// What the compiler of the schedule made of it, if that is not a loop.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gone: Option<String>,
+    /// Where it is written: file and line.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<(String, u32)>,
+    /// First and last line in the text of the schedule, from 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lines: Option<[u32; 2]>,
+    /// The ids of its loops in the text: none if it has none, several if the optimiser made several of it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ids: Vec<u32>,
+}
+
 /// A loop or function that was left as it is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Skipped {
@@ -182,6 +215,11 @@ impl SideTable {
     pub fn to_json(&self) -> Result<String, TableError> {
         Ok(serde_json::to_string(self)?)
     }
+}
+
+/// The first loop whose parent does not come before it.
+pub(crate) fn check_parents(loops: &[ScheduledLoop]) -> Option<usize> {
+    (0..).zip(loops).position(|(i, one)| one.parent.is_some_and(|parent| parent >= i))
 }
 
 #[cfg(test)]

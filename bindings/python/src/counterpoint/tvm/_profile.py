@@ -277,7 +277,8 @@ def profile(
     `bookkeeping`: also read counters for book-keeping ops (`vm.builtin.*`). By default these are
     only timed, and their counts are in the row `(entry function)`.
 
-    `loops`: also record the loops of modules that `instrument_module` made; `Profile.loops()` shows them.
+    `loops`: also record the loops of modules that were compiled in a `with loops()` or made by
+    `instrument_module`; `Profile.loops()` shows them.
     `keep_code`: copy their machine code into the profile, for `counterpoint loops report --asm`.
 
     `plugins`: profiler plugins to load into this process: files, directories, or names of plugins

@@ -70,18 +70,23 @@ class Choice:
     def choose(self, loops: Sequence[Loop]) -> None:
         """Sets `chosen` of the loops that are left."""
         left = [loop for loop in loops if loop.is_left]
-        inside: dict[int, list[Loop]] = {}
-        for loop in left:
+        # Loops directly inside of a loop (its identity) or a function (0).
+        inside: dict[tuple[str, int], list[Loop]] = {}
+
+        def place(loop: Loop) -> tuple[str, int]:
             around = loop.around()
-            inside.setdefault(id(around) if around else hash(loop.function), []).append(loop)
+            return loop.function, id(around) if around is not None else 0
+
+        for loop in left:
+            inside.setdefault(place(loop), []).append(loop)
 
         def height(loop: Loop) -> int:
-            return max((height(child) + 1 for child in inside.get(id(loop), ())), default=0)
+            children = inside.get((loop.function, id(loop)), ())
+            return max((height(child) + 1 for child in children), default=0)
 
         deepest = self.max_depth if self.max_depth is not None else (None if self.siblings else 2)
         for loop in left:
-            around, depth = loop.around(), _depth(loop)
-            alone = len(inside[id(around) if around else hash(loop.function)]) == 1
+            depth, alone = _depth(loop), len(inside[place(loop)]) == 1
             lowest = self.min_height if self.min_height is not None else min(depth, 1)
             loop.chosen = self.takes(loop.function) and (
                 loop.by_tvm
@@ -158,8 +163,8 @@ def _tree(statement: Any) -> tuple[list[Any], list[Optional[int]]]:
 def _changed(loop: Any, variable: Any, body: Any, annotations: Any, span: Any) -> Any:
     from tvm import tirx
 
-    step = [loop.step] if getattr(loop, "step", None) is not None else []
-    words = {"step": step[0]} if step else {}
+    step = getattr(loop, "step", None)
+    words = {} if step is None else {"step": step}
     return tirx.For(
         variable, loop.min, loop.extent, loop.kind, body, loop.thread_binding, annotations, span=span, **words
     )
@@ -210,7 +215,8 @@ def survey(mod: Any) -> tuple[Any, Survey]:
 
         functions[variable] = function.with_body(_each(function.body, annotated))
     if functions:
-        mod = mod.clone() if hasattr(mod, "clone") else mod
+        # The caller's module stays as it is.
+        mod = mod.clone()
         for variable, function in functions.items():
             mod.update_func(variable, function)
     return mod, found

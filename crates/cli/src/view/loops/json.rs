@@ -47,6 +47,7 @@ struct ModuleOut<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     texts: Option<Vec<TextOut<'a>>>,
     rows: Vec<RowOut<'a>>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     schedule: Vec<ScheduleOut<'a>>,
     skipped: &'a [Skipped],
     rows_beyond: u64,
@@ -87,6 +88,7 @@ struct RowOut<'a> {
     column: Option<u32>,
     text: Option<[u32; 2]>,
     trip_count: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     scheduled: Option<usize>,
     #[serde(flatten)]
     numbers: NumbersOut<'a>,

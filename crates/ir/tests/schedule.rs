@@ -1,0 +1,136 @@
+//! Which loop of a TVM schedule each loop of a text is.
+
+use abi::loops::Mode;
+use ir::choice::Options;
+use ir::instrument::{Instrumented, instrument};
+use ir::schedule::{LINE, Schedule, ScheduledLoop};
+
+/// A loop with another one inside. LLVM has peeled the inner one (1), so the header of the outer one (0)
+/// is called after it. After them comes a loop that LLVM has vectorised (2): nothing in it has a name of
+/// the schedule, but its instructions have a line.
+const TEXT: &str = r#"
+target triple = "x86_64-unknown-linux-gnu"
+
+define void @f(ptr %p) !dbg !5 {
+entry:
+  br label %for_body_k__cpt1_.peel.next
+
+for_body_k__cpt1_.peel.next:
+  %i = phi i64 [ 0, %entry ], [ %i.next, %for_end_k__cpt1_ ]
+  br label %for_body_k__cpt1_
+
+for_body_k__cpt1_:
+  %k = phi i64 [ 1, %for_body_k__cpt1_.peel.next ], [ %k.next, %for_body_k__cpt1_ ]
+  store i64 %k, ptr %p, align 8
+  %k.next = add i64 %k, 1
+  %k.done = icmp eq i64 %k.next, 64
+  br i1 %k.done, label %for_end_k__cpt1_, label %for_body_k__cpt1_
+
+for_end_k__cpt1_:
+  %i.next = add i64 %i, 1
+  %i.done = icmp eq i64 %i.next, 20
+  br i1 %i.done, label %vector.body, label %for_body_k__cpt1_.peel.next, !dbg !OUTER
+
+vector.body:
+  %v = phi i64 [ 0, %for_end_k__cpt1_ ], [ %v.next, %vector.body ]
+  store i64 %v, ptr %p, align 8, !dbg !8
+  %v.next = add i64 %v, 4
+  %v.done = icmp eq i64 %v.next, 1000
+  br i1 %v.done, label %end, label %vector.body
+
+end:
+  ret void
+}
+
+!llvm.module.flags = !{!0}
+!llvm.dbg.cu = !{!1}
+!0 = !{i32 2, !"Debug Info Version", i32 3}
+!1 = distinct !DICompileUnit(language: DW_LANG_C, file: !2, emissionKind: FullDebug)
+!2 = !DIFile(filename: "IRModule.CodeGenLLVM", directory: ".")
+!3 = !DISubroutineType(types: !4)
+!4 = !{null}
+!5 = distinct !DISubprogram(name: "f", scope: !2, file: !2, type: !3, spFlags: DISPFlagDefinition, unit: !1)
+!6 = !DILocation(line: ZERO, scope: !5)
+!7 = !DILocation(line: ONE, scope: !5)
+!8 = !DILocation(line: TWO, scope: !5)
+"#;
+
+fn scheduled(variable: &str, parent: Option<u32>, chosen: bool) -> ScheduledLoop {
+    ScheduledLoop {
+        function: "f".into(),
+        variable: variable.into(),
+        kind: "serial".into(),
+        extent: Some(20),
+        parent,
+        depth: u32::from(parent.is_some()),
+        chosen,
+        gone: None,
+        source: Some(("f.py".into(), 7)),
+        lines: Some([1, 2]),
+        ids: Vec::new(),
+    }
+}
+
+fn schedule(chosen: [bool; 3]) -> Schedule {
+    Schedule {
+        counterpoint_schedule: ir::schedule::VERSION,
+        text: "for i in range(20):\n    for k in range(64):\n".into(),
+        path: "tvm.tir".into(),
+        loops: vec![
+            scheduled("i", None, chosen[0]),
+            scheduled("k", Some(0), chosen[1]),
+            scheduled("v", None, chosen[2]),
+        ],
+        functions: Vec::new(),
+    }
+}
+
+fn done(outer: &str, schedule: &Schedule) -> Instrumented {
+    let text = TEXT.replace("!OUTER", outer);
+    let text = text.replace("ZERO", &LINE.to_string());
+    let text = text.replace("ONE", &(LINE + 1).to_string());
+    let text = text.replace("TWO", &(LINE + 2).to_string());
+    let options = Options { mode: Mode::Count, schedule: Some(schedule), ..Options::default() };
+    instrument(text.as_bytes(), &options).unwrap()
+}
+
+/// The labels of the headers of each loop of the schedule.
+fn labels(done: &Instrumented) -> Vec<Vec<&str>> {
+    let label = |id: &u32| done.table.entries[*id as usize].label.as_deref().unwrap();
+    done.table.schedule.iter().map(|one| one.ids.iter().map(label).collect()).collect()
+}
+
+#[test]
+fn branches_labels_and_lines_say_which_loop_it_is() {
+    let all = done("!6", &schedule([true; 3]));
+    let [outer, inner] = ["for_body_k__cpt1_.peel.next", "for_body_k__cpt1_"];
+    assert_eq!(labels(&all), [vec![outer], vec![inner], vec!["vector.body"]]);
+    let named = all.table.entries.iter().filter_map(|entry| entry.variable.as_deref());
+    assert_eq!(named.collect::<Vec<_>>(), ["i", "k", "v"]);
+    assert!(
+        all.table.entries[1..]
+            .iter()
+            .all(|e| (e.file.as_deref(), e.line) == (Some("f.py"), Some(7)))
+    );
+    assert_eq!(all.table.texts[1].language, "tir");
+    // Only what is chosen has an id, whatever its depth and height.
+    let inner_only = done("!6", &schedule([false, true, false]));
+    assert_eq!(labels(&inner_only), [vec![], vec![inner], vec![]]);
+    assert_eq!(inner_only.counts.instrumented_loops, 1);
+    // Another choice is another text, and another identity.
+    assert_ne!(all.table.module, inner_only.table.module);
+}
+
+#[test]
+fn a_loop_that_contradicts_the_schedule_has_no_row() {
+    // The branch of the outer loop claims to be that of loop 2, which is not around loop 1.
+    let wrong = done("!8", &schedule([true; 3]));
+    assert_eq!(
+        labels(&wrong),
+        [vec![], vec![], vec!["for_body_k__cpt1_.peel.next", "vector.body"]]
+    );
+    // TVM says that it unrolled loop 0, so no loop can be it.
+    let mut gone = schedule([true; 3]);
+    gone.loops[0].gone = Some("unrolled".into());
+    assert_eq!(labels(&done("!6", &gone))[0], Vec::<&str>::new());
+}
