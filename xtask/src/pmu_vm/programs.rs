@@ -105,6 +105,7 @@ fn instrumented(layout: &Layout, folder: &Path, gnu: &[&str]) -> Result<(PathBuf
         functions: Functions::None,
         filter: Some(&|name| name == "sum"),
         target: None,
+        schedule: None,
         source,
     };
     let bytes = std::fs::read(&text).with_context(|| format!("read {}", text.display()))?;
