@@ -23,10 +23,6 @@
 //!  18 field     key, length, JSON
 //! ```
 //!
-//! Events of plugins are records 2 to 7, and whole traces of other profilers 16 to 18. The value of an
-//! argument is a signed integer (kind 0), an integer without a sign (1), a text (2) or JSON (3) with
-//! its length, or the number of a text which is a text (4) or JSON (5).
-//!
 //! Names, keys and units are numbers of texts; each text stands once. A stream may end anywhere: what
 //! was whole before is used. [`Reader`] trusts no byte of it.
 

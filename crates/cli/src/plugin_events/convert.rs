@@ -24,7 +24,7 @@ use profile::activities::ACTIVITIES_NAME;
 use profile::tracks::TRACKS_NAME;
 use profile::{LossCount, Manifest, PartId, Process, Profile, Timeline, UtcClock, merge_losses};
 use record::Snapshot;
-use record::meta::{self, PARTS_NAME};
+use record::meta::{self, LibraryKind, PARTS_NAME};
 use serde::{Deserialize, Serialize};
 use trace::chrome::event::Raw;
 use trace::chrome::read::{EventSink as _, ReadSummary};
@@ -289,7 +289,7 @@ type OfFile = (Vec<String>, Option<serde_json::Map<String, serde_json::Value>>);
 
 /// Whether PyTorch's ops were recorded with their counters in this process.
 fn has_ops_of_torch(process: &Process) -> bool {
-    process.libraries.iter().any(|library| library.kind.name() == "torch")
+    process.libraries.iter().any(|library| library.kind == LibraryKind::Torch)
 }
 
 /// Adds a recording that PyTorch has written as a trace file.

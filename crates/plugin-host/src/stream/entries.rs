@@ -2,6 +2,10 @@
 //!
 //! A process and a thread are written once, as a row. So are values of arguments that are short
 //! enough: shapes of tensors repeat, and numbers do not.
+//!
+//! Events of plugins are records 2 to 7, and whole traces of other profilers 16 to 18. The value of an
+//! argument is a signed integer (kind 0), an integer without a sign (1), a text (2) or JSON (3) with
+//! its length, or the number of a text which is a text (4) or JSON (5).
 
 use std::io::{Read, Write};
 
