@@ -91,12 +91,12 @@ fn done(outer: &str, schedule: &Schedule) -> Instrumented {
     let text = text.replace("ONE", &(LINE + 1).to_string());
     let text = text.replace("TWO", &(LINE + 2).to_string());
     let options = Options { mode: Mode::Count, schedule: Some(schedule), ..Options::default() };
-    instrument(text.as_bytes(), &options).unwrap()
+    instrument(text.as_bytes(), &options).expect("a text that can be instrumented")
 }
 
 /// The labels of the headers of each loop of the schedule.
 fn labels(done: &Instrumented) -> Vec<Vec<&str>> {
-    let label = |id: &u32| done.table.entries[*id as usize].label.as_deref().unwrap();
+    let label = |id: &u32| done.table.entries[*id as usize].label.as_deref().expect("a loop");
     done.table.schedule.iter().map(|one| one.ids.iter().map(label).collect()).collect()
 }
 
