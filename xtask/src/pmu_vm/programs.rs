@@ -107,7 +107,6 @@ fn instrumented(layout: &Layout, folder: &Path, gnu: &[&str]) -> Result<(PathBuf
         filter: Some(&|name| name == "sum"),
         schedule: None,
         target: None,
-        schedule: None,
         source,
     };
     let bytes = std::fs::read(&text).with_context(|| format!("read {}", text.display()))?;

@@ -163,37 +163,44 @@ fn make(epoch: u32, old: *mut Thread, adapter: &Adapter) -> Result<*mut Thread, 
     let mut writer = PageWriter::detached();
     // SAFETY: the page was claimed for this thread and is present.
     unsafe { writer.attach(run.pool.page(page), &start) };
-    // SAFETY: the memory has the right size; `Thread` is plain data without a destructor.
+    // SAFETY: the memory has the right size and every field of it is set; `Thread` is plain data
+    // without a destructor.
     unsafe {
-        memory.write(Thread {
-            epoch: AtomicU32::new(epoch),
-            busy: AtomicU32::new(1),
-            depth: 0,
-            memory: OURS,
-            counting,
-            uncounted: 0,
-            rehearsing: false,
-            lost_noted: false,
-            run,
-            writer,
-            frames: [0; DEEPEST],
-            is_apart: 0,
-            apart: [Apart { export: 0, start: 0 }; DEEPEST],
-            is_wrapped: 0,
-            has_slot: 0,
-            slots: [Slot::EMPTY; DEEPEST],
-            has_workers: 0,
-            workers: [Workers::NONE; DEEPEST],
-            has_collected: 0,
-            collected: [Started::NONE; DEEPEST],
-            next_clock: ticks + run.ticks_per_ms,
-            counters,
-            after: Readings::new(),
-            before: [const { Readings::new() }; DEEPEST],
-            page,
-            start,
-            process,
-        });
+        // Field by field: the whole state on the stack would not fit into that of a small thread.
+        macro_rules! set {
+            ($field:ident $([$index:ident])?, $value:expr) => {
+                (&raw mut (*memory).$field$([$index])?).write($value)
+            };
+        }
+        set!(busy, AtomicU32::new(1));
+        set!(depth, 0);
+        set!(memory, OURS);
+        set!(counting, counting);
+        set!(uncounted, 0);
+        set!(rehearsing, false);
+        set!(lost_noted, false);
+        set!(run, run);
+        set!(writer, writer);
+        set!(is_apart, 0);
+        set!(is_wrapped, 0);
+        set!(has_slot, 0);
+        set!(has_workers, 0);
+        set!(has_collected, 0);
+        set!(next_clock, ticks + run.ticks_per_ms);
+        set!(counters, counters);
+        set!(after, Readings::new());
+        set!(page, page);
+        set!(start, start);
+        set!(process, process);
+        for call in 0..DEEPEST {
+            set!(frames[call], 0);
+            set!(apart[call], Apart { export: 0, start: 0 });
+            set!(slots[call], Slot::EMPTY);
+            set!(workers[call], Workers::NONE);
+            set!(collected[call], Started::NONE);
+            set!(before[call], Readings::new());
+        }
+        set!(epoch, AtomicU32::new(epoch));
         run.threads.fetch_add(1, Ordering::SeqCst);
         if fresh {
             register_exit(memory);
@@ -211,6 +218,39 @@ fn make(epoch: u32, old: *mut Thread, adapter: &Adapter) -> Result<*mut Thread, 
     }
     Ok(memory)
 }
+
+/// Does not compile if `Thread` has a field that is not named here. [`make`] must set each of them.
+const _: fn(&Thread) = |thread| {
+    let Thread {
+        after: _,
+        apart: _,
+        before: _,
+        busy: _,
+        collected: _,
+        counters: _,
+        counting: _,
+        depth: _,
+        epoch: _,
+        frames: _,
+        has_collected: _,
+        has_slot: _,
+        has_workers: _,
+        is_apart: _,
+        is_wrapped: _,
+        lost_noted: _,
+        memory: _,
+        next_clock: _,
+        page: _,
+        process: _,
+        rehearsing: _,
+        run: _,
+        slots: _,
+        start: _,
+        uncounted: _,
+        workers: _,
+        writer: _,
+    } = thread;
+};
 
 static EXIT_KEY: AtomicU32 = AtomicU32::new(u32::MAX);
 
