@@ -89,3 +89,16 @@ def test_run_puts_it_in_front(tmp_path):
         done = subprocess.run(words, capture_output=True, text=True, env=environment)
         assert os.path.realpath(done.stdout.strip().split(":")[0]) == os.path.realpath(HOOK), done.stderr
         assert done.stdout.strip().split(":")[1:] == expected.split(":")[1:]
+
+
+def test_a_program_may_look_for_a_module_before_it_imports_it(tmp_path):
+    (tmp_path / "torch.py").write_text("")
+    code = (
+        "import importlib.util, sys\n"
+        "(finder,) = [f for f in sys.meta_path if type(f).__name__ == 'Finder']\n"
+        "print(importlib.util.find_spec('torch') is not None, 'torch' in finder.waiting)\n"
+        "import torch\n"
+        "print('torch' in finder.waiting)\n"
+    )
+    out, error = python("-c", code, path=f"{HOOK}:{tmp_path}")
+    assert out == "True True\nFalse\n" and error == ""

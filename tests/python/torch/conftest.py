@@ -96,7 +96,8 @@ def site(tmp_path_factory):
     with zipfile.ZipFile(next(folder.glob("*.whl"))) as wheel:
         wheel.extractall(made)
     # As pip does; zipfile does not restore the rights of files.
-    (made / "counterpoint/_dist/bin/counterpoint").chmod(0o755)
+    for program in ("bin", "libexec"):
+        (made / f"counterpoint/_dist/{program}/counterpoint").chmod(0o755)
     return made
 
 

@@ -26,36 +26,35 @@ def _finder(package):
         waiting = {"tvm.runtime.vm": attach, "torch": attach_torch}
 
         def find_spec(self, name, path=None, target=None):
-            then = self.waiting.pop(name, None)
-            if then is None:
+            if name not in self.waiting:
                 return None
-            if not self.waiting:
-                try:
-                    sys.meta_path.remove(self)
-                except ValueError:
-                    pass
             for finder in list(sys.meta_path):
                 find = getattr(finder, "find_spec", None) if finder is not self else None
                 spec = find(name, path, target) if find is not None else None
                 if spec is not None:
-                    self.wait(spec, then)
+                    self.wait(name, spec)
                     return spec
             return None
 
-        def wait(self, spec, then):
+        def wait(self, name, spec):
             execute = getattr(spec.loader, "exec_module", None)
             if execute is None:
                 return
 
             def exec_module(module):
-                # This happens only once; a reload uses the original loader.
+                # This happens only once; a reload uses the original loader. A program may look for
+                # a module (`importlib.util.find_spec`) without importing it, or before it does.
                 try:
                     del spec.loader.exec_module
                 except Exception:
                     pass
+                then = self.waiting.pop(name, None)
+                if not self.waiting and self in sys.meta_path:
+                    sys.meta_path.remove(self)
                 execute(module)
                 try:
-                    then(package)
+                    if then is not None:
+                        then(package)
                 except Exception:
                     pass
 

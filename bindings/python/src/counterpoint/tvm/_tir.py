@@ -224,7 +224,7 @@ def survey(mod: Any) -> tuple[Any, Survey]:
 
 def _intrinsic(statement: Any) -> Optional[tuple[str, int]]:
     """The name and the number of a profile intrinsic."""
-    call = getattr(statement, "value", None)
+    call: Any = getattr(statement, "value", None)
     name = str(getattr(getattr(call, "op", None), "name", "")).rsplit(".", 1)[-1]
     if name not in (_START, _END) or not call.args:
         return None
@@ -289,7 +289,8 @@ def marked(mod: Any, surveyed: Survey, choice: Choice) -> tuple[Any, dict[str, A
         found.append((variable, function, made))
     loops = _ordered(all_loops)
     choice.choose(loops)
-    functions_made, text, lines_of = {}, [], []
+    functions_made, lines_of = {}, []
+    text: list[str] = []
     for variable, function, made in found:
         body = _named(function.body, made) if made else function.body
         functions_made[variable] = function.with_body(body)

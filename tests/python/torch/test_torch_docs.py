@@ -1,0 +1,34 @@
+"""Every Python example of the pages about PyTorch runs."""
+
+import re
+
+import places
+import pytest
+
+PAGES = sorted(places.ROOT.glob("docs/pytorch*.md"))
+BLOCKS = [
+    (page.name, n, code)
+    for page in PAGES
+    for n, code in enumerate(re.findall(r"^```python\n(.*?)^```", page.read_text(), re.S | re.M))
+]
+# What examples take for granted.
+GIVEN = """
+import torch
+
+model = torch.nn.Sequential(torch.nn.Linear(16, 32), torch.nn.ReLU(), torch.nn.Linear(32, 4))
+x = torch.randn(8, 16)
+"""
+
+
+def test_there_are_examples():
+    assert {"pytorch.md", "pytorch-counters.md"} <= {page for page, _, _ in BLOCKS}
+
+
+@pytest.mark.parametrize("page, n, code", BLOCKS, ids=[f"{p}-{n}" for p, n, _ in BLOCKS])
+def test_every_example_runs(torch, tmp_path, page, n, code):
+    # In a folder of its own, because examples write files there.
+    done = torch.run(f"import os\nos.chdir({str(tmp_path)!r})\n{GIVEN}{code}")
+    assert done.code == 0, done.errors
+    assert "aten::addmm" in done.output, done.output
+    if "export_chrome_trace" in code:
+        assert (tmp_path / "trace.json").stat().st_size > 0
