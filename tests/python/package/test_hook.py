@@ -100,5 +100,5 @@ def test_a_program_may_look_for_a_module_before_it_imports_it(tmp_path):
         "import torch\n"
         "print('torch' in finder.waiting)\n"
     )
-    out, error = python("-c", code, path=f"{HOOK}:{tmp_path}")
+    out, error = python("-c", code, path=f"{HOOK}:{tmp_path}", COUNTERPOINT_TORCH="0")
     assert out == "True True\nFalse\n" and error == ""
