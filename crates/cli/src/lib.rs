@@ -2,7 +2,7 @@
 //! linked into two programs: `main.rs` is all of it, and `bin/counterpoint-start.rs` is only `run`.
 //!
 //! Each command has a module with `Args` and a `main` that returns the exit code. Data goes to
-//! stdout, and messages go to stderr with the prefix `counterpoint:`. Both go through [`terminal`],
+//! stdout, and messages go to stderr with the prefix `counterpoint:`. Both go through `terminal.rs`,
 //! which decides how text that we did not write is shown on a terminal. Exit codes: 0 means
 //! success, 1 a finding, and 2 an error. `run` passes on the exit status of its program; it uses
 //! 127 if the program was not found, and 126 if it cannot be executed.

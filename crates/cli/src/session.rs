@@ -36,7 +36,6 @@ pub struct Args {
 }
 
 #[derive(clap::Subcommand)]
-#[expect(clippy::large_enum_variant, reason = "made once")]
 enum What {
     /// Make a profile for the process that starts this command, and print as JSON where it is
     Prepare(Box<PrepareArgs>),

@@ -121,6 +121,28 @@ impl Choice {
         choice
     }
 
+    /// The chosen loops that an edge of the function leaves, innermost first.
+    pub fn loops_left(&self, loops: &Loops, from: u32, to: u32) -> impl Iterator<Item = u32> {
+        let inner = loops.innermost[from as usize];
+        let mut at = self.nearest.get(inner as usize).copied().unwrap_or(NONE);
+        std::iter::from_fn(move || {
+            let own = at;
+            if own == NONE || loops.contains(own, to) {
+                return None;
+            }
+            at = self.parent(loops, own);
+            Some(own)
+        })
+    }
+
+    /// The chosen loop that an edge of the function enters, or [`NONE`].
+    pub fn loop_entered(&self, loops: &Loops, from: u32, to: u32) -> u32 {
+        let l = loops.innermost[to as usize];
+        let chosen = l != NONE && self.nearest[l as usize] == l;
+        let enters = chosen && loops.all[l as usize].header == to && !loops.contains(l, from);
+        if enters { l } else { NONE }
+    }
+
     /// The chosen loop that is nearest around a chosen one, or [`NONE`].
     pub fn parent(&self, loops: &Loops, l: u32) -> u32 {
         loops_parent(&self.nearest, loops.all[l as usize].parent)

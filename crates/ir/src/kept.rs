@@ -2,7 +2,7 @@
 //! its margin, wherever the file itself is by then.
 //!
 //! Short texts are kept as they are, longer ones compressed (DEFLATE in base64). What is longer than
-//! [`MOST_BYTES`] is left out: then the table has the name and the hash of the file only.
+//! `MOST_BYTES` is left out: then the table has the name and the hash of the file only.
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};

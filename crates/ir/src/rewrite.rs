@@ -83,36 +83,13 @@ impl Work<'_> {
         let mut count = 0;
         for from in 0..self.body.blocks.len() as u32 {
             for edge in self.body.leaving(from) {
-                count += self.left(from, edge.to).take(limit + 1).count();
+                count += self.choice.loops_left(self.loops, from, edge.to).take(limit + 1).count();
                 if count > limit {
                     return count;
                 }
             }
         }
         count
-    }
-
-    /// The chosen loops that an edge leaves, innermost first.
-    fn left(&self, from: u32, to: u32) -> impl Iterator<Item = u32> {
-        let inner = self.loops.innermost[from as usize];
-        let mut at = self.choice.nearest.get(inner as usize).copied().unwrap_or(NONE);
-        std::iter::from_fn(move || {
-            let own = at;
-            if own == NONE || self.loops.contains(own, to) {
-                return None;
-            }
-            at = self.choice.parent(self.loops, own);
-            Some(own)
-        })
-    }
-
-    /// The chosen loop that an edge enters, or [`NONE`].
-    fn entered(&self, from: u32, to: u32) -> u32 {
-        let l = self.loops.innermost[to as usize];
-        let chosen = l != NONE && self.choice.nearest[l as usize] == l;
-        let enters =
-            chosen && self.loops.all[l as usize].header == to && !self.loops.contains(l, from);
-        if enters { l } else { NONE }
     }
 
     /// Whether an edge comes from a block that control can reach.
@@ -142,7 +119,7 @@ impl Work<'_> {
         let mut last_from = vec![NONE; self.body.blocks.len()];
         for from in (0..self.body.blocks.len() as u32).filter(|from| self.live(*from)) {
             for edge in self.body.leaving(from) {
-                let l = self.entered(from, edge.to);
+                let l = self.choice.loop_entered(self.loops, from, edge.to);
                 if l != NONE && last_from[edge.to as usize] != from {
                     last_from[edge.to as usize] = from;
                     entries[index[l as usize] as usize] += 1;
@@ -170,8 +147,8 @@ impl Work<'_> {
                     continue;
                 }
                 split_to[to as usize] = (from, NONE);
-                let entered = self.entered(from, to);
-                let mut left = self.left(from, to).peekable();
+                let entered = self.choice.loop_entered(self.loops, from, to);
+                let mut left = self.choice.loops_left(self.loops, from, to).peekable();
                 let pad = self.body.blocks[to as usize].pad;
                 if pad || (entered == NONE && left.peek().is_none()) {
                     continue;

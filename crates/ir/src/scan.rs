@@ -32,10 +32,9 @@ impl Span {
     }
 }
 
-/// Bytes that mean something between tokens.
-const fn special() -> [bool; 256] {
+/// A table in which these bytes are true.
+pub(crate) const fn table_of(bytes: &[u8]) -> [bool; 256] {
     let mut table = [false; 256];
-    let bytes = b"\"\n;(){}[]/*";
     let mut i = 0;
     while i < bytes.len() {
         table[bytes[i] as usize] = true;
@@ -44,7 +43,8 @@ const fn special() -> [bool; 256] {
     table
 }
 
-static SPECIAL: [bool; 256] = special();
+/// Bytes that mean something between tokens.
+static SPECIAL: [bool; 256] = table_of(b"\"\n;(){}[]/*");
 
 /// Bytes of a name without quotes.
 const fn plain() -> [bool; 256] {

@@ -8,13 +8,12 @@
 
 #[path = "support/mutate.rs"]
 mod mutate;
+#[path = "support/rounds.rs"]
+mod rounds;
 
 use mutate::{SEEDS, check};
+use rounds::rounds;
 use testkit::Random;
-
-fn variable(name: &str) -> Option<u64> {
-    std::env::var(name).ok()?.parse().ok()
-}
 
 /// Bytes and pieces that readers take apart.
 const PIECES: [&str; 34] = [
@@ -122,39 +121,13 @@ fn tangled(random: &mut Random) -> Vec<u8> {
 
 #[test]
 fn no_text_makes_it_panic() {
-    let inputs = variable("COUNTERPOINT_MUTANTS").unwrap_or(6000);
-    let seed = variable("COUNTERPOINT_SEED").unwrap_or(0x10095);
-    let workers = std::thread::available_parallelism().map_or(1, usize::from).min(8) as u64;
-    let instrumented = std::sync::atomic::AtomicU64::new(0);
-    std::thread::scope(|scope| {
-        for worker in 0..workers {
-            let instrumented = &instrumented;
-            scope.spawn(move || {
-                let mut random = Random((seed ^ worker << 40).max(1));
-                for i in 0..inputs.div_ceil(workers) {
-                    let state = random.0;
-                    let round = std::panic::AssertUnwindSafe(|| {
-                        let text = match i % 4 {
-                            0 => tangled(&mut random),
-                            _ => damaged(&mut random),
-                        };
-                        check(&text, random.next())
-                    });
-                    match std::panic::catch_unwind(round) {
-                        Ok(done) => {
-                            let done = u64::from(done);
-                            instrumented.fetch_add(done, std::sync::atomic::Ordering::Relaxed);
-                        }
-                        Err(panic) => {
-                            eprintln!("COUNTERPOINT_SEED={state} makes this text at once");
-                            std::panic::resume_unwind(panic);
-                        }
-                    }
-                }
-            });
-        }
+    let (inputs, instrumented) = rounds(6000, 0x10095, |i, random| {
+        let text = match i % 4 {
+            0 => tangled(random),
+            _ => damaged(random),
+        };
+        check(&text, random.next())
     });
-    let instrumented = instrumented.into_inner();
     assert!(instrumented * 4 > inputs, "only {instrumented} of {inputs} were texts");
 }
 

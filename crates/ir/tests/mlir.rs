@@ -5,6 +5,8 @@
 
 #[path = "support/mutate_mlir.rs"]
 mod mutate;
+#[path = "support/rounds.rs"]
+mod rounds;
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -15,11 +17,8 @@ use ir::choice::{Functions, Options};
 use ir::mlir::instrument::{Instrumented, instrument};
 use ir::table::{Entry, Kind};
 use mutate::{SEED, check, options, taken_out};
+use rounds::{rounds, variable};
 use testkit::{Random, skip};
-
-fn variable(name: &str) -> Option<u64> {
-    std::env::var(name).ok()?.parse().ok()
-}
 
 fn done(text: &str, options: &Options) -> Instrumented {
     instrument(text.as_bytes(), options).unwrap()
@@ -329,39 +328,13 @@ fn tangled(random: &mut Random) -> Vec<u8> {
 /// `COUNTERPOINT_MUTANTS=1000000 cargo test --release -p counterpoint-ir --test mlir mutants`.
 #[test]
 fn no_mutants_make_it_panic() {
-    let inputs = variable("COUNTERPOINT_MUTANTS").unwrap_or(4000);
-    let seed = variable("COUNTERPOINT_SEED").unwrap_or(0x31415);
-    let workers = std::thread::available_parallelism().map_or(1, usize::from).min(8) as u64;
-    let instrumented = std::sync::atomic::AtomicU64::new(0);
-    std::thread::scope(|scope| {
-        for worker in 0..workers {
-            let instrumented = &instrumented;
-            scope.spawn(move || {
-                let mut random = Random((seed ^ worker << 40).max(1));
-                for i in 0..inputs.div_ceil(workers) {
-                    let state = random.0;
-                    let round = std::panic::AssertUnwindSafe(|| {
-                        let text = match i % 4 {
-                            0 => tangled(&mut random),
-                            _ => damaged(&mut random),
-                        };
-                        check(&text, random.next())
-                    });
-                    match std::panic::catch_unwind(round) {
-                        Ok(done) => {
-                            let done = u64::from(done);
-                            instrumented.fetch_add(done, std::sync::atomic::Ordering::Relaxed);
-                        }
-                        Err(panic) => {
-                            eprintln!("COUNTERPOINT_SEED={state} makes this text at once");
-                            std::panic::resume_unwind(panic);
-                        }
-                    }
-                }
-            });
-        }
+    let (inputs, instrumented) = rounds(4000, 0x31415, |i, random| {
+        let text = match i % 4 {
+            0 => tangled(random),
+            _ => damaged(random),
+        };
+        check(&text, random.next())
     });
-    let instrumented = instrumented.into_inner();
     assert!(instrumented * 5 > inputs, "only {instrumented} of {inputs} were instrumented");
 }
 

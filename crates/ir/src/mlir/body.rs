@@ -38,7 +38,7 @@ pub struct Blocks {
 const LOOKED_AT: [&[u8]; 3] = [b"llvm.mlir.constant", b"llvm.add", b"llvm.icmp"];
 
 impl Blocks {
-    /// Reads the body of a function. What is not understood is noted in [`Body::strange`].
+    /// Reads the body of a function. What is not understood is noted in `Body::strange`.
     pub fn read(text: &[u8], function: &Function) -> Result<Self, IrError> {
         let mut blocks = Self::default();
         let end = function.body.end as usize;

@@ -72,7 +72,7 @@ impl Work<'_> {
         let mut count = 0;
         for from in 0..body.blocks.len() as u32 {
             for edge in body.leaving(from) {
-                count += self.left(from, edge.to).take(limit + 1).count();
+                count += self.choice.loops_left(self.loops, from, edge.to).take(limit + 1).count();
                 if count > limit {
                     return Err(TOO_MANY);
                 }
@@ -84,29 +84,6 @@ impl Work<'_> {
         self.returns(edits);
         self.edges(&mut lines, edits);
         Ok(())
-    }
-
-    /// The chosen loops that an edge leaves, innermost first.
-    fn left(&self, from: u32, to: u32) -> impl Iterator<Item = u32> {
-        let inner = self.loops.innermost[from as usize];
-        let mut at = self.choice.nearest.get(inner as usize).copied().unwrap_or(NONE);
-        std::iter::from_fn(move || {
-            let own = at;
-            if own == NONE || self.loops.contains(own, to) {
-                return None;
-            }
-            at = self.choice.parent(self.loops, own);
-            Some(own)
-        })
-    }
-
-    /// The chosen loop that an edge enters, or [`NONE`].
-    fn entered(&self, from: u32, to: u32) -> u32 {
-        let l = self.loops.innermost[to as usize];
-        let chosen = l != NONE && self.choice.nearest[l as usize] == l;
-        let enters =
-            chosen && self.loops.all[l as usize].header == to && !self.loops.contains(l, from);
-        if enters { l } else { NONE }
     }
 
     /// The hook of a chosen loop, and what counts its iterations.
@@ -175,8 +152,8 @@ impl Work<'_> {
         let mut block = 0;
         for from in (0..body.blocks.len() as u32).filter(|from| self.dominators.reached(*from)) {
             for edge in body.leaving(from) {
-                let entered = self.entered(from, edge.to);
-                let mut left = self.left(from, edge.to).peekable();
+                let entered = self.choice.loop_entered(self.loops, from, edge.to);
+                let mut left = self.choice.loops_left(self.loops, from, edge.to).peekable();
                 if entered == NONE && left.peek().is_none() {
                     continue;
                 }

@@ -6,21 +6,10 @@
 //! comparisons have them, too; no line ends inside of them.
 
 use crate::error::IrError;
-use crate::scan::{Span, find};
+use crate::scan::{Span, find, table_of};
 
 /// Bytes that mean something between words.
-const fn special() -> [bool; 256] {
-    let mut table = [false; 256];
-    let bytes = b"\"\n/(){}[]";
-    let mut i = 0;
-    while i < bytes.len() {
-        table[bytes[i] as usize] = true;
-        i += 1;
-    }
-    table
-}
-
-static SPECIAL: [bool; 256] = special();
+static SPECIAL: [bool; 256] = table_of(b"\"\n/(){}[]");
 
 /// Whether a byte can be in a name without quotes (of a value, block, symbol or operation).
 pub fn is_name(byte: u8) -> bool {

@@ -1,0 +1,47 @@
+//! Random texts on all processors: the driver of the mutation tests.
+
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use testkit::Random;
+
+/// A number from the environment.
+pub fn variable(name: &str) -> Option<u64> {
+    std::env::var(name).ok()?.parse().ok()
+}
+
+/// Calls `round` with the number of each round, `inputs` or `COUNTERPOINT_MUTANTS` times, on several
+/// threads, whose random numbers come from `seed` or `COUNTERPOINT_SEED`. Returns the number of
+/// rounds, and in how many of them `round` returned true. If it panics, prints the seed that makes
+/// the same text at once.
+pub fn rounds(
+    inputs: u64,
+    seed: u64,
+    round: impl Fn(u64, &mut Random) -> bool + Sync,
+) -> (u64, u64) {
+    let inputs = variable("COUNTERPOINT_MUTANTS").unwrap_or(inputs);
+    let seed = variable("COUNTERPOINT_SEED").unwrap_or(seed);
+    let workers = std::thread::available_parallelism().map_or(1, usize::from).min(8) as u64;
+    let instrumented = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        for worker in 0..workers {
+            let (instrumented, round) = (&instrumented, &round);
+            scope.spawn(move || {
+                let mut random = Random((seed ^ worker << 40).max(1));
+                for i in 0..inputs.div_ceil(workers) {
+                    let state = random.0;
+                    match catch_unwind(AssertUnwindSafe(|| round(i, &mut random))) {
+                        Ok(done) => {
+                            instrumented.fetch_add(u64::from(done), Ordering::Relaxed);
+                        }
+                        Err(panic) => {
+                            eprintln!("COUNTERPOINT_SEED={state} makes this text at once");
+                            resume_unwind(panic);
+                        }
+                    }
+                }
+            });
+        }
+    });
+    (inputs, instrumented.into_inner())
+}
