@@ -314,8 +314,9 @@ def test_without_a_compiler_files_are_taken_over(torch, tmp_path):
     compare(recorded)
 
 
-def test_the_bridge_can_be_switched_off(torch, tmp_path):
-    recorded = Recorded(torch, tmp_path, "steps", COUNTERPOINT_TORCH="0")
+@pytest.mark.parametrize("variable", ["COUNTERPOINT_TORCH", "TORCH_DEVICE_BACKEND_AUTOLOAD"])
+def test_the_bridge_can_be_switched_off(torch, tmp_path, variable):
+    recorded = Recorded(torch, tmp_path, "steps", **{variable: "0"})
     assert recorded.lines == [] and not (recorded.profile / "activities").exists()
     assert len(recorded.found) == 1
 

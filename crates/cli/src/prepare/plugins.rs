@@ -38,7 +38,7 @@ pub struct PluginArgs {
     #[arg(long, value_name = "TIME", value_parser = time, default_value = "30s")]
     pub plugin_timeout: u64,
     /// Start with plugins paused, if they can pause. `counterpoint plugin resume` continues them
-    #[arg(long, requires = "plugins")]
+    #[arg(long)]
     pub plugin_paused: bool,
     /// Load plugins only into programs whose file name matches: 'python*'. Repeatable. By default
     /// all programs load them except shells and programs that only start others, such as env and

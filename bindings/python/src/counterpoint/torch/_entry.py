@@ -37,16 +37,15 @@ def autoload() -> None:
 
 
 def is_off() -> bool:
-    """Whether the user has switched the bridge off."""
-    return os.environ.get("COUNTERPOINT_TORCH", "").strip().lower() in OFF
+    """Whether the user has switched the bridge off, by our variable or by PyTorch's own switch. The
+    latter matters where PyTorch is not what called us."""
+    ours = os.environ.get("COUNTERPOINT_TORCH", "").strip().lower() in OFF
+    return ours or os.environ.get("TORCH_DEVICE_BACKEND_AUTOLOAD") == "0"
 
 
 def wanted() -> list[str]:
     """Returns the parts that the environment asks for at once."""
     if is_off():
-        return []
-    # PyTorch's own switch. It matters where PyTorch is not what called us.
-    if os.environ.get("TORCH_DEVICE_BACKEND_AUTOLOAD") == "0":
         return []
     parts = []
     if os.environ.get("KINETO_PLUGIN_LIB_DIR_PATH") or disables_cupti():
