@@ -2,6 +2,7 @@
 //! when the process ends, or when the session ends.
 
 use std::ffi::c_void;
+use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicU32, Ordering, compiler_fence};
 
 use counters::{Readings, ThreadCounters};
@@ -81,9 +82,23 @@ pub fn attach(adapter: &Adapter) -> *mut Thread {
         if !thread.is_null() || old.is_null() || !(*old).is_reusable() {
             (*local).thread = thread;
         }
+        touch_stack();
         compiler_fence(Ordering::SeqCst);
         (*local).attaching = 0;
         thread
+    }
+}
+
+/// Writes to the part of the stack that the recorder uses around a call, so that the thread's first
+/// call does not count the page faults of the recorder's own frames.
+#[inline(never)]
+fn touch_stack() {
+    const PAGE: usize = 4096;
+    let mut frames = MaybeUninit::<[u8; 4 * PAGE]>::uninit();
+    let frames = frames.as_mut_ptr().cast::<u8>();
+    for page in 0..4 {
+        // SAFETY: inside of the array.
+        unsafe { frames.add(page * PAGE).write_volatile(0) };
     }
 }
 
