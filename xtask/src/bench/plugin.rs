@@ -1,7 +1,7 @@
 //! `plugin`: what an event of a plugin costs. A plugin in C (`tests/programs/plugins/price.c`) measures
 //! the trace builder beside a bare copy of the same bytes (the floor) and beside writing Chrome's JSON
 //! with `fprintf`, as Kineto's hosts do (the peer). Then `counterpoint plugin run` records a plugin with
-//! a million events and one without any; the difference is the way from the plugin into the profile.
+//! a million events and one with a single one; the difference is the way from the plugin into the profile.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -32,7 +32,7 @@ pub fn prepare(layout: &Layout) -> Result<Plan> {
     std::fs::create_dir_all(&scratch)?;
     let price = compile(layout, "price.c", &scratch.join("price.so"), "-DPRICE")?;
     let million = compile(layout, "odd.c", &scratch.join("million.so"), "-DEVENTS=1000000")?;
-    let none = compile(layout, "odd.c", &scratch.join("none.so"), "-DEVENTS=0")?;
+    let none = compile(layout, "odd.c", &scratch.join("none.so"), "-DEVENTS=1")?;
     let host = match std::env::var_os("COUNTERPOINT_PRICE") {
         Some(host) => PathBuf::from(host),
         None => {
