@@ -22,7 +22,8 @@ fn attach() -> *mut Thread {
     attach::attach(&ADAPTER)
 }
 
-/// Calls `original` inside a bracket.
+/// Calls `original` inside a bracket. In a run with a budget, the call may only be counted; `is_counted`
+/// says that it has been counted already, and is due.
 ///
 /// # Safety
 /// The arguments must be those that the runtime passes to a dispatch function, and `original` must
@@ -35,6 +36,7 @@ pub unsafe fn call(
     environment: *const Environment,
     dispatch: *const DispatchState,
     workgroup: *const WorkgroupState,
+    is_counted: bool,
 ) -> c_int {
     let mut thread = thread::current();
     // SAFETY: null, or this thread's own state, which is unmapped only at thread exit, after the
@@ -49,7 +51,7 @@ pub unsafe fn call(
     touch_stack();
     let frame = stack_address();
     // SAFETY: the thread is attached.
-    if !unsafe { begin_guarded(thread, export, frame) } {
+    if !unsafe { begin_guarded(thread, export, frame, is_counted) } {
         // SAFETY: this passes on the runtime's own call.
         return unsafe { original(environment, dispatch, workgroup) };
     }
@@ -96,9 +98,10 @@ pub unsafe fn call(
 /// # Safety
 /// `thread` must be the calling thread's state.
 #[inline(never)]
-unsafe fn begin_guarded(thread: *mut Thread, export: u32, frame: usize) -> bool {
+unsafe fn begin_guarded(thread: *mut Thread, export: u32, frame: usize, is_counted: bool) -> bool {
+    let newcomer = Newcomer::Synchronous;
     // SAFETY: the caller guarantees this.
-    guarded(|| unsafe { (*thread).begin(export, frame, Newcomer::Synchronous) }) == Some(true)
+    guarded(|| unsafe { (*thread).begin_drawn(export, frame, newcomer, is_counted) }) == Some(true)
 }
 
 /// # Safety
@@ -143,9 +146,7 @@ pub unsafe fn begin_hooked(export: u32, frame: usize) {
                 return;
             }
         }
-        if (*thread).begin(export, frame, Newcomer::Bracketed) {
-            (*thread).begin_apart(export);
-        }
+        (*thread).begin_hooked(export, frame);
     }
 }
 
@@ -219,7 +220,7 @@ pub fn rehearse(thread: &mut Thread, calls: usize, _: bool) -> Took {
         bare.push(clock.begin().wrapping_sub(begin));
         let begin = clock.begin();
         // SAFETY: `empty` has the type of a dispatch function and reads none of its arguments.
-        unsafe { call(0, empty, &Environment::ZERO, &dispatch, &workgroup) };
+        unsafe { call(0, empty, &Environment::ZERO, &dispatch, &workgroup, false) };
         probed.push(clock.begin().wrapping_sub(begin));
     }
     Took { bare, probed }
