@@ -405,8 +405,8 @@ unsafe fn begin_record(
     // SAFETY: by contract.
     unsafe {
         match drawn {
-            None => writer.call(call, scaled),
-            Some(drawn) => writer.drawn_call(call, scaled, drawn),
+            Some(drawn) if *drawn != Drawn::default() => writer.drawn_call(call, scaled, drawn),
+            _ => writer.call(call, scaled),
         }
     }
 }

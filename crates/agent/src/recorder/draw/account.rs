@@ -116,7 +116,9 @@ impl Account {
     #[inline(always)]
     pub fn add(&mut self, counted: bool, skipped: u64) {
         self.timing += if counted { self.counted.ticks() } else { self.timed.ticks() };
-        self.counting += skipped as f64 * self.only_counted.ticks();
+        if skipped > 0 {
+            self.counting += skipped as f64 * self.only_counted.ticks();
+        }
     }
 
     fn sum(&self) -> f64 {

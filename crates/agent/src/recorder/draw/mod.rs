@@ -31,7 +31,7 @@ use std::sync::atomic::{AtomicU64, Ordering, compiler_fence};
 use model::Loss;
 use record::counts::{COUNTS_NAME, CountsFrame, Entry, Spent};
 use record::page::PageStart;
-use record::{Call, Drawn};
+use record::{Call, ClockKind, Drawn};
 
 use self::account::Account;
 use self::random::Random;
@@ -44,7 +44,7 @@ use crate::recorder::thread::{DEEPEST, Thread};
 use crate::state::run::Run;
 
 /// Every how many timed calls the recorder measures what timing costs. A power of two.
-const MEASURE_EVERY: u64 = 16;
+const MEASURE_EVERY: u64 = 64;
 
 /// A drawn call in progress.
 #[derive(Clone, Copy, Debug)]
@@ -169,7 +169,7 @@ impl Draws {
     /// counters are read, and which call is the next. Returns `None` if a later call was drawn
     /// meanwhile, by a signal handler.
     #[inline(always)]
-    fn draw(&mut self, export: u32, forced: bool) -> Option<(Drawn, bool)> {
+    fn draw(&mut self, export: u32, forced: bool, clock: ClockKind) -> Option<(Open, bool)> {
         // SAFETY: the table has this many entries. The reference outlives no change of the table.
         let entry = (export < self.len).then(|| unsafe { &*self.entries.add(export as usize) })?;
         let number = entry.calls.load(Ordering::Relaxed);
@@ -177,6 +177,9 @@ impl Draws {
         if number <= before {
             return None;
         }
+        let timed = entry.timed.load(Ordering::Relaxed);
+        let is_measured = timed < account::FIRST_TIMED || timed & (MEASURE_EVERY - 1) == 0;
+        let begun = if is_measured { clock.begin() } else { 0 };
         entry.drawn.store(number, Ordering::Relaxed);
         let mut skipped = number - 1 - before;
         let carried = entry.carried.load(Ordering::Relaxed);
@@ -184,12 +187,13 @@ impl Draws {
             entry.carried.store(0, Ordering::Relaxed);
             skipped += carried;
         }
-        let timed = entry.timed.load(Ordering::Relaxed);
         let ticks = entry.ticks.load(Ordering::Relaxed);
         // Until the first gap is drawn, every call is due.
         let period = entry.period.load(Ordering::Relaxed).max(1);
-        let new = if forced { 1 } else { self.account.period(timed, ticks, period) };
-        if new != period {
+        let mut new = period;
+        // The division is not worth its time after each of many calls.
+        if timed & 7 == 0 || period > 8 {
+            new = if forced { 1 } else { self.account.period(timed, ticks, period) };
             entry.period.store(new, Ordering::Relaxed);
         }
         entry.next.store(number + self.random.gap(new), Ordering::Relaxed);
@@ -202,7 +206,8 @@ impl Draws {
             }
             reads = self.random.one_in(counter_period);
         }
-        Some((Drawn { period, counter_period, skipped }, reads))
+        let drawn = Drawn { period, counter_period, skipped };
+        Some((Open { export, drawn, begun }, reads))
     }
 
     /// Gives a drawn call back, which gets no record: it joins those that were only counted.
@@ -381,18 +386,17 @@ impl Thread {
             self.draws.entry(export).iter().for_each(|e| e.next.store(u64::MAX, Ordering::Relaxed));
             return false;
         }
-        let timed = self.draws.entry(export).map_or(0, |e| e.timed.load(Ordering::Relaxed));
-        let is_measured = timed < account::FIRST_TIMED || timed & (MEASURE_EVERY - 1) == 0;
-        let begun = if is_measured { self.run.clock.begin() } else { 0 };
-        let Some((drawn, reads)) = self.draws.draw(export, forced) else { return false };
+        let Some((open, reads)) = self.draws.draw(export, forced, self.run.clock) else {
+            return false;
+        };
         if !self.begin_bracket(export, frame, newcomer, may_read && (reads || forced)) {
-            self.draws.give_back(export, &drawn);
+            self.draws.give_back(export, &open.drawn);
             return false;
         }
         let depth = self.depth as usize - 1;
         self.draws.drawn |= 1 << depth;
         // SAFETY: `begin_bracket` refuses a depth beyond the arrays.
-        unsafe { *self.draws.open.get_unchecked_mut(depth) = Open { export, drawn, begun } };
+        unsafe { *self.draws.open.get_unchecked_mut(depth) = open };
         true
     }
 
@@ -467,11 +471,11 @@ impl Thread {
     /// Counts a call that is not among the calls in progress, and notes that it is recorded.
     pub(super) fn count_apart(&mut self, export: u32) {
         if self.count_call(export)
-            && let Some((drawn, _)) = self.draws.draw(export, true)
+            && let Some((open, _)) = self.draws.draw(export, true, self.run.clock)
         {
             let depth = self.depth as usize;
             self.draws.drawn |= 1 << depth;
-            self.draws.open[depth] = Open { export, drawn, begun: 0 };
+            self.draws.open[depth] = open;
         }
     }
 
