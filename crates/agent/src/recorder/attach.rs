@@ -194,6 +194,7 @@ fn make(epoch: u32, old: *mut Thread, adapter: &Adapter) -> Result<*mut Thread, 
         set!(uncounted, 0);
         set!(rehearsing, false);
         set!(lost_noted, false);
+        set!(clock, run.clock);
         set!(run, run);
         set!(writer, writer);
         set!(is_apart, 0);
@@ -241,6 +242,7 @@ const _: fn(&Thread) = |thread| {
         apart: _,
         before: _,
         busy: _,
+        clock: _,
         collected: _,
         counters: _,
         counting: _,

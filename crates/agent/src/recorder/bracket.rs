@@ -90,14 +90,34 @@ impl Thread {
             if !counted {
                 self.uncounted |= 1 << depth;
             } else if self.counting {
-                // A failed read leaves its mark in the readings, which `end` checks.
-                let _ = self.counters.read(self.before.get_unchecked_mut(depth));
+                self.read_before(depth);
             }
         }
         self.depth += 1;
         compiler_fence(Ordering::SeqCst);
         self.busy.store(0, Ordering::Relaxed);
         true
+    }
+
+    /// Reads the counters for call `depth`, which begins. Like everything that only runs with
+    /// counters, this is a function of its own, so that the code of a call that is only timed is
+    /// short: between two calls, the program needs the processor's cache for its own code.
+    ///
+    /// # Safety
+    /// `depth` must be below [`DEEPEST`].
+    #[inline(never)]
+    unsafe fn read_before(&mut self, depth: usize) {
+        // A failed read leaves its mark in the readings, which `end` checks.
+        // SAFETY: by contract.
+        let _ = self.counters.read(unsafe { self.before.get_unchecked_mut(depth) });
+    }
+
+    /// Reads the counters for the call that ends, which began at this stack address.
+    #[inline(never)]
+    fn read_after(&mut self, frame: usize) {
+        if self.uncounted == 0 || self.is_counted(frame) {
+            let _ = self.counters.read(&mut self.after);
+        }
     }
 
     /// Notes that the call that has just begun will end in another call of the host, and when it
@@ -289,8 +309,8 @@ impl Thread {
         self.busy.store(1, Ordering::Relaxed);
         compiler_fence(Ordering::SeqCst);
         point!(End);
-        if self.counting && (self.uncounted == 0 || self.is_counted(frame)) {
-            let _ = self.counters.read(&mut self.after);
+        if self.counting {
+            self.read_after(frame);
         }
         let top = self.frames.get((self.depth as usize).wrapping_sub(1)).copied();
         if top != Some(frame) {
@@ -323,16 +343,8 @@ impl Thread {
         let depth = self.depth as usize;
         // SAFETY: `depth` was the index of this call's begin, and a page with room is attached.
         unsafe {
-            if self.counting && self.uncounted >> depth & 1 == 1 {
-                self.uncounted &= !(1 << depth);
-                record_uncounted(&mut self.writer, call, self.run);
-            } else if self.counting {
-                let missing = self.before.get_unchecked(depth).missing() | self.after.missing();
-                if missing & self.run.counter_mask != 0 {
-                    self.count_missing();
-                }
-                let before = self.before.get_unchecked(depth);
-                record_counted(&mut self.writer, call, before, &self.after, self.run);
+            if self.counting {
+                self.record_with_counters(call, depth);
             } else {
                 self.uncounted &= !(1 << depth);
                 let cursor = self.writer.call(call, false);
@@ -346,6 +358,27 @@ impl Thread {
         }
         if call.end >= self.next_clock {
             self.clock_record();
+        }
+    }
+
+    /// Writes the record of a call of a thread that has counters.
+    ///
+    /// # Safety
+    /// `depth` must be the index of the call's begin, and a page with room must be attached.
+    #[inline(never)]
+    unsafe fn record_with_counters(&mut self, call: &Call, depth: usize) {
+        // SAFETY: by contract.
+        unsafe {
+            if self.uncounted >> depth & 1 == 1 {
+                self.uncounted &= !(1 << depth);
+                return record_uncounted(&mut self.writer, call, self.run);
+            }
+            let missing = self.before.get_unchecked(depth).missing() | self.after.missing();
+            if missing & self.run.counter_mask != 0 {
+                self.count_missing();
+            }
+            let before = self.before.get_unchecked(depth);
+            record_counted(&mut self.writer, call, before, &self.after, self.run);
         }
     }
 

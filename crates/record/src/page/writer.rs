@@ -13,16 +13,18 @@ use crate::usage::{USAGE_WORDS, Usage};
 use crate::wire::{put_varint, zigzag};
 
 /// Writes records to one mapped page at a time. It is plain data, so that it can be in a
-/// thread-local that is never dropped; see [`PageWriter::detached`].
+/// thread-local that is never dropped; see [`PageWriter::detached`]. What every call needs is in the
+/// first cache line.
 #[derive(Debug)]
+#[repr(C, align(64))]
 pub struct PageWriter {
     page: *mut u8,
     at: u32,
     calls: u32,
     last_ticks: u64,
+    contexts: Contexts,
     base_cpu_ns: u64,
     base_monotonic_ns: u64,
-    contexts: Contexts,
 }
 
 /// A record under construction: the address for the next field, among bytes that are not committed
@@ -44,11 +46,13 @@ impl Cursor {
         self.at = unsafe { put_varint(self.at, value) };
     }
 
-    /// Appends the fields of the call's context that were not predicted.
+    /// Appends the fields of the call's context that were not predicted. It is a function of its own
+    /// so that the code of a predicted call stays short.
     ///
     /// # Safety
     /// As for [`Cursor::put`].
-    #[inline(always)]
+    #[cold]
+    #[inline(never)]
     unsafe fn put_context(&mut self, call: &Call, tag: u8) {
         // SAFETY: the caller guarantees room.
         unsafe {

@@ -54,7 +54,7 @@ pub unsafe fn call(
         return unsafe { original(environment, dispatch, workgroup) };
     }
     // SAFETY: the thread is attached; the clock is copied.
-    let clock = unsafe { (*thread).run.clock };
+    let clock = unsafe { (*thread).clock };
     let start = clock.begin();
     // SAFETY: this passes on the runtime's own call.
     let result = unsafe { original(environment, dispatch, workgroup) };
