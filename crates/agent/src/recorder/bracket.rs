@@ -16,7 +16,7 @@ use std::sync::atomic::{Ordering, compiler_fence};
 
 use counters::Readings;
 use model::Loss;
-use record::Call;
+use record::{Call, ClockKind};
 
 use crate::process::losses;
 use crate::recorder::collectors;
@@ -55,7 +55,68 @@ pub fn stack_address() -> usize {
     (&raw const marker) as usize
 }
 
+/// Returns whether calls take the short way: [`Thread::begin_plain`] and [`Thread::end_plain`].
+pub(super) fn is_plain(clock: ClockKind, counting: bool) -> bool {
+    // With the feature, each `point!` of the long way must be reached.
+    clock == PLAIN_CLOCK && !counting && !cfg!(feature = "inject-panics")
+}
+
+/// The only clock of calls that take the short way. A choice between clocks would make it longer.
+#[cfg(target_arch = "x86_64")]
+pub(crate) const PLAIN_CLOCK: ClockKind = ClockKind::Tsc;
+#[cfg(not(target_arch = "x86_64"))]
+pub(crate) const PLAIN_CLOCK: ClockKind = ClockKind::Monotonic;
+
 impl Thread {
+    /// Does what [`Thread::begin`] does, for the usual case: the call is only timed and no other
+    /// call is in progress. Returns false, and has done nothing, in any other case.
+    ///
+    /// The usual case has code of its own because a program needs the processor's caches for its
+    /// own code and data between two calls. Where each line of ours must be fetched again, their
+    /// number decides what a call costs. There is nothing in it that could panic, so that an
+    /// adapter can have it between the frames of the host.
+    #[inline(always)]
+    pub(crate) fn begin_plain(&mut self, export: u32, frame: usize) -> bool {
+        if !self.plain || self.busy.load(Ordering::Relaxed) != 0 || self.depth != 0 {
+            return false;
+        }
+        self.busy.store(1, Ordering::Relaxed);
+        compiler_fence(Ordering::SeqCst);
+        self.frames[0] = frame;
+        // SAFETY: a page is attached.
+        unsafe { self.writer.set_open(1, export) };
+        self.depth = 1;
+        compiler_fence(Ordering::SeqCst);
+        self.busy.store(0, Ordering::Relaxed);
+        true
+    }
+
+    /// Does what [`Thread::end`] does, for the usual case: the only call in progress ends, and
+    /// nothing but its record is due. Returns false, and has done nothing, in any other case.
+    #[inline(always)]
+    pub(crate) fn end_plain(&mut self, call: &Call, frame: usize) -> bool {
+        let is_usual = self.plain
+            && self.depth == 1
+            && self.frames[0] == frame
+            && self.writer.has_room()
+            && call.end < self.next_clock;
+        if !is_usual {
+            return false;
+        }
+        self.busy.store(1, Ordering::Relaxed);
+        compiler_fence(Ordering::SeqCst);
+        self.depth = 0;
+        // SAFETY: a page with room is attached.
+        unsafe {
+            let cursor = self.writer.call(call, false);
+            self.writer.commit_call(cursor);
+            self.writer.set_open(0, call.export);
+        }
+        compiler_fence(Ordering::SeqCst);
+        self.busy.store(0, Ordering::Relaxed);
+        true
+    }
+
     /// Starts a bracket. Returns false if the call cannot be recorded now and must pass through.
     #[inline(always)]
     pub(crate) fn begin(&mut self, export: u32, frame: usize, newcomer: Newcomer) -> bool {

@@ -15,7 +15,6 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use counters::{Readings, ThreadCounters};
-use record::ClockKind;
 use record::page::{PageStart, PageWriter};
 
 use crate::process::descriptors;
@@ -52,8 +51,8 @@ pub struct Thread {
     pub(crate) rehearsing: bool,
     /// Whether the loss of the thread's descriptors has been counted.
     pub(crate) lost_noted: bool,
-    /// The run's clock.
-    pub(crate) clock: ClockKind,
+    /// Whether [`Thread::begin_plain`] may be used: calls are only timed, with the time-stamp counter.
+    pub(crate) plain: bool,
     /// Bit *i* is set if call *i* in progress is only timed, not counted.
     pub(crate) uncounted: u32,
     pub(crate) run: &'static Run,

@@ -151,13 +151,15 @@ impl Contexts {
 #[inline(always)]
 fn following([x, y, z]: [u32; 3], count: [u32; 3]) -> ([u32; 3], bool) {
     let is_below = |at: u32, count: u32| at < count.saturating_sub(1);
-    if is_below(x, count[0]) {
-        ([x + 1, y, z], false)
-    } else if is_below(y, count[1]) {
-        ([0, y + 1, z], false)
-    } else if is_below(z, count[2]) {
-        ([0, 0, z + 1], false)
-    } else {
+    let (in_row, in_column) = (is_below(x, count[0]), is_below(y, count[1]));
+    // Without `||`: most dispatches have only one workgroup, and one branch is enough for them.
+    if !(in_row | in_column | is_below(z, count[2])) {
         ([0; 3], true)
+    } else if in_row {
+        ([x + 1, y, z], false)
+    } else if in_column {
+        ([0, y + 1, z], false)
+    } else {
+        ([0, 0, z + 1], false)
     }
 }

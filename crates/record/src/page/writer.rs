@@ -46,30 +46,40 @@ impl Cursor {
         self.at = unsafe { put_varint(self.at, value) };
     }
 
-    /// Appends the fields of the call's context that were not predicted. It is a function of its own
-    /// so that the code of a predicted call stays short.
+    /// Appends the fields of the call's context that were not predicted.
+    ///
+    /// # Safety
+    /// As for [`Cursor::put`].
+    #[inline(always)]
+    unsafe fn put_context(&mut self, call: &Call, tag: u8) {
+        // SAFETY: the caller guarantees room.
+        unsafe {
+            if tag & (TAG_CONTEXT | TAG_EXPORT) != 0 {
+                self.put_seldom(call.export);
+            }
+            if tag & TAG_CONTEXT != 0 {
+                call.count.iter().for_each(|field| self.put_seldom(*field));
+            }
+            if tag & TAG_PLACE != 0 {
+                self.put_seldom(call.location);
+                self.put_seldom(call.worker);
+            }
+            if tag & TAG_WORKGROUP != 0 {
+                call.workgroup.iter().for_each(|field| self.put_seldom(*field));
+            }
+        }
+    }
+
+    /// Does what [`Cursor::put`] does, for a field that most records do not have. It is a function
+    /// so that the code of the other records is short.
     ///
     /// # Safety
     /// As for [`Cursor::put`].
     #[cold]
     #[inline(never)]
-    unsafe fn put_context(&mut self, call: &Call, tag: u8) {
-        // SAFETY: the caller guarantees room.
-        unsafe {
-            if tag & (TAG_CONTEXT | TAG_EXPORT) != 0 {
-                self.put(call.export.into());
-            }
-            if tag & TAG_CONTEXT != 0 {
-                call.count.iter().for_each(|field| self.put((*field).into()));
-            }
-            if tag & TAG_PLACE != 0 {
-                self.put(call.location.into());
-                self.put(call.worker.into());
-            }
-            if tag & TAG_WORKGROUP != 0 {
-                call.workgroup.iter().for_each(|field| self.put((*field).into()));
-            }
-        }
+    unsafe fn put_seldom(&mut self, value: u32) {
+        // SAFETY: by contract.
+        unsafe { self.put(value.into()) };
     }
 }
 
