@@ -17,7 +17,7 @@ use crate::recorder::adapter::Adapter;
 use crate::recorder::thread::{
     self, Apart, DEEPEST, OURS, Slot, Started, THREAD_BYTES, Thread, Workers,
 };
-use crate::recorder::{calibrate, collectors, fork, pages};
+use crate::recorder::{bracket, calibrate, collectors, fork, pages};
 use crate::state::epoch;
 
 /// Maximum number of times a thread may attach, because destructors that run during its exit may
@@ -194,6 +194,7 @@ fn make(epoch: u32, old: *mut Thread, adapter: &Adapter) -> Result<*mut Thread, 
         set!(uncounted, 0);
         set!(rehearsing, false);
         set!(lost_noted, false);
+        set!(plain, bracket::is_plain(run.clock, counting));
         set!(run, run);
         set!(writer, writer);
         set!(is_apart, 0);
@@ -256,6 +257,7 @@ const _: fn(&Thread) = |thread| {
         memory: _,
         next_clock: _,
         page: _,
+        plain: _,
         process: _,
         rehearsing: _,
         run: _,
