@@ -13,6 +13,8 @@ use crate::recorder::thread::{self, Thread};
 
 /// Enough for a stable median, and few enough to take about half a millisecond with counters.
 const CALLS: usize = 200;
+/// Enough for a median in a run with a budget, which pays for calibration.
+const FEW_CALLS: usize = 24;
 /// All records must fit into one page. The longest record of an empty call (two clock reads, times
 /// and 32 counters) takes less than 200 bytes.
 const _: () = assert!(CALLS * 200 < PAGE_BYTES);
@@ -34,7 +36,7 @@ fn measure(thread: &mut Thread, process: &Process, adapter: &Adapter, uncounted:
     let took = thread::with_current(thread_pointer, || {
         // SAFETY: the pointer is `thread`; only the closure uses it meanwhile.
         unsafe { &mut *thread_pointer }
-            .with_scratch(scratch, |thread| (adapter.rehearse)(thread, CALLS, uncounted))
+            .with_scratch(scratch, |thread| (adapter.rehearse)(thread, calls(thread), uncounted))
     });
     thread.counters.rewind_scripts();
     // SAFETY: mapped above, PAGE_BYTES long, and not written any more.
@@ -43,6 +45,10 @@ fn measure(thread: &mut Thread, process: &Process, adapter: &Adapter, uncounted:
         process.append(&Frame::Calibration(calibration));
     }
     sys::unmap(scratch, PAGE_BYTES);
+}
+
+fn calls(thread: &Thread) -> usize {
+    if thread.draws.is_on() { FEW_CALLS } else { CALLS }
 }
 
 /// Computes medians and ranges from the records on the scratch page. The first calls, which run

@@ -19,6 +19,7 @@ use record::page::{PageStart, PageWriter};
 
 use crate::process::descriptors;
 use crate::process::part::Process;
+use crate::recorder::draw::Draws;
 use crate::state::epoch;
 use crate::state::run::Run;
 
@@ -43,6 +44,8 @@ pub struct Thread {
     /// 1 while the recorder itself runs; a call from a signal handler then passes through.
     pub(crate) busy: AtomicU32,
     pub(crate) depth: u32,
+    /// Draws calls, in a run with a budget.
+    pub(crate) draws: Draws,
     /// [`OURS`], or zero in a forked child, even after a copy of the parent's state was put back.
     pub(crate) memory: u32,
     /// Whether counters are read.
@@ -116,6 +119,7 @@ impl Thread {
     pub(super) fn discard(&mut self) {
         self.epoch.store(0, Ordering::Relaxed);
         self.close_counters();
+        self.draws.part();
         self.writer.detach();
         // SAFETY: only this thread wrote to the page, and it has stopped.
         unsafe { self.run.pool.unmap_page(self.page) };
@@ -153,6 +157,9 @@ impl Thread {
         self.rehearsing = false;
         // If a session ended meanwhile, an empty call may have begun without ending.
         (self.depth, self.uncounted) = (0, 0);
+        if self.draws.forget_calls() {
+            self.close_for_now();
+        }
         (self.is_apart, self.is_wrapped, self.has_slot) = (0, 0, 0);
         std::mem::swap(&mut self.writer, &mut writer);
         result

@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
+mod budget;
 mod call_hook;
 mod carry;
 mod commands;
