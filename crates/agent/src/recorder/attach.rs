@@ -18,7 +18,7 @@ use crate::recorder::draw::Draws;
 use crate::recorder::thread::{
     self, Apart, DEEPEST, OURS, Slot, Started, THREAD_BYTES, Thread, Workers,
 };
-use crate::recorder::{calibrate, collectors, fork, pages};
+use crate::recorder::{bracket, calibrate, collectors, fork, pages};
 use crate::state::epoch;
 
 /// Maximum number of times a thread may attach, because destructors that run during its exit may
@@ -202,6 +202,7 @@ fn make(epoch: u32, old: *mut Thread, adapter: &Adapter) -> Result<*mut Thread, 
     let mut writer = PageWriter::detached();
     // SAFETY: the page was claimed for this thread and is present.
     unsafe { writer.attach(run.pool.page(page), &start) };
+    let plain = bracket::is_plain(run.clock, counting) && !draws.is_on();
     // SAFETY: the memory has the right size and every field of it is set; `Thread` is plain data
     // without a destructor.
     unsafe {
@@ -219,6 +220,7 @@ fn make(epoch: u32, old: *mut Thread, adapter: &Adapter) -> Result<*mut Thread, 
         set!(uncounted, 0);
         set!(rehearsing, false);
         set!(lost_noted, false);
+        set!(plain, plain);
         set!(run, run);
         set!(writer, writer);
         set!(is_apart, 0);
@@ -283,6 +285,7 @@ const _: fn(&Thread) = |thread| {
         memory: _,
         next_clock: _,
         page: _,
+        plain: _,
         process: _,
         rehearsing: _,
         run: _,

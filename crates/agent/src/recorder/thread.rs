@@ -35,7 +35,8 @@ pub(crate) use local::{get as local, set_saved, take_saved, with_current};
 /// when a dispatch dispatches, or when functions of a model call each other.
 pub const DEEPEST: usize = 32;
 
-#[repr(C)]
+/// The fields that every call needs come first, in two cache lines with the head of the writer.
+#[repr(C, align(64))]
 pub struct Thread {
     /// The epoch that the state belongs to ([`epoch::current`]) while attached; zero before and
     /// after that, and in a forked child.
@@ -49,17 +50,21 @@ pub struct Thread {
     pub(crate) memory: u32,
     /// Whether counters are read.
     pub(crate) counting: bool,
-    /// Bit *i* is set if call *i* in progress is only timed, not counted.
-    pub(crate) uncounted: u32,
     /// Whether the calls are empty calls for calibration; their losses are not counted.
     pub(crate) rehearsing: bool,
     /// Whether the loss of the thread's descriptors has been counted.
     pub(crate) lost_noted: bool,
+    /// Whether [`Thread::begin_plain`] may be used: calls are only timed, with the time-stamp counter.
+    pub(crate) plain: bool,
+    /// Bit *i* is set if call *i* in progress is only timed, not counted.
+    pub(crate) uncounted: u32,
     pub(crate) run: &'static Run,
-    pub(crate) writer: PageWriter,
+    /// Ticks from which on a call is followed by a record of the thread's clocks.
+    pub(crate) next_clock: u64,
     /// Stack addresses of the calls in progress. A call was abandoned if a later call has a frame
     /// above it.
     pub(crate) frames: [usize; DEEPEST],
+    pub(crate) writer: PageWriter,
     /// Bit *i* is set if call *i* in progress begins and ends in two separate calls of the host.
     /// `apart[i]` then holds what its end needs to know.
     pub(crate) is_apart: u32,
@@ -76,7 +81,6 @@ pub struct Thread {
     /// Bit *i* is set if `collected[i]` belongs to call *i*.
     pub(crate) has_collected: u32,
     pub(crate) collected: [Started; DEEPEST],
-    pub(crate) next_clock: u64,
     pub(crate) counters: ThreadCounters<'static>,
     pub(crate) after: Readings,
     pub(crate) before: [Readings; DEEPEST],

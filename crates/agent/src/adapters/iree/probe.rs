@@ -13,7 +13,7 @@ use crate::adapters::iree::ADAPTER;
 use crate::process::guard::guarded;
 use crate::recorder::adapter::Took;
 use crate::recorder::attach;
-use crate::recorder::bracket::{Newcomer, stack_address};
+use crate::recorder::bracket::{Newcomer, PLAIN_CLOCK, stack_address};
 use crate::recorder::thread::{self, Thread};
 
 #[cold]
@@ -22,8 +22,8 @@ fn attach() -> *mut Thread {
     attach::attach(&ADAPTER)
 }
 
-/// Calls `original` inside a bracket. In a run with a budget, the call may only be counted; `is_counted`
-/// says that it has been counted already, and is due.
+/// Calls `original` inside a bracket. In a run with a budget, the call may only be counted;
+/// `is_counted` says that it has been counted already, and is due.
 ///
 /// # Safety
 /// The arguments must be those that the runtime passes to a dispatch function, and `original` must
@@ -31,6 +31,85 @@ fn attach() -> *mut Thread {
 /// the thread's next call notices that.
 #[inline(always)]
 pub unsafe fn call(
+    export: u32,
+    original: Dispatch,
+    environment: *const Environment,
+    dispatch: *const DispatchState,
+    workgroup: *const WorkgroupState,
+    is_counted: bool,
+) -> c_int {
+    let thread = thread::current();
+    let frame = stack_address();
+    // SAFETY: null, or this thread's own state, which is unmapped only at thread exit, after the
+    // pointer was cleared.
+    let is_plain = unsafe {
+        !thread.is_null() && (*thread).is_attached() && (*thread).begin_plain(export, frame)
+    };
+    if !is_plain {
+        // SAFETY: the caller's promises.
+        return unsafe {
+            call_otherwise(export, original, environment, dispatch, workgroup, is_counted)
+        };
+    }
+    touch_stack();
+    let start = PLAIN_CLOCK.begin();
+    // SAFETY: this passes on the runtime's own call.
+    let result = unsafe { original(environment, dispatch, workgroup) };
+    let (end, location) = PLAIN_CLOCK.end();
+    // SAFETY: this is the thread's own state. In a child that the original forked, its `epoch` is
+    // 0, and nothing is done. The other states are the runtime's.
+    unsafe {
+        if (*thread).is_attached() {
+            let call = described(export, dispatch, workgroup, (start, end), location);
+            if !(*thread).end_plain(&call, frame) {
+                end_otherwise(thread, frame, export, dispatch, workgroup, (start, end), location);
+            }
+        }
+    }
+    result
+}
+
+/// Returns the call of this workgroup. The states of dispatch and workgroup live until the bracket
+/// returns, because the caller passed them by address.
+///
+/// # Safety
+/// `dispatch` and `workgroup` must be the runtime's.
+#[inline(always)]
+unsafe fn described(
+    export: u32,
+    dispatch: *const DispatchState,
+    workgroup: *const WorkgroupState,
+    (start, end): (u64, u64),
+    location: u32,
+) -> Call {
+    // SAFETY: by contract.
+    unsafe {
+        Call {
+            export,
+            count: [
+                (*dispatch).workgroup_count_x,
+                (*dispatch).workgroup_count_y,
+                (*dispatch).workgroup_count_z.into(),
+            ],
+            workgroup: [
+                (*workgroup).workgroup_id_x,
+                (*workgroup).workgroup_id_y,
+                (*workgroup).workgroup_id_z.into(),
+            ],
+            location,
+            worker: (*workgroup).processor_id,
+            start,
+            end,
+        }
+    }
+}
+
+/// Does what [`call`] does, in all cases.
+///
+/// # Safety
+/// As for [`call`].
+#[inline(never)]
+unsafe fn call_otherwise(
     export: u32,
     original: Dispatch,
     environment: *const Environment,
@@ -61,39 +140,44 @@ pub unsafe fn call(
     // SAFETY: this passes on the runtime's own call.
     let result = unsafe { original(environment, dispatch, workgroup) };
     let (end, location) = clock.end();
-    // The dispatch and workgroup states live until we return, because the caller passed them by
-    // address.
     // SAFETY: this is the thread's own state. In a child that the original forked, its `epoch` is
-    // 0, and nothing is done.
+    // 0, and nothing is done. The other states are the runtime's.
     unsafe {
         if (*thread).is_attached() {
-            let call = Call {
-                export,
-                count: [
-                    (*dispatch).workgroup_count_x,
-                    (*dispatch).workgroup_count_y,
-                    (*dispatch).workgroup_count_z.into(),
-                ],
-                workgroup: [
-                    (*workgroup).workgroup_id_x,
-                    (*workgroup).workgroup_id_y,
-                    (*workgroup).workgroup_id_z.into(),
-                ],
-                location,
-                worker: (*workgroup).processor_id,
-                start,
-                end,
-            };
+            let call = described(export, dispatch, workgroup, (start, end), location);
             end_guarded(thread, &call, frame);
         }
     }
     result
 }
 
-// These are separate functions so that `call`, whose frame lies under the original's, has no
-// landing pads. With landing pads it would have a personality routine. An exception of the original
-// passes through `call`, so the program's unwinder would then call our routine, which belongs to a
-// different unwinder: the one linked into this library. Measured: the process crashes.
+/// Ends a call that [`Thread::end_plain`] does not end.
+///
+/// # Safety
+/// As for `begin_guarded` and `described`.
+#[cold]
+#[inline(never)]
+unsafe fn end_otherwise(
+    thread: *mut Thread,
+    frame: usize,
+    export: u32,
+    dispatch: *const DispatchState,
+    workgroup: *const WorkgroupState,
+    times: (u64, u64),
+    location: u32,
+) {
+    // SAFETY: the caller guarantees this.
+    unsafe {
+        let call = described(export, dispatch, workgroup, times, location);
+        end_guarded(thread, &call, frame);
+    }
+}
+
+// These are separate functions so that `call` and `call_otherwise`, whose frames lie under the
+// original's, have no landing pads. With landing pads they would have a personality routine. An
+// exception of the original passes through them, so the program's unwinder would then call our
+// routine, which belongs to a different unwinder: the one linked into this library. Measured: the
+// process crashes.
 
 /// # Safety
 /// `thread` must be the calling thread's state.
