@@ -50,3 +50,5 @@ else:
     print(f"reached {sum(price for _, price, _ in threads) / max(cpu, 1)} ratio")
     for name, column in [("calls", 1), ("timed", 2), ("read", 3)]:
         print(f"{name} {sum(row[column] for row in rows)} calls")
+    timed, calls = sum(row[2] for row in rows), sum(row[1] for row in rows)
+    print(f"timed-share {timed / max(calls, 1)} ratio")

@@ -9,6 +9,7 @@
 //! To add a benchmark, write a file below `bench/` with a function that returns a `Plan`, and add a
 //! line to [`BENCHMARKS`].
 
+mod budget;
 mod child;
 mod dispatch;
 mod guest_reads;
@@ -91,6 +92,11 @@ const BENCHMARKS: &[Benchmark] = &[
         name: "price",
         about: "real cost of recording, compared with the cost that the report states",
         prepare: price::prepare,
+    },
+    Benchmark {
+        name: "budget",
+        about: "real cost of runs with a budget, compared with the budget",
+        prepare: budget::prepare,
     },
     Benchmark {
         name: "guest-reads",

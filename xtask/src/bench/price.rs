@@ -30,7 +30,7 @@ const COUNTERS: [(&str, &str); 3] =
 
 /// The program, IREE's benchmark tool and the modules. If the variables that tests use are set,
 /// nothing is built or downloaded.
-fn tools(layout: &Layout) -> Result<(PathBuf, PathBuf, PathBuf)> {
+pub(super) fn tools(layout: &Layout) -> Result<(PathBuf, PathBuf, PathBuf)> {
     let given = |name: &str| std::env::var_os(name).map(PathBuf::from);
     let program = match given("COUNTERPOINT_DIST") {
         Some(dist) => dist.join("bin/counterpoint"),

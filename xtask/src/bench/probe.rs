@@ -72,6 +72,24 @@ pub fn prepare(layout: &Layout) -> Result<Plan> {
             at_most: None,
         });
     }
+    // With a budget of 0, every call is only counted.
+    let counting = scratch.join("probe-counted.cpt");
+    cases.push(Case {
+        label: "counted",
+        command: Box::new(move || {
+            let mut command = Command::new(&program);
+            command.args(["run", "--budget=0", "-e", "none", "-o"]).arg(&counting).arg("--");
+            command.arg(&bench).arg(&library).arg("0");
+            command
+        }),
+        observe: Observe::Lines,
+    });
+    figures.push(Figure {
+        name: "a call that is only counted".to_owned(),
+        unit: "ns",
+        formula: Formula::Value(Of::new("counted", "ours.0")),
+        at_most: Some(5.0),
+    });
     Ok(Plan {
         cases,
         figures,

@@ -14,11 +14,10 @@ use record::{Drawn, GroupLayout, Record};
 use crate::support::{Programs, Recorded, counterpoint, environment, plain};
 
 /// Budgets and counters with which every program is run.
-const RUNS: [(&str, &str); 4] = [
+const RUNS: [(&str, &str); 3] = [
     ("--budget=0", "page-faults:u"),
     ("--budget=0.5%", "none"),
     ("--budget=20%", "page-faults:u,task-clock:u"),
-    ("--budget=100%", "none"),
 ];
 
 fn host(mode: &str) -> Command {
@@ -263,6 +262,106 @@ fn counts_survive_the_death_of_everything() {
     let recover = Command::new(&program).arg("recover").arg(&dir).output().unwrap();
     assert!(recover.status.success(), "{recover:?}");
     assert_eq!(Profile::open(&dir).unwrap().counted(), before.counted());
+}
+
+/// A page has room for 1,020 entries, so the thread's table must grow twice.
+#[test]
+fn a_table_grows() {
+    let Some(program) = counterpoint("many exports") else { return };
+    let programs = Programs::get();
+    let host = programs.other("many_exports");
+    let library = programs.shared("many_exports.c", "many_exports.so", &["-DLIBRARY"]);
+    for (budget, events) in RUNS {
+        let recorded =
+            Recorded::run_with(&program, events, &[budget], Command::new(&host).arg(&library));
+        assert!(recorded.output.status.success(), "{}", recorded.stderr());
+        let profile = recorded.profile();
+        let calls: Vec<u64> = profile.counted().iter().map(|one| one.calls).collect();
+        let expected: Vec<u64> = (0..2_500).map(|i| 2 * (i % 7 + 1)).collect();
+        assert_eq!(calls, expected, "{budget}");
+        check(budget, &profile);
+        assert_eq!(recorded.losses(), BTreeMap::new());
+    }
+}
+
+/// Calls that IREE's own hook brackets with two calls to us, of which the second names only the export.
+#[test]
+fn calls_of_the_hook_are_counted() {
+    let Some(program) = counterpoint("counted hooks") else { return };
+    let programs = Programs::get();
+    let cases: [(&str, u32, u64, &[&str]); 7] = [
+        ("static", 100, 101, &[]),
+        ("static", 100_000, 100_001, &[]),
+        ("both", 70, 140, &[]),
+        ("nested", 9, 27, &[]),
+        ("nested", 3_000, 9_000, &[]),
+        ("threads", 500, 4_000, &[]),
+        ("longjmp", 3_000, 6_000, &["call_abandoned"]),
+    ];
+    for (mode, number, calls, losses) in cases {
+        let make = || {
+            let mut command = Command::new(&programs.hook_host);
+            command.arg(mode).arg(number.to_string()).arg(&programs.library);
+            command
+        };
+        same_with_a_budget(&program, mode, make, &[calls], losses);
+    }
+}
+
+/// Each pass has counts of its own, and what a filter leaves out is not counted.
+#[test]
+fn passes_and_filters_have_their_counts() {
+    let Some(program) = counterpoint("counted passes") else { return };
+    let passes = ["--passes", "--budget=5%"];
+    let events = "{page-faults:u},{task-clock:u}";
+    let recorded = Recorded::run_with(&program, events, &passes, &mut host("calls 3000"));
+    let profile = recorded.profile();
+    assert_eq!((counted(&profile), profile.manifest.passes), (vec![3_000, 3_000], 2));
+    assert_eq!(profile.processes.iter().map(|p| p.pass).collect::<Vec<_>>(), [0, 1]);
+    let filter = ["--filter=spin", "--budget=5%"];
+    let recorded = Recorded::run_with(&program, "none", &filter, &mut host("grid"));
+    // Two of its fourteen calls are of `spin`.
+    assert_eq!(counted(&recorded.profile()), [2]);
+}
+
+/// Sessions with and without a budget, one after the other in the same threads: each has its own
+/// counts, and calls between sessions belong to none.
+#[test]
+fn sessions_have_their_counts() {
+    let Some(program) = counterpoint("counted sessions") else { return };
+    let programs = Programs::get();
+    let scratch = testkit::Scratch::new();
+    let budgets = [Some("--budget=2%"), None, Some("--budget=0"), Some("--budget=50%")];
+    let dirs: Vec<_> = (0..budgets.len()).map(|i| scratch.join(&format!("{i}.cpt"))).collect();
+    let agent = program.parent().unwrap().parent().unwrap().join("lib/libcounterpoint.so");
+    let mut host = Command::new(programs.other("counted_sessions"));
+    host.env("LD_PRELOAD", agent).arg(&programs.library).arg("5000");
+    for (dir, budget) in dirs.iter().zip(budgets) {
+        let mut prepare = Command::new(&program);
+        prepare.args(["session", "prepare", "-e", "page-faults:u", "-o"]).arg(dir).args(budget);
+        let output = prepare.output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        let told: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        host.arg(told["run_file"].as_str().unwrap());
+    }
+    let output = host.output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    for (i, (dir, budget)) in dirs.iter().zip(budgets).enumerate() {
+        let finish = Command::new(&program).args(["session", "finish"]).arg(dir).output().unwrap();
+        assert!(finish.status.success(), "{i}: {finish:?}");
+        let profile = Profile::open(dir).unwrap();
+        let calls = 2 * (5_000 + i as u64);
+        match budget {
+            Some(_) => assert_eq!(counted(&profile), [calls], "session {i}"),
+            None => assert_eq!((profile.counted(), profile.calls()), (&[][..], calls)),
+        }
+        let threads = |one: &profile::CountedCalls| one.thread_uid;
+        let threads: Vec<u32> = profile.counted().iter().map(threads).collect();
+        assert_eq!(threads, if budget.is_some() { vec![0, 1] } else { vec![] });
+        if budget.is_some() {
+            check(&format!("session {i}"), &profile);
+        }
+    }
 }
 
 /// The gaps between timed calls are distributed geometrically with the period that the records state.

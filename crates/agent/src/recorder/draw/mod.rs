@@ -318,7 +318,6 @@ impl Thread {
     fn count_first(&mut self, export: u32) -> bool {
         let _errno = ErrnoGuard::new();
         let _calm = SignalsBlocked::new();
-        point!(CountsGrow);
         if let Err(errno) = self.draws.table.make(self.run, &self.process, &self.start, export) {
             self.process().lose(Loss::NoPage, 1, errno);
             return false;
@@ -370,6 +369,8 @@ impl Thread {
         self.busy.store(1, Ordering::Relaxed);
         compiler_fence(Ordering::SeqCst);
         self.forget_abandoned(|_, open| open <= frame);
+        // SAFETY: a page is attached.
+        unsafe { self.writer.set_open(self.depth, self.apart[0].export) };
         compiler_fence(Ordering::SeqCst);
         self.busy.store(0, Ordering::Relaxed);
         self.innermost_apart(export).is_some()

@@ -1,0 +1,43 @@
+// A library with more exports than one page of the recorder has entries for, and a host that calls
+// them. Compile it with -DLIBRARY for the library.
+//
+//     many_exports LIBRARY
+//
+// The host calls export number i, from 0, i % 7 + 1 times in ascending order, then again in
+// descending order.
+#include "host.h"
+
+#ifdef LIBRARY
+
+enum { COUNT = 2500 };
+
+static int nothing(const environment_t* e, const dispatch_state_t* d, const workgroup_state_t* w) {
+  (void)e; (void)d; (void)w;
+  return 0;
+}
+
+static const dispatch_fn ptrs[COUNT] = {[0 ... COUNT - 1] = nothing};
+static const char* const names[COUNT] = {[0 ... COUNT - 1] = "one of many"};
+static const attributes_v6_t attributes[COUNT];
+static const header_t header = {6, "many", 0, 0};
+static const library_v6_t library = {
+    .header = &header,
+    .exports = {.count = COUNT, .ptrs = ptrs, .attrs = attributes, .names = names}};
+
+const void* iree_hal_executable_library_query(uint32_t max_version, const environment_t* e) {
+  (void)e;
+  return max_version == 6 ? &library : NULL;
+}
+
+#else
+
+int main(int count, char** words) {
+  if (count != 2) return 2;
+  loaded_t library = load(words[1]);
+  for (uint32_t i = 0; i < library.count; ++i) dispatch(&library, (int)i, i % 7 + 1, 1, 1, 0, NULL);
+  for (uint32_t i = library.count; i-- > 0;) dispatch(&library, (int)i, i % 7 + 1, 1, 1, 0, NULL);
+  puts("done");
+  return 0;
+}
+
+#endif
