@@ -306,8 +306,11 @@ fn append_loops(root: &Dir, left: &Leftovers, pool: &Path) -> Result<()> {
 
 /// Appends the exact counts of dead processes. What is appended twice is used once.
 fn append_counts(root: &Dir, left: &Leftovers) -> Result<()> {
-    for table in left.tables.iter().filter(|table| !left.is_alive(table.id())) {
-        table.append(&root.make_dir(PARTS_NAME)?.make_dir(&table.id().name())?)?;
+    for table in &left.tables {
+        let id = PartId::of_table(table);
+        if !left.is_alive(id) {
+            table.append(&root.make_dir(PARTS_NAME)?.make_dir(&id.name())?)?;
+        }
     }
     Ok(())
 }

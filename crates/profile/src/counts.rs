@@ -2,24 +2,18 @@
 //!
 //! ```text
 //!  processes/*/counts.cps ─ frames ─┐
-//!  tables in the pool ──────────────┴─► Profile::counted, Process::spent
+//!  tables in the pool ──────────────┴─► `Profile::counted`, `Process::spent`
 //!                        └─ collect ─► counts.cps
 //! ```
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-use model::Loss;
-use record::counts::{
-    COUNTS_NAME, CountsFrames, CountsRow, Spent, TABLE_HEADER_BYTES, Table, read_frames,
-};
+use record::counts::{COUNTS_NAME, CountsFrames, CountsRow, Spent, TABLE_HEADER_BYTES, Table};
 use record::pool::PoolFile;
 
 use crate::beneath::Dir;
 use crate::error::{Error, Result};
-use crate::leftovers::PartId;
-use crate::loops::read_data;
-use crate::profile::{Process, Profile};
 
 /// The calls of one export on one thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -53,28 +47,16 @@ pub struct ThreadSpent {
     pub price_ns: u64,
 }
 
-impl Profile {
-    /// Returns the exact number of calls of each export on each thread, sorted by process, thread
-    /// and export. Empty for a run without a budget, in which each call has a record.
-    pub fn counted(&self) -> &[CountedCalls] {
-        &self.counted
-    }
-}
-
 /// A table that is still in the pool.
 #[derive(Clone, Debug)]
 pub(crate) struct LeftTable {
-    id: PartId,
+    /// Whose it is: process id, start time, generation.
+    pub process: (u32, u64, u32),
     /// Its bytes, copied.
     bytes: Vec<u8>,
 }
 
 impl LeftTable {
-    /// The part that it belongs to.
-    pub fn id(&self) -> PartId {
-        self.id
-    }
-
     /// Adds what it says.
     pub fn add_to(&self, frames: &mut CountsFrames) {
         match Table::parse(&self.bytes) {
@@ -117,61 +99,41 @@ pub(crate) fn find(pool: &PoolFile) -> io::Result<Vec<LeftTable>> {
         // table.
         let is_same =
             key(&bytes) == key(&head) && key(&pool.head(first, TABLE_HEADER_BYTES)?) == key(&head);
-        if let Some(((pid, start_time, generation), _)) = key(&head).filter(|_| is_same) {
+        if let Some((process, _)) = key(&head).filter(|_| is_same) {
             at += rest;
-            found.push(LeftTable { id: PartId { start_time, pid, generation }, bytes });
+            found.push(LeftTable { process, bytes });
         }
     }
     Ok(found)
 }
 
-impl Process {
-    /// Reads its exact counts: those in its file, and those that `left` has from the pool.
-    pub(crate) fn open_counts(&mut self, part: Option<&Dir>, left: CountsFrames) -> Result<()> {
-        let mut all = CountsFrames::default();
-        if let Some(part) = part
-            && let Some(file) = self.unless_refused(part.file(COUNTS_NAME))?
-        {
-            let bytes = read_data(&file).map_err(Error::on("read", &part.path_of(COUNTS_NAME)))?;
-            all = read_frames(&bytes);
-            // The last frame of a process that lives may be half written at this moment.
-            all.torn = all.torn.saturating_sub(self.alive.into());
+/// Adds up what the frames of a process say: of each export of a thread, the largest number of calls.
+pub(crate) fn join(frames: CountsFrames) -> (Vec<CountedCalls>, Vec<ThreadSpent>) {
+    let mut threads: BTreeMap<u32, (Spent, BTreeMap<u32, CountsRow>)> = BTreeMap::new();
+    for frame in frames.frames {
+        let (spent, rows) = threads.entry(frame.thread_uid).or_default();
+        if frame.spent.cpu_ns >= spent.cpu_ns {
+            *spent = frame.spent;
         }
-        self.lose(Loss::TornCounts, all.torn + left.torn);
-        let mut threads: BTreeMap<u32, (Spent, BTreeMap<u32, CountsRow>)> = BTreeMap::new();
-        for frame in all.frames.into_iter().chain(left.frames) {
-            let (spent, rows) = threads.entry(frame.thread_uid).or_default();
-            if frame.spent.cpu_ns >= spent.cpu_ns {
-                *spent = frame.spent;
-            }
-            for row in frame.rows {
-                let known = rows.entry(row.export).or_default();
-                if row.calls > known.calls {
-                    *known = row;
-                }
+        for row in frame.rows {
+            let known = rows.entry(row.export).or_default();
+            if row.calls > known.calls {
+                *known = row;
             }
         }
-        for (thread_uid, (spent, rows)) in threads {
-            let Spent { cpu_ns, price_ns } = spent;
-            self.spent.push(ThreadSpent { thread_uid, cpu_ns, price_ns });
-            self.counted.extend(rows.into_values().map(|row| CountedCalls {
-                process: 0,
-                thread_uid,
-                export: row.export,
-                calls: row.calls,
-                timed: row.timed,
-                counted: row.counted,
-            }));
-        }
-        Ok(())
     }
-}
-
-/// Takes the counts of all processes.
-pub(crate) fn of_all(processes: &mut [Process]) -> Vec<CountedCalls> {
-    let of_one = |(process, p): (usize, &mut Process)| {
-        let counted = std::mem::take(&mut p.counted);
-        counted.into_iter().map(move |one| CountedCalls { process, ..one })
-    };
-    processes.iter_mut().enumerate().flat_map(of_one).collect()
+    let (mut counted, mut all_spent) = (Vec::new(), Vec::new());
+    for (thread_uid, (spent, rows)) in threads {
+        let Spent { cpu_ns, price_ns } = spent;
+        all_spent.push(ThreadSpent { thread_uid, cpu_ns, price_ns });
+        counted.extend(rows.into_values().map(|row| CountedCalls {
+            process: 0,
+            thread_uid,
+            export: row.export,
+            calls: row.calls,
+            timed: row.timed,
+            counted: row.counted,
+        }));
+    }
+    (counted, all_spent)
 }

@@ -42,6 +42,12 @@ impl PartId {
         Self { start_time, pid, generation }
     }
 
+    /// Returns the part that a table of exact counts belongs to.
+    pub(crate) fn of_table(table: &LeftTable) -> Self {
+        let (pid, start_time, generation) = table.process;
+        Self { start_time, pid, generation }
+    }
+
     /// Returns a part for the events that profiler plugins handed over in this process. `number`
     /// distinguishes such parts, which come right after the part of the process itself.
     pub fn of_plugins(self, number: u32) -> Self {
@@ -151,7 +157,7 @@ impl Leftovers {
         let loops = loops::find(&file)?;
         loops.iter().for_each(|run| meet(PartId::of_run(run)));
         let tables = counts::find(&file)?;
-        tables.iter().for_each(|table| meet(table.id()));
+        tables.iter().for_each(|table| meet(PartId::of_table(table)));
         if same_boot {
             newest.retain(|process, generation| {
                 let id = PartId {

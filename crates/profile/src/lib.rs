@@ -60,6 +60,7 @@ pub mod pools;
 pub mod profile;
 pub mod raw;
 mod scan;
+mod sparse;
 pub mod stream;
 pub mod tracks;
 pub mod visit;

@@ -11,7 +11,6 @@ mod pool;
 mod read;
 
 pub(crate) use pool::{LoopRun, append, find};
-pub(crate) use read::read_data;
 
 use crate::ledger::LossCount;
 

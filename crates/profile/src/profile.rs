@@ -4,6 +4,7 @@
 //! Records are decoded later, page by page ([`crate::visit`]). The pool is read before the files,
 //! so a page that is flushed in between is seen twice instead of never.
 
+mod exact;
 mod joined;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -23,7 +24,7 @@ use record::{ClockKind, PageHeader, Snapshot, Timeline};
 
 use crate::activities::Activities;
 use crate::beneath::Dir;
-use crate::counts::{self, CountedCalls, LeftTable, ThreadSpent};
+use crate::counts::{CountedCalls, ThreadSpent};
 use crate::error::{Error, Result};
 use crate::groups::Groups;
 use crate::ledger::{Ledger, LossCount, merge_losses};
@@ -197,13 +198,13 @@ impl Profile {
             ids.extend(left.ledgers.keys());
             ids.extend(left.pages.iter().map(|page| PartId::of(&page.header)));
             ids.extend(left.loops.iter().map(PartId::of_run));
-            ids.extend(left.tables.iter().map(LeftTable::id));
+            ids.extend(left.tables.iter().map(PartId::of_table));
             alive.extend(ids.iter().filter(|id| left.is_alive(**id)));
             for page in left.pages {
                 pages.entry(PartId::of(&page.header)).or_insert_with(Vec::new).push(page);
             }
             for table in left.tables {
-                table.add_to(tables.entry(table.id()).or_default());
+                table.add_to(tables.entry(PartId::of_table(&table)).or_default());
             }
             (ledgers, pool) = (left.ledgers, Some(left.file));
         }
@@ -236,7 +237,7 @@ impl Profile {
         if !timeline.calibrated && uses_ticks {
             losses.push(LossCount::new(Loss::ClockUncalibrated, 1));
         }
-        let counted = counts::of_all(&mut processes);
+        let counted = exact::of_all(&mut processes);
         let ops = Ops::new(processes.iter().map(Process::exports));
         let groups = Groups::new(&manifest.counters);
         let of_tracks = tracks.iter().flat_map(|tracks| &tracks.losses).chain(&damaged);
@@ -381,7 +382,7 @@ impl Process {
     }
 
     /// Returns what was opened, if it exists. A refusal is counted as a loss.
-    pub(crate) fn unless_refused<T>(&mut self, opened: Result<T>) -> Result<Option<T>> {
+    fn unless_refused<T>(&mut self, opened: Result<T>) -> Result<Option<T>> {
         match opened {
             Ok(opened) => Ok(Some(opened)),
             Err(e) if e.is_not_found() => Ok(None),
@@ -459,7 +460,7 @@ impl Process {
         Ok(())
     }
 
-    pub(crate) fn lose(&mut self, loss: Loss, count: u64) {
+    fn lose(&mut self, loss: Loss, count: u64) {
         let one = LossCount::new(loss, count);
         self.losses = merge_losses(self.losses.iter().chain([&one]));
     }

@@ -14,7 +14,7 @@ use crate::process::guard::guarded;
 use crate::process::part::Process;
 use crate::process::{descriptors, load, losses};
 use crate::recorder::adapter::Adapter;
-use crate::recorder::draw::Draws;
+use crate::recorder::draw::state::Draws;
 use crate::recorder::thread::{
     self, Apart, DEEPEST, OURS, Slot, Started, THREAD_BYTES, Thread, Workers,
 };

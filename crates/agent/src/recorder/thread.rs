@@ -19,7 +19,7 @@ use record::page::{PageStart, PageWriter};
 
 use crate::process::descriptors;
 use crate::process::part::Process;
-use crate::recorder::draw::Draws;
+use crate::recorder::draw::state::Draws;
 use crate::state::epoch;
 use crate::state::run::Run;
 
@@ -33,7 +33,7 @@ pub(crate) use local::{get as local, set_saved, take_saved, with_current};
 
 /// Maximum depth of nested calls that are recorded. Calls nest when a signal handler makes one,
 /// when a dispatch dispatches, or when functions of a model call each other.
-pub const DEEPEST: usize = 32;
+pub const DEEPEST: usize = crate::recorder::draw::state::DEEPEST;
 
 /// The fields that every call needs come first, in two cache lines with the head of the writer.
 #[repr(C, align(64))]

@@ -1,16 +1,12 @@
 //! Reading the loops of a profile: from the files of its parts, and from what is left in the pool.
 
 use std::collections::{BTreeMap, HashMap};
-use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt;
 
 use model::Loss;
 use record::loops::{
     CodeFrame, Costs, LoopFrame, LoopFrames, ModuleFrame, Row, code_name, read_frames, word,
 };
-use rustix::fs::SeekFrom;
-use rustix::io::Errno;
 
 use super::pool;
 use super::{HitCost, LoopCode, LoopEvent, LoopModule, LoopRow, Loops};
@@ -19,13 +15,10 @@ use crate::ledger::{LossCount, merge_losses};
 use crate::leftovers::PartId;
 use crate::manifest::Clock;
 use crate::profile::{Process, Profile};
+use crate::sparse::read_data;
 
 /// Moments closer than this say nothing about the rate of a clock.
 const SHORTEST_NS: u64 = 1_000_000;
-/// A file of loops that is longer than this is not read to its end.
-const MOST_BYTES: u64 = 1 << 40;
-/// Read at a time; holes that are longer are not read.
-const CHUNK_BYTES: u64 = 1 << 20;
 
 impl Profile {
     /// What instrumented loops counted. Nothing where none were recorded. Damage is among its losses,
@@ -137,39 +130,6 @@ impl Profile {
             _ => f64::NAN,
         }
     }
-}
-
-/// What is in a file, in which a long hole is one byte that no frame begins with: a file may say that
-/// it is longer than anybody has memory for.
-pub(crate) fn read_data(file: &File) -> io::Result<Vec<u8>> {
-    let end = file.metadata()?.len().min(MOST_BYTES);
-    let (mut bytes, mut at) = (Vec::new(), 0);
-    while at < end {
-        let data = match rustix::fs::seek(file, SeekFrom::Data(at)) {
-            Ok(data) => data,
-            // Nothing but a hole.
-            Err(Errno::NXIO) => end,
-            // The file system does not say.
-            Err(_) => at,
-        };
-        if data > at + CHUNK_BYTES {
-            bytes.push(0xff);
-            at = data;
-            continue;
-        }
-        let before = bytes.len();
-        bytes.resize(before + CHUNK_BYTES.min(end - at) as usize, 0);
-        let read = match file.read_at(&mut bytes[before..], at) {
-            Err(e) if e.kind() == io::ErrorKind::Interrupted => Ok(None),
-            other => other.map(Some),
-        }?;
-        bytes.truncate(before + read.unwrap_or(0));
-        at += read.unwrap_or(0) as u64;
-        if read == Some(0) {
-            break;
-        }
-    }
-    Ok(bytes)
 }
 
 /// A module of which only another process, or another file, has the side table has the same one.

@@ -12,7 +12,8 @@ use crate::adapters::iree::{patch, probe};
 use crate::adapters::loops::executables;
 use crate::os::sys;
 use crate::process::losses;
-use crate::recorder::{draw, thread};
+use crate::recorder::draw::calls::is_only_counted;
+use crate::recorder::thread;
 
 static WRAPPED: [AtomicUsize; QUERIES] = [const { AtomicUsize::new(0) }; QUERIES];
 
@@ -102,7 +103,7 @@ unsafe extern "C-unwind" fn dispatch_entry(
     // counted, the stack is that of the program alone.
     // SAFETY: these are the runtime's arguments for that function.
     unsafe {
-        match draw::is_only_counted(thread::current(), export) {
+        match is_only_counted(thread::current(), export) {
             Some(true) => original(environment, dispatch, workgroup),
             Some(false) => drawn(environment, dispatch, workgroup, slot),
             None => bracketed(environment, dispatch, workgroup, slot),

@@ -1,0 +1,327 @@
+//! Begins and ends the calls of a thread in a run with a budget.
+
+use std::sync::atomic::{AtomicU64, Ordering, compiler_fence};
+
+use model::Loss;
+use record::Call;
+use record::counts::{COUNTS_NAME, CountsFrame, Entry, Spent};
+
+use super::account::Cost;
+use super::state::{DEEPEST, Open, count};
+use crate::os::sys::{ErrnoGuard, SignalsBlocked};
+use crate::process::descriptors;
+use crate::recorder::bracket::Newcomer;
+use crate::recorder::thread::Thread;
+use crate::state::run::Run;
+
+/// Returns whether this call is one that is counted and not timed; then it has been counted. `None`
+/// if the thread has no entry for the export, or is not attached.
+///
+/// # Safety
+/// `thread` must be null or the calling thread's state.
+#[inline(always)]
+pub(crate) unsafe fn is_only_counted(thread: *mut Thread, export: u32) -> Option<bool> {
+    // SAFETY: by contract.
+    let thread = unsafe { thread.as_ref() }?;
+    let entry = thread.draws.entry(export)?;
+    thread.is_attached().then(|| !count(entry))
+}
+
+impl Thread {
+    /// Begins to draw, after calibration. Until then, no call has an entry.
+    pub(crate) fn begin_draws(&mut self) {
+        if !self.draws.is_on {
+            return;
+        }
+        self.draws.account.only_counted = Cost::new(cost_of_counting(self.run));
+        (self.draws.entries, self.draws.len) = (self.draws.table.entries(), self.draws.table.len());
+        let cpu_ns = record::clock::thread_cpu_ns().wrapping_sub(self.draws.began_ns);
+        self.draws.account.add_attaching(cpu_ns);
+        self.draws.account.settle(cpu_ns, self.draws.counts);
+        self.store_spent(cpu_ns);
+    }
+
+    /// Counts a call. Returns whether it is due; false if it could not be counted, which is a loss.
+    #[inline(always)]
+    pub(crate) fn count_call(&mut self, export: u32) -> bool {
+        match self.draws.entry(export) {
+            Some(entry) => count(entry),
+            None => self.count_first(export),
+        }
+    }
+
+    /// Counts the first call of an export for which the table is too small.
+    #[cold]
+    #[inline(never)]
+    fn count_first(&mut self, export: u32) -> bool {
+        let _errno = ErrnoGuard::new();
+        let _calm = SignalsBlocked::new();
+        if let Err(errno) = self.draws.table.make(self.run, &self.process, &self.start, export) {
+            self.process().lose(Loss::NoPage, 1, errno);
+            return false;
+        }
+        (self.draws.entries, self.draws.len) = (self.draws.table.entries(), self.draws.table.len());
+        self.draws.entry(export).is_some_and(count)
+    }
+
+    /// Begins a call in a run with or without a budget. With one, the call is counted, unless
+    /// `is_counted` says that it has been counted and is due, and it is drawn. Returns false if the
+    /// call is not recorded and must pass through.
+    #[inline(always)]
+    pub(crate) fn begin_drawn(
+        &mut self,
+        export: u32,
+        frame: usize,
+        newcomer: Newcomer,
+        is_counted: bool,
+    ) -> bool {
+        if !self.draws.is_on || self.rehearsing {
+            return self.begin(export, frame, newcomer);
+        }
+        if !is_counted && !self.count_call(export) {
+            return false;
+        }
+        self.begin_due(export, frame, newcomer, true, false)
+    }
+
+    /// Begins a call that the host brackets with two calls to us, of which the second says only which
+    /// export ends. `frame` lies above everything that the host calls in between.
+    #[inline(always)]
+    pub(crate) fn begin_hooked(&mut self, export: u32, frame: usize) {
+        let begun = self.begin_drawn(export, frame, Newcomer::Bracketed, false)
+            || self.depth > 0 && self.begin_within(export, frame);
+        if begun {
+            self.begin_apart(export);
+        }
+    }
+
+    /// Called for a call that is not recorded, while others are in progress. Its end must not be taken
+    /// for theirs. So calls that were abandoned are forgotten, and a call of an export within a call of
+    /// the same export is recorded in any case.
+    #[cold]
+    #[inline(never)]
+    fn begin_within(&mut self, export: u32, frame: usize) -> bool {
+        if !self.draws.is_on || self.draws.only_counts || self.busy.load(Ordering::Relaxed) != 0 {
+            return false;
+        }
+        self.busy.store(1, Ordering::Relaxed);
+        compiler_fence(Ordering::SeqCst);
+        self.forget_abandoned(|_, open| open <= frame);
+        // SAFETY: a page is attached.
+        unsafe { self.writer.set_open(self.depth, self.apart[0].export) };
+        compiler_fence(Ordering::SeqCst);
+        self.busy.store(0, Ordering::Relaxed);
+        self.innermost_apart(export).is_some()
+            && self.begin_due(export, frame, Newcomer::Bracketed, true, true)
+    }
+
+    /// Begins a call of an adapter that does not ask before it begins one: it is counted, and always
+    /// timed unless the budget is 0.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn begin_forced(
+        &mut self,
+        export: u32,
+        frame: usize,
+        newcomer: Newcomer,
+        counted: bool,
+    ) -> bool {
+        self.count_call(export) && self.begin_due(export, frame, newcomer, counted, true)
+    }
+
+    #[inline(always)]
+    fn begin_due(
+        &mut self,
+        export: u32,
+        frame: usize,
+        newcomer: Newcomer,
+        may_read: bool,
+        forced: bool,
+    ) -> bool {
+        // The recorder was interrupted by a signal handler that makes calls. They are only counted.
+        if self.busy.load(Ordering::Relaxed) != 0 {
+            return false;
+        }
+        if self.draws.only_counts {
+            self.draws.entry(export).iter().for_each(|e| e.next.store(u64::MAX, Ordering::Relaxed));
+            return false;
+        }
+        let Some((open, reads)) = self.draws.draw(export, forced, self.run.clock) else {
+            return false;
+        };
+        if !self.begin_bracket(export, frame, newcomer, may_read && (reads || forced)) {
+            self.draws.give_back(export, &open.drawn);
+            return false;
+        }
+        let depth = self.depth as usize - 1;
+        self.draws.drawn |= 1 << depth;
+        // SAFETY: `begin_bracket` refuses a depth beyond the arrays.
+        unsafe { *self.draws.open.get_unchecked_mut(depth) = open };
+        true
+    }
+
+    /// Opens the counters for call `depth`, which reads them. They may be open already, for a call
+    /// that contains it.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn open_for_call(&mut self, depth: usize) -> bool {
+        if self.draws.reading == 0 {
+            match self.counters.open_again(&self.run.plan) {
+                Ok(()) => self.counters.descriptors().for_each(|fd| descriptors::note(fd, true)),
+                Err(failure) => {
+                    if self.draws.counts {
+                        self.process().lose(Loss::CounterOpenFailed, 1, failure.error.errno);
+                    }
+                    self.draws.counts = false;
+                    return false;
+                }
+            }
+        }
+        self.draws.reading |= 1 << depth;
+        true
+    }
+
+    /// Closes the counters if no call in progress below `depth` reads them.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn close_after_call(&mut self, depth: usize) {
+        self.draws.reading &= (1 << depth) - 1;
+        if self.draws.reading == 0 {
+            self.close_for_now();
+        }
+    }
+
+    pub(crate) fn close_for_now(&mut self) {
+        self.counters.descriptors().for_each(|fd| descriptors::note(fd, false));
+        self.counters.close_for_now();
+    }
+
+    /// Whether counters are open for call `depth` or one that it contains.
+    #[inline(always)]
+    pub(crate) fn reads_from(&self, depth: usize) -> bool {
+        self.draws.reading >> depth != 0
+    }
+
+    /// Forgets call `depth`, which was abandoned.
+    pub(crate) fn abandon_draw(&mut self, depth: usize) {
+        if self.draws.drawn >> depth & 1 == 1 {
+            self.draws.drawn &= !(1 << depth);
+            let Open { export, drawn, .. } = self.draws.open[depth];
+            self.draws.give_back(export, &drawn);
+        }
+        if self.reads_from(depth) {
+            self.close_after_call(depth);
+        }
+    }
+
+    /// Called after a call was recorded: closes the counters that were open for it, and adds it to its
+    /// entry and to the account.
+    #[inline(always)]
+    pub(crate) fn finish_draw(&mut self, call: &Call, is_drawn: bool) {
+        let depth = self.depth as usize;
+        let read = self.reads_from(depth);
+        if read {
+            self.close_after_call(depth);
+        }
+        if is_drawn {
+            self.settle_call(depth, call.start, call.end, read);
+        }
+    }
+
+    /// Counts a call that is not among the calls in progress, and notes that it is recorded.
+    pub(crate) fn count_apart(&mut self, export: u32) {
+        if self.count_call(export)
+            && let Some((open, _)) = self.draws.draw(export, true, self.run.clock)
+        {
+            let depth = self.depth as usize;
+            self.draws.drawn |= 1 << depth;
+            self.draws.open[depth] = open;
+        }
+    }
+
+    /// Adds a drawn call to its entry and to the account, after it was recorded and its counters were
+    /// closed. `start` and `end` are its times, and `depth` was its place.
+    #[inline(always)]
+    fn settle_call(&mut self, depth: usize, start: u64, end: u64, read: bool) {
+        // SAFETY: the depth is that of a call that was in progress.
+        let open = *unsafe { self.draws.open.get_unchecked(depth) };
+        let mut own = None;
+        if open.begun != 0 {
+            let after = self.run.clock.begin();
+            let ticks = start.wrapping_sub(open.begun).wrapping_add(after.wrapping_sub(end));
+            own = Some(ticks).filter(|ticks| *ticks < i64::MAX as u64);
+        }
+        self.draws.add(&open, end.wrapping_sub(start), read, own);
+    }
+
+    /// Settles the account. `cpu_ns` is the thread's processor time at `ticks`, when a clock record
+    /// began to be written.
+    pub(crate) fn settle_account(&mut self, ticks: u64, cpu_ns: u64) {
+        if !self.draws.is_on {
+            return;
+        }
+        let flush_ticks = self.start.flush_ticks;
+        let flushed = flush_ticks.wrapping_sub(self.draws.flush_ticks);
+        self.draws.flush_ticks = flush_ticks;
+        let cpu_ns = cpu_ns.wrapping_sub(self.draws.began_ns);
+        let account = &mut self.draws.account;
+        account.clock.measured(self.run.clock.begin().wrapping_sub(ticks));
+        account.add_fixed(account.clock.ticks() + flushed as f64);
+        account.settle(cpu_ns, self.draws.counts);
+        // The call after which this happens did not cost it.
+        self.draws.open[self.depth as usize % DEEPEST].begun = 0;
+        self.store_spent(cpu_ns);
+    }
+
+    fn store_spent(&mut self, cpu_ns: u64) {
+        let price_ns = self.draws.account.price_ns();
+        self.draws.table.set_spent(Spent { cpu_ns, price_ns });
+    }
+
+    /// Adds the calls that were only counted since an export was last timed.
+    fn settle_counting(&mut self, counted: &CountsFrame) {
+        let only_counted: u64 =
+            counted.rows.iter().map(|row| row.calls.saturating_sub(row.timed)).sum();
+        let cpu_ns = record::clock::thread_cpu_ns().wrapping_sub(self.draws.began_ns);
+        self.draws.account.end(only_counted);
+        self.store_spent(cpu_ns);
+    }
+
+    /// Appends the thread's counts to the profile, and gives the table back. If they cannot be
+    /// appended, they stay in the pool for the collector.
+    pub(crate) fn leave_draws(&mut self) {
+        if !self.draws.is_on {
+            return;
+        }
+        if let Some(counted) = self.draws.table.frame() {
+            self.settle_counting(&counted);
+        }
+        let Some(frame) = self.draws.table.frame() else { return };
+        (self.draws.entries, self.draws.len) = (std::ptr::null_mut(), 0);
+        let bytes = frame.to_bytes();
+        match self.process.append_to(COUNTS_NAME, &bytes) {
+            Ok(()) => self.draws.table.release(self.run),
+            Err(_) => self.draws.table.part(),
+        }
+    }
+}
+
+/// Measures what counting a call costs, in ticks. The loop's caches are warm and its jumps are
+/// predicted, so the result is doubled.
+#[cold]
+fn cost_of_counting(run: &Run) -> f64 {
+    const CALLS: u32 = 256;
+    // SAFETY: an entry consists of integers.
+    let mut entry: Entry = unsafe { std::mem::zeroed() };
+    entry.next = AtomicU64::new(u64::MAX);
+    let entry = std::hint::black_box(&entry);
+    let once = || {
+        let begin = run.clock.begin();
+        for _ in 0..CALLS {
+            std::hint::black_box(count(entry));
+        }
+        run.clock.begin().wrapping_sub(begin)
+    };
+    let least = (0..3).map(|_| once()).min().unwrap_or(0);
+    2.0 * least as f64 / f64::from(CALLS)
+}

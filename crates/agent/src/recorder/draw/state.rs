@@ -1,0 +1,275 @@
+//! What a thread has for drawing: its entries, its account, and its drawn calls in progress.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use record::counts::Entry;
+use record::page::PageStart;
+use record::{ClockKind, Drawn};
+
+use super::account::{self, Account};
+use super::random::Random;
+use super::table::Table;
+use crate::os::sys;
+use crate::process::part::Process;
+use crate::state::run::Run;
+
+/// Maximum depth of calls in progress.
+pub(crate) const DEEPEST: usize = 32;
+
+/// Every how many timed calls the recorder measures what timing costs. A power of two.
+const MEASURE_EVERY: u64 = 64;
+
+/// A drawn call in progress.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Open {
+    pub(super) export: u32,
+    pub(super) drawn: Drawn,
+    /// When the recorder began to work for it, in ticks; 0 if that is not measured.
+    pub(super) begun: u64,
+}
+
+impl Open {
+    pub(crate) const NONE: Self =
+        Self { export: 0, drawn: Drawn { period: 1, counter_period: 1, skipped: 0 }, begun: 0 };
+}
+
+/// The part of a thread's state that draws calls. It begins with what the fast path reads.
+#[repr(C)]
+pub(crate) struct Draws {
+    pub(super) entries: *mut Entry,
+    /// Number of entries; 0 in a run without a budget, and in a forked child.
+    pub(super) len: u32,
+    /// Whether the run has a budget.
+    pub(super) is_on: bool,
+    /// Whether the budget is 0: no call is timed.
+    pub(super) only_counts: bool,
+    /// Whether counters can be opened.
+    pub(super) counts: bool,
+    /// Bit *i* is set if call *i* in progress was drawn; `open[i]` belongs to it.
+    pub(super) drawn: u32,
+    /// Bit *i* is set if call *i* in progress has its counters read.
+    pub(super) reading: u32,
+    pub(super) random: Random,
+    pub(super) account: Account,
+    /// Processor time when attaching began, ns.
+    pub(super) began_ns: u64,
+    /// Ticks that flushes had taken when the account was settled.
+    pub(super) flush_ticks: u64,
+    pub(super) table: Table,
+    pub(super) open: [Open; DEEPEST],
+}
+
+/// Counts a call of an export with an entry. Returns whether it is due: whether its number has reached
+/// the number of the next call to time.
+#[inline(always)]
+pub(crate) fn count(entry: &Entry) -> bool {
+    // One instruction, so that a signal handler that makes a call in between loses none. It needs no
+    // lock, because only this thread writes.
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: this increments the entry's number.
+    unsafe {
+        std::arch::asm!("inc qword ptr [{}]", in(reg) entry.calls.as_ptr(), options(nostack));
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    entry.calls.fetch_add(1, Ordering::Relaxed);
+    entry.calls.load(Ordering::Relaxed) >= entry.next.load(Ordering::Relaxed)
+}
+
+impl Draws {
+    /// The state in a run without a budget, or before the table is made. `base` are the addresses that
+    /// the thread reserved earlier, or null.
+    pub(crate) fn off(base: *mut u8) -> Self {
+        Self {
+            entries: std::ptr::null_mut(),
+            len: 0,
+            is_on: false,
+            only_counts: false,
+            counts: false,
+            drawn: 0,
+            reading: 0,
+            random: Random::new(0),
+            account: Account::new(0.0, 1.0, 0, false),
+            began_ns: 0,
+            flush_ticks: 0,
+            table: Table::none(base),
+            open: [Open::NONE; DEEPEST],
+        }
+    }
+
+    /// Prepares a thread for a run with a budget: makes its table. `counts` says whether counters can
+    /// be opened, and `began_ns` is the thread's processor time when it began to attach.
+    ///
+    /// # Errors
+    /// As [`Table::make`].
+    pub(crate) fn prepare(
+        &mut self,
+        run: &Run,
+        process: &Process,
+        start: &PageStart,
+        counts: bool,
+        began_ns: u64,
+    ) -> Result<(), i32> {
+        let Some(budget) = run.budget else { return Ok(()) };
+        self.table.make(run, process, start, 0)?;
+        self.is_on = true;
+        self.only_counts = budget == 0.0;
+        self.counts = counts;
+        self.began_ns = began_ns;
+        self.random = Random::new(seed(start.thread_uid));
+        self.account = Account::new(budget, run.ticks_per_ms as f64 / 1e6, 0, counts);
+        Ok(())
+    }
+
+    /// The addresses that the thread has reserved.
+    pub(crate) fn base(&self) -> *mut u8 {
+        self.table.base()
+    }
+
+    /// Whether the run has a budget.
+    #[inline(always)]
+    pub(crate) fn is_on(&self) -> bool {
+        self.is_on
+    }
+
+    /// Returns the entry of an export, if there is one.
+    #[inline(always)]
+    pub(crate) fn entry(&self, export: u32) -> Option<&Entry> {
+        // SAFETY: the table has this many entries.
+        (export < self.len).then(|| unsafe { &*self.entries.add(export as usize) })
+    }
+
+    /// Draws the call that was just counted: says how likely it was that it is timed, whether its
+    /// counters are read, and which call is the next. Returns `None` if a later call was drawn
+    /// meanwhile, by a signal handler.
+    #[inline(always)]
+    pub(super) fn draw(
+        &mut self,
+        export: u32,
+        forced: bool,
+        clock: ClockKind,
+    ) -> Option<(Open, bool)> {
+        // SAFETY: the table has this many entries. The reference outlives no change of the table.
+        let entry = (export < self.len).then(|| unsafe { &*self.entries.add(export as usize) })?;
+        let number = entry.calls.load(Ordering::Relaxed);
+        let before = entry.drawn.load(Ordering::Relaxed);
+        if number <= before {
+            return None;
+        }
+        let timed = entry.timed.load(Ordering::Relaxed);
+        let is_measured = timed < account::FIRST_TIMED || timed & (MEASURE_EVERY - 1) == 0;
+        let begun = if is_measured { clock.begin() } else { 0 };
+        entry.drawn.store(number, Ordering::Relaxed);
+        let mut skipped = number - 1 - before;
+        let carried = entry.carried.load(Ordering::Relaxed);
+        if carried > 0 {
+            entry.carried.store(0, Ordering::Relaxed);
+            skipped += carried;
+        }
+        let ticks = entry.ticks.load(Ordering::Relaxed);
+        // Until the first gap is drawn, every call is due.
+        let period = entry.period.load(Ordering::Relaxed).max(1);
+        let mut new = period;
+        // The division is not worth its time after each of many calls.
+        if timed & 7 == 0 || period > 8 {
+            new = if forced { 1 } else { self.account.period(timed, ticks, period) };
+            entry.period.store(new, Ordering::Relaxed);
+        }
+        entry.next.store(number + self.random.gap(new), Ordering::Relaxed);
+        let (mut counter_period, mut reads) = (1, false);
+        if self.counts {
+            let current = entry.counter_period.load(Ordering::Relaxed).max(1);
+            counter_period = self.account.counter_period(timed, ticks, period, current);
+            if counter_period != current {
+                entry.counter_period.store(counter_period, Ordering::Relaxed);
+            }
+            reads = self.random.one_in(counter_period);
+        }
+        let drawn = Drawn { period, counter_period, skipped };
+        Some((Open { export, drawn, begun }, reads))
+    }
+
+    /// Gives a drawn call back, which gets no record: it joins those that were only counted.
+    pub(super) fn give_back(&self, export: u32, drawn: &Drawn) {
+        if let Some(entry) = self.entry(export) {
+            let carried = entry.carried.load(Ordering::Relaxed);
+            entry.carried.store(carried + drawn.skipped + 1, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether the call in progress at this depth was drawn.
+    #[inline(always)]
+    pub(crate) fn is_drawn(&self, depth: usize) -> bool {
+        self.drawn >> depth & 1 == 1
+    }
+
+    /// Adds a drawn call that was recorded. `ticks` is its duration, and `own` what the recorder needed
+    /// for it, if that was measured.
+    #[inline(always)]
+    pub(super) fn add(&mut self, open: &Open, ticks: u64, read: bool, own: Option<u64>) {
+        let Some(entry) = self.entry(open.export) else { return };
+        let add = |to: &AtomicU64, more: u64| {
+            to.store(to.load(Ordering::Relaxed).wrapping_add(more), Ordering::Relaxed);
+        };
+        add(&entry.timed, 1);
+        // The end was read before the begin if the two CPUs' clocks differ.
+        add(&entry.ticks, if ticks > i64::MAX as u64 { 0 } else { ticks });
+        if read {
+            add(&entry.counted, 1);
+        }
+        if let Some(own) = own {
+            let cost = if read { &mut self.account.counted } else { &mut self.account.timed };
+            cost.measured(own);
+        }
+        self.account.add(read, open.drawn.skipped);
+    }
+
+    /// Returns how the call at this depth was drawn, which is about to be recorded.
+    #[inline(always)]
+    pub(crate) fn take(&mut self, depth: usize) -> Option<Drawn> {
+        let bit = 1 << depth;
+        if self.drawn & bit == 0 {
+            return None;
+        }
+        self.drawn &= !bit;
+        // SAFETY: the depth is that of a call that was in progress.
+        Some(unsafe { self.open.get_unchecked(depth) }.drawn)
+    }
+
+    /// Forgets calls in progress, after calibration. Returns whether counters are open.
+    pub(crate) fn forget_calls(&mut self) -> bool {
+        self.drawn = 0;
+        std::mem::take(&mut self.reading) != 0
+    }
+
+    /// In a forked child: the table belongs to the parent.
+    pub(crate) fn part(&mut self) {
+        (self.entries, self.len) = (std::ptr::null_mut(), 0);
+        self.table.part();
+    }
+
+    /// Unmaps the table and the reserved addresses, for a thread that ends.
+    pub(crate) fn unmap(&mut self) {
+        (self.entries, self.len) = (std::ptr::null_mut(), 0);
+        self.table.unmap();
+    }
+}
+
+/// A seed that differs between threads and runs. Tests can fix it with `COUNTERPOINT_TEST_SEED`; then it
+/// depends only on the thread's number.
+#[cold]
+fn seed(thread: u32) -> u64 {
+    // SAFETY: a C string; the result is null or a C string.
+    let fixed = unsafe { libc::getenv(c"COUNTERPOINT_TEST_SEED".as_ptr()) };
+    if !fixed.is_null() {
+        // SAFETY: as above.
+        let text = unsafe { std::ffi::CStr::from_ptr(fixed) }.to_str().unwrap_or_default();
+        if let Ok(number) = text.parse::<u64>() {
+            return number ^ u64::from(thread) << 32;
+        }
+    }
+    let place = std::ptr::from_ref(&fixed) as u64;
+    record::clock::monotonic_ns() ^ place.rotate_left(20) ^ u64::from(sys::thread_id()) << 40
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,46 @@
+//! The exact counts of a profile's calls: see [`crate::counts`].
+
+use model::Loss;
+use record::counts::{COUNTS_NAME, CountsFrames, read_frames};
+
+use super::{Process, Profile};
+use crate::beneath::Dir;
+use crate::counts::{self, CountedCalls};
+use crate::error::{Error, Result};
+use crate::sparse::read_data;
+
+impl Profile {
+    /// Returns the exact number of calls of each export on each thread, sorted by process, thread
+    /// and export. Empty for a run without a budget, in which each call has a record.
+    pub fn counted(&self) -> &[CountedCalls] {
+        &self.counted
+    }
+}
+
+impl Process {
+    /// Reads its exact counts: those in its file, and those that `left` has from the pool.
+    pub(super) fn open_counts(&mut self, part: Option<&Dir>, left: CountsFrames) -> Result<()> {
+        let mut all = CountsFrames::default();
+        if let Some(part) = part
+            && let Some(file) = self.unless_refused(part.file(COUNTS_NAME))?
+        {
+            let bytes = read_data(&file).map_err(Error::on("read", &part.path_of(COUNTS_NAME)))?;
+            all = read_frames(&bytes);
+            // The last frame of a process that lives may be half written at this moment.
+            all.torn = all.torn.saturating_sub(self.alive.into());
+        }
+        self.lose(Loss::TornCounts, all.torn + left.torn);
+        all.frames.extend(left.frames);
+        (self.counted, self.spent) = counts::join(all);
+        Ok(())
+    }
+}
+
+/// Takes the exact counts of all processes.
+pub(super) fn of_all(processes: &mut [Process]) -> Vec<CountedCalls> {
+    let of_one = |(process, p): (usize, &mut Process)| {
+        let counted = std::mem::take(&mut p.counted);
+        counted.into_iter().map(move |one| CountedCalls { process, ..one })
+    };
+    processes.iter_mut().enumerate().flat_map(of_one).collect()
+}
