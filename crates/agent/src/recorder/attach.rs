@@ -15,7 +15,7 @@ use crate::process::part::Process;
 use crate::process::{descriptors, load, losses};
 use crate::recorder::adapter::Adapter;
 use crate::recorder::thread::{
-    self, Apart, DEEPEST, OURS, Slot, Started, THREAD_BYTES, Thread, Workers,
+    self, Apart, DEEPEST, NO_PAGE, OURS, SPARES, Slot, Started, THREAD_BYTES, Thread, Workers,
 };
 use crate::recorder::{bracket, calibrate, collectors, fork, pages};
 use crate::state::epoch;
@@ -206,6 +206,8 @@ fn make(epoch: u32, old: *mut Thread, adapter: &Adapter) -> Result<*mut Thread, 
         set!(counters, counters);
         set!(after, Readings::new());
         set!(page, page);
+        set!(spares, [NO_PAGE; SPARES]);
+        set!(has_appended, false);
         set!(start, start);
         set!(process, process);
         for call in 0..DEEPEST {
@@ -248,6 +250,7 @@ const _: fn(&Thread) = |thread| {
         depth: _,
         epoch: _,
         frames: _,
+        has_appended: _,
         has_collected: _,
         has_slot: _,
         has_workers: _,
@@ -262,6 +265,7 @@ const _: fn(&Thread) = |thread| {
         rehearsing: _,
         run: _,
         slots: _,
+        spares: _,
         start: _,
         uncounted: _,
         workers: _,
@@ -367,6 +371,7 @@ impl Thread {
         self.end_usage();
         self.process.row().calls.fetch_add(self.writer.calls().into(), Ordering::Relaxed);
         let begun_ns = record::clock::thread_cpu_ns();
+        self.leave_spares();
         let appended = self.append_page(true).is_ok();
         self.process.note_leaving(record::clock::thread_cpu_ns().wrapping_sub(begun_ns));
         if appended {

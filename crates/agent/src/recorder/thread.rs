@@ -82,9 +82,19 @@ pub struct Thread {
     pub(crate) after: Readings,
     pub(crate) before: [Readings; DEEPEST],
     pub(super) page: usize,
+    /// Full pages that were offered to `run`, or [`NO_PAGE`].
+    pub(super) spares: [usize; SPARES],
+    /// Whether the thread has appended a page itself, so that the file is there and can be written.
+    pub(super) has_appended: bool,
     pub(super) start: PageStart,
     pub(super) process: Process,
 }
+
+/// Number of pages of a thread that can be offered to `run` at a time. With one, a thread with short
+/// calls would often wait in vain for it to come back.
+pub(super) const SPARES: usize = 2;
+/// In place of a page's number: there is none.
+pub(super) const NO_PAGE: usize = usize::MAX;
 
 /// Marks memory in which the thread's next state may be created.
 pub(super) const OURS: u32 = 0x7468_7264;
@@ -119,6 +129,7 @@ impl Thread {
         self.writer.detach();
         // SAFETY: only this thread wrote to the page, and it has stopped.
         unsafe { self.run.pool.unmap_page(self.page) };
+        self.leave_spares();
         self.run.threads.fetch_sub(1, Ordering::SeqCst);
     }
 
