@@ -55,6 +55,7 @@ fn counted() -> ProfileScript {
             inside_values: vec![[390, 450]],
             enabled_ns: vec![400],
         }),
+        sums: None,
     });
     process.leaving = Some(Leaving { pages: 1, cpu_ns: 7_000 });
     let thread = process.thread("t");

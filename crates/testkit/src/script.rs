@@ -13,7 +13,7 @@ use profile::{Exit, Manifest, Moment, Origin, State};
 use record::meta::{
     Calibration, Export, Leaving, Library, LibraryKind, OpExport, Role, Text, ValueKey,
 };
-use record::{ClockKind, Snapshot, Usage};
+use record::{ClockKind, Granularity, Snapshot, Usage};
 
 /// A whole profile.
 #[derive(Clone, Debug)]
@@ -48,6 +48,8 @@ pub struct ProcessScript {
     pub snapshots: Vec<Snapshot>,
     /// Its calibrations.
     pub calibrations: Vec<Calibration>,
+    /// The steps of its clock.
+    pub clock_steps: Option<Granularity>,
     /// The cost of the last pages of its threads.
     pub leaving: Option<Leaving>,
     /// Its threads.

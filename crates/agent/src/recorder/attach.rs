@@ -222,9 +222,7 @@ fn make(epoch: u32, old: *mut Thread, adapter: &Adapter) -> Result<*mut Thread, 
         }
         fork::watch();
         point!(ThreadMade);
-        if process.should_calibrate() {
-            calibrate::calibrate(&mut *memory, &process, adapter);
-        }
+        calibrate::calibrate(&mut *memory, &process, adapter);
         // The first clock record marks the end of attaching, so that its CPU time is not attributed
         // to the program.
         (*memory).clock_record();
