@@ -48,6 +48,7 @@ mod pty;
 mod recover;
 mod report;
 mod report_rows;
+mod resolution;
 mod rights;
 mod sanitizers;
 mod schemas;
