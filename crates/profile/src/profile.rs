@@ -19,7 +19,7 @@ use record::meta::{
     PAGES_NAME, PARTS_NAME, ValueKey,
 };
 use record::pool::PoolFile;
-use record::{ClockKind, PageHeader, Snapshot, Timeline};
+use record::{ClockKind, Granularity, PageHeader, Snapshot, Timeline};
 
 use crate::activities::Activities;
 use crate::beneath::Dir;
@@ -82,8 +82,11 @@ pub struct Process {
     pub value_keys: Vec<ValueKey>,
     /// Texts that values refer to, by number.
     pub texts: HashMap<u32, String>,
-    /// The cost of its probes, with one entry for each set of counters that was calibrated.
+    /// The cost of its probes, with one entry for each thread and set of counters that was
+    /// calibrated. In profiles of earlier versions, only the first thread was.
     pub calibrations: Vec<Calibration>,
+    /// The steps of its clock. `None` in profiles from before this was recorded.
+    pub clock_steps: Option<Granularity>,
     /// The cost of the last pages of its threads; `None` if it did not end in an orderly way.
     pub leaving: Option<Leaving>,
     /// What recording took of each of its threads by the recorder's own account, in a run with a
@@ -356,6 +359,7 @@ impl Process {
             value_keys: Vec::new(),
             texts: HashMap::new(),
             calibrations: Vec::new(),
+            clock_steps: None,
             leaving: None,
             spent: Vec::new(),
             counted: Vec::new(),
@@ -484,6 +488,7 @@ impl Process {
                     self.texts.insert(text.id, text.text);
                 }
                 Frame::Leaving(leaving) => self.leaving = Some(leaving),
+                Frame::Clock(steps) => self.clock_steps = Some(steps),
             }
         }
     }

@@ -39,7 +39,7 @@ pub mod run_file;
 pub mod usage;
 pub mod wire;
 
-pub use clock::{ClockKind, Snapshot, Timeline, UtcClock};
+pub use clock::{ClockKind, Granularity, Snapshot, Timeline, UtcClock};
 pub use page::{Call, Drawn, GroupLayout, PageHeader, PageReader, PageWriter, Record};
 pub use pool::Pool;
 pub use run_file::RunFile;

@@ -291,6 +291,7 @@ impl ProcessScript {
         frames.extend(self.value_keys.iter().cloned().map(Frame::Value));
         frames.extend(self.texts.iter().cloned().map(Frame::Text));
         frames.extend(self.leaving.map(Frame::Leaving));
+        frames.extend(self.clock_steps.map(Frame::Clock));
         frames
     }
 }

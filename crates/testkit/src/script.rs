@@ -14,7 +14,7 @@ use record::counts::{CountsRow, Spent};
 use record::meta::{
     Calibration, Export, Leaving, Library, LibraryKind, OpExport, Role, Text, ValueKey,
 };
-use record::{ClockKind, Drawn, Snapshot, Usage};
+use record::{ClockKind, Drawn, Granularity, Snapshot, Usage};
 
 /// A whole profile.
 #[derive(Clone, Debug)]
@@ -49,6 +49,8 @@ pub struct ProcessScript {
     pub snapshots: Vec<Snapshot>,
     /// Its calibrations.
     pub calibrations: Vec<Calibration>,
+    /// The steps of its clock.
+    pub clock_steps: Option<Granularity>,
     /// The cost of the last pages of its threads.
     pub leaving: Option<Leaving>,
     /// Its threads.

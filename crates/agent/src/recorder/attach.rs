@@ -249,7 +249,7 @@ fn make(epoch: u32, old: *mut Thread, adapter: &Adapter) -> Result<*mut Thread, 
         }
         fork::watch();
         point!(ThreadMade);
-        if run.budget != Some(0.0) && process.should_calibrate() {
+        if run.budget != Some(0.0) {
             calibrate::calibrate(&mut *memory, &process, adapter);
         }
         // The first clock record marks the end of attaching, so that its CPU time is not attributed

@@ -49,6 +49,7 @@ mod pty;
 mod recover;
 mod report;
 mod report_rows;
+mod resolution;
 mod rights;
 mod sanitizers;
 mod schemas;

@@ -1,6 +1,7 @@
 //! Opens a profile of several passes as one profile: see [`crate::passes`].
 
 use model::Loss;
+use record::meta::Moments;
 
 use super::{Process, Profile, fit};
 use crate::beneath::Dir;
@@ -96,6 +97,9 @@ fn shift(process: &mut Process, before: usize) {
         calibration.inside_values.splice(0..0, std::iter::repeat_n(0, before));
         if let Some(spread) = &mut calibration.spread {
             spread.inside_values.splice(0..0, std::iter::repeat_n([0, 0], before));
+        }
+        if let Some(sums) = &mut calibration.sums {
+            sums.inside_values.splice(0..0, std::iter::repeat_n(Moments::default(), before));
         }
     }
 }
