@@ -21,7 +21,7 @@ use profile::columns::Columns;
 use profile::{Calibration, LibraryKind, PageHeader, Profile, Role, Status, Thread, Timeline};
 
 use crate::durations::Durations;
-use crate::empty::{EmptyCall, calibration, empty_call};
+use crate::empty::{Brackets, EmptyCall, Place, calibration, empty_call};
 use crate::threads::ThreadTime;
 
 /// The estimated cost of recording for one process, in ns of processor time, summed over its
@@ -118,6 +118,7 @@ pub(crate) struct InPlace {
 struct Reading {
     calls: u64,
     ns: f64,
+    squares: f64,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -151,6 +152,7 @@ impl InPlace {
                 if column.status[i] == Status::Whole && is_usual && duration < LONGEST_CALL_NS {
                     sum.calls += 1;
                     sum.ns += more;
+                    sum.squares += more * more;
                 }
             }
         }
@@ -200,6 +202,7 @@ impl InPlace {
             let sum = self.readings.entry(key).or_default();
             sum.calls += more.calls;
             sum.ns += more.ns;
+            sum.squares += more.squares;
         }
         for (key, more) in other.uncounted {
             *self.uncounted.entry(key).or_default() += more;
@@ -224,6 +227,31 @@ impl InPlace {
             }
             _ => 1.0,
         }
+    }
+
+    /// How long the readings of a process took, in the program and in its calibration. `None` if too
+    /// few calls show it.
+    pub fn place(
+        &self,
+        profile: &Profile,
+        process: usize,
+        mask: u32,
+        empty: &EmptyCall,
+    ) -> Option<Place> {
+        let known = calibration(profile, process, mask)?;
+        let enabled = *known.spread.as_ref()?.enabled_ns.first()? as f64;
+        let calibrated_ns = enabled - profile.timeline.duration_ns(empty.ticks);
+        let found = self.readings.get(&(process, mask)).filter(|f| f.calls >= FEWEST_CALLS)?;
+        let (calls, reading_ns) = (found.calls as f64, found.ns / found.calls as f64);
+        let deviation_ns = (found.squares / calls - reading_ns * reading_ns).max(0.0).sqrt();
+        (calibrated_ns > 0.0).then_some(Place { reading_ns, deviation_ns, calibrated_ns })
+    }
+
+    /// All brackets of a profile, with what these calls show about them.
+    pub fn brackets(&self, profile: &Profile) -> Brackets {
+        let mut brackets = Brackets::new(profile);
+        brackets.place(profile, |process, mask, empty| self.place(profile, process, mask, empty));
+        brackets
     }
 
     /// The machine's time from op to op without the bracket's part of it, in ticks, and the number
@@ -306,6 +334,8 @@ fn cost(
     }
     let most = by_set.into_iter().max_by_key(|(_, calls)| *calls)?.0;
     let empty_call = empty_call(profile, process, most)?;
+    let place = in_place.place(profile, process, most, &empty_call);
+    let empty_call = empty_call.placed(profile, place);
     let probes_ns = in_place_ticks * line.ns_per_tick();
     // The part of a bracket that lies outside of the duration that it records.
     let outside = in_place_ticks / calls as f64 - empty_call.ticks as f64;

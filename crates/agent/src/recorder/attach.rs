@@ -14,6 +14,7 @@ use crate::process::guard::guarded;
 use crate::process::part::Process;
 use crate::process::{descriptors, load, losses};
 use crate::recorder::adapter::Adapter;
+use crate::recorder::draw::Draws;
 use crate::recorder::thread::{
     self, Apart, DEEPEST, NO_PAGE, OURS, SPARES, Slot, Started, THREAD_BYTES, Thread, Workers,
 };
@@ -128,6 +129,7 @@ fn make(epoch: u32, old: *mut Thread, adapter: &Adapter) -> Result<*mut Thread, 
     let process = Process::current(run).ok_or(TryLater)?;
     let page = pages::claim(run, &process).ok_or(TryLater)?;
     let fresh = old.is_none();
+    let draws_base = old.as_ref().map_or(std::ptr::null_mut(), |old| old.draws.base());
     let memory = match old.map_or_else(
         || sys::map_wiped_on_fork(THREAD_BYTES).map(<*mut u8>::cast::<Thread>),
         |old| Ok(std::ptr::from_mut(old)),
@@ -145,7 +147,7 @@ fn make(epoch: u32, old: *mut Thread, adapter: &Adapter) -> Result<*mut Thread, 
     };
     let mut counters = ThreadCounters::closed();
     let mut counting = false;
-    if run.counter_mask != 0 {
+    if run.counter_mask != 0 && run.budget != Some(0.0) {
         match counters.open(&run.plan) {
             Ok(()) => {
                 counters.descriptors().for_each(|fd| descriptors::note(fd, true));
@@ -175,9 +177,32 @@ fn make(epoch: u32, old: *mut Thread, adapter: &Adapter) -> Result<*mut Thread, 
         attach_ns: 0,
         usage: None,
     };
+    let mut draws = Draws::off(draws_base);
+    if let Err(errno) = draws.prepare(run, &process, &start, counting, begun_ns) {
+        if errno != 0 {
+            process.lose(Loss::PoolTooSmall, 1, errno);
+        }
+        counters.descriptors().for_each(|fd| descriptors::note(fd, false));
+        counters.close();
+        run.pool.release_page(page);
+        if fresh {
+            draws.unmap();
+            sys::unmap(memory.cast(), THREAD_BYTES);
+        } else {
+            // SAFETY: the thread's previous state, which is detached.
+            unsafe { (*memory).draws = draws };
+        }
+        return Err(TryLater);
+    }
+    if draws.is_on() {
+        // They work, and they are opened again for each call in which they are read.
+        counters.descriptors().for_each(|fd| descriptors::note(fd, false));
+        counters.close_for_now();
+    }
     let mut writer = PageWriter::detached();
     // SAFETY: the page was claimed for this thread and is present.
     unsafe { writer.attach(run.pool.page(page), &start) };
+    let plain = bracket::is_plain(run.clock, counting) && !draws.is_on();
     // SAFETY: the memory has the right size and every field of it is set; `Thread` is plain data
     // without a destructor.
     unsafe {
@@ -189,12 +214,13 @@ fn make(epoch: u32, old: *mut Thread, adapter: &Adapter) -> Result<*mut Thread, 
         }
         set!(busy, AtomicU32::new(1));
         set!(depth, 0);
+        set!(draws, draws);
         set!(memory, OURS);
         set!(counting, counting);
         set!(uncounted, 0);
         set!(rehearsing, false);
         set!(lost_noted, false);
-        set!(plain, bracket::is_plain(run.clock, counting));
+        set!(plain, plain);
         set!(run, run);
         set!(writer, writer);
         set!(is_apart, 0);
@@ -225,13 +251,14 @@ fn make(epoch: u32, old: *mut Thread, adapter: &Adapter) -> Result<*mut Thread, 
         }
         fork::watch();
         point!(ThreadMade);
-        if process.should_calibrate() {
+        if run.budget != Some(0.0) {
             calibrate::calibrate(&mut *memory, &process, adapter);
         }
         // The first clock record marks the end of attaching, so that its CPU time is not attributed
         // to the program.
         (*memory).clock_record();
         (*memory).begin_usage(begun_ns);
+        (*memory).begin_draws();
         (*memory).busy.store(0, Ordering::Relaxed);
     }
     Ok(memory)
@@ -248,6 +275,7 @@ const _: fn(&Thread) = |thread| {
         counters: _,
         counting: _,
         depth: _,
+        draws: _,
         epoch: _,
         frames: _,
         has_appended: _,
@@ -316,6 +344,7 @@ unsafe extern "C" fn leave_c(thread: *mut c_void) {
         } else if of != 0 {
             guarded(|| (*thread).discard());
         }
+        (*thread).draws.unmap();
         sys::unmap(thread.cast(), THREAD_BYTES);
     }
 }
@@ -373,6 +402,7 @@ impl Thread {
         let begun_ns = record::clock::thread_cpu_ns();
         self.leave_spares();
         let appended = self.append_page(true).is_ok();
+        self.leave_draws();
         self.process.note_leaving(record::clock::thread_cpu_ns().wrapping_sub(begun_ns));
         if appended {
             // SAFETY: a page is attached; it is retired before it is released.

@@ -16,7 +16,7 @@ use std::sync::atomic::{Ordering, compiler_fence};
 
 use counters::Readings;
 use model::Loss;
-use record::{Call, ClockKind};
+use record::{Call, ClockKind, Drawn};
 
 use crate::process::losses;
 use crate::recorder::collectors;
@@ -132,6 +132,21 @@ impl Thread {
         newcomer: Newcomer,
         counted: bool,
     ) -> bool {
+        if self.draws.is_on() && !self.rehearsing {
+            return self.begin_forced(export, frame, newcomer, counted);
+        }
+        self.begin_bracket(export, frame, newcomer, counted)
+    }
+
+    /// Starts the bracket of a call that is recorded.
+    #[inline(always)]
+    pub(super) fn begin_bracket(
+        &mut self,
+        export: u32,
+        frame: usize,
+        newcomer: Newcomer,
+        counted: bool,
+    ) -> bool {
         if self.busy.load(Ordering::Relaxed) != 0 {
             losses::lose(Loss::ProbeReentered, 1, 0);
             return false;
@@ -149,6 +164,8 @@ impl Thread {
             *self.frames.get_unchecked_mut(depth) = frame;
             self.writer.set_open(self.depth + 1, export);
             if !counted {
+                self.uncounted |= 1 << depth;
+            } else if self.counting && self.draws.is_on() && !self.open_for_call(depth) {
                 self.uncounted |= 1 << depth;
             } else if self.counting {
                 self.read_before(depth);
@@ -291,7 +308,7 @@ impl Thread {
         }
         self.busy.store(1, Ordering::Relaxed);
         compiler_fence(Ordering::SeqCst);
-        if self.counting {
+        if self.counting && !self.draws.is_on() {
             // A failed read leaves its mark in the readings.
             let _ = self.counters.read(into);
         }
@@ -308,7 +325,11 @@ impl Thread {
         }
         self.busy.store(1, Ordering::Relaxed);
         compiler_fence(Ordering::SeqCst);
-        if self.counting {
+        if self.draws.is_on() {
+            // Counters are not open between the two readings, and such a call was not drawn.
+            self.uncounted |= 1 << self.depth;
+            self.count_apart(call.export);
+        } else if self.counting {
             let _ = self.counters.read(&mut self.after);
         }
         // The place of the next call is free, and the next call overwrites it.
@@ -339,7 +360,7 @@ impl Thread {
 
     #[cold]
     #[inline(never)]
-    fn forget_abandoned(&mut self, abandoned: impl Fn(u32, usize) -> bool) {
+    pub(super) fn forget_abandoned(&mut self, abandoned: impl Fn(u32, usize) -> bool) {
         while self.depth > 0 {
             let open = self.frames.get(self.depth as usize - 1).copied().unwrap_or(0);
             if !abandoned(self.depth - 1, open) {
@@ -351,6 +372,7 @@ impl Thread {
             self.is_wrapped &= !(1 << self.depth);
             self.has_slot &= !(1 << self.depth);
             self.uncounted &= !(1 << self.depth);
+            self.abandon_draw(self.depth as usize);
             self.process().lose(Loss::CallAbandoned, 1, 0);
         }
     }
@@ -379,7 +401,11 @@ impl Thread {
         }
         if self.depth > 0 {
             self.depth -= 1;
+            let is_drawn = self.draws.is_drawn(self.depth as usize);
             self.record(call, values);
+            if self.draws.is_on() {
+                self.finish_draw(call, is_drawn);
+            }
         }
         compiler_fence(Ordering::SeqCst);
         self.busy.store(0, Ordering::Relaxed);
@@ -402,13 +428,14 @@ impl Thread {
             self.flush();
         }
         let depth = self.depth as usize;
+        let drawn = self.draws.take(depth);
         // SAFETY: `depth` was the index of this call's begin, and a page with room is attached.
         unsafe {
             if self.counting {
-                self.record_with_counters(call, depth);
+                self.record_with_counters(call, drawn.as_ref(), depth);
             } else {
                 self.uncounted &= !(1 << depth);
-                let cursor = self.writer.call(call, false);
+                let cursor = begin_record(&mut self.writer, call, drawn.as_ref(), false);
                 point!(Record);
                 self.writer.commit_call(cursor);
             }
@@ -427,19 +454,19 @@ impl Thread {
     /// # Safety
     /// `depth` must be the index of the call's begin, and a page with room must be attached.
     #[inline(never)]
-    unsafe fn record_with_counters(&mut self, call: &Call, depth: usize) {
+    unsafe fn record_with_counters(&mut self, call: &Call, drawn: Option<&Drawn>, depth: usize) {
         // SAFETY: by contract.
         unsafe {
             if self.uncounted >> depth & 1 == 1 {
                 self.uncounted &= !(1 << depth);
-                return record_uncounted(&mut self.writer, call, self.run);
+                return record_uncounted(&mut self.writer, call, drawn, self.run);
             }
             let missing = self.before.get_unchecked(depth).missing() | self.after.missing();
             if missing & self.run.counter_mask != 0 {
                 self.count_missing();
             }
             let before = self.before.get_unchecked(depth);
-            record_counted(&mut self.writer, call, before, &self.after, self.run);
+            record_counted(&mut self.writer, call, drawn, before, &self.after, self.run);
         }
     }
 
@@ -457,14 +484,39 @@ impl Thread {
     }
 }
 
+/// Begins the record of a call, drawn or not.
+///
+/// # Safety
+/// A page with room must be attached to `writer`.
+#[inline(always)]
+unsafe fn begin_record(
+    writer: &mut record::PageWriter,
+    call: &Call,
+    drawn: Option<&Drawn>,
+    scaled: bool,
+) -> record::page::Cursor {
+    // SAFETY: by contract.
+    unsafe {
+        match drawn {
+            Some(drawn) if *drawn != Drawn::default() => writer.drawn_call(call, scaled, drawn),
+            _ => writer.call(call, scaled),
+        }
+    }
+}
+
 /// Writes a call for which no counter was read to a page of calls with counters.
 ///
 /// # Safety
 /// A page with room must be attached to `writer`.
-unsafe fn record_uncounted(writer: &mut record::PageWriter, call: &Call, run: &Run) {
+unsafe fn record_uncounted(
+    writer: &mut record::PageWriter,
+    call: &Call,
+    drawn: Option<&Drawn>,
+    run: &Run,
+) {
     // SAFETY: by contract.
     unsafe {
-        let mut cursor = writer.call(call, false);
+        let mut cursor = begin_record(writer, call, drawn, false);
         run.plan.groups().iter().for_each(|_| cursor.put(0));
         writer.commit_call(cursor);
     }
@@ -476,6 +528,7 @@ unsafe fn record_uncounted(writer: &mut record::PageWriter, call: &Call, run: &R
 unsafe fn record_counted(
     writer: &mut record::PageWriter,
     call: &Call,
+    drawn: Option<&Drawn>,
     before: &Readings,
     after: &Readings,
     run: &Run,
@@ -494,7 +547,7 @@ unsafe fn record_counted(
     }
     // SAFETY: by contract.
     unsafe {
-        let mut cursor = writer.call(call, scaled);
+        let mut cursor = begin_record(writer, call, drawn, scaled);
         point!(Record);
         at = 0;
         for group in groups {

@@ -19,6 +19,7 @@ use record::page::{PageStart, PageWriter};
 
 use crate::process::descriptors;
 use crate::process::part::Process;
+use crate::recorder::draw::Draws;
 use crate::state::epoch;
 use crate::state::run::Run;
 
@@ -34,7 +35,8 @@ pub(crate) use local::{get as local, set_saved, take_saved, with_current};
 /// when a dispatch dispatches, or when functions of a model call each other.
 pub const DEEPEST: usize = 32;
 
-/// The fields that every call needs come first, in two cache lines with the head of the writer.
+/// The fields that every call needs come first, in one cache line. The head of the writer is another
+/// one.
 #[repr(C, align(64))]
 pub struct Thread {
     /// The epoch that the state belongs to ([`epoch::current`]) while attached; zero before and
@@ -58,6 +60,8 @@ pub struct Thread {
     pub(crate) run: &'static Run,
     /// Ticks from which on a call is followed by a record of the thread's clocks.
     pub(crate) next_clock: u64,
+    /// Draws calls, in a run with a budget. What every call reads of it is in the first cache line.
+    pub(crate) draws: Draws,
     /// Stack addresses of the calls in progress. A call was abandoned if a later call has a frame
     /// above it.
     pub(crate) frames: [usize; DEEPEST],
@@ -126,6 +130,7 @@ impl Thread {
     pub(super) fn discard(&mut self) {
         self.epoch.store(0, Ordering::Relaxed);
         self.close_counters();
+        self.draws.part();
         self.writer.detach();
         // SAFETY: only this thread wrote to the page, and it has stopped.
         unsafe { self.run.pool.unmap_page(self.page) };
@@ -164,6 +169,9 @@ impl Thread {
         self.rehearsing = false;
         // If a session ended meanwhile, an empty call may have begun without ending.
         (self.depth, self.uncounted) = (0, 0);
+        if self.draws.forget_calls() {
+            self.close_for_now();
+        }
         (self.is_apart, self.is_wrapped, self.has_slot) = (0, 0, 0);
         std::mem::swap(&mut self.writer, &mut writer);
         result

@@ -4,10 +4,10 @@
 use std::collections::BTreeMap;
 
 use record::meta::{
-    self, Calibration, Export, Frame, Leaving, Library, LibraryKind, OpExport, Role, Spread, Text,
-    ValueKey, ValueKind,
+    self, Calibration, Export, Frame, Leaving, Library, LibraryKind, Moments, OpExport, Role,
+    Spread, Sums, Text, ValueKey, ValueKind,
 };
-use record::{ClockKind, Snapshot};
+use record::{ClockKind, Granularity, Snapshot};
 use serde::{Deserialize, Serialize};
 
 use crate::manifest::{Moment, SwitchCost};
@@ -67,6 +67,9 @@ pub struct ProcessFacts {
     /// ns.
     #[serde(skip_serializing_if = "usual")]
     pub leaving: Option<(u32, u64)>,
+    /// The smallest and the typical step of its clock, in ticks.
+    #[serde(skip_serializing_if = "usual")]
+    pub clock_steps: Option<(u64, u64)>,
     /// What counters add to a context switch, as `run` measured it before this process's pass.
     #[serde(skip_serializing_if = "usual")]
     pub switch_cost: Option<SwitchCost>,
@@ -89,6 +92,25 @@ pub struct CalibrationFacts {
     /// How much the empty calls varied.
     #[serde(skip_serializing_if = "usual")]
     pub spread: Option<SpreadFacts>,
+    /// Their sums.
+    #[serde(skip_serializing_if = "usual")]
+    pub sums: Option<SumsFacts>,
+}
+
+/// See [`Sums`]. Pairs are a sum and a sum of squares.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct SumsFacts {
+    /// The thread that was calibrated.
+    pub thread_uid: u32,
+    /// Number of calls in the sums.
+    pub calls: u32,
+    /// Of the recorded durations, in ticks.
+    pub inside_ticks: (u64, u64),
+    /// Of the durations of one probe, in ticks.
+    pub total_ticks: (u64, u64),
+    /// Of each counter.
+    pub inside_values: Vec<(u64, u64)>,
 }
 
 /// See [`Spread`].
@@ -286,6 +308,13 @@ impl From<&Calibration> for CalibrationFacts {
                 inside_values: s.inside_values.clone(),
                 enabled_ns: s.enabled_ns.clone(),
             }),
+            sums: c.sums.as_ref().map(|s| SumsFacts {
+                thread_uid: s.thread_uid,
+                calls: s.calls,
+                inside_ticks: (s.inside_ticks.sum, s.inside_ticks.squares),
+                total_ticks: (s.total_ticks.sum, s.total_ticks.squares),
+                inside_values: s.inside_values.iter().map(|m| (m.sum, m.squares)).collect(),
+            }),
         }
     }
 }
@@ -312,6 +341,7 @@ impl From<&Process> for ProcessFacts {
                 .collect(),
             texts: p.texts.iter().map(|(id, text)| (*id, text.clone())).collect(),
             leaving: p.leaving.map(|leaving| (leaving.pages, leaving.cpu_ns)),
+            clock_steps: p.clock_steps.map(|steps| (steps.smallest_ticks, steps.typical_ticks)),
             switch_cost: p.switch_cost,
         }
     }
@@ -350,7 +380,21 @@ impl ProcessFacts {
                     inside_values: s.inside_values.iter().skip(before).copied().collect(),
                     enabled_ns: s.enabled_ns.clone(),
                 }),
+                sums: c.sums.as_ref().map(|s| {
+                    let moments = |(sum, squares): (u64, u64)| Moments { sum, squares };
+                    let of_pass = s.inside_values.iter().skip(before);
+                    Sums {
+                        thread_uid: s.thread_uid,
+                        calls: s.calls,
+                        inside_ticks: moments(s.inside_ticks),
+                        total_ticks: moments(s.total_ticks),
+                        inside_values: of_pass.copied().map(moments).collect(),
+                    }
+                }),
             })
+        }));
+        frames.extend(self.clock_steps.map(|(smallest_ticks, typical_ticks)| {
+            Frame::Clock(Granularity { smallest_ticks, typical_ticks })
         }));
         frames.extend(self.libraries.iter().cloned().map(|l| Frame::Library(l.into())));
         frames.extend(self.ops.iter().cloned().map(|op| Frame::Op(op.into())));

@@ -13,8 +13,8 @@
 use super::context::{Contexts, Told};
 use super::header::{PageError, PageHeader, checksum};
 use super::{
-    Call, HEADER_BYTES, MOST_VALUES, TAG_CALL, TAG_CONTEXT, TAG_EXPORT, TAG_PLACE, TAG_RUNNING,
-    TAG_THREAD_CLOCK, TAG_VALUES, TAG_WORKGROUP,
+    Call, Drawn, HEADER_BYTES, MOST_VALUES, TAG_CALL, TAG_CONTEXT, TAG_DRAWN, TAG_EXPORT,
+    TAG_PLACE, TAG_RUNNING, TAG_THREAD_CLOCK, TAG_VALUES, TAG_WORKGROUP,
 };
 use crate::wire::{get_varint, unzigzag};
 
@@ -48,7 +48,7 @@ impl GroupLayout {
 }
 
 /// One decoded record. The counters of a call are in [`PageReader::groups`] and
-/// [`PageReader::values`].
+/// [`PageReader::values`]; how it was drawn is in [`PageReader::drawn`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Record {
     /// A call of one workgroup.
@@ -101,6 +101,7 @@ pub struct PageReader<'a> {
     contexts: Contexts,
     /// In a page of version 1, the last call and the workgroup that is predicted for the next one.
     last: (Call, [u32; 3]),
+    drawn: Drawn,
     groups: Vec<GroupTimes>,
     values: Vec<u64>,
     extras: Vec<(u32, u64)>,
@@ -129,6 +130,7 @@ impl<'a> PageReader<'a> {
             layout,
             contexts: Contexts::new(),
             last: (Call::default(), [0; 3]),
+            drawn: Drawn::default(),
             groups: vec![GroupTimes::default(); layout.sizes.len()],
             values: vec![0; values],
             extras: Vec::new(),
@@ -149,6 +151,11 @@ impl<'a> PageReader<'a> {
     /// counters.
     pub fn values(&self) -> &[u64] {
         &self.values
+    }
+
+    /// Returns how the last call was drawn. Calls of a run without a budget have the default.
+    pub fn drawn(&self) -> Drawn {
+        self.drawn
     }
 
     /// Returns the keys and bits of the last [`Record::Values`].
@@ -198,6 +205,14 @@ impl<'a> PageReader<'a> {
         let end = start.wrapping_add(self.varint()?);
         self.last_ticks = end;
         (call.start, call.end) = (start, end);
+        self.drawn = Drawn::default();
+        if tag & TAG_DRAWN != 0 {
+            let (period, counter_period) = (self.small()?, self.small()?);
+            if period == 0 || counter_period == 0 {
+                return None;
+            }
+            self.drawn = Drawn { period, counter_period, skipped: self.varint()? };
+        }
         let mut value_at = 0;
         for g in 0..self.groups.len() {
             let size = *self.layout.sizes.get(g)? as usize;
@@ -221,8 +236,13 @@ impl<'a> PageReader<'a> {
 
     /// Decodes the leading fields of a call.
     fn decode_context(&mut self, tag: u8) -> Option<Call> {
-        const KNOWN: u8 =
-            TAG_CALL | TAG_CONTEXT | TAG_WORKGROUP | TAG_RUNNING | TAG_EXPORT | TAG_PLACE;
+        const KNOWN: u8 = TAG_CALL
+            | TAG_CONTEXT
+            | TAG_WORKGROUP
+            | TAG_RUNNING
+            | TAG_DRAWN
+            | TAG_EXPORT
+            | TAG_PLACE;
         if tag & !KNOWN != 0 || tag & (TAG_CONTEXT | TAG_EXPORT) == TAG_CONTEXT | TAG_EXPORT {
             return None;
         }

@@ -22,7 +22,8 @@ fn attach() -> *mut Thread {
     attach::attach(&ADAPTER)
 }
 
-/// Calls `original` inside a bracket.
+/// Calls `original` inside a bracket. In a run with a budget, the call may only be counted;
+/// `is_counted` says that it has been counted already, and is due.
 ///
 /// # Safety
 /// The arguments must be those that the runtime passes to a dispatch function, and `original` must
@@ -35,6 +36,7 @@ pub unsafe fn call(
     environment: *const Environment,
     dispatch: *const DispatchState,
     workgroup: *const WorkgroupState,
+    is_counted: bool,
 ) -> c_int {
     let thread = thread::current();
     let frame = stack_address();
@@ -45,7 +47,9 @@ pub unsafe fn call(
     };
     if !is_plain {
         // SAFETY: the caller's promises.
-        return unsafe { call_otherwise(export, original, environment, dispatch, workgroup) };
+        return unsafe {
+            call_otherwise(export, original, environment, dispatch, workgroup, is_counted)
+        };
     }
     touch_stack();
     let start = PLAIN_CLOCK.begin();
@@ -111,6 +115,7 @@ unsafe fn call_otherwise(
     environment: *const Environment,
     dispatch: *const DispatchState,
     workgroup: *const WorkgroupState,
+    is_counted: bool,
 ) -> c_int {
     let mut thread = thread::current();
     // SAFETY: null, or this thread's own state, which is unmapped only at thread exit, after the
@@ -125,7 +130,7 @@ unsafe fn call_otherwise(
     touch_stack();
     let frame = stack_address();
     // SAFETY: the thread is attached.
-    if !unsafe { begin_guarded(thread, export, frame) } {
+    if !unsafe { begin_guarded(thread, export, frame, is_counted) } {
         // SAFETY: this passes on the runtime's own call.
         return unsafe { original(environment, dispatch, workgroup) };
     }
@@ -169,16 +174,18 @@ unsafe fn end_otherwise(
 }
 
 // These are separate functions so that `call` and `call_otherwise`, whose frames lie under the
-// original's, have no landing pads. With landing pads it would have a personality routine. An exception of the original
-// passes through them, so the program's unwinder would then call our routine, which belongs to a
-// different unwinder: the one linked into this library. Measured: the process crashes.
+// original's, have no landing pads. With landing pads they would have a personality routine. An
+// exception of the original passes through them, so the program's unwinder would then call our
+// routine, which belongs to a different unwinder: the one linked into this library. Measured: the
+// process crashes.
 
 /// # Safety
 /// `thread` must be the calling thread's state.
 #[inline(never)]
-unsafe fn begin_guarded(thread: *mut Thread, export: u32, frame: usize) -> bool {
+unsafe fn begin_guarded(thread: *mut Thread, export: u32, frame: usize, is_counted: bool) -> bool {
+    let newcomer = Newcomer::Synchronous;
     // SAFETY: the caller guarantees this.
-    guarded(|| unsafe { (*thread).begin(export, frame, Newcomer::Synchronous) }) == Some(true)
+    guarded(|| unsafe { (*thread).begin_drawn(export, frame, newcomer, is_counted) }) == Some(true)
 }
 
 /// # Safety
@@ -223,9 +230,7 @@ pub unsafe fn begin_hooked(export: u32, frame: usize) {
                 return;
             }
         }
-        if (*thread).begin(export, frame, Newcomer::Bracketed) {
-            (*thread).begin_apart(export);
-        }
+        (*thread).begin_hooked(export, frame);
     }
 }
 
@@ -299,7 +304,7 @@ pub fn rehearse(thread: &mut Thread, calls: usize, _: bool) -> Took {
         bare.push(clock.begin().wrapping_sub(begin));
         let begin = clock.begin();
         // SAFETY: `empty` has the type of a dispatch function and reads none of its arguments.
-        unsafe { call(0, empty, &Environment::ZERO, &dispatch, &workgroup) };
+        unsafe { call(0, empty, &Environment::ZERO, &dispatch, &workgroup, false) };
         probed.push(clock.begin().wrapping_sub(begin));
     }
     Took { bare, probed }
