@@ -115,7 +115,7 @@ pub fn summarize(profile: &Profile, options: &Options) -> Summary {
     tables.into_iter().for_each(|table| all.table.merge(table));
     let busy = busy(&clusters, &nested.busy);
     let threads = all.times.finish(profile, &clusters, &busy);
-    let probes = costs(profile, all.in_place, &threads);
+    let probes = costs(profile, &all.in_place, &threads);
     let calibrated =
         |process| probes.iter().any(|p: &ProbeCost| p.process == process && p.calls == p.of_calls);
     let recorded = |process: usize| !profile.processes[process].id.is_of_plugins();

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering, compiler_fence};
 
 use counters::{Readings, ThreadCounters};
 use model::Loss;
+use record::meta::Frame;
 use record::page::{PageStart, PageWriter};
 
 use crate::os::sys::{self, ErrnoGuard};
@@ -15,7 +16,7 @@ use crate::process::part::Process;
 use crate::process::{descriptors, load, losses};
 use crate::recorder::adapter::Adapter;
 use crate::recorder::thread::{
-    self, Apart, DEEPEST, OURS, Slot, Started, THREAD_BYTES, Thread, Workers,
+    self, Apart, BracketTimes, DEEPEST, OURS, Slot, Started, THREAD_BYTES, Thread, Workers,
 };
 use crate::recorder::{calibrate, collectors, fork, pages};
 use crate::state::epoch;
@@ -215,6 +216,7 @@ fn make(epoch: u32, old: *mut Thread, adapter: &Adapter) -> Result<*mut Thread, 
             set!(collected[call], Started::NONE);
             set!(before[call], Readings::new());
         }
+        BracketTimes::reset(&raw mut (*memory).brackets, ticks as u32);
         set!(epoch, AtomicU32::new(epoch));
         run.threads.fetch_add(1, Ordering::SeqCst);
         if fresh {
@@ -238,6 +240,7 @@ const _: fn(&Thread) = |thread| {
         after: _,
         apart: _,
         before: _,
+        brackets: _,
         busy: _,
         collected: _,
         counters: _,
@@ -364,6 +367,9 @@ impl Thread {
         self.process.row().calls.fetch_add(self.writer.calls().into(), Ordering::Relaxed);
         let begun_ns = record::clock::thread_cpu_ns();
         let appended = self.append_page(true).is_ok();
+        for brackets in self.bracket_times(false) {
+            self.process.append(&Frame::Brackets(brackets));
+        }
         self.process.note_leaving(record::clock::thread_cpu_ns().wrapping_sub(begun_ns));
         if appended {
             // SAFETY: a page is attached; it is retired before it is released.

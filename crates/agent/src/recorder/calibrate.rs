@@ -7,6 +7,7 @@ use record::page::{PAGE_BYTES, PageReader};
 use record::{GroupLayout, Record};
 
 use crate::os::sys;
+use crate::process::cost;
 use crate::process::part::Process;
 use crate::recorder::adapter::{Adapter, Took};
 use crate::recorder::thread::{self, Thread};
@@ -30,9 +31,9 @@ pub fn calibrate(thread: &mut Thread, process: &Process, adapter: &Adapter) {
     if first {
         process.append(&Frame::Clock(thread.run.clock.granularity()));
     }
-    measure(thread, process, adapter, calls, false);
+    measure(thread, process, adapter, calls, false, first);
     if adapter.has_uncounted && thread.counting && !thread.run.bookkeeping {
-        measure(thread, process, adapter, calls, true);
+        measure(thread, process, adapter, calls, true, first);
     }
 }
 
@@ -43,6 +44,7 @@ fn measure(
     adapter: &Adapter,
     calls: usize,
     uncounted: bool,
+    first: bool,
 ) {
     let Ok(scratch) = sys::map_wiped_on_fork(PAGE_BYTES) else { return };
     let thread_pointer: *mut Thread = thread;
@@ -51,13 +53,77 @@ fn measure(
         unsafe { &mut *thread_pointer }
             .with_scratch(scratch, |thread| (adapter.rehearse)(thread, calls, uncounted))
     });
+    thread.time_some_brackets();
     thread.counters.rewind_scripts();
     // SAFETY: mapped above, PAGE_BYTES long, and not written any more.
     let page = unsafe { std::slice::from_raw_parts(scratch, PAGE_BYTES) };
     if let Some(calibration) = evaluate(thread, page, took, uncounted) {
         process.append(&Frame::Calibration(calibration));
     }
+    time_brackets(thread, process, adapter, scratch, uncounted);
+    if first && !uncounted {
+        cost::set_after_reading(after_reading(thread, scratch));
+        process.append(&Frame::Cost(cost::so_far(false)));
+    }
     sys::unmap(scratch, PAGE_BYTES);
+}
+
+/// Takes the time of brackets of empty calls as it is taken of the program's own calls. This shows
+/// which part of a bracket lies outside of that time.
+fn time_brackets(
+    thread: &mut Thread,
+    process: &Process,
+    adapter: &Adapter,
+    scratch: *mut u8,
+    uncounted: bool,
+) {
+    let thread_pointer: *mut Thread = thread;
+    thread::with_current(thread_pointer, || {
+        // SAFETY: the pointer is `thread`; only the closure uses it meanwhile.
+        unsafe { &mut *thread_pointer }.with_scratch(scratch, |thread| {
+            thread.time_all_brackets();
+            (adapter.rehearse)(thread, CALLS_LATER, uncounted)
+        })
+    });
+    for brackets in thread.bracket_times(true) {
+        process.append(&Frame::Brackets(brackets));
+    }
+    thread.time_some_brackets();
+    thread.counters.rewind_scripts();
+}
+
+/// Returns how much longer some code takes right after counters were read than when it runs again:
+/// the median in ticks. Such effects are part of what counters cost a program, but they lie outside
+/// of every bracket. The code is small and uses 8 KiB, like the loop of a small kernel.
+fn after_reading(thread: &mut Thread, scratch: *mut u8) -> u64 {
+    if !thread.counting {
+        return 0;
+    }
+    const BYTES: usize = 8192;
+    const LINE: usize = 64;
+    let work = || {
+        let mut sum = 0u64;
+        for at in (0..BYTES).step_by(LINE) {
+            // SAFETY: inside of the scratch page, which is mapped and ours.
+            let value = unsafe { scratch.add(at).read_volatile() };
+            sum = if value & 1 == 0 { sum.wrapping_add(u64::from(value)) } else { sum ^ at as u64 };
+        }
+        std::hint::black_box(sum);
+    };
+    let clock = thread.run.clock;
+    let mut more = Vec::with_capacity(CALLS_LATER);
+    for _ in 0..CALLS_LATER {
+        let took = || {
+            let begin = clock.begin();
+            work();
+            clock.begin().wrapping_sub(begin)
+        };
+        took();
+        let warm = took();
+        let _ = thread.counters.read(&mut thread.after);
+        more.push(took().saturating_sub(warm));
+    }
+    Sorted::new(more).at(5).unwrap_or(0)
 }
 
 /// Computes medians and ranges from the records on the scratch page. The first calls, which run

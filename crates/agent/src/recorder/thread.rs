@@ -22,10 +22,12 @@ use crate::process::part::Process;
 use crate::state::epoch;
 use crate::state::run::Run;
 
+mod brackets;
 mod calls;
 mod local;
 mod usage;
 
+pub(crate) use brackets::{AFTER, BEFORE, BracketTimes};
 pub(crate) use calls::{Apart, MOST_COLLECTORS, Slot, Started, Workers};
 pub use local::current;
 pub(crate) use local::{get as local, set_saved, take_saved, with_current};
@@ -77,6 +79,7 @@ pub struct Thread {
     pub(crate) counters: ThreadCounters<'static>,
     pub(crate) after: Readings,
     pub(crate) before: [Readings; DEEPEST],
+    pub(super) brackets: BracketTimes,
     pub(super) page: usize,
     pub(super) start: PageStart,
     pub(super) process: Process,

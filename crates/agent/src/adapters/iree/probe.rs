@@ -14,7 +14,7 @@ use crate::process::guard::guarded;
 use crate::recorder::adapter::Took;
 use crate::recorder::attach;
 use crate::recorder::bracket::{Newcomer, stack_address};
-use crate::recorder::thread::{self, Thread};
+use crate::recorder::thread::{self, AFTER, BEFORE, Thread};
 
 #[cold]
 #[inline(never)]
@@ -46,6 +46,8 @@ pub unsafe fn call(
             return unsafe { original(environment, dispatch, workgroup) };
         }
     }
+    // SAFETY: the thread is attached.
+    let entered = unsafe { (*thread).enter(BEFORE) };
     touch_stack();
     let frame = stack_address();
     // SAFETY: the thread is attached.
@@ -82,7 +84,9 @@ pub unsafe fn call(
                 start,
                 end,
             };
+            (*thread).enter(AFTER);
             end_guarded(thread, &call, frame);
+            (*thread).left(entered, start, (*thread).counting);
         }
     }
     result
