@@ -91,6 +91,10 @@ pub struct ProbeCost {
     /// Flushing and attaching are not included. `None` if it is not known for some thread with
     /// calls.
     pub cpu_ns: Option<f64>,
+    /// Processor time of the whole process, with what recording cost. `None` if it did not end in
+    /// an orderly way, if a session recorded only a part of it, and in profiles from before this
+    /// was recorded.
+    pub process_ns: Option<f64>,
     /// Time of its threads in dispatches.
     pub dispatch_ns: Option<f64>,
     /// The readings of an empty call, for the calibrated set of counters that most calls had.
@@ -111,6 +115,11 @@ impl ProbeCost {
         }
     }
 
+    /// The cost of the calls: what grows with their number, and what fewer timed calls would avoid.
+    pub fn of_calls(&self) -> Estimate {
+        sum([self.among_calls(), Estimate::exact(self.flush_ns)])
+    }
+
     /// The part that lies in the processor time between the first call and the last known moment.
     fn among_calls(&self) -> Estimate {
         let parts = [Some(self.probes), Some(self.after), self.way, self.switched];
@@ -121,6 +130,15 @@ impl ProbeCost {
     pub fn total(&self) -> Estimate {
         let rest = Estimate::exact(self.flush_ns + self.attach_ns);
         sum([self.among_calls(), rest].into_iter().chain(self.start))
+    }
+
+    /// The processor time of the program, without what recording cost it: that of the whole process,
+    /// or of its threads since their first calls if that of the process is not known.
+    pub fn program_ns(&self) -> Option<f64> {
+        match self.process_ns {
+            Some(ns) => Some(ns - self.total().value).filter(|ns| *ns > 0.0),
+            None => self.alone_ns(),
+        }
     }
 
     /// The processor time that the threads would have used without us. `None` if their processor
@@ -224,6 +242,7 @@ fn cost(
             sum([Estimate::exact(known), MAPPING_NS])
         }),
         cpu_ns: cpu.filter(|cpu| !cpu.is_empty()).map(|cpu| cpu.iter().sum()),
+        process_ns: of.cost.map(|c| c.process_cpu_ns as f64).filter(|ns| *ns > 0.0),
         dispatch_ns: mine().next().map(|_| mine().map(|thread| thread.dispatch_ns).sum()),
         empty_call,
     })

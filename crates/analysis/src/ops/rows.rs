@@ -6,7 +6,7 @@ use profile::{LibraryKind, OpId, Process, Profile, Role, ValueKey, ValueKind};
 
 use super::{OpCall, OpFilter, OpTrees, OpVisitor, Region, RunCall, Serial, Task};
 use crate::empty::EmptyCall;
-use crate::probe::{costs, in_place};
+use crate::probe::{ProbeCost, costs, in_place};
 
 /// Prefix of the names of the virtual machine's book-keeping functions.
 pub const BOOKKEEPING: &str = "vm.builtin.";
@@ -205,6 +205,8 @@ pub struct OpTable {
     /// An estimate of the time in which the machines called the instrument; see
     /// [`crate::ProbeCost::way`]. `None` if there are too few consecutive ops to tell.
     pub way_ns: Option<f64>,
+    /// The cost of everything that was recorded, whatever the filter, per process.
+    pub costs: Vec<ProbeCost>,
 }
 
 impl OpTable {
@@ -243,6 +245,7 @@ impl OpTable {
                 probe_calls: 0,
                 probe_ns: Some(0.0),
                 way_ns: None,
+                costs: Vec::new(),
             },
         };
         adder.table.values = adder.columns.0.clone();
@@ -268,6 +271,7 @@ impl OpTable {
             table.probe_ns = table.probe_ns.zip(ns).map(|(sum, ns)| sum + ns);
             table.probe_calls += calls;
         }
+        table.costs = costs;
         table
     }
 }

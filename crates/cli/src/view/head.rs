@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::overview::Overview;
 use super::units::{moment, plural, time};
-use super::usage;
+use super::{price, usage};
 use crate::terminal::visible;
 
 /// The lines above a report, each with a label and a text.
@@ -64,6 +64,7 @@ pub fn lines(overview: &Overview<'_>) -> Vec<(&'static str, String)> {
             shares_of(profile, summary),
         ),
     ));
+    lines.extend(price::warning(&summary.probes).map(|text| ("cost", text)));
     if let Some(text) = usage::text(overview) {
         lines.push(("threads", text));
     }
