@@ -94,36 +94,55 @@ fn time_brackets(
 
 /// Returns how much longer some code takes right after counters were read than when it runs again:
 /// the median in ticks. Such effects are part of what counters cost a program, but they lie outside
-/// of every bracket. The code is small and uses 8 KiB, like the loop of a small kernel.
+/// of every bracket. The code returns from some calls, because a system call makes the processor
+/// forget where they return to, and then reads 8 KiB, like the loop of a small kernel.
 fn after_reading(thread: &mut Thread, scratch: *mut u8) -> u64 {
     if !thread.counting {
         return 0;
     }
-    const BYTES: usize = 8192;
-    const LINE: usize = 64;
-    let work = || {
-        let mut sum = 0u64;
-        for at in (0..BYTES).step_by(LINE) {
-            // SAFETY: inside of the scratch page, which is mapped and ours.
-            let value = unsafe { scratch.add(at).read_volatile() };
-            sum = if value & 1 == 0 { sum.wrapping_add(u64::from(value)) } else { sum ^ at as u64 };
-        }
-        std::hint::black_box(sum);
-    };
     let clock = thread.run.clock;
     let mut more = Vec::with_capacity(CALLS_LATER);
     for _ in 0..CALLS_LATER {
-        let took = || {
-            let begin = clock.begin();
-            work();
-            clock.begin().wrapping_sub(begin)
+        let mut took = |read: bool| {
+            let began = descend(RETURNS, &mut || {
+                if read {
+                    let _ = thread.counters.read(&mut thread.after);
+                }
+                clock.begin()
+            });
+            touch(scratch);
+            clock.begin().wrapping_sub(began)
         };
-        took();
-        let warm = took();
-        let _ = thread.counters.read(&mut thread.after);
-        more.push(took().saturating_sub(warm));
+        took(false);
+        let warm = took(false);
+        more.push(took(true).saturating_sub(warm));
     }
     Sorted::new(more).at(5).unwrap_or(0)
+}
+
+/// How many functions a runtime returns from between two dispatches, roughly.
+const RETURNS: u32 = 8;
+
+/// Calls itself so many times, and then `body`.
+#[inline(never)]
+fn descend(depth: u32, body: &mut dyn FnMut() -> u64) -> u64 {
+    let result = match depth {
+        0 => body(),
+        _ => descend(depth - 1, body),
+    };
+    std::hint::black_box(result)
+}
+
+/// Reads some memory of the scratch page.
+#[inline(never)]
+fn touch(scratch: *mut u8) {
+    let mut sum = 0u64;
+    for at in (0..8192).step_by(64) {
+        // SAFETY: inside of the scratch page, which is mapped and ours.
+        let value = unsafe { scratch.add(at).read_volatile() };
+        sum = if value & 1 == 0 { sum.wrapping_add(u64::from(value)) } else { sum ^ at as u64 };
+    }
+    std::hint::black_box(sum);
 }
 
 /// Computes medians and ranges from the records on the scratch page. The first calls, which run
