@@ -89,6 +89,9 @@ int main(int argc, char** argv) {
     }
   } else if (!strcmp(mode, "touch")) {
     static char memory[64 * 4096] __attribute__((aligned(4096)));
+    // The first call may load code of the program, of the hook and of the recorder, which are page
+    // faults, too.
+    issue_call(&library, TOUCH, 0, memory);
     for (int i = 0; i < calls; ++i) issue_call(&library, TOUCH, 64, memory);
   } else if (!strcmp(mode, "threads")) {
     pthread_t threads[8];

@@ -65,7 +65,7 @@ fn identity(header: &PageHeader) -> [u8; IDENTITY_BYTES] {
     let s = &header.start;
     let mut identity = [0u8; IDENTITY_BYTES];
     identity[..8].copy_from_slice(&MAGIC);
-    identity[8..10].copy_from_slice(&record::page::PAGE_VERSION.to_le_bytes());
+    identity[8..10].copy_from_slice(&header.version.to_le_bytes());
     identity[10..12].copy_from_slice(&(HEADER_BYTES as u16).to_le_bytes());
     identity[16..20].copy_from_slice(&s.pid.to_le_bytes());
     identity[20..24].copy_from_slice(&s.generation.to_le_bytes());

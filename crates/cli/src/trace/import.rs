@@ -108,7 +108,7 @@ fn restore(args: &Args, file: &Input, head: OwnHead) -> Result<Option<Imported>,
         again(&args.output)?;
         return Ok(None);
     };
-    let (summary, _) = read_any(file.read(), &mut one).map_err(|e| unreadable(file, e))?;
+    let (summary, _) = read_any(&mut file.read(), &mut one).map_err(|e| unreadable(file, e))?;
     stops_early(file, &summary);
     one.finish(&summary).map(Some).map_err(Failure::new)
 }
@@ -137,7 +137,7 @@ pub fn plain(
     for (number, (file, shift)) in files.iter().zip(shifts).enumerate() {
         let mut one = all.trace(&format!("chrome-{number}"), *shift).map_err(Failure::new)?;
         let (summary, perfetto) =
-            read_any(file.read(), &mut one).map_err(|e| unreadable(file, e))?;
+            read_any(&mut file.read(), &mut one).map_err(|e| unreadable(file, e))?;
         stops_early(file, &summary);
         late = one.head().map(|head| OwnHead { whole: perfetto, ..head });
         one.finish(file.name(), &summary).map_err(Failure::new)?;
@@ -170,7 +170,7 @@ pub fn shifts(files: &[Input]) -> Result<Vec<i64>, Failure> {
     let mut bases = Vec::new();
     for file in files {
         let mut base = Base(0);
-        read_any(file.read(), &mut base).map_err(|e| unreadable(file, e))?;
+        read_any(&mut file.read(), &mut base).map_err(|e| unreadable(file, e))?;
         bases.push(base.0);
     }
     let first = bases.first().copied().unwrap_or(0);

@@ -2,7 +2,9 @@
 
 use std::sync::atomic::AtomicU64;
 
-use super::{FLAG_FLUSHED, FLAG_LAST, HEADER_BYTES, PAGE_BYTES, PAGE_MAGIC, PAGE_VERSION};
+use super::{
+    FLAG_FLUSHED, FLAG_LAST, HEADER_BYTES, OLDEST_VERSION, PAGE_BYTES, PAGE_MAGIC, PAGE_VERSION,
+};
 use crate::usage::{USAGE_WORDS, Usage};
 use crate::wire::xxh64;
 
@@ -88,6 +90,8 @@ pub struct PageStart {
 /// The header of a page after validation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PageHeader {
+    /// The version of the page's layout.
+    pub version: u16,
     /// The values that the writer stored when it started the page; the thread's name is from when
     /// it ended the page.
     pub start: PageStart,
@@ -121,7 +125,7 @@ pub enum PageError {
     },
     /// The magic number is missing.
     NoMagic,
-    /// A later version wrote the page.
+    /// A version that this one does not know wrote the page.
     Version(u16),
     /// The sizes in the header contradict each other.
     Inconsistent,
@@ -150,7 +154,7 @@ impl PageHeader {
             return Err(PageError::NoMagic);
         }
         let version = field!(version, u16);
-        if version != PAGE_VERSION {
+        if !(OLDEST_VERSION..=PAGE_VERSION).contains(&version) {
             return Err(PageError::Version(version));
         }
         let committed = field!(committed, u64);
@@ -176,6 +180,7 @@ impl PageHeader {
         let usage_begin = words(std::mem::offset_of!(RawHeader, usage_begin));
         let usage_end = words(std::mem::offset_of!(RawHeader, usage_end));
         Ok(Self {
+            version,
             start: PageStart {
                 pid: field!(pid, u32),
                 generation: field!(generation, u32),

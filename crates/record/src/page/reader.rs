@@ -1,9 +1,20 @@
 //! Reads pages without trusting any byte.
+//!
+//! A call of a page of version 1 differs in its leading fields:
+//!
+//! ```text
+//!  call          tag u8 = 0000 r w c 1
+//!                c: export, count x y z, location, worker follow; otherwise as in the last call.
+//!                   At the start of a page, all of them are 0
+//!                w: workgroup id x y z follow; otherwise x is one more than the last call's, or
+//!                   the id is 0,0,0 after `c` and at the start of a page
+//! ```
 
+use super::context::{Contexts, Told};
 use super::header::{PageError, PageHeader, checksum};
 use super::{
-    Call, HEADER_BYTES, MOST_VALUES, TAG_CALL, TAG_CONTEXT, TAG_RUNNING, TAG_THREAD_CLOCK,
-    TAG_VALUES, TAG_WORKGROUP,
+    Call, Drawn, HEADER_BYTES, MOST_VALUES, TAG_CALL, TAG_CONTEXT, TAG_DRAWN, TAG_EXPORT,
+    TAG_PLACE, TAG_RUNNING, TAG_THREAD_CLOCK, TAG_VALUES, TAG_WORKGROUP,
 };
 use crate::wire::{get_varint, unzigzag};
 
@@ -37,7 +48,7 @@ impl GroupLayout {
 }
 
 /// One decoded record. The counters of a call are in [`PageReader::groups`] and
-/// [`PageReader::values`].
+/// [`PageReader::values`]; how it was drawn is in [`PageReader::drawn`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Record {
     /// A call of one workgroup.
@@ -87,8 +98,10 @@ pub struct PageReader<'a> {
     at: usize,
     layout: &'a GroupLayout,
     last_ticks: u64,
-    context: [u32; 6],
-    next_workgroup: [u32; 3],
+    contexts: Contexts,
+    /// In a page of version 1, the last call and the workgroup that is predicted for the next one.
+    last: (Call, [u32; 3]),
+    drawn: Drawn,
     groups: Vec<GroupTimes>,
     values: Vec<u64>,
     extras: Vec<(u32, u64)>,
@@ -115,8 +128,9 @@ impl<'a> PageReader<'a> {
             records,
             at: 0,
             layout,
-            context: [0; 6],
-            next_workgroup: [0; 3],
+            contexts: Contexts::new(),
+            last: (Call::default(), [0; 3]),
+            drawn: Drawn::default(),
             groups: vec![GroupTimes::default(); layout.sizes.len()],
             values: vec![0; values],
             extras: Vec::new(),
@@ -137,6 +151,11 @@ impl<'a> PageReader<'a> {
     /// counters.
     pub fn values(&self) -> &[u64] {
         &self.values
+    }
+
+    /// Returns how the last call was drawn. Calls of a run without a budget have the default.
+    pub fn drawn(&self) -> Drawn {
+        self.drawn
     }
 
     /// Returns the keys and bits of the last [`Record::Values`].
@@ -178,25 +197,22 @@ impl<'a> PageReader<'a> {
     }
 
     fn decode_call(&mut self, tag: u8) -> Option<Record> {
-        if tag & !(TAG_CALL | TAG_CONTEXT | TAG_WORKGROUP | TAG_RUNNING) != 0 {
-            return None;
-        }
-        if tag & TAG_CONTEXT != 0 {
-            for i in 0..self.context.len() {
-                self.context[i] = self.small()?;
-            }
-            self.next_workgroup = [0; 3];
-        }
-        let mut workgroup = self.next_workgroup;
-        if tag & TAG_WORKGROUP != 0 {
-            for place in &mut workgroup {
-                *place = self.small()?;
-            }
-        }
-        self.next_workgroup = [workgroup[0].wrapping_add(1), workgroup[1], workgroup[2]];
+        let mut call = match self.header.version {
+            1 => self.decode_context_1(tag)?,
+            _ => self.decode_context(tag)?,
+        };
         let start = self.last_ticks.wrapping_add(unzigzag(self.varint()?) as u64);
         let end = start.wrapping_add(self.varint()?);
         self.last_ticks = end;
+        (call.start, call.end) = (start, end);
+        self.drawn = Drawn::default();
+        if tag & TAG_DRAWN != 0 {
+            let (period, counter_period) = (self.small()?, self.small()?);
+            if period == 0 || counter_period == 0 {
+                return None;
+            }
+            self.drawn = Drawn { period, counter_period, skipped: self.varint()? };
+        }
         let mut value_at = 0;
         for g in 0..self.groups.len() {
             let size = *self.layout.sizes.get(g)? as usize;
@@ -215,16 +231,57 @@ impl<'a> PageReader<'a> {
                 value_at += 1;
             }
         }
-        let [export, x, y, z, location, worker] = self.context;
-        Some(Record::Call(Call {
-            export,
-            count: [x, y, z],
-            workgroup,
-            location,
-            worker,
-            start,
-            end,
-        }))
+        Some(Record::Call(call))
+    }
+
+    /// Decodes the leading fields of a call.
+    fn decode_context(&mut self, tag: u8) -> Option<Call> {
+        const KNOWN: u8 = TAG_CALL
+            | TAG_CONTEXT
+            | TAG_WORKGROUP
+            | TAG_RUNNING
+            | TAG_DRAWN
+            | TAG_EXPORT
+            | TAG_PLACE;
+        if tag & !KNOWN != 0 || tag & (TAG_CONTEXT | TAG_EXPORT) == TAG_CONTEXT | TAG_EXPORT {
+            return None;
+        }
+        let mut told = Told { context: None, export: None, place: None, workgroup: None };
+        if tag & TAG_CONTEXT != 0 {
+            told.context = Some((self.small()?, self.three()?));
+        }
+        if tag & TAG_EXPORT != 0 {
+            told.export = Some(self.small()?);
+        }
+        if tag & TAG_PLACE != 0 {
+            told.place = Some([self.small()?, self.small()?]);
+        }
+        if tag & TAG_WORKGROUP != 0 {
+            told.workgroup = Some(self.three()?);
+        }
+        let (export, count, workgroup, [location, worker]) = self.contexts.read(&told)?;
+        Some(Call { export, count, workgroup, location, worker, start: 0, end: 0 })
+    }
+
+    /// Decodes the leading fields of a call of version 1.
+    fn decode_context_1(&mut self, tag: u8) -> Option<Call> {
+        if tag & !(TAG_CALL | TAG_CONTEXT | TAG_WORKGROUP | TAG_RUNNING) != 0 {
+            return None;
+        }
+        let (mut call, mut predicted) = self.last;
+        if tag & TAG_CONTEXT != 0 {
+            (call.export, call.count) = (self.small()?, self.three()?);
+            (call.location, call.worker) = (self.small()?, self.small()?);
+            predicted = [0; 3];
+        }
+        call.workgroup = if tag & TAG_WORKGROUP != 0 { self.three()? } else { predicted };
+        let [x, y, z] = call.workgroup;
+        self.last = (call, [x.wrapping_add(1), y, z]);
+        Some(call)
+    }
+
+    fn three(&mut self) -> Option<[u32; 3]> {
+        Some([self.small()?, self.small()?, self.small()?])
     }
 
     fn decode_other(&mut self, tag: u8) -> Option<Record> {

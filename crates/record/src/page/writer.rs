@@ -2,11 +2,12 @@
 
 use std::sync::atomic::{Ordering, compiler_fence};
 
+use super::context::Contexts;
 use super::header::{RawHeader, USAGE_BEGIN, USAGE_END, checksum_with};
 use super::{
-    Call, FLAG_FLUSHED, FLAG_LAST, HEADER_BYTES, LONGEST_RECORD, LONGEST_VALUES, MOST_VALUES,
-    PAGE_BYTES, PAGE_MAGIC, PAGE_VERSION, PageStart, TAG_CALL, TAG_CONTEXT, TAG_RUNNING,
-    TAG_THREAD_CLOCK, TAG_VALUES, TAG_WORKGROUP,
+    Call, Drawn, FLAG_FLUSHED, FLAG_LAST, HEADER_BYTES, LONGEST_RECORD, LONGEST_VALUES,
+    MOST_VALUES, PAGE_BYTES, PAGE_MAGIC, PAGE_VERSION, PageStart, TAG_CALL, TAG_CONTEXT, TAG_DRAWN,
+    TAG_EXPORT, TAG_PLACE, TAG_RUNNING, TAG_THREAD_CLOCK, TAG_VALUES, TAG_WORKGROUP,
 };
 use crate::usage::{USAGE_WORDS, Usage};
 use crate::wire::{put_varint, zigzag};
@@ -21,8 +22,7 @@ pub struct PageWriter {
     last_ticks: u64,
     base_cpu_ns: u64,
     base_monotonic_ns: u64,
-    context: [u32; 6],
-    next_workgroup: [u32; 3],
+    contexts: Contexts,
 }
 
 /// A record under construction: the address for the next field, among bytes that are not committed
@@ -43,6 +43,30 @@ impl Cursor {
         // SAFETY: `has_room` reserved LONGEST_RECORD bytes, which includes the slack.
         self.at = unsafe { put_varint(self.at, value) };
     }
+
+    /// Appends the fields of the call's context that were not predicted.
+    ///
+    /// # Safety
+    /// As for [`Cursor::put`].
+    #[inline(always)]
+    unsafe fn put_context(&mut self, call: &Call, tag: u8) {
+        // SAFETY: the caller guarantees room.
+        unsafe {
+            if tag & (TAG_CONTEXT | TAG_EXPORT) != 0 {
+                self.put(call.export.into());
+            }
+            if tag & TAG_CONTEXT != 0 {
+                call.count.iter().for_each(|field| self.put((*field).into()));
+            }
+            if tag & TAG_PLACE != 0 {
+                self.put(call.location.into());
+                self.put(call.worker.into());
+            }
+            if tag & TAG_WORKGROUP != 0 {
+                call.workgroup.iter().for_each(|field| self.put((*field).into()));
+            }
+        }
+    }
 }
 
 impl PageWriter {
@@ -56,8 +80,7 @@ impl PageWriter {
             last_ticks: 0,
             base_cpu_ns: 0,
             base_monotonic_ns: 0,
-            context: [0; 6],
-            next_workgroup: [0; 3],
+            contexts: Contexts::new(),
         }
     }
 
@@ -118,8 +141,7 @@ impl PageWriter {
         self.at = HEADER_BYTES as u32;
         self.calls = 0;
         self.last_ticks = base_ticks;
-        self.context = [0; 6];
-        self.next_workgroup = [0; 3];
+        self.contexts.clear();
     }
 
     /// Detaches the page. Its content stays.
@@ -164,31 +186,16 @@ impl PageWriter {
     /// A page with room must be attached.
     #[inline(always)]
     pub unsafe fn call(&mut self, call: &Call, scaled: bool) -> Cursor {
-        let context =
-            [call.export, call.count[0], call.count[1], call.count[2], call.location, call.worker];
-        let mut tag = TAG_CALL | (u8::from(scaled) * TAG_RUNNING);
+        let context = self.contexts.write(call);
+        let tag = TAG_CALL | (u8::from(scaled) * TAG_RUNNING) | context;
         // SAFETY: `at` is within the page while there is room.
         let start = unsafe { self.page.add(self.at as usize) };
         // SAFETY: `at` is within the page while there is room.
         let mut cursor = Cursor { at: unsafe { start.add(1) } };
-        if context != self.context {
-            tag |= TAG_CONTEXT;
-            self.context = context;
-            self.next_workgroup = [0; 3];
-            for field in context {
-                // SAFETY: the caller guarantees room.
-                unsafe { cursor.put(field.into()) };
-            }
+        if context != 0 {
+            // SAFETY: the caller guarantees room.
+            unsafe { cursor.put_context(call, context) };
         }
-        if call.workgroup != self.next_workgroup {
-            tag |= TAG_WORKGROUP;
-            for field in call.workgroup {
-                // SAFETY: the caller guarantees room.
-                unsafe { cursor.put(field.into()) };
-            }
-        }
-        let [x, y, z] = call.workgroup;
-        self.next_workgroup = [x.wrapping_add(1), y, z];
         // SAFETY: the caller guarantees room; `start` is the tag's place.
         unsafe {
             start.write(tag);
@@ -197,6 +204,24 @@ impl PageWriter {
         }
         self.last_ticks = call.end;
         cursor
+    }
+
+    /// Begins the record of a call that was drawn, as [`PageWriter::call`] begins others.
+    ///
+    /// # Safety
+    /// A page with room must be attached.
+    #[inline(always)]
+    pub unsafe fn drawn_call(&mut self, call: &Call, scaled: bool, drawn: &Drawn) -> Cursor {
+        // SAFETY: the caller guarantees room. The record's tag is at `at` until it is committed.
+        unsafe {
+            let tag = self.page.add(self.at as usize);
+            let mut cursor = self.call(call, scaled);
+            tag.write(tag.read() | TAG_DRAWN);
+            cursor.put(drawn.period.into());
+            cursor.put(drawn.counter_period.into());
+            cursor.put(drawn.skipped);
+            cursor
+        }
     }
 
     /// Commits a call record, so that readers see it.

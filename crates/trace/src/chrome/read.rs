@@ -138,7 +138,10 @@ fn place(at: u64, kind: &ReadErrorKind) -> String {
 ///
 /// # Errors
 /// [`ReadError`]; everything before it was handed out.
-pub fn read(source: impl Read, sink: &mut impl EventSink) -> Result<ReadSummary, ReadError> {
+pub fn read(
+    source: impl Read,
+    sink: &mut (impl EventSink + ?Sized),
+) -> Result<ReadSummary, ReadError> {
     let (mut source, mut start) = (source, Vec::new());
     // A pipe may return one byte at a time.
     let head = source.by_ref().take(2).read_to_end(&mut start);
@@ -154,7 +157,7 @@ pub fn read(source: impl Read, sink: &mut impl EventSink) -> Result<ReadSummary,
 
 fn document<R: Read>(
     window: Window<R>,
-    sink: &mut impl EventSink,
+    sink: &mut (impl EventSink + ?Sized),
 ) -> Result<ReadSummary, ReadError> {
     let mut reader =
         Reader { window, shapes: Shapes::default(), summary: ReadSummary::default(), first: None };
@@ -227,7 +230,7 @@ impl<R: Read> Reader<R> {
     }
 
     /// `{"key": value, …}`
-    fn object(&mut self, sink: &mut impl EventSink) -> Result<(), Stop> {
+    fn object(&mut self, sink: &mut (impl EventSink + ?Sized)) -> Result<(), Stop> {
         self.window.advance(1);
         let mut has_events = false;
         if self.next_byte()? == Some(b'}') {
@@ -271,7 +274,7 @@ impl<R: Read> Reader<R> {
     }
 
     /// Reads `[event, …`, with or without its end.
-    fn array(&mut self, sink: &mut impl EventSink) -> Result<(), Stop> {
+    fn array(&mut self, sink: &mut (impl EventSink + ?Sized)) -> Result<(), Stop> {
         self.window.advance(1);
         loop {
             self.whole_events(sink)?;
@@ -295,7 +298,7 @@ impl<R: Read> Reader<R> {
     }
 
     /// Reads the array of events inside an object.
-    fn events(&mut self, sink: &mut impl EventSink) -> Result<(), Stop> {
+    fn events(&mut self, sink: &mut (impl EventSink + ?Sized)) -> Result<(), Stop> {
         self.window.advance(1);
         self.whole_events(sink)?;
         loop {
@@ -316,7 +319,7 @@ impl<R: Read> Reader<R> {
     /// Hands out events as long as they are complete in the window and a comma follows. Stops after
     /// a comma. It may hand out no event; then [`Reader::event`], which can read more, must read
     /// the next one.
-    fn whole_events(&mut self, sink: &mut impl EventSink) -> Result<(), Stop> {
+    fn whole_events(&mut self, sink: &mut (impl EventSink + ?Sized)) -> Result<(), Stop> {
         let (base, bytes) = (self.window.at(), self.window.bytes());
         // If the window is not valid UTF-8, use the part before the first wrong byte. Only this
         // function reports that byte, so no byte is checked twice.
@@ -362,7 +365,7 @@ impl<R: Read> Reader<R> {
         }
     }
 
-    fn event(&mut self, sink: &mut impl EventSink) -> Result<(), Stop> {
+    fn event(&mut self, sink: &mut (impl EventSink + ?Sized)) -> Result<(), Stop> {
         let mut lost = 0;
         let read = self.value(|at, bytes, nulls| {
             let (mut event, used) = parse::<Event<'_>>(bytes)?;
@@ -387,7 +390,11 @@ impl<R: Read> Reader<R> {
 
     /// Skips an event that cannot be read, if it is clear where the next one starts.
     #[cold]
-    fn leave_out(&mut self, error: ReadError, sink: &mut impl EventSink) -> Result<(), Stop> {
+    fn leave_out(
+        &mut self,
+        error: ReadError,
+        sink: &mut (impl EventSink + ?Sized),
+    ) -> Result<(), Stop> {
         loop {
             if let Some(used) = damaged_extent(self.window.bytes()) {
                 self.window.advance(used);

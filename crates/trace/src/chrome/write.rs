@@ -78,6 +78,13 @@ pub struct RawEvent<'a> {
 #[derive(Debug)]
 pub struct Writer<W: Write> {
     out: W,
+    text: Text,
+}
+
+/// The text that is not written yet. It does not depend on the type of the output, so it is compiled
+/// once and in this crate.
+#[derive(Debug)]
+struct Text {
     buffer: Vec<u8>,
     base_ns: i64,
     first: bool,
@@ -118,7 +125,7 @@ impl<W: Write> Writer<W> {
             serde_json::to_writer(&mut *b, part)?;
         }
         b.extend_from_slice(b",\n\"traceEvents\": [");
-        Ok(Self { out, buffer, base_ns, first: true })
+        Ok(Self { out, text: Text { buffer, base_ns, first: true } })
     }
 
     /// Writes the head of another trace again: every key besides its events.
@@ -141,7 +148,8 @@ impl<W: Write> Writer<W> {
         buffer.extend_from_slice(b"\n\"traceEvents\": [");
         let base = document.get("baseTimeNanoseconds");
         let base_ns = base.and_then(|b| b.as_i64().or_else(|| b.as_str()?.parse().ok()));
-        Ok(Self { out, buffer, base_ns: base_ns.unwrap_or(0), first: true })
+        let base_ns = base_ns.unwrap_or(0);
+        Ok(Self { out, text: Text { buffer, base_ns, first: true } })
     }
 
     /// Ends a trace that was started with [`Writer::again`], and returns the output.
@@ -149,7 +157,7 @@ impl<W: Write> Writer<W> {
     /// # Errors
     /// Writing failed.
     pub fn finish_again(mut self) -> io::Result<W> {
-        self.buffer.extend_from_slice(b"\n]\n}\n");
+        self.text.buffer.extend_from_slice(b"\n]\n}\n");
         self.write_buffer()?;
         self.out.flush()?;
         Ok(self.out)
@@ -161,42 +169,22 @@ impl<W: Write> Writer<W> {
     /// # Errors
     /// Writing failed.
     pub fn finish(mut self, key: &str, last: &impl serde::Serialize, name: &str) -> io::Result<W> {
-        self.buffer.extend_from_slice(b"\n],\n");
-        text::string(&mut self.buffer, key);
-        self.buffer.extend_from_slice(b": ");
-        serde_json::to_writer(&mut self.buffer, last)?;
-        self.buffer.extend_from_slice(b",\n\"traceName\": ");
-        text::string(&mut self.buffer, name);
-        self.buffer.extend_from_slice(b"\n}\n");
+        self.text.buffer.extend_from_slice(b"\n],\n");
+        text::string(&mut self.text.buffer, key);
+        self.text.buffer.extend_from_slice(b": ");
+        serde_json::to_writer(&mut self.text.buffer, last)?;
+        self.text.buffer.extend_from_slice(b",\n\"traceName\": ");
+        text::string(&mut self.text.buffer, name);
+        self.text.buffer.extend_from_slice(b"\n}\n");
         self.write_buffer()?;
         self.out.flush()?;
         Ok(self.out)
     }
 
-    /// Writes a comma and the start of an event.
-    fn begin(&mut self, phase: u8) -> io::Result<()> {
-        self.next()?;
-        self.buffer.extend_from_slice(b"\n{\"ph\":\"");
-        self.buffer.extend_from_slice(&[phase, b'"']);
-        Ok(())
-    }
-
-    /// Writes a comma between two events.
-    fn next(&mut self) -> io::Result<()> {
-        if self.buffer.len() >= FLUSH_BYTES {
-            self.write_buffer()?;
-        }
-        if !self.first {
-            self.buffer.push(b',');
-        }
-        self.first = false;
-        Ok(())
-    }
-
     /// Writes and empties the buffer. Escapes DEL: JSON allows it, but Perfetto's trace processor
     /// (version 55) then calls the whole file corrupt. DEL only occurs in strings.
     fn write_buffer(&mut self) -> io::Result<()> {
-        let mut rest = &self.buffer[..];
+        let mut rest = &self.text.buffer[..];
         if rest.contains(&DEL) {
             let mut escaped = Vec::with_capacity(rest.len() + 64);
             while let Some(at) = rest.iter().position(|byte| *byte == DEL) {
@@ -207,13 +195,18 @@ impl<W: Write> Writer<W> {
             self.out.write_all(&escaped)?;
         }
         self.out.write_all(rest)?;
-        self.buffer.clear();
+        self.text.buffer.clear();
         Ok(())
+    }
+
+    /// Writes the text if there is enough of it.
+    fn write_if_full(&mut self) -> io::Result<()> {
+        if self.text.buffer.len() >= FLUSH_BYTES { self.write_buffer() } else { Ok(()) }
     }
 
     /// The time from which `ts` counts, in ns since 1970.
     pub fn base_ns(&self) -> i64 {
-        self.base_ns
+        self.text.base_ns
     }
 
     /// Writes an event of another trace.
@@ -221,7 +214,29 @@ impl<W: Write> Writer<W> {
     /// # Errors
     /// Writing failed.
     pub fn raw(&mut self, event: &RawEvent<'_>) -> io::Result<()> {
-        self.next()?;
+        self.text.raw(event);
+        self.write_if_full()
+    }
+}
+
+impl Text {
+    /// Writes a comma and the start of an event.
+    fn begin(&mut self, phase: u8) {
+        self.next();
+        self.buffer.extend_from_slice(b"\n{\"ph\":\"");
+        self.buffer.extend_from_slice(&[phase, b'"']);
+    }
+
+    /// Writes a comma between two events.
+    fn next(&mut self) {
+        if !self.first {
+            self.buffer.push(b',');
+        }
+        self.first = false;
+    }
+
+    fn raw(&mut self, event: &RawEvent<'_>) {
+        self.next();
         self.buffer.extend_from_slice(b"\n{");
         let from = self.buffer.len();
         if event.phase != 0 {
@@ -266,7 +281,6 @@ impl<W: Write> Writer<W> {
             self.buffer.remove(from);
         }
         self.buffer.push(b'}');
-        Ok(())
     }
 
     fn json(&mut self, key: &[u8], json: Option<&str>) {
@@ -317,8 +331,8 @@ impl<W: Write> Writer<W> {
     }
 
     /// Writes an end of an arrow.
-    fn flow(&mut self, row: Row<'_>, at_ns: i64, flow: &Flow<'_>) -> io::Result<()> {
-        self.begin(if flow.end == FlowEnd::Start { b's' } else { b'f' })?;
+    fn flow(&mut self, row: Row<'_>, at_ns: i64, flow: &Flow<'_>) {
+        self.begin(if flow.end == FlowEnd::Start { b's' } else { b'f' });
         self.text(b",\"cat\":", flow.kind.name());
         self.text(b",\"name\":", flow.kind.name());
         self.buffer.extend_from_slice(b",\"id\":");
@@ -329,17 +343,75 @@ impl<W: Write> Writer<W> {
             self.buffer.extend_from_slice(b",\"bp\":\"e\"");
         }
         self.buffer.push(b'}');
-        Ok(())
     }
 
     /// Writes a metadata event with one argument.
-    fn name_row(&mut self, what: &str, row: Row<'_>, at_ns: i64, arg: Arg<'_>) -> io::Result<()> {
-        self.begin(b'M')?;
+    fn name_row(&mut self, what: &str, row: Row<'_>, at_ns: i64, arg: Arg<'_>) {
+        self.begin(b'M');
         self.text(b",\"name\":", what);
         self.row(row);
         self.at(at_ns);
         self.args(&[arg], "");
-        Ok(())
+    }
+
+    fn fact(&mut self, row: Row<'_>, name: &str, at_ns: i64, args: &str) {
+        self.begin(b'M');
+        self.text(b",\"name\":", name);
+        self.row(row);
+        self.at(at_ns);
+        self.json(b",\"args\":", Some(args));
+        self.buffer.push(b'}');
+    }
+
+    fn process(&mut self, process: &ProcessRow<'_>) {
+        let row = Row { process: process.id, thread: Id::Number(0) };
+        let sort = ArgValue::Plain(Value::Int(process.sort_index));
+        self.name_row("process_name", row, process.at_ns, Arg::text("name", process.name));
+        self.name_row("process_labels", row, process.at_ns, Arg::text("labels", process.labels));
+        let arg = Arg { key: "sort_index", value: sort };
+        self.name_row("process_sort_index", row, process.at_ns, arg);
+    }
+
+    fn thread(&mut self, thread: &ThreadRow<'_>) {
+        let sort = ArgValue::Plain(Value::Int(thread.sort_index));
+        let (row, at) = (thread.row, thread.at_ns);
+        self.name_row("thread_name", row, at, Arg::text("name", thread.name));
+        self.name_row("thread_sort_index", row, at, Arg { key: "sort_index", value: sort });
+    }
+
+    fn slice(&mut self, slice: &Slice<'_>) {
+        self.begin(b'X');
+        self.text(b",\"cat\":", slice.category);
+        self.text(b",\"name\":", slice.name);
+        self.row(slice.row);
+        self.at(slice.start_ns);
+        self.buffer.extend_from_slice(b",\"dur\":");
+        let duration = i64::try_from(slice.duration_ns).unwrap_or(i64::MAX);
+        text::microseconds(&mut self.buffer, duration);
+        self.args(slice.args, slice.raw);
+        slice.flows.iter().for_each(|flow| self.flow(slice.row, slice.start_ns, flow));
+        let known = slice.counters.iter().filter(|counter| !counter.series.is_empty());
+        known.copied().for_each(|counter| self.counter(&counter));
+    }
+
+    fn instant(&mut self, instant: &Instant<'_>) {
+        self.begin(b'i');
+        self.text(b",\"cat\":", instant.category);
+        self.text(b",\"name\":", instant.name);
+        self.row(instant.row);
+        self.at(instant.at_ns);
+        self.buffer.extend_from_slice(b",\"s\":\"t\"");
+        self.args(instant.args, "");
+        instant.flows.iter().for_each(|flow| self.flow(instant.row, instant.at_ns, flow));
+    }
+
+    fn counter(&mut self, counter: &SeriesPoint<'_>) {
+        self.begin(b'C');
+        self.text(b",\"cat\":", counter.category);
+        self.text(b",\"name\":", counter.name);
+        self.row(counter.row);
+        self.at(counter.at_ns);
+        self.args(counter.series, "");
     }
 }
 
@@ -370,64 +442,32 @@ impl<W: Write> TimelineSink for Writer<W> {
     }
 
     fn fact(&mut self, row: Row<'_>, name: &str, at_ns: i64, args: &str) -> io::Result<()> {
-        self.begin(b'M')?;
-        self.text(b",\"name\":", name);
-        self.row(row);
-        self.at(at_ns);
-        self.json(b",\"args\":", Some(args));
-        self.buffer.push(b'}');
-        Ok(())
+        self.text.fact(row, name, at_ns, args);
+        self.write_if_full()
     }
 
     fn process(&mut self, process: &ProcessRow<'_>) -> io::Result<()> {
-        let row = Row { process: process.id, thread: Id::Number(0) };
-        let sort = ArgValue::Plain(Value::Int(process.sort_index));
-        self.name_row("process_name", row, process.at_ns, Arg::text("name", process.name))?;
-        self.name_row("process_labels", row, process.at_ns, Arg::text("labels", process.labels))?;
-        let arg = Arg { key: "sort_index", value: sort };
-        self.name_row("process_sort_index", row, process.at_ns, arg)
+        self.text.process(process);
+        self.write_if_full()
     }
 
     fn thread(&mut self, thread: &ThreadRow<'_>) -> io::Result<()> {
-        let sort = ArgValue::Plain(Value::Int(thread.sort_index));
-        let (row, at) = (thread.row, thread.at_ns);
-        self.name_row("thread_name", row, at, Arg::text("name", thread.name))?;
-        self.name_row("thread_sort_index", row, at, Arg { key: "sort_index", value: sort })
+        self.text.thread(thread);
+        self.write_if_full()
     }
 
     fn slice(&mut self, slice: &Slice<'_>) -> io::Result<()> {
-        self.begin(b'X')?;
-        self.text(b",\"cat\":", slice.category);
-        self.text(b",\"name\":", slice.name);
-        self.row(slice.row);
-        self.at(slice.start_ns);
-        self.buffer.extend_from_slice(b",\"dur\":");
-        let duration = i64::try_from(slice.duration_ns).unwrap_or(i64::MAX);
-        text::microseconds(&mut self.buffer, duration);
-        self.args(slice.args, slice.raw);
-        slice.flows.iter().try_for_each(|flow| self.flow(slice.row, slice.start_ns, flow))?;
-        let known = slice.counters.iter().filter(|counter| !counter.series.is_empty());
-        known.copied().try_for_each(|counter| self.counter(&counter))
+        self.text.slice(slice);
+        self.write_if_full()
     }
 
     fn instant(&mut self, instant: &Instant<'_>) -> io::Result<()> {
-        self.begin(b'i')?;
-        self.text(b",\"cat\":", instant.category);
-        self.text(b",\"name\":", instant.name);
-        self.row(instant.row);
-        self.at(instant.at_ns);
-        self.buffer.extend_from_slice(b",\"s\":\"t\"");
-        self.args(instant.args, "");
-        instant.flows.iter().try_for_each(|flow| self.flow(instant.row, instant.at_ns, flow))
+        self.text.instant(instant);
+        self.write_if_full()
     }
 
     fn counter(&mut self, counter: &SeriesPoint<'_>) -> io::Result<()> {
-        self.begin(b'C')?;
-        self.text(b",\"cat\":", counter.category);
-        self.text(b",\"name\":", counter.name);
-        self.row(counter.row);
-        self.at(counter.at_ns);
-        self.args(counter.series, "");
-        Ok(())
+        self.text.counter(counter);
+        self.write_if_full()
     }
 }

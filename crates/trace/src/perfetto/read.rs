@@ -57,7 +57,10 @@ const MOST_WAITING: usize = 1 << 18;
 /// # Errors
 /// The source cannot be read, or the sink refuses something; everything before that was handed out.
 /// A trace that is truncated or damaged is read up to there.
-pub fn read(source: impl Read, sink: &mut impl EventSink) -> Result<ReadSummary, ReadError> {
+pub fn read(
+    source: impl Read,
+    sink: &mut (impl EventSink + ?Sized),
+) -> Result<ReadSummary, ReadError> {
     let mut source = BufReader::with_capacity(1 << 18, source);
     let mut reader = Reader::new(sink);
     let mut body = Vec::new();
@@ -134,7 +137,7 @@ fn head(source: &mut impl BufRead) -> io::Result<PacketHead> {
     }
 }
 
-struct Reader<'a, S> {
+struct Reader<'a, S: ?Sized> {
     sink: &'a mut S,
     summary: ReadSummary,
     sequences: FastMap<u64, Sequence>,
@@ -204,7 +207,7 @@ struct Place {
 
 type Done = Result<(), String>;
 
-impl<'a, S: EventSink> Reader<'a, S> {
+impl<'a, S: EventSink + ?Sized> Reader<'a, S> {
     fn new(sink: &'a mut S) -> Self {
         Self {
             sink,

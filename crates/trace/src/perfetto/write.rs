@@ -54,6 +54,13 @@ pub struct PerfettoHead {
 pub struct Writer<W: Write> {
     out: W,
     compress: bool,
+    timeline: Packets,
+}
+
+/// The packets that are not written yet, and what is known of the timeline. It does not depend on
+/// the type of the output, so it is compiled once and in this crate.
+#[derive(Debug, Default)]
+struct Packets {
     packets: Encoder,
     processes: Vec<ProcessState>,
     process_by_id: HashMap<OwnedId, usize>,
@@ -113,25 +120,11 @@ impl<W: Write> Writer<W> {
     /// # Errors
     /// Writing failed.
     pub fn new(out: W, head: &PerfettoHead) -> io::Result<Self> {
-        let mut writer = Self {
-            out,
-            compress: head.compress,
-            packets: Encoder::default(),
-            processes: Vec::new(),
-            process_by_id: HashMap::new(),
-            rows: Vec::new(),
-            by_number: FastMap::default(),
-            by_id: HashMap::new(),
-            last_row: None,
-            tracks: 0,
-            sequences: GLOBAL,
-            extras: Extras::default(),
-            found: Vec::new(),
-            others: Vec::new(),
-        };
+        let timeline = Packets { sequences: GLOBAL, ..Packets::default() };
+        let mut writer = Self { out, compress: head.compress, timeline };
         let all = if head.clocks.is_empty() { vec![(0, 0)] } else { in_order(&head.clocks) };
         for (realtime, monotonic) in &all {
-            writer.packets.message(trace::PACKET, |p| {
+            writer.timeline.packets.message(trace::PACKET, |p| {
                 p.uint(packet::SEQUENCE_ID, GLOBAL);
                 p.message(packet::CLOCK_SNAPSHOT, |s| {
                     let both = [(clocks::REALTIME, realtime), (clocks::MONOTONIC, monotonic)];
@@ -160,10 +153,10 @@ impl<W: Write> Writer<W> {
         mut self,
         facts: impl IntoIterator<Item = (&'a str, &'a serde_json::Value)>,
     ) -> io::Result<W> {
-        for lane in self.rows.iter_mut().flat_map(|row| &mut row.lanes) {
-            lane.close(&mut self.packets, i64::MAX);
+        for lane in self.timeline.rows.iter_mut().flat_map(|row| &mut row.lanes) {
+            lane.close(&mut self.timeline.packets, i64::MAX);
         }
-        self.packets.message(trace::PACKET, |p| {
+        self.timeline.packets.message(trace::PACKET, |p| {
             p.uint(packet::SEQUENCE_ID, GLOBAL);
             p.message(packet::CHROME_EVENTS, |bundle| {
                 for (name, value) in facts {
@@ -180,7 +173,7 @@ impl<W: Write> Writer<W> {
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        let mut packets = std::mem::take(&mut self.packets.bytes);
+        let mut packets = std::mem::take(&mut self.timeline.packets.bytes);
         if self.compress && !packets.is_empty() {
             let mut zlib = ZlibEncoder::new(Vec::new(), Compression::default());
             zlib.write_all(&packets)?;
@@ -192,14 +185,16 @@ impl<W: Write> Writer<W> {
             self.out.write_all(&packets)?;
         }
         packets.clear();
-        self.packets.bytes = packets;
+        self.timeline.packets.bytes = packets;
         Ok(())
     }
 
     fn flush_if_full(&mut self) -> io::Result<()> {
-        if self.packets.bytes.len() >= FLUSH_BYTES { self.flush() } else { Ok(()) }
+        if self.timeline.packets.bytes.len() >= FLUSH_BYTES { self.flush() } else { Ok(()) }
     }
+}
 
+impl Packets {
     /// Describes a track.
     fn track(&mut self, parent: Option<u64>, fill: impl FnOnce(&mut Encoder)) -> u64 {
         self.tracks += 1;
@@ -325,7 +320,95 @@ impl<W: Write> TimelineSink for Writer<W> {
         true
     }
 
-    fn fact(&mut self, row: Row<'_>, name: &str, _: i64, args: &str) -> io::Result<()> {
+    fn fact(&mut self, row: Row<'_>, name: &str, at_ns: i64, args: &str) -> io::Result<()> {
+        self.timeline.fact(row, name, at_ns, args);
+        self.flush_if_full()
+    }
+
+    fn process(&mut self, process: &ProcessRow<'_>) -> io::Result<()> {
+        self.timeline.process(process);
+        self.flush_if_full()
+    }
+
+    fn thread(&mut self, thread: &ThreadRow<'_>) -> io::Result<()> {
+        self.timeline.thread(thread);
+        self.flush_if_full()
+    }
+
+    fn slice(&mut self, slice: &Slice<'_>) -> io::Result<()> {
+        self.timeline.slice(slice);
+        self.flush_if_full()
+    }
+
+    fn instant(&mut self, instant: &Instant<'_>) -> io::Result<()> {
+        self.timeline.instant(instant);
+        self.flush_if_full()
+    }
+
+    fn counter(&mut self, counter: &SeriesPoint<'_>) -> io::Result<()> {
+        self.timeline.counter(counter);
+        self.flush_if_full()
+    }
+}
+
+impl<W: Write> Writer<W> {
+    /// Writes a slice, without counters, into one of the row's lanes, which are numbered from 0. It
+    /// is for slices in any order that the caller knows to be nested in each lane.
+    ///
+    /// # Errors
+    /// Writing failed.
+    pub fn slice_in(&mut self, lane: usize, slice: &Slice<'_>) -> io::Result<()> {
+        self.timeline.slice_in(lane, slice);
+        self.flush_if_full()
+    }
+
+    /// Begins a slice whose end comes later, in one of the row's lanes; see [`Writer::slice_in`].
+    ///
+    /// # Errors
+    /// Writing failed.
+    pub fn begin_in(&mut self, lane: usize, slice: &Slice<'_>) -> io::Result<()> {
+        self.timeline.begin_in(lane, slice);
+        self.flush_if_full()
+    }
+
+    /// Ends the slice that was begun last in a lane of the row. `args` became known at its end.
+    ///
+    /// # Errors
+    /// Writing failed.
+    pub fn end_in(
+        &mut self,
+        lane: usize,
+        row: Row<'_>,
+        at_ns: i64,
+        args: &[Arg<'_>],
+    ) -> io::Result<()> {
+        self.timeline.end_in(lane, row, at_ns, args);
+        self.flush_if_full()
+    }
+
+    /// Begins a slice whose end is not known yet. All slices of its row must be like this.
+    ///
+    /// # Errors
+    /// Writing failed.
+    pub fn begin(&mut self, slice: &Slice<'_>) -> io::Result<()> {
+        self.timeline.begin(slice);
+        self.flush_if_full()
+    }
+
+    /// Ends the slice of the row that was begun last. Returns false if there is none. `args` became
+    /// known at its end.
+    ///
+    /// # Errors
+    /// Writing failed.
+    pub fn end(&mut self, row: Row<'_>, at_ns: i64, args: &[Arg<'_>]) -> io::Result<bool> {
+        let ended = self.timeline.end(row, at_ns, args);
+        self.flush_if_full()?;
+        Ok(ended)
+    }
+}
+
+impl Packets {
+    fn fact(&mut self, row: Row<'_>, name: &str, _: i64, args: &str) {
         let track = match self.known_row(row) {
             Some(index) => self.rows[index].lanes[0].track(),
             None => {
@@ -341,13 +424,12 @@ impl<W: Write> TimelineSink for Writer<W> {
                 f.uint(packet::FACT_TRACK, track);
             });
         });
-        self.flush_if_full()
     }
 
-    fn process(&mut self, process: &ProcessRow<'_>) -> io::Result<()> {
+    fn process(&mut self, process: &ProcessRow<'_>) {
         let id = OwnedId::from(process.id);
         if self.process_by_id.contains_key(&id) {
-            return Ok(());
+            return;
         }
         let real = match process.id {
             Id::Number(n) if REAL_IDS.contains(&n) => Some(n),
@@ -366,17 +448,15 @@ impl<W: Write> TimelineSink for Writer<W> {
             }
         });
         self.add_process(id, uuid);
-        self.flush_if_full()
     }
 
-    fn thread(&mut self, thread: &ThreadRow<'_>) -> io::Result<()> {
+    fn thread(&mut self, thread: &ThreadRow<'_>) {
         if self.known_row(thread.row).is_none() {
             self.add_row(thread.row, thread.name, thread.sort_index);
         }
-        self.flush_if_full()
     }
 
-    fn slice(&mut self, slice: &Slice<'_>) -> io::Result<()> {
+    fn slice(&mut self, slice: &Slice<'_>) {
         let index = self.row(slice.row);
         self.extras.clear();
         for counter in slice.counters {
@@ -401,10 +481,9 @@ impl<W: Write> TimelineSink for Writer<W> {
         for (track, value) in self.others.drain(..) {
             lane.counter(&mut self.packets, track, slice.start_ns, value);
         }
-        self.flush_if_full()
     }
 
-    fn instant(&mut self, instant: &Instant<'_>) -> io::Result<()> {
+    fn instant(&mut self, instant: &Instant<'_>) {
         let index = self.row(instant.row);
         let lane = &mut self.rows[index].lanes[0];
         lane.close(&mut self.packets, instant.at_ns);
@@ -421,10 +500,9 @@ impl<W: Write> TimelineSink for Writer<W> {
             raw: "",
         };
         lane.point(&mut self.packets, &point);
-        self.flush_if_full()
     }
 
-    fn counter(&mut self, counter: &SeriesPoint<'_>) -> io::Result<()> {
+    fn counter(&mut self, counter: &SeriesPoint<'_>) {
         let index = self.row(counter.row);
         self.extras.clear();
         self.points(index, counter);
@@ -434,47 +512,22 @@ impl<W: Write> TimelineSink for Writer<W> {
         for (track, value) in points.chain(self.others.drain(..)) {
             lane.counter(&mut self.packets, track, counter.at_ns, value);
         }
-        self.flush_if_full()
     }
-}
 
-impl<W: Write> Writer<W> {
-    /// Writes a slice, without counters, into one of the row's lanes, which are numbered from 0. It
-    /// is for slices in any order that the caller knows to be nested in each lane.
-    ///
-    /// # Errors
-    /// Writing failed.
-    pub fn slice_in(&mut self, lane: usize, slice: &Slice<'_>) -> io::Result<()> {
+    fn slice_in(&mut self, lane: usize, slice: &Slice<'_>) {
         let lane = self.lane(slice.row, lane);
         lane.0.begin(lane.1, slice, &Extras::default());
         lane.0.end(lane.1, end_of(slice));
-        self.flush_if_full()
     }
 
-    /// Begins a slice whose end comes later, in one of the row's lanes; see [`Writer::slice_in`].
-    ///
-    /// # Errors
-    /// Writing failed.
-    pub fn begin_in(&mut self, lane: usize, slice: &Slice<'_>) -> io::Result<()> {
+    fn begin_in(&mut self, lane: usize, slice: &Slice<'_>) {
         let lane = self.lane(slice.row, lane);
         lane.0.begin(lane.1, slice, &Extras::default());
-        self.flush_if_full()
     }
 
-    /// Ends the slice that was begun last in a lane of the row. `args` became known at its end.
-    ///
-    /// # Errors
-    /// Writing failed.
-    pub fn end_in(
-        &mut self,
-        lane: usize,
-        row: Row<'_>,
-        at_ns: i64,
-        args: &[Arg<'_>],
-    ) -> io::Result<()> {
+    fn end_in(&mut self, lane: usize, row: Row<'_>, at_ns: i64, args: &[Arg<'_>]) {
         let lane = self.lane(row, lane);
         lane.0.end_with(lane.1, at_ns, args);
-        self.flush_if_full()
     }
 
     fn lane(&mut self, row: Row<'_>, lane: usize) -> (&mut Sequence, &mut Encoder) {
@@ -485,29 +538,21 @@ impl<W: Write> Writer<W> {
         (&mut self.rows[index].lanes[lane], &mut self.packets)
     }
 
-    /// Begins a slice whose end is not known yet. All slices of its row must be like this.
-    ///
-    /// # Errors
-    /// Writing failed.
-    pub fn begin(&mut self, slice: &Slice<'_>) -> io::Result<()> {
+    fn begin(&mut self, slice: &Slice<'_>) {
         let index = self.row(slice.row);
         self.rows[index].begun += 1;
-        self.begin_in(0, slice)
+        self.begin_in(0, slice);
     }
 
-    /// Ends the slice of the row that was begun last. Returns false if there is none. `args` became
-    /// known at its end.
-    ///
-    /// # Errors
-    /// Writing failed.
-    pub fn end(&mut self, row: Row<'_>, at_ns: i64, args: &[Arg<'_>]) -> io::Result<bool> {
+    fn end(&mut self, row: Row<'_>, at_ns: i64, args: &[Arg<'_>]) -> bool {
         let index = self.row(row);
         let begun = &mut self.rows[index].begun;
         if *begun == 0 {
-            return Ok(false);
+            return false;
         }
         *begun -= 1;
-        self.end_in(0, row, at_ns, args).map(|()| true)
+        self.end_in(0, row, at_ns, args);
+        true
     }
 
     /// Adds a track for a row.

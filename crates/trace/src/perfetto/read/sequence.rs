@@ -257,7 +257,7 @@ impl<'a> TrackEvent<'a> {
     }
 }
 
-impl<S: EventSink> Reader<'_, S> {
+impl<S: EventSink + ?Sized> Reader<'_, S> {
     pub(super) fn track_event(
         &mut self,
         sequence: &Sequence,

@@ -1,11 +1,10 @@
 //! Counters: a track for each series of a process, and the values.
 
 use std::collections::HashMap;
-use std::io::Write;
 
 use model::activity::Value;
 
-use super::{NO_TRACK, Writer};
+use super::{NO_TRACK, Packets};
 use crate::perfetto::fields::track;
 use crate::perfetto::row::Number;
 use crate::text::same;
@@ -31,7 +30,7 @@ struct CounterTracks {
     series: Vec<(String, u64)>,
 }
 
-impl<W: Write> Writer<W> {
+impl Packets {
     /// Adds the values of a counter of a row to those that will be written. Integers are added to
     /// the extras of a slice, as far as there is room.
     pub(super) fn points(&mut self, row: usize, counter: &SeriesPoint<'_>) {

@@ -1,0 +1,154 @@
+//! What the records of a page need not repeat. The writer and the reader keep the same memory of a
+//! page's earlier calls and predict the next call from it. A record contains only what differs from
+//! the prediction.
+//!
+//! ```text
+//!                    ┌─ export ─ count x y z ─ next workgroup ─ successor ─┐
+//!  export mod 64 ──► │ slot                                                │
+//!                    └─────────────────────────────────────────────────────┘
+//! ```
+//!
+//! * The *count* of an export is that of the export's last call.
+//! * The *next workgroup* follows the last one, with x changing fastest. After a dispatch's last
+//!   workgroup, and after a new count, it is 0,0,0.
+//! * The *successor* of an export is the export of the call that last followed the end of its
+//!   dispatch. In a slot that is new, it is the export itself.
+//! * If the last call was the last workgroup of its dispatch, the next call is expected to be of the
+//!   successor; otherwise it is expected to be of the same export.
+//!
+//! Models call the same exports in the same order again and again, so almost every call is
+//! predicted. The memory is empty at the start of each page, so that each page can be read by
+//! itself.
+
+use super::{Call, TAG_CONTEXT, TAG_EXPORT, TAG_PLACE, TAG_WORKGROUP};
+
+/// Number of exports that are remembered. Exports with the same remainder share a slot.
+const SLOTS: usize = 64;
+
+/// What is remembered of one export. A slot has the size of half a cache line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C, align(32))]
+struct Slot {
+    export: u32,
+    count: [u32; 3],
+    next: [u32; 3],
+    successor: u32,
+}
+
+impl Slot {
+    const EMPTY: Self = Self { export: u32::MAX, count: [0; 3], next: [0; 3], successor: u32::MAX };
+}
+
+/// The memory of one page.
+#[derive(Clone, Debug)]
+pub(super) struct Contexts {
+    /// Location and worker of the last call.
+    place: [u32; 2],
+    /// The last call's slot.
+    last: usize,
+    /// The export of the next call, if everything goes on as before.
+    expected: u32,
+    slots: [Slot; SLOTS],
+}
+
+/// The fields of a call that [`Contexts`] remembers, as a record tells them.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Told {
+    /// The export and its count, if the tag has [`TAG_CONTEXT`].
+    pub context: Option<(u32, [u32; 3])>,
+    /// The export alone, if the tag has [`TAG_EXPORT`].
+    pub export: Option<u32>,
+    /// Location and worker, if the tag has [`TAG_PLACE`].
+    pub place: Option<[u32; 2]>,
+    /// The workgroup, if the tag has [`TAG_WORKGROUP`].
+    pub workgroup: Option<[u32; 3]>,
+}
+
+impl Contexts {
+    pub const fn new() -> Self {
+        Self { place: [0; 2], last: 0, expected: u32::MAX, slots: [Slot::EMPTY; SLOTS] }
+    }
+
+    /// Forgets everything, for the next page.
+    pub fn clear(&mut self) {
+        (self.place, self.last, self.expected) = ([0; 2], 0, u32::MAX);
+        self.slots.fill(Slot::EMPTY);
+    }
+
+    /// Remembers a call that is about to be written. Returns the bits of the record's tag that say
+    /// which of the call's fields must follow.
+    #[inline(always)]
+    pub fn write(&mut self, call: &Call) -> u8 {
+        let mut tag = 0;
+        let slot = &mut self.slots[call.export as usize % SLOTS];
+        if slot.export != call.export || slot.count != call.count {
+            *slot = Slot { export: call.export, count: call.count, ..Slot::EMPTY };
+            slot.successor = call.export;
+            tag |= TAG_CONTEXT;
+        } else if self.expected != call.export {
+            tag |= TAG_EXPORT;
+        }
+        if call.workgroup != slot.next {
+            tag |= TAG_WORKGROUP;
+        }
+        let place = [call.location, call.worker];
+        if place != self.place {
+            self.place = place;
+            tag |= TAG_PLACE;
+        }
+        self.advance(call.export, call.count, call.workgroup);
+        tag
+    }
+
+    /// Completes what a record tells of a call, and remembers the call. Returns export, count,
+    /// workgroup, and location and worker. Returns `None` if the record refers to an export that is
+    /// not remembered; no writer writes such a record.
+    #[inline(always)]
+    pub fn read(&mut self, told: &Told) -> Option<(u32, [u32; 3], [u32; 3], [u32; 2])> {
+        let export = match told.context {
+            Some((export, count)) => {
+                let slot = self.slots.get_mut(export as usize % SLOTS)?;
+                *slot = Slot { export, count, next: [0; 3], successor: export };
+                export
+            }
+            None => told.export.unwrap_or(self.expected),
+        };
+        let slot = self.slots.get(export as usize % SLOTS)?;
+        if slot.export != export {
+            return None;
+        }
+        let (count, workgroup) = (slot.count, told.workgroup.unwrap_or(slot.next));
+        self.place = told.place.unwrap_or(self.place);
+        self.advance(export, count, workgroup);
+        Some((export, count, workgroup, self.place))
+    }
+
+    /// Remembers that this call is the last one, whose slot is already its own.
+    #[inline(always)]
+    fn advance(&mut self, export: u32, count: [u32; 3], workgroup: [u32; 3]) {
+        let at = export as usize % SLOTS;
+        let before = &mut self.slots[self.last % SLOTS];
+        if before.next == [0; 3] {
+            before.successor = export;
+        }
+        let slot = &mut self.slots[at];
+        slot.next = following(workgroup, count);
+        self.last = at;
+        self.expected = if slot.next == [0; 3] { slot.successor } else { export };
+    }
+}
+
+/// Returns the workgroup after this one; 0,0,0 after the last one.
+#[inline(always)]
+fn following([x, y, z]: [u32; 3], count: [u32; 3]) -> [u32; 3] {
+    let more = |at: u32, count: u32| at.checked_add(1).filter(|next| *next < count);
+    if let Some(x) = more(x, count[0]) {
+        [x, y, z]
+    } else if let Some(y) = more(y, count[1]) {
+        [0, y, z]
+    } else if let Some(z) = more(z, count[2]) {
+        [0, 0, z]
+    } else {
+        [0; 3]
+    }
+}
