@@ -3,6 +3,7 @@
 //! ```text
 //!  cost of a process  = calls × bracket in place     calibrated, and timed around some calls
 //!                     + readings × effect after one  calibrated: displaced caches
+//!                     + only counted calls × count   runs with a budget
 //!                     + ops × way of the machine     TVM: its own path to an instrument
 //!                     + switches × switch            threads with counters, measured by `run`
 //!                     + flushes                      measured in the program
@@ -41,6 +42,10 @@ const FEWEST: u64 = 30;
 /// process can measure it. Measured: 0.4 to 1.1 ms.
 const MAPPING_NS: Estimate = Estimate { value: 0.7e6, low: 0.3e6, high: 1.5e6 };
 
+/// What a call costs that is only counted, in ns: a decision and an addition to a table. Too little
+/// to be timed in the program.
+const ONLY_COUNTED_NS: Estimate = Estimate { value: 5.0, low: 2.0, high: 12.0 };
+
 /// The estimated cost of recording for one process, in ns of processor time, summed over its
 /// threads. Calls with a set of counters that was not calibrated are left out, because the cost
 /// with and without counters differs by a factor of thirty.
@@ -65,6 +70,11 @@ pub struct ProbeCost {
     /// How much longer the program's own code takes after counters were read; exactly 0 without
     /// counters.
     pub after: Estimate,
+    /// Number of calls that were only counted, in a run with a budget; [`Self::calls`] leaves them
+    /// out.
+    pub only_counted: u64,
+    /// Their cost.
+    pub counting: Estimate,
     /// Number of those calls for which no counter was read although their thread had counters.
     /// These are the book-keeping ops of a virtual machine.
     pub uncounted: u64,
@@ -122,7 +132,8 @@ impl ProbeCost {
 
     /// The part that lies in the processor time between the first call and the last known moment.
     fn among_calls(&self) -> Estimate {
-        let parts = [Some(self.probes), Some(self.after), self.way, self.switched];
+        let parts =
+            [Some(self.probes), Some(self.counting), Some(self.after), self.way, self.switched];
         sum(parts.into_iter().flatten())
     }
 
@@ -217,6 +228,12 @@ fn cost(
         .0;
     let empty_call = empty_call(profile, process, most)?;
     let probes = ticks.times(line.ns_per_tick());
+    let only_counted: u64 = profile
+        .counted()
+        .iter()
+        .filter(|of| of.process == process)
+        .map(|of| of.calls.saturating_sub(of.timed))
+        .fold(0, u64::saturating_add);
     let after = of.cost.map_or(0.0, |b| line.duration_ns(b.after_reading_ticks));
     let after = after * readings as f64;
     let mine = || threads.iter().filter(|thread| thread.process == process);
@@ -230,6 +247,8 @@ fn cost(
         calibrated_per_call_ns: calibrated * line.ns_per_tick() / calls as f64,
         probes,
         after: Estimate { value: after, low: 0.0, high: 2.0 * after },
+        only_counted,
+        counting: ONLY_COUNTED_NS.times(only_counted as f64),
         uncounted,
         uncounted_call_ns: timing.map(|t| t.ticks.value * line.ns_per_tick()),
         way: way(profile, process, in_place, ticks.value / calls as f64 - empty_call.ticks as f64),

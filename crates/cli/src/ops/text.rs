@@ -27,7 +27,7 @@ pub fn print(out: &mut impl Write, view: &View<'_>, width: Option<usize>) -> io:
         return losses::print(out, &view.losses, prose);
     }
     wrapped(out, "runs      ", &runs(view), prose)?;
-    if let Some(text) = price::warning(&table.costs) {
+    if let Some(text) = price::warning(profile, &table.costs) {
         wrapped(out, "cost      ", &text, prose)?;
     }
     writeln!(out)?;

@@ -64,7 +64,7 @@ pub fn lines(overview: &Overview<'_>) -> Vec<(&'static str, String)> {
             shares_of(profile, summary),
         ),
     ));
-    lines.extend(price::warning(&summary.probes).map(|text| ("cost", text)));
+    lines.extend(price::warning(profile, &summary.probes).map(|text| ("cost", text)));
     if let Some(text) = usage::text(overview) {
         lines.push(("threads", text));
     }

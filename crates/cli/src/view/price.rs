@@ -20,6 +20,8 @@ struct Totals {
     of_calls: u64,
     probes: Estimate,
     calibrated_ns: f64,
+    only_counted: u64,
+    counting: Estimate,
     after: Estimate,
     way: Option<Estimate>,
     switches: u64,
@@ -57,6 +59,8 @@ fn totals(probes: &[&ProbeCost], of_calls: u64) -> Option<Totals> {
         of_calls,
         probes: range(|p| p.probes),
         calibrated_ns: add(|p| p.calibrated_per_call_ns * p.calls as f64),
+        only_counted: probes.iter().map(|p| p.only_counted).fold(0, u64::saturating_add),
+        counting: range(|p| p.counting),
         after: range(|p| p.after),
         way: some(|p| p.way),
         switches: probes.iter().fold(0, |sum, p| sum.saturating_add(p.switches)),
@@ -77,8 +81,12 @@ fn of_all(overview: &Overview<'_>) -> Option<Totals> {
     totals(&probes, overview.profile.bracketed_calls())
 }
 
-/// One line for the head of a view, if recording changed the program noticeably.
-pub fn warning(costs: &[ProbeCost]) -> Option<String> {
+/// One line for the head of a view, if recording changed the program noticeably and no budget
+/// limited it.
+pub fn warning(profile: &Profile, costs: &[ProbeCost]) -> Option<String> {
+    if profile.manifest.budget.is_some() {
+        return None;
+    }
     let probes: Vec<&ProbeCost> = costs.iter().collect();
     totals(&probes, 0).and_then(|totals| too_much(&totals))
 }
@@ -146,6 +154,10 @@ fn cost_text(totals: &Totals) -> String {
     };
     let each = totals.probes.value / totals.calls as f64;
     let mut parts = vec![format!("{calls} at {} each", time(each))];
+    if totals.only_counted > 0 {
+        let calls = plural(totals.only_counted.into(), "call");
+        parts.push(format!("{calls} only counted {}", range(totals.counting)));
+    }
     if totals.after.high > 0.0 {
         parts.push(format!("the program's code after readings {}", time(totals.after.value)));
     }
@@ -222,6 +234,7 @@ pub fn reason(hidden: Hidden, overview: &Overview<'_>) -> String {
 pub struct ProbeOut {
     calls: u64,
     of_calls: u64,
+    only_counted: u64,
     total_ns: f64,
     per_call_ns: f64,
     calibrated_per_call_ns: f64,
@@ -246,6 +259,7 @@ pub struct ProbeOut {
 #[derive(Serialize)]
 struct Parts {
     probes: Estimate,
+    counting: Estimate,
     after_readings: Estimate,
     way: Option<Estimate>,
     switches: Option<Estimate>,
@@ -260,6 +274,7 @@ impl ProbeOut {
         Self {
             calls: totals.calls,
             of_calls: totals.of_calls,
+            only_counted: totals.only_counted,
             total_ns: totals.total.value,
             per_call_ns: totals.probes.value / totals.calls.max(1) as f64,
             calibrated_per_call_ns: totals.calibrated_ns / totals.calls.max(1) as f64,
@@ -277,6 +292,7 @@ impl ProbeOut {
             of_dispatches: totals.of_dispatches,
             parts: Parts {
                 probes: totals.probes,
+                counting: totals.counting,
                 after_readings: totals.after,
                 way: totals.way,
                 switches: totals.switched,
@@ -337,6 +353,8 @@ mod tests {
             of_calls: 1,
             probes: Estimate::exact(1.0),
             calibrated_ns: 1.0,
+            only_counted: 0,
+            counting: Estimate::exact(0.0),
             after: Estimate::exact(0.0),
             way: None,
             switches: 0,
