@@ -109,7 +109,8 @@ pub enum Frame {
 pub struct ProcessCost {
     /// Processor time of the library's constructor, in ns.
     pub constructor_ns: u64,
-    /// The same of reading the run file, making the process's part and taking in libraries.
+    /// The same of reading the run file, making the process's part, taking in libraries, and of
+    /// hooks that a language's package needs.
     pub loading_ns: u64,
     /// How much longer some code takes right after counters were read than when it runs again, in
     /// ticks: the reading has displaced its data and instructions. 0 without counters.
