@@ -143,6 +143,11 @@ impl ProbeCost {
         sum([self.among_calls(), rest].into_iter().chain(self.start))
     }
 
+    /// The processor time of the program, with what recording cost it.
+    pub fn used_ns(&self) -> Option<f64> {
+        self.process_ns.or(self.cpu_ns)
+    }
+
     /// The processor time of the program, without what recording cost it: that of the whole process,
     /// or of its threads since their first calls if that of the process is not known.
     pub fn program_ns(&self) -> Option<f64> {

@@ -146,8 +146,6 @@ struct ProbeOut {
     per_call_ns: Option<f64>,
     way_ns: Option<f64>,
     estimated_ns: Option<f64>,
-    /// That of everything that was recorded, whatever the filter.
-    cost: Option<price::ProbeOut>,
 }
 
 #[derive(Serialize)]
@@ -177,7 +175,6 @@ pub fn print(out: &mut impl Write, view: &View<'_>) -> io::Result<()> {
         per_call_ns: table.probe_ns.map(|ns| ns / table.probe_calls.max(1) as f64),
         way_ns: table.way_ns,
         estimated_ns: table.probe_ns.map(|ns| ns + table.way_ns.unwrap_or(0.0)),
-        cost: price::json_of_costs(&table.costs, profile.bracketed_calls()),
     };
     write!(out, "{{\"schema\":\"{SCHEMA}\",\n\"profile\":")?;
     serde_json::to_writer(&mut *out, &profile.dir.to_string_lossy())?;
@@ -191,6 +188,7 @@ pub fn print(out: &mut impl Write, view: &View<'_>) -> io::Result<()> {
         writer.finish()?;
     }
     member(out, "probe", &probe)?;
+    member(out, "cost", &price::json_of_costs(&table.costs, profile.bracketed_calls()))?;
     member(out, "losses", &losses.collect::<Vec<_>>())?;
     out.write_all(b"}\n")
 }

@@ -34,6 +34,8 @@ struct Totals {
     of_program: Option<Estimate>,
     /// The same of the calls, without what recording costs even if nothing is timed.
     of_program_by_calls: Option<f64>,
+    /// The cost as a part of all processor time, with what recording took.
+    of_used: Option<f64>,
     cpu_ns: Option<f64>,
     of_dispatches: Option<Estimate>,
 }
@@ -71,6 +73,7 @@ fn totals(probes: &[&ProbeCost], of_calls: u64) -> Option<Totals> {
         total,
         of_program: program.map(|ns| total.times(1.0 / ns)),
         of_program_by_calls: program.map(|ns| of_all_calls.value / ns),
+        of_used: part(all(ProbeCost::used_ns)).map(|ns| total.value / ns),
         cpu_ns: all(|p| p.cpu_ns),
         of_dispatches: part(all(|p| p.dispatch_ns)).map(|ns| of_all_calls.times(1.0 / ns)),
     })
@@ -99,7 +102,16 @@ pub fn share_of_program(costs: &[ProbeCost], ns: f64) -> Option<f64> {
 }
 
 fn too_much(totals: &Totals) -> Option<String> {
-    let of_program = totals.of_program?;
+    let Some(of_program) = totals.of_program else {
+        // The estimate exceeds what the program used in all.
+        return totals.of_used.filter(|part| *part > 0.5).map(|_| {
+            format!(
+                "recording took nearly all of the processor time (about {}); record with {BUDGET} to \
+                 change the program less",
+                time(totals.total.value)
+            )
+        });
+    };
     if of_program.value <= WORTH_SAYING {
         return None;
     }
@@ -365,6 +377,7 @@ mod tests {
             total: Estimate::exact(1.0),
             of_program: of_program.map(around),
             of_program_by_calls: Some(by_calls),
+            of_used: None,
             cpu_ns,
             of_dispatches: Some(around(0.5)),
         }
@@ -397,6 +410,9 @@ mod tests {
         assert!(start.ends_with("most of it to start; a longer run changes it less"), "{start}");
         assert_eq!(too_much(&totals(Some(0.05), 0.05, None)), None);
         assert_eq!(too_much(&totals(None, 0.5, None)), None, "unknown");
+        let all = Totals { of_used: Some(1.2), ..totals(None, 0.0, None) };
+        let line = too_much(&all).unwrap();
+        assert!(line.starts_with("recording took nearly all of the processor time"), "{line}");
     }
 
     #[test]

@@ -273,13 +273,17 @@ pub fn rehearse(thread: &mut Thread, calls: usize, bookkeeping: bool) -> Took {
     let Some(entry) = (unsafe { call::of_call(vm, &before) }) else { return Took::default() };
     entry.rehearse(thread);
     // The host's way to a function object belongs to what an instrument costs.
-    let Some((ffi, function)) = rehearsed(vm) else { return Took::default() };
+    let Some(ffi) = ffi::get() else { return Took::default() };
+    let Some(instrument) = Instrument::make(ffi, vm, std::ptr::null_mut()) else {
+        return Took::default();
+    };
+    let function = instrument.bits as *mut Object;
     let clock = thread.run.clock;
     let (mut bare, mut probed) = (Vec::with_capacity(calls), Vec::with_capacity(calls));
     let mut result = Any::default();
     let mut tell = |arguments: &[Any; 7]| {
         let arguments = std::hint::black_box(arguments);
-        // SAFETY: as above; the function object is never freed.
+        // SAFETY: as above; the function object lives until the end.
         unsafe { (ffi.function_call)(function, arguments.as_ptr(), 7, &raw mut result) };
     };
     for _ in 0..calls {
@@ -291,18 +295,6 @@ pub fn rehearse(thread: &mut Thread, calls: usize, bookkeeping: bool) -> Took {
         tell(&after);
         probed.push(clock.begin().wrapping_sub(begin));
     }
+    ffi.drop_value(instrument);
     Took { bare, probed }
-}
-
-/// Returns the function object of an instrument without a user's instrument, which is made once and
-/// never freed.
-fn rehearsed(vm: &'static Vm) -> Option<(&'static Ffi, *mut Object)> {
-    static FUNCTION: AtomicU64 = AtomicU64::new(0);
-    let ffi = ffi::get()?;
-    let mut function = FUNCTION.load(Ordering::Acquire);
-    if function == 0 {
-        function = Instrument::make(ffi, vm, std::ptr::null_mut())?.bits;
-        FUNCTION.store(function, Ordering::Release);
-    }
-    Some((ffi, function as *mut Object))
 }
