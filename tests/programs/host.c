@@ -237,6 +237,7 @@ int main(int argc, char** argv) {
     for (uint32_t i = 0; i < n; ++i) call(1);
     timer_delete(timer);
     if (handled == 0) return 4;
+    printf("handled %d\n", (int)handled);
   } else if (!strcmp(mode, "reload")) {
     for (uint32_t i = 0; i < n; ++i) {
       call(10);

@@ -11,7 +11,7 @@ use serde::Serialize;
 ///
 /// `low` may be negative even if the quantity cannot be: that means that it cannot be told apart
 /// from zero. All three numbers are finite.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Estimate {
     /// The most likely value.
     pub value: f64,
@@ -52,6 +52,13 @@ impl Estimate {
             (false, 0.0) => None,
             (false, value) => Some(self.half() / value.abs()),
         }
+    }
+
+    /// Whether the value can be told apart from zero: it is exact, or the interval does not contain
+    /// zero. If not, all that is known of a quantity that cannot be negative is that it is below
+    /// `high`.
+    pub fn is_resolved(&self) -> bool {
+        self.is_exact() || self.low > 0.0
     }
 
     /// Whether `value` is in the interval.

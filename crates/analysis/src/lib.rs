@@ -48,14 +48,16 @@ pub mod torch;
 pub mod tracks;
 
 pub use durations::Durations;
-pub use empty::EmptyCall;
+pub use empty::{Bracket, CallSet, EmptyCall, call_sets};
 pub use estimate::Estimate;
 pub use loops::{LoopData, LoopTable, loops};
-pub use metrics::{Hidden, MOSTLY_EMPTY, MetricValue};
+pub use metrics::{Hidden, MOSTLY_EMPTY, MetricValue, PartOfTime};
 pub use ops::{OpFilter, OpTable, OpTrees};
 pub use probe::ProbeCost;
 pub use stats::{Stats, stats};
 pub use summary::{Options, Summary, summarize};
-pub use table::{Apart, By, CounterTotal, FirstCalls, Key, PassTotal, Row};
+pub use table::{
+    Apart, By, CounterTotal, FirstCalls, Key, PassTotal, Row, RowBrackets, compensate,
+};
 pub use threads::ThreadTime;
 pub use tracks::{SeriesSummary, TracksSummary, tracks};

@@ -32,7 +32,7 @@ use crate::threads::ThreadTime;
 mod brackets;
 mod in_place;
 
-use brackets::bracket;
+use brackets::{bracket, only_timed};
 pub(crate) use in_place::{InPlace, in_place};
 
 /// With fewer values, a mean is not meaningful.
@@ -205,7 +205,7 @@ fn cost(
         flush_ns += flushing_ns(thread, line);
     }
     // Calls for which no counter was read cost less, if that was calibrated.
-    let timing = bracket(profile, process, 0, in_place);
+    let timing = bracket(profile, process, 0, in_place).or_else(|| only_timed(profile, process));
     let (mut calls, mut uncounted, mut readings) = (0, 0, 0);
     let (mut ticks, mut calibrated) = (Estimate::exact(0.0), 0.0);
     for (mask, n) in &by_set {
@@ -232,6 +232,8 @@ fn cost(
         .max_by_key(|(_, calls)| **calls)?
         .0;
     let empty_call = empty_call(profile, process, most)?;
+    let place = in_place.place(profile, process, most, &empty_call);
+    let empty_call = empty_call.placed(profile, place);
     let probes = ticks.times(line.ns_per_tick());
     let only_counted: u64 = profile
         .counted()

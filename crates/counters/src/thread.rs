@@ -452,6 +452,22 @@ impl<'plan> ThreadCounters<'plan> {
         self.sim = SimState::new();
     }
 
+    /// Closes the counters for now. [`ThreadCounters::open_again`] opens them; scripts of simulated
+    /// counters then go on where they were.
+    pub fn close_for_now(&mut self) {
+        let sim = self.sim;
+        self.close();
+        self.sim = sim;
+    }
+
+    /// Does what [`ThreadCounters::open`] does, after [`ThreadCounters::close_for_now`].
+    pub fn open_again(&mut self, plan: &'plan Plan) -> Result<(), OpenFailure> {
+        let sim = self.sim;
+        let opened = self.open(plan);
+        self.sim = sim;
+        opened
+    }
+
     /// Closes every descriptor that is still ours, and no other, and unmaps the pages. Either one
     /// alone would leave the counters counting. May be called on any thread, any number of times.
     pub fn close(&mut self) {

@@ -20,10 +20,11 @@ pub const VARINT_SLACK: usize = 9;
 /// `at .. at + VARINT_SLACK` must be writable.
 #[inline(always)]
 pub unsafe fn put_varint(at: *mut u8, value: u64) -> *mut u8 {
-    let bits = 64 - (value | 1).leading_zeros();
-    if bits <= 56 {
-        let bytes = bits.div_ceil(7);
-        let word = (value << bytes) | (1u64 << (bytes - 1));
+    let log = (value | 1).ilog2();
+    if log < 56 {
+        // log / 7 + 1, for each logarithm up to 55, without a division.
+        let bytes = (log * 9 + 73) >> 6;
+        let word = (value << 1 | 1) << (bytes - 1);
         // SAFETY: eight bytes from `at` are writable by contract.
         unsafe { at.cast::<u64>().write_unaligned(word.to_le()) };
         // SAFETY: `bytes` is at most 8.

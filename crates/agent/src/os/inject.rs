@@ -26,7 +26,7 @@ points! {
     Dlsym, WrapQuery, TakeIn, Mmap, Mprotect,
     Load, ProcessStart, ForkedChild, HookPrepare, HookReport,
     Attach, ThreadMade, Calibrate, ThreadExit,
-    Begin, BeginNested, End, Record, ClockRecord, Flush, Append,
+    Begin, BeginNested, End, Record, ClockRecord, Flush, Append, CountsGrow,
     CallHookBegin, CallHookMeet, CallHookEnd,
     ExecLook, ExecCount,
     SanitizerOptions,

@@ -247,6 +247,18 @@ pub fn map_zeros(bytes: usize) -> Result<*mut u8, i32> {
     syscall!(libc::SYS_mmap, 0, bytes, protection, flags, -1, 0).map(|at| at as *mut u8)
 }
 
+/// Reserves addresses: nothing may be read or written there until something is mapped over it.
+pub fn reserve(bytes: usize) -> Result<*mut u8, i32> {
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+    syscall!(libc::SYS_mmap, 0, bytes, libc::PROT_NONE, flags, -1, 0).map(|at| at as *mut u8)
+}
+
+/// Moves a mapping to `to`, in place of what is mapped there, in one step.
+pub fn move_mapping(from: *mut u8, bytes: usize, to: *mut u8) -> Result<(), i32> {
+    let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
+    syscall!(libc::SYS_mremap, from, bytes, bytes, flags, to).map(|_| ())
+}
+
 /// Maps read-only zeros at `address`, where nothing is mapped any more.
 pub fn map_zeros_at(address: usize, bytes: usize) -> Result<(), i32> {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED;

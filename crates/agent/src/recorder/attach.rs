@@ -15,10 +15,11 @@ use crate::process::guard::guarded;
 use crate::process::part::Process;
 use crate::process::{descriptors, load, losses};
 use crate::recorder::adapter::Adapter;
+use crate::recorder::draw::Draws;
 use crate::recorder::thread::{
-    self, Apart, BracketTimes, DEEPEST, OURS, Slot, Started, THREAD_BYTES, Thread, Workers,
+    self, Apart, BracketTimes, DEEPEST, FIRST, OURS, Slot, Started, THREAD_BYTES, Thread, Workers,
 };
-use crate::recorder::{calibrate, collectors, fork, pages};
+use crate::recorder::{bracket, calibrate, collectors, fork, pages};
 use crate::state::epoch;
 
 /// Maximum number of times a thread may attach, because destructors that run during its exit may
@@ -129,6 +130,7 @@ fn make(epoch: u32, old: *mut Thread, adapter: &Adapter) -> Result<*mut Thread, 
     let process = Process::current(run).ok_or(TryLater)?;
     let page = pages::claim(run, &process).ok_or(TryLater)?;
     let fresh = old.is_none();
+    let draws_base = old.as_ref().map_or(std::ptr::null_mut(), |old| old.draws.base());
     let memory = match old.map_or_else(
         || sys::map_wiped_on_fork(THREAD_BYTES).map(<*mut u8>::cast::<Thread>),
         |old| Ok(std::ptr::from_mut(old)),
@@ -146,7 +148,7 @@ fn make(epoch: u32, old: *mut Thread, adapter: &Adapter) -> Result<*mut Thread, 
     };
     let mut counters = ThreadCounters::closed();
     let mut counting = false;
-    if run.counter_mask != 0 {
+    if run.counter_mask != 0 && run.budget != Some(0.0) {
         match counters.open(&run.plan) {
             Ok(()) => {
                 counters.descriptors().for_each(|fd| descriptors::note(fd, true));
@@ -176,9 +178,32 @@ fn make(epoch: u32, old: *mut Thread, adapter: &Adapter) -> Result<*mut Thread, 
         attach_ns: 0,
         usage: None,
     };
+    let mut draws = Draws::off(draws_base);
+    if let Err(errno) = draws.prepare(run, &process, &start, counting, begun_ns) {
+        if errno != 0 {
+            process.lose(Loss::PoolTooSmall, 1, errno);
+        }
+        counters.descriptors().for_each(|fd| descriptors::note(fd, false));
+        counters.close();
+        run.pool.release_page(page);
+        if fresh {
+            draws.unmap();
+            sys::unmap(memory.cast(), THREAD_BYTES);
+        } else {
+            // SAFETY: the thread's previous state, which is detached.
+            unsafe { (*memory).draws = draws };
+        }
+        return Err(TryLater);
+    }
+    if draws.is_on() {
+        // They work, and they are opened again for each call in which they are read.
+        counters.descriptors().for_each(|fd| descriptors::note(fd, false));
+        counters.close_for_now();
+    }
     let mut writer = PageWriter::detached();
     // SAFETY: the page was claimed for this thread and is present.
     unsafe { writer.attach(run.pool.page(page), &start) };
+    let plain = bracket::is_plain(run.clock, counting) && !draws.is_on();
     // SAFETY: the memory has the right size and every field of it is set; `Thread` is plain data
     // without a destructor.
     unsafe {
@@ -190,11 +215,13 @@ fn make(epoch: u32, old: *mut Thread, adapter: &Adapter) -> Result<*mut Thread, 
         }
         set!(busy, AtomicU32::new(1));
         set!(depth, 0);
+        set!(draws, draws);
         set!(memory, OURS);
         set!(counting, counting);
         set!(uncounted, 0);
         set!(rehearsing, false);
         set!(lost_noted, false);
+        set!(plain, plain);
         set!(run, run);
         set!(writer, writer);
         set!(is_apart, 0);
@@ -216,6 +243,7 @@ fn make(epoch: u32, old: *mut Thread, adapter: &Adapter) -> Result<*mut Thread, 
             set!(collected[call], Started::NONE);
             set!(before[call], Readings::new());
         }
+        set!(until_timed, [FIRST; 2]);
         BracketTimes::reset(&raw mut (*memory).brackets, ticks as u32);
         set!(epoch, AtomicU32::new(epoch));
         run.threads.fetch_add(1, Ordering::SeqCst);
@@ -224,11 +252,14 @@ fn make(epoch: u32, old: *mut Thread, adapter: &Adapter) -> Result<*mut Thread, 
         }
         fork::watch();
         point!(ThreadMade);
-        calibrate::calibrate(&mut *memory, &process, adapter);
+        if run.budget != Some(0.0) {
+            calibrate::calibrate(&mut *memory, &process, adapter);
+        }
         // The first clock record marks the end of attaching, so that its CPU time is not attributed
         // to the program.
         (*memory).clock_record();
         (*memory).begin_usage(begun_ns);
+        (*memory).begin_draws();
         (*memory).busy.store(0, Ordering::Relaxed);
     }
     Ok(memory)
@@ -246,6 +277,7 @@ const _: fn(&Thread) = |thread| {
         counters: _,
         counting: _,
         depth: _,
+        draws: _,
         epoch: _,
         frames: _,
         has_collected: _,
@@ -257,12 +289,14 @@ const _: fn(&Thread) = |thread| {
         memory: _,
         next_clock: _,
         page: _,
+        plain: _,
         process: _,
         rehearsing: _,
         run: _,
         slots: _,
         start: _,
         uncounted: _,
+        until_timed: _,
         workers: _,
         writer: _,
     } = thread;
@@ -311,6 +345,7 @@ unsafe extern "C" fn leave_c(thread: *mut c_void) {
         } else if of != 0 {
             guarded(|| (*thread).discard());
         }
+        (*thread).draws.unmap();
         sys::unmap(thread.cast(), THREAD_BYTES);
     }
 }
@@ -370,6 +405,7 @@ impl Thread {
         for brackets in self.bracket_times(false) {
             self.process.append(&Frame::Brackets(brackets));
         }
+        self.leave_draws();
         self.process.note_leaving(record::clock::thread_cpu_ns().wrapping_sub(begun_ns));
         if appended {
             // SAFETY: a page is attached; it is retired before it is released.

@@ -16,7 +16,7 @@ use std::sync::atomic::{Ordering, compiler_fence};
 
 use counters::Readings;
 use model::Loss;
-use record::Call;
+use record::{Call, ClockKind, Drawn};
 
 use crate::process::losses;
 use crate::recorder::collectors;
@@ -55,7 +55,68 @@ pub fn stack_address() -> usize {
     (&raw const marker) as usize
 }
 
+/// Returns whether calls take the short way: [`Thread::begin_plain`] and [`Thread::end_plain`].
+pub(super) fn is_plain(clock: ClockKind, counting: bool) -> bool {
+    // With the feature, each `point!` of the long way must be reached.
+    clock == PLAIN_CLOCK && !counting && !cfg!(feature = "inject-panics")
+}
+
+/// The only clock of calls that take the short way. A choice between clocks would make it longer.
+#[cfg(target_arch = "x86_64")]
+pub(crate) const PLAIN_CLOCK: ClockKind = ClockKind::Tsc;
+#[cfg(not(target_arch = "x86_64"))]
+pub(crate) const PLAIN_CLOCK: ClockKind = ClockKind::Monotonic;
+
 impl Thread {
+    /// Does what [`Thread::begin`] does, for the usual case: the call is only timed and no other
+    /// call is in progress. Returns false, and has done nothing, in any other case.
+    ///
+    /// The usual case has code of its own because a program needs the processor's caches for its
+    /// own code and data between two calls. Where each line of ours must be fetched again, their
+    /// number decides what a call costs. There is nothing in it that could panic, so that an
+    /// adapter can have it between the frames of the host.
+    #[inline(always)]
+    pub(crate) fn begin_plain(&mut self, export: u32, frame: usize) -> bool {
+        if !self.plain || self.busy.load(Ordering::Relaxed) != 0 || self.depth != 0 {
+            return false;
+        }
+        self.busy.store(1, Ordering::Relaxed);
+        compiler_fence(Ordering::SeqCst);
+        self.frames[0] = frame;
+        // SAFETY: a page is attached.
+        unsafe { self.writer.set_open(1, export) };
+        self.depth = 1;
+        compiler_fence(Ordering::SeqCst);
+        self.busy.store(0, Ordering::Relaxed);
+        true
+    }
+
+    /// Does what [`Thread::end`] does, for the usual case: the only call in progress ends, and
+    /// nothing but its record is due. Returns false, and has done nothing, in any other case.
+    #[inline(always)]
+    pub(crate) fn end_plain(&mut self, call: &Call, frame: usize) -> bool {
+        let is_usual = self.plain
+            && self.depth == 1
+            && self.frames[0] == frame
+            && self.writer.has_room()
+            && call.end < self.next_clock;
+        if !is_usual {
+            return false;
+        }
+        self.busy.store(1, Ordering::Relaxed);
+        compiler_fence(Ordering::SeqCst);
+        self.depth = 0;
+        // SAFETY: a page with room is attached.
+        unsafe {
+            let cursor = self.writer.call(call, false);
+            self.writer.commit_call(cursor);
+            self.writer.set_open(0, call.export);
+        }
+        compiler_fence(Ordering::SeqCst);
+        self.busy.store(0, Ordering::Relaxed);
+        true
+    }
+
     /// Starts a bracket. Returns false if the call cannot be recorded now and must pass through.
     #[inline(always)]
     pub(crate) fn begin(&mut self, export: u32, frame: usize, newcomer: Newcomer) -> bool {
@@ -65,6 +126,21 @@ impl Thread {
     /// Does what [`Thread::begin`] does; `counted` says whether counters are read for this call.
     #[inline(always)]
     pub(crate) fn begin_call(
+        &mut self,
+        export: u32,
+        frame: usize,
+        newcomer: Newcomer,
+        counted: bool,
+    ) -> bool {
+        if self.draws.is_on() && !self.rehearsing {
+            return self.begin_forced(export, frame, newcomer, counted);
+        }
+        self.begin_bracket(export, frame, newcomer, counted)
+    }
+
+    /// Starts the bracket of a call that is recorded.
+    #[inline(always)]
+    pub(super) fn begin_bracket(
         &mut self,
         export: u32,
         frame: usize,
@@ -89,15 +165,37 @@ impl Thread {
             self.writer.set_open(self.depth + 1, export);
             if !counted {
                 self.uncounted |= 1 << depth;
+            } else if self.counting && self.draws.is_on() && !self.open_for_call(depth) {
+                self.uncounted |= 1 << depth;
             } else if self.counting {
-                // A failed read leaves its mark in the readings, which `end` checks.
-                let _ = self.counters.read(self.before.get_unchecked_mut(depth));
+                self.read_before(depth);
             }
         }
         self.depth += 1;
         compiler_fence(Ordering::SeqCst);
         self.busy.store(0, Ordering::Relaxed);
         true
+    }
+
+    /// Reads the counters for call `depth`, which begins. Like everything that only runs with
+    /// counters, this is a function of its own, so that the code of a call that is only timed is
+    /// short: between two calls, the program needs the processor's cache for its own code.
+    ///
+    /// # Safety
+    /// `depth` must be below [`DEEPEST`].
+    #[inline(never)]
+    unsafe fn read_before(&mut self, depth: usize) {
+        // A failed read leaves its mark in the readings, which `end` checks.
+        // SAFETY: by contract.
+        let _ = self.counters.read(unsafe { self.before.get_unchecked_mut(depth) });
+    }
+
+    /// Reads the counters for the call that ends, which began at this stack address.
+    #[inline(never)]
+    fn read_after(&mut self, frame: usize) {
+        if self.uncounted == 0 || self.is_counted(frame) {
+            let _ = self.counters.read(&mut self.after);
+        }
     }
 
     /// Notes that the call that has just begun will end in another call of the host, and when it
@@ -211,7 +309,7 @@ impl Thread {
         }
         self.busy.store(1, Ordering::Relaxed);
         compiler_fence(Ordering::SeqCst);
-        if self.counting {
+        if self.counting && !self.draws.is_on() {
             // A failed read leaves its mark in the readings.
             let _ = self.counters.read(into);
         }
@@ -228,7 +326,11 @@ impl Thread {
         }
         self.busy.store(1, Ordering::Relaxed);
         compiler_fence(Ordering::SeqCst);
-        if self.counting {
+        if self.draws.is_on() {
+            // Counters are not open between the two readings, and such a call was not drawn.
+            self.uncounted |= 1 << self.depth;
+            self.count_apart(call.export);
+        } else if self.counting {
             let _ = self.counters.read(&mut self.after);
         }
         // The place of the next call is free, and the next call overwrites it.
@@ -259,7 +361,7 @@ impl Thread {
 
     #[cold]
     #[inline(never)]
-    fn forget_abandoned(&mut self, abandoned: impl Fn(u32, usize) -> bool) {
+    pub(super) fn forget_abandoned(&mut self, abandoned: impl Fn(u32, usize) -> bool) {
         while self.depth > 0 {
             let open = self.frames.get(self.depth as usize - 1).copied().unwrap_or(0);
             if !abandoned(self.depth - 1, open) {
@@ -271,6 +373,7 @@ impl Thread {
             self.is_wrapped &= !(1 << self.depth);
             self.has_slot &= !(1 << self.depth);
             self.uncounted &= !(1 << self.depth);
+            self.abandon_draw(self.depth as usize);
             self.process().lose(Loss::CallAbandoned, 1, 0);
         }
     }
@@ -290,8 +393,8 @@ impl Thread {
         self.busy.store(1, Ordering::Relaxed);
         compiler_fence(Ordering::SeqCst);
         point!(End);
-        if self.counting && (self.uncounted == 0 || self.is_counted(frame)) {
-            let _ = self.counters.read(&mut self.after);
+        if self.counting {
+            self.read_after(frame);
         }
         let top = self.frames.get((self.depth as usize).wrapping_sub(1)).copied();
         if top != Some(frame) {
@@ -299,7 +402,11 @@ impl Thread {
         }
         if self.depth > 0 {
             self.depth -= 1;
+            let is_drawn = self.draws.is_drawn(self.depth as usize);
             self.record(call, values);
+            if self.draws.is_on() {
+                self.finish_draw(call, is_drawn);
+            }
         }
         compiler_fence(Ordering::SeqCst);
         self.busy.store(0, Ordering::Relaxed);
@@ -322,21 +429,14 @@ impl Thread {
             self.flush();
         }
         let depth = self.depth as usize;
+        let drawn = self.draws.take(depth);
         // SAFETY: `depth` was the index of this call's begin, and a page with room is attached.
         unsafe {
-            if self.counting && self.uncounted >> depth & 1 == 1 {
-                self.uncounted &= !(1 << depth);
-                record_uncounted(&mut self.writer, call, self.run);
-            } else if self.counting {
-                let missing = self.before.get_unchecked(depth).missing() | self.after.missing();
-                if missing & self.run.counter_mask != 0 {
-                    self.count_missing();
-                }
-                let before = self.before.get_unchecked(depth);
-                record_counted(&mut self.writer, call, before, &self.after, self.run);
+            if self.counting {
+                self.record_with_counters(call, drawn.as_ref(), depth);
             } else {
                 self.uncounted &= !(1 << depth);
-                let cursor = self.writer.call(call, false);
+                let cursor = begin_record(&mut self.writer, call, drawn.as_ref(), false);
                 point!(Record);
                 self.writer.commit_call(cursor);
             }
@@ -347,6 +447,27 @@ impl Thread {
         }
         if call.end >= self.next_clock {
             self.clock_record();
+        }
+    }
+
+    /// Writes the record of a call of a thread that has counters.
+    ///
+    /// # Safety
+    /// `depth` must be the index of the call's begin, and a page with room must be attached.
+    #[inline(never)]
+    unsafe fn record_with_counters(&mut self, call: &Call, drawn: Option<&Drawn>, depth: usize) {
+        // SAFETY: by contract.
+        unsafe {
+            if self.uncounted >> depth & 1 == 1 {
+                self.uncounted &= !(1 << depth);
+                return record_uncounted(&mut self.writer, call, drawn, self.run);
+            }
+            let missing = self.before.get_unchecked(depth).missing() | self.after.missing();
+            if missing & self.run.counter_mask != 0 {
+                self.count_missing();
+            }
+            let before = self.before.get_unchecked(depth);
+            record_counted(&mut self.writer, call, drawn, before, &self.after, self.run);
         }
     }
 
@@ -364,14 +485,39 @@ impl Thread {
     }
 }
 
+/// Begins the record of a call, drawn or not.
+///
+/// # Safety
+/// A page with room must be attached to `writer`.
+#[inline(always)]
+unsafe fn begin_record(
+    writer: &mut record::PageWriter,
+    call: &Call,
+    drawn: Option<&Drawn>,
+    scaled: bool,
+) -> record::page::Cursor {
+    // SAFETY: by contract.
+    unsafe {
+        match drawn {
+            Some(drawn) if *drawn != Drawn::default() => writer.drawn_call(call, scaled, drawn),
+            _ => writer.call(call, scaled),
+        }
+    }
+}
+
 /// Writes a call for which no counter was read to a page of calls with counters.
 ///
 /// # Safety
 /// A page with room must be attached to `writer`.
-unsafe fn record_uncounted(writer: &mut record::PageWriter, call: &Call, run: &Run) {
+unsafe fn record_uncounted(
+    writer: &mut record::PageWriter,
+    call: &Call,
+    drawn: Option<&Drawn>,
+    run: &Run,
+) {
     // SAFETY: by contract.
     unsafe {
-        let mut cursor = writer.call(call, false);
+        let mut cursor = begin_record(writer, call, drawn, false);
         run.plan.groups().iter().for_each(|_| cursor.put(0));
         writer.commit_call(cursor);
     }
@@ -383,6 +529,7 @@ unsafe fn record_uncounted(writer: &mut record::PageWriter, call: &Call, run: &R
 unsafe fn record_counted(
     writer: &mut record::PageWriter,
     call: &Call,
+    drawn: Option<&Drawn>,
     before: &Readings,
     after: &Readings,
     run: &Run,
@@ -401,7 +548,7 @@ unsafe fn record_counted(
     }
     // SAFETY: by contract.
     unsafe {
-        let mut cursor = writer.call(call, scaled);
+        let mut cursor = begin_record(writer, call, drawn, scaled);
         point!(Record);
         at = 0;
         for group in groups {

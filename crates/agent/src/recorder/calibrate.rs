@@ -18,6 +18,9 @@ const CALLS: usize = 200;
 /// The same on every other thread. Together with the first thread, they show how much the threads
 /// differ. A program may start many threads, so each of them makes few calls.
 const CALLS_LATER: usize = 64;
+/// Number of empty calls in a run with a budget, which pays for calibration; only on the first thread
+/// of a process.
+const FEW_CALLS: usize = 24;
 /// All records must fit into one page. The longest record of an empty call (two clock reads, times
 /// and 32 counters) takes less than 200 bytes.
 const _: () = assert!(CALLS * 200 < PAGE_BYTES);
@@ -27,7 +30,12 @@ const _: () = assert!(CALLS * 200 < PAGE_BYTES);
 pub fn calibrate(thread: &mut Thread, process: &Process, adapter: &Adapter) {
     point!(Calibrate);
     let first = process.is_first_to_calibrate();
-    let calls = if first { CALLS } else { CALLS_LATER };
+    let calls = match (thread.draws.is_on(), first) {
+        (true, true) => FEW_CALLS,
+        (true, false) => return,
+        (false, true) => CALLS,
+        (false, false) => CALLS_LATER,
+    };
     if first {
         process.append(&Frame::Clock(thread.run.clock.granularity()));
     }
@@ -60,7 +68,7 @@ fn measure(
     if let Some(calibration) = evaluate(thread, page, took, uncounted) {
         process.append(&Frame::Calibration(calibration));
     }
-    time_brackets(thread, process, adapter, scratch, uncounted);
+    time_brackets(thread, process, adapter, scratch, calls.min(CALLS_LATER), uncounted);
     if first && !uncounted {
         cost::set_after_reading(after_reading(thread, scratch));
         process.append(&Frame::Cost(cost::so_far(false)));
@@ -75,6 +83,7 @@ fn time_brackets(
     process: &Process,
     adapter: &Adapter,
     scratch: *mut u8,
+    calls: usize,
     uncounted: bool,
 ) {
     let thread_pointer: *mut Thread = thread;
@@ -82,7 +91,7 @@ fn time_brackets(
         // SAFETY: the pointer is `thread`; only the closure uses it meanwhile.
         unsafe { &mut *thread_pointer }.with_scratch(scratch, |thread| {
             thread.time_all_brackets();
-            (adapter.rehearse)(thread, CALLS_LATER, uncounted)
+            (adapter.rehearse)(thread, calls, uncounted)
         })
     });
     for brackets in thread.bracket_times(true) {

@@ -118,6 +118,7 @@ extern "C" fn in_child() {
         thread.copy_from_nonoverlapping((*saved).thread.as_ptr(), 1);
         (*thread).epoch.store(0, Ordering::Relaxed);
         (*thread).memory = 0;
+        (*thread).draws.part();
         let (pool, page) = ((*thread).run.pool, (*thread).page_number());
         if pool.stand_in(page).is_ok() {
             PRIVATE[page / 64 % PRIVATE.len()].fetch_or(1 << (page % 64), Ordering::Relaxed);

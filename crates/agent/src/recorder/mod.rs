@@ -7,6 +7,7 @@
 //! |---|---|
 //! | attach the calling thread | [`attach::attach`], when [`thread::current`] is null or not attached |
 //! | bracket a call | [`bracket`]: begin and end; [`thread::Thread::begin_apart`] if the host makes two separate calls |
+//! | count a call, and bracket it if it is drawn | [`draw`]: [`thread::Thread::begin_drawn`] |
 //! | store data for a call in progress | [`thread::Thread::set_slot`] |
 //! | attach values and texts to a call | [`values`]; those of users by [`collectors`] |
 //! | take ids, and write the names that they stand for | [`crate::process::names`], [`crate::process::part::Process::append`] |
@@ -17,6 +18,7 @@
 //! | [`bracket`] | brackets a call; the hot path |
 //! | [`thread`] | holds what one thread owns: its page, its counters, its calls in progress |
 //! | [`attach`] | attaches a thread to the recording, and detaches it |
+//! | [`draw`] | counts all calls and draws those that are timed, in a run with a budget |
 //! | [`pages`] | claims, flushes and releases the pages that a thread writes to |
 //! | [`values`] | collects the values of a call, and numbers texts |
 //! | [`collectors`] | runs the users' collectors |
@@ -29,6 +31,7 @@ pub mod attach;
 pub mod bracket;
 pub mod calibrate;
 pub mod collectors;
+pub mod draw;
 pub mod fork;
 pub mod pages;
 pub mod thread;

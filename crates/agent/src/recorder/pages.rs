@@ -53,6 +53,7 @@ impl Thread {
         // SAFETY: a page with room is attached.
         unsafe { self.writer.thread_clock(ticks, cpu_ns, monotonic_ns) };
         self.next_clock = ticks + self.run.ticks_per_ms;
+        self.settle_account(ticks, cpu_ns);
     }
 
     /// Appends the page to the profile and starts the next one. If the file cannot be written, the

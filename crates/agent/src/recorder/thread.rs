@@ -19,6 +19,7 @@ use record::page::{PageStart, PageWriter};
 
 use crate::process::descriptors;
 use crate::process::part::Process;
+use crate::recorder::draw::Draws;
 use crate::state::epoch;
 use crate::state::run::Run;
 
@@ -27,7 +28,7 @@ mod calls;
 mod local;
 mod usage;
 
-pub(crate) use brackets::{AFTER, BEFORE, BracketTimes};
+pub(crate) use brackets::{AFTER, BEFORE, BracketTimes, FIRST};
 pub(crate) use calls::{Apart, MOST_COLLECTORS, Slot, Started, Workers};
 pub use local::current;
 pub(crate) use local::{get as local, set_saved, take_saved, with_current};
@@ -36,7 +37,8 @@ pub(crate) use local::{get as local, set_saved, take_saved, with_current};
 /// when a dispatch dispatches, or when functions of a model call each other.
 pub const DEEPEST: usize = 32;
 
-#[repr(C)]
+/// The fields that every call needs come first, in two cache lines with the head of the writer.
+#[repr(C, align(64))]
 pub struct Thread {
     /// The epoch that the state belongs to ([`epoch::current`]) while attached; zero before and
     /// after that, and in a forked child.
@@ -44,21 +46,29 @@ pub struct Thread {
     /// 1 while the recorder itself runs; a call from a signal handler then passes through.
     pub(crate) busy: AtomicU32,
     pub(crate) depth: u32,
+    /// Draws calls, in a run with a budget.
+    pub(crate) draws: Draws,
     /// [`OURS`], or zero in a forked child, even after a copy of the parent's state was put back.
     pub(crate) memory: u32,
     /// Whether counters are read.
     pub(crate) counting: bool,
-    /// Bit *i* is set if call *i* in progress is only timed, not counted.
-    pub(crate) uncounted: u32,
     /// Whether the calls are empty calls for calibration; their losses are not counted.
     pub(crate) rehearsing: bool,
     /// Whether the loss of the thread's descriptors has been counted.
     pub(crate) lost_noted: bool,
+    /// Whether [`Thread::begin_plain`] may be used: calls are only timed, with the time-stamp counter.
+    pub(crate) plain: bool,
+    /// How many calls until the next one whose bracket is timed, for each half of a bracket.
+    pub(crate) until_timed: [u16; 2],
+    /// Bit *i* is set if call *i* in progress is only timed, not counted.
+    pub(crate) uncounted: u32,
     pub(crate) run: &'static Run,
-    pub(crate) writer: PageWriter,
+    /// Ticks from which on a call is followed by a record of the thread's clocks.
+    pub(crate) next_clock: u64,
     /// Stack addresses of the calls in progress. A call was abandoned if a later call has a frame
     /// above it.
     pub(crate) frames: [usize; DEEPEST],
+    pub(crate) writer: PageWriter,
     /// Bit *i* is set if call *i* in progress begins and ends in two separate calls of the host.
     /// `apart[i]` then holds what its end needs to know.
     pub(crate) is_apart: u32,
@@ -75,7 +85,6 @@ pub struct Thread {
     /// Bit *i* is set if `collected[i]` belongs to call *i*.
     pub(crate) has_collected: u32,
     pub(crate) collected: [Started; DEEPEST],
-    pub(crate) next_clock: u64,
     pub(crate) counters: ThreadCounters<'static>,
     pub(crate) after: Readings,
     pub(crate) before: [Readings; DEEPEST],
@@ -115,6 +124,7 @@ impl Thread {
     pub(super) fn discard(&mut self) {
         self.epoch.store(0, Ordering::Relaxed);
         self.close_counters();
+        self.draws.part();
         self.writer.detach();
         // SAFETY: only this thread wrote to the page, and it has stopped.
         unsafe { self.run.pool.unmap_page(self.page) };
@@ -152,6 +162,9 @@ impl Thread {
         self.rehearsing = false;
         // If a session ended meanwhile, an empty call may have begun without ending.
         (self.depth, self.uncounted) = (0, 0);
+        if self.draws.forget_calls() {
+            self.close_for_now();
+        }
         (self.is_apart, self.is_wrapped, self.has_slot) = (0, 0, 0);
         std::mem::swap(&mut self.writer, &mut writer);
         result

@@ -33,6 +33,9 @@ pub struct Run {
     pub filters: Vec<String>,
     /// Whether counters are also read for the bookkeeping ops of virtual machines.
     pub bookkeeping: bool,
+    /// The part of each thread's processor time that recording may take; `None` if every call is
+    /// recorded.
+    pub budget: Option<f64>,
     /// How instrumented loops are recorded; `None` if they are not recorded.
     pub loops: Option<LoopOptions>,
     /// Which profiler plugins to load; `None` if there are none.
@@ -99,6 +102,7 @@ pub fn read(path: &CStr, old: Option<&'static Run>) -> Option<Run> {
         ended: AtomicBool::new(false),
         threads: AtomicU32::new(0),
         bookkeeping: file.bookkeeping,
+        budget: file.budget,
         loops: file.loops,
         plugins: file.plugins,
         profile: file.profile,

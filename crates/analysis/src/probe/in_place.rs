@@ -7,6 +7,7 @@ use profile::columns::Columns;
 use profile::{Calibration, Profile, Role, Status};
 
 use super::FEWEST;
+use crate::empty::{Brackets, EmptyCall, Place, calibration};
 
 /// What the recorded calls themselves tell about the cost of their probes.
 #[derive(Debug, Default)]
@@ -24,6 +25,7 @@ pub(crate) struct InPlace {
 struct Reading {
     calls: u64,
     ns: f64,
+    squares: f64,
 }
 
 /// Times from the end of one op to the begin of the next.
@@ -60,6 +62,7 @@ impl InPlace {
                 if column.status[i] == Status::Whole && is_usual && duration < LONGEST_CALL_NS {
                     sum.calls += 1;
                     sum.ns += more;
+                    sum.squares += more * more;
                 }
             }
         }
@@ -112,6 +115,7 @@ impl InPlace {
             let sum = self.readings.entry(key).or_default();
             sum.calls += more.calls;
             sum.ns += more.ns;
+            sum.squares += more.squares;
         }
         for (key, more) in other.uncounted {
             *self.uncounted.entry(key).or_default() += more;
@@ -142,6 +146,31 @@ impl InPlace {
             }
             _ => 1.0,
         }
+    }
+
+    /// How long the readings of a process took, in the program and in its calibration. `None` if too
+    /// few calls show it.
+    pub fn place(
+        &self,
+        profile: &Profile,
+        process: usize,
+        mask: u32,
+        empty: &EmptyCall,
+    ) -> Option<Place> {
+        let known = calibration(profile, process, mask)?;
+        let enabled = *known.spread.as_ref()?.enabled_ns.first()? as f64;
+        let calibrated_ns = enabled - profile.timeline.duration_ns(empty.ticks);
+        let found = self.readings.get(&(process, mask)).filter(|f| f.calls >= FEWEST)?;
+        let (calls, reading_ns) = (found.calls as f64, found.ns / found.calls as f64);
+        let deviation_ns = (found.squares / calls - reading_ns * reading_ns).max(0.0).sqrt();
+        (calibrated_ns > 0.0).then_some(Place { reading_ns, deviation_ns, calibrated_ns })
+    }
+
+    /// All brackets of a profile, with what these calls show about them.
+    pub fn brackets(&self, profile: &Profile) -> Brackets {
+        let mut brackets = Brackets::new(profile);
+        brackets.place(profile, |process, mask, empty| self.place(profile, process, mask, empty));
+        brackets
     }
 
     /// The mean time from the end of an op to the begin of the next one, in ticks, and the number of

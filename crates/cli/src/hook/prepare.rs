@@ -39,6 +39,7 @@ pub fn main(process: u32) -> Result<ExitCode, Failure> {
     settings.labels = chosen.labels;
     let recording = Recording {
         bookkeeping: false,
+        budget: None,
         shapes: false,
         loops: None,
         keep_code: false,

@@ -64,8 +64,8 @@ fn ops(out: &mut impl Write, view: &View<'_>, width: Option<usize>) -> io::Resul
     out.write_all(&printed)
 }
 
-fn ns(view: &View<'_>, ticks: u128) -> f64 {
-    ticks as f64 * view.profile.timeline.ns_per_tick()
+fn ns(view: &View<'_>, ticks: f64) -> f64 {
+    ticks.max(0.0) * view.profile.timeline.ns_per_tick()
 }
 
 /// How many runs and op calls there are, and their time.
@@ -73,7 +73,7 @@ fn runs(view: &View<'_>) -> String {
     let table = view.table;
     let ops = plural(table.ops.into(), "op call");
     if table.runs == 0 {
-        let together = time(ns(view, table.outside_ticks));
+        let together = time(ns(view, columns::outside(view).value));
         return format!("none; {ops}, {together} in total (percentages are of this)");
     }
     let failed = match table.failed {
@@ -89,12 +89,15 @@ fn runs(view: &View<'_>) -> String {
     };
     let outside = match table.outside_ticks {
         0 => String::new(),
-        ticks => format!("; ops outside of runs took {} more", time(ns(view, ticks))),
+        _ => {
+            let ticks = columns::outside(view).value;
+            format!("; ops outside of runs took {} more", time(ns(view, ticks)))
+        }
     };
     format!(
         "{} with {ops}{failed}; wall time {} (the sum of the rows){outside}",
         plural(table.runs.into(), "run"),
-        time(ns(view, table.wall_ticks)),
+        time(ns(view, columns::wall(view).value)),
     )
 }
 

@@ -36,6 +36,12 @@ pub struct Recording {
     /// By default they are only timed, and their counts are part of whatever called them
     #[arg(long)]
     pub bookkeeping: bool,
+    /// Let recording take at most this part of each thread's processor time: `2%`, `0.5%` or `0.02`.
+    /// Then every call is counted, but only some are timed, and counters are read in some of those.
+    /// They are drawn at random, and views estimate totals and means from them. `0` counts calls and
+    /// nothing else
+    #[arg(long, value_name = "PART", value_parser = budget, conflicts_with = "loops")]
+    pub budget: Option<f64>,
     /// Tell the ops of PyTorch apart by the types, shapes and devices of their tensors, too. This
     /// costs more than recording an op
     #[arg(long)]
@@ -90,6 +96,30 @@ fn loops(text: &str) -> Result<LoopOptions, String> {
     Ok(options)
 }
 
+/// Parses a part of the time: `2%`, `0.02` or `0`.
+fn budget(text: &str) -> Result<f64, String> {
+    let (number, whole) = match text.strip_suffix('%') {
+        Some(number) => (number, 100.0),
+        None => (text, 1.0),
+    };
+    // Rust also reads `inf`, `nan` and `1e-3`.
+    let is_plain = !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit() || b == b'.');
+    let number: f64 = match number.parse() {
+        Ok(number) if is_plain => number,
+        _ => return Err("expected a percentage such as 2% or a part such as 0.02".to_owned()),
+    };
+    if number > whole {
+        return Err(match whole {
+            1.0 => format!("more than all of the time; for {number} percent, write {number}%"),
+            _ => "more than all of the time".to_owned(),
+        });
+    }
+    if whole == 1.0 && number == 1.0 {
+        return Err("ambiguous: write 1% for one percent, or 100% for all of the time".to_owned());
+    }
+    Ok(number / whole)
+}
+
 /// Parses an interval from 1 ms to an hour.
 fn interval(text: &str) -> Result<Duration, String> {
     let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
@@ -109,6 +139,32 @@ fn interval(text: &str) -> Result<Duration, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn budgets() {
+        for (text, part) in
+            [("2%", 0.02), ("0", 0.0), ("0%", 0.0), ("0.5%", 0.005), ("0.02", 0.02), ("100%", 1.0)]
+        {
+            assert_eq!(budget(text), Ok(part), "{text}");
+        }
+        let unknown = "expected a percentage such as 2% or a part such as 0.02";
+        for (wrong, why) in [
+            ("", unknown),
+            ("%", unknown),
+            ("-1%", unknown),
+            ("nan", unknown),
+            ("inf%", unknown),
+            ("1e-3", unknown),
+            ("2 %", unknown),
+            ("0.0.2", unknown),
+            ("two", unknown),
+            ("1", "ambiguous: write 1% for one percent, or 100% for all of the time"),
+            ("5", "more than all of the time; for 5 percent, write 5%"),
+            ("101%", "more than all of the time"),
+        ] {
+            assert_eq!(budget(wrong), Err(why.to_owned()), "{wrong}");
+        }
+    }
 
     #[test]
     fn options_of_loops() {

@@ -342,6 +342,8 @@ pub struct EmptyOut {
     duration_range_ns: Option<[f64; 2]>,
     counters: Vec<Option<u64>>,
     counter_ranges: Vec<Option<[u64; 2]>>,
+    subtracted_ns: Estimate,
+    subtracted: Vec<Option<Estimate>>,
 }
 
 /// The recorded values of an empty call of a process.
@@ -351,6 +353,8 @@ pub fn empty_out(profile: &Profile, empty: &EmptyCall) -> EmptyOut {
         duration_range_ns: empty.ticks_range.map(|r| r.map(|t| profile.timeline.duration_ns(t))),
         counters: empty.values.clone(),
         counter_ranges: empty.ranges.clone(),
+        subtracted_ns: empty.duration.mean.times(profile.timeline.ns_per_tick()),
+        subtracted: empty.counters.iter().map(|c| c.map(|bracket| bracket.mean)).collect(),
     }
 }
 

@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
+mod budget;
 mod call_hook;
 mod carry;
 mod commands;
@@ -48,6 +49,7 @@ mod pty;
 mod recover;
 mod report;
 mod report_rows;
+mod resolution;
 mod rights;
 mod sanitizers;
 mod schemas;

@@ -120,7 +120,7 @@ fn values_that_are_mostly_the_probes_own_are_marked() {
         .call(CallScript::op(ops[1], 3_000, 500).group(500, &[100]));
     let (_scratch, dir) = script.written();
     for view in ["ops", "report"] {
-        let text = output(&dir, &[view, "--width", "200"]);
+        let text = output(&dir, &[view, "--width", "200", "--raw"]);
         let row = |name: &str| text.lines().find(|line| line.starts_with(name)).unwrap().to_owned();
         assert!(row("f ").contains("≈100"), "{view}:\n{text}");
         assert!(!row("g ").contains('≈') && row("g ").contains("100"), "{view}:\n{text}");

@@ -112,13 +112,18 @@ fn every_part_of_the_cost_is_reported() {
     // from that.
     let row = &report["rows"][0];
     assert!(row["counters"][0]["empty_share"].as_f64().unwrap() > 0.5, "{row}");
+    // What is left cannot be told from nothing, and the interval says so.
+    let rest = &row["counters"][0]["intervals"]["per_call"];
+    assert!(rest["low"].as_f64().unwrap() <= rest["value"].as_f64().unwrap(), "{rest}");
+    assert!(report["profile"]["clock"]["steps_ns"]["typical"].as_f64().unwrap() > 0.0, "{report}");
     let busy = row["metrics"].as_array().unwrap();
     let busy =
         busy.iter().find(|m| m["name"] == "cpu-utilisation:u" || m["name"] == "cpu-utilisation");
     let busy = busy.unwrap();
     assert_eq!(busy["value"], Value::Null, "{busy}");
     assert!(busy["reason"].as_str().unwrap().contains("is what an empty call reads"), "{busy}");
-    let text = Command::new(&program).arg("report").arg(recorded.path()).output().unwrap();
+    let mut raw = Command::new(&program);
+    let text = raw.arg("report").arg(recorded.path()).arg("--raw").output().unwrap();
     let text = String::from_utf8(text.stdout).unwrap();
     assert!(text.contains("≈ mostly counted by the probe itself"), "{text}");
     assert!(text.contains("– cpu-utilisation is left out of 1 row"), "{text}");

@@ -41,13 +41,16 @@ impl Slot {
 
 /// The memory of one page.
 #[derive(Clone, Debug)]
+#[repr(C)]
 pub(super) struct Contexts {
     /// Location and worker of the last call.
     place: [u32; 2],
     /// The last call's slot.
-    last: usize,
+    last: u32,
     /// The export of the next call, if everything goes on as before.
     expected: u32,
+    /// Whether the last call was the last workgroup of its dispatch.
+    is_done: bool,
     slots: [Slot; SLOTS],
 }
 
@@ -66,12 +69,18 @@ pub(super) struct Told {
 
 impl Contexts {
     pub const fn new() -> Self {
-        Self { place: [0; 2], last: 0, expected: u32::MAX, slots: [Slot::EMPTY; SLOTS] }
+        Self {
+            place: [0; 2],
+            last: 0,
+            expected: u32::MAX,
+            is_done: false,
+            slots: [Slot::EMPTY; SLOTS],
+        }
     }
 
     /// Forgets everything, for the next page.
     pub fn clear(&mut self) {
-        (self.place, self.last, self.expected) = ([0; 2], 0, u32::MAX);
+        (self.place, self.last, self.expected, self.is_done) = ([0; 2], 0, u32::MAX, false);
         self.slots.fill(Slot::EMPTY);
     }
 
@@ -91,9 +100,9 @@ impl Contexts {
         if call.workgroup != slot.next {
             tag |= TAG_WORKGROUP;
         }
-        let place = [call.location, call.worker];
-        if place != self.place {
-            self.place = place;
+        // One by one: a load of both at once would have to wait for the two stores that made them.
+        if (call.location != self.place[0]) | (call.worker != self.place[1]) {
+            self.place = [call.location, call.worker];
             tag |= TAG_PLACE;
         }
         self.advance(call.export, call.count, call.workgroup);
@@ -126,29 +135,31 @@ impl Contexts {
     /// Remembers that this call is the last one, whose slot is already its own.
     #[inline(always)]
     fn advance(&mut self, export: u32, count: [u32; 3], workgroup: [u32; 3]) {
-        let at = export as usize % SLOTS;
-        let before = &mut self.slots[self.last % SLOTS];
-        if before.next == [0; 3] {
-            before.successor = export;
+        if self.is_done {
+            self.slots[self.last as usize % SLOTS].successor = export;
         }
+        let at = export as usize % SLOTS;
         let slot = &mut self.slots[at];
-        slot.next = following(workgroup, count);
-        self.last = at;
-        self.expected = if slot.next == [0; 3] { slot.successor } else { export };
+        (slot.next, self.is_done) = following(workgroup, count);
+        self.last = at as u32;
+        self.expected = if self.is_done { slot.successor } else { export };
     }
 }
 
-/// Returns the workgroup after this one; 0,0,0 after the last one.
+/// Returns the workgroup after this one, which is 0,0,0 after the last one, and whether this is the
+/// last one.
 #[inline(always)]
-fn following([x, y, z]: [u32; 3], count: [u32; 3]) -> [u32; 3] {
-    let more = |at: u32, count: u32| at.checked_add(1).filter(|next| *next < count);
-    if let Some(x) = more(x, count[0]) {
-        [x, y, z]
-    } else if let Some(y) = more(y, count[1]) {
-        [0, y, z]
-    } else if let Some(z) = more(z, count[2]) {
-        [0, 0, z]
+fn following([x, y, z]: [u32; 3], count: [u32; 3]) -> ([u32; 3], bool) {
+    let is_below = |at: u32, count: u32| at < count.saturating_sub(1);
+    let (in_row, in_column) = (is_below(x, count[0]), is_below(y, count[1]));
+    // Without `||`: most dispatches have only one workgroup, and one branch is enough for them.
+    if !(in_row | in_column | is_below(z, count[2])) {
+        ([0; 3], true)
+    } else if in_row {
+        ([x + 1, y, z], false)
+    } else if in_column {
+        ([0, y + 1, z], false)
     } else {
-        [0; 3]
+        ([0, 0, z + 1], false)
     }
 }

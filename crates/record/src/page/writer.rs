@@ -13,16 +13,18 @@ use crate::usage::{USAGE_WORDS, Usage};
 use crate::wire::{put_varint, zigzag};
 
 /// Writes records to one mapped page at a time. It is plain data, so that it can be in a
-/// thread-local that is never dropped; see [`PageWriter::detached`].
+/// thread-local that is never dropped; see [`PageWriter::detached`]. What every call needs is in the
+/// first cache line.
 #[derive(Debug)]
+#[repr(C, align(64))]
 pub struct PageWriter {
     page: *mut u8,
     at: u32,
     calls: u32,
     last_ticks: u64,
+    contexts: Contexts,
     base_cpu_ns: u64,
     base_monotonic_ns: u64,
-    contexts: Contexts,
 }
 
 /// A record under construction: the address for the next field, among bytes that are not committed
@@ -53,19 +55,31 @@ impl Cursor {
         // SAFETY: the caller guarantees room.
         unsafe {
             if tag & (TAG_CONTEXT | TAG_EXPORT) != 0 {
-                self.put(call.export.into());
+                self.put_seldom(call.export);
             }
             if tag & TAG_CONTEXT != 0 {
-                call.count.iter().for_each(|field| self.put((*field).into()));
+                call.count.iter().for_each(|field| self.put_seldom(*field));
             }
             if tag & TAG_PLACE != 0 {
-                self.put(call.location.into());
-                self.put(call.worker.into());
+                self.put_seldom(call.location);
+                self.put_seldom(call.worker);
             }
             if tag & TAG_WORKGROUP != 0 {
-                call.workgroup.iter().for_each(|field| self.put((*field).into()));
+                call.workgroup.iter().for_each(|field| self.put_seldom(*field));
             }
         }
+    }
+
+    /// Does what [`Cursor::put`] does, for a field that most records do not have. It is a function
+    /// so that the code of the other records is short.
+    ///
+    /// # Safety
+    /// As for [`Cursor::put`].
+    #[cold]
+    #[inline(never)]
+    unsafe fn put_seldom(&mut self, value: u32) {
+        // SAFETY: by contract.
+        unsafe { self.put(value.into()) };
     }
 }
 

@@ -13,7 +13,7 @@ use crate::adapters::iree::ADAPTER;
 use crate::process::guard::guarded;
 use crate::recorder::adapter::Took;
 use crate::recorder::attach;
-use crate::recorder::bracket::{Newcomer, stack_address};
+use crate::recorder::bracket::{Newcomer, PLAIN_CLOCK, stack_address};
 use crate::recorder::thread::{self, AFTER, BEFORE, Thread};
 
 #[cold]
@@ -22,7 +22,8 @@ fn attach() -> *mut Thread {
     attach::attach(&ADAPTER)
 }
 
-/// Calls `original` inside a bracket.
+/// Calls `original` inside a bracket. In a run with a budget, the call may only be counted;
+/// `is_counted` says that it has been counted already, and is due.
 ///
 /// # Safety
 /// The arguments must be those that the runtime passes to a dispatch function, and `original` must
@@ -35,6 +36,92 @@ pub unsafe fn call(
     environment: *const Environment,
     dispatch: *const DispatchState,
     workgroup: *const WorkgroupState,
+    is_counted: bool,
+) -> c_int {
+    let thread = thread::current();
+    let frame = stack_address();
+    // SAFETY: null, or this thread's own state, which is unmapped only at thread exit, after the
+    // pointer was cleared.
+    let mut entered = 0;
+    let is_plain = unsafe {
+        !thread.is_null() && (*thread).is_attached() && (*thread).plain && {
+            entered = (*thread).enter(BEFORE);
+            (*thread).begin_plain(export, frame)
+        }
+    };
+    if !is_plain {
+        // SAFETY: the caller's promises.
+        return unsafe {
+            call_otherwise(export, original, environment, dispatch, workgroup, is_counted)
+        };
+    }
+    touch_stack();
+    let start = PLAIN_CLOCK.begin();
+    // SAFETY: this passes on the runtime's own call.
+    let result = unsafe { original(environment, dispatch, workgroup) };
+    let (end, location) = PLAIN_CLOCK.end();
+    // SAFETY: this is the thread's own state. In a child that the original forked, its `epoch` is
+    // 0, and nothing is done. The other states are the runtime's.
+    unsafe {
+        if (*thread).is_attached() {
+            let call = described(export, dispatch, workgroup, (start, end), location);
+            let after = (*thread).enter(AFTER);
+            if !(*thread).end_plain(&call, frame) {
+                end_otherwise(thread, frame, export, dispatch, workgroup, (start, end), location);
+            }
+            (*thread).left([entered, after], start, false);
+        }
+    }
+    result
+}
+
+/// Returns the call of this workgroup. The states of dispatch and workgroup live until the bracket
+/// returns, because the caller passed them by address.
+///
+/// # Safety
+/// `dispatch` and `workgroup` must be the runtime's.
+#[inline(always)]
+unsafe fn described(
+    export: u32,
+    dispatch: *const DispatchState,
+    workgroup: *const WorkgroupState,
+    (start, end): (u64, u64),
+    location: u32,
+) -> Call {
+    // SAFETY: by contract.
+    unsafe {
+        Call {
+            export,
+            count: [
+                (*dispatch).workgroup_count_x,
+                (*dispatch).workgroup_count_y,
+                (*dispatch).workgroup_count_z.into(),
+            ],
+            workgroup: [
+                (*workgroup).workgroup_id_x,
+                (*workgroup).workgroup_id_y,
+                (*workgroup).workgroup_id_z.into(),
+            ],
+            location,
+            worker: (*workgroup).processor_id,
+            start,
+            end,
+        }
+    }
+}
+
+/// Does what [`call`] does, in all cases.
+///
+/// # Safety
+/// As for [`call`].
+#[inline(never)]
+unsafe fn call_otherwise(
+    export: u32,
+    original: Dispatch,
+    environment: *const Environment,
+    dispatch: *const DispatchState,
+    workgroup: *const WorkgroupState,
+    is_counted: bool,
 ) -> c_int {
     let mut thread = thread::current();
     // SAFETY: null, or this thread's own state, which is unmapped only at thread exit, after the
@@ -51,7 +138,7 @@ pub unsafe fn call(
     touch_stack();
     let frame = stack_address();
     // SAFETY: the thread is attached.
-    if !unsafe { begin_guarded(thread, export, frame) } {
+    if !unsafe { begin_guarded(thread, export, frame, is_counted) } {
         // SAFETY: this passes on the runtime's own call.
         return unsafe { original(environment, dispatch, workgroup) };
     }
@@ -61,48 +148,55 @@ pub unsafe fn call(
     // SAFETY: this passes on the runtime's own call.
     let result = unsafe { original(environment, dispatch, workgroup) };
     let (end, location) = clock.end();
-    // The dispatch and workgroup states live until we return, because the caller passed them by
-    // address.
     // SAFETY: this is the thread's own state. In a child that the original forked, its `epoch` is
-    // 0, and nothing is done.
+    // 0, and nothing is done. The other states are the runtime's.
     unsafe {
         if (*thread).is_attached() {
-            let call = Call {
-                export,
-                count: [
-                    (*dispatch).workgroup_count_x,
-                    (*dispatch).workgroup_count_y,
-                    (*dispatch).workgroup_count_z.into(),
-                ],
-                workgroup: [
-                    (*workgroup).workgroup_id_x,
-                    (*workgroup).workgroup_id_y,
-                    (*workgroup).workgroup_id_z.into(),
-                ],
-                location,
-                worker: (*workgroup).processor_id,
-                start,
-                end,
-            };
-            (*thread).enter(AFTER);
+            let call = described(export, dispatch, workgroup, (start, end), location);
+            let counted = (*thread).counting && (*thread).uncounted == 0;
+            let after = (*thread).enter(AFTER);
             end_guarded(thread, &call, frame);
-            (*thread).left(entered, start, (*thread).counting);
+            (*thread).left([entered, after], start, counted);
         }
     }
     result
 }
 
-// These are separate functions so that `call`, whose frame lies under the original's, has no
-// landing pads. With landing pads it would have a personality routine. An exception of the original
-// passes through `call`, so the program's unwinder would then call our routine, which belongs to a
-// different unwinder: the one linked into this library. Measured: the process crashes.
+/// Ends a call that [`Thread::end_plain`] does not end.
+///
+/// # Safety
+/// As for `begin_guarded` and `described`.
+#[cold]
+#[inline(never)]
+unsafe fn end_otherwise(
+    thread: *mut Thread,
+    frame: usize,
+    export: u32,
+    dispatch: *const DispatchState,
+    workgroup: *const WorkgroupState,
+    times: (u64, u64),
+    location: u32,
+) {
+    // SAFETY: the caller guarantees this.
+    unsafe {
+        let call = described(export, dispatch, workgroup, times, location);
+        end_guarded(thread, &call, frame);
+    }
+}
+
+// These are separate functions so that `call` and `call_otherwise`, whose frames lie under the
+// original's, have no landing pads. With landing pads they would have a personality routine. An
+// exception of the original passes through them, so the program's unwinder would then call our
+// routine, which belongs to a different unwinder: the one linked into this library. Measured: the
+// process crashes.
 
 /// # Safety
 /// `thread` must be the calling thread's state.
 #[inline(never)]
-unsafe fn begin_guarded(thread: *mut Thread, export: u32, frame: usize) -> bool {
+unsafe fn begin_guarded(thread: *mut Thread, export: u32, frame: usize, is_counted: bool) -> bool {
+    let newcomer = Newcomer::Synchronous;
     // SAFETY: the caller guarantees this.
-    guarded(|| unsafe { (*thread).begin(export, frame, Newcomer::Synchronous) }) == Some(true)
+    guarded(|| unsafe { (*thread).begin_drawn(export, frame, newcomer, is_counted) }) == Some(true)
 }
 
 /// # Safety
@@ -147,9 +241,7 @@ pub unsafe fn begin_hooked(export: u32, frame: usize) {
                 return;
             }
         }
-        if (*thread).begin(export, frame, Newcomer::Bracketed) {
-            (*thread).begin_apart(export);
-        }
+        (*thread).begin_hooked(export, frame);
     }
 }
 
@@ -223,7 +315,7 @@ pub fn rehearse(thread: &mut Thread, calls: usize, _: bool) -> Took {
         bare.push(clock.begin().wrapping_sub(begin));
         let begin = clock.begin();
         // SAFETY: `empty` has the type of a dispatch function and reads none of its arguments.
-        unsafe { call(0, empty, &Environment::ZERO, &dispatch, &workgroup) };
+        unsafe { call(0, empty, &Environment::ZERO, &dispatch, &workgroup, false) };
         probed.push(clock.begin().wrapping_sub(begin));
     }
     Took { bare, probed }

@@ -7,11 +7,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use abi::iree::{Dispatch, DispatchState, Environment, LibraryHead, Query, WorkgroupState};
 
-use crate::adapters::iree::slots::{QUERIES, SLOTS, STUB_BYTES, TABLE, stubs};
+use crate::adapters::iree::slots::{QUERIES, SLOTS, STUB_BYTES, Slot, TABLE, stubs};
 use crate::adapters::iree::{patch, probe};
 use crate::adapters::loops::executables;
 use crate::os::sys;
 use crate::process::losses;
+use crate::recorder::{draw, thread};
 
 static WRAPPED: [AtomicUsize; QUERIES] = [const { AtomicUsize::new(0) }; QUERIES];
 
@@ -100,8 +101,64 @@ unsafe extern "C-unwind" fn dispatch_entry(
     // the slot is in use.
     let original = unsafe { std::mem::transmute::<usize, Dispatch>(original) };
     let export = slot.export.load(Ordering::Relaxed);
+    // This function has no frame: each of the three calls is a jump. So below a call that is only
+    // counted, the stack is that of the program alone.
     // SAFETY: these are the runtime's arguments for that function.
-    unsafe { probe::call(export, original, environment, dispatch, workgroup) }
+    unsafe {
+        match draw::is_only_counted(thread::current(), export) {
+            Some(true) => original(environment, dispatch, workgroup),
+            Some(false) => drawn(environment, dispatch, workgroup, slot),
+            None => bracketed(environment, dispatch, workgroup, slot),
+        }
+    }
+}
+
+/// # Safety
+/// Same as for [`drawn`].
+#[inline(always)]
+unsafe fn call(
+    slot: &Slot,
+    environment: *const Environment,
+    dispatch: *const DispatchState,
+    workgroup: *const WorkgroupState,
+    is_counted: bool,
+) -> c_int {
+    let original = slot.original.load(Ordering::Relaxed);
+    // SAFETY: as in `dispatch_entry`.
+    let original = unsafe { std::mem::transmute::<usize, Dispatch>(original) };
+    let export = slot.export.load(Ordering::Relaxed);
+    // SAFETY: by contract.
+    unsafe { probe::call(export, original, environment, dispatch, workgroup, is_counted) }
+}
+
+/// Records a call that was counted and is due.
+///
+/// # Safety
+/// Same as for [`probe::call`], for the slot's function.
+#[inline(never)]
+unsafe extern "C-unwind" fn drawn(
+    environment: *const Environment,
+    dispatch: *const DispatchState,
+    workgroup: *const WorkgroupState,
+    slot: &Slot,
+) -> c_int {
+    // SAFETY: by contract.
+    unsafe { call(slot, environment, dispatch, workgroup, true) }
+}
+
+/// Records a call that has not been counted.
+///
+/// # Safety
+/// Same as for [`drawn`].
+#[inline(never)]
+unsafe extern "C-unwind" fn bracketed(
+    environment: *const Environment,
+    dispatch: *const DispatchState,
+    workgroup: *const WorkgroupState,
+    slot: &Slot,
+) -> c_int {
+    // SAFETY: by contract.
+    unsafe { call(slot, environment, dispatch, workgroup, false) }
 }
 
 /// Returns the stub that replaces the query function `real` of a system library, or `real` itself

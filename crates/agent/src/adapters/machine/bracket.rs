@@ -62,7 +62,7 @@ fn recording() -> Option<*mut Thread> {
 pub fn enter_before() {
     if let Some(thread) = recording() {
         // SAFETY: this is the thread's own state.
-        unsafe { (*thread).enter(BEFORE) };
+        unsafe { (*thread).enter_apart(BEFORE) };
     }
 }
 
@@ -71,7 +71,7 @@ pub fn enter_before() {
 pub fn enter_after() {
     if let Some(thread) = recording() {
         // SAFETY: this is the thread's own state.
-        unsafe { (*thread).enter(AFTER) };
+        unsafe { (*thread).enter_apart(AFTER) };
     }
 }
 
@@ -80,7 +80,7 @@ pub fn enter_after() {
 pub fn left() {
     if let Some(thread) = recording() {
         // SAFETY: this is the thread's own state.
-        unsafe { (*thread).left(0, 0, (*thread).last_counted()) };
+        unsafe { (*thread).left_apart() };
     }
 }
 

@@ -2,7 +2,7 @@
 //! random ([`record::brackets`] says why).
 //!
 //! ```text
-//!  enter(BEFORE) ··· read counters ··· begun(start) │ call │ enter(AFTER) ··· record ··· left()
+//!  enter(BEFORE) ··· read counters ··· start │ call │ enter(AFTER) ··· record ··· left()
 //! ```
 //!
 //! A call that is not drawn costs one decrement in each half. The halves are drawn independently,
@@ -17,23 +17,22 @@ pub(crate) const BEFORE: usize = 0;
 pub(crate) const AFTER: usize = 1;
 
 /// A thread's first calls find cold caches in a way that later ones do not.
-const FIRST: u32 = 8;
+pub(crate) const FIRST: u16 = 8;
 /// So many brackets are timed soon, so that short programs have some; the others are rare.
 const SOON: u32 = 48;
 
 /// The times of the brackets of a thread, and those in progress.
 pub(crate) struct BracketTimes {
-    /// How many calls until the next one that is timed, for each half.
-    until: [u32; 2],
     /// How many were timed, for each half.
     timed: [u32; 2],
     /// State of the random numbers; not 0.
     random: u32,
     /// Whether every call is timed.
     all: bool,
-    /// When the half in progress began, if it is timed; otherwise 0.
+    /// For hosts that call us before and after a call: when the half in progress began, if it is
+    /// timed; otherwise 0.
     entered: u64,
-    /// Number of the thread's flushes at that moment.
+    /// Number of the thread's flushes when a half was last drawn.
     flushes: u32,
     /// Whether counters are read for the call that is about to end, or that ended last.
     counted: bool,
@@ -50,7 +49,6 @@ impl BracketTimes {
         // SAFETY: by contract; all zeros are valid.
         unsafe {
             this.write_bytes(0, 1);
-            (*this).until = [FIRST; 2];
             (*this).random = seed | 1;
         }
     }
@@ -61,33 +59,35 @@ impl Thread {
     /// was if the half is timed, and otherwise 0.
     #[inline(always)]
     pub(crate) fn enter(&mut self, half: usize) -> u64 {
-        let until = &mut self.brackets.until[half];
+        let until = &mut self.until_timed[half];
         *until = until.wrapping_sub(1);
-        if *until == 0 {
-            self.draw(half);
-        } else {
-            self.brackets.entered = 0;
-        }
-        self.brackets.entered
+        if *until == 0 { self.draw(half) } else { 0 }
+    }
+
+    /// Does what [`Thread::enter`] does, and keeps the result for [`Thread::begun`] or
+    /// [`Thread::left_apart`].
+    #[inline(always)]
+    pub(crate) fn enter_apart(&mut self, half: usize) {
+        self.brackets.entered = self.enter(half);
     }
 
     #[cold]
     #[inline(never)]
-    fn draw(&mut self, half: usize) {
+    fn draw(&mut self, half: usize) -> u64 {
         let flushes = self.start.flushes;
         let times = &mut self.brackets;
         // Marsaglia's xorshift.
         times.random ^= times.random << 13;
         times.random ^= times.random >> 17;
         times.random ^= times.random << 5;
-        times.until[half] = match times.timed[half] {
+        self.until_timed[half] = match times.timed[half] {
             _ if times.all => 1,
-            few if few < SOON => 1 + times.random % 4,
-            _ => 32 + times.random % 64,
+            few if few < SOON => 1 + (times.random % 4) as u16,
+            _ => 32 + (times.random % 64) as u16,
         };
         times.timed[half] = times.timed[half].saturating_add(1);
         times.flushes = flushes;
-        times.entered = self.run.clock.begin();
+        self.run.clock.begin()
     }
 
     /// Ends the first half of a call that ends in another function, at the moment `start` when the
@@ -96,40 +96,50 @@ impl Thread {
     pub(crate) fn begun(&mut self, start: u64, counted: bool) {
         if self.brackets.entered != 0 {
             let before = start.wrapping_sub(self.brackets.entered);
+            self.brackets.entered = 0;
             self.count_bracket(BEFORE, counted, before);
         }
     }
 
-    /// Ends the second half: the last thing that the recorder does in it. `entered` is what
-    /// [`Thread::enter`] returned in the first half, unless that was counted before, and `start` is
-    /// when the call began.
+    /// Ends the second half of such a call.
     #[inline(always)]
-    pub(crate) fn left(&mut self, entered: u64, start: u64, counted: bool) {
-        if entered | self.brackets.entered != 0 {
+    pub(crate) fn left_apart(&mut self) {
+        if self.brackets.entered != 0 {
+            let after = self.brackets.entered;
+            self.brackets.entered = 0;
+            self.count_whole([0, after], 0, self.brackets.counted);
+        }
+    }
+
+    /// Ends the second half: the last thing that the recorder does in it. `entered` is what
+    /// [`Thread::enter`] returned in both halves, and `start` is when the call began.
+    #[inline(always)]
+    pub(crate) fn left(&mut self, entered: [u64; 2], start: u64, counted: bool) {
+        if entered[BEFORE] | entered[AFTER] != 0 {
             self.count_whole(entered, start, counted);
         }
     }
 
     #[cold]
     #[inline(never)]
-    fn count_whole(&mut self, entered: u64, start: u64, counted: bool) {
+    fn count_whole(&mut self, entered: [u64; 2], start: u64, counted: bool) {
         let now = self.run.clock.begin();
-        let began = self.brackets.entered;
         // What flushing a page takes is known for each page.
-        if began != 0 && self.brackets.flushes == self.start.flushes {
-            self.count_bracket(AFTER, counted, now.wrapping_sub(began));
+        if entered[AFTER] != 0 && self.brackets.flushes == self.start.flushes {
+            self.count_bracket(AFTER, counted, now.wrapping_sub(entered[AFTER]));
         }
-        if entered != 0 {
-            self.count_bracket(BEFORE, counted, start.wrapping_sub(entered));
+        if entered[BEFORE] != 0 {
+            self.count_bracket(BEFORE, counted, start.wrapping_sub(entered[BEFORE]));
         }
     }
 
     #[cold]
     #[inline(never)]
     fn count_bracket(&mut self, half: usize, counted: bool, ticks: u64) {
-        let place = &mut self.brackets.counts[usize::from(counted)][half][bucket_of(ticks)];
-        *place = place.saturating_add(1);
-        self.brackets.entered = 0;
+        let halves = &mut self.brackets.counts[usize::from(counted)];
+        if let Some(count) = halves.get_mut(half).and_then(|all| all.get_mut(bucket_of(ticks))) {
+            *count = count.saturating_add(1);
+        }
     }
 
     /// Notes whether counters are read for call `at`, which is about to end.
@@ -138,16 +148,10 @@ impl Thread {
         self.brackets.counted = self.counting && self.uncounted >> at & 1 == 0;
     }
 
-    /// Returns whether counters were read for the call that ended last.
-    #[inline(always)]
-    pub(crate) fn last_counted(&self) -> bool {
-        self.brackets.counted
-    }
-
     /// Times every bracket from now on, until [`Thread::time_some_brackets`].
     pub(crate) fn time_all_brackets(&mut self) {
         self.brackets.all = true;
-        self.brackets.until = [1; 2];
+        self.until_timed = [1; 2];
     }
 
     /// Forgets all times, and times some brackets from now on.
@@ -155,6 +159,7 @@ impl Thread {
         let random = self.brackets.random;
         // SAFETY: this is a valid place.
         unsafe { BracketTimes::reset(&raw mut self.brackets, random) };
+        self.until_timed = [FIRST; 2];
     }
 
     /// Returns the times so far, without and with counters. What has no time is left out.

@@ -1,0 +1,289 @@
+//! What recording costs one thread, and which calls it can afford: the arithmetic behind a budget.
+//!
+//! ```text
+//!  measured in place    cost of a timed call, of one with counters, of a clock record, of a flush
+//!  every millisecond    processor time ─► price so far ─► share of the next calls' time
+//!  at each drawn call   share, mean duration of the export so far ─► period
+//! ```
+//!
+//! Every export pays for itself: timing may take `share` of the time of its calls, so it is timed
+//! with the period cost / (share · mean duration). The share is the budget minus everything that
+//! costs without being drawn (calls that are only counted, clock records, flushes), and minus a part of what was
+//! spent too much so far, for example on starting the thread. It depends only on the past, so
+//! estimates stay unbiased.
+//!
+//! All costs are in ticks of the run's clock. They are estimates: the recorder's own path through cold
+//! caches is measured, what it evicts from the program's caches is not. So the share aims below the
+//! budget ([`MARGIN`]).
+
+/// Calls of each export and thread that are timed before the first is drawn.
+pub const FIRST_TIMED: u64 = 8;
+/// How many of them have their counters read.
+pub const FIRST_COUNTED: u64 = 2;
+/// The longest period.
+pub const LONGEST: u32 = 1 << 24;
+/// The part of the budget that is aimed at.
+const MARGIN: f64 = 0.8;
+/// The least part of the budget that goes to timing, so that a thread that has spent too much still
+/// learns something about its calls.
+const LEAST: f64 = 1.0 / 32.0;
+/// A debt is paid back within this processor time, or a quarter of what the thread has had.
+const SHORTEST_HORIZON_NS: f64 = 20e6;
+/// Weight of a measurement in a running mean.
+const WEIGHT: f64 = 1.0 / 16.0;
+
+/// A cost that is measured again and again.
+#[derive(Clone, Copy, Debug)]
+pub struct Cost(f64);
+
+impl Cost {
+    /// Starts with an assumption, in ticks.
+    pub const fn new(ticks: f64) -> Self {
+        Self(ticks)
+    }
+
+    /// The cost, in ticks.
+    #[inline(always)]
+    pub fn ticks(self) -> f64 {
+        self.0
+    }
+
+    /// Adds a measurement. One that was interrupted counts as four times the mean at most.
+    #[inline(always)]
+    pub fn measured(&mut self, ticks: u64) {
+        let bounded = (ticks as f64).min(4.0 * self.0 + 16.0);
+        self.0 += (bounded - self.0) * WEIGHT;
+    }
+}
+
+/// The account of one thread.
+#[derive(Clone, Copy, Debug)]
+pub struct Account {
+    /// The part of the thread's processor time that recording may take.
+    budget: f64,
+    ticks_per_ns: f64,
+    /// Cost of a timed call without counters.
+    pub timed: Cost,
+    /// Cost of a timed call with counters.
+    pub counted: Cost,
+    /// Cost of a call that is only counted.
+    pub only_counted: Cost,
+    /// Cost of a clock record and of settling the account.
+    pub clock: Cost,
+    /// Spent on timed calls.
+    timing: f64,
+    /// Spent on everything that is not drawn, except for `counting` and `attaching`.
+    fixed: f64,
+    /// Spent on calls that are only counted.
+    counting: f64,
+    /// Spent on attaching the thread.
+    attaching: f64,
+    /// The part of the time of its calls that timing an export may take.
+    share: f64,
+    /// The same for reading counters.
+    counter_share: f64,
+}
+
+impl Account {
+    /// Opens the account of a thread whose attaching took so much processor time.
+    pub fn new(budget: f64, ticks_per_ns: f64, attach_ns: u64, counts: bool) -> Self {
+        let ns = |ns: f64| Cost::new(ns * ticks_per_ns);
+        let mut account = Self {
+            budget,
+            ticks_per_ns,
+            // Assumptions; each of the first calls is measured.
+            timed: ns(150.0),
+            counted: ns(10_000.0),
+            only_counted: ns(5.0),
+            clock: ns(500.0),
+            timing: 0.0,
+            fixed: 0.0,
+            counting: 0.0,
+            attaching: attach_ns as f64 * ticks_per_ns,
+            share: 0.0,
+            counter_share: 0.0,
+        };
+        account.divide(0.0, counts);
+        account
+    }
+
+    /// What recording has cost so far, in ns.
+    pub fn price_ns(&self) -> u64 {
+        (self.sum() / self.ticks_per_ns) as u64
+    }
+
+    /// Adds a timed call, and the calls that were only counted before it.
+    #[inline(always)]
+    pub fn add(&mut self, counted: bool, skipped: u64) {
+        self.timing += if counted { self.counted.ticks() } else { self.timed.ticks() };
+        if skipped > 0 {
+            self.counting += skipped as f64 * self.only_counted.ticks();
+        }
+    }
+
+    fn sum(&self) -> f64 {
+        self.timing + self.fixed + self.counting + self.attaching
+    }
+
+    /// Says how many calls were only counted in all. Until then, those since the last timed call of each
+    /// export are missing.
+    pub fn end(&mut self, only_counted: u64) {
+        self.counting = only_counted as f64 * self.only_counted.ticks();
+    }
+
+    /// Adds something that is not drawn, in ticks.
+    pub fn add_fixed(&mut self, ticks: f64) {
+        self.fixed += ticks;
+    }
+
+    /// Adds processor time that attaching the thread took.
+    pub fn add_attaching(&mut self, ns: u64) {
+        self.attaching += ns as f64 * self.ticks_per_ns;
+    }
+
+    /// Decides anew what timing may take, given the thread's processor time since it began to attach.
+    /// `counts` says whether counters can be read.
+    pub fn settle(&mut self, cpu_ns: u64, counts: bool) {
+        self.divide(cpu_ns as f64, counts);
+    }
+
+    fn divide(&mut self, cpu_ns: f64, counts: bool) {
+        let cpu = cpu_ns * self.ticks_per_ns;
+        let goal = MARGIN * self.budget;
+        let debt = self.sum() - goal * cpu;
+        let horizon = (cpu / 4.0).max(SHORTEST_HORIZON_NS * self.ticks_per_ns);
+        let fixed = self.fixed + self.counting;
+        let fixed = if cpu > 0.0 { (fixed / cpu).min(1.0) } else { 0.0 };
+        let share = (goal - fixed - debt.max(0.0) / horizon).max(LEAST * self.budget);
+        (self.share, self.counter_share) =
+            if counts { (share / 2.0, share / 2.0) } else { (share, 0.0) };
+    }
+
+    /// Returns the period with which the calls of an export are timed from now on. `timed` of its
+    /// calls took `ticks` in total; `current` is the present period, which is kept if it is not much too
+    /// long: fewer different periods make better estimates.
+    #[inline(always)]
+    pub fn period(&self, timed: u64, ticks: u64, current: u32) -> u32 {
+        if timed < FIRST_TIMED {
+            return 1;
+        }
+        // cost / (share · ticks / timed)
+        let wanted = self.timed.ticks() * timed as f64 / (self.share * (ticks as f64 + 1.0));
+        choose(wanted, current)
+    }
+
+    /// Returns the period with which the counters of timed calls are read from now on.
+    #[inline(always)]
+    pub fn counter_period(&self, timed: u64, ticks: u64, period: u32, current: u32) -> u32 {
+        if timed < FIRST_COUNTED {
+            return 1;
+        }
+        let more = (self.counted.ticks() - self.timed.ticks()).max(self.timed.ticks());
+        let wanted = more * timed as f64 / (self.counter_share * (ticks as f64 + 1.0));
+        choose(wanted / f64::from(period.max(1)), current)
+    }
+}
+
+/// Rounds a period up to a power of two or one and a half of one, unless the current one will do.
+#[inline(always)]
+fn choose(wanted: f64, current: u32) -> u32 {
+    let (now, wanted) = (f64::from(current), wanted.min(f64::from(LONGEST)));
+    if wanted <= now && now < 2.0 * wanted.max(1.0) {
+        return current;
+    }
+    round_up(wanted.ceil() as u32)
+}
+
+#[cold]
+fn round_up(wanted: u32) -> u32 {
+    let wanted = wanted.max(1);
+    let power = wanted.next_power_of_two();
+    let less = power / 4 * 3;
+    if wanted <= less { less } else { power }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An account in which a tick is a nanosecond, a timed call costs 100 and a counted one 1,100, and
+    /// nothing has been spent.
+    fn account(budget: f64, counts: bool) -> Account {
+        let mut account = Account::new(budget, 1.0, 0, counts);
+        (account.timed, account.counted) = (Cost::new(100.0), Cost::new(1_100.0));
+        account.settle(1_000_000, counts);
+        account
+    }
+
+    #[test]
+    fn an_export_pays_for_itself() {
+        // 80 % of 10 % of the time goes to timing. A call of 1,000 ns may pay 80 ns, so one in 1.25
+        // is affordable, which is rounded up to 2; one of 100 ns pays 8, one in 12.5 → 16; one of
+        // 10,000 ns pays for itself each time.
+        let account = account(0.1, false);
+        assert_eq!(account.period(1_000, 1_000_000, 1), 2);
+        assert_eq!(account.period(1_000, 100_000, 1), 16);
+        assert_eq!(account.period(1_000, 10_000_000, 1), 1);
+        // A period that is not much too long is kept.
+        assert_eq!(account.period(1_000, 100_000, 24), 24);
+        assert_eq!(account.period(1_000, 100_000, 32), 16);
+        // The first calls are timed in any case.
+        assert_eq!(account.period(FIRST_TIMED - 1, 7, 1), 1);
+        // A call that takes no time is hardly ever timed.
+        assert_eq!(account.period(1_000_000_000, 0, 1), LONGEST);
+    }
+
+    #[test]
+    fn counters_have_half_of_the_share() {
+        // Half of 8 % for timing 1,000 ns: 40 ns, one in 2.5 → 3. Counters cost 1,000 ns more: at most
+        // one call in 25, which is one in 25 / 3 = 8.3 of those that are timed → 12.
+        let account = account(0.1, true);
+        assert_eq!(account.period(1_000, 1_000_000, 1), 3);
+        assert_eq!(account.counter_period(1_000, 1_000_000, 3, 1), 12);
+        assert_eq!(account.counter_period(FIRST_COUNTED - 1, 1_000_000, 1, 1), 1);
+    }
+
+    #[test]
+    fn what_was_spent_too_much_is_paid_back() {
+        let mut account = account(0.1, false);
+        // 5 ms were spent on attaching, after 10 ms of processor time: 4.2 ms too much, to be paid
+        // back within 20 ms. That leaves nothing but the least part, 1/32 of 10 %.
+        account.add_attaching(5_000_000);
+        account.settle(10_000_000, false);
+        // 100 / (0.003125 · 1,000) = 32
+        assert_eq!(account.period(1_000, 1_000_000, 1), 32);
+        assert_eq!(account.price_ns(), 5_000_000);
+        // After 100 ms, the attaching is within the budget.
+        account.settle(100_000_000, false);
+        assert_eq!(account.period(1_000, 1_000_000, 1), 2);
+    }
+
+    #[test]
+    fn what_is_not_drawn_leaves_less_for_timing() {
+        let mut account = account(0.1, false);
+        // 4 % of the time goes to clock records and counting; 8 % is the goal.
+        account.add_fixed(4_000_000.0);
+        account.settle(100_000_000, false);
+        // 100 / (0.04 · 1,000) = 2.5 → 3
+        assert_eq!(account.period(1_000, 1_000_000, 1), 3);
+    }
+
+    #[test]
+    fn a_cost_follows_its_measurements_but_not_one_interruption() {
+        let mut cost = Cost::new(100.0);
+        cost.measured(1_000_000);
+        assert!(cost.ticks() < 125.0, "{cost:?}");
+        (0..200).for_each(|_| cost.measured(300));
+        assert!((cost.ticks() - 300.0).abs() < 1.0, "{cost:?}");
+    }
+
+    #[test]
+    fn periods_are_rounded_up() {
+        for (wanted, rounded) in
+            [(0, 1), (1, 1), (2, 2), (3, 3), (4, 4), (5, 6), (6, 6), (7, 8), (9, 12), (13, 16)]
+        {
+            assert_eq!(round_up(wanted), rounded, "{wanted}");
+        }
+        assert_eq!(round_up(LONGEST), LONGEST);
+    }
+}

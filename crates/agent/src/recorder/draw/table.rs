@@ -1,0 +1,202 @@
+//! The table in which a thread counts its calls: pages of the pool, mapped at an address that never
+//! changes while the thread lives.
+//!
+//! ```text
+//!  base ─┬─ header ─ entry ─ entry ─ …        pages of the pool
+//!        └─ reserved, for more exports        nothing is mapped
+//! ```
+//!
+//! The address must stay the same because a signal handler can interrupt the increment of an entry
+//! at any instruction: it may make calls of exports for which the table must grow, or fork. A
+//! larger table takes the place of the old one with `mremap`, and in a forked child, private memory takes the
+//! place of the parent's pages. In both cases the interrupted increment goes on at the same address.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use record::counts::{
+    CountsFrame, Entry, Spent, TABLE_HEADER_BYTES, TABLE_MAGIC, TABLE_VERSION, Table as Reader,
+    TableHeader, entries_in, pages_for,
+};
+use record::page::{PAGE_BYTES, PageStart};
+
+use crate::os::sys;
+use crate::process::part::Process;
+use crate::state::run::Run;
+
+/// Maximum number of exports whose calls a thread counts.
+pub const MOST_EXPORTS: usize = 1 << 16;
+/// Bytes of addresses that a thread reserves.
+const RESERVED: usize =
+    (TABLE_HEADER_BYTES + MOST_EXPORTS * size_of::<Entry>()).next_multiple_of(PAGE_BYTES);
+
+/// A thread's table. Plain data, so that it can be copied with the thread's state.
+#[derive(Clone, Copy, Debug)]
+pub struct Table {
+    /// The reserved addresses; null if there are none yet.
+    base: *mut u8,
+    /// Index of the first page in the pool.
+    first: usize,
+    /// Number of pages; 0 if there is no table.
+    pages: usize,
+}
+
+impl Table {
+    /// No table, with the addresses that an earlier one of the thread reserved, or null.
+    pub const fn none(base: *mut u8) -> Self {
+        Self { base, first: 0, pages: 0 }
+    }
+
+    /// The reserved addresses.
+    pub fn base(&self) -> *mut u8 {
+        self.base
+    }
+
+    /// Whether there is a table.
+    pub fn exists(&self) -> bool {
+        self.pages > 0
+    }
+
+    /// The first entry.
+    pub fn entries(&self) -> *mut Entry {
+        self.base.wrapping_add(TABLE_HEADER_BYTES).cast()
+    }
+
+    /// Number of entries.
+    pub fn len(&self) -> u32 {
+        entries_in(self.pages).min(MOST_EXPORTS) as u32
+    }
+
+    fn header(&self) -> &TableHeader {
+        // SAFETY: only called while there is a table; its fields are integers.
+        unsafe { &*self.base.cast::<TableHeader>() }
+    }
+
+    /// Makes the table, or a larger one with the counts so far, so that `export` has an entry.
+    /// Signals must be blocked.
+    ///
+    /// # Errors
+    /// Returns an `errno`; 0 if the pool has no room, or if there are too many exports.
+    pub fn make(
+        &mut self,
+        run: &Run,
+        process: &Process,
+        start: &PageStart,
+        export: u32,
+    ) -> Result<(), i32> {
+        if export as usize >= MOST_EXPORTS {
+            return Err(0);
+        }
+        if self.base.is_null() {
+            self.base = sys::reserve(RESERVED)?;
+        }
+        let pages = pages_for(export as usize + 1).max(2 * self.pages).min(RESERVED / PAGE_BYTES);
+        let first = run.pool.claim_run(process.row_number(), pages).ok_or(0)?;
+        let release = || (first..first + pages).for_each(|page| run.pool.release_page(page));
+        let fresh = match run.pool.map_run(first, pages, &run.pool_path) {
+            Ok(fresh) => fresh,
+            Err(errno) => {
+                release();
+                return Err(errno);
+            }
+        };
+        let old = *self;
+        // SAFETY: `fresh` is mapped and of this size; nobody else knows it. The magic number is
+        // stored last: a reader finds no table before that, and a whole one after it. Until the old
+        // one is given back, a reader finds both and uses the larger numbers.
+        unsafe {
+            fresh.write_bytes(0, pages * PAGE_BYTES);
+            let spent = if old.exists() { old.spent() } else { Spent::default() };
+            fresh.cast::<TableHeader>().write(TableHeader {
+                magic: AtomicU64::new(0),
+                version: TABLE_VERSION,
+                pages: pages as u32,
+                pid: start.pid,
+                generation: start.generation,
+                start_time: start.start_time,
+                thread_uid: start.thread_uid,
+                tid: start.tid,
+                entries: entries_in(pages).min(MOST_EXPORTS) as u32,
+                reserved: 0,
+                cpu_ns: AtomicU64::new(spent.cpu_ns),
+                price_ns: AtomicU64::new(spent.price_ns),
+                more: [0; 24],
+            });
+            if old.exists() {
+                let bytes = old.len() as usize * size_of::<Entry>();
+                let to = fresh.add(TABLE_HEADER_BYTES);
+                to.copy_from_nonoverlapping(old.entries().cast(), bytes);
+            }
+            (*fresh.cast::<TableHeader>()).magic.store(TABLE_MAGIC, Ordering::Release);
+            if old.exists() {
+                old.header().magic.store(0, Ordering::Release);
+            }
+        }
+        if let Err(errno) = sys::move_mapping(fresh, pages * PAGE_BYTES, self.base) {
+            // The old table goes on; the new one was not used.
+            // SAFETY: as above.
+            unsafe { (*fresh.cast::<TableHeader>()).magic.store(0, Ordering::Release) };
+            if old.exists() {
+                old.header().magic.store(TABLE_MAGIC, Ordering::Release);
+            }
+            sys::unmap(fresh, pages * PAGE_BYTES);
+            release();
+            return Err(errno);
+        }
+        (old.first..old.first + old.pages).for_each(|page| run.pool.release_page(page));
+        (self.first, self.pages) = (first, pages);
+        Ok(())
+    }
+
+    fn spent(&self) -> Spent {
+        let header = self.header();
+        Spent {
+            cpu_ns: header.cpu_ns.load(Ordering::Relaxed),
+            price_ns: header.price_ns.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Stores what recording has taken so far.
+    pub fn set_spent(&self, spent: Spent) {
+        if self.exists() {
+            self.header().cpu_ns.store(spent.cpu_ns, Ordering::Relaxed);
+            self.header().price_ns.store(spent.price_ns, Ordering::Relaxed);
+        }
+    }
+
+    /// What the table says.
+    pub fn frame(&self) -> Option<CountsFrame> {
+        if !self.exists() {
+            return None;
+        }
+        // SAFETY: mapped, of this size, and only this thread writes to it, which is here.
+        let bytes = unsafe { std::slice::from_raw_parts(self.base, self.pages * PAGE_BYTES) };
+        Reader::parse(bytes).ok().map(|table| table.frame())
+    }
+
+    /// Puts private memory in the place of the pool's pages, which stay as they are.
+    pub fn part(&mut self) {
+        let bytes = std::mem::take(&mut self.pages) * PAGE_BYTES;
+        if bytes > 0 && sys::map_private_at(self.base as usize, bytes).is_err() {
+            // Nothing of somebody else's may be counted in.
+            crate::state::epoch::switch_off();
+        }
+    }
+
+    /// Gives the pages back: their counts are in the file.
+    pub fn release(&mut self, run: &Run) {
+        if self.exists() {
+            self.header().magic.store(0, Ordering::Release);
+            let pages = self.first..self.first + self.pages;
+            self.part();
+            pages.for_each(|page| run.pool.release_page(page));
+        }
+    }
+
+    /// Unmaps everything. For a thread that ends.
+    pub fn unmap(&mut self) {
+        if !self.base.is_null() {
+            sys::unmap(self.base, RESERVED);
+            *self = Self::none(std::ptr::null_mut());
+        }
+    }
+}

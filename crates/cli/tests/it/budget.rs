@@ -1,0 +1,300 @@
+//! Runs with a budget: every call is counted, whatever happens to the program, and the calls that
+//! are timed are drawn with the probabilities that their records state.
+
+use std::collections::BTreeMap;
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use profile::Profile;
+use record::page::PageReader;
+use record::{Drawn, GroupLayout, Record};
+
+use crate::support::{Programs, Recorded, counterpoint, environment, plain};
+
+/// Budgets and counters with which every program is run.
+const RUNS: [(&str, &str); 4] = [
+    ("--budget=0", "page-faults:u"),
+    ("--budget=0.5%", "none"),
+    ("--budget=20%", "page-faults:u,task-clock:u"),
+    ("--budget=100%", "none"),
+];
+
+fn host(mode: &str) -> Command {
+    let programs = Programs::get();
+    let mut command = Command::new(&programs.host);
+    command.arg(&programs.library).args(mode.split(' '));
+    command
+}
+
+/// All calls of each process, ascending. A process that recorded nothing has 0.
+fn counted(profile: &Profile) -> Vec<u64> {
+    let mut calls = vec![0; profile.processes.len()];
+    profile.counted().iter().for_each(|one| calls[one.process] += one.calls);
+    calls.sort_unstable();
+    calls
+}
+
+/// The records of a profile, read from its files without the reader of profiles: by process, thread
+/// and export, how each was drawn, its duration in ticks, and whether its counters were read.
+type Drawings = BTreeMap<(usize, u32, u32), Vec<(Drawn, u64, bool)>>;
+
+fn drawings(profile: &Profile) -> Drawings {
+    let mut found = Drawings::new();
+    let groups: Vec<u16> = profile.manifest.counters.iter().map(|c| c.group).collect();
+    for (index, process) in profile.processes.iter().enumerate() {
+        let part = profile.dir.join("processes").join(process.id.name());
+        let bytes = std::fs::read(part.join("pages.cps")).unwrap_or_default();
+        let mut pages: Vec<_> = Vec::new();
+        let mut at = 0;
+        while at < bytes.len() {
+            let header = record::PageHeader::parse(&bytes[at..]).unwrap();
+            let length = header.file_bytes();
+            pages.push((header.start.thread_uid, header.start.sequence, &bytes[at..at + length]));
+            at += length;
+        }
+        pages.sort_unstable();
+        for (thread, _, bytes) in pages {
+            let mask = record::PageHeader::parse(bytes).unwrap().start.counters;
+            let layout = GroupLayout::new(&groups, mask);
+            let mut reader = PageReader::new(bytes, &layout).unwrap();
+            while let Some(record) = reader.next_record() {
+                let Record::Call(call) = record.unwrap() else { continue };
+                let read = reader.groups().iter().any(|group| group.read);
+                let key = (index, thread, call.export);
+                let duration = call.end.wrapping_sub(call.start);
+                found.entry(key).or_default().push((reader.drawn(), duration, read));
+            }
+        }
+    }
+    found
+}
+
+/// Checks what must hold in any profile of a finished run: the records are those that the exact counts
+/// name, and no call is in two of them.
+fn check(what: &str, profile: &Profile) {
+    let drawings = drawings(profile);
+    let mut records = 0;
+    for one in profile.counted() {
+        let of = drawings.get(&(one.process, one.thread_uid, one.export));
+        let of = of.map_or(&[][..], Vec::as_slice);
+        assert_eq!(of.len() as u64, one.timed, "{what}: {one:?}");
+        assert_eq!(of.iter().filter(|(.., read)| *read).count() as u64, one.counted, "{what}");
+        let stands_for: u64 = of.iter().map(|(drawn, ..)| 1 + drawn.skipped).sum();
+        assert!(stands_for <= one.calls, "{what}: {stands_for} of {one:?}");
+        // The first calls are timed.
+        assert!(of.first().is_none_or(|(drawn, ..)| drawn.period == 1), "{what}");
+        records += of.len();
+    }
+    assert_eq!(records, drawings.values().map(Vec::len).sum::<usize>(), "{what}");
+    if profile.manifest.budget == Some(0.0) {
+        assert_eq!(records, 0, "{what}");
+    }
+}
+
+/// Runs a program without Counterpoint and with each of [`RUNS`]: it prints the same and ends in the
+/// same way, each process has made so many calls (ascending), and only these losses occur.
+fn same_with_a_budget(
+    program: &Path,
+    what: &str,
+    make: impl Fn() -> Command,
+    calls: &[u64],
+    losses: &[&str],
+) {
+    for (budget, events) in RUNS {
+        let what = format!("{what} {budget} -e {events}");
+        let with = Recorded::run_with(program, events, &[budget], &mut make());
+        let without = plain(&mut make(), with.directory.path());
+        assert_eq!(with.output.status.code(), without.status.code(), "{what}: {}", with.stderr());
+        assert_eq!(with.output.status.signal(), without.status.signal(), "{what}");
+        assert_eq!(with.output.stdout, without.stdout, "{what}");
+        let profile = with.profile();
+        assert_eq!(counted(&profile), calls, "{what}");
+        check(&what, &profile);
+        let found = with.losses();
+        assert!(found.keys().all(|name| losses.contains(&name.as_str())), "{what}: {found:?}");
+    }
+}
+
+/// The modes of `programs.rs`. All calls are counted, also those that were abandoned or cut short.
+#[test]
+fn every_call_is_counted() {
+    let Some(program) = counterpoint("counted programs") else { return };
+    let cases: [(&str, &[u64], &[&str]); 21] = [
+        ("idle", &[], &[]),
+        ("calls 0", &[0], &[]),
+        ("calls 1", &[1], &[]),
+        ("calls 300000", &[300_000], &[]),
+        ("grid", &[14], &[]),
+        ("threads 40 500", &[20_000], &[]),
+        ("short-threads 2000", &[2_000], &[]),
+        ("fork", &[200, 450], &[]),
+        ("fork-inside", &[5, 21], &[]),
+        ("fork-exec", &[20, 50], &[]),
+        ("vfork-exec", &[10, 40], &[]),
+        ("exec", &[10, 20], &[]),
+        ("nested 10", &[20], &[]),
+        ("nested 2000", &[4_000], &[]),
+        ("longjmp 10", &[20], &["call_abandoned"]),
+        ("longjmp 2000", &[4_000], &["call_abandoned"]),
+        ("reload 200", &[2_001], &[]),
+        ("close-all", &[20], &["counter_read_failed", "descriptor_lost", "counter_open_failed"]),
+        ("errno 1000", &[1_000], &[]),
+        ("late 4", &[4], &["thread_gone"]),
+        ("cancel", &[1], &[]),
+    ];
+    for (mode, calls, losses) in cases {
+        same_with_a_budget(&program, mode, || host(mode), calls, losses);
+    }
+}
+
+/// Programs that end in any way but by returning from `main`.
+#[test]
+fn every_call_is_counted_however_the_program_ends() {
+    let Some(program) = counterpoint("counted ends") else { return };
+    let cases: [(&str, &[u64], &[&str]); 3] = [
+        ("_exit 1000", &[1_001], &["call_cut_short"]),
+        ("abort 1000", &[1_000], &[]),
+        ("exit-thread", &[3], &[]),
+    ];
+    for (mode, calls, losses) in cases {
+        same_with_a_budget(&program, mode, || host(mode), calls, losses);
+    }
+}
+
+#[test]
+fn calls_that_exceptions_leave_are_counted() {
+    let Some(program) = counterpoint("counted exceptions") else { return };
+    let programs = Programs::get();
+    let Some(exceptions) = programs.cpp("counted exceptions", "exceptions") else { return };
+    let cases: [(&str, &[u64], &[&str]); 5] = [
+        ("thrown 10", &[20], &["call_abandoned"]),
+        ("inner 10", &[20], &["call_abandoned"]),
+        ("caught 10", &[10], &[]),
+        ("worker 5", &[10], &["call_abandoned"]),
+        ("uncaught 4", &[5], &["call_cut_short"]),
+    ];
+    for (mode, calls, losses) in cases {
+        let make = || {
+            let mut command = Command::new(&exceptions);
+            command.arg(&programs.library).args(mode.split(' '));
+            command
+        };
+        same_with_a_budget(&program, mode, make, calls, losses);
+    }
+}
+
+/// A signal handler interrupts calls and the recorder at any instruction, and makes calls itself. The
+/// program says how many.
+#[test]
+fn calls_of_signal_handlers_are_counted() {
+    let Some(program) = counterpoint("counted signals") else { return };
+    for (budget, events) in RUNS {
+        let recorded = Recorded::run_with(&program, events, &[budget], &mut host("signal 2000000"));
+        assert!(recorded.output.status.success(), "{budget}: {}", recorded.stderr());
+        let text = recorded.stdout();
+        let handled = text.lines().find_map(|line| line.strip_prefix("handled ")).unwrap();
+        let calls = 2_000_000 + handled.parse::<u64>().unwrap();
+        assert_eq!(counted(&recorded.profile()), [calls], "{budget}");
+        check(budget, &recorded.profile());
+    }
+}
+
+/// After SIGKILL, the counts are those of the calls that had returned, or one more: the call that was
+/// in progress.
+#[test]
+fn a_kill_loses_no_count() {
+    let Some(program) = counterpoint("counted kills") else { return };
+    for round in 0..20 {
+        let (budget, events) = RUNS[round % RUNS.len()];
+        let scratch = testkit::Scratch::new();
+        let (dir, shared) = (scratch.join("p.cpt"), scratch.join("returned"));
+        let programs = Programs::get();
+        let mut run = Command::new(&program);
+        run.args(["run", budget, "-e", events, "-o"]).arg(&dir).arg("--");
+        run.arg(&programs.host).arg(&programs.library).arg("count-for-ever").arg(&shared);
+        let mut run = run.spawn().unwrap();
+        let returned = || {
+            let bytes = std::fs::read(&shared).unwrap_or_default();
+            bytes.first_chunk().map_or(0, |word| u64::from_le_bytes(*word))
+        };
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while returned() < 1_000 && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        std::thread::sleep(Duration::from_micros(7_919 * round as u64 % 50_000));
+        // Kill the program, which is the only child of `run`.
+        let child = format!("/proc/{0}/task/{0}/children", run.id());
+        let child = std::fs::read_to_string(child).unwrap();
+        let killed = Command::new("kill").args(["-9", child.trim()]).status().unwrap();
+        assert!(killed.success());
+        run.wait().unwrap();
+        let profile = Profile::open(&dir).unwrap();
+        let (returned, counted) = (returned(), counted(&profile)[0]);
+        assert!(returned >= 1_000);
+        assert!((returned..=returned + 1).contains(&counted), "{returned} {counted}");
+    }
+}
+
+/// `run` is killed, too: the counts are in the pool until somebody looks at the profile.
+#[test]
+fn counts_survive_the_death_of_everything() {
+    let Some(program) = counterpoint("counted deaths") else { return };
+    let scratch = testkit::Scratch::new();
+    let dir = scratch.join("p.cpt");
+    let mut command = host("abort 5000");
+    command.envs(environment(&program, "none", &dir));
+    // `env` has no such option on its own, so this run has no budget and no counts.
+    assert!(!command.status().unwrap().success());
+    assert_eq!(Profile::open(&dir).unwrap().counted(), []);
+    let mut env = Command::new(&program);
+    let dir = scratch.join("q.cpt");
+    let output = env.args(["env", "--budget=1%", "-e", "none", "-o"]).arg(&dir).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let mut command = host("abort 5000");
+    for line in String::from_utf8(output.stdout).unwrap().lines() {
+        let (name, value) = line.strip_prefix("export ").unwrap().split_once('=').unwrap();
+        command.env(name, value.trim_matches('\''));
+    }
+    assert!(!command.status().unwrap().success());
+    let before = Profile::open(&dir).unwrap();
+    assert_eq!(counted(&before), [5_000]);
+    let recover = Command::new(&program).arg("recover").arg(&dir).output().unwrap();
+    assert!(recover.status.success(), "{recover:?}");
+    assert_eq!(Profile::open(&dir).unwrap().counted(), before.counted());
+}
+
+/// The gaps between timed calls are distributed geometrically with the period that the records state.
+/// The seed is fixed; the critical value is `scipy.stats.chi2.isf(1e-6, 9)`.
+#[test]
+fn timed_calls_are_drawn_with_the_probability_that_is_stated() {
+    let Some(program) = counterpoint("gaps of calls") else { return };
+    let mut command = host("calls 20000000");
+    command.env("COUNTERPOINT_TEST_SEED", "7");
+    let recorded = Recorded::run_with(&program, "none", &["--budget=100%"], &mut command);
+    let drawings = drawings(&recorded.profile());
+    let mut gaps: BTreeMap<u32, Vec<u64>> = BTreeMap::new();
+    for (drawn, ..) in drawings.values().flatten() {
+        gaps.entry(drawn.period).or_default().push(1 + drawn.skipped);
+    }
+    let (period, gaps) =
+        gaps.iter().max_by_key(|(period, gaps)| (**period > 1, gaps.len())).unwrap();
+    assert!(*period > 1 && gaps.len() > 1_000, "{} gaps with period {period}", gaps.len());
+    // Ten cells with probabilities as equal as whole numbers allow.
+    let q = 1.0 - 1.0 / f64::from(*period);
+    let mut bounds: Vec<u64> =
+        (1..10).map(|i| ((1.0 - f64::from(i) / 10.0).ln() / q.ln()).ceil() as u64).collect();
+    bounds.dedup();
+    let mut counts = vec![0u32; bounds.len() + 1];
+    gaps.iter().for_each(|gap| counts[bounds.partition_point(|bound| bound < gap)] += 1);
+    let below = |i: usize| bounds.get(i).map_or(1.0, |bound| 1.0 - q.powf(*bound as f64));
+    let statistic: f64 = (0..counts.len())
+        .map(|i| {
+            let low = if i == 0 { 0.0 } else { below(i - 1) };
+            let expected = (below(i) - low) * gaps.len() as f64;
+            (f64::from(counts[i]) - expected).powi(2) / expected
+        })
+        .sum();
+    assert!(statistic < 44.8109, "period {period}: {statistic} of {counts:?}");
+}
