@@ -341,7 +341,7 @@ pub fn stats(profile: &Profile, options: &Options) -> Result<Stats, TooManyCalls
         ops.push(OpStats { key, total_ticks, all, threads });
     }
     let metrics = options.metrics.clone();
-    Ok(Stats { buckets, metrics, ops, probes: costs(profile, InPlace::default(), &[]), losses })
+    Ok(Stats { buckets, metrics, ops, probes: costs(profile, &InPlace::default(), &[]), losses })
 }
 
 /// Describes calls that are already in columns, for data that did not come from a profile.

@@ -109,7 +109,7 @@ pub fn summarize(profile: &Profile, options: &Options) -> Summary {
     let threads = all.times.finish(profile, &clusters, &busy);
     brackets
         .place(profile, |process, mask, empty| all.in_place.place(profile, process, mask, empty));
-    let probes = costs(profile, all.in_place, &threads);
+    let probes = costs(profile, &all.in_place, &threads);
     let calibrated =
         |process| probes.iter().any(|p: &ProbeCost| p.process == process && p.calls == p.of_calls);
     let recorded = |process: usize| !profile.processes[process].id.is_of_plugins();

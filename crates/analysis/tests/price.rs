@@ -4,10 +4,12 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use analysis::stats::Options as StatsOptions;
-use analysis::{Hidden, MetricValue, Options, ProbeCost, Summary, stats, summarize};
+use analysis::{Estimate, Hidden, MetricValue, Options, ProbeCost, Summary, stats, summarize};
 use model::Metric;
 use profile::{Calibration, Profile, Role, SwitchCost, Usage};
-use record::meta::{Leaving, Spread};
+use record::brackets::{Brackets, Histogram, bucket_of};
+use record::counts::CountsRow;
+use record::meta::{Leaving, ProcessCost, Spread};
 use testkit::{CallScript, Item, ProfileScript, Scratch};
 
 fn summary(script: &ProfileScript, options: &Options) -> Summary {
@@ -84,14 +86,22 @@ fn every_part_of_the_cost() {
     let cost = cost(&counted());
     assert_eq!((cost.calls, cost.of_calls), (40, 40));
     assert_eq!((cost.calibrated_per_call_ns, cost.per_call_ns), (900.0, 1_800.0));
-    assert_eq!(cost.probes_ns, 72_000.0);
+    assert_eq!(cost.probes, Estimate { value: 72_000.0, low: 36_000.0, high: 72_000.0 });
     // (9 − 5) + (2 − 1) switches in the first page, (23 − 20) + (5 − 3) in the second.
-    assert_eq!((cost.switches, cost.switches_ns), (10, Some(12_000.0)));
+    // Each cost 1,200 more, between 1,100 and 1,400.
+    let switched = Estimate { value: 12_000.0, low: 11_000.0, high: 14_000.0 };
+    assert_eq!((cost.switches, cost.switched), (10, Some(switched)));
     // 110,000 − 90,000 between the pages, and 7,000 at the end. The 50,000 of wall time do not
     // count.
     assert_eq!((cost.flush_ns, cost.attach_ns), (27_000.0, 300_000.0));
-    assert_eq!(cost.way_ns, None, "no virtual machine");
-    assert_eq!(cost.total_ns(), 72_000.0 + 12_000.0 + 27_000.0 + 300_000.0);
+    assert_eq!((cost.way, cost.start, cost.process_ns), (None, None, None));
+    let rest = 27_000.0 + 300_000.0;
+    let total = Estimate {
+        value: 72_000.0 + 12_000.0 + rest,
+        low: 36_000.0 + 11_000.0 + rest,
+        high: 72_000.0 + 14_000.0 + rest,
+    };
+    assert_eq!(cost.total(), total);
     // 80,000 and 110,000 in the pages. The time between the pages was the flush.
     assert_eq!(cost.cpu_ns, Some(190_000.0));
     assert_eq!(cost.alone_ns(), Some(190_000.0 - 84_000.0));
@@ -144,7 +154,7 @@ fn damaged_usages() {
     script.processes[0].threads[0].attach_ns = u64::MAX;
     script.manifest.switch_cost = Some(SwitchCost { added_ns: -1.0, ..SwitchCost::default() });
     let cost = cost(&script);
-    assert_eq!((cost.switches, cost.switches_ns), (u64::MAX, Some(0.0)));
+    assert_eq!((cost.switches, cost.switched.map(|s| s.value)), (u64::MAX, Some(0.0)));
 }
 
 /// An unknown cost is not 0.
@@ -152,7 +162,7 @@ fn damaged_usages() {
 fn switches_that_were_not_measured() {
     let mut script = counted();
     script.manifest.switch_cost = None;
-    assert_eq!((cost(&script).switches, cost(&script).switches_ns), (10, None));
+    assert_eq!((cost(&script).switches, cost(&script).switched), (10, None));
     // A thread without counters has no such cost.
     let mut timing = counted();
     timing.manifest.counters.clear();
@@ -164,7 +174,10 @@ fn switches_that_were_not_measured() {
     thread.usages.truncate(1);
     thread.call(CallScript::new(0, 1_000, 500));
     let cost = cost(&timing);
-    assert_eq!((cost.switches, cost.switches_ns, cost.per_call_ns), (0, Some(0.0), 50.0));
+    assert_eq!((cost.switches, cost.switched), (0, Some(Estimate::exact(0.0))));
+    assert_eq!(cost.per_call_ns, 50.0);
+    // Nothing says how cold the caches were.
+    assert_eq!(cost.probes, Estimate { value: 50.0, low: 50.0, high: 100.0 });
 }
 
 /// Consecutive ops: there are 700 ticks from the end of one to the begin of the next, of which the
@@ -186,8 +199,10 @@ fn the_time_in_which_a_machine_calls_the_instrument() {
         thread.call(CallScript::op(ops[i % 2], 1_000 + 1_000 * i as u64, 300));
     }
     let cost = cost(&script);
-    assert_eq!(cost.probes_ns, 15_000.0);
-    assert_eq!(cost.way_ns, Some(50.0 * 420.0));
+    assert_eq!(cost.probes.value, 15_000.0);
+    // Four fifths of the rest, and at least half of it.
+    let gap = 50.0 * 420.0;
+    assert_eq!(cost.way, Some(Estimate { value: gap * 0.8, low: gap * 0.5, high: gap }));
 }
 
 fn metric(script: &ProfileScript, text: &str) -> MetricValue {
@@ -307,4 +322,114 @@ fn a_part_of_the_time_above_the_whole_is_hidden() {
     // A metric that is not simply a part of the time may be above 1.
     let twice = of_g("x = 2 * task-clock / duration").value.unwrap();
     assert!((twice - 2.0 * part).abs() < 1e-9, "{twice}");
+}
+
+/// A histogram with `n` times of the same length. Below 32 ticks, each has a bucket of its own.
+fn times(ticks: u16, n: u32) -> Histogram {
+    Histogram(vec![(ticks, n)])
+}
+
+fn brackets(thread_uid: u32, rehearsed: bool, before: Histogram, after: Histogram) -> Brackets {
+    Brackets { thread_uid, counters: 1, rehearsed, before, after }
+}
+
+/// An empty bracket takes 900, of which 10 before and 12 after the call are timed. In the program
+/// these take 14 and 30, so a bracket takes 922 there. The 878 that are not timed may take twice as
+/// long, as the timed part does (44 instead of 22).
+#[test]
+fn brackets_that_were_timed_in_the_program() {
+    let mut script = counted();
+    let process = &mut script.processes[0];
+    process.brackets = vec![
+        brackets(0, true, times(10, 64), times(12, 64)),
+        // An earlier frame of the same thread, which the next one replaces.
+        brackets(0, false, times(31, 500), times(31, 500)),
+        brackets(0, false, times(14, 300), times(30, 300)),
+        // Another set of counters.
+        Brackets { counters: 2, ..brackets(0, false, times(1, 900), times(1, 900)) },
+    ];
+    let found = cost(&script);
+    assert_eq!((found.calibrated_per_call_ns, found.per_call_ns), (900.0, 922.0));
+    let expected = Estimate { value: 36_880.0, low: 36_880.0, high: 40.0 * (922.0 + 878.0) };
+    assert_eq!(found.probes, expected);
+    // Too few times say nothing: the readings do.
+    let process = &mut script.processes[0];
+    process.brackets[2].after = times(30, 29);
+    process.brackets.remove(1);
+    assert_eq!(cost(&script).per_call_ns, 1_800.0);
+}
+
+/// Times of two threads are one sample: 100 × 20 and 300 × 28 are 26 on average; bucket 48 holds 64
+/// to 67. A time of more than 20 µs was interrupted and does not count.
+#[test]
+fn times_of_several_threads_and_interrupted_ones() {
+    let mut script = counted();
+    let far = bucket_of(30_000) as u16;
+    script.processes[0].brackets = vec![
+        brackets(0, true, times(26, 64), times(48, 64)),
+        brackets(0, false, times(20, 100), times(48, 100)),
+        brackets(1, false, Histogram(vec![(28, 300), (far, 50)]), times(48, 300)),
+    ];
+    let found = cost(&script);
+    assert_eq!(found.per_call_ns, 900.0);
+    // The variance of 20 (100 times) and 28 (300 times) is 4,800 / 399.
+    let half = 1.96 * (4_800.0f64 / 399.0 / 400.0).sqrt();
+    assert!((found.probes.low - 40.0 * (900.0 - half)).abs() < 1e-6, "{:?}", found.probes);
+    assert!((found.probes.high - 40.0 * (900.0 + half)).abs() < 1e-6, "{:?}", found.probes);
+}
+
+/// Forty calls with two readings each, after each of which the program loses 50. The constructor and
+/// loading took 400,000, and the dynamic linker some more. The process used 10 ms in all.
+#[test]
+fn what_lies_outside_of_brackets() {
+    let mut script = counted();
+    let before = cost(&script);
+    script.processes[0].cost = Some(ProcessCost {
+        constructor_ns: 100_000,
+        loading_ns: 300_000,
+        after_reading_ticks: 50,
+        process_cpu_ns: 10_000_000,
+    });
+    let found = cost(&script);
+    assert_eq!(found.after, Estimate { value: 4_000.0, low: 0.0, high: 8_000.0 });
+    let start = found.start.unwrap();
+    assert!(start.low > 400_000.0 && start.low < start.value && start.value < start.high);
+    assert_eq!(found.total().value, before.total().value + 4_000.0 + start.value);
+    assert_eq!(found.program_ns(), Some(10_000_000.0 - found.total().value));
+    // The calls alone: without the start and without attaching.
+    assert_eq!(found.of_calls().value, 72_000.0 + 4_000.0 + 12_000.0 + 27_000.0);
+    // If only the threads' time is known, it is the program's, and the start is not in it.
+    assert_eq!(before.program_ns(), before.alone_ns());
+}
+
+/// With a budget, 1,000 calls of which 40 were timed: the other 960 were only counted.
+#[test]
+fn calls_that_were_only_counted() {
+    let mut script = counted();
+    script.manifest.budget = Some(0.02);
+    let row = CountsRow { export: 0, calls: 1_000, timed: 40, counted: 40 };
+    script.processes[0].threads[0].counted = vec![row];
+    let found = cost(&script);
+    assert_eq!((found.calls, found.only_counted), (40, 960));
+    let counting = Estimate { value: 4_800.0, low: 1_920.0, high: 11_520.0 };
+    assert_eq!((found.probes.value, found.counting), (72_000.0, counting));
+}
+
+/// In a run with a budget, 10 of 40 timed calls had no counters read. Their brackets took 8 before and
+/// 12 after the call, and 20 ns are never timed.
+#[test]
+fn calls_without_counters_that_were_not_calibrated() {
+    let mut script = counted();
+    script.manifest.budget = Some(0.02);
+    let process = &mut script.processes[0];
+    let timed = |ticks| times(ticks, 50);
+    process.brackets = vec![Brackets { counters: 0, ..brackets(0, false, timed(8), timed(12)) }];
+    let thread = &mut process.threads[0];
+    for i in 0..10 {
+        thread.call(CallScript::new(0, 290_000 + 1_000 * i, 500));
+    }
+    let found = cost(&script);
+    assert_eq!((found.calls, found.uncounted), (50, 10));
+    assert_eq!(found.uncounted_call_ns, Some(40.0));
+    assert_eq!(found.probes.value, 40.0 * 1_800.0 + 10.0 * 40.0);
 }

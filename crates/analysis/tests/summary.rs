@@ -262,8 +262,8 @@ fn probes_and_empty_calls() {
     process.threads[0].flush_ticks = 30;
     let summary_plain = summary(&script, &Options::default());
     let probe = &summary_plain.probes[0];
-    assert_eq!((probe.calls, probe.per_call_ns, probe.probes_ns), (3, 90.0, 270.0));
-    assert_eq!((probe.flush_ns, probe.total_ns()), (30.0, 300.0));
+    assert_eq!((probe.calls, probe.per_call_ns, probe.probes.value), (3, 90.0, 270.0));
+    assert_eq!((probe.flush_ns, probe.total().value), (30.0, 300.0));
     assert_eq!((probe.empty_call.ticks, &*probe.empty_call.values), (450, &[Some(3)][..]));
     assert_eq!(summary_plain.total_ticks, 1_400);
 
@@ -301,7 +301,7 @@ fn probes_of_a_set_of_counters_that_was_not_calibrated() {
     let options = Options::default();
     let found = summary(&script, &options);
     let probe = &found.probes[0];
-    assert_eq!((probe.calls, probe.of_calls, probe.probes_ns), (2, 7, 180.0));
+    assert_eq!((probe.calls, probe.of_calls, probe.probes.value), (2, 7, 180.0));
     assert_eq!(probe.empty_call.values, [Some(0)]);
     assert!(found.uncalibrated_probes);
     // Nothing is subtracted from a sum that is only partly calibrated.

@@ -81,6 +81,7 @@ pub use manifest::{
 };
 pub use ops::{Op, OpId, Ops};
 pub use profile::{Process, Profile, Thread};
+pub use record::brackets;
 pub use record::meta::{
     Calibration, Export, Library, LibraryKind, OpExport, Role, ValueKey, ValueKind,
 };

@@ -12,11 +12,12 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use model::Loss;
+use record::brackets::Brackets;
 use record::counts::CountsFrames;
 use record::loops::LOOPS_NAME;
 use record::meta::{
     self, Calibration, FRAME_PREFIX_BYTES, Frame, Frames, Leaving, Library, META_NAME, OpExport,
-    PAGES_NAME, PARTS_NAME, ValueKey,
+    PAGES_NAME, PARTS_NAME, ProcessCost, ValueKey,
 };
 use record::pool::PoolFile;
 use record::{ClockKind, Granularity, PageHeader, Snapshot, Timeline};
@@ -87,6 +88,12 @@ pub struct Process {
     pub calibrations: Vec<Calibration>,
     /// The steps of its clock. `None` in profiles from before this was recorded.
     pub clock_steps: Option<Granularity>,
+    /// How long brackets took around its calls, and around empty calls. Of entries for the same
+    /// thread and counters, the last one is the most complete.
+    pub brackets: Vec<Brackets>,
+    /// What recording cost it outside of calls and threads. `None` in profiles from before this
+    /// was recorded.
+    pub cost: Option<ProcessCost>,
     /// The cost of the last pages of its threads; `None` if it did not end in an orderly way.
     pub leaving: Option<Leaving>,
     /// What recording took of each of its threads by the recorder's own account, in a run with a
@@ -360,6 +367,8 @@ impl Process {
             texts: HashMap::new(),
             calibrations: Vec::new(),
             clock_steps: None,
+            brackets: Vec::new(),
+            cost: None,
             leaving: None,
             spent: Vec::new(),
             counted: Vec::new(),
@@ -489,6 +498,8 @@ impl Process {
                 }
                 Frame::Leaving(leaving) => self.leaving = Some(leaving),
                 Frame::Clock(steps) => self.clock_steps = Some(steps),
+                Frame::Brackets(brackets) => self.brackets.push(brackets),
+                Frame::Cost(cost) => self.cost = Some(cost),
             }
         }
     }

@@ -11,6 +11,7 @@
 //! above 600 lines: the writer and the reader of each kind of frame are in one file, because they
 //! would drift apart in two.
 
+use crate::brackets::Brackets;
 use crate::clock::{ClockKind, Granularity, Snapshot};
 use crate::run_file::{get_snapshot, put_snapshot};
 use crate::wire::{Decoder, Encoder, Truncated, xxh64};
@@ -25,6 +26,8 @@ const KIND_VALUE: u16 = 6;
 const KIND_TEXT: u16 = 7;
 const KIND_LEAVING: u16 = 8;
 const KIND_CLOCK: u16 = 9;
+const KIND_BRACKETS: u16 = 12;
+const KIND_COST: u16 = 13;
 
 /// Name of the metadata file in a process's part.
 pub const META_NAME: &str = "meta.cps";
@@ -94,6 +97,27 @@ pub enum Frame {
     Leaving(Leaving),
     /// The steps of the clock, as this process measured them.
     Clock(Granularity),
+    /// How long brackets took around the program's own calls. A later frame of the same thread
+    /// with the same counters replaces an earlier one.
+    Brackets(Brackets),
+    /// What recording costs outside of calls and threads. A later frame replaces an earlier one.
+    Cost(ProcessCost),
+}
+
+/// See [`Frame::Cost`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ProcessCost {
+    /// Processor time of the library's constructor, in ns.
+    pub constructor_ns: u64,
+    /// The same of reading the run file, making the process's part, taking in libraries, and of
+    /// hooks that a language's package needs.
+    pub loading_ns: u64,
+    /// How much longer some code takes right after counters were read than when it runs again, in
+    /// ticks: the reading has displaced its data and instructions. 0 without counters.
+    pub after_reading_ticks: u64,
+    /// Processor time of the whole process when this was written, in ns; 0 if that was not at its
+    /// end.
+    pub process_cpu_ns: u64,
 }
 
 /// See [`Frame::Leaving`]. A page cannot contain the cost of its own appending, so the process
@@ -492,6 +516,15 @@ impl Frame {
                 e.u64(steps.smallest_ticks).u64(steps.typical_ticks);
                 KIND_CLOCK
             }
+            Self::Brackets(brackets) => {
+                brackets.put(&mut e);
+                KIND_BRACKETS
+            }
+            Self::Cost(cost) => {
+                e.u64(cost.constructor_ns).u64(cost.loading_ns);
+                e.u64(cost.after_reading_ticks).u64(cost.process_cpu_ns);
+                KIND_COST
+            }
         };
         frame(kind, &e.finish())
     }
@@ -697,6 +730,17 @@ fn read_frame(bytes: &[u8]) -> Result<(Option<Frame>, usize), Truncated> {
             let (smallest_ticks, typical_ticks) = (d.u64()?, d.u64()?);
             Some(Frame::Clock(Granularity { smallest_ticks, typical_ticks }))
         }
+        KIND_BRACKETS => Some(Frame::Brackets(Brackets::get(d)?)),
+        KIND_COST => {
+            let (constructor_ns, loading_ns) = (d.u64()?, d.u64()?);
+            let (after_reading_ticks, process_cpu_ns) = (d.u64()?, d.u64()?);
+            Some(Frame::Cost(ProcessCost {
+                constructor_ns,
+                loading_ns,
+                after_reading_ticks,
+                process_cpu_ns,
+            }))
+        }
         _ => None,
     };
     Ok((frame, end))
@@ -705,6 +749,7 @@ fn read_frame(bytes: &[u8]) -> Result<(Option<Frame>, usize), Truncated> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::brackets::Histogram;
 
     fn example() -> Vec<Frame> {
         let export = Export {
@@ -794,6 +839,19 @@ mod tests {
             Frame::Text(Text { id: 3, text: "avx2".into() }),
             Frame::Leaving(Leaving { pages: 3, cpu_ns: 1 << 40 }),
             Frame::Clock(Granularity { smallest_ticks: 18, typical_ticks: 24 }),
+            Frame::Brackets(Brackets {
+                thread_uid: 4,
+                counters: 3,
+                rehearsed: true,
+                before: Histogram(vec![(3, 200), (240, 1)]),
+                after: Histogram::default(),
+            }),
+            Frame::Cost(ProcessCost {
+                constructor_ns: 300_000,
+                loading_ns: 1 << 40,
+                after_reading_ticks: 90,
+                process_cpu_ns: 7,
+            }),
         ]
     }
 

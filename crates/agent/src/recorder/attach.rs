@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering, compiler_fence};
 
 use counters::{Readings, ThreadCounters};
 use model::Loss;
+use record::meta::Frame;
 use record::page::{PageStart, PageWriter};
 
 use crate::os::sys::{self, ErrnoGuard};
@@ -16,7 +17,8 @@ use crate::process::{descriptors, load, losses};
 use crate::recorder::adapter::Adapter;
 use crate::recorder::draw::Draws;
 use crate::recorder::thread::{
-    self, Apart, DEEPEST, NO_PAGE, OURS, SPARES, Slot, Started, THREAD_BYTES, Thread, Workers,
+    self, Apart, BracketTimes, DEEPEST, FIRST, NO_PAGE, OURS, SPARES, Slot, Started, THREAD_BYTES,
+    Thread, Workers,
 };
 use crate::recorder::{bracket, calibrate, collectors, fork, pages};
 use crate::state::epoch;
@@ -244,6 +246,8 @@ fn make(epoch: u32, old: *mut Thread, adapter: &Adapter) -> Result<*mut Thread, 
             set!(collected[call], Started::NONE);
             set!(before[call], Readings::new());
         }
+        set!(until_timed, [FIRST; 2]);
+        BracketTimes::reset(&raw mut (*memory).brackets, ticks as u32);
         set!(epoch, AtomicU32::new(epoch));
         run.threads.fetch_add(1, Ordering::SeqCst);
         if fresh {
@@ -270,6 +274,7 @@ const _: fn(&Thread) = |thread| {
         after: _,
         apart: _,
         before: _,
+        brackets: _,
         busy: _,
         collected: _,
         counters: _,
@@ -296,6 +301,7 @@ const _: fn(&Thread) = |thread| {
         spares: _,
         start: _,
         uncounted: _,
+        until_timed: _,
         workers: _,
         writer: _,
     } = thread;
@@ -402,6 +408,9 @@ impl Thread {
         let begun_ns = record::clock::thread_cpu_ns();
         self.leave_spares();
         let appended = self.append_page(true).is_ok();
+        for brackets in self.bracket_times(false) {
+            self.process.append(&Frame::Brackets(brackets));
+        }
         self.leave_draws();
         self.process.note_leaving(record::clock::thread_cpu_ns().wrapping_sub(begun_ns));
         if appended {

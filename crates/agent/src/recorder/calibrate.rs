@@ -7,6 +7,7 @@ use record::page::{PAGE_BYTES, PageReader};
 use record::{GroupLayout, Record};
 
 use crate::os::sys;
+use crate::process::cost;
 use crate::process::part::Process;
 use crate::recorder::adapter::{Adapter, Took};
 use crate::recorder::thread::{self, Thread};
@@ -38,9 +39,9 @@ pub fn calibrate(thread: &mut Thread, process: &Process, adapter: &Adapter) {
     if first {
         process.append(&Frame::Clock(thread.run.clock.granularity()));
     }
-    measure(thread, process, adapter, calls, false);
+    measure(thread, process, adapter, calls, false, first);
     if adapter.has_uncounted && thread.counting && !thread.run.bookkeeping {
-        measure(thread, process, adapter, calls, true);
+        measure(thread, process, adapter, calls, true, first);
     }
 }
 
@@ -51,6 +52,7 @@ fn measure(
     adapter: &Adapter,
     calls: usize,
     uncounted: bool,
+    first: bool,
 ) {
     let Ok(scratch) = sys::map_wiped_on_fork(PAGE_BYTES) else { return };
     let thread_pointer: *mut Thread = thread;
@@ -59,13 +61,97 @@ fn measure(
         unsafe { &mut *thread_pointer }
             .with_scratch(scratch, |thread| (adapter.rehearse)(thread, calls, uncounted))
     });
+    thread.time_some_brackets();
     thread.counters.rewind_scripts();
     // SAFETY: mapped above, PAGE_BYTES long, and not written any more.
     let page = unsafe { std::slice::from_raw_parts(scratch, PAGE_BYTES) };
     if let Some(calibration) = evaluate(thread, page, took, uncounted) {
         process.append(&Frame::Calibration(calibration));
     }
+    time_brackets(thread, process, adapter, scratch, calls.min(CALLS_LATER), uncounted);
+    if first && !uncounted {
+        cost::set_after_reading(after_reading(thread, scratch));
+        process.append(&Frame::Cost(cost::so_far(false)));
+    }
     sys::unmap(scratch, PAGE_BYTES);
+}
+
+/// Takes the time of brackets of empty calls as it is taken of the program's own calls. This shows
+/// which part of a bracket lies outside of that time.
+fn time_brackets(
+    thread: &mut Thread,
+    process: &Process,
+    adapter: &Adapter,
+    scratch: *mut u8,
+    calls: usize,
+    uncounted: bool,
+) {
+    let thread_pointer: *mut Thread = thread;
+    thread::with_current(thread_pointer, || {
+        // SAFETY: the pointer is `thread`; only the closure uses it meanwhile.
+        unsafe { &mut *thread_pointer }.with_scratch(scratch, |thread| {
+            thread.time_all_brackets();
+            (adapter.rehearse)(thread, calls, uncounted)
+        })
+    });
+    for brackets in thread.bracket_times(true) {
+        process.append(&Frame::Brackets(brackets));
+    }
+    thread.time_some_brackets();
+    thread.counters.rewind_scripts();
+}
+
+/// Returns how much longer some code takes right after counters were read than when it runs again:
+/// the median in ticks. Such effects are part of what counters cost a program, but they lie outside
+/// of every bracket. The code returns from some calls, because a system call makes the processor
+/// forget where they return to, and then reads 8 KiB, like the loop of a small kernel.
+fn after_reading(thread: &mut Thread, scratch: *mut u8) -> u64 {
+    if !thread.counting {
+        return 0;
+    }
+    let clock = thread.run.clock;
+    let mut more = Vec::with_capacity(CALLS_LATER);
+    for _ in 0..CALLS_LATER {
+        let mut took = |read: bool| {
+            let began = descend(RETURNS, &mut || {
+                if read {
+                    let _ = thread.counters.read(&mut thread.after);
+                }
+                clock.begin()
+            });
+            touch(scratch);
+            clock.begin().wrapping_sub(began)
+        };
+        took(false);
+        let warm = took(false);
+        more.push(took(true).saturating_sub(warm));
+    }
+    Sorted::new(more).at(5).unwrap_or(0)
+}
+
+/// How many functions a runtime returns from between two dispatches, roughly.
+const RETURNS: u32 = 8;
+
+/// Calls itself so many times, and then `body`.
+#[inline(never)]
+fn descend(depth: u32, body: &mut dyn FnMut() -> u64) -> u64 {
+    let result = match depth {
+        0 => body(),
+        _ => descend(depth - 1, body),
+    };
+    std::hint::black_box(result)
+}
+
+/// Reads some memory of the scratch page.
+#[inline(never)]
+fn touch(scratch: *mut u8) {
+    let mut sum = 0u64;
+    for at in (0..8192).step_by(64) {
+        // SAFETY: inside of the scratch page, which is mapped and ours.
+        let value = unsafe { scratch.add(at).read_volatile() };
+        sum = if value & 1 == 0 { sum.wrapping_add(u64::from(value)) } else { sum ^ at as u64 };
+    }
+    std::hint::black_box(sum);
 }
 
 /// Computes medians and ranges from the records on the scratch page. The first calls, which run

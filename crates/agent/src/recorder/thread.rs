@@ -23,10 +23,12 @@ use crate::recorder::draw::Draws;
 use crate::state::epoch;
 use crate::state::run::Run;
 
+mod brackets;
 mod calls;
 mod local;
 mod usage;
 
+pub(crate) use brackets::{AFTER, BEFORE, BracketTimes, FIRST};
 pub(crate) use calls::{Apart, MOST_COLLECTORS, Slot, Started, Workers};
 pub use local::current;
 pub(crate) use local::{get as local, set_saved, take_saved, with_current};
@@ -55,6 +57,8 @@ pub struct Thread {
     pub(crate) lost_noted: bool,
     /// Whether [`Thread::begin_plain`] may be used: calls are only timed, with the time-stamp counter.
     pub(crate) plain: bool,
+    /// How many calls until the next one whose bracket is timed, for each half of a bracket.
+    pub(crate) until_timed: [u16; 2],
     /// Bit *i* is set if call *i* in progress is only timed, not counted.
     pub(crate) uncounted: u32,
     pub(crate) run: &'static Run,
@@ -85,6 +89,7 @@ pub struct Thread {
     pub(crate) counters: ThreadCounters<'static>,
     pub(crate) after: Readings,
     pub(crate) before: [Readings; DEEPEST],
+    pub(super) brackets: BracketTimes,
     pub(super) page: usize,
     /// Full pages that were offered to `run`, or [`NO_PAGE`].
     pub(super) spares: [usize; SPARES],

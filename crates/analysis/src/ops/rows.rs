@@ -7,7 +7,7 @@ use profile::{LibraryKind, OpId, Process, Profile, Role, ValueKey, ValueKind};
 use super::{OpCall, OpFilter, OpTrees, OpVisitor, Region, RunCall, Serial, Task};
 use crate::empty::{EmptyCall, together};
 use crate::estimate::Estimate;
-use crate::probe::{costs, in_place};
+use crate::probe::{ProbeCost, costs, in_place};
 use crate::table::compensate;
 
 /// Prefix of the names of the virtual machine's book-keeping functions.
@@ -216,9 +216,11 @@ pub struct OpTable {
     /// The estimated cost of the probes of these calls, without [`Self::way_ns`]. `None` if it was
     /// not calibrated in some process.
     pub probe_ns: Option<f64>,
-    /// An upper bound for the time in which the machines called the instrument; see
-    /// [`crate::ProbeCost::way_ns`]. `None` if there are too few consecutive ops to tell.
+    /// An estimate of the time in which the machines called the instrument; see
+    /// [`crate::ProbeCost::way`]. `None` if there are too few consecutive ops to tell.
     pub way_ns: Option<f64>,
+    /// The cost of everything that was recorded, whatever the filter, per process.
+    pub costs: Vec<ProbeCost>,
 }
 
 impl OpTable {
@@ -226,7 +228,7 @@ impl OpTable {
     /// device.
     pub fn new(trees: &OpTrees<'_>, filter: &OpFilter, fold: bool) -> Self {
         let profile = trees.profile;
-        let costs = costs(profile, in_place(profile, 1), &[]);
+        let costs = costs(profile, &in_place(profile, 1), &[]);
         let mut empty = vec![None; profile.processes.len()];
         for cost in &costs {
             empty[cost.process] = Some(&cost.empty_call);
@@ -258,6 +260,7 @@ impl OpTable {
                 probe_calls: 0,
                 probe_ns: Some(0.0),
                 way_ns: None,
+                costs: Vec::new(),
             },
         };
         adder.table.values = adder.columns.0.clone();
@@ -276,13 +279,14 @@ impl OpTable {
                 let counted = cost.counted_call_ns() * (calls - timed) as f64;
                 Some(counted + uncounted * timed as f64)
             });
-            if let Some((cost, way)) = known.and_then(|cost| Some((cost, cost.way_ns?))) {
+            if let Some((cost, way)) = known.and_then(|cost| Some((cost, cost.way?))) {
                 let part = calls as f64 / cost.calls.max(1) as f64;
-                table.way_ns = Some(table.way_ns.unwrap_or(0.0) + way * part);
+                table.way_ns = Some(table.way_ns.unwrap_or(0.0) + way.value * part);
             }
             table.probe_ns = table.probe_ns.zip(ns).map(|(sum, ns)| sum + ns);
             table.probe_calls += calls;
         }
+        table.costs = costs;
         table
     }
 }

@@ -6,6 +6,7 @@ use super::{View, columns, machines};
 use crate::view::head::command;
 use crate::view::losses;
 use crate::view::notes::MACHINE_WITHOUT_CALLS;
+use crate::view::price;
 use crate::view::text;
 use crate::view::units::{grouped, percent, plural, time};
 use crate::view::wrap::{PROSE_WIDTH, wrapped};
@@ -26,6 +27,9 @@ pub fn print(out: &mut impl Write, view: &View<'_>, width: Option<usize>) -> io:
         return losses::print(out, &view.losses, prose);
     }
     wrapped(out, "runs      ", &runs(view), prose)?;
+    if let Some(text) = price::warning(profile, &table.costs) {
+        wrapped(out, "cost      ", &text, prose)?;
+    }
     writeln!(out)?;
     ops(out, view, tables)?;
     let regions = columns::regions(view);
@@ -138,14 +142,15 @@ fn probes(view: &View<'_>) -> String {
         return "not calibrated, so their cost is unknown".to_owned();
     };
     let cost = probes + table.way_ns.unwrap_or(0.0);
-    let of = match view.table.wall_ticks {
-        0 => String::new(),
-        wall => format!(", {} of the runs' wall time", percent(cost / ns(view, wall as f64))),
+    // Not of the runs' wall time: threads of the pool have a part of the cost.
+    let of = match price::share_of_program(&table.costs, cost) {
+        Some(share) => format!(", {} of the program's processor time", percent(share)),
+        None => String::new(),
     };
     let each = probes / table.probe_calls.max(1) as f64;
     let calls = plural(table.probe_calls.into(), "call");
     let way = match table.way_ns {
-        Some(ns) => format!(", calling the instrument at most {}", time(ns)),
+        Some(ns) => format!(", calling the instrument {}", time(ns)),
         None => String::new(),
     };
     format!("about {}{of}: {calls} at {} each{way}, on all threads", time(cost), time(each))

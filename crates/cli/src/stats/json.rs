@@ -148,7 +148,7 @@ pub fn print(out: &mut impl Write, view: &View<'_>) -> io::Result<bool> {
         process: probe.process,
         pid: profile.processes[probe.process].id.pid,
         calls: probe.calls,
-        total_ns: probe.total_ns(),
+        total_ns: probe.total().value,
         per_call_ns: probe.per_call_ns,
         flush_ns: probe.flush_ns,
         empty_call: empty_out(profile, &probe.empty_call),

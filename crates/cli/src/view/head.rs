@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::columns::Times;
 use super::overview::Overview;
 use super::units::{moment, plural, time};
-use super::usage;
+use super::{price, usage};
 use crate::terminal::visible;
 
 /// The lines above a report, each with a label and a text.
@@ -66,6 +66,7 @@ pub fn lines(overview: &Overview<'_>) -> Vec<(&'static str, String)> {
             shares_of(summary, self_ns),
         ),
     ));
+    lines.extend(price::warning(profile, &summary.probes).map(|text| ("cost", text)));
     if let Some(text) = usage::text(overview) {
         lines.push(("threads", text));
     }

@@ -92,6 +92,9 @@ fn shift(process: &mut Process, before: usize) {
     for page in process.threads.iter_mut().flat_map(|thread| &mut thread.pages) {
         page.header.start.counters = moved(page.header.start.counters);
     }
+    for brackets in &mut process.brackets {
+        brackets.counters = moved(brackets.counters);
+    }
     for calibration in &mut process.calibrations {
         calibration.counters = moved(calibration.counters);
         calibration.inside_values.splice(0..0, std::iter::repeat_n(0, before));

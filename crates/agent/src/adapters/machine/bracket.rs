@@ -14,7 +14,7 @@ use crate::recorder::adapter::Adapter;
 use crate::recorder::attach;
 use crate::recorder::bracket::{Newcomer, held};
 use crate::recorder::collectors;
-use crate::recorder::thread::{self, Slot, Thread};
+use crate::recorder::thread::{self, AFTER, BEFORE, Slot, Thread};
 use crate::recorder::values::Values;
 use crate::state::epoch;
 
@@ -53,6 +53,34 @@ fn recording() -> Option<*mut Thread> {
             && (*thread).is_attached()
             && (*thread).busy.load(Ordering::Relaxed) == 0;
         usable.then_some(thread)
+    }
+}
+
+/// The first thing that a host's call does before an op, so that its time can be taken. Hosts that do
+/// not do this have no times of brackets.
+#[inline(always)]
+pub fn enter_before() {
+    if let Some(thread) = recording() {
+        // SAFETY: this is the thread's own state.
+        unsafe { (*thread).enter_apart(BEFORE) };
+    }
+}
+
+/// The first thing that a host's call does after an op.
+#[inline(always)]
+pub fn enter_after() {
+    if let Some(thread) = recording() {
+        // SAFETY: this is the thread's own state.
+        unsafe { (*thread).enter_apart(AFTER) };
+    }
+}
+
+/// The last thing that a host's call does after an op.
+#[inline(always)]
+pub fn left() {
+    if let Some(thread) = recording() {
+        // SAFETY: this is the thread's own state.
+        unsafe { (*thread).left_apart() };
     }
 }
 
@@ -117,7 +145,8 @@ unsafe fn begin(
     let at = thread.depth as usize - 1;
     thread.set_slot(at, slot(entry, numbers));
     collectors::keep(thread, at, started);
-    thread.begin_wrapped(entry.id);
+    let start = thread.begin_wrapped(entry.id);
+    thread.begun(start, counted && thread.counting);
     false
 }
 
@@ -152,6 +181,7 @@ unsafe fn end_begun(frame: usize) -> Option<(usize, bool)> {
     let thread = unsafe { &mut *thread };
     let (end, location) = thread.run.clock.end();
     let at = thread.wrapped_at(frame)?;
+    thread.ending(at);
     let begun = thread.end_wrapped(at);
     let call = Call { export: begun.export, location, start: begun.start, end, ..Call::default() };
     let numbers = thread.take_slot(at).numbers;
