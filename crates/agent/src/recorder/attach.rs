@@ -20,7 +20,7 @@ use crate::recorder::thread::{
     self, Apart, BracketTimes, DEEPEST, FIRST, NO_PAGE, OURS, SPARES, Slot, Started, THREAD_BYTES,
     Thread, Workers,
 };
-use crate::recorder::{bracket, calibrate, collectors, fork, pages};
+use crate::recorder::{bracket, calibrate, collectors, fork, pages, usual};
 use crate::state::epoch;
 
 /// Maximum number of times a thread may attach, because destructors that run during its exit may
@@ -205,6 +205,7 @@ fn make(epoch: u32, old: *mut Thread, adapter: &Adapter) -> Result<*mut Thread, 
     // SAFETY: the page was claimed for this thread and is present.
     unsafe { writer.attach(run.pool.page(page), &start) };
     let plain = bracket::is_plain(run.clock, counting) && !draws.is_on();
+    let usual = usual::is_usual() && !draws.is_on();
     // SAFETY: the memory has the right size and every field of it is set; `Thread` is plain data
     // without a destructor.
     unsafe {
@@ -221,8 +222,12 @@ fn make(epoch: u32, old: *mut Thread, adapter: &Adapter) -> Result<*mut Thread, 
         set!(counting, counting);
         set!(uncounted, 0);
         set!(rehearsing, false);
+        set!(clock, run.clock);
+        set!(serial, process.serial());
         set!(lost_noted, false);
+        set!(one_group, if let [group] = run.plan.groups() { group.len } else { 0 });
         set!(plain, plain);
+        set!(usual, usual);
         set!(run, run);
         set!(writer, writer);
         set!(is_apart, 0);
@@ -276,6 +281,7 @@ const _: fn(&Thread) = |thread| {
         before: _,
         brackets: _,
         busy: _,
+        clock: _,
         collected: _,
         counters: _,
         counting: _,
@@ -292,16 +298,19 @@ const _: fn(&Thread) = |thread| {
         lost_noted: _,
         memory: _,
         next_clock: _,
+        one_group: _,
         page: _,
         plain: _,
         process: _,
         rehearsing: _,
         run: _,
+        serial: _,
         slots: _,
         spares: _,
         start: _,
         uncounted: _,
         until_timed: _,
+        usual: _,
         workers: _,
         writer: _,
     } = thread;
