@@ -1,40 +1,73 @@
-"""Runs a program with `iree-benchmark-module`, alone or under `counterpoint run`, and prints what the
-report says that recording cost, as lines `NAME VALUE UNIT`.
+"""Runs a program alone or under `counterpoint run`, and prints what it used and what the report says
+that recording cost, as lines `NAME VALUE UNIT`.
 
-    price.py alone TOOL ARGUMENTS...
-    price.py EVENTS COUNTERPOINT PROFILE TOOL ARGUMENTS...
+    price.py alone PROGRAM ARGUMENTS...
+    price.py EVENTS COUNTERPOINT PROFILE PROGRAM ARGUMENTS...
 
-`cpu` is the CPU time of the whole process per inference, as the program itself measures it. It does
-not include the program's start, nor what `counterpoint run` does before and after. `stated` is the
-factor by which the report says that the threads use more CPU time; accordingly, it does not include
-the start of threads.
+The program prints Google Benchmark's JSON. `cpu` is the processor time of its whole process, from its
+start to its end, as the kernel counts it for a process that waits for it; what `counterpoint run`
+itself does before and after is not in it. `wall` is how long that process lived. `calls-cpu` is the
+processor time of all inferences, as the program itself measures it.
+
+`stated`, `low` and `high` are the cost that the report states for the whole process, and
+`stated-calls` the part of it that grows with the number of calls.
 """
 
 import json
+import os
 import subprocess
 import sys
+import tempfile
+import time
+
+NS = {"ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9}
+CALLS = ["probes", "counting", "after_readings", "way", "switches", "flush"]
 
 
-def benchmark(command):
-    done = subprocess.run(command, stdout=subprocess.PIPE, check=True)
-    found = json.loads(done.stdout)["benchmarks"][0]
-    scale = {"ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9}[found["time_unit"]]
-    print(f"cpu {found['cpu_time'] * scale} ns")
-    print(f"real {found['real_time'] * scale} ns")
+def wait(result, command):
+    """Runs the program as a child of this process, and writes what it used."""
+    begun = time.monotonic_ns()
+    child = os.posix_spawnp(command[0], command, os.environ)
+    _, status, used = os.wait4(child, 0)
+    cpu = (used.ru_utime + used.ru_stime) * 1e9
+    with open(result, "w") as file:
+        json.dump({"cpu": cpu, "wall": time.monotonic_ns() - begun}, file)
+    sys.exit(os.waitstatus_to_exitcode(status))
 
 
-if sys.argv[1] == "alone":
-    benchmark(sys.argv[2:])
-else:
+def benchmark(before, command):
+    with tempfile.NamedTemporaryFile("r", suffix=".json") as result:
+        waiting = [sys.executable, "-E", os.path.abspath(__file__), "wait", result.name]
+        done = subprocess.run(before + waiting + command, stdout=subprocess.PIPE, check=True)
+        used = json.load(result)
+    found = json.loads(done.stdout[done.stdout.index(b"{") :])["benchmarks"][0]
+    scale = NS[found["time_unit"]]
+    print(f"cpu {used['cpu']} ns")
+    print(f"wall {used['wall']} ns")
+    print(f"inference-wall {found['real_time'] * scale} ns")
+    print(f"calls-cpu {found['cpu_time'] * scale * found['iterations']} ns")
+
+
+def main():
+    if sys.argv[1] == "wait":
+        wait(sys.argv[2], sys.argv[3:])
+    if sys.argv[1] == "alone":
+        return benchmark([], sys.argv[2:])
     events, counterpoint, profile = sys.argv[1:4]
-    benchmark([counterpoint, "run", "-e", events, "-o", profile, "--", *sys.argv[4:]])
+    benchmark([counterpoint, "run", "-e", events, "-o", profile, "--"], sys.argv[4:])
     report = [counterpoint, "report", "--format", "json", profile]
     probe = json.loads(subprocess.run(report, stdout=subprocess.PIPE, check=True).stdout)["probe"]
-    ours = probe["probes_ns"] + (probe["switches_ns"] or 0.0)
-    lasting = ours + probe["flush_ns"]
-    print(f"stated {1 + lasting / (probe['cpu_ns'] - ours)} ratio")
-    for part in ["probes_ns", "switches_ns", "flush_ns", "attach_ns", "cpu_ns"]:
-        print(f"report-{part.removesuffix('_ns')} {probe[part] or 0.0} ns")
+    value = {name: part["value"] for name, part in probe["parts"].items() if part}
+    print(f"stated {probe['total']['value']} ns")
+    print(f"low {probe['total']['low']} ns")
+    print(f"high {probe['total']['high']} ns")
+    print(f"stated-calls {sum(value.get(part, 0.0) for part in CALLS)} ns")
+    for part, ns in value.items():
+        print(f"part-{part.replace('_', '-')} {ns} ns")
+    print(f"calls {probe['calls']} calls")
     print(f"switch-count {probe['switches']} switches")
     print(f"per-call {probe['per_call_ns']} ns")
     print(f"calibrated {probe['calibrated_per_call_ns']} ns")
+
+
+main()

@@ -69,6 +69,9 @@ typedef struct counterpoint_agent {
   /* Users' collectors: see collector.h. */
   int32_t (*collector_add)(const counterpoint_collector_t* collector);
   int32_t (*collector_remove)(int32_t collector);
+  /* Notes that `cpu_ns` nanoseconds of processor time were used in order to record, outside of the
+   * library: reports then count them as part of what recording cost. Any thread may call it. */
+  void (*spent)(uint64_t cpu_ns);
 } counterpoint_agent_t;
 
 #ifdef __cplusplus

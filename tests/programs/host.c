@@ -16,6 +16,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "../../include/counterpoint/agent.h"
 #include "forbid_perf.h"
 #include "host.h"
 
@@ -261,6 +262,10 @@ int main(int argc, char** argv) {
     pthread_t thread;
     pthread_create(&thread, NULL, with_late_calls, (void*)(intptr_t)n);
     pthread_join(thread, NULL);
+  } else if (!strcmp(mode, "spent")) {  // says that it used m milliseconds in order to record
+    const counterpoint_agent_t* agent = dlsym(RTLD_DEFAULT, "counterpoint_agent");
+    if (agent) agent->spent(m * 1000000ull);
+    call(n);
   } else if (!strcmp(mode, "_exit")) {
     call(n);
     set_inside(leave_now);

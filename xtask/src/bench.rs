@@ -25,6 +25,7 @@ mod price;
 mod probe;
 mod read;
 mod report;
+mod resolution;
 mod results;
 mod run_start;
 mod stats;
@@ -87,6 +88,11 @@ const BENCHMARKS: &[Benchmark] = &[
         name: "probe",
         about: "a pair of readings, compared with the cheapest possible pair and the usual pair",
         prepare: probe::prepare,
+    },
+    Benchmark {
+        name: "resolution",
+        about: "whether compensated means are inside of their stated intervals, from 20 ns to 1 ms",
+        prepare: resolution::prepare,
     },
     Benchmark {
         name: "price",

@@ -37,6 +37,8 @@ pub struct AgentTable {
     pub collector_add: unsafe extern "C" fn(*const crate::collector::Collector) -> i32,
     /// Removes a collector.
     pub collector_remove: extern "C" fn(i32) -> i32,
+    /// Notes processor time that was used in order to record.
+    pub spent: extern "C" fn(u64),
 }
 
 /// Return values of `session_begin`.
@@ -69,5 +71,5 @@ pub enum AgentState {
     Quiet = 4,
 }
 
-const _: () = assert!(size_of::<AgentTable>() == 104);
+const _: () = assert!(size_of::<AgentTable>() == 112);
 const _: () = assert!(offset_of!(AgentTable, build) == 8 && offset_of!(AgentTable, state) == 40);

@@ -1,9 +1,65 @@
-//! What an empty call reads: the calibration of a process for one set of counters.
+//! What an empty call reads: the calibrations of a process for one set of counters, and what the
+//! recorded calls show about the bracket in the program itself.
+//!
+//! ```text
+//!  calibrations of all threads ─► mean, scatter ─┐
+//!                                                ├─► Bracket: mean with its interval
+//!  how long readings took in the program ────────┘            │ × number of calls
+//!                                                             ▼
+//!                         subtracted from sums, never from single calls
+//! ```
+//!
+//! An empty call in a warm loop is not a call of the program. Three things widen the interval:
+//!
+//! - **Calibrations differ** from thread to thread. The interval holds the means of all of them, each
+//!   with its standard error.
+//! - **Colder caches.** Between two calls, the program replaces what the recorder had in the caches.
+//!   For counters of the kernel it is known how much longer a reading takes in the program
+//!   ([`Place`]). A clock that runs during the reading (`task-clock`) includes exactly this, so its
+//!   bracket is moved to what was found in the program. Any other counter that scatters in the
+//!   calibration may read more in proportion. One that reads the same number in every empty call
+//!   (instructions, page faults) is the same everywhere.
+//! - **The processor overlaps** the clock reads with the code between and around them. Measured with
+//!   functions of known length (`cargo xtask bench resolution`), a call is recorded as longer than it
+//!   is by anything from nothing to the whole duration of an empty call, depending on the code before
+//!   it. So half of that duration is subtracted, and the interval reaches from nothing to all of it,
+//!   plus half a step of the clock on both sides, because the clock's steps and a loop of calls can
+//!   fall into step.
+
+use std::collections::HashMap;
 
 use profile::{Calibration, Profile};
 
-/// The recorded values of an empty call, from the calibration of its process.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+use crate::estimate::Estimate;
+
+/// The part of an empty call's duration that is subtracted from a call that does something.
+const PART_OF_DURATION: f64 = 0.5;
+/// A miss in a cache takes at least this long: the latency of the second level is 12 to 15 cycles.
+const MISS_NS: f64 = 3.0;
+/// If it is not known how much longer readings take in the program, up to this many times.
+const UNKNOWN_RATIO: f64 = 2.0;
+/// Two-sided 95 % of the normal distribution.
+const Z: f64 = 1.96;
+
+/// What an empty bracket reads of one quantity: its duration in ticks, or a counter.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Bracket {
+    /// The mean over brackets in the program.
+    pub mean: Estimate,
+    /// The standard deviation of single brackets.
+    pub deviation: f64,
+}
+
+impl Bracket {
+    /// What this many brackets read together.
+    pub fn of_calls(&self, calls: u64) -> Estimate {
+        let scatter = Z * self.deviation * (calls as f64).sqrt();
+        self.mean.times(calls as f64).plus(Estimate::within(0.0, scatter))
+    }
+}
+
+/// The recorded values of an empty call, from the calibrations of its process.
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct EmptyCall {
     /// Median duration in ticks.
     pub ticks: u64,
@@ -14,28 +70,80 @@ pub struct EmptyCall {
     pub values: Vec<Option<u64>>,
     /// 10th and 90th percentile of each counter.
     pub ranges: Vec<Option<[u64; 2]>>,
+    /// The part of a call's duration that is not the call's own, in ticks.
+    pub duration: Bracket,
+    /// The time by which a bracket lengthens a call around it, in ticks: all of it, including what
+    /// is outside of its own duration.
+    pub whole: Bracket,
+    /// Each counter of the run; `None` if it was not calibrated.
+    pub counters: Vec<Option<Bracket>>,
+}
+
+/// How long readings of counters took in the program.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Place {
+    /// The mean time of a reading in the program, in ns.
+    pub reading_ns: f64,
+    /// The standard deviation of these times.
+    pub deviation_ns: f64,
+    /// The same in the calibration.
+    pub calibrated_ns: f64,
 }
 
 impl EmptyCall {
-    /// How far above the median nine of ten empty calls read at most, for one counter. If the range
-    /// is not known, the median itself.
-    pub(crate) fn doubt(&self, counter: usize) -> u64 {
-        let median = self.values.get(counter).copied().flatten().unwrap_or(0);
-        let high = self.ranges.get(counter).copied().flatten().map(|[_, high]| high);
-        high.map_or(median, |high| high.saturating_sub(median))
+    /// Takes into account how long readings took in the program; `None` if that is not known.
+    pub(crate) fn placed(mut self, profile: &Profile, place: Option<Place>) -> Self {
+        let line = &profile.timeline;
+        let inside = self.duration.mean.times(line.ns_per_tick());
+        let ratio = place.map_or(UNKNOWN_RATIO, |place| {
+            (place.reading_ns / place.calibrated_ns.max(1.0)).max(1.0)
+        });
+        let longer_ns = place.map_or(0.0, |p| (p.reading_ns - p.calibrated_ns).max(0.0));
+        for (counter, info) in self.counters.iter_mut().zip(&profile.manifest.counters) {
+            let Some(bracket) = counter.as_mut().filter(|_| !info.simulated) else { continue };
+            let mean = &mut bracket.mean;
+            if is_clock(&info.name) {
+                // The clock runs from the moment of the first reading to that of the second.
+                let found = place.map(|place| Estimate {
+                    value: place.reading_ns + inside.value,
+                    low: place.reading_ns + inside.low,
+                    high: place.reading_ns + inside.high,
+                });
+                let high = mean.high.max(found.map_or(ratio * mean.high, |found| found.high));
+                let low = mean.low.min(found.map_or(mean.low, |found| found.low));
+                *mean = Estimate { value: found.map_or(mean.value, |f| f.value), low, high };
+                let scatter = place.map_or(0.0, |place| place.deviation_ns);
+                bracket.deviation = bracket.deviation.max(scatter);
+            } else if bracket.deviation > 0.0 {
+                mean.high *= ratio;
+            }
+            if info.name.contains("miss") {
+                bracket.mean.high += longer_ns / MISS_NS;
+            }
+        }
+        self
     }
+}
 
-    /// Like [`doubt`](Self::doubt), for the duration, in ticks.
-    pub(crate) fn doubt_ticks(&self) -> u64 {
-        self.ticks_range.map_or(self.ticks, |[_, high]| high.saturating_sub(self.ticks))
-    }
+/// Whether a counter is a clock of the kernel that stops while the thread does not run.
+pub(crate) fn is_clock(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    name.contains("task-clock") || name.contains("cpu-clock")
 }
 
 /// The calibration of a process for pages with exactly this set of counters. A calibration with
 /// another set does not apply.
 pub(crate) fn calibration(profile: &Profile, process: usize, mask: u32) -> Option<&Calibration> {
-    let all = &profile.processes.get(process)?.calibrations;
-    all.iter().find(|c| c.counters == mask)
+    calibrations(profile, process, mask).next()
+}
+
+fn calibrations(
+    profile: &Profile,
+    process: usize,
+    mask: u32,
+) -> impl Iterator<Item = &Calibration> {
+    let of = profile.processes.get(process).map_or(&[][..], |p| &p.calibrations);
+    of.iter().filter(move |c| c.counters == mask)
 }
 
 /// What an empty call reads in pages with this set of counters. `None` if it was not calibrated.
@@ -46,10 +154,269 @@ pub(crate) fn empty_call(profile: &Profile, process: usize, mask: u32) -> Option
     let read = |i: &usize| calibration.counters.checked_shr(*i as u32).unwrap_or(0) & 1 == 1;
     let value = |i: usize| calibration.inside_values.get(i).copied().filter(|_| read(&i));
     let range = |i: usize| spread?.inside_values.get(i).copied().filter(|_| read(&i));
+    let all = || calibrations(profile, process, mask);
+    let counter = |i: usize| {
+        value(i)?;
+        joined(all().filter_map(|c| {
+            let moments = c.sums.as_ref().and_then(|sums| {
+                sums.inside_values.get(i)?.mean_and_deviation(sums.calls).map(|m| (m, sums.calls))
+            });
+            let range = c.spread.as_ref().and_then(|s| s.inside_values.get(i).copied());
+            Some(one(moments, *c.inside_values.get(i)?, range, c.calls))
+        }))
+    };
+    let mut duration = joined(all().map(|c| {
+        let moments = c
+            .sums
+            .as_ref()
+            .and_then(|sums| Some((sums.inside_ticks.mean_and_deviation(sums.calls)?, sums.calls)));
+        one(moments, c.inside_ticks, c.spread.as_ref().map(|s| s.inside_ticks), c.calls)
+    }))?;
+    let steps = profile.processes.get(process).and_then(|process| process.clock_steps);
+    let half_step = steps.map_or(0.0, |steps| steps.typical_ticks as f64 / 2.0);
+    duration.mean = Estimate {
+        value: PART_OF_DURATION * duration.mean.value,
+        low: 0.0 - half_step,
+        high: duration.mean.high + half_step,
+    };
+    let whole = joined(all().map(|c| {
+        let moments = c
+            .sums
+            .as_ref()
+            .and_then(|sums| Some((sums.total_ticks.mean_and_deviation(sums.calls)?, sums.calls)));
+        one(moments, c.total_ticks, c.spread.as_ref().map(|s| s.total_ticks), c.calls)
+    }))?;
     Some(EmptyCall {
         ticks: calibration.inside_ticks,
         ticks_range: spread.map(|spread| spread.inside_ticks),
         values: counters().map(value).collect(),
         ranges: counters().map(range).collect(),
+        duration,
+        whole,
+        counters: counters().map(counter).collect(),
     })
+}
+
+/// The mean of one calibration, with its number of calls. Without sums, in profiles of earlier
+/// versions, it is only known to be near the median: between the 10th and the 90th percentile, or,
+/// without these, between 0 and twice the median.
+fn one(
+    moments: Option<((f64, f64), u32)>,
+    median: u64,
+    range: Option<[u64; 2]>,
+    calls: u32,
+) -> (Bracket, f64) {
+    if let Some(((mean, deviation), calls)) = moments {
+        let half = Z * deviation / f64::from(calls).sqrt();
+        return (Bracket { mean: Estimate::within(mean, half), deviation }, calls.into());
+    }
+    let median = median as f64;
+    let (low, high) = match range {
+        Some([low, high]) => (low as f64, high as f64),
+        None => (0.0, 2.0 * median),
+    };
+    // Between these two percentiles of a normal distribution lie 2.56 standard deviations.
+    let deviation = (high - low).max(0.0) / 2.56;
+    let mean = Estimate { value: median, low: low.min(median), high: high.max(median) };
+    (Bracket { mean, deviation }, f64::from(calls.max(1)))
+}
+
+/// Joins calibrations: the mean over all of their calls, in an interval that holds all of theirs.
+fn joined(all: impl Iterator<Item = (Bracket, f64)>) -> Option<Bracket> {
+    let (mut calls, mut value, mut variance) = (0.0, 0.0, 0.0);
+    let (mut low, mut high) = (f64::INFINITY, f64::NEG_INFINITY);
+    for (one, of) in all {
+        calls += of;
+        value += of * one.mean.value;
+        variance += of * one.deviation * one.deviation;
+        low = low.min(one.mean.low);
+        high = high.max(one.mean.high);
+    }
+    (calls > 0.0).then(|| Bracket {
+        mean: Estimate { value: value / calls, low, high },
+        deviation: (variance / calls).sqrt(),
+    })
+}
+
+/// The empty calls of a whole profile. Each kind of bracket has a number: a process with a set of
+/// counters that was calibrated.
+#[derive(Debug, Default)]
+pub(crate) struct Brackets {
+    numbers: HashMap<(usize, u32), u32>,
+    all: Vec<EmptyCall>,
+}
+
+impl Brackets {
+    pub fn new(profile: &Profile) -> Self {
+        let mut brackets = Self::default();
+        for (index, process) in profile.processes.iter().enumerate() {
+            for mask in process.calibrations.iter().map(|c| c.counters) {
+                if brackets.numbers.contains_key(&(index, mask)) {
+                    continue;
+                }
+                if let Some(empty) = empty_call(profile, index, mask) {
+                    brackets.numbers.insert((index, mask), brackets.all.len() as u32);
+                    brackets.all.push(empty);
+                }
+            }
+        }
+        brackets
+    }
+
+    /// The number of the brackets in pages of this process with this set of counters; `None` if
+    /// they were not calibrated.
+    pub fn number(&self, process: usize, mask: u32) -> Option<u32> {
+        self.numbers.get(&(process, mask)).copied()
+    }
+
+    /// Takes into account how long readings took in the program.
+    pub fn place(
+        &mut self,
+        profile: &Profile,
+        place: impl Fn(usize, u32, &EmptyCall) -> Option<Place>,
+    ) {
+        for ((process, mask), number) in &self.numbers {
+            if let Some(empty) = self.all.get_mut(*number as usize) {
+                let found = place(*process, *mask, empty);
+                *empty = std::mem::take(empty).placed(profile, found);
+            }
+        }
+    }
+
+    /// All of them.
+    pub fn all(&self) -> &[EmptyCall] {
+        &self.all
+    }
+
+    /// The empty call with this number.
+    pub fn get(&self, number: u32) -> Option<&EmptyCall> {
+        self.all.get(number as usize)
+    }
+}
+
+/// What an empty call reads in the pages of one process with one set of counters.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CallSet {
+    /// Process index.
+    pub process: usize,
+    /// Bit *i* is set if counter *i* was read.
+    pub counters: u32,
+    /// The empty call.
+    pub empty: EmptyCall,
+}
+
+/// Every set of calls of a profile that was calibrated, by process and set of counters. Reads the
+/// calls of the profile once, because they show how long readings took in the program.
+pub fn call_sets(profile: &Profile) -> Vec<CallSet> {
+    let workers = std::thread::available_parallelism().map_or(1, usize::from);
+    let brackets = crate::probe::in_place(profile, workers).brackets(profile);
+    let mut sets: Vec<CallSet> = brackets
+        .numbers
+        .iter()
+        .filter_map(|((process, counters), number)| {
+            let (process, counters) = (*process, *counters);
+            Some(CallSet { process, counters, empty: brackets.get(*number)?.clone() })
+        })
+        .collect();
+    sets.sort_by_key(|set| (set.process, set.counters));
+    sets
+}
+
+/// How many brackets of each kind the calls of a row had.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct BracketCounts {
+    /// One entry for each kind that occurs, in no particular order.
+    kinds: Vec<KindCount>,
+}
+
+/// See [`BracketCounts`].
+#[derive(Clone, Debug, Default)]
+pub(crate) struct KindCount {
+    number: u32,
+    /// Number of calls.
+    pub calls: u64,
+    /// Number of calls directly inside of the row's calls, with brackets of this kind.
+    pub inside: u64,
+    /// Number of all calls inside of the row's calls, however deep; a call inside of two calls of the
+    /// row counts twice.
+    pub beneath: u64,
+    /// For each counter, number of calls that have a value.
+    pub counted: Vec<u64>,
+}
+
+impl BracketCounts {
+    /// The entry of a kind of brackets, which is added if it is missing.
+    #[inline]
+    pub fn of(&mut self, number: u32, counters: usize) -> &mut KindCount {
+        let at = self.kinds.iter().position(|kind| kind.number == number);
+        let at = at.unwrap_or_else(|| {
+            let counted = vec![0; counters];
+            self.kinds.push(KindCount { number, counted, ..KindCount::default() });
+            self.kinds.len() - 1
+        });
+        &mut self.kinds[at]
+    }
+
+    /// Adds the counts of another worker.
+    pub fn add(&mut self, other: Self) {
+        for more in other.kinds {
+            let kind = self.of(more.number, more.counted.len());
+            kind.calls += more.calls;
+            kind.inside += more.inside;
+            kind.beneath += more.beneath;
+            kind.counted.iter_mut().zip(more.counted).for_each(|(sum, more)| *sum += more);
+        }
+    }
+
+    /// What the brackets of `calls` calls read together. `None` unless each of these calls has a
+    /// bracket that was calibrated.
+    fn sum(
+        &self,
+        calls: u64,
+        of: impl Fn(&KindCount) -> u64,
+        bracket: impl Fn(&KindCount) -> Option<Bracket>,
+    ) -> Option<Estimate> {
+        let (mut known, mut sum) = (0, Estimate::exact(0.0));
+        for kind in self.kinds.iter().filter(|kind| of(kind) > 0) {
+            known += of(kind);
+            sum = together(sum, bracket(kind)?.of_calls(of(kind)));
+        }
+        (known == calls).then_some(sum)
+    }
+
+    /// The durations of empty calls in these calls' own durations, in ticks.
+    pub fn durations(&self, calls: u64, brackets: &Brackets) -> Option<Estimate> {
+        self.sum(calls, |kind| kind.calls, |kind| Some(brackets.get(kind.number)?.duration))
+    }
+
+    /// What a counter read in the empty brackets of the calls that have a value of it.
+    pub fn counter(&self, counter: usize, calls: u64, brackets: &Brackets) -> Option<Estimate> {
+        let counted = |kind: &KindCount| kind.counted.get(counter).copied().unwrap_or(0);
+        self.sum(calls, counted, |kind| *brackets.get(kind.number)?.counters.get(counter)?)
+    }
+
+    /// The time of brackets of other calls in these calls, in ticks: in their durations, and in their
+    /// self times (from which the durations of the calls inside are already missing).
+    pub fn others(&self, brackets: &Brackets) -> [Estimate; 2] {
+        let mut sums = [Estimate::exact(0.0); 2];
+        for kind in self.kinds.iter().filter(|kind| kind.beneath > 0) {
+            let Some(empty) = brackets.get(kind.number) else { continue };
+            // What the inner call's duration does not contain: all of the bracket but its clock reads.
+            let (whole, inside) = (empty.whole.mean, empty.duration.mean);
+            let mean = Estimate {
+                value: (whole.value - inside.value).max(0.0),
+                low: (whole.low - inside.high).max(0.0),
+                high: (whole.high - inside.low).max(0.0),
+            };
+            let outside = Bracket { mean, deviation: empty.whole.deviation };
+            sums[0] = together(sums[0], empty.whole.of_calls(kind.beneath));
+            sums[1] = together(sums[1], outside.of_calls(kind.inside));
+        }
+        sums
+    }
+}
+
+/// The sum of two values whose errors may have the same cause: the ends of the intervals are added.
+pub(crate) fn together(a: Estimate, b: Estimate) -> Estimate {
+    Estimate { value: a.value + b.value, low: a.low + b.low, high: a.high + b.high }
 }

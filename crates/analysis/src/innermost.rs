@@ -55,6 +55,11 @@ impl<T> Innermost<T> {
         self.open.push(Open { end, own: 0, of });
     }
 
+    /// The calls around the one that was added last, the innermost one first.
+    pub fn around(&self) -> impl Iterator<Item = &T> {
+        self.open.iter().rev().skip(1).map(|open| &open.of)
+    }
+
     /// Must be called after the last call.
     pub fn finish(&mut self, mut done: impl FnMut(T, u64)) {
         self.advance(u64::MAX, &mut done);

@@ -22,6 +22,7 @@
 //! | [`tracks`](mod@tracks) | time series: totals, rates, how evenly they were sampled |
 //! | [`torch`] | ops of PyTorch by module and by shapes of their inputs, from its recordings |
 //! | [`probe`] | the cost of the probes |
+//! | [`estimate`] | a value with its interval of 95 % confidence |
 //! | `empty` | what an empty call reads, from the calibration of its process |
 //! | `clusters`, `nested` | self time: finds pages that overlap in time, and reads them a second time |
 //!
@@ -32,6 +33,7 @@
 mod clusters;
 pub mod durations;
 mod empty;
+pub mod estimate;
 pub mod innermost;
 pub mod loops;
 pub mod metrics;
@@ -46,13 +48,16 @@ pub mod torch;
 pub mod tracks;
 
 pub use durations::Durations;
-pub use empty::EmptyCall;
+pub use empty::{Bracket, CallSet, EmptyCall, call_sets};
+pub use estimate::Estimate;
 pub use loops::{LoopData, LoopTable, loops};
-pub use metrics::{Hidden, MOSTLY_EMPTY, MetricValue};
+pub use metrics::{Hidden, MOSTLY_EMPTY, MetricValue, PartOfTime};
 pub use ops::{OpFilter, OpTable, OpTrees};
 pub use probe::ProbeCost;
 pub use stats::{Stats, stats};
 pub use summary::{Options, Summary, summarize};
-pub use table::{Apart, By, CounterTotal, FirstCalls, Key, PassTotal, Row};
+pub use table::{
+    Apart, By, CounterTotal, FirstCalls, Key, PassTotal, Row, RowBrackets, compensate,
+};
 pub use threads::ThreadTime;
 pub use tracks::{SeriesSummary, TracksSummary, tracks};

@@ -1,12 +1,14 @@
 //! Computes metrics. For each set of counters that a metric needs, this module adds up only those
 //! calls in which all of these counters were read and counting all the time, and subtracts what an
 //! empty call reads. A metric is absent if its value would mostly describe the bracket and not the
-//! code inside it.
+//! code inside it, or if one of its operands cannot be told apart from an empty call.
 
 use model::metric::Bound;
 use profile::{Columns, Profile, Status};
 
-use crate::empty::{EmptyCall, empty_call};
+use crate::empty::{BracketCounts, Brackets, EmptyCall, is_clock};
+use crate::estimate::Estimate;
+use crate::probe::InPlace;
 
 /// A metric of a row.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -15,6 +17,9 @@ pub struct MetricValue {
     /// call, if the value is not defined (division by zero), or if it is hidden (see
     /// [`MetricValue::hidden`]).
     pub value: Option<f64>,
+    /// The ends of the interval in which the value lies with 95 % confidence, from what is not known
+    /// about the brackets. `None` without a value, or if the brackets were not calibrated.
+    pub interval: Option<[f64; 2]>,
     /// Number of calls that have all its counters.
     pub calls: u64,
     /// Why there is no value although it could be computed.
@@ -24,16 +29,17 @@ pub struct MetricValue {
 /// Why a metric is not shown.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Hidden {
-    /// More than half of a counter's value comes from the bracket itself.
+    /// More than half of a counter's value comes from the bracket itself, or what is left of it
+    /// cannot be told apart from zero.
     Counter {
         /// The counter's index in the run's list.
         counter: usize,
-        /// The bracket's part of the value, 0.5 to 1.
+        /// The bracket's part of the value, 0 to 1.
         empty_share: f64,
     },
-    /// More than half of the durations is the duration of empty calls.
+    /// The same for the durations.
     Duration {
-        /// The empty calls' part of the durations, 0.5 to 1.
+        /// The empty calls' part of the durations, 0 to 1.
         empty_share: f64,
     },
     /// The metric is a part of the time, and exceeds 100 % by more than the bracket explains.
@@ -47,13 +53,13 @@ pub enum Hidden {
 /// about the code inside it.
 pub const MOSTLY_EMPTY: f64 = 0.5;
 
-/// The part of `sum` that comes from empty brackets, 0 to 1. `None` if nothing was calibrated.
-pub(crate) fn empty_share(sum: u128, empty: u128, calibrated: u64) -> Option<f64> {
-    match (calibrated, sum) {
-        (0, _) => None,
-        (_, 0) => Some(if empty > 0 { 1.0 } else { 0.0 }),
-        _ => Some((empty as f64 / sum as f64).min(1.0)),
-    }
+/// The part of a sum that comes from empty brackets, 0 to 1. `None` if it was not calibrated.
+pub(crate) fn empty_share(sum: u128, brackets: Option<Estimate>) -> Option<f64> {
+    let empty = brackets?.value.max(0.0);
+    Some(match sum {
+        0 => f64::from(u8::from(empty > 0.0)),
+        _ => (empty / sum as f64).min(1.0),
+    })
 }
 
 /// The distinct sets of counters that metrics are computed from.
@@ -79,14 +85,7 @@ pub(crate) struct SetSum {
     calls: u64,
     ticks: u128,
     counters: Vec<u128>,
-    /// Number of these calls whose bracket was calibrated.
-    calibrated: u64,
-    /// What empty calls would have read in those.
-    empty_ticks: u128,
-    empty: Vec<u128>,
-    /// How much more than that empty calls may have read.
-    doubt_ticks: u128,
-    doubt: Vec<u128>,
+    brackets: BracketCounts,
 }
 
 impl Sets {
@@ -107,27 +106,20 @@ impl Sets {
 
     /// Empty sums for each set.
     pub fn sums(&self) -> Vec<SetSum> {
-        let empty = |set: &Set| {
-            let zeros = vec![0; set.counters.len()];
-            let (empty, doubt) = (zeros.clone(), zeros.clone());
-            SetSum { counters: zeros, empty, doubt, ..SetSum::default() }
-        };
+        let empty =
+            |set: &Set| SetSum { counters: vec![0; set.counters.len()], ..SetSum::default() };
         self.sets.iter().map(empty).collect()
     }
 
     /// Adds the calls of a page to `sums`. `rows` has the index of each call's sum; a call whose
-    /// index is out of range is skipped. `empty` is what an empty call reads; `subtract` says
-    /// whether to subtract it from each call.
+    /// index is out of range is skipped. `bracket` is the number of the page's brackets.
     pub fn add(
         &self,
         columns: &Columns,
         rows: &[u32],
-        empty: Option<&EmptyCall>,
-        subtract: bool,
+        bracket: Option<u32>,
         sums: &mut [impl AsMut<[SetSum]>],
     ) {
-        let empty_ticks = empty.map_or(0, |e| e.ticks);
-        let inside = if subtract { empty_ticks } else { 0 };
         for (s, set) in self.sets.iter().enumerate() {
             let status = set.group.and_then(|group| columns.groups.get(group)).map(|g| &g.status);
             let there = |counter: &usize| columns.values[*counter].len() == rows.len();
@@ -136,12 +128,6 @@ impl Sets {
             {
                 continue;
             }
-            let of_empty = |c: &usize| {
-                let value = empty.and_then(|e| e.values.get(*c).copied().flatten());
-                (value.unwrap_or(0), empty.map_or(0, |e| e.doubt(*c)))
-            };
-            let bracket: Vec<(u64, u64)> = set.counters.iter().map(of_empty).collect();
-            let off = |of: (u64, u64)| if subtract { of.0 } else { 0 };
             for (i, row) in rows.iter().enumerate() {
                 let values = || {
                     set.counters.iter().map(|c| match set.group {
@@ -155,108 +141,144 @@ impl Sets {
                 let Some(row) = sums.get_mut(*row as usize) else { continue };
                 let sum = &mut row.as_mut()[s];
                 sum.calls += 1;
-                sum.ticks += u128::from(columns.duration(i).saturating_sub(inside));
-                for ((total, value), of) in sum.counters.iter_mut().zip(values()).zip(&bracket) {
-                    *total += u128::from(value.unwrap_or(0).saturating_sub(off(*of)));
+                sum.ticks += u128::from(columns.duration(i));
+                for (total, value) in sum.counters.iter_mut().zip(values()) {
+                    *total += u128::from(value.unwrap_or(0));
                 }
-                if empty.is_some() {
-                    sum.calibrated += 1;
-                    sum.empty_ticks += u128::from(empty_ticks);
-                    sum.doubt_ticks += u128::from(empty.map_or(0, EmptyCall::doubt_ticks));
-                    for (c, (value, doubt)) in bracket.iter().enumerate() {
-                        sum.empty[c] += u128::from(*value);
-                        sum.doubt[c] += u128::from(*doubt);
-                    }
+                if let Some(number) = bracket {
+                    let kind = sum.brackets.of(number, columns.values.len());
+                    kind.calls += 1;
+                    set.counters.iter().for_each(|counter| kind.counted[*counter] += 1);
                 }
             }
         }
     }
 
-    /// Computes each metric from these sums. `subtracted` says whether the reading of an empty call
-    /// was already subtracted from each call.
+    /// Computes each metric from these sums.
     pub fn values(
         &self,
         profile: &Profile,
         metrics: &[Bound],
         sums: &[SetSum],
-        subtracted: bool,
+        brackets: &Brackets,
     ) -> Vec<MetricValue> {
         let pairs = metrics.iter().zip(&self.of_metric);
-        pairs.map(|(m, set)| value(profile, m, &sums[*set], subtracted)).collect()
+        pairs.map(|(m, set)| value(profile, m, &sums[*set], brackets)).collect()
     }
 }
 
 /// Subtracts the empty calls from the sums and not from each call, so that calls which read less
 /// than an empty one balance those which read more.
-fn value(profile: &Profile, metric: &Bound, sum: &SetSum, subtracted: bool) -> MetricValue {
-    let ns_per_tick = profile.timeline.ns_per_tick();
-    let less =
-        |total: u128, empty: u128| if subtracted { total } else { total.saturating_sub(empty) };
-    let raw = |total: u128, empty: u128| if subtracted { total + empty } else { total };
-    let result = |value, hidden| MetricValue { value, calls: sum.calls, hidden };
+fn value(profile: &Profile, metric: &Bound, sum: &SetSum, brackets: &Brackets) -> MetricValue {
+    let result =
+        |value, interval, hidden| MetricValue { value, interval, calls: sum.calls, hidden };
     if sum.calls == 0 {
-        return result(None, None);
+        return result(None, None, None);
     }
-    let totals = sum.counters.iter().zip(&sum.empty);
-    let totals: Vec<f64> = totals.map(|(total, empty)| less(*total, *empty) as f64).collect();
-    let ns = less(sum.ticks, sum.empty_ticks) as f64 * ns_per_tick;
-    let mostly = |total, empty| {
-        empty_share(raw(total, empty), empty, sum.calibrated).filter(|share| *share > MOSTLY_EMPTY)
+    let less = |total: u128, empty: Option<Estimate>| {
+        let rest = Estimate::exact(total as f64).minus(empty.unwrap_or_default());
+        // A sum cannot be negative; if its interval is, that says it is not resolved.
+        Estimate { value: rest.value.max(0.0), ..rest }
     };
-    for (at, counter) in metric.counters.iter().enumerate() {
-        if let Some(empty_share) = mostly(sum.counters[at], sum.empty[at]) {
-            return result(None, Some(Hidden::Counter { counter: *counter, empty_share }));
+    let hides = |total: u128, empty: Option<Estimate>| {
+        let share = empty_share(total, empty)?;
+        (share > MOSTLY_EMPTY || !less(total, empty).is_resolved()).then_some(share)
+    };
+    let mut totals = Vec::with_capacity(metric.counters.len());
+    for (counter, total) in metric.counters.iter().zip(&sum.counters) {
+        let empty = sum.brackets.counter(*counter, sum.calls, brackets);
+        if let Some(empty_share) = hides(*total, empty) {
+            let hidden = Hidden::Counter { counter: *counter, empty_share };
+            return result(None, None, Some(hidden));
         }
+        totals.push(less(*total, empty));
     }
+    let empty = sum.brackets.durations(sum.calls, brackets);
     if metric.uses_duration()
-        && let Some(empty_share) = mostly(sum.ticks, sum.empty_ticks)
+        && let Some(empty_share) = hides(sum.ticks, empty)
     {
-        return result(None, Some(Hidden::Duration { empty_share }));
+        return result(None, None, Some(Hidden::Duration { empty_share }));
     }
+    let ns = less(sum.ticks, empty).times(profile.timeline.ns_per_tick());
     // A thread runs on one processor at a time, so it cannot use more than all of the time.
-    if is_part_of_time(profile, metric) && ns > 0.0 {
-        let part = totals.first().copied().unwrap_or(0.0) / ns;
-        let doubt = sum.doubt.first().copied().unwrap_or(0) as f64;
-        let doubt = doubt + sum.doubt_ticks as f64 * ns_per_tick;
-        if part > 1.0 + ROUNDING + doubt / ns {
-            return result(None, Some(Hidden::MoreThanAll { part }));
+    if is_part_of_time(profile, metric) && ns.value > 0.0 {
+        let clock = totals.first().copied().unwrap_or_default();
+        if clock.low > ns.high.max(ns.value) * (1.0 + ROUNDING) {
+            let part = clock.value / ns.value;
+            return result(None, None, Some(Hidden::MoreThanAll { part }));
         }
     }
-    result(metric.value(ns, &totals), None)
+    let values: Vec<f64> = totals.iter().map(|total| total.value).collect();
+    let value = metric.value(ns.value, &values);
+    let known = empty.is_some();
+    let interval = value.filter(|_| known).map(|value| interval(metric, value, ns, &totals));
+    result(value, interval, None)
+}
+
+/// The interval of a metric. The errors of its operands are independent, so the distances that each
+/// of them causes are added as squares.
+fn interval(metric: &Bound, value: f64, ns: Estimate, totals: &[Estimate]) -> [f64; 2] {
+    let values: Vec<f64> = totals.iter().map(|total| total.value).collect();
+    let (mut below, mut above) = (0.0, 0.0);
+    let mut with = |ns: [f64; 2], at: usize, of: [f64; 2]| {
+        let found = ns.iter().zip(of).filter_map(|(ns, of)| {
+            let mut moved = values.clone();
+            if let Some(place) = moved.get_mut(at) {
+                *place = of;
+            }
+            metric.value(*ns, &moved)
+        });
+        let (least, most) = found.fold((value, value), |(l, m), v| (v.min(l), v.max(m)));
+        below += (value - least).powi(2);
+        above += (most - value).powi(2);
+    };
+    with([ns.low.max(0.0), ns.high], usize::MAX, [0.0; 2]);
+    for (at, total) in totals.iter().enumerate() {
+        with([ns.value; 2], at, [total.low.max(0.0), total.high]);
+    }
+    [value - below.sqrt(), value + above.sqrt()]
 }
 
 /// Two different clocks run at slightly different rates.
 const ROUNDING: f64 = 0.01;
 
-/// For metrics that are a part of the time: what empty calls read of that clock. It is the largest
-/// value of all calibrations that include the clock. Used for values of single calls, whose process
-/// is no longer known.
+/// For metrics that are a part of the time: what empty calls read of that clock. It is that of the
+/// largest bracket of all calibrations that include the clock. Used for values of single calls, whose
+/// process is no longer known.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct PartOfTime {
+pub struct PartOfTime {
     clock_ns: f64,
     duration_ns: f64,
     doubt_ns: f64,
 }
 
 impl PartOfTime {
-    /// `None` if the metric is something else, or if nothing was calibrated.
-    pub fn of(profile: &Profile, metric: &Bound) -> Option<Self> {
+    /// What is needed for each of these metrics, `None` for one that is not a part of the time. Reads
+    /// the calls of the profile if there is one that is.
+    pub fn of_all(profile: &Profile, metrics: &[Bound], workers: usize) -> Vec<Option<Self>> {
+        if !metrics.iter().any(|metric| is_part_of_time(profile, metric)) {
+            return vec![None; metrics.len()];
+        }
+        let found = crate::probe::in_place(profile, workers);
+        metrics.iter().map(|metric| Self::of(profile, metric, &found)).collect()
+    }
+
+    fn of(profile: &Profile, metric: &Bound, found: &InPlace) -> Option<Self> {
         let counter = *metric.counters.first().filter(|_| is_part_of_time(profile, metric))?;
-        let processes = 0..profile.processes.len();
-        let empty = processes.flat_map(|process| {
-            let masks = profile.processes[process].calibrations.iter().map(|c| c.counters);
-            masks.filter_map(move |mask| empty_call(profile, process, mask))
-        });
-        let ns = |ticks: u64| profile.timeline.duration_ns(ticks);
-        empty
-            .filter_map(|empty| {
-                Some(Self {
-                    clock_ns: empty.values.get(counter).copied().flatten()? as f64,
-                    duration_ns: ns(empty.ticks),
-                    doubt_ns: empty.doubt(counter) as f64 + ns(empty.doubt_ticks()),
-                })
+        let brackets = found.brackets(profile);
+        let ns = |ticks: f64| ticks * profile.timeline.ns_per_tick();
+        let of = |empty: &EmptyCall| {
+            let clock = empty.counters.get(counter).copied().flatten()?;
+            let doubt = clock.mean.half().max(clock.deviation);
+            Some(Self {
+                clock_ns: clock.mean.value,
+                duration_ns: ns(empty.duration.mean.value),
+                doubt_ns: doubt + ns(empty.duration.mean.half()),
             })
-            .max_by(|a, b| a.clock_ns.total_cmp(&b.clock_ns))
+        };
+        let most = brackets.all().iter().filter_map(of);
+        let nothing = Self { clock_ns: 0.0, duration_ns: 0.0, doubt_ns: 0.0 };
+        Some(most.max_by(|a, b| a.clock_ns.total_cmp(&b.clock_ns)).unwrap_or(nothing))
     }
 
     /// The metric of one call, after subtracting an empty call. `None` if the empty call is more
@@ -267,20 +289,26 @@ impl PartOfTime {
             return None;
         }
         let (clock, duration) = (clock_ns - self.clock_ns, duration_ns - self.duration_ns);
-        let can_be = clock <= duration * (1.0 + ROUNDING) + self.doubt_ns;
+        if clock < self.doubt_ns || duration < self.doubt_ns.min(self.duration_ns) {
+            return None;
+        }
+        let can_be =
+            clock <= duration * (1.0 + ROUNDING) + self.doubt_ns.min(duration * MOST_DOUBT);
         can_be.then(|| metric.value(duration, &[clock])).flatten()
     }
 }
+
+/// A part of the time of a single call is not shown if it exceeds 100 % by more than this, however
+/// large the scatter of the bracket is: the value has no interval next to it that would explain it.
+const MOST_DOUBT: f64 = 0.1;
 
 /// Whether a metric is the time of a clock that stops while the thread waits, divided by the
 /// duration.
 fn is_part_of_time(profile: &Profile, metric: &Bound) -> bool {
     let [counter] = metric.counters.as_slice() else { return false };
-    let is_clock = profile.manifest.counters.get(*counter).is_some_and(|info| {
-        let name = info.name.to_ascii_lowercase();
-        !info.simulated && (name.contains("task-clock") || name.contains("cpu-clock"))
-    });
-    is_clock && metric.is_plain_part_of_duration()
+    let info = profile.manifest.counters.get(*counter);
+    info.is_some_and(|info| !info.simulated && is_clock(&info.name))
+        && metric.is_plain_part_of_duration()
 }
 
 /// Adds the sums of another worker.
@@ -289,10 +317,6 @@ pub(crate) fn merge(sums: &mut [SetSum], others: Vec<SetSum>) {
         sum.calls += other.calls;
         sum.ticks += other.ticks;
         sum.counters.iter_mut().zip(other.counters).for_each(|(total, more)| *total += more);
-        sum.calibrated += other.calibrated;
-        sum.empty_ticks += other.empty_ticks;
-        sum.empty.iter_mut().zip(other.empty).for_each(|(total, more)| *total += more);
-        sum.doubt_ticks += other.doubt_ticks;
-        sum.doubt.iter_mut().zip(other.doubt).for_each(|(total, more)| *total += more);
+        sum.brackets.add(other.brackets);
     }
 }

@@ -14,13 +14,14 @@
 //! buffer, and decodes only the pages that may contain some of them. Memory is limited to the
 //! buffer; pages that are badly out of order cost time instead.
 
-use std::collections::HashMap;
+use std::cell::RefCell;
+use std::iter::repeat;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use profile::{Origin, PageDecoder, Profile, on_threads};
 
 use crate::clusters::PageSpan;
-use crate::empty::{EmptyCall, empty_call};
+use crate::empty::Brackets;
 use crate::innermost::Innermost;
 use crate::table::Table;
 
@@ -42,7 +43,7 @@ pub(crate) fn visit<'a>(
     profile: &'a Profile,
     clusters: &[Vec<PageSpan>],
     workers: usize,
-    subtract_probe: bool,
+    brackets: &Brackets,
     round: Option<usize>,
     make: impl Fn() -> Table<'a> + Sync,
 ) -> (Vec<Table<'a>>, Found) {
@@ -52,8 +53,7 @@ pub(crate) fn visit<'a>(
             profile,
             decoder: PageDecoder::new(profile),
             table: make(),
-            subtract_probe,
-            empty: HashMap::new(),
+            brackets,
             round: round.unwrap_or(ROUND).max(1),
             calls: Vec::new(),
         };
@@ -86,34 +86,37 @@ struct Begun {
     not_end: u64,
     order: u64,
     row: u32,
-    inside: u32,
+    /// The number of its brackets.
+    bracket: Option<u32>,
 }
 
-struct Worker<'a> {
+struct Worker<'a, 'b> {
     profile: &'a Profile,
     decoder: PageDecoder<'a>,
     table: Table<'a>,
-    subtract_probe: bool,
-    /// The duration of an empty call, by process and set of counters.
-    empty: HashMap<(usize, u32), u32>,
+    brackets: &'b Brackets,
     round: usize,
     calls: Vec<Begun>,
 }
 
-impl Worker<'_> {
+impl Worker<'_, '_> {
     fn cluster(&mut self, pages: &[PageSpan]) -> Innermost<Begun> {
         let mut inner = Innermost::default();
         let mut after: Option<Begun> = None;
         loop {
             let more = self.bring(pages, after);
-            let table = &mut self.table;
+            let table = RefCell::new(&mut self.table);
             let mut done = |call: Begun, own: u64| {
-                let less = |ticks: u64| ticks.saturating_sub(call.inside.into());
                 let duration = (u64::MAX - call.not_end) - call.begin;
-                table.not_own(call.row, less(duration) - less(own));
+                table.borrow_mut().not_own(call.row, duration - own);
             };
             for call in &self.calls {
                 inner.call(call.begin, u64::MAX - call.not_end, *call, &mut done);
+                let Some(number) = call.bracket else { continue };
+                let around = inner.around().zip(std::iter::once(true).chain(repeat(false)));
+                for (outer, directly) in around {
+                    table.borrow_mut().inside(outer.row, number, directly);
+                }
             }
             after = self.calls.last().copied();
             if !more {
@@ -142,20 +145,13 @@ impl Worker<'_> {
             let of_plugins = self.profile.processes[page.key.process].id.is_of_plugins();
             let outer_is_first = imported || of_plugins;
             let mask = columns.header().map_or(0, |h| h.start.counters);
-            let inside = match self.subtract_probe {
-                false => 0,
-                true => *self.empty.entry((page.key.process, mask)).or_insert_with(|| {
-                    let empty = empty_call(self.profile, page.key.process, mask);
-                    let ticks = empty.map_or(0, |e: EmptyCall| e.ticks);
-                    u32::try_from(ticks).unwrap_or(u32::MAX)
-                }),
-            };
+            let bracket = self.brackets.number(page.key.process, mask);
             for (i, row) in rows.iter().enumerate() {
                 let begin = columns.start_ticks[i];
                 let end = begin.saturating_add(columns.duration(i));
                 let order = (page.key.page as u64) << 32 | i as u64;
                 let order = if outer_is_first { order } else { !order };
-                let call = Begun { begin, not_end: u64::MAX - end, order, row: *row, inside };
+                let call = Begun { begin, not_end: u64::MAX - end, order, row: *row, bracket };
                 if after.is_some_and(|a| call <= a) || most.is_some_and(|most| call > most) {
                     continue;
                 }

@@ -32,6 +32,7 @@
 
 mod collect;
 mod grid;
+mod noise;
 mod pairs;
 mod ranks;
 mod samples;
@@ -42,6 +43,8 @@ use std::collections::BTreeMap;
 use model::metric::Bound;
 use profile::{LossCount, Profile, merge_losses};
 
+use crate::empty::Bracket;
+use crate::metrics::PartOfTime;
 use crate::probe::{InPlace, ProbeCost, costs};
 use crate::table::Key;
 pub use samples::{Column, Samples};
@@ -140,6 +143,22 @@ pub struct Scope {
     pub variables: Vec<Variable>,
     /// Each pair of variables: for each variable, all earlier ones.
     pub pairs: Vec<Pair>,
+    /// What an empty call reads of the duration in ticks and of each counter, over the processes of
+    /// these calls. It is included in the variables. `None` if it was not calibrated. Metrics have no
+    /// entry.
+    pub brackets: Vec<Option<Bracket>>,
+}
+
+impl Scope {
+    /// Whether the values of a variable scatter mostly as those of empty calls do: the bracket's
+    /// scatter is at least half of theirs, which is a quarter of the variance.
+    pub fn is_noise(&self, variable: usize) -> bool {
+        let bracket = self.brackets.get(variable).copied().flatten();
+        let deviation = self.variables.get(variable).and_then(|v| v.standard_deviation);
+        bracket.zip(deviation).is_some_and(|(bracket, deviation)| {
+            bracket.deviation > 0.0 && 2.0 * bracket.deviation >= deviation
+        })
+    }
 }
 
 /// One variable over the calls in which it has a value.
@@ -264,6 +283,8 @@ pub fn stats(profile: &Profile, options: &Options) -> Result<Stats, TooManyCalls
     let mut losses =
         merge_losses(profile.losses.iter().chain(profile.processes.iter().flat_map(|p| &p.losses)));
     losses = merge_losses(losses.iter().chain(page_losses.iter().flatten()));
+    let brackets = noise::Brackets::new(profile);
+    let of_time = PartOfTime::of_all(profile, &options.metrics, workers);
     let mut large = Workspace::new(workers);
     let mut small: Vec<Workspace> = (0..workers).map(|_| Workspace::new(1)).collect();
     let mut ops = Vec::new();
@@ -273,7 +294,7 @@ pub fn stats(profile: &Profile, options: &Options) -> Result<Stats, TooManyCalls
         }
         let (key, total_ticks) = (op.key, op.total_ticks);
         let (mut samples, parts) = op.flatten();
-        let grids = samples.add_metrics(profile, &options.metrics);
+        let grids = samples.add_metrics(profile, &options.metrics, &of_time);
         let describe = |space: &mut Workspace, from: usize, to: usize| {
             let mut scope = space.describe(&samples.slice(from, to), buckets, options.tables);
             let metrics = scope.variables.iter_mut().rev().zip(grids.iter().rev());
@@ -306,6 +327,7 @@ pub fn stats(profile: &Profile, options: &Options) -> Result<Stats, TooManyCalls
             *scope = describe(space, from, to);
         });
         for (thread, part) in threads.iter_mut().zip(&parts) {
+            thread.scope.brackets = brackets.of(profile, part.process, part.thread);
             thread.scope.locations = part.locations.clone();
             for (location, calls) in &part.locations {
                 *all.locations.entry(*location).or_default() += calls;
@@ -313,11 +335,13 @@ pub fn stats(profile: &Profile, options: &Options) -> Result<Stats, TooManyCalls
         }
         if !several && let Some(only) = threads.first() {
             all = only.scope.clone();
+        } else {
+            all.brackets = noise::together(threads.iter().map(|thread| &thread.scope));
         }
         ops.push(OpStats { key, total_ticks, all, threads });
     }
     let metrics = options.metrics.clone();
-    Ok(Stats { buckets, metrics, ops, probes: costs(profile, InPlace::default(), &[]), losses })
+    Ok(Stats { buckets, metrics, ops, probes: costs(profile, &InPlace::default(), &[]), losses })
 }
 
 /// Describes calls that are already in columns, for data that did not come from a profile.

@@ -6,10 +6,10 @@ use model::metric::Bound;
 use profile::{LossCount, Profile, merge_losses};
 
 use crate::clusters::{PageSpan, clusters};
-use crate::empty::{EmptyCall, empty_call};
+use crate::empty::Brackets;
 use crate::nested;
 use crate::probe::{InPlace, ProbeCost, costs};
-use crate::table::{Apart, By, Places, Row, Selection, Table};
+use crate::table::{Apart, By, Places, Row, RowBrackets, Selection, Table};
 use crate::threads::{PageTimes, ThreadTime};
 
 /// What to add up, and how.
@@ -26,8 +26,6 @@ pub struct Options {
     pub device: Option<String>,
     /// Only activities on a stream whose number or name matches.
     pub stream: Option<String>,
-    /// Subtract from every call what an empty call reads, but not below zero.
-    pub subtract_probe: bool,
     /// Metrics to compute for each row, bound to the counters of the profile.
     pub metrics: Vec<Bound>,
     /// Number of worker threads; 0 for as many as the machine has.
@@ -51,6 +49,8 @@ pub struct Summary {
     /// Sum of their self times, which is what percentages refer to. It is less than `total_ticks`
     /// if calls are nested, because there the same time counts several times.
     pub self_ticks: u128,
+    /// The time of brackets in these two sums; `None` if they were not calibrated for all calls.
+    pub brackets: Option<RowBrackets>,
     /// Calls that ended after a call of their thread in which they had begun; see
     /// [`crate::innermost::Innermost::overlapping`].
     pub overlapping: u64,
@@ -82,13 +82,10 @@ pub fn summarize(profile: &Profile, options: &Options) -> Summary {
         stream: options.stream.as_deref(),
     };
     let places = Places::new(profile, &selection);
-    let table = || Table::new(profile, &places, &options.metrics, options.subtract_probe);
-    let make = || Worker {
-        table: table(),
-        in_place: InPlace::default(),
-        times: PageTimes::default(),
-        empty: None,
-    };
+    let table = || Table::new(profile, &places, &options.metrics);
+    let mut brackets = Brackets::new(profile);
+    let make =
+        || Worker { table: table(), in_place: InPlace::default(), times: PageTimes::default() };
     let (states, found) = profile.visit(workers, make, |worker, columns| {
         worker.in_place.add(columns, profile);
         // Calls that belong to no thread count neither for the times of threads nor for self times.
@@ -96,12 +93,7 @@ pub fn summarize(profile: &Profile, options: &Options) -> Summary {
             worker.times.add(columns, profile);
         }
         let mask = columns.header().map_or(0, |h| h.start.counters);
-        let place = (columns.process, mask);
-        if worker.empty.as_ref().is_none_or(|(known, _)| *known != place) {
-            worker.empty = Some((place, empty_call(profile, columns.process, mask)));
-        }
-        let empty = worker.empty.as_ref().and_then(|(_, empty)| empty.as_ref());
-        worker.table.add(columns, empty);
+        worker.table.add(columns, brackets.number(columns.process, mask));
     });
     let mut all = make();
     for state in states {
@@ -111,11 +103,13 @@ pub fn summarize(profile: &Profile, options: &Options) -> Summary {
     }
     let clusters = clusters(all.times.spans());
     let (tables, nested) =
-        nested::visit(profile, &clusters, workers, options.subtract_probe, options.round, table);
+        nested::visit(profile, &clusters, workers, &brackets, options.round, table);
     tables.into_iter().for_each(|table| all.table.merge(table));
     let busy = busy(&clusters, &nested.busy);
     let threads = all.times.finish(profile, &clusters, &busy);
-    let probes = costs(profile, all.in_place, &threads);
+    brackets
+        .place(profile, |process, mask, empty| all.in_place.place(profile, process, mask, empty));
+    let probes = costs(profile, &all.in_place, &threads);
     let calibrated =
         |process| probes.iter().any(|p: &ProbeCost| p.process == process && p.calls == p.of_calls);
     let recorded = |process: usize| !profile.processes[process].id.is_of_plugins();
@@ -134,7 +128,8 @@ pub fn summarize(profile: &Profile, options: &Options) -> Summary {
         self_ticks: all.table.all_ticks.saturating_sub(all.table.all_not_own),
         overlapping: nested.overlapping,
         apart: all.table.all_apart,
-        rows: all.table.finish(workers),
+        brackets: all.table.all_brackets(&brackets),
+        rows: all.table.finish(workers, &brackets),
         threads,
         probes,
         uncalibrated_probes,
@@ -158,5 +153,4 @@ struct Worker<'a> {
     table: Table<'a>,
     times: PageTimes,
     in_place: InPlace,
-    empty: Option<((usize, u32), Option<EmptyCall>)>,
 }

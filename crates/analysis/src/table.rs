@@ -9,6 +9,7 @@ use std::collections::BTreeSet;
 
 use profile::{OpId, Role};
 
+use crate::estimate::Estimate;
 use crate::metrics::{self, MetricValue};
 
 pub(crate) use fill::Table;
@@ -69,9 +70,9 @@ pub struct Row {
     pub dispatches: Option<u64>,
     /// Sum of the durations.
     pub total_ticks: u128,
-    /// The part of the durations that empty calls would have taken, 0 to 1. `None` if that was not
-    /// calibrated.
-    pub empty_share: Option<f64>,
+    /// What the brackets took of these times; `None` if they were not calibrated for all of the
+    /// calls. The times of the row are as recorded: [`Row::compensated`] subtracts.
+    pub brackets: Option<RowBrackets>,
     /// Sum of the self times: the durations minus the time that belongs to calls which began later
     /// on the same thread ([`crate::innermost`]).
     pub self_ticks: u128,
@@ -96,6 +97,25 @@ pub struct Row {
     pub cpus: BTreeSet<u32>,
 }
 
+/// The time of brackets in the times of a row, in ticks.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct RowBrackets {
+    /// In the total: the durations of empty calls, and all of the brackets of calls inside.
+    pub total: Estimate,
+    /// In the self times: the durations of empty calls, and the part of the brackets of the calls
+    /// directly inside that is outside of their durations.
+    pub own: Estimate,
+    /// The duration of one empty call.
+    pub each: Estimate,
+}
+
+/// Subtracts the time or the counts of brackets from a sum as it was recorded. It is a step of its
+/// own, after sums of sampled calls were scaled up. If the brackets were not calibrated, nothing is
+/// subtracted.
+pub fn compensate(recorded: Estimate, brackets: Option<Estimate>) -> Estimate {
+    brackets.map_or(recorded, |brackets| recorded.minus(brackets))
+}
+
 /// The part of one pass in a row.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PassTotal {
@@ -110,7 +130,7 @@ pub struct PassTotal {
 /// A counter over the calls that have a value of it ([`profile::columns::Columns::value`]). In
 /// these calls it was read and counting all the time, or, in a run with estimates, part of the
 /// time.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct CounterTotal {
     /// Sum of the values, including estimates.
     pub total: u128,
@@ -124,12 +144,9 @@ pub struct CounterTotal {
     pub enabled_ns: u128,
     /// The part of that time in which it counted, in ns.
     pub running_ns: u128,
-    /// Number of these calls whose bracket was calibrated.
-    pub calibrated: u64,
-    /// What empty calls would have read in these calibrated calls.
-    pub empty: u128,
-    /// Whether the readings of empty calls were subtracted.
-    pub subtracted: bool,
+    /// What the brackets read in the calls that have a value; `None` if they were not calibrated for
+    /// all of these calls. It is included in `total`.
+    pub brackets: Option<Estimate>,
 }
 
 impl CounterTotal {
@@ -144,26 +161,23 @@ impl CounterTotal {
     }
 
     /// The part of the readings that comes from empty brackets, 0 to 1; `None` if that was not
-    /// calibrated. After `--subtract-probe`, it is the part that was subtracted.
+    /// calibrated.
     pub fn empty_share(&self) -> Option<f64> {
-        let read = if self.subtracted { self.total + self.empty } else { self.total };
-        metrics::empty_share(read, self.empty, self.calibrated)
+        metrics::empty_share(self.total, self.brackets)
     }
 
-    /// Adds a call's value. `bracket` is what an empty call reads, if that was calibrated.
-    fn count(&mut self, value: u64, bracket: Option<u64>, subtract: bool) {
-        let empty = bracket.unwrap_or(0);
-        self.total += u128::from(if subtract { value.saturating_sub(empty) } else { value });
+    /// The sum without what the brackets read.
+    pub fn compensated(&self) -> Estimate {
+        compensate(Estimate::exact(self.total as f64), self.brackets)
+    }
+
+    /// Adds a call's value.
+    fn count(&mut self, value: u64) {
+        self.total += u128::from(value);
         self.calls += 1;
-        self.calibrated += u64::from(bracket.is_some());
-        self.empty += u128::from(empty);
-        self.subtracted |= subtract && bracket.is_some();
     }
 
     fn add(&mut self, other: Self) {
-        self.calibrated += other.calibrated;
-        self.empty += other.empty;
-        self.subtracted |= other.subtracted;
         self.total += other.total;
         self.calls += other.calls;
         self.estimated += other.estimated;
@@ -183,6 +197,29 @@ impl Row {
     /// Mean duration in ticks.
     pub fn mean_ticks(&self) -> f64 {
         self.total_ticks as f64 / self.calls as f64
+    }
+
+    /// The part of the durations that empty calls would have taken, 0 to 1. `None` if that was not
+    /// calibrated.
+    pub fn empty_share(&self) -> Option<f64> {
+        metrics::empty_share(self.total_ticks, self.brackets.map(|brackets| brackets.total))
+    }
+
+    /// The sum of the durations in ticks, without the brackets.
+    pub fn compensated(&self) -> Estimate {
+        let total = Estimate::exact(self.total_ticks as f64);
+        compensate(total, self.brackets.map(|brackets| brackets.total))
+    }
+
+    /// The sum of the self times in ticks, without the brackets.
+    pub fn compensated_self(&self) -> Estimate {
+        let own = Estimate::exact(self.self_ticks as f64);
+        compensate(own, self.brackets.map(|brackets| brackets.own))
+    }
+
+    /// A quantile of the durations in ticks, without an empty call.
+    pub fn compensated_call(&self, ticks: f64) -> Estimate {
+        compensate(Estimate::exact(ticks), self.brackets.map(|brackets| brackets.each))
     }
 }
 

@@ -4,10 +4,12 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use analysis::stats::Options as StatsOptions;
-use analysis::{Hidden, MetricValue, Options, ProbeCost, Summary, stats, summarize};
+use analysis::{Estimate, Hidden, MetricValue, Options, ProbeCost, Summary, stats, summarize};
 use model::Metric;
 use profile::{Calibration, Profile, Role, SwitchCost, Usage};
-use record::meta::{Leaving, Spread};
+use record::brackets::{Brackets, Histogram, bucket_of};
+use record::counts::CountsRow;
+use record::meta::{Leaving, ProcessCost, Spread};
 use testkit::{CallScript, Item, ProfileScript, Scratch};
 
 fn summary(script: &ProfileScript, options: &Options) -> Summary {
@@ -55,6 +57,7 @@ fn counted() -> ProfileScript {
             inside_values: vec![[390, 450]],
             enabled_ns: vec![400],
         }),
+        sums: None,
     });
     process.leaving = Some(Leaving { pages: 1, cpu_ns: 7_000 });
     let thread = process.thread("t");
@@ -83,14 +86,22 @@ fn every_part_of_the_cost() {
     let cost = cost(&counted());
     assert_eq!((cost.calls, cost.of_calls), (40, 40));
     assert_eq!((cost.calibrated_per_call_ns, cost.per_call_ns), (900.0, 1_800.0));
-    assert_eq!(cost.probes_ns, 72_000.0);
+    assert_eq!(cost.probes, Estimate { value: 72_000.0, low: 36_000.0, high: 72_000.0 });
     // (9 − 5) + (2 − 1) switches in the first page, (23 − 20) + (5 − 3) in the second.
-    assert_eq!((cost.switches, cost.switches_ns), (10, Some(12_000.0)));
+    // Each cost 1,200 more, between 1,100 and 1,400.
+    let switched = Estimate { value: 12_000.0, low: 11_000.0, high: 14_000.0 };
+    assert_eq!((cost.switches, cost.switched), (10, Some(switched)));
     // 110,000 − 90,000 between the pages, and 7,000 at the end. The 50,000 of wall time do not
     // count.
     assert_eq!((cost.flush_ns, cost.attach_ns), (27_000.0, 300_000.0));
-    assert_eq!(cost.way_ns, None, "no virtual machine");
-    assert_eq!(cost.total_ns(), 72_000.0 + 12_000.0 + 27_000.0 + 300_000.0);
+    assert_eq!((cost.way, cost.start, cost.process_ns), (None, None, None));
+    let rest = 27_000.0 + 300_000.0;
+    let total = Estimate {
+        value: 72_000.0 + 12_000.0 + rest,
+        low: 36_000.0 + 11_000.0 + rest,
+        high: 72_000.0 + 14_000.0 + rest,
+    };
+    assert_eq!(cost.total(), total);
     // 80,000 and 110,000 in the pages. The time between the pages was the flush.
     assert_eq!(cost.cpu_ns, Some(190_000.0));
     assert_eq!(cost.alone_ns(), Some(190_000.0 - 84_000.0));
@@ -143,7 +154,7 @@ fn damaged_usages() {
     script.processes[0].threads[0].attach_ns = u64::MAX;
     script.manifest.switch_cost = Some(SwitchCost { added_ns: -1.0, ..SwitchCost::default() });
     let cost = cost(&script);
-    assert_eq!((cost.switches, cost.switches_ns), (u64::MAX, Some(0.0)));
+    assert_eq!((cost.switches, cost.switched.map(|s| s.value)), (u64::MAX, Some(0.0)));
 }
 
 /// An unknown cost is not 0.
@@ -151,7 +162,7 @@ fn damaged_usages() {
 fn switches_that_were_not_measured() {
     let mut script = counted();
     script.manifest.switch_cost = None;
-    assert_eq!((cost(&script).switches, cost(&script).switches_ns), (10, None));
+    assert_eq!((cost(&script).switches, cost(&script).switched), (10, None));
     // A thread without counters has no such cost.
     let mut timing = counted();
     timing.manifest.counters.clear();
@@ -163,7 +174,10 @@ fn switches_that_were_not_measured() {
     thread.usages.truncate(1);
     thread.call(CallScript::new(0, 1_000, 500));
     let cost = cost(&timing);
-    assert_eq!((cost.switches, cost.switches_ns, cost.per_call_ns), (0, Some(0.0), 50.0));
+    assert_eq!((cost.switches, cost.switched), (0, Some(Estimate::exact(0.0))));
+    assert_eq!(cost.per_call_ns, 50.0);
+    // Nothing says how cold the caches were.
+    assert_eq!(cost.probes, Estimate { value: 50.0, low: 50.0, high: 100.0 });
 }
 
 /// Consecutive ops: there are 700 ticks from the end of one to the begin of the next, of which the
@@ -185,14 +199,16 @@ fn the_time_in_which_a_machine_calls_the_instrument() {
         thread.call(CallScript::op(ops[i % 2], 1_000 + 1_000 * i as u64, 300));
     }
     let cost = cost(&script);
-    assert_eq!(cost.probes_ns, 15_000.0);
-    assert_eq!(cost.way_ns, Some(50.0 * 420.0));
+    assert_eq!(cost.probes.value, 15_000.0);
+    // Four fifths of the rest, and at least half of it.
+    let gap = 50.0 * 420.0;
+    assert_eq!(cost.way, Some(Estimate { value: gap * 0.8, low: gap * 0.5, high: gap }));
 }
 
-fn metric(script: &ProfileScript, text: &str, subtract_probe: bool) -> MetricValue {
+fn metric(script: &ProfileScript, text: &str) -> MetricValue {
     let operands: Vec<_> = script.manifest.counters.iter().map(|c| c.operand()).collect();
     let metrics = vec![Metric::parse(text).unwrap().bind(&operands).unwrap()];
-    let options = Options { metrics, subtract_probe, ..Options::default() };
+    let options = Options { metrics, ..Options::default() };
     summary(script, &options).rows[0].metrics[0]
 }
 
@@ -210,51 +226,63 @@ fn calls(duration: u64, clock: u64) -> ProfileScript {
 
 const BUSY: &str = "busy = task-clock / duration in %";
 
+/// Half of the duration of an empty call is subtracted: 20. The readings take 320 longer than the
+/// calls, so the clock's bracket is 340, and the calls were on a processor all the time:
+/// (2,360 − 340) / (2,040 − 20).
 #[test]
 fn the_bracket_is_subtracted_from_metrics() {
-    // (2,360 − 400) / (2,040 − 40). If it was subtracted from each call before, the result is the
-    // same.
     let script = calls(2_040, 2_360);
-    for subtract in [false, true] {
-        let busy = metric(&script, BUSY, subtract);
-        assert_eq!((busy.value, busy.calls, busy.hidden), (Some(98.0), 40, None));
-    }
+    let busy = metric(&script, BUSY);
+    assert_eq!((busy.value, busy.calls, busy.hidden), (Some(100.0), 40, None));
+    let [low, high] = busy.interval.unwrap();
+    // The clock's bracket is at least 320 and at most 450, the duration's at least 0 and at most 44.
+    assert!(low > 100.0 * 1_900.0 / 2_040.0 && low < 97.0, "{low}");
+    assert!(high < 100.0 * 2_050.0 / 1_990.0 && high > 101.0, "{high}");
     let plain = summary(&script, &Options::default());
     let row = &plain.rows[0];
-    assert_eq!(row.empty_share, Some(40.0 / 2_040.0));
-    assert_eq!(row.counters[0].unwrap().empty_share(), Some(400.0 / 2_360.0));
-    // The values themselves stay raw.
+    assert_eq!(row.empty_share(), Some(20.0 / 2_040.0));
+    assert_eq!(row.counters[0].unwrap().empty_share(), Some(340.0 / 2_360.0));
+    // The recorded values are kept.
     assert_eq!(row.counters[0].unwrap().total, 40 * 2_360);
+    assert_eq!(row.counters[0].unwrap().compensated().value, 40.0 * 2_020.0);
+    assert_eq!(row.compensated().value, 40.0 * 2_020.0);
 }
 
 #[test]
 fn a_metric_that_is_mostly_the_bracket_is_absent() {
-    // A dispatch of 65: 400 of the 425 of its clock come from the bracket.
-    let busy = metric(&calls(65, 425), BUSY, false);
+    // A dispatch of 65: 380 of the 425 of its clock come from the bracket.
+    let busy = metric(&calls(65, 425), BUSY);
     let Some(Hidden::Counter { counter: 0, empty_share }) = busy.hidden else { panic!("{busy:?}") };
-    assert_eq!((busy.value, empty_share), (None, 400.0 / 425.0));
-    // A dispatch of 70: 40 of its duration come from the bracket.
-    let rate = metric(&calls(70, 900), "x = 1 / duration", false);
-    assert_eq!(
-        (rate.value, rate.hidden),
-        (None, Some(Hidden::Duration { empty_share: 40.0 / 70.0 }))
-    );
-    // Exactly half is not more than half.
-    let rate = metric(&calls(80, 900), "x = 1 / duration", false);
+    assert_eq!((busy.value, empty_share), (None, 380.0 / 425.0));
+    // Of a duration of 30, two thirds are subtracted. Of one of 44, less than half is, but it may
+    // be all of it.
+    for duration in [30, 44] {
+        let rate = metric(&calls(duration, 900), "x = 1 / duration");
+        let empty_share = 20.0 / duration as f64;
+        assert_eq!((rate.value, rate.hidden), (None, Some(Hidden::Duration { empty_share })));
+    }
+    let rate = metric(&calls(80, 900), "x = 1 / duration");
     assert_eq!(rate.hidden, None);
     assert!(rate.value.is_some());
     // Without a calibration, this is unknown.
     let mut old = calls(65, 425);
     old.processes[0].calibrations.clear();
-    assert_eq!(summary(&old, &Options::default()).rows[0].empty_share, None);
+    assert_eq!(summary(&old, &Options::default()).rows[0].empty_share(), None);
 }
 
-/// The same rule for single calls: 90 % (900 of 1,000 are left of 1,300), no value if the bracket
-/// is more than half, and no value above all of the time.
+/// The same rule for single calls. 39 calls read 260 more than they take, and one reads 660 more, on
+/// average 270, so the clock's bracket is 290: (1,300 − 290) / (1,040 − 20) of the time is possible,
+/// and (1,700 − 290) / (1,040 − 20) is not. If no reading is longer than its call, the bracket is the
+/// calibrated one, which is more than half of 799.
 #[test]
 fn parts_of_the_time_of_single_calls() {
-    for (clock, part) in [(1_300, Some(90.0)), (799, None), (1_450, Some(105.0)), (1_470, None)] {
-        let script = calls(1_040, clock);
+    for (usual, last, of, part) in
+        [(1_300, 1_700, 39, Some(100.0 * 1_010.0 / 1_020.0)), (799, 799, 0, None)]
+    {
+        let mut script = calls(1_040, usual);
+        let thread = &mut script.processes[0].threads[0];
+        thread.items.pop();
+        thread.call(CallScript::new(0, 390_000, 1_040).group(last, &[last]));
         let scratch = Scratch::new();
         let dir = scratch.join("x.cpt");
         script.write(&dir);
@@ -263,22 +291,145 @@ fn parts_of_the_time_of_single_calls() {
         let metrics = vec![Metric::parse(BUSY).unwrap().bind(&operands).unwrap()];
         let found = stats(&profile, &StatsOptions { metrics, ..StatsOptions::default() }).unwrap();
         let busy = found.ops[0].all.variables.last().unwrap();
-        assert_eq!((busy.calls, busy.mean), (if part.is_some() { 40 } else { 0 }, part), "{clock}");
+        assert_eq!(busy.calls, of, "{usual}");
+        assert!(busy.mean.zip(part).is_none_or(|(a, b)| (a - b).abs() < 1e-9), "{usual} {busy:?}");
+        assert_eq!(busy.mean.is_some(), part.is_some());
     }
 }
 
-/// A thread runs on one processor at a time, so (2,000 − 400) / (1,040 − 40) is impossible. Nine of
-/// ten empty calls read at most 50 more than the median.
+/// A thread runs on one processor at a time. `g` reads 960 more than it takes, but all calls together
+/// only (400 · 260 + 40 · 960) / 440 = 323.6 more, so (2,000 − 343.6) / (1,040 − 20) is impossible.
 #[test]
 fn a_part_of_the_time_above_the_whole_is_hidden() {
-    let busy = metric(&calls(1_040, 2_000), BUSY, false);
-    assert_eq!((busy.value, busy.hidden), (None, Some(Hidden::MoreThanAll { part: 1.6 })));
-    // 1,050 of 1,000: the clock may be 50 too high, and the duration 4 too low.
-    let busy = metric(&calls(1_040, 1_450), BUSY, false);
-    assert_eq!((busy.value, busy.hidden), (Some(105.0), None));
-    // 1,070 is more than these and the rounding of the clocks explain.
-    assert_eq!(metric(&calls(1_040, 1_470), BUSY, false).value, None);
+    let mut script = calls(1_040, 1_300);
+    script.processes[0].libraries.clear();
+    script.processes[0].library("m", &["f", "g"]);
+    let thread = &mut script.processes[0].threads[0];
+    for i in 0..400 {
+        let (op, clock) = if i < 40 { (1, 2_000) } else { (0, 1_300) };
+        thread.call(CallScript::new(op, 1_000_000 + 10_000 * i, 1_040).group(clock, &[clock]));
+    }
+    let of_g = |text: &str| {
+        let operands: Vec<_> = script.manifest.counters.iter().map(|c| c.operand()).collect();
+        let metrics = vec![Metric::parse(text).unwrap().bind(&operands).unwrap()];
+        let rows = summary(&script, &Options { metrics, ..Options::default() }).rows;
+        rows.iter().find(|row| row.calls == 40).unwrap().metrics[0]
+    };
+    let busy = of_g(BUSY);
+    let Some(Hidden::MoreThanAll { part }) = busy.hidden else { panic!("{busy:?}") };
+    let reading = (400.0 * 260.0 + 40.0 * 960.0) / 440.0;
+    assert!((part - (1_980.0 - reading) / 1_020.0).abs() < 1e-9 && busy.value.is_none(), "{part}");
     // A metric that is not simply a part of the time may be above 1.
-    let twice = metric(&calls(1_040, 2_000), "x = 2 * task-clock / duration", false);
-    assert_eq!(twice.value, Some(3.2));
+    let twice = of_g("x = 2 * task-clock / duration").value.unwrap();
+    assert!((twice - 2.0 * part).abs() < 1e-9, "{twice}");
+}
+
+/// A histogram with `n` times of the same length. Below 32 ticks, each has a bucket of its own.
+fn times(ticks: u16, n: u32) -> Histogram {
+    Histogram(vec![(ticks, n)])
+}
+
+fn brackets(thread_uid: u32, rehearsed: bool, before: Histogram, after: Histogram) -> Brackets {
+    Brackets { thread_uid, counters: 1, rehearsed, before, after }
+}
+
+/// An empty bracket takes 900, of which 10 before and 12 after the call are timed. In the program
+/// these take 14 and 30, so a bracket takes 922 there. The 878 that are not timed may take twice as
+/// long, as the timed part does (44 instead of 22).
+#[test]
+fn brackets_that_were_timed_in_the_program() {
+    let mut script = counted();
+    let process = &mut script.processes[0];
+    process.brackets = vec![
+        brackets(0, true, times(10, 64), times(12, 64)),
+        // An earlier frame of the same thread, which the next one replaces.
+        brackets(0, false, times(31, 500), times(31, 500)),
+        brackets(0, false, times(14, 300), times(30, 300)),
+        // Another set of counters.
+        Brackets { counters: 2, ..brackets(0, false, times(1, 900), times(1, 900)) },
+    ];
+    let found = cost(&script);
+    assert_eq!((found.calibrated_per_call_ns, found.per_call_ns), (900.0, 922.0));
+    let expected = Estimate { value: 36_880.0, low: 36_880.0, high: 40.0 * (922.0 + 878.0) };
+    assert_eq!(found.probes, expected);
+    // Too few times say nothing: the readings do.
+    let process = &mut script.processes[0];
+    process.brackets[2].after = times(30, 29);
+    process.brackets.remove(1);
+    assert_eq!(cost(&script).per_call_ns, 1_800.0);
+}
+
+/// Times of two threads are one sample: 100 × 20 and 300 × 28 are 26 on average; bucket 48 holds 64
+/// to 67. A time of more than 20 µs was interrupted and does not count.
+#[test]
+fn times_of_several_threads_and_interrupted_ones() {
+    let mut script = counted();
+    let far = bucket_of(30_000) as u16;
+    script.processes[0].brackets = vec![
+        brackets(0, true, times(26, 64), times(48, 64)),
+        brackets(0, false, times(20, 100), times(48, 100)),
+        brackets(1, false, Histogram(vec![(28, 300), (far, 50)]), times(48, 300)),
+    ];
+    let found = cost(&script);
+    assert_eq!(found.per_call_ns, 900.0);
+    // The variance of 20 (100 times) and 28 (300 times) is 4,800 / 399.
+    let half = 1.96 * (4_800.0f64 / 399.0 / 400.0).sqrt();
+    assert!((found.probes.low - 40.0 * (900.0 - half)).abs() < 1e-6, "{:?}", found.probes);
+    assert!((found.probes.high - 40.0 * (900.0 + half)).abs() < 1e-6, "{:?}", found.probes);
+}
+
+/// Forty calls with two readings each, after each of which the program loses 50. The constructor and
+/// loading took 400,000, and the dynamic linker some more. The process used 10 ms in all.
+#[test]
+fn what_lies_outside_of_brackets() {
+    let mut script = counted();
+    let before = cost(&script);
+    script.processes[0].cost = Some(ProcessCost {
+        constructor_ns: 100_000,
+        loading_ns: 300_000,
+        after_reading_ticks: 50,
+        process_cpu_ns: 10_000_000,
+    });
+    let found = cost(&script);
+    assert_eq!(found.after, Estimate { value: 4_000.0, low: 0.0, high: 8_000.0 });
+    let start = found.start.unwrap();
+    assert!(start.low > 400_000.0 && start.low < start.value && start.value < start.high);
+    assert_eq!(found.total().value, before.total().value + 4_000.0 + start.value);
+    assert_eq!(found.program_ns(), Some(10_000_000.0 - found.total().value));
+    // The calls alone: without the start and without attaching.
+    assert_eq!(found.of_calls().value, 72_000.0 + 4_000.0 + 12_000.0 + 27_000.0);
+    // If only the threads' time is known, it is the program's, and the start is not in it.
+    assert_eq!(before.program_ns(), before.alone_ns());
+}
+
+/// With a budget, 1,000 calls of which 40 were timed: the other 960 were only counted.
+#[test]
+fn calls_that_were_only_counted() {
+    let mut script = counted();
+    script.manifest.budget = Some(0.02);
+    let row = CountsRow { export: 0, calls: 1_000, timed: 40, counted: 40 };
+    script.processes[0].threads[0].counted = vec![row];
+    let found = cost(&script);
+    assert_eq!((found.calls, found.only_counted), (40, 960));
+    let counting = Estimate { value: 4_800.0, low: 1_920.0, high: 11_520.0 };
+    assert_eq!((found.probes.value, found.counting), (72_000.0, counting));
+}
+
+/// In a run with a budget, 10 of 40 timed calls had no counters read. Their brackets took 8 before and
+/// 12 after the call, and 20 ns are never timed.
+#[test]
+fn calls_without_counters_that_were_not_calibrated() {
+    let mut script = counted();
+    script.manifest.budget = Some(0.02);
+    let process = &mut script.processes[0];
+    let timed = |ticks| times(ticks, 50);
+    process.brackets = vec![Brackets { counters: 0, ..brackets(0, false, timed(8), timed(12)) }];
+    let thread = &mut process.threads[0];
+    for i in 0..10 {
+        thread.call(CallScript::new(0, 290_000 + 1_000 * i, 500).unread());
+    }
+    let found = cost(&script);
+    assert_eq!((found.calls, found.uncounted), (50, 10));
+    assert_eq!(found.uncounted_call_ns, Some(40.0));
+    assert_eq!(found.probes.value, 40.0 * 1_800.0 + 10.0 * 40.0);
 }

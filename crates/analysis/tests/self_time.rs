@@ -116,13 +116,11 @@ fn random_calls() {
             threads.iter().map(|t| by_ticks(&t.0, origin == Origin::Import)).collect();
         let (mut ops, mut of_threads, mut cpus) =
             (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
-        let mut less_probe = 0u128;
         for (i, (Thread(calls), (own, busy, _))) in threads.iter().zip(&expected).enumerate() {
             for ((op, ..), own) in calls.iter().zip(own) {
                 *ops.entry(Key::Op(*op)).or_default() += u128::from(*own);
                 *of_threads.entry(Key::Thread(0, i)).or_default() += u128::from(*own);
                 *cpus.entry(Key::Cpu(op % 2, 0)).or_default() += u128::from(*own);
-                less_probe += u128::from(own.saturating_sub(3));
             }
             assert_eq!(own.iter().sum::<u64>(), *busy);
         }
@@ -146,12 +144,46 @@ fn random_calls() {
             let some = summarize(&profile, &Options { filter, ..with(By::Op) });
             assert_eq!(some.self_ticks, busy.into(), "percentages refer to all calls");
             assert_eq!(self_ticks(&some).get(&Key::Op(0)), ops.get(&Key::Op(0)));
-            let less = summarize(&profile, &Options { subtract_probe: true, ..with(By::Op) });
-            assert_eq!(less.self_ticks, less_probe);
         }
         let all = summarize(&profile, &Options::default());
         nested += u32::from(all.self_ticks < all.total_ticks);
         overlapped += u32::from(overlapping > 0);
     }
     assert!(nested > 30 && overlapped > 10, "{nested} {overlapped}");
+}
+
+/// A call inside another one makes that longer by its whole bracket, 50. Of its own duration of 20,
+/// half is not its own, so 40 of the bracket are in the self time of the call around it.
+///
+/// ```text
+///  a  0 ─────────────────────────── 1,000    total 1,000 − 10 − 3 · 50    self 400 − 10 − 2 · 40
+///  b    100 ────────── 600                   total   500 − 10 −     50    self 400 − 10 −     40
+///  c        200 ─ 300        700 ─ 800       total   200 − 2 · 10         self = total
+/// ```
+#[test]
+fn brackets_of_calls_inside() {
+    let mut script = ProfileScript::monotonic();
+    let process = script.process(7);
+    process.library("m", &["a", "b", "c"]);
+    process.calibrations.push(Calibration {
+        calls: 9,
+        inside_ticks: 20,
+        total_ticks: 50,
+        ..Calibration::default()
+    });
+    let thread = process.thread("t");
+    for (op, begin, end) in [(2, 200, 300), (1, 100, 600), (2, 700, 800), (0, 0, 1_000)] {
+        thread.call(CallScript::new(op, begin, end - begin));
+    }
+    let scratch = Scratch::new();
+    let dir = scratch.join("x.cpt");
+    script.write(&dir);
+    let found = summarize(&Profile::open(&dir).unwrap(), &Options::default());
+    for (op, total, own) in [(0, 840.0, 310.0), (1, 440.0, 350.0), (2, 180.0, 180.0)] {
+        let row = found.rows.iter().find(|row| row.key == Key::Op(op)).unwrap();
+        assert_eq!((row.compensated().value, row.compensated_self().value), (total, own), "{op}");
+    }
+    // The self times are those of the outermost call, without any bracket.
+    let own = found.brackets.unwrap().own.value;
+    assert_eq!(found.self_ticks as f64 - own, 840.0);
 }

@@ -262,18 +262,22 @@ fn probes_and_empty_calls() {
     process.threads[0].flush_ticks = 30;
     let summary_plain = summary(&script, &Options::default());
     let probe = &summary_plain.probes[0];
-    assert_eq!((probe.calls, probe.per_call_ns, probe.probes_ns), (3, 90.0, 270.0));
-    assert_eq!((probe.flush_ns, probe.total_ns()), (30.0, 300.0));
+    assert_eq!((probe.calls, probe.per_call_ns, probe.probes.value), (3, 90.0, 270.0));
+    assert_eq!((probe.flush_ns, probe.total().value), (30.0, 300.0));
     assert_eq!((probe.empty_call.ticks, &*probe.empty_call.values), (450, &[Some(3)][..]));
     assert_eq!(summary_plain.total_ticks, 1_400);
 
-    let options = Options { subtract_probe: true, ..Options::default() };
-    let less = summary(&script, &options);
-    // 400, 500 and 500 minus 450 each, but not below 0; 1, 1 and 7 minus 3 each.
-    assert_eq!((less.total_ticks, less.rows[0].total_ticks), (100, 100));
-    assert_eq!((less.rows[0].min_ticks, less.rows[0].max_ticks), (0, 50));
-    assert_eq!(less.rows[0].counters[0].unwrap().total, 4);
-    assert!(!less.uncalibrated_probes);
+    // 400, 500 and 500, minus half of 450 each; 1, 1 and 7, minus 3 each.
+    let row = &summary_plain.rows[0];
+    assert_eq!((row.total_ticks, row.compensated().value), (1_400, 725.0));
+    assert_eq!((row.min_ticks, row.compensated_call(400.0).value), (400, 175.0));
+    let counter = row.counters[0].unwrap();
+    assert_eq!((counter.total, counter.compensated().value), (9, 0.0));
+    // A profile without the scatter of the empty calls: between nothing and twice the median.
+    let brackets = row.brackets.unwrap();
+    assert!(brackets.total.low <= 0.0 && brackets.total.high >= 3.0 * 900.0, "{brackets:?}");
+    assert_eq!(summary_plain.brackets, Some(brackets));
+    assert!(!summary_plain.uncalibrated_probes);
 }
 
 /// The cost of a probe with counters says nothing about one without, so such calls are left out.
@@ -294,19 +298,19 @@ fn probes_of_a_set_of_counters_that_was_not_calibrated() {
     for i in 0..5 {
         thread.call(CallScript::new(0, 1_000 + 100 * i, 20));
     }
-    let options = Options { subtract_probe: true, ..Options::default() };
+    let options = Options::default();
     let found = summary(&script, &options);
     let probe = &found.probes[0];
-    assert_eq!((probe.calls, probe.of_calls, probe.probes_ns), (2, 7, 180.0));
+    assert_eq!((probe.calls, probe.of_calls, probe.probes.value), (2, 7, 180.0));
     assert_eq!(probe.empty_call.values, [Some(0)]);
     assert!(found.uncalibrated_probes);
-    // 400 and 500 minus 100 each; five calls of 20 unchanged.
-    assert_eq!(found.total_ticks, 800);
+    // Nothing is subtracted from a sum that is only partly calibrated.
+    assert_eq!((found.total_ticks, found.brackets), (1_000, None));
 
     script.processes[0].threads.remove(0);
     let found = summary(&script, &options);
     assert!(found.probes.is_empty() && found.uncalibrated_probes);
-    assert_eq!(found.total_ticks, 100);
+    assert_eq!((found.total_ticks, found.brackets), (100, None));
 }
 
 /// A random tree of calls over several pages: compares the time in dispatches with a bitmap of

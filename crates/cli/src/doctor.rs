@@ -1,6 +1,8 @@
 //! `counterpoint doctor`: shows what limits counting and recording on this machine, and the
 //! commands that change it.
 
+mod resolution;
+
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -13,6 +15,7 @@ use model::Counter;
 use names::{Entries, Item, Modifiers, NameError, parse};
 use serde::Serialize;
 
+use self::resolution::Resolution;
 use crate::advice;
 use crate::failure::Failure;
 use crate::naming::Naming;
@@ -73,16 +76,20 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
     let findings = examine(&machine, library().as_deref());
     let findings = findings.into_iter().map(|finding| Row::new(finding, &machine));
     let findings: Vec<Row> = findings.chain(left_in_memory()).collect();
+    let asked =
+        args.events.as_deref().and_then(|list| args.naming.resolver(&machine).resolve(list).ok());
+    let resolution = resolution::measure(&asked.unwrap_or_default(), &machine);
     let mut out = stdout(match args.format {
         Format::Table => terminal::Kind::People,
         Format::Json => terminal::Kind::Json,
     });
     match args.format {
         Format::Table => {
-            let rows = findings.iter().chain(counters.iter().flatten());
+            let measured = resolution.as_ref().map_or_else(Vec::new, Resolution::rows);
+            let rows = findings.iter().chain(counters.iter().flatten()).chain(&measured);
             table(rows, &mut out, known_width().unwrap_or(PROSE_WIDTH).max(40))?;
         }
-        Format::Json => json(&findings, counters.as_deref(), &mut out)?,
+        Format::Json => json(&findings, counters.as_deref(), resolution, &mut out)?,
     }
     let works = counters.iter().flatten().all(|row| row.level == Level::Ok.name());
     Ok(ExitCode::from(u8::from(!works)))
@@ -209,15 +216,22 @@ fn table<'r>(
     layout(out, columns, Names::Whole, Some(width))?.say_left_out(out, Some(width))
 }
 
-fn json(findings: &[Row], counters: Option<&[Row]>, out: &mut impl Write) -> io::Result<()> {
+fn json(
+    findings: &[Row],
+    counters: Option<&[Row]>,
+    resolution: Option<Resolution>,
+    out: &mut impl Write,
+) -> io::Result<()> {
     #[derive(Serialize)]
     struct Document<'a> {
         schema: &'a str,
         findings: &'a [Row],
         /// `null` without `-e`.
         counters: Option<&'a [Row]>,
+        /// `null` if the clock could not be read.
+        resolution: Option<Resolution>,
     }
-    let document = Document { schema: "counterpoint.doctor/1", findings, counters };
+    let document = Document { schema: "counterpoint.doctor/1", findings, counters, resolution };
     serde_json::to_writer_pretty(&mut *out, &document)?;
     writeln!(out)
 }

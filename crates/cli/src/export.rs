@@ -1,6 +1,7 @@
 //! `counterpoint export`: writes every call, or every sample of the tracks, as one row for other
 //! programs.
 
+mod compensation;
 mod lines;
 mod loops;
 mod parquet;
@@ -141,6 +142,8 @@ struct Rows<'a> {
     profile: &'a Profile,
     /// Definitions of the metric columns, as JSON.
     metrics: Option<String>,
+    /// What an empty call reads, as JSON.
+    compensation: Option<String>,
     schema: SchemaRef,
     batches: &'a mut dyn Iterator<Item = Result<RecordBatch, ArrowError>>,
 }
@@ -158,11 +161,17 @@ fn write(
         What::Calls => {
             let described = serde_json::to_string(&metrics_out(&metrics))?;
             let choose = filter.map(|glob| calls_like(profile, glob));
-            let mut batches = profile.batches(choose).with_metrics(metrics);
+            let corrections = compensation::corrections(profile, &metrics);
+            let mut batches =
+                profile.batches(choose).with_metrics(metrics).with_corrections(corrections);
             let schema = batches.schema();
             let metrics = Some(described);
             let mut counted = batches.by_ref().inspect(|batch| written += rows_of(batch));
-            let all = Rows { what, profile, metrics, schema, batches: &mut counted };
+            let compensation = match args.format {
+                ExportFormat::Csv => None,
+                _ => Some(serde_json::to_string(&compensation::out(profile))?),
+            };
+            let all = Rows { what, profile, metrics, compensation, schema, batches: &mut counted };
             rows(out, all, args.format)?;
             batches.losses().to_vec()
         }
@@ -173,7 +182,8 @@ fn write(
             let mut batches = profile.track_batches(choose);
             let schema = profile::tracks::batches::schema();
             let mut counted = batches.by_ref().inspect(|batch| written += rows_of(batch));
-            let all = Rows { what, profile, metrics: None, schema, batches: &mut counted };
+            let (metrics, compensation) = (None, None);
+            let all = Rows { what, profile, metrics, compensation, schema, batches: &mut counted };
             rows(out, all, args.format)?;
             batches.losses().to_vec()
         }
@@ -186,7 +196,8 @@ fn write(
             };
             written = batch.num_rows() as u64;
             let (schema, mut batches) = (batch.schema(), std::iter::once(Ok(batch)));
-            let all = Rows { what, profile, metrics: None, schema, batches: &mut batches };
+            let (metrics, compensation) = (None, None);
+            let all = Rows { what, profile, metrics, compensation, schema, batches: &mut batches };
             rows(out, all, args.format)?;
             recorded.losses.clone()
         }
@@ -231,6 +242,9 @@ fn json(out: &mut impl Write, rows: &mut Rows<'_>) -> io::Result<()> {
     write!(out, "{{\"schema\":\"{schema}\",\n\"profile\":{head},\n")?;
     if let Some(metrics) = &rows.metrics {
         writeln!(out, "\"metrics\":{metrics},")?;
+    }
+    if let Some(compensation) = &rows.compensation {
+        writeln!(out, "\"compensation\":{compensation},")?;
     }
     write!(out, "\"{name}\":[")?;
     let mut first = "\n";

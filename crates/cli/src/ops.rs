@@ -53,6 +53,10 @@ pub struct Args {
     /// Show one row for each book-keeping function (vm.builtin.…) instead of one row for all.
     #[arg(long)]
     all: bool,
+    /// Show values as they were recorded. Without this option, what an empty call reads is
+    /// subtracted in tables and in CSV. JSON has single calls, which are always as recorded.
+    #[arg(long)]
+    raw: bool,
     /// Width of the tables in characters, as for `report --width`.
     #[arg(long, value_name = "N")]
     width: Option<usize>,
@@ -64,6 +68,8 @@ struct View<'a> {
     trees: &'a OpTrees<'a>,
     filter: &'a OpFilter,
     table: &'a OpTable,
+    /// Whether values are shown as they were recorded.
+    raw: bool,
     losses: Vec<LossCount>,
 }
 
@@ -78,7 +84,9 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
     // JSON contains every call, so nothing is folded there.
     let table = OpTable::new(&trees, &filter, !args.all);
     let losses = merge_losses(profile.all_losses().iter().chain(trees.losses()));
-    let view = View { profile: &profile, trees: &trees, filter: &filter, table: &table, losses };
+    let raw = args.raw;
+    let view =
+        View { profile: &profile, trees: &trees, filter: &filter, table: &table, raw, losses };
     let mut out = BufWriter::with_capacity(1 << 16, stdout(args.format.into()));
     match args.format {
         Format::Table => text::print(&mut out, &view, args.width.or_else(known_width))?,

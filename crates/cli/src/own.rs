@@ -12,7 +12,7 @@
 //! it counts the reads of all earlier groups and the first part of its own `read`. Together that is
 //! one read per group, both for tracepoints of entering a system call and for those of leaving it.
 //! The values are kept as the kernel counts them. The profile records what an empty call counts,
-//! and `report --subtract-probe` subtracts it.
+//! and `report` subtracts it.
 
 use model::{Counter, Source};
 
@@ -40,11 +40,10 @@ pub fn notes(counters: &[Counter]) -> Vec<String> {
         let way_out = match (&attr.filter, point.starts_with("raw_")) {
             (Some(_), _) => ", unless its filter leaves them out".to_owned(),
             (None, true) => format!(
-                "; {point}/filter=\"id != {}\"/ leaves out every read, and report \
-                 --subtract-probe subtracts ours",
+                "; {point}/filter=\"id != {}\"/ leaves out every read; report subtracts only ours",
                 libc::SYS_read
             ),
-            (None, false) => "; report --subtract-probe subtracts them".to_owned(),
+            (None, false) => "; report subtracts them".to_owned(),
         };
         Some(format!(
             "{} counts the recorder's own readings too, {more} in each call{way_out}",

@@ -67,8 +67,12 @@ pub struct Args {
     /// Output format.
     #[arg(long, value_enum, default_value_t)]
     format: Format,
-    /// Subtract from every call what an empty call reads.
+    /// Show values as they were recorded. Without this option, what an empty call reads is
+    /// subtracted from durations and counters, once for each call in a sum.
     #[arg(long)]
+    raw: bool,
+    /// Does nothing: what an empty call reads is subtracted unless --raw is given.
+    #[arg(long, hide = true, conflicts_with = "raw")]
     subtract_probe: bool,
     #[command(flatten)]
     metrics: MetricArgs,
@@ -144,7 +148,6 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
         kind: args.kind.clone(),
         device: args.device.clone(),
         stream: args.stream.clone(),
-        subtract_probe: args.subtract_probe,
         metrics: of_profile(&args.metrics, &profile, Offer::Builtins)?,
         ..Options::default()
     };
@@ -154,7 +157,7 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
     let loops = Loops::new(&profile, &recorded, &[], false);
     let found = tracks.losses.iter().chain(&recorded.losses);
     summary.losses = merge_losses(summary.losses.iter().chain(found));
-    let mut table = columns::of_summary(&profile, &summary, &options.metrics, options.by);
+    let mut table = columns::of_summary(&profile, &summary, &options, args.raw);
     table.sort(&args.sort)?;
     let overview = Overview {
         profile: &profile,
@@ -164,7 +167,7 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
         filter: args.filter.as_deref(),
         places: [&args.kind, &args.device, &args.stream].map(Option::as_deref),
         skip_ms: args.skip_ms,
-        subtract_probe: args.subtract_probe,
+        raw: args.raw,
         metrics: &options.metrics,
     };
     let report = Report { overview, table, sort: &args.sort, loops: &loops };

@@ -23,6 +23,10 @@ use crate::visit::{PageDecoder, PageKey};
 /// A batch ends after the first page with which it has at least this many rows.
 const BATCH_ROWS: usize = 65_536;
 
+/// Computes a metric of one call from the call's duration in ns and the value of the metric's first
+/// counter, instead of by its expression.
+pub type Correction<'a> = Box<dyn Fn(f64, f64) -> Option<f64> + 'a>;
+
 /// Selects calls by process index and export id.
 pub type Chooser<'a> = Box<dyn Fn(usize, u32) -> bool + 'a>;
 
@@ -34,6 +38,7 @@ pub struct Batches<'a> {
     schema: SchemaRef,
     choose: Option<Chooser<'a>>,
     metrics: Vec<Bound>,
+    corrections: Vec<Option<Correction<'a>>>,
     losses: Vec<LossCount>,
 }
 
@@ -95,6 +100,7 @@ impl Profile {
             schema: schema(self),
             choose,
             metrics: Vec::new(),
+            corrections: Vec::new(),
             losses: Vec::new(),
         }
     }
@@ -110,6 +116,14 @@ impl<'a> Batches<'a> {
         fields.extend(metrics.iter().map(column));
         self.schema = Arc::new(Schema::new(fields));
         self.metrics = metrics;
+        self
+    }
+}
+
+impl<'a> Batches<'a> {
+    /// Computes some of the metrics in another way. There is one entry for each of them.
+    pub fn with_corrections(mut self, corrections: Vec<Option<Correction<'a>>>) -> Self {
+        self.corrections = corrections;
         self
     }
 }
@@ -137,8 +151,13 @@ impl Iterator for Batches<'_> {
             if !found.is_empty() {
                 self.losses = merge_losses(self.losses.iter().chain(&found));
             }
-            if let Err(e) = rows.append(self.profile, columns, self.choose.as_ref(), &self.metrics)
-            {
+            if let Err(e) = rows.append(
+                self.profile,
+                columns,
+                self.choose.as_ref(),
+                &self.metrics,
+                &self.corrections,
+            ) {
                 return Some(Err(e));
             }
             if rows.len() >= BATCH_ROWS {
@@ -195,6 +214,7 @@ impl Rows {
         columns: &Columns,
         choose: Option<&Chooser<'_>>,
         metrics: &[Bound],
+        corrections: &[Option<Correction<'_>>],
     ) -> Result<(), ArrowError> {
         if columns.is_empty() {
             return Ok(());
@@ -248,8 +268,9 @@ impl Rows {
             if let Some(machines) = &mut self.machines {
                 machines.append(profile, columns, i, op);
             }
-            for (builder, metric) in self.metrics.iter_mut().zip(metrics) {
-                builder.append_option(of_call(metric, profile, columns, i));
+            for (m, (builder, metric)) in self.metrics.iter_mut().zip(metrics).enumerate() {
+                let correction = corrections.get(m).and_then(Option::as_ref);
+                builder.append_option(of_call(metric, correction, profile, columns, i));
             }
         }
         Ok(())
@@ -288,7 +309,13 @@ impl Rows {
 }
 
 /// Computes a metric for one call.
-fn of_call(metric: &Bound, profile: &Profile, columns: &Columns, i: usize) -> Option<f64> {
+fn of_call(
+    metric: &Bound,
+    correction: Option<&Correction<'_>>,
+    profile: &Profile,
+    columns: &Columns,
+    i: usize,
+) -> Option<f64> {
     let mut values = [0.0; model::MAX_COUNTERS];
     if let Some(first) = metric.counters.first() {
         let group = profile.groups.all().iter().position(|g| g.counters.contains(first))?;
@@ -299,7 +326,11 @@ fn of_call(metric: &Bound, profile: &Profile, columns: &Columns, i: usize) -> Op
     for (value, counter) in values.iter_mut().zip(&metric.counters) {
         *value = *columns.values.get(*counter)?.get(i)? as f64;
     }
-    metric.value(profile.timeline.duration_ns(columns.duration(i)), &values)
+    let duration_ns = profile.timeline.duration_ns(columns.duration(i));
+    match correction {
+        Some(correct) => correct(duration_ns, values[0]),
+        None => metric.value(duration_ns, &values),
+    }
 }
 
 /// Returns the name that views show for an export whose metadata is missing.

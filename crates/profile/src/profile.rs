@@ -13,14 +13,15 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use model::Loss;
+use record::brackets::Brackets;
 use record::counts::CountsFrames;
 use record::loops::LOOPS_NAME;
 use record::meta::{
     self, Calibration, FRAME_PREFIX_BYTES, Frame, Frames, Leaving, Library, META_NAME, OpExport,
-    PAGES_NAME, PARTS_NAME, ValueKey,
+    PAGES_NAME, PARTS_NAME, ProcessCost, ValueKey,
 };
 use record::pool::PoolFile;
-use record::{ClockKind, PageHeader, Snapshot, Timeline};
+use record::{ClockKind, Granularity, PageHeader, Snapshot, Timeline};
 
 use crate::activities::Activities;
 use crate::beneath::Dir;
@@ -83,8 +84,17 @@ pub struct Process {
     pub value_keys: Vec<ValueKey>,
     /// Texts that values refer to, by number.
     pub texts: HashMap<u32, String>,
-    /// The cost of its probes, with one entry for each set of counters that was calibrated.
+    /// The cost of its probes, with one entry for each thread and set of counters that was
+    /// calibrated. In profiles of earlier versions, only the first thread was.
     pub calibrations: Vec<Calibration>,
+    /// The steps of its clock. `None` in profiles from before this was recorded.
+    pub clock_steps: Option<Granularity>,
+    /// How long brackets took around its calls, and around empty calls. Of entries for the same
+    /// thread and counters, the last one is the most complete.
+    pub brackets: Vec<Brackets>,
+    /// What recording cost it outside of calls and threads. `None` in profiles from before this
+    /// was recorded.
+    pub cost: Option<ProcessCost>,
     /// The cost of the last pages of its threads; `None` if it did not end in an orderly way.
     pub leaving: Option<Leaving>,
     /// What recording took of each of its threads by the recorder's own account, in a run with a
@@ -357,6 +367,9 @@ impl Process {
             value_keys: Vec::new(),
             texts: HashMap::new(),
             calibrations: Vec::new(),
+            clock_steps: None,
+            brackets: Vec::new(),
+            cost: None,
             leaving: None,
             spent: Vec::new(),
             counted: Vec::new(),
@@ -485,6 +498,9 @@ impl Process {
                     self.texts.insert(text.id, text.text);
                 }
                 Frame::Leaving(leaving) => self.leaving = Some(leaving),
+                Frame::Clock(steps) => self.clock_steps = Some(steps),
+                Frame::Brackets(brackets) => self.brackets.push(brackets),
+                Frame::Cost(cost) => self.cost = Some(cost),
             }
         }
     }

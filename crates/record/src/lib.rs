@@ -23,11 +23,13 @@
 //! | [`carry`] | which programs can carry the preloaded library; not a format, but both sides need it |
 //! | [`clock`] | ticks, snapshots, and the conversion between ticks and nanoseconds |
 //! | [`usage`] | the numbers that the kernel counts for every thread anyway |
+//! | [`brackets`] | how long brackets took around the program's own calls |
 //!
 //! Invariants. A record counts once `committed` in its page's header covers it, so a crash at any
 //! instruction leaves every earlier record readable. This crate trusts no byte that it reads: every
 //! decoder returns errors, and none panics.
 
+pub mod brackets;
 pub mod carry;
 pub mod clock;
 pub mod counts;
@@ -39,7 +41,7 @@ pub mod run_file;
 pub mod usage;
 pub mod wire;
 
-pub use clock::{ClockKind, Snapshot, Timeline, UtcClock};
+pub use clock::{ClockKind, Granularity, Snapshot, Timeline, UtcClock};
 pub use page::{Call, Drawn, GroupLayout, PageHeader, PageReader, PageWriter, Record};
 pub use pool::Pool;
 pub use run_file::RunFile;

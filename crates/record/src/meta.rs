@@ -11,7 +11,8 @@
 //! above 600 lines: the writer and the reader of each kind of frame are in one file, because they
 //! would drift apart in two.
 
-use crate::clock::{ClockKind, Snapshot};
+use crate::brackets::Brackets;
+use crate::clock::{ClockKind, Granularity, Snapshot};
 use crate::run_file::{get_snapshot, put_snapshot};
 use crate::wire::{Decoder, Encoder, Truncated, xxh64};
 
@@ -24,6 +25,9 @@ const KIND_OP: u16 = 5;
 const KIND_VALUE: u16 = 6;
 const KIND_TEXT: u16 = 7;
 const KIND_LEAVING: u16 = 8;
+const KIND_CLOCK: u16 = 9;
+const KIND_BRACKETS: u16 = 12;
+const KIND_COST: u16 = 13;
 
 /// Name of the metadata file in a process's part.
 pub const META_NAME: &str = "meta.cps";
@@ -91,6 +95,29 @@ pub enum Frame {
     Text(Text),
     /// The cost of the last pages of threads that have ended.
     Leaving(Leaving),
+    /// The steps of the clock, as this process measured them.
+    Clock(Granularity),
+    /// How long brackets took around the program's own calls. A later frame of the same thread
+    /// with the same counters replaces an earlier one.
+    Brackets(Brackets),
+    /// What recording costs outside of calls and threads. A later frame replaces an earlier one.
+    Cost(ProcessCost),
+}
+
+/// See [`Frame::Cost`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ProcessCost {
+    /// Processor time of the library's constructor, in ns.
+    pub constructor_ns: u64,
+    /// The same of reading the run file, making the process's part, taking in libraries, and of
+    /// hooks that a language's package needs.
+    pub loading_ns: u64,
+    /// How much longer some code takes right after counters were read than when it runs again, in
+    /// ticks: the reading has displaced its data and instructions. 0 without counters.
+    pub after_reading_ticks: u64,
+    /// Processor time of the whole process when this was written, in ns; 0 if that was not at its
+    /// end.
+    pub process_cpu_ns: u64,
 }
 
 /// See [`Frame::Leaving`]. A page cannot contain the cost of its own appending, so the process
@@ -369,6 +396,53 @@ pub struct Calibration {
     pub inside_values: Vec<u64>,
     /// How much the calls varied. `None` in profiles from before this was recorded.
     pub spread: Option<Spread>,
+    /// Their sums, from which means follow. `None` in profiles from before this was recorded.
+    pub sums: Option<Sums>,
+}
+
+/// See [`Calibration::sums`]. Calls that something interrupted are left out of all of these sums:
+/// an interrupt takes as long as a hundred brackets, and is rare in the program as well.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Sums {
+    /// The thread that was calibrated: [`crate::page::PageStart::thread_uid`].
+    pub thread_uid: u32,
+    /// Number of calls in the sums. The other ones of [`Calibration::calls`] were interrupted, or
+    /// ran code that was not in the caches yet.
+    pub calls: u32,
+    /// Sums of the recorded durations, in ticks.
+    pub inside_ticks: Moments,
+    /// Sums of the time of a probed empty call minus the median time of a bare one, in ticks.
+    pub total_ticks: Moments,
+    /// Sums of what each counter read, in the order of [`Calibration::inside_values`].
+    pub inside_values: Vec<Moments>,
+}
+
+/// The sum of some values, and the sum of their squares.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Moments {
+    /// Sum of the values.
+    pub sum: u64,
+    /// Sum of their squares. Values are those of empty calls, so this does not overflow in
+    /// practice; it saturates.
+    pub squares: u64,
+}
+
+impl Moments {
+    /// Adds a value.
+    pub fn add(&mut self, value: u64) {
+        self.sum = self.sum.saturating_add(value);
+        self.squares = self.squares.saturating_add(value.saturating_mul(value));
+    }
+
+    /// The mean of `n` values and their standard deviation. `None` if there are fewer than two.
+    pub fn mean_and_deviation(&self, n: u32) -> Option<(f64, f64)> {
+        if n < 2 {
+            return None;
+        }
+        let (n, sum) = (f64::from(n), self.sum as f64);
+        let rest = self.squares as f64 - sum * sum / n;
+        Some((sum / n, (rest.max(0.0) / (n - 1.0)).sqrt()))
+    }
 }
 
 /// See [`Calibration::spread`]. Ranges go from the 10th to the 90th percentile of the calls from
@@ -415,6 +489,9 @@ impl Frame {
                 });
                 if let Some(spread) = &c.spread {
                     put_spread(&mut e, spread);
+                    if let Some(sums) = &c.sums {
+                        put_sums(&mut e, sums);
+                    }
                 }
                 KIND_CALIBRATION
             }
@@ -434,6 +511,19 @@ impl Frame {
             Self::Leaving(leaving) => {
                 e.u32(leaving.pages).u64(leaving.cpu_ns);
                 KIND_LEAVING
+            }
+            Self::Clock(steps) => {
+                e.u64(steps.smallest_ticks).u64(steps.typical_ticks);
+                KIND_CLOCK
+            }
+            Self::Brackets(brackets) => {
+                brackets.put(&mut e);
+                KIND_BRACKETS
+            }
+            Self::Cost(cost) => {
+                e.u64(cost.constructor_ns).u64(cost.loading_ns);
+                e.u64(cost.after_reading_ticks).u64(cost.process_cpu_ns);
+                KIND_COST
             }
         };
         frame(kind, &e.finish())
@@ -470,6 +560,28 @@ fn get_spread(d: &mut Decoder<'_>) -> Result<Spread, Truncated> {
         total_ticks: range(d)?,
         inside_values: (0..d.u32()?).map(|_| range(d)).collect::<Result<_, _>>()?,
         enabled_ns: (0..d.u32()?).map(|_| d.u64()).collect::<Result<_, _>>()?,
+    })
+}
+
+fn put_sums(e: &mut Encoder, s: &Sums) {
+    let put = |e: &mut Encoder, m: Moments| {
+        e.u64(m.sum).u64(m.squares);
+    };
+    e.u32(s.thread_uid).u32(s.calls);
+    put(e, s.inside_ticks);
+    put(e, s.total_ticks);
+    e.u32(s.inside_values.len() as u32);
+    s.inside_values.iter().for_each(|m| put(e, *m));
+}
+
+fn get_sums(d: &mut Decoder<'_>) -> Result<Sums, Truncated> {
+    let get = |d: &mut Decoder<'_>| Ok(Moments { sum: d.u64()?, squares: d.u64()? });
+    Ok(Sums {
+        thread_uid: d.u32()?,
+        calls: d.u32()?,
+        inside_ticks: get(d)?,
+        total_ticks: get(d)?,
+        inside_values: (0..d.u32()?).map(|_| get(d)).collect::<Result<_, _>>()?,
     })
 }
 
@@ -592,8 +704,9 @@ fn read_frame(bytes: &[u8]) -> Result<(Option<Frame>, usize), Truncated> {
             let (calls, counters) = (d.u32()?, d.u32()?);
             let (inside_ticks, total_ticks) = (d.u64()?, d.u64()?);
             let inside_values = (0..d.u32()?).map(|_| d.u64()).collect::<Result<_, _>>()?;
-            // Earlier versions end here.
+            // Earlier versions end here, or after the spread.
             let spread = if d.remaining() == 0 { None } else { Some(get_spread(d)?) };
+            let sums = if d.remaining() == 0 { None } else { Some(get_sums(d)?) };
             Some(Frame::Calibration(Calibration {
                 calls,
                 counters,
@@ -601,6 +714,7 @@ fn read_frame(bytes: &[u8]) -> Result<(Option<Frame>, usize), Truncated> {
                 total_ticks,
                 inside_values,
                 spread,
+                sums,
             }))
         }
         KIND_OP => Some(Frame::Op(get_op(d)?)),
@@ -612,6 +726,21 @@ fn read_frame(bytes: &[u8]) -> Result<(Option<Frame>, usize), Truncated> {
         }
         KIND_TEXT => Some(Frame::Text(Text { id: d.u32()?, text: d.string()? })),
         KIND_LEAVING => Some(Frame::Leaving(Leaving { pages: d.u32()?, cpu_ns: d.u64()? })),
+        KIND_CLOCK => {
+            let (smallest_ticks, typical_ticks) = (d.u64()?, d.u64()?);
+            Some(Frame::Clock(Granularity { smallest_ticks, typical_ticks }))
+        }
+        KIND_BRACKETS => Some(Frame::Brackets(Brackets::get(d)?)),
+        KIND_COST => {
+            let (constructor_ns, loading_ns) = (d.u64()?, d.u64()?);
+            let (after_reading_ticks, process_cpu_ns) = (d.u64()?, d.u64()?);
+            Some(Frame::Cost(ProcessCost {
+                constructor_ns,
+                loading_ns,
+                after_reading_ticks,
+                process_cpu_ns,
+            }))
+        }
         _ => None,
     };
     Ok((frame, end))
@@ -620,6 +749,7 @@ fn read_frame(bytes: &[u8]) -> Result<(Option<Frame>, usize), Truncated> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::brackets::Histogram;
 
     fn example() -> Vec<Frame> {
         let export = Export {
@@ -665,6 +795,7 @@ mod tests {
                 total_ticks: 90,
                 inside_values: vec![0, 1],
                 spread: None,
+                sums: None,
             }),
             Frame::Calibration(Calibration {
                 calls: 256,
@@ -677,6 +808,22 @@ mod tests {
                     total_ticks: [88, 130],
                     inside_values: vec![[0, 0], [1, 4]],
                     enabled_ns: vec![400, 410],
+                }),
+                sums: None,
+            }),
+            Frame::Calibration(Calibration {
+                calls: 256,
+                counters: 3,
+                inside_ticks: 50,
+                total_ticks: 90,
+                inside_values: vec![0, 1],
+                spread: Some(Spread::default()),
+                sums: Some(Sums {
+                    thread_uid: 4,
+                    calls: 200,
+                    inside_ticks: Moments { sum: 10_000, squares: 500_100 },
+                    total_ticks: Moments { sum: 18_000, squares: 1 << 40 },
+                    inside_values: vec![Moments::default(), Moments { sum: 200, squares: 200 }],
                 }),
             }),
             Frame::Op(OpExport {
@@ -691,6 +838,20 @@ mod tests {
             Frame::Value(ValueKey { id: 16, name: "l2 hits".into(), kind: ValueKind::Percent }),
             Frame::Text(Text { id: 3, text: "avx2".into() }),
             Frame::Leaving(Leaving { pages: 3, cpu_ns: 1 << 40 }),
+            Frame::Clock(Granularity { smallest_ticks: 18, typical_ticks: 24 }),
+            Frame::Brackets(Brackets {
+                thread_uid: 4,
+                counters: 3,
+                rehearsed: true,
+                before: Histogram(vec![(3, 200), (240, 1)]),
+                after: Histogram::default(),
+            }),
+            Frame::Cost(ProcessCost {
+                constructor_ns: 300_000,
+                loading_ns: 1 << 40,
+                after_reading_ticks: 90,
+                process_cpu_ns: 7,
+            }),
         ]
     }
 
@@ -720,6 +881,18 @@ mod tests {
     fn lists_are_in_the_order_of_their_numbers() {
         assert!(LibraryKind::ALL.iter().enumerate().all(|(i, kind)| *kind as usize == i));
         assert!(Role::ALL.iter().enumerate().all(|(i, role)| *role as usize == i));
+    }
+
+    /// 1, 2, 3, 4: the mean is 2.5, and the squares of the differences add up to 5.
+    #[test]
+    fn means_follow_from_sums() {
+        let mut moments = Moments::default();
+        (1..=4).for_each(|value| moments.add(value));
+        assert_eq!(moments, Moments { sum: 10, squares: 30 });
+        assert_eq!(moments.mean_and_deviation(4), Some((2.5, (5.0f64 / 3.0).sqrt())));
+        assert_eq!(moments.mean_and_deviation(1), None);
+        moments.add(u64::MAX);
+        assert_eq!(moments.squares, u64::MAX);
     }
 
     #[test]

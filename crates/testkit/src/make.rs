@@ -291,6 +291,9 @@ impl ProcessScript {
         frames.extend(self.value_keys.iter().cloned().map(Frame::Value));
         frames.extend(self.texts.iter().cloned().map(Frame::Text));
         frames.extend(self.leaving.map(Frame::Leaving));
+        frames.extend(self.clock_steps.map(Frame::Clock));
+        frames.extend(self.brackets.iter().cloned().map(Frame::Brackets));
+        frames.extend(self.cost.map(Frame::Cost));
         frames
     }
 }

@@ -10,11 +10,12 @@
 //! ```
 
 use profile::{Exit, Manifest, Moment, Origin, State};
+use record::brackets::Brackets;
 use record::counts::{CountsRow, Spent};
 use record::meta::{
-    Calibration, Export, Leaving, Library, LibraryKind, OpExport, Role, Text, ValueKey,
+    Calibration, Export, Leaving, Library, LibraryKind, OpExport, ProcessCost, Role, Text, ValueKey,
 };
-use record::{ClockKind, Drawn, Snapshot, Usage};
+use record::{ClockKind, Drawn, Granularity, Snapshot, Usage};
 
 /// A whole profile.
 #[derive(Clone, Debug)]
@@ -49,6 +50,12 @@ pub struct ProcessScript {
     pub snapshots: Vec<Snapshot>,
     /// Its calibrations.
     pub calibrations: Vec<Calibration>,
+    /// The steps of its clock.
+    pub clock_steps: Option<Granularity>,
+    /// How long its brackets took.
+    pub brackets: Vec<Brackets>,
+    /// What recording cost outside of calls and threads.
+    pub cost: Option<ProcessCost>,
     /// The cost of the last pages of its threads.
     pub leaving: Option<Leaving>,
     /// Its threads.

@@ -94,6 +94,8 @@ pub enum Formula {
     Ratio { over: Of, under: Of },
     /// `(of - minus) / divide`.
     Difference { of: Of, minus: Of, divide: f64 },
+    /// `(of - minus) / under`.
+    Share { of: Of, minus: Of, under: Of },
     /// The reading itself.
     Value(Of),
 }
@@ -115,6 +117,7 @@ impl Formula {
         let result = match self {
             Formula::Ratio { over, under } => value(over)? / value(under)?,
             Formula::Difference { of, minus, divide } => (value(of)? - value(minus)?) / divide,
+            Formula::Share { of, minus, under } => (value(of)? - value(minus)?) / value(under)?,
             Formula::Value(of) => value(of)?,
         };
         result.is_finite().then_some(result)
@@ -129,6 +132,7 @@ impl std::fmt::Display for Formula {
                 write!(f, "{of} - {minus}")
             }
             Formula::Difference { of, minus, divide } => write!(f, "({of} - {minus}) / {divide}"),
+            Formula::Share { of, minus, under } => write!(f, "({of} - {minus}) / {under}"),
             Formula::Value(of) => write!(f, "{of}"),
         }
     }

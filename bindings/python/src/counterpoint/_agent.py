@@ -29,6 +29,9 @@ class Table(ctypes.Structure):
         ("ticks", ctypes.CFUNCTYPE(ctypes.c_uint64)),
         ("profile", ctypes.CFUNCTYPE(ctypes.c_size_t, ctypes.c_char_p, ctypes.c_size_t)),
         ("lose", ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_char_p, ctypes.c_uint64)),
+        ("collector_add", ctypes.c_void_p),
+        ("collector_remove", ctypes.c_void_p),
+        ("spent", ctypes.CFUNCTYPE(None, ctypes.c_uint64)),
     ]
 
 

@@ -6,6 +6,7 @@ use std::ffi::{CStr, c_char};
 use abi::agent::{AgentTable, TABLE_SYMBOL, TABLE_VERSION};
 
 use crate::entry::{one_agent, session};
+use crate::process::cost;
 use crate::recorder::collectors;
 
 /// The table documented in `include/counterpoint/agent.h`.
@@ -23,6 +24,7 @@ pub static counterpoint_agent: AgentTable = AgentTable {
     lose,
     collector_add: collectors::add_guarded,
     collector_remove,
+    spent,
 };
 
 const fn build() -> [u8; 32] {
@@ -65,6 +67,10 @@ unsafe extern "C" fn profile(path: *mut c_char, capacity: usize) -> usize {
 
 extern "C" fn collector_remove(number: i32) -> i32 {
     collectors::remove(number)
+}
+
+extern "C" fn spent(cpu_ns: u64) {
+    cost::add(cpu_ns);
 }
 
 unsafe extern "C" fn lose(loss: *const c_char, count: u64) -> i32 {

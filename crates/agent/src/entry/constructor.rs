@@ -7,6 +7,7 @@ use model::Loss;
 use crate::entry::adapters::ADAPTERS;
 use crate::entry::{exec, one_agent, sanitizer};
 use crate::os::sys;
+use crate::process::cost;
 use crate::process::guard::guarded;
 use crate::process::losses::with_run_row;
 use crate::process::part::Process;
@@ -19,7 +20,11 @@ static CONSTRUCTOR: extern "C" fn() = constructor;
 
 extern "C" fn constructor() {
     std::panic::set_hook(Box::new(|_| {}));
-    guarded(|| {
+    guarded(|| cost::of_constructor(construct));
+}
+
+fn construct() {
+    {
         ADAPTERS.iter().for_each(|adapter| (adapter.prepare)());
         note_variables();
         point!(Constructor);
@@ -38,7 +43,7 @@ extern "C" fn constructor() {
             fork::prepare();
         }
         ADAPTERS.iter().for_each(|adapter| (adapter.constructed)());
-    });
+    }
 }
 
 /// Reads the environment, unless the process has more rights than its user. Whoever started such a

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::os::kept::keep;
 use crate::os::sys;
+use crate::process::cost;
 use crate::process::guard::guarded;
 use crate::state::run::{self, Run};
 use crate::state::{epoch, run_file, source};
@@ -53,7 +54,7 @@ pub fn load() -> Option<&'static Run> {
         read()
     };
     // If reading panics, the other threads must not wait for ever.
-    if let Some(run) = guarded(read_now).flatten() {
+    if let Some(run) = cost::of_loading(|| guarded(read_now)).flatten() {
         run::set(keep(run));
     } else {
         epoch::switch_off();

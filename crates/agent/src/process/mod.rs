@@ -9,9 +9,11 @@
 //! | [`losses`] | counts losses |
 //! | [`guard`] | catches internal panics, and switches the agent off after one |
 //! | [`load`] | loads the run when there is something to record |
+//! | [`cost`] | the processor time that the library uses before the first call |
 //! | [`lock`] | the process's lock |
 //! | [`descriptors`] | tracks the counters that a forked child inherits and has to close |
 
+pub mod cost;
 pub mod descriptors;
 pub mod events;
 pub mod guard;

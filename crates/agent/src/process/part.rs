@@ -17,7 +17,7 @@ use record::pool::Row;
 use crate::os::kept::keep;
 use crate::os::sys::{self, AppendError};
 use crate::process::lock::Lock;
-use crate::process::{descriptors, names};
+use crate::process::{cost, descriptors, names};
 use crate::state::part_words::{NAMED, PartWords, Paths, READY};
 use crate::state::run::Run;
 
@@ -188,8 +188,8 @@ impl Process {
         sys::append(&sys::path(format!("{part}{name}")), bytes)
     }
 
-    /// Returns true for the first caller, which then calibrates.
-    pub fn should_calibrate(&self) -> bool {
+    /// Returns true for the first caller: for the first thread of the process that calibrates.
+    pub fn is_first_to_calibrate(&self) -> bool {
         self.state.calibrated.swap(1, Ordering::Relaxed) == 0
     }
 
@@ -225,18 +225,24 @@ impl Process {
     /// Called when the process ends in an orderly way: appends the second snapshot of its clocks,
     /// and the cost of ending its threads.
     pub fn at_exit(&self) {
+        self.finish(true);
+    }
+
+    fn finish(&self, is_end: bool) {
         let pages = self.state.leaving_pages.load(Ordering::Relaxed);
         if pages > 0 {
             let cpu_ns = self.state.leaving_ns.load(Ordering::Relaxed);
             self.append(&Frame::Leaving(Leaving { pages, cpu_ns }));
         }
+        self.append(&Frame::Cost(cost::so_far(is_end)));
         self.append(&Frame::Snapshot(Snapshot::take(self.run.clock)));
     }
 
     /// Called when a session ends: whoever collects the profile need not wait until the process
     /// ends.
     pub fn leave(&self) {
-        self.at_exit();
+        // The program goes on, so what it has used says nothing about the recorded part of it.
+        self.finish(false);
         self.row().left.store(1, Ordering::Release);
     }
 

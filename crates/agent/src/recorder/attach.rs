@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering, compiler_fence};
 
 use counters::{Readings, ThreadCounters};
 use model::Loss;
+use record::meta::Frame;
 use record::page::{PageStart, PageWriter};
 
 use crate::os::sys::{self, ErrnoGuard};
@@ -16,9 +17,10 @@ use crate::process::{descriptors, load, losses};
 use crate::recorder::adapter::Adapter;
 use crate::recorder::draw::state::Draws;
 use crate::recorder::thread::{
-    self, Apart, DEEPEST, OURS, Slot, Started, THREAD_BYTES, Thread, Workers,
+    self, Apart, BracketTimes, DEEPEST, FIRST, NO_PAGE, OURS, SPARES, Slot, Started, THREAD_BYTES,
+    Thread, Workers,
 };
-use crate::recorder::{bracket, calibrate, collectors, fork, pages};
+use crate::recorder::{bracket, calibrate, collectors, fork, pages, usual};
 use crate::state::epoch;
 
 /// Maximum number of times a thread may attach, because destructors that run during its exit may
@@ -203,6 +205,7 @@ fn make(epoch: u32, old: *mut Thread, adapter: &Adapter) -> Result<*mut Thread, 
     // SAFETY: the page was claimed for this thread and is present.
     unsafe { writer.attach(run.pool.page(page), &start) };
     let plain = bracket::is_plain(run.clock, counting) && !draws.is_on();
+    let usual = usual::is_usual() && !draws.is_on();
     // SAFETY: the memory has the right size and every field of it is set; `Thread` is plain data
     // without a destructor.
     unsafe {
@@ -219,8 +222,12 @@ fn make(epoch: u32, old: *mut Thread, adapter: &Adapter) -> Result<*mut Thread, 
         set!(counting, counting);
         set!(uncounted, 0);
         set!(rehearsing, false);
+        set!(clock, run.clock);
+        set!(serial, process.serial());
         set!(lost_noted, false);
+        set!(one_group, if let [group] = run.plan.groups() { group.len } else { 0 });
         set!(plain, plain);
+        set!(usual, usual);
         set!(run, run);
         set!(writer, writer);
         set!(is_apart, 0);
@@ -232,6 +239,8 @@ fn make(epoch: u32, old: *mut Thread, adapter: &Adapter) -> Result<*mut Thread, 
         set!(counters, counters);
         set!(after, Readings::new());
         set!(page, page);
+        set!(spares, [NO_PAGE; SPARES]);
+        set!(has_appended, false);
         set!(start, start);
         set!(process, process);
         for call in 0..DEEPEST {
@@ -242,6 +251,8 @@ fn make(epoch: u32, old: *mut Thread, adapter: &Adapter) -> Result<*mut Thread, 
             set!(collected[call], Started::NONE);
             set!(before[call], Readings::new());
         }
+        set!(until_timed, [FIRST; 2]);
+        BracketTimes::reset(&raw mut (*memory).brackets, ticks as u32);
         set!(epoch, AtomicU32::new(epoch));
         run.threads.fetch_add(1, Ordering::SeqCst);
         if fresh {
@@ -249,7 +260,7 @@ fn make(epoch: u32, old: *mut Thread, adapter: &Adapter) -> Result<*mut Thread, 
         }
         fork::watch();
         point!(ThreadMade);
-        if run.budget != Some(0.0) && process.should_calibrate() {
+        if run.budget != Some(0.0) {
             calibrate::calibrate(&mut *memory, &process, adapter);
         }
         // The first clock record marks the end of attaching, so that its CPU time is not attributed
@@ -268,7 +279,9 @@ const _: fn(&Thread) = |thread| {
         after: _,
         apart: _,
         before: _,
+        brackets: _,
         busy: _,
+        clock: _,
         collected: _,
         counters: _,
         counting: _,
@@ -276,6 +289,7 @@ const _: fn(&Thread) = |thread| {
         draws: _,
         epoch: _,
         frames: _,
+        has_appended: _,
         has_collected: _,
         has_slot: _,
         has_workers: _,
@@ -284,14 +298,19 @@ const _: fn(&Thread) = |thread| {
         lost_noted: _,
         memory: _,
         next_clock: _,
+        one_group: _,
         page: _,
         plain: _,
         process: _,
         rehearsing: _,
         run: _,
+        serial: _,
         slots: _,
+        spares: _,
         start: _,
         uncounted: _,
+        until_timed: _,
+        usual: _,
         workers: _,
         writer: _,
     } = thread;
@@ -396,7 +415,11 @@ impl Thread {
         self.end_usage();
         self.process.row().calls.fetch_add(self.writer.calls().into(), Ordering::Relaxed);
         let begun_ns = record::clock::thread_cpu_ns();
+        self.leave_spares();
         let appended = self.append_page(true).is_ok();
+        for brackets in self.bracket_times(false) {
+            self.process.append(&Frame::Brackets(brackets));
+        }
         self.leave_draws();
         self.process.note_leaving(record::clock::thread_cpu_ns().wrapping_sub(begun_ns));
         if appended {

@@ -199,22 +199,23 @@ impl Thread {
     }
 
     /// Notes that the call that has just begun will end in another call of the host, and when it
-    /// began. This is the last thing that a bracket does before the call.
+    /// began, which is returned. This is the last thing that a bracket does before the call.
     #[inline(always)]
-    pub(crate) fn begin_apart(&mut self, export: u32) {
+    pub(crate) fn begin_apart(&mut self, export: u32) -> u64 {
         let at = self.depth as usize - 1;
         self.is_apart |= 1 << at;
         let start = self.run.clock.begin();
         // SAFETY: `begin` refuses a depth beyond the arrays.
         unsafe { *self.apart.get_unchecked_mut(at) = Apart { export, start } };
+        start
     }
 
     /// Does what [`Thread::begin_apart`] does, for a host that may have its own frames between the
     /// begin and the call.
     #[inline(always)]
-    pub(crate) fn begin_wrapped(&mut self, export: u32) {
+    pub(crate) fn begin_wrapped(&mut self, export: u32) -> u64 {
         self.is_wrapped |= 1 << (self.depth - 1);
-        self.begin_apart(export);
+        self.begin_apart(export)
     }
 
     /// Returns what [`Thread::begin_apart`] stored for call `at`, which is about to end.
@@ -418,7 +419,7 @@ impl Thread {
     }
 
     #[inline(always)]
-    fn record(&mut self, call: &Call, values: &[(u32, u64)]) {
+    pub(super) fn record(&mut self, call: &Call, values: &[(u32, u64)]) {
         // Values must be on the same page as their call.
         let fits = match values {
             [] => self.writer.has_room(),

@@ -1,19 +1,25 @@
-//! Measures the cost of an empty bracket, once per process, with the same code that brackets real
-//! calls. This also warms that code up, so that its first execution is not part of any call's
-//! counts.
+//! Measures what an empty bracket costs and what it reads, once per thread, with the same code that
+//! brackets real calls. This also warms that code up, so that its first execution is not part of any
+//! call's counts. The first thread of a process also measures the steps of the clock.
 
-use record::meta::{Calibration, Frame, Spread};
+use record::meta::{Calibration, Frame, Moments, Spread, Sums};
 use record::page::{PAGE_BYTES, PageReader};
 use record::{GroupLayout, Record};
 
 use crate::os::sys;
+use crate::process::cost;
 use crate::process::part::Process;
 use crate::recorder::adapter::{Adapter, Took};
 use crate::recorder::thread::{self, Thread};
 
-/// Enough for a stable median, and few enough to take about half a millisecond with counters.
+/// Number of empty calls on the first thread of a process: enough for a stable median, and few
+/// enough to take about half a millisecond with counters.
 const CALLS: usize = 200;
-/// Enough for a median in a run with a budget, which pays for calibration.
+/// The same on every other thread. Together with the first thread, they show how much the threads
+/// differ. A program may start many threads, so each of them makes few calls.
+const CALLS_LATER: usize = 64;
+/// Number of empty calls in a run with a budget, which pays for calibration; only on the first thread
+/// of a process.
 const FEW_CALLS: usize = 24;
 /// All records must fit into one page. The longest record of an empty call (two clock reads, times
 /// and 32 counters) takes less than 200 bytes.
@@ -23,32 +29,130 @@ const _: () = assert!(CALLS * 200 < PAGE_BYTES);
 /// recording yet.
 pub fn calibrate(thread: &mut Thread, process: &Process, adapter: &Adapter) {
     point!(Calibrate);
-    measure(thread, process, adapter, false);
+    let first = process.is_first_to_calibrate();
+    let calls = match (thread.draws.is_on(), first) {
+        (true, true) => FEW_CALLS,
+        (true, false) => return,
+        (false, true) => CALLS,
+        (false, false) => CALLS_LATER,
+    };
+    if first {
+        process.append(&Frame::Clock(thread.run.clock.granularity()));
+    }
+    measure(thread, process, adapter, calls, false, first);
     if adapter.has_uncounted && thread.counting && !thread.run.bookkeeping {
-        measure(thread, process, adapter, true);
+        measure(thread, process, adapter, calls, true, first);
     }
 }
 
 /// Measures one kind of call. `uncounted` selects calls for which no counter is read.
-fn measure(thread: &mut Thread, process: &Process, adapter: &Adapter, uncounted: bool) {
+fn measure(
+    thread: &mut Thread,
+    process: &Process,
+    adapter: &Adapter,
+    calls: usize,
+    uncounted: bool,
+    first: bool,
+) {
     let Ok(scratch) = sys::map_wiped_on_fork(PAGE_BYTES) else { return };
     let thread_pointer: *mut Thread = thread;
     let took = thread::with_current(thread_pointer, || {
         // SAFETY: the pointer is `thread`; only the closure uses it meanwhile.
         unsafe { &mut *thread_pointer }
-            .with_scratch(scratch, |thread| (adapter.rehearse)(thread, calls(thread), uncounted))
+            .with_scratch(scratch, |thread| (adapter.rehearse)(thread, calls, uncounted))
     });
+    thread.time_some_brackets();
     thread.counters.rewind_scripts();
     // SAFETY: mapped above, PAGE_BYTES long, and not written any more.
     let page = unsafe { std::slice::from_raw_parts(scratch, PAGE_BYTES) };
     if let Some(calibration) = evaluate(thread, page, took, uncounted) {
         process.append(&Frame::Calibration(calibration));
     }
+    time_brackets(thread, process, adapter, scratch, calls.min(CALLS_LATER), uncounted);
+    if first && !uncounted {
+        cost::set_after_reading(after_reading(thread, scratch));
+        thread.counters.rewind_scripts();
+        process.append(&Frame::Cost(cost::so_far(false)));
+    }
     sys::unmap(scratch, PAGE_BYTES);
 }
 
-fn calls(thread: &Thread) -> usize {
-    if thread.draws.is_on() { FEW_CALLS } else { CALLS }
+/// Takes the time of brackets of empty calls as it is taken of the program's own calls. This shows
+/// which part of a bracket lies outside of that time.
+fn time_brackets(
+    thread: &mut Thread,
+    process: &Process,
+    adapter: &Adapter,
+    scratch: *mut u8,
+    calls: usize,
+    uncounted: bool,
+) {
+    let thread_pointer: *mut Thread = thread;
+    thread::with_current(thread_pointer, || {
+        // SAFETY: the pointer is `thread`; only the closure uses it meanwhile.
+        unsafe { &mut *thread_pointer }.with_scratch(scratch, |thread| {
+            thread.time_all_brackets();
+            (adapter.rehearse)(thread, calls, uncounted)
+        })
+    });
+    for brackets in thread.bracket_times(true) {
+        process.append(&Frame::Brackets(brackets));
+    }
+    thread.time_some_brackets();
+    thread.counters.rewind_scripts();
+}
+
+/// Returns how much longer some code takes right after counters were read than when it runs again:
+/// the median in ticks. Such effects are part of what counters cost a program, but they lie outside
+/// of every bracket. The code returns from some calls, because a system call makes the processor
+/// forget where they return to, and then reads 8 KiB, like the loop of a small kernel.
+fn after_reading(thread: &mut Thread, scratch: *mut u8) -> u64 {
+    if !thread.counting {
+        return 0;
+    }
+    let clock = thread.run.clock;
+    let mut more = Vec::with_capacity(CALLS_LATER);
+    for _ in 0..CALLS_LATER {
+        let mut took = |read: bool| {
+            let began = descend(RETURNS, &mut || {
+                if read {
+                    let _ = thread.counters.read(&mut thread.after);
+                }
+                clock.begin()
+            });
+            touch(scratch);
+            clock.begin().wrapping_sub(began)
+        };
+        took(false);
+        let warm = took(false);
+        more.push(took(true).saturating_sub(warm));
+    }
+    Sorted::new(more).at(5).unwrap_or(0)
+}
+
+/// How many functions a runtime returns from between two dispatches, roughly.
+const RETURNS: u32 = 8;
+
+/// Calls itself so many times, and then `body`.
+#[inline(never)]
+fn descend(depth: u32, body: &mut dyn FnMut() -> u64) -> u64 {
+    let result = match depth {
+        0 => body(),
+        _ => descend(depth - 1, body),
+    };
+    std::hint::black_box(result)
+}
+
+/// Reads some memory of the scratch page.
+#[inline(never)]
+fn touch(scratch: *mut u8) {
+    let mut sum = 0u64;
+    for at in (0..8192).step_by(64) {
+        // SAFETY: inside of the scratch page, which is mapped and ours.
+        let value = unsafe { scratch.add(at).read_volatile() };
+        sum = if value & 1 == 0 { sum.wrapping_add(u64::from(value)) } else { sum ^ at as u64 };
+    }
+    std::hint::black_box(sum);
 }
 
 /// Computes medians and ranges from the records on the scratch page. The first calls, which run
@@ -70,6 +174,7 @@ fn evaluate(thread: &Thread, page: &[u8], took: Took, uncounted: bool) -> Option
         }
     }
     let bare = Sorted::new(took.bare).at(5).unwrap_or(0);
+    let sums = sums(thread.start.thread_uid, bare, &took.probed, &inside, &values);
     let (inside, probed) = (Sorted::new(inside), Sorted::new(took.probed));
     let values: Vec<Sorted> = values.into_iter().map(Sorted::new).collect();
     let more = |ticks: u64| ticks.saturating_sub(bare);
@@ -85,7 +190,44 @@ fn evaluate(thread: &Thread, page: &[u8], took: Took, uncounted: bool) -> Option
             inside_values: values.iter().map(Sorted::range).collect(),
             enabled_ns: enabled.into_iter().map(|ns| Sorted::new(ns).at(5).unwrap_or(0)).collect(),
         }),
+        sums,
     })
+}
+
+/// Adds up the calls that ran warm code and that nothing interrupted. `probed`, `inside` and each of
+/// `values` have one entry per call, in the order of the calls. `None` if some call has no entry
+/// (a reading failed), because it is then not known which entries belong together.
+fn sums(
+    thread_uid: u32,
+    bare: u64,
+    probed: &[u64],
+    inside: &[u64],
+    values: &[Vec<u64>],
+) -> Option<Sums> {
+    let calls = inside.len();
+    let counted = values.iter().any(|of| !of.is_empty());
+    if probed.len() != calls || (counted && values.iter().any(|of| of.len() != calls)) {
+        return None;
+    }
+    let sorted = Sorted::new(probed.to_vec());
+    let (median, high) = (sorted.at(5)?, sorted.at(8)?);
+    // An interrupt takes 1 µs and more, which is far beyond the scatter of the others.
+    let most = high.saturating_add(3 * high.saturating_sub(median)).saturating_add(median / 4);
+    let mut sums = Sums {
+        thread_uid,
+        inside_values: vec![Moments::default(); if counted { values.len() } else { 0 }],
+        ..Sums::default()
+    };
+    let kept = (calls / 10..calls).filter(|call| probed.get(*call).is_some_and(|t| *t <= most));
+    for call in kept {
+        sums.calls += 1;
+        sums.inside_ticks.add(*inside.get(call)?);
+        sums.total_ticks.add(probed.get(call)?.saturating_sub(bare));
+        for (sum, of) in sums.inside_values.iter_mut().zip(values) {
+            sum.add(*of.get(call)?);
+        }
+    }
+    Some(sums)
 }
 
 /// Values of the empty calls, smallest first.
@@ -105,5 +247,31 @@ impl Sorted {
     /// Returns the 10th and the 90th percentile.
     fn range(&self) -> [u64; 2] {
         [1, 9].map(|tenths| self.at(tenths).unwrap_or(0))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Ten calls take 10 to 18 ticks, the first of them 90 (cold), and one is interrupted. Eight are
+    /// left: 11 + 12 + 13 + 14 + 15 + 16 + 17 + 18 = 116.
+    #[test]
+    fn cold_and_interrupted_calls_are_left_out() {
+        let probed = [90, 11, 12, 13, 5_000, 14, 15, 16, 17, 18].map(|t| t + 30);
+        let inside = [40, 1, 1, 1, 4_000, 1, 1, 1, 1, 1];
+        let values = vec![inside.to_vec(), vec![0; 10]];
+        let sums = sums(3, 30, &probed, &inside, &values).expect("complete");
+        assert_eq!((sums.thread_uid, sums.calls), (3, 8));
+        assert_eq!(sums.inside_ticks, Moments { sum: 8, squares: 8 });
+        assert_eq!(sums.total_ticks.sum, 116);
+        assert_eq!(sums.inside_values, [Moments { sum: 8, squares: 8 }, Moments::default()]);
+    }
+
+    #[test]
+    fn calls_without_values_have_no_sums() {
+        assert_eq!(sums(0, 0, &[1, 1], &[1, 1], &[vec![5]]), None);
+        let timed = sums(0, 0, &[1; 10], &[1; 10], &[vec![]]).expect("only timed");
+        assert_eq!((timed.calls, timed.inside_values.len()), (9, 0));
     }
 }

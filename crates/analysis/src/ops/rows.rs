@@ -5,8 +5,10 @@ use std::collections::{BTreeMap, HashMap};
 use profile::{LibraryKind, OpId, Process, Profile, Role, ValueKey, ValueKind};
 
 use super::{OpCall, OpFilter, OpTrees, OpVisitor, Region, RunCall, Serial, Task};
-use crate::empty::EmptyCall;
-use crate::probe::{costs, in_place};
+use crate::empty::{EmptyCall, together};
+use crate::estimate::Estimate;
+use crate::probe::{ProbeCost, costs, in_place};
+use crate::table::compensate;
 
 /// Prefix of the names of the virtual machine's book-keeping functions.
 pub const BOOKKEEPING: &str = "vm.builtin.";
@@ -56,6 +58,8 @@ pub struct OpRow {
     pub total_ticks: u128,
     /// Self time.
     pub self_ticks: u128,
+    /// The time of brackets in these two sums; `None` if they were not calibrated in some process.
+    pub brackets: Option<[Estimate; 2]>,
     /// For each counter, the values of the calling threads without the ops inside. The values of
     /// [`OpRowKind::Between`] are included in [`OpRowKind::Entry`].
     pub counters: Vec<CounterSum>,
@@ -74,25 +78,25 @@ pub struct OpRow {
 }
 
 /// A counter over the calls that have a value.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct CounterSum {
     /// Sum of the values.
     pub total: u128,
     /// Number of calls with a value.
     pub calls: u64,
     /// What empty calls would have read, over the calls for which that is known.
-    pub empty: u128,
+    pub empty: Estimate,
     /// Number of those calls.
     pub calibrated: u64,
 }
 
 impl CounterSum {
     /// `empty` is the value of a call that does nothing; `None` if it was not calibrated.
-    fn add(&mut self, value: Option<u64>, empty: Option<u64>) {
+    fn add(&mut self, value: Option<u64>, empty: Option<Estimate>) {
         let Some(value) = value else { return };
         self.total += u128::from(value);
         self.calls += 1;
-        self.empty += u128::from(empty.unwrap_or(0));
+        self.empty = together(self.empty, empty.unwrap_or_default());
         self.calibrated += u64::from(empty.is_some());
     }
 
@@ -100,7 +104,14 @@ impl CounterSum {
     /// or if that part is unknown for some call.
     pub fn empty_share(&self) -> Option<f64> {
         let known = self.total > 0 && self.calibrated == self.calls;
-        known.then(|| (self.empty as f64 / self.total as f64).min(1.0))
+        known.then(|| (self.empty.value / self.total as f64).clamp(0.0, 1.0))
+    }
+
+    /// The sum without what empty calls read. If that is unknown for some call, nothing is
+    /// subtracted.
+    pub fn compensated(&self) -> Estimate {
+        let empty = (self.calibrated == self.calls).then_some(self.empty);
+        compensate(Estimate::exact(self.total as f64), empty)
     }
 }
 
@@ -195,6 +206,9 @@ pub struct OpTable {
     pub wall_ticks: u128,
     /// Self time of ops in no run.
     pub outside_ticks: u128,
+    /// The time of brackets in [`Self::wall_ticks`] and in [`Self::outside_ticks`]; `None` if they
+    /// were not calibrated in some process.
+    pub brackets: Option<[Estimate; 2]>,
     /// Number of calls of ops.
     pub ops: u64,
     /// Number of recorded calls of every kind: runs, ops, regions and tasks.
@@ -202,9 +216,11 @@ pub struct OpTable {
     /// The estimated cost of the probes of these calls, without [`Self::way_ns`]. `None` if it was
     /// not calibrated in some process.
     pub probe_ns: Option<f64>,
-    /// An upper bound for the time in which the machines called the instrument; see
-    /// [`crate::ProbeCost::way_ns`]. `None` if there are too few consecutive ops to tell.
+    /// An estimate of the time in which the machines called the instrument; see
+    /// [`crate::ProbeCost::way`]. `None` if there are too few consecutive ops to tell.
     pub way_ns: Option<f64>,
+    /// The cost of everything that was recorded, whatever the filter, per process.
+    pub costs: Vec<ProbeCost>,
 }
 
 impl OpTable {
@@ -212,7 +228,7 @@ impl OpTable {
     /// device.
     pub fn new(trees: &OpTrees<'_>, filter: &OpFilter, fold: bool) -> Self {
         let profile = trees.profile;
-        let costs = costs(profile, in_place(profile, 1), &[]);
+        let costs = costs(profile, &in_place(profile, 1), &[]);
         let mut empty = vec![None; profile.processes.len()];
         for cost in &costs {
             empty[cost.process] = Some(&cost.empty_call);
@@ -239,10 +255,12 @@ impl OpTable {
                 uncounted: 0,
                 wall_ticks: 0,
                 outside_ticks: 0,
+                brackets: Some([Estimate::default(); 2]),
                 ops: 0,
                 probe_calls: 0,
                 probe_ns: Some(0.0),
                 way_ns: None,
+                costs: Vec::new(),
             },
         };
         adder.table.values = adder.columns.0.clone();
@@ -261,13 +279,14 @@ impl OpTable {
                 let counted = cost.counted_call_ns() * (calls - timed) as f64;
                 Some(counted + uncounted * timed as f64)
             });
-            if let Some((cost, way)) = known.and_then(|cost| Some((cost, cost.way_ns?))) {
+            if let Some((cost, way)) = known.and_then(|cost| Some((cost, cost.way?))) {
                 let part = calls as f64 / cost.calls.max(1) as f64;
-                table.way_ns = Some(table.way_ns.unwrap_or(0.0) + way * part);
+                table.way_ns = Some(table.way_ns.unwrap_or(0.0) + way.value * part);
             }
             table.probe_ns = table.probe_ns.zip(ns).map(|(sum, ns)| sum + ns);
             table.probe_calls += calls;
         }
+        table.costs = costs;
         table
     }
 }
@@ -324,6 +343,7 @@ impl Adder<'_> {
                 calls: 0,
                 total_ticks: 0,
                 self_ticks: 0,
+                brackets: Some([Estimate::default(); 2]),
                 counters: vec![CounterSum::default(); counters],
                 workers: vec![CounterSum::default(); counters],
                 with_regions: 0,
@@ -358,8 +378,63 @@ impl Adder<'_> {
     }
 
     /// The reading of a counter in a call that does nothing, in this process.
-    fn empty(&self, process: usize, counter: usize) -> Option<u64> {
-        self.empty.get(process).copied().flatten()?.values.get(counter).copied().flatten()
+    fn empty(&self, process: usize, counter: usize) -> Option<Estimate> {
+        let empty = self.empty.get(process).copied().flatten()?;
+        empty.counters.get(counter).copied().flatten().map(|bracket| bracket.mean)
+    }
+
+    /// The time of a bracket in the duration of its own call, and its whole time.
+    fn bracket(&self, process: usize) -> Option<[Estimate; 2]> {
+        let empty = self.empty.get(process).copied().flatten()?;
+        Some([empty.duration.mean, empty.whole.mean])
+    }
+
+    /// Adds the time of brackets to the total and the self time of a row.
+    fn add_brackets(&mut self, row: usize, times: Option<[Estimate; 2]>) {
+        let Some(row) = self.table.rows.get_mut(row) else { return };
+        row.brackets = add_pairs(row.brackets, times);
+    }
+
+    /// Adds the brackets of an op and of its regions: to its own row, to those of the ops around it,
+    /// and to the time between ops. `again`: the row has another call around this one.
+    fn op_brackets(&mut self, at: usize, again: bool, op: &OpCall<'_>) {
+        let found = self.bracket(op.process).map(|[duration, whole]| {
+            let on_thread = |region: &Region| {
+                1 + region.tasks.iter().filter(|task| task.thread == op.thread).count()
+            };
+            let regions = whole.times(op.regions.iter().map(on_thread).sum::<usize>() as f64);
+            let outside = Estimate {
+                value: (whole.value - duration.value).max(0.0),
+                low: (whole.low - duration.high).max(0.0),
+                high: (whole.high - duration.low).max(0.0),
+            };
+            (together(duration, regions), together(whole, regions), outside)
+        });
+        let nothing = Estimate::default();
+        let own = found.map(|(own, _, _)| [if again { nothing } else { own }, own]);
+        self.add_brackets(at, own);
+        let parent = self.around.iter().rev().nth(1).copied();
+        let mut around: Vec<usize> = self.around.iter().rev().skip(1).copied().collect();
+        around.sort_unstable();
+        around.dedup();
+        // The row's own outermost call contains this one's bracket, too.
+        for row in around {
+            self.add_brackets(row, found.map(|(_, all, _)| [all, nothing]));
+        }
+        let outside = found.map(|(_, _, outside)| outside);
+        if let Some(parent) = parent {
+            self.add_brackets(parent, outside.map(|outside| [nothing, outside]));
+        } else if op.run.is_some() {
+            let between = self.row(OpRowKind::Between, false);
+            self.add_brackets(between, outside.map(|outside| [outside, outside]));
+        }
+        let in_run = op.run.is_some();
+        let all = found.map(|(own, all, outside)| match (in_run, parent) {
+            (true, _) => [all, nothing],
+            (false, None) => [nothing, own],
+            (false, Some(_)) => [nothing, together(own, outside)],
+        });
+        self.table.brackets = add_pairs(self.table.brackets, all);
     }
 
     /// Adds the readings of a call to a row.
@@ -387,6 +462,12 @@ impl Adder<'_> {
     }
 }
 
+/// Adds both parts; `None` if one of the two is unknown.
+fn add_pairs(a: Option<[Estimate; 2]>, b: Option<[Estimate; 2]>) -> Option<[Estimate; 2]> {
+    let ([a, b], [c, d]) = a.zip(b)?;
+    Some([together(a, c), together(b, d)])
+}
+
 impl OpVisitor for Adder<'_> {
     fn run(&mut self, run: &RunCall<'_>) {
         self.calls[run.process] += 1;
@@ -407,6 +488,10 @@ impl OpVisitor for Adder<'_> {
             row.self_ticks += u128::from(ticks);
             if counts {
                 self.count(at, run.process, run.own_counters);
+                let duration = self.bracket(run.process).map(|[duration, _]| duration);
+                self.add_brackets(at, duration.map(|duration| [duration; 2]));
+                let of_wall = duration.map(|duration| [duration, Estimate::default()]);
+                self.table.brackets = add_pairs(self.table.brackets, of_wall);
             }
         }
         if !run.regions.is_empty() {
@@ -448,6 +533,7 @@ impl OpVisitor for Adder<'_> {
             }
         }
         self.count(at, op.process, op.self_counters);
+        self.op_brackets(at, again, op);
         let process = self.profile.processes.get(op.process);
         let row = &mut self.table.rows[at];
         for (key, bits) in op.values {

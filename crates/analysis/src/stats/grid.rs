@@ -61,13 +61,17 @@ impl Grid {
 
 impl Samples {
     /// Adds a column for each metric, computed from the duration (column 0) and the counters (the
-    /// other columns).
-    pub(super) fn add_metrics(&mut self, profile: &Profile, metrics: &[Bound]) -> Vec<Grid> {
+    /// other columns). `parts` has what each metric needs that is a part of the time.
+    pub(super) fn add_metrics(
+        &mut self,
+        profile: &Profile,
+        metrics: &[Bound],
+        parts: &[Option<PartOfTime>],
+    ) -> Vec<Grid> {
         let ns_per_tick = profile.timeline.ns_per_tick();
         let mut grids = Vec::new();
-        for metric in metrics {
+        for (metric, bracket) in metrics.iter().zip(parts) {
             let all = self.slice(0, self.len());
-            let bracket = PartOfTime::of(profile, metric);
             let mut operands = vec![0.0; metric.counters.len()];
             let values: Vec<Option<f64>> = (0..self.len())
                 .map(|i| {
@@ -76,7 +80,7 @@ impl Samples {
                         *operand = column.is_there(i).then(|| column.raw(i) as f64)?;
                     }
                     let ns = all.columns[0].raw(i) as f64 * ns_per_tick;
-                    match &bracket {
+                    match bracket {
                         None => metric.value(ns, &operands),
                         Some(bracket) => bracket.value(metric, ns, *operands.first()?),
                     }

@@ -61,6 +61,7 @@ impl Workspace {
             locations: Default::default(),
             variables: ranked.iter().map(Variable::from).collect(),
             pairs,
+            brackets: Vec::new(),
         }
     }
 }

@@ -8,7 +8,7 @@ use profile::{Columns, Profile, Role, Status};
 
 use super::sum::Sum;
 use super::{Apart, By, Key, Places};
-use crate::empty::EmptyCall;
+use crate::empty::BracketCounts;
 use crate::metrics::Sets;
 
 /// The table that one worker fills.
@@ -17,8 +17,6 @@ pub(crate) struct Table<'a> {
     pub(super) profile: &'a Profile,
     places: &'a Places<'a>,
     pub(super) metrics: &'a [Bound],
-    /// Whether to subtract from each call what an empty call reads.
-    pub(super) subtract: bool,
     pub(super) sets: Sets,
     passes: usize,
     pub(super) rows: HashMap<Key, usize>,
@@ -33,6 +31,8 @@ pub(crate) struct Table<'a> {
     pub all_ticks: u128,
     /// The part of the total that is not the self time of these calls.
     pub all_not_own: u128,
+    /// The brackets of all these calls.
+    pub all_in_brackets: BracketCounts,
     /// Calls that belong to no thread ([`Role::is_apart`]). The totals above leave them out.
     pub all_apart: Apart,
     /// The row of each export of the process that was seen last.
@@ -45,17 +45,11 @@ pub(crate) struct Table<'a> {
 const SKIPPED: u32 = u32::MAX;
 
 impl<'a> Table<'a> {
-    pub fn new(
-        profile: &'a Profile,
-        places: &'a Places<'a>,
-        metrics: &'a [Bound],
-        subtract: bool,
-    ) -> Self {
+    pub fn new(profile: &'a Profile, places: &'a Places<'a>, metrics: &'a [Bound]) -> Self {
         Self {
             profile,
             places,
             metrics,
-            subtract,
             sets: Sets::new(profile, metrics),
             passes: profile.passes() as usize,
             rows: HashMap::new(),
@@ -66,6 +60,7 @@ impl<'a> Table<'a> {
             machines: profile.ops.all().iter().any(|op| op.role != Role::Workgroup),
             all_ticks: 0,
             all_not_own: 0,
+            all_in_brackets: BracketCounts::default(),
             all_apart: Apart::default(),
             cache: HashMap::new(),
             cached_process: None,
@@ -137,6 +132,21 @@ impl<'a> Table<'a> {
         }
     }
 
+    /// Notes that a call with this kind of bracket is inside of the call with this number. `directly`
+    /// says whether there is no other call between the two.
+    pub fn inside(&mut self, row: u32, bracket: u32, directly: bool) {
+        let counters = self.profile.groups.counters();
+        let note = |counts: &mut BracketCounts| {
+            let kind = counts.of(bracket, counters);
+            kind.beneath += 1;
+            kind.inside += u64::from(directly);
+        };
+        note(&mut self.all_in_brackets);
+        if let Some(sum) = self.sums.get_mut(row as usize) {
+            note(&mut sum.brackets);
+        }
+    }
+
     /// Whether call `i` belongs to a virtual machine, and so to no dispatch.
     fn is_of_machine(&self, columns: &Columns, i: usize) -> bool {
         let ops = &self.profile.ops;
@@ -153,23 +163,22 @@ impl<'a> Table<'a> {
         self.profile.ops.get(op).map(|op| op.role).filter(|role| role.is_apart())
     }
 
-    /// Adds the calls of one page. `empty` is what an empty call reads.
-    pub fn add(&mut self, columns: &Columns, empty: Option<&EmptyCall>) {
+    /// Adds the calls of one page. `bracket` is the number of its brackets; `None` if they were not
+    /// calibrated.
+    pub fn add(&mut self, columns: &Columns, bracket: Option<u32>) {
         self.find_rows(columns);
         let apart = self.apart(columns);
         if apart.is_some() && !matches!(self.places.by(), By::Op | By::Kind) {
             // They belong to no thread and no CPU.
             self.page_rows.fill(SKIPPED);
         }
-        let empty_ticks = empty.map_or(0, |e| e.ticks);
-        let inside = if self.subtract { empty_ticks } else { 0 };
-        let calibrated = u64::from(empty.is_some());
+        let counters = self.profile.groups.counters();
         let (mut ticks, mut dispatches, mut unplaced) = (0u128, 0, false);
         let [x, y, z] = &columns.workgroup;
         let thread = (columns.process, columns.thread);
         let pass = self.profile.processes.get(columns.process).map_or(0, |p| p.pass as usize);
         for (i, row) in self.page_rows.iter().enumerate() {
-            let duration = columns.duration(i).saturating_sub(inside);
+            let duration = columns.duration(i);
             let machine = self.machines && self.is_of_machine(columns, i);
             let placed = !machine && columns.knows_workgroup(i);
             let first = placed && x[i] | y[i] | z[i] == 0;
@@ -181,8 +190,9 @@ impl<'a> Table<'a> {
             sum.dispatches += u64::from(first);
             sum.unplaced |= !placed;
             sum.total_ticks += u128::from(duration);
-            sum.calibrated += calibrated;
-            sum.empty_ticks += u128::from(empty_ticks);
+            if let Some(number) = bracket {
+                sum.brackets.of(number, counters).calls += 1;
+            }
             if let Some(pass) = sum.passes.get_mut(pass) {
                 pass.calls += 1;
                 pass.dispatches += u64::from(first);
@@ -211,17 +221,20 @@ impl<'a> Table<'a> {
         self.all_dispatches += dispatches;
         self.all_unplaced |= unplaced;
         self.all_ticks += ticks;
-        self.add_counters(columns, empty);
-        self.sets.add(columns, &self.page_rows, empty, self.subtract, &mut self.sums);
+        if let Some(number) = bracket {
+            self.all_in_brackets.of(number, counters).calls += columns.len() as u64;
+        }
+        self.add_counters(columns, bracket);
+        self.sets.add(columns, &self.page_rows, bracket, &mut self.sums);
     }
 
-    fn add_counters(&mut self, columns: &Columns, empty: Option<&EmptyCall>) {
+    fn add_counters(&mut self, columns: &Columns, bracket: Option<u32>) {
+        let counters = self.profile.groups.counters();
         for (group, column) in self.profile.groups.all().iter().zip(&columns.groups) {
             if column.status.len() != self.page_rows.len() {
                 continue;
             }
             for counter in group.counters.clone() {
-                let bracket = empty.and_then(|e| e.values.get(counter).copied().flatten());
                 let values = columns.values[counter].iter();
                 for ((row, status), value) in self.page_rows.iter().zip(&column.status).zip(values)
                 {
@@ -229,18 +242,22 @@ impl<'a> Table<'a> {
                         continue;
                     }
                     if let Some(sum) = self.sums.get_mut(*row as usize) {
-                        sum.counters[counter].count(*value, bracket, self.subtract);
+                        sum.counters[counter].count(*value);
+                        if let Some(number) = bracket {
+                            sum.brackets.of(number, counters).counted[counter] += 1;
+                        }
                     }
                 }
             }
         }
         if columns.estimates {
-            self.add_estimates(columns, empty);
+            self.add_estimates(columns, bracket);
         }
     }
 
     /// Adds the calls whose counters took turns, and the time in which each group counted.
-    fn add_estimates(&mut self, columns: &Columns, empty: Option<&EmptyCall>) {
+    fn add_estimates(&mut self, columns: &Columns, bracket: Option<u32>) {
+        let counters = self.profile.groups.counters();
         let groups = self.profile.groups.all();
         for (g, (group, times)) in groups.iter().zip(&columns.groups).enumerate() {
             for (i, row) in self.page_rows.iter().enumerate() {
@@ -256,9 +273,11 @@ impl<'a> Table<'a> {
                         continue; // It was added before.
                     }
                     if let Some(value) = columns.value(g, counter, i) {
-                        let bracket = empty.and_then(|e| e.values.get(counter).copied().flatten());
-                        counted.count(value, bracket, self.subtract);
+                        counted.count(value);
                         counted.estimated += 1;
+                        if let Some(number) = bracket {
+                            sum.brackets.of(number, counters).counted[counter] += 1;
+                        }
                     }
                 }
             }
@@ -272,6 +291,7 @@ impl<'a> Table<'a> {
         self.all_unplaced |= other.all_unplaced;
         self.all_ticks += other.all_ticks;
         self.all_not_own += other.all_not_own;
+        self.all_in_brackets.add(other.all_in_brackets);
         self.all_apart.spans += other.all_apart.spans;
         self.all_apart.bookkeeping += other.all_apart.bookkeeping;
         let mut sums: Vec<Option<Sum>> = other.sums.into_iter().map(Some).collect();

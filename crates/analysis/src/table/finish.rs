@@ -5,15 +5,16 @@ use profile::Profile;
 
 use super::fill::Table;
 use super::sum::Sum;
-use super::{FirstCalls, Key, Row};
-use crate::metrics::{self, Sets};
+use super::{FirstCalls, Key, Row, RowBrackets};
+use crate::empty::{BracketCounts, Brackets, together};
+use crate::metrics::Sets;
 
 /// What all rows need in order to be finished.
 struct Finishing<'a> {
     profile: &'a Profile,
     sets: &'a Sets,
     metrics: &'a [Bound],
-    subtract: bool,
+    brackets: &'a Brackets,
 }
 
 impl Sum {
@@ -25,13 +26,15 @@ impl Sum {
             total_ticks: firsts().map(u128::from).sum(),
             max_ticks: firsts().max().unwrap_or(0),
         };
-        let subtracted = table.subtract;
-        let read = self.total_ticks + if subtracted { self.empty_ticks } else { 0 };
+        let brackets = row_brackets(&self.brackets, self.calls, table.brackets);
+        for (i, counter) in self.counters.iter_mut().enumerate() {
+            counter.brackets = self.brackets.counter(i, counter.calls, table.brackets);
+        }
         Row {
             key,
             first,
-            empty_share: metrics::empty_share(read, self.empty_ticks, self.calibrated),
-            metrics: table.sets.values(table.profile, table.metrics, &self.sets, subtracted),
+            brackets,
+            metrics: table.sets.values(table.profile, table.metrics, &self.sets, table.brackets),
             calls: self.calls,
             dispatches: (!self.unplaced).then_some(self.dispatches),
             total_ticks: self.total_ticks,
@@ -58,9 +61,23 @@ impl Sum {
     }
 }
 
+/// The time of brackets in the times of these calls. `None` if they were not calibrated for all of
+/// them.
+fn row_brackets(counts: &BracketCounts, calls: u64, brackets: &Brackets) -> Option<RowBrackets> {
+    let own = counts.durations(calls, brackets)?;
+    let [beneath, inside] = counts.others(brackets);
+    let (total, own_too) = (together(own, beneath), together(own, inside));
+    Some(RowBrackets { total, own: own_too, each: own.times(1.0 / calls.max(1) as f64) })
+}
+
 impl Table<'_> {
+    /// The time of brackets in the calls of the whole profile.
+    pub fn all_brackets(&self, brackets: &Brackets) -> Option<RowBrackets> {
+        row_brackets(&self.all_in_brackets, self.all_calls, brackets)
+    }
+
     /// The rows that have calls, in no particular order. `workers` threads compute them.
-    pub fn finish(self, workers: usize) -> Vec<Row> {
+    pub fn finish(self, workers: usize, brackets: &Brackets) -> Vec<Row> {
         let mut sums: Vec<Option<Sum>> = self.sums.into_iter().map(Some).collect();
         let mut work: Vec<(Key, Sum)> = self
             .rows
@@ -77,8 +94,8 @@ impl Table<'_> {
                 hand.push(one);
             }
         }
-        let (profile, metrics, subtract) = (self.profile, self.metrics, self.subtract);
-        let table = Finishing { profile, sets: &self.sets, metrics, subtract };
+        let (profile, metrics) = (self.profile, self.metrics);
+        let table = Finishing { profile, sets: &self.sets, metrics, brackets };
         let finish = |hand: Vec<(Key, Sum)>| -> Vec<Row> {
             hand.into_iter().map(|(key, sum)| sum.finish(key, &table)).collect()
         };

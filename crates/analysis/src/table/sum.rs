@@ -4,6 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 
 use super::{CounterTotal, PassTotal};
 use crate::durations::Durations;
+use crate::empty::BracketCounts;
 use crate::metrics::{self, SetSum};
 
 /// CPU numbers have 12 bits.
@@ -17,8 +18,7 @@ pub struct Sum {
     /// Whether the workgroup of some call is unknown.
     pub unplaced: bool,
     pub total_ticks: u128,
-    pub calibrated: u64,
-    pub empty_ticks: u128,
+    pub brackets: BracketCounts,
     /// The part of the total that belongs to calls inside of these calls.
     pub not_own: u128,
     pub durations: Durations,
@@ -53,8 +53,7 @@ impl Sum {
             dispatches: 0,
             unplaced: false,
             total_ticks: 0,
-            calibrated: 0,
-            empty_ticks: 0,
+            brackets: BracketCounts::default(),
             not_own: 0,
             durations: Durations::default(),
             min: u64::MAX,
@@ -82,8 +81,7 @@ impl Sum {
         self.dispatches += other.dispatches;
         self.unplaced |= other.unplaced;
         self.total_ticks += other.total_ticks;
-        self.calibrated += other.calibrated;
-        self.empty_ticks += other.empty_ticks;
+        self.brackets.add(other.brackets);
         self.not_own += other.not_own;
         self.durations.append(other.durations);
         self.min = self.min.min(other.min);

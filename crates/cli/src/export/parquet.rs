@@ -21,6 +21,7 @@ pub fn write(out: &mut (impl Write + Send), rows: &mut Rows<'_>) -> io::Result<(
     let mut entries =
         vec![entry("counterpoint.schema", schema.to_owned()), entry("counterpoint.profile", head)];
     entries.extend(rows.metrics.take().map(|metrics| entry("counterpoint.metrics", metrics)));
+    entries.extend(rows.compensation.take().map(|empty| entry("counterpoint.compensation", empty)));
     let properties = WriterProperties::builder()
         .set_compression(Compression::SNAPPY)
         .set_max_row_group_row_count(Some(GROUP_ROWS))

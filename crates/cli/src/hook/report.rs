@@ -73,6 +73,7 @@ fn print(profile: &Profile, settings: &Settings) -> Result<(), Failure> {
         totals_last: true,
         constants_short: false,
         probes: false,
+        raw: true,
         width: None,
     };
     render(&mut out, profile, &found, &style)?;

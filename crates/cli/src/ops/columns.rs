@@ -2,14 +2,14 @@
 
 use std::collections::HashMap;
 
-use analysis::MOSTLY_EMPTY;
 use analysis::ops::{CounterSum, OpRow, OpRowKind, ValueSum};
+use analysis::{Estimate, MOSTLY_EMPTY};
 use model::Unit;
 use profile::{CounterInfo, ValueKind};
 
 use super::View;
 use crate::view::names::fit;
-use crate::view::table::{Column, Table, Value};
+use crate::view::table::{Column, Quantity, Table, Value};
 
 /// In tables for people, arguments are shortened to this width.
 const ARGUMENTS_WIDTH: usize = 36;
@@ -127,11 +127,32 @@ fn short_arguments(rows: &[OpRow]) -> Vec<Option<Value>> {
 /// The row's share of the time of all runs; if there are no runs, of the time of all ops.
 fn share(view: &View<'_>, row: &OpRow) -> Option<f64> {
     let whole = match view.table.runs {
-        0 => view.table.outside_ticks,
+        0 => outside(view),
         _ if row.outside => return None,
-        _ => view.table.wall_ticks,
+        _ => wall(view),
     };
-    (whole > 0 && row.kind != OpRowKind::NoOp).then(|| row.self_ticks as f64 / whole as f64)
+    let any = whole.value > 0.0 && row.kind != OpRowKind::NoOp;
+    any.then(|| (own(view, row).value / whole.value).clamp(0.0, 1.0))
+}
+
+/// A sum of times as it is shown: without the part of brackets, or as recorded.
+fn shown(view: &View<'_>, ticks: u128, brackets: Option<Estimate>) -> Estimate {
+    analysis::compensate(Estimate::exact(ticks as f64), brackets.filter(|_| !view.raw))
+}
+
+/// The time of all runs, in ticks.
+pub fn wall(view: &View<'_>) -> Estimate {
+    shown(view, view.table.wall_ticks, view.table.brackets.map(|[wall, _]| wall))
+}
+
+/// The self times of ops in no run, in ticks.
+pub fn outside(view: &View<'_>) -> Estimate {
+    shown(view, view.table.outside_ticks, view.table.brackets.map(|[_, outside]| outside))
+}
+
+/// The self time of a row, in ticks.
+fn own(view: &View<'_>, row: &OpRow) -> Estimate {
+    shown(view, row.self_ticks, row.brackets.map(|[_, own]| own))
 }
 
 fn order(view: &View<'_>, key: impl Fn(&OpRow) -> u128) -> Vec<usize> {
@@ -145,12 +166,13 @@ fn order(view: &View<'_>, key: impl Fn(&OpRow) -> u128) -> Vec<usize> {
     order
 }
 
-fn measured(unit: Unit, total: u128) -> Value {
-    match unit {
-        Unit::Nanoseconds => Value::Ns(total as f64),
-        Unit::Bytes => Value::Bytes(total as f64),
-        _ => Value::Count(total),
-    }
+fn measured(unit: Unit, sum: Estimate) -> Value {
+    let quantity = match unit {
+        Unit::Nanoseconds => Quantity::Ns,
+        Unit::Bytes => Quantity::Bytes,
+        _ => Quantity::Count,
+    };
+    Value::Estimated(quantity, sum, true)
 }
 
 fn text(value: &str) -> Option<Value> {
@@ -162,7 +184,6 @@ pub fn ops(view: &View<'_>, readers: Readers) -> Table {
     let people = readers != Readers::Programs;
     let rows = &view.table.rows;
     let line = &view.profile.timeline;
-    let ns = |ticks: u128| Some(Value::Ns(ticks as f64 * line.ns_per_tick()));
     let cells = |cell: &dyn Fn(&OpRow) -> Option<Value>| rows.iter().map(cell).collect::<Vec<_>>();
     let mut columns = vec![
         Column::new(
@@ -193,7 +214,11 @@ pub fn ops(view: &View<'_>, readers: Readers) -> Table {
         ),
     ];
     let has_calls = |row: &OpRow| row.kind != OpRowKind::NoOp;
-    let of_time = |row: &OpRow, ticks: u128| ns(ticks).filter(|_| has_calls(row));
+    let of_time = |row: &OpRow, ticks: Estimate| {
+        let ns = ticks.times(line.ns_per_tick());
+        has_calls(row).then_some(Value::Estimated(Quantity::Ns, ns, true))
+    };
+    let total = |row: &OpRow| shown(view, row.total_ticks, row.brackets.map(|[total, _]| total));
     columns.extend([
         Column::new(
             3,
@@ -201,8 +226,8 @@ pub fn ops(view: &View<'_>, readers: Readers) -> Table {
             "calls",
             cells(&|row| has_calls(row).then(|| Value::Count(row.calls.into()))),
         ),
-        Column::new(4, "total_ns", "total", cells(&|row| of_time(row, row.total_ticks))),
-        Column::new(1, "self_ns", "self", cells(&|row| of_time(row, row.self_ticks))),
+        Column::new(4, "total_ns", "total", cells(&|row| of_time(row, total(row)))),
+        Column::new(1, "self_ns", "self", cells(&|row| of_time(row, own(view, row)))),
         Column::new(1, "share", "of runs", cells(&|row| share(view, row).map(Value::Part))),
     ]);
     for (i, counter) in view.profile.manifest.counters.iter().enumerate() {
@@ -258,14 +283,19 @@ fn counter_columns(view: &View<'_>, columns: &mut Vec<Column>, i: usize, counter
     let rows = &view.table.rows;
     let (name, unit) = (&counter.name, counter.unit());
     let known = |sum: CounterSum| (sum.calls > 0).then_some(sum);
-    let total = |sum: CounterSum| known(sum).map(|sum| measured(unit, sum.total));
+    let sum_of = |sum: CounterSum| match view.raw {
+        true => Estimate::exact(sum.total as f64),
+        false => sum.compensated(),
+    };
+    let total = |sum: CounterSum| known(sum).map(|sum| measured(unit, sum_of(sum)));
     let calls = |sum: CounterSum| Some(Value::Count(sum.calls.into()));
-    let each = |sum: CounterSum| known(sum).map(|s| Value::Number(s.total as f64 / s.calls as f64));
+    let each =
+        |sum: CounterSum| known(sum).map(|sum| Value::Number(sum_of(sum).value / sum.calls as f64));
     let workers = format!("{name} (workers)");
     let mut own = Column::new(2, name, name, rows.iter().map(|r| total(r.counters[i])).collect());
     own.coverage = Some(rows.iter().map(|r| (r.counters[i].calls, r.calls)).collect());
     let mostly_empty = |row: &OpRow| row.counters[i].empty_share().filter(|s| *s > MOSTLY_EMPTY);
-    own.mostly_empty = Some(rows.iter().map(mostly_empty).collect());
+    own.mostly_empty = view.raw.then(|| rows.iter().map(mostly_empty).collect());
     let mut others =
         Column::new(2, &workers, &workers, rows.iter().map(|r| total(r.workers[i])).collect());
     others.coverage = Some(rows.iter().map(|r| (r.workers[i].calls, r.with_regions)).collect());

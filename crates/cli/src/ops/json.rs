@@ -13,6 +13,7 @@ use serde::{Serialize, Serializer};
 
 use super::{View, machines};
 use crate::view::losses::{by_severity, severity};
+use crate::view::price;
 
 /// The version of the document.
 const SCHEMA: &str = "counterpoint.ops/1";
@@ -187,6 +188,7 @@ pub fn print(out: &mut impl Write, view: &View<'_>) -> io::Result<()> {
         writer.finish()?;
     }
     member(out, "probe", &probe)?;
+    member(out, "cost", &price::json_of_costs(&table.costs, profile.bracketed_calls()))?;
     member(out, "losses", &losses.collect::<Vec<_>>())?;
     out.write_all(b"}\n")
 }

@@ -6,6 +6,7 @@ use super::{View, columns, machines};
 use crate::view::head::command;
 use crate::view::losses;
 use crate::view::notes::MACHINE_WITHOUT_CALLS;
+use crate::view::price;
 use crate::view::text;
 use crate::view::units::{grouped, percent, plural, time};
 use crate::view::wrap::{PROSE_WIDTH, wrapped};
@@ -26,6 +27,9 @@ pub fn print(out: &mut impl Write, view: &View<'_>, width: Option<usize>) -> io:
         return losses::print(out, &view.losses, prose);
     }
     wrapped(out, "runs      ", &runs(view), prose)?;
+    if let Some(text) = price::warning(profile, &table.costs) {
+        wrapped(out, "cost      ", &text, prose)?;
+    }
     writeln!(out)?;
     ops(out, view, tables)?;
     let regions = columns::regions(view);
@@ -60,8 +64,8 @@ fn ops(out: &mut impl Write, view: &View<'_>, width: Option<usize>) -> io::Resul
     out.write_all(&printed)
 }
 
-fn ns(view: &View<'_>, ticks: u128) -> f64 {
-    ticks as f64 * view.profile.timeline.ns_per_tick()
+fn ns(view: &View<'_>, ticks: f64) -> f64 {
+    ticks.max(0.0) * view.profile.timeline.ns_per_tick()
 }
 
 /// How many runs and op calls there are, and their time.
@@ -69,7 +73,7 @@ fn runs(view: &View<'_>) -> String {
     let table = view.table;
     let ops = plural(table.ops.into(), "op call");
     if table.runs == 0 {
-        let together = time(ns(view, table.outside_ticks));
+        let together = time(ns(view, columns::outside(view).value));
         return format!("none; {ops}, {together} in total (percentages are of this)");
     }
     let failed = match table.failed {
@@ -85,12 +89,15 @@ fn runs(view: &View<'_>) -> String {
     };
     let outside = match table.outside_ticks {
         0 => String::new(),
-        ticks => format!("; ops outside of runs took {} more", time(ns(view, ticks))),
+        _ => {
+            let ticks = columns::outside(view).value;
+            format!("; ops outside of runs took {} more", time(ns(view, ticks)))
+        }
     };
     format!(
         "{} with {ops}{failed}; wall time {} (the sum of the rows){outside}",
         plural(table.runs.into(), "run"),
-        time(ns(view, table.wall_ticks)),
+        time(ns(view, columns::wall(view).value)),
     )
 }
 
@@ -135,14 +142,15 @@ fn probes(view: &View<'_>) -> String {
         return "not calibrated, so their cost is unknown".to_owned();
     };
     let cost = probes + table.way_ns.unwrap_or(0.0);
-    let of = match view.table.wall_ticks {
-        0 => String::new(),
-        wall => format!(", {} of the runs' wall time", percent(cost / ns(view, wall))),
+    // Not of the runs' wall time: threads of the pool have a part of the cost.
+    let of = match price::share_of_program(&table.costs, cost) {
+        Some(share) => format!(", {} of the program's processor time", percent(share)),
+        None => String::new(),
     };
     let each = probes / table.probe_calls.max(1) as f64;
     let calls = plural(table.probe_calls.into(), "call");
     let way = match table.way_ns {
-        Some(ns) => format!(", calling the instrument at most {}", time(ns)),
+        Some(ns) => format!(", calling the instrument {}", time(ns)),
         None => String::new(),
     };
     format!("about {}{of}: {calls} at {} each{way}, on all threads", time(cost), time(each))

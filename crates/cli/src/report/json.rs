@@ -2,11 +2,11 @@
 
 use std::io::{self, Write};
 
-use analysis::{By, Row, ThreadTime};
+use analysis::{By, CounterTotal, Estimate, Row, ThreadTime};
 use serde::Serialize;
 
 use super::Report;
-use crate::view::columns;
+use crate::view::columns::{self, Times};
 use crate::view::head::ProfileHead;
 use crate::view::keys::{KeyOut, ThreadRef, key_out, thread_ref};
 use crate::view::labels;
@@ -86,10 +86,34 @@ struct RowOut<'a> {
     p50_ns: f64,
     p99_ns: f64,
     empty_share: Option<f64>,
+    /// Absent if nothing was subtracted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    intervals: Option<IntervalsOut>,
     counters: Vec<CounterOut<'a>>,
     metrics: Vec<ValueOut<'a>>,
     threads: Vec<ThreadRef>,
     cpus: Vec<u32>,
+}
+
+/// The intervals of a row's times, in ns.
+#[derive(Serialize)]
+struct IntervalsOut {
+    total_ns: Estimate,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    self_ns: Option<Estimate>,
+    mean_ns: Estimate,
+    min_ns: Estimate,
+    max_ns: Estimate,
+    p50_ns: Estimate,
+    p99_ns: Estimate,
+}
+
+/// A sum: a whole number if it is one.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum SumOut {
+    Whole(u128),
+    Real(f64),
 }
 
 /// The values of an op in one pass.
@@ -103,16 +127,25 @@ struct PassOut {
 #[derive(Serialize)]
 struct CounterOut<'a> {
     name: &'a str,
-    total: Option<u128>,
+    total: Option<SumOut>,
     per_call: Option<f64>,
     calls: u64,
     /// The part of the value that empty calls read.
     empty_share: Option<f64>,
+    /// Absent if nothing was subtracted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    intervals: Option<CounterIntervals>,
     /// This and the next field are present only if counters took turns in the run.
     #[serde(skip_serializing_if = "Option::is_none")]
     estimated_calls: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     covered: Option<f64>,
+}
+
+#[derive(Serialize)]
+struct CounterIntervals {
+    total: Estimate,
+    per_call: Estimate,
 }
 
 /// A metric of a row.
@@ -121,6 +154,11 @@ struct ValueOut<'a> {
     name: &'a str,
     unit: &'a str,
     value: Option<f64>,
+    /// Absent without a value, or if what empty calls read was not calibrated.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    low: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    high: Option<f64>,
     calls: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<String>,
@@ -166,6 +204,7 @@ fn document<'a>(report: &'a Report<'_>) -> Document<'a> {
     let (profile, summary) = (overview.profile, overview.summary);
     let mut processes: Vec<usize> = summary.threads.iter().map(|t| t.process).collect();
     processes.dedup();
+    let [duration, own] = Times::new(overview.raw).all(summary);
     Document {
         schema: REPORT_SCHEMA,
         profile: ProfileHead::new(&profile.manifest, profile),
@@ -176,15 +215,15 @@ fn document<'a>(report: &'a Report<'_>) -> Document<'a> {
         device: overview.places[1],
         stream: overview.places[2],
         skip_ms: Some(overview.skip_ms).filter(|ms| *ms > 0.0),
-        probe_subtracted: overview.subtract_probe,
+        probe_subtracted: !overview.raw,
         metrics: metrics_out(overview.metrics),
         total: Total {
             processes: processes.len(),
             threads: summary.threads.len(),
             calls: summary.calls,
             dispatches: summary.dispatches,
-            duration_ns: summary.total_ticks as f64 * profile.timeline.ns_per_tick(),
-            self_ns: summary.self_ticks as f64 * profile.timeline.ns_per_tick(),
+            duration_ns: duration.value * profile.timeline.ns_per_tick(),
+            self_ns: own.value * profile.timeline.ns_per_tick(),
             overlapping_calls: summary.overlapping,
             spans: Some(summary.apart.spans).filter(|n| *n > 0),
             bookkeeping_calls: Some(summary.apart.bookkeeping).filter(|n| *n > 0),
@@ -203,7 +242,8 @@ fn document<'a>(report: &'a Report<'_>) -> Document<'a> {
 fn row<'a>(overview: &'a Overview<'_>, row: &'a Row) -> RowOut<'a> {
     let profile = overview.profile;
     let ns = |ticks: f64| ticks * profile.timeline.ns_per_tick();
-    let all = overview.summary.self_ticks;
+    let in_ns = |ticks: Estimate| ticks.times(profile.timeline.ns_per_tick());
+    let times = Times::new(overview.raw);
     let counters = profile.manifest.counters.iter().zip(&row.counters);
     // Each pass repeats the calls of every op.
     let repeated = overview.by == By::Op && profile.manifest.passes > 0;
@@ -216,28 +256,50 @@ fn row<'a>(overview: &'a Overview<'_>, row: &'a Row) -> RowOut<'a> {
     });
     let multiplex = profile.manifest.multiplex;
     let of_thread = !labels::is_apart(profile, row.key);
+    let of_pass = 1.0 / each as f64;
+    let (total, own) =
+        (in_ns(times.total(row)).times(of_pass), in_ns(times.own(row)).times(of_pass));
+    let own = Some(own).filter(|_| of_thread);
+    let call = |ticks: f64| in_ns(times.call(row, ticks));
+    let (mean, least, most) =
+        (in_ns(times.mean(row)), call(row.min_ticks as f64), call(row.max_ticks as f64));
+    let (p50, p99) = (call(row.p50_ticks), call(row.p99_ticks));
+    let subtracted = !overview.raw;
     RowOut {
         key: key_out(profile, row.key),
         calls: agree.then_some(row.calls / each),
         dispatches: row.dispatches.filter(|_| agree).map(|n| n / each),
-        total_ns: ns(row.total_ticks as f64 / each as f64),
-        self_ns: of_thread.then(|| ns(row.self_ticks as f64 / each as f64)),
+        total_ns: total.value,
+        self_ns: own.map(|own| own.value),
         spread: columns::spread(row).filter(|_| repeated),
         passes: passes.collect(),
-        share: (all > 0 && of_thread).then(|| row.self_ticks as f64 / all as f64),
-        mean_ns: ns(row.mean_ticks()),
-        min_ns: ns(row.min_ticks as f64),
-        max_ns: ns(row.max_ticks as f64),
-        p50_ns: ns(row.p50_ticks),
-        p99_ns: ns(row.p99_ticks),
-        empty_share: row.empty_share,
+        share: times.share(overview.summary, row).filter(|_| of_thread),
+        mean_ns: mean.value,
+        min_ns: least.value,
+        max_ns: most.value,
+        p50_ns: p50.value,
+        p99_ns: p99.value,
+        empty_share: row.empty_share(),
+        intervals: (subtracted && row.brackets.is_some()).then_some(IntervalsOut {
+            total_ns: total,
+            self_ns: own,
+            mean_ns: mean,
+            min_ns: least,
+            max_ns: most,
+            p50_ns: p50,
+            p99_ns: p99,
+        }),
         counters: counters
             .map(|(info, counter)| CounterOut {
                 name: &info.name,
-                total: counter.map(|c| c.total),
-                per_call: counter.map(|c| c.mean()),
+                total: counter.map(|c| sum_out(times.counter(&c).value, c)),
+                per_call: counter.map(|c| times.counter(&c).value / c.calls.max(1) as f64),
                 calls: counter.map_or(0, |c| c.calls),
                 empty_share: counter.and_then(|c| c.empty_share()),
+                intervals: counter.filter(|c| subtracted && c.brackets.is_some()).map(|c| {
+                    let total = times.counter(&c);
+                    CounterIntervals { total, per_call: total.times(1.0 / c.calls.max(1) as f64) }
+                }),
                 estimated_calls: multiplex.then(|| counter.map_or(0, |c| c.estimated)),
                 covered: counter.and_then(|c| c.covered()),
             })
@@ -250,12 +312,22 @@ fn row<'a>(overview: &'a Overview<'_>, row: &'a Row) -> RowOut<'a> {
                 name: &metric.name,
                 unit: &metric.unit.name,
                 value: of_row.value,
+                low: of_row.interval.map(|[low, _]| low),
+                high: of_row.interval.map(|[_, high]| high),
                 calls: of_row.calls,
                 reason: of_row.hidden.map(|hidden| price::reason(hidden, overview)),
             })
             .collect(),
         threads: row.threads.iter().map(|(p, t)| thread_ref(profile, *p, *t)).collect(),
         cpus: row.cpus.iter().copied().collect(),
+    }
+}
+
+/// A counter's sum, which is as exact as the counter if nothing was subtracted from it.
+fn sum_out(value: f64, counter: CounterTotal) -> SumOut {
+    match value == counter.total as f64 {
+        true => SumOut::Whole(counter.total),
+        false => SumOut::Real(value),
     }
 }
 

@@ -8,9 +8,9 @@ use profile::Profile;
 
 use crate::view::csv::field;
 use crate::view::labels::{labels, op_of};
-use crate::view::variables::{name_and_unit, scale};
+use crate::view::variables::{Subtracted, name_and_unit, scale};
 
-pub fn print(out: &mut impl Write, profile: &Profile, stats: &Stats) -> io::Result<()> {
+pub fn print(out: &mut impl Write, profile: &Profile, stats: &Stats, raw: bool) -> io::Result<()> {
     write!(out, "op,library,process,pid,thread,tid,thread_name,op_calls,variable,unit,calls")?;
     write!(out, ",mean,standard_deviation,min,max")?;
     (0..stats.buckets).try_for_each(|bucket| write!(out, ",bucket_{bucket}_mean"))?;
@@ -19,13 +19,13 @@ pub fn print(out: &mut impl Write, profile: &Profile, stats: &Stats) -> io::Resu
     for (op, label) in stats.ops.iter().zip(labels(profile, &keys)) {
         let library = op_of(profile, op.key).map_or("", |op| &op.library);
         let op_fields = format!("{},{}", field(&label), field(library));
-        rows(out, profile, stats, &format!("{op_fields},,,,,"), &op.all)?;
+        rows(out, profile, stats, &format!("{op_fields},,,,,"), &op.all, raw)?;
         for thread in &op.threads {
             let p = &profile.processes[thread.process];
             let t = &p.threads[thread.thread];
             let name = field(&t.name);
             let who = format!("{},{},{},{},{name}", thread.process, p.id.pid, t.uid, t.tid);
-            rows(out, profile, stats, &format!("{op_fields},{who}"), &thread.scope)?;
+            rows(out, profile, stats, &format!("{op_fields},{who}"), &thread.scope, raw)?;
         }
     }
     Ok(())
@@ -37,21 +37,24 @@ fn rows(
     stats: &Stats,
     who: &str,
     scope: &Scope,
+    raw: bool,
 ) -> io::Result<()> {
     for (i, variable) in scope.variables.iter().enumerate() {
         let (name, unit) = name_and_unit(profile, stats, i);
         let scale = scale(profile, i);
+        let less = Subtracted::new(scope, i, raw);
         let real = |value: Option<f64>| {
             value.map_or_else(String::new, |value| (value * scale).to_string())
         };
         let number = |value: Option<Number>| match (value, i) {
-            (Some(Number::Whole(value)), 1..) => value.to_string(),
-            (value, _) => real(value.map(Number::to_f64)),
+            (Some(Number::Whole(value)), 1..) if less.is_nothing() => value.to_string(),
+            (value, _) => real(value.map(|value| less.from(value.to_f64()).value)),
         };
+        let mean = |value: Option<f64>| real(value.map(|value| less.from(value).value));
         write!(out, "{who},{},{},{unit},{}", scope.calls, field(name), variable.calls)?;
-        write!(out, ",{},{}", real(variable.mean), real(variable.standard_deviation))?;
+        write!(out, ",{},{}", mean(variable.mean), real(variable.standard_deviation))?;
         write!(out, ",{},{}", number(variable.min), number(variable.max))?;
-        variable.bucket_means.iter().try_for_each(|mean| write!(out, ",{}", real(*mean)))?;
+        variable.bucket_means.iter().try_for_each(|value| write!(out, ",{}", mean(*value)))?;
         write!(out, "\r\n")?;
     }
     Ok(())

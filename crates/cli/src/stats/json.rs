@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-use analysis::stats::{Number, OpStats, Pair, Scope, Stats, ThreadStats, Variable};
-use profile::Profile;
+use analysis::Estimate;
+use analysis::stats::{Number, OpStats, Pair, Scope, ThreadStats, Variable};
 use profile::columns::{cpu_of, node_of};
 use serde::Serialize;
 
@@ -16,7 +16,7 @@ use crate::view::loops::spread::{self, SpreadOut};
 use crate::view::losses::{LossOut, losses_out};
 use crate::view::metrics::metrics_out;
 use crate::view::price::{EmptyOut, empty_out};
-use crate::view::variables::{name_and_unit, scale};
+use crate::view::variables::{Subtracted, name_and_unit, scale};
 
 /// The version of the document.
 const STATS_SCHEMA: &str = "counterpoint.stats/1";
@@ -28,6 +28,7 @@ struct Asked<'a> {
     skip_ms: f64,
     buckets: usize,
     tables: bool,
+    probe_subtracted: bool,
 }
 
 #[derive(Serialize)]
@@ -76,6 +77,9 @@ struct VariableOut<'a> {
     unit: &'a str,
     calls: u64,
     mean: Option<f64>,
+    /// The interval of the mean; absent if it is exact.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    interval: Option<Estimate>,
     standard_deviation: Option<f64>,
     min: Option<NumberOut>,
     max: Option<NumberOut>,
@@ -98,6 +102,7 @@ struct PairOut<'a> {
     calls: u64,
     pearson: Option<f64>,
     spearman: Option<f64>,
+    probe_noise: bool,
     probability: Option<Vec<Vec<Option<f64>>>>,
 }
 
@@ -130,19 +135,20 @@ pub fn print(out: &mut impl Write, view: &View<'_>) -> io::Result<bool> {
         skip_ms: view.args.skip_ms,
         buckets: stats.buckets,
         tables: !view.args.no_table,
+        probe_subtracted: !view.args.raw,
     })?;
     write!(out, "{{\"schema\":\"{STATS_SCHEMA}\",\n\"profile\":{head},\n\"asked\":{asked},\n")?;
     let metrics = serde_json::to_string(&metrics_out(&stats.metrics))?;
     write!(out, "\"metrics\":{metrics},\n\"ops\":[")?;
     for (i, op) in stats.ops.iter().enumerate() {
         out.write_all(if i == 0 { b"\n" } else { b",\n" })?;
-        serde_json::to_writer(&mut *out, &op_out(profile, stats, op))?;
+        serde_json::to_writer(&mut *out, &op_out(view, op))?;
     }
     let probes = stats.probes.iter().map(|probe| ProbeOut {
         process: probe.process,
         pid: profile.processes[probe.process].id.pid,
         calls: probe.calls,
-        total_ns: probe.total_ns(),
+        total_ns: probe.total().value,
         per_call_ns: probe.per_call_ns,
         flush_ns: probe.flush_ns,
         empty_call: empty_out(profile, &probe.empty_call),
@@ -156,24 +162,28 @@ pub fn print(out: &mut impl Write, view: &View<'_>) -> io::Result<bool> {
     Ok(any_loop)
 }
 
-fn op_out<'a>(profile: &'a Profile, stats: &'a Stats, op: &'a OpStats) -> OpOut<'a> {
+fn op_out<'a>(view: &'a View<'_>, op: &'a OpStats) -> OpOut<'a> {
+    let profile = view.profile;
+    let less = Subtracted::new(&op.all, 0, view.args.raw).from(0.0).value;
     OpOut {
         key: key_out(profile, op.key),
-        total_ns: op.total_ticks as f64 * profile.timeline.ns_per_tick(),
-        all: scope_out(profile, stats, &op.all),
-        threads: op.threads.iter().map(|t| thread_out(profile, stats, t)).collect(),
+        total_ns: (op.total_ticks as f64 + op.all.calls as f64 * less)
+            * profile.timeline.ns_per_tick(),
+        all: scope_out(view, &op.all),
+        threads: op.threads.iter().map(|t| thread_out(view, t)).collect(),
     }
 }
 
-fn thread_out<'a>(profile: &'a Profile, stats: &'a Stats, thread: &ThreadStats) -> ThreadOut<'a> {
+fn thread_out<'a>(view: &'a View<'_>, thread: &ThreadStats) -> ThreadOut<'a> {
+    let profile = view.profile;
     ThreadOut {
         thread: thread_ref(profile, thread.process, thread.thread),
         name: &profile.processes[thread.process].threads[thread.thread].name,
-        scope: scope_out(profile, stats, &thread.scope),
+        scope: scope_out(view, &thread.scope),
     }
 }
 
-fn scope_out<'a>(profile: &'a Profile, stats: &'a Stats, scope: &Scope) -> ScopeOut<'a> {
+fn scope_out<'a>(view: &'a View<'_>, scope: &Scope) -> ScopeOut<'a> {
     let mut nodes: BTreeMap<u32, u64> = BTreeMap::new();
     for (location, calls) in &scope.locations {
         *nodes.entry(node_of(*location)).or_default() += calls;
@@ -188,43 +198,55 @@ fn scope_out<'a>(profile: &'a Profile, stats: &'a Stats, scope: &Scope) -> Scope
         calls: scope.calls,
         cpus: cpus.collect(),
         nodes: nodes.into_iter().map(|(node, calls)| NodeOut { node, calls }).collect(),
-        variables: variables.map(|(i, v)| variable_out(profile, stats, i, v)).collect(),
-        pairs: scope.pairs.iter().map(|pair| pair_out(profile, stats, pair)).collect(),
+        variables: variables.map(|(i, v)| variable_out(view, scope, i, v)).collect(),
+        pairs: scope.pairs.iter().map(|pair| pair_out(view, scope, pair)).collect(),
     }
 }
 
 fn variable_out<'a>(
-    profile: &'a Profile,
-    stats: &'a Stats,
+    view: &'a View<'_>,
+    scope: &Scope,
     i: usize,
     variable: &Variable,
 ) -> VariableOut<'a> {
-    let (name, unit) = name_and_unit(profile, stats, i);
-    let scale = scale(profile, i);
+    let (name, unit) = name_and_unit(view.profile, view.stats, i);
+    let scale = scale(view.profile, i);
+    let less = Subtracted::new(scope, i, view.args.raw);
+    let mean = variable.mean.map(|mean| less.from(mean).times(scale));
     let scaled = |value: Option<f64>| value.map(|value| value * scale);
     let number = |value: Option<Number>| match (value, i) {
-        (Some(Number::Whole(value)), 1..) => Some(NumberOut::Whole(value)),
-        (value, _) => scaled(value.map(Number::to_f64)).map(NumberOut::Real),
+        (Some(Number::Whole(value)), 1..) if less.is_nothing() => Some(NumberOut::Whole(value)),
+        (value, _) => {
+            let value = value.map(|value| less.from(value.to_f64()).value);
+            scaled(value).map(NumberOut::Real)
+        }
     };
     VariableOut {
         name,
         unit,
         calls: variable.calls,
-        mean: scaled(variable.mean),
+        mean: mean.map(|mean| mean.value),
+        interval: mean.filter(|mean| !mean.is_exact()),
         standard_deviation: scaled(variable.standard_deviation),
         min: number(variable.min),
         max: number(variable.max),
-        bucket_means: variable.bucket_means.iter().map(|mean| scaled(*mean)).collect(),
+        bucket_means: variable
+            .bucket_means
+            .iter()
+            .map(|mean| scaled(mean.map(|mean| less.from(mean).value)))
+            .collect(),
     }
 }
 
-fn pair_out<'a>(profile: &'a Profile, stats: &'a Stats, pair: &Pair) -> PairOut<'a> {
+fn pair_out<'a>(view: &'a View<'_>, scope: &Scope, pair: &Pair) -> PairOut<'a> {
+    let (profile, stats) = (view.profile, view.stats);
     PairOut {
         of: name_and_unit(profile, stats, pair.of).0,
         given: name_and_unit(profile, stats, pair.given).0,
         calls: pair.calls,
         pearson: pair.pearson,
         spearman: pair.spearman,
+        probe_noise: scope.is_noise(pair.of) || scope.is_noise(pair.given),
         probability: pair.table.as_ref().map(|table| table.probabilities(stats.buckets)),
     }
 }

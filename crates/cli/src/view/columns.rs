@@ -1,26 +1,90 @@
 //! The columns of a summary: the name of each row, its calls, times, counters and metrics.
 
-use analysis::{By, CounterTotal, Key, MOSTLY_EMPTY, PassTotal, Row, Summary, ThreadTime};
+use analysis::{
+    By, CounterTotal, Estimate, Key, MOSTLY_EMPTY, Options, PassTotal, Row, Summary, ThreadTime,
+};
 use model::Unit;
-use model::metric::Bound;
 use profile::{Op, Profile, Usage};
 
 use super::labels::{has_roles, is_apart, labels, op_of};
 use super::metrics as metric_cells;
 use super::overview::name_of;
 use super::source::{self, SOURCE};
-use super::table::{Column, Table, Value};
+use super::table::{Column, Quantity, Table, Value};
 
-/// The table of a summary, with its rows in the summary's order.
-pub fn of_summary(profile: &Profile, summary: &Summary, metrics: &[Bound], by: By) -> Table {
+/// The times of a row in ticks, as they are shown: without the brackets, or as recorded.
+#[derive(Clone, Copy, Debug)]
+pub struct Times {
+    raw: bool,
+}
+
+impl Times {
+    pub fn new(raw: bool) -> Self {
+        Self { raw }
+    }
+
+    /// A sum or its compensated value.
+    fn either(self, recorded: f64, compensated: Estimate) -> Estimate {
+        if self.raw { Estimate::exact(recorded) } else { compensated }
+    }
+
+    pub fn total(self, row: &Row) -> Estimate {
+        self.either(row.total_ticks as f64, row.compensated())
+    }
+
+    pub fn own(self, row: &Row) -> Estimate {
+        self.either(row.self_ticks as f64, row.compensated_self())
+    }
+
+    pub fn mean(self, row: &Row) -> Estimate {
+        self.total(row).times(1.0 / row.calls.max(1) as f64)
+    }
+
+    /// A quantile, or the shortest or longest duration.
+    pub fn call(self, row: &Row, ticks: f64) -> Estimate {
+        self.either(ticks, row.compensated_call(ticks))
+    }
+
+    /// The sums over the whole profile: of durations and of self times.
+    pub fn all(self, summary: &Summary) -> [Estimate; 2] {
+        let brackets = summary.brackets.filter(|_| !self.raw);
+        let sum = |ticks: u128, of: Option<Estimate>| {
+            analysis::compensate(Estimate::exact(ticks as f64), of)
+        };
+        [
+            sum(summary.total_ticks, brackets.map(|brackets| brackets.total)),
+            sum(summary.self_ticks, brackets.map(|brackets| brackets.own)),
+        ]
+    }
+
+    /// A row's part of all self times.
+    pub fn share(self, summary: &Summary, row: &Row) -> Option<f64> {
+        let [_, all] = self.all(summary);
+        (all.value > 0.0).then(|| (self.own(row).value.max(0.0) / all.value).min(1.0))
+    }
+
+    /// A counter's sum.
+    pub fn counter(self, counter: &CounterTotal) -> Estimate {
+        self.either(counter.total as f64, counter.compensated())
+    }
+}
+
+/// The table of a summary, with its rows in the summary's order. `raw` shows values as they were
+/// recorded.
+pub fn of_summary(profile: &Profile, summary: &Summary, options: &Options, raw: bool) -> Table {
+    let (metrics, by, times) = (&options.metrics, options.by, Times::new(raw));
     let rows = &summary.rows;
     let line = &profile.timeline;
     let mut columns = names(profile, rows, by);
     let mut push = |rank, name: &str, title: &str, cell: &dyn Fn(&Row) -> Option<Value>| {
         columns.push(Column::new(rank, name, title, rows.iter().map(cell).collect()));
     };
-    let ns = |ticks: f64| Some(Value::Ns(ticks * line.ns_per_tick()));
-    let all = summary.self_ticks as f64;
+    let ns = |ticks: Estimate| {
+        Some(Value::Estimated(Quantity::Ns, ticks.times(line.ns_per_tick()), false))
+    };
+    let with_interval = |ticks: Estimate| {
+        Some(Value::Estimated(Quantity::Ns, ticks.times(line.ns_per_tick()), true))
+    };
     // Each pass repeats the calls of every op.
     let repeated = by == By::Op && profile.manifest.passes > 0;
     let passes = if repeated { profile.passes().max(1) } else { 0 };
@@ -35,7 +99,7 @@ pub fn of_summary(profile: &Profile, summary: &Summary, metrics: &[Bound], by: B
         let of_pass = |n: u64| n / u64::from(passes.max(1));
         r.dispatches.filter(|_| agree).map(|n| Value::Count(of_pass(n).into()))
     });
-    push(1, "total_ns", "total", &|r| ns(r.total_ticks as f64 / each));
+    push(1, "total_ns", "total", &|r| ns(times.total(r).times(1.0 / each)));
     if passes > 0 {
         push(3, "spread", "spread", &|r| spread(r).map(Value::Part));
         push(6, "calls_by_pass", "by pass", &|r| {
@@ -44,19 +108,21 @@ pub fn of_summary(profile: &Profile, summary: &Summary, metrics: &[Bound], by: B
     }
     // Calls that belong to no thread have no share of the time of threads.
     let of_thread = |r: &Row| !is_apart(profile, r.key);
-    push(2, "self_ns", "self", &|r| ns(r.self_ticks as f64 / each).filter(|_| of_thread(r)));
+    push(2, "self_ns", "self", &|r| ns(times.own(r).times(1.0 / each)).filter(|_| of_thread(r)));
     push(2, "share", "share", &|r| {
-        let any = summary.self_ticks > 0 && of_thread(r);
-        any.then(|| Value::Part(r.self_ticks as f64 / all))
+        let share = times.share(summary, r).filter(|_| of_thread(r));
+        share.map(Value::Part)
     });
-    push(4, "mean_ns", "mean", &|r| ns(r.mean_ticks()));
-    push(6, "p50_ns", "p50", &|r| ns(r.p50_ticks));
-    push(5, "p99_ns", "p99", &|r| ns(r.p99_ticks));
+    push(4, "mean_ns", "mean", &|r| with_interval(times.mean(r)));
+    push(6, "p50_ns", "p50", &|r| ns(times.call(r, r.p50_ticks)));
+    push(5, "p99_ns", "p99", &|r| ns(times.call(r, r.p99_ticks)));
     for (i, counter) in profile.manifest.counters.iter().enumerate() {
         let (name, unit) = (&counter.name, counter.unit());
         let of = |row: &Row| row.counters.get(i).copied().flatten();
-        push(3, name, name, &|r| of(r).map(|c| total(unit, c)));
-        push(10, &format!("{name}_per_call"), "/call", &|r| of(r).map(|c| mean(unit, c)));
+        push(3, name, name, &|r| of(r).map(|c| total(unit, times.counter(&c))));
+        push(10, &format!("{name}_per_call"), "/call", &|r| {
+            of(r).map(|c| mean(unit, times.counter(&c).times(1.0 / c.calls.max(1) as f64)))
+        });
     }
     if by == By::Thread {
         usage_columns(summary, rows, &mut push);
@@ -69,8 +135,8 @@ pub fn of_summary(profile: &Profile, summary: &Summary, metrics: &[Bound], by: B
     }
     push(8, "threads", "threads", &|r| Some(Value::Count(r.threads.len() as u128)));
     push(8, "cpus", "cpus", &|r| Some(Value::Count(r.cpus.len() as u128)));
-    push(11, "min_ns", "min", &|r| ns(r.min_ticks as f64));
-    push(11, "max_ns", "max", &|r| ns(r.max_ticks as f64));
+    push(11, "min_ns", "min", &|r| ns(times.call(r, r.min_ticks as f64)));
+    push(11, "max_ns", "max", &|r| ns(times.call(r, r.max_ticks as f64)));
     // If no call contains another call, self time equals total time.
     if summary.self_ticks == summary.total_ticks
         && let Some(column) = columns.iter_mut().find(|column| column.name == "self_ns")
@@ -95,7 +161,7 @@ pub fn of_summary(profile: &Profile, summary: &Summary, metrics: &[Bound], by: B
         for column in columns.iter_mut() {
             if column.name == counter.name || column.name == per_call {
                 column.coverage = Some(coverage.clone());
-                column.mostly_empty = Some(mostly_empty(rows, i));
+                column.mostly_empty = raw.then(|| mostly_empty(rows, i));
             }
         }
     }
@@ -116,7 +182,36 @@ pub fn of_summary(profile: &Profile, summary: &Summary, metrics: &[Bound], by: B
     if profile.manifest.multiplex {
         estimates(profile, rows, &mut columns);
     }
+    if !raw {
+        intervals(profile, rows, &mut columns);
+    }
     Table { columns, order: (0..rows.len()).collect() }
+}
+
+/// For programs: the ends of the intervals of means, if what empty calls read was calibrated.
+fn intervals(profile: &Profile, rows: &[Row], columns: &mut Vec<Column>) {
+    if rows.iter().all(|row| row.brackets.is_none()) {
+        return;
+    }
+    let mut ends = |low: &str, high: &str, cell: &dyn Fn(&Row) -> Option<Estimate>| {
+        let found: Vec<Option<Estimate>> = rows.iter().map(cell).collect();
+        let end = |of: fn(&Estimate) -> f64| {
+            found.iter().map(|cell| cell.as_ref().map(|cell| Value::Number(of(cell)))).collect()
+        };
+        columns.push(Column::for_programs(low, end(|cell| cell.low)));
+        columns.push(Column::for_programs(high, end(|cell| cell.high)));
+    };
+    let times = Times::new(false);
+    ends("mean_low_ns", "mean_high_ns", &|row| {
+        row.brackets.map(|_| times.mean(row).times(profile.timeline.ns_per_tick()))
+    });
+    for (i, counter) in profile.manifest.counters.iter().enumerate() {
+        let name = &counter.name;
+        ends(&format!("{name}_per_call_low"), &format!("{name}_per_call_high"), &|row| {
+            let total = row.counters.get(i).copied().flatten().filter(|c| c.brackets.is_some())?;
+            Some(times.counter(&total).times(1.0 / total.calls.max(1) as f64))
+        });
+    }
 }
 
 type Push<'a> = dyn FnMut(u8, &str, &str, &dyn Fn(&Row) -> Option<Value>) + 'a;
@@ -189,20 +284,22 @@ fn mostly_empty(rows: &[Row], counter: usize) -> Vec<Option<f64>> {
     rows.iter().map(|row| share(row).filter(|share| *share > MOSTLY_EMPTY)).collect()
 }
 
-fn total(unit: Unit, counter: CounterTotal) -> Value {
-    match unit {
-        Unit::Nanoseconds => Value::Ns(counter.total as f64),
-        Unit::Bytes => Value::Bytes(counter.total as f64),
-        _ => Value::Count(counter.total),
-    }
+fn total(unit: Unit, sum: Estimate) -> Value {
+    let quantity = match unit {
+        Unit::Nanoseconds => Quantity::Ns,
+        Unit::Bytes => Quantity::Bytes,
+        _ => Quantity::Count,
+    };
+    Value::Estimated(quantity, sum, true)
 }
 
-fn mean(unit: Unit, counter: CounterTotal) -> Value {
-    match unit {
-        Unit::Nanoseconds => Value::Ns(counter.mean()),
-        Unit::Bytes => Value::Bytes(counter.mean()),
-        _ => Value::Number(counter.mean()),
-    }
+fn mean(unit: Unit, mean: Estimate) -> Value {
+    let quantity = match unit {
+        Unit::Nanoseconds => Quantity::Ns,
+        Unit::Bytes => Quantity::Bytes,
+        _ => Quantity::Number,
+    };
+    Value::Estimated(quantity, mean, true)
 }
 
 /// The columns that say what a row stands for. The first one is its name.

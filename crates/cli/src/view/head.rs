@@ -4,9 +4,10 @@ use analysis::Summary;
 use profile::{CounterInfo, Exit, Manifest, MetricInfo, Origin, Profile, State};
 use serde::Serialize;
 
+use super::columns::Times;
 use super::overview::Overview;
 use super::units::{moment, plural, time};
-use super::usage;
+use super::{price, usage};
 use crate::terminal::visible;
 
 /// The lines above a report, each with a label and a text.
@@ -47,7 +48,8 @@ pub fn lines(overview: &Overview<'_>) -> Vec<(&'static str, String)> {
     let threads = summary.threads.len() as u128;
     let mut processes: Vec<usize> = summary.threads.iter().map(|t| t.process).collect();
     processes.dedup();
-    let ns = profile.timeline.ns_per_tick() * summary.total_ticks as f64;
+    let sums = Times::new(overview.raw).all(summary);
+    let [ns, self_ns] = sums.map(|sum| sum.value.max(0.0) * profile.timeline.ns_per_tick());
     lines.push((
         "calls",
         format!(
@@ -61,9 +63,10 @@ pub fn lines(overview: &Overview<'_>) -> Vec<(&'static str, String)> {
             plural(processes.len() as u128, "process"),
             plural(threads, "thread"),
             time(ns),
-            shares_of(profile, summary),
+            shares_of(summary, self_ns),
         ),
     ));
+    lines.extend(price::warning(profile, &summary.probes).map(|text| ("cost", text)));
     if let Some(text) = usage::text(overview) {
         lines.push(("threads", text));
     }
@@ -90,27 +93,22 @@ pub fn lines(overview: &Overview<'_>) -> Vec<(&'static str, String)> {
         );
         lines.push(("left out", text));
     }
-    if overview.subtract_probe {
-        let text = if summary.uncalibrated_probes {
-            "reduced by what an empty call reads, if that was calibrated, but not below zero"
-        } else {
-            "reduced by what an empty call reads (see below), but not below zero"
-        };
+    if overview.raw {
+        let text = "as they were recorded; what an empty call reads is not subtracted";
         lines.push(("values", text.to_owned()));
     }
     lines
 }
 
 /// Says what percentages refer to. This text is printed after the sum of all durations.
-fn shares_of(profile: &Profile, summary: &Summary) -> String {
+fn shares_of(summary: &Summary, self_ns: f64) -> String {
     if summary.self_ticks == 0 {
         return String::new();
     }
     if summary.self_ticks == summary.total_ticks {
         return " (percentages are of this)".to_owned();
     }
-    let ns = profile.timeline.ns_per_tick() * summary.self_ticks as f64;
-    format!(", self time {} (percentages are of this)", time(ns))
+    format!(", self time {} (percentages are of this)", time(self_ns))
 }
 
 /// The time between the first and the last snapshot of `run`. `None` if the recording did not
@@ -191,6 +189,25 @@ struct ClockOut {
     kind: &'static str,
     ns_per_tick: f64,
     calibrated: bool,
+    /// Absent in profiles of earlier versions.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    steps_ns: Option<StepsOut>,
+}
+
+/// The steps of the clock: the smallest and the typical one, the largest ones of all processes.
+#[derive(Serialize)]
+struct StepsOut {
+    smallest: f64,
+    typical: f64,
+}
+
+fn steps(profile: &Profile) -> Option<StepsOut> {
+    let ns = |ticks: u64| profile.timeline.duration_ns(ticks);
+    let all = || profile.processes.iter().filter_map(|process| process.clock_steps);
+    Some(StepsOut {
+        smallest: ns(all().map(|steps| steps.smallest_ticks).max()?),
+        typical: ns(all().map(|steps| steps.typical_ticks).max()?),
+    })
 }
 
 impl<'a> ProfileHead<'a> {
@@ -214,6 +231,7 @@ impl<'a> ProfileHead<'a> {
                 kind: kind.name(),
                 ns_per_tick: profile.timeline.ns_per_tick(),
                 calibrated: profile.timeline.calibrated,
+                steps_ns: steps(profile),
             },
             passes: Some(manifest.passes).filter(|n| *n > 0),
             counters: &manifest.counters,

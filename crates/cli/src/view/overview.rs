@@ -23,8 +23,8 @@ pub struct Overview<'a> {
     /// Calls that began in the first `skip_ms` milliseconds of each thread are left out; 0 for
     /// none.
     pub skip_ms: f64,
-    /// Whether the readings of an empty call were subtracted from each call.
-    pub subtract_probe: bool,
+    /// Whether values are shown as they were recorded, without subtracting what empty calls read.
+    pub raw: bool,
     /// The metrics of each row.
     pub metrics: &'a [Bound],
 }

@@ -1,59 +1,130 @@
 //! The cost of recording, as text and as JSON.
 
-use analysis::{EmptyCall, Hidden, ProbeCost};
+use analysis::probe::sum;
+use analysis::{EmptyCall, Estimate, Hidden, ProbeCost};
 use profile::Profile;
 use serde::Serialize;
 
 use super::overview::Overview;
 use super::units::{grouped, number, percent, plural, time};
 
+/// From this part of the program's processor time on, the head of a report says what recording
+/// cost.
+const WORTH_SAYING: f64 = 0.05;
+/// The budget that is then named.
+const BUDGET: &str = "--budget 2%";
+
 /// The cost of all calibrated probes, in ns of processor time.
 struct Totals {
     calls: u64,
     of_calls: u64,
-    probes_ns: f64,
+    probes: Estimate,
     calibrated_ns: f64,
-    way_ns: Option<f64>,
+    only_counted: u64,
+    counting: Estimate,
+    after: Estimate,
+    way: Option<Estimate>,
     switches: u64,
-    switches_ns: Option<f64>,
+    switched: Option<Estimate>,
     flush_ns: f64,
     attach_ns: f64,
-    total_ns: f64,
-    /// The cost as a part of the processor time that the threads would have used without it.
-    slowdown: Option<f64>,
+    start: Option<Estimate>,
+    total: Estimate,
+    /// The cost as a part of the processor time that the program would have used without it.
+    of_program: Option<Estimate>,
+    /// The same of the calls, without what recording costs even if nothing is timed.
+    of_program_by_calls: Option<f64>,
+    /// The cost as a part of all processor time, with what recording took.
+    of_used: Option<f64>,
     cpu_ns: Option<f64>,
-    share_of_dispatches: Option<f64>,
+    of_dispatches: Option<Estimate>,
 }
 
 fn totals(probes: &[&ProbeCost], of_calls: u64) -> Option<Totals> {
     if probes.is_empty() {
         return None;
     }
-    let sum = |of: fn(&ProbeCost) -> f64| probes.iter().map(|p| of(p)).sum::<f64>();
+    let add = |of: fn(&ProbeCost) -> f64| probes.iter().map(|p| of(p)).sum::<f64>();
     let all = |of: fn(&ProbeCost) -> Option<f64>| probes.iter().map(|p| of(p)).sum::<Option<f64>>();
-    let total_ns = sum(ProbeCost::total_ns);
-    let way: Vec<f64> = probes.iter().filter_map(|p| p.way_ns).collect();
-    let part = |of: Option<f64>| of.filter(|ns| *ns > 0.0).map(|ns| total_ns / ns);
+    let range = |of: fn(&ProbeCost) -> Estimate| sum(probes.iter().map(|p| of(p)));
+    let some = |of: fn(&ProbeCost) -> Option<Estimate>| {
+        let known: Vec<Estimate> = probes.iter().filter_map(|p| of(p)).collect();
+        (!known.is_empty()).then(|| sum(known))
+    };
+    let total = range(ProbeCost::total);
+    let of_all_calls = range(ProbeCost::of_calls);
+    let part = |of: Option<f64>| of.filter(|ns| *ns > 0.0);
+    let program = part(all(ProbeCost::program_ns));
+    let is_known = probes.iter().all(|p| p.switched.is_some());
     Some(Totals {
         calls: probes.iter().map(|p| p.calls).sum(),
         of_calls,
-        probes_ns: sum(|p| p.probes_ns),
-        calibrated_ns: sum(|p| p.calibrated_per_call_ns * p.calls as f64),
-        way_ns: (!way.is_empty()).then(|| way.iter().sum()),
+        probes: range(|p| p.probes),
+        calibrated_ns: add(|p| p.calibrated_per_call_ns * p.calls as f64),
+        only_counted: probes.iter().map(|p| p.only_counted).fold(0, u64::saturating_add),
+        counting: range(|p| p.counting),
+        after: range(|p| p.after),
+        way: some(|p| p.way),
         switches: probes.iter().fold(0, |sum, p| sum.saturating_add(p.switches)),
-        switches_ns: all(|p| p.switches_ns),
-        flush_ns: sum(|p| p.flush_ns),
-        attach_ns: sum(|p| p.attach_ns),
-        total_ns,
-        slowdown: part(all(ProbeCost::alone_ns)),
+        switched: some(|p| p.switched).filter(|_| is_known),
+        flush_ns: add(|p| p.flush_ns),
+        attach_ns: add(|p| p.attach_ns),
+        start: some(|p| p.start),
+        total,
+        of_program: program.map(|ns| total.times(1.0 / ns)),
+        of_program_by_calls: program.map(|ns| of_all_calls.value / ns),
+        of_used: part(all(ProbeCost::used_ns)).map(|ns| total.value / ns),
         cpu_ns: all(|p| p.cpu_ns),
-        share_of_dispatches: part(all(|p| p.dispatch_ns)),
+        of_dispatches: part(all(|p| p.dispatch_ns)).map(|ns| of_all_calls.times(1.0 / ns)),
     })
 }
 
 fn of_all(overview: &Overview<'_>) -> Option<Totals> {
     let probes: Vec<&ProbeCost> = overview.summary.probes.iter().collect();
     totals(&probes, overview.profile.bracketed_calls())
+}
+
+/// One line for the head of a view, if recording changed the program noticeably and no budget
+/// limited it.
+pub fn warning(profile: &Profile, costs: &[ProbeCost]) -> Option<String> {
+    if profile.manifest.budget.is_some() {
+        return None;
+    }
+    let probes: Vec<&ProbeCost> = costs.iter().collect();
+    totals(&probes, 0).and_then(|totals| too_much(&totals))
+}
+
+/// `ns` of processor time as a part of what the program would have used without the recorder. `None`
+/// if that is not known.
+pub fn share_of_program(costs: &[ProbeCost], ns: f64) -> Option<f64> {
+    let program = costs.iter().map(ProbeCost::program_ns).sum::<Option<f64>>();
+    program.filter(|program| *program > 0.0).map(|program| ns / program)
+}
+
+fn too_much(totals: &Totals) -> Option<String> {
+    let Some(of_program) = totals.of_program else {
+        // The estimate exceeds what the program used in all.
+        return totals.of_used.filter(|part| *part > 0.5).map(|_| {
+            format!(
+                "recording took nearly all of the processor time (about {}); record with {BUDGET} to \
+                 change the program less",
+                time(totals.total.value)
+            )
+        });
+    };
+    if of_program.value <= WORTH_SAYING {
+        return None;
+    }
+    let cost = format!(
+        "recording took {} ({} to {}) more processor time than the program alone",
+        percent(of_program.value),
+        percent(of_program.low.max(0.0)),
+        percent(of_program.high)
+    );
+    Some(match totals.of_program_by_calls.is_some_and(|part| part > WORTH_SAYING) {
+        true => format!("{cost}; record with {BUDGET} to change it less"),
+        false => format!("{cost}, most of it to start; a longer run changes it less"),
+    })
 }
 
 /// The cost in one paragraph.
@@ -93,16 +164,23 @@ fn cost_text(totals: &Totals) -> String {
             )
         }
     };
-    let mut parts =
-        vec![format!("{calls} at {} each", time(totals.probes_ns / totals.calls as f64))];
-    if let Some(ns) = totals.way_ns {
-        parts.push(format!("calling the instrument at most {}", time(ns)));
+    let each = totals.probes.value / totals.calls as f64;
+    let mut parts = vec![format!("{calls} at {} each", time(each))];
+    if totals.only_counted > 0 {
+        let calls = plural(totals.only_counted.into(), "call");
+        parts.push(format!("{calls} only counted {}", range(totals.counting)));
     }
-    match totals.switches_ns {
-        Some(ns) if totals.switches > 0 => parts.push(format!(
+    if totals.after.high > 0.0 {
+        parts.push(format!("the program's code after readings {}", time(totals.after.value)));
+    }
+    if let Some(way) = totals.way {
+        parts.push(format!("calling the instrument {}", range(way)));
+    }
+    match totals.switched {
+        Some(added) if totals.switches > 0 => parts.push(format!(
             "{} with counters {}",
             plural(totals.switches.into(), "context switch"),
-            time(ns)
+            range(added)
         )),
         Some(_) => {}
         None => parts.push("context switches with counters not measured".to_owned()),
@@ -111,22 +189,33 @@ fn cost_text(totals: &Totals) -> String {
     if totals.attach_ns > 0.0 {
         parts.push(format!("starting threads {}", time(totals.attach_ns)));
     }
-    format!("about {}{}: {}", time(totals.total_ns), share_text(totals), parts.join(", "))
+    if let Some(start) = totals.start {
+        parts.push(format!("starting the process {}", time(start.value)));
+    }
+    format!("about {}{}: {}", range(totals.total), share_text(totals), parts.join(", "))
 }
 
-/// The cost as a share of processor time. If the estimate exceeds the threads' whole processor
-/// time, it is stated without a share: the probes of the calls were then faster than those of the
-/// calibration.
+/// `12.3 ms (10.1 ms to 14.2 ms)`; only the value if the ends print like it.
+fn range(ns: Estimate) -> String {
+    let [value, low, high] = [ns.value, ns.low.max(0.0), ns.high].map(time);
+    match low == value && high == value {
+        true => value,
+        false => format!("{value} ({low} to {high})"),
+    }
+}
+
+/// The cost as a share of the program's processor time. If the estimate exceeds it, the cost is
+/// stated without a share: the probes of the calls were then faster than those of the calibration.
 fn share_text(totals: &Totals) -> String {
-    let of_dispatches = match totals.share_of_dispatches {
-        Some(share) => format!(" ({} of the time in dispatches)", percent(share)),
+    let of_dispatches = match totals.of_dispatches {
+        Some(share) => format!(" (the calls: {} of the time in dispatches)", percent(share.value)),
         None => String::new(),
     };
-    match (totals.slowdown, totals.cpu_ns) {
+    match (totals.of_program, totals.cpu_ns) {
         (Some(more), _) => {
             format!(
                 " of processor time, {} more than without the recorder{of_dispatches}",
-                percent(more)
+                percent(more.value)
             )
         }
         (None, Some(_)) => " by the calibration, which is more than the threads used in all (the \
@@ -152,11 +241,12 @@ pub fn reason(hidden: Hidden, overview: &Overview<'_>) -> String {
     }
 }
 
-/// `probe` in the report's JSON.
+/// `probe` in the report's JSON. The numbers without a range are the values of [`Parts`].
 #[derive(Serialize)]
 pub struct ProbeOut {
     calls: u64,
     of_calls: u64,
+    only_counted: u64,
     total_ns: f64,
     per_call_ns: f64,
     calibrated_per_call_ns: f64,
@@ -169,28 +259,59 @@ pub struct ProbeOut {
     cpu_ns: Option<f64>,
     slowdown: Option<f64>,
     share_of_dispatch_time: Option<f64>,
+    total: Estimate,
+    of_program: Option<Estimate>,
+    of_dispatches: Option<Estimate>,
+    parts: Parts,
     #[serde(skip_serializing_if = "Option::is_none")]
     empty_call: Option<EmptyOut>,
 }
 
+/// What the cost consists of, each with its range, in ns. `null`: not known.
+#[derive(Serialize)]
+struct Parts {
+    probes: Estimate,
+    counting: Estimate,
+    after_readings: Estimate,
+    way: Option<Estimate>,
+    switches: Option<Estimate>,
+    flush: Estimate,
+    attach: Estimate,
+    start: Option<Estimate>,
+}
+
 impl ProbeOut {
     fn new(totals: &Totals, empty_call: Option<EmptyOut>) -> Self {
-        let calls = totals.calls.max(1) as f64;
+        let value = |of: Option<Estimate>| of.map(|of| of.value);
         Self {
             calls: totals.calls,
             of_calls: totals.of_calls,
-            total_ns: totals.total_ns,
-            per_call_ns: totals.probes_ns / calls,
-            calibrated_per_call_ns: totals.calibrated_ns / calls,
-            probes_ns: totals.probes_ns,
-            way_ns: totals.way_ns,
+            only_counted: totals.only_counted,
+            total_ns: totals.total.value,
+            per_call_ns: totals.probes.value / totals.calls.max(1) as f64,
+            calibrated_per_call_ns: totals.calibrated_ns / totals.calls.max(1) as f64,
+            probes_ns: totals.probes.value,
+            way_ns: value(totals.way),
             switches: totals.switches,
-            switches_ns: totals.switches_ns,
+            switches_ns: value(totals.switched),
             flush_ns: totals.flush_ns,
             attach_ns: totals.attach_ns,
             cpu_ns: totals.cpu_ns,
-            slowdown: totals.slowdown,
-            share_of_dispatch_time: totals.share_of_dispatches,
+            slowdown: value(totals.of_program),
+            share_of_dispatch_time: value(totals.of_dispatches),
+            total: totals.total,
+            of_program: totals.of_program,
+            of_dispatches: totals.of_dispatches,
+            parts: Parts {
+                probes: totals.probes,
+                counting: totals.counting,
+                after_readings: totals.after,
+                way: totals.way,
+                switches: totals.switched,
+                flush: Estimate::exact(totals.flush_ns),
+                attach: Estimate::exact(totals.attach_ns),
+                start: totals.start,
+            },
             empty_call,
         }
     }
@@ -199,6 +320,12 @@ impl ProbeOut {
 /// The cost of all processes together.
 pub fn json_of_all(overview: &Overview<'_>) -> Option<ProbeOut> {
     of_all(overview).map(|totals| ProbeOut::new(&totals, None))
+}
+
+/// The cost of these processes, of which all recorded `of_calls`.
+pub fn json_of_costs(costs: &[ProbeCost], of_calls: u64) -> Option<ProbeOut> {
+    let probes: Vec<&ProbeCost> = costs.iter().collect();
+    totals(&probes, of_calls).map(|totals| ProbeOut::new(&totals, None))
 }
 
 /// The cost of one process.
@@ -215,6 +342,8 @@ pub struct EmptyOut {
     duration_range_ns: Option<[f64; 2]>,
     counters: Vec<Option<u64>>,
     counter_ranges: Vec<Option<[u64; 2]>>,
+    subtracted_ns: Estimate,
+    subtracted: Vec<Option<Estimate>>,
 }
 
 /// The recorded values of an empty call of a process.
@@ -224,6 +353,8 @@ pub fn empty_out(profile: &Profile, empty: &EmptyCall) -> EmptyOut {
         duration_range_ns: empty.ticks_range.map(|r| r.map(|t| profile.timeline.duration_ns(t))),
         counters: empty.values.clone(),
         counter_ranges: empty.ranges.clone(),
+        subtracted_ns: empty.duration.mean.times(profile.timeline.ns_per_tick()),
+        subtracted: empty.counters.iter().map(|c| c.map(|bracket| bracket.mean)).collect(),
     }
 }
 
@@ -231,34 +362,67 @@ pub fn empty_out(profile: &Profile, empty: &EmptyCall) -> EmptyOut {
 mod tests {
     use super::*;
 
-    fn totals(slowdown: Option<f64>, cpu_ns: Option<f64>) -> Totals {
+    fn totals(of_program: Option<f64>, by_calls: f64, cpu_ns: Option<f64>) -> Totals {
+        let around = |value: f64| Estimate { value, low: value / 2.0, high: value * 2.0 };
         Totals {
             calls: 1,
             of_calls: 1,
-            probes_ns: 1.0,
+            probes: Estimate::exact(1.0),
             calibrated_ns: 1.0,
-            way_ns: None,
+            only_counted: 0,
+            counting: Estimate::exact(0.0),
+            after: Estimate::exact(0.0),
+            way: None,
             switches: 0,
-            switches_ns: Some(0.0),
+            switched: Some(Estimate::exact(0.0)),
             flush_ns: 0.0,
             attach_ns: 0.0,
-            total_ns: 1.0,
-            slowdown,
+            start: None,
+            total: Estimate::exact(1.0),
+            of_program: of_program.map(around),
+            of_program_by_calls: Some(by_calls),
+            of_used: None,
             cpu_ns,
-            share_of_dispatches: Some(0.5),
+            of_dispatches: Some(around(0.5)),
         }
     }
 
     #[test]
     fn no_share_is_above_the_whole() {
-        let text = share_text(&totals(Some(0.25), Some(9.0)));
+        let text = share_text(&totals(Some(0.25), 0.25, Some(9.0)));
         assert_eq!(
             text,
-            " of processor time, 25.0 % more than without the recorder (50.0 % of the time in dispatches)"
+            " of processor time, 25.0 % more than without the recorder (the calls: 50.0 % of the \
+             time in dispatches)"
         );
-        let above = share_text(&totals(None, Some(9.0)));
+        let above = share_text(&totals(None, 0.0, Some(9.0)));
         assert!(above.contains("more than the threads used in all"), "{above}");
-        let unknown = share_text(&totals(None, None));
-        assert_eq!(unknown, " of processor time (50.0 % of the time in dispatches)");
+        let unknown = share_text(&totals(None, 0.0, None));
+        assert_eq!(unknown, " of processor time (the calls: 50.0 % of the time in dispatches)");
+    }
+
+    /// The line names a budget only where one helps.
+    #[test]
+    fn the_head_says_when_recording_cost_more_than_a_twentieth() {
+        let line = too_much(&totals(Some(0.08), 0.06, None)).unwrap();
+        assert_eq!(
+            line,
+            "recording took 8.00 % (4.00 % to 16.0 %) more processor time than the program alone; \
+             record with --budget 2% to change it less"
+        );
+        let start = too_much(&totals(Some(0.08), 0.05, None)).unwrap();
+        assert!(start.ends_with("most of it to start; a longer run changes it less"), "{start}");
+        assert_eq!(too_much(&totals(Some(0.05), 0.05, None)), None);
+        assert_eq!(too_much(&totals(None, 0.5, None)), None, "unknown");
+        let all = Totals { of_used: Some(1.2), ..totals(None, 0.0, None) };
+        let line = too_much(&all).unwrap();
+        assert!(line.starts_with("recording took nearly all of the processor time"), "{line}");
+    }
+
+    #[test]
+    fn a_range_of_times() {
+        let ns = |value, low, high| range(Estimate { value, low, high });
+        assert_eq!(ns(2e6, 1.5e6, 3e6), "2.00 ms (1.50 ms to 3.00 ms)");
+        assert_eq!(ns(2e6, 2e6, 2e6), "2.00 ms");
     }
 }

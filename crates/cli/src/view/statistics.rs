@@ -27,7 +27,7 @@ use profile::columns::{cpu_of, node_of};
 use super::labels::{labels, process_label, thread_label};
 use super::shades::shade;
 use super::units::{general, time};
-use super::variables::{VariableKind, kind, name_and_unit};
+use super::variables::{Subtracted, VariableKind, kind, name_and_unit};
 use super::wrap::wrapped;
 use crate::terminal::visible;
 
@@ -53,6 +53,8 @@ pub struct Style {
     pub constants_short: bool,
     /// Say at the end what is recorded for an empty call.
     pub probes: bool,
+    /// Show values as they were recorded, without subtracting what an empty call reads.
+    pub raw: bool,
     /// The width that everything must fit; with `None`, lines are as long as they need to be.
     pub width: Option<usize>,
 }
@@ -67,6 +69,7 @@ impl Default for Style {
             totals_last: false,
             constants_short: true,
             probes: true,
+            raw: false,
             width: None,
         }
     }
@@ -113,10 +116,16 @@ pub fn render(
         let met =
             |process| stats.ops.iter().any(|o| o.threads.iter().any(|t| t.process == process));
         for probe in stats.probes.iter().filter(|probe| met(probe.process)) {
+            let of = &probe.empty_call.duration.mean;
+            let ns = |ticks: f64| time(ticks.max(0.0) * profile.timeline.ns_per_tick());
             let text = format!(
-                "The probe takes {} of this in each call of process {}; it is not subtracted.",
-                time(profile.timeline.duration_ns(probe.empty_call.ticks)),
+                "{} of each duration in process {} ({} to {}) {} the recorder's own{}.",
+                ns(of.value),
                 visible(&process_label(profile, probe.process)),
+                ns(of.low),
+                ns(of.high),
+                if style.raw { "are" } else { "were" },
+                if style.raw { "; nothing is subtracted" } else { " and are subtracted" },
             );
             line(out, style, "", &text)?;
         }
@@ -154,10 +163,10 @@ fn scope(
     let short = |v: &Variable| style.constants_short && is_constant(v);
     let varies = |i: usize| scope.variables.get(i).is_some_and(|v| !short(v));
     for (i, variable) in scope.variables.iter().enumerate() {
-        describe(out, profile, stats, scope.calls, i, variable, style)?;
+        describe(out, profile, stats, scope, i, variable, style)?;
         let pairs = scope.pairs.iter().filter(|pair| pair.given == i);
         for pair in pairs.filter(|pair| varies(pair.of) && varies(pair.given)) {
-            correlation(out, profile, stats, pair, style)?;
+            correlation(out, profile, stats, scope, pair, style)?;
         }
     }
     Ok(())
@@ -180,7 +189,7 @@ fn describe(
     out: &mut impl Write,
     profile: &Profile,
     stats: &Stats,
-    calls: u64,
+    scope: &Scope,
     i: usize,
     variable: &Variable,
     style: &Style,
@@ -192,13 +201,19 @@ fn describe(
         unit => format!(" ({})", visible(unit)),
     };
     let some = match (variable.calls, kind) {
-        (n, _) if n == calls => String::new(),
+        (n, _) if n == scope.calls => String::new(),
         (n, VariableKind::Metric(_)) => format!(", defined in {n} of these calls"),
         (n, _) => format!(", read in {n} of these calls"),
     };
     let scale = if i == 0 { profile.timeline.ns_per_tick() / 1e3 } else { 1.0 };
-    let text = |value: Option<f64>| {
+    let less = Subtracted::new(scope, i, style.raw);
+    let plain = |value: Option<f64>| {
         value.map_or_else(|| "–".to_owned(), |value| general(value * scale, 3))
+    };
+    let text = |value: Option<f64>| match value.map(|value| less.from(value)) {
+        // It cannot be told from an empty call.
+        Some(value) if !value.is_resolved() => format!("<{}", plain(Some(value.high.max(0.0)))),
+        value => plain(value.map(|value| value.value)),
     };
     let head = format!("{}{unit}{some}:", name(profile, stats, i));
     if style.constants_short && is_constant(variable) {
@@ -212,7 +227,7 @@ fn describe(
     }
     line(out, style, "  ", &head)?;
     writeln!(out, "    mean: {}", text(variable.mean))?;
-    writeln!(out, "    standard deviation: {}", text(variable.standard_deviation))?;
+    writeln!(out, "    standard deviation: {}", plain(variable.standard_deviation))?;
     writeln!(out, "    min: {}", text(variable.min.map(Number::to_f64)))?;
     writeln!(out, "    max: {}", text(variable.max.map(Number::to_f64)))?;
     let means: String =
@@ -245,6 +260,7 @@ fn correlation(
     out: &mut impl Write,
     profile: &Profile,
     stats: &Stats,
+    scope: &Scope,
     pair: &Pair,
     style: &Style,
 ) -> io::Result<()> {
@@ -254,6 +270,14 @@ fn correlation(
     let words =
         format!("correlation of {of} vs. {given}: {pearson} (Pearson), {spearman} (Spearman)");
     line(out, style, "  ", &words)?;
+    let noise = [pair.of, pair.given].into_iter().find(|variable| scope.is_noise(*variable));
+    if let Some(variable) = noise.filter(|_| style.probes) {
+        let words = format!(
+            "(this is mostly noise of the probe: {} of empty calls varies about as much)",
+            name(profile, stats, variable)
+        );
+        line(out, style, "    ", &words)?;
+    }
     let (Some(table), buckets) = (&pair.table, stats.buckets) else { return Ok(()) };
     let words = format!(
         "conditional probability of {of} {buckets}-ile (↓) given {given} {buckets}-ile (→):"

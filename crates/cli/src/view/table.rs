@@ -1,6 +1,6 @@
 //! A table: columns with names, units and cells, which text, CSV and `--sort` share.
 
-use analysis::Hidden;
+use analysis::{Estimate, Hidden};
 
 use super::metrics;
 use super::units;
@@ -15,8 +15,47 @@ pub enum Value {
     Ns(f64),
     Bytes(f64),
     Part(f64),
+    /// A value with its interval. The last field says whether people are shown how wide it is.
+    Estimated(Quantity, Estimate, bool),
     /// A metric's value, its unit, and whether the user declared that unit.
     Metric(f64, String, bool),
+}
+
+/// What an estimated value is, which decides how it is printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Quantity {
+    Ns,
+    Bytes,
+    Count,
+    Number,
+}
+
+/// Intervals that are narrower than this are not shown to people.
+const NARROW: f64 = 0.01;
+
+impl Quantity {
+    fn text(self, value: f64) -> String {
+        match self {
+            Self::Ns => units::time(value),
+            Self::Bytes => units::bytes(value),
+            Self::Count => units::count(value.round() as u128),
+            Self::Number => units::number(value),
+        }
+    }
+
+    /// A value that cannot be told apart from zero is only known to be below the end of its interval.
+    fn text_of(self, of: Estimate, with_interval: bool) -> String {
+        if !of.is_resolved() {
+            // The smallest whole number that it is below.
+            let bound = if self == Self::Count { of.high.ceil() } else { of.high };
+            return format!("<{}", self.text(bound.max(0.0)));
+        }
+        let text = self.text(of.value.max(0.0));
+        match of.relative().filter(|part| with_interval && *part >= NARROW) {
+            Some(part) => format!("{text} ±{:.0} %", 100.0 * part),
+            None => text,
+        }
+    }
 }
 
 /// A column.
@@ -94,7 +133,18 @@ impl Value {
             Self::Text(_) => None,
             Self::Count(n) => Some(*n as f64),
             Self::Number(x) | Self::Ns(x) | Self::Bytes(x) | Self::Part(x) => Some(*x),
+            Self::Estimated(_, of, _) => Some(of.value),
             Self::Metric(x, ..) => Some(*x),
+        }
+    }
+
+    /// Whether this value can be told apart from zero, and whether its text has an interval.
+    pub fn shows(&self) -> (bool, bool) {
+        match self {
+            Self::Estimated(quantity, of, with_interval) => {
+                (of.is_resolved(), quantity.text_of(*of, *with_interval).contains('±'))
+            }
+            _ => (true, false),
         }
     }
 
@@ -107,6 +157,7 @@ impl Value {
             Self::Ns(x) => units::time(*x),
             Self::Bytes(x) => units::bytes(*x),
             Self::Part(x) => units::percent(*x),
+            Self::Estimated(quantity, of, with_interval) => quantity.text_of(*of, *with_interval),
             Self::Metric(x, unit, declared) => metrics::text(*x, unit, *declared),
         }
     }
@@ -116,6 +167,7 @@ impl Value {
         match self {
             Self::Text(text) => text.clone(),
             Self::Count(n) => n.to_string(),
+            Self::Estimated(_, of, _) => of.value.to_string(),
             Self::Number(x)
             | Self::Ns(x)
             | Self::Bytes(x)

@@ -118,6 +118,21 @@ pub fn table<'a>(
 fn doubts(table: &Table, left_out: &[&str]) -> Vec<(&'static str, String)> {
     let mut lines = Vec::new();
     let shown = |column: &&Column| !column.csv_only && !left_out.contains(&column.name.as_str());
+    let cells = table.columns.iter().filter(shown).flat_map(|column| {
+        table.order.iter().filter_map(|row| column.cells.get(*row)?.as_ref().map(Value::shows))
+    });
+    let (below, wide) = cells.fold((false, false), |(below, wide), (resolved, interval)| {
+        (below || !resolved, wide || interval)
+    });
+    if below {
+        let text = "below this value, and cannot be told from what an empty call reads";
+        lines.push(("< ", text.to_owned()));
+    }
+    if wide {
+        let text = "half of the 95 % interval: what empty calls read is subtracted, and is not known \
+                    better than this";
+        lines.push(("± ", text.to_owned()));
+    }
     let range = |shares: &[f64]| {
         let least = shares.iter().copied().fold(f64::MAX, f64::min);
         let most = shares.iter().copied().fold(0.0, f64::max);

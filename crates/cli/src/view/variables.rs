@@ -1,6 +1,7 @@
 //! The variables of statistics: the duration, counters, and metrics.
 
-use analysis::stats::Stats;
+use analysis::Estimate;
+use analysis::stats::{Scope, Stats};
 use model::Unit;
 use model::metric::Bound;
 use profile::{CounterInfo, Profile};
@@ -39,4 +40,27 @@ pub fn kind<'a>(profile: &'a Profile, stats: &'a Stats, variable: usize) -> Vari
 /// The factor from a recorded value of a variable to its unit. Durations are recorded in ticks.
 pub fn scale(profile: &Profile, variable: usize) -> f64 {
     if variable == 0 { profile.timeline.ns_per_tick() } else { 1.0 }
+}
+
+/// What is subtracted from the values of a variable, before they are scaled: what an empty call
+/// reads.
+#[derive(Clone, Copy, Debug)]
+pub struct Subtracted(Option<Estimate>);
+
+impl Subtracted {
+    /// Nothing is subtracted if `raw`, if it was not calibrated, and from metrics, which are computed
+    /// from single calls.
+    pub fn new(scope: &Scope, variable: usize, raw: bool) -> Self {
+        let bracket = scope.brackets.get(variable).copied().flatten();
+        Self(bracket.filter(|_| !raw).map(|bracket| bracket.mean))
+    }
+
+    pub fn is_nothing(self) -> bool {
+        self.0.is_none_or(|of| of == Estimate::exact(0.0))
+    }
+
+    /// A mean, or another value of the variable, without it.
+    pub fn from(self, value: f64) -> Estimate {
+        analysis::compensate(Estimate::exact(value), self.0)
+    }
 }

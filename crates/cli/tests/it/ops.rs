@@ -136,6 +136,7 @@ fn timed_only(calibrated: bool) -> ProfileScript {
             total_ticks: *total_ticks,
             inside_values: vec![0],
             spread: None,
+            sums: None,
         });
     }
     let vm = process.machine("vm 0");

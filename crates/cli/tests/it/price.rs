@@ -76,16 +76,30 @@ fn every_part_of_the_cost_is_reported() {
     let recorded = Recorded::run(&program, "task-clock:u", &mut host("threads 2 20000"));
     let report = recorded.report(&[]);
     let probe = &report["probe"];
-    for part in ["probes_ns", "switches_ns", "flush_ns", "attach_ns", "cpu_ns", "slowdown"] {
+    for part in ["probes_ns", "switches_ns", "flush_ns", "attach_ns", "cpu_ns"] {
         assert!(probe[part].as_f64().is_some(), "{part}: {probe}");
     }
-    let sum = ["probes_ns", "switches_ns", "flush_ns", "attach_ns"];
-    let sum: f64 = sum.iter().map(|part| probe[part].as_f64().unwrap()).sum();
-    let total = probe["total_ns"].as_f64().unwrap();
-    assert!((total - sum).abs() < 1.0, "{probe}");
-    assert_eq!(probe["way_ns"], Value::Null, "no virtual machine");
-    let each = |name: &str| probe[name].as_f64().unwrap();
-    assert!(each("per_call_ns") >= each("calibrated_per_call_ns"), "{probe}");
+    // The total is the sum of the parts, and so are the ends of its range.
+    let parts = probe["parts"].as_object().unwrap();
+    for (end, total) in [("value", "total_ns"), ("low", ""), ("high", "")] {
+        let sum: f64 = parts.values().filter_map(|part| part[end].as_f64()).sum();
+        let total = if total.is_empty() { &probe["total"][end] } else { &probe[total] };
+        assert!((total.as_f64().unwrap() - sum).abs() < 1.0, "{end}: {probe}");
+    }
+    assert_eq!(parts["way"], Value::Null, "no virtual machine");
+    for part in ["probes", "after_readings", "switches", "flush", "attach", "start"] {
+        let part = &parts[part];
+        let [low, value, high] = ["low", "value", "high"].map(|end| part[end].as_f64().unwrap());
+        assert!(0.0 <= low && low <= value && value <= high, "{part}");
+    }
+    assert_eq!(probe["of_program"]["value"], probe["slowdown"]);
+    // The calls do nothing, so recording them costs much more than 5 %.
+    let text = Command::new(&program).arg("report").arg(recorded.path()).output().unwrap();
+    let text = String::from_utf8(text.stdout).unwrap();
+    let head = text.split("\n\n").next().unwrap();
+    let line = head.lines().position(|line| line.starts_with("cost      recording took ")).unwrap();
+    let rest = head.lines().skip(line).take(3).collect::<Vec<_>>().join(" ");
+    assert!(rest.contains("--budget 2%"), "{head}");
     let manifest: Value =
         serde_json::from_slice(&std::fs::read(recorded.path().join("manifest.json")).unwrap())
             .unwrap();
@@ -98,13 +112,18 @@ fn every_part_of_the_cost_is_reported() {
     // from that.
     let row = &report["rows"][0];
     assert!(row["counters"][0]["empty_share"].as_f64().unwrap() > 0.5, "{row}");
+    // What is left cannot be told from nothing, and the interval says so.
+    let rest = &row["counters"][0]["intervals"]["per_call"];
+    assert!(rest["low"].as_f64().unwrap() <= rest["value"].as_f64().unwrap(), "{rest}");
+    assert!(report["profile"]["clock"]["steps_ns"]["typical"].as_f64().unwrap() > 0.0, "{report}");
     let busy = row["metrics"].as_array().unwrap();
     let busy =
         busy.iter().find(|m| m["name"] == "cpu-utilisation:u" || m["name"] == "cpu-utilisation");
     let busy = busy.unwrap();
     assert_eq!(busy["value"], Value::Null, "{busy}");
     assert!(busy["reason"].as_str().unwrap().contains("is what an empty call reads"), "{busy}");
-    let text = Command::new(&program).arg("report").arg(recorded.path()).output().unwrap();
+    let mut raw = Command::new(&program);
+    let text = raw.arg("report").arg(recorded.path()).arg("--raw").output().unwrap();
     let text = String::from_utf8(text.stdout).unwrap();
     assert!(text.contains("≈ mostly counted by the probe itself"), "{text}");
     assert!(text.contains("– cpu-utilisation is left out of 1 row"), "{text}");
@@ -125,4 +144,30 @@ fn a_process_that_dies() {
     let thread = &report["threads"][0];
     let of = thread["usage"]["of_ns"].as_f64().unwrap();
     assert!(of > 0.0 && of < thread["wall_ns"].as_f64().unwrap(), "{thread}");
+}
+
+/// Brackets were timed around real calls on each thread, and around empty ones: both halves, in more
+/// than the calls that are timed soon, and in far less than all. What a hook says that it used
+/// is part of the start.
+#[test]
+fn brackets_are_timed_and_what_others_used_is_counted() {
+    let Some(program) = counterpoint("timed brackets") else { return };
+    let recorded = Recorded::run(&program, "none", &mut host("spent 20000 5000"));
+    let profile = profile::Profile::open(&recorded.path()).unwrap();
+    let process = &profile.processes[0];
+    let of = |rehearsed| process.brackets.iter().filter(move |b| b.rehearsed == rehearsed);
+    let (real, empty) = (of(false).next_back().unwrap(), of(true).next_back().unwrap());
+    for (before, after, least, most) in
+        [(&empty.before, &empty.after, 64, 64), (&real.before, &real.after, 100, 20_000 / 32)]
+    {
+        for half in [before, after] {
+            assert!((least..=most).contains(&half.count()), "{}", half.count());
+        }
+    }
+    let cost = process.cost.unwrap();
+    // 5,000 ms.
+    assert!(cost.loading_ns > 5_000_000_000 && cost.loading_ns < 6_000_000_000, "{cost:?}");
+    assert!(cost.constructor_ns > 0 && cost.process_cpu_ns > 0, "{cost:?}");
+    let start = &recorded.report(&[])["probe"]["parts"]["start"];
+    assert!(start["low"].as_f64().unwrap() > 5e9, "{start}");
 }

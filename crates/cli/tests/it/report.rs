@@ -97,6 +97,7 @@ fn the_table_for_people() {
     golden.check("cpu", 0, &["report", dir, "--by", "cpu", "--sort", "page-faults"]);
     golden.check("process", 0, &["report", dir, "--by", "process"]);
     golden.check("filter", 0, &["report", dir, "--filter", "*max", "--subtract-probe"]);
+    golden.check("raw", 0, &["report", dir, "--raw"]);
     golden.check("filter-none", 1, &["report", dir, "--filter", "nothing"]);
     golden.check("op-csv", 0, &["report", dir, "--format", "csv"]);
     golden.check("op-json", 0, &["report", dir, "--format", "json"]);
@@ -111,17 +112,18 @@ fn the_numbers_equal_those_on_paper() {
     let total = &report["total"];
     assert_eq!(total["calls"], 5);
     assert_eq!(total["dispatches"], 4);
-    assert_eq!(total["duration_ns"], 1_000_500.0);
+    // Half of the 50 of an empty call is subtracted from each of five calls.
+    assert_eq!(total["duration_ns"], 1_000_375.0);
 
     let rows = report["rows"].as_array().unwrap();
     let names: Vec<&str> = rows.iter().map(|row| row["op"].as_str().unwrap()).collect();
     assert!(names[0] == "softmax" && names[1].starts_with("main_dispatch_0") && names[2] == "copy");
     let softmax = &rows[0];
-    assert_eq!(softmax["total_ns"], 700_000.0);
-    assert_eq!(softmax["share"], 700_000.0 / 1_000_500.0);
-    assert_eq!(softmax["p50_ns"], 350_000.0);
+    assert_eq!(softmax["total_ns"], 699_950.0);
+    assert_eq!(softmax["share"], 699_950.0 / 1_000_375.0);
+    assert_eq!(softmax["p50_ns"], 349_975.0);
     // 100,000 + 0.99 · 500,000
-    assert_eq!(softmax["p99_ns"], 595_000.0);
+    assert_eq!(softmax["p99_ns"], 594_975.0);
     let faults = json!({"name": "page-faults", "total": null, "per_call": null, "calls": 0,
                         "empty_share": null});
     assert_eq!(
@@ -129,10 +131,13 @@ fn the_numbers_equal_those_on_paper() {
         "a counter that was not read or was multiplexed is missing, not zero"
     );
     // An empty call reads 40 of the counter, and takes 50.
-    let clock = json!({"name": "task-clock", "total": 590_000, "per_call": 295_000.0, "calls": 2,
+    let clock = json!({"name": "task-clock", "total": 589_920.0, "per_call": 294_960.0, "calls": 2,
                        "empty_share": 80.0 / 590_000.0});
-    assert_eq!(softmax["empty_share"], 100.0 / 700_000.0);
-    assert_eq!(softmax["counters"][1], clock);
+    assert_eq!(softmax["empty_share"], 50.0 / 700_000.0);
+    let mut counter = softmax["counters"][1].clone();
+    let intervals = counter.as_object_mut().unwrap().remove("intervals").unwrap();
+    assert_eq!(counter, clock);
+    assert_eq!(intervals["per_call"]["value"], 294_960.0);
     assert_eq!(softmax["cpus"], json!([2]));
     assert_eq!(softmax["source"], Value::Null);
     let matmul = &rows[1];
@@ -163,13 +168,9 @@ fn the_numbers_equal_those_on_paper() {
         .collect();
     assert_eq!(losses, [("multiplexed_call", 1), ("counter_open_failed", 2)]);
 
-    let less = json_of(
-        &golden,
-        &["report", dir.to_str().unwrap(), "--format", "json", "--subtract-probe"],
-    );
-    // Five calls, minus 50 each; task-clock minus 40 each.
-    assert_eq!(less["total"]["duration_ns"], 1_000_250.0);
-    assert_eq!(less["rows"][0]["counters"][1]["total"], 589_920);
+    let raw = json_of(&golden, &["report", dir.to_str().unwrap(), "--format", "json", "--raw"]);
+    assert_eq!(raw["total"]["duration_ns"], 1_000_500.0);
+    assert_eq!(raw["rows"][0]["counters"][1]["total"], 590_000);
 }
 
 #[test]

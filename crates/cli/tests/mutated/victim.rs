@@ -379,6 +379,7 @@ fn script(pool: bool) -> ProfileScript {
             inside_values: vec![[0, 0], [1, 2], [2, 5]],
             enabled_ns: vec![70, 80],
         }),
+        sums: None,
     });
     for name in ["main", "pool"] {
         let thread = process.thread(name);

@@ -1,6 +1,7 @@
 //! Opens a profile of several passes as one profile: see [`crate::passes`].
 
 use model::Loss;
+use record::meta::Moments;
 
 use super::{Process, Profile, fit};
 use crate::beneath::Dir;
@@ -91,11 +92,17 @@ fn shift(process: &mut Process, before: usize) {
     for page in process.threads.iter_mut().flat_map(|thread| &mut thread.pages) {
         page.header.start.counters = moved(page.header.start.counters);
     }
+    for brackets in &mut process.brackets {
+        brackets.counters = moved(brackets.counters);
+    }
     for calibration in &mut process.calibrations {
         calibration.counters = moved(calibration.counters);
         calibration.inside_values.splice(0..0, std::iter::repeat_n(0, before));
         if let Some(spread) = &mut calibration.spread {
             spread.inside_values.splice(0..0, std::iter::repeat_n([0, 0], before));
+        }
+        if let Some(sums) = &mut calibration.sums {
+            sums.inside_values.splice(0..0, std::iter::repeat_n(Moments::default(), before));
         }
     }
 }

@@ -3,11 +3,12 @@
 
 use std::collections::BTreeMap;
 
+use record::brackets::{Brackets, Histogram};
 use record::meta::{
-    self, Calibration, Export, Frame, Leaving, Library, LibraryKind, OpExport, Role, Spread, Text,
-    ValueKey, ValueKind,
+    self, Calibration, Export, Frame, Leaving, Library, LibraryKind, Moments, OpExport,
+    ProcessCost, Role, Spread, Sums, Text, ValueKey, ValueKind,
 };
-use record::{ClockKind, Snapshot};
+use record::{ClockKind, Granularity, Snapshot};
 use serde::{Deserialize, Serialize};
 
 use crate::manifest::{Moment, SwitchCost};
@@ -67,9 +68,74 @@ pub struct ProcessFacts {
     /// ns.
     #[serde(skip_serializing_if = "usual")]
     pub leaving: Option<(u32, u64)>,
+    /// The smallest and the typical step of its clock, in ticks.
+    #[serde(skip_serializing_if = "usual")]
+    pub clock_steps: Option<(u64, u64)>,
+    /// How long brackets took.
+    #[serde(skip_serializing_if = "usual")]
+    pub brackets: Vec<BracketsFacts>,
+    /// What recording cost it outside of calls and threads.
+    #[serde(skip_serializing_if = "usual")]
+    pub cost: Option<CostFacts>,
     /// What counters add to a context switch, as `run` measured it before this process's pass.
     #[serde(skip_serializing_if = "usual")]
     pub switch_cost: Option<SwitchCost>,
+}
+
+facts! {
+    /// See [`Brackets`].
+    BracketsFacts {
+        /// The number of its thread.
+        thread_uid: u32,
+        /// The counters that were read, one bit each.
+        counters: u32,
+        /// Whether the calls were empty.
+        rehearsed: bool,
+        /// Buckets and counts of the time before the call.
+        before: Vec<(u16, u32)>,
+        /// The same after the call.
+        after: Vec<(u16, u32)>,
+    }
+}
+
+facts! {
+    /// See [`ProcessCost`].
+    CostFacts {
+        /// Processor time of the library's constructor, in ns.
+        constructor_ns: u64,
+        /// The same of loading the run.
+        loading_ns: u64,
+        /// How much longer code takes after counters were read, in ticks.
+        after_reading_ticks: u64,
+        /// Processor time of the whole process until its end, in ns.
+        process_cpu_ns: u64,
+    }
+}
+
+impl From<ProcessCost> for CostFacts {
+    fn from(c: ProcessCost) -> Self {
+        let ProcessCost { constructor_ns, loading_ns, after_reading_ticks, process_cpu_ns } = c;
+        Self { constructor_ns, loading_ns, after_reading_ticks, process_cpu_ns }
+    }
+}
+
+impl From<&CostFacts> for ProcessCost {
+    fn from(c: &CostFacts) -> Self {
+        let CostFacts { constructor_ns, loading_ns, after_reading_ticks, process_cpu_ns } = *c;
+        Self { constructor_ns, loading_ns, after_reading_ticks, process_cpu_ns }
+    }
+}
+
+impl From<&Brackets> for BracketsFacts {
+    fn from(b: &Brackets) -> Self {
+        Self {
+            thread_uid: b.thread_uid,
+            counters: b.counters,
+            rehearsed: b.rehearsed,
+            before: b.before.0.clone(),
+            after: b.after.0.clone(),
+        }
+    }
 }
 
 /// See [`Calibration`].
@@ -89,6 +155,25 @@ pub struct CalibrationFacts {
     /// How much the empty calls varied.
     #[serde(skip_serializing_if = "usual")]
     pub spread: Option<SpreadFacts>,
+    /// Their sums.
+    #[serde(skip_serializing_if = "usual")]
+    pub sums: Option<SumsFacts>,
+}
+
+/// See [`Sums`]. Pairs are a sum and a sum of squares.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct SumsFacts {
+    /// The thread that was calibrated.
+    pub thread_uid: u32,
+    /// Number of calls in the sums.
+    pub calls: u32,
+    /// Of the recorded durations, in ticks.
+    pub inside_ticks: (u64, u64),
+    /// Of the durations of one probe, in ticks.
+    pub total_ticks: (u64, u64),
+    /// Of each counter.
+    pub inside_values: Vec<(u64, u64)>,
 }
 
 /// See [`Spread`].
@@ -286,6 +371,13 @@ impl From<&Calibration> for CalibrationFacts {
                 inside_values: s.inside_values.clone(),
                 enabled_ns: s.enabled_ns.clone(),
             }),
+            sums: c.sums.as_ref().map(|s| SumsFacts {
+                thread_uid: s.thread_uid,
+                calls: s.calls,
+                inside_ticks: (s.inside_ticks.sum, s.inside_ticks.squares),
+                total_ticks: (s.total_ticks.sum, s.total_ticks.squares),
+                inside_values: s.inside_values.iter().map(|m| (m.sum, m.squares)).collect(),
+            }),
         }
     }
 }
@@ -312,6 +404,9 @@ impl From<&Process> for ProcessFacts {
                 .collect(),
             texts: p.texts.iter().map(|(id, text)| (*id, text.clone())).collect(),
             leaving: p.leaving.map(|leaving| (leaving.pages, leaving.cpu_ns)),
+            clock_steps: p.clock_steps.map(|steps| (steps.smallest_ticks, steps.typical_ticks)),
+            brackets: p.brackets.iter().map(Into::into).collect(),
+            cost: p.cost.map(Into::into),
             switch_cost: p.switch_cost,
         }
     }
@@ -350,8 +445,32 @@ impl ProcessFacts {
                     inside_values: s.inside_values.iter().skip(before).copied().collect(),
                     enabled_ns: s.enabled_ns.clone(),
                 }),
+                sums: c.sums.as_ref().map(|s| {
+                    let moments = |(sum, squares): (u64, u64)| Moments { sum, squares };
+                    let of_pass = s.inside_values.iter().skip(before);
+                    Sums {
+                        thread_uid: s.thread_uid,
+                        calls: s.calls,
+                        inside_ticks: moments(s.inside_ticks),
+                        total_ticks: moments(s.total_ticks),
+                        inside_values: of_pass.copied().map(moments).collect(),
+                    }
+                }),
             })
         }));
+        frames.extend(self.clock_steps.map(|(smallest_ticks, typical_ticks)| {
+            Frame::Clock(Granularity { smallest_ticks, typical_ticks })
+        }));
+        frames.extend(self.brackets.iter().map(|b| {
+            Frame::Brackets(Brackets {
+                thread_uid: b.thread_uid,
+                counters: b.counters.checked_shr(before as u32).unwrap_or(0),
+                rehearsed: b.rehearsed,
+                before: Histogram(b.before.clone()),
+                after: Histogram(b.after.clone()),
+            })
+        }));
+        frames.extend(self.cost.as_ref().map(|cost| Frame::Cost(cost.into())));
         frames.extend(self.libraries.iter().cloned().map(|l| Frame::Library(l.into())));
         frames.extend(self.ops.iter().cloned().map(|op| Frame::Op(op.into())));
         frames.extend(self.values.iter().filter_map(|v| {

@@ -13,7 +13,7 @@ use crate::os::sys::{self, ErrnoGuard};
 use crate::process::guard::guarded;
 use crate::process::lock::Lock;
 use crate::process::part::Process;
-use crate::process::{load, losses, names};
+use crate::process::{cost, load, losses, names};
 use crate::state::epoch;
 use crate::state::run::Run;
 
@@ -51,6 +51,10 @@ pub fn take_in_guarded(
 /// Returns the id of the first export.
 fn take_in(head: *const LibraryHead, kind: LibraryKind) -> Option<u32> {
     let run = load::load()?;
+    cost::of_loading(|| take_in_now(head, kind, run))
+}
+
+fn take_in_now(head: *const LibraryHead, kind: LibraryKind, run: &'static Run) -> Option<u32> {
     let Some(lock) = Lock::take() else {
         losses::lose(Loss::LibraryRejected, 1, libc::EDEADLK);
         return None;

@@ -14,7 +14,7 @@ use crate::process::guard::guarded;
 use crate::recorder::adapter::Took;
 use crate::recorder::attach;
 use crate::recorder::bracket::{Newcomer, PLAIN_CLOCK, stack_address};
-use crate::recorder::thread::{self, Thread};
+use crate::recorder::thread::{self, AFTER, BEFORE, Thread};
 
 #[cold]
 #[inline(never)]
@@ -42,8 +42,12 @@ pub unsafe fn call(
     let frame = stack_address();
     // SAFETY: null, or this thread's own state, which is unmapped only at thread exit, after the
     // pointer was cleared.
+    let mut entered = 0;
     let is_plain = unsafe {
-        !thread.is_null() && (*thread).is_attached() && (*thread).begin_plain(export, frame)
+        !thread.is_null() && (*thread).is_attached() && (*thread).plain && {
+            entered = (*thread).enter(BEFORE);
+            (*thread).begin_plain(export, frame)
+        }
     };
     if !is_plain {
         // SAFETY: the caller's promises.
@@ -61,9 +65,11 @@ pub unsafe fn call(
     unsafe {
         if (*thread).is_attached() {
             let call = described(export, dispatch, workgroup, (start, end), location);
+            let after = (*thread).enter(AFTER);
             if !(*thread).end_plain(&call, frame) {
                 end_otherwise(thread, frame, export, dispatch, workgroup, (start, end), location);
             }
+            (*thread).left([entered, after], start, false);
         }
     }
     result
@@ -127,6 +133,8 @@ pub unsafe fn call_otherwise(
             return unsafe { original(environment, dispatch, workgroup) };
         }
     }
+    // SAFETY: the thread is attached.
+    let entered = unsafe { (*thread).enter(BEFORE) };
     touch_stack();
     let frame = stack_address();
     // SAFETY: the thread is attached.
@@ -145,7 +153,10 @@ pub unsafe fn call_otherwise(
     unsafe {
         if (*thread).is_attached() {
             let call = described(export, dispatch, workgroup, (start, end), location);
+            let counted = (*thread).counting && (*thread).uncounted == 0;
+            let after = (*thread).enter(AFTER);
             end_guarded(thread, &call, frame);
+            (*thread).left([entered, after], start, counted);
         }
     }
     result

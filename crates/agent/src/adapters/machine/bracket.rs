@@ -14,7 +14,7 @@ use crate::recorder::adapter::Adapter;
 use crate::recorder::attach;
 use crate::recorder::bracket::{Newcomer, held};
 use crate::recorder::collectors;
-use crate::recorder::thread::{self, Slot, Thread};
+use crate::recorder::thread::{self, AFTER, BEFORE, Slot, Thread};
 use crate::recorder::values::Values;
 use crate::state::epoch;
 
@@ -53,6 +53,34 @@ fn recording() -> Option<*mut Thread> {
             && (*thread).is_attached()
             && (*thread).busy.load(Ordering::Relaxed) == 0;
         usable.then_some(thread)
+    }
+}
+
+/// The first thing that a host's call does before an op, so that its time can be taken. Hosts that do
+/// not do this have no times of brackets.
+#[inline(always)]
+pub fn enter_before() {
+    if let Some(thread) = recording() {
+        // SAFETY: this is the thread's own state.
+        unsafe { (*thread).enter_apart(BEFORE) };
+    }
+}
+
+/// The first thing that a host's call does after an op.
+#[inline(always)]
+pub fn enter_after() {
+    if let Some(thread) = recording() {
+        // SAFETY: this is the thread's own state.
+        unsafe { (*thread).enter_apart(AFTER) };
+    }
+}
+
+/// The last thing that a host's call does after an op.
+#[inline(always)]
+pub fn left() {
+    if let Some(thread) = recording() {
+        // SAFETY: this is the thread's own state.
+        unsafe { (*thread).left_apart() };
     }
 }
 
@@ -107,9 +135,16 @@ unsafe fn begin(
         return false;
     }
     let numbers = numbers(thread);
+    let counted = !entry.bookkeeping || thread.run.bookkeeping;
+    if newcomer == Newcomer::Held
+        && counted
+        && !collectors::any()
+        && thread.begin_usual(entry.id, frame, slot(entry, numbers))
+    {
+        return false;
+    }
     let started = collectors::start(thread, entry.device);
     let interrupted = started.is_some_and(|started| started.interrupted);
-    let counted = !entry.bookkeeping || thread.run.bookkeeping;
     if interrupted || !thread.begin_call(entry.id, frame, newcomer, counted) {
         collectors::give_up(started);
         return interrupted;
@@ -117,7 +152,8 @@ unsafe fn begin(
     let at = thread.depth as usize - 1;
     thread.set_slot(at, slot(entry, numbers));
     collectors::keep(thread, at, started);
-    thread.begin_wrapped(entry.id);
+    let start = thread.begin_wrapped(entry.id);
+    thread.begun(start, counted && thread.counting);
     false
 }
 
@@ -150,8 +186,12 @@ unsafe fn end_begun(frame: usize) -> Option<(usize, bool)> {
     let thread = recording()?;
     // SAFETY: this is the thread's own state.
     let thread = unsafe { &mut *thread };
-    let (end, location) = thread.run.clock.end();
+    let (end, location) = thread.clock.end();
+    if thread.end_usual(frame, end, location) {
+        return Some((thread.depth as usize, false));
+    }
     let at = thread.wrapped_at(frame)?;
+    thread.ending(at);
     let begun = thread.end_wrapped(at);
     let call = Call { export: begun.export, location, start: begun.start, end, ..Call::default() };
     let numbers = thread.take_slot(at).numbers;

@@ -1,0 +1,55 @@
+//! The processor time that the library uses before the first call: for its constructor, and to load
+//! the run and to take in libraries and their names. Threads that attach account for themselves.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use record::meta::ProcessCost;
+
+use crate::os::sys;
+
+static CONSTRUCTOR_NS: AtomicU64 = AtomicU64::new(0);
+static AFTER_READING_TICKS: AtomicU64 = AtomicU64::new(0);
+static LOADING_NS: AtomicU64 = AtomicU64::new(0);
+
+/// The process that these are about. A forked child has not paid for them.
+static OF: AtomicU32 = AtomicU32::new(0);
+
+fn timed<T>(sum: &AtomicU64, body: impl FnOnce() -> T) -> T {
+    let begun_ns = record::clock::thread_cpu_ns();
+    let result = body();
+    sum.fetch_add(record::clock::thread_cpu_ns().wrapping_sub(begun_ns), Ordering::Relaxed);
+    result
+}
+
+/// Runs the constructor.
+pub fn of_constructor(body: impl FnOnce()) {
+    OF.store(sys::process_id(), Ordering::Relaxed);
+    timed(&CONSTRUCTOR_NS, body);
+}
+
+/// Runs something that has to be done before calls can be recorded.
+pub fn of_loading<T>(body: impl FnOnce() -> T) -> T {
+    timed(&LOADING_NS, body)
+}
+
+/// Adds what others used for the same purpose, such as the hook that Python programs load.
+pub fn add(cpu_ns: u64) {
+    LOADING_NS.fetch_add(cpu_ns, Ordering::Relaxed);
+}
+
+/// Notes how much longer code takes right after counters were read.
+pub fn set_after_reading(ticks: u64) {
+    AFTER_READING_TICKS.store(ticks, Ordering::Relaxed);
+}
+
+/// Returns what was used so far. `is_end` says whether the process is about to end.
+pub fn so_far(is_end: bool) -> ProcessCost {
+    let mine = OF.load(Ordering::Relaxed) == sys::process_id();
+    let own = |sum: &AtomicU64| if mine { sum.load(Ordering::Relaxed) } else { 0 };
+    ProcessCost {
+        constructor_ns: own(&CONSTRUCTOR_NS),
+        loading_ns: own(&LOADING_NS),
+        process_cpu_ns: if is_end { record::clock::process_cpu_ns() } else { 0 },
+        after_reading_ticks: AFTER_READING_TICKS.load(Ordering::Relaxed),
+    }
+}

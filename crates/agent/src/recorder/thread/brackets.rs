@@ -1,0 +1,175 @@
+//! Takes the time of brackets around the program's own calls, of a few calls that are drawn at
+//! random ([`record::brackets`] says why).
+//!
+//! ```text
+//!  enter(BEFORE) ··· read counters ··· start │ call │ enter(AFTER) ··· record ··· left()
+//! ```
+//!
+//! A call that is not drawn costs one decrement in each half. The halves are drawn independently,
+//! because some hosts call us once before and once after a call.
+
+use record::brackets::{BUCKETS, Brackets, Histogram, bucket_of};
+
+use super::Thread;
+
+/// The two halves of a bracket.
+pub(crate) const BEFORE: usize = 0;
+pub(crate) const AFTER: usize = 1;
+
+/// A thread's first calls find cold caches in a way that later ones do not.
+pub(crate) const FIRST: u16 = 8;
+/// So many brackets are timed soon, so that short programs have some; the others are rare.
+const SOON: u32 = 48;
+
+/// The times of the brackets of a thread, and those in progress.
+pub(crate) struct BracketTimes {
+    /// How many were timed, for each half.
+    timed: [u32; 2],
+    /// State of the random numbers; not 0.
+    random: u32,
+    /// Whether every call is timed.
+    all: bool,
+    /// For hosts that call us before and after a call: when the half in progress began, if it is
+    /// timed; otherwise 0.
+    entered: u64,
+    /// Number of the thread's flushes when a half was last drawn.
+    flushes: u32,
+    /// Whether counters are read for the call that is about to end, or that ended last.
+    counted: bool,
+    /// Calls without and with counters, halves, buckets.
+    counts: [[[u32; BUCKETS]; 2]; 2],
+}
+
+impl BracketTimes {
+    /// Sets all fields at `this`. The state is too large for a small stack.
+    ///
+    /// # Safety
+    /// `this` must be valid for writes.
+    pub(crate) unsafe fn reset(this: *mut Self, seed: u32) {
+        // SAFETY: by contract; all zeros are valid.
+        unsafe {
+            this.write_bytes(0, 1);
+            (*this).random = seed | 1;
+        }
+    }
+}
+
+impl Thread {
+    /// Begins a half of a bracket: the first thing that the recorder does in it. Returns when that
+    /// was if the half is timed, and otherwise 0.
+    #[inline(always)]
+    pub(crate) fn enter(&mut self, half: usize) -> u64 {
+        let until = &mut self.until_timed[half];
+        *until = until.wrapping_sub(1);
+        if *until == 0 { self.draw(half) } else { 0 }
+    }
+
+    /// Does what [`Thread::enter`] does, and keeps the result for [`Thread::begun`] or
+    /// [`Thread::left_apart`].
+    #[inline(always)]
+    pub(crate) fn enter_apart(&mut self, half: usize) {
+        self.brackets.entered = self.enter(half);
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn draw(&mut self, half: usize) -> u64 {
+        let flushes = self.start.flushes;
+        let times = &mut self.brackets;
+        // Marsaglia's xorshift.
+        times.random ^= times.random << 13;
+        times.random ^= times.random >> 17;
+        times.random ^= times.random << 5;
+        self.until_timed[half] = match times.timed[half] {
+            _ if times.all => 1,
+            few if few < SOON => 1 + (times.random % 4) as u16,
+            _ => 32 + (times.random % 64) as u16,
+        };
+        times.timed[half] = times.timed[half].saturating_add(1);
+        times.flushes = flushes;
+        self.run.clock.begin()
+    }
+
+    /// Ends the first half of a call that ends in another function, at the moment `start` when the
+    /// call begins.
+    #[inline(always)]
+    pub(crate) fn begun(&mut self, start: u64, counted: bool) {
+        if self.brackets.entered != 0 {
+            let before = start.wrapping_sub(self.brackets.entered);
+            self.brackets.entered = 0;
+            self.count_bracket(BEFORE, counted, before);
+        }
+    }
+
+    /// Ends the second half of such a call.
+    #[inline(always)]
+    pub(crate) fn left_apart(&mut self) {
+        if self.brackets.entered != 0 {
+            let after = self.brackets.entered;
+            self.brackets.entered = 0;
+            self.count_whole([0, after], 0, self.brackets.counted);
+        }
+    }
+
+    /// Ends the second half: the last thing that the recorder does in it. `entered` is what
+    /// [`Thread::enter`] returned in both halves, and `start` is when the call began.
+    #[inline(always)]
+    pub(crate) fn left(&mut self, entered: [u64; 2], start: u64, counted: bool) {
+        if entered[BEFORE] | entered[AFTER] != 0 {
+            self.count_whole(entered, start, counted);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn count_whole(&mut self, entered: [u64; 2], start: u64, counted: bool) {
+        let now = self.run.clock.begin();
+        // What flushing a page takes is known for each page.
+        if entered[AFTER] != 0 && self.brackets.flushes == self.start.flushes {
+            self.count_bracket(AFTER, counted, now.wrapping_sub(entered[AFTER]));
+        }
+        if entered[BEFORE] != 0 {
+            self.count_bracket(BEFORE, counted, start.wrapping_sub(entered[BEFORE]));
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn count_bracket(&mut self, half: usize, counted: bool, ticks: u64) {
+        let halves = &mut self.brackets.counts[usize::from(counted)];
+        if let Some(count) = halves.get_mut(half).and_then(|all| all.get_mut(bucket_of(ticks))) {
+            *count = count.saturating_add(1);
+        }
+    }
+
+    /// Notes whether counters are read for call `at`, which is about to end.
+    #[inline(always)]
+    pub(crate) fn ending(&mut self, at: usize) {
+        self.brackets.counted = self.counting && self.uncounted >> at & 1 == 0;
+    }
+
+    /// Times every bracket from now on, until [`Thread::time_some_brackets`].
+    pub(crate) fn time_all_brackets(&mut self) {
+        self.brackets.all = true;
+        self.until_timed = [1; 2];
+    }
+
+    /// Forgets all times, and times some brackets from now on.
+    pub(crate) fn time_some_brackets(&mut self) {
+        let random = self.brackets.random;
+        // SAFETY: this is a valid place.
+        unsafe { BracketTimes::reset(&raw mut self.brackets, random) };
+        self.until_timed = [FIRST; 2];
+    }
+
+    /// Returns the times so far, without and with counters. What has no time is left out.
+    pub(crate) fn bracket_times(&self, rehearsed: bool) -> impl Iterator<Item = Brackets> {
+        let kinds = self.brackets.counts.iter().zip([0, self.run.counter_mask]);
+        let thread_uid = self.start.thread_uid;
+        kinds.filter_map(move |(of, counters)| {
+            let (before, after) = (Histogram::new(&of[BEFORE]), Histogram::new(&of[AFTER]));
+            let any = !before.0.is_empty() || !after.0.is_empty();
+            any.then_some(Brackets { thread_uid, counters, rehearsed, before, after })
+        })
+    }
+}

@@ -1,0 +1,117 @@
+//! A value together with the interval that it lies in with 95 % confidence.
+//!
+//! Everything that is not exact is passed on as an [`Estimate`]: values that were scaled up from a
+//! sample of the calls, and values from which the reading of an empty call was subtracted. The
+//! units are those of the value. The interval contains the value, and it need not be symmetric.
+
+use serde::Serialize;
+
+/// A value with its interval of 95 % confidence. A value that is exact has `low` = `high` =
+/// `value`.
+///
+/// `low` may be negative even if the quantity cannot be: that means that it cannot be told apart
+/// from zero. All three numbers are finite.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Estimate {
+    /// The most likely value.
+    pub value: f64,
+    /// Lower end of the interval.
+    pub low: f64,
+    /// Upper end of the interval.
+    pub high: f64,
+}
+
+impl Estimate {
+    /// A value without any uncertainty.
+    pub const fn exact(value: f64) -> Self {
+        Self { value, low: value, high: value }
+    }
+
+    /// A value with an interval that reaches `half` to both sides. The sign of `half` does not
+    /// matter.
+    pub fn within(value: f64, half: f64) -> Self {
+        let half = half.abs();
+        Self { value, low: value - half, high: value + half }
+    }
+
+    /// Whether the interval is a single value.
+    pub fn is_exact(&self) -> bool {
+        self.low == self.high
+    }
+
+    /// The larger one of the distances from the value to the ends of the interval.
+    pub fn half(&self) -> f64 {
+        (self.value - self.low).max(self.high - self.value)
+    }
+
+    /// [`Estimate::half`] as a part of the value: 0.04 for ±4 %. `None` if the value is zero but
+    /// the interval is not.
+    pub fn relative(&self) -> Option<f64> {
+        match (self.is_exact(), self.value) {
+            (true, _) => Some(0.0),
+            (false, 0.0) => None,
+            (false, value) => Some(self.half() / value.abs()),
+        }
+    }
+
+    /// Whether the value can be told apart from zero: it is exact, or the interval does not contain
+    /// zero. If not, all that is known of a quantity that cannot be negative is that it is below
+    /// `high`.
+    pub fn is_resolved(&self) -> bool {
+        self.is_exact() || self.low > 0.0
+    }
+
+    /// Whether `value` is in the interval.
+    pub fn contains(&self, value: f64) -> bool {
+        self.low <= value && value <= self.high
+    }
+
+    /// The value and its interval times a factor. A negative factor exchanges the ends.
+    pub fn times(self, factor: f64) -> Self {
+        let (a, b) = (self.low * factor, self.high * factor);
+        Self { value: self.value * factor, low: a.min(b), high: a.max(b) }
+    }
+
+    /// The sum of two values whose errors are independent: the distances to the ends are added as
+    /// squares.
+    pub fn plus(self, other: Self) -> Self {
+        let value = self.value + other.value;
+        let below = (self.value - self.low).hypot(other.value - other.low);
+        let above = (self.high - self.value).hypot(other.high - other.value);
+        Self { value, low: value - below, high: value + above }
+    }
+
+    /// The difference of two values whose errors are independent.
+    pub fn minus(self, other: Self) -> Self {
+        self.plus(other.times(-1.0))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn independent_errors_add_as_squares() {
+        let sum = Estimate::within(10.0, 3.0).plus(Estimate::within(5.0, 4.0));
+        assert_eq!(sum, Estimate { value: 15.0, low: 10.0, high: 20.0 });
+        let difference = Estimate::within(10.0, 3.0).minus(Estimate::within(5.0, 4.0));
+        assert_eq!(difference, Estimate { value: 5.0, low: 0.0, high: 10.0 });
+    }
+
+    #[test]
+    fn a_difference_takes_the_opposite_end_of_what_is_subtracted() {
+        let bracket = Estimate { value: 2.0, low: 1.0, high: 5.0 };
+        let rest = Estimate::exact(10.0).minus(bracket);
+        assert_eq!(rest, Estimate { value: 8.0, low: 5.0, high: 9.0 });
+    }
+
+    #[test]
+    fn an_exact_value_stays_exact() {
+        let value = Estimate::exact(3.0).plus(Estimate::exact(4.0)).times(-2.0);
+        assert_eq!(value, Estimate::exact(-14.0));
+        assert_eq!((value.is_exact(), value.relative()), (true, Some(0.0)));
+        assert_eq!(Estimate::within(0.0, 1.0).relative(), None);
+        assert_eq!(Estimate::within(-50.0, 2.0).relative(), Some(0.04));
+    }
+}

@@ -1,0 +1,125 @@
+//! What a bracket costs: the calibration with empty calls, corrected by the times of brackets around
+//! the program's own calls.
+//!
+//! ```text
+//!  in the program = calibrated + (timed in the program − timed in the calibration)
+//! ```
+//!
+//! The times leave out the jump to the recorder and reading the clock for the time itself, but they
+//! do so in the program and in the calibration alike ([`profile::brackets`]).
+
+use std::collections::BTreeMap;
+
+use profile::brackets::{Brackets, Histogram, middle_of};
+use profile::{Calibration, Process, Profile};
+
+use super::FEWEST;
+use super::in_place::InPlace;
+use crate::empty::calibration;
+use crate::estimate::Estimate;
+
+/// A bracket that took longer was interrupted.
+const LONGEST_NS: f64 = 20_000.0;
+/// Standard deviations of a mean on either side that hold 95 %.
+const NORMAL_95: f64 = 1.96;
+/// Without times from the program, a bracket may take this much longer there than in the
+/// calibration. Measured for timing only and cold caches; with counters it is less.
+const COLD: f64 = 2.0;
+
+/// The part of a bracket without counters that is never timed: the jump to the recorder, and reading
+/// the clock for the time itself. Measured: 20 ns.
+const NEVER_TIMED_NS: Estimate = Estimate { value: 20.0, low: 10.0, high: 40.0 };
+
+/// What a bracket costs in a process, in ticks.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Bracket {
+    pub ticks: Estimate,
+    /// The mean of empty calls.
+    pub calibrated: f64,
+}
+
+/// The cost of a bracket that reads the counters of `mask`. `None` if it was not calibrated.
+pub(super) fn bracket(
+    profile: &Profile,
+    process: usize,
+    mask: u32,
+    in_place: &InPlace,
+) -> Option<Bracket> {
+    let known = calibration(profile, process, mask)?;
+    let of = profile.processes.get(process)?;
+    let calibrated = calibrated(of, known);
+    let longest = LONGEST_NS / profile.timeline.ns_per_tick();
+    let pools = [false, true].map(|rehearsed| pool(of, mask, rehearsed, longest));
+    let [Some(program), Some(empty)] = pools else {
+        let ratio = in_place.ratio(process, known, profile.timeline.ns_per_tick());
+        let high = ratio.max(COLD) * calibrated.value;
+        let ticks = Estimate { value: calibrated.value * ratio, low: calibrated.low, high };
+        return Some(Bracket { ticks, calibrated: calibrated.value });
+    };
+    let timed = program[0].plus(program[1]);
+    let rehearsed = empty[0].plus(empty[1]);
+    let mut ticks = calibrated.plus(timed.minus(rehearsed));
+    // The part that is not timed may be just as much slower in the program.
+    let rest = (calibrated.value - rehearsed.value).max(0.0);
+    let slower = (timed.value / rehearsed.value.max(1.0) - 1.0).max(0.0);
+    ticks.high += rest * slower;
+    ticks.low = ticks.low.max(0.0).min(ticks.value);
+    Some(Bracket { ticks, calibrated: calibrated.value })
+}
+
+/// The cost of a bracket without counters in a process where such brackets were timed, but not
+/// calibrated: that of IREE, in a run with a budget that did not draw the counters of all calls.
+pub(super) fn only_timed(profile: &Profile, process: usize) -> Option<Bracket> {
+    let of = profile.processes.get(process)?;
+    let ns_per_tick = profile.timeline.ns_per_tick();
+    let [before, after] = pool(of, 0, false, LONGEST_NS / ns_per_tick)?;
+    let ticks = before.plus(after).plus(NEVER_TIMED_NS.times(1.0 / ns_per_tick));
+    Some(Bracket { ticks, calibrated: ticks.value })
+}
+
+/// The mean of the empty calls of all threads.
+fn calibrated(process: &Process, known: &Calibration) -> Estimate {
+    let of_mask = process.calibrations.iter().filter(|c| c.counters == known.counters);
+    let means = of_mask.filter_map(|c| {
+        let sums = c.sums.as_ref()?;
+        Some((sums.total_ticks.mean_and_deviation(sums.calls)?, f64::from(sums.calls)))
+    });
+    let (mut n, mut sum, mut variance) = (0.0, 0.0, 0.0);
+    for ((mean, deviation), calls) in means {
+        n += calls;
+        sum += mean * calls;
+        variance += deviation * deviation * calls;
+    }
+    match n > 0.0 {
+        true => Estimate::within(sum / n, NORMAL_95 * variance.sqrt() / n),
+        false => Estimate::exact(known.total_ticks as f64),
+    }
+}
+
+/// The mean times before and after calls in all threads. `None` if there are too few.
+fn pool(process: &Process, mask: u32, rehearsed: bool, longest: f64) -> Option<[Estimate; 2]> {
+    // The last frame of a thread holds everything that the earlier ones hold.
+    let of = process.brackets.iter().filter(|b| b.counters == mask && b.rehearsed == rehearsed);
+    let last: BTreeMap<u32, &Brackets> = of.map(|b| (b.thread_uid, b)).collect();
+    let half = |half: fn(&Brackets) -> &Histogram| mean(last.values().map(|b| half(b)), longest);
+    Some([half(|b| &b.before)?, half(|b| &b.after)?])
+}
+
+/// The mean of several histograms with its interval.
+fn mean<'a>(all: impl Iterator<Item = &'a Histogram>, longest: f64) -> Option<Estimate> {
+    let (mut n, mut sum, mut squares) = (0u64, 0.0, 0.0);
+    for (bucket, count) in all.flat_map(|histogram| &histogram.0) {
+        let middle = middle_of(usize::from(*bucket));
+        if middle < longest {
+            n += u64::from(*count);
+            sum += middle * f64::from(*count);
+            squares += middle * middle * f64::from(*count);
+        }
+    }
+    if n < FEWEST {
+        return None;
+    }
+    let n = n as f64;
+    let variance = (squares - sum * sum / n).max(0.0) / (n - 1.0);
+    Some(Estimate::within(sum / n, NORMAL_95 * (variance / n).sqrt()))
+}

@@ -1,0 +1,192 @@
+//! What the recorded calls themselves tell about the cost of their probes: how long their readings
+//! took, and how much time passed between the ops of a machine.
+
+use std::collections::HashMap;
+
+use profile::columns::Columns;
+use profile::{Calibration, Profile, Role, Status};
+
+use super::FEWEST;
+use crate::empty::{Brackets, EmptyCall, Place, calibration};
+
+/// What the recorded calls themselves tell about the cost of their probes.
+#[derive(Debug, Default)]
+pub(crate) struct InPlace {
+    /// By process and set of counters.
+    readings: HashMap<(usize, u32), Reading>,
+    /// Number of calls for which no counter of the set was read, by process and set of counters.
+    uncounted: HashMap<(usize, u32), u64>,
+    /// Times in ticks from the end of one op to the begin of the next, by process.
+    gaps: HashMap<usize, Gaps>,
+}
+
+/// Calls in which a group was enabled for longer than the call took.
+#[derive(Clone, Copy, Debug, Default)]
+struct Reading {
+    calls: u64,
+    ns: f64,
+    squares: f64,
+}
+
+/// Times from the end of one op to the begin of the next.
+#[derive(Clone, Copy, Debug, Default)]
+struct Gaps {
+    ops: u64,
+    /// Number of gaps that are short enough, and the sum of their ticks.
+    gaps: u64,
+    ticks: u64,
+}
+
+/// Above these, something else happened during a reading, or the rates of the clocks matter.
+const LONGEST_READING_NS: f64 = 20_000.0;
+/// A longer gap is not the way from op to op.
+const LONGEST_GAP_NS: f64 = 5_000.0;
+const LONGEST_CALL_NS: f64 = 1_000_000.0;
+
+impl InPlace {
+    /// Adds the calls of a page.
+    pub fn add(&mut self, columns: &Columns, profile: &Profile) {
+        let Some(header) = columns.header() else { return };
+        let line = &profile.timeline;
+        let groups = profile.groups.all().iter().zip(&columns.groups);
+        let first = groups
+            .filter(|(group, column)| !group.simulated && column.status.len() == columns.len())
+            .map(|(_, column)| column)
+            .next();
+        if let Some(column) = first {
+            let sum = self.readings.entry((columns.process, header.start.counters)).or_default();
+            for i in 0..columns.len() {
+                let duration = line.duration_ns(columns.duration(i));
+                let more = column.enabled_ns[i] as f64 - duration;
+                let is_usual = more > 0.0 && more < LONGEST_READING_NS;
+                if column.status[i] == Status::Whole && is_usual && duration < LONGEST_CALL_NS {
+                    sum.calls += 1;
+                    sum.ns += more;
+                    sum.squares += more * more;
+                }
+            }
+        }
+        let mask = header.start.counters;
+        if mask != 0 {
+            let unread = |i: &usize| {
+                columns
+                    .groups
+                    .iter()
+                    .all(|c| c.status.get(*i).is_none_or(|s| *s == Status::NotRead))
+            };
+            let calls = (0..columns.len()).filter(unread).count() as u64;
+            *self.uncounted.entry((columns.process, mask)).or_default() += calls;
+        }
+        self.add_gaps(columns, profile);
+    }
+
+    /// Adds the times between consecutive ops in the same function of a machine.
+    fn add_gaps(&mut self, columns: &Columns, profile: &Profile) {
+        let ops = &profile.ops;
+        if !ops.all().iter().any(|op| op.role == Role::Op) {
+            return;
+        }
+        let is_op = |i: usize| {
+            let op = ops.of(columns.process, columns.export[i]).and_then(|op| ops.get(op));
+            op.is_some_and(|op| op.role == Role::Op)
+        };
+        let found = self.gaps.entry(columns.process).or_default();
+        let mut last = None;
+        for i in 0..columns.len() {
+            if !is_op(i) {
+                last = None;
+                continue;
+            }
+            found.ops += 1;
+            let begin = columns.start_ticks[i];
+            if let Some(gap) = last.and_then(|end| begin.checked_sub(end)) {
+                if profile.timeline.duration_ns(gap) < LONGEST_GAP_NS {
+                    found.gaps += 1;
+                    found.ticks += gap;
+                }
+            }
+            last = begin.checked_add(columns.duration(i));
+        }
+    }
+
+    /// Adds the findings of another worker.
+    pub fn merge(&mut self, other: Self) {
+        for (key, more) in other.readings {
+            let sum = self.readings.entry(key).or_default();
+            sum.calls += more.calls;
+            sum.ns += more.ns;
+            sum.squares += more.squares;
+        }
+        for (key, more) in other.uncounted {
+            *self.uncounted.entry(key).or_default() += more;
+        }
+        for (process, more) in other.gaps {
+            let found = self.gaps.entry(process).or_default();
+            found.ops += more.ops;
+            found.gaps += more.gaps;
+            found.ticks += more.ticks;
+        }
+    }
+
+    /// Number of calls of this process and set of counters for which no counter was read.
+    pub(super) fn uncounted(&self, process: usize, counters: u32) -> u64 {
+        self.uncounted.get(&(process, counters)).copied().unwrap_or(0)
+    }
+
+    /// How many times longer a bracket took in the program than in the calibration.
+    pub(super) fn ratio(&self, process: usize, known: &Calibration, ns_per_tick: f64) -> f64 {
+        let calibrated = known.spread.as_ref().and_then(|spread| {
+            let enabled = *spread.enabled_ns.first()? as f64;
+            Some(enabled - known.inside_ticks as f64 * ns_per_tick)
+        });
+        let found = self.readings.get(&(process, known.counters));
+        match (calibrated, found) {
+            (Some(calibrated), Some(found)) if calibrated > 0.0 && found.calls >= FEWEST => {
+                (found.ns / found.calls as f64 / calibrated).max(1.0)
+            }
+            _ => 1.0,
+        }
+    }
+
+    /// How long the readings of a process took, in the program and in its calibration. `None` if too
+    /// few calls show it.
+    pub fn place(
+        &self,
+        profile: &Profile,
+        process: usize,
+        mask: u32,
+        empty: &EmptyCall,
+    ) -> Option<Place> {
+        let known = calibration(profile, process, mask)?;
+        let enabled = *known.spread.as_ref()?.enabled_ns.first()? as f64;
+        let calibrated_ns = enabled - profile.timeline.duration_ns(empty.ticks);
+        let found = self.readings.get(&(process, mask)).filter(|f| f.calls >= FEWEST)?;
+        let (calls, reading_ns) = (found.calls as f64, found.ns / found.calls as f64);
+        let deviation_ns = (found.squares / calls - reading_ns * reading_ns).max(0.0).sqrt();
+        (calibrated_ns > 0.0).then_some(Place { reading_ns, deviation_ns, calibrated_ns })
+    }
+
+    /// All brackets of a profile, with what these calls show about them.
+    pub fn brackets(&self, profile: &Profile) -> Brackets {
+        let mut brackets = Brackets::new(profile);
+        brackets.place(profile, |process, mask, empty| self.place(profile, process, mask, empty));
+        brackets
+    }
+
+    /// The mean time from the end of an op to the begin of the next one, in ticks, and the number of
+    /// ops. `None` if there is no machine, or if too few of its ops follow one another.
+    pub(super) fn gap(&self, process: usize) -> Option<(f64, u64)> {
+        let found = self.gaps.get(&process).filter(|found| found.gaps >= FEWEST)?;
+        Some((found.ticks as f64 / found.gaps as f64, found.ops))
+    }
+}
+
+/// Reads the calls of a whole profile.
+pub(crate) fn in_place(profile: &Profile, workers: usize) -> InPlace {
+    let add = |found: &mut InPlace, columns: &Columns| found.add(columns, profile);
+    let (states, _) = profile.visit(workers, InPlace::default, add);
+    states.into_iter().fold(InPlace::default(), |mut all, state| {
+        all.merge(state);
+        all
+    })
+}

@@ -1,0 +1,68 @@
+//! What an export says about the recorder's part of its values. The values themselves are as they
+//! were recorded, so that a reader can subtract in his own way: from sums, once for each call.
+
+use analysis::{Bracket, Estimate, PartOfTime, call_sets};
+use model::metric::Bound;
+use profile::Profile;
+use profile::batch::Correction;
+use serde::Serialize;
+
+/// What an empty call reads in the calls of one process with one set of counters.
+#[derive(Serialize)]
+pub struct SetOut<'a> {
+    process: usize,
+    pid: u32,
+    duration_ns: BracketOut,
+    counters: Vec<CounterOut<'a>>,
+}
+
+#[derive(Serialize)]
+struct CounterOut<'a> {
+    name: &'a str,
+    #[serde(flatten)]
+    empty: BracketOut,
+}
+
+/// The mean of an empty call with its interval, and the scatter of single calls.
+#[derive(Serialize)]
+struct BracketOut {
+    #[serde(flatten)]
+    mean: Estimate,
+    standard_deviation: f64,
+}
+
+impl BracketOut {
+    fn new(bracket: &Bracket, scale: f64) -> Self {
+        let standard_deviation = bracket.deviation * scale;
+        Self { mean: bracket.mean.times(scale), standard_deviation }
+    }
+}
+
+/// One entry for each process and set of counters that was calibrated.
+pub fn out(profile: &Profile) -> Vec<SetOut<'_>> {
+    let sets = call_sets(profile).into_iter().map(|set| {
+        let counters = profile.manifest.counters.iter().zip(&set.empty.counters);
+        let counters = counters.filter_map(|(info, bracket)| {
+            Some(CounterOut { name: &info.name, empty: BracketOut::new(bracket.as_ref()?, 1.0) })
+        });
+        SetOut {
+            process: set.process,
+            pid: profile.processes[set.process].id.pid,
+            duration_ns: BracketOut::new(&set.empty.duration, profile.timeline.ns_per_tick()),
+            counters: counters.collect(),
+        }
+    });
+    sets.collect()
+}
+
+/// Metrics that are a part of the time are computed without what an empty call reads. A call of 25
+/// ns would otherwise be 45 times as long on the processor as it took.
+pub fn corrections<'a>(profile: &Profile, metrics: &[Bound]) -> Vec<Option<Correction<'a>>> {
+    let workers = std::thread::available_parallelism().map_or(1, usize::from);
+    let parts = PartOfTime::of_all(profile, metrics, workers);
+    let correction = |(metric, part): (&Bound, Option<PartOfTime>)| -> Option<Correction<'a>> {
+        let (metric, part) = (metric.clone(), part?);
+        Some(Box::new(move |duration, clock| part.value(&metric, duration, clock)))
+    };
+    metrics.iter().zip(parts).map(correction).collect()
+}

@@ -1,0 +1,142 @@
+//! How long brackets took around the program's own calls.
+//!
+//! ```text
+//!            before                        after
+//!  entry ├──────────────┤ start ··· end ├──────────────┤ exit
+//!         read counters      the call     read counters, append the record
+//! ```
+//!
+//! Calibration brackets empty calls one after another, with warm caches. In the program, the same
+//! code takes longer, by a factor that depends on the program. So the recorder also takes the time
+//! of the brackets of some calls, which it draws at random, and counts these times in histograms.
+//! The same histograms of empty calls show which part of a bracket lies outside of `entry` and
+//! `exit`.
+
+use crate::wire::{Decoder, Encoder, Truncated};
+
+/// Buckets per doubling. A bucket's middle is less than 1/32 away from each of its values.
+const PER_OCTAVE: u64 = 16;
+/// The number of buckets. The last one counts everything from [`LONGEST`] on.
+pub const BUCKETS: usize = 16 * 15 + 1;
+/// In ticks: 2^18. With any clock that is longer than a bracket that nothing interrupted.
+const LONGEST: u64 = 1 << 18;
+
+/// Returns the index of the bucket that counts this many ticks.
+#[inline(always)]
+pub fn bucket_of(ticks: u64) -> usize {
+    if ticks < PER_OCTAVE {
+        return ticks as usize;
+    }
+    if ticks >= LONGEST {
+        return BUCKETS - 1;
+    }
+    let octave = u64::from(ticks.ilog2()) - 4;
+    (PER_OCTAVE * (octave + 1) + ((ticks >> octave) - PER_OCTAVE)) as usize
+}
+
+/// Returns the middle of a bucket in ticks.
+pub fn middle_of(bucket: usize) -> f64 {
+    let bucket = bucket as u64;
+    if bucket < PER_OCTAVE {
+        return bucket as f64;
+    }
+    let octave = bucket / PER_OCTAVE - 1;
+    let first = (PER_OCTAVE + bucket % PER_OCTAVE) << octave.min(48);
+    first as f64 + ((1u64 << octave.min(48)) - 1) as f64 / 2.0
+}
+
+/// Times as counts per bucket; only buckets that counted something, in rising order.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Histogram(pub Vec<(u16, u32)>);
+
+impl Histogram {
+    /// Takes the counts of all buckets.
+    pub fn new(counts: &[u32]) -> Self {
+        let counts = counts.iter().enumerate().filter(|(_, n)| **n > 0);
+        Self(counts.map(|(bucket, n)| (bucket as u16, *n)).collect())
+    }
+
+    /// Returns the number of times.
+    pub fn count(&self) -> u64 {
+        self.0.iter().map(|(_, n)| u64::from(*n)).sum()
+    }
+}
+
+/// The times of the brackets of one thread.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Brackets {
+    /// The thread: [`crate::page::PageStart::thread_uid`].
+    pub thread_uid: u32,
+    /// The counters that the brackets read, one bit each; 0 if none.
+    pub counters: u32,
+    /// Whether these are brackets of empty calls, one after another.
+    pub rehearsed: bool,
+    /// From the moment when the recorder is called to the begin of the call, in ticks.
+    pub before: Histogram,
+    /// From the end of the call to the moment when the recorder returns, in ticks.
+    pub after: Histogram,
+}
+
+impl Brackets {
+    pub(crate) fn put(&self, e: &mut Encoder) {
+        e.u32(self.thread_uid).u32(self.counters).u8(self.rehearsed.into());
+        for Histogram(buckets) in [&self.before, &self.after] {
+            e.u32(buckets.len() as u32);
+            for (bucket, n) in buckets {
+                e.u16(*bucket).u32(*n);
+            }
+        }
+    }
+
+    pub(crate) fn get(d: &mut Decoder<'_>) -> Result<Self, Truncated> {
+        let (thread_uid, counters, rehearsed) = (d.u32()?, d.u32()?, d.u8()? != 0);
+        let histogram = |d: &mut Decoder<'_>| {
+            let buckets = (0..d.u32()?).map(|_| Ok((d.u16()?, d.u32()?)));
+            buckets.collect::<Result<_, Truncated>>().map(Histogram)
+        };
+        let (before, after) = (histogram(d)?, histogram(d)?);
+        Ok(Self { thread_uid, counters, rehearsed, before, after })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// 16 buckets of one tick each, then 16 for 16 to 31, 16 of two ticks each for 32 to 63, …
+    #[test]
+    fn buckets() {
+        for (ticks, bucket, middle) in [
+            (0, 0, 0.0),
+            (15, 15, 15.0),
+            (16, 16, 16.0),
+            (31, 31, 31.0),
+            (32, 32, 32.5),
+            (33, 32, 32.5),
+            (34, 33, 34.5),
+            (63, 47, 62.5),
+            (64, 48, 65.5),
+            (100, 57, 101.5),
+            (LONGEST - 1, BUCKETS - 2, 258_047.5),
+            (LONGEST, BUCKETS - 1, 270_335.5),
+            (u64::MAX, BUCKETS - 1, 270_335.5),
+        ] {
+            assert_eq!(
+                (bucket_of(ticks), middle_of(bucket_of(ticks))),
+                (bucket, middle),
+                "{ticks}"
+            );
+        }
+        // Without gaps. The first value of a bucket that is w wide is 16 w, and (w - 1) / 2 from the middle.
+        let all: Vec<usize> = (0..LONGEST).map(bucket_of).collect();
+        assert!(all.windows(2).all(|two| two[1] == two[0] || two[1] == two[0] + 1));
+        let far = (16..LONGEST).map(|t| (middle_of(bucket_of(t)) - t as f64).abs() / t as f64);
+        assert!(far.fold(0.0, f64::max) < 1.0 / 32.0);
+    }
+
+    #[test]
+    fn a_histogram_of_counts() {
+        let histogram = Histogram::new(&[0, 3, 0, 0, 1]);
+        assert_eq!((histogram.count(), histogram.0), (4, vec![(1, 3), (4, 1)]));
+    }
+}

@@ -1,0 +1,79 @@
+// Calls functions of known length, from 20 ns to 1 ms, both as they are and through the recorder.
+// Run it under `counterpoint run`. Prints one line for each function:
+//
+//     NAME LENGTH_NS HALF_NS CALLS
+//
+// LENGTH_NS is the time that one call takes, measured without the recorder: the time of many calls
+// one after the other, minus that of as many calls of a function that does nothing. HALF_NS is half
+// of its 95 % interval. Rounds with and without the recorder take turns, so that a change of the
+// processor's frequency affects both.
+//
+//     resolution LIBRARY [KIB [MS]]
+//
+// With KIB, the program writes to so much memory before each recorded call, as a program does whose
+// dispatches replace what the recorder had in the caches. MS is the time for each length (20).
+#define _GNU_SOURCE
+#include <math.h>
+#include <string.h>
+#include <time.h>
+
+#include "host.h"
+
+enum { FUNCTIONS = 8, NOTHING_AT = 8, ROUNDS = 20 };
+
+static const double lengths[FUNCTIONS] = {20, 50, 100, 300, 1e3, 10e3, 100e3, 1e6};
+static const char* const names[FUNCTIONS] = {"take_20ns", "take_50ns",  "take_100ns",  "take_300ns",
+                                             "take_1us",  "take_10us", "take_100us", "take_1ms"};
+
+static double now_ns(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return 1e9 * (double)t.tv_sec + (double)t.tv_nsec;
+}
+
+static environment_t environment;
+static uint32_t constants[1];
+static dispatch_state_t state = {1, 1, 1, 1, 1, 1, 1, 1, 0, constants, NULL, NULL};
+static workgroup_state_t workgroup;
+
+// The mean time of `calls` calls one after the other.
+static double each_ns(dispatch_fn function, uint32_t iterations, long calls) {
+  dispatch_fn volatile one = function;
+  constants[0] = iterations;
+  double start = now_ns();
+  for (long i = 0; i < calls; ++i) one(&environment, &state, &workgroup);
+  return (now_ns() - start) / (double)calls;
+}
+
+int main(int argc, char** argv) {
+  if (argc < 2) { fprintf(stderr, "usage: resolution LIBRARY [KIB [MS]]\n"); return 2; }
+  size_t bytes = argc > 2 ? strtoul(argv[2], NULL, 10) * 1024 : 0;
+  double budget_ns = 1e6 * (argc > 3 ? atof(argv[3]) : 20);
+  volatile char* memory = bytes ? malloc(bytes) : NULL;
+  if (bytes && !memory) return 3;
+  loaded_t library = load(argv[1]);
+  dispatch_fn (*plain)(int) = (dispatch_fn(*)(int))dlsym(library.handle, "resolution_plain");
+  if (!plain || library.count != FUNCTIONS + 1) return 3;
+  // The slope between two lengths, so that the time of a call itself does not matter.
+  each_ns(plain(0), 1000, 1000);
+  double per_iteration = (each_ns(plain(0), 20000, 100) - each_ns(plain(0), 10000, 100)) / 10000;
+  for (int f = 0; f < FUNCTIONS; ++f) {
+    uint32_t iterations = (uint32_t)(lengths[f] / per_iteration + 0.5);
+    long calls = (long)(budget_ns / ROUNDS / (lengths[f] + 1)) + 1;
+    if (calls > 2000) calls = 2000;
+    double sum = 0, squares = 0;
+    for (int round = 0; round < ROUNDS; ++round) {
+      double took = each_ns(plain(f), iterations, calls) - each_ns(plain(NOTHING_AT), 0, calls);
+      sum += took, squares += took * took;
+      constants[0] = iterations;
+      for (long i = 0; i < calls; ++i) {
+        for (size_t at = 0; at < bytes; at += 64) memory[at]++;
+        library.functions[f](&environment, &state, &workgroup);
+      }
+    }
+    double mean = sum / ROUNDS, variance = (squares - sum * mean) / (ROUNDS - 1);
+    // Student's t for 19 degrees of freedom.
+    printf("%s %.3f %.3f %ld\n", names[f], mean, 2.093 * sqrt(fmax(variance, 0) / ROUNDS), calls * ROUNDS);
+  }
+  return 0;
+}
