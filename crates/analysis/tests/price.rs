@@ -426,7 +426,7 @@ fn calls_without_counters_that_were_not_calibrated() {
     process.brackets = vec![Brackets { counters: 0, ..brackets(0, false, timed(8), timed(12)) }];
     let thread = &mut process.threads[0];
     for i in 0..10 {
-        thread.call(CallScript::new(0, 290_000 + 1_000 * i, 500));
+        thread.call(CallScript::new(0, 290_000 + 1_000 * i, 500).unread());
     }
     let found = cost(&script);
     assert_eq!((found.calls, found.uncounted), (50, 10));

@@ -71,6 +71,7 @@ fn measure(
     time_brackets(thread, process, adapter, scratch, calls.min(CALLS_LATER), uncounted);
     if first && !uncounted {
         cost::set_after_reading(after_reading(thread, scratch));
+        thread.counters.rewind_scripts();
         process.append(&Frame::Cost(cost::so_far(false)));
     }
     sys::unmap(scratch, PAGE_BYTES);
