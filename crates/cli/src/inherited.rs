@@ -96,6 +96,11 @@ pub fn prepare_process() -> Result<Inherited, Failure> {
 }
 
 impl Inherited {
+    /// Returns the size in bytes to which the program may make a file.
+    pub fn longest_file(&self) -> u64 {
+        self.file_size.rlim_cur
+    }
+
     /// Restores the original state in the child that becomes the program. Makes only system calls.
     pub fn restore(&self) {
         // SAFETY: a system call with a valid argument.

@@ -6,6 +6,7 @@
 mod begin;
 mod passes;
 mod sampler;
+mod wait;
 
 use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt;
@@ -33,8 +34,9 @@ use crate::terminal::say;
 use crate::view::open::{NOTHING, in_one_line, is_empty};
 use crate::whole_program;
 
-use begin::{Program, Trouble, wait_for};
+use begin::{Program, Trouble};
 use sampler::{Sampler, Wanted};
+use wait::wait_and_drain;
 
 /// Run a program and record every dispatch in it
 ///
@@ -118,6 +120,8 @@ struct Running {
     pid: libc::pid_t,
     prepared: Prepared,
     manifest: Manifest,
+    /// The size to which the program may make a file.
+    longest_file: u64,
 }
 
 /// Starts the program once. If it cannot be started, what was prepared is removed.
@@ -128,6 +132,7 @@ fn start(
     inherited: Inherited,
 ) -> Result<Running, Failure> {
     let carrier = carrier_of(program);
+    let longest_file = inherited.longest_file();
     match begin(program, words, &carrier, &mut prepared, inherited) {
         Ok((process, mut manifest)) => {
             prepared.is_announced();
@@ -137,7 +142,7 @@ fn start(
             // The program starts meanwhile.
             crate::orphans::remove_old();
             manifest.watch.push(process);
-            Ok(Running { pid: process.pid.cast_signed(), prepared, manifest })
+            Ok(Running { pid: process.pid.cast_signed(), prepared, manifest, longest_file })
         }
         Err(failure) => {
             prepared.discard();
@@ -181,9 +186,10 @@ fn begin(
 }
 
 impl Running {
-    /// Waits for the program's end.
+    /// Waits for the program's end, and appends its full pages meanwhile.
     fn wait(&self, program: &Path) -> Result<ExitStatus, Failure> {
-        let status = wait_for(self.pid);
+        let (directory, pool) = (&self.prepared.directory, self.manifest.pool.as_deref());
+        let status = wait_and_drain(self.pid, directory, pool, self.longest_file);
         CHILD.store(0, Ordering::SeqCst);
         status.map_err(|e| Failure::new(format!("wait for {}: {e}", program.display())))
     }
@@ -353,6 +359,7 @@ fn close(
 ) -> profile::Result<Collected> {
     let clock: ClockKind = manifest.clock.into();
     manifest.state = State::Finished;
+    manifest.run_cpu_ns = Some(record::clock::process_cpu_ns());
     manifest.snapshots.push(Snapshot::take(clock).into());
     manifest.exit =
         Some(Exit { code: status.code(), signal: status.signal(), core: status.core_dumped() });

@@ -15,6 +15,7 @@
 //! |---|---|
 //! | [`manifest`] | reads the manifest, and writes it as a whole |
 //! | [`collect`](mod@collect) | moves the remaining content of the pool into the profile |
+//! | [`drain`] | appends full pages while the program runs |
 //! | [`beneath`] | opens files of a profile without following links |
 //! | [`pools`] | decides where pools are made and who owns them; finds orphaned pools |
 //! | [`ledger`] | stores the losses of a process on disk, and adds up losses |
@@ -47,6 +48,7 @@ pub mod beneath;
 pub mod collect;
 pub mod columns;
 pub mod counts;
+pub mod drain;
 pub mod error;
 pub mod groups;
 pub mod ledger;

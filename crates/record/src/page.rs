@@ -51,7 +51,7 @@ mod owned;
 mod reader;
 mod writer;
 
-pub use header::{PageError, PageHeader, PageStart, seal};
+pub use header::{PageError, PageHeader, PageStart, seal, seal_in_place};
 pub use owned::OwnedPage;
 pub use reader::{GroupLayout, GroupTimes, PageReader, Record, TornRecord};
 pub use writer::{Cursor, PageWriter};

@@ -6,7 +6,7 @@
 //!        0  header        magic, version, counts, next free row
 //!       64  owner         the profile that it belongs to ([`owner`])
 //!     1024  run's row     losses that belong to no recording process
-//!     4096  claims        u32 per page: 0 free, otherwise 1 + row of the owner
+//!     4096  claims        u32 per page: 0 free, otherwise 1 + row of the owner, and states ([`full`])
 //!    +8 KiB rows          1 KiB per process: identity, losses
 //!   +1 MiB  pages         64 KiB each
 //! ```
@@ -22,6 +22,7 @@
 //! `RLIMIT_MEMLOCK`).
 
 mod file;
+pub mod full;
 pub mod owner;
 
 use std::ffi::CStr;
@@ -55,7 +56,13 @@ struct Header {
     pages: u32,
     rows: u32,
     next_row: AtomicU32,
-    reserved: [u32; 10],
+    /// 1 if somebody takes full pages ([`full`]).
+    drained: AtomicU32,
+    /// Number of full pages that were offered so far.
+    offers: AtomicU32,
+    /// 1 while that somebody waits for `offers` to change (futex).
+    waits: AtomicU32,
+    reserved: [u32; 7],
     /// The first field of [`Owner`].
     id: [u8; 16],
 }

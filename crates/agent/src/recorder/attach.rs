@@ -17,9 +17,10 @@ use crate::process::{descriptors, load, losses};
 use crate::recorder::adapter::Adapter;
 use crate::recorder::draw::Draws;
 use crate::recorder::thread::{
-    self, Apart, BracketTimes, DEEPEST, FIRST, OURS, Slot, Started, THREAD_BYTES, Thread, Workers,
+    self, Apart, BracketTimes, DEEPEST, FIRST, NO_PAGE, OURS, SPARES, Slot, Started, THREAD_BYTES,
+    Thread, Workers,
 };
-use crate::recorder::{bracket, calibrate, collectors, fork, pages};
+use crate::recorder::{bracket, calibrate, collectors, fork, pages, usual};
 use crate::state::epoch;
 
 /// Maximum number of times a thread may attach, because destructors that run during its exit may
@@ -204,6 +205,7 @@ fn make(epoch: u32, old: *mut Thread, adapter: &Adapter) -> Result<*mut Thread, 
     // SAFETY: the page was claimed for this thread and is present.
     unsafe { writer.attach(run.pool.page(page), &start) };
     let plain = bracket::is_plain(run.clock, counting) && !draws.is_on();
+    let usual = usual::is_usual() && !draws.is_on();
     // SAFETY: the memory has the right size and every field of it is set; `Thread` is plain data
     // without a destructor.
     unsafe {
@@ -220,8 +222,12 @@ fn make(epoch: u32, old: *mut Thread, adapter: &Adapter) -> Result<*mut Thread, 
         set!(counting, counting);
         set!(uncounted, 0);
         set!(rehearsing, false);
+        set!(clock, run.clock);
+        set!(serial, process.serial());
         set!(lost_noted, false);
+        set!(one_group, if let [group] = run.plan.groups() { group.len } else { 0 });
         set!(plain, plain);
+        set!(usual, usual);
         set!(run, run);
         set!(writer, writer);
         set!(is_apart, 0);
@@ -233,6 +239,8 @@ fn make(epoch: u32, old: *mut Thread, adapter: &Adapter) -> Result<*mut Thread, 
         set!(counters, counters);
         set!(after, Readings::new());
         set!(page, page);
+        set!(spares, [NO_PAGE; SPARES]);
+        set!(has_appended, false);
         set!(start, start);
         set!(process, process);
         for call in 0..DEEPEST {
@@ -273,6 +281,7 @@ const _: fn(&Thread) = |thread| {
         before: _,
         brackets: _,
         busy: _,
+        clock: _,
         collected: _,
         counters: _,
         counting: _,
@@ -280,6 +289,7 @@ const _: fn(&Thread) = |thread| {
         draws: _,
         epoch: _,
         frames: _,
+        has_appended: _,
         has_collected: _,
         has_slot: _,
         has_workers: _,
@@ -288,15 +298,19 @@ const _: fn(&Thread) = |thread| {
         lost_noted: _,
         memory: _,
         next_clock: _,
+        one_group: _,
         page: _,
         plain: _,
         process: _,
         rehearsing: _,
         run: _,
+        serial: _,
         slots: _,
+        spares: _,
         start: _,
         uncounted: _,
         until_timed: _,
+        usual: _,
         workers: _,
         writer: _,
     } = thread;
@@ -401,6 +415,7 @@ impl Thread {
         self.end_usage();
         self.process.row().calls.fetch_add(self.writer.calls().into(), Ordering::Relaxed);
         let begun_ns = record::clock::thread_cpu_ns();
+        self.leave_spares();
         let appended = self.append_page(true).is_ok();
         for brackets in self.bracket_times(false) {
             self.process.append(&Frame::Brackets(brackets));

@@ -1,7 +1,11 @@
 //! The pages that a thread writes to. A page is claimed from the pool, appended to the profile when
 //! it is full, and released at the end.
+//!
+//! While `run` takes full pages ([`record::pool::full`]), a thread hands its page over and goes on
+//! with a spare one. It appends the page itself if `run` has not given a spare page back in time,
+//! and it always appends its first page, which creates the file and shows that it can be written.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use model::Loss;
 use record::Usage;
@@ -9,7 +13,7 @@ use record::Usage;
 use crate::os::sys::{self, AppendError, ErrnoGuard};
 use crate::process::part::Process;
 use crate::recorder::fork;
-use crate::recorder::thread::Thread;
+use crate::recorder::thread::{NO_PAGE, SPARES, Thread};
 use crate::state::run::Run;
 
 /// Index at which to look for a free page first. A page that this process released is still mapped
@@ -32,10 +36,26 @@ pub fn claim(run: &Run, process: &Process) -> Option<usize> {
     }
 }
 
+/// Claims a page as [`claim`] does. That there is none is not a loss: the thread has one.
+fn claim_spare(run: &Run, process: &Process) -> Option<usize> {
+    let page = run.pool.claim_page(process.row_number(), HINT.load(Ordering::Relaxed))?;
+    if !fork::share(run, page) {
+        return None;
+    }
+    if run.pool.populate(page, &run.pool_path).is_err() {
+        run.pool.release_page(page);
+        return None;
+    }
+    Some(page)
+}
+
 /// Notes that the process has released this page.
 pub fn note_released(page: usize) {
     HINT.store(page, Ordering::Relaxed);
 }
+
+/// Number of times that an ending thread looks at the state of a page that it has offered.
+const MOST_STEPS: usize = 8;
 
 impl Thread {
     /// Records the current values of the thread's clocks, and schedules the next such record in one
@@ -72,7 +92,12 @@ impl Thread {
         let begun = self.run.clock.begin();
         let calls = self.writer.calls();
         self.end_usage();
-        let failure = self.append_page(false).err();
+        let next = self.offer();
+        let failure = match next {
+            Some(_) => None,
+            None => self.append_page(false).err(),
+        };
+        self.has_appended |= next.is_none() && failure.is_none();
         let mut start = self.start;
         start.sequence += 1;
         start.base_cpu_ns = record::clock::thread_cpu_ns();
@@ -85,6 +110,12 @@ impl Thread {
         self.start = start;
         // The number of calls is added to the process's total, not written to the page.
         self.process.row().calls.fetch_add(calls.into(), Ordering::Relaxed);
+        if let Some(next) = next {
+            // SAFETY: the page is this thread's, present, and empty.
+            unsafe { self.writer.attach(self.run.pool.page(next), &start) };
+            self.page = next;
+            return;
+        }
         if let Some(error) = failure {
             if let Some(other) = claim(self.run, &self.process) {
                 // SAFETY: the page was claimed for this thread and is present.
@@ -96,6 +127,67 @@ impl Thread {
         }
         // SAFETY: the page is attached, and its content was either written or given up.
         unsafe { self.writer.next_page(&start) };
+    }
+
+    /// Hands the page to `run`, if `run` takes pages and there is a spare page for the next records.
+    /// Returns that page; the thread then has none.
+    fn offer(&mut self) -> Option<usize> {
+        let (pool, row) = (&self.run.pool, self.process.row_number());
+        if !pool.is_drained() || !self.has_appended {
+            return None;
+        }
+        let is_empty = |page: usize| page == NO_PAGE || pool.is_given_back(page, row);
+        let at = self.spares.iter().position(|page| is_empty(*page))?;
+        let next = match self.spares[at] {
+            NO_PAGE => claim_spare(self.run, &self.process)?,
+            page => page,
+        };
+        self.spares[at] = self.page;
+        point!(Append);
+        // SAFETY: a page is attached.
+        unsafe { self.writer.finish(sys::thread_name()) };
+        pool.offer_page(self.page, row);
+        Some(next)
+    }
+
+    /// Gives up the spare pages, because the thread ends. What `run` has not taken yet is appended
+    /// here.
+    pub(super) fn leave_spares(&mut self) {
+        let (pool, row) = (&self.run.pool, self.process.row_number());
+        for page in std::mem::replace(&mut self.spares, [NO_PAGE; SPARES]) {
+            // Between two of these questions, `run` may have gone a step further.
+            for _ in 0..MOST_STEPS {
+                if page == NO_PAGE || pool.leave_page(page, row) {
+                    break; // `run` releases it.
+                }
+                // If it cannot be appended, it stays in the pool for the collector.
+                let was_offered = pool.take_back(page, row);
+                if was_offered && !self.append_taken_back(page) {
+                    break;
+                }
+                if was_offered || pool.is_given_back(page, row) {
+                    pool.release_page(page);
+                    note_released(page);
+                    break;
+                }
+            }
+        }
+    }
+
+    /// Appends a full page that is not attached, and makes it empty.
+    fn append_taken_back(&self, page: usize) -> bool {
+        let Some(paths) = self.process.paths() else { return false };
+        // SAFETY: the page belongs to this thread, is present, and nobody writes to it.
+        let Some((_, bytes)) = (unsafe { record::page::seal_in_place(self.run.pool.page(page)) })
+        else {
+            return false;
+        };
+        let appended = sys::append(&paths.pages, bytes).is_ok();
+        if appended {
+            // SAFETY: as above. The magic number is the first word.
+            unsafe { &*self.run.pool.page(page).cast::<AtomicU64>() }.store(0, Ordering::Release);
+        }
+        appended
     }
 
     fn lose_calls(&self, error: AppendError, calls: u32) {

@@ -15,6 +15,7 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use counters::{Readings, ThreadCounters};
+use record::ClockKind;
 use record::page::{PageStart, PageWriter};
 
 use crate::process::descriptors;
@@ -37,7 +38,8 @@ pub(crate) use local::{get as local, set_saved, take_saved, with_current};
 /// when a dispatch dispatches, or when functions of a model call each other.
 pub const DEEPEST: usize = 32;
 
-/// The fields that every call needs come first, in two cache lines with the head of the writer.
+/// The fields that every call needs come first, in one cache line. The head of the writer is another
+/// one.
 #[repr(C, align(64))]
 pub struct Thread {
     /// The epoch that the state belongs to ([`epoch::current`]) while attached; zero before and
@@ -46,8 +48,6 @@ pub struct Thread {
     /// 1 while the recorder itself runs; a call from a signal handler then passes through.
     pub(crate) busy: AtomicU32,
     pub(crate) depth: u32,
-    /// Draws calls, in a run with a budget.
-    pub(crate) draws: Draws,
     /// [`OURS`], or zero in a forked child, even after a copy of the parent's state was put back.
     pub(crate) memory: u32,
     /// Whether counters are read.
@@ -56,15 +56,25 @@ pub struct Thread {
     pub(crate) rehearsing: bool,
     /// Whether the loss of the thread's descriptors has been counted.
     pub(crate) lost_noted: bool,
+    /// Number of counters, if they are all in one group; otherwise 0.
+    pub(crate) one_group: u8,
     /// Whether [`Thread::begin_plain`] may be used: calls are only timed, with the time-stamp counter.
     pub(crate) plain: bool,
     /// How many calls until the next one whose bracket is timed, for each half of a bracket.
     pub(crate) until_timed: [u16; 2],
+    /// Whether [`Thread::begin_usual`] and [`Thread::end_usual`] may be used.
+    pub(crate) usual: bool,
+    /// The clock of `run`.
+    pub(crate) clock: ClockKind,
     /// Bit *i* is set if call *i* in progress is only timed, not counted.
     pub(crate) uncounted: u32,
+    /// Serial number of `process`, which stays the same as long as the state is attached.
+    pub(crate) serial: u32,
     pub(crate) run: &'static Run,
     /// Ticks from which on a call is followed by a record of the thread's clocks.
     pub(crate) next_clock: u64,
+    /// Draws calls, in a run with a budget. What every call reads of it is in the first cache line.
+    pub(crate) draws: Draws,
     /// Stack addresses of the calls in progress. A call was abandoned if a later call has a frame
     /// above it.
     pub(crate) frames: [usize; DEEPEST],
@@ -78,21 +88,31 @@ pub struct Thread {
     pub(crate) is_wrapped: u32,
     /// Bit *i* is set if `slots[i]` belongs to call *i*.
     pub(crate) has_slot: u32,
-    pub(crate) slots: [Slot; DEEPEST],
     /// Bit *i* is set if `workers[i]` belongs to call *i*.
     pub(crate) has_workers: u32,
-    pub(crate) workers: [Workers; DEEPEST],
     /// Bit *i* is set if `collected[i]` belongs to call *i*.
     pub(crate) has_collected: u32,
+    pub(crate) slots: [Slot; DEEPEST],
+    pub(crate) workers: [Workers; DEEPEST],
     pub(crate) collected: [Started; DEEPEST],
     pub(crate) counters: ThreadCounters<'static>,
     pub(crate) after: Readings,
     pub(crate) before: [Readings; DEEPEST],
     pub(super) brackets: BracketTimes,
     pub(super) page: usize,
+    /// Full pages that were offered to `run`, or [`NO_PAGE`].
+    pub(super) spares: [usize; SPARES],
+    /// Whether the thread has appended a page itself, so that the file is there and can be written.
+    pub(super) has_appended: bool,
     pub(super) start: PageStart,
     pub(super) process: Process,
 }
+
+/// Number of pages of a thread that can be offered to `run` at a time. With one, a thread with short
+/// calls would often wait in vain for it to come back.
+pub(super) const SPARES: usize = 2;
+/// In place of a page's number: there is none.
+pub(super) const NO_PAGE: usize = usize::MAX;
 
 /// Marks memory in which the thread's next state may be created.
 pub(super) const OURS: u32 = 0x7468_7264;
@@ -128,6 +148,7 @@ impl Thread {
         self.writer.detach();
         // SAFETY: only this thread wrote to the page, and it has stopped.
         unsafe { self.run.pool.unmap_page(self.page) };
+        self.leave_spares();
         self.run.threads.fetch_sub(1, Ordering::SeqCst);
     }
 

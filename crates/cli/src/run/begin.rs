@@ -120,6 +120,20 @@ impl Program {
     }
 }
 
+/// Returns the status of a child that has ended; `None` if it has not.
+///
+/// # Errors
+/// It is not a child of ours, or was waited for.
+pub fn exit_of(pid: libc::pid_t) -> io::Result<Option<ExitStatus>> {
+    let mut status = 0;
+    // SAFETY: `status` lives for the call.
+    match unsafe { libc::waitpid(pid, &mut status, libc::WNOHANG) } {
+        0 => Ok(None),
+        ended if ended > 0 => Ok(Some(ExitStatus::from_raw(status))),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
 /// Waits for the end of a child.
 ///
 /// # Errors

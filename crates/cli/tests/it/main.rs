@@ -9,6 +9,7 @@ mod carry;
 mod commands;
 mod doctor;
 mod documented;
+mod drain;
 mod foreign;
 mod foreign_text;
 mod half_written;

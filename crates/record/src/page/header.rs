@@ -1,6 +1,6 @@
 //! Reads, writes and seals the header of a page.
 
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering, compiler_fence};
 
 use super::{
     FLAG_FLUSHED, FLAG_LAST, HEADER_BYTES, OLDEST_VERSION, PAGE_BYTES, PAGE_MAGIC, PAGE_VERSION,
@@ -255,4 +255,27 @@ pub fn seal(header: &PageHeader, mut page: Vec<u8>) -> Vec<u8> {
     let checksum = checksum(&page);
     page[CHECKSUM_AT..CHECKSUM_AT + 8].copy_from_slice(&checksum.to_le_bytes());
     page
+}
+
+/// Does what [`seal`] does, in the page's own memory. Returns the page's header and the bytes to
+/// append, or `None` if the memory holds no page. A kill in between leaves either a page that is not
+/// marked as flushed or one with a valid checksum.
+///
+/// # Safety
+/// `page` must be [`PAGE_BYTES`] of writable memory, aligned to 8, for as long as the result is used,
+/// and no thread that keeps this contract may write to it meanwhile.
+pub unsafe fn seal_in_place<'a>(page: *mut u8) -> Option<(PageHeader, &'a [u8])> {
+    // SAFETY: by contract.
+    let bytes = unsafe { std::slice::from_raw_parts(page, PAGE_BYTES) };
+    let header = PageHeader::parse(bytes).ok()?;
+    let bytes = bytes.get(..header.file_bytes())?;
+    let flags = FLAG_FLUSHED | if header.last { FLAG_LAST } else { 0 };
+    let sum = checksum_with(bytes, flags);
+    // SAFETY: the header lies in the page.
+    unsafe {
+        (&raw mut (*page.cast::<RawHeader>()).checksum).write(sum);
+        compiler_fence(Ordering::SeqCst);
+        (&raw mut (*page.cast::<RawHeader>()).flags).write(flags);
+    }
+    Some((header, bytes))
 }

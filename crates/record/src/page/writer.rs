@@ -353,6 +353,16 @@ impl PageWriter {
         }
     }
 
+    /// Ends the page for whoever appends it ([`crate::pool::full`]), and detaches it.
+    ///
+    /// # Safety
+    /// A page must be attached.
+    pub unsafe fn finish(&mut self, thread_name: [u8; 16]) {
+        // SAFETY: a page is attached, and this thread is its only writer.
+        unsafe { (*self.header()).thread_name = thread_name };
+        self.detach();
+    }
+
     /// Undoes [`PageWriter::seal`]: the page was not written and stays in the pool.
     ///
     /// # Safety

@@ -10,7 +10,7 @@ use model::Loss;
 
 use super::{
     CLAIMS_OFFSET, MAGIC, Owner, PAGES, PAGES_OFFSET, POOL_BYTES, ROWS, ROWS_OFFSET,
-    RUN_ROW_OFFSET, Row, VERSION, owner,
+    RUN_ROW_OFFSET, Row, VERSION, full, owner,
 };
 use crate::page::PAGE_BYTES;
 
@@ -153,7 +153,8 @@ impl PoolFile {
 
     /// Returns the pages in use: the page's number and the row of the process that owns it.
     pub fn claimed(&self) -> impl Iterator<Item = (usize, u32)> + '_ {
-        self.claims.iter().enumerate().filter(|(_, c)| **c > 0).map(|(n, c)| (n, c - 1))
+        let row = |claim: u32| (claim & full::OWNER).checked_sub(1);
+        self.claims.iter().enumerate().filter_map(move |(n, claim)| Some((n, row(*claim)?)))
     }
 
     /// Returns the first `bytes` of a page, at most a whole page.

@@ -108,3 +108,83 @@ fn runs_are_taken_from_the_end_and_around_what_is_taken() {
     assert_eq!((read.page(4).unwrap()[0], read.page(6).unwrap()[PAGE_BYTES - 1]), (7, 8));
     std::fs::remove_file(&path).unwrap();
 }
+
+/// Each way of a full page: taken and given back, taken back, left by its thread while it is taken,
+/// and refused.
+#[test]
+fn a_full_page_has_one_owner_at_a_time() {
+    let path = scratch("full-pages");
+    create(&path, &Owner::default()).unwrap();
+    let c_path = CString::new(path.as_os_str().as_bytes()).unwrap();
+    let (pool, run) = (Pool::open(&c_path).unwrap(), Pool::open(&c_path).unwrap());
+    let row = pool.claim_row();
+    assert!(!pool.is_drained());
+    run.set_drained(true);
+    assert!(pool.is_drained());
+    let page = pool.claim_page(row, 9).unwrap();
+    pool.populate(page, &c_path).unwrap();
+    let mut writer = crate::PageWriter::detached();
+    let start = crate::page::PageStart { thread_uid: 5, sequence: 3, ..Default::default() };
+    let fill = |writer: &mut crate::PageWriter| {
+        // SAFETY: the page is claimed and present, and has room for a record.
+        unsafe {
+            writer.attach(pool.page(page), &start);
+            writer.thread_clock(1, 2, 3);
+            writer.finish(*b"worker\0\0\0\0\0\0\0\0\0\0");
+        }
+        pool.offer_page(page, row);
+    };
+    let claims = || PoolFile::open(&path).unwrap().claimed().collect::<Vec<_>>();
+    assert!(run.take_full_page(0, &c_path).is_none(), "it was not offered");
+
+    // Taken, appended and given back: the page is still the thread's, and empty.
+    fill(&mut writer);
+    assert_eq!(pool.offers().load(Ordering::Relaxed), 1);
+    assert!(!pool.is_given_back(page, row));
+    assert_eq!(claims(), [(9, 0)], "a page that is offered has an owner");
+    let mut taken = run.take_full_page(0, &c_path).unwrap();
+    assert!(run.take_full_page(0, &c_path).is_none(), "a page is taken once");
+    assert!(!pool.take_back(page, row));
+    let (header, bytes) = taken.seal().unwrap();
+    assert!((header.start.thread_uid, header.start.sequence) == (5, 3));
+    let layout = crate::GroupLayout::default();
+    let mut reader = crate::PageReader::new(bytes, &layout).expect("the checksum is right");
+    assert!(reader.header().flushed && reader.header().thread_name() == "worker");
+    let clock = crate::Record::ThreadClock { ticks: 1, cpu_ns: 2, monotonic_ns: 3 };
+    assert_eq!(reader.next_record(), Some(Ok(clock)));
+    taken.give_back();
+    assert!(pool.is_given_back(page, row));
+    // SAFETY: present.
+    assert_eq!(unsafe { pool.page(page).cast::<u64>().read() }, 0, "no magic number");
+    assert!(!pool.leave_page(page, row) && !pool.take_back(page, row));
+
+    // Taken back by the thread.
+    fill(&mut writer);
+    assert!(pool.take_back(page, row));
+    assert!(run.take_full_page(0, &c_path).is_none());
+
+    // Refused, then taken again; the thread ends meanwhile, and the page becomes free.
+    fill(&mut writer);
+    run.take_full_page(0, &c_path).unwrap().refuse();
+    let taken = run.take_full_page(page, &c_path).unwrap();
+    assert!(pool.leave_page(page, row));
+    taken.give_back();
+    assert_eq!(claims(), []);
+
+    // Refused after the thread has ended: it stays claimed, for the collector.
+    assert_eq!(pool.claim_page(row, 9), Some(page));
+    fill(&mut writer);
+    let taken = run.take_full_page(0, &c_path).unwrap();
+    assert!(pool.leave_page(page, row));
+    taken.refuse();
+    assert_eq!(claims(), [(9, 0)]);
+    assert!(run.take_full_page(0, &c_path).is_none());
+
+    // If it is dropped, as when `run` is killed, nobody writes to it any more.
+    assert!(pool.is_given_back(page, row), "claimed, and with its content");
+    pool.offer_page(page, row);
+    drop(run.take_full_page(0, &c_path).unwrap());
+    assert!(!pool.is_given_back(page, row) && !pool.take_back(page, row));
+    assert_eq!(claims(), [(9, 0)]);
+    std::fs::remove_file(&path).unwrap();
+}

@@ -115,7 +115,7 @@ unsafe fn described(
 /// # Safety
 /// As for [`call`].
 #[inline(never)]
-unsafe fn call_otherwise(
+pub unsafe fn call_otherwise(
     export: u32,
     original: Dispatch,
     environment: *const Environment,

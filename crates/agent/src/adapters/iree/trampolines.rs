@@ -96,11 +96,8 @@ unsafe extern "C-unwind" fn dispatch_entry(
 ) -> c_int {
     // SAFETY: stubs are numbered below SLOTS.
     let slot = unsafe { TABLE.get_unchecked(number as usize) };
-    let original = slot.original.load(Ordering::Relaxed);
-    // SAFETY: the runtime calls our stub in place of this function, so the library is loaded and
-    // the slot is in use.
-    let original = unsafe { std::mem::transmute::<usize, Dispatch>(original) };
-    let export = slot.export.load(Ordering::Relaxed);
+    // SAFETY: this is the slot of the stub that was called.
+    let (export, original) = unsafe { of_slot(slot) };
     // This function has no frame: each of the three calls is a jump. So below a call that is only
     // counted, the stack is that of the program alone.
     // SAFETY: these are the runtime's arguments for that function.
@@ -111,24 +108,6 @@ unsafe extern "C-unwind" fn dispatch_entry(
             None => bracketed(environment, dispatch, workgroup, slot),
         }
     }
-}
-
-/// # Safety
-/// Same as for [`drawn`].
-#[inline(always)]
-unsafe fn call(
-    slot: &Slot,
-    environment: *const Environment,
-    dispatch: *const DispatchState,
-    workgroup: *const WorkgroupState,
-    is_counted: bool,
-) -> c_int {
-    let original = slot.original.load(Ordering::Relaxed);
-    // SAFETY: as in `dispatch_entry`.
-    let original = unsafe { std::mem::transmute::<usize, Dispatch>(original) };
-    let export = slot.export.load(Ordering::Relaxed);
-    // SAFETY: by contract.
-    unsafe { probe::call(export, original, environment, dispatch, workgroup, is_counted) }
 }
 
 /// Records a call that was counted and is due.
@@ -143,7 +122,10 @@ unsafe extern "C-unwind" fn drawn(
     slot: &Slot,
 ) -> c_int {
     // SAFETY: by contract.
-    unsafe { call(slot, environment, dispatch, workgroup, true) }
+    unsafe {
+        let (export, original) = of_slot(slot);
+        probe::call_otherwise(export, original, environment, dispatch, workgroup, true)
+    }
 }
 
 /// Records a call that has not been counted.
@@ -158,7 +140,23 @@ unsafe extern "C-unwind" fn bracketed(
     slot: &Slot,
 ) -> c_int {
     // SAFETY: by contract.
-    unsafe { call(slot, environment, dispatch, workgroup, false) }
+    unsafe {
+        let (export, original) = of_slot(slot);
+        probe::call(export, original, environment, dispatch, workgroup, false)
+    }
+}
+
+/// Returns the export of a slot that is in use, and its original function.
+///
+/// # Safety
+/// The runtime must have called the slot's stub.
+#[inline(always)]
+unsafe fn of_slot(slot: &Slot) -> (u32, Dispatch) {
+    let original = slot.original.load(Ordering::Relaxed);
+    // SAFETY: the runtime called our stub in place of this function, so the library is loaded and
+    // the slot is in use.
+    let original = unsafe { std::mem::transmute::<usize, Dispatch>(original) };
+    (slot.export.load(Ordering::Relaxed), original)
 }
 
 /// Returns the stub that replaces the query function `real` of a system library, or `real` itself

@@ -224,6 +224,27 @@ impl Draws {
         self.drawn >> depth & 1 == 1
     }
 
+    /// Adds a drawn call that was recorded. `ticks` is its duration, and `own` what the recorder needed
+    /// for it, if that was measured.
+    #[inline(always)]
+    fn add(&mut self, open: &Open, ticks: u64, read: bool, own: Option<u64>) {
+        let Some(entry) = self.entry(open.export) else { return };
+        let add = |to: &AtomicU64, more: u64| {
+            to.store(to.load(Ordering::Relaxed).wrapping_add(more), Ordering::Relaxed);
+        };
+        add(&entry.timed, 1);
+        // The end was read before the begin if the two CPUs' clocks differ.
+        add(&entry.ticks, if ticks > i64::MAX as u64 { 0 } else { ticks });
+        if read {
+            add(&entry.counted, 1);
+        }
+        if let Some(own) = own {
+            let cost = if read { &mut self.account.counted } else { &mut self.account.timed };
+            cost.measured(own);
+        }
+        self.account.add(read, open.drawn.skipped);
+    }
+
     /// Returns how the call at this depth was drawn, which is about to be recorded.
     #[inline(always)]
     pub(crate) fn take(&mut self, depth: usize) -> Option<Drawn> {
@@ -484,27 +505,14 @@ impl Thread {
     #[inline(always)]
     fn settle_call(&mut self, depth: usize, start: u64, end: u64, read: bool) {
         // SAFETY: the depth is that of a call that was in progress.
-        let Open { export, drawn, begun } = *unsafe { self.draws.open.get_unchecked(depth) };
-        let Some(entry) = self.draws.entry(export) else { return };
-        let add = |to: &AtomicU64, more: u64| {
-            to.store(to.load(Ordering::Relaxed).wrapping_add(more), Ordering::Relaxed);
-        };
-        let ticks = end.wrapping_sub(start);
-        add(&entry.timed, 1);
-        add(&entry.ticks, if ticks > i64::MAX as u64 { 0 } else { ticks });
-        if read {
-            add(&entry.counted, 1);
-        }
-        let account = &mut self.draws.account;
-        if begun != 0 {
+        let open = *unsafe { self.draws.open.get_unchecked(depth) };
+        let mut own = None;
+        if open.begun != 0 {
             let after = self.run.clock.begin();
-            let own = start.wrapping_sub(begun).wrapping_add(after.wrapping_sub(end));
-            let cost = if read { &mut account.counted } else { &mut account.timed };
-            if own < i64::MAX as u64 {
-                cost.measured(own);
-            }
+            let ticks = start.wrapping_sub(open.begun).wrapping_add(after.wrapping_sub(end));
+            own = Some(ticks).filter(|ticks| *ticks < i64::MAX as u64);
         }
-        account.add(read, drawn.skipped);
+        self.draws.add(&open, end.wrapping_sub(start), read, own);
     }
 
     /// Settles the account. `cpu_ns` is the thread's processor time at `ticks`, when a clock record
@@ -595,3 +603,6 @@ fn seed(thread: u32) -> u64 {
     let place = std::ptr::from_ref(&fixed) as u64;
     record::clock::monotonic_ns() ^ place.rotate_left(20) ^ u64::from(sys::thread_id()) << 40
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,74 @@
+//! Waiting for the program's end. Meanwhile, full pages are appended to the profile.
+
+use std::path::Path;
+use std::process::ExitStatus;
+use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+
+use profile::drain::Drain;
+
+use super::begin::{exit_of, wait_for};
+
+/// The number of offers of pages, for the handler of SIGCHLD.
+static OFFERS: AtomicPtr<AtomicU32> = AtomicPtr::new(std::ptr::null_mut());
+
+/// Waits for the end of the child `pid`, and drains the pool of the profile in `directory`. No file
+/// is made longer than `longest` bytes.
+///
+/// # Errors
+/// As for [`wait_for`].
+pub fn wait_and_drain(
+    pid: libc::pid_t,
+    directory: &Path,
+    pool: Option<&Path>,
+    longest: u64,
+) -> std::io::Result<ExitStatus> {
+    let drain = pool.filter(|_| has_processors()).and_then(|p| Drain::begin(directory, p, longest));
+    let Some(mut drain) = drain else { return wait_for(pid) };
+    OFFERS.store(std::ptr::from_ref(drain.offers()).cast_mut(), Ordering::SeqCst);
+    handle_children(Some(note));
+    let status = loop {
+        // A page that is offered, or a child that ends, from now on changes this number.
+        let seen = drain.offers().load(Ordering::SeqCst);
+        drain.take_all();
+        match exit_of(pid) {
+            Ok(None) => {}
+            Ok(Some(status)) => break Ok(status),
+            Err(e) => break Err(e),
+        }
+        if drain.wait(seen).is_err() {
+            break wait_for(pid);
+        }
+    };
+    handle_children(None);
+    status
+}
+
+/// Whether another processor may run us while the program runs. On a single one, draining would only
+/// take turns with the program.
+fn has_processors() -> bool {
+    // SAFETY: a set of zeros is valid, and the kernel writes no more than its size.
+    unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        let known = libc::sched_getaffinity(0, size_of_val(&set), &mut set) == 0;
+        // It fails where there are more processors than fit into the set.
+        !known || libc::CPU_COUNT(&set) > 1
+    }
+}
+
+/// The handler of SIGCHLD: ends the wait, even if it has not begun yet.
+extern "C" fn note(_: i32) {
+    let offers = OFFERS.load(Ordering::SeqCst);
+    // SAFETY: a word of the pool, which is never unmapped.
+    unsafe { &*offers }.fetch_add(1, Ordering::SeqCst);
+}
+
+fn handle_children(handler: Option<extern "C" fn(i32)>) {
+    // SAFETY: a zeroed `sigaction` is valid. The handler makes one atomic addition.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction =
+            handler.map_or(libc::SIG_DFL, |handler| handler as *const () as usize);
+        action.sa_flags = libc::SA_NOCLDSTOP;
+        libc::sigaction(libc::SIGCHLD, &action, std::ptr::null_mut());
+    }
+}

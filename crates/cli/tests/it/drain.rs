@@ -1,0 +1,210 @@
+//! `run` takes full pages while the program runs. Whatever happens to `run` meanwhile, every call is
+//! in the profile exactly once.
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::support::{Programs, counterpoint};
+
+/// A program that counts its calls for ever, under `run`. The number of calls that have returned is
+/// in a shared file.
+struct Recording {
+    program: PathBuf,
+    scratch: testkit::Scratch,
+    run: Child,
+}
+
+impl Recording {
+    fn begin(program: PathBuf) -> Self {
+        let scratch = testkit::Scratch::new();
+        let programs = Programs::get();
+        let mut run = Command::new(&program);
+        run.args(["run", "-e", "none", "-o"]).arg(scratch.join("p.cpt")).arg("--");
+        run.arg(&programs.host).arg(&programs.library).arg("count-for-ever");
+        run.arg(scratch.join("counted")).stderr(Stdio::null());
+        let run = run.spawn().unwrap();
+        let it = Self { program, scratch, run };
+        it.wait_for("calls", || it.returned() > 0);
+        it
+    }
+
+    fn profile(&self) -> PathBuf {
+        self.scratch.join("p.cpt")
+    }
+
+    fn returned(&self) -> u64 {
+        let bytes = std::fs::read(self.scratch.join("counted")).unwrap_or_default();
+        bytes.first_chunk::<8>().map_or(0, |b| u64::from_le_bytes(*b))
+    }
+
+    fn wait_for(&self, what: &str, mut is_there: impl FnMut() -> bool) {
+        let begun = Instant::now();
+        while !is_there() {
+            assert!(begun.elapsed() < Duration::from_secs(60), "no {what}");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// Waits for so many more calls.
+    fn wait_for_calls(&self, more: u64) {
+        let before = self.returned();
+        self.wait_for("more calls", || self.returned() >= before + more);
+    }
+
+    /// The header and the claims of the pool: the offsets are those of docs/file-format.md.
+    fn pool(&self) -> Vec<u8> {
+        let pool = profile::Manifest::read(&self.profile()).unwrap().pool.unwrap();
+        let mut start = vec![0; 4096 + 4 * record::pool::PAGES];
+        std::io::Read::read_exact(&mut std::fs::File::open(pool).unwrap(), &mut start).unwrap();
+        start
+    }
+
+    /// How many pages were offered to `run` so far.
+    fn offers(&self) -> u32 {
+        u32::from_le_bytes(*self.pool()[28..].first_chunk().unwrap())
+    }
+
+    fn claims(&self) -> usize {
+        self.pool()[4096..].chunks_exact(4).filter(|claim| **claim != [0; 4]).count()
+    }
+
+    fn signal_run(&self, signal: i32) {
+        // SAFETY: it is our child and was not waited for.
+        assert_eq!(unsafe { libc::kill(self.run.id() as i32, signal) }, 0);
+    }
+
+    fn kill_program(&self) {
+        let pid = profile::Profile::open(&self.profile()).unwrap().processes[0].id.pid;
+        let identity = profile::ProcessId::of(pid).unwrap();
+        // SAFETY: it is alive, because nothing else ends it.
+        assert_eq!(unsafe { libc::kill(pid as i32, libc::SIGKILL) }, 0);
+        self.wait_for("end of the program", || !identity.is_alive());
+    }
+
+    /// Every call that returned is there, and no other, but for one that had not returned yet.
+    fn check(mut self) {
+        self.run.wait().unwrap();
+        let returned = self.returned();
+        let report = report(&self.program, &self.profile());
+        let recorded = report["total"]["calls"].as_u64().unwrap();
+        assert!(
+            (returned..=returned + 1).contains(&recorded),
+            "{returned} calls returned, {recorded} recorded; {}",
+            report["losses"]
+        );
+        for loss in report["losses"].as_array().unwrap() {
+            assert_eq!(loss["name"], "call_cut_short", "{loss}");
+        }
+        assert_eq!(profile::Manifest::read(&self.profile()).unwrap().pool, None);
+    }
+}
+
+fn report(program: &Path, profile: &Path) -> Value {
+    let mut report = Command::new(program);
+    let output = report.args(["report", "--format", "json"]).arg(profile).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+/// Skips where `run` does not take pages.
+fn begin(test: &str) -> Option<Recording> {
+    let program = counterpoint(test)?;
+    if std::thread::available_parallelism().is_ok_and(|n| n.get() == 1) {
+        testkit::skip(test, "there is only one processor");
+        return None;
+    }
+    Some(Recording::begin(program))
+}
+
+#[test]
+fn pages_that_were_taken_come_back() {
+    let Some(it) = begin("pages that were taken") else { return };
+    it.wait_for("offers", || it.offers() >= 20);
+    // However many pages were full, the thread has its page and two more.
+    assert!(it.claims() <= 3, "{} pages", it.claims());
+    // A view in the middle sees at least what had returned before.
+    let returned = it.returned();
+    let seen = report(&it.program, &it.profile())["total"]["calls"].as_u64().unwrap();
+    assert!(seen >= returned, "{seen} of {returned} calls");
+    it.kill_program();
+    it.check();
+}
+
+#[test]
+fn a_stopped_run_delays_and_loses_nothing() {
+    let Some(it) = begin("stopped run") else { return };
+    it.wait_for("offers", || it.offers() >= 3);
+    it.signal_run(libc::SIGSTOP);
+    it.wait_for_calls(400_000);
+    assert!(it.claims() <= 3, "{} pages", it.claims());
+    let returned = it.returned();
+    let seen = report(&it.program, &it.profile())["total"]["calls"].as_u64().unwrap();
+    assert!(seen >= returned, "{seen} of {returned} calls");
+    // It takes pages again when it goes on.
+    let offers = it.offers();
+    it.signal_run(libc::SIGCONT);
+    it.wait_for("offers after the stop", || it.offers() > offers + 3);
+    it.signal_run(libc::SIGSTOP);
+    it.wait_for_calls(100_000);
+    it.kill_program();
+    it.signal_run(libc::SIGCONT);
+    it.check();
+}
+
+#[test]
+fn a_program_goes_on_alone_after_run_was_killed() {
+    let Some(it) = begin("killed run") else { return };
+    it.wait_for("offers", || it.offers() >= 3);
+    it.signal_run(libc::SIGKILL);
+    it.wait_for_calls(400_000);
+    assert!(it.claims() <= 3, "{} pages", it.claims());
+    it.kill_program();
+    it.check();
+}
+
+/// Each thread fills several pages and ends; `run` may be in the middle of taking one.
+#[test]
+fn threads_that_end_leave_no_page_behind() {
+    let Some(program) = counterpoint("threads that end") else { return };
+    let (scratch, programs) = (testkit::Scratch::new(), Programs::get());
+    for (threads, stop) in [(6, false), (6, true)] {
+        let path = scratch.join(if stop { "stopped.cpt" } else { "taken.cpt" });
+        let mut run = Command::new(&program);
+        run.args(["run", "-e", "none", "-o"]).arg(&path).arg("--");
+        run.arg(&programs.host).arg(&programs.library).arg("threads");
+        run.args([threads, 150_000].map(|n: u32| n.to_string()));
+        let mut run = run.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        if stop {
+            // Several times in the middle, at no particular moment.
+            for _ in 0..8 {
+                std::thread::sleep(Duration::from_millis(3));
+                for signal in [libc::SIGSTOP, libc::SIGCONT] {
+                    // SAFETY: our child, which is not waited for yet.
+                    unsafe { libc::kill(run.id() as i32, signal) };
+                    std::thread::sleep(Duration::from_millis(3));
+                }
+            }
+        }
+        assert!(run.wait().unwrap().success());
+        let report = report(&program, &path);
+        assert_eq!(report["total"]["calls"], u64::from(threads) * 150_000);
+        assert_eq!(report["losses"].as_array().unwrap().len(), 0, "{}", report["losses"]);
+    }
+}
+
+/// With one processor, `run` would only take turns with the program.
+#[test]
+fn nothing_is_offered_on_a_single_processor() {
+    let Some(program) = counterpoint("a single processor") else { return };
+    let (scratch, programs) = (testkit::Scratch::new(), Programs::get());
+    let path = scratch.join("p.cpt");
+    let mut run = Command::new("taskset");
+    run.args(["-c", "0"]).arg(&program).args(["run", "-e", "none", "-o"]).arg(&path);
+    run.arg("--").arg(&programs.host).arg(&programs.library).args(["calls", "200000"]);
+    let output = run.output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(report(&program, &path)["total"]["calls"], 200_000);
+}

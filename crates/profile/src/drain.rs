@@ -1,0 +1,119 @@
+//! Draining: appends full pages to the profile while the program runs, so that the program's
+//! threads need not do it ([`record::pool::full`] says how a page gets here and back).
+//!
+//! The file of a part is only appended to if its process has created it. Whatever is wrong with a
+//! part (its process belongs to another user, the disk is full, somebody has deleted the profile),
+//! its pages are then left to its process, which notices the same problem and counts it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::CString;
+use std::fs::File;
+use std::io::Write;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::sync::atomic::AtomicU32;
+
+use record::Pool;
+use record::meta::{PAGES_NAME, PARTS_NAME};
+
+use crate::beneath::Dir;
+use crate::error::Result;
+use crate::leftovers::PartId;
+
+/// Takes the full pages of one profile.
+#[derive(Debug)]
+pub struct Drain {
+    root: Dir,
+    pool: Pool,
+    pool_path: CString,
+    /// The longest file that may be made.
+    longest: u64,
+    files: BTreeMap<PartId, File>,
+    /// Parts whose pages are left to their processes.
+    refused: BTreeSet<PartId>,
+}
+
+/// Number of files that are kept open.
+const MOST_FILES: usize = 64;
+
+impl Drain {
+    /// For the profile in `dir`, whose pool is at `pool`. Threads begin to offer pages. No file is made
+    /// longer than `longest` bytes. `None` if this is impossible; the threads then append their pages
+    /// themselves.
+    pub fn begin(dir: &Path, pool: &Path, longest: u64) -> Option<Self> {
+        let pool_path = CString::new(pool.as_os_str().as_bytes()).ok()?;
+        let (root, pool) = (Dir::open(dir).ok()?, Pool::open(&pool_path).ok()?);
+        pool.set_drained(true);
+        let (files, refused) = (BTreeMap::new(), BTreeSet::new());
+        Some(Self { root, pool, pool_path, longest, files, refused })
+    }
+
+    /// The number of pages that were offered so far, for [`Drain::wait`]. Read it before
+    /// [`Drain::take_all`].
+    pub fn offers(&self) -> &'static AtomicU32 {
+        self.pool.offers()
+    }
+
+    /// Waits until the number of offers is not `seen`, or until a signal arrives.
+    ///
+    /// # Errors
+    /// Returns the `errno` if the kernel does not wait.
+    pub fn wait(&self, seen: u32) -> std::result::Result<(), i32> {
+        self.pool.wait_for_offers(seen)
+    }
+
+    /// Appends all pages that are offered.
+    pub fn take_all(&mut self) {
+        let (pool, mut next) = (self.pool, 0);
+        while let Some(mut taken) = pool.take_full_page(next, &self.pool_path) {
+            next = taken.page() + 1;
+            let Some((header, bytes)) = taken.seal() else {
+                taken.refuse();
+                continue;
+            };
+            let part = PartId::of(&header);
+            if !self.refused.contains(&part) && self.append(part, bytes).is_some() {
+                taken.give_back();
+            } else {
+                self.files.remove(&part);
+                self.refused.insert(part);
+                taken.refuse();
+            }
+        }
+    }
+
+    /// Appends a page, unless there is anything wrong.
+    fn append(&mut self, part: PartId, bytes: &[u8]) -> Option<()> {
+        let mut found = match self.files.get(&part) {
+            Some(file) => file.metadata().ok()?,
+            None => self.open(part).ok()?,
+        };
+        if found.nlink() == 0 {
+            found = self.open(part).ok()?;
+        }
+        if found.len().checked_add(bytes.len() as u64)? > self.longest {
+            return None;
+        }
+        self.files.get_mut(&part)?.write_all(bytes).ok()
+    }
+
+    fn open(&mut self, part: PartId) -> Result<std::fs::Metadata> {
+        let directory = self.root.dir(PARTS_NAME)?.dir(part.name())?;
+        // Only the process itself creates its file.
+        directory.look(PAGES_NAME)?;
+        let file = directory.append(PAGES_NAME)?;
+        let found = file.metadata();
+        if self.files.len() >= MOST_FILES {
+            self.files.clear();
+        }
+        self.files.insert(part, file);
+        found.map_err(crate::error::Error::on("read", &directory.path_of(PAGES_NAME)))
+    }
+}
+
+impl Drop for Drain {
+    fn drop(&mut self) {
+        self.pool.set_drained(false);
+    }
+}

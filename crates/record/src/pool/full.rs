@@ -1,0 +1,173 @@
+//! Full pages: how a thread hands them to `run`, which appends them to the profile and gives them
+//! back empty.
+//!
+//! ```text
+//!            offer                 take                     give back
+//!  claimed ─────────► OFFERED ───────────► TAKEN ─────────────────────────► claimed, empty
+//!     ▲                │ take back           │ leave               
+//!     └────────────────┘                     ▼      give back
+//!                                       TAKEN LEFT ───────────────────────► free
+//! ```
+//!
+//! The states are bits of a page's claim, and each arrow is one atomic operation, so a page is
+//! appended by the thread or by `run`, never by both. A page that was offered remains in the process
+//! to which it belongs, mapped and present, and its content remains readable in the pool until it is
+//! given back.
+//!
+//! Nothing depends on `run` being alive. A thread offers as many pages as it has spare ones; if none
+//! comes back, it appends its own pages. If `run` is killed after it has appended a page and before it
+//! has given it back, the page exists twice. Readers take it once, as they do for every page that
+//! a collector had copied when it was killed: pages are identified by part, thread and sequence.
+
+use std::ffi::CStr;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use super::{PAGES, Pool};
+use crate::page::{PageHeader, seal_in_place};
+
+/// The page is full, and `run` may take it.
+const OFFERED: u32 = 1 << 31;
+/// `run` is appending the page.
+const TAKEN: u32 = 1 << 30;
+/// Its thread has ended, so the page becomes free once `run` has appended it.
+const LEFT: u32 = 1 << 29;
+/// The rest of a claim: 1 + row of the owner.
+pub(super) const OWNER: u32 = LEFT - 1;
+
+impl Pool {
+    fn change(&self, page: usize, from: u32, to: u32) -> bool {
+        self.claims()[page % PAGES]
+            .compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire)
+            .is_ok()
+    }
+
+    /// Whether somebody takes full pages, or did until it was killed.
+    pub fn is_drained(&self) -> bool {
+        self.header().drained.load(Ordering::Relaxed) != 0
+    }
+
+    /// Offers a full page, which the thread has prepared for reading ([`crate::PageWriter::finish`]),
+    /// and wakes whoever takes pages.
+    pub fn offer_page(&self, page: usize, row: u32) {
+        self.claims()[page % PAGES].store((row + 1) | OFFERED, Ordering::Release);
+        let header = self.header();
+        header.offers.fetch_add(1, Ordering::SeqCst);
+        if header.waits.load(Ordering::SeqCst) != 0 {
+            let number = |n: i32| libc::c_long::from(n);
+            // SAFETY: the address of a word that is never unmapped. Not private: another process
+            // waits.
+            unsafe {
+                let word = &raw const header.offers;
+                libc::syscall(libc::SYS_futex, word, number(libc::FUTEX_WAKE), number(1));
+            }
+        }
+    }
+
+    /// Whether a page that was offered has been given back, empty.
+    pub fn is_given_back(&self, page: usize, row: u32) -> bool {
+        self.claims()[page % PAGES].load(Ordering::Acquire) == row + 1
+    }
+
+    /// Takes a page back that was offered. Returns false if it has been taken or given back.
+    pub fn take_back(&self, page: usize, row: u32) -> bool {
+        self.change(page, (row + 1) | OFFERED, row + 1)
+    }
+
+    /// Leaves a page that was taken to `run`, because its thread ends. Returns false if it is not
+    /// taken any more.
+    pub fn leave_page(&self, page: usize, row: u32) -> bool {
+        self.change(page, (row + 1) | TAKEN, (row + 1) | TAKEN | LEFT)
+    }
+
+    /// Says that full pages are taken from now on, or not any more.
+    pub fn set_drained(&self, drained: bool) {
+        self.header().drained.store(drained.into(), Ordering::Relaxed);
+    }
+
+    /// The number of pages that were offered so far. It wraps around. Whoever adds to it ends
+    /// [`Pool::wait_for_offers`] if that has not begun to wait yet.
+    pub fn offers(&self) -> &'static AtomicU32 {
+        &self.header().offers
+    }
+
+    /// Waits until the number of offers is not `seen`, or until a signal arrives.
+    ///
+    /// # Errors
+    /// Returns the `errno` if the kernel does not wait.
+    pub fn wait_for_offers(&self, seen: u32) -> Result<(), i32> {
+        let header = self.header();
+        header.waits.store(1, Ordering::SeqCst);
+        let number = |n: i32| libc::c_long::from(n);
+        // SAFETY: as in `offer_page`; no timeout.
+        let result = unsafe {
+            let (word, wait) = (&raw const header.offers, number(libc::FUTEX_WAIT));
+            libc::syscall(libc::SYS_futex, word, wait, seen as libc::c_long, 0usize)
+        };
+        header.waits.store(0, Ordering::SeqCst);
+        match (result, super::errno()) {
+            (0, _) | (_, libc::EAGAIN | libc::EINTR) => Ok(()),
+            (_, errno) => Err(errno),
+        }
+    }
+
+    /// Takes a page that is offered, from `start` on. Only one thread of one process may do this.
+    pub fn take_full_page(&self, start: usize, path: &CStr) -> Option<Taken<'_>> {
+        let claims = self.claims();
+        (start..PAGES).find_map(|page| {
+            let claim = claims[page].load(Ordering::Relaxed);
+            let owner = claim & OWNER;
+            if claim != owner | OFFERED || !self.change(page, claim, owner | TAKEN) {
+                return None;
+            }
+            let taken = Taken { pool: self, page, owner };
+            match self.populate(page, path) {
+                Ok(()) => Some(taken),
+                Err(_) => {
+                    taken.refuse();
+                    None
+                }
+            }
+        })
+    }
+}
+
+/// A full page that was taken. If it is dropped, it stays taken, as if this process had been killed.
+#[derive(Debug)]
+pub struct Taken<'a> {
+    pool: &'a Pool,
+    page: usize,
+    owner: u32,
+}
+
+impl Taken<'_> {
+    /// Its number.
+    pub fn page(&self) -> usize {
+        self.page
+    }
+
+    /// Its header and the bytes to append to a file of pages, with their checksum. `None` if it is
+    /// not a page; its program has overwritten it.
+    pub fn seal(&mut self) -> Option<(PageHeader, &[u8])> {
+        // SAFETY: `take_full_page` has mapped the page. Its thread does not write to it until it is
+        // given back. If anything else does, the checksum is wrong.
+        unsafe { seal_in_place(self.pool.page(self.page)) }
+    }
+
+    /// Gives the page back, after it was appended. It is empty from now on.
+    pub fn give_back(self) {
+        // SAFETY: mapped and written to by nobody else, as in `seal`. The magic number comes first.
+        unsafe { &*self.pool.page(self.page).cast::<std::sync::atomic::AtomicU64>() }
+            .store(0, Ordering::Release);
+        if !self.pool.change(self.page, self.owner | TAKEN, self.owner) {
+            self.pool.release_page(self.page);
+        }
+    }
+
+    /// Offers the page again, because it could not be appended. If its thread has ended, it stays in
+    /// the pool for the collector of the profile.
+    pub fn refuse(self) {
+        if !self.pool.change(self.page, self.owner | TAKEN, self.owner | OFFERED) {
+            self.pool.change(self.page, self.owner | TAKEN | LEFT, self.owner);
+        }
+    }
+}
