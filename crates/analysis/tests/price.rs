@@ -411,6 +411,9 @@ fn calls_that_were_only_counted() {
     script.processes[0].threads[0].counted = vec![row];
     let found = cost(&script);
     assert_eq!((found.calls, found.only_counted), (40, 960));
+    // The counters were open only around some calls; at most all 10 switches fell into them.
+    let switched = Estimate { value: 0.0, low: 0.0, high: 14_000.0 };
+    assert_eq!((found.switches, found.switched), (10, Some(switched)));
     let counting = Estimate { value: 4_800.0, low: 1_920.0, high: 11_520.0 };
     assert_eq!((found.probes.value, found.counting), (72_000.0, counting));
 }

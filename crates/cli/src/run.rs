@@ -359,6 +359,7 @@ fn close(
 ) -> profile::Result<Collected> {
     let clock: ClockKind = manifest.clock.into();
     manifest.state = State::Finished;
+    manifest.run_cpu_ns = Some(record::clock::process_cpu_ns());
     manifest.snapshots.push(Snapshot::take(clock).into());
     manifest.exit =
         Some(Exit { code: status.code(), signal: status.signal(), core: status.core_dumped() });

@@ -91,6 +91,10 @@ pub struct Manifest {
     /// program started. Absent without counters, or if it could not be measured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub switch_cost: Option<SwitchCost>,
+    /// Processor time that `run` itself had used when its program ended, in ns. It ran beside the
+    /// program, in a process of its own. Absent if `run` did not see the end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub run_cpu_ns: Option<u64>,
     /// Patterns of the exported functions that were recorded; an empty list means all.
     pub filters: Vec<String>,
     /// Whether counters were also read for bookkeeping ops of virtual machines (`run

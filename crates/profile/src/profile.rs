@@ -13,7 +13,6 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use model::Loss;
-use record::brackets::Brackets;
 use record::counts::CountsFrames;
 use record::loops::LOOPS_NAME;
 use record::meta::{
@@ -21,7 +20,7 @@ use record::meta::{
     PAGES_NAME, PARTS_NAME, ProcessCost, ValueKey,
 };
 use record::pool::PoolFile;
-use record::{ClockKind, Granularity, PageHeader, Snapshot, Timeline};
+use record::{ClockKind, Granularity, PageHeader, Snapshot, Timeline, brackets::Brackets};
 
 use crate::activities::Activities;
 use crate::beneath::Dir;
@@ -89,11 +88,9 @@ pub struct Process {
     pub calibrations: Vec<Calibration>,
     /// The steps of its clock. `None` in profiles from before this was recorded.
     pub clock_steps: Option<Granularity>,
-    /// How long brackets took around its calls, and around empty calls. Of entries for the same
-    /// thread and counters, the last one is the most complete.
+    /// How long brackets took. The last entry of a thread and set of counters replaces the others.
     pub brackets: Vec<Brackets>,
-    /// What recording cost it outside of calls and threads. `None` in profiles from before this
-    /// was recorded.
+    /// What recording cost it outside of calls and threads; `None` in older profiles.
     pub cost: Option<ProcessCost>,
     /// The cost of the last pages of its threads; `None` if it did not end in an orderly way.
     pub leaving: Option<Leaving>,

@@ -24,26 +24,24 @@ extern "C" fn constructor() {
 }
 
 fn construct() {
-    {
-        ADAPTERS.iter().for_each(|adapter| (adapter.prepare)());
-        note_variables();
-        point!(Constructor);
-        if run_file::is_asked_for() && one_agent::another_is_first() {
-            with_run_row(|row| row.lose(Loss::SecondAgent, 1, 0));
-            one_agent::be_quiet();
-            run_file::decline();
-        }
-        if run_file::is_asked_for() && sanitizer::checks_races() {
-            with_run_row(|row| row.lose(Loss::ChildSanitized, 1, 0));
-            run_file::decline();
-        }
-        if run_file::is_asked_for() {
-            epoch::begin_environment();
-            exec::prepare();
-            fork::prepare();
-        }
-        ADAPTERS.iter().for_each(|adapter| (adapter.constructed)());
+    ADAPTERS.iter().for_each(|adapter| (adapter.prepare)());
+    note_variables();
+    point!(Constructor);
+    if run_file::is_asked_for() && one_agent::another_is_first() {
+        with_run_row(|row| row.lose(Loss::SecondAgent, 1, 0));
+        one_agent::be_quiet();
+        run_file::decline();
     }
+    if run_file::is_asked_for() && sanitizer::checks_races() {
+        with_run_row(|row| row.lose(Loss::ChildSanitized, 1, 0));
+        run_file::decline();
+    }
+    if run_file::is_asked_for() {
+        epoch::begin_environment();
+        exec::prepare();
+        fork::prepare();
+    }
+    ADAPTERS.iter().for_each(|adapter| (adapter.constructed)());
 }
 
 /// Reads the environment, unless the process has more rights than its user. Whoever started such a

@@ -42,14 +42,24 @@ pub fn set_after_reading(ticks: u64) {
     AFTER_READING_TICKS.store(ticks, Ordering::Relaxed);
 }
 
-/// Returns what was used so far. `is_end` says whether the process is about to end.
-pub fn so_far(is_end: bool) -> ProcessCost {
+/// Returns what was used so far.
+pub fn so_far() -> ProcessCost {
     let mine = OF.load(Ordering::Relaxed) == sys::process_id();
     let own = |sum: &AtomicU64| if mine { sum.load(Ordering::Relaxed) } else { 0 };
     ProcessCost {
         constructor_ns: own(&CONSTRUCTOR_NS),
         loading_ns: own(&LOADING_NS),
-        process_cpu_ns: if is_end { record::clock::process_cpu_ns() } else { 0 },
         after_reading_ticks: AFTER_READING_TICKS.load(Ordering::Relaxed),
+        process_cpu_ns: 0,
     }
+}
+
+/// Returns what was used, at the end of the process or of a session. The next session begins with
+/// nothing.
+pub fn take(process_ends: bool) -> ProcessCost {
+    let process_cpu_ns = if process_ends { record::clock::process_cpu_ns() } else { 0 };
+    let cost = ProcessCost { process_cpu_ns, ..so_far() };
+    CONSTRUCTOR_NS.store(0, Ordering::Relaxed);
+    LOADING_NS.store(0, Ordering::Relaxed);
+    cost
 }

@@ -228,13 +228,13 @@ impl Process {
         self.finish(true);
     }
 
-    fn finish(&self, is_end: bool) {
+    fn finish(&self, process_ends: bool) {
         let pages = self.state.leaving_pages.load(Ordering::Relaxed);
         if pages > 0 {
             let cpu_ns = self.state.leaving_ns.load(Ordering::Relaxed);
             self.append(&Frame::Leaving(Leaving { pages, cpu_ns }));
         }
-        self.append(&Frame::Cost(cost::so_far(is_end)));
+        self.append(&Frame::Cost(cost::take(process_ends)));
         self.append(&Frame::Snapshot(Snapshot::take(self.run.clock)));
     }
 

@@ -72,7 +72,7 @@ fn measure(
     if first && !uncounted {
         cost::set_after_reading(after_reading(thread, scratch));
         thread.counters.rewind_scripts();
-        process.append(&Frame::Cost(cost::so_far(false)));
+        process.append(&Frame::Cost(cost::so_far()));
     }
     sys::unmap(scratch, PAGE_BYTES);
 }

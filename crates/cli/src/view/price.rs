@@ -134,6 +134,9 @@ pub fn text(overview: &Overview<'_>) -> String {
         None => "not calibrated, so their cost is unknown".to_owned(),
         Some(totals) => cost_text(&totals),
     };
+    if let Some(ns) = overview.profile.manifest.run_cpu_ns {
+        text.push_str(&format!("; beside the program, run itself used {}", time(ns as f64)));
+    }
     if let Some(one) = summary.probes.iter().max_by_key(|probe| probe.calls) {
         let empty = &one.empty_call;
         let counters = overview.profile.manifest.counters.iter().zip(&empty.values);
@@ -263,6 +266,9 @@ pub struct ProbeOut {
     of_program: Option<Estimate>,
     of_dispatches: Option<Estimate>,
     parts: Parts,
+    /// Processor time of `run` itself, which is not part of the cost.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    run_cpu_ns: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     empty_call: Option<EmptyOut>,
 }
@@ -312,6 +318,7 @@ impl ProbeOut {
                 attach: Estimate::exact(totals.attach_ns),
                 start: totals.start,
             },
+            run_cpu_ns: None,
             empty_call,
         }
     }
@@ -319,7 +326,8 @@ impl ProbeOut {
 
 /// The cost of all processes together.
 pub fn json_of_all(overview: &Overview<'_>) -> Option<ProbeOut> {
-    of_all(overview).map(|totals| ProbeOut::new(&totals, None))
+    let run_cpu_ns = overview.profile.manifest.run_cpu_ns;
+    of_all(overview).map(|totals| ProbeOut { run_cpu_ns, ..ProbeOut::new(&totals, None) })
 }
 
 /// The cost of these processes, of which all recorded `of_calls`.

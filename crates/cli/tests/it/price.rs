@@ -93,6 +93,7 @@ fn every_part_of_the_cost_is_reported() {
         assert!(0.0 <= low && low <= value && value <= high, "{part}");
     }
     assert_eq!(probe["of_program"]["value"], probe["slowdown"]);
+    assert!(probe["run_cpu_ns"].as_f64().unwrap() > 0.0, "{probe}");
     // The calls do nothing, so recording them costs much more than 5 %.
     let text = Command::new(&program).arg("report").arg(recorded.path()).output().unwrap();
     let text = String::from_utf8(text.stdout).unwrap();
