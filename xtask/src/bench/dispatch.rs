@@ -6,21 +6,30 @@
 //! includes neither its start-up nor what `counterpoint run` does before and after it. The
 //! alternative was the difference between two runs of `iree-run-module` (2,000 and 12,000
 //! iterations). It needs two processes per value, and has the noise of both.
+//!
+//! The transformer, whose calls take 1.5 µs on average and use the processor's caches for themselves,
+//! shows what share of such a program recording takes.
 
 use std::process::Command;
 
 use anyhow::{Context, Result};
 
 use super::plan::{Case, Figure, Formula, Observe, Of, Plan};
-use crate::fixtures::{self, Kind, TINYLOOP, Variant};
+use crate::fixtures::{self, Kind, TINYLOOP, TRANSFORMER_BLOCK, Variant};
 use crate::layout::Layout;
 use crate::{dist, fixtures::site_packages};
 
 /// Loop iterations per inference, and inferences per process.
 const ITERATIONS: u32 = 2000;
 const INFERENCES: u32 = 8;
+/// Inferences of the transformer per process. Each makes 134 calls, so the start of recording is a
+/// hundredth of what recording costs.
+const BLOCKS: u32 = 3000;
 /// 50 dispatches per iteration, according to `fixtures/iree/expected.json`.
 const DISPATCHES: f64 = 50.0 * ITERATIONS as f64;
+
+/// A command without the profiler.
+type Alone = Box<dyn Fn() -> Command>;
 
 pub fn prepare(layout: &Layout) -> Result<Plan> {
     let program = dist::release(layout)?.program();
@@ -40,16 +49,39 @@ pub fn prepare(layout: &Layout) -> Result<Plan> {
         command.arg("--benchmark_format=json");
         command
     };
-    let under = |label: &'static str, counters: &'static str| {
-        let (plain, program, profile) = (plain.clone(), program.clone(), profile.clone());
+    let block = {
+        let module = fixtures::module(layout, &TRANSFORMER_BLOCK, variant, Kind::Embedded);
+        let tool = site_packages(layout)?.join("iree/_runtime_libs/iree-benchmark-module");
+        move || {
+            let mut command = Command::new(&tool);
+            command.arg(format!("--module={}", module.display()));
+            command.args(["--device=local-sync", "--benchmark_format=json"]);
+            command.arg(format!("--function={}", TRANSFORMER_BLOCK.function));
+            command.args(TRANSFORMER_BLOCK.inputs.iter().map(|input| format!("--input={input}")));
+            command.arg(format!("--benchmark_min_time={BLOCKS}x"));
+            command
+        }
+    };
+    let recorded = |label: &'static str, counters: &'static str, alone: Alone| {
+        let (program, profile) = (program.clone(), profile.clone());
         let command = move || {
-            let plain = plain();
+            let plain = alone();
             let mut command = Command::new(&program);
             command.args(["run", "-e", counters, "-o"]).arg(&profile).arg("--");
             command.arg(plain.get_program()).args(plain.get_args());
             command
         };
         Case { label, command: Box::new(command), observe: Observe::GoogleBenchmark }
+    };
+    let under = |label, counters| recorded(label, counters, Box::new(plain.clone()));
+    let share = |name: &str, reading, at_most| Figure {
+        name: name.to_owned(),
+        unit: "x",
+        formula: Formula::Ratio {
+            over: Of::new("transformer timing", reading),
+            under: Of::new("transformer", reading),
+        },
+        at_most,
     };
     let added = |name: &str, case: &'static str, reading: &str, divide: f64, at_most| Figure {
         name: name.to_owned(),
@@ -72,14 +104,22 @@ pub fn prepare(layout: &Layout) -> Result<Plan> {
             },
             under("timing", "none"),
             under("counters", "page-faults,task-clock"),
+            Case {
+                label: "transformer",
+                command: Box::new(block.clone()),
+                observe: Observe::GoogleBenchmark,
+            },
+            recorded("transformer timing", "none", Box::new(block)),
         ],
         figures: vec![
             added("timing only", "timing", "real", DISPATCHES, Some(90.0)),
-            added("timing only, cpu", "timing", "cpu", DISPATCHES, None),
+            added("timing only, cpu", "timing", "cpu", DISPATCHES, Some(45.0)),
             added("two counters", "counters", "real", DISPATCHES, None),
             added("two counters, cpu", "counters", "cpu", DISPATCHES, None),
             added("timing only, whole command's cpu", "timing", "cpu-total", whole, None),
             added("two counters, whole command's cpu", "counters", "cpu-total", whole, None),
+            share("transformer, timing only, cpu", "cpu", Some(1.02)),
+            share("transformer, timing only, whole command's cpu", "cpu-total", None),
         ],
         // Single rounds differ by 30 ns on a virtual machine; the interval of twenty is a third of
         // that.

@@ -1,6 +1,6 @@
-//! The profile of format version 1 that is kept for ever (`fixtures/profiles`): it can be opened,
-//! and its contents equal those that a decoder in Python read, which was written from the
-//! description of the format alone.
+//! The profiles that are kept for ever (`fixtures/profiles`), one for each version of the format and
+//! of its pages: they can be opened, and their contents equal those that a decoder in Python read,
+//! which was written from the description of the format alone.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -50,11 +50,24 @@ fn table(text: &str) -> Vec<Row> {
 #[test]
 fn every_call_is_unchanged() {
     let (_scratch, dir, golden) = setup();
-    let export = golden.run(&["export", &dir, "--format", "csv"]);
+    calls_are_those_of(&kept(), &dir, &golden);
+}
+
+#[test]
+fn every_call_in_pages_of_version_2_is_unchanged() {
+    let (scratch, _, golden) = setup();
+    let (kept, dir) = (kept().join("pages-2"), scratch.join("pages-2.cpt"));
+    copy(&kept.join("recorded"), &dir);
+    calls_are_those_of(&kept, dir.to_str().unwrap(), &golden);
+}
+
+/// Compares the profile in `dir` with what the decoder in Python has read, which is in `kept`.
+fn calls_are_those_of(kept: &Path, dir: &str, golden: &Golden) {
+    let export = golden.run(&["export", dir, "--format", "csv"]);
     assert_eq!(export.code, Some(0), "{}", export.stderr);
     let rows = table(&export.stdout);
 
-    let totals = std::fs::read(kept().join("totals.json")).unwrap();
+    let totals = std::fs::read(kept.join("totals.json")).unwrap();
     let totals: Value = serde_json::from_slice(&totals).unwrap();
     let mut calls = 0;
     for total in totals["threads"].as_array().unwrap() {
@@ -72,7 +85,7 @@ fn every_call_is_unchanged() {
     }
     assert_eq!(calls, rows.len());
 
-    let expected = table(&std::fs::read_to_string(kept().join("calls.csv")).unwrap());
+    let expected = table(&std::fs::read_to_string(kept.join("calls.csv")).unwrap());
     let listed: Vec<&String> = expected.iter().map(|r| &r["pid"]).collect();
     let found: Vec<&Row> = rows.iter().filter(|r| listed.contains(&&r["pid"])).collect();
     assert_eq!(found.len(), expected.len());

@@ -109,11 +109,11 @@ impl Contexts {
         tag
     }
 
-    /// Completes what a record tells of a call, and remembers the call. Returns export, count,
-    /// workgroup, and location and worker. Returns `None` if the record refers to an export that is
-    /// not remembered; no writer writes such a record.
+    /// Completes what a record tells of a call, and remembers the call. Returns it without its times.
+    /// Returns `None` if the record refers to an export that is not remembered; no writer writes such a
+    /// record.
     #[inline(always)]
-    pub fn read(&mut self, told: &Told) -> Option<(u32, [u32; 3], [u32; 3], [u32; 2])> {
+    pub fn read(&mut self, told: &Told) -> Option<Call> {
         let export = match told.context {
             Some((export, count)) => {
                 let slot = self.slots.get_mut(export as usize % SLOTS)?;
@@ -129,7 +129,8 @@ impl Contexts {
         let (count, workgroup) = (slot.count, told.workgroup.unwrap_or(slot.next));
         self.place = told.place.unwrap_or(self.place);
         self.advance(export, count, workgroup);
-        Some((export, count, workgroup, self.place))
+        let [location, worker] = self.place;
+        Some(Call { export, count, workgroup, location, worker, start: 0, end: 0 })
     }
 
     /// Remembers that this call is the last one, whose slot is already its own.

@@ -259,8 +259,7 @@ impl<'a> PageReader<'a> {
         if tag & TAG_WORKGROUP != 0 {
             told.workgroup = Some(self.three()?);
         }
-        let (export, count, workgroup, [location, worker]) = self.contexts.read(&told)?;
-        Some(Call { export, count, workgroup, location, worker, start: 0, end: 0 })
+        self.contexts.read(&told)
     }
 
     /// Decodes the leading fields of a call of version 1.

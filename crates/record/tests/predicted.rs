@@ -1,0 +1,206 @@
+//! Tests of what records leave out because it is predicted, and of pages of version 1.
+
+use record::page::{
+    HEADER_BYTES, PAGE_BYTES, PageError, PageHeader, PageReader, PageStart, PageWriter,
+};
+use record::{Call, GroupLayout, Record};
+
+/// Memory for one page, aligned as a mapping is.
+struct Memory(Vec<u64>);
+
+impl Memory {
+    fn new() -> Self {
+        Self(vec![0; PAGE_BYTES / 8])
+    }
+    fn at(&mut self) -> *mut u8 {
+        self.0.as_mut_ptr().cast()
+    }
+    fn bytes(&self) -> &[u8] {
+        // SAFETY: u64s are plain bytes.
+        unsafe { std::slice::from_raw_parts(self.0.as_ptr().cast(), PAGE_BYTES) }
+    }
+}
+
+/// Pages without counters, whose first record is relative to tick 1,000.
+fn start() -> PageStart {
+    PageStart { base_ticks: 1_000, ..PageStart::default() }
+}
+
+/// Appends calls without counters to a page, and returns the bytes of its records.
+fn bytes_of(memory: &mut Memory, calls: &[Call]) -> Vec<u8> {
+    let mut writer = PageWriter::detached();
+    // SAFETY: the memory is a page, and each call has room.
+    unsafe {
+        writer.attach(memory.at(), &start());
+        for call in calls {
+            assert!(writer.has_room());
+            let cursor = writer.call(call, false);
+            writer.commit_call(cursor);
+        }
+    }
+    let header = PageHeader::parse(memory.bytes()).unwrap();
+    memory.bytes()[HEADER_BYTES..header.file_bytes()].to_vec()
+}
+
+/// The calls of a page without counters, and whether it was valid to its end.
+fn timed(bytes: &[u8]) -> (Vec<Call>, bool) {
+    let layout = GroupLayout::new(&[], 0);
+    let mut reader = PageReader::new(bytes, &layout).unwrap();
+    let mut calls = Vec::new();
+    while let Some(record) = reader.next_record() {
+        match record {
+            Ok(Record::Call(call)) => calls.push(call),
+            Ok(_) => {}
+            Err(_) => return (calls, false),
+        }
+    }
+    (calls, true)
+}
+
+/// Bytes derived by hand from the layout in `record::page`. Two ops alternate: one of a single
+/// workgroup, and one of two. As soon as their order is known, a call takes three bytes.
+#[test]
+fn calls_that_are_predicted_contain_only_times() {
+    let mut at = 1_000;
+    let mut call = |export: u32, count: u32, x: u32, location: u32, gap: u64| {
+        let start = at + gap;
+        at = start + 5;
+        let (count, workgroup) = ([count, 1, 1], [x, 0, 0]);
+        Call { export, count, workgroup, location, worker: 0, start, end: at }
+    };
+    let calls = [
+        call(3, 1, 0, 5, 10),
+        call(3, 1, 0, 5, 100),
+        call(4, 2, 0, 5, 10),
+        call(4, 2, 1, 5, 10),
+        call(3, 1, 0, 5, 10),
+        call(4, 2, 0, 5, 10),
+        call(4, 2, 1, 5, 10),
+        call(3, 1, 0, 5, 10),
+        call(4, 2, 1, 6, 10),
+        call(4, 3, 0, 6, 10),
+    ];
+    let (gap, length) = (20 << 1 | 1, 5 << 1 | 1);
+    let expected: &[&[u8]] = &[
+        // The first call: its export and count, and its location and worker.
+        &[1 | 2 | 64, 3 << 1 | 1, 3, 3, 3, 5 << 1 | 1, 1, gap, length],
+        // The same once more; the gap of 100, zigzag 200, takes two bytes.
+        &[1, 0x22, 3, length],
+        // A new op, whose next workgroup is then known.
+        &[1 | 2, 4 << 1 | 1, 5, 3, 3, gap, length],
+        &[1, gap, length],
+        // After the new op, the same op was expected.
+        &[1 | 32, 3 << 1 | 1, gap, length],
+        // Now the order is known.
+        &[1, gap, length],
+        &[1, gap, length],
+        &[1, gap, length],
+        // Another workgroup than 0, on another processor.
+        &[1 | 4 | 64, 6 << 1 | 1, 1, 3, 1, 1, gap, length],
+        // Another count.
+        &[1 | 2, 4 << 1 | 1, 7, 3, 3, gap, length],
+    ];
+    let mut memory = Memory::new();
+    assert_eq!(bytes_of(&mut memory, &calls), expected.concat());
+    assert_eq!(timed(memory.bytes()), (calls.to_vec(), true));
+}
+
+/// Calls with every mixture of repeated and new fields, with more exports than are remembered.
+#[test]
+fn any_order_of_calls_reads_back() {
+    let mut random = 0x9E37_79B9_7F4A_7C15u64;
+    let mut draw = |below: u64| {
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        (random >> 33) % below
+    };
+    for round in 0..300 {
+        let (mut calls, mut at) = (Vec::new(), 1_000u64);
+        let mut call = Call { count: [2, 2, 2], ..Call::default() };
+        while calls.len() < 900 {
+            if draw(3) == 0 {
+                let exports = [3, 64, 65, 200, u64::from(u32::MAX) + 1];
+                call.export = draw(exports[round % 5]) as u32;
+            }
+            match draw(12) {
+                0 => call.count = [0, 1, 2].map(|_| draw(4) as u32),
+                1 => call.workgroup = [0, 1, 2].map(|_| draw(3) as u32),
+                2 => call.workgroup = [u32::MAX, draw(2) as u32, u32::MAX],
+                3 => call.location = draw(5) as u32,
+                4 => call.worker = draw(5) as u32,
+                5 => call.count = [u32::MAX; 3],
+                _ => {
+                    let [x, y, z] = call.workgroup;
+                    call.workgroup = if draw(2) == 0 { [0; 3] } else { [x.wrapping_add(1), y, z] };
+                }
+            }
+            let (gap, length) = (2 << draw(30), 2 << draw(30));
+            call.start = at.wrapping_add(draw(gap)).wrapping_sub(draw(1 << 10));
+            call.end = call.start.wrapping_add(draw(length));
+            at = call.end;
+            calls.push(call);
+        }
+        let mut memory = Memory::new();
+        bytes_of(&mut memory, &calls);
+        assert_eq!(timed(memory.bytes()), (calls, true), "round {round}");
+    }
+}
+
+/// Replaces the records of a page without counters.
+fn page_with(version: u16, records: &[u8]) -> Vec<u8> {
+    let mut memory = Memory::new();
+    bytes_of(&mut memory, &[]);
+    let mut page = memory.bytes()[..HEADER_BYTES].to_vec();
+    page[8..10].copy_from_slice(&version.to_le_bytes());
+    page[88..92].copy_from_slice(&(records.len() as u32).to_le_bytes());
+    page.extend_from_slice(records);
+    page
+}
+
+/// Pages of version 1 stay readable. Bytes and calls are by hand, from the description of that
+/// version.
+#[test]
+fn pages_of_version_1_are_read() {
+    let records = [
+        // Export 3, count 2 1 1, location 5, worker 7; then gap 10 and length 5.
+        &[1 | 2, 7, 5, 3, 3, 11, 15, 41, 11][..],
+        // The next workgroup, and the one after it, which that version did not wrap around.
+        &[1, 41, 11],
+        &[1, 41, 11],
+        // Workgroup 0 again.
+        &[1 | 4, 1, 1, 1, 41, 11],
+    ];
+    let base = Call { export: 3, count: [2, 1, 1], location: 5, worker: 7, ..Call::default() };
+    let call = |number: u64, x: u32| {
+        let start = 1_010 + 15 * number;
+        Call { workgroup: [x, 0, 0], start, end: start + 5, ..base }
+    };
+    let expected = vec![call(0, 0), call(1, 1), call(2, 2), call(3, 0)];
+    assert_eq!(timed(&page_with(1, &records.concat())), (expected, true));
+    // Without `c`, everything was zero at the start of a page.
+    let first = Call { start: 1_010, end: 1_015, ..Call::default() };
+    assert_eq!(timed(&page_with(1, &[1, 41, 11])), (vec![first], true));
+    // Bits of version 2, and versions that there are not.
+    assert_eq!(timed(&page_with(1, &[1 | 32, 7, 41, 11])), (vec![], false));
+    for version in [0, 3, u16::MAX] {
+        let layout = GroupLayout::new(&[], 0);
+        let error = PageReader::new(&page_with(version, &[]), &layout).unwrap_err();
+        assert_eq!(error, PageError::Version(version));
+    }
+}
+
+#[test]
+fn a_record_that_refers_to_an_unknown_export_is_torn() {
+    // Export 3 alone, which was not called before; a context and an export at the same time.
+    let first: &[u8] = &[1 | 2, 7, 3, 3, 3, 41, 11];
+    for torn in [&[1 | 32, 9, 41, 11][..], &[1 | 2 | 32, 9, 3, 3, 3, 41, 11], &[1 | 128, 41, 11]] {
+        assert_eq!(timed(&page_with(2, torn)), (vec![], false), "{torn:?}");
+        let (calls, whole) = timed(&page_with(2, &[first, torn].concat()));
+        assert_eq!((calls.len(), whole), (1, false), "{torn:?}");
+    }
+    // Export 67 has taken the place of export 3.
+    let other = &[1 | 2, 67 << 1 | 1, 3, 3, 3, 41, 11][..];
+    let (calls, whole) = timed(&page_with(2, &[first, other, &[1 | 32, 7, 41, 11]].concat()));
+    assert_eq!((calls.len(), whole), (2, false));
+}
