@@ -122,7 +122,7 @@ fn begin(test: &str) -> Option<Recording> {
 #[test]
 fn pages_that_were_taken_come_back() {
     let Some(it) = begin("pages that were taken") else { return };
-    it.wait_for("offers", || it.offers() >= 20);
+    it.wait_for("offers", || it.offers() >= 8);
     // However many pages were full, the thread has its page and two more.
     assert!(it.claims() <= 3, "{} pages", it.claims());
     // A view in the middle sees at least what had returned before.
@@ -138,7 +138,7 @@ fn a_stopped_run_delays_and_loses_nothing() {
     let Some(it) = begin("stopped run") else { return };
     it.wait_for("offers", || it.offers() >= 3);
     it.signal_run(libc::SIGSTOP);
-    it.wait_for_calls(400_000);
+    it.wait_for_calls(150_000);
     assert!(it.claims() <= 3, "{} pages", it.claims());
     let returned = it.returned();
     let seen = report(&it.program, &it.profile())["total"]["calls"].as_u64().unwrap();
@@ -148,7 +148,7 @@ fn a_stopped_run_delays_and_loses_nothing() {
     it.signal_run(libc::SIGCONT);
     it.wait_for("offers after the stop", || it.offers() > offers + 3);
     it.signal_run(libc::SIGSTOP);
-    it.wait_for_calls(100_000);
+    it.wait_for_calls(60_000);
     it.kill_program();
     it.signal_run(libc::SIGCONT);
     it.check();
@@ -159,7 +159,7 @@ fn a_program_goes_on_alone_after_run_was_killed() {
     let Some(it) = begin("killed run") else { return };
     it.wait_for("offers", || it.offers() >= 3);
     it.signal_run(libc::SIGKILL);
-    it.wait_for_calls(400_000);
+    it.wait_for_calls(150_000);
     assert!(it.claims() <= 3, "{} pages", it.claims());
     it.kill_program();
     it.check();

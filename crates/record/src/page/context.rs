@@ -84,6 +84,12 @@ impl Contexts {
         self.slots.fill(Slot::EMPTY);
     }
 
+    /// Returns where this export is remembered.
+    #[inline(always)]
+    pub fn place_of(&self, export: u32) -> *const u8 {
+        (&raw const self.slots[export as usize % SLOTS]).cast()
+    }
+
     /// Remembers a call that is about to be written. Returns the bits of the record's tag that say
     /// which of the call's fields must follow.
     #[inline(always)]

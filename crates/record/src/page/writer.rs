@@ -181,6 +181,15 @@ impl PageWriter {
         self.at as usize + LONGEST_VALUES <= PAGE_BYTES
     }
 
+    /// Returns the addresses in other cache lines than the writer's first one that the next record of
+    /// this export will access: what is remembered of the export, the place of the record, and the
+    /// page's header. They are only meant for prefetching.
+    #[inline(always)]
+    pub fn ahead(&self, export: u32) -> [*const u8; 3] {
+        let record = self.page.wrapping_add(self.at as usize);
+        [self.contexts.place_of(export), record, self.page.wrapping_add(64)]
+    }
+
     /// Stores in the header that `depth` calls are in progress, and that the outermost one calls
     /// `export`. A reader finds this if the process dies now.
     ///

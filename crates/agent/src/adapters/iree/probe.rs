@@ -13,7 +13,7 @@ use crate::adapters::iree::ADAPTER;
 use crate::process::guard::guarded;
 use crate::recorder::adapter::Took;
 use crate::recorder::attach;
-use crate::recorder::bracket::{Newcomer, PLAIN_CLOCK, stack_address};
+use crate::recorder::bracket::{Newcomer, PLAIN_CLOCK, fetch, stack_address};
 use crate::recorder::thread::{self, AFTER, BEFORE, Thread};
 
 #[cold]
@@ -56,9 +56,12 @@ pub unsafe fn call(
         };
     }
     touch_stack();
+    // SAFETY: this thread's own state.
+    let ahead = unsafe { (*thread).ahead(export) };
     let start = PLAIN_CLOCK.begin();
     // SAFETY: this passes on the runtime's own call.
     let result = unsafe { original(environment, dispatch, workgroup) };
+    fetch(ahead);
     let (end, location) = PLAIN_CLOCK.end();
     // SAFETY: this is the thread's own state. In a child that the original forked, its `epoch` is
     // 0, and nothing is done. The other states are the runtime's.
