@@ -40,9 +40,9 @@ pub unsafe fn call(
 ) -> c_int {
     let thread = thread::current();
     let frame = stack_address();
+    let mut entered = 0;
     // SAFETY: null, or this thread's own state, which is unmapped only at thread exit, after the
     // pointer was cleared.
-    let mut entered = 0;
     let is_plain = unsafe {
         !thread.is_null() && (*thread).is_attached() && (*thread).plain && {
             entered = (*thread).enter(BEFORE);
