@@ -6,18 +6,19 @@
 
 mod exact;
 mod joined;
+mod metadata;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use model::Loss;
 use record::counts::CountsFrames;
 use record::loops::LOOPS_NAME;
 use record::meta::{
-    self, Calibration, FRAME_PREFIX_BYTES, Frame, Frames, Leaving, Library, META_NAME, OpExport,
-    PAGES_NAME, PARTS_NAME, ProcessCost, ValueKey,
+    self, Calibration, Frame, Frames, Leaving, Library, META_NAME, OpExport, PAGES_NAME,
+    PARTS_NAME, ProcessCost, ValueKey,
 };
 use record::pool::PoolFile;
 use record::{ClockKind, Granularity, PageHeader, Snapshot, Timeline, brackets::Brackets};
@@ -322,33 +323,6 @@ fn part_ids(parts: &Dir) -> Result<BTreeSet<PartId>> {
     Ok(parts.names()?.iter().filter_map(|name| PartId::parse(name.to_str()?)).collect())
 }
 
-/// Reads a file of metadata frame by frame. Memory grows with the complete frames, not with the
-/// length of the file, which may consist mostly of holes.
-fn read_metadata(mut file: File) -> io::Result<Frames> {
-    /// More than the names of all functions of a program take.
-    const MOST: u64 = 1 << 30;
-    let mut all = Frames::default();
-    let (mut at, mut bytes) = (0, Vec::new());
-    loop {
-        bytes.clear();
-        let prefix = file.by_ref().take(FRAME_PREFIX_BYTES as u64).read_to_end(&mut bytes)?;
-        if prefix == 0 {
-            return Ok(all);
-        }
-        if let Ok(prefix) = <[u8; FRAME_PREFIX_BYTES]>::try_from(&bytes[..]) {
-            let rest = (meta::frame_bytes(prefix) - FRAME_PREFIX_BYTES) as u64;
-            file.by_ref().take(rest.min(MOST)).read_to_end(&mut bytes)?;
-        }
-        let mut one = meta::read_frames(&bytes);
-        all.frames.append(&mut one.frames);
-        if let Some(torn) = one.torn_at {
-            all.torn_at = Some(at + torn);
-            return Ok(all);
-        }
-        at += bytes.len();
-    }
-}
-
 impl Process {
     /// Returns everything that its calls may refer to.
     pub(crate) fn exports(&self) -> (&[Library], &[OpExport]) {
@@ -460,7 +434,7 @@ impl Process {
                 found = scan(&file).map_err(Error::on("read", &part.path_of(PAGES_NAME)))?;
             }
             if let Some(file) = self.unless_refused(part.file(META_NAME))? {
-                let read = read_metadata(file);
+                let read = metadata::read(file);
                 frames = read.map_err(Error::on("read", &part.path_of(META_NAME)))?;
             }
         }

@@ -186,9 +186,8 @@ impl Thread {
         unsafe {
             *self.frames.get_unchecked_mut(depth) = frame;
             self.writer.set_open(self.depth + 1, export);
-            if !counted {
-                self.uncounted |= 1 << depth;
-            } else if self.counting && self.draws.is_on() && !self.open_for_call(depth) {
+            let mut works = || !self.counting || !self.draws.is_on() || self.open_for_call(depth);
+            if !counted || !works() {
                 self.uncounted |= 1 << depth;
             } else if self.counting {
                 self.read_before(depth);

@@ -32,27 +32,38 @@ const SHORTEST_HORIZON_NS: f64 = 20e6;
 /// Weight of a measurement in a running mean.
 const WEIGHT: f64 = 1.0 / 16.0;
 
-/// A cost that is measured again and again.
+/// What a cold bracket costs the program outside of what the recorder measures of itself, as a multiple
+/// of how much longer it takes than a warm one: mispredicted jumps before the first clock read and after the
+/// last, and lines of the caches that the program must fetch again. Measured with a transformer
+/// (134 calls in 200 µs): a timed call in nine cost 274 ns where 93 were seen, three in four cost 67 ns where
+/// 42 were seen; a warm one takes 35.
+const UNSEEN: f64 = 3.0;
+
+/// A cost that is measured again and again: the mean, and the least, which is that of a warm bracket.
 #[derive(Clone, Copy, Debug)]
-pub struct Cost(f64);
+pub struct Cost {
+    mean: f64,
+    least: f64,
+}
 
 impl Cost {
     /// Starts with an assumption, in ticks.
     pub const fn new(ticks: f64) -> Self {
-        Self(ticks)
+        Self { mean: ticks, least: f64::INFINITY }
     }
 
     /// The cost, in ticks.
     #[inline(always)]
     pub fn ticks(self) -> f64 {
-        self.0
+        self.mean + UNSEEN * (self.mean - self.least).max(0.0)
     }
 
     /// Adds a measurement. One that was interrupted counts as four times the mean at most.
     #[inline(always)]
     pub fn measured(&mut self, ticks: u64) {
-        let bounded = (ticks as f64).min(4.0 * self.0 + 16.0);
-        self.0 += (bounded - self.0) * WEIGHT;
+        let bounded = (ticks as f64).min(4.0 * self.mean + 16.0);
+        self.least = self.least.min(bounded);
+        self.mean += (bounded - self.mean) * WEIGHT;
     }
 }
 
@@ -275,6 +286,10 @@ mod tests {
         assert!(cost.ticks() < 125.0, "{cost:?}");
         (0..200).for_each(|_| cost.measured(300));
         assert!((cost.ticks() - 300.0).abs() < 1.0, "{cost:?}");
+        // A bracket that is sometimes warm: half of them take 100, half 300. The mean is 200, and
+        // three times as much as is lost to cold caches is not seen.
+        (0..400).for_each(|i| cost.measured(if i % 2 == 0 { 100 } else { 300 }));
+        assert!((cost.ticks() - 500.0).abs() < 30.0, "{cost:?}");
     }
 
     #[test]
