@@ -19,15 +19,15 @@ use crate::beneath::Dir;
 use crate::error::{Error, Result};
 use crate::leftovers::PartId;
 use crate::loops::read_data;
-use crate::profile::{Process, Profile};
+use crate::profile::{Process, Profile, Thread};
 
 /// The calls of one export on one thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CountedCalls {
     /// Index of the process in the profile.
     pub process: usize,
-    /// The thread's number in its process ([`crate::Thread::uid`]). The thread is missing in
-    /// [`Process::threads`] if none of its pages could be read.
+    /// The thread's number in its process ([`crate::Thread::uid`]). If none of its calls were
+    /// recorded, it is a thread without pages.
     pub thread_uid: u32,
     /// The export; [`crate::Ops::of`] gives its op.
     pub export: u32,
@@ -58,6 +58,11 @@ impl Profile {
     /// and export. Empty for a run without a budget, in which each call has a record.
     pub fn counted(&self) -> &[CountedCalls] {
         &self.counted
+    }
+
+    /// Whether the run had a budget, so that its records are only a sample of its calls.
+    pub fn is_sampled(&self) -> bool {
+        self.manifest.budget.is_some()
     }
 }
 
@@ -140,6 +145,7 @@ impl Process {
         self.lose(Loss::TornCounts, all.torn + left.torn);
         let mut threads: BTreeMap<u32, (Spent, BTreeMap<u32, CountsRow>)> = BTreeMap::new();
         for frame in all.frames.into_iter().chain(left.frames) {
+            self.meet_thread(frame.thread_uid, frame.tid);
             let (spent, rows) = threads.entry(frame.thread_uid).or_default();
             if frame.spent.cpu_ns >= spent.cpu_ns {
                 *spent = frame.spent;
@@ -164,6 +170,16 @@ impl Process {
             }));
         }
         Ok(())
+    }
+}
+
+impl Process {
+    /// Makes sure that a thread of which only counts are known is among the threads.
+    fn meet_thread(&mut self, uid: u32, tid: u32) {
+        if let Err(place) = self.threads.binary_search_by_key(&uid, |thread| thread.uid) {
+            let thread = Thread { uid, tid, name: String::new(), pages: Vec::new() };
+            self.threads.insert(place, thread);
+        }
     }
 }
 
