@@ -56,6 +56,7 @@ pub use loops::{LoopData, LoopTable, loops};
 pub use metrics::{Hidden, MOSTLY_EMPTY, MetricValue};
 pub use ops::{OpFilter, OpTable, OpTrees};
 pub use probe::ProbeCost;
+pub use sampled::{Estimated, SampledCounter, SampledRow, SampledRun};
 pub use stats::{Stats, stats};
 pub use summary::{Options, Summary, summarize};
 pub use table::{Apart, By, CounterTotal, FirstCalls, Key, PassTotal, Row};

@@ -73,7 +73,8 @@ struct Set {
     group: Option<usize>,
 }
 
-/// Sums over the calls that have a set of counters.
+/// Sums over the calls that have a set of counters. In a run with a budget, each value counts as
+/// often as its call stands for others.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SetSum {
     calls: u64,
@@ -154,18 +155,26 @@ impl Sets {
                 }
                 let Some(row) = sums.get_mut(*row as usize) else { continue };
                 let sum = &mut row.as_mut()[s];
+                // In a run with a budget, a call stands for so many.
+                let weight = match set.group {
+                    Some(_) => columns.counter_weight(i),
+                    None => columns.weight(i),
+                };
+                let add = |sum: &mut u128, value: u64| {
+                    *sum = sum.saturating_add(u128::from(value).saturating_mul(weight.into()));
+                };
                 sum.calls += 1;
-                sum.ticks += u128::from(columns.duration(i).saturating_sub(inside));
+                add(&mut sum.ticks, columns.duration(i).saturating_sub(inside));
                 for ((total, value), of) in sum.counters.iter_mut().zip(values()).zip(&bracket) {
-                    *total += u128::from(value.unwrap_or(0).saturating_sub(off(*of)));
+                    add(total, value.unwrap_or(0).saturating_sub(off(*of)));
                 }
                 if empty.is_some() {
                     sum.calibrated += 1;
-                    sum.empty_ticks += u128::from(empty_ticks);
-                    sum.doubt_ticks += u128::from(empty.map_or(0, EmptyCall::doubt_ticks));
+                    add(&mut sum.empty_ticks, empty_ticks);
+                    add(&mut sum.doubt_ticks, empty.map_or(0, EmptyCall::doubt_ticks));
                     for (c, (value, doubt)) in bracket.iter().enumerate() {
-                        sum.empty[c] += u128::from(*value);
-                        sum.doubt[c] += u128::from(*doubt);
+                        add(&mut sum.empty[c], *value);
+                        add(&mut sum.doubt[c], *doubt);
                     }
                 }
             }

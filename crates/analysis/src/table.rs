@@ -94,6 +94,10 @@ pub struct Row {
     pub threads: BTreeSet<(usize, usize)>,
     /// CPUs on which they ended.
     pub cpus: BTreeSet<u32>,
+    /// Only in a run with a budget: what the sample says. The other fields then have the same values
+    /// without their intervals. `min_ticks`, `max_ticks`, `first` and `cpus` are of the timed calls
+    /// only, and nothing but `calls` and `threads` is known if [`SampledRow::timed`] is 0.
+    pub sampled: Option<Box<crate::SampledRow>>,
 }
 
 /// The part of one pass in a row.
@@ -180,8 +184,45 @@ impl Row {
         self.passes.windows(2).all(|pair| same(&pair[0], &pair[1]))
     }
 
+    /// Sum of the durations in ticks. In a run with a budget, an estimate.
+    pub fn total(&self) -> f64 {
+        let total = self.sampled.as_ref().and_then(|sampled| sampled.total);
+        total.map_or(self.total_ticks as f64, |total| total.value)
+    }
+
+    /// Whether the durations of its calls are known: false if all of them were only counted.
+    pub fn is_timed(&self) -> bool {
+        self.sampled.as_ref().is_none_or(|sampled| sampled.timed > 0)
+    }
+
+    /// A row of calls that were only counted.
+    pub(crate) fn of_counts(key: Key, counters: usize, metrics: usize) -> Self {
+        Self {
+            key,
+            first: FirstCalls::default(),
+            calls: 0,
+            dispatches: None,
+            total_ticks: 0,
+            empty_share: None,
+            self_ticks: 0,
+            min_ticks: 0,
+            max_ticks: 0,
+            p50_ticks: 0.0,
+            p99_ticks: 0.0,
+            counters: vec![None; counters],
+            metrics: vec![MetricValue { value: None, calls: 0, hidden: None }; metrics],
+            passes: Vec::new(),
+            threads: BTreeSet::new(),
+            cpus: BTreeSet::new(),
+            sampled: None,
+        }
+    }
+
     /// Mean duration in ticks.
     pub fn mean_ticks(&self) -> f64 {
+        if let Some(mean) = self.sampled.as_ref().and_then(|sampled| sampled.mean()) {
+            return mean.value;
+        }
         self.total_ticks as f64 / self.calls as f64
     }
 }

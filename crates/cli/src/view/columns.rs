@@ -8,6 +8,7 @@ use profile::{Op, Profile, Usage};
 use super::labels::{has_roles, is_apart, labels, op_of};
 use super::metrics as metric_cells;
 use super::overview::name_of;
+use super::sampled;
 use super::source::{self, SOURCE};
 use super::table::{Column, Table, Value};
 
@@ -35,7 +36,7 @@ pub fn of_summary(profile: &Profile, summary: &Summary, metrics: &[Bound], by: B
         let of_pass = |n: u64| n / u64::from(passes.max(1));
         r.dispatches.filter(|_| agree).map(|n| Value::Count(of_pass(n).into()))
     });
-    push(1, "total_ns", "total", &|r| ns(r.total_ticks as f64 / each));
+    push(1, "total_ns", "total", &|r| ns(r.total() / each));
     if passes > 0 {
         push(3, "spread", "spread", &|r| spread(r).map(Value::Part));
         push(6, "calls_by_pass", "by pass", &|r| {
@@ -116,6 +117,7 @@ pub fn of_summary(profile: &Profile, summary: &Summary, metrics: &[Bound], by: B
     if profile.manifest.multiplex {
         estimates(profile, rows, &mut columns);
     }
+    sampled::finish(profile, summary, &mut columns);
     Table { columns, order: (0..rows.len()).collect() }
 }
 

@@ -5,6 +5,7 @@ use profile::{CounterInfo, Exit, Manifest, MetricInfo, Origin, Profile, State};
 use serde::Serialize;
 
 use super::overview::Overview;
+use super::sampled;
 use super::units::{moment, plural, time};
 use super::usage;
 use crate::terminal::visible;
@@ -44,26 +45,25 @@ pub fn lines(overview: &Overview<'_>) -> Vec<(&'static str, String)> {
     if !asked.is_empty() {
         lines.push(("metrics", visible(&asked.join("; ")).into_owned()));
     }
-    let threads = summary.threads.len() as u128;
-    let mut processes: Vec<usize> = summary.threads.iter().map(|t| t.process).collect();
-    processes.dedup();
+    let (processes, threads) = summary.places();
     let ns = profile.timeline.ns_per_tick() * summary.total_ticks as f64;
     lines.push((
         "calls",
         format!(
-            "{}{} in {}, {}; together {}{}",
+            "{}{} in {}, {}; {}{}",
             plural(summary.calls.into(), "call"),
             summary
                 .dispatches
                 // Calls of virtual machines are not part of dispatches.
                 .filter(|n| *n > 0 || summary.calls == 0)
                 .map_or_else(String::new, |n| format!(" of {}", plural(n.into(), "dispatch"))),
-            plural(processes.len() as u128, "process"),
-            plural(threads, "thread"),
-            time(ns),
+            plural(processes as u128, "process"),
+            plural(threads as u128, "thread"),
+            sampled::together(overview).unwrap_or_else(|| format!("together {}", time(ns))),
             shares_of(profile, summary),
         ),
     ));
+    lines.extend(sampled::head(overview));
     if let Some(text) = usage::text(overview) {
         lines.push(("threads", text));
     }
@@ -183,6 +183,8 @@ pub struct ProfileHead<'a> {
     metrics: &'a [MetricInfo],
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     multiplex: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    budget: Option<f64>,
     filters: &'a [String],
 }
 
@@ -219,6 +221,7 @@ impl<'a> ProfileHead<'a> {
             counters: &manifest.counters,
             metrics: &manifest.metrics,
             multiplex: manifest.multiplex,
+            budget: manifest.budget,
             filters: &manifest.filters,
         }
     }

@@ -49,6 +49,7 @@ mod recover;
 mod report;
 mod report_rows;
 mod rights;
+mod sampled;
 mod sanitizers;
 mod schemas;
 mod seccomp;
