@@ -61,6 +61,8 @@ impl Workspace {
             locations: Default::default(),
             variables: ranked.iter().map(Variable::from).collect(),
             pairs,
+            effective: None,
+            counted: None,
         }
     }
 }

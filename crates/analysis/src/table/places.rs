@@ -15,7 +15,7 @@ use profile::{OpId, Profile};
 use super::{By, Key};
 
 /// What rows are, and which calls are wanted. Each pattern may be missing: then all are.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Selection<'a> {
     pub by: By,
     pub op: Option<&'a str>,

@@ -34,7 +34,8 @@ struct Asked<'a> {
 struct OpOut<'a> {
     #[serde(flatten)]
     key: KeyOut<'a>,
-    total_ns: f64,
+    /// Null only in a run with a budget, if calls were chosen by thread or time, or not timed.
+    total_ns: Option<f64>,
     all: ScopeOut<'a>,
     threads: Vec<ThreadOut<'a>>,
 }
@@ -50,7 +51,12 @@ struct ThreadOut<'a> {
 
 #[derive(Serialize)]
 struct ScopeOut<'a> {
-    calls: u64,
+    calls: Option<u64>,
+    /// This and the next field are only in runs with a budget.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    timed_calls: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    effective_calls: Option<f64>,
     cpus: Vec<CpuOut>,
     nodes: Vec<NodeOut>,
     variables: Vec<VariableOut<'a>>,
@@ -75,6 +81,8 @@ struct VariableOut<'a> {
     name: &'a str,
     unit: &'a str,
     calls: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    effective_calls: Option<f64>,
     mean: Option<f64>,
     standard_deviation: Option<f64>,
     min: Option<NumberOut>,
@@ -96,6 +104,8 @@ struct PairOut<'a> {
     of: &'a str,
     given: &'a str,
     calls: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    effective_calls: Option<f64>,
     pearson: Option<f64>,
     spearman: Option<f64>,
     probability: Option<Vec<Vec<Option<f64>>>>,
@@ -159,7 +169,11 @@ pub fn print(out: &mut impl Write, view: &View<'_>) -> io::Result<bool> {
 fn op_out<'a>(profile: &'a Profile, stats: &'a Stats, op: &'a OpStats) -> OpOut<'a> {
     OpOut {
         key: key_out(profile, op.key),
-        total_ns: op.total_ticks as f64 * profile.timeline.ns_per_tick(),
+        total_ns: match profile.is_sampled() {
+            false => Some(op.total_ticks as f64),
+            true => op.estimated.map(|total| total.value),
+        }
+        .map(|ticks| ticks * profile.timeline.ns_per_tick()),
         all: scope_out(profile, stats, &op.all),
         threads: op.threads.iter().map(|t| thread_out(profile, stats, t)).collect(),
     }
@@ -185,7 +199,9 @@ fn scope_out<'a>(profile: &'a Profile, stats: &'a Stats, scope: &Scope) -> Scope
     });
     let variables = scope.variables.iter().enumerate();
     ScopeOut {
-        calls: scope.calls,
+        calls: if profile.is_sampled() { scope.counted } else { Some(scope.calls) },
+        timed_calls: profile.is_sampled().then_some(scope.calls),
+        effective_calls: scope.effective,
         cpus: cpus.collect(),
         nodes: nodes.into_iter().map(|(node, calls)| NodeOut { node, calls }).collect(),
         variables: variables.map(|(i, v)| variable_out(profile, stats, i, v)).collect(),
@@ -210,6 +226,7 @@ fn variable_out<'a>(
         name,
         unit,
         calls: variable.calls,
+        effective_calls: variable.effective,
         mean: scaled(variable.mean),
         standard_deviation: scaled(variable.standard_deviation),
         min: number(variable.min),
@@ -223,6 +240,7 @@ fn pair_out<'a>(profile: &'a Profile, stats: &'a Stats, pair: &Pair) -> PairOut<
         of: name_and_unit(profile, stats, pair.of).0,
         given: name_and_unit(profile, stats, pair.given).0,
         calls: pair.calls,
+        effective_calls: pair.effective,
         pearson: pair.pearson,
         spearman: pair.spearman,
         probability: pair.table.as_ref().map(|table| table.probabilities(stats.buckets)),

@@ -86,6 +86,9 @@ fn the_formats() {
     golden.check("op-json", 0, &["report", dir, "--format", "json"]);
     golden.check("export-csv", 0, &["export", dir, "--format", "csv"]);
     golden.check("export-json", 0, &["export", dir, "--format", "json"]);
+    golden.check("stats", 0, &["stats", dir, "--buckets", "2", "--width", "100"]);
+    golden.check("stats-csv", 0, &["stats", dir, "--buckets", "2", "--format", "csv"]);
+    golden.check("stats-json", 0, &["stats", dir, "--buckets", "2", "--format", "json"]);
     golden.check("counts-csv", 0, &["export", dir, "--format", "csv", "--what", "counts"]);
 }
 
@@ -158,6 +161,33 @@ fn a_thread_without_timed_calls() {
     let worker = &threads["rows"].as_array().unwrap()[1];
     assert_eq!((&worker["calls"], &worker["total_ns"]), (&json!(7), &Value::Null));
     assert_eq!((&worker["min_ns"], &worker["p99_ns"]), (&Value::Null, &Value::Null));
+}
+
+/// Statistics of an op with the weights 1, 1, 4, 4, 4, as if it had 14 calls.
+#[test]
+fn weighted_statistics_on_paper() {
+    let (scratch, dir) = paper().written();
+    let args = ["stats", dir.to_str().unwrap(), "--buckets", "2", "--format", "json"];
+    let stats = json_of(&golden(&scratch), &args);
+    let matmul = &stats["ops"][0];
+    assert_eq!((&matmul["op"], &matmul["total_ns"]), (&json!("matmul"), &json!(1_920.0)));
+    let all = &matmul["all"];
+    assert_eq!((&all["calls"], &all["timed_calls"]), (&json!(12), &json!(5)));
+    let duration = &all["variables"][0];
+    close(&duration["effective_calls"], 196.0 / 50.0);
+    // 4 · 10, 4 · 12, 4 · 14, 800, 1000.
+    close(&duration["mean"], 1_944.0 / 14.0);
+    // The first seven: 10 four times, 12 three times. The rest: 12, 14 four times, 800, 1000.
+    close(&duration["bucket_means"][0], 76.0 / 7.0);
+    close(&duration["bucket_means"][1], 1_868.0 / 7.0);
+    // Faults 5, 1 with weight 1, 2 and 4 with weight 8.
+    let faults = &all["variables"][1];
+    assert_eq!(faults["calls"], 4);
+    close(&faults["mean"], 54.0 / 18.0);
+    close(&all["pairs"][0]["effective_calls"], 18.0 * 18.0 / 130.0);
+    // Half of the eight calls whose faults are in the lower half have durations in the lower half:
+    // those of 10 ns all are, and the call with 1 fault is not.
+    close(&all["pairs"][0]["probability"][0][0], 8.0 / 9.0);
 }
 
 /// A run that only counted.
