@@ -50,6 +50,7 @@ mod report;
 mod report_rows;
 mod rights;
 mod sampled;
+mod sampled_traces;
 mod sanitizers;
 mod schemas;
 mod seccomp;

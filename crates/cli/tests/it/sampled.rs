@@ -38,7 +38,7 @@ fn json_of(golden: &Golden, args: &[&str]) -> Value {
 ///          softmax  three calls of period 1: 100, 200, 300 ns: exact
 ///  worker  softmax  7 calls of period 1 000, none of which was timed
 /// ```
-fn paper() -> ProfileScript {
+pub fn paper() -> ProfileScript {
     let mut script = ProfileScript::monotonic();
     script.budget(0.02);
     script.counter("page-faults", 0);
@@ -67,7 +67,7 @@ fn paper() -> ProfileScript {
 }
 
 /// The same with calls of which nothing is known but their number.
-fn with_counts_only() -> ProfileScript {
+pub fn with_counts_only() -> ProfileScript {
     let mut script = paper();
     let process = &mut script.processes[0];
     process.thread("worker").counted(1, 7, 0, 0);
@@ -220,7 +220,7 @@ fn budget_0() {
 
 /// Two processes with two threads; ops whose calls are constant, alternating, heavy-tailed, slow at
 /// first, and few. Drawn with a period that depends on the op and changes.
-fn drawn() -> ProfileScript {
+pub fn drawn() -> ProfileScript {
     let mut script = ProfileScript::monotonic();
     script.budget(0.05);
     script.counter("page-faults", 0);
