@@ -155,8 +155,13 @@ pub(crate) fn empty_call(profile: &Profile, process: usize, mask: u32) -> Option
     let value = |i: usize| calibration.inside_values.get(i).copied().filter(|_| read(&i));
     let range = |i: usize| spread?.inside_values.get(i).copied().filter(|_| read(&i));
     let all = || calibrations(profile, process, mask);
+    let simulated = |i: &usize| profile.manifest.counters.get(*i).is_some_and(|c| c.simulated);
     let counter = |i: usize| {
         value(i)?;
+        // Its values were typed in. The bracket adds nothing to them.
+        if simulated(&i) {
+            return Some(Bracket::default());
+        }
         joined(all().filter_map(|c| {
             let moments = c.sums.as_ref().and_then(|sums| {
                 sums.inside_values.get(i)?.mean_and_deviation(sums.calls).map(|m| (m, sums.calls))

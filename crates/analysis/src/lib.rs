@@ -23,6 +23,7 @@
 //! | [`torch`] | ops of PyTorch by module and by shapes of their inputs, from its recordings |
 //! | [`probe`] | the cost of the probes |
 //! | [`estimate`] | a value with its interval of 95 % confidence |
+//! | [`sampled`] | runs under a budget: estimates from the calls that were timed |
 //! | `empty` | what an empty call reads, from the calibration of its process |
 //! | `clusters`, `nested` | self time: finds pages that overlap in time, and reads them a second time |
 //!
@@ -40,6 +41,7 @@ pub mod metrics;
 mod nested;
 pub mod ops;
 pub mod probe;
+pub mod sampled;
 pub mod stats;
 pub mod summary;
 pub mod table;
@@ -54,6 +56,7 @@ pub use loops::{LoopData, LoopTable, loops};
 pub use metrics::{Hidden, MOSTLY_EMPTY, MetricValue, PartOfTime};
 pub use ops::{OpFilter, OpTable, OpTrees};
 pub use probe::ProbeCost;
+pub use sampled::{Estimated, SampledCounter, SampledRow, SampledRun};
 pub use stats::{Stats, stats};
 pub use summary::{Options, Summary, summarize};
 pub use table::{

@@ -174,6 +174,8 @@ losses! {
         "instrumented executables whose descriptor is in memory that is read-only or shared with other processes; their loops were not counted";
     57 CodeNotKept "code_not_kept" Missing
         "modules with instrumented loops whose machine code was not copied into the profile (--keep-code): it is larger than 64 MiB (512 MiB for all of a process), or could not be read or written; `loops report --asm` needs their files";
+    58 TornCounts "torn_counts" Missing
+        "places where the exact counts of calls of a run with --budget are damaged; the numbers of calls are too small";
 }
 
 impl Loss {

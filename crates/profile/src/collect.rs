@@ -189,6 +189,7 @@ fn collect_one(
     let over = closing == Closing::Now || is_over(&manifest);
     let empty = left.pages.is_empty()
         && left.loops.is_empty()
+        && left.tables.is_empty()
         && left.ledgers.is_empty()
         && left.run_ledger.losses.is_empty();
     if empty && live.is_empty() && over {
@@ -200,6 +201,7 @@ fn collect_one(
     write(&manifest)?;
     let pages = append_pages(root, &left, &path)?;
     append_loops(root, &left, &path)?;
+    append_counts(root, &left)?;
     for (id, ledger) in left.ledgers.iter().filter(|(id, _)| !left.is_alive(**id)) {
         ledger.write(&root.make_dir(PARTS_NAME)?.make_dir(&id.name())?)?;
     }
@@ -298,6 +300,14 @@ fn append_loops(root: &Dir, left: &Leftovers, pool: &Path) -> Result<()> {
         }
         let part = root.make_dir(PARTS_NAME)?.make_dir(&id.name())?;
         loops::append(&left.file, run, &part, pool)?;
+    }
+    Ok(())
+}
+
+/// Appends the exact counts of dead processes. What is appended twice is used once.
+fn append_counts(root: &Dir, left: &Leftovers) -> Result<()> {
+    for table in left.tables.iter().filter(|table| !left.is_alive(table.id())) {
+        table.append(&root.make_dir(PARTS_NAME)?.make_dir(&table.id().name())?)?;
     }
     Ok(())
 }

@@ -9,6 +9,7 @@ use record::meta::{FIRST_PLUGIN_GENERATION, part_name};
 use record::page::PageError;
 use record::pool::PoolFile;
 
+use crate::counts::{self, LeftTable};
 use crate::ledger::{Ledger, LossCount, merge_losses};
 use crate::live::{ProcessId, boot_id};
 use crate::loops::{self, LoopRun};
@@ -85,6 +86,8 @@ pub(crate) struct Leftovers {
     pub pages: Vec<LeftPage>,
     /// Runs of pages with counts of loops.
     pub loops: Vec<LoopRun>,
+    /// Tables of exact counts.
+    pub tables: Vec<LeftTable>,
     pub ledgers: BTreeMap<PartId, Ledger>,
     /// The ledger of the run as a whole: losses outside of recording processes.
     pub run_ledger: Ledger,
@@ -147,6 +150,8 @@ impl Leftovers {
         }
         let loops = loops::find(&file)?;
         loops.iter().for_each(|run| meet(PartId::of_run(run)));
+        let tables = counts::find(&file)?;
+        tables.iter().for_each(|table| meet(table.id()));
         if same_boot {
             newest.retain(|process, generation| {
                 let id = PartId {
@@ -159,7 +164,7 @@ impl Leftovers {
         } else {
             newest.clear();
         }
-        Ok(Self { file, pages, loops, ledgers, run_ledger, alive: newest })
+        Ok(Self { file, pages, loops, tables, ledgers, run_ledger, alive: newest })
     }
 
     /// Whether this generation of this process may still write.

@@ -26,6 +26,7 @@
 //! | [`batch`] | calls as Arrow record batches |
 //! | [`passes`] | profiles of several runs of one program |
 //! | [`activities`] | imported traces, event by event |
+//! | [`counts`] | the exact numbers of calls of a run with a budget |
 //! | [`loops`] | counts of instrumented loops |
 //! | [`tracks`] | writes time series, and reads them batch by batch |
 //! | [`stream`] | files of Arrow batches that may be truncated anywhere |
@@ -45,6 +46,7 @@ pub mod batch;
 pub mod beneath;
 pub mod collect;
 pub mod columns;
+pub mod counts;
 pub mod error;
 pub mod groups;
 pub mod ledger;
@@ -66,6 +68,7 @@ pub mod writer;
 pub use batch::Batches;
 pub use collect::{Closing, Collected, PoolFate, collect, is_over};
 pub use columns::{Columns, Status};
+pub use counts::{CountedCalls, ThreadSpent};
 pub use error::{Error, ErrorKind, Result};
 pub use groups::Groups;
 pub use ledger::{Ledger, LossCount, merge_losses};

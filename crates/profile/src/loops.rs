@@ -11,6 +11,7 @@ mod pool;
 mod read;
 
 pub(crate) use pool::{LoopRun, append, find};
+pub(crate) use read::read_data;
 
 use crate::ledger::LossCount;
 

@@ -82,6 +82,11 @@ pub struct Manifest {
     /// values of counters that counted for part of the time, and mark them as estimates.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub multiplex: bool,
+    /// The part of each thread's processor time that recording was allowed to take (`run
+    /// --budget`), from 0 to 1. Every call was then counted, but only some were timed; with 0, none.
+    /// Absent if every call was recorded.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub budget: Option<f64>,
     /// What the counters add to each context switch of a thread that has them, measured before the
     /// program started. Absent without counters, or if it could not be measured.
     #[serde(skip_serializing_if = "Option::is_none")]

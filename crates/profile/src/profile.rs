@@ -12,6 +12,7 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use model::Loss;
+use record::counts::CountsFrames;
 use record::loops::LOOPS_NAME;
 use record::meta::{
     self, Calibration, FRAME_PREFIX_BYTES, Frame, Frames, Leaving, Library, META_NAME, OpExport,
@@ -22,6 +23,7 @@ use record::{ClockKind, Granularity, PageHeader, Snapshot, Timeline};
 
 use crate::activities::Activities;
 use crate::beneath::Dir;
+use crate::counts::{self, CountedCalls, LeftTable, ThreadSpent};
 use crate::error::{Error, Result};
 use crate::groups::Groups;
 use crate::ledger::{Ledger, LossCount, merge_losses};
@@ -41,6 +43,8 @@ pub struct Profile {
     pub manifest: Manifest,
     /// The processes that recorded, oldest first.
     pub processes: Vec<Process>,
+    /// See [`Profile::counted`].
+    pub(crate) counted: Vec<CountedCalls>,
     /// The ops of all processes.
     pub ops: Ops,
     /// The groups of the counters.
@@ -85,6 +89,11 @@ pub struct Process {
     pub clock_steps: Option<Granularity>,
     /// The cost of the last pages of its threads; `None` if it did not end in an orderly way.
     pub leaving: Option<Leaving>,
+    /// What recording took of each of its threads by the recorder's own account, in a run with a
+    /// budget: see [`crate::counts`].
+    pub spent: Vec<ThreadSpent>,
+    /// The exact counts of its calls.
+    pub(crate) counted: Vec<CountedCalls>,
     /// What its counters add to each context switch, as in [`Manifest::switch_cost`]; with passes,
     /// the value of its own pass.
     pub switch_cost: Option<SwitchCost>,
@@ -185,14 +194,19 @@ impl Profile {
         let run_ledger = run_ledger.or_else(|| Ledger::read(root)).unwrap_or_default();
         losses = merge_losses(losses.iter().chain(&run_ledger.losses));
         let (mut pages, mut ledgers, mut pool) = (BTreeMap::new(), BTreeMap::new(), None);
+        let mut tables: BTreeMap<PartId, CountsFrames> = BTreeMap::new();
         let mut alive: BTreeSet<PartId> = BTreeSet::new();
         if let Some(left) = left {
             ids.extend(left.ledgers.keys());
             ids.extend(left.pages.iter().map(|page| PartId::of(&page.header)));
             ids.extend(left.loops.iter().map(PartId::of_run));
+            ids.extend(left.tables.iter().map(LeftTable::id));
             alive.extend(ids.iter().filter(|id| left.is_alive(**id)));
             for page in left.pages {
                 pages.entry(PartId::of(&page.header)).or_insert_with(Vec::new).push(page);
+            }
+            for table in left.tables {
+                table.add_to(tables.entry(table.id()).or_default());
             }
             (ledgers, pool) = (left.ledgers, Some(left.file));
         }
@@ -204,6 +218,7 @@ impl Profile {
             let mut process = Process::new(parts.clone(), id, alive.contains(&id));
             let part = process.part()?;
             process.open(part.as_ref(), left, &mut snapshots)?;
+            process.open_counts(part.as_ref(), tables.remove(&id).unwrap_or_default())?;
             let ledger = ledgers.remove(&id).or_else(|| Ledger::read(part.as_ref()?));
             let noted = ledger.map(|ledger| ledger.losses).unwrap_or_default();
             process.losses = merge_losses(noted.iter().chain(&process.losses));
@@ -224,6 +239,7 @@ impl Profile {
         if !timeline.calibrated && uses_ticks {
             losses.push(LossCount::new(Loss::ClockUncalibrated, 1));
         }
+        let counted = counts::of_all(&mut processes);
         let ops = Ops::new(processes.iter().map(Process::exports));
         let groups = Groups::new(&manifest.counters);
         let of_tracks = tracks.iter().flat_map(|tracks| &tracks.losses).chain(&damaged);
@@ -235,6 +251,7 @@ impl Profile {
             root: root.clone(),
             manifest,
             processes,
+            counted,
             ops,
             groups,
             timeline,
@@ -344,6 +361,8 @@ impl Process {
             calibrations: Vec::new(),
             clock_steps: None,
             leaving: None,
+            spent: Vec::new(),
+            counted: Vec::new(),
             switch_cost: None,
             threads: Vec::new(),
             alive,
@@ -366,7 +385,7 @@ impl Process {
     }
 
     /// Returns what was opened, if it exists. A refusal is counted as a loss.
-    fn unless_refused<T>(&mut self, opened: Result<T>) -> Result<Option<T>> {
+    pub(crate) fn unless_refused<T>(&mut self, opened: Result<T>) -> Result<Option<T>> {
         match opened {
             Ok(opened) => Ok(Some(opened)),
             Err(e) if e.is_not_found() => Ok(None),
@@ -444,7 +463,7 @@ impl Process {
         Ok(())
     }
 
-    fn lose(&mut self, loss: Loss, count: u64) {
+    pub(crate) fn lose(&mut self, loss: Loss, count: u64) {
         let one = LossCount::new(loss, count);
         self.losses = merge_losses(self.losses.iter().chain([&one]));
     }

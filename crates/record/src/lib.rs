@@ -17,6 +17,7 @@
 //! | [`page`] | a page: header, call records, thread clock records |
 //! | [`pool`] | the shared mapping: page claims, the process table with its losses |
 //! | [`meta`] | frames of a process's metadata file |
+//! | [`counts`] | tables of exact counts of calls, in runs with a budget |
 //! | [`loops`] | tables of instrumented loops, and the file that holds them in the end |
 //! | [`run_file`] | the settings that `run` resolved and that the agent follows |
 //! | [`carry`] | which programs can carry the preloaded library; not a format, but both sides need it |
@@ -29,6 +30,7 @@
 
 pub mod carry;
 pub mod clock;
+pub mod counts;
 pub mod loops;
 pub mod meta;
 pub mod page;
@@ -38,7 +40,7 @@ pub mod usage;
 pub mod wire;
 
 pub use clock::{ClockKind, Granularity, Snapshot, Timeline, UtcClock};
-pub use page::{Call, GroupLayout, PageHeader, PageReader, PageWriter, Record};
+pub use page::{Call, Drawn, GroupLayout, PageHeader, PageReader, PageWriter, Record};
 pub use pool::Pool;
 pub use run_file::RunFile;
 pub use usage::Usage;

@@ -12,10 +12,11 @@
 //! All fields of records are prefix varints ([`crate::wire`]):
 //!
 //! ```text
-//!  call          tag u8 = 0000 r w c 1
+//!  call          tag u8 = 000 d r w c 1
 //!                c: export, count x y z, location (node << 12 | cpu), worker   follow
 //!                w: workgroup id x y z follow; otherwise x is one more than the last call's
 //!                start − end of the record before (zigzag), duration             [ticks]
+//!                d: period, counter period, skipped   follow; otherwise 1, 1, 0: see [`Drawn`]
 //!                per counter group of the page, in order:
 //!                    0 = not read, or time enabled + 1;  if r: time running;  values
 //!                    (all differences over the call; without r, running = enabled)
@@ -57,9 +58,9 @@ pub const PAGE_MAGIC: u64 = u64::from_le_bytes(*b"CPTPAGE1");
 /// The version of the layout described above.
 pub const PAGE_VERSION: u16 = 1;
 
-/// Upper bound for the length of a record: 11 leading fields, and three fields for each of 32
+/// Upper bound for the length of a record: 14 leading fields, and three fields for each of 32
 /// counters in 32 groups.
-const LONGEST_RECORD: usize = 1 + (11 + 3 * model::MAX_COUNTERS) * 9 + crate::wire::VARINT_SLACK;
+const LONGEST_RECORD: usize = 1 + (14 + 3 * model::MAX_COUNTERS) * 9 + crate::wire::VARINT_SLACK;
 
 /// Maximum number of values that one call can have.
 pub const MOST_VALUES: usize = 24;
@@ -85,6 +86,7 @@ const TAG_CALL: u8 = 1;
 const TAG_CONTEXT: u8 = 2;
 const TAG_WORKGROUP: u8 = 4;
 const TAG_RUNNING: u8 = 8;
+const TAG_DRAWN: u8 = 16;
 const TAG_THREAD_CLOCK: u8 = 2;
 const TAG_VALUES: u8 = 4;
 
@@ -112,4 +114,27 @@ pub struct Call {
     pub start: u64,
     /// Ticks when it ended.
     pub end: u64,
+}
+
+/// How a recorded call of a run with a budget was chosen. Such a run counts every call, but times
+/// only some of them ([`crate::counts`]); each record says how likely it was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Drawn {
+    /// The call was timed with the probability 1 / `period`; at least 1. The period was chosen
+    /// before the call, from what had happened until then.
+    pub period: u32,
+    /// Given that the call was timed, its counters were read with the probability
+    /// 1 / `counter_period`; at least 1. This holds for calls whose counters were read and for
+    /// those whose counters were not.
+    pub counter_period: u32,
+    /// Number of calls of the same export on the same thread that were only counted since the
+    /// export's previous record on this thread.
+    pub skipped: u64,
+}
+
+impl Default for Drawn {
+    /// A call of a run without a budget, in which every call is recorded.
+    fn default() -> Self {
+        Self { period: 1, counter_period: 1, skipped: 0 }
+    }
 }

@@ -22,7 +22,7 @@ use crate::pool::ProfileId;
 use crate::wire::{Decoder, Encoder, Truncated, xxh64};
 
 const MAGIC: &[u8; 8] = b"CPTRUN01";
-const VERSION: u32 = 6;
+const VERSION: u32 = 7;
 const PREFIX_BYTES: usize = 24;
 
 /// Name of the run file in a profile directory.
@@ -34,7 +34,7 @@ pub const RUN_FILE_WITH_PLUGINS_NAME: &str = "run-with-plugins.bin";
 pub const RUN_FILE_VARIABLE: &str = "COUNTERPOINT_RUN_FILE";
 
 /// The content of a run file.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct RunFile {
     /// Absolute path of the profile directory.
     pub profile: String,
@@ -50,6 +50,9 @@ pub struct RunFile {
     pub filters: Vec<String>,
     /// Whether to read counters for bookkeeping ops of virtual machines (`vm.builtin.…`), too.
     pub bookkeeping: bool,
+    /// The part of each thread's processor time that recording may take, from 0 to 1. Then every
+    /// call is counted, but only some are timed; with 0, none is. `None`: every call is recorded.
+    pub budget: Option<f64>,
     /// How instrumented loops are recorded; `None`: they are not.
     pub loops: Option<LoopOptions>,
     /// Which profiler plugins to load; `None`: no plugins.
@@ -173,7 +176,11 @@ impl RunFile {
         for filter in &self.filters {
             e.str(filter);
         }
-        e.u8(self.bookkeeping.into()).u8(self.loops.is_some().into());
+        e.u8(self.bookkeeping.into()).u8(self.budget.is_some().into());
+        if let Some(budget) = self.budget {
+            e.u64(budget.to_bits());
+        }
+        e.u8(self.loops.is_some().into());
         if let Some(LoopOptions { first, gap_mask, logged, keep_code }) = self.loops {
             e.u32(first).u32(gap_mask).u32(logged).u8(keep_code.into());
         }
@@ -283,6 +290,14 @@ impl RunFile {
         }
         let filters = (0..d.u32()?).map(|_| d.string()).collect::<Result<_, _>>()?;
         let bookkeeping = d.u8()? != 0;
+        let budget = match d.u8()? {
+            0 => None,
+            _ => {
+                let bits = d.u64()?;
+                let budget = Some(f64::from_bits(bits)).filter(|part| (0.0..=1.0).contains(part));
+                Some(budget.ok_or(RunFileError::Unknown("budget", (bits >> 32) as u32))?)
+            }
+        };
         let loops = match d.u8()? {
             0 => None,
             _ => Some(LoopOptions {
@@ -305,6 +320,7 @@ impl RunFile {
             counters,
             filters,
             bookkeeping,
+            budget,
             loops,
             plugins,
             snapshots,
@@ -490,6 +506,7 @@ mod tests {
             ],
             filters: vec!["*matmul*".into()],
             bookkeeping: true,
+            budget: Some(0.02),
             loops: Some(LoopOptions { first: 7, gap_mask: 63, logged: 9, keep_code: true }),
             plugins: Some(PluginOptions {
                 files: vec!["/opt/é.so".into(), "/opt/b.so".into()],
@@ -514,7 +531,18 @@ mod tests {
     #[test]
     fn round_trip() {
         let run = example();
-        assert_eq!(RunFile::from_bytes(&run.to_bytes()), Ok(run));
+        assert_eq!(RunFile::from_bytes(&run.to_bytes()), Ok(run.clone()));
+        let whole = RunFile { budget: None, ..run };
+        assert_eq!(RunFile::from_bytes(&whole.to_bytes()), Ok(whole));
+    }
+
+    #[test]
+    fn a_budget_is_a_part_of_the_time() {
+        for budget in [-0.01, 1.5, f64::NAN] {
+            let run = RunFile { budget: Some(budget), ..example() };
+            let read = RunFile::from_bytes(&run.to_bytes());
+            assert!(matches!(read, Err(RunFileError::Unknown("budget", _))), "{budget}: {read:?}");
+        }
     }
 
     #[test]

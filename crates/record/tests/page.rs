@@ -4,7 +4,7 @@ use record::page::{
     GroupTimes, HEADER_BYTES, MOST_VALUES, PAGE_BYTES, PageError, PageHeader, PageReader,
     PageStart, PageWriter,
 };
-use record::{Call, GroupLayout, Record, Usage};
+use record::{Call, Drawn, GroupLayout, Record, Usage};
 
 /// Memory for one page, aligned as a mapping is.
 struct Memory(Vec<u64>);
@@ -392,4 +392,72 @@ fn differences_of_usages() {
     assert_eq!(early.plus(&all(20)), late);
     assert_eq!(early.since(&Usage { major_faults: 14, ..early }), None);
     assert_eq!(early.switches(), 14 + 15);
+}
+
+#[test]
+fn a_drawn_call_says_how_likely_it_was() {
+    let layout = GroupLayout::new(&[0, 0], 0b11);
+    let mut memory = Memory::new();
+    let mut writer = PageWriter::detached();
+    let largest = Drawn { period: u32::MAX, counter_period: u32::MAX, skipped: u64::MAX };
+    let drawn =
+        [None, Some(Drawn { period: 7, counter_period: 3, skipped: 20 }), None, Some(largest)];
+    let all = calls();
+    // SAFETY: the memory is a page with room for four records, and outlives the writer's use.
+    unsafe {
+        writer.attach(memory.at(), &start());
+        for (drawn, (call, ..)) in drawn.iter().zip(&all) {
+            let mut cursor = match drawn {
+                Some(drawn) => writer.drawn_call(call, false, drawn),
+                None => writer.call(call, false),
+            };
+            [41, 5, 6].into_iter().for_each(|field| cursor.put(field));
+            writer.commit_call(cursor);
+        }
+    }
+    let mut reader = PageReader::new(memory.bytes(), &layout).unwrap();
+    for (drawn, (call, ..)) in drawn.iter().zip(&all) {
+        assert_eq!(reader.next_record(), Some(Ok(Record::Call(*call))));
+        assert_eq!(
+            reader.drawn(),
+            drawn.unwrap_or(Drawn { period: 1, counter_period: 1, skipped: 0 })
+        );
+        assert_eq!(reader.values(), [5, 6]);
+    }
+    assert_eq!(reader.next_record(), None);
+}
+
+/// The bytes of a record as docs/file-format.md describes them. A prefix varint below 128 is one byte,
+/// twice the value plus 1.
+#[test]
+fn the_bytes_of_a_drawn_call_are_those_of_the_format() {
+    let small = |value: u8| value << 1 | 1;
+    // d and 1 set; 10 ticks after the base (zigzag), 40 long, period 7, counter period 3, 20 skipped
+    let record = [0b1_0001, small(20), small(40), small(7), small(3), small(20)];
+    let page = page_of(&record);
+    let layout = GroupLayout::default();
+    let mut reader = PageReader::new(&page, &layout).unwrap();
+    let Some(Ok(Record::Call(call))) = reader.next_record() else { panic!("no call") };
+    assert_eq!((call.start, call.end), (1_010, 1_050));
+    assert_eq!(reader.drawn(), Drawn { period: 7, counter_period: 3, skipped: 20 });
+    // No period is 0.
+    for at in [3, 4] {
+        let mut record = record;
+        record[at] = small(0);
+        let page = page_of(&record);
+        let mut reader = PageReader::new(&page, &layout).unwrap();
+        assert!(matches!(reader.next_record(), Some(Err(_))));
+    }
+}
+
+/// Returns an unflushed page without counters and with these bytes as records, one call among them.
+fn page_of(records: &[u8]) -> Vec<u8> {
+    let mut memory = Memory::new();
+    let mut writer = PageWriter::detached();
+    // SAFETY: the memory is a page.
+    unsafe { writer.attach(memory.at(), &PageStart { counters: 0, ..start() }) };
+    let mut page = memory.bytes().to_vec();
+    page[HEADER_BYTES..HEADER_BYTES + records.len()].copy_from_slice(records);
+    page[88..96].copy_from_slice(&(records.len() as u64 | 1 << 32).to_le_bytes());
+    page
 }

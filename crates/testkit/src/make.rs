@@ -8,8 +8,12 @@ use std::sync::atomic::Ordering;
 
 use model::{Counter, PerfAttr, SimScript, Source};
 use profile::pools::{POOL_NAME, owner};
+use record::counts::{
+    COUNTS_NAME, CountsFrame, ENTRY_BYTES, TABLE_HEADER_BYTES, TABLE_MAGIC, TABLE_VERSION,
+    entries_in,
+};
 use record::meta::{Frame, META_NAME, PAGES_NAME, PARTS_NAME, Process, part_name};
-use record::page::{HEADER_BYTES, OwnedPage, PageStart};
+use record::page::{HEADER_BYTES, OwnedPage, PAGE_BYTES, PageStart};
 use record::pool::{Owner, ProfileId};
 use record::run_file::RUN_FILE_NAME;
 use record::{Pool, RunFile, Usage, pool};
@@ -49,7 +53,10 @@ impl PageMaker {
                 }
             }
         }
-        self.0.call(&script.call, scaled, fields);
+        match &script.drawn {
+            Some(drawn) => self.0.drawn_call(&script.call, scaled, drawn, fields),
+            None => self.0.call(&script.call, scaled, fields),
+        }
         if !script.values.is_empty() {
             self.0.values(&script.values);
         }
@@ -144,6 +151,7 @@ impl ProfileScript {
             counters: counters.collect(),
             filters: self.manifest.filters.clone(),
             bookkeeping: false,
+            budget: self.manifest.budget,
             loops: None,
             plugins: None,
             snapshots: self.manifest.snapshots.iter().map(|s| (*s).into()).collect(),
@@ -160,17 +168,27 @@ impl ProfileScript {
             fs::write(part.join(META_NAME), bytes).expect("write the metadata");
         }
         let row = pool.map(|(pool, _)| claim_row(pool, process));
-        let mut file = Vec::new();
+        let (mut file, mut counts) = (Vec::new(), Vec::new());
         for thread in &process.threads {
             let last = self.write_thread(process, thread, &mut file);
             if let (Some(last), Some(((pool, path), row))) = (last, pool.zip(row)) {
-                let number = pool.claim_page(row, 0).expect("the pool has room");
-                pool.populate(number, &c_path(path)).expect("there is memory");
-                // SAFETY: the page was just claimed and mapped, and is never unmapped.
-                unsafe {
-                    std::ptr::copy_nonoverlapping(last.as_ptr(), pool.page(number), last.len());
-                }
+                leave(pool, path, row, &last);
             }
+        }
+        for thread in &process.threads {
+            let frame = counts_frame(thread);
+            if frame == CountsFrame::default() || thread.counted.is_empty() {
+                continue;
+            }
+            match (thread.unflushed, pool.zip(row)) {
+                (true, Some(((pool, path), row))) => {
+                    leave(pool, path, row, &counts_table(process, &frame));
+                }
+                _ => counts.extend(frame.to_bytes()),
+            }
+        }
+        if !counts.is_empty() {
+            fs::write(part.join(COUNTS_NAME), counts).expect("write the counts");
         }
         if !file.is_empty() {
             fs::write(part.join(PAGES_NAME), file).expect("write the pages");
@@ -282,6 +300,42 @@ fn make_pool(path: &Path, owner: &Owner) -> Pool {
     fs::create_dir_all(path.parent().expect("in a directory")).expect("create the pool's place");
     pool::create(path, owner).expect("create the pool");
     Pool::open(&c_path(path)).expect("open the pool")
+}
+
+/// Puts a page of these bytes into the pool.
+fn leave(pool: &Pool, path: &Path, row: u32, bytes: &[u8]) {
+    let number = pool.claim_page(row, 0).expect("the pool has room");
+    pool.populate(number, &c_path(path)).expect("there is memory");
+    assert!(bytes.len() <= PAGE_BYTES);
+    // SAFETY: the page was just claimed and mapped, and is never unmapped.
+    unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), pool.page(number), bytes.len()) };
+}
+
+fn counts_frame(thread: &ThreadScript) -> CountsFrame {
+    let (thread_uid, tid) = (thread.uid, thread.tid);
+    CountsFrame { thread_uid, tid, spent: thread.spent, rows: thread.counted.clone() }
+}
+
+/// Returns a table of one page, as the layout in docs/file-format.md says.
+fn counts_table(process: &ProcessScript, frame: &CountsFrame) -> Vec<u8> {
+    let mut page = vec![0u8; PAGE_BYTES];
+    let mut put = |at: usize, value: u64| page[at..at + 8].copy_from_slice(&value.to_le_bytes());
+    let pair = |low: u32, high: u32| u64::from(low) | u64::from(high) << 32;
+    put(0, TABLE_MAGIC);
+    put(8, pair(TABLE_VERSION, 1));
+    put(16, pair(process.pid, process.generation));
+    put(24, process.start_time);
+    put(32, pair(frame.thread_uid, frame.tid));
+    put(40, entries_in(1) as u64);
+    put(48, frame.spent.cpu_ns);
+    put(56, frame.spent.price_ns);
+    for row in &frame.rows {
+        let at = TABLE_HEADER_BYTES + row.export as usize * ENTRY_BYTES;
+        put(at, row.calls);
+        put(at + 32, row.timed);
+        put(at + 40, row.counted);
+    }
+    page
 }
 
 fn c_path(path: &Path) -> CString {

@@ -10,10 +10,11 @@
 //! ```
 
 use profile::{Exit, Manifest, Moment, Origin, State};
+use record::counts::{CountsRow, Spent};
 use record::meta::{
     Calibration, Export, Leaving, Library, LibraryKind, OpExport, Role, Text, ValueKey,
 };
-use record::{ClockKind, Granularity, Snapshot, Usage};
+use record::{ClockKind, Drawn, Granularity, Snapshot, Usage};
 
 /// A whole profile.
 #[derive(Clone, Debug)]
@@ -87,6 +88,10 @@ pub struct ThreadScript {
     /// For each page, what the thread had used at its begin and at its end. Missing entries are
     /// unknown.
     pub usages: Vec<(Option<Usage>, Option<Usage>)>,
+    /// The exact counts of its calls. They are in the pool if `unflushed`, otherwise in the file.
+    pub counted: Vec<CountsRow>,
+    /// What recording took of it.
+    pub spent: Spent,
 }
 
 /// One step of a thread.
@@ -111,6 +116,8 @@ pub struct CallScript {
     pub groups: Vec<GroupRead>,
     /// Its values as pairs of key and bits.
     pub values: Vec<(u32, u64)>,
+    /// How it was drawn; `None` in a run without a budget.
+    pub drawn: Option<Drawn>,
 }
 
 /// The reading of one group in one call.
@@ -169,6 +176,13 @@ impl CallScript {
         self
     }
 
+    /// Says that the call was drawn with these periods, after so many calls of its export that were
+    /// only counted.
+    pub fn drawn(mut self, period: u32, counter_period: u32, skipped: u64) -> Self {
+        self.drawn = Some(Drawn { period, counter_period, skipped });
+        self
+    }
+
     /// Adds a group that was not read.
     pub fn unread(mut self) -> Self {
         self.groups.push(GroupRead::default());
@@ -180,6 +194,13 @@ impl ThreadScript {
     /// Appends a call.
     pub fn call(&mut self, call: CallScript) -> &mut Self {
         self.items.push(Item::Call(call));
+        self
+    }
+
+    /// Adds all calls of an export, of which so many were timed, and their counters read. This
+    /// needs a profile with a budget.
+    pub fn counted(&mut self, export: u32, calls: u64, timed: u64, counted: u64) -> &mut Self {
+        self.counted.push(CountsRow { export, calls, timed, counted });
         self
     }
 
@@ -279,6 +300,12 @@ impl ProfileScript {
             ..Manifest::new()
         };
         Self { manifest, processes: vec![], pool: false }
+    }
+
+    /// Makes it a run with this budget, from 0 to 1.
+    pub fn budget(&mut self, budget: f64) -> &mut Self {
+        self.manifest.budget = Some(budget);
+        self
     }
 
     /// Returns the clock of the run.

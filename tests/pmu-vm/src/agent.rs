@@ -48,6 +48,7 @@ pub fn record(name: &str, command: &mut Command, loops: Option<LoopOptions>) -> 
         counters: set::resolve("instructions:u"),
         filters: Vec::new(),
         bookkeeping: false,
+        budget: None,
         loops,
         plugins: None,
         snapshots: vec![Snapshot::take(clock)],

@@ -154,6 +154,7 @@ pub fn make(
         counters,
         filters: recording.filter.clone(),
         bookkeeping: recording.bookkeeping,
+        budget: None,
         loops: recording.loops.map(|loops| LoopOptions { keep_code: recording.keep_code, ..loops }),
         plugins,
         snapshots: vec![first, Snapshot::take(clock)],

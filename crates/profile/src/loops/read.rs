@@ -141,7 +141,7 @@ impl Profile {
 
 /// What is in a file, in which a long hole is one byte that no frame begins with: a file may say that
 /// it is longer than anybody has memory for.
-fn read_data(file: &File) -> io::Result<Vec<u8>> {
+pub(crate) fn read_data(file: &File) -> io::Result<Vec<u8>> {
     let end = file.metadata()?.len().min(MOST_BYTES);
     let (mut bytes, mut at) = (Vec::new(), 0);
     while at < end {

@@ -5,6 +5,7 @@ use record::meta::Moments;
 
 use super::{Process, Profile, fit};
 use crate::beneath::Dir;
+use crate::counts::CountedCalls;
 use crate::error::{Error, ErrorKind, Result};
 use crate::groups::Groups;
 use crate::ledger::{LossCount, merge_losses};
@@ -37,7 +38,11 @@ pub(super) fn open(root: &Dir, mut manifest: Manifest) -> Result<Profile> {
     let (mut processes, mut moments, mut losses) = (Vec::new(), Vec::new(), Vec::new());
     let (mut pools, mut before) = (Vec::new(), 0);
     moments.extend(manifest.snapshots.iter().copied());
+    let mut counted = Vec::new();
     for (pass, mut profile) in (0u32..).zip(passes) {
+        let first = processes.len();
+        let moved = |one: CountedCalls| CountedCalls { process: first + one.process, ..one };
+        counted.extend(profile.counted.drain(..).map(moved));
         for mut process in profile.processes.drain(..) {
             process.pass = pass;
             shift(&mut process, before);
@@ -67,6 +72,7 @@ pub(super) fn open(root: &Dir, mut manifest: Manifest) -> Result<Profile> {
         root: root.clone(),
         manifest,
         processes,
+        counted,
         ops,
         groups,
         timeline,

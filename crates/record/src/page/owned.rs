@@ -1,6 +1,6 @@
 //! A page in its own memory, for programs that write pages outside of a profiled process.
 
-use super::{Call, PAGE_BYTES, PageStart, PageWriter};
+use super::{Call, Drawn, PAGE_BYTES, PageStart, PageWriter};
 use crate::Usage;
 
 /// A page and its writer.
@@ -55,10 +55,38 @@ impl OwnedPage {
     /// Panics if the page is full, or if there are more fields than the counters of a run can have.
     #[inline]
     pub fn call(&mut self, call: &Call, scaled: bool, fields: impl IntoIterator<Item = u64>) {
+        self.put_call(call, scaled, None, fields);
+    }
+
+    /// Records a call that was drawn, as [`OwnedPage::call`] records others.
+    ///
+    /// # Panics
+    /// Same as for [`OwnedPage::call`].
+    pub fn drawn_call(
+        &mut self,
+        call: &Call,
+        scaled: bool,
+        drawn: &Drawn,
+        fields: impl IntoIterator<Item = u64>,
+    ) {
+        self.put_call(call, scaled, Some(drawn), fields);
+    }
+
+    #[inline]
+    fn put_call(
+        &mut self,
+        call: &Call,
+        scaled: bool,
+        drawn: Option<&Drawn>,
+        fields: impl IntoIterator<Item = u64>,
+    ) {
         assert!(self.writer.has_room(), "the page is full");
         // SAFETY: attached in `new`, with room for the longest record, which has this many fields.
         unsafe {
-            let mut cursor = self.writer.call(call, scaled);
+            let mut cursor = match drawn {
+                Some(drawn) => self.writer.drawn_call(call, scaled, drawn),
+                None => self.writer.call(call, scaled),
+            };
             for (number, field) in fields.into_iter().enumerate() {
                 assert!(number < 3 * model::MAX_COUNTERS, "more fields than counters");
                 cursor.put(field);

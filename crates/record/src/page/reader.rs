@@ -2,8 +2,8 @@
 
 use super::header::{PageError, PageHeader, checksum};
 use super::{
-    Call, HEADER_BYTES, MOST_VALUES, TAG_CALL, TAG_CONTEXT, TAG_RUNNING, TAG_THREAD_CLOCK,
-    TAG_VALUES, TAG_WORKGROUP,
+    Call, Drawn, HEADER_BYTES, MOST_VALUES, TAG_CALL, TAG_CONTEXT, TAG_DRAWN, TAG_RUNNING,
+    TAG_THREAD_CLOCK, TAG_VALUES, TAG_WORKGROUP,
 };
 use crate::wire::{get_varint, unzigzag};
 
@@ -37,7 +37,7 @@ impl GroupLayout {
 }
 
 /// One decoded record. The counters of a call are in [`PageReader::groups`] and
-/// [`PageReader::values`].
+/// [`PageReader::values`]; how it was drawn is in [`PageReader::drawn`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Record {
     /// A call of one workgroup.
@@ -89,6 +89,7 @@ pub struct PageReader<'a> {
     last_ticks: u64,
     context: [u32; 6],
     next_workgroup: [u32; 3],
+    drawn: Drawn,
     groups: Vec<GroupTimes>,
     values: Vec<u64>,
     extras: Vec<(u32, u64)>,
@@ -117,6 +118,7 @@ impl<'a> PageReader<'a> {
             layout,
             context: [0; 6],
             next_workgroup: [0; 3],
+            drawn: Drawn::default(),
             groups: vec![GroupTimes::default(); layout.sizes.len()],
             values: vec![0; values],
             extras: Vec::new(),
@@ -137,6 +139,11 @@ impl<'a> PageReader<'a> {
     /// counters.
     pub fn values(&self) -> &[u64] {
         &self.values
+    }
+
+    /// Returns how the last call was drawn. Calls of a run without a budget have the default.
+    pub fn drawn(&self) -> Drawn {
+        self.drawn
     }
 
     /// Returns the keys and bits of the last [`Record::Values`].
@@ -178,7 +185,7 @@ impl<'a> PageReader<'a> {
     }
 
     fn decode_call(&mut self, tag: u8) -> Option<Record> {
-        if tag & !(TAG_CALL | TAG_CONTEXT | TAG_WORKGROUP | TAG_RUNNING) != 0 {
+        if tag & !(TAG_CALL | TAG_CONTEXT | TAG_WORKGROUP | TAG_RUNNING | TAG_DRAWN) != 0 {
             return None;
         }
         if tag & TAG_CONTEXT != 0 {
@@ -197,6 +204,14 @@ impl<'a> PageReader<'a> {
         let start = self.last_ticks.wrapping_add(unzigzag(self.varint()?) as u64);
         let end = start.wrapping_add(self.varint()?);
         self.last_ticks = end;
+        self.drawn = Drawn::default();
+        if tag & TAG_DRAWN != 0 {
+            let (period, counter_period) = (self.small()?, self.small()?);
+            if period == 0 || counter_period == 0 {
+                return None;
+            }
+            self.drawn = Drawn { period, counter_period, skipped: self.varint()? };
+        }
         let mut value_at = 0;
         for g in 0..self.groups.len() {
             let size = *self.layout.sizes.get(g)? as usize;

@@ -4,9 +4,9 @@ use std::sync::atomic::{Ordering, compiler_fence};
 
 use super::header::{RawHeader, USAGE_BEGIN, USAGE_END, checksum_with};
 use super::{
-    Call, FLAG_FLUSHED, FLAG_LAST, HEADER_BYTES, LONGEST_RECORD, LONGEST_VALUES, MOST_VALUES,
-    PAGE_BYTES, PAGE_MAGIC, PAGE_VERSION, PageStart, TAG_CALL, TAG_CONTEXT, TAG_RUNNING,
-    TAG_THREAD_CLOCK, TAG_VALUES, TAG_WORKGROUP,
+    Call, Drawn, FLAG_FLUSHED, FLAG_LAST, HEADER_BYTES, LONGEST_RECORD, LONGEST_VALUES,
+    MOST_VALUES, PAGE_BYTES, PAGE_MAGIC, PAGE_VERSION, PageStart, TAG_CALL, TAG_CONTEXT, TAG_DRAWN,
+    TAG_RUNNING, TAG_THREAD_CLOCK, TAG_VALUES, TAG_WORKGROUP,
 };
 use crate::usage::{USAGE_WORDS, Usage};
 use crate::wire::{put_varint, zigzag};
@@ -197,6 +197,24 @@ impl PageWriter {
         }
         self.last_ticks = call.end;
         cursor
+    }
+
+    /// Begins the record of a call that was drawn, as [`PageWriter::call`] begins others.
+    ///
+    /// # Safety
+    /// A page with room must be attached.
+    #[inline(always)]
+    pub unsafe fn drawn_call(&mut self, call: &Call, scaled: bool, drawn: &Drawn) -> Cursor {
+        // SAFETY: the caller guarantees room. The record's tag is at `at` until it is committed.
+        unsafe {
+            let tag = self.page.add(self.at as usize);
+            let mut cursor = self.call(call, scaled);
+            tag.write(tag.read() | TAG_DRAWN);
+            cursor.put(drawn.period.into());
+            cursor.put(drawn.counter_period.into());
+            cursor.put(drawn.skipped);
+            cursor
+        }
     }
 
     /// Commits a call record, so that readers see it.

@@ -1,0 +1,150 @@
+//! Tests of the exact counts of calls, which a run with a budget keeps besides its records.
+
+use std::fs::{self, OpenOptions};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use profile::collect::{Closing, PoolFate, collect};
+use profile::{CountedCalls, PageDecoder, Profile, ThreadSpent};
+use record::counts::{COUNTS_NAME, CountsFrame, CountsRow, Spent};
+use testkit::make::pool_path;
+use testkit::{CallScript, ProfileScript, Scratch};
+
+/// Two processes that died. In the first, one thread ended and wrote its counts; the counts of the
+/// other thread, and of the second process, are still in the pool.
+fn crashed() -> ProfileScript {
+    let mut script = ProfileScript::monotonic();
+    script.budget(0.02);
+    script.pool = true;
+    let first = script.process(4_000_001);
+    first.library("m", &["a", "b"]);
+    let ended = first.thread("ended");
+    ended.call(CallScript::new(0, 1_000, 50).drawn(1, 1, 0));
+    ended.call(CallScript::new(0, 9_000, 50).drawn(8, 2, 6));
+    ended.counted(0, 11, 2, 1).counted(1, 40, 0, 0);
+    ended.spent = Spent { cpu_ns: 2_000, price_ns: 30 };
+    let killed = first.thread("killed");
+    killed.call(CallScript::new(1, 2_000, 70).drawn(3, 1, 4));
+    killed.counted(1, 9, 1, 1).unflushed = true;
+    killed.spent = Spent { cpu_ns: 1_000, price_ns: 20 };
+    let second = script.process(4_000_002);
+    second.library("m", &["a"]);
+    second.thread("other").counted(0, 1 << 40, 0, 0).unflushed = true;
+    script
+}
+
+fn expected() -> Vec<CountedCalls> {
+    let one = |process, thread_uid, export, calls, timed, counted| CountedCalls {
+        process,
+        thread_uid,
+        export,
+        calls,
+        timed,
+        counted,
+    };
+    vec![
+        one(0, 0, 0, 11, 2, 1),
+        one(0, 0, 1, 40, 0, 0),
+        one(0, 1, 1, 9, 1, 1),
+        one(1, 0, 0, 1 << 40, 0, 0),
+    ]
+}
+
+fn written() -> (Scratch, PathBuf) {
+    let scratch = Scratch::new();
+    let dir = scratch.join("x.cpt");
+    crashed().write(&dir);
+    (scratch, dir)
+}
+
+fn check(dir: &Path) {
+    let profile = Profile::open(dir).unwrap();
+    assert_eq!(profile.counted(), expected());
+    assert_eq!(profile.manifest.budget, Some(0.02));
+    let spent = |thread_uid, cpu_ns, price_ns| ThreadSpent { thread_uid, cpu_ns, price_ns };
+    assert_eq!(profile.processes[0].spent, [spent(0, 2_000, 30), spent(1, 1_000, 20)]);
+    assert_eq!(profile.all_losses(), []);
+    // The records are read as those of other runs.
+    let mut decoder = PageDecoder::new(&profile);
+    let starts = |key: &_| decoder.decode(*key).start_ticks.clone();
+    let starts: Vec<u64> = profile.pages().iter().flat_map(starts).collect();
+    assert_eq!(starts, [1_000, 9_000, 2_000]);
+}
+
+#[test]
+fn the_counts_of_a_crash_are_in_the_pool_and_move_to_the_profile() {
+    let (_scratch, dir) = written();
+    check(&dir);
+    let collected = collect(&dir, Closing::WhenOver).unwrap();
+    assert_eq!(collected.pool, PoolFate::Removed);
+    assert!(!pool_path(&dir).exists());
+    check(&dir);
+    assert!(dir.join("processes/4000002-1001-0").join(COUNTS_NAME).exists());
+}
+
+/// A collector that is killed after it has appended the counts, and starts again.
+#[test]
+fn counts_that_are_found_twice_are_used_once() {
+    let (scratch, dir) = written();
+    let kept = scratch.join("pool");
+    fs::copy(pool_path(&dir), &kept).unwrap();
+    let manifest = fs::read(dir.join("manifest.json")).unwrap();
+    collect(&dir, Closing::WhenOver).unwrap();
+    for part in ["4000001-1000-0", "4000002-1001-0"] {
+        let file = dir.join("processes").join(part).join(COUNTS_NAME);
+        let bytes = fs::read(&file).unwrap();
+        OpenOptions::new().append(true).open(&file).unwrap().write_all(&bytes).unwrap();
+    }
+    check(&dir);
+    fs::create_dir_all(pool_path(&dir).parent().unwrap()).unwrap();
+    fs::copy(&kept, pool_path(&dir)).unwrap();
+    fs::write(dir.join("manifest.json"), manifest).unwrap();
+    assert_eq!(Profile::open(&dir).unwrap().counted(), expected());
+}
+
+#[test]
+fn the_larger_count_is_the_later_one() {
+    let (_scratch, dir) = written();
+    let file = dir.join("processes/4000001-1000-0").join(COUNTS_NAME);
+    let row = |calls| CountsRow { export: 0, calls, timed: calls / 2, counted: 0 };
+    let frame = |calls, cpu_ns| CountsFrame {
+        thread_uid: 0,
+        tid: 4_000_001,
+        spent: Spent { cpu_ns, price_ns: 7 },
+        rows: vec![row(calls)],
+    };
+    let mut append = OpenOptions::new().append(true).open(&file).unwrap();
+    append.write_all(&frame(50, 9_000).to_bytes()).unwrap();
+    append.write_all(&frame(30, 8_000).to_bytes()).unwrap();
+    let profile = Profile::open(&dir).unwrap();
+    let first = profile.counted()[0];
+    assert_eq!((first.calls, first.timed), (50, 25));
+    assert_eq!(profile.counted()[1..], expected()[1..]);
+    assert_eq!(profile.processes[0].spent[0].cpu_ns, 9_000);
+}
+
+#[test]
+fn damaged_counts_are_a_loss() {
+    let (_scratch, dir) = written();
+    collect(&dir, Closing::WhenOver).unwrap();
+    let file = dir.join("processes/4000002-1001-0").join(COUNTS_NAME);
+    let bytes = fs::read(&file).unwrap();
+    fs::write(&file, &bytes[..bytes.len() - 1]).unwrap();
+    let profile = Profile::open(&dir).unwrap();
+    assert_eq!(profile.counted(), &expected()[..3]);
+    let losses = profile.all_losses();
+    assert_eq!((losses[0].name.as_str(), losses[0].count), ("torn_counts", 1));
+}
+
+#[test]
+fn a_run_without_a_budget_has_no_counts() {
+    let mut script = ProfileScript::monotonic();
+    let process = script.process(1);
+    process.library("m", &["a"]);
+    process.thread("t").call(CallScript::new(0, 1, 2));
+    let (_scratch, dir) = script.written();
+    let profile = Profile::open(&dir).unwrap();
+    assert_eq!((profile.counted(), profile.manifest.budget), (&[][..], None));
+    let manifest = fs::read_to_string(dir.join("manifest.json")).unwrap();
+    assert!(!manifest.contains("budget"));
+}

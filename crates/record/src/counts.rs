@@ -1,0 +1,348 @@
+//! Exact counts of calls, in runs with a budget: a table in the pool for each thread, and the file
+//! in which it ends.
+//!
+//! A run with a budget counts every call but times only some. A thread counts in its *table*:
+//! contiguous pages of the pool, with one entry for each export.
+//!
+//! ```text
+//!  table   header, 256 bytes: process, thread, number of entries, price
+//!  +256    entry ─ entry ─ …           64 bytes each, by export; zeros where nothing was called
+//! ```
+//!
+//! A call adds 1 to its entry, so after a kill the counts are exact. When the thread ends, its counts are
+//! appended to the part's file, [`COUNTS_NAME`], as frames like those of the metadata
+//! ([`crate::meta`]), and the pages are given back. The collector does this for tables that a crash
+//! left in the pool. If a thread needs more entries, it copies its table into a larger one. All
+//! numbers only grow, so a reader that finds an export of a thread twice uses the larger number of
+//! calls.
+//!
+//! | kind | frame | payload |
+//! |---:|---|---|
+//! | 1 | counts of a thread | [`CountsFrame`] |
+
+use std::mem::offset_of;
+use std::sync::atomic::{AtomicU32, AtomicU64};
+
+use crate::meta::{FRAME_PREFIX_BYTES, frame, part_name, raw_frame};
+use crate::page::PAGE_BYTES;
+use crate::wire::{Decoder, Encoder, Truncated};
+
+/// Name of the file of counts in a process's part.
+pub const COUNTS_NAME: &str = "counts.cps";
+/// Marks the start of a table.
+pub const TABLE_MAGIC: u64 = u64::from_le_bytes(*b"CPTCNTS1");
+/// The version of the layout.
+pub const TABLE_VERSION: u32 = 1;
+/// Bytes of a table's header.
+pub const TABLE_HEADER_BYTES: usize = 256;
+/// Bytes of an entry.
+pub const ENTRY_BYTES: usize = 64;
+
+const KIND_COUNTS: u16 = 1;
+/// Bytes of a row in a frame.
+const ROW_BYTES: usize = 28;
+
+/// The header of a table, as it is in memory.
+#[repr(C)]
+#[derive(Debug)]
+pub struct TableHeader {
+    /// [`TABLE_MAGIC`], stored last; 0 once the table was given back.
+    pub magic: AtomicU64,
+    /// [`TABLE_VERSION`].
+    pub version: u32,
+    /// Pages of the table.
+    pub pages: u32,
+    /// Process id.
+    pub pid: u32,
+    /// See [`crate::pool::Row::generation`].
+    pub generation: u32,
+    /// See [`crate::pool::Row::start_time`].
+    pub start_time: u64,
+    /// The thread's number in its process, as in its pages.
+    pub thread_uid: u32,
+    /// The kernel's id of the thread.
+    pub tid: u32,
+    /// Number of entries.
+    pub entries: u32,
+    /// Zero.
+    pub reserved: u32,
+    /// See [`Spent::cpu_ns`].
+    pub cpu_ns: AtomicU64,
+    /// See [`Spent::price_ns`].
+    pub price_ns: AtomicU64,
+    /// Zero.
+    pub more: [u64; 24],
+}
+
+/// What a thread knows of one export, as it is in memory. Readers use `calls`, `timed` and
+/// `counted`; the rest belongs to the thread.
+#[repr(C, align(64))]
+#[derive(Debug)]
+pub struct Entry {
+    /// Number of calls. Only ever grows by 1.
+    pub calls: AtomicU64,
+    /// The number of the next call that is to be timed.
+    pub next: AtomicU64,
+    /// The number of the last call that was drawn.
+    pub drawn: AtomicU64,
+    /// Calls before that one that belong to no record yet, because theirs were abandoned.
+    pub carried: AtomicU64,
+    /// Number of calls that were timed.
+    pub timed: AtomicU64,
+    /// Number of calls whose counters were read.
+    pub counted: AtomicU64,
+    /// Sum of the durations of the timed calls, in ticks.
+    pub ticks: AtomicU64,
+    /// The period with which the next call is drawn.
+    pub period: AtomicU32,
+    /// The period with which its counters are drawn.
+    pub counter_period: AtomicU32,
+}
+
+const _: () = assert!(size_of::<TableHeader>() == TABLE_HEADER_BYTES);
+const _: () = assert!(size_of::<Entry>() == ENTRY_BYTES);
+
+/// Number of pages of a table with at least this many entries.
+pub fn pages_for(entries: usize) -> usize {
+    (TABLE_HEADER_BYTES + entries * ENTRY_BYTES).div_ceil(PAGE_BYTES)
+}
+
+/// Number of entries for which this many pages have room.
+pub fn entries_in(pages: usize) -> usize {
+    (pages * PAGE_BYTES).saturating_sub(TABLE_HEADER_BYTES) / ENTRY_BYTES
+}
+
+/// What a thread had of processor time, and what recording took of it by the recorder's own
+/// account.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Spent {
+    /// Processor time of the thread since the recorder attached to it, ns.
+    pub cpu_ns: u64,
+    /// What recording took of it, ns: an estimate, with which the recorder keeps to the budget.
+    pub price_ns: u64,
+}
+
+/// The calls of one export on one thread.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CountsRow {
+    /// The export.
+    pub export: u32,
+    /// All of its calls.
+    pub calls: u64,
+    /// How many of them were timed.
+    pub timed: u64,
+    /// How many of those had their counters read.
+    pub counted: u64,
+}
+
+/// What one thread counted.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CountsFrame {
+    /// The thread's number in its process.
+    pub thread_uid: u32,
+    /// The kernel's id of the thread.
+    pub tid: u32,
+    /// What recording took.
+    pub spent: Spent,
+    /// The exports that were called, in ascending order.
+    pub rows: Vec<CountsRow>,
+}
+
+impl CountsFrame {
+    /// The bytes to append.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut e = Encoder::new();
+        e.u32(self.thread_uid).u32(self.tid);
+        e.u64(self.spent.cpu_ns).u64(self.spent.price_ns);
+        e.u32(self.rows.len() as u32);
+        for row in &self.rows {
+            e.u32(row.export).u64(row.calls).u64(row.timed).u64(row.counted);
+        }
+        frame(KIND_COUNTS, &e.finish())
+    }
+
+    fn get(d: &mut Decoder<'_>) -> Result<Self, Truncated> {
+        let (thread_uid, tid) = (d.u32()?, d.u32()?);
+        let spent = Spent { cpu_ns: d.u64()?, price_ns: d.u64()? };
+        let count = d.u32()? as usize;
+        let mut rows = Vec::with_capacity(count.min(d.remaining() / ROW_BYTES));
+        for _ in 0..count {
+            let (export, calls, timed, counted) = (d.u32()?, d.u64()?, d.u64()?, d.u64()?);
+            rows.push(CountsRow { export, calls, timed, counted });
+        }
+        Ok(Self { thread_uid, tid, spent, rows })
+    }
+}
+
+/// Frames of a file of counts.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CountsFrames {
+    /// Those that are whole, and of kinds that this version knows.
+    pub frames: Vec<CountsFrame>,
+    /// Number of places that are not frames.
+    pub torn: u64,
+}
+
+/// Reads the frames of a file. Several threads append to it, so an interrupted write may be in the
+/// middle: the search goes on at the next whole frame.
+pub fn read_frames(bytes: &[u8]) -> CountsFrames {
+    let mut all = CountsFrames::default();
+    let (mut at, mut inside) = (0, false);
+    // However the file is damaged, this bounds the time that is spent on checksums.
+    let mut left = bytes.len().saturating_mul(4).saturating_add(1 << 20);
+    while at < bytes.len() {
+        let rest = &bytes[at..];
+        let length = frame_length(rest).filter(|length| *length <= rest.len() && *length <= left);
+        let read = length.and_then(|length| {
+            left -= length;
+            let (kind, payload, end) = raw_frame(rest).ok()?;
+            match kind {
+                KIND_COUNTS => {
+                    Some((Some(CountsFrame::get(&mut Decoder::new(payload)).ok()?), end))
+                }
+                _ => Some((None, end)),
+            }
+        });
+        match read {
+            Some((frame, length)) => {
+                all.frames.extend(frame);
+                at += length;
+                inside = false;
+            }
+            None => {
+                all.torn += u64::from(!inside);
+                inside = true;
+                at += 1;
+            }
+        }
+    }
+    all
+}
+
+/// Returns the length of the frame that begins here, if the bytes before its payload look like one.
+fn frame_length(bytes: &[u8]) -> Option<usize> {
+    let [a, b, c, d, _, high, zero, also, ..] = *bytes else { return None };
+    let plausible = (high, zero, also) == (0, 0, 0);
+    plausible.then(|| FRAME_PREFIX_BYTES + u32::from_le_bytes([a, b, c, d]) as usize)
+}
+
+/// Why bytes are not a table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TableError {
+    /// They do not start as a table does.
+    NoMagic,
+    /// Written by a later version.
+    Version(u32),
+    /// Sizes contradict one another, or the bytes end early.
+    Inconsistent,
+}
+
+/// A table as it was in the pool.
+#[derive(Clone, Copy, Debug)]
+pub struct Table<'a> {
+    bytes: &'a [u8],
+}
+
+impl<'a> Table<'a> {
+    /// Returns the number of pages of the table that starts with these bytes.
+    ///
+    /// # Errors
+    /// Returns [`TableError`] for bytes that do not start a table of this version.
+    pub fn pages(first: &[u8]) -> Result<usize, TableError> {
+        let head = Table { bytes: first };
+        let magic = first.len() >= TABLE_HEADER_BYTES
+            && head.u64(offset_of!(TableHeader, magic)) == TABLE_MAGIC;
+        if !magic {
+            return Err(TableError::NoMagic);
+        }
+        let version = head.u32(offset_of!(TableHeader, version));
+        if version != TABLE_VERSION {
+            return Err(TableError::Version(version));
+        }
+        match head.u32(offset_of!(TableHeader, pages)) {
+            0 => Err(TableError::Inconsistent),
+            pages => Ok(pages as usize),
+        }
+    }
+
+    /// A table of which only the header is there: it has no rows. [`Table::pages`] says whether it
+    /// is one.
+    pub fn header_of(first: &'a [u8]) -> Self {
+        Self { bytes: first }
+    }
+
+    /// Reads the header.
+    ///
+    /// # Errors
+    /// Same as for [`Table::pages`], and [`TableError::Inconsistent`] if the header names more than
+    /// there is.
+    pub fn parse(bytes: &'a [u8]) -> Result<Self, TableError> {
+        let pages = Self::pages(bytes)?;
+        let table = Self { bytes };
+        let room = entries_in(pages.min(bytes.len() / PAGE_BYTES));
+        if table.entries() > room {
+            return Err(TableError::Inconsistent);
+        }
+        Ok(table)
+    }
+
+    fn u32(&self, at: usize) -> u32 {
+        let word = self.bytes.get(at..).and_then(|rest| rest.first_chunk());
+        word.map_or(0, |word| u32::from_le_bytes(*word))
+    }
+
+    fn u64(&self, at: usize) -> u64 {
+        let word = self.bytes.get(at..).and_then(|rest| rest.first_chunk());
+        word.map_or(0, |word| u64::from_le_bytes(*word))
+    }
+
+    fn entries(&self) -> usize {
+        self.u32(offset_of!(TableHeader, entries)) as usize
+    }
+
+    /// Process id, start time and generation.
+    pub fn process(&self) -> (u32, u64, u32) {
+        (
+            self.u32(offset_of!(TableHeader, pid)),
+            self.u64(offset_of!(TableHeader, start_time)),
+            self.u32(offset_of!(TableHeader, generation)),
+        )
+    }
+
+    /// The name of its process's part.
+    pub fn part(&self) -> String {
+        let (pid, start_time, generation) = self.process();
+        part_name(pid, start_time, generation)
+    }
+
+    /// The thread's number in its process.
+    pub fn thread_uid(&self) -> u32 {
+        self.u32(offset_of!(TableHeader, thread_uid))
+    }
+
+    /// What the table says, without the exports that were never called.
+    pub fn frame(&self) -> CountsFrame {
+        let row = |export: usize| {
+            let at = |field| self.u64(TABLE_HEADER_BYTES + export * ENTRY_BYTES + field);
+            let calls = at(offset_of!(Entry, calls));
+            (calls > 0).then(|| CountsRow {
+                export: export as u32,
+                calls,
+                timed: at(offset_of!(Entry, timed)),
+                counted: at(offset_of!(Entry, counted)),
+            })
+        };
+        CountsFrame {
+            thread_uid: self.thread_uid(),
+            tid: self.u32(offset_of!(TableHeader, tid)),
+            spent: Spent {
+                cpu_ns: self.u64(offset_of!(TableHeader, cpu_ns)),
+                price_ns: self.u64(offset_of!(TableHeader, price_ns)),
+            },
+            rows: (0..self.entries()).filter_map(row).collect(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,96 @@
+//! Tests of tables and frames. The bytes of tables are put together by hand, after the layout in
+//! docs/file-format.md.
+
+use super::*;
+
+/// A table of one page: process 10, start time 99, generation 1, thread 3 with the kernel's id 11.
+fn table(entries: u32, rows: &[(usize, [u64; 8])]) -> Vec<u8> {
+    let mut bytes = vec![0u8; PAGE_BYTES];
+    let mut put = |at: usize, value: &[u8]| bytes[at..at + value.len()].copy_from_slice(value);
+    put(0, b"CPTCNTS1");
+    for (at, value) in [(8, 1), (12, 1), (16, 10), (20, 1), (32, 3), (36, 11), (40, entries)] {
+        put(at, &u32::to_le_bytes(value));
+    }
+    for (at, value) in [(24, 99), (48, 5_000_000), (56, 40_000)] {
+        put(at, &u64::to_le_bytes(value));
+    }
+    for (export, words) in rows {
+        for (i, word) in words.iter().enumerate() {
+            put(256 + 64 * export + 8 * i, &word.to_le_bytes());
+        }
+    }
+    bytes
+}
+
+#[test]
+fn a_table_says_what_was_called() {
+    let bytes = table(3, &[(0, [7, 9, 5, 0, 4, 2, 900, 0]), (2, [1, 0, 0, 0, 0, 0, 0, 0])]);
+    let table = Table::parse(&bytes).unwrap();
+    assert_eq!(table.process(), (10, 99, 1));
+    assert_eq!(table.part(), "10-99-1");
+    let expected = CountsFrame {
+        thread_uid: 3,
+        tid: 11,
+        spent: Spent { cpu_ns: 5_000_000, price_ns: 40_000 },
+        rows: vec![
+            CountsRow { export: 0, calls: 7, timed: 4, counted: 2 },
+            CountsRow { export: 2, calls: 1, timed: 0, counted: 0 },
+        ],
+    };
+    assert_eq!(table.frame(), expected);
+}
+
+#[test]
+fn what_is_not_a_table_is_refused() {
+    let whole = table(3, &[]);
+    assert_eq!(Table::parse(&whole[..255]).unwrap_err(), TableError::NoMagic);
+    assert_eq!(Table::parse(&vec![0; PAGE_BYTES]).unwrap_err(), TableError::NoMagic);
+    let mut later = whole.clone();
+    later[8] = 2;
+    assert_eq!(Table::parse(&later).unwrap_err(), TableError::Version(2));
+    let mut empty = whole.clone();
+    empty[12] = 0;
+    assert_eq!(Table::parse(&empty).unwrap_err(), TableError::Inconsistent);
+    // (65536 - 256) / 64 = 1020 entries fit into a page.
+    assert!(Table::parse(&table(1020, &[])).is_ok());
+    assert_eq!(Table::parse(&table(1021, &[])).unwrap_err(), TableError::Inconsistent);
+    assert_eq!(Table::parse(&whole[..PAGE_BYTES - 1]).unwrap_err(), TableError::Inconsistent);
+    assert_eq!((entries_in(1), pages_for(1020), pages_for(1021)), (1020, 1, 2));
+}
+
+fn frames() -> [CountsFrame; 2] {
+    let row = |export, calls| CountsRow { export, calls, timed: 3, counted: 1 };
+    let spent = Spent { cpu_ns: 1 << 40, price_ns: 77 };
+    let rows = vec![row(1, 1 << 50), row(u32::MAX, 4)];
+    [
+        CountsFrame { thread_uid: 0, tid: 100, spent, rows },
+        CountsFrame { thread_uid: 1, tid: 101, ..CountsFrame::default() },
+    ]
+}
+
+#[test]
+fn frames_are_read_as_they_were_written() {
+    let bytes: Vec<u8> = frames().iter().flat_map(CountsFrame::to_bytes).collect();
+    let expected = CountsFrames { frames: frames().to_vec(), torn: 0 };
+    assert_eq!(read_frames(&bytes), expected);
+    // A kind of a later version is skipped.
+    let mut later = frame(9, b"what");
+    later.extend(&bytes);
+    assert_eq!(read_frames(&later), expected);
+}
+
+#[test]
+fn damage_costs_only_the_frame_that_it_hits() {
+    let [first, second] = frames();
+    let bytes = first.to_bytes();
+    for cut in 1..bytes.len() {
+        let mut damaged = bytes[..cut].to_vec();
+        damaged.extend(second.to_bytes());
+        let read = read_frames(&damaged);
+        assert_eq!((read.frames, read.torn), (vec![second.clone()], 1), "cut at {cut}");
+    }
+    // A count of rows that is larger than the payload, with a correct checksum.
+    let mut payload = first.to_bytes()[FRAME_PREFIX_BYTES..].to_vec();
+    payload[24..28].copy_from_slice(&u32::MAX.to_le_bytes());
+    assert_eq!(read_frames(&frame(KIND_COUNTS, &payload)).torn, 1);
+}
