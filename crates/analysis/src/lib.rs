@@ -24,13 +24,14 @@
 //! | [`probe`] | the cost of the probes |
 //! | [`estimate`] | a value with its interval of 95 % confidence |
 //! | [`sampled`] | runs under a budget: estimates from the calls that were timed |
-//! | `empty` | what an empty call reads, from the calibration of its process |
+//! | `empty`, `call_sets` | what an empty call reads, from the calibrations of its process and from its calls |
 //! | `clusters`, `nested` | self time: finds pages that overlap in time, and reads them a second time |
 //!
 //! Sums are integers, so results do not depend on the number of workers. Missing is never zero: an
 //! unknown value is `None`.
 #![forbid(unsafe_code)]
 
+mod call_sets;
 mod clusters;
 pub mod durations;
 mod empty;
@@ -49,8 +50,9 @@ pub mod threads;
 pub mod torch;
 pub mod tracks;
 
+pub use call_sets::{CallSet, call_sets};
 pub use durations::Durations;
-pub use empty::{Bracket, CallSet, EmptyCall, call_sets};
+pub use empty::{Bracket, EmptyCall};
 pub use estimate::Estimate;
 pub use loops::{LoopData, LoopTable, loops};
 pub use metrics::{Hidden, MOSTLY_EMPTY, MetricValue, PartOfTime};

@@ -227,7 +227,10 @@ impl Row {
             p50_ticks: 0.0,
             p99_ticks: 0.0,
             counters: vec![None; counters],
-            metrics: vec![MetricValue { value: None, interval: None, calls: 0, hidden: None }; metrics],
+            metrics: vec![
+                MetricValue { value: None, interval: None, calls: 0, hidden: None };
+                metrics
+            ],
             passes: Vec::new(),
             threads: BTreeSet::new(),
             cpus: BTreeSet::new(),

@@ -179,9 +179,10 @@ fn op_out<'a>(view: &'a View<'_>, op: &'a OpStats) -> OpOut<'a> {
         key: key_out(profile, op.key),
         total_ns: match profile.is_sampled() {
             false => Some(op.total_ticks as f64 + op.all.calls as f64 * less),
-            true => op.estimated.zip(op.all.counted).map(|(total, calls)| {
-                total.value + calls as f64 * less
-            }),
+            true => op
+                .estimated
+                .zip(op.all.counted)
+                .map(|(total, calls)| total.value + calls as f64 * less),
         }
         .map(|ticks| ticks * profile.timeline.ns_per_tick()),
         all: scope_out(view, &op.all),

@@ -50,9 +50,10 @@ impl Times {
     pub fn all(self, summary: &Summary) -> [Estimate; 2] {
         let brackets = summary.brackets.filter(|_| !self.raw);
         // The brackets are those of the timed calls.
-        let each = summary.sampled.as_ref().map_or(1.0, |run| {
-            run.all.calls.unwrap_or(0) as f64 / run.all.timed.max(1) as f64
-        });
+        let each = summary
+            .sampled
+            .as_ref()
+            .map_or(1.0, |run| run.all.calls.unwrap_or(0) as f64 / run.all.timed.max(1) as f64);
         let sum = |ticks: f64, of: Option<Estimate>| {
             analysis::compensate(Estimate::exact(ticks), of.map(|of| of.times(each)))
         };

@@ -98,7 +98,9 @@ pub fn finish(profile: &Profile, summary: &Summary, columns: &mut Vec<Column>) {
         // too; it is printed once.
         let margins = column.cells.iter_mut().zip(&found).map(|(cell, found)| {
             let of_sample = margin(found.as_ref()?)?;
-            let Some(Value::Estimated(_, all, with_interval)) = cell else { return Some(of_sample) };
+            let Some(Value::Estimated(_, all, with_interval)) = cell else {
+                return Some(of_sample);
+            };
             *with_interval = false;
             let part = all.relative().filter(|_| of_sample.is_finite() && all.is_resolved());
             Some(part.unwrap_or(of_sample))

@@ -269,7 +269,10 @@ fn known_page_faults_of_a_real_program() {
     let report = recorded.report(&[]);
     let touch = row(&report, "touch");
     let faults = &touch["counters"][0];
-    assert_eq!(faults["intervals"]["total"], json!({"value": 5_000.0, "low": 5_000.0, "high": 5_000.0}));
+    assert_eq!(
+        faults["intervals"]["total"],
+        json!({"value": 5_000.0, "low": 5_000.0, "high": 5_000.0})
+    );
     assert_eq!(faults["total"], 5_000);
     let mean = &touch["intervals"]["mean_ns"];
     assert!(mean["low"].as_f64() < mean["high"].as_f64(), "{mean}");
