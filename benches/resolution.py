@@ -4,14 +4,13 @@ compensated mean of the report is outside of its stated interval, as lines `NAME
     resolution.py RUNS EVENTS KIB COUNTERPOINT HOST LIBRARY PROFILE
 
 HOST is `tests/programs/resolution.c`, which measures the true length of each function without the
-recorder. The truth has an uncertainty of its own, and so does the mean of the recorded calls, which
-are other calls: both are added to the interval as squares. For `task-clock`, the truth is the same
+recorder. The recorded calls are other calls than those, and the host says how much the two means may
+differ for this reason alone; this is added to the interval as a square. For `task-clock`, the truth is the same
 length, because the functions never wait.
 """
 
 import json
 import math
-import os
 import subprocess
 import sys
 
@@ -20,10 +19,8 @@ outside, differences = {}, {}
 
 
 def check(name, interval, truth, half):
-    # The recorded calls scatter like those that the truth was measured with.
-    own = math.sqrt(2) * half
-    low = interval["value"] - math.hypot(interval["value"] - interval["low"], own)
-    high = interval["value"] + math.hypot(interval["high"] - interval["value"], own)
+    low = interval["value"] - math.hypot(interval["value"] - interval["low"], half)
+    high = interval["value"] + math.hypot(interval["high"] - interval["value"], half)
     outside.setdefault(name, []).append(not low <= truth <= high)
     differences.setdefault(name, []).append(interval["value"] - truth)
 

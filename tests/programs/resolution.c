@@ -4,14 +4,17 @@
 //     NAME LENGTH_NS HALF_NS CALLS
 //
 // LENGTH_NS is the time that one call takes, measured without the recorder: the time of many calls
-// one after the other, minus that of as many calls of a function that does nothing. HALF_NS is half
-// of its 95 % interval. Rounds with and without the recorder take turns, so that a change of the
-// processor's frequency affects both.
+// one after the other, minus that of as many calls of a function that does nothing. Rounds with and
+// without the recorder take turns, so that a change of the processor's frequency affects both.
+// HALF_NS is half of the 95 % interval of the difference between the two means, which is only due to
+// their being different calls: forty differences, one for each pair of rounds. Which one of a pair
+// comes first is drawn at random, because the timer's interrupts would otherwise always hit the same
+// one.
 //
 //     resolution LIBRARY [KIB [MS]]
 //
 // With KIB, the program writes to so much memory before each recorded call, as a program does whose
-// dispatches replace what the recorder had in the caches. MS is the time for each length (20).
+// dispatches replace what the recorder had in the caches. MS is the time for each length (40).
 #define _GNU_SOURCE
 #include <math.h>
 #include <string.h>
@@ -19,7 +22,7 @@
 
 #include "host.h"
 
-enum { FUNCTIONS = 8, NOTHING_AT = 8, ROUNDS = 20 };
+enum { FUNCTIONS = 8, NOTHING_AT = 8, ROUNDS = 40 };
 
 static const double lengths[FUNCTIONS] = {20, 50, 100, 300, 1e3, 10e3, 100e3, 1e6};
 static const char* const names[FUNCTIONS] = {"take_20ns", "take_50ns",  "take_100ns",  "take_300ns",
@@ -48,7 +51,7 @@ static double each_ns(dispatch_fn function, uint32_t iterations, long calls) {
 int main(int argc, char** argv) {
   if (argc < 2) { fprintf(stderr, "usage: resolution LIBRARY [KIB [MS]]\n"); return 2; }
   size_t bytes = argc > 2 ? strtoul(argv[2], NULL, 10) * 1024 : 0;
-  double budget_ns = 1e6 * (argc > 3 ? atof(argv[3]) : 20);
+  double budget_ns = 1e6 * (argc > 3 ? atof(argv[3]) : 40);
   volatile char* memory = bytes ? malloc(bytes) : NULL;
   if (bytes && !memory) return 3;
   loaded_t library = load(argv[1]);
@@ -61,19 +64,31 @@ int main(int argc, char** argv) {
     uint32_t iterations = (uint32_t)(lengths[f] / per_iteration + 0.5);
     long calls = (long)(budget_ns / ROUNDS / (lengths[f] + 1)) + 1;
     if (calls > 2000) calls = 2000;
-    double sum = 0, squares = 0;
+    double sum = 0, differences = 0, squares = 0;
     for (int round = 0; round < ROUNDS; ++round) {
-      double took = each_ns(plain(f), iterations, calls) - each_ns(plain(NOTHING_AT), 0, calls);
-      sum += took, squares += took * took;
-      constants[0] = iterations;
-      for (long i = 0; i < calls; ++i) {
-        for (size_t at = 0; at < bytes; at += 64) memory[at]++;
-        library.functions[f](&environment, &state, &workgroup);
+      static uint64_t draw = 1;
+      draw = draw * 6364136223846793005u + 1442695040888963407u;
+      double took = 0, recorded = 0;
+      for (unsigned turn = 0; turn < 2; ++turn) {
+        if (turn == draw >> 63) {
+          took = each_ns(plain(f), iterations, calls) - each_ns(plain(NOTHING_AT), 0, calls);
+          continue;
+        }
+        constants[0] = iterations;
+        for (long i = 0; i < calls; ++i) {
+          for (size_t at = 0; at < bytes; at += 64) memory[at]++;
+          double start = now_ns();
+          library.functions[f](&environment, &state, &workgroup);
+          recorded += now_ns() - start;
+        }
       }
+      double difference = recorded / (double)calls - took;
+      sum += took, differences += difference, squares += difference * difference;
     }
-    double mean = sum / ROUNDS, variance = (squares - sum * mean) / (ROUNDS - 1);
-    // Student's t for 19 degrees of freedom.
-    printf("%s %.3f %.3f %ld\n", names[f], mean, 2.093 * sqrt(fmax(variance, 0) / ROUNDS), calls * ROUNDS);
+    double variance = (squares - differences * differences / ROUNDS) / (ROUNDS - 1);
+    // Student's t for 39 degrees of freedom.
+    double half = 2.023 * sqrt(fmax(variance, 0) / ROUNDS);
+    printf("%s %.3f %.3f %ld\n", names[f], sum / ROUNDS, half, calls * ROUNDS);
   }
   return 0;
 }

@@ -155,8 +155,13 @@ pub(crate) fn empty_call(profile: &Profile, process: usize, mask: u32) -> Option
     let value = |i: usize| calibration.inside_values.get(i).copied().filter(|_| read(&i));
     let range = |i: usize| spread?.inside_values.get(i).copied().filter(|_| read(&i));
     let all = || calibrations(profile, process, mask);
+    let simulated = |i: &usize| profile.manifest.counters.get(*i).is_some_and(|c| c.simulated);
     let counter = |i: usize| {
         value(i)?;
+        // Its values were typed in. The bracket adds nothing to them.
+        if simulated(&i) {
+            return Some(Bracket::default());
+        }
         joined(all().filter_map(|c| {
             let moments = c.sums.as_ref().and_then(|sums| {
                 sums.inside_values.get(i)?.mean_and_deviation(sums.calls).map(|m| (m, sums.calls))
@@ -288,38 +293,18 @@ impl Brackets {
         &self.all
     }
 
+    /// Each of them with its process and set of counters, in no particular order.
+    pub fn by_set(&self) -> impl Iterator<Item = (usize, u32, &EmptyCall)> {
+        let one = |((process, counters), number): (&(usize, u32), &u32)| {
+            Some((*process, *counters, self.get(*number)?))
+        };
+        self.numbers.iter().filter_map(one)
+    }
+
     /// The empty call with this number.
     pub fn get(&self, number: u32) -> Option<&EmptyCall> {
         self.all.get(number as usize)
     }
-}
-
-/// What an empty call reads in the pages of one process with one set of counters.
-#[derive(Clone, Debug, PartialEq)]
-pub struct CallSet {
-    /// Process index.
-    pub process: usize,
-    /// Bit *i* is set if counter *i* was read.
-    pub counters: u32,
-    /// The empty call.
-    pub empty: EmptyCall,
-}
-
-/// Every set of calls of a profile that was calibrated, by process and set of counters. Reads the
-/// calls of the profile once, because they show how long readings took in the program.
-pub fn call_sets(profile: &Profile) -> Vec<CallSet> {
-    let workers = std::thread::available_parallelism().map_or(1, usize::from);
-    let brackets = crate::probe::in_place(profile, workers).brackets(profile);
-    let mut sets: Vec<CallSet> = brackets
-        .numbers
-        .iter()
-        .filter_map(|((process, counters), number)| {
-            let (process, counters) = (*process, *counters);
-            Some(CallSet { process, counters, empty: brackets.get(*number)?.clone() })
-        })
-        .collect();
-    sets.sort_by_key(|set| (set.process, set.counters));
-    sets
 }
 
 /// How many brackets of each kind the calls of a row had.

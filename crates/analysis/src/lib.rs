@@ -23,13 +23,15 @@
 //! | [`torch`] | ops of PyTorch by module and by shapes of their inputs, from its recordings |
 //! | [`probe`] | the cost of the probes |
 //! | [`estimate`] | a value with its interval of 95 % confidence |
-//! | `empty` | what an empty call reads, from the calibration of its process |
+//! | [`sampled`] | runs under a budget: estimates from the calls that were timed |
+//! | `empty`, `call_sets` | what an empty call reads, from the calibrations of its process and from its calls |
 //! | `clusters`, `nested` | self time: finds pages that overlap in time, and reads them a second time |
 //!
 //! Sums are integers, so results do not depend on the number of workers. Missing is never zero: an
 //! unknown value is `None`.
 #![forbid(unsafe_code)]
 
+mod call_sets;
 mod clusters;
 pub mod durations;
 mod empty;
@@ -40,6 +42,7 @@ pub mod metrics;
 mod nested;
 pub mod ops;
 pub mod probe;
+pub mod sampled;
 pub mod stats;
 pub mod summary;
 pub mod table;
@@ -47,13 +50,15 @@ pub mod threads;
 pub mod torch;
 pub mod tracks;
 
+pub use call_sets::{CallSet, call_sets};
 pub use durations::Durations;
-pub use empty::{Bracket, CallSet, EmptyCall, call_sets};
+pub use empty::{Bracket, EmptyCall};
 pub use estimate::Estimate;
 pub use loops::{LoopData, LoopTable, loops};
 pub use metrics::{Hidden, MOSTLY_EMPTY, MetricValue, PartOfTime};
 pub use ops::{OpFilter, OpTable, OpTrees};
 pub use probe::ProbeCost;
+pub use sampled::{Estimated, SampledCounter, SampledRow, SampledRun};
 pub use stats::{Stats, stats};
 pub use summary::{Options, Summary, summarize};
 pub use table::{

@@ -37,7 +37,7 @@ pub mod workgroups;
 use ir::table::{Entry, SideTable};
 use profile::loops::{LoopEvent, LoopModule, LoopRow};
 
-pub use estimate::Estimate;
+pub use estimate::{Estimate, Sum};
 pub use numbers::{Numbers, Times};
 pub use tree::{TableChoice, UnfitTable, fits};
 

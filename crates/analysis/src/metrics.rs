@@ -79,7 +79,8 @@ struct Set {
     group: Option<usize>,
 }
 
-/// Sums over the calls that have a set of counters.
+/// Sums over the calls that have a set of counters. In a run with a budget, each value counts as
+/// often as its call stands for others.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SetSum {
     calls: u64,
@@ -140,10 +141,18 @@ impl Sets {
                 }
                 let Some(row) = sums.get_mut(*row as usize) else { continue };
                 let sum = &mut row.as_mut()[s];
+                // In a run with a budget, a call stands for so many.
+                let weight = match set.group {
+                    Some(_) => columns.counter_weight(i),
+                    None => columns.weight(i),
+                };
+                let add = |sum: &mut u128, value: u64| {
+                    *sum = sum.saturating_add(u128::from(value).saturating_mul(weight.into()));
+                };
                 sum.calls += 1;
-                sum.ticks += u128::from(columns.duration(i));
+                add(&mut sum.ticks, columns.duration(i));
                 for (total, value) in sum.counters.iter_mut().zip(values()) {
-                    *total += u128::from(value.unwrap_or(0));
+                    add(total, value.unwrap_or(0));
                 }
                 if let Some(number) = bracket {
                     let kind = sum.brackets.of(number, columns.values.len());

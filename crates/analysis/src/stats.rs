@@ -36,9 +36,10 @@ mod noise;
 mod pairs;
 mod ranks;
 mod samples;
+mod weighted;
 mod work;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use model::metric::Bound;
 use profile::{LossCount, Profile, merge_losses};
@@ -46,7 +47,8 @@ use profile::{LossCount, Profile, merge_losses};
 use crate::empty::Bracket;
 use crate::metrics::PartOfTime;
 use crate::probe::{InPlace, ProbeCost, costs};
-use crate::table::Key;
+use crate::sampled;
+use crate::table::{Key, Places, Selection};
 pub use samples::{Column, Samples};
 use work::{Workspace, parallel};
 
@@ -113,8 +115,12 @@ pub struct Stats {
 pub struct OpStats {
     /// The op: [`Key::Op`] or [`Key::Unknown`].
     pub key: Key,
-    /// Sum of the durations of the described calls.
+    /// Sum of the durations of the described calls. In a run with a budget, of these calls times
+    /// their weights.
     pub total_ticks: u128,
+    /// Only in a run with a budget: the estimated sum of the durations of all calls, as in a
+    /// [`Summary`](crate::Summary). `None` if it is not known, and if only some threads were chosen.
+    pub estimated: Option<crate::Estimated>,
     /// All threads together.
     pub all: Scope,
     /// Each thread that made such calls, sorted by process and number.
@@ -143,6 +149,12 @@ pub struct Scope {
     pub variables: Vec<Variable>,
     /// Each pair of variables: for each variable, all earlier ones.
     pub pairs: Vec<Pair>,
+    /// Only in a run with a budget, whose calls have weights: the number of calls of equal weight
+    /// that would say as much.
+    pub effective: Option<f64>,
+    /// Only in a run with a budget: the exact number of calls, of which `calls` were timed. `None` if
+    /// it is not known, which is so if calls were chosen by time.
+    pub counted: Option<u64>,
     /// What an empty call reads of the duration in ticks and of each counter, over the processes of
     /// these calls. It is included in the variables. `None` if it was not calibrated. Metrics have no
     /// entry.
@@ -177,6 +189,8 @@ pub struct Variable {
     pub max: Option<Number>,
     /// The mean of each bucket; `None` for an empty one.
     pub bucket_means: Vec<Option<f64>>,
+    /// Like [`Scope::effective`], for the calls with a value.
+    pub effective: Option<f64>,
 }
 
 /// A value of a variable.
@@ -213,17 +227,19 @@ pub struct Pair {
     pub spearman: Option<f64>,
     /// Calls by buckets; `None` if it was not requested.
     pub table: Option<Table>,
+    /// Like [`Scope::effective`], for the calls with both values.
+    pub effective: Option<f64>,
 }
 
 /// Calls by the buckets of two variables. The buckets are those of [`Variable::bucket_means`].
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Table {
     /// The cells with calls, sorted by the bucket of `given`, then of `of`.
     pub cells: Vec<Cell>,
 }
 
 /// A cell with calls.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Cell {
     /// Bucket of [`Pair::given`]: the column.
     pub given: u8,
@@ -231,6 +247,8 @@ pub struct Cell {
     pub of: u8,
     /// Number of calls.
     pub calls: u32,
+    /// Sum of their weights, which are 1 without a budget.
+    pub weight: f64,
 }
 
 impl Table {
@@ -240,7 +258,7 @@ impl Table {
     pub fn probabilities(&self, buckets: usize) -> Vec<Vec<Option<f64>>> {
         let mut rows = vec![vec![None; buckets]; buckets];
         for column in self.cells.chunk_by(|a, b| a.given == b.given) {
-            let all: u64 = column.iter().map(|cell| u64::from(cell.calls)).sum();
+            let all: f64 = column.iter().map(|cell| cell.weight).sum();
             let given = usize::from(column[0].given);
             if given >= buckets {
                 continue;
@@ -248,7 +266,7 @@ impl Table {
             rows.iter_mut().for_each(|row| row[given] = Some(0.0));
             for cell in column {
                 if let Some(row) = rows.get_mut(usize::from(cell.of)) {
-                    row[given] = Some(f64::from(cell.calls) / all as f64);
+                    row[given] = Some(cell.weight / all);
                 }
             }
         }
@@ -288,15 +306,33 @@ pub fn stats(profile: &Profile, options: &Options) -> Result<Stats, TooManyCalls
     let mut large = Workspace::new(workers);
     let mut small: Vec<Workspace> = (0..workers).map(|_| Workspace::new(1)).collect();
     let mut ops = Vec::new();
+    let kind_of = |counters: usize| match counters {
+        0 => weighted::Kind::Timed,
+        _ => weighted::Kind::Counted,
+    };
+    let counters = std::iter::repeat_n(weighted::Kind::Counted, profile.groups.counters());
+    let of_metrics = options.metrics.iter().map(|metric| kind_of(metric.counters.len()));
+    let kinds: Vec<weighted::Kind> =
+        std::iter::once(weighted::Kind::Timed).chain(counters).chain(of_metrics).collect();
     for op in found {
         if op.calls() > MOST_CALLS {
             return Err(TooManyCalls { key: op.key, calls: op.calls() });
         }
         let (key, total_ticks) = (op.key, op.total_ticks);
         let (mut samples, parts) = op.flatten();
+        let weights = samples.take_weights(profile);
         let grids = samples.add_metrics(profile, &options.metrics, &of_time);
         let describe = |space: &mut Workspace, from: usize, to: usize| {
-            let mut scope = space.describe(&samples.slice(from, to), buckets, options.tables);
+            let slice = samples.slice(from, to);
+            let mut scope = match &weights {
+                None => space.describe(&slice, buckets, options.tables),
+                Some(weights) => {
+                    let weights = weights.slice(from, to);
+                    let [timed, counted] = [weights.columns[0], weights.columns[1]];
+                    let weights = weighted::Weights { timed, counted };
+                    weighted::describe(&slice, &weights, &kinds, buckets, options.tables)
+                }
+            };
             let metrics = scope.variables.iter_mut().rev().zip(grids.iter().rev());
             metrics.for_each(|(variable, grid)| grid.undo(variable));
             scope
@@ -338,10 +374,48 @@ pub fn stats(profile: &Profile, options: &Options) -> Result<Stats, TooManyCalls
         } else {
             all.brackets = noise::together(threads.iter().map(|thread| &thread.scope));
         }
-        ops.push(OpStats { key, total_ticks, all, threads });
+        ops.push(OpStats { key, total_ticks, estimated: None, all, threads });
+    }
+    if profile.is_sampled() && options.skip_ns == 0 {
+        add_counts(profile, options, workers, &mut ops);
     }
     let metrics = options.metrics.clone();
     Ok(Stats { buckets, metrics, ops, probes: costs(profile, &InPlace::default(), &[]), losses })
+}
+
+/// Adds the exact numbers of calls, and the totals that follow from them.
+fn add_counts(profile: &Profile, options: &Options, workers: usize, ops: &mut [OpStats]) {
+    let mut of_threads: HashMap<(Key, usize, usize), u64> = HashMap::new();
+    for counted in profile.counted() {
+        let Some(process) = profile.processes.get(counted.process) else { continue };
+        let thread = process.threads.iter().position(|t| t.uid == counted.thread_uid);
+        let op = profile.ops.of(counted.process, counted.export);
+        let key = op.map_or(Key::Unknown(counted.process, counted.export), Key::Op);
+        if let Some(thread) = thread {
+            *of_threads.entry((key, counted.process, thread)).or_default() += counted.calls;
+        }
+    }
+    for op in ops.iter_mut() {
+        for thread in &mut op.threads {
+            let counted = of_threads.get(&(op.key, thread.process, thread.thread)).copied();
+            let calls = thread.scope.calls;
+            thread.scope.counted = Some(counted.unwrap_or(0).max(calls));
+        }
+        op.all.counted = op.threads.iter().map(|thread| thread.scope.counted).sum();
+    }
+    if options.thread.is_some() {
+        return;
+    }
+    let places = Places::new(profile, &Selection::default());
+    let (rows, _) = sampled::collect(profile, &places, workers);
+    for op in ops.iter_mut() {
+        if let Some(found) = rows.get(&op.key) {
+            op.all.counted = found.row.calls;
+            op.estimated = found.row.total;
+        }
+    }
+    let total = |op: &OpStats| op.estimated.map_or(op.total_ticks as f64, |total| total.value);
+    ops.sort_by(|a, b| total(b).total_cmp(&total(a)).then(a.key.cmp(&b.key)));
 }
 
 /// Describes calls that are already in columns, for data that did not come from a profile.

@@ -9,7 +9,8 @@ use crate::clusters::{PageSpan, clusters};
 use crate::empty::Brackets;
 use crate::nested;
 use crate::probe::{InPlace, ProbeCost, costs};
-use crate::table::{Apart, By, Places, Row, RowBrackets, Selection, Table};
+use crate::sampled::{self, Found, SampledRow, SampledRun};
+use crate::table::{Apart, By, Key, Places, Row, RowBrackets, Selection, Table};
 use crate::threads::{PageTimes, ThreadTime};
 
 /// What to add up, and how.
@@ -66,6 +67,42 @@ pub struct Summary {
     pub process_losses: Vec<Vec<LossCount>>,
     /// All losses together, including those of the run as a whole.
     pub losses: Vec<LossCount>,
+    /// Only in a run with a budget: what the sample says about all calls. The sums above are then
+    /// estimates, and the numbers of calls are exact.
+    pub sampled: Option<SampledRun>,
+}
+
+impl Summary {
+    /// The number of processes and of threads with calls. Ignores the filter.
+    pub fn places(&self) -> (usize, usize) {
+        let mut places: Vec<(usize, usize)> =
+            self.threads.iter().map(|time| (time.process, time.thread)).collect();
+        // Calls that were only counted do not say when they began or ended.
+        let counted = self.sampled.iter().flat_map(|run| &run.threads).map(|(at, _)| *at);
+        places.extend(counted);
+        places.sort_unstable();
+        places.dedup();
+        let threads = places.len();
+        places.dedup_by_key(|(process, _)| *process);
+        (places.len(), threads)
+    }
+
+    /// The sum of the durations of all calls. `None` if some calls were counted, but none was timed.
+    pub fn duration_ticks(&self) -> Option<f64> {
+        match &self.sampled {
+            Some(run) => run.all.total.map(|total| total.value),
+            None => Some(self.total_ticks as f64),
+        }
+    }
+
+    /// The sum of the self times. `None` if it is not known.
+    pub fn own_ticks(&self) -> Option<f64> {
+        match &self.sampled {
+            Some(run) if run.nested => None,
+            Some(run) if run.all.calls != Some(run.all.timed) => self.duration_ticks(),
+            _ => Some(self.self_ticks as f64),
+        }
+    }
 }
 
 /// Reads every page of `profile` once and adds it up. Pages with nested calls are read twice.
@@ -106,7 +143,13 @@ pub fn summarize(profile: &Profile, options: &Options) -> Summary {
         nested::visit(profile, &clusters, workers, &brackets, options.round, table);
     tables.into_iter().for_each(|table| all.table.merge(table));
     let busy = busy(&clusters, &nested.busy);
-    let threads = all.times.finish(profile, &clusters, &busy);
+    let mut threads = all.times.finish(profile, &clusters, &busy);
+    let mut estimates = None;
+    if profile.is_sampled() {
+        let found = sampled::collect(profile, &places, workers);
+        estimate_threads(profile, &found.1, all.table.all_not_own > 0, &mut threads);
+        estimates = Some(found);
+    }
     brackets
         .place(profile, |process, mask, empty| all.in_place.place(profile, process, mask, empty));
     let probes = costs(profile, &all.in_place, &threads);
@@ -121,7 +164,7 @@ pub fn summarize(profile: &Profile, options: &Options) -> Summary {
         .map(|(process, found)| merge_losses(process.losses.iter().chain(found)))
         .collect();
     let losses = merge_losses(profile.losses.iter().chain(process_losses.iter().flatten()));
-    Summary {
+    let mut summary = Summary {
         calls: all.table.all_calls,
         dispatches: (!all.table.all_unplaced).then_some(all.table.all_dispatches),
         total_ticks: all.table.all_ticks,
@@ -135,7 +178,82 @@ pub fn summarize(profile: &Profile, options: &Options) -> Summary {
         uncalibrated_probes,
         process_losses,
         losses,
+        sampled: None,
+    };
+    if let Some((rows, run)) = estimates {
+        estimate(profile, rows, run, options.metrics.len(), &mut summary);
     }
+    summary
+}
+
+/// Replaces what timed calls say about threads by estimates for all calls.
+fn estimate_threads(profile: &Profile, run: &SampledRun, nested: bool, threads: &mut [ThreadTime]) {
+    for thread in threads {
+        let place = (thread.process, thread.thread);
+        let Some((_, of_thread)) = run.threads.iter().find(|(at, _)| *at == place) else {
+            continue;
+        };
+        thread.calls = of_thread.calls.unwrap_or(thread.calls);
+        if thread.calls == of_thread.timed {
+            continue;
+        }
+        // When the other calls began and ended is not known.
+        thread.off_cpu = None;
+        thread.dispatch_known = of_thread.total.is_some() && !nested;
+        if let Some(total) = of_thread.total.filter(|_| !nested) {
+            thread.dispatch_ns = total.value * profile.timeline.ns_per_tick();
+        }
+    }
+}
+
+/// Replaces sums over the timed calls of a run with a budget by estimates for all of its calls.
+fn estimate(
+    profile: &Profile,
+    mut found: HashMap<Key, Found>,
+    run: SampledRun,
+    metrics: usize,
+    summary: &mut Summary,
+) {
+    let nested = summary.self_ticks != summary.total_ticks;
+    for row in &mut summary.rows {
+        let of_timed = row.total_ticks;
+        let with_others_inside = row.self_ticks != of_timed;
+        match found.remove(&row.key) {
+            Some(of_row) => {
+                if row.calls != of_row.row.calls.unwrap_or(0) {
+                    let [p50, p99] = of_row.quantiles.map(|ticks| ticks.unwrap_or(0) as f64);
+                    (row.p50_ticks, row.p99_ticks) = (p50, p99);
+                }
+                row.threads.extend(of_row.threads);
+                sampled::apply(row, of_row.row);
+            }
+            None => {
+                let timed = row.calls;
+                sampled::apply(row, SampledRow { timed, ..SampledRow::default() });
+            }
+        }
+        if let Some(sampled) = row.sampled.as_deref_mut() {
+            sampled.self_known = !with_others_inside || sampled.calls == Some(sampled.timed);
+            sampled.share = sampled.share.filter(|_| !nested);
+        }
+        row.self_ticks = if with_others_inside { row.self_ticks } else { row.total_ticks };
+    }
+    for (key, of_row) in found {
+        let counters = profile.groups.counters();
+        let mut row = Row::of_counts(key, counters, metrics);
+        row.threads.extend(of_row.threads);
+        sampled::apply(&mut row, of_row.row);
+        summary.rows.push(row);
+    }
+    let all = &run.all;
+    summary.calls = all.calls.unwrap_or(summary.calls);
+    let complete = all.calls == Some(all.timed);
+    if !complete {
+        summary.dispatches = None;
+        summary.total_ticks = all.total.map_or(0, |total| total.value.max(0.0).round() as u128);
+        summary.self_ticks = if nested { 0 } else { summary.total_ticks };
+    }
+    summary.sampled = Some(SampledRun { nested: nested && !complete, ..run });
 }
 
 /// For each thread with clusters, how long it was in some call of them.

@@ -95,6 +95,10 @@ pub struct Row {
     pub threads: BTreeSet<(usize, usize)>,
     /// CPUs on which they ended.
     pub cpus: BTreeSet<u32>,
+    /// Only in a run with a budget: what the sample says. The other fields then have the same values
+    /// without their intervals. `min_ticks`, `max_ticks`, `first` and `cpus` are of the timed calls
+    /// only, and nothing but `calls` and `threads` is known if [`SampledRow::timed`] is 0.
+    pub sampled: Option<Box<crate::SampledRow>>,
 }
 
 /// The time of brackets in the times of a row, in ticks.
@@ -147,6 +151,9 @@ pub struct CounterTotal {
     /// What the brackets read in the calls that have a value; `None` if they were not calibrated for
     /// all of these calls. It is included in `total`.
     pub brackets: Option<Estimate>,
+    /// In a run with a budget: the interval of the sum, which was estimated from the calls in which
+    /// the counter was read. `None` if it is not known, and in other runs.
+    pub sampled: Option<Estimate>,
 }
 
 impl CounterTotal {
@@ -168,7 +175,7 @@ impl CounterTotal {
 
     /// The sum without what the brackets read.
     pub fn compensated(&self) -> Estimate {
-        compensate(Estimate::exact(self.total as f64), self.brackets)
+        compensate(self.sampled.unwrap_or(Estimate::exact(self.total as f64)), self.brackets)
     }
 
     /// Adds a call's value.
@@ -194,8 +201,48 @@ impl Row {
         self.passes.windows(2).all(|pair| same(&pair[0], &pair[1]))
     }
 
+    /// Sum of the durations in ticks. In a run with a budget, an estimate.
+    pub fn total(&self) -> f64 {
+        let total = self.sampled.as_ref().and_then(|sampled| sampled.total);
+        total.map_or(self.total_ticks as f64, |total| total.value)
+    }
+
+    /// Whether the durations of its calls are known: false if all of them were only counted.
+    pub fn is_timed(&self) -> bool {
+        self.sampled.as_ref().is_none_or(|sampled| sampled.timed > 0)
+    }
+
+    /// A row of calls that were only counted.
+    pub(crate) fn of_counts(key: Key, counters: usize, metrics: usize) -> Self {
+        Self {
+            key,
+            first: FirstCalls::default(),
+            calls: 0,
+            dispatches: None,
+            total_ticks: 0,
+            brackets: None,
+            self_ticks: 0,
+            min_ticks: 0,
+            max_ticks: 0,
+            p50_ticks: 0.0,
+            p99_ticks: 0.0,
+            counters: vec![None; counters],
+            metrics: vec![
+                MetricValue { value: None, interval: None, calls: 0, hidden: None };
+                metrics
+            ],
+            passes: Vec::new(),
+            threads: BTreeSet::new(),
+            cpus: BTreeSet::new(),
+            sampled: None,
+        }
+    }
+
     /// Mean duration in ticks.
     pub fn mean_ticks(&self) -> f64 {
+        if let Some(mean) = self.sampled.as_ref().and_then(|sampled| sampled.mean()) {
+            return mean.value;
+        }
         self.total_ticks as f64 / self.calls as f64
     }
 
@@ -207,13 +254,21 @@ impl Row {
 
     /// The sum of the durations in ticks, without the brackets.
     pub fn compensated(&self) -> Estimate {
-        let total = Estimate::exact(self.total_ticks as f64);
-        compensate(total, self.brackets.map(|brackets| brackets.total))
+        compensate(self.recorded(), self.brackets.map(|brackets| brackets.total))
+    }
+
+    /// The sum of the durations in ticks, with the brackets. In a run with a budget it is estimated.
+    fn recorded(&self) -> Estimate {
+        let sampled = self.sampled.as_ref().and_then(|sampled| sampled.total);
+        let interval = sampled.and_then(|total| total.interval);
+        interval.unwrap_or(Estimate::exact(self.total()))
     }
 
     /// The sum of the self times in ticks, without the brackets.
     pub fn compensated_self(&self) -> Estimate {
-        let own = Estimate::exact(self.self_ticks as f64);
+        // If it is known of sampled calls, there are no calls inside.
+        let sampled = self.sampled.as_ref().filter(|sampled| sampled.calls != Some(sampled.timed));
+        let own = sampled.map_or(Estimate::exact(self.self_ticks as f64), |_| self.recorded());
         compensate(own, self.brackets.map(|brackets| brackets.own))
     }
 

@@ -32,8 +32,11 @@ pub struct ThreadTime {
     pub calls: u64,
     /// From the begin of its first call to the last known moment of the thread.
     pub wall_ns: f64,
-    /// Time in dispatches; nested ones count once.
+    /// Time in dispatches; nested ones count once. In a run with a budget, an estimate.
     pub dispatch_ns: f64,
+    /// Whether the time in dispatches is known. False in a run with a budget if only some calls were
+    /// timed and some are nested; `dispatch_ns` is then that of the timed calls.
+    pub dispatch_known: bool,
     /// How long it was off the CPU while it was in no dispatch. `None` if its CPU clock was not
     /// read twice.
     pub off_cpu: Option<OffCpu>,
@@ -330,6 +333,7 @@ fn join(
         calls,
         wall_ns,
         dispatch_ns,
+        dispatch_known: true,
         off_cpu,
         flush_ticks: headers().map(|h| h.start.flush_ticks).max().unwrap_or(0),
         usage: headers()

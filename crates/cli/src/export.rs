@@ -2,6 +2,7 @@
 //! programs.
 
 mod compensation;
+mod counts;
 mod lines;
 mod loops;
 mod parquet;
@@ -34,6 +35,7 @@ use crate::whole::WholeFile;
 /// The versions of the JSON documents.
 const EXPORT_SCHEMA: &str = "counterpoint.export/1";
 const TRACKS_SCHEMA: &str = "counterpoint.tracks/1";
+const COUNTS_SCHEMA: &str = "counterpoint.counts/1";
 const LOOP_ROWS_SCHEMA: &str = "counterpoint.loop_rows/1";
 const LOOP_EVENTS_SCHEMA: &str = "counterpoint.loop_events/1";
 
@@ -68,6 +70,8 @@ enum What {
     Calls,
     /// One row per sample of a time series.
     Tracks,
+    /// One row per op and thread of a run with a budget: how many calls there were.
+    Counts,
     /// One row per loop (or function) and thread, as it was counted.
     Loops,
     /// One row per begin and end of a loop in mode log.
@@ -80,6 +84,7 @@ impl What {
         match self {
             Self::Calls => (EXPORT_SCHEMA, "calls"),
             Self::Tracks => (TRACKS_SCHEMA, "samples"),
+            Self::Counts => (COUNTS_SCHEMA, "rows"),
             Self::Loops => (LOOP_ROWS_SCHEMA, "rows"),
             Self::LoopEvents => (LOOP_EVENTS_SCHEMA, "events"),
         }
@@ -121,6 +126,10 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
     losses::say(&lost);
     match (&args.filter, args.what) {
         (Some(glob), What::Calls) if rows == 0 && profile.calls() > 0 => {
+            matching::no_op(&profile, "--filter", glob);
+            Ok(ExitCode::from(1))
+        }
+        (Some(glob), What::Counts) if rows == 0 && !profile.counted().is_empty() => {
             matching::no_op(&profile, "--filter", glob);
             Ok(ExitCode::from(1))
         }
@@ -186,6 +195,15 @@ fn write(
             let all = Rows { what, profile, metrics, compensation, schema, batches: &mut counted };
             rows(out, all, args.format)?;
             batches.losses().to_vec()
+        }
+        What::Counts => {
+            let batch = counts::rows(profile, filter)?;
+            written = batch.num_rows() as u64;
+            let (schema, mut batches) = (batch.schema(), std::iter::once(Ok(batch)));
+            let (metrics, compensation) = (None, None);
+            let all = Rows { what, profile, metrics, compensation, schema, batches: &mut batches };
+            rows(out, all, args.format)?;
+            Vec::new()
         }
         What::Loops | What::LoopEvents => {
             let recorded = profile.loops().map_err(io::Error::other)?;

@@ -183,6 +183,11 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
             matching::no_op(&profile, "--filter", glob);
             Ok(ExitCode::from(1))
         }
+        // Only timed calls say where they were.
+        _ if summary.rows.is_empty() && by == By::Cpu && profile.is_sampled() => {
+            say!("no call was timed, so it is not known on which CPUs they were");
+            Ok(ExitCode::SUCCESS)
+        }
         _ if summary.rows.is_empty() && summary.calls > 0 => {
             let given =
                 [("--kind", &args.kind), ("--device", &args.device), ("--stream", &args.stream)];

@@ -141,7 +141,8 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
                 any_loop = spread::print(&mut out, loops, args.op.as_deref(), width)?;
             }
             if stats.ops.is_empty() && !any_loop && !asked(&args) {
-                writeln!(out, "no call was recorded")?;
+                let what = if profile.counted().is_empty() { "recorded" } else { "timed" };
+                writeln!(out, "no call was {what}")?;
             }
         }
         StatsFormat::Json => {

@@ -1,6 +1,7 @@
 //! Calls as Arrow record batches: the one table from which all exports are made. `docs/schema.md`
 //! describes the columns.
 
+mod drawn;
 mod machines;
 
 use std::sync::Arc;
@@ -14,6 +15,7 @@ use arrow_array::{ArrayRef, RecordBatch};
 use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef};
 use model::metric::Bound;
 
+use self::drawn::DrawnRows;
 use self::machines::MachineRows;
 use crate::columns::{Columns, Status, cpu_of, node_of};
 use crate::ledger::{LossCount, merge_losses};
@@ -77,6 +79,7 @@ pub fn schema(profile: &Profile) -> SchemaRef {
     if profile.manifest.passes > 0 {
         fields.push(Field::new("pass", DataType::UInt32, false));
     }
+    fields.extend(drawn::fields(profile));
     for counter in &profile.manifest.counters {
         fields.push(Field::new(&counter.name, DataType::UInt64, true));
     }
@@ -179,6 +182,8 @@ struct Rows {
     duration_ns: Float64Builder,
     /// Only in a profile of several passes.
     pass: Option<UInt32Builder>,
+    /// Only in a run with a budget.
+    drawn: Option<DrawnRows>,
     values: Vec<UInt64Builder>,
     times: Vec<[UInt64Builder; 2]>,
     /// Only in a profile with calls of virtual machines.
@@ -197,6 +202,7 @@ impl Rows {
             start_ns: Int64Builder::new(),
             duration_ns: Float64Builder::new(),
             pass: (profile.manifest.passes > 0).then(UInt32Builder::new),
+            drawn: DrawnRows::new(profile),
             values: (0..profile.groups.counters()).map(|_| UInt64Builder::new()).collect(),
             times: profile.groups.all().iter().map(|_| Default::default()).collect(),
             machines: MachineRows::new(profile),
@@ -264,6 +270,9 @@ impl Rows {
             if let Some(pass) = &mut self.pass {
                 pass.append_value(process.pass + 1);
             }
+            if let Some(drawn) = &mut self.drawn {
+                drawn.append(columns, i);
+            }
             self.append_counters(profile, columns, i);
             if let Some(machines) = &mut self.machines {
                 machines.append(profile, columns, i, op);
@@ -300,6 +309,7 @@ impl Rows {
         arrays.push(ArrayBuilder::finish(&mut self.start_ns));
         arrays.push(ArrayBuilder::finish(&mut self.duration_ns));
         arrays.extend(self.pass.as_mut().map(|b| ArrayBuilder::finish(b)));
+        arrays.extend(self.drawn.iter_mut().flat_map(DrawnRows::finish));
         arrays.extend(self.values.iter_mut().map(|b| ArrayBuilder::finish(b)));
         arrays.extend(self.times.iter_mut().flatten().map(|b| ArrayBuilder::finish(b)));
         arrays.extend(self.machines.iter_mut().flat_map(MachineRows::finish));

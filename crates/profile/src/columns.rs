@@ -9,7 +9,7 @@ pub use record::page::{
     FIRST_USER_KEY, KEY_CORRELATION, KEY_FAILED, KEY_FAILED_OP, KEY_FORWARD, KEY_STORAGE_BYTES,
     KEY_WORKSPACE_BYTES,
 };
-use record::{GroupLayout, PageHeader, Record};
+use record::{Drawn, GroupLayout, PageHeader, Record};
 
 use crate::groups::{Groups, PageGroups};
 use crate::ledger::LossCount;
@@ -45,10 +45,14 @@ pub struct Columns {
     pub extras: Vec<Extra>,
     /// The times of each group of the run.
     pub groups: Vec<GroupColumn>,
+    /// In a run with a budget, how each call was drawn. Otherwise empty: every call was recorded.
+    pub drawn: Vec<Drawn>,
     /// Moments on the thread's clocks.
     pub clocks: Vec<ThreadClock>,
     /// Whether the run requested estimates for counters that take turns (`run --multiplex`).
     pub estimates: bool,
+    /// Whether the run had a budget, under which only some calls are recorded (`run --budget`).
+    pub sampled: bool,
     /// Number of calls during which some group ran only part of the time.
     pub multiplexed: u64,
     /// Number of records that cannot be decoded: 0 or 1, because the rest of the page is then not
@@ -90,6 +94,7 @@ impl Columns {
             retain(&mut group.enabled_ns, &keep);
             retain(&mut group.running_ns, &keep);
         }
+        retain(&mut self.drawn, &keep);
         self.extras.retain(|extra| keep.get(extra.call) == Some(&true));
         self.extras.iter_mut().for_each(|extra| extra.call = places[extra.call]);
         self.clocks.retain(|clock| clock.ticks >= from);
@@ -244,6 +249,25 @@ impl Columns {
         self.extras_of(i).iter().find(|extra| extra.key == key).map(|extra| extra.bits)
     }
 
+    /// Returns how call `i` was drawn; the default without a budget.
+    #[inline]
+    pub fn drawn(&self, i: usize) -> Drawn {
+        self.drawn.get(i).copied().unwrap_or_default()
+    }
+
+    /// Returns 1 divided by the probability with which call `i` was timed. It is 1 without a budget.
+    #[inline]
+    pub fn weight(&self, i: usize) -> u64 {
+        self.drawn(i).period.max(1).into()
+    }
+
+    /// Returns 1 divided by the probability with which the counters of call `i` were read, if they
+    /// were.
+    #[inline]
+    pub fn counter_weight(&self, i: usize) -> u64 {
+        self.weight(i) * u64::from(self.drawn(i).counter_period.max(1))
+    }
+
     /// Returns the number of calls.
     pub fn len(&self) -> usize {
         self.export.len()
@@ -298,6 +322,7 @@ impl Columns {
         self.workgroup.iter_mut().chain(&mut self.count).for_each(Vec::clear);
         self.start_ticks.clear();
         self.duration_ticks.clear();
+        self.drawn.clear();
         self.values.iter_mut().for_each(Vec::clear);
         for group in &mut self.groups {
             group.status.clear();
@@ -348,6 +373,9 @@ impl Columns {
                 }
             };
             self.export.push(call.export);
+            if self.sampled {
+                self.drawn.push(reader.drawn());
+            }
             for axis in 0..3 {
                 self.workgroup[axis].push(call.workgroup[axis]);
                 self.count[axis].push(call.count[axis]);

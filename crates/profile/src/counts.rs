@@ -20,8 +20,8 @@ use crate::error::{Error, Result};
 pub struct CountedCalls {
     /// Index of the process in the profile.
     pub process: usize,
-    /// The thread's number in its process ([`crate::Thread::uid`]). The thread is missing in
-    /// [`Process::threads`] if none of its pages could be read.
+    /// The thread's number in its process ([`crate::Thread::uid`]). If none of its calls were
+    /// recorded, it is a thread without pages.
     pub thread_uid: u32,
     /// The export; [`crate::Ops::of`] gives its op.
     pub export: u32,

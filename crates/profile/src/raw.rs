@@ -12,6 +12,9 @@
 mod meta;
 mod part;
 
-pub use meta::{CalibrationFacts, ExportFacts, LibraryFacts, OpFacts, ProcessFacts, ValueFacts};
+pub use meta::{
+    CalibrationFacts, CountsFacts, ExportFacts, LibraryFacts, OpFacts, ProcessFacts, ValueFacts,
+};
 pub use part::{PageFacts, Parts, RawCalls, settle, write_losses};
 pub use record::page::Call as RawCall;
+pub use record::page::Drawn;

@@ -40,6 +40,7 @@ impl<'a> PageDecoder<'a> {
     pub fn new(profile: &'a Profile) -> Self {
         let mut columns = Columns::new(&profile.groups);
         columns.estimates = profile.manifest.multiplex;
+        columns.sampled = profile.is_sampled();
         Self { profile, columns, bytes: Vec::new(), file: None, layouts: HashMap::new() }
     }
 

@@ -286,7 +286,10 @@ impl<'a> Worker<'a> {
             self.cache.clear();
             self.cached = Some((process, thread));
         }
-        let variables = 1 + self.profile.groups.counters();
+        // In a run with a budget, the last two columns are the weights of timed calls and of calls
+        // whose counters were read.
+        let counters = self.profile.groups.counters();
+        let variables = 1 + counters + if columns.sampled { 2 } else { 0 };
         let mut rows = std::mem::take(&mut self.rows);
         rows.clear();
         for (i, export) in columns.export.iter().enumerate() {
@@ -307,11 +310,18 @@ impl<'a> Worker<'a> {
             let segment = &mut self.segments[row as usize];
             segment.begin(columns.page, variables);
             segment.add_location(columns.location[i]);
-            segment.total_ticks += u128::from(columns.duration(i));
+            let (ticks, weight) = (columns.duration(i), columns.weight(i));
+            segment.total_ticks += u128::from(ticks) * u128::from(weight);
         }
         for (i, row) in rows.iter().enumerate() {
             if let Some(column) = self.column(*row, 0) {
                 column.values.push(columns.duration(i));
+            }
+            if let Some(column) = self.column(*row, 1 + counters).filter(|_| columns.sampled) {
+                column.values.push(columns.weight(i));
+            }
+            if let Some(column) = self.column(*row, 2 + counters).filter(|_| columns.sampled) {
+                column.values.push(columns.counter_weight(i));
             }
         }
         for (g, group) in self.profile.groups.all().iter().enumerate() {

@@ -4,7 +4,8 @@
 use profile::Profile;
 
 use super::Scope;
-use crate::empty::{Bracket, CallSet, call_sets, together as sum};
+use crate::call_sets::{CallSet, call_sets};
+use crate::empty::{Bracket, together as sum};
 use crate::estimate::Estimate;
 
 /// The brackets of a profile.

@@ -192,6 +192,7 @@ fn table(
         given: (i / buckets) as u8,
         of: (i % buckets) as u8,
         calls: *calls,
+        weight: f64::from(*calls),
     });
     Table { cells: cells.collect() }
 }

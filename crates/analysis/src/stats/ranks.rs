@@ -42,6 +42,7 @@ impl From<&Ranked> for Variable {
             min: some.then_some(Number::Whole(ranked.min)),
             max: some.then_some(Number::Whole(ranked.max)),
             bucket_means: ranked.bucket_means.clone(),
+            effective: None,
         }
     }
 }

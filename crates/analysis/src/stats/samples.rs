@@ -115,6 +115,15 @@ impl Samples {
         self.len == 0
     }
 
+    /// Takes the last two columns if the calls have weights: see [`super::weighted`].
+    pub(super) fn take_weights(&mut self, profile: &profile::Profile) -> Option<Self> {
+        let weights = profile.is_sampled() && self.columns.len() > 2;
+        weights.then(|| Self {
+            columns: self.columns.split_off(self.columns.len() - 2),
+            len: self.len,
+        })
+    }
+
     pub(super) fn slice(&self, from: usize, to: usize) -> Slice<'_> {
         let columns = self.columns.iter().map(|column| ColumnSlice {
             values: match &column.values {

@@ -62,6 +62,8 @@ impl Workspace {
             variables: ranked.iter().map(Variable::from).collect(),
             pairs,
             brackets: Vec::new(),
+            effective: None,
+            counted: None,
         }
     }
 }

@@ -50,6 +50,7 @@ impl Sum {
                 .collect(),
             passes: self.passes,
             threads: self.threads,
+            sampled: None,
             cpus: (0..)
                 .zip(self.cpus)
                 .filter(|(_, word)| *word != 0)

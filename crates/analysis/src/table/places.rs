@@ -15,7 +15,7 @@ use profile::{OpId, Profile};
 use super::{By, Key};
 
 /// What rows are, and which calls are wanted. Each pattern may be missing: then all are.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Selection<'a> {
     pub by: By,
     pub op: Option<&'a str>,
@@ -101,13 +101,13 @@ impl<'a> Places<'a> {
         matches!(self.by, By::Thread | By::Stream) || self.streams.is_some()
     }
 
-    pub(super) fn by(&self) -> By {
+    pub(crate) fn by(&self) -> By {
         self.by
     }
 
     /// The row of calls of an export in a thread. `None`: they are not selected. By CPU, the row
     /// depends on the call, and this one is any.
-    pub(super) fn row(
+    pub(crate) fn row(
         &self,
         profile: &Profile,
         (process, thread): (usize, usize),

@@ -16,6 +16,7 @@ use crate::view::metrics::{MetricOut, metrics_out};
 use crate::view::notes::notes;
 use crate::view::overview::{Overview, name_of};
 use crate::view::price::{self, ProbeOut};
+use crate::view::sampled::{self, CounterEstimate, RunOut, SampledOut};
 use crate::view::tracks::{self, TrackOut};
 use crate::view::usage::UsageOut;
 
@@ -41,6 +42,9 @@ struct Document<'a> {
     probe_subtracted: bool,
     metrics: Vec<MetricOut<'a>>,
     total: Total,
+    /// Only in a run with a budget.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sampled: Option<RunOut>,
     rows: Vec<RowOut<'a>>,
     processes: Vec<ProcessOut<'a>>,
     threads: Vec<ThreadOut<'a>>,
@@ -58,8 +62,9 @@ struct Total {
     threads: usize,
     calls: u64,
     dispatches: Option<u64>,
-    duration_ns: f64,
-    self_ns: f64,
+    /// This and `self_ns` are null only if calls were counted and not timed.
+    duration_ns: Option<f64>,
+    self_ns: Option<f64>,
     overlapping_calls: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     spans: Option<u64>,
@@ -73,22 +78,25 @@ struct RowOut<'a> {
     key: KeyOut<'a>,
     calls: Option<u64>,
     dispatches: Option<u64>,
-    total_ns: f64,
+    /// Durations are null only if the calls were counted and not timed.
+    total_ns: Option<f64>,
     self_ns: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     spread: Option<f64>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     passes: Vec<PassOut>,
     share: Option<f64>,
-    mean_ns: f64,
-    min_ns: f64,
-    max_ns: f64,
-    p50_ns: f64,
-    p99_ns: f64,
+    mean_ns: Option<f64>,
+    min_ns: Option<f64>,
+    max_ns: Option<f64>,
+    p50_ns: Option<f64>,
+    p99_ns: Option<f64>,
     empty_share: Option<f64>,
     /// Absent if nothing was subtracted.
     #[serde(skip_serializing_if = "Option::is_none")]
     intervals: Option<IntervalsOut>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sampled: Option<SampledOut>,
     counters: Vec<CounterOut<'a>>,
     metrics: Vec<ValueOut<'a>>,
     threads: Vec<ThreadRef>,
@@ -140,6 +148,9 @@ struct CounterOut<'a> {
     estimated_calls: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     covered: Option<f64>,
+    /// Only in a run with a budget.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sampled: Option<CounterEstimate>,
 }
 
 #[derive(Serialize)]
@@ -186,8 +197,9 @@ struct ThreadOut<'a> {
     name: &'a str,
     calls: u64,
     wall_ns: f64,
-    dispatch_ns: f64,
-    no_dispatch_ns: f64,
+    /// This and the next field are null only if the times of some calls are not known.
+    dispatch_ns: Option<f64>,
+    no_dispatch_ns: Option<f64>,
     off_cpu_ns: Option<f64>,
     off_cpu_of_ns: Option<f64>,
     off_cpu_assumed: Option<bool>,
@@ -202,8 +214,10 @@ pub fn print(out: &mut impl Write, report: &Report<'_>) -> io::Result<()> {
 fn document<'a>(report: &'a Report<'_>) -> Document<'a> {
     let overview = &report.overview;
     let (profile, summary) = (overview.profile, overview.summary);
-    let mut processes: Vec<usize> = summary.threads.iter().map(|t| t.process).collect();
-    processes.dedup();
+    let (processes, threads) = summary.places();
+    let known = |sum: Estimate, recorded: Option<f64>| {
+        recorded.map(|_| sum.value * profile.timeline.ns_per_tick())
+    };
     let [duration, own] = Times::new(overview.raw).all(summary);
     Document {
         schema: REPORT_SCHEMA,
@@ -218,16 +232,17 @@ fn document<'a>(report: &'a Report<'_>) -> Document<'a> {
         probe_subtracted: !overview.raw,
         metrics: metrics_out(overview.metrics),
         total: Total {
-            processes: processes.len(),
-            threads: summary.threads.len(),
+            processes,
+            threads,
             calls: summary.calls,
             dispatches: summary.dispatches,
-            duration_ns: duration.value * profile.timeline.ns_per_tick(),
-            self_ns: own.value * profile.timeline.ns_per_tick(),
+            duration_ns: known(duration, summary.duration_ticks()),
+            self_ns: known(own, summary.own_ticks()),
             overlapping_calls: summary.overlapping,
             spans: Some(summary.apart.spans).filter(|n| *n > 0),
             bookkeeping_calls: Some(summary.apart.bookkeeping).filter(|n| *n > 0),
         },
+        sampled: sampled::json(overview),
         rows: report.table.order.iter().map(|i| row(overview, &summary.rows[*i])).collect(),
         processes: (0..profile.processes.len()).map(|i| process(overview, i)).collect(),
         threads: summary.threads.iter().map(|t| thread(overview, t)).collect(),
@@ -265,22 +280,32 @@ fn row<'a>(overview: &'a Overview<'_>, row: &'a Row) -> RowOut<'a> {
         (in_ns(times.mean(row)), call(row.min_ticks as f64), call(row.max_ticks as f64));
     let (p50, p99) = (call(row.p50_ticks), call(row.p99_ticks));
     let subtracted = !overview.raw;
+    let sampled = row.sampled.as_deref();
+    let calls_known = sampled.is_none_or(|sampled| sampled.calls.is_some());
+    let total_known = sampled.is_none_or(|sampled| sampled.total.is_some());
+    let self_known = sampled.is_none_or(|sampled| sampled.self_known) && total_known;
+    let quantiles_known = sampled.is_none_or(|sampled| sampled.effective.is_some());
+    let timed = |ns: f64| Some(ns).filter(|_| row.is_timed());
+    let share = match sampled {
+        Some(sampled) => sampled.share.map(|share| share.value),
+        None => times.share(overview.summary, row),
+    };
     RowOut {
         key: key_out(profile, row.key),
-        calls: agree.then_some(row.calls / each),
+        calls: (agree && calls_known).then_some(row.calls / each),
         dispatches: row.dispatches.filter(|_| agree).map(|n| n / each),
-        total_ns: total.value,
-        self_ns: own.map(|own| own.value),
+        total_ns: total_known.then_some(total.value),
+        self_ns: own.map(|own| own.value).filter(|_| self_known),
         spread: columns::spread(row).filter(|_| repeated),
         passes: passes.collect(),
-        share: times.share(overview.summary, row).filter(|_| of_thread),
-        mean_ns: mean.value,
-        min_ns: least.value,
-        max_ns: most.value,
-        p50_ns: p50.value,
-        p99_ns: p99.value,
+        share: share.filter(|_| of_thread),
+        mean_ns: timed(mean.value).filter(|_| total_known),
+        min_ns: timed(least.value),
+        max_ns: timed(most.value),
+        p50_ns: timed(p50.value).filter(|_| quantiles_known),
+        p99_ns: timed(p99.value).filter(|_| quantiles_known),
         empty_share: row.empty_share(),
-        intervals: (subtracted && row.brackets.is_some()).then_some(IntervalsOut {
+        intervals: (subtracted && row.brackets.is_some() && total_known).then_some(IntervalsOut {
             total_ns: total,
             self_ns: own,
             mean_ns: mean,
@@ -289,8 +314,11 @@ fn row<'a>(overview: &'a Overview<'_>, row: &'a Row) -> RowOut<'a> {
             p50_ns: p50,
             p99_ns: p99,
         }),
+        sampled: sampled.map(|sampled| SampledOut::new(profile, sampled)),
         counters: counters
-            .map(|(info, counter)| CounterOut {
+            .enumerate()
+            .map(|(i, (info, counter))| CounterOut {
+                sampled: sampled::counter(row, i),
                 name: &info.name,
                 total: counter.map(|c| sum_out(times.counter(&c).value, c)),
                 per_call: counter.map(|c| times.counter(&c).value / c.calls.max(1) as f64),
@@ -355,8 +383,8 @@ fn thread<'a>(overview: &'a Overview<'_>, time: &ThreadTime) -> ThreadOut<'a> {
         name: &overview.profile.processes[time.process].threads[time.thread].name,
         calls: time.calls,
         wall_ns: time.wall_ns,
-        dispatch_ns: time.dispatch_ns,
-        no_dispatch_ns: time.no_dispatch_ns(),
+        dispatch_ns: time.dispatch_known.then_some(time.dispatch_ns),
+        no_dispatch_ns: time.dispatch_known.then(|| time.no_dispatch_ns()),
         off_cpu_ns: time.off_cpu.map(|off| off.ns),
         off_cpu_of_ns: time.off_cpu.map(|off| off.of_ns),
         off_cpu_assumed: time.off_cpu.map(|off| off.assumed),

@@ -32,8 +32,8 @@ pub fn print(out: &mut impl Write, report: &Report<'_>, width: Option<usize>) ->
     let width = tables.unwrap_or(PROSE_WIDTH);
     let overview = &report.overview;
     for (label, text) in head::lines(overview) {
-        // A command can be very long.
-        let text = shorten(&text, 3 * (width - 10));
+        // A command can be very long. What a sample does not say must be read to its end.
+        let text = if label == "sample" { text } else { shorten(&text, 3 * (width - 10)) };
         wrapped(out, &format!("{label:<9} "), &text, width)?;
     }
     writeln!(out)?;
@@ -49,7 +49,9 @@ pub fn print(out: &mut impl Write, report: &Report<'_>, width: Option<usize>) ->
         for reason in reasons(overview) {
             wrapped(out, "  - ", &reason, width)?;
         }
-    } else if overview.summary.rows.is_empty() {
+    } else if overview.summary.rows.is_empty()
+        && (overview.filter.is_some() || overview.summary.sampled.is_none())
+    {
         writeln!(out, "no op matches {}", visible(overview.filter.unwrap_or_default()))?;
     } else {
         table(out, &report.table, tables)?;
@@ -71,6 +73,9 @@ pub fn print(out: &mut impl Write, report: &Report<'_>, width: Option<usize>) ->
 
 fn threads(out: &mut impl Write, overview: &Overview<'_>, width: Option<usize>) -> io::Result<()> {
     let mut threads: Vec<&ThreadTime> = overview.summary.threads.iter().collect();
+    if threads.is_empty() {
+        return Ok(());
+    }
     threads.sort_by(|a, b| b.wall_ns.total_cmp(&a.wall_ns));
     let many = overview.summary.threads.iter().any(|t| t.process != threads[0].process);
     let label = |t: &ThreadTime| {
@@ -88,7 +93,11 @@ fn threads(out: &mut impl Write, overview: &Overview<'_>, width: Option<usize>) 
         kind: if title == "thread" { Kind::Text } else { Kind::Number },
         cells: some.iter().map(|t| cell(t)).collect(),
     };
-    let share = |t: &ThreadTime| match t.wall_ns > 0.0 {
+    let known = |t: &ThreadTime, ns: f64| match t.dispatch_known {
+        true => time(ns),
+        false => "–".to_owned(),
+    };
+    let share = |t: &ThreadTime| match t.wall_ns > 0.0 && t.dispatch_known {
         true => percent(t.no_dispatch_ns() / t.wall_ns),
         false => "–".to_owned(),
     };
@@ -99,8 +108,8 @@ fn threads(out: &mut impl Write, overview: &Overview<'_>, width: Option<usize>) 
     let columns = vec![
         column(0, "thread", &label),
         column(4, "wall", &|t| time(t.wall_ns)),
-        column(5, "in dispatch", &|t| time(t.dispatch_ns)),
-        column(1, "in no dispatch", &|t| time(t.no_dispatch_ns())),
+        column(5, "in dispatch", &|t| known(t, t.dispatch_ns)),
+        column(1, "in no dispatch", &|t| known(t, t.no_dispatch_ns())),
         column(6, "of wall", &share),
         column(3, OFF_CPU, &off_cpu),
     ];

@@ -14,6 +14,9 @@ pub fn print(out: &mut impl Write, profile: &Profile, stats: &Stats, raw: bool) 
     write!(out, "op,library,process,pid,thread,tid,thread_name,op_calls,variable,unit,calls")?;
     write!(out, ",mean,standard_deviation,min,max")?;
     (0..stats.buckets).try_for_each(|bucket| write!(out, ",bucket_{bucket}_mean"))?;
+    if profile.is_sampled() {
+        write!(out, ",op_timed_calls,effective_calls")?;
+    }
     write!(out, "\r\n")?;
     let keys: Vec<_> = stats.ops.iter().map(|op| op.key).collect();
     for (op, label) in stats.ops.iter().zip(labels(profile, &keys)) {
@@ -51,10 +54,16 @@ fn rows(
             (value, _) => real(value.map(|value| less.from(value.to_f64()).value)),
         };
         let mean = |value: Option<f64>| real(value.map(|value| less.from(value).value));
-        write!(out, "{who},{},{},{unit},{}", scope.calls, field(name), variable.calls)?;
+        let calls = if profile.is_sampled() { scope.counted } else { Some(scope.calls) };
+        let calls = calls.map_or_else(String::new, |calls| calls.to_string());
+        write!(out, "{who},{calls},{},{unit},{}", field(name), variable.calls)?;
         write!(out, ",{},{}", mean(variable.mean), real(variable.standard_deviation))?;
         write!(out, ",{},{}", number(variable.min), number(variable.max))?;
         variable.bucket_means.iter().try_for_each(|value| write!(out, ",{}", mean(*value)))?;
+        if profile.is_sampled() {
+            let effective = variable.effective.map_or_else(String::new, |n| n.to_string());
+            write!(out, ",{},{effective}", scope.calls)?;
+        }
         write!(out, "\r\n")?;
     }
     Ok(())

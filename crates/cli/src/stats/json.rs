@@ -35,7 +35,8 @@ struct Asked<'a> {
 struct OpOut<'a> {
     #[serde(flatten)]
     key: KeyOut<'a>,
-    total_ns: f64,
+    /// Null only in a run with a budget, if calls were chosen by thread or time, or not timed.
+    total_ns: Option<f64>,
     all: ScopeOut<'a>,
     threads: Vec<ThreadOut<'a>>,
 }
@@ -51,7 +52,12 @@ struct ThreadOut<'a> {
 
 #[derive(Serialize)]
 struct ScopeOut<'a> {
-    calls: u64,
+    calls: Option<u64>,
+    /// This and the next field are only in runs with a budget.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    timed_calls: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    effective_calls: Option<f64>,
     cpus: Vec<CpuOut>,
     nodes: Vec<NodeOut>,
     variables: Vec<VariableOut<'a>>,
@@ -76,6 +82,8 @@ struct VariableOut<'a> {
     name: &'a str,
     unit: &'a str,
     calls: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    effective_calls: Option<f64>,
     mean: Option<f64>,
     /// The interval of the mean; absent if it is exact.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -100,6 +108,8 @@ struct PairOut<'a> {
     of: &'a str,
     given: &'a str,
     calls: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    effective_calls: Option<f64>,
     pearson: Option<f64>,
     spearman: Option<f64>,
     probe_noise: bool,
@@ -167,8 +177,14 @@ fn op_out<'a>(view: &'a View<'_>, op: &'a OpStats) -> OpOut<'a> {
     let less = Subtracted::new(&op.all, 0, view.args.raw).from(0.0).value;
     OpOut {
         key: key_out(profile, op.key),
-        total_ns: (op.total_ticks as f64 + op.all.calls as f64 * less)
-            * profile.timeline.ns_per_tick(),
+        total_ns: match profile.is_sampled() {
+            false => Some(op.total_ticks as f64 + op.all.calls as f64 * less),
+            true => op
+                .estimated
+                .zip(op.all.counted)
+                .map(|(total, calls)| total.value + calls as f64 * less),
+        }
+        .map(|ticks| ticks * profile.timeline.ns_per_tick()),
         all: scope_out(view, &op.all),
         threads: op.threads.iter().map(|t| thread_out(view, t)).collect(),
     }
@@ -195,7 +211,9 @@ fn scope_out<'a>(view: &'a View<'_>, scope: &Scope) -> ScopeOut<'a> {
     });
     let variables = scope.variables.iter().enumerate();
     ScopeOut {
-        calls: scope.calls,
+        calls: if view.profile.is_sampled() { scope.counted } else { Some(scope.calls) },
+        timed_calls: view.profile.is_sampled().then_some(scope.calls),
+        effective_calls: scope.effective,
         cpus: cpus.collect(),
         nodes: nodes.into_iter().map(|(node, calls)| NodeOut { node, calls }).collect(),
         variables: variables.map(|(i, v)| variable_out(view, scope, i, v)).collect(),
@@ -225,6 +243,7 @@ fn variable_out<'a>(
         name,
         unit,
         calls: variable.calls,
+        effective_calls: variable.effective,
         mean: mean.map(|mean| mean.value),
         interval: mean.filter(|mean| !mean.is_exact()),
         standard_deviation: scaled(variable.standard_deviation),
@@ -244,6 +263,7 @@ fn pair_out<'a>(view: &'a View<'_>, scope: &Scope, pair: &Pair) -> PairOut<'a> {
         of: name_and_unit(profile, stats, pair.of).0,
         given: name_and_unit(profile, stats, pair.given).0,
         calls: pair.calls,
+        effective_calls: pair.effective,
         pearson: pair.pearson,
         spearman: pair.spearman,
         probe_noise: scope.is_noise(pair.of) || scope.is_noise(pair.given),

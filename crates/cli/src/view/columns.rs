@@ -9,6 +9,7 @@ use profile::{Op, Profile, Usage};
 use super::labels::{has_roles, is_apart, labels, op_of};
 use super::metrics as metric_cells;
 use super::overview::name_of;
+use super::sampled;
 use super::source::{self, SOURCE};
 use super::table::{Column, Quantity, Table, Value};
 
@@ -29,7 +30,7 @@ impl Times {
     }
 
     pub fn total(self, row: &Row) -> Estimate {
-        self.either(row.total_ticks as f64, row.compensated())
+        self.either(row.total(), row.compensated())
     }
 
     pub fn own(self, row: &Row) -> Estimate {
@@ -48,12 +49,19 @@ impl Times {
     /// The sums over the whole profile: of durations and of self times.
     pub fn all(self, summary: &Summary) -> [Estimate; 2] {
         let brackets = summary.brackets.filter(|_| !self.raw);
-        let sum = |ticks: u128, of: Option<Estimate>| {
-            analysis::compensate(Estimate::exact(ticks as f64), of)
+        // The brackets are those of the timed calls.
+        let each = summary
+            .sampled
+            .as_ref()
+            .map_or(1.0, |run| run.all.calls.unwrap_or(0) as f64 / run.all.timed.max(1) as f64);
+        let sum = |ticks: f64, of: Option<Estimate>| {
+            analysis::compensate(Estimate::exact(ticks), of.map(|of| of.times(each)))
         };
+        let total = summary.duration_ticks().unwrap_or(summary.total_ticks as f64);
+        let own = summary.own_ticks().unwrap_or(summary.self_ticks as f64);
         [
-            sum(summary.total_ticks, brackets.map(|brackets| brackets.total)),
-            sum(summary.self_ticks, brackets.map(|brackets| brackets.own)),
+            sum(total, brackets.map(|brackets| brackets.total)),
+            sum(own, brackets.map(|brackets| brackets.own)),
         ]
     }
 
@@ -182,9 +190,10 @@ pub fn of_summary(profile: &Profile, summary: &Summary, options: &Options, raw: 
     if profile.manifest.multiplex {
         estimates(profile, rows, &mut columns);
     }
-    if !raw {
+    if !raw && summary.sampled.is_none() {
         intervals(profile, rows, &mut columns);
     }
+    sampled::finish(profile, summary, &mut columns);
     Table { columns, order: (0..rows.len()).collect() }
 }
 
@@ -202,7 +211,7 @@ fn intervals(profile: &Profile, rows: &[Row], columns: &mut Vec<Column>) {
         columns.push(Column::for_programs(high, end(|cell| cell.high)));
     };
     let times = Times::new(false);
-    ends("mean_low_ns", "mean_high_ns", &|row| {
+    ends("mean_ns_low", "mean_ns_high", &|row| {
         row.brackets.map(|_| times.mean(row).times(profile.timeline.ns_per_tick()))
     });
     for (i, counter) in profile.manifest.counters.iter().enumerate() {

@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use super::columns::Times;
 use super::overview::Overview;
+use super::sampled;
 use super::units::{moment, plural, time};
 use super::{price, usage};
 use crate::terminal::visible;
@@ -45,28 +46,27 @@ pub fn lines(overview: &Overview<'_>) -> Vec<(&'static str, String)> {
     if !asked.is_empty() {
         lines.push(("metrics", visible(&asked.join("; ")).into_owned()));
     }
-    let threads = summary.threads.len() as u128;
-    let mut processes: Vec<usize> = summary.threads.iter().map(|t| t.process).collect();
-    processes.dedup();
+    let (processes, threads) = summary.places();
     let sums = Times::new(overview.raw).all(summary);
     let [ns, self_ns] = sums.map(|sum| sum.value.max(0.0) * profile.timeline.ns_per_tick());
     lines.push((
         "calls",
         format!(
-            "{}{} in {}, {}; together {}{}",
+            "{}{} in {}, {}; {}{}",
             plural(summary.calls.into(), "call"),
             summary
                 .dispatches
                 // Calls of virtual machines are not part of dispatches.
                 .filter(|n| *n > 0 || summary.calls == 0)
                 .map_or_else(String::new, |n| format!(" of {}", plural(n.into(), "dispatch"))),
-            plural(processes.len() as u128, "process"),
-            plural(threads, "thread"),
-            time(ns),
+            plural(processes as u128, "process"),
+            plural(threads as u128, "thread"),
+            sampled::together(overview).unwrap_or_else(|| format!("together {}", time(ns))),
             shares_of(summary, self_ns),
         ),
     ));
     lines.extend(price::warning(profile, &summary.probes).map(|text| ("cost", text)));
+    lines.extend(sampled::head(overview));
     if let Some(text) = usage::text(overview) {
         lines.push(("threads", text));
     }
@@ -181,6 +181,8 @@ pub struct ProfileHead<'a> {
     metrics: &'a [MetricInfo],
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     multiplex: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    budget: Option<f64>,
     filters: &'a [String],
 }
 
@@ -237,6 +239,7 @@ impl<'a> ProfileHead<'a> {
             counters: &manifest.counters,
             metrics: &manifest.metrics,
             multiplex: manifest.multiplex,
+            budget: manifest.budget,
             filters: &manifest.filters,
         }
     }

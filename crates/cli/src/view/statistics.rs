@@ -26,7 +26,7 @@ use profile::columns::{cpu_of, node_of};
 
 use super::labels::{labels, process_label, thread_label};
 use super::shades::shade;
-use super::units::{general, time};
+use super::units::{general, number, time};
 use super::variables::{Subtracted, VariableKind, kind, name_and_unit};
 use super::wrap::wrapped;
 use crate::terminal::visible;
@@ -140,7 +140,23 @@ fn scope(
     scope: &Scope,
     style: &Style,
 ) -> io::Result<()> {
-    writeln!(out, "  {}, of which:", calls(scope.calls, "matching call"))?;
+    match (profile.is_sampled(), scope.counted) {
+        (false, _) => writeln!(out, "  {}, of which:", calls(scope.calls, "matching call"))?,
+        (true, counted) => {
+            let effective = scope.effective.unwrap_or(0.0);
+            let text = format!(
+                "{}{} timed. Each counts for as many calls as it stands for, so that they say as \
+                 much as {} calls of equal weight. Of the timed calls:",
+                counted.map_or_else(String::new, |n| format!("{}, of which ", calls(n, "call"))),
+                match scope.calls {
+                    1 => "1 call was".to_owned(),
+                    n => format!("{n} calls were"),
+                },
+                number(effective),
+            );
+            line(out, style, "  ", &text)?;
+        }
+    }
     let mut nodes: BTreeMap<u32, u64> = BTreeMap::new();
     for (location, n) in &scope.locations {
         *nodes.entry(node_of(*location)).or_default() += n;

@@ -79,6 +79,9 @@ pub struct Column {
     /// For a counter: in each row, the part of the value that an empty call reads, if it is more
     /// than half.
     pub mostly_empty: Option<Vec<Option<f64>>>,
+    /// In a run with a budget: in each row whose value is an estimate, half of its 95 % interval as a
+    /// part of the value; infinity if that is not known.
+    pub margin: Option<Vec<Option<f64>>>,
     /// For a metric: in each row that could have a value but does not show it, the reason.
     pub hidden: Option<Vec<Option<Hidden>>>,
 }
@@ -94,6 +97,7 @@ impl Column {
             coverage: None,
             estimated: None,
             mostly_empty: None,
+            margin: None,
             hidden: None,
         }
     }
@@ -112,6 +116,11 @@ impl Column {
     /// The part of this row's value that an empty call reads, if it is more than half.
     pub fn is_mostly_empty(&self, row: usize) -> Option<f64> {
         *self.mostly_empty.as_ref()?.get(row)?
+    }
+
+    /// If this row's value is an estimate from a sample: see [`Column::margin`].
+    pub fn margin_of(&self, row: usize) -> Option<f64> {
+        *self.margin.as_ref()?.get(row)?
     }
 
     /// If this row's value is an estimate: the part of the time for which the counter was on.

@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use analysis::Hidden;
 
 use super::layout::{Kind, Names, Shown, layout};
+use super::sampled;
 use super::source::SOURCE;
 use super::table::{Column, Table, Value};
 use super::units::{grouped, percent, plural};
@@ -46,6 +47,10 @@ pub fn table<'a>(
             let text = match &column.cells[*row] {
                 Some(value) => value.to_text(),
                 None => "–".to_owned(),
+            };
+            let text = match (column.margin_of(*row), &column.cells[*row]) {
+                (Some(part), Some(_)) => text + &sampled::margin_text(part),
+                _ => text,
             };
             let text = match column.estimate(*row).or(column.is_mostly_empty(*row)) {
                 Some(_) => format!("≈{text}"),

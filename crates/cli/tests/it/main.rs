@@ -52,6 +52,8 @@ mod report;
 mod report_rows;
 mod resolution;
 mod rights;
+mod sampled;
+mod sampled_traces;
 mod sanitizers;
 mod schemas;
 mod seccomp;

@@ -8,6 +8,8 @@ use record::meta::{Calibration, Moments, Spread, Sums};
 use serde_json::{Value, json};
 use testkit::{CallScript, ProfileScript};
 
+use crate::support::{Programs, Recorded, counterpoint};
+
 const PROGRAM: &str = env!("CARGO_BIN_EXE_counterpoint");
 
 fn moments(values: &[u64]) -> Moments {
@@ -252,4 +254,36 @@ fn the_doctor_says_what_can_be_resolved() {
     let output = Command::new(PROGRAM).arg("doctor").output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(text.contains("clock step") && text.contains("empty call"), "{text}");
+}
+
+/// A real program in which each of 50 calls writes to 100 fresh pages. The
+/// bracket causes no fault, so exactly 100 in each call remain, and the interval says so. Each thread
+/// has calibrated, and the durations have an interval that is not empty.
+#[test]
+fn known_page_faults_of_a_real_program() {
+    let Some(program) = counterpoint("known page faults") else { return };
+    let programs = Programs::get();
+    let mut host = Command::new(&programs.host);
+    host.arg(&programs.library).args(["touch", "100", "50"]);
+    let recorded = Recorded::run(&program, "page-faults:u", &mut host);
+    let report = recorded.report(&[]);
+    let touch = row(&report, "touch");
+    let faults = &touch["counters"][0];
+    assert_eq!(
+        faults["intervals"]["total"],
+        json!({"value": 5_000.0, "low": 5_000.0, "high": 5_000.0})
+    );
+    assert_eq!(faults["total"], 5_000);
+    let mean = &touch["intervals"]["mean_ns"];
+    assert!(mean["low"].as_f64() < mean["high"].as_f64(), "{mean}");
+    let profile = profile::Profile::open(&recorded.path()).unwrap();
+    let process = &profile.processes[0];
+    assert!(process.clock_steps.is_some_and(|steps| steps.typical_ticks > 0), "{process:?}");
+    for thread in &process.threads {
+        let own = |c: &&Calibration| c.sums.as_ref().is_some_and(|s| s.thread_uid == thread.uid);
+        let found = process.calibrations.iter().find(own).unwrap_or_else(|| panic!("{thread:?}"));
+        let sums = found.sums.as_ref().unwrap();
+        assert_eq!(sums.inside_values[0], Moments::default(), "an empty call has no fault");
+        assert!(sums.calls >= 2 && sums.calls <= found.calls, "{found:?}");
+    }
 }

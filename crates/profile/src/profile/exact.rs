@@ -3,7 +3,7 @@
 use model::Loss;
 use record::counts::{COUNTS_NAME, CountsFrames, read_frames};
 
-use super::{Process, Profile};
+use super::{Process, Profile, Thread};
 use crate::beneath::Dir;
 use crate::counts::{self, CountedCalls};
 use crate::error::{Error, Result};
@@ -14,6 +14,11 @@ impl Profile {
     /// and export. Empty for a run without a budget, in which each call has a record.
     pub fn counted(&self) -> &[CountedCalls] {
         &self.counted
+    }
+
+    /// Whether the run had a budget, so that its records are only a sample of its calls.
+    pub fn is_sampled(&self) -> bool {
+        self.manifest.budget.is_some()
     }
 }
 
@@ -31,8 +36,19 @@ impl Process {
         }
         self.lose(Loss::TornCounts, all.torn + left.torn);
         all.frames.extend(left.frames);
+        for frame in &all.frames {
+            self.meet_thread(frame.thread_uid, frame.tid);
+        }
         (self.counted, self.spent) = counts::join(all);
         Ok(())
+    }
+
+    /// Makes sure that a thread of which only counts are known is among the threads.
+    fn meet_thread(&mut self, uid: u32, tid: u32) {
+        if let Err(place) = self.threads.binary_search_by_key(&uid, |thread| thread.uid) {
+            let thread = Thread { uid, tid, name: String::new(), pages: Vec::new() };
+            self.threads.insert(place, thread);
+        }
     }
 }
 

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use record::brackets::{Brackets, Histogram};
+use record::counts::{CountsFrame, CountsRow, Spent};
 use record::meta::{
     self, Calibration, Export, Frame, Leaving, Library, LibraryKind, Moments, OpExport,
     ProcessCost, Role, Spread, Sums, Text, ValueKey, ValueKind,
@@ -80,6 +81,40 @@ pub struct ProcessFacts {
     /// What counters add to a context switch, as `run` measured it before this process's pass.
     #[serde(skip_serializing_if = "usual")]
     pub switch_cost: Option<SwitchCost>,
+    /// The exact counts of its calls, by thread, in a run with a budget.
+    #[serde(skip_serializing_if = "usual")]
+    pub counted: Vec<CountsFacts>,
+}
+
+/// See [`CountsFrame`].
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct CountsFacts {
+    /// The thread's number in its process.
+    pub thread: u32,
+    /// The kernel's id of the thread.
+    pub tid: u32,
+    /// Processor time, and what recording took of it, in ns.
+    pub spent: (u64, u64),
+    /// Export, all calls, timed calls, and calls whose counters were read.
+    pub rows: Vec<(u32, u64, u64, u64)>,
+}
+
+impl ProcessFacts {
+    /// Returns the content of its file of counts; empty without a budget.
+    pub(crate) fn counts(&self) -> Vec<u8> {
+        let frame = |facts: &CountsFacts| {
+            let row = |row: &(u32, u64, u64, u64)| {
+                let (export, calls, timed, counted) = *row;
+                CountsRow { export, calls, timed, counted }
+            };
+            let (cpu_ns, price_ns) = facts.spent;
+            let spent = Spent { cpu_ns, price_ns };
+            let rows = facts.rows.iter().map(row).collect();
+            CountsFrame { thread_uid: facts.thread, tid: facts.tid, spent, rows }.to_bytes()
+        };
+        self.counted.iter().flat_map(frame).collect()
+    }
 }
 
 facts! {
@@ -408,6 +443,8 @@ impl From<&Process> for ProcessFacts {
             brackets: p.brackets.iter().map(Into::into).collect(),
             cost: p.cost.map(Into::into),
             switch_cost: p.switch_cost,
+            // These are known to the profile.
+            counted: Vec::new(),
         }
     }
 }

@@ -6,8 +6,9 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use record::Usage;
+use record::counts::COUNTS_NAME;
 use record::meta::{Frame, META_NAME, PAGES_NAME, PARTS_NAME, part_name};
-use record::page::{Call, OwnedPage, PageStart};
+use record::page::{Call, Drawn, OwnedPage, PageStart};
 use serde::{Deserialize, Serialize};
 
 use super::ProcessFacts;
@@ -128,6 +129,8 @@ impl PageFacts {
 pub struct RawCalls {
     /// The calls.
     pub calls: Vec<Call>,
+    /// How each call was drawn; used in a run with a budget.
+    pub drawn: Vec<Drawn>,
     /// One value per call and counter.
     pub values: Vec<u64>,
     /// One reading per call and group: time enabled and time running, in ns; `None` if the group
@@ -141,6 +144,7 @@ impl RawCalls {
     /// Removes the first `n` calls, in a run with this many counters and groups.
     pub fn drop_first(&mut self, n: usize, counters: usize, groups: usize) {
         self.calls.drain(..n.min(self.calls.len()));
+        self.drawn.drain(..n.min(self.drawn.len()));
         self.values.drain(..(n * counters).min(self.values.len()));
         self.groups.drain(..(n * groups).min(self.groups.len()));
         self.extras.retain_mut(|(of, ..)| {
@@ -282,7 +286,13 @@ impl Parts {
                     }
                 }
             }
-            written.call(call, scaled, fields.iter().copied());
+            match self.manifest.budget {
+                None => written.call(call, scaled, fields.iter().copied()),
+                Some(_) => {
+                    let drawn = calls.drawn.get(i).copied().unwrap_or_default();
+                    written.drawn_call(call, scaled, &drawn, fields.iter().copied());
+                }
+            }
             kept += 1;
             pairs.clear();
             while let Some((_, key, bits)) = extras.next_if(|(of, ..)| *of <= i) {
@@ -336,6 +346,11 @@ impl Parts {
             }
         }
         for (process, part) in self.processes.iter().zip(&self.parts) {
+            let counts = process.counts();
+            if !counts.is_empty() {
+                let path = part.join(COUNTS_NAME);
+                fs::write(&path, counts).map_err(Error::on("write", &path))?;
+            }
             let before = if passes { self.before(process.pass) } else { 0 };
             let frames = process.frames(clock, before, &moments);
             moments.clear();

@@ -319,11 +319,11 @@ impl<'a> ProcessExport<'a, '_> {
         let (program, at_ns) = (program(self.process), self.since_ns);
         let sort_index = 2 * self.index as i64;
         let (id, device) = (self.pid(), self.device());
-        self.relay.process(id, program.clone(), "CPU", sort_index, at_ns);
+        self.relay.process(id, program.clone(), self.label(), sort_index, at_ns);
         let dispatches = self.process.libraries.iter().any(|l| !l.exports.is_empty());
-        if dispatches || !self.has_machines {
+        if (dispatches || !self.has_machines) && !self.profile.is_sampled() {
             let name = format!("dispatches of {program} {}", self.process.id.pid);
-            self.relay.process(device, name, "dispatches", sort_index + 1, at_ns);
+            self.relay.process(device, name, "dispatches".into(), sort_index + 1, at_ns);
         }
         for (i, labels) in self.labels.iter().enumerate() {
             // Sorts workers by the order in which they were started, not by that of their first
@@ -331,6 +331,20 @@ impl<'a> ProcessExport<'a, '_> {
             let sort_index = self.process.threads[i].tid.into();
             self.relay.thread(self.row(i), labels.thread.clone(), sort_index, at_ns);
         }
+    }
+
+    /// What viewers show next to the name of the process. If only some calls were timed, it says so,
+    /// because an empty place in a row then does not mean that the thread was idle.
+    fn label(&self) -> Cow<'static, str> {
+        if !self.profile.is_sampled() {
+            return "CPU".into();
+        }
+        let counted = self.profile.counted().iter().filter(|c| c.process == self.index);
+        let (calls, timed) = counted.fold((0u64, 0u64), |(calls, timed), counted| {
+            (calls.saturating_add(counted.calls), timed.saturating_add(counted.timed))
+        });
+        let text = "CPU; a sample: slices are the timed calls";
+        format!("{text}, {timed} of {calls}; the others were only counted").into()
     }
 
     /// Emits the pages that were decoded since the last call.
@@ -379,7 +393,9 @@ impl<'a> ProcessExport<'a, '_> {
             counters: values,
         };
         let known = columns.knows_workgroup(i);
-        let placed = if known { dispatches.add(&workgroup) } else { None };
+        // A sample has only some workgroups of a dispatch, so it does not say how long that took.
+        let whole = known && !columns.sampled;
+        let placed = if whole { dispatches.add(&workgroup) } else { None };
 
         let first = placed.as_ref().filter(|p| p.first);
         self.push_place(columns, i);

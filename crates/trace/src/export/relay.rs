@@ -59,9 +59,25 @@ struct KeptCounter<'a> {
 
 #[derive(Debug)]
 enum Other {
-    Fact { row: Row<'static>, name: &'static str, at_ns: i64, args: String },
-    Process { id: Id<'static>, name: String, labels: &'static str, sort_index: i64, at_ns: i64 },
-    Thread { row: Row<'static>, name: String, sort_index: i64, at_ns: i64 },
+    Fact {
+        row: Row<'static>,
+        name: &'static str,
+        at_ns: i64,
+        args: String,
+    },
+    Process {
+        id: Id<'static>,
+        name: String,
+        labels: Cow<'static, str>,
+        sort_index: i64,
+        at_ns: i64,
+    },
+    Thread {
+        row: Row<'static>,
+        name: String,
+        sort_index: i64,
+        at_ns: i64,
+    },
 }
 
 /// A slice without its lists, in a row whose ids are numbers; see [`Slice`].
@@ -204,7 +220,7 @@ impl<'a> Relay<'a> {
         &mut self,
         id: Id<'static>,
         name: String,
-        labels: &'static str,
+        labels: Cow<'static, str>,
         sort_index: i64,
         at_ns: i64,
     ) {
@@ -371,7 +387,7 @@ mod tests {
             if i % 900 == 0 {
                 let row =
                     ProcessRow { id: ROW.process, name: "", labels: "l", sort_index: 1, at_ns: 2 };
-                relay.process(row.id, text.clone(), row.labels, row.sort_index, row.at_ns);
+                relay.process(row.id, text.clone(), row.labels.into(), row.sort_index, row.at_ns);
                 expected.push(format!("{:?}", ProcessRow { name: text, ..row }));
                 relay.thread(ROW, text.clone(), 3, 4);
                 let (row, name) = (ROW, text.as_str());

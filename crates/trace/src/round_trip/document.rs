@@ -3,9 +3,11 @@
 
 use std::collections::HashMap;
 
-use profile::raw::ProcessFacts;
+use profile::raw::{CountsFacts, ProcessFacts};
 use profile::tracks::{Readings, Scope, Series, Times};
-use profile::{LossCount, Manifest, Moment, Profile, merge_losses};
+use profile::{
+    CountedCalls, LossCount, Manifest, Moment, Profile, Thread, ThreadSpent, merge_losses,
+};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -139,7 +141,7 @@ fn losses(profile: &Profile, found: &Found) -> Vec<LossOf> {
 /// The object for a profile, from what is known before its calls are read.
 pub fn of_profile(profile: &Profile) -> Facts {
     let processes = profile.processes.iter().enumerate().map(|(i, process)| ExportedProcess {
-        process: process.into(),
+        process: ProcessFacts { counted: counted(profile, i), ..process.into() },
         dispatches_pid: crate::export::calls::DEVICE_ROWS + i as i64,
     });
     Facts {
@@ -156,6 +158,22 @@ pub fn of_profile(profile: &Profile) -> Facts {
         losses: losses(profile, &Found::default()),
         kinds: kinds::listed(profile).iter().filter_map(Value::as_object).cloned().collect(),
     }
+}
+
+/// The exact counts of a process, by thread.
+fn counted(profile: &Profile, process: usize) -> Vec<CountsFacts> {
+    let of_thread = |spent: &ThreadSpent| {
+        let of = |one: &&CountedCalls| (one.process, one.thread_uid) == (process, spent.thread_uid);
+        let rows = profile.counted().iter().filter(of);
+        let tid = |thread: &&Thread| thread.uid == spent.thread_uid;
+        CountsFacts {
+            thread: spent.thread_uid,
+            tid: profile.processes[process].threads.iter().find(tid).map_or(0, |t| t.tid),
+            spent: (spent.cpu_ns, spent.price_ns),
+            rows: rows.map(|one| (one.export, one.calls, one.timed, one.counted)).collect(),
+        }
+    };
+    profile.processes[process].spent.iter().map(of_thread).collect()
 }
 
 /// What follows the events.

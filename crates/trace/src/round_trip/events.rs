@@ -105,7 +105,7 @@ pub(crate) struct RawCalls<'a> {
 }
 
 /// Arguments of calls that are not counters.
-pub(crate) const OTHERS: [&str; 14] = [
+pub(crate) const OTHERS: [&str; 18] = [
     "workgroup",
     "worker",
     "cpu",
@@ -120,6 +120,10 @@ pub(crate) const OTHERS: [&str; 14] = [
     "workgroups",
     "groups",
     "values",
+    "weight",
+    "skipped",
+    "counter_weight",
+    "drawn",
 ];
 
 impl<'a> RawCalls<'a> {
@@ -208,6 +212,11 @@ impl<'a> RawCalls<'a> {
             push(text, columns.start_ticks[i]);
             put(text, "duration_ticks");
             push(text, columns.duration_ticks[i]);
+        }
+        if columns.sampled {
+            let drawn = columns.drawn(i);
+            put(text, "drawn");
+            let _ = write!(text, "[{},{},{}]", drawn.period, drawn.counter_period, drawn.skipped);
         }
         if !self.plain.is_empty() {
             put(text, "groups");

@@ -4,8 +4,8 @@
 use std::borrow::Cow;
 
 use model::activity::Value;
-use profile::Columns;
 use profile::columns::{cpu_of, node_of};
+use profile::{Columns, Status};
 
 use super::ProcessExport;
 use crate::export::relay::{CounterNames, Gone, SliceHead};
@@ -73,6 +73,9 @@ impl<'a> ProcessExport<'a, '_> {
             args.push(Arg::uint("start_ticks", ticks));
             args.push(Arg::uint("duration_ticks", columns.duration_ticks[i]));
         }
+        if columns.sampled {
+            self.push_drawn(columns, i);
+        }
         self.push_counters(values);
         // If ticks are nanoseconds, the slice's times express them, except for damaged ones.
         let exact = || {
@@ -96,6 +99,22 @@ impl<'a> ProcessExport<'a, '_> {
             shape: what.shape,
             label: what.label,
         })
+    }
+
+    /// Adds the arguments that say how many calls this one stands for (docs/sampling.md). Each slice
+    /// has all of them: without a value, the weight of the counters is null.
+    fn push_drawn(&mut self, columns: &Columns, i: usize) {
+        let args = self.relay.args();
+        args.push(Arg::uint("weight", columns.weight(i)));
+        args.push(Arg::uint("skipped", columns.drawn(i).skipped));
+        if !columns.groups.is_empty() {
+            let mut statuses = columns.groups.iter().filter_map(|group| group.status.get(i));
+            let weight = match statuses.any(|status| *status != Status::NotRead) {
+                true => Value::Uint(columns.counter_weight(i)),
+                false => Value::Null,
+            };
+            args.push(Arg { key: "counter_weight", value: ArgValue::Plain(weight) });
+        }
     }
 
     /// The values of a call's counters, as views show them.

@@ -27,6 +27,8 @@ pub(super) struct CallArgs {
     /// The times enabled and running, one per group.
     pub groups: Vec<Option<(u64, u64)>>,
     pub extras: Vec<(u32, u64)>,
+    /// Period, counter period and skipped calls.
+    pub drawn: Option<(u32, u32, u64)>,
 }
 
 /// An element of `groups`.
@@ -69,7 +71,18 @@ impl Twice {
         *seen += 1;
         let first = match key {
             "start_ticks" | "duration_ticks" => self.ticks,
-            _ => ["workgroup", "worker", "cpu", "node", "dispatch", "correlation"].contains(&key),
+            _ => [
+                "workgroup",
+                "worker",
+                "cpu",
+                "node",
+                "dispatch",
+                "correlation",
+                "weight",
+                "skipped",
+                "counter_weight",
+            ]
+            .contains(&key),
         };
         let place = if first { 1 } else { *there };
         *there <= counters.called(key) || *seen != place
@@ -109,6 +122,7 @@ impl CallArgs {
                 "export" => self.export = value.parse().ok(),
                 "groups" => times = Some(value),
                 "values" => self.extras = value.parse().unwrap_or_default(),
+                "drawn" => self.drawn = value.parse().ok(),
                 name => {
                     if let Some(counter) = counters.named(name) {
                         self.values[counter] = value.parse().ok();

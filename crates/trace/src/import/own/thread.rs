@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use profile::raw::{PageFacts, RawCall, RawCalls};
+use profile::raw::{Drawn, PageFacts, RawCall, RawCalls};
 
 use super::call::CallArgs;
 use super::counters::Counters;
@@ -31,6 +31,7 @@ pub(super) struct Thread {
 #[derive(Clone, Copy, Debug)]
 struct Held {
     call: RawCall,
+    drawn: Drawn,
     /// Whether the workgroup is known.
     placed: bool,
     monotonic_ns: u64,
@@ -63,7 +64,10 @@ impl Thread {
         };
         // A record has either all of it or nothing.
         let placed = args.workgroup.is_some() && args.worker.is_some();
-        self.held.push(Held { call, placed, monotonic_ns });
+        let drawn = args.drawn.map_or(Drawn::default(), |(period, counter_period, skipped)| {
+            Drawn { period: period.max(1), counter_period: counter_period.max(1), skipped }
+        });
+        self.held.push(Held { call, drawn, placed, monotonic_ns });
         self.values.extend_from_slice(&args.values);
         self.groups.extend_from_slice(&args.groups);
         self.extras.extend(args.extras.iter().map(|(key, bits)| (at, *key, *bits)));
@@ -180,6 +184,7 @@ impl Thread {
                 (call.count, call.workgroup, call.worker) = ([0; 3], [0; 3], 0);
             }
             calls.calls.push(call);
+            calls.drawn.push(held.drawn);
             let values = &self.values[place * counters_each..][..counters_each];
             let groups = &self.groups[place * groups_each..][..groups_each];
             calls.values.extend(values.iter().map(|value| value.unwrap_or(0)));

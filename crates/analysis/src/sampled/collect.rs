@@ -1,0 +1,254 @@
+//! Reads the calls of a sampled run in the order in which each thread recorded them, and adds up
+//! what belongs to a row.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use profile::{Columns, PageDecoder, PageKey, Profile, Status, on_threads};
+
+use super::quantile::Weighted;
+use super::{Estimated, SampledCounter, SampledRow, SampledRun, Strata};
+use crate::loops::Sum;
+use crate::table::{By, Key, Places};
+
+/// What is known of a row besides its numbers.
+#[derive(Debug)]
+pub(crate) struct Found {
+    pub row: SampledRow,
+    /// Threads that made these calls, as process and thread index.
+    pub threads: Vec<(usize, usize)>,
+    /// The 50th and the 99th percentile, in ticks.
+    pub quantiles: [Option<u64>; 2],
+}
+
+/// The calls of one export on one thread.
+#[derive(Debug)]
+struct Unit {
+    durations: Strata,
+    /// Sum of the durations of the timed calls.
+    seen: f64,
+    /// Timed calls with at least one counter.
+    counted: u64,
+    counters: Vec<(Strata, f64)>,
+    weighted: Weighted,
+}
+
+impl Unit {
+    fn new(counters: usize) -> Self {
+        Self {
+            durations: Strata::default(),
+            seen: 0.0,
+            counted: 0,
+            counters: vec![Default::default(); counters],
+            weighted: Weighted::default(),
+        }
+    }
+
+    fn add(&mut self, profile: &Profile, columns: &Columns, i: usize) {
+        let duration = columns.duration(i);
+        let skipped = columns.drawn(i).skipped;
+        self.durations.skip(skipped);
+        self.durations.add(columns.weight(i), duration as f64);
+        self.seen += duration as f64;
+        self.weighted.push(duration, columns.weight(i));
+        let mut read = false;
+        for (g, group) in profile.groups.all().iter().enumerate() {
+            let status = columns.groups[g].status.get(i);
+            read |= status.is_some_and(|status| *status != Status::NotRead);
+            for counter in group.counters.clone() {
+                let (strata, seen) = &mut self.counters[counter];
+                strata.skip(skipped);
+                match columns.value(g, counter, i) {
+                    Some(value) => {
+                        strata.add(columns.counter_weight(i), value as f64);
+                        *seen += value as f64;
+                    }
+                    None => strata.skip(1),
+                }
+            }
+        }
+        self.counted += u64::from(read);
+    }
+}
+
+/// A row while units are added to it.
+#[derive(Debug)]
+struct Adding {
+    calls: u64,
+    timed: u64,
+    counted: u64,
+    total: Sum,
+    seen: f64,
+    /// Calls of units of which nothing was timed.
+    unknown: u64,
+    counters: Vec<AddingCounter>,
+    weighted: Weighted,
+    threads: Vec<(usize, usize)>,
+}
+
+#[derive(Clone, Debug)]
+struct AddingCounter {
+    total: Sum,
+    seen: f64,
+    calls: u64,
+    counted: u64,
+}
+
+impl Adding {
+    fn new(counters: usize) -> Self {
+        let none = AddingCounter { total: Sum::exact(0.0), seen: 0.0, calls: 0, counted: 0 };
+        Self {
+            calls: 0,
+            timed: 0,
+            counted: 0,
+            total: Sum::exact(0.0),
+            seen: 0.0,
+            unknown: 0,
+            counters: vec![none; counters],
+            weighted: Weighted::default(),
+            threads: Vec::new(),
+        }
+    }
+
+    /// Adds the calls of an export on a thread: what was recorded of them, and how many there were.
+    fn add(&mut self, thread: (usize, usize), unit: Option<&Unit>, calls: u64) {
+        let mentioned = unit.map_or(0, |unit| unit.durations.mentioned());
+        let calls = calls.max(mentioned);
+        self.calls += calls;
+        if !self.threads.contains(&thread) {
+            self.threads.push(thread);
+        }
+        let Some((unit, total)) = unit.and_then(|unit| Some((unit, unit.durations.total(calls)?)))
+        else {
+            self.unknown += calls;
+            return;
+        };
+        self.total.add(&total);
+        self.timed += unit.durations.known();
+        self.counted += unit.counted;
+        self.seen += unit.seen;
+        self.weighted.append(unit.weighted.clone());
+        for (all, (strata, seen)) in self.counters.iter_mut().zip(&unit.counters) {
+            let known = strata.known();
+            if let Some(total) = strata.total(calls).filter(|_| known > 0) {
+                all.total.add(&total);
+                all.seen += seen;
+                all.calls += calls;
+                all.counted += known;
+            }
+        }
+    }
+
+    fn finish(mut self, all: &Sum) -> Found {
+        let counters = self.counters.iter().map(|counter| {
+            (counter.counted > 0).then(|| SampledCounter {
+                total: Estimated::at_least(&counter.total, counter.seen),
+                calls: counter.calls,
+                counted: counter.counted,
+            })
+        });
+        // A sum over only some of the calls would be too small.
+        let known = self.unknown == 0;
+        let share = self.total.part_with(&all.without(&self.total)).filter(|_| known);
+        let row = SampledRow {
+            calls: Some(self.calls),
+            timed: self.timed,
+            counted: self.counted,
+            total: known.then(|| Estimated::at_least(&self.total, self.seen)),
+            self_known: true,
+            share: share.map(|share| Estimated::of(&share)),
+            effective: self.weighted.effective(),
+            counters: counters.collect(),
+        };
+        self.threads.sort_unstable();
+        let quantiles = [0.5, 0.99].map(|q| self.weighted.quantile(q));
+        Found { row, threads: self.threads, quantiles }
+    }
+}
+
+/// The units of all threads, and the exact numbers of calls.
+fn units(profile: &Profile, workers: usize) -> BTreeMap<(usize, usize, u32), (Option<Unit>, u64)> {
+    let threads: Vec<(usize, usize, usize)> = profile
+        .processes
+        .iter()
+        .enumerate()
+        .flat_map(|(process, p)| {
+            let pages =
+                move |(thread, t): (usize, &profile::Thread)| (process, thread, t.headers().len());
+            p.threads.iter().enumerate().map(pages)
+        })
+        .collect();
+    let next = AtomicUsize::new(0);
+    let work = || {
+        let mut decoder = PageDecoder::new(profile);
+        let mut found: Vec<((usize, usize, u32), Unit)> = Vec::new();
+        while let Some((process, thread, pages)) = threads.get(next.fetch_add(1, Ordering::Relaxed))
+        {
+            let mut units: HashMap<u32, Unit> = HashMap::new();
+            for page in 0..*pages {
+                let key = PageKey { process: *process, thread: *thread, page };
+                let columns = decoder.decode(key);
+                for (i, export) in columns.export.iter().enumerate() {
+                    let new = || Unit::new(profile.groups.counters());
+                    units.entry(*export).or_insert_with(new).add(profile, columns, i);
+                }
+            }
+            found.extend(units.into_iter().map(|(export, u)| ((*process, *thread, export), u)));
+        }
+        found
+    };
+    let mut all = BTreeMap::new();
+    for (key, unit) in
+        on_threads(workers.clamp(1, threads.len().max(1)), work).into_iter().flatten()
+    {
+        all.insert(key, (Some(unit), 0));
+    }
+    for counted in profile.counted() {
+        let Some(process) = profile.processes.get(counted.process) else { continue };
+        let place = process.threads.iter().position(|t| t.uid == counted.thread_uid);
+        let Some(thread) = place else { continue };
+        let unit = all.entry((counted.process, thread, counted.export)).or_default();
+        unit.1 = counted.calls;
+    }
+    all
+}
+
+/// Reads a sampled run. Returns what is known of each row, and of the run as a whole.
+pub(crate) fn collect(
+    profile: &Profile,
+    places: &Places<'_>,
+    workers: usize,
+) -> (HashMap<Key, Found>, SampledRun) {
+    let counters = profile.groups.counters();
+    let units = units(profile, workers);
+    let mut rows: BTreeMap<Key, Adding> = BTreeMap::new();
+    let mut threads: BTreeMap<(usize, usize), Adding> = BTreeMap::new();
+    let mut all = Adding::new(0);
+    for ((process, thread, export), (unit, calls)) in &units {
+        let (at, unit) = ((*process, *thread), unit.as_ref());
+        let apart = profile.ops.of(*process, *export).and_then(|op| profile.ops.get(op));
+        if !apart.is_some_and(|op| op.role.is_apart()) {
+            all.add(at, unit, *calls);
+            threads.entry(at).or_insert_with(|| Adding::new(0)).add(at, unit, *calls);
+        }
+        // Where a call was is only known if it was timed.
+        if places.by() != By::Cpu
+            && let Some(key) = places.row(profile, at, *export)
+        {
+            rows.entry(key).or_insert_with(|| Adding::new(counters)).add(at, unit, *calls);
+        }
+    }
+    let whole = all.total;
+    let spent = profile.processes.iter().flat_map(|process| &process.spent);
+    let (cpu, price) = spent.fold((0u64, 0u64), |(cpu, price), thread| {
+        (cpu.saturating_add(thread.cpu_ns), price.saturating_add(thread.price_ns))
+    });
+    let run = SampledRun {
+        budget: profile.manifest.budget.unwrap_or(1.0),
+        price: (cpu > price).then(|| price as f64 / (cpu - price) as f64),
+        all: all.finish(&whole).row,
+        nested: false,
+        threads: threads.into_iter().map(|(at, one)| (at, one.finish(&whole).row)).collect(),
+    };
+    (rows.into_iter().map(|(key, one)| (key, one.finish(&whole))).collect(), run)
+}

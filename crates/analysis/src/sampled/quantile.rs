@@ -1,0 +1,62 @@
+//! Quantiles of values with weights.
+
+/// Values of timed calls, with the number of calls that each of them stands for.
+#[derive(Clone, Debug, Default)]
+pub struct Weighted {
+    values: Vec<(u64, u64)>,
+    sorted: bool,
+}
+
+impl Weighted {
+    /// Adds a value.
+    pub fn push(&mut self, value: u64, weight: u64) {
+        self.values.push((value, weight));
+        self.sorted = false;
+    }
+
+    /// Adds the values of `other`.
+    pub fn append(&mut self, mut other: Self) {
+        self.values.append(&mut other.values);
+        self.sorted = false;
+    }
+
+    /// The smallest value for which the weights of all values up to it are at least the part `q` of
+    /// all weights: numpy's `quantile(…, weights=…, method="inverted_cdf")`. `None` without values.
+    pub fn quantile(&mut self, q: f64) -> Option<u64> {
+        if !self.sorted {
+            self.values.sort_unstable();
+            self.sorted = true;
+        }
+        let all: f64 = self.values.iter().map(|(_, weight)| *weight as f64).sum();
+        let mut so_far = 0.0;
+        let reaches = |(_, weight): &&(u64, u64)| {
+            so_far += *weight as f64;
+            // numpy divides before it compares.
+            so_far / all >= q
+        };
+        self.values.iter().find(reaches).or(self.values.last()).map(|(value, _)| *value)
+    }
+
+    /// (Σw)² / Σw²: how many values of equal weight would say as much. `None` without values.
+    pub fn effective(&self) -> Option<f64> {
+        let weights = || self.values.iter().map(|(_, weight)| *weight as f64);
+        let (sum, squares) = (weights().sum::<f64>(), weights().map(|w| w * w).sum::<f64>());
+        (squares > 0.0).then(|| sum * sum / squares)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Weights 1, 6, 3 of the values 10, 20, 30: 20 reaches from above 0.1 to 0.7.
+    #[test]
+    fn by_hand() {
+        let mut all = Weighted::default();
+        assert_eq!((all.quantile(0.5), all.effective()), (None, None));
+        [(30, 3), (10, 1), (20, 6)].iter().for_each(|(value, weight)| all.push(*value, *weight));
+        let found = [0.0, 0.1, 0.11, 0.5, 0.7, 0.71, 1.0].map(|q| all.quantile(q).expect("values"));
+        assert_eq!(found, [10, 10, 20, 20, 20, 30, 30]);
+        assert_eq!(all.effective(), Some(100.0 / 46.0));
+    }
+}

@@ -1,0 +1,312 @@
+//! What all calls of an op on one thread took, although only some of them were timed.
+//!
+//! Under a budget (`run --budget`), a thread decides before each call of an op whether to time it.
+//! The call is timed with probability 1/`weight`, independently of all other calls. The calls that
+//! are only counted are counted exactly, so the size of the population is known:
+//!
+//! ```text
+//!   calls      t t t t t t t t · · t · · · · t · t · · · · · · · t · · ·      t timed   · only counted
+//!   weight     1 1 1 1 1 1 1 1     4         4   4               8            (tail: 3 calls)
+//!              └─ all timed ─┘ └───────── class 2 ──┘└── class 3 ──────┘
+//! ```
+//!
+//! **Strata** (Cochran, *Sampling Techniques*, 3rd edition, chapter 5). Timed calls whose weights
+//! have the same power of two below them form a *class*. Calls that were only counted belong to the
+//! class of the next timed call, and those after the last timed call belong to the last class. A
+//! call of weight 1 stands only for itself: nothing can have been left out while every call was
+//! timed, so the calls that were only counted before it belong to the class before.
+//!
+//! ```text
+//!   weight 1        T₁ = Σ y                                                 exact
+//!   class h         y̅ = Σ w·y / Σ w      m = (Σ w)² / Σ w²
+//!                   s² = n/(n − 1) · Σ w·(y − y̅)² / Σ w
+//!                   T_h = N_h · y̅        V_h = N_h² · (1 − n/N_h) · s²/m
+//!                   k = n²/((n − 1)(n − 2)) · Σ w·(y − y̅)³ / Σ w
+//!                   K_h = N_h³ · (1 − n/N_h) · (1 − 2n/N_h) · k/m²
+//!   total           T = T₁ + Σ T_h       V = Σ V_h       K = Σ K_h
+//!   95 % interval   T ± t(0.975; ν) · √V,    ν = V² / Σ (V_h² / (m − 1))     (Satterthwaite)
+//!                   and the skewness K/V^(3/2) shifts both ends: see `Sum::interval` of loops
+//! ```
+//!
+//! If all weights of a class are equal, this is the textbook's stratified sample: y̅ is the mean, m is
+//! n, and s² is the variance of the sample. Weights differ inside of a class by less than a factor
+//! of two. Classes are used, and not the weights themselves, because a controller may choose a
+//! different weight for almost every timed call. Then each stratum would have one call, and no
+//! variance.
+//!
+//! **Few timed calls.** A class with a single timed call has no s². It takes the s² of the nearest
+//! class that has one, or else that of all timed calls. Without any timed call of a weight above 1,
+//! but with calls that were only counted, all calls are one stratum.
+//!
+//! **Counters** are sampled in two stages: of the timed calls, some have their counters read. The
+//! weight is then the product of both, and a timed call whose counters were not read counts as
+//! skipped.
+
+use crate::loops::Sum;
+
+/// The timed calls of one thread and op, in the order in which they were recorded.
+#[derive(Clone, Debug, Default)]
+pub struct Strata {
+    /// The calls that stand only for themselves.
+    alone: Moments,
+    /// By class; sorted.
+    classes: Vec<(u32, Class)>,
+    /// The class of the last call with a weight above 1, as an index in `classes`.
+    last: Option<usize>,
+    /// Calls that were only counted and do not belong to a class yet.
+    waiting: u64,
+}
+
+/// A stratum.
+#[derive(Clone, Copy, Debug, Default)]
+struct Class {
+    calls: u64,
+    moments: Moments,
+}
+
+/// Weighted sums of values, updated one by one, so that large values with small differences
+/// lose nothing.
+#[derive(Clone, Copy, Debug, Default)]
+struct Moments {
+    n: u64,
+    weight: f64,
+    squared_weight: f64,
+    mean: f64,
+    /// Σ w·(y − mean)².
+    squares: f64,
+    /// Σ w·(y − mean)³.
+    cubes: f64,
+}
+
+impl Moments {
+    fn add(&mut self, weight: f64, value: f64) {
+        self.n += 1;
+        self.squared_weight += weight * weight;
+        self.mix(weight, value, 0.0, 0.0);
+    }
+
+    /// Adds the values of `other`.
+    fn join(&mut self, other: &Self) {
+        if other.n == 0 {
+            return;
+        }
+        self.n += other.n;
+        self.squared_weight += other.squared_weight;
+        self.mix(other.weight, other.mean, other.squares, other.cubes);
+    }
+
+    /// Adds values with this sum of weights, mean, and sums of powers of differences from it (Pébay,
+    /// *Formulas for robust, one-pass parallel computation of covariances and arbitrary-order
+    /// statistical moments*, 2008).
+    fn mix(&mut self, weight: f64, mean: f64, squares: f64, cubes: f64) {
+        let (own, all) = (self.weight, self.weight + weight);
+        let difference = mean - self.mean;
+        self.cubes += cubes
+            + difference.powi(3) * own * weight * (own - weight) / (all * all)
+            + 3.0 * difference * (own * squares - weight * self.squares) / all;
+        self.squares += squares + difference * difference * own * weight / all;
+        self.mean += difference * weight / all;
+        self.weight = all;
+    }
+
+    /// Scales the weights so that they add up to the number of values.
+    fn level(&self) -> Self {
+        let factor = self.n as f64 / self.weight;
+        Self {
+            weight: self.weight * factor,
+            squared_weight: self.squared_weight * factor * factor,
+            squares: self.squares * factor,
+            cubes: self.cubes * factor,
+            ..*self
+        }
+    }
+
+    /// How many calls of equal weight would say as much.
+    fn effective(&self) -> f64 {
+        self.weight * self.weight / self.squared_weight
+    }
+
+    /// The variance of a value. `None` for fewer than two.
+    fn variance(&self) -> Option<f64> {
+        let n = self.n as f64;
+        (self.n > 1).then(|| (n / (n - 1.0) * self.squares / self.weight).max(0.0))
+    }
+
+    /// The third central moment of a value; 0 for fewer than three.
+    fn third(&self) -> f64 {
+        let n = self.n as f64;
+        let factor = if self.n > 2 { n * n / ((n - 1.0) * (n - 2.0)) } else { 0.0 };
+        factor * self.cubes / self.weight
+    }
+}
+
+impl Strata {
+    /// Calls of which this value is not known took place.
+    pub fn skip(&mut self, calls: u64) {
+        self.waiting = self.waiting.saturating_add(calls);
+    }
+
+    /// A call whose value is known. `weight` is 1 divided by the probability with which that was so;
+    /// 0 counts as 1.
+    pub fn add(&mut self, weight: u64, value: f64) {
+        if weight <= 1 {
+            self.alone.add(1.0, value);
+            if let Some((_, class)) = self.last.and_then(|last| self.classes.get_mut(last)) {
+                class.calls = class.calls.saturating_add(std::mem::take(&mut self.waiting));
+            }
+            return;
+        }
+        let number = weight.ilog2();
+        let place = match self.classes.binary_search_by_key(&number, |(number, _)| *number) {
+            Ok(place) => place,
+            Err(place) => {
+                self.classes.insert(place, (number, Class::default()));
+                place
+            }
+        };
+        let class = &mut self.classes[place].1;
+        class.calls =
+            class.calls.saturating_add(std::mem::take(&mut self.waiting)).saturating_add(1);
+        class.moments.add(weight as f64, value);
+        self.last = Some(place);
+    }
+
+    /// How many values are known.
+    pub fn known(&self) -> u64 {
+        self.alone.n + self.classes.iter().map(|(_, class)| class.moments.n).sum::<u64>()
+    }
+
+    /// How many calls have been mentioned.
+    pub fn mentioned(&self) -> u64 {
+        let classes = self.classes.iter().map(|(_, class)| class.calls);
+        classes.fold(self.alone.n.saturating_add(self.waiting), u64::saturating_add)
+    }
+
+    /// The sum of the values over all calls, of which there are `calls`. `None` if no value is known
+    /// although there are calls. A number of calls that is below [`mentioned`](Self::mentioned) is
+    /// not believed.
+    pub fn total(&self, calls: u64) -> Option<Sum> {
+        let calls = calls.max(self.mentioned());
+        let known = self.known();
+        if known == 0 {
+            return (calls == 0).then(|| Sum::exact(0.0));
+        }
+        let everything = || {
+            let mut all = self.alone;
+            self.classes.iter().for_each(|(_, class)| all.join(&class.moments.level()));
+            all
+        };
+        let mut sum = Sum::exact(self.alone.n as f64 * self.alone.mean);
+        let Some(last) = self.last else {
+            if calls > known {
+                return Some(stratum(calls, &everything(), None));
+            }
+            return Some(sum);
+        };
+        let tail = calls - self.mentioned() + self.waiting;
+        for (place, (_, class)) in self.classes.iter().enumerate() {
+            let calls = class.calls + if place == last { tail } else { 0 };
+            let other = || {
+                let with = |place: &usize| {
+                    self.classes.get(*place).filter(|(_, class)| class.moments.n > 1)
+                };
+                let distances = 1..self.classes.len();
+                let near = distances.flat_map(|far| [place.wrapping_sub(far), place + far]);
+                let nearest = near.filter_map(|place| with(&place)).next();
+                nearest.map_or_else(everything, |(_, class)| class.moments)
+            };
+            let other = (class.moments.n < 2).then(other);
+            sum.add(&stratum(calls, &class.moments, other.as_ref()));
+        }
+        Some(sum)
+    }
+}
+
+/// The sum over `calls` calls of which some are known. `other` gives the variance if these are too
+/// few.
+fn stratum(calls: u64, known: &Moments, other: Option<&Moments>) -> Sum {
+    let (all, n) = (calls as f64, known.n as f64);
+    let value = all * known.mean;
+    if calls <= known.n {
+        return Sum::exact(value);
+    }
+    let (m, left_out) = (known.effective(), 1.0 - n / all);
+    let from = other.unwrap_or(known);
+    let variance = from.variance().map(|s| all * all * left_out * s / m);
+    let third = all.powi(3) * left_out * (2.0 * left_out - 1.0) * known.third() / (m * m);
+    Sum::sampled(value, variance, from.effective() - 1.0, third)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn strata(calls: &[(u64, u64, f64)]) -> Strata {
+        let mut strata = Strata::default();
+        for (weight, skipped, value) in calls {
+            strata.skip(*skipped);
+            strata.add(*weight, *value);
+        }
+        strata
+    }
+
+    /// Two calls of weight 1, then three of weight 4 that stand for ten calls. On paper: mean 12,
+    /// s² = (4 + 0 + 4)/2 = 4, T = 1,800 + 10 · 12 = 1,920; V = 100 · 0.7 · 4/3 = 93.33, whose root
+    /// is 9.6609; t(0.975; 2) = 4.3027: ± 41.568. The values are symmetric, and so is the interval.
+    #[test]
+    fn two_strata_on_paper() {
+        let some = [(1, 0, 1_000.0), (1, 0, 800.0), (4, 2, 10.0), (4, 3, 14.0), (4, 1, 12.0)];
+        let found = strata(&some).total(12).expect("values").interval().expect("an interval");
+        assert_eq!(found.value, 1_920.0);
+        assert!((found.high - 1_961.568).abs() < 0.001, "{found:?}");
+        assert!((found.low - 1_878.432).abs() < 0.001, "{found:?}");
+        // The tenth call came after the last one that was timed.
+        let short = strata(&[some[0], some[1], some[2], some[3], (4, 0, 12.0)]);
+        assert_eq!((short.mentioned(), short.known()), (10, 5));
+        assert_eq!(short.total(12).expect("values").interval(), Some(found));
+    }
+
+    /// Weights 4 and 6 are one class. Mean (4 · 10 + 6 · 20)/10 = 16; three calls: T = 3 · 16.
+    /// s² = 2/1 · (4 · 36 + 6 · 16)/10 = 48; m = 100/52; V = 9 · 1/3 · 48 · 0.52 = 74.88.
+    #[test]
+    fn different_weights_in_one_class() {
+        let sum = strata(&[(4, 1, 10.0), (6, 0, 20.0)]).total(3).expect("values");
+        let found = sum.interval().expect("an interval");
+        assert!((sum.value() - 48.0).abs() < 1e-12, "{found:?}");
+        assert!((found.high - 48.0 - 12.7062 * 74.88f64.sqrt()).abs() < 0.01, "{found:?}");
+    }
+
+    #[test]
+    fn all_timed_is_exact() {
+        let sum = strata(&[(1, 0, 5.0), (1, 0, 7.0), (1, 0, 100.0)]).total(3).expect("values");
+        assert!(sum.is_exact() && (sum.value() - 112.0).abs() < 1e-9, "{sum:?}");
+        // A lucky draw: every call of weight 3 was drawn.
+        let sum = strata(&[(3, 0, 5.0), (3, 0, 7.0)]).total(2).expect("values");
+        assert_eq!(sum.interval(), Some(crate::Estimate::exact(12.0)));
+    }
+
+    #[test]
+    fn nothing_is_known_of_calls_that_were_only_counted() {
+        assert_eq!(strata(&[]).total(7), None);
+        assert!(strata(&[]).total(0).expect("no calls took no time").is_exact());
+        let alone = strata(&[(9, 4, 30.0)]).total(6).expect("a value");
+        assert_eq!((alone.value(), alone.interval()), (180.0, None));
+    }
+
+    /// What was skipped before a call of weight 1 belongs to the class before it.
+    #[test]
+    fn a_call_of_weight_1_stands_for_itself() {
+        let found = strata(&[(4, 0, 10.0), (4, 0, 10.0), (1, 6, 900.0)]).total(9);
+        assert_eq!(found.expect("values").value(), 900.0 + 8.0 * 10.0);
+    }
+
+    /// One call of the class of weight 2 takes the variance of the class of weight 4, which is 4:
+    /// V = 2² · 1/2 · 4 + 9 · 1/3 · 4/2.
+    #[test]
+    fn a_single_call_takes_the_variance_of_its_neighbour() {
+        let lone = [(4, 0, 10.0 - 2f64.sqrt()), (4, 1, 10.0 + 2f64.sqrt()), (2, 1, 50.0)];
+        let found = strata(&lone).total(5).expect("values").interval().expect("an interval");
+        assert!((found.value - 130.0).abs() < 1e-9);
+        assert!((found.half() - 12.7062 * 14f64.sqrt()).abs() < 0.01, "{found:?}");
+    }
+}

@@ -1,0 +1,82 @@
+//! Totals of sampled calls against numpy and scipy, where the test environment has them: the numbers
+//! are the same, at least 90 of 100 intervals of 95 % hold what is true, and the estimates are right
+//! on average.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::process::Command;
+
+use analysis::sampled::Strata;
+
+const ORACLE: &str = include_str!("sampled_oracle.py");
+
+/// What happened in the draws of one population.
+#[derive(Debug, Default)]
+struct Draws {
+    held: u32,
+    /// Differences from what is true, as a part of it.
+    errors: Vec<f64>,
+}
+
+#[test]
+fn intervals_hold_what_is_true() {
+    let Some(venv) = std::env::var_os("COUNTERPOINT_VENV") else {
+        testkit::skip("sampled_oracle", "COUNTERPOINT_VENV is not set (cargo xtask test sets it)");
+        return;
+    };
+    let python = PathBuf::from(venv).join("bin/python");
+    let has = Command::new(&python).args(["-c", "import numpy, scipy.stats"]).status();
+    if !has.is_ok_and(|status| status.success()) {
+        testkit::skip("sampled_oracle", &format!("{} has no numpy and scipy", python.display()));
+        return;
+    }
+    let output = Command::new(python).args(["-c", ORACLE]).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let output = String::from_utf8(output.stdout).unwrap();
+    let mut populations: BTreeMap<&str, Draws> = BTreeMap::new();
+    for draw in output.split("draw ").skip(1) {
+        let (name, lines) = draw.split_once('\n').unwrap();
+        let mut strata = Strata::default();
+        let (mut calls, mut truth) = (0, 0.0);
+        for line in lines.lines() {
+            let (what, rest) = line.split_once(' ').unwrap();
+            let words: Vec<&str> = rest.split(' ').collect();
+            let number = |i: usize| words[i].parse::<f64>().unwrap();
+            match what {
+                "call" => {
+                    strata.skip(words[1].parse().unwrap());
+                    strata.add(words[0].parse().unwrap(), number(2));
+                }
+                "calls" => calls = words[0].parse().unwrap(),
+                "truth" => truth = number(0),
+                "expect" => {
+                    let found = strata.total(calls).unwrap().interval().unwrap();
+                    let close = |a: f64, b: f64| (a - b).abs() <= 1e-9 * truth.abs();
+                    let (below, above) = (found.value - found.low, found.high - found.value);
+                    let same = close(found.value, number(0))
+                        && close(below, number(1))
+                        && close(above, number(2));
+                    assert!(same, "{name}: {found:?}, numpy: {rest}");
+                    let of = populations.entry(name).or_default();
+                    // Room for rounding, where it is exact.
+                    let room = 1e-12 * truth;
+                    let held = found.low - room <= truth && truth <= found.high + room;
+                    of.held += u32::from(held);
+                    of.errors.push((found.value - truth) / truth);
+                }
+                other => panic!("{other}"),
+            }
+        }
+    }
+    assert_eq!(populations.len(), 7 * 4 + 5);
+    for (name, draws) in populations {
+        let n = draws.errors.len() as f64;
+        assert!(n == 100.0 && draws.held >= 90, "{name}: {} of {n}", draws.held);
+        let mean = draws.errors.iter().sum::<f64>() / n;
+        let squares: f64 = draws.errors.iter().map(|e| (e - mean).powi(2)).sum();
+        let standard_error = (squares / (n - 1.0) / n).sqrt();
+        assert!(mean.abs() <= 4.0 * standard_error + 1e-12, "{name}: {mean} ± {standard_error}");
+    }
+}

@@ -1,0 +1,63 @@
+//! The exact numbers of calls of a run with a budget as an Arrow record batch. docs/sampling.md
+//! describes the columns. A run without a budget has no rows, because there each call has a record.
+
+use std::io;
+use std::sync::Arc;
+
+use arrow_array::builder::{StringDictionaryBuilder, UInt32Builder, UInt64Builder};
+use arrow_array::types::Int32Type;
+use arrow_array::{ArrayRef, RecordBatch};
+use arrow_schema::{Field, Schema};
+use profile::Profile;
+use profile::batch::unknown_op;
+
+/// One row for each op and thread whose name matches `filter`, sorted by process, thread and export.
+pub fn rows(profile: &Profile, filter: Option<&str>) -> io::Result<RecordBatch> {
+    let mut who: [UInt32Builder; 4] = Default::default();
+    let (mut op_id, mut export) = (UInt32Builder::new(), UInt32Builder::new());
+    let mut names: [StringDictionaryBuilder<Int32Type>; 2] = Default::default();
+    let mut numbers: [UInt64Builder; 3] = Default::default();
+    for counted in profile.counted() {
+        let Some(process) = profile.processes.get(counted.process) else { continue };
+        let id = profile.ops.of(counted.process, counted.export);
+        let op = id.and_then(|id| profile.ops.get(id));
+        let name = op.map_or_else(|| unknown_op(counted.export), |op| op.name.clone());
+        if filter.is_some_and(|glob| !model::glob::matches(glob, &name)) {
+            continue;
+        }
+        let thread = process.threads.iter().find(|thread| thread.uid == counted.thread_uid);
+        let pid = process.id.pid;
+        let ids = [Some(pid), Some(counted.process as u32), Some(counted.thread_uid)];
+        let ids = ids.into_iter().chain([thread.map(|thread| thread.tid)]);
+        who.iter_mut().zip(ids).for_each(|(builder, value)| builder.append_option(value));
+        names[0].append_value(name);
+        names[1].append_option(op.map(|op| &op.library));
+        op_id.append_option(id);
+        export.append_value(counted.export);
+        let values = [counted.calls, counted.timed, counted.counted];
+        numbers.iter_mut().zip(values).for_each(|(builder, value)| builder.append_value(value));
+    }
+    let [mut pid, mut process, mut thread, mut tid] = who;
+    let [mut op, mut library] = names;
+    let [mut calls, mut timed, mut counted] = numbers;
+    let columns: Vec<(&str, ArrayRef)> = vec![
+        ("pid", Arc::new(pid.finish())),
+        ("process", Arc::new(process.finish())),
+        ("thread", Arc::new(thread.finish())),
+        ("tid", Arc::new(tid.finish())),
+        ("op", Arc::new(op.finish())),
+        ("library", Arc::new(library.finish())),
+        ("op_id", Arc::new(op_id.finish())),
+        ("export", Arc::new(export.finish())),
+        ("calls", Arc::new(calls.finish())),
+        ("timed_calls", Arc::new(timed.finish())),
+        ("counted_calls", Arc::new(counted.finish())),
+    ];
+    let nullable = ["tid", "library", "op_id"];
+    let field = |(name, column): &(&str, ArrayRef)| {
+        Field::new(*name, column.data_type().clone(), nullable.contains(name))
+    };
+    let schema = Schema::new(columns.iter().map(field).collect::<Vec<_>>());
+    RecordBatch::try_new(Arc::new(schema), columns.into_iter().map(|(_, column)| column).collect())
+        .map_err(io::Error::other)
+}
