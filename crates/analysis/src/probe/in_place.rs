@@ -99,11 +99,11 @@ impl InPlace {
             }
             found.ops += 1;
             let begin = columns.start_ticks[i];
-            if let Some(gap) = last.and_then(|end| begin.checked_sub(end)) {
-                if profile.timeline.duration_ns(gap) < LONGEST_GAP_NS {
-                    found.gaps += 1;
-                    found.ticks += gap;
-                }
+            let gap = last.and_then(|end| begin.checked_sub(end));
+            let short = gap.filter(|gap| profile.timeline.duration_ns(*gap) < LONGEST_GAP_NS);
+            if let Some(gap) = short {
+                found.gaps += 1;
+                found.ticks += gap;
             }
             last = begin.checked_add(columns.duration(i));
         }
