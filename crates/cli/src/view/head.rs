@@ -63,7 +63,7 @@ pub fn lines(overview: &Overview<'_>) -> Vec<(&'static str, String)> {
             shares_of(profile, summary),
         ),
     ));
-    lines.extend(sampled::head(overview));
+    lines.extend(sampled::head(profile, summary));
     if let Some(text) = usage::text(overview) {
         lines.push(("threads", text));
     }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use record::meta::{LibraryKind, OpExport, Role};
 use serde_json::{Value, json};
 use testkit::random::Random;
 use testkit::{CallScript, Golden, ProfileScript, Scratch};
@@ -216,6 +217,54 @@ fn budget_0() {
             assert_eq!(row["min_ns"], Value::Null, "{by}");
         }
     }
+}
+
+/// Runs and ops of a virtual machine: a run of period 1 with two ops, and a run of which one op was
+/// timed.
+#[test]
+fn ops_of_machines() {
+    let mut script = ProfileScript::monotonic();
+    script.budget(0.02);
+    script.counter("page-faults", 0);
+    let process = script.process(4711);
+    let entry = |id, role, name: &str, arguments: &str| OpExport {
+        id,
+        library: 0,
+        role,
+        name: name.into(),
+        arguments: arguments.into(),
+        device: "cpu0".into(),
+        ..OpExport::default()
+    };
+    let machine = process.library("main", &[]);
+    machine.kind = LibraryKind::RelaxVm;
+    process.op_exports =
+        vec![entry(0, Role::Run, "forward", ""), entry(1, Role::Op, "matmul", "float32[4, 4]")];
+    let thread = process.thread("main");
+    thread
+        .call(CallScript::op(1, 1_100, 300).group(300, &[2]).drawn(1, 1, 0))
+        .call(CallScript::op(1, 1_500, 400).group(400, &[4]).drawn(1, 1, 0))
+        .call(CallScript::op(0, 1_000, 1_000).group(1_000, &[9]).drawn(1, 1, 0))
+        .call(CallScript::op(1, 3_100, 500).unread().drawn(2, 2, 1))
+        .call(CallScript::op(0, 3_000, 1_200).unread().drawn(1, 1, 0))
+        .counted(0, 2, 2, 1)
+        .counted(1, 4, 3, 2);
+    let (scratch, dir) = script.written();
+    let (golden, dir) = (golden(&scratch), dir.to_str().unwrap());
+    golden.check("machine-ops", 0, &["ops", dir, "--width", "120"]);
+    golden.check("machine-ops-csv", 0, &["ops", dir, "--format", "csv"]);
+    golden.check("machine-ops-json", 0, &["ops", dir, "--format", "json"]);
+    let report = json_of(&golden, &["report", dir, "--format", "json"]);
+    let rows = report["rows"].as_array().unwrap();
+    // Two of period 1, and one of period 2 that stands for two: 300 + 400 + 2 · 500.
+    let matmul = rows.iter().find(|row| row["op"] == "matmul").unwrap();
+    assert_eq!((&matmul["calls"], &matmul["total_ns"]), (&json!(4), &json!(1_700.0)));
+    // It has no calls inside, so its self time is known; that of the run is not, and no share is.
+    assert_eq!((&matmul["self_ns"], &matmul["share"]), (&json!(1_700.0), &Value::Null));
+    let run = rows.iter().find(|row| row["op"] == "forward").unwrap();
+    assert_eq!((&run["calls"], &run["total_ns"]), (&json!(2), &json!(2_200.0)));
+    assert_eq!(report["total"]["self_ns"], Value::Null);
+    assert_eq!(report["threads"][0]["dispatch_ns"], Value::Null);
 }
 
 /// Two processes with two threads; ops whose calls are constant, alternating, heavy-tailed, slow at
