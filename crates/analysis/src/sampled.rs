@@ -135,8 +135,10 @@ pub(crate) fn apply(row: &mut Row, sampled: SampledRow) {
     if let Some(calls) = sampled.calls {
         if let Some(total) = &sampled.total {
             // What empty calls would have taken in all calls, as a part of what these took.
-            let grown = calls as f64 / timed * row.total_ticks as f64 / total.value;
-            row.empty_share = row.empty_share.map(|share| (share * grown).min(1.0));
+            if total.value > 0.0 {
+                let grown = calls as f64 / timed * row.total_ticks as f64 / total.value;
+                row.empty_share = row.empty_share.map(|share| (share * grown).min(1.0));
+            }
             if sampled.timed < calls {
                 row.total_ticks = total.value.max(0.0).round() as u128;
             }

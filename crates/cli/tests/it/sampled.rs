@@ -191,6 +191,48 @@ fn weighted_statistics_on_paper() {
     close(&all["pairs"][0]["probability"][0][0], 8.0 / 9.0);
 }
 
+/// Numbers that no run has are shown, and none of them ends a view.
+#[test]
+fn forged_numbers() {
+    let mut script = ProfileScript::monotonic();
+    script.budget(1.0);
+    script.counter("page-faults", 0);
+    let process = script.process(4711);
+    process.library("mlp", &["a", "b"]);
+    let thread = process.thread("main");
+    let most = u64::MAX;
+    thread
+        .call(CallScript::new(0, 1_000, 50).group(50, &[most]).drawn(u32::MAX, u32::MAX, most))
+        .call(CallScript::new(0, 2_000, most >> 1).group(50, &[0]).drawn(u32::MAX, 1, most))
+        .call(CallScript::new(0, 3_000, 0).unread().drawn(1, u32::MAX, most))
+        .call(CallScript::new(0, 4_000, 7).group(7, &[1]).drawn(2, 2, 0))
+        .counted(0, 1, 0, 9)
+        .counted(1, most, most, most)
+        .counted(77, most, 0, 0);
+    process.thread("other").counted(0, most, 3, 3);
+    let (scratch, dir) = script.written();
+    let (golden, dir) = (golden(&scratch), dir.to_str().unwrap());
+    let trace = scratch.join("x.json");
+    let views: [&[&str]; 9] = [
+        &["report", dir],
+        &["report", dir, "--format", "json"],
+        &["report", dir, "--by", "thread", "--format", "csv"],
+        &["report", dir, "--skip-ms", "0.0015"],
+        &["stats", dir],
+        &["stats", dir, "--format", "json"],
+        &["ops", dir],
+        &["export", dir, "--format", "csv"],
+        &["trace", "export", dir, "-o", trace.to_str().unwrap()],
+    ];
+    for view in views {
+        let output = golden.run(view);
+        assert_eq!(output.code, Some(0), "{view:?}: {}", output.stderr);
+        for word in ["NaN", "nan", "inf"] {
+            assert!(!output.stdout.contains(word), "{view:?}: {}", output.stdout);
+        }
+    }
+}
+
 /// A run that only counted.
 #[test]
 fn budget_0() {

@@ -304,7 +304,7 @@ impl Other {
             Self::Process { id, name, labels, sort_index, at_ns } => sink.process(&ProcessRow {
                 id: *id,
                 name,
-                labels: &labels,
+                labels,
                 sort_index: *sort_index,
                 at_ns: *at_ns,
             }),
