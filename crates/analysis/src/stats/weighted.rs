@@ -247,7 +247,7 @@ mod tests {
                 let ticks = random.below(if case % 2 == 0 { 20 } else { 1 << 40 });
                 let read = random.odd(2);
                 let values =
-                    [Some(ticks), read.then(|| ticks / 2), read.then_some(random.below(9))];
+                    [Some(ticks), read.then_some(ticks / 2), read.then_some(random.below(9))];
                 // The variables of one test need one weight: with several, those of pairs differ.
                 let weight = if case % 4 < 2 { timed } else { timed * counted };
                 for (column, value) in columns.iter_mut().zip(values) {
