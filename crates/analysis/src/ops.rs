@@ -27,6 +27,7 @@ mod tree;
 
 pub use rows::{BOOKKEEPING, CounterSum, OpRow, OpRowKind, OpTable, RegionSum, ValueSum};
 
+use profile::raw::Drawn;
 use profile::{LossCount, OpId, Profile};
 
 use tasks::Tasks;
@@ -76,6 +77,8 @@ pub struct RunCall<'a> {
     pub own_counters: &'a [Option<u64>],
     /// Its parallel regions that belong to no op.
     pub regions: &'a [Region],
+    /// How it was drawn; the default in a run without a budget.
+    pub drawn: Drawn,
 }
 
 /// A call of an op, or a range. Times are in ticks.
@@ -121,6 +124,8 @@ pub struct OpCall<'a> {
     pub values: &'a [(u32, u64)],
     /// Its parallel regions.
     pub regions: &'a [Region],
+    /// How it was drawn; the default in a run without a budget.
+    pub drawn: Drawn,
 }
 
 /// A parallel launch.

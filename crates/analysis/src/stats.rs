@@ -392,7 +392,8 @@ fn add_counts(profile: &Profile, options: &Options, workers: usize, ops: &mut [O
         let op = profile.ops.of(counted.process, counted.export);
         let key = op.map_or(Key::Unknown(counted.process, counted.export), Key::Op);
         if let Some(thread) = thread {
-            *of_threads.entry((key, counted.process, thread)).or_default() += counted.calls;
+            let calls: &mut u64 = of_threads.entry((key, counted.process, thread)).or_default();
+            *calls = calls.saturating_add(counted.calls);
         }
     }
     for op in ops.iter_mut() {
@@ -401,7 +402,8 @@ fn add_counts(profile: &Profile, options: &Options, workers: usize, ops: &mut [O
             let calls = thread.scope.calls;
             thread.scope.counted = Some(counted.unwrap_or(0).max(calls));
         }
-        op.all.counted = op.threads.iter().map(|thread| thread.scope.counted).sum();
+        let counted = op.threads.iter().filter_map(|thread| thread.scope.counted);
+        op.all.counted = Some(counted.fold(0, u64::saturating_add));
     }
     if options.thread.is_some() {
         return;

@@ -225,6 +225,7 @@ fn estimate(
                     (row.p50_ticks, row.p99_ticks) = (p50, p99);
                 }
                 row.threads.extend(of_row.threads);
+                row.passes = of_row.passes;
                 sampled::apply(row, of_row.row);
             }
             None => {
@@ -242,6 +243,7 @@ fn estimate(
         let counters = profile.groups.counters();
         let mut row = Row::of_counts(key, counters, metrics);
         row.threads.extend(of_row.threads);
+        row.passes = of_row.passes;
         sampled::apply(&mut row, of_row.row);
         summary.rows.push(row);
     }

@@ -11,6 +11,7 @@ use profile::{OpId, Role};
 
 use crate::estimate::Estimate;
 use crate::metrics::{self, MetricValue};
+use crate::sampled::values::SampledRow;
 
 pub(crate) use fill::Table;
 pub(crate) use places::{Places, Selection};
@@ -98,7 +99,7 @@ pub struct Row {
     /// Only in a run with a budget: what the sample says. The other fields then have the same values
     /// without their intervals. `min_ticks`, `max_ticks`, `first` and `cpus` are of the timed calls
     /// only, and nothing but `calls` and `threads` is known if [`SampledRow::timed`] is 0.
-    pub sampled: Option<Box<crate::SampledRow>>,
+    pub sampled: Option<Box<SampledRow>>,
 }
 
 /// The time of brackets in the times of a row, in ticks.

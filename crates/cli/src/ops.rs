@@ -9,6 +9,7 @@
 
 mod columns;
 mod json;
+mod sampled;
 mod text;
 
 use std::io::{BufWriter, Write};
@@ -79,6 +80,9 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
     let filter = OpFilter { machine: args.vm.clone(), since: args.since, until: args.until };
     if let Some(name) = &args.vm {
         known_machine(&profile, name)?;
+    }
+    if profile.is_sampled() && args.format != Format::Json {
+        return sampled::print(&profile, &args);
     }
     let trees = OpTrees::new(&profile);
     // JSON contains every call, so nothing is folded there.

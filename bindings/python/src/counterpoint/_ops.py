@@ -90,7 +90,9 @@ class Columns:
 
     def op(self, op: Mapping[str, Any]) -> Row:
         """Returns the row of one call."""
-        row = _row(op["name"], op["self_ns"], op["device"] or HOST, op["arguments"])
+        row = _row(op["name"], _self_ns(op), op["device"] or HOST, op["arguments"])
+        if "weight" in op:
+            row["Weight"] = Count(op["weight"])
         if self.nests:
             row["Total Duration (us)"] = Duration(op["duration_ns"] / _MICROSECOND)
         if self.launches:
@@ -100,7 +102,8 @@ class Columns:
         for name, unit in self.counters:
             if timed_only and (op["run"] is not None or op["parent"] is not None):
                 continue  # It is in another row, such as that of the time between ops.
-            caller, workers = op["self_counters"].get(name), 0
+            own = op["counters"] if op["self_counters"] is None else op["self_counters"]
+            caller, workers = own.get(name), 0
             if op["workers"]:
                 workers = op["workers"].get(name)
             both = None if caller is None or workers is None else caller + workers
@@ -131,7 +134,9 @@ class Columns:
         return list(devices.values())
 
     def around(self, run: Mapping[str, Any]) -> list[Row]:
-        """Returns the rows of what a run does outside of its ops."""
+        """Returns the rows of what a run does outside of its ops. None if that is not known."""
+        if run["own_ns"] is None:
+            return []
         between = _row("(between ops)", run["between_ops_ns"], HOST, "")
         own = _row("(entry function)", run["own_ns"], HOST, "")
         workers = _workers(run)
@@ -164,7 +169,7 @@ class Columns:
             device = op["device"] or HOST
             if device == HOST:
                 continue
-            row = _row("Total", op["self_ns"], device, "")
+            row = _row("Total", _self_ns(op), device, "")
             del row["Argument Shapes"]
             totals[device] = _added(totals[device], row) if device in totals else row
         return totals
@@ -175,7 +180,13 @@ def _timed_only(op: Mapping[str, Any]) -> bool:
     return bool(op["bookkeeping"]) and all(value is None for value in op["counters"].values())
 
 
-def _row(name: str, ns: int, device: str, arguments: str) -> Row:
+def _self_ns(op: Mapping[str, Any]) -> float:
+    """Returns the self time of a call, or its duration in a run with a budget, in which calls inside of
+    it may have been only counted."""
+    return op["duration_ns"] if op["self_ns"] is None else op["self_ns"]
+
+
+def _row(name: str, ns: float, device: str, arguments: str) -> Row:
     return {
         "Name": Text(name),
         "Duration (us)": Duration(ns / _MICROSECOND),
@@ -244,6 +255,11 @@ def _us(row: Row) -> float:
 
 def _notes(runs: list[Any], ops: list[Any]) -> list[str]:
     notes = []
+    if any("weight" in call for call in [*runs, *ops]):
+        notes.append(
+            "only some calls were timed, and the rows are these: each stands for as many calls as its"
+            " weight says. Durations include the ops inside"
+        )
     failed = [run for run in runs if run["failed"]]
     if failed:
         threw = sorted({run["failed_op"] for run in failed if run["failed_op"] is not None})

@@ -13,18 +13,21 @@ use profile::loops::LoopModule;
 use profile::{OpId, Profile};
 
 use super::{LoopNode, LoopTable, LoopTree};
+use crate::sampled;
+use crate::table::{Key, Places, Selection};
 
 /// The recorded calls of the functions of one export, in all processes that loaded the module.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Dispatch {
     /// Its ops, in ascending order: several if modules of equal text are in different libraries.
     pub ops: Vec<OpId>,
-    /// Workgroup calls.
+    /// Workgroup calls. In a run with a budget, all of them, and not only those that were timed.
     pub workgroups: u64,
     /// Calls with the workgroup id 0,0,0: one for each dispatch. `None` if the workgroup of some
     /// call is not known.
     pub dispatches: Option<u64>,
-    /// Sum of the durations of these calls, in ticks of the profile's clock.
+    /// Sum of the durations of these calls, in ticks of the profile's clock. In a run with a budget,
+    /// an estimate.
     pub ticks: u128,
 }
 
@@ -130,7 +133,31 @@ fn calls(profile: &Profile) -> HashMap<OpId, Calls> {
         sum.unplaced |= calls.unplaced;
         sum.ticks += calls.ticks;
     }
+    if profile.is_sampled() {
+        estimate(profile, workers, &mut all);
+    }
     all
+}
+
+/// In a run with a budget, replaces what was timed by exact numbers of calls and estimated times. An
+/// op of which the time is not known is removed.
+fn estimate(profile: &Profile, workers: usize, all: &mut HashMap<OpId, Calls>) {
+    let places = Places::new(profile, &Selection::default());
+    let (rows, _) = sampled::collect(profile, &places, workers);
+    for (key, found) in rows {
+        let Key::Op(op) = key else { continue };
+        match (found.row.calls, found.row.total) {
+            (Some(calls), Some(total)) => {
+                let sum = all.entry(op).or_default();
+                sum.unplaced |= calls != sum.workgroups;
+                sum.workgroups = calls;
+                sum.ticks = total.value.max(0.0).round() as u128;
+            }
+            _ => {
+                all.remove(&op);
+            }
+        }
+    }
 }
 
 /// How a function or loop of a dispatch relates to it.

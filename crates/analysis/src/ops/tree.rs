@@ -5,6 +5,7 @@ use profile::columns::{
     Columns, FIRST_USER_KEY, KEY_CORRELATION, KEY_FAILED, KEY_FAILED_OP, KEY_FORWARD,
     KEY_STORAGE_BYTES, KEY_WORKSPACE_BYTES,
 };
+use profile::raw::Drawn;
 use profile::{OpId, PageDecoder, PageKey, Role};
 
 use super::rows::BOOKKEEPING;
@@ -27,6 +28,7 @@ struct Node {
     failed: bool,
     failed_op: Option<OpId>,
     forward: Option<OpId>,
+    drawn: Drawn,
 }
 
 impl Node {
@@ -87,6 +89,7 @@ impl Arena {
             failed: false,
             failed_op: None,
             forward: None,
+            drawn: columns.drawn(i),
         };
         for extra in columns.extras_of(i) {
             match extra.key {
@@ -341,6 +344,7 @@ impl<V: OpVisitor> Shower<'_, '_, V> {
             own_counters: &self.own,
             counters: &self.all,
             regions,
+            drawn: node.drawn,
         });
         Inside { run: Some(number), ..inside }
     }
@@ -373,6 +377,7 @@ impl<V: OpVisitor> Shower<'_, '_, V> {
             workers: &self.workers,
             values: &arena.users[node.users.0..node.users.1],
             regions,
+            drawn: node.drawn,
         });
         Inside { op: Some(number), depth: inside.depth + 1, ..inside }
     }

@@ -9,7 +9,7 @@ use profile::{Columns, PageDecoder, PageKey, Profile, Status, on_threads};
 use super::quantile::Weighted;
 use super::{Estimated, SampledCounter, SampledRow, SampledRun, Strata};
 use crate::loops::Sum;
-use crate::table::{By, Key, Places};
+use crate::table::{By, Key, PassTotal, Places};
 
 /// What is known of a row besides its numbers.
 #[derive(Debug)]
@@ -19,6 +19,8 @@ pub(crate) struct Found {
     pub threads: Vec<(usize, usize)>,
     /// The 50th and the 99th percentile, in ticks.
     pub quantiles: [Option<u64>; 2],
+    /// The part of each pass: all calls, and the estimated sum of their durations.
+    pub passes: Vec<PassTotal>,
 }
 
 /// The calls of one export on one thread.
@@ -84,6 +86,8 @@ struct Adding {
     counters: Vec<AddingCounter>,
     weighted: Weighted,
     threads: Vec<(usize, usize)>,
+    /// By pass; empty without passes.
+    passes: Vec<PassTotal>,
 }
 
 #[derive(Clone, Debug)]
@@ -95,7 +99,7 @@ struct AddingCounter {
 }
 
 impl Adding {
-    fn new(counters: usize) -> Self {
+    fn new(counters: usize, passes: usize) -> Self {
         let none = AddingCounter { total: Sum::exact(0.0), seen: 0.0, calls: 0, counted: 0 };
         Self {
             calls: 0,
@@ -107,23 +111,30 @@ impl Adding {
             counters: vec![none; counters],
             weighted: Weighted::default(),
             threads: Vec::new(),
+            passes: vec![PassTotal::default(); passes],
         }
     }
 
     /// Adds the calls of an export on a thread: what was recorded of them, and how many there were.
-    fn add(&mut self, thread: (usize, usize), unit: Option<&Unit>, calls: u64) {
+    fn add(&mut self, thread: (usize, usize), pass: u32, unit: Option<&Unit>, calls: u64) {
         let mentioned = unit.map_or(0, |unit| unit.durations.mentioned());
         let calls = calls.max(mentioned);
-        self.calls += calls;
+        self.calls = self.calls.saturating_add(calls);
+        if let Some(pass) = self.passes.get_mut(pass as usize) {
+            pass.calls = pass.calls.saturating_add(calls);
+        }
         if !self.threads.contains(&thread) {
             self.threads.push(thread);
         }
         let Some((unit, total)) = unit.and_then(|unit| Some((unit, unit.durations.total(calls)?)))
         else {
-            self.unknown += calls;
+            self.unknown = self.unknown.saturating_add(calls);
             return;
         };
         self.total.add(&total);
+        if let Some(pass) = self.passes.get_mut(pass as usize) {
+            pass.total_ticks += total.value().max(0.0).round() as u128;
+        }
         self.timed += unit.durations.known();
         self.counted += unit.counted;
         self.seen += unit.seen;
@@ -133,7 +144,7 @@ impl Adding {
             if let Some(total) = strata.total(calls).filter(|_| known > 0) {
                 all.total.add(&total);
                 all.seen += seen;
-                all.calls += calls;
+                all.calls = all.calls.saturating_add(calls);
                 all.counted += known;
             }
         }
@@ -162,7 +173,7 @@ impl Adding {
         };
         self.threads.sort_unstable();
         let quantiles = [0.5, 0.99].map(|q| self.weighted.quantile(q));
-        Found { row, threads: self.threads, quantiles }
+        Found { row, threads: self.threads, quantiles, passes: self.passes }
     }
 }
 
@@ -219,23 +230,25 @@ pub(crate) fn collect(
     places: &Places<'_>,
     workers: usize,
 ) -> (HashMap<Key, Found>, SampledRun) {
-    let counters = profile.groups.counters();
+    let (counters, passes) = (profile.groups.counters(), profile.passes() as usize);
     let units = units(profile, workers);
     let mut rows: BTreeMap<Key, Adding> = BTreeMap::new();
     let mut threads: BTreeMap<(usize, usize), Adding> = BTreeMap::new();
-    let mut all = Adding::new(0);
+    let mut all = Adding::new(0, 0);
     for ((process, thread, export), (unit, calls)) in &units {
         let (at, unit) = ((*process, *thread), unit.as_ref());
+        let pass = profile.processes[*process].pass;
         let apart = profile.ops.of(*process, *export).and_then(|op| profile.ops.get(op));
         if !apart.is_some_and(|op| op.role.is_apart()) {
-            all.add(at, unit, *calls);
-            threads.entry(at).or_insert_with(|| Adding::new(0)).add(at, unit, *calls);
+            all.add(at, pass, unit, *calls);
+            threads.entry(at).or_insert_with(|| Adding::new(0, 0)).add(at, pass, unit, *calls);
         }
         // Where a call was is only known if it was timed.
         if places.by() != By::Cpu
             && let Some(key) = places.row(profile, at, *export)
         {
-            rows.entry(key).or_insert_with(|| Adding::new(counters)).add(at, unit, *calls);
+            let row = rows.entry(key).or_insert_with(|| Adding::new(counters, passes));
+            row.add(at, pass, unit, *calls);
         }
     }
     let whole = all.total;

@@ -203,9 +203,9 @@ impl Strata {
             }
             return Some(sum);
         };
-        let tail = calls - self.mentioned() + self.waiting;
+        let tail = (calls - self.mentioned()).saturating_add(self.waiting);
         for (place, (_, class)) in self.classes.iter().enumerate() {
-            let calls = class.calls + if place == last { tail } else { 0 };
+            let calls = class.calls.saturating_add(if place == last { tail } else { 0 });
             let other = || {
                 let with = |place: &usize| {
                     self.classes.get(*place).filter(|(_, class)| class.moments.n > 1)

@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::io::{self, Write};
 
 use analysis::ops::{OpCall, OpVisitor, Region, RunCall, Serial, Task};
+use profile::raw::Drawn;
 use profile::{LossCount, OpId, Profile, ValueKind};
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
@@ -52,10 +53,14 @@ struct RunOut<'a> {
     start_ns: f64,
     duration_ns: f64,
     first_op_ns: Option<f64>,
-    between_ops_ns: f64,
-    own_ns: f64,
+    /// This, `own_ns` and `own_counters` are null in a run with a budget, in which calls inside of
+    /// this one may have been only counted.
+    between_ops_ns: Option<f64>,
+    own_ns: Option<f64>,
     counters: Counters<'a>,
-    own_counters: Counters<'a>,
+    own_counters: Option<Counters<'a>>,
+    #[serde(flatten)]
+    drawn: Option<DrawnOut>,
     #[serde(skip_serializing_if = "Regions::is_empty")]
     regions: Regions<'a>,
 }
@@ -80,14 +85,25 @@ struct OpOut<'a> {
     asynchronous: bool,
     start_ns: f64,
     duration_ns: f64,
-    self_ns: f64,
+    /// This and `self_counters` are null in a run with a budget, as above.
+    self_ns: Option<f64>,
     storage_bytes: Option<u64>,
     workspace_bytes: Option<u64>,
     counters: Counters<'a>,
-    self_counters: Counters<'a>,
+    self_counters: Option<Counters<'a>>,
+    #[serde(flatten)]
+    drawn: Option<DrawnOut>,
     workers: Counters<'a>,
     values: BTreeMap<Cow<'a, str>, Given<'a>>,
     regions: Regions<'a>,
+}
+
+/// How a call was drawn, in a run with a budget: see docs/sampling.md.
+#[derive(Serialize)]
+struct DrawnOut {
+    weight: u64,
+    skipped: u64,
+    counter_weight: Option<u64>,
 }
 
 /// Counter values by name. An object without members if nothing could have been read.
@@ -295,6 +311,8 @@ struct Context<'a> {
     first_tick: u64,
     /// The distinct names of counters in order, and the index of each.
     names: Vec<(&'a str, usize)>,
+    /// Whether the run had a budget, so that some calls were only counted.
+    sampled: bool,
 }
 
 impl<'a> Context<'a> {
@@ -306,6 +324,7 @@ impl<'a> Context<'a> {
             profile: view.profile,
             first_tick: view.trees.first_tick().unwrap_or(0),
             names: names.into_iter().collect(),
+            sampled: view.profile.is_sampled(),
         }
     }
 
@@ -325,6 +344,17 @@ impl<'a> Context<'a> {
 
     fn counters<'b>(&'b self, values: &'b [Option<u64>]) -> Counters<'b> {
         Counters { names: &self.names, values }
+    }
+
+    /// `None` without a budget.
+    fn drawn(&self, drawn: Drawn, counters: &[Option<u64>]) -> Option<DrawnOut> {
+        let weight = u64::from(drawn.period.max(1));
+        let read = counters.iter().any(Option::is_some);
+        self.sampled.then(|| DrawnOut {
+            weight,
+            skipped: drawn.skipped,
+            counter_weight: read.then(|| weight * u64::from(drawn.counter_period.max(1))),
+        })
     }
 
     fn regions<'b>(&'b self, process: usize, regions: &'b [Region]) -> Regions<'b> {
@@ -413,6 +443,7 @@ impl<W: Write> OpVisitor for Writer<'_, W> {
             return;
         }
         let context = self.context;
+        let sampled = context.sampled;
         let (process, thread) = context.place(run.process, run.thread);
         let vm = self.machine(run.process, run.op);
         self.item(&RunOut {
@@ -426,11 +457,12 @@ impl<W: Write> OpVisitor for Writer<'_, W> {
             failed_op: run.failed_op.and_then(|op| context.profile.ops.get(op)).map(|op| &*op.name),
             start_ns: context.at(run.start),
             duration_ns: context.ns(run.duration),
-            first_op_ns: run.first_op.map(|ticks| context.ns(ticks)),
-            between_ops_ns: context.ns(run.between),
-            own_ns: context.ns(run.own),
+            first_op_ns: run.first_op.filter(|_| !sampled).map(|ticks| context.ns(ticks)),
+            between_ops_ns: (!sampled).then(|| context.ns(run.between)),
+            own_ns: (!sampled).then(|| context.ns(run.own)),
             counters: context.counters(run.counters),
-            own_counters: context.counters(run.own_counters),
+            own_counters: (!sampled).then(|| context.counters(run.own_counters)),
+            drawn: context.drawn(run.drawn, run.counters),
             regions: context.regions(run.process, run.regions),
         });
     }
@@ -440,6 +472,7 @@ impl<W: Write> OpVisitor for Writer<'_, W> {
             return;
         }
         let context = self.context;
+        let sampled = context.sampled;
         let (process, thread) = context.place(op.process, op.thread);
         let vm = self.machine(op.process, op.op);
         let known = context.profile.ops.get(op.op);
@@ -461,11 +494,12 @@ impl<W: Write> OpVisitor for Writer<'_, W> {
             asynchronous: known.is_some_and(|op| op.asynchronous),
             start_ns: context.at(op.start),
             duration_ns: context.ns(op.duration),
-            self_ns: context.ns(op.self_ticks),
+            self_ns: (!sampled).then(|| context.ns(op.self_ticks)),
             storage_bytes: op.storage,
             workspace_bytes: op.workspace,
             counters: context.counters(op.counters),
-            self_counters: context.counters(op.self_counters),
+            self_counters: (!sampled).then(|| context.counters(op.self_counters)),
+            drawn: context.drawn(op.drawn, op.counters),
             workers: context.counters(op.workers),
             values: context.values(op.process, op.values),
             regions: context.regions(op.process, op.regions),

@@ -66,7 +66,7 @@ pub fn lines(overview: &Overview<'_>) -> Vec<(&'static str, String)> {
         ),
     ));
     lines.extend(price::warning(profile, &summary.probes).map(|text| ("cost", text)));
-    lines.extend(sampled::head(overview));
+    lines.extend(sampled::head(profile, summary));
     if let Some(text) = usage::text(overview) {
         lines.push(("threads", text));
     }

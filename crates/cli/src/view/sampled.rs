@@ -10,8 +10,8 @@ use super::table::{Column, Value};
 use super::units::{grouped, percent, time};
 
 /// The lines at the head of a report: the budget, and what was timed. None without a budget.
-pub fn head(overview: &Overview<'_>) -> Vec<(&'static str, String)> {
-    let Some(run) = &overview.summary.sampled else { return Vec::new() };
+pub fn head(profile: &Profile, summary: &Summary) -> Vec<(&'static str, String)> {
+    let Some(run) = &summary.sampled else { return Vec::new() };
     let price = run.price.map_or_else(String::new, |price| {
         format!("; recording took {} by its own account", percent(price))
     });
@@ -25,7 +25,7 @@ pub fn head(overview: &Overview<'_>) -> Vec<(&'static str, String)> {
         0 => "none".to_owned(),
         calls => format!("{} ({})", grouped(n.into()), percent(n as f64 / calls as f64)),
     };
-    let counters = match overview.profile.manifest.counters.is_empty() {
+    let counters = match profile.manifest.counters.is_empty() {
         true => String::new(),
         false => format!(", and counters were read in {}", part(all.counted)),
     };

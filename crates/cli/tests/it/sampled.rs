@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use record::meta::{LibraryKind, OpExport, Role};
 use serde_json::{Value, json};
 use testkit::random::Random;
 use testkit::{CallScript, Golden, ProfileScript, Scratch};
@@ -190,6 +191,48 @@ fn weighted_statistics_on_paper() {
     close(&all["pairs"][0]["probability"][0][0], 8.0 / 9.0);
 }
 
+/// Numbers that no run has are shown, and none of them ends a view.
+#[test]
+fn forged_numbers() {
+    let mut script = ProfileScript::monotonic();
+    script.budget(1.0);
+    script.counter("page-faults", 0);
+    let process = script.process(4711);
+    process.library("mlp", &["a", "b"]);
+    let thread = process.thread("main");
+    let most = u64::MAX;
+    thread
+        .call(CallScript::new(0, 1_000, 50).group(50, &[most]).drawn(u32::MAX, u32::MAX, most))
+        .call(CallScript::new(0, 2_000, most >> 1).group(50, &[0]).drawn(u32::MAX, 1, most))
+        .call(CallScript::new(0, 3_000, 0).unread().drawn(1, u32::MAX, most))
+        .call(CallScript::new(0, 4_000, 7).group(7, &[1]).drawn(2, 2, 0))
+        .counted(0, 1, 0, 9)
+        .counted(1, most, most, most)
+        .counted(77, most, 0, 0);
+    process.thread("other").counted(0, most, 3, 3);
+    let (scratch, dir) = script.written();
+    let (golden, dir) = (golden(&scratch), dir.to_str().unwrap());
+    let trace = scratch.join("x.json");
+    let views: [&[&str]; 9] = [
+        &["report", dir],
+        &["report", dir, "--format", "json"],
+        &["report", dir, "--by", "thread", "--format", "csv"],
+        &["report", dir, "--skip-ms", "0.0015"],
+        &["stats", dir],
+        &["stats", dir, "--format", "json"],
+        &["ops", dir],
+        &["export", dir, "--format", "csv"],
+        &["trace", "export", dir, "-o", trace.to_str().unwrap()],
+    ];
+    for view in views {
+        let output = golden.run(view);
+        assert_eq!(output.code, Some(0), "{view:?}: {}", output.stderr);
+        for word in ["NaN", "nan", "inf"] {
+            assert!(!output.stdout.contains(word), "{view:?}: {}", output.stdout);
+        }
+    }
+}
+
 /// A run that only counted.
 #[test]
 fn budget_0() {
@@ -216,6 +259,54 @@ fn budget_0() {
             assert_eq!(row["min_ns"], Value::Null, "{by}");
         }
     }
+}
+
+/// Runs and ops of a virtual machine: a run of period 1 with two ops, and a run of which one op was
+/// timed.
+#[test]
+fn ops_of_machines() {
+    let mut script = ProfileScript::monotonic();
+    script.budget(0.02);
+    script.counter("page-faults", 0);
+    let process = script.process(4711);
+    let entry = |id, role, name: &str, arguments: &str| OpExport {
+        id,
+        library: 0,
+        role,
+        name: name.into(),
+        arguments: arguments.into(),
+        device: "cpu0".into(),
+        ..OpExport::default()
+    };
+    let machine = process.library("main", &[]);
+    machine.kind = LibraryKind::RelaxVm;
+    process.op_exports =
+        vec![entry(0, Role::Run, "forward", ""), entry(1, Role::Op, "matmul", "float32[4, 4]")];
+    let thread = process.thread("main");
+    thread
+        .call(CallScript::op(1, 1_100, 300).group(300, &[2]).drawn(1, 1, 0))
+        .call(CallScript::op(1, 1_500, 400).group(400, &[4]).drawn(1, 1, 0))
+        .call(CallScript::op(0, 1_000, 1_000).group(1_000, &[9]).drawn(1, 1, 0))
+        .call(CallScript::op(1, 3_100, 500).unread().drawn(2, 2, 1))
+        .call(CallScript::op(0, 3_000, 1_200).unread().drawn(1, 1, 0))
+        .counted(0, 2, 2, 1)
+        .counted(1, 4, 3, 2);
+    let (scratch, dir) = script.written();
+    let (golden, dir) = (golden(&scratch), dir.to_str().unwrap());
+    golden.check("machine-ops", 0, &["ops", dir, "--width", "120"]);
+    golden.check("machine-ops-csv", 0, &["ops", dir, "--format", "csv"]);
+    golden.check("machine-ops-json", 0, &["ops", dir, "--format", "json"]);
+    let report = json_of(&golden, &["report", dir, "--format", "json"]);
+    let rows = report["rows"].as_array().unwrap();
+    // Two of period 1, and one of period 2 that stands for two: 300 + 400 + 2 · 500.
+    let matmul = rows.iter().find(|row| row["op"] == "matmul").unwrap();
+    assert_eq!((&matmul["calls"], &matmul["total_ns"]), (&json!(4), &json!(1_700.0)));
+    // It has no calls inside, so its self time is known; that of the run is not, and no share is.
+    assert_eq!((&matmul["self_ns"], &matmul["share"]), (&json!(1_700.0), &Value::Null));
+    let run = rows.iter().find(|row| row["op"] == "forward").unwrap();
+    assert_eq!((&run["calls"], &run["total_ns"]), (&json!(2), &json!(2_200.0)));
+    assert_eq!(report["total"]["self_ns"], Value::Null);
+    assert_eq!(report["threads"][0]["dispatch_ns"], Value::Null);
 }
 
 /// Two processes with two threads; ops whose calls are constant, alternating, heavy-tailed, slow at

@@ -1,0 +1,109 @@
+//! What a sample says about some calls: estimates with their intervals.
+
+use crate::Estimate;
+use crate::loops::Sum;
+
+/// An estimate whose interval may be unknown, because too few calls were timed.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Estimated {
+    /// The most likely value.
+    pub value: f64,
+    /// The value with its 95 % interval. `None`: nobody knows how far off it is.
+    pub interval: Option<Estimate>,
+}
+
+impl Estimated {
+    pub(crate) fn of(sum: &Sum) -> Self {
+        Self { value: sum.value(), interval: sum.interval() }
+    }
+
+    /// The same sum, of which at least `observed` was seen: none of the other parts is below 0.
+    pub(crate) fn at_least(sum: &Sum, observed: f64) -> Self {
+        let cut = |mut all: Estimate| {
+            all.low = all.low.max(observed).min(all.value);
+            all
+        };
+        Self { value: sum.value(), interval: sum.interval().map(cut) }
+    }
+
+    /// The same in another unit, or per call.
+    pub fn times(self, factor: f64) -> Self {
+        Self {
+            value: self.value * factor,
+            interval: self.interval.map(|interval| interval.times(factor)),
+        }
+    }
+
+    /// Whether the value is exact.
+    pub fn is_exact(&self) -> bool {
+        self.interval.is_some_and(|interval| interval.is_exact())
+    }
+}
+
+/// What is known of a row of a sampled run. Durations are in ticks.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct SampledRow {
+    /// The exact number of calls. `None` in rows by CPU: only of timed calls it is known where they
+    /// were.
+    pub calls: Option<u64>,
+    /// How many of them were timed.
+    pub timed: u64,
+    /// How many of the timed ones had counters read.
+    pub counted: u64,
+    /// The sum of the durations. `None` if no call was timed, but there were calls.
+    pub total: Option<Estimated>,
+    /// Whether the self time is known, which is so unless calls of this row have others inside. It
+    /// cannot be estimated if only some of the calls inside were timed.
+    pub self_known: bool,
+    /// The part of all durations. `None` if it is not known, which is so if any calls are nested, and
+    /// in rows by CPU.
+    pub share: Option<Estimated>,
+    /// The number of timed calls of equal weight that would say as much about the distribution.
+    pub effective: Option<f64>,
+    /// Each counter of the run; `None` if it was read in none of the calls.
+    pub counters: Vec<Option<SampledCounter>>,
+}
+
+impl SampledRow {
+    /// The mean duration.
+    pub fn mean(&self) -> Option<Estimated> {
+        let calls = self.calls.filter(|calls| *calls > 0)?;
+        Some(self.total?.times(1.0 / calls as f64))
+    }
+}
+
+/// A counter over the calls of a row.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct SampledCounter {
+    /// The sum over the calls.
+    pub total: Estimated,
+    /// The number of calls that the sum is about: those of threads and ops of which some call has a
+    /// value.
+    pub calls: u64,
+    /// The number of calls that have a value.
+    pub counted: u64,
+}
+
+impl SampledCounter {
+    /// The mean over these calls.
+    pub fn mean(&self) -> Estimated {
+        self.total.times(1.0 / self.calls as f64)
+    }
+}
+
+/// What is known of a sampled run as a whole, before filtering.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct SampledRun {
+    /// The part of the processor time that recording was allowed to take, 0 to 1.
+    pub budget: f64,
+    /// What recording took, as a part of the threads' processor time without it, by the recorder's
+    /// own account. `None` if nothing noted it.
+    pub price: Option<f64>,
+    /// All calls. `calls`, `timed`, `counted` and `total` are known; `counters` is empty.
+    pub all: SampledRow,
+    /// Whether there are calls inside of other calls, so that the sum of all self times is not
+    /// known.
+    pub nested: bool,
+    /// The estimated time in calls of each thread, by process and thread index.
+    pub threads: Vec<((usize, usize), SampledRow)>,
+}

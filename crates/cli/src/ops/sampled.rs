@@ -1,0 +1,76 @@
+//! The ops of a run with a budget, in which only some calls were timed. Trees of calls are not
+//! complete then: a call inside of a timed one may have been only counted. So the table has the
+//! estimated totals of all calls, as `report` has them, and no self times.
+
+use std::io::{BufWriter, Write};
+use std::process::ExitCode;
+
+use analysis::{Key, Options, summarize};
+use profile::{Profile, Role};
+
+use super::Args;
+use crate::failure::Failure;
+use crate::output::Format;
+use crate::terminal::{known_width, stdout};
+use crate::view::wrap::{PROSE_WIDTH, wrapped};
+use crate::view::{columns, csv, head, losses, sampled, text};
+
+/// What is said below the table.
+const NOTE: &str = "totals include the ops inside: self times and the time between ops are not \
+                    known, because calls inside of a timed call may have been only counted";
+
+/// Prints the table for people, or as CSV.
+pub fn print(profile: &Profile, args: &Args) -> Result<ExitCode, Failure> {
+    if args.since.is_some() || args.until.is_some() {
+        return Err(Failure::new(
+            "--since and --until choose calls by their time, which is known only of timed calls",
+        )
+        .hint("--format json has the timed calls, with their weights"));
+    }
+    let options = Options::default();
+    let mut summary = summarize(profile, &options);
+    summary.rows.retain(|row| {
+        let Key::Op(op) = row.key else { return false };
+        profile.ops.get(op).is_some_and(|op| {
+            matches!(op.role, Role::Run | Role::Op | Role::Range)
+                && args.vm.as_ref().is_none_or(|vm| op.library == *vm)
+        })
+    });
+    let mut table = columns::of_summary(profile, &summary, &options, args.raw);
+    table.sort("total")?;
+    for column in &mut table.columns {
+        match column.name.as_str() {
+            "arguments" | "device" => {
+                let text = |cell: &Option<_>| matches!(cell, Some(crate::view::table::Value::Text(text)) if !text.is_empty());
+                column.csv_only = !column.cells.iter().any(text);
+                column.rank = 4;
+            }
+            "self_ns" | "share" | "dispatches" => column.csv_only = true,
+            _ => {}
+        }
+    }
+    let mut out = BufWriter::with_capacity(1 << 16, stdout(args.format.into()));
+    if args.format == Format::Csv {
+        csv::print(&mut out, &table)?;
+        out.flush()?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let tables = args.width.or_else(known_width).map(|width| width.max(40));
+    let prose = tables.unwrap_or(PROSE_WIDTH);
+    if !profile.manifest.command.is_empty() {
+        wrapped(&mut out, "command   ", &head::command(&profile.manifest), prose)?;
+    }
+    for (label, line) in sampled::head(profile, &summary) {
+        wrapped(&mut out, &format!("{label:<9} "), &line, prose)?;
+    }
+    writeln!(out)?;
+    if summary.rows.is_empty() {
+        writeln!(out, "no ops were recorded")?;
+    } else {
+        text::table(&mut out, &table, tables)?;
+        wrapped(&mut out, "note: ", NOTE, prose)?;
+    }
+    losses::print(&mut out, &summary.losses, prose)?;
+    out.flush()?;
+    Ok(ExitCode::SUCCESS)
+}
