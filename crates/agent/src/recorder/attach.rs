@@ -18,7 +18,7 @@ use crate::recorder::draw::Draws;
 use crate::recorder::thread::{
     self, Apart, DEEPEST, OURS, Slot, Started, THREAD_BYTES, Thread, Workers,
 };
-use crate::recorder::{bracket, calibrate, collectors, fork, pages};
+use crate::recorder::{bracket, calibrate, collectors, fork, pages, usual};
 use crate::state::epoch;
 
 /// Maximum number of times a thread may attach, because destructors that run during its exit may
@@ -203,6 +203,7 @@ fn make(epoch: u32, old: *mut Thread, adapter: &Adapter) -> Result<*mut Thread, 
     // SAFETY: the page was claimed for this thread and is present.
     unsafe { writer.attach(run.pool.page(page), &start) };
     let plain = bracket::is_plain(run.clock, counting) && !draws.is_on();
+    let usual = usual::is_usual() && !draws.is_on();
     // SAFETY: the memory has the right size and every field of it is set; `Thread` is plain data
     // without a destructor.
     unsafe {
@@ -219,8 +220,12 @@ fn make(epoch: u32, old: *mut Thread, adapter: &Adapter) -> Result<*mut Thread, 
         set!(counting, counting);
         set!(uncounted, 0);
         set!(rehearsing, false);
+        set!(clock, run.clock);
+        set!(serial, process.serial());
         set!(lost_noted, false);
+        set!(one_group, if let [group] = run.plan.groups() { group.len } else { 0 });
         set!(plain, plain);
+        set!(usual, usual);
         set!(run, run);
         set!(writer, writer);
         set!(is_apart, 0);
@@ -269,6 +274,7 @@ const _: fn(&Thread) = |thread| {
         apart: _,
         before: _,
         busy: _,
+        clock: _,
         collected: _,
         counters: _,
         counting: _,
@@ -284,14 +290,17 @@ const _: fn(&Thread) = |thread| {
         lost_noted: _,
         memory: _,
         next_clock: _,
+        one_group: _,
         page: _,
         plain: _,
         process: _,
         rehearsing: _,
         run: _,
+        serial: _,
         slots: _,
         start: _,
         uncounted: _,
+        usual: _,
         workers: _,
         writer: _,
     } = thread;

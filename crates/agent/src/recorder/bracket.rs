@@ -418,7 +418,7 @@ impl Thread {
     }
 
     #[inline(always)]
-    fn record(&mut self, call: &Call, values: &[(u32, u64)]) {
+    pub(super) fn record(&mut self, call: &Call, values: &[(u32, u64)]) {
         // Values must be on the same page as their call.
         let fits = match values {
             [] => self.writer.has_room(),

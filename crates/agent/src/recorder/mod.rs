@@ -16,6 +16,7 @@
 //! | module | purpose |
 //! |---|---|
 //! | [`bracket`] | brackets a call; the hot path |
+//! | [`usual`] | the short way of ops |
 //! | [`thread`] | holds what one thread owns: its page, its counters, its calls in progress |
 //! | [`attach`] | attaches a thread to the recording, and detaches it |
 //! | [`draw`] | counts all calls and draws those that are timed, in a run with a budget |
@@ -35,4 +36,5 @@ pub mod draw;
 pub mod fork;
 pub mod pages;
 pub mod thread;
+pub mod usual;
 pub mod values;

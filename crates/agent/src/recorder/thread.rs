@@ -15,6 +15,7 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use counters::{Readings, ThreadCounters};
+use record::ClockKind;
 use record::page::{PageStart, PageWriter};
 
 use crate::process::descriptors;
@@ -54,10 +55,18 @@ pub struct Thread {
     pub(crate) rehearsing: bool,
     /// Whether the loss of the thread's descriptors has been counted.
     pub(crate) lost_noted: bool,
+    /// Number of counters, if they are all in one group; otherwise 0.
+    pub(crate) one_group: u8,
     /// Whether [`Thread::begin_plain`] may be used: calls are only timed, with the time-stamp counter.
     pub(crate) plain: bool,
+    /// Whether [`Thread::begin_usual`] and [`Thread::end_usual`] may be used.
+    pub(crate) usual: bool,
+    /// The clock of `run`.
+    pub(crate) clock: ClockKind,
     /// Bit *i* is set if call *i* in progress is only timed, not counted.
     pub(crate) uncounted: u32,
+    /// Serial number of `process`, which stays the same as long as the state is attached.
+    pub(crate) serial: u32,
     pub(crate) run: &'static Run,
     /// Ticks from which on a call is followed by a record of the thread's clocks.
     pub(crate) next_clock: u64,
@@ -74,12 +83,12 @@ pub struct Thread {
     pub(crate) is_wrapped: u32,
     /// Bit *i* is set if `slots[i]` belongs to call *i*.
     pub(crate) has_slot: u32,
-    pub(crate) slots: [Slot; DEEPEST],
     /// Bit *i* is set if `workers[i]` belongs to call *i*.
     pub(crate) has_workers: u32,
-    pub(crate) workers: [Workers; DEEPEST],
     /// Bit *i* is set if `collected[i]` belongs to call *i*.
     pub(crate) has_collected: u32,
+    pub(crate) slots: [Slot; DEEPEST],
+    pub(crate) workers: [Workers; DEEPEST],
     pub(crate) collected: [Started; DEEPEST],
     pub(crate) counters: ThreadCounters<'static>,
     pub(crate) after: Readings,

@@ -107,9 +107,16 @@ unsafe fn begin(
         return false;
     }
     let numbers = numbers(thread);
+    let counted = !entry.bookkeeping || thread.run.bookkeeping;
+    if newcomer == Newcomer::Held
+        && counted
+        && !collectors::any()
+        && thread.begin_usual(entry.id, frame, slot(entry, numbers))
+    {
+        return false;
+    }
     let started = collectors::start(thread, entry.device);
     let interrupted = started.is_some_and(|started| started.interrupted);
-    let counted = !entry.bookkeeping || thread.run.bookkeeping;
     if interrupted || !thread.begin_call(entry.id, frame, newcomer, counted) {
         collectors::give_up(started);
         return interrupted;
@@ -150,7 +157,10 @@ unsafe fn end_begun(frame: usize) -> Option<(usize, bool)> {
     let thread = recording()?;
     // SAFETY: this is the thread's own state.
     let thread = unsafe { &mut *thread };
-    let (end, location) = thread.run.clock.end();
+    let (end, location) = thread.clock.end();
+    if thread.end_usual(frame, end, location) {
+        return Some((thread.depth as usize, false));
+    }
     let at = thread.wrapped_at(frame)?;
     let begun = thread.end_wrapped(at);
     let call = Call { export: begun.export, location, start: begun.start, end, ..Call::default() };

@@ -9,6 +9,7 @@
 //! first call in each part of a profile writes the entry's frame, so a forked child and the next
 //! session also write the names of what they record.
 
+use std::ffi::{CStr, CString, c_char};
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
 
 use abi::collector::Device;
@@ -48,31 +49,36 @@ const BOOKKEEPING: &[u8] = b"vm.builtin.";
 const ALLOC_STORAGE: &[u8] = b"vm.builtin.alloc_storage";
 
 /// All calls of one op with the same tensor types, shapes and devices.
+///
+/// What every call needs comes first and shares a cache line.
 #[derive(Debug)]
+#[repr(C, align(64))]
 pub struct Entry {
     hash: u64,
     signature: Box<[u64]>,
     pub vm: &'static Vm,
     /// Id of the op, run or range. The regions of an op have this id plus one, their tasks plus two.
     pub id: u32,
-    role: Role,
-    name: String,
-    arguments: String,
-    device_name: String,
+    /// Twice the serial number of the part that contains its frame, plus 1 if its calls are
+    /// recorded.
+    told: AtomicU32,
     /// Device of the last tensor, or the first CPU if there is none.
     pub device: Device,
-    asynchronous: bool,
+    role: Role,
     /// Whether its arguments say how much storage it allocates.
     pub allocates: bool,
     /// Whether it is a bookkeeping op of the virtual machine.
     pub bookkeeping: bool,
-    /// The entry created before this one.
-    before: *const Entry,
-    /// Twice the serial number of the part that contains its frame, plus 1 if its calls are
-    /// recorded.
-    told: AtomicU32,
+    asynchronous: bool,
     /// Serial number of the part that contains the frames of its regions and tasks.
     regions_told: AtomicU32,
+    name: String,
+    /// The name, if [`by_c_name`] may compare it: the entry has no arguments.
+    c_name: Option<CString>,
+    arguments: String,
+    device_name: String,
+    /// The entry created before this one.
+    before: *const Entry,
 }
 
 // SAFETY: `before` is set before the entry is shared, and never changed afterwards.
@@ -85,6 +91,12 @@ static LAST: AtomicPtr<Entry> = AtomicPtr::new(std::ptr::null_mut());
 /// entry.
 static TABLE: AtomicPtr<[AtomicPtr<Entry>; SLOTS]> = AtomicPtr::new(std::ptr::null_mut());
 static ENTRIES: AtomicUsize = AtomicUsize::new(0);
+
+/// Number of places for entries that [`by_c_name`] has found.
+const RECENT: usize = 512;
+/// These entries, by the addresses of the names with which hosts asked for them.
+static RECENTLY: [AtomicPtr<Entry>; RECENT] =
+    [const { AtomicPtr::new(std::ptr::null_mut()) }; RECENT];
 
 /// The words that identify a call, under construction.
 pub struct Signature {
@@ -173,6 +185,36 @@ pub fn by_name(vm: &'static Vm, role: Role, name: &[u8]) -> Option<&'static Entr
     find(signature.hash, words).or_else(|| make(vm, role, name, signature.hash, words))
 }
 
+/// Does what [`by_name`] does, for a host that passes the same address for an op each time. The address
+/// is only a hint, because the host may use it for another name later: a name is always compared. But
+/// finding the entry does not have to wait for the comparison.
+///
+/// # Safety
+/// `name` must be a C string.
+#[inline(always)]
+pub unsafe fn by_c_name(
+    vm: &'static Vm,
+    role: Role,
+    name: *const c_char,
+) -> Option<&'static Entry> {
+    let place = (name as usize as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 55;
+    let place = RECENTLY.get(place as usize % RECENT)?;
+    // SAFETY: null, or kept by `make`; the caller passes a C string.
+    unsafe {
+        if let Some(entry) = place.load(Ordering::Acquire).as_ref()
+            && std::ptr::eq(entry.vm, vm)
+            && entry.role == role
+            && let Some(known) = &entry.c_name
+            && libc::strcmp(known.as_ptr(), name) == 0
+        {
+            return Some(entry);
+        }
+        let entry = by_name(vm, role, CStr::from_ptr(name).to_bytes())?;
+        place.store(std::ptr::from_ref(entry).cast_mut(), Ordering::Release);
+        Some(entry)
+    }
+}
+
 #[cold]
 #[inline(never)]
 fn without_shapes(vm: &'static Vm, name: &[u8]) -> Option<&'static Entry> {
@@ -230,6 +272,7 @@ fn make(
         id: names::take_exports(if role == Role::Op { 3 } else { 1 }),
         role,
         name: String::from_utf8_lossy(name).into_owned(),
+        c_name: if shaped { None } else { CString::new(name).ok() },
         arguments,
         device_name: device.map(text::device).unwrap_or_default(),
         device: device.unwrap_or(Device { kind: 1, id: 0 }),
@@ -326,7 +369,7 @@ impl Entry {
     /// first, unless it is already there.
     #[inline(always)]
     pub fn is_recorded(&self, thread: &Thread) -> bool {
-        let serial = thread.process().serial();
+        let serial = thread.serial;
         let told = self.told.load(Ordering::Acquire);
         if told >> 1 == serial & (u32::MAX >> 1) {
             return told & 1 == 1;

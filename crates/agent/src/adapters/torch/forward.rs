@@ -40,7 +40,7 @@ static RINGS: [AtomicPtr<Ring>; MOST_THREADS] =
 /// than the export of its forward op, or 0 if that is not known.
 #[inline(always)]
 pub fn note(thread: &Thread, call: &Call, export: u32) -> u64 {
-    let serial = thread.process().serial();
+    let serial = thread.serial;
     let at = call.sequence as usize % KEPT;
     let number = (call.sequence as u64) << 32;
     if call.kind == kind::BACKWARD || call.forward_thread != 0 {

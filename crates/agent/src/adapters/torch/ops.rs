@@ -73,19 +73,21 @@ unsafe fn entry_of(call: &TorchCall) -> Option<&'static Entry> {
     if call.name.is_null() {
         return None;
     }
-    // SAFETY: the header requires a C string.
-    let name = unsafe { CStr::from_ptr(call.name) }.to_bytes();
     let role = if call.kind == kind::RANGE { Role::Range } else { Role::Op };
+    if call.tensors.is_null() {
+        // SAFETY: the header requires a C string.
+        return unsafe { op::by_c_name(vm, role, call.name) };
+    }
+    // SAFETY: as above.
+    let name = unsafe { CStr::from_ptr(call.name) }.to_bytes();
     if name.len() > LONGEST_NAME {
         return op::by_name(vm, role, name);
     }
     let mut signature = Signature::new(vm, role);
     signature.push_text(name);
-    if !call.tensors.is_null() {
-        for i in 0..call.words {
-            // SAFETY: the header promises this many words.
-            signature.push(unsafe { *call.tensors.add(i) });
-        }
+    for i in 0..call.words {
+        // SAFETY: the header promises this many words.
+        signature.push(unsafe { *call.tensors.add(i) });
     }
     op::of_signature(vm, role, name, &signature)
 }
@@ -264,8 +266,8 @@ pub fn rehearse(thread: &mut Thread, calls: usize, uncounted: bool) -> Took {
     }
     // SAFETY: leaked by `Vm::nowhere`.
     let vm = unsafe { &*vm };
-    let name = b"aten::rehearsal";
-    let Some(entry) = op::by_name(vm, Role::Op, name) else { return Took::default() };
+    let name = c"aten::rehearsal";
+    let Some(entry) = op::by_name(vm, Role::Op, name.to_bytes()) else { return Took::default() };
     entry.rehearse(thread);
     let clock = thread.run.clock;
     let (mut bare, mut probed) = (Vec::with_capacity(calls), Vec::with_capacity(calls));
@@ -279,10 +281,11 @@ pub fn rehearse(thread: &mut Thread, calls: usize, uncounted: bool) -> Took {
         if uncounted {
             openmp::rehearse(entry, frame);
         } else {
-            // Finding the entry is a part of what an op costs.
-            let found = op::by_name(vm, Role::Op, std::hint::black_box(name)).unwrap_or(entry);
             // SAFETY: nothing is called in between, and this is the same thread.
             unsafe {
+                // Finding the entry is a part of what an op costs.
+                let given = std::hint::black_box(name.as_ptr());
+                let found = op::by_c_name(vm, Role::Op, given).unwrap_or(entry);
                 bracket::begin_held_op(&ADAPTER, found, frame, |_| 0);
                 bracket::end_held_op(frame);
             }
