@@ -1,14 +1,16 @@
 """Measures what idle plugins add to PyTorch's own profiler.
 
-    plugins.py PACKAGE
+    plugins.py PACKAGE CHILD
 
 KINETO_PLUGIN_LIB_DIR_PATH has two plugins of idle.c: one that supports kernels, and one that supports
 gpu_memset and takes the ids of ops. A list of kinds chooses who takes part in a recording: neither, the
-first, or the second. Each records 500,000 small ops, in 20 turns. Prints the wall time per op while
+first, or the second. CHILD is the child profiler of child.cpp, which takes part when told to. Each case
+records 500,000 small ops, in 20 turns. Prints the wall time per op while
 recording, and of what torch does when the recording stops (medians of the turns). The package's entry
 point is measured before torch is imported and while nothing is asked of it.
 """
 
+import ctypes
 import gc
 import os
 import statistics
@@ -19,7 +21,7 @@ sys.path.insert(0, sys.argv[1])
 
 OPS = 25_000
 TURNS = 20
-KINDS = {"bare": "cpu_op", "idle": "kernel", "ids": "gpu_memset"}
+KINDS = {"bare": "cpu_op", "empty": "cpu_op", "idle": "kernel", "ids": "gpu_memset"}
 
 
 def entry_ms():
@@ -42,6 +44,8 @@ def main():
 
     if not _load.begin("plugins"):
         sys.exit("plugins are not connected")
+    child = ctypes.CDLL(sys.argv[2])
+    child.child_begin()
     torch.set_num_threads(1)
     x = torch.ones(1)
 
@@ -60,9 +64,10 @@ def main():
     for number in range(TURNS + 1):
         # Each one comes first as often as the others.
         names = list(KINDS)
-        names = names[number % 3 :] + names[: number % 3]
+        names = names[number % len(names) :] + names[: number % len(names)]
         for name in names:
             os.environ["COUNTERPOINT_TORCH_KINDS"] = KINDS[name]
+            child.child_takes_part(name == "empty")
             spent = turn()
             if number > 0:
                 times[name].append(spent)

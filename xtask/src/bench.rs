@@ -30,6 +30,7 @@ mod results;
 mod run_start;
 mod stats;
 mod stats_10m;
+mod torch;
 mod torch_log;
 mod torch_ops;
 mod torch_plugins;

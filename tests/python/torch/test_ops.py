@@ -12,8 +12,8 @@ FAULTS = "page-faults:u"
 
 
 @pytest.mark.parametrize("threads", [1, 2])
-def test_ops_counts_and_nesting_are_torchs_own(torch, threads):
-    found = torch.run("counted.py", threads, *MODELS).found
+def test_ops_counts_and_nesting_are_torchs_own(any_torch, threads):
+    found = any_torch.run("counted.py", threads, *MODELS).found
     for model in MODELS:
         of = found[model]
         theirs, ours = of["paths"]

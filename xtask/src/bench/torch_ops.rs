@@ -4,12 +4,11 @@
 
 use std::process::Command;
 
-use anyhow::{Result, ensure};
+use anyhow::Result;
 
 use super::plan::{Case, Figure, Formula, Observe, Of, Plan, USUAL_ROUNDS};
-use crate::dist;
+use super::torch::Tools;
 use crate::layout::Layout;
-use crate::process::output;
 
 /// The names of the cases, the value of `run -e` for each, and the number of its counters.
 const GROUPS: [(&str, &str, &str); 3] = [
@@ -19,40 +18,30 @@ const GROUPS: [(&str, &str, &str); 3] = [
 ];
 
 pub fn prepare(layout: &Layout) -> Result<Plan> {
-    let venv =
-        std::env::var_os("COUNTERPOINT_VENV_TORCH").map_or_else(|| layout.venv_torch(), Into::into);
-    let python = venv.join("bin/python");
-    ensure!(
-        python.is_file(),
-        "{} does not exist; the benchmark needs PyTorch (cargo xtask setup torch)",
-        python.display()
-    );
-    let built = dist::release(layout)?;
+    let tools = Tools::find(layout)?;
     let scratch = layout.target.join("bench");
     std::fs::create_dir_all(&scratch)?;
-    let mut where_is = Command::new(&python);
-    where_is.args(["-c", "import torch, os; print(os.path.dirname(torch.__file__))"]);
-    let torch = output(&mut where_is, "find PyTorch")?;
-    let torch = std::path::Path::new(torch.trim());
     let noop = scratch.join("torch-noop.so");
-    let mut compile = Command::new("c++");
-    compile.args(["-std=c++20", "-O2", "-shared", "-fPIC", "-o"]).arg(&noop);
-    compile.arg(layout.root.join("benches/torch/noop.cpp"));
-    compile.arg("-isystem").arg(torch.join("include"));
-    compile.arg("-L").arg(torch.join("lib")).args(["-ltorch_cpu", "-lc10"]);
-    output(&mut compile, "compile noop.cpp")?;
+    tools.compile(layout, "noop.cpp", &noop)?;
 
     let mut cases = Vec::new();
     let mut figures = Vec::new();
     for (label, list, counters) in GROUPS {
-        let (program, package) = (built.program(), layout.root.join("bindings/python/src"));
+        let (program, root) = (tools.dist.program(), tools.dist.root.clone());
+        let package = layout.root.join("bindings/python/src");
         let profile = scratch.join(format!("torch-ops-{label}.cpt"));
         let script = layout.root.join("benches/torch/ops.py");
-        let (python, noop) = (python.clone(), noop.clone());
+        let (python, noop) = (tools.python.clone(), noop.clone());
         cases.push(Case {
             label,
             command: Box::new(move || {
+                // `run` would keep an earlier profile next to the new one.
+                if profile.is_dir() {
+                    let _ = std::fs::remove_dir_all(&profile);
+                }
                 let mut command = Command::new(&program);
+                // The package of the checkout finds the library and its headers there.
+                command.env("COUNTERPOINT_DIST", &root);
                 command.args(["run", "-e", list, "-o"]).arg(&profile).arg("--");
                 // -E disables the hook that `run` has Python load, which would record all cases.
                 command.arg(&python).arg("-E").arg(&script).args([&package, &noop]).arg(counters);

@@ -1,28 +1,20 @@
 //! `torch-plugins`: what idle plugins add to PyTorch's own profiler. `benches/torch/plugins.py` records
-//! 500,000 small ops without a plugin, with an idle one, and with an idle one that takes the ids of ops,
-//! in turns within one process.
+//! 500,000 small ops without a plugin, with a child profiler of PyTorch's profiler that does nothing, with an
+//! idle plugin, and with an idle one that takes the ids of ops, in turns within one process.
 
 use std::process::Command;
 
-use anyhow::{Result, ensure};
+use anyhow::Result;
 
 use super::plan::{Case, Figure, Formula, Observe, Of, Plan, USUAL_ROUNDS};
-use crate::dist;
+use super::torch::Tools;
 use crate::layout::Layout;
 use crate::process::output;
 
 const CASE: &str = "plugins";
 
 pub fn prepare(layout: &Layout) -> Result<Plan> {
-    let venv =
-        std::env::var_os("COUNTERPOINT_VENV_TORCH").map_or_else(|| layout.venv_torch(), Into::into);
-    let python = venv.join("bin/python");
-    ensure!(
-        python.is_file(),
-        "{} does not exist; the benchmark needs PyTorch (cargo xtask setup torch)",
-        python.display()
-    );
-    let built = dist::release(layout)?;
+    let tools = Tools::find(layout)?;
     let plugins = layout.target.join("bench/torch-plugins");
     std::fs::create_dir_all(&plugins)?;
     for (name, flags) in [
@@ -34,12 +26,14 @@ pub fn prepare(layout: &Layout) -> Result<Plan> {
         compile.args(flags).arg("-I").arg(layout.root.join("include"));
         output(compile.arg(layout.root.join("benches/torch/idle.c")), "compile idle.c")?;
     }
+    let child = layout.target.join("bench/torch-child.so");
+    tools.compile(layout, "child.cpp", &child)?;
     let script = layout.root.join("benches/torch/plugins.py");
     let package = layout.root.join("bindings/python/src");
     let command = move || {
-        let mut command = Command::new(&python);
-        command.arg(&script).arg(&package).env("KINETO_PLUGIN_LIB_DIR_PATH", &plugins);
-        command.env("COUNTERPOINT_DIST", &built.root);
+        let mut command = Command::new(&tools.python);
+        command.arg(&script).args([&package, &child]).env("KINETO_PLUGIN_LIB_DIR_PATH", &plugins);
+        command.env("COUNTERPOINT_DIST", &tools.dist.root);
         command
     };
     let ratio = |name: &str, over: &str, under: &str| Figure {
@@ -57,6 +51,8 @@ pub fn prepare(layout: &Layout) -> Result<Plan> {
     Ok(Plan {
         cases: vec![Case { label: CASE, command: Box::new(command), observe: Observe::Lines }],
         figures: vec![
+            ratio("recording an op, idle plugin over an empty child profiler", "idle", "empty"),
+            ratio("recording an op, empty child profiler over none", "empty", "bare"),
             ratio("recording an op, idle plugin over none", "idle", "bare"),
             ratio("recording an op, plugin that takes ids over none", "ids", "bare"),
             ratio("stopping, idle plugin over none", "idle-stop", "bare-stop"),
@@ -68,6 +64,7 @@ pub fn prepare(layout: &Layout) -> Result<Plan> {
         rounds: USUAL_ROUNDS,
         notes: vec![
             "an effect is distinguishable from noise if 1 is outside of the interval".into(),
+            "PyTorch makes two calls for each op to every child profiler that takes part, and a plugin can take part only as one: an empty child profiler is the least that a plugin can cost".into(),
             "wall time per op (aten::add_ on one number, called from Python); medians of 20 turns with 25,000 ops each in every process".into(),
         ],
     })

@@ -10,7 +10,6 @@ of profiler plugins in the results of `torch.profiler`. docs/pytorch.md says wha
 | `_log` | hands recordings of PyTorch's own profiler to the profile of a run |
 | `_build` | compiles `_shim`, once for each version of PyTorch |
 | `_shim` | the C++ files that speak PyTorch's ABI |
-
 | `_ops` | records the ops of this process |
 | `_profile`, `_report` | implement `profile` and its report |
 
