@@ -58,7 +58,7 @@ fn written() -> (Scratch, PathBuf) {
 }
 
 fn check(dir: &Path) {
-    let profile = Profile::open(dir).unwrap();
+    let profile = Profile::open(dir).unwrap_or_else(|e| panic!("{e}"));
     assert_eq!(profile.counted(), expected());
     assert_eq!(profile.manifest.budget, Some(0.02));
     let spent = |thread_uid, cpu_ns, price_ns| ThreadSpent { thread_uid, cpu_ns, price_ns };

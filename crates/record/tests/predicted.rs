@@ -38,14 +38,14 @@ fn bytes_of(memory: &mut Memory, calls: &[Call]) -> Vec<u8> {
             writer.commit_call(cursor);
         }
     }
-    let header = PageHeader::parse(memory.bytes()).unwrap();
+    let header = PageHeader::parse(memory.bytes()).expect("a page that was just written");
     memory.bytes()[HEADER_BYTES..header.file_bytes()].to_vec()
 }
 
 /// The calls of a page without counters, and whether it was valid to its end.
 fn timed(bytes: &[u8]) -> (Vec<Call>, bool) {
     let layout = GroupLayout::new(&[], 0);
-    let mut reader = PageReader::new(bytes, &layout).unwrap();
+    let mut reader = PageReader::new(bytes, &layout).expect("a page that was just written");
     let mut calls = Vec::new();
     while let Some(record) = reader.next_record() {
         match record {

@@ -183,7 +183,7 @@ fn a_full_page_has_one_owner_at_a_time() {
     // If it is dropped, as when `run` is killed, nobody writes to it any more.
     assert!(pool.is_given_back(page, row), "claimed, and with its content");
     pool.offer_page(page, row);
-    drop(run.take_full_page(0, &c_path).unwrap());
+    let _taken = run.take_full_page(0, &c_path).unwrap();
     assert!(!pool.is_given_back(page, row) && !pool.take_back(page, row));
     assert_eq!(claims(), [(9, 0)]);
     std::fs::remove_file(&path).unwrap();
