@@ -76,8 +76,10 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
     let findings = examine(&machine, library().as_deref());
     let findings = findings.into_iter().map(|finding| Row::new(finding, &machine));
     let findings: Vec<Row> = findings.chain(left_in_memory()).collect();
-    let asked =
-        args.events.as_deref().and_then(|list| args.naming.resolver(&machine).resolve(list).ok());
+    let works = counters.iter().flatten().all(|row| row.level == Level::Ok.name());
+    // Where counters do not work, the attempt to open them may kill this process.
+    let list = args.events.as_deref().filter(|_| works);
+    let asked = list.and_then(|list| args.naming.resolver(&machine).resolve(list).ok());
     let resolution = resolution::measure(&asked.unwrap_or_default(), &machine);
     let mut out = stdout(match args.format {
         Format::Table => terminal::Kind::People,
@@ -91,7 +93,6 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
         }
         Format::Json => json(&findings, counters.as_deref(), resolution, &mut out)?,
     }
-    let works = counters.iter().flatten().all(|row| row.level == Level::Ok.name());
     Ok(ExitCode::from(u8::from(!works)))
 }
 

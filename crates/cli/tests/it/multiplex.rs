@@ -105,6 +105,11 @@ fn a_run_whose_counters_take_turns() {
     let mut counters = report["rows"][0]["counters"].clone();
     // The reading of a scripted counter in an empty call depends on the position in the script.
     assert!(counters[0].as_object_mut().unwrap().remove("empty_share").is_some());
+    let exact = |n: u64| json!({"value": n as f64, "low": n as f64, "high": n as f64});
+    assert_eq!(
+        counters[0].as_object_mut().unwrap().remove("intervals"),
+        Some(json!({"total": exact(2_800), "per_call": exact(14)}))
+    );
     let expected = json!({"name": "part", "total": 100 * 20 + 100 * 8, "per_call": 14.0,
         "calls": 200, "estimated_calls": 100, "covered": 0.5});
     assert_eq!(counters[0], expected, "{report}");

@@ -43,8 +43,9 @@ impl Run {
         serde_json::from_slice(&self.view(words)).unwrap()
     }
 
+    /// The values as they were recorded, as those of single passes always are.
     fn report(&self) -> Value {
-        self.json(&["report", "--format", "json"])
+        self.json(&["report", "--raw", "--format", "json"])
     }
 }
 

@@ -245,8 +245,11 @@ fn under_run_everything_is_recorded() {
         profile.processes[0].libraries.iter().map(|l| (l.kind, l.name.as_str())).collect();
     assert_eq!(kinds, [(LibraryKind::RelaxVm, "machine")]);
     let calibrations = &profile.processes[0].calibrations;
-    // One for calls with the counter, and one for book-keeping ops, which are only timed.
-    assert_eq!(calibrations.iter().map(|c| c.counters).collect::<Vec<_>>(), [1, 0]);
+    // On each thread, one for calls with the counter, and one for book-keeping ops, which are only
+    // timed.
+    let threads = profile.processes[0].threads.len();
+    let expected = [1, 0].repeat(threads);
+    assert_eq!(calibrations.iter().map(|c| c.counters).collect::<Vec<_>>(), expected);
     assert_eq!(calibrations[0].inside_values, [0]);
 }
 
