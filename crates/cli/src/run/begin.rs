@@ -102,7 +102,10 @@ impl Program {
             _ => child.trouble.take(),
         };
         let process = child.process;
-        // What came since, the handlers see now, before they know of a child: they note it.
+        if trouble.is_none() {
+            CHILD.store(pid, Ordering::SeqCst);
+        }
+        // The handlers now see what came since, and pass it on to the child, if there is one.
         // SAFETY: the set lives for the call.
         unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &before, std::ptr::null_mut()) };
         if let Some(trouble) = trouble {
@@ -111,7 +114,6 @@ impl Program {
             }
             return Err(trouble);
         }
-        CHILD.store(pid, Ordering::SeqCst);
         pass_on_early_signal();
         let pid = pid.cast_unsigned();
         // Emulators of a processor make `fork` of it, and do not share memory with the child.
