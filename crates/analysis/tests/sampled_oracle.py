@@ -53,8 +53,13 @@ def margins(error, freedom, third):
     return end(t), -end(-t)
 
 
+# Fewer equal values than this do not say how far off the total is.
+FEW = 30
+
+
 def estimate(known, calls):
-    """Total and margin, as docs/sampling.md computes them."""
+    """Total and margin, as docs/sampling.md computes them. The margin is infinite if it is not known."""
+    unknown = False
     frame = numpy.array(known, dtype=float)
     weight, skipped, value = frame.T
     strata = numpy.floor(numpy.log2(weight)).astype(int)
@@ -62,7 +67,7 @@ def estimate(known, calls):
     if alone.all():
         if len(value) == calls:
             return value.sum(), 0.0, 0.0
-        if len(value) == 1:
+        if len(value) == 1 or (len(value) < FEW and value.min() == value.max()):
             return calls * value.mean(), math.inf, math.inf
         error = calls * math.sqrt(1 - len(value) / calls) * scipy.stats.sem(value)
         left_out = 1 - len(value) / calls
@@ -100,6 +105,7 @@ def estimate(known, calls):
         cubes = 0.0
         if n > 1:
             variance, cubes, freedom = spread(which)
+            source = value[which]
         else:
             near = sorted(
                 (abs(place - other), other > place, other)
@@ -107,13 +113,18 @@ def estimate(known, calls):
                 if (strata == number).sum() > 1
             )
             if near:
+                source = value[strata == classes[near[0][2]]]
                 variance, _, freedom = spread(strata == classes[near[0][2]])
             else:
+                source = value
                 variance, freedom = value.var(ddof=1), len(value)
+        unknown |= len(source) < FEW and source.min() == source.max()
         left_out = 1 - n / population
         variances.append(population**2 * left_out * variance / effective)
         third += population**3 * left_out * (2 * left_out - 1) * cubes / effective**2
         freedoms.append(max(freedom - 1, 1))
+    if unknown:
+        return total, math.inf, math.inf
     variances = numpy.array(variances)
     if variances.sum() == 0:
         return total, 0.0, 0.0

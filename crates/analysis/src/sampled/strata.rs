@@ -34,6 +34,9 @@
 //! different weight for almost every timed call. Then each stratum would have one call, and no
 //! variance.
 //!
+//! **Equal values.** If fewer than 30 values are known and all of them are equal, nothing is known about
+//! how far the total is off: a counter that was 0 in three calls may be anything in the others.
+//!
 //! **Few timed calls.** A class with a single timed call has no s². It takes the s² of the nearest
 //! class that has one, or else that of all timed calls. Without any timed call of a weight above 1,
 //! but with calls that were only counted, all calls are one stratum.
@@ -222,6 +225,9 @@ impl Strata {
     }
 }
 
+/// From fewer values than this, all of them equal, it does not follow that the others are equal, too.
+const FEW_EQUAL: u64 = 30;
+
 /// The sum over `calls` calls of which some are known. `other` gives the variance if these are too
 /// few.
 fn stratum(calls: u64, known: &Moments, other: Option<&Moments>) -> Sum {
@@ -232,7 +238,8 @@ fn stratum(calls: u64, known: &Moments, other: Option<&Moments>) -> Sum {
     }
     let (m, left_out) = (known.effective(), 1.0 - n / all);
     let from = other.unwrap_or(known);
-    let variance = from.variance().map(|s| all * all * left_out * s / m);
+    let tells = |variance: &f64| *variance > 0.0 || from.n >= FEW_EQUAL;
+    let variance = from.variance().filter(tells).map(|s| all * all * left_out * s / m);
     let third = all.powi(3) * left_out * (2.0 * left_out - 1.0) * known.third() / (m * m);
     Sum::sampled(value, variance, from.effective() - 1.0, third)
 }

@@ -9,7 +9,7 @@ use profile::passes::PASSES_NAME;
 use profile::{ErrorKind, LibraryKind, Manifest, Origin, Profile, Role};
 use record::meta::PARTS_NAME;
 
-use super::units::{count, plural};
+use super::units::{count, grouped, plural};
 use crate::failure::Failure;
 use crate::plugin_events::convert;
 use crate::terminal::say;
@@ -60,7 +60,11 @@ pub fn in_one_line(dir: &Path) -> String {
         Ok(profile) => profile,
         Err(e) => return format!("{e}"),
     };
-    let calls = profile.calls();
+    let timed = profile.calls();
+    let calls = match profile.is_sampled() {
+        true => profile.counted().iter().map(|counted| counted.calls).sum::<u64>().max(timed),
+        false => timed,
+    };
     let loops = loops(&profile);
     if calls == 0 && loops.is_empty() {
         return NOTHING.to_owned();
@@ -80,8 +84,12 @@ pub fn in_one_line(dir: &Path) -> String {
         }
         false => "",
     };
+    let timed = match (profile.is_sampled(), timed) {
+        (false, _) => String::new(),
+        (true, timed) => format!(" ({} timed)", grouped(timed.into())),
+    };
     format!(
-        "{} in {}, {}{ops}{loops}{losses}",
+        "{}{timed} in {}, {}{ops}{loops}{losses}",
         plural(calls.into(), "call"),
         plural(processes, "process"),
         plural(threads.sum(), "thread")

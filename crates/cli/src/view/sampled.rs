@@ -64,12 +64,13 @@ fn margin(estimated: &Estimated) -> Option<f64> {
     }
 }
 
-/// ` ±4 %`
+/// ` ±4 %`; above 100 %, the exact number would say nothing.
 pub fn margin_text(part: f64) -> String {
     match part * 100.0 {
         p if !p.is_finite() => " ±?".to_owned(),
         p if p < 0.1 => " ±<0.1 %".to_owned(),
         p if p < 0.95 => format!(" ±{p:.1} %"),
+        p if p > 100.0 => " ±>100 %".to_owned(),
         p => format!(" ±{p:.0} %"),
     }
 }

@@ -49,7 +49,8 @@ pub fn table<'a>(
                 None => "–".to_owned(),
             };
             let text = match (column.margin_of(*row), &column.cells[*row]) {
-                (Some(part), Some(_)) => text + &sampled::margin_text(part),
+                // A bound needs no interval.
+                (Some(part), Some(value)) if value.shows().0 => text + &sampled::margin_text(part),
                 _ => text,
             };
             let text = match column.estimate(*row).or(column.is_mostly_empty(*row)) {
