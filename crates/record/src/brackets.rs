@@ -16,7 +16,7 @@ use crate::wire::{Decoder, Encoder, Truncated};
 
 /// Buckets per doubling. A bucket's middle is less than 1/32 away from each of its values.
 const PER_OCTAVE: u64 = 16;
-/// The number of buckets. The last one counts everything from [`LONGEST`] on.
+/// The number of buckets. The last one counts everything that is longer than the others hold.
 pub const BUCKETS: usize = 16 * 15 + 1;
 /// In ticks: 2^18. With any clock that is longer than a bracket that nothing interrupted.
 const LONGEST: u64 = 1 << 18;

@@ -36,7 +36,7 @@
 //! timed typically takes 3 to 5 bytes, and one with two counters 9 to 15.
 //!
 //! Pages of version 1 are still read. They have only `c`, which there includes location and worker,
-//! `w` and `r`; see [`reader`].
+//! `w` and `r`; the header of `reader.rs` has them.
 //!
 //! Keys: 0 is a correlation number, 1 the bytes of storage allocated, 2 the bytes of workspace
 //! allocated, 3 a failure, 4 the op that failed, 5 the forward op of a call of a backward pass. From

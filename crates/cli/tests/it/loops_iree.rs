@@ -195,7 +195,8 @@ fn a_dispatch_has_its_loops_below_it() {
     let mut command = run_module(&setup.iree, &module, "local-task");
     command.args(["--function=mm", "--input=64x64xf32=2", "--input=64x64xf32=3"]);
     let run = Recorded::run_with(&setup.counterpoint, "none", &["--loops"], &mut command);
-    let report = run.report(&[]);
+    // Loops and their dispatches are always shown as they were recorded.
+    let report = run.report(&["--raw"]);
     let dispatch = &report["loops"]["in_dispatches"][0];
     assert_eq!(dispatch["name"], "mm_dispatch_0_matmul_64x64x64_f32");
     assert_eq!(dispatch["workgroups"].as_u64(), Some(WORKGROUPS));
