@@ -68,6 +68,19 @@ pub fn enter_before() {
     }
 }
 
+/// Does the same for a host whose brackets have no times. In a run with a budget, it tells what an op
+/// costs that is only counted.
+#[inline(always)]
+pub fn enter_held() {
+    if let Some(thread) = recording() {
+        // SAFETY: this is the thread's own state.
+        let thread = unsafe { &mut *thread };
+        if thread.draws.is_on() {
+            thread.enter_apart(BEFORE);
+        }
+    }
+}
+
 /// The first thing that a host's call does after an op.
 #[inline(always)]
 pub fn enter_after() {
@@ -348,9 +361,10 @@ pub fn current_op(thread: &Thread, frame: usize) -> Option<(&'static Entry, How)
     let last = thread.innermost_slot(owner());
     let (subject, how) = match (thread.counted_op(last, frame), last) {
         (Some(subject), _) => (subject, How::Never),
-        // SAFETY: `last` is the index of a call.
         (None, Some(last)) => {
-            (unsafe { thread.slots.get_unchecked(last) }.subject, thread.like_call(last))
+            // SAFETY: `last` is the index of a call.
+            let slot = unsafe { thread.slots.get_unchecked(last) };
+            (slot.subject, thread.like_call(last))
         }
         (None, None) => return None,
     };

@@ -60,6 +60,10 @@ impl Thread {
         self.forget_left_ops(op);
         let wanted = due || op.how != How::Due;
         if wanted && self.begin_due(op.export, op.frame, op.newcomer, op.may_read, op.how) {
+            if op.newcomer == Newcomer::Held {
+                // Brackets of such hosts have no times.
+                self.take_entered();
+            }
             return true;
         }
         self.busy.store(1, Ordering::Relaxed);
@@ -145,7 +149,7 @@ impl Thread {
     #[inline(always)]
     fn settle_counted_half(&mut self) {
         if let Some(ticks) = self.take_entered() {
-            self.draws.account.only_counted.measured(2 * ticks);
+            self.draws.account.only_counted.measured_whole(2 * ticks);
         }
     }
 
