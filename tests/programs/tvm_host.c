@@ -1,5 +1,6 @@
 // Imitates TVM's runtime as its instrument sees it: functions of its FFI, a pool of threads for
 // parallel regions, and a virtual machine that calls ops. It contains no code of TVM.
+// above 600 lines: the modes share the machine, and all of it is one program.
 //
 //     tvm_host LIBRARY MODE [RUN_FILE...]
 //

@@ -201,7 +201,7 @@ def _timed_only(op: Mapping[str, Any]) -> bool:
 def _self_ns(op: Mapping[str, Any]) -> float:
     """Returns the self time of a call, or its duration in a run with a budget, in which calls inside of
     it may have been only counted."""
-    return op["duration_ns"] if op["self_ns"] is None else op["self_ns"]
+    return float(op["duration_ns"] if op["self_ns"] is None else op["self_ns"])
 
 
 def _row(name: str, ns: float, device: str, arguments: str) -> Row:

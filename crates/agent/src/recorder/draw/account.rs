@@ -58,13 +58,6 @@ impl Cost {
         self.mean + UNSEEN * (self.mean - self.least).max(0.0)
     }
 
-    /// Adds a measurement that differs from others because the calls differ, and not because caches are
-    /// cold: nothing is added for what is not seen.
-    pub fn measured_whole(&mut self, ticks: u64) {
-        self.measured(ticks);
-        self.least = self.mean;
-    }
-
     /// Adds a measurement. One that was interrupted counts as four times the mean at most.
     #[inline(always)]
     pub fn measured(&mut self, ticks: u64) {
@@ -297,13 +290,6 @@ mod tests {
         // three times as much as is lost to cold caches is not seen.
         (0..400).for_each(|i| cost.measured(if i % 2 == 0 { 100 } else { 300 }));
         assert!((cost.ticks() - 500.0).abs() < 30.0, "{cost:?}");
-    }
-
-    #[test]
-    fn a_cost_of_different_calls_is_their_mean() {
-        let mut cost = Cost::new(4.0);
-        (0..400).for_each(|i| cost.measured_whole(if i % 2 == 0 { 100 } else { 300 }));
-        assert!((cost.ticks() - 200.0).abs() < 10.0, "{cost:?}");
     }
 
     #[test]

@@ -7,27 +7,9 @@
 use std::ffi::c_void;
 use std::sync::atomic::{Ordering, compiler_fence};
 
-use super::state::{Draws, How};
+use super::state::{CountedOp, Draws, How};
 use crate::recorder::bracket::{Newcomer, WRAPPERS, stack_address};
 use crate::recorder::thread::Thread;
-
-/// The most ops in progress that are kept. An op inside so many is counted as well, but its regions are
-/// taken for those of the op around it.
-pub(crate) const MOST: usize = 32;
-
-/// An op in progress that is only counted.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct CountedOp {
-    frame: usize,
-    /// The adapter's description of the op, which is never freed.
-    subject: *const c_void,
-    /// How many calls that are recorded were in progress when it began.
-    depth: u32,
-}
-
-impl CountedOp {
-    pub(crate) const NONE: Self = Self { frame: 0, subject: std::ptr::null(), depth: 0 };
-}
 
 /// An op that begins.
 pub(crate) struct NewOp {
@@ -149,7 +131,7 @@ impl Thread {
     #[inline(always)]
     fn settle_counted_half(&mut self) {
         if let Some(ticks) = self.take_entered() {
-            self.draws.account.only_counted.measured_whole(2 * ticks);
+            self.draws.account.only_counted.measured(2 * ticks);
         }
     }
 

@@ -1,5 +1,6 @@
 //! What a thread has for drawing: its entries, its account, and its drawn calls in progress.
 
+use std::ffi::c_void;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use record::counts::Entry;
@@ -7,7 +8,6 @@ use record::page::PageStart;
 use record::{ClockKind, Drawn};
 
 use super::account::{self, Account};
-use super::ops::{self, CountedOp};
 use super::random::Random;
 use super::table::Table;
 use crate::os::sys;
@@ -51,6 +51,24 @@ impl Open {
         Self { export: 0, drawn: Drawn { period: 1, counter_period: 1, skipped: 0 }, begun: 0 };
 }
 
+/// The most ops in progress that are kept. An op inside so many is counted as well, but its regions are
+/// taken for those of the op around it.
+pub(super) const MOST_COUNTED: usize = 32;
+
+/// An op in progress that is only counted.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CountedOp {
+    pub(super) frame: usize,
+    /// The adapter's description of the op, which is never freed.
+    pub(super) subject: *const c_void,
+    /// How many calls that are recorded were in progress when it began.
+    pub(super) depth: u32,
+}
+
+impl CountedOp {
+    pub(crate) const NONE: Self = Self { frame: 0, subject: std::ptr::null(), depth: 0 };
+}
+
 /// The part of a thread's state that draws calls. It begins with what the fast path reads.
 #[repr(C)]
 pub(crate) struct Draws {
@@ -77,7 +95,7 @@ pub(crate) struct Draws {
     pub(super) flush_ticks: u64,
     pub(super) table: Table,
     pub(super) open: [Open; DEEPEST],
-    pub(super) counted_stack: [CountedOp; ops::MOST],
+    pub(super) counted_stack: [CountedOp; MOST_COUNTED],
 }
 
 /// Counts a call of an export with an entry. Returns whether it is due: whether its number has reached
@@ -115,7 +133,7 @@ impl Draws {
             flush_ticks: 0,
             table: Table::none(base),
             open: [Open::NONE; DEEPEST],
-            counted_stack: [CountedOp::NONE; ops::MOST],
+            counted_stack: [CountedOp::NONE; MOST_COUNTED],
         }
     }
 
