@@ -61,8 +61,11 @@ fn counted(profile: &Profile) -> Names {
     names
 }
 
+/// By role and name and by thread: how each record was drawn, and whether its counters were read.
+type Drawings = BTreeMap<((Role, String), u32), Vec<(Drawn, bool)>>;
+
 /// How the records of each export were drawn, by its role and name and by thread.
-fn drawn(profile: &Profile) -> BTreeMap<((Role, String), u32), Vec<(Drawn, bool)>> {
+fn drawn(profile: &Profile) -> Drawings {
     let named = drawings(profile).into_iter().map(|((process, thread, export), calls)| {
         let calls = calls.into_iter().map(|(drawn, _, read)| (drawn, read)).collect();
         ((name(profile, process, export), thread), calls)
