@@ -1,9 +1,9 @@
 /* Plays PyTorch and the shim: makes the calls of counterpoint/torch_ops.h that PyTorch's ops would
  * cause. Without Counterpoint, it does the same work and prints the same.
  *
- *     torch_ops_host LIBTORCH_CPU
+ *     torch_ops_host LIBTORCH_CPU [TIMES]
  *
- * It does everything twice. Pages written to each time, by op:
+ * It does everything twice, or TIMES times. Pages written to each time, by op:
  *
  *   aten::outer     40 itself, and calls the next two
  *   aten::touch    100
@@ -15,6 +15,7 @@
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
@@ -135,7 +136,7 @@ static void everything(void) {
 }
 
 int main(int count, char** arguments) {
-  if (count != 2) return 2;
+  if (count != 2 && count != 3) return 2;
   void* library = dlopen(arguments[1], RTLD_NOW | RTLD_LOCAL);
   if (!library) {
     fprintf(stderr, "%s\n", dlerror());
@@ -154,8 +155,8 @@ int main(int count, char** arguments) {
   op(COUNTERPOINT_TORCH_OP, "aten::warmup", -1, 1);
 
   /* An op that is new to the recorder makes it allocate, which counts for the op around it. */
-  everything();
-  everything();
+  int times = count == 3 ? atoi(arguments[2]) : 2;
+  for (int i = 0; i < times; ++i) everything();
   puts("done");
   return 0;
 }

@@ -1,5 +1,6 @@
 // Imitates TVM's runtime as its instrument sees it: functions of its FFI, a pool of threads for
 // parallel regions, and a virtual machine that calls ops. It contains no code of TVM.
+// above 600 lines: the modes share the machine, and all of it is one program.
 //
 //     tvm_host LIBRARY MODE [RUN_FILE...]
 //
@@ -230,6 +231,31 @@ static int everything(void) {
   return 0;
 }
 
+// An op with an op and a region of two tasks inside.
+static int inside_outer(void* data) {
+  if (vm_call(raw("inner"), nothing, NULL, NULL, 0)) return 5;
+  return launch(empty_task, data, 2);
+}
+// An op that survives that an op inside of it throws, which has one inside that throws.
+static int throwing_inside(void* data) { return vm_call(raw("innermost"), failing, data, NULL, 0); }
+static int catching(void* data) {
+  if (vm_call(raw("thrower"), throwing_inside, data, NULL, 0) != -1) return 5;
+  return vm_call(raw("after"), nothing, NULL, NULL, 0) || launch(empty_task, data, 2);
+}
+// For runs with a budget: many short ops, of which most are only counted.
+static int short_ops(int rounds) {
+  any_t one = a_matrix();
+  if (launch(empty_task, NULL, 2)) return 49;  // Outside of any op.
+  for (int i = 0; i < rounds; ++i) {
+    for (int n = 0; n < 10; ++n) if (vm_call(raw("short"), nothing, NULL, &one, 1)) return 50;
+    if (vm_call(raw("outer"), inside_outer, NULL, NULL, 0)) return 51;
+    if (vm_call(raw("catcher"), catching, NULL, NULL, 0)) return 52;
+    if (vm_call(raw("throws by itself"), failing, NULL, NULL, 0) != -1) return 53;
+    if (launch(empty_task, NULL, 2)) return 54;
+  }
+  return 0;
+}
+
 static int entry(void* self, const any_t* args, int32_t n, any_t* result) {
   (void)self;
   *result = integer(n > 0 ? (int64_t)args[0].bits + 1 : 0);
@@ -415,6 +441,15 @@ int main(int argc, char** argv) {
     end();
     puts("done");
     return 17;
+  } else if (!strcmp(mode, "budget")) {
+    // Under `run`, or in a session with the run file.
+    if (argc > 4) printf("begin %d\n", begin(argv[4]));
+    for (int i = 0; i < 10; ++i) {
+      if ((code = run_model(main_entry, throwing)) || (code = short_ops(atoi(argv[3]) / 10))) return code;
+      // A call that is taken for one in progress would be recorded instead of this one.
+      depth = 0;
+    }
+    if (argc > 4) printf("end %d\n", end());
   } else if (!strcmp(mode, "odd")) {
     printf("begin %d\n", begin(argv[3]));
     tensor_t t = matrix.tensor;

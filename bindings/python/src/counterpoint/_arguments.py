@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Mapping
-from typing import Optional
+from typing import Optional, Union
 
 from counterpoint.errors import ArgumentError
 
@@ -33,6 +34,25 @@ def names_of(names: object, what: str) -> list[str]:
         if not name.strip() or not name.isprintable():
             raise ArgumentError(f"{what}: {name!r} is not the name of a counter")
     return found
+
+
+def part_of(budget: Union[str, float, None]) -> Optional[float]:
+    """Returns which part of the time `budget` is: `"2%"` and 0.02 are the same."""
+    if budget is None:
+        return None
+    value = -1.0
+    if isinstance(budget, str):
+        if re.fullmatch(r"[0-9]+(\.[0-9]*)?%", budget):
+            value = float(budget[:-1]) / 100
+    elif isinstance(budget, (int, float)) and not isinstance(budget, bool):
+        value = float(budget)
+    # The number 1 could be meant as 1 %.
+    if not 0 <= value <= 1 or (value == 1 and not isinstance(budget, str)):
+        raise ArgumentError(
+            'budget= must be a percentage such as "2%" or a part of the time such as 0.02, not'
+            f" {described(budget)}"
+        )
+    return value
 
 
 def place(output: object) -> Optional[str]:

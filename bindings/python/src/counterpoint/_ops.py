@@ -22,6 +22,10 @@ from counterpoint.metrics import Count, Duration, Metric, Percent, Ratio, Text
 from counterpoint.report import Loss, Report, Row
 
 HOST = "cpu0"
+SAMPLED = (
+    "only some calls were timed, and the rows are these: each stands for as many calls as its"
+    " weight says. Durations include the ops inside"
+)
 FOLDED = "vm.builtin.*"
 _MICROSECOND = 1000.0
 _VALUES: dict[str, Callable[[Any], Metric]] = {
@@ -46,6 +50,7 @@ def report(
     vms = {vm["vm"] for vm in document["vms"] if wanted(vm["process"], vm["name"])}
     runs = [run for run in document["runs"] if run["vm"] in vms]
     ops = [op for op in document["ops"] if op["vm"] in vms]
+    fold = fold and not is_sampled([*runs, *ops])
     columns = Columns(document, ops)
     rows = [columns.op(op) for op in ops if not (fold and op["bookkeeping"])]
     if fold:
@@ -152,12 +157,20 @@ class Columns:
         outer = [run for run in runs if run["parent"] is None]
         loose = [op for op in ops if op["run"] is None and op["parent"] is None]
         wall = sum(item["duration_ns"] for item in [*outer, *loose])
+        sampled = is_sampled([*runs, *ops])
         host: Row = {
             "Name": Text("Total"),
             "Duration (us)": Duration(wall / _MICROSECOND),
             "Device": Text(HOST),
             "Count": Count(len(outer) or len(loose)),
         }
+        if sampled:
+            # Runs are always timed. Of ops outside of runs, and of what pool threads counted, only a part
+            # is known.
+            if loose:
+                host["Duration (us)"] = host["Count"] = None
+            host.update({name: None for name, _ in self.counters})
+            return {HOST: host}
         for name, unit in self.counters:
             parts = [item["counters"].get(name) for item in [*outer, *loose]]
             parts += [op["workers"].get(name) for op in ops if op["workers"]]
@@ -175,6 +188,11 @@ class Columns:
         return totals
 
 
+def is_sampled(calls: Iterable[Mapping[str, Any]]) -> bool:
+    """Whether some calls may have been only counted."""
+    return any("weight" in call for call in calls)
+
+
 def _timed_only(op: Mapping[str, Any]) -> bool:
     """Whether an op is a book-keeping op for which no counters were read."""
     return bool(op["bookkeeping"]) and all(value is None for value in op["counters"].values())
@@ -183,7 +201,7 @@ def _timed_only(op: Mapping[str, Any]) -> bool:
 def _self_ns(op: Mapping[str, Any]) -> float:
     """Returns the self time of a call, or its duration in a run with a budget, in which calls inside of
     it may have been only counted."""
-    return op["duration_ns"] if op["self_ns"] is None else op["self_ns"]
+    return float(op["duration_ns"] if op["self_ns"] is None else op["self_ns"])
 
 
 def _row(name: str, ns: float, device: str, arguments: str) -> Row:
@@ -255,11 +273,8 @@ def _us(row: Row) -> float:
 
 def _notes(runs: list[Any], ops: list[Any]) -> list[str]:
     notes = []
-    if any("weight" in call for call in [*runs, *ops]):
-        notes.append(
-            "only some calls were timed, and the rows are these: each stands for as many calls as its"
-            " weight says. Durations include the ops inside"
-        )
+    if is_sampled([*runs, *ops]):
+        notes.append(SAMPLED)
     failed = [run for run in runs if run["failed"]]
     if failed:
         threw = sorted({run["failed_op"] for run in failed if run["failed_op"] is not None})

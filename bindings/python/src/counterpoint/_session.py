@@ -21,7 +21,7 @@ from typing import Any, Optional
 
 from counterpoint import _agent, _places
 from counterpoint._program import run
-from counterpoint.errors import ConflictError, CounterpointError
+from counterpoint.errors import ArgumentError, ConflictError, CounterpointError
 
 _lock = threading.RLock()
 _current: Optional[Session] = None
@@ -46,6 +46,7 @@ class Request:
         loops: bool = False,
         plugins: Sequence[str] = (),
         keep_code: bool = False,
+        budget: Optional[float] = None,
     ) -> None:
         self.counters = None if counters is None else list(counters)
         self.output = output
@@ -61,6 +62,10 @@ class Request:
         self.plugins = list(plugins)
         # Whether their machine code is copied into the profile.
         self.keep_code = keep_code
+        # The part of each thread's processor time that recording may take.
+        self.budget = budget
+        if budget is not None and loops:
+            raise ArgumentError("budget= cannot be combined with loops: all of their hits are recorded")
 
     def same(self, other: Request) -> bool:
         """Whether both requests can share one session."""
@@ -68,7 +73,7 @@ class Request:
 
     def _key(self) -> tuple[object, ...]:
         key = (self.counters, self.multiplex, self.variables, self.bookkeeping, self.loops)
-        return (*key, self.keep_code, self.plugins)
+        return (*key, self.keep_code, self.plugins, self.budget)
 
 
 class Session:
@@ -129,13 +134,19 @@ class Session:
                 "plugins= has no effect: this process runs under `counterpoint run`, which loads the"
                 " plugins that `counterpoint run --plugin` names"
             )
-        if not request.counters and not request.bookkeeping:
+        if not request.counters and not request.bookkeeping and request.budget is None:
             return
         try:
             manifest = json.loads((Path(self.path) / "manifest.json").read_text())
             have = {counter["name"] for counter in manifest["counters"]}
         except (OSError, ValueError, KeyError, TypeError):
             return
+        has = manifest.get("budget")
+        if request.budget is not None and (has is None or abs(has - request.budget) > 1e-9):
+            tell(
+                "budget= has no effect: this process runs under `counterpoint run`; start it as"
+                f" `counterpoint run --budget {_percent(request.budget)}`"
+            )
         if request.bookkeeping and have and not manifest.get("bookkeeping"):
             tell(
                 "bookkeeping=True has no effect: this process runs under `counterpoint run`, which"
@@ -271,12 +282,18 @@ def _prepare(path: str, request: Request) -> dict[str, Any]:
         words.append("--skip-missing")
     for plugin in request.plugins:
         words.append(f"--plugin={plugin}")
+    if request.budget is not None:
+        words.append(f"--budget={_percent(request.budget)}")
     if request.counters is not None:
         words += ["-e", ",".join(request.counters) or "none"]
     try:
         return dict(json.loads(run(words, request.variables)))
     except CounterpointError as error:
         raise CounterpointError(_in_our_words(str(error))) from None
+
+
+def _percent(part: float) -> str:
+    return f"{100 * part:.10f}".rstrip("0").rstrip(".") + "%"
 
 
 # What the program says of its options, and what they are called here.
@@ -336,6 +353,7 @@ def _list(request: Request) -> str:
             ("bookkeeping=True", request.bookkeeping),
             ("loops=True", request.loops),
             (f"plugins={request.plugins!r}", request.plugins),
+            (f"budget={request.budget}", request.budget is not None),
         )
         if asked
     ]

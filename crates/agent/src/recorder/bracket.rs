@@ -143,25 +143,10 @@ impl Thread {
     /// Starts a bracket. Returns false if the call cannot be recorded now and must pass through.
     #[inline(always)]
     pub(crate) fn begin(&mut self, export: u32, frame: usize, newcomer: Newcomer) -> bool {
-        self.begin_call(export, frame, newcomer, true)
+        self.begin_bracket(export, frame, newcomer, true)
     }
 
-    /// Does what [`Thread::begin`] does; `counted` says whether counters are read for this call.
-    #[inline(always)]
-    pub(crate) fn begin_call(
-        &mut self,
-        export: u32,
-        frame: usize,
-        newcomer: Newcomer,
-        counted: bool,
-    ) -> bool {
-        if self.draws.is_on() && !self.rehearsing {
-            return self.begin_forced(export, frame, newcomer, counted);
-        }
-        self.begin_bracket(export, frame, newcomer, counted)
-    }
-
-    /// Starts the bracket of a call that is recorded.
+    /// Starts the bracket of a call that is recorded; `counted` says whether counters are read for it.
     #[inline(always)]
     pub(super) fn begin_bracket(
         &mut self,
@@ -270,12 +255,10 @@ impl Thread {
         None
     }
 
-    /// Returns the export of the innermost wrapped call inside call `at` that has not ended. If
+    /// Returns the index of the innermost wrapped call inside call `at` that has not ended. If
     /// call `at` ends with an error, that is the call that threw it.
-    pub(crate) fn innermost_wrapped(&self, at: usize) -> Option<u32> {
-        let mut inside = (at + 1..self.depth as usize).rev();
-        let wrapped = inside.find(|inner| self.is_wrapped >> inner & 1 == 1)?;
-        self.apart.get(wrapped).map(|begun| begun.export)
+    pub(crate) fn innermost_wrapped(&self, at: usize) -> Option<usize> {
+        (at + 1..self.depth as usize).rev().find(|inner| self.is_wrapped >> inner & 1 == 1)
     }
 
     /// Stores a slot for call `at`, which is in progress. So far, no other thread has worked for it.
@@ -348,10 +331,15 @@ impl Thread {
         }
         self.busy.store(1, Ordering::Relaxed);
         compiler_fence(Ordering::SeqCst);
-        if self.draws.is_on() {
-            // Counters are not open between the two readings, and such a call was not drawn.
+        let is_drawn = self.draws.is_on();
+        if is_drawn {
+            if !self.count_apart(call.export) {
+                compiler_fence(Ordering::SeqCst);
+                self.busy.store(0, Ordering::Relaxed);
+                return false;
+            }
+            // Counters are not open between the two readings.
             self.uncounted |= 1 << self.depth;
-            self.count_apart(call.export);
         } else if self.counting {
             let _ = self.counters.read(&mut self.after);
         }
@@ -360,6 +348,9 @@ impl Thread {
             place.clone_from(before);
         }
         self.record(call, &[]);
+        if is_drawn {
+            self.settle_apart(call);
+        }
         compiler_fence(Ordering::SeqCst);
         self.busy.store(0, Ordering::Relaxed);
         true

@@ -14,7 +14,7 @@ use record::{Drawn, GroupLayout, Record};
 use crate::support::{Programs, Recorded, counterpoint, environment, plain};
 
 /// Budgets and counters with which every program is run.
-const RUNS: [(&str, &str); 3] = [
+pub const RUNS: [(&str, &str); 3] = [
     ("--budget=0", "page-faults:u"),
     ("--budget=0.5%", "none"),
     ("--budget=20%", "page-faults:u,task-clock:u"),
@@ -37,9 +37,9 @@ fn counted(profile: &Profile) -> Vec<u64> {
 
 /// The records of a profile, read from its files without the reader of profiles: by process, thread
 /// and export, how each was drawn, its duration in ticks, and whether its counters were read.
-type Drawings = BTreeMap<(usize, u32, u32), Vec<(Drawn, u64, bool)>>;
+pub type Drawings = BTreeMap<(usize, u32, u32), Vec<(Drawn, u64, bool)>>;
 
-fn drawings(profile: &Profile) -> Drawings {
+pub fn drawings(profile: &Profile) -> Drawings {
     let mut found = Drawings::new();
     let groups: Vec<u16> = profile.manifest.counters.iter().map(|c| c.group).collect();
     for (index, process) in profile.processes.iter().enumerate() {
@@ -72,7 +72,7 @@ fn drawings(profile: &Profile) -> Drawings {
 
 /// Checks what must hold in any profile of a finished run: the records are those that the exact counts
 /// name, and no call is in two of them.
-fn check(what: &str, profile: &Profile) {
+pub fn check(what: &str, profile: &Profile) {
     let drawings = drawings(profile);
     let mut records = 0;
     for one in profile.counted() {

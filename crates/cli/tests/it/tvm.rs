@@ -66,7 +66,7 @@ fn counts(rows: &[Row]) -> BTreeMap<(Role, String), usize> {
 }
 
 /// What `n` runs of the program's model record.
-fn model(n: usize) -> BTreeMap<(Role, String), usize> {
+pub fn model(n: usize) -> BTreeMap<(Role, String), usize> {
     let of = |role, name: &str, count: usize| ((role, name.to_owned()), count * n);
     [
         of(Role::Run, "main", 1),

@@ -9,7 +9,7 @@ from typing import Any, Literal, Optional, Union
 
 from counterpoint import _session
 from counterpoint._agent import recorder
-from counterpoint._arguments import names_of, place
+from counterpoint._arguments import names_of, part_of, place
 from counterpoint.errors import CounterpointError
 from counterpoint.loops import LoopReport
 from counterpoint.loops import read as read_loops
@@ -131,6 +131,7 @@ def profile(
     multiplex: bool = False,
     shapes: bool = False,
     loops: bool = False,
+    budget: Union[str, float, None] = None,
 ) -> Profile:
     """Profiles what PyTorch does in this process inside a `with`, on every thread.
 
@@ -148,6 +149,10 @@ def profile(
     `loops`: also record the loops of modules that Counterpoint has instrumented; `Profile.loops()`
     shows them.
 
+    `budget`: the most that recording may take of each thread's processor time, as `"2%"` or 0.02. Then
+    all ops are counted, but only some are timed, drawn at random, and the report has one row for each
+    timed op, with its `Weight` (docs/sampling.md). 0 only counts. It cannot be combined with `loops`.
+
     While `torch.profiler` records as well, the counts are also arguments of its own events.
 
     In a process that `counterpoint run` started, the profile is a part of the run and has its
@@ -158,5 +163,6 @@ def profile(
         place(output),
         bool(multiplex),
         loops=bool(loops),
+        budget=part_of(budget),
     )
     return Profile(request, bool(shapes))

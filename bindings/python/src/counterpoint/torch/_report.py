@@ -46,6 +46,7 @@ def report(document: Mapping[str, Any], process: int, configuration: Mapping[str
             Loss(loss["name"], loss["count"], loss["severity"], loss["explanation"])
             for loss in document["losses"]
         ],
+        notes=[_ops.SAMPLED] if columns.sampled else [],
     )
 
 
@@ -55,6 +56,7 @@ class _Columns(_ops.Columns):
     def __init__(self, document: Mapping[str, Any], ops: list[Any]) -> None:
         super().__init__(document, ops)
         self.nests = True
+        self.sampled = _ops.is_sampled(ops)
         self.all = ops
         self.threads = len({op["thread"] for op in ops}) > 1
         self.ranges = any(op.get("range") for op in ops)
@@ -84,6 +86,8 @@ class _Columns(_ops.Columns):
         for name, unit in self.counters:
             caller, workers = op["counters"].get(name), self.below[op["op"]][name]
             both = None if caller is None or workers is None else caller + workers
+            if self.sampled:
+                both = None  # What workers counted for ops inside that were only counted is not known.
             row[f"Total {name}"] = _ops.counter(both, unit)
         if self.ranges:
             row["Kind"] = Text("range" if op.get("range") else "op")
@@ -124,6 +128,11 @@ class _Columns(_ops.Columns):
             "Device": Text(_ops.HOST),
             "Count": Count(len(outer)),
         }
+        if self.sampled:
+            # The op around a timed op may have been only counted.
+            total["Duration (us)"] = total["Count"] = None
+            total.update({name: None for name, _ in self.counters})
+            return total
         for name, unit in self.counters:
             parts: list[Optional[float]] = []
             for op in outer:

@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Any, Literal, Optional, Union
 
 from counterpoint import _ops, _session
-from counterpoint._arguments import described, names_of, place
+from counterpoint._arguments import described, names_of, part_of, place
 from counterpoint.errors import ArgumentError, CounterpointError
 from counterpoint.loops import LoopReport
 from counterpoint.loops import read as read_loops
@@ -259,6 +259,7 @@ def profile(
     loops: bool = False,
     plugins: Union[str, os.PathLike[str], Sequence[Union[str, os.PathLike[str]]]] = (),
     keep_code: bool = False,
+    budget: Union[str, float, None] = None,
 ) -> Profile:
     """Profiles what virtual machines do inside a `with`.
 
@@ -285,6 +286,11 @@ def profile(
     that come with Counterpoint. They record while the profile is open. `counterpoint report` and
     `trace export` show their events in the profile at `output`. Forked children have no plugins.
 
+    `budget`: the most that recording may take of each thread's processor time, as `"2%"` or 0.02. Then
+    all ops are counted, but only some are timed, drawn at random, and the report has one row for each
+    timed op, with its `Weight` (docs/sampling.md). 0 only counts. With `collectors`,
+    each op is timed. It cannot be combined with `loops`.
+
     In a process that `counterpoint run` started, the profile is a part of the run and has its
     counters. Profiles that are open at the same time must have the same counters.
     """
@@ -308,6 +314,7 @@ def profile(
         loops=bool(loops) or bool(keep_code),
         plugins=_plugins(plugins),
         keep_code=bool(keep_code),
+        budget=part_of(budget),
     )
     return Profile(machines, request, own)
 
@@ -425,6 +432,8 @@ def profile_function(
         report = _ops.report(document, lambda p, vm: p == pid and vm == label, {}, fold=False)
         if not report.calls:
             why = "; ".join(map(str, report.losses)) or "no loss is known"
+            if session.joined:
+                why += ". In a run with a budget, a call may be only counted"
             raise CounterpointError(f"the call of {name} was not recorded: {why}")
         row = report.calls[-1]
         about = ("Name", "Percent", "Device", "Count", "Argument Shapes", "Timing")

@@ -12,8 +12,10 @@ use record::page::{
 use crate::adapters::machine::op::Entry;
 use crate::recorder::adapter::Adapter;
 use crate::recorder::attach;
-use crate::recorder::bracket::{Newcomer, held};
+use crate::recorder::bracket::{Newcomer, held, stack_address};
 use crate::recorder::collectors;
+use crate::recorder::draw::ops::NewOp;
+pub use crate::recorder::draw::state::How;
 use crate::recorder::thread::{self, AFTER, BEFORE, Slot, Thread};
 use crate::recorder::values::Values;
 use crate::state::epoch;
@@ -63,6 +65,19 @@ pub fn enter_before() {
     if let Some(thread) = recording() {
         // SAFETY: this is the thread's own state.
         unsafe { (*thread).enter_apart(BEFORE) };
+    }
+}
+
+/// Does the same for a host whose brackets have no times. In a run with a budget, it tells what an op
+/// costs that is only counted.
+#[inline(always)]
+pub fn enter_held() {
+    if let Some(thread) = recording() {
+        // SAFETY: this is the thread's own state.
+        let thread = unsafe { &mut *thread };
+        if thread.draws.is_on() {
+            thread.enter_apart(BEFORE);
+        }
     }
 }
 
@@ -145,7 +160,11 @@ unsafe fn begin(
     }
     let started = collectors::start(thread, entry.device);
     let interrupted = started.is_some_and(|started| started.interrupted);
-    if interrupted || !thread.begin_call(entry.id, frame, newcomer, counted) {
+    // A collector is called for each op, so each op has a record that can hold its values.
+    let how = if started.is_some() || !entry.is_op() { How::Always } else { How::Due };
+    let subject = std::ptr::from_ref(entry).cast();
+    let op = NewOp { export: entry.id, frame, newcomer, may_read: counted, how, subject };
+    if interrupted || !thread.begin_op(&op) {
         collectors::give_up(started);
         return interrupted;
     }
@@ -165,41 +184,56 @@ unsafe fn begin(
 #[inline(always)]
 pub unsafe fn end_op(frame: usize) -> bool {
     // SAFETY: the caller guarantees this.
-    unsafe { end_begun(frame) }.is_some_and(|(_, interrupted)| interrupted)
+    unsafe { end_begun(frame) }.is_some_and(|ended| ended.interrupted)
 }
 
 /// Ends the op that [`begin_held_op`] began with this address, and returns the index that it had among
-/// the calls in progress. Returns `None` if there is none.
+/// the calls in progress. Returns `None` if there is none, or if its counters were not drawn.
 ///
 /// # Safety
 /// Same as for [`begin_op`].
 #[inline(always)]
 pub unsafe fn end_held_op(address: usize) -> Option<usize> {
     // SAFETY: the caller guarantees this.
-    unsafe { end_begun(held(address)) }.map(|(at, _)| at)
+    unsafe { end_begun(held(address)) }.filter(|ended| ended.is_read).map(|ended| ended.at)
+}
+
+/// A recorded op that has just ended.
+struct Ended {
+    /// The index that it had among the calls in progress.
+    at: usize,
+    /// Whether its counters were read.
+    is_read: bool,
+    /// Whether a collector was interrupted.
+    interrupted: bool,
 }
 
 /// # Safety
 /// Same as for [`begin_op`].
 #[inline(always)]
-unsafe fn end_begun(frame: usize) -> Option<(usize, bool)> {
+unsafe fn end_begun(frame: usize) -> Option<Ended> {
     let thread = recording()?;
     // SAFETY: this is the thread's own state.
     let thread = unsafe { &mut *thread };
+    if thread.end_counted_op(frame) {
+        return None;
+    }
     let (end, location) = thread.clock.end();
     if thread.end_usual(frame, end, location) {
-        return Some((thread.depth as usize, false));
+        return Some(Ended { at: thread.depth as usize, is_read: true, interrupted: false });
     }
     let at = thread.wrapped_at(frame)?;
+    let is_read = thread.reads_call(at);
     thread.ending(at);
     let begun = thread.end_wrapped(at);
     let call = Call { export: begun.export, location, start: begun.start, end, ..Call::default() };
     let numbers = thread.take_slot(at).numbers;
     if numbers == [0; 3] && !collectors::any() {
         thread.end(&call, frame, &[]);
-        return Some((at, false));
+        return Some(Ended { at, is_read, interrupted: false });
     }
-    Some((at, end_with_values(thread, &call, frame, numbers, at)))
+    let interrupted = end_with_values(thread, &call, frame, numbers, at);
+    Some(Ended { at, is_read, interrupted })
 }
 
 #[cold]
@@ -246,28 +280,42 @@ pub struct What {
     pub correlation: Option<u64>,
     /// Whether counters are read. If not, the call that contains it has counted the same.
     pub counted: bool,
+    /// How it is drawn in a run with a budget.
+    pub how: How,
 }
 
 /// Begins a bracket that will end in the same function, at `frame`. Returns `None` if it cannot be
-/// recorded.
+/// recorded, or if it is only counted.
 #[inline(always)]
 pub fn begin_inside(thread: *mut Thread, what: &What, frame: usize) -> Option<Bracket> {
     // SAFETY: this is the calling thread's own state, and it is attached.
     let state = unsafe { thread.as_mut() }?;
-    if !state.begin_call(what.export, frame, Newcomer::Synchronous, what.counted) {
+    if !state.begin_inside(what.export, frame, what.counted, what.how) {
         return None;
     }
     state.set_slot(state.depth as usize - 1, slot(what.entry, [0; 3]));
     Some(Bracket { thread, frame, start: state.run.clock.begin() })
 }
 
-/// Ends the bracket.
-pub fn end(bracket: &Bracket, what: &What, failed: bool) {
+/// Begins the bracket of a region. If the region is only counted, there is no bracket, and `what.how` says
+/// that its tasks are only counted as well. Returns `None` if nothing is done with either.
+pub fn begin_region(thread: *mut Thread, what: &mut What, frame: usize) -> Option<Option<Bracket>> {
+    let bracket = begin_inside(thread, what, frame);
+    if bracket.is_none() {
+        // SAFETY: this is the calling thread's own state.
+        unsafe { thread.as_ref() }.filter(|thread| thread.draws.is_on())?;
+        what.how = How::Never;
+    }
+    Some(bracket)
+}
+
+/// Ends the bracket. Returns whether its counters were read.
+pub fn end(bracket: &Bracket, what: &What, failed: bool) -> bool {
     // SAFETY: this is the calling thread's own state, whose memory stays mapped as long as the
     // thread lives.
-    let Some(thread) = (unsafe { bracket.thread.as_mut() }) else { return };
+    let Some(thread) = (unsafe { bracket.thread.as_mut() }) else { return false };
     if !thread.is_attached() || thread.busy.load(Ordering::Relaxed) != 0 {
-        return;
+        return false;
     }
     let (end, location) = thread.run.clock.end();
     let mut call =
@@ -278,8 +326,9 @@ pub fn end(bracket: &Bracket, what: &What, failed: bool) {
     let Some(at) =
         thread.frames.iter().take(thread.depth as usize).rposition(|f| *f == bracket.frame)
     else {
-        return;
+        return false;
     };
+    let is_read = thread.reads_call(at);
     let mut values = Values::new();
     if let Some(number) = what.correlation {
         values.push(KEY_CORRELATION, number);
@@ -287,20 +336,41 @@ pub fn end(bracket: &Bracket, what: &What, failed: bool) {
     push_bytes(&mut values, thread.take_slot(at).numbers);
     if failed {
         values.push(KEY_FAILED, 1);
-        if let Some(export) = thread.innermost_wrapped(at) {
+        if let Some(export) = failed_op(thread, at) {
             values.push(KEY_FAILED_OP, export.into());
         }
     }
     thread.end(&call, bracket.frame, values.as_slice());
+    is_read
 }
 
-/// Returns the op in which the calling thread is, or for which it works.
+/// Returns the export of the innermost op inside call `at` that has not ended.
+fn failed_op(thread: &Thread, at: usize) -> Option<u32> {
+    let recorded = thread.innermost_wrapped(at);
+    let counted = thread.counted_op(Some(recorded.unwrap_or(at)), 0);
+    // SAFETY: the subject of an op is an entry, which is never freed.
+    let counted = counted.and_then(|subject| unsafe { subject.cast::<Entry>().as_ref() });
+    let export = || recorded.and_then(|at| thread.apart.get(at)).map(|begun| begun.export);
+    counted.map(|entry| entry.id).or_else(export)
+}
+
+/// Returns the op in which the calling thread is, or for which it works, and how its regions are
+/// drawn. `frame` is a stack address of the caller.
 #[inline(always)]
-pub fn current_op(thread: &Thread) -> Option<&'static Entry> {
-    let last = thread.innermost_slot(owner())?;
-    // SAFETY: `last` is the index of a call; the subject of a slot of ours is null or an entry,
-    // which is never freed.
-    unsafe { thread.slots.get_unchecked(last).subject.cast::<Entry>().as_ref() }
+pub fn current_op(thread: &Thread, frame: usize) -> Option<(&'static Entry, How)> {
+    let last = thread.innermost_slot(owner());
+    let (subject, how) = match (thread.counted_op(last, frame), last) {
+        (Some(subject), _) => (subject, How::Never),
+        (None, Some(last)) => {
+            // SAFETY: `last` is the index of a call.
+            let slot = unsafe { thread.slots.get_unchecked(last) };
+            (slot.subject, thread.like_call(last))
+        }
+        (None, None) => return None,
+    };
+    // SAFETY: the subject of a slot of ours is null or an entry, which is never freed.
+    let entry = unsafe { subject.cast::<Entry>().as_ref() };
+    entry.filter(|entry| entry.is_op()).map(|entry| (entry, how))
 }
 
 /// Adds workspace to the innermost call of the calling thread.
@@ -308,7 +378,11 @@ pub fn add_workspace(bytes: u64) {
     let Some(thread) = recording().filter(|_| epoch::wanted()) else { return };
     // SAFETY: this is the thread's own state.
     let thread = unsafe { &mut *thread };
-    if let Some(last) = thread.innermost_slot(owner()) {
+    let last = thread.innermost_slot(owner());
+    if thread.counted_op(last, stack_address()).is_some() {
+        return;
+    }
+    if let Some(last) = last {
         let total = &mut thread.slots[last].numbers[WORKSPACE];
         *total = total.saturating_add(bytes);
     }

@@ -429,6 +429,12 @@ impl Entry {
         })
     }
 
+    /// Whether it is an op, and not a whole run or a range. Only an op has regions.
+    #[inline(always)]
+    pub fn is_op(&self) -> bool {
+        self.role == Role::Op
+    }
+
     /// Returns the export id of its regions.
     pub fn region(&self) -> u32 {
         self.id + 1

@@ -15,7 +15,7 @@ use abi::torch::ops::COUNTERS;
 use model::Loss;
 use record::meta::Role;
 
-use crate::adapters::machine::bracket::{self, Bracket, What};
+use crate::adapters::machine::bracket::{self, Bracket, How, What};
 use crate::adapters::machine::op::{self, Entry};
 use crate::adapters::torch::ADAPTER;
 use crate::adapters::torch::host::host;
@@ -59,6 +59,7 @@ struct Launch {
     entry: &'static Entry,
     thread: *const Thread,
     correlation: u64,
+    how: How,
     workers: Sums,
 }
 
@@ -120,43 +121,48 @@ fn region_begins(
     data: *mut c_void,
     launch: &mut std::mem::MaybeUninit<Launch>,
     frame: usize,
-) -> Option<(Bracket, What)> {
+) -> Option<(Option<Bracket>, What)> {
     static LAST: AtomicU64 = AtomicU64::new(0);
     let begin = || {
         point!(TorchRegionBegin);
         let thread = bracket::thread(&ADAPTER);
         // SAFETY: null, or this thread's own state.
         let state = unsafe { thread.as_ref() }?;
-        let entry = bracket::current_op(state).map_or_else(outside, Some)?;
+        let outside = || outside().map(|entry| (entry, How::Always));
+        let (entry, how) = bracket::current_op(state, frame).or_else(outside)?;
         if !entry.is_recorded(state) || !entry.tell_regions(state) {
             return None;
         }
         // Numbers of TVM's regions are counted from 1 as well.
         let correlation = 1 << 63 | LAST.fetch_add(1, Ordering::Relaxed);
-        let what = What {
+        let mut what = What {
             export: entry.region(),
             entry,
             task: None,
             correlation: Some(correlation),
             counted: false,
+            how,
         };
-        let bracket = bracket::begin_inside(thread, &what, frame)?;
+        let bracket = bracket::begin_region(thread, &mut what, frame)?;
+        let how = what.how;
         let workers = Sums {
             tasks: AtomicU32::new(0),
             unknown: AtomicU32::new(0),
             sums: [const { AtomicU64::new(0) }; COUNTERS],
         };
-        launch.write(Launch { body, data, entry, thread, correlation, workers });
+        launch.write(Launch { body, data, entry, thread, correlation, how, workers });
         Some((bracket, what))
     };
     guarded(begin).flatten()
 }
 
 #[inline(never)]
-fn region_ends(region: &Bracket, what: &What, launch: &Launch) {
+fn region_ends(region: &Option<Bracket>, what: &What, launch: &Launch) {
     guarded(|| {
         point!(TorchRegionEnd);
-        bracket::end(region, what, false);
+        if let Some(region) = region {
+            bracket::end(region, what, false);
+        }
         let workers = &launch.workers;
         if workers.tasks.load(Ordering::Acquire) == 0 {
             return;
@@ -200,6 +206,7 @@ fn task_begins(launch: &Launch, frame: usize) -> Option<(Bracket, What)> {
             task: Some((number, count.max(1))),
             correlation: Some(launch.correlation),
             counted: !std::ptr::eq(thread, launch.thread),
+            how: launch.how,
         };
         bracket::begin_inside(thread, &what, frame).map(|bracket| (bracket, what))
     };
@@ -207,7 +214,9 @@ fn task_begins(launch: &Launch, frame: usize) -> Option<(Bracket, What)> {
     if begun.is_none() {
         launch.workers.unknown.store(u32::MAX, Ordering::Relaxed);
         launch.workers.tasks.fetch_add(1, Ordering::Release);
-        losses::lose(Loss::TaskNotRecorded, 1, 0);
+        if launch.how != How::Never {
+            losses::lose(Loss::TaskNotRecorded, 1, 0);
+        }
     }
     begun
 }
@@ -216,22 +225,22 @@ fn task_begins(launch: &Launch, frame: usize) -> Option<(Bracket, What)> {
 fn task_ends(bracket: &Bracket, what: &What, launch: &Launch) {
     guarded(|| {
         point!(TorchTaskEnd);
-        bracket::end(bracket, what, false);
+        let is_read = bracket::end(bracket, what, false);
         if what.counted {
-            add_counts(launch);
+            add_counts(launch, is_read);
         }
     });
 }
 
 /// Adds what this thread's task counted to the sums of its region.
-fn add_counts(launch: &Launch) {
+fn add_counts(launch: &Launch, is_read: bool) {
     let thread = thread::current();
     // SAFETY: null, or this thread's own state.
     let Some(thread) = (unsafe { thread.as_ref() }) else { return };
     let Some(before) = thread.before.get(thread.depth as usize) else { return };
     let workers = &launch.workers;
     for (i, sum) in workers.sums.iter().enumerate().take(thread.run.plan.counters().len()) {
-        match thread.after.since(before, i).filter(|_| thread.counting) {
+        match thread.after.since(before, i).filter(|_| thread.counting && is_read) {
             Some(value) => {
                 sum.fetch_add(value, Ordering::Relaxed);
             }
@@ -250,8 +259,8 @@ fn outside() -> Option<&'static Entry> {
 
 /// Brackets an empty region, for calibration.
 pub fn rehearse(entry: &'static Entry, frame: usize) {
-    let what =
-        What { export: entry.region(), entry, task: None, correlation: Some(1), counted: false };
+    let (export, task, correlation) = (entry.region(), None, Some(1));
+    let what = What { export, entry, task, correlation, counted: false, how: How::Always };
     if let Some(bracket) = bracket::begin_inside(thread::current(), &what, frame) {
         bracket::end(&bracket, &what, false);
     }

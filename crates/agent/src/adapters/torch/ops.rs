@@ -101,6 +101,7 @@ unsafe extern "C" fn begin(frame: *const c_void, call: *const TorchCall) {
         // SAFETY: the shim passes a whole call, and calls the op next, on this thread.
         unsafe {
             let call = &*call;
+            bracket::enter_held();
             let Some(entry) = entry_of(call) else { return };
             bracket::begin_held_op(&ADAPTER, entry, frame as usize, |thread| {
                 if call.sequence >= 0 { forward::note(thread, call, entry.id) } else { 0 }

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use abi::tvm_ffi::{Any, DataType, DlTensor, Object, type_index};
 use record::meta::Role;
 
-use crate::adapters::machine::bracket::{self, Bracket, What};
+use crate::adapters::machine::bracket::{self, Bracket, How, What};
 use crate::adapters::machine::op::{self, Entry};
 use crate::adapters::machine::vm::Vm;
 use crate::adapters::tvm::ffi::{self, Ffi};
@@ -208,7 +208,8 @@ unsafe extern "C-unwind" fn entry_called(
         // SAFETY: the caller's arguments are passed on.
         return unsafe { call(function, arguments, count, result) };
     }
-    let what = What { export: entry.id, entry, task: None, correlation: None, counted: true };
+    let (task, correlation) = (None, None);
+    let what = What { export: entry.id, entry, task, correlation, counted: true, how: How::Always };
     let bracket = run_begins(&what, stack_address());
     // SAFETY: the caller's arguments are passed on.
     let code = unsafe { call(function, arguments, count, result) };

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 use abi::tvm_ffi::{AllocWorkspace, ParallelGroup, ParallelLaunch, ParallelTask};
 use model::Loss;
 
-use crate::adapters::machine::bracket::{self, Bracket, What};
+use crate::adapters::machine::bracket::{self, Bracket, How, What};
 use crate::adapters::machine::op::Entry;
 use crate::adapters::tvm::{ADAPTER, call, ffi};
 use crate::process::guard::guarded;
@@ -64,6 +64,7 @@ struct Launch {
     data: *mut c_void,
     entry: &'static Entry,
     correlation: u64,
+    how: How,
 }
 
 #[inline(always)]
@@ -102,7 +103,8 @@ unsafe fn launch_recorded(task: ParallelTask, data: *mut c_void, tasks: c_int) -
 }
 
 struct Region {
-    bracket: Bracket,
+    /// `None` if the region is only counted.
+    bracket: Option<Bracket>,
     what: What,
 }
 
@@ -119,20 +121,23 @@ fn region_begins(
         let thread = bracket::thread(&ADAPTER);
         // SAFETY: null, or this thread's own state.
         let state = unsafe { thread.as_ref() }?;
-        let entry = bracket::current_op(state).map_or_else(call::outside, Some)?;
+        let outside = || call::outside().map(|entry| (entry, How::Always));
+        let (entry, how) = bracket::current_op(state, frame).or_else(outside)?;
         if !entry.is_recorded(state) || !entry.tell_regions(state) {
             return None;
         }
         let correlation = LAST.fetch_add(1, Ordering::Relaxed) + 1;
-        let what = What {
+        let mut what = What {
             export: entry.region(),
             entry,
             task: None,
             correlation: Some(correlation),
             counted: true,
+            how,
         };
-        let bracket = bracket::begin_inside(thread, &what, frame)?;
-        launch.write(Launch { task, data, entry, correlation });
+        let bracket = bracket::begin_region(thread, &mut what, frame)?;
+        let how = what.how;
+        launch.write(Launch { task, data, entry, correlation, how });
         Some(Region { bracket, what })
     };
     guarded(begin).flatten()
@@ -142,7 +147,9 @@ fn region_begins(
 fn region_ends(region: &Region, failed: bool) {
     guarded(|| {
         point!(RegionEnd);
-        bracket::end(&region.bracket, &region.what, failed);
+        if let Some(bracket) = &region.bracket {
+            bracket::end(bracket, &region.what, failed);
+        }
     });
 }
 
@@ -180,11 +187,12 @@ fn task_begins(
             task: Some((number.max(0) as u32, count.max(1) as u32)),
             correlation: Some(launch.correlation),
             counted: true,
+            how: launch.how,
         };
         bracket::begin_inside(thread, &what, frame).map(|bracket| (bracket, what))
     };
     let begun = guarded(begin).flatten();
-    if begun.is_none() {
+    if begun.is_none() && launch.how != How::Never {
         losses::lose(Loss::TaskNotRecorded, 1, 0);
     }
     begun

@@ -7,7 +7,7 @@ use record::Call;
 use record::counts::{COUNTS_NAME, CountsFrame, Entry, Spent};
 
 use super::account::Cost;
-use super::state::{DEEPEST, Open, count};
+use super::state::{DEEPEST, How, Open, count};
 use crate::os::sys::{ErrnoGuard, SignalsBlocked};
 use crate::process::descriptors;
 use crate::recorder::bracket::Newcomer;
@@ -81,7 +81,7 @@ impl Thread {
         if !is_counted && !self.count_call(export) {
             return false;
         }
-        self.begin_due(export, frame, newcomer, true, false)
+        self.begin_due(export, frame, newcomer, true, How::Due)
     }
 
     /// Begins a call that the host brackets with two calls to us, of which the second says only which
@@ -112,31 +112,18 @@ impl Thread {
         compiler_fence(Ordering::SeqCst);
         self.busy.store(0, Ordering::Relaxed);
         self.innermost_apart(export).is_some()
-            && self.begin_due(export, frame, Newcomer::Bracketed, true, true)
+            && self.begin_due(export, frame, Newcomer::Bracketed, true, How::Within)
     }
 
-    /// Begins a call of an adapter that does not ask before it begins one: it is counted, and always
-    /// timed unless the budget is 0.
-    #[cold]
-    #[inline(never)]
-    pub(crate) fn begin_forced(
-        &mut self,
-        export: u32,
-        frame: usize,
-        newcomer: Newcomer,
-        counted: bool,
-    ) -> bool {
-        self.count_call(export) && self.begin_due(export, frame, newcomer, counted, true)
-    }
-
+    /// Begins a call that was just counted and is to be recorded. Returns false if it cannot be.
     #[inline(always)]
-    fn begin_due(
+    pub(super) fn begin_due(
         &mut self,
         export: u32,
         frame: usize,
         newcomer: Newcomer,
         may_read: bool,
-        forced: bool,
+        how: How,
     ) -> bool {
         // The recorder was interrupted by a signal handler that makes calls. They are only counted.
         if self.busy.load(Ordering::Relaxed) != 0 {
@@ -146,10 +133,10 @@ impl Thread {
             self.draws.entry(export).iter().for_each(|e| e.next.store(u64::MAX, Ordering::Relaxed));
             return false;
         }
-        let Some((open, reads)) = self.draws.draw(export, forced, self.run.clock) else {
+        let Some((open, reads)) = self.draws.draw(export, how, self.run.clock) else {
             return false;
         };
-        if !self.begin_bracket(export, frame, newcomer, may_read && (reads || forced)) {
+        if !self.begin_bracket(export, frame, newcomer, may_read && (reads || how == How::Within)) {
             self.draws.give_back(export, &open.drawn);
             return false;
         }
@@ -209,6 +196,7 @@ impl Thread {
             let Open { export, drawn, .. } = self.draws.open[depth];
             self.draws.give_back(export, &drawn);
         }
+        self.draws.forget_inside(depth);
         if self.reads_from(depth) {
             self.close_after_call(depth);
         }
@@ -220,6 +208,7 @@ impl Thread {
     pub(crate) fn finish_draw(&mut self, call: &Call, is_drawn: bool) {
         let depth = self.depth as usize;
         let read = self.reads_from(depth);
+        self.draws.forget_inside(depth);
         if read {
             self.close_after_call(depth);
         }
@@ -228,15 +217,26 @@ impl Thread {
         }
     }
 
-    /// Counts a call that is not among the calls in progress, and notes that it is recorded.
-    pub(crate) fn count_apart(&mut self, export: u32) {
-        if self.count_call(export)
-            && let Some((open, _)) = self.draws.draw(export, true, self.run.clock)
-        {
-            let depth = self.depth as usize;
-            self.draws.drawn |= 1 << depth;
-            self.draws.open[depth] = open;
+    /// Counts a call that has ended and is not among the calls in progress. Returns whether it is to be
+    /// recorded.
+    pub(crate) fn count_apart(&mut self, export: u32) -> bool {
+        self.count_call(export);
+        if self.draws.only_counts {
+            return false;
         }
+        let Some((open, _)) = self.draws.draw(export, How::Always, self.run.clock) else {
+            return false;
+        };
+        let depth = self.depth as usize;
+        self.draws.drawn |= 1 << depth;
+        // The recorder's work for it is not measured.
+        self.draws.open[depth] = Open { begun: 0, ..open };
+        true
+    }
+
+    /// Adds such a call to its entry and to the account, after it was recorded.
+    pub(crate) fn settle_apart(&mut self, call: &Call) {
+        self.settle_call(self.depth as usize, call.start, call.end, false);
     }
 
     /// Adds a drawn call to its entry and to the account, after it was recorded and its counters were

@@ -11,6 +11,7 @@
 //! |---|---|
 //! | [`state`] | what a thread has for drawing: counts a call, and draws it |
 //! | [`calls`] | begins and ends calls that are drawn |
+//! | [`ops`] | ops of virtual machines and PyTorch, which the host ends even if they are only counted |
 //! | [`table`] | the thread's counts, in pages of the pool |
 //! | [`random`] | random numbers and gaps |
 //! | [`account`] | what recording costs, and what it may cost |
@@ -26,6 +27,7 @@
 
 pub mod account;
 pub mod calls;
+pub mod ops;
 pub mod random;
 pub mod state;
 pub mod table;

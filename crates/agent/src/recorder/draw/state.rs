@@ -1,5 +1,6 @@
 //! What a thread has for drawing: its entries, its account, and its drawn calls in progress.
 
+use std::ffi::c_void;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use record::counts::Entry;
@@ -19,6 +20,23 @@ pub(crate) const DEEPEST: usize = 32;
 /// Every how many timed calls the recorder measures what timing costs. A power of two.
 const MEASURE_EVERY: u64 = 64;
 
+/// How it is decided whether a call is timed, after it was counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum How {
+    /// It is drawn, like most calls.
+    Due,
+    /// It is timed in any case, because it is inside a call of the same export. It has the export's
+    /// period.
+    Within,
+    /// It is timed in any case, and so it has the period 1.
+    Always,
+    /// It is timed because the call around it is, which was drawn like this. The second field says
+    /// whether its counters are read.
+    Like(Drawn, bool),
+    /// It is only counted, because the call around it is.
+    Never,
+}
+
 /// A drawn call in progress.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Open {
@@ -33,6 +51,24 @@ impl Open {
         Self { export: 0, drawn: Drawn { period: 1, counter_period: 1, skipped: 0 }, begun: 0 };
 }
 
+/// The most ops in progress that are kept. An op inside so many is counted as well, but its regions are
+/// taken for those of the op around it.
+pub(super) const MOST_COUNTED: usize = 32;
+
+/// An op in progress that is only counted.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CountedOp {
+    pub(super) frame: usize,
+    /// The adapter's description of the op, which is never freed.
+    pub(super) subject: *const c_void,
+    /// How many calls that are recorded were in progress when it began.
+    pub(super) depth: u32,
+}
+
+impl CountedOp {
+    pub(crate) const NONE: Self = Self { frame: 0, subject: std::ptr::null(), depth: 0 };
+}
+
 /// The part of a thread's state that draws calls. It begins with what the fast path reads.
 #[repr(C)]
 pub(crate) struct Draws {
@@ -45,6 +81,8 @@ pub(crate) struct Draws {
     pub(super) only_counts: bool,
     /// Whether counters can be opened.
     pub(super) counts: bool,
+    /// Number of ops in progress that are only counted.
+    pub(super) counted_ops: u32,
     /// Bit *i* is set if call *i* in progress was drawn; `open[i]` belongs to it.
     pub(super) drawn: u32,
     /// Bit *i* is set if call *i* in progress has its counters read.
@@ -57,6 +95,7 @@ pub(crate) struct Draws {
     pub(super) flush_ticks: u64,
     pub(super) table: Table,
     pub(super) open: [Open; DEEPEST],
+    pub(super) counted_stack: [CountedOp; MOST_COUNTED],
 }
 
 /// Counts a call of an export with an entry. Returns whether it is due: whether its number has reached
@@ -85,6 +124,7 @@ impl Draws {
             is_on: false,
             only_counts: false,
             counts: false,
+            counted_ops: 0,
             drawn: 0,
             reading: 0,
             random: Random::new(0),
@@ -93,6 +133,7 @@ impl Draws {
             flush_ticks: 0,
             table: Table::none(base),
             open: [Open::NONE; DEEPEST],
+            counted_stack: [CountedOp::NONE; MOST_COUNTED],
         }
     }
 
@@ -142,12 +183,7 @@ impl Draws {
     /// counters are read, and which call is the next. Returns `None` if a later call was drawn
     /// meanwhile, by a signal handler.
     #[inline(always)]
-    pub(super) fn draw(
-        &mut self,
-        export: u32,
-        forced: bool,
-        clock: ClockKind,
-    ) -> Option<(Open, bool)> {
+    pub(super) fn draw(&mut self, export: u32, how: How, clock: ClockKind) -> Option<(Open, bool)> {
         // SAFETY: the table has this many entries. The reference outlives no change of the table.
         let entry = (export < self.len).then(|| unsafe { &*self.entries.add(export as usize) })?;
         let number = entry.calls.load(Ordering::Relaxed);
@@ -165,13 +201,27 @@ impl Draws {
             entry.carried.store(0, Ordering::Relaxed);
             skipped += carried;
         }
+        if let How::Always | How::Like(..) = how {
+            // Each call of the export is due, because what decides is not the number of the call.
+            entry.period.store(1, Ordering::Relaxed);
+            entry.next.store(number + 1, Ordering::Relaxed);
+            let (of, reads) = match how {
+                How::Like(of, reads) => (of, reads),
+                _ => (Drawn::default(), self.counts),
+            };
+            let drawn = Drawn { skipped, ..of };
+            return Some((Open { export, drawn, begun }, reads));
+        }
         let ticks = entry.ticks.load(Ordering::Relaxed);
         // Until the first gap is drawn, every call is due.
         let period = entry.period.load(Ordering::Relaxed).max(1);
         let mut new = period;
         // The division is not worth its time after each of many calls.
         if timed & 7 == 0 || period > 8 {
-            new = if forced { 1 } else { self.account.period(timed, ticks, period) };
+            new = match how {
+                How::Within => 1,
+                _ => self.account.period(timed, ticks, period),
+            };
             entry.period.store(new, Ordering::Relaxed);
         }
         entry.next.store(number + self.random.gap(new), Ordering::Relaxed);
@@ -237,7 +287,7 @@ impl Draws {
 
     /// Forgets calls in progress, after calibration. Returns whether counters are open.
     pub(crate) fn forget_calls(&mut self) -> bool {
-        self.drawn = 0;
+        (self.drawn, self.counted_ops) = (0, 0);
         std::mem::take(&mut self.reading) != 0
     }
 

@@ -101,6 +101,13 @@ impl Thread {
         }
     }
 
+    /// Ends a half of a call that is only counted. Returns how long it took, in ticks, if it was timed.
+    #[inline(always)]
+    pub(crate) fn take_entered(&mut self) -> Option<u64> {
+        let entered = std::mem::take(&mut self.brackets.entered);
+        (entered != 0).then(|| self.run.clock.begin().wrapping_sub(entered))
+    }
+
     /// Ends the second half of such a call.
     #[inline(always)]
     pub(crate) fn left_apart(&mut self) {

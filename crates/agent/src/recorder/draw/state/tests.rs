@@ -52,7 +52,7 @@ impl Caller {
         if !count(entry) {
             return;
         }
-        let (open, read) = self.draws.draw(export, false, ClockKind::Monotonic).unwrap();
+        let (open, read) = self.draws.draw(export, How::Due, ClockKind::Monotonic).unwrap();
         let stratum = records.strata.entry(open.drawn.period).or_default();
         stratum.0 += 1.0;
         stratum.1 += 1.0 + open.drawn.skipped as f64;
@@ -183,7 +183,7 @@ fn abandoned_calls_are_not_lost() {
         if !count(caller.draws.entry(0).unwrap()) {
             continue;
         }
-        let (open, _) = caller.draws.draw(0, false, ClockKind::Monotonic).unwrap();
+        let (open, _) = caller.draws.draw(0, How::Due, ClockKind::Monotonic).unwrap();
         if i % 3 == 0 {
             caller.draws.give_back(0, &open.drawn);
             abandoned += 1;
@@ -206,7 +206,7 @@ fn a_call_within_the_draw_of_another_counts_once() {
     let entry = caller.draws.entry(0).unwrap();
     // The outer call is counted, then the inner one is counted and drawn.
     assert!(count(entry) && count(entry));
-    let (inner, _) = caller.draws.draw(0, false, ClockKind::Monotonic).unwrap();
+    let (inner, _) = caller.draws.draw(0, How::Due, ClockKind::Monotonic).unwrap();
     assert_eq!(inner.drawn.skipped, 1);
-    assert!(caller.draws.draw(0, false, ClockKind::Monotonic).is_none());
+    assert!(caller.draws.draw(0, How::Due, ClockKind::Monotonic).is_none());
 }
