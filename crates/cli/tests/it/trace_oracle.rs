@@ -80,10 +80,11 @@ fn both_with(
     perfetto
 }
 
-/// The calls of each op, their times and their counts equal those of the report.
+/// The calls of each op, their times and their counts equal those of the report as it was recorded.
 fn as_reported(what: &str, timeline: &Timeline, profile: &Path) {
     let mut report = Command::new(PROGRAM);
-    let report = report.arg("report").arg(profile).args(["--format", "json"]).output().unwrap();
+    let report =
+        report.arg("report").arg(profile).args(["--raw", "--format", "json"]).output().unwrap();
     let report: Value = serde_json::from_slice(&report.stdout).unwrap();
     let mut calls = BTreeMap::<&str, (u64, i64, BTreeMap<String, u64>)>::new();
     for slice in timeline.slices.iter().filter(|slice| slice.category == "cpu_op") {

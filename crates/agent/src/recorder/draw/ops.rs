@@ -9,7 +9,7 @@ use std::sync::atomic::{Ordering, compiler_fence};
 
 use super::state::{CountedOp, Draws, How};
 use crate::recorder::bracket::{Newcomer, WRAPPERS, stack_address};
-use crate::recorder::thread::Thread;
+use crate::recorder::thread::{AFTER, BEFORE, Thread};
 
 /// An op that begins.
 pub(crate) struct NewOp {
@@ -44,7 +44,7 @@ impl Thread {
         if wanted && self.begin_due(op.export, op.frame, op.newcomer, op.may_read, op.how) {
             if op.newcomer == Newcomer::Held {
                 // Brackets of such hosts have no times.
-                self.take_entered();
+                self.take_entered(BEFORE);
             }
             return true;
         }
@@ -52,7 +52,7 @@ impl Thread {
         compiler_fence(Ordering::SeqCst);
         let counted = CountedOp { frame: op.frame, subject: op.subject, depth: self.depth };
         self.draws.push_counted(counted);
-        self.settle_counted_half();
+        self.settle_counted_half(BEFORE);
         compiler_fence(Ordering::SeqCst);
         self.busy.store(0, Ordering::Relaxed);
         false
@@ -119,7 +119,7 @@ impl Thread {
         compiler_fence(Ordering::SeqCst);
         let found = self.draws.take_counted(frame);
         if found {
-            self.settle_counted_half();
+            self.settle_counted_half(AFTER);
         }
         compiler_fence(Ordering::SeqCst);
         self.busy.store(0, Ordering::Relaxed);
@@ -129,8 +129,8 @@ impl Thread {
     /// Adds to the account what one of the host's two calls for an op that is only counted took, if that
     /// was measured.
     #[inline(always)]
-    fn settle_counted_half(&mut self) {
-        if let Some(ticks) = self.take_entered() {
+    fn settle_counted_half(&mut self, half: usize) {
+        if let Some(ticks) = self.take_entered(half) {
             self.draws.account.only_counted.measured(2 * ticks);
         }
     }

@@ -32,8 +32,11 @@ pub(crate) struct BracketTimes {
     /// For hosts that call us before and after a call: when the half in progress began, if it is
     /// timed; otherwise 0.
     entered: u64,
-    /// Number of the thread's flushes when a half was last drawn.
-    flushes: u32,
+    /// For such hosts: how long the first half took, if it was timed; otherwise 0. It is counted when the
+    /// call has ended.
+    before: u64,
+    /// Whether counters were read for that call.
+    before_counted: bool,
     /// Whether counters are read for the call that is about to end, or that ended last.
     counted: bool,
     /// Calls without and with counters, halves, buckets.
@@ -61,7 +64,7 @@ impl Thread {
     pub(crate) fn enter(&mut self, half: usize) -> u64 {
         let until = &mut self.until_timed[half];
         *until = until.wrapping_sub(1);
-        if *until == 0 { self.draw(half) } else { 0 }
+        if *until == 0 { self.draw() } else { 0 }
     }
 
     /// Does what [`Thread::enter`] does, and keeps the result for [`Thread::begun`] or
@@ -71,10 +74,16 @@ impl Thread {
         self.brackets.entered = self.enter(half);
     }
 
+    /// Returns the time. Writes nothing: this lies inside of the bracket of the counters, and after a
+    /// fork the first write to a page is a page fault, which would be counted.
     #[cold]
     #[inline(never)]
-    fn draw(&mut self, half: usize) -> u64 {
-        let flushes = self.start.flushes;
+    fn draw(&self) -> u64 {
+        self.run.clock.begin()
+    }
+
+    /// Draws the next call whose half is timed.
+    fn draw_next(&mut self, half: usize) {
         let times = &mut self.brackets;
         // Marsaglia's xorshift.
         times.random ^= times.random << 13;
@@ -86,8 +95,6 @@ impl Thread {
             _ => 32 + (times.random % 64) as u16,
         };
         times.timed[half] = times.timed[half].saturating_add(1);
-        times.flushes = flushes;
-        self.run.clock.begin()
     }
 
     /// Ends the first half of a call that ends in another function, at the moment `start` when the
@@ -95,26 +102,29 @@ impl Thread {
     #[inline(always)]
     pub(crate) fn begun(&mut self, start: u64, counted: bool) {
         if self.brackets.entered != 0 {
-            let before = start.wrapping_sub(self.brackets.entered);
+            self.brackets.before = start.wrapping_sub(self.brackets.entered).max(1);
+            self.brackets.before_counted = counted;
             self.brackets.entered = 0;
-            self.count_bracket(BEFORE, counted, before);
         }
     }
 
-    /// Ends a half of a call that is only counted. Returns how long it took, in ticks, if it was timed.
+    /// Ends this half of a call that is only counted. Returns how long it took, in ticks, if it was timed.
     #[inline(always)]
-    pub(crate) fn take_entered(&mut self) -> Option<u64> {
+    pub(crate) fn take_entered(&mut self, half: usize) -> Option<u64> {
         let entered = std::mem::take(&mut self.brackets.entered);
-        (entered != 0).then(|| self.run.clock.begin().wrapping_sub(entered))
+        if entered == 0 {
+            return None;
+        }
+        let took = self.run.clock.begin().wrapping_sub(entered);
+        self.draw_next(half);
+        Some(took)
     }
 
     /// Ends the second half of such a call.
     #[inline(always)]
     pub(crate) fn left_apart(&mut self) {
-        if self.brackets.entered != 0 {
-            let after = self.brackets.entered;
-            self.brackets.entered = 0;
-            self.count_whole([0, after], 0, self.brackets.counted);
+        if self.brackets.entered | self.brackets.before != 0 {
+            self.count_kept();
         }
     }
 
@@ -129,11 +139,29 @@ impl Thread {
 
     #[cold]
     #[inline(never)]
+    fn count_kept(&mut self) {
+        let (before, after) = (self.brackets.before, self.brackets.entered);
+        (self.brackets.before, self.brackets.entered) = (0, 0);
+        if after != 0 {
+            self.count_whole([0, after], 0, self.brackets.counted);
+        }
+        if before != 0 {
+            self.count_bracket(BEFORE, self.brackets.before_counted, before);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
     fn count_whole(&mut self, entered: [u64; 2], start: u64, counted: bool) {
         let now = self.run.clock.begin();
-        // What flushing a page takes is known for each page.
-        if entered[AFTER] != 0 && self.brackets.flushes == self.start.flushes {
-            self.count_bracket(AFTER, counted, now.wrapping_sub(entered[AFTER]));
+        if entered[AFTER] != 0 {
+            // What flushing a page takes is known for each page.
+            let flushed = entered[AFTER] <= self.start.base_ticks;
+            let took = (!flushed).then(|| now.wrapping_sub(entered[AFTER]));
+            match took {
+                Some(ticks) => self.count_bracket(AFTER, counted, ticks),
+                None => self.draw_next(AFTER),
+            }
         }
         if entered[BEFORE] != 0 {
             self.count_bracket(BEFORE, counted, start.wrapping_sub(entered[BEFORE]));
@@ -143,6 +171,7 @@ impl Thread {
     #[cold]
     #[inline(never)]
     fn count_bracket(&mut self, half: usize, counted: bool, ticks: u64) {
+        self.draw_next(half);
         let halves = &mut self.brackets.counts[usize::from(counted)];
         if let Some(count) = halves.get_mut(half).and_then(|all| all.get_mut(bucket_of(ticks))) {
             *count = count.saturating_add(1);
