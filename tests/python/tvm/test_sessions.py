@@ -125,9 +125,9 @@ def test_the_first_call_is_as_whole_as_the_others():
     with cp.profile(vm, counters=["page-faults:u"]) as prof:
         (part,) = (Path(prof._session.path) / "processes").iterdir()
         names = part / "meta.cps"
-        written = names.stat().st_size
         # What both know of an op: its name, its arguments, that it has regions.
         assert names.read_bytes().count(b"touch") == 3
         vm["main"](argument)
-        assert names.stat().st_size == written
+        # Threads that TVM starts for regions add what an empty call costs on them, and no names.
+        assert names.read_bytes().count(b"touch") == 3
     assert not prof.report().losses

@@ -108,6 +108,7 @@ pub fn end() -> i32 {
     guarded(attach::at_session_end);
     run.ended.store(true, Ordering::SeqCst);
     epoch::pause();
+    attach::wait_for_leaving();
     guarded(|| {
         if let Some(process) = Process::existing(run) {
             process.leave();

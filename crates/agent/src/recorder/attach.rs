@@ -3,7 +3,7 @@
 
 use std::ffi::c_void;
 use std::mem::MaybeUninit;
-use std::sync::atomic::{AtomicU32, Ordering, compiler_fence};
+use std::sync::atomic::{AtomicU32, Ordering, compiler_fence, fence};
 
 use counters::{Readings, ThreadCounters};
 use model::Loss;
@@ -113,6 +113,22 @@ pub fn nobody_attaches() -> bool {
     ATTACHING.load(Ordering::SeqCst) == 0
 }
 
+/// Writes a value word by word. For a large value, a plain write calls `memmove`. A sanitizer of the host
+/// would see that call and take it for a race with the thread that had this memory before: it does not
+/// see our system calls.
+///
+/// # Safety
+/// `to` must be valid for writes.
+unsafe fn put_in_words<T>(to: *mut T, from: &T) {
+    const { assert!(size_of::<T>().is_multiple_of(8) && align_of::<T>() == 8) };
+    let (to, from) =
+        (to.cast::<MaybeUninit<u64>>(), std::ptr::from_ref(from).cast::<MaybeUninit<u64>>());
+    for word in 0..size_of::<T>() / 8 {
+        // SAFETY: inside of both values.
+        unsafe { to.add(word).write_volatile(*from.add(word)) };
+    }
+}
+
 /// The thread cannot be attached at the moment.
 struct TryLater;
 
@@ -192,7 +208,7 @@ fn make(epoch: u32, old: *mut Thread, adapter: &Adapter) -> Result<*mut Thread, 
             sys::unmap(memory.cast(), THREAD_BYTES);
         } else {
             // SAFETY: the thread's previous state, which is detached.
-            unsafe { (*memory).draws = draws };
+            unsafe { put_in_words(&raw mut (*memory).draws, &draws) };
         }
         return Err(TryLater);
     }
@@ -217,7 +233,7 @@ fn make(epoch: u32, old: *mut Thread, adapter: &Adapter) -> Result<*mut Thread, 
         }
         set!(busy, AtomicU32::new(1));
         set!(depth, 0);
-        set!(draws, draws);
+        put_in_words(&raw mut (*memory).draws, &draws);
         set!(memory, OURS);
         set!(counting, counting);
         set!(uncounted, 0);
@@ -353,14 +369,37 @@ unsafe extern "C" fn leave_c(thread: *mut c_void) {
             (*local).thread = std::ptr::null_mut();
         }
         (*local).lives = (*local).lives.saturating_add(1);
-        let of = (*thread).epoch.load(Ordering::Relaxed);
+        // Before the epoch is read: see `wait_for_leaving`.
+        LEAVING.fetch_add(1, Ordering::SeqCst);
+        fence(Ordering::SeqCst);
+        let of = (*thread).epoch.load(Ordering::SeqCst);
         if of != 0 && (of == epoch::current() || epoch::is_off()) {
             guarded(|| (*thread).leave(Loss::CallAbandoned));
         } else if of != 0 {
             guarded(|| (*thread).discard());
         }
+        LEAVING.fetch_sub(1, Ordering::SeqCst);
         (*thread).draws.unmap();
         sys::unmap(thread.cast(), THREAD_BYTES);
+    }
+}
+
+/// Number of threads that are ending and write their last page.
+static LEAVING: AtomicU32 = AtomicU32::new(0);
+
+/// Waits until no thread writes its last page any more, for at most a second. Called after the epoch
+/// of a session has ended, so that no other thread begins to. A program may have joined such a thread
+/// already: Python does so before the destructors of the thread have run. Whoever reads the profile
+/// then would find half of the page, or none.
+pub fn wait_for_leaving() {
+    const STEP_NS: libc::c_long = 100_000;
+    for _ in 0..10_000 {
+        if LEAVING.load(Ordering::SeqCst) == 0 {
+            return;
+        }
+        let step = libc::timespec { tv_sec: 0, tv_nsec: STEP_NS };
+        // SAFETY: `step` outlives the call.
+        unsafe { libc::syscall(libc::SYS_nanosleep, &raw const step, 0usize) };
     }
 }
 
