@@ -76,7 +76,7 @@ impl Thread {
         }
         self.busy.store(1, Ordering::Relaxed);
         compiler_fence(Ordering::SeqCst);
-        self.ending(at);
+        self.ending(at, end);
         let begun = self.apart[at];
         self.depth = at as u32;
         self.is_apart &= !bit;

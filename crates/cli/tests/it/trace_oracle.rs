@@ -140,7 +140,7 @@ fn the_kept_profile_is_shown_correctly() {
     let mut seen = 0;
     for entry in std::fs::read_dir(profiles).unwrap() {
         let path = entry.unwrap().path();
-        if path.is_dir() {
+        if path.join("manifest.json").exists() {
             let timeline = both(&mut oracle, "kept", &path, &Scratch::new());
             as_reported("kept", &timeline, &path);
             // What is shown of a part must also be shown of the whole.

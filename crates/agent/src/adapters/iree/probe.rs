@@ -14,7 +14,7 @@ use crate::process::guard::guarded;
 use crate::recorder::adapter::Took;
 use crate::recorder::attach;
 use crate::recorder::bracket::{Newcomer, PLAIN_CLOCK, fetch, stack_address};
-use crate::recorder::thread::{self, AFTER, BEFORE, Thread};
+use crate::recorder::thread::{self, BEFORE, Thread};
 
 #[cold]
 #[inline(never)]
@@ -68,11 +68,10 @@ pub unsafe fn call(
     unsafe {
         if (*thread).is_attached() {
             let call = described(export, dispatch, workgroup, (start, end), location);
-            let after = (*thread).enter(AFTER);
             if !(*thread).end_plain(&call, frame) {
                 end_otherwise(thread, frame, export, dispatch, workgroup, (start, end), location);
             }
-            (*thread).left([entered, after], start, false);
+            (*thread).left(entered, (start, end), false);
         }
     }
     result
@@ -157,9 +156,8 @@ pub unsafe fn call_otherwise(
         if (*thread).is_attached() {
             let call = described(export, dispatch, workgroup, (start, end), location);
             let counted = (*thread).counting && (*thread).uncounted == 0;
-            let after = (*thread).enter(AFTER);
             end_guarded(thread, &call, frame);
-            (*thread).left([entered, after], start, counted);
+            (*thread).left(entered, (start, end), counted);
         }
     }
     result

@@ -81,12 +81,17 @@ pub fn enter_held() {
     }
 }
 
-/// The first thing that a host's call does after an op.
+/// The first thing that a host's call does after an op. In a run with a budget, it tells what an op costs
+/// that is only counted. In other runs, the second half begins with the end of the op, so that nothing
+/// differs between calls before the counters are read.
 #[inline(always)]
 pub fn enter_after() {
     if let Some(thread) = recording() {
         // SAFETY: this is the thread's own state.
-        unsafe { (*thread).enter_apart(AFTER) };
+        let thread = unsafe { &mut *thread };
+        if thread.draws.is_on() {
+            thread.enter_apart(AFTER);
+        }
     }
 }
 
@@ -224,7 +229,7 @@ unsafe fn end_begun(frame: usize) -> Option<Ended> {
     }
     let at = thread.wrapped_at(frame)?;
     let is_read = thread.reads_call(at);
-    thread.ending(at);
+    thread.ending(at, end);
     let begun = thread.end_wrapped(at);
     let call = Call { export: begun.export, location, start: begun.start, end, ..Call::default() };
     let numbers = thread.take_slot(at).numbers;

@@ -37,6 +37,8 @@ pub(crate) struct BracketTimes {
     before: u64,
     /// Whether counters were read for that call.
     before_counted: bool,
+    /// For such hosts: when the call ended that ended last; 0 if that has been taken.
+    ended: u64,
     /// Whether counters are read for the call that is about to end, or that ended last.
     counted: bool,
     /// Calls without and with counters, halves, buckets.
@@ -123,18 +125,32 @@ impl Thread {
     /// Ends the second half of such a call.
     #[inline(always)]
     pub(crate) fn left_apart(&mut self) {
+        let ended = std::mem::take(&mut self.brackets.ended);
+        if ended != 0 && !self.draws.is_on() {
+            self.brackets.entered = self.ended(ended);
+        }
         if self.brackets.entered | self.brackets.before != 0 {
             self.count_kept();
         }
     }
 
-    /// Ends the second half: the last thing that the recorder does in it. `entered` is what
-    /// [`Thread::enter`] returned in both halves, and `start` is when the call began.
+    /// Ends the second half, which began with the end of the call: the last thing that the recorder does
+    /// in it. `entered` is what [`Thread::enter`] returned, and the call took from `start` to `end`.
     #[inline(always)]
-    pub(crate) fn left(&mut self, entered: [u64; 2], start: u64, counted: bool) {
-        if entered[BEFORE] | entered[AFTER] != 0 {
-            self.count_whole(entered, start, counted);
+    pub(crate) fn left(&mut self, entered: u64, (start, end): (u64, u64), counted: bool) {
+        let after = self.ended(end);
+        if entered | after != 0 {
+            self.count_whole([entered, after], start, counted);
         }
+    }
+
+    /// Returns `end`, when the call ended, if the second half is timed, and otherwise 0. Called when the
+    /// counters have been read: nothing that differs between calls may be done before.
+    #[inline(always)]
+    fn ended(&mut self, end: u64) -> u64 {
+        let until = &mut self.until_timed[AFTER];
+        *until = until.wrapping_sub(1);
+        if *until == 0 { end } else { 0 }
     }
 
     #[cold]
@@ -178,9 +194,10 @@ impl Thread {
         }
     }
 
-    /// Notes whether counters are read for call `at`, which is about to end.
+    /// Notes that call `at` has ended, and whether counters are read for it.
     #[inline(always)]
-    pub(crate) fn ending(&mut self, at: usize) {
+    pub(crate) fn ending(&mut self, at: usize, end: u64) {
+        self.brackets.ended = end;
         self.brackets.counted = self.counting && self.uncounted >> at & 1 == 0;
     }
 
