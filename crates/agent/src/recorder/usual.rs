@@ -76,7 +76,6 @@ impl Thread {
         }
         self.busy.store(1, Ordering::Relaxed);
         compiler_fence(Ordering::SeqCst);
-        self.ending(at, end);
         let begun = self.apart[at];
         self.depth = at as u32;
         self.is_apart &= !bit;
@@ -94,6 +93,7 @@ impl Thread {
                 self.record_otherwise(&call);
             }
         }
+        self.has_ended(end, self.counting);
         compiler_fence(Ordering::SeqCst);
         self.busy.store(0, Ordering::Relaxed);
         true

@@ -22,8 +22,7 @@ fn attach() -> *mut Thread {
     attach::attach(&ADAPTER)
 }
 
-/// Calls `original` inside a bracket. In a run with a budget, the call may only be counted;
-/// `is_counted` says that it has been counted already, and is due.
+/// Calls `original` inside a bracket. In a run with a budget, the call may only be counted.
 ///
 /// # Safety
 /// The arguments must be those that the runtime passes to a dispatch function, and `original` must
@@ -36,7 +35,6 @@ pub unsafe fn call(
     environment: *const Environment,
     dispatch: *const DispatchState,
     workgroup: *const WorkgroupState,
-    is_counted: bool,
 ) -> c_int {
     let thread = thread::current();
     let frame = stack_address();
@@ -52,7 +50,7 @@ pub unsafe fn call(
     if !is_plain {
         // SAFETY: the caller's promises.
         return unsafe {
-            call_otherwise(export, original, environment, dispatch, workgroup, is_counted)
+            call_otherwise(export, original, environment, dispatch, workgroup, false)
         };
     }
     touch_stack();
@@ -112,7 +110,8 @@ unsafe fn described(
     }
 }
 
-/// Does what [`call`] does, in all cases.
+/// Does what [`call`] does, in all cases. In a run with a budget, `is_counted` says that the call has
+/// been counted already, and is due.
 ///
 /// # Safety
 /// As for [`call`].
@@ -316,7 +315,7 @@ pub fn rehearse(thread: &mut Thread, calls: usize, _: bool) -> Took {
         bare.push(clock.begin().wrapping_sub(begin));
         let begin = clock.begin();
         // SAFETY: `empty` has the type of a dispatch function and reads none of its arguments.
-        unsafe { call(0, empty, &Environment::ZERO, &dispatch, &workgroup, false) };
+        unsafe { call(0, empty, &Environment::ZERO, &dispatch, &workgroup) };
         probed.push(clock.begin().wrapping_sub(begin));
     }
     Took { bare, probed }

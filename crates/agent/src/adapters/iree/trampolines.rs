@@ -143,7 +143,7 @@ unsafe extern "C-unwind" fn bracketed(
     // SAFETY: by contract.
     unsafe {
         let (export, original) = of_slot(slot);
-        probe::call(export, original, environment, dispatch, workgroup, false)
+        probe::call(export, original, environment, dispatch, workgroup)
     }
 }
 

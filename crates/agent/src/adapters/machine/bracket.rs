@@ -229,15 +229,17 @@ unsafe fn end_begun(frame: usize) -> Option<Ended> {
     }
     let at = thread.wrapped_at(frame)?;
     let is_read = thread.reads_call(at);
-    thread.ending(at, end);
+    let counted = thread.is_counted_at(at);
     let begun = thread.end_wrapped(at);
     let call = Call { export: begun.export, location, start: begun.start, end, ..Call::default() };
     let numbers = thread.take_slot(at).numbers;
     if numbers == [0; 3] && !collectors::any() {
         thread.end(&call, frame, &[]);
+        thread.has_ended(end, counted);
         return Some(Ended { at, is_read, interrupted: false });
     }
     let interrupted = end_with_values(thread, &call, frame, numbers, at);
+    thread.has_ended(end, counted);
     Some(Ended { at, is_read, interrupted })
 }
 

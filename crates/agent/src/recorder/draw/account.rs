@@ -1,4 +1,4 @@
-//! What recording costs one thread, and which calls it can afford: the arithmetic behind a budget.
+//! What recording costs one thread, and how many calls it may time within a budget.
 //!
 //! ```text
 //!  measured in place    cost of a timed call, of one with counters, of a clock record, of a flush

@@ -2,8 +2,11 @@
 //! random ([`record::brackets`] says why).
 //!
 //! ```text
-//!  enter(BEFORE) ··· read counters ··· start │ call │ enter(AFTER) ··· record ··· left()
+//!  enter(BEFORE) ··· read counters ··· start │ call │ end ··· read counters ··· record ··· left()
 //! ```
+//!
+//! The second half begins with the time stamp that ends the call. Whether it is timed is decided when
+//! the counters have been read, so that all calls do the same between the two readings.
 //!
 //! A call that is not drawn costs one decrement in each half. The halves are drawn independently,
 //! because some hosts call us once before and once after a call.
@@ -194,11 +197,18 @@ impl Thread {
         }
     }
 
-    /// Notes that call `at` has ended, and whether counters are read for it.
+    /// Whether counters are read for call `at`, which is about to end.
     #[inline(always)]
-    pub(crate) fn ending(&mut self, at: usize, end: u64) {
+    pub(crate) fn is_counted_at(&self, at: usize) -> bool {
+        self.counting && self.uncounted >> at & 1 == 0
+    }
+
+    /// Notes when a call has ended, and whether its counters were read. Called when they have been: after
+    /// a fork, the first write to a page is a page fault.
+    #[inline(always)]
+    pub(crate) fn has_ended(&mut self, end: u64, counted: bool) {
         self.brackets.ended = end;
-        self.brackets.counted = self.counting && self.uncounted >> at & 1 == 0;
+        self.brackets.counted = counted;
     }
 
     /// Times every bracket from now on, until [`Thread::time_some_brackets`].
