@@ -241,6 +241,11 @@ fn cost(
         .filter(|of| of.process == process)
         .map(|of| of.calls.saturating_sub(of.timed))
         .fold(0, u64::saturating_add);
+    // Those that no stub has counted are in the recorder's own account.
+    let told = of.spent.iter().map(|spent| spent.told_calls).fold(0, u64::saturating_add);
+    let told_ns: f64 = of.spent.iter().map(|spent| spent.told_ns as f64).sum();
+    let told_ns = Estimate { value: told_ns, low: 0.5 * told_ns, high: 1.5 * told_ns };
+    let by_stubs = ONLY_COUNTED_NS.times(only_counted.saturating_sub(told) as f64);
     let after = of.cost.map_or(0.0, |b| line.duration_ns(b.after_reading_ticks));
     let after = after * readings as f64;
     let mine = || threads.iter().filter(|thread| thread.process == process);
@@ -255,7 +260,7 @@ fn cost(
         probes,
         after: Estimate { value: after, low: 0.0, high: 2.0 * after },
         only_counted,
-        counting: ONLY_COUNTED_NS.times(only_counted as f64),
+        counting: sum([by_stubs, told_ns]),
         uncounted,
         uncounted_call_ns: timing.map(|t| t.ticks.value * line.ns_per_tick()),
         way: way(profile, process, in_place, ticks.value / calls as f64 - empty_call.ticks as f64),

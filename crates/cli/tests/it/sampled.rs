@@ -63,7 +63,7 @@ pub fn paper() -> ProfileScript {
         .call(call(0, 7_000, 12, Some(4)).drawn(4, 2, 0))
         .counted(0, 12, 5, 4)
         .counted(1, 3, 3, 3);
-    main.spent = record::counts::Spent { cpu_ns: 101_800, price_ns: 1_800 };
+    main.spent = record::counts::Spent { cpu_ns: 101_800, price_ns: 1_800, ..Default::default() };
     script
 }
 

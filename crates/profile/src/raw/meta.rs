@@ -96,6 +96,8 @@ pub struct CountsFacts {
     pub tid: u32,
     /// Processor time, and what recording took of it, in ns.
     pub spent: (u64, u64),
+    /// Calls that were only counted, and not by a stub, and what these took of it, in ns.
+    pub told: (u64, u64),
     /// Export, all calls, timed calls, and calls whose counters were read.
     pub rows: Vec<(u32, u64, u64, u64)>,
 }
@@ -109,7 +111,8 @@ impl ProcessFacts {
                 CountsRow { export, calls, timed, counted }
             };
             let (cpu_ns, price_ns) = facts.spent;
-            let spent = Spent { cpu_ns, price_ns };
+            let (told_calls, told_ns) = facts.told;
+            let spent = Spent { cpu_ns, price_ns, told_calls, told_ns };
             let rows = facts.rows.iter().map(row).collect();
             CountsFrame { thread_uid: facts.thread, tid: facts.tid, spent, rows }.to_bytes()
         };

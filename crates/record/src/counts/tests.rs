@@ -11,7 +11,7 @@ fn table(entries: u32, rows: &[(usize, [u64; 8])]) -> Vec<u8> {
     for (at, value) in [(8, 1), (12, 1), (16, 10), (20, 1), (32, 3), (36, 11), (40, entries)] {
         put(at, &u32::to_le_bytes(value));
     }
-    for (at, value) in [(24, 99), (48, 5_000_000), (56, 40_000)] {
+    for (at, value) in [(24, 99), (48, 5_000_000), (56, 40_000), (64, 12), (72, 900)] {
         put(at, &u64::to_le_bytes(value));
     }
     for (export, words) in rows {
@@ -31,7 +31,7 @@ fn a_table_says_what_was_called() {
     let expected = CountsFrame {
         thread_uid: 3,
         tid: 11,
-        spent: Spent { cpu_ns: 5_000_000, price_ns: 40_000 },
+        spent: Spent { cpu_ns: 5_000_000, price_ns: 40_000, told_calls: 12, told_ns: 900 },
         rows: vec![
             CountsRow { export: 0, calls: 7, timed: 4, counted: 2 },
             CountsRow { export: 2, calls: 1, timed: 0, counted: 0 },
@@ -60,7 +60,7 @@ fn what_is_not_a_table_is_refused() {
 
 fn frames() -> [CountsFrame; 2] {
     let row = |export, calls| CountsRow { export, calls, timed: 3, counted: 1 };
-    let spent = Spent { cpu_ns: 1 << 40, price_ns: 77 };
+    let spent = Spent { cpu_ns: 1 << 40, price_ns: 77, told_calls: 6, told_ns: 5 };
     let rows = vec![row(1, 1 << 50), row(u32::MAX, 4)];
     [
         CountsFrame { thread_uid: 0, tid: 100, spent, rows },

@@ -170,6 +170,7 @@ fn counted(profile: &Profile, process: usize) -> Vec<CountsFacts> {
             thread: spent.thread_uid,
             tid: profile.processes[process].threads.iter().find(tid).map_or(0, |t| t.tid),
             spent: (spent.cpu_ns, spent.price_ns),
+            told: (spent.told_calls, spent.told_ns),
             rows: rows.map(|one| (one.export, one.calls, one.timed, one.counted)).collect(),
         }
     };

@@ -23,7 +23,7 @@ from collections.abc import Callable
 from typing import Any, Optional
 
 from counterpoint.errors import UnsupportedError
-from counterpoint.tvm import _native
+from counterpoint.tvm import _fixed, _native
 
 _STATE = "_counterpoint_state"
 _lock = threading.RLock()
@@ -43,8 +43,14 @@ _names: weakref.WeakValueDictionary[str, Machine] = weakref.WeakValueDictionary(
 class Machine:
     """The state of one `VirtualMachine`, which lives as long as the machine."""
 
-    def __init__(self, devices: list[Any], unseen: Optional[str]) -> None:
+    def __init__(self, devices: list[Any], unseen: Optional[str], executable: Any = None) -> None:
         self.devices = devices
+        # What the machine executes, to find out which functions make the same calls in each run; the
+        # machine keeps it alive anyway. `None` if it is not known.
+        self._executable = executable
+        self._fixed: Optional[frozenset[str]] = None
+        # Whether what records this machine has a budget.
+        self._budget = False
         # Why its parallel launches are not seen; `None` if they are.
         self.unseen = unseen
         self.user: Any = None
@@ -105,8 +111,26 @@ class Machine:
         self._ours.append((ours, self.number, self.user))
         return ours
 
+    def set(self, vm: Any, native: _native.Native) -> None:
+        """Sets our instrument. Only if there is none of the user, which expects each call, the agent
+        may take it away for a run."""
+        native.switch(self.number, None, None)
+        ours = self.instrument(native)
+        vm._set_instrument(ours)
+        free = self.user is None
+        self._budget = native.switch(self.number, *((vm._set_instrument, ours) if free else (None, None)))
+
+    def is_fixed(self, name: str) -> bool:
+        """Whether the recording has a budget, and all runs of this function make the same calls."""
+        if not self._budget or self._executable is None:
+            return False
+        if self._fixed is None:
+            self._fixed = _fixed.functions(self._executable)
+        return name in self._fixed
+
     def leave(self, vm: Any, native: _native.Native) -> None:
         """Restores the user's instrument, now or when the machine has left its op."""
+        native.switch(self.number, None, None)
         self.lingers = not native.quiet(self.number)
         if not self.lingers:
             vm._set_instrument(self.user)
@@ -183,7 +207,7 @@ def _init(original: Callable[..., Any], self: Any, *args: Any, **kwargs: Any) ->
             unseen = f"{_early_library} was loaded before counterpoint.tvm was imported"
         device = args[1] if len(args) > 1 else kwargs.get("device")
         devices = list(device) if isinstance(device, (list, tuple)) else [device]
-        setattr(self, _STATE, Machine(devices, unseen))
+        setattr(self, _STATE, Machine(devices, unseen, made_of))
         if attach_all and not is_remote(self):
             native = _native.load()
             if attach(self, native).unseen is not None:
@@ -213,7 +237,7 @@ def _wrapped(vm: Any, name: str, function: Any) -> Any:
                     state.leave(vm, _native.load())
         return function
     try:
-        return _native.load().entry(state.number, name, function)
+        return _native.load().entry(state.number, name, function, state.is_fixed(name))
     except Exception:  # The call is not recorded as a run, but its ops are recorded.
         return function
 
@@ -227,7 +251,7 @@ def _set_instrument(original: Callable[..., Any], self: Any, instrument: Any) ->
     with _lock:
         before, state.user = state.user, instrument
         try:
-            original(self, state.instrument(_native.load()))
+            state.set(self, _native.load())
         except BaseException:
             state.user = before
             raise
@@ -258,7 +282,7 @@ def attach(vm: Any, native: _native.Native, name: Optional[str] = None) -> Machi
         state = state_of(vm)
         if not state.open:
             state.register(native, name)
-            vm._set_instrument(state.instrument(native))
+            state.set(vm, native)
             state.lingers = False
         state.add(1)
         return state

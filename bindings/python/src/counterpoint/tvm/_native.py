@@ -59,6 +59,7 @@ class Native(Recorder):
         self._vm = module["counterpoint_vm"]
         self._instrument = module["counterpoint_instrument"]
         self._entry = module["counterpoint_entry"]
+        self._switch = module["counterpoint_switch"]
         self._calls = module["counterpoint_calls"]
         self._quiet = module["counterpoint_quiet"]
         self._collector = module["counterpoint_collector"]
@@ -81,9 +82,16 @@ class Native(Recorder):
         """Returns a function for `vm.set_instrument`, which also calls the user's own."""
         return self._instrument(vm, user)
 
-    def entry(self, vm: int, name: str, function: Any) -> Any:
-        """Returns the entry function, wrapped so that its calls are recorded as runs."""
-        return self._entry(vm, name, function)
+    def entry(self, vm: int, name: str, function: Any, fixed: bool = False) -> Any:
+        """Returns the entry function, wrapped so that its calls are recorded as runs. `fixed`: all of
+        its runs make the same calls, so in a profile with a budget the instrument may be taken away
+        for a run."""
+        return self._entry(vm, name, function, int(fixed))
+
+    def switch(self, vm: int, set_instrument: Any, instrument: Any) -> bool:
+        """Lets the agent take our instrument away for a run and give it back by calling
+        `set_instrument`; forbids it if both are `None`. Returns whether the recording has a budget."""
+        return bool(self._switch(vm, set_instrument, instrument))
 
     def calls(self, vm: int) -> int:
         """Returns the number of VM calls that were seen since the machine was registered."""

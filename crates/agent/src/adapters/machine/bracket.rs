@@ -166,7 +166,13 @@ unsafe fn begin(
     let started = collectors::start(thread, entry.device);
     let interrupted = started.is_some_and(|started| started.interrupted);
     // A collector is called for each op, so each op has a record that can hold its values.
-    let how = if started.is_some() || !entry.is_op() { How::Always } else { How::Due };
+    let is_always = started.is_some() || !entry.is_op();
+    let how = match (is_always, entry.vm.watching.one_in()) {
+        (true, 1) => How::Always,
+        (true, runs) => How::AlwaysWatched(runs),
+        (false, 1) => How::Due,
+        (false, runs) => How::Watched(runs),
+    };
     let subject = std::ptr::from_ref(entry).cast();
     let op = NewOp { export: entry.id, frame, newcomer, may_read: counted, how, subject };
     if interrupted || !thread.begin_op(&op) {

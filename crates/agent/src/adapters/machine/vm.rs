@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use record::meta::{Frame, Library, LibraryKind};
 
+use crate::adapters::machine::watching::Watching;
 use crate::process::lock::Lock;
 use crate::process::names;
 use crate::process::part::Process;
@@ -25,6 +26,8 @@ pub struct Vm {
     pub calls: AtomicU64,
     /// Which thread calls it, and where its outermost op is.
     pub inside: Inside,
+    /// Whether its calls are watched just now.
+    pub watching: Watching,
     /// Serial number of the part that contains its frame.
     told: AtomicU32,
     next: *const Vm,
@@ -106,9 +109,18 @@ impl Vm {
     fn link(number: u32, name: String, kind: LibraryKind, next: *mut Self) -> &'static Self {
         let library = names::take_library();
         let (calls, told) = (AtomicU64::new(0), AtomicU32::new(0));
-        let inside = Inside::default();
-        let vm =
-            Box::leak(Box::new(Self { number, library, name, kind, calls, inside, told, next }));
+        let (inside, watching) = Default::default();
+        let vm = Box::leak(Box::new(Self {
+            number,
+            library,
+            name,
+            kind,
+            calls,
+            inside,
+            watching,
+            told,
+            next,
+        }));
         VMS.store(vm, Ordering::Release);
         vm
     }
@@ -122,6 +134,7 @@ impl Vm {
             kind: LibraryKind::RelaxVm,
             calls: AtomicU64::new(0),
             inside: Inside::default(),
+            watching: Watching::default(),
             told: AtomicU32::new(0),
             next: std::ptr::null(),
         }))
@@ -136,6 +149,7 @@ impl Vm {
             kind: LibraryKind::RelaxVm,
             calls: AtomicU64::new(0),
             inside: Inside::default(),
+            watching: Watching::default(),
             told: AtomicU32::new(0),
             next: std::ptr::null(),
         }))

@@ -16,6 +16,7 @@ use crate::adapters::tvm::ffi::{self, Ffi};
 use crate::adapters::tvm::function_collector::{self, Functions};
 use crate::adapters::tvm::instrument::{Instrument, Wrapper};
 use crate::adapters::tvm::parallel;
+use crate::adapters::tvm::watch;
 use crate::os::sys::ErrnoGuard;
 use crate::process::guard::guarded;
 use crate::recorder::bracket::stack_address;
@@ -150,11 +151,28 @@ exported! {
 }
 
 exported! {
-    /// Makes a wrapper for an entry function: number, name, function → function.
+    /// Makes a wrapper for an entry function: number, name, function, whether all of its runs make the
+    /// same calls (default: no) → function.
     __tvm_ffi_counterpoint_entry, ffi, arguments, {
         let (vm, name) = (vm(arguments)?, text(arguments, 1)?);
         let function = some_function(arguments, 2)?;
-        Wrapper::make(ffi, vm, name, function).ok_or(Refusal::Internal)
+        let is_fixed = arguments.get(3).and_then(ffi::integer).is_some_and(|fixed| fixed != 0);
+        Wrapper::make(ffi, vm, name, function, is_fixed).ok_or(Refusal::Internal)
+    }
+}
+
+exported! {
+    /// Lets a machine's instrument be taken away for runs whose calls are known: number, function that
+    /// sets the instrument or None, our instrument or None → 1 if the recording has a budget, or 0.
+    __tvm_ffi_counterpoint_switch, ffi, arguments, {
+        let (vm, set, instrument) = (vm(arguments)?, function(arguments, 1)?, function(arguments, 2)?);
+        if set.is_null() != instrument.is_null() {
+            return Err(Refusal::Types);
+        }
+        watch::install(ffi, vm, set, instrument);
+        let thread = if epoch::wanted() { bracket::thread(&ADAPTER) } else { std::ptr::null_mut() };
+        let thread = thread.as_ref(); // Null, or this thread's own state.
+        Ok(integer(thread.is_some_and(|thread| thread.run.budget.is_some()).into()))
     }
 }
 

@@ -15,7 +15,9 @@ use record::meta::Role;
 use crate::adapters::machine::bracket::{self, Bracket, How, What};
 use crate::adapters::machine::op::{self, Entry};
 use crate::adapters::machine::vm::Vm;
+use crate::adapters::machine::watching::Function;
 use crate::adapters::tvm::ffi::{self, Ffi};
+use crate::adapters::tvm::watch::{self, Plan};
 use crate::adapters::tvm::{ADAPTER, call};
 use crate::process::guard::guarded;
 use crate::recorder::adapter::Took;
@@ -139,6 +141,9 @@ unsafe fn op_begins(vm: &'static Vm, arguments: &[Any], frame: usize) -> bool {
         // SAFETY: these are the VM's arguments; it will call the op next, on this thread.
         unsafe {
             let Some(entry) = call::of_call(vm, arguments) else { return false };
+            if !vm.watching.note(entry.id) {
+                return false;
+            }
             let storage = if entry.allocates { call::storage_bytes(arguments) } else { 0 };
             bracket::begin_op(&ADAPTER, entry, storage, frame)
         }
@@ -160,6 +165,8 @@ unsafe fn op_ends(frame: usize) -> bool {
 pub struct Wrapper {
     ffi: &'static Ffi,
     entry: &'static Entry,
+    /// Is there if all runs of the function make the same calls.
+    fixed: Option<&'static Function>,
     /// The entry function, of which we hold a reference.
     function: *mut Object,
 }
@@ -171,8 +178,10 @@ impl Wrapper {
         vm: &'static Vm,
         name: &[u8],
         function: *mut Object,
+        is_fixed: bool,
     ) -> Option<Any> {
         let entry = op::by_name(vm, Role::Run, name)?;
+        let fixed = if is_fixed { watch::function(vm, name) } else { None };
         if epoch::wanted() {
             // Write the entry's frame now, so that the run itself does not wait for it.
             let thread = bracket::thread(&ADAPTER);
@@ -180,7 +189,7 @@ impl Wrapper {
             unsafe { thread.as_ref() }.map(|thread| entry.is_recorded(thread));
         }
         retain(ffi, function);
-        let this = Box::into_raw(Box::new(Self { ffi, entry, function }));
+        let this = Box::into_raw(Box::new(Self { ffi, entry, fixed, function }));
         ffi.function(this.cast(), entry_called, drop_wrapper)
     }
 }
@@ -200,21 +209,34 @@ unsafe extern "C-unwind" fn entry_called(
 ) -> c_int {
     // SAFETY: made by `Wrapper::make`. The caller may drop its last reference during the call, so
     // everything that is needed afterwards is copied.
-    let (call, function, entry) = unsafe {
+    let (ffi, function, entry, fixed) = unsafe {
         let this = &*this.cast::<Wrapper>();
-        (this.ffi.function_call, this.function, this.entry)
+        (this.ffi, this.function, this.entry, this.fixed)
     };
-    if !epoch::wanted() {
-        // SAFETY: the caller's arguments are passed on.
-        return unsafe { call(function, arguments, count, result) };
-    }
-    let (task, correlation) = (None, None);
-    let what = What { export: entry.id, entry, task, correlation, counted: true, how: How::Always };
-    let bracket = run_begins(&what, stack_address());
     // SAFETY: the caller's arguments are passed on.
-    let code = unsafe { call(function, arguments, count, result) };
-    if let Some(bracket) = bracket {
-        run_ends(&bracket, &what, code != 0);
+    let call = || unsafe { (ffi.function_call)(function, arguments, count, result) };
+    if !epoch::wanted() {
+        return call();
+    }
+    let mut plan = match fixed {
+        Some(fixed) => watch::plan(ffi, entry.vm, fixed),
+        None => Plan::Recorded(How::Always, None),
+    };
+    let code = match &plan {
+        Plan::Recorded(how, _) => {
+            let (task, correlation, how) = (None, None, *how);
+            let what = What { export: entry.id, entry, task, correlation, counted: true, how };
+            let bracket = run_begins(&what, stack_address());
+            let code = call();
+            if let Some(bracket) = bracket {
+                run_ends(&bracket, &what, code != 0);
+            }
+            code
+        }
+        Plan::Passed => call(),
+    };
+    if let Plan::Recorded(_, Some(run)) = &mut plan {
+        run.ends(code != 0);
     }
     code
 }

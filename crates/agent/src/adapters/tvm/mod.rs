@@ -17,6 +17,7 @@
 //! | [`instrument`] | brackets each op, and each run |
 //! | [`function_collector`] | wraps two TVM functions as a user's collector |
 //! | [`call`] | maps the arguments of the instrument to the op that is called |
+//! | [`watch`] | takes the instrument away for runs whose calls are known |
 //! | [`parallel`] | brackets regions and tasks, and counts workspaces |
 //!
 //! When an op throws, the exception passes through the function that calls the instrument, never
@@ -29,6 +30,7 @@ mod ffi;
 mod function_collector;
 mod instrument;
 mod parallel;
+mod watch;
 
 use crate::recorder::adapter::Adapter;
 

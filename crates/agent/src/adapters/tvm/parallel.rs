@@ -123,6 +123,7 @@ fn region_begins(
         let state = unsafe { thread.as_ref() }?;
         let outside = || call::outside().map(|entry| (entry, How::Always));
         let (entry, how) = bracket::current_op(state, frame).or_else(outside)?;
+        entry.vm.watching.note_region();
         if !entry.is_recorded(state) || !entry.tell_regions(state) {
             return None;
         }

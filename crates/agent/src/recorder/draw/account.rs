@@ -27,6 +27,12 @@ const MARGIN: f64 = 0.8;
 /// The least part of the budget that goes to timing, so that a thread that has spent too much still
 /// learns something about its calls.
 const LEAST: f64 = 1.0 / 32.0;
+/// The part of what is left of the budget that goes to watching runs of models.
+const WATCHING: f64 = 0.5;
+/// The least part of the time of a model's runs that goes to watching them.
+const LEAST_WATCHING: f64 = 1e-4;
+/// The most runs for each that is watched.
+pub const MOST_RUNS: u32 = 1 << 14;
 /// A debt is paid back within this processor time, or a quarter of what the thread has had.
 const SHORTEST_HORIZON_NS: f64 = 20e6;
 /// Weight of a measurement in a running mean.
@@ -87,12 +93,19 @@ pub struct Account {
     fixed: f64,
     /// Spent on calls that are only counted.
     counting: f64,
+    /// The same for calls that no stub counts: ops, whose host tells us of each, and those in runs that
+    /// are not watched.
+    telling: f64,
+    /// Number of these calls. They are not in `counting`.
+    told: u64,
     /// Spent on attaching the thread.
     attaching: f64,
     /// The part of the time of its calls that timing an export may take.
     share: f64,
     /// The same for reading counters.
     counter_share: f64,
+    /// The part of the time of a model's runs that watching them may take.
+    watching_share: f64,
 }
 
 impl Account {
@@ -110,9 +123,12 @@ impl Account {
             timing: 0.0,
             fixed: 0.0,
             counting: 0.0,
+            telling: 0.0,
+            told: 0,
             attaching: attach_ns as f64 * ticks_per_ns,
             share: 0.0,
             counter_share: 0.0,
+            watching_share: 0.0,
         };
         account.divide(0.0, counts);
         account
@@ -132,14 +148,39 @@ impl Account {
         }
     }
 
+    /// Adds an op that the host told us of and that is only counted.
+    #[inline(always)]
+    pub fn add_told(&mut self) {
+        self.telling += self.only_counted.ticks();
+        self.told += 1;
+    }
+
+    /// Does the same in a run of which it is measured what watching it costs.
+    #[inline(always)]
+    pub fn add_told_in_watched(&mut self) {
+        self.told += 1;
+    }
+
+    /// Adds what it cost, in ticks, to watch a run or not to watch it; `calls` were counted with the latter.
+    pub fn add_run(&mut self, calls: u64, ticks: f64) {
+        self.told += calls;
+        self.telling += ticks;
+    }
+
+    /// Number of calls that were only counted, and not by a stub, and what they have cost, in ns.
+    pub fn told(&self) -> (u64, u64) {
+        (self.told, (self.telling / self.ticks_per_ns) as u64)
+    }
+
     fn sum(&self) -> f64 {
-        self.timing + self.fixed + self.counting + self.attaching
+        self.timing + self.fixed + self.counting + self.telling + self.attaching
     }
 
     /// Says how many calls were only counted in all. Until then, those since the last timed call of each
     /// export are missing.
     pub fn end(&mut self, only_counted: u64) {
-        self.counting = only_counted as f64 * self.only_counted.ticks();
+        let counting = only_counted.saturating_sub(self.told);
+        self.counting = counting as f64 * self.only_counted.ticks();
     }
 
     /// Adds something that is not drawn, in ticks.
@@ -163,24 +204,37 @@ impl Account {
         let goal = MARGIN * self.budget;
         let debt = self.sum() - goal * cpu;
         let horizon = (cpu / 4.0).max(SHORTEST_HORIZON_NS * self.ticks_per_ns);
-        let fixed = self.fixed + self.counting;
+        let fixed = self.fixed + self.counting + self.telling;
         let fixed = if cpu > 0.0 { (fixed / cpu).min(1.0) } else { 0.0 };
-        let share = (goal - fixed - debt.max(0.0) / horizon).max(LEAST * self.budget);
+        let paid_back = debt.max(0.0) / horizon;
+        let share = (goal - fixed - paid_back).max(LEAST * self.budget);
+        self.watching_share = WATCHING * (goal - paid_back).max(LEAST * self.budget);
         (self.share, self.counter_share) =
             if counts { (share / 2.0, share / 2.0) } else { (share, 0.0) };
     }
 
     /// Returns the period with which the calls of an export are timed from now on. `timed` of its
     /// calls took `ticks` in total; `current` is the present period, which is kept if it is not much too
-    /// long: fewer different periods make better estimates.
+    /// long: fewer different periods make better estimates. If the calls are in runs of which only one
+    /// in `watched` is watched, the period is among the calls in watched runs.
     #[inline(always)]
-    pub fn period(&self, timed: u64, ticks: u64, current: u32) -> u32 {
+    pub fn period(&self, timed: u64, ticks: u64, current: u32, watched: u32) -> u32 {
         if timed < FIRST_TIMED {
             return 1;
         }
         // cost / (share · ticks / timed)
         let wanted = self.timed.ticks() * timed as f64 / (self.share * (ticks as f64 + 1.0));
-        choose(wanted, current)
+        let watched = watched.max(1);
+        choose(wanted / f64::from(watched), current).min(LONGEST / watched)
+    }
+
+    /// Returns how many runs of a model there are from now on for each that is watched. Watching one
+    /// costs `cost` ticks, and a run takes `ticks`.
+    pub fn runs_per_watched(&self, cost: f64, ticks: f64, current: u32) -> u32 {
+        // With the budget 0, a run is watched now and then all the same, to see whether it still makes
+        // the same calls.
+        let share = self.watching_share.max(LEAST_WATCHING);
+        choose(cost / (share * (ticks + 1.0)), current).min(MOST_RUNS)
     }
 
     /// Returns the period with which the counters of timed calls are read from now on.
@@ -232,16 +286,16 @@ mod tests {
         // is affordable, which is rounded up to 2; one of 100 ns pays 8, one in 12.5 → 16; one of
         // 10,000 ns pays for itself each time.
         let account = account(0.1, false);
-        assert_eq!(account.period(1_000, 1_000_000, 1), 2);
-        assert_eq!(account.period(1_000, 100_000, 1), 16);
-        assert_eq!(account.period(1_000, 10_000_000, 1), 1);
+        assert_eq!(account.period(1_000, 1_000_000, 1, 1), 2);
+        assert_eq!(account.period(1_000, 100_000, 1, 1), 16);
+        assert_eq!(account.period(1_000, 10_000_000, 1, 1), 1);
         // A period that is not much too long is kept.
-        assert_eq!(account.period(1_000, 100_000, 24), 24);
-        assert_eq!(account.period(1_000, 100_000, 32), 16);
+        assert_eq!(account.period(1_000, 100_000, 24, 1), 24);
+        assert_eq!(account.period(1_000, 100_000, 32, 1), 16);
         // The first calls are timed in any case.
-        assert_eq!(account.period(FIRST_TIMED - 1, 7, 1), 1);
+        assert_eq!(account.period(FIRST_TIMED - 1, 7, 1, 1), 1);
         // A call that takes no time is hardly ever timed.
-        assert_eq!(account.period(1_000_000_000, 0, 1), LONGEST);
+        assert_eq!(account.period(1_000_000_000, 0, 1, 1), LONGEST);
     }
 
     #[test]
@@ -249,7 +303,7 @@ mod tests {
         // Half of 8 % for timing 1,000 ns: 40 ns, one in 2.5 → 3. Counters cost 1,000 ns more: at most
         // one call in 25, which is one in 25 / 3 = 8.3 of those that are timed → 12.
         let account = account(0.1, true);
-        assert_eq!(account.period(1_000, 1_000_000, 1), 3);
+        assert_eq!(account.period(1_000, 1_000_000, 1, 1), 3);
         assert_eq!(account.counter_period(1_000, 1_000_000, 3, 1), 12);
         assert_eq!(account.counter_period(FIRST_COUNTED - 1, 1_000_000, 1, 1), 1);
     }
@@ -262,11 +316,11 @@ mod tests {
         account.add_attaching(5_000_000);
         account.settle(10_000_000, false);
         // 100 / (0.003125 · 1,000) = 32
-        assert_eq!(account.period(1_000, 1_000_000, 1), 32);
+        assert_eq!(account.period(1_000, 1_000_000, 1, 1), 32);
         assert_eq!(account.price_ns(), 5_000_000);
         // After 100 ms, the attaching is within the budget.
         account.settle(100_000_000, false);
-        assert_eq!(account.period(1_000, 1_000_000, 1), 2);
+        assert_eq!(account.period(1_000, 1_000_000, 1, 1), 2);
     }
 
     #[test]
@@ -276,7 +330,7 @@ mod tests {
         account.add_fixed(4_000_000.0);
         account.settle(100_000_000, false);
         // 100 / (0.04 · 1,000) = 2.5 → 3
-        assert_eq!(account.period(1_000, 1_000_000, 1), 3);
+        assert_eq!(account.period(1_000, 1_000_000, 1, 1), 3);
     }
 
     #[test]

@@ -7,7 +7,7 @@ use record::Call;
 use record::counts::{COUNTS_NAME, CountsFrame, Entry, Spent};
 
 use super::account::Cost;
-use super::state::{DEEPEST, How, Open, count};
+use super::state::{DEEPEST, How, Open, count, count_unwatched};
 use crate::os::sys::{ErrnoGuard, SignalsBlocked};
 use crate::process::descriptors;
 use crate::recorder::bracket::Newcomer;
@@ -54,6 +54,12 @@ impl Thread {
     #[cold]
     #[inline(never)]
     fn count_first(&mut self, export: u32) -> bool {
+        self.make_room(export) && self.draws.entry(export).is_some_and(count)
+    }
+
+    /// Makes the table large enough for an export. Returns false if that is impossible, which is a loss.
+    #[cold]
+    fn make_room(&mut self, export: u32) -> bool {
         let _errno = ErrnoGuard::new();
         let _calm = SignalsBlocked::new();
         if let Err(errno) = self.draws.table.make(self.run, &self.process, &self.start, export) {
@@ -61,7 +67,7 @@ impl Thread {
             return false;
         }
         (self.draws.entries, self.draws.len) = (self.draws.table.entries(), self.draws.table.len());
-        self.draws.entry(export).is_some_and(count)
+        true
     }
 
     /// Begins a call in a run with or without a budget. With one, the call is counted, unless
@@ -234,6 +240,15 @@ impl Thread {
         true
     }
 
+    /// Counts calls of which the recorder was not told: those of a run that was not watched. The next
+    /// call to time stays as far away as it was.
+    pub(crate) fn count_unwatched(&mut self, export: u32, calls: u64) {
+        if self.draws.entry(export).is_none() && !self.make_room(export) {
+            return;
+        }
+        self.draws.entry(export).iter().for_each(|entry| count_unwatched(entry, calls));
+    }
+
     /// Adds such a call to its entry and to the account, after it was recorded.
     pub(crate) fn settle_apart(&mut self, call: &Call) {
         self.settle_call(self.depth as usize, call.start, call.end, false);
@@ -275,7 +290,8 @@ impl Thread {
 
     fn store_spent(&mut self, cpu_ns: u64) {
         let price_ns = self.draws.account.price_ns();
-        self.draws.table.set_spent(Spent { cpu_ns, price_ns });
+        let (told_calls, told_ns) = self.draws.account.told();
+        self.draws.table.set_spent(Spent { cpu_ns, price_ns, told_calls, told_ns });
     }
 
     /// Adds the calls that were only counted since an export was last timed.

@@ -14,6 +14,7 @@
 //! | [`ops`] | ops of virtual machines and PyTorch, which the host ends even if they are only counted |
 //! | [`table`] | the thread's counts, in pages of the pool |
 //! | [`random`] | random numbers and gaps |
+//! | [`watch`] | runs of a model whose calls are known, so that the host need not tell us of them |
 //! | [`account`] | what recording costs, and what it may cost |
 //!
 //! A call is due if its number has reached `next`. So counting and deciding are one increment and
@@ -31,3 +32,4 @@ pub mod ops;
 pub mod random;
 pub mod state;
 pub mod table;
+pub mod watch;

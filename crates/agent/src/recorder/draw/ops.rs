@@ -40,8 +40,11 @@ impl Thread {
             return false;
         }
         self.forget_left_ops(op);
-        let wanted = due || op.how != How::Due;
+        let wanted = due || !matches!(op.how, How::Due | How::Watched(_));
         if wanted && self.begin_due(op.export, op.frame, op.newcomer, op.may_read, op.how) {
+            if let Some(open) = self.draws.open.get_mut(self.depth as usize - 1) {
+                open.is_billed = true;
+            }
             if op.newcomer == Newcomer::Held {
                 // Brackets of such hosts have no times.
                 self.take_entered(BEFORE);
@@ -52,6 +55,10 @@ impl Thread {
         compiler_fence(Ordering::SeqCst);
         let counted = CountedOp { frame: op.frame, subject: op.subject, depth: self.depth };
         self.draws.push_counted(counted);
+        match op.how {
+            How::Watched(_) => self.draws.account.add_told_in_watched(),
+            _ => self.draws.account.add_told(),
+        }
         self.settle_counted_half(BEFORE);
         compiler_fence(Ordering::SeqCst);
         self.busy.store(0, Ordering::Relaxed);
@@ -102,8 +109,9 @@ impl Thread {
         if !self.draws.is_on() || self.rehearsing {
             return self.begin_bracket(export, frame, Newcomer::Synchronous, may_read);
         }
-        self.count_call(export);
-        how != How::Never && self.begin_due(export, frame, Newcomer::Synchronous, may_read, how)
+        let due = self.count_call(export);
+        let wanted = how != How::Never && (due || how != How::Due);
+        wanted && self.begin_due(export, frame, Newcomer::Synchronous, may_read, how)
     }
 
     /// Ends the op that began at `frame` if it is only counted. Returns false, and has done nothing, in

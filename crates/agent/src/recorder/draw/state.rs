@@ -25,11 +25,17 @@ const MEASURE_EVERY: u64 = 64;
 pub enum How {
     /// It is drawn, like most calls.
     Due,
+    /// It is drawn, in a run of a model that is watched with probability 1 divided by this number. In
+    /// other runs, the recorder does not learn of the call.
+    Watched(u32),
     /// It is timed in any case, because it is inside a call of the same export. It has the export's
     /// period.
     Within,
     /// It is timed in any case, and so it has the period 1.
     Always,
+    /// It is timed in any case, in a run of a model that is watched with probability 1 divided by this
+    /// number.
+    AlwaysWatched(u32),
     /// It is timed because the call around it is, which was drawn like this. The second field says
     /// whether its counters are read.
     Like(Drawn, bool),
@@ -44,11 +50,17 @@ pub(crate) struct Open {
     pub(super) drawn: Drawn,
     /// When the recorder began to work for it, in ticks; 0 if that is not measured.
     pub(super) begun: u64,
+    /// Whether what counting costs was added to the account call by call.
+    pub(super) is_billed: bool,
 }
 
 impl Open {
-    pub(crate) const NONE: Self =
-        Self { export: 0, drawn: Drawn { period: 1, counter_period: 1, skipped: 0 }, begun: 0 };
+    pub(crate) const NONE: Self = Self {
+        export: 0,
+        drawn: Drawn { period: 1, counter_period: 1, skipped: 0 },
+        begun: 0,
+        is_billed: false,
+    };
 }
 
 /// The most ops in progress that are kept. An op inside so many is counted as well, but its regions are
@@ -112,6 +124,16 @@ pub(crate) fn count(entry: &Entry) -> bool {
     #[cfg(not(target_arch = "x86_64"))]
     entry.calls.fetch_add(1, Ordering::Relaxed);
     entry.calls.load(Ordering::Relaxed) >= entry.next.load(Ordering::Relaxed)
+}
+
+/// Counts calls of which the recorder was not told.
+pub(super) fn count_unwatched(entry: &Entry, calls: u64) {
+    let next = entry.next.load(Ordering::Relaxed);
+    // While every call is due, the next one is as well.
+    if next != u64::MAX && next != 0 {
+        entry.next.store(next.saturating_add(calls), Ordering::Relaxed);
+    }
+    entry.calls.fetch_add(calls, Ordering::Relaxed);
 }
 
 impl Draws {
@@ -201,41 +223,47 @@ impl Draws {
             entry.carried.store(0, Ordering::Relaxed);
             skipped += carried;
         }
-        if let How::Always | How::Like(..) = how {
+        if let How::Always | How::AlwaysWatched(_) | How::Like(..) = how {
             // Each call of the export is due, because what decides is not the number of the call.
             entry.period.store(1, Ordering::Relaxed);
             entry.next.store(number + 1, Ordering::Relaxed);
             let (of, reads) = match how {
                 How::Like(of, reads) => (of, reads),
+                How::AlwaysWatched(period) => (Drawn { period, ..Drawn::default() }, self.counts),
                 _ => (Drawn::default(), self.counts),
             };
             let drawn = Drawn { skipped, ..of };
-            return Some((Open { export, drawn, begun }, reads));
+            return Some((Open { export, drawn, begun, is_billed: false }, reads));
         }
+        let watched = match how {
+            How::Watched(one_in) => one_in.max(1),
+            _ => 1,
+        };
         let ticks = entry.ticks.load(Ordering::Relaxed);
         // Until the first gap is drawn, every call is due.
         let period = entry.period.load(Ordering::Relaxed).max(1);
         let mut new = period;
         // The division is not worth its time after each of many calls.
-        if timed & 7 == 0 || period > 8 {
+        if timed & 7 == 0 || period > 8 || watched > 1 {
             new = match how {
                 How::Within => 1,
-                _ => self.account.period(timed, ticks, period),
+                _ => self.account.period(timed, ticks, period, watched),
             };
             entry.period.store(new, Ordering::Relaxed);
         }
         entry.next.store(number + self.random.gap(new), Ordering::Relaxed);
+        let of_all = period.saturating_mul(watched);
         let (mut counter_period, mut reads) = (1, false);
         if self.counts {
             let current = entry.counter_period.load(Ordering::Relaxed).max(1);
-            counter_period = self.account.counter_period(timed, ticks, period, current);
+            counter_period = self.account.counter_period(timed, ticks, of_all, current);
             if counter_period != current {
                 entry.counter_period.store(counter_period, Ordering::Relaxed);
             }
             reads = self.random.one_in(counter_period);
         }
-        let drawn = Drawn { period, counter_period, skipped };
-        Some((Open { export, drawn, begun }, reads))
+        let drawn = Drawn { period: of_all, counter_period, skipped };
+        Some((Open { export, drawn, begun, is_billed: false }, reads))
     }
 
     /// Gives a drawn call back, which gets no record: it joins those that were only counted.
@@ -270,7 +298,7 @@ impl Draws {
             let cost = if read { &mut self.account.counted } else { &mut self.account.timed };
             cost.measured(own);
         }
-        self.account.add(read, open.drawn.skipped);
+        self.account.add(read, if open.is_billed { 0 } else { open.drawn.skipped });
     }
 
     /// Returns how the call at this depth was drawn, which is about to be recorded.

@@ -119,7 +119,9 @@ impl Table {
                 reserved: 0,
                 cpu_ns: AtomicU64::new(spent.cpu_ns),
                 price_ns: AtomicU64::new(spent.price_ns),
-                more: [0; 24],
+                told_calls: AtomicU64::new(spent.told_calls),
+                told_ns: AtomicU64::new(spent.told_ns),
+                more: [0; 22],
             });
             if old.exists() {
                 let bytes = old.len() as usize * size_of::<Entry>();
@@ -152,6 +154,8 @@ impl Table {
         Spent {
             cpu_ns: header.cpu_ns.load(Ordering::Relaxed),
             price_ns: header.price_ns.load(Ordering::Relaxed),
+            told_calls: header.told_calls.load(Ordering::Relaxed),
+            told_ns: header.told_ns.load(Ordering::Relaxed),
         }
     }
 
@@ -160,6 +164,8 @@ impl Table {
         if self.exists() {
             self.header().cpu_ns.store(spent.cpu_ns, Ordering::Relaxed);
             self.header().price_ns.store(spent.price_ns, Ordering::Relaxed);
+            self.header().told_calls.store(spent.told_calls, Ordering::Relaxed);
+            self.header().told_ns.store(spent.told_ns, Ordering::Relaxed);
         }
     }
 

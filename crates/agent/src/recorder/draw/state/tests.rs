@@ -12,6 +12,8 @@ struct Caller {
     entries: Vec<Entry>,
     /// Processor time so far.
     now: f64,
+    /// How calls are drawn.
+    how: How,
 }
 
 /// What the records of one export say.
@@ -42,7 +44,7 @@ impl Caller {
         (draws.account.timed, draws.account.counted) = (Cost::new(100.0), Cost::new(1_100.0));
         draws.account.only_counted = Cost::new(1.0);
         draws.account.settle(1_000_000, counts);
-        Self { draws, entries, now: 1e6 }
+        Self { draws, entries, now: 1e6, how: How::Due }
     }
 
     /// Makes a call of this duration.
@@ -52,7 +54,7 @@ impl Caller {
         if !count(entry) {
             return;
         }
-        let (open, read) = self.draws.draw(export, How::Due, ClockKind::Monotonic).unwrap();
+        let (open, read) = self.draws.draw(export, self.how, ClockKind::Monotonic).unwrap();
         let stratum = records.strata.entry(open.drawn.period).or_default();
         stratum.0 += 1.0;
         stratum.1 += 1.0 + open.drawn.skipped as f64;
@@ -67,6 +69,13 @@ impl Caller {
         if (self.now / 1e6) as u64 != ((self.now - ticks as f64) / 1e6) as u64 {
             self.draws.account.settle(self.now as u64, self.draws.counts);
         }
+    }
+
+    /// Makes a call in a run of which one in `runs` is watched.
+    fn call_watched(&mut self, export: u32, ticks: u64, runs: u32, records: &mut Records) {
+        self.how = How::Watched(runs);
+        self.call(export, ticks, records);
+        self.how = How::Due;
     }
 
     fn calls(&self, export: usize) -> f64 {
@@ -127,6 +136,45 @@ fn estimates_of_totals_are_unbiased() {
 }
 
 /// Timing costs at most the budget, in every pattern, together with the calls that are only counted.
+/// Runs of five calls, of which one in `runs` is watched: the weights say how likely it was that a call
+/// is timed, and the estimates are right on average.
+#[test]
+fn calls_in_runs_that_are_not_watched_are_estimated_without_bias() {
+    const RUNS: usize = 20_000;
+    let (mut sum, mut weights, mut rounds) = (0.0, 0.0, 0.0);
+    let truth: f64 = (0..RUNS).map(|run| 5.0 * (100 + run % 100) as f64).sum();
+    for seed in 0..40 {
+        let mut caller = Caller::new(0.05, 1, false, seed);
+        let mut random = Random::new(seed + 1_000);
+        let mut records = Records::default();
+        for run in 0..RUNS {
+            let ticks = (100 + run % 100) as u64;
+            // The first runs are watched.
+            let runs = if run < 3 { 1 } else { 8 };
+            if random.one_in(runs) {
+                (0..5).for_each(|_| caller.call_watched(0, ticks, runs, &mut records));
+            } else {
+                caller.now += 5.0 * ticks as f64;
+                count_unwatched(caller.draws.entry(0).unwrap(), 5);
+            }
+        }
+        assert_eq!(caller.calls(0), 5.0 * RUNS as f64);
+        let timed: f64 = records.strata.values().map(|stratum| stratum.0).sum();
+        // 5 % of 150 ticks pay for a call of 100 ticks now and then: fewer than one in ten is timed.
+        assert!(timed < 0.1 * 5.0 * RUNS as f64, "{timed}");
+        weights += records.strata.iter().map(|(period, s)| f64::from(*period) * s.0).sum::<f64>();
+        sum += records.total(5.0 * RUNS as f64);
+        rounds += 1.0;
+    }
+    let (mean, weight) = (sum / rounds, weights / rounds);
+    assert!((mean / truth - 1.0).abs() < 0.01, "{mean} instead of {truth}");
+    let calls = 5.0 * RUNS as f64;
+    assert!(
+        (weight / calls - 1.0).abs() < 0.03,
+        "the weights add up to {weight} instead of {calls}"
+    );
+}
+
 #[test]
 fn the_price_stays_below_the_budget() {
     for budget in [0.005, 0.01, 0.02, 0.05, 0.1] {

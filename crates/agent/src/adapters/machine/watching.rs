@@ -1,0 +1,239 @@
+//! Whether a machine's calls are watched just now, in a run with a budget
+//! ([`crate::recorder::draw::watch`]).
+
+use std::cell::UnsafeCell;
+use std::ffi::c_void;
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+
+use crate::recorder::draw::watch::{Calls, Pattern};
+use crate::recorder::thread::Thread;
+
+/// No run of this machine is in progress, or it is recorded as if it was the only one.
+pub const IDLE: u32 = 0;
+/// A run is in progress that is watched.
+pub const WATCHED: u32 = 1;
+/// A run is in progress that is not watched: the machine has no instrument.
+pub const UNWATCHED: u32 = 2;
+
+/// The state of one machine. One run claims it at a time, because a machine cannot run on two threads
+/// at once; if one does so all the same, all of its runs are watched from then on.
+#[derive(Debug, Default)]
+pub struct Watching {
+    state: AtomicU32,
+    /// The thread whose run is in progress, and its process's part.
+    thread: AtomicUsize,
+    serial: AtomicU32,
+    /// The run in progress is one of so many; 0 or 1 if each is watched.
+    one_in: AtomicU32,
+    /// What the run in progress has called so far.
+    hash: AtomicU64,
+    told: AtomicU32,
+    /// The calls themselves, while the recorder learns; otherwise null.
+    calls: AtomicPtr<Vec<u32>>,
+    /// All runs are watched, because the machine was used by two threads at once, or because its ops
+    /// launch parallel regions, whose tasks would have no op in a run that is not watched.
+    is_always: AtomicBool,
+    functions: AtomicPtr<Function>,
+    pub switch: Switch,
+}
+
+/// Takes a machine's instrument away and gives it back.
+#[derive(Debug, Default)]
+pub struct Switch {
+    lock: AtomicBool,
+    /// The host's function that sets the instrument, and ours; null if it must not be taken away.
+    set: AtomicPtr<c_void>,
+    instrument: AtomicPtr<c_void>,
+}
+
+/// The runs of one function of a machine.
+#[derive(Debug)]
+pub struct Function {
+    /// The export of its runs.
+    export: u32,
+    /// Belongs to the thread that has claimed the machine.
+    pattern: UnsafeCell<Pattern>,
+    next: *const Function,
+}
+
+// SAFETY: `next` is set before the value is shared, and never changed afterwards. Only the thread that
+// has claimed the machine uses `pattern`.
+unsafe impl Sync for Function {}
+
+/// What a thread may do with a machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Claim {
+    /// The machine is claimed, until [`Watching::release`].
+    Mine,
+    /// The calling thread has claimed it, for a run around this one, which is in this state.
+    Within(u32),
+    /// It cannot be claimed. Says whether a run on another thread is not watched.
+    Refused(bool),
+}
+
+impl Watching {
+    fn here() -> usize {
+        // SAFETY: `pthread_self` has no preconditions.
+        unsafe { libc::pthread_self() as usize }
+    }
+
+    /// Claims the machine for a run on this thread. In a child that was forked while another thread had
+    /// claimed it, `mend` is called, which must give the instrument back.
+    pub fn claim(&self, thread: &Thread, mend: impl FnOnce()) -> Claim {
+        let here = Self::here();
+        let state = self.state.load(Ordering::Acquire);
+        if state != IDLE {
+            if self.thread.load(Ordering::Relaxed) == here {
+                return Claim::Within(state);
+            }
+            if self.serial.load(Ordering::Relaxed) == thread.serial {
+                self.is_always.store(true, Ordering::Relaxed);
+                return Claim::Refused(state == UNWATCHED);
+            }
+            mend();
+            self.release();
+        }
+        if self.is_always.load(Ordering::Relaxed) {
+            return Claim::Refused(false);
+        }
+        if self.state.compare_exchange(IDLE, WATCHED, Ordering::AcqRel, Ordering::Relaxed).is_err()
+        {
+            self.is_always.store(true, Ordering::Relaxed);
+            return Claim::Refused(false);
+        }
+        self.thread.store(here, Ordering::Relaxed);
+        self.serial.store(thread.serial, Ordering::Relaxed);
+        self.hash.store(0, Ordering::Relaxed);
+        self.told.store(0, Ordering::Relaxed);
+        Claim::Mine
+    }
+
+    /// Ends the claim.
+    pub fn release(&self) {
+        self.one_in.store(1, Ordering::Relaxed);
+        self.calls.store(std::ptr::null_mut(), Ordering::Relaxed);
+        self.thread.store(0, Ordering::Relaxed);
+        self.state.store(IDLE, Ordering::Release);
+    }
+
+    /// Says that the claimed run is one of so many.
+    pub fn set_one_in(&self, runs: u32) {
+        self.one_in.store(runs, Ordering::Relaxed);
+    }
+
+    /// Collects the exports that the claimed run calls in `calls`, which must live until [`Watching::release`].
+    pub fn collect(&self, calls: *mut Vec<u32>) {
+        self.calls.store(calls, Ordering::Relaxed);
+    }
+
+    /// Says that the claimed run is not watched.
+    pub fn set_unwatched(&self) {
+        self.state.store(UNWATCHED, Ordering::Relaxed);
+    }
+
+    /// The run in progress is one of so many, of which the others are not watched.
+    #[inline(always)]
+    pub fn one_in(&self) -> u32 {
+        self.one_in.load(Ordering::Relaxed).max(1)
+    }
+
+    /// Notes that an op of the machine has launched a parallel region.
+    pub fn note_region(&self) {
+        self.is_always.store(true, Ordering::Relaxed);
+    }
+
+    /// Notes a call of the machine. Returns false if the run is not watched, so that the call has been
+    /// or will be counted with it.
+    #[inline(always)]
+    pub fn note(&self, export: u32) -> bool {
+        match self.state.load(Ordering::Relaxed) {
+            IDLE => return true,
+            UNWATCHED => return false,
+            _ => {}
+        }
+        let hash = self.hash.load(Ordering::Relaxed);
+        let hash = hash.rotate_left(7).wrapping_add(u64::from(export) + 1);
+        self.hash.store(hash.wrapping_mul(0x9E37_79B9_7F4A_7C15), Ordering::Relaxed);
+        self.told.store(self.told.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
+        // SAFETY: null, or set by the thread that runs this, and alive.
+        if let Some(calls) = unsafe { self.calls.load(Ordering::Relaxed).as_mut() } {
+            calls.push(export);
+        }
+        true
+    }
+
+    /// What the claimed run has called.
+    pub fn seen(&self) -> Calls {
+        Calls { hash: self.hash.load(Ordering::Relaxed), told: self.told.load(Ordering::Relaxed) }
+    }
+
+    /// Returns the function whose runs have this export; it is made at its first use. The caller holds the
+    /// process's lock.
+    pub fn function(&self, export: u32) -> &'static Function {
+        let first = self.functions.load(Ordering::Acquire);
+        let mut at: *const Function = first;
+        // SAFETY: null, or leaked below.
+        while let Some(function) = unsafe { at.as_ref() } {
+            if function.export == export {
+                return function;
+            }
+            at = function.next;
+        }
+        let pattern = UnsafeCell::new(Pattern::default());
+        let made = Box::leak(Box::new(Function { export, pattern, next: first }));
+        self.functions.store(made, Ordering::Release);
+        made
+    }
+}
+
+impl Function {
+    /// The export of its runs.
+    pub fn export(&self) -> u32 {
+        self.export
+    }
+
+    /// What is known of its runs.
+    ///
+    /// # Safety
+    /// The calling thread must have claimed the machine, and there must be no other reference.
+    #[expect(clippy::mut_from_ref, reason = "the claim makes it the only one")]
+    pub unsafe fn pattern(&self) -> &mut Pattern {
+        // SAFETY: by contract.
+        unsafe { &mut *self.pattern.get() }
+    }
+}
+
+impl Switch {
+    /// Whether the instrument may be taken away.
+    pub fn is_there(&self) -> bool {
+        !self.instrument.load(Ordering::Relaxed).is_null()
+    }
+
+    /// Calls `body` with the host's function that sets the instrument, and with our instrument, while
+    /// nobody replaces them. Does nothing, and returns `None`, if the instrument must not be taken away.
+    pub fn with<T>(&self, body: impl FnOnce(*mut c_void, *mut c_void) -> T) -> Option<T> {
+        self.take();
+        let (set, instrument) =
+            (self.set.load(Ordering::Relaxed), self.instrument.load(Ordering::Relaxed));
+        let result = (!instrument.is_null()).then(|| body(set, instrument));
+        self.lock.store(false, Ordering::Release);
+        result
+    }
+
+    /// Replaces both, and returns the old ones.
+    pub fn replace(&self, set: *mut c_void, instrument: *mut c_void) -> [*mut c_void; 2] {
+        self.take();
+        let old = [
+            self.set.swap(set, Ordering::Relaxed),
+            self.instrument.swap(instrument, Ordering::Relaxed),
+        ];
+        self.lock.store(false, Ordering::Release);
+        old
+    }
+
+    fn take(&self) {
+        while self.lock.swap(true, Ordering::Acquire) {
+            std::hint::spin_loop();
+        }
+    }
+}

@@ -1,0 +1,254 @@
+//! Runs of a machine that are not watched ([`crate::recorder::draw::watch`]): takes the instrument away
+//! for one run, and gives it back after it.
+//!
+//! Only the wrapper of an entry function does this, for the time of one call. Calls that reach the
+//! machine in another way always find the instrument.
+
+use std::ffi::c_void;
+use std::sync::atomic::Ordering;
+
+use abi::tvm_ffi::{Any, Object, type_index};
+use model::Loss;
+use record::meta::Role;
+
+use crate::adapters::machine::bracket::{self, How};
+use crate::adapters::machine::op;
+use crate::adapters::machine::vm::Vm;
+use crate::adapters::machine::watching::{Claim, Function, UNWATCHED};
+use crate::adapters::tvm::ADAPTER;
+use crate::adapters::tvm::ffi::Ffi;
+use crate::process::guard::guarded;
+use crate::process::lock::Lock;
+use crate::process::losses;
+use crate::recorder::collectors;
+use crate::recorder::draw::watch::Next;
+use crate::recorder::thread::{self, Thread};
+use crate::state::epoch;
+
+/// Returns the function of a machine with this name, all of whose runs make the same calls.
+pub fn function(vm: &'static Vm, name: &[u8]) -> Option<&'static Function> {
+    let entry = op::by_name(vm, Role::Run, name)?;
+    let _lock = Lock::take()?;
+    Some(vm.watching.function(entry.id))
+}
+
+/// Lets the machine's instrument be taken away by calling `set`, or forbids it: then both are null. We
+/// hold references to both.
+pub fn install(ffi: &Ffi, vm: &Vm, set: *mut Object, instrument: *mut Object) {
+    for object in [set, instrument] {
+        if !object.is_null() {
+            // SAFETY: the caller holds a reference to the object.
+            unsafe { (ffi.retain)(object) };
+        }
+    }
+    for old in vm.watching.switch.replace(set.cast(), instrument.cast()) {
+        if !old.is_null() {
+            // SAFETY: this is our own reference.
+            unsafe { (ffi.release)(old.cast()) };
+        }
+    }
+}
+
+/// Sets the machine's instrument, or none, unless it must not be taken away. Returns whether that was
+/// possible.
+fn switch(ffi: &Ffi, vm: &Vm, on: bool) -> bool {
+    let set = |set: *mut c_void, instrument: *mut c_void| {
+        let of = |bits: *mut c_void| Any {
+            type_index: if bits.is_null() { type_index::NONE } else { type_index::FUNCTION },
+            small_length: 0,
+            bits: bits as u64,
+        };
+        let argument = of(if on { instrument } else { std::ptr::null_mut() });
+        let mut result = Any::default();
+        // SAFETY: we hold references to both; the function takes one argument.
+        let code =
+            unsafe { (ffi.function_call)(set.cast(), &raw const argument, 1, &raw mut result) };
+        if code == 0 {
+            ffi.drop_value(result);
+        } else {
+            ffi.drop_error();
+        }
+        code == 0
+    };
+    vm.watching.switch.with(set).unwrap_or(false)
+}
+
+/// A run in progress. Its end is noted when it is dropped, also when the stack is unwound.
+pub struct Run {
+    ffi: &'static Ffi,
+    vm: &'static Vm,
+    function: &'static Function,
+    kind: Kind,
+    /// The exports that it calls, if they are learned.
+    #[expect(clippy::box_collection, reason = "the machine has the vector's address")]
+    calls: Option<Box<Vec<u32>>>,
+    /// When we began to work for it, when it began, and when it ended, in ticks; 0 if it is not timed.
+    entered: u64,
+    begun: u64,
+    ended: u64,
+    /// Whether the model's function failed, or never returned.
+    failed: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Learned,
+    Watched,
+    Unwatched,
+}
+
+/// How a call of an entry function is made.
+pub enum Plan {
+    /// It is recorded like this.
+    Recorded(How, Option<Run>),
+    /// It is not recorded, because it belongs to a run that is not watched.
+    Passed,
+}
+
+/// Decides how a call of this function is made.
+pub fn plan(ffi: &'static Ffi, vm: &'static Vm, function: &'static Function) -> Plan {
+    guarded(|| planned(ffi, vm, function)).unwrap_or(Plan::Recorded(How::Always, None))
+}
+
+fn planned(ffi: &'static Ffi, vm: &'static Vm, function: &'static Function) -> Plan {
+    const ORDINARY: Plan = Plan::Recorded(How::Always, None);
+    let thread = bracket::thread(&ADAPTER);
+    // SAFETY: null, or this thread's own state.
+    let Some(thread) = (unsafe { thread.as_mut() }) else { return ORDINARY };
+    if !thread.draws.is_on() {
+        return ORDINARY;
+    }
+    let watching = &vm.watching;
+    let mend = || {
+        switch(ffi, vm, true);
+    };
+    match watching.claim(thread, mend) {
+        Claim::Mine => {}
+        Claim::Within(UNWATCHED) => return Plan::Passed,
+        Claim::Within(_) => {
+            watching.note(function.export());
+            return Plan::Recorded(How::AlwaysWatched(watching.one_in()), None);
+        }
+        Claim::Refused(is_unwatched) => {
+            if is_unwatched {
+                losses::lose(Loss::RunsUnlike, 1, 0);
+            }
+            return ORDINARY;
+        }
+    }
+    if !watching.switch.is_there() || collectors::any() {
+        watching.release();
+        return ORDINARY;
+    }
+    let entered = thread.run.clock.begin();
+    // SAFETY: the machine is claimed.
+    let next = unsafe { function.pattern() }.next(thread);
+    let run = |kind| Run {
+        ffi,
+        vm,
+        function,
+        kind,
+        calls: None,
+        entered: 0,
+        begun: 0,
+        ended: 0,
+        failed: true,
+    };
+    match next {
+        Next::Ordinary => {
+            watching.release();
+            ORDINARY
+        }
+        Next::Learn => {
+            let mut run = run(Kind::Learned);
+            watching.collect(&raw mut **run.calls.insert(Box::default()));
+            run.begun = thread.run.clock.begin();
+            Plan::Recorded(How::Always, Some(run))
+        }
+        Next::Watched(one_in) => {
+            watching.set_one_in(one_in);
+            let how = if one_in == 1 { How::Always } else { How::Never };
+            let mut run = run(Kind::Watched);
+            run.begun = thread.run.clock.begin();
+            Plan::Recorded(how, Some(run))
+        }
+        Next::Unwatched(is_timed) => {
+            if !switch(ffi, vm, false) {
+                watching.release();
+                return ORDINARY;
+            }
+            watching.set_unwatched();
+            let mut run = run(Kind::Unwatched);
+            if is_timed {
+                (run.entered, run.begun) = (entered, thread.run.clock.begin());
+            }
+            Plan::Recorded(How::Due, Some(run))
+        }
+    }
+}
+
+/// Returns the calling thread's state if it is attached.
+fn attached() -> Option<&'static mut Thread> {
+    // SAFETY: null, or this thread's own state, which stays mapped as long as the thread lives.
+    let thread = unsafe { thread::current().as_mut() }?;
+    (epoch::wanted() && thread.is_attached() && thread.draws.is_on()).then_some(thread)
+}
+
+impl Run {
+    /// Called as soon as the model's function has returned.
+    pub fn ends(&mut self, failed: bool) {
+        self.failed = failed;
+        if self.begun != 0
+            && let Some(thread) = attached()
+        {
+            self.ended = thread.run.clock.begin();
+        }
+    }
+
+    fn end(&mut self) {
+        let (vm, watching) = (self.vm, &self.vm.watching);
+        let seen = watching.seen();
+        if self.kind == Kind::Unwatched {
+            switch(self.ffi, vm, true);
+        }
+        let timed = self.begun != 0 && self.ended != 0;
+        if let Some(thread) = attached() {
+            // SAFETY: the machine is claimed.
+            let pattern = unsafe { self.function.pattern() };
+            let ran = self.ended.wrapping_sub(self.begun);
+            match self.kind {
+                Kind::Learned => {
+                    let calls = counted(thread, *self.calls.take().unwrap_or_default());
+                    pattern.learn(thread, seen, calls, ran, self.failed || !timed);
+                }
+                Kind::Watched => pattern.compare(thread, seen, ran, self.failed || !timed),
+                Kind::Unwatched => {
+                    let own = || {
+                        let own = thread.run.clock.begin().wrapping_sub(self.entered);
+                        (ran, own.saturating_sub(ran))
+                    };
+                    let ticks = timed.then(own).filter(|(ran, _)| *ran < i64::MAX as u64);
+                    let told = pattern.count(thread, ticks, self.failed);
+                    vm.calls.fetch_add(told.into(), Ordering::Relaxed);
+                }
+            }
+        }
+        watching.release();
+    }
+}
+
+impl Drop for Run {
+    fn drop(&mut self) {
+        guarded(|| self.end());
+    }
+}
+
+/// Returns the exports that are counted among these calls, with how often each was called.
+fn counted(thread: &Thread, mut calls: Vec<u32>) -> Vec<(u32, u64)> {
+    let is_counted = |export: &u32| {
+        thread.draws.entry(*export).is_some_and(|e| e.calls.load(Ordering::Relaxed) > 0)
+    };
+    calls.retain(is_counted);
+    calls.sort_unstable();
+    calls.chunk_by(|a, b| a == b).map(|same| (same[0], same.len() as u64)).collect()
+}

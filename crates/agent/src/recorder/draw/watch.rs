@@ -1,0 +1,206 @@
+//! Runs of a model that are not watched, in a run with a budget.
+//!
+//! A virtual machine tells us of each op, also of one that is only counted. If ops are short, that alone
+//! takes more than the budget. But many functions of models make the same calls in each run. For such a
+//! function, the adapter can stop watching for a whole run, and count its calls all the same:
+//!
+//! ```text
+//!  run 1 2 3        watched: do they make the same calls?
+//!  then, drawn      watched, one in `period`: ops are drawn among these; the calls are compared
+//!                   all others: the run is counted and drawn, and the known calls are counted with it
+//! ```
+//!
+//! A run that is watched takes longer, because the host tells us of each op. So its own duration is not
+//! recorded, unless all runs are watched.
+//!
+//! A function that once made other calls is watched from then on, and so is one whose ops are long
+//! compared with what watching costs.
+
+use model::Loss;
+
+use crate::process::losses;
+use crate::recorder::thread::Thread;
+
+/// How many runs in a row must make the same calls before one is not watched.
+const ALIKE: u32 = 3;
+/// After so many runs that differ, all are watched.
+const MOST_DIFFERENT: u32 = 8;
+/// Every how many unwatched runs one is timed. A power of two.
+const TIME_EVERY: u32 = 16;
+/// How many of them are timed at first.
+const FIRST_TIMED: u32 = 4;
+/// Weight of a new duration in the running mean.
+const WEIGHT: f64 = 1.0 / 8.0;
+
+/// What is known of the runs of one function.
+#[derive(Debug, Default)]
+pub struct Pattern {
+    /// The part of the profile for which the rest was found; 0 for none.
+    serial: u32,
+    /// The number of the last runs that made the same calls, up to [`ALIKE`].
+    alike: u32,
+    different: u32,
+    /// Identifies the sequence of calls.
+    hash: u64,
+    /// Number of calls that the host told us of.
+    told: u32,
+    /// The exports that are called in each run, and how often.
+    calls: Vec<(u32, u64)>,
+    /// Runs for each that is watched, and how many are left until the next.
+    period: u32,
+    left: u64,
+    /// Mean duration of a run that is not watched, how much longer one takes that is watched, and what a run
+    /// costs us that is not, in ticks.
+    run_ticks: Mean,
+    more_ticks: Mean,
+    own_ticks: Mean,
+    unwatched: u32,
+    /// Runs since the last that was watched.
+    since: u64,
+}
+
+/// A running mean. A value that is much too large, because something interrupted us, counts as four
+/// times the mean.
+#[derive(Clone, Copy, Debug, Default)]
+struct Mean(f64);
+
+impl Mean {
+    fn add(&mut self, value: f64) {
+        if self.0 > 0.0 {
+            self.0 += (value.min(4.0 * self.0) - self.0) * WEIGHT;
+        } else {
+            self.0 = value;
+        }
+    }
+}
+
+/// How the next run is recorded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// Like runs of a function of which nothing is known.
+    Ordinary,
+    /// It is watched, and its calls are to be reported to [`Pattern::learn`].
+    Learn,
+    /// It is watched, and was drawn with the probability 1 divided by this number.
+    Watched(u32),
+    /// It is not watched. Says whether it is to be timed.
+    Unwatched(bool),
+}
+
+/// The calls of a watched run.
+#[derive(Clone, Copy, Debug)]
+pub struct Calls {
+    pub hash: u64,
+    pub told: u32,
+}
+
+impl Pattern {
+    /// Decides how the next run is recorded. The thread must draw.
+    pub fn next(&mut self, thread: &mut Thread) -> Next {
+        if self.serial != thread.serial {
+            *self = Self { serial: thread.serial, ..Self::default() };
+        }
+        if self.different >= MOST_DIFFERENT {
+            return Next::Ordinary;
+        }
+        if self.alike < ALIKE {
+            return Next::Learn;
+        }
+        if self.left > 1 {
+            self.left -= 1;
+            let is_timed =
+                self.unwatched < FIRST_TIMED || self.unwatched.is_multiple_of(TIME_EVERY);
+            return Next::Unwatched(is_timed);
+        }
+        let drawn_with = self.period;
+        self.draw(thread);
+        Next::Watched(drawn_with)
+    }
+
+    /// Draws how many runs there are until the next that is watched.
+    fn draw(&mut self, thread: &mut Thread) {
+        let account = &thread.draws.account;
+        // The period grows step by step, because the first runs are slow.
+        let longest = self.period.saturating_mul(2).max(2);
+        let (cost, run) = (self.more_ticks.0, self.run_ticks.0);
+        let wanted = account.runs_per_watched(cost, run, self.period.max(1));
+        self.period = wanted.min(longest);
+        self.left = thread.draws.random.gap(self.period);
+    }
+
+    /// Adds a run that was to be learned from. `calls` are its exports, and how often each was called.
+    pub fn learn(
+        &mut self,
+        thread: &mut Thread,
+        seen: Calls,
+        calls: Vec<(u32, u64)>,
+        ticks: u64,
+        failed: bool,
+    ) {
+        if failed || self.serial != thread.serial {
+            self.different += u32::from(failed);
+            return;
+        }
+        if self.alike > 0 && (seen.hash, seen.told) != (self.hash, self.told) {
+            self.alike = 0;
+            self.different += 1;
+        }
+        (self.hash, self.told, self.calls) = (seen.hash, seen.told, calls);
+        self.alike += 1;
+        if self.alike == ALIKE {
+            // Until runs of both kinds were timed.
+            let told = f64::from(seen.told) * thread.draws.account.only_counted.ticks();
+            let run = (ticks as f64 - told).max(ticks as f64 / 8.0);
+            (self.run_ticks, self.more_ticks) = (Mean(run), Mean(ticks as f64 - run));
+            self.draw(thread);
+        }
+    }
+
+    /// Compares a run that was watched, and took so many ticks, with those before it.
+    pub fn compare(&mut self, thread: &mut Thread, seen: Calls, ticks: u64, failed: bool) {
+        if self.serial != thread.serial {
+            return;
+        }
+        if !failed && self.unwatched > 0 {
+            self.more_ticks.add((ticks as f64 - self.run_ticks.0).max(0.0));
+        }
+        thread.draws.account.add_run(0, self.more_ticks.0);
+        if !failed && (seen.hash, seen.told) != (self.hash, self.told) {
+            self.different = MOST_DIFFERENT;
+            losses::lose(Loss::RunsUnlike, self.since.max(1), 0);
+        }
+        if !failed {
+            self.since = 0;
+        }
+    }
+
+    /// Counts the calls of a run that was not watched. `ticks` are the run's duration and what it cost
+    /// us, if it was timed. Returns the number of calls.
+    pub fn count(&mut self, thread: &mut Thread, ticks: Option<(u64, u64)>, failed: bool) -> u32 {
+        if self.serial != thread.serial {
+            return 0;
+        }
+        if failed {
+            // Some of its calls were made.
+            losses::lose(Loss::RunsUnlike, 1, 0);
+            return 0;
+        }
+        self.since += 1;
+        self.unwatched = self.unwatched.wrapping_add(1);
+        if let Some((run, own)) = ticks {
+            self.own_ticks.add(own as f64);
+            if self.unwatched == 1 {
+                self.run_ticks = Mean(run as f64);
+            } else {
+                self.run_ticks.add(run as f64);
+            }
+        }
+        let mut all = 0;
+        for &(export, calls) in &self.calls {
+            thread.count_unwatched(export, calls);
+            all += calls;
+        }
+        thread.draws.account.add_run(all, self.own_ticks.0);
+        self.told
+    }
+}
