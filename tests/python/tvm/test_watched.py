@@ -249,3 +249,56 @@ def test_a_child_that_is_forked_in_a_run_that_is_not_watched(tmp_path):
     found = counts(tmp_path / "p.cpt")
     assert (found["main"], found[SAME]) == (RUNS, RUNS * OPS)
     assert losses(prof) == {}
+
+
+def test_a_profile_that_ends_inside_of_a_run_that_is_not_watched(tmp_path):
+    runs, close = [0], [None]
+
+    def ending(x):
+        if runs[0] == RUNS // 2:
+            close[0].__exit__(None, None, None)
+        return x
+
+    vm = models.machine(models.calls(*[SAME] * OPS, op_of("counterpoint.ending", ending), SAME))
+    args = models.tensors([np.ones((2, 2), "float32")])
+    seen, expected = support.independent(vm, "main", args)
+    prof = cp.profile(vm, counters=[], budget=0, output=tmp_path / "p.cpt")
+    close[0] = prof.__enter__()
+    main = vm["main"]
+    for runs[0] in range(RUNS):
+        result = main(*args)
+    assert support.flat(result) == expected
+    # The run in progress is not among the counted ones, or only as far as it was watched.
+    found = counts(tmp_path / "p.cpt")
+    assert RUNS // 2 <= found["main"] <= RUNS // 2 + 1
+    assert found[SAME] - RUNS // 2 * (OPS + 1) in range(OPS + 2)
+    # The machine has no instrument of ours, and a user's one is called.
+    again, _ = support.independent(vm, "main", args)
+    assert again == seen
+    with cp.profile(vm, counters=[], budget=0, output=tmp_path / "q.cpt"):
+        main = vm["main"]
+        for runs[0] in range(RUNS + 1, RUNS + 101):
+            main(*args)
+    assert counts(tmp_path / "q.cpt")[SAME] == 100 * (OPS + 1)
+
+
+def test_machines_on_two_threads(tmp_path):
+    import threading
+
+    machines = [many_small_ops() for _ in range(2)]
+
+    def work(vm, args):
+        main = vm["main"]
+        for _ in range(RUNS):
+            main(*args)
+
+    vms = [vm for vm, _ in machines]
+    with cp.profile(vms, counters=[], budget="2%", output=tmp_path / "p.cpt") as prof:
+        threads = [threading.Thread(target=work, args=machine) for machine in machines]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    found = counts(tmp_path / "p.cpt")
+    assert (found["main"], found[SAME]) == (2 * RUNS, 2 * RUNS * OPS)
+    assert losses(prof) == {}
