@@ -29,6 +29,11 @@ void read_at_end(const at::RecordFunction&, at::ObserverContext*) { read_group()
 extern "C" void noop_on() { handle = at::addGlobalCallback(at::RecordFunctionCallback(began, ended)); }
 extern "C" void noop_off() { at::removeCallback(handle); }
 
+// The observer that does nothing, but for which PyTorch makes a list of the arguments of each op.
+extern "C" void inputs_on() {
+  handle = at::addGlobalCallback(at::RecordFunctionCallback(began, ended).needsInputs(true));
+}
+
 // An observer that reads a group of this many software counters of user mode at each begin and each end,
 // on the calling thread, and does nothing with them. 0; -1: the counters cannot be opened.
 extern "C" int reads_on(int counters) {

@@ -1,7 +1,7 @@
 /* Plays PyTorch and the shim: makes the calls of counterpoint/torch_ops.h that PyTorch's ops would
  * cause. Without Counterpoint, it does the same work and prints the same.
  *
- *     torch_ops_host LIBTORCH_CPU [TIMES]
+ *     torch_ops_host LIBTORCH_CPU [TIMES | fork]
  *
  * It does everything twice, or TIMES times. Pages written to each time, by op:
  *
@@ -10,6 +10,8 @@
  *   aten::parallel  64 on its own thread and 64 on another
  *   MulBackward0     7, the backward of aten::mul, which writes to 3
  *   a range         11, of which 5 are in an op that began in it; it ends after another range began
+ *
+ * With `fork`, it calls ops around forks instead (`forks`), and prints its process ids.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -18,6 +20,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "../../include/counterpoint/torch_ops.h"
 
@@ -135,6 +139,67 @@ static void everything(void) {
   pthread_join(thread, NULL);
 }
 
+/* What a forked child does. Its op writes to 30 pages. */
+static void in_child(void) {
+  op(COUNTERPOINT_TORCH_OP, "aten::child", -1, 30);
+  printf("child %d\n", (int)getpid());
+  fflush(stdout);
+}
+
+/* Forks between ops, inside of an op and inside of a range. Pages written to by ops of the parent:
+ *
+ *   aten::before  20
+ *   aten::after   50, the first op after a fork
+ *   aten::around   9, of which a child writes none; it forks inside
+ *
+ * All memory that the parent writes to in `op` was written to after the fork, before the op begins, or
+ * is new; so no page is copied inside of the first op after a fork. */
+static int forks(void) {
+  int children = 0, failed = 0;
+  op(COUNTERPOINT_TORCH_OP, "aten::child", -1, 1);
+  for (int i = 0; i < 2; ++i) {
+    op(COUNTERPOINT_TORCH_OP, "aten::before", -1, 20);
+    fflush(stdout);
+    ++children;
+    if (fork() == 0) {
+      in_child();
+      exit(0);
+    }
+    op(COUNTERPOINT_TORCH_OP, "aten::after", -1, 50);
+
+    const counterpoint_torch_call_t around = call(COUNTERPOINT_TORCH_OP, "aten::around", -1);
+    char* memory = fresh(9);
+    begin(&around, &around);
+    fflush(stdout);
+    ++children;
+    if (fork() == 0) {
+      end(&around);
+      in_child();
+      exit(0);
+    }
+    touch(memory, 9);
+    end(&around);
+
+    struct range range = range_begins("a range", 0);
+    fflush(stdout);
+    ++children;
+    if (fork() == 0) {
+      range_ends(&range);
+      in_child();
+      exit(0);
+    }
+    op(COUNTERPOINT_TORCH_OP, "aten::in_range", -1, 5);
+    range_ends(&range);
+  }
+  while (children--) {
+    int status = 0;
+    wait(&status);
+    failed |= status;
+  }
+  printf("parent %d\n", (int)getpid());
+  return failed != 0;
+}
+
 int main(int count, char** arguments) {
   if (count != 2 && count != 3) return 2;
   void* library = dlopen(arguments[1], RTLD_NOW | RTLD_LOCAL);
@@ -153,6 +218,8 @@ int main(int count, char** arguments) {
   /* The first region starts the threads. It is outside of any op. */
   touch_in_parallel(fresh(2), 2);
   op(COUNTERPOINT_TORCH_OP, "aten::warmup", -1, 1);
+
+  if (count == 3 && strcmp(arguments[2], "fork") == 0) return forks();
 
   /* An op that is new to the recorder makes it allocate, which counts for the op around it. */
   int times = count == 3 ? atoi(arguments[2]) : 2;

@@ -219,7 +219,11 @@ pub fn main(layout: &Layout, args: &Args) -> Result<()> {
 fn run(layout: &Layout, benchmark: &Benchmark, args: &Args) -> Result<Vec<Outcome>> {
     let plan = (benchmark.prepare)(layout).with_context(|| benchmark.name.to_owned())?;
     let count = args.rounds.unwrap_or(plan.rounds);
-    ensure!(count >= FEWEST_ROUNDS, "--rounds {count}: at least {FEWEST_ROUNDS} are needed");
+    // A dry run may only be meant to show that everything still starts.
+    ensure!(
+        count >= FEWEST_ROUNDS || (args.dry_run && count > 0),
+        "--rounds {count}: at least {FEWEST_ROUNDS} are needed, or one with --dry-run"
+    );
     say(format_args!("{}: {count} rounds of {} commands …", benchmark.name, plan.cases.len()));
     let terminal = std::io::IsTerminal::is_terminal(&std::io::stderr());
     let before = machine::load();

@@ -59,7 +59,7 @@ macro_rules! losses {
 
 losses! {
     0 CallCutShort "call_cut_short" Note
-        "calls that had begun when their process or thread died, or when a session of TVM ended; they are not in any total";
+        "calls that had begun when their process or thread died, or when the session that recorded them ended; they are not in any total";
     1 CallAbandoned "call_abandoned" Missing
         "calls that were not recorded because they never returned to the probe (longjmp or an exception went past it)";
     2 ProbeReentered "probe_reentered" Missing

@@ -1,5 +1,5 @@
 //! `torch-ops`: the cost per op of PyTorch. `benches/torch/ops.py` calls a small op in stock PyTorch,
-//! without an observer and with four different ones in turn, in one process. Most of an observer's
+//! without an observer and with five different ones in turn, in one process. Most of an observer's
 //! cost is PyTorch's own call of it.
 
 use std::process::Command;
@@ -63,6 +63,13 @@ pub fn prepare(layout: &Layout) -> Result<Plan> {
             figures.push(added("an observer that does nothing".into(), "noop", "bare", None));
             figures.push(added("ours over it, timing only".into(), "ours", "noop", Some(100.0)));
             figures.push(added("shapes over none, timing only".into(), "shapes", "ours", None));
+            figures.push(added(
+                "an observer that does nothing and gets the arguments, over one that does not"
+                    .into(),
+                "inputs",
+                "noop",
+                None,
+            ));
         } else {
             figures.push(added(
                 format!("ours, {label} counter(s), over none"),

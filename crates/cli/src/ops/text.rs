@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use super::{View, columns, machines};
 use crate::view::head::command;
 use crate::view::losses;
-use crate::view::notes::MACHINE_WITHOUT_CALLS;
+use crate::view::notes::hosts_without_calls;
 use crate::view::price;
 use crate::view::text;
 use crate::view::units::{grouped, percent, plural, time};
@@ -204,8 +204,8 @@ fn reasons(view: &View<'_>) -> Vec<String> {
     let any_op = view.profile.ops.all().iter().any(|op| op.role.is_of_machine());
     if machines(view.profile).is_empty() && !any_op {
         reasons.push(
-            "no virtual machine of TVM was seen: the program did not create one, or created it in a \
-             way that is not recorded (see docs/tvm.md)"
+            "no virtual machine of TVM and no op of PyTorch was seen: the program uses neither, or in \
+             a way that is not recorded (see docs/tvm.md and docs/pytorch.md)"
                 .into(),
         );
         if view.profile.calls() > 0 {
@@ -214,7 +214,11 @@ fn reasons(view: &View<'_>) -> Vec<String> {
             );
         }
     } else {
-        reasons.push(MACHINE_WITHOUT_CALLS.into());
+        reasons.extend(hosts_without_calls(view.profile));
+        let filters = &view.profile.manifest.filters;
+        if !filters.is_empty() {
+            reasons.push(format!("the filter {} matches no op", filters.join(", ")));
+        }
     }
     reasons
 }

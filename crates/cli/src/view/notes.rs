@@ -3,7 +3,7 @@
 
 use analysis::By;
 use model::{Loss, Severity};
-use profile::{LibraryKind, LossCount, Origin, State};
+use profile::{LibraryKind, LossCount, Origin, Profile, State};
 
 use super::losses::by_severity;
 use super::overview::Overview;
@@ -89,9 +89,25 @@ pub fn notes(overview: &Overview<'_>) -> Vec<String> {
     notes
 }
 
-/// The note for a profile in which a virtual machine of TVM was seen, but none of its calls.
-pub const MACHINE_WITHOUT_CALLS: &str = "a virtual machine of TVM was seen, but none of its calls: it was not called, or it was \
-     compiled with exec_mode=\"compiled\", which makes no calls that can be seen";
+/// Why there may be no calls of the hosts that call ops and were seen: one sentence for each kind of
+/// host.
+pub fn hosts_without_calls(profile: &Profile) -> Vec<String> {
+    let saw = |kind: LibraryKind| {
+        profile.processes.iter().flat_map(|p| &p.libraries).any(|library| library.kind == kind)
+    };
+    let mut reasons = Vec::new();
+    if saw(LibraryKind::RelaxVm) {
+        reasons.push(
+            "a virtual machine of TVM was seen, but none of its calls: it was not called, or it was \
+             compiled with exec_mode=\"compiled\", which makes no calls that can be seen"
+                .to_owned(),
+        );
+    }
+    if saw(LibraryKind::Torch) {
+        reasons.push("PyTorch was seen, but none of its ops was recorded".to_owned());
+    }
+    reasons
+}
 
 /// Why there may be no calls: what is known for certain, or guesses if nothing is.
 pub fn reasons(overview: &Overview<'_>) -> Vec<String> {
@@ -144,8 +160,9 @@ pub fn reasons(overview: &Overview<'_>) -> Vec<String> {
     }
     if profile.processes.is_empty() {
         reasons.push(
-            "no process loaded an IREE executable or a virtual machine of TVM: the program uses a \
-             device other than the CPU, or it failed before it loaded a module (see its exit status)"
+            "no process loaded an IREE executable or a virtual machine of TVM, or called an op of \
+             PyTorch: the program uses a device other than the CPU, or it failed before that (see its \
+             exit status)"
                 .into(),
         );
         reasons.push(
@@ -153,15 +170,13 @@ pub fn reasons(overview: &Overview<'_>) -> Vec<String> {
              system call, or by a program that is not recorded itself"
                 .into(),
         );
-    } else if profile
-        .processes
-        .iter()
-        .flat_map(|p| &p.libraries)
-        .any(|l| l.kind == LibraryKind::RelaxVm)
-    {
-        reasons.push(MACHINE_WITHOUT_CALLS.into());
     } else {
-        reasons.push("an executable was loaded, but none of its functions was called".into());
+        let hosts = hosts_without_calls(profile);
+        match hosts.is_empty() {
+            true => reasons
+                .push("an executable was loaded, but none of its functions was called".into()),
+            false => reasons.extend(hosts),
+        }
     }
     if !manifest.filters.is_empty() {
         reasons.push(format!("the filter {} matches no function", manifest.filters.join(", ")));

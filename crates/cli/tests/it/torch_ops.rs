@@ -1,10 +1,11 @@
 //! Ops of PyTorch, recorded for a host that plays PyTorch (`tests/programs/torch_ops_host.c`). Expected
 //! numbers are those in the header of that file. `tests/python/torch` has the same for PyTorch itself.
 
-use std::path::PathBuf;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::support::{Programs, Recorded, counterpoint};
 
@@ -27,6 +28,25 @@ fn library() -> Option<PathBuf> {
         let flags = ["-fopenmp", "-O1", "-Wl,-soname,libtorch_cpu.so"];
         Programs::get().shared("torch_cpu.c", "libtorch_cpu.so", &flags)
     })
+}
+
+/// Exports a profile as a trace with the generic names of kinds or Kineto's, and reads it.
+fn trace(program: &Path, profile: &Path, out: &Path, options: &[&str]) -> Value {
+    let mut export = Command::new(program);
+    export.args(["trace", "export"]).arg(profile).arg("-o").arg(out).args(options);
+    let done = export.output().unwrap();
+    assert!(done.status.success(), "{options:?}: {}", String::from_utf8_lossy(&done.stderr));
+    serde_json::from_slice(&std::fs::read(out).unwrap()).unwrap()
+}
+
+/// The categories of the slices with this name, and how many slices have each.
+fn categories(trace: &Value, name: &str) -> BTreeMap<String, usize> {
+    let mut found = BTreeMap::new();
+    let slices = trace["traceEvents"].as_array().unwrap().iter();
+    for slice in slices.filter(|event| event["ph"] == "X" && event["name"] == name) {
+        *found.entry(slice["cat"].as_str().unwrap().to_owned()).or_default() += 1;
+    }
+    found
 }
 
 /// What a view of the profile prints. `words`: the view and its options.
@@ -119,4 +139,117 @@ fn views_show_ops_and_ranges() {
     assert!(text(&["report", "--width", "200"]).contains("(range)"));
     assert!(text(&["stats"]).contains("aten::touch"));
     assert!(text(&["export", "--format", "csv"]).contains("aten::parallel"));
+}
+
+#[test]
+fn timelines_call_regions_and_tasks_pytorchs_own() {
+    let Some(program) = counterpoint("timeline of torch") else { return };
+    let Some(mut host) = host("timeline of torch") else { return };
+    let recorded = Recorded::run(&program, "none", &mut host);
+    let file = |name: &str| recorded.directory.join(name);
+    let generic =
+        trace(&program, &recorded.path(), &file("generic.json"), &["--vocabulary", "generic"]);
+    // Two calls with one region each, which has two tasks.
+    let counted = |of: &[(&str, usize)]| -> BTreeMap<String, usize> {
+        of.iter().map(|(name, count)| ((*name).to_owned(), *count)).collect()
+    };
+    let own = counted(&[("cpu_op", 2), ("torch.region", 2), ("torch.task", 4)]);
+    assert_eq!(categories(&generic, "aten::parallel"), own);
+    assert_eq!(categories(&generic, "a range"), counted(&[("user_annotation", 2)]));
+    let kind = |name: &str| json!({"producer": "torch", "name": name, "kineto": "cpu_op"});
+    assert_eq!(generic["counterpoint"]["kinds"], json!([kind("torch.region"), kind("torch.task")]));
+    let slices = generic["traceEvents"].as_array().unwrap().iter().filter(|e| e["ph"] == "X");
+    for slice in slices {
+        let args = &slice["args"];
+        assert_eq!(
+            (&args["library"], &args["machine"]),
+            (&json!("torch"), &Value::Null),
+            "{slice}"
+        );
+    }
+
+    let kineto = trace(&program, &recorded.path(), &file("kineto.json"), &[]);
+    assert_eq!(categories(&kineto, "aten::parallel"), counted(&[("cpu_op", 8)]));
+
+    // An import has the same ops, and calls their regions and tasks the same again.
+    let imported = |of: &str, to: &str| {
+        let mut import = Command::new(&program);
+        import.args(["trace", "import"]).arg(file(of)).arg("-o").arg(file(to));
+        let done = import.output().unwrap();
+        assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+        file(to)
+    };
+    let again = imported("generic.json", "again.cpt");
+    let again = trace(&program, &again, &file("again.json"), &["--vocabulary", "generic"]);
+    assert_eq!(categories(&again, "aten::parallel"), own);
+    assert_eq!(again["counterpoint"]["kinds"], generic["counterpoint"]["kinds"]);
+
+    // A part of the timeline is read like any trace, so that only the vocabulary knows the names.
+    let words = ["--vocabulary", "generic", "--category", "torch.*"];
+    trace(&program, &recorded.path(), &file("part.json"), &words);
+    let part = imported("part.json", "part.cpt");
+    let renamed = trace(&program, &part, &file("renamed.json"), &["--vocabulary", "kineto"]);
+    assert_eq!(categories(&renamed, "aten::parallel"), counted(&[("cpu_op", 6)]));
+    let restored = imported("renamed.json", "restored.cpt");
+    let restored = trace(&program, &restored, &file("restored.json"), &["--vocabulary", "generic"]);
+    let of_part = counted(&[("torch.region", 2), ("torch.task", 4)]);
+    assert_eq!(categories(&restored, "aten::parallel"), of_part);
+}
+
+#[test]
+fn a_filter_that_no_op_matches_is_not_explained_with_tvm() {
+    let Some(program) = counterpoint("no op of torch") else { return };
+    let Some(mut host) = host("no op of torch") else { return };
+    let recorded = Recorded::run_with(&program, "none", &["--filter", "nothing"], &mut host);
+    for words in [["ops", "--width", "200"], ["report", "--width", "200"]] {
+        let shown = view(&recorded, &words);
+        for expected in ["PyTorch was seen, but none of its ops was recorded", "the filter nothing"]
+        {
+            assert!(shown.contains(expected), "{shown}");
+        }
+        assert!(!shown.contains("TVM") && !shown.contains("executable"), "{shown}");
+    }
+}
+
+#[test]
+fn forks_between_ops_and_inside_of_them() {
+    let Some(program) = counterpoint("forks around ops of torch") else { return };
+    let Some(mut host) = host("forks around ops of torch") else { return };
+    let recorded = Recorded::run(&program, FAULTS, host.arg("fork"));
+    assert!(recorded.output.status.success(), "{}", recorded.stderr());
+    let printed = recorded.stdout();
+    let processes = |which: &str| -> BTreeSet<u64> {
+        let numbers = printed.lines().filter_map(|line| line.strip_prefix(which));
+        numbers.map(|number| number.trim().parse().unwrap()).collect()
+    };
+    let (children, parents) = (processes("child "), processes("parent "));
+    assert_eq!((children.len(), parents.len()), (6, 1), "{printed}");
+    let document = ops(&recorded);
+    let all = document["ops"].as_array().unwrap();
+    let of = |name: &str, parent: bool| -> Vec<u64> {
+        let of = all.iter().filter(|op| {
+            let process = op["process"].as_u64().unwrap();
+            op["name"] == name && parents.contains(&process) == parent
+        });
+        of.map(|op| op["counters"][FAULTS].as_u64().unwrap()).collect()
+    };
+    // The first call of a kind may count what the recorder allocates for it.
+    assert_eq!(of("aten::before", true)[1..], [20]);
+    assert_eq!(of("aten::after", true)[1..], [50]);
+    assert_eq!(of("aten::in_range", true)[1..], [5]);
+    // Forking writes to pages that the fork has just shared.
+    assert!(of("aten::around", true).iter().all(|faults| *faults >= 9));
+    assert_eq!(of("aten::child", true).len(), 1);
+    assert_eq!(of("aten::child", false), [30; 6]);
+    let of_children: BTreeSet<u64> = all
+        .iter()
+        .map(|op| op["process"].as_u64().unwrap())
+        .filter(|p| !parents.contains(p))
+        .collect();
+    assert_eq!(of_children, children);
+    // What began in the parent has no row in the child.
+    for name in ["aten::around", "a range"] {
+        assert_eq!((of(name, true).len(), of(name, false).len()), (2, 0), "{name}");
+    }
+    assert_eq!(recorded.losses(), BTreeMap::new());
 }

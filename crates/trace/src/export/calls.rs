@@ -30,7 +30,9 @@ use model::activity::{FlowKind, Generic, Registry, Value, Vocabulary};
 use profile::batch::unknown_op;
 use profile::columns::node_of;
 use profile::groups::Group;
-use profile::{Clock, Columns, LossCount, PageDecoder, PageKey, Process, Profile, Role};
+use profile::{
+    Clock, Columns, LibraryKind, LossCount, PageDecoder, PageKey, Process, Profile, Role,
+};
 use profile::{merge_losses, profile::Thread};
 
 use self::machine::{Machines, has_machines, op_of};
@@ -413,7 +415,7 @@ impl<'a> ProcessExport<'a, '_> {
         let whether = [known, has_node, placed.is_some(), first.is_some()];
         let shape = whether.iter().fold(0, |bits, bit| bits << 1 | u8::from(*bit));
         let what = What {
-            category: self.categories.of(Role::Workgroup),
+            category: self.categories.of(LibraryKind::EmbeddedElf, Role::Workgroup),
             name: self.names[name].clone(),
             shape: Some(KeysId(shape)),
             // Calls of virtual machines have no label; all other calls have the same category.

@@ -47,15 +47,37 @@ class Ops:
         self._record = bridge.shim.counterpoint_torch_ops_record
         self._record.argtypes = [ctypes.c_int32, ctypes.c_int32]
         self._record.restype = ctypes.c_int32
+        self._process = os.getpid()
+        self._started: list[bool] = []
+        """What `start` began and nobody has stopped: whether with shapes."""
 
     def start(self, shapes: bool) -> None:
-        """Has PyTorch call us for each op, until `stop` was called as often."""
-        if int(self._record(1, shapes)) < 0:
-            raise UnsupportedError("PyTorch refused to be observed (at::addGlobalCallback failed)")
+        """Has PyTorch call us for each op in this process, until `stop` was called as often."""
+        self._leave_parent()
+        self._add(shapes)
+        self._started.append(shapes)
+
+    def start_for_run(self, shapes: bool) -> None:
+        """Has PyTorch call us for each op in this process and in forked children, until they end."""
+        self._add(shapes)
 
     def stop(self, shapes: bool) -> None:
         """Ends what `start` with the same shapes began."""
         self._record(-1, shapes)
+        self._started.remove(shapes)
+
+    def _add(self, shapes: bool) -> None:
+        if int(self._record(1, shapes)) < 0:
+            raise UnsupportedError("PyTorch refused to be observed (at::addGlobalCallback failed)")
+
+    def _leave_parent(self) -> None:
+        """Ends what was started before this process was forked. This happens when the child starts
+        something itself, and not in the child's first moment, because another thread of the parent may
+        have held a lock of PyTorch's or of the shim's."""
+        if self._process != os.getpid():
+            self._process = os.getpid()
+            while self._started:
+                self._record(-1, self._started.pop())
 
     def watch_parallel(self) -> Optional[str]:
         """Makes the work of OpenMP's threads count for their op. If that is impossible, returns why."""
@@ -103,4 +125,4 @@ def follow_run() -> None:
         recorder().lose(PARALLEL_UNSEEN, 1)
     # Before it starts, because only then the names of the run's counters are known.
     ops.ready()
-    ops.start(os.environ.get(SHAPES_VARIABLE, "") not in ("", "0"))
+    ops.start_for_run(os.environ.get(SHAPES_VARIABLE, "") not in ("", "0"))

@@ -1,4 +1,5 @@
-//! Calls of virtual machines: runs, ops, parallel regions and their tasks.
+//! Calls of hosts that call ops (TVM's virtual machines and PyTorch): runs, ranges, ops, parallel
+//! regions and their tasks.
 //!
 //! ```text
 //!  main     ▐── run ────────────────────────────▌
@@ -14,7 +15,7 @@ use model::activity::{FlowKind, Value};
 use profile::columns::{
     Columns, KEY_CORRELATION, KEY_FAILED, KEY_STORAGE_BYTES, KEY_WORKSPACE_BYTES,
 };
-use profile::{Op, PageDecoder, PageKey, Profile, Role, ValueKind};
+use profile::{LibraryKind, Op, PageDecoder, PageKey, Profile, Role, ValueKind};
 
 use super::ProcessExport;
 use super::slice::What;
@@ -33,16 +34,24 @@ struct Arrows {
     first: u64,
 }
 
-/// What is known of the calls of virtual machines in a process.
+/// What is known of the calls of such hosts in a process.
 #[derive(Debug)]
 pub struct Machines {
     arrows: HashMap<u64, Arrows>,
     arrow: FlowKind,
-    /// `Input Dims` and `Input type` of exports, as JSON.
-    inputs: HashMap<u32, (String, String)>,
+    exports: HashMap<u32, Export>,
 }
 
-/// Whether process `index` has calls of virtual machines, according to its metadata.
+/// What is known of an export.
+#[derive(Debug)]
+struct Export {
+    /// The kind of the host that calls it.
+    host: LibraryKind,
+    /// `Input Dims` and `Input type`, as JSON.
+    inputs: (String, String),
+}
+
+/// Whether process `index` has such calls, according to its metadata.
 pub fn has_machines(profile: &Profile, index: usize) -> bool {
     !profile.processes[index].op_exports.is_empty()
 }
@@ -54,10 +63,14 @@ impl Machines {
         let arrow = FlowKind::Named("region".to_owned());
         let mut arrows: HashMap<u64, Arrows> = HashMap::new();
         let process = &profile.processes[index];
-        let exports = process.op_exports.iter();
-        let inputs = exports.map(|e| (e.id, inputs(&e.arguments))).collect();
+        let host = |library: u32| process.libraries.iter().find(|of| of.id == library);
+        let exports = process.op_exports.iter().map(|export| {
+            let host = host(export.library).map_or(LibraryKind::RelaxVm, |library| library.kind);
+            (export.id, Export { host, inputs: inputs(&export.arguments) })
+        });
+        let exports = exports.collect();
         if !process.op_exports.iter().any(|export| export.role == Role::Region) {
-            return Self { arrows, arrow, inputs };
+            return Self { arrows, arrow, exports };
         }
         let mut decoder = PageDecoder::new(profile);
         for (thread, t) in process.threads.iter().enumerate() {
@@ -84,7 +97,7 @@ impl Machines {
             of.first = FIRST_ARROW + *last;
             *last += of.tasks.len() as u64;
         }
-        Self { arrows, arrow, inputs }
+        Self { arrows, arrow, exports }
     }
 
     /// The ends of arrows at a call.
@@ -144,7 +157,7 @@ fn c_type(name: &str) -> &str {
 }
 
 impl<'a> ProcessExport<'a, '_> {
-    /// Emits call `i`, which belongs to a virtual machine.
+    /// Emits call `i`, which a virtual machine or PyTorch made.
     pub(super) fn machine_call(
         &mut self,
         columns: &Columns,
@@ -162,11 +175,13 @@ impl<'a> ProcessExport<'a, '_> {
         }
 
         let args = self.relay.args();
-        let category = self.categories.of(op.role);
+        let export = machines.exports.get(&columns.export[i]);
+        let host = export.map_or(LibraryKind::RelaxVm, |export| export.host);
+        let category = self.categories.of(host, op.role);
         // Runs, regions and tasks repeat the arguments of their op.
         let inputs = match op.role.is_of_machine() && op.role != Role::Op {
             true => None,
-            false => machines.inputs.get(&columns.export[i]),
+            false => export.map(|export| &export.inputs),
         };
         if let Some((dims, types)) = inputs.filter(|_| !op.arguments.is_empty()) {
             let json = |key, json| Arg { key, value: ArgValue::Plain(Value::Json(json)) };
@@ -176,7 +191,8 @@ impl<'a> ProcessExport<'a, '_> {
         if !op.device.is_empty() {
             args.push(Arg::text("device_name", &op.device));
         }
-        args.push(Arg::text("machine", &op.library));
+        let host_key = if host == LibraryKind::Torch { "library" } else { "machine" };
+        args.push(Arg::text(host_key, &op.library));
         if op.asynchronous {
             args.push(yes("asynchronous"));
         }
