@@ -130,14 +130,18 @@ def any_torch(request, site, cache):
 @pytest.fixture(scope="session")
 def plugins(tmp_path_factory):
     """A folder with a plugin, and the random name of its kernels."""
-    compiler = shutil.which("cc")
-    if compiler is None:
+    if shutil.which("cc") is None:
         pytest.skip("there is no C compiler")
     folder = tmp_path_factory.mktemp("plugins")
+    return folder, compile_plugin(folder / "launches.so")
+
+
+def compile_plugin(path):
+    """Compiles the plugin `launches.c`, and returns the random name of its kernels."""
     name = f"kernel_{uuid.uuid4().hex}"
     subprocess.run(
-        [compiler, "-std=c11", "-shared", "-fPIC", "-O1", "-I", places.ROOT / "include"]
-        + [f'-DNAME="{name}"', PLUGINS / "launches.c", "-o", folder / "launches.so"],
+        ["cc", "-std=c11", "-shared", "-fPIC", "-O1", "-I", places.ROOT / "include"]
+        + [f'-DNAME="{name}"', PLUGINS / "launches.c", "-o", path],
         check=True,
     )
-    return folder, name
+    return name

@@ -149,10 +149,34 @@ def test_cupti_is_turned_off_on_request(torch, plugins):
     # Without a GPU there is nothing to turn off; the profiler has to work after it.
     done = torch.run(USE, KINETO_PLUGIN_LIB_DIR_PATH=plugins[0], KINETO_DISABLE_CUPTI="1")
     assert "kernel_" in done.found
-    assert done.errors == ""
+    assert all(line.startswith("compiling the bridge") for line in done.lines), done.errors
     alone = torch.run(USE, KINETO_DISABLE_CUPTI="1")
     assert "aten::a" in alone.found
     assert alone.errors == ""
+
+
+LATE = """
+import json, os
+import torch
+from torch.profiler import ProfilerActivity, profile
+def names():
+    with profile(activities=[ProfilerActivity.CPU]) as prof:
+        torch.ones(4) + 1
+    return sorted({e.name()[:7] for e in prof.profiler.kineto_results.events()})
+names()
+os.environ["KINETO_DISABLE_CUPTI"] = "1"
+from counterpoint.torch import _entry
+_entry.autoload()
+print(json.dumps(names()))
+"""
+
+
+def test_cupti_cannot_be_turned_off_after_the_first_recording(torch, plugins):
+    # Nothing has asked for the bridge before, so that PyTorch has initialised its profiler by itself.
+    done = torch.run(LATE)
+    assert "aten::a" in done.found
+    said = [line for line in done.lines if not line.startswith("compiling the bridge")]
+    assert said == ["KINETO_DISABLE_CUPTI comes too late: PyTorch's profiler is initialised already"]
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files to another user")

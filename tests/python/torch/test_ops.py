@@ -1,7 +1,10 @@
 """Hardware counters per op of PyTorch. Expected values come from PyTorch's own profiler, or from the
 number of fresh pages that an op writes to."""
 
+import csv
+import io
 import json
+import shutil
 import subprocess
 
 import places
@@ -78,6 +81,118 @@ def test_counts_are_exact_on_the_caller_and_on_a_worker(torch):
     # PyTorch halves the 1,024 pages at the end of a page (at::parallel_for).
     assert alone == ["aten::fill_", 1024, None, 1024, None, True]
     assert shared == ["aten::fill_", 1024, 512, 1024, 2, True]
+
+
+FORMATS = """
+import json
+import torch
+import counterpoint.torch as cp
+torch.set_num_threads(1)
+x = torch.ones(64, 64, requires_grad=True)
+(x @ x).relu().sum().backward()
+with cp.profile(["page-faults:u"]) as prof:
+    with torch.profiler.record_function("mine"):
+        (x @ x).relu().sum().backward()
+report = prof.report()
+print(json.dumps([report.json(), report.csv(), report.table()]))
+"""
+
+
+def test_the_formats_of_a_report_agree(torch):
+    from counterpoint.report import Report
+
+    document, text, table = torch.run(FORMATS).found
+    report = Report.from_json(document)
+    names = [row["Name"].string for row in report.calls]
+    assert names[0] == "mine" and {"aten::mm", "aten::relu", "MmBackward0"} <= set(names)
+    rows = list(csv.DictReader(io.StringIO(text)))
+    assert [row["Name"] for row in rows] == names
+    for column in ("page-faults:u", "Total page-faults:u"):
+        values = [row[column].value for row in report.calls]
+        # A range has no counts of its own without those of the ops in it, but the same in total.
+        assert [row[column] for row in rows] == ["" if value is None else str(value) for value in values]
+    assert all(name in table for name in names)
+    pytest.importorskip("pyarrow")
+    arrow = report.to_arrow()
+    assert arrow["Name"].to_pylist() == names
+    assert arrow["Total page-faults:u"].to_pylist() == [
+        row["Total page-faults:u"].value for row in report.calls
+    ]
+
+
+HARDWARE = """
+import json
+import torch
+import counterpoint.torch as cp
+from counterpoint.errors import CounterpointError
+names = ["cycles", "instructions", "page-faults"]
+x = torch.ones(8, 8)
+x.sin()
+try:
+    with cp.profile(counters=names) as prof:
+        x.sin()
+    (row,) = prof.report().calls
+    print(json.dumps({"counted": [row[name].value for name in names]}))
+except CounterpointError as error:
+    with cp.profile(counters=names[2:]) as prof:
+        x.sin()
+    print(json.dumps({"refused": str(error), "calls": len(prof.report().calls)}))
+"""
+
+
+def test_hardware_counters_are_counted_or_the_error_names_them(torch):
+    found = torch.run(HARDWARE).found
+    if "refused" in found:
+        # Without them, the program can still count what there is.
+        assert "cycles" in found["refused"] and found["calls"] == 1
+    else:
+        cycles, instructions, _ = found["counted"]
+        assert cycles > 0 and instructions > 0
+
+
+UNSEEN = """
+import json
+import torch
+import counterpoint.torch as cp
+from counterpoint.torch import _ops
+x = torch.ones(8, 8)
+_ops.Ops.watch_parallel = lambda self: _ops._WHY_NOT_PARALLEL[1]
+with cp.profile([]) as prof:
+    x.sin()
+report = prof.report()
+print(json.dumps([{loss.name: loss.count for loss in report.losses}, report.notes]))
+"""
+
+
+def test_parallel_regions_that_cannot_be_watched_are_a_loss(torch):
+    # As with a PyTorch that was built without OpenMP.
+    losses, notes = torch.run(UNSEEN).found
+    assert losses == {"parallel_unseen": 1}
+    assert len([note for note in notes if "GOMP_parallel" in note]) == 1
+
+
+LOOPS = """
+import ctypes, json, sys
+import torch
+import counterpoint.torch as cp
+x = torch.ones(8, 8)
+with cp.profile(["page-faults:u"], loops=True) as prof:
+    library = ctypes.CDLL(sys.argv[1])
+    for _ in range(5):
+        library.run()
+        x.sin()
+print(json.dumps([sorted(row.hits for row in prof.loops() if row.hits),
+                  [row["Name"].string for row in prof.report().calls], prof.path != ""]))
+"""
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")
+def test_instrumented_loops_are_in_the_same_profile(torch, tmp_path):
+    library = tmp_path / "library.so"
+    source = places.ROOT / "tests/programs/loops_library.c"
+    subprocess.run(["cc", "-O1", "-shared", "-fPIC", "-o", library, source], check=True)
+    # `run` is a function with two loops in one another, of which the inner one begins three times.
+    assert torch.run(LOOPS, library).found == [[5, 5, 15], ["aten::sin"] * 5, True]
 
 
 SHAPES = """

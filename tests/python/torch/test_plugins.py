@@ -4,6 +4,7 @@ import collections
 import json
 
 import pytest
+from conftest import compile_plugin
 
 
 def traced(path):
@@ -77,6 +78,23 @@ def test_an_unchanged_script_has_the_plugins_events_in_torchs_results(any_torch,
         60: ("bandwidth", {"read GB/s": 10.5, "write GB/s": 1.25}),
         61: ("bandwidth", {"read GB/s": 12.25, "write GB/s": 1.25}),
     }
+
+
+def test_every_plugin_of_the_folder_has_its_events(torch, plugins, tmp_path):
+    folder = tmp_path / "plugins"
+    folder.mkdir()
+    (folder / "first.so").symlink_to(plugins[0] / "launches.so")
+    names = [plugins[1], compile_plugin(folder / "second.so")]
+    found = torch.run("profiled.py", tmp_path / "out.json", KINETO_PLUGIN_LIB_DIR_PATH=folder).found
+    ops = sorted(e["id"] for e in found["native"] if e["name"].startswith("aten::"))
+    assert ops
+    for name in names:
+        assert sorted(e["linked"] for e in found["native"] if e["name"] == name) == ops
+        assert found["averages"][name] == len(ops)
+    for event in found["events"]:
+        if event["name"].startswith("aten::"):
+            assert sorted(kernel[0] for kernel in event["kernels"]) == sorted(names)
+    assert {e["name"] for e in traced(tmp_path / "out.json") if e.get("cat") == "kernel"} == set(names)
 
 
 def test_odd_texts_do_not_break_the_trace(any_torch, plugins, tmp_path):

@@ -1,5 +1,10 @@
 """What Counterpoint must not change: PyTorch's own events, and programs that do not ask for anything."""
 
+import json
+import subprocess
+
+import places
+
 MODELS = ["mlp", "conv", "transformer"]
 
 
@@ -17,6 +22,31 @@ def test_torchs_own_events_are_the_same(torch, plugins, tmp_path):
         # A launch is a child of its op in torch's tree, as a launch of CUDA is. Torch leaves out an op
         # that is the only child of an op with the same name, and so keeps more of them then.
         assert launches[model][1] == raw, model
+
+
+COUNTED = """
+import sys
+import counterpoint.torch as cp
+with cp.profile(["page-faults:u"], shapes=True):
+    exec(compile(open(sys.argv[1]).read(), sys.argv[1], "exec"), {"sys": sys, "__name__": "__main__"})
+"""
+
+
+def test_counters_change_no_event_of_torchs(torch, tmp_path):
+    without = torch.run("models.py", *MODELS, COUNTERPOINT_TORCH="0").found
+    models = places.ROOT / "tests/python/torch/scripts/models.py"
+    script = COUNTED.replace("import sys\n", f"import sys\nsys.argv = ['', *{MODELS}]\n")
+    counted = torch.run(script.replace("sys.argv[1]", repr(str(models))))
+    assert counted.found == without
+    run = [str(places.DIST / "bin/counterpoint"), "run", "-e", "page-faults:u", "--shapes"]
+    run += ["-o", str(tmp_path / "run.cpt"), "--", torch.python, str(models), *MODELS]
+    done = subprocess.run(
+        run, capture_output=True, text=True, env=torch.environment(COUNTERPOINT_DIST=places.DIST), timeout=300
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout.splitlines()[-1]) == without
+    for model in MODELS:
+        assert len(without[model][0]) > 100
 
 
 IDLE = """

@@ -70,7 +70,11 @@ pub fn prepare(layout: &Layout) -> Result<Plan> {
                 "noop",
                 None,
             ));
+            let name = "ours with shapes, over an observer that gets the arguments, timing only";
+            figures.push(added(name.into(), "shapes", "inputs", None));
         } else {
+            let name = format!("shapes over none, {label} counter(s)");
+            figures.push(added(name, "shapes", "ours", None));
             figures.push(added(
                 format!("ours, {label} counter(s), over none"),
                 "ours",
