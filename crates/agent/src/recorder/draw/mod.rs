@@ -15,6 +15,7 @@
 //! | [`table`] | the thread's counts, in pages of the pool |
 //! | [`random`] | random numbers and gaps |
 //! | [`account`] | what recording costs, and what it may cost |
+//! | `replay` | tests: draws from recorded programs |
 //!
 //! A call is due if its number has reached `next`. So counting and deciding are one increment and
 //! one comparison, and the count is exact at every instruction. How many calls were only counted
@@ -29,5 +30,7 @@ pub mod account;
 pub mod calls;
 pub mod ops;
 pub mod random;
+#[cfg(test)]
+mod replay;
 pub mod state;
 pub mod table;
