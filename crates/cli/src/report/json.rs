@@ -121,6 +121,7 @@ struct IntervalsOut {
 #[serde(untagged)]
 enum SumOut {
     Whole(u128),
+    Difference(i64),
     Real(f64),
 }
 
@@ -320,7 +321,7 @@ fn row<'a>(overview: &'a Overview<'_>, row: &'a Row) -> RowOut<'a> {
             .map(|(i, (info, counter))| CounterOut {
                 sampled: sampled::counter(row, i),
                 name: &info.name,
-                total: counter.map(|c| sum_out(times.counter(&c).value, c)),
+                total: counter.map(|c| sum_out(times.counter(&c), c)),
                 per_call: counter.map(|c| times.counter(&c).value / c.calls.max(1) as f64),
                 calls: counter.map_or(0, |c| c.calls),
                 empty_share: counter.and_then(|c| c.empty_share()),
@@ -351,11 +352,18 @@ fn row<'a>(overview: &'a Overview<'_>, row: &'a Row) -> RowOut<'a> {
     }
 }
 
-/// A counter's sum, which is as exact as the counter if nothing was subtracted from it.
-fn sum_out(value: f64, counter: CounterTotal) -> SumOut {
-    match value == counter.total as f64 {
-        true => SumOut::Whole(counter.total),
-        false => SumOut::Real(value),
+/// A counter's sum. It is a whole number if nothing was subtracted from it, or if exactly so much was
+/// subtracted.
+fn sum_out(value: Estimate, counter: CounterTotal) -> SumOut {
+    /// Up to here, each whole number is a double.
+    const MOST: f64 = (1u64 << 53) as f64;
+    let is_whole = value.is_exact() && value.value.fract() == 0.0 && value.value.abs() < MOST;
+    if value.value == counter.total as f64 {
+        SumOut::Whole(counter.total)
+    } else if is_whole {
+        SumOut::Difference(value.value as i64)
+    } else {
+        SumOut::Real(value.value)
     }
 }
 

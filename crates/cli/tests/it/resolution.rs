@@ -165,6 +165,8 @@ fn empty_calls_are_subtracted_once_per_call() {
     for (row, total) in [(short, 0.0), (long, 400_000.0)] {
         let exact = &counter(row, 1)["intervals"]["total"];
         assert_eq!(exact, &json!({"value": total, "low": total, "high": total}));
+        // What is left of an exact sum after an exact difference is a whole number.
+        assert_eq!(counter(row, 1)["total"], json!(total as i64));
     }
     let raw = document(&["report", dir, "--format", "json", "--raw"]);
     assert_eq!(raw["probe_subtracted"], false);
