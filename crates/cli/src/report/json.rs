@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use analysis::{By, CounterTotal, Estimate, Row, ThreadTime};
+use analysis::{By, CounterTotal, Estimate, Row, SampledRow, ThreadTime};
 use serde::Serialize;
 
 use super::Report;
@@ -284,6 +284,8 @@ fn row<'a>(overview: &'a Overview<'_>, row: &'a Row) -> RowOut<'a> {
     let sampled = row.sampled.as_deref();
     let calls_known = sampled.is_none_or(|sampled| sampled.calls.is_some());
     let total_known = sampled.is_none_or(|sampled| sampled.total.is_some());
+    // Too few calls were timed to say how far off the total is.
+    let range_known = sampled.is_none_or(|s| s.total.is_some_and(|total| total.interval.is_some()));
     let self_known = sampled.is_none_or(|sampled| sampled.self_known) && total_known;
     let quantiles_known = sampled.is_none_or(|sampled| sampled.effective.is_some());
     let timed = |ns: f64| Some(ns).filter(|_| row.is_timed());
@@ -306,7 +308,7 @@ fn row<'a>(overview: &'a Overview<'_>, row: &'a Row) -> RowOut<'a> {
         p50_ns: timed(p50.value).filter(|_| quantiles_known),
         p99_ns: timed(p99.value).filter(|_| quantiles_known),
         empty_share: row.empty_share(),
-        intervals: (subtracted && row.brackets.is_some() && total_known).then_some(IntervalsOut {
+        intervals: (subtracted && row.brackets.is_some() && range_known).then_some(IntervalsOut {
             total_ns: total,
             self_ns: own,
             mean_ns: mean,
@@ -325,7 +327,7 @@ fn row<'a>(overview: &'a Overview<'_>, row: &'a Row) -> RowOut<'a> {
                 per_call: counter.map(|c| times.counter(&c).value / c.calls.max(1) as f64),
                 calls: counter.map_or(0, |c| c.calls),
                 empty_share: counter.and_then(|c| c.empty_share()),
-                intervals: counter.filter(|c| subtracted && c.brackets.is_some()).map(|c| {
+                intervals: counter.filter(|c| subtracted && has_range(sampled, i, c)).map(|c| {
                     let total = times.counter(&c);
                     CounterIntervals { total, per_call: total.times(1.0 / c.calls.max(1) as f64) }
                 }),
@@ -350,6 +352,13 @@ fn row<'a>(overview: &'a Overview<'_>, row: &'a Row) -> RowOut<'a> {
         threads: row.threads.iter().map(|(p, t)| thread_ref(profile, *p, *t)).collect(),
         cpus: row.cpus.iter().copied().collect(),
     }
+}
+
+/// Whether it is known how far off a counter's sum is: what empty calls read was calibrated, and enough
+/// calls were drawn, if they were.
+fn has_range(sampled: Option<&SampledRow>, counter: usize, total: &CounterTotal) -> bool {
+    let of_sample = sampled.and_then(|row| *row.counters.get(counter)?);
+    total.brackets.is_some() && of_sample.is_none_or(|sample| sample.total.interval.is_some())
 }
 
 /// A counter's sum. It is a whole number if nothing was subtracted from it, or if exactly so much was

@@ -175,6 +175,28 @@ fn empty_calls_are_subtracted_once_per_call() {
     assert!(row(&raw, "long")["intervals"].is_null());
 }
 
+/// Only the first 400 of 4,000 calls of `short` were timed in a run with a budget, and none was drawn: how
+/// far off its total is, is not known, so no interval is stated, although the brackets are known.
+#[test]
+fn an_unknown_sample_has_no_interval() {
+    let mut script = script();
+    script.budget(0.02);
+    let process = &mut script.processes[0];
+    process.threads[0].counted(0, 4_000, 400, 400).counted(1, 400, 400, 400);
+    let (_scratch, dir) = script.written();
+    let report = document(&["report", dir.to_str().unwrap(), "--format", "json"]);
+    let (short, long) = (row(&report, "short"), row(&report, "long"));
+    assert_eq!(short["calls"], 4_000);
+    assert_eq!(short["sampled"]["total_ns"]["low"], Value::Null);
+    for (row, is_known) in [(short, false), (long, true)] {
+        let counter = &row["counters"][1];
+        for of in [row, counter] {
+            assert_eq!(of["intervals"].is_object(), is_known, "{of}");
+        }
+    }
+    assert_eq!(long["intervals"]["total_ns"]["value"], 400.0 * 100_010.0);
+}
+
 /// What cannot be told from an empty call is printed as a bound: 25 + 5 of the duration.
 #[test]
 fn values_below_the_resolution_are_bounds() {
