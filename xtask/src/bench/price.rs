@@ -65,9 +65,16 @@ pub(super) fn tools(layout: &Layout) -> Result<(PathBuf, PathBuf, PathBuf)> {
 }
 
 /// A program with its arguments, under the name of its figures.
-struct Workload {
-    name: String,
-    command: Vec<String>,
+pub(super) struct Workload {
+    pub name: String,
+    pub command: Vec<String>,
+}
+
+/// All workloads: IREE's benchmark tool with each model on each device, and TVM's model.
+pub(super) fn workloads(layout: &Layout, tool: &Path, modules: &Path) -> Result<Vec<Workload>> {
+    let mut all = iree(tool, modules)?;
+    all.push(tvm(layout)?);
+    Ok(all)
 }
 
 fn iree(tool: &Path, modules: &Path) -> Result<Vec<Workload>> {
@@ -115,8 +122,7 @@ fn tvm(layout: &Layout) -> Result<Workload> {
 pub fn prepare(layout: &Layout) -> Result<Plan> {
     let (program, tool, modules) = tools(layout)?;
     let script = layout.root.join("benches/price.py");
-    let mut workloads = iree(&tool, &modules)?;
-    workloads.push(tvm(layout)?);
+    let workloads = workloads(layout, &tool, &modules)?;
     let (mut cases, mut figures) = (Vec::new(), Vec::new());
     for Workload { name, command } in workloads {
         let case = |mode: &str, before: Vec<String>| {
