@@ -10,6 +10,7 @@
 //! line to [`BENCHMARKS`].
 
 mod budget;
+mod budget_intervals;
 mod child;
 mod dispatch;
 mod guest_reads;
@@ -104,6 +105,11 @@ const BENCHMARKS: &[Benchmark] = &[
         name: "budget",
         about: "real cost of runs with a budget, compared with the budget",
         prepare: budget::prepare,
+    },
+    Benchmark {
+        name: "budget-intervals",
+        about: "how often intervals of runs with a budget hold what a full run found",
+        prepare: budget_intervals::prepare,
     },
     Benchmark {
         name: "guest-reads",

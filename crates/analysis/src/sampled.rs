@@ -9,6 +9,7 @@
 //! |---|---|
 //! | [`strata`] | the sum over all calls of one thread and op, with its interval |
 //! | `collect` | reads a profile, and adds up what belongs to a row |
+//! | [`tail`] | rare slow calls, which the samples of all ops tell about together |
 //! | [`quantile`] | quantiles of values with weights |
 //! | `values` | estimates of rows and of a run |
 //!
@@ -18,6 +19,7 @@
 mod collect;
 pub mod quantile;
 pub mod strata;
+pub mod tail;
 pub(crate) mod values;
 
 use crate::table::Row;

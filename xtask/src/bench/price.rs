@@ -66,8 +66,15 @@ pub(super) fn tools(layout: &Layout) -> Result<(PathBuf, PathBuf, PathBuf)> {
 
 /// A program with its arguments, under the name of its figures.
 pub(super) struct Workload {
-    pub(super) name: String,
-    pub(super) command: Vec<String>,
+    pub name: String,
+    pub command: Vec<String>,
+}
+
+/// All workloads: IREE's benchmark tool with each model on each device, and TVM's model.
+pub(super) fn workloads(layout: &Layout, tool: &Path, modules: &Path) -> Result<Vec<Workload>> {
+    let mut all = iree(tool, modules)?;
+    all.push(tvm(layout, TVM_RUNS)?);
+    Ok(all)
 }
 
 fn iree(tool: &Path, modules: &Path) -> Result<Vec<Workload>> {
@@ -116,8 +123,7 @@ pub(super) fn tvm(layout: &Layout, runs: u32) -> Result<Workload> {
 pub fn prepare(layout: &Layout) -> Result<Plan> {
     let (program, tool, modules) = tools(layout)?;
     let script = layout.root.join("benches/price.py");
-    let mut workloads = iree(&tool, &modules)?;
-    workloads.push(tvm(layout, TVM_RUNS)?);
+    let workloads = workloads(layout, &tool, &modules)?;
     let (mut cases, mut figures) = (Vec::new(), Vec::new());
     for Workload { name, command } in workloads {
         let case = |mode: &str, before: Vec<String>| {

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use profile::{Columns, PageDecoder, PageKey, Profile, Status, on_threads};
 
 use super::quantile::Weighted;
+use super::tail::Tail;
 use super::{Estimated, SampledCounter, SampledRow, SampledRun, Strata};
 use crate::loops::Sum;
 use crate::table::{By, Key, PassTotal, Places};
@@ -31,7 +32,16 @@ struct Unit {
     seen: f64,
     /// Timed calls with at least one counter.
     counted: u64,
-    counters: Vec<(Strata, f64)>,
+    counters: Vec<UnitCounter>,
+    weighted: Weighted,
+}
+
+/// The values of a counter in these calls.
+#[derive(Clone, Debug, Default)]
+struct UnitCounter {
+    strata: Strata,
+    /// Sum of the values.
+    seen: f64,
     weighted: Weighted,
 }
 
@@ -58,14 +68,15 @@ impl Unit {
             let status = columns.groups[g].status.get(i);
             read |= status.is_some_and(|status| *status != Status::NotRead);
             for counter in group.counters.clone() {
-                let (strata, seen) = &mut self.counters[counter];
-                strata.skip(skipped);
+                let of = &mut self.counters[counter];
+                of.strata.skip(skipped);
                 match columns.value(g, counter, i) {
                     Some(value) => {
-                        strata.add(columns.counter_weight(i), value as f64);
-                        *seen += value as f64;
+                        of.strata.add(columns.counter_weight(i), value as f64);
+                        of.seen += value as f64;
+                        of.weighted.push(value, columns.counter_weight(i));
                     }
-                    None => strata.skip(1),
+                    None => of.strata.skip(1),
                 }
             }
         }
@@ -116,7 +127,14 @@ impl Adding {
     }
 
     /// Adds the calls of an export on a thread: what was recorded of them, and how many there were.
-    fn add(&mut self, thread: (usize, usize), pass: u32, unit: Option<&Unit>, calls: u64) {
+    fn add(
+        &mut self,
+        thread: (usize, usize),
+        pass: u32,
+        unit: Option<&Unit>,
+        calls: u64,
+        tails: &Tails,
+    ) {
         let mentioned = unit.map_or(0, |unit| unit.durations.mentioned());
         let calls = calls.max(mentioned);
         self.calls = self.calls.saturating_add(calls);
@@ -126,8 +144,8 @@ impl Adding {
         if !self.threads.contains(&thread) {
             self.threads.push(thread);
         }
-        let Some((unit, total)) = unit.and_then(|unit| Some((unit, unit.durations.total(calls)?)))
-        else {
+        let total = |unit: &Unit| unit.durations.total_with(calls, &tails.durations);
+        let Some((unit, total)) = unit.and_then(|unit| Some((unit, total(unit)?))) else {
             self.unknown = self.unknown.saturating_add(calls);
             return;
         };
@@ -139,11 +157,12 @@ impl Adding {
         self.counted += unit.counted;
         self.seen += unit.seen;
         self.weighted.append(unit.weighted.clone());
-        for (all, (strata, seen)) in self.counters.iter_mut().zip(&unit.counters) {
-            let known = strata.known();
-            if let Some(total) = strata.total(calls).filter(|_| known > 0) {
+        let counters = unit.counters.iter().zip(&tails.counters);
+        for (all, (of, tail)) in self.counters.iter_mut().zip(counters) {
+            let known = of.strata.known();
+            if let Some(total) = of.strata.total_with(calls, tail).filter(|_| known > 0) {
                 all.total.add(&total);
-                all.seen += seen;
+                all.seen += of.seen;
                 all.calls = all.calls.saturating_add(calls);
                 all.counted += known;
             }
@@ -178,7 +197,7 @@ impl Adding {
 }
 
 /// The units of all threads, and the exact numbers of calls.
-fn units(profile: &Profile, workers: usize) -> BTreeMap<(usize, usize, u32), (Option<Unit>, u64)> {
+fn units(profile: &Profile, workers: usize) -> Units {
     let threads: Vec<(usize, usize, usize)> = profile
         .processes
         .iter()
@@ -224,6 +243,35 @@ fn units(profile: &Profile, workers: usize) -> BTreeMap<(usize, usize, u32), (Op
     all
 }
 
+/// Rare slow calls: see [`Tail`].
+#[derive(Debug)]
+struct Tails {
+    durations: Tail,
+    /// By counter.
+    counters: Vec<Tail>,
+}
+
+type Units = BTreeMap<(usize, usize, u32), (Option<Unit>, u64)>;
+
+impl Tails {
+    /// From the calls of each op, on all threads of all processes.
+    fn of(profile: &Profile, units: &Units) -> Self {
+        let mut durations: BTreeMap<_, Weighted> = BTreeMap::new();
+        let mut counters = vec![durations.clone(); profile.groups.counters()];
+        for ((process, _, export), (unit, _)) in units {
+            let Some(unit) = unit else { continue };
+            // An export whose metadata is missing is an op of its own.
+            let op = profile.ops.of(*process, *export).ok_or((*process, *export));
+            durations.entry(op).or_default().append(unit.weighted.clone());
+            for (all, of) in counters.iter_mut().zip(&unit.counters) {
+                all.entry(op).or_default().append(of.weighted.clone());
+            }
+        }
+        let counters = counters.iter_mut().map(|of| Tail::of(of.values_mut())).collect();
+        Self { durations: Tail::of(durations.values_mut()), counters }
+    }
+}
+
 /// Reads a sampled run. Returns what is known of each row, and of the run as a whole.
 pub(crate) fn collect(
     profile: &Profile,
@@ -232,6 +280,7 @@ pub(crate) fn collect(
 ) -> (HashMap<Key, Found>, SampledRun) {
     let (counters, passes) = (profile.groups.counters(), profile.passes() as usize);
     let units = units(profile, workers);
+    let tails = Tails::of(profile, &units);
     let mut rows: BTreeMap<Key, Adding> = BTreeMap::new();
     let mut threads: BTreeMap<(usize, usize), Adding> = BTreeMap::new();
     let mut all = Adding::new(0, 0);
@@ -240,15 +289,16 @@ pub(crate) fn collect(
         let pass = profile.processes[*process].pass;
         let apart = profile.ops.of(*process, *export).and_then(|op| profile.ops.get(op));
         if !apart.is_some_and(|op| op.role.is_apart()) {
-            all.add(at, pass, unit, *calls);
-            threads.entry(at).or_insert_with(|| Adding::new(0, 0)).add(at, pass, unit, *calls);
+            all.add(at, pass, unit, *calls, &tails);
+            let thread = threads.entry(at).or_insert_with(|| Adding::new(0, 0));
+            thread.add(at, pass, unit, *calls, &tails);
         }
         // Where a call was is only known if it was timed.
         if places.by() != By::Cpu
             && let Some(key) = places.row(profile, at, *export)
         {
             let row = rows.entry(key).or_insert_with(|| Adding::new(counters, passes));
-            row.add(at, pass, unit, *calls);
+            row.add(at, pass, unit, *calls, &tails);
         }
     }
     let whole = all.total;

@@ -37,6 +37,11 @@ impl Weighted {
         self.values.iter().find(reaches).or(self.values.last()).map(|(value, _)| *value)
     }
 
+    /// The values with their weights, in no particular order.
+    pub(super) fn values(&self) -> &[(u64, u64)] {
+        &self.values
+    }
+
     /// (Σw)² / Σw²: how many values of equal weight would say as much. `None` without values.
     pub fn effective(&self) -> Option<f64> {
         let weights = || self.values.iter().map(|(_, weight)| *weight as f64);

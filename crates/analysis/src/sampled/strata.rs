@@ -28,6 +28,8 @@
 //!                   and the skewness K/V^(3/2) shifts both ends: see `Sum::interval` of loops
 //! ```
 //!
+//! **Rare slow calls** that are in no sample of an op are known from those of others: [`Tail`] adds to s².
+//!
 //! If all weights of a class are equal, this is the textbook's stratified sample: y̅ is the mean, m is
 //! n, and s² is the variance of the sample. Weights differ inside of a class by less than a factor
 //! of two. Classes are used, and not the weights themselves, because a controller may choose a
@@ -38,13 +40,16 @@
 //! how far the total is off: a counter that was 0 in three calls may be anything in the others.
 //!
 //! **Few timed calls.** A class with a single timed call has no s². It takes the s² of the nearest
-//! class that has one, or else that of all timed calls. Without any timed call of a weight above 1,
-//! but with calls that were only counted, all calls are one stratum.
+//! class that has one, or else that of all timed calls. Without any timed call of a weight above 1, but
+//! with calls that were only counted, the mean of the timed calls is taken for all, and nobody knows
+//! how far off it is: the first calls of an op are not a sample of the others. (Measured: their caches
+//! are cold, so the total was up to 15 times too high.)
 //!
 //! **Counters** are sampled in two stages: of the timed calls, some have their counters read. The
 //! weight is then the product of both, and a timed call whose counters were not read counts as
 //! skipped.
 
+use super::tail::Tail;
 use crate::loops::Sum;
 
 /// The timed calls of one thread and op, in the order in which they were recorded.
@@ -189,6 +194,11 @@ impl Strata {
     /// although there are calls. A number of calls that is below [`mentioned`](Self::mentioned) is
     /// not believed.
     pub fn total(&self, calls: u64) -> Option<Sum> {
+        self.total_with(calls, &Tail::default())
+    }
+
+    /// The same, with what is known of rare slow calls from elsewhere.
+    pub fn total_with(&self, calls: u64, tail: &Tail) -> Option<Sum> {
         let calls = calls.max(self.mentioned());
         let known = self.known();
         if known == 0 {
@@ -202,13 +212,14 @@ impl Strata {
         let mut sum = Sum::exact(self.alone.n as f64 * self.alone.mean);
         let Some(last) = self.last else {
             if calls > known {
-                return Some(stratum(calls, &everything(), None));
+                // Not one was drawn, so nothing tells how far the others are from these.
+                return Some(Sum::sampled(calls as f64 * everything().mean, None, 1.0, 0.0));
             }
             return Some(sum);
         };
-        let tail = (calls - self.mentioned()).saturating_add(self.waiting);
+        let after = (calls - self.mentioned()).saturating_add(self.waiting);
         for (place, (_, class)) in self.classes.iter().enumerate() {
-            let calls = class.calls.saturating_add(if place == last { tail } else { 0 });
+            let calls = class.calls.saturating_add(if place == last { after } else { 0 });
             let other = || {
                 let with = |place: &usize| {
                     self.classes.get(*place).filter(|(_, class)| class.moments.n > 1)
@@ -219,7 +230,7 @@ impl Strata {
                 nearest.map_or_else(everything, |(_, class)| class.moments)
             };
             let other = (class.moments.n < 2).then(other);
-            sum.add(&stratum(calls, &class.moments, other.as_ref()));
+            sum.add(&stratum(calls, &class.moments, other.as_ref(), tail));
         }
         Some(sum)
     }
@@ -230,7 +241,7 @@ const FEW_EQUAL: u64 = 30;
 
 /// The sum over `calls` calls of which some are known. `other` gives the variance if these are too
 /// few.
-fn stratum(calls: u64, known: &Moments, other: Option<&Moments>) -> Sum {
+fn stratum(calls: u64, known: &Moments, other: Option<&Moments>, tail: &Tail) -> Sum {
     let (all, n) = (calls as f64, known.n as f64);
     let value = all * known.mean;
     if calls <= known.n {
@@ -239,7 +250,8 @@ fn stratum(calls: u64, known: &Moments, other: Option<&Moments>) -> Sum {
     let (m, left_out) = (known.effective(), 1.0 - n / all);
     let from = other.unwrap_or(known);
     let tells = |variance: &f64| *variance > 0.0 || from.n >= FEW_EQUAL;
-    let variance = from.variance().filter(tells).map(|s| all * all * left_out * s / m);
+    let of = |s: f64| all * all * left_out * (s + tail.variance(known.mean)) / m;
+    let variance = from.variance().filter(tells).map(of);
     let third = all.powi(3) * left_out * (2.0 * left_out - 1.0) * known.third() / (m * m);
     Sum::sampled(value, variance, from.effective() - 1.0, third)
 }

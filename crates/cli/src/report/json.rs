@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use analysis::{By, CounterTotal, Estimate, Row, ThreadTime};
+use analysis::{By, CounterTotal, Estimate, Row, SampledRow, ThreadTime};
 use serde::Serialize;
 
 use super::Report;
@@ -121,6 +121,7 @@ struct IntervalsOut {
 #[serde(untagged)]
 enum SumOut {
     Whole(u128),
+    Difference(i64),
     Real(f64),
 }
 
@@ -283,6 +284,8 @@ fn row<'a>(overview: &'a Overview<'_>, row: &'a Row) -> RowOut<'a> {
     let sampled = row.sampled.as_deref();
     let calls_known = sampled.is_none_or(|sampled| sampled.calls.is_some());
     let total_known = sampled.is_none_or(|sampled| sampled.total.is_some());
+    // Too few calls were timed to say how far off the total is.
+    let range_known = sampled.is_none_or(|s| s.total.is_some_and(|total| total.interval.is_some()));
     let self_known = sampled.is_none_or(|sampled| sampled.self_known) && total_known;
     let quantiles_known = sampled.is_none_or(|sampled| sampled.effective.is_some());
     let timed = |ns: f64| Some(ns).filter(|_| row.is_timed());
@@ -305,7 +308,7 @@ fn row<'a>(overview: &'a Overview<'_>, row: &'a Row) -> RowOut<'a> {
         p50_ns: timed(p50.value).filter(|_| quantiles_known),
         p99_ns: timed(p99.value).filter(|_| quantiles_known),
         empty_share: row.empty_share(),
-        intervals: (subtracted && row.brackets.is_some() && total_known).then_some(IntervalsOut {
+        intervals: (subtracted && row.brackets.is_some() && range_known).then_some(IntervalsOut {
             total_ns: total,
             self_ns: own,
             mean_ns: mean,
@@ -320,11 +323,11 @@ fn row<'a>(overview: &'a Overview<'_>, row: &'a Row) -> RowOut<'a> {
             .map(|(i, (info, counter))| CounterOut {
                 sampled: sampled::counter(row, i),
                 name: &info.name,
-                total: counter.map(|c| sum_out(times.counter(&c).value, c)),
+                total: counter.map(|c| sum_out(times.counter(&c), c)),
                 per_call: counter.map(|c| times.counter(&c).value / c.calls.max(1) as f64),
                 calls: counter.map_or(0, |c| c.calls),
                 empty_share: counter.and_then(|c| c.empty_share()),
-                intervals: counter.filter(|c| subtracted && c.brackets.is_some()).map(|c| {
+                intervals: counter.filter(|c| subtracted && has_range(sampled, i, c)).map(|c| {
                     let total = times.counter(&c);
                     CounterIntervals { total, per_call: total.times(1.0 / c.calls.max(1) as f64) }
                 }),
@@ -351,11 +354,25 @@ fn row<'a>(overview: &'a Overview<'_>, row: &'a Row) -> RowOut<'a> {
     }
 }
 
-/// A counter's sum, which is as exact as the counter if nothing was subtracted from it.
-fn sum_out(value: f64, counter: CounterTotal) -> SumOut {
-    match value == counter.total as f64 {
-        true => SumOut::Whole(counter.total),
-        false => SumOut::Real(value),
+/// Whether it is known how far off a counter's sum is: what empty calls read was calibrated, and enough
+/// calls were drawn, if they were.
+fn has_range(sampled: Option<&SampledRow>, counter: usize, total: &CounterTotal) -> bool {
+    let of_sample = sampled.and_then(|row| *row.counters.get(counter)?);
+    total.brackets.is_some() && of_sample.is_none_or(|sample| sample.total.interval.is_some())
+}
+
+/// A counter's sum. It is a whole number if nothing was subtracted from it, or if exactly so much was
+/// subtracted.
+fn sum_out(value: Estimate, counter: CounterTotal) -> SumOut {
+    /// Up to here, each whole number is a double.
+    const MOST: f64 = (1u64 << 53) as f64;
+    let is_whole = value.is_exact() && value.value.fract() == 0.0 && value.value.abs() < MOST;
+    if value.value == counter.total as f64 {
+        SumOut::Whole(counter.total)
+    } else if is_whole {
+        SumOut::Difference(value.value as i64)
+    } else {
+        SumOut::Real(value.value)
     }
 }
 

@@ -195,6 +195,120 @@ fn threads_that_end_leave_no_page_behind() {
     }
 }
 
+/// The program is replaced by another one while `run` is stopped, so pages that were offered have not
+/// been taken.
+#[test]
+fn an_exec_while_pages_are_offered_loses_nothing() {
+    let Some(mut it) = begin("exec while pages are offered") else { return };
+    it.wait_for("offers", || it.offers() >= 3);
+    it.signal_run(libc::SIGSTOP);
+    // Enough for several pages: as many as a thread offers are waiting, and it appended the rest.
+    it.wait_for_calls(150_000);
+    assert_eq!(it.claims(), 3, "the thread's page and two that were offered");
+    let counted = std::fs::OpenOptions::new().write(true).open(it.scratch.join("counted")).unwrap();
+    let more = 150_000u64;
+    std::os::unix::fs::FileExt::write_all_at(&counted, &more.to_le_bytes(), 8).unwrap();
+    // Each image of a process has a part of its own.
+    let parts = || std::fs::read_dir(it.profile().join("processes")).unwrap().count();
+    it.wait_for("part of the new program", || parts() == 2);
+    it.signal_run(libc::SIGCONT);
+    assert!(it.run.wait().unwrap().success());
+    let returned = it.returned();
+    let report = report(&it.program, &it.profile());
+    assert_eq!(report["total"]["calls"], returned + more, "{}", report["losses"]);
+    assert_eq!(report["losses"].as_array().unwrap().len(), 0, "{}", report["losses"]);
+    let calls: Vec<u64> = profile::Profile::open(&it.profile())
+        .unwrap()
+        .processes
+        .iter()
+        .map(|p| p.threads.iter().flat_map(|t| t.headers()).map(|h| u64::from(h.calls)).sum())
+        .collect();
+    assert_eq!(calls, [returned, more]);
+}
+
+/// The calls of each thread stay in their order, whoever appended their pages. The host numbers them
+/// by their workgroup.
+#[test]
+fn calls_stay_in_order() {
+    const CALLS: u32 = 150_000;
+    let Some(program) = counterpoint("order of calls") else { return };
+    let (scratch, programs) = (testkit::Scratch::new(), Programs::get());
+    let path = scratch.join("p.cpt");
+    let mut run = Command::new(&program);
+    run.args(["run", "-e", "none", "-o"]).arg(&path).arg("--");
+    run.arg(&programs.host).arg(&programs.library).args(["threads", "4"]).arg(CALLS.to_string());
+    let mut run = run.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    // While `run` is stopped, the threads append pages that are younger than those it has to take.
+    for _ in 0..8 {
+        for signal in [libc::SIGSTOP, libc::SIGCONT] {
+            std::thread::sleep(Duration::from_millis(2));
+            // SAFETY: our child, which is not waited for yet.
+            unsafe { libc::kill(run.id() as i32, signal) };
+        }
+    }
+    assert!(run.wait().unwrap().success());
+    let profile = profile::Profile::open(&path).unwrap();
+    let mut decoder = profile::PageDecoder::new(&profile);
+    assert_eq!(profile.processes[0].threads.len(), 4);
+    for (thread, found) in profile.processes[0].threads.iter().enumerate() {
+        let (mut next, mut end) = (0, 0);
+        for page in 0..found.headers().len() {
+            let columns = decoder.decode(profile::PageKey { process: 0, thread, page });
+            for (i, workgroup) in columns.workgroup[0].iter().enumerate() {
+                assert_eq!(*workgroup, next, "thread {thread}, page {page}");
+                assert!(columns.start_ticks[i] >= end, "thread {thread}, call {next}");
+                (next, end) = (next + 1, columns.start_ticks[i] + columns.duration(i));
+            }
+        }
+        assert_eq!(next, CALLS);
+    }
+}
+
+/// Each pass has a pool of its own, which is drained while its program runs.
+#[test]
+fn every_pass_is_drained() {
+    let Some(program) = counterpoint("drained passes") else { return };
+    let (scratch, programs) = (testkit::Scratch::new(), Programs::get());
+    for budget in [None, Some("--budget=50%")] {
+        let path = scratch.join(if budget.is_some() { "budget.cpt" } else { "p.cpt" });
+        let mut run = Command::new(&program);
+        run.args(["run", "--passes", "-e", "{page-faults:u},{minor-faults:u}", "-o"]).arg(&path);
+        run.args(budget).arg("--").arg(&programs.host).arg(&programs.library);
+        let output = run.args(["calls", "200000"]).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let report = report(&program, &path);
+        assert_eq!(report["total"]["calls"], 400_000, "two passes");
+        let row = &report["rows"][0];
+        assert_eq!(row["calls"], 200_000, "{row}");
+        let of_pass = |pass: &Value| pass["calls"].as_u64();
+        let calls: Vec<_> = row["passes"].as_array().unwrap().iter().map(of_pass).collect();
+        assert_eq!(calls, [Some(200_000); 2]);
+        assert_eq!(report["losses"].as_array().unwrap().len(), 0, "{}", report["losses"]);
+        assert_eq!(profile::Manifest::read(&path).unwrap().pool, None);
+    }
+}
+
+/// The program may not make a file longer than 256 KiB, so `run` leaves its pages to it while it lives.
+/// What the program cannot append stays in memory, and `run` moves it at the end.
+#[test]
+fn a_limit_of_file_sizes_loses_nothing() {
+    let Some(program) = counterpoint("limited files") else { return };
+    let (scratch, programs) = (testkit::Scratch::new(), Programs::get());
+    for threads in [1u64, 3] {
+        let path = scratch.join(&format!("{threads}.cpt"));
+        let mut run = Command::new("sh");
+        // In blocks of 512 bytes.
+        run.args(["-c", r#"ulimit -S -f 512; exec "$@""#, "sh"]).arg(&program);
+        run.args(["run", "-e", "none", "-o"]).arg(&path).arg("--");
+        run.arg(&programs.host).arg(&programs.library).arg("threads");
+        let output = run.args([threads, 300_000].map(|n| n.to_string())).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let report = report(&program, &path);
+        assert_eq!(report["total"]["calls"], threads * 300_000, "{}", report["losses"]);
+        assert_eq!(report["losses"].as_array().unwrap().len(), 0, "{}", report["losses"]);
+    }
+}
+
 /// With one processor, `run` would only take turns with the program.
 #[test]
 fn nothing_is_offered_on_a_single_processor() {

@@ -5,6 +5,8 @@ use std::process::Command;
 
 use testkit::{CallScript, Golden, Item, ProfileScript, Scratch};
 
+use crate::support::{Programs, Recorded, counterpoint};
+
 const PROGRAM: &str = env!("CARGO_BIN_EXE_counterpoint");
 
 /// Compares the Parquet file with the CSV of the same calls: names, types, and every cell.
@@ -65,6 +67,62 @@ fn pyarrow_reads_the_same_as_csv() {
     let mut compare = Command::new(python);
     compare.args(["-c", COMPARE]).arg(export("parquet")).arg(export("csv"));
     assert!(compare.status().unwrap().success());
+}
+
+/// The columns of a run with a budget: names, types, every cell, and what must hold between them.
+const COMPARE_WEIGHTS: &str = r#"
+import csv, sys
+import pyarrow as pa, pyarrow.parquet as pq
+parquet, text = sys.argv[1:]
+table = pq.read_table(parquet)
+rows = list(csv.DictReader(open(text, newline="")))
+assert list(rows[0]) == table.column_names and len(rows) == table.num_rows > 0
+found = {}
+for name in ["weight", "skipped", "counter_weight"]:
+    column = table.column(name)
+    assert column.type == pa.uint64(), (name, column.type)
+    found[name] = column.to_pylist()
+    for row, value in zip(rows, found[name]):
+        assert row[name] == ("" if value is None else str(value)), (name, row[name], value)
+assert None not in found["weight"] + found["skipped"]
+assert found["weight"][0] == found["counter_weight"][0] == 1 < max(found["weight"])
+assert max(found["skipped"]) > 0
+for weight, counter_weight, faults in zip(found["weight"], found["counter_weight"], table.column("page-faults:u").to_pylist()):
+    # Counters were read if and only if the weight says so, and then at most as often as calls were timed.
+    assert (counter_weight is None) == (faults is None)
+    assert counter_weight is None or counter_weight % weight == 0
+assert None in found["counter_weight"]
+print(table.num_rows, sum(found["skipped"]))
+"#;
+
+/// A real run with a budget: the numbers of calls that were only counted are those of the CSV.
+#[test]
+fn pyarrow_reads_the_weights_of_a_run_with_a_budget() {
+    let Some(python) = crate::support::python_with("parquet weights", "pyarrow") else { return };
+    let Some(program) = counterpoint("parquet weights") else { return };
+    let programs = Programs::get();
+    let mut host = Command::new(&programs.host);
+    host.arg(&programs.library).args(["calls", "200000"]);
+    let recorded = Recorded::run_with(&program, "page-faults:u", &["--budget=50%"], &mut host);
+    assert!(recorded.output.status.success(), "{}", recorded.stderr());
+    let export = |format: &str| {
+        let to = recorded.directory.join(&format!("calls.{format}"));
+        let mut command = Command::new(PROGRAM);
+        command.arg("export").arg(recorded.path()).args(["--format", format, "-o"]).arg(&to);
+        assert!(command.status().unwrap().success());
+        to
+    };
+    let mut compare = Command::new(python);
+    compare.args(["-c", COMPARE_WEIGHTS]).arg(export("parquet")).arg(export("csv"));
+    let output = compare.output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let text = String::from_utf8(output.stdout).unwrap();
+    let (timed, skipped) = text.trim().split_once(' ').unwrap();
+    let [timed, skipped] = [timed, skipped].map(|word| word.parse::<u64>().unwrap());
+    let profile = recorded.profile();
+    let counted = &profile.counted()[0];
+    assert_eq!((counted.calls, counted.timed), (200_000, timed));
+    assert!(timed + skipped <= 200_000, "{timed} timed calls, {skipped} only counted");
 }
 
 /// The first and last bytes are the format's magic number, even without a call.

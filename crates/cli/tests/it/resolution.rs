@@ -165,12 +165,36 @@ fn empty_calls_are_subtracted_once_per_call() {
     for (row, total) in [(short, 0.0), (long, 400_000.0)] {
         let exact = &counter(row, 1)["intervals"]["total"];
         assert_eq!(exact, &json!({"value": total, "low": total, "high": total}));
+        // What is left of an exact sum after an exact difference is a whole number.
+        assert_eq!(counter(row, 1)["total"], json!(total as i64));
     }
     let raw = document(&["report", dir, "--format", "json", "--raw"]);
     assert_eq!(raw["probe_subtracted"], false);
     assert_eq!(row(&raw, "long")["mean_ns"], 100_020.0);
     assert_eq!(row(&raw, "long")["counters"][1]["total"], 400 * 1_003);
     assert!(row(&raw, "long")["intervals"].is_null());
+}
+
+/// Only the first 400 of 4,000 calls of `short` were timed in a run with a budget, and none was drawn: how
+/// far off its total is, is not known, so no interval is stated, although the brackets are known.
+#[test]
+fn an_unknown_sample_has_no_interval() {
+    let mut script = script();
+    script.budget(0.02);
+    let process = &mut script.processes[0];
+    process.threads[0].counted(0, 4_000, 400, 400).counted(1, 400, 400, 400);
+    let (_scratch, dir) = script.written();
+    let report = document(&["report", dir.to_str().unwrap(), "--format", "json"]);
+    let (short, long) = (row(&report, "short"), row(&report, "long"));
+    assert_eq!(short["calls"], 4_000);
+    assert_eq!(short["sampled"]["total_ns"]["low"], Value::Null);
+    for (row, is_known) in [(short, false), (long, true)] {
+        let counter = &row["counters"][1];
+        for of in [row, counter] {
+            assert_eq!(of["intervals"].is_object(), is_known, "{of}");
+        }
+    }
+    assert_eq!(long["intervals"]["total_ns"]["value"], 400.0 * 100_010.0);
 }
 
 /// What cannot be told from an empty call is printed as a bound: 25 + 5 of the duration.

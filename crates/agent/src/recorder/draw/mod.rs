@@ -16,6 +16,7 @@
 //! | [`random`] | random numbers and gaps |
 //! | [`watch`] | runs of a model whose calls are known, so that the host need not tell us of them |
 //! | [`account`] | what recording costs, and what it may cost |
+//! | `replay` | tests: draws from recorded programs |
 //!
 //! A call is due if its number has reached `next`. So counting and deciding are one increment and
 //! one comparison, and the count is exact at every instruction. How many calls were only counted
@@ -30,6 +31,8 @@ pub mod account;
 pub mod calls;
 pub mod ops;
 pub mod random;
+#[cfg(test)]
+mod replay;
 pub mod state;
 pub mod table;
 pub mod watch;

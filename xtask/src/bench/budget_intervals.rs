@@ -1,0 +1,93 @@
+//! `budget-intervals`: how often the 95 % intervals of runs with a budget hold what a full run of the
+//! same program found.
+//!
+//! Two judges. `replay` records a program in full, and draws from its calls many times with each budget,
+//! with the code of the agent (`recorder/draw/replay.rs`), so that no process differs from
+//! another. `direct` compares real runs with each budget with full runs. `benches/budget_intervals.py`
+//! does both.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result};
+
+use super::plan::{Case, Figure, Formula, Observe, Of, Plan};
+use super::price::{Workload, tools, workloads};
+use crate::layout::Layout;
+use crate::process::{cargo, output};
+
+/// The budgets of the script.
+const BUDGETS: [&str; 4] = ["1%", "2%", "5%", "10%"];
+/// Replays of each round, and of each budget. The recording is a new one in each round.
+const REPLAYS: u32 = 50;
+/// Full runs of each round.
+const FULL_RUNS: u32 = 6;
+const ROUNDS: usize = 10;
+
+pub fn prepare(layout: &Layout) -> Result<Plan> {
+    let (program, tool, modules) = tools(layout)?;
+    let test = agent_tests(layout)?;
+    let folder = layout.target.join("bench");
+    std::fs::create_dir_all(&folder)?;
+    let script = layout.root.join("benches/budget_intervals.py");
+    let (mut cases, mut figures) = (Vec::new(), Vec::new());
+    for Workload { name, command } in workloads(layout, &tool, &modules)? {
+        let mut case = |mode: &str, words: Vec<String>| {
+            let label: &'static str = format!("{name}.{mode}").leak();
+            let (script, command, folder) = (script.clone(), command.clone(), folder.clone());
+            let (program, mode) = (program.clone(), mode.to_owned());
+            let command = move || {
+                let mut python = Command::new("python3");
+                python
+                    .arg(&script)
+                    .arg(&mode)
+                    .args(&words)
+                    .args([&program, &folder])
+                    .args(&command);
+                python
+            };
+            cases.push(Case { label, command: Box::new(command), observe: Observe::Lines });
+            label
+        };
+        let replay = case("replay", vec![REPLAYS.to_string(), test.display().to_string()]);
+        let direct = case("direct", vec![FULL_RUNS.to_string()]);
+        let mut figure = |label, reading: String| {
+            let formula = Formula::Value(Of::new(label, reading.clone()));
+            let name = format!("{label}: {reading}");
+            figures.push(Figure { name, unit: "of the intervals", formula, at_most: None });
+        };
+        for budget in BUDGETS {
+            for what in ["duration", "counter"] {
+                figure(replay, format!("{budget}.{what}.held"));
+                figure(replay, format!("{budget}.{what}.worst-op"));
+                figure(replay, format!("{budget}.{what}.unknown"));
+            }
+            figure(direct, format!("{budget}.held"));
+            figure(direct, format!("{budget}.interval-alone"));
+        }
+    }
+    Ok(Plan {
+        cases,
+        figures,
+        rounds: ROUNDS,
+        notes: vec![
+            format!("replay: {REPLAYS} draws in each round from the calls of a full run; held: the part of the intervals of all ops that hold the full run's total, worst-op: the same of the op with the fewest, unknown: the part of the estimates that state no interval (±?)"),
+            format!("direct: of the ops with at least 100 calls, the part whose mean per call lies so near to that of {FULL_RUNS} full runs as the interval and the spread of full runs allow; interval-alone: without that spread"),
+            "at least 0.90 is the goal; each round has new draws, so the mean over the rounds counts, and the median of few intervals is coarse".into(),
+        ],
+    })
+}
+
+/// Builds the tests of the agent, and returns the program.
+fn agent_tests(layout: &Layout) -> Result<PathBuf> {
+    let mut command = cargo();
+    command.current_dir(&layout.root).args(["test", "--no-run", "--message-format=json"]);
+    command.args(["--package", "counterpoint-agent", "--lib"]);
+    let messages = output(&mut command, "build the agent's tests")?;
+    let program = messages.lines().find_map(|line| {
+        let message: serde_json::Value = serde_json::from_str(line).ok()?;
+        let is_it = message["target"]["name"] == "agent" && message["profile"]["test"] == true;
+        message["executable"].as_str().filter(|_| is_it).map(|path| Path::new(path).to_owned())
+    });
+    program.context("cargo named no test program of the agent")
+}
