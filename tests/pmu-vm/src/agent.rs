@@ -6,7 +6,8 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
 
-use record::pool::{self, Owner, PoolFile};
+use profile::{Manifest, ProfileId};
+use record::pool::{self, PoolFile};
 use record::run_file::LoopOptions;
 use record::{ClockKind, GroupLayout, PageReader, Record, RunFile, Snapshot};
 
@@ -35,26 +36,50 @@ pub struct Left {
 
 /// Runs `command` as `counterpoint run -e instructions:u` would.
 pub fn record(name: &str, command: &mut Command, loops: Option<LoopOptions>) -> Left {
+    record_with(name, command, loops, None)
+}
+
+/// The same with `--budget`.
+pub fn record_with(
+    name: &str,
+    command: &mut Command,
+    loops: Option<LoopOptions>,
+    budget: Option<f64>,
+) -> Left {
     let profile = format!("/tmp/{name}.cpt");
     fs::create_dir_all(format!("{profile}/{}", record::meta::PARTS_NAME)).expect("make a profile");
-    let pool = format!("{profile}/pool");
-    pool::create(Path::new(&pool), &Owner::default()).expect("make a pool");
+    fs::create_dir_all(format!("{profile}/pool")).expect("make the pool's folder");
+    let pool = format!("{profile}/pool/pool");
+    let id = ProfileId::random().expect("random numbers");
+    let owner = profile::pools::owner(Path::new(&profile), id).expect("open the profile");
+    pool::create(Path::new(&pool), &owner).expect("make a pool");
     let clock = ClockKind::choose("arch_sys_counter");
     let run_file = RunFile {
         profile: profile.clone(),
         pool: pool.clone(),
-        id: Owner::default().id,
+        id,
         clock,
         counters: set::resolve("instructions:u"),
         filters: Vec::new(),
         bookkeeping: false,
-        budget: None,
+        budget,
         loops,
         plugins: None,
         snapshots: vec![Snapshot::take(clock)],
     };
     let path = format!("{profile}/{}", record::run_file::RUN_FILE_NAME);
     fs::write(&path, run_file.to_bytes()).expect("write the run file");
+    let manifest = Manifest {
+        id: id.to_string(),
+        boot_id: profile::live::boot_id(),
+        clock: clock.into(),
+        counters: run_file.counters.iter().map(Into::into).collect(),
+        budget,
+        pool: Some(pool.clone().into()),
+        snapshots: run_file.snapshots.iter().map(|moment| (*moment).into()).collect(),
+        ..Manifest::new()
+    };
+    manifest.write(Path::new(&profile)).expect("write the manifest");
     command.env("LD_PRELOAD", LIBRARY).env(record::run_file::RUN_FILE_VARIABLE, &path);
     let output = command.output().expect("start the program");
     eprint!("{}", String::from_utf8_lossy(&output.stderr));
@@ -71,7 +96,7 @@ fn run(name: &str, mode: &[&str]) -> Recorded {
     command.arg("/lib/library.so").args(mode);
     let Left { profile, output } = record(name, &mut command, None);
     let mut calls = Vec::new();
-    let pool = PoolFile::open(&Path::new(&profile).join("pool")).expect("open the pool");
+    let pool = PoolFile::open(&Path::new(&profile).join("pool/pool")).expect("open the pool");
     for (page, _) in pool.claimed() {
         calls.extend(page_calls(&pool.page(page).expect("read a page")));
     }

@@ -36,7 +36,7 @@ fn frames_of(left: &Left) -> Vec<LoopFrame> {
         assert_eq!(read.torn, 0);
         frames.extend(read.frames);
     }
-    let pool = PoolFile::open(&Path::new(&left.profile).join("pool")).expect("open the pool");
+    let pool = PoolFile::open(&Path::new(&left.profile).join("pool/pool")).expect("open the pool");
     for (page, _) in pool.claimed() {
         let bytes = pool.page(page).expect("read a page");
         let Ok(run) = Run::parse(&bytes) else { continue };

@@ -18,6 +18,7 @@ mod exact;
 mod init;
 mod instrumented;
 mod kernel;
+mod known;
 mod limits;
 mod loops;
 mod machine;
@@ -46,6 +47,7 @@ const TESTS: &[(usize, &[Test])] = &[
     (1, peer::TESTS),
     (1, agent::TESTS),
     (1, instrumented::TESTS),
+    (1, known::TESTS),
     (2, two_cpus::TESTS),
 ];
 

@@ -54,6 +54,13 @@ pub fn build(layout: &Layout, root: &Path) -> Result<C> {
     let library = folder.join("library.so");
     let flags = ["-shared", "-fPIC"];
     compile(layout, "tests/programs/library.c", &[&gnu[..], &flags].concat(), &library)?;
+    // Functions with known numbers of instructions, and their host.
+    let [known, known_library] = ["known", "known.so"].map(|name| folder.join(name));
+    let source = "tests/pmu-vm/c/known.c";
+    let flags = ["-Wno-unused-function", "-ldl"];
+    compile(layout, source, &[&gnu[..], &flags].concat(), &known)?;
+    let flags = ["-DLIBRARY", "-Wno-unused-function", "-shared", "-fPIC"];
+    compile(layout, source, &[&gnu[..], &flags].concat(), &known_library)?;
     // Instrumented loops, by hand: sampled, and timed.
     let mut loops = Vec::new();
     for mode in ["0", "1", "3"] {
@@ -69,6 +76,8 @@ pub fn build(layout: &Layout, root: &Path) -> Result<C> {
         ("bin/papi".into(), papi),
         ("bin/host".into(), host),
         ("lib/library.so".into(), library),
+        ("bin/known".into(), known),
+        ("lib/known.so".into(), known_library),
     ];
     files.append(&mut loops);
     Ok(C { files, data: ("etc/sum.instructions".into(), expected), folder })

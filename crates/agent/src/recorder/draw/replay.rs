@@ -285,7 +285,7 @@ fn intervals_hold_the_totals_of_recorded_programs() {
                 let what = format!("{name}, budget {budget}, {what}: {held} held, {missed} missed");
                 assert!(held >= 9 * missed, "{what}: {all:?}");
                 // They are not all exact, and where calls are long enough, most are stated.
-                assert!(all.iter().any(|one| one.half > 0.0), "{what}");
+                assert!(held == 0 || all.iter().any(|one| one.half > 0.0), "{what}");
                 let unknown = sum(|one| one.unknown);
                 assert!(part < 0.05 || what.contains("counter") || unknown < held / 10, "{what}");
             }

@@ -1,0 +1,192 @@
+//! Compensated counts of functions whose number of instructions is known, from 20 to 1,000,000: the
+//! table of a report is inside of the interval that it states. The program is `c/known.c`.
+//!
+//! An empty call, whose count is subtracted, sets its result and returns. So two instructions of each
+//! function are subtracted, too.
+
+use std::path::Path;
+use std::process::Command;
+
+use analysis::Estimate;
+use analysis::table::Key;
+use profile::Profile;
+
+use crate::agent::{self, Left};
+use crate::report::tests;
+use crate::user::user_access;
+
+tests![
+    known:
+    counts_are_exact_by_reads,
+    counts_are_exact_in_user_mode,
+    counts_under_a_budget,
+    estimates_under_a_budget,
+];
+
+/// The functions of `known.c` whose number of instructions is always the same.
+const FUNCTIONS: [(&str, u64); 6] = [
+    ("take_20", 20),
+    ("take_100", 100),
+    ("take_1000", 1_000),
+    ("take_10000", 10_000),
+    ("take_100000", 100_000),
+    ("take_1000000", 1_000_000),
+];
+/// The number of the function that takes another number each time.
+const ANY: usize = 6;
+/// Instructions of an empty function.
+const EMPTY: u64 = 2;
+const RUNS: u64 = 100;
+
+/// What the report's table says of an op.
+struct Found {
+    name: String,
+    calls: u64,
+    /// Calls whose counters were read.
+    counted: u64,
+    /// The compensated total; `None` if it is not known how far off it is.
+    total: Option<Estimate>,
+}
+
+fn op_name(profile: &Profile, key: Key) -> String {
+    let Key::Op(id) = key else { panic!("{key:?} is not an op") };
+    profile.ops.get(id).expect("the op of a row").name.clone()
+}
+
+/// Runs the program with so many calls of each function, and computes the table.
+fn run(name: &str, budget: Option<f64>, calls: &[(usize, u64)]) -> Vec<Found> {
+    let mut command = Command::new("/bin/known");
+    command.arg("/lib/known.so");
+    command.args(
+        calls
+            .iter()
+            .flat_map(|(function, calls)| [*function as u64, *calls])
+            .map(|n| n.to_string()),
+    );
+    let Left { profile: path, output } = agent::record_with(name, &mut command, None, budget);
+    assert!(output.status.success(), "{output:?}");
+    let profile = Profile::open(Path::new(&path)).expect("open the profile");
+    let summary =
+        analysis::summarize(&profile, &analysis::Options { workers: 1, ..Default::default() });
+    assert_eq!(summary.losses.iter().map(|loss| &loss.name).collect::<Vec<_>>(), [""; 0]);
+    let mut found: Vec<Found> = summary
+        .rows
+        .iter()
+        .map(|row| {
+            let counter = row.counters[0].as_ref().expect("some call was counted");
+            assert!(counter.brackets.is_some(), "empty calls were calibrated");
+            let sampled = row.sampled.as_ref().and_then(|sampled| sampled.counters[0]);
+            Found {
+                name: op_name(&profile, row.key),
+                calls: row.calls,
+                counted: sampled.map_or(row.calls, |sampled| sampled.counted),
+                total: sampled
+                    .is_none_or(|sampled| sampled.total.interval.is_some())
+                    .then(|| counter.compensated()),
+            }
+        })
+        .collect();
+    found.sort_by_key(|row| row.name.clone());
+    std::fs::remove_dir_all(&path).expect("remove the profile");
+    found
+}
+
+/// The mean per call is the function's number of instructions, without any doubt, in at least 90 of 100
+/// cases. In the others, the recorder did something within a bracket that it does now and then (measured:
+/// 72 instructions in one of 20 calls of a millisecond, in one of some hundred cases).
+fn exact(name: &str) {
+    let calls: Vec<(usize, u64)> = (0..FUNCTIONS.len()).map(|function| (function, 20)).collect();
+    let (mut held, mut cases) = (0, 0);
+    while cases < RUNS {
+        let found = run(name, None, &calls);
+        assert_eq!(found.len(), FUNCTIONS.len());
+        for (op, instructions) in FUNCTIONS {
+            let row = found.iter().find(|row| row.name == op).expect("each function has a row");
+            let mean = row.total.expect("an interval").times(1.0 / row.calls as f64);
+            let more = mean.value - (instructions - EMPTY) as f64;
+            assert!((-1e-6..10.0).contains(&more), "{op}: {mean:?}");
+            assert!(mean.is_exact(), "{op}: {mean:?}");
+            held += u64::from(more.abs() < 1e-6);
+            cases += 1;
+        }
+    }
+    println!("{held} of {cases} means are exact");
+    assert!(10 * held >= 9 * cases, "{held} of {cases}");
+}
+
+fn counts_are_exact_by_reads() {
+    user_access(false);
+    exact("known-reads");
+}
+
+fn counts_are_exact_in_user_mode() {
+    user_access(true);
+    exact("known-user");
+}
+
+/// The most instructions that a drawn call counts too many; see [`counts_under_a_budget`].
+const MOST_MORE: f64 = 24.0;
+
+/// The same for calls whose counters were drawn. Where few were, no interval is stated.
+///
+/// A known defect: the recorder notes how a call was drawn after it has read the counters (`begin_due`
+/// in the agent), which empty calls of the calibration do not do. So each counted call has a few
+/// instructions too many (measured: 15), and as many in each function, whatever its length.
+fn counts_under_a_budget() {
+    for user in [false, true] {
+        user_access(user);
+        let calls = [(0, 100_000), (1, 100_000), (2, 20_000), (3, 2_000), (4, 200), (5, 20)];
+        let (mut more, mut drawn) = (Vec::new(), 0);
+        for _ in 0..5 {
+            for row in run("known-budget", Some(0.5), &calls) {
+                let (_, instructions) =
+                    FUNCTIONS.into_iter().find(|(op, _)| *op == row.name).expect("its name");
+                drawn += u64::from(row.counted < row.calls);
+                let Some(total) = row.total else { continue };
+                let mean = total.times(1.0 / row.calls as f64);
+                let truth = (instructions - EMPTY) as f64;
+                let possible = mean.high - truth > -1e-6 && mean.low - truth <= MOST_MORE;
+                assert!(possible, "{}: {mean:?}", row.name);
+                more.push(mean.value - truth);
+            }
+        }
+        println!("user {user}: of 30 totals, {} had an interval, {drawn} were drawn", more.len());
+        println!("instructions too many: {more:?}");
+        assert!(more.len() > 10 && drawn > 5, "{} {drawn}", more.len());
+    }
+}
+
+/// Instructions of a call of `take_any`: see `known.c`.
+fn of_any(workgroup: u64) -> u64 {
+    let mixed = (workgroup as u32).wrapping_mul(0x9e37_79b1);
+    2 * (u64::from(mixed >> 22) + 1) + 8
+}
+
+/// Calls that differ from each other by a factor of 100: the interval holds the total in at least 90 of
+/// 100 runs, and estimates are right on average.
+fn estimates_under_a_budget() {
+    const CALLS: u64 = 20_000;
+    let truth = (0..CALLS).map(|workgroup| of_any(workgroup) - EMPTY).sum::<u64>() as f64;
+    user_access(true);
+    let (mut held, mut counted, mut errors) = (0, 0, Vec::new());
+    for _ in 0..RUNS {
+        let rows = run("known-any", Some(1.0), &[(ANY, CALLS)]);
+        let [row] = &rows[..] else { panic!("one function, {} rows", rows.len()) };
+        assert_eq!((row.name.as_str(), row.calls), ("take_any", CALLS));
+        let total = row.total.expect("an interval");
+        held += u64::from(total.contains(truth));
+        counted += row.counted;
+        errors.push(total.value / truth - 1.0);
+    }
+    let n = RUNS as f64;
+    let mean = errors.iter().sum::<f64>() / n;
+    let squares: f64 = errors.iter().map(|error| (error - mean).powi(2)).sum();
+    let standard_error = (squares / (n - 1.0) / n).sqrt();
+    let each = counted / RUNS;
+    println!("{held} of {RUNS} intervals hold the total; {each} of {CALLS} calls were counted");
+    println!("mean error {mean:.5}, standard error {standard_error:.5}");
+    assert!(held >= 90, "{held} of {RUNS}");
+    assert!((50..CALLS / 2).contains(&each), "{each} calls were counted");
+    let most = MOST_MORE * CALLS as f64 / truth + 5.0 * standard_error;
+    assert!((-5.0 * standard_error..most).contains(&mean), "{mean} ± {standard_error}");
+}
