@@ -73,10 +73,12 @@ pub fn attach(adapter: &Adapter) -> *mut Thread {
         let thread = match made {
             Some(Ok(thread)) => thread,
             Some(Err(TryLater)) => {
+                // If the session has ended meanwhile, there was nothing to record, and the loss would
+                // be counted in the next one.
                 if epoch::current() == epoch {
                     (*local).retry = RETRY_CALLS;
+                    losses::lose(Loss::NoPage, 1, 0);
                 }
-                losses::lose(Loss::NoPage, 1, 0);
                 std::ptr::null_mut()
             }
             None => std::ptr::null_mut(),

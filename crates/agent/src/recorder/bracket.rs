@@ -20,6 +20,7 @@ use record::{Call, ClockKind, Drawn};
 
 use crate::process::losses;
 use crate::recorder::collectors;
+use crate::recorder::draw::state::Open;
 use crate::recorder::thread::{Apart, DEEPEST, Slot, Thread, Workers};
 use crate::state::run::Run;
 
@@ -155,18 +156,34 @@ impl Thread {
         newcomer: Newcomer,
         counted: bool,
     ) -> bool {
+        self.begin_drawn_bracket(export, frame, newcomer, counted, None)
+    }
+
+    /// Does the same. If `open` says how the call was drawn, that is stored before counters are read.
+    #[inline(always)]
+    pub(super) fn begin_drawn_bracket(
+        &mut self,
+        export: u32,
+        frame: usize,
+        newcomer: Newcomer,
+        counted: bool,
+        open: Option<&Open>,
+    ) -> bool {
         if self.busy.load(Ordering::Relaxed) != 0 {
             losses::lose(Loss::ProbeReentered, 1, 0);
-            return false;
+            return self.refuse(open);
         }
         self.busy.store(1, Ordering::Relaxed);
         compiler_fence(Ordering::SeqCst);
         point!(Begin);
         if self.depth > 0 && !self.begin_nested(frame, newcomer) {
             self.busy.store(0, Ordering::Relaxed);
-            return false;
+            return self.refuse(open);
         }
         let depth = self.depth as usize;
+        if let Some(open) = open {
+            self.draws.set_open(depth, open);
+        }
         // SAFETY: `begin_nested` refuses a depth beyond the arrays, and a page is attached.
         unsafe {
             *self.frames.get_unchecked_mut(depth) = frame;

@@ -476,7 +476,7 @@ fn sessions_come_and_go_while_threads_call() {
         assert!(losses.remove("call_cut_short").unwrap_or(0) <= 5, "{name}");
         assert_eq!(losses, BTreeMap::new(), "{name}");
     }
-    assert!(calls > 1000, "{calls}");
+    assert!(calls > 100, "{calls}");
 }
 
 /// Calls that are nested deeper than thirty-two are passed through and counted. An op that throws

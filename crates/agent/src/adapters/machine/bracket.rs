@@ -167,7 +167,8 @@ unsafe fn begin(
     let interrupted = started.is_some_and(|started| started.interrupted);
     // A collector is called for each op, so each op has a record that can hold its values.
     let is_always = started.is_some() || !entry.is_op();
-    let how = match (is_always, entry.vm.watching.one_in()) {
+    let runs = if thread.draws.is_on() { entry.vm.watching.one_in() } else { 1 };
+    let how = match (is_always, runs) {
         (true, 1) => How::Always,
         (true, runs) => How::AlwaysWatched(runs),
         (false, 1) => How::Due,

@@ -81,13 +81,13 @@ impl Thread {
         newcomer: Newcomer,
         is_counted: bool,
     ) -> bool {
-        if !self.draws.is_on || self.rehearsing {
+        if !self.draws.is_on {
             return self.begin(export, frame, newcomer);
         }
-        if !is_counted && !self.count_call(export) {
+        if !self.rehearsing && !is_counted && !self.count_call(export) {
             return false;
         }
-        self.begin_due(export, frame, newcomer, true, How::Due)
+        self.begin_due(export, frame, newcomer, true, How::Due, false)
     }
 
     /// Begins a call that the host brackets with two calls to us, of which the second says only which
@@ -118,10 +118,12 @@ impl Thread {
         compiler_fence(Ordering::SeqCst);
         self.busy.store(0, Ordering::Relaxed);
         self.innermost_apart(export).is_some()
-            && self.begin_due(export, frame, Newcomer::Bracketed, true, How::Within)
+            && self.begin_due(export, frame, Newcomer::Bracketed, true, How::Within, false)
     }
 
-    /// Begins a call that was just counted and is to be recorded. Returns false if it cannot be.
+    /// Begins a call that was just counted and is to be recorded. `is_billed` says whether what counting
+    /// costs is in the account already. Returns false if the call cannot be recorded. Empty calls for
+    /// calibration are not drawn, but take the same way, so that they count what it costs.
     #[inline(always)]
     pub(super) fn begin_due(
         &mut self,
@@ -130,27 +132,33 @@ impl Thread {
         newcomer: Newcomer,
         may_read: bool,
         how: How,
+        is_billed: bool,
     ) -> bool {
         // The recorder was interrupted by a signal handler that makes calls. They are only counted.
         if self.busy.load(Ordering::Relaxed) != 0 {
             return false;
         }
-        if self.draws.only_counts {
-            self.draws.entry(export).iter().for_each(|e| e.next.store(u64::MAX, Ordering::Relaxed));
-            return false;
+        let (mut open, mut may_read) = (None, may_read);
+        if !self.rehearsing {
+            if self.draws.only_counts {
+                let entry = self.draws.entry(export);
+                entry.iter().for_each(|entry| entry.next.store(u64::MAX, Ordering::Relaxed));
+                return false;
+            }
+            let Some((drawn, reads)) = self.draws.draw(export, how, self.run.clock) else {
+                return false;
+            };
+            open = Some(Open { is_billed, ..drawn });
+            may_read = may_read && (reads || how == How::Within);
         }
-        let Some((open, reads)) = self.draws.draw(export, how, self.run.clock) else {
-            return false;
-        };
-        if !self.begin_bracket(export, frame, newcomer, may_read && (reads || how == How::Within)) {
-            self.draws.give_back(export, &open.drawn);
-            return false;
-        }
-        let depth = self.depth as usize - 1;
-        self.draws.drawn |= 1 << depth;
-        // SAFETY: `begin_bracket` refuses a depth beyond the arrays.
-        unsafe { *self.draws.open.get_unchecked_mut(depth) = open };
-        true
+        self.begin_drawn_bracket(export, frame, newcomer, may_read, open.as_ref())
+    }
+
+    /// Gives a call back that was drawn and cannot begin.
+    #[cold]
+    pub(crate) fn refuse(&self, open: Option<&Open>) -> bool {
+        open.iter().for_each(|open| self.draws.give_back(open.export, &open.drawn));
+        false
     }
 
     /// Opens the counters for call `depth`, which reads them. They may be open already, for a call

@@ -26,7 +26,7 @@ impl Thread {
     /// Begins an op. Returns whether it is recorded.
     #[inline(always)]
     pub(crate) fn begin_op(&mut self, op: &NewOp) -> bool {
-        if !self.draws.is_on() || self.rehearsing {
+        if !self.draws.is_on() {
             return self.begin_bracket(op.export, op.frame, op.newcomer, op.may_read);
         }
         self.begin_drawn_op(op)
@@ -34,22 +34,25 @@ impl Thread {
 
     #[inline(never)]
     fn begin_drawn_op(&mut self, op: &NewOp) -> bool {
-        let due = self.count_call(op.export);
-        // The recorder was interrupted by a signal handler that makes calls. They are only counted.
-        if self.busy.load(Ordering::Relaxed) != 0 {
-            return false;
+        let mut wanted = true;
+        if !self.rehearsing {
+            let due = self.count_call(op.export);
+            // The recorder was interrupted by a signal handler that makes calls. They are only counted.
+            if self.busy.load(Ordering::Relaxed) != 0 {
+                return false;
+            }
+            self.forget_left_ops(op);
+            wanted = due || !matches!(op.how, How::Due | How::Watched(_));
         }
-        self.forget_left_ops(op);
-        let wanted = due || !matches!(op.how, How::Due | How::Watched(_));
-        if wanted && self.begin_due(op.export, op.frame, op.newcomer, op.may_read, op.how) {
-            if let Some(open) = self.draws.open.get_mut(self.depth as usize - 1) {
-                open.is_billed = true;
-            }
-            if op.newcomer == Newcomer::Held {
-                // Brackets of such hosts have no times.
-                self.take_entered(BEFORE);
-            }
+        if wanted && op.newcomer == Newcomer::Held {
+            // Brackets of such hosts have no times.
+            self.take_entered(BEFORE);
+        }
+        if wanted && self.begin_due(op.export, op.frame, op.newcomer, op.may_read, op.how, true) {
             return true;
+        }
+        if self.rehearsing {
+            return false;
         }
         self.busy.store(1, Ordering::Relaxed);
         compiler_fence(Ordering::SeqCst);
@@ -111,7 +114,7 @@ impl Thread {
         }
         let due = self.count_call(export);
         let wanted = how != How::Never && (due || how != How::Due);
-        wanted && self.begin_due(export, frame, Newcomer::Synchronous, may_read, how)
+        wanted && self.begin_due(export, frame, Newcomer::Synchronous, may_read, how, false)
     }
 
     /// Ends the op that began at `frame` if it is only counted. Returns false, and has done nothing, in

@@ -266,6 +266,14 @@ impl Draws {
         Some((Open { export, drawn, begun, is_billed: false }, reads))
     }
 
+    /// Stores how the call was drawn that begins at this depth, which must be below [`DEEPEST`].
+    #[inline(always)]
+    pub(crate) fn set_open(&mut self, depth: usize, open: &Open) {
+        self.drawn |= 1 << depth;
+        // SAFETY: by contract.
+        unsafe { *self.open.get_unchecked_mut(depth) = *open };
+    }
+
     /// Gives a drawn call back, which gets no record: it joins those that were only counted.
     pub(super) fn give_back(&self, export: u32, drawn: &Drawn) {
         if let Some(entry) = self.entry(export) {
