@@ -370,7 +370,14 @@ static void* in_a_call(void* unused) {
 }
 
 static volatile int stop_calling;
-static long called[3];
+static volatile long called[3];
+
+// Waits until each thread has made so many calls, so that it has attached, however slow the machine is.
+static void wait_for_calls(long calls) {
+  long before[3] = {called[0], called[1], called[2]};
+  for (int i = 0; i < 3; ++i) while (called[i] - before[i] < calls) usleep(100);
+}
+
 static void* call_on(void* number) {
   any_t three[3] = {a_matrix(), borrowed(), a_matrix()};
   int me = (int)(intptr_t)number, levels = 3;
@@ -568,7 +575,8 @@ int main(int argc, char** argv) {
     for (int i = 0; i < 3; ++i) pthread_create(&threads[i], NULL, call_on, (void*)(intptr_t)i);
     for (int i = 3; i < argc; ++i) {
       if (begin(argv[i])) return 45;
-      usleep(2000);
+      wait_for_calls(100);
+      usleep(1000);
       if (end()) return 46;
       usleep(500);
     }
