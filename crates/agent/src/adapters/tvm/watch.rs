@@ -140,7 +140,6 @@ fn planned(ffi: &'static Ffi, vm: &'static Vm, function: &'static Function) -> P
         watching.release();
         return ORDINARY;
     }
-    let entered = thread.run.clock.begin();
     // SAFETY: the machine is claimed.
     let next = unsafe { function.pattern() }.next(thread);
     let run = |kind| Run {
@@ -173,6 +172,7 @@ fn planned(ffi: &'static Ffi, vm: &'static Vm, function: &'static Function) -> P
             Plan::Recorded(how, Some(run))
         }
         Next::Unwatched(is_timed) => {
+            let entered = if is_timed { thread.run.clock.begin() } else { 0 };
             if !switch(ffi, vm, false) {
                 watching.release();
                 return ORDINARY;

@@ -104,8 +104,8 @@ pub struct Account {
     share: f64,
     /// The same for reading counters.
     counter_share: f64,
-    /// The part of the time of a model's runs that watching them may take.
-    watching_share: f64,
+    /// What recording may take of the time from now on.
+    left: f64,
 }
 
 impl Account {
@@ -128,7 +128,7 @@ impl Account {
             attaching: attach_ns as f64 * ticks_per_ns,
             share: 0.0,
             counter_share: 0.0,
-            watching_share: 0.0,
+            left: 0.0,
         };
         account.divide(0.0, counts);
         account
@@ -208,7 +208,7 @@ impl Account {
         let fixed = if cpu > 0.0 { (fixed / cpu).min(1.0) } else { 0.0 };
         let paid_back = debt.max(0.0) / horizon;
         let share = (goal - fixed - paid_back).max(LEAST * self.budget);
-        self.watching_share = WATCHING * (goal - paid_back).max(LEAST * self.budget);
+        self.left = goal - paid_back;
         (self.share, self.counter_share) =
             if counts { (share / 2.0, share / 2.0) } else { (share, 0.0) };
     }
@@ -229,12 +229,12 @@ impl Account {
     }
 
     /// Returns how many runs of a model there are from now on for each that is watched. Watching one
-    /// costs `cost` ticks, and a run takes `ticks`.
-    pub fn runs_per_watched(&self, cost: f64, ticks: f64, current: u32) -> u32 {
+    /// costs `cost` ticks. One that is not watched takes `ticks`, and costs us `own`.
+    pub fn runs_per_watched(&self, cost: f64, ticks: f64, own: f64, current: u32) -> u32 {
+        let share = WATCHING * (self.left - own / (ticks + 1.0)).max(LEAST * self.budget);
         // With the budget 0, a run is watched now and then all the same, to see whether it still makes
         // the same calls.
-        let share = self.watching_share.max(LEAST_WATCHING);
-        choose(cost / (share * (ticks + 1.0)), current).min(MOST_RUNS)
+        choose(cost / (share.max(LEAST_WATCHING) * (ticks + 1.0)), current).min(MOST_RUNS)
     }
 
     /// Returns the period with which the counters of timed calls are read from now on.
@@ -306,6 +306,21 @@ mod tests {
         assert_eq!(account.period(1_000, 1_000_000, 1, 1), 3);
         assert_eq!(account.counter_period(1_000, 1_000_000, 3, 1), 12);
         assert_eq!(account.counter_period(FIRST_COUNTED - 1, 1_000_000, 1, 1), 1);
+    }
+
+    #[test]
+    fn runs_are_watched_within_half_of_what_is_left() {
+        // 8 % of 24,000 ticks are 1,920, of which 180 go to runs that are not watched; half of the rest
+        // is 870. Watching a run costs 43,000: one in 49.4, rounded up to 64.
+        let account = account(0.1, false);
+        assert_eq!(account.runs_per_watched(43_000.0, 24_000.0, 180.0, 1), 64);
+        // Watching costs next to nothing.
+        assert_eq!(account.runs_per_watched(100.0, 24_000.0, 180.0, 1), 1);
+        // Nothing is left: 1/32 of the budget, of which half are 37.5 ticks: one in 1,147.
+        assert_eq!(account.runs_per_watched(43_000.0, 24_000.0, 2_000.0, 1), 1_536);
+        // Budget 0.
+        let none = super::Account::new(0.0, 1.0, 0, false);
+        assert_eq!(none.runs_per_watched(43_000.0, 24_000.0, 180.0, 1), MOST_RUNS);
     }
 
     #[test]

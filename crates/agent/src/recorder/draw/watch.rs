@@ -122,8 +122,8 @@ impl Pattern {
         let account = &thread.draws.account;
         // The period grows step by step, because the first runs are slow.
         let longest = self.period.saturating_mul(2).max(2);
-        let (cost, run) = (self.more_ticks.0, self.run_ticks.0);
-        let wanted = account.runs_per_watched(cost, run, self.period.max(1));
+        let (cost, run, own) = (self.more_ticks.0, self.run_ticks.0, self.own_ticks.0);
+        let wanted = account.runs_per_watched(cost, run, own, self.period.max(1));
         self.period = wanted.min(longest);
         self.left = thread.draws.random.gap(self.period);
     }
