@@ -475,7 +475,7 @@ fn sessions_come_and_go_while_threads_call() {
         let mut losses = losses(&profile);
         let cut = losses.remove("call_cut_short").unwrap_or(0);
         let open = |t: &profile::Thread| -> Vec<u32> {
-            t.headers().map(|header| header.open_calls.into()).collect()
+            t.headers().map(|header| header.open_calls).collect()
         };
         let open: Vec<_> = profile.processes[0].threads.iter().map(open).collect();
         assert!(cut <= 5, "{name}: {cut}: {open:?}");
