@@ -11,8 +11,8 @@
  * |---|---|---|
  * | counterpoint_vm | name: str | vm: int from 0 |
  * | counterpoint_instrument | vm: int, user: Function or None | Function |
- * | counterpoint_entry | vm: int, name: str, function: Function, fixed: bool (default: false) | Function |
- * | counterpoint_switch | vm: int, set: Function or None, instrument: Function or None | int: 1 or 0 |
+ * | counterpoint_entry | vm: int, name: str, function: Function, set: Function or None (default) | Function |
+ * | counterpoint_switch | vm: int, instrument: Function or None | int: 1 or 0 |
  * | counterpoint_parallel | | int: 0 or a reason, below |
  * | counterpoint_ready | vm: int | int: 1, or 0 if nothing records |
  * | counterpoint_metric_name | name: str | int: 0, or who has the name, below |
@@ -32,13 +32,14 @@
  *             itself.
  * entry       Wraps an entry function: the call is recorded as a run, a failing one with the value
  *             `failed`; result and error are passed on unchanged. Holds a reference to `function`.
- *             `fixed` says that all of its runs call the same ops with the same shapes.
- * switch      Allows that the machine's instrument is taken away for single runs of functions that are
- *             `fixed`, in a recording with a budget: `set(None)` before such a run, and
+ *             With `set`, all of its runs must call the same ops with the same shapes; it sets the
+ *             machine's instrument, and the result holds a reference to it as well.
+ * switch      Allows that the machine's instrument is taken away for single runs of functions that have a
+ *             `set`, in a recording with a budget: `set(None)` before such a run, and
  *             `set(instrument)` after it. `instrument` is the one of `counterpoint_instrument` that is set
- *             now. None for both forbids it; this is the state at first, and must be restored before
- *             another instrument is set. Result: whether the present recording has a budget. Holds
- *             references to both.
+ *             now. None forbids it; this is the state at first, and must be restored before another
+ *             instrument is set. Result: whether the present recording has a budget. Holds a reference to
+ *             `instrument`.
  * parallel    Intercepts parallel launches and workspaces of modules that are loaded *from now on*,
  *             for the whole process and permanently (they are passed through while nothing is
  *             recorded). Calling it once is enough. If the result is not 0, nothing changed.

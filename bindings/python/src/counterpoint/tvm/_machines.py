@@ -114,11 +114,11 @@ class Machine:
     def set(self, vm: Any, native: _native.Native) -> None:
         """Sets our instrument. Only if there is none of the user, which expects each call, the agent
         may take it away for a run."""
-        native.switch(self.number, None, None)
+        self._budget = native.switch(self.number, None)
         ours = self.instrument(native)
         vm._set_instrument(ours)
-        free = self.user is None
-        self._budget = native.switch(self.number, *((vm._set_instrument, ours) if free else (None, None)))
+        if self._budget and self.user is None:
+            native.switch(self.number, ours)
 
     def is_fixed(self, name: str) -> bool:
         """Whether the recording has a budget, and all runs of this function make the same calls."""
@@ -130,7 +130,7 @@ class Machine:
 
     def leave(self, vm: Any, native: _native.Native) -> None:
         """Restores the user's instrument, now or when the machine has left its op."""
-        native.switch(self.number, None, None)
+        native.switch(self.number, None)
         self.lingers = not native.quiet(self.number)
         if not self.lingers:
             vm._set_instrument(self.user)
@@ -237,7 +237,8 @@ def _wrapped(vm: Any, name: str, function: Any) -> Any:
                     state.leave(vm, _native.load())
         return function
     try:
-        return _native.load().entry(state.number, name, function, state.is_fixed(name))
+        setter = vm._set_instrument if state.is_fixed(name) else None
+        return _native.load().entry(state.number, name, function, setter)
     except Exception:  # The call is not recorded as a run, but its ops are recorded.
         return function
 

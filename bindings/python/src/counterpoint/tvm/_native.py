@@ -82,16 +82,16 @@ class Native(Recorder):
         """Returns a function for `vm.set_instrument`, which also calls the user's own."""
         return self._instrument(vm, user)
 
-    def entry(self, vm: int, name: str, function: Any, fixed: bool = False) -> Any:
-        """Returns the entry function, wrapped so that its calls are recorded as runs. `fixed`: all of
-        its runs make the same calls, so in a profile with a budget the instrument may be taken away
-        for a run."""
-        return self._entry(vm, name, function, int(fixed))
+    def entry(self, vm: int, name: str, function: Any, set_instrument: Any = None) -> Any:
+        """Returns the entry function, wrapped so that its calls are recorded as runs. With
+        `set_instrument`, all of its runs must make the same calls; then in a profile with a budget the
+        agent may call it to take our instrument away for a run."""
+        return self._entry(vm, name, function, set_instrument)
 
-    def switch(self, vm: int, set_instrument: Any, instrument: Any) -> bool:
-        """Lets the agent take our instrument away for a run and give it back by calling
-        `set_instrument`; forbids it if both are `None`. Returns whether the recording has a budget."""
-        return bool(self._switch(vm, set_instrument, instrument))
+    def switch(self, vm: int, instrument: Any) -> bool:
+        """Lets the agent take this instrument of ours away for a run and give it back; forbids it with
+        `None`. Returns whether the recording has a budget."""
+        return bool(self._switch(vm, instrument))
 
     def calls(self, vm: int) -> int:
         """Returns the number of VM calls that were seen since the machine was registered."""

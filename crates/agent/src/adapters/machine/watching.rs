@@ -41,8 +41,7 @@ pub struct Watching {
 #[derive(Debug, Default)]
 pub struct Switch {
     lock: AtomicBool,
-    /// The host's function that sets the instrument, and ours; null if it must not be taken away.
-    set: AtomicPtr<c_void>,
+    /// Our instrument; null if it must not be taken away.
     instrument: AtomicPtr<c_void>,
 }
 
@@ -209,24 +208,20 @@ impl Switch {
         !self.instrument.load(Ordering::Relaxed).is_null()
     }
 
-    /// Calls `body` with the host's function that sets the instrument, and with our instrument, while
-    /// nobody replaces them. Does nothing, and returns `None`, if the instrument must not be taken away.
-    pub fn with<T>(&self, body: impl FnOnce(*mut c_void, *mut c_void) -> T) -> Option<T> {
+    /// Calls `body` with our instrument, while nobody replaces it. Does nothing, and returns `None`, if
+    /// the instrument must not be taken away.
+    pub fn with<T>(&self, body: impl FnOnce(*mut c_void) -> T) -> Option<T> {
         self.take();
-        let (set, instrument) =
-            (self.set.load(Ordering::Relaxed), self.instrument.load(Ordering::Relaxed));
-        let result = (!instrument.is_null()).then(|| body(set, instrument));
+        let instrument = self.instrument.load(Ordering::Relaxed);
+        let result = (!instrument.is_null()).then(|| body(instrument));
         self.lock.store(false, Ordering::Release);
         result
     }
 
-    /// Replaces both, and returns the old ones.
-    pub fn replace(&self, set: *mut c_void, instrument: *mut c_void) -> [*mut c_void; 2] {
+    /// Replaces it, and returns the old one.
+    pub fn replace(&self, instrument: *mut c_void) -> *mut c_void {
         self.take();
-        let old = [
-            self.set.swap(set, Ordering::Relaxed),
-            self.instrument.swap(instrument, Ordering::Relaxed),
-        ];
+        let old = self.instrument.swap(instrument, Ordering::Relaxed);
         self.lock.store(false, Ordering::Release);
         old
     }

@@ -151,25 +151,22 @@ exported! {
 }
 
 exported! {
-    /// Makes a wrapper for an entry function: number, name, function, whether all of its runs make the
-    /// same calls (default: no) → function.
+    /// Makes a wrapper for an entry function: number, name, function, then the machine's function that
+    /// sets its instrument if all runs make the same calls, or None → function.
     __tvm_ffi_counterpoint_entry, ffi, arguments, {
         let (vm, name) = (vm(arguments)?, text(arguments, 1)?);
         let function = some_function(arguments, 2)?;
-        let is_fixed = arguments.get(3).and_then(ffi::integer).is_some_and(|fixed| fixed != 0);
-        Wrapper::make(ffi, vm, name, function, is_fixed).ok_or(Refusal::Internal)
+        let set = if arguments.len() > 3 { self::function(arguments, 3)? } else { std::ptr::null_mut() };
+        Wrapper::make(ffi, vm, name, function, set).ok_or(Refusal::Internal)
     }
 }
 
 exported! {
-    /// Lets a machine's instrument be taken away for runs whose calls are known: number, function that
-    /// sets the instrument or None, our instrument or None → 1 if the recording has a budget, or 0.
+    /// Lets a machine's instrument be taken away for runs whose calls are known: number, our instrument or
+    /// None → 1 if the recording has a budget, or 0.
     __tvm_ffi_counterpoint_switch, ffi, arguments, {
-        let (vm, set, instrument) = (vm(arguments)?, function(arguments, 1)?, function(arguments, 2)?);
-        if set.is_null() != instrument.is_null() {
-            return Err(Refusal::Types);
-        }
-        watch::install(ffi, vm, set, instrument);
+        let (vm, instrument) = (vm(arguments)?, function(arguments, 1)?);
+        watch::install(ffi, vm, instrument);
         let thread = if epoch::wanted() { bracket::thread(&ADAPTER) } else { std::ptr::null_mut() };
         let thread = thread.as_ref(); // Null, or this thread's own state.
         Ok(integer(thread.is_some_and(|thread| thread.run.budget.is_some()).into()))

@@ -165,8 +165,9 @@ unsafe fn op_ends(frame: usize) -> bool {
 pub struct Wrapper {
     ffi: &'static Ffi,
     entry: &'static Entry,
-    /// Is there if all runs of the function make the same calls.
-    fixed: Option<&'static Function>,
+    /// If all runs of the function make the same calls: what is known of them, and the machine's function
+    /// that sets its instrument, of which we hold a reference.
+    fixed: Option<(&'static Function, *mut Object)>,
     /// The entry function, of which we hold a reference.
     function: *mut Object,
 }
@@ -178,10 +179,11 @@ impl Wrapper {
         vm: &'static Vm,
         name: &[u8],
         function: *mut Object,
-        is_fixed: bool,
+        set: *mut Object,
     ) -> Option<Any> {
         let entry = op::by_name(vm, Role::Run, name)?;
-        let fixed = if is_fixed { watch::function(vm, name) } else { None };
+        let known = if set.is_null() { None } else { watch::function(vm, name) };
+        let fixed = known.map(|known| (known, set));
         if epoch::wanted() {
             // Write the entry's frame now, so that the run itself does not wait for it.
             let thread = bracket::thread(&ADAPTER);
@@ -189,6 +191,9 @@ impl Wrapper {
             unsafe { thread.as_ref() }.map(|thread| entry.is_recorded(thread));
         }
         retain(ffi, function);
+        if let Some((_, set)) = fixed {
+            retain(ffi, set);
+        }
         let this = Box::into_raw(Box::new(Self { ffi, entry, fixed, function }));
         ffi.function(this.cast(), entry_called, drop_wrapper)
     }
@@ -197,8 +202,13 @@ impl Wrapper {
 unsafe extern "C" fn drop_wrapper(this: *mut c_void) {
     // SAFETY: made by `make`, and the FFI calls this only once, when the object is freed.
     let this = unsafe { Box::from_raw(this.cast::<Wrapper>()) };
-    // SAFETY: this is our own reference.
-    unsafe { (this.ffi.release)(this.function) };
+    // SAFETY: these are our own references.
+    unsafe {
+        (this.ffi.release)(this.function);
+        if let Some((_, set)) = this.fixed {
+            (this.ffi.release)(set);
+        }
+    }
 }
 
 unsafe extern "C-unwind" fn entry_called(
@@ -219,7 +229,7 @@ unsafe extern "C-unwind" fn entry_called(
         return call();
     }
     let mut plan = match fixed {
-        Some(fixed) => watch::plan(ffi, entry.vm, fixed),
+        Some((known, set)) => watch::plan(ffi, entry.vm, known, set),
         None => Plan::Recorded(How::Always, None),
     };
     let code = match &plan {

@@ -32,27 +32,23 @@ pub fn function(vm: &'static Vm, name: &[u8]) -> Option<&'static Function> {
     Some(vm.watching.function(entry.id))
 }
 
-/// Lets the machine's instrument be taken away by calling `set`, or forbids it: then both are null. We
-/// hold references to both.
-pub fn install(ffi: &Ffi, vm: &Vm, set: *mut Object, instrument: *mut Object) {
-    for object in [set, instrument] {
-        if !object.is_null() {
-            // SAFETY: the caller holds a reference to the object.
-            unsafe { (ffi.retain)(object) };
-        }
+/// Lets this instrument of the machine be taken away, or forbids it with null. We hold a reference to it.
+pub fn install(ffi: &Ffi, vm: &Vm, instrument: *mut Object) {
+    if !instrument.is_null() {
+        // SAFETY: the caller holds a reference to the object.
+        unsafe { (ffi.retain)(instrument) };
     }
-    for old in vm.watching.switch.replace(set.cast(), instrument.cast()) {
-        if !old.is_null() {
-            // SAFETY: this is our own reference.
-            unsafe { (ffi.release)(old.cast()) };
-        }
+    let old = vm.watching.switch.replace(instrument.cast());
+    if !old.is_null() {
+        // SAFETY: this is our own reference.
+        unsafe { (ffi.release)(old.cast()) };
     }
 }
 
-/// Sets the machine's instrument, or none, unless it must not be taken away. Returns whether that was
-/// possible.
-fn switch(ffi: &Ffi, vm: &Vm, on: bool) -> bool {
-    let set = |set: *mut c_void, instrument: *mut c_void| {
+/// Calls `set`, the machine's own function, to set the machine's instrument, or none, unless it must not
+/// be taken away. Returns whether that was possible. The caller holds a reference to `set`.
+fn switch(ffi: &Ffi, vm: &Vm, set: *mut Object, on: bool) -> bool {
+    let set = |instrument: *mut c_void| {
         let of = |bits: *mut c_void| Any {
             type_index: if bits.is_null() { type_index::NONE } else { type_index::FUNCTION },
             small_length: 0,
@@ -60,9 +56,8 @@ fn switch(ffi: &Ffi, vm: &Vm, on: bool) -> bool {
         };
         let argument = of(if on { instrument } else { std::ptr::null_mut() });
         let mut result = Any::default();
-        // SAFETY: we hold references to both; the function takes one argument.
-        let code =
-            unsafe { (ffi.function_call)(set.cast(), &raw const argument, 1, &raw mut result) };
+        // SAFETY: there are references to both; the function takes one argument.
+        let code = unsafe { (ffi.function_call)(set, &raw const argument, 1, &raw mut result) };
         if code == 0 {
             ffi.drop_value(result);
         } else {
@@ -78,6 +73,9 @@ pub struct Run {
     ffi: &'static Ffi,
     vm: &'static Vm,
     function: &'static Function,
+    /// The machine's function that sets its instrument, of which we hold a reference if the run is not
+    /// watched: the caller may drop the machine during the run.
+    set: *mut Object,
     kind: Kind,
     /// The exports that it calls, if they are learned.
     #[expect(clippy::box_collection, reason = "the machine has the vector's address")]
@@ -105,12 +103,23 @@ pub enum Plan {
     Passed,
 }
 
-/// Decides how a call of this function is made.
-pub fn plan(ffi: &'static Ffi, vm: &'static Vm, function: &'static Function) -> Plan {
-    guarded(|| planned(ffi, vm, function)).unwrap_or(Plan::Recorded(How::Always, None))
+/// Decides how a call of this function is made. `set` is the machine's function that sets its instrument;
+/// the caller holds a reference to it.
+pub fn plan(
+    ffi: &'static Ffi,
+    vm: &'static Vm,
+    function: &'static Function,
+    set: *mut Object,
+) -> Plan {
+    guarded(|| planned(ffi, vm, function, set)).unwrap_or(Plan::Recorded(How::Always, None))
 }
 
-fn planned(ffi: &'static Ffi, vm: &'static Vm, function: &'static Function) -> Plan {
+fn planned(
+    ffi: &'static Ffi,
+    vm: &'static Vm,
+    function: &'static Function,
+    set: *mut Object,
+) -> Plan {
     const ORDINARY: Plan = Plan::Recorded(How::Always, None);
     let thread = bracket::thread(&ADAPTER);
     // SAFETY: null, or this thread's own state.
@@ -120,7 +129,7 @@ fn planned(ffi: &'static Ffi, vm: &'static Vm, function: &'static Function) -> P
     }
     let watching = &vm.watching;
     let mend = || {
-        switch(ffi, vm, true);
+        switch(ffi, vm, set, true);
     };
     match watching.claim(thread, mend) {
         Claim::Mine => {}
@@ -146,6 +155,7 @@ fn planned(ffi: &'static Ffi, vm: &'static Vm, function: &'static Function) -> P
         ffi,
         vm,
         function,
+        set,
         kind,
         calls: None,
         entered: 0,
@@ -173,10 +183,12 @@ fn planned(ffi: &'static Ffi, vm: &'static Vm, function: &'static Function) -> P
         }
         Next::Unwatched(is_timed) => {
             let entered = if is_timed { thread.run.clock.begin() } else { 0 };
-            if !switch(ffi, vm, false) {
+            if !switch(ffi, vm, set, false) {
                 watching.release();
                 return ORDINARY;
             }
+            // SAFETY: the caller holds a reference to it.
+            unsafe { (ffi.retain)(set) };
             watching.set_unwatched();
             let mut run = run(Kind::Unwatched);
             if is_timed {
@@ -209,7 +221,7 @@ impl Run {
         let (vm, watching) = (self.vm, &self.vm.watching);
         let seen = watching.seen();
         if self.kind == Kind::Unwatched {
-            switch(self.ffi, vm, true);
+            switch(self.ffi, vm, self.set, true);
         }
         let timed = self.begun != 0 && self.ended != 0;
         if let Some(thread) = attached() {
@@ -234,6 +246,10 @@ impl Run {
             }
         }
         watching.release();
+        if self.kind == Kind::Unwatched {
+            // SAFETY: this is our own reference.
+            unsafe { (self.ffi.release)(self.set) };
+        }
     }
 }
 
