@@ -230,7 +230,7 @@ fn rows_of(batch: &Result<RecordBatch, ArrowError>) -> u64 {
 /// Chooses the calls of ops whose name matches `glob`.
 fn calls_like<'a>(profile: &'a Profile, glob: &'a str) -> profile::batch::Chooser<'a> {
     let wanted: Vec<bool> =
-        profile.ops.all().iter().map(|op| model::glob::matches(glob, &op.name)).collect();
+        profile.ops.all().iter().map(|op| profile::demangle::matches(glob, &op.name)).collect();
     Box::new(move |process, export| match profile.ops.of(process, export) {
         Some(op) => wanted[op as usize],
         None => model::glob::matches(glob, &unknown_op(export)),

@@ -167,7 +167,7 @@ fn nothing_matches(profile: &Profile, args: &Args) -> ExitCode {
     let threads = profile.processes.iter().flat_map(|process| &process.threads);
     let mut said = false;
     if let Some(glob) = args.op.as_deref()
-        && !ops.clone().any(|name| model::glob::matches(glob, name))
+        && !ops.clone().any(|name| profile::demangle::matches(glob, name))
     {
         matching::no_op(profile, "--op", glob);
         said = true;

@@ -22,6 +22,7 @@
 //! | [`live`] | checks whether a process still runs |
 //! | [`profile`] | an opened profile: processes, threads, pages |
 //! | [`ops`] | exported functions as people know them |
+//! | [`demangle`] | readable names of C++ and Rust functions |
 //! | [`groups`] | the groups of the counters |
 //! | [`columns`], [`visit`] | the calls of a page as plain columns; visiting all pages |
 //! | [`batch`] | calls as Arrow record batches |
@@ -48,6 +49,7 @@ pub mod beneath;
 pub mod collect;
 pub mod columns;
 pub mod counts;
+pub mod demangle;
 pub mod drain;
 pub mod error;
 pub mod groups;

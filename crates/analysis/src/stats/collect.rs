@@ -197,7 +197,7 @@ struct Choice<'a> {
 impl<'a> Choice<'a> {
     fn new(profile: &Profile, options: &'a Options) -> Self {
         let op = options.op.as_deref();
-        let wanted = |name: &str| op.is_none_or(|glob| model::glob::matches(glob, name));
+        let wanted = |name: &str| op.is_none_or(|glob| profile::demangle::matches(glob, name));
         let skip_ticks = (options.skip_ns as f64 / profile.timeline.ns_per_tick()).round() as u64;
         let mut decoder = PageDecoder::new(profile);
         let mut threads = Vec::new();

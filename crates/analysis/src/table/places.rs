@@ -60,7 +60,7 @@ impl<'a> Places<'a> {
         let ops = selected.then(|| {
             all.iter()
                 .map(|op| {
-                    filter.is_none_or(|glob| matches(glob, &op.name))
+                    filter.is_none_or(|glob| profile::demangle::matches(glob, &op.name))
                         && by_kind.is_none_or(|glob| kind_matches(glob, &op.library))
                 })
                 .collect()

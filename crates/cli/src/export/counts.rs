@@ -22,7 +22,7 @@ pub fn rows(profile: &Profile, filter: Option<&str>) -> io::Result<RecordBatch> 
         let id = profile.ops.of(counted.process, counted.export);
         let op = id.and_then(|id| profile.ops.get(id));
         let name = op.map_or_else(|| unknown_op(counted.export), |op| op.name.clone());
-        if filter.is_some_and(|glob| !model::glob::matches(glob, &name)) {
+        if filter.is_some_and(|glob| !profile::demangle::matches(glob, &name)) {
             continue;
         }
         let thread = process.threads.iter().find(|thread| thread.uid == counted.thread_uid);

@@ -100,7 +100,8 @@ fn trees<'a>(loops: &'a Loops<'_>) -> Vec<Option<&'a LoopTree>> {
 }
 
 fn matches(owner: &Owner<'_>, filter: Option<&str>) -> bool {
-    filter.is_none_or(|glob| owner.name().is_some_and(|name| model::glob::matches(glob, &name)))
+    filter
+        .is_none_or(|glob| owner.name().is_some_and(|name| profile::demangle::matches(glob, &name)))
 }
 
 fn owners(batch: &mut Batch, loops: &Loops<'_>, owners: &[Owner<'_>]) {

@@ -78,6 +78,6 @@ impl Selection {
 
     /// Whether the filter takes this name.
     pub fn names(&self, name: &str) -> bool {
-        self.filter.iter().any(|glob| model::glob::matches(glob, name))
+        self.filter.iter().any(|glob| profile::demangle::matches(glob, name))
     }
 }

@@ -4,6 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use analysis::Key;
 use profile::batch::unknown_op;
+use profile::demangle::{Detail, demangle};
 use profile::{Op, Profile, Role};
 
 use crate::terminal::visible;
@@ -16,10 +17,17 @@ pub fn op_of(profile: &Profile, key: Key) -> Option<&Op> {
     }
 }
 
-/// A label for each row. If different ops have the same name, their labels get their arguments. If
-/// that does not tell them apart, they get the name of the library, and then their number.
+/// A label for each row. If different ops have the same name, their labels get their arguments
+/// (first the parameters of overloaded C++ functions, then the recorded arguments). If that does not
+/// tell them apart, they get the name of the library, and then their number.
 pub fn labels(profile: &Profile, keys: &[Key]) -> Vec<String> {
-    let mut labels: Vec<String> = keys.iter().map(|key| label(profile, *key)).collect();
+    let short = |key: &Key| label(profile, *key, Detail::Short);
+    let mut labels: Vec<String> = keys.iter().map(short).collect();
+    let mut seen: HashMap<String, usize> = HashMap::new();
+    labels.iter().for_each(|label| *seen.entry(label.clone()).or_default() += 1);
+    for (key, shown) in keys.iter().zip(&mut labels).filter(|(_, l)| seen[l.as_str()] > 1) {
+        *shown = label(profile, *key, Detail::Whole);
+    }
     for attempt in 0..3 {
         let mut seen: HashMap<String, usize> = HashMap::new();
         let mut arguments: HashMap<String, HashSet<&str>> = HashMap::new();
@@ -48,12 +56,13 @@ pub fn labels(profile: &Profile, keys: &[Key]) -> Vec<String> {
 }
 
 /// The name of an op, followed by its role where the name alone would mislead.
-fn op_label(op: &Op) -> String {
+fn op_label(op: &Op, detail: Detail) -> String {
+    let name = demangle(&op.name, detail);
     match op.role {
-        Role::Workgroup | Role::Op => op.name.clone(),
-        Role::Span => format!("{} (async span)", op.name),
-        Role::Bookkeeping => format!("{} (profiler's own)", op.name),
-        role => format!("{} ({})", op.name, role.name()),
+        Role::Workgroup | Role::Op => name.into_owned(),
+        Role::Span => format!("{name} (async span)"),
+        Role::Bookkeeping => format!("{name} (profiler's own)"),
+        role => format!("{name} ({})", role.name()),
     }
 }
 
@@ -67,9 +76,12 @@ pub fn has_roles(profile: &Profile) -> bool {
     profile.ops.all().iter().any(|op| op.role != Role::Workgroup)
 }
 
-fn label(profile: &Profile, key: Key) -> String {
+fn label(profile: &Profile, key: Key, detail: Detail) -> String {
     match key {
-        Key::Op(id) => profile.ops.get(id).map_or_else(|| format!("op {id}"), op_label),
+        Key::Op(id) => match profile.ops.get(id) {
+            Some(op) => op_label(op, detail),
+            None => format!("op {id}"),
+        },
         Key::Unknown(process, export) => match profile.processes.as_slice() {
             [_] => unknown_op(export),
             all => format!("{} of process {}", unknown_op(export), all[process].id.pid),

@@ -28,6 +28,7 @@ use analysis::loops::dispatches::{Dispatch, Dispatches, Inside, dispatch_of, dis
 use analysis::loops::{LoopData, LoopNode, LoopTable, LoopThread, LoopTree, Numbers, fits, loops};
 use ir::table::{Entry, Kind, SideTable};
 use profile::Profile;
+use profile::demangle::{Detail, demangle};
 use profile::loops::Loops as Recorded;
 
 use super::labels::process_label;
@@ -65,8 +66,11 @@ pub struct More {
 impl More {
     /// Whether the code and the texts of a node are asked for.
     pub fn wants(&self, tree: &LoopTree, node: &LoopNode) -> bool {
-        let names = [full_name(tree, node), name(tree, node), node.id.to_string()];
-        let is = |wanted: &String| names.iter().any(|name| model::glob::matches(wanted, name));
+        let names = [name(tree, node), node.id.to_string()];
+        let is = |wanted: &String| {
+            names.iter().any(|name| model::glob::matches(wanted, name))
+                || is_called(wanted, tree, node)
+        };
         self.of.iter().any(is)
     }
 }
@@ -175,6 +179,27 @@ pub fn full_name_of(entry: Option<&Entry>, id: u32) -> String {
         Some(entry) if entry.kind == Kind::Loop => format!("{}:{name}", entry.function),
         _ => name,
     }
+}
+
+/// [`name`] for people: a function of C++ or Rust has its readable name.
+pub fn readable_name(tree: &LoopTree, node: &LoopNode) -> String {
+    demangle(&name(tree, node), Detail::Whole).into_owned()
+}
+
+/// [`full_name`] for people: `add<float>:k`.
+pub fn readable_full_name(tree: &LoopTree, node: &LoopNode) -> String {
+    match tree.entry(node) {
+        Some(entry) if entry.kind == Kind::Loop => {
+            format!("{}:{}", demangle(&entry.function, Detail::Short), name(tree, node))
+        }
+        _ => readable_name(tree, node),
+    }
+}
+
+/// Whether a pattern matches a name of the node with its function.
+pub fn is_called(glob: &str, tree: &LoopTree, node: &LoopNode) -> bool {
+    profile::demangle::matches(glob, &full_name(tree, node))
+        || model::glob::matches(glob, &readable_full_name(tree, node))
 }
 
 /// Where it is in the source, or else in the text that was instrumented.

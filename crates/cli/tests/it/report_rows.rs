@@ -72,6 +72,44 @@ fn ops_are_told_apart_at_every_width() {
     }
 }
 
+/// Functions of C++ are shown as a person writes them, overloaded ones with their parameters. JSON
+/// keeps what was recorded, and a filter takes either name.
+#[test]
+fn mangled_names_are_readable() {
+    let scratch = Scratch::new();
+    let mut script = ProfileScript::monotonic();
+    let process = script.process(1);
+    let names = ["_Z5scalePfi", "_Z3addIfEvPT_i", "_Z3addIfEvPT_l", "matmul"];
+    process.library("module", &names);
+    let thread = process.thread("main");
+    for i in 0..names.len() as u32 {
+        thread.call(CallScript::new(i, u64::from(i) * 1_000, 100));
+    }
+    let at = scratch.join("x.cpt");
+    script.write(&at);
+    let report = |arguments: &[&str]| {
+        let output = Command::new(PROGRAM).arg("report").arg(&at).args(arguments).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let text = report(&["--width", "200"]);
+    // As `c++filt` and `c++filt -p` print them.
+    let shown = ["scale ", "void add<float>(float*, int) ", "void add<float>(float*, long) "];
+    for name in shown.iter().chain(&["matmul "]) {
+        assert!(text.lines().any(|line| line.starts_with(name)), "{name}: {text}");
+    }
+    assert!(!text.contains("_Z"), "{text}");
+    let kept = |filter: &str| {
+        let json = report(&["--format", "json", "--filter", filter]);
+        let json: Value = serde_json::from_str(&json).unwrap();
+        let rows = json["rows"].as_array().unwrap().iter();
+        rows.map(|row| row["op"].as_str().unwrap().to_owned()).collect::<BTreeSet<String>>()
+    };
+    let both: BTreeSet<String> = names[1..3].iter().map(|name| name.to_string()).collect();
+    assert_eq!(kept("add<float>"), both);
+    assert_eq!(kept("_Z3add*"), both);
+}
+
 /// One location for every op is not useful: it is printed once, with a remedy.
 #[test]
 fn one_source_location_for_all_ops() {

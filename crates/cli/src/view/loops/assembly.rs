@@ -14,7 +14,7 @@ use analysis::loops::traffic::Bounds;
 use code::region::{Counts, Region};
 
 use super::code::{Found, ModuleCode, missing};
-use super::{Loops, name, traffic};
+use super::{Loops, readable_name, traffic};
 use crate::terminal::visible;
 use crate::view::layout::{Kind, Names, Shown, layout};
 use crate::view::units::{bytes, grouped, plural};
@@ -49,8 +49,9 @@ pub fn table(
     let regions: Vec<Option<&Region>> =
         nodes.iter().map(|node| code.regions.found.get(&node.id)).collect();
     let mut columns = Vec::new();
-    let names =
-        nodes.iter().map(|node| "  ".repeat(node.level.min(40) as usize) + &name(tree, node));
+    let names = nodes
+        .iter()
+        .map(|node| "  ".repeat(node.level.min(40) as usize) + &readable_name(tree, node));
     let column =
         |name, rank, kind, cells| Shown { name, title: str::to_owned(name), rank, kind, cells };
     columns.push(column("name", 0, Kind::Text, names.collect()));

@@ -14,7 +14,7 @@ use analysis::loops::{LoopNode, LoopTree};
 use serde::Serialize;
 
 use super::text::timed;
-use super::{Loops, name, source};
+use super::{Loops, name, readable_name, source};
 use crate::view::layout::{Kind, Names, Shown, layout};
 use crate::view::units::{count, number, percent, plural};
 use crate::view::wrap::{PROSE_WIDTH, wrapped};
@@ -98,7 +98,7 @@ pub fn print(out: &mut impl Write, loops: &Loops<'_>, width: Option<usize>) -> i
     let columns = vec![
         column(0, "dispatch / loop", Kind::Text, &|(group, node)| {
             let indent = "  ".repeat(node.level.min(40) as usize);
-            Some(format!("{indent}{}", name(group.tree, node)))
+            Some(format!("{indent}{}", readable_name(group.tree, node)))
         }),
         column(1, "hits", Kind::Number, &|(_, node)| Some(count(node.all.hits))),
         column(3, "per workgroup", Kind::Number, &|pair| Some(number(inside(pair)?.per_workgroup))),

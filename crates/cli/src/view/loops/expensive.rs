@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::dispatches::{self, DispatchOut};
 use super::text::timed;
-use super::{Loops, full_name, source};
+use super::{Loops, full_name, readable_full_name, source};
 use crate::view::layout::{Kind, Names, Shown, layout};
 use crate::view::units::{count, percent, plural};
 use crate::view::wrap::{PROSE_WIDTH, wrapped};
@@ -105,7 +105,7 @@ pub fn print(out: &mut impl Write, loops: &Loops<'_>, width: Option<usize>) -> i
         if node.all.sampled_only { format!("≈ {text}") } else { text }
     };
     let columns = vec![
-        column(0, "loop", Kind::Text, &|(tree, node)| Some(full_name(tree, node))),
+        column(0, "loop", Kind::Text, &|(tree, node)| Some(readable_full_name(tree, node))),
         column(1, "self", Kind::Number, &|pair| Some(mark(pair, times(pair)?.own?))),
         column(2, "inclusive", Kind::Number, &|pair| Some(mark(pair, times(pair)?.inclusive))),
         column(4, "of parent", Kind::Number, &|pair| Some(percent(times(pair)?.share?.value))),

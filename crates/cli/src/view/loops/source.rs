@@ -16,7 +16,7 @@ use ir::kept::{KeptText, TextError};
 use ir::table::{Entry, Kind};
 
 use super::code::{Found, Line, listing};
-use super::{Loops, full_name};
+use super::{Loops, readable_full_name};
 use crate::terminal::visible;
 use crate::view::units::{count, percent, shorten};
 use crate::view::wrap::{PROSE_WIDTH, wrapped};
@@ -192,7 +192,7 @@ pub fn side_by_side(
     let share = share_of_function(loops, tree, node);
     let share = share.map_or(String::new(), |part| format!(", {} of its function", percent(part)));
     let hits = count(node.all.hits);
-    let title = full_name(tree, node);
+    let title = readable_full_name(tree, node);
     writeln!(out, "{} (id {}): {hits} hits{share}", visible(&title), node.id)?;
     let each = width.map(|width| {
         let gaps = GAP.chars().count() * columns.len().saturating_sub(1);

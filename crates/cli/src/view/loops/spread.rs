@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use analysis::loops::{LoopNode, LoopTree};
 use serde::Serialize;
 
-use super::{Loops, full_name};
+use super::{Loops, full_name, is_called, readable_full_name};
 use crate::view::layout::{Kind, Names, Shown, layout};
 use crate::view::units::{count, percent, time};
 use crate::view::wrap::{PROSE_WIDTH, wrapped};
@@ -28,8 +28,7 @@ pub struct SpreadOut {
 /// The loops that were entered and timed and whose name matches.
 fn chosen<'a>(loops: &'a Loops<'_>, glob: Option<&str>) -> Vec<(&'a LoopTree, &'a LoopNode)> {
     let wanted = |(tree, node): &(&LoopTree, &LoopNode)| {
-        node.all.ended > 0
-            && glob.is_none_or(|glob| model::glob::matches(glob, &full_name(tree, node)))
+        node.all.ended > 0 && glob.is_none_or(|glob| is_called(glob, tree, node))
     };
     loops.entered().filter(wanted).collect()
 }
@@ -75,7 +74,7 @@ pub fn print(
         Shown { name: title, title: title.to_owned(), rank, kind, cells: cells.collect() }
     };
     let columns = vec![
-        column(0, "loop", Kind::Text, &|(tree, node)| Some(full_name(tree, node))),
+        column(0, "loop", Kind::Text, &|(tree, node)| Some(readable_full_name(tree, node))),
         column(4, "hits", Kind::Number, &|(_, node)| Some(count(node.all.hits))),
         column(3, "timed", Kind::Number, &|(_, node)| Some(count(node.all.ended))),
         column(1, "mean", Kind::Number, &|(tree, node)| mean_ns(tree, node).map(time)),

@@ -12,7 +12,7 @@ use std::io::{self, Write};
 use analysis::loops::{Estimate, LoopNode, LoopTree, Numbers};
 
 use super::schedule;
-use super::{Loops, iterations, iterations_per_hit, name, source, thread_name};
+use super::{Loops, iterations, iterations_per_hit, readable_name, source, thread_name};
 use crate::terminal::visible;
 use crate::view::layout::{Kind, Names, Shown, layout};
 use crate::view::names::place;
@@ -104,7 +104,7 @@ fn lines<'a>(loops: &Loops<'_>, tree: &'a LoopTree, rows: Rows) -> Vec<Line<'a>>
     for node in tree.nodes.iter().filter(|node| rows.all || node.all.hits > 0) {
         let indent = |level: u32| "  ".repeat(level.min(40) as usize);
         lines.push(Line {
-            name: indent(node.level) + &name(tree, node),
+            name: indent(node.level) + &readable_name(tree, node),
             node,
             numbers: &node.all,
             of_thread: false,
