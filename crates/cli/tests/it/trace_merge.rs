@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use crate::support::trace_processor::TraceProcessor;
 use serde_json::{Value, json};
 use testkit::{CallScript, Golden, ProfileScript, Scratch};
 
@@ -161,4 +162,60 @@ fn another_boot_is_another_clock() {
     assert_eq!(golden.run(&["trace", "check", &merged]).code, Some(0));
     golden.check("merge-onto", 2, &["trace", "merge", &a, &b, "-o", &a]);
     golden.check("merge-missing", 2, &["trace", "merge", &a, "nothing.json", "-o", &merged]);
+}
+
+/// Three ranks whose processes and threads have the same ids, in one file for Perfetto: each rank is a
+/// process of its own there, and has its slices.
+#[test]
+fn every_rank_is_a_process_in_perfetto() {
+    let Some(mut perfetto) = TraceProcessor::start("trace_merge ranks") else { return };
+    let scratch = Scratch::new();
+    let ranks = [0, 1, 2].map(|rank| {
+        let path = scratch.join(&format!("rank{rank}.json"));
+        let text = format!(
+            r#"{{"distributedInfo": {{"rank": {rank}}}, "baseTimeNanoseconds": {BASE}, "traceEvents": [
+            {{"ph":"M","name":"process_name","pid":100,"tid":0,"ts":0,"args":{{"name":"python"}}}},
+            {{"ph":"M","name":"thread_name","pid":100,"tid":101,"ts":0,"args":{{"name":"loader"}}}},
+            {{"ph":"X","cat":"cpu_op","name":"step","pid":100,"tid":100,"ts":1,"dur":5}},
+            {{"ph":"X","cat":"cpu_op","name":"mm {rank}","pid":100,"tid":100,"ts":2,"dur":2}},
+            {{"ph":"X","cat":"cpu_op","name":"load","pid":100,"tid":101,"ts":2,"dur":{}}},
+            {{"ph":"X","cat":"kernel","name":"gemm","pid":0,"tid":7,"ts":3,"dur":1}}]}}"#,
+            rank + 1
+        );
+        std::fs::write(&path, text).unwrap();
+        path.display().to_string()
+    });
+    let merged = scratch.join("merged.pftrace");
+    let output = std::process::Command::new(PROGRAM)
+        .args(["trace", "merge"])
+        .args(&ranks)
+        .arg("-o")
+        .arg(&merged)
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(perfetto.faults(&merged), Vec::<Vec<Value>>::new());
+    let processes = "select name from process where name like 'rank%' order by name";
+    let names = perfetto.query(processes);
+    let named = |rank: i32| vec![json!(format!("rank {rank}: python"))];
+    assert_eq!(names, [named(0), named(1), named(2)]);
+    let slices = "select p.name, t.name, s.name, s.depth, s.dur from slice s \
+         join thread_track tt on tt.id = s.track_id join thread t using (utid) \
+         join process p using (upid) order by p.name, s.ts, s.name";
+    let mut expected = Vec::new();
+    for rank in 0..3 {
+        let process = format!("rank {rank}: python");
+        expected.push(vec![
+            json!(process),
+            json!("thread 100"),
+            json!("step"),
+            json!(0),
+            json!(5_000),
+        ]);
+        let load = [json!("loader"), json!("load"), json!(0), json!((rank + 1) * 1_000)];
+        expected.push([vec![json!(process)], load.to_vec()].concat());
+        let mm = format!("mm {rank}");
+        expected.push(vec![json!(process), json!("thread 100"), json!(mm), json!(1), json!(2_000)]);
+    }
+    assert_eq!(perfetto.query(slices), expected);
 }

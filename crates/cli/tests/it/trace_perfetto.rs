@@ -489,6 +489,6 @@ fn several_imported_traces_have_separate_rows() {
     let of = |i: usize| json!([slices[i]["start"], slices[i]["row"], slices[i]["from"]]);
     assert_eq!(of(0), json!([base + 1_000, ["rank 0: python", "thread 8", 0, 8], [3]]));
     let row = ["rank 1: python", "thread 8"];
-    assert_eq!(of(1), json!([base + 1_500, [row[0], row[1], 0, 0], [(1u64 << 48) + 3]]));
+    assert_eq!(of(1), json!([base + 1_500, [row[0], row[1], 0, 8], [(1u64 << 48) + 3]]));
     assert_eq!(decoded["metadata"]["counterpoint"]["schema"], "counterpoint.trace-merge/1");
 }

@@ -37,6 +37,10 @@ const GLOBAL: u64 = 1;
 const NO_TRACK: u64 = 0;
 /// Every process and thread id of Linux is in this range.
 pub const REAL_IDS: std::ops::Range<i64> = 1..1 << 22;
+/// Ids for processes of other machines or ranks, whose real ids another process of the trace may have.
+/// They fit into the format's 32 bits, and lie between the numbers that exports give to rows that are
+/// no processes (`export::calls` and [`crate::merge::PROCESSES_APART`]).
+pub const OTHER_IDS: std::ops::Range<i64> = 1 << 26..crate::merge::PROCESSES_APART;
 /// Most rows into which one row is split.
 pub const MOST_LANES: usize = 64;
 
@@ -245,11 +249,7 @@ impl Packets {
 
     fn add_row(&mut self, row: Row<'_>, name: &str, sort_index: i64) -> usize {
         let process = self.process_place(row.process);
-        let real = |id: Id<'_>| match id {
-            Id::Number(n) if REAL_IDS.contains(&n) => Some(n),
-            _ => None,
-        };
-        let ids = real(row.process).zip(real(row.thread));
+        let ids = system_id(row.process).zip(system_id(row.thread));
         let uuid = self.track(Some(self.processes[process].track), |t| match ids {
             Some((pid, tid)) => t.message(track::THREAD, |d| {
                 d.int(track::THREAD_PID, pid);
@@ -308,6 +308,14 @@ fn describe(out: &mut Encoder, uuid: u64, parent: Option<u64>, fill: impl FnOnce
             fill(t);
         });
     });
+}
+
+/// The id, if it can be one of a process or a thread. Anything else is a track without either.
+fn system_id(id: Id<'_>) -> Option<i64> {
+    match id {
+        Id::Number(n) if REAL_IDS.contains(&n) || OTHER_IDS.contains(&n) => Some(n),
+        _ => None,
+    }
 }
 
 /// A sort index, limited to what the format allows.
@@ -431,11 +439,7 @@ impl Packets {
         if self.process_by_id.contains_key(&id) {
             return;
         }
-        let real = match process.id {
-            Id::Number(n) if REAL_IDS.contains(&n) => Some(n),
-            _ => None,
-        };
-        let uuid = self.track(None, |t| match real {
+        let uuid = self.track(None, |t| match system_id(process.id) {
             Some(pid) => t.message(track::PROCESS, |d| {
                 d.int(track::PROCESS_PID, pid);
                 d.int(track::PROCESS_SORT_INDEX, sort(process.sort_index));

@@ -4,9 +4,11 @@
 //! Writers put it after that slice, so this writer holds back the last slice until something else
 //! comes. An end that comes elsewhere is written as a moment of its row, with the arrow.
 
+use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 use std::io::{self, Write};
+use std::ops::Range;
 
 use model::activity::FlowKind;
 use profile::LossCount;
@@ -20,7 +22,7 @@ use super::{Options, look, scalar, visit};
 use crate::chrome::event::Scalar;
 use crate::export::filter::LeftOut;
 use crate::merge::{self, Alignment, Look, Moved, ProcessKey};
-use crate::perfetto::write::{PerfettoHead, REAL_IDS, Writer};
+use crate::perfetto::write::{OTHER_IDS, PerfettoHead, REAL_IDS, Writer};
 use crate::timeline::{
     Flow, FlowEnd, Id, Instant, ProcessRow, Row, SeriesPoint, Slice, ThreadRow, TimelineSink,
 };
@@ -64,9 +66,11 @@ pub fn write_perfetto<W: Write>(
     let mut writer = Writer::new(out, &PerfettoHead { compress, ..PerfettoHead::default() })?;
     let (mut losses, mut left_out) = (Vec::new(), 0);
     let mut arrows = Arrows::default();
+    let mut other_ids = OTHER_IDS;
     for (i, trace) in traces.iter().enumerate() {
         let label = labels.get(i).filter(|_| traces.len() > 1).map(String::as_str);
-        let rows = rows(trace, &files[i], Moved { index: i as i64, label: label.unwrap_or("") })?;
+        let moved = Moved { index: i as i64, label: label.unwrap_or("") };
+        let rows = rows(trace, &files[i], moved, &mut other_ids)?;
         let base_ns = base_ns(&files[i], &alignments[i]);
         let keep = match options.wish.is_all() {
             true => None,
@@ -168,8 +172,15 @@ impl OwnRow {
     }
 }
 
-/// The rows of a trace by number, with the names that its metadata gives them.
-fn rows(trace: &Activities, look: &Look, moved: Moved<'_>) -> io::Result<Vec<OwnRow>> {
+/// The rows of a trace by number, with the names that its metadata gives them. A process of a file
+/// other than the first one gets an id of `other_ids`, because the format knows processes of one
+/// machine only: without an id of its own it would not be a process at all.
+fn rows(
+    trace: &Activities,
+    look: &Look,
+    moved: Moved<'_>,
+    other_ids: &mut Range<i64>,
+) -> io::Result<Vec<OwnRow>> {
     // Only as many as the file describes, because an event may contain any row number.
     let mut rows = vec![OwnRow::NONE; trace.row_count()];
     let mut labels = BTreeMap::<ProcessKey, String>::new();
@@ -192,6 +203,14 @@ fn rows(trace: &Activities, look: &Look, moved: Moved<'_>) -> io::Result<Vec<Own
         }
         Ok(())
     })?;
+    let mut given = HashMap::<i64, i64>::new();
+    let mut number_of = |n: i64| match moved.index > 0 && REAL_IDS.contains(&n) {
+        true => match given.entry(n) {
+            Entry::Occupied(known) => *known.get(),
+            Entry::Vacant(new) => *new.insert(other_ids.next().unwrap_or(moved.number(n))),
+        },
+        false => moved.number(n),
+    };
     for (i, row) in rows.iter_mut().enumerate() {
         let (process, thread) = trace.row(RowId(i as u32));
         let (process, thread) = (process.and_then(scalar), thread.and_then(scalar));
@@ -206,14 +225,16 @@ fn rows(trace: &Activities, look: &Look, moved: Moved<'_>) -> io::Result<Vec<Own
             row.process_sort = known.and_then(|process| process.sort_index).unwrap_or(0);
             row.labels = labels.get(&key).cloned();
             row.process = Some(match key {
-                ProcessKey::Number(n) => OwnId::Number(moved.number(n)),
+                ProcessKey::Number(n) => OwnId::Number(number_of(n)),
                 key => OwnId::Text(moved.text(&key)),
             });
         }
         row.thread = thread.map(|thread| match thread {
             // In Chrome's format, Perfetto reads this as the main thread of a process.
             Scalar::Int(0) => match row.process {
-                Some(OwnId::Number(process)) if REAL_IDS.contains(&process) => {
+                Some(OwnId::Number(process))
+                    if REAL_IDS.contains(&process) || OTHER_IDS.contains(&process) =>
+                {
                     OwnId::Number(process)
                 }
                 _ => OwnId::Number(0),
