@@ -75,6 +75,8 @@ PROFILES = {
     "CounterCollector: a number": (lambda vm, ex: cp.CounterCollector({3: ["x"]}), "3 is not a device"),
     "CounterCollector: no device": (lambda vm, ex: cp.CounterCollector({"gpu": ["x"]}), "'gpu' is not a device"),
     "CounterCollector: no names": (lambda vm, ex: cp.CounterCollector({tvm.cpu(): 3}), "the counters of cpu must be a list of names, not 3"),
+    "PAPIMetricCollector: a list": (lambda vm, ex: cp.PAPIMetricCollector(["PAPI_FP_OPS"]), "^PAPIMetricCollector takes a mapping from devices .* or a list of devices, not a list"),
+    "PAPIMetricCollector: numbers": (lambda vm, ex: cp.PAPIMetricCollector([3]), "3 is not a device"),
     "CounterCollector and counters": (lambda vm, ex: cp.profile(vm, ["page-faults"], collectors=[cp.CounterCollector()]), "name all counters in the"),
     "output: a number": (lambda vm, ex: cp.profile(vm, output=3), "the path of a directory, not 3"),
     "output: nothing": (lambda vm, ex: cp.profile(vm, output=""), "the path of a directory, not ''"),

@@ -121,6 +121,22 @@ def test_counters_of_another_device_alone_count_nothing_on_the_processor(mlp, mo
     assert columns == {"Name", "Duration (us)", "Percent", "Device", "Count", "Argument Shapes", "Bytes Allocated"}
 
 
+def test_a_list_of_devices_is_counted_by_default(mlp, monkeypatch):
+    """As the documentation of TVM's former collector had it. The variables say what is counted by
+    default, because this machine may have no hardware counters."""
+    vm, entry, args = mlp
+    monkeypatch.setenv("COUNTERPOINT_CPU_METRICS", "page-faults")
+
+    def columns(devices):
+        with cp.profile(vm, collectors=[cp.PAPIMetricCollector(devices)]) as prof:
+            vm[entry](*args)
+        return {key for row in prof.report().calls for key in row}
+
+    assert "page-faults" in columns([tvm.cpu()])
+    assert "page-faults" in columns((tvm.cpu(), tvm.cuda()))
+    assert "page-faults" not in columns([tvm.cuda()])
+
+
 class Huge(cp.Collector):
     metrics = {"n": cp.Count}
 

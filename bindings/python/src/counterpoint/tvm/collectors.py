@@ -24,7 +24,7 @@ from __future__ import annotations
 import ctypes
 import threading
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, ClassVar, Optional
+from typing import Any, ClassVar, Optional, Union
 
 from counterpoint._arguments import described, names_of
 from counterpoint.errors import ArgumentError
@@ -60,22 +60,29 @@ class CounterCollector(Collector):
     """Counters of the operating system and the processor, read natively.
 
     `counters`: for each device the names, as `counterpoint list` shows them; also PAPI's
-    (`PAPI_FP_OPS`) and libpfm's (`perf::CYCLES`). `None`: what
-    `COUNTERPOINT_<DEVICE>_METRICS` chooses, or else the default set, which is empty on a
-    processor without hardware counters. A device whose counters are not supported on this
+    (`PAPI_FP_OPS`) and libpfm's (`perf::CYCLES`). A list of devices, or `None` for the
+    processor: what `COUNTERPOINT_<DEVICE>_METRICS` chooses, or else the default set, which
+    is empty on a processor without hardware counters. A device whose counters are not supported on this
     machine is left out, with one warning that says what would help.
     """
 
-    def __init__(self, counters: Optional[Mapping[Any, Sequence[str]]] = None) -> None:
-        if counters is not None and not isinstance(counters, Mapping):
+    def __init__(
+        self, counters: Union[Mapping[Any, Sequence[str]], Sequence[Any], None] = None
+    ) -> None:
+        self.counters: dict[Any, Optional[list[str]]] = {}
+        if isinstance(counters, Mapping):
+            for device, names in counters.items():
+                self.counters[device] = names_of(names, f"the counters of {kind_of(device)}")
+        elif isinstance(counters, (list, tuple)) and not _are_names(counters):
+            for device in counters:
+                kind_of(device)
+                self.counters[device] = None
+        elif counters is not None:
             raise ArgumentError(
-                "CounterCollector takes a mapping from devices to lists of counters"
-                f" ({{tvm.cpu(): [\"page-faults\"]}}), not {described(counters)}"
+                f"{type(self).__name__} takes a mapping from devices to lists of counters"
+                " ({tvm.cpu(): [\"page-faults\"]}) or a list of devices, not"
+                f" {described(counters)}"
             )
-        self.counters = {
-            device: names_of(names, f"the counters of {kind_of(device)}")
-            for device, names in (counters or {}).items()
-        }
 
     def start(self, device: Any) -> object:
         """Does nothing, because the recorder reads counters itself."""
@@ -86,8 +93,13 @@ class CounterCollector(Collector):
         return {}
 
 
-PAPIMetricCollector = CounterCollector
-"""The name of TVM's former collector."""
+class PAPIMetricCollector(CounterCollector):
+    """The name of TVM's former collector, with the arguments of its documentation."""
+
+
+def _are_names(listed: Sequence[Any]) -> bool:
+    """Whether a list, which may only have devices, has names of counters instead."""
+    return any(isinstance(one, str) and one.partition(":")[0] not in _DEVICES for one in listed)
 
 
 # As `counterpoint list` groups counters; names of TVM's devices.
@@ -133,7 +145,7 @@ def counters_of(
     The names are `None` if a collector wants the defaults."""
     names: list[str] = []
     variables: dict[str, list[str]] = {}
-    defaults = False
+    defaults = others = False
     own = []
     for collector in collectors:
         if not isinstance(collector, CounterCollector):
@@ -142,9 +154,14 @@ def counters_of(
         defaults = defaults or not collector.counters
         for device, asked in collector.counters.items():
             kind = kind_of(device)
+            if asked is None:
+                # The variable of another kind of device, if there is one, applies anyway.
+                defaults = defaults or kind == "cpu"
+                others = others or kind != "cpu"
+                continue
             here = names if kind == "cpu" else variables.setdefault(kind, [])
             here += [name for name in asked if name not in here]
-    if not variables:
+    if not variables and not others:
         return (None if defaults else names), {}, own
     # The program knows which kinds of devices have a source. It is asked through their
     # variables, which have an effect only if no list of counters is given. If only other devices were
