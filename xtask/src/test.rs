@@ -19,6 +19,7 @@
 //! | `COUNTERPOINT_SKIP_LOG` | file to which a skipped test appends `NAME: REASON` |
 
 mod skips;
+mod tracefs;
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -30,7 +31,7 @@ use anyhow::{Context, Result, bail};
 use crate::layout::{Dist, Layout};
 use crate::pmu_vm::{Outcome, Request};
 use crate::process::{cargo, describe, duration, exists, say};
-use crate::setup::{self, List};
+use crate::setup::{self, List, packages};
 use crate::{dist, fixtures, pmu_vm, trace_processor};
 use skips::Skip;
 
@@ -64,6 +65,7 @@ struct Step {
 }
 
 pub fn main(layout: &Layout, args: &Args) -> Result<()> {
+    tracefs::provide();
     let torch = !args.quick && setup::has_torch()?;
     let dist = if args.quick { dist::quick(layout)? } else { dist::release(layout)? };
     let inject = dist::injecting(layout)?;
@@ -77,9 +79,8 @@ pub fn main(layout: &Layout, args: &Args) -> Result<()> {
         } else {
             say("tests with PyTorch are skipped: Python 3.11 or newer is needed");
         }
-        setup::oracles();
-        setup::llvm();
-        setup::opencl();
+        use packages::{LLVM, NODE, OPENCL, TESTS};
+        packages::install(&[LLVM, NODE, OPENCL, TESTS]);
     }
     let trace_processor = if args.quick {
         Err("--quick has no downloads".to_owned())

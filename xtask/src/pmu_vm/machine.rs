@@ -11,9 +11,10 @@ use anyhow::{Context, Result, bail};
 
 use crate::process::{describe, duration};
 
-/// Boots the machine, passes on each line as it arrives, and returns all lines when the machine is
+/// Boots the machine with `command`, which is QEMU, passes on each line as it arrives, and returns all lines when the machine is
 /// off.
 pub fn boot(
+    mut command: Command,
     kernel: &Path,
     initramfs: &Path,
     cpus: u32,
@@ -21,7 +22,6 @@ pub fn boot(
     longest: Duration,
 ) -> Result<String> {
     let (reader, writer) = std::io::pipe().context("make a pipe")?;
-    let mut command = Command::new("qemu-system-aarch64");
     // This processor has a PMUv3 with six counters and a cycle counter. `max` would boot in 14 s
     // instead of 3.
     command.args(["-M", "virt", "-cpu", "neoverse-n1", "-smp", &cpus.to_string(), "-m", "512"]);
