@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
-use crate::process::{describe, duration};
+use crate::process::{describe, duration, pass_on};
 
 /// Boots the machine with `command`, which is QEMU, passes on each line as it arrives, and returns all lines when the machine is
 /// off.
@@ -62,7 +62,7 @@ pub fn boot(
             Ok(bytes) => {
                 let text = String::from_utf8_lossy(&bytes);
                 let text = text.trim_end_matches('\r');
-                eprintln!("  | {}", text.replace('\t', " "));
+                pass_on(&format!("  | {}", text.replace('\t', " ")));
                 log.push_str(text);
                 log.push('\n');
             }
