@@ -87,14 +87,14 @@ fn of_plugins() -> impl Iterator<Item = String> {
 /// Builds the same layout in a minute less: with the host's linker, without link-time optimisation
 /// of the library, and with the program in the build profile that `cargo test` has already built.
 pub fn quick(layout: &Layout) -> Result<Dist> {
-    let _lock = Lock::take(&layout.target, "dist")?;
+    let _lock = Lock::take(&layout.target, "quick-dist")?;
     let library = quick_library(layout, "artifacts", &[])?;
     with_quick_program(layout, layout.quick_dist(), &library)
 }
 
 /// Like [`quick`], with a library that panics where it is told to.
 pub fn injecting(layout: &Layout) -> Result<Dist> {
-    let _lock = Lock::take(&layout.target, "dist")?;
+    let _lock = Lock::take(&layout.target, "inject-dist")?;
     let library = quick_library(layout, "artifacts-inject", &["--features", "inject-panics"])?;
     with_quick_program(layout, layout.inject_dist(), &library)
 }

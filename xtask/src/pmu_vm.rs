@@ -3,7 +3,7 @@
 //! (`tests/pmu-vm`) is the only program that runs there.
 //!
 //! ```text
-//!  debian     apt: QEMU (installed), kernel and libraries for arm64 (unpacked, not installed)
+//!  debian     apt: QEMU, kernel and libraries for arm64 (unpacked, not installed)
 //!  toolchain  rustup: std for AArch64 ──► guest program, static; libcounterpoint.so
 //!  programs   zig's clang: C programs, one that counts with Debian's PAPI, one that the agent
 //!             is preloaded into
@@ -137,7 +137,8 @@ pub fn run(layout: &Layout, request: &Request<'_>) -> Result<Outcome> {
     let boots = if one { &[1][..] } else { &[1, 2] };
     for &cpus in boots {
         let log = timed(&format!("run the emulated machine, -smp {cpus}"), || {
-            machine::boot(&debian.kernel, &image, cpus, &line, LONGEST)
+            let qemu = debian::emulator(&home)?;
+            machine::boot(qemu, &debian.kernel, &image, cpus, &line, LONGEST)
         })?;
         let outcome = Outcome::read(&log)?;
         if outcome.ran == 0 && request.filter.is_none() {

@@ -1,6 +1,7 @@
 //! Runs other programs: either quietly, keeping the output for an error message, or with visible
 //! output.
 
+use std::cell::RefCell;
 use std::ffi::OsStr;
 use std::path::Path;
 use std::process::{Command, ExitStatus, Stdio};
@@ -13,6 +14,30 @@ use crate::layout::Layout;
 /// Prints one line of progress.
 pub fn say(line: impl std::fmt::Display) {
     eprintln!("xtask: {line}");
+}
+
+thread_local! {
+    /// What [`whole`] keeps of the calling thread.
+    static KEPT: RefCell<Option<String>> = const { RefCell::new(None) };
+}
+
+/// Prints a line that another program has written.
+pub fn pass_on(line: &str) {
+    let kept =
+        KEPT.with_borrow_mut(|kept| kept.as_mut().map(|text| text.extend([line, "\n"])).is_some());
+    if !kept {
+        eprintln!("{line}");
+    }
+}
+
+/// Runs a step beside others. What it passes on is printed at its end, in one piece.
+pub fn whole<T>(name: &str, step: impl FnOnce() -> T) -> T {
+    KEPT.set(Some(String::new()));
+    let value = step();
+    if let Some(text) = KEPT.take().filter(|text| !text.is_empty()) {
+        eprint!("xtask: the output of {name}:\n{text}");
+    }
+    value
 }
 
 /// Runs the command to its end. Shows its output only if it fails.
@@ -138,6 +163,20 @@ pub fn timed<T>(what: &str, step: impl FnOnce() -> Result<T>) -> Result<T> {
 mod tests {
     use super::*;
     use std::path::PathBuf;
+
+    #[test]
+    fn what_is_kept_is_of_this_thread_and_of_one_step() {
+        let kept = whole("a step", || {
+            pass_on("one");
+            std::thread::spawn(|| pass_on("of another thread, which is printed at once"))
+                .join()
+                .unwrap();
+            pass_on("two");
+            KEPT.with_borrow(Clone::clone)
+        });
+        assert_eq!(kept.as_deref(), Some("one\ntwo\n"));
+        assert_eq!(KEPT.with_borrow(Clone::clone), None);
+    }
 
     #[test]
     fn shell_form_is_relative_and_quoted() {

@@ -6,6 +6,7 @@
 //! installed programs start with an absolute path, so after a checkout was moved, everything is
 //! installed again.
 
+pub mod packages;
 mod torch;
 
 use std::path::{Path, PathBuf};
@@ -196,11 +197,14 @@ fn create(layout: &Layout, venv: &Path) -> Result<()> {
     if made.status.success() && works(&python) {
         return Ok(());
     }
-    install_venv_package()?;
+    packages::install(&[packages::VENV]);
     let made = make().context("start python3 -m venv")?;
     if !made.status.success() || !works(&python) {
         eprint!("{}", String::from_utf8_lossy(&made.stderr));
-        bail!("python3 -m venv {}: failed although python3-venv is installed", venv.display());
+        bail!(
+            "python3 -m venv {}: failed; on Debian it needs the package python3-venv",
+            venv.display()
+        );
     }
     Ok(())
 }
@@ -230,109 +234,4 @@ fn check_python() -> Result<()> {
         );
     }
     Ok(())
-}
-
-/// Installs programs that tests use for comparison; these are the packages that have them on Debian
-/// and its derivatives. If they cannot be installed, those tests are skipped and say so.
-pub fn oracles() {
-    let has_libpfm = || {
-        let listed = Command::new("ldconfig").arg("-p").output();
-        listed.is_ok_and(|out| String::from_utf8_lossy(&out.stdout).contains("libpfm.so.4"))
-    };
-    let mut missing = Vec::new();
-    if !crate::process::exists("perf", &["--version"]) {
-        missing.push("linux-perf");
-    }
-    if !has_libpfm() {
-        missing.push("libpfm4");
-    }
-    // SAFETY: geteuid has no preconditions and cannot fail.
-    let root = unsafe { libc::geteuid() } == 0;
-    if missing.is_empty() || !root || !crate::process::exists("apt-get", &["--version"]) {
-        return;
-    }
-    say(format_args!("install the packages {} …", missing.join(", ")));
-    let installed = Command::new("apt-get")
-        .env("DEBIAN_FRONTEND", "noninteractive")
-        .args(["install", "-y", "--no-install-recommends"])
-        .args(&missing)
-        .output();
-    if !installed.is_ok_and(|out| out.status.success()) {
-        say("they cannot be installed; tests that compare with them will be skipped");
-    }
-}
-
-/// Installs the LLVM tools that the tests of loops compare with: version 19 compiles the C and C++
-/// programs, and version 22 is the one that rustc and TVM use. Without them, these tests are skipped.
-pub fn llvm() {
-    // SAFETY: geteuid has no preconditions and cannot fail.
-    let root = unsafe { libc::geteuid() } == 0;
-    let apt = |arguments: &[&str], packages: &[String]| {
-        let mut apt = Command::new("apt-get");
-        apt.env("DEBIAN_FRONTEND", "noninteractive").args(arguments).args(packages);
-        apt.output().is_ok_and(|out| out.status.success())
-    };
-    let mut updated = false;
-    for version in [19, 22] {
-        let packages = [format!("clang-{version}"), format!("llvm-{version}")];
-        let tools = [format!("clang-{version}"), format!("opt-{version}")];
-        let there = tools.iter().all(|tool| crate::process::exists(tool, &["--version"]));
-        if there || !root || !crate::process::exists("apt-get", &["--version"]) {
-            continue;
-        }
-        say(format_args!("install the packages {} …", packages.join(", ")));
-        // A new machine may not have the lists of packages, or may have old ones.
-        updated = updated || apt(&["update"], &[]);
-        if !apt(&["install", "-y", "--no-install-recommends"], &packages) {
-            say("they cannot be installed; tests of loops that need them skip");
-        }
-    }
-}
-
-/// Installs what the tests of the plugin for OpenCL need: PoCL, which is an OpenCL for CPUs, the ICD
-/// loader with its headers, and clinfo. Without them, these tests are skipped.
-pub fn opencl() {
-    let packages = ["pocl-opencl-icd", "ocl-icd-opencl-dev", "opencl-headers", "clinfo"];
-    let headers = Path::new("/usr/include/CL/cl_layer.h").exists();
-    let there = headers && crate::process::exists("clinfo", &["--version"]);
-    // SAFETY: geteuid has no preconditions and cannot fail.
-    let root = unsafe { libc::geteuid() } == 0;
-    let implemented = Path::new("/etc/OpenCL/vendors/pocl.icd").exists();
-    if (there && implemented) || !root || !crate::process::exists("apt-get", &["--version"]) {
-        return;
-    }
-    say(format_args!("install the packages {} …", packages.join(", ")));
-    let apt = |arguments: &[&str]| {
-        let mut apt = Command::new("apt-get");
-        apt.env("DEBIAN_FRONTEND", "noninteractive").args(arguments);
-        apt.output().is_ok_and(|out| out.status.success())
-    };
-    let install = [&["install", "-y", "--no-install-recommends"][..], &packages].concat();
-    // A new machine may not have the lists of packages, or may have old ones.
-    let installed = apt(&install) || apt(&["update"]) && apt(&install);
-    if !installed {
-        say("they cannot be installed; tests of the plugin for OpenCL are skipped");
-    }
-}
-
-/// Debian and its derivatives ship `venv` without `ensurepip`, which is in a separate package.
-fn install_venv_package() -> Result<()> {
-    // SAFETY: geteuid has no preconditions and cannot fail.
-    let root = unsafe { libc::geteuid() } == 0;
-    if !root || !crate::process::exists("apt-get", &["--version"]) {
-        bail!(
-            "python3 cannot make virtual environments (ensurepip is missing): install the package python3-venv"
-        );
-    }
-    say("install the package python3-venv …");
-    let apt = |arguments: &[&str]| {
-        let mut command = Command::new("apt-get");
-        command.env("DEBIAN_FRONTEND", "noninteractive").args(arguments);
-        command
-    };
-    if apt(&["install", "-y", "python3-venv"]).output().is_ok_and(|out| out.status.success()) {
-        return Ok(());
-    }
-    quiet(&mut apt(&["update"]), "apt-get update")?;
-    quiet(&mut apt(&["install", "-y", "python3-venv"]), "apt-get install python3-venv")
 }

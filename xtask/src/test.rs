@@ -17,22 +17,37 @@
 //! | `COUNTERPOINT_TRACE_PROCESSOR` | folder with Perfetto's trace processor; not set by `--quick`, nor if Node.js or npm is missing |
 //! | `COUNTERPOINT_FIXTURES` | folder with the compiled modules; not set by `--quick` |
 //! | `COUNTERPOINT_SKIP_LOG` | file to which a skipped test appends `NAME: REASON` |
+//!
+//! On two processors, most of the parts leave one processor idle for most of their time: downloads, the
+//! last crates of a build, the emulated machine, Python. So they run beside each other:
+//!
+//! ```text
+//!  downloads: wheels, fixtures, packages ─┐            ┌─► Rust tests ─► doc tests
+//!  the release ───────────────────────────┼─► all set ─┤
+//!  the library that panics, Rust tests ───┘            └─► Python tests, one suite after the other
+//!  the emulated machine ────────────────────────────────────────────────────────────────────────►
+//! ```
+//!
+//! The output of the Rust tests is printed as it comes, and that of each other part in one piece when the
+//! part has ended.
 
 mod skips;
+mod steps;
+mod tracefs;
 
-use std::io::{BufRead, BufReader, Write};
-use std::path::Path;
-use std::process::{Command, Stdio};
-use std::time::Instant;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::thread::ScopedJoinHandle;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 
 use crate::layout::{Dist, Layout};
-use crate::pmu_vm::{Outcome, Request};
-use crate::process::{cargo, describe, duration, exists, say};
-use crate::setup::{self, List};
+use crate::process::{cargo, duration, exists, loud, say, timed, whole};
+use crate::setup::{self, List, packages};
 use crate::{dist, fixtures, pmu_vm, trace_processor};
 use skips::Skip;
+use steps::{Step, Tally};
 
 /// Runs all tests.
 #[derive(clap::Args)]
@@ -48,68 +63,114 @@ pub struct Args {
     filter: Option<String>,
 }
 
-/// The number of tests, by outcome.
-#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
-struct Tally {
-    passed: u64,
-    failed: u64,
-    skipped: u64,
+/// What the tests find through environment variables.
+struct Surroundings<'a> {
+    layout: &'a Layout,
+    quick: bool,
+    torch: bool,
+    dist: Dist,
+    inject: Dist,
+    trace_processor: Option<PathBuf>,
+    skip_log: &'a Path,
 }
 
-struct Step {
-    name: &'static str,
-    time: std::time::Duration,
-    tally: Tally,
-    error: Option<String>,
-}
+const EMULATED: &str = "tests in the emulated machine";
 
 pub fn main(layout: &Layout, args: &Args) -> Result<()> {
+    tracefs::provide();
+    let skip_log = layout.target.join("skipped-tests.txt");
+    std::fs::create_dir_all(&layout.target)
+        .and_then(|()| std::fs::write(&skip_log, ""))
+        .with_context(|| format!("write {}", skip_log.display()))?;
     let torch = !args.quick && setup::has_torch()?;
-    let dist = if args.quick { dist::quick(layout)? } else { dist::release(layout)? };
-    let inject = dist::injecting(layout)?;
     if !args.quick {
-        fixtures::compile(layout)?;
-        let tvm = [List::Tvm, List::Tvm026, List::Tvm025];
-        let other = [List::Test, List::IreeV5, List::Hta];
-        setup::install(layout, &[&other, &tvm[..]].concat())?;
-        if torch {
-            setup::install(layout, &[List::Torch, List::Torch212])?;
-        } else {
-            say("tests with PyTorch are skipped: Python 3.11 or newer is needed");
-        }
-        setup::oracles();
-        setup::llvm();
-        setup::opencl();
+        // The linker, which both builds need.
+        setup::install(layout, &[List::Build])?;
     }
-    let trace_processor = if args.quick {
-        Err("--quick has no downloads".to_owned())
+    let nextest = exists("cargo-nextest", &["nextest", "--version"]);
+    let steps = std::thread::scope(|scope| -> Result<Vec<Step>> {
+        let emulated = is_emulated(args, &skip_log)?
+            .then(|| scope.spawn(|| whole(EMULATED, || Step::emulated(EMULATED, layout))));
+        let downloads = scope.spawn(|| downloads(layout, args.quick, torch));
+        let dist = scope.spawn(|| match args.quick {
+            true => dist::quick(layout),
+            false => dist::release(layout),
+        });
+        let inject = dist::injecting(layout)?;
+        timed("build the Rust tests", || {
+            let quiet = if nextest { "--cargo-quiet" } else { "--quiet" };
+            loud(rust_tests(nextest).args(["--no-run", quiet]), "build the Rust tests")
+        })?;
+        let surroundings = Surroundings {
+            layout,
+            quick: args.quick,
+            torch,
+            dist: join(dist)??,
+            inject,
+            trace_processor: join(downloads)??,
+            skip_log: &skip_log,
+        };
+        let filter = args.filter.as_deref();
+        let mut steps = std::thread::scope(|scope| -> Result<Vec<Step>> {
+            let python = scope.spawn(|| python(&surroundings, filter));
+            let mut steps = rust(&surroundings, filter, nextest)?;
+            steps.extend(join(python)??);
+            Ok(steps)
+        })?;
+        if let Some(emulated) = emulated {
+            steps.push(join(emulated)?);
+        }
+        Ok(steps)
+    })?;
+    summary(&steps, &skips::read(&skip_log), args.strict)
+}
+
+fn join<T>(thread: ScopedJoinHandle<'_, T>) -> Result<T> {
+    thread.join().map_err(|_| anyhow!("a thread of xtask panicked"))
+}
+
+/// Whether the emulated machine runs. If not, says why.
+fn is_emulated(args: &Args, skip_log: &Path) -> Result<bool> {
+    if args.quick {
+        say(format_args!("{EMULATED}: skipped, --quick has no downloads"));
+    } else if args.filter.is_some() {
+        say(format_args!("{EMULATED}: skipped, cargo xtask pmu-vm can filter them"));
+    } else if let Some(why) = pmu_vm::missing() {
+        say(format_args!("{EMULATED}: skipped, {why}"));
+        add_to_log(skip_log, &format!("emulated machine: {why}"))?;
     } else {
-        trace_processor::fetch(layout)?
-    };
+        return Ok(true);
+    }
+    Ok(false)
+}
+
+/// Fetches everything that the tests use. Returns the folder of Perfetto's trace processor, if it can run
+/// here.
+fn downloads(layout: &Layout, quick: bool, torch: bool) -> Result<Option<PathBuf>> {
+    if quick {
+        say("tests with Perfetto's trace processor are skipped: --quick has no downloads");
+        return Ok(None);
+    }
+    use packages::{LLVM, NODE, OPENCL, TESTS};
+    packages::install(&[LLVM, NODE, OPENCL, TESTS]);
+    fixtures::compile(layout)?;
+    let tvm = [List::Tvm, List::Tvm026, List::Tvm025];
+    let other = [List::Test, List::IreeV5, List::Hta];
+    setup::install(layout, &[&other, &tvm[..]].concat())?;
+    if torch {
+        setup::install(layout, &[List::Torch, List::Torch212])?;
+    } else {
+        say("tests with PyTorch are skipped: Python 3.11 or newer is needed");
+    }
+    let trace_processor = trace_processor::fetch(layout)?;
     if let Err(why) = &trace_processor {
         say(format_args!("tests with Perfetto's trace processor are skipped: {why}"));
     }
-    let skip_log = layout.target.join("skipped-tests.txt");
-    std::fs::write(&skip_log, "").with_context(|| format!("write {}", skip_log.display()))?;
+    Ok(trace_processor.ok())
+}
 
-    let filter = args.filter.as_deref();
-    let surroundings = |command: &mut Command| {
-        surround(layout, &dist, args.quick, &skip_log, command);
-        if torch {
-            command.env("COUNTERPOINT_VENV_TORCH", layout.venv_torch());
-            command.env("COUNTERPOINT_VENV_TORCH_212", layout.venv_torch_212());
-        } else {
-            command.env_remove("COUNTERPOINT_VENV_TORCH");
-            command.env_remove("COUNTERPOINT_VENV_TORCH_212");
-        }
-        command.env("COUNTERPOINT_INJECT_DIST", &inject.root);
-        match &trace_processor {
-            Ok(files) => command.env("COUNTERPOINT_TRACE_PROCESSOR", files),
-            Err(_) => command.env_remove("COUNTERPOINT_TRACE_PROCESSOR"),
-        };
-    };
-    let mut steps = Vec::new();
-    let nextest = exists("cargo-nextest", &["nextest", "--version"]);
+/// The command that runs the Rust tests.
+fn rust_tests(nextest: bool) -> Command {
     let mut rust = cargo();
     if nextest {
         rust.args(["nextest", "run", "--workspace", "--no-fail-fast"]);
@@ -117,172 +178,85 @@ pub fn main(layout: &Layout, args: &Args) -> Result<()> {
         // Not --all-targets, because that would run the benchmarks.
         rust.args(["test", "--workspace", "--tests", "--no-fail-fast"]);
     }
+    rust
+}
+
+fn rust(surroundings: &Surroundings<'_>, filter: Option<&str>, nextest: bool) -> Result<Vec<Step>> {
+    let mut rust = rust_tests(nextest);
     if let Some(filter) = filter {
         rust.arg(filter);
         if nextest {
             rust.arg("--no-tests=pass");
         }
     }
-    surroundings(&mut rust);
-    steps.push(step("rust tests", &mut rust)?);
-
+    surroundings.give(&mut rust);
+    let mut steps = vec![Step::run("rust tests", &mut rust)?];
     if filter.is_none() {
         let mut docs = cargo();
         docs.args(["test", "--workspace", "--doc", "--no-fail-fast"]);
-        surroundings(&mut docs);
-        steps.push(step("doc tests", &mut docs)?);
+        surroundings.give(&mut docs);
+        steps.push(Step::run("doc tests", &mut docs)?);
     }
-    if args.quick {
+    Ok(steps)
+}
+
+fn python(surroundings: &Surroundings<'_>, filter: Option<&str>) -> Result<Vec<Step>> {
+    let layout = surroundings.layout;
+    if surroundings.quick {
         say("python tests: skipped, --quick has no virtual environment");
-    } else {
-        // The tests of TVM and of PyTorch run in the environments that have them.
-        let all: &[&str] = &["tests/python", "--ignore", "tests/python/torch"];
-        let older: &[&str] = &["tests/python/tvm/test_versions.py"];
-        let newer: &[&str] = &[older[0], "tests/python/tvm/test_tir.py"];
-        let with_torch: &[&str] = &["tests/python/torch"];
-        let mut runs = vec![
-            ("python tests", layout.venv_tvm(), all),
-            ("python tests, TVM 0.26", layout.venv_tvm_026(), newer),
-            ("python tests, TVM 0.25", layout.venv_tvm_025(), older),
-        ];
-        if torch && layout.root.join(with_torch[0]).is_dir() {
-            runs.push(("python tests, PyTorch", layout.venv_torch(), with_torch));
-        }
-        for (name, venv, tests) in runs {
-            let mut pytest = Command::new(venv.join("bin/python"));
-            pytest.args(["-m", "pytest", "-ra"]).args(tests);
-            pytest.args(filter.map(|filter| ["-k", filter]).into_iter().flatten());
-            // Otherwise, bytecode and caches would be written into the source tree.
-            pytest.env("PYTHONDONTWRITEBYTECODE", "1").args(["-p", "no:cacheprovider"]);
-            surroundings(&mut pytest);
-            steps.push(step(name, &mut pytest)?);
-        }
+        return Ok(Vec::new());
     }
-    let vm = "tests in the emulated machine";
-    if args.quick {
-        say(format_args!("{vm}: skipped, --quick has no downloads"));
-    } else if filter.is_some() {
-        say(format_args!("{vm}: skipped, cargo xtask pmu-vm can filter them"));
-    } else if let Some(why) = pmu_vm::missing() {
-        say(format_args!("{vm}: skipped, {why}"));
-        add_to_log(&skip_log, &format!("emulated machine: {why}"))?;
-    } else {
-        steps.push(emulated(layout, vm));
+    // The tests of TVM and of PyTorch run in the environments that have them.
+    let all: &[&str] = &["tests/python", "--ignore", "tests/python/torch"];
+    let older: &[&str] = &["tests/python/tvm/test_versions.py"];
+    let newer: &[&str] = &[older[0], "tests/python/tvm/test_tir.py"];
+    let with_torch: &[&str] = &["tests/python/torch"];
+    let mut runs = Vec::new();
+    if surroundings.torch && layout.root.join(with_torch[0]).is_dir() {
+        runs.push(("python tests, PyTorch", layout.venv_torch(), with_torch));
     }
-    summary(&steps, &skips::read(&skip_log), args.strict)
-}
-
-/// Runs the emulated machine as a step like the others. An error before its tests makes the step
-/// fail.
-fn emulated(layout: &Layout, name: &'static str) -> Step {
-    say(format_args!("{name} …"));
-    let start = Instant::now();
-    let (tally, error) = match pmu_vm::run(layout, &Request::default()) {
-        Ok(outcome) => {
-            let Outcome { ran, failed, .. } = outcome;
-            let tally = Tally { passed: ran - failed, failed, skipped: 0 };
-            (tally, outcome.verdict().err())
-        }
-        Err(error) => (Tally::default(), Some(error)),
+    runs.push(("python tests", layout.venv_tvm(), all));
+    runs.push(("python tests, TVM 0.26", layout.venv_tvm_026(), newer));
+    runs.push(("python tests, TVM 0.25", layout.venv_tvm_025(), older));
+    let run = |(name, venv, tests): (&'static str, PathBuf, &[&str])| {
+        let mut pytest = Command::new(venv.join("bin/python"));
+        pytest.args(["-m", "pytest", "-ra"]).args(tests);
+        pytest.args(filter.map(|filter| ["-k", filter]).into_iter().flatten());
+        // Otherwise, bytecode and caches would be written into the source tree.
+        pytest.env("PYTHONDONTWRITEBYTECODE", "1").args(["-p", "no:cacheprovider"]);
+        surroundings.give(&mut pytest);
+        whole(name, || Step::run(name, &mut pytest))
     };
-    let error = error.map(|error| format!("{error:#}"));
-    Step { name, time: start.elapsed(), tally, error }
+    runs.into_iter().map(run).collect()
 }
 
-fn surround(layout: &Layout, dist: &Dist, quick: bool, skip_log: &Path, command: &mut Command) {
-    command.env("COUNTERPOINT_DIST", &dist.root);
-    command.env("COUNTERPOINT_SKIP_LOG", skip_log);
-    if quick {
-        for variable in [
-            "COUNTERPOINT_VENV",
-            "COUNTERPOINT_VENV_V5",
-            "COUNTERPOINT_VENV_HTA",
-            "COUNTERPOINT_VENV_TVM",
-            "COUNTERPOINT_VENV_TVM_026",
-            "COUNTERPOINT_VENV_TVM_025",
-            "COUNTERPOINT_FIXTURES",
+impl Surroundings<'_> {
+    /// Sets the variables of a test program. A variable whose thing is not there is removed.
+    fn give(&self, command: &mut Command) {
+        let layout = self.layout;
+        let with = |there: bool, path: PathBuf| there.then_some(path);
+        let full = !self.quick;
+        for (variable, value) in [
+            ("COUNTERPOINT_DIST", Some(self.dist.root.clone())),
+            ("COUNTERPOINT_INJECT_DIST", Some(self.inject.root.clone())),
+            ("COUNTERPOINT_SKIP_LOG", Some(self.skip_log.to_owned())),
+            ("COUNTERPOINT_TRACE_PROCESSOR", self.trace_processor.clone()),
+            ("COUNTERPOINT_VENV", with(full, layout.venv())),
+            ("COUNTERPOINT_VENV_V5", with(full, layout.venv_v5())),
+            ("COUNTERPOINT_VENV_HTA", with(full, layout.venv_hta())),
+            ("COUNTERPOINT_VENV_TVM", with(full, layout.venv_tvm())),
+            ("COUNTERPOINT_VENV_TVM_026", with(full, layout.venv_tvm_026())),
+            ("COUNTERPOINT_VENV_TVM_025", with(full, layout.venv_tvm_025())),
+            ("COUNTERPOINT_VENV_TORCH", with(self.torch, layout.venv_torch())),
+            ("COUNTERPOINT_VENV_TORCH_212", with(self.torch, layout.venv_torch_212())),
+            ("COUNTERPOINT_FIXTURES", with(full, layout.fixtures())),
         ] {
-            command.env_remove(variable);
-        }
-    } else {
-        command.env("COUNTERPOINT_VENV", layout.venv());
-        command.env("COUNTERPOINT_VENV_V5", layout.venv_v5());
-        command.env("COUNTERPOINT_VENV_HTA", layout.venv_hta());
-        command.env("COUNTERPOINT_VENV_TVM", layout.venv_tvm());
-        command.env("COUNTERPOINT_VENV_TVM_026", layout.venv_tvm_026());
-        command.env("COUNTERPOINT_VENV_TVM_025", layout.venv_tvm_025());
-        command.env("COUNTERPOINT_FIXTURES", layout.fixtures());
-    }
-}
-
-/// Runs a test program. Passes on its output line by line while counting its outcomes.
-fn step(name: &'static str, command: &mut Command) -> Result<Step> {
-    say(format_args!("{name} …"));
-    let start = Instant::now();
-    // One pipe for both streams keeps their order. Colours are kept if we have a terminal.
-    let (reader, writer) = std::io::pipe().context("make a pipe")?;
-    command.stdin(Stdio::null());
-    command.stdout(writer.try_clone().context("copy the pipe")?).stderr(writer);
-    if std::io::IsTerminal::is_terminal(&std::io::stderr()) {
-        command.env("CARGO_TERM_COLOR", "always").env("PY_COLORS", "1");
-    }
-    let mut child = command.spawn().with_context(|| format!("start {name}"))?;
-    // The command holds the writing end; the pipe ends when all copies of it are closed.
-    command.stdout(Stdio::null()).stderr(Stdio::null());
-    let mut tally = Tally::default();
-    let mut out = std::io::stderr().lock();
-    for line in BufReader::new(reader).split(b'\n') {
-        let line = line.with_context(|| format!("read the output of {name}"))?;
-        out.write_all(&line).and_then(|()| out.write_all(b"\n")).context("write to stderr")?;
-        tally.add(&String::from_utf8_lossy(&line));
-    }
-    let status = child.wait().with_context(|| format!("wait for {name}"))?;
-    // pytest exits with 5 if the filter selects no test.
-    let nothing = name.starts_with("python") && status.code() == Some(5);
-    let error = (!status.success() && !nothing).then(|| describe(status));
-    Ok(Step { name, time: start.elapsed(), tally, error })
-}
-
-impl Tally {
-    /// Adds the numbers in one line of output: nextest's `Summary […] 9 tests run: 9 passed, 0
-    /// skipped`, libtest's `test result: ok. 9 passed; 0 failed; 1 ignored; …`, or pytest's `=== 9
-    /// passed, 1 skipped in 0.10s ===`.
-    fn add(&mut self, line: &str) {
-        let line = without_colours(line);
-        let numbers = if let Some((_, rest)) = line.split_once(" tests run: ") {
-            rest
-        } else if let Some((_, rest)) = line.split_once(" test run: ") {
-            rest
-        } else if let Some(rest) = line.strip_prefix("test result: ") {
-            rest
-        } else if line.starts_with("===") && line.contains(" in ") {
-            line.trim_matches('=')
-        } else {
-            return;
-        };
-        let words: Vec<&str> = numbers.split_whitespace().collect();
-        for pair in words.windows(2) {
-            let Ok(number) = pair[0].trim_start_matches('(').parse::<u64>() else { continue };
-            match pair[1].trim_matches(|c: char| !c.is_ascii_alphabetic()) {
-                "passed" => self.passed += number,
-                "failed" | "error" | "errors" => self.failed += number,
-                "skipped" | "ignored" => self.skipped += number,
-                _ => {}
-            }
+            match value {
+                Some(value) => command.env(variable, value),
+                None => command.env_remove(variable),
+            };
         }
     }
-}
-
-/// Removes `ESC [ … m` sequences.
-fn without_colours(line: &str) -> String {
-    let mut plain = String::with_capacity(line.len());
-    let mut rest = line;
-    while let Some((before, after)) = rest.split_once("\x1b[") {
-        plain.push_str(before);
-        rest = after.split_once('m').map_or("", |(_, after)| after);
-    }
-    plain.push_str(rest);
-    plain
 }
 
 fn add_to_log(skip_log: &Path, line: &str) -> Result<()> {
@@ -335,22 +309,4 @@ fn summary(steps: &[Step], skips: &[Skip], strict: bool) -> Result<()> {
         bail!("{}", wrong.join("; "));
     }
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn tally_reads_three_runners() {
-        let mut tally = Tally::default();
-        tally.add("     Summary [   0.005s] 3 tests run: 2 passed, 1 failed, 4 skipped");
-        assert_eq!(tally, Tally { passed: 2, failed: 1, skipped: 4 });
-        tally.add("\x1b[1mtest result: ok\x1b[0m. 5 passed; 0 failed; 1 ignored; 0 measured;");
-        assert_eq!(tally, Tally { passed: 7, failed: 1, skipped: 5 });
-        tally.add("==== 1 failed, 9 passed, 2 errors in 0.12s ====");
-        assert_eq!(tally, Tally { passed: 16, failed: 4, skipped: 5 });
-        tally.add("3 passed, as a test might print");
-        assert_eq!(tally, Tally { passed: 16, failed: 4, skipped: 5 });
-    }
 }

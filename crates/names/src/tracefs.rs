@@ -63,7 +63,13 @@ impl Tracepoints {
         if !plain(system) || !plain(name) {
             return Err(Trouble::new(NameErrorKind::Unknown { name: typed() }));
         }
+        // No mount would make these names right. If somebody has named a group of probes like that, it is
+        // found below.
+        let is_kind = matches!(system, "kprobe" | "kretprobe");
         let Some(root) = TRACEFS.iter().find(|t| self.0.exists(&format!("{t}/events"))) else {
+            if is_kind {
+                return Err(Trouble::new(NameErrorKind::Unknown { name: typed() }));
+            }
             let at = |t: &&str| fs::metadata(self.0.path(&format!("{t}/events")));
             let denied = |e: io::Error| e.kind() == io::ErrorKind::PermissionDenied;
             if TRACEFS.iter().any(|t| at(t).is_err_and(denied)) {

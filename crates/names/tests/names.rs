@@ -205,6 +205,8 @@ fn errors_say_what_where_and_what_instead() {
         ("mem:0x10/3:w", 0, "\"mem:0x10/3:w\": a breakpoint watches 1, 2, 4 or 8 bytes", ""),
         ("mem:0x10:rx", 0, "\"mem:0x10:rx\": a breakpoint counts executions or accesses, not both", ""),
         ("syscalls:sys_enter_read", 0, "syscalls:sys_enter_read: tracefs is not mounted here", "NoTracefs"),
+        ("kprobe:do_exit", 0, "unknown counter \"kprobe:do_exit\"", ""),
+        ("kretprobe:do_exit", 0, "unknown counter \"kretprobe:do_exit\"", ""),
         ("syscalls:*", 0, "not supported yet: a pattern of tracepoints (syscalls:*)", "TracepointPattern(\"syscalls:*\")"),
         ("größe", 0, "unknown counter \"größe\"", ""),
     ];

@@ -128,7 +128,7 @@ fn layouts_are_the_published_ones() {
 }
 
 fn compile_with(compiler: &str, flags: &[&str], to: &std::path::Path) -> Option<()> {
-    let mut command = Command::new(compiler);
+    let mut command = Command::new(c::compiler(compiler)?);
     command.args(["-Wall", "-Wextra", "-Werror"]).args(flags).arg("-I").arg(c::folder("include"));
     command.arg(c::folder("tests/programs/plugins/layout.c")).arg("-o").arg(to);
     let output = command.output().ok()?;

@@ -8,18 +8,43 @@ pub fn folder(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(name)
 }
 
-/// Compiles a file of `tests/programs` to `to`, with all warnings as errors. `None`: there is no such
-/// compiler.
+/// The newest clang of this machine, if it is of at least this version: `clang-22`, or plain `clang`.
+pub fn clang(least: u32) -> Option<PathBuf> {
+    let versioned = (least.max(15)..40).rev().map(|version| format!("clang-{version}"));
+    versioned.chain(["clang".to_owned()]).find_map(|name| {
+        let file = in_path(&name)?;
+        let output = Command::new(&file).arg("-dumpversion").output().ok()?;
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        let version: u32 = text.split('.').next()?.trim().parse().ok()?;
+        (version >= least).then_some(file)
+    })
+}
+
+/// The program of a compiler. `clang` and `clang++` mean those of any version.
+pub fn compiler(name: &str) -> Option<PathBuf> {
+    let Some(end) = name.strip_prefix("clang") else { return in_path(name) };
+    let c = clang(0)?;
+    let file = c.file_name()?.to_str()?.replacen("clang", &format!("clang{end}"), 1);
+    Some(c.with_file_name(file)).filter(|file| file.is_file())
+}
+
+fn in_path(program: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    std::env::split_paths(&path).map(|folder| folder.join(program)).find(|file| file.is_file())
+}
+
+/// Compiles a file of `tests/programs` to `to` with the compiler that [`compiler`] finds, with all
+/// warnings as errors. `None`: there is no such compiler.
 ///
 /// # Panics
 /// It does not compile; the compiler's text is the message.
-pub fn compile(compiler: &str, source: &str, to: &Path, flags: &[&str]) -> Option<()> {
-    let mut command = Command::new(compiler);
+pub fn compile(name: &str, source: &str, to: &Path, flags: &[&str]) -> Option<()> {
+    let mut command = Command::new(compiler(name)?);
     command.args(["-O2", "-Wall", "-Wextra", "-Werror", "-I"]).arg(folder("include"));
     command.arg("-o").arg(to).arg(folder("tests/programs").join(source)).args(flags);
     let output = command.output().ok()?;
     let text = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{compiler} {source}: {text}");
+    assert!(output.status.success(), "{name} {source}: {text}");
     Some(())
 }
 

@@ -12,6 +12,7 @@ use super::plan::{Case, Figure, Formula, Observe, Of, Plan, USUAL_ROUNDS};
 use crate::dist;
 use crate::layout::Layout;
 use crate::process::output;
+use crate::setup::packages;
 
 /// A clang that has XRay's runtime.
 const CLANG: &str = "clang-19";
@@ -63,6 +64,7 @@ impl Builder {
 }
 
 pub fn prepare(layout: &Layout) -> Result<Plan> {
+    packages::install(&[packages::LLVM]);
     let program = match std::env::var_os("COUNTERPOINT_DIST") {
         Some(dist) => PathBuf::from(dist).join("bin/counterpoint"),
         None => dist::release(layout)?.program(),

@@ -12,6 +12,7 @@ use super::plan::{Case, Figure, Formula, Observe, Of, Plan, USUAL_ROUNDS};
 use crate::dist;
 use crate::layout::Layout;
 use crate::process::output;
+use crate::setup::packages;
 
 const CLANG: &str = "clang-19";
 /// Kernels, and how much of their size the targets allow: loops of depth 0 and 1; depth 2; the outer
@@ -63,6 +64,7 @@ fn repeated(text: &str) -> Result<String> {
 }
 
 pub fn prepare(layout: &Layout) -> Result<Plan> {
+    packages::install(&[packages::LLVM]);
     let program = match std::env::var_os("COUNTERPOINT_DIST") {
         Some(dist) => PathBuf::from(dist).join("bin/counterpoint"),
         None => dist::release(layout)?.program(),

@@ -10,8 +10,10 @@ use anyhow::Result;
 use super::plan::{Case, Figure, Formula, Observe, Of, Plan, USUAL_ROUNDS};
 use crate::layout::Layout;
 use crate::process::{cargo, output};
+use crate::setup::packages;
 
 pub fn prepare(layout: &Layout) -> Result<Plan> {
+    packages::install(&[packages::OPENCL]);
     let mut build = cargo();
     output(build.args(["build", "--release", "-p", "counterpoint-opencl"]), "build the plugin")?;
     let plugin = layout.target.join("release/libcounterpoint_opencl.so");

@@ -1,9 +1,11 @@
 //! What comes from Debian: QEMU for this machine, and a kernel and libraries for the emulated one.
 //!
-//! Packages of the foreign machine are never installed. apt gets a separate state folder, in which
-//! the machine is arm64 and nothing is installed. So it needs neither `dpkg --add-architecture` nor
-//! root to look up and download packages, which it checks against the signed index as always.
-//! `dpkg-deb` unpacks them. Package sources that have nothing for arm64 are skipped.
+//! Nothing is installed. apt gets a separate state folder below `target/`, so that it needs neither
+//! `dpkg --add-architecture` nor root to look up and download packages, which it checks against the
+//! signed index as always. `dpkg-deb` unpacks them. For the emulated machine, apt is told that the machine
+//! is arm64 and that nothing is installed. Package sources that have nothing for arm64 are skipped. For
+//! QEMU, it is told what is installed here, and downloads what QEMU needs besides. Installing QEMU would
+//! need root, and would remove packages that conflict with it.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -37,17 +39,11 @@ pub fn missing() -> Option<String> {
             return Some(format!("{program} is missing: its packages come from Debian"));
         }
     }
-    // SAFETY: geteuid has no preconditions and cannot fail.
-    let root = unsafe { libc::geteuid() } == 0;
-    if !exists(QEMU.0, &["--version"]) && !root {
-        return Some(format!("{} is missing: sudo apt-get install {}", QEMU.0, QEMU.1));
-    }
     None
 }
 
 /// Downloads what is missing. If everything exists, this only reads a few files.
 pub fn fetch(home: &Path) -> Result<Debian> {
-    emulator()?;
     let root = home.join("debian");
     let stamp = home.join("debian.txt");
     let wanted = format!("{KERNEL_META} {}", LIBRARIES.join(" "));
@@ -56,7 +52,7 @@ pub fn fetch(home: &Path) -> Result<Debian> {
     {
         return Ok(Debian { kernel, root });
     }
-    let apt = Apt::new(home)?;
+    let apt = Apt::foreign(home)?;
     apt.update()?;
     let mut packages =
         vec![apt.dependency(KERNEL_META, "linux-image-")?, apt.dependency(PAPI, "libpapi")?];
@@ -70,22 +66,31 @@ pub fn fetch(home: &Path) -> Result<Debian> {
     Ok(Debian { kernel, root })
 }
 
-fn emulator() -> Result<()> {
+/// The command that starts QEMU: the installed one, or else one that was unpacked below `home`.
+pub fn emulator(home: &Path) -> Result<Command> {
     if exists(QEMU.0, &["--version"]) {
-        return Ok(());
+        return Ok(Command::new(QEMU.0));
     }
-    say(format_args!("install the package {} …", QEMU.1));
-    let apt = |arguments: &[&str]| {
-        let mut command = Command::new("apt-get");
-        command.env("DEBIAN_FRONTEND", "noninteractive").args(arguments);
+    let root = home.join("qemu");
+    let start = || {
+        let mut command = Command::new(root.join("usr/bin").join(QEMU.0));
+        command.arg("-L").arg(root.join("usr/share/qemu"));
+        let machine = format!("{}-linux-gnu", std::env::consts::ARCH);
+        let [usr, old] = ["usr/lib", "lib"].map(|folder| root.join(folder).join(&machine));
+        command.env("LD_LIBRARY_PATH", format!("{}:{}", usr.display(), old.display()));
         command
     };
-    let install = ["install", "-y", "--no-install-recommends", QEMU.1];
-    if apt(&install).output().is_ok_and(|out| out.status.success()) {
-        return Ok(());
+    let works = || start().arg("--version").output().is_ok_and(|output| output.status.success());
+    if !works() {
+        let apt = Apt::own(home)?;
+        apt.update()?;
+        say(format_args!("fetch {} …", QEMU.1));
+        apt.unpack_with_dependencies(QEMU.1, &root)?;
+        if !works() {
+            bail!("{}: does not start: {:?}", root.display(), start().arg("--version").output());
+        }
     }
-    quiet(&mut apt(&["update"]), "apt-get update")?;
-    quiet(&mut apt(&install), &format!("apt-get install {}", QEMU.1))
+    Ok(start())
 }
 
 fn kernel(root: &Path) -> Result<PathBuf> {
@@ -101,21 +106,35 @@ fn kernel(root: &Path) -> Result<PathBuf> {
     images.pop().with_context(|| format!("no kernel in {}", boot.display()))
 }
 
-/// apt as it would be on an arm64 machine with nothing installed.
+/// apt with a state of its own, so that it changes nothing on this machine.
 struct Apt {
     folder: PathBuf,
+    /// The machine's name, if it is not this one.
+    machine: Option<&'static str>,
+    /// The file that says what is installed.
+    status: PathBuf,
 }
 
 impl Apt {
-    fn new(home: &Path) -> Result<Self> {
-        let folder = home.join("apt");
+    /// As on an arm64 machine with nothing installed.
+    fn foreign(home: &Path) -> Result<Self> {
+        let apt = Self::new(home.join("apt"), Some("arm64"), home.join("apt/status"))?;
+        std::fs::write(&apt.status, "")
+            .with_context(|| format!("write {}", apt.status.display()))?;
+        Ok(apt)
+    }
+
+    /// As on this machine.
+    fn own(home: &Path) -> Result<Self> {
+        Self::new(home.join("apt-own"), None, "/var/lib/dpkg/status".into())
+    }
+
+    fn new(folder: PathBuf, machine: Option<&'static str>, status: PathBuf) -> Result<Self> {
         for below in ["state/lists/partial", "cache/archives/partial"] {
             let path = folder.join(below);
             std::fs::create_dir_all(&path).with_context(|| format!("create {}", path.display()))?;
         }
-        let status = folder.join("status");
-        std::fs::write(&status, "").with_context(|| format!("write {}", status.display()))?;
-        Ok(Self { folder })
+        Ok(Self { folder, machine, status })
     }
 
     fn command(&self, program: &str) -> Command {
@@ -123,14 +142,15 @@ impl Apt {
         let mut option = |name: &str, value: &str| {
             command.arg("-o").arg(format!("{name}={value}"));
         };
-        option("APT::Architecture", "arm64");
-        option("APT::Architectures", "arm64");
+        if let Some(machine) = self.machine {
+            option("APT::Architecture", machine);
+            option("APT::Architectures", machine);
+        }
         option("Acquire::Languages", "none");
         // Downloads go to a folder that the user _apt may not enter.
         option("APT::Sandbox::User", "");
-        for (name, below) in
-            [("Dir::State", "state"), ("Dir::State::status", "status"), ("Dir::Cache", "cache")]
-        {
+        option("Dir::State::status", &self.status.to_string_lossy());
+        for (name, below) in [("Dir::State", "state"), ("Dir::Cache", "cache")] {
             option(name, &self.folder.join(below).to_string_lossy());
         }
         // `download` puts its files into the current folder.
@@ -146,7 +166,8 @@ impl Apt {
     }
 
     fn output(&self, program: &str, arguments: &[&str]) -> Result<String> {
-        let what = format!("{program} {} (arm64)", arguments.join(" "));
+        let machine = self.machine.unwrap_or("this machine");
+        let what = format!("{program} {} ({machine})", arguments.join(" "));
         output(self.command(program).args(arguments), &what)
     }
 
@@ -157,7 +178,7 @@ impl Apt {
         let result = result.context("start apt-get")?;
         if !result.status.success() {
             eprint!("{}", String::from_utf8_lossy(&result.stderr));
-            say("apt-get update (arm64) failed in part");
+            say("apt-get update failed in part");
         }
         Ok(())
     }
@@ -172,27 +193,54 @@ impl Apt {
         Ok(name.to_owned())
     }
 
-    /// Downloads the newest versions of `names` and unpacks them below `root`. Runs none of their
-    /// scripts.
+    /// Downloads the newest versions of `names` and unpacks them below `root`.
     fn unpack(&self, names: &[String], root: &Path) -> Result<()> {
         let folder = self.packages();
         renew(&folder)?;
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         self.output("apt-get", &[&["-qq", "download"], &names[..]].concat())?;
-        let entries = std::fs::read_dir(&folder)
-            .with_context(|| format!("read folder {}", folder.display()))?;
-        let packages: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
+        let packages = files(&folder)?;
         if packages.len() != names.len() {
             bail!("apt-get downloaded {} packages of {}", packages.len(), names.join(" "));
         }
-        renew(root)?;
-        for package in &packages {
-            let mut command = Command::new("dpkg-deb");
-            command.arg("--extract").args([package.as_path(), root]);
-            quiet(&mut command, &format!("unpack {}", package.display()))?;
-        }
+        extract(&packages, root)?;
         renew(&folder)
     }
+
+    /// Downloads `name` and what it needs that is not installed, and unpacks them below `root`.
+    fn unpack_with_dependencies(&self, name: &str, root: &Path) -> Result<()> {
+        let archives = self.folder.join("cache/archives");
+        renew(&archives)?;
+        std::fs::create_dir_all(archives.join("partial"))
+            .with_context(|| format!("create {}/partial", archives.display()))?;
+        // It would lock the machine's own database, although nothing is installed.
+        let unlocked = ["-qq", "-o", "Debug::NoLocking=1"];
+        let options = ["install", "-y", "--no-install-recommends", "--download-only", name];
+        self.output("apt-get", &[&unlocked[..], &options].concat())?;
+        let packages: Vec<PathBuf> = files(&archives)?
+            .into_iter()
+            .filter(|file| file.extension().is_some_and(|end| end == "deb"))
+            .collect();
+        extract(&packages, root)?;
+        renew(&archives)
+    }
+}
+
+fn files(folder: &Path) -> Result<Vec<PathBuf>> {
+    let entries =
+        std::fs::read_dir(folder).with_context(|| format!("read folder {}", folder.display()))?;
+    Ok(entries.flatten().map(|entry| entry.path()).collect())
+}
+
+/// Unpacks packages below `root`, which is emptied first. Runs none of their scripts.
+fn extract(packages: &[PathBuf], root: &Path) -> Result<()> {
+    renew(root)?;
+    for package in packages {
+        let mut command = Command::new("dpkg-deb");
+        command.arg("--extract").args([package.as_path(), root]);
+        quiet(&mut command, &format!("unpack {}", package.display()))?;
+    }
+    Ok(())
 }
 
 /// Makes `folder` an empty folder.

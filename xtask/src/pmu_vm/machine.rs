@@ -9,11 +9,12 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
-use crate::process::{describe, duration};
+use crate::process::{describe, duration, pass_on};
 
-/// Boots the machine, passes on each line as it arrives, and returns all lines when the machine is
+/// Boots the machine with `command`, which is QEMU, passes on each line as it arrives, and returns all lines when the machine is
 /// off.
 pub fn boot(
+    mut command: Command,
     kernel: &Path,
     initramfs: &Path,
     cpus: u32,
@@ -21,7 +22,6 @@ pub fn boot(
     longest: Duration,
 ) -> Result<String> {
     let (reader, writer) = std::io::pipe().context("make a pipe")?;
-    let mut command = Command::new("qemu-system-aarch64");
     // This processor has a PMUv3 with six counters and a cycle counter. `max` would boot in 14 s
     // instead of 3.
     command.args(["-M", "virt", "-cpu", "neoverse-n1", "-smp", &cpus.to_string(), "-m", "512"]);
@@ -62,7 +62,7 @@ pub fn boot(
             Ok(bytes) => {
                 let text = String::from_utf8_lossy(&bytes);
                 let text = text.trim_end_matches('\r');
-                eprintln!("  | {}", text.replace('\t', " "));
+                pass_on(&format!("  | {}", text.replace('\t', " ")));
                 log.push_str(text);
                 log.push('\n');
             }

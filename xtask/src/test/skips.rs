@@ -16,10 +16,6 @@ struct Expected {
 
 /// Keep this list short. Each entry has the reason why CI cannot run the test.
 const EXPECTED: &[Expected] = &[
-    Expected { test: "loops_loaders", why: "CI may have no clang of LLVM 15 or later" },
-    Expected { test: "loops_report", why: "CI may have no clang of LLVM 15 or later" },
-    Expected { test: "plugin_host", why: "CI may have no clang" },
-    Expected { test: "loops and LLVM", why: "not every Debian has packages of LLVM 19 and 22" },
     Expected { test: "documented", why: "one example of docs/metrics.md counts with a PMU" },
     Expected {
         test: "output_files kernel",

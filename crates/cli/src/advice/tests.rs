@@ -44,6 +44,7 @@ fn about_a_list() {
         ("uprobe:no-such-program:f", "a library needs its whole path; ldd PROGRAM shows it"),
         ("mem:xyz", "a breakpoint is at an address (nm PROGRAM shows them); to count calls of a function: uprobe:PATH:FUNCTION"),
         ("syscalls:sys_enter_read", "sudo mount -t tracefs -o mode=755,gid=$(id -g) tracefs /sys/kernel/tracing"),
+        ("kprobe:do_exit", "make a tracepoint of the kernel's function, then count it: sudo perf probe --add 'do_exit'; -e probe:do_exit"),
         ("syscalls:*", "counterpoint list 'syscalls:*' shows them; name those that you want"),
         (&many, "that is what one profile holds; record the others in another run"),
         ("uprobe/config=1/", "type uprobe:PATH:FUNCTION"),

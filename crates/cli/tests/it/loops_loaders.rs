@@ -24,19 +24,11 @@ const PYTHON: &str = "import sys, tvm\nmodule = tvm.runtime.load_module(sys.argv
 
 /// A clang that reads opaque pointers.
 fn clang(test: &str) -> Option<PathBuf> {
-    let names = ["clang-22", "clang-21", "clang-20", "clang-19", "clang"];
-    let found = names.into_iter().find(|name| {
-        let version = Command::new(name).arg("--version").output();
-        let text = version.map(|o| String::from_utf8_lossy(&o.stdout).into_owned());
-        let number = text
-            .ok()
-            .and_then(|text| text.split("version ").nth(1)?.split('.').next()?.parse::<u32>().ok());
-        number.is_some_and(|number| number >= 15)
-    });
+    let found = testkit::c::clang(15);
     if found.is_none() {
         testkit::skip(test, "no clang of LLVM 15 or later");
     }
-    found.map(PathBuf::from)
+    found
 }
 
 fn write(scratch: &Path, name: &str, text: &str) -> PathBuf {

@@ -1,7 +1,7 @@
 //! The recipes of docs/loops.md for clang and rustc: their example programs are built by their own
 //! scripts, give the same results with and without a recorder, and their loops have the hits of paper.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use serde_json::Value;
@@ -28,10 +28,8 @@ fn major(words: &[&str]) -> Option<u32> {
 }
 
 /// A clang of at least this LLVM.
-fn clang(test: &str, least: u32) -> Option<&'static str> {
-    let all = ["clang-22", "clang-19", "clang-16", "clang"];
-    let fits = |name: &&str| major(&[name, "-dumpversion"]).is_some_and(|found| found >= least);
-    let found = all.into_iter().find(fits);
+fn clang(test: &str, least: u32) -> Option<PathBuf> {
+    let found = testkit::c::clang(least);
     if found.is_none() {
         skip(test, &format!("no clang of LLVM {least} or later"));
     }
@@ -47,7 +45,7 @@ fn sum() -> String {
     format!("{all}\n")
 }
 
-fn recipe(test: &str, folder: &str, clang: &str) {
+fn recipe(test: &str, folder: &str, clang: PathBuf) {
     let Some(counterpoint) = counterpoint(test) else { return };
     let scratch = Scratch::new();
     let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples").join(folder);

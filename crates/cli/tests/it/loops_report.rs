@@ -22,15 +22,8 @@ fn output(command: &mut Command) -> Output {
 }
 
 /// The newest clang that there is, if it writes text that can be instrumented.
-fn clang(test: &str) -> Option<&'static str> {
-    let all = ["clang-22", "clang-19", "clang-16", "clang"];
-    let works = |name: &&str| {
-        let version = Command::new(name).arg("-dumpversion").output().ok();
-        let text = version.map(|v| String::from_utf8_lossy(&v.stdout).into_owned());
-        let major = text.and_then(|text| text.split('.').next()?.trim().parse::<u32>().ok());
-        major.is_some_and(|major| major >= 15)
-    };
-    let found = all.into_iter().find(works);
+fn clang(test: &str) -> Option<PathBuf> {
+    let found = testkit::c::clang(15);
     if found.is_none() {
         skip("loops_report", &format!("{test} found no clang of LLVM 15 or later"));
     }
@@ -54,7 +47,7 @@ impl Instrumented {
         let [text, instrumented, program] =
             ["s.ll", "s.lwp.ll", "s"].map(|name| scratch.join(name));
         let compile = ["-O1", "-g", "-S", "-emit-llvm", "-o"];
-        output(Command::new(clang).args(compile).arg(&text).arg(&source));
+        output(Command::new(&clang).args(compile).arg(&text).arg(&source));
         output(
             Command::new(&counterpoint)
                 .args(["loops", "instrument", "--min-height", "0", "--mode", mode])
@@ -63,7 +56,7 @@ impl Instrumented {
                 .arg(&instrumented),
         );
         let again = ["-O1", "-Xclang", "-disable-llvm-passes", "-o"];
-        output(Command::new(clang).args(again).arg(&program).arg(&instrumented));
+        output(Command::new(&clang).args(again).arg(&program).arg(&instrumented));
         Some(Self { counterpoint, program, scratch })
     }
 

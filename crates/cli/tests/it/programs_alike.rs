@@ -94,8 +94,8 @@ const PROGRAMS: &[Program] = &[
     ),
     program(
         "clang",
-        &["clang"],
-        "echo 'int main(void){return 13;}' > a.c && clang -O2 -o a a.c && ./a",
+        &["@clang"],
+        "echo 'int main(void){return 13;}' > a.c && @clang -O2 -o a a.c && ./a",
     ),
     program(
         "rustc",
@@ -254,6 +254,9 @@ const PROGRAMS: &[Program] = &[
     program("MemorySanitizer", &["@/msan"], "@/msan threads"),
 ];
 
+/// A clang of any version.
+const CLANG: &str = "@clang";
+
 /// Allocators to preload, by their names in the list.
 const ALLOCATORS: &[(&str, &[&str])] = &[
     ("@jemalloc", &["libjemalloc.so.2"]),
@@ -294,6 +297,7 @@ fn directory_of_libraries() -> Vec<PathBuf> {
 fn build(directory: &Path) {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/programs/kinds.c");
     for (name, compiler, flags) in BUILDS {
+        let Some(compiler) = testkit::c::compiler(compiler) else { continue };
         let mut cc = Command::new(compiler);
         cc.args(["-std=gnu11", "-o"]).arg(directory.join(name)).arg(&source).args(*flags);
         let _ = cc.arg("-lpthread").output();
@@ -316,7 +320,7 @@ fn is_there(need: &str, built: &Path) -> bool {
         return built.join(name).is_file();
     }
     if need.starts_with('@') {
-        return allocator(need).is_some();
+        return found(need).is_some();
     }
     if need.starts_with('/') {
         return Path::new(need).exists();
@@ -325,7 +329,11 @@ fn is_there(need: &str, built: &Path) -> bool {
     std::env::split_paths(&path).any(|directory| directory.join(need).is_file())
 }
 
-fn allocator(name: &str) -> Option<PathBuf> {
+/// What a name of the list that begins with `@` stands for.
+fn found(name: &str) -> Option<PathBuf> {
+    if name == CLANG {
+        return testkit::c::compiler("clang");
+    }
     let (_, files) = ALLOCATORS.iter().find(|(known, _)| *known == name)?;
     let places = directory_of_libraries();
     files.iter().find_map(|file| places.iter().map(|at| at.join(file)).find(|at| at.exists()))
@@ -334,8 +342,8 @@ fn allocator(name: &str) -> Option<PathBuf> {
 /// The command line with the paths of what was built and installed.
 fn written_out(line: &str, built: &Path) -> String {
     let mut line = line.replace("@/", &format!("{}/", built.display()));
-    for (name, _) in ALLOCATORS {
-        if let Some(at) = allocator(name) {
+    for name in ALLOCATORS.iter().map(|(name, _)| *name).chain([CLANG]) {
+        if let Some(at) = found(name) {
             line = line.replace(name, &at.display().to_string());
         }
     }

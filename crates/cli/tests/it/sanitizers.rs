@@ -113,13 +113,14 @@ fn directory() -> &'static testkit::Scratch {
 fn compile(build: &Build, from: &str, more: &[&str]) -> Result<PathBuf, String> {
     let letters = |text: &str| text.replace(|c: char| !c.is_ascii_alphanumeric(), "-");
     let to = directory().join(&letters(&format!("{}-{from}{}", build.name, more.concat())));
-    let mut cc = Command::new(build.compiler);
+    let compiler = testkit::c::compiler(build.compiler);
+    let compiler = compiler.ok_or_else(|| format!("{} is not installed", build.compiler))?;
+    let mut cc = Command::new(&compiler);
     cc.args(["-g", "-O1", "-std=gnu11", "-o"]).arg(&to).arg(source(from)).args(build.flags);
     if build.flags.contains(&"-shared-libasan") {
         // The dynamic linker does not search the directory of the runtime.
-        let ask = Command::new(build.compiler)
-            .arg("-print-file-name=libclang_rt.asan-x86_64.so")
-            .output();
+        let ask =
+            Command::new(&compiler).arg("-print-file-name=libclang_rt.asan-x86_64.so").output();
         let file =
             ask.map_or_else(|_| String::new(), |o| String::from_utf8_lossy(&o.stdout).into_owned());
         let at = Path::new(file.trim()).parent().unwrap_or(Path::new("/"));

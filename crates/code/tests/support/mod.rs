@@ -47,23 +47,20 @@ impl Compiler {
 
     fn clang(&self) -> Command {
         let mut clang = Command::new(format!("clang-{}", self.version));
-        if self.is_arm {
-            // Debian's headers for other machines are not needed: the kernels' own are enough.
-            clang.args(["--target=aarch64-linux-gnu", "-idirafter/usr/include/x86_64-linux-gnu"]);
-        } else {
-            clang.arg("--target=x86_64-linux-gnu");
-        }
+        let machine = if self.is_arm { "aarch64" } else { "x86_64" };
+        clang.arg(format!("--target={machine}-linux-gnu"));
+        // Our own headers for both, because a C library's headers are for one machine.
+        clang.arg("-nostdlibinc").arg("-isystem").arg(programs().join("headers"));
         clang
     }
 
     /// Compiles a program of `tests/programs/loops`, with all loops instrumented.
     pub fn instrumented(&self, source: &str, level: &str, mode: Mode) -> (PathBuf, SideTable) {
-        let programs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/programs/loops");
         let base = format!("{source}{level}-{}", mode.name());
         let [plain, text, object] =
             ["ll", "lwp.ll", "o"].map(|end| self.scratch.join(&format!("{base}.{end}")));
         let flags = [level, "-S", "-emit-llvm", "-g0", "-o"];
-        run(self.clang().args(flags).arg(&plain).arg(programs.join(source)));
+        run(self.clang().args(flags).arg(&plain).arg(programs().join(source)));
         let options = Options {
             mode,
             max_depth: Some(u32::MAX),
@@ -92,6 +89,10 @@ impl Compiler {
         let output = run(objdump.arg("-d").arg(object));
         String::from_utf8(output.stdout).unwrap()
     }
+}
+
+fn programs() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/programs/loops")
 }
 
 /// Runs a command that must succeed.

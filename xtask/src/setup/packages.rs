@@ -1,0 +1,210 @@
+//! What the tests, the benchmarks and the emulated machine use of Debian's packages: one list that says
+//! which packages are for what, and one way to install them.
+//!
+//! What is missing is installed where xtask runs as root and there is apt. The lists of packages are
+//! updated first, because those of a new machine are empty or old. Nothing is ever removed: if a package
+//! conflicts with one that this machine has, it stays missing. Packages are installed together, and one
+//! by one only if that fails. In the end, one line names the packages that are still missing, and what
+//! they are for. The tests that need them skip themselves and say so.
+
+use std::path::Path;
+use std::process::Command;
+use std::sync::Mutex;
+use std::time::Instant;
+
+use crate::process::{duration, exists, say};
+
+/// Packages that belong together, and how to see that they are installed.
+pub struct Need {
+    /// What they are for, as in "… is for loops compiled with clang 19".
+    what_for: &'static str,
+    packages: &'static [&'static str],
+    signs: &'static [Sign],
+}
+
+/// Something that exists if a package is installed. Each is looked for and not started, because a
+/// browser needs a second to say its version.
+enum Sign {
+    /// A program in `PATH`.
+    Program(&'static str),
+    /// A library that the dynamic linker knows.
+    Library(&'static str),
+    File(&'static str),
+}
+
+use Sign::{File, Library, Program};
+
+const fn need(
+    what_for: &'static str,
+    packages: &'static [&'static str],
+    signs: &'static [Sign],
+) -> Need {
+    Need { what_for, packages, signs }
+}
+
+/// Virtual environments. Debian's `python3` has no `ensurepip`, and only an attempt shows it.
+pub const VENV: &[Need] = &[need("virtual environments", &["python3-venv"], &[])];
+
+/// Perfetto's trace processor.
+pub const NODE: &[Need] =
+    &[need("Perfetto's trace processor", &["nodejs", "npm"], &[Program("node"), Program("npm")])];
+
+/// Loops: version 19 compiles the C and C++ programs, has XRay's runtime for `bench loops` and the
+/// runtimes of the sanitizers; version 22 is the LLVM of rustc and of TVM.
+pub const LLVM: &[Need] = &[
+    need(
+        "loops that clang 19 compiles, XRay and sanitizers",
+        &["clang-19", "llvm-19", "libclang-rt-19-dev"],
+        &[Program("clang-19"), Program("opt-19"), File("/usr/share/doc/libclang-rt-19-dev")],
+    ),
+    need(
+        "loops that clang 22 compiles, and those of rustc and TVM",
+        &["clang-22", "llvm-22", "libclang-rt-22-dev"],
+        &[Program("clang-22"), Program("opt-22"), File("/usr/share/doc/libclang-rt-22-dev")],
+    ),
+];
+
+/// The plugin for OpenCL. PoCL is an OpenCL for processors.
+pub const OPENCL: &[Need] = &[need(
+    "the plugin for OpenCL",
+    &["pocl-opencl-icd", "ocl-icd-opencl-dev", "opencl-headers", "clinfo"],
+    &[
+        File("/etc/OpenCL/vendors/pocl.icd"),
+        File("/usr/include/CL/cl_layer.h"),
+        Library("libOpenCL.so.1"),
+        Program("clinfo"),
+    ],
+)];
+
+/// Everything else that the tests use.
+pub const TESTS: &[Need] = &[
+    need("comparisons with perf", &["linux-perf"], &[Program("perf")]),
+    need("comparisons with libpfm4", &["libpfm4"], &[Library("libpfm.so.4")]),
+    // Kinds of programs that cannot carry our library.
+    #[cfg(target_arch = "x86_64")]
+    need("32-bit programs", &["gcc-multilib"], &[File("/usr/lib32/crt1.o")]),
+    need("programs for musl", &["musl-tools"], &[Program("musl-gcc")]),
+    need("programs in C++", &["g++"], &[Program("g++")]),
+    // Programs that must run under us as they run without us.
+    need("gdb under run", &["gdb"], &[Program("gdb")]),
+    need("valgrind under run", &["valgrind"], &[Program("valgrind")]),
+    need("strace under run", &["strace"], &[Program("strace")]),
+    need("ltrace under run", &["ltrace"], &[Program("ltrace")]),
+    need("rr under run", &["rr"], &[Program("rr")]),
+    need("jemalloc under run", &["libjemalloc-dev"], &[File("/usr/include/jemalloc/jemalloc.h")]),
+    need("tcmalloc under run", &["libtcmalloc-minimal4"], &[Library("libtcmalloc_minimal.so.4")]),
+    need("mimalloc under run", &["libmimalloc2.0"], &[Library("libmimalloc.so.2")]),
+    need("go under run", &["golang-go"], &[Program("go")]),
+    need("ruby under run", &["ruby"], &[Program("ruby")]),
+    need("lua under run", &["lua5.4"], &[Program("lua5.4")]),
+    need("php under run", &["php-cli"], &[Program("php")]),
+    need("cmake under run", &["cmake"], &[Program("cmake")]),
+    need("busybox under run", &["busybox"], &[Program("busybox")]),
+    need("chromium under run", &["chromium"], &[Program("chromium")]),
+    need("java under run", &["default-jdk-headless"], &[Program("java"), Program("javac")]),
+    need("sqlite3 under run", &["sqlite3"], &[Program("sqlite3")]),
+    need("psql under run", &["postgresql-client"], &[Program("psql")]),
+    need("tmux under run", &["tmux"], &[Program("tmux")]),
+    need("vim under run", &["vim"], &[Program("vim")]),
+    need("less under run", &["less"], &[Program("less")]),
+    need("ssh under run", &["openssh-client"], &[Program("ssh")]),
+    need("curl under run", &["curl"], &[Program("curl")]),
+    need("xz and bzip2 under run", &["xz-utils", "bzip2"], &[Program("xz"), Program("bzip2")]),
+    need("programs with more rights", &["libcap2-bin"], &[Program("setcap")]),
+];
+
+impl Need {
+    /// Whether all signs are there.
+    fn shows(&self) -> bool {
+        self.signs.iter().all(Sign::is_there)
+    }
+
+    /// Whether the packages need not be installed.
+    fn is_there(&self) -> bool {
+        !self.signs.is_empty() && self.shows()
+    }
+}
+
+impl Sign {
+    fn is_there(&self) -> bool {
+        match self {
+            Program(name) => in_path(name),
+            File(path) => Path::new(path).exists(),
+            Library(name) => {
+                let listed = Command::new("/sbin/ldconfig").arg("-p").output();
+                listed.is_ok_and(|out| String::from_utf8_lossy(&out.stdout).contains(name))
+            }
+        }
+    }
+}
+
+fn in_path(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
+}
+
+/// Installs what is missing of `groups`. If something cannot be installed, prints one line.
+pub fn install(groups: &[&'static [Need]]) {
+    let missing = || -> Vec<&'static Need> {
+        groups.iter().copied().flatten().filter(|need| !need.is_there()).collect()
+    };
+    if missing().is_empty() {
+        return;
+    }
+    // Two calls of apt at once would fail, and the second one may have less to do.
+    static APT: Mutex<()> = Mutex::new(());
+    let _one = APT.lock();
+    let wanted = missing();
+    if wanted.is_empty() {
+        return;
+    }
+    if let Some(why) = cannot_install() {
+        return report(&wanted, why);
+    }
+    let names = packages(&wanted);
+    say(format_args!("install the packages {} …", names.join(" ")));
+    let start = Instant::now();
+    apt(&["update"]);
+    let all = install_now(&names);
+    let mut failed = wanted;
+    failed.retain(|need| !((all || install_now(need.packages)) && need.shows()));
+    say(format_args!("install packages: {}", duration(start.elapsed())));
+    report(&failed, "apt-get cannot install them, or they have changed");
+}
+
+fn packages(needs: &[&Need]) -> Vec<&'static str> {
+    needs.iter().flat_map(|need| need.packages).copied().collect()
+}
+
+/// The reason why nothing can be installed here, if there is one.
+fn cannot_install() -> Option<&'static str> {
+    // SAFETY: geteuid has no preconditions and cannot fail.
+    if unsafe { libc::geteuid() } != 0 {
+        return Some("only root can install them");
+    }
+    (!exists("apt-get", &["--version"])).then_some("there is no apt-get")
+}
+
+fn report(missing: &[&Need], why: &str) {
+    if missing.is_empty() {
+        return;
+    }
+    let purposes: Vec<&str> = missing.iter().map(|need| need.what_for).collect();
+    say(format_args!(
+        "missing packages: {} ({why}); they are for {}",
+        packages(missing).join(" "),
+        purposes.join(", ")
+    ));
+}
+
+fn install_now(packages: &[&str]) -> bool {
+    let options = ["install", "-y", "--no-install-recommends", "--no-remove"];
+    apt(&[&options, packages].concat())
+}
+
+fn apt(arguments: &[&str]) -> bool {
+    let mut apt = Command::new("apt-get");
+    // Another program may be installing something.
+    apt.env("DEBIAN_FRONTEND", "noninteractive").args(["-o", "DPkg::Lock::Timeout=300"]);
+    apt.args(arguments).output().is_ok_and(|out| out.status.success())
+}

@@ -1,0 +1,137 @@
+//! The parts of a test run: other programs, whose output is passed on and read for their numbers.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+
+use crate::layout::Layout;
+use crate::pmu_vm::{self, Outcome, Request};
+use crate::process::{describe, pass_on, say};
+
+/// The number of tests, by outcome.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct Tally {
+    pub passed: u64,
+    pub failed: u64,
+    pub skipped: u64,
+}
+
+/// One part of a test run, and how it ended.
+pub struct Step {
+    pub name: &'static str,
+    pub time: Duration,
+    pub tally: Tally,
+    pub error: Option<String>,
+}
+
+impl Step {
+    /// Runs a test program, and counts its outcomes. Its output is passed on line by line.
+    ///
+    /// # Errors
+    /// It cannot be started, or its output cannot be read. A test that fails is not an error.
+    pub fn run(name: &'static str, command: &mut Command) -> Result<Step> {
+        say(format_args!("{name} …"));
+        let start = Instant::now();
+        // One pipe for both streams keeps their order. Colours are kept if we have a terminal.
+        let (reader, writer) = std::io::pipe().context("make a pipe")?;
+        command.stdin(Stdio::null());
+        command.stdout(writer.try_clone().context("copy the pipe")?).stderr(writer);
+        if std::io::IsTerminal::is_terminal(&std::io::stderr()) {
+            command.env("CARGO_TERM_COLOR", "always").env("PY_COLORS", "1");
+        }
+        let mut child = command.spawn().with_context(|| format!("start {name}"))?;
+        // The command holds the writing end; the pipe ends when all copies of it are closed.
+        command.stdout(Stdio::null()).stderr(Stdio::null());
+        let mut tally = Tally::default();
+        for line in BufReader::new(reader).split(b'\n') {
+            let line = line.with_context(|| format!("read the output of {name}"))?;
+            let line = String::from_utf8_lossy(&line);
+            pass_on(&line);
+            tally.add(&line);
+        }
+        let status = child.wait().with_context(|| format!("wait for {name}"))?;
+        // pytest exits with 5 if the filter selects no test.
+        let nothing = name.starts_with("python") && status.code() == Some(5);
+        let error = (!status.success() && !nothing).then(|| describe(status));
+        Ok(Step { name, time: start.elapsed(), tally, error })
+    }
+
+    /// Runs the emulated machine as a step like the others. An error before its tests makes the step
+    /// fail.
+    pub fn emulated(name: &'static str, layout: &Layout) -> Step {
+        say(format_args!("{name} …"));
+        let start = Instant::now();
+        let (tally, error) = match pmu_vm::run(layout, &Request::default()) {
+            Ok(outcome) => {
+                let Outcome { ran, failed, .. } = outcome;
+                let tally = Tally { passed: ran - failed, failed, skipped: 0 };
+                (tally, outcome.verdict().err())
+            }
+            Err(error) => (Tally::default(), Some(error)),
+        };
+        let error = error.map(|error| format!("{error:#}"));
+        Step { name, time: start.elapsed(), tally, error }
+    }
+}
+
+impl Tally {
+    /// Adds the numbers in one line of output: nextest's `Summary […] 9 tests run: 9 passed, 0
+    /// skipped`, libtest's `test result: ok. 9 passed; 0 failed; 1 ignored; …`, or pytest's `=== 9
+    /// passed, 1 skipped in 0.10s ===`.
+    fn add(&mut self, line: &str) {
+        let line = without_colours(line);
+        let numbers = if let Some((_, rest)) = line.split_once(" tests run: ") {
+            rest
+        } else if let Some((_, rest)) = line.split_once(" test run: ") {
+            rest
+        } else if let Some(rest) = line.strip_prefix("test result: ") {
+            rest
+        } else if line.starts_with("===") && line.contains(" in ") {
+            line.trim_matches('=')
+        } else {
+            return;
+        };
+        let words: Vec<&str> = numbers.split_whitespace().collect();
+        for pair in words.windows(2) {
+            let Ok(number) = pair[0].trim_start_matches('(').parse::<u64>() else { continue };
+            match pair[1].trim_matches(|c: char| !c.is_ascii_alphabetic()) {
+                "passed" => self.passed += number,
+                "failed" | "error" | "errors" => self.failed += number,
+                "skipped" | "ignored" => self.skipped += number,
+                _ => {}
+            }
+        }
+    }
+}
+
+/// Removes `ESC [ … m` sequences.
+fn without_colours(line: &str) -> String {
+    let mut plain = String::with_capacity(line.len());
+    let mut rest = line;
+    while let Some((before, after)) = rest.split_once("\x1b[") {
+        plain.push_str(before);
+        rest = after.split_once('m').map_or("", |(_, after)| after);
+    }
+    plain.push_str(rest);
+    plain
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tally_reads_three_runners() {
+        let mut tally = Tally::default();
+        tally.add("     Summary [   0.005s] 3 tests run: 2 passed, 1 failed, 4 skipped");
+        assert_eq!(tally, Tally { passed: 2, failed: 1, skipped: 4 });
+        tally.add("\x1b[1mtest result: ok\x1b[0m. 5 passed; 0 failed; 1 ignored; 0 measured;");
+        assert_eq!(tally, Tally { passed: 7, failed: 1, skipped: 5 });
+        tally.add("==== 1 failed, 9 passed, 2 errors in 0.12s ====");
+        assert_eq!(tally, Tally { passed: 16, failed: 4, skipped: 5 });
+        tally.add("3 passed, as a test might print");
+        assert_eq!(tally, Tally { passed: 16, failed: 4, skipped: 5 });
+    }
+}
