@@ -46,8 +46,8 @@ const TRIPLE: &str = "aarch64-unknown-linux-gnu";
 
 pub fn main(layout: &Layout, args: &Args) -> Result<()> {
     let dist = match (args.host_linker, args.inject_panics) {
-        (_, true) => injecting(layout)?,
-        (true, false) => quick(layout)?,
+        (_, true) => injecting(layout, Built::Alone)?,
+        (true, false) => quick(layout, Built::Alone)?,
         (false, false) => release(layout)?,
     };
     say(format_args!("built {}", layout.show(&dist.root)));
@@ -84,19 +84,29 @@ fn of_plugins() -> impl Iterator<Item = String> {
     PLUGINS.iter().flat_map(|(_, package)| ["--package".to_owned(), (*package).to_owned()])
 }
 
+/// How the programs of a quick layout are built.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Built {
+    /// Nothing else is built.
+    Alone,
+    /// Together with all tests. Cargo chooses the features of crates for everything that it is asked to
+    /// build, and those for the programs alone are others: most crates would be compiled twice.
+    WithTests,
+}
+
 /// Builds the same layout in a minute less: with the host's linker, without link-time optimisation
 /// of the library, and with the program in the build profile that `cargo test` has already built.
-pub fn quick(layout: &Layout) -> Result<Dist> {
+pub fn quick(layout: &Layout, built: Built) -> Result<Dist> {
     let _lock = Lock::take(&layout.target, "quick-dist")?;
     let library = quick_library(layout, "artifacts", &[])?;
-    with_quick_program(layout, layout.quick_dist(), &library)
+    with_quick_program(layout, layout.quick_dist(), &library, built)
 }
 
 /// Like [`quick`], with a library that panics where it is told to.
-pub fn injecting(layout: &Layout) -> Result<Dist> {
+pub fn injecting(layout: &Layout, built: Built) -> Result<Dist> {
     let _lock = Lock::take(&layout.target, "inject-dist")?;
     let library = quick_library(layout, "artifacts-inject", &["--features", "inject-panics"])?;
-    with_quick_program(layout, layout.inject_dist(), &library)
+    with_quick_program(layout, layout.inject_dist(), &library, built)
 }
 
 fn quick_library(layout: &Layout, folder: &str, flags: &[&str]) -> Result<PathBuf> {
@@ -111,18 +121,24 @@ fn quick_library(layout: &Layout, folder: &str, flags: &[&str]) -> Result<PathBu
     Ok(artifacts.join("quick/libcounterpoint.so"))
 }
 
-fn with_quick_program(layout: &Layout, dist: Dist, library: &Path) -> Result<Dist> {
-    timed("build counterpoint", || {
+fn with_quick_program(layout: &Layout, dist: Dist, library: &Path, built: Built) -> Result<Dist> {
+    let build = |what: &str, arguments: &[String]| {
+        let what = format!("build {what} with the host's linker");
         let mut build = cargo();
-        build.args(["build", "--quiet", "--target-dir"]).arg(&layout.target);
-        build.args(["--package", "counterpoint", "--bins"]);
-        loud(&mut build, "build counterpoint with the host's linker")
-    })?;
-    timed("build the plugins", || {
-        let mut build = cargo();
-        build.args(["build", "--quiet", "--lib", "--target-dir"]).arg(&layout.target);
-        loud(build.args(of_plugins()), "build the plugins with the host's linker")
-    })?;
+        build.args(["build", "--quiet", "--target-dir"]).arg(&layout.target).args(arguments);
+        timed(&what, || loud(&mut build, &what))
+    };
+    let owned = |words: &[&str]| words.iter().map(ToString::to_string).collect::<Vec<_>>();
+    match built {
+        Built::Alone => {
+            build("counterpoint", &owned(&["--package", "counterpoint", "--bins"]))?;
+            build("the plugins", &of_plugins().chain(owned(&["--lib"])).collect::<Vec<_>>())?;
+        }
+        Built::WithTests => {
+            let all = ["--workspace", "--lib", "--bins", "--tests", "--examples"];
+            build("the tests and all programs", &owned(&all))?;
+        }
+    }
     fill(layout, dist, &layout.target.join("debug"), library)
 }
 

@@ -42,8 +42,9 @@ use std::thread::ScopedJoinHandle;
 
 use anyhow::{Context, Result, anyhow, bail};
 
+use crate::dist::Built;
 use crate::layout::{Dist, Layout};
-use crate::process::{cargo, duration, exists, loud, say, timed, whole};
+use crate::process::{cargo, duration, exists, say, whole};
 use crate::setup::{self, List, packages};
 use crate::{dist, fixtures, pmu_vm, trace_processor};
 use skips::Skip;
@@ -93,14 +94,10 @@ pub fn main(layout: &Layout, args: &Args) -> Result<()> {
             .then(|| scope.spawn(|| whole(EMULATED, || Step::emulated(EMULATED, layout))));
         let downloads = scope.spawn(|| downloads(layout, args.quick, torch));
         let dist = scope.spawn(|| match args.quick {
-            true => dist::quick(layout),
+            true => dist::quick(layout, Built::WithTests),
             false => dist::release(layout),
         });
-        let inject = dist::injecting(layout)?;
-        timed("build the Rust tests", || {
-            let quiet = if nextest { "--cargo-quiet" } else { "--quiet" };
-            loud(rust_tests(nextest).args(["--no-run", quiet]), "build the Rust tests")
-        })?;
+        let inject = dist::injecting(layout, Built::WithTests)?;
         let surroundings = Surroundings {
             layout,
             quick: args.quick,

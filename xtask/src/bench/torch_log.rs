@@ -63,7 +63,7 @@ impl Drop for Folder {
 
 pub fn prepare(layout: &Layout) -> Result<Plan> {
     setup::install(layout, &[List::Torch])?;
-    let program = dist::quick(layout)?.program();
+    let program = dist::quick(layout, dist::Built::Alone)?.program();
     let python = layout.venv_torch().join("bin/python");
     let path = Path::new("/dev/shm").join(format!("counterpoint-torch-{}", std::process::id()));
     std::fs::create_dir(&path).with_context(|| format!("create {}", path.display()))?;

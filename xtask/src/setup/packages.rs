@@ -55,12 +55,12 @@ pub const LLVM: &[Need] = &[
     need(
         "loops that clang 19 compiles, XRay and sanitizers",
         &["clang-19", "llvm-19", "libclang-rt-19-dev"],
-        &[Program("clang-19"), Program("opt-19"), File("/usr/share/doc/libclang-rt-19-dev")],
+        &[Program("clang-19"), Program("opt-19"), File("/usr/lib/llvm-19/lib/clang/19/lib/linux")],
     ),
     need(
         "loops that clang 22 compiles, and those of rustc and TVM",
         &["clang-22", "llvm-22", "libclang-rt-22-dev"],
-        &[Program("clang-22"), Program("opt-22"), File("/usr/share/doc/libclang-rt-22-dev")],
+        &[Program("clang-22"), Program("opt-22"), File("/usr/lib/llvm-22/lib/clang/22/lib/linux")],
     ),
 ];
 

@@ -298,12 +298,25 @@ fn several_runs_into_one_output() {
     let scratch = testkit::Scratch::new();
     for round in 0..8 {
         let profile = scratch.join(&format!("{round}.cpt"));
+        let over = scratch.join(&format!("{round}.over"));
         let start = || {
             let mut command = Command::new(&program);
-            command.args(["run", "-e", "none", "-o"]).arg(&profile).args(["--", "sleep", "0.6"]);
+            command.args(["run", "-e", "none", "-o"]).arg(&profile);
+            // However long the others take to start, this is still being recorded.
+            command
+                .args(["--", "sh", "-c", r#"while [ ! -e "$0" ]; do sleep 0.01; done"#])
+                .arg(&over);
             command.stderr(std::process::Stdio::piped()).spawn().unwrap()
         };
-        let children: Vec<_> = (0..5).map(|_| start()).collect();
+        let mut children: Vec<_> = (0..5).map(|_| start()).collect();
+        let begun = std::time::Instant::now();
+        let mut running = || -> usize {
+            children.iter_mut().map(|c| usize::from(c.try_wait().unwrap().is_none())).sum()
+        };
+        while running() > 1 && begun.elapsed() < std::time::Duration::from_secs(60) {
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+        std::fs::write(&over, "").unwrap();
         let mut recorded = 0;
         for child in children {
             let output = child.wait_with_output().unwrap();

@@ -4,8 +4,8 @@ use std::ffi::{CString, c_char, c_int};
 use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, mpsc};
 
 use plugin_host::session::Stack;
 use plugin_host::{Counter, Event, Host, Metadata, Plugin, Setup, Sink, platform::Library};
@@ -105,14 +105,18 @@ fn child() {
     fs::write(out, lines.0).expect("writes");
 }
 
-/// Recordings that come and go while the program runs in threads of its own.
+/// Recordings that come and go while the program runs in threads of its own. The program begins inside the
+/// third recording, which ends when something of the program was recorded: otherwise a busy machine could
+/// run the whole program between two recordings.
 fn cycles(plugin: &Plugin, program: impl FnOnce() -> c_int) {
     let types = [MEMCPY, MEMSET, KERNEL, RUNTIME, COUNTER];
     let done = AtomicBool::new(false);
+    let (begin, begun) = mpsc::channel();
+    let events = |lines: &Lines| lines.0.lines().filter(|line| line.starts_with("event")).count();
     std::thread::scope(|scope| {
         let others = scope.spawn(|| {
             let mut recordings = 0_u64;
-            let mut events = 0;
+            let mut recorded = 0;
             while !done.load(Ordering::Acquire) || recordings < 10 {
                 let setup = Setup { types: &types, ..Setup::default() };
                 let mut session = plugin.profilers[0].create(&setup).expect("one at a time");
@@ -121,6 +125,13 @@ fn cycles(plugin: &Plugin, program: impl FnOnce() -> c_int) {
                 session.toggle(false);
                 session.toggle(true);
                 session.flush(&mut lines);
+                if recordings == 2 {
+                    begin.send(()).expect("the program waits");
+                    while events(&lines) == 0 && !done.load(Ordering::Acquire) {
+                        std::thread::yield_now();
+                        session.flush(&mut lines);
+                    }
+                }
                 match recordings % 3 {
                     // Destroyed without stop, without process, and as usual.
                     0 => {}
@@ -131,11 +142,12 @@ fn cycles(plugin: &Plugin, program: impl FnOnce() -> c_int) {
                     }
                 }
                 drop(session);
-                events += lines.0.lines().filter(|line| line.starts_with("event")).count();
+                recorded += events(&lines);
                 recordings += 1;
             }
-            events
+            recorded
         });
+        begun.recv().expect("the third recording begins");
         assert_eq!(program(), 0);
         done.store(true, Ordering::Release);
         let events = others.join().expect("it ends");
