@@ -218,6 +218,11 @@ def damaged(path, harm):
     if harm == "writable":
         path.write_bytes(b"planted")
         path.chmod(0o722)
+    elif harm == "foreign":
+        if os.geteuid() != 0:
+            pytest.skip("only root can give files to another user")
+        path.write_bytes(b"planted")
+        os.chown(path, 12345, 12345)
     elif harm == "fifo":
         path.unlink()
         os.mkfifo(path)
@@ -234,7 +239,7 @@ def damaged(path, harm):
         path.write_bytes(content)
 
 
-@pytest.mark.parametrize("harm", ["writable", "fifo", "link", "empty", "cut", "changed"])
+@pytest.mark.parametrize("harm", ["writable", "foreign", "fifo", "link", "empty", "cut", "changed"])
 def test_a_file_that_is_not_whole_or_not_ours_is_made_again(fake, tmp_path, harm):
     path = _build.shim(fake, lambda line: None).path
     content = path.read_bytes()
