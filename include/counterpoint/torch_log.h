@@ -93,6 +93,8 @@ typedef struct counterpoint_torch_log {
    * Returns the length of the path, which is a C string; -1: nothing records this process now, or
    * `capacity` is too small. */
   int64_t (*file)(char* path, size_t capacity);
+  /* Counts a recording that PyTorch left invalid, so that it was not read (_whole.py). */
+  void (*invalid)(void);
 } counterpoint_torch_log_t;
 
 #ifdef __cplusplus

@@ -8,6 +8,7 @@
 //  forked   a child continues a recording of its parent, and makes one of its own
 //  file     a trace file of a PyTorch that the shim does not know
 //  half     one that was not written to its end
+//  invalid  two recordings more, which PyTorch has left invalid
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <signal.h>
@@ -172,6 +173,7 @@ int main(int argc, char** argv) {
     }
     if (!strcmp(mode, "file")) file(1);
     if (!strcmp(mode, "half")) file(0);
+    for (int i = 0; i < 2 && !strcmp(mode, "invalid"); i++) table->invalid();
   }
   if (table) {
     char path[4096];

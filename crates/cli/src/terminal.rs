@@ -291,6 +291,27 @@ mod tests {
         assert_eq!(visible(seen), seen);
     }
 
+    /// The Python package prints names that it reads from JSON, which is not filtered.
+    #[test]
+    fn python_hides_the_same_characters() {
+        let path = "../../bindings/python/src/counterpoint/_visible.py";
+        let source = std::fs::read_to_string(format!("{}/{path}", env!("CARGO_MANIFEST_DIR")));
+        let source = source.unwrap();
+        let (_, table) = source.split_once("HIDDEN = \"\"\"").unwrap();
+        let (table, _) = table.split_once("\"\"\"").unwrap();
+        let mut theirs = std::collections::BTreeSet::new();
+        for part in table.split_whitespace() {
+            let (first, last) = part.split_once('-').unwrap_or((part, part));
+            let [first, last] = [first, last].map(|end| u32::from_str_radix(end, 16).unwrap());
+            assert!(first <= last, "{part}");
+            theirs.extend(first..=last);
+        }
+        for c in '\0'..=char::MAX {
+            assert_eq!(is_hidden(c), theirs.contains(&u32::from(c)), "{:x}", u32::from(c));
+        }
+        assert!(theirs.iter().all(|n| char::from_u32(*n).is_some()));
+    }
+
     #[test]
     fn each_kind_on_a_terminal() {
         let text = "é\x1b[31m\u{202e}x\r\ny\rz\n".as_bytes();

@@ -178,6 +178,8 @@ losses! {
         "places where the exact counts of calls of a run with --budget are damaged; the numbers of calls are too small";
     59 RunsUnlike "runs_unlike" Distorted
         "runs of a model whose ops were counted without being watched, because earlier runs made the same calls, but which failed or may have made other calls";
+    60 RecordingInvalid "recording_invalid" Missing
+        "recordings of torch.profiler that were left out because PyTorch leaves them invalid: another profiler of the process was prepared, started or stopped while they ran, or they were stopped on another thread than they were started on";
 }
 
 impl Loss {

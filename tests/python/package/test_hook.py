@@ -1,5 +1,6 @@
 """The sitecustomize that `counterpoint run` brings: it must be as if it were not there."""
 
+import json
 import os
 import subprocess
 import sys
@@ -102,3 +103,31 @@ def test_a_program_may_look_for_a_module_before_it_imports_it(tmp_path):
     )
     out, error = python("-c", code, path=f"{HOOK}:{tmp_path}", COUNTERPOINT_TORCH="0")
     assert out == "True True\nFalse\n" and error == ""
+
+
+def test_ldconfig_of_ctypes_is_not_a_loss(tmp_path):
+    """Python starts it with an almost empty environment, also for each `import torch`."""
+    if not os.access("/sbin/ldconfig", os.X_OK):
+        pytest.skip("there is no /sbin/ldconfig")
+    program, profile = str(places.DIST / "bin/counterpoint"), tmp_path / "x.cpt"
+    other = "subprocess.run([sys.executable, '-c', ''], env={})"
+    code = f"import ctypes.util, subprocess, sys; print(ctypes.util.find_library('c')); {other}"
+    done = subprocess.run(
+        [program, "run", "-e", "none", "-o", profile, "--", sys.executable, "-c", code], capture_output=True, text=True
+    )
+    assert done.stdout == "libc.so.6\n", done.stderr
+    report = subprocess.run([program, "ops", profile, "--format", "json"], capture_output=True)
+    losses = {loss["name"]: loss["count"] for loss in json.loads(report.stdout)["losses"]}
+    # Any other program without our variables is one.
+    assert losses == {"child_without_variables": 1}
+
+
+@pytest.mark.parametrize("option", ["-I", "-E", "-S"])
+def test_a_python_that_is_not_connected_is_the_reason(tmp_path, option):
+    program, profile = str(places.DIST / "bin/counterpoint"), tmp_path / "x.cpt"
+    words = [program, "run", "-e", "none", "-o", profile, "--", sys.executable, option, "-c", "print(1)"]
+    assert subprocess.run(words, capture_output=True, text=True).stdout == "1\n"
+    for view in ("ops", "report"):
+        done = subprocess.run([program, view, profile], capture_output=True, text=True)
+        said = " ".join((done.stdout + done.stderr).split())
+        assert f"python {option} does not run the sitecustomize" in said, said

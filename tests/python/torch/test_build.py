@@ -15,7 +15,7 @@ if shutil.which("c++") is None:
 if not (places.DIST / "include/counterpoint/torch.h").is_file():
     pytest.skip(f"no {places.DIST}/include/counterpoint/torch.h", allow_module_level=True)
 
-from counterpoint.torch import _build  # noqa: E402
+from counterpoint.torch import _build, _cache  # noqa: E402
 
 
 @pytest.fixture
@@ -91,7 +91,8 @@ def test_the_number_of_a_version():
     assert number("3") == 30000
 
 
-def test_processes_at_the_same_time_compile_once(fake, tmp_path):
+def started(fake, tmp_path, count):
+    """Processes that ask for the shim at the same time, and print its path or why there is none."""
     script = tmp_path / "one.py"
     script.write_text(
         "import json, sys\n"
@@ -99,12 +100,17 @@ def test_processes_at_the_same_time_compile_once(fake, tmp_path):
         "from counterpoint.torch import _build\n"
         f"_build.SHIM = Path({str(_build.SHIM)!r})\n"
         f"torch = _build.Torch({fake.version!r}, {fake.git!r}, True, Path({str(fake.folder)!r}))\n"
-        "print(json.dumps(str(_build.shim(torch, lambda line: None).path)))\n"
+        "try: print(json.dumps(str(_build.shim(torch, lambda line: None).path)))\n"
+        "except _build.NoShim as error: print(error)\n"
     )
     environment = {**os.environ, "PYTHONPATH": str(places.DIST / "lib/python")}
     words = [sys.executable, str(script)]
-    running = [subprocess.Popen(words, stdout=subprocess.PIPE, env=environment) for _ in range(6)]
-    paths = {json.loads(process.communicate()[0]) for process in running}
+    running = [subprocess.Popen(words, stdout=subprocess.PIPE, env=environment) for _ in range(count)]
+    return [process.communicate()[0] for process in running]
+
+
+def test_processes_at_the_same_time_compile_once(fake, tmp_path):
+    paths = {json.loads(text) for text in started(fake, tmp_path, 6)}
     assert len(paths) == 1
     assert calls(tmp_path) == 3
 
@@ -177,14 +183,19 @@ def test_a_private_group_may_write_and_any_other_may_not(fake, tmp_path, monkeyp
     folder.mkdir()
     folder.chmod(0o770)
     groups = {"own": ("me", []), "with a friend": ("me", ["me", "friend"]), "users": ("users", [])}
+    groups["primary of another"] = ("me", ["me"])
 
     class Of:
         def __init__(self, **values):
             self.__dict__.update(values)
 
-    monkeypatch.setattr(_build.pwd, "getpwuid", lambda number: Of(pw_name="me"))
+    here = folder.stat().st_gid
+    me, other = Of(pw_name="me", pw_gid=here), Of(pw_name="other", pw_gid=here)
+    monkeypatch.setattr(_cache.pwd, "getpwuid", lambda number: me)
     for name, (group, members) in groups.items():
-        monkeypatch.setattr(_build.grp, "getgrgid", lambda number: Of(gr_name=group, gr_mem=members))
+        users = [Of(pw_name="root", pw_gid=here + 1), me] + [other] * (name == "primary of another")
+        monkeypatch.setattr(_cache.pwd, "getpwall", lambda: users)
+        monkeypatch.setattr(_cache.grp, "getgrgid", lambda number: Of(gr_name=group, gr_mem=members))
         built = _build.shim(fake, lambda line: None)
         assert (built.temporary is None) == (name == "own"), name
         if built.temporary is not None:
@@ -203,21 +214,52 @@ def test_what_a_killed_process_left_is_removed(fake, tmp_path):
     assert not left.exists()
 
 
-def test_files_that_others_can_write_are_made_again(fake, tmp_path):
+def damaged(path, harm):
+    if harm == "writable":
+        path.write_bytes(b"planted")
+        path.chmod(0o722)
+    elif harm == "foreign":
+        if os.geteuid() != 0:
+            pytest.skip("only root can give files to another user")
+        path.write_bytes(b"planted")
+        os.chown(path, 12345, 12345)
+    elif harm == "fifo":
+        path.unlink()
+        os.mkfifo(path)
+    elif harm == "link":
+        path.unlink()
+        path.symlink_to("/dev/null")
+    elif harm == "empty":
+        path.write_bytes(b"")
+    elif harm == "cut":
+        os.truncate(path, path.stat().st_size // 2)
+    elif harm == "changed":
+        content = bytearray(path.read_bytes())
+        content[-1] ^= 1
+        path.write_bytes(content)
+
+
+@pytest.mark.parametrize("harm", ["writable", "foreign", "fifo", "link", "empty", "cut", "changed"])
+def test_a_file_that_is_not_whole_or_not_ours_is_made_again(fake, tmp_path, harm):
     path = _build.shim(fake, lambda line: None).path
     content = path.read_bytes()
-    for harm in ("writable", "empty", "link"):
-        if harm == "writable":
-            path.write_bytes(b"planted")
-            path.chmod(0o722)
-        elif harm == "empty":
-            path.write_bytes(b"")
-        else:
-            path.unlink()
-            path.symlink_to("/dev/null")
-        assert _build.shim(fake, lambda line: None).path == path, harm
-        assert not path.is_symlink()
-        assert len(path.read_bytes()) == len(content), harm
+    damaged(path, harm)
+    again = _build.shim(fake, lambda line: None).path
+    assert again.is_file() and not again.is_symlink()
+    assert len(again.read_bytes()) == len(content)
+    assert calls(tmp_path) == 6
+    assert _build.shim(fake, lambda line: None).path == again and calls(tmp_path) == 6
+    # Nobody is left with the bad one.
+    assert [p.name for p in again.parent.glob("*.so")] == [again.name]
+
+
+def test_without_a_compiler_a_bad_file_is_not_loaded(fake, tmp_path, monkeypatch):
+    path = _build.shim(fake, lambda line: None).path
+    monkeypatch.setenv("CXX", "/nonexistent/c++")
+    assert _build.shim(fake, lambda line: None).path == path
+    damaged(path, "cut")
+    with pytest.raises(_build.NoShim, match=r"no C\+\+ compiler"):
+        _build.shim(fake, lambda line: None)
 
 
 def test_no_home_no_space_and_no_headers(fake, tmp_path, monkeypatch):
@@ -243,4 +285,97 @@ def test_what_the_compiler_says_is_passed_on(fake, tmp_path):
     with pytest.raises(_build.NoShim, match="three"):
         _build.shim(fake, lambda line: None)
     folder = tmp_path / "cache/counterpoint/torch"
-    assert [path.name for path in folder.iterdir()] == [".lock"]
+    assert sorted(path.suffix for path in folder.iterdir()) == ["", ".failed", ".failed"]
+
+
+def test_a_failure_is_remembered_until_something_changes(fake, tmp_path, monkeypatch):
+    (_build.SHIM / "two.cpp").write_text("#error two is broken\n")
+    said = []
+    with pytest.raises(_build.NoShim, match="two is broken"):
+        _build.shim(fake, said.append)
+    tried = calls(tmp_path)
+    with pytest.raises(_build.NoShim, match=r"two is broken.*remove .*\.failed to try again"):
+        _build.shim(fake, said.append)
+    # Nothing was compiled, and nothing said that it is.
+    assert (calls(tmp_path), len(said)) == (tried, 1)
+    (note,) = (tmp_path / "cache/counterpoint/torch").glob("*.failed")
+    # A changed compiler tries again.
+    monkeypatch.setenv("CXX", os.environ["CXX"] + " -g")
+    with pytest.raises(_build.NoShim, match="two is broken"):
+        _build.shim(fake, said.append)
+    assert (len(said), calls(tmp_path) > tried) == (2, True)
+    monkeypatch.setenv("CXX", os.environ["CXX"].removesuffix(" -g"))
+    # So does a later hour, because headers may have been installed, and a note that others have written.
+    for harm in (lambda: os.utime(note, (0, note.stat().st_mtime - 2 * _cache.REMEMBERED_S)), lambda: note.chmod(0o722)):
+        harm()
+        before = calls(tmp_path)
+        with pytest.raises(_build.NoShim, match="two is broken$"):
+            _build.shim(fake, said.append)
+        assert calls(tmp_path) > before
+    (_build.SHIM / "two.cpp").write_text('extern "C" int two() { return 2; }\n')
+    assert _build.shim(fake, said.append).temporary is None
+
+
+def test_processes_at_the_same_time_fail_once(fake, tmp_path):
+    (_build.SHIM / "two.cpp").write_text("#error two is broken\n")
+    assert all(b"two is broken" in text for text in started(fake, tmp_path, 4))
+    # Each of the two files once, and no link.
+    assert calls(tmp_path) == 2
+
+
+def test_nothing_is_made_before_it_is_trusted(fake, tmp_path, monkeypatch):
+    """Root with the HOME of a user leaves nothing in it."""
+    home = tmp_path / "home"
+    home.mkdir()
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setenv("HOME", str(home))
+    stat = os.stat
+
+    def foreign(path, **words):
+        about = stat(path, **words)
+        if str(path) == str(home):
+            fields = list(about)
+            fields[4] = 12345
+            return os.stat_result(fields)
+        return about
+
+    monkeypatch.setattr(_cache.Path, "stat", lambda self, **words: foreign(self, **words))
+    said = []
+    built = _build.shim(fake, said.append)
+    shutil.rmtree(built.temporary)
+    assert "belongs to user 12345" in said[0]
+    assert list(home.iterdir()) == []
+
+
+@pytest.mark.parametrize("home", ["", "relative", None])
+def test_a_home_that_is_no_place_is_ignored(fake, tmp_path, monkeypatch, home):
+    class User:
+        pw_dir = str(tmp_path / "real")
+        pw_name = "me"
+
+    monkeypatch.setattr(_cache.pwd, "getpwuid", lambda number: User)
+    (tmp_path / "real").mkdir()
+    monkeypatch.chdir(tmp_path)
+    for chosen in ("", "relative", None):
+        for name, value in (("HOME", home), ("XDG_CACHE_HOME", chosen)):
+            monkeypatch.setenv(name, value) if value is not None else monkeypatch.delenv(name, raising=False)
+        built = _build.shim(fake, lambda line: None)
+        assert built.path.parent == tmp_path / "real/.cache/counterpoint/torch"
+    assert not (tmp_path / "relative").exists() and calls(tmp_path) == 3
+    # A home that does not exist is not made.
+    User.pw_dir = str(tmp_path / "missing")
+    said = []
+    shutil.rmtree(_build.shim(fake, said.append).temporary)
+    assert "cannot be used" in said[0] and not (tmp_path / "missing").exists()
+
+
+def test_a_temporary_folder_that_others_can_replace_is_not_used(fake, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", "/proc/none")
+    place = tmp_path / "tmp"
+    place.mkdir()
+    place.chmod(0o777)
+    monkeypatch.setattr(_cache.tempfile, "tempdir", str(place))
+    with pytest.raises(_build.NoShim, match="can be written by other users"):
+        _build.shim(fake, lambda line: None)
+    place.chmod(0o1777)
+    shutil.rmtree(_build.shim(fake, lambda line: None).temporary)

@@ -1,6 +1,7 @@
 """`import torch` works, whatever goes wrong in our part of it."""
 
 import os
+import shutil
 import stat
 
 import pytest
@@ -15,7 +16,8 @@ PLACES = [
     "_load.Bridge.begin",
     "_build.shim",
     "_build._compiler",
-    "_build._cache",
+    "_cache.folder",
+    "_cache.find",
     "_build._first_part",
     "_build.include",
 ]
@@ -91,9 +93,24 @@ def test_one_line_says_why_there_are_no_plugins(torch, plugins, tmp_path, variab
     said = [text for text in done.lines if not text.startswith("compiling the bridge")]
     assert len(said) == 1, done.errors
     assert line in said[0]
-    # Nothing half made is left, except the lock.
-    left = [path.name for path in cache.rglob("*") if path.is_file()]
-    assert set(left) <= {".lock"}
+    # Nothing half made is left, except the lock and why it failed.
+    left = [path for path in cache.rglob("*") if path.is_file()]
+    assert all(path.name == ".lock" or path.suffix == ".failed" and line in path.read_text() for path in left)
+
+
+def test_a_cut_file_in_the_cache_does_not_kill_the_program(torch, plugins, tmp_path):
+    variables = {"KINETO_PLUGIN_LIB_DIR_PATH": plugins[0]}
+    assert "kernel_" in torch.run(USE, **variables).found
+    cache = tmp_path / "cache"
+    shutil.copytree(torch.cache, cache)
+    # The copy works as it is, without a compiler.
+    variables.update(XDG_CACHE_HOME=cache, CXX="/nonexistent/c++")
+    assert "kernel_" in torch.run(USE, **variables).found
+    for path in cache.rglob("*.so"):
+        os.truncate(path, 8192)
+    done = torch.run(USE, **variables)
+    assert "aten::a" in done.found and "kernel_" not in done.found
+    assert len(done.lines) == 1 and "no C++ compiler" in done.lines[0], done.errors
 
 
 def test_another_module_with_our_name_does_no_harm(torch, plugins, tmp_path):

@@ -13,13 +13,13 @@ PROGRAM = str(places.DIST / "bin/counterpoint")
 
 
 class Recorded:
-    """A run of recorded.py, and its profile."""
+    """A run of recorded.py, or of another script, and its profile."""
 
-    def __init__(self, torch, folder, what, code=0, **variables):
+    def __init__(self, torch, folder, what, code=0, script=SCRIPT, **variables):
         self.torch, self.profile, self.trace = torch, folder / "run.cpt", folder / "torch.json"
         # As people have it who copied dist/, and have installed nothing.
         self.environment = torch.environment(**{"PYTHONPATH": None, **variables})
-        words = [PROGRAM, "run", "-o", self.profile, "--", torch.python, SCRIPT, what, self.trace, self.profile]
+        words = [PROGRAM, "run", "-o", self.profile, "--", torch.python, script, what, self.trace, self.profile]
         self.done = subprocess.run(
             [str(word) for word in words],
             capture_output=True,

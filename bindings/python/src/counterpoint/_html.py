@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import html
 import itertools
 import os
-from html import escape
 from typing import TYPE_CHECKING
 
 from counterpoint import _locale, _table
+from counterpoint._visible import visible
 from counterpoint.metrics import Percent, Text
 
 if TYPE_CHECKING:
@@ -52,6 +53,11 @@ return down?-order:order});
 rows.forEach(function(row){body.appendChild(row)});
 })})})();
 """
+
+
+def escape(text: str) -> str:
+    """Returns foreign text as it may stand in the page. A browser obeys characters that reorder text, too."""
+    return html.escape(visible(text))
 
 
 def page(report: Report) -> str:

@@ -21,6 +21,7 @@ from typing import Any, Optional
 
 from counterpoint import _agent, _places
 from counterpoint._program import run
+from counterpoint._visible import visible
 from counterpoint.errors import ArgumentError, ConflictError, CounterpointError
 
 _lock = threading.RLock()
@@ -324,7 +325,7 @@ def tell(text: str) -> None:
     """Warns once per text and process."""
     if text not in _told:
         _told.add(text)
-        warnings.warn(text, CounterpointWarning, stacklevel=_user_level())
+        warnings.warn(visible(text), CounterpointWarning, stacklevel=_user_level())
 
 
 def _user_level() -> int:

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Optional
 
 from counterpoint import _locale
+from counterpoint._visible import visible
 from counterpoint.metrics import Count, Duration, Metric, Percent, Ratio, Text
 
 if TYPE_CHECKING:
@@ -45,7 +46,8 @@ def text(report: Report, *, sort: bool, aggregate: bool, col_sums: bool) -> str:
     for title, words in (("Notes", report.notes), ("Losses", [str(x) for x in report.losses])):
         if words:
             out += ["", title, "-" * len(title), *words]
-    return "\n".join(out) + "\n"
+    # Names of columns, notes and so on may have anything in them, also line breaks.
+    return "\n".join(map(visible, out)) + "\n"
 
 
 def rows(report: Report, *, sort: bool, aggregate: bool) -> list[Row]:
@@ -115,7 +117,7 @@ def shown(value: Optional[Metric], numbers: _locale.Numbers) -> str:
 
 def one_line(text: str) -> str:
     """Replaces control characters by escapes, so that a name cannot break the table or the terminal."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+    return visible("".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text))
 
 
 def _together(values: list[Optional[Metric]]) -> Optional[Metric]:

@@ -1,10 +1,15 @@
 """The errors that this package raises. They are never raised into a model that is being profiled."""
 
+from counterpoint._visible import visible
+
 __all__ = ["ArgumentError", "ConflictError", "CounterpointError", "NotInstalledError", "ReportError", "UnsupportedError"]
 
 
 class CounterpointError(RuntimeError):
     """Counterpoint cannot do what it was asked to do. The text says why, and what to do."""
+
+    def __str__(self) -> str:
+        return "\n".join(map(visible, super().__str__().split("\n")))
 
 
 class ArgumentError(CounterpointError, TypeError, ValueError):

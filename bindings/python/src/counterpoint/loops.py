@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Optional, Union
 
 from counterpoint._program import run
+from counterpoint._visible import visible
 from counterpoint.errors import ReportError
 
 _SCHEMA = "counterpoint.loops/1"
@@ -75,7 +76,8 @@ class LoopReport:
         return len(self.rows)
 
     def __str__(self) -> str:
-        return self._table
+        # The program has already done this to its own table.
+        return "\n".join(map(visible, self._table.split("\n")))
 
     def find(self, function: str, name: Optional[str] = None) -> LoopRow:
         """Returns the function with this name, or the loop with this name in it.

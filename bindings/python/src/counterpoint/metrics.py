@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Union
 
+from counterpoint._visible import visible
+
 __all__ = ["Count", "Duration", "Metric", "Percent", "Ratio", "Text"]
 
 
@@ -73,7 +75,7 @@ class Text:
     string: str
 
     def __str__(self) -> str:
-        return self.string
+        return visible(self.string)
 
 
 Metric = Union[Duration, Count, Percent, Ratio, Text]

@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Optional, Union
 
 from counterpoint import _html, _table
+from counterpoint._visible import visible
 from counterpoint.errors import ReportError
 from counterpoint.metrics import Count, Duration, Metric, Percent, Ratio, Text
 
@@ -46,7 +47,7 @@ class Loss:
 
     def __str__(self) -> str:
         why = f": {self.explanation}" if self.explanation else ""
-        return f"{self.name} ({self.count}){why}"
+        return visible(f"{self.name} ({self.count}){why}")
 
 
 @dataclass

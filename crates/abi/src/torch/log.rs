@@ -112,6 +112,8 @@ pub struct Table {
     pub end: unsafe extern "C" fn(Trace, u32) -> i32,
     /// A path for a recording as a trace file.
     pub file: unsafe extern "C" fn(*mut c_char, usize) -> i64,
+    /// Counts a recording that PyTorch left invalid.
+    pub invalid: unsafe extern "C" fn(),
 }
 
 #[cfg(target_pointer_width = "64")]
@@ -120,5 +122,5 @@ const _: () = {
     assert!(core::mem::offset_of!(Argument, kind) == 40);
     assert!(core::mem::offset_of!(Entry, has) == 6 && core::mem::offset_of!(Entry, time_ns) == 8);
     assert!(core::mem::offset_of!(Entry, name) == 48 && size_of::<Entry>() == 128);
-    assert!(size_of::<Table>() == 56);
+    assert!(size_of::<Table>() == 64);
 };

@@ -133,6 +133,8 @@ unsafe fn look(program: Program, environment: Strings) -> (Option<Loss>, bool) {
             None => Some(VARIABLES),
         };
         let loss = loss.filter(|_| run_file::is_asked_for() && !brings.declines);
+        // SAFETY: the caller guarantees this.
+        let loss = loss.filter(|_| unsafe { !is_ldconfig(program) });
         if let Some(loss) = loss {
             point!(ExecCount);
             losses::with_run_row(|row| row.lose(loss, 1, 0));
@@ -143,6 +145,21 @@ unsafe fn look(program: Program, environment: Strings) -> (Option<Loss>, bool) {
 }
 
 const VARIABLES: Loss = Loss::ChildWithoutVariables;
+
+/// Whether it is the `ldconfig` of the C library. Python's `ctypes.util` starts it with an almost empty
+/// environment to list libraries, for example in each `import torch`. It has nothing to record, so
+/// it is not a loss.
+///
+/// # Safety
+/// Same as for [`carrier`].
+unsafe fn is_ldconfig(program: Program) -> bool {
+    let Program::Path(path) = program else { return false };
+    // SAFETY: the caller guarantees this.
+    !path.is_null()
+        && unsafe {
+            matches!(CStr::from_ptr(path).to_bytes(), b"/sbin/ldconfig" | b"/usr/sbin/ldconfig")
+        }
+}
 
 /// Returns what kind of program it is, if it exists. Its file is only examined if `is_wanted` is
 /// set.

@@ -36,7 +36,7 @@ points! {
     TorchBegin, TorchEnd, TorchBeginApart, TorchEndApart, TorchWatch,
     TorchRegionBegin, TorchRegionEnd, TorchTaskBegin, TorchTaskEnd,
     TorchPluginsLoad, TorchPluginsCreate, TorchPluginsStart, TorchPluginsStop, TorchPluginsProcess,
-    TorchPluginsDestroy, TorchLogBegin, TorchLogEntry, TorchLogEnd, TorchLogFile,
+    TorchPluginsDestroy, TorchLogBegin, TorchLogEntry, TorchLogEnd, TorchLogFile, TorchLogInvalid,
     PluginBegin, PluginControl, PluginWrite, PluginEnd,
     LoopRegister, LoopCode, LoopUnregister, LoopEnter, LoopLog, LoopBegin, LoopEnd, LoopThreadEnd,
 }

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use super::{View, columns, machines};
 use crate::view::head::command;
 use crate::view::losses;
-use crate::view::notes::hosts_without_calls;
+use crate::view::notes::{hosts_without_calls, isolated_python};
 use crate::view::price;
 use crate::view::text;
 use crate::view::units::{grouped, percent, plural, time};
@@ -203,6 +203,7 @@ fn reasons(view: &View<'_>) -> Vec<String> {
     }
     let any_op = view.profile.ops.all().iter().any(|op| op.role.is_of_machine());
     if machines(view.profile).is_empty() && !any_op {
+        reasons.extend(isolated_python(&view.profile.manifest.command));
         reasons.push(
             "no virtual machine of TVM and no op of PyTorch was seen: the program uses neither, or in \
              a way that is not recorded (see docs/tvm.md and docs/pytorch.md)"

@@ -109,6 +109,54 @@ pub fn hosts_without_calls(profile: &Profile) -> Vec<String> {
     reasons
 }
 
+/// Why no op of Python was recorded, if the command says so: Python was told not to run the
+/// `sitecustomize` that connects TVM and PyTorch.
+pub fn isolated_python(command: &[String]) -> Option<String> {
+    let is_python = |word: &String| {
+        let name = word.rsplit('/').next().unwrap_or_default();
+        name.strip_prefix("python")
+            .is_some_and(|v| v.chars().all(|c| c == '.' || c.is_ascii_digit()))
+    };
+    let first = command.iter().position(is_python)? + 1;
+    let option = isolating_option(&command[first..])?;
+    Some(format!(
+        "python -{option} does not run the sitecustomize with which `counterpoint run` connects TVM and \
+         PyTorch: leave out -{option} (-I, -E and -S)"
+    ))
+}
+
+/// Returns the first of Python's options `-I`, `-E` and `-S`, if one is given.
+fn isolating_option(words: &[String]) -> Option<char> {
+    let mut words = words.iter();
+    while let Some(letters) = words.next().and_then(|word| word.strip_prefix('-')) {
+        if letters.is_empty() {
+            return None; // The program comes from stdin.
+        }
+        if letters.starts_with('-') {
+            if letters == "-check-hash-based-pycs" {
+                words.next();
+            }
+            continue;
+        }
+        for (at, letter) in letters.char_indices() {
+            match letter {
+                'I' | 'E' | 'S' => return Some(letter),
+                // The rest is the program's.
+                'c' | 'm' => return None,
+                // The value is the rest of the word, or the next word.
+                'W' | 'X' => {
+                    if at + 1 == letters.len() {
+                        words.next();
+                    }
+                    break;
+                }
+                _ => {}
+            }
+        }
+    }
+    None
+}
+
 /// Why there may be no calls: what is known for certain, or guesses if nothing is.
 pub fn reasons(overview: &Overview<'_>) -> Vec<String> {
     let profile = overview.profile;
@@ -159,6 +207,7 @@ pub fn reasons(overview: &Overview<'_>) -> Vec<String> {
         return reasons;
     }
     if profile.processes.is_empty() {
+        reasons.extend(isolated_python(&manifest.command));
         reasons.push(
             "no process loaded an IREE executable or a virtual machine of TVM, or called an op of \
              PyTorch: the program uses a device other than the CPU, or it failed before that (see its \
@@ -182,4 +231,35 @@ pub fn reasons(overview: &Overview<'_>) -> Vec<String> {
         reasons.push(format!("the filter {} matches no function", manifest.filters.join(", ")));
     }
     reasons
+}
+
+#[cfg(test)]
+mod tests {
+    use super::isolated_python;
+
+    #[test]
+    fn options_that_leave_our_sitecustomize_out() {
+        let option = |command: &str| {
+            let words: Vec<String> = command.split(' ').map(str::to_owned).collect();
+            let reason = isolated_python(&words)?;
+            reason.strip_prefix("python -")?.chars().next()
+        };
+        for (command, expected) in [
+            ("python -I x.py", Some('I')),
+            ("/usr/bin/python3.11 -uBE -m x", Some('E')),
+            ("env A=1 python3 -X importtime -S", Some('S')),
+            ("python -Wignore -I", Some('I')),
+            ("python -W -I x.py", None),
+            ("python -u x.py -I", None),
+            ("python -m timeit -S", None),
+            ("python -cI -E", None),
+            ("python - -I", None),
+            ("python --check-hash-based-pycs never -I x.py", Some('I')),
+            ("pythonic -I", None),
+            ("python", None),
+            ("./model -I", None),
+        ] {
+            assert_eq!(option(command), expected, "{command}");
+        }
+    }
 }

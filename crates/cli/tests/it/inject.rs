@@ -107,6 +107,7 @@ fn a_panic_anywhere_leaves_the_host_alone() {
             panics_at(&program, &point, &mut loops_host("-DMODE=3"), "loops_host, log"),
             panics_at(&program, &point, &mut torch_host(plugins.path()), "torch_host"),
             panics_at(&program, &point, &mut log_host(), "log_host"),
+            panics_at(&program, &point, log_host().arg("invalid"), "log_host, invalid"),
             drop_in_panics_at(&program, &point),
             plugin_panics_at(&program, &point, plugin),
         ];

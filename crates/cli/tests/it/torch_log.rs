@@ -198,6 +198,14 @@ fn trace_files_are_taken_over() {
 }
 
 #[test]
+fn recordings_that_pytorch_left_invalid_are_counted() {
+    let Some(recorded) = record("torch_log_invalid", "invalid") else { return };
+    assert_eq!(recorded.output.status.code(), Some(17), "{}", recorded.stderr());
+    assert_eq!(recorded.losses(), BTreeMap::from([("recording_invalid".to_owned(), 2)]));
+    assert_eq!(named(&recorded.exported(), "X", "aten::mm").len(), 1);
+}
+
+#[test]
 fn tables_of_pytorch_say_why_they_are_empty() {
     let Some(program) = counterpoint("torch_log_none") else { return };
     let recorded = Recorded::run(&program, "page-faults:u", &mut Command::new("true"));

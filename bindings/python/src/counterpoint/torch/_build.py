@@ -1,33 +1,26 @@
-"""Compiles the shim (`_shim/*.cpp`), and keeps it in the user's cache.
+"""Compiles the shim (`_shim/*.cpp`), and keeps it in the user's cache (`_cache.py`).
 
 The shim speaks the C++ ABI of one version of PyTorch, so there is one file for each version:
 
-    $XDG_CACHE_HOME/counterpoint/torch/2.15.0+cu132-<torch's git>-<sources>-<compiler>.so
+    $XDG_CACHE_HOME/counterpoint/torch/2.15.0+cu132-<torch's git>-<sources>-<compiler>-<digest>.so
 
-Whoever can write there can run code in this process. The folder is used only if nobody but its owner
-and root can write to it, nor to any folder above it; otherwise the shim is compiled in a temporary
-folder for this process alone.
+Without a cache that can be trusted, it is compiled in a temporary folder for this process alone.
 """
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
-import grp
 import hashlib
 import os
-import pwd
 import shlex
 import shutil
-import stat
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Callable, NamedTuple, Optional
 
 from counterpoint._install import include
+from counterpoint.torch import _cache
 
 SHIM = Path(__file__).resolve().parent / "_shim"
 LONGEST_BUILD_S = 600.0
@@ -74,40 +67,51 @@ def shim(torch: Torch, say: Callable[[str], None]) -> Built:
         raise NoShim(f"{torch.folder}/include has no headers of Kineto, which PyTorch's wheels have")
     compiler = _compiler()
     first = _first_part(torch, sources, headers)
-    name = f"{first}-{compiler.key}.so" if compiler else None
-    cache, why_not = _cache()
+    cache, why_not = _cache.folder()
     if cache is None:
         if compiler is None:
             raise NoShim(_NO_COMPILER)
-        folder = Path(tempfile.mkdtemp(prefix="counterpoint-torch-"))
+        folder, why = _cache.temporary()
+        if folder is None:
+            raise NoShim(f"{why_not}, and a temporary folder cannot be used either: {why}")
         try:
-            say(f"{why_not}; the bridge to PyTorch is compiled for this process alone, which takes seconds")
+            say(f"{why_not}; the bridge to PyTorch is compiled for this process alone ({_DURATION})")
             return Built(_compile(compiler, torch, sources, headers, folder, folder / "shim.so"), folder)
         except BaseException:
             shutil.rmtree(folder, ignore_errors=True)
             raise
-    found = _found(cache, first, name)
+    # Without a compiler, one that any compiler made will do.
+    name = f"{first}-{compiler.key if compiler else '*'}"
+    found = _cache.find(cache, name)
     if found is not None:
         return Built(found, None)
-    if compiler is None or name is None:
+    if compiler is None:
         raise NoShim(_NO_COMPILER)
-    with _locked(cache / ".lock") as alone:
-        # Another process may have made it meanwhile.
-        if _trusted_file(cache / name):
-            return Built(cache / name, None)
+    with _cache.locked(cache, LONGEST_BUILD_S) as alone:
+        # Another process may have made it meanwhile, or may have failed to.
+        found = _cache.find(cache, name)
+        if found is not None:
+            return Built(found, None)
+        before = _cache.failure(cache, name)
+        if before is not None:
+            raise NoShim(before)
         if alone:
             # Left behind by a process that was killed.
             for left in cache.glob(".build-*"):
-                shutil.rmtree(left, ignore_errors=True)
-        say(f"compiling the bridge to PyTorch {torch.version} (once; about ten seconds)")
+                shutil.rmtree(left, ignore_errors=True) if left.is_dir() else left.unlink(missing_ok=True)
+        say(f"compiling the bridge to PyTorch {torch.version} (once; {_DURATION})")
         folder = Path(tempfile.mkdtemp(prefix=".build-", dir=cache))
         try:
-            made = _compile(compiler, torch, sources, headers, folder, folder / name)
-            made.replace(cache / name)
+            made = _compile(compiler, torch, sources, headers, folder, folder / "shim.so")
+            return Built(_cache.put(cache, name, made), None)
+        except NoShim as error:
+            _cache.remember_failure(cache, name, str(error))
+            raise
         finally:
             shutil.rmtree(folder, ignore_errors=True)
-    return Built(cache / name, None)
 
+
+_DURATION = "about 25 s of processor time"
 
 _NO_COMPILER = (
     "no C++ compiler was found (c++, g++ or clang++ in PATH, or CXX); one with C++20 is needed to build"
@@ -160,12 +164,6 @@ def _flags(torch: Torch) -> list[str]:
         f"-D_GLIBCXX_USE_CXX11_ABI={int(torch.cxx11)}",
         f"-DCOUNTERPOINT_TORCH_VERSION={torch.number()}",
     ]
-
-
-def _found(cache: Path, first: str, name: Optional[str]) -> Optional[Path]:
-    """Returns the shim in the cache. Without a compiler, one that any compiler made will do."""
-    names = [cache / name] if name is not None else sorted(cache.glob(f"{first}-*.so"))
-    return next((path for path in names if _trusted_file(path)), None)
 
 
 def _compile(
@@ -226,82 +224,3 @@ def _finish(
         telling = (line for line in lines if "error" in line or "undefined" in line)
         told = next(telling, lines[-1] if lines else f"exit code {code}")
         raise NoShim(f"{compiler.words[0]} cannot compile {name}: {told.strip()}")
-
-
-def _cache() -> tuple[Optional[Path], str]:
-    """Returns the folder of the cache, or `None` and why it is not used."""
-    chosen = os.environ.get("XDG_CACHE_HOME", "")
-    # The specification says that a relative path is to be ignored.
-    base = Path(chosen) if os.path.isabs(chosen) else Path(os.path.expanduser("~")) / ".cache"
-    if not base.is_absolute():
-        return None, "there is no home folder for a cache"
-    folder = base / "counterpoint" / "torch"
-    try:
-        # One by one, because `parents=True` would make all but the last as the umask has it.
-        for place in (*reversed(folder.parents), folder):
-            if not place.exists():
-                place.mkdir(mode=0o700, exist_ok=True)
-        folder = folder.resolve(strict=True)
-        for place in (folder, *folder.parents):
-            why = _untrusted(place.stat(), place, strict=place == folder)
-            if why is not None:
-                return None, why
-        if not os.access(folder, os.W_OK | os.X_OK):
-            return None, f"{folder} cannot be written"
-    except (OSError, RuntimeError) as error:
-        return None, f"{folder} cannot be used: {error}"
-    return folder, ""
-
-
-def _untrusted(about: os.stat_result, path: Path, strict: bool) -> Optional[str]:
-    """Says why another user could replace what is at `path`. `strict`: a folder whose sticky bit is set
-    is not good enough either."""
-    owners = (os.geteuid(),) if strict else (os.geteuid(), 0)
-    if about.st_uid not in owners:
-        return f"{path} belongs to user {about.st_uid}"
-    others = about.st_mode & stat.S_IWOTH
-    if about.st_mode & stat.S_IWGRP and not _is_own_group(about.st_gid):
-        others = True
-    if others and (strict or not about.st_mode & stat.S_ISVTX):
-        return f"{path} can be written by other users (mode {stat.S_IMODE(about.st_mode):o})"
-    return None
-
-
-def _is_own_group(number: int) -> bool:
-    """Whether a group is the user's private one, which has the user's name and no other members. Where users
-    have such groups, the umask often lets groups write."""
-    try:
-        user = pwd.getpwuid(os.geteuid()).pw_name
-        group = grp.getgrgid(number)
-    except KeyError:
-        return False
-    return group.gr_name == user and set(group.gr_mem) <= {user}
-
-
-def _trusted_file(path: Path) -> bool:
-    try:
-        about = path.lstat()
-    except OSError:
-        return False
-    return stat.S_ISREG(about.st_mode) and about.st_size > 0 and _untrusted(about, path, strict=True) is None
-
-
-@contextlib.contextmanager
-def _locked(path: Path) -> Iterator[bool]:
-    """Keeps other processes from building the same file, and says whether it could. A file system without
-    locks is no reason not to build, because the file is put into its place at once."""
-    file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-    try:
-        until = time.monotonic() + LONGEST_BUILD_S
-        alone = False
-        while not alone and time.monotonic() < until:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                alone = True
-            except BlockingIOError:
-                time.sleep(0.05)
-            except OSError:
-                break
-        yield alone
-    finally:
-        os.close(file)

@@ -75,6 +75,8 @@ def told(error: BaseException) -> str:
 def complain(line: str) -> None:
     """Writes a line to stderr, if that is possible."""
     try:
-        os.write(2, f"counterpoint: {line}\n".encode(errors="backslashreplace"))
+        from counterpoint._visible import visible
+
+        os.write(2, f"counterpoint: {visible(line)}\n".encode(errors="backslashreplace"))
     except BaseException:
         pass

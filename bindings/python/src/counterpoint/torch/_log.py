@@ -9,18 +9,21 @@ If the shim cannot do that, because this PyTorch is too old or unknown, or there
 recording as a trace file into the process's part of the profile, and the command line imports it. PyTorch
 saves a result only once, so the program then gets an object in place of the result that copies that file when
 the program saves.
+
+A result that may be invalid (`_whole.py`) is not touched, and is counted as a loss.
 """
 
 from __future__ import annotations
 
 import ctypes
+import functools
 import json
 import os
 import shutil
 import threading
 from typing import Any, BinaryIO, Callable, Optional
 
-from counterpoint.torch import _load
+from counterpoint.torch import _load, _whole
 from counterpoint.torch._entry import complain
 
 _SAVED, _HAS_NONE = 0, 1
@@ -31,7 +34,7 @@ _type_info: Any = None
 
 
 def install() -> None:
-    """Replaces `__exit__`, once."""
+    """Replaces the methods of the profiler that prepare, start and stop it, once."""
     global _installed
     from torch.autograd import profiler
 
@@ -39,22 +42,42 @@ def install() -> None:
         if _installed:
             return
         _installed = True
+        steps = {"_prepare_trace": _whole.PREPARE, "_start_trace": _whole.START}
+        if not all(hasattr(profiler.profile, name) for name in steps):
+            complain("recordings of torch.profiler are not in the profile: this PyTorch prepares them in an unknown way")
+            return
+        for name, kind in steps.items():
+            setattr(profiler.profile, name, _counted(getattr(profiler.profile, name), kind))
         profiler.profile.__exit__ = _wrapped(profiler.profile.__exit__)
 
 
-def _wrapped(original: Callable[..., Any]) -> Callable[..., Any]:
-    import functools
+def _counted(original: Callable[..., Any], kind: int) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def counted(self: Any, *args: Any, **kwargs: Any) -> Any:
+        with _whole.call(self, kind):
+            return original(self, *args, **kwargs)
 
+    return counted
+
+
+def _wrapped(original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def __exit__(self: Any, *args: Any, **kwargs: Any) -> Any:
-        before = getattr(self, "kineto_results", None)
-        try:
+        if not getattr(self, "enabled", True):
             return original(self, *args, **kwargs)
+        before = getattr(self, "kineto_results", None)
+        stop = None
+        try:
+            with _whole.call(self, _whole.STOP) as stop:
+                return original(self, *args, **kwargs)
         finally:
             try:
                 result = getattr(self, "kineto_results", None)
-                if result is not None and result is not before:
-                    self.kineto_results = taken_over(result, getattr(self, "profiler_kind", None))
+                if result is not None and result is not before and stop is not None:
+                    if _whole.is_whole(stop, result):
+                        self.kineto_results = taken_over(result, getattr(self, "profiler_kind", None))
+                    else:
+                        _count_invalid()
             except Exception as error:  # Ctrl-C is the program's.
                 complain(f"a recording of torch.profiler is not in the profile: {type(error).__name__}: {error}")
 
@@ -85,15 +108,24 @@ class Saved:
     def __init__(self, result: Any, path: str) -> None:
         self._result = result
         self._path = path
+        self._saved = False
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._result, name)
 
     def save(self, path: str) -> None:
         """Writes the trace file, as the result would."""
-        with open(self._path, "rb") as source, open(path, "wb") as to:
-            shutil.copyfileobj(source, to)
-            _rename(source, to, str(path))
+        if self._saved:
+            # PyTorch saves a result once, and says so.
+            self._result.save(path)
+        self._saved = True
+        try:
+            with open(self._path, "rb") as source, open(path, "wb") as to:
+                shutil.copyfileobj(source, to)
+                _rename(source, to, str(path))
+        except OSError as error:
+            # PyTorch writes a line and raises nothing.
+            complain(f"the trace of torch.profiler is not written: {error}")
 
 
 def _rename(source: BinaryIO, to: BinaryIO, path: str) -> None:
@@ -121,17 +153,31 @@ class _Table(ctypes.Structure):
         ("entry", ctypes.c_void_p),
         ("end", ctypes.c_void_p),
         ("file", ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_char_p, ctypes.c_size_t)),
+        ("invalid", ctypes.CFUNCTYPE(None)),
     ]
+
+
+def _table() -> Optional[_Table]:
+    """Returns the table of the library in this process. `None`: it is older than this package."""
+    from counterpoint._agent import agent
+
+    _, library = agent()
+    table = _Table.in_dll(ctypes.CDLL(library), "counterpoint_torch_log")
+    return table if table.size >= ctypes.sizeof(_Table) else None
+
+
+def _count_invalid() -> None:
+    """Counts a recording that PyTorch may have left invalid."""
+    table = _table()
+    if table is not None:
+        table.invalid()
 
 
 def _new_file() -> Optional[str]:
     """Returns the path of a new file in the process's part of the profile. `None`: nothing records this
     process."""
-    from counterpoint._agent import agent
-
-    _, library = agent()
-    table = _Table.in_dll(ctypes.CDLL(library), "counterpoint_torch_log")
-    if table.size < ctypes.sizeof(_Table):
+    table = _table()
+    if table is None:
         return None
     path = ctypes.create_string_buffer(8192)
     return os.fsdecode(path.value) if table.file(path, len(path)) >= 0 else None

@@ -12,6 +12,7 @@ use std::ffi::{CStr, c_char};
 use abi::torch::log::{
     self, Argument as RawArgument, Entry as RawEntry, Table, Text, Trace, VERSION,
 };
+use model::Loss;
 use plugin_host::Sink;
 use plugin_host::entry::{Argument, Entry, Id, Value};
 use plugin_host::stream::Writer;
@@ -35,6 +36,7 @@ pub static counterpoint_torch_log: Table = Table {
     entry,
     end,
     file,
+    invalid,
 };
 
 /// A recording that is being handed over.
@@ -218,4 +220,14 @@ unsafe extern "C" fn file(path: *mut c_char, capacity: usize) -> i64 {
         i64::try_from(place.len() - 1).ok()
     });
     length.flatten().unwrap_or(-1)
+}
+
+unsafe extern "C" fn invalid() {
+    let _errno = ErrnoGuard::new();
+    guarded(|| {
+        point!(TorchLogInvalid);
+        if let Some(process) = recorded() {
+            process.lose(Loss::RecordingInvalid, 1, 0);
+        }
+    });
 }

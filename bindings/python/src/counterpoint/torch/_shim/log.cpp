@@ -557,11 +557,15 @@ template struct Private<&ProfilerResult::trace_>;
 /* For Python, which gets the address of a result from pybind11 by this type. */
 COUNTERPOINT_TORCH_EXPORT const void* counterpoint_torch_log_result_type() { return &typeid(ProfilerResult); }
 
-/* Hands the recording of a result over. 0: done; 1: it has none; else `why` says what failed. */
+/* Hands the recording of a result over. 0: done; 1: it has none, or nothing is in it; else `why` says what
+ * failed. The result must be whole (_whole.py). A second look at that: Kineto's recording without buffers,
+ * which would crash here, has no activities. */
 COUNTERPOINT_TORCH_EXPORT std::int32_t counterpoint_torch_log_save(void* result, char* why, std::size_t capacity) {
   return counterpoint::begin(why, capacity, [result]() -> std::int32_t {
     const std::unique_ptr<TraceWrapper>& wrapper = wrapper_of(*static_cast<ProfilerResult*>(result));
     if (wrapper == nullptr || wrapper->get() == nullptr) return 1;
+    const auto* activities = wrapper->get()->activities();
+    if (activities == nullptr || activities->empty()) return 1;
     wrapper->get()->save("cp://profile");
     return 0;
   });

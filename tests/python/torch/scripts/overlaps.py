@@ -1,0 +1,92 @@
+"""Uses profilers of PyTorch that overlap, as the first argument says, in ways that PyTorch survives, although it
+leaves some results invalid. A valid one is exported to the second argument. Prints what the program sees."""
+
+import sys
+import threading
+
+import torch
+from torch.profiler import ProfilerActivity, profile
+
+torch.set_num_threads(1)
+what, path = sys.argv[1], sys.argv[2]
+
+
+def new():
+    return profile(activities=[ProfilerActivity.CPU])
+
+
+def on_thread(work):
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+
+
+def names(recorded):
+    return sorted(event.name for event in recorded.events())
+
+
+def whole(count):
+    with new() as recorded:
+        for _ in range(count):
+            torch.ones(3).sum()
+    recorded.export_chrome_trace(path)
+    print("whole", names(recorded))
+
+
+if what == "nested":
+    # The inner profiler ends the outer one, whose result is empty.
+    with new() as outer:
+        torch.ones(3)
+        whole(2)
+        torch.zeros(3)
+    print("outer", names(outer))
+elif what == "inside":
+    # The same from another thread.
+    with new() as outer:
+        on_thread(lambda: whole(3))
+    print("outer", names(outer))
+elif what == "crossed":
+    # The one that stops first takes the recording of the other one.
+    first, second = new(), new()
+    first.__enter__()
+    began, stop = threading.Event(), threading.Event()
+
+    def other():
+        second.__enter__()
+        began.set()
+        stop.wait()
+        second.__exit__(None, None, None)
+
+    thread = threading.Thread(target=other)
+    thread.start()
+    began.wait()
+    torch.ones(3)
+    first.__exit__(None, None, None)
+    stop.set()
+    thread.join()
+    print("first", names(first), "second", names(second))
+    whole(1)
+elif what == "elsewhere":
+    # A thread stops what another one has started.
+    recorded = new()
+    recorded.__enter__()
+    torch.ones(3)
+    on_thread(lambda: recorded.__exit__(None, None, None))
+    print("elsewhere", names(recorded))
+    whole(4)
+elif what == "prepared":
+    # Prepared and never started: no result, and the next one is whole.
+    new().prepare_trace()
+    whole(2)
+elif what == "one after the other":
+    for _ in range(3):
+        on_thread(lambda: whole(2))
+elif what == "export":
+    for at in (path, f"{path}.d/missing"):
+        with new() as recorded:
+            torch.ones(3)
+        for _ in range(2):
+            try:
+                print(recorded.export_chrome_trace(at))
+            except RuntimeError as error:
+                print("RuntimeError", str(error).splitlines()[0])
