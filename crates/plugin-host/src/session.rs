@@ -244,6 +244,11 @@ impl Session<'_> {
         flush.is_some() && self.state == State::Started && self.hand_over(flush, "flush", sink)
     }
 
+    /// Whether this is the recording that the plugin knows by this pointer.
+    pub fn is(&self, handle: *mut c_void) -> bool {
+        self.handle == handle
+    }
+
     /// For pushing and popping ids. After the session's end it does nothing.
     pub fn correlation(&self) -> Correlation {
         self.correlation.clone()
