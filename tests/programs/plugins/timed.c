@@ -4,7 +4,8 @@
  *   events=N          hands over N more kernels, named `more`
  *   hang=WHERE        waits for ever in stop, process or flush
  *   fail=WHERE        returns 9 from create, start, stop, process, destroy, toggle or flush
- *   crash=WHERE       ends in one of them as by a wrong address
+ *   crash=WHERE       ends in one of them as by a wrong address; wild=WHERE by a real one,
+ *                     deep=WHERE by a stack that is full, abort=WHERE by abort
  *   leave=WHERE       ends the thread that calls it, by pthread_exit
  *   thread            has a thread while it records, which stop ends
  *   late              uses the trace builder in destroy, after its call
@@ -52,7 +53,19 @@ static int asked(const char* what, const char* where) {
   return strstr(text, both) != NULL;
 }
 
+static volatile int* volatile nowhere = (int*)16;
+static volatile long depth = 1L << 40;
+
+static long deeper(long left) {
+  volatile char here[4096];
+  here[0] = (char)left;
+  return left ? deeper(left - 1) + here[0] : 0;
+}
+
 static int misbehave(const char* where) {
+  if (asked("wild", where)) *nowhere = 1;
+  if (asked("deep", where)) deeper(depth);
+  if (asked("abort", where)) abort();
   if (asked("crash", where)) raise(SIGSEGV); /* as a wrong address */
   while (asked("hang", where)) pause();
   if (asked("leave", where)) pthread_exit(NULL);

@@ -257,6 +257,18 @@ pub fn end_process_with(status: i32) -> ! {
     }
 }
 
+/// Ends the process by this signal, whatever the program does at it.
+pub fn end_process_by(signal: i32) -> ! {
+    // SAFETY: zeros are a value of `sigaction`: the default.
+    unsafe {
+        let default: libc::sigaction = std::mem::zeroed();
+        libc::sigaction(signal, &default, std::ptr::null_mut());
+    }
+    loop {
+        let _ = syscall!(libc::SYS_tgkill, process_id(), thread_id(), signal);
+    }
+}
+
 /// Returns whether this process has a thread with this id, which may be about to end.
 pub fn thread_exists(id: u32) -> bool {
     syscall!(libc::SYS_tgkill, process_id(), id, 0).is_ok()

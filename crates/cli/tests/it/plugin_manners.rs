@@ -88,7 +88,7 @@ fn a_program_with_plugins_finds_its_signals_as_they_are() {
     }
 }
 
-/// A plugin that hangs, leaves its thread or fails loses its own events only: neither those of other
+/// A plugin that hangs, leaves its thread or crashes at the end loses its own events only: neither those of other
 /// plugins nor what the program has written.
 #[test]
 fn a_plugin_that_misbehaves_costs_its_own_events_only() {
@@ -107,6 +107,12 @@ fn a_plugin_that_misbehaves_costs_its_own_events_only() {
         ("leave", "profilerStart"),
         ("leave", "profilerStop"),
         ("leave", "profilerProcessEvents"),
+        ("crash", "profilerStop"),
+        ("wild", "profilerStop"),
+        ("wild", "profilerProcessEvents"),
+        ("deep", "profilerProcessEvents"),
+        ("abort", "profilerProcessEvents"),
+        ("abort", "profilerDestroy"),
     ] {
         let place = match call {
             "profilerProcessEvents" => "process".to_owned(),
@@ -116,7 +122,9 @@ fn a_plugin_that_misbehaves_costs_its_own_events_only() {
         let asked = format!("{what}={place}");
         command.env("BAD_PLUGIN", &asked).env("GOOD_PLUGIN", "thread");
         let (bad, good) = (bad.to_str().unwrap(), good.to_str().unwrap());
-        let options = ["--plugin", bad, "--plugin", good, "--plugin-timeout", "300ms"];
+        // Long enough for the good one on a busy machine.
+        let timeout = if what == "hang" { "2s" } else { "60s" };
+        let options = ["--plugin", bad, "--plugin", good, "--plugin-timeout", timeout];
         let options = match call {
             "flush" => [&options[..], &["--plugin-flush", "1ms"]].concat(),
             _ => options.to_vec(),
@@ -136,7 +144,9 @@ fn a_plugin_that_misbehaves_costs_its_own_events_only() {
         assert_eq!(recorded.losses().get("plugin_failed"), Some(&1), "{asked}: {said}");
         let expected = match what {
             "hang" => format!("the process ended in {call}, or the plugin did not return"),
-            _ => format!("{call} called pthread_exit"),
+            "leave" => format!("{call} called pthread_exit"),
+            "abort" => format!("{call} crashed with signal 6"),
+            _ => format!("{call} crashed with signal 11"),
         };
         assert!(said.contains("a-bad.so in manners") && said.contains(&expected), "{said}");
     }
@@ -299,4 +309,36 @@ fn root_is_told_about_plugins_that_others_can_change() {
     assert_eq!(recorded.output.status.code(), Some(3), "{}", recorded.stderr());
     assert!(recorded.stderr().contains("belongs to user 65534"), "{}", recorded.stderr());
     assert_eq!(ops(&recorded), ["launch it", "timed kernel"]);
+}
+
+/// ThreadSanitizer cannot see how a plugin's threads and ours take turns, so such a program has none of
+/// them, and the profile says so.
+#[test]
+fn a_program_with_threadsanitizer_has_no_plugins() {
+    let Some(program) = counterpoint("plugins and ThreadSanitizer") else { return };
+    let scratch = Scratch::new();
+    let (_plugin, file) = plugin();
+    let checked = scratch.join("manners");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/programs/manners.c");
+    let mut compiler = Command::new("cc");
+    compiler.args(["-std=gnu11", "-g", "-fsanitize=thread", "-o"]).arg(&checked).arg(source);
+    let compiled = compiler.arg("-lpthread").output().unwrap();
+    let started = || Command::new(&checked).arg("done").output().ok();
+    if !compiled.status.success() || started().is_none_or(|done| done.status.code() != Some(3)) {
+        return testkit::skip("plugins and ThreadSanitizer", "no ThreadSanitizer that works here");
+    }
+    for mode in ["done", "ids"] {
+        let mut command = Command::new(&checked);
+        let alone = command.arg(mode).output().unwrap();
+        for plugin in ["telemetry", file.to_str().unwrap()] {
+            let options = ["--plugin", plugin];
+            let recorded = Recorded::run_with(&program, "none", &options, &mut command);
+            let said = recorded.stderr();
+            assert_eq!(recorded.output.status, alone.status, "{mode} {plugin}: {said}");
+            assert_eq!(recorded.stdout(), text(&alone.stdout), "{mode} {plugin}: {said}");
+            assert!(!said.contains("WARNING: ThreadSanitizer"), "{mode} {plugin}: {said}");
+            assert!(said.contains("is not used in a program with ThreadSanitizer"), "{said}");
+            assert_eq!(recorded.losses().get("plugin_failed"), Some(&1), "{said}");
+        }
+    }
 }

@@ -17,6 +17,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use plugin_host::guard::fault;
+
 use super::one::One;
 use super::progress::Progress;
 use super::threads;
@@ -43,6 +45,11 @@ impl Guest {
     /// A guest that nobody has called yet.
     pub fn new(one: One, progress: Arc<Progress>, patience: Duration) -> Self {
         Self { one: Mutex::new(one), number: AtomicU32::new(0), progress, patience }
+    }
+
+    /// How long one step may take.
+    pub fn patience(&self) -> Duration {
+        self.patience
     }
 
     /// The plugin's number in this process, once it is known.
@@ -80,6 +87,14 @@ impl Guest {
         guarded(|| body(&mut one));
         self.progress.ends();
         true
+    }
+
+    /// As [`Guest::begin_call`]. A fault in the plugin ends the call and not the process.
+    pub fn begin_last_call(&'static self, body: impl FnOnce(&mut One) + Send + 'static) -> Call {
+        self.begin_call(|one| {
+            let _on_thread = fault::OnThread::new();
+            body(one);
+        })
     }
 
     /// Runs `body` on a thread of its own. A program that may start no thread (RLIMIT_NPROC, seccomp)

@@ -48,7 +48,7 @@ pub static ADAPTER: Adapter = Adapter {
             begin(run, false);
         }
     },
-    session_ends: end,
+    session_ends: || _ = stop(false),
     at_exit: end,
     // Plugins have no calls that are bracketed.
     rehearse: |thread, calls, uncounted| (iree::ADAPTER.rehearse)(thread, calls, uncounted),
@@ -99,15 +99,16 @@ fn begin(run: &'static Run, is_here: bool) {
     let _errno = ErrnoGuard::new();
     guarded(|| {
         point!(PluginBegin);
-        if recording::begin(run, options, is_here, stop) {
+        if recording::begin(run, options, is_here, || stop(true)) {
             RECORDS.store(sys::process_id(), Ordering::Release);
             end_before_destructors();
         }
     });
 }
 
-/// Stops the plugins and takes their events. Returns whether they were recording.
-fn stop() -> bool {
+/// Stops the plugins and takes their events. Returns whether they were recording. `program_ends`: the
+/// process ends after this.
+fn stop(program_ends: bool) -> bool {
     let own = sys::process_id();
     // Only one of several threads that end the program or the session does it.
     if !record_here()
@@ -118,24 +119,24 @@ fn stop() -> bool {
     let _errno = ErrnoGuard::new();
     guarded(|| {
         point!(PluginEnd);
-        recording::end();
+        recording::end(program_ends);
     });
     true
 }
 
 fn end() {
-    stop();
+    stop(true);
 }
 
 /// Called before `exec` replaces the program. Returns whether plugins were recording.
 pub fn before_exec() -> bool {
-    stop()
+    stop(false)
 }
 
 /// Called before `unshare` and `setns`. If the program has one thread and the others are ours and the
 /// plugins', ends the recording and with it those threads. Returns whether it did.
 pub fn before_namespaces() -> bool {
-    threads::others_are_guests() && stop() && {
+    threads::others_are_guests() && stop(false) && {
         threads::wait_until_only_one();
         true
     }

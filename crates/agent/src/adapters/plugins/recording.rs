@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use plugin_host::guard::fault;
 use record::pool::PluginControl;
 use record::run_file::PluginOptions;
 
@@ -35,8 +36,8 @@ pub fn begin(
 ) -> bool {
     let Some(process) = Process::current(run) else { return false };
     plugins::set_level(options.log_level);
-    if !plugins::are_usable() {
-        refuse(process, options);
+    if let Some(why) = obstacle() {
+        refuse(process, options, why);
         return false;
     }
     let was_alone = threads::is_only_one();
@@ -106,21 +107,56 @@ fn take_events(number: u32, session: *mut c_void) -> bool {
 
 /// Stops all plugins, takes their events, and ends their files. All are stopped before the first one
 /// hands over, because that can take long. Waits for each no longer than one step of it may take.
-pub fn end() {
+/// `program_ends`: the process ends after this, so a fault in a plugin is caught: the other plugins
+/// and the program have something to write.
+pub fn end(program_ends: bool) {
     let guests = std::mem::take(&mut *GUESTS.lock().unwrap_or_else(PoisonError::into_inner));
     control::wake();
+    let caught = program_ends.then(fault::Caught::new);
     for step in [One::stop, One::end] {
-        let calls: Vec<Call> = guests.iter().map(|guest| guest.begin_call(step)).collect();
+        let begin = |guest: &&'static Guest| {
+            if program_ends { guest.begin_last_call(step) } else { guest.begin_call(step) }
+        };
+        let calls: Vec<Call> = guests.iter().map(begin).collect();
         for call in calls {
             call.wait();
         }
     }
+    drop(caught);
+    if let (true, Some(signal), Some(guest)) = (program_ends, fault::Caught::last(), guests.first())
+    {
+        end_by_signal_after(guest.patience(), signal);
+    }
 }
 
-/// Says in the profile that this process, a forked child, cannot use plugins.
-fn refuse(process: Process, options: &PluginOptions) {
+/// Ends a process after a time unless it ends by itself. A plugin that has crashed may hold a lock
+/// that the program's end needs, such as that of its memory; then the signal is the end after all.
+fn end_by_signal_after(time: Duration, signal: i32) {
+    let _calm = sys::SignalsBlocked::for_new_threads();
+    let work = move || {
+        std::thread::sleep(time);
+        sys::end_process_by(signal);
+    };
+    let _ = std::thread::Builder::new().name("cp plugin".into()).spawn(work);
+}
+
+/// Why this process cannot use plugins.
+fn obstacle() -> Option<&'static str> {
+    if !plugins::are_usable() {
+        return Some("cannot be used in a forked child of a process that has loaded plugins");
+    }
+    // SAFETY: a C string.
+    let race_checker = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"__tsan_init".as_ptr()) };
+    (!race_checker.is_null()).then_some(
+        "is not used in a program with ThreadSanitizer, which would report the plugin's threads: it \
+         sees the memory that they share, but not their locks",
+    )
+}
+
+/// Says in the profile why this process uses no plugins.
+fn refuse(process: Process, options: &PluginOptions, why: &str) {
     for file in &options.files {
         let Some(one) = One::new(process, options, file, Arc::default()) else { return };
-        one.refuse("cannot be used in a forked child of a process that has loaded plugins");
+        one.refuse(why);
     }
 }
