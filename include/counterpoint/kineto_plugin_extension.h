@@ -8,7 +8,8 @@
  *                          configure              the text of --plugin-config, warm-up, limit
  *                          profilerStart
  *                          toggle(off), toggle(on)   as often as the user pauses
- *                          flush                  as often as the host likes, for long recordings
+ *                          flush                  as often as the host likes, for long recordings,
+ *                                                 and when the plugin asks for it (requestFlush)
  *                          profilerStop, profilerProcessEvents, profilerDestroy
  */
 #ifndef COUNTERPOINT_KINETO_PLUGIN_EXTENSION_H_
@@ -20,7 +21,8 @@
 extern "C" {
 #endif
 
-#define COUNTERPOINT_PLUGIN_EXTENSION_VERSION 1
+/* Version 2 added requestFlush. */
+#define COUNTERPOINT_PLUGIN_EXTENSION_VERSION 2
 
 /* Kinds of a plugin's own have numbers from here on; the host gives them out. */
 #define COUNTERPOINT_PLUGIN_FIRST_OWN_TYPE 1024
@@ -67,9 +69,15 @@ typedef struct CounterpointPlugin_Host {
                        const char* pName);
   /* A line for the user. From any thread. */
   void (*log)(CounterpointPlugin_HostHandle*, CounterpointPlugin_LogLevel, const char* pText);
+  /* Since version 2; check that unpaddedStructSize covers it. The plugin has events to hand over:
+   * the host calls `flush` of this recording before it returns, on the calling thread. What was
+   * handed over is kept, whatever happens to the process. For threads that the plugin has started
+   * itself; hold no lock that flush or profilerStop take. 0: done; -1: not now (the host is in
+   * another call of the plugin), or never (the host takes events only at the end). */
+  int (*requestFlush)(CounterpointPlugin_HostHandle*, KinetoPlugin_ProfilerHandle*);
 } CounterpointPlugin_Host;
 #define COUNTERPOINT_PLUGIN_HOST_UNPADDED_STRUCT_SIZE \
-  KINETO_PLUGIN_UNPADDED_STRUCT_SIZE(CounterpointPlugin_Host, log)
+  KINETO_PLUGIN_UNPADDED_STRUCT_SIZE(CounterpointPlugin_Host, requestFlush)
 
 typedef struct CounterpointPlugin_Configure_Params {
   size_t unpaddedStructSize;

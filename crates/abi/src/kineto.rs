@@ -16,7 +16,7 @@ pub const DIRECTORY_VARIABLE: &core::ffi::CStr = c"KINETO_PLUGIN_LIB_DIR_PATH";
 /// Bytes of a profiler's name, without the zero byte.
 pub const NAME_BYTES: usize = 31;
 /// Version of the extension.
-pub const EXTENSION_VERSION: u32 = 1;
+pub const EXTENSION_VERSION: u32 = 2;
 /// The first number of a type that a plugin declared.
 pub const FIRST_OWN_TYPE: u32 = 1024;
 
@@ -321,6 +321,14 @@ pub struct Host {
         Option<unsafe extern "C" fn(*mut c_void, i32, i32, *const c_char) -> c_int>,
     /// Says something to the user.
     pub log: Option<unsafe extern "C" fn(*mut c_void, u32, *const c_char)>,
+    /// Since version 2: has the host call `flush` of a recording now, on the same thread. The second
+    /// argument is what create made.
+    pub request_flush: Option<unsafe extern "C" fn(*mut c_void, *mut c_void) -> c_int>,
+}
+
+impl Host {
+    /// Bytes of the first version, which ends with `log`.
+    pub const FIRST_SIZE: usize = 56;
 }
 
 /// Arguments of `configure`.
@@ -395,12 +403,13 @@ sized! {
     ProfilerInterface process_events 88;
     Registry register_profiler 24;
     Counter value 56;
-    Host log 56;
+    Host request_flush 64;
     ConfigureParams max_buffer_bytes 40;
     ToggleParams enabled 20;
     Extension flush 32;
 }
 
+const _: () = assert!(offset_of!(Host, request_flush) == Host::FIRST_SIZE);
 const _: () = assert!(offset_of!(ProfileEvent, start_ns) == 16);
 const _: () = assert!(offset_of!(ProfileEvent, device) == 40);
 const _: () = assert!(offset_of!(ProfileEventFlow, is_start) == 16);

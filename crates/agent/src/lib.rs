@@ -69,7 +69,9 @@ pub use entry::exec::{
     execl, execle, execlp, execv, execve, execveat, execvp, execvpe, fexecve, posix_spawn,
     posix_spawnp,
 };
+pub use entry::namespaces::{setns, unshare};
 pub use entry::sanitizer::__asan_default_options;
 #[cfg(feature = "inject-panics")]
 pub use os::inject::counterpoint_injection_points;
+pub use process::program::__libc_start_main;
 pub use recorder::fork::_Fork;

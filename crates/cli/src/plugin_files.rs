@@ -6,7 +6,10 @@
 
 use std::path::{Path, PathBuf};
 
+use plugin_host::fit;
+
 use crate::failure::Failure;
+use crate::terminal::say;
 
 /// The variable of Kineto's hosts that names a directory of plugins.
 pub const DIRECTORY_VARIABLE: &str = "KINETO_PLUGIN_LIB_DIR_PATH";
@@ -101,7 +104,26 @@ fn at_path(path: &Path) -> Result<Vec<PathBuf>, Failure> {
         return Err(Failure::new(format!("{}: has no plugins", path.display()))
             .hint("a plugin in a directory is a file whose name ends in .so"));
     }
+    found.iter().try_for_each(|file| check(file, path.is_dir()))?;
     Ok(found)
+}
+
+/// Refuses a file that is not a plain one, and for root one that other users can change: a plugin
+/// runs with the rights of the program.
+fn check(file: &Path, of_directory: bool) -> Result<(), Failure> {
+    let plugin = format!("plugin {}", file.display());
+    fit::plain(file).map_err(|why| Failure::new(format!("{plugin}: {why}")))?;
+    match fit::exposed_to_others(file, of_directory) {
+        Some(exposed) if exposed.is_refused => {
+            Err(Failure::new(format!("{plugin}: root does not load it: {exposed}"))
+                .hint("make the file and its directories writable by root alone"))
+        }
+        Some(exposed) => {
+            say!("{plugin}: root loads it although another user can change it: {exposed}");
+            Ok(())
+        }
+        None => Ok(()),
+    }
 }
 
 fn nothing_named() -> Failure {

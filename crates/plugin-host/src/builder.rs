@@ -2,9 +2,10 @@
 //! types, and whether it may be called now.
 //!
 //! A plugin may call them with any arguments, from any thread, and after the call that they were
-//! valid for. So a builder is never freed (there is one per profiler), everything in it is behind one
-//! lock, and it knows whether it is open. The event that the plugin is completing is kept here and
-//! goes to the sink when the next one begins.
+//! valid for. So neither a builder nor the struct with its functions is ever freed (there is one of
+//! each per profiler), a handle is looked up among those that exist, everything in a builder is behind
+//! one lock, and it knows whether it is open. The event that the plugin is completing is kept here
+//! and goes to the sink when the next one begins.
 
 mod lock;
 
@@ -20,6 +21,7 @@ use abi::kineto::{
 };
 
 use self::lock::{Held, Lock};
+use crate::known::Known;
 use crate::problem::{Problem, Problems};
 use crate::sink::{Counter, Event, Flow, Metadata, Sink};
 
@@ -55,10 +57,15 @@ impl Asked {
     }
 }
 
+/// All builders of this process.
+static BUILDERS: Known<Builder> = Known::new();
+
 /// What a builder's handle points to.
 #[derive(Debug)]
 pub struct Builder {
     state: Lock<State>,
+    /// The functions, as the plugin sees them.
+    raw: NonNull<TraceBuilder>,
     problems: Arc<Problems>,
     /// One more than the number of the last type that a plugin declared.
     own_end: &'static AtomicU32,
@@ -87,10 +94,32 @@ impl std::fmt::Debug for State {
 // SAFETY: the sink is used only under the lock and only while `Builder::with` has it borrowed.
 unsafe impl Send for State {}
 
+// SAFETY: `raw` is never freed, and only the thread that has the profiler's turn writes to it.
+unsafe impl Send for Builder {}
+// SAFETY: as above.
+unsafe impl Sync for Builder {}
+
 impl Builder {
     /// A builder that lives as long as the process.
     pub fn leak(problems: Arc<Problems>, own_end: &'static AtomicU32) -> &'static Self {
-        Box::leak(Box::new(Self { state: Lock::default(), problems, own_end }))
+        let raw = Box::leak(Box::new(TraceBuilder {
+            size: 0,
+            handle: std::ptr::null_mut(),
+            add_event: None,
+            set_last_name: None,
+            set_last_flow: None,
+            add_last_metadata: None,
+            add_device: None,
+            add_resource: None,
+        }));
+        let builder = &*Box::leak(Box::new(Self {
+            state: Lock::default(),
+            raw: NonNull::from(raw),
+            problems,
+            own_end,
+        }));
+        BUILDERS.add(builder);
+        builder
     }
 
     /// Runs `call` with a builder whose events go to `sink`. Events of types that are not in
@@ -99,7 +128,7 @@ impl Builder {
         &'static self,
         sink: &mut dyn Sink,
         asked: &Asked,
-        call: impl FnOnce(&TraceBuilder) -> R,
+        call: impl FnOnce(*const TraceBuilder) -> R,
     ) -> R {
         /// Closes the builder, also if the call unwinds.
         struct Open(&'static Builder);
@@ -122,7 +151,7 @@ impl Builder {
             state.asked.clone_from(asked);
         }
         let open = Open(self);
-        let result = call(&TraceBuilder {
+        let functions = TraceBuilder {
             size: TraceBuilder::SIZE,
             handle: std::ptr::from_ref(self).cast_mut().cast(),
             add_event: Some(add_event),
@@ -131,7 +160,11 @@ impl Builder {
             add_last_metadata: Some(add_last_metadata),
             add_device: Some(add_device),
             add_resource: Some(add_resource),
-        });
+        };
+        // SAFETY: never freed. It is written anew each time, because a plugin may have overwritten
+        // it; a plugin that reads it outside of a call finds the same bytes before and after this.
+        unsafe { self.raw.write_volatile(functions) };
+        let result = call(self.raw.as_ptr().cast_const());
         drop(open);
         result
     }
@@ -155,10 +188,7 @@ fn enter(
     call: &'static str,
     run: impl FnOnce(&Builder, &mut State) -> Result<(), Option<Problem>>,
 ) -> c_int {
-    let Some(builder) = NonNull::new(handle.cast::<Builder>()) else { return FAILED };
-    // SAFETY: the only handles that we give out are builders that are never freed. A wild pointer
-    // cannot be told from one.
-    let builder: &Builder = unsafe { builder.as_ref() };
+    let Some(builder) = BUILDERS.find(handle) else { return FAILED };
     let done = catch_unwind(AssertUnwindSafe(|| {
         let mut state = builder.state.lock().map_err(|Held| Some(Problem::Inside { call }))?;
         if state.sink.is_none() {

@@ -23,6 +23,8 @@
 
 #[cfg(target_os = "linux")]
 mod cxx;
+#[cfg(target_os = "linux")]
+pub mod fault;
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 mod linker;
 #[cfg(target_os = "linux")]
@@ -41,6 +43,8 @@ pub enum Left {
     Exception(String),
     /// By `pthread_exit`. The thread lives on.
     ThreadExit,
+    /// By a fault or `abort`, with this signal. What the plugin holds is in an unknown state.
+    Fault(c_int),
 }
 
 impl fmt::Display for Left {
@@ -48,6 +52,7 @@ impl fmt::Display for Left {
         match self {
             Self::Exception(what) => write!(f, "threw {what}"),
             Self::ThreadExit => f.write_str("called pthread_exit"),
+            Self::Fault(signal) => write!(f, "crashed with signal {signal}"),
         }
     }
 }

@@ -48,6 +48,9 @@ pub fn opencl_layers<'a>(
 }
 
 fn is_layer(file: &Path) -> bool {
+    if crate::fit::plain(file).is_err() {
+        return false;
+    }
     let Ok(bytes) = fs::read(file) else { return false };
     bytes.starts_with(b"\x7fELF")
         && NAMES.iter().all(|name| bytes.windows(name.len()).any(|window| window == *name))

@@ -12,6 +12,7 @@
 //! |---|---|
 //! | [`platform`] | opening a shared object: the only part that differs between systems |
 //! | [`discover`](mod@discover) | which files of a directory are plugins, in which order |
+//! | [`fit`] | whether a file may be loaded |
 //! | [`guard`] | calls that a plugin's exceptions do not leave |
 //! | [`layers`] | which plugins the OpenCL loader must load, too |
 //! | [`load`] | a plugin: opened, extended, registered, queried |
@@ -32,7 +33,9 @@ pub mod builder;
 pub mod conformance;
 pub mod discover;
 pub mod entry;
+pub mod fit;
 pub mod guard;
+mod known;
 pub mod layers;
 pub mod lineage;
 pub mod load;

@@ -2,7 +2,7 @@
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use abi::kineto::{
@@ -12,6 +12,7 @@ use abi::kineto::{
 
 use crate::builder::{Builder, add_counter, set_thread_name};
 use crate::guard::{self, call_one};
+use crate::known::Known;
 use crate::platform::Library;
 use crate::problem::{Problem, Problems};
 
@@ -29,6 +30,9 @@ enum Says {
 /// Types of events that plugins may declare.
 const MOST_OWN_TYPES: usize = 1024;
 
+/// All hosts of this process.
+static HOSTS: Known<Host> = Known::new();
+
 /// What plugins get from their host. It lives as long as the process. Plugins may share one, or have
 /// one each.
 #[derive(Debug)]
@@ -37,8 +41,15 @@ pub struct Host {
     /// One more than the number of the last declared type.
     own_end: AtomicU32,
     says: Says,
+    /// Takes events when a plugin asks for it: a [`TakeEvents`], or null.
+    takes: AtomicPtr<()>,
     raw: abi::kineto::Host,
 }
+
+/// Has a recording hand over its events, because the plugin with this number asks for it on the
+/// calling thread. The pointer is what create made; it is compared, never followed. Returns whether
+/// it was done.
+pub type TakeEvents = fn(number: u32, session: *mut c_void) -> bool;
 
 // SAFETY: the pointer in `raw` is the address of the host itself, which is never freed.
 unsafe impl Send for Host {}
@@ -69,15 +80,24 @@ impl Host {
             add_counter: Some(add_counter),
             set_thread_name: Some(set_thread_name),
             log: Some(log),
+            request_flush: Some(request_flush),
         };
         let host = Box::leak(Box::new(Self {
             types: Mutex::default(),
             own_end: AtomicU32::new(FIRST_OWN_TYPE),
             says,
+            takes: AtomicPtr::new(std::ptr::null_mut()),
             raw,
         }));
         host.raw.handle = std::ptr::from_mut(host).cast();
+        HOSTS.add(host);
         host
+    }
+
+    /// Has `take` called when a plugin of this host, which has a number, wants to hand over events.
+    /// Without it, such requests fail.
+    pub fn take_events_with(&self, take: TakeEvents) {
+        self.takes.store(take as *mut (), Ordering::Release);
     }
 
     /// The types that plugins declared, with the published type that each is most like. The first
@@ -108,26 +128,33 @@ impl Host {
 }
 
 unsafe extern "C" fn declare_type(handle: *mut c_void, name: *const c_char, base: u32) -> u32 {
-    if handle.is_null() || name.is_null() {
-        return 0;
-    }
-    // SAFETY: the handle is the leaked host, the name a C string of the plugin's.
-    let (host, name) = unsafe { (&*handle.cast::<Host>(), CStr::from_ptr(name)) };
-    let name = name.to_string_lossy();
+    let Some(host) = HOSTS.find(handle).filter(|_| !name.is_null()) else { return 0 };
+    // SAFETY: a C string of the plugin's.
+    let name = unsafe { CStr::from_ptr(name) }.to_string_lossy();
     if name.is_empty() { 0 } else { host.declare(&name, base) }
 }
 
 unsafe extern "C" fn log(handle: *mut c_void, level: u32, text: *const c_char) {
-    if handle.is_null() || text.is_null() {
-        return;
-    }
-    // SAFETY: the handle is the leaked host, the text a C string of the plugin's.
-    let (host, text) = unsafe { (&*handle.cast::<Host>(), CStr::from_ptr(text)) };
-    let text = text.to_string_lossy();
+    let Some(host) = HOSTS.find(handle).filter(|_| !text.is_null()) else { return };
+    // SAFETY: a C string of the plugin's.
+    let text = unsafe { CStr::from_ptr(text) }.to_string_lossy();
     match host.says {
         Says::Anybody(say) => say(level, &text),
         Says::Numbered(number, say) => say(number, level, &text),
     }
+}
+
+unsafe extern "C" fn request_flush(handle: *mut c_void, session: *mut c_void) -> c_int {
+    let Some(host) = HOSTS.find(handle) else { return -1 };
+    let take = host.takes.load(Ordering::Acquire);
+    let Says::Numbered(number, _) = host.says else { return -1 };
+    if take.is_null() {
+        return -1;
+    }
+    // SAFETY: stored by `take_events_with` only.
+    let take = unsafe { std::mem::transmute::<*mut (), TakeEvents>(take) };
+    let taken = std::panic::catch_unwind(|| take(number, session)).unwrap_or(false);
+    if taken { 0 } else { -1 }
 }
 
 /// A file that was loaded.
@@ -141,8 +168,13 @@ pub struct Plugin {
     pub profilers: Vec<Profiler>,
     /// What the plugin was given to register with. It is never freed, because the plugin may use it
     /// at any time; a checker for leaks finds it here.
-    registry: Option<&'static Mutex<Collecting>>,
+    registry: *const Registry,
 }
+
+// SAFETY: the registry is never freed, and only the plugin reads it.
+unsafe impl Send for Plugin {}
+// SAFETY: as above.
+unsafe impl Sync for Plugin {}
 
 /// One profiler of a plugin.
 #[derive(Debug)]
@@ -167,6 +199,9 @@ unsafe impl Send for Profiler {}
 // SAFETY: as above.
 unsafe impl Sync for Profiler {}
 
+/// What the handles of registries stand for.
+static REGISTRIES: Known<Mutex<Collecting>> = Known::new();
+
 /// What `registerProfiler` collects during one call of `KinetoPlugin_register`.
 #[derive(Debug)]
 struct Collecting {
@@ -179,11 +214,7 @@ unsafe extern "C" fn register_profiler(
     handle: *mut c_void,
     interface: *const ProfilerInterface,
 ) -> c_int {
-    if handle.is_null() {
-        return -1;
-    }
-    // SAFETY: the handle that `Plugin::load` gave out, which is never freed.
-    let collecting = unsafe { &*handle.cast::<Mutex<Collecting>>() };
+    let Some(collecting) = REGISTRIES.find(handle) else { return -1 };
     let mut collecting = collecting.lock().unwrap_or_else(PoisonError::into_inner);
     if !collecting.open {
         collecting.problems.add(Problem::Late { call: "registerProfiler" });
@@ -213,7 +244,7 @@ impl Plugin {
             file: file.to_owned(),
             problems: Arc::clone(&problems),
             profilers: Vec::new(),
-            registry: None,
+            registry: std::ptr::null(),
         };
         let library = match Library::open(file) {
             Ok(library) => library,
@@ -245,8 +276,12 @@ impl Plugin {
         host: &'static Host,
     ) -> Self {
         let problems = Arc::new(Problems::of(name));
-        let mut plugin =
-            Self { file: name.to_owned(), problems, profilers: Vec::new(), registry: None };
+        let mut plugin = Self {
+            file: name.to_owned(),
+            problems,
+            profilers: Vec::new(),
+            registry: std::ptr::null(),
+        };
         let extend = extend.map(|extend| extend as *const c_void);
         plugin.register(register as *const c_void, extend, host);
         plugin
@@ -266,14 +301,17 @@ impl Plugin {
             interfaces: Vec::new(),
             problems: Arc::clone(&problems),
         })));
-        self.registry = Some(collecting);
-        let registry = Registry {
+        REGISTRIES.add(collecting);
+        // Never freed, because the plugin may look at it at any time.
+        let registry: &'static mut Registry = Box::leak(Box::new(Registry {
             size: Registry::SIZE,
             handle: std::ptr::from_ref(collecting).cast_mut().cast(),
             register_profiler: Some(register_profiler),
-        };
+        }));
+        let registry = std::ptr::from_mut(registry).cast_const();
+        self.registry = registry;
         // SAFETY: the symbol has this type by the interface's definition.
-        let end = unsafe { guard::call(register, (&raw const registry).cast(), std::ptr::null()) };
+        let end = unsafe { guard::call(register, registry.cast(), std::ptr::null()) };
         let interfaces = {
             let mut collecting = collecting.lock().unwrap_or_else(PoisonError::into_inner);
             collecting.open = false;

@@ -44,6 +44,8 @@ mod unix {
             } else {
                 Path::new(".").join(path)
             };
+            // The dynamic linker would wait for somebody to write into a FIFO.
+            crate::fit::plain(&path).map_err(|error| error.to_string())?;
             let name = CString::new(path.as_os_str().as_bytes())
                 .map_err(|_| "its name has a zero byte".to_owned())?;
             // SAFETY: a C string. What the constructors of the file do is the user's choice.

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::guard::Left;
 
@@ -200,6 +201,8 @@ impl fmt::Display for Problem {
 pub struct Problems {
     file: PathBuf,
     seen: Mutex<Vec<(Problem, u64)>>,
+    /// A call of it was ended by a fault, so it must not be called again.
+    crashed: AtomicBool,
 }
 
 /// The maximum number of different problems. Any further problem is counted as the last one.
@@ -208,7 +211,17 @@ const MOST: usize = 256;
 impl Problems {
     /// Creates an empty list.
     pub fn of(file: &Path) -> Self {
-        Self { file: file.to_owned(), seen: Mutex::new(Vec::new()) }
+        Self { file: file.to_owned(), seen: Mutex::default(), crashed: AtomicBool::new(false) }
+    }
+
+    /// Notes that the file must not be called again.
+    pub fn note_crash(&self) {
+        self.crashed.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether it must not.
+    pub fn has_crashed(&self) -> bool {
+        self.crashed.load(Ordering::Relaxed)
     }
 
     /// Returns the plugin's file.

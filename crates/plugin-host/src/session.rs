@@ -90,7 +90,12 @@ fn report(problems: &Problems, function: &'static str, end: Result<c_int, Left>)
     match end {
         Ok(0) => return true,
         Ok(code) => problems.add(Problem::Failed { function, code }),
-        Err(how) => problems.add(Problem::Left { function, how }),
+        Err(how) => {
+            if matches!(how, Left::Fault(_)) {
+                problems.note_crash();
+            }
+            problems.add(Problem::Left { function, how });
+        }
     }
     false
 }
@@ -163,9 +168,9 @@ impl Profiler {
 }
 
 impl Session<'_> {
-    /// Whether this is the process that made the session.
+    /// Whether this is the process that made the session, and the plugin has not crashed in it.
     fn is_at_home(&self) -> bool {
-        process_number() == self.home
+        process_number() == self.home && !self.profiler.problems.has_crashed()
     }
 
     fn call(&self, function: Function<HandleParams>, name: &'static str) -> bool {
@@ -244,6 +249,11 @@ impl Session<'_> {
         flush.is_some() && self.state == State::Started && self.hand_over(flush, "flush", sink)
     }
 
+    /// Whether this is the recording that the plugin knows by this pointer.
+    pub fn is(&self, handle: *mut c_void) -> bool {
+        self.handle == handle
+    }
+
     /// For pushing and popping ids. After the session's end it does nothing.
     pub fn correlation(&self) -> Correlation {
         self.correlation.clone()
@@ -269,7 +279,7 @@ impl Drop for Session<'_> {
 
 impl Correlation {
     fn is_at_home(&self) -> bool {
-        process_number() == self.home
+        process_number() == self.home && !self.problems.has_crashed()
     }
 
     /// Whether the plugin has functions for the ids of this stack. Without any, pushing and popping

@@ -52,6 +52,16 @@ fn run(what: &str, call: impl FnOnce() -> Result<(), Error>) -> c_int {
 /// Level of errors, as KINETO_LOG_LEVEL has it.
 const LEVEL_ERROR: u32 = 4;
 
+/// Has the host take events of this session now; whether it did.
+pub(crate) fn request_flush(session: *mut c_void) -> bool {
+    let host = EXTENDED.get().and_then(|extended| extended.host);
+    let Some((host, request)) = host.and_then(|host| host.request_flush.map(|r| (host, r))) else {
+        return false;
+    };
+    // SAFETY: the host's function, with its handle; it only compares the session.
+    unsafe { request(host.handle, session) == DONE }
+}
+
 fn say(text: &str) {
     let host = EXTENDED.get().and_then(|extended| extended.host);
     if let Some((host, log)) = host.and_then(|host| host.log.map(|log| (host, log))) {
@@ -279,7 +289,9 @@ static EXTENDING: Mutex<()> = Mutex::new(());
 /// # Safety
 /// Both are a host's, or null; the host lives as long as the process.
 pub unsafe fn extend<P: Profiler>(host: *const Host, extension: *mut Extension) -> c_int {
-    let host = *argument!(host.cast_mut(), Host::SIZE);
+    let _ = argument!(host.cast_mut(), Host::FIRST_SIZE);
+    // SAFETY: not null, and as many bytes as it says.
+    let host = unsafe { crate::extended::read(host) };
     let extension = argument!(extension, Extension::SIZE);
     let _one = EXTENDING.lock().unwrap_or_else(PoisonError::into_inner);
     let own = P::OWN_KINDS

@@ -27,3 +27,18 @@ impl Extended {
         }
     }
 }
+
+/// Copies a host of any version; what it does not have is null.
+///
+/// # Safety
+/// `host` points to as many bytes as its `size` says, which are at least [`Host::FIRST_SIZE`].
+pub(crate) unsafe fn read(host: *const Host) -> Host {
+    let mut copy = std::mem::MaybeUninit::<Host>::zeroed();
+    // SAFETY: the caller's promise; no more than there is, and no more than fits. All fields may be
+    // zero: numbers, pointers and functions that may be null.
+    unsafe {
+        let bytes = (*host).size.min(size_of::<Host>());
+        std::ptr::copy_nonoverlapping(host.cast::<u8>(), copy.as_mut_ptr().cast(), bytes);
+        copy.assume_init()
+    }
+}

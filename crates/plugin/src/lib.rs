@@ -86,6 +86,28 @@ impl From<std::io::Error> for Error {
     }
 }
 
+/// Lets a thread of the plugin hand over events as they come, so that they are kept whatever happens
+/// to the process. Made in `start`, for a thread that ends in `stop`.
+#[derive(Clone, Copy, Debug)]
+pub struct FlushRequests {
+    /// The session's address, by which the host knows it.
+    session: usize,
+}
+
+impl FlushRequests {
+    /// For this session, which must be the one that the host calls.
+    pub fn of<S: Session>(session: &S) -> Self {
+        Self { session: std::ptr::from_ref(session) as usize }
+    }
+
+    /// Has the host call [`Session::flush`] on this thread before this returns. Do not hold a lock
+    /// that `flush` or `stop` take. Returns false if the host cannot take events now, or takes them
+    /// only at the end.
+    pub fn flush_now(self) -> bool {
+        export::request_flush(self.session as *mut std::ffi::c_void)
+    }
+}
+
 /// A source of events.
 pub trait Profiler: 'static {
     /// What the user sees; the first 31 bytes count.

@@ -23,13 +23,14 @@
 
 mod sample;
 mod settings;
+mod signals;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime};
 
-use plugin::{Configuration, Error, Kind, Profiler, Session, Trace};
+use plugin::{Configuration, Error, FlushRequests, Kind, Profiler, Session, Trace};
 
 use sample::{Machine, Series};
 use settings::Settings;
@@ -89,8 +90,9 @@ fn unix_ns() -> i64 {
 }
 
 impl Shared {
-    /// Samples until it is stopped.
-    fn run(&self, settings: &Settings) {
+    /// Samples until it is stopped. Each sample is handed over at once if the host takes it, so that
+    /// it is kept whatever happens to the program.
+    fn run(&self, settings: &Settings, requests: FlushRequests) {
         let mut machine = Machine::open(&settings.root);
         let most = settings.most_values();
         let mut stopped = lock(&self.stopped);
@@ -111,6 +113,8 @@ impl Shared {
                         samples.dropped += 1;
                     }
                 }
+                drop(samples);
+                requests.flush_now();
             }
             stopped = lock(&self.stopped);
             if *stopped {
@@ -152,8 +156,11 @@ impl Session for Recording {
             return Err("it records already".into());
         }
         let name = "cp-telemetry".to_owned();
-        *thread =
-            Some(std::thread::Builder::new().name(name).spawn(move || shared.run(&settings))?);
+        let requests = FlushRequests::of(self);
+        // The thread inherits what is blocked.
+        let _calm = signals::Blocked::new();
+        let work = move || shared.run(&settings, requests);
+        *thread = Some(std::thread::Builder::new().name(name).spawn(work)?);
         Ok(())
     }
 

@@ -4,11 +4,17 @@
  *   events=N          hands over N more kernels, named `more`
  *   hang=WHERE        waits for ever in stop, process or flush
  *   fail=WHERE        returns 9 from create, start, stop, process, destroy, toggle or flush
- *   crash=WHERE       ends in one of them as by a wrong address
+ *   crash=WHERE       ends in one of them as by a wrong address; wild=WHERE by a real one,
+ *                     deep=WHERE by a stack that is full, abort=WHERE by abort
+ *   leave=WHERE       ends the thread that calls it, by pthread_exit
+ *   thread            has a thread while it records, which stop ends
+ *   late              uses the trace builder in destroy, after its call
  *   log               logs a line in start
  *
- * While it records, `flush` hands over a kernel named `flushed N`. NAME is the kernel's name. */
+ * While it records, `flush` hands over a kernel named `flushed N`. NAME is the kernel's name, and VARIABLE the
+ * environment variable that may have the text, too. */
 #define _GNU_SOURCE
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,6 +26,9 @@
 
 #ifndef NAME
 #define NAME "timed kernel"
+#endif
+#ifndef VARIABLE
+#define VARIABLE "TIMED_PLUGIN"
 #endif
 
 struct KinetoPlugin_ProfilerHandle {
@@ -44,21 +53,55 @@ static int asked(const char* what, const char* where) {
   return strstr(text, both) != NULL;
 }
 
+static volatile int* volatile nowhere = (int*)16;
+static volatile long depth = 1L << 40;
+
+static long deeper(long left) {
+  volatile char here[4096];
+  here[0] = (char)left;
+  return left ? deeper(left - 1) + here[0] : 0;
+}
+
 static int misbehave(const char* where) {
+  if (asked("wild", where)) *nowhere = 1;
+  if (asked("deep", where)) deeper(depth);
+  if (asked("abort", where)) abort();
   if (asked("crash", where)) raise(SIGSEGV); /* as a wrong address */
   while (asked("hang", where)) pause();
+  if (asked("leave", where)) pthread_exit(NULL);
   return asked("fail", where) ? 9 : 0;
 }
 
+static volatile int wanted;
+static pthread_t helper;
+
+static void* run_until_stop(void* argument) {
+  while (wanted) usleep(1000);
+  return argument;
+}
+
 static int create(KinetoPlugin_ProfilerCreate_Params* params) {
-  const char* early = getenv("TIMED_PLUGIN"); /* the configuration comes after create */
+  const char* early = getenv(VARIABLE); /* the configuration comes after create */
   if (early) snprintf(text, sizeof text, "%s", early);
   params->pProfilerHandle = calloc(1, sizeof *params->pProfilerHandle);
   return misbehave("create");
 }
 
+static const KinetoPlugin_TraceBuilder* kept;
+
+static void use_late(void) {
+  const KinetoPlugin_ProfileEvent event = {
+      .unpaddedStructSize = KINETO_PLUGIN_PROFILE_EVENT_UNPADDED_STRUCT_SIZE};
+  char forged[64] = {0};
+  /* The struct is still there, and every function of it refuses. */
+  if (!kept->addEvent(kept->pTraceBuilderHandle, &event)) abort();
+  if (!kept->addEvent((KinetoPlugin_TraceBuilderHandle*)forged, &event)) abort();
+  if (!kept->addEvent((KinetoPlugin_TraceBuilderHandle*)16, &event)) abort();
+}
+
 static int destroy(KinetoPlugin_ProfilerDestroy_Params* params) {
   free(params->pProfilerHandle);
+  if (strstr(text, "late") && kept) use_late();
   return misbehave("destroy");
 }
 
@@ -75,11 +118,19 @@ static int start(KinetoPlugin_ProfilerStart_Params* params) {
   params->pProfilerHandle->thread = gettid();
   if (strstr(text, "log"))
     host->log(host->pHostHandle, COUNTERPOINT_PLUGIN_LOG_WARNING, "it is warm here");
+  if (strstr(text, "thread")) {
+    wanted = 1;
+    pthread_create(&helper, NULL, run_until_stop, NULL);
+  }
   return misbehave("start");
 }
 
 static int stop(KinetoPlugin_ProfilerStop_Params* params) {
   params->pProfilerHandle->stopped = now();
+  if (wanted) {
+    wanted = 0;
+    pthread_join(helper, NULL);
+  }
   return misbehave("stop");
 }
 
@@ -102,6 +153,7 @@ static void point(const KinetoPlugin_TraceBuilder* b, bool is_start) {
 
 static int process(KinetoPlugin_ProfilerProcessEvents_Params* params) {
   const KinetoPlugin_TraceBuilder* b = params->pTraceBuilder;
+  kept = b;
   const struct KinetoPlugin_ProfilerHandle* of = params->pProfilerHandle;
   const KinetoPlugin_ProfileDeviceInfo device = {
       .unpaddedStructSize = KINETO_PLUGIN_PROFILE_DEVICE_INFO_UNPADDED_STRUCT_SIZE,

@@ -5,12 +5,13 @@
 use model::Loss;
 
 use crate::entry::adapters::ADAPTERS;
-use crate::entry::{exec, one_agent, sanitizer};
+use crate::entry::{exec, namespaces, one_agent, sanitizer};
 use crate::os::sys;
 use crate::process::cost;
 use crate::process::guard::guarded;
 use crate::process::losses::with_run_row;
 use crate::process::part::Process;
+use crate::process::program;
 use crate::recorder::{attach, fork};
 use crate::state::{epoch, run, run_file, source};
 
@@ -40,8 +41,14 @@ fn construct() {
         epoch::begin_environment();
         exec::prepare();
         fork::prepare();
+        namespaces::prepare();
+        program::call_before_main(main_begins);
     }
     ADAPTERS.iter().for_each(|adapter| (adapter.constructed)());
+}
+
+fn main_begins() {
+    ADAPTERS.iter().for_each(|adapter| (adapter.main_begins)());
 }
 
 /// Reads the environment, unless the process has more rights than its user. Whoever started such a

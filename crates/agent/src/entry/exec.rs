@@ -70,7 +70,7 @@ unsafe fn replace(program: Program, environment: Strings, go: impl Fn(Strings) -
     let result = unsafe { launch(program, environment, go) };
     if stopped {
         let _errno = ErrnoGuard::new();
-        plugins::exec_failed();
+        plugins::record_again();
     }
     result
 }

@@ -8,12 +8,14 @@
 //! | [`c_interface`] | exports the table of functions |
 //! | [`one_agent`] | decides whether this is the one agent of the process |
 //! | [`exec`] | checks which of the programs that the host starts can carry the library |
+//! | [`namespaces`] | lets a program with plugins call `unshare` and `setns` |
 //! | [`sanitizer`] | makes the library acceptable to AddressSanitizer, and detects valgrind's race checkers |
 
 pub mod adapters;
 pub mod c_interface;
 pub mod constructor;
 pub mod exec;
+pub mod namespaces;
 pub mod one_agent;
 pub mod sanitizer;
 pub mod session;

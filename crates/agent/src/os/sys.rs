@@ -54,12 +54,28 @@ macro_rules! syscall {
 
 /// Blocks signals on this thread until dropped, so that none of the host's handlers runs. Used for
 /// work that a forked child must not find half done. Signals caused by the thread's own
-/// instructions stay unblocked.
+/// instructions stay unblocked. So does glibc's signal for `setuid` and its relatives
+/// (`SIGSETXID`): they wait until every thread has handled it.
 pub struct SignalsBlocked(u64);
 
+/// glibc's own signals: the first asks a thread to end (`pthread_cancel`), the second one sets the
+/// ids of a thread. glibc does not let anybody block them; a bare system call does.
+const SIGCANCEL: i32 = 32;
+const SIGSETXID: i32 = 33;
+
 impl SignalsBlocked {
-    /// Blocks the signals.
+    /// Blocks the signals. A request to cancel the thread waits as well.
     pub fn new() -> Self {
+        Self::except(&[SIGSETXID])
+    }
+
+    /// For starting threads, which inherit what is blocked: they get none of the program's signals,
+    /// and all of glibc's.
+    pub fn for_new_threads() -> Self {
+        Self::except(&[SIGSETXID, SIGCANCEL])
+    }
+
+    fn except(open: &[i32]) -> Self {
         const OWN: [i32; 7] = [
             libc::SIGSEGV,
             libc::SIGBUS,
@@ -69,7 +85,8 @@ impl SignalsBlocked {
             libc::SIGSYS,
             libc::SIGABRT,
         ];
-        let all = OWN.iter().fold(u64::MAX, |mask, signal| mask & !(1 << (signal - 1)));
+        let open = OWN.iter().chain(open);
+        let all = open.fold(u64::MAX, |mask, signal| mask & !(1 << (signal - 1)));
         let mut before = 0u64;
         let (set, old) = (&raw const all, &raw mut before);
         let _ = syscall!(libc::SYS_rt_sigprocmask, libc::SIG_BLOCK, set, old, 8);
@@ -231,6 +248,30 @@ pub fn end_process() -> ! {
     loop {
         let _ = syscall!(libc::SYS_exit_group, 0);
     }
+}
+
+/// Ends the process at once with this status. Called only if the program has ended already.
+pub fn end_process_with(status: i32) -> ! {
+    loop {
+        let _ = syscall!(libc::SYS_exit_group, status);
+    }
+}
+
+/// Ends the process by this signal, whatever the program does at it.
+pub fn end_process_by(signal: i32) -> ! {
+    // SAFETY: zeros are a value of `sigaction`: the default.
+    unsafe {
+        let default: libc::sigaction = std::mem::zeroed();
+        libc::sigaction(signal, &default, std::ptr::null_mut());
+    }
+    loop {
+        let _ = syscall!(libc::SYS_tgkill, process_id(), thread_id(), signal);
+    }
+}
+
+/// Returns whether this process has a thread with this id, which may be about to end.
+pub fn thread_exists(id: u32) -> bool {
+    syscall!(libc::SYS_tgkill, process_id(), id, 0).is_ok()
 }
 
 /// Maps private memory whose pages are present from the start.

@@ -5,6 +5,7 @@
 //! | [`part`] | owns the process's row of the loss table and its part of the profile; renewed after a fork |
 //! | [`events`] | writes files of events in the process's part |
 //! | [`plugins`] | holds the profiler plugins that are loaded into the process |
+//! | [`program`] | the moment before the program's `main` |
 //! | [`names`] | holds the dictionary of names and ids that all adapters share |
 //! | [`losses`] | counts losses |
 //! | [`guard`] | catches internal panics, and switches the agent off after one |
@@ -23,3 +24,4 @@ pub mod losses;
 pub mod names;
 pub mod part;
 pub mod plugins;
+pub mod program;

@@ -86,7 +86,7 @@ pub fn load<P: AsRef<Path>>(files: &[P]) -> List {
     if home.is_err_and(|home| home != number) {
         return Vec::new();
     }
-    let _calm = sys::SignalsBlocked::new();
+    let _calm = sys::SignalsBlocked::for_new_threads();
     let Some(_turn) = Turn::wait() else { return Vec::new() };
     let mut all = loaded().to_vec();
     let known = all.len();
@@ -109,13 +109,19 @@ pub fn load<P: AsRef<Path>>(files: &[P]) -> List {
             wanted.push(one);
         }
     }
-    if all.len() > known {
+    if all.len() > known && LOADING.load(Ordering::Acquire) == u64::from(sys::thread_id()) {
         ALL.store(std::ptr::from_ref(keep(all)).cast_mut(), Ordering::Release);
     }
     wanted
 }
 
-/// The right to load plugins, held until dropped.
+/// Lets others load plugins although a thread has not come back from it: a plugin hangs. What that
+/// thread is loading is never used.
+pub fn pass_over() {
+    LOADING.store(0, Ordering::Release);
+}
+
+/// The right to load plugins, held until dropped, unless it was taken away ([`pass_over`]).
 struct Turn;
 
 impl Turn {
@@ -135,7 +141,8 @@ impl Turn {
 
 impl Drop for Turn {
     fn drop(&mut self) {
-        LOADING.store(0, Ordering::Release);
+        let (me, free) = (u64::from(sys::thread_id()), 0);
+        let _ = LOADING.compare_exchange(me, free, Ordering::AcqRel, Ordering::Relaxed);
     }
 }
 

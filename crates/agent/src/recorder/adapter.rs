@@ -12,6 +12,9 @@ pub struct Adapter {
     pub prepare: fn(),
     /// Called at the end of the constructor, when it is known whether the environment asks for a profile.
     pub constructed: fn(),
+    /// Called on the main thread when all libraries are initialised, right before the program's
+    /// `main`. Not called in a process whose `main` had begun when this library was loaded.
+    pub main_begins: fn(),
     /// Called after a session has begun, on the thread that began it.
     pub session_began: fn(),
     /// Called before a session ends, on the thread that ends it. The process's part can still be

@@ -31,10 +31,11 @@ pub struct PluginArgs {
     #[arg(long, value_name = "BYTES", value_parser = bytes)]
     pub plugin_buffer: Option<u64>,
     /// While the program runs, ask plugins for their events at this interval, if they can hand them
-    /// over then: 500ms, 10s. What was handed over is kept if the program is killed
+    /// over then: 500ms, 10s; 0s: only at the end. What was handed over is kept if the program is
+    /// killed [default: 1s]
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub plugin_flush: Option<u64>,
-    /// How long one call of a plugin may take when the program ends
+    /// How long one call of a plugin may take. A plugin that takes longer is not called again
     #[arg(long, value_name = "TIME", value_parser = time, default_value = "30s")]
     pub plugin_timeout: u64,
     /// Start with plugins paused, if they can pause. `counterpoint plugin resume` continues them
@@ -74,6 +75,9 @@ const STARTERS: [&str; 22] = [
     "counterpoint",
 ];
 
+/// How often plugins are asked for their events unless the user says otherwise.
+const FLUSH_MS: u64 = 1000;
+
 impl PluginArgs {
     /// What the run file says; `None` if there are no plugins.
     ///
@@ -106,7 +110,7 @@ impl PluginArgs {
             configuration: self.plugin_config.clone(),
             max_buffer: self.plugin_buffer.unwrap_or(0),
             log_level: plugin_kinds::log_level(),
-            flush_ms: self.plugin_flush.map_or(0, ms),
+            flush_ms: self.plugin_flush.map_or(FLUSH_MS, ms),
             patience_ms: ms(self.plugin_timeout).max(1),
             programs: self.programs.clone(),
             except: STARTERS.map(str::to_owned).to_vec(),

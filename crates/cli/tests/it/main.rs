@@ -42,6 +42,7 @@ mod places;
 mod plugin;
 mod plugin_in_programs;
 mod plugin_kineto_host;
+mod plugin_manners;
 mod plugin_outputs;
 mod price;
 mod programs;

@@ -283,11 +283,17 @@ fn a_plugin_that_hangs_or_crashes_costs_its_own_events() {
         assert!(said.contains(&format!("the process ended {doing}, or")), "{said}");
         assert_eq!(recorded.losses().get("plugin_failed"), Some(&1), "{said}");
     }
-    // A wrong address is the one mistake that the program does not survive. The profile says whose
-    // it was.
+    // At the end of the program, a crash costs no more than that. Before, it is the program's end, and
+    // the profile says whose fault it was.
     let recorded = plugin.run(&program, &["--plugin-config", "crash=process"], &["return"]);
+    assert_eq!(recorded.output.status.code(), Some(3), "{}", recorded.stderr());
+    assert!(recorded.stderr().contains("profilerProcessEvents crashed with signal 11"));
+    let mut command = plugged(&["return"]);
+    command.env("TIMED_PLUGIN", "crash=start");
+    let options = ["--plugin", plugin.shown()];
+    let recorded = Recorded::run_with(&program, "none", &options, &mut command);
     assert_eq!(recorded.output.status.signal(), Some(libc::SIGSEGV));
-    assert!(recorded.stderr().contains("the process ended in profilerProcessEvents"));
+    assert!(recorded.stderr().contains("the process ended in profilerStart"));
 }
 
 #[test]

@@ -15,6 +15,8 @@ struct Frame {
     outer: *mut Frame,
     exception: *mut RawException,
     forced: bool,
+    /// The signal that has ended the call, or 0.
+    fault: c_int,
 }
 
 thread_local! {
@@ -198,6 +200,19 @@ unsafe extern "C" fn personality(
     }
 }
 
+/// Called by a signal handler: ends the innermost call of this thread. Returns if there is none.
+pub(super) fn leave_by(signal: c_int) {
+    let frame = INNERMOST.get();
+    if !frame.is_null() {
+        // SAFETY: as in `personality`. What lies between here and there is the plugin's, or ours
+        // called by it; nothing of it is used again.
+        unsafe {
+            (*frame).fault = signal;
+            counterpoint_plugin_land((*frame).stack)
+        }
+    }
+}
+
 /// Calls a function with up to two arguments, and returns what it returned in the first register.
 ///
 /// # Safety
@@ -215,20 +230,22 @@ pub(crate) unsafe fn call(
         outer: INNERMOST.get(),
         exception: std::ptr::null_mut(),
         forced: false,
+        fault: 0,
     };
     let frame = &raw mut frame;
     let mut cancel = 0;
     // SAFETY: the caller vouches for the function; the frame outlives the call. Everything that the
     // call can change in the frame is read afterwards, through the same pointer.
-    let (value, forced, exception) = unsafe {
+    let (value, forced, exception, fault) = unsafe {
         pthread_setcancelstate(CANCEL_DISABLE, &mut cancel);
         INNERMOST.set(frame);
         let value = counterpoint_plugin_trampoline(function, first, second, frame);
         INNERMOST.set((*frame).outer);
         pthread_setcancelstate(cancel, std::ptr::null_mut());
-        (value, (*frame).forced, NonNull::new((*frame).exception))
+        (value, (*frame).forced, NonNull::new((*frame).exception), (*frame).fault)
     };
     match exception {
+        _ if fault != 0 => Err(Left::Fault(fault)),
         None => Ok(value),
         // The C library's own: it is not ours to delete.
         Some(_) if forced => Err(Left::ThreadExit),

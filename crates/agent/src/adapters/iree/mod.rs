@@ -36,6 +36,7 @@ use crate::recorder::adapter::Adapter;
 pub static ADAPTER: Adapter = Adapter {
     prepare: interpose::prepare,
     constructed: || {},
+    main_begins: || {},
     session_began: || {},
     session_ends: || {},
     at_exit: || {},

@@ -44,6 +44,7 @@ use crate::recorder::adapter::Adapter;
 pub static ADAPTER: Adapter = Adapter {
     prepare: || {},
     constructed: register::constructed,
+    main_begins: || {},
     session_began,
     session_ends: || {},
     at_exit: tables::at_process_exit,

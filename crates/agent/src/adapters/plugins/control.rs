@@ -1,37 +1,77 @@
-//! A thread that waits for what the user wants of the plugins while the program runs: to pause, to
-//! continue, to hand over the events that are complete. It exists only if some plugin can do any of
-//! that, and sleeps in the kernel until the user changes a word in the pool.
+//! A thread for each plugin that can be paused or can hand over events while the program runs. It
+//! does what the user asks for by a word in the pool, and asks the plugin for its events at an
+//! interval. A plugin that hangs costs its own thread only.
+//!
+//! The threads also look whether the program still has a thread. If it has none, they end the
+//! recording and then themselves, so that the process ends. If plugins have started threads but none
+//! can be controlled, one thread does nothing else.
 
 use std::ffi::c_long;
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
-use std::time::Duration;
+use std::sync::mpsc::channel;
+use std::time::{Duration, Instant};
 
 use record::pool::{PluginControl, Row};
 use record::run_file::PluginOptions;
 
-use super::held;
+use super::guest::Guest;
+use super::threads;
 use crate::os::sys;
 use crate::process::guard::guarded;
 use crate::state::run::Run;
 
-/// The word that the thread waits for; null while there is no thread.
+/// The word that the threads wait for; null while there are none.
 static WORD: AtomicPtr<AtomicU32> = AtomicPtr::new(std::ptr::null_mut());
 /// Distinguishes the threads of one recording after the other.
 static SERIAL: AtomicU32 = AtomicU32::new(0);
+/// How often the threads look whether the program still has one.
+const LOOK: Duration = Duration::from_millis(100);
 
-/// Starts the thread. Without it, plugins record until the end.
-pub fn start(run: &'static Run, options: &PluginOptions) {
+/// Starts the threads. Without them, plugins record until the end.
+pub fn start(
+    run: &'static Run,
+    options: &PluginOptions,
+    guests: &[&'static Guest],
+    have_threads: bool,
+    stop: fn() -> bool,
+) {
     let row: &'static Row = run.pool.run_row();
     let every = Some(options.flush_ms).filter(|ms| *ms > 0).map(Duration::from_millis);
     let serial = SERIAL.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
     WORD.store(std::ptr::from_ref(&row.plugin_control).cast_mut(), Ordering::Release);
-    let work = move || _ = guarded(|| obey(row, every, serial));
-    // The thread inherits the mask, so it gets none of the program's signals.
-    let _calm = sys::SignalsBlocked::new();
-    let _ = std::thread::Builder::new().name("plugins control".into()).spawn(work);
+    let mut threads: Vec<(Option<&'static Guest>, Option<Duration>)> = Vec::new();
+    for guest in guests {
+        let (mut controlled, mut flushes) = (false, false);
+        guest.with(|one| (controlled, flushes) = (one.can_be_controlled(), one.can_flush()));
+        if controlled {
+            threads.push((Some(guest), every.filter(|_| flushes)));
+        }
+    }
+    if threads.is_empty() && have_threads {
+        threads.push((None, None));
+    }
+    // The threads inherit the mask, so they get none of the program's signals.
+    let _calm = sys::SignalsBlocked::for_new_threads();
+    let (started, starts) = channel();
+    for (guest, every) in threads {
+        let started = started.clone();
+        let work = move || {
+            let own = threads::Own::register();
+            let _ = started.send(());
+            let over = guarded(|| obey(row, guest, every, serial)).unwrap_or(false);
+            if over && stop() {
+                threads::end_what_is_left();
+            }
+            drop(own);
+        };
+        // The program goes on when the thread is known as ours.
+        if std::thread::Builder::new().name("cp control".into()).spawn(work).is_ok() {
+            let _ = starts.recv();
+        }
+    }
 }
 
-/// Wakes the thread, which ends if the recording is over.
+/// Wakes the threads, which end if the recording is over.
 pub fn wake() {
     let word = WORD.swap(std::ptr::null_mut(), Ordering::AcqRel);
     SERIAL.fetch_add(1, Ordering::Relaxed);
@@ -40,42 +80,61 @@ pub fn wake() {
     }
 }
 
-/// Waits for changes of the word until the recording is over.
-fn obey(row: &'static Row, every: Option<Duration>, serial: u32) {
-    // The user may have changed it since the recording began.
-    let mut word = row.plugin_control.load(Ordering::SeqCst);
-    let mut known = PluginControl::of_word(word);
-    held::with(|recording| recording.toggle(known.paused));
+/// Waits for changes of the word until the recording is over. Returns whether that is so because the
+/// program has no thread any more.
+fn obey(
+    row: &'static Row,
+    mut guest: Option<&'static Guest>,
+    every: Option<Duration>,
+    serial: u32,
+) -> bool {
+    let mut known = PluginControl::default();
+    let mut word = 0;
+    let mut flushed = Instant::now();
+    let mut is_first = true;
     loop {
         let now = row.plugin_control.load(Ordering::SeqCst);
-        let timed_out = now == word && wait(&row.plugin_control, word, every);
+        // The user may have changed it since the recording began.
+        if now == word && !is_first {
+            let left = every.map_or(LOOK, |every| every.saturating_sub(flushed.elapsed()));
+            wait(&row.plugin_control, word, left.min(LOOK));
+        }
         if SERIAL.load(Ordering::Relaxed) != serial {
-            return;
+            return false;
+        }
+        if threads::program_is_over() {
+            return true;
         }
         point!(PluginControl);
         word = row.plugin_control.load(Ordering::SeqCst);
         let wanted = PluginControl::of_word(word);
-        let goes_on = held::with(|recording| {
-            recording.toggle(wanted.paused);
-            if timed_out || wanted.flushes != known.flushes {
-                recording.flush();
-            }
-        });
-        known = wanted;
-        if !goes_on {
-            return;
+        let is_due = every.is_some_and(|every| flushed.elapsed() >= every);
+        let flush = is_due || !is_first && wanted.flushes != known.flushes;
+        if flush || is_first || wanted.paused != known.paused {
+            // A plugin that was given up is left alone; the thread still looks after the program.
+            guest = guest.filter(|guest| {
+                guest.with(|one| {
+                    one.toggle(wanted.paused);
+                    if flush {
+                        one.flush();
+                    }
+                })
+            });
         }
+        if is_due {
+            flushed = Instant::now();
+        }
+        (known, is_first) = (wanted, false);
     }
 }
 
-/// Sleeps while the word has this value. Returns whether the time is over.
-fn wait(word: &AtomicU32, value: u32, every: Option<Duration>) -> bool {
-    let time = every.map(|every| libc::timespec {
-        tv_sec: every.as_secs() as libc::time_t,
-        tv_nsec: every.subsec_nanos().into(),
-    });
-    let time = time.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
-    futex(word, libc::FUTEX_WAIT, value.into(), time) == Err(libc::ETIMEDOUT)
+/// Sleeps while the word has this value.
+fn wait(word: &AtomicU32, value: u32, most: Duration) {
+    let time = libc::timespec {
+        tv_sec: most.as_secs() as libc::time_t,
+        tv_nsec: most.subsec_nanos().into(),
+    };
+    let _ = futex(word, libc::FUTEX_WAIT, value.into(), &raw const time);
 }
 
 fn futex(

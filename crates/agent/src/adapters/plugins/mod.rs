@@ -2,52 +2,53 @@
 //! start of the program, or of a session, to its end.
 //!
 //! ```text
-//!  constructor, session begins ─► Recording::begin    load, create, start
+//!  before main, session begins ─► recording::begin    load, create, start   (a thread for each call)
 //!  while the program runs ──────► control             pause, continue, hand over
-//!  exit, exec, session ends ────► ending              stop, hand over, destroy   (a helper thread)
+//!  exit, exec, session ends ────► recording::end      stop, hand over, destroy   (the same)
 //!                                      └─► a file of events for each plugin, in the process's part
 //! ```
 //!
 //! | module | purpose |
 //! |---|---|
-//! | [`recording`] | the plugins of one recording, and what each of them is doing |
-//! | [`held`] | the recording while it goes on, and how long its plugins may take |
-//! | [`ending`] | ends a recording, and gives up a plugin that takes too long |
-//! | [`control`] | a thread that pauses plugins and asks for their events while the program runs |
+//! | [`recording`] | the plugins of one recording: begins and ends them |
+//! | [`guest`] | a plugin in a recording, and the threads on which it is called |
+//! | [`one`] | what is done with a plugin, and its file |
+//! | [`control`] | threads that pause plugins and ask for their events while the program runs |
+//! | [`threads`] | which threads are the program's |
+//! | [`progress`] | how long a plugin has been in a call |
 //!
-//! A program that the run does not ask to load plugins runs none of this: the constructor looks at
-//! the end of a path that it has copied anyway. A forked child runs none of it either, because the
+//! A program that the run does not ask to load plugins runs none of this: the adapter looks at
+//! the end of a path that was copied anyway. A forked child runs none of it either, because the
 //! plugins' threads are not there.
 
 mod control;
-mod ending;
-mod held;
+mod guest;
+mod one;
+mod progress;
 mod recording;
+mod threads;
 
-use std::ffi::CString;
-use std::os::unix::ffi::OsStrExt;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 use crate::adapters::iree;
 use crate::os::sys::{self, ErrnoGuard};
 use crate::process::guard::guarded;
-use crate::process::{load, plugins};
+use crate::process::{load, plugins, program};
 use crate::recorder::adapter::Adapter;
 use crate::state::run::{self, Run};
 use crate::state::{epoch, run_file};
-
-use recording::Recording;
 
 /// What the recorder knows about this adapter.
 pub static ADAPTER: Adapter = Adapter {
     prepare: || {},
     constructed,
+    main_begins,
     session_began: || {
         if let Some(run) = run::current() {
-            begin(run);
+            begin(run, false);
         }
     },
-    session_ends: end,
+    session_ends: || _ = stop(false),
     at_exit: end,
     // Plugins have no calls that are bracketed.
     rehearse: |thread, calls, uncounted| (iree::ADAPTER.rehearse)(thread, calls, uncounted),
@@ -65,18 +66,32 @@ pub fn record_here() -> bool {
     process != 0 && process == sys::process_id()
 }
 
-/// Called by the constructor.
+/// Called by the constructor, where plugins are not loaded yet: other libraries may not be
+/// initialised, a plugin that hangs would hold the program before its `main`, and `pthread_exit`
+/// needs what glibc sets up for `main`. If this library comes later than `main`, there is nothing
+/// to wait for, but the thread holds the dynamic linker's lock.
 fn constructed() {
-    if !run_file::asks_for_plugins() {
-        return;
-    }
-    if let Some(run) = load::load() {
-        begin(run);
+    if run_file::asks_for_plugins() && !program::will_begin() {
+        begin_environment(true);
     }
 }
 
-/// Loads and starts the plugins that this run asks for, if they are for this program.
-fn begin(run: &'static Run) {
+/// Called before the program's `main`.
+fn main_begins() {
+    if run_file::asks_for_plugins() {
+        begin_environment(false);
+    }
+}
+
+fn begin_environment(is_here: bool) {
+    if let Some(run) = load::load() {
+        begin(run, is_here);
+    }
+}
+
+/// Loads and starts the plugins that this run asks for, if they are for this program. `is_here`: on
+/// this very thread.
+fn begin(run: &'static Run, is_here: bool) {
     let Some(options) = &run.plugins else { return };
     if record_here() || epoch::is_off() || !options.are_for(&program_name()) {
         return;
@@ -84,19 +99,16 @@ fn begin(run: &'static Run) {
     let _errno = ErrnoGuard::new();
     guarded(|| {
         point!(PluginBegin);
-        let Some(recording) = Recording::begin(run, options) else { return };
-        let needs_control = recording.can_be_controlled();
-        held::keep(recording, run);
-        RECORDS.store(sys::process_id(), Ordering::Release);
-        end_before_destructors();
-        if needs_control {
-            control::start(run, options);
+        if recording::begin(run, options, is_here, || stop(true)) {
+            RECORDS.store(sys::process_id(), Ordering::Release);
+            end_before_destructors();
         }
     });
 }
 
-/// Stops the plugins and takes their events. Returns whether they were recording.
-fn stop() -> bool {
+/// Stops the plugins and takes their events. Returns whether they were recording. `program_ends`: the
+/// process ends after this.
+fn stop(program_ends: bool) -> bool {
     let own = sys::process_id();
     // Only one of several threads that end the program or the session does it.
     if !record_here()
@@ -107,25 +119,34 @@ fn stop() -> bool {
     let _errno = ErrnoGuard::new();
     guarded(|| {
         point!(PluginEnd);
-        ending::end();
+        recording::end(program_ends);
     });
     true
 }
 
 fn end() {
-    stop();
+    stop(true);
 }
 
 /// Called before `exec` replaces the program. Returns whether plugins were recording.
 pub fn before_exec() -> bool {
-    stop()
+    stop(false)
 }
 
-/// Called if `exec` has failed after all, and the program goes on: the plugins record again, into
-/// files of their own.
-pub fn exec_failed() {
+/// Called before `unshare` and `setns`. If the program has one thread and the others are ours and the
+/// plugins', ends the recording and with it those threads. Returns whether it did.
+pub fn before_namespaces() -> bool {
+    threads::others_are_guests() && stop(false) && {
+        threads::wait_until_only_one();
+        true
+    }
+}
+
+/// The plugins record again after all, into files of their own: `exec` has failed, or the namespaces
+/// have changed.
+pub fn record_again() {
     if let Some(run) = run::current() {
-        begin(run);
+        begin(run, false);
     }
 }
 
@@ -134,11 +155,6 @@ fn program_name() -> String {
     let path = sys::read_link(c"/proc/self/exe").unwrap_or_default();
     let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
     String::from_utf8_lossy(name).into_owned()
-}
-
-/// A path of the run file.
-fn path_of(text: &str) -> CString {
-    CString::new(std::ffi::OsStr::new(text).as_bytes()).unwrap_or_default()
 }
 
 /// Has the plugins end before the static objects of C++ libraries that are loaded by now are

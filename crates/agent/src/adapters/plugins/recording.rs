@@ -1,247 +1,162 @@
-//! The plugins of one recording. What each of them is doing is written to its file before it is
-//! called, so that a file without an end says in which call the program ended.
+//! The plugins of one recording of this process. Each is called on threads of its own
+//! ([`super::guest`]), so one that hangs costs only what it had not handed over.
 
-use std::ffi::CString;
-use std::io;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::ffi::c_void;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
-use plugin_host::stream::Writer;
-use plugin_host::{Message, Problem, Session, Setup, Sink};
+use plugin_host::guard::fault;
 use record::pool::PluginControl;
 use record::run_file::PluginOptions;
 
-use super::path_of;
+use super::guest::{Call, Guest};
+use super::one::One;
+use super::progress::Progress;
+use super::{control, threads};
+use crate::os::kept::keep;
 use crate::os::sys;
-use crate::process::events::{self, EventsFile};
 use crate::process::part::Process;
-use crate::process::plugins::{self, Loaded};
+use crate::process::plugins;
 use crate::state::run::Run;
 
-/// Increases with every step that a plugin takes: a call begins, or 64 KiB of events are written.
-pub static STEPS: AtomicU64 = AtomicU64::new(0);
+/// The plugins that record. The lock is held for a moment only, and never while a plugin is called. A
+/// forked child must not look at it: another thread may have held the lock at the fork.
+static GUESTS: Mutex<Vec<&'static Guest>> = Mutex::new(Vec::new());
 
-/// A file of events whose writes count as steps.
-struct Stepping(EventsFile);
-
-impl io::Write for Stepping {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        point!(PluginWrite);
-        STEPS.fetch_add(1, Ordering::Relaxed);
-        self.0.write(bytes)
+/// Loads the plugins, and creates and starts their sessions. Returns false if this process has no
+/// part of the profile, which has been counted as a loss, or cannot use plugins. `is_here`: the
+/// plugins are called on this very thread, because it holds a lock that they may need. `stop` ends
+/// the recording, and is called when the program has no thread any more.
+pub fn begin(
+    run: &'static Run,
+    options: &'static PluginOptions,
+    is_here: bool,
+    stop: fn() -> bool,
+) -> bool {
+    let Some(process) = Process::current(run) else { return false };
+    plugins::set_level(options.log_level);
+    if let Some(why) = obstacle() {
+        refuse(process, options, why);
+        return false;
     }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.0.flush()
-    }
-}
-
-/// The plugins of one recording of this process.
-pub struct Recording {
-    plugins: Vec<One>,
-    paused: bool,
-}
-
-/// One plugin.
-struct One {
-    loaded: &'static Loaded,
-    sessions: Vec<Session<'static>>,
-    writer: Writer<Stepping>,
-    /// Its problems when the recording began.
-    before: Vec<(Problem, u64)>,
-    /// How many of the kinds that it has declared are written.
-    kinds: usize,
-}
-
-impl Recording {
-    /// Loads the plugins, and creates and starts their sessions. Returns `None` if this process has
-    /// no part of the profile, which has been counted as a loss.
-    pub fn begin(run: &'static Run, options: &PluginOptions) -> Option<Self> {
-        let process = Process::current(run)?;
-        plugins::set_level(options.log_level);
-        if !plugins::are_usable() {
-            refuse(process, options);
-            return None;
-        }
-        // Threads that plugins start must not get signals that are meant for the program.
-        let _calm = sys::SignalsBlocked::new();
-        let mut all: Vec<One> = Vec::new();
-        for file in &options.files {
-            // The plugin's file is begun before the plugin is loaded, because loading can crash.
-            let Some(writer) = writer(process, options) else { continue };
-            let mut writer = Writing(writer);
-            writer.plugin(file);
-            writer.doing("while it was loaded and registered");
-            let Some(loaded) = plugins::load(&[file]).pop() else { continue };
-            if all.iter().any(|one| one.loaded.number == loaded.number) {
-                // The same file under another name: it has a recording already.
-                let _ = writer.0.finish();
-                continue;
-            }
-            all.push(One {
-                loaded,
-                sessions: Vec::new(),
-                writer: writer.0,
-                before: loaded.plugin.problems.all(),
-                kinds: 0,
-            });
-        }
-        let configuration = path_of(&options.configuration);
-        all.iter_mut().for_each(|one| one.create(options, &configuration));
-        all.iter_mut().for_each(One::start);
-        let mut recording = Self { plugins: all, paused: false };
-        let word = run.pool.run_row().plugin_control.load(Ordering::SeqCst);
-        recording.toggle(PluginControl::of_word(word).paused);
-        Some(recording)
-    }
-
-    /// Whether some plugin can be paused or can hand over events while it records.
-    pub fn can_be_controlled(&self) -> bool {
-        let mut sessions = self.plugins.iter().flat_map(|one| &one.sessions);
-        sessions.any(|session| {
-            let extension = session.profiler().extension;
-            extension.is_some_and(|known| known.toggle.is_some() || known.flush.is_some())
-        })
-    }
-
-    /// Pauses (`true`) or continues, if that is a change.
-    pub fn toggle(&mut self, paused: bool) {
-        if std::mem::replace(&mut self.paused, paused) == paused {
-            return;
-        }
-        for one in &mut self.plugins {
-            one.doing(if paused { "while it was paused" } else { "while it was continued" });
-            one.sessions.iter_mut().for_each(|session| _ = session.toggle(!paused));
-            one.doing("while it recorded");
-        }
-    }
-
-    /// Writes the events that are complete.
-    pub fn flush(&mut self) {
-        for one in &mut self.plugins {
-            one.doing("in flush");
-            one.kinds();
-            one.sessions.iter_mut().for_each(|session| _ = session.flush(&mut one.writer));
-            one.lines();
-            one.doing("while it recorded");
-        }
-    }
-
-    /// Stops all plugins, takes their events, and ends their files. The recording of a plugin that
-    /// cannot go on must not delay the stop of the others, so all of them are stopped first.
-    pub fn end(mut self) {
-        for one in &mut self.plugins {
-            one.doing("in profilerStop");
-            one.sessions.iter_mut().for_each(|session| _ = session.stop());
-        }
-        for mut one in self.plugins {
-            one.doing("in profilerProcessEvents");
-            one.kinds();
-            for session in &mut one.sessions {
-                session.process(&mut one.writer);
-            }
-            one.doing("in profilerDestroy");
-            drop(std::mem::take(&mut one.sessions));
-            one.problems();
-            one.lines();
-            STEPS.fetch_add(1, Ordering::Relaxed);
-            // A failure is counted where it happens.
-            let _ = one.writer.finish();
-        }
-    }
-}
-
-/// A new file of events.
-fn writer(process: Process, options: &PluginOptions) -> Option<Writer<Stepping>> {
-    let limit = Some(options.max_buffer).filter(|limit| *limit > 0);
-    events::create(process, limit, Stepping)
-}
-
-/// The beginning of a file of events.
-struct Writing(Writer<Stepping>);
-
-impl Writing {
-    fn plugin(&mut self, name: &str) {
-        self.0.plugin(name.as_bytes());
-    }
-
-    fn doing(&mut self, what: &str) {
-        STEPS.fetch_add(1, Ordering::Relaxed);
-        self.0.doing(what.as_bytes());
-        let _ = self.0.flush();
-    }
-}
-
-/// Says in the profile that this process, a forked child, cannot use plugins.
-fn refuse(process: Process, options: &PluginOptions) {
+    let was_alone = threads::is_only_one();
+    let patience = Duration::from_millis(options.patience_ms);
+    let (mut guests, mut numbers) = (Vec::new(), Vec::new());
     for file in &options.files {
-        let Some(mut writer) = writer(process, options) else { return };
-        writer.plugin(file.as_bytes());
-        writer.message(&Message {
-            level: ERROR,
-            loses: true,
-            count: 1,
-            text: b"cannot be used in a forked child of a process that has loaded plugins",
-        });
-        let _ = writer.finish();
+        let progress = Arc::new(Progress::default());
+        // The plugin's file is begun before the plugin is loaded, because loading can crash.
+        let Some(one) = One::new(process, options, file, Arc::clone(&progress)) else { continue };
+        let guest: &'static Guest = keep(Guest::new(one, progress, patience));
+        let others = numbers.clone();
+        if call(guest, is_here, move |one| one.load(file, &others)) {
+            guest.with(|one| {
+                numbers.extend(one.number());
+                guest.set_number(one.number());
+                one.take_events_with(take_events);
+            });
+        } else {
+            plugins::pass_over();
+        }
+        guests.push(guest);
+    }
+    for guest in &guests {
+        call(guest, is_here, |one| one.create(options));
+    }
+    let word = run.pool.run_row().plugin_control.load(Ordering::SeqCst);
+    let paused = PluginControl::of_word(word).paused;
+    for guest in &guests {
+        call(guest, is_here, move |one| one.start(paused));
+    }
+    let have_threads = threads::note_guests(was_alone);
+    GUESTS.lock().unwrap_or_else(PoisonError::into_inner).clone_from(&guests);
+    control::start(run, options, &guests, have_threads, stop);
+    true
+}
+
+/// Calls a plugin and waits for it, on a thread of its own unless it must be this one. Returns false
+/// if the plugin was given up.
+fn call(
+    guest: &'static Guest,
+    is_here: bool,
+    body: impl FnOnce(&mut One) + Send + 'static,
+) -> bool {
+    if is_here {
+        let _calm = sys::SignalsBlocked::for_new_threads();
+        return guest.with(body);
+    }
+    guest.begin_call(body).wait()
+}
+
+/// Called when a plugin asks on a thread of its own that its events are taken. Waits for nothing:
+/// another thread may be in a call of the plugin that waits for this one.
+fn take_events(number: u32, session: *mut c_void) -> bool {
+    if !plugins::are_usable() {
+        return false;
+    }
+    let guest = match GUESTS.try_lock() {
+        Ok(guests) => guests.iter().find(|guest| guest.number() == Some(number)).copied(),
+        Err(_) => None,
+    };
+    let mut taken = false;
+    if let Some(guest) = guest {
+        guest.try_with(|one| taken = one.take_events(session));
+    }
+    taken
+}
+
+/// Stops all plugins, takes their events, and ends their files. All are stopped before the first one
+/// hands over, because that can take long. Waits for each no longer than one step of it may take.
+/// `program_ends`: the process ends after this, so a fault in a plugin is caught: the other plugins
+/// and the program have something to write.
+pub fn end(program_ends: bool) {
+    let guests = std::mem::take(&mut *GUESTS.lock().unwrap_or_else(PoisonError::into_inner));
+    control::wake();
+    let caught = program_ends.then(fault::Caught::new);
+    for step in [One::stop, One::end] {
+        let begin = |guest: &&'static Guest| {
+            if program_ends { guest.begin_last_call(step) } else { guest.begin_call(step) }
+        };
+        let calls: Vec<Call> = guests.iter().map(begin).collect();
+        for call in calls {
+            call.wait();
+        }
+    }
+    drop(caught);
+    if let (true, Some(signal), Some(guest)) = (program_ends, fault::Caught::last(), guests.first())
+    {
+        end_by_signal_after(guest.patience(), signal);
     }
 }
 
-/// The level of errors in KINETO_LOG_LEVEL.
-const ERROR: u32 = 4;
-/// The level of warnings.
-const WARNING: u32 = 2;
+/// Ends a process after a time unless it ends by itself. A plugin that has crashed may hold a lock
+/// that the program's end needs, such as that of its memory; then the signal is the end after all.
+fn end_by_signal_after(time: Duration, signal: i32) {
+    let _calm = sys::SignalsBlocked::for_new_threads();
+    let work = move || {
+        std::thread::sleep(time);
+        sys::end_process_by(signal);
+    };
+    let _ = std::thread::Builder::new().name("cp plugin".into()).spawn(work);
+}
 
-impl One {
-    fn doing(&mut self, what: &str) {
-        STEPS.fetch_add(1, Ordering::Relaxed);
-        self.writer.doing(what.as_bytes());
-        let _ = self.writer.flush();
+/// Why this process cannot use plugins.
+fn obstacle() -> Option<&'static str> {
+    if !plugins::are_usable() {
+        return Some("cannot be used in a forked child of a process that has loaded plugins");
     }
+    // SAFETY: a C string.
+    let race_checker = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"__tsan_init".as_ptr()) };
+    (!race_checker.is_null()).then_some(
+        "is not used in a program with ThreadSanitizer, which would report the plugin's threads: it \
+         sees the memory that they share, but not their locks",
+    )
+}
 
-    fn create(&mut self, options: &PluginOptions, configuration: &CString) {
-        let Loaded { plugin, host, .. } = self.loaded;
-        self.doing("in profilerCreate");
-        let types = plugin.wanted(host, &options.types);
-        let setup = Setup {
-            types: &types,
-            configuration,
-            warmup_ns: 0,
-            max_buffer_bytes: options.max_buffer,
-        };
-        self.sessions = plugin.profilers.iter().filter_map(|p| p.create(&setup)).collect();
-    }
-
-    fn start(&mut self) {
-        self.doing("in profilerStart");
-        self.sessions.iter_mut().for_each(|session| _ = session.start());
-        self.doing("while it recorded");
-    }
-
-    /// Writes the kinds that the plugin has declared since the last time.
-    fn kinds(&mut self) {
-        let types = self.loaded.host.types();
-        for (index, (name, base)) in types.iter().enumerate().skip(self.kinds) {
-            self.writer.kind(abi::kineto::FIRST_OWN_TYPE + index as u32, name, *base);
-        }
-        self.kinds = types.len();
-    }
-
-    /// Writes what it did wrong while it was loaded and in this recording.
-    fn problems(&mut self) {
-        let since = self.loaded.plugin.problems.since(&self.before);
-        for (problem, count) in self.loaded.at_load.iter().chain(&since) {
-            let loses = problem.loses();
-            let level = if loses { ERROR } else { WARNING };
-            let text = problem.to_string();
-            self.writer.message(&Message { level, loses, count: *count, text: text.as_bytes() });
-        }
-    }
-
-    /// Writes the lines that it has logged.
-    fn lines(&mut self) {
-        for line in plugins::take_lines(self.loaded.number) {
-            let (level, text) = (line.level, line.text.as_bytes());
-            self.writer.message(&Message { level, loses: false, count: 1, text });
-        }
+/// Says in the profile why this process uses no plugins.
+fn refuse(process: Process, options: &PluginOptions, why: &str) {
+    for file in &options.files {
+        let Some(one) = One::new(process, options, file, Arc::default()) else { return };
+        one.refuse(why);
     }
 }

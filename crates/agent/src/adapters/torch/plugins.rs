@@ -27,7 +27,7 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 
 use abi::torch::plugins::{NO_CUPTI, Session as RawSession, Sink, Table, VERSION};
 use plugin_host::session::Stack;
-use plugin_host::{Correlation, Problem, Profiler, Session, Setup, discover};
+use plugin_host::{Correlation, Problem, Profiler, Session, Setup, discover, fit};
 
 use crate::os::sys::{self, ErrnoGuard};
 use crate::process::guard::guarded;
@@ -150,6 +150,7 @@ fn children() -> Vec<Child> {
             directory.display()
         ));
     }
+    let files: Vec<_> = files.into_iter().filter(|file| may_load(file)).collect();
     let loaded = plugins::load(&files);
     loaded.iter().for_each(|plugin| tell(plugin));
     let children = loaded.into_iter().flat_map(|plugin| {
@@ -160,6 +161,14 @@ fn children() -> Vec<Child> {
         })
     });
     children.collect()
+}
+
+/// Whether root may load a plugin from the directory. Others can change what it refuses.
+fn may_load(file: &Path) -> bool {
+    let Some(exposed) = fit::exposed_to_others(file, true) else { return true };
+    let does = if exposed.is_refused { "does not load it" } else { "loads it all the same" };
+    complain(&format!("plugin {}: root {does}: {exposed}", file.display()));
+    !exposed.is_refused
 }
 
 /// Writes what a plugin has logged and what it did wrong, each thing once in the life of a process.

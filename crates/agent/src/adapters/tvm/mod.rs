@@ -38,6 +38,7 @@ use crate::recorder::adapter::Adapter;
 pub static ADAPTER: Adapter = Adapter {
     prepare: || {},
     constructed: || {},
+    main_begins: || {},
     session_began: || {},
     session_ends: || {},
     at_exit: || {},

@@ -1,0 +1,168 @@
+//! One plugin in one recording, and the threads on which it is called. A plugin may hang, end its
+//! thread, or change what belongs to its thread, so none of its calls runs on a thread of the
+//! program: each has a thread of its own, which exists during the call only.
+//!
+//! ```text
+//!  begin_call ─► thread "cp plugin": the plugin's function ─► returns ─► the thread ends
+//!       │                                    │ hangs
+//!  wait ◄── done, or no step for as long as a call may take: the plugin is given up
+//! ```
+//!
+//! A plugin that was given up is never called again. Its thread and what it holds stay, because
+//! nothing can take them away from it, and its file has no end: it says which call it was.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use plugin_host::guard::fault;
+
+use super::one::One;
+use super::progress::Progress;
+use super::threads;
+use crate::os::sys;
+use crate::process::guard::guarded;
+
+/// Bytes of the stack of a thread that calls a plugin, as large as that of a program's main thread.
+const STACK: usize = 8 << 20;
+
+/// A plugin that takes part in a recording. Guests are never freed: a thread that hangs may come back
+/// at any time.
+pub struct Guest {
+    one: Mutex<One>,
+    /// One more than the plugin's number; 0 before it was loaded.
+    number: AtomicU32,
+    progress: Arc<Progress>,
+    /// How long one step may take.
+    patience: Duration,
+}
+
+type Body = Box<dyn FnOnce(&mut One) + Send>;
+
+impl Guest {
+    /// A guest that nobody has called yet.
+    pub fn new(one: One, progress: Arc<Progress>, patience: Duration) -> Self {
+        Self { one: Mutex::new(one), number: AtomicU32::new(0), progress, patience }
+    }
+
+    /// How long one step may take.
+    pub fn patience(&self) -> Duration {
+        self.patience
+    }
+
+    /// The plugin's number in this process, once it is known.
+    pub fn number(&self) -> Option<u32> {
+        self.number.load(Ordering::Acquire).checked_sub(1)
+    }
+
+    /// Notes the plugin's number.
+    pub fn set_number(&self, number: Option<u32>) {
+        self.number.store(number.map_or(0, |number| number + 1), Ordering::Release);
+    }
+
+    /// Runs `body` on this very thread. Returns false if the guest was given up.
+    pub fn with(&self, body: impl FnOnce(&mut One)) -> bool {
+        if self.progress.is_given_up() {
+            return false;
+        }
+        self.progress.begins();
+        {
+            let mut one = self.one.lock().unwrap_or_else(PoisonError::into_inner);
+            self.progress.step();
+            guarded(|| body(&mut one));
+            self.progress.ends();
+        }
+        !self.progress.is_given_up()
+    }
+
+    /// As [`Guest::with`], unless somebody else is calling the plugin. Returns whether it ran.
+    pub fn try_with(&self, body: impl FnOnce(&mut One)) -> bool {
+        if self.progress.is_given_up() {
+            return false;
+        }
+        let Ok(mut one) = self.one.try_lock() else { return false };
+        self.progress.step();
+        guarded(|| body(&mut one));
+        self.progress.ends();
+        true
+    }
+
+    /// As [`Guest::begin_call`]. A fault in the plugin ends the call and not the process.
+    pub fn begin_last_call(&'static self, body: impl FnOnce(&mut One) + Send + 'static) -> Call {
+        self.begin_call(|one| {
+            let _on_thread = fault::OnThread::new();
+            body(one);
+        })
+    }
+
+    /// Runs `body` on a thread of its own. A program that may start no thread (RLIMIT_NPROC, seccomp)
+    /// runs it at once and waits however long it takes.
+    pub fn begin_call(&'static self, body: impl FnOnce(&mut One) + Send + 'static) -> Call {
+        if self.progress.is_given_up() {
+            return Call { guest: self, thread: None };
+        }
+        self.progress.begins();
+        let (done, ended) = channel();
+        // The thread takes the body out, or we do if there is no thread.
+        let body: Arc<Mutex<Option<Body>>> = Arc::new(Mutex::new(Some(Box::new(body))));
+        let take = |body: &Mutex<Option<Body>>| body.lock().ok().and_then(|mut body| body.take());
+        let its = Arc::clone(&body);
+        let work = move || {
+            let _own = threads::Own::register();
+            if let Some(body) = take(&its) {
+                self.with(body);
+            }
+            let _ = done.send(sys::thread_id());
+        };
+        // The thread and those that the plugin starts inherit what is blocked.
+        let _calm = sys::SignalsBlocked::for_new_threads();
+        let thread = std::thread::Builder::new().name("cp plugin".into()).stack_size(STACK);
+        match thread.spawn(work) {
+            Ok(thread) => Call { guest: self, thread: Some((thread, ended)) },
+            Err(_) => {
+                if let Some(body) = take(&body) {
+                    self.with(body);
+                }
+                Call { guest: self, thread: None }
+            }
+        }
+    }
+}
+
+/// A call that goes on.
+#[must_use]
+pub struct Call {
+    guest: &'static Guest,
+    thread: Option<(JoinHandle<()>, Receiver<u32>)>,
+}
+
+impl Call {
+    /// Waits until the call has returned and its thread is gone. Returns false if the guest has taken
+    /// too long, now or before.
+    pub fn wait(self) -> bool {
+        let progress = &self.guest.progress;
+        if let Some((thread, ended)) = self.thread {
+            loop {
+                let left = progress.left(self.guest.patience).max(Duration::from_millis(1));
+                match ended.recv_timeout(left) {
+                    Ok(id) => {
+                        let _ = thread.join();
+                        threads::wait_until_gone(id);
+                        break;
+                    }
+                    // It ended without an answer, as by `pthread_exit` outside of a call.
+                    Err(RecvTimeoutError::Disconnected) => break,
+                    Err(RecvTimeoutError::Timeout) => {
+                        if progress.left(self.guest.patience).is_zero() {
+                            progress.give_up();
+                            break;
+                        }
+                    }
+                }
+            }
+        }
+        !progress.is_given_up()
+    }
+}

@@ -1,0 +1,264 @@
+//! What is done with one plugin, from its loading to its end. What it is doing is written to its file
+//! before it is called, so that a file without an end says in which call the program ended, or the
+//! plugin was given up.
+
+use std::ffi::{CString, c_void};
+use std::io;
+use std::sync::Arc;
+
+use plugin_host::load::TakeEvents;
+use plugin_host::stream::Writer;
+use plugin_host::{Message, Problem, Session, Setup, Sink};
+use record::run_file::PluginOptions;
+
+use super::progress::Progress;
+use crate::process::events::{self, EventsFile};
+use crate::process::part::Process;
+use crate::process::plugins::{self, Loaded};
+
+/// A file of events whose writes are steps of the plugin.
+struct Stepping {
+    file: EventsFile,
+    progress: Arc<Progress>,
+}
+
+impl io::Write for Stepping {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        point!(PluginWrite);
+        self.progress.step();
+        self.file.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
+
+/// One plugin of a recording.
+pub struct One {
+    /// `None` before it was loaded.
+    loaded: Option<&'static Loaded>,
+    sessions: Vec<Session<'static>>,
+    /// `None` once the file has its end.
+    writer: Option<Writer<Stepping>>,
+    progress: Arc<Progress>,
+    /// Its problems when the recording began.
+    before: Vec<(Problem, u64)>,
+    /// How many of the kinds that it has declared are written.
+    kinds: usize,
+    paused: bool,
+}
+
+/// The level of errors in KINETO_LOG_LEVEL.
+const ERROR: u32 = 4;
+/// The level of warnings.
+const WARNING: u32 = 2;
+
+impl One {
+    /// Begins the plugin's file. `None` if the process has no part of the profile, which has been
+    /// counted as a loss.
+    pub fn new(
+        process: Process,
+        options: &PluginOptions,
+        file: &str,
+        progress: Arc<Progress>,
+    ) -> Option<Self> {
+        let limit = Some(options.max_buffer).filter(|limit| *limit > 0);
+        let its = Arc::clone(&progress);
+        let mut writer = events::create(process, limit, |file| Stepping { file, progress: its })?;
+        writer.plugin(file.as_bytes());
+        Some(Self {
+            loaded: None,
+            sessions: Vec::new(),
+            writer: Some(writer),
+            progress,
+            before: Vec::new(),
+            kinds: 0,
+            paused: false,
+        })
+    }
+
+    /// Says in the profile why it takes no part, and ends its file.
+    pub fn refuse(mut self, why: &str) {
+        self.message(ERROR, true, 1, why);
+        self.finish();
+    }
+
+    fn doing(&mut self, what: &str) {
+        self.progress.step();
+        if let Some(writer) = &mut self.writer {
+            writer.doing(what.as_bytes());
+            let _ = writer.flush();
+        }
+    }
+
+    fn message(&mut self, level: u32, loses: bool, count: u64, text: &str) {
+        if let Some(writer) = &mut self.writer {
+            writer.message(&Message { level, loses, count, text: text.as_bytes() });
+        }
+    }
+
+    /// Ends the file. A failure is counted where it happens.
+    fn finish(&mut self) {
+        self.progress.step();
+        if let Some(writer) = self.writer.take() {
+            let _ = writer.finish();
+        }
+    }
+
+    /// Loads the plugin. The numbers in `others` are plugins that take part already, perhaps under
+    /// another name.
+    pub fn load(&mut self, file: &str, others: &[u32]) {
+        self.doing("while it was loaded and registered");
+        let Some(loaded) = plugins::load(&[file]).pop() else { return };
+        if others.contains(&loaded.number) {
+            return self.finish();
+        }
+        self.before = loaded.plugin.problems.all();
+        self.loaded = Some(loaded);
+    }
+
+    /// The number of the plugin, if it was loaded and takes part.
+    pub fn number(&self) -> Option<u32> {
+        self.loaded.map(|loaded| loaded.number)
+    }
+
+    /// Has `take` called when the plugin wants to hand over events.
+    pub fn take_events_with(&self, take: TakeEvents) {
+        if let Some(loaded) = self.loaded {
+            loaded.host.take_events_with(take);
+        }
+    }
+
+    /// Makes its sessions.
+    pub fn create(&mut self, options: &PluginOptions) {
+        let Some(Loaded { plugin, host, .. }) = self.loaded else { return };
+        self.doing("in profilerCreate");
+        let types = plugin.wanted(host, &options.types);
+        let configuration = CString::new(options.configuration.as_str()).unwrap_or_default();
+        let setup = Setup {
+            types: &types,
+            configuration: &configuration,
+            warmup_ns: 0,
+            max_buffer_bytes: options.max_buffer,
+        };
+        self.sessions = plugin.profilers.iter().filter_map(|p| p.create(&setup)).collect();
+    }
+
+    /// Starts its sessions.
+    pub fn start(&mut self, paused: bool) {
+        if self.loaded.is_none() {
+            return;
+        }
+        self.doing("in profilerStart");
+        self.sessions.iter_mut().for_each(|session| _ = session.start());
+        self.doing("while it recorded");
+        self.toggle(paused);
+    }
+
+    /// Whether it can be paused or can hand over events while it records.
+    pub fn can_be_controlled(&self) -> bool {
+        self.sessions.iter().any(|session| {
+            let extension = session.profiler().extension;
+            extension.is_some_and(|known| known.toggle.is_some() || known.flush.is_some())
+        })
+    }
+
+    /// Whether it can hand over events while it records.
+    pub fn can_flush(&self) -> bool {
+        self.sessions
+            .iter()
+            .any(|session| session.profiler().extension.is_some_and(|known| known.flush.is_some()))
+    }
+
+    /// Pauses (`true`) or continues, if that is a change.
+    pub fn toggle(&mut self, paused: bool) {
+        if std::mem::replace(&mut self.paused, paused) == paused {
+            return;
+        }
+        self.doing(if paused { "while it was paused" } else { "while it was continued" });
+        self.sessions.iter_mut().for_each(|session| _ = session.toggle(!paused));
+        self.doing("while it recorded");
+    }
+
+    /// Writes the events that are complete.
+    pub fn flush(&mut self) {
+        if self.loaded.is_none() || self.writer.is_none() {
+            return;
+        }
+        self.doing("in flush");
+        self.kinds();
+        if let Some(writer) = &mut self.writer {
+            self.sessions.iter_mut().for_each(|session| _ = session.flush(writer));
+        }
+        self.lines();
+        self.doing("while it recorded");
+    }
+
+    /// Writes the complete events of one session, because the plugin asks for it. Returns whether it
+    /// was done. The file goes on saying that the plugin records: if it hangs here, it hangs on a
+    /// thread of its own.
+    pub fn take_events(&mut self, session: *mut c_void) -> bool {
+        self.kinds();
+        let Some(writer) = &mut self.writer else { return false };
+        let Some(session) = self.sessions.iter_mut().find(|one| one.is(session)) else {
+            return false;
+        };
+        session.flush(writer) && writer.flush().is_ok()
+    }
+
+    /// Stops its sessions.
+    pub fn stop(&mut self) {
+        if self.loaded.is_none() {
+            return;
+        }
+        self.doing("in profilerStop");
+        self.sessions.iter_mut().for_each(|session| _ = session.stop());
+    }
+
+    /// Takes the events and ends everything.
+    pub fn end(&mut self) {
+        if self.loaded.is_none() {
+            return;
+        }
+        self.doing("in profilerProcessEvents");
+        self.kinds();
+        if let Some(writer) = &mut self.writer {
+            self.sessions.iter_mut().for_each(|session| _ = session.process(writer));
+        }
+        self.doing("in profilerDestroy");
+        drop(std::mem::take(&mut self.sessions));
+        self.problems();
+        self.lines();
+        self.finish();
+    }
+
+    /// Writes the kinds that the plugin has declared since the last time.
+    fn kinds(&mut self) {
+        let (Some(loaded), Some(writer)) = (self.loaded, &mut self.writer) else { return };
+        let types = loaded.host.types();
+        for (index, (name, base)) in types.iter().enumerate().skip(self.kinds) {
+            writer.kind(abi::kineto::FIRST_OWN_TYPE + index as u32, name, *base);
+        }
+        self.kinds = types.len();
+    }
+
+    /// Writes what it did wrong while it was loaded and in this recording.
+    fn problems(&mut self) {
+        let Some(loaded) = self.loaded else { return };
+        let since = loaded.plugin.problems.since(&self.before);
+        for (problem, count) in loaded.at_load.iter().chain(&since) {
+            let loses = problem.loses();
+            let level = if loses { ERROR } else { WARNING };
+            self.message(level, loses, *count, &problem.to_string());
+        }
+    }
+
+    /// Writes the lines that it has logged.
+    fn lines(&mut self) {
+        let Some(loaded) = self.loaded else { return };
+        for line in plugins::take_lines(loaded.number) {
+            self.message(line.level, false, 1, &line.text);
+        }
+    }
+}

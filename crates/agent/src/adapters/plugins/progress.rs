@@ -1,0 +1,57 @@
+//! How long a plugin has been in a call, for those who wait for it.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+/// What a plugin is doing, for those who wait for it.
+#[derive(Debug, Default)]
+pub struct Progress {
+    /// When it took its last step, in ms of the monotonic clock; 0 while nobody calls it.
+    since_ms: AtomicU64,
+    /// It has taken too long, and is not called again.
+    given_up: AtomicBool,
+}
+
+impl Progress {
+    /// A step of a call that goes on: a function of the plugin begins, or events were written.
+    pub fn step(&self) {
+        self.since_ms.store(now_ms(), Ordering::Relaxed);
+    }
+
+    /// A call begins. Its time is already running if an earlier one has not returned.
+    pub fn begins(&self) {
+        let (idle, now) = (0, now_ms());
+        let _ = self.since_ms.compare_exchange(idle, now, Ordering::Relaxed, Ordering::Relaxed);
+    }
+
+    /// The call has returned. Called before the next one can begin.
+    pub fn ends(&self) {
+        self.since_ms.store(0, Ordering::Relaxed);
+    }
+
+    /// The plugin has taken too long.
+    pub fn give_up(&self) {
+        self.given_up.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether it has.
+    pub fn is_given_up(&self) -> bool {
+        self.given_up.load(Ordering::Relaxed)
+    }
+
+    /// How much is left of the time that one step may take.
+    pub fn left(&self, patience: Duration) -> Duration {
+        match self.since_ms.load(Ordering::Relaxed) {
+            0 => patience,
+            since => patience.saturating_sub(Duration::from_millis(now_ms().saturating_sub(since))),
+        }
+    }
+}
+
+/// Never 0.
+fn now_ms() -> u64 {
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: room for the result.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut now) };
+    now.tv_sec as u64 * 1000 + now.tv_nsec as u64 / 1_000_000 + 1
+}

@@ -1,0 +1,167 @@
+//! Which threads of the process are the program's, and which are ours or our guests'. A thread of a
+//! guest must not keep a process alive that has no thread of its own any more: a program may end with
+//! the bare system call `exit` of each of its threads, as strict seccomp demands.
+
+use std::ffi::c_long;
+use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use crate::os::sys;
+
+/// Threads that this adapter has started and that have not ended.
+static OURS: Mutex<Vec<u32>> = Mutex::new(Vec::new());
+/// Threads that the plugins have started when the recording began.
+static GUESTS: Mutex<Vec<u32>> = Mutex::new(Vec::new());
+
+/// A thread of ours, while this lives.
+pub struct Own(u32);
+
+impl Own {
+    /// Registers the calling thread.
+    pub fn register() -> Self {
+        let id = sys::thread_id();
+        OURS.lock().unwrap_or_else(PoisonError::into_inner).push(id);
+        Self(id)
+    }
+}
+
+impl Drop for Own {
+    fn drop(&mut self) {
+        OURS.lock().unwrap_or_else(PoisonError::into_inner).retain(|id| *id != self.0);
+    }
+}
+
+/// The ids of all threads of this process; `None` if they cannot be listed.
+pub fn all() -> Option<Vec<u32>> {
+    let entries = std::fs::read_dir("/proc/self/task").ok()?;
+    let id = |name: std::ffi::OsString| name.to_str().and_then(|name| name.parse().ok());
+    Some(entries.flatten().filter_map(|entry| id(entry.file_name())).collect())
+}
+
+/// Whether the process has other threads than the calling one, and none of them is the program's.
+pub fn others_are_guests() -> bool {
+    let Some(all) = all() else { return false };
+    let ours = OURS.lock().unwrap_or_else(PoisonError::into_inner);
+    let guests = GUESTS.lock().unwrap_or_else(PoisonError::into_inner);
+    let me = sys::thread_id();
+    all.len() > 1 && all.iter().all(|id| *id == me || ours.contains(id) || guests.contains(id))
+}
+
+/// Whether the calling thread is the only one of its process.
+pub fn is_only_one() -> bool {
+    all().is_some_and(|all| all.len() == 1)
+}
+
+/// Notes which threads the plugins have started while they began. `was_alone`: the program had one
+/// thread before that. If it had more, nobody can tell whose a new thread is, and it counts as the
+/// program's.
+pub fn note_guests(was_alone: bool) -> bool {
+    let mut guests = GUESTS.lock().unwrap_or_else(PoisonError::into_inner);
+    // Threads of a plugin that was given up earlier stay.
+    guests.retain(|id| sys::thread_exists(*id));
+    if was_alone && let Some(all) = all() {
+        let me = sys::thread_id();
+        guests.extend(all.into_iter().filter(|id| *id != me));
+    }
+    note_main();
+    !guests.is_empty()
+}
+
+/// The word in which the kernel puts zero when the main thread ends (`set_tid_address(2)`); null if
+/// it is not known.
+static MAIN: AtomicPtr<AtomicU32> = AtomicPtr::new(std::ptr::null_mut());
+
+/// On the main thread, asks the kernel for that word.
+fn note_main() {
+    const PR_GET_TID_ADDRESS: c_long = 40;
+    if sys::thread_id() != sys::process_id() {
+        return;
+    }
+    let mut word: *mut AtomicU32 = std::ptr::null_mut();
+    // SAFETY: room for an address. Kernels without this say EINVAL.
+    let result = unsafe { libc::syscall(libc::SYS_prctl, PR_GET_TID_ADDRESS, &raw mut word) };
+    if result == 0 {
+        MAIN.store(word, Ordering::Release);
+    }
+}
+
+/// Whether the main thread has ended.
+fn main_has_ended() -> bool {
+    // SAFETY: null, or in glibc's descriptor of the main thread, which is never freed.
+    match unsafe { MAIN.load(Ordering::Acquire).as_ref() } {
+        Some(word) => word.load(Ordering::Relaxed) == 0,
+        None => main_state().is_some_and(|(state, _)| matches!(state, b'Z' | b'X')),
+    }
+}
+
+/// The state of the main thread and its exit code as `wait` has it, in /proc/self/stat.
+fn main_state() -> Option<(u8, i32)> {
+    let text = sys::read_file(c"/proc/self/stat").ok()?;
+    // The name, in parentheses, may have any characters.
+    let rest = &text[text.iter().rposition(|byte| *byte == b')')? + 1..];
+    let rest = std::str::from_utf8(rest).ok()?;
+    let state = rest.split_ascii_whitespace().next()?.bytes().next()?;
+    Some((state, rest.split_ascii_whitespace().last()?.parse().ok()?))
+}
+
+/// Whether all threads of the program itself have ended, so that only ours and our guests' are left.
+pub fn program_is_over() -> bool {
+    if !main_has_ended() {
+        return false;
+    }
+    let Some(all) = all() else { return false };
+    let ours = OURS.lock().unwrap_or_else(PoisonError::into_inner);
+    let guests = GUESTS.lock().unwrap_or_else(PoisonError::into_inner);
+    let main = sys::process_id();
+    all.iter().all(|id| *id == main || ours.contains(id) || guests.contains(id))
+}
+
+/// Called by a thread of ours in a program whose own threads have all ended, after the plugins have:
+/// ends the process with the main thread's status. If that is 0, the process ends with the calling
+/// thread, unless a guest's thread is left: glibc may have to call `exit`, which it does when the
+/// last thread ends in an orderly way.
+pub fn end_what_is_left() {
+    let Some((b'Z' | b'X', code)) = main_state() else { return };
+    let status = code >> 8 & 0xff;
+    if status != 0 {
+        sys::end_process_with(status);
+    }
+    wait_until_only_main();
+    let (me, main) = (sys::thread_id(), sys::process_id());
+    if all().is_some_and(|all| all.iter().any(|id| *id != me && *id != main)) {
+        sys::end_process_with(status);
+    }
+}
+
+/// Waits a moment for the other threads of ours.
+fn wait_until_only_main() {
+    let (me, main) = (sys::thread_id(), sys::process_id());
+    for _ in 0..2_000 {
+        let Some(all) = all() else { return };
+        if all.iter().all(|id| *id == me || *id == main) {
+            return;
+        }
+        sys::nap();
+    }
+}
+
+/// Waits a moment for the threads of a recording that has ended.
+pub fn wait_until_only_one() {
+    for _ in 0..2_000 {
+        if is_only_one() {
+            return;
+        }
+        sys::nap();
+    }
+}
+
+/// Waits until the kernel has forgotten a thread that has ended: until then, the process is not one
+/// with a single thread.
+pub fn wait_until_gone(id: u32) {
+    for _ in 0..20_000 {
+        if !sys::thread_exists(id) {
+            return;
+        }
+        sys::nap();
+    }
+}

@@ -1,0 +1,92 @@
+//! `unshare` and `setns`, which the kernel refuses for some namespaces while the process has more
+//! than one thread. Threads of profiler plugins, and ours that call plugins, must not be the reason:
+//! the plugins hand over their events and end before the call, and record again after it, as around
+//! an `exec` that fails.
+//!
+//! A program that makes the system call itself (Go) meets the threads.
+
+use std::ffi::{c_int, c_void};
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+use crate::adapters::plugins;
+use crate::os::sys::{self, ErrnoGuard};
+
+/// A function of the next library that has it.
+struct Real(&'static std::ffi::CStr, AtomicPtr<c_void>);
+
+static UNSHARE: Real = Real(c"unshare", AtomicPtr::new(std::ptr::null_mut()));
+static SETNS: Real = Real(c"setns", AtomicPtr::new(std::ptr::null_mut()));
+
+impl Real {
+    fn get(&self) -> *mut c_void {
+        let known = self.1.load(Ordering::Relaxed);
+        if !known.is_null() {
+            return known;
+        }
+        // SAFETY: a C string; the call finds the definition after this library's.
+        let found = unsafe { libc::dlsym(libc::RTLD_NEXT, self.0.as_ptr()) };
+        self.1.store(found, Ordering::Relaxed);
+        found
+    }
+}
+
+/// Looks up the real functions. Called by the constructor, because a lookup takes the dynamic
+/// linker's lock.
+pub fn prepare() {
+    UNSHARE.get();
+    SETNS.get();
+}
+
+/// Calls `real` without threads of plugins, if they record here.
+fn alone(real: impl FnOnce() -> c_int) -> c_int {
+    let stopped = {
+        let _errno = ErrnoGuard::new();
+        plugins::record_here() && plugins::before_namespaces()
+    };
+    let result = real();
+    if stopped {
+        let _errno = ErrnoGuard::new();
+        plugins::record_again();
+    }
+    result
+}
+
+/// Interposes `unshare`.
+///
+/// # Safety
+/// As for `unshare(2)`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn unshare(flags: c_int) -> c_int {
+    let real = UNSHARE.get();
+    if real.is_null() {
+        sys::set_errno(libc::ENOSYS);
+        return -1;
+    }
+    // SAFETY: libc's function has this type.
+    let real =
+        unsafe { std::mem::transmute::<*mut c_void, unsafe extern "C" fn(c_int) -> c_int>(real) };
+    // SAFETY: the caller's arguments.
+    let go = || unsafe { real(flags) };
+    // For these, the kernel wants a process with a single thread (unshare(2)).
+    const SINGLE: c_int =
+        libc::CLONE_NEWUSER | libc::CLONE_THREAD | libc::CLONE_SIGHAND | libc::CLONE_VM;
+    if flags & SINGLE == 0 { go() } else { alone(go) }
+}
+
+/// Interposes `setns`.
+///
+/// # Safety
+/// As for `setns(2)`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn setns(fd: c_int, kind: c_int) -> c_int {
+    let real = SETNS.get();
+    if real.is_null() {
+        sys::set_errno(libc::ENOSYS);
+        return -1;
+    }
+    type Setns = unsafe extern "C" fn(c_int, c_int) -> c_int;
+    // SAFETY: libc's function has this type.
+    let real = unsafe { std::mem::transmute::<*mut c_void, Setns>(real) };
+    // SAFETY: the caller's arguments.
+    alone(|| unsafe { real(fd, kind) })
+}

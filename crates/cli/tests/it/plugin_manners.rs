@@ -1,0 +1,344 @@
+//! What a program with plugins may still do: whatever needs a process without other threads, and
+//! whatever a plugin must not keep it from. `tests/programs/manners.c` in its modes, with plugins that
+//! have threads and plugins that have none, and plugins that misbehave.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use testkit::{Scratch, c};
+
+use crate::support::{Programs, Recorded, counterpoint};
+
+fn timed(to: &Path, flags: &[&str]) {
+    let flags = [&["-std=gnu11"], flags, &["-lpthread"]].concat();
+    c::shared("cc", "plugins/timed.c", to, &flags).expect("a C compiler: Rust links with it");
+}
+
+fn manners(mode: &str) -> Command {
+    let mut command = Command::new(Programs::get().other("manners"));
+    command.arg(mode);
+    command
+}
+
+/// The plugin `timed.c` in a directory of its own.
+fn plugin() -> (Scratch, PathBuf) {
+    let scratch = Scratch::new();
+    let file = scratch.join("timed.so");
+    timed(&file, &[]);
+    (scratch, file)
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+fn ops(recorded: &Recorded) -> Vec<String> {
+    let report = recorded.report(&[]);
+    let rows = report["rows"].as_array().unwrap();
+    let mut ops: Vec<String> =
+        rows.iter().map(|row| row["op"].as_str().unwrap().to_owned()).collect();
+    ops.sort();
+    ops
+}
+
+#[test]
+fn a_program_with_plugins_does_what_it_does_without_them() {
+    let Some(program) = counterpoint("plugins and one thread") else { return };
+    let (_scratch, file) = plugin();
+    let file = file.to_str().unwrap();
+    for mode in ["ids", "bare", "strict", "unshare", "leave"] {
+        let alone: Output = manners(mode).output().unwrap();
+        for options in [
+            &["--plugin", file][..],
+            &["--plugin", file, "--plugin-config", "thread"],
+            &["--plugin", "telemetry"],
+            &["--plugin", "telemetry", "--plugin", file, "--plugin-flush", "5ms"],
+        ] {
+            let recorded = Recorded::run_with(&program, "none", options, &mut manners(mode));
+            let said = recorded.stderr();
+            assert_eq!(recorded.output.status, alone.status, "{mode} {options:?}: {said}");
+            assert_eq!(recorded.stdout(), text(&alone.stdout), "{mode} {options:?}: {said}");
+            assert!(recorded.losses().is_empty(), "{mode} {options:?}: {:?}", recorded.losses());
+            if options.contains(&file) {
+                let ops = ops(&recorded);
+                let has = ops.contains(&"timed kernel".to_owned());
+                assert!(has, "{mode} {options:?}: {ops:?}: {said}");
+            }
+        }
+    }
+}
+
+/// Signals that the program blocks, catches or ignores. 32 and 33 are glibc's own, which it catches once
+/// there was a second thread.
+#[test]
+fn a_program_with_plugins_finds_its_signals_as_they_are() {
+    let Some(program) = counterpoint("plugins and signals") else { return };
+    let (_scratch, file) = plugin();
+    let without_glibcs = |output: &str| -> Vec<u64> {
+        let masks = output.lines().map(|line| line.split('\t').nth(1).unwrap());
+        masks.map(|mask| u64::from_str_radix(mask, 16).unwrap() & !(3 << 31)).collect()
+    };
+    let alone = manners("signals").output().unwrap();
+    for plugin in [file.to_str().unwrap(), "telemetry"] {
+        let options = ["--plugin", plugin];
+        let recorded = Recorded::run_with(&program, "none", &options, &mut manners("signals"));
+        assert_eq!(without_glibcs(&recorded.stdout()), without_glibcs(&text(&alone.stdout)));
+    }
+}
+
+/// A plugin that hangs, leaves its thread or crashes at the end loses its own events only: neither those of other
+/// plugins nor what the program has written.
+#[test]
+fn a_plugin_that_misbehaves_costs_its_own_events_only() {
+    let Some(program) = counterpoint("misbehaving plugins") else { return };
+    let scratch = Scratch::new();
+    let (bad, good) = (scratch.join("a-bad.so"), scratch.join("b-good.so"));
+    timed(&bad, &["-DNAME=\"bad kernel\"", "-DVARIABLE=\"BAD_PLUGIN\""]);
+    timed(&good, &["-DNAME=\"good kernel\"", "-DVARIABLE=\"GOOD_PLUGIN\""]);
+    let good_ones = ["good kernel", "launch it"];
+    for (what, call) in [
+        ("hang", "profilerCreate"),
+        ("hang", "profilerStart"),
+        ("hang", "profilerStop"),
+        ("hang", "profilerProcessEvents"),
+        ("hang", "flush"),
+        ("leave", "profilerStart"),
+        ("leave", "profilerStop"),
+        ("leave", "profilerProcessEvents"),
+        ("crash", "profilerStop"),
+        ("wild", "profilerStop"),
+        ("wild", "profilerProcessEvents"),
+        ("deep", "profilerProcessEvents"),
+        ("abort", "profilerProcessEvents"),
+        ("abort", "profilerDestroy"),
+    ] {
+        let place = match call {
+            "profilerProcessEvents" => "process".to_owned(),
+            _ => call.trim_start_matches("profiler").to_lowercase(),
+        };
+        let mut command = manners("done");
+        let asked = format!("{what}={place}");
+        command.env("BAD_PLUGIN", &asked).env("GOOD_PLUGIN", "thread");
+        let (bad, good) = (bad.to_str().unwrap(), good.to_str().unwrap());
+        // Long enough for the good one on a busy machine.
+        let timeout = if what == "hang" { "2s" } else { "60s" };
+        let options = ["--plugin", bad, "--plugin", good, "--plugin-timeout", timeout];
+        let options = match call {
+            "flush" => [&options[..], &["--plugin-flush", "1ms"]].concat(),
+            _ => options.to_vec(),
+        };
+        let recorded = Recorded::run_with(&program, "none", &options, &mut command);
+        let said = recorded.stderr();
+        assert_eq!(recorded.output.status.code(), Some(3), "{asked}: {said}");
+        assert_eq!(recorded.stdout(), "done: done\n", "{asked}: {said}");
+        let ops = ops(&recorded);
+        for name in good_ones {
+            assert!(ops.contains(&name.to_owned()), "{asked}: {ops:?}: {said}");
+        }
+        if call == "flush" {
+            // The program may have ended before the first flush.
+            continue;
+        }
+        assert_eq!(recorded.losses().get("plugin_failed"), Some(&1), "{asked}: {said}");
+        let expected = match what {
+            "hang" => format!("the process ended in {call}, or the plugin did not return"),
+            "leave" => format!("{call} called pthread_exit"),
+            "abort" => format!("{call} crashed with signal 6"),
+            _ => format!("{call} crashed with signal 11"),
+        };
+        assert!(said.contains("a-bad.so in manners") && said.contains(&expected), "{said}");
+    }
+}
+
+/// Waits for something that another process does.
+fn wait_until(what: &str, mut is: impl FnMut() -> bool) {
+    let since = Instant::now();
+    while !is() {
+        assert!(since.elapsed() < Duration::from_secs(60), "{what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// The only child of a process.
+fn child_of(pid: u32) -> Option<i32> {
+    let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).ok()?;
+    children.trim().parse().ok()
+}
+
+#[test]
+fn a_plugin_that_hangs_in_start_does_not_take_the_signals() {
+    let Some(program) = counterpoint("hang in start") else { return };
+    let (scratch, file) = plugin();
+    let profile = scratch.join("p.cpt");
+    let manners = Programs::get().other("manners");
+    let mut run = Command::new(&program)
+        .args([
+            "run",
+            "-e",
+            "none",
+            "--plugin",
+            file.to_str().unwrap(),
+            "--plugin-timeout",
+            "3600s",
+        ])
+        .arg("-o")
+        .arg(&profile)
+        .arg("--")
+        .arg(&manners)
+        .arg("done")
+        .env("TIMED_PLUGIN", "hang=start")
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let in_start = || {
+        let parts = fs::read_dir(profile.join("processes")).into_iter().flatten().flatten();
+        let mut files = parts.map(|part| part.path().join("plugins-0.events"));
+        files.any(|file| {
+            let bytes = fs::read(file).unwrap_or_default();
+            bytes.windows(16).any(|word| word == b"in profilerStart")
+        })
+    };
+    wait_until("the plugin is started", in_start);
+    let child = child_of(run.id()).expect("one child");
+    // SAFETY: the child of a process that we started and have not waited for.
+    assert_eq!(unsafe { libc::kill(child, libc::SIGTERM) }, 0);
+    run.wait().unwrap();
+}
+
+/// A trace builder that is used after its call, and one that was made up, refuse.
+#[test]
+fn a_builder_after_its_call_is_refused() {
+    let Some(program) = counterpoint("late builder") else { return };
+    let (_scratch, file) = plugin();
+    let options = ["--plugin", file.to_str().unwrap(), "--plugin-config", "late"];
+    let recorded = Recorded::run_with(&program, "none", &options, &mut manners("done"));
+    let said = recorded.stderr();
+    assert_eq!(recorded.output.status.code(), Some(3), "{said}");
+    assert_eq!(ops(&recorded), ["launch it", "timed kernel"], "{said}");
+    assert!(said.contains("addEvent"), "{said}");
+}
+
+/// Events are handed over as they come: a program that is killed keeps them, without any option.
+#[test]
+fn a_signal_that_ends_the_program_loses_no_counters() {
+    let Some(program) = counterpoint("plugins and SIGTERM") else { return };
+    let scratch = Scratch::new();
+    let profile = scratch.join("p.cpt");
+    let mut run = Command::new(&program)
+        .args(["run", "-e", "none", "--plugin", "telemetry", "--plugin-config", "interval=1ms"])
+        .arg("-o")
+        .arg(&profile)
+        .arg("--")
+        .arg(Programs::get().other("manners"))
+        .arg("wait")
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let bytes = || {
+        let parts = fs::read_dir(profile.join("processes")).into_iter().flatten().flatten();
+        let files = parts.map(|part| part.path().join("plugins-0.events"));
+        files.filter_map(|file| fs::metadata(file).ok()).map(|file| file.len()).sum::<u64>()
+    };
+    // Long before 64 KiB are full, or a second is over.
+    wait_until("the first sample is handed over", || bytes() > 200);
+    let child = child_of(run.id()).expect("one child");
+    // SAFETY: the child of a process that we started and have not waited for.
+    assert_eq!(unsafe { libc::kill(child, libc::SIGTERM) }, 0);
+    run.wait().unwrap();
+    let report = Command::new(&program).arg("report").arg(&profile).output().unwrap();
+    assert!(text(&report.stdout).contains("process memory"), "{report:?}");
+}
+
+#[test]
+fn what_is_not_a_plain_file_is_refused_at_once() {
+    let Some(program) = counterpoint("plugins that are FIFOs") else { return };
+    let scratch = Scratch::new();
+    let fifo = scratch.join("fifo.so");
+    let name = std::ffi::CString::new(fifo.to_str().unwrap()).unwrap();
+    // SAFETY: a C string.
+    assert_eq!(unsafe { libc::mkfifo(name.as_ptr(), 0o600) }, 0);
+    let fifo = fifo.to_str().unwrap();
+    let out = scratch.join("p.cpt");
+    let out = out.to_str().unwrap();
+    for arguments in [
+        &["run", "-e", "none", "--plugin", fifo, "-o", out, "--", "/bin/true"][..],
+        &["env", "-e", "none", "--plugin", fifo, "-o", out],
+        &["plugin", "run", fifo, "--for", "1ms", "-o", out],
+        &["plugin", "check", fifo],
+        &["plugin", "list", fifo],
+    ] {
+        let done = Command::new(&program).args(arguments).output().unwrap();
+        let said = text(&done.stderr);
+        assert_eq!(done.status.code(), Some(2), "{arguments:?}: {said}");
+        assert!(said.contains("fifo.so: is a FIFO, not a plain file"), "{arguments:?}: {said}");
+    }
+}
+
+#[test]
+fn root_is_told_about_plugins_that_others_can_change() {
+    use std::os::unix::fs::{PermissionsExt, chown};
+
+    let Some(program) = counterpoint("plugins that others can change") else { return };
+    // SAFETY: no arguments, cannot fail.
+    if unsafe { libc::geteuid() } != 0 {
+        return testkit::skip("root and plugins", "only root refuses");
+    }
+    let (scratch, file) = plugin();
+    let directory = scratch.join("open");
+    fs::create_dir(&directory).unwrap();
+    let inside = directory.join("timed.so");
+    fs::copy(&file, &inside).unwrap();
+    fs::set_permissions(&directory, fs::Permissions::from_mode(0o777)).unwrap();
+    let run = |plugin: &Path| {
+        let options = ["--plugin", plugin.to_str().unwrap()];
+        Recorded::run_with(&program, "none", &options, &mut manners("done"))
+    };
+    for plugin in [&inside, &directory] {
+        let recorded = run(plugin);
+        assert_eq!(recorded.output.status.code(), Some(2), "{}", recorded.stderr());
+        let said = recorded.stderr();
+        assert!(said.contains("root does not load it") && said.contains("mode 777"), "{said}");
+    }
+    // It belongs to one user: root may mean it.
+    fs::set_permissions(&directory, fs::Permissions::from_mode(0o755)).unwrap();
+    chown(&inside, Some(65_534), None).unwrap();
+    let recorded = run(&inside);
+    assert_eq!(recorded.output.status.code(), Some(3), "{}", recorded.stderr());
+    assert!(recorded.stderr().contains("belongs to user 65534"), "{}", recorded.stderr());
+    assert_eq!(ops(&recorded), ["launch it", "timed kernel"]);
+}
+
+/// ThreadSanitizer cannot see how a plugin's threads and ours take turns, so such a program has none of
+/// them, and the profile says so.
+#[test]
+fn a_program_with_threadsanitizer_has_no_plugins() {
+    let Some(program) = counterpoint("plugins and ThreadSanitizer") else { return };
+    let scratch = Scratch::new();
+    let (_plugin, file) = plugin();
+    let checked = scratch.join("manners");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/programs/manners.c");
+    let mut compiler = Command::new("cc");
+    compiler.args(["-std=gnu11", "-g", "-fsanitize=thread", "-o"]).arg(&checked).arg(source);
+    let compiled = compiler.arg("-lpthread").output().unwrap();
+    let started = || Command::new(&checked).arg("done").output().ok();
+    if !compiled.status.success() || started().is_none_or(|done| done.status.code() != Some(3)) {
+        return testkit::skip("plugins and ThreadSanitizer", "no ThreadSanitizer that works here");
+    }
+    for mode in ["done", "ids"] {
+        let mut command = Command::new(&checked);
+        let alone = command.arg(mode).output().unwrap();
+        for plugin in ["telemetry", file.to_str().unwrap()] {
+            let options = ["--plugin", plugin];
+            let recorded = Recorded::run_with(&program, "none", &options, &mut command);
+            let said = recorded.stderr();
+            assert_eq!(recorded.output.status, alone.status, "{mode} {plugin}: {said}");
+            assert_eq!(recorded.stdout(), text(&alone.stdout), "{mode} {plugin}: {said}");
+            assert!(!said.contains("WARNING: ThreadSanitizer"), "{mode} {plugin}: {said}");
+            assert!(said.contains("is not used in a program with ThreadSanitizer"), "{said}");
+            assert_eq!(recorded.losses().get("plugin_failed"), Some(&1), "{said}");
+        }
+    }
+}

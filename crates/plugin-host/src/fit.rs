@@ -1,0 +1,181 @@
+//! Whether a file may be loaded at all. A file that is not a plain one may block whoever opens it
+//! (a FIFO) or have other effects (a device). And what root loads runs with root's rights: nobody
+//! should be able to change it by surprise, neither the file nor a directory on the way to it.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// What others can change about a plugin that root loads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Exposed {
+    /// What they can change.
+    pub place: PathBuf,
+    /// Who can, and why.
+    pub why: String,
+    /// Whoever likes can change it, so root does not load it. Otherwise it belongs to one other
+    /// user, which is usual where root works on a user's files (sudo, containers).
+    pub is_refused: bool,
+}
+
+impl std::fmt::Display for Exposed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} {}", self.place.display(), self.why)
+    }
+}
+
+/// Checks that a path, through links, is a plain file.
+///
+/// # Errors
+/// It cannot be examined, or it is something else, which the error names.
+pub fn plain(path: &Path) -> io::Result<()> {
+    let kind = path.metadata()?.file_type();
+    if kind.is_file() {
+        return Ok(());
+    }
+    let name = special(kind);
+    Err(io::Error::new(io::ErrorKind::InvalidInput, format!("is {name}, not a plain file")))
+}
+
+#[cfg(unix)]
+fn special(kind: std::fs::FileType) -> &'static str {
+    use std::os::unix::fs::FileTypeExt;
+    match () {
+        () if kind.is_dir() => "a directory",
+        () if kind.is_fifo() => "a FIFO",
+        () if kind.is_socket() => "a socket",
+        () if kind.is_char_device() || kind.is_block_device() => "a device",
+        () => "something else",
+    }
+}
+
+#[cfg(not(unix))]
+fn special(kind: std::fs::FileType) -> &'static str {
+    if kind.is_dir() { "a directory" } else { "something else" }
+}
+
+/// If this process is root's, returns what other users could change to have it load another file
+/// than `file`. `of_directory`: the file was found in its directory, so whoever can add a file
+/// there can add a plugin.
+#[cfg(unix)]
+pub fn exposed_to_others(file: &Path, of_directory: bool) -> Option<Exposed> {
+    // SAFETY: no arguments, cannot fail.
+    if unsafe { libc::geteuid() } != 0 {
+        return None;
+    }
+    // Both the path as it was written, whose links could be changed, and where it leads.
+    let written = std::path::absolute(file).ok()?;
+    let real = file.canonicalize().ok()?;
+    let (one, other) = (exposed(&real, of_directory), exposed(&written, of_directory));
+    match (&one, &other) {
+        (Some(found), _) if found.is_refused => one,
+        (_, Some(found)) if found.is_refused => other,
+        _ => one.or(other),
+    }
+}
+
+/// Elsewhere there is no root.
+#[cfg(not(unix))]
+pub fn exposed_to_others(_file: &Path, _of_directory: bool) -> Option<Exposed> {
+    None
+}
+
+#[cfg(unix)]
+fn exposed(file: &Path, of_directory: bool) -> Option<Exposed> {
+    use std::os::unix::fs::MetadataExt;
+    const STICKY: u32 = 0o1000;
+    let mut of_user = None;
+    for (depth, place) in file.ancestors().enumerate() {
+        let Ok(found) = place.metadata() else { continue };
+        let exposed =
+            |is_refused, why: String| Some(Exposed { place: place.to_owned(), why, is_refused });
+        let by_group = found.mode() & 0o020 != 0 && found.gid() != 0;
+        let by_all = found.mode() & 0o002 != 0;
+        // In a sticky directory, only the owner of a file can replace it, but all can add one.
+        let is_kept = found.is_dir() && found.mode() & STICKY != 0 && !(of_directory && depth == 1);
+        if (by_group || by_all) && !is_kept {
+            let who =
+                if by_all { "all users".to_owned() } else { format!("group {}", found.gid()) };
+            let mode = found.mode() & 0o7777;
+            return exposed(true, format!("can be changed by {who} (mode {mode:o})"));
+        }
+        if found.uid() != 0 && of_user.is_none() {
+            of_user = exposed(false, format!("belongs to user {}", found.uid()));
+        }
+    }
+    of_user
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt;
+
+    use testkit::Scratch;
+
+    use super::*;
+
+    fn mode(path: &Path, mode: u32) {
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("changes the mode");
+    }
+
+    #[test]
+    fn only_plain_files_pass_and_a_fifo_is_not_opened() {
+        let scratch = Scratch::new();
+        let file = scratch.join("a.so");
+        fs::write(&file, "").expect("writes");
+        assert!(plain(&file).is_ok());
+        let fifo = scratch.join("b.so");
+        let name = std::ffi::CString::new(fifo.to_str().expect("UTF-8")).expect("a C string");
+        // SAFETY: a C string.
+        assert_eq!(unsafe { libc::mkfifo(name.as_ptr(), 0o600) }, 0);
+        let said = |path: &Path| plain(path).expect_err("not plain").to_string();
+        assert_eq!(said(&fifo), "is a FIFO, not a plain file");
+        assert_eq!(said(scratch.path()), "is a directory, not a plain file");
+        assert_eq!(said(Path::new("/dev/null")), "is a device, not a plain file");
+        assert!(plain(&scratch.join("absent")).is_err());
+    }
+
+    #[test]
+    fn root_loads_nothing_that_others_can_change() {
+        // SAFETY: no arguments, cannot fail.
+        if unsafe { libc::geteuid() } != 0 {
+            return testkit::skip("exposed_to_others", "only root refuses");
+        }
+        let scratch = Scratch::new();
+        let (open, shut) = (scratch.join("open"), scratch.join("open/shut"));
+        fs::create_dir_all(&shut).expect("makes directories");
+        let file = shut.join("a.so");
+        fs::write(&file, "").expect("writes");
+        for path in [&open, &shut] {
+            mode(path, 0o755);
+        }
+        mode(&file, 0o644);
+        let found = |of_directory| exposed_to_others(&file, of_directory);
+        let why = |of_directory| found(of_directory).map(|found| (found.place, found.is_refused));
+        assert_eq!((why(false), why(true)), (None, None));
+        mode(&file, 0o646);
+        assert_eq!(why(false), Some((file.clone(), true)));
+        mode(&file, 0o644);
+        mode(&open, 0o777);
+        assert_eq!(
+            why(false),
+            Some((open.clone(), true)),
+            "it could be replaced by another directory"
+        );
+        mode(&open, 0o1777);
+        assert_eq!((why(false), why(true)), (None, None), "others cannot replace what is in it");
+        mode(&shut, 0o1777);
+        assert_eq!(
+            (why(false), why(true)),
+            (None, Some((shut.clone(), true))),
+            "others can add plugins"
+        );
+        mode(&shut, 0o755);
+        std::os::unix::fs::chown(&file, Some(65_534), None).expect("root may");
+        assert_eq!(why(false), Some((file.clone(), false)), "its owner can change it");
+        std::os::unix::fs::chown(&file, Some(0), Some(65_534)).expect("root may");
+        assert_eq!(why(false), None);
+        mode(&file, 0o664);
+        assert_eq!(why(false), Some((file.clone(), true)), "its group can change it");
+    }
+}

@@ -1,0 +1,169 @@
+//! Crashes of a plugin when its program has ended and only the plugins' events are left to be taken. A
+//! wrong address or `abort` then ends the call instead of the process, so that the other plugins
+//! hand over their events and the program's own output is written. While the program runs, a crash
+//! stays a crash.
+//!
+//! Only faults inside of a guarded call are caught, and only on threads that ask for it
+//! ([`OnThread`]). For all others, a signal has the effect that it had before [`Caught`].
+
+use std::cell::Cell;
+use std::ffi::{c_int, c_void};
+use std::sync::atomic::{AtomicI32, AtomicPtr, Ordering};
+
+use super::trampoline;
+
+/// The signals of faults.
+const SIGNALS: [c_int; 7] = [
+    libc::SIGSEGV,
+    libc::SIGBUS,
+    libc::SIGILL,
+    libc::SIGFPE,
+    libc::SIGTRAP,
+    libc::SIGABRT,
+    libc::SIGSYS,
+];
+
+/// What each of them did before. Never freed, because a handler may be reading it.
+static BEFORE: [AtomicPtr<libc::sigaction>; SIGNALS.len()] =
+    [const { AtomicPtr::new(std::ptr::null_mut()) }; SIGNALS.len()];
+
+/// The last signal that was caught, or 0.
+static LAST: AtomicI32 = AtomicI32::new(0);
+
+thread_local! {
+    static IS_ASKED_FOR: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Faults are caught while this lives. There is one at a time.
+#[derive(Debug)]
+pub struct Caught(());
+
+impl Caught {
+    /// Begins.
+    pub fn new() -> Self {
+        // SAFETY: zeros are a value of `sigaction`; the handler is safe in any context.
+        let mut ours: libc::sigaction = unsafe { std::mem::zeroed() };
+        ours.sa_sigaction = handle as *const () as usize;
+        // Nothing is blocked in the handler, so a jump out of it has nothing to restore.
+        ours.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_NODEFER;
+        for (signal, place) in SIGNALS.into_iter().zip(&BEFORE) {
+            // SAFETY: as above; room for the action of before, which is known before ours is set.
+            unsafe {
+                let mut before: libc::sigaction = std::mem::zeroed();
+                if libc::sigaction(signal, std::ptr::null(), &mut before) == 0 {
+                    place.store(Box::leak(Box::new(before)), Ordering::Release);
+                    libc::sigaction(signal, &ours, std::ptr::null_mut());
+                }
+            }
+        }
+        Self(())
+    }
+
+    /// The last signal that was caught.
+    pub fn last() -> Option<c_int> {
+        Some(LAST.load(Ordering::Relaxed)).filter(|signal| *signal != 0)
+    }
+}
+
+impl Default for Caught {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Drop for Caught {
+    fn drop(&mut self) {
+        for (signal, place) in SIGNALS.into_iter().zip(&BEFORE) {
+            let before = place.load(Ordering::Acquire);
+            // SAFETY: actions of the program's, or room for one.
+            unsafe {
+                let mut now: libc::sigaction = std::mem::zeroed();
+                let is_ours = libc::sigaction(signal, std::ptr::null(), &mut now) == 0
+                    && now.sa_sigaction == handle as *const () as usize;
+                if is_ours && !before.is_null() {
+                    libc::sigaction(signal, before, std::ptr::null_mut());
+                }
+            }
+        }
+    }
+}
+
+/// Bytes of the stack on which a handler runs if the thread's own is full.
+const STACK: usize = 64 * 1024;
+
+/// Faults of guarded calls on this thread are caught while this lives.
+#[derive(Debug)]
+pub struct OnThread {
+    stack: *mut c_void,
+    before: libc::stack_t,
+}
+
+impl OnThread {
+    /// Begins. `None` if there is no memory for another stack.
+    pub fn new() -> Option<Self> {
+        // SAFETY: new memory, which the thread uses for nothing else, and room for what was before.
+        unsafe {
+            let protection = libc::PROT_READ | libc::PROT_WRITE;
+            let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+            let stack = libc::mmap(std::ptr::null_mut(), STACK, protection, flags, -1, 0);
+            if stack == libc::MAP_FAILED {
+                return None;
+            }
+            let mut before: libc::stack_t = std::mem::zeroed();
+            let ours = libc::stack_t { ss_sp: stack, ss_flags: 0, ss_size: STACK };
+            if libc::sigaltstack(&ours, &mut before) != 0 {
+                libc::munmap(stack, STACK);
+                return None;
+            }
+            IS_ASKED_FOR.set(true);
+            Some(Self { stack, before })
+        }
+    }
+}
+
+impl Drop for OnThread {
+    fn drop(&mut self) {
+        IS_ASKED_FOR.set(false);
+        // SAFETY: what was before; then nobody uses our memory.
+        unsafe {
+            libc::sigaltstack(&self.before, std::ptr::null_mut());
+            libc::munmap(self.stack, STACK);
+        }
+    }
+}
+
+unsafe extern "C" fn handle(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
+    // SAFETY: the kernel's, valid during the handler. The sender is set for signals that are sent.
+    let is_own = unsafe {
+        let code = (*info).si_code;
+        code > 0 || code == libc::SI_TKILL && (*info).si_pid() == libc::getpid()
+    };
+    if is_own && IS_ASKED_FOR.get() {
+        LAST.store(signal, Ordering::Relaxed);
+        // Does not return if the thread is in a guarded call.
+        trampoline::leave_by(signal);
+    }
+    let index = SIGNALS.iter().position(|known| *known == signal).unwrap_or(0);
+    let before = BEFORE[index].load(Ordering::Acquire);
+    // SAFETY: null, or an action that is never freed.
+    let Some(before) = (unsafe { before.as_ref() }) else { return };
+    match before.sa_sigaction {
+        libc::SIG_IGN if !is_own => {}
+        libc::SIG_DFL | libc::SIG_IGN => {
+            // SAFETY: plain calls. The fault happens again, or the signal is sent again.
+            unsafe {
+                let mut default: libc::sigaction = std::mem::zeroed();
+                default.sa_sigaction = libc::SIG_DFL;
+                libc::sigaction(signal, &default, std::ptr::null_mut());
+                if (*info).si_code <= 0 {
+                    libc::raise(signal);
+                }
+            }
+        }
+        // SAFETY: the program's handler, with the arguments that it would get.
+        handler => unsafe {
+            type Long = unsafe extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void);
+            std::mem::transmute::<usize, Long>(handler)(signal, info, context);
+        },
+    }
+}

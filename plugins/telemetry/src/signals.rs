@@ -1,0 +1,41 @@
+//! Signals of the program are none of the sampling thread's business.
+
+/// Blocks the program's signals on this thread until dropped. Signals that a thread's own
+/// instructions cause stay as they are, and glibc keeps its own open: it changes the ids of a process
+/// by a signal to each thread.
+pub struct Blocked {
+    before: libc::sigset_t,
+}
+
+impl Blocked {
+    /// Blocks them.
+    pub fn new() -> Self {
+        const OWN: [i32; 7] = [
+            libc::SIGSEGV,
+            libc::SIGBUS,
+            libc::SIGILL,
+            libc::SIGFPE,
+            libc::SIGTRAP,
+            libc::SIGSYS,
+            libc::SIGABRT,
+        ];
+        // SAFETY: plain calls on sets of our own, for which zeros are a value.
+        unsafe {
+            let mut all: libc::sigset_t = std::mem::zeroed();
+            let mut before = std::mem::zeroed();
+            libc::sigfillset(&mut all);
+            for signal in OWN {
+                libc::sigdelset(&mut all, signal);
+            }
+            libc::pthread_sigmask(libc::SIG_BLOCK, &all, &mut before);
+            Self { before }
+        }
+    }
+}
+
+impl Drop for Blocked {
+    fn drop(&mut self) {
+        // SAFETY: the set that the thread had.
+        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &self.before, std::ptr::null_mut()) };
+    }
+}
