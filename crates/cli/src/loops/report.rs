@@ -7,11 +7,10 @@
 //! ```
 
 use std::io::{self, BufWriter, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::ValueEnum;
-use profile::collect::Closing;
 use profile::{LossCount, merge_losses};
 
 use crate::failure::Failure;
@@ -23,6 +22,7 @@ use crate::view::loops::text::{Marks, Rows, tree};
 use crate::view::loops::{self, Loops, More, assembly, columns, json, notes, source};
 use crate::view::losses;
 use crate::view::open::open;
+use crate::view::rights::Needs;
 use crate::view::wrap::{PROSE_WIDTH, wrapped};
 
 /// Show where inside instrumented functions the time went: one row per function and loop.
@@ -95,7 +95,11 @@ impl From<LoopFormat> for terminal::Kind {
 
 /// Prints the loops.
 pub fn main(args: Args) -> Result<ExitCode, Failure> {
-    let profile = open(&args.profile, Closing::WhenOver)?;
+    let mut needs = Needs::files(&args.table);
+    if args.asm || args.source {
+        needs.reads.push(Path::new("/"));
+    }
+    let profile = open(&args.profile, &needs)?;
     let recorded = profile.loops().map_err(Failure::new)?;
     let tables = loops::side_tables(&args.table, &recorded)?;
     let mut shown = Loops::new(&profile, &recorded, &tables, args.raw);
