@@ -468,10 +468,9 @@ impl OneTrace<'_> {
         let Some(given) = given else { return Ok(()) };
         match event.name.as_deref() {
             Some("process_name") => {
-                let id = event.pid.as_ref().map(Id::of);
-                let key = self.process(id.as_ref())?;
-                let process = self.processes.values_mut().find(|p| p.key == key);
-                if let Some(process) = process.filter(|p| !p.named) {
+                let id = event.pid.as_ref().map_or(Id::Text("".into()), Id::of);
+                let key = self.process(Some(&id))?;
+                if let Some(process) = self.processes.get_mut(&id).filter(|p| !p.named) {
                     process.named = true;
                     self.all.calls.name_process(key, &given);
                 }
