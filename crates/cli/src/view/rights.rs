@@ -22,6 +22,7 @@ use landlock::{
     RulesetCreated, RulesetCreatedAttr, RulesetError,
 };
 use profile::beneath::Dir;
+use profile::manifest::MANIFEST_NAME;
 use profile::pools::places;
 
 use crate::whole::{Written, written};
@@ -31,6 +32,8 @@ use crate::whole::{Written, written};
 pub struct Needs<'a> {
     /// Files and directories that it reads.
     pub reads: Vec<&'a Path>,
+    /// Whether it reads files that the profile names, if the caller has made the profile.
+    pub named_files: bool,
     /// The file that it writes.
     pub output: Option<&'a Path>,
 }
@@ -38,13 +41,21 @@ pub struct Needs<'a> {
 impl<'a> Needs<'a> {
     /// Those of a view that reads these files and prints to standard output.
     pub fn files(files: impl IntoIterator<Item = &'a PathBuf>) -> Self {
-        Self { reads: files.into_iter().map(PathBuf::as_path).collect(), output: None }
+        Self { reads: files.into_iter().map(PathBuf::as_path).collect(), ..Self::default() }
     }
 
     /// The same with an output file.
     pub fn output(self, output: &'a Path) -> Self {
         Self { output: Some(output), ..self }
     }
+}
+
+/// Whether the caller has made this profile, and not everybody can write to it: so its directory and
+/// its manifest say. Paths of such a profile may be read wherever they are.
+pub fn is_of_caller(profile: &Dir) -> bool {
+    let user = profile::pools::user();
+    let found = profile.stat().into_iter().chain(profile.look(MANIFEST_NAME));
+    found.filter(|found| found.st_uid == user && found.st_mode & 0o002 == 0).count() == 2
 }
 
 /// Whether this process runs one command and then ends.
@@ -84,6 +95,9 @@ fn try_confine(profile: Option<&Dir>, needs: &Needs<'_>) -> Result<(), RulesetEr
     }
     for path in ["/proc", "/sys"].map(Path::new).iter().chain(&needs.reads) {
         rules = allow(rules, path, read)?;
+    }
+    if needs.named_files && profile.is_some_and(is_of_caller) {
+        rules = allow(rules, Path::new("/"), read)?;
     }
     match needs.output.and_then(|output| written(output).ok()) {
         Some(Written::In(directory)) => {

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use plugin_host::stream::Writer;
-use plugin_host::{Event, Metadata, Sink};
+use plugin_host::{Counter, Event, Metadata, Sink};
 use profile::beneath::Dir;
 use profile::pools::{directory_name, owner};
 use profile::tracks::{Reading, Readings, Sample, Scope, Series, Times};
@@ -331,4 +331,33 @@ fn a_read_only_profile_shows_its_events() {
     mode(0o700).unwrap();
     let report = String::from_utf8(output.stdout).unwrap();
     assert!(report.contains("timed kernel"), "{report}");
+}
+
+/// Events that name one long text again and again. docs/security.md states the factor.
+#[test]
+fn few_bytes_of_events_do_not_become_many() {
+    let scratch = Scratch::new();
+    let dir = scratch.join("x.cpt");
+    let mut script = ProfileScript::monotonic();
+    script.process(4_000_711).library("m", &["f"]);
+    script.write(&dir);
+    let file = dir.join(PART).join("plugins-0.events");
+    let mut stream = Writer::new(File::create(&file).unwrap(), None);
+    let long = [b'k'; 60_000];
+    for time_ns in 0..20_000 {
+        let (track, series, unit) = (&b"track"[..], &long[..], &b""[..]);
+        stream.counter(&Counter { time_ns, device: -1, track, series, unit, value: 1.0 });
+    }
+    stream.finish().unwrap();
+    let had = fs::metadata(&file).unwrap().len();
+    let out = scratch.join("out");
+    let words = words("trace export PROFILE --format json -o OUT", &dir, &out);
+    let output = Command::new(env!("CARGO_BIN_EXE_counterpoint")).args(words).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(said.contains("plugin_failed"), "{said}");
+    // Each event has some 200 bytes besides its arguments.
+    let most = (16 << 20) + 129 * had + 200 * 20_000;
+    let got = fs::metadata(&out).unwrap().len();
+    assert!((1 << 20..most).contains(&got), "{had} bytes became {got}");
 }
