@@ -4,6 +4,7 @@
 
 use analysis::tracks::Values;
 use analysis::{SeriesSummary, tracks};
+use profile::beneath::Dir;
 use profile::tracks::{Reading, Readings, Scope, Series, Times};
 use profile::{Profile, Sample, TracksWriter};
 use testkit::{ProfileScript, Scratch};
@@ -31,7 +32,7 @@ fn summary(
     let dir = scratch.join("x.cpt");
     ProfileScript::monotonic().write(&dir);
     let kind = if series.cumulative { Readings::Counts } else { Readings::Values };
-    let mut writer = TracksWriter::create(&dir, "run", kind).unwrap();
+    let mut writer = TracksWriter::create(&Dir::open(&dir).unwrap(), "run", kind).unwrap();
     let id = writer.describe(series);
     for (time, reading) in samples {
         writer.push(Sample { series: id, time: *time, reading: *reading }).unwrap();

@@ -16,7 +16,6 @@ use arrow_schema::{ArrowError, SchemaRef};
 use clap::ValueEnum;
 use model::metric::Bound;
 use profile::batch::unknown_op;
-use profile::collect::Closing;
 use profile::tracks::batches::SeriesChooser;
 use profile::{LossCount, Profile, merge_losses};
 
@@ -30,6 +29,7 @@ use crate::view::loops::Loops;
 use crate::view::losses;
 use crate::view::metrics::metrics_out;
 use crate::view::open::open;
+use crate::view::rights::Needs;
 use crate::whole::WholeFile;
 
 /// The versions of the JSON documents.
@@ -108,9 +108,9 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
         return Err(Failure::new("export --format parquet: needs a file to write to")
             .hint("name one with -o FILE; -o - is standard output"));
     }
-    let profile = open(&args.profile, Closing::WhenOver)?;
-    let metrics = of_profile(&args.metrics, &profile, Offer::Nothing)?;
     let path = args.output.as_deref().unwrap_or(Path::new("-"));
+    let profile = open(&args.profile, &Needs::files(&args.metrics.metrics_file).output(path))?;
+    let metrics = of_profile(&args.metrics, &profile, Offer::Nothing)?;
     let name = |e: io::Error| Failure::writing(path, e);
     let kind = match args.format {
         ExportFormat::Csv => Kind::Csv,

@@ -69,6 +69,18 @@ pub struct Inherited {
     on_child: libc::sighandler_t,
 }
 
+/// Raises the soft limit on open files to the hard limit.
+pub fn allow_many_files() {
+    let mut files = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: `files` outlives the calls. If one fails, the limit stays as it is.
+    unsafe {
+        if libc::getrlimit(libc::RLIMIT_NOFILE, &mut files) == 0 {
+            files.rlim_cur = files.rlim_max;
+            libc::setrlimit(libc::RLIMIT_NOFILE, &files);
+        }
+    }
+}
+
 /// Prepares this process for recording and waiting. Raises the soft limit on file sizes to the hard
 /// limit, makes a write above it an error instead of SIGXFSZ, and allows waiting for children.
 pub fn prepare_process() -> Result<Inherited, Failure> {

@@ -83,6 +83,7 @@ enum Command {
 
 /// The whole command line.
 pub fn main() -> ExitCode {
+    view::rights::is_own_process();
     let run = run_alone().map(Command::Run);
     let command = match run.map_or_else(Cli::try_parse, |command| Ok(Cli { command })) {
         Ok(cli) => cli.command,

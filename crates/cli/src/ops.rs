@@ -17,7 +17,6 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use analysis::{OpFilter, OpTable, OpTrees};
-use profile::collect::Closing;
 use profile::{LossCount, Profile, merge_losses};
 
 use crate::failure::Failure;
@@ -26,6 +25,7 @@ use crate::output::Format;
 use crate::terminal::{known_width, stdout};
 use crate::view::csv;
 use crate::view::open::open;
+use crate::view::rights::Needs;
 
 /// Show where TVM's virtual machines and PyTorch spent their time: one row per op, arguments and
 /// device.
@@ -76,7 +76,7 @@ struct View<'a> {
 
 /// Prints the ops.
 pub fn main(args: Args) -> Result<ExitCode, Failure> {
-    let profile = open(&args.profile, Closing::WhenOver)?;
+    let profile = open(&args.profile, &Needs::default())?;
     let filter = OpFilter { machine: args.vm.clone(), since: args.since, until: args.until };
     if let Some(name) = &args.vm {
         known_machine(&profile, name)?;

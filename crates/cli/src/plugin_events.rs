@@ -4,24 +4,28 @@
 //! |---|---|
 //! | [`sink`] | makes events of a trace of what a plugin hands over |
 //! | [`recording`] | the same for recordings of PyTorch's profiler |
-//! | [`convert`] | turns the files that plugins wrote in recorded programs into a part of the profile |
+//! | [`convert`] | turns the files that plugins wrote in recorded programs into parts of a profile |
+//! | [`keep`] | makes these a lasting part of the profile, at the end of a recording |
+//! | [`show`](mod@show) | shows them in a profile that was not finished, without writing |
 
 mod convert;
+mod keep;
 mod recording;
+mod show;
 mod sink;
 
 use std::path::Path;
 
-pub use convert::convert;
+pub use show::show;
 pub use sink::{Events, is_json};
 
 use crate::terminal::say;
 
 /// Converts the events of a recording that is over, and says what the plugins did wrong or have
-/// logged. A failure is only said: what was recorded stays in the profile, and the next view tries
+/// logged. A failure is only said: what was recorded stays in the profile, and `recover` tries
 /// again.
 pub fn convert_and_say(dir: &Path) {
-    match convert(dir) {
+    match keep::convert(dir) {
         Ok(Some(done)) => done.notes.iter().for_each(|note| say!("{note}")),
         Ok(None) => {}
         Err(failure) => say!("events of plugins: {}", failure.messages().join("; ")),

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use profile::collect::{Closing, Collected, PoolFate, collect};
-use profile::{Manifest, ProcessId};
+use profile::{Manifest, Origin, ProcessId};
 
 use crate::failure::Failure;
 use crate::input;
@@ -45,8 +45,12 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
     crate::orphans::remove(false);
     let dir = &args.profile;
     let manifest = Manifest::read(dir).map_err(|e| open::explain(dir, e))?;
-    let asked = if args.close { Closing::Now } else { Closing::WhenOver };
-    let closing = open::allowed(asked, &manifest);
+    // Only a recording that `env` prepared may be closed on request. One of `run` is over when its
+    // program ends, and a program that has not recorded yet still needs the pool.
+    let closing = match args.close && manifest.origin == Origin::Env {
+        true => Closing::Now,
+        false => Closing::WhenOver,
+    };
     let collected = collect(dir, closing).map_err(|e| open::explain(dir, e))?;
     convert_and_say(dir);
     let (code, done) = outcome(&manifest, &collected);

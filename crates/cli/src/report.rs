@@ -16,7 +16,6 @@ use std::process::ExitCode;
 
 use analysis::{By, Options, summarize};
 use clap::ValueEnum;
-use profile::collect::Closing;
 use profile::merge_losses;
 
 use crate::failure::Failure;
@@ -30,6 +29,7 @@ use crate::view::csv;
 use crate::view::loops::Loops;
 use crate::view::open::open;
 use crate::view::overview::Overview;
+use crate::view::rights::Needs;
 use crate::view::table::Table;
 
 /// Show where the time went: one row per op, with its counters.
@@ -80,10 +80,6 @@ pub struct Args {
     /// variable COLUMNS. Without either, tables are as wide as they need to be.
     #[arg(long, value_name = "N")]
     width: Option<usize>,
-    /// End a recording that `counterpoint env` prepared, as `recover --close` does. All
-    /// programs of the recording must have ended.
-    #[arg(long)]
-    close: bool,
 }
 
 /// `--by`.
@@ -136,8 +132,7 @@ struct Report<'a> {
 
 /// Prints the report.
 pub fn main(args: Args) -> Result<ExitCode, Failure> {
-    let closing = if args.close { Closing::Now } else { Closing::WhenOver };
-    let mut profile = open(&args.profile, closing)?;
+    let mut profile = open(&args.profile, &Needs::files(&args.metrics.metrics_file))?;
     let Some(by) = args.by.of_calls() else { return torch::main(&args, &profile) };
     if args.skip_ms > 0.0 {
         profile.leave_out_first((args.skip_ms * 1e6).round() as u64);

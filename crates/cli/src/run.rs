@@ -19,6 +19,7 @@ use std::time::Duration;
 use machine::Machine;
 use model::Counter;
 use profile::TracksWriter;
+use profile::beneath::Dir;
 use profile::collect::{Closing, Collected, PoolFate, finish};
 use profile::live::ProcessId;
 use profile::manifest::{Announcement, Exit, MANIFEST_NAME, Manifest, Origin, State};
@@ -204,7 +205,8 @@ fn sampler<const WHOLE: bool>(
     if !WHOLE || counters.is_empty() {
         return Ok(None);
     }
-    let writer = TracksWriter::create(directory, SAMPLED_NAME, Readings::Counts);
+    let writer = Dir::open(directory)
+        .and_then(|root| TracksWriter::create(&root, SAMPLED_NAME, Readings::Counts));
     let writer = writer.map_err(Failure::new)?;
     let directory = directory.to_owned();
     Sampler::start(Wanted { counters, interval, clock, directory }, writer).map(Some)

@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use machine::Machine;
-use profile::collect::{Closing, collect, is_own};
+use profile::collect::{Closing, collect, discard_pool, is_own};
 use profile::manifest::{CounterInfo, Manifest, Origin, State};
 use record::run_file::RUN_FILE_NAME;
 use record::{ClockKind, Snapshot};
@@ -42,7 +42,9 @@ enum What {
     /// Move everything that was recorded into the profile, after the session has ended
     Finish(FinishArgs),
     /// Print the contents of a profile in one line, for `run`
-    Summary(SummaryArgs),
+    Summary(ProfileArgs),
+    /// Delete the pool of a profile that is deleted next, if the pool belongs to this profile
+    Discard(ProfileArgs),
 }
 
 #[derive(clap::Args)]
@@ -69,7 +71,7 @@ struct FinishArgs {
 }
 
 #[derive(clap::Args)]
-struct SummaryArgs {
+struct ProfileArgs {
     /// Profile directory
     #[arg(value_name = "PROFILE", value_parser = crate::input::profile())]
     profile: PathBuf,
@@ -115,10 +117,14 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
         What::Prepare(args) => prepare_main(&args),
         What::Finish(args) => finish(&args),
         What::Summary(args) => summary(&args),
+        What::Discard(args) => {
+            discard_pool(&args.profile).map_err(|e| explain(&args.profile, e))?;
+            Ok(ExitCode::SUCCESS)
+        }
     }
 }
 
-fn summary(args: &SummaryArgs) -> Result<ExitCode, Failure> {
+fn summary(args: &ProfileArgs) -> Result<ExitCode, Failure> {
     convert_and_say(&args.profile);
     let mut out = stdout(Kind::People);
     writeln!(out, "{}", in_one_line(&args.profile))?;

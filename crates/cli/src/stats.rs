@@ -17,7 +17,6 @@ use std::process::ExitCode;
 
 use analysis::stats::{MOST_BUCKETS, Options, Stats, TooManyCalls, stats};
 use clap::ValueEnum;
-use profile::collect::Closing;
 use profile::{Profile, merge_losses};
 
 use crate::failure::Failure;
@@ -30,6 +29,7 @@ use crate::view::labels::labels;
 use crate::view::loops::{Loops, spread};
 use crate::view::losses;
 use crate::view::open::open;
+use crate::view::rights::Needs;
 use crate::view::statistics::{Style, render};
 
 /// Show how the values of an op's calls are distributed, and how they correlate.
@@ -115,7 +115,7 @@ struct View<'a> {
 
 /// Prints the statistics.
 pub fn main(args: Args) -> Result<ExitCode, Failure> {
-    let profile = open(&args.profile, Closing::WhenOver)?;
+    let profile = open(&args.profile, &Needs::files(&args.metrics.metrics_file))?;
     let options = Options {
         op: args.op.clone(),
         thread: args.thread.clone(),

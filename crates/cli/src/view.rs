@@ -16,6 +16,7 @@ pub mod notes;
 pub mod open;
 pub mod overview;
 pub mod price;
+pub mod rights;
 pub mod sampled;
 pub mod shades;
 pub mod source;

@@ -123,6 +123,29 @@ impl Write for WholeFile {
     }
 }
 
+/// Where an output is written.
+#[derive(Debug)]
+pub enum Written {
+    /// As a new or replaced file in this directory.
+    In(PathBuf),
+    /// Into this device or FIFO.
+    Itself(PathBuf),
+    /// Into something that is open already.
+    Open,
+}
+
+/// Returns where [`WholeFile::create`] would write.
+pub fn written(path: &Path) -> io::Result<Written> {
+    if path.as_os_str() == "-" {
+        return Ok(Written::Open);
+    }
+    Ok(match Place::of(path)? {
+        Place::New(path) | Place::File(path, _) => Written::In(directory(&path).to_owned()),
+        Place::Special(path, _) => Written::Itself(path),
+        Place::Descriptor(_) => Written::Open,
+    })
+}
+
 /// What a name refers to.
 enum Place {
     New(PathBuf),

@@ -20,6 +20,9 @@ const PLAIN_BYTES: usize = 1 << 12;
 /// Texts that are longer are not kept.
 const MOST_BYTES: usize = 16 << 20;
 
+/// What it takes to hold a line, besides its text.
+const LINE_BYTES: usize = 64;
+
 /// The text of the functions of a module that were instrumented, in one language.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KeptText {
@@ -48,6 +51,9 @@ pub enum TextError {
     /// What is compressed is damaged.
     #[error("the text of {0} in the side table is damaged")]
     Damaged(String),
+    /// A few bytes stand for very many.
+    #[error("the text of {0} in the side table is longer than such a table can have it")]
+    TooLong(String),
     /// A file is another one than that which was instrumented.
     #[error("{0} is not the text that was instrumented (its hash is different)")]
     Other(String),
@@ -114,27 +120,46 @@ impl Keeper {
 }
 
 impl KeptText {
-    /// The lines that are kept, by number.
-    pub fn numbered(&self) -> Result<BTreeMap<u32, String>, TextError> {
+    /// Bytes of the kept text, as the side table has them.
+    pub fn packed(&self) -> u64 {
+        let texts = self.text.iter().chain(&self.deflated);
+        texts.map(|text| text.len() as u64).sum()
+    }
+
+    /// The lines that are kept, by number. They, and what it takes to hold them, must fit into `room`
+    /// bytes, which become fewer by as much: a few bytes may stand for any number.
+    ///
+    /// # Errors
+    /// No text is kept, it is damaged, or it has no room.
+    pub fn numbered(&self, room: &mut u64) -> Result<BTreeMap<u32, String>, TextError> {
+        let too_long = || TextError::TooLong(self.path.clone());
+        let mut need = |bytes: usize| {
+            *room = room.checked_sub(bytes as u64).ok_or_else(too_long)?;
+            Ok(())
+        };
         let damaged = || TextError::Damaged(self.path.clone());
         let text = match (&self.text, &self.deflated) {
             (Some(text), _) => text.clone(),
             (None, Some(deflated)) => {
                 let bytes = BASE64_STANDARD.decode(deflated).map_err(|_| damaged())?;
                 let mut text = Vec::new();
-                // A few bytes may stand for any number.
-                let most = 2 * MOST_BYTES as u64;
-                let read = DeflateDecoder::new(&bytes[..]).take(most).read_to_end(&mut text);
-                read.map_err(|_| damaged())?;
+                let most = 2 * MOST_BYTES;
+                let mut packed = DeflateDecoder::new(&bytes[..]).take(most as u64 + 1);
+                packed.read_to_end(&mut text).map_err(|_| damaged())?;
+                if text.len() > most {
+                    return Err(too_long());
+                }
                 String::from_utf8(text).map_err(|_| damaged())?
             }
             (None, None) => return Err(TextError::NotKept(self.path.clone())),
         };
+        need(text.len())?;
         let mut lines = text.lines();
         let mut numbered = BTreeMap::new();
         for [first, last] in &self.lines {
             for number in *first..=*last {
                 let Some(line) = lines.next() else { return Ok(numbered) };
+                need(LINE_BYTES)?;
                 numbered.insert(number, line.to_owned());
             }
         }
@@ -162,7 +187,7 @@ mod tests {
         keeper.add(text, 5, [2, 3]);
         keeper.add(text, 19, [5, 5]);
         let kept = keeper.finish("llvm", "x.ll", text);
-        let lines = kept.numbered().expect("kept");
+        let lines = kept.numbered(&mut (1 << 30)).expect("kept");
         let expected = [(2, "two"), (3, "three"), (5, "five")];
         assert_eq!(lines, expected.map(|(n, line)| (n, line.to_owned())).into());
         assert_eq!(kept.of_file(text).expect("the same")[&4], "four");
@@ -180,17 +205,28 @@ mod tests {
         };
         let kept = keep(&text, 1000);
         assert!(kept.deflated.as_ref().is_some_and(|text| text.len() < 4000));
-        assert_eq!(kept.numbered().expect("kept").len(), 1000);
+        assert_eq!(kept.numbered(&mut (1 << 30)).expect("kept").len(), 1000);
         let long = line.repeat(MOST_BYTES / 100 + 1);
         let left_out = keep(&long, (MOST_BYTES / 100 + 1) as u32);
-        assert_eq!(left_out.numbered(), Err(TextError::NotKept("x.ll".into())));
+        assert_eq!(left_out.numbered(&mut (1 << 30)), Err(TextError::NotKept("x.ll".into())));
         for damaged in ["", "AAAA", "!", "x"] {
             let kept = KeptText {
                 deflated: Some(damaged.into()),
                 lines: vec![[1, u32::MAX]],
                 ..kept.clone()
             };
-            let _ = kept.numbered();
+            let _ = kept.numbered(&mut (1 << 30));
         }
+    }
+
+    #[test]
+    fn a_few_bytes_do_not_become_many() {
+        let whole = "\n".repeat(8 << 20);
+        let mut keeper = Keeper::default();
+        keeper.add(whole.as_bytes(), 0, [1, 8 << 20]);
+        let kept = keeper.finish("llvm", "x.ll", whole.as_bytes());
+        assert!(kept.packed() < 100_000, "{}", kept.packed());
+        let mut room = 64 << 20;
+        assert_eq!(kept.numbered(&mut room), Err(TextError::TooLong("x.ll".into())));
     }
 }

@@ -165,7 +165,7 @@ losses! {
     52 PluginBufferFull "plugin_buffer_full" Missing
         "events of profiler plugins that did not fit into the limit of --max-buffer or --plugin-buffer";
     53 PluginEventsLeft "plugin_events_left" Missing
-        "files with events of profiler plugins, or with recordings of another profiler, that are not part of the profile yet: their process is still running, or the profile cannot be changed here";
+        "files with events of profiler plugins, or with recordings of another profiler, that are not shown: their process is still running, or they could not be converted";
     54 RecordingIncomplete "recording_incomplete" Missing
         "recordings of another profiler in the process, such as torch.profiler, of which a part is missing: the process ended or the disk was full before all was handed over, or it is damaged";
     55 RangeEndedElsewhere "range_ended_elsewhere" Missing

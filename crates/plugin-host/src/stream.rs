@@ -56,6 +56,14 @@ const DOING: u8 = 11;
 /// Bytes that are collected before they are written.
 const CHUNK: usize = 64 * 1024;
 
+/// Texts stand in the stream once, but wherever an event names one it is written into the profile
+/// again. A stream may have so many bytes of such texts, and [`MOST_REPEATS`] for each of its own
+/// bytes; the rest of it counts as damaged. The shortest events of real profilers, with the longest
+/// texts that a writer repeats, come to 80.
+const REPEATED_ANYWAY: u64 = 16 << 20;
+/// See [`REPEATED_ANYWAY`].
+const MOST_REPEATS: u64 = 128;
+
 /// Longest name, key or unit; a longer one is cut.
 const MOST_TEXT: usize = 64 * 1024;
 
@@ -323,6 +331,8 @@ pub struct Reader<R: Read> {
     source: io::BufReader<R>,
     at: u64,
     texts: Vec<Box<[u8]>>,
+    /// Bytes of texts so far that events have named and that are written again for each.
+    repeated: u64,
     last_start: i64,
     metadata: Metadata,
     rows: Vec<(entries::ReadId, entries::ReadId)>,
@@ -353,6 +363,7 @@ impl<R: Read> Reader<R> {
             source: io::BufReader::with_capacity(CHUNK, source),
             at: 0,
             texts: Vec::new(),
+            repeated: 0,
             last_start: 0,
             metadata: Metadata::default(),
             rows: Vec::new(),
@@ -429,6 +440,22 @@ impl<R: Read> Reader<R> {
         if number < self.texts.len() { Ok(number) } else { Err(Stop::Damaged) }
     }
 
+    /// As [`Reader::text`], of a text that is written again for each event that names it.
+    fn repeated_text(&mut self) -> Result<usize, Stop> {
+        let number = self.text()?;
+        self.repeat(number)?;
+        Ok(number)
+    }
+
+    /// Counts a text that is written again.
+    fn repeat(&mut self, number: usize) -> Result<(), Stop> {
+        self.repeated += self.texts[number].len() as u64;
+        match self.repeated <= REPEATED_ANYWAY + MOST_REPEATS * self.at {
+            true => Ok(()),
+            false => Err(Stop::Damaged),
+        }
+    }
+
     /// As [`Reader::text`], or none.
     fn optional(&mut self) -> Result<Option<usize>, Stop> {
         match (self.number()? as usize).checked_sub(1) {
@@ -458,24 +485,28 @@ impl<R: Read> Reader<R> {
             EVENT => self.event(sink)?,
             DEVICE => {
                 let (device, sort_index) = (self.signed()?, self.signed()?);
-                let (name, label) = (self.optional()?, self.text()?);
+                let (name, label) = (self.optional()?, self.repeated_text()?);
+                name.map_or(Ok(()), |name| self.repeat(name))?;
                 let name = name.map(|name| &*self.texts[name]);
                 sink.device(device, sort_index, name, &self.texts[label]);
             }
             RESOURCE => {
                 let (device, resource, order) = (self.small()?, self.small()?, self.small()?);
-                let name = self.optional()?.map(|name| &*self.texts[name]);
+                let name = self.optional()?;
+                name.map_or(Ok(()), |name| self.repeat(name))?;
+                let name = name.map(|name| &*self.texts[name]);
                 sink.resource(device, resource, order, name);
             }
             THREAD => {
-                let (process, thread, name) = (self.small()?, self.small()?, self.text()?);
+                let (process, thread, name) = (self.small()?, self.small()?, self.repeated_text()?);
                 sink.thread_name(process, thread, &self.texts[name]);
             }
             COUNTER => {
                 let time_ns = self.last_start.wrapping_add(self.signed()?);
                 self.last_start = time_ns;
                 let device = self.small()?;
-                let [track, series, unit] = [self.text()?, self.text()?, self.text()?];
+                let track = self.text()?;
+                let [series, unit] = [self.repeated_text()?, self.repeated_text()?];
                 let mut value = [0; 8];
                 self.bytes(&mut value)?;
                 let value = f64::from_le_bytes(value);
@@ -538,7 +569,7 @@ impl<R: Read> Reader<R> {
             return Err(Stop::Damaged);
         }
         for _ in 0..pairs {
-            let key = self.text()?;
+            let key = self.repeated_text()?;
             let value = self.block(MOST_METADATA)?;
             if !self.metadata.push(&self.texts[key], &value) {
                 return Err(Stop::Damaged);

@@ -10,7 +10,14 @@
 //! Writing has two more rules. A file that is appended to must have no other name, because a hard
 //! link would lead out of the directory. A file that is replaced is first written under a new,
 //! random name.
+//!
+//! A directory can also be in memory ([`Dir::in_memory`]), or be one on disk in which entries in
+//! memory seem to be ([`Dir::showing`]). So a view can make parts of a profile with the code that
+//! writes them, and read them with the code that reads them, without writing anything to disk.
 
+mod memory;
+
+use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -25,10 +32,15 @@ use rustix::io::Errno;
 
 use crate::error::{Error, ErrorKind, Result};
 
+use memory::{Node, Tree};
+
 /// An open directory.
 #[derive(Clone, Debug)]
 pub struct Dir {
-    fd: Arc<OwnedFd>,
+    /// The directory on disk; `None` if it is only in memory.
+    disk: Option<Arc<OwnedFd>>,
+    /// Entries in memory, which come before those on disk.
+    memory: Option<Tree>,
     path: PathBuf,
 }
 
@@ -38,6 +50,9 @@ impl PartialEq for Dir {
         self.path == other.path
     }
 }
+
+/// How many directories inside of each other [`Dir::remove_all`] removes.
+const DEEPEST: usize = 16;
 
 pub(crate) const OPEN: OFlags = OFlags::CLOEXEC.union(OFlags::NOFOLLOW).union(OFlags::NONBLOCK);
 
@@ -50,7 +65,60 @@ impl Dir {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let fd = rustix::fs::openat(CWD, path, flags, Mode::empty());
         let fd = fd.map_err(|e| Error::new("open", path, io::Error::from(e)))?;
-        Ok(Self { fd: Arc::new(fd), path: path.to_owned() })
+        Ok(Self::on_disk(fd, path.to_owned()))
+    }
+
+    /// Returns an empty directory in memory. `path` is what messages say.
+    pub fn in_memory(path: &Path) -> Self {
+        Self { disk: None, memory: Some(Tree::default()), path: path.to_owned() }
+    }
+
+    /// Returns this directory as it would be if everything in `memory`, a directory in memory, had
+    /// been written into it. Nothing can be written into the result.
+    pub fn showing(&self, memory: &Self) -> Self {
+        Self { memory: memory.memory.clone(), ..self.clone() }
+    }
+
+    /// In a directory in memory: whatever it is shown in has a directory of this name, which is that
+    /// of the same name in `within`.
+    pub fn show(&self, name: impl AsRef<OsStr>, within: &Self) {
+        if let Some(memory) = &self.memory {
+            memory.put(name.as_ref(), Node::Elsewhere(within.clone()));
+        }
+    }
+
+    /// In a directory in memory: whatever it is shown in has no entry of this name.
+    pub fn hide(&self, name: impl AsRef<OsStr>) {
+        if let Some(memory) = &self.memory {
+            memory.put(name.as_ref(), Node::Hidden);
+        }
+    }
+
+    fn on_disk(fd: OwnedFd, path: PathBuf) -> Self {
+        Self { disk: Some(Arc::new(fd)), memory: None, path }
+    }
+
+    /// Returns the directory on disk, to read from.
+    fn disk(&self, name: impl AsRef<OsStr>) -> Result<&OwnedFd> {
+        self.disk.as_deref().ok_or_else(|| self.error("open", name, Errno::NOENT))
+    }
+
+    /// Returns the directory on disk, to write to. What is shown of memory may hide what is there.
+    fn to_write(&self, name: impl AsRef<OsStr>) -> Result<&OwnedFd> {
+        match &self.memory {
+            None => self.disk(name),
+            Some(_) => Err(self.error("write", name, Errno::ROFS)),
+        }
+    }
+
+    /// Returns the entry of this name in memory.
+    fn node(&self, name: &OsStr) -> Option<Node> {
+        self.memory.as_ref()?.get(name)
+    }
+
+    /// Returns the directory in memory, if this is nothing else.
+    fn tree(&self) -> Option<&Tree> {
+        self.memory.as_ref().filter(|_| self.disk.is_none())
     }
 
     /// Returns the path by which it was reached, for messages.
@@ -68,20 +136,21 @@ impl Dir {
     /// # Errors
     /// Returns the error of `fstat`.
     pub fn stat(&self) -> Result<Stat> {
-        rustix::fs::fstat(&*self.fd).map_err(|e| self.error("read", "", e))
+        rustix::fs::fstat(self.disk("")?).map_err(|e| self.error("read", "", e))
     }
 
-    /// Returns its descriptor, for calls that must not allocate.
-    pub(crate) fn descriptor(&self) -> &OwnedFd {
-        &self.fd
+    /// Returns its descriptor, for calls that must not allocate. `None` if it is only in memory.
+    pub(crate) fn descriptor(&self) -> Option<&OwnedFd> {
+        self.disk.as_deref()
     }
 
     /// Returns a second descriptor of the directory.
     ///
     /// # Errors
-    /// Fails if there are no more descriptors.
+    /// Fails if there are no more descriptors, or if it is not on disk.
     pub fn to_file(&self) -> io::Result<File> {
-        Ok(File::from(self.fd.try_clone()?))
+        let disk = self.disk.as_ref().ok_or(io::ErrorKind::NotFound)?;
+        Ok(File::from(disk.try_clone()?))
     }
 
     /// Opens a directory in it.
@@ -90,14 +159,30 @@ impl Dir {
     /// Fails if it does not exist, or with [`ErrorKind::Refused`] if it is something else.
     pub fn dir(&self, name: impl AsRef<OsStr>) -> Result<Self> {
         let name = name.as_ref();
+        match self.node(name) {
+            None => self.dir_on_disk(name),
+            Some(Node::Hidden) => Err(self.error("open", name, Errno::NOENT)),
+            Some(Node::File(_)) => Err(self.refuse(name, "it is a file")),
+            Some(Node::Elsewhere(within)) => within.dir(name),
+            Some(Node::Dir(tree)) => match self.dir_on_disk(name) {
+                Ok(dir) => Ok(Self { memory: Some(tree), ..dir }),
+                Err(e) if e.is_not_found() => {
+                    Ok(Self { disk: None, memory: Some(tree), path: self.path_of(name) })
+                }
+                Err(e) => Err(e),
+            },
+        }
+    }
+
+    fn dir_on_disk(&self, name: &OsStr) -> Result<Self> {
         let found = self.look(name)?;
         if FileType::from_raw_mode(found.st_mode) != FileType::Directory {
             return Err(self.refuse(name, kind_of(&found)));
         }
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OPEN;
-        let fd = rustix::fs::openat(&*self.fd, name, flags, Mode::empty());
+        let fd = rustix::fs::openat(self.disk(name)?, name, flags, Mode::empty());
         let fd = fd.map_err(|e| self.error("open", name, e))?;
-        Ok(Self { fd: Arc::new(fd), path: self.path_of(name) })
+        Ok(Self::on_disk(fd, self.path_of(name)))
     }
 
     /// Opens a plain file in it for reading.
@@ -107,9 +192,20 @@ impl Dir {
     /// something else.
     pub fn file(&self, name: impl AsRef<OsStr>) -> Result<File> {
         let name = name.as_ref();
+        match self.node(name) {
+            None => {}
+            Some(Node::Hidden) => return Err(self.error("open", name, Errno::NOENT)),
+            Some(Node::File(fd)) => {
+                return memory::open(&fd).map_err(Error::on("open", &self.path_of(name)));
+            }
+            Some(Node::Dir(_) | Node::Elsewhere(_)) => {
+                return Err(self.refuse(name, "it is a directory"));
+            }
+        }
         let found = self.look(name)?;
         self.plain(name, &found)?;
-        let fd = rustix::fs::openat(&*self.fd, name, OFlags::RDONLY | OPEN, Mode::empty());
+        let disk = self.disk(name)?;
+        let fd = rustix::fs::openat(disk, name, OFlags::RDONLY | OPEN, Mode::empty());
         let fd = fd.map_err(|e| self.error("open", name, e))?;
         self.plain(name, &rustix::fs::fstat(&fd).map_err(|e| self.error("open", name, e))?)?;
         Ok(File::from(fd))
@@ -131,23 +227,31 @@ impl Dir {
         }
     }
 
-    /// Returns the names in it, except `.` and `..`.
+    /// Returns the names in it, except `.` and `..`, sorted.
     ///
     /// # Errors
     /// Returns the error of `getdents`.
     pub fn names(&self) -> Result<Vec<OsString>> {
         let failed = |e| self.error("read", "", e);
-        let mut names = Vec::new();
-        for entry in rustix::fs::Dir::read_from(&*self.fd).map_err(failed)? {
-            let name = entry.map_err(failed)?.file_name().to_bytes().to_vec();
-            if name != b"." && name != b".." {
-                names.push(OsString::from_vec(name));
+        let mut names = BTreeSet::new();
+        if let Some(disk) = &self.disk {
+            for entry in rustix::fs::Dir::read_from(disk).map_err(failed)? {
+                let name = entry.map_err(failed)?.file_name().to_bytes().to_vec();
+                if name != b"." && name != b".." {
+                    names.insert(OsString::from_vec(name));
+                }
             }
         }
-        Ok(names)
+        for (name, is_shown) in self.memory.as_ref().map(Tree::names).unwrap_or_default() {
+            match is_shown {
+                true => names.insert(name),
+                false => names.remove(&name),
+            };
+        }
+        Ok(names.into_iter().collect())
     }
 
-    /// Returns the metadata of an entry without following links.
+    /// Returns the metadata of an entry on disk without following links.
     ///
     /// # Errors
     /// Fails if the entry does not exist or if `name` is not a single name.
@@ -156,7 +260,7 @@ impl Dir {
         if matches!(name.as_bytes(), b"" | b"." | b"..") || name.as_bytes().contains(&b'/') {
             return Err(self.refuse(name, "that is not the name of a file"));
         }
-        rustix::fs::statat(&*self.fd, name, AtFlags::SYMLINK_NOFOLLOW)
+        rustix::fs::statat(self.disk(name)?, name, AtFlags::SYMLINK_NOFOLLOW)
             .map_err(|e| self.error("open", name, e))
     }
 
@@ -166,13 +270,19 @@ impl Dir {
     /// Same as for [`Dir::file`]. Also fails with [`ErrorKind::Refused`] if the file has a second
     /// name, or belongs to a user other than the caller and the directory's owner.
     pub(crate) fn append(&self, name: &str) -> Result<File> {
+        if let Some(tree) = self.tree() {
+            return tree
+                .append(name.as_ref(), false)
+                .map_err(Error::on("write", &self.path_of(name)));
+        }
+        let disk = self.to_write(name)?;
         match self.look(name) {
             Err(e) if e.is_not_found() => {}
             Err(e) => return Err(e),
             Ok(found) => self.plain(OsStr::new(name), &found)?,
         }
         let flags = OFlags::RDWR | OFlags::APPEND | OFlags::CREATE | OPEN;
-        let fd = rustix::fs::openat(&*self.fd, name, flags, Mode::from_raw_mode(0o666));
+        let fd = rustix::fs::openat(disk, name, flags, Mode::from_raw_mode(0o666));
         let fd = fd.map_err(|e| self.error("open", name, e))?;
         let found = rustix::fs::fstat(&fd).map_err(|e| self.error("open", name, e))?;
         self.plain(OsStr::new(name), &found)?;
@@ -186,34 +296,84 @@ impl Dir {
         Ok(File::from(fd))
     }
 
+    /// Creates a file in it for appending, which must not exist.
+    ///
+    /// # Errors
+    /// Fails if something has this name or it cannot be created.
+    pub(crate) fn create(&self, name: &str) -> Result<File> {
+        if let Some(tree) = self.tree() {
+            return tree
+                .append(name.as_ref(), true)
+                .map_err(Error::on("create", &self.path_of(name)));
+        }
+        let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE | OFlags::EXCL | OPEN;
+        let mode = Mode::from_raw_mode(0o666);
+        let fd = rustix::fs::openat(self.to_write(name)?, name, flags, mode);
+        Ok(File::from(fd.map_err(|e| self.error("create", name, e))?))
+    }
+
     /// Creates a directory in it unless it exists, and opens it.
     ///
     /// # Errors
     /// Fails if it is something else or cannot be created.
-    pub(crate) fn make_dir(&self, name: &str) -> Result<Self> {
-        match rustix::fs::mkdirat(&*self.fd, name, Mode::from_raw_mode(0o777)) {
-            Ok(()) | Err(Errno::EXIST) => self.dir(name),
-            Err(e) => Err(self.error("create", name, e)),
+    pub fn make_dir(&self, name: &str) -> Result<Self> {
+        match self.create_dir(name) {
+            Err(e) if e.is_there() => self.dir(name),
+            made => made,
         }
+    }
+
+    /// Creates a directory in it, which must not exist, and opens it.
+    ///
+    /// # Errors
+    /// Fails if something has this name or it cannot be created.
+    pub fn create_dir(&self, name: &str) -> Result<Self> {
+        if let Some(tree) = self.tree() {
+            if tree.get(name.as_ref()).is_some() {
+                return Err(self.error("create", name, Errno::EXIST));
+            }
+            let tree = tree.make_dir(name.as_ref());
+            let tree = tree.map_err(Error::on("create", &self.path_of(name)))?;
+            return Ok(Self { disk: None, memory: Some(tree), path: self.path_of(name) });
+        }
+        rustix::fs::mkdirat(self.to_write(name)?, name, Mode::from_raw_mode(0o777))
+            .map_err(|e| self.error("create", name, e))?;
+        self.dir(name)
     }
 
     /// Atomically replaces whatever has this name with a file that contains these bytes.
     ///
     /// # Errors
     /// Fails if the directory is not writable or the disk is full.
-    pub(crate) fn replace(&self, name: &str, bytes: &[u8]) -> Result<()> {
+    pub fn replace(&self, name: &str, bytes: &[u8]) -> Result<()> {
         let failed = |e| Error::new("write", &self.path_of(name), e);
+        if let Some(tree) = self.tree() {
+            let file = tree.append(name.as_ref(), true);
+            return file.and_then(|mut file| file.write_all(bytes)).map_err(failed);
+        }
+        let disk = self.to_write(name)?;
         let temporary = temporary(name).map_err(failed)?;
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OPEN;
-        let fd = rustix::fs::openat(&*self.fd, &temporary, flags, Mode::from_raw_mode(0o666));
+        let fd = rustix::fs::openat(disk, &temporary, flags, Mode::from_raw_mode(0o666));
         let mut file = File::from(fd.map_err(|e| failed(e.into()))?);
         let written = file
             .write_all(bytes)
-            .and_then(|()| Ok(rustix::fs::renameat(&*self.fd, &temporary, &*self.fd, name)?));
+            .and_then(|()| Ok(rustix::fs::renameat(disk, &temporary, disk, name)?));
         if written.is_err() {
-            let _ = rustix::fs::unlinkat(&*self.fd, &temporary, AtFlags::empty());
+            let _ = rustix::fs::unlinkat(disk, &temporary, AtFlags::empty());
         }
         written.map_err(failed)
+    }
+
+    /// Moves an entry into another directory on the same disk.
+    ///
+    /// # Errors
+    /// Fails if the entry is a directory and `to` has one of this name that is not empty, or if `to`
+    /// is not writable.
+    pub fn move_to(&self, name: impl AsRef<OsStr>, to: &Self) -> Result<()> {
+        let name = name.as_ref();
+        let (from, into) = (self.to_write(name)?, to.to_write(name)?);
+        rustix::fs::renameat(from, name, into, name).map_err(|e| to.error("write", name, e))
     }
 
     /// Removes a file or, with `AtFlags::REMOVEDIR`, an empty directory.
@@ -221,7 +381,49 @@ impl Dir {
     /// # Errors
     /// Returns the error of `unlinkat`.
     pub(crate) fn remove(&self, name: impl AsRef<OsStr>, flags: AtFlags) -> io::Result<()> {
-        Ok(rustix::fs::unlinkat(&*self.fd, name.as_ref(), flags)?)
+        let disk = self.to_write(name.as_ref()).map_err(io::Error::other)?;
+        Ok(rustix::fs::unlinkat(disk, name.as_ref(), flags)?)
+    }
+
+    /// Removes a file, if it exists. A link is removed, and not what it leads to.
+    ///
+    /// # Errors
+    /// Fails if it is a directory, or if the directory is not writable.
+    pub fn remove_file(&self, name: impl AsRef<OsStr>) -> Result<()> {
+        let name = name.as_ref();
+        let removed = rustix::fs::unlinkat(self.to_write(name)?, name, AtFlags::empty());
+        match removed {
+            Ok(()) | Err(Errno::NOENT) => Ok(()),
+            Err(e) => Err(self.error("remove", name, e)),
+        }
+    }
+
+    /// Removes a directory with everything in it, if it exists. Links in it are removed, and not what
+    /// they lead to.
+    ///
+    /// # Errors
+    /// Fails if it is something else, is more than a few directories deep, or cannot be removed.
+    pub fn remove_all(&self, name: impl AsRef<OsStr>) -> Result<()> {
+        self.remove_below(name.as_ref(), DEEPEST)
+    }
+
+    fn remove_below(&self, name: &OsStr, deepest: usize) -> Result<()> {
+        let dir = match self.dir(name) {
+            Err(e) if e.is_not_found() => return Ok(()),
+            dir => dir?,
+        };
+        for entry in dir.names()? {
+            let found = dir.look(&entry)?;
+            match (FileType::from_raw_mode(found.st_mode), deepest) {
+                (FileType::Directory, 0) => {
+                    return Err(self.refuse(name, "it has too many directories in each other"));
+                }
+                (FileType::Directory, _) => dir.remove_below(&entry, deepest - 1)?,
+                _ => dir.remove_file(&entry)?,
+            }
+        }
+        let removed = rustix::fs::unlinkat(self.to_write(name)?, name, AtFlags::REMOVEDIR);
+        removed.map_err(|e| self.error("remove", name, e))
     }
 
     fn plain(&self, name: &OsStr, found: &Stat) -> Result<()> {

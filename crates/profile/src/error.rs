@@ -79,6 +79,11 @@ impl Error {
         &self.path
     }
 
+    /// Whether the error is that the file exists already.
+    pub(crate) fn is_there(&self) -> bool {
+        matches!(&self.kind, ErrorKind::Io(e) if e.kind() == io::ErrorKind::AlreadyExists)
+    }
+
     /// Whether the error is that the file does not exist.
     pub fn is_not_found(&self) -> bool {
         matches!(&self.kind, ErrorKind::Io(e) if e.kind() == io::ErrorKind::NotFound)

@@ -66,7 +66,7 @@ impl PartId {
     }
 
     /// Parses the name of a part's directory.
-    pub(crate) fn parse(name: &str) -> Option<Self> {
+    pub fn parse(name: &str) -> Option<Self> {
         let mut fields = name.splitn(3, '-');
         let pid = fields.next()?.parse().ok()?;
         let start_time = fields.next()?.parse().ok()?;

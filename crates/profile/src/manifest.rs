@@ -364,7 +364,11 @@ impl Manifest {
         self.write_in(&Dir::open(dir)?)
     }
 
-    pub(crate) fn write_in(&self, dir: &Dir) -> Result<()> {
+    /// Writes it into the profile `dir`: see [`Manifest::write`].
+    ///
+    /// # Errors
+    /// Same as for [`Manifest::write`].
+    pub fn write_in(&self, dir: &Dir) -> Result<()> {
         replace_json(dir, MANIFEST_NAME, self)
     }
 }

@@ -232,7 +232,7 @@ pub enum Lost {
 }
 
 /// Returns the pools of the caller that no process uses and whose profiles are not where they were
-/// made. The pool of an existing profile is not an orphan, because opening the profile collects it.
+/// made. The pool of an existing profile is not an orphan, because `recover` can collect it.
 pub fn orphans() -> Vec<Orphan> {
     let mut found: Vec<Orphan> = Vec::new();
     for place in places(user()) {

@@ -166,11 +166,24 @@ impl Profile {
             // Reading the manifest gives a better message about what is there instead.
             Err(e) => return Err(Manifest::read(dir).err().unwrap_or(e)),
         };
-        let manifest = Manifest::read_in(&root)?;
+        Self::open_at(&root)
+    }
+
+    /// Opens the profile whose directory is `root`.
+    ///
+    /// # Errors
+    /// Same as for [`Profile::open`].
+    pub fn open_at(root: &Dir) -> Result<Self> {
+        let manifest = Manifest::read_in(root)?;
         match manifest.passes {
-            0 => Self::open_one(&root, manifest),
-            _ => joined::open(&root, manifest),
+            0 => Self::open_one(root, manifest),
+            _ => joined::open(root, manifest),
         }
+    }
+
+    /// Returns its directory.
+    pub fn root(&self) -> &Dir {
+        &self.root
     }
 
     /// Returns the number of passes, up to the last that recorded something. It is lower than in
@@ -405,6 +418,11 @@ impl Process {
         let mut found: Vec<(u32, String)> = names.iter().filter_map(number).collect();
         found.sort();
         found.into_iter().map(|(_, name)| Ok((name.clone(), part.file(&name)?))).collect()
+    }
+
+    /// Whether its directory has such files, as far as that can be found out.
+    pub fn has_events(&self) -> bool {
+        self.losses.iter().any(|loss| loss.loss() == Some(Loss::PluginEventsLeft))
     }
 
     /// Its file of loops. `None`: it has none.

@@ -18,7 +18,7 @@
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, BufReader, IoSlice, Read, Seek, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use arrow_array::RecordBatch;
 use arrow_buffer::Buffer;
@@ -55,13 +55,12 @@ impl std::fmt::Debug for StreamWriter {
 }
 
 impl StreamWriter {
-    /// Creates the file, which must not exist, and writes the schema.
+    /// Creates the file in `dir`, where it must not exist, and writes the schema.
     ///
     /// # Errors
     /// Fails if the file exists or cannot be written.
-    pub fn create(path: &Path, schema: &Schema) -> Result<Self> {
-        let file = File::options().append(true).create_new(true).open(path);
-        let file = file.map_err(Error::on("create", path))?;
+    pub fn create(dir: &Dir, name: &str, schema: &Schema) -> Result<Self> {
+        let (file, path) = (dir.create(name)?, &*dir.path_of(name));
         let (encoder, start) = encoder(schema).map_err(Error::on("create", path))?;
         let mut made = Self { path: path.to_owned(), file, length: 0, encoder, broken: false };
         made.put(&[start])?;
@@ -423,7 +422,8 @@ mod tests {
         let batch = RecordBatch::try_from_iter([("n", numbers), ("t", texts)]).unwrap();
         let scratch = Scratch::new();
         let path = scratch.join("x.arrows");
-        let mut ours = StreamWriter::create(&path, &batch.schema()).unwrap();
+        let dir = Dir::open(scratch.path()).unwrap();
+        let mut ours = StreamWriter::create(&dir, "x.arrows", &batch.schema()).unwrap();
         let mut theirs = writer::StreamWriter::try_new(Vec::new(), &batch.schema()).unwrap();
         assert_eq!(std::fs::read(&path).unwrap(), *theirs.get_ref());
         for batch in [batch.clone(), batch.slice(1, 2)] {

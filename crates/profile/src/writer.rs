@@ -12,9 +12,7 @@
 //! Memory use: each name once, and one page per thread, at most [`MOST_PAGES`] at a time.
 
 use std::collections::HashMap;
-use std::fs::{self, File};
 use std::io::Write;
-use std::path::{Path, PathBuf};
 
 use record::meta::{
     self, Export, Frame, LONGEST_NAME, Library, LibraryKind, META_NAME, OpExport, PAGES_NAME,
@@ -23,6 +21,7 @@ use record::meta::{
 use record::page::{Call, OwnedPage, PageStart};
 use record::{ClockKind, Timeline};
 
+use crate::beneath::Dir;
 use crate::error::{Error, Result};
 use crate::leftovers::PartId;
 use crate::manifest::Clock;
@@ -33,7 +32,7 @@ pub const MOST_PAGES: usize = 1024;
 /// Writes the parts of a profile. The caller writes the manifest.
 #[derive(Debug)]
 pub struct CallsWriter {
-    parts: PathBuf,
+    parts: Dir,
     processes: Vec<Process>,
     threads: Vec<Thread>,
     /// Number of threads with a page in memory.
@@ -62,7 +61,9 @@ struct Process {
     start_time: u64,
     generation: u32,
     name: String,
-    dir: PathBuf,
+    /// The name of its directory, which is opened each time, because the trace of a whole machine may
+    /// have more processes than a process may have open files.
+    part: String,
     threads: u32,
     exports: u32,
     libraries: Vec<Library>,
@@ -79,13 +80,12 @@ struct Thread {
 }
 
 impl CallsWriter {
-    /// Creates a writer for the profile in `dir`.
+    /// Creates a writer for the profile `dir`.
     ///
     /// # Errors
     /// Fails if the directory is not writable.
-    pub fn create(dir: &Path) -> Result<Self> {
-        let parts = dir.join(PARTS_NAME);
-        fs::create_dir_all(&parts).map_err(Error::on("create", &parts))?;
+    pub fn create(dir: &Dir) -> Result<Self> {
+        let parts = dir.make_dir(PARTS_NAME)?;
         let (processes, threads) = (Vec::new(), Vec::new());
         Ok(Self { parts, processes, threads, paged: 0, calls: 0, clock: None })
     }
@@ -94,7 +94,7 @@ impl CallsWriter {
     ///
     /// # Errors
     /// Fails if the directory is not writable.
-    pub fn create_for(dir: &Path, clock: Clock, timeline: Timeline) -> Result<Self> {
+    pub fn create_for(dir: &Dir, clock: Clock, timeline: Timeline) -> Result<Self> {
         Ok(Self { clock: Some((clock.into(), timeline)), ..Self::create(dir)? })
     }
 
@@ -118,14 +118,14 @@ impl CallsWriter {
     /// Fails if its part cannot be created.
     pub fn part(&mut self, id: PartId) -> Result<ProcessKey> {
         let PartId { pid, start_time, generation } = id;
-        let dir = self.parts.join(part_name(pid, start_time, generation));
-        fs::create_dir(&dir).map_err(Error::on("create", &dir))?;
+        let part = part_name(pid, start_time, generation);
+        self.parts.create_dir(&part)?;
         self.processes.push(Process {
             pid,
             start_time,
             generation,
             name: String::new(),
-            dir,
+            part,
             threads: 0,
             exports: 0,
             libraries: Vec::new(),
@@ -159,6 +159,13 @@ impl CallsWriter {
         of.threads += 1;
         self.threads.push(Thread { process: process.0, start, page: None });
         ThreadKey(self.threads.len() - 1)
+    }
+
+    /// Adds a thread that no kernel knows, with a name.
+    pub fn named_thread(&mut self, process: ProcessKey, name: &str) -> ThreadKey {
+        let thread = self.thread(process, 0);
+        self.name_thread(thread, name);
+        thread
     }
 
     /// Names a thread; at most 15 bytes are kept.
@@ -257,12 +264,9 @@ impl CallsWriter {
         self.paged -= 1;
         thread.start.sequence += 1;
         page.set_thread_name(thread.start.thread_name);
-        // The file is opened each time, because the trace of a whole machine may have more
-        // processes than a process may have open files.
-        let path = self.processes[thread.process].dir.join(PAGES_NAME);
-        let file = File::options().append(true).create(true).open(&path);
-        let written = file.and_then(|mut file| file.write_all(page.seal(last)));
-        written.map_err(Error::on("write", &path))
+        let part = self.parts.dir(&self.processes[thread.process].part)?;
+        let written = part.append(PAGES_NAME)?.write_all(page.seal(last));
+        written.map_err(Error::on("write", &part.path_of(PAGES_NAME)))
     }
 
     /// Writes everything that is left. Without it, the calls have no names.
@@ -290,8 +294,9 @@ impl CallsWriter {
             for op in process.ops {
                 bytes.extend(Frame::Op(op).to_bytes());
             }
-            let path = process.dir.join(META_NAME);
-            fs::write(&path, bytes).map_err(Error::on("write", &path))?;
+            let part = self.parts.dir(&process.part)?;
+            let written = part.create(META_NAME)?.write_all(&bytes);
+            written.map_err(Error::on("write", &part.path_of(META_NAME)))?;
         }
         Ok(())
     }

@@ -57,7 +57,8 @@ fn file(dir: &Path, name: &str) -> PathBuf {
 
 /// Writes two batches of three samples, with a series described in between; returns the samples.
 fn small(dir: &Path) -> Vec<Sample> {
-    let mut writer = TracksWriter::create(dir, SAMPLED_NAME, Readings::Counts).unwrap();
+    let mut writer =
+        TracksWriter::create(&Dir::open(dir).unwrap(), SAMPLED_NAME, Readings::Counts).unwrap();
     let package = writer.describe(energy(Scope::Cpu(0)));
     let failed = Sample { series: package, time: 30, reading: None };
     let first = [count(package, 10, 0), count(package, 20, u64::MAX - 1), failed];
@@ -80,7 +81,9 @@ fn stream(path: &std::path::Path) -> profile::Result<Option<StreamReader>> {
 fn samples_are_read_back_as_written() {
     let scratch = Scratch::new();
     let written = small(scratch.path());
-    let mut imported = TracksWriter::create(scratch.path(), "chrome", Readings::Values).unwrap();
+    let mut imported =
+        TracksWriter::create(&Dir::open(scratch.path()).unwrap(), "chrome", Readings::Values)
+            .unwrap();
     let memory = Series {
         track: "memory, \"GPU\" ∞".to_owned(),
         name: "free".to_owned(),
@@ -121,7 +124,8 @@ fn every_scope_is_read_back() {
     let scratch = Scratch::new();
     let scopes =
         [Scope::Machine, Scope::Cpu(0), Scope::Node(1), Scope::Device(2), Scope::Process(u32::MAX)];
-    let mut writer = TracksWriter::create(scratch.path(), "x", Readings::Counts).unwrap();
+    let mut writer =
+        TracksWriter::create(&Dir::open(scratch.path()).unwrap(), "x", Readings::Counts).unwrap();
     scopes.iter().for_each(|scope| _ = writer.describe(energy(*scope)));
     writer.flush().unwrap();
     let tracks = open(scratch.path());
@@ -133,12 +137,15 @@ fn every_scope_is_read_back() {
 #[test]
 fn a_reading_of_the_other_kind_or_of_no_series_is_refused() {
     let scratch = Scratch::new();
-    let mut writer = TracksWriter::create(scratch.path(), "x", Readings::Values).unwrap();
+    let mut writer =
+        TracksWriter::create(&Dir::open(scratch.path()).unwrap(), "x", Readings::Values).unwrap();
     assert!(writer.push(value(0, 1, 1.0)).is_err());
     let id = writer.describe(energy(Scope::Machine));
     assert!(writer.push(count(id, 1, 1)).is_err());
     writer.push(value(id, 1, 1.0)).unwrap();
-    assert!(TracksWriter::create(scratch.path(), "x", Readings::Values).is_err());
+    assert!(
+        TracksWriter::create(&Dir::open(scratch.path()).unwrap(), "x", Readings::Values).is_err()
+    );
 }
 
 /// Each file is cut at every byte. What is read is the beginning of what was written, it contains
@@ -257,7 +264,8 @@ fn damage_never_panics() {
 #[test]
 fn many_samples_are_written_in_batches() {
     let scratch = Scratch::new();
-    let mut writer = TracksWriter::create(scratch.path(), "x", Readings::Counts).unwrap();
+    let mut writer =
+        TracksWriter::create(&Dir::open(scratch.path()).unwrap(), "x", Readings::Counts).unwrap();
     let id = writer.describe(energy(Scope::Machine));
     let rows = 3 * BATCH_ROWS as u64 + 1;
     for i in 0..rows {

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use profile::activities::{Activities, ActivitiesWriter, Activity, RowId};
+use profile::beneath::Dir;
 use profile::{Manifest, Origin, Profile, State};
 use serde_json::{Value, json};
 use testkit::Scratch;
@@ -237,7 +238,7 @@ fn activities_can_be_cut_at_any_byte() {
 #[test]
 fn a_row_that_nobody_described_costs_nothing() {
     let scratch = Scratch::new();
-    let mut writer = ActivitiesWriter::create(scratch.path(), "t").unwrap();
+    let mut writer = ActivitiesWriter::create(&Dir::open(scratch.path()).unwrap(), "t").unwrap();
     let name = writer.name("far");
     let row = writer.row(Some("1"), Some("2"));
     for row in [row, RowId(3_000_000_000), RowId(u32::MAX - 1), RowId(u32::MAX)] {

@@ -1,6 +1,7 @@
 """What profiles cost and leave behind: directories, pools, mappings, and the first call."""
 
 import gc
+import json
 import os
 import subprocess
 from pathlib import Path
@@ -67,6 +68,23 @@ def test_directories_of_others_are_left_alone(tmp_path, monkeypatch):
     _places.sweep()
     assert {path.name for path in tmp_path.iterdir()} == {mine.name, *kept}
     mine.rmdir()
+
+
+def test_a_leftover_that_names_a_directory_of_others(tmp_path, monkeypatch):
+    """A manifest is anybody's: what it calls its pool is not believed."""
+    from counterpoint import _places
+
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "tmp"))
+    precious = tmp_path / "counterpoint-thesis"
+    precious.mkdir()
+    (precious / "pool").write_text("precious")
+    profile = tmp_path / "tmp" / f"counterpoint-{_places._machine()}-{subprocess_that_ended()}-1-abc"
+    (profile / "profile.cpt").mkdir(parents=True)
+    manifest = {"schema": "counterpoint.manifest/1", "id": "0" * 32, "pool": str(precious / "pool")}
+    (profile / "profile.cpt" / "manifest.json").write_text(json.dumps(manifest))
+    _places.sweep()
+    assert not profile.exists()
+    assert (precious / "pool").read_text() == "precious"
 
 
 def subprocess_that_ended():

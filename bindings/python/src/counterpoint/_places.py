@@ -14,13 +14,15 @@ of another machine, container or user are left alone.
 from __future__ import annotations
 
 import atexit
-import json
 import os
 import re
 import shutil
 import tempfile
 import zlib
 from typing import Optional
+
+from counterpoint._program import run
+from counterpoint.errors import CounterpointError
 
 _PREFIX = "counterpoint-"
 # Whether this process, or a process that it was forked from, has made a directory.
@@ -72,14 +74,16 @@ def expect_children() -> None:
 
 
 def _remove_pool(folder: str) -> None:
-    """Removes the pool of the profile in this directory, if there still is one."""
-    try:
-        with open(os.path.join(folder, "profile.cpt", "manifest.json")) as file:
-            pool = os.path.dirname(json.load(file)["pool"] or "")
-        if os.path.basename(pool).startswith(_PREFIX) and os.stat(pool).st_uid == os.getuid():
-            shutil.rmtree(pool, ignore_errors=True)
-    except (OSError, ValueError, KeyError, TypeError):
+    """Removes the pool of the profile in this directory, if there still is one. The profile names its
+    pool by a path, and may be anybody's. So this is left to the program, which deletes a pool only if
+    the pool itself says that it belongs to this very directory."""
+    profile = os.path.join(folder, "profile.cpt")
+    if not os.path.lexists(os.path.join(profile, "manifest.json")):
         return
+    try:
+        run(["session", "discard", profile])
+    except CounterpointError:
+        return  # The next run or session frees it.
 
 
 def _start_of(process: int) -> Optional[str]:

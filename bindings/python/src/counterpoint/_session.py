@@ -262,8 +262,6 @@ def read(session: Session, since: int, until: int) -> dict[str, Any]:
     if until:
         words += ["--until", str(until)]
     document = json.loads(run(words))
-    if not session.open:
-        session.pool = None  # The program has collected what was in it.
     if document.get("schema") != "counterpoint.ops/1":
         raise CounterpointError(f"unknown schema {document.get('schema')!r} of counterpoint ops")
     return dict(document)

@@ -11,7 +11,6 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::ValueEnum;
-use profile::collect::Closing;
 use profile::{LossCount, merge_losses};
 
 use crate::failure::Failure;
@@ -19,10 +18,13 @@ use crate::input;
 use crate::terminal::{self, known_width, stdout};
 use crate::view::csv;
 use crate::view::head::command;
+use crate::view::loops::files::Files;
+use crate::view::loops::source::Texts;
 use crate::view::loops::text::{Marks, Rows, tree};
 use crate::view::loops::{self, Loops, More, assembly, columns, json, notes, source};
 use crate::view::losses;
 use crate::view::open::open;
+use crate::view::rights::Needs;
 use crate::view::wrap::{PROSE_WIDTH, wrapped};
 
 /// Show where inside instrumented functions the time went: one row per function and loop.
@@ -60,6 +62,14 @@ pub struct Args {
     /// Together with --asm and --only, text and machine code are side by side.
     #[arg(long)]
     source: bool,
+    /// A directory in which --asm looks for the files that the program had loaded: at their whole path
+    /// (DIR/usr/lib/x.so), then by their name. Files that a profile of somebody else names are read
+    /// only there. Repeatable.
+    #[arg(long, value_name = "DIR", requires = "asm")]
+    objects: Vec<PathBuf>,
+    /// The same for --source and the texts that were instrumented. Repeatable.
+    #[arg(long, value_name = "DIR", requires = "source")]
+    sources: Vec<PathBuf>,
     /// With --asm and --source: show the code and the text of these functions and loops only. An id,
     /// or a name (FUNCTION, LOOP or FUNCTION:LOOP; `*` matches any text). Repeatable.
     #[arg(long, value_name = "NAME")]
@@ -95,12 +105,19 @@ impl From<LoopFormat> for terminal::Kind {
 
 /// Prints the loops.
 pub fn main(args: Args) -> Result<ExitCode, Failure> {
-    let profile = open(&args.profile, Closing::WhenOver)?;
+    let files = args.table.iter().chain(&args.objects).chain(&args.sources);
+    let needs = Needs { named_files: args.asm || args.source, ..Needs::files(files) };
+    let profile = open(&args.profile, &needs)?;
     let recorded = profile.loops().map_err(Failure::new)?;
     let tables = loops::side_tables(&args.table, &recorded)?;
     let mut shown = Loops::new(&profile, &recorded, &tables, args.raw);
-    let codes = args.asm.then(|| loops::code::find(&shown));
-    shown.more = More { codes, source: args.source, of: args.only };
+    let codes = args.asm.then(|| loops::code::find(&shown, &Files::new(&profile, args.objects)));
+    shown.more = More {
+        codes,
+        source: args.source,
+        texts: Texts::new(&shown, Files::new(&profile, args.sources)),
+        of: args.only,
+    };
     if let Some(failure) = unknown(&shown) {
         return Err(failure);
     }

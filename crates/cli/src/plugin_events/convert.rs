@@ -1,26 +1,21 @@
 //! Turns the files of events that profiler plugins wrote in the recorded programs into activities,
-//! calls and tracks of the profile.
+//! calls and tracks.
 //!
 //! ```text
-//!  processes/PID-START-GEN/plugins-N.events ─┬► plugins.tmp/ ──► the profile
+//!  processes/PID-START-GEN/plugins-N.events ─┬► a directory with processes, activities, tracks
 //!  processes/PID-START-GEN/trace-N.json     ─┘   (recordings of PyTorch's profiler)
 //! ```
 //!
-//! Everything is written to a directory of its own first. When it is complete, its last file says
-//! so, and its contents are moved into the profile. So a conversion that is interrupted, at any
-//! moment, is begun anew or finished by the next one, and nothing is there twice. Two conversions at
-//! the same time wait for each other.
+//! That directory is on disk at the end of a recording ([`super::keep`]), and in memory for a view
+//! ([`super::show`]).
 
-use std::fs::{self, File, Metadata};
+use std::fs::File;
 use std::io::{self, BufReader, Read as _, Seek as _};
-use std::os::fd::AsRawFd;
-use std::os::unix::fs::MetadataExt;
-use std::path::Path;
-use std::time::{Duration, Instant};
 
 use model::Loss;
 use plugin_host::stream::{Ending, Reader};
 use profile::activities::ACTIVITIES_NAME;
+use profile::beneath::Dir;
 use profile::tracks::TRACKS_NAME;
 use profile::{LossCount, Manifest, PartId, Process, Profile, Timeline, UtcClock, merge_losses};
 use record::Snapshot;
@@ -34,12 +29,8 @@ use super::sink::{Events, Owner};
 use crate::failure::Failure;
 use crate::view::units::plural;
 
-/// The directory in which everything is written first.
-const STAGE_NAME: &str = "plugins.tmp";
-/// Its last file.
-const DONE_NAME: &str = "done.json";
-/// The directories whose contents are moved.
-const MOVED: [&str; 3] = [PARTS_NAME, ACTIVITIES_NAME, TRACKS_NAME];
+/// The directories that are written.
+pub(super) const WRITTEN: [&str; 3] = [PARTS_NAME, ACTIVITIES_NAME, TRACKS_NAME];
 /// Messages that the manifest keeps at most; the losses count all of them.
 const MOST_NOTES: usize = 100;
 
@@ -59,163 +50,34 @@ pub struct Converted {
     files: Vec<String>,
 }
 
-/// Converts what the plugins have written in the processes of this profile that have ended. Returns
-/// `None` if there is nothing to do, or if the profile belongs to somebody else. The recording must
-/// be over, because this changes the manifest.
-///
-/// # Errors
-/// The profile cannot be read, or not be written.
-pub fn convert(dir: &Path) -> Result<Option<Converted>, Failure> {
-    let manifest = Manifest::read(dir).map_err(Failure::new)?;
-    let has_files = !manifest.plugins.is_empty() || has_files(dir);
-    if !has_files || manifest.pool.is_some() || !is_own(dir) {
-        return Ok(None);
-    }
-    let failed = |e: io::Error| Failure::new(format!("write {}: {e}", dir.display()));
-    let _turn = Turn::wait(dir).map_err(failed)?;
-    let stage = dir.join(STAGE_NAME);
-    if let Some(done) = read_done(&stage) {
-        // An earlier conversion was interrupted while it moved what it had written.
-        return settle(dir, &stage, done).map(Some).map_err(failed);
-    }
-    remove(&stage).map_err(failed)?;
-    let profile = Profile::open(dir).map_err(Failure::new)?;
-    let done = match write(&profile, &manifest, &stage) {
-        Ok(Some(done)) => done,
-        Ok(None) => return Ok(None),
-        Err(failure) => {
-            let _ = remove(&stage);
-            return Err(failure);
-        }
-    };
-    let text = serde_json::to_vec(&done).map_err(Failure::new)?;
-    fs::write(stage.join(DONE_NAME), text).map_err(failed)?;
-    settle(dir, &stage, done).map(Some).map_err(failed)
-}
-
-/// Whether a process has left files, or an earlier conversion was interrupted. Which programs use
-/// PyTorch is not known before.
-fn has_files(dir: &Path) -> bool {
-    let names = |path: &Path| fs::read_dir(path).into_iter().flatten().flatten();
-    dir.join(STAGE_NAME).is_dir()
-        || names(&dir.join(PARTS_NAME)).any(|part| {
-            names(&part.path()).any(|file| file.file_name().to_str().is_some_and(is_file_of_events))
+impl Converted {
+    /// Returns the converted files by the names of their part and their own. An interrupted
+    /// conversion may have been made up by somebody, so nothing else is believed.
+    pub(super) fn files(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.files.iter().filter_map(|path| {
+            let (part, name) = path.strip_prefix(PARTS_NAME)?.strip_prefix('/')?.split_once('/')?;
+            (PartId::parse(part).is_some() && is_file_of_events(name)).then_some((part, name))
         })
+    }
+
+    /// Adds the notes to those of the manifest. Returns whether there were new ones.
+    pub(super) fn add_notes(&self, manifest: &mut Manifest) -> bool {
+        let is_new = |note: &&String| !manifest.notes.contains(note);
+        let new: Vec<String> = self.notes.iter().filter(is_new).take(MOST_NOTES).cloned().collect();
+        let any = !new.is_empty();
+        manifest.notes.extend(new);
+        any
+    }
 }
 
 /// Whether a file of this name is to be converted.
-fn is_file_of_events(name: &str) -> bool {
+pub(super) fn is_file_of_events(name: &str) -> bool {
     meta::events_number(name).is_some() || meta::trace_number(name).is_some()
 }
 
-/// Whether only the caller can write to the profile, and the places that are written to are
-/// directories of it and no links. A profile may have been unpacked from any archive.
-fn is_own(dir: &Path) -> bool {
-    // SAFETY: no arguments, cannot fail.
-    let user = unsafe { libc::geteuid() };
-    let own = |metadata: &Metadata| metadata.uid() == user && metadata.mode() & 0o002 == 0;
-    let is_own = |path: &Path| match path.symlink_metadata() {
-        Ok(metadata) => metadata.is_dir() && own(&metadata),
-        Err(e) => e.kind() == io::ErrorKind::NotFound,
-    };
-    let stage = dir.join(STAGE_NAME);
-    dir.metadata().is_ok_and(|metadata| own(&metadata))
-        && is_own(&stage)
-        && MOVED.iter().all(|name| is_own(&dir.join(name)) && is_own(&stage.join(name)))
-}
-
-/// The right to convert, which the kernel takes back when this process ends.
-struct Turn {
-    #[expect(dead_code, reason = "only held")]
-    directory: File,
-}
-
-impl Turn {
-    /// Waits for it, but not for ever: anybody who may read the directory can lock it.
-    fn wait(dir: &Path) -> io::Result<Self> {
-        const PATIENCE: Duration = Duration::from_secs(10);
-        let (directory, since) = (File::open(dir)?, Instant::now());
-        loop {
-            // SAFETY: a descriptor of our own.
-            if unsafe { libc::flock(directory.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } == 0 {
-                return Ok(Self { directory });
-            }
-            let error = io::Error::last_os_error();
-            let is_busy = error.kind() == io::ErrorKind::WouldBlock;
-            if !is_busy && error.kind() != io::ErrorKind::Interrupted {
-                return Err(error);
-            }
-            if since.elapsed() >= PATIENCE {
-                return Err(io::Error::other("another command has locked it"));
-            }
-            std::thread::sleep(Duration::from_millis(10));
-        }
-    }
-}
-
-fn read_done(stage: &Path) -> Option<Converted> {
-    serde_json::from_slice(&fs::read(stage.join(DONE_NAME)).ok()?).ok()
-}
-
-fn remove(stage: &Path) -> io::Result<()> {
-    match fs::remove_dir_all(stage) {
-        Err(e) if e.kind() != io::ErrorKind::NotFound => Err(e),
-        _ => Ok(()),
-    }
-}
-
-/// Moves what was written into the profile.
-fn settle(dir: &Path, stage: &Path, done: Converted) -> io::Result<Converted> {
-    for name in MOVED {
-        let entries = match fs::read_dir(stage.join(name)) {
-            Err(e) if e.kind() == io::ErrorKind::NotFound => continue,
-            entries => entries?,
-        };
-        let to = dir.join(name);
-        if !to.is_dir() {
-            fs::create_dir(&to)?;
-        }
-        for entry in entries {
-            let entry = entry?;
-            fs::rename(entry.path(), to.join(entry.file_name()))?;
-        }
-    }
-    let mut manifest = Manifest::read(dir).map_err(io::Error::other)?;
-    let is_new = |note: &&String| !manifest.notes.contains(note);
-    let new: Vec<String> = done.notes.iter().filter(is_new).take(MOST_NOTES).cloned().collect();
-    if !new.is_empty() {
-        manifest.notes.extend(new);
-        manifest.write(dir).map_err(io::Error::other)?;
-    }
-    for file in done.files.iter().filter(|file| is_events(file)) {
-        match fs::remove_file(dir.join(file)) {
-            Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
-            _ => {}
-        }
-    }
-    remove(stage)?;
-    Ok(done)
-}
-
-/// Whether this is the path of a file of events in a profile: `processes/PART/plugins-N.events`, or of a
-/// trace file: `processes/PART/trace-N.json`.
-fn is_events(path: &str) -> bool {
-    let mut names = path.split('/');
-    let is_part = |name: &str| {
-        !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_digit() || byte == b'-')
-    };
-    names.next() == Some(PARTS_NAME)
-        && names.next().is_some_and(is_part)
-        && names.next().is_some_and(is_file_of_events)
-        && names.next().is_none()
-}
-
-/// Writes everything to `stage`. `None`: there are no files of events.
-fn write(
-    profile: &Profile,
-    manifest: &Manifest,
-    stage: &Path,
-) -> Result<Option<Converted>, Failure> {
+/// Converts what the plugins have written in the processes of this profile that have ended, and
+/// writes it to `stage`, an empty directory. `None`: there are no files of events.
+pub(super) fn write(profile: &Profile, stage: &Dir) -> Result<Option<Converted>, Failure> {
     let mut all = Vec::new();
     for process in profile.processes.iter().filter(|p| !p.alive && !p.id.is_of_plugins()) {
         let files = process.open_events().map_err(Failure::new)?;
@@ -228,9 +90,9 @@ fn write(
     }
     let failed =
         |e: &dyn std::fmt::Display| Failure::new(format!("write {}: {e}", profile.dir.display()));
-    fs::create_dir(stage).map_err(|e| failed(&e))?;
     let timeline = profile.timeline;
-    let mut import = Import::create_for(stage, manifest.clock, timeline).map_err(Failure::new)?;
+    let mut import =
+        Import::create_for(stage, profile.manifest.clock, timeline).map_err(Failure::new)?;
     let mut trace = import.trace(&free_name(profile), 0).map_err(Failure::new)?;
     let (mut done, mut summary) = (Converted::default(), ReadSummary::default());
     let mut losses = Vec::new();
@@ -277,11 +139,9 @@ fn write(
 }
 
 /// Losses of plugins belong to the first part of their events.
-fn write_losses(stage: &Path, owner: PartId, losses: &[LossCount]) -> Result<(), Failure> {
-    let part = stage.join(PARTS_NAME).join(owner.of_plugins(0).name());
-    fs::create_dir_all(&part)
-        .map_err(|e| Failure::new(format!("create {}: {e}", part.display())))?;
-    profile::raw::write_losses(&part, losses).map_err(Failure::new)
+fn write_losses(stage: &Dir, owner: PartId, losses: &[LossCount]) -> Result<(), Failure> {
+    let part = stage.make_dir(PARTS_NAME).and_then(|p| p.make_dir(&owner.of_plugins(0).name()));
+    part.and_then(|part| profile::raw::write_losses(&part, losses)).map_err(Failure::new)
 }
 
 /// What was said about a file, and the facts about the recording in it, if it is one.
@@ -418,11 +278,8 @@ fn of_recording(
 
 /// A name that no other activities of the profile have.
 fn free_name(profile: &Profile) -> String {
-    let is_free = |name: &String| {
-        [ACTIVITIES_NAME, TRACKS_NAME]
-            .iter()
-            .all(|place| profile.dir.join(place).join(name).symlink_metadata().is_err())
-    };
+    let places = [ACTIVITIES_NAME, TRACKS_NAME].map(|place| profile.root().dir(place));
+    let is_free = |name: &String| places.iter().flatten().all(|place| place.look(name).is_err());
     let first = std::iter::once("plugins".to_owned());
     let mut names = first.chain((2_u32..).map(|number| format!("plugins-{number}")));
     names.find(is_free).unwrap_or_default()
@@ -444,20 +301,26 @@ fn name_of(process: &Process) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::is_events;
+    use super::Converted;
 
     #[test]
     fn only_files_of_events_are_removed() {
-        assert!(is_events("processes/12-34-0/plugins-0.events"));
-        for other in [
+        let files = |paths: &[&str]| {
+            let files = paths.iter().map(|path| (*path).to_owned()).collect();
+            let done = Converted { files, ..Converted::default() };
+            done.files().map(|(part, name)| format!("{part} {name}")).collect::<Vec<_>>()
+        };
+        let own = files(&["processes/12-34-0/plugins-0.events"]);
+        assert_eq!(own, ["12-34-0 plugins-0.events"]);
+        let others = [
             "processes/12-34-0/pages.cps",
             "processes/../plugins-0.events",
             "processes/12-34-0/x/plugins-0.events",
             "/processes/12-34-0/plugins-0.events",
             "processes//plugins-0.events",
+            "processesx/12-34-0/plugins-0.events",
             "manifest.json",
-        ] {
-            assert!(!is_events(other), "{other}");
-        }
+        ];
+        assert_eq!(files(&others), Vec::<String>::new());
     }
 }

@@ -13,6 +13,7 @@
 //! know work of a device, also if the plugin did not add them.
 
 use std::borrow::Cow;
+use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::rc::Rc;
 
@@ -39,8 +40,10 @@ pub struct Owner {
     /// Numbers of devices and processes that events named, each with a row of its own, and whether a
     /// plugin has named that row.
     rows: Vec<(i64, bool)>,
+    /// The rows by these numbers.
+    by_number: HashMap<i64, usize>,
     /// Rows of processes whose ids are texts.
-    texts: Vec<(String, usize)>,
+    texts: HashMap<String, usize>,
     /// What is added to the ids of arrows.
     arrows: u64,
     /// Number of recordings of PyTorch's profiler, whose arrows are numbered from 0 in each.
@@ -53,8 +56,17 @@ impl Owner {
     pub fn new(id: PartId, name: String, index: usize, clock: UtcClock) -> Self {
         let first = PLUGIN_ROWS + index as i64 * i64::from(PLUGIN_PARTS);
         let arrows = (index as u64 + 1) << 32;
-        let (rows, texts) = (Vec::new(), Vec::new());
-        Self { id, name, first, rows, texts, arrows, recordings: 0, clock }
+        Self {
+            id,
+            name,
+            first,
+            rows: Vec::new(),
+            by_number: HashMap::new(),
+            texts: HashMap::new(),
+            arrows,
+            recordings: 0,
+            clock,
+        }
     }
 
     /// The process whose events are numbered from 0.
@@ -69,13 +81,14 @@ impl Owner {
 
     /// The row of a device's or process's number. It is created if it is new.
     fn row(&mut self, number: i64, trace: &mut OneTrace<'_>) -> usize {
-        if let Some(row) = self.rows.iter().position(|(known, _)| *known == number) {
-            return row;
+        if let Some(row) = self.by_number.get(&number) {
+            return *row;
         }
         // A plugin that names thousands of devices gets no more rows.
         if self.rows.len() + 1 < PLUGIN_PARTS as usize {
             self.rows.push((number, false));
             let row = self.rows.len() - 1;
+            self.by_number.insert(number, row);
             trace.place(self.first + row as i64, self.id.of_plugins(row as u32));
         }
         self.rows.len() - 1
@@ -84,12 +97,12 @@ impl Owner {
     /// The row of a process whose id is a text, which is also its name. Such rows have numbers that no
     /// device has.
     fn row_of_text(&mut self, text: &str, trace: &mut OneTrace<'_>) -> (usize, bool) {
-        if let Some((_, row)) = self.texts.iter().find(|(known, _)| known == text) {
+        if let Some(row) = self.texts.get(text) {
             return (*row, false);
         }
         let row = self.row(i64::MIN + self.texts.len() as i64, trace);
         self.rows[row].1 = true;
-        self.texts.push((text.to_owned(), row));
+        self.texts.insert(text.to_owned(), row);
         (row, true)
     }
 
@@ -168,7 +181,7 @@ pub struct Events<'a, 'b> {
     /// What it did wrong or has logged.
     pub said: Vec<Said>,
     /// Kinds that the plugin declared: number, name, the published type that each is like.
-    declared: Vec<(u32, String, u32)>,
+    declared: HashMap<u32, (String, u32)>,
     registry: Registry,
     /// What is known of each type that came: see [`Events::kind_of`].
     kinds: Vec<(u32, Rc<str>, bool)>,
@@ -196,7 +209,7 @@ impl<'a, 'b> Events<'a, 'b> {
             plugin: String::new(),
             doing: String::new(),
             said: Vec::new(),
-            declared: Vec::new(),
+            declared: HashMap::new(),
             registry: Registry::new(),
             kinds: Vec::new(),
             arguments: String::new(),
@@ -280,8 +293,8 @@ impl<'a, 'b> Events<'a, 'b> {
         if let Some((_, name, on_device)) = self.kinds.iter().find(|known| known.0 == number) {
             return (Rc::clone(name), *on_device);
         }
-        let declared = self.declared.iter().find(|declared| declared.0 == number);
-        let published = abi::kineto::event_type(declared.map_or(number, |declared| declared.2));
+        let declared = self.declared.get(&number);
+        let published = abi::kineto::event_type(declared.map_or(number, |declared| declared.1));
         let on_device =
             published.and_then(|known| self.registry.parse(known.name)).is_some_and(|label| {
                 match self.registry.kind(label) {
@@ -290,7 +303,7 @@ impl<'a, 'b> Events<'a, 'b> {
                 }
             });
         let name: Rc<str> = match (declared, published) {
-            (Some(declared), _) => declared.1.as_str().into(),
+            (Some(declared), _) => declared.0.as_str().into(),
             (None, Some(known)) => known.name.into(),
             (None, None) => format!("type {number}").into(),
         };
@@ -374,7 +387,7 @@ pub fn is_json(bytes: &[u8]) -> bool {
 impl Sink for Events<'_, '_> {
     fn kind(&mut self, number: u32, name: &str, base: u32) {
         self.kinds.clear();
-        self.declared.push((number, name.to_owned(), base));
+        self.declared.entry(number).or_insert_with(|| (name.to_owned(), base));
     }
 
     fn plugin(&mut self, name: &[u8]) {

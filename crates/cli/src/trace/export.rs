@@ -10,7 +10,6 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use model::activity::Vocabulary;
 use profile::activities::Activities;
-use profile::collect::Closing;
 use profile::{LossCount, Origin, Profile, merge_losses};
 use trace::export::activities::{
     Options, Timeline, Written, export_recorded, write_merged, write_perfetto,
@@ -29,6 +28,7 @@ use crate::output::time;
 use crate::terminal::{Kind, say};
 use crate::view::losses;
 use crate::view::open::open;
+use crate::view::rights::Needs;
 use crate::view::units::plural;
 use crate::whole::WholeFile;
 
@@ -104,7 +104,7 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
     if let Some((from, to)) = args.from.zip(args.to).filter(|(from, to)| from >= to) {
         return Err(Failure::new(format!("--from {from} ns: must be before --to {to} ns")));
     }
-    let profile = open(&args.profile, Closing::WhenOver)?;
+    let profile = open(&args.profile, &Needs::default().output(&args.output))?;
     let name = |e: io::Error| Failure::writing(&args.output, e);
     if profile.manifest.origin == Origin::Import {
         return write_again(&profile, &args, ending);

@@ -12,6 +12,7 @@ pub mod code_json;
 pub mod columns;
 pub mod dispatches;
 pub mod expensive;
+pub mod files;
 pub mod json;
 pub mod notes;
 pub mod schedule;
@@ -22,6 +23,7 @@ mod tests;
 pub mod text;
 pub mod traffic;
 
+use std::io::Read;
 use std::path::PathBuf;
 
 use analysis::loops::dispatches::{Dispatch, Dispatches, Inside, dispatch_of, dispatches, inside};
@@ -33,7 +35,6 @@ use profile::loops::Loops as Recorded;
 
 use super::labels::process_label;
 use crate::failure::Failure;
-use crate::input::Input;
 
 /// What a view shows.
 pub struct Loops<'a> {
@@ -58,6 +59,8 @@ pub struct More {
     pub codes: Option<Vec<code::Found>>,
     /// Whether texts are shown.
     pub source: bool,
+    /// The texts.
+    pub texts: source::Texts,
     /// The functions and loops whose code and texts are shown: ids, and patterns of names. Empty: an
     /// overview of all.
     pub of: Vec<String>,
@@ -125,11 +128,11 @@ pub fn counters_of_processes(profile: &Profile) -> Vec<Vec<usize>> {
 pub fn side_tables(paths: &[PathBuf], recorded: &Recorded) -> Result<Vec<SideTable>, Failure> {
     let mut tables = Vec::new();
     for path in paths {
-        let input = Input::open(path)?;
         let mut text = Vec::new();
-        let failed =
-            |why: &dyn std::fmt::Display| Failure::new(format!("--table {}: {why}", input.name()));
-        std::io::Read::read_to_end(&mut input.read(), &mut text).map_err(|e| failed(&e))?;
+        let name = crate::input::name(path);
+        let failed = |why: &dyn std::fmt::Display| Failure::new(format!("--table {name}: {why}"));
+        let read = crate::input::once(path).and_then(|mut file| file.read_to_end(&mut text));
+        read.map_err(|e| failed(&e))?;
         let mut unfit = None;
         let known = tables.len();
         for table in SideTable::all_from_json(&text).map_err(|e| failed(&e))? {

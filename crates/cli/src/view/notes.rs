@@ -3,7 +3,7 @@
 
 use analysis::By;
 use model::{Loss, Severity};
-use profile::{LibraryKind, LossCount, Origin, Profile, State};
+use profile::{LibraryKind, LossCount, Origin, Profile, State, is_over};
 
 use super::losses::by_severity;
 use super::overview::Overview;
@@ -66,19 +66,20 @@ pub fn notes(overview: &Overview<'_>) -> Vec<String> {
         ));
     }
     let alive = overview.profile.processes.iter().any(|p| p.alive);
+    let has_ended = !alive && is_over(manifest);
     match (manifest.state, manifest.origin, &manifest.pool) {
         (State::Recording, Origin::Env, Some(pool)) => notes.push(format!(
             "the recording is open for further programs and keeps {}; `counterpoint recover \
              --close` ends it",
             pool.display()
         )),
-        (State::Recording, Origin::Run, None) if !alive => {
+        (State::Recording, Origin::Run, _) if has_ended => {
             notes.push("`counterpoint run` was killed before the program ended".into());
         }
-        (State::Recording, Origin::Hook, None) if !alive => {
+        (State::Recording, Origin::Hook, _) if has_ended => {
             notes.push("the program crashed or was killed, and wrote no report".into());
         }
-        (State::Recording, Origin::Session, None) if !alive => {
+        (State::Recording, Origin::Session, _) if has_ended => {
             notes.push("the program ended without ending its session".into());
         }
         (State::Recording, Origin::Import, _) => {

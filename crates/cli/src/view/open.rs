@@ -1,43 +1,30 @@
 //! Opens a profile for a view, and says in one line what a profile contains.
 
-use std::io::ErrorKind as IoErrorKind;
 use std::path::Path;
 
-use profile::collect::{Closing, Collected, PoolFate, collect, is_over};
+use profile::beneath::Dir;
 use profile::manifest::MANIFEST_NAME;
 use profile::passes::PASSES_NAME;
-use profile::{ErrorKind, LibraryKind, Manifest, Origin, Profile, Role};
+use profile::{ErrorKind, LibraryKind, Manifest, Profile, Role};
 use record::meta::PARTS_NAME;
 
+use super::rights::{Needs, confine};
 use super::units::{count, grouped, plural};
 use crate::failure::Failure;
-use crate::plugin_events::convert;
-use crate::terminal::say;
+use crate::plugin_events::show;
 
-/// Opens a profile for a view. If possible, and if the caller owns the profile, it first collects
-/// what is left in the pool.
-pub fn open(dir: &Path, closing: Closing) -> Result<Profile, Failure> {
-    let manifest = Manifest::read(dir).map_err(|e| explain(dir, e))?;
-    let closing = allowed(closing, &manifest);
-    let open = manifest.pool.is_some() || manifest.passes > 0;
-    if open && (closing == Closing::Now || is_over(&manifest)) {
-        match collect(dir, closing) {
-            Ok(Collected { pool: PoolFate::Refused(pool, why), .. }) => {
-                let pool = pool.display();
-                say!("the pool {pool} was left alone: {why}");
-            }
-            Ok(_) => {}
-            // The profile belongs to another user, or is a read-only copy. It is read without
-            // changing it.
-            Err(e) if is_read_only(&e) => {}
-            Err(e) => say!("{e}; the profile is read without recovering its pool"),
-        }
-    }
-    if is_over(&manifest) {
-        // If this is not possible, what is missing is counted as a loss.
-        let _ = convert(dir);
-    }
-    Profile::open(dir).map_err(|e| explain(dir, e))
+/// Opens a profile for a view, which changes nothing in it. What a killed recording has left is read
+/// where it is: pages in the pool, and events of plugins, which are converted in memory. From then
+/// on, this thread and those that it starts can only do what the view `needs`.
+pub fn open(dir: &Path, needs: &Needs<'_>) -> Result<Profile, Failure> {
+    let root = match Dir::open(dir) {
+        Ok(root) => root,
+        // Reading the manifest gives a better message about what is there instead.
+        Err(e) => return Err(explain(dir, Manifest::read(dir).err().unwrap_or(e))),
+    };
+    confine(Some(&root), needs);
+    let profile = Profile::open_at(&root).map_err(|e| explain(dir, e))?;
+    Ok(show(profile))
 }
 
 /// The contents of a profile in which no call was recorded, in one line.
@@ -118,18 +105,6 @@ fn loops(profile: &Profile) -> String {
             plural(modules, "instrumented module")
         ),
     }
-}
-
-/// How to close the recording. Only a recording that `env` prepared may be closed on request. One
-/// of `run` is over when its program ends, and a program that has not recorded yet still needs the
-/// pool.
-pub fn allowed(closing: Closing, manifest: &Manifest) -> Closing {
-    if manifest.origin == Origin::Env { closing } else { Closing::WhenOver }
-}
-
-fn is_read_only(error: &profile::Error) -> bool {
-    let ErrorKind::Io(io) = error.kind() else { return false };
-    matches!(io.kind(), IoErrorKind::PermissionDenied | IoErrorKind::ReadOnlyFilesystem)
 }
 
 /// An error about a profile, with a hint.

@@ -1,5 +1,7 @@
 //! Time series in a report: a small table for people, and the same numbers as JSON.
 
+use std::collections::HashMap;
+
 use analysis::SeriesSummary;
 use analysis::tracks::{Values, series_of};
 use profile::Profile;
@@ -143,10 +145,11 @@ pub fn rows(overview: &Overview<'_>) -> Vec<([String; 7], bool)> {
     let track = |summary: &SeriesSummary| {
         series_of(overview.profile, summary).map(|(tracks, series)| (&tracks.name, &series.track))
     };
-    let first = |of: &SeriesSummary| {
-        overview.tracks.series.iter().position(|summary| track(summary) == track(of))
-    };
-    order.sort_by_cached_key(|summary| first(summary));
+    let mut first = HashMap::new();
+    for (at, summary) in order.iter().enumerate() {
+        first.entry(track(summary)).or_insert(at);
+    }
+    order.sort_by_key(|summary| first.get(&track(summary)));
     order.into_iter().filter_map(row).collect()
 }
 

@@ -5,6 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use profile::beneath::Dir;
 use profile::tracks::{Reading, Readings, Scope, Series, Times};
 use profile::{MetricInfo, Sample, TracksWriter};
 use record::meta::Role;
@@ -87,7 +88,8 @@ fn profile(scratch: &Scratch) -> PathBuf {
     process.thread(&evil("thread")).call(CallScript::new(1, 30_000, 50).unread());
     let at = scratch.join(&format!("p{}.cpt", EVIL.replace('/', "")));
     script.write(&at);
-    let mut tracks = TracksWriter::create(&at, "evil", Readings::Values).unwrap();
+    let mut tracks =
+        TracksWriter::create(&Dir::open(&at).unwrap(), "evil", Readings::Values).unwrap();
     let series = tracks.describe(Series {
         track: evil("track"),
         name: evil("series"),

@@ -260,6 +260,9 @@ fn kill_once(program: &Path, victim: Victim, after: Duration, round: u32) {
         assert_eq!(loss["name"], "call_cut_short", "{loss}");
         assert_eq!(loss["count"], 1, "{loss}");
     }
+    // A view leaves the rest where it is.
+    let recovered = Command::new(program).arg("recover").arg(&path).output().unwrap();
+    assert!(recovered.status.success(), "{}", String::from_utf8_lossy(&recovered.stderr));
     let pool = profile::Manifest::read(&path).unwrap().pool;
-    assert_eq!(pool, None, "report has collected the rest");
+    assert_eq!(pool, None, "the rest was collected");
 }

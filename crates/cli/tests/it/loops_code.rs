@@ -2,6 +2,7 @@
 //! compiled, and what becomes of them when their files are stripped, changed or gone.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -210,6 +211,25 @@ fn a_stripped_program_is_understood() {
         problem.contains("has changed since the program ran (its size and time differs)"),
         "{problem}"
     );
+}
+
+/// A directory that everybody can write to may be anybody's profile: what it names is read only where
+/// the reader says so.
+#[test]
+fn files_that_somebody_else_names_are_not_opened() {
+    let test = "files_that_somebody_else_names_are_not_opened";
+    let Some(kernels) = Kernels::new(test, &["-Wl,--build-id"]) else { return };
+    let profile = kernels.record("foreign.cpt", &[]);
+    let own = module(&profile, &["--asm"]);
+    fs::set_permissions(&profile, fs::Permissions::from_mode(0o777)).unwrap();
+    let foreign = module(&profile, &["--asm"]);
+    let problem = foreign["code_problem"].as_str().unwrap();
+    assert!(problem.contains("somebody else made the profile"), "{problem}");
+    assert!(problem.contains("--objects DIR"), "{problem}");
+    let directory = kernels.program.parent().unwrap().to_str().unwrap();
+    let found = module(&profile, &["--asm", "--objects", directory]);
+    assert_eq!((&found["code"], &found["rows"]), (&own["code"], &own["rows"]));
+    assert_ne!(found["code"], Value::Null);
 }
 
 #[test]

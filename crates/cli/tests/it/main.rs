@@ -84,3 +84,4 @@ mod tvm;
 mod tvm_budget;
 mod tvm_stock;
 mod two;
+mod views_only_read;

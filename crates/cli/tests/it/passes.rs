@@ -311,7 +311,10 @@ fn passes_survive_a_kill_of_run() {
     assert_eq!(calls(), [10, 10]);
     let manifest =
         |pass: u32| profile::Manifest::read(&profile::passes::pass_dir(&at, pass)).unwrap();
+    let recovered = Command::new(&program).arg("recover").arg(&at).output().unwrap();
+    assert!(recovered.status.success(), "{recovered:?}");
     assert!((1..=2).all(|pass| manifest(pass).pool.is_none()), "collected");
+    assert_eq!(calls(), [10, 10]);
 }
 
 #[test]

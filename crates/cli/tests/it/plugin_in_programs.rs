@@ -553,7 +553,10 @@ fn a_conversion_that_was_interrupted_is_repeated_or_finished() {
     fs::write(stage.join("done.json"), r#"{"events":3,"notes":[],"files":["manifest.json"]}"#)
         .unwrap();
     expected();
+    assert!(stage.join("done.json").exists(), "a view shows what was not moved, and moves nothing");
+    assert!(view(&program, &["recover", profile]).status.success());
     assert!(!stage.exists() && dir.join("manifest.json").exists(), "only events are removed");
+    expected();
 }
 
 /// `plugged_session` with the built library.

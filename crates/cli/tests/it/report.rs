@@ -258,7 +258,7 @@ fn output_fits_the_width() {
     }
 }
 
-/// The program and `run` were killed: `report` collects what they left.
+/// The program and `run` were killed: `report` shows what they left, and leaves it where it is.
 #[test]
 fn after_a_crash() {
     let mut script = mlp();
@@ -274,6 +274,8 @@ fn after_a_crash() {
     let (scratch, dir) = script.written();
     let golden = golden(&scratch);
     golden.check("crash", 0, &["report", dir.to_str().unwrap()]);
+    assert!(testkit::make::pool_path(&dir).exists(), "a view deleted the pool");
+    assert_eq!(golden.run(&["recover", dir.to_str().unwrap()]).code, Some(0));
     assert!(!testkit::make::pool_path(&dir).exists(), "the pool was collected");
     golden.check("crash", 0, &["report", dir.to_str().unwrap()]);
 }
@@ -291,7 +293,8 @@ fn a_recording_of_env_is_closed_on_request() {
     // Wide, so that the length of a path in a note does not change the line breaks.
     let dir_text = dir.to_str().unwrap();
     golden.check("env-open", 0, &["report", dir_text, "--width", "400"]);
-    golden.check("env-closed", 0, &["report", dir_text, "--close", "--width", "400"]);
+    assert_eq!(golden.run(&["recover", "--close", dir_text]).code, Some(0));
+    golden.check("env-closed", 0, &["report", dir_text, "--width", "400"]);
     assert!(!testkit::make::pool_path(&dir).exists());
 }
 

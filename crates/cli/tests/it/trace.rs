@@ -291,11 +291,13 @@ fn check_names_the_byte() {
 #[test]
 fn tracks_are_rates_with_gaps() {
     use profile::TracksWriter;
+    use profile::beneath::Dir;
     use profile::tracks::{Reading, Readings, Sample, Scope, Series, Times};
     let scratch = Scratch::new();
     let (dir, output) = (scratch.join("x.cpt"), scratch.join("x.json"));
     script().write(&dir);
-    let mut tracks = TracksWriter::create(&dir, "run", Readings::Counts).unwrap();
+    let mut tracks =
+        TracksWriter::create(&Dir::open(&dir).unwrap(), "run", Readings::Counts).unwrap();
     let series = tracks.describe(Series {
         track: "power/energy-pkg/".into(),
         name: String::new(),

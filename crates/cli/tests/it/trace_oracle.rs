@@ -354,6 +354,7 @@ fn forks_are_shown_correctly() {
 #[test]
 fn tracks_of_any_value_are_shown() {
     use profile::TracksWriter;
+    use profile::beneath::Dir;
     use profile::tracks::{Reading, Readings, Sample, Scope, Series, Times};
     let Some(mut oracle) = TraceProcessor::start("oracle_tracks") else { return };
     let mut script = ProfileScript::monotonic();
@@ -363,7 +364,8 @@ fn tracks_of_any_value_are_shown() {
     let scratch = Scratch::new();
     let dir = scratch.join("x.cpt");
     script.write(&dir);
-    let mut tracks = TracksWriter::create(&dir, "run", Readings::Values).unwrap();
+    let mut tracks =
+        TracksWriter::create(&Dir::open(&dir).unwrap(), "run", Readings::Values).unwrap();
     let values = [Some(-1.5), None, Some(f64::NAN), Some(1e300), Some(f64::INFINITY), Some(0.0)];
     let mut expected = Vec::new();
     for (name, scope) in [("a \"b\"", Scope::Machine), ("", Scope::Process(100))] {

@@ -7,6 +7,7 @@ use std::process::Command;
 
 use crate::support::{Expected, Iree, Programs, counterpoint};
 use model::Loss;
+use profile::beneath::Dir;
 use profile::tracks::{Reading, Readings, Sample, Scope, Series, Times};
 use profile::{Calibration, Clock, Manifest, TracksWriter};
 use record::meta::{OpExport, Role};
@@ -264,7 +265,7 @@ fn tracks(r: &mut Random, dir: &Path) {
         if r.odd(2) {
             continue;
         }
-        let mut writer = TracksWriter::create(dir, name, kind).unwrap();
+        let mut writer = TracksWriter::create(&Dir::open(dir).unwrap(), name, kind).unwrap();
         for scope in [Scope::Machine, Scope::Cpu(3), Scope::Process(100)] {
             writer.describe(Series {
                 track: "power/\"x\"/".to_owned(),

@@ -5,6 +5,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::support::{counterpoint, python_with, skip};
+use profile::beneath::Dir;
 use profile::tracks::{Reading, Readings, Scope, Series, Times};
 use profile::{Sample, TracksWriter};
 use serde_json::Value;
@@ -190,7 +191,8 @@ fn the_views_of_tracks() {
         interval_ns: if cumulative { 100_000_000 } else { 0 },
         source: "paper".to_owned(),
     };
-    let mut writer = TracksWriter::create(&at, "run", Readings::Counts).unwrap();
+    let mut writer =
+        TracksWriter::create(&Dir::open(&at).unwrap(), "run", Readings::Counts).unwrap();
     let package = writer.describe(series("power/energy-pkg/", "J", Scope::Cpu(0), true));
     let memory = writer.describe(series("uncore_imc/data_reads/", "bytes", Scope::Cpu(1), true));
     let count = |series, time, raw: u64, running_ns| {
@@ -203,7 +205,8 @@ fn the_views_of_tracks() {
         writer.push(count(memory, time, 2_000_000 * i as u64, time as u64 / 2)).unwrap();
     }
     writer.finish().unwrap();
-    let mut writer = TracksWriter::create(&at, "trace", Readings::Values).unwrap();
+    let mut writer =
+        TracksWriter::create(&Dir::open(&at).unwrap(), "trace", Readings::Values).unwrap();
     let free = writer.describe(series("GPU memory", "bytes", Scope::Device(0), false));
     let empty = writer.describe(series("never", "", Scope::Machine, false));
     assert_eq!(empty, 1);
@@ -227,7 +230,8 @@ fn the_views_of_tracks() {
 fn pyarrow_reads_the_streams() {
     let Some(python) = python_with("tracks_pyarrow", "pyarrow") else { return };
     let scratch = Scratch::new();
-    let mut writer = TracksWriter::create(scratch.path(), "x", Readings::Counts).unwrap();
+    let mut writer =
+        TracksWriter::create(&Dir::open(scratch.path()).unwrap(), "x", Readings::Counts).unwrap();
     let id = writer.describe(Series {
         track: "∞".to_owned(),
         name: String::new(),

@@ -10,7 +10,7 @@ use crate::{Cli, run_command};
 
 /// Each view in each format, and the options that make a view compute something else. `PROFILE`
 /// stands for the profile. Output goes to standard output, which is `/dev/null` here.
-const READING: [&str; 38] = [
+const READING: [&str; 37] = [
     "report PROFILE",
     "report PROFILE --by thread --width 60 --subtract-probe",
     "report PROFILE --by cpu --filter m*",
@@ -18,7 +18,6 @@ const READING: [&str; 38] = [
     "report PROFILE --format json",
     "report PROFILE --format json --by thread --metric x=cycles/page-faults",
     "report PROFILE --format csv --metric builtin --sort self",
-    "report PROFILE --close",
     "ops PROFILE",
     "ops PROFILE --all --width 70",
     "ops PROFILE --format json",

@@ -9,6 +9,7 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use model::Loss;
+use profile::beneath::Dir;
 use profile::tracks::{Reading, Readings, Scope, Series, Times};
 use profile::{Manifest, Origin, Sample, TracksWriter};
 use record::meta::{Calibration, Role, Spread, Text, ValueKey, ValueKind};
@@ -404,7 +405,7 @@ fn script(pool: bool) -> ProfileScript {
 
 fn tracks(dir: &Path) {
     for (name, readings) in [("run", Readings::Counts), ("chrome", Readings::Values)] {
-        let mut writer = TracksWriter::create(dir, name, readings).unwrap();
+        let mut writer = TracksWriter::create(&Dir::open(dir).unwrap(), name, readings).unwrap();
         let series = |scope, cumulative| Series {
             track: "power/energy-pkg/".into(),
             name: String::new(),

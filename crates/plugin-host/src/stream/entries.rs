@@ -310,6 +310,7 @@ impl<R: Read> Reader<R> {
         if key >= self.texts.len() {
             return Err(Stop::Damaged);
         }
+        self.repeat(key)?;
         let kind = number & ((1 << KIND_BITS) - 1);
         let value = match kind {
             INTEGER => ReadValue::Integer(self.signed()?),
@@ -321,7 +322,7 @@ impl<R: Read> Reader<R> {
                 ReadValue::Once { begin, end: self.values.len(), json: kind == JSON }
             }
             REPEATED_TEXT | REPEATED_JSON => {
-                ReadValue::Repeated { text: self.text()?, json: kind == REPEATED_JSON }
+                ReadValue::Repeated { text: self.repeated_text()?, json: kind == REPEATED_JSON }
             }
             _ => return Err(Stop::Damaged),
         };

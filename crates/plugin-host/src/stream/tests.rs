@@ -194,3 +194,40 @@ fn damaged_bytes_are_said_and_cost_no_memory() {
     let ending = Reader::new(&wrong[..]).replay(&mut Lines::default());
     assert_eq!(ending.expect("reads"), Ending::Damaged { at: 8 });
 }
+
+/// Counts the bytes of metadata that it gets.
+struct Bytes(u64);
+
+impl Sink for Bytes {
+    fn event(&mut self, _: &Event, _: &[u8], metadata: &Metadata) {
+        self.0 += metadata.iter().map(|(key, value)| (key.len() + value.len()) as u64).sum::<u64>();
+    }
+    fn device(&mut self, _: i64, _: i64, _: Option<&[u8]>, _: &[u8]) {}
+    fn resource(&mut self, _: i32, _: i32, _: i32, _: Option<&[u8]>) {}
+    fn thread_name(&mut self, _: i32, _: i32, _: &[u8]) {}
+    fn counter(&mut self, _: &Counter<'_>) {}
+}
+
+/// A long key that each of many short events names.
+#[test]
+fn few_bytes_do_not_become_many() {
+    let repeat = |length: usize, events: u64| {
+        let mut writer = Writer::new(Vec::new(), None);
+        let mut metadata = Metadata::default();
+        assert!(metadata.push(&vec![b'k'; length], b"1"));
+        for _ in 0..events {
+            writer.event(&Event::default(), b"x", &metadata);
+        }
+        writer.flush().expect("memory");
+        let bytes = writer.out.clone();
+        let mut sink = Bytes(0);
+        let ending = Reader::new(&bytes[..]).replay(&mut sink).expect("reads");
+        (ending, sink.0, bytes.len() as u64)
+    };
+    let (ending, got, had) = repeat(60_000, 20_000);
+    assert!(matches!(ending, Ending::Damaged { .. }), "{ending:?}");
+    assert!(got <= REPEATED_ANYWAY + (MOST_REPEATS + 1) * had, "{had} bytes became {got}");
+    // What real plugins write is whole (the end is missing here).
+    let (ending, got, _) = repeat(100, 200_000);
+    assert_eq!((ending, got), (Ending::Cut, 200_000 * 101));
+}

@@ -1,8 +1,6 @@
 //! Writes activities.
 
-use std::fs;
 use std::hash::BuildHasher;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use arrow_array::builder::{
@@ -33,7 +31,7 @@ pub struct RowId(pub u32);
 /// Writes one directory of activities.
 #[derive(Debug)]
 pub struct ActivitiesWriter {
-    dir: PathBuf,
+    dir: Dir,
     names: Names,
     rows: Table,
     events: Table,
@@ -62,14 +60,14 @@ struct Columns {
 }
 
 impl Table {
-    fn create(dir: &Path, name: &str, schema: SchemaRef) -> Result<Self> {
-        Ok(Self { stream: StreamWriter::create(&dir.join(name), &schema)?, schema })
+    fn create(dir: &Dir, name: &str, schema: SchemaRef) -> Result<Self> {
+        Ok(Self { stream: StreamWriter::create(dir, name, &schema)?, schema })
     }
 
-    fn append(&mut self, dir: &Path, arrays: Vec<ArrayRef>) -> Result<()> {
+    fn append(&mut self, dir: &Dir, arrays: Vec<ArrayRef>) -> Result<()> {
         let batch: Result<RecordBatch, ArrowError> =
             RecordBatch::try_new(Arc::clone(&self.schema), arrays);
-        self.stream.append(&batch.map_err(Error::on("write", dir))?)
+        self.stream.append(&batch.map_err(Error::on("write", dir.path()))?)
     }
 }
 
@@ -89,11 +87,8 @@ impl ActivitiesWriter {
     ///
     /// # Errors
     /// Fails if it exists or if the profile is not writable.
-    pub fn create(dir: &Path, name: &str) -> Result<Self> {
-        let all = dir.join(ACTIVITIES_NAME);
-        fs::create_dir_all(&all).map_err(Error::on("create", &all))?;
-        let dir = all.join(name);
-        fs::create_dir(&dir).map_err(Error::on("create", &dir))?;
+    pub fn create(dir: &Dir, name: &str) -> Result<Self> {
+        let dir = dir.make_dir(ACTIVITIES_NAME)?.create_dir(name)?;
         Ok(Self {
             names: Names {
                 table: Table::create(&dir, NAMES_NAME, names_schema())?,
@@ -188,7 +183,7 @@ impl ActivitiesWriter {
         for table in [self.names.table, self.rows, self.events] {
             table.stream.finish()?;
         }
-        replace_json(&Dir::open(&self.dir)?, DOCUMENT_NAME, document)
+        replace_json(&self.dir, DOCUMENT_NAME, document)
     }
 }
 
@@ -206,7 +201,7 @@ impl Names {
         NameId(number)
     }
 
-    fn flush(&mut self, dir: &Path) -> Result<()> {
+    fn flush(&mut self, dir: &Dir) -> Result<()> {
         let mut numbers = UInt32Builder::new();
         let mut texts = StringBuilder::new();
         for (number, text) in self.texts.iter().enumerate().skip(self.written) {

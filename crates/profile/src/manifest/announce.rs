@@ -73,7 +73,7 @@ impl Announcement {
         let process = caller()?;
         fill(&mut self.text[self.pid.clone()], process.pid.into());
         fill(&mut self.text[self.start_time.clone()], process.start_time);
-        let dir = self.dir.descriptor();
+        let dir = self.dir.descriptor().ok_or(rustix::io::Errno::NOENT)?;
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | crate::beneath::OPEN;
         let file = rustix::fs::openat(dir, &self.temporary, flags, Mode::from_raw_mode(0o666))?;
         let mut rest = self.text.as_slice();

@@ -434,12 +434,12 @@ pub fn settle(dir: &Path, run: &[LossCount], processes: &[Vec<LossCount>]) -> Re
 ///
 /// # Errors
 /// Fails if the profile is not writable.
-pub fn write_losses(dir: &Path, losses: &[LossCount]) -> Result<()> {
+pub fn write_losses(dir: &Dir, losses: &[LossCount]) -> Result<()> {
     let losses: Vec<LossCount> = losses.iter().filter(|loss| loss.count > 0).cloned().collect();
     if losses.is_empty() {
         return Ok(());
     }
-    Ledger { schema: LEDGER_SCHEMA.to_owned(), losses, ..Ledger::default() }.write(&Dir::open(dir)?)
+    Ledger { schema: LEDGER_SCHEMA.to_owned(), losses, ..Ledger::default() }.write(dir)
 }
 
 /// Returns by how much the losses in `wanted` exceed those in `known`.

@@ -1,7 +1,6 @@
 //! Writes tracks.
 
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use arrow_array::builder::{
@@ -13,6 +12,7 @@ use super::{
     BATCH_ROWS, Reading, Readings, SAMPLES_NAME, SERIES_NAME, Sample, Series, TRACKS_NAME,
     samples_schema, series_schema,
 };
+use crate::beneath::Dir;
 use crate::error::{Error, ErrorKind, Result};
 use crate::stream::StreamWriter;
 
@@ -32,19 +32,16 @@ pub struct TracksWriter {
 }
 
 impl TracksWriter {
-    /// Creates `tracks/NAME` in the profile in `dir`. It must not exist yet.
+    /// Creates `tracks/NAME` in the profile `dir`. It must not exist yet.
     ///
     /// # Errors
     /// Fails if it exists or if the profile is not writable.
-    pub fn create(dir: &Path, name: &str, readings: Readings) -> Result<Self> {
-        let tracks = dir.join(TRACKS_NAME);
-        fs::create_dir_all(&tracks).map_err(Error::on("create", &tracks))?;
-        let dir = tracks.join(name);
-        fs::create_dir(&dir).map_err(Error::on("create", &dir))?;
+    pub fn create(dir: &Dir, name: &str, readings: Readings) -> Result<Self> {
+        let dir = dir.make_dir(TRACKS_NAME)?.create_dir(name)?;
         Ok(Self {
-            series: StreamWriter::create(&dir.join(SERIES_NAME), &series_schema())?,
-            samples: StreamWriter::create(&dir.join(SAMPLES_NAME), &samples_schema(readings))?,
-            dir,
+            series: StreamWriter::create(&dir, SERIES_NAME, &series_schema())?,
+            samples: StreamWriter::create(&dir, SAMPLES_NAME, &samples_schema(readings))?,
+            dir: dir.path().to_owned(),
             readings,
             described: 0,
             fresh: Vec::new(),

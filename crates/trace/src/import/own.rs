@@ -19,6 +19,7 @@ use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
 use model::Loss;
+use profile::beneath::Dir;
 use profile::raw::{Parts, ProcessFacts, settle};
 use profile::tracks::{Reading, Readings, Sample};
 use profile::{Clock, LossCount, Moment, TracksWriter, merge_losses};
@@ -147,7 +148,7 @@ impl Restore {
         let mut tracks = Vec::new();
         for one in &facts.tracks {
             let kind = if one.values { Readings::Values } else { Readings::Counts };
-            let mut writer = TracksWriter::create(dir, &one.name, kind)?;
+            let mut writer = TracksWriter::create(&Dir::open(dir)?, &one.name, kind)?;
             let mut ids = HashMap::new();
             for series in &one.series {
                 ids.extend(series.series().map(|s| (series.id, writer.describe(s))));

@@ -25,9 +25,10 @@ mod spans;
 
 use std::borrow::Cow;
 use std::collections::HashMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use profile::activities::{ActivitiesWriter, Activity, NameId, RowId};
+use profile::beneath::Dir;
 use profile::writer::{CallsWriter, ExportKey, ProcessKey, ThreadKey};
 use profile::{Clock, LossCount, Manifest, Moment, Origin, Role, State, merge_losses};
 use serde_json::{Map, Value};
@@ -55,7 +56,7 @@ const MOST_OPEN: usize = 1 << 16;
 /// Makes a profile from one or more traces.
 #[derive(Debug)]
 pub struct Import {
-    dir: PathBuf,
+    dir: Dir,
     calls: CallsWriter,
     next_pid: u32,
     /// Base time of the first trace, from which times of the profile count. Set when it was read.
@@ -171,10 +172,11 @@ impl Import {
     pub fn create(dir: &Path, mut manifest: Manifest) -> profile::Result<Self> {
         manifest.origin = Origin::Import;
         manifest.clock = Clock::Monotonic;
-        manifest.write(dir)?;
+        let dir = Dir::open(dir)?;
+        manifest.write_in(&dir)?;
         Ok(Self {
-            dir: dir.to_owned(),
-            calls: CallsWriter::create(dir)?,
+            calls: CallsWriter::create(&dir)?,
+            dir,
             next_pid: 1 << 30,
             base_ns: None,
             first_ns: i64::MAX,
@@ -249,7 +251,7 @@ impl Import {
         }
         self.calls.finish()?;
         profile::raw::write_losses(&self.dir, &merge_losses(&self.losses))?;
-        self.manifest.write(&self.dir)?;
+        self.manifest.write_in(&self.dir)?;
         Ok(self.counts)
     }
 }
@@ -448,11 +450,8 @@ impl OneTrace<'_> {
     /// The thread of a process for calls that belong to no thread.
     fn apart(&mut self, process: ProcessKey, role: Role) -> ThreadKey {
         let calls = &mut self.all.calls;
-        *self.apart.entry((process, role)).or_insert_with(|| {
-            let thread = calls.thread(process, 0);
-            calls.name_thread(thread, if role == Role::Span { "async spans" } else { "profiler" });
-            thread
-        })
+        let name = if role == Role::Span { "async spans" } else { "profiler" };
+        *self.apart.entry((process, role)).or_insert_with(|| calls.named_thread(process, name))
     }
 
     /// Handles `process_name`, `thread_name` and other metadata.
@@ -469,10 +468,9 @@ impl OneTrace<'_> {
         let Some(given) = given else { return Ok(()) };
         match event.name.as_deref() {
             Some("process_name") => {
-                let id = event.pid.as_ref().map(Id::of);
-                let key = self.process(id.as_ref())?;
-                let process = self.processes.values_mut().find(|p| p.key == key);
-                if let Some(process) = process.filter(|p| !p.named) {
+                let id = event.pid.as_ref().map_or(Id::Text("".into()), Id::of);
+                let key = self.process(Some(&id))?;
+                if let Some(process) = self.processes.get_mut(&id).filter(|p| !p.named) {
                     process.named = true;
                     self.all.calls.name_process(key, &given);
                 }

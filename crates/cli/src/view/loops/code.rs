@@ -7,9 +7,7 @@
 //!                size and time compared
 //! ```
 
-use std::fs::File;
-use std::io::Read;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::MetadataExt;
 
 use abi::loops::Mode;
 use analysis::loops::LoopTree;
@@ -20,6 +18,7 @@ use code::{CodeError, Image, regions};
 use profile::loops::{LoopCode, LoopModule};
 
 use super::Loops;
+use super::files::Files;
 
 /// Bytes of a file that is read for its code, at most.
 const MOST_BYTES: u64 = 1 << 29;
@@ -40,15 +39,15 @@ pub struct ModuleCode {
 pub type Found = Result<ModuleCode, String>;
 
 /// The code of each module of the table.
-pub fn find(loops: &Loops<'_>) -> Vec<Found> {
-    loops.table.modules.iter().map(|tree| of_tree(loops, tree)).collect()
+pub fn find(loops: &Loops<'_>, objects: &Files) -> Vec<Found> {
+    loops.table.modules.iter().map(|tree| of_tree(loops, tree, objects)).collect()
 }
 
-fn of_tree(loops: &Loops<'_>, tree: &LoopTree) -> Found {
+fn of_tree(loops: &Loops<'_>, tree: &LoopTree, objects: &Files) -> Found {
     let mut why: Option<String> = None;
     // What was registered several times has the same text, and any of its copies will do.
     for index in &tree.registrations {
-        match of_module(loops, &loops.recorded.modules[*index]) {
+        match of_module(loops, &loops.recorded.modules[*index], objects) {
             Ok(found) => return Ok(found),
             Err(reason) => drop(why.get_or_insert(reason)),
         }
@@ -56,14 +55,14 @@ fn of_tree(loops: &Loops<'_>, tree: &LoopTree) -> Found {
     Err(why.unwrap_or_else(|| "it was not registered".to_owned()))
 }
 
-fn of_module(loops: &Loops<'_>, module: &LoopModule) -> Found {
+fn of_module(loops: &Loops<'_>, module: &LoopModule, objects: &Files) -> Found {
     let mode = Mode::from_u32(module.mode).ok_or("its mode is not known")?;
     let code = module.code.as_ref();
     let copy = loops.profile.kept_code(module, MOST_BYTES).map_err(|e| e.to_string())?;
     let is_kept = copy.is_some();
     let image = match (copy, &module.object, code) {
         (Some(bytes), _, Some(code)) => of_copy(&bytes, code).map_err(|e| e.to_string())?,
-        (_, Some(object), code) => of_file(object, code)?,
+        (_, Some(object), code) => of_file(object, code, objects)?,
         _ => {
             return Err("it has no file, because a JIT compiler made it or its loader copied it \
                         into memory; `run --loops --keep-code` keeps it in the profile"
@@ -104,21 +103,10 @@ fn of_copy(bytes: &[u8], code: &LoopCode) -> Result<Image, CodeError> {
 }
 
 /// The image of a file that the program loaded, if it is still the same file.
-fn of_file(path: &str, code: Option<&LoopCode>) -> Result<Image, String> {
+fn of_file(path: &str, code: Option<&LoopCode>, objects: &Files) -> Result<Image, String> {
     let advice = "`run --loops --keep-code` keeps the code in the profile";
-    let failed = |e: std::io::Error| format!("open {path}: {e}; {advice}");
-    // A profile may name anything: a pipe must not be waited for.
-    let flags = libc::O_NONBLOCK | libc::O_NOCTTY;
-    let file = File::options().read(true).custom_flags(flags).open(path).map_err(failed)?;
-    let found = file.metadata().map_err(failed)?;
-    if !found.is_file() {
-        return Err(format!("{path} is not a plain file"));
-    }
-    if found.len() > MOST_BYTES {
-        return Err(format!("{path} has {} bytes, more than are read", found.len()));
-    }
-    let mut bytes = Vec::new();
-    file.take(MOST_BYTES).read_to_end(&mut bytes).map_err(failed)?;
+    let read = objects.read(path, MOST_BYTES, "--objects");
+    let (bytes, found) = read.map_err(|why| format!("{why}; {advice}"))?;
     let image = Image::elf(&bytes).map_err(|e| format!("{path}: {e}"))?;
     let Some(code) = code else { return Ok(image) };
     let same = match (&code.build_id, &image.build_id) {

@@ -7,7 +7,7 @@ use ir::table::Entry;
 use serde::Serialize;
 
 use super::code::{Found, Line, ModuleCode, listing, missing};
-use super::source::{MOST_LINES, lines_of, range_of};
+use super::source::{MOST_LINES, Texts, range_of};
 
 /// The machine code of a module.
 #[derive(Serialize)]
@@ -235,11 +235,11 @@ fn counts(counts: &Counts) -> CountsOut {
 }
 
 /// The texts of a side table.
-pub fn texts(table: &ir::table::SideTable) -> Vec<TextOut<'_>> {
-    let out = |text| {
-        let (lines, problem) = match lines_of(text) {
-            Ok(lines) => (lines, None),
-            Err(why) => (Default::default(), Some(why.to_string())),
+pub fn texts<'a>(table: &'a ir::table::SideTable, known: &Texts) -> Vec<TextOut<'a>> {
+    let out = |text: &'a ir::kept::KeptText| {
+        let (lines, problem) = match &*known.lines(text) {
+            Ok(lines) => (lines.clone(), None),
+            Err(why) => (Default::default(), Some(why.clone())),
         };
         let lines = lines.into_iter().map(|(line, text)| TextLineOut { line, text });
         TextOut {

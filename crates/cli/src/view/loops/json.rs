@@ -233,7 +233,9 @@ fn module<'a>(
         registrations: registrations.collect(),
         code,
         code_problem,
-        texts: table.filter(|_| loops.more.source).map(code_json::texts),
+        texts: table
+            .filter(|_| loops.more.source)
+            .map(|table| code_json::texts(table, &loops.more.texts)),
         rows: tree.nodes.iter().map(|node| row(loops, found, tree, node, threads)).collect(),
         schedule: schedule::json(tree),
         skipped: table.map_or(&[], |table| &table.skipped),

@@ -8,14 +8,17 @@
 //!                            │   15  ││  %k = phi i64 …
 //! ```
 
-use std::collections::BTreeMap;
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, HashMap};
 use std::io::{self, Write};
+use std::rc::Rc;
 
 use analysis::loops::{LoopNode, LoopTree};
 use ir::kept::{KeptText, TextError};
 use ir::table::{Entry, Kind};
 
 use super::code::{Found, Line, listing};
+use super::files::Files;
 use super::{Loops, readable_full_name};
 use crate::terminal::visible;
 use crate::view::units::{count, percent, shorten};
@@ -29,20 +32,60 @@ const GAP: &str = " │ ";
 pub const MOST_LINES: usize = 100_000;
 
 /// Lines of a text by number, or why there are none.
-pub type Lines = Result<BTreeMap<u32, String>, TextError>;
+pub type Lines = Result<BTreeMap<u32, String>, String>;
 
-/// The lines of a text: those that the side table keeps, or those of the file that it names.
-pub fn lines_of(text: &KeptText) -> Lines {
-    text.numbered().or_else(|why| match why {
-        TextError::NotKept(_) => match std::fs::metadata(&text.path) {
-            Ok(found) if found.is_file() && found.len() < 1 << 30 => {
-                let bytes = std::fs::read(&text.path).map_err(|_| why)?;
-                text.of_file(&bytes)
+/// Bytes of a text file that is read, at most.
+const MOST_TEXT: u64 = 1 << 30;
+/// All texts of a report may take so many bytes of memory, and [`MOST_UNPACKED`] for each of their
+/// bytes in side tables. Compilers' texts come to less than 40.
+const UNPACKED_ANYWAY: u64 = 64 << 20;
+/// See [`UNPACKED_ANYWAY`].
+const MOST_UNPACKED: u64 = 128;
+
+/// The texts of the side tables. Each is unpacked when it is first shown, and only once.
+#[derive(Debug, Default)]
+pub struct Texts {
+    sources: Files,
+    /// Bytes that the texts that come may take.
+    room: Cell<u64>,
+    /// By address: the side tables are part of the report. Two texts with the same name and hash may
+    /// have different lines.
+    known: RefCell<HashMap<usize, Rc<Lines>>>,
+}
+
+impl Texts {
+    /// Those of all side tables of a report. `sources`: where the files are that no table keeps.
+    pub fn new(loops: &Loops<'_>, sources: Files) -> Self {
+        let tables = loops.table.modules.iter().filter_map(|tree| tree.table.as_ref());
+        let packed: u64 = tables.flat_map(|table| &table.texts).map(KeptText::packed).sum();
+        let room = Cell::new(UNPACKED_ANYWAY + MOST_UNPACKED * packed);
+        Self { sources, room, known: RefCell::default() }
+    }
+
+    /// The lines of a text: those that the side table keeps, or those of the file that it names.
+    pub fn lines(&self, text: &KeptText) -> Rc<Lines> {
+        let key = std::ptr::from_ref(text).addr();
+        if let Some(known) = self.known.borrow().get(&key) {
+            return Rc::clone(known);
+        }
+        let lines = Rc::new(self.read(text));
+        self.known.borrow_mut().insert(key, Rc::clone(&lines));
+        lines
+    }
+
+    fn read(&self, text: &KeptText) -> Lines {
+        let mut room = self.room.get();
+        let kept = text.numbered(&mut room);
+        self.room.set(room);
+        match kept {
+            Err(why @ TextError::NotKept(_)) => {
+                let read = self.sources.read(&text.path, MOST_TEXT, "--sources");
+                let (bytes, _) = read.map_err(|also| format!("{why}; {also}"))?;
+                text.of_file(&bytes).map_err(|e| e.to_string())
             }
-            _ => Err(why),
-        },
-        other => Err(other),
-    })
+            kept => kept.map_err(|e| e.to_string()),
+        }
+    }
 }
 
 /// The lines of an entry in a text of this language.
@@ -66,10 +109,11 @@ pub fn texts(
         return wrapped(out, "note: ", why, prose);
     }
     for (i, text) in table.texts.iter().enumerate() {
-        let lines = match lines_of(text) {
+        let known = loops.more.texts.lines(text);
+        let lines = match &*known {
             Ok(lines) => lines,
             Err(why) => {
-                wrapped(out, "note: ", &why.to_string(), prose)?;
+                wrapped(out, "note: ", why, prose)?;
                 continue;
             }
         };
@@ -82,7 +126,7 @@ pub fn texts(
         writeln!(out, "{} ({})", visible(&text.path), text.language)?;
         writeln!(out, "{:>6}  {:>9}  {:>11} {GAP}{:>6}", "id", "hits", "of function", "line")?;
         let mut last = None;
-        for (number, line) in &lines {
+        for (number, line) in lines {
             if !nodes.iter().any(|(_, [from, to])| (from..=to).contains(&number)) {
                 continue;
             }
@@ -163,12 +207,12 @@ pub fn side_by_side(
         // What the text was made from stands before it.
         for (i, text) in table.texts.iter().enumerate().rev() {
             let Some([from, to]) = range_of(entry, text, i == 0) else { continue };
-            let rows = match lines_of(text) {
+            let rows = match &*loops.more.texts.lines(text) {
                 Ok(lines) => lines
                     .range(from..=to.max(from))
                     .map(|(number, line)| format!("{number:>5}  {}", visible(line)))
                     .collect(),
-                Err(why) => vec![why.to_string()],
+                Err(why) => vec![why.clone()],
             };
             columns.push((format!("{}:{from} ({})", visible(&text.path), text.language), rows));
         }

@@ -19,7 +19,7 @@ pub(super) struct Counters {
     /// Created with the first counter.
     writer: Option<TracksWriter>,
     /// Numbers of the series with their keys, by process, name and id of their counter.
-    series: HashMap<Key, Vec<(Box<str>, u32)>>,
+    series: HashMap<Key, HashMap<Box<str>, u32>>,
     /// Numbers of the series that came with a unit, by device, track and series.
     with_unit: HashMap<(Option<u32>, NameId, NameId), u32>,
 }
@@ -144,7 +144,7 @@ impl OneTrace<'_> {
                     return;
                 }
             };
-            let found = known.iter().find(|(of, _)| **of == *key).map(|(_, series)| *series);
+            let found = known.get(key).copied();
             let series = found.unwrap_or_else(|| {
                 let name = name.map_or("", |name| activities.text(name));
                 let track = match &counter_id {
@@ -162,7 +162,7 @@ impl OneTrace<'_> {
                     interval_ns: 0,
                     source: "trace".to_owned(),
                 });
-                known.push((key.into(), number));
+                known.insert(key.into(), number);
                 number
             });
             all.counts.samples += 1;

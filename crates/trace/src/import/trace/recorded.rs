@@ -4,8 +4,8 @@
 //! the profile's clock, and belong to parts that the caller chooses.
 
 use std::collections::HashMap;
-use std::path::Path;
 
+use profile::beneath::Dir;
 use profile::writer::CallsWriter;
 use profile::{Clock, LossCount, Manifest, PartId, Timeline, merge_losses};
 
@@ -39,9 +39,9 @@ impl Import {
     ///
     /// # Errors
     /// The directory is not writable.
-    pub fn create_for(dir: &Path, clock: Clock, timeline: Timeline) -> profile::Result<Self> {
+    pub fn create_for(dir: &Dir, clock: Clock, timeline: Timeline) -> profile::Result<Self> {
         Ok(Self {
-            dir: dir.to_owned(),
+            dir: dir.clone(),
             calls: CallsWriter::create_for(dir, clock, timeline)?,
             next_pid: 1 << 30,
             base_ns: None,

@@ -1,0 +1,162 @@
+//! Makes the events of plugins a lasting part of a profile whose recording is over.
+//!
+//! ```text
+//!  convert ─► plugins.tmp/{processes,activities,tracks} ─► done.json ─► moved into the profile
+//! ```
+//!
+//! Everything is written to a directory of its own first. When it is complete, its last file says
+//! so, and its contents are moved into the profile. So a conversion that is interrupted, at any
+//! moment, is begun anew or finished by the next one, and nothing is there twice. Two conversions at
+//! the same time wait for each other.
+//!
+//! Everything is opened from the descriptor of the profile's directory, and nothing through a link,
+//! so nothing outside of the profile changes, whoever has made it.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use profile::beneath::Dir;
+use profile::{Manifest, Profile};
+use record::meta::PARTS_NAME;
+
+use super::convert::{Converted, WRITTEN, is_file_of_events, write};
+use crate::failure::Failure;
+
+/// The directory in which everything is written first.
+const STAGE_NAME: &str = "plugins.tmp";
+/// Its last file.
+const DONE_NAME: &str = "done.json";
+/// Its maximum length.
+const MOST_DONE: u64 = 1 << 24;
+
+/// Converts what the plugins have written in the processes of this profile that have ended. Returns
+/// `None` if there is nothing to do, or if the profile belongs to somebody else. The recording must
+/// be over, because this changes the manifest.
+///
+/// # Errors
+/// The profile cannot be read, or not be written.
+pub fn convert(dir: &Path) -> Result<Option<Converted>, Failure> {
+    let manifest = Manifest::read(dir).map_err(Failure::new)?;
+    let root = Dir::open(dir).map_err(Failure::new)?;
+    if manifest.pool.is_some() || !has_files(&root) || !is_own(&root) {
+        return Ok(None);
+    }
+    let _turn = Turn::wait(&root)
+        .map_err(|e| Failure::new(format!("write {}: {e}", root.path().display())))?;
+    // An earlier conversion may have been interrupted while it moved what it had written.
+    if let Some((_, done)) = interrupted(&root) {
+        return settle(&root, done).map(Some).map_err(Failure::new);
+    }
+    root.remove_all(STAGE_NAME).map_err(Failure::new)?;
+    let profile = Profile::open_at(&root).map_err(Failure::new)?;
+    let stage = root.create_dir(STAGE_NAME).map_err(Failure::new)?;
+    match write(&profile, &stage) {
+        Ok(Some(done)) => {
+            let text = serde_json::to_vec(&done).map_err(Failure::new)?;
+            stage.replace(DONE_NAME, &text).map_err(Failure::new)?;
+            settle(&root, done).map(Some).map_err(Failure::new)
+        }
+        nothing => {
+            let _ = root.remove_all(STAGE_NAME);
+            nothing
+        }
+    }
+}
+
+/// Whether a process has left files, or an earlier conversion was interrupted. Which programs use
+/// PyTorch is not known before.
+fn has_files(root: &Dir) -> bool {
+    let names = |dir: &Dir| dir.names().unwrap_or_default().into_iter();
+    let has_files = |parts: Dir| {
+        names(&parts)
+            .filter_map(|part| parts.dir(part).ok())
+            .any(|part| names(&part).any(|name| name.to_str().is_some_and(is_file_of_events)))
+    };
+    root.dir(STAGE_NAME).is_ok() || root.dir(PARTS_NAME).is_ok_and(has_files)
+}
+
+/// Whether only the caller can write to the profile, and to the places in it that are written to.
+fn is_own(root: &Dir) -> bool {
+    let user = profile::pools::user();
+    let is_own = |dir: &Dir| {
+        dir.stat().is_ok_and(|found| found.st_uid == user && found.st_mode & 0o002 == 0)
+    };
+    let all_are_own = |dir: &Dir| {
+        is_own(dir)
+            && WRITTEN.iter().all(|name| match dir.dir(name) {
+                Ok(inside) => is_own(&inside),
+                Err(e) => e.is_not_found(),
+            })
+    };
+    all_are_own(root)
+        && match root.dir(STAGE_NAME) {
+            Ok(stage) => all_are_own(&stage),
+            Err(e) => e.is_not_found(),
+        }
+}
+
+/// The right to convert, which the kernel takes back when this process ends.
+struct Turn {
+    #[expect(dead_code, reason = "only held")]
+    directory: File,
+}
+
+impl Turn {
+    /// Waits for it, but not for ever: anybody who may read the directory can lock it.
+    fn wait(root: &Dir) -> io::Result<Self> {
+        const PATIENCE: Duration = Duration::from_secs(10);
+        let (directory, since) = (root.to_file()?, Instant::now());
+        loop {
+            // SAFETY: a descriptor of our own.
+            if unsafe { libc::flock(directory.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } == 0 {
+                return Ok(Self { directory });
+            }
+            let error = io::Error::last_os_error();
+            let is_busy = error.kind() == io::ErrorKind::WouldBlock;
+            if !is_busy && error.kind() != io::ErrorKind::Interrupted {
+                return Err(error);
+            }
+            if since.elapsed() >= PATIENCE {
+                return Err(io::Error::other("another command has locked it"));
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+}
+
+/// Returns what a conversion has written that was interrupted while it was being moved.
+pub(super) fn interrupted(root: &Dir) -> Option<(Dir, Converted)> {
+    let stage = root.dir(STAGE_NAME).ok()?;
+    let done = serde_json::from_slice(&stage.read(DONE_NAME, MOST_DONE).ok()?).ok()?;
+    Some((stage, done))
+}
+
+/// Moves what was written into the profile.
+fn settle(root: &Dir, done: Converted) -> profile::Result<Converted> {
+    let stage = root.dir(STAGE_NAME)?;
+    for name in WRITTEN {
+        let from = match stage.dir(name) {
+            Err(e) if e.is_not_found() => continue,
+            from => from?,
+        };
+        let to = root.make_dir(name)?;
+        for entry in from.names()? {
+            from.move_to(entry, &to)?;
+        }
+    }
+    let mut manifest = Manifest::read_in(root)?;
+    if done.add_notes(&mut manifest) {
+        manifest.write_in(root)?;
+    }
+    for (part, name) in done.files() {
+        match root.dir(PARTS_NAME).and_then(|parts| parts.dir(part)) {
+            Err(e) if e.is_not_found() => {}
+            part => part?.remove_file(name)?,
+        }
+    }
+    root.remove_all(STAGE_NAME)?;
+    Ok(done)
+}

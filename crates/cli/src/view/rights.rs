@@ -1,0 +1,129 @@
+//! Gives up the rights that a view does not need, before it looks at what somebody else has written.
+//!
+//! A view reads a profile and writes at most one file. What it may open is decided elsewhere, in each
+//! place that opens something; this is what holds if one of those places is wrong. On a kernel without
+//! Landlock (before Linux 5.13, or where it is turned off) nothing is given up, and all else is the
+//! same.
+//!
+//! | right | where |
+//! |---|---|
+//! | read | the profile, the places of pools, `/proc` and `/sys`, and what the caller named |
+//! | make, write and replace files | the directory of the output that the caller named |
+//! | all others: make directories, links and devices, execute, connect | nowhere |
+//!
+//! `/proc` says which processes are alive, and `/sys` how many threads this one may use. Landlock
+//! knows directories and not names, so a view with an output could make files beside it.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use landlock::{
+    ABI, Access, AccessFs, AccessNet, BitFlags, PathBeneath, PathFd, Ruleset, RulesetAttr,
+    RulesetCreated, RulesetCreatedAttr, RulesetError,
+};
+use profile::beneath::Dir;
+use profile::manifest::MANIFEST_NAME;
+use profile::pools::places;
+
+use crate::whole::{Written, written};
+
+/// What a view opens besides the profile.
+#[derive(Debug, Default)]
+pub struct Needs<'a> {
+    /// Files and directories that it reads.
+    pub reads: Vec<&'a Path>,
+    /// Whether it reads files that the profile names, if the caller has made the profile.
+    pub named_files: bool,
+    /// The file that it writes.
+    pub output: Option<&'a Path>,
+}
+
+impl<'a> Needs<'a> {
+    /// Those of a view that reads these files and prints to standard output.
+    pub fn files(files: impl IntoIterator<Item = &'a PathBuf>) -> Self {
+        Self { reads: files.into_iter().map(PathBuf::as_path).collect(), ..Self::default() }
+    }
+
+    /// The same with an output file.
+    pub fn output(self, output: &'a Path) -> Self {
+        Self { output: Some(output), ..self }
+    }
+}
+
+/// Whether the caller has made this profile, and not everybody can write to it: so its directory and
+/// its manifest say. Paths of such a profile may be read wherever they are.
+pub fn is_of_caller(profile: &Dir) -> bool {
+    let user = profile::pools::user();
+    let found = profile.stat().into_iter().chain(profile.look(MANIFEST_NAME));
+    found.filter(|found| found.st_uid == user && found.st_mode & 0o002 == 0).count() == 2
+}
+
+/// Whether this process runs one command and then ends.
+static IS_OWN_PROCESS: AtomicBool = AtomicBool::new(false);
+
+/// Says that this process runs one command and then ends, so that it may give up its rights. Tests
+/// that run many commands in one process do not say so.
+pub fn is_own_process() {
+    IS_OWN_PROCESS.store(true, Ordering::Relaxed);
+}
+
+/// Gives up everything that is not needed, for this thread and those that it starts from now on.
+/// `profile` is the directory of the profile that is read, if there is one.
+pub fn confine(profile: Option<&Dir>, needs: &Needs<'_>) {
+    if !IS_OWN_PROCESS.load(Ordering::Relaxed) {
+        return;
+    }
+    // There is nobody to tell: a kernel without Landlock is not a mistake of the caller.
+    let _ = try_confine(profile, needs);
+}
+
+fn try_confine(profile: Option<&Dir>, needs: &Needs<'_>) -> Result<(), RulesetError> {
+    let read = AccessFs::ReadFile | AccessFs::ReadDir;
+    let mut rules = Ruleset::default()
+        .handle_access(AccessFs::from_all(ABI::V5))?
+        .handle_access(AccessNet::from_all(ABI::V4))?
+        .create()?;
+    if let Some(Ok(directory)) = profile.map(Dir::to_file) {
+        rules = rules.add_rule(PathBeneath::new(directory, read))?;
+        // Root may look at a profile of somebody else, whose pool is in a place of that user.
+        let owner = profile.and_then(|profile| profile.stat().ok()).map(|found| found.st_uid);
+        for user in [Some(profile::pools::user()), owner].into_iter().flatten() {
+            for place in places(user) {
+                rules = allow(rules, &place, read)?;
+            }
+        }
+    }
+    for path in ["/proc", "/sys"].map(Path::new).iter().chain(&needs.reads) {
+        rules = allow(rules, path, read)?;
+    }
+    if needs.named_files && profile.is_some_and(is_of_caller) {
+        rules = allow(rules, Path::new("/"), read)?;
+    }
+    match needs.output.and_then(|output| written(output).ok()) {
+        Some(Written::In(directory)) => {
+            let write = AccessFs::MakeReg | AccessFs::RemoveFile | AccessFs::WriteFile;
+            rules = allow(rules, &directory, write | AccessFs::Truncate | read)?;
+        }
+        Some(Written::Itself(file)) => {
+            rules = allow(rules, &file, AccessFs::WriteFile | AccessFs::Truncate)?;
+        }
+        Some(Written::Open) | None => {}
+    }
+    rules.restrict_self().map(drop)
+}
+
+/// Allows what is below a path. What does not exist needs no right.
+fn allow(
+    rules: RulesetCreated,
+    path: &Path,
+    rights: impl Into<BitFlags<AccessFs>>,
+) -> Result<RulesetCreated, RulesetError> {
+    match PathFd::new(path) {
+        Ok(open) => {
+            let rights = rights.into();
+            let rights = if path.is_dir() { rights } else { rights & AccessFs::from_file(ABI::V5) };
+            rules.add_rule(PathBeneath::new(open, rights))
+        }
+        Err(_) => Ok(rules),
+    }
+}

@@ -1,0 +1,90 @@
+//! Directories in memory, for what a view makes of a profile but must not write into it.
+//!
+//! ```text
+//!  Dir::in_memory ─► writers of parts, activities, tracks ─► a tree of files without names
+//!  Dir::showing   ─► the profile's own directory, in which that tree seems to be
+//! ```
+//!
+//! A file is a `memfd`: it has no name in any file system, and disappears with its descriptor.
+
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use rustix::fs::{CWD, MemfdFlags, Mode, OFlags};
+
+use super::Dir;
+
+/// A directory in memory. All clones are the same directory.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Tree(Arc<Mutex<BTreeMap<OsString, Node>>>);
+
+/// An entry of a [`Tree`].
+#[derive(Clone, Debug)]
+pub(super) enum Node {
+    /// A file in memory.
+    File(Arc<OwnedFd>),
+    /// A directory in memory.
+    Dir(Tree),
+    /// A directory of this name that is in another directory on disk.
+    Elsewhere(Dir),
+    /// An entry on disk that is not shown.
+    Hidden,
+}
+
+impl Tree {
+    fn entries(&self) -> MutexGuard<'_, BTreeMap<OsString, Node>> {
+        // A panic in between leaves a whole map.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn get(&self, name: &OsStr) -> Option<Node> {
+        self.entries().get(name).cloned()
+    }
+
+    pub fn put(&self, name: &OsStr, node: Node) {
+        self.entries().insert(name.to_owned(), node);
+    }
+
+    /// Returns its names, and whether each is shown.
+    pub fn names(&self) -> Vec<(OsString, bool)> {
+        let is_shown = |node: &Node| !matches!(node, Node::Hidden);
+        self.entries().iter().map(|(name, node)| (name.clone(), is_shown(node))).collect()
+    }
+
+    /// Returns the directory of this name, which is made if there is none.
+    pub fn make_dir(&self, name: &OsStr) -> io::Result<Self> {
+        match self.entries().entry(name.to_owned()).or_insert_with(|| Node::Dir(Self::default())) {
+            Node::Dir(tree) => Ok(tree.clone()),
+            _ => Err(io::ErrorKind::NotADirectory.into()),
+        }
+    }
+
+    /// Returns the file of this name for appending, which is made if there is none, or if it `must`
+    /// be new.
+    pub fn append(&self, name: &OsStr, must_be_new: bool) -> io::Result<File> {
+        let mut entries = self.entries();
+        match entries.get(name) {
+            Some(Node::File(fd)) if !must_be_new => return Ok(File::from(fd.try_clone()?)),
+            Some(_) => return Err(io::ErrorKind::AlreadyExists.into()),
+            None => {}
+        }
+        let fd = rustix::fs::memfd_create("counterpoint", MemfdFlags::CLOEXEC)?;
+        rustix::fs::fcntl_setfl(&fd, OFlags::APPEND)?;
+        let fd = Arc::new(fd);
+        entries.insert(name.to_owned(), Node::File(Arc::clone(&fd)));
+        Ok(File::from(fd.try_clone()?))
+    }
+}
+
+/// Opens a file in memory for reading, from its start. A duplicate of its descriptor would share
+/// its position with other readers.
+pub(super) fn open(fd: &OwnedFd) -> io::Result<File> {
+    let path = format!("/proc/self/fd/{}", fd.as_raw_fd());
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+    Ok(File::from(rustix::fs::openat(CWD, Path::new(&path), flags, Mode::empty())?))
+}
