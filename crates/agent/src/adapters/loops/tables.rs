@@ -21,7 +21,7 @@ use super::local::{NOTHING, Places, count_in};
 use super::modules::{self, Known};
 use super::{counters, local};
 use crate::os::sys::{self, AppendError, ErrnoGuard, SignalsBlocked};
-use crate::process::guard::guarded;
+use crate::process::guard::guarded_apart;
 use crate::process::losses;
 use crate::process::part::Process;
 use crate::recorder::fork;
@@ -361,7 +361,8 @@ unsafe extern "C" fn leave_c(owned: *mut c_void) {
         (*local).owned = std::ptr::null_mut();
         (*local).lives = (*local).lives.saturating_add(1);
         let mut owned = Box::from_raw(owned.cast::<Owned>());
-        guarded(|| {
+        // Without memory for a stack, the pages stay in the pool, for the collector.
+        guarded_apart(|| {
             point!(LoopThreadEnd);
             if owned.is_current() {
                 owned.flush();
@@ -387,7 +388,7 @@ pub fn at_process_exit() {
         let Some(owned) = owned.filter(|owned| owned.is_current()) else {
             return;
         };
-        owned.flush();
+        guarded_apart(|| owned.flush());
         if let Some(places) = (*local).places.as_ref() {
             places.epoch.store(0, Ordering::Relaxed);
         }
