@@ -19,6 +19,7 @@
 #include "../../include/counterpoint/agent.h"
 #include "forbid_perf.h"
 #include "host.h"
+#include "small_stacks.h"
 
 static loaded_t library;
 static const char* library_path;
@@ -52,6 +53,8 @@ static void run_threads(uint32_t count, uint32_t calls, int at_once) {
   }
   for (uint32_t i = 0; at_once && i < count; ++i) pthread_join(all[i], NULL);
 }
+
+static void call_twice(void) { call(2); }
 
 static jmp_buf escape;
 static void jump_out(void) { longjmp(escape, 1); }
@@ -179,6 +182,8 @@ int main(int argc, char** argv) {
       call(100);
       if (i % 64 == 0) sync();
     }
+  } else if (!strcmp(mode, "stacks")) {  // see small_stacks.h
+    on_small_stacks(call_twice);
   } else if (!strcmp(mode, "threads")) {
     run_threads(n, m, n <= 1024);
   } else if (!strcmp(mode, "short-threads")) {

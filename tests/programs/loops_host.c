@@ -20,6 +20,7 @@
 //   loops_host exit N            ends in the loop of nest(N, 3) by exit, whose handler runs nest(1, 1)
 //   loops_host late RUN LIB      loads LIB (the recorder), begins a session, nest(4, 5), ends it
 //   loops_host faults N          touches a new page in each iteration of nest(N, 1)
+//   loops_host stacks           nest(2, 3) twice on each kind of stack of small_stacks.h
 //   loops_host destructor        nest(1, 2) in a thread, and again in the destructor of its key
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -35,6 +36,7 @@
 
 #include "loops/instrumented.h"
 #include "../../include/counterpoint/agent.h"
+#include "small_stacks.h"
 
 static int64_t N, M;
 
@@ -165,6 +167,10 @@ static void bad(void) {
   printf("again %d\n", runtime(&module));
 }
 
+static void nest_twice(void) {
+  for (int i = 0; i < 2; i++) nest(2, 3, NULL);
+}
+
 int main(int argc, char **argv) {
   const char *what = argc > 1 ? argv[1] : "nest";
   N = argc > 2 ? atoll(argv[2]) : 1;
@@ -248,6 +254,8 @@ int main(int argc, char **argv) {
     nest(4, 5, NULL);
     printf("%d\n", agent->session_end());
     nest(7, 7, NULL);
+  } else if (!strcmp(what, "stacks")) {
+    on_small_stacks(nest_twice);
   } else if (!strcmp(what, "destructor")) {
     pthread_key_create(&key, again);
     pthread_create(&threads[0], NULL, with_destructor, NULL);

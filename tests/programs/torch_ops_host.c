@@ -1,7 +1,7 @@
 /* Plays PyTorch and the shim: makes the calls of counterpoint/torch_ops.h that PyTorch's ops would
  * cause. Without Counterpoint, it does the same work and prints the same.
  *
- *     torch_ops_host LIBTORCH_CPU [TIMES | fork]
+ *     torch_ops_host LIBTORCH_CPU [TIMES | fork | stacks]
  *
  * It does everything twice, or TIMES times. Pages written to each time, by op:
  *
@@ -11,7 +11,7 @@
  *   MulBackward0     7, the backward of aten::mul, which writes to 3
  *   a range         11, of which 5 are in an op that began in it; it ends after another range began
  *
- * With `fork`, it calls ops around forks instead (`forks`), and prints its process ids.
+ * With `stacks`, it does ops on small stacks (small_stacks.h). With `fork`, it calls ops around forks instead (`forks`), and prints its process ids.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -24,6 +24,7 @@
 #include <unistd.h>
 
 #include "../../include/counterpoint/torch_ops.h"
+#include "small_stacks.h"
 
 static const counterpoint_torch_ops_t* table;
 static void (*touch_in_parallel)(volatile char*, size_t);
@@ -200,6 +201,13 @@ static int forks(void) {
   return failed != 0;
 }
 
+static void on_a_stack(void) {
+  outer();
+  op(COUNTERPOINT_TORCH_OP, "aten::mul", 5, 3);
+  op(COUNTERPOINT_TORCH_BACKWARD, "MulBackward0", 5, 7);
+  op_with_shapes();
+}
+
 int main(int count, char** arguments) {
   if (count != 2 && count != 3) return 2;
   void* library = dlopen(arguments[1], RTLD_NOW | RTLD_LOCAL);
@@ -220,6 +228,7 @@ int main(int count, char** arguments) {
   op(COUNTERPOINT_TORCH_OP, "aten::warmup", -1, 1);
 
   if (count == 3 && strcmp(arguments[2], "fork") == 0) return forks();
+  if (count == 3 && strcmp(arguments[2], "stacks") == 0) return on_small_stacks(on_a_stack), 0;
 
   /* An op that is new to the recorder makes it allocate, which counts for the op around it. */
   int times = count == 3 ? atoi(arguments[2]) : 2;

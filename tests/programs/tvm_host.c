@@ -18,6 +18,7 @@
 
 #include "../../include/counterpoint/agent.h"
 #include "../../include/counterpoint/tvm.h"
+#include "small_stacks.h"
 
 typedef struct { int32_t type; uint32_t length; uint64_t bits; } any_t;
 typedef struct { uint64_t references; int32_t type; uint32_t padding; void* deleter; } object_t;
@@ -302,6 +303,8 @@ static int run_model(void* main_entry, void* throwing) {
   if (thrown != -1 || (throwing && (!raised || strcmp(raised, "UserError")))) return 41;
   return code;
 }
+static void* model;
+static void model_once(void) { if (run_model(model, NULL)) exit(6); }
 static int begin(const char* run_file) { return agent ? agent->session_begin(run_file) : -9; }
 static int end(void) { return agent ? agent->session_end() : -9; }
 static int collect_start_calls, collect_failures;
@@ -448,6 +451,9 @@ int main(int argc, char** argv) {
     end();
     puts("done");
     return 17;
+  } else if (!strcmp(mode, "stacks")) {  // see small_stacks.h
+    model = main_entry;
+    on_small_stacks(model_once);
   } else if (!strcmp(mode, "budget")) {
     // Under `run`, or in a session with the run file.
     if (argc > 4) printf("begin %d\n", begin(argv[4]));

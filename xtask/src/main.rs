@@ -9,6 +9,7 @@ mod demo;
 mod dist;
 mod elf;
 mod fixtures;
+mod frames;
 mod layout;
 mod lock;
 mod pmu_vm;

@@ -10,6 +10,7 @@ mod links;
 mod rooms;
 mod rules;
 mod sources;
+mod stacks;
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -25,6 +26,9 @@ pub struct Args {
     /// Fail if dist/ has not been built, instead of skipping its checks.
     #[arg(long)]
     built: bool,
+    /// Also check how much stack the functions of this built library use (dist/ is checked anyway).
+    #[arg(long, value_name = "FILE")]
+    library: Option<PathBuf>,
 }
 
 /// The findings of the checks so far.
@@ -46,6 +50,9 @@ pub fn main(layout: &Layout, args: &Args) -> Result<()> {
     rooms::check(layout, &mut findings)?;
     circles::check(layout, &mut findings)?;
     built::check(layout, args.built, &mut findings)?;
+    if let Some(library) = &args.library {
+        stacks::check(&layout.show(library), library, &mut findings)?;
+    }
     let files = repository_files(layout)?;
     sources::check(layout, &files, &mut findings)?;
     links::check(layout, &files, &mut findings)?;

@@ -26,6 +26,14 @@ impl SimState {
         Self { readings: 0, values: zero, enabled: zero, running: zero }
     }
 
+    /// Begins again, in place.
+    pub(crate) fn clear(&mut self) {
+        self.readings = 0;
+        self.values.fill(0);
+        self.enabled.fill(0);
+        self.running.fill(0);
+    }
+
     /// Takes the group's next step and writes its block. Returns false if the reading fails.
     pub(crate) fn read(&mut self, counters: &[Counter], group: Group, block: &mut [u64]) -> bool {
         let mut works = true;

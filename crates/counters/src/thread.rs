@@ -105,6 +105,13 @@ pub struct OpenFailure {
     pub error: OpenError,
 }
 
+impl OpenFailure {
+    /// Nothing could be opened, because of this `errno`.
+    pub fn of_first(errno: i32) -> Self {
+        Self { counter: 0, error: OpenError::from_errno(errno) }
+    }
+}
+
 impl fmt::Display for OpenFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "open counter {}: {}", self.counter, self.error)
@@ -146,6 +153,11 @@ impl<'plan> ThreadCounters<'plan> {
     /// ended; if it ends later, its counts stay readable.
     pub fn open_for(&mut self, plan: &'plan Plan, target: Target) -> Result<(), OpenFailure> {
         self.close();
+        self.open_groups(plan, target)
+    }
+
+    /// Opens every group. Nothing is open yet.
+    fn open_groups(&mut self, plan: &'plan Plan, target: Target) -> Result<(), OpenFailure> {
         let lowest = high_descriptor();
         for group in plan.groups().iter().filter(|g| g.kind == SourceKind::Perf) {
             let mut leader = -1;
@@ -155,7 +167,7 @@ impl<'plan> ThreadCounters<'plan> {
                     Ok(fd) if leader < 0 => leader = fd,
                     Ok(_) => {}
                     Err(error) => {
-                        self.close();
+                        self.release();
                         return Err(OpenFailure { counter, error });
                     }
                 }
@@ -457,22 +469,25 @@ impl<'plan> ThreadCounters<'plan> {
     /// Closes the counters for now. [`ThreadCounters::open_again`] opens them; scripts of simulated
     /// counters then go on where they were.
     pub fn close_for_now(&mut self) {
-        let sim = self.sim;
-        self.close();
-        self.sim = sim;
+        self.release();
     }
 
     /// Does what [`ThreadCounters::open`] does, after [`ThreadCounters::close_for_now`].
     pub fn open_again(&mut self, plan: &'plan Plan) -> Result<(), OpenFailure> {
-        let sim = self.sim;
-        let opened = self.open(plan);
-        self.sim = sim;
-        opened
+        self.release();
+        self.open_groups(plan, Target::CALLING_THREAD)
     }
 
     /// Closes every descriptor that is still ours, and no other, and unmaps the pages. Either one
     /// alone would leave the counters counting. May be called on any thread, any number of times.
     pub fn close(&mut self) {
+        self.release();
+        self.sim.clear();
+    }
+
+    /// Does what [`ThreadCounters::close`] does, without touching scripted counters. Writes field by
+    /// field: a whole value on the stack would take most of what the recorder may use.
+    fn release(&mut self) {
         // Members are closed before leaders, so that the kernel does not have to split the group.
         for i in (0..MAX_COUNTERS).rev() {
             if self.is_ours(i) {
@@ -480,7 +495,12 @@ impl<'plan> ThreadCounters<'plan> {
             }
         }
         self.free_table();
-        *self = Self::closed();
+        self.state = State::Closed;
+        (self.leader, self.bytes, self.nr, self.leader_id) = (-1, 0, 0, 0);
+        (self.starts, self.absent) = (0, !0);
+        (self.table, self.owner, self.plan) = (ptr::null_mut(), 0, None);
+        self.fds.fill(-1);
+        self.ids.fill(0);
     }
 }
 

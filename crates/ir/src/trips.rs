@@ -1,5 +1,7 @@
-//! How often a loop runs each time, where the text alone says so: its counter begins at a number,
-//! and its only exit compares the counter with a number.
+//! How often a loop runs each time, where the text alone says so: its counter begins at a number, its
+//! only exit compares the counter with a number, and nothing in it can leave it in another way. A call
+//! can: it may throw, `longjmp`, end the thread or the process, or never return. So a loop that calls
+//! anything but intrinsics of LLVM has no number here, whatever the text says about the called function.
 
 use crate::choice::Choice;
 use crate::dominators::NONE;
@@ -40,14 +42,54 @@ pub fn trip_counts(
             }
         }
     }
+    // Whether a loop, or one inside of it, calls something.
+    let mut calls = vec![false; loops.all.len()];
+    for (block, inner) in body.blocks.iter().zip(&loops.innermost) {
+        let mut at = choice.nearest.get(*inner as usize).copied().unwrap_or(NONE);
+        if at == NONE || calls[at as usize] || !calls_out(block.text.of(text)) {
+            continue;
+        }
+        while at != NONE && !calls[at as usize] {
+            calls[at as usize] = true;
+            at = choice.parent(loops, at);
+        }
+    }
     let chosen = choice.loops.iter().zip(counters);
     chosen
         .map(|(l, counter)| {
             let (exits, counter) = (exits[*l as usize], counter.as_ref()?);
             let only = (exits.edges == 1).then_some(exits.from)?;
+            if calls[*l as usize] {
+                return None;
+            }
             trips(text, body, loops, *l, only, counter)
         })
         .collect()
+}
+
+/// Whether a block has a call that can leave it: any but of an intrinsic.
+fn calls_out(block: &[u8]) -> bool {
+    block.split(|b| *b == b'\n').any(|line| {
+        let line = line.trim_ascii_start();
+        let statement = match line.first() {
+            Some(b'%') => {
+                let value = line.iter().position(|b| *b == b'=').map_or(line.len(), |at| at + 1);
+                line[value..].trim_ascii_start()
+            }
+            _ => line,
+        };
+        let words = [&b"call "[..], b"tail call ", b"musttail call ", b"notail call "];
+        let is_call = words.iter().any(|words| statement.starts_with(words));
+        let is_other = [&b"invoke "[..], b"callbr "].iter().any(|word| statement.starts_with(word));
+        // Assembly goes on behind itself, unless it says otherwise.
+        let has = |word: &[u8]| statement.windows(word.len()).any(|part| part == word);
+        if is_call && has(b" asm ") && !has(b" unwind ") {
+            return false;
+        }
+        // The first global name is that of the function; without one, it is a pointer.
+        let called = statement.iter().position(|b| *b == b'@').map(|at| &statement[at..]);
+        is_other || is_call && !called.is_some_and(|name| name.starts_with(b"@llvm."))
+    })
 }
 
 /// The iterations of a loop with one exit, in block `from`.

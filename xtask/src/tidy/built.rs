@@ -5,8 +5,8 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 
-use super::Findings;
 use super::rules::{NEEDED, NEEDED_PREFIX};
+use super::{Findings, stacks};
 use crate::dist::{GLIBC_FLOOR, PLUGINS};
 use crate::elf::{Elf, glibc_version};
 use crate::layout::Layout;
@@ -31,6 +31,7 @@ pub fn check(layout: &Layout, must_exist: bool, findings: &mut Findings) -> Resu
         check_needs(&shown, &elf, findings);
         if path == dist.library() {
             check_library(&shown, &elf, findings)?;
+            stacks::check(&shown, &path, findings)?;
         }
     }
     Ok(())

@@ -137,3 +137,85 @@ pub const OWN_ERROR: &[&str] = &["impl std::error::Error for", "impl Error for"]
 /// Prefixes of absolute paths that exist on one machine only.
 pub const MACHINE_PATHS: &[&str] =
     &[concat!("/wo", "rk/"), concat!("/ro", "ot/"), concat!("/ho", "me/"), concat!("/Us", "ers/")];
+
+/// Bytes of the program's stack that an entry of the library may use, with everything that it calls.
+pub const STACK_BYTES: u64 = 1024;
+
+/// Functions of glibc that may be called on the program's stack, and what each takes of it, at most. Those of
+/// `malloc` and its like were measured with glibc 2.36 on a painted stack, with all symbols bound as they
+/// are for us; the others are leaves, or make one system call, and have generous figures.
+pub const OUTSIDE: &[(&str, u64)] = &[
+    ("__errno_location", 0),
+    ("__tls_get_addr", 64),
+    ("_Unwind_Resume", 0),
+    ("bcmp", 64),
+    ("calloc", 320),
+    ("clock_gettime", 128),
+    ("dl_iterate_phdr", 256),
+    ("free", 256),
+    ("getauxval", 16),
+    ("getenv", 64),
+    ("getpid", 16),
+    ("getrlimit", 16),
+    ("getrusage", 16),
+    ("madvise", 16),
+    ("malloc", 320),
+    ("memcmp", 64),
+    ("memcpy", 64),
+    ("memmove", 64),
+    ("memset", 64),
+    ("munmap", 16),
+    ("posix_memalign", 320),
+    ("pthread_self", 0),
+    ("realloc", 448),
+    ("sched_getcpu", 64),
+    ("sched_yield", 16),
+    ("strcmp", 64),
+    ("strlen", 64),
+    ("syscall", 16),
+];
+
+/// Parts of the names of functions that are entered only when something in the library is broken, and
+/// that end in a caught panic: it switches the agent off.
+pub const LEAVES_BY_PANIC: &[&str] = &[
+    "core9panicking",
+    "core::panicking",
+    "3std9panicking",
+    "12handle_error",
+    "18handle_alloc_error",
+    "expect_failed",
+    "unwrap_failed",
+    "_fail",
+    "guard::caught",
+];
+
+/// Parts of the names of functions whose address is taken, and that only run on a stack of our own.
+pub const RUNS_APART: &[&str] = &[
+    "own_stack::runner",
+    // Functions of `Adapter` and `RunSource`: constructor, attaching, begin of a session, loading.
+    "::rehearse",
+    "loops::register::constructed",
+    "loops::session_began",
+    "hook_variables::",
+    "core::ops::function::FnOnce::call_once",
+    // The standard library's, which our own code calls: by itself, on a thread of its own, or when
+    // something is broken.
+    "_R",
+    "std::sync::once::",
+    "__rust_",
+    "rust_eh_personality",
+    // The compiler's own, at the begin and the end of the library.
+    "__do_global_dtors_aux",
+    "frame_dummy",
+];
+
+/// Functions that may use more, and why.
+pub const STACK_EXCEPTIONS: &[(&str, u64, &str)] = &[
+    (
+        "agent::adapters::plugins::",
+        8192,
+        "runs plugins, whose own use of the same stack nobody bounds",
+    ),
+    ("agent::adapters::torch::plugins::", 8192, "likewise, called by PyTorch's own profiler"),
+    ("plugin_host::", 8192, "likewise"),
+];

@@ -8,7 +8,7 @@ use crate::entry::adapters::ADAPTERS;
 use crate::entry::{exec, namespaces, one_agent, sanitizer};
 use crate::os::sys;
 use crate::process::cost;
-use crate::process::guard::guarded;
+use crate::process::guard::{guarded, guarded_apart};
 use crate::process::losses::with_run_row;
 use crate::process::part::Process;
 use crate::process::program;
@@ -21,7 +21,7 @@ static CONSTRUCTOR: extern "C" fn() = constructor;
 
 extern "C" fn constructor() {
     std::panic::set_hook(Box::new(|_| {}));
-    guarded(|| cost::of_constructor(construct));
+    cost::of_constructor(|| guarded_apart(construct));
 }
 
 fn construct() {
@@ -78,7 +78,7 @@ extern "C" fn destructor() {
     if !epoch::is_off() {
         guarded(end);
     }
-    guarded(|| {
+    guarded_apart(|| {
         if let (Some(run), Some(source)) = (run::current(), source::current()) {
             (source.report)(&run.profile);
         }
@@ -90,6 +90,6 @@ fn end() {
     attach::at_process_exit();
     ADAPTERS.iter().for_each(|adapter| (adapter.at_exit)());
     if let Some(process) = run::current().and_then(Process::existing) {
-        process.at_exit();
+        guarded_apart(|| process.at_exit());
     }
 }

@@ -11,7 +11,8 @@
 //! ```
 //!
 //! All of this also runs between `vfork` and `exec`, in the memory and on the stack of the parent.
-//! It therefore does not allocate or lock, and leaves `errno` as the real call does. An environment
+//! It therefore does not allocate or lock, and leaves `errno` as the real call does. Files are looked
+//! at on a stack of our own, and a copy of the environment has a place of its own ([`places`]). An environment
 //! without our variables is not changed, because whoever cleared it did so on purpose.
 //!
 //! If profiler plugins record in this very process, they hand over their events before `exec`
@@ -21,6 +22,7 @@
 //! and `popen`, which glibc starts by itself.
 
 mod functions;
+mod places;
 
 use std::ffi::{CStr, c_char, c_int};
 
@@ -30,7 +32,7 @@ use record::run_file::RUN_FILE_VARIABLE;
 
 use crate::adapters::plugins;
 use crate::os::sys::{self, ErrnoGuard};
-use crate::process::guard::guarded;
+use crate::process::guard::guarded_apart;
 use crate::process::losses;
 use crate::state::{run_file, source};
 
@@ -82,7 +84,7 @@ unsafe fn replace(program: Program, environment: Strings, go: impl Fn(Strings) -
 unsafe fn exists(program: Program) -> bool {
     let _errno = ErrnoGuard::new();
     // SAFETY: the caller guarantees this.
-    guarded(|| unsafe { carrier(program, false) }.is_some()).unwrap_or(false)
+    guarded_apart(|| unsafe { carrier(program, false) }.is_some()).unwrap_or(false)
 }
 
 /// Makes the real call, `go`, with an environment that suits the program. A nonzero result means
@@ -119,7 +121,7 @@ unsafe fn launch(program: Program, environment: Strings, go: impl Fn(Strings) ->
 #[inline(never)]
 unsafe fn look(program: Program, environment: Strings) -> (Option<Loss>, bool) {
     let _errno = ErrnoGuard::new();
-    let looked = guarded(|| {
+    let looked = guarded_apart(|| {
         point!(ExecLook);
         // SAFETY: the caller guarantees this.
         let brings = unsafe { Brings::read(environment) };
@@ -286,8 +288,7 @@ unsafe fn each<'a>(environment: Strings, mut body: impl FnMut(&'a [u8])) -> usiz
     count
 }
 
-/// Makes the call with a copy of the environment that does not preload this library. The copy is on
-/// the stack, where glibc's `execl` also puts its arguments. A very large copy is in a mapping.
+/// Makes the call with a copy of the environment that does not preload this library.
 ///
 /// # Safety
 /// Same as for [`launch`].
@@ -302,28 +303,11 @@ unsafe fn without_us(environment: Strings, go: &impl Fn(Strings) -> c_int) -> c_
         })
     };
     let bytes = bytes + (count + 1) * size_of::<*const c_char>();
-    // SAFETY: the place is as large as just computed.
-    let with = |place: *mut u8| unsafe { go(copy(environment, count, place)) };
-    match bytes {
-        0..=4_096 => on_stack::<512>(with),
-        4_097..=32_768 => on_stack::<4_096>(with),
-        32_769..=262_144 => on_stack::<32_768>(with),
-        _ => match sys::map_stacks(bytes) {
-            // In a child of `vfork` that becomes another program, the mapping stays in the parent.
-            Ok(place) => {
-                let result = with(place);
-                sys::unmap(place, bytes);
-                result
-            }
-            Err(_) => go(environment),
-        },
+    match places::Place::take(bytes) {
+        // SAFETY: the place is as large as just computed.
+        Some(place) => unsafe { go(copy(environment, count, place.at())) },
+        None => go(environment),
     }
-}
-
-#[inline(never)]
-fn on_stack<const WORDS: usize>(with: impl FnOnce(*mut u8) -> c_int) -> c_int {
-    let mut place = [const { std::mem::MaybeUninit::<u64>::uninit() }; WORDS];
-    with(place.as_mut_ptr().cast())
 }
 
 /// Copies the array to `place`, followed by each list of libraries without ours. A list that

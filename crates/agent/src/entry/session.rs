@@ -25,7 +25,7 @@ use crate::entry::adapters::ADAPTERS;
 use crate::entry::one_agent;
 use crate::os::kept::keep;
 use crate::os::sys::ErrnoGuard;
-use crate::process::guard::guarded;
+use crate::process::guard::{guarded, guarded_apart};
 use crate::process::load;
 use crate::process::lock::Lock;
 use crate::process::part::Process;
@@ -63,7 +63,7 @@ fn retire(run: &'static Run, _: &Lock) {
 /// Begins to record as the run file at `path` says. Returns one of the numbers of [`session`].
 pub fn begin(path: &CStr) -> i32 {
     let _errno = ErrnoGuard::new();
-    guarded(|| begin_unguarded(path)).unwrap_or(session::OFF)
+    guarded_apart(|| begin_unguarded(path)).unwrap_or(session::OFF)
 }
 
 fn begin_unguarded(path: &CStr) -> i32 {
@@ -105,18 +105,18 @@ pub fn end() -> i32 {
     guarded(|| ADAPTERS.iter().for_each(|adapter| (adapter.session_ends)()));
     let Some(lock) = Lock::take() else { return 1 };
     let Some(run) = run::current() else { return 1 };
-    guarded(attach::at_session_end);
+    attach::at_session_end();
     run.ended.store(true, Ordering::SeqCst);
     epoch::pause();
     attach::wait_for_leaving();
-    guarded(|| {
+    guarded_apart(|| {
         if let Some(process) = Process::existing(run) {
             process.leave();
             run.pool.unmap_free_pages(process.row_number());
         }
     });
     run::forget();
-    retire(run, &lock);
+    guarded_apart(|| retire(run, &lock));
     0
 }
 
@@ -128,7 +128,7 @@ pub fn ticks() -> u64 {
 /// Returns the path of the profile that is being recorded.
 pub fn profile() -> Option<&'static str> {
     let _errno = ErrnoGuard::new();
-    guarded(load::load).flatten().map(|run| run.profile.as_str())
+    guarded_apart(load::load).flatten().map(|run| run.profile.as_str())
 }
 
 /// Counts a loss of this process by the loss's name. Returns 0, 1 if nothing is being recorded, or

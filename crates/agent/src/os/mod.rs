@@ -5,10 +5,14 @@
 //! | [`sys`] | makes system calls that leave `errno` alone, and reads memory without faulting |
 //! | [`hidden_child`] | runs a program without the host being able to notice |
 //! | [`kept`] | keeps memory until the process ends, where LeakSanitizer finds it |
+//! | [`own_stack`] | runs work on a stack of our own, because the program's may be small |
+//! | [`scratch`] | pages for what is too large for the program's stack |
 //! | `inject` | panics or raises signals at named points, in a library built for tests |
 
 pub mod hidden_child;
 #[cfg(feature = "inject-panics")]
 pub mod inject;
 pub mod kept;
+pub mod own_stack;
+pub mod scratch;
 pub mod sys;

@@ -22,7 +22,7 @@ fn timed<T>(sum: &AtomicU64, body: impl FnOnce() -> T) -> T {
 }
 
 /// Runs the constructor.
-pub fn of_constructor(body: impl FnOnce()) {
+pub fn of_constructor<T>(body: impl FnOnce() -> T) {
     OF.store(sys::process_id(), Ordering::Relaxed);
     timed(&CONSTRUCTOR_NS, body);
 }

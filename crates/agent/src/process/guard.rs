@@ -2,6 +2,7 @@
 
 use model::Loss;
 
+use crate::os::own_stack;
 use crate::os::sys::{self, ErrnoGuard};
 use crate::process::losses;
 use crate::process::part::Process;
@@ -18,6 +19,13 @@ pub fn guarded<T>(body: impl FnOnce() -> T) -> Option<T> {
             None
         }
     }
+}
+
+/// Does what [`guarded`] does on a stack of our own ([`own_stack`]), for work that needs more than 1 KiB
+/// of it. Also returns `None` if there is no memory for such a stack. Blocks signals meanwhile.
+#[inline(always)]
+pub fn guarded_apart<T>(body: impl FnOnce() -> T) -> Option<T> {
+    own_stack::run(|| guarded(body)).ok().flatten()
 }
 
 #[cold]

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::os::kept::keep;
 use crate::os::sys;
 use crate::process::cost;
-use crate::process::guard::guarded;
+use crate::process::guard::guarded_apart;
 use crate::state::run::{self, Run};
 use crate::state::{epoch, run_file, source};
 
@@ -51,12 +51,10 @@ pub fn load() -> Option<&'static Run> {
     }
     let read_now = || {
         point!(Load);
-        read()
+        read().map(|run| run::set(keep(run)))
     };
     // If reading panics, the other threads must not wait for ever.
-    if let Some(run) = cost::of_loading(|| guarded(read_now)).flatten() {
-        run::set(keep(run));
-    } else {
+    if cost::of_loading(|| guarded_apart(read_now)).flatten().is_none() {
         epoch::switch_off();
     }
     note_loaded();

@@ -4,6 +4,7 @@ use model::Loss;
 use record::RunFile;
 use record::pool::Row;
 
+use crate::os::own_stack;
 use crate::os::sys;
 use crate::process::part::Process;
 use crate::state::{run, run_file, source};
@@ -27,12 +28,15 @@ pub fn with_run_row(body: impl FnOnce(&Row)) {
     if !run_file::is_asked_for() || source::current().is_some() {
         return;
     }
-    // SAFETY: without a source of runs, only the constructor writes the path.
-    let path = unsafe { run_file::path() };
-    let mut pool = [0u8; run_file::PATH_BYTES];
-    if let Ok(file) = sys::Descriptor::open(path, libc::O_RDONLY)
-        && let Some(pool) = RunFile::find_pool(|at, to| file.read_at(at, to), &mut pool)
-    {
-        let _ = record::pool::with_run_row(pool, body);
-    }
+    // Without memory for a stack, nothing is counted.
+    let _ = own_stack::run(|| {
+        // SAFETY: without a source of runs, only the constructor writes the path.
+        let path = unsafe { run_file::path() };
+        let mut pool = [0u8; run_file::PATH_BYTES];
+        if let Ok(file) = sys::Descriptor::open(path, libc::O_RDONLY)
+            && let Some(pool) = RunFile::find_pool(|at, to| file.read_at(at, to), &mut pool)
+        {
+            let _ = record::pool::with_run_row(pool, body);
+        }
+    });
 }

@@ -11,7 +11,7 @@ use record::meta::Frame;
 use record::page::{PageStart, PageWriter};
 
 use crate::os::sys::{self, ErrnoGuard};
-use crate::process::guard::guarded;
+use crate::process::guard::{guarded, guarded_apart};
 use crate::process::part::Process;
 use crate::process::{descriptors, load, losses};
 use crate::recorder::adapter::Adapter;
@@ -65,13 +65,21 @@ pub fn attach(adapter: &Adapter) -> *mut Thread {
             losses::lose(Loss::ProbeReentered, 1, 0);
             return std::ptr::null_mut();
         }
+        // From here on, no handler of the program runs on this thread: the stack that `make` needs is not
+        // there otherwise.
         let _calm = sys::SignalsBlocked::new();
         (*local).attaching = 1;
         ATTACHING.fetch_add(1, Ordering::SeqCst);
-        let made = guarded(|| make(epoch, old, adapter));
+        let made = guarded_apart(|| make(epoch, old, adapter));
         ATTACHING.fetch_sub(1, Ordering::SeqCst);
         let thread = match made {
             Some(Ok(thread)) => thread,
+            None if !epoch::is_off() => {
+                // There is no memory for a stack.
+                (*local).retry = RETRY_CALLS;
+                losses::lose(Loss::NoPage, 1, libc::ENOMEM);
+                std::ptr::null_mut()
+            }
             Some(Err(TryLater)) => {
                 // If the session has ended meanwhile, there was nothing to record, and the loss would
                 // be counted in the next one.
@@ -98,14 +106,14 @@ pub fn attach(adapter: &Adapter) -> *mut Thread {
 /// call does not count the page faults of the recorder's own frames.
 #[inline(never)]
 fn touch_stack() {
-    const PAGE: usize = 4096;
-    let mut frames = MaybeUninit::<[u8; 4 * PAGE]>::uninit();
-    let frames = frames.as_mut_ptr().cast::<u8>();
-    for page in 0..4 {
-        // SAFETY: inside of the array.
-        unsafe { frames.add(page * PAGE).write_volatile(0) };
-    }
+    let mut frames = MaybeUninit::<[u8; TOUCHED]>::uninit();
+    // SAFETY: the first byte of the array, which is the lowest.
+    unsafe { frames.as_mut_ptr().cast::<u8>().write_volatile(0) };
 }
+
+/// Bytes of the stack below [`attach`] that are touched. With the frames of `attach` and of its callers,
+/// this is what `tidy` allows.
+const TOUCHED: usize = 640;
 
 /// Number of threads that are in [`attach`].
 static ATTACHING: AtomicU32 = AtomicU32::new(0);
@@ -376,9 +384,9 @@ unsafe extern "C" fn leave_c(thread: *mut c_void) {
         fence(Ordering::SeqCst);
         let of = (*thread).epoch.load(Ordering::SeqCst);
         if of != 0 && (of == epoch::current() || epoch::is_off()) {
-            guarded(|| (*thread).leave(Loss::CallAbandoned));
+            leave(thread, Loss::CallAbandoned);
         } else if of != 0 {
-            guarded(|| (*thread).discard());
+            guarded_apart(|| (*thread).discard());
         }
         LEAVING.fetch_sub(1, Ordering::SeqCst);
         (*thread).draws.unmap();
@@ -419,7 +427,7 @@ pub fn at_process_exit() {
         let thread = (*local).thread;
         if !thread.is_null() && (*thread).is_attached() {
             (*local).thread = std::ptr::null_mut();
-            (*thread).leave(Loss::CallAbandoned);
+            leave(thread, Loss::CallAbandoned);
         }
     }
 }
@@ -435,19 +443,39 @@ pub fn at_session_end() {
             && (*thread).is_attached()
             && (*thread).busy.load(Ordering::Relaxed) == 0
         {
-            (*thread).leave(Loss::CallCutShort);
+            leave(thread, Loss::CallCutShort);
+        }
+    }
+}
+
+/// Detaches the thread: writes its last page to the profile and closes its counters. Calls in progress
+/// are counted as the loss `open`.
+///
+/// # Safety
+/// `thread` must be the calling thread's attached state.
+unsafe fn leave(thread: *mut Thread, open: Loss) {
+    // SAFETY: by contract.
+    unsafe {
+        (*thread).busy.store(1, Ordering::Relaxed);
+        // These are functions of the program, so they run on its stack.
+        guarded(|| {
+            let depth = (*thread).depth as usize;
+            (0..depth).rev().for_each(|at| collectors::abandon(&mut *thread, at));
+        });
+        if guarded_apart(|| (*thread).leave(open)).is_none() && !epoch::is_off() {
+            // There is no memory for a stack: the page stays in the pool, for the collector.
+            (*thread).close_counters();
+            (*thread).epoch.store(0, Ordering::Relaxed);
+            (*thread).run.threads.fetch_sub(1, Ordering::SeqCst);
         }
     }
 }
 
 impl Thread {
-    /// Detaches the thread: writes its last page to the profile and closes its counters. Calls in
-    /// progress are counted as the loss `open`.
+    /// Does what [`leave`] does, on a stack of our own.
     fn leave(&mut self, open: Loss) {
-        self.busy.store(1, Ordering::Relaxed);
         point!(ThreadExit);
         if self.depth > 0 {
-            (0..self.depth as usize).rev().for_each(|at| collectors::abandon(self, at));
             self.process.lose(open, self.depth.into(), 0);
             // SAFETY: a page is attached.
             unsafe { self.writer.set_open(0, 0) };

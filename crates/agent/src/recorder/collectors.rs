@@ -18,7 +18,7 @@ use record::meta::{Frame, ValueKey, ValueKind};
 use record::page::FIRST_USER_KEY;
 
 use crate::os::sys::ErrnoGuard;
-use crate::process::guard::guarded;
+use crate::process::guard::guarded_apart;
 use crate::process::lock::Lock;
 use crate::process::losses;
 use crate::process::part::Process;
@@ -228,9 +228,18 @@ pub fn abandon(thread: &mut Thread, at: usize) {
     }
 }
 
+/// Room for the values of one call, in memory of its own ([`crate::os::scratch`]).
+pub struct Room {
+    given: [Value; MOST_SLOTS + GUARD],
+    /// What the call is recorded with.
+    pub values: Values,
+}
+
 /// Called after a call: stops its collectors and adds their values. Returns whether one of them was
 /// interrupted.
-pub fn stop(thread: &mut Thread, at: usize, values: &mut Values) -> bool {
+#[inline(never)]
+pub fn stop(thread: &mut Thread, at: usize, room: &mut Room) -> bool {
+    let Room { given, values } = room;
     let Some(started) = take(thread, at) else { return false };
     let _errno = ErrnoGuard::new();
     let mut interrupted = false;
@@ -240,20 +249,33 @@ pub fn stop(thread: &mut Thread, at: usize, values: &mut Values) -> bool {
             return one.abandon(state);
         }
         point!(CollectorStop);
-        let mut given = [Value::default(); MOST_SLOTS + GUARD];
         let count = one.slots.len();
         let Some(stop) = one.collector.stop else { return };
+        given.fill(Value::default());
         // SAFETY: the user's function and state; there is room for more values than the collector
         // has.
         let code = unsafe { stop(one.collector.this, state, given.as_mut_ptr(), count as u32) };
         interrupted = one.can_be_interrupted && code == INTERRUPTED;
-        let beyond = given.iter().skip(count).any(|value| *value != Value::default());
-        if code != 0 || beyond || !one.tell(thread.process()) {
-            return losses::lose(Loss::CollectorFailed, 1, 0);
+        let took = (code == 0)
+            .then(|| guarded_apart(|| one.take(given, thread.process(), values)).unwrap_or(false));
+        if took != Some(true) {
+            losses::lose(Loss::CollectorFailed, 1, 0);
         }
-        for (slot, value) in one.slots.iter().zip(&given).filter(|(_, value)| value.filled != 0) {
+    });
+    interrupted
+}
+
+impl Registered {
+    /// Adds what the collector has given. Returns false if the collector wrote where it must not, or if
+    /// its slots cannot be written to the part.
+    fn take(&self, given: &[Value], process: &Process, values: &mut Values) -> bool {
+        let beyond = given.iter().skip(self.slots.len()).any(|value| *value != Value::default());
+        if beyond || !self.tell(process) {
+            return false;
+        }
+        for (slot, value) in self.slots.iter().zip(given).filter(|(_, value)| value.filled != 0) {
             let bits = match slot.kind {
-                ValueKind::Text => text(value.bits, thread.process()),
+                ValueKind::Text => text(value.bits, process),
                 ValueKind::Count => Some(value.bits),
                 // A NaN or an infinity means that the value was not measured.
                 ValueKind::Duration | ValueKind::Percent | ValueKind::Ratio => {
@@ -265,11 +287,9 @@ pub fn stop(thread: &mut Thread, at: usize, values: &mut Values) -> bool {
                 None => losses::lose(Loss::CollectorFailed, 1, 0),
             }
         }
-    });
-    interrupted
-}
+        true
+    }
 
-impl Registered {
     fn abandon(&self, state: *mut c_void) {
         if let Some(abandon) = self.collector.abandon {
             // SAFETY: the user's function is called with its own argument and state.
@@ -313,5 +333,5 @@ fn text(at: u64, process: &Process) -> Option<u64> {
 pub unsafe extern "C" fn add_guarded(collector: *const Collector) -> i32 {
     let _errno = ErrnoGuard::new();
     // SAFETY: the caller guarantees this.
-    guarded(|| unsafe { add(collector, false) }).unwrap_or(-1)
+    guarded_apart(|| unsafe { add(collector, false) }).unwrap_or(-1)
 }

@@ -24,6 +24,7 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 use model::MAX_COUNTERS;
 use record::pool::PAGES;
 
+use crate::os::own_stack;
 use crate::os::sys::{self, ErrnoGuard};
 use crate::recorder::thread::{self, Thread};
 use crate::state::run::Run;
@@ -156,7 +157,8 @@ static REAL: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
 /// Looks the function up. Called by the constructor.
 pub fn prepare() {
     // SAFETY: a C string; the call finds the definition after this library's.
-    let real = unsafe { libc::dlsym(libc::RTLD_NEXT, c"_Fork".as_ptr()) };
+    let look = || unsafe { libc::dlsym(libc::RTLD_NEXT, c"_Fork".as_ptr()) };
+    let real = own_stack::run(look).unwrap_or(std::ptr::null_mut());
     REAL.store(real, Ordering::Relaxed);
 }
 

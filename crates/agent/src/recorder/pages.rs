@@ -11,6 +11,7 @@ use model::Loss;
 use record::Usage;
 
 use crate::os::sys::{self, AppendError, ErrnoGuard};
+use crate::process::guard::guarded_apart;
 use crate::process::part::Process;
 use crate::recorder::fork;
 use crate::recorder::thread::{NO_PAGE, SPARES, Thread};
@@ -87,7 +88,16 @@ impl Thread {
             return unsafe { self.writer.next_page(&self.start) };
         }
         let _errno = ErrnoGuard::new();
-        let _calm = sys::SignalsBlocked::new();
+        if guarded_apart(|| self.flush_apart()).is_none() {
+            // There is no memory for a stack, or an error of ours. The page has to be empty either way.
+            self.lose_calls(AppendError::Errno(libc::ENOMEM), self.writer.calls());
+            // SAFETY: the page is attached, and its content was given up.
+            unsafe { self.writer.next_page(&self.start) };
+        }
+    }
+
+    /// Does what [`Thread::flush`] does, on a stack of our own and with signals blocked.
+    fn flush_apart(&mut self) {
         point!(Flush);
         let begun = self.run.clock.begin();
         let calls = self.writer.calls();

@@ -12,15 +12,15 @@ use crate::process::part::Process;
 const MOST_TEXTS: usize = 4096;
 
 /// The values of one call with their keys. Values that do not fit are left out.
-pub struct Values {
-    all: [(u32, u64); MOST_VALUES],
+pub struct Values<const N: usize = MOST_VALUES> {
+    all: [(u32, u64); N],
     count: usize,
 }
 
-impl Values {
+impl<const N: usize> Values<N> {
     #[inline(always)]
     pub fn new() -> Self {
-        Self { all: [(0, 0); MOST_VALUES], count: 0 }
+        Self { all: [(0, 0); N], count: 0 }
     }
 
     /// Adds a value.

@@ -59,6 +59,7 @@ mod sanitizers;
 mod schemas;
 mod seccomp;
 mod session;
+mod stacks;
 mod stats;
 mod stats_oracle;
 mod stock_iree;

@@ -149,10 +149,22 @@ impl Search<'_> {
                 }
             }
         }
+        // Whether a loop, or one inside of it, calls something: a call can leave it (`crate::trips`).
+        let mut calls = vec![false; self.loops.all.len()];
+        for (block, inner) in self.blocks.body.blocks.iter().zip(&self.loops.innermost) {
+            let mut at = choice.nearest.get(*inner as usize).copied().unwrap_or(NONE);
+            if at == NONE || calls[at as usize] || !calls_out(block.text.of(self.text)) {
+                continue;
+            }
+            while at != NONE && !calls[at as usize] {
+                calls[at as usize] = true;
+                at = choice.parent(self.loops, at);
+            }
+        }
         let chosen = choice.loops.iter().zip(counters);
         chosen
             .map(|(l, counter)| match exits[*l as usize] {
-                (1, from) => self.trips(*l, from, counter.as_ref()?),
+                (1, from) if !calls[*l as usize] => self.trips(*l, from, counter.as_ref()?),
                 _ => None,
             })
             .collect()
@@ -194,4 +206,15 @@ fn two(operands: &[u8]) -> Option<(&[u8], &[u8])> {
     let rest = operands[comma + 1..].trim_ascii_start();
     let second = &rest[..name_end(rest, 1.min(rest.len()))];
     Some((first, second))
+}
+/// Whether a block has an operation that calls a function: any but of an intrinsic.
+fn calls_out(block: &[u8]) -> bool {
+    let is_call = |line: &[u8]| {
+        let operation = [&b"llvm.call "[..], b"llvm.invoke "];
+        operation.iter().any(|name| line.windows(name.len()).any(|part| part == *name))
+    };
+    block.split(|b| *b == b'\n').any(|line| {
+        let called = line.iter().position(|b| *b == b'@').map(|at| &line[at..]);
+        is_call(line) && !called.is_some_and(|name| name.starts_with(b"@llvm."))
+    })
 }

@@ -160,7 +160,11 @@ impl PageWriter {
 
     /// Detaches the page. Its content stays.
     pub fn detach(&mut self) {
-        *self = Self::detached();
+        // Field by field: `Self::detached()` would be built on the program's stack first.
+        self.page = std::ptr::null_mut();
+        (self.base_cpu_ns, self.base_monotonic_ns) = (0, 0);
+        self.rewind(0);
+        self.at = 0;
     }
 
     /// Whether one more record fits, whatever its content.

@@ -20,7 +20,7 @@ use record::meta::LibraryKind;
 
 use crate::adapters::iree::{library, patch, probe, slots};
 use crate::os::sys::ErrnoGuard;
-use crate::process::guard::guarded;
+use crate::process::guard::{guarded, guarded_apart};
 use crate::process::load;
 use crate::process::lock::Lock;
 use crate::process::part::Process;
@@ -167,7 +167,7 @@ fn find(library: usize, pointers: usize) -> Option<&'static Known> {
 #[inline(never)]
 fn meet(library: *const LibraryHead, pointers: usize) -> Option<&'static Known> {
     let _errno = ErrnoGuard::new();
-    guarded(|| {
+    guarded_apart(|| {
         let run = load::load()?;
         let lock = Lock::take()?;
         point!(CallHookMeet);

@@ -20,8 +20,9 @@ use record::meta::LibraryKind;
 
 use crate::adapters::iree::{elf, patch, trampolines};
 use crate::adapters::loops::executables;
+use crate::os::own_stack;
 use crate::os::sys::{self, ErrnoGuard};
-use crate::process::guard::guarded;
+use crate::process::guard::{guarded, guarded_apart};
 use crate::state::epoch;
 
 /// A function of the next library that defines it.
@@ -71,10 +72,12 @@ impl Next {
             // calls glibc's own `dlsym`, because that of another library might call the function
             // that is being looked up.
             // SAFETY: glibc's `dlsym` has this type, and the name is a C string.
-            found = unsafe {
+            let look = || unsafe {
                 let dlsym = std::mem::transmute::<*mut c_void, Dlsym>(glibc);
                 dlsym(libc::RTLD_NEXT, self.name.as_ptr())
             };
+            // A lookup takes 1.3 KiB of the stack.
+            found = own_stack::run(look).unwrap_or(found);
         }
         self.at.store(found, Ordering::Relaxed);
         self.looking.store(false, Ordering::Release);
@@ -167,7 +170,8 @@ fn glibcs_dlsym() -> *mut c_void {
     }
     let next = libc::RTLD_NEXT;
     // SAFETY: both names are C strings; `dlvsym` finds the definition after this library's.
-    let found = unsafe { libc::dlvsym(next, c"dlsym".as_ptr(), BASE_VERSION.as_ptr()) };
+    let look = || unsafe { libc::dlvsym(next, c"dlsym".as_ptr(), BASE_VERSION.as_ptr()) };
+    let Ok(found) = own_stack::run(look) else { return std::ptr::null_mut() };
     KNOWN.store(found, Ordering::Relaxed);
     found
 }
@@ -197,7 +201,7 @@ pub unsafe extern "C" fn mprotect(address: *mut c_void, bytes: usize, protection
     let result = unsafe { next_mprotect(address, bytes, protection) };
     if protection & libc::PROT_EXEC != 0 && result == 0 && epoch::wanted() {
         let _errno = ErrnoGuard::new();
-        guarded(|| {
+        guarded_apart(|| {
             point!(Mprotect);
             if let Some(found) = elf::find(address as usize, bytes) {
                 let export = patch::query_and_take_in(found.query, LibraryKind::EmbeddedElf);

@@ -10,7 +10,7 @@ use record::meta::LibraryKind;
 use crate::adapters::iree::library::{self, Found};
 use crate::adapters::iree::slots;
 use crate::os::sys::{self, ErrnoGuard};
-use crate::process::guard::guarded;
+use crate::process::guard::guarded_apart;
 use crate::process::lock::Lock;
 use crate::process::part::Process;
 use crate::process::{cost, load, losses, names};
@@ -44,7 +44,7 @@ pub fn take_in_guarded(
         return;
     }
     let _errno = ErrnoGuard::new();
-    guarded(|| then(take_in(head, kind)));
+    guarded_apart(|| then(take_in(head, kind)));
 }
 
 /// Registers a library. Exports whose table entries already hold our trampolines stay as they are.

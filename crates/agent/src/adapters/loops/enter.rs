@@ -6,8 +6,8 @@ use abi::loops::{Entry, Module};
 
 use super::modules::{self, Known};
 use super::{code, counters, local, tables};
-use crate::os::sys::{ErrnoGuard, SignalsBlocked};
-use crate::process::guard::guarded;
+use crate::os::sys::ErrnoGuard;
+use crate::process::guard::guarded_apart;
 use crate::process::load;
 use crate::process::part::Process;
 use crate::state::epoch;
@@ -48,9 +48,8 @@ unsafe fn enter_first(module: *mut Module) -> *mut Entry {
         return std::ptr::null_mut();
     }
     let _errno = ErrnoGuard::new();
-    let _calm = SignalsBlocked::new();
     // SAFETY: the caller's promise.
-    let made = guarded(|| unsafe { make(module) }).flatten();
+    let made = guarded_apart(|| unsafe { make(module) }).flatten();
     made.unwrap_or(std::ptr::null_mut())
 }
 

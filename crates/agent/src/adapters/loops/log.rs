@@ -1,4 +1,9 @@
 //! Mode log: the first begins and ends of each id with the return address of the handler's call.
+//!
+//! A hit that is left by an exception or `longjmp` has a begin and no end, and only the first begins of an
+//! id are written down. So an end is written down if its own begin was, and not whenever one is open: the
+//! end of the thousandth call would close the begin of the first. Which begin is an end's own, a stack of
+//! the hits in progress says: those whose stack frames are gone were left.
 
 use std::sync::atomic::Ordering;
 
@@ -6,12 +11,13 @@ use abi::loops::Entry;
 use model::Loss;
 use record::loops::{BLOCK_BYTES, BlockHeader, Event, events_offset};
 
-use super::ticks;
+use super::open_hits::{OpenHits, add};
+use super::{tables, ticks};
 use crate::process::guard::guarded;
 use crate::process::losses;
 
 // The return address is what the caller has put on the stack or into the link register; a function
-// in Rust cannot see it, so it becomes the fourth argument.
+// in Rust cannot see it, so it becomes the fourth argument, and the stack pointer the fifth.
 #[cfg(target_arch = "x86_64")]
 std::arch::global_asm!(
     ".globl cp_loops_log",
@@ -19,6 +25,7 @@ std::arch::global_asm!(
     ".type cp_loops_log,@function",
     "cp_loops_log:",
     "mov rcx, qword ptr [rsp]",
+    "mov r8, rsp",
     "jmp {log}",
     ".size cp_loops_log, . - cp_loops_log",
     log = sym log,
@@ -31,6 +38,7 @@ std::arch::global_asm!(
     "cp_loops_log:",
     "hint #34",
     "mov x3, x30",
+    "mov x4, sp",
     "b {log}",
     ".size cp_loops_log, . - cp_loops_log",
     log = sym log,
@@ -47,7 +55,7 @@ pub fn address() -> *mut () {
 
 /// # Safety
 /// The entry of this id in a table that `enter` has returned.
-unsafe extern "C" fn log(entry: *mut Entry, id: u32, end: u32, from: u64) {
+unsafe extern "C" fn log(entry: *mut Entry, id: u32, end: u32, from: u64, frame: usize) {
     let table = (entry as usize).wrapping_sub(id as usize * size_of::<Entry>());
     if table < BLOCK_BYTES {
         return; // `enter` had returned null.
@@ -60,7 +68,12 @@ unsafe extern "C" fn log(entry: *mut Entry, id: u32, end: u32, from: u64) {
         unsafe {
             let block = &*((table - BLOCK_BYTES) as *const BlockHeader);
             let entry = &*entry;
-            if !counts(entry, block, end != 0) {
+            let Some(open) = tables::open_hits() else { return };
+            let is_written = match end != 0 {
+                true => open.ends(entry, frame),
+                false => begins(entry, block, open, frame),
+            };
+            if !is_written {
                 return;
             }
             let made = block.logged.load(Ordering::Relaxed);
@@ -78,26 +91,14 @@ unsafe extern "C" fn log(entry: *mut Entry, id: u32, end: u32, from: u64) {
     });
 }
 
-/// Counts a begin or an end, and says whether it is one to record: the first begins of an id, and as
-/// many ends.
-fn counts(entry: &Entry, block: &BlockHeader, end: bool) -> bool {
-    let add = |number: &std::sync::atomic::AtomicU64| {
-        let next = number.load(Ordering::Relaxed) + 1;
-        number.store(next, Ordering::Relaxed);
-        next
-    };
-    if end {
-        let open = entry.ended.load(Ordering::Relaxed) < entry.begun.load(Ordering::Relaxed);
-        if open {
-            add(&entry.ended);
-        }
-        return open;
-    }
+/// Counts a begin, and says whether it is one to write down: one of the first of its id.
+fn begins(entry: &Entry, block: &BlockHeader, open: &mut OpenHits, frame: usize) -> bool {
     let hits = add(&entry.reserved);
     entry.hits.store(hits, Ordering::Relaxed);
-    let first = hits <= block.logged_first;
-    if first {
+    let is_first = hits <= block.logged_first;
+    if is_first {
         add(&entry.begun);
     }
-    first
+    open.begins(entry, frame, is_first);
+    is_first
 }

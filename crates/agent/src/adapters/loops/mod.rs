@@ -20,6 +20,7 @@
 //! | [`tables`] | the tables of a thread: pages of the pool, and what happens to them when the thread ends |
 //! | [`counters`] | counters around hits |
 //! | [`log`] | mode log |
+//! | [`open_hits`] | which begin an end in mode log belongs to |
 //! | [`ticks`] | the clock of instrumented code |
 //!
 //! The tables of a thread are mapped as long as the thread lives, whatever becomes of the session or
@@ -33,6 +34,7 @@ mod local;
 mod log;
 mod modules;
 mod notes;
+mod open_hits;
 pub mod register;
 mod tables;
 mod ticks;

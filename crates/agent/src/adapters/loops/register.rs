@@ -8,7 +8,7 @@ use model::Loss;
 use super::modules::Origin;
 use super::{enter, log, modules, notes};
 use crate::os::sys::ErrnoGuard;
-use crate::process::guard::guarded;
+use crate::process::guard::{guarded, guarded_apart};
 use crate::process::lock::Lock;
 use crate::process::part::Process;
 use crate::process::{load, losses};
@@ -50,7 +50,7 @@ pub fn register_all() {
 pub unsafe extern "C" fn counterpoint_loops_register(module: *mut Module) -> i32 {
     let _errno = ErrnoGuard::new();
     // SAFETY: the caller's promise.
-    guarded(|| unsafe { register(module, None) }).unwrap_or(NOTHING_RECORDED)
+    guarded_apart(|| unsafe { register(module, None) }).unwrap_or(NOTHING_RECORDED)
 }
 
 /// The module is about to go away.

@@ -19,9 +19,10 @@ use record::page::PAGE_BYTES;
 
 use super::local::{NOTHING, Places, count_in};
 use super::modules::{self, Known};
+use super::open_hits::OpenHits;
 use super::{counters, local};
 use crate::os::sys::{self, AppendError, ErrnoGuard, SignalsBlocked};
-use crate::process::guard::guarded;
+use crate::process::guard::guarded_apart;
 use crate::process::losses;
 use crate::process::part::Process;
 use crate::recorder::fork;
@@ -78,6 +79,8 @@ pub struct Owned {
     pid: u32,
     places_bytes: usize,
     pieces: Vec<Piece>,
+    /// Mode log: the hits that the thread is in.
+    open: Option<OpenHits>,
 }
 
 /// The table for the calling thread, made now. `None`: the loss was counted.
@@ -97,6 +100,7 @@ pub fn make(known: &Known, epoch: u32, run: &'static Run, process: Process) -> O
                 pid: sys::process_id(),
                 places_bytes: 0,
                 pieces: Vec::new(),
+                open: None,
             };
             (*local).owned = Box::into_raw(Box::new(fresh)).cast();
             register_exit((*local).owned);
@@ -112,6 +116,15 @@ pub fn make(known: &Known, epoch: u32, run: &'static Run, process: Process) -> O
         places.first.as_ptr().cast_mut().add(known.number as usize).write(table);
         (table as usize != NOTHING).then_some(table)
     }
+}
+
+/// The hits in mode log that the calling thread is in. `None`: it has no table of this mode.
+///
+/// # Safety
+/// Nobody else on this thread may be using them.
+pub unsafe fn open_hits<'a>() -> Option<&'a mut OpenHits> {
+    // SAFETY: null, or this thread's own.
+    unsafe { (*local::get()).owned.cast::<Owned>().as_mut() }?.open.as_mut()
 }
 
 impl Owned {
@@ -176,6 +189,9 @@ impl Owned {
         }
         let options = self.run.loops.unwrap_or_default();
         let logged = options.logged;
+        if known.mode == Mode::Log {
+            self.open.get_or_insert_with(OpenHits::new);
+        }
         let events = match known.mode {
             Mode::Log => (known.ids as usize)
                 .saturating_mul(2)
@@ -361,7 +377,8 @@ unsafe extern "C" fn leave_c(owned: *mut c_void) {
         (*local).owned = std::ptr::null_mut();
         (*local).lives = (*local).lives.saturating_add(1);
         let mut owned = Box::from_raw(owned.cast::<Owned>());
-        guarded(|| {
+        // Without memory for a stack, the pages stay in the pool, for the collector.
+        guarded_apart(|| {
             point!(LoopThreadEnd);
             if owned.is_current() {
                 owned.flush();
@@ -387,7 +404,7 @@ pub fn at_process_exit() {
         let Some(owned) = owned.filter(|owned| owned.is_current()) else {
             return;
         };
-        owned.flush();
+        guarded_apart(|| owned.flush());
         if let Some(places) = (*local).places.as_ref() {
             places.epoch.store(0, Ordering::Relaxed);
         }

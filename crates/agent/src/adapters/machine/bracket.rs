@@ -4,16 +4,19 @@
 use std::ffi::c_void;
 use std::sync::atomic::Ordering;
 
+use model::Loss;
 use record::Call;
 use record::page::{
     KEY_CORRELATION, KEY_FAILED, KEY_FAILED_OP, KEY_FORWARD, KEY_STORAGE_BYTES, KEY_WORKSPACE_BYTES,
 };
 
 use crate::adapters::machine::op::Entry;
+use crate::os::scratch;
+use crate::process::losses;
 use crate::recorder::adapter::Adapter;
 use crate::recorder::attach;
 use crate::recorder::bracket::{Newcomer, held, stack_address};
-use crate::recorder::collectors;
+use crate::recorder::collectors::{self, Room};
 use crate::recorder::draw::ops::NewOp;
 pub use crate::recorder::draw::state::How;
 use crate::recorder::thread::{self, AFTER, BEFORE, Slot, Thread};
@@ -259,17 +262,59 @@ fn end_with_values(
     numbers: [u64; 3],
     at: usize,
 ) -> bool {
-    let mut values = Values::new();
-    push_bytes(&mut values, numbers);
+    if thread.has_collected >> at & 1 == 0 {
+        let mut values = Values::<OWN>::new();
+        push_numbers(&mut values, numbers);
+        thread.end(call, frame, values.as_slice());
+        return false;
+    }
+    end_collected(thread, call, frame, numbers, at)
+}
+
+/// Ends a call that has collectors, which may give many values.
+#[inline(never)]
+fn end_collected(
+    thread: &mut Thread,
+    call: &Call,
+    frame: usize,
+    numbers: [u64; 3],
+    at: usize,
+) -> bool {
+    let Some(room) = scratch::take::<Room>() else {
+        collectors::abandon(thread, at);
+        losses::lose(Loss::CollectorFailed, 1, libc::ENOMEM);
+        end_with(thread, call, frame, &Values::<0>::new());
+        return false;
+    };
+    // SAFETY: taken above, and given back below. The collectors of calls that a collector makes take
+    // their own.
+    unsafe {
+        (&raw mut (*room).values).write(Values::new());
+        push_numbers(&mut (*room).values, numbers);
+        let interrupted = collectors::stop(thread, at, &mut *room);
+        end_with(thread, call, frame, &(*room).values);
+        scratch::give_back(room);
+        interrupted
+    }
+}
+
+/// Its frame is not on the stack while collectors run.
+#[inline(never)]
+fn end_with<const N: usize>(thread: &mut Thread, call: &Call, frame: usize, values: &Values<N>) {
+    thread.end(call, frame, values.as_slice());
+}
+
+/// Values of a call that are not of collectors, at most.
+const OWN: usize = 8;
+
+fn push_numbers<const N: usize>(values: &mut Values<N>, numbers: [u64; 3]) {
+    push_bytes(values, numbers);
     if numbers[FORWARD] != 0 {
         values.push(KEY_FORWARD, numbers[FORWARD] - 1);
     }
-    let interrupted = collectors::stop(thread, at, &mut values);
-    thread.end(call, frame, values.as_slice());
-    interrupted
 }
 
-fn push_bytes(values: &mut Values, bytes: [u64; 3]) {
+fn push_bytes<const N: usize>(values: &mut Values<N>, bytes: [u64; 3]) {
     for (key, index) in [(KEY_STORAGE_BYTES, STORAGE), (KEY_WORKSPACE_BYTES, WORKSPACE)] {
         if bytes[index] != 0 {
             values.push(key, bytes[index]);
@@ -343,7 +388,7 @@ pub fn end(bracket: &Bracket, what: &What, failed: bool) -> bool {
         return false;
     };
     let is_read = thread.reads_call(at);
-    let mut values = Values::new();
+    let mut values = Values::<OWN>::new();
     if let Some(number) = what.correlation {
         values.push(KEY_CORRELATION, number);
     }

@@ -1,11 +1,11 @@
 //! Maps a call to the id of its export.
 //!
 //! ```text
-//!  host, name, for each tensor: type, device, shape ──► words on the stack ──► hash ──► table ──► entry
+//!  host, name, for each tensor: type, device, shape ──► words ──► hash ──► table ──► entry
 //! ```
 //!
-//! A call of a known op costs one pass over its name and its arguments and one comparison, without
-//! allocation or lock. The first call of each kind creates the entry, under the process's lock. The
+//! A call of a known op costs two passes over its name and its arguments, one for the hash and one to
+//! compare, without allocation or lock. The first call of each kind creates the entry, under the process's lock. The
 //! first call in each part of a profile writes the entry's frame, so a forked child and the next
 //! session also write the names of what they record.
 
@@ -21,6 +21,7 @@ use crate::adapters::machine::text;
 use crate::adapters::machine::vm::Vm;
 use crate::os::kept::keep;
 use crate::os::sys::{self, ErrnoGuard};
+use crate::process::guard::guarded_apart;
 use crate::process::lock::Lock;
 use crate::process::part::Process;
 use crate::process::{losses, names};
@@ -98,74 +99,137 @@ const RECENT: usize = 512;
 static RECENTLY: [AtomicPtr<Entry>; RECENT] =
     [const { AtomicPtr::new(std::ptr::null_mut()) }; RECENT];
 
-/// The words that identify a call, under construction.
-pub struct Signature {
-    words: [std::mem::MaybeUninit<u64>; WORDS],
-    length: usize,
-    hash: u64,
+/// The words that identify a call, one after the other. Nobody keeps them: they are walked through once
+/// for their hash, and again in order to compare them with those of an entry. On the stack, sixty
+/// tensors would take 2 KiB.
+pub trait Words {
+    /// Takes the next word.
+    fn push(&mut self, word: u64);
 }
 
-impl Signature {
-    /// Begins the signature of a call with this role.
-    #[inline(always)]
-    pub fn new(vm: &Vm, role: Role) -> Self {
-        let mut signature = Self {
-            words: [const { std::mem::MaybeUninit::uninit() }; WORDS],
-            length: 0,
-            hash: 0x9E37_79B9_7F4A_7C15,
-        };
-        signature.push(u64::from(vm.number) << 8 | role as u64);
-        signature
-    }
+/// Makes the hash.
+struct Hash {
+    hash: u64,
+    length: usize,
+}
 
-    /// Appends a word. If it does not fit, only the length grows, which `words` checks.
+impl Words for Hash {
     #[inline(always)]
-    pub fn push(&mut self, word: u64) {
-        if let Some(place) = self.words.get_mut(self.length) {
-            place.write(word);
-        }
-        self.length += 1;
+    fn push(&mut self, word: u64) {
         let product = u128::from(self.hash ^ word).wrapping_mul(0xA076_1D64_78BD_642F_E703_7ED1);
         self.hash = (product as u64) ^ (product >> 64) as u64;
-    }
-
-    /// Appends the name of the op. It must be the first thing that is appended.
-    #[inline(always)]
-    pub fn push_text(&mut self, text: &[u8]) {
-        self.push(text.len() as u64);
-        let mut chunks = text.chunks_exact(8);
-        for chunk in &mut chunks {
-            self.push(u64::from_le_bytes([
-                chunk[0], chunk[1], chunk[2], chunk[3], chunk[4], chunk[5], chunk[6], chunk[7],
-            ]));
-        }
-        let rest = chunks.remainder();
-        if !rest.is_empty() {
-            self.push(rest.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte)));
-        }
-    }
-
-    #[inline(always)]
-    fn words(&self) -> Option<&[u64]> {
-        let words = self.words.get(..self.length)?;
-        // SAFETY: `push` has written this many words.
-        Some(unsafe { &*(std::ptr::from_ref(words) as *const [u64]) })
+        self.length += 1;
     }
 }
 
-/// Returns the entry for a call with this complete signature; `None` if the table is full.
+/// Compares with the words of an entry.
+struct Compare<'a> {
+    rest: std::slice::Iter<'a, u64>,
+    same: bool,
+}
+
+impl Words for Compare<'_> {
+    #[inline(always)]
+    fn push(&mut self, word: u64) {
+        self.same &= self.rest.next() == Some(&word);
+    }
+}
+
+/// Collects them, for a new entry.
+impl Words for Vec<u64> {
+    fn push(&mut self, word: u64) {
+        self.push(word);
+    }
+}
+
 #[inline(always)]
-pub fn of_signature(
+fn push_text(to: &mut impl Words, text: &[u8]) {
+    to.push(text.len() as u64);
+    let mut chunks = text.chunks_exact(8);
+    for chunk in &mut chunks {
+        to.push(u64::from_le_bytes([
+            chunk[0], chunk[1], chunk[2], chunk[3], chunk[4], chunk[5], chunk[6], chunk[7],
+        ]));
+    }
+    let rest = chunks.remainder();
+    if !rest.is_empty() {
+        to.push(rest.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte)));
+    }
+}
+
+/// What walks through the tensors of a call: pushes the same words each time.
+pub trait Tensors {
+    /// Pushes them.
+    fn push(&self, to: &mut impl Words);
+}
+
+/// No tensors.
+struct Nothing;
+
+impl Tensors for Nothing {
+    #[inline(always)]
+    fn push(&self, _: &mut impl Words) {}
+}
+
+/// A call whose entry is looked for.
+struct Wanted<'a, T> {
+    vm: &'static Vm,
+    role: Role,
+    name: &'a [u8],
+    tensors: &'a T,
+}
+
+impl<T: Tensors> Wanted<'_, T> {
+    #[inline(always)]
+    fn walk(&self, to: &mut impl Words) {
+        to.push(u64::from(self.vm.number) << 8 | self.role as u64);
+        push_text(to, self.name);
+        self.tensors.push(to);
+    }
+
+    #[inline(always)]
+    fn hash(&self) -> Hash {
+        let mut hash = Hash { hash: 0x9E37_79B9_7F4A_7C15, length: 0 };
+        self.walk(&mut hash);
+        hash
+    }
+
+    #[inline(always)]
+    fn find(&self, hash: u64) -> Option<&'static Entry> {
+        find(hash, |entry| {
+            let mut compare = Compare { rest: entry.signature.iter(), same: true };
+            self.walk(&mut compare);
+            compare.same && compare.rest.as_slice().is_empty()
+        })
+    }
+
+    /// Makes the entry, on a stack of our own.
+    #[cold]
+    #[inline(never)]
+    fn make(&self, hash: u64) -> Option<&'static Entry> {
+        guarded_apart(|| {
+            let mut words = Vec::new();
+            self.walk(&mut words);
+            make(self.vm, self.role, self.name, hash, &words)
+        })
+        .flatten()
+    }
+}
+
+/// Returns the entry for a call with these tensors; `None` if the table is full.
+#[inline(always)]
+pub fn of_call(
     vm: &'static Vm,
     role: Role,
     name: &[u8],
-    signature: &Signature,
+    tensors: &impl Tensors,
 ) -> Option<&'static Entry> {
-    let Some(words) = signature.words() else { return without_shapes(vm, name) };
-    match find(signature.hash, words) {
-        Some(entry) => Some(entry),
-        None => make(vm, role, name, signature.hash, words),
+    let wanted = Wanted { vm, role, name, tensors };
+    let Hash { hash, length } = wanted.hash();
+    if length > WORDS {
+        return without_shapes(vm, name);
     }
+    wanted.find(hash).or_else(|| wanted.make(hash))
 }
 
 /// Returns the entry for something without arguments: a run, or an op that is distinguished by name
@@ -179,10 +243,9 @@ pub fn by_name(vm: &'static Vm, role: Role, name: &[u8]) -> Option<&'static Entr
         }
     }
     let name = name.get(..cut).unwrap_or_default();
-    let mut signature = Signature::new(vm, role);
-    signature.push_text(name);
-    let words = signature.words()?;
-    find(signature.hash, words).or_else(|| make(vm, role, name, signature.hash, words))
+    let wanted = Wanted { vm, role, name, tensors: &Nothing };
+    let hash = wanted.hash().hash;
+    wanted.find(hash).or_else(|| wanted.make(hash))
 }
 
 /// Does what [`by_name`] does, for a host that passes the same address for an op each time. The address
@@ -223,7 +286,7 @@ fn without_shapes(vm: &'static Vm, name: &[u8]) -> Option<&'static Entry> {
 }
 
 #[inline(always)]
-fn find(hash: u64, words: &[u64]) -> Option<&'static Entry> {
+fn find(hash: u64, is_wanted: impl Fn(&Entry) -> bool) -> Option<&'static Entry> {
     // SAFETY: null, or mapped by `make` and never unmapped.
     let table = unsafe { TABLE.load(Ordering::Acquire).as_ref() }?;
     let mut at = hash as usize % SLOTS;
@@ -231,15 +294,15 @@ fn find(hash: u64, words: &[u64]) -> Option<&'static Entry> {
         // SAFETY: null, or kept by `make`. The loop ends because a quarter of the slots is always
         // free.
         let entry = unsafe { table.get(at)?.load(Ordering::Acquire).as_ref() }?;
-        if entry.hash == hash && *entry.signature == *words {
+        if entry.hash == hash && is_wanted(entry) {
             return Some(entry);
         }
         at = (at + 1) % SLOTS;
     }
 }
 
-#[cold]
-#[inline(never)]
+/// Makes the entry with these words. They are not the hash's own if the program has changed a shape
+/// meanwhile; then a later call makes another one.
 fn make(
     vm: &'static Vm,
     role: Role,
@@ -256,7 +319,7 @@ fn make(
     }
     let _lock = Lock::take()?;
     // Another thread may have added it first.
-    if let Some(entry) = find(hash, words) {
+    if let Some(entry) = find(hash, |entry| *entry.signature == *words) {
         return Some(entry);
     }
     if full(MOST) {
@@ -381,12 +444,15 @@ impl Entry {
     #[inline(never)]
     fn tell(&self, thread: &Thread) -> bool {
         let _errno = ErrnoGuard::new();
-        point!(OpTell);
-        let Some(_lock) = Lock::take() else { return false };
-        let (process, run) = (thread.process(), thread.run);
-        self.vm.tell(process, run);
-        process.append(&self.frame(self.role, self.id));
-        self.is_told(process, run)
+        guarded_apart(|| {
+            point!(OpTell);
+            let Some(_lock) = Lock::take() else { return false };
+            let (process, run) = (thread.process(), thread.run);
+            self.vm.tell(process, run);
+            process.append(&self.frame(self.role, self.id));
+            self.is_told(process, run)
+        })
+        .unwrap_or(false)
     }
 
     /// Marks its frame as written to the part. Returns whether its calls are recorded.
@@ -408,13 +474,16 @@ impl Entry {
     #[inline(never)]
     fn tell_regions_now(&self, thread: &Thread) -> bool {
         let _errno = ErrnoGuard::new();
-        let Some(_lock) = Lock::take() else { return false };
-        let process = thread.process();
-        self.vm.tell(process, thread.run);
-        process.append(&self.frame(Role::Region, self.region()));
-        process.append(&self.frame(Role::Task, self.task()));
-        self.regions_told.store(process.serial(), Ordering::Release);
-        true
+        guarded_apart(|| {
+            let Some(_lock) = Lock::take() else { return false };
+            let process = thread.process();
+            self.vm.tell(process, thread.run);
+            process.append(&self.frame(Role::Region, self.region()));
+            process.append(&self.frame(Role::Task, self.task()));
+            self.regions_told.store(process.serial(), Ordering::Release);
+            true
+        })
+        .unwrap_or(false)
     }
 
     fn frame(&self, role: Role, id: u32) -> Frame {

@@ -19,7 +19,7 @@ use plugin_host::stream::Writer;
 
 use crate::os::sys::{self, ErrnoGuard};
 use crate::process::events::{self, EventsFile};
-use crate::process::guard::guarded;
+use crate::process::guard::{guarded, guarded_apart};
 use crate::process::load;
 use crate::process::part::Process;
 use crate::state::epoch;
@@ -88,7 +88,7 @@ fn recorded() -> Option<Process> {
 
 unsafe extern "C" fn begin(program: Text) -> Trace {
     let _errno = ErrnoGuard::new();
-    let recording = guarded(|| {
+    let recording = guarded_apart(|| {
         point!(TorchLogBegin);
         let mut writer = events::create(recorded()?, None, |file| file)?;
         // SAFETY: the header requires a text.
@@ -135,8 +135,6 @@ impl Recording {
     /// # Safety
     /// Its texts and arguments must be readable.
     unsafe fn put(&mut self, raw: &RawEntry) {
-        /// Arguments of one entry that need no memory of their own.
-        const USUAL: usize = 16;
         let has = |bit: u16| raw.has & bit != 0;
         // SAFETY: the caller guarantees this.
         let id = |named, number, text| unsafe {
@@ -158,15 +156,8 @@ impl Recording {
             };
             Argument { key: bytes(raw.key), value }
         };
-        let mut usual = [Argument { key: &[], value: Value::Integer(0) }; USUAL];
-        let many: Vec<Argument<'_>>;
-        let arguments = if given.len() <= USUAL {
-            usual.iter_mut().zip(given).for_each(|(to, from)| *to = argument(from));
-            &usual[..given.len()]
-        } else {
-            many = given.iter().map(argument).collect();
-            &many
-        };
+        // Not on the stack, which is the program's.
+        let arguments: Vec<Argument<'_>> = given.iter().map(argument).collect();
         // SAFETY: the caller guarantees this.
         let (name, category) = unsafe { (bytes(raw.name), bytes(raw.category)) };
         self.writer.entry(&Entry {
@@ -179,14 +170,14 @@ impl Recording {
             duration_ns: has(log::HAS_DURATION).then_some(raw.duration_ns.max(0) as u64),
             id: has(log::HAS_ID).then_some(raw.id),
             scope: has(log::HAS_SCOPE).then_some(raw.scope),
-            arguments,
+            arguments: &arguments,
         });
     }
 }
 
 unsafe extern "C" fn end(trace: Trace, whole: u32) -> i32 {
     let _errno = ErrnoGuard::new();
-    let done = guarded(|| {
+    let done = guarded_apart(|| {
         point!(TorchLogEnd);
         if trace.is_null() {
             return false;
@@ -208,7 +199,7 @@ unsafe extern "C" fn end(trace: Trace, whole: u32) -> i32 {
 
 unsafe extern "C" fn file(path: *mut c_char, capacity: usize) -> i64 {
     let _errno = ErrnoGuard::new();
-    let length = guarded(|| {
+    let length = guarded_apart(|| {
         point!(TorchLogFile);
         let place = events::trace_path(recorded()?)?;
         let place = place.as_bytes_with_nul();

@@ -19,6 +19,7 @@ use crate::adapters::machine::bracket::{self, Bracket, How, What};
 use crate::adapters::machine::op::{self, Entry};
 use crate::adapters::torch::ADAPTER;
 use crate::adapters::torch::host::host;
+use crate::os::scratch;
 use crate::process::guard::guarded;
 use crate::process::losses;
 use crate::recorder::bracket::stack_address;
@@ -51,9 +52,11 @@ pub fn real() -> *mut c_void {
     REAL.load(Ordering::Acquire)
 }
 
-/// The data that the tasks of one region need. It is on the stack of the launching thread, which
-/// waits for the tasks.
+/// The data of one region, and what its tasks need. It is in memory of its own ([`scratch`]), as long as the
+/// launching thread waits for the tasks.
 struct Launch {
+    bracket: Option<Bracket>,
+    what: What,
     body: Body,
     data: *mut c_void,
     entry: &'static Entry,
@@ -61,6 +64,8 @@ struct Launch {
     correlation: u64,
     how: How,
     workers: Sums,
+    /// The sums, for the op around the region.
+    added: Workers,
 }
 
 /// What the other threads counted.
@@ -106,22 +111,26 @@ pub unsafe extern "C-unwind" fn parallel(
 
 #[inline(never)]
 fn launch_recorded(body: Body, data: *mut c_void, threads: c_uint, flags: c_uint) {
-    let mut launch = std::mem::MaybeUninit::<Launch>::uninit();
-    let Some((region, what)) = region_begins(body, data, &mut launch, stack_address()) else {
+    let Some(launch) = scratch::take::<Launch>() else {
+        losses::lose(Loss::TaskNotRecorded, 1, libc::ENOMEM);
         return call_real(body, data, threads, flags);
     };
-    call_real(run_task, launch.as_mut_ptr().cast(), threads, flags);
-    // SAFETY: `region_begins` has written it.
-    region_ends(&region, &what, unsafe { launch.assume_init_ref() });
+    let begun = region_begins(body, data, launch, stack_address());
+    if begun {
+        call_real(run_task, launch.cast(), threads, flags);
+        // SAFETY: `region_begins` has written it, and no task runs any more.
+        region_ends(unsafe { &mut *launch });
+    }
+    // SAFETY: taken above.
+    unsafe { scratch::give_back(launch) };
+    if !begun {
+        call_real(body, data, threads, flags);
+    }
 }
 
+/// Begins a region, and writes its data to `launch`. Returns false if nothing was written.
 #[inline(never)]
-fn region_begins(
-    body: Body,
-    data: *mut c_void,
-    launch: &mut std::mem::MaybeUninit<Launch>,
-    frame: usize,
-) -> Option<(Option<Bracket>, What)> {
+fn region_begins(body: Body, data: *mut c_void, launch: *mut Launch, frame: usize) -> bool {
     static LAST: AtomicU64 = AtomicU64::new(0);
     let begin = || {
         point!(TorchRegionBegin);
@@ -145,23 +154,31 @@ fn region_begins(
         };
         let bracket = bracket::begin_region(thread, &mut what, frame)?;
         let how = what.how;
-        let workers = Sums {
-            tasks: AtomicU32::new(0),
-            unknown: AtomicU32::new(0),
-            sums: [const { AtomicU64::new(0) }; COUNTERS],
-        };
-        launch.write(Launch { body, data, entry, thread, correlation, how, workers });
-        Some((bracket, what))
+        // Part by part: the whole of it would be on the stack first.
+        // SAFETY: the caller's memory, which nobody else uses; the numbers may be zeros.
+        unsafe {
+            (&raw mut (*launch).workers).write_bytes(0, 1);
+            (&raw mut (*launch).added).write_bytes(0, 1);
+            (&raw mut (*launch).bracket).write(bracket);
+            (&raw mut (*launch).what).write(what);
+            (&raw mut (*launch).body).write(body);
+            (&raw mut (*launch).data).write(data);
+            (&raw mut (*launch).entry).write(entry);
+            (&raw mut (*launch).thread).write(thread);
+            (&raw mut (*launch).correlation).write(correlation);
+            (&raw mut (*launch).how).write(how);
+        }
+        Some(())
     };
-    guarded(begin).flatten()
+    guarded(begin).flatten().is_some()
 }
 
 #[inline(never)]
-fn region_ends(region: &Option<Bracket>, what: &What, launch: &Launch) {
+fn region_ends(launch: &mut Launch) {
     guarded(|| {
         point!(TorchRegionEnd);
-        if let Some(region) = region {
-            bracket::end(region, what, false);
+        if let Some(region) = &launch.bracket {
+            bracket::end(region, &launch.what, false);
         }
         let workers = &launch.workers;
         if workers.tasks.load(Ordering::Acquire) == 0 {
@@ -172,19 +189,17 @@ fn region_ends(region: &Option<Bracket>, what: &What, launch: &Launch) {
         if let Some(thread) = unsafe { thread.as_mut() }
             && let Some(at) = bracket::innermost(thread)
         {
-            let mut sums = [0; COUNTERS];
-            sums.iter_mut()
-                .zip(&workers.sums)
-                .for_each(|(to, from)| *to = from.load(Ordering::Relaxed));
-            let known = !workers.unknown.load(Ordering::Relaxed);
-            thread.add_workers(at, &Workers { known, sums });
+            let sums = launch.added.sums.iter_mut().zip(&workers.sums);
+            sums.for_each(|(to, from)| *to = from.load(Ordering::Relaxed));
+            launch.added.known = !workers.unknown.load(Ordering::Relaxed);
+            thread.add_workers(at, &launch.added);
         }
     });
 }
 
 /// The body of a recorded region, on each of its threads.
 unsafe extern "C-unwind" fn run_task(data: *mut c_void) {
-    // SAFETY: this points to the stack of the launching thread, which waits.
+    // SAFETY: this is the launching thread's, which waits.
     let launch = unsafe { &*data.cast::<Launch>() };
     let begun = task_begins(launch, stack_address());
     // SAFETY: these are the library's own function and data.

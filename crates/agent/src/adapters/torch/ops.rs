@@ -18,7 +18,7 @@ use record::Call;
 use record::meta::Role;
 
 use crate::adapters::machine::bracket;
-use crate::adapters::machine::op::{self, Entry, LONGEST_NAME, Signature};
+use crate::adapters::machine::op::{self, Entry, LONGEST_NAME, Tensors, Words};
 use crate::adapters::machine::vm::Vm;
 use crate::adapters::torch::host::host;
 use crate::adapters::torch::{ADAPTER, forward, openmp, patch};
@@ -83,13 +83,19 @@ unsafe fn entry_of(call: &TorchCall) -> Option<&'static Entry> {
     if name.len() > LONGEST_NAME {
         return op::by_name(vm, role, name);
     }
-    let mut signature = Signature::new(vm, role);
-    signature.push_text(name);
-    for i in 0..call.words {
-        // SAFETY: the header promises this many words.
-        signature.push(unsafe { *call.tensors.add(i) });
+    // SAFETY: the header promises this many words.
+    let words = unsafe { std::slice::from_raw_parts(call.tensors, call.words) };
+    op::of_call(vm, role, name, &Given(words))
+}
+
+/// What the shim says about the tensors of a call.
+struct Given<'a>(&'a [u64]);
+
+impl Tensors for Given<'_> {
+    #[inline(always)]
+    fn push(&self, to: &mut impl Words) {
+        self.0.iter().for_each(|word| to.push(*word));
     }
-    op::of_signature(vm, role, name, &signature)
 }
 
 unsafe extern "C" fn begin(frame: *const c_void, call: *const TorchCall) {

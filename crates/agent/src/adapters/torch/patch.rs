@@ -15,7 +15,7 @@ use abi::torch::ops::parallel::{ABSENT, REFUSED, WATCHED};
 
 use crate::adapters::torch::openmp::{self, NAMES};
 use crate::os::sys::{self, ErrnoGuard};
-use crate::process::guard::guarded;
+use crate::process::guard::{guarded, guarded_apart};
 use crate::process::lock::Lock;
 
 /// The library that must be patched for anything to be seen.
@@ -45,7 +45,7 @@ static OF_TORCH: AtomicUsize = AtomicUsize::new(0);
 /// Replaces the slots of all libraries that are loaded. A function of the table.
 pub extern "C" fn watch_parallel() -> i32 {
     let _errno = ErrnoGuard::new();
-    let watched = guarded(|| {
+    let watched = guarded_apart(|| {
         point!(TorchWatch);
         if !find_real() {
             return ABSENT;
@@ -64,10 +64,8 @@ pub fn look_again() {
     if OF_TORCH.load(Ordering::Relaxed) == 0 {
         return;
     }
-    if added() != SEEN.load(Ordering::Relaxed)
-        && let Some(_lock) = Lock::take()
-    {
-        scan();
+    if added() != SEEN.load(Ordering::Relaxed) {
+        guarded_apart(|| Lock::take().map(|_lock| scan()));
     }
 }
 

@@ -6,36 +6,38 @@ use abi::tvm_ffi::{Any, DataType};
 use record::meta::Role;
 
 use crate::adapters::machine::op::{
-    self, Entry, LONGEST_NAME, MOST_DIMENSIONS, NO_SHAPE, Signature,
+    self, Entry, LONGEST_NAME, MOST_DIMENSIONS, NO_SHAPE, Tensors, Words,
 };
 use crate::adapters::machine::text;
 use crate::adapters::machine::vm::Vm;
 use crate::adapters::tvm::ffi;
 use crate::process::lock::Lock;
 
-/// Appends the types, devices and shapes of a call's tensors to its signature.
-///
-/// # Safety
-/// The arguments must be those that the FFI passes.
-#[inline(always)]
-unsafe fn push_tensors(signature: &mut Signature, arguments: &[Any]) {
-    for argument in arguments {
-        // SAFETY: the caller guarantees this.
-        let Some(tensor) = (unsafe { ffi::tensor(argument) }) else { continue };
-        let DataType { code, bits, lanes } = tensor.dtype;
-        let dtype = u64::from(code) | u64::from(bits) << 8 | u64::from(lanes) << 16;
-        let known = tensor.ndim == 0 || !tensor.shape.is_null();
-        let dimensions = match usize::try_from(tensor.ndim) {
-            Ok(n) if known && tensor.ndim <= MOST_DIMENSIONS => Some(n),
-            _ => None,
-        };
-        let ndim = dimensions.map_or(NO_SHAPE, |n| n as u64);
-        signature.push(dtype | ndim << 32);
-        signature
-            .push(u64::from(tensor.device.kind as u32) << 32 | u64::from(tensor.device.id as u32));
-        for i in 0..dimensions.unwrap_or(0) {
-            // SAFETY: a tensor has as many extents as dimensions.
-            signature.push(unsafe { *tensor.shape.add(i) } as u64);
+/// The arguments of a call after name, "before" and result, as the FFI passes them.
+struct Arguments<'a>(&'a [Any]);
+
+impl Tensors for Arguments<'_> {
+    /// Appends the types, devices and shapes of the tensors.
+    #[inline(always)]
+    fn push(&self, to: &mut impl Words) {
+        for argument in self.0 {
+            // SAFETY: who made this had the FFI's arguments.
+            let Some(tensor) = (unsafe { ffi::tensor(argument) }) else { continue };
+            let DataType { code, bits, lanes } = tensor.dtype;
+            let dtype = u64::from(code) | u64::from(bits) << 8 | u64::from(lanes) << 16;
+            let known = tensor.ndim == 0 || !tensor.shape.is_null();
+            let dimensions = match usize::try_from(tensor.ndim) {
+                Ok(n) if known && tensor.ndim <= MOST_DIMENSIONS => Some(n),
+                _ => None,
+            };
+            let ndim = dimensions.map_or(NO_SHAPE, |n| n as u64);
+            to.push(dtype | ndim << 32);
+            let device = tensor.device;
+            to.push(u64::from(device.kind as u32) << 32 | u64::from(device.id as u32));
+            for i in 0..dimensions.unwrap_or(0) {
+                // SAFETY: a tensor has as many extents as dimensions.
+                to.push(unsafe { *tensor.shape.add(i) } as u64);
+            }
         }
     }
 }
@@ -52,11 +54,7 @@ pub unsafe fn of_call(vm: &'static Vm, arguments: &[Any]) -> Option<&'static Ent
     if name.len() > LONGEST_NAME {
         return op::by_name(vm, Role::Op, name);
     }
-    let mut signature = Signature::new(vm, Role::Op);
-    signature.push_text(name);
-    // SAFETY: the caller guarantees this.
-    unsafe { push_tensors(&mut signature, arguments.get(4..).unwrap_or_default()) };
-    op::of_signature(vm, Role::Op, name, &signature)
+    op::of_call(vm, Role::Op, name, &Arguments(arguments.get(4..).unwrap_or_default()))
 }
 
 /// Returns the entry for parallel regions that are launched outside of any op.

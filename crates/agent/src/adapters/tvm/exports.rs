@@ -18,7 +18,7 @@ use crate::adapters::tvm::instrument::{Instrument, Wrapper};
 use crate::adapters::tvm::parallel;
 use crate::adapters::tvm::watch;
 use crate::os::sys::ErrnoGuard;
-use crate::process::guard::guarded;
+use crate::process::guard::guarded_apart;
 use crate::recorder::bracket::stack_address;
 use crate::recorder::collectors;
 use crate::state::epoch;
@@ -41,16 +41,18 @@ unsafe fn export(
     arguments: *const Any,
     count: i32,
     result: *mut Any,
-    body: impl FnOnce(&'static Ffi, &[Any]) -> Result<Any, Refusal>,
+    body: impl FnOnce(&'static Ffi, &[Any], usize) -> Result<Any, Refusal>,
 ) -> c_int {
     let _errno = ErrnoGuard::new();
     // Without the FFI's functions, the return code is the only way to report a failure.
-    let Some(ffi) = guarded(ffi::get).flatten() else { return -1 };
+    let Some(ffi) = guarded_apart(ffi::get).flatten() else { return -1 };
     // SAFETY: the caller guarantees this.
     let arguments = unsafe { ffi::arguments(arguments, count) };
-    let outcome = guarded(|| {
+    // The functions run on a stack of our own; `frame` is on the caller's.
+    let frame = stack_address();
+    let outcome = guarded_apart(|| {
         point!(Exported);
-        body(ffi, arguments)
+        body(ffi, arguments, frame)
     });
     match outcome.unwrap_or(Err(Refusal::Internal)) {
         Ok(value) => {
@@ -116,7 +118,7 @@ fn register(collector: &Collector, this: *mut Functions) -> i32 {
 }
 
 macro_rules! exported {
-    ($(#[$doc:meta])* $name:ident, $ffi:ident, $arguments:ident, $body:block) => {
+    ($(#[$doc:meta])* $name:ident, $ffi:ident, $arguments:ident, $frame:ident, $body:block) => {
         $(#[$doc])*
         ///
         /// # Safety
@@ -129,14 +131,14 @@ macro_rules! exported {
             result: *mut Any,
         ) -> c_int {
             // SAFETY: the caller guarantees this.
-            unsafe { export(arguments, count, result, |$ffi, $arguments| $body) }
+            unsafe { export(arguments, count, result, |$ffi, $arguments, $frame| $body) }
         }
     };
 }
 
 exported! {
     /// Registers a virtual machine: name → number.
-    __tvm_ffi_counterpoint_vm, _ffi, arguments, {
+    __tvm_ffi_counterpoint_vm, _ffi, arguments, _frame, {
         let name = String::from_utf8_lossy(text(arguments, 0)?).into_owned();
         Vm::register(name, LibraryKind::RelaxVm).map(|vm| integer(vm.number.into())).ok_or(Refusal::Internal)
     }
@@ -144,7 +146,7 @@ exported! {
 
 exported! {
     /// Makes an instrument for a virtual machine: number, the user's instrument or None → function.
-    __tvm_ffi_counterpoint_instrument, ffi, arguments, {
+    __tvm_ffi_counterpoint_instrument, ffi, arguments, _frame, {
         let (vm, user) = (vm(arguments)?, function(arguments, 1)?);
         Instrument::make(ffi, vm, user).ok_or(Refusal::Internal)
     }
@@ -153,7 +155,7 @@ exported! {
 exported! {
     /// Makes a wrapper for an entry function: number, name, function, then the machine's function that
     /// sets its instrument if all runs make the same calls, or None → function.
-    __tvm_ffi_counterpoint_entry, ffi, arguments, {
+    __tvm_ffi_counterpoint_entry, ffi, arguments, _frame, {
         let (vm, name) = (vm(arguments)?, text(arguments, 1)?);
         let function = some_function(arguments, 2)?;
         let set = if arguments.len() > 3 { self::function(arguments, 3)? } else { std::ptr::null_mut() };
@@ -164,7 +166,7 @@ exported! {
 exported! {
     /// Lets a machine's instrument be taken away for runs whose calls are known: number, our instrument or
     /// None → 1 if the recording has a budget, or 0.
-    __tvm_ffi_counterpoint_switch, ffi, arguments, {
+    __tvm_ffi_counterpoint_switch, ffi, arguments, _frame, {
         let (vm, instrument) = (vm(arguments)?, function(arguments, 1)?);
         watch::install(ffi, vm, instrument);
         let thread = if epoch::wanted() { bracket::thread(&ADAPTER) } else { std::ptr::null_mut() };
@@ -175,13 +177,13 @@ exported! {
 
 exported! {
     /// Starts watching parallel launches and workspaces: → 0 or a reason for failure.
-    __tvm_ffi_counterpoint_parallel, _ffi, _arguments, { Ok(integer(parallel::watch())) }
+    __tvm_ffi_counterpoint_parallel, _ffi, _arguments, _frame, { Ok(integer(parallel::watch())) }
 }
 
 exported! {
     /// Attaches the calling thread and writes the names of a machine's ops: number → 1, or 0 if
     /// nothing is being recorded.
-    __tvm_ffi_counterpoint_ready, _ffi, arguments, {
+    __tvm_ffi_counterpoint_ready, _ffi, arguments, _frame, {
         let vm = vm(arguments)?;
         let thread = if epoch::wanted() { bracket::thread(&ADAPTER) } else { std::ptr::null_mut() };
         let thread = thread.as_ref(); // Null, or this thread's own state.
@@ -194,7 +196,7 @@ exported! {
 
 exported! {
     /// Checks whether a metric may have this name: name → 0, or who uses it.
-    __tvm_ffi_counterpoint_metric_name, _ffi, arguments, {
+    __tvm_ffi_counterpoint_metric_name, _ffi, arguments, _frame, {
         let name = std::str::from_utf8(text(arguments, 0)?).map_err(|_| Refusal::Types)?;
         Ok(integer(collectors::who_has(name).into()))
     }
@@ -202,21 +204,21 @@ exported! {
 
 exported! {
     /// Counts the calls that a virtual machine's instruments saw: number → count.
-    __tvm_ffi_counterpoint_calls, _ffi, arguments, {
+    __tvm_ffi_counterpoint_calls, _ffi, arguments, _frame, {
         Ok(integer(vm(arguments)?.calls.load(Ordering::Relaxed) as i64))
     }
 }
 
 exported! {
     /// Checks whether the calling thread may remove its instrument now: number → 0 or 1.
-    __tvm_ffi_counterpoint_quiet, _ffi, arguments, {
-        Ok(integer(vm(arguments)?.inside.is_quiet(stack_address()).into()))
+    __tvm_ffi_counterpoint_quiet, _ffi, arguments, frame, {
+        Ok(integer(vm(arguments)?.inside.is_quiet(frame).into()))
     }
 }
 
 exported! {
     /// Registers a collector: start, stop, then name and kind of each slot → number.
-    __tvm_ffi_counterpoint_collector, ffi, arguments, {
+    __tvm_ffi_counterpoint_collector, ffi, arguments, _frame, {
         let (start, stop) = (some_function(arguments, 0)?, some_function(arguments, 1)?);
         let mut names = Vec::new();
         let mut kinds = Vec::new();
@@ -245,7 +247,7 @@ exported! {
 
 exported! {
     /// Removes a collector: number → 0 or −1.
-    __tvm_ffi_counterpoint_collector_remove, _ffi, arguments, {
+    __tvm_ffi_counterpoint_collector_remove, _ffi, arguments, _frame, {
         let number = arguments.first().and_then(ffi::integer).ok_or(Refusal::Types)?;
         Ok(integer(collectors::remove(i32::try_from(number).unwrap_or(-1)).into()))
     }

@@ -92,13 +92,15 @@ unsafe extern "C-unwind" fn parallel_launch(
 #[inline(never)]
 unsafe fn launch_recorded(task: ParallelTask, data: *mut c_void, tasks: c_int) -> c_int {
     let mut launch = std::mem::MaybeUninit::<Launch>::uninit();
-    let Some(region) = region_begins(task, data, &mut launch, stack_address()) else {
+    let mut region = std::mem::MaybeUninit::<Region>::uninit();
+    if !region_begins(task, data, &mut launch, &mut region, stack_address()) {
         // SAFETY: this passes on the module's own call.
         return unsafe { real_launch()(task, data, tasks) };
-    };
+    }
     // SAFETY: our task gets the data that it needs, and TVM waits until all tasks are done.
     let code = unsafe { real_launch()(run_task, launch.as_mut_ptr().cast(), tasks) };
-    region_ends(&region, code != 0);
+    // SAFETY: `region_begins` has written it.
+    region_ends(unsafe { region.assume_init_ref() }, code != 0);
     code
 }
 
@@ -108,13 +110,15 @@ struct Region {
     what: What,
 }
 
+/// Begins a region, and writes what its tasks and its end need. Returns false if nothing was written.
 #[inline(never)]
 fn region_begins(
     task: ParallelTask,
     data: *mut c_void,
     launch: &mut std::mem::MaybeUninit<Launch>,
+    region: &mut std::mem::MaybeUninit<Region>,
     frame: usize,
-) -> Option<Region> {
+) -> bool {
     static LAST: AtomicU64 = AtomicU64::new(0);
     let begin = || {
         point!(RegionBegin);
@@ -139,9 +143,10 @@ fn region_begins(
         let bracket = bracket::begin_region(thread, &mut what, frame)?;
         let how = what.how;
         launch.write(Launch { task, data, entry, correlation, how });
-        Some(Region { bracket, what })
+        region.write(Region { bracket, what });
+        Some(())
     };
-    guarded(begin).flatten()
+    guarded(begin).flatten().is_some()
 }
 
 #[inline(never)]

@@ -17,7 +17,7 @@ use crate::adapters::machine::vm::Vm;
 use crate::adapters::machine::watching::{Claim, Function, UNWATCHED};
 use crate::adapters::tvm::ADAPTER;
 use crate::adapters::tvm::ffi::Ffi;
-use crate::process::guard::guarded;
+use crate::process::guard::{guarded, guarded_apart};
 use crate::process::lock::Lock;
 use crate::process::losses;
 use crate::recorder::collectors;
@@ -98,13 +98,14 @@ enum Kind {
 /// How a call of an entry function is made.
 pub enum Plan {
     /// It is recorded like this.
-    Recorded(How, Option<Run>),
+    Recorded(How, Option<Box<Run>>),
     /// It is not recorded, because it belongs to a run that is not watched.
     Passed,
 }
 
 /// Decides how a call of this function is made. `set` is the machine's function that sets its instrument;
 /// the caller holds a reference to it.
+#[inline(never)]
 pub fn plan(
     ffi: &'static Ffi,
     vm: &'static Vm,
@@ -151,18 +152,7 @@ fn planned(
     }
     // SAFETY: the machine is claimed.
     let next = unsafe { function.pattern() }.next(thread);
-    let run = |kind| Run {
-        ffi,
-        vm,
-        function,
-        set,
-        kind,
-        calls: None,
-        entered: 0,
-        begun: 0,
-        ended: 0,
-        failed: true,
-    };
+    let run = |kind| Run::new(ffi, vm, function, set, kind);
     match next {
         Next::Ordinary => {
             watching.release();
@@ -207,6 +197,18 @@ fn attached() -> Option<&'static mut Thread> {
 }
 
 impl Run {
+    #[inline(never)]
+    fn new(
+        ffi: &'static Ffi,
+        vm: &'static Vm,
+        function: &'static Function,
+        set: *mut Object,
+        kind: Kind,
+    ) -> Box<Self> {
+        let (calls, entered, begun, ended, failed) = (None, 0, 0, 0, true);
+        Box::new(Self { ffi, vm, function, set, kind, calls, entered, begun, ended, failed })
+    }
+
     /// Called as soon as the model's function has returned.
     pub fn ends(&mut self, failed: bool) {
         self.failed = failed;
@@ -217,6 +219,7 @@ impl Run {
         }
     }
 
+    #[inline(never)]
     fn end(&mut self) {
         let (vm, watching) = (self.vm, &self.vm.watching);
         let seen = watching.seen();
@@ -228,7 +231,7 @@ impl Run {
             // SAFETY: the machine is claimed.
             let pattern = unsafe { self.function.pattern() };
             let ran = self.ended.wrapping_sub(self.begun);
-            match self.kind {
+            guarded_apart(|| match self.kind {
                 Kind::Learned => {
                     let calls = counted(thread, *self.calls.take().unwrap_or_default());
                     pattern.learn(thread, seen, calls, ran, self.failed || !timed);
@@ -243,7 +246,7 @@ impl Run {
                     let told = pattern.count(thread, ticks, self.failed);
                     vm.calls.fetch_add(told.into(), Ordering::Relaxed);
                 }
-            }
+            });
         }
         watching.release();
         if self.kind == Kind::Unwatched {

@@ -8,6 +8,7 @@ use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 use super::{Program, Strings, launch, replace};
+use crate::os::own_stack;
 use crate::os::sys::set_errno;
 
 /// A function of the next library that defines it.
@@ -30,7 +31,8 @@ impl Real {
         let mut at = self.at.load(Ordering::Relaxed);
         if at.is_null() {
             // SAFETY: a C string; the call finds the definition after this library's.
-            at = unsafe { libc::dlsym(libc::RTLD_NEXT, self.name.as_ptr()) };
+            let look = || unsafe { libc::dlsym(libc::RTLD_NEXT, self.name.as_ptr()) };
+            at = own_stack::run(look).ok()?;
             self.at.store(at, Ordering::Relaxed);
         }
         (!at.is_null()).then_some(at)

@@ -2,13 +2,15 @@
 
 use std::sync::atomic::{AtomicU64, Ordering, compiler_fence};
 
+use counters::OpenFailure;
 use model::Loss;
 use record::Call;
 use record::counts::{COUNTS_NAME, CountsFrame, Entry, Spent};
 
 use super::account::Cost;
 use super::state::{DEEPEST, How, Open, count, count_unwatched};
-use crate::os::sys::{ErrnoGuard, SignalsBlocked};
+use crate::os::own_stack;
+use crate::os::sys::ErrnoGuard;
 use crate::process::descriptors;
 use crate::recorder::bracket::Newcomer;
 use crate::recorder::thread::Thread;
@@ -61,8 +63,9 @@ impl Thread {
     #[cold]
     fn make_room(&mut self, export: u32) -> bool {
         let _errno = ErrnoGuard::new();
-        let _calm = SignalsBlocked::new();
-        if let Err(errno) = self.draws.table.make(self.run, &self.process, &self.start, export) {
+        let made =
+            own_stack::run(|| self.draws.table.make(self.run, &self.process, &self.start, export));
+        if let Err(errno) = made.unwrap_or_else(Err) {
             self.process().lose(Loss::NoPage, 1, errno);
             return false;
         }
@@ -167,7 +170,8 @@ impl Thread {
     #[inline(never)]
     pub(crate) fn open_for_call(&mut self, depth: usize) -> bool {
         if self.draws.reading == 0 {
-            match self.counters.open_again(&self.run.plan) {
+            let opened = own_stack::run(|| self.counters.open_again(&self.run.plan));
+            match opened.unwrap_or_else(|errno| Err(OpenFailure::of_first(errno))) {
                 Ok(()) => self.counters.descriptors().for_each(|fd| descriptors::note(fd, true)),
                 Err(failure) => {
                     if self.draws.counts {

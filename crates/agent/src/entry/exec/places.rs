@@ -1,0 +1,112 @@
+//! Places for copies of an environment. They are needed until the real call returns, which it does not if
+//! it has become another program. In a child of `vfork`, nobody can then give the place back: it is in
+//! the memory of the parent, which goes on.
+//!
+//! So a place says who took it: the thread's own address (its thread pointer, which a child of `vfork`
+//! shares with its parent) and the thread's id (which it does not). A thread goes on only when its child
+//! has become another program or has ended. If it finds a place with its own address and another id, that
+//! child had it, and the place is free.
+
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+
+use crate::os::sys;
+
+/// A place that is kept.
+struct Kept {
+    /// The address of the thread that uses it; 0: nobody.
+    thread: AtomicUsize,
+    /// The thread's id.
+    id: AtomicU32,
+    /// Its memory; 0: none yet. Only who has taken the place reads or writes this.
+    at: AtomicUsize,
+    bytes: AtomicUsize,
+}
+
+/// If more are needed at a time, the others are mapped and not kept.
+static KEPT: [Kept; 64] = [const {
+    Kept {
+        thread: AtomicUsize::new(0),
+        id: AtomicU32::new(0),
+        at: AtomicUsize::new(0),
+        bytes: AtomicUsize::new(0),
+    }
+}; 64];
+
+/// A place that is in use.
+pub struct Place {
+    at: *mut u8,
+    bytes: usize,
+    kept: Option<&'static Kept>,
+}
+
+impl Place {
+    /// Returns a place for so many bytes, or `None` if there is no memory.
+    pub fn take(bytes: usize) -> Option<Self> {
+        // SAFETY: returns the calling thread's identity. A child of `vfork` has its parent's.
+        let thread = unsafe { libc::pthread_self() } as usize;
+        let id = sys::thread_id();
+        let left = |kept: &&Kept| {
+            kept.thread.load(Ordering::Acquire) == thread && kept.id.load(Ordering::Relaxed) != id
+        };
+        let claim = |kept: &&Kept| {
+            kept.thread.compare_exchange(0, thread, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+        };
+        let Some(kept) = KEPT.iter().find(left).or_else(|| KEPT.iter().find(claim)) else {
+            return Some(Self { at: sys::map_zeros(bytes).ok()?, bytes, kept: None });
+        };
+        kept.id.store(id, Ordering::Relaxed);
+        let place = |at: usize| Self { at: at as *mut u8, bytes, kept: Some(kept) };
+        let (at, has) = (kept.at.load(Ordering::Relaxed), kept.bytes.load(Ordering::Relaxed));
+        if has >= bytes {
+            return Some(place(at));
+        }
+        if has > 0 {
+            kept.bytes.store(0, Ordering::Relaxed);
+            sys::unmap(at as *mut u8, has);
+        }
+        let Ok(fresh) = sys::map_zeros(bytes) else {
+            kept.thread.store(0, Ordering::Release);
+            return None;
+        };
+        kept.at.store(fresh as usize, Ordering::Relaxed);
+        kept.bytes.store(bytes, Ordering::Relaxed);
+        Some(place(fresh as usize))
+    }
+
+    /// Its memory.
+    pub fn at(&self) -> *mut u8 {
+        self.at
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        match self.kept {
+            Some(kept) => kept.thread.store(0, Ordering::Release),
+            None => sys::unmap(self.at, self.bytes),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A place whose user became another program is taken again, and none is taken twice.
+    #[test]
+    fn a_place_left_by_a_child_of_vfork_is_used_again() {
+        let first = Place::take(100).expect("a place");
+        let other = Place::take(100).expect("a place");
+        assert_ne!(first.at(), other.at());
+        let at = first.at();
+        let kept = first.kept.expect("kept");
+        // As a child leaves it: with its own id, and never given back.
+        kept.id.store(u32::MAX, Ordering::Relaxed);
+        std::mem::forget(first);
+        assert_eq!(Place::take(50).expect("a place").at(), at);
+        drop(other);
+        let large = Place::take(1 << 20).expect("a place");
+        // SAFETY: the place has this size.
+        unsafe { large.at().write_bytes(1, 1 << 20) };
+    }
+}

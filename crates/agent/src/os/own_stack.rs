@@ -1,0 +1,259 @@
+//! Runs work on a stack of our own.
+//!
+//! We are a guest on the program's stacks, and some of them are small: a thread may have 16 KiB, and
+//! below a stack for `makecontext` or `sigaltstack` there often lies the program's own data without a
+//! guard. So at most 1 KiB of the program's stack is used for anything (`cargo xtask tidy --built` reads
+//! it from the machine code). Work that needs more (attaching a thread, appending a page, registering
+//! modules, looking at files) runs on a private mapping:
+//!
+//! ```text
+//!  the program's stack          our mapping
+//!  ─────────────────            ─────────────────
+//!  … the program                top
+//!  our entry (≤ 1 KiB)            runner ─► work
+//!  cp_own_stack  ───────────►     …
+//!                               page without access
+//! ```
+//!
+//! * Signals are blocked meanwhile, so no handler of the program runs on our stack, and none leaves it by
+//!   `longjmp`. Those that the thread itself causes stay open; they would find 100 KiB or more.
+//! * The work does not call the program's own code, which may look at its stack or throw.
+//! * Panics are caught on our stack: nothing unwinds through the switch. Its unwind table says where the
+//!   program's stack goes on, for debuggers.
+//! * Calls and returns stay balanced, so shadow stacks (CET) do not notice.
+//! * A stack is used by one thread at a time, and afterwards kept for the next one; a second stack that
+//!   comes back is unmapped. Nothing is noted about who uses a stack, so a forked child has nothing to put
+//!   right: it maps its own if it was forked while another thread had the only one. A child of `vfork`
+//!   shares its parent's memory and takes and returns stacks as its threads do.
+//! * Work that begins on our stack and asks for one again just goes on where it is.
+
+use std::ffi::c_void;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use crate::os::sys::{self, SignalsBlocked};
+
+/// Bytes of a stack, with the page below that nobody may touch. Of what is reserved, only what is
+/// used takes memory. Stacks lie at multiples of this, so that an address says which one it is on.
+const BYTES: usize = 256 * 1024;
+/// The page without access.
+const GUARD: usize = 4096;
+
+/// A stack that nobody uses; 0: none.
+static FREE: AtomicUsize = AtomicUsize::new(0);
+/// The stacks in use; 0: none. With more at a time, the others are only not recognised.
+static USED: [AtomicUsize; 64] = [const { AtomicUsize::new(0) }; 64];
+
+#[cfg(target_arch = "x86_64")]
+std::arch::global_asm!(
+    ".pushsection .text.cp_own_stack,\"ax\",@progbits",
+    ".globl cp_own_stack",
+    ".hidden cp_own_stack",
+    ".type cp_own_stack,@function",
+    "cp_own_stack:",
+    ".cfi_startproc",
+    "push rbp",
+    ".cfi_def_cfa_offset 16",
+    ".cfi_offset rbp, -16",
+    "mov rbp, rsp",
+    ".cfi_def_cfa_register rbp",
+    "test rdx, rdx",
+    "cmovne rsp, rdx",
+    "call rsi",
+    "mov rsp, rbp",
+    "pop rbp",
+    ".cfi_def_cfa rsp, 8",
+    "ret",
+    ".cfi_endproc",
+    ".size cp_own_stack, . - cp_own_stack",
+    ".popsection",
+);
+#[cfg(target_arch = "aarch64")]
+std::arch::global_asm!(
+    ".pushsection .text.cp_own_stack,\"ax\",@progbits",
+    ".globl cp_own_stack",
+    ".hidden cp_own_stack",
+    ".type cp_own_stack,@function",
+    "cp_own_stack:",
+    ".cfi_startproc",
+    "stp x29, x30, [sp, #-16]!",
+    ".cfi_def_cfa_offset 16",
+    ".cfi_offset x29, -16",
+    ".cfi_offset x30, -8",
+    "mov x29, sp",
+    ".cfi_def_cfa_register x29",
+    "mov x9, sp",
+    "cmp x2, #0",
+    "csel x9, x2, x9, ne",
+    "mov sp, x9",
+    "blr x1",
+    "mov sp, x29",
+    "ldp x29, x30, [sp], #16",
+    ".cfi_def_cfa sp, 0",
+    ".cfi_restore x29",
+    ".cfi_restore x30",
+    "ret",
+    ".cfi_endproc",
+    ".size cp_own_stack, . - cp_own_stack",
+    ".popsection",
+);
+
+unsafe extern "C" {
+    /// Calls `function(data)` with the stack pointer at `top`, or where it is if `top` is 0.
+    fn cp_own_stack(data: *mut c_void, function: unsafe extern "C" fn(*mut c_void), top: usize);
+}
+
+/// What goes to the other stack and comes back.
+struct Errand<F, T> {
+    body: Option<F>,
+    result: Option<T>,
+}
+
+/// Runs `body` on a stack of our own, and returns what it returns. `body` must not panic, and must not
+/// call the program's code. Blocks signals meanwhile.
+///
+/// # Errors
+/// The `errno` with which no stack could be mapped; `body` has not run.
+#[inline(never)]
+pub fn run<T, F: FnOnce() -> T>(body: F) -> Result<T, i32> {
+    let mut errand = Errand { body: Some(body), result: None };
+    let data = (&raw mut errand).cast::<c_void>();
+    switch(data, runner::<T, F>)?;
+    errand.result.ok_or(libc::EIO)
+}
+
+/// Does what [`run`] does, whatever the errand.
+#[inline(never)]
+fn switch(data: *mut c_void, function: unsafe extern "C" fn(*mut c_void)) -> Result<(), i32> {
+    if is_ours(here()) {
+        // Not called directly: its frame would become a part of this one's.
+        // SAFETY: as below.
+        unsafe { cp_own_stack(data, function, 0) };
+        return Ok(());
+    }
+    let _calm = SignalsBlocked::new();
+    let stack = take()?;
+    let place = USED.iter().find(|place| {
+        place.compare_exchange(0, stack, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+    });
+    // SAFETY: the stack is mapped, and this thread's alone until it is given back. `function` is the
+    // runner of the errand that `data` points to, and does not unwind.
+    unsafe { cp_own_stack(data, function, stack + BYTES) };
+    if let Some(place) = place {
+        place.store(0, Ordering::Relaxed);
+    }
+    give_back(stack);
+    Ok(())
+}
+
+/// Runs on our stack. A panic cannot leave this function: it would end the process.
+///
+/// # Safety
+/// `data` must point to the errand.
+unsafe extern "C" fn runner<T, F: FnOnce() -> T>(data: *mut c_void) {
+    // SAFETY: by contract; the errand is on the stack of the caller, which waits.
+    let errand = unsafe { &mut *data.cast::<Errand<F, T>>() };
+    errand.result = errand.body.take().map(|body| body());
+}
+
+/// An address on the current stack.
+#[inline(always)]
+fn here() -> usize {
+    let marker = 0u8;
+    std::hint::black_box(&raw const marker) as usize
+}
+
+fn is_ours(address: usize) -> bool {
+    let start = address & !(BYTES - 1);
+    USED.iter().any(|place| place.load(Ordering::Relaxed) == start)
+}
+
+/// Returns the lowest address of a stack that nobody else uses.
+fn take() -> Result<usize, i32> {
+    match FREE.swap(0, Ordering::Acquire) {
+        0 => map(),
+        free => Ok(free),
+    }
+}
+
+fn give_back(stack: usize) {
+    let other = FREE.swap(stack, Ordering::AcqRel);
+    if other != 0 {
+        sys::unmap(other as *mut u8, BYTES);
+    }
+}
+
+/// Maps a stack at a multiple of its size.
+fn map() -> Result<usize, i32> {
+    let place = sys::map_stacks(2 * BYTES)? as usize;
+    let stack = place.next_multiple_of(BYTES);
+    if stack > place {
+        sys::unmap(place as *mut u8, stack - place);
+    }
+    sys::unmap((stack + BYTES) as *mut u8, place + BYTES - stack);
+    sys::protect(stack, GUARD, libc::PROT_NONE).inspect_err(|_| {
+        sys::unmap(stack as *mut u8, BYTES);
+    })?;
+    Ok(stack)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn work_runs_elsewhere_and_its_result_comes_back() {
+        let outside = here();
+        let text = String::from("moved there and back");
+        let (inside, nested, text) = run(move || {
+            let inside = here();
+            let nested = run(here).expect("goes on where it is");
+            // More than the page that a stack without care would have.
+            let deep = std::hint::black_box([7u8; 100_000]);
+            assert_eq!(deep.iter().map(|b| u64::from(*b)).sum::<u64>(), 700_000);
+            (inside, nested, text)
+        })
+        .expect("a stack");
+        assert!(outside.abs_diff(inside) > BYTES / 2);
+        assert_eq!(inside & !(BYTES - 1), nested & !(BYTES - 1));
+        assert_eq!(text, "moved there and back");
+        assert!(!is_ours(here()));
+    }
+
+    #[test]
+    fn threads_have_stacks_of_their_own_and_keep_at_most_one() {
+        let meet = std::sync::Barrier::new(8);
+        std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..8)
+                .map(|number: u64| {
+                    let meet = &meet;
+                    scope.spawn(move || {
+                        (0..50u64)
+                            .map(|turn| {
+                                run(|| {
+                                    let mine = std::hint::black_box([number << 32 | turn; 512]);
+                                    if turn == 0 {
+                                        meet.wait();
+                                    }
+                                    mine.iter().filter(|n| **n == number << 32 | turn).count()
+                                })
+                                .expect("a stack")
+                            })
+                            .sum::<usize>()
+                    })
+                })
+                .collect();
+            for thread in threads {
+                assert_eq!(thread.join().expect("no panic"), 50 * 512);
+            }
+        });
+        assert!(USED.iter().all(|place| place.load(Ordering::Relaxed) == 0));
+    }
+
+    #[test]
+    fn the_page_below_is_not_for_anybody() {
+        let stack = take().expect("a stack");
+        assert_eq!(sys::protection_of(stack), Some(libc::PROT_NONE));
+        assert_eq!(sys::protection_of(stack + GUARD), Some(libc::PROT_READ | libc::PROT_WRITE));
+        give_back(stack);
+    }
+}
