@@ -178,6 +178,8 @@ losses! {
         "places where the exact counts of calls of a run with --budget are damaged; the numbers of calls are too small";
     59 RunsUnlike "runs_unlike" Distorted
         "runs of a model whose ops were counted without being watched, because earlier runs made the same calls, but which failed or may have made other calls";
+    60 Inconsistent "inconsistent" Distorted
+        "rows in which what was to be subtracted for the recorder contradicts what was recorded; the view shows all values as they were recorded. Please report it";
 }
 
 impl Loss {

@@ -289,16 +289,24 @@ fn as_reported_foreign(what: &str, timeline: &Timeline, profile: &Path) {
     let mut report = Command::new(PROGRAM);
     let report = report.arg("report").arg(profile).args(["--format", "json"]).output().unwrap();
     let report: Value = serde_json::from_slice(&report.stdout).unwrap();
-    let mut reported = BTreeMap::<(&str, &str), (u64, f64)>::new();
+    let mut reported = BTreeMap::<(&str, &str), (u64, u64, f64)>::new();
     for row in report["rows"].as_array().unwrap() {
         let key = (row["library"].as_str().unwrap(), row["op"].as_str().unwrap());
         let of = reported.entry(key).or_default();
         of.0 += row["calls"].as_u64().unwrap();
-        of.1 += row["total_ns"].as_f64().unwrap();
+        of.1 += row["inner_calls"].as_u64().unwrap_or(0);
+        of.2 += row["total_ns"].as_f64().unwrap();
     }
-    for ((category, name), (calls, ns)) in reported {
-        let of = timeline.slices.iter().filter(|s| s.category == category && s.name == name);
-        let (count, sum) = of.fold((0, 0), |(n, sum), s| (n + 1, sum + s.dur));
+    for ((category, name), (calls, inner, ns)) in reported {
+        let all = timeline.slices.iter().filter(|s| s.category == category && s.name == name);
+        let of: Vec<&Shown> = all.collect();
+        assert_eq!(of.len() as u64, calls + inner, "{what}: {category} {name}");
+        // Calls inside of others of the same name are in the time of these.
+        let around = |s: &Shown, o: &Shown| {
+            o.row == s.row && o.depth < s.depth && o.ts <= s.ts && s.ts + s.dur <= o.ts + o.dur
+        };
+        let outermost = of.iter().filter(|s| !of.iter().any(|o| around(s, o)));
+        let (count, sum) = outermost.fold((0, 0), |(n, sum), s| (n + 1, sum + s.dur));
         assert_eq!(count, calls, "{what}: {category} {name}");
         assert!((sum as f64 - ns).abs() <= 1.0, "{what}: {name}: {sum} against {ns}");
     }
