@@ -154,7 +154,9 @@ impl<'a> Table<'a> {
         }
         let counters = self.profile.groups.counters();
         let classes = brackets.page(columns);
-        let (mut own, mut own_taken) = (0u128, 0u128);
+        // The times of one page fit.
+        let (mut own, mut own_taken) = (0u64, 0u64);
+        let mut of_class: (Option<u32>, u64) = (None, 0);
         let (mut dispatches, mut unplaced, mut nested) = (0, false, false);
         let [x, y, z] = &columns.workgroup;
         let thread = (columns.process, columns.thread);
@@ -173,18 +175,18 @@ impl<'a> Table<'a> {
             let time = duration - mark.taken;
             self.page_times.push(time);
             nested |= mark.own != time;
-            own += u128::from(mark.own);
-            own_taken += u128::from(mark.own_taken);
+            own = own.saturating_add(mark.own);
+            own_taken = own_taken.saturating_add(mark.own_taken);
             let machine = self.machines && self.is_of_machine(columns, i);
             let placed = !machine && columns.knows_workgroup(i);
             let first = placed && x[i] | y[i] | z[i] == 0;
             unplaced |= !placed && !machine;
             dispatches += u64::from(first);
-            if apart.is_none()
-                && let Some(class) = class
-            {
-                self.all_in_brackets.of(class, counters).calls += 1;
+            if of_class.0 != class {
+                self.add_class(of_class, apart);
+                of_class = (class, 0);
             }
+            of_class.1 += 1;
             let Some(sum) = self.sums.get_mut(self.page_rows[i] as usize) else { continue };
             sum.dispatches += u64::from(first);
             sum.unplaced |= !placed;
@@ -225,6 +227,7 @@ impl<'a> Table<'a> {
             sum.min = sum.min.min(time);
             sum.max = sum.max.max(time);
         }
+        self.add_class(of_class, apart);
         if let Some(role) = apart {
             self.all_apart.add(role, columns.len() as u64);
             return;
@@ -233,8 +236,8 @@ impl<'a> Table<'a> {
         self.all_dispatches += dispatches;
         self.all_unplaced |= unplaced;
         self.nested |= nested;
-        self.all_own += own;
-        self.all_own_taken += own_taken;
+        self.all_own += u128::from(own);
+        self.all_own_taken += u128::from(own_taken);
         self.add_counters(columns, &classes);
         let page = metrics::Page {
             columns,
@@ -243,6 +246,13 @@ impl<'a> Table<'a> {
             brackets: &classes,
         };
         self.sets.add(&page, &mut self.sums);
+    }
+
+    /// Adds so many brackets of a class to those of all calls.
+    fn add_class(&mut self, (class, calls): (Option<u32>, u64), apart: Option<Role>) {
+        if let Some(class) = class.filter(|_| apart.is_none() && calls > 0) {
+            self.all_in_brackets.of(class, self.profile.groups.counters()).calls += calls;
+        }
     }
 
     fn add_counters(&mut self, columns: &Columns, classes: &PageBrackets) {

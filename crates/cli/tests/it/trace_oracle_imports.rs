@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use testkit::Scratch;
 
 use crate::support::trace_processor::{Shown, Timeline, TraceProcessor, assert_same, base_ns};
-use crate::trace_oracle::{export, run};
+use crate::trace_oracle::{export, outermost, run};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_counterpoint");
 
@@ -301,12 +301,8 @@ fn as_reported_foreign(what: &str, timeline: &Timeline, profile: &Path) {
         let all = timeline.slices.iter().filter(|s| s.category == category && s.name == name);
         let of: Vec<&Shown> = all.collect();
         assert_eq!(of.len() as u64, calls + inner, "{what}: {category} {name}");
-        // Calls inside of others of the same name are in the time of these.
-        let around = |s: &Shown, o: &Shown| {
-            o.row == s.row && o.depth < s.depth && o.ts <= s.ts && s.ts + s.dur <= o.ts + o.dur
-        };
-        let outermost = of.iter().filter(|s| !of.iter().any(|o| around(s, o)));
-        let (count, sum) = outermost.fold((0, 0), |(n, sum), s| (n + 1, sum + s.dur));
+        let outermost = outermost(&of);
+        let (count, sum) = outermost.iter().fold((0, 0), |(n, sum), s| (n + 1, sum + s.dur));
         assert_eq!(count, calls, "{what}: {category} {name}");
         assert!((sum as f64 - ns).abs() <= 1.0, "{what}: {name}: {sum} against {ns}");
     }
