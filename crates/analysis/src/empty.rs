@@ -26,8 +26,6 @@
 //!   plus half a step of the clock on both sides, because the clock's steps and a loop of calls can
 //!   fall into step.
 
-use std::collections::HashMap;
-
 use profile::{Calibration, Profile};
 
 use crate::estimate::Estimate;
@@ -122,6 +120,31 @@ impl EmptyCall {
             }
         }
         self
+    }
+}
+
+impl EmptyCall {
+    /// What a bracket adds to a counter of the call around it, besides what it reads itself.
+    ///
+    /// For a clock of the thread it is the rest of its time. Any other counter was read once before
+    /// and once after the call, and an empty call reads one of the two: so the other one is believed to
+    /// be the same, and is at least nothing.
+    pub(crate) fn outside(&self, profile: &Profile, counter: usize) -> Option<Estimate> {
+        let own = self.counters.get(counter).copied().flatten()?.mean;
+        let info = profile.manifest.counters.get(counter).filter(|info| !info.simulated);
+        Some(match info {
+            None => Estimate::exact(0.0),
+            Some(info) if is_clock(&info.name) => {
+                let whole = self.whole.mean.times(profile.timeline.ns_per_tick());
+                let value = (whole.value - own.value).max(0.0);
+                Estimate {
+                    value,
+                    low: (whole.low - own.high).clamp(0.0, value),
+                    high: (whole.high - own.low).max(value),
+                }
+            }
+            Some(_) => Estimate { low: 0.0, ..own },
+        })
     }
 }
 
@@ -241,164 +264,6 @@ fn joined(all: impl Iterator<Item = (Bracket, f64)>) -> Option<Bracket> {
         mean: Estimate { value: value / calls, low, high },
         deviation: (variance / calls).sqrt(),
     })
-}
-
-/// The empty calls of a whole profile. Each kind of bracket has a number: a process with a set of
-/// counters that was calibrated.
-#[derive(Debug, Default)]
-pub(crate) struct Brackets {
-    numbers: HashMap<(usize, u32), u32>,
-    all: Vec<EmptyCall>,
-}
-
-impl Brackets {
-    pub fn new(profile: &Profile) -> Self {
-        let mut brackets = Self::default();
-        for (index, process) in profile.processes.iter().enumerate() {
-            for mask in process.calibrations.iter().map(|c| c.counters) {
-                if brackets.numbers.contains_key(&(index, mask)) {
-                    continue;
-                }
-                if let Some(empty) = empty_call(profile, index, mask) {
-                    brackets.numbers.insert((index, mask), brackets.all.len() as u32);
-                    brackets.all.push(empty);
-                }
-            }
-        }
-        brackets
-    }
-
-    /// The number of the brackets in pages of this process with this set of counters; `None` if
-    /// they were not calibrated.
-    pub fn number(&self, process: usize, mask: u32) -> Option<u32> {
-        self.numbers.get(&(process, mask)).copied()
-    }
-
-    /// Takes into account how long readings took in the program.
-    pub fn place(
-        &mut self,
-        profile: &Profile,
-        place: impl Fn(usize, u32, &EmptyCall) -> Option<Place>,
-    ) {
-        for ((process, mask), number) in &self.numbers {
-            if let Some(empty) = self.all.get_mut(*number as usize) {
-                let found = place(*process, *mask, empty);
-                *empty = std::mem::take(empty).placed(profile, found);
-            }
-        }
-    }
-
-    /// All of them.
-    pub fn all(&self) -> &[EmptyCall] {
-        &self.all
-    }
-
-    /// Each of them with its process and set of counters, in no particular order.
-    pub fn by_set(&self) -> impl Iterator<Item = (usize, u32, &EmptyCall)> {
-        let one = |((process, counters), number): (&(usize, u32), &u32)| {
-            Some((*process, *counters, self.get(*number)?))
-        };
-        self.numbers.iter().filter_map(one)
-    }
-
-    /// The empty call with this number.
-    pub fn get(&self, number: u32) -> Option<&EmptyCall> {
-        self.all.get(number as usize)
-    }
-}
-
-/// How many brackets of each kind the calls of a row had.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct BracketCounts {
-    /// One entry for each kind that occurs, in no particular order.
-    kinds: Vec<KindCount>,
-}
-
-/// See [`BracketCounts`].
-#[derive(Clone, Debug, Default)]
-pub(crate) struct KindCount {
-    number: u32,
-    /// Number of calls.
-    pub calls: u64,
-    /// Number of calls directly inside of the row's calls, with brackets of this kind.
-    pub inside: u64,
-    /// Number of all calls inside of the row's calls, however deep; a call inside of two calls of the
-    /// row counts twice.
-    pub beneath: u64,
-    /// For each counter, number of calls that have a value.
-    pub counted: Vec<u64>,
-}
-
-impl BracketCounts {
-    /// The entry of a kind of brackets, which is added if it is missing.
-    #[inline]
-    pub fn of(&mut self, number: u32, counters: usize) -> &mut KindCount {
-        let at = self.kinds.iter().position(|kind| kind.number == number);
-        let at = at.unwrap_or_else(|| {
-            let counted = vec![0; counters];
-            self.kinds.push(KindCount { number, counted, ..KindCount::default() });
-            self.kinds.len() - 1
-        });
-        &mut self.kinds[at]
-    }
-
-    /// Adds the counts of another worker.
-    pub fn add(&mut self, other: Self) {
-        for more in other.kinds {
-            let kind = self.of(more.number, more.counted.len());
-            kind.calls += more.calls;
-            kind.inside += more.inside;
-            kind.beneath += more.beneath;
-            kind.counted.iter_mut().zip(more.counted).for_each(|(sum, more)| *sum += more);
-        }
-    }
-
-    /// What the brackets of `calls` calls read together. `None` unless each of these calls has a
-    /// bracket that was calibrated.
-    fn sum(
-        &self,
-        calls: u64,
-        of: impl Fn(&KindCount) -> u64,
-        bracket: impl Fn(&KindCount) -> Option<Bracket>,
-    ) -> Option<Estimate> {
-        let (mut known, mut sum) = (0, Estimate::exact(0.0));
-        for kind in self.kinds.iter().filter(|kind| of(kind) > 0) {
-            known += of(kind);
-            sum = together(sum, bracket(kind)?.of_calls(of(kind)));
-        }
-        (known == calls).then_some(sum)
-    }
-
-    /// The durations of empty calls in these calls' own durations, in ticks.
-    pub fn durations(&self, calls: u64, brackets: &Brackets) -> Option<Estimate> {
-        self.sum(calls, |kind| kind.calls, |kind| Some(brackets.get(kind.number)?.duration))
-    }
-
-    /// What a counter read in the empty brackets of the calls that have a value of it.
-    pub fn counter(&self, counter: usize, calls: u64, brackets: &Brackets) -> Option<Estimate> {
-        let counted = |kind: &KindCount| kind.counted.get(counter).copied().unwrap_or(0);
-        self.sum(calls, counted, |kind| *brackets.get(kind.number)?.counters.get(counter)?)
-    }
-
-    /// The time of brackets of other calls in these calls, in ticks: in their durations, and in their
-    /// self times (from which the durations of the calls inside are already missing).
-    pub fn others(&self, brackets: &Brackets) -> [Estimate; 2] {
-        let mut sums = [Estimate::exact(0.0); 2];
-        for kind in self.kinds.iter().filter(|kind| kind.beneath > 0) {
-            let Some(empty) = brackets.get(kind.number) else { continue };
-            // What the inner call's duration does not contain: all of the bracket but its clock reads.
-            let (whole, inside) = (empty.whole.mean, empty.duration.mean);
-            let mean = Estimate {
-                value: (whole.value - inside.value).max(0.0),
-                low: (whole.low - inside.high).max(0.0),
-                high: (whole.high - inside.low).max(0.0),
-            };
-            let outside = Bracket { mean, deviation: empty.whole.deviation };
-            sums[0] = together(sums[0], empty.whole.of_calls(kind.beneath));
-            sums[1] = together(sums[1], outside.of_calls(kind.inside));
-        }
-        sums
-    }
 }
 
 /// The sum of two values whose errors may have the same cause: the ends of the intervals are added.

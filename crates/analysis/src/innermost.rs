@@ -19,7 +19,7 @@
 /// of nesting.
 #[derive(Clone, Debug)]
 pub struct Innermost<T> {
-    /// Calls that have begun and can still own time. Each ends before the one below it.
+    /// Calls that have begun and have not ended. Each ends no later than the one below it.
     open: Vec<Open<T>>,
     now: u64,
     busy: u64,
@@ -47,17 +47,13 @@ impl<T> Innermost<T> {
     pub fn call(&mut self, begin: u64, end: u64, of: T, mut done: impl FnMut(T, u64)) {
         self.advance(begin, &mut done);
         let mut overlaps = false;
-        while let Some(top) = self.open.pop_if(|top| top.end <= end) {
-            overlaps |= top.end < end;
+        // A call that ends together with the one around it is inside of it.
+        while let Some(top) = self.open.pop_if(|top| top.end < end) {
+            overlaps = true;
             done(top.of, top.own);
         }
         self.overlapping += u64::from(overlaps);
         self.open.push(Open { end, own: 0, of });
-    }
-
-    /// The calls around the one that was added last, the innermost one first.
-    pub fn around(&self) -> impl Iterator<Item = &T> {
-        self.open.iter().rev().skip(1).map(|open| &open.of)
     }
 
     /// Must be called after the last call.

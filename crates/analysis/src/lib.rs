@@ -2,9 +2,11 @@
 //! an opened profile and reads its columns page by page. It opens no file and prints nothing.
 //!
 //! ```text
-//!  Profile ─ visit ─► Columns ─┬─► table: one accumulator per row and worker ─┐
-//!                              └─► threads: one summary per page ─┬───────────┼─► Summary
-//!                                  nested: second pass over nested calls ─────┤
+//!  Profile ─ visit ─► Columns ─┬─► clusters: which pages have nested calls
+//!                              ├─► forest: what of a nested call is its own; outermost calls
+//!                              ├─► amounts: what the recorder added to each call, per class
+//!                              ├─► table: one accumulator per row and worker ─┐
+//!                              └─► threads: one summary per page ─────────────┼─► Summary
 //!  calibrations, page headers ──────► probe ──────────────────────────────────┘
 //! ```
 //!
@@ -25,21 +27,25 @@
 //! | [`estimate`] | a value with its interval of 95 % confidence |
 //! | [`sampled`] | runs under a budget: estimates from the calls that were timed |
 //! | `empty`, `call_sets` | what an empty call reads, from the calibrations of its process and from its calls |
-//! | `clusters`, `nested` | self time: finds pages that overlap in time, and reads them a second time |
+//! | [`checks`] | what must be true of a table |
+//! | `amounts` | what the recorder added to each call, per class of bracket |
+//! | `clusters`, `forest` | nested calls: finds pages that overlap in time, and who is inside of whom |
 //!
 //! Sums are integers, so results do not depend on the number of workers. Missing is never zero: an
 //! unknown value is `None`.
 #![forbid(unsafe_code)]
 
+mod amounts;
 mod call_sets;
+pub mod checks;
 mod clusters;
 pub mod durations;
 mod empty;
 pub mod estimate;
+mod forest;
 pub mod innermost;
 pub mod loops;
 pub mod metrics;
-mod nested;
 pub mod ops;
 pub mod probe;
 pub mod sampled;
@@ -51,6 +57,7 @@ pub mod torch;
 pub mod tracks;
 
 pub use call_sets::{CallSet, call_sets};
+pub use checks::{Contradiction, Violation};
 pub use durations::Durations;
 pub use empty::{Bracket, EmptyCall};
 pub use estimate::Estimate;
@@ -61,8 +68,6 @@ pub use probe::ProbeCost;
 pub use sampled::{Estimated, SampledCounter, SampledRow, SampledRun};
 pub use stats::{Stats, stats};
 pub use summary::{Options, Summary, summarize};
-pub use table::{
-    Apart, By, CounterTotal, FirstCalls, Key, PassTotal, Row, RowBrackets, compensate,
-};
+pub use table::{Apart, By, CounterTotal, FirstCalls, Key, PassTotal, Row, Taken, compensate};
 pub use threads::ThreadTime;
 pub use tracks::{SeriesSummary, TracksSummary, tracks};

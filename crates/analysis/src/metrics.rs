@@ -6,7 +6,8 @@
 use model::metric::Bound;
 use profile::{Columns, Profile, Status};
 
-use crate::empty::{BracketCounts, Brackets, EmptyCall, is_clock};
+use crate::amounts::{BracketCounts, Brackets, PageBrackets, parts, ticks};
+use crate::empty::{EmptyCall, is_clock};
 use crate::estimate::Estimate;
 use crate::probe::InPlace;
 
@@ -54,12 +55,9 @@ pub enum Hidden {
 pub const MOSTLY_EMPTY: f64 = 0.5;
 
 /// The part of a sum that comes from empty brackets, 0 to 1. `None` if it was not calibrated.
-pub(crate) fn empty_share(sum: u128, brackets: Option<Estimate>) -> Option<f64> {
+pub(crate) fn empty_share(sum: f64, brackets: Option<Estimate>) -> Option<f64> {
     let empty = brackets?.value.max(0.0);
-    Some(match sum {
-        0 => f64::from(u8::from(empty > 0.0)),
-        _ => (empty / sum as f64).min(1.0),
-    })
+    Some(if sum > 0.0 { (empty / sum).min(1.0) } else { f64::from(u8::from(empty > 0.0)) })
 }
 
 /// The distinct sets of counters that metrics are computed from.
@@ -84,9 +82,25 @@ struct Set {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SetSum {
     calls: u64,
-    ticks: u128,
+    /// Number of calls that these stand for.
+    weight: u64,
+    /// Durations without what the recorder added, and what it added, in [`crate::amounts::PARTS`] of
+    /// a tick.
+    time: u128,
+    taken: u128,
     counters: Vec<u128>,
     brackets: BracketCounts,
+}
+
+/// A page whose calls are added.
+#[derive(Clone, Copy)]
+pub(crate) struct Page<'a> {
+    pub columns: &'a Columns,
+    /// The index of each call's sum; a call whose index is out of range is skipped.
+    pub rows: &'a [u32],
+    /// The duration of each call without what the recorder added.
+    pub times: &'a [u64],
+    pub brackets: &'a PageBrackets,
 }
 
 impl Sets {
@@ -112,15 +126,9 @@ impl Sets {
         self.sets.iter().map(empty).collect()
     }
 
-    /// Adds the calls of a page to `sums`. `rows` has the index of each call's sum; a call whose
-    /// index is out of range is skipped. `bracket` is the number of the page's brackets.
-    pub fn add(
-        &self,
-        columns: &Columns,
-        rows: &[u32],
-        bracket: Option<u32>,
-        sums: &mut [impl AsMut<[SetSum]>],
-    ) {
+    /// Adds the calls of a page to `sums`.
+    pub fn add(&self, page: &Page<'_>, sums: &mut [impl AsMut<[SetSum]>]) {
+        let Page { columns, rows, times, brackets } = *page;
         for (s, set) in self.sets.iter().enumerate() {
             let status = set.group.and_then(|group| columns.groups.get(group)).map(|g| &g.status);
             let there = |counter: &usize| columns.values[*counter].len() == rows.len();
@@ -150,14 +158,16 @@ impl Sets {
                     *sum = sum.saturating_add(u128::from(value).saturating_mul(weight.into()));
                 };
                 sum.calls += 1;
-                add(&mut sum.ticks, columns.duration(i));
+                sum.weight = sum.weight.saturating_add(weight);
+                add(&mut sum.time, times[i]);
+                add(&mut sum.taken, parts(columns.duration(i)) - times[i]);
                 for (total, value) in sum.counters.iter_mut().zip(values()) {
                     add(total, value.unwrap_or(0));
                 }
-                if let Some(number) = bracket {
-                    let kind = sum.brackets.of(number, columns.values.len());
-                    kind.calls += 1;
-                    set.counters.iter().for_each(|counter| kind.counted[*counter] += 1);
+                if let Some(class) = brackets.of(columns, i) {
+                    let kind = sum.brackets.of(class, columns.values.len());
+                    kind.calls = kind.calls.saturating_add(weight);
+                    set.counters.iter().for_each(|counter| kind.counted[*counter] = kind.calls);
                 }
             }
         }
@@ -184,31 +194,36 @@ fn value(profile: &Profile, metric: &Bound, sum: &SetSum, brackets: &Brackets) -
     if sum.calls == 0 {
         return result(None, None, None);
     }
-    let less = |total: u128, empty: Option<Estimate>| {
-        let rest = Estimate::exact(total as f64).minus(empty.unwrap_or_default());
+    let less = |total: f64, empty: Option<Estimate>| {
+        let rest = Estimate::exact(total).minus(empty.unwrap_or_default());
         // A sum cannot be negative; if its interval is, that says it is not resolved.
         Estimate { value: rest.value.max(0.0), ..rest }
     };
-    let hides = |total: u128, empty: Option<Estimate>| {
+    let hides = |total: f64, empty: Option<Estimate>| {
         let share = empty_share(total, empty)?;
         (share > MOSTLY_EMPTY || !less(total, empty).is_resolved()).then_some(share)
     };
     let mut totals = Vec::with_capacity(metric.counters.len());
     for (counter, total) in metric.counters.iter().zip(&sum.counters) {
-        let empty = sum.brackets.counter(*counter, sum.calls, brackets);
-        if let Some(empty_share) = hides(*total, empty) {
+        let empty = sum.brackets.counter(*counter, sum.weight, brackets);
+        let total = *total as f64;
+        if let Some(empty_share) = hides(total, empty) {
             let hidden = Hidden::Counter { counter: *counter, empty_share };
             return result(None, None, Some(hidden));
         }
-        totals.push(less(*total, empty));
+        totals.push(less(total, empty));
     }
-    let empty = sum.brackets.durations(sum.calls, brackets);
+    let recorded = ticks(sum.time + sum.taken);
+    let empty = match brackets.is_raw() {
+        true => sum.brackets.durations(sum.weight, brackets),
+        false => sum.brackets.taken(sum.weight, ticks(sum.taken), brackets),
+    };
     if metric.uses_duration()
-        && let Some(empty_share) = hides(sum.ticks, empty)
+        && let Some(empty_share) = hides(recorded, empty)
     {
         return result(None, None, Some(Hidden::Duration { empty_share }));
     }
-    let ns = less(sum.ticks, empty).times(profile.timeline.ns_per_tick());
+    let ns = less(recorded, empty).times(profile.timeline.ns_per_tick());
     // A thread runs on one processor at a time, so it cannot use more than all of the time.
     if is_part_of_time(profile, metric) && ns.value > 0.0 {
         let clock = totals.first().copied().unwrap_or_default();
@@ -324,7 +339,9 @@ fn is_part_of_time(profile: &Profile, metric: &Bound) -> bool {
 pub(crate) fn merge(sums: &mut [SetSum], others: Vec<SetSum>) {
     for (sum, other) in sums.iter_mut().zip(others) {
         sum.calls += other.calls;
-        sum.ticks += other.ticks;
+        sum.weight = sum.weight.saturating_add(other.weight);
+        sum.time += other.time;
+        sum.taken += other.taken;
         sum.counters.iter_mut().zip(other.counters).for_each(|(total, more)| *total += more);
         sum.brackets.add(other.brackets);
     }

@@ -30,6 +30,8 @@ pub use rows::{BOOKKEEPING, CounterSum, OpRow, OpRowKind, OpTable, RegionSum, Va
 use profile::raw::Drawn;
 use profile::{LossCount, OpId, Profile};
 
+use crate::amounts::Brackets;
+use crate::estimate::Estimate;
 use tasks::Tasks;
 
 /// Selects the trees to show. A tree is selected as a whole, by its outermost call.
@@ -64,12 +66,20 @@ pub struct RunCall<'a> {
     pub start: u64,
     /// Its duration.
     pub duration: u64,
+    /// The same as it counts in sums: without what the recorder added to it.
+    pub time: Amount,
     /// The time from its begin to the begin of its first op; `None` without ops.
     pub first_op: Option<u64>,
     /// The time between its ops.
     pub between: u64,
     /// The time before the first op and after the last one; the whole duration without ops.
     pub own: u64,
+    /// The last two as they count in sums.
+    pub between_time: Amount,
+    /// See `between_time`.
+    pub own_time: Amount,
+    /// The number of calls directly inside of it whose counters were read.
+    pub read_inside: u32,
     /// The value of each counter of the profile; `None` if it is not known.
     pub counters: &'a [Option<u64>],
     /// The same without its ops: the counts of `own` and `between` together, and of book-keeping
@@ -109,6 +119,12 @@ pub struct OpCall<'a> {
     pub duration: u64,
     /// Its duration without the ops and runs inside it.
     pub self_ticks: u64,
+    /// The last two as they count in sums: without what the recorder added to them.
+    pub time: Amount,
+    /// See `time`.
+    pub own_time: Amount,
+    /// The number of calls directly inside of it whose counters were read.
+    pub read_inside: u32,
     /// Bytes of storage that it allocated.
     pub storage: Option<u64>,
     /// Bytes of workspace that it allocated.
@@ -126,6 +142,15 @@ pub struct OpCall<'a> {
     pub regions: &'a [Region],
     /// How it was drawn; the default in a run without a budget.
     pub drawn: Drawn,
+}
+
+/// A time in ticks, and what the recorder had added to it.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Amount {
+    /// The time without what the recorder added.
+    pub ticks: f64,
+    /// What was taken of it, with its interval.
+    pub taken: Estimate,
 }
 
 /// A parallel launch.
@@ -201,12 +226,13 @@ pub struct OpTrees<'a> {
     later: Vec<Vec<Vec<u64>>>,
     first_tick: Option<u64>,
     losses: Vec<LossCount>,
+    brackets: Brackets,
 }
 
 impl<'a> OpTrees<'a> {
-    /// Reads every page once.
-    pub fn new(profile: &'a Profile) -> Self {
-        tasks::collect(profile)
+    /// Reads every page once. With `raw`, times count in sums as they were recorded.
+    pub fn new(profile: &'a Profile, raw: bool) -> Self {
+        tasks::collect(profile, Brackets::new(profile, raw))
     }
 
     /// The begin of the profile's first call of any kind; `None` without calls.

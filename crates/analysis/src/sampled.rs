@@ -22,6 +22,7 @@ pub mod strata;
 pub mod tail;
 pub(crate) mod values;
 
+use crate::estimate::Estimate;
 use crate::table::Row;
 
 pub(crate) use collect::{Found, collect};
@@ -29,20 +30,26 @@ pub use strata::Strata;
 pub use values::{Estimated, SampledCounter, SampledRow, SampledRun};
 
 /// Takes over the estimates into the fields that every view knows.
-pub(crate) fn apply(row: &mut Row, sampled: SampledRow) {
+pub(crate) fn apply(row: &mut Row, sampled: SampledRow, raw: bool) {
     let timed = sampled.timed.max(1) as f64;
-    if let Some(calls) = sampled.calls {
-        // What the brackets would have taken in all calls.
-        if let Some(brackets) = &mut row.brackets {
-            brackets.total = brackets.total.times(calls as f64 / timed);
-            brackets.own = brackets.own.times(calls as f64 / timed);
+    let complete = sampled.calls == Some(sampled.timed);
+    if let Some(calls) = sampled.calls.filter(|_| !complete) {
+        // What the brackets would have taken of all calls.
+        let each = calls as f64 / timed;
+        if let Some(taken) = &mut row.taken {
+            (taken.total, taken.own) = (taken.total.times(each), taken.own.times(each));
         }
-        if let Some(total) = &sampled.total
-            && sampled.timed < calls
-        {
-            row.total_ticks = total.value.max(0.0).round() as u128;
+        if let Some(total) = sampled.total {
+            row.total = widened(total, row.taken.map(|taken| taken.total));
+            // The own time is known only if no call is inside of these.
+            row.own = row.total;
         }
         row.calls = calls;
+        row.inner = 0;
+    }
+    if !complete {
+        // Only timed calls say which workgroup they were.
+        row.dispatches = None;
     }
     for (of_row, counter) in row.counters.iter_mut().zip(&sampled.counters) {
         let (Some(of_row), Some(counter)) = (of_row.as_mut(), counter) else { continue };
@@ -53,10 +60,19 @@ pub(crate) fn apply(row: &mut Row, sampled: SampledRow) {
             of_row.total = counter.total.value.max(0.0).round() as u128;
         }
         of_row.calls = counter.calls;
-    }
-    // Only timed calls say which workgroup they were.
-    if sampled.calls != Some(sampled.timed) {
-        row.dispatches = None;
+        of_row.settle(raw);
     }
     row.sampled = Some(Box::new(sampled));
+}
+
+/// An estimate from a sample, from which brackets were taken: with both kinds of uncertainty.
+pub(crate) fn widened(total: Estimated, taken: Option<Estimate>) -> Estimate {
+    let of_sample = total.interval.unwrap_or(Estimate::exact(total.value));
+    let taken = taken.unwrap_or_default();
+    // What was taken is already missing from the value.
+    of_sample.minus(Estimate {
+        value: 0.0,
+        low: taken.low - taken.value,
+        high: taken.high - taken.value,
+    })
 }

@@ -44,6 +44,7 @@ use std::collections::{BTreeMap, HashMap};
 use model::metric::Bound;
 use profile::{LossCount, Profile, merge_losses};
 
+use crate::amounts::Brackets;
 use crate::empty::Bracket;
 use crate::metrics::PartOfTime;
 use crate::probe::{InPlace, ProbeCost, costs};
@@ -409,7 +410,7 @@ fn add_counts(profile: &Profile, options: &Options, workers: usize, ops: &mut [O
         return;
     }
     let places = Places::new(profile, &Selection::default());
-    let (rows, _) = sampled::collect(profile, &places, workers);
+    let (rows, _) = sampled::collect(profile, &places, workers, &Brackets::new(profile, true));
     for op in ops.iter_mut() {
         if let Some(found) = rows.get(&op.key) {
             op.all.counted = found.row.calls;

@@ -1,16 +1,20 @@
 //! One pass over a profile, which computes everything that a report shows of it.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
+use model::Loss;
 use model::metric::Bound;
-use profile::{LossCount, Profile, merge_losses};
+use profile::{Columns, LossCount, PageDecoder, PageKey, Profile, merge_losses, on_threads};
 
+use crate::amounts::Brackets;
+use crate::checks::{self, Violation};
 use crate::clusters::{PageSpan, clusters};
-use crate::empty::Brackets;
-use crate::nested;
+use crate::estimate::Estimate;
+use crate::forest::{self, Marker};
 use crate::probe::{InPlace, ProbeCost, costs};
 use crate::sampled::{self, Found, SampledRow, SampledRun};
-use crate::table::{Apart, By, Key, Places, Row, RowBrackets, Selection, Table};
+use crate::table::{Apart, By, Key, Places, Row, Selection, Table};
 use crate::threads::{PageTimes, ThreadTime};
 
 /// What to add up, and how.
@@ -31,6 +35,8 @@ pub struct Options {
     pub metrics: Vec<Bound>,
     /// Number of worker threads; 0 for as many as the machine has.
     pub workers: usize,
+    /// Whether to show values as they were recorded, without subtracting what brackets took.
+    pub raw: bool,
     /// Number of nested calls that a worker sorts at a time; `None` for 262,144. The result does
     /// not depend on it.
     pub round: Option<usize>,
@@ -45,13 +51,15 @@ pub struct Summary {
     pub calls: u64,
     /// Number of all dispatches. `None` if it is unknown for some call which workgroup it was.
     pub dispatches: Option<u64>,
-    /// Sum of the durations of all calls.
-    pub total_ticks: u128,
-    /// Sum of their self times, which is what percentages refer to. It is less than `total_ticks`
-    /// if calls are nested, because there the same time counts several times.
-    pub self_ticks: u128,
-    /// The time of brackets in these two sums; `None` if they were not calibrated for all calls.
-    pub brackets: Option<RowBrackets>,
+    /// Time in something recorded, in ticks: the sum of the self times of all calls, which is what
+    /// percentages refer to. In a run with a budget, an estimate; `None` if it is not known.
+    pub total: Option<Estimate>,
+    /// What brackets took of that time; `None` if they were not calibrated for all calls.
+    pub taken: Option<Estimate>,
+    /// Whether some call is inside of another one.
+    pub nested: bool,
+    /// Whether values are as they were recorded: nothing was subtracted.
+    pub raw: bool,
     /// Calls that ended after a call of their thread in which they had begun; see
     /// [`crate::innermost::Innermost::overlapping`].
     pub overlapping: u64,
@@ -65,6 +73,9 @@ pub struct Summary {
     pub uncalibrated_probes: bool,
     /// Losses of each process: its own, those of its files, and those inside its pages.
     pub process_losses: Vec<Vec<LossCount>>,
+    /// What does not hold of the corrected values. If there is something, all values are as they were
+    /// recorded, and it is counted as a loss.
+    pub violations: Vec<Violation>,
     /// All losses together, including those of the run as a whole.
     pub losses: Vec<LossCount>,
     /// Only in a run with a budget: what the sample says about all calls. The sums above are then
@@ -86,27 +97,30 @@ impl Summary {
         places.dedup_by_key(|(process, _)| *process);
         (places.len(), threads)
     }
-
-    /// The sum of the durations of all calls. `None` if some calls were counted, but none was timed.
-    pub fn duration_ticks(&self) -> Option<f64> {
-        match &self.sampled {
-            Some(run) => run.all.total.map(|total| total.value),
-            None => Some(self.total_ticks as f64),
-        }
-    }
-
-    /// The sum of the self times. `None` if it is not known.
-    pub fn own_ticks(&self) -> Option<f64> {
-        match &self.sampled {
-            Some(run) if run.nested => None,
-            Some(run) if run.all.calls != Some(run.all.timed) => self.duration_ticks(),
-            _ => Some(self.self_ticks as f64),
-        }
-    }
 }
 
-/// Reads every page of `profile` once and adds it up. Pages with nested calls are read twice.
+/// Reads every page of `profile` once and adds it up. Pages with nested calls are read three times. If
+/// the corrected values contradict each other, it returns those that were recorded, and says so.
 pub fn summarize(profile: &Profile, options: &Options) -> Summary {
+    let summary = once(profile, options);
+    let given = [&options.filter, &options.kind, &options.device, &options.stream];
+    let whole = given.iter().all(|filter| filter.is_none()) && summary.apart == Apart::default();
+    let total = summary.total.filter(|_| whole && summary.sampled.is_none());
+    let violations = checks::violations(&summary.rows, summary.overlapping == 0, total);
+    if violations.is_empty() {
+        return summary;
+    }
+    let mut recorded = match options.raw {
+        true => summary,
+        false => once(profile, &Options { raw: true, ..options.clone() }),
+    };
+    let loss = LossCount::new(Loss::Inconsistent, violations.len() as u64);
+    recorded.losses = merge_losses(recorded.losses.iter().chain([&loss]));
+    recorded.violations = violations;
+    recorded
+}
+
+fn once(profile: &Profile, options: &Options) -> Summary {
     let workers = match options.workers {
         0 => std::thread::available_parallelism().map_or(1, usize::from),
         given => given,
@@ -120,34 +134,38 @@ pub fn summarize(profile: &Profile, options: &Options) -> Summary {
     };
     let places = Places::new(profile, &selection);
     let table = || Table::new(profile, &places, &options.metrics);
-    let mut brackets = Brackets::new(profile);
+    let mut brackets = Brackets::new(profile, options.raw);
     let make =
         || Worker { table: table(), in_place: InPlace::default(), times: PageTimes::default() };
     let (states, found) = profile.visit(workers, make, |worker, columns| {
         worker.in_place.add(columns, profile);
         // Calls that belong to no thread count neither for the times of threads nor for self times.
-        if worker.table.apart(columns).is_none() {
-            worker.times.add(columns, profile);
+        let apart = worker.table.apart(columns).is_some();
+        if apart || worker.times.add(columns, profile) {
+            worker.table.add(columns, &brackets, None);
         }
-        let mask = columns.header().map_or(0, |h| h.start.counters);
-        worker.table.add(columns, brackets.number(columns.process, mask));
     });
     let mut all = make();
+    let mut tables = Vec::new();
     for state in states {
-        all.table.merge(state.table);
+        tables.push(state.table);
         all.times.merge(state.times);
         all.in_place.merge(state.in_place);
     }
     let clusters = clusters(all.times.spans());
-    let (tables, nested) =
-        nested::visit(profile, &clusters, workers, &brackets, options.round, table);
-    tables.into_iter().for_each(|table| all.table.merge(table));
-    let busy = busy(&clusters, &nested.busy);
+    // A page that looks flat can be inside of a call of another page. It was added as if it were not.
+    if clusters.iter().flatten().any(|page| page.flat) {
+        tables = add_flat(profile, &clusters, workers, &brackets, table);
+    }
+    let (nested, busy, overlapping) =
+        add_nested(profile, &clusters, workers, &brackets, options.round, table);
+    tables.into_iter().chain(nested).for_each(|table| all.table.merge(table));
+    let busy = by_thread(&clusters, &busy);
     let mut threads = all.times.finish(profile, &clusters, &busy);
     let mut estimates = None;
     if profile.is_sampled() {
-        let found = sampled::collect(profile, &places, workers);
-        estimate_threads(profile, &found.1, all.table.all_not_own > 0, &mut threads);
+        let found = sampled::collect(profile, &places, workers, &brackets);
+        estimate_threads(profile, &found.1, &mut threads);
         estimates = Some(found);
     }
     brackets
@@ -164,30 +182,96 @@ pub fn summarize(profile: &Profile, options: &Options) -> Summary {
         .map(|(process, found)| merge_losses(process.losses.iter().chain(found)))
         .collect();
     let losses = merge_losses(profile.losses.iter().chain(process_losses.iter().flatten()));
+    let (total, taken) = all.table.all(&brackets);
     let mut summary = Summary {
         calls: all.table.all_calls,
         dispatches: (!all.table.all_unplaced).then_some(all.table.all_dispatches),
-        total_ticks: all.table.all_ticks,
-        self_ticks: all.table.all_ticks.saturating_sub(all.table.all_not_own),
-        overlapping: nested.overlapping,
+        total: Some(total),
+        taken,
+        nested: all.table.nested,
+        raw: options.raw,
+        overlapping,
         apart: all.table.all_apart,
-        brackets: all.table.all_brackets(&brackets),
         rows: all.table.finish(workers, &brackets),
         threads,
         probes,
         uncalibrated_probes,
         process_losses,
+        violations: Vec::new(),
         losses,
         sampled: None,
     };
     if let Some((rows, run)) = estimates {
-        estimate(profile, rows, run, options.metrics.len(), &mut summary);
+        estimate(profile, rows, run, options.metrics.len(), options.raw, &mut summary);
     }
     summary
 }
 
+/// Adds the pages that are in no cluster, in new tables.
+fn add_flat<'a>(
+    profile: &'a Profile,
+    clusters: &[Vec<PageSpan>],
+    workers: usize,
+    brackets: &Brackets,
+    make: impl Fn() -> Table<'a> + Sync,
+) -> Vec<Table<'a>> {
+    let nested: HashSet<PageKey> = clusters.iter().flatten().map(|page| page.key).collect();
+    let pages = profile.pages();
+    let pages: Vec<PageKey> = pages.into_iter().filter(|page| !nested.contains(page)).collect();
+    let next = AtomicUsize::new(0);
+    let work = || {
+        let (mut table, mut decoder) = (make(), PageDecoder::new(profile));
+        while let Some(page) = pages.get(next.fetch_add(1, Ordering::Relaxed)) {
+            table.add(decoder.decode(*page), brackets, None);
+        }
+        table
+    };
+    on_threads(workers.clamp(1, pages.len().max(1)), work)
+}
+
+/// Adds the clusters. Returns the tables, for each cluster the time in some call, and the number of
+/// calls that overlap.
+fn add_nested<'a>(
+    profile: &'a Profile,
+    clusters: &[Vec<PageSpan>],
+    workers: usize,
+    brackets: &Brackets,
+    round: Option<usize>,
+    make: impl Fn() -> Table<'a> + Sync,
+) -> (Vec<Table<'a>>, Vec<u64>, u64) {
+    let next = AtomicUsize::new(0);
+    let work = || {
+        let mut table = make();
+        let mut decoder = PageDecoder::new(profile);
+        let mut marker = Marker::new(profile, brackets, round);
+        let mut found: Vec<(usize, forest::Found)> = Vec::new();
+        loop {
+            let at = next.fetch_add(1, Ordering::Relaxed);
+            let Some(cluster) = clusters.get(at) else { break };
+            let rows = |columns: &Columns, rows: &mut Vec<u32>| table.rows_of(columns, rows);
+            let (marks, of_cluster) = marker.mark(cluster, rows);
+            for (page, marks) in cluster.iter().zip(marks) {
+                table.add(decoder.decode(page.key), brackets, Some(&marks));
+            }
+            found.push((at, of_cluster));
+        }
+        (table, found)
+    };
+    let workers = workers.clamp(1, clusters.len().max(1));
+    let (mut busy, mut overlapping) = (vec![0; clusters.len()], 0);
+    let tables = on_threads(workers, work).into_iter().map(|(table, found)| {
+        for (at, found) in found {
+            busy[at] = found.busy;
+            overlapping += found.overlapping;
+        }
+        table
+    });
+    let tables = tables.collect();
+    (tables, busy, overlapping)
+}
+
 /// Replaces what timed calls say about threads by estimates for all calls.
-fn estimate_threads(profile: &Profile, run: &SampledRun, nested: bool, threads: &mut [ThreadTime]) {
+fn estimate_threads(profile: &Profile, run: &SampledRun, threads: &mut [ThreadTime]) {
     for thread in threads {
         let place = (thread.process, thread.thread);
         let Some((_, of_thread)) = run.threads.iter().find(|(at, _)| *at == place) else {
@@ -199,9 +283,11 @@ fn estimate_threads(profile: &Profile, run: &SampledRun, nested: bool, threads: 
         }
         // When the other calls began and ended is not known.
         thread.off_cpu = None;
-        thread.dispatch_known = of_thread.total.is_some() && !nested;
-        if let Some(total) = of_thread.total.filter(|_| !nested) {
-            thread.dispatch_ns = total.value * profile.timeline.ns_per_tick();
+        thread.dispatch_known = of_thread.total.is_some();
+        if let Some(total) = of_thread.total {
+            // A thread is not in calls for longer than it lives.
+            let ns = total.value * profile.timeline.ns_per_tick();
+            thread.dispatch_ns = ns.min(thread.wall_ns);
         }
     }
 }
@@ -212,54 +298,46 @@ fn estimate(
     mut found: HashMap<Key, Found>,
     run: SampledRun,
     metrics: usize,
+    raw: bool,
     summary: &mut Summary,
 ) {
-    let nested = summary.self_ticks != summary.total_ticks;
     for row in &mut summary.rows {
-        let of_timed = row.total_ticks;
-        let with_others_inside = row.self_ticks != of_timed;
         match found.remove(&row.key) {
             Some(of_row) => {
                 if row.calls != of_row.row.calls.unwrap_or(0) {
-                    let [p50, p99] = of_row.quantiles.map(|ticks| ticks.unwrap_or(0) as f64);
-                    (row.p50_ticks, row.p99_ticks) = (p50, p99);
+                    [row.p50, row.p99] = of_row.quantiles.map(|ticks| ticks.unwrap_or(0.0));
                 }
                 row.threads.extend(of_row.threads);
                 row.passes = of_row.passes;
-                sampled::apply(row, of_row.row);
+                sampled::apply(row, of_row.row, raw);
             }
             None => {
                 let timed = row.calls;
-                sampled::apply(row, SampledRow { timed, ..SampledRow::default() });
+                sampled::apply(row, SampledRow { timed, ..SampledRow::default() }, raw);
             }
         }
-        if let Some(sampled) = row.sampled.as_deref_mut() {
-            sampled.self_known = !with_others_inside || sampled.calls == Some(sampled.timed);
-            sampled.share = sampled.share.filter(|_| !nested);
-        }
-        row.self_ticks = if with_others_inside { row.self_ticks } else { row.total_ticks };
     }
     for (key, of_row) in found {
         let counters = profile.groups.counters();
         let mut row = Row::of_counts(key, counters, metrics);
         row.threads.extend(of_row.threads);
         row.passes = of_row.passes;
-        sampled::apply(&mut row, of_row.row);
+        sampled::apply(&mut row, of_row.row, raw);
         summary.rows.push(row);
     }
     let all = &run.all;
+    let timed = all.timed.max(1) as f64;
     summary.calls = all.calls.unwrap_or(summary.calls);
-    let complete = all.calls == Some(all.timed);
-    if !complete {
+    if all.calls != Some(all.timed) {
         summary.dispatches = None;
-        summary.total_ticks = all.total.map_or(0, |total| total.value.max(0.0).round() as u128);
-        summary.self_ticks = if nested { 0 } else { summary.total_ticks };
+        summary.taken = summary.taken.map(|taken| taken.times(summary.calls as f64 / timed));
+        summary.total = all.total.map(|total| sampled::widened(total, summary.taken));
     }
-    summary.sampled = Some(SampledRun { nested: nested && !complete, ..run });
+    summary.sampled = Some(run);
 }
 
 /// For each thread with clusters, how long it was in some call of them.
-fn busy(clusters: &[Vec<PageSpan>], busy: &[u64]) -> HashMap<(usize, usize), u64> {
+fn by_thread(clusters: &[Vec<PageSpan>], busy: &[u64]) -> HashMap<(usize, usize), u64> {
     let mut threads = HashMap::new();
     for (cluster, ticks) in clusters.iter().zip(busy) {
         let Some(key) = cluster.first().map(|page| page.key) else { continue };

@@ -57,34 +57,43 @@ pub enum Key {
     Stream(Option<(usize, usize)>),
 }
 
-/// One row. Durations are in ticks.
+/// One row. Times are in ticks, without what the recorder added to them, unless the summary is one
+/// of recorded values. All values but `own`, `dispatches`, `threads` and `cpus` are of the row's
+/// outermost calls: those that no other call of the row is around.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Row {
     /// What it stands for.
     pub key: Key,
     /// The first call of each thread.
     pub first: FirstCalls,
-    /// Number of workgroup calls.
+    /// Number of outermost calls.
     pub calls: u64,
+    /// Number of calls inside of other calls of the row.
+    pub inner: u64,
+    /// Number of all these calls of whose own time nothing is left after the correction.
+    pub exhausted: u64,
     /// Number of calls with workgroup id 0,0,0, which is one per dispatch. `None` if the
     /// workgroup of some call is unknown, or if some call belongs to a virtual machine.
     pub dispatches: Option<u64>,
     /// Sum of the durations.
-    pub total_ticks: u128,
-    /// What the brackets took of these times; `None` if they were not calibrated for all of the
-    /// calls. The times of the row are as recorded: [`Row::compensated`] subtracts.
-    pub brackets: Option<RowBrackets>,
+    pub total: Estimate,
     /// Sum of the self times: the durations minus the time that belongs to calls which began later
     /// on the same thread ([`crate::innermost`]).
-    pub self_ticks: u128,
+    pub own: Estimate,
+    /// What the brackets took of these two sums; `None` if they were not calibrated for all of the
+    /// calls.
+    pub taken: Option<Taken>,
+    /// The part of the recorded durations that empty calls would have taken, 0 to 1. `None` if that
+    /// was not calibrated.
+    pub empty_share: Option<f64>,
     /// Shortest duration.
-    pub min_ticks: u64,
+    pub min: f64,
     /// Longest duration.
-    pub max_ticks: u64,
+    pub max: f64,
     /// Median, interpolated linearly between the closest ranks.
-    pub p50_ticks: f64,
+    pub p50: f64,
     /// 99th percentile, interpolated in the same way.
-    pub p99_ticks: f64,
+    pub p99: f64,
     /// One entry for each counter of the run; `None` if no call of this row has a usable value.
     pub counters: Vec<Option<CounterTotal>>,
     /// Each requested metric.
@@ -102,16 +111,14 @@ pub struct Row {
     pub sampled: Option<Box<SampledRow>>,
 }
 
-/// The time of brackets in the times of a row, in ticks.
+/// What brackets took of the times of a row, in ticks.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct RowBrackets {
-    /// In the total: the durations of empty calls, and all of the brackets of calls inside.
+pub struct Taken {
+    /// Of the total: the durations of empty calls, and all of the brackets of calls inside.
     pub total: Estimate,
-    /// In the self times: the durations of empty calls, and the part of the brackets of the calls
+    /// Of the self times: the durations of empty calls, and the part of the brackets of the calls
     /// directly inside that is outside of their durations.
     pub own: Estimate,
-    /// The duration of one empty call.
-    pub each: Estimate,
 }
 
 /// Subtracts the time or the counts of brackets from a sum as it was recorded. It is a step of its
@@ -122,14 +129,14 @@ pub fn compensate(recorded: Estimate, brackets: Option<Estimate>) -> Estimate {
 }
 
 /// The part of one pass in a row.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct PassTotal {
-    /// Number of workgroup calls.
+    /// Number of outermost calls.
     pub calls: u64,
     /// Number of calls whose workgroup id is known to be 0,0,0.
     pub dispatches: u64,
     /// Sum of the durations.
-    pub total_ticks: u128,
+    pub total_ticks: f64,
 }
 
 /// A counter over the calls that have a value of it ([`profile::columns::Columns::value`]). In
@@ -137,8 +144,10 @@ pub struct PassTotal {
 /// time.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct CounterTotal {
-    /// Sum of the values, including estimates.
+    /// Sum of the values as they were read, including estimates.
     pub total: u128,
+    /// The same without what the brackets read, unless the summary is one of recorded values.
+    pub value: Estimate,
     /// Number of those calls.
     pub calls: u64,
     /// Number of those calls that have an estimate. In a run without estimates, this and the
@@ -159,8 +168,8 @@ pub struct CounterTotal {
 
 impl CounterTotal {
     /// The mean over the calls that have a value.
-    pub fn mean(&self) -> f64 {
-        self.total as f64 / self.calls as f64
+    pub fn mean(&self) -> Estimate {
+        self.value.times(1.0 / self.calls.max(1) as f64)
     }
 
     /// The part of the time in which it counted, 0 to 1; `None` without estimates.
@@ -171,12 +180,15 @@ impl CounterTotal {
     /// The part of the readings that comes from empty brackets, 0 to 1; `None` if that was not
     /// calibrated.
     pub fn empty_share(&self) -> Option<f64> {
-        metrics::empty_share(self.total, self.brackets)
+        metrics::empty_share(self.total as f64, self.brackets)
     }
 
-    /// The sum without what the brackets read.
-    pub fn compensated(&self) -> Estimate {
-        compensate(self.sampled.unwrap_or(Estimate::exact(self.total as f64)), self.brackets)
+    /// Computes the value that is shown: without what the brackets read, unless `raw`. What cannot be
+    /// negative is not: the brackets have not read more than there was.
+    pub(crate) fn settle(&mut self, raw: bool) {
+        let recorded = self.sampled.unwrap_or(Estimate::exact(self.total as f64));
+        let rest = compensate(recorded, self.brackets.filter(|_| !raw));
+        self.value = Estimate { value: rest.value.max(0.0), high: rest.high.max(0.0), ..rest };
     }
 
     /// Adds a call's value.
@@ -202,12 +214,6 @@ impl Row {
         self.passes.windows(2).all(|pair| same(&pair[0], &pair[1]))
     }
 
-    /// Sum of the durations in ticks. In a run with a budget, an estimate.
-    pub fn total(&self) -> f64 {
-        let total = self.sampled.as_ref().and_then(|sampled| sampled.total);
-        total.map_or(self.total_ticks as f64, |total| total.value)
-    }
-
     /// Whether the durations of its calls are known: false if all of them were only counted.
     pub fn is_timed(&self) -> bool {
         self.sampled.as_ref().is_none_or(|sampled| sampled.timed > 0)
@@ -219,14 +225,17 @@ impl Row {
             key,
             first: FirstCalls::default(),
             calls: 0,
+            inner: 0,
+            exhausted: 0,
             dispatches: None,
-            total_ticks: 0,
-            brackets: None,
-            self_ticks: 0,
-            min_ticks: 0,
-            max_ticks: 0,
-            p50_ticks: 0.0,
-            p99_ticks: 0.0,
+            total: Estimate::default(),
+            own: Estimate::default(),
+            taken: None,
+            empty_share: None,
+            min: 0.0,
+            max: 0.0,
+            p50: 0.0,
+            p99: 0.0,
             counters: vec![None; counters],
             metrics: vec![
                 MetricValue { value: None, interval: None, calls: 0, hidden: None };
@@ -240,42 +249,17 @@ impl Row {
     }
 
     /// Mean duration in ticks.
-    pub fn mean_ticks(&self) -> f64 {
-        if let Some(mean) = self.sampled.as_ref().and_then(|sampled| sampled.mean()) {
-            return mean.value;
-        }
-        self.total_ticks as f64 / self.calls as f64
+    pub fn mean(&self) -> Estimate {
+        self.total.times(1.0 / self.calls.max(1) as f64)
     }
 
-    /// The part of the durations that empty calls would have taken, 0 to 1. `None` if that was not
-    /// calibrated.
-    pub fn empty_share(&self) -> Option<f64> {
-        metrics::empty_share(self.total_ticks, self.brackets.map(|brackets| brackets.total))
-    }
-
-    /// The sum of the durations in ticks, without the brackets.
-    pub fn compensated(&self) -> Estimate {
-        compensate(self.recorded(), self.brackets.map(|brackets| brackets.total))
-    }
-
-    /// The sum of the durations in ticks, with the brackets. In a run with a budget it is estimated.
-    fn recorded(&self) -> Estimate {
-        let sampled = self.sampled.as_ref().and_then(|sampled| sampled.total);
-        let interval = sampled.and_then(|total| total.interval);
-        interval.unwrap_or(Estimate::exact(self.total()))
-    }
-
-    /// The sum of the self times in ticks, without the brackets.
-    pub fn compensated_self(&self) -> Estimate {
-        // If it is known of sampled calls, there are no calls inside.
-        let sampled = self.sampled.as_ref().filter(|sampled| sampled.calls != Some(sampled.timed));
-        let own = sampled.map_or(Estimate::exact(self.self_ticks as f64), |_| self.recorded());
-        compensate(own, self.brackets.map(|brackets| brackets.own))
-    }
-
-    /// A quantile of the durations in ticks, without an empty call.
-    pub fn compensated_call(&self, ticks: f64) -> Estimate {
-        compensate(Estimate::exact(ticks), self.brackets.map(|brackets| brackets.each))
+    /// A quantile of the durations, or the shortest or longest one, with the interval that follows
+    /// from what was taken of each call.
+    pub fn call(&self, ticks: f64) -> Estimate {
+        let each = 1.0 / self.calls.max(1) as f64;
+        let taken = self.taken.map_or(Estimate::default(), |taken| taken.total.times(each));
+        let (low, high) = (taken.value - taken.high, taken.value - taken.low);
+        Estimate { value: ticks, low: ticks + low, high: ticks + high }
     }
 }
 
@@ -298,12 +282,12 @@ impl Apart {
 }
 
 /// The first calls of a row, one per thread.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct FirstCalls {
     /// The number of first calls, one for each thread.
     pub calls: u64,
     /// The sum of their durations.
-    pub total_ticks: u128,
+    pub total: f64,
     /// The longest of them.
-    pub max_ticks: u64,
+    pub max: f64,
 }

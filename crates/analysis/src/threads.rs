@@ -220,9 +220,14 @@ pub(crate) struct PageTimes {
 }
 
 impl PageTimes {
-    pub fn add(&mut self, columns: &Columns, profile: &Profile) {
+    /// Adds a page. Returns whether each of its calls begins after all calls recorded before it have
+    /// ended.
+    pub fn add(&mut self, columns: &Columns, profile: &Profile) -> bool {
         let key = PageKey { process: columns.process, thread: columns.thread, page: columns.page };
-        self.pages.extend(PageTime::of(columns, profile, u64::MAX).map(|time| (key, time)));
+        let found = PageTime::of(columns, profile, u64::MAX).map(|time| (key, time));
+        let flat = found.as_ref().is_none_or(|(_, time)| time.flat);
+        self.pages.extend(found);
+        flat
     }
 
     pub fn merge(&mut self, mut other: Self) {

@@ -216,7 +216,7 @@ fn random_trees() {
         let dir = scratch.join("x.cpt");
         script.write(&dir);
         let profile = Profile::open(&dir).expect("open the scripted profile");
-        let trees = OpTrees::new(&profile);
+        let trees = OpTrees::new(&profile, false);
         let mut seen = Seen::default();
         trees.visit(&OpFilter::default(), &mut seen);
         assert_eq!(seen.runs, wanted.runs, "round {round}");
@@ -227,13 +227,13 @@ fn random_trees() {
         for fold in [true, false] {
             let table = OpTable::new(&trees, &OpFilter::default(), fold);
             let rows = || table.rows.iter().filter(|row| !row.outside);
-            assert_eq!(rows().map(|row| row.self_ticks).sum::<u128>(), table.wall_ticks);
+            assert_eq!(rows().map(|row| row.own.value).sum::<f64>(), table.wall.value);
             let outermost = wanted.runs.iter().filter(|run| run.parent.is_none());
             // A run inside an op that is outside of all runs counts as outside of all runs.
-            assert_eq!(table.wall_ticks, outermost.map(|run| u128::from(run.duration)).sum());
+            assert_eq!(table.wall.value, outermost.map(|run| run.duration as f64).sum::<f64>());
             let of_ops: u64 =
                 wanted.ops.iter().filter(|op| op.run.is_none()).map(|op| op.own).sum();
-            assert_eq!(table.outside_ticks, u128::from(of_ops));
+            assert_eq!(table.outside.value, of_ops as f64);
         }
         runs_in_ops += wanted.runs.iter().filter(|run| run.parent.is_some()).count();
         deep += wanted.ops.iter().filter(|op| op.depth > 2).count();
@@ -283,7 +283,7 @@ fn region(cpus: u32, of: u32, tasks: &[(usize, u32, u64, u64)]) -> (Region, Vec<
     script.write(&dir);
     let profile = Profile::open(&dir).expect("open the scripted profile");
     let mut regions = Regions::default();
-    OpTrees::new(&profile).visit(&OpFilter::default(), &mut regions);
+    OpTrees::new(&profile, false).visit(&OpFilter::default(), &mut regions);
     regions.0.pop().expect("the script has one region")
 }
 
@@ -338,8 +338,8 @@ fn book_keeping_is_one_row() {
     let dir = scratch.join("x.cpt");
     script.write(&dir);
     let profile = Profile::open(&dir).expect("open the scripted profile");
-    let table = OpTable::new(&OpTrees::new(&profile), &OpFilter::default(), true);
-    let rows = table.rows.iter().map(|row| (row.kind.clone(), row.calls, row.self_ticks));
+    let table = OpTable::new(&OpTrees::new(&profile, false), &OpFilter::default(), true);
+    let rows = table.rows.iter().map(|row| (row.kind.clone(), row.calls, row.own.value as u128));
     let rows: Vec<(OpRowKind, u64, u128)> = rows.collect();
     let bookkeeping = OpRowKind::Bookkeeping { device: "cpu0".to_owned() };
     assert_eq!(rows.len(), 2);

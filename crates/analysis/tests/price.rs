@@ -240,12 +240,12 @@ fn the_bracket_is_subtracted_from_metrics() {
     assert!(high < 100.0 * 2_050.0 / 1_990.0 && high > 101.0, "{high}");
     let plain = summary(&script, &Options::default());
     let row = &plain.rows[0];
-    assert_eq!(row.empty_share(), Some(20.0 / 2_040.0));
+    assert_eq!(row.empty_share, Some(20.0 / 2_040.0));
     assert_eq!(row.counters[0].unwrap().empty_share(), Some(340.0 / 2_360.0));
     // The recorded values are kept.
     assert_eq!(row.counters[0].unwrap().total, 40 * 2_360);
-    assert_eq!(row.counters[0].unwrap().compensated().value, 40.0 * 2_020.0);
-    assert_eq!(row.compensated().value, 40.0 * 2_020.0);
+    assert_eq!(row.counters[0].unwrap().value.value, 40.0 * 2_020.0);
+    assert_eq!(row.total.value, 40.0 * 2_020.0);
 }
 
 #[test]
@@ -267,7 +267,7 @@ fn a_metric_that_is_mostly_the_bracket_is_absent() {
     // Without a calibration, this is unknown.
     let mut old = calls(65, 425);
     old.processes[0].calibrations.clear();
-    assert_eq!(summary(&old, &Options::default()).rows[0].empty_share(), None);
+    assert_eq!(summary(&old, &Options::default()).rows[0].empty_share, None);
 }
 
 /// The same rule for single calls. 39 calls read 260 more than they take, and one reads 660 more, on

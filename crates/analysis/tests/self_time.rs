@@ -97,7 +97,7 @@ fn script(r: &mut Random, threads: &[Thread], origin: Origin) -> ProfileScript {
 }
 
 fn self_ticks(summary: &Summary) -> BTreeMap<Key, u128> {
-    summary.rows.iter().map(|row| (row.key, row.self_ticks)).collect()
+    summary.rows.iter().map(|row| (row.key, row.own.value as u128)).collect()
 }
 
 #[test]
@@ -128,10 +128,11 @@ fn random_calls() {
         let overlapping: u64 = expected.iter().map(|e| e.2).sum();
         // With few calls per round, there are many rounds.
         for calls in [None, Some(1), Some(2), Some(7)] {
-            let with = |by| Options { by, round: calls, workers: 2, ..Options::default() };
+            let with =
+                |by| Options { by, raw: true, round: calls, workers: 2, ..Options::default() };
             let of = summarize(&profile, &with(By::Op));
             assert_eq!(self_ticks(&of), ops, "round {round}");
-            assert_eq!(of.self_ticks, busy.into());
+            assert_eq!(of.total.unwrap().value, busy as f64);
             // A call that outlives one which owns nothing any more is not counted.
             assert!(of.overlapping <= overlapping);
             assert_eq!(of.overlapping > 0, overlapping > 0);
@@ -142,11 +143,11 @@ fn random_calls() {
             }
             let filter = Some("a".to_owned());
             let some = summarize(&profile, &Options { filter, ..with(By::Op) });
-            assert_eq!(some.self_ticks, busy.into(), "percentages refer to all calls");
+            assert_eq!(some.total.unwrap().value, busy as f64, "percentages refer to all calls");
             assert_eq!(self_ticks(&some).get(&Key::Op(0)), ops.get(&Key::Op(0)));
         }
         let all = summarize(&profile, &Options::default());
-        nested += u32::from(all.self_ticks < all.total_ticks);
+        nested += u32::from(all.nested);
         overlapped += u32::from(overlapping > 0);
     }
     assert!(nested > 30 && overlapped > 10, "{nested} {overlapped}");
@@ -181,9 +182,8 @@ fn brackets_of_calls_inside() {
     let found = summarize(&Profile::open(&dir).unwrap(), &Options::default());
     for (op, total, own) in [(0, 840.0, 310.0), (1, 440.0, 350.0), (2, 180.0, 180.0)] {
         let row = found.rows.iter().find(|row| row.key == Key::Op(op)).unwrap();
-        assert_eq!((row.compensated().value, row.compensated_self().value), (total, own), "{op}");
+        assert_eq!((row.total.value, row.own.value), (total, own), "{op}");
     }
     // The self times are those of the outermost call, without any bracket.
-    let own = found.brackets.unwrap().own.value;
-    assert_eq!(found.self_ticks as f64 - own, 840.0);
+    assert_eq!(found.total.unwrap().value, 840.0);
 }

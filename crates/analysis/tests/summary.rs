@@ -1,6 +1,6 @@
 //! Scripted profiles with numbers computed on paper.
 
-use analysis::{By, Key, Options, Row, Summary, summarize};
+use analysis::{By, Estimate, Key, Options, Row, Summary, summarize};
 use model::Loss;
 use profile::{Calibration, Profile};
 use testkit::{CallScript, Item, ProfileScript, Scratch};
@@ -40,22 +40,26 @@ fn two_processes() -> ProfileScript {
     script
 }
 
+fn ticks(total: Option<Estimate>) -> f64 {
+    total.expect("the total is known").value
+}
+
 #[test]
 fn the_op_table() {
     let summary = summary(&two_processes(), &Options::default());
-    assert_eq!((summary.calls, summary.dispatches, summary.total_ticks), (6, Some(4), 2_000));
+    assert_eq!((summary.calls, summary.dispatches, ticks(summary.total)), (6, Some(4), 2_000.0));
     assert_eq!(summary.rows.len(), 2);
     let f = row(&summary, Key::Op(0));
-    assert_eq!((f.calls, f.dispatches, f.total_ticks), (4, Some(2), 800));
-    assert_eq!((f.min_ticks, f.max_ticks, f.mean_ticks()), (100, 300, 200.0));
+    assert_eq!((f.calls, f.dispatches, f.total.value), (4, Some(2), 800.0));
+    assert_eq!((f.min, f.max, f.mean().value), (100.0, 300.0, 200.0));
     // 100 100 300 300: the median lies between ranks 1 and 2.
-    assert_eq!((f.p50_ticks, f.p99_ticks), (200.0, 300.0));
+    assert_eq!((f.p50, f.p99), (200.0, 300.0));
     let faults = f.counters[0].unwrap();
-    assert_eq!((faults.total, faults.calls, faults.mean()), (24, 4, 6.0));
+    assert_eq!((faults.total, faults.calls, faults.mean().value), (24, 4, 6.0));
     assert_eq!(f.threads.iter().copied().collect::<Vec<_>>(), [(0, 0), (1, 0)]);
     assert_eq!(f.cpus.iter().copied().collect::<Vec<_>>(), [1]);
     let g = row(&summary, Key::Op(1));
-    assert_eq!((g.calls, g.dispatches, g.total_ticks, g.p50_ticks), (2, Some(2), 1_200, 600.0));
+    assert_eq!((g.calls, g.dispatches, g.total.value, g.p50), (2, Some(2), 1_200.0, 600.0));
     assert_eq!(g.counters, [None], "a counter that was never read is missing, not zero");
     assert!(summary.losses.is_empty());
 }
@@ -66,21 +70,21 @@ fn rows_by_thread_cpu_and_process() {
     let by = |by| summary(&script, &Options { by, ..Options::default() });
     let threads = by(By::Thread);
     assert_eq!(threads.rows.len(), 4);
-    assert_eq!(row(&threads, Key::Thread(1, 1)).total_ticks, 600);
+    assert_eq!(row(&threads, Key::Thread(1, 1)).total.value, 600.0);
     let cpus = by(By::Cpu);
     assert_eq!(cpus.rows.len(), 2);
     assert_eq!(row(&cpus, Key::Cpu(1, 0)).calls, 4);
     assert_eq!(row(&cpus, Key::Cpu(2, 1)).threads.len(), 2);
     let processes = by(By::Process);
     assert_eq!(processes.rows.len(), 2);
-    assert_eq!(row(&processes, Key::Process(1)).total_ticks, 1_000);
+    assert_eq!(row(&processes, Key::Process(1)).total.value, 1_000.0);
     for by in [By::Op, By::Thread, By::Cpu, By::Process] {
         let filter = Some("g*".to_owned());
         let options = Options { by, filter, ..Options::default() };
         let some = summary(&script, &options);
-        let total: u128 = some.rows.iter().map(|row| row.total_ticks).sum();
-        assert_eq!(total, 1_200, "{by:?}");
-        assert_eq!((some.calls, some.total_ticks), (6, 2_000), "percentages refer to all calls");
+        let total: f64 = some.rows.iter().map(|row| row.total.value).sum();
+        assert_eq!(total, 1_200.0, "{by:?}");
+        assert_eq!((some.calls, ticks(some.total)), (6, 2_000.0), "percentages refer to all calls");
     }
 }
 
@@ -95,7 +99,7 @@ fn no_calls_and_one_call() {
     script.processes[0].threads[0].call(CallScript::new(3, 5, 11));
     let one = summary(&script, &Options::default());
     let row = row(&one, Key::Unknown(0, 3));
-    assert_eq!((row.calls, row.p50_ticks, row.p99_ticks, row.min_ticks), (1, 11.0, 11.0, 11));
+    assert_eq!((row.calls, row.p50, row.p99, row.min), (1, 11.0, 11.0, 11.0));
     assert_eq!(one.threads[0].off_cpu, None, "off-CPU time needs two readings of the CPU clock");
 }
 
@@ -112,7 +116,7 @@ fn multiplexed_calls_are_left_out_of_totals() {
         .call(CallScript::new(0, 30, 5).scaled(5, 0, &[0]));
     let summary = summary(&script, &Options::default());
     let total = summary.rows[0].counters[0].unwrap();
-    assert_eq!((total.total, total.calls, total.mean()), (100, 1, 100.0));
+    assert_eq!((total.total, total.calls, total.mean().value), (100, 1, 100.0));
     assert_eq!(summary.losses.len(), 1);
     assert_eq!(summary.losses[0].loss(), Some(Loss::MultiplexedCall));
     assert_eq!(summary.losses[0].count, 2);
@@ -131,7 +135,7 @@ fn counts_beyond_64_bits_and_clocks_that_go_back() {
     let summary = summary(&script, &Options::default());
     let row = &summary.rows[0];
     assert_eq!(row.counters[0].unwrap().total, 36_893_488_147_419_103_230);
-    assert_eq!((row.total_ticks, row.min_ticks, row.max_ticks), (5_000_000_000, 0, 5_000_000_000));
+    assert_eq!((row.total.value, row.min, row.max), (5e9, 0.0, 5e9));
 }
 
 /// Begin 1000; calls 1000–1400 and 2000–2500, on a CPU for 300 and 500 of that. The clock is read
@@ -265,18 +269,18 @@ fn probes_and_empty_calls() {
     assert_eq!((probe.calls, probe.per_call_ns, probe.probes.value), (3, 90.0, 270.0));
     assert_eq!((probe.flush_ns, probe.total().value), (30.0, 300.0));
     assert_eq!((probe.empty_call.ticks, &*probe.empty_call.values), (450, &[Some(3)][..]));
-    assert_eq!(summary_plain.total_ticks, 1_400);
-
     // 400, 500 and 500, minus half of 450 each; 1, 1 and 7, minus 3 each.
+    let recorded = summary(&script, &Options { raw: true, ..Options::default() });
+    assert_eq!((ticks(recorded.total), ticks(summary_plain.total)), (1_400.0, 725.0));
     let row = &summary_plain.rows[0];
-    assert_eq!((row.total_ticks, row.compensated().value), (1_400, 725.0));
-    assert_eq!((row.min_ticks, row.compensated_call(400.0).value), (400, 175.0));
+    assert_eq!((recorded.rows[0].total.value, row.total.value), (1_400.0, 725.0));
+    assert_eq!((recorded.rows[0].min, row.min, row.call(row.min).value), (400.0, 175.0, 175.0));
     let counter = row.counters[0].unwrap();
-    assert_eq!((counter.total, counter.compensated().value), (9, 0.0));
+    assert_eq!((counter.total, counter.value.value), (9, 0.0));
     // A profile without the scatter of the empty calls: between nothing and twice the median.
-    let brackets = row.brackets.unwrap();
-    assert!(brackets.total.low <= 0.0 && brackets.total.high >= 3.0 * 900.0, "{brackets:?}");
-    assert_eq!(summary_plain.brackets, Some(brackets));
+    let taken = row.taken.unwrap();
+    assert!(taken.total.low <= 0.0 && taken.total.high >= 3.0 * 900.0, "{taken:?}");
+    assert_eq!(summary_plain.taken, Some(taken.total));
     assert!(!summary_plain.uncalibrated_probes);
 }
 
@@ -305,12 +309,12 @@ fn probes_of_a_set_of_counters_that_was_not_calibrated() {
     assert_eq!(probe.empty_call.values, [Some(0)]);
     assert!(found.uncalibrated_probes);
     // Nothing is subtracted from a sum that is only partly calibrated.
-    assert_eq!((found.total_ticks, found.brackets), (1_000, None));
+    assert_eq!((ticks(found.total), found.taken), (1_000.0, None));
 
     script.processes[0].threads.remove(0);
     let found = summary(&script, &options);
     assert!(found.probes.is_empty() && found.uncalibrated_probes);
-    assert_eq!((found.total_ticks, found.brackets), (100, None));
+    assert_eq!((ticks(found.total), found.taken), (100.0, None));
 }
 
 /// A random tree of calls over several pages: compares the time in dispatches with a bitmap of

@@ -84,7 +84,7 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
     if profile.is_sampled() && args.format != Format::Json {
         return sampled::print(&profile, &args);
     }
-    let trees = OpTrees::new(&profile);
+    let trees = OpTrees::new(&profile, args.raw);
     // JSON contains every call, so nothing is folded there.
     let table = OpTable::new(&trees, &filter, !args.all);
     let losses = merge_losses(profile.all_losses().iter().chain(trees.losses()));

@@ -144,6 +144,7 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
         device: args.device.clone(),
         stream: args.stream.clone(),
         metrics: of_profile(&args.metrics, &profile, Offer::Builtins)?,
+        raw: args.raw,
         ..Options::default()
     };
     let mut summary = summarize(&profile, &options);
@@ -152,7 +153,7 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
     let loops = Loops::new(&profile, &recorded, &[], false);
     let found = tracks.losses.iter().chain(&recorded.losses);
     summary.losses = merge_losses(summary.losses.iter().chain(found));
-    let mut table = columns::of_summary(&profile, &summary, &options, args.raw);
+    let mut table = columns::of_summary(&profile, &summary, &options);
     table.sort(&args.sort)?;
     let overview = Overview {
         profile: &profile,
@@ -162,7 +163,7 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
         filter: args.filter.as_deref(),
         places: [&args.kind, &args.device, &args.stream].map(Option::as_deref),
         skip_ms: args.skip_ms,
-        raw: args.raw,
+        raw: summary.raw,
         metrics: &options.metrics,
     };
     let report = Report { overview, table, sort: &args.sort, loops: &loops };

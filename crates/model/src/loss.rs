@@ -180,6 +180,8 @@ losses! {
         "runs of a model whose ops were counted without being watched, because earlier runs made the same calls, but which failed or may have made other calls";
     60 RecordingInvalid "recording_invalid" Missing
         "recordings of torch.profiler that were left out because PyTorch leaves them invalid: another profiler of the process was prepared, started or stopped while they ran, or they were stopped on another thread than they were started on";
+    61 Inconsistent "inconsistent" Distorted
+        "rows in which what was to be subtracted for the recorder contradicts what was recorded; the view shows all values as they were recorded. Please report it";
 }
 
 impl Loss {

@@ -13,6 +13,7 @@ use profile::loops::LoopModule;
 use profile::{OpId, Profile};
 
 use super::{LoopNode, LoopTable, LoopTree};
+use crate::amounts::Brackets;
 use crate::sampled;
 use crate::table::{Key, Places, Selection};
 
@@ -143,7 +144,7 @@ fn calls(profile: &Profile) -> HashMap<OpId, Calls> {
 /// op of which the time is not known is removed.
 fn estimate(profile: &Profile, workers: usize, all: &mut HashMap<OpId, Calls>) {
     let places = Places::new(profile, &Selection::default());
-    let (rows, _) = sampled::collect(profile, &places, workers);
+    let (rows, _) = sampled::collect(profile, &places, workers, &Brackets::new(profile, true));
     for (key, found) in rows {
         let Key::Op(op) = key else { continue };
         match (found.row.calls, found.row.total) {

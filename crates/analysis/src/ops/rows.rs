@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use profile::{LibraryKind, OpId, Process, Profile, Role, ValueKey, ValueKind};
 
-use super::{OpCall, OpFilter, OpTrees, OpVisitor, Region, RunCall, Serial, Task};
+use super::{Amount, OpCall, OpFilter, OpTrees, OpVisitor, Region, RunCall, Serial, Task};
 use crate::empty::{EmptyCall, together};
 use crate::estimate::Estimate;
 use crate::probe::{ProbeCost, costs, in_place};
@@ -44,7 +44,8 @@ pub enum OpRowKind {
     NoOp,
 }
 
-/// One row. Times are in ticks.
+/// One row. Times are in ticks, without what the recorder added, unless the trees are of recorded
+/// values.
 #[derive(Clone, Debug)]
 pub struct OpRow {
     /// What the row describes.
@@ -53,13 +54,13 @@ pub struct OpRow {
     pub outside: bool,
     /// Number of calls of ops; in rows about runs, number of runs.
     pub calls: u64,
+    /// Number of these calls that are inside of other calls of the row.
+    pub inner: u64,
     /// Sum of the durations. If a call is inside another call of the same row, only the outer one
     /// counts.
-    pub total_ticks: u128,
+    pub total: Estimate,
     /// Self time.
-    pub self_ticks: u128,
-    /// The time of brackets in these two sums; `None` if they were not calibrated in some process.
-    pub brackets: Option<[Estimate; 2]>,
+    pub own: Estimate,
     /// For each counter, the values of the calling threads without the ops inside. The values of
     /// [`OpRowKind::Between`] are included in [`OpRowKind::Entry`].
     pub counters: Vec<CounterSum>,
@@ -111,7 +112,8 @@ impl CounterSum {
     /// subtracted.
     pub fn compensated(&self) -> Estimate {
         let empty = (self.calibrated == self.calls).then_some(self.empty);
-        compensate(Estimate::exact(self.total as f64), empty)
+        let rest = compensate(Estimate::exact(self.total as f64), empty);
+        Estimate { value: rest.value.max(0.0), high: rest.high.max(0.0), ..rest }
     }
 }
 
@@ -203,12 +205,9 @@ pub struct OpTable {
     pub uncounted: u64,
     /// Time of the runs that are in no other run. The self times of all rows that are inside of
     /// runs add up to it.
-    pub wall_ticks: u128,
+    pub wall: Estimate,
     /// Self time of ops in no run.
-    pub outside_ticks: u128,
-    /// The time of brackets in [`Self::wall_ticks`] and in [`Self::outside_ticks`]; `None` if they
-    /// were not calibrated in some process.
-    pub brackets: Option<[Estimate; 2]>,
+    pub outside: Estimate,
     /// Number of calls of ops.
     pub ops: u64,
     /// Number of recorded calls of every kind: runs, ops, regions and tasks.
@@ -253,9 +252,8 @@ impl OpTable {
                 failed: 0,
                 threw: BTreeMap::new(),
                 uncounted: 0,
-                wall_ticks: 0,
-                outside_ticks: 0,
-                brackets: Some([Estimate::default(); 2]),
+                wall: Estimate::default(),
+                outside: Estimate::default(),
                 ops: 0,
                 probe_calls: 0,
                 probe_ns: Some(0.0),
@@ -341,9 +339,9 @@ impl Adder<'_> {
                 kind: kind.clone(),
                 outside: *outside,
                 calls: 0,
-                total_ticks: 0,
-                self_ticks: 0,
-                brackets: Some([Estimate::default(); 2]),
+                inner: 0,
+                total: Estimate::default(),
+                own: Estimate::default(),
                 counters: vec![CounterSum::default(); counters],
                 workers: vec![CounterSum::default(); counters],
                 with_regions: 0,
@@ -377,70 +375,19 @@ impl Adder<'_> {
         row
     }
 
-    /// The reading of a counter in a call that does nothing, in this process.
-    fn empty(&self, process: usize, counter: usize) -> Option<Estimate> {
+    /// What the recorder added to the own count of a call with so many calls directly inside: the
+    /// reading of an empty call, and for each of those what is outside of its own reading.
+    fn empty(&self, process: usize, counter: usize, inside: u32) -> Option<Estimate> {
         let empty = self.empty.get(process).copied().flatten()?;
-        empty.counters.get(counter).copied().flatten().map(|bracket| bracket.mean)
-    }
-
-    /// The time of a bracket in the duration of its own call, and its whole time.
-    fn bracket(&self, process: usize) -> Option<[Estimate; 2]> {
-        let empty = self.empty.get(process).copied().flatten()?;
-        Some([empty.duration.mean, empty.whole.mean])
-    }
-
-    /// Adds the time of brackets to the total and the self time of a row.
-    fn add_brackets(&mut self, row: usize, times: Option<[Estimate; 2]>) {
-        let Some(row) = self.table.rows.get_mut(row) else { return };
-        row.brackets = add_pairs(row.brackets, times);
-    }
-
-    /// Adds the brackets of an op and of its regions: to its own row, to those of the ops around it,
-    /// and to the time between ops. `again`: the row has another call around this one.
-    fn op_brackets(&mut self, at: usize, again: bool, op: &OpCall<'_>) {
-        let found = self.bracket(op.process).map(|[duration, whole]| {
-            let on_thread = |region: &Region| {
-                1 + region.tasks.iter().filter(|task| task.thread == op.thread).count()
-            };
-            let regions = whole.times(op.regions.iter().map(on_thread).sum::<usize>() as f64);
-            let outside = Estimate {
-                value: (whole.value - duration.value).max(0.0),
-                low: (whole.low - duration.high).max(0.0),
-                high: (whole.high - duration.low).max(0.0),
-            };
-            (together(duration, regions), together(whole, regions), outside)
-        });
-        let nothing = Estimate::default();
-        let own = found.map(|(own, _, _)| [if again { nothing } else { own }, own]);
-        self.add_brackets(at, own);
-        let parent = self.around.iter().rev().nth(1).copied();
-        let mut around: Vec<usize> = self.around.iter().rev().skip(1).copied().collect();
-        around.sort_unstable();
-        around.dedup();
-        // The row's own outermost call contains this one's bracket, too.
-        for row in around {
-            self.add_brackets(row, found.map(|(_, all, _)| [all, nothing]));
-        }
-        let outside = found.map(|(_, _, outside)| outside);
-        if let Some(parent) = parent {
-            self.add_brackets(parent, outside.map(|outside| [nothing, outside]));
-        } else if op.run.is_some() {
-            let between = self.row(OpRowKind::Between, false);
-            self.add_brackets(between, outside.map(|outside| [outside, outside]));
-        }
-        let in_run = op.run.is_some();
-        let all = found.map(|(own, all, outside)| match (in_run, parent) {
-            (true, _) => [all, nothing],
-            (false, None) => [nothing, own],
-            (false, Some(_)) => [nothing, together(own, outside)],
-        });
-        self.table.brackets = add_pairs(self.table.brackets, all);
+        let own = empty.counters.get(counter).copied().flatten().map(|bracket| bracket.mean)?;
+        let outside = empty.outside(self.profile, counter)?;
+        Some(together(own, outside.times(inside.into())))
     }
 
     /// Adds the readings of a call to a row.
-    fn count(&mut self, row: usize, process: usize, values: &[Option<u64>]) {
+    fn count(&mut self, row: usize, process: usize, values: &[Option<u64>], inside: u32) {
         for (counter, value) in values.iter().enumerate() {
-            let empty = self.empty(process, counter);
+            let empty = self.empty(process, counter, inside);
             if let Some(sum) = self.table.rows[row].counters.get_mut(counter) {
                 sum.add(*value, empty);
             }
@@ -462,10 +409,11 @@ impl Adder<'_> {
     }
 }
 
-/// Adds both parts; `None` if one of the two is unknown.
-fn add_pairs(a: Option<[Estimate; 2]>, b: Option<[Estimate; 2]>) -> Option<[Estimate; 2]> {
-    let ([a, b], [c, d]) = a.zip(b)?;
-    Some([together(a, c), together(b, d)])
+/// Adds a time to a sum.
+fn add(sum: &mut Estimate, time: Amount) {
+    let Amount { ticks, taken } = time;
+    let (low, high) = (ticks + taken.value - taken.high, ticks + taken.value - taken.low);
+    *sum = together(*sum, Estimate { value: ticks, low, high });
 }
 
 impl OpVisitor for Adder<'_> {
@@ -477,21 +425,19 @@ impl OpVisitor for Adder<'_> {
         }
         if run.parent.is_none() {
             self.table.runs += 1;
-            self.table.wall_ticks += u128::from(run.duration);
+            add(&mut self.table.wall, run.time);
         }
-        for (kind, ticks) in [(OpRowKind::Between, run.between), (OpRowKind::Entry, run.own)] {
+        for (kind, time) in
+            [(OpRowKind::Between, run.between_time), (OpRowKind::Entry, run.own_time)]
+        {
             let counts = kind == OpRowKind::Entry;
             let at = self.row(kind, false);
             let row = &mut self.table.rows[at];
             row.calls += 1;
-            row.total_ticks += u128::from(ticks);
-            row.self_ticks += u128::from(ticks);
+            add(&mut row.total, time);
+            add(&mut row.own, time);
             if counts {
-                self.count(at, run.process, run.own_counters);
-                let duration = self.bracket(run.process).map(|[duration, _]| duration);
-                self.add_brackets(at, duration.map(|duration| [duration; 2]));
-                let of_wall = duration.map(|duration| [duration, Estimate::default()]);
-                self.table.brackets = add_pairs(self.table.brackets, of_wall);
+                self.count(at, run.process, run.own_counters, run.read_inside);
             }
         }
         if !run.regions.is_empty() {
@@ -514,7 +460,7 @@ impl OpVisitor for Adder<'_> {
         self.around.push(at);
         self.regions(at, op.process, op.regions);
         if outside {
-            self.table.outside_ticks += u128::from(op.self_ticks);
+            add(&mut self.table.outside, op.own_time);
         }
         let bookkeeping =
             || self.profile.ops.get(op.op).is_some_and(|op| op.name.starts_with(BOOKKEEPING));
@@ -523,8 +469,11 @@ impl OpVisitor for Adder<'_> {
         }
         let row = &mut self.table.rows[at];
         row.calls += 1;
-        row.total_ticks += if again { 0 } else { op.duration.into() };
-        row.self_ticks += u128::from(op.self_ticks);
+        row.inner += u64::from(again);
+        if !again {
+            add(&mut row.total, op.time);
+        }
+        add(&mut row.own, op.own_time);
         row.workers.iter_mut().zip(op.workers).for_each(|(sum, value)| sum.add(*value, None));
         row.with_regions += u64::from(!op.regions.is_empty());
         for (sum, value) in [(&mut row.storage, op.storage), (&mut row.workspace, op.workspace)] {
@@ -532,8 +481,7 @@ impl OpVisitor for Adder<'_> {
                 *sum = Some(sum.unwrap_or(0) + u128::from(value));
             }
         }
-        self.count(at, op.process, op.self_counters);
-        self.op_brackets(at, again, op);
+        self.count(at, op.process, op.self_counters, op.read_inside);
         let process = self.profile.processes.get(op.process);
         let row = &mut self.table.rows[at];
         for (key, bits) in op.values {

@@ -4,6 +4,8 @@
 use profile::columns::{KEY_CORRELATION, cpu_of};
 use profile::{Columns, PageDecoder, PageKey, Profile, Role, merge_losses};
 
+use crate::amounts::Brackets;
+
 use super::{OpTrees, Region, Serial, Task};
 
 /// The tasks of a profile.
@@ -51,7 +53,7 @@ pub(super) fn counters_of(
     known
 }
 
-pub(super) fn collect(profile: &Profile) -> OpTrees<'_> {
+pub(super) fn collect(profile: &Profile, brackets: Brackets) -> OpTrees<'_> {
     let counters = profile.groups.counters();
     let mut tasks = Tasks { counters, ..Tasks::default() };
     let mut decoder = PageDecoder::new(profile);
@@ -93,7 +95,7 @@ pub(super) fn collect(profile: &Profile) -> OpTrees<'_> {
     }
     tasks.all.sort_by_key(|task| (task.process, task.region, task.number, task.start));
     let first_tick = first_tick.filter(|tick| *tick < u64::MAX);
-    OpTrees { profile, tasks, later, first_tick, losses }
+    OpTrees { profile, tasks, later, first_tick, losses, brackets }
 }
 
 impl Tasks {

@@ -8,9 +8,11 @@ use profile::columns::{
 use profile::raw::Drawn;
 use profile::{OpId, PageDecoder, PageKey, Role};
 
+use crate::amounts::{parts, ticks};
+
 use super::rows::BOOKKEEPING;
 use super::tasks::counters_of;
-use super::{OpCall, OpFilter, OpTrees, OpVisitor, Region, RunCall};
+use super::{Amount, OpCall, OpFilter, OpTrees, OpVisitor, Region, RunCall};
 
 /// A call in memory. Ranges are indices into the lists of the arena.
 #[derive(Clone, Debug)]
@@ -29,6 +31,10 @@ struct Node {
     failed_op: Option<OpId>,
     forward: Option<OpId>,
     drawn: Drawn,
+    /// The class of its bracket.
+    class: Option<u32>,
+    /// What the recorder added to its duration, in parts of a tick.
+    taken: u64,
 }
 
 impl Node {
@@ -60,6 +66,17 @@ impl Arena {
         self.last_end = 0;
     }
 
+    /// What the recorder added to a call with these children, as [`crate::forest`] explains.
+    fn taken(&self, trees: &OpTrees<'_>, class: Option<u32>, duration: u64, from: usize) -> u64 {
+        let children = || self.children[from..].iter().map(|child| &self.nodes[*child]);
+        let inner = children().map(Node::duration).fold(0, u64::saturating_add);
+        let outside: u64 = children().map(|child| trees.brackets.outside(child.class)).sum();
+        let own = parts(duration.saturating_sub(inner));
+        let own_taken = (trees.brackets.in_duration(class) + outside).min(own);
+        let inside = children().map(|child| child.taken).fold(0, u64::saturating_add);
+        own_taken.saturating_add(inside).min(parts(duration))
+    }
+
     /// Adds the next call of the thread.
     fn add(&mut self, trees: &OpTrees<'_>, columns: &Columns, i: usize) {
         let ops = &trees.profile.ops;
@@ -74,6 +91,8 @@ impl Arena {
         let inside = inside.map_or(0, |last| last + 1);
         let children = self.children.len();
         self.children.extend(self.open.drain(inside..));
+        let class = trees.brackets.page(columns).of(columns, i);
+        let taken = self.taken(trees, class, end - begin, children);
         let users = self.users.len();
         let mut node = Node {
             op,
@@ -90,6 +109,8 @@ impl Arena {
             failed_op: None,
             forward: None,
             drawn: columns.drawn(i),
+            class,
+            taken,
         };
         for extra in columns.extras_of(i) {
             match extra.key {
@@ -309,6 +330,21 @@ impl<V: OpVisitor> Shower<'_, '_, V> {
         op.is_some_and(|op| op.role == Role::Op && op.name.starts_with(BOOKKEEPING))
     }
 
+    /// What was taken of a call for itself and for what is in no op or run inside of it, in parts;
+    /// and the number of calls directly inside whose counters were read.
+    fn own_taken(&self, arena: &Arena, at: usize) -> (u64, u32) {
+        let inner = || self.inner.iter().map(|child| &arena.nodes[*child]);
+        let taken = inner().map(|child| child.taken).fold(0, u64::saturating_add);
+        let read = inner().filter(|child| child.known != 0).count() as u32;
+        (arena.nodes[at].taken.saturating_sub(taken), read)
+    }
+
+    fn amount(&self, duration: u64, class: Option<u32>, taken: u64) -> Amount {
+        let taken = taken.min(parts(duration));
+        let ticks = ticks((parts(duration) - taken).into());
+        Amount { ticks, taken: self.trees.brackets.doubt(class, taken) }
+    }
+
     fn run(&mut self, arena: &Arena, at: usize, inside: Inside, regions: &[Region]) -> Inside {
         let node = &arena.nodes[at];
         let (mut between, mut cursor, mut first) = (0u64, None::<u64>, None);
@@ -326,6 +362,12 @@ impl<V: OpVisitor> Shower<'_, '_, V> {
             None => node.duration(),
         };
         self.read_counters(arena, at);
+        // The run's own bracket is before its first op and after its last one, and what is outside of
+        // the ops' durations mostly between them.
+        let (taken, read_inside) = self.own_taken(arena, at);
+        let of_entry = self.trees.brackets.in_duration(node.class).min(taken);
+        let of_between = (taken - of_entry).min(parts(between));
+        let of_entry = taken - of_between;
         let number = self.runs;
         self.runs += 1;
         self.visitor.run(&RunCall {
@@ -339,8 +381,12 @@ impl<V: OpVisitor> Shower<'_, '_, V> {
             start: node.begin,
             duration: node.duration(),
             first_op: first.map(|first| first - node.begin),
+            time: self.amount(node.duration(), node.class, node.taken),
             between,
             own,
+            between_time: self.amount(between, None, of_between),
+            own_time: self.amount(own, node.class, of_entry),
+            read_inside,
             own_counters: &self.own,
             counters: &self.all,
             regions,
@@ -355,6 +401,8 @@ impl<V: OpVisitor> Shower<'_, '_, V> {
         let children = inner.fold(0u64, u64::saturating_add);
         self.read_counters(arena, at);
         self.add_workers(regions);
+        let (own_taken, read_inside) = self.own_taken(arena, at);
+        let self_ticks = node.duration().saturating_sub(children);
         let number = self.ops;
         self.ops += 1;
         self.visitor.op(&OpCall {
@@ -369,7 +417,10 @@ impl<V: OpVisitor> Shower<'_, '_, V> {
             forward: node.forward,
             start: node.begin,
             duration: node.duration(),
-            self_ticks: node.duration().saturating_sub(children),
+            self_ticks,
+            time: self.amount(node.duration(), node.class, node.taken),
+            own_time: self.amount(self_ticks, node.class, own_taken),
+            read_inside,
             storage: node.storage,
             workspace: node.workspace,
             self_counters: &self.own,

@@ -7,7 +7,8 @@ use profile::columns::Columns;
 use profile::{Calibration, Profile, Role, Status};
 
 use super::FEWEST;
-use crate::empty::{Brackets, EmptyCall, Place, calibration};
+use crate::amounts::Brackets;
+use crate::empty::{EmptyCall, Place, calibration};
 
 /// What the recorded calls themselves tell about the cost of their probes.
 #[derive(Debug, Default)]
@@ -168,7 +169,7 @@ impl InPlace {
 
     /// All brackets of a profile, with what these calls show about them.
     pub fn brackets(&self, profile: &Profile) -> Brackets {
-        let mut brackets = Brackets::new(profile);
+        let mut brackets = Brackets::new(profile, false);
         brackets.place(profile, |process, mask, empty| self.place(profile, process, mask, empty));
         brackets
     }

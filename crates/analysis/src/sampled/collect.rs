@@ -9,6 +9,9 @@ use profile::{Columns, PageDecoder, PageKey, Profile, Status, on_threads};
 use super::quantile::Weighted;
 use super::tail::Tail;
 use super::{Estimated, SampledCounter, SampledRow, SampledRun, Strata};
+use crate::amounts::{self, Brackets, PARTS, parts};
+use crate::clusters::PageSpan;
+use crate::forest::{Marker, Marks, NO_ROW};
 use crate::loops::Sum;
 use crate::table::{By, Key, PassTotal, Places};
 
@@ -19,7 +22,7 @@ pub(crate) struct Found {
     /// Threads that made these calls, as process and thread index.
     pub threads: Vec<(usize, usize)>,
     /// The 50th and the 99th percentile, in ticks.
-    pub quantiles: [Option<u64>; 2],
+    pub quantiles: [Option<f64>; 2],
     /// The part of each pass: all calls, and the estimated sum of their durations.
     pub passes: Vec<PassTotal>,
 }
@@ -30,6 +33,10 @@ struct Unit {
     durations: Strata,
     /// Sum of the durations of the timed calls.
     seen: f64,
+    /// Whether some call is inside of another one of its row, or has one inside. Which of the calls
+    /// that were only counted are inside of others is not known.
+    inner: bool,
+    nested: bool,
     /// Timed calls with at least one counter.
     counted: u64,
     counters: Vec<UnitCounter>,
@@ -50,19 +57,21 @@ impl Unit {
         Self {
             durations: Strata::default(),
             seen: 0.0,
+            inner: false,
+            nested: false,
             counted: 0,
             counters: vec![Default::default(); counters],
             weighted: Weighted::default(),
         }
     }
 
-    fn add(&mut self, profile: &Profile, columns: &Columns, i: usize) {
-        let duration = columns.duration(i);
+    /// Adds a call that took `time`, in [`amounts::PARTS`] of a tick.
+    fn add(&mut self, profile: &Profile, columns: &Columns, i: usize, time: u64) {
         let skipped = columns.drawn(i).skipped;
         self.durations.skip(skipped);
-        self.durations.add(columns.weight(i), duration as f64);
-        self.seen += duration as f64;
-        self.weighted.push(duration, columns.weight(i));
+        self.durations.add(columns.weight(i), amounts::ticks(time.into()));
+        self.seen += amounts::ticks(time.into());
+        self.weighted.push(time, columns.weight(i));
         let mut read = false;
         for (g, group) in profile.groups.all().iter().enumerate() {
             let status = columns.groups[g].status.get(i);
@@ -94,6 +103,9 @@ struct Adding {
     seen: f64,
     /// Calls of units of which nothing was timed.
     unknown: u64,
+    /// Whether some calls are inside of others of the row, or have others inside.
+    inner: bool,
+    nested: bool,
     counters: Vec<AddingCounter>,
     weighted: Weighted,
     threads: Vec<(usize, usize)>,
@@ -119,6 +131,8 @@ impl Adding {
             total: Sum::exact(0.0),
             seen: 0.0,
             unknown: 0,
+            inner: false,
+            nested: false,
             counters: vec![none; counters],
             weighted: Weighted::default(),
             threads: Vec::new(),
@@ -151,11 +165,13 @@ impl Adding {
         };
         self.total.add(&total);
         if let Some(pass) = self.passes.get_mut(pass as usize) {
-            pass.total_ticks += total.value().max(0.0).round() as u128;
+            pass.total_ticks += total.value().max(0.0);
         }
         self.timed += unit.durations.known();
         self.counted += unit.counted;
         self.seen += unit.seen;
+        self.inner |= unit.inner;
+        self.nested |= unit.nested;
         self.weighted.append(unit.weighted.clone());
         let counters = unit.counters.iter().zip(&tails.counters);
         for (all, (of, tail)) in self.counters.iter_mut().zip(counters) {
@@ -169,7 +185,13 @@ impl Adding {
         }
     }
 
-    fn finish(mut self, all: &Sum) -> Found {
+    /// Of all calls of a thread or a run: each call with another one inside makes the sum unknown.
+    fn of_all(mut self) -> Self {
+        self.inner |= self.nested;
+        self
+    }
+
+    fn finish(mut self, all: &Sum, shares: bool) -> Found {
         let counters = self.counters.iter().map(|counter| {
             (counter.counted > 0).then(|| SampledCounter {
                 total: Estimated::at_least(&counter.total, counter.seen),
@@ -178,49 +200,80 @@ impl Adding {
             })
         });
         // A sum over only some of the calls would be too small.
-        let known = self.unknown == 0;
-        let share = self.total.part_with(&all.without(&self.total)).filter(|_| known);
+        let complete = self.calls == self.timed;
+        let known = self.unknown == 0 && (complete || !self.inner);
+        let share = self.total.part_with(&all.without(&self.total)).filter(|_| known && shares);
         let row = SampledRow {
             calls: Some(self.calls),
             timed: self.timed,
             counted: self.counted,
             total: known.then(|| Estimated::at_least(&self.total, self.seen)),
-            self_known: true,
+            self_known: known && (complete || !self.nested),
             share: share.map(|share| Estimated::of(&share)),
             effective: self.weighted.effective(),
             counters: counters.collect(),
         };
         self.threads.sort_unstable();
-        let quantiles = [0.5, 0.99].map(|q| self.weighted.quantile(q));
+        let mut quantile = |q: f64| Some(amounts::ticks(self.weighted.quantile(q)?.into()));
+        let quantiles = [quantile(0.5), quantile(0.99)];
         Found { row, threads: self.threads, quantiles, passes: self.passes }
     }
 }
 
 /// The units of all threads, and the exact numbers of calls.
-fn units(profile: &Profile, workers: usize) -> Units {
-    let threads: Vec<(usize, usize, usize)> = profile
+fn units(profile: &Profile, places: &Places<'_>, workers: usize, brackets: &Brackets) -> Units {
+    let threads: Vec<(usize, usize)> = profile
         .processes
         .iter()
         .enumerate()
-        .flat_map(|(process, p)| {
-            let pages =
-                move |(thread, t): (usize, &profile::Thread)| (process, thread, t.headers().len());
-            p.threads.iter().enumerate().map(pages)
-        })
+        .flat_map(|(process, p)| (0..p.threads.len()).map(move |thread| (process, thread)))
         .collect();
     let next = AtomicUsize::new(0);
     let work = || {
         let mut decoder = PageDecoder::new(profile);
+        let mut marker = Marker::new(profile, brackets, None);
         let mut found: Vec<((usize, usize, u32), Unit)> = Vec::new();
-        while let Some((process, thread, pages)) = threads.get(next.fetch_add(1, Ordering::Relaxed))
-        {
+        while let Some((process, thread)) = threads.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let pages = profile.processes[*process].threads[*thread].headers().len();
+            let key = |page: usize| PageKey { process: *process, thread: *thread, page };
+            // Calls that belong to no thread have pages of their own, and are in no call.
+            let mut is_apart = |page: &usize| {
+                let first = decoder.decode(key(*page)).export.first().copied();
+                let op = first.and_then(|first| profile.ops.of(*process, first));
+                op.and_then(|op| profile.ops.get(op)).is_some_and(|op| op.role.is_apart())
+            };
+            let (apart, of_thread): (Vec<usize>, Vec<usize>) = (0..pages).partition(&mut is_apart);
+            let span = |page: &usize| PageSpan {
+                key: key(*page),
+                first_begin: 0,
+                last_begin: u64::MAX,
+                last_end: u64::MAX,
+                flat: false,
+            };
+            let spans: Vec<PageSpan> = of_thread.iter().map(span).collect();
+            let mut numbers: HashMap<Key, u32> = HashMap::new();
+            let (marks, _) = marker.mark(&spans, |columns, rows| {
+                rows.extend(columns.export.iter().map(|export| {
+                    let next = numbers.len() as u32;
+                    match places.row(profile, (*process, *thread), *export) {
+                        Some(key) => *numbers.entry(key).or_insert(next),
+                        None => NO_ROW,
+                    }
+                }));
+            });
+            let mut marks: HashMap<usize, Marks> = of_thread.into_iter().zip(marks).collect();
             let mut units: HashMap<u32, Unit> = HashMap::new();
-            for page in 0..*pages {
-                let key = PageKey { process: *process, thread: *thread, page };
-                let columns = decoder.decode(key);
+            for page in 0..pages {
+                let columns = decoder.decode(key(page));
+                let marks = marks.remove(&page).filter(|_| !apart.contains(&page));
                 for (i, export) in columns.export.iter().enumerate() {
+                    let mark = marks.as_ref().map(|marks| marks.of(i)).unwrap_or_default();
+                    let time = parts(columns.duration(i)) - mark.taken;
                     let new = || Unit::new(profile.groups.counters());
-                    units.entry(*export).or_insert_with(new).add(profile, columns, i);
+                    let unit = units.entry(*export).or_insert_with(new);
+                    unit.add(profile, columns, i, time);
+                    unit.inner |= mark.inner;
+                    unit.nested |= marks.is_some() && mark.own != time;
                 }
             }
             found.extend(units.into_iter().map(|(export, u)| ((*process, *thread, export), u)));
@@ -268,7 +321,9 @@ impl Tails {
             }
         }
         let counters = counters.iter_mut().map(|of| Tail::of(of.values_mut())).collect();
-        Self { durations: Tail::of(durations.values_mut()), counters }
+        // Durations are in parts of a tick.
+        let durations = Tail::of(durations.values_mut()).times(1.0 / PARTS as f64);
+        Self { durations, counters }
     }
 }
 
@@ -277,9 +332,11 @@ pub(crate) fn collect(
     profile: &Profile,
     places: &Places<'_>,
     workers: usize,
+    brackets: &Brackets,
 ) -> (HashMap<Key, Found>, SampledRun) {
     let (counters, passes) = (profile.groups.counters(), profile.passes() as usize);
-    let units = units(profile, workers);
+    let units = units(profile, places, workers, brackets);
+    let any_nested = units.values().any(|(unit, _)| unit.as_ref().is_some_and(|unit| unit.nested));
     let tails = Tails::of(profile, &units);
     let mut rows: BTreeMap<Key, Adding> = BTreeMap::new();
     let mut threads: BTreeMap<(usize, usize), Adding> = BTreeMap::new();
@@ -309,9 +366,11 @@ pub(crate) fn collect(
     let run = SampledRun {
         budget: profile.manifest.budget.unwrap_or(1.0),
         price: (cpu > price).then(|| price as f64 / (cpu - price) as f64),
-        all: all.finish(&whole).row,
-        nested: false,
-        threads: threads.into_iter().map(|(at, one)| (at, one.finish(&whole).row)).collect(),
+        all: all.of_all().finish(&whole, !any_nested).row,
+        threads: threads
+            .into_iter()
+            .map(|(at, one)| (at, one.of_all().finish(&whole, !any_nested).row))
+            .collect(),
     };
-    (rows.into_iter().map(|(key, one)| (key, one.finish(&whole))).collect(), run)
+    (rows.into_iter().map(|(key, one)| (key, one.finish(&whole, !any_nested))).collect(), run)
 }

@@ -48,6 +48,11 @@ impl Tail {
         Self(if sum > 0.0 { squares / sum } else { 0.0 })
     }
 
+    /// The same with values in another unit.
+    pub(super) fn times(self, factor: f64) -> Self {
+        Self(self.0 * factor)
+    }
+
     /// What such calls add to the variance of the calls of an op with this mean.
     pub(super) fn variance(self, mean: f64) -> f64 {
         mean.max(0.0) * self.0

@@ -101,9 +101,6 @@ pub struct SampledRun {
     pub price: Option<f64>,
     /// All calls. `calls`, `timed`, `counted` and `total` are known; `counters` is empty.
     pub all: SampledRow,
-    /// Whether there are calls inside of other calls, so that the sum of all self times is not
-    /// known.
-    pub nested: bool,
     /// The estimated time in calls of each thread, by process and thread index.
     pub threads: Vec<((usize, usize), SampledRow)>,
 }

@@ -8,8 +8,9 @@ use profile::{Columns, Profile, Role, Status};
 
 use super::sum::Sum;
 use super::{Apart, By, Key, Places};
-use crate::empty::BracketCounts;
-use crate::metrics::Sets;
+use crate::amounts::{self, BracketCounts, Brackets, PageBrackets, parts};
+use crate::forest::{Mark, Marks, NO_ROW};
+use crate::metrics::{self, Sets};
 
 /// The table that one worker fills.
 #[derive(Debug)]
@@ -28,9 +29,11 @@ pub(crate) struct Table<'a> {
     pub all_unplaced: bool,
     /// Whether some ops belong to virtual machines.
     machines: bool,
-    pub all_ticks: u128,
-    /// The part of the total that is not the self time of these calls.
-    pub all_not_own: u128,
+    /// Own times of all calls, and what was taken of them, in [`amounts::PARTS`] of a tick.
+    pub all_own: u128,
+    pub all_own_taken: u128,
+    /// Whether some call is inside of another one.
+    pub nested: bool,
     /// The brackets of all these calls.
     pub all_in_brackets: BracketCounts,
     /// Calls that belong to no thread ([`Role::is_apart`]). The totals above leave them out.
@@ -38,11 +41,10 @@ pub(crate) struct Table<'a> {
     /// The row of each export of the process that was seen last.
     cache: HashMap<u32, Option<usize>>,
     cached_process: Option<usize>,
-    /// The row of each call of the page.
+    /// The row of each call of the page, and its duration without what the recorder added.
     page_rows: Vec<u32>,
+    page_times: Vec<u64>,
 }
-
-const SKIPPED: u32 = u32::MAX;
 
 impl<'a> Table<'a> {
     pub fn new(profile: &'a Profile, places: &'a Places<'a>, metrics: &'a [Bound]) -> Self {
@@ -58,13 +60,15 @@ impl<'a> Table<'a> {
             all_dispatches: 0,
             all_unplaced: false,
             machines: profile.ops.all().iter().any(|op| op.role != Role::Workgroup),
-            all_ticks: 0,
-            all_not_own: 0,
+            all_own: 0,
+            all_own_taken: 0,
+            nested: false,
             all_in_brackets: BracketCounts::default(),
             all_apart: Apart::default(),
             cache: HashMap::new(),
             cached_process: None,
             page_rows: Vec::new(),
+            page_times: Vec::new(),
         }
     }
 
@@ -112,39 +116,15 @@ impl<'a> Table<'a> {
                 }
                 other => other,
             };
-            rows.push(row.map_or(SKIPPED, |row| row as u32));
+            rows.push(row.map_or(NO_ROW, |row| row as u32));
         }
         self.page_rows = rows;
     }
 
-    /// A number for each call of a page, for use with [`Table::not_own`].
-    pub fn rows_of(&mut self, columns: &Columns) -> &[u32] {
+    /// Appends the row of each call of a page.
+    pub fn rows_of(&mut self, columns: &Columns, rows: &mut Vec<u32>) {
         self.find_rows(columns);
-        &self.page_rows
-    }
-
-    /// Notes that `ticks` of the duration of the call with this number are the self time of other
-    /// calls.
-    pub fn not_own(&mut self, row: u32, ticks: u64) {
-        self.all_not_own += u128::from(ticks);
-        if let Some(sum) = self.sums.get_mut(row as usize) {
-            sum.not_own += u128::from(ticks);
-        }
-    }
-
-    /// Notes that a call with this kind of bracket is inside of the call with this number. `directly`
-    /// says whether there is no other call between the two.
-    pub fn inside(&mut self, row: u32, bracket: u32, directly: bool) {
-        let counters = self.profile.groups.counters();
-        let note = |counts: &mut BracketCounts| {
-            let kind = counts.of(bracket, counters);
-            kind.beneath += 1;
-            kind.inside += u64::from(directly);
-        };
-        note(&mut self.all_in_brackets);
-        if let Some(sum) = self.sums.get_mut(row as usize) {
-            note(&mut sum.brackets);
-        }
+        rows.extend_from_slice(&self.page_rows);
     }
 
     /// Whether call `i` belongs to a virtual machine, and so to no dispatch.
@@ -163,44 +143,56 @@ impl<'a> Table<'a> {
         self.profile.ops.get(op).map(|op| op.role).filter(|role| role.is_apart())
     }
 
-    /// Adds the calls of one page. `bracket` is the number of its brackets; `None` if they were not
-    /// calibrated.
-    pub fn add(&mut self, columns: &Columns, bracket: Option<u32>) {
+    /// Adds the calls of one page. `marks` says which of them are inside of others; without it, none
+    /// is.
+    pub fn add(&mut self, columns: &Columns, brackets: &Brackets, marks: Option<&Marks>) {
         self.find_rows(columns);
         let apart = self.apart(columns);
         if apart.is_some() && !matches!(self.places.by(), By::Op | By::Kind) {
             // They belong to no thread and no CPU.
-            self.page_rows.fill(SKIPPED);
+            self.page_rows.fill(NO_ROW);
         }
         let counters = self.profile.groups.counters();
-        let (mut ticks, mut dispatches, mut unplaced) = (0u128, 0, false);
+        let classes = brackets.page(columns);
+        // The times of one page fit.
+        let (mut own, mut own_taken) = (0u64, 0u64);
+        let mut of_class: (Option<u32>, u64) = (None, 0);
+        let (mut dispatches, mut unplaced, mut nested) = (0, false, false);
         let [x, y, z] = &columns.workgroup;
         let thread = (columns.process, columns.thread);
         let pass = self.profile.processes.get(columns.process).map_or(0, |p| p.pass as usize);
-        for (i, row) in self.page_rows.iter().enumerate() {
-            let duration = columns.duration(i);
+        self.page_times.clear();
+        for i in 0..columns.len() {
+            let duration = parts(columns.duration(i));
+            let class = classes.of(columns, i);
+            let mark = match marks {
+                Some(marks) => marks.of(i),
+                None => {
+                    let taken = brackets.in_duration(class).min(duration);
+                    Mark { own: duration - taken, own_taken: taken, taken, inner: false }
+                }
+            };
+            let time = duration - mark.taken;
+            self.page_times.push(time);
+            nested |= mark.own != time;
+            own = own.saturating_add(mark.own);
+            own_taken = own_taken.saturating_add(mark.own_taken);
             let machine = self.machines && self.is_of_machine(columns, i);
             let placed = !machine && columns.knows_workgroup(i);
             let first = placed && x[i] | y[i] | z[i] == 0;
             unplaced |= !placed && !machine;
-            ticks += u128::from(duration);
             dispatches += u64::from(first);
-            let Some(sum) = self.sums.get_mut(*row as usize) else { continue };
-            sum.calls += 1;
+            if of_class.0 != class {
+                self.add_class(of_class, apart);
+                of_class = (class, 0);
+            }
+            of_class.1 += 1;
+            let Some(sum) = self.sums.get_mut(self.page_rows[i] as usize) else { continue };
             sum.dispatches += u64::from(first);
             sum.unplaced |= !placed;
-            sum.total_ticks += u128::from(duration);
-            if let Some(number) = bracket {
-                sum.brackets.of(number, counters).calls += 1;
-            }
-            if let Some(pass) = sum.passes.get_mut(pass) {
-                pass.calls += 1;
-                pass.dispatches += u64::from(first);
-                pass.total_ticks += u128::from(duration);
-            }
-            sum.durations.push(duration);
-            sum.min = sum.min.min(duration);
-            sum.max = sum.max.max(duration);
+            sum.own += u128::from(mark.own);
+            sum.own_taken += u128::from(mark.own_taken);
+            sum.exhausted += u64::from(mark.own == 0 && mark.own_taken > 0);
             let cpu = cpu_of(columns.location[i]) as usize;
             sum.cpus[cpu / 64] |= 1 << (cpu % 64);
             if sum.last_thread != Some(thread) {
@@ -210,9 +202,32 @@ impl<'a> Table<'a> {
                 sum.threads.insert(thread);
             }
             if columns.start_ticks[i] < sum.first.0 {
-                sum.first = (columns.start_ticks[i], duration);
+                sum.first = (columns.start_ticks[i], time);
             }
+            if let Some(pass) = sum.passes.get_mut(pass) {
+                pass.dispatches += u64::from(first);
+            }
+            if mark.inner {
+                sum.inner += 1;
+                // What follows is inside of another call of the row, which has counted it.
+                self.page_rows[i] = NO_ROW;
+                continue;
+            }
+            sum.calls += 1;
+            sum.total += u128::from(time);
+            sum.taken += u128::from(mark.taken);
+            if let Some(class) = class {
+                sum.brackets.of(class, counters).calls += 1;
+            }
+            if let Some(pass) = sum.passes.get_mut(pass) {
+                pass.calls += 1;
+                pass.total_ticks += amounts::ticks(time.into());
+            }
+            sum.durations.push(time);
+            sum.min = sum.min.min(time);
+            sum.max = sum.max.max(time);
         }
+        self.add_class(of_class, apart);
         if let Some(role) = apart {
             self.all_apart.add(role, columns.len() as u64);
             return;
@@ -220,15 +235,27 @@ impl<'a> Table<'a> {
         self.all_calls += columns.len() as u64;
         self.all_dispatches += dispatches;
         self.all_unplaced |= unplaced;
-        self.all_ticks += ticks;
-        if let Some(number) = bracket {
-            self.all_in_brackets.of(number, counters).calls += columns.len() as u64;
-        }
-        self.add_counters(columns, bracket);
-        self.sets.add(columns, &self.page_rows, bracket, &mut self.sums);
+        self.nested |= nested;
+        self.all_own += u128::from(own);
+        self.all_own_taken += u128::from(own_taken);
+        self.add_counters(columns, &classes);
+        let page = metrics::Page {
+            columns,
+            rows: &self.page_rows,
+            times: &self.page_times,
+            brackets: &classes,
+        };
+        self.sets.add(&page, &mut self.sums);
     }
 
-    fn add_counters(&mut self, columns: &Columns, bracket: Option<u32>) {
+    /// Adds so many brackets of a class to those of all calls.
+    fn add_class(&mut self, (class, calls): (Option<u32>, u64), apart: Option<Role>) {
+        if let Some(class) = class.filter(|_| apart.is_none() && calls > 0) {
+            self.all_in_brackets.of(class, self.profile.groups.counters()).calls += calls;
+        }
+    }
+
+    fn add_counters(&mut self, columns: &Columns, classes: &PageBrackets) {
         let counters = self.profile.groups.counters();
         for (group, column) in self.profile.groups.all().iter().zip(&columns.groups) {
             if column.status.len() != self.page_rows.len() {
@@ -236,27 +263,27 @@ impl<'a> Table<'a> {
             }
             for counter in group.counters.clone() {
                 let values = columns.values[counter].iter();
-                for ((row, status), value) in self.page_rows.iter().zip(&column.status).zip(values)
-                {
+                let calls = self.page_rows.iter().zip(&column.status).zip(values).enumerate();
+                for (i, ((row, status), value)) in calls {
                     if *status != Status::Whole {
                         continue;
                     }
                     if let Some(sum) = self.sums.get_mut(*row as usize) {
                         sum.counters[counter].count(*value);
-                        if let Some(number) = bracket {
-                            sum.brackets.of(number, counters).counted[counter] += 1;
+                        if let Some(class) = classes.of(columns, i) {
+                            sum.brackets.of(class, counters).counted[counter] += 1;
                         }
                     }
                 }
             }
         }
         if columns.estimates {
-            self.add_estimates(columns, bracket);
+            self.add_estimates(columns, classes);
         }
     }
 
     /// Adds the calls whose counters took turns, and the time in which each group counted.
-    fn add_estimates(&mut self, columns: &Columns, bracket: Option<u32>) {
+    fn add_estimates(&mut self, columns: &Columns, classes: &PageBrackets) {
         let counters = self.profile.groups.counters();
         let groups = self.profile.groups.all();
         for (g, (group, times)) in groups.iter().zip(&columns.groups).enumerate() {
@@ -275,8 +302,8 @@ impl<'a> Table<'a> {
                     if let Some(value) = columns.value(g, counter, i) {
                         counted.count(value);
                         counted.estimated += 1;
-                        if let Some(number) = bracket {
-                            sum.brackets.of(number, counters).counted[counter] += 1;
+                        if let Some(class) = classes.of(columns, i) {
+                            sum.brackets.of(class, counters).counted[counter] += 1;
                         }
                     }
                 }
@@ -289,8 +316,9 @@ impl<'a> Table<'a> {
         self.all_calls += other.all_calls;
         self.all_dispatches += other.all_dispatches;
         self.all_unplaced |= other.all_unplaced;
-        self.all_ticks += other.all_ticks;
-        self.all_not_own += other.all_not_own;
+        self.nested |= other.nested;
+        self.all_own += other.all_own;
+        self.all_own_taken += other.all_own_taken;
         self.all_in_brackets.add(other.all_in_brackets);
         self.all_apart.spans += other.all_apart.spans;
         self.all_apart.bookkeeping += other.all_apart.bookkeeping;

@@ -5,9 +5,12 @@ use profile::Profile;
 
 use super::fill::Table;
 use super::sum::Sum;
-use super::{FirstCalls, Key, Row, RowBrackets};
-use crate::empty::{BracketCounts, Brackets, together};
-use crate::metrics::Sets;
+use super::{FirstCalls, Key, Row, Taken};
+use crate::amounts::{Brackets, PARTS, ticks};
+use crate::durations::Durations;
+use crate::empty::together;
+use crate::estimate::Estimate;
+use crate::metrics::{Sets, empty_share};
 
 /// What all rows need in order to be finished.
 struct Finishing<'a> {
@@ -20,29 +23,46 @@ struct Finishing<'a> {
 impl Sum {
     fn finish(mut self, key: Key, table: &Finishing<'_>) -> Row {
         self.note_first();
-        let firsts = || self.firsts.values().map(|(_, ticks)| *ticks);
+        let firsts = || self.firsts.values().map(|(_, time)| *time);
         let first = FirstCalls {
             calls: self.firsts.len() as u64,
-            total_ticks: firsts().map(u128::from).sum(),
-            max_ticks: firsts().max().unwrap_or(0),
+            total: ticks(firsts().map(u128::from).sum()),
+            max: ticks(firsts().max().unwrap_or(0).into()),
         };
-        let brackets = row_brackets(&self.brackets, self.calls, table.brackets);
-        for (i, counter) in self.counters.iter_mut().enumerate() {
-            counter.brackets = self.brackets.counter(i, counter.calls, table.brackets);
+        let raw = table.brackets.is_raw();
+        let taken = |taken: u128| self.brackets.taken(self.calls, ticks(taken), table.brackets);
+        let taken = taken(self.taken).zip(taken(self.own_taken)).filter(|_| !raw);
+        let taken = taken.map(|(total, own)| Taken { total, own });
+        let of_empty = match (raw, taken) {
+            (true, _) => self.brackets.durations(self.calls, table.brackets),
+            (false, taken) => taken.map(|taken| taken.total),
+        };
+        let insides: Vec<Estimate> =
+            (0..self.counters.len()).map(|i| table.of_calls_inside(&self, i)).collect();
+        for (i, (counter, inside)) in self.counters.iter_mut().zip(insides).enumerate() {
+            let own = self.brackets.counter(i, counter.calls, table.brackets);
+            counter.brackets = own.map(|own| together(own, inside));
+            counter.settle(raw);
         }
+        let quantile = |q: f64, durations: &mut Durations| {
+            durations.quantile(q).map_or(0.0, |parts| parts / PARTS as f64)
+        };
         Row {
             key,
             first,
-            brackets,
             metrics: table.sets.values(table.profile, table.metrics, &self.sets, table.brackets),
             calls: self.calls,
+            inner: self.inner,
+            exhausted: self.exhausted,
             dispatches: (!self.unplaced).then_some(self.dispatches),
-            total_ticks: self.total_ticks,
-            self_ticks: self.total_ticks.saturating_sub(self.not_own),
-            min_ticks: self.min,
-            max_ticks: self.max,
-            p50_ticks: self.durations.quantile(0.5).unwrap_or(0.0),
-            p99_ticks: self.durations.quantile(0.99).unwrap_or(0.0),
+            total: rest(self.total, taken.map(|taken| taken.total)),
+            own: rest(self.own, taken.map(|taken| taken.own)),
+            taken,
+            empty_share: empty_share(ticks(self.total + self.taken), of_empty),
+            min: ticks(self.min.into()),
+            max: ticks(self.max.into()),
+            p50: quantile(0.5, &mut self.durations),
+            p99: quantile(0.99, &mut self.durations),
             counters: self
                 .counters
                 .iter()
@@ -62,19 +82,36 @@ impl Sum {
     }
 }
 
-/// The time of brackets in the times of these calls. `None` if they were not calibrated for all of
-/// them.
-fn row_brackets(counts: &BracketCounts, calls: u64, brackets: &Brackets) -> Option<RowBrackets> {
-    let own = counts.durations(calls, brackets)?;
-    let [beneath, inside] = counts.others(brackets);
-    let (total, own_too) = (together(own, beneath), together(own, inside));
-    Some(RowBrackets { total, own: own_too, each: own.times(1.0 / calls.max(1) as f64) })
+/// A sum of times, from which this much was taken. Its interval is as wide as that of what was taken.
+fn rest(parts: u128, taken: Option<Estimate>) -> Estimate {
+    let value = ticks(parts);
+    let of = taken.unwrap_or_default();
+    Estimate { value, low: value + of.value - of.high, high: value + of.value - of.low }
+}
+
+impl Finishing<'_> {
+    /// What the brackets of the calls inside of a row's calls added to a counter of these calls. How
+    /// many there are follows from what was taken for them.
+    fn of_calls_inside(&self, sum: &Sum, counter: usize) -> Estimate {
+        let found = sum.brackets.of_calls_inside(ticks(sum.taken), self.brackets);
+        let each = found.and_then(|(_, empty)| {
+            let own = empty.counters.get(counter).copied().flatten()?.mean;
+            Some(together(own, empty.outside(self.profile, counter)?))
+        });
+        let (Some((inside, empty)), Some(each)) = (found, each) else {
+            return Estimate::exact(0.0);
+        };
+        each.times(inside / empty.whole.mean.value.max(1.0))
+    }
 }
 
 impl Table<'_> {
-    /// The time of brackets in the calls of the whole profile.
-    pub fn all_brackets(&self, brackets: &Brackets) -> Option<RowBrackets> {
-        row_brackets(&self.all_in_brackets, self.all_calls, brackets)
+    /// The own times of all calls of the profile together, in ticks, and what was taken of them.
+    pub fn all(&self, brackets: &Brackets) -> (Estimate, Option<Estimate>) {
+        let taken = ticks(self.all_own_taken);
+        let taken = self.all_in_brackets.taken(self.all_calls, taken, brackets);
+        let taken = taken.filter(|_| !brackets.is_raw());
+        (rest(self.all_own, taken), taken)
     }
 
     /// The rows that have calls, in no particular order. `workers` threads compute them.

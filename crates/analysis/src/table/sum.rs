@@ -3,24 +3,32 @@
 use std::collections::{BTreeSet, HashMap};
 
 use super::{CounterTotal, PassTotal};
+use crate::amounts::BracketCounts;
 use crate::durations::Durations;
-use crate::empty::BracketCounts;
 use crate::metrics::{self, SetSum};
 
 /// CPU numbers have 12 bits.
 const CPU_WORDS: usize = 4096 / 64;
 
-/// The sums over a row's calls so far. Durations are in ticks.
+/// The sums over a row's calls so far: those that no other call of the row is around, except for own
+/// times, dispatches, threads and CPUs, which are of all calls. Times are in
+/// [`crate::amounts::PARTS`] of a tick, without what the recorder added to them.
 #[derive(Debug)]
 pub struct Sum {
     pub calls: u64,
+    /// Number of calls inside of others of the row.
+    pub inner: u64,
+    /// Number of calls of whose own time nothing is left.
+    pub exhausted: u64,
     pub dispatches: u64,
     /// Whether the workgroup of some call is unknown.
     pub unplaced: bool,
-    pub total_ticks: u128,
+    pub total: u128,
+    pub own: u128,
+    /// What was taken of the total and of the own times.
+    pub taken: u128,
+    pub own_taken: u128,
     pub brackets: BracketCounts,
-    /// The part of the total that belongs to calls inside of these calls.
-    pub not_own: u128,
     pub durations: Durations,
     pub min: u64,
     pub max: u64,
@@ -50,11 +58,15 @@ impl Sum {
     pub fn new(counters: usize, sets: Vec<SetSum>, passes: usize) -> Self {
         Self {
             calls: 0,
+            inner: 0,
+            exhausted: 0,
             dispatches: 0,
             unplaced: false,
-            total_ticks: 0,
+            total: 0,
+            own: 0,
+            taken: 0,
+            own_taken: 0,
             brackets: BracketCounts::default(),
-            not_own: 0,
             durations: Durations::default(),
             min: u64::MAX,
             max: 0,
@@ -80,9 +92,13 @@ impl Sum {
         self.calls += other.calls;
         self.dispatches += other.dispatches;
         self.unplaced |= other.unplaced;
-        self.total_ticks += other.total_ticks;
+        self.inner += other.inner;
+        self.exhausted += other.exhausted;
+        self.total += other.total;
+        self.own += other.own;
+        self.taken += other.taken;
+        self.own_taken += other.own_taken;
         self.brackets.add(other.brackets);
-        self.not_own += other.not_own;
         self.durations.append(other.durations);
         self.min = self.min.min(other.min);
         self.max = self.max.max(other.max);

@@ -1,5 +1,5 @@
 //! What an export says about the recorder's part of its values. The values themselves are as they
-//! were recorded, so that a reader can subtract in his own way: from sums, once for each call.
+//! were recorded, so that a reader can subtract in his own way, or as docs/account.md says.
 
 use analysis::{Bracket, Estimate, PartOfTime, call_sets};
 use model::metric::Bound;
@@ -13,6 +13,8 @@ pub struct SetOut<'a> {
     process: usize,
     pid: u32,
     duration_ns: BracketOut,
+    /// By so much a bracket lengthens a call around it.
+    whole_ns: BracketOut,
     counters: Vec<CounterOut<'a>>,
 }
 
@@ -49,6 +51,7 @@ pub fn out(profile: &Profile) -> Vec<SetOut<'_>> {
             process: set.process,
             pid: profile.processes[set.process].id.pid,
             duration_ns: BracketOut::new(&set.empty.duration, profile.timeline.ns_per_tick()),
+            whole_ns: BracketOut::new(&set.empty.whole, profile.timeline.ns_per_tick()),
             counters: counters.collect(),
         }
     });

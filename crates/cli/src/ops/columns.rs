@@ -127,41 +127,21 @@ fn short_arguments(rows: &[OpRow]) -> Vec<Option<Value>> {
 /// The row's share of the time of all runs; if there are no runs, of the time of all ops.
 fn share(view: &View<'_>, row: &OpRow) -> Option<f64> {
     let whole = match view.table.runs {
-        0 => outside(view),
+        0 => view.table.outside,
         _ if row.outside => return None,
-        _ => wall(view),
+        _ => view.table.wall,
     };
     let any = whole.value > 0.0 && row.kind != OpRowKind::NoOp;
-    any.then(|| (own(view, row).value / whole.value).clamp(0.0, 1.0))
+    any.then(|| (row.own.value / whole.value).clamp(0.0, 1.0))
 }
 
-/// A sum of times as it is shown: without the part of brackets, or as recorded.
-fn shown(view: &View<'_>, ticks: u128, brackets: Option<Estimate>) -> Estimate {
-    analysis::compensate(Estimate::exact(ticks as f64), brackets.filter(|_| !view.raw))
-}
-
-/// The time of all runs, in ticks.
-pub fn wall(view: &View<'_>) -> Estimate {
-    shown(view, view.table.wall_ticks, view.table.brackets.map(|[wall, _]| wall))
-}
-
-/// The self times of ops in no run, in ticks.
-pub fn outside(view: &View<'_>) -> Estimate {
-    shown(view, view.table.outside_ticks, view.table.brackets.map(|[_, outside]| outside))
-}
-
-/// The self time of a row, in ticks.
-fn own(view: &View<'_>, row: &OpRow) -> Estimate {
-    shown(view, row.self_ticks, row.brackets.map(|[_, own]| own))
-}
-
-fn order(view: &View<'_>, key: impl Fn(&OpRow) -> u128) -> Vec<usize> {
+fn order(view: &View<'_>, key: impl Fn(&OpRow) -> f64) -> Vec<usize> {
     let rows = &view.table.rows;
     let mut order: Vec<usize> = (0..rows.len()).collect();
     order.sort_by(|a, b| {
         let (a, b) = (&rows[*a], &rows[*b]);
         let named = |row: &OpRow| (row.outside, row.kind.clone());
-        key(b).cmp(&key(a)).then_with(|| named(a).cmp(&named(b)))
+        key(b).total_cmp(&key(a)).then_with(|| named(a).cmp(&named(b)))
     });
     order
 }
@@ -218,16 +198,15 @@ pub fn ops(view: &View<'_>, readers: Readers) -> Table {
         let ns = ticks.times(line.ns_per_tick());
         has_calls(row).then_some(Value::Estimated(Quantity::Ns, ns, true))
     };
-    let total = |row: &OpRow| shown(view, row.total_ticks, row.brackets.map(|[total, _]| total));
     columns.extend([
         Column::new(
             3,
             "calls",
             "calls",
-            cells(&|row| has_calls(row).then(|| Value::Count(row.calls.into()))),
+            cells(&|row| has_calls(row).then(|| Value::Count((row.calls - row.inner).into()))),
         ),
-        Column::new(4, "total_ns", "total", cells(&|row| of_time(row, total(row)))),
-        Column::new(1, "self_ns", "self", cells(&|row| of_time(row, own(view, row)))),
+        Column::new(4, "total_ns", "total", cells(&|row| of_time(row, row.total))),
+        Column::new(1, "self_ns", "self", cells(&|row| of_time(row, row.own))),
         Column::new(1, "share", "of runs", cells(&|row| share(view, row).map(Value::Part))),
     ]);
     for (i, counter) in view.profile.manifest.counters.iter().enumerate() {
@@ -269,11 +248,15 @@ pub fn ops(view: &View<'_>, readers: Readers) -> Table {
             cells(&|row| some(row, count(row.regions.incomplete))),
         ),
     ]);
+    if rows.iter().any(|row| row.inner > 0) {
+        let inner = cells(&|row| has_calls(row).then(|| Value::Count(row.inner.into())));
+        columns.push(Column::for_programs("inner_calls", inner));
+    }
     if readers == Readers::PeopleInANarrowPlace {
         columns.retain(|column| column.name != ARGUMENTS);
     }
     // Regions outside of ops have no calls. The table of regions shows them.
-    let mut order = order(view, |row| row.self_ticks);
+    let mut order = order(view, |row| row.own.value);
     order.retain(|row| !people || has_calls(&rows[*row]));
     Table { columns, order }
 }
@@ -374,7 +357,7 @@ pub fn regions(view: &View<'_>) -> Table {
         Column::new(2, "worst", "worst", cells(&|row| row.regions.worst.map(Value::Number))),
         Column::new(1, "serial", "one after another", cells(&|row| count(row.regions.serial()))),
     ];
-    let mut order = order(view, |row| row.regions.ticks);
+    let mut order = order(view, |row| row.regions.ticks as f64);
     order.retain(|row| rows[*row].regions.regions > 0);
     Table { columns, order }
 }

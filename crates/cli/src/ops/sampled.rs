@@ -36,7 +36,7 @@ pub fn print(profile: &Profile, args: &Args) -> Result<ExitCode, Failure> {
                 && args.vm.as_ref().is_none_or(|vm| op.library == *vm)
         })
     });
-    let mut table = columns::of_summary(profile, &summary, &options, args.raw);
+    let mut table = columns::of_summary(profile, &summary, &options);
     table.sort("total")?;
     for column in &mut table.columns {
         match column.name.as_str() {

@@ -73,7 +73,7 @@ fn runs(view: &View<'_>) -> String {
     let table = view.table;
     let ops = plural(table.ops.into(), "op call");
     if table.runs == 0 {
-        let together = time(ns(view, columns::outside(view).value));
+        let together = time(ns(view, view.table.outside.value));
         return format!("none; {ops}, {together} in total (percentages are of this)");
     }
     let failed = match table.failed {
@@ -87,17 +87,14 @@ fn runs(view: &View<'_>) -> String {
             format!(", {} failed{threw}", grouped(n.into()))
         }
     };
-    let outside = match table.outside_ticks {
-        0 => String::new(),
-        _ => {
-            let ticks = columns::outside(view).value;
-            format!("; ops outside of runs took {} more", time(ns(view, ticks)))
-        }
+    let outside = match table.outside.value {
+        0.0 => String::new(),
+        ticks => format!("; ops outside of runs took {} more", time(ns(view, ticks))),
     };
     format!(
         "{} with {ops}{failed}; wall time {} (the sum of the rows){outside}",
         plural(table.runs.into(), "run"),
-        time(ns(view, columns::wall(view).value)),
+        time(ns(view, view.table.wall.value)),
     )
 }
 

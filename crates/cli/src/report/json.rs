@@ -6,7 +6,7 @@ use analysis::{By, CounterTotal, Estimate, Row, SampledRow, ThreadTime};
 use serde::Serialize;
 
 use super::Report;
-use crate::view::columns::{self, Times};
+use crate::view::columns;
 use crate::view::head::ProfileHead;
 use crate::view::keys::{KeyOut, ThreadRef, key_out, thread_ref};
 use crate::view::labels;
@@ -77,6 +77,9 @@ struct RowOut<'a> {
     #[serde(flatten)]
     key: KeyOut<'a>,
     calls: Option<u64>,
+    /// Calls inside of other calls of the row, which `calls` leaves out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    inner_calls: Option<u64>,
     dispatches: Option<u64>,
     /// Durations are null only if the calls were counted and not timed.
     total_ns: Option<f64>,
@@ -216,10 +219,7 @@ fn document<'a>(report: &'a Report<'_>) -> Document<'a> {
     let overview = &report.overview;
     let (profile, summary) = (overview.profile, overview.summary);
     let (processes, threads) = summary.places();
-    let known = |sum: Estimate, recorded: Option<f64>| {
-        recorded.map(|_| sum.value * profile.timeline.ns_per_tick())
-    };
-    let [duration, own] = Times::new(overview.raw).all(summary);
+    let total = summary.total.map(|sum| sum.value * profile.timeline.ns_per_tick());
     Document {
         schema: REPORT_SCHEMA,
         profile: ProfileHead::new(&profile.manifest, profile),
@@ -237,8 +237,8 @@ fn document<'a>(report: &'a Report<'_>) -> Document<'a> {
             threads,
             calls: summary.calls,
             dispatches: summary.dispatches,
-            duration_ns: known(duration, summary.duration_ticks()),
-            self_ns: known(own, summary.own_ticks()),
+            duration_ns: total,
+            self_ns: total,
             overlapping_calls: summary.overlapping,
             spans: Some(summary.apart.spans).filter(|n| *n > 0),
             bookkeeping_calls: Some(summary.apart.bookkeeping).filter(|n| *n > 0),
@@ -259,7 +259,6 @@ fn row<'a>(overview: &'a Overview<'_>, row: &'a Row) -> RowOut<'a> {
     let profile = overview.profile;
     let ns = |ticks: f64| ticks * profile.timeline.ns_per_tick();
     let in_ns = |ticks: Estimate| ticks.times(profile.timeline.ns_per_tick());
-    let times = Times::new(overview.raw);
     let counters = profile.manifest.counters.iter().zip(&row.counters);
     // Each pass repeats the calls of every op.
     let repeated = overview.by == By::Op && profile.manifest.passes > 0;
@@ -268,18 +267,16 @@ fn row<'a>(overview: &'a Overview<'_>, row: &'a Row) -> RowOut<'a> {
     let passes = row.passes.iter().filter(|_| repeated).map(|pass| PassOut {
         calls: pass.calls,
         dispatches: row.dispatches.map(|_| pass.dispatches),
-        total_ns: ns(pass.total_ticks as f64),
+        total_ns: ns(pass.total_ticks),
     });
     let multiplex = profile.manifest.multiplex;
     let of_thread = !labels::is_apart(profile, row.key);
     let of_pass = 1.0 / each as f64;
-    let (total, own) =
-        (in_ns(times.total(row)).times(of_pass), in_ns(times.own(row)).times(of_pass));
+    let (total, own) = (in_ns(row.total).times(of_pass), in_ns(row.own).times(of_pass));
     let own = Some(own).filter(|_| of_thread);
-    let call = |ticks: f64| in_ns(times.call(row, ticks));
-    let (mean, least, most) =
-        (in_ns(times.mean(row)), call(row.min_ticks as f64), call(row.max_ticks as f64));
-    let (p50, p99) = (call(row.p50_ticks), call(row.p99_ticks));
+    let call = |ticks: f64| in_ns(row.call(ticks));
+    let (mean, least, most) = (in_ns(row.mean()), call(row.min), call(row.max));
+    let (p50, p99) = (call(row.p50), call(row.p99));
     let subtracted = !overview.raw;
     let sampled = row.sampled.as_deref();
     let calls_known = sampled.is_none_or(|sampled| sampled.calls.is_some());
@@ -291,11 +288,12 @@ fn row<'a>(overview: &'a Overview<'_>, row: &'a Row) -> RowOut<'a> {
     let timed = |ns: f64| Some(ns).filter(|_| row.is_timed());
     let share = match sampled {
         Some(sampled) => sampled.share.map(|share| share.value),
-        None => times.share(overview.summary, row),
+        None => columns::share(overview.summary, row),
     };
     RowOut {
         key: key_out(profile, row.key),
         calls: (agree && calls_known).then_some(row.calls / each),
+        inner_calls: Some(row.inner / each).filter(|n| *n > 0),
         dispatches: row.dispatches.filter(|_| agree).map(|n| n / each),
         total_ns: total_known.then_some(total.value),
         self_ns: own.map(|own| own.value).filter(|_| self_known),
@@ -307,8 +305,8 @@ fn row<'a>(overview: &'a Overview<'_>, row: &'a Row) -> RowOut<'a> {
         max_ns: timed(most.value),
         p50_ns: timed(p50.value).filter(|_| quantiles_known),
         p99_ns: timed(p99.value).filter(|_| quantiles_known),
-        empty_share: row.empty_share(),
-        intervals: (subtracted && row.brackets.is_some() && range_known).then_some(IntervalsOut {
+        empty_share: row.empty_share,
+        intervals: (row.taken.is_some() && range_known).then_some(IntervalsOut {
             total_ns: total,
             self_ns: own,
             mean_ns: mean,
@@ -323,14 +321,13 @@ fn row<'a>(overview: &'a Overview<'_>, row: &'a Row) -> RowOut<'a> {
             .map(|(i, (info, counter))| CounterOut {
                 sampled: sampled::counter(row, i),
                 name: &info.name,
-                total: counter.map(|c| sum_out(times.counter(&c), c)),
-                per_call: counter.map(|c| times.counter(&c).value / c.calls.max(1) as f64),
+                total: counter.map(|c| sum_out(c.value, c)),
+                per_call: counter.map(|c| c.mean().value),
                 calls: counter.map_or(0, |c| c.calls),
                 empty_share: counter.and_then(|c| c.empty_share()),
-                intervals: counter.filter(|c| subtracted && has_range(sampled, i, c)).map(|c| {
-                    let total = times.counter(&c);
-                    CounterIntervals { total, per_call: total.times(1.0 / c.calls.max(1) as f64) }
-                }),
+                intervals: counter
+                    .filter(|c| subtracted && has_range(sampled, i, c))
+                    .map(|c| CounterIntervals { total: c.value, per_call: c.mean() }),
                 estimated_calls: multiplex.then(|| counter.map_or(0, |c| c.estimated)),
                 covered: counter.and_then(|c| c.covered()),
             })

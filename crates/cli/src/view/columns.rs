@@ -1,8 +1,6 @@
 //! The columns of a summary: the name of each row, its calls, times, counters and metrics.
 
-use analysis::{
-    By, CounterTotal, Estimate, Key, MOSTLY_EMPTY, Options, PassTotal, Row, Summary, ThreadTime,
-};
+use analysis::{By, Estimate, Key, MOSTLY_EMPTY, Options, PassTotal, Row, Summary, ThreadTime};
 use model::Unit;
 use profile::{Op, Profile, Usage};
 
@@ -13,74 +11,15 @@ use super::sampled;
 use super::source::{self, SOURCE};
 use super::table::{Column, Quantity, Table, Value};
 
-/// The times of a row in ticks, as they are shown: without the brackets, or as recorded.
-#[derive(Clone, Copy, Debug)]
-pub struct Times {
-    raw: bool,
+/// A row's part of all self times.
+pub fn share(summary: &Summary, row: &Row) -> Option<f64> {
+    let all = summary.total.filter(|all| all.value > 0.0)?;
+    Some((row.own.value / all.value).clamp(0.0, 1.0))
 }
 
-impl Times {
-    pub fn new(raw: bool) -> Self {
-        Self { raw }
-    }
-
-    /// A sum or its compensated value.
-    fn either(self, recorded: f64, compensated: Estimate) -> Estimate {
-        if self.raw { Estimate::exact(recorded) } else { compensated }
-    }
-
-    pub fn total(self, row: &Row) -> Estimate {
-        self.either(row.total(), row.compensated())
-    }
-
-    pub fn own(self, row: &Row) -> Estimate {
-        self.either(row.self_ticks as f64, row.compensated_self())
-    }
-
-    pub fn mean(self, row: &Row) -> Estimate {
-        self.total(row).times(1.0 / row.calls.max(1) as f64)
-    }
-
-    /// A quantile, or the shortest or longest duration.
-    pub fn call(self, row: &Row, ticks: f64) -> Estimate {
-        self.either(ticks, row.compensated_call(ticks))
-    }
-
-    /// The sums over the whole profile: of durations and of self times.
-    pub fn all(self, summary: &Summary) -> [Estimate; 2] {
-        let brackets = summary.brackets.filter(|_| !self.raw);
-        // The brackets are those of the timed calls.
-        let each = summary
-            .sampled
-            .as_ref()
-            .map_or(1.0, |run| run.all.calls.unwrap_or(0) as f64 / run.all.timed.max(1) as f64);
-        let sum = |ticks: f64, of: Option<Estimate>| {
-            analysis::compensate(Estimate::exact(ticks), of.map(|of| of.times(each)))
-        };
-        let total = summary.duration_ticks().unwrap_or(summary.total_ticks as f64);
-        let own = summary.own_ticks().unwrap_or(summary.self_ticks as f64);
-        [
-            sum(total, brackets.map(|brackets| brackets.total)),
-            sum(own, brackets.map(|brackets| brackets.own)),
-        ]
-    }
-
-    /// A row's part of all self times.
-    pub fn share(self, summary: &Summary, row: &Row) -> Option<f64> {
-        let [_, all] = self.all(summary);
-        (all.value > 0.0).then(|| (self.own(row).value.max(0.0) / all.value).min(1.0))
-    }
-
-    /// A counter's sum.
-    pub fn counter(self, counter: &CounterTotal) -> Estimate {
-        self.either(counter.total as f64, counter.compensated())
-    }
-}
-
-/// The table of a summary, with its rows in the summary's order. `raw` shows values as they were
-/// recorded.
-pub fn of_summary(profile: &Profile, summary: &Summary, options: &Options, raw: bool) -> Table {
-    let (metrics, by, times) = (&options.metrics, options.by, Times::new(raw));
+/// The table of a summary, with its rows in the summary's order.
+pub fn of_summary(profile: &Profile, summary: &Summary, options: &Options) -> Table {
+    let (metrics, by, raw) = (&options.metrics, options.by, summary.raw);
     let rows = &summary.rows;
     let line = &profile.timeline;
     let mut columns = names(profile, rows, by);
@@ -107,7 +46,7 @@ pub fn of_summary(profile: &Profile, summary: &Summary, options: &Options, raw: 
         let of_pass = |n: u64| n / u64::from(passes.max(1));
         r.dispatches.filter(|_| agree).map(|n| Value::Count(of_pass(n).into()))
     });
-    push(1, "total_ns", "total", &|r| ns(times.total(r).times(1.0 / each)));
+    push(1, "total_ns", "total", &|r| ns(r.total.times(1.0 / each)));
     if passes > 0 {
         push(3, "spread", "spread", &|r| spread(r).map(Value::Part));
         push(6, "calls_by_pass", "by pass", &|r| {
@@ -116,21 +55,19 @@ pub fn of_summary(profile: &Profile, summary: &Summary, options: &Options, raw: 
     }
     // Calls that belong to no thread have no share of the time of threads.
     let of_thread = |r: &Row| !is_apart(profile, r.key);
-    push(2, "self_ns", "self", &|r| ns(times.own(r).times(1.0 / each)).filter(|_| of_thread(r)));
+    push(2, "self_ns", "self", &|r| ns(r.own.times(1.0 / each)).filter(|_| of_thread(r)));
     push(2, "share", "share", &|r| {
-        let share = times.share(summary, r).filter(|_| of_thread(r));
+        let share = share(summary, r).filter(|_| of_thread(r));
         share.map(Value::Part)
     });
-    push(4, "mean_ns", "mean", &|r| with_interval(times.mean(r)));
-    push(6, "p50_ns", "p50", &|r| ns(times.call(r, r.p50_ticks)));
-    push(5, "p99_ns", "p99", &|r| ns(times.call(r, r.p99_ticks)));
+    push(4, "mean_ns", "mean", &|r| with_interval(r.mean()));
+    push(6, "p50_ns", "p50", &|r| ns(r.call(r.p50)));
+    push(5, "p99_ns", "p99", &|r| ns(r.call(r.p99)));
     for (i, counter) in profile.manifest.counters.iter().enumerate() {
         let (name, unit) = (&counter.name, counter.unit());
         let of = |row: &Row| row.counters.get(i).copied().flatten();
-        push(3, name, name, &|r| of(r).map(|c| total(unit, times.counter(&c))));
-        push(10, &format!("{name}_per_call"), "/call", &|r| {
-            of(r).map(|c| mean(unit, times.counter(&c).times(1.0 / c.calls.max(1) as f64)))
-        });
+        push(3, name, name, &|r| of(r).map(|c| total(unit, c.value)));
+        push(10, &format!("{name}_per_call"), "/call", &|r| of(r).map(|c| mean(unit, c.mean())));
     }
     if by == By::Thread {
         usage_columns(summary, rows, &mut push);
@@ -143,13 +80,17 @@ pub fn of_summary(profile: &Profile, summary: &Summary, options: &Options, raw: 
     }
     push(8, "threads", "threads", &|r| Some(Value::Count(r.threads.len() as u128)));
     push(8, "cpus", "cpus", &|r| Some(Value::Count(r.cpus.len() as u128)));
-    push(11, "min_ns", "min", &|r| ns(times.call(r, r.min_ticks as f64)));
-    push(11, "max_ns", "max", &|r| ns(times.call(r, r.max_ticks as f64)));
+    push(11, "min_ns", "min", &|r| ns(r.call(r.min)));
+    push(11, "max_ns", "max", &|r| ns(r.call(r.max)));
     // If no call contains another call, self time equals total time.
-    if summary.self_ticks == summary.total_ticks
+    if !summary.nested
         && let Some(column) = columns.iter_mut().find(|column| column.name == "self_ns")
     {
         column.csv_only = true;
+    }
+    if rows.iter().any(|row| row.inner > 0) {
+        let inner = rows.iter().map(|row| Some(Value::Count((row.inner as f64 / each) as u128)));
+        columns.push(Column::for_programs("inner_calls", inner.collect()));
     }
     for (i, counter) in profile.manifest.counters.iter().enumerate() {
         let calls = rows
@@ -199,7 +140,7 @@ pub fn of_summary(profile: &Profile, summary: &Summary, options: &Options, raw: 
 
 /// For programs: the ends of the intervals of means, if what empty calls read was calibrated.
 fn intervals(profile: &Profile, rows: &[Row], columns: &mut Vec<Column>) {
-    if rows.iter().all(|row| row.brackets.is_none()) {
+    if rows.iter().all(|row| row.taken.is_none()) {
         return;
     }
     let mut ends = |low: &str, high: &str, cell: &dyn Fn(&Row) -> Option<Estimate>| {
@@ -210,15 +151,14 @@ fn intervals(profile: &Profile, rows: &[Row], columns: &mut Vec<Column>) {
         columns.push(Column::for_programs(low, end(|cell| cell.low)));
         columns.push(Column::for_programs(high, end(|cell| cell.high)));
     };
-    let times = Times::new(false);
     ends("mean_ns_low", "mean_ns_high", &|row| {
-        row.brackets.map(|_| times.mean(row).times(profile.timeline.ns_per_tick()))
+        row.taken.map(|_| row.mean().times(profile.timeline.ns_per_tick()))
     });
     for (i, counter) in profile.manifest.counters.iter().enumerate() {
         let name = &counter.name;
         ends(&format!("{name}_per_call_low"), &format!("{name}_per_call_high"), &|row| {
             let total = row.counters.get(i).copied().flatten().filter(|c| c.brackets.is_some())?;
-            Some(times.counter(&total).times(1.0 / total.calls.max(1) as f64))
+            Some(total.mean())
         });
     }
 }
@@ -249,9 +189,9 @@ fn usage_columns(summary: &Summary, rows: &[Row], push: &mut Push<'_>) {
 /// How much the total durations of the passes differ: (largest − smallest) / mean.
 pub fn spread(row: &Row) -> Option<f64> {
     let totals = || row.passes.iter().map(|pass| pass.total_ticks);
-    let (least, most) = (totals().min()?, totals().max()?);
-    let mean = row.total_ticks as f64 / row.passes.len() as f64;
-    (mean > 0.0).then(|| (most - least) as f64 / mean)
+    let (least, most) = (totals().reduce(f64::min)?, totals().reduce(f64::max)?);
+    let mean = totals().sum::<f64>() / row.passes.len() as f64;
+    (mean > 0.0).then(|| (most - least) / mean)
 }
 
 /// `10` if all passes have the same value, otherwise `10|12`.

@@ -5,7 +5,7 @@
 //! This is the rule, which `docs/schema.md` also states. For each op with at least [`CALLS`] calls,
 //! look at the first call of each thread. These calls are pointed out if the longest of them took
 //! more than [`TIMES`] times the op's median, and if together they are at least [`PART`] of the
-//! op's total and [`OF_ALL`] of the total of all calls.
+//! op's total and [`OF_ALL`] of the time in all calls.
 
 use analysis::{By, Row};
 
@@ -21,17 +21,17 @@ const OF_ALL: f64 = 0.01;
 /// This many ops are named; the others are only counted.
 const NAMED: usize = 3;
 
-fn is_slow(row: &Row, all_ticks: u128) -> bool {
+fn is_slow(row: &Row, all_ticks: f64) -> bool {
     // If each thread made only one call, there is nothing to compare it with.
     row.calls >= CALLS.max(2 * row.first.calls)
-        && row.first.max_ticks as f64 > TIMES * row.p50_ticks
+        && row.first.max > TIMES * row.p50
         && part(row) >= PART
-        && row.first.total_ticks as f64 >= OF_ALL * all_ticks as f64
+        && row.first.total >= OF_ALL * all_ticks
 }
 
 /// The part of the op's total time that its first calls took.
 fn part(row: &Row) -> f64 {
-    row.first.total_ticks as f64 / row.total_ticks.max(1) as f64
+    row.first.total / row.total.value.max(1.0)
 }
 
 /// A sentence about slow first calls, if there are any.
@@ -39,15 +39,13 @@ pub fn slow(overview: &Overview<'_>) -> Option<String> {
     if overview.by != By::Op {
         return None;
     }
-    let all_ticks = overview.summary.total_ticks;
+    let all_ticks = overview.summary.total.map_or(0.0, |total| total.value);
     let mut rows: Vec<&Row> =
         overview.summary.rows.iter().filter(|row| is_slow(row, all_ticks)).collect();
     if rows.is_empty() {
         return None;
     }
-    rows.sort_by(|a, b| {
-        b.first.total_ticks.cmp(&a.first.total_ticks).then_with(|| a.key.cmp(&b.key))
-    });
+    rows.sort_by(|a, b| b.first.total.total_cmp(&a.first.total).then_with(|| a.key.cmp(&b.key)));
     let all = rows.len();
     rows.truncate(NAMED);
     let ns = |ticks: f64| time(ticks * overview.profile.timeline.ns_per_tick());
@@ -56,9 +54,9 @@ pub fn slow(overview: &Overview<'_>) -> Option<String> {
         format!(
             "{name} ({}, up to {}, {} of its total; median {})",
             plural(row.first.calls.into(), "first call"),
-            ns(row.first.max_ticks as f64),
+            ns(row.first.max),
             percent(part(row)),
-            ns(row.p50_ticks),
+            ns(row.p50),
         )
     });
     let ops = ops.collect::<Vec<_>>().join(", ");

@@ -1,10 +1,8 @@
 //! The head of a report: what was recorded, where and when, and which part of it is shown.
 
-use analysis::Summary;
 use profile::{CounterInfo, Exit, Manifest, MetricInfo, Origin, Profile, State};
 use serde::Serialize;
 
-use super::columns::Times;
 use super::overview::Overview;
 use super::sampled;
 use super::units::{moment, plural, time};
@@ -47,8 +45,11 @@ pub fn lines(overview: &Overview<'_>) -> Vec<(&'static str, String)> {
         lines.push(("metrics", visible(&asked.join("; ")).into_owned()));
     }
     let (processes, threads) = summary.places();
-    let sums = Times::new(overview.raw).all(summary);
-    let [ns, self_ns] = sums.map(|sum| sum.value.max(0.0) * profile.timeline.ns_per_tick());
+    let total = summary.total.map(|sum| sum.value * profile.timeline.ns_per_tick());
+    let together = match total {
+        Some(ns) => format!("together {}", time(ns)),
+        None => "how long they took together is not known".to_owned(),
+    };
     lines.push((
         "calls",
         format!(
@@ -61,8 +62,11 @@ pub fn lines(overview: &Overview<'_>) -> Vec<(&'static str, String)> {
                 .map_or_else(String::new, |n| format!(" of {}", plural(n.into(), "dispatch"))),
             plural(processes as u128, "process"),
             plural(threads as u128, "thread"),
-            sampled::together(overview).unwrap_or_else(|| format!("together {}", time(ns))),
-            shares_of(summary, self_ns),
+            sampled::together(overview).unwrap_or(together),
+            match total {
+                Some(ns) if ns > 0.0 => " (percentages are of this)",
+                _ => "",
+            },
         ),
     ));
     lines.extend(price::warning(profile, &summary.probes).map(|text| ("cost", text)));
@@ -98,17 +102,6 @@ pub fn lines(overview: &Overview<'_>) -> Vec<(&'static str, String)> {
         lines.push(("values", text.to_owned()));
     }
     lines
-}
-
-/// Says what percentages refer to. This text is printed after the sum of all durations.
-fn shares_of(summary: &Summary, self_ns: f64) -> String {
-    if summary.self_ticks == 0 {
-        return String::new();
-    }
-    if summary.self_ticks == summary.total_ticks {
-        return " (percentages are of this)".to_owned();
-    }
-    format!(", self time {} (percentages are of this)", time(self_ns))
 }
 
 /// The time between the first and the last snapshot of `run`. `None` if the recording did not

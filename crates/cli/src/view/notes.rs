@@ -1,13 +1,47 @@
 //! Notes below a report: what a reader should know besides the numbers, and why a profile may have
 //! no calls.
 
-use analysis::By;
+use analysis::{By, Contradiction, Key};
 use model::{Loss, Severity};
 use profile::{LibraryKind, LossCount, Origin, Profile, State, is_over};
 
+use super::labels::labels;
 use super::losses::by_severity;
 use super::overview::Overview;
 use super::units::{grouped, plural};
+
+/// This many rows with contradictions are named; the others are only counted.
+const NAMED: usize = 3;
+
+/// Why values are shown as they were recorded, although they should be corrected.
+fn contradictions(overview: &Overview<'_>) -> Option<String> {
+    let all = &overview.summary.violations;
+    let some = &all[..all.len().min(NAMED)];
+    let keys: Vec<Key> = some.iter().filter_map(|one| one.row).collect();
+    let mut names = labels(overview.profile, &keys).into_iter();
+    let texts = some.iter().map(|one| {
+        let what = match one.what {
+            Contradiction::NothingLeft => "in most calls, more than there was",
+            Contradiction::Value => "a value below 0 or outside of its interval",
+            Contradiction::Order => "a mean or a quantile outside of minimum and maximum",
+            Contradiction::OwnAboveTotal => "a self time longer than the total",
+            Contradiction::Sum => "self times that do not add up",
+        };
+        let name = one.row.and_then(|_| names.next());
+        format!("{} ({what})", name.as_deref().unwrap_or("all rows"))
+    });
+    let texts = texts.collect::<Vec<_>>().join(", ");
+    let more = match all.len() - some.len() {
+        0 => String::new(),
+        n => format!(" and {}", plural(n as u128, "further row")),
+    };
+    (!all.is_empty()).then(|| {
+        format!(
+            "all values are as they were recorded, because what was to be subtracted for the \
+             recorder contradicts what was recorded: {texts}{more}"
+        )
+    })
+}
 
 /// What a reader should know about this profile besides its numbers.
 pub fn notes(overview: &Overview<'_>) -> Vec<String> {
@@ -34,6 +68,7 @@ pub fn notes(overview: &Overview<'_>) -> Vec<String> {
             ));
         }
     }
+    notes.extend(contradictions(overview));
     notes.extend(super::first::slow(overview));
     match overview.summary.overlapping {
         0 => {}

@@ -27,7 +27,12 @@ pub fn text(overview: &Overview<'_>) -> Option<String> {
     if processes.len() > 1 {
         for process in processes.iter().take(PROCESSES) {
             let label = process_label(overview.profile, *process);
-            text.push_str(&format!("; {label}: {}", one(&used(Some(*process)).1)));
+            // Its threads may have none: it was killed, or the kernel refused.
+            let counted = match used(Some(*process)) {
+                (0, _) => "not known".to_owned(),
+                (_, used) => one(&used),
+            };
+            text.push_str(&format!("; {label}: {counted}"));
         }
         if let Some(more) = processes.len().checked_sub(PROCESSES).filter(|more| *more > 0) {
             text.push_str(&format!("; and {more} more (--format json has them)"));

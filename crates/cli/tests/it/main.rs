@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
+mod account;
 mod budget;
 mod call_hook;
 mod carry;

@@ -296,3 +296,30 @@ Statistics for thread a (9), op few:
         assert_eq!(text.contains("columns (use a wider terminal,"), !table, "{buckets}: {text}");
     }
 }
+
+/// The second process was killed before it noted what its thread had used: that is not known, and not
+/// 0 ns and 0 page faults.
+#[test]
+fn what_a_process_used_is_not_zero_if_it_is_not_known() {
+    let mut script = ProfileScript::monotonic();
+    for pid in [11, 12] {
+        let process = script.process(pid);
+        process.library("m", &["f"]);
+        let thread = process.thread("t");
+        thread.call(CallScript::new(0, 1_000, 500));
+        if pid == 11 {
+            let used = |cpu_ns| record::Usage { cpu_ns, ..record::Usage::default() };
+            thread.usages = vec![(Some(used(0)), Some(used(7_000)))];
+        }
+    }
+    let scratch = Scratch::new();
+    let dir = scratch.join("x.cpt");
+    script.write(&dir);
+    let output = Command::new(PROGRAM).arg("report").arg(&dir).output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let line = text.lines().skip_while(|line| !line.starts_with("threads "));
+    let words: Vec<&str> = line.take(4).flat_map(str::split_whitespace).collect();
+    let line = words.join(" ");
+    assert!(line.contains("7.00 µs on a CPU") && line.contains("not known"), "{text}");
+    assert!(!line.contains(" 0 ns on a CPU"), "{text}");
+}

@@ -341,7 +341,8 @@ pub fn drawn() -> ProfileScript {
                         skipped += 1;
                         continue;
                     }
-                    let one = CallScript::new(export as u32, clock, duration);
+                    // Calls of a thread that are not inside of each other do not overlap.
+                    let one = CallScript::new(export as u32, clock - duration, duration);
                     let read = random.odd(2);
                     let one = match read {
                         true => one.group(duration, &[call % 3]).group(duration, &[duration * 3]),

@@ -80,6 +80,14 @@ fn both_with(
     perfetto
 }
 
+/// The slices that are inside of no other one of the same row. Only these are in sums.
+pub fn outermost<'a>(slices: &[&'a Shown]) -> Vec<&'a Shown> {
+    let around = |s: &Shown, o: &Shown| {
+        o.row == s.row && o.depth < s.depth && o.ts <= s.ts && s.ts + s.dur <= o.ts + o.dur
+    };
+    slices.iter().copied().filter(|s| !slices.iter().any(|o| around(s, o))).collect()
+}
+
 /// The calls of each op, their times and their counts equal those of the report as it was recorded.
 fn as_reported(what: &str, timeline: &Timeline, profile: &Path) {
     let mut report = Command::new(PROGRAM);
@@ -87,7 +95,11 @@ fn as_reported(what: &str, timeline: &Timeline, profile: &Path) {
         report.arg("report").arg(profile).args(["--raw", "--format", "json"]).output().unwrap();
     let report: Value = serde_json::from_slice(&report.stdout).unwrap();
     let mut calls = BTreeMap::<&str, (u64, i64, BTreeMap<String, u64>)>::new();
+    let mut by_name = BTreeMap::<&str, Vec<&Shown>>::new();
     for slice in timeline.slices.iter().filter(|slice| slice.category == "cpu_op") {
+        by_name.entry(&slice.name).or_default().push(slice);
+    }
+    for slice in by_name.values().flat_map(|slices| outermost(slices)) {
         let of = calls.entry(&slice.name).or_default();
         (of.0, of.1) = (of.0 + 1, of.1 + slice.dur);
         for (key, value) in &slice.args {

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use testkit::Scratch;
 
 use crate::support::trace_processor::{Shown, Timeline, TraceProcessor, assert_same, base_ns};
-use crate::trace_oracle::{export, run};
+use crate::trace_oracle::{export, outermost, run};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_counterpoint");
 
@@ -289,16 +289,20 @@ fn as_reported_foreign(what: &str, timeline: &Timeline, profile: &Path) {
     let mut report = Command::new(PROGRAM);
     let report = report.arg("report").arg(profile).args(["--format", "json"]).output().unwrap();
     let report: Value = serde_json::from_slice(&report.stdout).unwrap();
-    let mut reported = BTreeMap::<(&str, &str), (u64, f64)>::new();
+    let mut reported = BTreeMap::<(&str, &str), (u64, u64, f64)>::new();
     for row in report["rows"].as_array().unwrap() {
         let key = (row["library"].as_str().unwrap(), row["op"].as_str().unwrap());
         let of = reported.entry(key).or_default();
         of.0 += row["calls"].as_u64().unwrap();
-        of.1 += row["total_ns"].as_f64().unwrap();
+        of.1 += row["inner_calls"].as_u64().unwrap_or(0);
+        of.2 += row["total_ns"].as_f64().unwrap();
     }
-    for ((category, name), (calls, ns)) in reported {
-        let of = timeline.slices.iter().filter(|s| s.category == category && s.name == name);
-        let (count, sum) = of.fold((0, 0), |(n, sum), s| (n + 1, sum + s.dur));
+    for ((category, name), (calls, inner, ns)) in reported {
+        let all = timeline.slices.iter().filter(|s| s.category == category && s.name == name);
+        let of: Vec<&Shown> = all.collect();
+        assert_eq!(of.len() as u64, calls + inner, "{what}: {category} {name}");
+        let outermost = outermost(&of);
+        let (count, sum) = outermost.iter().fold((0, 0), |(n, sum), s| (n + 1, sum + s.dur));
         assert_eq!(count, calls, "{what}: {category} {name}");
         assert!((sum as f64 - ns).abs() <= 1.0, "{what}: {name}: {sum} against {ns}");
     }

@@ -53,13 +53,13 @@ pub fn views(dir: &Path, choice: Choice, say: &dyn Fn(&str)) {
     say("summaries");
     let options = analysis::Options { by, workers, ..Default::default() };
     let summary = analysis::summarize(&profile, &options);
-    assert_eq!(summary.rows.iter().map(|row| row.calls).sum::<u64>(), calls as u64);
+    assert_eq!(summary.rows.iter().map(|row| row.calls + row.inner).sum::<u64>(), calls as u64);
     let _ = analysis::tracks(&profile).map(drop);
     let stats =
         analysis::stats::Options { buckets: 16, tables: true, workers, ..Default::default() };
     let _ = analysis::stats(&profile, &stats).map(drop);
     say("ops");
-    let trees = OpTrees::new(&profile);
+    let trees = OpTrees::new(&profile, false);
     let _ = OpTable::new(&trees, &OpFilter::default(), true);
     timelines(&profile, vocabulary, say);
 }

@@ -1,0 +1,318 @@
+//! How a value is known: what the recorder added to it, per class of bracket.
+//!
+//! A *class* is a process with a set of counters, and whether the counters were read around the
+//! call. An outer call pays for the calls inside of it at the price of their classes: the
+//! book-keeping ops of a virtual machine, for example, are only timed in a run with counters.
+//!
+//! Times of single calls are in [`PARTS`] of a tick, so that what is taken of each call need not be
+//! a whole number of ticks, and sums are exact all the same.
+
+use std::collections::HashMap;
+
+use profile::{Columns, Profile, Status};
+
+use crate::empty::{Bracket, EmptyCall, Place, empty_call, together};
+use crate::estimate::Estimate;
+
+/// So many parts are a tick.
+pub(crate) const PARTS: u64 = 16;
+
+/// Entering and leaving the recorder for a call that is only timed, without its clock reads. Measured.
+const ENTERING_NS: Estimate = Estimate { value: 20.0, low: 10.0, high: 40.0 };
+
+/// Ticks in parts.
+pub(crate) fn parts(ticks: u64) -> u64 {
+    ticks.saturating_mul(PARTS)
+}
+
+/// A sum of parts in ticks.
+pub(crate) fn ticks(parts: u128) -> f64 {
+    parts as f64 / PARTS as f64
+}
+
+/// What is taken of calls for one bracket, in parts.
+#[derive(Clone, Copy, Debug, Default)]
+struct Price {
+    in_duration: u64,
+    outside: u64,
+}
+
+/// The empty calls of a whole profile, one for each class of bracket. Each class has a number.
+#[derive(Debug, Default)]
+pub(crate) struct Brackets {
+    /// By process and set of counters: the class of calls whose counters were read, and of calls that
+    /// were only timed.
+    numbers: HashMap<(usize, u32), [u32; 2]>,
+    all: Vec<EmptyCall>,
+    prices: Vec<Price>,
+    raw: bool,
+}
+
+/// The classes of the calls of one page.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct PageBrackets {
+    /// `None` if they were not calibrated.
+    numbers: Option<[u32; 2]>,
+    any_counters: bool,
+}
+
+impl PageBrackets {
+    /// The class of call `i`.
+    #[inline]
+    pub fn of(&self, columns: &Columns, i: usize) -> Option<u32> {
+        let [read, timed] = self.numbers?;
+        let was_read = || {
+            let mut groups = columns.groups.iter();
+            groups.any(|group| group.status.get(i).is_some_and(|s| *s != Status::NotRead))
+        };
+        Some(if !self.any_counters || was_read() { read } else { timed })
+    }
+}
+
+impl Brackets {
+    /// Those of a profile. With `raw`, nothing is taken of any call.
+    ///
+    /// A process is left out if some of its calls have a set of counters that was not calibrated. If
+    /// only some of its calls were corrected, their sums would mean nothing.
+    pub fn new(profile: &Profile, raw: bool) -> Self {
+        let mut brackets = Self { raw, ..Self::default() };
+        for (index, process) in profile.processes.iter().enumerate() {
+            let headers = || process.threads.iter().flat_map(|thread| thread.headers());
+            let masks = headers().filter(|header| header.calls > 0).map(|h| h.start.counters);
+            let mut masks: Vec<u32> = masks.collect();
+            masks.extend(process.calibrations.iter().map(|c| c.counters));
+            masks.sort_unstable();
+            masks.dedup();
+            let found: Option<Vec<(u32, EmptyCall)>> = masks
+                .iter()
+                .map(|mask| Some((*mask, empty_call(profile, index, *mask)?)))
+                .collect();
+            for (mask, empty) in found.unwrap_or_default() {
+                let timed = match mask {
+                    0 => None,
+                    _ => Some(timed_only(profile, index, &empty)),
+                };
+                let read = brackets.push(empty);
+                let timed = timed.map_or(read, |timed| brackets.push(timed));
+                brackets.numbers.insert((index, mask), [read, timed]);
+            }
+        }
+        if !raw {
+            brackets.prices = brackets.all.iter().map(Price::of).collect();
+        }
+        brackets
+    }
+
+    fn push(&mut self, empty: EmptyCall) -> u32 {
+        self.all.push(empty);
+        self.all.len() as u32 - 1
+    }
+
+    /// Whether nothing is taken of any call.
+    pub fn is_raw(&self) -> bool {
+        self.raw
+    }
+
+    /// The classes of the calls of this page.
+    pub fn page(&self, columns: &Columns) -> PageBrackets {
+        let mask = columns.header().map_or(0, |header| header.start.counters);
+        PageBrackets {
+            numbers: self.numbers.get(&(columns.process, mask)).copied(),
+            any_counters: mask != 0,
+        }
+    }
+
+    /// What a bracket of this class adds to the duration of its own call, in parts.
+    #[inline]
+    pub fn in_duration(&self, class: Option<u32>) -> u64 {
+        self.price(class).in_duration
+    }
+
+    /// What it adds to the own time of the call around it, in parts.
+    #[inline]
+    pub fn outside(&self, class: Option<u32>) -> u64 {
+        self.price(class).outside
+    }
+
+    fn price(&self, class: Option<u32>) -> Price {
+        class.and_then(|class| self.prices.get(class as usize)).copied().unwrap_or_default()
+    }
+
+    /// Takes into account how long readings took in the program.
+    pub fn place(
+        &mut self,
+        profile: &Profile,
+        place: impl Fn(usize, u32, &EmptyCall) -> Option<Place>,
+    ) {
+        for ((process, mask), [read, _]) in &self.numbers {
+            if let Some(empty) = self.all.get_mut(*read as usize) {
+                let found = place(*process, *mask, empty);
+                *empty = std::mem::take(empty).placed(profile, found);
+            }
+        }
+    }
+
+    /// All of them.
+    pub fn all(&self) -> &[EmptyCall] {
+        &self.all
+    }
+
+    /// Each of them with its process and set of counters, in no particular order.
+    pub fn by_set(&self) -> impl Iterator<Item = (usize, u32, &EmptyCall)> {
+        let one = |((process, counters), [read, _]): (&(usize, u32), &[u32; 2])| {
+            Some((*process, *counters, self.get(*read)?))
+        };
+        self.numbers.iter().filter_map(one)
+    }
+
+    /// The empty call of this class.
+    pub fn get(&self, class: u32) -> Option<&EmptyCall> {
+        self.all.get(class as usize)
+    }
+
+    /// What was taken of a call, in ticks, with its interval: `taken` parts, of which the call's own
+    /// bracket is of this class, and the rest are brackets of calls inside.
+    pub fn doubt(&self, class: Option<u32>, taken: u64) -> Estimate {
+        let nothing = Estimate::exact(0.0);
+        if self.raw {
+            return nothing;
+        }
+        let own = class.and_then(|class| self.get(class)).map_or(nothing, |e| e.duration.mean);
+        let taken = ticks(taken.into());
+        let rest = (taken - own.value).max(0.0);
+        let [low, high] = self.of_others();
+        Estimate {
+            value: taken,
+            low: (own.low + rest * low).min(taken),
+            high: (own.high + rest * high).max(taken),
+        }
+    }
+
+    /// How far what was taken of calls for the calls inside may be off: the ends of the interval as
+    /// parts of the value.
+    fn of_others(&self) -> [f64; 2] {
+        let ends = self.all.iter().map(|empty| empty.whole.mean).filter(|mean| mean.value > 0.0);
+        ends.fold([1.0, 1.0], |[low, high], mean| {
+            [low.min(mean.low / mean.value), high.max(mean.high / mean.value)]
+        })
+    }
+}
+
+impl Price {
+    fn of(empty: &EmptyCall) -> Self {
+        let parts = |ticks: f64| (ticks.max(0.0) * PARTS as f64).round() as u64;
+        let (whole, inside) = (empty.whole.mean.value, empty.duration.mean.value);
+        Self { in_duration: parts(inside), outside: parts(whole - inside) }
+    }
+}
+
+/// The bracket of a call that was only timed on a thread with counters. If such brackets were
+/// not calibrated, it is the part that is in the duration, which is the same, and
+/// entering and leaving the recorder.
+fn timed_only(profile: &Profile, process: usize, empty: &EmptyCall) -> EmptyCall {
+    if let Some(timed) = empty_call(profile, process, 0) {
+        return timed;
+    }
+    let clock = Estimate { low: 0.0, ..empty.duration.mean.times(2.0) };
+    let mean = clock.plus(ENTERING_NS.times(1.0 / profile.timeline.ns_per_tick()));
+    let counters = vec![None; empty.counters.len()];
+    EmptyCall { whole: Bracket { mean, deviation: 0.0 }, counters, ..empty.clone() }
+}
+
+/// How many brackets of each class the calls of a row had.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct BracketCounts {
+    /// One entry for each class that occurs, in no particular order.
+    classes: Vec<ClassCount>,
+}
+
+/// See [`BracketCounts`].
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ClassCount {
+    number: u32,
+    /// Number of calls.
+    pub calls: u64,
+    /// For each counter, number of calls that have a value.
+    pub counted: Vec<u64>,
+}
+
+impl BracketCounts {
+    /// The entry of a class, which is added if it is missing.
+    #[inline]
+    pub fn of(&mut self, number: u32, counters: usize) -> &mut ClassCount {
+        let at = self.classes.iter().position(|class| class.number == number);
+        let at = at.unwrap_or_else(|| {
+            let counted = vec![0; counters];
+            self.classes.push(ClassCount { number, counted, ..ClassCount::default() });
+            self.classes.len() - 1
+        });
+        &mut self.classes[at]
+    }
+
+    /// Adds the counts of another worker.
+    pub fn add(&mut self, other: Self) {
+        for more in other.classes {
+            let class = self.of(more.number, more.counted.len());
+            class.calls += more.calls;
+            class.counted.iter_mut().zip(more.counted).for_each(|(sum, more)| *sum += more);
+        }
+    }
+
+    /// What the brackets of `calls` calls read together. `None` unless each of these calls has a
+    /// bracket that was calibrated.
+    fn sum(
+        &self,
+        calls: u64,
+        of: impl Fn(&ClassCount) -> u64,
+        bracket: impl Fn(&ClassCount) -> Option<Bracket>,
+    ) -> Option<Estimate> {
+        let (mut known, mut sum) = (0, Estimate::exact(0.0));
+        for class in self.classes.iter().filter(|class| of(class) > 0) {
+            known += of(class);
+            sum = together(sum, bracket(class)?.of_calls(of(class)));
+        }
+        (known == calls).then_some(sum)
+    }
+
+    /// What these calls' own brackets take of their durations, in ticks.
+    pub fn durations(&self, calls: u64, brackets: &Brackets) -> Option<Estimate> {
+        let duration = |class: &ClassCount| Some(brackets.get(class.number)?.duration);
+        self.sum(calls, |class| class.calls, duration)
+    }
+
+    /// What was taken of the times of `calls` calls, in ticks: `taken`, of which the calls' own
+    /// brackets are so much as their classes say, and those of calls inside the rest.
+    pub fn taken(&self, calls: u64, taken: f64, brackets: &Brackets) -> Option<Estimate> {
+        let own = self.durations(calls, brackets)?;
+        let rest = (taken - own.value).max(0.0);
+        let [low, high] = brackets.of_others();
+        Some(Estimate {
+            value: taken,
+            low: (own.low + rest * low).min(taken),
+            high: (own.high + rest * high).max(taken),
+        })
+    }
+
+    /// The time of the brackets of calls inside of these calls, of whose times `taken` was taken, in
+    /// ticks; and the empty call of most of these calls. `None` without brackets.
+    pub fn of_calls_inside<'b>(
+        &self,
+        taken: f64,
+        brackets: &'b Brackets,
+    ) -> Option<(f64, &'b EmptyCall)> {
+        let most = self.classes.iter().max_by_key(|class| class.calls)?;
+        let own: f64 = self
+            .classes
+            .iter()
+            .map(|class| brackets.in_duration(Some(class.number)) as f64 * class.calls as f64)
+            .sum();
+        let rest = (taken - own / PARTS as f64).max(0.0);
+        Some((rest, brackets.get(most.number)?))
+    }
+
+    /// What a counter read in the empty brackets of the calls that have a value of it.
+    pub fn counter(&self, counter: usize, calls: u64, brackets: &Brackets) -> Option<Estimate> {
+        let counted = |class: &ClassCount| class.counted.get(counter).copied().unwrap_or(0);
+        self.sum(calls, counted, |class| *brackets.get(class.number)?.counters.get(counter)?)
+    }
+}

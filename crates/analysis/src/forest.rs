@@ -1,0 +1,280 @@
+//! Calls that contain other calls: what of each belongs to itself, what the recorder added to it,
+//! and whether another call of the same row is around it.
+//!
+//! ```text
+//!  a thread's pages over time   ├ 1 ┤ ├ 2 ┤   ├──── 5 ────┤   ├ 6 ┤
+//!                                               ├ 3 ┤ ├ 4 ┤
+//!                               flat  flat      one cluster   nested calls: a cluster, too
+//! ```
+//!
+//! A call of a flat page is alone: its own time is its duration, and it is outermost. The calls of
+//! a cluster ([`crate::clusters`]) are needed in the order in which they begin, which is not the
+//! order of the pages: calls are recorded when they end, and traces can have any order. So they are
+//! collected in rounds. Each round takes as many of the earliest calls as fit into a buffer, and
+//! decodes only the pages that may contain some of them. What is found of a call is kept in twelve
+//! bytes until its page is added to the sums.
+//!
+//! **Compensation.** The recorder makes a call longer by a part of the call's own bracket, and by
+//! the whole brackets of all calls inside. What is outside of an inner call's duration lies in the
+//! own time of the call around it:
+//!
+//! ```text
+//!  taken of own = the call's own bracket + Σ over calls directly inside of (whole − in its duration)
+//!  taken        = taken of own + Σ over calls directly inside of their taken
+//! ```
+//!
+//! A bracket cannot have taken more than there was. So at most the call's own time is taken from
+//! it, and then it still holds that no value is negative and that no part is larger than its whole.
+
+use std::collections::HashMap;
+use std::iter::repeat_n;
+
+use profile::{Columns, Origin, PageDecoder, Profile};
+
+use crate::amounts::{Brackets, parts};
+use crate::clusters::PageSpan;
+use crate::innermost::Innermost;
+
+/// Number of calls that a round keeps. Up to twice as many, of 40 bytes each, are in memory.
+pub(crate) const ROUND: usize = 1 << 18;
+
+/// The row of calls that are in none.
+pub(crate) const NO_ROW: u32 = u32::MAX;
+
+/// What is known of one call. Times are in [`crate::amounts::PARTS`] of a tick.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Mark {
+    /// Its own time, without what the recorder added to it.
+    pub own: u64,
+    /// What was taken of its own time.
+    pub own_taken: u64,
+    /// What was taken of its duration.
+    pub taken: u64,
+    /// Whether another call of the same row is around it.
+    pub inner: bool,
+}
+
+/// The marks of the calls of one page.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Marks {
+    /// Own time, what was taken of it, and what was taken of the duration.
+    parts: Vec<[u32; 3]>,
+    inner: Vec<bool>,
+    /// Values that do not fit, by call and place.
+    large: HashMap<(u32, u8), u64>,
+}
+
+impl Marks {
+    fn set(&mut self, at: u32, mark: Mark) {
+        let calls = self.parts.len().max(at as usize + 1);
+        self.parts.resize(calls, [0; 3]);
+        self.inner.resize(calls, false);
+        let parts = &mut self.parts[at as usize];
+        let values = [mark.own, mark.own_taken, mark.taken];
+        for (place, (part, value)) in (0..).zip(parts.iter_mut().zip(values)) {
+            *part = u32::try_from(value).unwrap_or(u32::MAX);
+            if *part == u32::MAX {
+                self.large.insert((at, place), value);
+            }
+        }
+        self.inner[at as usize] = mark.inner;
+    }
+
+    /// The mark of call `at` of the page.
+    pub fn of(&self, at: usize) -> Mark {
+        let Some(parts) = self.parts.get(at) else { return Mark::default() };
+        let value = |place: u8| match parts[usize::from(place)] {
+            u32::MAX => self.large.get(&(at as u32, place)).copied().unwrap_or(0),
+            value => value.into(),
+        };
+        Mark { own: value(0), own_taken: value(1), taken: value(2), inner: self.inner[at] }
+    }
+}
+
+/// What is found in a cluster besides the marks.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Found {
+    /// The time in some call, in ticks.
+    pub busy: u64,
+    /// Number of calls that overlap others without being nested in them.
+    pub overlapping: u64,
+}
+
+/// A call, in the order that [`Innermost`] needs: by begin, then the longest first, then the outer
+/// one of two equal calls first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Begun {
+    begin: u64,
+    not_end: u64,
+    order: u64,
+    /// The place of its page among the pages of the cluster.
+    page: u32,
+    at: u32,
+    row: u32,
+    /// The number of its bracket.
+    bracket: Option<u32>,
+}
+
+/// A call that has begun.
+struct Open {
+    /// What its own bracket and those of the calls directly inside took of its own time.
+    wanted: u64,
+    /// What was taken of the calls directly inside.
+    inside: u64,
+    inner: bool,
+}
+
+/// Marks the calls of clusters, one after the other.
+pub(crate) struct Marker<'a, 'b> {
+    profile: &'a Profile,
+    decoder: PageDecoder<'a>,
+    brackets: &'b Brackets,
+    round: usize,
+    calls: Vec<Begun>,
+    rows: Vec<u32>,
+}
+
+impl<'a, 'b> Marker<'a, 'b> {
+    pub fn new(profile: &'a Profile, brackets: &'b Brackets, round: Option<usize>) -> Self {
+        Self {
+            profile,
+            decoder: PageDecoder::new(profile),
+            brackets,
+            round: round.unwrap_or(ROUND).max(1),
+            calls: Vec::new(),
+            rows: Vec::new(),
+        }
+    }
+
+    /// Marks the calls of all these pages, which are those of one thread. `rows` says in which row
+    /// each call of a page is; a call of no row has [`NO_ROW`].
+    pub fn mark(
+        &mut self,
+        pages: &[PageSpan],
+        mut rows: impl FnMut(&Columns, &mut Vec<u32>),
+    ) -> (Vec<Marks>, Found) {
+        let mut inner = Innermost::default();
+        let mut walk = Walk {
+            brackets: self.brackets,
+            marks: repeat_n(Marks::default(), pages.len()).collect(),
+            open: Vec::new(),
+            of_row: Vec::new(),
+        };
+        let mut after: Option<Begun> = None;
+        loop {
+            let more = self.bring(pages, after, &mut rows);
+            for call in &self.calls {
+                let end = u64::MAX - call.not_end;
+                inner.call(call.begin, end, *call, |of, own| walk.end(&of, own));
+                walk.begin(call);
+            }
+            after = self.calls.last().copied();
+            if !more {
+                break;
+            }
+        }
+        inner.finish(|of, own| walk.end(&of, own));
+        (walk.marks, Found { busy: inner.busy(), overlapping: inner.overlapping() })
+    }
+}
+
+/// The state while the calls of a cluster begin and end.
+struct Walk<'b> {
+    brackets: &'b Brackets,
+    marks: Vec<Marks>,
+    open: Vec<Open>,
+    /// For each row, how many of its calls are open.
+    of_row: Vec<u32>,
+}
+
+impl Walk<'_> {
+    fn begin(&mut self, call: &Begun) {
+        let mut inner = false;
+        if call.row != NO_ROW {
+            let row = call.row as usize;
+            self.of_row.resize(self.of_row.len().max(row + 1), 0);
+            inner = self.of_row[row] > 0;
+            self.of_row[row] += 1;
+        }
+        self.open.push(Open { wanted: self.brackets.in_duration(call.bracket), inside: 0, inner });
+    }
+
+    fn end(&mut self, call: &Begun, own: u64) {
+        let Some(open) = self.open.pop() else { return };
+        if let Some(calls) = self.of_row.get_mut(call.row as usize) {
+            *calls -= 1;
+        }
+        let (own, duration) = (parts(own), parts((u64::MAX - call.not_end) - call.begin));
+        let own_taken = open.wanted.min(own);
+        let taken = own_taken.saturating_add(open.inside).min(duration);
+        if let Some(marks) = self.marks.get_mut(call.page as usize) {
+            let mark = Mark { own: own - own_taken, own_taken, taken, inner: open.inner };
+            marks.set(call.at, mark);
+        }
+        if let Some(around) = self.open.last_mut() {
+            around.wanted += self.brackets.outside(call.bracket);
+            around.inside = around.inside.saturating_add(taken);
+        }
+    }
+}
+
+impl Marker<'_, '_> {
+    /// Collects the earliest calls after `after`, sorted. Returns whether there are more.
+    fn bring(
+        &mut self,
+        pages: &[PageSpan],
+        after: Option<Begun>,
+        rows: &mut impl FnMut(&Columns, &mut Vec<u32>),
+    ) -> bool {
+        // The recorder writes calls when they end, so the outer one comes last; traces and plugins
+        // name it first.
+        let imported = self.profile.manifest.origin == Origin::Import;
+        let mut most: Option<Begun> = None;
+        self.calls.clear();
+        for (place, page) in (0..).zip(pages) {
+            if after.is_some_and(|after| page.last_begin < after.begin) {
+                continue;
+            }
+            if most.is_some_and(|most| page.first_begin > most.begin) {
+                break;
+            }
+            let columns = self.decoder.decode(page.key);
+            self.rows.clear();
+            rows(columns, &mut self.rows);
+            let of_plugins = self.profile.processes[page.key.process].id.is_of_plugins();
+            let outer_is_first = imported || of_plugins;
+            let brackets = self.brackets.page(columns);
+            for (at, row) in (0u32..).zip(&self.rows) {
+                let i = at as usize;
+                let begin = columns.start_ticks[i];
+                let end = begin.saturating_add(columns.duration(i));
+                let order = (page.key.page as u64) << 32 | u64::from(at);
+                let order = if outer_is_first { order } else { !order };
+                let bracket = brackets.of(columns, i);
+                let not_end = u64::MAX - end;
+                let call = Begun { begin, not_end, order, page: place, at, row: *row, bracket };
+                if after.is_some_and(|a| call <= a) || most.is_some_and(|most| call > most) {
+                    continue;
+                }
+                self.calls.push(call);
+                if self.calls.len() >= 2 * self.round {
+                    most = keep(&mut self.calls, self.round);
+                }
+            }
+        }
+        if most.is_some() {
+            keep(&mut self.calls, self.round);
+        }
+        self.calls.sort_unstable();
+        most.is_some()
+    }
+}
+
+/// Keeps the `n` smallest calls and returns the largest of them.
+fn keep(calls: &mut Vec<Begun>, n: usize) -> Option<Begun> {
+    if calls.len() > n {
+        calls.select_nth_unstable(n - 1);
+        calls.truncate(n);
+    }
+    calls.iter().max().copied()
+}

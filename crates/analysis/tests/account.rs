@@ -1,0 +1,230 @@
+//! What must be true of every table of a profile, over random profiles with nested and recursive
+//! calls, several threads, and brackets of two classes: calls whose counters were read, and calls
+//! that were only timed. Sums over outermost calls are compared with a search through all pairs.
+
+use std::collections::BTreeMap;
+
+use analysis::{By, Contradiction, Key, Options, Row, Summary, Violation, summarize};
+use model::Loss;
+use profile::{Calibration, Profile};
+use testkit::{CallScript, Item, ProfileScript, Random, Scratch};
+
+/// A call: op, begin, end, and its counter; `None` if it was not read.
+type Call = (u32, u64, u64, Option<u64>);
+
+/// What a bracket takes: in the duration of its own call, and of the call around it in all.
+const READ: (u64, u64) = (40, 300);
+const TIMED: (u64, u64) = (20, 60);
+
+/// Adds calls inside of an interval. Each call is at least as long as all brackets in it.
+fn nest(r: &mut Random, begin: u64, end: u64, depth: u32, into: &mut Vec<Call>) -> u64 {
+    let (mut at, mut inside) = (begin, 0);
+    while at + 1_000 < end && r.below(5) > 0 {
+        let from = at + 200 + r.below(100);
+        let to = from + 400 + r.below(end.saturating_sub(from).max(1));
+        if to > end {
+            break;
+        }
+        let faults = if depth < 4 { nest(r, from, to - 200, depth + 1, into) } else { 0 };
+        let own = faults + r.below(5);
+        let read = r.below(3) > 0;
+        into.push((r.below(4) as u32, from, to, read.then_some(own)));
+        inside += own;
+        at = to;
+    }
+    inside
+}
+
+fn script(threads: &[Vec<Call>], r: &mut Random) -> ProfileScript {
+    let mut script = ProfileScript::monotonic();
+    script.counter("page-faults", 0);
+    let process = script.process(7);
+    process.library("m", &["a", "b", "c", "d"]);
+    for (mask, (inside, whole)) in [(1, READ), (0, TIMED)] {
+        process.calibrations.push(Calibration {
+            calls: 9,
+            counters: mask,
+            inside_ticks: inside,
+            total_ticks: whole,
+            inside_values: vec![0; mask as usize],
+            ..Calibration::default()
+        });
+    }
+    for (i, calls) in threads.iter().enumerate() {
+        let thread = process.thread(&format!("t{i}"));
+        for (op, begin, end, faults) in calls {
+            let call = CallScript::new(*op, *begin, end - begin).on(op % 2, 0);
+            thread.call(match faults {
+                Some(faults) => call.group(end - begin, &[*faults]),
+                None => call.unread(),
+            });
+            if r.below(6) == 0 {
+                thread.then(Item::NextPage(*end, 0, *end));
+            }
+        }
+    }
+    script
+}
+
+fn is_inside(inner: &Call, outer: &Call) -> bool {
+    outer.1 <= inner.1 && inner.2 <= outer.2 && inner != outer
+}
+
+/// What is taken of a call: of its own bracket half of the duration of an empty call, and the whole
+/// brackets of all calls inside.
+fn taken(calls: &[Call], call: &Call) -> u64 {
+    let price = |call: &Call| if call.3.is_some() { READ } else { TIMED };
+    let inside = calls.iter().filter(|inner| is_inside(inner, call));
+    price(call).0 / 2 + inside.map(|inner| price(inner).1).sum::<u64>()
+}
+
+/// Calls, total, shortest, longest, and the counter's sum over outermost calls.
+type Expected = (u64, u64, u64, u64, u64);
+
+fn expected(threads: &[Vec<Call>], key: impl Fn(usize, &Call) -> Key) -> BTreeMap<Key, Expected> {
+    let mut rows = BTreeMap::new();
+    for (at, calls) in threads.iter().enumerate() {
+        for call in calls {
+            let of = key(at, call);
+            if calls.iter().any(|outer| is_inside(call, outer) && key(at, outer) == of) {
+                continue;
+            }
+            let time = call.2 - call.1 - taken(calls, call);
+            let row = rows.entry(of).or_insert((0, 0, u64::MAX, 0, 0));
+            let faults = call.3.unwrap_or(0);
+            *row = (row.0 + 1, row.1 + time, row.2.min(time), row.3.max(time), row.4 + faults);
+        }
+    }
+    rows
+}
+
+fn found(row: &Row) -> Expected {
+    let faults = row.counters[0].map_or(0, |counter| counter.value.value as u64);
+    (row.calls, row.total.value as u64, row.min as u64, row.max as u64, faults)
+}
+
+/// What a stranger's screen must never show.
+fn holds(row: &Row) {
+    let (least, most) = (row.min - 1e-9, row.max + 1e-9);
+    assert!(row.min >= 0.0 && row.own.value >= 0.0 && row.total.value >= row.own.value, "{row:?}");
+    assert!(least <= row.p50 && row.p50 <= row.p99 && row.p99 <= most, "{row:?}");
+    assert!(least <= row.mean().value && row.mean().value <= most, "{row:?}");
+    for of in [row.total, row.own, row.mean(), row.call(row.p50)] {
+        assert!(of.low <= of.value && of.value <= of.high, "{row:?}");
+    }
+}
+
+fn own(summary: &Summary) -> f64 {
+    summary.rows.iter().map(|row| row.own.value).sum()
+}
+
+#[test]
+fn random_profiles() {
+    let mut r = Random(0x1234_5678_9abc_def1);
+    let mut recursive = 0;
+    for round in 0..60 {
+        let mut threads = Vec::new();
+        for _ in 0..1 + r.below(3) {
+            let mut calls = Vec::new();
+            nest(&mut r, 1_000, 40_000, 0, &mut calls);
+            threads.push(calls);
+        }
+        let scratch = Scratch::new();
+        let dir = scratch.join("x.cpt");
+        script(&threads, &mut r).write(&dir);
+        let profile = Profile::open(&dir).expect("open the scripted profile");
+        let mut wholes = Vec::new();
+        for by in [By::Op, By::Thread, By::Cpu, By::Process] {
+            let options = Options { by, round: Some(5), workers: 2, ..Options::default() };
+            let summary = summarize(&profile, &options);
+            let key = |thread: usize, call: &Call| match by {
+                By::Op => Key::Op(call.0),
+                By::Thread => Key::Thread(0, thread),
+                By::Cpu => Key::Cpu(call.0 % 2, 0),
+                _ => Key::Process(0),
+            };
+            let rows: BTreeMap<Key, Expected> =
+                summary.rows.iter().map(|row| (row.key, found(row))).collect();
+            assert_eq!(rows, expected(&threads, key), "round {round} by {by:?}");
+            summary.rows.iter().for_each(holds);
+            assert_eq!(summary.violations, []);
+            recursive += summary.rows.iter().map(|row| row.inner).sum::<u64>();
+            let calls = summary.rows.iter().map(|row| row.calls + row.inner).sum::<u64>();
+            assert_eq!(calls, summary.calls);
+            // Own times of any partition add up to the time in something recorded.
+            let whole = summary.total.expect("without a budget").value;
+            assert!((own(&summary) - whole).abs() < 1e-6, "round {round} by {by:?}");
+            wholes.push(whole);
+        }
+        assert!(wholes.windows(2).all(|pair| pair[0] == pair[1]));
+        let raw = summarize(&profile, &Options { raw: true, ..Options::default() });
+        raw.rows.iter().for_each(holds);
+        assert!(
+            raw.total.unwrap().value >= wholes[0] && raw.rows.iter().all(|r| r.taken.is_none())
+        );
+    }
+    assert!(recursive > 1_000, "{recursive}");
+}
+
+/// The bracket of a call inside is longer than the call around it: it cannot have taken all of that.
+/// So no more is taken than there is, and no value is negative.
+#[test]
+fn no_more_is_taken_than_there_is() {
+    let mut script = ProfileScript::monotonic();
+    let process = script.process(7);
+    process.library("m", &["a", "b"]);
+    process.calibrations.push(Calibration {
+        calls: 9,
+        inside_ticks: 20,
+        total_ticks: 500,
+        ..Calibration::default()
+    });
+    let thread = process.thread("t");
+    for (op, begin, end) in [(1, 110, 190), (0, 100, 200), (1, 300, 304)] {
+        thread.call(CallScript::new(op, begin, end - begin));
+    }
+    let scratch = Scratch::new();
+    let dir = scratch.join("x.cpt");
+    script.write(&dir);
+    let summary = summarize(&Profile::open(&dir).unwrap(), &Options::default());
+    for (op, total, own, min) in [(0, 70.0, 0.0, 70.0), (1, 70.0, 70.0, 0.0)] {
+        let row = summary.rows.iter().find(|row| row.key == Key::Op(op)).unwrap();
+        assert_eq!((row.total.value, row.own.value, row.min), (total, own, min), "{op}");
+        holds(row);
+    }
+    assert_eq!(summary.total.unwrap().value, 70.0);
+}
+
+/// The same in most calls of a row: then the bracket of this program is not the calibrated one. All
+/// values are as they were recorded, and the loss names the row.
+#[test]
+fn a_correction_that_contradicts_the_recording_is_not_used() {
+    let mut script = ProfileScript::monotonic();
+    let process = script.process(7);
+    process.library("m", &["a", "b", "c"]);
+    process.calibrations.push(Calibration {
+        calls: 9,
+        inside_ticks: 20,
+        total_ticks: 500,
+        ..Calibration::default()
+    });
+    let thread = process.thread("t");
+    for call in 0..40 {
+        let begin = 1_000 * call;
+        thread.call(CallScript::new(1, begin + 110, 80)).call(CallScript::new(0, begin + 100, 100));
+        thread.call(CallScript::new(2, begin + 300, 600));
+    }
+    let scratch = Scratch::new();
+    let dir = scratch.join("x.cpt");
+    script.write(&dir);
+    let summary = summarize(&Profile::open(&dir).unwrap(), &Options::default());
+    let violation = Violation { row: Some(Key::Op(0)), what: Contradiction::NothingLeft };
+    assert_eq!(summary.violations, [violation]);
+    assert!(summary.raw);
+    let losses: Vec<_> = summary.losses.iter().map(|l| (l.loss(), l.count)).collect();
+    assert_eq!(losses, [(Some(Loss::Inconsistent), 1)]);
+    for (op, total, own) in [(0, 4_000.0, 800.0), (1, 3_200.0, 3_200.0), (2, 24_000.0, 24_000.0)] {
+        let row = summary.rows.iter().find(|row| row.key == Key::Op(op)).unwrap();
+        assert_eq!((row.total.value, row.own.value, row.taken), (total, own, None), "{op}");
+    }
+}

@@ -1,0 +1,136 @@
+//! docs/account.md: a slow program in Python computes the numbers of a report from an export, and the
+//! report has the same.
+
+use std::path::Path;
+use std::process::Command;
+
+use profile::Calibration;
+use serde_json::Value;
+use testkit::{CallScript, Item, ProfileScript, Random, Scratch};
+
+use crate::support::python_with;
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_counterpoint");
+
+/// Adds nested and recursive calls, some of them too short for the brackets inside of them.
+fn nest(r: &mut Random, begin: u64, end: u64, depth: u32, into: &mut Vec<CallScript>) {
+    let mut at = begin;
+    while at < end && r.below(6) > 0 {
+        let from = at + r.below((end - at).min(300));
+        let to = from + 1 + r.below(end - from);
+        if depth < 5 {
+            nest(r, from, to, depth + 1, into);
+        }
+        let call = CallScript::new(r.below(4) as u32, from, to - from).on(r.below(2) as u32, 0);
+        into.push(match r.below(3) {
+            0 => call.unread(),
+            _ => call.group(to - from, &[r.below(9)]),
+        });
+        at = to + r.below(50);
+    }
+}
+
+fn script(r: &mut Random) -> ProfileScript {
+    let mut script = ProfileScript::monotonic();
+    script.counter("page-faults", 0);
+    for pid in 0..1 + r.below(2) as u32 {
+        let process = script.process(100 + pid);
+        process.library("m", &["a", "b", "c", "d"]);
+        for (mask, whole) in [(1, 90 + r.below(50)), (0, 31)] {
+            process.calibrations.push(Calibration {
+                calls: 9,
+                counters: mask,
+                inside_ticks: 17 + u64::from(mask),
+                total_ticks: whole,
+                inside_values: vec![0; mask as usize],
+                ..Calibration::default()
+            });
+        }
+        for number in 0..1 + r.below(3) as u32 {
+            let thread = process.thread(&format!("t{number}"));
+            thread.tid = 1_000 * pid + number + 1;
+            let mut calls = Vec::new();
+            nest(r, 1_000, 9_000, 0, &mut calls);
+            for call in calls {
+                let end = call.call.end;
+                thread.call(call);
+                if r.below(9) == 0 {
+                    thread.then(Item::NextPage(end, 0, end));
+                }
+            }
+        }
+    }
+    script
+}
+
+fn json(command: &mut Command) -> Value {
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+fn same(what: &str, found: &Value, expected: &Value) {
+    let (a, b) = (found.as_f64().unwrap_or(0.0), expected.as_f64().unwrap_or(0.0));
+    assert!((a - b).abs() <= 1e-9 * b.abs().max(1.0), "{what}: {found}, numpy {expected}");
+}
+
+fn compare(profile: &Path, expected: &Value, raw: bool) -> usize {
+    let mut compared = 0;
+    for (by, key) in [("op", "op"), ("thread", "tid"), ("cpu", "cpu"), ("process", "pid")] {
+        let mut report = Command::new(PROGRAM);
+        report.arg("report").arg(profile).args(["--by", by, "--format", "json"]);
+        let report = json(report.args(raw.then_some("--raw")));
+        let contradicted = report["losses"].as_array().unwrap().iter();
+        if contradicted.clone().any(|loss| loss["name"] == "inconsistent") {
+            continue; // The values are those with --raw.
+        }
+        let rows = report["rows"].as_array().unwrap();
+        assert_eq!(rows.len(), expected[by].as_object().unwrap().len());
+        for row in rows {
+            let name = match &row[key] {
+                Value::String(name) => name.clone(),
+                number => number.to_string(),
+            };
+            let expected = &expected[by][&name];
+            for value in [
+                "calls",
+                "inner_calls",
+                "total_ns",
+                "self_ns",
+                "mean_ns",
+                "min_ns",
+                "p50_ns",
+                "p99_ns",
+                "max_ns",
+            ] {
+                same(&format!("by {by}: {name}: {value}"), &row[value], &expected[value]);
+                compared += 1;
+            }
+            let faults = &expected["counters"]["page-faults"];
+            same(&format!("by {by}: {name}: faults"), &row["counters"][0]["total"], faults);
+        }
+    }
+    compared
+}
+
+#[test]
+fn a_slow_program_computes_the_same_numbers() {
+    let Some(python) = python_with("account", "numpy") else { return };
+    let program = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/account.py");
+    let mut r = Random(0x5eed_0f26);
+    let mut compared = 0;
+    for round in 0..8 {
+        let scratch = Scratch::new();
+        let dir = scratch.join("x.cpt");
+        script(&mut r).write(&dir);
+        let calls = scratch.join("calls.json");
+        let mut export = Command::new(PROGRAM);
+        export.arg("export").arg(&dir).args(["--format", "json", "-o"]).arg(&calls);
+        assert!(export.output().unwrap().status.success());
+        let raw = round % 4 == 3;
+        let mut slow = Command::new(&python);
+        let slow = slow.arg(program).arg(&calls).args(raw.then_some("--raw"));
+        compared += compare(&dir, &json(slow), raw);
+    }
+    assert!(compared > 300, "{compared}");
+}
