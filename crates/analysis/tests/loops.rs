@@ -97,7 +97,12 @@ fn a_timed_tree_on_paper() {
         timed(0, 1, 2, 100, 500, 0),
         timed(0, 1, 3, 100, 200, 0),
     ];
-    let table = of(&[module(1, Some(COST))], &rows);
+    // The self time of loop 1 would be the raw one, 200, minus 10 of its own, plus 200 that its children
+    // measured, minus 400 that they added: below zero. So nothing is subtracted in this tree.
+    let refused = of(&[module(1, Some(COST))], &rows);
+    assert!((0..4).all(|id| node(&refused.modules[0], id).all.refused));
+    assert!((0..4).all(|id| node(&refused.modules[0], id).all.compensated.is_none()));
+    let table = of(&[module(1, Some(HitCost { timed: 1.5, ..COST }))], &rows);
     let tree = &table.modules[0];
     assert_eq!(
         (tree.mode, tree.identity()),
@@ -117,18 +122,18 @@ fn a_timed_tree_on_paper() {
     assert_eq!(raw(tree, 1).mean, Some(exact(90.0)));
     assert_eq!(raw(tree, 0).share, None);
     // Without what measuring costs: each of the 100 hits of a loop inside measures 1 of itself, and
-    // adds 2 to what is around it. The self time of loop 1 is the raw one, 200, minus 10 of its own, plus
-    // 200 that its children measured, minus 400 that they added: below zero, which is shown.
+    // adds 1.5 to what is around it. The self time of loop 1 is the raw one, 200, minus 10 of its own, plus
+    // 200 that its children measured, minus 300 that they added.
     let compensated = |id: u32| node(tree, id).all.compensated.unwrap();
     for (id, inclusive, own) in
-        [(0, 579.0, 89.0), (1, 490.0, -10.0), (2, 400.0, 400.0), (3, 100.0, 100.0)]
+        [(0, 684.0, 94.0), (1, 590.0, 90.0), (2, 400.0, 400.0), (3, 100.0, 100.0)]
     {
         let times = compensated(id);
         assert_eq!((times.inclusive.value, times.own.unwrap().value), (inclusive, own), "{id}");
     }
-    // As much as was subtracted, 210, may be hidden; and each part may be wrong by 35 %.
+    // As much as was subtracted, 110, may be hidden; and each part may be wrong by 35 %.
     let doubt = compensated(1).own.unwrap().margin.unwrap();
-    assert!((doubt - 210f64.hypot(0.35 * 190f64.hypot(400.0))).abs() < 1e-9, "{doubt}");
+    assert!((doubt - 110f64.hypot(0.35 * 190f64.hypot(300.0))).abs() < 1e-9, "{doubt}");
     // The raw value is always within the interval.
     for id in 0..4 {
         let (raw, found) = (raw(tree, id), compensated(id));
@@ -137,7 +142,7 @@ fn a_timed_tree_on_paper() {
             assert!((raw.value - found.value).abs() <= found.margin.unwrap(), "{id}: {found:?}");
         }
     }
-    // 5 a hit is less than ten times 2; 90 is more.
+    // 5 a hit is less than ten times 1.5; 90 is more.
     assert!(node(tree, 2).all.sampled_only && !node(tree, 1).all.sampled_only);
 }
 

@@ -31,8 +31,8 @@
 //! **Sums.** Threads and registrations are sampled independently of one another: totals and
 //! variances add up. The degrees of freedom of a sum are those of Welch and Satterthwaite,
 //! (ΣVᵢ)² / Σ(Vᵢ²/νᵢ), as they are for a difference. *Self time* is the inclusive time minus those
-//! of the loops directly inside: its variance is the sum of theirs. It may be negative, and is
-//! shown as it is.
+//! of the loops directly inside: its variance is the sum of theirs. Where it comes out
+//! negative, `numbers` decides what is shown.
 //!
 //! **A mean** is T over the estimated number of hits that ended, which is `hits` if all timed ones did;
 //! its margin is that of T over the same number. **A share** c/p has, to first order (the

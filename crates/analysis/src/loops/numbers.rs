@@ -4,7 +4,7 @@
 //! what the hits of a loop add to what is around them, and what its direct children took, are known
 //! before its own self time is. `estimate` has the formulas.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use super::Mode;
 use super::estimate::{Estimate, Overhead, SAMPLED_ONLY, Sum, spread};
@@ -38,6 +38,9 @@ pub struct Numbers {
     /// The mean hit takes less than ten times what timing it costs: its times are only good as
     /// samples, and self times around it are doubtful.
     pub sampled_only: bool,
+    /// Subtracting what measuring has added would have made a time in this function negative, or a loop
+    /// shorter than what is inside of it. So it was not subtracted.
+    pub refused: bool,
 }
 
 impl Numbers {
@@ -78,13 +81,14 @@ impl CounterSum {
 pub struct Times {
     /// From begin to end, with everything inside.
     pub inclusive: Estimate,
-    /// Without the instrumented loops directly inside. May be negative. Missing without a side
-    /// table, and where the time of a loop inside is missing.
+    /// Without the instrumented loops directly inside. Never negative. Missing without a side table,
+    /// where the time of a loop inside is missing, and where not all hits ended: loops inside may have
+    /// ended in those.
     pub own: Option<Estimate>,
     /// Of a hit that ended. Missing if none did.
     pub mean: Option<Estimate>,
-    /// The part of the inclusive time of what is around it. Missing at the top, and where that
-    /// is not above 0.
+    /// The part of the inclusive time of what is around it. Missing at the top, where that is not above
+    /// 0, and where not all hits of what is around it ended.
     pub share: Option<Estimate>,
 }
 
@@ -147,21 +151,106 @@ pub(super) fn of_scope(
             around.subtracted = around.subtracted.plus(&overhead);
             around.cost_missing |= of_children.cost_missing || !cell.cost_known;
             match &cell.time {
-                Some(time) => around.time.add(time),
-                None => around.time_missing = true,
+                Some(time) if cell.numbers.raw.is_some() => around.time.add(time),
+                _ => around.time_missing = true,
             }
         }
     }
     let mut all: BTreeMap<u32, Numbers> =
         cells.into_iter().map(|(id, cell)| (id, cell.numbers)).collect();
-    shares(&mut all, parent_of);
+    let around = |id: u32, all: &BTreeMap<u32, Numbers>| {
+        let mut around = parent_of(id);
+        while let Some(next) = around.filter(|next| !all.contains_key(next)) {
+            around = parent_of(next);
+        }
+        around
+    };
+    let whole = hold(&mut all, around);
+    shares(&mut all, &whole, around);
     all
+}
+
+/// What the loops directly inside of each row took together: as measured, and compensated.
+type Wholes = HashMap<u32, [f64; 2]>;
+
+fn inner(
+    all: &BTreeMap<u32, Numbers>,
+    around: impl Fn(u32, &BTreeMap<u32, Numbers>) -> Option<u32>,
+) -> Wholes {
+    let mut inner = Wholes::new();
+    for (id, numbers) in all {
+        let Some(around) = around(*id, all) else { continue };
+        let sums = inner.entry(around).or_default();
+        for (sum, times) in sums.iter_mut().zip([&numbers.raw, &numbers.compensated]) {
+            *sum += times.map_or(0.0, |times| times.inclusive.value);
+        }
+    }
+    inner
+}
+
+/// Makes hold what must be true: no time is negative, and the loops inside of a loop take no longer than
+/// the loop. A correction that breaks this is not used, in the whole tree of that function: then there are
+/// only times as they were measured. Where these break it (the outer hits did not all end, or others were
+/// drawn than inside), the self time is missing, or 0 if it may be 0. Returns what is inside of each row.
+fn hold(
+    all: &mut BTreeMap<u32, Numbers>,
+    around: impl Fn(u32, &BTreeMap<u32, Numbers>) -> Option<u32> + Copy,
+) -> Wholes {
+    let inside = inner(all, around);
+    let top = |mut id: u32| {
+        while let Some(next) = around(id, all) {
+            id = next;
+        }
+        id
+    };
+    let is_broken = |id: &u32, numbers: &Numbers| {
+        numbers.compensated.is_some_and(|times| {
+            let within = inside.get(id).map_or(0.0, |[_, compensated]| *compensated);
+            let whole = times.inclusive.value;
+            whole < 0.0
+                || times.own.is_some_and(|own| own.value < -ROUNDING * whole)
+                || within > whole * (1.0 + ROUNDING)
+        })
+    };
+    let broken: BTreeSet<u32> =
+        all.iter().filter(|(id, numbers)| is_broken(id, numbers)).map(|(id, _)| top(*id)).collect();
+    let refused: Vec<u32> = all.keys().copied().filter(|id| broken.contains(&top(*id))).collect();
+    for id in refused {
+        if let Some(numbers) = all.get_mut(&id) {
+            numbers.refused |= numbers.compensated.take().is_some();
+        }
+    }
+    for numbers in all.values_mut() {
+        // Mode timed knows what the loops inside took in those hits that ended.
+        let is_partial = numbers.unended() > 0 && numbers.child_ticks.is_none();
+        for times in [&mut numbers.raw, &mut numbers.compensated].into_iter().flatten() {
+            times.own = times.own.filter(|_| !is_partial).and_then(not_negative);
+        }
+    }
+    inside
+}
+
+/// Differences of sums of up to 2⁵³ ticks are not exact.
+const ROUNDING: f64 = 1e-9;
+
+/// A time that cannot be negative: 0 where its interval has it, and missing where that is all negative.
+fn not_negative(time: Estimate) -> Option<Estimate> {
+    match (time.value < 0.0, time.margin) {
+        (false, _) => Some(time),
+        (true, Some(margin)) if time.value + margin >= 0.0 => {
+            Some(Estimate { value: 0.0, margin: Some(time.value + margin) })
+        }
+        (true, _) => None,
+    }
 }
 
 fn fill(cell: &mut Cell, inside: &Inside, overhead: &Overhead, tree: bool, mode: Mode) {
     let numbers = &mut cell.numbers;
     numbers.deviation = spread(numbers.ended, numbers.ticks, cell.squares).map(f64::sqrt);
     let Some(time) = cell.time else { return };
+    if numbers.hits > 0 && cell.ended <= 0.0 {
+        return; // No hit ended, so none has a time.
+    }
     let own = match numbers.child_ticks {
         _ if !tree => None,
         // Exactly: what was measured inside the same hits.
@@ -198,20 +287,112 @@ fn fill(cell: &mut Cell, inside: &Inside, overhead: &Overhead, tree: bool, mode:
     });
 }
 
-/// Puts each row into relation with what is around it.
-fn shares(all: &mut BTreeMap<u32, Numbers>, parent_of: impl Fn(u32) -> Option<u32>) {
-    let inclusive: HashMap<u32, [Option<Estimate>; 2]> = all
+/// Puts each row into relation with what is around it. Where the rows inside took longer than that, because
+/// not all of its hits ended, they have no shares; where that can be chance, the whole is what they took.
+fn shares(
+    all: &mut BTreeMap<u32, Numbers>,
+    inside: &Wholes,
+    around: impl Fn(u32, &BTreeMap<u32, Numbers>) -> Option<u32>,
+) {
+    let wholes: HashMap<u32, [Option<Estimate>; 2]> = all
         .iter()
-        .map(|(id, n)| (*id, [&n.raw, &n.compensated].map(|t| t.map(|t| t.inclusive))))
+        .map(|(id, n)| {
+            let inner = inside.get(id).copied().unwrap_or_default();
+            let mut wholes = [&n.raw, &n.compensated].map(|t| t.map(|t| t.inclusive));
+            for (whole, inner) in wholes.iter_mut().zip(inner) {
+                *whole = whole.filter(|_| n.unended() == 0).and_then(|whole| {
+                    let over = (inner - whole.value).max(0.0);
+                    let is_chance = whole.margin.is_some_and(|margin| over <= margin)
+                        || over <= ROUNDING * inner;
+                    is_chance.then_some(Estimate { value: whole.value.max(inner), ..whole })
+                });
+            }
+            (*id, wholes)
+        })
         .collect();
-    for (id, numbers) in all {
-        let Some(around) = parent_of(*id).and_then(|parent| inclusive.get(&parent)) else {
-            continue;
-        };
-        for (times, whole) in [&mut numbers.raw, &mut numbers.compensated].into_iter().zip(around) {
+    let parents: Vec<(u32, Option<u32>)> = all.keys().map(|id| (*id, around(*id, all))).collect();
+    for (id, parent) in parents {
+        let Some(whole) = parent.and_then(|parent| wholes.get(&parent)) else { continue };
+        let Some(numbers) = all.get_mut(&id) else { continue };
+        for (times, whole) in [&mut numbers.raw, &mut numbers.compensated].into_iter().zip(whole) {
             if let Some((times, whole)) = times.as_mut().zip(*whole) {
                 times.share = times.inclusive.share_of(whole);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cell(hits: u128, begun: u128, ended: u128, ticks: u128) -> Cell {
+        Cell {
+            numbers: Numbers { hits, begun, ended, ticks, ..Numbers::default() },
+            time: Some(Sum::exact(ticks as f64)),
+            ended: ended as f64,
+            cost_known: true,
+            ..Cell::default()
+        }
+    }
+
+    fn rows(cells: Vec<Cell>, parents: &[Option<u32>]) -> BTreeMap<u32, Numbers> {
+        let cells = (0..).zip(cells).collect();
+        of_scope(cells, Some(parents), Mode::Timed)
+    }
+
+    #[test]
+    fn what_never_ended_has_no_time() {
+        let rows = rows(vec![cell(5, 5, 0, 0), cell(5, 5, 5, 100)], &[None, Some(0)]);
+        assert_eq!((rows[&0].raw, rows[&0].compensated), (None, None));
+        let inner = rows[&1].compensated.unwrap();
+        assert_eq!((inner.inclusive.value, inner.share), (100.0, None));
+    }
+
+    /// Ten hits of the outer loop, of which two ended and took 50 ticks; the loop inside ended in eight
+    /// others, too.
+    #[test]
+    fn what_is_inside_of_hits_that_did_not_end_is_no_part_of_those_that_did() {
+        let rows = rows(vec![cell(10, 10, 2, 50), cell(10, 10, 10, 400)], &[None, Some(0)]);
+        let outer = rows[&0].raw.unwrap();
+        assert_eq!((outer.inclusive.value, outer.own), (50.0, None));
+        assert_eq!(rows[&1].raw.unwrap().share, None);
+    }
+
+    /// The loop inside took 90 of 100 ticks. Compensated as 60 of 40, it would be 150 % of what is around
+    /// it; so in this tree nothing is subtracted, and in the other one it is.
+    #[test]
+    fn a_correction_that_breaks_what_must_be_true_is_not_used() {
+        let with = |mut cell: Cell, inside: f64| {
+            cell.own = Overhead::of_own(
+                &profile::loops::HitCost { inside, timed: 0.0, counted: 0.0 },
+                1.0,
+            );
+            cell
+        };
+        let cells = vec![
+            with(cell(1, 1, 1, 100), 60.0),
+            with(cell(1, 1, 1, 90), 30.0),
+            with(cell(1, 1, 1, 100), 10.0),
+        ];
+        let rows = rows(cells, &[None, Some(0), None]);
+        assert!(rows[&0].refused && rows[&1].refused && !rows[&2].refused);
+        assert_eq!((rows[&0].compensated, rows[&1].compensated), (None, None));
+        assert_eq!(rows[&1].raw.unwrap().share.unwrap().value, 0.9);
+        assert_eq!(rows[&2].compensated.unwrap().inclusive.value, 90.0);
+    }
+
+    /// Of the times of other hits than those of the loop around it, 104 ± 10 of 100 ± 10 ticks.
+    #[test]
+    fn chance_makes_no_self_time_negative_and_no_share_larger_than_all() {
+        let sampled = |ticks: u128| Cell {
+            time: Some(Sum::sampled(ticks as f64, Some(25.0), 1e9, 0.0)),
+            ..cell(9, 5, 5, ticks)
+        };
+        let cells = (0..).zip(vec![sampled(100), sampled(104)]).collect();
+        let rows = of_scope(cells, Some(&[None, Some(0)]), Mode::Sampled);
+        let own = rows[&0].raw.unwrap().own.unwrap();
+        assert!(own.value == 0.0 && own.margin.unwrap() > 0.0, "{own:?}");
+        assert_eq!(rows[&1].raw.unwrap().share.unwrap().value, 1.0);
     }
 }

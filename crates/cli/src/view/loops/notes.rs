@@ -152,6 +152,14 @@ pub fn notes(tree: &LoopTree, all: bool) -> Vec<String> {
                 .to_owned(),
         );
     }
+    let refused = tree.nodes.iter().filter(|node| node.all.refused).count();
+    if refused > 0 {
+        notes.push(format!(
+            "in {}, the cost of measuring is not subtracted, because a time would become negative \
+             or shorter than what is inside of it",
+            plural(refused as u128, "row")
+        ));
+    }
     let rows = |n: u64| plural(n.into(), "row");
     if tree.beyond > 0 {
         let (rows, ids) = (rows(tree.beyond), tree.ids);

@@ -12,7 +12,7 @@ use std::io::{self, Write};
 use analysis::loops::{Estimate, LoopNode, LoopTree, Numbers};
 
 use super::schedule;
-use super::{Loops, iterations, iterations_per_hit, readable_name, source, thread_name};
+use super::{Loops, iterations, readable_name, scaled_iterations, source, thread_name};
 use crate::terminal::visible;
 use crate::view::layout::{Kind, Names, Shown, layout};
 use crate::view::names::place;
@@ -68,7 +68,8 @@ pub fn tree(
         unknown: doubtful(|e| e.margin.is_none()),
         scaled: lines.iter().any(|line| {
             let (entry, numbers) = (tree.entry(line.node), line.numbers);
-            numbers.iterated > 0 && iterations(entry, numbers).is_none()
+            let scaled = scaled_iterations(entry, numbers);
+            iterations(entry, numbers).is_none() && scaled.is_some()
         }),
     })
 }
@@ -157,10 +158,7 @@ fn columns<'a>(loops: &Loops<'a>, tree: &LoopTree, lines: &[Line<'_>]) -> Vec<Sh
     add(0, "hits", Kind::Number, &|line| Some(count(line.numbers.hits)));
     add(7, "iterations", Kind::Number, &|line| {
         let (entry, numbers) = (tree.entry(line.node), line.numbers);
-        let scaled = || {
-            let all = iterations_per_hit(entry, numbers)? * numbers.hits as f64;
-            Some(format!("{SCALED}{}", count(all.round() as u128)))
-        };
+        let scaled = || Some(format!("{SCALED}{}", count(scaled_iterations(entry, numbers)?)));
         iterations(entry, numbers).map(count).or_else(scaled)
     });
     add(2, "inclusive", Kind::Number, &|line| Some(mark(line, ticks(times(line)?.inclusive))));
