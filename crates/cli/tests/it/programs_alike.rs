@@ -384,9 +384,24 @@ fn ended(output: &Output) -> String {
     }
 }
 
+/// The ways to record.
+const PLAIN: &[&str] = &["-e", "none"];
+const BUDGET: &[&str] = &["-e", "page-faults", "--budget", "2%"];
+const LOOPS: &[&str] = &["-e", "none", "--loops"];
+const PLUGIN: &[&str] = &["-e", "none", "--plugin", "telemetry"];
+
 #[test]
 fn programs_of_every_kind_run_as_without_us() {
-    let Some(counterpoint) = counterpoint("programs of every kind") else { return };
+    alike("programs of every kind", &[PLAIN, BUDGET]);
+}
+
+#[test]
+fn programs_of_every_kind_run_as_without_loops_and_plugins() {
+    alike("programs of every kind, with more", &[LOOPS, PLUGIN]);
+}
+
+fn alike(test: &str, ways: &[&[&str]]) {
+    let Some(counterpoint) = counterpoint(test) else { return };
     let scratch = testkit::Scratch::new();
     let built = scratch.join("built");
     fs::create_dir(&built).unwrap();
@@ -400,34 +415,43 @@ fn programs_of_every_kind_run_as_without_us() {
         tried += 1;
         let words = words(&written_out(program.line, &built));
         let bare = run(Command::new(&words[0]).args(&words[1..]), scratch.path());
-        let profile = scratch.join("p.cpt");
-        let _ = fs::remove_dir_all(&profile);
-        let mut command = Command::new(&counterpoint);
-        command.args(["run", "-e", "none", "-o"]).arg(&profile).arg("--").args(&words);
-        let with = run(&mut command, scratch.path());
-        let text = String::from_utf8_lossy(&with.stderr).into_owned();
-        let said = text.trim_end().rsplit_once('\n').map_or("", |(before, _)| before);
-        let theirs = String::from_utf8_lossy(&bare.stderr);
-        let same = ended(&with) == ended(&bare)
-            && with.stdout == bare.stdout
-            && said.trim_end() == theirs.trim_end();
-        let losses = profile::Profile::open(&profile).map_or_else(
-            |e| e.to_string(),
-            |p| {
-                p.all_losses()
-                    .iter()
-                    .map(|l| format!("{} {}", l.count, l.name))
-                    .collect::<Vec<_>>()
-                    .join(", ")
-            },
-        );
-        let verdict = if same { "same" } else { "DIFFERS" };
-        let losses = if losses.is_empty() { "–".to_owned() } else { losses };
-        println!("{verdict:<8} {:<32} {:<12} {losses}", program.name, ended(&bare));
-        if !same {
-            differ.push(format!("{}: without {bare:?}\nwith {with:?}", program.name));
+        for way in ways {
+            let profile = scratch.join("p.cpt");
+            let _ = fs::remove_dir_all(&profile);
+            let mut command = Command::new(&counterpoint);
+            command.arg("run").args(*way).arg("-o").arg(&profile).arg("--").args(&words);
+            let with = run(&mut command, scratch.path());
+            let same = ended(&with) == ended(&bare)
+                && with.stdout == bare.stdout
+                && theirs(&with.stderr) == theirs(&bare.stderr);
+            let verdict = if same { "same" } else { "DIFFERS" };
+            let (name, way) = (program.name, way.join(" "));
+            println!("{verdict:<8} {name:<32} {way:<28} {:<12} {}", ended(&bare), losses(&profile));
+            if !same {
+                differ.push(format!("{name} ({way}): without {bare:?}\nwith {with:?}"));
+            }
         }
     }
     println!("{tried} programs tried, {} differ", differ.len());
     assert!(differ.is_empty(), "{}", differ.join("\n"));
+}
+
+/// What the program wrote, without the lines that `counterpoint run` adds at the end.
+fn theirs(stderr: &[u8]) -> String {
+    let text = String::from_utf8_lossy(stderr).into_owned();
+    let mut lines: Vec<&str> = text.lines().collect();
+    while lines.last().is_some_and(|line| line.starts_with("counterpoint: ") || line.is_empty()) {
+        lines.pop();
+    }
+    lines.join("\n")
+}
+
+fn losses(profile: &Path) -> String {
+    let opened = match profile::Profile::open(profile) {
+        Ok(opened) => opened,
+        Err(error) => return error.to_string(),
+    };
+    let losses = opened.all_losses();
+    let losses: Vec<String> = losses.iter().map(|l| format!("{} {}", l.count, l.name)).collect();
+    if losses.is_empty() { "–".to_owned() } else { losses.join(", ") }
 }
