@@ -105,7 +105,9 @@ fn try_confine(profile: Option<&Dir>, needs: &Needs<'_>) -> Result<(), RulesetEr
             rules = allow(rules, &directory, write | AccessFs::Truncate | read)?;
         }
         Some(Written::Itself(file)) => {
-            rules = allow(rules, &file, AccessFs::WriteFile | AccessFs::Truncate)?;
+            // It is asked whether it is a terminal.
+            let write = AccessFs::WriteFile | AccessFs::IoctlDev;
+            rules = allow(rules, &file, write | AccessFs::Truncate)?;
         }
         Some(Written::Open) | None => {}
     }

@@ -98,8 +98,16 @@ impl Recording {
         for loss in report["losses"].as_array().unwrap() {
             assert_eq!(loss["name"], "call_cut_short", "{loss}");
         }
+        recover(&self.program, &self.profile());
         assert_eq!(profile::Manifest::read(&self.profile()).unwrap().pool, None);
+        let after = self::report(&self.program, &self.profile());
+        assert_eq!(after["total"]["calls"].as_u64(), Some(recorded));
     }
+}
+
+fn recover(program: &Path, profile: &Path) {
+    let output = Command::new(program).arg("recover").arg(profile).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
 fn report(program: &Path, profile: &Path) -> Value {

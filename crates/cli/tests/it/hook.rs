@@ -326,6 +326,8 @@ fn a_profile_left_by_a_crash_can_be_read() {
         // The name says what was counted: user mode, because no mode was typed.
         assert_eq!(json["profile"]["counters"][0]["name"], "page-faults:u");
         assert!(out(&report(&[])).contains("the program crashed or was killed"));
+        let mut recover = Command::new(&dropped.program);
+        assert!(recover.arg("recover").arg(profile).output().unwrap().status.success());
         assert_eq!(profile::Manifest::read(profile).unwrap().pool, None, "collected");
         std::fs::remove_dir_all(profile).unwrap();
     }

@@ -1,5 +1,6 @@
 """Computes the self time of each op of a Chrome trace by building the tree of each thread. Reads FILE
-and prints {name: [calls, total ns, self ns]} as JSON. Uses complete slices only, and requires that
+and prints {name: [calls, total ns, self ns]} as JSON. Calls and total are those of the outermost
+slices: slices inside of another one of the same name count in neither. Uses complete slices only, and requires that
 the slices of each thread are nested."""
 import json, sys
 from collections import defaultdict
@@ -29,14 +30,16 @@ for slices in threads.values():
         node = {"name": name, "begin": begin, "end": end, "children": []}
         path[-1]["children"].append(node)
         path.append(node)
-    work = list(root["children"])
+    work = [(node, frozenset()) for node in root["children"]]
     while work:
-        node = work.pop()
+        node, around = work.pop()
         total = node["end"] - node["begin"]
         inside = sum(child["end"] - child["begin"] for child in node["children"])
         sums = own[node["name"]]
-        sums[0] += 1
-        sums[1] += total
+        if node["name"] not in around:
+            sums[0] += 1
+            sums[1] += total
         sums[2] += total - inside
-        work.extend(node["children"])
+        inner = around | {node["name"]}
+        work.extend((child, inner) for child in node["children"])
 json.dump(own, sys.stdout)
