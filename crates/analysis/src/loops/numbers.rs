@@ -165,7 +165,7 @@ pub(super) fn of_scope(
         }
         around
     };
-    let whole = hold(&mut all, around);
+    let whole = hold(&mut all, mode, around);
     shares(&mut all, &whole, around);
     all
 }
@@ -194,6 +194,7 @@ fn inner(
 /// drawn than inside), the self time is missing, or 0 if it may be 0. Returns what is inside of each row.
 fn hold(
     all: &mut BTreeMap<u32, Numbers>,
+    mode: Mode,
     around: impl Fn(u32, &BTreeMap<u32, Numbers>) -> Option<u32> + Copy,
 ) -> Wholes {
     let inside = inner(all, around);
@@ -203,14 +204,21 @@ fn hold(
         }
         id
     };
-    let is_broken = |id: &u32, numbers: &Numbers| {
-        numbers.compensated.is_some_and(|times| {
-            let within = inside.get(id).map_or(0.0, |[_, compensated]| *compensated);
+    // What was measured may break it, too: other hits were drawn than inside. Then the correction is not to
+    // blame, and neither is it where what the sample leaves open holds a time that may be.
+    let breaks = |times: Option<Times>, within: f64| {
+        times.is_some_and(|times| {
             let whole = times.inclusive.value;
-            whole < 0.0
-                || times.own.is_some_and(|own| own.value < -ROUNDING * whole)
-                || within > whole * (1.0 + ROUNDING)
+            let rest = times.own.map_or(whole - within, |own| {
+                let open = own.margin.filter(|_| mode == Mode::Sampled);
+                own.value.min(whole - within) + open.unwrap_or(0.0)
+            });
+            whole < 0.0 || rest < -ROUNDING * whole
         })
+    };
+    let is_broken = |id: &u32, numbers: &Numbers| {
+        let [raw, compensated] = inside.get(id).copied().unwrap_or_default();
+        breaks(numbers.compensated, compensated) && !breaks(numbers.raw, raw)
     };
     let broken: BTreeSet<u32> =
         all.iter().filter(|(id, numbers)| is_broken(id, numbers)).map(|(id, _)| top(*id)).collect();
