@@ -131,7 +131,7 @@ pub fn make(
     let directory = directory.to_owned();
     let infos: Vec<CounterInfo> = counters.iter().map(Into::into).collect();
     let turn = Turn::wait(&directory);
-    make_way(&directory)?;
+    make_way(&directory, &turn)?;
     let make = make_directory;
     make(&directory).map_err(|f| f.hint("choose another place with -o DIR"))?;
     let mut made = Undo { directories: vec![directory.clone()] };
