@@ -6,16 +6,16 @@
 //! its pages are then left to its process, which notices the same problem and counts it.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ffi::CString;
 use std::fs::File;
 use std::io::Write;
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::atomic::AtomicU32;
 
 use record::Pool;
 use record::meta::{PAGES_NAME, PARTS_NAME};
+use record::pool::Guard;
+use record::pool::full::PageCopy;
 
 use crate::beneath::Dir;
 use crate::error::Result;
@@ -24,14 +24,24 @@ use crate::leftovers::PartId;
 /// Takes the full pages of one profile.
 #[derive(Debug)]
 pub struct Drain {
-    root: Dir,
     pool: Pool,
-    pool_path: CString,
-    /// The longest file that may be made.
-    longest: u64,
-    files: BTreeMap<PartId, File>,
+    pool_file: File,
+    copy: Box<PageCopy>,
+    files: Files,
     /// Parts whose pages are left to their processes.
     refused: BTreeSet<PartId>,
+    /// Dropped last.
+    #[expect(dead_code, reason = "only held")]
+    guard: Guard,
+}
+
+/// The files of pages.
+#[derive(Debug)]
+struct Files {
+    root: Dir,
+    /// The longest file that may be made.
+    longest: u64,
+    open: BTreeMap<PartId, File>,
 }
 
 /// Number of files that are kept open.
@@ -42,11 +52,11 @@ impl Drain {
     /// longer than `longest` bytes. `None` if this is impossible; the threads then append their pages
     /// themselves.
     pub fn begin(dir: &Path, pool: &Path, longest: u64) -> Option<Self> {
-        let pool_path = CString::new(pool.as_os_str().as_bytes()).ok()?;
-        let (root, pool) = (Dir::open(dir).ok()?, Pool::open(&pool_path).ok()?);
+        let files = Files { root: Dir::open(dir).ok()?, longest, open: BTreeMap::new() };
+        let pool_file = File::options().read(true).write(true).open(pool).ok()?;
+        let (pool, guard) = Pool::open_guarded(&pool_file).ok()?;
         pool.set_drained(true);
-        let (files, refused) = (BTreeMap::new(), BTreeSet::new());
-        Some(Self { root, pool, pool_path, longest, files, refused })
+        Some(Self { pool, pool_file, copy: Box::default(), files, refused: BTreeSet::new(), guard })
     }
 
     /// The number of pages that were offered so far, for [`Drain::wait`]. Read it before
@@ -65,27 +75,30 @@ impl Drain {
 
     /// Appends all pages that are offered.
     pub fn take_all(&mut self) {
-        let (pool, mut next) = (self.pool, 0);
-        while let Some(mut taken) = pool.take_full_page(next, &self.pool_path) {
+        let Self { pool, pool_file, copy, files, refused, .. } = self;
+        let mut next = 0;
+        while let Some(taken) = pool.take_full_page(next) {
             next = taken.page() + 1;
-            let Some((header, bytes)) = taken.seal() else {
+            let Some((header, bytes)) = taken.seal(pool_file, copy) else {
                 taken.refuse();
                 continue;
             };
             let part = PartId::of(&header);
-            if !self.refused.contains(&part) && self.append(part, bytes).is_some() {
-                taken.give_back();
+            if !refused.contains(&part) && files.append(part, bytes).is_some() {
+                taken.give_back(pool_file);
             } else {
-                self.files.remove(&part);
-                self.refused.insert(part);
+                files.open.remove(&part);
+                refused.insert(part);
                 taken.refuse();
             }
         }
     }
+}
 
+impl Files {
     /// Appends a page, unless there is anything wrong.
     fn append(&mut self, part: PartId, bytes: &[u8]) -> Option<()> {
-        let mut found = match self.files.get(&part) {
+        let mut found = match self.open.get(&part) {
             Some(file) => file.metadata().ok()?,
             None => self.open(part).ok()?,
         };
@@ -95,7 +108,7 @@ impl Drain {
         if found.len().checked_add(bytes.len() as u64)? > self.longest {
             return None;
         }
-        self.files.get_mut(&part)?.write_all(bytes).ok()
+        self.open.get_mut(&part)?.write_all(bytes).ok()
     }
 
     fn open(&mut self, part: PartId) -> Result<std::fs::Metadata> {
@@ -104,10 +117,10 @@ impl Drain {
         directory.look(PAGES_NAME)?;
         let file = directory.append(PAGES_NAME)?;
         let found = file.metadata();
-        if self.files.len() >= MOST_FILES {
-            self.files.clear();
+        if self.open.len() >= MOST_FILES {
+            self.open.clear();
         }
-        self.files.insert(part, file);
+        self.open.insert(part, file);
         found.map_err(crate::error::Error::on("read", &directory.path_of(PAGES_NAME)))
     }
 }

@@ -67,6 +67,7 @@ mod scan;
 mod sparse;
 pub mod stream;
 pub mod tracks;
+pub mod unfinished;
 pub mod visit;
 pub mod writer;
 

@@ -31,7 +31,7 @@ pub const POOL_NAME: &str = "pool";
 /// Common prefix of the names of pool directories.
 const PREFIX: &str = "counterpoint-";
 /// Other files that `run` puts next to a pool: links to the library and to the Python package.
-const LINKS: [&str; 2] = ["libcounterpoint.so", "counterpoint"];
+pub(crate) const LINKS: [&str; 2] = ["libcounterpoint.so", "counterpoint"];
 
 /// Returns the user who owns the files that the caller creates.
 pub fn user() -> u32 {

@@ -39,8 +39,8 @@ pub const SAMPLED_NAME: &str = "run";
 /// Maximum number of samples in a batch.
 pub const BATCH_ROWS: usize = 65_536;
 
-const SERIES_NAME: &str = "series.arrows";
-const SAMPLES_NAME: &str = "samples.arrows";
+pub(crate) const SERIES_NAME: &str = "series.arrows";
+pub(crate) const SAMPLES_NAME: &str = "samples.arrows";
 
 /// The kind of readings in a directory of tracks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -23,15 +23,21 @@
 
 mod file;
 pub mod full;
+mod guard;
 pub mod owner;
+mod run_row;
 
 use std::ffi::CStr;
+use std::fs::File;
+use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 use model::Loss;
 
 pub use file::{PoolFile, ProcessRow, create};
+pub use guard::Guard;
 pub use owner::{Owner, ProfileId};
+pub use run_row::{with_guarded_run_row, with_run_row};
 
 use crate::page::PAGE_BYTES;
 
@@ -150,45 +156,6 @@ impl Row {
     }
 }
 
-/// Calls `body` with the run's row of the pool at `path`, which is mapped during the call. This is
-/// for processes that do not record, and for code between `vfork` and `exec`: it does not allocate
-/// or lock, and nothing stays mapped.
-///
-/// # Errors
-/// Same as [`Pool::open`].
-pub fn with_run_row(path: &CStr, body: impl FnOnce(&Row)) -> Result<(), i32> {
-    let fd = open_raw(path)?;
-    let (prot, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED);
-    let number = |n: libc::c_int| libc::c_long::from(n);
-    // This is a raw system call because the agent interposes the function `mmap`.
-    // SAFETY: this creates a new mapping at an address that the kernel chooses. If the file is
-    // shorter than the mapping, nothing touches it, because the length is checked first.
-    let (length, base) = unsafe {
-        let (zero, end) = (number(0), number(libc::SEEK_END));
-        let length = libc::syscall(libc::SYS_lseek, number(fd), zero, end);
-        let (bytes, prot, flags) = (CLAIMS_OFFSET as libc::c_long, number(prot), number(flags));
-        (length, libc::syscall(libc::SYS_mmap, zero, bytes, prot, flags, number(fd), zero))
-    };
-    close_raw(fd);
-    if base < 0 {
-        return Err(errno());
-    }
-    let page = base as *mut u8;
-    // SAFETY: mapped above. The file is a whole pool, whose header has no invalid values.
-    let known = length == POOL_BYTES as i64
-        && unsafe {
-            let header = &*page.cast::<Header>();
-            header.magic == MAGIC && header.version == VERSION
-        };
-    if known {
-        // SAFETY: inside the mapping and aligned; every field is an integer.
-        body(unsafe { &*page.add(RUN_ROW_OFFSET).cast::<Row>() });
-    }
-    // SAFETY: mapped above; no reference to it survives.
-    unsafe { libc::syscall(libc::SYS_munmap, base, CLAIMS_OFFSET) };
-    if known { Ok(()) } else { Err(libc::EINVAL) }
-}
-
 /// A mapped pool, as the agent uses it. It is `Copy` because it is kept in statics and never
 /// unmapped: threads that outlive everything else may still write through it.
 #[derive(Clone, Copy, Debug)]
@@ -214,9 +181,9 @@ impl Pool {
     /// of this version.
     pub fn open(path: &CStr) -> Result<Self, i32> {
         let fd = open_raw(path)?;
-        let mapped = Self::map(fd, None);
+        let mapped = Self::map(fd, None, |_| Ok(()));
         close_raw(fd);
-        mapped
+        mapped.map(|(pool, ())| pool)
     }
 
     /// Does what [`Pool::open`] does, in the address space of `old`, a pool that nobody in this
@@ -234,12 +201,17 @@ impl Pool {
             unsafe { old.unmap_page(page) };
         }
         let fd = open_raw(path)?;
-        let mapped = Self::map(fd, Some(old));
+        let mapped = Self::map(fd, Some(old), |_| Ok(()));
         close_raw(fd);
-        mapped
+        mapped.map(|(pool, ())| pool)
     }
 
-    fn map(fd: i32, old: Option<Self>) -> Result<Self, i32> {
+    /// `guard` is called with the address of the mapping, before it is touched.
+    fn map<G>(
+        fd: i32,
+        old: Option<Self>,
+        guard: impl FnOnce(usize) -> Result<G, i32>,
+    ) -> Result<(Self, G), i32> {
         // SAFETY: all zeros are a valid `stat`, which the call overwrites.
         let mut stat: libc::stat = unsafe { std::mem::zeroed() };
         // SAFETY: `stat` outlives the call.
@@ -251,6 +223,15 @@ impl Pool {
         }
         // Map it elsewhere first, because only a valid pool may replace an old one.
         let base = map_part(std::ptr::null_mut(), SHARED, fd, 0, PAGES_OFFSET)?;
+        let refuse = |errno| {
+            // SAFETY: mapped above; no reference to it survives.
+            unsafe { libc::syscall(libc::SYS_munmap, base, PAGES_OFFSET) };
+            Err(errno)
+        };
+        let guard = match guard(base as usize) {
+            Ok(guard) => guard,
+            Err(errno) => return refuse(errno),
+        };
         // SAFETY: mapped just now; the integers of the header have no invalid values.
         let header = unsafe { &*base.cast::<Header>() };
         let known = header.magic == MAGIC && header.version == VERSION;
@@ -261,16 +242,25 @@ impl Pool {
             let moved =
                 unsafe { libc::mremap(base.cast(), PAGES_OFFSET, PAGES_OFFSET, flags, old.base) };
             if moved != libc::MAP_FAILED {
-                return Ok(old);
+                return Ok((old, guard));
             }
         }
         if !known {
-            // SAFETY: mapped above; no reference to it survives.
-            unsafe { libc::syscall(libc::SYS_munmap, base, PAGES_OFFSET) };
-            return Err(libc::EINVAL);
+            drop(guard);
+            return refuse(libc::EINVAL);
         }
         let unmapped = [const { AtomicPtr::new(std::ptr::null_mut()) }; PAGES];
-        Ok(Self { base, places: Box::leak(Box::new(unmapped)) })
+        Ok((Self { base, places: Box::leak(Box::new(unmapped)) }, guard))
+    }
+
+    /// Does what [`Pool::open`] does, in a process of ours. If the program truncates the pool later,
+    /// the pool becomes an empty one here, in which nothing is offered.
+    ///
+    /// # Errors
+    /// Same as [`Pool::open`], or as [`Guard::new`].
+    pub fn open_guarded(file: &File) -> Result<(Self, Guard), i32> {
+        // SAFETY: a mapping that is only unmapped after the guard was dropped.
+        Self::map(file.as_raw_fd(), None, |at| unsafe { Guard::new(at..at + PAGES_OFFSET) })
     }
 
     fn header(&self) -> &'static Header {

@@ -11,7 +11,7 @@ use std::process::ExitCode;
 
 use profile::Manifest;
 use profile::collect::has_own_pool;
-use record::pool::{PluginControl, with_run_row};
+use record::pool::{PluginControl, with_guarded_run_row};
 
 use crate::failure::Failure;
 use crate::view::open::explain;
@@ -64,9 +64,11 @@ pub fn main(args: &Args, wish: Wish) -> Result<ExitCode, Failure> {
         return Err(failed("it belongs to another user, or is a copy"));
     }
     let path = CString::new(pool.as_os_str().as_bytes()).map_err(Failure::new)?;
-    with_run_row(&path, |row| row.control_plugins(|now| wish.change(now))).map_err(|errno| {
-        let why = std::io::Error::from_raw_os_error(errno);
-        failed(&format!("{}: {why}", pool.display()))
-    })?;
+    with_guarded_run_row(&path, |row| row.control_plugins(|now| wish.change(now))).map_err(
+        |errno| {
+            let why = std::io::Error::from_raw_os_error(errno);
+            failed(&format!("{}: {why}", pool.display()))
+        },
+    )?;
     Ok(ExitCode::SUCCESS)
 }

@@ -67,7 +67,7 @@ pub fn main(args: &Args) -> Result<ExitCode, Failure> {
     let files = files_or_variable(&args.paths)?;
     let types = args.kinds.as_deref().map(plugin_kinds::parse).transpose()?.unwrap_or_default();
     let turn = Turn::wait(&args.output);
-    make_way(&args.output)?;
+    make_way(&args.output, &turn)?;
     fs::create_dir_all(&args.output)
         .map_err(|e| Failure::new(format!("create {}: {e}", args.output.display())))?;
     drop(turn);

@@ -14,7 +14,7 @@ use profile::ProfileId;
 use profile::live::{ProcessId, boot_id};
 use profile::manifest::{CounterInfo, Manifest, Origin, State};
 use profile::pools::{POOL_NAME, owner};
-use record::pool::{PluginControl, Row, with_run_row};
+use record::pool::{PluginControl, Row, with_guarded_run_row};
 use record::run_file::{LoopOptions, RUN_FILE_NAME, RUN_FILE_VARIABLE, RUN_FILE_WITH_PLUGINS_NAME};
 use record::{ClockKind, RunFile, Snapshot};
 
@@ -86,7 +86,7 @@ impl Prepared {
         let pool = self.pool_directory.join(POOL_NAME);
         if let Ok(pool) = std::ffi::CString::new(pool.as_os_str().as_bytes()) {
             // If even this fails, there is no profile either.
-            let _ = record::pool::with_run_row(&pool, |row| row.lose(loss, 1, 0));
+            let _ = record::pool::with_guarded_run_row(&pool, |row| row.lose(loss, 1, 0));
         }
     }
 
@@ -131,7 +131,7 @@ pub fn make(
     let directory = directory.to_owned();
     let infos: Vec<CounterInfo> = counters.iter().map(Into::into).collect();
     let turn = Turn::wait(&directory);
-    make_way(&directory)?;
+    make_way(&directory, &turn)?;
     let make = make_directory;
     make(&directory).map_err(|f| f.hint("choose another place with -o DIR"))?;
     let mut made = Undo { directories: vec![directory.clone()] };
@@ -186,7 +186,7 @@ pub fn make(
     if recording.plugins.plugin_paused {
         let paused = |row: &Row| row.control_plugins(|now| PluginControl { paused: true, ..now });
         let path = std::ffi::CString::new(run_file.pool.as_str()).map_err(Failure::new)?;
-        with_run_row(&path, paused).map_err(|errno| {
+        with_guarded_run_row(&path, paused).map_err(|errno| {
             let why = std::io::Error::from_raw_os_error(errno);
             Failure::new(format!("write {}: {why}", pool.display()))
         })?;

@@ -10,6 +10,7 @@ use std::time::Duration;
 use profile::collect::{Closing, collect, is_over};
 use profile::manifest::{Manifest, Origin};
 use profile::pools::user;
+use profile::unfinished;
 
 use super::options::Recording;
 use crate::failure::Failure;
@@ -50,7 +51,7 @@ pub fn make_directory(path: &Path) -> Result<(), Failure> {
 /// This is a lock on the parent directory, which needs no file and ends with the process. If such
 /// locks are not supported, or another process holds the lock for too long, the command continues
 /// without it.
-pub struct Turn(#[expect(dead_code, reason = "the lock ends when it is closed")] Option<fs::File>);
+pub struct Turn(Option<fs::File>);
 
 impl Turn {
     /// Waits for the lock, in order to make a profile in `directory`.
@@ -74,8 +75,9 @@ impl Turn {
     }
 }
 
-/// Moves an earlier profile out of the way, as perf does with its data files.
-pub fn make_way(directory: &Path) -> Result<(), Failure> {
+/// Moves an earlier profile out of the way, as perf does with its data files, and removes what a
+/// command left that was killed before it wrote the manifest. `turn` is the turn for this directory.
+pub fn make_way(directory: &Path, turn: &Turn) -> Result<(), Failure> {
     let Ok(found) = fs::symlink_metadata(directory) else { return Ok(()) };
     let refuse = |why: &str| {
         Failure::new(format!("output {}: {why}", directory.display()))
@@ -88,6 +90,10 @@ pub fn make_way(directory: &Path) -> Result<(), Failure> {
         return fs::remove_dir(directory).map_err(|e| refuse(&e.to_string()));
     }
     let Ok(manifest) = Manifest::read(directory) else {
+        // Without the lock, another command may be about to write its manifest there.
+        if turn.0.is_some() && unfinished::remove(directory).map_err(Failure::new)? {
+            return Ok(());
+        }
         return Err(refuse("already exists and is not a Counterpoint profile"));
     };
     if manifest.origin != Origin::Env && !is_over(&manifest) {

@@ -59,7 +59,7 @@ pub fn main(
     let work = choose(args, passes)?;
     let directory = place(&args.recording)?;
     let turn = Turn::wait(&directory);
-    make_way(&directory)?;
+    make_way(&directory, &turn)?;
     make_directory(&directory).map_err(|f| f.hint("choose another place with -o DIR"))?;
     let prepared = begin(&args.recording, &work, &directory, words);
     let undone = |failure| {

@@ -43,7 +43,7 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
     let files = args.files.iter().map(|path| Input::open(path)).collect::<Result<Vec<_>, _>>()?;
     let shifts = shifts(&files)?;
     let turn = Turn::wait(&args.output);
-    make_way(&args.output)?;
+    make_way(&args.output, &turn)?;
     let output = &args.output;
     fs::create_dir_all(output)
         .map_err(|e| Failure::new(format!("create {}: {e}", output.display())))?;

@@ -98,6 +98,7 @@ impl Recording {
         for loss in report["losses"].as_array().unwrap() {
             assert_eq!(loss["name"], "call_cut_short", "{loss}");
         }
+        // If `run` was killed, nobody else has moved the rest out of the pool: a view only reads.
         recover(&self.program, &self.profile());
         assert_eq!(profile::Manifest::read(&self.profile()).unwrap().pool, None);
         let after = self::report(&self.program, &self.profile());
@@ -329,4 +330,38 @@ fn nothing_is_offered_on_a_single_processor() {
     let output = run.output().unwrap();
     assert!(output.status.success(), "{output:?}");
     assert_eq!(report(&program, &path)["total"]["calls"], 200_000);
+}
+
+/// A program that truncates its pool does not end `run`, and keeps what was drained. What was only in
+/// the pool is a named loss.
+#[test]
+fn a_program_that_truncates_its_pool_ends_as_without_us() {
+    let Some(program) = counterpoint("truncated pool") else { return };
+    let programs = Programs::get();
+    for change in ["-s 0", "-s 0 $pool; truncate -s 135331840", "-s 4096", "-s 8192", "-s 1114112"]
+    {
+        let scratch = testkit::Scratch::new();
+        let profile = scratch.join("p.cpt");
+        let script = format!(
+            "pool=$(sed -n 's/.*\"pool\": \"\\(.*\\)\",.*/\\1/p' \"$P/manifest.json\")\n\
+             \"$0\" \"$1\" calls 200000\n\
+             truncate {change} $pool || exit 9\n\
+             exit 3"
+        );
+        let mut run = Command::new(&program);
+        run.args(["run", "-e", "none", "-o"]).arg(&profile).args(["--", "sh", "-c", &script]);
+        run.arg(&programs.host).arg(&programs.library).env("P", &profile);
+        let output = run.output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(3), "{change}: {:?}, {said}", output.status);
+        let manifest = profile::Manifest::read(&profile).unwrap();
+        assert_eq!(manifest.exit.and_then(|exit| exit.code), Some(3), "{change}");
+        let pool = manifest.pool.expect("it is left alone");
+        assert!(said.contains(pool.to_str().unwrap()), "{change}: {said}");
+        let report = report(&program, &profile);
+        assert_eq!(report["total"]["calls"], 200_000, "{change}: {report}");
+        let losses = report["losses"].as_array().unwrap();
+        assert!(losses.iter().any(|loss| loss["name"] == "pool_refused"), "{change}: {report}");
+        std::fs::remove_dir_all(pool.parent().unwrap()).unwrap();
+    }
 }

@@ -97,3 +97,62 @@ fn an_output_that_is_a_link() {
     let (worked, words) = run("dangling.cpt");
     assert!(!worked && words.contains("dangling.cpt"), "{words}");
 }
+
+/// `run` was killed before it wrote the manifest. The next one takes the place, and frees the pool.
+/// Whatever else is in such a directory is kept.
+#[test]
+fn a_profile_without_its_manifest_is_made_again() {
+    let Some(program) = counterpoint("unfinished") else { return };
+    let scratch = testkit::Scratch::new();
+    let dir = scratch.join("p.cpt");
+    let run = || {
+        let mut run = Command::new(&program);
+        run.args(["run", "-e", "none", "-o"]).arg(&dir).args(["--", "sh", "-c", "exit 6"]);
+        run.output().unwrap()
+    };
+    let begin = || {
+        let mut env = Command::new(&program);
+        assert!(env.args(["env", "-e", "none", "-o"]).arg(&dir).output().unwrap().status.success());
+        let pool = profile::Manifest::read(&dir).unwrap().pool.unwrap();
+        std::fs::remove_file(dir.join("manifest.json")).unwrap();
+        pool
+    };
+    let end = |pool: &std::path::Path| {
+        std::fs::remove_dir_all(&dir).unwrap();
+        let _ = std::fs::remove_dir_all(pool.parent().unwrap());
+    };
+
+    let pool = begin();
+    std::fs::write(dir.join(format!(".manifest.json.{}.tmp", "0a".repeat(16))), "{").unwrap();
+    let output = run();
+    assert_eq!(output.status.code(), Some(6), "{output:?}");
+    assert!(profile::Manifest::read(&dir).is_ok() && !pool.exists());
+    std::fs::remove_dir_all(&dir).unwrap();
+
+    // Where there is no memory file system, the pool is in the profile, and comes before the rest.
+    std::fs::create_dir_all(dir.join("pool")).unwrap();
+    record::pool::create(&dir.join("pool/pool"), &record::pool::Owner::default()).unwrap();
+    assert_eq!(run().status.code(), Some(6));
+    std::fs::remove_dir_all(&dir).unwrap();
+
+    let refused = |pool: &std::path::Path, what: &str| {
+        let output = run();
+        assert_eq!(output.status.code(), Some(2), "{what}: {output:?}");
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(said.contains("is not a Counterpoint profile"), "{what}: {said}");
+        assert!(pool.exists() && dir.join("run.bin").exists(), "{what}");
+    };
+    let pool = begin();
+    std::fs::write(dir.join("notes"), "mine").unwrap();
+    refused(&pool, "a file of the user's");
+    end(&pool);
+    let pool = begin();
+    std::fs::write(dir.join("run.bin"), "mine").unwrap();
+    refused(&pool, "another run file");
+    end(&pool);
+    let pool = begin();
+    let writer = std::fs::File::options().write(true).open(&pool).unwrap();
+    refused(&pool, "its pool is open");
+    drop(writer);
+    end(&pool);
+}

@@ -14,16 +14,21 @@
 //! to which it belongs, mapped and present, and its content remains readable in the pool until it is
 //! given back.
 //!
+//! `run` changes the claims in its mapping, which is guarded against a program that truncates the
+//! pool ([`super::guard`]). It maps no pages: it reads them from the file, and removes the magic number
+//! of a page that it gives back by a write to the file.
+//!
 //! Nothing depends on `run` being alive. A thread offers as many pages as it has spare ones; if none
 //! comes back, it appends its own pages. If `run` is killed after it has appended a page and before it
 //! has given it back, the page exists twice. Readers take it once, as they do for every page that
 //! a collector had copied when it was killed: pages are identified by part, thread and sequence.
 
-use std::ffi::CStr;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use super::{PAGES, Pool};
-use crate::page::{PageHeader, seal_in_place};
+use super::{PAGES, Pool, page_offset};
+use crate::page::{PAGE_BYTES, PageHeader, seal_in_place};
 
 /// The page is full, and `run` may take it.
 const OFFERED: u32 = 1 << 31;
@@ -111,23 +116,24 @@ impl Pool {
     }
 
     /// Takes a page that is offered, from `start` on. Only one thread of one process may do this.
-    pub fn take_full_page(&self, start: usize, path: &CStr) -> Option<Taken<'_>> {
+    pub fn take_full_page(&self, start: usize) -> Option<Taken<'_>> {
         let claims = self.claims();
         (start..PAGES).find_map(|page| {
             let claim = claims[page].load(Ordering::Relaxed);
             let owner = claim & OWNER;
-            if claim != owner | OFFERED || !self.change(page, claim, owner | TAKEN) {
-                return None;
-            }
-            let taken = Taken { pool: self, page, owner };
-            match self.populate(page, path) {
-                Ok(()) => Some(taken),
-                Err(_) => {
-                    taken.refuse();
-                    None
-                }
-            }
+            let is_taken = claim == owner | OFFERED && self.change(page, claim, owner | TAKEN);
+            is_taken.then_some(Taken { pool: self, page, owner })
         })
+    }
+}
+
+/// Room for a copy of a page.
+#[derive(Debug)]
+pub struct PageCopy([u64; PAGE_BYTES / 8]);
+
+impl Default for PageCopy {
+    fn default() -> Self {
+        Self([0; PAGE_BYTES / 8])
     }
 }
 
@@ -145,19 +151,23 @@ impl Taken<'_> {
         self.page
     }
 
-    /// Its header and the bytes to append to a file of pages, with their checksum. `None` if it is
-    /// not a page; its program has overwritten it.
-    pub fn seal(&mut self) -> Option<(PageHeader, &[u8])> {
-        // SAFETY: `take_full_page` has mapped the page. Its thread does not write to it until it is
-        // given back. If anything else does, the checksum is wrong.
-        unsafe { seal_in_place(self.pool.page(self.page)) }
+    /// Its header and the bytes to append to a file of pages, with their checksum, read from the
+    /// pool in `file`. `None` if it is not a page: its program has overwritten or truncated it.
+    pub fn seal<'a>(&self, file: &File, copy: &'a mut PageCopy) -> Option<(PageHeader, &'a [u8])> {
+        let at = copy.0.as_mut_ptr().cast::<u8>();
+        // SAFETY: the array has this size and is borrowed mutably.
+        let bytes = unsafe { std::slice::from_raw_parts_mut(at, PAGE_BYTES) };
+        file.read_exact_at(bytes, page_offset(self.page) as u64).ok()?;
+        // SAFETY: as above; aligned as its words are.
+        unsafe { seal_in_place(at) }
     }
 
-    /// Gives the page back, after it was appended. It is empty from now on.
-    pub fn give_back(self) {
-        // SAFETY: mapped and written to by nobody else, as in `seal`. The magic number comes first.
-        unsafe { &*self.pool.page(self.page).cast::<std::sync::atomic::AtomicU64>() }
-            .store(0, Ordering::Release);
+    /// Gives the page back, after it was appended. It is empty from now on: its magic number, which
+    /// comes first, is removed from the pool in `file`. The write ends before the claim changes, and
+    /// whoever sees the new claim sees it.
+    pub fn give_back(self, file: &File) {
+        // If this fails, readers find the page twice and take it once.
+        let _ = file.write_all_at(&[0; 8], page_offset(self.page) as u64);
         if !self.pool.change(self.page, self.owner | TAKEN, self.owner) {
             self.pool.release_page(self.page);
         }

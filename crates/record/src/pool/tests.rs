@@ -117,6 +117,8 @@ fn a_full_page_has_one_owner_at_a_time() {
     create(&path, &Owner::default()).unwrap();
     let c_path = CString::new(path.as_os_str().as_bytes()).unwrap();
     let (pool, run) = (Pool::open(&c_path).unwrap(), Pool::open(&c_path).unwrap());
+    let file = std::fs::File::options().read(true).write(true).open(&path).unwrap();
+    let mut copy = super::full::PageCopy::default();
     let row = pool.claim_row();
     assert!(!pool.is_drained());
     run.set_drained(true);
@@ -135,24 +137,24 @@ fn a_full_page_has_one_owner_at_a_time() {
         pool.offer_page(page, row);
     };
     let claims = || PoolFile::open(&path).unwrap().claimed().collect::<Vec<_>>();
-    assert!(run.take_full_page(0, &c_path).is_none(), "it was not offered");
+    assert!(run.take_full_page(0).is_none(), "it was not offered");
 
     // Taken, appended and given back: the page is still the thread's, and empty.
     fill(&mut writer);
     assert_eq!(pool.offers().load(Ordering::Relaxed), 1);
     assert!(!pool.is_given_back(page, row));
     assert_eq!(claims(), [(9, 0)], "a page that is offered has an owner");
-    let mut taken = run.take_full_page(0, &c_path).unwrap();
-    assert!(run.take_full_page(0, &c_path).is_none(), "a page is taken once");
+    let taken = run.take_full_page(0).unwrap();
+    assert!(run.take_full_page(0).is_none(), "a page is taken once");
     assert!(!pool.take_back(page, row));
-    let (header, bytes) = taken.seal().unwrap();
+    let (header, bytes) = taken.seal(&file, &mut copy).unwrap();
     assert!((header.start.thread_uid, header.start.sequence) == (5, 3));
     let layout = crate::GroupLayout::default();
     let mut reader = crate::PageReader::new(bytes, &layout).expect("the checksum is right");
     assert!(reader.header().flushed && reader.header().thread_name() == "worker");
     let clock = crate::Record::ThreadClock { ticks: 1, cpu_ns: 2, monotonic_ns: 3 };
     assert_eq!(reader.next_record(), Some(Ok(clock)));
-    taken.give_back();
+    taken.give_back(&file);
     assert!(pool.is_given_back(page, row));
     // SAFETY: present.
     assert_eq!(unsafe { pool.page(page).cast::<u64>().read() }, 0, "no magic number");
@@ -161,30 +163,66 @@ fn a_full_page_has_one_owner_at_a_time() {
     // Taken back by the thread.
     fill(&mut writer);
     assert!(pool.take_back(page, row));
-    assert!(run.take_full_page(0, &c_path).is_none());
+    assert!(run.take_full_page(0).is_none());
 
     // Refused, then taken again; the thread ends meanwhile, and the page becomes free.
     fill(&mut writer);
-    run.take_full_page(0, &c_path).unwrap().refuse();
-    let taken = run.take_full_page(page, &c_path).unwrap();
+    run.take_full_page(0).unwrap().refuse();
+    let taken = run.take_full_page(page).unwrap();
     assert!(pool.leave_page(page, row));
-    taken.give_back();
+    taken.give_back(&file);
     assert_eq!(claims(), []);
 
     // Refused after the thread has ended: it stays claimed, for the collector.
     assert_eq!(pool.claim_page(row, 9), Some(page));
     fill(&mut writer);
-    let taken = run.take_full_page(0, &c_path).unwrap();
+    let taken = run.take_full_page(0).unwrap();
     assert!(pool.leave_page(page, row));
     taken.refuse();
     assert_eq!(claims(), [(9, 0)]);
-    assert!(run.take_full_page(0, &c_path).is_none());
+    assert!(run.take_full_page(0).is_none());
 
     // If it is dropped, as when `run` is killed, nobody writes to it any more.
     assert!(pool.is_given_back(page, row), "claimed, and with its content");
     pool.offer_page(page, row);
-    let _taken = run.take_full_page(0, &c_path).unwrap();
+    let _taken = run.take_full_page(0).unwrap();
     assert!(!pool.is_given_back(page, row) && !pool.take_back(page, row));
     assert_eq!(claims(), [(9, 0)]);
+    std::fs::remove_file(&path).unwrap();
+}
+
+/// A program that truncates its pool does not end the process that takes its pages.
+#[test]
+fn a_guarded_pool_may_be_truncated() {
+    let path = scratch("truncated");
+    for bytes in [0, 4096, CLAIMS_OFFSET as u64 + 4096, PAGES_OFFSET as u64] {
+        create(&path, &Owner::default()).unwrap();
+        let c_path = CString::new(path.as_os_str().as_bytes()).unwrap();
+        let file = std::fs::File::options().read(true).write(true).open(&path).unwrap();
+        let (pool, guard) = Pool::open_guarded(&file).unwrap();
+        let page = pool.claim_page(pool.claim_row(), 2000).unwrap();
+        pool.offer_page(page, 0);
+        file.set_len(bytes).unwrap();
+        with_guarded_run_row(&c_path, |_| panic!("it is no pool")).unwrap_err();
+        if let Some(taken) = pool.take_full_page(0) {
+            assert!(bytes > CLAIMS_OFFSET as u64 + 4096, "{bytes}");
+            assert!(taken.seal(&file, &mut super::full::PageCopy::default()).is_none());
+            taken.refuse();
+        }
+        pool.set_drained(false);
+        pool.offers().fetch_add(1, Ordering::SeqCst);
+        pool.row(ROWS as u32 - 1).lose(Loss::PoolTooSmall, 1, 0);
+        drop(guard);
+        std::fs::remove_file(&path).unwrap();
+    }
+    // Truncated while the row is mapped.
+    create(&path, &Owner::default()).unwrap();
+    let c_path = CString::new(path.as_os_str().as_bytes()).unwrap();
+    let file = std::fs::File::options().write(true).open(&path).unwrap();
+    let truncate = |row: &Row| {
+        file.set_len(0).unwrap();
+        row.lose(Loss::PoolTooSmall, 1, 0);
+    };
+    with_guarded_run_row(&c_path, truncate).unwrap();
     std::fs::remove_file(&path).unwrap();
 }

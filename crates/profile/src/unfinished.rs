@@ -1,0 +1,128 @@
+//! A directory that was to become a profile: the command that made it was killed before it wrote the
+//! manifest.
+//!
+//! ```text
+//!  run.bin, run-with-plugins.bin      a run file, or nothing in it yet
+//!  .manifest.json.ID.tmp              the manifest before it was renamed
+//!  pool/                              the pool, where there is no memory file system
+//!  passes/  tracks/run/               empty, and empty tracks of `run -a`
+//! ```
+//!
+//! Nothing was recorded into such a directory, because the manifest is there before the program
+//! starts. It is only removed if it contains nothing else, belongs to the caller, and no process has
+//! its pool open. So a directory with anything of the user's in it stays.
+
+use std::ffi::OsStr;
+use std::path::Path;
+
+use record::RunFile;
+use record::pool::{POOL_BYTES, PoolFile, ProfileId, owner::is_in_use};
+use record::run_file::{RUN_FILE_NAME, RUN_FILE_WITH_PLUGINS_NAME};
+use rustix::fs::{FileType, Stat};
+
+use crate::beneath::Dir;
+use crate::error::{Error, Result};
+use crate::manifest::{MANIFEST_NAME, Manifest};
+use crate::passes::PASSES_NAME;
+use crate::pools::{self, NoPool, POOL_NAME};
+use crate::tracks::{SAMPLED_NAME, SAMPLES_NAME, SERIES_NAME, TRACKS_NAME};
+
+/// Longest run file that is read.
+const LONGEST_RUN_FILE: u64 = 16 << 20;
+
+/// Removes the directory at `path` with its pool, if it is such a directory. Returns whether it was
+/// one. The caller must know that no other command is making a profile there.
+///
+/// # Errors
+/// Fails if it is such a directory and cannot be removed.
+pub fn remove(path: &Path) -> Result<bool> {
+    let Ok(root) = Dir::open(path) else { return Ok(false) };
+    let is_own = root.stat().is_ok_and(|found| found.st_uid == pools::user());
+    let names = root.names()?;
+    if !is_own || !names.iter().all(|name| is_ours(&root, name)) {
+        return Ok(false);
+    }
+    for name in [RUN_FILE_NAME, RUN_FILE_WITH_PLUGINS_NAME] {
+        let run_file = root.read(name, LONGEST_RUN_FILE).ok();
+        let Some(run_file) = run_file.and_then(|b| RunFile::from_bytes(&b).ok()) else { continue };
+        let manifest = Manifest {
+            id: run_file.id.to_string(),
+            pool: Some(run_file.pool.into()),
+            ..Manifest::new()
+        };
+        match pools::find(&root, &manifest) {
+            Ok(found) if found.refusal().is_none() => {
+                if is_in_use(found.file.file()) == Some(true) {
+                    return Ok(false);
+                }
+                let place = found.into_parts().1;
+                place.remove().map_err(Error::on("remove", &manifest.pool.unwrap_or_default()))?;
+            }
+            // It stays, and is shown by `doctor` once nobody can use it.
+            Ok(_) | Err(NoPool::Gone | NoPool::Refused(_) | NoPool::Unreadable(_)) => {}
+        }
+    }
+    for name in names {
+        match kind(&root, &name) {
+            Some(FileType::Directory) => root.remove_all(&name)?,
+            _ => root.remove_file(&name)?,
+        }
+    }
+    std::fs::remove_dir(path).map_err(Error::on("remove", path))?;
+    Ok(true)
+}
+
+/// Whether a command makes an entry like this one before the manifest.
+fn is_ours(root: &Dir, name: &OsStr) -> bool {
+    let Some(name) = name.to_str() else { return false };
+    match name {
+        RUN_FILE_NAME | RUN_FILE_WITH_PLUGINS_NAME => {
+            let read = root.read(name, LONGEST_RUN_FILE);
+            read.is_ok_and(|bytes| bytes.is_empty() || RunFile::from_bytes(&bytes).is_ok())
+        }
+        POOL_NAME => contains_only(root, name, |pool, name| match name.to_str() {
+            Some(POOL_NAME) => is_unused_pool(pool),
+            Some(name) => {
+                pools::LINKS.contains(&name) && kind(pool, name) == Some(FileType::Symlink)
+            }
+            None => false,
+        }),
+        PASSES_NAME => contains_only(root, name, |_, _| false),
+        TRACKS_NAME => contains_only(root, name, |tracks, name| {
+            name == SAMPLED_NAME
+                && contains_only(tracks, name, |run, name| {
+                    [SERIES_NAME, SAMPLES_NAME].iter().any(|known| name == *known)
+                        && kind(run, name) == Some(FileType::RegularFile)
+                })
+        }),
+        _ => {
+            let id = name.strip_prefix('.').and_then(|rest| rest.strip_prefix(MANIFEST_NAME));
+            let id = id.and_then(|rest| rest.strip_prefix('.')?.strip_suffix(".tmp"));
+            id.is_some_and(|id| id.parse::<ProfileId>().is_ok())
+                && kind(root, name) == Some(FileType::RegularFile)
+        }
+    }
+}
+
+fn contains_only(
+    dir: &Dir,
+    name: impl AsRef<OsStr>,
+    is_known: impl Fn(&Dir, &OsStr) -> bool,
+) -> bool {
+    let Ok(inside) = dir.dir(name) else { return false };
+    inside.names().is_ok_and(|names| names.iter().all(|name| is_known(&inside, name)))
+}
+
+/// Whether it is a pool, or a file that was to become one, and no process has it open to write.
+fn is_unused_pool(dir: &Dir) -> bool {
+    let Ok(file) = dir.file(POOL_NAME) else { return false };
+    let is_begun = |found: &Stat| {
+        found.st_size == 0 || (found.st_size == POOL_BYTES as i64 && found.st_blocks == 0)
+    };
+    let is_begun = rustix::fs::fstat(&file).is_ok_and(|found| is_begun(&found));
+    is_in_use(&file) != Some(true) && (is_begun || PoolFile::of(file).is_ok())
+}
+
+fn kind(dir: &Dir, name: impl AsRef<OsStr>) -> Option<FileType> {
+    dir.look(name).ok().map(|found| FileType::from_raw_mode(found.st_mode))
+}

@@ -1,0 +1,108 @@
+//! Survives a pool that becomes shorter while it is mapped.
+//!
+//! Whoever touches a mapping beyond the end of its file gets SIGBUS. A program can truncate its pool
+//! at any moment, so checking the size first does not help. Everything that can be read is therefore
+//! read from the file. What remains are the words that the program and `run` change by atomic
+//! operations (claims, losses, the number of offers), and the word that a futex waits on; the kernel
+//! has no call for them. These are mapped, and guarded: the handler of SIGBUS replaces the mapping
+//! by private memory that is zero. The interrupted operation then continues on a pool in which
+//! nothing is claimed and nothing is offered.
+//!
+//! This is for processes of ours. A handler of signals in somebody else's process is not ours to set.
+
+use std::ops::Range;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Start and end of each guarded mapping; 0 while the place is free.
+static GUARDED: [[AtomicUsize; 2]; 8] = [const { [const { AtomicUsize::new(0) }; 2] }; 8];
+/// The handler before ours.
+static BEFORE: OnceLock<libc::sigaction> = OnceLock::new();
+
+/// Guards a mapping until it is dropped.
+#[derive(Debug)]
+pub struct Guard {
+    place: &'static [AtomicUsize; 2],
+}
+
+impl Guard {
+    /// Guards the memory in `range`, which begins and ends on a page boundary.
+    ///
+    /// # Errors
+    /// Returns the `errno` if the handler cannot be set, or EAGAIN if there are too many guards.
+    ///
+    /// # Safety
+    /// The range must be a mapping of the caller's, until the guard is dropped. Its content may
+    /// become zero at any moment.
+    pub unsafe fn new(range: Range<usize>) -> Result<Self, i32> {
+        set_handler()?;
+        let place = GUARDED.iter().find(|[start, _]| {
+            start.compare_exchange(0, range.start, Ordering::SeqCst, Ordering::SeqCst).is_ok()
+        });
+        let place = place.ok_or(libc::EAGAIN)?;
+        place[1].store(range.end, Ordering::SeqCst);
+        Ok(Self { place })
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        self.place[1].store(0, Ordering::SeqCst);
+        self.place[0].store(0, Ordering::SeqCst);
+    }
+}
+
+fn set_handler() -> Result<(), i32> {
+    if BEFORE.get().is_some() {
+        return Ok(());
+    }
+    // SAFETY: zeroed `sigaction`s are valid values, which live for the calls. The handler makes only
+    // system calls.
+    unsafe {
+        let (mut action, mut before): (libc::sigaction, libc::sigaction) = std::mem::zeroed();
+        action.sa_sigaction = on_bus_error as *const () as usize;
+        action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
+        // Another handler of ours may touch the mapping, too, and must not interrupt this one.
+        libc::sigfillset(&mut action.sa_mask);
+        if libc::sigaction(libc::SIGBUS, std::ptr::null(), &mut before) != 0 {
+            return Err(super::errno());
+        }
+        // Known before the handler can run. Another thread may have set it meanwhile.
+        let _ = BEFORE.set(before);
+        match libc::sigaction(libc::SIGBUS, &action, std::ptr::null_mut()) {
+            0 => Ok(()),
+            _ => Err(super::errno()),
+        }
+    }
+}
+
+extern "C" fn on_bus_error(_: i32, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
+    // SAFETY: SA_SIGINFO handlers get a valid pointer.
+    let (code, at) = unsafe { ((*info).si_code, (*info).si_addr() as usize) };
+    if code > 0 {
+        for [start, end] in &GUARDED {
+            let range = start.load(Ordering::SeqCst)..end.load(Ordering::SeqCst);
+            if range.contains(&at) && replace(range) {
+                return;
+            }
+        }
+    }
+    // It is not ours: what was there before us decides, when the instruction runs again.
+    if let Some(before) = BEFORE.get() {
+        // SAFETY: it was read by the same call.
+        unsafe { libc::sigaction(libc::SIGBUS, before, std::ptr::null_mut()) };
+    }
+}
+
+/// Puts private memory in place of a mapping.
+fn replace(range: Range<usize>) -> bool {
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED;
+    let (access, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::c_long::from(flags));
+    let (none, zero) = (libc::c_long::from(-1), libc::c_long::from(0));
+    // SAFETY: whoever guards the range owns it.
+    let place = unsafe {
+        let access = libc::c_long::from(access);
+        libc::syscall(libc::SYS_mmap, range.start, range.len(), access, flags, none, zero)
+    };
+    place != -1
+}

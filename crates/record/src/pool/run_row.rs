@@ -1,0 +1,68 @@
+//! The run's row, for processes that do not map the whole pool.
+
+use std::ffi::CStr;
+
+use super::{
+    CLAIMS_OFFSET, Guard, Header, MAGIC, POOL_BYTES, RUN_ROW_OFFSET, Row, VERSION, close_raw,
+    errno, open_raw,
+};
+
+/// Calls `body` with the run's row of the pool at `path`, which is mapped during the call. This is
+/// for processes that do not record, and for code between `vfork` and `exec`: it does not allocate
+/// or lock, and nothing stays mapped.
+///
+/// # Errors
+/// Same as [`super::Pool::open`].
+pub fn with_run_row(path: &CStr, body: impl FnOnce(&Row)) -> Result<(), i32> {
+    with_run_row_and(path, |_| Ok(()), body)
+}
+
+/// Does what [`with_run_row`] does, in a process of ours: if the program truncates the pool meanwhile,
+/// what `body` changes is lost.
+///
+/// # Errors
+/// Same as [`super::Pool::open`], or as [`Guard::new`].
+pub fn with_guarded_run_row(path: &CStr, body: impl FnOnce(&Row)) -> Result<(), i32> {
+    // SAFETY: the mapping ends after the guard does.
+    with_run_row_and(path, |page| unsafe { Guard::new(page..page + CLAIMS_OFFSET) }, body)
+}
+
+fn with_run_row_and<G>(
+    path: &CStr,
+    guard: impl FnOnce(usize) -> Result<G, i32>,
+    body: impl FnOnce(&Row),
+) -> Result<(), i32> {
+    let fd = open_raw(path)?;
+    let (prot, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED);
+    let number = |n: libc::c_int| libc::c_long::from(n);
+    // This is a raw system call because the agent interposes the function `mmap`.
+    // SAFETY: this creates a new mapping at an address that the kernel chooses. If the file is
+    // shorter than the mapping, nothing touches it, because the length is checked first.
+    let (length, base) = unsafe {
+        let (zero, end) = (number(0), number(libc::SEEK_END));
+        let length = libc::syscall(libc::SYS_lseek, number(fd), zero, end);
+        let (bytes, prot, flags) = (CLAIMS_OFFSET as libc::c_long, number(prot), number(flags));
+        (length, libc::syscall(libc::SYS_mmap, zero, bytes, prot, flags, number(fd), zero))
+    };
+    close_raw(fd);
+    if base < 0 {
+        return Err(errno());
+    }
+    let page = base as *mut u8;
+    let guarded = guard(page as usize);
+    // SAFETY: mapped above. The file is a whole pool, whose header has no invalid values.
+    let known = length == POOL_BYTES as i64
+        && guarded.is_ok()
+        && unsafe {
+            let header = &*page.cast::<Header>();
+            header.magic == MAGIC && header.version == VERSION
+        };
+    if known {
+        // SAFETY: inside the mapping and aligned; every field is an integer.
+        body(unsafe { &*page.add(RUN_ROW_OFFSET).cast::<Row>() });
+    }
+    let guarded = guarded.map(drop);
+    // SAFETY: mapped above; no reference to it survives.
+    unsafe { libc::syscall(libc::SYS_munmap, base, CLAIMS_OFFSET) };
+    if known { Ok(()) } else { guarded.and(Err(libc::EINVAL)) }
+}
