@@ -10,7 +10,7 @@ use record::counts::{COUNTS_NAME, CountsFrame, Entry, Spent};
 use super::account::Cost;
 use super::state::{DEEPEST, How, Open, count, count_unwatched};
 use crate::os::own_stack;
-use crate::os::sys::ErrnoGuard;
+use crate::os::sys::{ErrnoGuard, SignalsBlocked};
 use crate::process::descriptors;
 use crate::recorder::bracket::Newcomer;
 use crate::recorder::thread::Thread;
@@ -63,6 +63,8 @@ impl Thread {
     #[cold]
     fn make_room(&mut self, export: u32) -> bool {
         let _errno = ErrnoGuard::new();
+        // A handler must not find the table half exchanged.
+        let _calm = SignalsBlocked::new();
         let made =
             own_stack::run(|| self.draws.table.make(self.run, &self.process, &self.start, export));
         if let Err(errno) = made.unwrap_or_else(Err) {
