@@ -82,7 +82,7 @@ fn run(name: &str, budget: Option<f64>, calls: &[(usize, u64)]) -> Vec<Found> {
                 counted: sampled.map_or(row.calls, |sampled| sampled.counted),
                 total: sampled
                     .is_none_or(|sampled| sampled.total.interval.is_some())
-                    .then(|| counter.value),
+                    .then_some(counter.value),
             }
         })
         .collect();
