@@ -81,7 +81,7 @@ fn calls_out(block: &[u8]) -> bool {
         let words = [&b"call "[..], b"tail call ", b"musttail call ", b"notail call "];
         let is_call = words.iter().any(|words| statement.starts_with(words));
         let is_other = [&b"invoke "[..], b"callbr "].iter().any(|word| statement.starts_with(word));
-        // Assembly goes on behind itself, unless it says otherwise.
+        // After assembly, the block continues, unless it says otherwise.
         let has = |word: &[u8]| statement.windows(word.len()).any(|part| part == word);
         if is_call && has(b" asm ") && !has(b" unwind ") {
             return false;

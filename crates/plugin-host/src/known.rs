@@ -1,4 +1,4 @@
-//! The objects behind the handles that plugins get. A plugin may call a function of its host with a
+//! The objects that the handles of plugins stand for. A plugin may call a function of its host with a
 //! handle that it has made up, or with one that it has overwritten, so a handle is compared with the
 //! ones that exist before it is used.
 
