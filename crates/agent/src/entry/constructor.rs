@@ -21,6 +21,7 @@ static CONSTRUCTOR: extern "C" fn() = constructor;
 
 extern "C" fn constructor() {
     std::panic::set_hook(Box::new(|_| {}));
+    sanitizer::hide_our_work();
     cost::of_constructor(|| guarded_apart(construct));
 }
 

@@ -15,10 +15,12 @@
 //! Valgrind's helgrind and drd understand locks but not atomic operations. They would report every
 //! page that two threads have used one after the other, so nothing is recorded under them. Memcheck
 //! and the other tools of valgrind report nothing about this library. Neither does ThreadSanitizer,
-//! which does not see inside a library that was built without it.
+//! which does not see inside a library that was built without it. It does see what libc's functions
+//! (`memcpy`, `clock_gettime`) read and write for us, so it is told to ignore the work on our own stacks.
 
-use std::ffi::{CStr, c_char};
+use std::ffi::{CStr, c_char, c_void};
 
+use crate::os::own_stack::{self, Annotate};
 use crate::process::guard::guarded;
 
 /// Returns options for AddressSanitizer, as declared in `sanitizer/asan_interface.h`.
@@ -41,4 +43,31 @@ pub fn checks_races() -> bool {
     };
     let has = |name: &[u8]| list.to_bytes().windows(name.len()).any(|part| part == name);
     has(b"/vgpreload_helgrind-") || has(b"/vgpreload_drd-")
+}
+
+/// Called by the constructor, before it does anything on a stack of ours: has ThreadSanitizer, if there is
+/// one, ignore such work.
+pub fn hide_our_work() {
+    let function = |name: &CStr| {
+        // SAFETY: the name is a C string. Under this name, ThreadSanitizer has a function of this type;
+        // null is `None`.
+        unsafe {
+            std::mem::transmute::<*mut c_void, Option<Annotate>>(libc::dlsym(
+                libc::RTLD_DEFAULT,
+                name.as_ptr(),
+            ))
+        }
+    };
+    let functions = [
+        c"AnnotateIgnoreReadsBegin",
+        c"AnnotateIgnoreWritesBegin",
+        c"AnnotateIgnoreWritesEnd",
+        c"AnnotateIgnoreReadsEnd",
+    ];
+    let [Some(reads), Some(writes), Some(writes_end), Some(reads_end)] = functions.map(function)
+    else {
+        return;
+    };
+    // SAFETY: the four only count in the state that ThreadSanitizer has of the calling thread.
+    unsafe { own_stack::annotate_by([reads, writes], [writes_end, reads_end]) };
 }

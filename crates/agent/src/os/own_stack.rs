@@ -28,9 +28,12 @@
 //! * valgrind takes a switch to a stack that happens to lie near for growth, and what lies between for
 //!   memory that is gone. So under valgrind, nothing else lies near. It could be told of each stack
 //!   instead, but then its tool drd fails.
+//! * ThreadSanitizer sees what libc's functions read and write for us, but not the atomic operations by
+//!   which a stack or a page goes from thread to thread. So it ignores what is done on our stack
+//!   ([`annotate_by`]).
 //! * Work that begins on our stack and asks for one again just goes on where it is.
 
-use std::ffi::c_void;
+use std::ffi::{c_char, c_void};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::os::sys::{self, SignalsBlocked};
@@ -45,6 +48,34 @@ const GUARD: usize = 4096;
 static FREE: AtomicUsize = AtomicUsize::new(0);
 /// The stacks in use; 0: none. With more at a time, the others are only not recognised.
 static USED: [AtomicUsize; 64] = [const { AtomicUsize::new(0) }; 64];
+
+/// A function of ThreadSanitizer that takes the caller's file (null: not told) and line.
+pub type Annotate = unsafe extern "C" fn(*const c_char, i32);
+
+/// What is called before and after work on our stack; 0: nothing.
+static BEFORE: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
+static AFTER: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
+
+/// From now on, calls `before` and `after` around each work on our stack. Called while there is one
+/// thread, which is not on our stack.
+///
+/// # Safety
+/// The functions must be callable on any thread, and in a signal handler.
+pub unsafe fn annotate_by(before: [Annotate; 2], after: [Annotate; 2]) {
+    for (places, functions) in [(&BEFORE, before), (&AFTER, after)] {
+        places.iter().zip(functions).for_each(|(p, f)| p.store(f as usize, Ordering::Relaxed));
+    }
+}
+
+fn annotate(places: &[AtomicUsize; 2]) {
+    for place in places {
+        let function = place.load(Ordering::Relaxed);
+        if function != 0 {
+            // SAFETY: only `annotate_by` stores here.
+            unsafe { std::mem::transmute::<usize, Annotate>(function)(std::ptr::null(), 0) };
+        }
+    }
+}
 
 #[cfg(target_arch = "x86_64")]
 std::arch::global_asm!(
@@ -138,9 +169,11 @@ fn switch(data: *mut c_void, function: unsafe extern "C" fn(*mut c_void)) -> Res
     let place = USED.iter().find(|place| {
         place.compare_exchange(0, stack, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     });
+    annotate(&BEFORE);
     // SAFETY: the stack is mapped, and this thread's alone until it is given back. `function` is the
     // runner of the errand that `data` points to, and does not unwind.
     unsafe { cp_own_stack(data, function, stack + BYTES) };
+    annotate(&AFTER);
     if let Some(place) = place {
         place.store(0, Ordering::Relaxed);
     }

@@ -168,7 +168,7 @@ fn sanitized_hosts_are_recorded() {
         let Some((host, library)) = built(build, "host.c") else { continue };
         for (mode, calls) in [
             ("calls 100", &[100][..]),
-            ("threads 3 100", &[300]),
+            ("threads 8 100", &[800]),
             ("nested 10", &[20]),
             ("fork", &[200, 450]),
             ("fork-exec", &[20, 50]),
