@@ -29,8 +29,9 @@
 //! ```
 //!
 //! The output of the Rust tests is printed as it comes, and that of each other part in one piece when the
-//! part has ended.
+//! part has ended. Tests that failed run once more after all of that, alone ([`alone`]).
 
+mod alone;
 mod skips;
 mod steps;
 mod tracefs;
@@ -75,6 +76,7 @@ struct Surroundings<'a> {
     skip_log: &'a Path,
 }
 
+const RUST: &str = "rust tests";
 const EMULATED: &str = "tests in the emulated machine";
 
 pub fn main(layout: &Layout, args: &Args) -> Result<()> {
@@ -117,6 +119,7 @@ pub fn main(layout: &Layout, args: &Args) -> Result<()> {
         if let Some(emulated) = emulated {
             steps.push(join(emulated)?);
         }
+        alone::run(&mut steps, |step, tests| single_tests(&surroundings, step, tests, nextest))?;
         Ok(steps)
     })?;
     summary(&steps, &skips::read(&skip_log), args.strict)
@@ -187,7 +190,7 @@ fn rust(surroundings: &Surroundings<'_>, filter: Option<&str>, nextest: bool) ->
         }
     }
     surroundings.give(&mut rust);
-    let mut steps = vec![Step::run("rust tests", &mut rust)?];
+    let mut steps = vec![Step::run(RUST, &mut rust)?];
     if filter.is_none() {
         let mut docs = cargo();
         docs.args(["test", "--workspace", "--doc", "--no-fail-fast"]);
@@ -197,34 +200,76 @@ fn rust(surroundings: &Surroundings<'_>, filter: Option<&str>, nextest: bool) ->
     Ok(steps)
 }
 
-fn python(surroundings: &Surroundings<'_>, filter: Option<&str>) -> Result<Vec<Step>> {
+/// The command that runs these tests of a step alone. `None`: the step cannot run single tests.
+fn single_tests(
+    surroundings: &Surroundings<'_>,
+    step: &str,
+    tests: &[String],
+    nextest: bool,
+) -> Option<Command> {
+    let mut command = match step {
+        RUST => rust_tests(nextest),
+        _ => pytest(surroundings, &suites(surroundings).into_iter().find(|s| s.name == step)?.venv),
+    };
+    if step != RUST {
+        command.args(tests);
+    } else if nextest {
+        let exactly: Vec<String> = tests.iter().map(|test| format!("test(={test})")).collect();
+        command.args(["-E", &exactly.join(" | "), "--test-threads", "1"]);
+    } else {
+        command.args(["--", "--exact", "--test-threads", "1"]).args(tests);
+    }
+    surroundings.give(&mut command);
+    Some(command)
+}
+
+/// Tests in Python that run in one environment.
+struct Suite {
+    name: &'static str,
+    venv: PathBuf,
+    tests: &'static [&'static str],
+}
+
+/// The tests of TVM and of PyTorch run in the environments that have them.
+fn suites(surroundings: &Surroundings<'_>) -> Vec<Suite> {
+    const ALL: &[&str] = &["tests/python", "--ignore", "tests/python/torch"];
+    const OLDER: &[&str] = &["tests/python/tvm/test_versions.py"];
+    const NEWER: &[&str] = &[OLDER[0], "tests/python/tvm/test_tir.py"];
+    const WITH_TORCH: &[&str] = &["tests/python/torch"];
     let layout = surroundings.layout;
+    let mut suites = vec![
+        Suite { name: "python tests", venv: layout.venv_tvm(), tests: ALL },
+        Suite { name: "python tests, TVM 0.26", venv: layout.venv_tvm_026(), tests: NEWER },
+        Suite { name: "python tests, TVM 0.25", venv: layout.venv_tvm_025(), tests: OLDER },
+    ];
+    if surroundings.torch && layout.root.join(WITH_TORCH[0]).is_dir() {
+        let venv = layout.venv_torch();
+        suites.insert(0, Suite { name: "python tests, PyTorch", venv, tests: WITH_TORCH });
+    }
+    suites
+}
+
+fn pytest(surroundings: &Surroundings<'_>, venv: &Path) -> Command {
+    let mut pytest = Command::new(venv.join("bin/python"));
+    pytest.args(["-m", "pytest", "-ra"]);
+    // Otherwise, bytecode and caches would be written into the source tree.
+    pytest.env("PYTHONDONTWRITEBYTECODE", "1").args(["-p", "no:cacheprovider"]);
+    surroundings.give(&mut pytest);
+    pytest
+}
+
+fn python(surroundings: &Surroundings<'_>, filter: Option<&str>) -> Result<Vec<Step>> {
     if surroundings.quick {
         say("python tests: skipped, --quick has no virtual environment");
         return Ok(Vec::new());
     }
-    // The tests of TVM and of PyTorch run in the environments that have them.
-    let all: &[&str] = &["tests/python", "--ignore", "tests/python/torch"];
-    let older: &[&str] = &["tests/python/tvm/test_versions.py"];
-    let newer: &[&str] = &[older[0], "tests/python/tvm/test_tir.py"];
-    let with_torch: &[&str] = &["tests/python/torch"];
-    let mut runs = Vec::new();
-    if surroundings.torch && layout.root.join(with_torch[0]).is_dir() {
-        runs.push(("python tests, PyTorch", layout.venv_torch(), with_torch));
-    }
-    runs.push(("python tests", layout.venv_tvm(), all));
-    runs.push(("python tests, TVM 0.26", layout.venv_tvm_026(), newer));
-    runs.push(("python tests, TVM 0.25", layout.venv_tvm_025(), older));
-    let run = |(name, venv, tests): (&'static str, PathBuf, &[&str])| {
-        let mut pytest = Command::new(venv.join("bin/python"));
-        pytest.args(["-m", "pytest", "-ra"]).args(tests);
+    let run = |Suite { name, venv, tests }: Suite| {
+        let mut pytest = pytest(surroundings, &venv);
+        pytest.args(tests);
         pytest.args(filter.map(|filter| ["-k", filter]).into_iter().flatten());
-        // Otherwise, bytecode and caches would be written into the source tree.
-        pytest.env("PYTHONDONTWRITEBYTECODE", "1").args(["-p", "no:cacheprovider"]);
-        surroundings.give(&mut pytest);
         whole(name, || Step::run(name, &mut pytest))
     };
-    runs.into_iter().map(run).collect()
+    suites(surroundings).into_iter().map(run).collect()
 }
 
 impl Surroundings<'_> {
@@ -286,6 +331,9 @@ fn summary(steps: &[Step], skips: &[Skip], strict: bool) -> Result<()> {
         say(format_args!(
             "{name}: {passed} passed, {failed} failed, {skipped} skipped, {time}{error}"
         ));
+    }
+    for test in steps.iter().flat_map(|step| &step.passed_alone) {
+        say(format_args!("failed beside other tests, and passed alone: {test}"));
     }
     let Tally { passed, failed, skipped } = total;
     let itself = skips.len();

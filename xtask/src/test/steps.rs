@@ -24,6 +24,10 @@ pub struct Step {
     pub time: Duration,
     pub tally: Tally,
     pub error: Option<String>,
+    /// The tests that failed, as their runner names them.
+    pub failures: Vec<String>,
+    /// The tests that failed beside others, and passed alone ([`super::alone`]).
+    pub passed_alone: Vec<String>,
 }
 
 impl Step {
@@ -44,18 +48,28 @@ impl Step {
         let mut child = command.spawn().with_context(|| format!("start {name}"))?;
         // The command holds the writing end; the pipe ends when all copies of it are closed.
         command.stdout(Stdio::null()).stderr(Stdio::null());
-        let mut tally = Tally::default();
+        let (mut tally, mut failures) = (Tally::default(), Vec::new());
         for line in BufReader::new(reader).split(b'\n') {
             let line = line.with_context(|| format!("read the output of {name}"))?;
             let line = String::from_utf8_lossy(&line);
             pass_on(&line);
             tally.add(&line);
+            if let Some(test) = failed_test(&line)
+                && !failures.contains(&test)
+            {
+                failures.push(test);
+            }
         }
         let status = child.wait().with_context(|| format!("wait for {name}"))?;
         // pytest exits with 5 if the filter selects no test.
         let nothing = name.starts_with("python") && status.code() == Some(5);
         let error = (!status.success() && !nothing).then(|| describe(status));
-        Ok(Step { name, time: start.elapsed(), tally, error })
+        Ok(Step { failures, ..Step::new(name, start, tally, error) })
+    }
+
+    fn new(name: &'static str, start: Instant, tally: Tally, error: Option<String>) -> Step {
+        let time = start.elapsed();
+        Step { name, time, tally, error, failures: Vec::new(), passed_alone: Vec::new() }
     }
 
     /// Runs the emulated machine as a step like the others. An error before its tests makes the step
@@ -72,7 +86,7 @@ impl Step {
             Err(error) => (Tally::default(), Some(error)),
         };
         let error = error.map(|error| format!("{error:#}"));
-        Step { name, time: start.elapsed(), tally, error }
+        Step::new(name, start, tally, error)
     }
 }
 
@@ -106,6 +120,25 @@ impl Tally {
     }
 }
 
+/// The test that failed by this line of output: nextest's `FAIL [ 0.01s] (1/9) BINARY TEST` (or another
+/// word for how it ended), libtest's `test TEST ... FAILED`, or pytest's `FAILED TEST - why`.
+fn failed_test(line: &str) -> Option<String> {
+    let line = without_colours(line);
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let test = match words[..] {
+        ["test", test, .., "FAILED"] => test,
+        ["FAILED" | "ERROR", test, ..] if test.contains(".py::") => test,
+        [how, "[", .., test] if ends_badly(how) => test,
+        _ => return None,
+    };
+    Some(test.to_string())
+}
+
+/// Whether nextest begins the line of a failed test with this word.
+fn ends_badly(word: &str) -> bool {
+    word.starts_with("SIG") || ["FAIL", "ABORT", "TIMEOUT"].contains(&word)
+}
+
 /// Removes `ESC [ … m` sequences.
 fn without_colours(line: &str) -> String {
     let mut plain = String::with_capacity(line.len());
@@ -133,5 +166,30 @@ mod tests {
         assert_eq!(tally, Tally { passed: 16, failed: 4, skipped: 5 });
         tally.add("3 passed, as a test might print");
         assert_eq!(tally, Tally { passed: 16, failed: 4, skipped: 5 });
+    }
+
+    #[test]
+    fn failed_tests_of_three_runners_are_found() {
+        for (line, test) in [
+            (
+                "        FAIL [   0.005s] (   9/1194) counterpoint::it budget::counted",
+                "budget::counted",
+            ),
+            ("\x1b[31m     SIGABRT\x1b[0m [   1.2s] (1/2) xtask::bin/xtask a::b", "a::b"),
+            ("test steps::tally ... FAILED", "steps::tally"),
+            (
+                "FAILED tests/python/test_a.py::test_b[1] - assert 1 == 2",
+                "tests/python/test_a.py::test_b[1]",
+            ),
+        ] {
+            assert_eq!(failed_test(line).as_deref(), Some(test), "{line}");
+        }
+        for line in [
+            "        PASS [   0.005s] (   9/1194) counterpoint::it budget::counted",
+            "test steps::tally ... ok",
+            "FAILED to open the file",
+        ] {
+            assert_eq!(failed_test(line), None, "{line}");
+        }
     }
 }

@@ -1,0 +1,97 @@
+//! Runs tests that failed beside others once more, when nothing else runs.
+//!
+//! The parts of a test run share two processors, and some tests need a machine that answers in time. What
+//! passes alone does not fail the run, but it is named in the summary: a defect that shows itself seldom
+//! looks the same, so the first output of such a test is worth reading.
+
+use std::process::Command;
+
+use anyhow::Result;
+
+use super::steps::Step;
+use crate::process::say;
+
+/// More failures than this are no accident.
+const MOST: usize = 6;
+
+/// Runs the failed tests of each step once more, by the command that `of` makes for them. `None`: the step
+/// cannot run single tests.
+///
+/// # Errors
+/// A command cannot be started.
+pub fn run(steps: &mut [Step], of: impl Fn(&str, &[String]) -> Option<Command>) -> Result<()> {
+    if steps.iter().map(|step| step.failures.len()).sum::<usize>() > MOST {
+        return Ok(());
+    }
+    for step in steps {
+        let all_known = step.failures.len() as u64 == step.tally.failed;
+        if step.failures.is_empty() || !all_known {
+            continue;
+        }
+        let Some(mut command) = of(step.name, &step.failures) else { continue };
+        say(format_args!("once more, alone: {}", step.failures.join(", ")));
+        let second = Step::run(step.name, &mut command)?;
+        take_over(step, &second);
+    }
+    Ok(())
+}
+
+/// Counts as passed what passed the second time.
+fn take_over(step: &mut Step, second: &Step) {
+    let ran = second.tally.passed + second.tally.failed;
+    if ran < step.failures.len() as u64 {
+        return; // Not all were found: what passed is not known.
+    }
+    let (failed, passed): (Vec<String>, Vec<String>) =
+        std::mem::take(&mut step.failures).into_iter().partition(|t| second.failures.contains(t));
+    step.tally.passed += passed.len() as u64;
+    step.tally.failed -= passed.len() as u64;
+    step.failures = failed;
+    step.passed_alone = passed;
+    if step.failures.is_empty() {
+        step.error = second.error.clone();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test::steps::Tally;
+
+    fn step(passed: u64, failures: &[&str]) -> Step {
+        let failures: Vec<String> = failures.iter().map(ToString::to_string).collect();
+        let error = (!failures.is_empty()).then(|| "exit status 100".to_string());
+        let tally = Tally { passed, failed: failures.len() as u64, skipped: 0 };
+        Step {
+            name: "some",
+            time: Default::default(),
+            tally,
+            error,
+            failures,
+            passed_alone: vec![],
+        }
+    }
+
+    #[test]
+    fn what_fails_twice_stays_failed() {
+        let mut first = step(9, &["a", "b"]);
+        take_over(&mut first, &step(1, &["b"]));
+        assert_eq!(first.tally, Tally { passed: 10, failed: 1, skipped: 0 });
+        assert_eq!(
+            (&*first.failures, &*first.passed_alone),
+            (&["b".into()][..], &["a".into()][..])
+        );
+        assert!(first.error.is_some());
+        take_over(&mut first, &step(1, &[]));
+        assert_eq!(first.tally.failed, 0);
+        assert!(first.error.is_none());
+    }
+
+    #[test]
+    fn a_second_run_without_the_tests_changes_nothing() {
+        let mut first = step(9, &["a"]);
+        take_over(&mut first, &step(0, &[]));
+        assert_eq!(first.tally.failed, 1);
+        assert!(first.error.is_some());
+    }
+}
