@@ -29,6 +29,7 @@
 //! | `empty`, `call_sets` | what an empty call reads, from the calibrations of its process and from its calls |
 //! | [`checks`] | what must be true of a table |
 //! | `amounts` | what the recorder added to each call, per class of bracket |
+//! | `answer` | what matters most in a summary |
 //! | `clusters`, `forest` | nested calls: finds pages that overlap in time, and who is inside of whom |
 //!
 //! Sums are integers, so results do not depend on the number of workers. Missing is never zero: an
@@ -36,6 +37,7 @@
 #![forbid(unsafe_code)]
 
 mod amounts;
+mod answer;
 mod call_sets;
 pub mod checks;
 mod clusters;
@@ -56,6 +58,7 @@ pub mod threads;
 pub mod torch;
 pub mod tracks;
 
+pub use answer::{Most, Outside};
 pub use call_sets::{CallSet, call_sets};
 pub use checks::{Contradiction, Violation};
 pub use durations::Durations;

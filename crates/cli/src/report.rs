@@ -80,6 +80,13 @@ pub struct Args {
     /// variable COLUMNS. Without either, tables are as wide as they need to be.
     #[arg(long, value_name = "N")]
     width: Option<usize>,
+    /// Show only the first N rows of the table, after sorting. Sums are those of all rows.
+    #[arg(long, value_name = "N")]
+    top: Option<usize>,
+    /// Also show what was recorded, on which machine and when, the parts of the price, and what is
+    /// worth a note but changes no number.
+    #[arg(short, long)]
+    verbose: bool,
 }
 
 /// `--by`.
@@ -128,6 +135,7 @@ struct Report<'a> {
     table: Table,
     sort: &'a str,
     loops: &'a Loops<'a>,
+    verbose: bool,
 }
 
 /// Prints the report.
@@ -155,6 +163,7 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
     summary.losses = merge_losses(summary.losses.iter().chain(found));
     let mut table = columns::of_summary(&profile, &summary, &options);
     table.sort(&args.sort)?;
+    table.keep_first(args.top);
     let overview = Overview {
         profile: &profile,
         summary: &summary,
@@ -166,7 +175,7 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
         raw: summary.raw,
         metrics: &options.metrics,
     };
-    let report = Report { overview, table, sort: &args.sort, loops: &loops };
+    let report = Report { overview, table, sort: &args.sort, loops: &loops, verbose: args.verbose };
     let mut out = BufWriter::new(stdout(args.format.into()));
     match args.format {
         Format::Table => text::print(&mut out, &report, args.width.or_else(known_width))?,

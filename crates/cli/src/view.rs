@@ -1,6 +1,7 @@
 //! What the views of a profile share: tables, layout, units, losses, and what is printed above and
 //! below a table. A view is a command that shows a profile. No view uses another view's module.
 
+pub mod answer;
 pub mod columns;
 pub mod csv;
 pub mod first;

@@ -258,7 +258,7 @@ pub fn ops(view: &View<'_>, readers: Readers) -> Table {
     // Regions outside of ops have no calls. The table of regions shows them.
     let mut order = order(view, |row| row.own.value);
     order.retain(|row| !people || has_calls(&rows[*row]));
-    Table { columns, order }
+    Table::new(columns, order)
 }
 
 /// The columns of one counter: what callers counted, and what the worker threads counted for them.
@@ -359,5 +359,5 @@ pub fn regions(view: &View<'_>) -> Table {
     ];
     let mut order = order(view, |row| row.regions.ticks as f64);
     order.retain(|row| rows[*row].regions.regions > 0);
-    Table { columns, order }
+    Table::new(columns, order)
 }

@@ -14,6 +14,7 @@ use crate::view::losses;
 use crate::view::notes::{notes, reasons};
 use crate::view::overview::Overview;
 use crate::view::price;
+use crate::view::sampled;
 use crate::view::source;
 use crate::view::text::table;
 use crate::view::tracks::{self, LISTED};
@@ -31,12 +32,19 @@ pub fn print(out: &mut impl Write, report: &Report<'_>, width: Option<usize>) ->
     let tables = width.map(|width| width.max(40));
     let width = tables.unwrap_or(PROSE_WIDTH);
     let overview = &report.overview;
-    for (label, text) in head::lines(overview) {
-        // A command can be very long. What a sample does not say must be read to its end.
-        let text = if label == "sample" { text } else { shorten(&text, 3 * (width - 10)) };
-        wrapped(out, &format!("{label:<9} "), &text, width)?;
+    let recording = if report.verbose { head::recording(overview) } else { Vec::new() };
+    for (label, text) in recording {
+        // A command can be very long.
+        wrapped(out, &format!("{label:<9} "), &shorten(&text, 3 * (width - 10)), width)?;
     }
-    writeln!(out)?;
+    let lines = head::lines(overview);
+    for (label, text) in &lines {
+        let label = if label.is_empty() { String::new() } else { format!("{label:<9} ") };
+        wrapped(out, &label, text, width)?;
+    }
+    if report.verbose || !lines.is_empty() {
+        writeln!(out)?;
+    }
     if overview.summary.calls == 0 && !overview.summary.rows.is_empty() {
         table(out, &report.table, tables)?;
     } else if overview.summary.calls == 0 && report.loops.entered().next().is_some() {
@@ -60,13 +68,28 @@ pub fn print(out: &mut impl Write, report: &Report<'_>, width: Option<usize>) ->
             writeln!(out)?;
         }
         threads(out, overview, tables)?;
-        wrapped(out, "probes: ", &price::text(overview), width)?;
+        if let Some(text) = sampled::limits(overview.summary) {
+            wrapped(out, "sample: ", text, width)?;
+        }
+        let price = match report.verbose {
+            true => price::text(overview),
+            false => price::line(overview),
+        };
+        wrapped(out, "price: ", &price, width)?;
+    }
+    if !report.verbose {
+        wrapped(out, "program: ", &head::program(overview), width)?;
     }
     expensive::print(out, report.loops, tables)?;
     series(out, overview, tables)?;
-    losses::print(out, &overview.summary.losses, width)?;
-    for note in notes(overview) {
-        wrapped(out, "note: ", &note, width)?;
+    let losses = &overview.summary.losses;
+    match report.verbose {
+        true => losses::print(out, losses, width)?,
+        false => losses::print_brief(out, losses, width)?,
+    }
+    let machine = overview.profile.manifest.environment.as_ref();
+    for note in notes(overview).iter().filter(|note| report.verbose || Some(*note) != machine) {
+        wrapped(out, "note: ", note, width)?;
     }
     Ok(())
 }

@@ -139,10 +139,11 @@ fn modules(args: &Args, profile: &Profile, activities: &[Activities]) -> Result<
             rows.iter().map(|row| part(row.ops_ns + row.backward_ns, ops_ns)).collect(),
         ),
     ];
-    let mut table = Table { columns, order: (0..rows.len()).collect() };
+    let mut table = Table::new(columns, (0..rows.len()).collect());
     // The rows come sorted by all of their time in ops, which no column has.
     if args.sort != "total" {
         table.sort(&args.sort)?;
+        table.keep_first(args.top);
     }
     let out = |row: &usize| {
         let row = &rows[*row];
@@ -210,8 +211,9 @@ fn shapes(args: &Args, profile: &Profile, activities: &[Activities]) -> Result<E
         Column::new(5, "min_ns", "min", ns(|row| row.min_ns as f64)),
         Column::new(5, "max_ns", "max", ns(|row| row.max_ns as f64)),
     ];
-    let mut table = Table { columns, order: (0..rows.len()).collect() };
+    let mut table = Table::new(columns, (0..rows.len()).collect());
     table.sort(&args.sort)?;
+    table.keep_first(args.top);
     let out = |row: &usize| {
         let row = &rows[*row];
         let json = |text: &String| {

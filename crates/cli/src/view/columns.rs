@@ -11,12 +11,6 @@ use super::sampled;
 use super::source::{self, SOURCE};
 use super::table::{Column, Quantity, Table, Value};
 
-/// A row's part of all self times.
-pub fn share(summary: &Summary, row: &Row) -> Option<f64> {
-    let all = summary.total.filter(|all| all.value > 0.0)?;
-    Some((row.own.value / all.value).clamp(0.0, 1.0))
-}
-
 /// The table of a summary, with its rows in the summary's order.
 pub fn of_summary(profile: &Profile, summary: &Summary, options: &Options) -> Table {
     let (metrics, by, raw) = (&options.metrics, options.by, summary.raw);
@@ -57,7 +51,7 @@ pub fn of_summary(profile: &Profile, summary: &Summary, options: &Options) -> Ta
     let of_thread = |r: &Row| !is_apart(profile, r.key);
     push(2, "self_ns", "self", &|r| ns(r.own.times(1.0 / each)).filter(|_| of_thread(r)));
     push(2, "share", "share", &|r| {
-        let share = share(summary, r).filter(|_| of_thread(r));
+        let share = summary.share(r).filter(|_| of_thread(r));
         share.map(Value::Part)
     });
     push(4, "mean_ns", "mean", &|r| with_interval(r.mean()));
@@ -135,7 +129,7 @@ pub fn of_summary(profile: &Profile, summary: &Summary, options: &Options) -> Ta
         intervals(profile, rows, &mut columns);
     }
     sampled::finish(profile, summary, &mut columns);
-    Table { columns, order: (0..rows.len()).collect() }
+    Table::new(columns, (0..rows.len()).collect())
 }
 
 /// For programs: the ends of the intervals of means, if what empty calls read was calibrated.

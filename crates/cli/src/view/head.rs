@@ -5,15 +5,30 @@ use serde::Serialize;
 
 use super::overview::Overview;
 use super::sampled;
-use super::units::{moment, plural, time};
-use super::{price, usage};
+use super::units::{moment, plural, shorten, time};
+use super::{answer, price, usage};
 use crate::terminal::visible;
 
-/// The lines above a report, each with a label and a text.
+/// The few lines above a report, each with a label and a text: what matters most, what recording
+/// cost, and which part of the profile is shown.
 pub fn lines(overview: &Overview<'_>) -> Vec<(&'static str, String)> {
     let profile = overview.profile;
-    let manifest = &profile.manifest;
     let summary = overview.summary;
+    let mut lines = Vec::new();
+    // Without calls, a line below says why there are none.
+    if summary.calls > 0 {
+        lines.extend(answer::lines(overview).into_iter().map(|text| ("", text)));
+    }
+    lines.extend(price::warning(profile, &summary.probes).map(|text| ("cost", text)));
+    lines.extend(sampled::head(profile, summary));
+    lines.extend(chosen(overview));
+    lines
+}
+
+/// What was recorded, on which machine and when.
+pub fn recording(overview: &Overview<'_>) -> Vec<(&'static str, String)> {
+    let profile = overview.profile;
+    let manifest = &profile.manifest;
     let mut lines = Vec::new();
     let imported = manifest.origin == Origin::Import;
     if imported {
@@ -44,36 +59,17 @@ pub fn lines(overview: &Overview<'_>) -> Vec<(&'static str, String)> {
     if !asked.is_empty() {
         lines.push(("metrics", visible(&asked.join("; ")).into_owned()));
     }
-    let (processes, threads) = summary.places();
-    let total = summary.total.map(|sum| sum.value * profile.timeline.ns_per_tick());
-    let together = match total {
-        Some(ns) => format!("together {}", time(ns)),
-        None => "how long they took together is not known".to_owned(),
-    };
-    lines.push((
-        "calls",
-        format!(
-            "{}{} in {}, {}; {}{}",
-            plural(summary.calls.into(), "call"),
-            summary
-                .dispatches
-                // Calls of virtual machines are not part of dispatches.
-                .filter(|n| *n > 0 || summary.calls == 0)
-                .map_or_else(String::new, |n| format!(" of {}", plural(n.into(), "dispatch"))),
-            plural(processes as u128, "process"),
-            plural(threads as u128, "thread"),
-            sampled::together(overview).unwrap_or(together),
-            match total {
-                Some(ns) if ns > 0.0 => " (percentages are of this)",
-                _ => "",
-            },
-        ),
-    ));
-    lines.extend(price::warning(profile, &summary.probes).map(|text| ("cost", text)));
-    lines.extend(sampled::head(profile, summary));
     if let Some(text) = usage::text(overview) {
         lines.push(("threads", text));
     }
+    lines
+}
+
+/// Which part of the profile is shown, and what its numbers stand for.
+fn chosen(overview: &Overview<'_>) -> Vec<(&'static str, String)> {
+    let profile = overview.profile;
+    let manifest = &profile.manifest;
+    let mut lines = Vec::new();
     if manifest.passes > 0 {
         let text = format!(
             "{}: the program ran once for each set of counters. The calls of an op are those of \
@@ -102,6 +98,26 @@ pub fn lines(overview: &Overview<'_>) -> Vec<(&'static str, String)> {
         lines.push(("values", text.to_owned()));
     }
     lines
+}
+
+/// The command that imported a profile is shortened to this in the line about the program.
+const IMPORT_WIDTH: usize = 60;
+
+/// Which program it was, how it ended, when, and what was counted, in one line.
+pub fn program(overview: &Overview<'_>) -> String {
+    let manifest = &overview.profile.manifest;
+    let name = manifest.command.first().and_then(|path| path.rsplit('/').next());
+    let program = match (name, manifest.origin) {
+        (None, _) => String::new(),
+        (Some(_), Origin::Import) => format!("{}, ", shorten(&command(manifest), IMPORT_WIDTH)),
+        (Some(name), _) => format!("{} ({}), ", visible(name), ending(overview.profile)),
+    };
+    let counters = counters(overview.profile);
+    let counters = match manifest.counters.is_empty() {
+        true => "times only".to_owned(),
+        false => format!("with {counters}"),
+    };
+    format!("{program}{}, {counters}", moment(manifest.created_unix_ns))
 }
 
 /// The time between the first and the last snapshot of `run`. `None` if the recording did not

@@ -22,6 +22,10 @@ const PLACE_WIDTH: usize = 16;
 /// Prose in a narrower column is hard to read, so another column is left out first.
 const PROSE_LEAST: usize = 24;
 const GAP: &str = "  ";
+/// The rank of a column that says nothing in this table.
+pub const SAYS_NOTHING: u8 = u8::MAX;
+/// This many columns that have no room are named; the others are only counted.
+const NAMED: usize = 3;
 
 /// The kind of a column's contents. It decides the alignment, and what happens if there is no room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,8 +84,14 @@ impl Layout<'_> {
         if self.left_out.is_empty() {
             return Ok(());
         }
-        let names = self.left_out.join(", ");
-        let text = format!("{names} (use a wider terminal, or --format json or csv)");
+        // The columns that were left out last say most.
+        let mut names: Vec<&str> = self.left_out.iter().rev().copied().take(NAMED).collect();
+        let more = match self.left_out.len() - names.len() {
+            0 => String::new(),
+            n => format!("{n} more"),
+        };
+        names.extend(Some(more.as_str()).filter(|more| !more.is_empty()));
+        let text = format!("{} (wider terminal, --format csv)", names.join(", "));
         wrapped(out, "not shown: ", &text, width.unwrap_or(PROSE_WIDTH))
     }
 }
@@ -118,6 +128,9 @@ pub fn layout<'a>(
         let taken = others(&widths);
         let worst = match (1..shown.len()).find(|i| shown[*i].kind == Kind::Place) {
             Some(place) if taken.saturating_add(apart) > width => Some(place),
+            _ if taken.saturating_add(needs[0]) > width && says_nothing(&shown).is_some() => {
+                says_nothing(&shown)
+            }
             _ if taken.saturating_add(least) > width => {
                 (1..shown.len()).max_by_key(|i| (shown[*i].rank, *i))
             }
@@ -150,6 +163,11 @@ pub fn layout<'a>(
     }
     print(out, &shown, &widths, names == Names::Whole)?;
     Ok(Layout { left_out, common })
+}
+
+/// The last of the columns that say nothing. No name is shortened to make room for them.
+fn says_nothing(shown: &[Shown<'_>]) -> Option<usize> {
+    (1..shown.len()).rev().find(|i| shown[*i].rank == SAYS_NOTHING)
 }
 
 /// The width of a column if nothing in it is shortened or broken.

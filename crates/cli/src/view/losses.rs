@@ -37,6 +37,21 @@ pub fn severity(loss: &LossCount) -> Severity {
     loss.severity()
 }
 
+/// Like [`print`], but the losses that change no number share one line, which only names them.
+pub fn print_brief(out: &mut impl Write, losses: &[LossCount], width: usize) -> io::Result<()> {
+    let is_note = |loss: &LossCount| severity(loss) == Severity::Note;
+    let (notes, others): (Vec<_>, Vec<_>) = losses.iter().cloned().partition(is_note);
+    print(out, &others, width)?;
+    let count = |loss: &LossCount| format!("{} × {}", grouped(loss.count.into()), loss.name);
+    let names: Vec<String> = notes.iter().map(count).collect();
+    match names.is_empty() {
+        true => Ok(()),
+        false => {
+            wrapped(out, "note: ", &format!("{} (--verbose explains)", names.join(", ")), width)
+        }
+    }
+}
+
 /// Writes a paragraph for each loss, the worst first.
 pub fn print(out: &mut impl Write, losses: &[LossCount], width: usize) -> io::Result<()> {
     for loss in by_severity(losses) {

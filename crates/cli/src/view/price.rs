@@ -106,8 +106,7 @@ fn too_much(totals: &Totals) -> Option<String> {
         // The estimate exceeds what the program used in all.
         return totals.of_used.filter(|part| *part > 0.5).map(|_| {
             format!(
-                "recording took nearly all of the processor time (about {}); record with {BUDGET} to \
-                 change the program less",
+                "recording took nearly all of the processor time, about {} ({BUDGET} limits it)",
                 time(totals.total.value)
             )
         });
@@ -115,16 +114,27 @@ fn too_much(totals: &Totals) -> Option<String> {
     if of_program.value <= WORTH_SAYING {
         return None;
     }
-    let cost = format!(
-        "recording took {} ({} to {}) more processor time than the program alone",
-        percent(of_program.value),
-        percent(of_program.low.max(0.0)),
-        percent(of_program.high)
-    );
+    let cost = format!("recording took {} more processor time", percent(of_program.value));
     Some(match totals.of_program_by_calls.is_some_and(|part| part > WORTH_SAYING) {
-        true => format!("{cost}; record with {BUDGET} to change it less"),
-        false => format!("{cost}, most of it to start; a longer run changes it less"),
+        true => format!("{cost} ({BUDGET} limits it)"),
+        false => format!("{cost}, most of it to start"),
     })
+}
+
+/// The cost in one line.
+pub fn line(overview: &Overview<'_>) -> String {
+    match of_all(overview) {
+        None => "not calibrated, so what recording cost is unknown".to_owned(),
+        Some(totals) => {
+            let share = match (totals.of_program, totals.cpu_ns) {
+                (Some(more), _) => format!(", {} of the program's", percent(more.value)),
+                (None, Some(_)) => ", more than the threads used in all".to_owned(),
+                (None, None) => String::new(),
+            };
+            let ns = time(totals.total.value);
+            format!("about {ns} of processor time{share} (--verbose: its parts)")
+        }
+    }
 }
 
 /// The cost in one paragraph.

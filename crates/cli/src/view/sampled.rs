@@ -32,25 +32,32 @@ pub fn head(profile: &Profile, summary: &Summary) -> Vec<(&'static str, String)>
     let sample = match (all.timed, all.timed == calls) {
         (0, _) => "all calls were counted and none was timed".to_owned(),
         (_, true) => format!("all calls were timed{counters}"),
-        _ => format!(
-            "of all calls, {} were timed{counters}. Numbers of calls are exact, all other values \
-             are estimates from the timed calls; ± is half of a 95 % interval. Calls that are slow \
-             but rare can be missing. Minimum, maximum and CPUs are those of the timed calls",
-            part(all.timed)
-        ),
+        _ => format!("of all calls, {} were timed{counters}", part(all.timed)),
     };
     vec![("budget", budget), ("sample", sample)]
 }
 
-/// The time in calls together, with its interval; `None` if it is not an estimate, or not known.
-pub fn together(overview: &Overview<'_>) -> Option<String> {
+/// What the values of a sample are and are not; `None` if all calls were timed, or none was.
+pub fn limits(summary: &Summary) -> Option<&'static str> {
+    let all = &summary.sampled.as_ref()?.all;
+    let some = all.timed > 0 && Some(all.timed) != all.calls;
+    some.then_some(
+        "numbers of calls are exact, all other values are estimates from the timed calls; ± is half \
+         of a 95 % interval. Calls that are slow but rare can be missing. Minimum, maximum and CPUs \
+         are those of the timed calls",
+    )
+}
+
+/// The time in calls together, with its interval, inside of `None` if it is not known; `None` if it is
+/// not an estimate.
+pub fn together(overview: &Overview<'_>) -> Option<Option<String>> {
     let run = overview.summary.sampled.as_ref()?;
     match &run.all.total {
-        None => Some("how long they took is not known".to_owned()),
+        None => Some(None),
         Some(total) if run.all.calls == Some(run.all.timed) || total.is_exact() => None,
         Some(total) => {
             let ns = total.value * overview.profile.timeline.ns_per_tick();
-            Some(format!("together {}{}", time(ns), margin_text(margin(total)?)))
+            Some(Some(format!("{}{}", time(ns), margin_text(margin(total)?))))
         }
     }
 }

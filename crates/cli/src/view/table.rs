@@ -134,6 +134,8 @@ pub struct Table {
     pub columns: Vec<Column>,
     /// The indices of the rows, in the order in which they are printed.
     pub order: Vec<usize>,
+    /// The number of rows that are not printed ([`Table::keep_first`]).
+    pub left_out: usize,
 }
 
 impl Value {
@@ -187,6 +189,17 @@ impl Value {
 }
 
 impl Table {
+    pub fn new(columns: Vec<Column>, order: Vec<usize>) -> Self {
+        Self { columns, order, left_out: 0 }
+    }
+
+    /// Leaves out all rows but the first ones.
+    pub fn keep_first(&mut self, rows: Option<usize>) {
+        let kept = rows.unwrap_or(usize::MAX).min(self.order.len());
+        self.left_out += self.order.len() - kept;
+        self.order.truncate(kept);
+    }
+
     /// Sorts by the column with this name or title. Numbers are sorted from large to small, and
     /// text from a to z. Missing values come last. Equal rows are sorted by name.
     pub fn sort(&mut self, key: &str) -> Result<(), Failure> {

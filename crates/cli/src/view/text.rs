@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use analysis::Hidden;
 
-use super::layout::{Kind, Names, Shown, layout};
+use super::layout::{Kind, Names, SAYS_NOTHING, Shown, layout};
 use super::sampled;
 use super::source::SOURCE;
 use super::table::{Column, Table, Value};
@@ -69,16 +69,21 @@ pub fn table<'a>(
             true => Kind::Text,
             false => Kind::Number,
         };
+        let cells: Vec<String> = cells.collect();
+        let nothing = kind == Kind::Number && cells.iter().all(|cell| is_nothing(column, cell));
         Shown {
             name: &column.name,
             title: column.title.clone(),
-            rank: column.rank,
+            rank: if nothing { SAYS_NOTHING } else { column.rank },
             kind,
-            cells: cells.collect(),
+            cells,
         }
     });
     let shown = shown.collect();
     let laid = layout(out, shown, Names::Ops, width)?;
+    if table.left_out > 0 {
+        writeln!(out, "… and {} more", grouped(table.left_out as u128))?;
+    }
     let prose = width.unwrap_or(PROSE_WIDTH);
     if let Some(common) = &laid.common {
         wrapped(out, "… ", &format!("at the beginning of a name stands for {common}"), prose)?;
@@ -118,6 +123,12 @@ pub fn table<'a>(
     laid.say_left_out(out, width)?;
     writeln!(out)?;
     Ok(laid.left_out)
+}
+
+/// Whether a column with only such cells says nothing: no value, none of a counter, one thread, one CPU.
+fn is_nothing(column: &Column, cell: &str) -> bool {
+    let one = matches!(column.name.as_str(), "threads" | "cpus") && cell == "1";
+    one || matches!(cell, "–" | "0" | "0 ns")
 }
 
 /// Lines below a table about values that are mostly the probe's own. Each has a mark and a text.

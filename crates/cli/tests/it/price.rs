@@ -28,7 +28,7 @@ fn unasked(program: &std::path::Path, command: &mut Command) -> (testkit::Scratc
         let mut report = Command::new(program);
         let output = report.arg("report").arg(directory.join("p.cpt")).args(["--format", format]);
         String::from_utf8(
-            output.args(["--by", "thread", "--width", "400"]).output().unwrap().stdout,
+            output.args(["--by", "thread", "--width", "400", "--verbose"]).output().unwrap().stdout,
         )
         .unwrap()
     };

@@ -91,6 +91,8 @@ fn the_table_for_people() {
     let (scratch, dir) = mlp().written();
     let (golden, dir) = (golden(&scratch), dir.to_str().unwrap());
     golden.check("op", 0, &["report", dir]);
+    golden.check("top", 0, &["report", dir, "--top", "1"]);
+    golden.check("verbose", 0, &["report", dir, "--verbose"]);
     golden.check("narrow", 0, &["report", dir, "--width", "60"]);
     golden.check("wide", 0, &["report", dir, "--width", "250"]);
     golden.check("thread", 0, &["report", dir, "--by", "thread", "--width", "200"]);

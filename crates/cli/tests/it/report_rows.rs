@@ -315,7 +315,7 @@ fn what_a_process_used_is_not_zero_if_it_is_not_known() {
     let scratch = Scratch::new();
     let dir = scratch.join("x.cpt");
     script.write(&dir);
-    let output = Command::new(PROGRAM).arg("report").arg(&dir).output().unwrap();
+    let output = Command::new(PROGRAM).args(["report", "--verbose"]).arg(&dir).output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
     let line = text.lines().skip_while(|line| !line.starts_with("threads "));
     let words: Vec<&str> = line.take(4).flat_map(str::split_whitespace).collect();

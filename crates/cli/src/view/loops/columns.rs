@@ -51,7 +51,7 @@ pub fn full(loops: &Loops<'_>, threads: bool) -> Table {
             }
         }
     }
-    Table { columns: columns(loops, &lines), order: (0..lines.len()).collect() }
+    Table::new(columns(loops, &lines), (0..lines.len()).collect())
 }
 
 /// One time, in ticks and in nanoseconds, each with half of its interval.

@@ -1,0 +1,69 @@
+//! What matters most in a summary: the few rows that have most of the time, and the time that the
+//! threads spent outside of what was recorded.
+
+use crate::summary::Summary;
+use crate::table::Row;
+
+/// With fewer rows, the table says at a glance where the time went.
+const ROWS: usize = 3;
+/// A larger part of the time than this is what "most" means.
+const MOST: f64 = 0.5;
+
+/// The fewest rows that have more than half of the time together.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Most {
+    /// How many there are, less than half of all rows.
+    pub rows: usize,
+    /// Their part of the time, from 0 to 1.
+    pub share: f64,
+}
+
+/// The time that threads spent in nothing that was recorded, from each one's first call on.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Outside {
+    /// That time in ns, all threads together.
+    pub ns: f64,
+    /// All of the threads' time in ns.
+    pub wall_ns: f64,
+    /// How much of `ns` they were on no CPU. `None` if it is not known of some thread, or only
+    /// bounded.
+    pub off_cpu_ns: Option<f64>,
+}
+
+impl Summary {
+    /// A row's part of [`Summary::total`], from 0 to 1. `None` if it is not known.
+    pub fn share(&self, row: &Row) -> Option<f64> {
+        if self.sampled.is_some() {
+            return Some(row.sampled.as_ref()?.share?.value);
+        }
+        let all = self.total.filter(|all| all.value > 0.0)?;
+        Some((row.own.value / all.value).clamp(0.0, 1.0))
+    }
+
+    /// `None` if a share is not known, or if it takes half of the rows to have half of the time.
+    pub fn most(&self) -> Option<Most> {
+        let shares: Option<Vec<f64>> = self.rows.iter().map(|row| self.share(row)).collect();
+        let mut shares = shares.filter(|shares| shares.len() >= ROWS)?;
+        shares.sort_by(|a, b| b.total_cmp(a));
+        let mut share = 0.0;
+        let last = shares.iter().position(|part| {
+            share += part;
+            share > MOST
+        })?;
+        let rows = last + 1;
+        (rows * 2 < shares.len()).then_some(Most { rows, share: share.min(1.0) })
+    }
+
+    /// `None` if the time in calls is not known of some thread, or no thread has any.
+    pub fn outside(&self) -> Option<Outside> {
+        let all_known = self.threads.iter().all(|thread| thread.dispatch_known);
+        let wall_ns: f64 = self.threads.iter().map(|thread| thread.wall_ns).sum();
+        if !all_known || wall_ns <= 0.0 {
+            return None;
+        }
+        let ns = self.threads.iter().map(|thread| thread.no_dispatch_ns()).sum();
+        let off = self.threads.iter().map(|t| Some(t.off_cpu.filter(|off| !off.assumed)?.ns));
+        let off_cpu_ns = off.sum::<Option<f64>>().map(|off: f64| off.min(ns));
+        Some(Outside { ns, wall_ns, off_cpu_ns })
+    }
+}

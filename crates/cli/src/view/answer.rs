@@ -1,0 +1,53 @@
+//! The first lines of a report: what matters most in it, in words.
+
+use super::overview::{Overview, name_of};
+use super::sampled;
+use super::units::{percent, plural, time};
+
+/// A smaller part of the threads' time than this is not worth a line.
+const WORTH_SAYING: f64 = 0.01;
+
+/// How long the calls took and where most of that went, and how much of the threads' time was spent
+/// outside of them: `125 ms in 40,200 calls (5,100 dispatches, 2 threads), 51.0 % in 2 of 15 ops` and
+/// `the threads spent 86.2 % of 911 ms outside of calls, 86.8 % of that off a CPU`.
+pub fn lines(overview: &Overview<'_>) -> Vec<String> {
+    let mut first = calls(overview);
+    let are_all = overview.filter.is_none() && overview.places == [None; 3];
+    if let Some(most) = overview.summary.most().filter(|_| are_all) {
+        let all = plural(overview.summary.rows.len() as u128, name_of(overview.by));
+        first.push_str(&format!(", {} in {} of {all}", percent(most.share), most.rows));
+    }
+    let outside = overview.summary.outside().filter(|o| o.ns >= WORTH_SAYING * o.wall_ns);
+    let second = outside.map(|outside| {
+        let who = if overview.summary.threads.len() == 1 { "the thread" } else { "the threads" };
+        let share = percent(outside.ns / outside.wall_ns);
+        let off = match outside.off_cpu_ns.filter(|_| outside.ns > 0.0) {
+            Some(off) => format!(", {} of that off a CPU", percent(off / outside.ns)),
+            None => String::new(),
+        };
+        format!("{who} spent {share} of {} outside of calls{off}", time(outside.wall_ns))
+    });
+    [first].into_iter().chain(second).collect()
+}
+
+fn calls(overview: &Overview<'_>) -> String {
+    let summary = overview.summary;
+    let ns = overview.profile.timeline.ns_per_tick();
+    let together = match sampled::together(overview) {
+        Some(estimate) => estimate,
+        None => summary.total.map(|sum| time(sum.value * ns)),
+    };
+    let (processes, threads) = summary.places();
+    let places = [
+        // Calls of virtual machines are not part of dispatches.
+        summary.dispatches.filter(|n| *n > 0).map(|n| plural(n.into(), "dispatch")),
+        (processes > 1).then(|| plural(processes as u128, "process")),
+        Some(plural(threads as u128, "thread")),
+    ];
+    let places: Vec<String> = places.into_iter().flatten().collect();
+    let calls = format!("{} ({})", plural(summary.calls.into(), "call"), places.join(", "));
+    match together {
+        Some(together) => format!("{together} in {calls}"),
+        None => format!("{calls}, which took an unknown time"),
+    }
+}
