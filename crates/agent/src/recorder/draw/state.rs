@@ -216,12 +216,13 @@ impl Draws {
         let timed = entry.timed.load(Ordering::Relaxed);
         let is_measured = timed < account::FIRST_TIMED || timed & (MEASURE_EVERY - 1) == 0;
         let begun = if is_measured { clock.begin() } else { 0 };
-        entry.drawn.store(number, Ordering::Relaxed);
+        // A signal handler can draw a call at any instruction. Exactly one of the two stands for the calls
+        // since the last drawn one.
+        let order = Ordering::Relaxed;
+        entry.drawn.compare_exchange(before, number, order, order).ok()?;
         let mut skipped = number - 1 - before;
-        let carried = entry.carried.load(Ordering::Relaxed);
-        if carried > 0 {
-            entry.carried.store(0, Ordering::Relaxed);
-            skipped += carried;
+        if entry.carried.load(Ordering::Relaxed) > 0 {
+            skipped += entry.carried.swap(0, Ordering::Relaxed);
         }
         if let How::Always | How::AlwaysWatched(_) | How::Like(..) = how {
             // Each call of the export is due, because what decides is not the number of the call.
@@ -277,8 +278,7 @@ impl Draws {
     /// Gives a drawn call back, which gets no record: it joins those that were only counted.
     pub(super) fn give_back(&self, export: u32, drawn: &Drawn) {
         if let Some(entry) = self.entry(export) {
-            let carried = entry.carried.load(Ordering::Relaxed);
-            entry.carried.store(carried + drawn.skipped + 1, Ordering::Relaxed);
+            entry.carried.fetch_add(drawn.skipped + 1, Ordering::Relaxed);
         }
     }
 
