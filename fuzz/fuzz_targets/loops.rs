@@ -3,6 +3,7 @@
 
 use libfuzzer_sys::fuzz_target;
 
+#[expect(dead_code, reason = "the texts are for the test that mutates them")]
 #[path = "../../crates/ir/tests/support/mutate.rs"]
 mod mutate;
 

@@ -3,6 +3,7 @@
 
 use libfuzzer_sys::fuzz_target;
 
+#[expect(dead_code, reason = "the text is for the test that mutates it")]
 #[path = "../../crates/ir/tests/support/mutate_mlir.rs"]
 mod mutate;
 
