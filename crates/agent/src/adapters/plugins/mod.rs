@@ -93,7 +93,9 @@ fn begin_environment(is_here: bool) {
 /// this very thread.
 fn begin(run: &'static Run, is_here: bool) {
     let Some(options) = &run.plugins else { return };
-    if record_here() || epoch::is_off() || !options.are_for(&program_name()) {
+    let are_for_it =
+        options.are_for(&program_name()) && !(options.programs.is_empty() && is_zygote());
+    if record_here() || epoch::is_off() || !are_for_it {
         return;
     }
     let _errno = ErrnoGuard::new();
@@ -155,6 +157,14 @@ fn program_name() -> String {
     let path = sys::read_link(c"/proc/self/exe").unwrap_or_default();
     let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
     String::from_utf8_lossy(name).into_owned()
+}
+
+/// Whether this is a zygote: a process of Chromium, or of a program that is made of it (Electron, Qt
+/// WebEngine), which does nothing but fork the processes that work. It ends itself if it finds a second
+/// thread in /proc/self/task, and its children could not use the plugins anyway.
+fn is_zygote() -> bool {
+    let words = sys::read_file(c"/proc/self/cmdline").unwrap_or_default();
+    words.split(|byte| *byte == 0).any(|word| word == b"--type=zygote")
 }
 
 /// Has the plugins end before the static objects of C++ libraries that are loaded by now are
