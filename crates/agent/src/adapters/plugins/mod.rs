@@ -28,11 +28,15 @@ mod progress;
 mod recording;
 mod threads;
 
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::time::Duration;
 
 use crate::adapters::iree;
 use crate::os::sys::{self, ErrnoGuard};
 use crate::process::guard::guarded;
+use crate::process::plugins::Loaded;
 use crate::process::{load, plugins, program};
 use crate::recorder::adapter::Adapter;
 use crate::state::run::{self, Run};
@@ -149,6 +153,36 @@ pub fn before_namespaces() -> bool {
 pub fn record_again() {
     if let Some(run) = run::current() {
         begin(run, false);
+    }
+}
+
+/// Loads a plugin for another adapter, as [`plugins::load`] does, but on a thread that ends with it.
+/// The calling thread gets the program's signals meanwhile. Returns `None` if it takes longer than
+/// `patience`. A program that may start no thread waits however long it takes.
+pub fn load_apart(file: PathBuf, patience: Duration) -> Option<Vec<&'static Loaded>> {
+    let (done, ended) = channel();
+    let its = file.clone();
+    let work = move || {
+        let _own = threads::Own::register();
+        let _ = done.send(guarded(|| plugins::load(&[its])).unwrap_or_default());
+    };
+    let thread = {
+        let _calm = sys::SignalsBlocked::for_new_threads();
+        let thread = std::thread::Builder::new().name("cp plugin".into());
+        thread.stack_size(guest::STACK).spawn(work)
+    };
+    let Ok(thread) = thread else { return Some(plugins::load(&[file])) };
+    match ended.recv_timeout(patience) {
+        Ok(loaded) => {
+            let _ = thread.join();
+            Some(loaded)
+        }
+        // It ended without an answer, as by `pthread_exit`.
+        Err(RecvTimeoutError::Disconnected) => Some(Vec::new()),
+        Err(RecvTimeoutError::Timeout) => {
+            plugins::pass_over();
+            None
+        }
     }
 }
 
