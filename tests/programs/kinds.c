@@ -24,7 +24,7 @@
 #define SECCOMP_MODE_STRICT 1
 #endif
 
-static void* allocate(void* seed) {
+static void* churn(void* seed) {
   unsigned state = (unsigned)(size_t)seed, sum = 0;
   unsigned char* held[64] = {0};
   for (int i = 0; i < 20000; ++i) {
@@ -42,7 +42,7 @@ static void* allocate(void* seed) {
 static unsigned in_threads(int count) {
   pthread_t threads[64];
   unsigned sum = 0;
-  for (int i = 0; i < count; ++i) pthread_create(&threads[i], NULL, allocate, (void*)(size_t)(i + 1));
+  for (int i = 0; i < count; ++i) pthread_create(&threads[i], NULL, churn, (void*)(size_t)(i + 1));
   for (int i = 0; i < count; ++i) {
     void* one;
     pthread_join(threads[i], &one);
@@ -67,7 +67,7 @@ static void count(int signal) { came += signal == SIGUSR1; }
 int main(int argc, char** argv) {
   const char* mode = argc > 1 ? argv[1] : "alloc";
   setvbuf(stdout, NULL, _IONBF, 0);
-  if (!strcmp(mode, "alloc")) printf("alloc %u\n", (unsigned)(size_t)allocate((void*)7));
+  if (!strcmp(mode, "alloc")) printf("alloc %u\n", (unsigned)(size_t)churn((void*)7));
   if (!strcmp(mode, "threads")) printf("threads %u\n", in_threads(40));
   if (!strcmp(mode, "fork")) {
     int sum = 0;

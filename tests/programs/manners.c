@@ -6,6 +6,7 @@
 // same output and the same status.
 #define _GNU_SOURCE
 #include <errno.h>
+#include <fcntl.h>
 #include <grp.h>
 #include <linux/seccomp.h>
 #include <pthread.h>
@@ -66,6 +67,19 @@ int main(int count, char** words) {
     pthread_create(&thread, NULL, ends_later, NULL);
     pthread_detach(thread);
     pthread_exit(NULL);
+  }
+  if (!strcmp(mode, "descriptors")) {  // Which numbers are free, here and in a child.
+    usleep(50000);
+    int first = open("/dev/null", O_RDONLY), last = dup(first), more = 0;
+    fflush(stdout);
+    pid_t child = fork();
+    if (child == 0) {
+      for (int fd = last + 1; fd < 1000; fd++) more += fcntl(fd, F_GETFD) >= 0;
+      _exit(more);
+    }
+    waitpid(child, &more, 0);
+    printf("%d %d %d\n", first, last, WEXITSTATUS(more));
+    return 3;
   }
   if (!strcmp(mode, "signals")) {
     signals();

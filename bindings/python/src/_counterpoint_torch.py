@@ -8,11 +8,13 @@ import os
 
 
 def autoload() -> None:
-    """Connects Counterpoint to PyTorch, if anything is asked of it. Raises nothing."""
+    """Connects Counterpoint to PyTorch, if anything is asked of it. Raises nothing but KeyboardInterrupt."""
     try:
         from counterpoint.torch import _entry
 
         _entry.autoload()
+    except KeyboardInterrupt:
+        raise
     except BaseException as error:
         try:
             if os.environ.get("KINETO_PLUGIN_LIB_DIR_PATH") or os.environ.get("COUNTERPOINT_RUN_FILE"):

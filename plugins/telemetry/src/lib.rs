@@ -21,6 +21,7 @@
 //! Cost: one sample takes some 20 µs for each CPU and a system call for each file.
 #![forbid(unsafe_op_in_unsafe_fn)]
 
+mod descriptors;
 mod sample;
 mod settings;
 mod signals;
@@ -93,6 +94,7 @@ impl Shared {
     /// Samples until it is stopped. Each sample is handed over at once if the host takes it, so that
     /// it is kept whatever happens to the program.
     fn run(&self, settings: &Settings, requests: FlushRequests) {
+        descriptors::leave_the_programs();
         let mut machine = Machine::open(&settings.root);
         let most = settings.most_values();
         let mut stopped = lock(&self.stopped);

@@ -5,6 +5,8 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
+use crate::descriptors;
+
 /// A series of a track.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Series {
@@ -143,6 +145,7 @@ impl Machine {
         if !read_all(&file, &mut text) {
             return;
         }
+        let file = descriptors::high(file);
         let first = self.series.len() as u32;
         self.series.extend(series.iter().map(|(track, name, unit)| {
             // Names in traces of Kineto's must be plain.

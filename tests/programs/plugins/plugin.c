@@ -4,8 +4,10 @@
  * It records one launch and one kernel with a flow between them, two counters, two devices, a
  * stream. `plugin_calls` returns the calls that it got, a letter each. */
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "counterpoint/kineto_plugin.h"
 
@@ -49,6 +51,7 @@ enum {
   WIDE_ID,
   NO_PUSH,
   LARGE_INTERFACE,
+  REGISTER_HANGS,
 };
 #ifndef MISTAKE
 #define MISTAKE NONE
@@ -222,6 +225,10 @@ KINETO_PLUGIN_EXPORT int plugin_late(void) {
 KINETO_PLUGIN_EXPORT int KinetoPlugin_register(const KinetoPlugin_Registry* registry) {
   note('r');
   IF(REGISTER_FAILS) return 2;
+  IF(REGISTER_HANGS) {
+    fputs("hangs\n", stderr);
+    for (;;) pause();
+  }
   IF(REGISTERS_NOTHING) return 0;
   IF(REGISTERS_NULL) return registry->registerProfiler(registry->pRegistryHandle, NULL);
   struct {

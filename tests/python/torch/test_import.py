@@ -21,7 +21,7 @@ PLACES = [
     "_build._first_part",
     "_build.include",
 ]
-KINDS = ["OSError", "MemoryError", "RecursionError", "KeyboardInterrupt", "SystemExit", "GeneratorExit", "Own"]
+KINDS = ["OSError", "MemoryError", "RecursionError", "SystemExit", "GeneratorExit", "Own"]
 
 INJECT = """
 import builtins, importlib, json, os, sys
@@ -64,6 +64,12 @@ print(json.dumps([raised, silent, float((torch.ones(2) + 1).sum())]))
 def test_nothing_that_is_raised_in_any_step_reaches_torch(torch, plugins):
     found = torch.run(INJECT, " ".join(PLACES), " ".join(KINDS), KINETO_PLUGIN_LIB_DIR_PATH=plugins[0]).found
     assert found == [[], [], 4.0]
+
+
+def test_ctrl_c_in_any_step_reaches_the_program(torch, plugins):
+    kind = "KeyboardInterrupt"
+    found = torch.run(INJECT, " ".join(PLACES), kind, KINETO_PLUGIN_LIB_DIR_PATH=plugins[0]).found
+    assert found == [[[place, kind, kind] for place in PLACES], [[place, kind, []] for place in PLACES], 4.0]
 
 
 USE = """

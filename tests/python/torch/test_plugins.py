@@ -2,9 +2,12 @@
 
 import collections
 import json
+import signal
+import subprocess
 
+import places
 import pytest
-from conftest import compile_plugin
+from conftest import PLUGINS, compile_plugin
 
 
 def traced(path):
@@ -238,6 +241,43 @@ def test_a_plugin_that_fails_at_its_start_is_left_out(torch, plugins, tmp_path):
         assert plugins[1] not in done.found["averages"]
         traced(out)
         assert len([line for line in done.lines if f"launches.so: {function} returned 7" in line]) == 1
+
+
+@pytest.fixture
+def hanging(plugins, tmp_path):
+    """A folder with a plugin that hangs while it is loaded, and one that does not."""
+    folder = tmp_path / "plugins"
+    folder.mkdir()
+    (folder / "launches.so").symlink_to(plugins[0] / "launches.so")
+    include, hangs = places.ROOT / "include", folder / "hangs.so"
+    flags = ["-std=gnu11", "-shared", "-fPIC", "-DMISTAKE=REGISTER_HANGS", "-I", include]
+    subprocess.run(["cc", *flags, PLUGINS / "plugin.c", "-o", hangs], check=True)
+    return folder
+
+
+def test_a_plugin_that_hangs_while_it_is_loaded_is_left_out(torch, plugins, hanging, tmp_path):
+    variables = {"KINETO_PLUGIN_LIB_DIR_PATH": hanging, "COUNTERPOINT_PLUGIN_TIMEOUT": "1"}
+    done = torch.run("profiled.py", tmp_path / "out.json", **variables)
+    assert plugins[1] in done.found["averages"]
+    assert len([line for line in done.lines if "hangs.so: loading it took longer than 1 s" in line]) == 1
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_a_program_whose_plugin_hangs_while_it_is_loaded(torch, hanging, number):
+    # The shim is in the cache, so that only the plugin can be what is waited for.
+    torch.run("\nimport torch\n", KINETO_PLUGIN_LIB_DIR_PATH=hanging, COUNTERPOINT_PLUGIN_TIMEOUT="1")
+    variables = torch.environment(KINETO_PLUGIN_LIB_DIR_PATH=hanging, COUNTERPOINT_PLUGIN_TIMEOUT="3600")
+    command = [torch.python, "-c", "import torch; print('imported')"]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, env=variables, stdout=pipe, stderr=pipe) as process:
+        try:
+            assert any(line == b"hangs\n" for line in process.stderr)
+            process.send_signal(number)
+            output, errors = process.communicate(timeout=120)
+        finally:
+            process.kill()
+    assert process.returncode == -number, errors
+    assert output == b""
 
 
 def test_files_that_are_not_plugins_are_said_and_left_out(torch, plugins, tmp_path):

@@ -70,6 +70,22 @@ fn a_program_with_plugins_does_what_it_does_without_them() {
     }
 }
 
+/// What a plugin keeps open while it samples is neither among the program's descriptors nor its
+/// children's.
+#[test]
+fn a_program_with_plugins_gets_the_descriptors_that_it_gets_without_them() {
+    let Some(program) = counterpoint("plugins and descriptors") else { return };
+    let alone = manners("descriptors").output().unwrap();
+    let options = ["--plugin", "telemetry", "--plugin-config", "interval=1ms"];
+    let recorded = Recorded::run_with(&program, "none", &options, &mut manners("descriptors"));
+    let said = recorded.stderr();
+    assert_eq!(recorded.output.status, alone.status, "{said}");
+    assert_eq!(recorded.stdout(), text(&alone.stdout), "{said}");
+    assert!(recorded.losses().is_empty(), "{:?}", recorded.losses());
+    let report = recorded.report(&[]).to_string();
+    assert!(report.contains("process memory"), "{report}");
+}
+
 /// Signals that the program blocks, catches or ignores. 32 and 33 are glibc's own, which it catches once
 /// there was a second thread.
 #[test]
@@ -311,34 +327,69 @@ fn root_is_told_about_plugins_that_others_can_change() {
     assert_eq!(ops(&recorded), ["launch it", "timed kernel"]);
 }
 
-/// ThreadSanitizer cannot see how a plugin's threads and ours take turns, so such a program has none of
-/// them, and the profile says so.
+/// A zygote of Chromium ends itself if it finds a second thread.
 #[test]
-fn a_program_with_threadsanitizer_has_no_plugins() {
-    let Some(program) = counterpoint("plugins and ThreadSanitizer") else { return };
+fn a_zygote_of_chromium_has_no_plugins() {
+    let Some(program) = counterpoint("plugins and zygotes") else { return };
+    let (_scratch, file) = plugin();
+    let options = ["--plugin", file.to_str().unwrap()];
+    for (word, expected) in [("--type=zygote", &[][..]), ("zygote", &["launch it", "timed kernel"])]
+    {
+        let recorded = Recorded::run_with(&program, "none", &options, manners("done").arg(word));
+        assert_eq!(recorded.output.status.code(), Some(3), "{}", recorded.stderr());
+        assert_eq!(ops(&recorded), expected, "{word}: {}", recorded.stderr());
+    }
+}
+
+/// Compiles `manners.c` for a checker. `None` if that or the program does not work here.
+fn checked(to: &Path, compiler: &str, flag: &str) -> Option<()> {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/programs/manners.c");
+    let mut compiler = Command::new(c::compiler(compiler)?);
+    compiler.args(["-std=gnu11", "-g", flag, "-o"]).arg(to).arg(source).arg("-lpthread");
+    let compiled = compiler.output().ok()?;
+    let runs = || Command::new(to).arg("done").output().is_ok_and(|o| o.status.code() == Some(3));
+    (compiled.status.success() && runs()).then_some(())
+}
+
+/// A checker of the whole program would report the plugins and their threads, so such a program has none
+/// of them, and the profile says so.
+#[test]
+fn a_program_with_a_checker_has_no_plugins() {
+    let Some(program) = counterpoint("plugins and checkers") else { return };
     let scratch = Scratch::new();
     let (_plugin, file) = plugin();
-    let checked = scratch.join("manners");
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/programs/manners.c");
-    let mut compiler = Command::new("cc");
-    compiler.args(["-std=gnu11", "-g", "-fsanitize=thread", "-o"]).arg(&checked).arg(source);
-    let compiled = compiler.arg("-lpthread").output().unwrap();
-    let started = || Command::new(&checked).arg("done").output().ok();
-    if !compiled.status.success() || started().is_none_or(|done| done.status.code() != Some(3)) {
-        return testkit::skip("plugins and ThreadSanitizer", "no ThreadSanitizer that works here");
-    }
-    for mode in ["done", "ids"] {
-        let mut command = Command::new(&checked);
-        let alone = command.arg(mode).output().unwrap();
-        for plugin in ["telemetry", file.to_str().unwrap()] {
-            let options = ["--plugin", plugin];
-            let recorded = Recorded::run_with(&program, "none", &options, &mut command);
-            let said = recorded.stderr();
-            assert_eq!(recorded.output.status, alone.status, "{mode} {plugin}: {said}");
-            assert_eq!(recorded.stdout(), text(&alone.stdout), "{mode} {plugin}: {said}");
-            assert!(!said.contains("WARNING: ThreadSanitizer"), "{mode} {plugin}: {said}");
-            assert!(said.contains("is not used in a program with ThreadSanitizer"), "{said}");
-            assert_eq!(recorded.losses().get("plugin_failed"), Some(&1), "{said}");
+    for (compiler, flag, name) in [
+        ("cc", "-fsanitize=thread", "ThreadSanitizer"),
+        ("clang", "-fsanitize=memory", "MemorySanitizer"),
+        ("cc", "-fsanitize=address", "AddressSanitizer or LeakSanitizer"),
+        ("clang", "-fsanitize=address", "AddressSanitizer or LeakSanitizer"),
+        ("cc", "-fsanitize=leak", "AddressSanitizer or LeakSanitizer"),
+        ("cc", "-g", "valgrind"),
+    ] {
+        let manners = scratch.join("manners");
+        let valgrind = (name == "valgrind").then_some("valgrind");
+        let is_there = valgrind.is_none_or(|it| Command::new(it).arg("--version").output().is_ok());
+        if !is_there || checked(&manners, compiler, flag).is_none() {
+            let what = format!("plugins in a program with {name} ({compiler})");
+            testkit::skip(&what, "it does not work here");
+            continue;
+        }
+        for mode in ["done", "ids", "descriptors"] {
+            let mut command = Command::new(valgrind.map_or(&*manners, Path::new));
+            if valgrind.is_some() {
+                command.args(["-q", "--error-exitcode=99", "--leak-check=full"]).arg(&manners);
+            }
+            let alone = command.arg(mode).output().unwrap();
+            for plugin in ["telemetry", file.to_str().unwrap()] {
+                let options = ["--plugin", plugin];
+                let recorded = Recorded::run_with(&program, "none", &options, &mut command);
+                let said = recorded.stderr();
+                assert_eq!(recorded.output.status, alone.status, "{mode} {plugin}: {said}");
+                assert_eq!(recorded.stdout(), text(&alone.stdout), "{mode} {plugin}: {said}");
+                assert!(!said.contains("WARNING: "), "{mode} {plugin}: {said}");
+                assert!(said.contains(&format!("is not used in a program with {name}")), "{said}");
+                assert_eq!(recorded.losses().get("plugin_failed"), Some(&1), "{said}");
+            }
         }
     }
 }

@@ -180,7 +180,8 @@ const PROGRAMS: &[Program] = &[
     program(
         "gdb",
         &["gdb"],
-        "gdb -nx -batch -ex 'break allocate' -ex run -ex 'bt 1' -ex kill --args @/kinds alloc 2> /dev/null | grep -v -e Thread -e process -e libthread",
+        // gdb says which thread has hit it if there are several.
+        "gdb -nx -batch -ex 'break churn' -ex run -ex 'bt 1' -ex kill --args @/kinds alloc 2> /dev/null | sed 's/^Thread 1 .* hit //' | grep -v -e Thread -e process -e libthread",
     ),
     program(
         "gdb, to the end",
@@ -388,6 +389,7 @@ fn ended(output: &Output) -> String {
 const PLAIN: &[&str] = &["-e", "none"];
 const BUDGET: &[&str] = &["-e", "page-faults", "--budget", "2%"];
 const LOOPS: &[&str] = &["-e", "none", "--loops"];
+const PLUGIN: &[&str] = &["-e", "none", "--plugin", "telemetry"];
 
 #[test]
 fn programs_of_every_kind_run_as_without_us() {
@@ -397,6 +399,11 @@ fn programs_of_every_kind_run_as_without_us() {
 #[test]
 fn programs_of_every_kind_run_as_without_loops() {
     alike("programs of every kind, with loops", &[LOOPS]);
+}
+
+#[test]
+fn programs_of_every_kind_run_as_without_plugins() {
+    alike("programs of every kind, with a plugin", &[PLUGIN]);
 }
 
 fn alike(test: &str, ways: &[&[&str]]) {

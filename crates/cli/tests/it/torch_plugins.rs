@@ -1,21 +1,33 @@
 //! Plugins for PyTorch, without PyTorch: `tests/programs/torch_host.c` calls what its shim calls.
 
-use std::process::{Command, Output};
+use std::io::Read;
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Command, Output, Stdio};
 
 use testkit::{Scratch, c};
 
 use crate::support::{Programs, counterpoint};
 
-/// Runs the host with a plugin that is compiled with these flags.
-fn show(test: &str, flags: &[&str]) -> Option<(Scratch, Output)> {
+fn plugin(scratch: &Scratch, name: &str, flags: &[&str]) {
+    c::shared("cc", "plugins/plugin.c", &scratch.join(name), flags)
+        .expect("a C compiler: Rust links with it");
+}
+
+/// The host, which takes the plugins in the directory.
+fn host(test: &str, scratch: &Scratch) -> Option<Command> {
     let program = counterpoint(test)?;
     let library = program.parent()?.parent()?.join("lib/libcounterpoint.so");
-    let scratch = Scratch::new();
-    let plugin = scratch.join("p.so");
-    c::shared("cc", "plugins/plugin.c", &plugin, flags).expect("a C compiler: Rust links with it");
     let mut host = Command::new(Programs::get().other("torch_host"));
     host.arg(scratch.path()).arg("show").env("LD_PRELOAD", library);
     host.env_remove("COUNTERPOINT_RUN_FILE").env_remove("COUNTERPOINT_TORCH_KINDS");
+    Some(host)
+}
+
+/// Runs the host with a plugin that is compiled with these flags.
+fn show(test: &str, flags: &[&str]) -> Option<(Scratch, Output)> {
+    let scratch = Scratch::new();
+    let mut host = host(test, &scratch)?;
+    plugin(&scratch, "p.so", flags);
     let output = host.output().expect("the host starts");
     assert_eq!(output.status.code(), Some(17), "{output:?}");
     Some((scratch, output))
@@ -78,4 +90,33 @@ fn a_problem_is_said_once_and_the_events_before_it_are_kept() {
     assert_eq!(said.lines().count(), 1, "{said}");
     assert!(said.starts_with("counterpoint: "), "{said}");
     assert!(said.ends_with("p.so: profilerProcessEvents returned 5\n"), "{said}");
+}
+
+#[test]
+fn a_plugin_that_hangs_while_it_is_loaded_is_left_out() {
+    let scratch = Scratch::new();
+    let Some(mut host) = host("torch_plugins, hang", &scratch) else { return };
+    plugin(&scratch, "a-hangs.so", &["-DMISTAKE=REGISTER_HANGS"]);
+    plugin(&scratch, "p.so", &[]);
+    let output = host.env("COUNTERPOINT_PLUGIN_TIMEOUT", "1").output().expect("the host starts");
+    assert_eq!(output.status.code(), Some(17), "{output:?}");
+    assert_eq!(text(&output.stdout), format!("{RECORDING}{RECORDING}done\n"));
+    let said = text(&output.stderr);
+    assert_eq!(said.lines().count(), 2, "{said}");
+    assert!(said.ends_with("a-hangs.so: loading it took longer than 1 s\n"), "{said}");
+}
+
+#[test]
+fn a_signal_ends_a_program_whose_plugin_hangs_while_it_is_loaded() {
+    let scratch = Scratch::new();
+    let Some(mut host) = host("torch_plugins, hang and signal", &scratch) else { return };
+    plugin(&scratch, "p.so", &["-DMISTAKE=REGISTER_HANGS"]);
+    host.stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut host = host.spawn().expect("the host starts");
+    let mut said = [0; 6];
+    host.stderr.as_mut().expect("a pipe").read_exact(&mut said).expect("the plugin says it");
+    assert_eq!(&said, b"hangs\n");
+    // SAFETY: a child that has not been waited for.
+    assert_eq!(unsafe { libc::kill(host.id() as i32, libc::SIGTERM) }, 0);
+    assert_eq!(host.wait().expect("a child").signal(), Some(libc::SIGTERM));
 }

@@ -1,8 +1,9 @@
 """What `import torch` runs when the package is installed: the entry point (`_counterpoint_torch.py`) calls
 `autoload`.
 
-Whatever it raised would make `import torch` fail, so it raises nothing. If nothing is asked of
-Counterpoint, it reads a few environment variables and imports nothing.
+Whatever it raised would make `import torch` fail, so it raises nothing but KeyboardInterrupt: Ctrl-C is
+meant for the program. If nothing is asked of Counterpoint, it reads a few environment variables and
+imports nothing.
 """
 
 from __future__ import annotations
@@ -32,7 +33,9 @@ def autoload() -> None:
                     from counterpoint.torch import _ops
 
                     _ops.follow_run()
-    except BaseException as error:  # Also SystemExit and KeyboardInterrupt; see above.
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # Also SystemExit; see above.
         complain(f"PyTorch is not connected: {told(error)}")
 
 

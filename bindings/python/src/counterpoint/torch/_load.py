@@ -1,5 +1,5 @@
 """Connects the parts of the bridge: loads the shim into this process, and gives it the tables of
-libcounterpoint.so (`counterpoint/torch.h`). Nothing here raises into the program.
+libcounterpoint.so (`counterpoint/torch.h`). Nothing here raises into the program, except for Ctrl-C.
 """
 
 from __future__ import annotations
@@ -46,12 +46,42 @@ class Bridge:
             raise NotConnected(f"this build has no part {part!r} for PyTorch") from None
         begin.restype = ctypes.c_int32
         begin.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_size_t]
+        if part == "plugins":
+            _load_plugins(table)
         why = ctypes.create_string_buffer(1024)
         result = int(begin(table, why, len(why)))
         if result == OLD:
             raise NotConnected("libcounterpoint.so in this process is older than this package")
         if result != BEGAN:
             raise NotConnected(why.value.decode(errors="replace") or f"result {result}")
+
+
+class _Plugins(ctypes.Structure):
+    """The beginning of the table of `counterpoint/torch_plugins.h`."""
+
+    _fields_ = [
+        ("size", ctypes.c_uint32),
+        ("version", ctypes.c_uint32),
+        ("say", ctypes.c_void_p),
+        ("switches", ctypes.c_void_p),
+        ("load", ctypes.CFUNCTYPE(ctypes.c_uint32)),
+    ]
+
+
+def _load_plugins(address: int) -> None:
+    """Has the library load the plugins, which the shim asks for later. This happens on a thread of its
+    own: a plugin may hang, and Python handles Ctrl-C only while the main thread is not in such a call.
+    """
+    table = _Plugins.from_address(address)
+    if table.size < ctypes.sizeof(_Plugins):
+        return
+    thread = threading.Thread(target=table.load, name="counterpoint plugins", daemon=True)
+    try:
+        thread.start()
+    except RuntimeError:
+        # The process may start no thread: the shim's call loads the plugins.
+        return
+    thread.join()
 
 
 _lock = threading.RLock()
@@ -61,7 +91,7 @@ _failure: Optional[str] = None
 
 def begin(part: str) -> bool:
     """Connects a part, and returns whether it is connected. If that is impossible, writes one line that
-    says why. Raises nothing."""
+    says why. Raises nothing but KeyboardInterrupt."""
     try:
         with _lock:
             found = bridge()
@@ -72,6 +102,8 @@ def begin(part: str) -> bool:
                 found.begin(part)
                 found.begun[part] = True
             return found.begun[part]
+    except KeyboardInterrupt:
+        raise
     except BaseException as error:
         why = str(error) if isinstance(error, NotConnected) else told(error)
         complain(f"the part {part!r} is not connected to PyTorch: {why}")
@@ -80,12 +112,14 @@ def begin(part: str) -> bool:
 
 def bridge() -> Optional[Bridge]:
     """Returns the bridge, and makes it at the first call. `None` if that failed, which the first call has
-    said. Raises nothing."""
+    said. Raises nothing but KeyboardInterrupt."""
     global _bridge, _failure
     with _lock:
         if _bridge is None and _failure is None:
             try:
                 _bridge = _make()
+            except KeyboardInterrupt:
+                raise
             except BaseException as error:
                 _failure = _text(error)
                 complain(_failure)

@@ -26,7 +26,7 @@ use crate::os::sys;
 use crate::process::guard::guarded;
 
 /// Bytes of the stack of a thread that calls a plugin, as large as that of a program's main thread.
-const STACK: usize = 8 << 20;
+pub const STACK: usize = 8 << 20;
 
 /// A plugin that takes part in a recording. Guests are never freed: a thread that hangs may come back
 /// at any time.

@@ -28,11 +28,15 @@ mod progress;
 mod recording;
 mod threads;
 
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::time::Duration;
 
 use crate::adapters::iree;
 use crate::os::sys::{self, ErrnoGuard};
 use crate::process::guard::guarded;
+use crate::process::plugins::Loaded;
 use crate::process::{load, plugins, program};
 use crate::recorder::adapter::Adapter;
 use crate::state::run::{self, Run};
@@ -93,7 +97,9 @@ fn begin_environment(is_here: bool) {
 /// this very thread.
 fn begin(run: &'static Run, is_here: bool) {
     let Some(options) = &run.plugins else { return };
-    if record_here() || epoch::is_off() || !options.are_for(&program_name()) {
+    let are_for_it =
+        options.are_for(&program_name()) && !(options.programs.is_empty() && is_zygote());
+    if record_here() || epoch::is_off() || !are_for_it {
         return;
     }
     let _errno = ErrnoGuard::new();
@@ -150,11 +156,49 @@ pub fn record_again() {
     }
 }
 
+/// Loads a plugin for another adapter, as [`plugins::load`] does, but on a thread that ends with it.
+/// The calling thread gets the program's signals meanwhile. Returns `None` if it takes longer than
+/// `patience`. A program that may start no thread waits however long it takes.
+pub fn load_apart(file: PathBuf, patience: Duration) -> Option<Vec<&'static Loaded>> {
+    let (done, ended) = channel();
+    let its = file.clone();
+    let work = move || {
+        let _own = threads::Own::register();
+        let _ = done.send(guarded(|| plugins::load(&[its])).unwrap_or_default());
+    };
+    let thread = {
+        let _calm = sys::SignalsBlocked::for_new_threads();
+        let thread = std::thread::Builder::new().name("cp plugin".into());
+        thread.stack_size(guest::STACK).spawn(work)
+    };
+    let Ok(thread) = thread else { return Some(plugins::load(&[file])) };
+    match ended.recv_timeout(patience) {
+        Ok(loaded) => {
+            let _ = thread.join();
+            Some(loaded)
+        }
+        // It ended without an answer, as by `pthread_exit`.
+        Err(RecvTimeoutError::Disconnected) => Some(Vec::new()),
+        Err(RecvTimeoutError::Timeout) => {
+            plugins::pass_over();
+            None
+        }
+    }
+}
+
 /// The name of this program's file, without its directory.
 fn program_name() -> String {
     let path = sys::read_link(c"/proc/self/exe").unwrap_or_default();
     let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
     String::from_utf8_lossy(name).into_owned()
+}
+
+/// Whether this is a zygote: a process of Chromium, or of a program that is made of it (Electron, Qt
+/// WebEngine), which does nothing but fork the processes that work. It ends itself if it finds a second
+/// thread in /proc/self/task, and its children could not use the plugins anyway.
+fn is_zygote() -> bool {
+    let words = sys::read_file(c"/proc/self/cmdline").unwrap_or_default();
+    words.split(|byte| *byte == 0).any(|word| word == b"--type=zygote")
 }
 
 /// Has the plugins end before the static objects of C++ libraries that are loaded by now are

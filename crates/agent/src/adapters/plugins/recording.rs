@@ -1,7 +1,7 @@
 //! The plugins of one recording of this process. Each is called on threads of its own
 //! ([`super::guest`]), so one that hangs costs only what it had not handed over.
 
-use std::ffi::c_void;
+use std::ffi::{CStr, c_void};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -37,7 +37,7 @@ pub fn begin(
     let Some(process) = Process::current(run) else { return false };
     plugins::set_level(options.log_level);
     if let Some(why) = obstacle() {
-        refuse(process, options, why);
+        refuse(process, options, &why);
         return false;
     }
     let was_alone = threads::is_only_one();
@@ -140,17 +140,29 @@ fn end_by_signal_after(time: Duration, signal: i32) {
     let _ = std::thread::Builder::new().name("cp plugin".into()).spawn(work);
 }
 
+/// What checks a whole program, by a symbol of each. It would check the plugins as well, and report them:
+/// ThreadSanitizer and MemorySanitizer see only a part of what code without their instrumentation does.
+/// In a forked child, LeakSanitizer and valgrind report what only a thread of the parent has used.
+const CHECKERS: [(&CStr, &str); 4] = [
+    (c"__tsan_init", "ThreadSanitizer"),
+    (c"__msan_init", "MemorySanitizer"),
+    (c"__lsan_do_leak_check", "AddressSanitizer or LeakSanitizer"),
+    // In the library that valgrind preloads, whatever its tool.
+    (c"_vgnU_freeres", "valgrind"),
+];
+
 /// Why this process cannot use plugins.
-fn obstacle() -> Option<&'static str> {
+fn obstacle() -> Option<String> {
     if !plugins::are_usable() {
-        return Some("cannot be used in a forked child of a process that has loaded plugins");
+        return Some(
+            "cannot be used in a forked child of a process that has loaded plugins".to_owned(),
+        );
     }
     // SAFETY: a C string.
-    let race_checker = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"__tsan_init".as_ptr()) };
-    (!race_checker.is_null()).then_some(
-        "is not used in a program with ThreadSanitizer, which would report the plugin's threads: it \
-         sees the memory that they share, but not their locks",
-    )
+    let has =
+        |symbol: &CStr| unsafe { !libc::dlsym(libc::RTLD_DEFAULT, symbol.as_ptr()).is_null() };
+    let (_, name) = CHECKERS.into_iter().find(|(symbol, _)| has(symbol))?;
+    Some(format!("is not used in a program with {name}, which would report the plugin's own work"))
 }
 
 /// Says in the profile why this process uses no plugins.

@@ -24,11 +24,13 @@ use std::ffi::{CStr, CString, c_char};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
+use std::time::Duration;
 
 use abi::torch::plugins::{NO_CUPTI, Session as RawSession, Sink, Table, VERSION};
 use plugin_host::session::Stack;
 use plugin_host::{Correlation, Problem, Profiler, Session, Setup, discover, fit};
 
+use crate::adapters::plugins::load_apart;
 use crate::os::sys::{self, ErrnoGuard};
 use crate::process::guard::guarded;
 use crate::process::plugins::{self, Loaded};
@@ -151,7 +153,24 @@ fn children() -> Vec<Child> {
         ));
     }
     let files: Vec<_> = files.into_iter().filter(|file| may_load(file)).collect();
-    let loaded = plugins::load(&files);
+    let patience = patience();
+    let mut loaded: Vec<&'static Loaded> = Vec::new();
+    for file in files {
+        let Some(found) = load_apart(file.clone(), patience) else {
+            let seconds = patience.as_secs();
+            complain(&format!(
+                "plugin {}: loading it took longer than {seconds} s",
+                file.display()
+            ));
+            continue;
+        };
+        for one in found {
+            // A file may be there under two names.
+            if !loaded.iter().any(|other| other.number == one.number) {
+                loaded.push(one);
+            }
+        }
+    }
     loaded.iter().for_each(|plugin| tell(plugin));
     let children = loaded.into_iter().flat_map(|plugin| {
         plugin.plugin.profilers.iter().map(move |profiler| Child {
@@ -161,6 +180,13 @@ fn children() -> Vec<Child> {
         })
     });
     children.collect()
+}
+
+/// How long loading a plugin may take.
+fn patience() -> Duration {
+    let seconds = variable(c"COUNTERPOINT_PLUGIN_TIMEOUT");
+    let seconds = seconds.and_then(|text| std::str::from_utf8(text).ok()?.trim().parse().ok());
+    Duration::from_secs(seconds.unwrap_or(30).max(1))
 }
 
 /// Whether root may load a plugin from the directory. Others can change what it refuses.
