@@ -114,6 +114,18 @@ fn shared(path: &Path, user: u32) -> Option<(PathBuf, &OsStr)> {
     is_name_of(name, user).then_some((known, name))
 }
 
+/// Whether a name is one that [`directory_name`] returns, of any user.
+fn is_given_name(name: &OsStr) -> bool {
+    let mut parts =
+        name.to_str().and_then(|name| name.strip_prefix(PREFIX)).unwrap_or("").split('-');
+    let decimal = |part: &str| part.parse::<u32>().is_ok();
+    parts.next().is_some_and(decimal)
+        && parts.next().is_some_and(decimal)
+        && parts.next().is_some_and(|time| u64::from_str_radix(time, 16).is_ok())
+        && parts.next().is_none()
+}
+
+/// Whether a directory of this name may contain a pool of this user.
 fn is_name_of(name: &OsStr, user: u32) -> bool {
     let rest = name.to_str().and_then(|name| name.strip_prefix(&format!("{PREFIX}{user}-")));
     rest.is_some_and(|rest| !rest.is_empty())
@@ -187,20 +199,26 @@ impl Found {
 }
 
 impl Place {
-    /// Deletes the pool and its directory.
+    /// Deletes the pool and its directory. What was put next to the pool goes first: then a directory
+    /// without a pool is empty, whenever this is interrupted.
     pub fn remove(&self) -> io::Result<()> {
-        match self.inside.remove(POOL_NAME, AtFlags::empty()) {
-            Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
-            _ => {}
-        }
         for link in LINKS {
             let found = self.inside.look(link);
             if found.is_ok_and(|f| rustix::fs::FileType::from_raw_mode(f.st_mode).is_symlink()) {
                 let _ = self.inside.remove(link, AtFlags::empty());
             }
         }
+        match self.inside.remove(POOL_NAME, AtFlags::empty()) {
+            Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
+            _ => {}
+        }
         // This fails, as it should, if the directory contains anything else.
-        let _ = self.around.remove(&self.name, AtFlags::REMOVEDIR);
+        let _ = self.remove_directory();
         Ok(())
+    }
+
+    /// Deletes the directory, which must be empty.
+    pub fn remove_directory(&self) -> io::Result<()> {
+        self.around.remove(&self.name, AtFlags::REMOVEDIR)
     }
 }
