@@ -97,6 +97,20 @@ static void count_for_ever(const char* path) {
   }
 }
 
+// Truncates the pool that this process has mapped. Does nothing without Counterpoint.
+static void truncate_pool(void) {
+  char line[4096];
+  FILE* maps = fopen("/proc/self/maps", "r");
+  while (maps && fgets(line, sizeof line, maps)) {
+    char *path = strchr(line, '/'), *end = strchr(line, '\n');
+    if (!path || !end || !strstr(path, "/counterpoint-") || strncmp(end - 5, "/pool", 5)) continue;
+    *end = 0;
+    if (truncate(path, 0)) exit(4);
+    break;
+  }
+  if (maps) fclose(maps);
+}
+
 static pthread_key_t late_key;
 static void late_call(void* rounds) {
   call(1);
@@ -311,6 +325,11 @@ int main(int argc, char** argv) {
   } else if (!strcmp(mode, "descriptors")) {
     int result = open_many(n, m);
     if (result) return result;
+  } else if (!strcmp(mode, "truncate")) {  // m more calls after the pool was truncated
+    call(n);
+    truncate_pool();
+    call(m);
+    _exit(5);
   } else if (!strcmp(mode, "count-for-ever")) {
     count_for_ever(argv[3]);
   } else {

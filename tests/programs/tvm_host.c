@@ -209,6 +209,8 @@ static int recursive(void* data) {
   return 0;
 }
 
+static int levels_inside = 9;
+
 static int everything(void) {
   any_t three[3] = {a_matrix(), borrowed(), a_matrix()};
   for (int i = 0; i < 10; ++i) if (vm_call(raw("matmul"), nothing, NULL, three, 3)) return 21;
@@ -224,8 +226,7 @@ static int everything(void) {
   if (vm_call(raw("workspace"), allocate, NULL, three, 1)) return 26;
   any_t gpu = object(TENSOR, &on_gpu);
   if (vm_call(raw("on_gpu"), nothing, NULL, &gpu, 1)) return 27;
-  int levels = 9;
-  if (vm_call(raw("subgraph"), recursive, &levels, NULL, 0)) return 28;
+  if (vm_call(raw("subgraph"), recursive, &levels_inside, NULL, 0)) return 28;
   if (vm_call(raw("parallel"), touch_in_parallel, fresh(64 * (WORKERS + 1)), three, 1)) return 29;
   if (vm_call(raw("fails_inside"), fail_in_parallel, NULL, NULL, 0)) return 30;
   if (vm_call(raw("regions"), many_regions, NULL, NULL, 0)) return 31;
@@ -453,6 +454,7 @@ int main(int argc, char** argv) {
     return 17;
   } else if (!strcmp(mode, "stacks")) {  // see small_stacks.h
     model = main_entry;
+    levels_inside = 4;  // Each takes more than 1 KiB of the smallest stack itself.
     on_small_stacks(model_once);
   } else if (!strcmp(mode, "budget")) {
     // Under `run`, or in a session with the run file.

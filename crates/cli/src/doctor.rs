@@ -96,16 +96,16 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
     Ok(ExitCode::from(u8::from(!works)))
 }
 
-/// A row for each pool whose profile no longer exists.
+/// A row for each pool that no profile can use.
 fn left_in_memory() -> impl Iterator<Item = Row> {
     profile::pools::orphans().into_iter().map(|orphan| Row {
         name: "orphaned pool".to_owned(),
         level: Level::Note.name(),
         state: format!(
-            "{} ({} KiB), of {}",
+            "{} ({} KiB), {}",
             orphan.path.display(),
             orphan.bytes / 1024,
-            crate::orphans::of(&orphan)
+            crate::orphans::describe(&orphan)
         ),
         prevents: None,
         remedy: Some("counterpoint recover --orphans".to_owned()),

@@ -1,4 +1,4 @@
-//! Pools that nobody can use any more, because `run` was killed together with its program and the
+//! Pools that nobody can use any more, mostly because `run` was killed together with its program and the
 //! profile was deleted.
 
 use profile::pools::{Lost, Orphan, orphans};
@@ -10,7 +10,12 @@ const PATIENCE_S: u64 = 24 * 60 * 60;
 
 /// Whether nobody can miss the pool.
 fn is_over(orphan: &Orphan) -> bool {
-    orphan.state == Lost::Deleted || orphan.age_s >= PATIENCE_S
+    match orphan.state {
+        Lost::Deleted | Lost::Unfinished | Lost::Damaged => true,
+        Lost::DeletedOrMoved => orphan.age_s >= PATIENCE_S,
+        // That version may have a recording which nothing takes part in yet.
+        Lost::OtherVersion => false,
+    }
 }
 
 /// Silently removes the pools that nobody can miss, since we created them. A pool that cannot be
@@ -21,19 +26,19 @@ pub fn remove_old() {
     }
 }
 
-/// Removes the pools that nobody can miss, or with `also_moved` all orphans, and reports each.
-/// Returns how many are left.
-pub fn remove(also_moved: bool) -> usize {
+/// Removes the pools that nobody can miss, or with `all` every orphan, and reports each. Returns how
+/// many are left.
+pub fn remove(all: bool) -> usize {
     let mut left = 0;
     for orphan in orphans() {
         let path = orphan.path.display().to_string();
-        if !also_moved && !is_over(&orphan) {
+        if !all && !is_over(&orphan) {
             left += 1;
             continue;
         }
-        let of = of(&orphan);
+        let what = describe(&orphan);
         match orphan.remove() {
-            Ok(()) => say!("removed {path}, the pool of {of}"),
+            Ok(()) => say!("removed {path}, {what}"),
             Err(e) => {
                 left += 1;
                 say!("remove {path}: {e}");
@@ -43,12 +48,15 @@ pub fn remove(also_moved: bool) -> usize {
     left
 }
 
-/// Describes the profile to which the pool belonged.
-pub fn of(orphan: &Orphan) -> String {
+/// Says what the pool is, and why it is here.
+pub fn describe(orphan: &Orphan) -> String {
     let path = orphan.profile.as_ref().map(|path| path.display().to_string());
     let path = path.unwrap_or_else(|| "a profile".to_owned());
     match orphan.state {
-        Lost::Deleted => format!("{path}, which was deleted"),
-        Lost::DeletedOrMoved => format!("{path}, which was deleted or moved away"),
+        Lost::Deleted => format!("the pool of {path}, which was deleted"),
+        Lost::DeletedOrMoved => format!("the pool of {path}, which was deleted or moved away"),
+        Lost::Unfinished => format!("made for {path}, whose recording never began"),
+        Lost::Damaged => "a damaged pool".to_owned(),
+        Lost::OtherVersion => "a pool of another version of Counterpoint".to_owned(),
     }
 }

@@ -27,7 +27,8 @@ pub struct Args {
     profile: PathBuf,
     /// Instead of recovering a profile, free the memory of recordings whose profile is gone, even
     /// if the profile may only have been moved: it then loses the calls that were not recovered.
-    /// Every `recover` and `run` frees the memory of profiles that were certainly deleted
+    /// Also frees pools of other versions of Counterpoint. Every `recover` and `run` frees damaged
+    /// pools, and the memory of profiles that were certainly deleted
     #[arg(long, conflicts_with_all = ["profile", "close"])]
     orphans: bool,
     /// End a recording that `counterpoint env` prepared, so that no further program can

@@ -37,11 +37,10 @@ const LONGEST_RUN_FILE: u64 = 16 << 20;
 /// Fails if it is such a directory and cannot be removed.
 pub fn remove(path: &Path) -> Result<bool> {
     let Ok(root) = Dir::open(path) else { return Ok(false) };
-    let is_own = root.stat().is_ok_and(|found| found.st_uid == pools::user());
-    let names = root.names()?;
-    if !is_own || !names.iter().all(|name| is_ours(&root, name)) {
+    if !is_one(&root)? {
         return Ok(false);
     }
+    let names = root.names()?;
     for name in [RUN_FILE_NAME, RUN_FILE_WITH_PLUGINS_NAME] {
         let run_file = root.read(name, LONGEST_RUN_FILE).ok();
         let Some(run_file) = run_file.and_then(|b| RunFile::from_bytes(&b).ok()) else { continue };
@@ -58,7 +57,7 @@ pub fn remove(path: &Path) -> Result<bool> {
                 let place = found.into_parts().1;
                 place.remove().map_err(Error::on("remove", &manifest.pool.unwrap_or_default()))?;
             }
-            // It stays, and is shown by `doctor` once nobody can use it.
+            // It stays until nobody can use it, and then the next command frees it.
             Ok(_) | Err(NoPool::Gone | NoPool::Refused(_) | NoPool::Unreadable(_)) => {}
         }
     }
@@ -70,6 +69,15 @@ pub fn remove(path: &Path) -> Result<bool> {
     }
     std::fs::remove_dir(path).map_err(Error::on("remove", path))?;
     Ok(true)
+}
+
+/// Whether this is such a directory.
+///
+/// # Errors
+/// Fails if it cannot be read.
+pub(crate) fn is_one(root: &Dir) -> Result<bool> {
+    let is_own = root.stat().is_ok_and(|found| found.st_uid == pools::user());
+    Ok(is_own && root.names()?.iter().all(|name| is_ours(root, name)))
 }
 
 /// Whether a command makes an entry like this one before the manifest.

@@ -42,7 +42,8 @@ pub use run_row::{with_guarded_run_row, with_run_row};
 use crate::page::PAGE_BYTES;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"CPTPOOL1");
-const VERSION: u32 = 2;
+/// Version of the format of pools.
+pub const VERSION: u32 = 2;
 const RUN_ROW_OFFSET: usize = 1024;
 const CLAIMS_OFFSET: usize = 4096;
 

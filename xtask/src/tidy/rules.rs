@@ -219,15 +219,6 @@ pub const RUNS_APART: &[&str] = &[
 /// Functions that may use more, and why.
 pub const STACK_EXCEPTIONS: &[(&str, u64, &str)] = &[
     (
-        "agent::adapters::torch::log::",
-        8192,
-        "called by Python code, once for each recording of PyTorch's profiler",
-    ),
-    // The release, whose glibc and unwinder are others than the host's, has up to 32 bytes more.
-    ("agent::adapters::torch::openmp::parallel", 1088, "to be brought below the bound"),
-    ("agent::adapters::tvm::instrument::called", 1088, "to be brought below the bound"),
-    ("agent::adapters::tvm::parallel::parallel_launch", 1088, "to be brought below the bound"),
-    (
         "agent::adapters::plugins::",
         8192,
         "runs plugins, whose own use of the same stack nobody bounds",

@@ -238,20 +238,20 @@ fn map() -> Result<usize, i32> {
 /// How far the nearest other mapping has to be. valgrind takes a change of the stack pointer by less
 /// than 2 MB for growth (its option --max-stackframe).
 fn margin() -> usize {
-    if valgrind(RUNNING_ON_VALGRIND) > 0 { 4 << 20 } else { 0 }
+    if runs_on_valgrind() { 4 << 20 } else { 0 }
 }
 
-/// The number of this request in `valgrind.h` (3.19).
-const RUNNING_ON_VALGRIND: usize = 0x1001;
+/// The request RUNNING_ON_VALGRIND of `valgrind.h` (3.19), and its arguments. Not on the stack, which is
+/// the program's.
+static REQUEST: [usize; 6] = [0x1001, 0, 0, 0, 0, 0];
 
 /// Makes a client request of valgrind: a sequence of instructions that changes nothing, and that no
-/// compiler makes. Returns valgrind's answer, and 0 if there is no valgrind.
-fn valgrind(request: usize) -> usize {
-    let words = [request, 0, 0, 0, 0, 0];
+/// compiler makes.
+fn runs_on_valgrind() -> bool {
     let mut answer = 0usize;
     #[cfg(target_arch = "x86_64")]
     // SAFETY: rotates `rdi` by 128 bits in all, which is not at all, and exchanges a register with
-    // itself. valgrind reads `words` and sets `rdx`.
+    // itself. valgrind reads the request and sets `rdx`.
     unsafe {
         std::arch::asm!(
             "rol rdi, 3",
@@ -259,14 +259,14 @@ fn valgrind(request: usize) -> usize {
             "rol rdi, 61",
             "rol rdi, 51",
             "xchg rbx, rbx",
-            in("rax") words.as_ptr(),
+            in("rax") REQUEST.as_ptr(),
             inout("rdx") answer,
             inout("rdi") 0usize => _,
             options(nostack),
         );
     }
     #[cfg(target_arch = "aarch64")]
-    // SAFETY: as above, with `x12`; valgrind reads `words` by `x4` and sets `x3`.
+    // SAFETY: as above, with `x12`; valgrind reads the request by `x4` and sets `x3`.
     unsafe {
         std::arch::asm!(
             "ror x12, x12, #3",
@@ -274,13 +274,13 @@ fn valgrind(request: usize) -> usize {
             "ror x12, x12, #51",
             "ror x12, x12, #61",
             "orr x10, x10, x10",
-            in("x4") words.as_ptr(),
+            in("x4") REQUEST.as_ptr(),
             inout("x3") answer,
             inout("x12") 0usize => _,
             options(nostack),
         );
     }
-    answer
+    answer > 0
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! `run` takes full pages while the program runs. Whatever happens to `run` meanwhile, every call is
 //! in the profile exactly once.
 
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -362,6 +363,38 @@ fn a_program_that_truncates_its_pool_ends_as_without_us() {
         assert_eq!(report["total"]["calls"], 200_000, "{change}: {report}");
         let losses = report["losses"].as_array().unwrap();
         assert!(losses.iter().any(|loss| loss["name"] == "pool_refused"), "{change}: {report}");
+        std::fs::remove_dir_all(pool.parent().unwrap()).unwrap();
+    }
+}
+
+/// A program that truncates the pool that it has mapped itself dies at its next recorded call: no
+/// process can keep memory that its file does not have any more, and a handler of SIGBUS is not ours to
+/// set. `run` says so, keeps what was drained, and the program lives as long as it records nothing.
+#[test]
+fn a_program_that_truncates_its_own_pool() {
+    let Some(program) = counterpoint("own pool truncated") else { return };
+    let programs = Programs::get();
+    for (more, code, signal) in [("0", Some(5), None), ("1", None, Some(libc::SIGBUS))] {
+        let scratch = testkit::Scratch::new();
+        let profile = scratch.join("p.cpt");
+        let mut run = Command::new(&program);
+        run.args(["run", "-e", "none", "-o"]).arg(&profile).arg("--");
+        run.arg(&programs.host).arg(&programs.library).args(["truncate", "200000", more]);
+        let output = run.output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!((output.status.code(), output.status.signal()), (code, signal), "{said}");
+        let manifest = profile::Manifest::read(&profile).unwrap();
+        let exit = manifest.exit.expect("`run` has waited for it");
+        assert_eq!((exit.code, exit.signal), (code, signal));
+        let pool = manifest.pool.expect("it is left alone");
+        assert!(said.contains(pool.to_str().unwrap()), "{said}");
+        let report = report(&program, &profile);
+        let calls = report["total"]["calls"].as_u64().unwrap();
+        // A call takes 3 to 5 bytes of a page, and a thread offers at most two pages that `run` has not
+        // taken yet.
+        assert!((100_000..=200_000).contains(&calls), "{report}");
+        let losses = report["losses"].as_array().unwrap();
+        assert!(losses.iter().any(|loss| loss["name"] == "pool_refused"), "{report}");
         std::fs::remove_dir_all(pool.parent().unwrap()).unwrap();
     }
 }

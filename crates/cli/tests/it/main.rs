@@ -35,6 +35,7 @@ mod multiplex;
 mod ops;
 mod ops_oracle;
 mod ops_shown;
+mod orphans;
 mod output_files;
 mod outside;
 mod parquet;

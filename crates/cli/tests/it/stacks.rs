@@ -3,7 +3,10 @@
 //! stacks live (`tests/programs/small_stacks.h`).
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::process::Command;
+
+use serde_json::Value;
 
 use crate::support::{Programs, Recorded, counterpoint, plain};
 use crate::torch_ops;
@@ -111,4 +114,67 @@ fn ops_of_pytorch() {
         ("page-faults:u", &["--budget", "2%"]),
     ];
     compare("torch", &make, options);
+}
+
+/// A program of clang whose loops run on threads of 16 KiB, and on stacks below which its own data lies.
+#[test]
+fn loops_of_clang_on_small_stacks() {
+    let test = "stacks::loops_of_clang";
+    let Some(program) = counterpoint(test) else { return };
+    let Some(clang) = testkit::c::clang(15) else {
+        return testkit::skip(test, "no clang of LLVM 15 or later");
+    };
+    let scratch = testkit::Scratch::new();
+    let source = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let source = source.join("../../tests/programs/loops/small_stacks.c");
+    let [text, counted, host] =
+        ["small.ll", "small.lwp.ll", "small"].map(|name| scratch.join(name));
+    let done = |command: &mut Command| {
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{command:?}: {output:?}");
+    };
+    done(Command::new(&clang).args(["-O1", "-g", "-S", "-emit-llvm", "-o"]).arg(&text).arg(source));
+    done(Command::new(&program).args(["loops", "instrument", "-o"]).arg(&counted).arg(&text));
+    let again = ["-O1", "-Xclang", "-disable-llvm-passes", "-lpthread", "-o"];
+    done(Command::new(&clang).args(again).arg(&host).arg(&counted));
+    // sum(n) is n (n - 1) / 2. Ten threads add 0 + 1 + 3 + … + 45 = 165, in 1 + 2 + … + 10 iterations.
+    let cases = [
+        ("after", "2000", "33000\n", 2000, 11_000),
+        ("together", "200", "3300\n", 200, 1100),
+        ("context", "2048", "45, 0 bytes overwritten\n", 1, 10),
+        ("signal", "8192", "190, 0 bytes overwritten\n", 1, 20),
+    ];
+    for (mode, number, says, hits, iterations) in cases {
+        let make = || {
+            let mut command = Command::new(&host);
+            command.args([mode, number]);
+            command
+        };
+        assert_eq!(plain(&mut make(), scratch.path()).stdout, says.as_bytes(), "{mode} alone");
+        for (events, options) in [
+            ("none", &["--loops"][..]),
+            ("page-faults:u,task-clock:u", &["--loops"]),
+            ("none", &[]),
+        ] {
+            let recorded = Recorded::run_with(&program, events, options, &mut make());
+            let what = format!("{mode} {events} {options:?}: {}", recorded.stderr());
+            assert_eq!(recorded.output.status.code(), Some(0), "{what}");
+            assert_eq!(recorded.stdout(), says, "{what}");
+            if !options.is_empty() {
+                assert!(recorded.losses().is_empty(), "{what}: {:?}", recorded.losses());
+                assert_eq!(of_sum(&recorded), [hits, hits, iterations], "{what}");
+            }
+        }
+    }
+}
+
+/// Hits of the function `sum`, hits of its loop, and the loop's iterations.
+fn of_sum(recorded: &Recorded) -> [u64; 3] {
+    let mut report = Command::new(&recorded.program);
+    report.args(["loops", "report", "--format", "json"]).arg(recorded.path());
+    let report: Value = serde_json::from_slice(&report.output().unwrap().stdout).unwrap();
+    let rows = report["modules"][0]["rows"].as_array().unwrap();
+    let of = |kind: &str| rows.iter().find(|row| row["function"] == "sum" && row["kind"] == kind);
+    let (function, inside) = (of("function").unwrap(), of("loop").unwrap());
+    [&function["hits"], &inside["hits"], &inside["iterations"]].map(|n| n.as_u64().unwrap())
 }

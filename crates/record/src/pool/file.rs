@@ -70,6 +70,23 @@ impl PoolFile {
         Self::of(File::open(path)?)
     }
 
+    /// Returns the version of the pool that the file was, as the first bytes of its header say; `None`
+    /// if they are not those of a pool.
+    ///
+    /// # Errors
+    /// Returns the error of `read`.
+    pub fn version(file: &File) -> io::Result<Option<u32>> {
+        let mut head = [0u8; 12];
+        match file.read_exact_at(&mut head, 0) {
+            Ok(()) if head[..8] == MAGIC.to_le_bytes() => {
+                Ok(Some(u32::from_le_bytes([head[8], head[9], head[10], head[11]])))
+            }
+            Ok(()) => Ok(None),
+            Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => Ok(None),
+            Err(e) => Err(e),
+        }
+    }
+
     /// Checks the header of an open file.
     ///
     /// # Errors

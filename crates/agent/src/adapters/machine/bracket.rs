@@ -281,21 +281,36 @@ fn end_collected(
     at: usize,
 ) -> bool {
     let Some(room) = scratch::take::<Room>() else {
-        collectors::abandon(thread, at);
-        losses::lose(Loss::CollectorFailed, 1, libc::ENOMEM);
+        collect_nothing(thread, at);
         end_with(thread, call, frame, &Values::<0>::new());
         return false;
     };
-    // SAFETY: taken above, and given back below. The collectors of calls that a collector makes take
-    // their own.
+    let interrupted = collect(thread, room, numbers, at);
+    // SAFETY: taken above; `collect` has written the values.
+    unsafe {
+        end_with(thread, call, frame, &(*room).values);
+        scratch::give_back(room);
+    }
+    interrupted
+}
+
+/// Writes the values of a call to `room`. The collectors of calls that a collector makes have their own.
+/// Its frame is not on the stack while the call is recorded.
+#[inline(never)]
+fn collect(thread: &mut Thread, room: *mut Room, numbers: [u64; 3], at: usize) -> bool {
+    // SAFETY: the caller's memory, which nobody else uses.
     unsafe {
         (&raw mut (*room).values).write(Values::new());
         push_numbers(&mut (*room).values, numbers);
-        let interrupted = collectors::stop(thread, at, &mut *room);
-        end_with(thread, call, frame, &(*room).values);
-        scratch::give_back(room);
-        interrupted
+        collectors::stop(thread, at, &mut *room)
     }
+}
+
+#[cold]
+#[inline(never)]
+fn collect_nothing(thread: &mut Thread, at: usize) {
+    collectors::abandon(thread, at);
+    losses::lose(Loss::CollectorFailed, 1, libc::ENOMEM);
 }
 
 /// Its frame is not on the stack while collectors run.

@@ -71,7 +71,8 @@ unsafe fn bytes<'a>(text: Text) -> &'a [u8] {
 }
 
 unsafe extern "C" fn say(line: *const c_char) {
-    guarded(|| {
+    let _errno = ErrnoGuard::new();
+    guarded_apart(|| {
         if !line.is_null() {
             // SAFETY: the header requires a C string.
             let line = unsafe { CStr::from_ptr(line) }.to_string_lossy();
@@ -215,7 +216,7 @@ unsafe extern "C" fn file(path: *mut c_char, capacity: usize) -> i64 {
 
 unsafe extern "C" fn invalid() {
     let _errno = ErrnoGuard::new();
-    guarded(|| {
+    guarded_apart(|| {
         point!(TorchLogInvalid);
         if let Some(process) = recorded() {
             process.lose(Loss::RecordingInvalid, 1, 0);

@@ -180,21 +180,26 @@ fn region_ends(launch: &mut Launch) {
         if let Some(region) = &launch.bracket {
             bracket::end(region, &launch.what, false);
         }
-        let workers = &launch.workers;
-        if workers.tasks.load(Ordering::Acquire) == 0 {
-            return;
-        }
-        let thread = thread::current();
-        // SAFETY: null, or this thread's own state.
-        if let Some(thread) = unsafe { thread.as_mut() }
-            && let Some(at) = bracket::innermost(thread)
-        {
-            let sums = launch.added.sums.iter_mut().zip(&workers.sums);
-            sums.for_each(|(to, from)| *to = from.load(Ordering::Relaxed));
-            launch.added.known = !workers.unknown.load(Ordering::Relaxed);
-            thread.add_workers(at, &launch.added);
+        if launch.workers.tasks.load(Ordering::Acquire) != 0 {
+            add_workers(launch);
         }
     });
+}
+
+/// Adds what the other threads counted to the op. Its frame is not on the stack while the region's
+/// counters are read.
+#[inline(never)]
+fn add_workers(launch: &mut Launch) {
+    let thread = thread::current();
+    // SAFETY: null, or this thread's own state.
+    if let Some(thread) = unsafe { thread.as_mut() }
+        && let Some(at) = bracket::innermost(thread)
+    {
+        let sums = launch.added.sums.iter_mut().zip(&launch.workers.sums);
+        sums.for_each(|(to, from)| *to = from.load(Ordering::Relaxed));
+        launch.added.known = !launch.workers.unknown.load(Ordering::Relaxed);
+        thread.add_workers(at, &launch.added);
+    }
 }
 
 /// The body of a recorded region, on each of its threads.

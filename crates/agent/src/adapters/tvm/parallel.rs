@@ -16,7 +16,6 @@ use abi::tvm_ffi::{AllocWorkspace, ParallelGroup, ParallelLaunch, ParallelTask};
 use model::Loss;
 
 use crate::adapters::machine::bracket::{self, Bracket, How, What};
-use crate::adapters::machine::op::Entry;
 use crate::adapters::tvm::{ADAPTER, call, ffi};
 use crate::process::guard::guarded;
 use crate::process::losses;
@@ -57,14 +56,14 @@ pub fn watch() -> i64 {
     SET
 }
 
-/// The data that the tasks of one launch need. It is on the stack of the launching thread, which
+/// The data that a region's tasks and its end need. It is on the stack of the launching thread, which
 /// waits for the tasks.
 struct Launch {
     task: ParallelTask,
     data: *mut c_void,
-    entry: &'static Entry,
-    correlation: u64,
-    how: How,
+    /// `None` if the region is only counted.
+    bracket: Option<Bracket>,
+    what: What,
 }
 
 #[inline(always)]
@@ -92,31 +91,23 @@ unsafe extern "C-unwind" fn parallel_launch(
 #[inline(never)]
 unsafe fn launch_recorded(task: ParallelTask, data: *mut c_void, tasks: c_int) -> c_int {
     let mut launch = std::mem::MaybeUninit::<Launch>::uninit();
-    let mut region = std::mem::MaybeUninit::<Region>::uninit();
-    if !region_begins(task, data, &mut launch, &mut region, stack_address()) {
+    if !region_begins(task, data, &mut launch, stack_address()) {
         // SAFETY: this passes on the module's own call.
         return unsafe { real_launch()(task, data, tasks) };
     }
     // SAFETY: our task gets the data that it needs, and TVM waits until all tasks are done.
     let code = unsafe { real_launch()(run_task, launch.as_mut_ptr().cast(), tasks) };
     // SAFETY: `region_begins` has written it.
-    region_ends(unsafe { region.assume_init_ref() }, code != 0);
+    region_ends(unsafe { launch.assume_init_ref() }, code != 0);
     code
 }
 
-struct Region {
-    /// `None` if the region is only counted.
-    bracket: Option<Bracket>,
-    what: What,
-}
-
-/// Begins a region, and writes what its tasks and its end need. Returns false if nothing was written.
+/// Begins a region, and writes its data to `launch`. Returns false if nothing was written.
 #[inline(never)]
 fn region_begins(
     task: ParallelTask,
     data: *mut c_void,
     launch: &mut std::mem::MaybeUninit<Launch>,
-    region: &mut std::mem::MaybeUninit<Region>,
     frame: usize,
 ) -> bool {
     static LAST: AtomicU64 = AtomicU64::new(0);
@@ -141,20 +132,18 @@ fn region_begins(
             how,
         };
         let bracket = bracket::begin_region(thread, &mut what, frame)?;
-        let how = what.how;
-        launch.write(Launch { task, data, entry, correlation, how });
-        region.write(Region { bracket, what });
+        launch.write(Launch { task, data, bracket, what });
         Some(())
     };
     guarded(begin).flatten().is_some()
 }
 
 #[inline(never)]
-fn region_ends(region: &Region, failed: bool) {
+fn region_ends(launch: &Launch, failed: bool) {
     guarded(|| {
         point!(RegionEnd);
-        if let Some(bracket) = &region.bracket {
-            bracket::end(bracket, &region.what, failed);
+        if let Some(bracket) = &launch.bracket {
+            bracket::end(bracket, &launch.what, failed);
         }
     });
 }
@@ -188,17 +177,14 @@ fn task_begins(
         point!(TaskBegin);
         let thread = bracket::thread(&ADAPTER);
         let what = What {
-            export: launch.entry.task(),
-            entry: launch.entry,
+            export: launch.what.entry.task(),
             task: Some((number.max(0) as u32, count.max(1) as u32)),
-            correlation: Some(launch.correlation),
-            counted: true,
-            how: launch.how,
+            ..launch.what
         };
         bracket::begin_inside(thread, &what, frame).map(|bracket| (bracket, what))
     };
     let begun = guarded(begin).flatten();
-    if begun.is_none() && launch.how != How::Never {
+    if begun.is_none() && launch.what.how != How::Never {
         losses::lose(Loss::TaskNotRecorded, 1, 0);
     }
     begun

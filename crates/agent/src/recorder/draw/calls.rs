@@ -10,7 +10,7 @@ use record::counts::{COUNTS_NAME, CountsFrame, Entry, Spent};
 use super::account::Cost;
 use super::state::{DEEPEST, How, Open, count, count_unwatched};
 use crate::os::own_stack;
-use crate::os::sys::{ErrnoGuard, SignalsBlocked};
+use crate::os::sys::ErrnoGuard;
 use crate::process::descriptors;
 use crate::recorder::bracket::Newcomer;
 use crate::recorder::thread::Thread;
@@ -63,16 +63,20 @@ impl Thread {
     #[cold]
     fn make_room(&mut self, export: u32) -> bool {
         let _errno = ErrnoGuard::new();
-        // A handler must not find the table half exchanged.
-        let _calm = SignalsBlocked::new();
-        let made =
-            own_stack::run(|| self.draws.table.make(self.run, &self.process, &self.start, export));
+        let made = own_stack::run(|| self.grow_table(export));
         if let Err(errno) = made.unwrap_or_else(Err) {
             self.process().lose(Loss::NoPage, 1, errno);
             return false;
         }
-        (self.draws.entries, self.draws.len) = (self.draws.table.entries(), self.draws.table.len());
         true
+    }
+
+    /// Makes the table larger, on a stack of our own, where signals are blocked: a handler must not find
+    /// the table half exchanged.
+    fn grow_table(&mut self, export: u32) -> Result<(), i32> {
+        self.draws.table.make(self.run, &self.process, &self.start, export)?;
+        (self.draws.entries, self.draws.len) = (self.draws.table.entries(), self.draws.table.len());
+        Ok(())
     }
 
     /// Begins a call in a run with or without a budget. With one, the call is counted, unless
