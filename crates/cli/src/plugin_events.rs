@@ -3,6 +3,7 @@
 //! | module | purpose |
 //! |---|---|
 //! | [`sink`] | makes events of a trace of what a plugin hands over |
+//! | [`owner`] | keeps what plugins call by the same number apart |
 //! | [`recording`] | the same for recordings of PyTorch's profiler |
 //! | [`convert`] | turns the files that plugins wrote in recorded programs into parts of a profile |
 //! | [`keep`] | makes these a lasting part of the profile, at the end of a recording |
@@ -10,12 +11,14 @@
 
 mod convert;
 mod keep;
+mod owner;
 mod recording;
 mod show;
 mod sink;
 
 use std::path::Path;
 
+pub use owner::Owner;
 pub use show::show;
 pub use sink::{Events, is_json};
 

@@ -74,7 +74,7 @@ impl<'a> Places<'a> {
             let named = |process: usize| {
                 let found = &profile.processes[process];
                 let program = found.info.as_ref().map_or("", |info| info.program.as_str());
-                matches(glob, &found.id.pid.to_string()) || matches(glob, program)
+                matches(glob, &found.number().to_string()) || matches(glob, program)
             };
             (0..devices.len()).map(|process| devices[process] && named(process)).collect()
         });

@@ -28,7 +28,7 @@ use super::shown;
 use crate::failure::Failure;
 use crate::input;
 use crate::output::{bytes, time};
-use crate::plugin_events::Events;
+use crate::plugin_events::{Events, Owner};
 use crate::plugin_files::files_or_variable;
 use crate::plugin_kinds;
 use crate::prepare::{Turn, make_way};
@@ -103,7 +103,7 @@ fn record(args: &Args, files: &[PathBuf], types: &[u32]) -> Result<ExitCode, Fai
     });
     recordings.iter_mut().for_each(|recording| recording.tell("stop"));
 
-    // One trace of all: plugins share the numbers of devices, and arrows go from one to another.
+    let mut owner = Owner::alone(base_ns);
     let mut trace = import.trace("plugins", 0).map_err(Failure::new)?;
     for (key, value) in [
         ("schemaVersion", json!(1)),
@@ -116,9 +116,11 @@ fn record(args: &Args, files: &[PathBuf], types: &[u32]) -> Result<ExitCode, Fai
     }
     let (mut events, mut not_text, mut plugins) = (0, 0, 0_u32);
     let mut losses = Vec::new();
-    for recording in recordings {
+    for (stream, recording) in recordings.into_iter().enumerate() {
         let file = recording.file.clone();
-        let mut sink = Events::new(&mut trace, base_ns);
+        owner.begin_stream(stream as u64);
+        owner.begin_plugin(&shown(&file), recording.child.id());
+        let mut sink = Events::new(&mut trace, &mut owner);
         let outcome = recording.finish(&mut sink);
         if let Some(error) = sink.error {
             return Err(Failure::new(format!("write {}: {error}", args.output.display())));
@@ -129,6 +131,9 @@ fn record(args: &Args, files: &[PathBuf], types: &[u32]) -> Result<ExitCode, Fai
         let not_json = (sink.not_json, sink.example.take());
         losses.extend(outcome.say(&file, not_json));
     }
+    owner
+        .finish(&mut trace)
+        .map_err(|e| Failure::new(format!("write {}: {e}", args.output.display())))?;
     let summary = ReadSummary { events, mended: not_text, ..ReadSummary::default() };
     trace.finish("plugins", &summary).map_err(Failure::new)?;
     import.lose(losses);

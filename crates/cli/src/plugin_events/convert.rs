@@ -25,7 +25,8 @@ use trace::chrome::event::Raw;
 use trace::chrome::read::{EventSink as _, ReadSummary};
 use trace::import::trace::Import;
 
-use super::sink::{Events, Owner};
+use super::owner::Owner;
+use super::sink::Events;
 use crate::failure::Failure;
 use crate::view::units::plural;
 
@@ -97,14 +98,17 @@ pub(super) fn write(profile: &Profile, stage: &Dir) -> Result<Option<Converted>,
     let (mut done, mut summary) = (Converted::default(), ReadSummary::default());
     let mut losses = Vec::new();
     let mut recordings = Vec::new();
+    // Numbers of arrows below those of the first stream are those of the profile's own calls.
+    let mut streams = 1..;
     for (index, (process, files)) in all.into_iter().enumerate() {
         let clock = clock_of(profile, timeline);
         let mut owner = Owner::new(process.id, name_of(process), index, clock);
         let mut lost = Vec::new();
         let ops_are_calls = has_ops_of_torch(process);
         for (name, file) in files {
-            owner.begin_recording();
-            let mut events = Events::of_process(&mut trace, &mut owner);
+            owner.begin_stream(streams.next().unwrap_or_default());
+            owner.begin_plugin(PYTORCH, process.id.pid);
+            let mut events = Events::new(&mut trace, &mut owner);
             events.recording.ops_are_calls = ops_are_calls;
             let one = match meta::trace_number(&name) {
                 Some(_) => convert_trace(events, file, &mut lost, &mut summary),
@@ -119,7 +123,7 @@ pub(super) fn write(profile: &Profile, stage: &Dir) -> Result<Option<Converted>,
             done.files.push(format!("{PARTS_NAME}/{}/{name}", process.id.name()));
         }
         owner.finish(&mut trace).map_err(|e| failed(&e))?;
-        losses.push((owner.id(), merge_losses(&lost)));
+        losses.push((process.id, merge_losses(&lost)));
     }
     done.events = summary.events;
     if !recordings.is_empty() {
@@ -159,7 +163,7 @@ fn convert_trace(
     lost: &mut Vec<LossCount>,
     summary: &mut ReadSummary,
 ) -> Result<OfFile, String> {
-    let process = events.owner.as_ref().map_or_else(String::new, |owner| owner.name().to_owned());
+    let process = events.owner.process().map_or_else(String::new, |(_, name)| name.to_owned());
     let mut head = Vec::new();
     let begun = (&mut file).take(HEAD).read_to_end(&mut head).and_then(|_| file.rewind());
     let read = match begun {
@@ -192,7 +196,7 @@ fn convert_stream(
     lost: &mut Vec<LossCount>,
     summary: &mut ReadSummary,
 ) -> Result<OfFile, String> {
-    let process = events.owner.as_ref().map_or_else(String::new, |owner| owner.name().to_owned());
+    let process = events.owner.process().map_or_else(String::new, |(_, name)| name.to_owned());
     let ending = Reader::new(BufReader::new(file)).replay(&mut events);
     if let Some(error) = events.error {
         return Err(error);

@@ -41,6 +41,7 @@ mod parquet;
 mod passes;
 mod places;
 mod plugin;
+mod plugin_devices;
 mod plugin_in_programs;
 mod plugin_kineto_host;
 mod plugin_manners;

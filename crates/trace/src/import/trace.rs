@@ -83,6 +83,8 @@ pub struct OneTrace<'a> {
     /// The offset from this trace's time to the time of the first trace.
     shift_ns: i64,
     processes: HashMap<Id, Process>,
+    /// Numbers of processes whose ids are not their numbers.
+    numbers: HashMap<i64, u32>,
     rows: Vec<Row>,
     by_id: HashMap<Ids, usize>,
     /// The row of the previous event, which is often the row of the next one, too.
@@ -130,7 +132,7 @@ struct Ids {
     thread: Option<Id>,
 }
 
-/// A process or thread id of a trace.
+/// An id of a process or thread.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Id {
     Number(i64),
@@ -201,6 +203,7 @@ impl Import {
             document: Map::new(),
             shift_ns,
             processes: HashMap::new(),
+            numbers: HashMap::new(),
             rows: Vec::new(),
             by_id: HashMap::new(),
             last: None,
@@ -349,17 +352,17 @@ impl OneTrace<'_> {
             return Ok(known.key);
         }
         if let (Id::Number(number), Some(recorded)) = (&id, &self.all.recorded)
-            && let Some(part) = recorded.parts.get(number)
+            && let Some((part, arguments)) = recorded.parts.get(number)
         {
-            let key = self.all.calls.part(*part).map_err(|e| e.to_string())?;
+            let key = self.all.calls.part(*part, arguments).map_err(|e| e.to_string())?;
             self.processes.insert(id, Process { key, named: false });
             return Ok(key);
         }
         let pid = match &id {
-            Id::Number(n) => u32::try_from(*n).ok().filter(|n| *n < 1 << 30),
+            Id::Number(n) => self.numbers.get(n).copied().or_else(|| u32::try_from(*n).ok()),
             Id::Text(_) => None,
         };
-        let pid = pid.unwrap_or_else(|| {
+        let pid = pid.filter(|pid| *pid < 1 << 30).unwrap_or_else(|| {
             self.all.next_pid = self.all.next_pid.wrapping_add(1);
             self.all.next_pid - 1
         });
@@ -543,7 +546,7 @@ impl OneTrace<'_> {
             },
             (b'X' | b'B' | b'E', ..) => self.unpaired += 1,
             (b'M', ..) => self.metadata(row, event)?,
-            (b'C', ..) => self.counter(event, name)?,
+            (b'C', ..) => self.counter(event, name, None)?,
             (b'b' | b'e' | b'S' | b'F', ..) => self.span(event, category, name)?,
             _ => {}
         }
@@ -573,8 +576,7 @@ impl EventSink for OneTrace<'_> {
     }
 }
 
-/// A number for a name, or 0 for none. It needs up to 33 bits, but no trace has so many names that
-/// it uses all of them.
+/// A number for a name, or 0 for none. No trace has so many names that 32 bits are not enough.
 fn number(name: Option<NameId>) -> u64 {
     name.map_or(0, |name| u64::from(name.0) + 1)
 }

@@ -18,8 +18,8 @@ use crate::import::Imported;
 #[derive(Debug)]
 pub(super) struct Recorded {
     timeline: Timeline,
-    /// The parts of processes by their number in the traces.
-    pub(super) parts: HashMap<i64, PartId>,
+    /// The parts of processes by their id in the traces, and the arguments that are kept with each.
+    pub(super) parts: HashMap<i64, (PartId, Vec<String>)>,
 }
 
 /// What was added to a recorded profile.
@@ -54,14 +54,6 @@ impl Import {
             forms: Box::new([0; 256]),
             recorded: Some(Recorded { timeline, parts: HashMap::new() }),
         })
-    }
-
-    /// Says to which part of the recorded profile the calls of a process belong. `number` is that of
-    /// the process in the traces.
-    pub fn place(&mut self, number: i64, part: PartId) {
-        if let Some(recorded) = &mut self.recorded {
-            recorded.parts.insert(number, part);
-        }
     }
 
     /// Writes the rest of what is added to a recorded profile.
@@ -106,8 +98,16 @@ impl OneTrace<'_> {
         self.keep(event).map(|_| ())
     }
 
-    /// As [`Import::place`], while this trace is being read.
-    pub fn place(&mut self, number: i64, part: PartId) {
-        self.all.place(number, part);
+    /// Says to which part of the recorded profile the calls of a process belong, and what is kept as
+    /// the part's arguments. `id` is that of the process in the trace.
+    pub fn place(&mut self, id: i64, part: PartId, arguments: Vec<String>) {
+        if let Some(recorded) = &mut self.all.recorded {
+            recorded.parts.insert(id, (part, arguments));
+        }
+    }
+
+    /// Says that the process with this id in the trace is called by a number that another one has, too.
+    pub fn place_again(&mut self, id: i64, number: u32) {
+        self.numbers.insert(id, number);
     }
 }
