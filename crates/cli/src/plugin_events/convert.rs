@@ -11,6 +11,7 @@
 
 use std::fs::File;
 use std::io::{self, BufReader, Read as _, Seek as _};
+use std::time::SystemTime;
 
 use model::Loss;
 use plugin_host::stream::{Ending, Reader};
@@ -27,6 +28,7 @@ use trace::import::trace::Import;
 
 use super::owner::Owner;
 use super::sink::Events;
+use super::times::Window;
 use crate::failure::Failure;
 use crate::view::units::plural;
 
@@ -101,7 +103,7 @@ pub(super) fn write(profile: &Profile, stage: &Dir) -> Result<Option<Converted>,
     // Numbers of arrows below those of the first stream are those of the profile's own calls.
     let mut streams = 1..;
     for (index, (process, files)) in all.into_iter().enumerate() {
-        let clock = clock_of(profile, timeline);
+        let clock = (clock_of(profile, timeline), window_of(profile));
         let mut owner = Owner::new(process.id, name_of(process), index, clock);
         let mut lost = Vec::new();
         let ops_are_calls = has_ops_of_torch(process);
@@ -211,6 +213,7 @@ fn convert_stream(
     let mut notes = Vec::new();
     let mut note = |text: String| notes.push(format!("plugin {plugin} in {process}: {text}"));
     let (mut failed, mut full) = (0, 0);
+    events.owner.said().into_iter().for_each(&mut note);
     for said in &events.said {
         let times = if said.count > 1 { format!(" ({} times)", said.count) } else { String::new() };
         note(format!("{}{times}", said.text));
@@ -292,6 +295,17 @@ fn free_name(profile: &Profile) -> String {
 fn clock_of(profile: &Profile, timeline: Timeline) -> UtcClock {
     let moments = profile.snapshots.iter().map(|moment| Snapshot::from(*moment));
     UtcClock::new(timeline, &moments.collect::<Vec<_>>())
+}
+
+/// When the profile was recorded. If nobody saw its end, it may have lasted until now.
+fn window_of(profile: &Profile) -> Option<Window> {
+    let first = profile.snapshots.iter().min_by_key(|moment| moment.ticks)?;
+    let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    Some(Window {
+        first_ns: first.realtime_ns as i64,
+        last_ns: i64::try_from(since_1970.as_nanos()).unwrap_or(i64::MAX),
+        offset_ns: first.realtime_ns.wrapping_sub(first.monotonic_ns) as i64,
+    })
 }
 
 /// What a process is called: `python3 4711`.

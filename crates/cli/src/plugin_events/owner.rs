@@ -16,6 +16,8 @@ use trace::chrome::read::EventSink as _;
 use trace::export::activities::PLUGIN_ROWS;
 use trace::import::trace::OneTrace;
 
+use super::times::{Read, Times, Window};
+
 /// Bits of an arrow's number in the profile for the number and the type that the plugin gave it.
 const ARROW_BITS: u32 = 33;
 
@@ -39,6 +41,10 @@ pub struct Owner {
     taken: HashSet<i64>,
     /// Distinguishes the arrows of the streams of one trace.
     stream: u64,
+    /// When it was recorded; `None`: not known, so all times are taken for UTC.
+    window: Option<Window>,
+    /// The times of the stream.
+    times: Times,
 }
 
 #[derive(Debug)]
@@ -84,17 +90,22 @@ pub enum Name {
 
 impl Owner {
     /// For the plugins of a process. `index` distinguishes the processes of one conversion.
-    pub fn new(id: PartId, name: String, index: usize, clock: UtcClock) -> Self {
+    pub fn new(
+        id: PartId,
+        name: String,
+        index: usize,
+        (clock, window): (UtcClock, Option<Window>),
+    ) -> Self {
         let first = PLUGIN_ROWS + index as i64 * i64::from(PLUGIN_PARTS);
-        Self::of(Place::Process { id, name, first, clock })
+        Self::of(Place::Process { id, name, first, clock }, window)
     }
 
     /// For plugins without a program. `base_ns`: the trace's time 0, ns since 1970.
-    pub fn alone(base_ns: i64) -> Self {
-        Self::of(Place::Alone { base_ns })
+    pub fn alone(base_ns: i64, window: Window) -> Self {
+        Self::of(Place::Alone { base_ns }, Some(window))
     }
 
-    fn of(place: Place) -> Self {
+    fn of(place: Place, window: Option<Window>) -> Self {
         Self {
             place,
             plugins: Vec::new(),
@@ -104,6 +115,8 @@ impl Owner {
             texts: HashMap::new(),
             taken: HashSet::new(),
             stream: 0,
+            window,
+            times: Times::default(),
         }
     }
 
@@ -118,6 +131,7 @@ impl Owner {
     /// A stream of events begins. `number` is that of no other stream of the trace.
     pub fn begin_stream(&mut self, number: u64) {
         self.stream = number;
+        self.times = Times::default();
     }
 
     /// Events of this plugin come. `pid`: the process in which it ran.
@@ -192,12 +206,25 @@ impl Owner {
         self.rows[row].name = Some(name);
     }
 
-    /// The trace's time of a moment in ns since 1970.
-    pub fn time_ns(&self, utc_ns: i64) -> i64 {
-        match &self.place {
-            Place::Process { clock, .. } => clock.profile_utc_ns(utc_ns),
-            Place::Alone { base_ns } => utc_ns.saturating_sub(*base_ns),
+    /// The trace's time of a time that a plugin gave.
+    pub fn time_ns(&mut self, ns: i64) -> i64 {
+        let read = match &self.window {
+            Some(window) => self.times.read(window, ns),
+            None => Read::Utc(ns),
+        };
+        match (&self.place, read) {
+            (Place::Process { clock, .. }, Read::Utc(ns)) => clock.profile_utc_ns(ns),
+            // The profile's UTC has the offset of the window throughout.
+            (Place::Process { .. }, Read::Other(ns)) => ns,
+            (Place::Alone { base_ns }, Read::Utc(ns) | Read::Other(ns)) => {
+                ns.saturating_sub(*base_ns)
+            }
         }
+    }
+
+    /// What has to be said of the plugin whose stream has ended.
+    pub fn said(&self) -> Vec<String> {
+        self.times.said()
     }
 
     /// The row of a process whose id is a text, which is also its name. Such rows have numbers that no

@@ -46,6 +46,7 @@ mod plugin_in_programs;
 mod plugin_kineto_host;
 mod plugin_manners;
 mod plugin_outputs;
+mod plugin_times;
 mod price;
 mod programs;
 mod programs_alike;

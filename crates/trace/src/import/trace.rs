@@ -48,7 +48,7 @@ pub use recorded::Added;
 use recorded::Recorded;
 use spans::Spans;
 
-/// The ticks of the trace's time 0, so that earlier times are ticks, too.
+/// The ticks of the time 0 of a foreign trace, so that earlier times are ticks, too.
 pub const EPOCH_TICKS: u64 = 1 << 61;
 /// Most slices without an end that one row may have at a time.
 const MOST_OPEN: usize = 1 << 16;
@@ -59,6 +59,8 @@ pub struct Import {
     dir: Dir,
     calls: CallsWriter,
     next_pid: u32,
+    /// The ticks of the trace's time 0.
+    epoch: i64,
     /// Base time of the first trace, from which times of the profile count. Set when it was read.
     base_ns: Option<i64>,
     first_ns: i64,
@@ -180,6 +182,7 @@ impl Import {
             calls: CallsWriter::create(&dir)?,
             dir,
             next_pid: 1 << 30,
+            epoch: EPOCH_TICKS as i64,
             base_ns: None,
             first_ns: i64::MAX,
             last_ns: i64::MIN,
@@ -248,7 +251,7 @@ impl Import {
         manifest.state = State::Finished;
         if self.first_ns <= self.last_ns {
             let base = self.base_ns.unwrap_or(0);
-            let moments = [self.first_ns, self.last_ns].map(|ns| moment(base, ns));
+            let moments = [self.first_ns, self.last_ns].map(|ns| moment(base, ns, self.epoch));
             manifest.created_unix_ns = moments[0].realtime_ns;
             manifest.snapshots = moments.to_vec();
         }
@@ -581,13 +584,10 @@ fn number(name: Option<NameId>) -> u64 {
     name.map_or(0, |name| u64::from(name.0) + 1)
 }
 
-fn ticks(ns: i64) -> u64 {
-    EPOCH_TICKS.saturating_add_signed(ns)
-}
-
-fn moment(base: i64, ns: i64) -> Moment {
+fn moment(base: i64, ns: i64, epoch: i64) -> Moment {
     let realtime_ns = u64::try_from(base.saturating_add(ns)).unwrap_or(0);
-    Moment { ticks: ticks(ns), monotonic_ns: ticks(ns), realtime_ns, uncertainty_ticks: 0 }
+    let ticks = epoch.saturating_add(ns).max(0).unsigned_abs();
+    Moment { ticks, monotonic_ns: ticks, realtime_ns, uncertainty_ticks: 0 }
 }
 
 fn json(scalar: &Scalar<'_>) -> String {

@@ -9,7 +9,7 @@ use profile::beneath::Dir;
 use profile::writer::CallsWriter;
 use profile::{Clock, LossCount, Manifest, PartId, Timeline, merge_losses};
 
-use super::{Import, OneTrace, ticks};
+use super::{EPOCH_TICKS, Import, OneTrace};
 use crate::chrome::event::Event;
 use crate::import::Imported;
 
@@ -44,6 +44,7 @@ impl Import {
             dir: dir.clone(),
             calls: CallsWriter::create_for(dir, clock, timeline)?,
             next_pid: 1 << 30,
+            epoch: EPOCH_TICKS as i64,
             base_ns: None,
             first_ns: i64::MAX,
             last_ns: i64::MIN,
@@ -54,6 +55,12 @@ impl Import {
             forms: Box::new([0; 256]),
             recorded: Some(Recorded { timeline, parts: HashMap::new() }),
         })
+    }
+
+    /// Says which time on `CLOCK_MONOTONIC` the trace's time 0 is, in ns. It may be before the machine
+    /// was started; events may not.
+    pub fn begins_at(&mut self, monotonic_ns: i64) {
+        self.epoch = monotonic_ns;
     }
 
     /// Writes the rest of what is added to a recorded profile.
@@ -76,7 +83,7 @@ impl Import {
             Some(Recorded { timeline, .. }) => {
                 timeline.ticks(timeline.realtime_to_monotonic_ns(ns))
             }
-            None => ticks(ns),
+            None => self.epoch.saturating_add(ns).max(0).unsigned_abs(),
         }
     }
 
@@ -84,7 +91,7 @@ impl Import {
     pub(super) fn monotonic(&self, ns: i64) -> i64 {
         match &self.recorded {
             Some(Recorded { timeline, .. }) => timeline.realtime_to_monotonic_ns(ns),
-            None => ticks(ns) as i64,
+            None => self.epoch.saturating_add(ns),
         }
     }
 }
