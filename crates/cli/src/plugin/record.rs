@@ -408,7 +408,7 @@ impl Outcome {
         }
         if let (count @ 1.., Some(example)) = not_json {
             let times = if count == 1 { String::new() } else { times(count) };
-            say!("{file}: added metadata that is not JSON, kept as text: {example}{times}");
+            say!("{file}: added metadata that is not JSON, kept as text: {example:.100}{times}");
             failed += count;
         }
         if let Some(died) = &self.died {

@@ -220,7 +220,9 @@ fn convert_stream(
         failed += if said.loses { said.count } else { 0 };
     }
     if let (count @ 1.., Some(example)) = (events.not_json, &events.example) {
-        note(format!("metadata that is not JSON was kept as text {count} times: {example}"));
+        note(format!(
+            "metadata that is not JSON, or is nested too deeply, was kept as text {count} times: {example:.100}"
+        ));
         failed += count;
     }
     match ending {
@@ -276,7 +278,9 @@ fn of_recording(
         lost.push(LossCount::new(Loss::RecordingIncomplete, 1));
     }
     if let (count @ 1.., Some(example)) = (events.not_json, &events.example) {
-        note(format!("metadata that is not JSON was kept as text {count} times: {example}"));
+        note(format!(
+            "metadata that is not JSON, or is nested too deeply, was kept as text {count} times: {example:.100}"
+        ));
     }
     summary.events += events.events;
     summary.mended += events.not_text;

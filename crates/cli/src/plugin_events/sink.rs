@@ -255,9 +255,31 @@ impl<'a, 'b> Events<'a, 'b> {
     }
 }
 
-/// Whether these bytes are a value of JSON.
+/// Objects and arrays inside one another at most. Perfetto's reader crashes at some tens of thousands.
+const DEEPEST: usize = 64;
+
+/// Whether these bytes are a value of JSON that every reader can take: one that is not nested deeply.
 pub fn is_json(bytes: &[u8]) -> bool {
-    serde_json::from_slice::<serde::de::IgnoredAny>(bytes).is_ok()
+    is_shallow(bytes) && serde_json::from_slice::<serde::de::IgnoredAny>(bytes).is_ok()
+}
+
+/// Whether a value is nested at most [`DEEPEST`] deep, if it is JSON.
+fn is_shallow(bytes: &[u8]) -> bool {
+    let (mut depth, mut in_text, mut is_escaped) = (0_usize, false, false);
+    for byte in bytes {
+        match byte {
+            _ if is_escaped => is_escaped = false,
+            b'\\' if in_text => is_escaped = true,
+            b'"' => in_text = !in_text,
+            b'[' | b'{' if !in_text => depth += 1,
+            b']' | b'}' if !in_text => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        if depth > DEEPEST {
+            return false;
+        }
+    }
+    true
 }
 
 impl Sink for Events<'_, '_> {
@@ -421,5 +443,25 @@ impl Sink for Events<'_, '_> {
             self.error.get_or_insert(error);
         }
         self.arguments = arguments;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_json;
+
+    #[test]
+    fn deep_metadata_is_not_taken_for_json() {
+        let nested =
+            |open: &str, close: &str, depth| open.repeat(depth) + "1" + &close.repeat(depth);
+        for (open, close) in [("[", "]"), ("{\"a\":", "}")] {
+            assert!(is_json(nested(open, close, 64).as_bytes()));
+            assert!(!is_json(nested(open, close, 65).as_bytes()));
+            assert!(!is_json(nested(open, close, 50_000).as_bytes()));
+        }
+        // Neither side by side nor in a text.
+        assert!(is_json(format!("[{}1]", "[],".repeat(1000)).as_bytes()));
+        assert!(is_json(format!("[\"\\\"{}\"]", "[".repeat(1000)).as_bytes()));
+        assert!(!is_json(b"[\"[]"));
     }
 }

@@ -1,5 +1,6 @@
 //! The head of a report: what was recorded, where and when, and which part of it is shown.
 
+use analysis::Counts;
 use profile::{CounterInfo, Exit, Manifest, MetricInfo, Origin, Profile, State};
 use serde::Serialize;
 
@@ -44,7 +45,7 @@ pub fn lines(overview: &Overview<'_>) -> Vec<(&'static str, String)> {
     if !asked.is_empty() {
         lines.push(("metrics", visible(&asked.join("; ")).into_owned()));
     }
-    let (processes, threads) = summary.places();
+    let counts = summary.places(profile);
     let total = summary.total.map(|sum| sum.value * profile.timeline.ns_per_tick());
     let together = match total {
         Some(ns) => format!("together {}", time(ns)),
@@ -53,15 +54,14 @@ pub fn lines(overview: &Overview<'_>) -> Vec<(&'static str, String)> {
     lines.push((
         "calls",
         format!(
-            "{}{} in {}, {}; {}{}",
+            "{}{} in {}; {}{}",
             plural(summary.calls.into(), "call"),
             summary
                 .dispatches
                 // Calls of virtual machines are not part of dispatches.
                 .filter(|n| *n > 0 || summary.calls == 0)
                 .map_or_else(String::new, |n| format!(" of {}", plural(n.into(), "dispatch"))),
-            plural(processes as u128, "process"),
-            plural(threads as u128, "thread"),
+            places(counts),
             sampled::together(overview).unwrap_or(together),
             match total {
                 Some(ns) if ns > 0.0 => " (percentages are of this)",
@@ -102,6 +102,19 @@ pub fn lines(overview: &Overview<'_>) -> Vec<(&'static str, String)> {
         lines.push(("values", text.to_owned()));
     }
     lines
+}
+
+/// How many processes, threads and devices: `1 process, 3 threads, 2 devices`.
+pub fn places(counts: Counts) -> String {
+    let Counts { processes, threads, devices } = counts;
+    let all = [(processes, "process"), (threads, "thread"), (devices, "device")];
+    // Without devices, nobody thinks of any; with devices only, nobody thinks of processes.
+    let is_shown = |number: usize, word| match word {
+        "device" => number > 0,
+        _ => number > 0 || devices == 0,
+    };
+    let shown = all.into_iter().filter(|(number, word)| is_shown(*number, *word));
+    shown.map(|(number, word)| plural(number as u128, word)).collect::<Vec<_>>().join(", ")
 }
 
 /// The time between the first and the last snapshot of `run`. `None` if the recording did not

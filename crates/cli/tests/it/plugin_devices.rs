@@ -86,6 +86,11 @@ fn each_plugin_has_its_own_devices() {
         let numbers: Vec<_> =
             names.iter().map(|((_, name), number)| (*name as u64, *number)).collect();
         assert_eq!(numbers, [(0, 0), (1, 1)].repeat(3), "as the plugins number them");
+        // Devices are neither processes nor threads. Alone, each plugin has a process of its own.
+        let processes = if profile.ends_with("in.cpt") { 1 } else { 3 };
+        let total = report(&program, &profile, &[])["total"].clone();
+        let counts = ["processes", "threads", "devices"].map(|key| total[key].as_u64().unwrap());
+        assert_eq!(counts, [processes, 3, 6], "{profile}");
         let second = rows(&["--device", "1"]);
         assert_eq!(second.len(), 3, "{profile}: the second device of each: {second:#?}");
         let only = rows(&["--device", "second (boreas.so)*"]);
@@ -154,5 +159,23 @@ fn counters_belong_to_their_devices_in_a_program_and_without_one() {
         for profile in ["in.cpt", "alone.cpt"] {
             std::fs::remove_dir_all(scratch.join(profile)).unwrap();
         }
+    }
+}
+
+#[test]
+fn a_recording_of_counters_is_not_called_empty() {
+    let Some(program) = counterpoint("a recording of counters") else { return };
+    let scratch = Scratch::new();
+    let [inside, alone] = ["in.cpt", "alone.cpt"].map(|name| scratch.join(name));
+    let [inside, alone] = [inside, alone].map(|path| path.display().to_string());
+    let run = ["run", "-e", "none", "--plugin", "telemetry", "-o", &inside, "--", "sleep", "0.1"];
+    let done = Command::new(&program).args(run).output().unwrap();
+    let text = String::from_utf8(done.stderr).unwrap();
+    assert!(text.contains(" counters of plugins") && !text.contains("no calls"), "{text}");
+    said(&program, &["plugin", "run", "telemetry", "--for", "100ms", "-o", &alone]);
+    for profile in [inside, alone] {
+        let shown = said(&program, &["report", &profile]);
+        assert!(shown.contains("no calls were recorded, but counters of plugins were:"), "{shown}");
+        assert!(!shown.contains("likely reasons"), "{shown}");
     }
 }
