@@ -71,6 +71,8 @@ pub use probe::ProbeCost;
 pub use sampled::{Estimated, SampledCounter, SampledRow, SampledRun};
 pub use stats::{Stats, stats};
 pub use summary::{Options, Summary, summarize};
-pub use table::{Apart, By, CounterTotal, FirstCalls, Key, PassTotal, Row, Taken, compensate};
+pub use table::{
+    Apart, By, CounterTotal, Counts, FirstCalls, Key, PassTotal, Row, Taken, compensate,
+};
 pub use threads::ThreadTime;
 pub use tracks::{SeriesSummary, TracksSummary, tracks};

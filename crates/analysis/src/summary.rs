@@ -14,7 +14,7 @@ use crate::estimate::Estimate;
 use crate::forest::{self, Marker};
 use crate::probe::{InPlace, ProbeCost, costs};
 use crate::sampled::{self, Found, SampledRow, SampledRun};
-use crate::table::{Apart, By, Key, Places, Row, Selection, Table};
+use crate::table::{Apart, By, Counts, Key, Places, Row, Selection, Table};
 use crate::threads::{PageTimes, ThreadTime};
 
 /// What to add up, and how.
@@ -84,18 +84,12 @@ pub struct Summary {
 }
 
 impl Summary {
-    /// The number of processes and of threads with calls. Ignores the filter.
-    pub fn places(&self) -> (usize, usize) {
-        let mut places: Vec<(usize, usize)> =
-            self.threads.iter().map(|time| (time.process, time.thread)).collect();
+    /// What has calls, by number. Ignores the filter.
+    pub fn places(&self, profile: &Profile) -> Counts {
+        let timed = self.threads.iter().map(|time| (time.process, time.thread));
         // Calls that were only counted do not say when they began or ended.
         let counted = self.sampled.iter().flat_map(|run| &run.threads).map(|(at, _)| *at);
-        places.extend(counted);
-        places.sort_unstable();
-        places.dedup();
-        let threads = places.len();
-        places.dedup_by_key(|(process, _)| *process);
-        (places.len(), threads)
+        Counts::of(profile, timed.chain(counted))
     }
 }
 

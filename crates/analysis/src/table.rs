@@ -14,6 +14,7 @@ use crate::metrics::{self, MetricValue};
 use crate::sampled::values::SampledRow;
 
 pub(crate) use fill::Table;
+pub use places::Counts;
 pub(crate) use places::{Places, Selection};
 
 /// What a row of the table stands for.

@@ -1,6 +1,7 @@
 //! `counterpoint export`: writes every call, or every sample of the tracks, as one row for other
 //! programs.
 
+mod clock;
 mod compensation;
 mod counts;
 mod lines;
@@ -14,6 +15,7 @@ use std::process::ExitCode;
 use arrow_array::RecordBatch;
 use arrow_schema::{ArrowError, SchemaRef};
 use clap::ValueEnum;
+use clock::ExportClock;
 use model::metric::Bound;
 use profile::batch::unknown_op;
 use profile::tracks::batches::SeriesChooser;
@@ -58,6 +60,9 @@ pub struct Args {
     /// Only ops, tracks or loops (FUNCTION:LOOP) whose name matches. `*` matches any text, `?` any character.
     #[arg(long, value_name = "GLOB")]
     filter: Option<String>,
+    /// The clock that moments are on.
+    #[arg(long, value_enum, default_value_t)]
+    clock: ExportClock,
     #[command(flatten)]
     metrics: MetricArgs,
 }
@@ -181,7 +186,7 @@ fn write(
                 _ => Some(serde_json::to_string(&compensation::out(profile))?),
             };
             let all = Rows { what, profile, metrics, compensation, schema, batches: &mut counted };
-            rows(out, all, args.format)?;
+            rows(out, all, args)?;
             batches.losses().to_vec()
         }
         What::Tracks => {
@@ -193,7 +198,7 @@ fn write(
             let mut counted = batches.by_ref().inspect(|batch| written += rows_of(batch));
             let (metrics, compensation) = (None, None);
             let all = Rows { what, profile, metrics, compensation, schema, batches: &mut counted };
-            rows(out, all, args.format)?;
+            rows(out, all, args)?;
             batches.losses().to_vec()
         }
         What::Counts => {
@@ -202,7 +207,7 @@ fn write(
             let (schema, mut batches) = (batch.schema(), std::iter::once(Ok(batch)));
             let (metrics, compensation) = (None, None);
             let all = Rows { what, profile, metrics, compensation, schema, batches: &mut batches };
-            rows(out, all, args.format)?;
+            rows(out, all, args)?;
             Vec::new()
         }
         What::Loops | What::LoopEvents => {
@@ -216,7 +221,7 @@ fn write(
             let (schema, mut batches) = (batch.schema(), std::iter::once(Ok(batch)));
             let (metrics, compensation) = (None, None);
             let all = Rows { what, profile, metrics, compensation, schema, batches: &mut batches };
-            rows(out, all, args.format)?;
+            rows(out, all, args)?;
             recorded.losses.clone()
         }
     };
@@ -237,8 +242,11 @@ fn calls_like<'a>(profile: &'a Profile, glob: &'a str) -> profile::batch::Choose
     })
 }
 
-fn rows(out: &mut (impl Write + Send), mut rows: Rows<'_>, format: ExportFormat) -> io::Result<()> {
-    match format {
+fn rows(out: &mut (impl Write + Send), rows: Rows<'_>, args: &Args) -> io::Result<()> {
+    let (clock, timeline) = (args.clock, &rows.profile.timeline);
+    let mut batches = rows.batches.map(|batch| clock.convert(batch?, timeline));
+    let mut rows = Rows { schema: clock.schema(&rows.schema), batches: &mut batches, ..rows };
+    match args.format {
         ExportFormat::Csv => csv(out, &mut rows),
         ExportFormat::Json => json(out, &mut rows),
         ExportFormat::Parquet => parquet::write(out, &mut rows),

@@ -3,6 +3,8 @@
 //! | module | purpose |
 //! |---|---|
 //! | [`sink`] | makes events of a trace of what a plugin hands over |
+//! | [`owner`] | keeps what plugins call by the same number apart |
+//! | [`times`] | on which clock the times are that plugins give |
 //! | [`recording`] | the same for recordings of PyTorch's profiler |
 //! | [`convert`] | turns the files that plugins wrote in recorded programs into parts of a profile |
 //! | [`keep`] | makes these a lasting part of the profile, at the end of a recording |
@@ -10,14 +12,18 @@
 
 mod convert;
 mod keep;
+mod owner;
 mod recording;
 mod show;
 mod sink;
+mod times;
 
 use std::path::Path;
 
+pub use owner::Owner;
 pub use show::show;
 pub use sink::{Events, is_json};
+pub use times::Window;
 
 use crate::terminal::say;
 

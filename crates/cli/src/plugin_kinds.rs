@@ -1,7 +1,7 @@
 //! Words that people use for what plugins give: kinds of events, with their numbers in the plugin
 //! interface, and levels of messages.
 
-use model::activity::{Kind, Registry};
+use model::activity::{Generic, Kind, Registry};
 
 use crate::failure::Failure;
 
@@ -33,6 +33,11 @@ pub fn parse(list: &str) -> Result<Vec<u32>, Failure> {
         let exactly = abi::kineto::EVENT_TYPES.iter().any(|known| known.name == word);
         // `kernel` is a type and the word for all kernels.
         let generic = matches!(kind, Kind::Generic(generic) if generic.name() == word);
+        // The ranges of a profiler, which are of the same kind, are something else.
+        if kind == Kind::Generic(Generic::DeviceEvent) && !exactly && !generic {
+            return Err(Failure::new(format!("plugins cannot give {word} events"))
+                .hint("the plugin interface has no such type; kernels and copies have types"));
+        }
         for known in abi::kineto::EVENT_TYPES {
             let same = registry.parse(known.name).map(|label| registry.kind(label)) == Some(kind);
             let wanted = if exactly && !generic { known.name == word } else { same };
@@ -68,5 +73,9 @@ mod tests {
         // A name that only later lists of Kineto have means its kind.
         assert_eq!(of("xpu_scope_profiler"), [22]);
         assert!(parse("runtimes").is_err());
+        // The ranges of CUPTI's profiler are not CUDA's events.
+        assert_eq!(of("cuda_profiler_range"), [18]);
+        let refused = parse("kernel,cuda_event").expect_err("no such type");
+        assert_eq!(refused.messages()[0], "plugins cannot give cuda_event events");
     }
 }

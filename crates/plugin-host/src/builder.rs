@@ -244,12 +244,13 @@ fn text<'a>(pointer: *const c_char) -> Option<&'a [u8]> {
 unsafe extern "C" fn add_event(handle: *mut c_void, event: *const ProfileEvent) -> c_int {
     const CALL: &str = "addEvent";
     enter(handle, CALL, |builder, state| {
-        let raw = checked(event, CALL, ProfileEvent::SIZE)?;
+        // What follows is about this event, also if it is refused.
         builder.finish(state);
         state.any = true;
         state.name.clear();
         state.named = false;
         state.metadata.clear();
+        let raw = checked(event, CALL, ProfileEvent::SIZE)?;
         let number = raw.event_type;
         if !state.asked.has(number) {
             let declared = abi::kineto::FIRST_OWN_TYPE..builder.own_end.load(Ordering::Acquire);

@@ -60,6 +60,14 @@ impl PartId {
         self.generation >= FIRST_PLUGIN_GENERATION
     }
 
+    /// Returns the part of the process whose plugins' events are in this part, or else this part.
+    pub fn of_process(self) -> Self {
+        match self.generation.checked_sub(FIRST_PLUGIN_GENERATION) {
+            Some(after) => Self { generation: after / PLUGIN_PARTS, ..self },
+            None => self,
+        }
+    }
+
     /// Returns the name of its directory.
     pub fn name(self) -> String {
         part_name(self.pid, self.start_time, self.generation)

@@ -337,6 +337,13 @@ fn part_ids(parts: &Dir) -> Result<BTreeSet<PartId>> {
 }
 
 impl Process {
+    /// Returns its process id, or the number by which a plugin calls a device.
+    pub fn number(&self) -> u32 {
+        let info = self.info.as_ref().filter(|_| self.id.is_of_plugins());
+        let said = info.and_then(|info| info.arguments.get(1)?.parse().ok());
+        said.unwrap_or(self.id.pid)
+    }
+
     /// Returns everything that its calls may refer to.
     pub(crate) fn exports(&self) -> (&[Library], &[OpExport]) {
         (&self.libraries, &self.op_exports)

@@ -21,10 +21,12 @@
 
 pub mod batches;
 mod reader;
+mod scopes;
 mod writer;
 
 pub use batches::TrackBatches;
 pub use reader::{Samples, Tracks};
+pub use scopes::ScopeNames;
 pub use writer::TracksWriter;
 
 use std::sync::Arc;
@@ -72,7 +74,8 @@ pub struct Series {
     pub cumulative: bool,
     /// Intended sampling interval in ns; 0 if there was none.
     pub interval_ns: u64,
-    /// The source of the readings: `perf`, `sim`, or where it was imported from.
+    /// The source of the readings: `perf`, `sim`, `trace`, or a plugin's path and the program in which
+    /// it was. Each source has its own devices.
     pub source: String,
 }
 

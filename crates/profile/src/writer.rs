@@ -61,6 +61,7 @@ struct Process {
     start_time: u64,
     generation: u32,
     name: String,
+    arguments: Vec<String>,
     /// The name of its directory, which is opened each time, because the trace of a whole machine may
     /// have more processes than a process may have open files.
     part: String,
@@ -109,14 +110,15 @@ impl CallsWriter {
     /// Fails if its part cannot be created.
     pub fn process(&mut self, pid: u32) -> Result<ProcessKey> {
         let start_time = self.processes.iter().filter(|p| p.pid == pid).count() as u64;
-        self.part(PartId { pid, start_time, generation: 0 })
+        self.part(PartId { pid, start_time, generation: 0 }, &[])
     }
 
-    /// Adds a process whose part has this id, which no part has yet.
+    /// Adds a process whose part has this id, which no part has yet. The arguments are kept as those
+    /// of its program.
     ///
     /// # Errors
     /// Fails if its part cannot be created.
-    pub fn part(&mut self, id: PartId) -> Result<ProcessKey> {
+    pub fn part(&mut self, id: PartId, arguments: &[String]) -> Result<ProcessKey> {
         let PartId { pid, start_time, generation } = id;
         let part = part_name(pid, start_time, generation);
         self.parts.create_dir(&part)?;
@@ -125,6 +127,7 @@ impl CallsWriter {
             start_time,
             generation,
             name: String::new(),
+            arguments: arguments.to_vec(),
             part,
             threads: 0,
             exports: 0,
@@ -285,7 +288,7 @@ impl CallsWriter {
                 generation: process.generation,
                 clock: self.clock.map_or(ClockKind::Monotonic, |(kind, _)| kind),
                 program: process.name,
-                arguments: Vec::new(),
+                arguments: process.arguments,
             };
             let mut bytes = Frame::Process(info).to_bytes();
             for library in process.libraries {

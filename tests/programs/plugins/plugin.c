@@ -191,7 +191,8 @@ static int process(KinetoPlugin_ProfilerProcessEvents_Params* params) {
   int added;
   IF(NULL_EVENT) added = b->addEvent(h, NULL);
   else added = b->addEvent(h, &kernel);
-  if (added == 0) {
+  /* Few plugins look at what addEvent returned. */
+  if (added == 0 || MISTAKE == SMALL_EVENT) {
     IF(NULL_NAME) b->setLastEventName(h, NULL);
     else IF(NAMELESS) {}
     else b->setLastEventName(h, NAME);

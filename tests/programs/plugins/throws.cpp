@@ -2,6 +2,7 @@
 // without it the plugin behaves. With -DIN_CONSTRUCTOR it throws while it is loaded.
 #include <pthread.h>
 
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <exception>
@@ -87,7 +88,8 @@ int process(KinetoPlugin_ProfilerProcessEvents_Params* params) {
   KinetoPlugin_ProfileEvent event = {};
   event.unpaddedStructSize = KINETO_PLUGIN_PROFILE_EVENT_UNPADDED_STRUCT_SIZE;
   event.eventType = KINETO_PLUGIN_PROFILE_EVENT_TYPE_CONCURRENT_KERNEL;
-  event.startTimeUtcNs = 1700000000000000000;
+  event.startTimeUtcNs = std::chrono::duration_cast<std::chrono::nanoseconds>(
+      std::chrono::system_clock::now().time_since_epoch()).count();
   event.endTimeUtcNs = event.startTimeUtcNs + 1000;
   b->addEvent(b->pTraceBuilderHandle, &event);
   b->setLastEventName(b->pTraceBuilderHandle, "before");

@@ -5,7 +5,7 @@
 //! thread. A process is a device if some op of it runs on devices by the vocabulary of
 //! [`model::activity`].
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use model::activity::{Kind, Registry};
 use model::glob::matches;
@@ -22,6 +22,48 @@ pub(crate) struct Selection<'a> {
     pub kind: Option<&'a str>,
     pub device: Option<&'a str>,
     pub stream: Option<&'a str>,
+}
+
+/// How many processes, threads and devices there are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Processes, without devices.
+    pub processes: usize,
+    /// Threads of these.
+    pub threads: usize,
+    /// Devices, which are no processes although they have parts of the profile.
+    pub devices: usize,
+}
+
+impl Counts {
+    /// Counts these threads of a profile, given by the indices of their process and their own. A thread
+    /// may come twice.
+    pub fn of(profile: &Profile, threads: impl IntoIterator<Item = (usize, usize)>) -> Self {
+        let is_device = devices(profile);
+        let threads: HashSet<(usize, usize)> = threads.into_iter().collect();
+        let (mut processes, mut on_devices) = (HashSet::new(), HashSet::new());
+        // Threads by the id that the kernel gave them, which it may give again.
+        let (mut recorded, mut of_plugins, mut count) = (HashSet::new(), HashSet::new(), 0);
+        for (at, thread) in threads {
+            let Some(process) = profile.processes.get(at) else { continue };
+            if is_device[at] {
+                on_devices.insert(at);
+                continue;
+            }
+            // What the plugins of a process gave is in parts of its own.
+            let id = process.id.of_process();
+            processes.insert((id, process.number(), process.pass));
+            let tid = process.threads.get(thread).map(|thread| thread.tid);
+            if process.id.is_of_plugins() {
+                of_plugins.insert((id, tid));
+            } else {
+                recorded.insert((id, tid));
+                count += 1;
+            }
+        }
+        let threads = count + of_plugins.difference(&recorded).count();
+        Self { processes: processes.len(), threads, devices: on_devices.len() }
+    }
 }
 
 /// What a table shows, decided before the calls are read.
@@ -74,7 +116,7 @@ impl<'a> Places<'a> {
             let named = |process: usize| {
                 let found = &profile.processes[process];
                 let program = found.info.as_ref().map_or("", |info| info.program.as_str());
-                matches(glob, &found.id.pid.to_string()) || matches(glob, program)
+                matches(glob, &found.number().to_string()) || matches(glob, program)
             };
             (0..devices.len()).map(|process| devices[process] && named(process)).collect()
         });

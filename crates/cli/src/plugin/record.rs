@@ -28,7 +28,7 @@ use super::shown;
 use crate::failure::Failure;
 use crate::input;
 use crate::output::{bytes, time};
-use crate::plugin_events::Events;
+use crate::plugin_events::{Events, Owner, Window};
 use crate::plugin_files::files_or_variable;
 use crate::plugin_kinds;
 use crate::prepare::{Turn, make_way};
@@ -95,7 +95,8 @@ fn record(args: &Args, files: &[PathBuf], types: &[u32]) -> Result<ExitCode, Fai
     recordings.iter_mut().for_each(Recording::wait_until_ready);
     let interrupted = Interrupted::new();
     interrupted.sleep(Duration::from_nanos(args.warmup));
-    let base_ns = base_ns();
+    let (base_ns, begin) = (base_ns(), Moment::now());
+    import.begins_at(begin.monotonic_ns.saturating_sub(begin.utc_ns).saturating_add(base_ns));
     recordings.iter_mut().for_each(|recording| recording.tell("start"));
     interrupted.sleep_or(Duration::from_nanos(args.duration_ns), |paused| {
         let order = if paused { "pause" } else { "resume" };
@@ -103,7 +104,14 @@ fn record(args: &Args, files: &[PathBuf], types: &[u32]) -> Result<ExitCode, Fai
     });
     recordings.iter_mut().for_each(|recording| recording.tell("stop"));
 
-    // One trace of all: plugins share the numbers of devices, and arrows go from one to another.
+    let mut owner = Owner::alone(
+        base_ns,
+        Window {
+            first_ns: begin.utc_ns,
+            last_ns: Moment::now().utc_ns,
+            offset_ns: begin.utc_ns.saturating_sub(begin.monotonic_ns),
+        },
+    );
     let mut trace = import.trace("plugins", 0).map_err(Failure::new)?;
     for (key, value) in [
         ("schemaVersion", json!(1)),
@@ -116,9 +124,11 @@ fn record(args: &Args, files: &[PathBuf], types: &[u32]) -> Result<ExitCode, Fai
     }
     let (mut events, mut not_text, mut plugins) = (0, 0, 0_u32);
     let mut losses = Vec::new();
-    for recording in recordings {
+    for (stream, recording) in recordings.into_iter().enumerate() {
         let file = recording.file.clone();
-        let mut sink = Events::new(&mut trace, base_ns);
+        owner.begin_stream(stream as u64);
+        owner.begin_plugin(&shown(&file), recording.child.id());
+        let mut sink = Events::new(&mut trace, &mut owner);
         let outcome = recording.finish(&mut sink);
         if let Some(error) = sink.error {
             return Err(Failure::new(format!("write {}: {error}", args.output.display())));
@@ -127,8 +137,14 @@ fn record(args: &Args, files: &[PathBuf], types: &[u32]) -> Result<ExitCode, Fai
         not_text += sink.not_text;
         plugins += u32::from(sink.events > 0);
         let not_json = (sink.not_json, sink.example.take());
+        for text in owner.said() {
+            say!("{}: {text}", shown(&file));
+        }
         losses.extend(outcome.say(&file, not_json));
     }
+    owner
+        .finish(&mut trace)
+        .map_err(|e| Failure::new(format!("write {}: {e}", args.output.display())))?;
     let summary = ReadSummary { events, mended: not_text, ..ReadSummary::default() };
     trace.finish("plugins", &summary).map_err(Failure::new)?;
     import.lose(losses);
@@ -149,6 +165,20 @@ fn host_name() -> String {
 /// Time since 1970.
 fn unix_now() -> Duration {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()
+}
+
+/// A moment on two clocks.
+struct Moment {
+    utc_ns: i64,
+    monotonic_ns: i64,
+}
+
+impl Moment {
+    fn now() -> Self {
+        let monotonic_ns = record::clock::monotonic_ns() as i64;
+        let utc_ns = i64::try_from(unix_now().as_nanos()).unwrap_or(i64::MAX);
+        Self { utc_ns, monotonic_ns }
+    }
 }
 
 /// The time that Kineto's traces count from: the begin of the current three months, ns since 1970.
@@ -378,7 +408,7 @@ impl Outcome {
         }
         if let (count @ 1.., Some(example)) = not_json {
             let times = if count == 1 { String::new() } else { times(count) };
-            say!("{file}: added metadata that is not JSON, kept as text: {example}{times}");
+            say!("{file}: added metadata that is not JSON, kept as text: {example:.100}{times}");
             failed += count;
         }
         if let Some(died) = &self.died {

@@ -11,6 +11,7 @@
 
 use std::fs::File;
 use std::io::{self, BufReader, Read as _, Seek as _};
+use std::time::SystemTime;
 
 use model::Loss;
 use plugin_host::stream::{Ending, Reader};
@@ -25,7 +26,9 @@ use trace::chrome::event::Raw;
 use trace::chrome::read::{EventSink as _, ReadSummary};
 use trace::import::trace::Import;
 
-use super::sink::{Events, Owner};
+use super::owner::Owner;
+use super::sink::Events;
+use super::times::Window;
 use crate::failure::Failure;
 use crate::view::units::plural;
 
@@ -97,14 +100,17 @@ pub(super) fn write(profile: &Profile, stage: &Dir) -> Result<Option<Converted>,
     let (mut done, mut summary) = (Converted::default(), ReadSummary::default());
     let mut losses = Vec::new();
     let mut recordings = Vec::new();
+    // Numbers of arrows below those of the first stream are those of the profile's own calls.
+    let mut streams = 1..;
     for (index, (process, files)) in all.into_iter().enumerate() {
-        let clock = clock_of(profile, timeline);
+        let clock = (clock_of(profile, timeline), window_of(profile));
         let mut owner = Owner::new(process.id, name_of(process), index, clock);
         let mut lost = Vec::new();
         let ops_are_calls = has_ops_of_torch(process);
         for (name, file) in files {
-            owner.begin_recording();
-            let mut events = Events::of_process(&mut trace, &mut owner);
+            owner.begin_stream(streams.next().unwrap_or_default());
+            owner.begin_plugin(PYTORCH, process.id.pid);
+            let mut events = Events::new(&mut trace, &mut owner);
             events.recording.ops_are_calls = ops_are_calls;
             let one = match meta::trace_number(&name) {
                 Some(_) => convert_trace(events, file, &mut lost, &mut summary),
@@ -119,7 +125,7 @@ pub(super) fn write(profile: &Profile, stage: &Dir) -> Result<Option<Converted>,
             done.files.push(format!("{PARTS_NAME}/{}/{name}", process.id.name()));
         }
         owner.finish(&mut trace).map_err(|e| failed(&e))?;
-        losses.push((owner.id(), merge_losses(&lost)));
+        losses.push((process.id, merge_losses(&lost)));
     }
     done.events = summary.events;
     if !recordings.is_empty() {
@@ -159,7 +165,7 @@ fn convert_trace(
     lost: &mut Vec<LossCount>,
     summary: &mut ReadSummary,
 ) -> Result<OfFile, String> {
-    let process = events.owner.as_ref().map_or_else(String::new, |owner| owner.name().to_owned());
+    let process = events.owner.process().map_or_else(String::new, |(_, name)| name.to_owned());
     let mut head = Vec::new();
     let begun = (&mut file).take(HEAD).read_to_end(&mut head).and_then(|_| file.rewind());
     let read = match begun {
@@ -192,7 +198,7 @@ fn convert_stream(
     lost: &mut Vec<LossCount>,
     summary: &mut ReadSummary,
 ) -> Result<OfFile, String> {
-    let process = events.owner.as_ref().map_or_else(String::new, |owner| owner.name().to_owned());
+    let process = events.owner.process().map_or_else(String::new, |(_, name)| name.to_owned());
     let ending = Reader::new(BufReader::new(file)).replay(&mut events);
     if let Some(error) = events.error {
         return Err(error);
@@ -207,13 +213,16 @@ fn convert_stream(
     let mut notes = Vec::new();
     let mut note = |text: String| notes.push(format!("plugin {plugin} in {process}: {text}"));
     let (mut failed, mut full) = (0, 0);
+    events.owner.said().into_iter().for_each(&mut note);
     for said in &events.said {
         let times = if said.count > 1 { format!(" ({} times)", said.count) } else { String::new() };
         note(format!("{}{times}", said.text));
         failed += if said.loses { said.count } else { 0 };
     }
     if let (count @ 1.., Some(example)) = (events.not_json, &events.example) {
-        note(format!("metadata that is not JSON was kept as text {count} times: {example}"));
+        note(format!(
+            "metadata that is not JSON, or is nested too deeply, was kept as text {count} times: {example:.100}"
+        ));
         failed += count;
     }
     match ending {
@@ -269,7 +278,9 @@ fn of_recording(
         lost.push(LossCount::new(Loss::RecordingIncomplete, 1));
     }
     if let (count @ 1.., Some(example)) = (events.not_json, &events.example) {
-        note(format!("metadata that is not JSON was kept as text {count} times: {example}"));
+        note(format!(
+            "metadata that is not JSON, or is nested too deeply, was kept as text {count} times: {example:.100}"
+        ));
     }
     summary.events += events.events;
     summary.mended += events.not_text;
@@ -288,6 +299,17 @@ fn free_name(profile: &Profile) -> String {
 fn clock_of(profile: &Profile, timeline: Timeline) -> UtcClock {
     let moments = profile.snapshots.iter().map(|moment| Snapshot::from(*moment));
     UtcClock::new(timeline, &moments.collect::<Vec<_>>())
+}
+
+/// When the profile was recorded. If nobody saw its end, it may have lasted until now.
+fn window_of(profile: &Profile) -> Option<Window> {
+    let first = profile.snapshots.iter().min_by_key(|moment| moment.ticks)?;
+    let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    Some(Window {
+        first_ns: first.realtime_ns as i64,
+        last_ns: i64::try_from(since_1970.as_nanos()).unwrap_or(i64::MAX),
+        offset_ns: first.realtime_ns.wrapping_sub(first.monotonic_ns) as i64,
+    })
 }
 
 /// What a process is called: `python3 4711`.

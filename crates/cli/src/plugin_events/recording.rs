@@ -37,19 +37,17 @@ impl Events<'_, '_> {
     fn recorded(&mut self, mut event: Event<'_>) {
         self.events += 1;
         self.recording.any = true;
-        if event.phase == b'M' && event.name.as_deref() == Some("process_name") {
-            // The program's own calls are in a process of its name.
-            let own = self.owner.as_ref().map(|owner| i64::from(owner.id().pid));
-            if let (Some(Scalar::Int(pid)), Some(own)) = (&event.pid, own)
-                && *pid == own
-            {
-                return self.name_own_process("PyTorch of ");
-            }
+        if event.phase == b'M'
+            && event.name.as_deref() == Some("process_name")
+            && let Some(Scalar::Int(pid)) = event.pid
+            && let Some(name) = event.args.and_then(name_in)
+        {
+            return self.name_process(pid, &name);
         }
         event.pid = event.pid.map(|pid| Scalar::Int(self.process_of(&pid)));
-        event.time_ns = event.time_ns.map(|time| self.time_ns(time));
-        if let (Some(owner), Some(Scalar::Int(id))) = (&self.owner, &event.id) {
-            event.id = Some(Scalar::Int(owner.arrow(*id)));
+        event.time_ns = event.time_ns.map(|time| self.owner.time_ns(time));
+        if let Some(Scalar::Int(id)) = &event.id {
+            event.id = Some(Scalar::Int(self.owner.arrow(*id)));
         }
         let is_op = || event.category.as_deref().is_some_and(|category| OPS.contains(&category));
         let put = if event.phase == b'X' && self.recording.ops_are_calls && is_op() {
@@ -132,6 +130,12 @@ impl Events<'_, '_> {
         let base_ns = base_of(head).unwrap_or(0);
         read(source, &mut File { events: self, base_ns })
     }
+}
+
+/// The name that these arguments give to a row.
+fn name_in(arguments: Raw<'_>) -> Option<String> {
+    let arguments: Value = serde_json::from_str(arguments.get()).ok()?;
+    Some(arguments.get("name")?.as_str()?.to_owned())
 }
 
 /// The value of `baseTimeNanoseconds`, which PyTorch writes before the events.

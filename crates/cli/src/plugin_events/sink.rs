@@ -21,131 +21,13 @@ use abi::kineto::{FLOW_FWD_BWD, TYPE_COUNTER, TYPE_INSTANT};
 use model::activity::{Kind, Registry};
 use plugin_host::entry::Entry;
 use plugin_host::{Counter, Event as Given, Message, Metadata, Sink};
-use profile::{PLUGIN_PARTS, PartId, UtcClock};
-use serde_json::{Map, Value, json};
+use profile::tracks::Scope;
+use serde_json::{Map, Value};
 use trace::chrome::event::{Event, Raw, Scalar};
 use trace::chrome::read::EventSink as _;
-use trace::export::activities::PLUGIN_ROWS;
 use trace::import::trace::{CounterValue, OneTrace};
 
-/// A process of a recorded profile, whose plugins have handed over events. Its plugins share the
-/// numbers of devices and of arrows; in the profile, those of different processes differ.
-#[derive(Debug)]
-pub struct Owner {
-    id: PartId,
-    /// What it is called: its program and its process id.
-    name: String,
-    /// The number of its first row of events among those of all processes.
-    first: i64,
-    /// Numbers of devices and processes that events named, each with a row of its own, and whether a
-    /// plugin has named that row.
-    rows: Vec<(i64, bool)>,
-    /// The rows by these numbers.
-    by_number: HashMap<i64, usize>,
-    /// Rows of processes whose ids are texts.
-    texts: HashMap<String, usize>,
-    /// What is added to the ids of arrows.
-    arrows: u64,
-    /// Number of recordings of PyTorch's profiler, whose arrows are numbered from 0 in each.
-    recordings: u64,
-    clock: UtcClock,
-}
-
-impl Owner {
-    /// `index` distinguishes the processes of one conversion.
-    pub fn new(id: PartId, name: String, index: usize, clock: UtcClock) -> Self {
-        let first = PLUGIN_ROWS + index as i64 * i64::from(PLUGIN_PARTS);
-        let arrows = (index as u64 + 1) << 32;
-        Self {
-            id,
-            name,
-            first,
-            rows: Vec::new(),
-            by_number: HashMap::new(),
-            texts: HashMap::new(),
-            arrows,
-            recordings: 0,
-            clock,
-        }
-    }
-
-    /// The process whose events are numbered from 0.
-    pub fn id(&self) -> PartId {
-        self.id
-    }
-
-    /// What it is called.
-    pub fn name(&self) -> &str {
-        &self.name
-    }
-
-    /// The row of a device's or process's number. It is created if it is new.
-    fn row(&mut self, number: i64, trace: &mut OneTrace<'_>) -> usize {
-        if let Some(row) = self.by_number.get(&number) {
-            return *row;
-        }
-        // A plugin that names thousands of devices gets no more rows.
-        if self.rows.len() + 1 < PLUGIN_PARTS as usize {
-            self.rows.push((number, false));
-            let row = self.rows.len() - 1;
-            self.by_number.insert(number, row);
-            trace.place(self.first + row as i64, self.id.of_plugins(row as u32));
-        }
-        self.rows.len() - 1
-    }
-
-    /// The row of a process whose id is a text, which is also its name. Such rows have numbers that no
-    /// device has.
-    fn row_of_text(&mut self, text: &str, trace: &mut OneTrace<'_>) -> (usize, bool) {
-        if let Some(row) = self.texts.get(text) {
-            return (*row, false);
-        }
-        let row = self.row(i64::MIN + self.texts.len() as i64, trace);
-        self.rows[row].1 = true;
-        self.texts.insert(text.to_owned(), row);
-        (row, true)
-    }
-
-    /// A new recording of PyTorch's profiler begins.
-    pub fn begin_recording(&mut self) {
-        self.recordings += 1;
-    }
-
-    /// The id of an arrow of the recording that came last.
-    pub fn arrow(&self, id: i64) -> i64 {
-        (self.recordings << 48).wrapping_add(self.arrows).wrapping_add(id as u64) as i64
-    }
-
-    /// Names the rows that no plugin has named.
-    ///
-    /// # Errors
-    /// The profile is not writable.
-    pub fn finish(&mut self, trace: &mut OneTrace<'_>) -> Result<(), String> {
-        for row in 0..self.rows.len() {
-            let (number, named) = self.rows[row];
-            if named {
-                continue;
-            }
-            let name = match number {
-                n if n == i64::from(self.id.pid) => format!("plugins of {}", self.name),
-                n => format!("{n} of {}", self.name),
-            };
-            let args = json!({ "name": name }).to_string();
-            trace.event(
-                0,
-                &Event {
-                    phase: b'M',
-                    name: Some(Cow::Borrowed("process_name")),
-                    pid: Some(Scalar::Int(self.first + row as i64)),
-                    tid: Some(Scalar::Int(0)),
-                    args: Some(Raw::of(&args)),
-                    ..Event::default()
-                },
-            )?;
-        }
-        Ok(())
-    }
-}
+use super::owner::{Name, Owner};
 
 /// What is known of the recording of another profiler whose events come ([`super::recording`]).
 #[derive(Debug, Default)]
@@ -169,9 +51,8 @@ pub struct Said {
 /// Gives a trace the events of one plugin.
 pub struct Events<'a, 'b> {
     pub(super) trace: &'a mut OneTrace<'b>,
-    base_ns: i64,
-    /// The process of the events, in a recorded profile.
-    pub(super) owner: Option<&'a mut Owner>,
+    /// Whose events they are.
+    pub(super) owner: &'a mut Owner,
     /// The recording of another profiler whose events these are, if they are.
     pub(super) recording: Recording,
     /// The plugin's name, if the stream says it.
@@ -199,12 +80,11 @@ pub struct Events<'a, 'b> {
 }
 
 impl<'a, 'b> Events<'a, 'b> {
-    /// `base_ns`: the trace's time 0, ns since 1970.
-    pub fn new(trace: &'a mut OneTrace<'b>, base_ns: i64) -> Self {
+    /// Events of a stream of this owner's.
+    pub fn new(trace: &'a mut OneTrace<'b>, owner: &'a mut Owner) -> Self {
         Self {
             trace,
-            base_ns,
-            owner: None,
+            owner,
             recording: Recording::default(),
             plugin: String::new(),
             doing: String::new(),
@@ -221,59 +101,34 @@ impl<'a, 'b> Events<'a, 'b> {
         }
     }
 
-    /// For events of a process of a recorded profile.
-    pub fn of_process(trace: &'a mut OneTrace<'b>, owner: &'a mut Owner) -> Self {
-        Self { owner: Some(owner), ..Self::new(trace, 0) }
+    /// The id in the trace of what the plugin calls by this number.
+    fn process(&mut self, number: i64, on_device: bool) -> i64 {
+        let row = self.owner.row(number, on_device, self.trace);
+        self.owner.id(row)
     }
 
-    /// The number in the trace of what a plugin calls by this number.
-    fn process(&mut self, number: i64) -> i64 {
-        match &mut self.owner {
-            Some(owner) => owner.first + owner.row(number, self.trace) as i64,
-            None => number,
-        }
-    }
-
-    /// The number in the trace of a process of a recording.
+    /// The id in the trace of a process of a recording.
     pub(super) fn process_of(&mut self, id: &Scalar<'_>) -> i64 {
-        let text = match id {
-            Scalar::Int(number) => return self.process(*number),
-            other => other.to_string(),
-        };
-        let Some(owner) = &mut self.owner else { return 0 };
-        let (row, new) = owner.row_of_text(&text, self.trace);
-        let number = owner.first + row as i64;
-        if new {
-            let args = json!({ "name": text }).to_string();
-            self.put(&Event {
-                phase: b'M',
-                name: Some(Cow::Borrowed("process_name")),
-                pid: Some(Scalar::Int(number)),
-                tid: Some(Scalar::Int(0)),
-                args: Some(Raw::of(&args)),
-                ..Event::default()
-            });
-        }
-        number
-    }
-
-    /// Names the row of the process itself, if it has no name yet.
-    pub(super) fn name_own_process(&mut self, before: &str) {
-        let Some(owner) = &mut self.owner else { return };
-        let pid = i64::from(owner.id.pid);
-        let row = owner.row(pid, self.trace);
-        if !std::mem::replace(&mut owner.rows[row].1, true) {
-            let name = format!("{before}{}", owner.name);
-            self.about((pid, None), "process_name", "name", &Value::from(name));
+        match id {
+            Scalar::Int(number) => self.process(*number, false),
+            other => {
+                let row = self.owner.row_of_text(&other.to_string(), self.trace);
+                self.owner.id(row)
+            }
         }
     }
 
-    /// The trace's time of a moment in ns since 1970.
-    pub(super) fn time_ns(&self, utc_ns: i64) -> i64 {
-        match &self.owner {
-            Some(owner) => owner.clock.profile_utc_ns(utc_ns),
-            None => utc_ns.saturating_sub(self.base_ns),
+    /// Names a process of a recording, whose id is a number. The process itself is called after
+    /// PyTorch.
+    pub(super) fn name_process(&mut self, number: i64, name: &str) {
+        let Some((id, own)) = self.owner.process() else { return };
+        if number == i64::from(id.pid) {
+            // The program's own calls are in a process of its name.
+            let name = format!("PyTorch of {own}");
+            return self.owner.name_process(name, self.trace);
         }
+        let row = self.owner.row(number, false, self.trace);
+        self.owner.name(row, Name::Whole(name.to_owned()));
     }
 
     pub(super) fn text<'t>(&mut self, bytes: &'t [u8]) -> Cow<'t, str> {
@@ -363,7 +218,28 @@ impl<'a, 'b> Events<'a, 'b> {
         self.arguments = arguments;
     }
 
-    /// What the trace says about a row: an `M` event with one argument.
+    /// Hands over the values of a counter of the published interface.
+    fn counters(&mut self, event: Event<'_>, number: i32, on_device: bool) {
+        let pid = self.owner.process().map_or(number as u32, |(id, _)| id.pid);
+        let scope = match u32::try_from(number) {
+            Ok(number) if on_device => Scope::Device(number),
+            _ => Scope::Process(pid),
+        };
+        if !self.arguments.is_empty() {
+            self.arguments.push('}');
+        }
+        let arguments = std::mem::take(&mut self.arguments);
+        let args = (!arguments.is_empty()).then_some(Raw::of(&arguments));
+        let put =
+            self.trace.counter_values(&Event { args, ..event }, scope, self.owner.source(scope));
+        if let Err(error) = put {
+            self.error.get_or_insert(error);
+        }
+        self.arguments = arguments;
+    }
+
+    /// What the trace says about a row, given by the ids that it has there: an `M` event with one
+    /// argument.
     fn about(&mut self, row: (i64, Option<i64>), what: &'static str, key: &str, value: &Value) {
         self.arguments.clear();
         self.begin_argument(key);
@@ -371,7 +247,7 @@ impl<'a, 'b> Events<'a, 'b> {
         let event = Event {
             phase: b'M',
             name: Some(Cow::Borrowed(what)),
-            pid: Some(Scalar::Int(self.process(row.0))),
+            pid: Some(Scalar::Int(row.0)),
             tid: Some(Scalar::Int(row.1.unwrap_or(0))),
             ..Event::default()
         };
@@ -379,9 +255,31 @@ impl<'a, 'b> Events<'a, 'b> {
     }
 }
 
-/// Whether these bytes are a value of JSON.
+/// Objects and arrays inside one another at most. Perfetto's reader crashes at some tens of thousands.
+const DEEPEST: usize = 64;
+
+/// Whether these bytes are a value of JSON that every reader can take: one that is not nested deeply.
 pub fn is_json(bytes: &[u8]) -> bool {
-    serde_json::from_slice::<serde::de::IgnoredAny>(bytes).is_ok()
+    is_shallow(bytes) && serde_json::from_slice::<serde::de::IgnoredAny>(bytes).is_ok()
+}
+
+/// Whether a value is nested at most [`DEEPEST`] deep, if it is JSON.
+fn is_shallow(bytes: &[u8]) -> bool {
+    let (mut depth, mut in_text, mut is_escaped) = (0_usize, false, false);
+    for byte in bytes {
+        match byte {
+            _ if is_escaped => is_escaped = false,
+            b'\\' if in_text => is_escaped = true,
+            b'"' => in_text = !in_text,
+            b'[' | b'{' if !in_text => depth += 1,
+            b']' | b'}' if !in_text => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        if depth > DEEPEST {
+            return false;
+        }
+    }
+    true
 }
 
 impl Sink for Events<'_, '_> {
@@ -392,6 +290,9 @@ impl Sink for Events<'_, '_> {
 
     fn plugin(&mut self, name: &[u8]) {
         self.plugin = String::from_utf8_lossy(name).into_owned();
+        if let Some((id, _)) = self.owner.process() {
+            self.owner.begin_plugin(&self.plugin, id.pid);
+        }
     }
 
     fn field(&mut self, key: &[u8], json: &[u8]) {
@@ -418,8 +319,10 @@ impl Sink for Events<'_, '_> {
         let (category, on_device) = self.kind_of(given.event_type);
         self.arguments.clear();
         self.metadata(metadata);
-        let time_ns = self.time_ns(given.start_ns);
-        let process = self.process(given.device.into());
+        let time_ns = self.owner.time_ns(given.start_ns);
+        let is_counter = given.event_type == TYPE_COUNTER;
+        let on_device = on_device || is_counter && !self.owner.is_process(given.device.into());
+        let process = self.process(given.device.into(), on_device);
         let event = Event {
             phase: match given.event_type {
                 TYPE_COUNTER => b'C',
@@ -450,11 +353,12 @@ impl Sink for Events<'_, '_> {
                 scope: Some(Cow::Borrowed("t")),
                 ..event
             }),
-            _ => self.with_arguments(Event { duration_ns: None, ..event }),
+            _ => self.counters(Event { duration_ns: None, ..event }, given.device, on_device),
         }
         if let Some(flow) = given.flow {
             let category = if flow.flow_type == FLOW_FWD_BWD { "fwdbwd" } else { "ac2g" };
-            let of_process = self.owner.as_ref().map_or(0, |owner| owner.arrows as i64);
+            let is_backward = flow.flow_type == FLOW_FWD_BWD;
+            let id = i64::from(is_backward) << 32 | i64::from(flow.id);
             self.put(&Event {
                 phase: if flow.is_start { b's' } else { b'f' },
                 name: Some(Cow::Borrowed(category)),
@@ -462,7 +366,7 @@ impl Sink for Events<'_, '_> {
                 pid: Some(Scalar::Int(process)),
                 tid: Some(Scalar::Int(given.resource.into())),
                 time_ns: Some(time_ns),
-                id: Some(Scalar::Int(of_process + i64::from(flow.id))),
+                id: Some(Scalar::Int(self.owner.arrow(id))),
                 binding: (!flow.is_start).then_some(Cow::Borrowed("e")),
                 ..Event::default()
             });
@@ -470,18 +374,14 @@ impl Sink for Events<'_, '_> {
     }
 
     fn device(&mut self, device: i64, sort_index: i64, name: Option<&[u8]>, label: &[u8]) {
-        let name = name.map_or(Cow::Owned(device.to_string()), |name| self.text(name));
         let label = self.text(label);
-        let row = (device, None);
-        let name = match &mut self.owner {
-            Some(owner) => {
-                let row = owner.row(device, self.trace);
-                owner.rows[row].1 = true;
-                Cow::Owned(format!("{name} of {}", owner.name))
-            }
-            None => name,
-        };
-        self.about(row, "process_name", "name", &Value::from(&*name));
+        let on_device = !self.owner.is_process(device);
+        let row = self.owner.row(device, on_device, self.trace);
+        if let Some(name) = name {
+            let name = self.text(name).into_owned();
+            self.owner.name(row, Name::Given(name));
+        }
+        let row = (self.owner.id(row), None);
         if !label.is_empty() {
             self.about(row, "process_labels", "labels", &Value::from(&*label));
         }
@@ -490,14 +390,14 @@ impl Sink for Events<'_, '_> {
 
     fn resource(&mut self, device: i32, resource: i32, order: i32, name: Option<&[u8]>) {
         let name = name.map_or(Cow::Owned(resource.to_string()), |name| self.text(name));
-        let row = (device.into(), Some(resource.into()));
+        let row = (self.process(device.into(), false), Some(resource.into()));
         self.about(row, "thread_name", "name", &Value::from(&*name));
         self.about(row, "thread_sort_index", "sort_index", &Value::from(order));
     }
 
     fn thread_name(&mut self, process: i32, thread: i32, name: &[u8]) {
         let name = self.text(name);
-        let row = (process.into(), Some(thread.into()));
+        let row = (self.process(process.into(), false), Some(thread.into()));
         self.about(row, "thread_name", "name", &Value::from(&*name));
     }
 
@@ -516,22 +416,24 @@ impl Sink for Events<'_, '_> {
         self.arguments.push('}');
         let arguments = std::mem::take(&mut self.arguments);
         let device = u32::try_from(counter.device).ok();
+        let pid = match device {
+            Some(device) => Scalar::Int(self.process(device.into(), true)),
+            None => Scalar::Text(Cow::Owned(self.owner.machine().to_owned())),
+        };
         let event = Event {
             phase: b'C',
             name: Some(track.clone()),
             category: Some(Cow::Borrowed("gpu_pm_counter")),
-            // A process called so, as Kineto names those of its own events.
-            pid: Some(match device {
-                Some(device) => Scalar::Int(self.process(device.into())),
-                None => Scalar::Text(Cow::Borrowed("machine")),
-            }),
+            pid: Some(pid),
             tid: Some(Scalar::Int(0)),
-            time_ns: Some(self.time_ns(counter.time_ns)),
+            time_ns: Some(self.owner.time_ns(counter.time_ns)),
             args: Some(Raw::of(&arguments)),
             ..Event::default()
         };
+        let scope = device.map_or(Scope::Machine, Scope::Device);
         let value = CounterValue {
-            device,
+            scope,
+            source: self.owner.source(scope),
             track: &track,
             series: &name,
             unit: &unit,
@@ -541,5 +443,25 @@ impl Sink for Events<'_, '_> {
             self.error.get_or_insert(error);
         }
         self.arguments = arguments;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_json;
+
+    #[test]
+    fn deep_metadata_is_not_taken_for_json() {
+        let nested =
+            |open: &str, close: &str, depth| open.repeat(depth) + "1" + &close.repeat(depth);
+        for (open, close) in [("[", "]"), ("{\"a\":", "}")] {
+            assert!(is_json(nested(open, close, 64).as_bytes()));
+            assert!(!is_json(nested(open, close, 65).as_bytes()));
+            assert!(!is_json(nested(open, close, 50_000).as_bytes()));
+        }
+        // Neither side by side nor in a text.
+        assert!(is_json(format!("[{}1]", "[],".repeat(1000)).as_bytes()));
+        assert!(is_json(format!("[\"\\\"{}\"]", "[".repeat(1000)).as_bytes()));
+        assert!(!is_json(b"[\"[]"));
     }
 }

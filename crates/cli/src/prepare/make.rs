@@ -22,6 +22,7 @@ use super::choice::Choice;
 use super::found::{choose_clock, library, pool_directory, preload, switch_cost};
 use super::options::Recording;
 use super::place::{Turn, make_directory, make_way};
+use super::plugins::mean;
 use crate::failure::Failure;
 
 /// The variable that makes the dynamic linker load the agent.
@@ -121,7 +122,10 @@ pub fn make(
     origin: Origin,
     command: &[String],
 ) -> Result<Prepared, Failure> {
-    let Choice { counters, beside, notes, metrics, plugins } = choice;
+    let Choice { counters, beside, notes, metrics, mut plugins } = choice;
+    if let (Some(plugins), Some(program)) = (&mut plugins, command.first()) {
+        mean(plugins, program);
+    }
     let clock = choose_clock(machine);
     // With a budget, counters are only open during the calls in which they are read.
     let switch_cost = recording.budget.map_or_else(|| switch_cost(&counters), |_| None);

@@ -42,38 +42,28 @@ pub struct PluginArgs {
     #[arg(long)]
     pub plugin_paused: bool,
     /// Load plugins only into programs whose file name matches: 'python*'. Repeatable. By default
-    /// all programs load them except shells and programs that only start others, such as env and
-    /// make
+    /// all programs load them except shells, programs that only start others, such as env and make,
+    /// and the small programs of scripts, such as sed
     #[arg(long = "plugin-in", value_name = "GLOB")]
     pub programs: Vec<String>,
 }
 
 /// Programs that start others and do nothing on a device themselves. A plugin in them would only
 /// cost time, and would record a second time what belongs to the machine.
-const STARTERS: [&str; 22] = [
-    "sh",
-    "bash",
-    "dash",
-    "zsh",
-    "ksh",
-    "fish",
-    "busybox",
-    "env",
-    "timeout",
-    "nice",
-    "nohup",
-    "setsid",
-    "stdbuf",
-    "taskset",
-    "numactl",
-    "time",
-    "xargs",
-    "make",
-    "ninja",
-    "cmake",
-    "git",
-    "counterpoint",
-];
+const STARTERS: &str = "sh bash dash zsh ksh fish busybox env timeout nice nohup setsid stdbuf taskset \
+                        numactl time xargs make ninja cmake git counterpoint pyenv";
+
+/// The small programs that scripts are made of. A launcher of pyenv's runs thirty of them for one
+/// Python. They load plugins only if they are the recorded program itself.
+const TOOLS: &str = "awk gawk mawk basename cat chmod cp cut date dirname echo expr find grep head hostname \
+                     id ldconfig ldd ln ls mkdir mktemp mv ps pwd readlink realpath rm sed seq sleep sort \
+                     tail tr uname which";
+
+/// Has the program that is recorded load plugins, also if it is a small one.
+pub fn mean(options: &mut PluginOptions, program: &str) {
+    let name = program.rsplit('/').next().unwrap_or_default();
+    options.except.retain(|except| except != name || STARTERS.split(' ').any(|word| word == name));
+}
 
 /// How often plugins are asked for their events unless the user says otherwise.
 const FLUSH_MS: u64 = 1000;
@@ -113,7 +103,11 @@ impl PluginArgs {
             flush_ms: self.plugin_flush.map_or(FLUSH_MS, ms),
             patience_ms: ms(self.plugin_timeout).max(1),
             programs: self.programs.clone(),
-            except: STARTERS.map(str::to_owned).to_vec(),
+            except: [STARTERS, TOOLS]
+                .iter()
+                .flat_map(|all| all.split(' '))
+                .map(str::to_owned)
+                .collect(),
         }))
     }
 }

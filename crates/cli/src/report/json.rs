@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use analysis::{By, CounterTotal, Estimate, Row, SampledRow, ThreadTime};
+use analysis::{By, CounterTotal, Counts, Estimate, Row, SampledRow, ThreadTime};
 use serde::Serialize;
 
 use super::Report;
@@ -60,6 +60,8 @@ struct Document<'a> {
 struct Total {
     processes: usize,
     threads: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    devices: Option<usize>,
     calls: u64,
     dispatches: Option<u64>,
     /// This and `self_ns` are null only if calls were counted and not timed.
@@ -218,7 +220,7 @@ pub fn print(out: &mut impl Write, report: &Report<'_>) -> io::Result<()> {
 fn document<'a>(report: &'a Report<'_>) -> Document<'a> {
     let overview = &report.overview;
     let (profile, summary) = (overview.profile, overview.summary);
-    let (processes, threads) = summary.places();
+    let Counts { processes, threads, devices } = summary.places(profile);
     let total = summary.total.map(|sum| sum.value * profile.timeline.ns_per_tick());
     Document {
         schema: REPORT_SCHEMA,
@@ -235,6 +237,7 @@ fn document<'a>(report: &'a Report<'_>) -> Document<'a> {
         total: Total {
             processes,
             threads,
+            devices: Some(devices).filter(|devices| *devices > 0),
             calls: summary.calls,
             dispatches: summary.dispatches,
             duration_ns: total,

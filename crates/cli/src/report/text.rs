@@ -12,6 +12,7 @@ use crate::view::layout::{Kind, Names, Shown, layout};
 use crate::view::loops::expensive;
 use crate::view::losses;
 use crate::view::notes::{notes, reasons};
+use crate::view::open::series_of_plugins;
 use crate::view::overview::Overview;
 use crate::view::price;
 use crate::view::sampled;
@@ -49,6 +50,9 @@ pub fn print(out: &mut impl Write, report: &Report<'_>, width: Option<usize>) ->
         table(out, &report.table, tables)?;
     } else if overview.summary.calls == 0 && report.loops.entered().next().is_some() {
         writeln!(out, "no calls were recorded, but loops were:")?;
+    } else if overview.summary.calls == 0 && series_of_plugins(overview.profile) > 0 {
+        writeln!(out, "no calls were recorded, but counters of plugins were:")?;
+        writeln!(out)?;
     } else if overview.summary.calls == 0 {
         match overview.skip_ms > 0.0 && overview.profile.calls() > 0 {
             true => writeln!(out, "no calls are left:")?,

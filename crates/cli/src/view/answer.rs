@@ -1,5 +1,7 @@
 //! The first lines of a report: what matters most in it, in words.
 
+use analysis::Counts;
+
 use super::overview::{Overview, name_of};
 use super::sampled;
 use super::units::{percent, plural, time};
@@ -37,15 +39,17 @@ fn calls(overview: &Overview<'_>) -> String {
         Some(estimate) => estimate,
         None => summary.total.map(|sum| time(sum.value * ns)),
     };
-    let (processes, threads) = summary.places();
+    let Counts { processes, threads, devices } = summary.places(overview.profile);
+    let count = |n: usize, least: usize, of: &str| (n > least).then(|| plural(n as u128, of));
     let places = [
         // Calls of virtual machines are not part of dispatches.
         summary.dispatches.filter(|n| *n > 0).map(|n| plural(n.into(), "dispatch")),
-        (processes > 1).then(|| plural(processes as u128, "process")),
-        Some(plural(threads as u128, "thread")),
+        count(processes, 1, "process"),
+        count(threads, 0, "thread"),
+        count(devices, 0, "device"),
     ];
-    let places: Vec<String> = places.into_iter().flatten().collect();
-    let calls = format!("{} ({})", plural(summary.calls.into(), "call"), places.join(", "));
+    let places = places.into_iter().flatten().collect::<Vec<_>>().join(", ");
+    let calls = format!("{} ({places})", plural(summary.calls.into(), "call"));
     match together {
         Some(together) => format!("{together} in {calls}"),
         None => format!("{calls}, which took an unknown time"),

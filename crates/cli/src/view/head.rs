@@ -1,5 +1,6 @@
 //! The head of a report: what was recorded, where and when, and which part of it is shown.
 
+use analysis::Counts;
 use profile::{CounterInfo, Exit, Manifest, MetricInfo, Origin, Profile, State};
 use serde::Serialize;
 
@@ -118,6 +119,19 @@ pub fn program(overview: &Overview<'_>) -> String {
         false => format!("with {counters}"),
     };
     format!("{program}{}, {counters}", moment(manifest.created_unix_ns))
+}
+
+/// How many processes, threads and devices: `1 process, 3 threads, 2 devices`.
+pub fn places(counts: Counts) -> String {
+    let Counts { processes, threads, devices } = counts;
+    let all = [(processes, "process"), (threads, "thread"), (devices, "device")];
+    // Without devices, nobody thinks of any; with devices only, nobody thinks of processes.
+    let is_shown = |number: usize, word| match word {
+        "device" => number > 0,
+        _ => number > 0 || devices == 0,
+    };
+    let shown = all.into_iter().filter(|(number, word)| is_shown(*number, *word));
+    shown.map(|(number, word)| plural(number as u128, word)).collect::<Vec<_>>().join(", ")
 }
 
 /// The time between the first and the last snapshot of `run`. `None` if the recording did not

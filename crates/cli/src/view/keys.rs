@@ -145,5 +145,5 @@ pub fn generic(kind: &str) -> Option<&'static str> {
 fn device_of(profile: &Profile, process: Option<usize>) -> (Option<u32>, Option<&str>) {
     let process = process.map(|process| &profile.processes[process]);
     let info = process.and_then(|process| process.info.as_ref());
-    (process.map(|process| process.id.pid), info.map(|info| info.program.as_str()))
+    (process.map(profile::Process::number), info.map(|info| info.program.as_str()))
 }

@@ -2,12 +2,14 @@
 
 use std::path::Path;
 
+use analysis::Counts;
 use profile::beneath::Dir;
 use profile::manifest::MANIFEST_NAME;
 use profile::passes::PASSES_NAME;
 use profile::{ErrorKind, LibraryKind, Manifest, Profile, Role};
 use record::meta::PARTS_NAME;
 
+use super::head::places;
 use super::rights::{Needs, confine};
 use super::units::{count, grouped, plural};
 use crate::failure::Failure;
@@ -53,14 +55,20 @@ pub fn in_one_line(dir: &Path) -> String {
         false => timed,
     };
     let loops = loops(&profile);
-    if calls == 0 && loops.is_empty() {
+    let series = series_of_plugins(&profile);
+    if calls == 0 && loops.is_empty() && series == 0 {
         return NOTHING.to_owned();
+    }
+    if calls == 0 && loops.is_empty() {
+        return format!("{} of plugins{}", plural(series, "counter"), losses(&profile));
     }
     if calls == 0 {
         return format!("no calls were recorded{loops}{}", losses(&profile));
     }
-    let threads = profile.processes.iter().map(|p| p.threads.len() as u128);
-    let processes = threads.clone().filter(|n| *n > 0).count() as u128;
+    let threads = profile.processes.iter().enumerate();
+    let threads =
+        threads.flat_map(|(at, process)| (0..process.threads.len()).map(move |n| (at, n)));
+    let counts = Counts::of(&profile, threads);
     let losses = losses(&profile);
     let has_op = |role| profile.ops.all().iter().any(|op| op.role == role);
     let mut libraries = profile.processes.iter().flat_map(|process| &process.libraries);
@@ -75,12 +83,13 @@ pub fn in_one_line(dir: &Path) -> String {
         (false, _) => String::new(),
         (true, timed) => format!(" ({} timed)", grouped(timed.into())),
     };
-    format!(
-        "{}{timed} in {}, {}{ops}{loops}{losses}",
-        plural(calls.into(), "call"),
-        plural(processes, "process"),
-        plural(threads.sum(), "thread")
-    )
+    format!("{}{timed} in {}{ops}{loops}{losses}", plural(calls.into(), "call"), places(counts))
+}
+
+/// How many counters plugins have recorded, which is all that some plugins do.
+pub fn series_of_plugins(profile: &Profile) -> u128 {
+    let of_plugins = profile.tracks.iter().filter(|tracks| tracks.name.starts_with("plugins"));
+    of_plugins.map(|tracks| tracks.series.len() as u128).sum()
 }
 
 fn losses(profile: &Profile) -> String {

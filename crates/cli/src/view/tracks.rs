@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use analysis::SeriesSummary;
 use analysis::tracks::{Values, series_of};
 use profile::Profile;
-use profile::tracks::Series;
+use profile::tracks::{ScopeNames, Series};
 use serde::Serialize;
 
 use super::overview::Overview;
@@ -116,6 +116,7 @@ fn rate_unit(unit: &str) -> String {
 /// says whether the total is an estimate.
 pub fn rows(overview: &Overview<'_>) -> Vec<([String; 7], bool)> {
     let dash = || "–".to_owned();
+    let scopes: Vec<ScopeNames<'_>> = overview.profile.tracks.iter().map(ScopeNames::of).collect();
     let row = |summary: &SeriesSummary| {
         let (_, series) = series_of(overview.profile, summary)?;
         let name = match series.name.as_str() {
@@ -137,7 +138,7 @@ pub fn rows(overview: &Overview<'_>) -> Vec<([String; 7], bool)> {
             }
         };
         let samples = grouped(summary.samples.into());
-        let scope = series.scope.to_string();
+        let scope = visible(&scopes.get(summary.tracks)?.name(series)).into_owned();
         Some(([visible(&name).into_owned(), scope, total, mean, min, max, samples], estimated))
     };
     // Keeps the series of a track together, in the order in which the tracks appear.

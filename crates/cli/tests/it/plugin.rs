@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use serde_json::Value;
 use testkit::{Scratch, c};
@@ -19,9 +19,12 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// Compiles `tests/programs/plugins/plugin.c`.
+/// Compiles `tests/programs/plugins/plugin.c`, with times of now.
 fn plugin(to: &Path, flags: &[&str]) {
-    c::shared("cc", "plugins/plugin.c", to, flags).expect("a C compiler: Rust links with it");
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_nanos();
+    let base = format!("-DBASE={now}LL");
+    c::shared("cc", "plugins/plugin.c", to, &[flags, &[&base]].concat())
+        .expect("a C compiler: Rust links with it");
 }
 
 /// The example of the documentation.

@@ -494,6 +494,13 @@ fn only_the_programs_that_are_meant_load_plugins() {
     // Every shell ends by `_exit` or by `exit`, in some version.
     let (calls, losses) = run(&["--plugin-in", "*"], &words);
     assert_eq!(calls + losses, 2, "the shell has loaded it, too");
+    let script = format!("sed -n p /dev/null; uname >/dev/null; {} return; true", own.display());
+    assert_eq!(
+        run(&[], &["/bin/sh", "-c", &script]),
+        (1, 0),
+        "nor do the small programs of scripts"
+    );
+    assert_eq!(run(&[], &["sed", "-n", "p", "/dev/null"]), (1, 0), "this is the program itself");
     assert_eq!(run(&["--plugin-in", "nothing"], &words), (0, 0));
     assert_eq!(run(&["--plugin-in", "plug*"], &words), (1, 0));
 }

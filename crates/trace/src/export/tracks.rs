@@ -14,7 +14,7 @@ use std::collections::HashMap;
 use std::io;
 
 use model::activity::{Generic, Registry, Value, Vocabulary};
-use profile::tracks::{Reading, Sample, Scope, Series, Times};
+use profile::tracks::{Reading, Sample, Scope, ScopeNames, Series, Times};
 use profile::{LossCount, Profile, merge_losses};
 
 use crate::round_trip::events::{RawSamples, SAMPLES_EVENT};
@@ -54,8 +54,9 @@ pub fn export_tracks(
         let at_ns = first.map_or(0, |s| s.realtime_ns as i64);
         let sort_index = TRACK_ROWS + index as i64;
         sink.process(&ProcessRow { id: of_machine, name: &name, labels, sort_index, at_ns })?;
-        let mut states: HashMap<u32, State<'_>> =
-            tracks.series.iter().map(|(id, series)| (*id, State::new(series))).collect();
+        let scopes = ScopeNames::of(tracks);
+        let states = tracks.series.iter().map(|(id, series)| (*id, State::new(series, &scopes)));
+        let mut states: HashMap<u32, State<'_>> = states.collect();
         let mut raw = sink.is_imported().then(|| RawSamples::new(index));
         let mut samples = tracks.samples().map_err(io::Error::other)?;
         while let Some(batch) = samples.next_batch().map_err(io::Error::other)? {
@@ -99,15 +100,15 @@ pub fn export_tracks(
 }
 
 impl<'a> State<'a> {
-    fn new(series: &'a Series) -> Self {
+    fn new(series: &'a Series, scopes: &ScopeNames<'_>) -> Self {
         let per = if series.cumulative { "/s" } else { "" };
         let unit = match series.unit.as_str() {
             "" if series.cumulative => "1/s".to_owned(),
             unit => format!("{unit}{per}"),
         };
         let name = match series.scope {
-            Scope::Machine => series.track.clone(),
-            scope => format!("{} {scope}", series.track),
+            Scope::Machine if scopes.source(series).is_none() => series.track.clone(),
+            _ => format!("{} {}", series.track, scopes.name(series)),
         };
         let key = match (series.name.as_str(), unit.as_str()) {
             ("", "") => "value".to_owned(),

@@ -48,7 +48,7 @@ pub use recorded::Added;
 use recorded::Recorded;
 use spans::Spans;
 
-/// The ticks of the trace's time 0, so that earlier times are ticks, too.
+/// The ticks of the time 0 of a foreign trace, so that earlier times are ticks, too.
 pub const EPOCH_TICKS: u64 = 1 << 61;
 /// Most slices without an end that one row may have at a time.
 const MOST_OPEN: usize = 1 << 16;
@@ -59,6 +59,8 @@ pub struct Import {
     dir: Dir,
     calls: CallsWriter,
     next_pid: u32,
+    /// The ticks of the trace's time 0.
+    epoch: i64,
     /// Base time of the first trace, from which times of the profile count. Set when it was read.
     base_ns: Option<i64>,
     first_ns: i64,
@@ -83,6 +85,8 @@ pub struct OneTrace<'a> {
     /// The offset from this trace's time to the time of the first trace.
     shift_ns: i64,
     processes: HashMap<Id, Process>,
+    /// Numbers of processes whose ids are not their numbers.
+    numbers: HashMap<i64, u32>,
     rows: Vec<Row>,
     by_id: HashMap<Ids, usize>,
     /// The row of the previous event, which is often the row of the next one, too.
@@ -130,7 +134,7 @@ struct Ids {
     thread: Option<Id>,
 }
 
-/// A process or thread id of a trace.
+/// An id of a process or thread.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Id {
     Number(i64),
@@ -178,6 +182,7 @@ impl Import {
             calls: CallsWriter::create(&dir)?,
             dir,
             next_pid: 1 << 30,
+            epoch: EPOCH_TICKS as i64,
             base_ns: None,
             first_ns: i64::MAX,
             last_ns: i64::MIN,
@@ -201,6 +206,7 @@ impl Import {
             document: Map::new(),
             shift_ns,
             processes: HashMap::new(),
+            numbers: HashMap::new(),
             rows: Vec::new(),
             by_id: HashMap::new(),
             last: None,
@@ -245,7 +251,7 @@ impl Import {
         manifest.state = State::Finished;
         if self.first_ns <= self.last_ns {
             let base = self.base_ns.unwrap_or(0);
-            let moments = [self.first_ns, self.last_ns].map(|ns| moment(base, ns));
+            let moments = [self.first_ns, self.last_ns].map(|ns| moment(base, ns, self.epoch));
             manifest.created_unix_ns = moments[0].realtime_ns;
             manifest.snapshots = moments.to_vec();
         }
@@ -349,17 +355,17 @@ impl OneTrace<'_> {
             return Ok(known.key);
         }
         if let (Id::Number(number), Some(recorded)) = (&id, &self.all.recorded)
-            && let Some(part) = recorded.parts.get(number)
+            && let Some((part, arguments)) = recorded.parts.get(number)
         {
-            let key = self.all.calls.part(*part).map_err(|e| e.to_string())?;
+            let key = self.all.calls.part(*part, arguments).map_err(|e| e.to_string())?;
             self.processes.insert(id, Process { key, named: false });
             return Ok(key);
         }
         let pid = match &id {
-            Id::Number(n) => u32::try_from(*n).ok().filter(|n| *n < 1 << 30),
+            Id::Number(n) => self.numbers.get(n).copied().or_else(|| u32::try_from(*n).ok()),
             Id::Text(_) => None,
         };
-        let pid = pid.unwrap_or_else(|| {
+        let pid = pid.filter(|pid| *pid < 1 << 30).unwrap_or_else(|| {
             self.all.next_pid = self.all.next_pid.wrapping_add(1);
             self.all.next_pid - 1
         });
@@ -543,7 +549,7 @@ impl OneTrace<'_> {
             },
             (b'X' | b'B' | b'E', ..) => self.unpaired += 1,
             (b'M', ..) => self.metadata(row, event)?,
-            (b'C', ..) => self.counter(event, name)?,
+            (b'C', ..) => self.counter(event, name, None)?,
             (b'b' | b'e' | b'S' | b'F', ..) => self.span(event, category, name)?,
             _ => {}
         }
@@ -573,19 +579,15 @@ impl EventSink for OneTrace<'_> {
     }
 }
 
-/// A number for a name, or 0 for none. It needs up to 33 bits, but no trace has so many names that
-/// it uses all of them.
+/// A number for a name, or 0 for none. No trace has so many names that 32 bits are not enough.
 fn number(name: Option<NameId>) -> u64 {
     name.map_or(0, |name| u64::from(name.0) + 1)
 }
 
-fn ticks(ns: i64) -> u64 {
-    EPOCH_TICKS.saturating_add_signed(ns)
-}
-
-fn moment(base: i64, ns: i64) -> Moment {
+fn moment(base: i64, ns: i64, epoch: i64) -> Moment {
     let realtime_ns = u64::try_from(base.saturating_add(ns)).unwrap_or(0);
-    Moment { ticks: ticks(ns), monotonic_ns: ticks(ns), realtime_ns, uncertainty_ticks: 0 }
+    let ticks = epoch.saturating_add(ns).max(0).unsigned_abs();
+    Moment { ticks, monotonic_ns: ticks, realtime_ns, uncertainty_ticks: 0 }
 }
 
 fn json(scalar: &Scalar<'_>) -> String {

@@ -20,8 +20,8 @@ pub(super) struct Counters {
     writer: Option<TracksWriter>,
     /// Numbers of the series with their keys, by process, name and id of their counter.
     series: HashMap<Key, HashMap<Box<str>, u32>>,
-    /// Numbers of the series that came with a unit, by device, track and series.
-    with_unit: HashMap<(Option<u32>, NameId, NameId), u32>,
+    /// Numbers of the series that came with a unit, by scope, source, track and series.
+    with_unit: HashMap<(Scope, [NameId; 3]), u32>,
 }
 
 /// Process, name and id of a counter.
@@ -55,8 +55,10 @@ fn number(value: Raw<'_>) -> std::result::Result<Option<f64>, ()> {
 /// A value of a counter with its unit and its place, which a Chrome event cannot express.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CounterValue<'a> {
-    /// The device that it belongs to; `None`: the machine.
-    pub device: Option<u32>,
+    /// What it covers.
+    pub scope: Scope,
+    /// What it comes from. Another source may have a device with the same number.
+    pub source: &'a str,
     /// The track that it is drawn in.
     pub track: &'a str,
     /// Its name in the track.
@@ -82,7 +84,8 @@ impl OneTrace<'_> {
         let Some(time_ns) = event.time_ns else { return Ok(()) };
         let time_ns = time_ns.saturating_add(self.shift_ns);
         self.all.saw_counter(time_ns);
-        let names = [value.track, value.series].map(|name| self.activities.name(name));
+        let names = [value.source, value.track, value.series];
+        let names = names.map(|name| self.activities.name(name));
         let Self { counters, all, .. } = self;
         let Counters { name: directory, writer, with_unit, .. } = counters;
         let writer = match writer {
@@ -92,17 +95,17 @@ impl OneTrace<'_> {
                 writer.insert(made.map_err(|e| e.to_string())?)
             }
         };
-        let series = *with_unit.entry((value.device, names[0], names[1])).or_insert_with(|| {
+        let series = *with_unit.entry((value.scope, names)).or_insert_with(|| {
             writer.describe(Series {
                 track: value.track.to_owned(),
                 name: value.series.to_owned(),
                 unit: value.unit.to_owned(),
                 scale: 1.0,
-                scope: value.device.map_or(Scope::Machine, Scope::Device),
+                scope: value.scope,
                 times: Times::Monotonic,
                 cumulative: false,
                 interval_ns: 0,
-                source: "trace".to_owned(),
+                source: value.source.to_owned(),
             })
         });
         all.counts.samples += 1;
@@ -111,11 +114,27 @@ impl OneTrace<'_> {
         writer.push(sample).map_err(|e| e.to_string())
     }
 
-    /// Adds the values of a counter.
+    /// Adds the values of a counter: an event `C`, whose arguments they are.
+    ///
+    /// # Errors
+    /// Fails if the disk is full.
+    pub fn counter_values(
+        &mut self,
+        event: &Event<'_>,
+        scope: Scope,
+        source: &str,
+    ) -> std::result::Result<(), String> {
+        let (_, _, name) = self.keep(event)?;
+        self.counter(event, name, Some((scope, source)))
+    }
+
+    /// Adds the values of a counter. Without a scope and a source, they are those of its process and
+    /// of a trace.
     pub(super) fn counter(
         &mut self,
         event: &Event<'_>,
         name: Option<NameId>,
+        of: Option<(Scope, &str)>,
     ) -> std::result::Result<(), String> {
         let (Some(time_ns), Some(values)) = (event.time_ns, event.args) else { return Ok(()) };
         let time_ns = time_ns.saturating_add(self.shift_ns);
@@ -133,6 +152,7 @@ impl OneTrace<'_> {
                 writer.insert(made.map_err(|e| e.to_string())?)
             }
         };
+        let (scope, source) = of.unwrap_or((Scope::Process(all.calls.pid(process)), "trace"));
         let known = series.entry((process, name, counter_id.clone())).or_default();
         let mut failed = None;
         args(values, |key, value| {
@@ -156,11 +176,11 @@ impl OneTrace<'_> {
                     name: key.to_owned(),
                     unit: String::new(),
                     scale: 1.0,
-                    scope: Scope::Process(all.calls.pid(process)),
+                    scope,
                     times: Times::Monotonic,
                     cumulative: false,
                     interval_ns: 0,
-                    source: "trace".to_owned(),
+                    source: source.to_owned(),
                 });
                 known.insert(key.into(), number);
                 number

@@ -9,7 +9,7 @@ use profile::beneath::Dir;
 use profile::writer::CallsWriter;
 use profile::{Clock, LossCount, Manifest, PartId, Timeline, merge_losses};
 
-use super::{Import, OneTrace, ticks};
+use super::{EPOCH_TICKS, Import, OneTrace};
 use crate::chrome::event::Event;
 use crate::import::Imported;
 
@@ -18,8 +18,8 @@ use crate::import::Imported;
 #[derive(Debug)]
 pub(super) struct Recorded {
     timeline: Timeline,
-    /// The parts of processes by their number in the traces.
-    pub(super) parts: HashMap<i64, PartId>,
+    /// The parts of processes by their id in the traces, and the arguments that are kept with each.
+    pub(super) parts: HashMap<i64, (PartId, Vec<String>)>,
 }
 
 /// What was added to a recorded profile.
@@ -44,6 +44,7 @@ impl Import {
             dir: dir.clone(),
             calls: CallsWriter::create_for(dir, clock, timeline)?,
             next_pid: 1 << 30,
+            epoch: EPOCH_TICKS as i64,
             base_ns: None,
             first_ns: i64::MAX,
             last_ns: i64::MIN,
@@ -56,12 +57,10 @@ impl Import {
         })
     }
 
-    /// Says to which part of the recorded profile the calls of a process belong. `number` is that of
-    /// the process in the traces.
-    pub fn place(&mut self, number: i64, part: PartId) {
-        if let Some(recorded) = &mut self.recorded {
-            recorded.parts.insert(number, part);
-        }
+    /// Says which time on `CLOCK_MONOTONIC` the trace's time 0 is, in ns. It may be before the machine
+    /// was started; events may not.
+    pub fn begins_at(&mut self, monotonic_ns: i64) {
+        self.epoch = monotonic_ns;
     }
 
     /// Writes the rest of what is added to a recorded profile.
@@ -84,7 +83,7 @@ impl Import {
             Some(Recorded { timeline, .. }) => {
                 timeline.ticks(timeline.realtime_to_monotonic_ns(ns))
             }
-            None => ticks(ns),
+            None => self.epoch.saturating_add(ns).max(0).unsigned_abs(),
         }
     }
 
@@ -92,7 +91,7 @@ impl Import {
     pub(super) fn monotonic(&self, ns: i64) -> i64 {
         match &self.recorded {
             Some(Recorded { timeline, .. }) => timeline.realtime_to_monotonic_ns(ns),
-            None => ticks(ns) as i64,
+            None => self.epoch.saturating_add(ns),
         }
     }
 }
@@ -106,8 +105,16 @@ impl OneTrace<'_> {
         self.keep(event).map(|_| ())
     }
 
-    /// As [`Import::place`], while this trace is being read.
-    pub fn place(&mut self, number: i64, part: PartId) {
-        self.all.place(number, part);
+    /// Says to which part of the recorded profile the calls of a process belong, and what is kept as
+    /// the part's arguments. `id` is that of the process in the trace.
+    pub fn place(&mut self, id: i64, part: PartId, arguments: Vec<String>) {
+        if let Some(recorded) = &mut self.all.recorded {
+            recorded.parts.insert(id, (part, arguments));
+        }
+    }
+
+    /// Says that the process with this id in the trace is called by a number that another one has, too.
+    pub fn place_again(&mut self, id: i64, number: u32) {
+        self.numbers.insert(id, number);
     }
 }

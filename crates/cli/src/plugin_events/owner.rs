@@ -1,0 +1,331 @@
+//! Whose events a trace gets, and which rows and arrows of the timeline belong to which plugin.
+//!
+//! | | rows | arrows |
+//! |---|---|---|
+//! | in a recorded program | numbers of their own, and a part of the profile for each | number of the stream, then of the plugin |
+//! | without a program | the plugin's numbers; numbers of their own where two plugins have the same | the same |
+
+use std::borrow::Cow;
+use std::collections::{HashMap, HashSet};
+
+use profile::tracks::Scope;
+use profile::{PLUGIN_PARTS, PartId, UtcClock};
+use serde_json::json;
+use trace::chrome::event::{Event, Raw, Scalar};
+use trace::chrome::read::EventSink as _;
+use trace::export::activities::PLUGIN_ROWS;
+use trace::import::trace::OneTrace;
+
+use super::times::{Read, Times, Window};
+
+/// Bits of an arrow's number in the profile for the number and the type that the plugin gave it.
+const ARROW_BITS: u32 = 33;
+
+/// Whose events a trace gets: those of plugins of one process of a recorded profile, or of a recording
+/// without a program. Each plugin numbers devices and arrows in its own way, so what two plugins call
+/// by the same number has two rows. Only the process itself is the same for all of them.
+#[derive(Debug)]
+pub struct Owner {
+    place: Place,
+    /// The plugins whose events came.
+    plugins: Vec<Plugin>,
+    /// The index of the one whose events come now.
+    plugin: usize,
+    /// Devices and processes that events named.
+    rows: Vec<Row>,
+    /// The rows by plugin and number; without a plugin, that of the process itself.
+    by_number: HashMap<(Option<usize>, i64), usize>,
+    /// Rows of processes whose ids are texts.
+    texts: HashMap<String, usize>,
+    /// The ids that rows have in the trace.
+    taken: HashSet<i64>,
+    /// Distinguishes the arrows of the streams of one trace.
+    stream: u64,
+    /// When it was recorded; `None`: not known, so all times are taken for UTC.
+    window: Option<Window>,
+    /// The times of the stream.
+    times: Times,
+}
+
+#[derive(Debug)]
+enum Place {
+    /// A process of a recorded profile: its part, its program with its process id, the number of its
+    /// first row among those of all processes, and the clock.
+    Process { id: PartId, name: String, first: i64, clock: UtcClock },
+    /// Nothing but plugins was recorded. The trace's time 0, ns since 1970.
+    Alone { base_ns: i64 },
+}
+
+#[derive(Debug)]
+struct Plugin {
+    /// Its path.
+    file: String,
+    /// The source of its counters: its file and the program.
+    source: String,
+    /// The id of the process in which it ran.
+    pid: i64,
+    /// The row of its counters of the whole machine.
+    machine: Option<String>,
+}
+
+/// A row of the timeline.
+#[derive(Debug)]
+struct Row {
+    /// Its number in the trace.
+    id: i64,
+    /// The plugin that named it first, and how the plugin calls it.
+    plugin: usize,
+    number: i64,
+    name: Option<Name>,
+}
+
+/// What a row is called.
+#[derive(Debug)]
+pub enum Name {
+    /// As a plugin calls a device. Other rows may be called the same.
+    Given(String),
+    /// A name that nothing is added to.
+    Whole(String),
+}
+
+impl Owner {
+    /// For the plugins of a process. `index` distinguishes the processes of one conversion.
+    pub fn new(
+        id: PartId,
+        name: String,
+        index: usize,
+        (clock, window): (UtcClock, Option<Window>),
+    ) -> Self {
+        let first = PLUGIN_ROWS + index as i64 * i64::from(PLUGIN_PARTS);
+        Self::of(Place::Process { id, name, first, clock }, window)
+    }
+
+    /// For plugins without a program. `base_ns`: the trace's time 0, ns since 1970.
+    pub fn alone(base_ns: i64, window: Window) -> Self {
+        Self::of(Place::Alone { base_ns }, Some(window))
+    }
+
+    fn of(place: Place, window: Option<Window>) -> Self {
+        Self {
+            place,
+            plugins: Vec::new(),
+            plugin: 0,
+            rows: Vec::new(),
+            by_number: HashMap::new(),
+            texts: HashMap::new(),
+            taken: HashSet::new(),
+            stream: 0,
+            window,
+            times: Times::default(),
+        }
+    }
+
+    /// The process that the plugins were in, and what it is called.
+    pub fn process(&self) -> Option<(PartId, &str)> {
+        match &self.place {
+            Place::Process { id, name, .. } => Some((*id, name)),
+            Place::Alone { .. } => None,
+        }
+    }
+
+    /// A stream of events begins. `number` is that of no other stream of the trace.
+    pub fn begin_stream(&mut self, number: u64) {
+        self.stream = number;
+        self.times = Times::default();
+    }
+
+    /// Events of this plugin come. `pid`: the process in which it ran.
+    pub fn begin_plugin(&mut self, file: &str, pid: u32) {
+        let known = self.plugins.iter().position(|plugin| plugin.file == file);
+        self.plugin = known.unwrap_or(self.plugins.len());
+        if known.is_none() {
+            let source = match &self.place {
+                Place::Process { name, .. } => format!("{file} in {name}"),
+                Place::Alone { .. } => file.to_owned(),
+            };
+            let (file, pid) = (file.to_owned(), pid.into());
+            self.plugins.push(Plugin { file, source, pid, machine: None });
+        }
+    }
+
+    /// Names the row that comes from the process itself, if it has no name yet.
+    pub fn name_process(&mut self, name: String, trace: &mut OneTrace<'_>) {
+        let Some(pid) = self.plugins.get(self.plugin).map(|plugin| plugin.pid) else { return };
+        let row = self.row(pid, false, trace);
+        self.rows[row].name.get_or_insert(Name::Whole(name));
+    }
+
+    /// Whether the plugin calls the process itself by this number.
+    pub fn is_process(&self, number: i64) -> bool {
+        self.plugins.get(self.plugin).is_some_and(|plugin| plugin.pid == number)
+    }
+
+    /// The row of a device's or process's number. It is created if it is new.
+    pub fn row(&mut self, number: i64, on_device: bool, trace: &mut OneTrace<'_>) -> usize {
+        let of = (on_device || !self.is_process(number)).then_some(self.plugin);
+        if let Some(row) = self.by_number.get(&(of, number)) {
+            return *row;
+        }
+        // A plugin that names thousands of devices gets no more rows.
+        let index = self.rows.len();
+        if self.process().is_some() && index + 1 >= PLUGIN_PARTS as usize {
+            return index - 1;
+        }
+        let id = match &self.place {
+            Place::Process { id, first, .. } => {
+                let row = first + index as i64;
+                let file = self.plugins.get(self.plugin).map(|plugin| plugin.file.clone());
+                let arguments = file.into_iter().chain([number.to_string()]).collect();
+                trace.place(row, id.of_plugins(index as u32), arguments);
+                row
+            }
+            // Its number is its id in the trace, if no other plugin had it before.
+            Place::Alone { .. } if !self.taken.contains(&number) => number,
+            Place::Alone { .. } => {
+                let mut free = PLUGIN_ROWS..;
+                let row = free.find(|row| !self.taken.contains(row)).unwrap_or(number);
+                if let Ok(pid) = u32::try_from(number) {
+                    trace.place_again(row, pid);
+                }
+                row
+            }
+        };
+        self.taken.insert(id);
+        self.rows.push(Row { id, plugin: self.plugin, number, name: None });
+        self.by_number.insert((of, number), index);
+        index
+    }
+
+    /// The id of a row in the trace.
+    pub fn id(&self, row: usize) -> i64 {
+        self.rows[row].id
+    }
+
+    /// Names a row.
+    pub fn name(&mut self, row: usize, name: Name) {
+        self.rows[row].name = Some(name);
+    }
+
+    /// The trace's time of a time that a plugin gave.
+    pub fn time_ns(&mut self, ns: i64) -> i64 {
+        let read = match &self.window {
+            Some(window) => self.times.read(window, ns),
+            None => Read::Utc(ns),
+        };
+        match (&self.place, read) {
+            (Place::Process { clock, .. }, Read::Utc(ns)) => clock.profile_utc_ns(ns),
+            // The profile's UTC has the offset of the window throughout.
+            (Place::Process { .. }, Read::Other(ns)) => ns,
+            (Place::Alone { base_ns }, Read::Utc(ns) | Read::Other(ns)) => {
+                ns.saturating_sub(*base_ns)
+            }
+        }
+    }
+
+    /// What has to be said of the plugin whose stream has ended.
+    pub fn said(&self) -> Vec<String> {
+        self.times.said()
+    }
+
+    /// The row of a process whose id is a text, which is also its name. Such rows have numbers that no
+    /// device has.
+    pub fn row_of_text(&mut self, text: &str, trace: &mut OneTrace<'_>) -> usize {
+        if let Some(row) = self.texts.get(text) {
+            return *row;
+        }
+        let row = self.row(i64::MIN + self.texts.len() as i64, true, trace);
+        self.rows[row].name = Some(Name::Whole(text.to_owned()));
+        self.texts.insert(text.to_owned(), row);
+        row
+    }
+
+    /// The row of the plugin's counters of the whole machine, as Kineto names those of its own events.
+    pub fn machine(&mut self) -> &str {
+        let is_first = self.plugins.iter().all(|plugin| plugin.machine.is_none());
+        let own = format!("machine ({})", self.short(self.plugin));
+        let Some(plugin) = self.plugins.get_mut(self.plugin) else { return "machine" };
+        plugin.machine.get_or_insert(if is_first { "machine".to_owned() } else { own })
+    }
+
+    /// What the source of a counter's values is called.
+    pub fn source(&self, scope: Scope) -> &str {
+        match self.plugins.get(self.plugin) {
+            // The machine is the same in all processes.
+            Some(plugin) if scope == Scope::Machine => &plugin.file,
+            Some(plugin) => &plugin.source,
+            None => "plugin",
+        }
+    }
+
+    /// The number of an arrow of the stream that came last.
+    pub fn arrow(&self, id: i64) -> i64 {
+        (self.stream << ARROW_BITS).wrapping_add(id as u64) as i64
+    }
+
+    /// A plugin's file without its folder, or with it if another plugin has the same name.
+    fn short(&self, plugin: usize) -> &str {
+        fn last(file: &str) -> &str {
+            file.rsplit('/').next().unwrap_or_default()
+        }
+        let Some(Plugin { file, .. }) = self.plugins.get(plugin) else { return "" };
+        let same = self.plugins.iter().filter(|other| last(&other.file) == last(file));
+        if same.count() == 1 { last(file) } else { file }
+    }
+
+    /// Names the rows. This comes last, because only then it is known which names need the plugin's.
+    ///
+    /// # Errors
+    /// The profile is not writable.
+    pub fn finish(&mut self, trace: &mut OneTrace<'_>) -> Result<(), String> {
+        let mut plugins: HashMap<String, HashSet<usize>> = HashMap::new();
+        for row in &self.rows {
+            plugins.entry(row.text()).or_default().insert(row.plugin);
+        }
+        for row in &self.rows {
+            let is_only = plugins.get(&row.text()).is_none_or(|plugins| plugins.len() == 1);
+            let Some(name) = self.name_of(row, is_only) else { continue };
+            let args = json!({ "name": name }).to_string();
+            trace.event(
+                0,
+                &Event {
+                    phase: b'M',
+                    name: Some(Cow::Borrowed("process_name")),
+                    pid: Some(Scalar::Int(row.id)),
+                    tid: Some(Scalar::Int(0)),
+                    args: Some(Raw::of(&args)),
+                    ..Event::default()
+                },
+            )?;
+        }
+        Ok(())
+    }
+
+    /// What a row is called. `is_only`: no other plugin has a row of this name.
+    fn name_of(&self, row: &Row, is_only: bool) -> Option<String> {
+        let text = row.text();
+        if matches!(row.name, Some(Name::Whole(_))) {
+            return Some(text);
+        }
+        let text = if is_only { text } else { format!("{text} ({})", self.short(row.plugin)) };
+        match (&self.place, &row.name) {
+            (Place::Process { id, name, .. }, None) if row.number == i64::from(id.pid) => {
+                Some(format!("plugins of {name}"))
+            }
+            (Place::Process { name, .. }, _) => Some(format!("{text} of {name}")),
+            (Place::Alone { .. }, Some(_)) => Some(text),
+            // The number is shown anyway.
+            (Place::Alone { .. }, None) if is_only => None,
+            (Place::Alone { .. }, None) => Some(self.short(row.plugin).to_owned()),
+        }
+    }
+}
+
+impl Row {
+    /// Its name, or else its number.
+    fn text(&self) -> String {
+        match &self.name {
+            Some(Name::Given(name) | Name::Whole(name)) => name.clone(),
+            None => self.number.to_string(),
+        }
+    }
+}

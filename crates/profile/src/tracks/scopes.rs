@@ -1,0 +1,56 @@
+//! What the scopes of series are called.
+
+use std::collections::{BTreeSet, HashMap};
+
+use super::{Scope, Series, Tracks};
+
+/// The names of the scopes of one directory of tracks: `device 3`. If several sources have a device
+/// with the number 3, each name has its source: `device 3 (power.so in python3 4711)`.
+#[derive(Clone, Debug, Default)]
+pub struct ScopeNames<'a> {
+    sources: HashMap<Key<'a>, BTreeSet<&'a str>>,
+}
+
+/// A scope that belongs to its source, or one that is the same for all sources and a series of it.
+type Key<'a> = (Scope, Option<(&'a str, &'a str)>);
+
+fn key(series: &Series) -> Key<'_> {
+    match series.scope {
+        Scope::Device(_) | Scope::Process(_) => (series.scope, None),
+        Scope::Machine | Scope::Cpu(_) | Scope::Node(_) => {
+            (series.scope, Some((&series.track, &series.name)))
+        }
+    }
+}
+
+/// A source without the folder of its file.
+fn short(source: &str) -> &str {
+    source.rsplit('/').next().unwrap_or_default()
+}
+
+impl<'a> ScopeNames<'a> {
+    /// Returns the names for these tracks.
+    pub fn of(tracks: &'a Tracks) -> Self {
+        let mut names = Self::default();
+        for series in tracks.series.values() {
+            names.sources.entry(key(series)).or_default().insert(&series.source);
+        }
+        names
+    }
+
+    /// Returns what has to be said of the source of a series; `None` if no other source has the same.
+    pub fn source<'s>(&self, series: &'s Series) -> Option<&'s str> {
+        let sources = self.sources.get(&key(series)).filter(|sources| sources.len() > 1)?;
+        let own = short(&series.source);
+        let same = sources.iter().filter(|source| short(source) == own).count();
+        Some(if same > 1 { &series.source } else { own })
+    }
+
+    /// Returns the name of the scope of a series.
+    pub fn name(&self, series: &Series) -> String {
+        match self.source(series) {
+            Some(source) => format!("{} ({source})", series.scope),
+            None => series.scope.to_string(),
+        }
+    }
+}
