@@ -375,3 +375,22 @@ fn damage_never_panics() {
         }
     }
 }
+
+/// The rows are shared out among threads. This takes minutes if each row asks how much each thread
+/// has.
+#[test]
+fn many_ops() {
+    const OPS: u32 = 60_000;
+    let mut script = ProfileScript::monotonic();
+    let process = script.process(10);
+    let names: Vec<String> = (0..OPS).map(|i| format!("f{i}")).collect();
+    process.library("m", &names.iter().map(String::as_str).collect::<Vec<_>>());
+    let main = process.thread("main");
+    for op in 0..OPS {
+        main.call(CallScript::new(op, 100 * u64::from(op), 50));
+        if op % 1_000 == 999 {
+            main.then(Item::NextPage(100 * u64::from(op) + 50, 0, 0));
+        }
+    }
+    assert_eq!(summary(&script, &Options::default()).rows.len(), OPS as usize);
+}

@@ -9,6 +9,7 @@
 //! equal.
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 
 use record::meta::{Export, Library, OpExport, Role};
 
@@ -20,8 +21,9 @@ pub type OpId = u32;
 pub struct Op {
     /// Name of the exported function; never empty.
     pub name: String,
-    /// Name that the compiler gave the library.
-    pub library: String,
+    /// Name that the compiler gave the library. All its ops share the text: one long name and many
+    /// exports would otherwise take much more memory than the profile has bytes.
+    pub library: Arc<str>,
     /// The compiler's tag, often empty.
     pub tag: String,
     /// Source file if the compiler recorded one, otherwise empty.
@@ -44,15 +46,15 @@ pub struct Op {
 }
 
 impl Op {
-    fn new(library: &Library, export: &Export) -> Self {
+    fn new(library: &Arc<str>, export: &Export) -> Self {
         let name = if export.name.is_empty() {
-            format!("{}#{}", library.name, export.ordinal)
+            format!("{}#{}", beginning(library), export.ordinal)
         } else {
             export.name.clone()
         };
         Self {
             name,
-            library: library.name.clone(),
+            library: Arc::clone(library),
             tag: export.tag.clone(),
             source_path: export.source_path.clone(),
             source_line: export.source_line,
@@ -64,14 +66,13 @@ impl Op {
         }
     }
 
-    fn of_machine(libraries: &[Library], export: &OpExport) -> Self {
-        let library = libraries.iter().find(|l| l.id == export.library);
+    fn of_machine(library: Option<&Arc<str>>, export: &OpExport) -> Self {
         Self {
             name: match export.name.as_str() {
                 "" => format!("op#{}", export.id),
                 name => name.to_owned(),
             },
-            library: library.map(|l| l.name.clone()).unwrap_or_default(),
+            library: library.cloned().unwrap_or_default(),
             role: export.role,
             arguments: export.arguments.clone(),
             device: export.device.clone(),
@@ -88,6 +89,13 @@ impl Op {
             (path, line) => Some(format!("{path}:{line}")),
         }
     }
+}
+
+/// The part of a library's name that the names of its unnamed exports repeat.
+fn beginning(name: &str) -> &str {
+    const LONGEST: usize = 255;
+    let end = (0..=name.len().min(LONGEST)).rfind(|end| name.is_char_boundary(*end));
+    &name[..end.unwrap_or(0)]
 }
 
 /// The ops of a profile, numbered in the order in which they occur in the metadata.
@@ -145,10 +153,15 @@ impl Ops {
         let mut result = Self::default();
         for (libraries, exports) in processes {
             let mut all = Vec::new();
-            let functions = libraries
-                .iter()
-                .flat_map(|l| l.exports.iter().map(move |export| (export.id, Op::new(l, export))));
-            let calls = exports.iter().map(|e| (e.id, Op::of_machine(libraries, e)));
+            let names: Vec<Arc<str>> = libraries.iter().map(|l| l.name.as_str().into()).collect();
+            // Of libraries with the same id, the first one counts.
+            let by_id: HashMap<u32, &Arc<str>> =
+                libraries.iter().map(|library| library.id).zip(&names).rev().collect();
+            let functions = libraries.iter().zip(&names).flat_map(|(library, name)| {
+                library.exports.iter().map(move |export| (export.id, Op::new(name, export)))
+            });
+            let calls =
+                exports.iter().map(|e| (e.id, Op::of_machine(by_id.get(&e.library).copied(), e)));
             for (export, op) in functions.chain(calls) {
                 let id = *known.entry(op).or_insert_with_key(|op| {
                     result.ops.push(op.clone());

@@ -29,6 +29,8 @@ pub use orphans::{Lost, Orphan, orphans};
 
 /// File name of every pool in its directory.
 pub const POOL_NAME: &str = "pool";
+/// The directory in which the system has everybody's shared memory.
+pub const SHARED_MEMORY: &str = "/dev/shm";
 /// Common prefix of the names of pool directories.
 const PREFIX: &str = "counterpoint-";
 /// Other files that `run` puts next to a pool: links to the library and to the Python package.
@@ -42,7 +44,7 @@ pub fn user() -> u32 {
 /// Returns the directories in which pools of this user are made, best first. Each may be absent.
 pub fn places(user: u32) -> Vec<PathBuf> {
     let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
-    let mut places = vec![PathBuf::from("/dev/shm")];
+    let mut places = vec![PathBuf::from(SHARED_MEMORY)];
     places.extend(runtime.filter(|path| path.is_absolute() && user == self::user()));
     places.push(PathBuf::from(format!("/run/user/{user}")));
     places

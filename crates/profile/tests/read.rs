@@ -339,3 +339,21 @@ fn a_process_without_metadata() {
     assert_eq!(calls, expected());
     assert_eq!(names(&losses), [("torn_metadata", 1)]);
 }
+
+/// A library with a long name and many exports, which would take a copy of the name each.
+#[test]
+fn a_long_name_of_a_library_is_kept_once() {
+    let mut script = three_pages();
+    let process = &mut script.processes[0];
+    let exports: Vec<String> =
+        (0..500).map(|i| if i % 2 == 0 { format!("f{i}") } else { String::new() }).collect();
+    let exports: Vec<&str> = exports.iter().map(String::as_str).collect();
+    process.library(&"L".repeat(1 << 20), &exports);
+    let (_scratch, dir) = script.written();
+    let profile = Profile::open(&dir).unwrap();
+    let ops: Vec<_> = profile.ops.all().iter().filter(|op| op.library.starts_with('L')).collect();
+    assert_eq!(ops.len(), 500);
+    assert!(ops.iter().all(|op| std::sync::Arc::ptr_eq(&op.library, &ops[0].library)));
+    assert!(ops[0].library.len() <= record::meta::LONGEST_NAME);
+    assert!(ops.iter().all(|op| op.name.len() < 300), "an unnamed export repeats the name");
+}

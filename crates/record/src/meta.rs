@@ -598,8 +598,14 @@ fn put_library(e: &mut Encoder, l: &Library) {
     }
 }
 
+/// Reads a name. Views repeat names, so one that no recorder writes is cut.
+fn kept_name(d: &mut Decoder<'_>) -> Result<String, Truncated> {
+    let bytes = d.bytes()?;
+    Ok(String::from_utf8_lossy(&bytes[..bytes.len().min(LONGEST_NAME)]).into_owned())
+}
+
 fn get_library(d: &mut Decoder<'_>) -> Result<Library, Truncated> {
-    let (id, name, kind) = (d.u32()?, d.string()?, d.u8()?);
+    let (id, name, kind) = (d.u32()?, kept_name(d)?, d.u8()?);
     let kind = LibraryKind::ALL.get(usize::from(kind)).copied().unwrap_or(LibraryKind::Hooked);
     let (abi, features, sanitizer, ticks) = (d.u32()?, d.u32()?, d.u32()?, d.u64()?);
     let exports = (0..d.u32()?)
@@ -608,9 +614,9 @@ fn get_library(d: &mut Decoder<'_>) -> Result<Library, Truncated> {
                 id: d.u32()?,
                 ordinal: d.u32()?,
                 recorded: d.u8()? != 0,
-                name: d.string()?,
-                tag: d.string()?,
-                source_path: d.string()?,
+                name: kept_name(d)?,
+                tag: kept_name(d)?,
+                source_path: kept_name(d)?,
                 source_line: d.u32()?,
                 workgroup_size: [d.u32()?, d.u32()?, d.u32()?],
                 bindings: d.u32()?,
@@ -625,7 +631,7 @@ fn get_library(d: &mut Decoder<'_>) -> Result<Library, Truncated> {
 fn get_op(d: &mut Decoder<'_>) -> Result<OpExport, Truncated> {
     let (id, library, role, asynchronous) = (d.u32()?, d.u32()?, d.u8()?, d.u8()? != 0);
     let role = Role::ALL.get(usize::from(role)).copied().unwrap_or_default();
-    let (name, arguments, device) = (d.string()?, d.string()?, d.string()?);
+    let (name, arguments, device) = (kept_name(d)?, d.string()?, kept_name(d)?);
     Ok(OpExport { id, library, role, name, arguments, device, asynchronous })
 }
 

@@ -33,7 +33,7 @@ fn sums(profile: &Profile) -> BTreeMap<(u32, u32, String, String), (u64, u64)> {
         for i in 0..columns.len() {
             let op = profile.ops.of(columns.process, columns.export[i]).unwrap();
             let op = profile.ops.get(op).unwrap();
-            let key = (process.id.pid, thread.tid, op.library.clone(), op.name.clone());
+            let key = (process.id.pid, thread.tid, op.library.to_string(), op.name.clone());
             let sum = sums.entry(key).or_default();
             *sum = (sum.0 + 1, sum.1 + columns.duration(i));
         }

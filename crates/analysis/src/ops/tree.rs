@@ -228,7 +228,7 @@ impl<V: OpVisitor> Shower<'_, '_, V> {
 
     fn wants(&self, root: &Node) -> bool {
         let OpFilter { machine, since, until } = self.filter;
-        let of = || self.trees.profile.ops.get(root.op).map(|op| op.library.as_str());
+        let of = || self.trees.profile.ops.get(root.op).map(|op| &*op.library);
         since.is_none_or(|since| root.begin >= since)
             && until.is_none_or(|until| root.begin < until)
             && machine.as_deref().is_none_or(|machine| of() == Some(machine))

@@ -19,6 +19,8 @@ pub(crate) struct InPlace {
     uncounted: HashMap<(usize, u32), u64>,
     /// Times in ticks from the end of one op to the begin of the next, by process.
     gaps: HashMap<usize, Gaps>,
+    /// Whether the profile has ops of machines, once that is known.
+    has_ops: Option<bool>,
 }
 
 /// Calls in which a group was enabled for longer than the call took.
@@ -84,7 +86,8 @@ impl InPlace {
     /// Adds the times between consecutive ops in the same function of a machine.
     fn add_gaps(&mut self, columns: &Columns, profile: &Profile) {
         let ops = &profile.ops;
-        if !ops.all().iter().any(|op| op.role == Role::Op) {
+        let is_any = || ops.all().iter().any(|op| op.role == Role::Op);
+        if !*self.has_ops.get_or_insert_with(is_any) {
             return;
         }
         let is_op = |i: usize| {

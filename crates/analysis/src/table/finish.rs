@@ -125,13 +125,15 @@ impl Table<'_> {
             .collect();
         // Quantiles take time, so the biggest rows are assigned first.
         work.sort_by_key(|(key, sum)| (std::cmp::Reverse(sum.calls), *key));
-        let mut hands: Vec<Vec<(Key, Sum)>> = (0..workers.max(1)).map(|_| Vec::new()).collect();
+        let mut hands: Vec<(u64, Vec<(Key, Sum)>)> =
+            (0..workers.max(1)).map(|_| (0, Vec::new())).collect();
         for one in work {
-            let calls = |hand: &Vec<(Key, Sum)>| hand.iter().map(|(_, s)| s.calls).sum::<u64>();
-            if let Some(hand) = hands.iter_mut().min_by_key(|hand| calls(hand)) {
+            if let Some((calls, hand)) = hands.iter_mut().min_by_key(|(calls, _)| *calls) {
+                *calls = calls.saturating_add(one.1.calls);
                 hand.push(one);
             }
         }
+        let mut hands: Vec<_> = hands.into_iter().map(|(_, hand)| hand).collect();
         let (profile, metrics) = (self.profile, self.metrics);
         let table = Finishing { profile, sets: &self.sets, metrics, brackets };
         let finish = |hand: Vec<(Key, Sum)>| -> Vec<Row> {

@@ -124,7 +124,7 @@ impl<'a> Places<'a> {
         let kinds = all
             .iter()
             .enumerate()
-            .map(|(id, op)| *first.entry(op.library.as_str()).or_insert(id as OpId))
+            .map(|(id, op)| *first.entry(&*op.library).or_insert(id as OpId))
             .collect();
         Self {
             by: selection.by,

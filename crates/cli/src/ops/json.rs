@@ -431,7 +431,7 @@ impl<'a, W: Write> Writer<'a, W> {
     fn machine(&mut self, process: usize, op: OpId) -> Option<usize> {
         let (machines, profile) = (self.machines, self.context.profile);
         *self.vms.entry((process, op)).or_insert_with(|| {
-            let name = profile.ops.get(op)?.library.as_str();
+            let name = &*profile.ops.get(op)?.library;
             machines.iter().position(|known| *known == (process, name))
         })
     }

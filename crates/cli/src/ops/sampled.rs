@@ -33,7 +33,7 @@ pub fn print(profile: &Profile, args: &Args) -> Result<ExitCode, Failure> {
         let Key::Op(op) = row.key else { return false };
         profile.ops.get(op).is_some_and(|op| {
             matches!(op.role, Role::Run | Role::Op | Role::Range)
-                && args.vm.as_ref().is_none_or(|vm| op.library == *vm)
+                && args.vm.as_ref().is_none_or(|vm| *op.library == **vm)
         })
     });
     let mut table = columns::of_summary(profile, &summary, &options);

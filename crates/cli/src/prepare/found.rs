@@ -2,6 +2,7 @@
 //! clock, and what counters add to a context switch.
 
 use std::ffi::OsString;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
@@ -9,7 +10,7 @@ use counters::Plan;
 use machine::Machine;
 use model::Counter;
 use profile::manifest::SwitchCost;
-use profile::pools::{POOL_NAME, directory_name, places, user};
+use profile::pools::{POOL_NAME, SHARED_MEMORY, directory_name, places, user};
 use record::ClockKind;
 
 use crate::failure::Failure;
@@ -58,7 +59,9 @@ pub(super) fn preload(library: &Path, pool_directory: &Path) -> Result<OsString,
 /// once the pages are present. The second result is a warning if there is no such file system.
 pub(super) fn pool_directory(profile: &Path) -> (PathBuf, Option<String>) {
     for base in places(user()) {
-        if is_memory(&base) && is_writable(&base) {
+        // The system's own place is everybody's, but its sticky bit protects what each user has there.
+        let is_safe = base == Path::new(SHARED_MEMORY) || is_private(&base);
+        if is_safe && is_memory(&base) && is_writable(&base) {
             return (base.join(directory_name()), None);
         }
     }
@@ -85,6 +88,12 @@ fn is_memory(path: &Path) -> bool {
     // SAFETY: `path` is a C string and `stat` outlives the call.
     let known = unsafe { libc::statfs(path.as_ptr(), &mut stat) } == 0;
     known && matches!(stat.f_type as i64, TMPFS | RAMFS)
+}
+
+/// Whether only the caller can replace what it makes here. `XDG_RUNTIME_DIR` may be another user's
+/// (after `su`), and next to a pool there can be a link to the library that is preloaded.
+fn is_private(path: &Path) -> bool {
+    path.metadata().is_ok_and(|found| found.uid() == user() && found.mode() & 0o022 == 0)
 }
 
 fn is_writable(path: &Path) -> bool {

@@ -259,7 +259,7 @@ fn names(profile: &Profile, rows: &[Row], by: By) -> Vec<Column> {
         let generic = |row: &Row| match row.key {
             Key::Kind(op) => {
                 let op = profile.ops.get(op)?;
-                super::keys::generic(&op.library).filter(|generic| *generic != op.library)
+                super::keys::generic(&op.library).filter(|generic| *generic != &*op.library)
             }
             _ => None,
         };
@@ -270,7 +270,7 @@ fn names(profile: &Profile, rows: &[Row], by: By) -> Vec<Column> {
     }
     if by == By::Op {
         let ops = || rows.iter().map(|row| op_of(profile, row.key));
-        let library = ops().map(|op| op.map(|op| op.library.clone())).collect();
+        let library = ops().map(|op| op.map(|op| op.library.to_string())).collect();
         columns.push(text("library", "library", true, library));
         let source: Vec<Option<String>> = ops().map(|op| op.and_then(Op::source)).collect();
         // If all rows share one place, a line below the table says so.

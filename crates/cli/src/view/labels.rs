@@ -45,7 +45,7 @@ pub fn labels(profile: &Profile, keys: &[Key]) -> Vec<String> {
                     label.push_str(&format!(" ({})", op.map_or("", |op| &op.arguments)));
                 }
                 (1, Key::Op(_)) => {
-                    label.push_str(&format!(" [{}]", op.map_or("", |op| op.library.as_str())));
+                    label.push_str(&format!(" [{}]", op.map_or("", |op| &*op.library)));
                 }
                 (2, Key::Op(id)) => label.push_str(&format!(" #{id}")),
                 _ => {}
@@ -95,7 +95,7 @@ fn label(profile: &Profile, key: Key, detail: Detail) -> String {
         }
         Key::Process(process) => process_label(profile, process),
         Key::Thread(process, thread) => thread_label(profile, process, thread),
-        Key::Kind(op) => profile.ops.get(op).map_or_else(String::new, |op| op.library.clone()),
+        Key::Kind(op) => profile.ops.get(op).map_or("", |op| &*op.library).to_owned(),
         Key::Device(Some(process)) => process_label(profile, process),
         Key::Stream(Some((process, thread))) => {
             let (stream, device) =

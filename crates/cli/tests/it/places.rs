@@ -256,6 +256,32 @@ fn no_shared_memory_at_all() {
     assert!(!scratch.join("p.cpt/pool").exists(), "the pool is gone when all is collected");
 }
 
+/// Root has the `XDG_RUNTIME_DIR` of another user, as after `su`, and `/dev/shm` cannot be written. That
+/// user could replace anything that `run` makes there: the pool, or the link through which a library
+/// whose path has a space is preloaded.
+#[test]
+fn a_runtime_directory_of_another_user() {
+    let Some(program) = counterpoint("runtime-directory") else { return };
+    // SAFETY: no arguments, cannot fail.
+    if unsafe { libc::geteuid() } != 0 {
+        return skip("runtime-directory", "only root can make a directory of another user");
+    }
+    let scratch = testkit::Scratch::new();
+    let script = r#"
+        mount -t tmpfs none /dev/shm && mount -o remount,ro none /dev/shm &&
+            mkdir "$1/theirs" "$1/open" && mount -t tmpfs -o uid=1,mode=700 none "$1/theirs" &&
+            mount -t tmpfs -o mode=770 none "$1/open" || { echo "unshare failed" >&2; exit 9; }
+        for place in theirs open; do
+            XDG_RUNTIME_DIR="$1/$place" "$0" run -e none -o "$1/$place.cpt" -- ls "$1/$place"
+            echo "status $?"
+        done
+    "#;
+    let places = [program.as_path(), scratch.path()];
+    let Some(output) = in_own_mounts("runtime-directory", script, &places) else { return };
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert_eq!(text, "status 0\nstatus 0\n", "the directories are empty: {output:?}");
+}
+
 /// An environment of 1 MB, made of a few long variables or of many short ones, and as many
 /// arguments: the program gets them all, and the profile contains its arguments.
 #[test]

@@ -43,14 +43,19 @@ use crate::chrome::write::base_time_ns;
 use crate::hash::FastMap;
 use crate::round_trip::events::{COUNTS_EVENT, PAGE_EVENT};
 use crate::text;
+use args::Room;
 use clocks::Clocks;
 use sequence::Sequence;
 use tracks::{Id, ProcessTrack, ThreadTrack, Tracks};
 
 /// The largest packet that is accepted, and the largest content of a compressed one.
 const MOST_PACKET: u64 = 1 << 28;
+/// The longest name in bytes that many events may have, each of which has only its number.
+const LONGEST_NAME: usize = 1 << 16;
 /// Most slices that wait for their end, or for the end of one that began before them.
 const MOST_WAITING: usize = 1 << 18;
+/// As many slices of one row are enough to hand out only those of this row.
+const MANY_WAITING: usize = 1 << 10;
 
 /// Reads a whole trace.
 ///
@@ -158,6 +163,7 @@ struct Reader<'a, S: ?Sized> {
     counters: HashMap<(Id, Box<str>), u64>,
     /// Sums of counters whose values are differences.
     sums: FastMap<u64, f64>,
+    room: Room,
     document: Vec<(String, String)>,
 }
 
@@ -224,6 +230,7 @@ impl<'a, S: EventSink + ?Sized> Reader<'a, S> {
             flows: HashSet::new(),
             counters: HashMap::new(),
             sums: FastMap::default(),
+            room: Room::default(),
             document: Vec::new(),
         }
     }
@@ -266,6 +273,7 @@ impl<'a, S: EventSink + ?Sized> Reader<'a, S> {
     }
 
     fn in_sequence(&mut self, number: u64, bytes: &[u8], sequence: &mut Sequence) -> Done {
+        self.room.read += bytes.len() as u64;
         let mut p = sequence::Packet::default();
         let mut known = false;
         for field in Fields::new(bytes) {
@@ -316,9 +324,10 @@ impl<'a, S: EventSink + ?Sized> Reader<'a, S> {
 
     /// Names the row of a track.
     fn describe(&mut self, bytes: &[u8]) -> Done {
-        let uuid = self.tracks.describe(bytes);
+        // A packet that says nothing new about a process or thread does not name it again: it can be
+        // much shorter than the name.
+        let track = self.tracks.describe(bytes);
         self.by_track.clear();
-        let track = self.tracks.get(uuid).cloned().unwrap_or_default();
         if let Some(process) = &track.process {
             self.name_process(process)?;
         }
@@ -446,11 +455,18 @@ impl<'a, S: EventSink + ?Sized> Reader<'a, S> {
         self.rows[row].queue.push_back(pending);
         self.waiting += 1;
         if self.waiting > MOST_WAITING {
-            // The event that has waited longest is likely in the row with the most.
+            // The event that has waited longest is likely in the row with the most. If many rows have
+            // a few, each gives some: to look at all rows for the sake of one event takes too long.
             let longest = (0..self.rows.len()).max_by_key(|row| self.rows[*row].queue.len());
             let longest = longest.unwrap_or(row);
-            for _ in 0..self.rows[longest].queue.len().div_ceil(2) {
-                self.take(longest)?;
+            let some = match self.rows[longest].queue.len() < MANY_WAITING {
+                true => 0..self.rows.len(),
+                false => longest..longest + 1,
+            };
+            for row in some {
+                for _ in 0..self.rows[row].queue.len().div_ceil(2) {
+                    self.take(row)?;
+                }
             }
         }
         self.drain(row)

@@ -1,5 +1,6 @@
 //! Converts the annotations of an event to a JSON object.
 
+use std::cell::Cell;
 use std::collections::HashMap;
 
 use serde::de::IgnoredAny;
@@ -15,26 +16,62 @@ const MOST_DEPTH: usize = 100;
 pub(super) struct Texts<'a> {
     pub(super) names: &'a HashMap<u64, Box<str>>,
     pub(super) values: &'a HashMap<u64, Box<str>>,
+    pub(super) room: &'a Room,
+}
+
+/// How many bytes interned texts may still become. An event of 20 bytes can name a text of a megabyte,
+/// and a million events can.
+#[derive(Debug, Default)]
+pub(super) struct Room {
+    used: Cell<u64>,
+    /// Bytes of the packets so far.
+    pub(super) read: u64,
+}
+
+impl Room {
+    /// What any trace may use, and what it may use for each byte of its packets.
+    const ALWAYS: u64 = 16 << 20;
+    const FACTOR: u64 = 128;
+
+    /// The text, if there is room for it.
+    pub(super) fn take<'a>(&self, text: &'a str) -> Option<&'a str> {
+        let used = self.used.get() + text.len() as u64;
+        let most = Self::ALWAYS.saturating_add(self.read.saturating_mul(Self::FACTOR));
+        (used <= most).then(|| {
+            self.used.set(used);
+            text
+        })
+    }
+}
+
+impl Texts<'_> {
+    /// The name with this number, and how many names are missing.
+    fn name(&self, iid: Field<'_>) -> (String, u32) {
+        let name = iid.uint().and_then(|iid| self.room.take(self.names.get(&iid)?));
+        (name.unwrap_or_default().to_owned(), u32::from(name.is_none()))
+    }
 }
 
 /// Appends an annotation as a member of an object. Returns how many values could not be read.
 pub(super) fn member(out: &mut Vec<u8>, bytes: &[u8], texts: &Texts<'_>) -> u32 {
-    let mut name = None;
+    member_at(out, bytes, texts, 0)
+}
+
+fn member_at(out: &mut Vec<u8>, bytes: &[u8], texts: &Texts<'_>, depth: usize) -> u32 {
+    let (mut name, mut lost) = (String::new(), 0);
     for (number, value, _) in Fields::new(bytes).flatten() {
         match number {
-            annotation::NAME_IID => {
-                name = value.uint().and_then(|iid| texts.names.get(&iid)).map(|t| t.to_string());
-            }
-            annotation::NAME => name = value.bytes().map(lossy),
+            annotation::NAME_IID => (name, lost) = texts.name(value),
+            annotation::NAME => name = value.bytes().map(lossy).unwrap_or_default(),
             _ => {}
         }
     }
     if !matches!(out.last(), None | Some(b'{')) {
         out.push(b',');
     }
-    text::string(out, name.as_deref().unwrap_or(""));
+    text::string(out, &name);
     out.push(b':');
-    value_of(out, bytes, texts, 0)
+    lost + value_of(out, bytes, texts, depth)
 }
 
 fn lossy(bytes: &[u8]) -> String {
@@ -60,23 +97,7 @@ fn value_of(out: &mut Vec<u8>, bytes: &[u8], texts: &Texts<'_>, depth: usize) ->
     if !entries.is_empty() {
         out.push(b'{');
         for entry in entries {
-            if out.last() != Some(&b'{') {
-                out.push(b',');
-            }
-            let mut name = String::new();
-            for (number, value, _) in Fields::new(entry).flatten() {
-                match number {
-                    annotation::NAME_IID => {
-                        let text = value.uint().and_then(|iid| texts.names.get(&iid));
-                        name = text.map(|t| t.to_string()).unwrap_or_default();
-                    }
-                    annotation::NAME => name = value.bytes().map(lossy).unwrap_or_default(),
-                    _ => {}
-                }
-            }
-            text::string(out, &name);
-            out.push(b':');
-            lost += value_of(out, entry, texts, depth + 1);
+            lost += member_at(out, entry, texts, depth + 1);
         }
         out.push(b'}');
         return lost;
@@ -102,13 +123,15 @@ fn value_of(out: &mut Vec<u8>, bytes: &[u8], texts: &Texts<'_>, depth: usize) ->
             return double(out, f64::from_bits(bits));
         }
         Some((annotation::TEXT, Field::Bytes(bytes))) => text::string(out, &lossy(bytes)),
-        Some((annotation::TEXT_IID, Field::Uint(iid))) => match texts.values.get(&iid) {
-            Some(known) => text::string(out, known),
-            None => {
-                out.extend_from_slice(b"null");
-                return 1;
+        Some((annotation::TEXT_IID, Field::Uint(iid))) => {
+            match texts.values.get(&iid).and_then(|known| texts.room.take(known)) {
+                Some(known) => text::string(out, known),
+                None => {
+                    out.extend_from_slice(b"null");
+                    return 1;
+                }
             }
-        },
+        }
         Some((annotation::POINTER, Field::Uint(n))) => text::string(out, &format!("{n:#x}")),
         Some((annotation::JSON, Field::Bytes(bytes))) => {
             let json = lossy(bytes);

@@ -3,15 +3,19 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 
-use super::args::{self, Texts};
+use super::args::{self, Room, Texts};
 use super::clocks::{self, BOOTTIME, Clocks};
 use super::tracks::{Id, ThreadTrack};
-use super::{Done, Pending, Reader};
+use super::{Done, LONGEST_NAME, Pending, Reader};
 use crate::chrome::event::{Event, Raw, Scalar};
 use crate::chrome::read::EventSink;
 use crate::perfetto::decode::{Field, Fields, varint};
 use crate::perfetto::fields::{annotation, defaults, event, interned, legacy, packet};
 use crate::text;
+
+/// Of the slices of a track that are open, how many may have begun later than an event that comes
+/// after them.
+const MOST_LATER: usize = 1024;
 
 /// The state of one sequence.
 #[derive(Debug, Default)]
@@ -106,11 +110,16 @@ impl Sequence {
                 interned::TEXT_VALUES => &mut self.values,
                 _ => continue,
             };
+            // Each event's name is compared with that of the one before it.
+            let longest = if number == interned::NAMES { LONGEST_NAME } else { usize::MAX };
             let (mut iid, mut text) = (0, Box::<str>::default());
             for (number, value, _) in Fields::new(value.bytes().unwrap_or_default()).flatten() {
                 match number {
                     interned::IID => iid = value.uint().unwrap_or(0),
-                    interned::TEXT => text = lossy(value),
+                    interned::TEXT => {
+                        let bytes = value.bytes().unwrap_or_default();
+                        text = String::from_utf8_lossy(&bytes[..bytes.len().min(longest)]).into();
+                    }
                     _ => {}
                 }
             }
@@ -275,7 +284,7 @@ impl<S: EventSink + ?Sized> Reader<'_, S> {
         let mut categories: Vec<Cow<'_, str>> =
             e.categories.iter().map(|c| String::from_utf8_lossy(c)).collect();
         for iid in &e.category_iids {
-            match sequence.categories.get(iid) {
+            match sequence.categories.get(iid).and_then(|known| self.room.take(known)) {
                 Some(known) => categories.push(Cow::Borrowed(known)),
                 None => lost += 1,
             }
@@ -289,7 +298,7 @@ impl<S: EventSink + ?Sized> Reader<'_, S> {
             }),
             (None, None) => Box::default(),
         };
-        let (args, bad) = arguments(sequence, e, raw, self.rows[row].page);
+        let (args, bad) = arguments(sequence, e, raw, self.rows[row].page, &self.room);
         lost += bad;
         let flows =
             e.flows.iter().map(|id| (*id, false)).chain(e.ends.iter().map(|id| (*id, true)));
@@ -312,14 +321,16 @@ impl<S: EventSink + ?Sized> Reader<'_, S> {
             event::SLICE_BEGIN => {
                 let place = self.rows[row].gone + self.rows[row].queue.len() as u64;
                 let open = self.open.entry(track).or_default();
-                let outer = open.iter().rposition(|(.., begin)| *begin <= at_ns);
-                open.insert(outer.map_or(0, |at| at + 1), (row, place, at_ns));
+                let last = open.len().saturating_sub(MOST_LATER);
+                let outer = open[last..].iter().rposition(|(.., begin)| *begin <= at_ns);
+                open.insert(outer.map_or(last, |at| last + at + 1), (row, place, at_ns));
                 self.put(row, Pending { open: true, ..pending })
             }
             event::SLICE_END => {
                 let begun = self.open.get_mut(&track).and_then(|open| {
-                    let at = open.iter().rposition(|(.., begin)| *begin <= at_ns)?;
-                    Some(open.remove(at))
+                    let last = open.len().saturating_sub(MOST_LATER);
+                    let at = open[last..].iter().rposition(|(.., begin)| *begin <= at_ns)?;
+                    Some(open.remove(last + at))
                 });
                 let of_queue = begun.and_then(|(row, place, _)| {
                     let queue = &mut self.rows[row];
@@ -497,11 +508,12 @@ fn arguments(
     e: &TrackEvent<'_>,
     raw: Option<&[u8]>,
     page: Option<(u64, u64)>,
+    room: &Room,
 ) -> (Vec<u8>, u32) {
     if e.annotations.is_empty() && raw.is_none() {
         return (Vec::new(), 0);
     }
-    let texts = Texts { names: &sequence.keys, values: &sequence.values };
+    let texts = Texts { names: &sequence.keys, values: &sequence.values, room };
     let (mut out, mut lost) = (b"{".to_vec(), 0);
     let raw = raw
         .and_then(|raw| str::from_utf8(raw).ok())

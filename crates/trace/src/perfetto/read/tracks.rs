@@ -11,6 +11,7 @@
 
 use std::collections::HashMap;
 
+use super::LONGEST_NAME;
 use crate::perfetto::decode::Fields;
 use crate::perfetto::fields::track;
 
@@ -60,7 +61,10 @@ pub(super) struct CounterTrack {
 }
 
 fn text(bytes: Option<&[u8]>) -> String {
-    bytes.map(|bytes| String::from_utf8_lossy(bytes).into_owned()).unwrap_or_default()
+    let kept = |bytes: &[u8]| bytes.len().min(LONGEST_NAME);
+    bytes
+        .map(|bytes| String::from_utf8_lossy(&bytes[..kept(bytes)]).into_owned())
+        .unwrap_or_default()
 }
 
 impl ProcessTrack {
@@ -130,9 +134,9 @@ pub(super) struct Tracks {
 }
 
 impl Tracks {
-    /// Adds a `TrackDescriptor` and returns the number of the track. A second description of a
-    /// track adds to the first one.
-    pub(super) fn describe(&mut self, bytes: &[u8]) -> u64 {
+    /// Adds a `TrackDescriptor` and returns what it says. A second description of a track adds to the
+    /// first one.
+    pub(super) fn describe(&mut self, bytes: &[u8]) -> Track {
         let (mut uuid, mut found) = (0, Track::default());
         for (number, value, _) in Fields::new(bytes).flatten() {
             match number {
@@ -147,6 +151,7 @@ impl Tracks {
                 _ => {}
             }
         }
+        let said = found.clone();
         let known = self.all.entry(uuid).or_default();
         known.parent = found.parent.or(known.parent);
         if !found.name.is_empty() {
@@ -155,7 +160,7 @@ impl Tracks {
         known.process = found.process.or(known.process.take());
         known.thread = found.thread.or(known.thread.take());
         known.counter = found.counter.or(known.counter.take());
-        uuid
+        said
     }
 
     pub(super) fn get(&self, uuid: u64) -> Option<&Track> {

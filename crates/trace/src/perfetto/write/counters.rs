@@ -23,11 +23,13 @@ pub(super) struct ProcessState {
 }
 
 /// The tracks of one counter of a process.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct CounterTracks {
     name: String,
     /// The series and their tracks.
     series: Vec<(String, u64)>,
+    /// Indices into `series`, by name.
+    by_name: HashMap<String, usize>,
 }
 
 impl Packets {
@@ -97,7 +99,9 @@ impl Packets {
                 None => c.bytes(track::COUNTER_UNIT_NAME, unit.as_bytes()),
             });
         });
-        self.processes[process].counters[at].series.push((series.to_owned(), uuid));
+        let tracks = &mut self.processes[process].counters[at];
+        tracks.by_name.insert(series.to_owned(), tracks.series.len());
+        tracks.series.push((series.to_owned(), uuid));
         uuid
     }
 }
@@ -140,8 +144,8 @@ impl ProcessState {
             self.last_counter = match self.by_name.get(name) {
                 Some(place) => *place,
                 None => {
-                    let series = Vec::new();
-                    self.counters.push(CounterTracks { name: name.to_owned(), series });
+                    let name_of = name.to_owned();
+                    self.counters.push(CounterTracks { name: name_of, ..Default::default() });
                     self.by_name.insert(name.to_owned(), self.counters.len() - 1);
                     self.counters.len() - 1
                 }
@@ -155,7 +159,7 @@ impl CounterTracks {
     /// The track of a series, which is most likely at `place`.
     fn track(&self, place: usize, series: &str) -> Option<u64> {
         let is = |(name, _): &&(String, u64)| same(name.as_bytes(), series.as_bytes());
-        let found = self.series.get(place).filter(is).or_else(|| self.series.iter().find(is));
-        found.map(|(_, track)| *track)
+        let by_name = || self.series.get(*self.by_name.get(series)?);
+        self.series.get(place).filter(is).or_else(by_name).map(|(_, track)| *track)
     }
 }
