@@ -30,6 +30,7 @@
 //! | [`checks`] | what must be true of a table |
 //! | `amounts` | what the recorder added to each call, per class of bracket |
 //! | `clusters`, `forest` | nested calls: finds pages that overlap in time, and who is inside of whom |
+//! | `walk` | shows every page once, with the marks of its nested calls, to whatever adds calls up |
 //!
 //! Sums are integers, so results do not depend on the number of workers. Missing is never zero: an
 //! unknown value is `None`.
@@ -55,6 +56,7 @@ pub mod table;
 pub mod threads;
 pub mod torch;
 pub mod tracks;
+mod walk;
 
 pub use call_sets::{CallSet, call_sets};
 pub use checks::{Contradiction, Violation};
