@@ -134,12 +134,13 @@ fn once(profile: &Profile, options: &Options) -> Summary {
     let places = Places::new(profile, &selection);
     let table = || Table::new(profile, &places, &options.metrics);
     let mut brackets = Brackets::new(profile, options.raw);
-    let Walked { parts, times, in_place, clusters, busy, overlapping, losses: found } =
-        walk(profile, workers, &brackets, options.round, table);
+    let walked = walk(profile, workers, &brackets, options.round, table);
+    let Walked { parts, times, in_place, clusters, busy, overlapping, homes, losses: found } =
+        walked;
     let mut sums = table();
     parts.into_iter().for_each(|part| sums.merge(part));
     let busy = by_thread(&clusters, &busy);
-    let mut threads = times.finish(profile, &clusters, &busy);
+    let mut threads = times.finish(profile, &homes, &clusters, &busy);
     let mut estimates = None;
     if profile.is_sampled() {
         let found = sampled::collect(profile, &places, workers, &brackets);
@@ -254,8 +255,8 @@ fn estimate(
 fn by_thread(clusters: &[Vec<PageSpan>], busy: &[u64]) -> HashMap<(usize, usize), u64> {
     let mut threads = HashMap::new();
     for (cluster, ticks) in clusters.iter().zip(busy) {
-        let Some(key) = cluster.first().map(|page| page.key) else { continue };
-        let thread: &mut u64 = threads.entry((key.process, key.thread)).or_default();
+        let Some(thread) = cluster.first().map(|page| page.thread) else { continue };
+        let thread: &mut u64 = threads.entry(thread).or_default();
         *thread = thread.saturating_add(*ticks);
     }
     threads

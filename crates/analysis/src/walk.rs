@@ -5,7 +5,7 @@
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use profile::{Columns, LossCount, PageDecoder, PageKey, Profile, Role, on_threads};
+use profile::{Columns, Homes, LossCount, PageDecoder, PageKey, Profile, Role, on_threads};
 
 use crate::amounts::Brackets;
 use crate::clusters::{PageSpan, clusters};
@@ -33,6 +33,8 @@ pub(crate) struct Walked<A> {
     pub busy: Vec<u64>,
     /// Number of calls that overlap others without being nested in them.
     pub overlapping: u64,
+    /// The threads with calls of two sources.
+    pub homes: Homes,
     /// The losses found inside pages, by process.
     pub losses: Vec<Vec<LossCount>>,
 }
@@ -74,7 +76,8 @@ pub(crate) fn walk<A: Adder>(
         times.merge(state.times);
         in_place.merge(state.in_place);
     }
-    let clusters = clusters(times.spans());
+    let homes = profile.homes();
+    let clusters = clusters(times.spans(&homes));
     // A page that looks flat can be inside of a call of another page. It was added as if it were not.
     if clusters.iter().flatten().any(|page| page.flat) {
         parts = add_flat(profile, &clusters, workers, brackets, &make);
@@ -82,7 +85,7 @@ pub(crate) fn walk<A: Adder>(
     let (nested, busy, overlapping) =
         add_nested(profile, &clusters, workers, brackets, round, &make);
     parts.extend(nested);
-    Walked { parts, times, in_place, clusters, busy, overlapping, losses }
+    Walked { parts, times, in_place, clusters, busy, overlapping, homes, losses }
 }
 
 /// Adds the pages that are in no cluster, to new adders.

@@ -60,6 +60,13 @@ impl PartId {
         self.generation >= FIRST_PLUGIN_GENERATION
     }
 
+    /// Returns the part of the process whose plugins handed over the events of this part. `None` if it
+    /// is not such a part.
+    pub fn owner(self) -> Option<Self> {
+        let after = self.generation.checked_sub(FIRST_PLUGIN_GENERATION)?;
+        Some(Self { generation: after / PLUGIN_PARTS, ..self })
+    }
+
     /// Returns the name of its directory.
     pub fn name(self) -> String {
         part_name(self.pid, self.start_time, self.generation)

@@ -233,7 +233,7 @@ impl Adder for Table<'_> {
         let mut of_class: (Option<u32>, u64) = (None, 0);
         let (mut dispatches, mut unplaced, mut nested) = (0, false, false);
         let [x, y, z] = &columns.workgroup;
-        let thread = (columns.process, columns.thread);
+        let thread = self.places.home((columns.process, columns.thread));
         let pass = self.profile.processes.get(columns.process).map_or(0, |p| p.pass as usize);
         self.page_times.clear();
         for i in 0..columns.len() {
