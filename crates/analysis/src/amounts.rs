@@ -295,7 +295,7 @@ impl BracketCounts {
 
     /// The time of the brackets of calls inside of these calls, of whose times `taken` was taken, in
     /// ticks; and the empty call of most of these calls. `None` without brackets.
-    pub fn of_calls_inside<'b>(
+    fn of_calls_inside<'b>(
         &self,
         taken: f64,
         brackets: &'b Brackets,
@@ -310,9 +310,47 @@ impl BracketCounts {
         Some((rest, brackets.get(most.number)?))
     }
 
-    /// What a counter read in the empty brackets of the calls that have a value of it.
-    pub fn counter(&self, counter: usize, calls: u64, brackets: &Brackets) -> Option<Estimate> {
+    /// What a counter read in the empty brackets of the `calls` calls that have a value of it, and in
+    /// the brackets of the calls inside, of whose times `taken` was taken, in ticks. How many of these
+    /// there are follows from what was taken for them.
+    pub fn counter(
+        &self,
+        profile: &Profile,
+        counter: usize,
+        calls: u64,
+        taken: f64,
+        brackets: &Brackets,
+    ) -> Option<Estimate> {
         let counted = |class: &ClassCount| class.counted.get(counter).copied().unwrap_or(0);
-        self.sum(calls, counted, |class| *brackets.get(class.number)?.counters.get(counter)?)
+        let bracket = |class: &ClassCount| *brackets.get(class.number)?.counters.get(counter)?;
+        let own = self.sum(calls, counted, bracket)?;
+        let inside = self.of_calls_inside(taken, brackets).and_then(|(inside, empty)| {
+            let own = empty.counters.get(counter).copied().flatten()?.mean;
+            let each = together(own, empty.outside(profile, counter)?);
+            Some(each.times(inside / empty.whole.mean.value.max(1.0)))
+        });
+        Some(together(own, inside.unwrap_or_default()))
+    }
+
+    /// By how much single brackets scatter: in the durations, and in each counter.
+    pub fn deviations(&self, counters: usize, brackets: &Brackets) -> Vec<f64> {
+        let of = |counter: Option<usize>| {
+            let (mut calls, mut squares) = (0.0, 0.0);
+            for class in &self.classes {
+                let Some(empty) = brackets.get(class.number) else { continue };
+                let (n, bracket) = match counter {
+                    None => (class.calls, Some(empty.duration)),
+                    Some(i) => (
+                        class.counted.get(i).copied().unwrap_or(0),
+                        empty.counters.get(i).copied().flatten(),
+                    ),
+                };
+                let deviation = bracket.map_or(0.0, |bracket| bracket.deviation);
+                calls += n as f64;
+                squares += n as f64 * deviation * deviation;
+            }
+            if calls > 0.0 { (squares / calls).sqrt() } else { 0.0 }
+        };
+        std::iter::once(None).chain((0..counters).map(Some)).map(of).collect()
     }
 }

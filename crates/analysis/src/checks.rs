@@ -42,11 +42,16 @@ fn is_sound(value: Estimate) -> bool {
     value >= 0.0 && is_at_most(low, value) && is_at_most(value, high) && high.is_finite()
 }
 
+/// Whether the correction took all of the own time of most calls of an op.
+pub(crate) fn nothing_is_left(calls: u64, exhausted: u64) -> bool {
+    calls >= FEWEST && 2 * exhausted > calls
+}
+
 /// What does not hold in a row.
 fn of_row(row: &Row, nested: bool) -> Option<Contradiction> {
     let sampled = row.sampled.as_deref();
     let calls = row.calls + row.inner;
-    if calls >= FEWEST && 2 * row.exhausted > calls {
+    if nothing_is_left(calls, row.exhausted) {
         return Some(Contradiction::NothingLeft);
     }
     // Of calls that were only counted, nothing else is known.

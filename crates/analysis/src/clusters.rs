@@ -6,6 +6,8 @@ use profile::PageKey;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PageSpan {
     pub key: PageKey,
+    /// The thread that its calls are on ([`profile::Homes`]).
+    pub thread: (usize, usize),
     pub first_begin: u64,
     pub last_begin: u64,
     pub last_end: u64,
@@ -18,13 +20,12 @@ pub(crate) struct PageSpan {
 /// overlap in time. A cluster that consists of one flat page is left out.
 pub(crate) fn clusters(spans: impl Iterator<Item = PageSpan>) -> Vec<Vec<PageSpan>> {
     let mut spans: Vec<PageSpan> = spans.collect();
-    spans.sort_by_key(|s| (s.key.process, s.key.thread, s.first_begin, s.key.page));
+    spans.sort_by_key(|s| (s.thread, s.first_begin, s.key));
     let mut all: Vec<Vec<PageSpan>> = Vec::new();
     let mut last_end = 0;
     for span in spans {
-        let place = |s: &PageSpan| (s.key.process, s.key.thread);
         match all.last_mut().filter(|open| {
-            open.first().is_some_and(|s| place(s) == place(&span)) && span.first_begin < last_end
+            open.first().is_some_and(|s| s.thread == span.thread) && span.first_begin < last_end
         }) {
             Some(open) => open.push(span),
             None => {

@@ -72,6 +72,11 @@ impl Estimate {
         Self { value: self.value * factor, low: a.min(b), high: a.max(b) }
     }
 
+    /// The value and its interval without a number that is exact.
+    pub fn less(self, exact: f64) -> Self {
+        Self { value: self.value - exact, low: self.low - exact, high: self.high - exact }
+    }
+
     /// The sum of two values whose errors are independent: the distances to the ends are added as
     /// squares.
     pub fn plus(self, other: Self) -> Self {

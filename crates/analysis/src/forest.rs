@@ -54,6 +54,19 @@ pub(crate) struct Mark {
     pub inner: bool,
 }
 
+impl Mark {
+    /// The mark of a call of a flat page.
+    pub fn of_flat(duration: u64, class: Option<u32>, brackets: &Brackets) -> Self {
+        let taken = brackets.in_duration(class).min(duration);
+        Self { own: duration - taken, own_taken: taken, taken, inner: false }
+    }
+
+    /// Whether nothing is left of its own time after the correction.
+    pub fn is_exhausted(&self) -> bool {
+        self.own == 0 && self.own_taken > 0
+    }
+}
+
 /// The marks of the calls of one page.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Marks {

@@ -31,6 +31,7 @@
 //! | `amounts` | what the recorder added to each call, per class of bracket |
 //! | `answer` | what matters most in a summary |
 //! | `clusters`, `forest` | nested calls: finds pages that overlap in time, and who is inside of whom |
+//! | `walk` | shows every page once, with the marks of its nested calls, to whatever adds calls up |
 //!
 //! Sums are integers, so results do not depend on the number of workers. Missing is never zero: an
 //! unknown value is `None`.
@@ -57,6 +58,7 @@ pub mod table;
 pub mod threads;
 pub mod torch;
 pub mod tracks;
+mod walk;
 
 pub use answer::{Most, Outside};
 pub use call_sets::{CallSet, call_sets};

@@ -205,7 +205,7 @@ fn value(profile: &Profile, metric: &Bound, sum: &SetSum, brackets: &Brackets) -
     };
     let mut totals = Vec::with_capacity(metric.counters.len());
     for (counter, total) in metric.counters.iter().zip(&sum.counters) {
-        let empty = sum.brackets.counter(*counter, sum.weight, brackets);
+        let empty = sum.brackets.counter(profile, *counter, sum.weight, ticks(sum.taken), brackets);
         let total = *total as f64;
         if let Some(empty_share) = hides(total, empty) {
             let hidden = Hidden::Counter { counter: *counter, empty_share };
@@ -283,8 +283,16 @@ impl PartOfTime {
         if !metrics.iter().any(|metric| is_part_of_time(profile, metric)) {
             return vec![None; metrics.len()];
         }
-        let found = crate::probe::in_place(profile, workers);
-        metrics.iter().map(|metric| Self::of(profile, metric, &found)).collect()
+        Self::of_each(profile, metrics, &crate::probe::in_place(profile, workers))
+    }
+
+    /// The same, with what the calls say about readings.
+    pub(crate) fn of_each(
+        profile: &Profile,
+        metrics: &[Bound],
+        found: &InPlace,
+    ) -> Vec<Option<Self>> {
+        metrics.iter().map(|metric| Self::of(profile, metric, found)).collect()
     }
 
     fn of(profile: &Profile, metric: &Bound, found: &InPlace) -> Option<Self> {

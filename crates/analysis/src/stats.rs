@@ -1,12 +1,16 @@
 //! The distribution of each variable of an op's calls, and the correlation of its variables.
 //!
 //! ```text
-//!  Profile ─ visit ─► collect: chunks per op and thread ─► Samples: one column per variable
+//!  Profile ─ walk ──► collect: chunks per op and thread ─► Samples: one column per variable
 //!                                                             │ all threads, then each thread:
 //!                                                             ├─► ranks: sorted, ranked, cut
 //!                                                             │     into buckets ─► Variable
 //!                                                             └─► pairs ──────────► Pair
 //! ```
+//!
+//! The calls are the outermost ones of each op, and their durations are without what the recorder
+//! added to them ([`crate::forest`]), as in every other view. Counters can only be corrected as sums,
+//! so their values are as they were read; [`Scope::brackets`] says what to subtract on average.
 //!
 //! The variables of a call are its duration in ticks, each counter of the run, and each requested
 //! metric. A counter has a value if it was read and was counting all the time; otherwise the value
@@ -41,15 +45,18 @@ mod work;
 
 use std::collections::{BTreeMap, HashMap};
 
+use model::Loss;
 use model::metric::Bound;
 use profile::{LossCount, Profile, merge_losses};
 
-use crate::amounts::Brackets;
+use crate::amounts::{Brackets, PARTS, ticks};
+use crate::checks;
 use crate::empty::Bracket;
 use crate::metrics::PartOfTime;
 use crate::probe::{InPlace, ProbeCost, costs};
 use crate::sampled;
 use crate::table::{Key, Places, Selection};
+use collect::{Choice, Recorder, collect, keeps_recorded};
 pub use samples::{Column, Samples};
 use work::{Workspace, parallel};
 
@@ -79,6 +86,8 @@ pub struct Options {
     pub metrics: Vec<Bound>,
     /// Number of worker threads; 0 for as many as the machine has.
     pub workers: usize,
+    /// Whether to describe durations as they were recorded.
+    pub raw: bool,
 }
 
 impl Default for Options {
@@ -91,6 +100,7 @@ impl Default for Options {
             tables: true,
             metrics: Vec::new(),
             workers: 0,
+            raw: false,
         }
     }
 }
@@ -104,8 +114,10 @@ pub struct Stats {
     pub metrics: Vec<Bound>,
     /// The ops that have such calls, the one with the largest sum of durations first.
     pub ops: Vec<OpStats>,
-    /// The cost of the probes in each process that was calibrated. It is not subtracted from the
-    /// values.
+    /// Whether durations are as they were recorded: because that was requested, or because the
+    /// corrected ones contradict the recording, which is then among the losses.
+    pub raw: bool,
+    /// The cost of the probes in each process that was calibrated.
     pub probes: Vec<ProbeCost>,
     /// All losses of the profile.
     pub losses: Vec<LossCount>,
@@ -116,9 +128,9 @@ pub struct Stats {
 pub struct OpStats {
     /// The op: [`Key::Op`] or [`Key::Unknown`].
     pub key: Key,
-    /// Sum of the durations of the described calls. In a run with a budget, of these calls times
-    /// their weights.
-    pub total_ticks: u128,
+    /// Sum of the durations of the described calls, in ticks. In a run with a budget, of these calls
+    /// times their weights.
+    pub total_ticks: f64,
     /// Only in a run with a budget: the estimated sum of the durations of all calls, as in a
     /// [`Summary`](crate::Summary). `None` if it is not known, and if only some threads were chosen.
     pub estimated: Option<crate::Estimated>,
@@ -142,8 +154,10 @@ pub struct ThreadStats {
 /// The statistics of a set of calls.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Scope {
-    /// Number of calls.
+    /// Number of calls: those that no other call of the op is around.
     pub calls: u64,
+    /// Number of calls inside of these that are not described.
+    pub inner: u64,
     /// Number of calls that ended at each location, by `node << 12 | cpu`.
     pub locations: BTreeMap<u32, u64>,
     /// The duration in ticks, then each counter of the run, then each metric.
@@ -156,9 +170,9 @@ pub struct Scope {
     /// Only in a run with a budget: the exact number of calls, of which `calls` were timed. `None` if
     /// it is not known, which is so if calls were chosen by time.
     pub counted: Option<u64>,
-    /// What an empty call reads of the duration in ticks and of each counter, over the processes of
-    /// these calls. It is included in the variables. `None` if it was not calibrated. Metrics have no
-    /// entry.
+    /// What the recorder added to a value on average, and by how much that scatters: to the duration
+    /// in ticks, from whose values it was taken already, and to each counter, from which it was not.
+    /// `None` if it was not calibrated. Metrics have no entry.
     pub brackets: Vec<Option<Bracket>>,
 }
 
@@ -199,7 +213,7 @@ pub struct Variable {
 pub enum Number {
     /// Ticks or a counter's value, exact.
     Whole(u64),
-    /// A metric's value, in its unit.
+    /// A metric's value, in its unit, or a part of a tick.
     Real(f64),
 }
 
@@ -293,17 +307,34 @@ pub struct TooManyCalls {
 /// # Errors
 /// [`TooManyCalls`].
 pub fn stats(profile: &Profile, options: &Options) -> Result<Stats, TooManyCalls> {
+    let (stats, contradictions) = once(profile, options)?;
+    if contradictions == 0 || options.raw {
+        return Ok(stats);
+    }
+    let (mut stats, _) = once(profile, &Options { raw: true, ..options.clone() })?;
+    let loss = LossCount::new(Loss::Inconsistent, contradictions);
+    stats.losses = merge_losses(stats.losses.iter().chain([&loss]));
+    Ok(stats)
+}
+
+/// The statistics, and the number of ops of which more was to be subtracted than there is.
+fn once(profile: &Profile, options: &Options) -> Result<(Stats, u64), TooManyCalls> {
     let workers = match options.workers {
         0 => std::thread::available_parallelism().map_or(1, usize::from),
         given => given,
     };
     let buckets = options.buckets.clamp(1, MOST_BUCKETS);
-    let (found, page_losses) = collect::collect(profile, options, workers);
+    let mut brackets = Brackets::new(profile, options.raw);
+    let choice = Choice::new(profile, options);
+    let (found, walked) = collect(profile, options, &choice, &brackets, workers);
     let mut losses =
         merge_losses(profile.losses.iter().chain(profile.processes.iter().flat_map(|p| &p.losses)));
-    losses = merge_losses(losses.iter().chain(page_losses.iter().flatten()));
-    let brackets = noise::Brackets::new(profile);
-    let of_time = PartOfTime::of_all(profile, &options.metrics, workers);
+    losses = merge_losses(losses.iter().chain(walked.losses.iter().flatten()));
+    brackets.place(profile, |process, mask, empty| {
+        walked.in_place.place(profile, process, mask, empty)
+    });
+    let of_time = PartOfTime::of_each(profile, &options.metrics, &walked.in_place);
+    let mut contradictions = 0;
     let mut large = Workspace::new(workers);
     let mut small: Vec<Workspace> = (0..workers).map(|_| Workspace::new(1)).collect();
     let mut ops = Vec::new();
@@ -319,10 +350,11 @@ pub fn stats(profile: &Profile, options: &Options) -> Result<Stats, TooManyCalls
         if op.calls() > MOST_CALLS {
             return Err(TooManyCalls { key: op.key, calls: op.calls() });
         }
-        let (key, total_ticks) = (op.key, op.total_ticks);
+        let (key, total_ticks) = (op.key, ticks(op.total));
         let (mut samples, parts) = op.flatten();
+        let recorded = samples.take_recorded(keeps_recorded(options));
         let weights = samples.take_weights(profile);
-        let grids = samples.add_metrics(profile, &options.metrics, &of_time);
+        let grids = samples.add_metrics(profile, &options.metrics, &of_time, recorded.as_ref());
         let describe = |space: &mut Workspace, from: usize, to: usize| {
             let slice = samples.slice(from, to);
             let mut scope = match &weights {
@@ -336,6 +368,7 @@ pub fn stats(profile: &Profile, options: &Options) -> Result<Stats, TooManyCalls
             };
             let metrics = scope.variables.iter_mut().rev().zip(grids.iter().rev());
             metrics.for_each(|(variable, grid)| grid.undo(variable));
+            scope.variables[..1].iter_mut().for_each(in_ticks);
             scope
         };
         let mut threads: Vec<ThreadStats> = parts
@@ -363,25 +396,42 @@ pub fn stats(profile: &Profile, options: &Options) -> Result<Stats, TooManyCalls
         parallel(&mut small, little, |space, (from, to, scope)| {
             *scope = describe(space, from, to);
         });
-        for (thread, part) in threads.iter_mut().zip(&parts) {
-            thread.scope.brackets = brackets.of(profile, part.process, part.thread);
-            thread.scope.locations = part.locations.clone();
+        let mut of_all = Recorder::default();
+        for (thread, part) in threads.iter_mut().zip(parts) {
+            noise::note(profile, &brackets, &mut thread.scope, &part.recorder);
+            of_all.add(part.recorder);
             for (location, calls) in &part.locations {
                 *all.locations.entry(*location).or_default() += calls;
             }
+            thread.scope.locations = part.locations;
         }
-        if !several && let Some(only) = threads.first() {
-            all = only.scope.clone();
-        } else {
-            all.brackets = noise::together(threads.iter().map(|thread| &thread.scope));
+        match threads.first().filter(|_| !several) {
+            Some(only) => all = only.scope.clone(),
+            None => noise::note(profile, &brackets, &mut all, &of_all),
         }
+        let calls = all.calls + of_all.inner;
+        contradictions += u64::from(checks::nothing_is_left(calls, of_all.exhausted));
         ops.push(OpStats { key, total_ticks, estimated: None, all, threads });
     }
     if profile.is_sampled() && options.skip_ns == 0 {
         add_counts(profile, options, workers, &mut ops);
     }
     let metrics = options.metrics.clone();
-    Ok(Stats { buckets, metrics, ops, probes: costs(profile, &InPlace::default(), &[]), losses })
+    let probes = costs(profile, &InPlace::default(), &[]);
+    Ok((Stats { buckets, metrics, ops, raw: options.raw, probes, losses }, contradictions))
+}
+
+/// Durations are described in parts of a tick.
+fn in_ticks(duration: &mut Variable) {
+    let ticks = |parts: f64| parts / PARTS as f64;
+    let number = |number: Option<Number>| match number? {
+        Number::Whole(parts) if parts.is_multiple_of(PARTS) => Some(Number::Whole(parts / PARTS)),
+        number => Some(Number::Real(ticks(number.to_f64()))),
+    };
+    duration.mean = duration.mean.map(ticks);
+    duration.standard_deviation = duration.standard_deviation.map(ticks);
+    (duration.min, duration.max) = (number(duration.min), number(duration.max));
+    duration.bucket_means.iter_mut().for_each(|mean| *mean = mean.map(ticks));
 }
 
 /// Adds the exact numbers of calls, and the totals that follow from them.
@@ -410,14 +460,15 @@ fn add_counts(profile: &Profile, options: &Options, workers: usize, ops: &mut [O
         return;
     }
     let places = Places::new(profile, &Selection::default());
-    let (rows, _) = sampled::collect(profile, &places, workers, &Brackets::new(profile, true));
+    let (rows, _) =
+        sampled::collect(profile, &places, workers, &Brackets::new(profile, options.raw));
     for op in ops.iter_mut() {
         if let Some(found) = rows.get(&op.key) {
             op.all.counted = found.row.calls;
             op.estimated = found.row.total;
         }
     }
-    let total = |op: &OpStats| op.estimated.map_or(op.total_ticks as f64, |total| total.value);
+    let total = |op: &OpStats| op.estimated.map_or(op.total_ticks, |total| total.value);
     ops.sort_by(|a, b| total(b).total_cmp(&total(a)).then(a.key.cmp(&b.key)));
 }
 

@@ -1,21 +1,20 @@
 //! One pass over a profile, which computes everything that a report shows of it.
 
-use std::collections::{HashMap, HashSet};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::collections::HashMap;
 
 use model::Loss;
 use model::metric::Bound;
-use profile::{Columns, LossCount, PageDecoder, PageKey, Profile, merge_losses, on_threads};
+use profile::{LossCount, Profile, merge_losses};
 
 use crate::amounts::Brackets;
 use crate::checks::{self, Violation};
-use crate::clusters::{PageSpan, clusters};
+use crate::clusters::PageSpan;
 use crate::estimate::Estimate;
-use crate::forest::{self, Marker};
-use crate::probe::{InPlace, ProbeCost, costs};
+use crate::probe::{ProbeCost, costs};
 use crate::sampled::{self, Found, SampledRow, SampledRun};
 use crate::table::{Apart, By, Counts, Key, Places, Row, Selection, Table};
-use crate::threads::{PageTimes, ThreadTime};
+use crate::threads::ThreadTime;
+use crate::walk::{Walked, walk};
 
 /// What to add up, and how.
 #[derive(Clone, Debug, Default)]
@@ -129,42 +128,21 @@ fn once(profile: &Profile, options: &Options) -> Summary {
     let places = Places::new(profile, &selection);
     let table = || Table::new(profile, &places, &options.metrics);
     let mut brackets = Brackets::new(profile, options.raw);
-    let make =
-        || Worker { table: table(), in_place: InPlace::default(), times: PageTimes::default() };
-    let (states, found) = profile.visit(workers, make, |worker, columns| {
-        worker.in_place.add(columns, profile);
-        // Calls that belong to no thread count neither for the times of threads nor for self times.
-        let apart = worker.table.apart(columns).is_some();
-        if apart || worker.times.add(columns, profile) {
-            worker.table.add(columns, &brackets, None);
-        }
-    });
-    let mut all = make();
-    let mut tables = Vec::new();
-    for state in states {
-        tables.push(state.table);
-        all.times.merge(state.times);
-        all.in_place.merge(state.in_place);
-    }
-    let clusters = clusters(all.times.spans());
-    // A page that looks flat can be inside of a call of another page. It was added as if it were not.
-    if clusters.iter().flatten().any(|page| page.flat) {
-        tables = add_flat(profile, &clusters, workers, &brackets, table);
-    }
-    let (nested, busy, overlapping) =
-        add_nested(profile, &clusters, workers, &brackets, options.round, table);
-    tables.into_iter().chain(nested).for_each(|table| all.table.merge(table));
+    let walked = walk(profile, workers, &brackets, options.round, table);
+    let Walked { parts, times, in_place, clusters, busy, overlapping, homes, losses: found } =
+        walked;
+    let mut sums = table();
+    parts.into_iter().for_each(|part| sums.merge(part));
     let busy = by_thread(&clusters, &busy);
-    let mut threads = all.times.finish(profile, &clusters, &busy);
+    let mut threads = times.finish(profile, &homes, &clusters, &busy);
     let mut estimates = None;
     if profile.is_sampled() {
         let found = sampled::collect(profile, &places, workers, &brackets);
         estimate_threads(profile, &found.1, &mut threads);
         estimates = Some(found);
     }
-    brackets
-        .place(profile, |process, mask, empty| all.in_place.place(profile, process, mask, empty));
-    let probes = costs(profile, &all.in_place, &threads);
+    brackets.place(profile, |process, mask, empty| in_place.place(profile, process, mask, empty));
+    let probes = costs(profile, &in_place, &threads);
     let calibrated =
         |process| probes.iter().any(|p: &ProbeCost| p.process == process && p.calls == p.of_calls);
     let recorded = |process: usize| !profile.processes[process].id.is_of_plugins();
@@ -176,17 +154,17 @@ fn once(profile: &Profile, options: &Options) -> Summary {
         .map(|(process, found)| merge_losses(process.losses.iter().chain(found)))
         .collect();
     let losses = merge_losses(profile.losses.iter().chain(process_losses.iter().flatten()));
-    let (total, taken) = all.table.all(&brackets);
+    let (total, taken) = sums.all(&brackets);
     let mut summary = Summary {
-        calls: all.table.all_calls,
-        dispatches: (!all.table.all_unplaced).then_some(all.table.all_dispatches),
+        calls: sums.all_calls,
+        dispatches: (!sums.all_unplaced).then_some(sums.all_dispatches),
         total: Some(total),
         taken,
-        nested: all.table.nested,
+        nested: sums.nested,
         raw: options.raw,
         overlapping,
-        apart: all.table.all_apart,
-        rows: all.table.finish(workers, &brackets),
+        apart: sums.all_apart,
+        rows: sums.finish(workers, &brackets),
         threads,
         probes,
         uncalibrated_probes,
@@ -199,69 +177,6 @@ fn once(profile: &Profile, options: &Options) -> Summary {
         estimate(profile, rows, run, options.metrics.len(), options.raw, &mut summary);
     }
     summary
-}
-
-/// Adds the pages that are in no cluster, in new tables.
-fn add_flat<'a>(
-    profile: &'a Profile,
-    clusters: &[Vec<PageSpan>],
-    workers: usize,
-    brackets: &Brackets,
-    make: impl Fn() -> Table<'a> + Sync,
-) -> Vec<Table<'a>> {
-    let nested: HashSet<PageKey> = clusters.iter().flatten().map(|page| page.key).collect();
-    let pages = profile.pages();
-    let pages: Vec<PageKey> = pages.into_iter().filter(|page| !nested.contains(page)).collect();
-    let next = AtomicUsize::new(0);
-    let work = || {
-        let (mut table, mut decoder) = (make(), PageDecoder::new(profile));
-        while let Some(page) = pages.get(next.fetch_add(1, Ordering::Relaxed)) {
-            table.add(decoder.decode(*page), brackets, None);
-        }
-        table
-    };
-    on_threads(workers.clamp(1, pages.len().max(1)), work)
-}
-
-/// Adds the clusters. Returns the tables, for each cluster the time in some call, and the number of
-/// calls that overlap.
-fn add_nested<'a>(
-    profile: &'a Profile,
-    clusters: &[Vec<PageSpan>],
-    workers: usize,
-    brackets: &Brackets,
-    round: Option<usize>,
-    make: impl Fn() -> Table<'a> + Sync,
-) -> (Vec<Table<'a>>, Vec<u64>, u64) {
-    let next = AtomicUsize::new(0);
-    let work = || {
-        let mut table = make();
-        let mut decoder = PageDecoder::new(profile);
-        let mut marker = Marker::new(profile, brackets, round);
-        let mut found: Vec<(usize, forest::Found)> = Vec::new();
-        loop {
-            let at = next.fetch_add(1, Ordering::Relaxed);
-            let Some(cluster) = clusters.get(at) else { break };
-            let rows = |columns: &Columns, rows: &mut Vec<u32>| table.rows_of(columns, rows);
-            let (marks, of_cluster) = marker.mark(cluster, rows);
-            for (page, marks) in cluster.iter().zip(marks) {
-                table.add(decoder.decode(page.key), brackets, Some(&marks));
-            }
-            found.push((at, of_cluster));
-        }
-        (table, found)
-    };
-    let workers = workers.clamp(1, clusters.len().max(1));
-    let (mut busy, mut overlapping) = (vec![0; clusters.len()], 0);
-    let tables = on_threads(workers, work).into_iter().map(|(table, found)| {
-        for (at, found) in found {
-            busy[at] = found.busy;
-            overlapping += found.overlapping;
-        }
-        table
-    });
-    let tables = tables.collect();
-    (tables, busy, overlapping)
 }
 
 /// Replaces what timed calls say about threads by estimates for all calls.
@@ -334,15 +249,9 @@ fn estimate(
 fn by_thread(clusters: &[Vec<PageSpan>], busy: &[u64]) -> HashMap<(usize, usize), u64> {
     let mut threads = HashMap::new();
     for (cluster, ticks) in clusters.iter().zip(busy) {
-        let Some(key) = cluster.first().map(|page| page.key) else { continue };
-        let thread: &mut u64 = threads.entry((key.process, key.thread)).or_default();
+        let Some(thread) = cluster.first().map(|page| page.thread) else { continue };
+        let thread: &mut u64 = threads.entry(thread).or_default();
         *thread = thread.saturating_add(*ticks);
     }
     threads
-}
-
-struct Worker<'a> {
-    table: Table<'a>,
-    times: PageTimes,
-    in_place: InPlace,
 }

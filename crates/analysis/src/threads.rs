@@ -17,7 +17,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use profile::columns::ThreadClock;
-use profile::{Columns, PageDecoder, PageHeader, PageKey, Profile, Status, Usage};
+use profile::{Columns, Homes, PageDecoder, PageHeader, PageKey, Profile, Status, Usage};
 
 use crate::clusters::PageSpan;
 
@@ -235,9 +235,10 @@ impl PageTimes {
     }
 
     /// The time span of the calls of each page that has some.
-    pub fn spans(&self) -> impl Iterator<Item = PageSpan> {
+    pub fn spans(&self, homes: &Homes) -> impl Iterator<Item = PageSpan> {
         self.pages.iter().filter(|(_, time)| time.calls > 0).map(|(key, time)| PageSpan {
             key: *key,
+            thread: homes.of((key.process, key.thread)),
             first_begin: time.first_begin,
             last_begin: time.last_begin,
             last_end: time.last_end,
@@ -250,27 +251,64 @@ impl PageTimes {
     pub fn finish(
         self,
         profile: &Profile,
+        homes: &Homes,
         clusters: &[Vec<PageSpan>],
         busy: &HashMap<(usize, usize), u64>,
     ) -> Vec<ThreadTime> {
         let mut busy = busy.clone();
         let again: HashSet<PageKey> = clusters.iter().flatten().map(|span| span.key).collect();
         let mut threads: BTreeMap<(usize, usize), Vec<(PageKey, PageTime)>> = BTreeMap::new();
+        let mut others: HashMap<(usize, usize), Other> = HashMap::new();
+        for key in self.pages.keys() {
+            let of = (key.process, key.thread);
+            if homes.of(of) != of {
+                busy.entry(homes.of(of)).or_insert(0);
+            }
+        }
         for (key, time) in self.pages {
+            let of = (key.process, key.thread);
+            let home = homes.of(of);
             if !again.contains(&key)
-                && let Some(busy) = busy.get_mut(&(key.process, key.thread))
+                && let Some(busy) = busy.get_mut(&home)
             {
                 *busy = busy.saturating_add(time.all.ticks);
             }
-            threads.entry((key.process, key.thread)).or_default().push((key, time));
+            if home == of {
+                threads.entry(of).or_default().push((key, time));
+            } else if time.calls > 0 {
+                others.entry(home).or_default().add(&time);
+            }
         }
         let mut decoder = PageDecoder::new(profile);
         threads
             .into_iter()
             .filter_map(|(id, pages)| {
-                join(profile, &mut decoder, id, pages, busy.get(&id).copied())
+                let (busy, other) = (busy.get(&id).copied(), others.get(&id));
+                join(profile, &mut decoder, id, pages, busy, other)
             })
             .collect()
+    }
+}
+
+/// Calls of a thread that another source has.
+#[derive(Clone, Copy, Debug)]
+struct Other {
+    calls: u64,
+    begin: u64,
+    end: u64,
+}
+
+impl Default for Other {
+    fn default() -> Self {
+        Self { calls: 0, begin: u64::MAX, end: 0 }
+    }
+}
+
+impl Other {
+    fn add(&mut self, page: &PageTime) {
+        self.calls += page.calls;
+        self.begin = self.begin.min(page.first_begin);
+        self.end = self.end.max(page.last_end);
     }
 }
 
@@ -280,6 +318,7 @@ fn join(
     (process, thread): (usize, usize),
     mut pages: Vec<(PageKey, PageTime)>,
     busy: Option<u64>,
+    other: Option<&Other>,
 ) -> Option<ThreadTime> {
     let mut cursor = u64::MAX;
     for (key, time) in pages.iter_mut().rev().filter(|(_, time)| time.calls > 0) {
@@ -292,9 +331,13 @@ fn join(
         }
         cursor = cursor.min(time.first_begin);
     }
-    let calls: u64 = pages.iter().map(|(_, time)| time.calls).sum();
-    let begin = pages.iter().filter(|(_, t)| t.calls > 0).map(|(_, t)| t.first_begin).min()?;
-    let end = pages.iter().map(|(_, t)| t.last_moment).max()?;
+    let mut calls: u64 = pages.iter().map(|(_, time)| time.calls).sum();
+    let mut begin = pages.iter().filter(|(_, t)| t.calls > 0).map(|(_, t)| t.first_begin).min()?;
+    let mut end = pages.iter().map(|(_, t)| t.last_moment).max()?;
+    if let Some(other) = other {
+        calls += other.calls;
+        (begin, end) = (begin.min(other.begin), end.max(other.end));
+    }
     let mut spent = Spent::default();
     let (mut from, mut until) = (None, None);
     let (mut early, mut called) = (None, false);

@@ -4,9 +4,10 @@
 
 use std::collections::BTreeMap;
 
-use analysis::{By, Contradiction, Key, Options, Row, Summary, Violation, summarize};
+use analysis::{By, Contradiction, Counts, Key, Options, Row, Summary, Violation, summarize};
 use model::Loss;
 use profile::{Calibration, Profile};
+use record::meta::FIRST_PLUGIN_GENERATION;
 use testkit::{CallScript, Item, ProfileScript, Random, Scratch};
 
 /// A call: op, begin, end, and its counter; `None` if it was not read.
@@ -226,5 +227,74 @@ fn a_correction_that_contradicts_the_recording_is_not_used() {
     for (op, total, own) in [(0, 4_000.0, 800.0), (1, 3_200.0, 3_200.0), (2, 24_000.0, 24_000.0)] {
         let row = summary.rows.iter().find(|row| row.key == Key::Op(op)).unwrap();
         assert_eq!((row.total.value, row.own.value, row.taken), (total, own, None), "{op}");
+    }
+}
+
+/// A thread of a program, and the same thread in the events of its host's own profiler; one tick is
+/// 1 ns. What `counterpoint run` makes of a recording of PyTorch has the same shape.
+///
+/// ```text
+///  7 program                 thread 70   b 200 – 500      b 600 – 900     c 2,000 – 2,100
+///  7 events of its plugins   thread 70   f 100 ──────────────── 1,000
+///                                          g 550 – 950
+///                            thread 99   f 0 – 50         (of no recorded thread)
+/// ```
+fn two_sources(sampled: bool) -> ProfileScript {
+    let mut script = ProfileScript::monotonic();
+    script.manifest.budget = sampled.then_some(0.5);
+    let process = script.process(7);
+    process.library("m", &["b", "c"]);
+    let start_time = process.start_time;
+    let thread = process.thread("main");
+    thread.tid = 70;
+    for (op, begin, end) in [(0, 200, 500), (0, 600, 900), (1, 2_000, 2_100)] {
+        thread.call(CallScript::new(op, begin, end - begin));
+    }
+    let events = script.process(7);
+    (events.start_time, events.generation) = (start_time, FIRST_PLUGIN_GENERATION);
+    events.library("python", &["f", "g"]);
+    for (tid, calls) in [(70, vec![(0, 100, 1_000), (1, 550, 950)]), (99, vec![(0, 0, 50)])] {
+        let thread = events.thread("t");
+        thread.tid = tid;
+        for (op, begin, end) in calls {
+            thread.call(CallScript::new(op, begin, end - begin));
+        }
+    }
+    script
+}
+
+/// What two sources saw of one thread is one tree: `f` itself took 900 − 300 − 400, and `g` 400 − 300.
+#[test]
+fn two_sources_of_one_thread() {
+    for sampled in [false, true] {
+        let scratch = Scratch::new();
+        let dir = scratch.join("x.cpt");
+        two_sources(sampled).write(&dir);
+        let profile = Profile::open(&dir).unwrap();
+        let by = |by: By| summarize(&profile, &Options { by, ..Options::default() });
+        let summary = by(By::Op);
+        let mut own: Vec<(f64, f64)> =
+            summary.rows.iter().map(|row| (row.total.value, row.own.value)).collect();
+        own.sort_by(|a, b| a.0.total_cmp(&b.0));
+        assert_eq!(own, [(100.0, 100.0), (400.0, 100.0), (600.0, 600.0), (950.0, 250.0)]);
+        assert_eq!(summary.total.unwrap().value, 1_050.0);
+        assert_eq!(summary.violations, []);
+        for (key, calls) in [
+            (By::Thread, [(Key::Thread(0, 0), 2, 1_000.0), (Key::Thread(1, 1), 1, 50.0)]),
+            (By::Process, [(Key::Process(0), 2, 1_000.0), (Key::Process(1), 1, 50.0)]),
+        ] {
+            let mut rows: Vec<(Key, u64, f64)> =
+                by(key).rows.iter().map(|row| (row.key, row.calls, row.total.value)).collect();
+            rows.sort_by_key(|row| row.0);
+            assert_eq!(rows, calls);
+        }
+        let threads: Vec<_> = summary
+            .threads
+            .iter()
+            .map(|t| (t.process, t.thread, t.dispatch_ns, t.wall_ns))
+            .collect();
+        assert_eq!(threads, [(0, 0, 1_000.0, 2_000.0), (1, 1, 50.0, 50.0)]);
+        let counts = Counts { processes: 1, threads: 2, devices: 0 };
+        assert_eq!(summary.places(&profile), counts);
     }
 }

@@ -213,7 +213,7 @@ fn calls_are_grouped_by_op_and_thread() {
     let (stats, _) = open(&script(), &Options { buckets: 2, ..Options::default() });
     assert_eq!(stats.ops.len(), 2, "calls of different ops are not mixed");
     let f = &stats.ops[0];
-    assert_eq!((f.key, f.total_ticks, f.all.calls), (Key::Op(0), 1_000, 4));
+    assert_eq!((f.key, f.total_ticks, f.all.calls), (Key::Op(0), 1_000.0, 4));
     let duration = &f.all.variables[0];
     assert_eq!(
         (duration.mean, duration.min, duration.max),

@@ -39,8 +39,9 @@ use crate::view::statistics::{Style, render};
 /// each counter; and for each pair of these, the correlations and the probability of each
 /// bucket of one, given each bucket of the other. Calls of different ops are never mixed.
 /// Of loops, there are the mean and the standard deviation of the hits that were timed.
-/// What an empty call reads is subtracted from means, smallest, largest and bucket means; --raw
-/// shows them as they were recorded. A call has no value of a counter that was not read,
+/// What the recorder added is subtracted from means, smallest, largest and bucket means; --raw
+/// shows them as they were recorded. A call inside of another call of the same op is not
+/// described. A call has no value of a counter that was not read,
 /// or that was counting for only part of the call. If the run asked for estimates
 /// (`--multiplex`), such values are scaled and included, and the counter's name is marked with ≈.
 #[derive(clap::Args)]
@@ -68,8 +69,8 @@ pub struct Args {
     /// Leave out the tables of probabilities.
     #[arg(long)]
     no_table: bool,
-    /// Show values as they were recorded. Without this option, what an empty call reads is
-    /// subtracted. Standard deviations, correlations and tables are the same in both cases.
+    /// Show values as they were recorded. Without this option, what the recorder added is
+    /// subtracted.
     #[arg(long)]
     raw: bool,
     #[command(flatten)]
@@ -124,6 +125,7 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
         tables: !args.no_table,
         metrics: of_profile(&args.metrics, &profile, Offer::Nothing)?,
         workers: 0,
+        raw: args.raw,
     };
     let stats = stats(&profile, &options).map_err(|error| too_many(&profile, error))?;
     let recorded = profile.loops().map_err(Failure::new)?;
@@ -135,7 +137,7 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
     match args.format {
         StatsFormat::Text => {
             let width = args.width.or_else(known_width);
-            let style = Style { gamma: args.gamma, width, raw: args.raw, ..Style::default() };
+            let style = Style { gamma: args.gamma, width, ..Style::default() };
             render(&mut out, &profile, &stats, &style)?;
             if let Some(loops) = loops {
                 any_loop = spread::print(&mut out, loops, args.op.as_deref(), width)?;
@@ -149,7 +151,7 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
             let view = View { profile: &profile, stats: &stats, args: &args, loops };
             any_loop = json::print(&mut out, &view)?;
         }
-        StatsFormat::Csv => csv::print(&mut out, &profile, &stats, args.raw)?,
+        StatsFormat::Csv => csv::print(&mut out, &profile, &stats)?,
     }
     out.flush()?;
     if args.format != StatsFormat::Json {

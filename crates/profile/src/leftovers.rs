@@ -60,12 +60,16 @@ impl PartId {
         self.generation >= FIRST_PLUGIN_GENERATION
     }
 
+    /// Returns the part of the process whose plugins handed over the events of this part. `None` if it
+    /// is not such a part.
+    pub fn owner(self) -> Option<Self> {
+        let after = self.generation.checked_sub(FIRST_PLUGIN_GENERATION)?;
+        Some(Self { generation: after / PLUGIN_PARTS, ..self })
+    }
+
     /// Returns the part of the process whose plugins' events are in this part, or else this part.
     pub fn of_process(self) -> Self {
-        match self.generation.checked_sub(FIRST_PLUGIN_GENERATION) {
-            Some(after) => Self { generation: after / PLUGIN_PARTS, ..self },
-            None => self,
-        }
+        self.owner().unwrap_or(self)
     }
 
     /// Returns the name of its directory.

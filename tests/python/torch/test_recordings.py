@@ -106,6 +106,37 @@ def compare(recorded):
     assert arrows(ours) == arrows(theirs) != []
 
 
+def test_functions_around_ops_that_were_seen_live(torch, tmp_path):
+    """Ops have counters and are calls of the program; the Python functions around them are only in torch's
+    recording. Both are on one thread, and a function's own time does not contain that of its ops."""
+    recorded = Recorded(torch, tmp_path, "stacks")
+    (found,) = recorded.found
+    report = recorded.report()
+    rows = {row["op"]: row for row in report["rows"]}
+    compared, ops_us = collections.Counter(), found["sums"]["aten::mm"][2]
+    for name, (calls, _, own_us) in found["sums"].items():
+        row = rows.get(name)
+        if row is None or calls < 10 or row["calls"] + row.get("inner_calls", 0) != calls:
+            continue
+        kind = "op" if name.startswith("aten::") else "function"
+        compared[kind] += 1
+        # What the two clocks saw differs by what came between them, as long as that is not the ops' own time.
+        assert abs(row["self_ns"] / 1e3 - own_us) < 0.1 * own_us + 0.5 * ops_us, (name, row, own_us)
+    assert compared["op"] > 3 and compared["function"] > 1, compared
+    (backward,) = [row for name, row in rows.items() if name.startswith("<built-in method run_backward")]
+    # Its ops multiply matrices; the function itself only starts them.
+    assert backward["calls"] == 10 and backward["self_ns"] < 0.5 * backward["total_ns"], backward
+    shares = sum(row["share"] or 0 for row in rows.values())
+    assert shares == pytest.approx(1, abs=1e-9)
+
+    # The main thread is one row, and is in calls for no longer than it lives.
+    for by in ("thread", "process"):
+        (row,) = recorded.report(None, "--by", by)["rows"]
+        assert row["self_ns"] == pytest.approx(report["total"]["dispatch_ns"], rel=1e-9)
+    (thread,) = report["threads"]
+    assert 0 < thread["dispatch_ns"] <= thread["wall_ns"]
+
+
 def test_a_recording_is_the_same_as_torchs_trace(any_torch, tmp_path):
     recorded = Recorded(any_torch, tmp_path, "everything")
     assert recorded.lines == []

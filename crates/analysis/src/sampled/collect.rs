@@ -14,6 +14,7 @@ use crate::clusters::PageSpan;
 use crate::forest::{Marker, Marks, NO_ROW};
 use crate::loops::Sum;
 use crate::table::{By, Key, PassTotal, Places};
+use crate::walk::apart;
 
 /// What is known of a row besides its numbers.
 #[derive(Debug)]
@@ -233,18 +234,23 @@ fn units(profile: &Profile, places: &Places<'_>, workers: usize, brackets: &Brac
         let mut decoder = PageDecoder::new(profile);
         let mut marker = Marker::new(profile, brackets, None);
         let mut found: Vec<((usize, usize, u32), Unit)> = Vec::new();
-        while let Some((process, thread)) = threads.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let pages = profile.processes[*process].threads[*thread].headers().len();
-            let key = |page: usize| PageKey { process: *process, thread: *thread, page };
-            // Calls that belong to no thread have pages of their own, and are in no call.
-            let mut is_apart = |page: &usize| {
-                let first = decoder.decode(key(*page)).export.first().copied();
-                let op = first.and_then(|first| profile.ops.of(*process, first));
-                op.and_then(|op| profile.ops.get(op)).is_some_and(|op| op.role.is_apart())
+        while let Some(home) = threads.get(next.fetch_add(1, Ordering::Relaxed)) {
+            if places.home(*home) != *home {
+                continue; // Its calls are shown with those of its home.
+            }
+            let of = |(process, thread): (usize, usize)| {
+                let pages = profile.processes[process].threads[thread].headers().len();
+                (0..pages).map(move |page| PageKey { process, thread, page })
             };
-            let (apart, of_thread): (Vec<usize>, Vec<usize>) = (0..pages).partition(&mut is_apart);
-            let span = |page: &usize| PageSpan {
-                key: key(*page),
+            let others = threads.iter().filter(|t| *t != home && places.home(**t) == *home);
+            let pages: Vec<PageKey> =
+                std::iter::once(home).chain(others).copied().flat_map(of).collect();
+            // Calls that belong to no thread have pages of their own, and are in no call.
+            let is_of_thread = |page: &&PageKey| apart(profile, decoder.decode(**page)).is_none();
+            let of_thread: Vec<&PageKey> = pages.iter().filter(is_of_thread).collect();
+            let span = |page: &&PageKey| PageSpan {
+                key: **page,
+                thread: *home,
                 first_begin: 0,
                 last_begin: u64::MAX,
                 last_end: u64::MAX,
@@ -255,28 +261,29 @@ fn units(profile: &Profile, places: &Places<'_>, workers: usize, brackets: &Brac
             let (marks, _) = marker.mark(&spans, |columns, rows| {
                 rows.extend(columns.export.iter().map(|export| {
                     let next = numbers.len() as u32;
-                    match places.row(profile, (*process, *thread), *export) {
+                    match places.row(profile, (columns.process, columns.thread), *export) {
                         Some(key) => *numbers.entry(key).or_insert(next),
                         None => NO_ROW,
                     }
                 }));
             });
-            let mut marks: HashMap<usize, Marks> = of_thread.into_iter().zip(marks).collect();
-            let mut units: HashMap<u32, Unit> = HashMap::new();
-            for page in 0..pages {
-                let columns = decoder.decode(key(page));
-                let marks = marks.remove(&page).filter(|_| !apart.contains(&page));
+            let mut marks: HashMap<&PageKey, Marks> = of_thread.into_iter().zip(marks).collect();
+            let mut units: HashMap<(usize, usize, u32), Unit> = HashMap::new();
+            for page in &pages {
+                let columns = decoder.decode(*page);
+                let marks = marks.remove(page);
                 for (i, export) in columns.export.iter().enumerate() {
                     let mark = marks.as_ref().map(|marks| marks.of(i)).unwrap_or_default();
                     let time = parts(columns.duration(i)) - mark.taken;
                     let new = || Unit::new(profile.groups.counters());
-                    let unit = units.entry(*export).or_insert_with(new);
+                    let at = (columns.process, columns.thread, *export);
+                    let unit = units.entry(at).or_insert_with(new);
                     unit.add(profile, columns, i, time);
                     unit.inner |= mark.inner;
                     unit.nested |= marks.is_some() && mark.own != time;
                 }
             }
-            found.extend(units.into_iter().map(|(export, u)| ((*process, *thread, export), u)));
+            found.extend(units);
         }
         found
     };
@@ -347,7 +354,8 @@ pub(crate) fn collect(
         let apart = profile.ops.of(*process, *export).and_then(|op| profile.ops.get(op));
         if !apart.is_some_and(|op| op.role.is_apart()) {
             all.add(at, pass, unit, *calls, &tails);
-            let thread = threads.entry(at).or_insert_with(|| Adding::new(0, 0));
+            let home = places.home(at);
+            let thread = threads.entry(home).or_insert_with(|| Adding::new(0, 0));
             thread.add(at, pass, unit, *calls, &tails);
         }
         // Where a call was is only known if it was timed.

@@ -7,17 +7,22 @@
 use std::collections::{BTreeMap, HashMap};
 
 use profile::batch::unknown_op;
-use profile::{Columns, LossCount, PageDecoder, PageKey, Profile};
+use profile::{Columns, PageDecoder, PageKey, Profile};
 
 use super::Options;
 use super::samples::{Column, Samples, Values};
+use crate::amounts::{BracketCounts, Brackets, parts};
+use crate::forest::{Mark, Marks, NO_ROW};
 use crate::table::Key;
+use crate::walk::{Adder, Walked, walk};
 
 /// The calls that were found for an op.
 #[derive(Debug)]
 pub(super) struct Found {
     pub key: Key,
-    pub total_ticks: u128,
+    /// In [`crate::amounts::PARTS`] of a tick. In a run with a budget, each call counts for as many as
+    /// it stands for.
+    pub total: u128,
     parts: Vec<Segment>,
 }
 
@@ -29,6 +34,28 @@ pub(super) struct Part {
     pub from: usize,
     pub to: usize,
     pub locations: BTreeMap<u32, u64>,
+    pub recorder: Recorder,
+}
+
+/// What the recorder added to some calls.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Recorder {
+    /// Number of other calls of the op, inside of these.
+    pub inner: u64,
+    /// Number of all these calls of whose own time nothing is left.
+    pub exhausted: u64,
+    /// What was taken of the durations, in parts of a tick.
+    pub taken: u128,
+    pub brackets: BracketCounts,
+}
+
+impl Recorder {
+    pub fn add(&mut self, other: Self) {
+        self.inner += other.inner;
+        self.exhausted += other.exhausted;
+        self.taken += other.taken;
+        self.brackets.add(other.brackets);
+    }
 }
 
 /// The calls of one op in one thread.
@@ -37,7 +64,8 @@ struct Segment {
     key: Key,
     process: usize,
     thread: usize,
-    total_ticks: u128,
+    total: u128,
+    recorder: Recorder,
     chunks: Vec<Chunk>,
     locations: Vec<(u32, u64)>,
     last_location: usize,
@@ -121,6 +149,7 @@ impl Found {
                 from: at,
                 to,
                 locations: segment.locations.iter().copied().collect(),
+                recorder: segment.recorder.clone(),
             });
             at = to;
         }
@@ -145,25 +174,29 @@ impl Found {
     }
 }
 
-/// The chosen calls of each op, the op with the largest sum of durations first, and the losses
-/// found inside pages, by process.
-pub(super) fn collect(
-    profile: &Profile,
-    options: &Options,
+/// The chosen calls of each op, the op with the largest sum of durations first, and what else is
+/// known after reading all pages.
+pub(super) fn collect<'a>(
+    profile: &'a Profile,
+    options: &'a Options,
+    choice: &'a Choice<'a>,
+    brackets: &Brackets,
     workers: usize,
-) -> (Vec<Found>, Vec<Vec<LossCount>>) {
-    let choice = Choice::new(profile, options);
-    let make = || Worker::new(profile, &choice);
-    let (states, losses) = profile.visit(workers, make, |worker, columns| worker.add(columns));
+) -> (Vec<Found>, Walked<Worker<'a>>) {
+    let recorded = keeps_recorded(options);
+    let make = || Worker::new(profile, choice, recorded);
+    let mut walked = walk(profile, workers, brackets, None, make);
     let mut all: BTreeMap<(Key, usize, usize), Segment> = BTreeMap::new();
-    for segment in states.into_iter().flat_map(|state| state.segments) {
+    let workers = std::mem::take(&mut walked.parts);
+    for segment in workers.into_iter().flat_map(|worker| worker.segments) {
         match all.entry((segment.key, segment.process, segment.thread)) {
             std::collections::btree_map::Entry::Vacant(place) => {
                 place.insert(segment);
             }
             std::collections::btree_map::Entry::Occupied(mut known) => {
                 let known = known.get_mut();
-                known.total_ticks += segment.total_ticks;
+                known.total += segment.total;
+                known.recorder.add(segment.recorder);
                 known.chunks.extend(segment.chunks);
                 known.locations.extend(segment.locations);
             }
@@ -177,17 +210,23 @@ pub(super) fn collect(
             *locations.entry(*location).or_default() += calls;
         }
         segment.locations = locations.into_iter().collect();
-        let op = ops.entry(key).or_insert_with(|| Found { key, total_ticks: 0, parts: vec![] });
-        op.total_ticks += segment.total_ticks;
+        let op = ops.entry(key).or_insert_with(|| Found { key, total: 0, parts: vec![] });
+        op.total += segment.total;
         op.parts.push(segment);
     }
     let mut ops: Vec<Found> = ops.into_values().collect();
-    ops.sort_by_key(|op| (std::cmp::Reverse(op.total_ticks), op.key));
-    (ops, losses)
+    ops.sort_by_key(|op| (std::cmp::Reverse(op.total), op.key));
+    (ops, walked)
+}
+
+/// Whether the last column is the durations as they were recorded. Metrics of single calls are
+/// computed from these, because counters cannot be corrected call by call.
+pub(super) fn keeps_recorded(options: &Options) -> bool {
+    options.metrics.iter().any(|metric| metric.uses_duration())
 }
 
 /// Which calls are wanted.
-struct Choice<'a> {
+pub(super) struct Choice<'a> {
     op: Option<&'a str>,
     ops: Vec<bool>,
     /// By process and thread: the tick from which calls are wanted; `None` if the thread is not.
@@ -195,7 +234,7 @@ struct Choice<'a> {
 }
 
 impl<'a> Choice<'a> {
-    fn new(profile: &Profile, options: &'a Options) -> Self {
+    pub fn new(profile: &Profile, options: &'a Options) -> Self {
         let op = options.op.as_deref();
         let wanted = |name: &str| op.is_none_or(|glob| profile::demangle::matches(glob, name));
         let skip_ticks = (options.skip_ns as f64 / profile.timeline.ns_per_tick()).round() as u64;
@@ -227,9 +266,10 @@ impl<'a> Choice<'a> {
 }
 
 /// What one worker has found.
-struct Worker<'a> {
+pub(super) struct Worker<'a> {
     profile: &'a Profile,
     choice: &'a Choice<'a>,
+    recorded: bool,
     segments: Vec<Segment>,
     places: HashMap<(Key, usize, usize), usize>,
     /// The segment of each export of the thread that was seen last.
@@ -239,13 +279,12 @@ struct Worker<'a> {
     rows: Vec<u32>,
 }
 
-const SKIPPED: u32 = u32::MAX;
-
 impl<'a> Worker<'a> {
-    fn new(profile: &'a Profile, choice: &'a Choice<'a>) -> Self {
+    fn new(profile: &'a Profile, choice: &'a Choice<'a>, recorded: bool) -> Self {
         Self {
             profile,
             choice,
+            recorded,
             segments: Vec::new(),
             places: HashMap::new(),
             cache: HashMap::new(),
@@ -269,7 +308,8 @@ impl<'a> Worker<'a> {
                 key,
                 process,
                 thread,
-                total_ticks: 0,
+                total: 0,
+                recorder: Recorder::default(),
                 chunks: vec![],
                 locations: vec![],
                 last_location: 0,
@@ -279,19 +319,20 @@ impl<'a> Worker<'a> {
         Some(*place as u32)
     }
 
-    fn add(&mut self, columns: &Columns) {
+    /// Finds the segment of each call of the page.
+    fn find_rows(&mut self, columns: &Columns) {
         let (process, thread) = (columns.process, columns.thread);
-        let Some(from) = self.choice.threads[process][thread] else { return };
+        let mut rows = std::mem::take(&mut self.rows);
+        rows.clear();
+        let Some(from) = self.choice.threads[process][thread] else {
+            rows.resize(columns.len(), NO_ROW);
+            self.rows = rows;
+            return;
+        };
         if self.cached != Some((process, thread)) {
             self.cache.clear();
             self.cached = Some((process, thread));
         }
-        // In a run with a budget, the last two columns are the weights of timed calls and of calls
-        // whose counters were read.
-        let counters = self.profile.groups.counters();
-        let variables = 1 + counters + if columns.sampled { 2 } else { 0 };
-        let mut rows = std::mem::take(&mut self.rows);
-        rows.clear();
         for (i, export) in columns.export.iter().enumerate() {
             let row = match self.cache.get(export) {
                 _ if columns.start_ticks[i] < from => None,
@@ -302,40 +343,30 @@ impl<'a> Worker<'a> {
                     row
                 }
             };
-            let Some(row) = row else {
-                rows.push(SKIPPED);
-                continue;
-            };
-            rows.push(row);
-            let segment = &mut self.segments[row as usize];
-            segment.begin(columns.page, variables);
-            segment.add_location(columns.location[i]);
-            let (ticks, weight) = (columns.duration(i), columns.weight(i));
-            segment.total_ticks += u128::from(ticks) * u128::from(weight);
+            rows.push(row.unwrap_or(NO_ROW));
         }
-        for (i, row) in rows.iter().enumerate() {
-            if let Some(column) = self.column(*row, 0) {
-                column.values.push(columns.duration(i));
-            }
-            if let Some(column) = self.column(*row, 1 + counters).filter(|_| columns.sampled) {
-                column.values.push(columns.weight(i));
-            }
-            if let Some(column) = self.column(*row, 2 + counters).filter(|_| columns.sampled) {
-                column.values.push(columns.counter_weight(i));
-            }
-        }
+        self.rows = rows;
+    }
+
+    fn add_counters(&mut self, columns: &Columns, brackets: &Brackets, rows: &[u32]) {
+        let counters = self.profile.groups.counters();
+        let classes = brackets.page(columns);
         for (g, group) in self.profile.groups.all().iter().enumerate() {
             for counter in group.counters.clone() {
                 for (i, row) in rows.iter().enumerate() {
                     let Some(column) = self.column(*row, 1 + counter) else { continue };
-                    match columns.value(g, counter, i) {
-                        Some(value) => column.values.push(value),
-                        None => column.push_missing(),
+                    let Some(value) = columns.value(g, counter, i) else {
+                        column.push_missing();
+                        continue;
+                    };
+                    column.values.push(value);
+                    if let Some(class) = classes.of(columns, i) {
+                        let of = &mut self.segments[*row as usize].recorder.brackets;
+                        of.of(class, counters).counted[counter] += 1;
                     }
                 }
             }
         }
-        self.rows = rows;
     }
 
     /// A variable's column in the current chunk of a segment; `None` for a call that is skipped.
@@ -343,5 +374,57 @@ impl<'a> Worker<'a> {
     fn column(&mut self, row: u32, variable: usize) -> Option<&mut ChunkColumn> {
         let chunk = self.segments.get_mut(row as usize)?.chunks.last_mut()?;
         chunk.columns.get_mut(variable)
+    }
+}
+
+impl Adder for Worker<'_> {
+    fn rows_of(&mut self, columns: &Columns, rows: &mut Vec<u32>) {
+        self.find_rows(columns);
+        rows.extend_from_slice(&self.rows);
+    }
+
+    fn add(&mut self, columns: &Columns, brackets: &Brackets, marks: Option<&Marks>) {
+        self.find_rows(columns);
+        let mut rows = std::mem::take(&mut self.rows);
+        // In a run with a budget, the columns after the counters are the weights of timed calls and of
+        // calls whose counters were read.
+        let counters = self.profile.groups.counters();
+        let weights = if columns.sampled { 2 } else { 0 };
+        let variables = 1 + counters + weights + usize::from(self.recorded);
+        let classes = brackets.page(columns);
+        for (i, row) in rows.iter_mut().enumerate() {
+            let Some(segment) = self.segments.get_mut(*row as usize) else { continue };
+            let duration = parts(columns.duration(i));
+            let class = classes.of(columns, i);
+            let mark = match marks {
+                Some(marks) => marks.of(i),
+                None => Mark::of_flat(duration, class, brackets),
+            };
+            segment.recorder.exhausted += u64::from(mark.is_exhausted());
+            if mark.inner {
+                segment.recorder.inner += 1;
+                *row = NO_ROW;
+                continue;
+            }
+            segment.begin(columns.page, variables);
+            segment.add_location(columns.location[i]);
+            let time = duration - mark.taken;
+            segment.recorder.taken += u128::from(mark.taken);
+            if let Some(class) = class {
+                segment.recorder.brackets.of(class, counters).calls += 1;
+            }
+            segment.total += u128::from(time) * u128::from(columns.weight(i));
+            let Some(chunk) = segment.chunks.last_mut() else { continue };
+            chunk.columns[0].values.push(time);
+            if columns.sampled {
+                chunk.columns[1 + counters].values.push(columns.weight(i));
+                chunk.columns[2 + counters].values.push(columns.counter_weight(i));
+            }
+            if self.recorded {
+                chunk.columns[variables - 1].values.push(columns.duration(i));
+            }
+        }
+        self.add_counters(columns, brackets, &rows);
+        self.rows = rows;
     }
 }

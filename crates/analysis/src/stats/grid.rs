@@ -60,13 +60,14 @@ impl Grid {
 }
 
 impl Samples {
-    /// Adds a column for each metric, computed from the duration (column 0) and the counters (the
-    /// other columns). `parts` has what each metric needs that is a part of the time.
+    /// Adds a column for each metric, computed from the duration as it was recorded and the counters
+    /// (the columns after the first). `parts` has what each metric needs that is a part of the time.
     pub(super) fn add_metrics(
         &mut self,
         profile: &Profile,
         metrics: &[Bound],
         parts: &[Option<PartOfTime>],
+        recorded: Option<&Column>,
     ) -> Vec<Grid> {
         let ns_per_tick = profile.timeline.ns_per_tick();
         let mut grids = Vec::new();
@@ -79,7 +80,8 @@ impl Samples {
                         let column = all.columns.get(1 + counter)?;
                         *operand = column.is_there(i).then(|| column.raw(i) as f64)?;
                     }
-                    let ns = all.columns[0].raw(i) as f64 * ns_per_tick;
+                    let ticks = recorded.map_or(0, |column| column.values.at(i));
+                    let ns = ticks as f64 * ns_per_tick;
                     match bracket {
                         None => metric.value(ns, &operands),
                         Some(bracket) => bracket.value(metric, ns, *operands.first()?),

@@ -30,6 +30,13 @@ impl Values {
         }
     }
 
+    pub fn at(&self, i: usize) -> u64 {
+        match self {
+            Self::Narrow(values) => values[i].into(),
+            Self::Wide(values) => values[i],
+        }
+    }
+
     #[inline]
     pub fn push(&mut self, value: u64) {
         match self {
@@ -113,6 +120,11 @@ impl Samples {
     /// Whether there are no calls.
     pub fn is_empty(&self) -> bool {
         self.len == 0
+    }
+
+    /// Takes the last column, of the durations as they were recorded, if it is there.
+    pub(super) fn take_recorded(&mut self, there: bool) -> Option<Column> {
+        self.columns.pop_if(|_| there)
     }
 
     /// Takes the last two columns if the calls have weights: see [`super::weighted`].

@@ -72,6 +72,7 @@ pub(super) fn describe(
         pairs,
         effective: effective(all),
         counted: None,
+        inner: 0,
         brackets: Vec::new(),
     }
 }

@@ -63,6 +63,7 @@ impl Workspace {
             pairs,
             brackets: Vec::new(),
             effective: None,
+            inner: 0,
             counted: None,
         }
     }

@@ -11,6 +11,7 @@ use super::{Apart, By, Key, Places};
 use crate::amounts::{self, BracketCounts, Brackets, PageBrackets, parts};
 use crate::forest::{Mark, Marks, NO_ROW};
 use crate::metrics::{self, Sets};
+use crate::walk::{Adder, apart};
 
 /// The table that one worker fills.
 #[derive(Debug)]
@@ -121,131 +122,11 @@ impl<'a> Table<'a> {
         self.page_rows = rows;
     }
 
-    /// Appends the row of each call of a page.
-    pub fn rows_of(&mut self, columns: &Columns, rows: &mut Vec<u32>) {
-        self.find_rows(columns);
-        rows.extend_from_slice(&self.page_rows);
-    }
-
     /// Whether call `i` belongs to a virtual machine, and so to no dispatch.
     fn is_of_machine(&self, columns: &Columns, i: usize) -> bool {
         let ops = &self.profile.ops;
         let op = ops.of(columns.process, columns.export[i]).and_then(|op| ops.get(op));
         op.is_some_and(|op| op.role != Role::Workgroup)
-    }
-
-    /// The role of a page's calls, if they belong to no thread. Such calls have separate pages.
-    pub fn apart(&self, columns: &Columns) -> Option<Role> {
-        if !self.machines {
-            return None;
-        }
-        let op = self.profile.ops.of(columns.process, *columns.export.first()?)?;
-        self.profile.ops.get(op).map(|op| op.role).filter(|role| role.is_apart())
-    }
-
-    /// Adds the calls of one page. `marks` says which of them are inside of others; without it, none
-    /// is.
-    pub fn add(&mut self, columns: &Columns, brackets: &Brackets, marks: Option<&Marks>) {
-        self.find_rows(columns);
-        let apart = self.apart(columns);
-        if apart.is_some() && !matches!(self.places.by(), By::Op | By::Kind) {
-            // They belong to no thread and no CPU.
-            self.page_rows.fill(NO_ROW);
-        }
-        let counters = self.profile.groups.counters();
-        let classes = brackets.page(columns);
-        // The times of one page fit.
-        let (mut own, mut own_taken) = (0u64, 0u64);
-        let mut of_class: (Option<u32>, u64) = (None, 0);
-        let (mut dispatches, mut unplaced, mut nested) = (0, false, false);
-        let [x, y, z] = &columns.workgroup;
-        let thread = (columns.process, columns.thread);
-        let pass = self.profile.processes.get(columns.process).map_or(0, |p| p.pass as usize);
-        self.page_times.clear();
-        for i in 0..columns.len() {
-            let duration = parts(columns.duration(i));
-            let class = classes.of(columns, i);
-            let mark = match marks {
-                Some(marks) => marks.of(i),
-                None => {
-                    let taken = brackets.in_duration(class).min(duration);
-                    Mark { own: duration - taken, own_taken: taken, taken, inner: false }
-                }
-            };
-            let time = duration - mark.taken;
-            self.page_times.push(time);
-            nested |= mark.own != time;
-            own = own.saturating_add(mark.own);
-            own_taken = own_taken.saturating_add(mark.own_taken);
-            let machine = self.machines && self.is_of_machine(columns, i);
-            let placed = !machine && columns.knows_workgroup(i);
-            let first = placed && x[i] | y[i] | z[i] == 0;
-            unplaced |= !placed && !machine;
-            dispatches += u64::from(first);
-            if of_class.0 != class {
-                self.add_class(of_class, apart);
-                of_class = (class, 0);
-            }
-            of_class.1 += 1;
-            let Some(sum) = self.sums.get_mut(self.page_rows[i] as usize) else { continue };
-            sum.dispatches += u64::from(first);
-            sum.unplaced |= !placed;
-            sum.own += u128::from(mark.own);
-            sum.own_taken += u128::from(mark.own_taken);
-            sum.exhausted += u64::from(mark.own == 0 && mark.own_taken > 0);
-            let cpu = cpu_of(columns.location[i]) as usize;
-            sum.cpus[cpu / 64] |= 1 << (cpu % 64);
-            if sum.last_thread != Some(thread) {
-                sum.note_first();
-                sum.last_thread = Some(thread);
-                sum.first = (u64::MAX, 0);
-                sum.threads.insert(thread);
-            }
-            if columns.start_ticks[i] < sum.first.0 {
-                sum.first = (columns.start_ticks[i], time);
-            }
-            if let Some(pass) = sum.passes.get_mut(pass) {
-                pass.dispatches += u64::from(first);
-            }
-            if mark.inner {
-                sum.inner += 1;
-                // What follows is inside of another call of the row, which has counted it.
-                self.page_rows[i] = NO_ROW;
-                continue;
-            }
-            sum.calls += 1;
-            sum.total += u128::from(time);
-            sum.taken += u128::from(mark.taken);
-            if let Some(class) = class {
-                sum.brackets.of(class, counters).calls += 1;
-            }
-            if let Some(pass) = sum.passes.get_mut(pass) {
-                pass.calls += 1;
-                pass.total_ticks += amounts::ticks(time.into());
-            }
-            sum.durations.push(time);
-            sum.min = sum.min.min(time);
-            sum.max = sum.max.max(time);
-        }
-        self.add_class(of_class, apart);
-        if let Some(role) = apart {
-            self.all_apart.add(role, columns.len() as u64);
-            return;
-        }
-        self.all_calls += columns.len() as u64;
-        self.all_dispatches += dispatches;
-        self.all_unplaced |= unplaced;
-        self.nested |= nested;
-        self.all_own += u128::from(own);
-        self.all_own_taken += u128::from(own_taken);
-        self.add_counters(columns, &classes);
-        let page = metrics::Page {
-            columns,
-            rows: &self.page_rows,
-            times: &self.page_times,
-            brackets: &classes,
-        };
-        self.sets.add(&page, &mut self.sums);
     }
 
     /// Adds so many brackets of a class to those of all calls.
@@ -329,5 +210,112 @@ impl<'a> Table<'a> {
                 self.sums[row].merge(sum);
             }
         }
+    }
+}
+
+impl Adder for Table<'_> {
+    fn rows_of(&mut self, columns: &Columns, rows: &mut Vec<u32>) {
+        self.find_rows(columns);
+        rows.extend_from_slice(&self.page_rows);
+    }
+
+    fn add(&mut self, columns: &Columns, brackets: &Brackets, marks: Option<&Marks>) {
+        self.find_rows(columns);
+        let apart = apart(self.profile, columns);
+        if apart.is_some() && !matches!(self.places.by(), By::Op | By::Kind) {
+            // They belong to no thread and no CPU.
+            self.page_rows.fill(NO_ROW);
+        }
+        let counters = self.profile.groups.counters();
+        let classes = brackets.page(columns);
+        // The times of one page fit.
+        let (mut own, mut own_taken) = (0u64, 0u64);
+        let mut of_class: (Option<u32>, u64) = (None, 0);
+        let (mut dispatches, mut unplaced, mut nested) = (0, false, false);
+        let [x, y, z] = &columns.workgroup;
+        let thread = self.places.home((columns.process, columns.thread));
+        let pass = self.profile.processes.get(columns.process).map_or(0, |p| p.pass as usize);
+        self.page_times.clear();
+        for i in 0..columns.len() {
+            let duration = parts(columns.duration(i));
+            let class = classes.of(columns, i);
+            let mark = match marks {
+                Some(marks) => marks.of(i),
+                None => Mark::of_flat(duration, class, brackets),
+            };
+            let time = duration - mark.taken;
+            self.page_times.push(time);
+            nested |= mark.own != time;
+            own = own.saturating_add(mark.own);
+            own_taken = own_taken.saturating_add(mark.own_taken);
+            let machine = self.machines && self.is_of_machine(columns, i);
+            let placed = !machine && columns.knows_workgroup(i);
+            let first = placed && x[i] | y[i] | z[i] == 0;
+            unplaced |= !placed && !machine;
+            dispatches += u64::from(first);
+            if of_class.0 != class {
+                self.add_class(of_class, apart);
+                of_class = (class, 0);
+            }
+            of_class.1 += 1;
+            let Some(sum) = self.sums.get_mut(self.page_rows[i] as usize) else { continue };
+            sum.dispatches += u64::from(first);
+            sum.unplaced |= !placed;
+            sum.own += u128::from(mark.own);
+            sum.own_taken += u128::from(mark.own_taken);
+            sum.exhausted += u64::from(mark.is_exhausted());
+            let cpu = cpu_of(columns.location[i]) as usize;
+            sum.cpus[cpu / 64] |= 1 << (cpu % 64);
+            if sum.last_thread != Some(thread) {
+                sum.note_first();
+                sum.last_thread = Some(thread);
+                sum.first = (u64::MAX, 0);
+                sum.threads.insert(thread);
+            }
+            if columns.start_ticks[i] < sum.first.0 {
+                sum.first = (columns.start_ticks[i], time);
+            }
+            if let Some(pass) = sum.passes.get_mut(pass) {
+                pass.dispatches += u64::from(first);
+            }
+            if mark.inner {
+                sum.inner += 1;
+                // What follows is inside of another call of the row, which has counted it.
+                self.page_rows[i] = NO_ROW;
+                continue;
+            }
+            sum.calls += 1;
+            sum.total += u128::from(time);
+            sum.taken += u128::from(mark.taken);
+            if let Some(class) = class {
+                sum.brackets.of(class, counters).calls += 1;
+            }
+            if let Some(pass) = sum.passes.get_mut(pass) {
+                pass.calls += 1;
+                pass.total_ticks += amounts::ticks(time.into());
+            }
+            sum.durations.push(time);
+            sum.min = sum.min.min(time);
+            sum.max = sum.max.max(time);
+        }
+        self.add_class(of_class, apart);
+        if let Some(role) = apart {
+            self.all_apart.add(role, columns.len() as u64);
+            return;
+        }
+        self.all_calls += columns.len() as u64;
+        self.all_dispatches += dispatches;
+        self.all_unplaced |= unplaced;
+        self.nested |= nested;
+        self.all_own += u128::from(own);
+        self.all_own_taken += u128::from(own_taken);
+        self.add_counters(columns, &classes);
+        let page = metrics::Page {
+            columns,
+            rows: &self.page_rows,
+            times: &self.page_times,
+            brackets: &classes,
+        };
+        self.sets.add(&page, &mut self.sums);
     }
 }

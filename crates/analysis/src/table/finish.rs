@@ -8,7 +8,6 @@ use super::sum::Sum;
 use super::{FirstCalls, Key, Row, Taken};
 use crate::amounts::{Brackets, PARTS, ticks};
 use crate::durations::Durations;
-use crate::empty::together;
 use crate::estimate::Estimate;
 use crate::metrics::{Sets, empty_share};
 
@@ -37,11 +36,10 @@ impl Sum {
             (true, _) => self.brackets.durations(self.calls, table.brackets),
             (false, taken) => taken.map(|taken| taken.total),
         };
-        let insides: Vec<Estimate> =
-            (0..self.counters.len()).map(|i| table.of_calls_inside(&self, i)).collect();
-        for (i, (counter, inside)) in self.counters.iter_mut().zip(insides).enumerate() {
-            let own = self.brackets.counter(i, counter.calls, table.brackets);
-            counter.brackets = own.map(|own| together(own, inside));
+        for (i, counter) in self.counters.iter_mut().enumerate() {
+            let taken = ticks(self.taken);
+            counter.brackets =
+                self.brackets.counter(table.profile, i, counter.calls, taken, table.brackets);
             counter.settle(raw);
         }
         let quantile = |q: f64, durations: &mut Durations| {
@@ -87,22 +85,6 @@ fn rest(parts: u128, taken: Option<Estimate>) -> Estimate {
     let value = ticks(parts);
     let of = taken.unwrap_or_default();
     Estimate { value, low: value + of.value - of.high, high: value + of.value - of.low }
-}
-
-impl Finishing<'_> {
-    /// What the brackets of the calls inside of a row's calls added to a counter of these calls. How
-    /// many there are follows from what was taken for them.
-    fn of_calls_inside(&self, sum: &Sum, counter: usize) -> Estimate {
-        let found = sum.brackets.of_calls_inside(ticks(sum.taken), self.brackets);
-        let each = found.and_then(|(_, empty)| {
-            let own = empty.counters.get(counter).copied().flatten()?.mean;
-            Some(together(own, empty.outside(self.profile, counter)?))
-        });
-        let (Some((inside, empty)), Some(each)) = (found, each) else {
-            return Estimate::exact(0.0);
-        };
-        each.times(inside / empty.whole.mean.value.max(1.0))
-    }
 }
 
 impl Table<'_> {

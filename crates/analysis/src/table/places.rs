@@ -10,7 +10,7 @@ use std::collections::{HashMap, HashSet};
 use model::activity::{Kind, Registry};
 use model::glob::matches;
 use profile::batch::unknown_op;
-use profile::{OpId, Profile};
+use profile::{Homes, OpId, Profile};
 
 use super::{By, Key};
 
@@ -83,6 +83,7 @@ pub(crate) struct Places<'a> {
     /// For each process, whether it is selected; `None` if all are.
     processes: Option<Vec<bool>>,
     streams: Option<&'a str>,
+    homes: Homes,
 }
 
 impl<'a> Places<'a> {
@@ -135,16 +136,23 @@ impl<'a> Places<'a> {
             devices,
             processes,
             streams: selection.stream,
+            homes: profile.homes(),
         }
     }
 
     /// Whether rows depend on the thread and not only on the process and the export.
     pub(super) fn needs_thread(&self) -> bool {
-        matches!(self.by, By::Thread | By::Stream) || self.streams.is_some()
+        let of_process = self.by == By::Process && !self.homes.is_empty();
+        matches!(self.by, By::Thread | By::Stream) || of_process || self.streams.is_some()
     }
 
     pub(crate) fn by(&self) -> By {
         self.by
+    }
+
+    /// The thread that calls are on, which another source may have recorded.
+    pub(crate) fn home(&self, thread: (usize, usize)) -> (usize, usize) {
+        self.homes.of(thread)
     }
 
     /// The row of calls of an export in a thread. `None`: they are not selected. By CPU, the row
@@ -173,8 +181,11 @@ impl<'a> Places<'a> {
             (By::Kind, Some(op)) => Key::Kind(self.kinds.get(op as usize).copied().unwrap_or(op)),
             (By::Device, _) => Key::Device(is_device.then_some(process)),
             (By::Stream, _) => Key::Stream(is_device.then_some((process, thread))),
-            (By::Thread, _) => Key::Thread(process, thread),
-            (By::Process, _) => Key::Process(process),
+            (By::Thread, _) => {
+                let (process, thread) = self.homes.of((process, thread));
+                Key::Thread(process, thread)
+            }
+            (By::Process, _) => Key::Process(self.homes.of((process, thread)).0),
             (By::Cpu, _) => Key::Cpu(0, 0),
         })
     }

@@ -60,6 +60,7 @@ fn print(profile: &Profile, settings: &Settings) -> Result<(), Failure> {
         skip_ns,
         buckets: settings.buckets,
         tables: settings.tables,
+        raw: true,
         ..Options::default()
     };
     let found = stats(profile, &options)
@@ -73,7 +74,6 @@ fn print(profile: &Profile, settings: &Settings) -> Result<(), Failure> {
         totals_last: true,
         constants_short: false,
         probes: false,
-        raw: true,
         width: None,
     };
     render(&mut out, profile, &found, &style)?;

@@ -10,7 +10,7 @@ use crate::view::csv::field;
 use crate::view::labels::{labels, op_of};
 use crate::view::variables::{Subtracted, name_and_unit, scale};
 
-pub fn print(out: &mut impl Write, profile: &Profile, stats: &Stats, raw: bool) -> io::Result<()> {
+pub fn print(out: &mut impl Write, profile: &Profile, stats: &Stats) -> io::Result<()> {
     write!(out, "op,library,process,pid,thread,tid,thread_name,op_calls,variable,unit,calls")?;
     write!(out, ",mean,standard_deviation,min,max")?;
     (0..stats.buckets).try_for_each(|bucket| write!(out, ",bucket_{bucket}_mean"))?;
@@ -22,13 +22,13 @@ pub fn print(out: &mut impl Write, profile: &Profile, stats: &Stats, raw: bool) 
     for (op, label) in stats.ops.iter().zip(labels(profile, &keys)) {
         let library = op_of(profile, op.key).map_or("", |op| &op.library);
         let op_fields = format!("{},{}", field(&label), field(library));
-        rows(out, profile, stats, &format!("{op_fields},,,,,"), &op.all, raw)?;
+        rows(out, profile, stats, &format!("{op_fields},,,,,"), &op.all)?;
         for thread in &op.threads {
             let p = &profile.processes[thread.process];
             let t = &p.threads[thread.thread];
             let name = field(&t.name);
             let who = format!("{},{},{},{},{name}", thread.process, p.id.pid, t.uid, t.tid);
-            rows(out, profile, stats, &format!("{op_fields},{who}"), &thread.scope, raw)?;
+            rows(out, profile, stats, &format!("{op_fields},{who}"), &thread.scope)?;
         }
     }
     Ok(())
@@ -40,12 +40,11 @@ fn rows(
     stats: &Stats,
     who: &str,
     scope: &Scope,
-    raw: bool,
 ) -> io::Result<()> {
     for (i, variable) in scope.variables.iter().enumerate() {
         let (name, unit) = name_and_unit(profile, stats, i);
         let scale = scale(profile, i);
-        let less = Subtracted::new(scope, i, raw);
+        let less = Subtracted::new(stats, scope, i);
         let real = |value: Option<f64>| {
             value.map_or_else(String::new, |value| (value * scale).to_string())
         };

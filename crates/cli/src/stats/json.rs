@@ -53,6 +53,9 @@ struct ThreadOut<'a> {
 #[derive(Serialize)]
 struct ScopeOut<'a> {
     calls: Option<u64>,
+    /// Calls inside of other calls of the op, which `calls` leaves out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    inner_calls: Option<u64>,
     /// This and the next field are only in runs with a budget.
     #[serde(skip_serializing_if = "Option::is_none")]
     timed_calls: Option<u64>,
@@ -145,7 +148,7 @@ pub fn print(out: &mut impl Write, view: &View<'_>) -> io::Result<bool> {
         skip_ms: view.args.skip_ms,
         buckets: stats.buckets,
         tables: !view.args.no_table,
-        probe_subtracted: !view.args.raw,
+        probe_subtracted: !stats.raw,
     })?;
     write!(out, "{{\"schema\":\"{STATS_SCHEMA}\",\n\"profile\":{head},\n\"asked\":{asked},\n")?;
     let metrics = serde_json::to_string(&metrics_out(&stats.metrics))?;
@@ -174,17 +177,11 @@ pub fn print(out: &mut impl Write, view: &View<'_>) -> io::Result<bool> {
 
 fn op_out<'a>(view: &'a View<'_>, op: &'a OpStats) -> OpOut<'a> {
     let profile = view.profile;
-    let less = Subtracted::new(&op.all, 0, view.args.raw).from(0.0).value;
+    let estimated = op.estimated.map(|total| total.value);
+    let total = if profile.is_sampled() { estimated } else { Some(op.total_ticks) };
     OpOut {
         key: key_out(profile, op.key),
-        total_ns: match profile.is_sampled() {
-            false => Some(op.total_ticks as f64 + op.all.calls as f64 * less),
-            true => op
-                .estimated
-                .zip(op.all.counted)
-                .map(|(total, calls)| total.value + calls as f64 * less),
-        }
-        .map(|ticks| ticks * profile.timeline.ns_per_tick()),
+        total_ns: total.map(|ticks| ticks * profile.timeline.ns_per_tick()),
         all: scope_out(view, &op.all),
         threads: op.threads.iter().map(|t| thread_out(view, t)).collect(),
     }
@@ -212,6 +209,7 @@ fn scope_out<'a>(view: &'a View<'_>, scope: &Scope) -> ScopeOut<'a> {
     let variables = scope.variables.iter().enumerate();
     ScopeOut {
         calls: if view.profile.is_sampled() { scope.counted } else { Some(scope.calls) },
+        inner_calls: Some(scope.inner).filter(|n| *n > 0),
         timed_calls: view.profile.is_sampled().then_some(scope.calls),
         effective_calls: scope.effective,
         cpus: cpus.collect(),
@@ -229,7 +227,7 @@ fn variable_out<'a>(
 ) -> VariableOut<'a> {
     let (name, unit) = name_and_unit(view.profile, view.stats, i);
     let scale = scale(view.profile, i);
-    let less = Subtracted::new(scope, i, view.args.raw);
+    let less = Subtracted::new(view.stats, scope, i);
     let mean = variable.mean.map(|mean| less.from(mean).times(scale));
     let scaled = |value: Option<f64>| value.map(|value| value * scale);
     let number = |value: Option<Number>| match (value, i) {

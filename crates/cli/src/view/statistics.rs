@@ -53,8 +53,6 @@ pub struct Style {
     pub constants_short: bool,
     /// Say at the end what is recorded for an empty call.
     pub probes: bool,
-    /// Show values as they were recorded, without subtracting what an empty call reads.
-    pub raw: bool,
     /// The width that everything must fit; with `None`, lines are as long as they need to be.
     pub width: Option<usize>,
 }
@@ -69,7 +67,6 @@ impl Default for Style {
             totals_last: false,
             constants_short: true,
             probes: true,
-            raw: false,
             width: None,
         }
     }
@@ -124,8 +121,8 @@ pub fn render(
                 visible(&process_label(profile, probe.process)),
                 ns(of.low),
                 ns(of.high),
-                if style.raw { "are" } else { "were" },
-                if style.raw { "; nothing is subtracted" } else { " and are subtracted" },
+                if stats.raw { "are" } else { "were" },
+                if stats.raw { "; nothing is subtracted" } else { " and are subtracted" },
             );
             line(out, style, "", &text)?;
         }
@@ -141,7 +138,14 @@ fn scope(
     style: &Style,
 ) -> io::Result<()> {
     match (profile.is_sampled(), scope.counted) {
-        (false, _) => writeln!(out, "  {}, of which:", calls(scope.calls, "matching call"))?,
+        (false, _) => {
+            let inner = match scope.inner {
+                0 => String::new(),
+                n => format!(" ({} inside of these not included)", calls(n, "more call")),
+            };
+            let text = format!("{}{inner}, of which:", calls(scope.calls, "matching call"));
+            line(out, style, "  ", &text)?;
+        }
         (true, counted) => {
             let effective = scope.effective.unwrap_or(0.0);
             let text = format!(
@@ -222,7 +226,7 @@ fn describe(
         (n, _) => format!(", read in {n} of these calls"),
     };
     let scale = if i == 0 { profile.timeline.ns_per_tick() / 1e3 } else { 1.0 };
-    let less = Subtracted::new(scope, i, style.raw);
+    let less = Subtracted::new(stats, scope, i);
     let plain = |value: Option<f64>| {
         value.map_or_else(|| "–".to_owned(), |value| general(value * scale, 3))
     };

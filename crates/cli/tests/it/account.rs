@@ -134,3 +134,107 @@ fn a_slow_program_computes_the_same_numbers() {
     }
     assert!(compared > 300, "{compared}");
 }
+
+fn view(args: &[&str], dir: &Path) -> String {
+    let output = Command::new(PROGRAM).args(args).arg(dir).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn json_view(args: &[&str], dir: &Path) -> Value {
+    serde_json::from_str(&view(&[args, &["--format", "json"]].concat(), dir)).unwrap()
+}
+
+/// Compares what `stats` and `report` say about each op. Returns the number of calls inside of others.
+fn compare_stats(dir: &Path, more: &[&str]) -> u64 {
+    let report = json_view(&[&["report"], more].concat(), dir);
+    let stats = json_view(&[&["stats", "--no-table"], more].concat(), dir);
+    let losses = |view: &Value| view["losses"].to_string();
+    assert_eq!(losses(&report).contains("inconsistent"), losses(&stats).contains("inconsistent"));
+    let rows = report["rows"].as_array().unwrap();
+    assert_eq!(rows.len(), stats["ops"].as_array().unwrap().len());
+    for row in rows {
+        let ops = stats["ops"].as_array().unwrap();
+        let op = ops.iter().find(|op| op["op_id"] == row["op_id"]).unwrap();
+        let name = row["op"].as_str().unwrap();
+        let all = &op["all"];
+        same(&format!("{name}: total"), &op["total_ns"], &row["total_ns"]);
+        for count in ["calls", "inner_calls"] {
+            assert_eq!(all[count], row[count], "{name}: {count}");
+        }
+        let duration = &all["variables"][0];
+        for value in ["mean", "min", "max"] {
+            same(&format!("{name}: {value}"), &duration[value], &row[format!("{value}_ns")]);
+        }
+        let counters = row["counters"].as_array().unwrap().iter();
+        for (counter, variable) in counters.zip(&all["variables"].as_array().unwrap()[1..]) {
+            assert_eq!(counter["calls"], variable["calls"], "{name}");
+            same(&format!("{name}: a counter"), &variable["mean"], &counter["per_call"]);
+        }
+        // Of two buckets, the means are those of the lower and of the upper half of the calls.
+        let low = all["variables"][0]["bucket_means"][0].as_f64();
+        assert!(low.is_none_or(|low| low <= row["p50_ns"].as_f64().unwrap() + 1e-6), "{name}");
+    }
+    rows.iter().map(|row| row["inner_calls"].as_u64().unwrap_or(0)).sum()
+}
+
+/// `stats` describes the same calls as `report`, and says the same of them.
+#[test]
+fn stats_has_the_numbers_of_report() {
+    let mut r = Random(0x5eed_57a7);
+    let (mut inner, mut contradicted) = (0, 0);
+    for round in 0..12 {
+        let scratch = Scratch::new();
+        let dir = scratch.join("x.cpt");
+        script(&mut r).write(&dir);
+        let more: &[&str] = if round % 4 == 3 { &["--raw"] } else { &[] };
+        inner += compare_stats(&dir, more);
+        contradicted +=
+            usize::from(view(&["report", "--format", "json"], &dir).contains("inconsis"));
+    }
+    assert!(inner > 50 && contradicted > 0 && contradicted < 12, "{inner} {contradicted}");
+}
+
+/// The value after a label in a text, as it is printed.
+fn printed<'a>(text: &'a str, label: &str) -> &'a str {
+    let from = text.find(label).unwrap_or_else(|| panic!("{label} in {text}")) + label.len();
+    text[from..].split_whitespace().next().unwrap()
+}
+
+/// `report`, `stats` and `ops` on ops inside of ops, in text and for programs.
+#[test]
+fn three_views_of_the_same_ops() {
+    let scratch = Scratch::new();
+    let dir = scratch.join("x.cpt");
+    crate::ops::nested().write(&dir);
+    assert!(compare_stats(&dir, &[]) > 0);
+    let table = |command: &str| {
+        let text = view(&[command, "--format", "csv"], &dir);
+        let mut lines = text.lines().map(|line| line.split(',').map(str::to_owned).collect());
+        let head: Vec<String> = lines.next().unwrap();
+        let rows: Vec<Vec<String>> = lines.collect();
+        move |op: &str, column: &str| {
+            // Shapes contain commas, so columns are counted from the end.
+            let back = head.len() - head.iter().position(|name| name == column).unwrap();
+            let row = rows.iter().find(|row| row[0] == op).unwrap();
+            row[row.len() - back].clone()
+        }
+    };
+    let (report, ops) = (table("report"), table("ops"));
+    for op in ["add", "sub"] {
+        for column in ["calls", "inner_calls", "total_ns", "self_ns"] {
+            assert_eq!(report(op, column), ops(op, column), "{op}: {column}");
+        }
+    }
+    // The counts of `sub` in `ops` are without the ops inside of it.
+    assert_eq!(report("add", "page-faults"), ops("add", "page-faults"));
+    // Three calls of `sub`, of which one is inside of another one: 3,000 less what brackets took.
+    assert_eq!((report("sub", "calls"), report("sub", "inner_calls")), ("1".into(), "1".into()));
+    let stats = view(&["stats", "--no-table", "--op", "add"], &dir);
+    let mean = printed(&stats, "    mean: ").to_owned();
+    let text = view(&["report", "--width", "200", "--filter", "add"], &dir);
+    let row = text.lines().find(|line| line.starts_with("add ")).unwrap();
+    // 0.631 µs in the format of the call hook.
+    let ns = format!(" {} ns", mean.strip_prefix("0.").unwrap());
+    assert!(row.contains(&ns), "{ns} in {row}");
+}

@@ -53,7 +53,7 @@ fn op(export: u32, start: u64, end: u64) -> CallScript {
 /// First run: own 500 + 1,000, between 400 + 1,000, and self times 100, 4,000, 1,000, 500, 1,100,
 /// 400, which add up to 10,000. Second run: own 500 + 900, between 500, self 1,000 + 100, which add
 /// up to 3,000.
-fn nested() -> ProfileScript {
+pub fn nested() -> ProfileScript {
     let mut script = ProfileScript::monotonic();
     script.counter("page-faults", 0);
     let process = script.process(4711);

@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 import threading
+import time
 
 if sys.argv[1].startswith("unknown "):
     # A version that nobody knows, from the begin of `import torch` on.
@@ -65,6 +66,13 @@ if what == "steps":
         steps()
     sums(recorded)
     recorded.export_chrome_trace(path)
+elif what == "stacks":
+    with profile(activities=CPU, with_stack=True) as recorded:
+        x = torch.randn(300, 300, requires_grad=True)
+        for _ in range(10):
+            (x @ x @ x).sum().backward()
+            time.sleep(0.002)
+    sums(recorded)
 elif what == "everything":
     with profile(activities=CPU, record_shapes=True, with_stack=True, profile_memory=True) as recorded:
         steps()
