@@ -188,7 +188,7 @@ impl Place {
 }
 
 /// The directory of a path.
-fn directory(path: &Path) -> &Path {
+pub fn directory(path: &Path) -> &Path {
     match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         Some(_) => Path::new("."),

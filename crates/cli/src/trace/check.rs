@@ -14,6 +14,7 @@ use trace::{chrome, perfetto};
 use crate::failure::Failure;
 use crate::input;
 use crate::terminal::{self, stdout, visible};
+use crate::view::rights::{Needs, confine};
 use crate::view::units::plural;
 
 /// The version of the JSON document.
@@ -67,6 +68,7 @@ struct FindingOut {
 /// Checks the files.
 pub fn main(args: Args) -> Result<ExitCode, Failure> {
     input::at_most_one_standard(args.files.iter().map(PathBuf::as_path))?;
+    confine(None, &Needs::files(&args.files));
     let files: Vec<FileOut> =
         args.files.iter().map(|path| check(path)).collect::<Result<_, _>>()?;
     let wrong = files.iter().any(|file| !file.counts.is_empty());

@@ -1,6 +1,7 @@
 //! `counterpoint trace import`: makes a profile of what other programs recorded.
 
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -16,6 +17,7 @@ use crate::failure::Failure;
 use crate::input::{self, Input, at_most_one_standard};
 use crate::prepare::{Turn, make_way};
 use crate::terminal::say;
+use crate::view::rights::{Needs, confine};
 use crate::view::units::plural;
 
 /// Make a profile from traces: Chrome JSON, as torch, Kineto, TensorFlow and `trace export` write
@@ -48,6 +50,7 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
     fs::create_dir_all(output)
         .map_err(|e| Failure::new(format!("create {}: {e}", output.display())))?;
     drop(turn);
+    confine(None, &Needs { made: Some(output), ..Needs::default() });
     match import(&args, &files, &shifts) {
         Ok((done, ours)) => {
             let (events, calls) = (done.events.into(), done.calls.into());
@@ -96,9 +99,18 @@ fn import(args: &Args, files: &[Input], shifts: &[i64]) -> Result<(Imported, boo
 
 /// Empties the profile that is being made.
 fn again(output: &Path) -> Result<(), Failure> {
-    fs::remove_dir_all(output)
-        .and_then(|()| fs::create_dir_all(output))
-        .map_err(|e| Failure::new(format!("create {}: {e}", output.display())))
+    // The directory itself stays: it is the one in which this process may write.
+    let empty = || {
+        for entry in fs::read_dir(output)? {
+            let entry = entry?;
+            match entry.file_type()?.is_dir() {
+                true => fs::remove_dir_all(entry.path())?,
+                false => fs::remove_file(entry.path())?,
+            }
+        }
+        Ok(())
+    };
+    empty().map_err(|e: io::Error| Failure::new(format!("empty {}: {e}", output.display())))
 }
 
 /// Restores the profile that was exported. `None` if its head contradicts itself; the output

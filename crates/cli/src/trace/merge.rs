@@ -18,6 +18,7 @@ use crate::failure::Failure;
 use crate::input::{Input, at_most_one_standard, is_standard};
 use crate::terminal::{Kind, say, stdout, visible};
 use crate::view::losses;
+use crate::view::rights::{Needs, confine};
 use crate::whole::{self, WholeFile};
 
 /// Merge Chrome JSON traces of several processes, ranks or machines into one file.
@@ -68,6 +69,7 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
 
 /// Writes Chrome JSON.
 fn chrome(args: &Args, inputs: &[Input], ending: Ending) -> Result<Vec<Alignment>, Failure> {
+    confine(None, &Needs::default().output(&args.output));
     let mut files = Vec::new();
     for input in inputs {
         let look = merge::look(input.name(), input.read())
@@ -97,6 +99,7 @@ fn perfetto(args: &Args, inputs: &[Input]) -> Result<Vec<Alignment>, Failure> {
     let failed = |e: io::Error| Failure::writing(&args.output, e);
     let mut file = WholeFile::create(&args.output, Ending::Perfetto.kind()).map_err(failed)?;
     let beside = Beside::create(&args.output).map_err(failed)?;
+    confine(None, &Needs { made: Some(&beside.0), ..Needs::default().output(&args.output) });
     import::plain(inputs, &beside.0, &import::shifts(inputs)?)?;
     let profile = Profile::open(&beside.0).map_err(Failure::new)?;
     let traces = in_order(profile.activities().map_err(Failure::new)?);

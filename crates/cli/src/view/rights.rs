@@ -1,6 +1,7 @@
-//! Gives up the rights that a view does not need, before it looks at what somebody else has written.
+//! Gives up the rights that a command does not need, before it looks at what somebody else has written.
 //!
-//! A view reads a profile and writes at most one file. What it may open is decided elsewhere, in each
+//! A view reads a profile and writes at most one file; commands for traces read files, and write one or
+//! make a profile. What it may open is decided elsewhere, in each
 //! place that opens something; this is what holds if one of those places is wrong. On a kernel without
 //! Landlock (before Linux 5.13, or where it is turned off) nothing is given up, and all else is the
 //! same.
@@ -9,6 +10,8 @@
 //! |---|---|
 //! | read | the profile, the places of pools, `/proc` and `/sys`, and what the caller named |
 //! | make, write and replace files | the directory of the output that the caller named |
+//! | make and remove files and directories | the profile that an import makes, or a temporary one |
+//! | remove an empty directory | where that profile is |
 //! | all others: make directories, links and devices, execute, connect | nowhere |
 //!
 //! `/proc` says which processes are alive, and `/sys` how many threads this one may use. Landlock
@@ -25,9 +28,9 @@ use profile::beneath::Dir;
 use profile::manifest::MANIFEST_NAME;
 use profile::pools::places;
 
-use crate::whole::{Written, written};
+use crate::whole::{Written, directory, written};
 
-/// What a view opens besides the profile.
+/// What a command opens besides the profile.
 #[derive(Debug, Default)]
 pub struct Needs<'a> {
     /// Files and directories that it reads.
@@ -36,6 +39,8 @@ pub struct Needs<'a> {
     pub named_files: bool,
     /// The file that it writes.
     pub output: Option<&'a Path>,
+    /// A directory that it has just made. It makes files and directories there, and may remove it.
+    pub made: Option<&'a Path>,
 }
 
 impl<'a> Needs<'a> {
@@ -111,10 +116,18 @@ fn try_confine(profile: Option<&Dir>, needs: &Needs<'_>) -> Result<(), RulesetEr
         }
         Some(Written::Open) | None => {}
     }
+    if let Some(made) = needs.made {
+        let remove = AccessFs::RemoveFile | AccessFs::RemoveDir;
+        let write = AccessFs::WriteFile | AccessFs::Truncate;
+        let make = AccessFs::MakeReg | AccessFs::MakeDir;
+        rules = allow(rules, made, read | remove | write | make)?;
+        rules = allow(rules, directory(made), AccessFs::RemoveDir)?;
+    }
     rules.restrict_self().map(drop)
 }
 
-/// Allows what is below a path. What does not exist needs no right.
+/// Allows what is below a path. What does not exist needs no right. Nor does what has no place in a file
+/// system, such as a pipe that `/dev/fd/3` names: the kernel refuses a rule for it.
 fn allow(
     rules: RulesetCreated,
     path: &Path,
@@ -124,7 +137,10 @@ fn allow(
         Ok(open) => {
             let rights = rights.into();
             let rights = if path.is_dir() { rights } else { rights & AccessFs::from_file(ABI::V5) };
-            rules.add_rule(PathBeneath::new(open, rights))
+            if let Ok(same) = rules.try_clone() {
+                let _ = same.add_rule(PathBeneath::new(open, rights));
+            }
+            Ok(rules)
         }
         Err(_) => Ok(rules),
     }

@@ -183,6 +183,16 @@ fn is_change(line: &str) -> bool {
     }
 }
 
+/// Whether a command has given up its rights. A kernel without Landlock says so.
+fn is_confined(log: &str) -> bool {
+    let mut lines = log.lines();
+    lines.any(|line| {
+        let is_unknown = line.contains("ENOSYS") || line.contains("EOPNOTSUPP");
+        (line.contains("landlock_restrict_self") && line.ends_with("= 0"))
+            || (line.contains("landlock_create_ruleset") && is_unknown)
+    })
+}
+
 #[test]
 fn no_view_writes_anything_but_its_output() {
     let killed = Killed::new();
@@ -204,16 +214,66 @@ fn no_view_writes_anything_but_its_output() {
         let others: Vec<_> = changes.iter().filter(|line| !is_of_output(line)).collect();
         assert!(others.is_empty(), "{view}: {others:#?}");
         assert_eq!(changes.len(), if view.contains("OUT") { 2 } else { 0 }, "{view}: {changes:#?}");
-        // A kernel without Landlock says so.
-        let confined = log
-            .lines()
-            .any(|line| line.contains("landlock_restrict_self") && line.ends_with("= 0"));
-        let unknown = ["ENOSYS", "EOPNOTSUPP"].iter().any(|errno| {
-            log.lines().any(|line| line.contains("landlock_create_ruleset") && line.contains(errno))
-        });
-        assert!(confined || unknown, "{view}: {log}");
+        assert!(is_confined(&log), "{view}: {log}");
         let after = [everything(&killed.dir), everything(&killed.shm)];
         assert!(before == after, "{view} changed the profile or the pool");
+    }
+}
+
+/// Commands that read traces of anybody: `OURS` was exported here, `OTHER` was not. `OUT` is the file or the
+/// profile that they write.
+const OF_TRACES: [&str; 8] = [
+    "trace check OURS OTHER",
+    "trace check OTHER --format json",
+    "trace merge OURS OTHER -o -",
+    "trace merge OURS OTHER --format json -o OUT",
+    "trace merge OURS OTHER --format json.gz -o OUT",
+    "trace merge OURS OTHER --format pftrace -o OUT",
+    "trace import OURS -o OUT",
+    "trace import OTHER -o OUT",
+];
+
+/// Once they read, these commands write only what they were told to write, and they can do nothing else.
+/// With and without Landlock, they print and write the same.
+#[test]
+fn commands_for_traces_write_only_their_output() {
+    let killed = Killed::new();
+    let place = killed.scratch.join("place");
+    let traces = ["ours.json", "other.json"].map(|name| killed.scratch.join(name));
+    let export = "trace export PROFILE --format json -o OUT";
+    let (output, _) = traced(&["-e", "trace=none"], &words(export, &killed.dir, &traces[0]));
+    assert!(output.status.success(), "{output:?}");
+    let event = r#"[{"name":"f","ph":"X","ts":1,"dur":2,"pid":1,"tid":1}]"#;
+    fs::write(&traces[1], event).unwrap();
+    for command in OF_TRACES {
+        let words: Vec<String> = command
+            .split(' ')
+            .map(|word| match word {
+                "OURS" => traces[0].display().to_string(),
+                "OTHER" => traces[1].display().to_string(),
+                "OUT" => place.join("out").display().to_string(),
+                other => other.to_owned(),
+            })
+            .collect();
+        let run = |options: &[&str]| {
+            let _ = fs::remove_dir_all(&place);
+            fs::create_dir(&place).unwrap();
+            let (output, log) = traced(options, &words);
+            assert!(output.status.success(), "{command}: {output:?}");
+            let written = fs::read(place.join("out")).unwrap_or_default();
+            let names: Vec<PathBuf> = everything(&place).into_keys().collect();
+            ((output.stdout, written, names.len()), log)
+        };
+        let (confined, log) = run(&["-y", "-e", CHANGES]);
+        assert!(is_confined(&log), "{command}: {log}");
+        let after = log.lines().skip_while(|line| !line.contains("landlock_restrict_self"));
+        let within = place.to_str().unwrap();
+        let outside: Vec<_> =
+            after.filter(|line| is_change(line) && !line.contains(within)).collect();
+        assert!(outside.is_empty(), "{command}: {outside:#?}");
+        let (free, _) = run(&["-e", "inject=landlock_create_ruleset:error=ENOSYS"]);
+        assert!(confined == free, "{command}");
+        assert_eq!(confined.2 > 1, command.contains("OUT"), "{command}");
     }
 }
 
