@@ -23,6 +23,7 @@ pub mod tail;
 pub(crate) mod values;
 
 use crate::estimate::Estimate;
+use crate::metrics::MetricValue;
 use crate::table::Row;
 
 pub(crate) use collect::{Found, collect};
@@ -50,6 +51,16 @@ pub(crate) fn apply(row: &mut Row, sampled: SampledRow, raw: bool) {
     if !complete {
         // Only timed calls say which workgroup they were.
         row.dispatches = None;
+    }
+    if !complete {
+        // The sample says nothing about CPUs, and nothing about calls none of which was drawn.
+        let known = |i: usize| sampled.counters.get(i).is_some_and(Option::is_some);
+        let counters = row.counters.iter_mut().enumerate();
+        counters.filter(|(i, _)| !known(*i)).for_each(|(_, counter)| *counter = None);
+        if sampled.calls.is_none() {
+            let none = MetricValue { value: None, interval: None, calls: 0, hidden: None };
+            row.metrics.iter_mut().for_each(|metric| *metric = none);
+        }
     }
     for (of_row, counter) in row.counters.iter_mut().zip(&sampled.counters) {
         let (Some(of_row), Some(counter)) = (of_row.as_mut(), counter) else { continue };

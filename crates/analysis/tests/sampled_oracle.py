@@ -112,11 +112,15 @@ def estimate(known, calls):
                 source = value[strata == classes[near[0][2]]]
                 variance, _, freedom = spread(strata == classes[near[0][2]])
             else:
-                source = value
-                variance, freedom = value.var(ddof=1), len(value)
-        unknown |= len(source) < FEW and source.min() == source.max()
+                source = value[which]
+                variance, freedom = 0.0, effective
         left_out = 1 - n / population
-        variances.append(population**2 * left_out * variance / effective)
+        equal = 0.0
+        if source.min() == source.max():
+            unknown |= len(source) < FEW and mean != 0
+            half = (population - n) * 3 / freedom * max(abs(mean), 1)
+            variance, equal, freedom = 0.0, (half / 1.96) ** 2, 1e9
+        variances.append(population**2 * left_out * variance / effective + equal)
         third += population**3 * left_out * (2 * left_out - 1) * cubes / effective**2
         freedoms.append(max(freedom - 1, 1))
     if unknown:

@@ -177,7 +177,9 @@ impl Adding {
         let counters = unit.counters.iter().zip(&tails.counters);
         for (all, (of, tail)) in self.counters.iter_mut().zip(counters) {
             let known = of.strata.known();
-            if let Some(total) = of.strata.total_with(calls, tail).filter(|_| known > 0) {
+            // Nothing is known of calls none of which was drawn.
+            let tells = known > 0 && (of.strata.any_drawn() || known == calls);
+            if let Some(total) = of.strata.total_with(calls, tail).filter(|_| tells) {
                 all.total.add(&total);
                 all.seen += of.seen;
                 all.calls = all.calls.saturating_add(calls);

@@ -30,7 +30,7 @@ fn nest(r: &mut Random, begin: u64, end: u64, depth: u32, into: &mut Vec<CallScr
     }
 }
 
-fn script(r: &mut Random) -> ProfileScript {
+pub fn script(r: &mut Random) -> ProfileScript {
     let mut script = ProfileScript::monotonic();
     script.counter("page-faults", 0);
     for pid in 0..1 + r.below(2) as u32 {

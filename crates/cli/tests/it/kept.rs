@@ -11,12 +11,12 @@ use testkit::{Golden, Scratch};
 const LOSSES: [(&str, u64); 3] =
     [("counter_open_failed", 1), ("torn_page", 1), ("call_cut_short", 1)];
 
-fn kept() -> PathBuf {
+pub fn kept() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/profiles")
 }
 
 /// Copies the profile, so that nothing can change the original.
-fn copy(from: &Path, to: &Path) {
+pub fn copy(from: &Path, to: &Path) {
     std::fs::create_dir(to).unwrap();
     for entry in std::fs::read_dir(from).unwrap() {
         let entry = entry.unwrap();

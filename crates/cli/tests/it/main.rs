@@ -68,6 +68,7 @@ mod stats;
 mod stats_oracle;
 mod stock_iree;
 mod storm;
+mod strangers_screen;
 mod support;
 mod torch_budget;
 mod torch_log;

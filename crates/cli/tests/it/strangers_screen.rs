@@ -1,0 +1,207 @@
+//! What a stranger's screen must never show (docs/account.md), over every view of random profiles and
+//! of recorded ones: a negative or missing time where calls were timed, a mean outside of minimum and
+//! maximum, parts above their whole, and 0 for what was not measured.
+
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::Value;
+use testkit::{ProfileScript, Random, Scratch};
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_counterpoint");
+
+/// A view of a profile, and all that it must not show.
+struct Screen<'a> {
+    what: String,
+    document: &'a Value,
+}
+
+fn at_most(a: f64, b: f64) -> bool {
+    a <= b + 1e-6 * b.abs().max(1.0)
+}
+
+impl Screen<'_> {
+    fn fail(&self, what: &str, row: &Value) -> ! {
+        panic!("{}: {what}: {row}", self.what)
+    }
+
+    /// No time, count or share is negative, except for the lower ends of intervals. Ends of intervals
+    /// are around their value.
+    fn no_negative(&self, value: &Value, name: &str) {
+        match value {
+            Value::Object(members) => {
+                let number = |key: &str| members.get(key).and_then(Value::as_f64);
+                if let (Some(value), Some(low), Some(high)) =
+                    (number("value"), number("low"), number("high"))
+                    && !(at_most(low, value) && at_most(value, high))
+                {
+                    self.fail("a value outside of its interval", &value.into());
+                }
+                for (key, member) in members {
+                    self.no_negative(member, key);
+                }
+            }
+            Value::Array(all) => all.iter().for_each(|one| self.no_negative(one, name)),
+            Value::Number(number) => {
+                let may_be_below =
+                    ["low", "pearson", "spearman", "offset_ns", "start_ns", "signal"];
+                if number.as_f64().is_some_and(|n| n < 0.0) && !may_be_below.contains(&name) {
+                    self.fail(&format!("{name} is negative"), value);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// These members of a row are in this order; those that are null are left out.
+    fn in_order(&self, row: &Value, names: &[&str]) {
+        let values: Vec<f64> = names.iter().filter_map(|name| row[*name].as_f64()).collect();
+        if !values.windows(2).all(|pair| at_most(pair[0], pair[1])) {
+            self.fail(&format!("{names:?} are not in this order"), row);
+        }
+    }
+
+    /// What holds of each row of `report`.
+    fn row(&self, row: &Value) {
+        self.in_order(row, &["min_ns", "p50_ns", "p99_ns", "max_ns"]);
+        self.in_order(row, &["self_ns", "total_ns"]);
+        let sampled = row.get("sampled").filter(|sampled| !sampled.is_null());
+        // An estimated mean is of all calls, and minimum and maximum are of the timed ones.
+        if sampled.is_none() {
+            self.in_order(row, &["min_ns", "mean_ns", "max_ns"]);
+        }
+        let timed = sampled.map_or(row["calls"].as_u64(), |s| s["timed_calls"].as_u64());
+        // By CPU, quantiles of a sample are not known.
+        let no_quantiles = sampled.is_some_and(|sampled| sampled["calls"].is_null());
+        let quantile = (!no_quantiles).then_some("p50_ns");
+        for name in ["min_ns", "max_ns"].into_iter().chain(quantile) {
+            if row[name].is_null() != (timed == Some(0)) {
+                self.fail(&format!("{name} where {timed:?} calls were timed"), row);
+            }
+        }
+        for counter in row["counters"].as_array().into_iter().flatten() {
+            if counter["calls"] == 0 && !counter["total"].is_null() {
+                self.fail("a sum over no calls", counter);
+            }
+            if no_quantiles && !counter["total"].is_null() {
+                self.fail("a sum over the drawn calls alone", counter);
+            }
+        }
+    }
+
+    fn report(&self) {
+        let rows = self.document["rows"].as_array().unwrap();
+        rows.iter().for_each(|row| self.row(row));
+        let shares: f64 = rows.iter().filter_map(|row| row["share"].as_f64()).sum();
+        assert!(at_most(shares, 1.0), "{}: shares add up to {shares}", self.what);
+        let mut lived = 0.0;
+        for thread in self.document["threads"].as_array().unwrap() {
+            self.in_order(thread, &["dispatch_ns", "wall_ns"]);
+            self.in_order(thread, &["no_dispatch_ns", "wall_ns"]);
+            self.in_order(thread, &["off_cpu_ns", "no_dispatch_ns"]);
+            // A thread is on one processor at a time.
+            self.in_order(&thread["usage"], &["cpu_ns", "of_ns"]);
+            lived += thread["wall_ns"].as_f64().unwrap();
+        }
+        let total = self.document["total"]["self_ns"].as_f64();
+        if self.document["profile"]["budget"].is_null() && total.is_some_and(|t| !at_most(t, lived))
+        {
+            self.fail("more time in calls than threads lived", &self.document["total"]);
+        }
+        // What recording calls took is a part of the threads' processor time, which does not contain
+        // what it took to attach and to flush.
+        self.in_order(&self.document["probe"], &["probes_ns", "cpu_ns"]);
+    }
+
+    fn stats(&self) {
+        for op in self.document["ops"].as_array().unwrap() {
+            let threads = op["threads"].as_array().unwrap().iter();
+            for scope in threads.chain([&op["all"]]) {
+                for variable in scope["variables"].as_array().unwrap() {
+                    self.in_order(variable, &["min", "mean", "max"]);
+                    let means = variable["bucket_means"].as_array().unwrap().iter();
+                    let known: Vec<f64> = means.filter_map(Value::as_f64).collect();
+                    assert!(
+                        known.windows(2).all(|pair| at_most(pair[0], pair[1])),
+                        "{}: {variable}",
+                        self.what
+                    );
+                    if variable["mean"].is_null() != (variable["calls"] == 0) {
+                        self.fail("a mean without calls, or calls without a mean", variable);
+                    }
+                }
+            }
+        }
+    }
+
+    fn ops(&self) {
+        for op in self.document["ops"].as_array().unwrap() {
+            self.in_order(op, &["self_ns", "duration_ns"]);
+        }
+        for run in self.document["runs"].as_array().unwrap() {
+            self.in_order(run, &["own_ns", "duration_ns"]);
+            self.in_order(run, &["between_ops_ns", "duration_ns"]);
+        }
+    }
+}
+
+/// Looks at every view of a profile. A view may have nothing to show, but it must not fail.
+fn look_at(dir: &Path, name: &str) {
+    let mut views: Vec<Vec<&str>> = Vec::new();
+    for by in ["op", "thread", "cpu", "process", "kind", "device", "stream"] {
+        views.push(vec!["report", "--by", by]);
+        views.push(vec!["report", "--by", by, "--raw"]);
+    }
+    views.extend([vec!["stats", "--buckets", "4"], vec!["stats", "--raw"], vec!["ops"]]);
+    views.extend([vec!["loops", "report"], vec!["report", "--filter", "a*"]]);
+    for view in views {
+        let mut command = Command::new(PROGRAM);
+        let output = command.args(&view).arg(dir).args(["--format", "json"]).output().unwrap();
+        let what = format!("{} of {name}", view.join(" "));
+        let code = output.status.code();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(matches!(code, Some(0 | 1)), "{what}: {said}");
+        let Ok(document) = serde_json::from_slice::<Value>(&output.stdout) else { continue };
+        let screen = Screen { what, document: &document };
+        screen.no_negative(&document, "");
+        match view[0] {
+            "report" => screen.report(),
+            "stats" => screen.stats(),
+            "ops" => screen.ops(),
+            _ => {}
+        }
+    }
+}
+
+fn scripted(script: &ProfileScript, name: &str) {
+    let scratch = Scratch::new();
+    let dir = scratch.join("x.cpt");
+    script.write(&dir);
+    look_at(&dir, name);
+}
+
+#[test]
+fn random_profiles() {
+    let mut r = Random(0x5c2e_e000);
+    for round in 0..4 {
+        scripted(&crate::account::script(&mut r), &format!("profile {round}"));
+    }
+}
+
+#[test]
+fn profiles_on_paper() {
+    scripted(&crate::ops::nested(), "ops inside of ops");
+    scripted(&crate::sampled::paper(), "a budget");
+    scripted(&crate::sampled::with_counts_only(), "calls that were only counted");
+    scripted(&crate::sampled::drawn(), "a drawn sample");
+}
+
+#[test]
+fn recorded_profiles() {
+    for (from, name) in [("v1", "v1"), ("pages-2/recorded", "pages-2")] {
+        let scratch = Scratch::new();
+        let dir = scratch.join("x.cpt");
+        crate::kept::copy(&crate::kept::kept().join(from), &dir);
+        look_at(&dir, name);
+    }
+}
