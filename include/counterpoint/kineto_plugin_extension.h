@@ -21,8 +21,8 @@
 extern "C" {
 #endif
 
-/* Version 2 added requestFlush. */
-#define COUNTERPOINT_PLUGIN_EXTENSION_VERSION 2
+/* Version 2 added requestFlush, version 3 addMissing. */
+#define COUNTERPOINT_PLUGIN_EXTENSION_VERSION 3
 
 /* Kinds of a plugin's own have numbers from here on; the host gives them out. */
 #define COUNTERPOINT_PLUGIN_FIRST_OWN_TYPE 1024
@@ -48,6 +48,15 @@ typedef enum CounterpointPlugin_LogLevel {
   COUNTERPOINT_PLUGIN_LOG_STAGE = 3,
   COUNTERPOINT_PLUGIN_LOG_ERROR = 4
 } CounterpointPlugin_LogLevel;
+
+/* What can be missing although the plugin works as it should. */
+typedef enum CounterpointPlugin_Missing {
+  /* Events that did not fit into maxBufferBytes: the loss plugin_buffer_full. */
+  COUNTERPOINT_PLUGIN_MISSING_OVERFLOW = 1,
+  /* Commands that the program gave to a device and that have no times, because they failed, had not
+   * ended, or the device gave none: the loss device_work_untimed. */
+  COUNTERPOINT_PLUGIN_MISSING_TIMES = 2
+} CounterpointPlugin_Missing;
 
 typedef struct CounterpointPlugin_HostHandle CounterpointPlugin_HostHandle;
 
@@ -75,9 +84,12 @@ typedef struct CounterpointPlugin_Host {
    * itself; hold no lock that flush or profilerStop take. 0: done; -1: not now (the host is in
    * another call of the plugin), or never (the host takes events only at the end). */
   int (*requestFlush)(CounterpointPlugin_HostHandle*, KinetoPlugin_ProfilerHandle*);
+  /* Since version 3. Counts so many more that are missing; an error code of profilerProcessEvents
+   * would be a failure of the plugin. 0; -1: not a value of the enumeration. */
+  int (*addMissing)(KinetoPlugin_TraceBuilderHandle*, CounterpointPlugin_Missing, uint64_t count);
 } CounterpointPlugin_Host;
 #define COUNTERPOINT_PLUGIN_HOST_UNPADDED_STRUCT_SIZE \
-  KINETO_PLUGIN_UNPADDED_STRUCT_SIZE(CounterpointPlugin_Host, requestFlush)
+  KINETO_PLUGIN_UNPADDED_STRUCT_SIZE(CounterpointPlugin_Host, addMissing)
 
 typedef struct CounterpointPlugin_Configure_Params {
   size_t unpaddedStructSize;

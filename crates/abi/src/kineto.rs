@@ -16,7 +16,7 @@ pub const DIRECTORY_VARIABLE: &core::ffi::CStr = c"KINETO_PLUGIN_LIB_DIR_PATH";
 /// Bytes of a profiler's name, without the zero byte.
 pub const NAME_BYTES: usize = 31;
 /// Version of the extension.
-pub const EXTENSION_VERSION: u32 = 2;
+pub const EXTENSION_VERSION: u32 = 3;
 /// The first number of a type that a plugin declared.
 pub const FIRST_OWN_TYPE: u32 = 1024;
 
@@ -324,7 +324,15 @@ pub struct Host {
     /// Since version 2: has the host call `flush` of a recording now, on the same thread. The second
     /// argument is what create made.
     pub request_flush: Option<unsafe extern "C" fn(*mut c_void, *mut c_void) -> c_int>,
+    /// Since version 3: counts what is missing, by [`MISSING_OVERFLOW`] or [`MISSING_TIMES`]; the handle
+    /// is a trace builder's.
+    pub add_missing: Option<unsafe extern "C" fn(*mut c_void, u32, u64) -> c_int>,
 }
+
+/// Events that did not fit into what the plugin may keep.
+pub const MISSING_OVERFLOW: u32 = 1;
+/// Commands that a program gave to a device and that have no times.
+pub const MISSING_TIMES: u32 = 2;
 
 impl Host {
     /// Bytes of the first version, which ends with `log`.
@@ -403,7 +411,7 @@ sized! {
     ProfilerInterface process_events 88;
     Registry register_profiler 24;
     Counter value 56;
-    Host request_flush 64;
+    Host add_missing 72;
     ConfigureParams max_buffer_bytes 40;
     ToggleParams enabled 20;
     Extension flush 32;

@@ -22,7 +22,7 @@ use std::path::Path;
 
 pub use owner::Owner;
 pub use show::show;
-pub use sink::{Events, is_json};
+pub use sink::{Events, is_json, losses};
 pub use times::Window;
 
 use crate::terminal::say;

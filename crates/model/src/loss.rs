@@ -182,6 +182,8 @@ losses! {
         "recordings of torch.profiler that were left out because PyTorch leaves them invalid: another profiler of the process was prepared, started or stopped while they ran, or they were stopped on another thread than they were started on";
     61 Inconsistent "inconsistent" Distorted
         "rows in which what was to be subtracted for the recorder contradicts what was recorded; the view shows all values as they were recorded. Please report it";
+    62 DeviceWorkUntimed "device_work_untimed" Missing
+        "commands that programs gave to a device and that have no times, because they failed, had not ended when the recording did, or the device gave none; they are in no total";
 }
 
 impl Loss {

@@ -16,8 +16,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use abi::kineto::{
-    Counter as RawCounter, FLOW_ASYNC_CPU_GPU, FLOW_FWD_BWD, ProfileDeviceInfo, ProfileEvent,
-    ProfileEventFlow, ProfileResourceInfo, TraceBuilder,
+    Counter as RawCounter, FLOW_ASYNC_CPU_GPU, FLOW_FWD_BWD, MISSING_OVERFLOW, MISSING_TIMES,
+    ProfileDeviceInfo, ProfileEvent, ProfileEventFlow, ProfileResourceInfo, TraceBuilder,
 };
 
 use self::lock::{Held, Lock};
@@ -402,6 +402,18 @@ pub(crate) unsafe extern "C" fn set_thread_name(
     enter(handle, CALL, |_, state| {
         let name = text(name).ok_or(Some(Problem::Null { call: CALL }))?;
         sink(state)?.thread_name(process, thread, name);
+        Ok(())
+    })
+}
+
+/// `addMissing` of the extension.
+pub(crate) unsafe extern "C" fn add_missing(handle: *mut c_void, what: u32, count: u64) -> c_int {
+    const CALL: &str = "addMissing";
+    enter(handle, CALL, |_, state| {
+        if ![MISSING_OVERFLOW, MISSING_TIMES].contains(&what) {
+            return Err(None);
+        }
+        sink(state)?.missing(what, count);
         Ok(())
     })
 }

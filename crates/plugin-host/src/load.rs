@@ -10,7 +10,7 @@ use abi::kineto::{
     QueryParams, Register, Registry,
 };
 
-use crate::builder::{Builder, add_counter, set_thread_name};
+use crate::builder::{Builder, add_counter, add_missing, set_thread_name};
 use crate::guard::{self, call_one};
 use crate::known::Known;
 use crate::platform::Library;
@@ -81,6 +81,7 @@ impl Host {
             set_thread_name: Some(set_thread_name),
             log: Some(log),
             request_flush: Some(request_flush),
+            add_missing: Some(add_missing),
         };
         let host = Box::leak(Box::new(Self {
             types: Mutex::default(),

@@ -21,6 +21,7 @@
 //!               duration if fields & 1, id if fields & 2, scope u8 if fields & 4,
 //!               arguments, for each: 8 × key + kind, value
 //!  18 field     key, length, JSON
+//!  19 missing   what, count
 //! ```
 //!
 //! Names, keys and units are numbers of texts; each text stands once. A stream may end anywhere: what
@@ -52,6 +53,7 @@ const END: u8 = 8;
 const PLUGIN: u8 = 9;
 const MESSAGE: u8 = 10;
 const DOING: u8 = 11;
+const MISSING: u8 = 19;
 
 /// Bytes that are collected before they are written.
 const CHUNK: usize = 64 * 1024;
@@ -197,6 +199,14 @@ impl<W: Write> Sink for Writer<W> {
         fields.into_iter().for_each(|field| put(&mut self.buffer, field));
         self.buffer.extend_from_slice(text);
         // Messages do not count against the room for events.
+        self.added(self.buffer.len());
+    }
+
+    fn missing(&mut self, what: u32, count: u64) {
+        self.buffer.push(MISSING);
+        put(&mut self.buffer, what.into());
+        put(&mut self.buffer, count);
+        // As messages, this does not count against the room for events.
         self.added(self.buffer.len());
     }
 
@@ -539,6 +549,10 @@ impl<R: Read> Reader<R> {
                 let (level, loses, count) = (self.unsigned()?, self.number()?, self.number()?);
                 let text = self.block(MOST_TEXT)?;
                 sink.message(&Message { level, loses: loses != 0, count, text: &text });
+            }
+            MISSING => {
+                let (what, count) = (self.unsigned()?, self.number()?);
+                sink.missing(what, count);
             }
             entries::ROW => self.read_row()?,
             entries::ENTRY => self.read_entry(sink)?,

@@ -49,8 +49,15 @@ fn run(what: &str, call: impl FnOnce() -> Result<(), Error>) -> c_int {
     }
 }
 
-/// Level of errors, as KINETO_LOG_LEVEL has it.
-const LEVEL_ERROR: u32 = 4;
+/// How important a line for the user is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Level {
+    /// Something that the user may want to change.
+    Warning = 2,
+    /// Something that went wrong.
+    Error = 4,
+}
 
 /// Has the host take events of this session now; whether it did.
 pub(crate) fn request_flush(session: *mut c_void) -> bool {
@@ -63,11 +70,16 @@ pub(crate) fn request_flush(session: *mut c_void) -> bool {
 }
 
 fn say(text: &str) {
+    log(Level::Error, text);
+}
+
+/// Says something to the user, if the host can.
+pub fn log(level: Level, text: &str) {
     let host = EXTENDED.get().and_then(|extended| extended.host);
     if let Some((host, log)) = host.and_then(|host| host.log.map(|log| (host, log))) {
         let text = CString::new(text.replace('\0', "\u{fffd}")).unwrap_or_default();
         // SAFETY: the host's function, with its handle and a text that lives during the call.
-        unsafe { log(host.handle, LEVEL_ERROR, text.as_ptr()) };
+        unsafe { log(host.handle, level as u32, text.as_ptr()) };
     }
 }
 

@@ -59,8 +59,9 @@ pub mod trace;
 
 use std::fmt;
 
+pub use export::{Level, log};
 pub use kind::Kind;
-pub use trace::{Event, EventInTrace, Trace, Value};
+pub use trace::{Event, EventInTrace, Missing, Trace, Value};
 
 /// Why a call of a plugin failed. The text is logged, where the host can.
 #[derive(Debug)]

@@ -5,8 +5,9 @@ use std::fmt::Write as _;
 use std::marker::PhantomData;
 
 use abi::kineto::{
-    Counter as RawCounter, FLOW_ASYNC_CPU_GPU, FLOW_FWD_BWD, ProfileDeviceInfo, ProfileEvent,
-    ProfileEventFlow, ProfileResourceInfo, TYPE_COUNTER, TraceBuilder,
+    Counter as RawCounter, FLOW_ASYNC_CPU_GPU, FLOW_FWD_BWD, MISSING_OVERFLOW, MISSING_TIMES,
+    ProfileDeviceInfo, ProfileEvent, ProfileEventFlow, ProfileResourceInfo, TYPE_COUNTER,
+    TraceBuilder,
 };
 
 use crate::extended::Extended;
@@ -148,6 +149,16 @@ fn write_text(json: &mut String, text: &str) -> std::fmt::Result {
     Ok(())
 }
 
+/// What can be missing although a plugin works as it should.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Missing {
+    /// Events that did not fit into what the plugin may keep.
+    Overflow = MISSING_OVERFLOW,
+    /// Commands that a program gave to a device and that have no times.
+    Times = MISSING_TIMES,
+}
+
 /// Where a recording's events go. Valid during one call.
 #[derive(Debug)]
 pub struct Trace<'t> {
@@ -229,6 +240,14 @@ impl<'t> Trace<'t> {
         self.event(&Event::new(kind, time_ns, time_ns).device(device.unwrap_or(0)))
             .name(track)
             .arg(&series, value);
+    }
+
+    /// Says that so many events are missing, although nothing went wrong in the plugin. Returns whether
+    /// the host counts them; the plugin should return an error to a host that does not.
+    pub fn missing(&mut self, what: Missing, count: u64) -> bool {
+        let add = self.extended.host.and_then(|host| host.add_missing);
+        // SAFETY: the host's function, with its handle.
+        add.is_some_and(|add| unsafe { add(self.builder.handle, what as u32, count) == 0 })
     }
 
     /// Describes a device.

@@ -41,7 +41,7 @@ use std::ffi::{CStr, c_int, c_void};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use plugin::{Configuration, Error, Kind, Profiler, Session, Trace};
+use plugin::{Configuration, Error, Kind, Level, Profiler, Session, Trace};
 
 use output::Output;
 use recorder::Missing;
@@ -85,7 +85,19 @@ impl Recording {
         let (store, complete_ns) = recorder::take(last);
         let mut output = self.output.lock().unwrap_or_else(PoisonError::into_inner);
         output.hand_over(&store, complete_ns, trace);
-        said(store.missing).map_or(Ok(()), |text| Err(Error(text)))
+        let Missing { dropped, untracked, unfinished, failed, untimed } = store.missing;
+        let counts = [
+            (plugin::Missing::Overflow, dropped),
+            (plugin::Missing::Times, untracked + unfinished + failed + untimed),
+        ];
+        let missing = counts.into_iter().filter(|(_, count)| *count > 0);
+        let are_counted = missing.fold(true, |all, (what, n)| trace.missing(what, n) && all);
+        match said(store.missing) {
+            Some(text) if are_counted => plugin::log(Level::Warning, &text),
+            Some(text) => return Err(Error(text)),
+            None => {}
+        }
+        Ok(())
     }
 }
 

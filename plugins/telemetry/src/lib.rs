@@ -31,7 +31,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime};
 
-use plugin::{Configuration, Error, FlushRequests, Kind, Profiler, Session, Trace};
+use plugin::{Configuration, Error, FlushRequests, Kind, Missing, Profiler, Session, Trace};
 
 use sample::{Machine, Series};
 use settings::Settings;
@@ -143,6 +143,7 @@ impl Shared {
         }
         match dropped {
             0 => Ok(()),
+            n if trace.missing(Missing::Overflow, n) => Ok(()),
             n => Err(Error(format!("{n} values did not fit into the buffer that the host allows"))),
         }
     }

@@ -5,6 +5,7 @@
 //               in which they are released by user events
 //   callback    a callback enqueues the next kernel, five times
 //   unfinished  three kernels wait for a user event that is never set; everything is released
+//   failed      a kernel waits for a user event that fails, so it ends with an error
 //   flood       70,000 kernels in a queue, of which none begins before the last was enqueued
 //   fork        80 times five kernels and a child, which exits or ends at once
 #include "common.h"
@@ -149,6 +150,22 @@ static void unfinished(void) {
     fprintf(out, "released\n");
 }
 
+/* A command that cannot begin, because what it waits for has failed. */
+static void failed(void) {
+    cl_int code;
+    cl_command_queue queue = make_queue(0);
+    cl_mem buffer = zeros(queue);
+    cl_kernel kernel = growing(buffer, 1);
+    cl_event gate = clCreateUserEvent(context, &code);
+    OK(code);
+    cl_event event;
+    run(queue, kernel, 1, &gate, &event);
+    OK(clSetUserEventStatus(gate, -5));
+    if (clWaitForEvents(1, &event) == CL_SUCCESS) exit(3);
+    OK(clReleaseEvent(event));
+    fprintf(out, "failed\n");
+}
+
 static void flood(void) {
     cl_int code;
     cl_event gate = clCreateUserEvent(context, &code);
@@ -201,6 +218,8 @@ int main(int argc, char **argv) {
         unfinished();
     else if (strcmp(argv[2], "fork") == 0)
         forks();
+    else if (strcmp(argv[2], "failed") == 0)
+        failed();
     else if (strcmp(argv[2], "flood") == 0)
         flood();
     else

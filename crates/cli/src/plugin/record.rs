@@ -13,7 +13,6 @@ use std::process::{Child, ChildStdin, ExitCode, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant, SystemTime};
 
-use model::Loss;
 use plugin_host::stream::{Ending, Reader};
 use profile::{LossCount, Manifest};
 use serde_json::json;
@@ -28,7 +27,7 @@ use super::shown;
 use crate::failure::Failure;
 use crate::input;
 use crate::output::{bytes, time};
-use crate::plugin_events::{Events, Owner, Window};
+use crate::plugin_events::{Events, Owner, Window, losses};
 use crate::plugin_files::files_or_variable;
 use crate::plugin_kinds;
 use crate::prepare::{Turn, make_way};
@@ -136,11 +135,11 @@ fn record(args: &Args, files: &[PathBuf], types: &[u32]) -> Result<ExitCode, Fai
         events += sink.events;
         not_text += sink.not_text;
         plugins += u32::from(sink.events > 0);
-        let not_json = (sink.not_json, sink.example.take());
+        let (not_json, missing) = ((sink.not_json, sink.example.take()), sink.missing);
         for text in owner.said() {
             say!("{}: {text}", shown(&file));
         }
-        losses.extend(outcome.say(&file, not_json));
+        losses.extend(outcome.say(&file, not_json, missing));
     }
     owner
         .finish(&mut trace)
@@ -397,10 +396,15 @@ struct Outcome {
 
 impl Outcome {
     /// Says what went wrong, and counts it. `not_json`: values of metadata, and the first of them.
-    fn say(self, file: &Path, not_json: (u64, Option<String>)) -> Vec<LossCount> {
+    /// `missing`: events that did not fit into what the plugin may keep, and commands without times.
+    fn say(
+        self,
+        file: &Path,
+        not_json: (u64, Option<String>),
+        [mut dropped, untimed]: [u64; 2],
+    ) -> [LossCount; 3] {
         let file = shown(file);
         let mut failed = 0;
-        let mut dropped = 0;
         for said in self.done.iter().flat_map(|listed| &listed.problems) {
             let times = if said.count == 1 { String::new() } else { times(said.count) };
             say!("{file}: {}{times}", said.what);
@@ -418,7 +422,7 @@ impl Outcome {
             failed += u64::from(listed.problems.is_empty());
         }
         match self.ending {
-            Ok(Ending::Whole { dropped: count }) => dropped = count,
+            Ok(Ending::Whole { dropped: count }) => dropped += count,
             // Said already, if the child died.
             Ok(Ending::Cut) => failed += u64::from(self.died.is_none()),
             Ok(Ending::Damaged { at }) => {
@@ -434,9 +438,7 @@ impl Outcome {
         if dropped > 0 {
             say!("{file}: {} did not fit into --max-buffer", plural(dropped.into(), "event"));
         }
-        [(Loss::PluginFailed, failed), (Loss::PluginBufferFull, dropped)]
-            .map(|(loss, count)| LossCount::new(loss, count))
-            .into()
+        losses(failed, dropped, untimed)
     }
 }
 

@@ -27,7 +27,7 @@ use trace::chrome::read::{EventSink as _, ReadSummary};
 use trace::import::trace::Import;
 
 use super::owner::Owner;
-use super::sink::Events;
+use super::sink::{Events, losses};
 use super::times::Window;
 use crate::failure::Failure;
 use crate::view::units::plural;
@@ -244,11 +244,12 @@ fn convert_stream(
             failed += 1;
         }
     }
+    let [overflow, untimed] = events.missing;
+    full += overflow;
     if full > 0 {
         note(format!("{} did not fit into --plugin-buffer", plural(full.into(), "event")));
     }
-    let counted = [(Loss::PluginFailed, failed), (Loss::PluginBufferFull, full)];
-    lost.extend(counted.map(|(loss, count)| LossCount::new(loss, count)));
+    lost.extend(losses(failed, full, untimed));
     summary.events += events.events;
     summary.mended += events.not_text;
     Ok((notes, None))

@@ -17,10 +17,12 @@ use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::rc::Rc;
 
-use abi::kineto::{FLOW_FWD_BWD, TYPE_COUNTER, TYPE_INSTANT};
+use abi::kineto::{FLOW_FWD_BWD, MISSING_OVERFLOW, TYPE_COUNTER, TYPE_INSTANT};
+use model::Loss;
 use model::activity::{Kind, Registry};
 use plugin_host::entry::Entry;
 use plugin_host::{Counter, Event as Given, Message, Metadata, Sink};
+use profile::LossCount;
 use profile::tracks::Scope;
 use serde_json::{Map, Value};
 use trace::chrome::event::{Event, Raw, Scalar};
@@ -75,6 +77,8 @@ pub struct Events<'a, 'b> {
     pub example: Option<String>,
     /// Texts that are not UTF-8; other characters stand for their bytes.
     pub not_text: u64,
+    /// What the plugin says is missing: events that did not fit, and commands without times.
+    pub missing: [u64; 2],
     /// The profile could not be written.
     pub error: Option<String>,
 }
@@ -97,6 +101,7 @@ impl<'a, 'b> Events<'a, 'b> {
             not_json: 0,
             example: None,
             not_text: 0,
+            missing: [0; 2],
             error: None,
         }
     }
@@ -258,6 +263,16 @@ impl<'a, 'b> Events<'a, 'b> {
 /// Objects and arrays inside one another at most. Perfetto's reader crashes at some tens of thousands.
 const DEEPEST: usize = 64;
 
+/// The losses of a plugin's events: failures, events that did not fit, commands without times.
+pub fn losses(failed: u64, full: u64, untimed: u64) -> [LossCount; 3] {
+    let counts = [
+        (Loss::PluginFailed, failed),
+        (Loss::PluginBufferFull, full),
+        (Loss::DeviceWorkUntimed, untimed),
+    ];
+    counts.map(|(loss, count)| LossCount::new(loss, count))
+}
+
 /// Whether these bytes are a value of JSON that every reader can take: one that is not nested deeply.
 pub fn is_json(bytes: &[u8]) -> bool {
     is_shallow(bytes) && serde_json::from_slice::<serde::de::IgnoredAny>(bytes).is_ok()
@@ -301,6 +316,14 @@ impl Sink for Events<'_, '_> {
 
     fn entry(&mut self, entry: &Entry<'_>) {
         self.put_entry(entry);
+    }
+
+    fn missing(&mut self, what: u32, count: u64) {
+        let index = match what {
+            MISSING_OVERFLOW => 0,
+            _ => 1,
+        };
+        self.missing[index] = self.missing[index].saturating_add(count);
     }
 
     fn doing(&mut self, what: &[u8]) {

@@ -179,3 +179,22 @@ fn a_recording_of_counters_is_not_called_empty() {
         assert!(!shown.contains("likely reasons"), "{shown}");
     }
 }
+
+#[test]
+fn an_overflow_in_telemetry_is_no_failure_of_the_plugin() {
+    let Some(program) = counterpoint("an overflow in telemetry") else { return };
+    let scratch = Scratch::new();
+    let [inside, alone] = ["in.cpt", "alone.cpt"].map(|name| scratch.join(name));
+    let [inside, alone] = [inside, alone].map(|path| path.display().to_string());
+    // A sample of a whole machine has more values than fit.
+    let limit = ["--plugin-buffer", "256", "--plugin-flush", "0s", "--plugin", "telemetry"];
+    let run = [&["run", "-e", "none", "-o", &inside], &limit[..], &["--", "sleep", "0.1"]].concat();
+    said(&program, &run);
+    let options = ["--max-buffer", "256", "-o", &alone];
+    said(&program, &[&["plugin", "run", "telemetry", "--for", "100ms"], &options[..]].concat());
+    for profile in [inside, alone] {
+        let losses = report(&program, &profile, &[])["losses"].to_string();
+        assert!(losses.contains("\"plugin_buffer_full\""), "{losses}");
+        assert!(!losses.contains("\"plugin_failed\""), "{losses}");
+    }
+}

@@ -56,6 +56,9 @@ pub trait Choose {
 struct Lines(Vec<String>);
 
 impl Sink for Lines {
+    fn missing(&mut self, what: u32, count: u64) {
+        self.0.push(format!("missing {what} {count}"));
+    }
     fn event(&mut self, event: &Event, name: &[u8], metadata: &Metadata) {
         let pairs: Vec<_> = metadata.iter().collect();
         let flow = event.flow.map(|flow| (flow.flow_type, flow.id, flow.is_start));
@@ -83,6 +86,10 @@ impl Sink for Lines {
 struct Tee<'a, 'b>(&'a mut Lines, &'a mut Writer<&'b mut Vec<u8>>);
 
 impl Sink for Tee<'_, '_> {
+    fn missing(&mut self, what: u32, count: u64) {
+        self.0.missing(what, count);
+        self.1.missing(what, count);
+    }
     fn event(&mut self, event: &Event, name: &[u8], metadata: &Metadata) {
         self.0.event(event, name, metadata);
         self.1.event(event, name, metadata);
@@ -275,11 +282,12 @@ fn one_call(builder: &TraceBuilder, script: &mut Script) {
             let code = unsafe { builder.add_event.expect("there")(handle, pointer) };
             let succeeds = !pointer.is_null() && event.size >= 48;
             model.expect(code, succeeds);
+            // What follows a refused event is not about the event before it.
+            model.finish();
+            model.any = true;
             if !succeeds {
                 return;
             }
-            model.finish();
-            model.any = true;
             let exists = (1..=24).contains(&event_type);
             model.wrong += u64::from(!asked.contains(&event_type));
             if exists && !asked.contains(&event_type) {
@@ -392,6 +400,14 @@ fn one_call(builder: &TraceBuilder, script: &mut Script) {
 fn extended_call(handle: *mut c_void, choose: &mut dyn Choose, model: &mut Model) {
     // SAFETY: the host is never freed.
     let host = unsafe { &*(*HOST.get().expect("it has extended") as *const RawHost) };
+    if choose.odd(8) {
+        let (what, count) = (1 + choose.below(2) as u32, choose.number() as u64);
+        // SAFETY: as in `one_call`.
+        let code = unsafe { host.add_missing.expect("there")(handle, what, count) };
+        model.expect(code, true);
+        model.lines.push(format!("missing {what} {count}"));
+        return;
+    }
     let [a, b, c] = [choose.text(), choose.text(), choose.text()];
     if choose.odd(3) {
         let (process, thread) = (choose.number() as i32, choose.number() as i32);

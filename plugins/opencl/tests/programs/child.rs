@@ -44,6 +44,9 @@ impl Sink for Lines {
     fn thread_name(&mut self, process: i32, thread: i32, name: &[u8]) {
         let _ = writeln!(self.0, "thread\t{process}\t{thread}\t{}", text(name));
     }
+    fn missing(&mut self, what: u32, count: u64) {
+        let _ = writeln!(self.0, "missing\t{what}\t{count}");
+    }
     fn counter(&mut self, counter: &Counter<'_>) {
         let Counter { time_ns, device, track, series, unit, value } = counter;
         let (track, series, unit) = (text(track), text(series), text(unit));
@@ -101,6 +104,11 @@ fn child() {
     drop(session);
     for said in SAID.lock().expect("not poisoned").iter().filter(|text| !text.contains("another")) {
         let _ = writeln!(lines.0, "said\t{said}");
+    }
+    // The second recording at a time was refused.
+    let refused = "profilerCreate returned -1";
+    for (problem, _) in plugin.problems.all().iter().filter(|(p, _)| p.to_string() != refused) {
+        let _ = writeln!(lines.0, "problem\t{problem}");
     }
     fs::write(out, lines.0).expect("writes");
 }

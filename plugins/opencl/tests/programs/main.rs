@@ -220,6 +220,21 @@ fn commands_that_never_end_are_counted() {
     let said: Vec<&String> = recorded.rows("said").iter().map(|row| &row[0]).collect();
     let expected = "3 commands had not ended when the recording did, and have no times";
     assert!(said.iter().any(|said| said.contains(expected)), "{said:?}");
+    assert_eq!(recorded.rows("missing"), [["2", "3"]], "a loss of its own");
+    assert_eq!(recorded.rows("problem").len(), 0, "the plugin did nothing wrong");
+}
+
+#[test]
+fn commands_that_fail_are_counted_and_no_failure_of_the_plugin() {
+    let scratch = Scratch::new();
+    let Some((_, object)) = build(&scratch, "queues", &[]) else { return };
+    let recorded = run(&scratch, &object, "failed", &[]);
+    assert_eq!(recorded.written, "failed\n");
+    assert_eq!(recorded.named("grow").len(), 0);
+    let said = recorded.rows("said").concat().join("\n");
+    assert!(said.contains("1 commands ended with an error, and have no times"), "{said}");
+    assert_eq!(recorded.rows("missing"), [["2", "1"]]);
+    assert_eq!(recorded.rows("problem").len(), 0);
 }
 
 #[test]
@@ -234,8 +249,9 @@ fn a_flood_is_bounded() {
     assert_eq!(recorded.events.len(), 65_536, "only what was requested");
     assert!(recorded.events.iter().all(|event| event.flow == 0), "no arrow without a begin");
     let said = recorded.rows("said").concat().join("\n");
-    let expected = "process: 4464 commands have no times, because too many others had not ended";
+    let expected = "4464 commands have no times, because too many others had not ended";
     assert!(said.contains(expected), "{said}");
+    assert_eq!(recorded.rows("missing"), [["2", "4464"]]);
 
     // A megabyte holds some thousand records; the rest is counted.
     let limited =
@@ -245,6 +261,8 @@ fn a_flood_is_bounded() {
     assert!(kept < 10_000, "{kept}");
     let said = limited.rows("said").concat().join("\n");
     assert!(said.contains("calls did not fit into the buffer"), "{said}");
+    assert!(limited.rows("missing").iter().any(|row| row[0] == "1"), "{:?}", limited.rows);
+    assert_eq!(limited.rows("problem").len(), 0);
 }
 
 #[test]

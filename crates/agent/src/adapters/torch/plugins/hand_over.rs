@@ -45,6 +45,8 @@ pub struct HandOver<'s> {
     not_json: u64,
     example: Option<String>,
     not_numbers: u64,
+    /// What the plugin says is missing.
+    missing: u64,
 }
 
 struct Pending {
@@ -66,6 +68,7 @@ impl<'s> HandOver<'s> {
             not_json: 0,
             example: None,
             not_numbers: 0,
+            missing: 0,
         }
     }
 
@@ -78,6 +81,9 @@ impl<'s> HandOver<'s> {
                 "gave {} metadata values that are not JSON and are kept as text, such as {example}",
                 self.not_json
             ));
+        }
+        if self.missing > 0 {
+            complaints.push(format!("could not give {} events, or their times", self.missing));
         }
         if self.not_numbers > 0 {
             complaints.push(format!(
@@ -275,6 +281,10 @@ impl Sink for HandOver<'_> {
             metadata_count: pairs.len(),
             ..EMPTY
         });
+    }
+
+    fn missing(&mut self, _what: u32, count: u64) {
+        self.missing = self.missing.saturating_add(count);
     }
 
     fn device(&mut self, device: i64, sort_index: i64, name: Option<&[u8]>, label: &[u8]) {
