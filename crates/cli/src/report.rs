@@ -142,6 +142,13 @@ struct Report<'a> {
 pub fn main(args: Args) -> Result<ExitCode, Failure> {
     let mut profile = open(&args.profile, &Needs::files(&args.metrics.metrics_file))?;
     let Some(by) = args.by.of_calls() else { return torch::main(&args, &profile) };
+    if args.skip_ms > 0.0 && profile.is_sampled() {
+        return Err(Failure::new(
+            "--skip-ms: with a budget, calls that were only counted do not say when they began, so it \
+             is not known how many are to be left out",
+        )
+        .hint("`counterpoint stats --skip-ms` leaves out timed calls; `run` without --budget times all"));
+    }
     if args.skip_ms > 0.0 {
         profile.leave_out_first((args.skip_ms * 1e6).round() as u64);
     }

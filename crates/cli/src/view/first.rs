@@ -64,8 +64,12 @@ pub fn slow(overview: &Overview<'_>) -> Option<String> {
         0 => String::new(),
         n => format!(" and {}", plural(n as u128, "further op")),
     };
+    // With a budget, it is not known which calls that were only counted this would be.
+    let way_out = match overview.profile.is_sampled() {
+        true => "",
+        false => "; --skip-ms MS leaves out the calls of each thread's first milliseconds",
+    };
     Some(format!(
-        "the first call of a thread took much longer than the others: {ops}{more}; --skip-ms MS \
-         leaves out the calls of each thread's first milliseconds"
+        "the first call of a thread took much longer than the others: {ops}{more}{way_out}"
     ))
 }

@@ -48,16 +48,16 @@ pub fn limits(summary: &Summary) -> Option<&'static str> {
     )
 }
 
-/// The time in calls together, with its interval, inside of `None` if it is not known; `None` if it is
-/// not an estimate.
-pub fn together(overview: &Overview<'_>) -> Option<Option<String>> {
+/// The time in calls together, with its interval, or inside of it `None` if it is not known; `None` if it
+/// is not an estimate. A tick takes `ns`.
+pub fn together(overview: &Overview<'_>, ns: f64) -> Option<Option<String>> {
     let run = overview.summary.sampled.as_ref()?;
     match &run.all.total {
         None => Some(None),
         Some(total) if run.all.calls == Some(run.all.timed) || total.is_exact() => None,
         Some(total) => {
-            let ns = total.value * overview.profile.timeline.ns_per_tick();
-            Some(Some(format!("{}{}", time(ns), margin_text(margin(total)?))))
+            let value = time(total.value * ns);
+            Some(Some(format!("{value}{}", margin_text(margin(total)?))))
         }
     }
 }

@@ -107,6 +107,9 @@ fn groups_are_passes() {
         assert_eq!(["a", "b", "c"].map(|n| call[n].clone()), expected);
     }
     let text = String::from_utf8(run.view(&["report"])).unwrap();
+    // As the rows, the first line is that of one pass.
+    let first = text.lines().next().unwrap();
+    assert!(first.contains("in 100 calls (") && first.ends_with("mean of 2 passes)"), "{text}");
     assert!(
         text.contains("passes    2") && !text.contains("counted in only some of the calls"),
         "{text}"

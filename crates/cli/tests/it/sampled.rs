@@ -217,7 +217,7 @@ fn forged_numbers() {
         &["report", dir],
         &["report", dir, "--format", "json"],
         &["report", dir, "--by", "thread", "--format", "csv"],
-        &["report", dir, "--skip-ms", "0.0015"],
+        &["stats", dir, "--skip-ms", "0.0015"],
         &["stats", dir],
         &["stats", dir, "--format", "json"],
         &["ops", dir],
@@ -231,6 +231,21 @@ fn forged_numbers() {
             assert!(!output.stdout.contains(word), "{view:?}: {}", output.stdout);
         }
     }
+}
+
+/// How many of the calls that were only counted began in the first milliseconds is not known.
+#[test]
+fn first_milliseconds_cannot_be_left_out() {
+    let mut script = ProfileScript::monotonic();
+    script.budget(0.02);
+    let process = script.process(4711);
+    process.library("mlp", &["matmul"]);
+    let thread = process.thread("main");
+    thread.call(CallScript::new(0, 1_000, 50).drawn(1, 1, 0)).counted(0, 9, 1, 0);
+    let (scratch, dir) = script.written();
+    let output = golden(&scratch).run(&["report", dir.to_str().unwrap(), "--skip-ms", "1"]);
+    assert_eq!((output.code, output.stdout.as_str()), (Some(2), ""), "{}", output.stderr);
+    assert!(output.stderr.contains("do not say when they began"), "{}", output.stderr);
 }
 
 /// A run that only counted.
