@@ -71,9 +71,6 @@ pub struct Args {
     /// subtracted from durations and counters, once for each call in a sum.
     #[arg(long)]
     raw: bool,
-    /// Does nothing: what an empty call reads is subtracted unless --raw is given.
-    #[arg(long, hide = true, conflicts_with = "raw")]
-    subtract_probe: bool,
     #[command(flatten)]
     metrics: MetricArgs,
     /// Width of the tables in characters. The default is the width of the terminal, or else the

@@ -84,7 +84,6 @@ fn refuse_what_needs_calls(args: &Args) -> Result<(), Failure> {
     let given = [
         (args.skip_ms > 0.0, "--skip-ms"),
         (args.raw, "--raw"),
-        (args.subtract_probe, "--subtract-probe"),
         (!args.metrics.metric.is_empty(), "--metric"),
         (!args.metrics.metrics_file.is_empty(), "--metrics-file"),
     ];

@@ -98,7 +98,7 @@ fn the_table_for_people() {
     golden.check("thread", 0, &["report", dir, "--by", "thread", "--width", "200"]);
     golden.check("cpu", 0, &["report", dir, "--by", "cpu", "--sort", "page-faults"]);
     golden.check("process", 0, &["report", dir, "--by", "process"]);
-    golden.check("filter", 0, &["report", dir, "--filter", "*max", "--subtract-probe"]);
+    golden.check("filter", 0, &["report", dir, "--filter", "*max"]);
     golden.check("raw", 0, &["report", dir, "--raw"]);
     golden.check("filter-none", 1, &["report", dir, "--filter", "nothing"]);
     golden.check("op-csv", 0, &["report", dir, "--format", "csv"]);

@@ -46,7 +46,7 @@ fn import(trace: &Path, to: &Path) -> bool {
 const VIEWS: [&[&str]; 9] = [
     &["report", "--format", "json"],
     &["report", "--format", "csv"],
-    &["report", "--by", "thread", "--subtract-probe"],
+    &["report", "--by", "thread"],
     &["report", "--by", "process", "--format", "json"],
     &["report", "--by", "cpu", "--format", "json"],
     &["stats", "--format", "json"],

@@ -12,7 +12,7 @@ use crate::{Cli, run_command};
 /// stands for the profile. Output goes to standard output, which is `/dev/null` here.
 const READING: [&str; 37] = [
     "report PROFILE",
-    "report PROFILE --by thread --width 60 --subtract-probe",
+    "report PROFILE --by thread --width 60",
     "report PROFILE --by cpu --filter m*",
     "report PROFILE --by process --skip-ms 0.01",
     "report PROFILE --format json",
