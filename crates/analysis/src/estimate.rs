@@ -77,6 +77,13 @@ impl Estimate {
         Self { value: self.value - exact, low: self.low - exact, high: self.high - exact }
     }
 
+    /// The value, of which it is known that it is not above `limit`: what exceeds that is an error of
+    /// the value.
+    pub fn at_most(self, limit: Self) -> Self {
+        let value = self.value.min(limit.value);
+        Self { value, low: self.low.min(value), high: self.high.min(limit.high).max(value) }
+    }
+
     /// The sum of two values whose errors are independent: the distances to the ends are added as
     /// squares.
     pub fn plus(self, other: Self) -> Self {
@@ -109,6 +116,16 @@ mod tests {
         let bracket = Estimate { value: 2.0, low: 1.0, high: 5.0 };
         let rest = Estimate::exact(10.0).minus(bracket);
         assert_eq!(rest, Estimate { value: 8.0, low: 5.0, high: 9.0 });
+    }
+
+    #[test]
+    fn a_limit_moves_what_is_above_it() {
+        let limit = Estimate::within(10.0, 1.0);
+        assert_eq!(Estimate::within(5.0, 2.0).at_most(limit), Estimate::within(5.0, 2.0));
+        let cut = Estimate { value: 10.0, low: 9.0, high: 11.0 };
+        assert_eq!(Estimate { value: 12.0, low: 9.0, high: 15.0 }.at_most(limit), cut);
+        let above = Estimate { value: 12.0, low: 11.5, high: 15.0 };
+        assert_eq!(above.at_most(limit), Estimate { low: 10.0, ..cut });
     }
 
     #[test]

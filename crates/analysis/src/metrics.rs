@@ -231,6 +231,7 @@ fn value(profile: &Profile, metric: &Bound, sum: &SetSum, brackets: &Brackets) -
             let part = clock.value / ns.value;
             return result(None, None, Some(Hidden::MoreThanAll { part }));
         }
+        totals.iter_mut().for_each(|clock| *clock = clock.at_most(ns));
     }
     let values: Vec<f64> = totals.iter().map(|total| total.value).collect();
     let value = metric.value(ns.value, &values);
@@ -338,9 +339,13 @@ const MOST_DOUBT: f64 = 0.1;
 /// duration.
 fn is_part_of_time(profile: &Profile, metric: &Bound) -> bool {
     let [counter] = metric.counters.as_slice() else { return false };
-    let info = profile.manifest.counters.get(*counter);
+    is_clock_of_threads(profile, *counter) && metric.is_plain_part_of_duration()
+}
+
+/// Whether a counter is a clock that stops while its thread waits.
+pub(crate) fn is_clock_of_threads(profile: &Profile, counter: usize) -> bool {
+    let info = profile.manifest.counters.get(counter);
     info.is_some_and(|info| !info.simulated && is_clock(&info.name))
-        && metric.is_plain_part_of_duration()
 }
 
 /// Adds the sums of another worker.

@@ -322,6 +322,14 @@ fn a_part_of_the_time_above_the_whole_is_hidden() {
     // A metric that is not simply a part of the time may be above 1.
     let twice = of_g("x = 2 * task-clock / duration").value.unwrap();
     assert!((twice - 2.0 * part).abs() < 1e-9, "{twice}");
+    // Nor is the clock's own sum above the time of the calls.
+    let rows = summary(&script, &Options::default()).rows;
+    let row = rows.iter().find(|row| row.calls == 40).unwrap();
+    let (clock, total) = (row.counters[0].unwrap().value, row.total);
+    assert_eq!((clock.value, clock.high), (total.value, total.high));
+    let raw = summary(&script, &Options { raw: true, ..Options::default() }).rows;
+    let row = raw.iter().find(|row| row.calls == 40).unwrap();
+    assert_eq!(row.counters[0].unwrap().value.value, 40.0 * 2_000.0);
 }
 
 /// A histogram with `n` times of the same length. Below 32 ticks, each has a bucket of its own.

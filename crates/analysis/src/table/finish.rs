@@ -9,7 +9,7 @@ use super::{FirstCalls, Key, Row, Taken};
 use crate::amounts::{Brackets, PARTS, ticks};
 use crate::durations::Durations;
 use crate::estimate::Estimate;
-use crate::metrics::{Sets, empty_share};
+use crate::metrics::{Sets, empty_share, is_clock_of_threads};
 
 /// What all rows need in order to be finished.
 struct Finishing<'a> {
@@ -32,6 +32,7 @@ impl Sum {
         let taken = |taken: u128| self.brackets.taken(self.calls, ticks(taken), table.brackets);
         let taken = taken(self.taken).zip(taken(self.own_taken)).filter(|_| !raw);
         let taken = taken.map(|(total, own)| Taken { total, own });
+        let total = rest(self.total, taken.map(|taken| taken.total));
         let of_empty = match (raw, taken) {
             (true, _) => self.brackets.durations(self.calls, table.brackets),
             (false, taken) => taken.map(|taken| taken.total),
@@ -41,6 +42,12 @@ impl Sum {
             counter.brackets =
                 self.brackets.counter(table.profile, i, counter.calls, taken, table.brackets);
             counter.settle(raw);
+            // A thread is on a CPU for no longer than its calls take.
+            let of_all_calls = counter.calls == self.calls && !raw;
+            if of_all_calls && is_clock_of_threads(table.profile, i) {
+                let ns = total.times(table.profile.timeline.ns_per_tick());
+                counter.value = counter.value.at_most(ns);
+            }
         }
         let quantile = |q: f64, durations: &mut Durations| {
             durations.quantile(q).map_or(0.0, |parts| parts / PARTS as f64)
@@ -53,7 +60,7 @@ impl Sum {
             inner: self.inner,
             exhausted: self.exhausted,
             dispatches: (!self.unplaced).then_some(self.dispatches),
-            total: rest(self.total, taken.map(|taken| taken.total)),
+            total,
             own: rest(self.own, taken.map(|taken| taken.own)),
             taken,
             empty_share: empty_share(ticks(self.total + self.taken), of_empty),

@@ -42,10 +42,10 @@ pub fn for_cause(cause: &Cause, machine: &Machine) -> Option<String> {
         Cause::Filtered => CONTAINER.into(),
         Cause::NoPmu { is_virtual: true } => {
             "hardware counters need a PMU that the hypervisor passes on (QEMU/KVM: -cpu \
-             host,pmu=on; clouds: metal or whole-socket sizes); software counters work: leave out -e"
+             host,pmu=on; clouds: metal or whole-socket sizes); software counters work: -e page-faults,task-clock"
                 .into()
         }
-        Cause::NoPmu { is_virtual: false } => "software counters work: leave out -e".into(),
+        Cause::NoPmu { is_virtual: false } => "software counters work: -e page-faults,task-clock".into(),
         Cause::NoSuchCounter => "counterpoint list shows which counters open here".into(),
         Cause::KernelForbidden { user_only } => format!(
             "count user mode only: {user_only}; or allow the kernel's part: {}",

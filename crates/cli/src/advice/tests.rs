@@ -239,7 +239,7 @@ fn about_counters() {
         ),
         (Cause::NoSuchCounter, "counterpoint list shows which counters open here"),
         (Cause::ProcessDescriptors, "ulimit -n 65536"),
-        (Cause::NoPmu { is_virtual: false }, "software counters work: leave out -e"),
+        (Cause::NoPmu { is_virtual: false }, "software counters work: -e page-faults,task-clock"),
     ] {
         assert_eq!(for_cause(&cause, &bare).as_deref(), Some(expected), "{cause:?}");
     }

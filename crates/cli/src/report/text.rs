@@ -147,8 +147,8 @@ fn threads(out: &mut impl Write, overview: &Overview<'_>, width: Option<usize>) 
     let prose = width.unwrap_or(PROSE_WIDTH);
     let with_off_cpu = !laid.left_out.contains(&OFF_CPU);
     if with_off_cpu && some.iter().any(|t| t.off_cpu.is_some_and(|off| off.assumed)) {
-        let text = "no counter measured the CPU time in some dispatches; they are assumed to have \
-                    been on a CPU all the time";
+        let text = "at most: no counter measured the CPU time in some dispatches, which are taken to \
+                    have been on a CPU all the time";
         wrapped(out, "≤: ", text, prose)?;
     }
     if !laid.left_out.is_empty() {

@@ -17,7 +17,8 @@ pub fn lines(overview: &Overview<'_>) -> Vec<String> {
     let are_all = overview.filter.is_none() && overview.places == [None; 3];
     if let Some(most) = overview.summary.most().filter(|_| are_all) {
         let all = plural(overview.summary.rows.len() as u128, name_of(overview.by));
-        first.push_str(&format!(", {} in {} of {all}", percent(most.share), most.rows));
+        let by_self = if overview.summary.nested { " by self time" } else { "" };
+        first.push_str(&format!(", {} in {} of {all}{by_self}", percent(most.share), most.rows));
     }
     let outside = overview.summary.outside().filter(|o| o.ns >= WORTH_SAYING * o.wall_ns);
     let second = outside.map(|outside| {

@@ -245,9 +245,8 @@ pub fn reasons(overview: &Overview<'_>) -> Vec<String> {
     if profile.processes.is_empty() {
         reasons.extend(isolated_python(&manifest.command));
         reasons.push(
-            "no process loaded an IREE executable or a virtual machine of TVM, or called an op of \
-             PyTorch: the program uses a device other than the CPU, or it failed before that (see its \
-             exit status)"
+            "the program used none of IREE, TVM and PyTorch on the CPU: it has nothing to do with them, \
+             uses another device, or failed before that (see its exit status)"
                 .into(),
         );
         reasons.push(

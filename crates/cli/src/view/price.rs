@@ -117,7 +117,7 @@ fn too_much(totals: &Totals) -> Option<String> {
     let cost = format!("recording took {} more processor time", percent(of_program.value));
     Some(match totals.of_program_by_calls.is_some_and(|part| part > WORTH_SAYING) {
         true => format!("{cost} ({BUDGET} limits it)"),
-        false => format!("{cost}, most of it to start"),
+        false => format!("{cost}, most of it at start-up"),
     })
 }
 
@@ -127,7 +127,7 @@ pub fn line(overview: &Overview<'_>) -> String {
         None => "not calibrated, so what recording cost is unknown".to_owned(),
         Some(totals) => {
             let share = match (totals.of_program, totals.cpu_ns) {
-                (Some(more), _) => format!(", {} of the program's", percent(more.value)),
+                (Some(more), _) => format!(", {} more than the program alone", percent(more.value)),
                 (None, Some(_)) => ", more than the threads used in all".to_owned(),
                 (None, None) => String::new(),
             };

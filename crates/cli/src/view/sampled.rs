@@ -41,11 +41,21 @@ pub fn head(profile: &Profile, summary: &Summary) -> Vec<(&'static str, String)>
 pub fn limits(summary: &Summary) -> Option<&'static str> {
     let all = &summary.sampled.as_ref()?.all;
     let some = all.timed > 0 && Some(all.timed) != all.calls;
-    some.then_some(
-        "numbers of calls are exact, all other values are estimates from the timed calls; ± is half \
-         of a 95 % interval. Calls that are slow but rare can be missing. Minimum, maximum and CPUs \
-         are those of the timed calls",
-    )
+    let are_counted = summary
+        .rows
+        .iter()
+        .all(|row| row.sampled.as_ref().is_some_and(|sampled| sampled.calls.is_some()));
+    some.then_some(match are_counted {
+        true => {
+            "numbers of calls are exact, all other values are estimates from the timed calls; ± is \
+             half of a 95 % interval. Calls that are slow but rare can be missing. Minimum, maximum \
+             and CPUs are those of the timed calls"
+        }
+        false => {
+            "on which CPU a call was is known only if it was timed, so these rows say nothing of all \
+             calls; minimum and maximum are those of the timed calls"
+        }
+    })
 }
 
 /// The time in calls together, with its interval, or inside of it `None` if it is not known; `None` if it

@@ -210,6 +210,8 @@ impl Table {
             return Err(Failure::new(format!("--sort {key}: no such column"))
                 .hint(format!("columns: {}", known.join(", "))));
         };
+        // Who asks for an order wants to see it, however narrow the terminal is.
+        self.columns[column].rank = self.columns[column].rank.min(1);
         let number =
             |row: usize| self.columns[column].cells[row].as_ref().and_then(Value::as_number);
         let text = |column: usize, row: usize| match &self.columns[column].cells[row] {
