@@ -1,8 +1,11 @@
 //! What matters most in a summary: the few rows that have most of the time, and the time that the
 //! threads spent outside of what was recorded.
 
+use profile::Profile;
+
 use crate::summary::Summary;
-use crate::table::Row;
+use crate::table::{Key, Row, devices};
+use crate::threads::ThreadTime;
 
 /// With fewer rows, the table says at a glance where the time went.
 const ROWS: usize = 3;
@@ -21,6 +24,8 @@ pub struct Most {
 /// The time that threads spent in nothing that was recorded, from each one's first call on.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Outside {
+    /// How many threads.
+    pub threads: usize,
     /// That time in ns, all threads together.
     pub ns: f64,
     /// All of the threads' time in ns.
@@ -31,8 +36,12 @@ pub struct Outside {
 }
 
 impl Summary {
-    /// A row's part of [`Summary::total`], from 0 to 1. `None` if it is not known.
-    pub fn share(&self, row: &Row) -> Option<f64> {
+    /// A row's part of [`Summary::total`], from 0 to 1. `None` if it is not known, or if the row's calls
+    /// belong to no thread and so are in no total.
+    pub fn share(&self, profile: &Profile, row: &Row) -> Option<f64> {
+        if is_apart(profile, row) {
+            return None;
+        }
         if self.sampled.is_some() {
             return Some(row.sampled.as_ref()?.share?.value);
         }
@@ -41,8 +50,9 @@ impl Summary {
     }
 
     /// `None` if a share is not known, or if it takes half of the rows to have half of the time.
-    pub fn most(&self) -> Option<Most> {
-        let shares: Option<Vec<f64>> = self.rows.iter().map(|row| self.share(row)).collect();
+    pub fn most(&self, profile: &Profile) -> Option<Most> {
+        let rows = self.rows.iter().filter(|row| !is_apart(profile, row));
+        let shares: Option<Vec<f64>> = rows.map(|row| self.share(profile, row)).collect();
         let mut shares = shares.filter(|shares| shares.len() >= ROWS)?;
         shares.sort_by(|a, b| b.total_cmp(a));
         let mut share = 0.0;
@@ -55,15 +65,26 @@ impl Summary {
     }
 
     /// `None` if the time in calls is not known of some thread, or no thread has any.
-    pub fn outside(&self) -> Option<Outside> {
-        let all_known = self.threads.iter().all(|thread| thread.dispatch_known);
-        let wall_ns: f64 = self.threads.iter().map(|thread| thread.wall_ns).sum();
+    pub fn outside(&self, profile: &Profile) -> Option<Outside> {
+        let on_device = devices(profile);
+        let is_thread = |time: &&ThreadTime| on_device.get(time.process) == Some(&false);
+        let threads: Vec<&ThreadTime> = self.threads.iter().filter(is_thread).collect();
+        let all_known = threads.iter().all(|thread| thread.dispatch_known);
+        let wall_ns: f64 = threads.iter().map(|thread| thread.wall_ns).sum();
         if !all_known || wall_ns <= 0.0 {
             return None;
         }
-        let ns = self.threads.iter().map(|thread| thread.no_dispatch_ns()).sum();
-        let off = self.threads.iter().map(|t| Some(t.off_cpu.filter(|off| !off.assumed)?.ns));
+        let ns = threads.iter().map(|thread| thread.no_dispatch_ns()).sum();
+        let off = threads.iter().map(|t| Some(t.off_cpu.filter(|off| !off.assumed)?.ns));
         let off_cpu_ns = off.sum::<Option<f64>>().map(|off: f64| off.min(ns));
-        Some(Outside { ns, wall_ns, off_cpu_ns })
+        Some(Outside { threads: threads.len(), ns, wall_ns, off_cpu_ns })
+    }
+}
+
+/// Whether the calls of this row belong to no thread: asynchronous spans, or a profiler's own work.
+fn is_apart(profile: &Profile, row: &Row) -> bool {
+    match row.key {
+        Key::Op(op) | Key::Kind(op) => profile.ops.get(op).is_some_and(|op| op.role.is_apart()),
+        _ => false,
     }
 }

@@ -15,7 +15,7 @@ use crate::sampled::values::SampledRow;
 
 pub(crate) use fill::Table;
 pub use places::Counts;
-pub(crate) use places::{Places, Selection};
+pub(crate) use places::{Places, Selection, devices};
 
 /// What a row of the table stands for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

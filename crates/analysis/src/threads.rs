@@ -373,7 +373,9 @@ fn join(
         // The first clock record is slightly before the first call, where `wall_ns` begins.
         let of_ns = none.min(no_dispatch_ns);
         let ns = (none - on_ns).clamp(0.0, of_ns);
-        Some(OffCpu { ns, of_ns, assumed: inside.assumed_ticks > 0 })
+        // What another source saw does not say how long it was on a CPU.
+        let assumed = inside.assumed_ticks > 0 || other.is_some();
+        Some(OffCpu { ns, of_ns, assumed })
     });
     Some(ThreadTime {
         process,

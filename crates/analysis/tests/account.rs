@@ -298,3 +298,17 @@ fn two_sources_of_one_thread() {
         assert_eq!(summary.places(&profile), counts);
     }
 }
+
+/// The streams of a device may have the numbers of threads. The second argument of a part is the number
+/// by which its plugin calls the process or the device.
+#[test]
+fn streams_of_a_device_are_not_threads() {
+    for (number, none) in [("7", false), ("0", true)] {
+        let scratch = Scratch::new();
+        let dir = scratch.join("x.cpt");
+        let mut script = two_sources(false);
+        script.manifest.command = ["plugin.so", number].map(str::to_owned).to_vec();
+        script.write(&dir);
+        assert_eq!(Profile::open(&dir).unwrap().homes().is_empty(), none, "{number}");
+    }
+}

@@ -11,7 +11,7 @@
 
 use std::collections::HashMap;
 
-use crate::Profile;
+use crate::{Process, Profile};
 
 /// The threads whose calls are also on another thread of the profile. See [`Profile::homes`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -39,15 +39,29 @@ impl Profile {
         let mut by_thread = HashMap::new();
         for (process, of_plugins) in self.processes.iter().enumerate() {
             let Some(owner) = of_plugins.id.owner() else { continue };
+            // The rows of a device are its streams, whose numbers can be those of threads.
+            if of_plugins.number() != owner.pid {
+                continue;
+            }
             let Some(home) = self.processes.iter().position(|p| p.id == owner) else { continue };
+            let threads = self.processes[home].by_tid();
             for (thread, row) in of_plugins.threads.iter().enumerate() {
-                let threads = self.processes[home].threads.iter().enumerate();
-                let mut same = threads.filter(|(_, t)| t.tid == row.tid && row.tid != 0);
-                if let (Some((found, _)), None) = (same.next(), same.next()) {
-                    by_thread.insert((process, thread), (home, found));
+                if let Some(Some(found)) = threads.get(&row.tid) {
+                    by_thread.insert((process, thread), (home, *found));
                 }
             }
         }
         Homes { by_thread }
+    }
+}
+
+impl Process {
+    /// The index of each thread by the kernel's id; `None` if several threads had that id.
+    fn by_tid(&self) -> HashMap<u32, Option<usize>> {
+        let mut threads = HashMap::new();
+        for (at, thread) in self.threads.iter().enumerate().filter(|(_, thread)| thread.tid != 0) {
+            threads.entry(thread.tid).and_modify(|known| *known = None).or_insert(Some(at));
+        }
+        threads
     }
 }

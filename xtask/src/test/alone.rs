@@ -25,7 +25,7 @@ pub fn run(steps: &mut [Step], of: impl Fn(&str, &[String]) -> Option<Command>) 
     }
     for step in steps {
         let all_known = step.failures.len() as u64 == step.tally.failed;
-        if step.failures.is_empty() || !all_known {
+        if step.failures.is_empty() || !all_known || !step.only_tests_failed {
             continue;
         }
         let Some(mut command) = of(step.name, &step.failures) else { continue };
@@ -67,6 +67,7 @@ mod tests {
             time: Default::default(),
             tally,
             error,
+            only_tests_failed: true,
             failures,
             passed_alone: vec![],
         }
@@ -85,6 +86,14 @@ mod tests {
         take_over(&mut first, &step(1, &[]));
         assert_eq!(first.tally.failed, 0);
         assert!(first.error.is_none());
+    }
+
+    /// The command would succeed, and is not run.
+    #[test]
+    fn a_crash_is_not_forgiven() {
+        let mut steps = [Step { only_tests_failed: false, ..step(9, &["a"]) }];
+        run(&mut steps, |_, _| panic!("not asked for")).unwrap();
+        assert!(steps[0].error.is_some());
     }
 
     #[test]

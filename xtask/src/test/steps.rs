@@ -18,12 +18,18 @@ pub struct Tally {
     pub skipped: u64,
 }
 
+/// What nextest and pytest exit with if tests failed and there is nothing else to say. libtest has no such
+/// number: a program that crashes ends in the same way.
+const TESTS_FAILED: [i32; 2] = [100, 1];
+
 /// One part of a test run, and how it ended.
 pub struct Step {
     pub name: &'static str,
     pub time: Duration,
     pub tally: Tally,
     pub error: Option<String>,
+    /// Whether the runner said that tests failed, and nothing else: that no program crashed, for example.
+    pub only_tests_failed: bool,
     /// The tests that failed, as their runner names them.
     pub failures: Vec<String>,
     /// The tests that failed beside others, and passed alone ([`super::alone`]).
@@ -64,12 +70,14 @@ impl Step {
         // pytest exits with 5 if the filter selects no test.
         let nothing = name.starts_with("python") && status.code() == Some(5);
         let error = (!status.success() && !nothing).then(|| describe(status));
-        Ok(Step { failures, ..Step::new(name, start, tally, error) })
+        let only_tests_failed = status.code().is_some_and(|code| TESTS_FAILED.contains(&code));
+        Ok(Step { only_tests_failed, failures, ..Step::new(name, start, tally, error) })
     }
 
     fn new(name: &'static str, start: Instant, tally: Tally, error: Option<String>) -> Step {
         let time = start.elapsed();
-        Step { name, time, tally, error, failures: Vec::new(), passed_alone: Vec::new() }
+        let (failures, passed_alone) = (Vec::new(), Vec::new());
+        Step { name, time, tally, error, only_tests_failed: false, failures, passed_alone }
     }
 
     /// Runs the emulated machine as a step like the others. An error before its tests makes the step

@@ -232,6 +232,10 @@ fn units(profile: &Profile, places: &Places<'_>, workers: usize, brackets: &Brac
         .flat_map(|(process, p)| (0..p.threads.len()).map(move |thread| (process, thread)))
         .collect();
     let next = AtomicUsize::new(0);
+    let mut others: HashMap<(usize, usize), Vec<(usize, usize)>> = HashMap::new();
+    for thread in threads.iter().filter(|thread| places.home(**thread) != **thread) {
+        others.entry(places.home(*thread)).or_default().push(*thread);
+    }
     let work = || {
         let mut decoder = PageDecoder::new(profile);
         let mut marker = Marker::new(profile, brackets, None);
@@ -244,7 +248,7 @@ fn units(profile: &Profile, places: &Places<'_>, workers: usize, brackets: &Brac
                 let pages = profile.processes[process].threads[thread].headers().len();
                 (0..pages).map(move |page| PageKey { process, thread, page })
             };
-            let others = threads.iter().filter(|t| *t != home && places.home(**t) == *home);
+            let others = others.get(home).into_iter().flatten();
             let pages: Vec<PageKey> =
                 std::iter::once(home).chain(others).copied().flat_map(of).collect();
             // Calls that belong to no thread have pages of their own, and are in no call.

@@ -198,7 +198,7 @@ fn is_stream(profile: &Profile, process: usize, thread: usize, glob: &str) -> bo
 }
 
 /// For each process, whether some op of it runs on devices.
-fn devices(profile: &Profile) -> Vec<bool> {
+pub(crate) fn devices(profile: &Profile) -> Vec<bool> {
     let registry = Registry::new();
     let on_device: Vec<bool> = profile
         .ops

@@ -289,7 +289,7 @@ fn row<'a>(overview: &'a Overview<'_>, row: &'a Row) -> RowOut<'a> {
     let self_known = sampled.is_none_or(|sampled| sampled.self_known) && total_known;
     let quantiles_known = sampled.is_none_or(|sampled| sampled.effective.is_some());
     let timed = |ns: f64| Some(ns).filter(|_| row.is_timed());
-    let share = overview.summary.share(row);
+    let share = overview.summary.share(profile, row);
     RowOut {
         key: key_out(profile, row.key),
         calls: (agree && calls_known).then_some(row.calls / each),

@@ -15,15 +15,16 @@ const WORTH_SAYING: f64 = 0.01;
 pub fn lines(overview: &Overview<'_>) -> Vec<String> {
     let mut first = calls(overview);
     let are_all = overview.filter.is_none() && overview.places == [None; 3];
-    if let Some(most) = overview.summary.most().filter(|_| are_all) {
+    if let Some(most) = overview.summary.most(overview.profile).filter(|_| are_all) {
         let all = plural(overview.summary.rows.len() as u128, name_of(overview.by));
         let by_self = if overview.summary.nested { " by self time" } else { "" };
         first.push_str(&format!(", {} in {} of {all}{by_self}", percent(most.share), most.rows));
     }
-    let outside = overview.summary.outside().filter(|o| o.ns >= WORTH_SAYING * o.wall_ns);
+    let outside =
+        overview.summary.outside(overview.profile).filter(|o| o.ns >= WORTH_SAYING * o.wall_ns);
     let second = outside.map(|outside| {
         let each = outside.wall_ns / passes(overview) as f64;
-        let who = if overview.summary.threads.len() == 1 { "the thread" } else { "the threads" };
+        let who = if outside.threads == 1 { "the thread" } else { "the threads" };
         let share = percent(outside.ns / outside.wall_ns);
         let off = match outside.off_cpu_ns.filter(|off| *off >= WORTH_SAYING * outside.ns) {
             Some(off) => format!(", {} of that off a CPU", percent(off / outside.ns)),

@@ -51,7 +51,7 @@ pub fn of_summary(profile: &Profile, summary: &Summary, options: &Options) -> Ta
     let of_thread = |r: &Row| !is_apart(profile, r.key);
     push(2, "self_ns", "self", &|r| ns(r.own.times(1.0 / each)).filter(|_| of_thread(r)));
     push(2, "share", "share", &|r| {
-        let share = summary.share(r).filter(|_| of_thread(r));
+        let share = summary.share(profile, r);
         share.map(Value::Part)
     });
     push(4, "mean_ns", "mean", &|r| with_interval(r.mean()));
