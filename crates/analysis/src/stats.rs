@@ -9,7 +9,7 @@
 //! ```
 //!
 //! The calls are the outermost ones of each op, and their durations are without what the recorder
-//! added to them ([`crate::forest`]), as in every other view. Counters can only be corrected as sums,
+//! added to them (`forest`), as in every other view. Counters can only be corrected as sums,
 //! so their values are as they were read; [`Scope::brackets`] says what to subtract on average.
 //!
 //! The variables of a call are its duration in ticks, each counter of the run, and each requested

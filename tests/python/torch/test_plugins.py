@@ -269,7 +269,9 @@ def test_a_signal_ends_a_program_whose_plugin_hangs_while_it_is_loaded(torch, ha
     variables = torch.environment(KINETO_PLUGIN_LIB_DIR_PATH=hanging, COUNTERPOINT_PLUGIN_TIMEOUT="3600")
     command = [torch.python, "-c", "import torch; print('imported')"]
     pipe = subprocess.PIPE
-    with subprocess.Popen(command, env=variables, stdout=pipe, stderr=pipe) as process:
+    # A shell's background jobs, and what they start, ignore SIGINT.
+    heeds = lambda: signal.signal(number, signal.SIG_DFL)
+    with subprocess.Popen(command, env=variables, stdout=pipe, stderr=pipe, preexec_fn=heeds) as process:
         try:
             assert any(line == b"hangs\n" for line in process.stderr)
             process.send_signal(number)
