@@ -10,8 +10,8 @@ use std::path::Path;
 struct Expected {
     /// The test's name in the log, before the colon.
     test: &'static str,
-    /// How the reason in the log ends, behind the colon. The same test can skip itself for other
-    /// reasons, which are no excuse.
+    /// The last words of the reason, which follows the colon in the log. If the test skips itself for
+    /// another reason, that is not expected.
     reason: &'static str,
     /// What CI's machine lacks.
     why: &'static str,

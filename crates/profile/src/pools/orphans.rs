@@ -181,7 +181,7 @@ fn lost(owner: &Owner) -> Option<Lost> {
         }
         Ok(_) => {}
         Err(e) if e.is_not_found() => {}
-        // The profile may be behind a directory that we may not enter.
+        // The profile may be in a directory that we may not enter.
         Err(_) => return None,
     }
     // Any directory of the file system will do. The nearest one may have been deleted with the
