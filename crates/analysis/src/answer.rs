@@ -4,7 +4,7 @@
 use profile::Profile;
 
 use crate::summary::Summary;
-use crate::table::{Key, Row, devices};
+use crate::table::{Row, devices};
 use crate::threads::ThreadTime;
 
 /// With fewer rows, the table says at a glance where the time went.
@@ -39,7 +39,7 @@ impl Summary {
     /// A row's part of [`Summary::total`], from 0 to 1. `None` if it is not known, or if the row's calls
     /// belong to no thread and so are in no total.
     pub fn share(&self, profile: &Profile, row: &Row) -> Option<f64> {
-        if is_apart(profile, row) {
+        if row.key.is_apart(profile) {
             return None;
         }
         if self.sampled.is_some() {
@@ -51,7 +51,7 @@ impl Summary {
 
     /// `None` if a share is not known, or if it takes half of the rows to have half of the time.
     pub fn most(&self, profile: &Profile) -> Option<Most> {
-        let rows = self.rows.iter().filter(|row| !is_apart(profile, row));
+        let rows = self.rows.iter().filter(|row| !row.key.is_apart(profile));
         let shares: Option<Vec<f64>> = rows.map(|row| self.share(profile, row)).collect();
         let mut shares = shares.filter(|shares| shares.len() >= ROWS)?;
         shares.sort_by(|a, b| b.total_cmp(a));
@@ -78,13 +78,5 @@ impl Summary {
         let off = threads.iter().map(|t| Some(t.off_cpu.filter(|off| !off.assumed)?.ns));
         let off_cpu_ns = off.sum::<Option<f64>>().map(|off: f64| off.min(ns));
         Some(Outside { threads: threads.len(), ns, wall_ns, off_cpu_ns })
-    }
-}
-
-/// Whether the calls of this row belong to no thread: asynchronous spans, or a profiler's own work.
-fn is_apart(profile: &Profile, row: &Row) -> bool {
-    match row.key {
-        Key::Op(op) | Key::Kind(op) => profile.ops.get(op).is_some_and(|op| op.role.is_apart()),
-        _ => false,
     }
 }

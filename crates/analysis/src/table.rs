@@ -7,7 +7,7 @@ mod sum;
 
 use std::collections::BTreeSet;
 
-use profile::{OpId, Role};
+use profile::{OpId, Profile, Role};
 
 use crate::estimate::Estimate;
 use crate::metrics::{self, MetricValue};
@@ -56,6 +56,15 @@ pub enum Key {
     Device(Option<usize>),
     /// Process index of a device and thread index of a stream; `None`: not on a device.
     Stream(Option<(usize, usize)>),
+}
+
+impl Key {
+    /// Whether the calls of this row belong to no thread: asynchronous spans, or a profiler's own work.
+    /// Such calls have rows of their own only by op.
+    pub fn is_apart(self, profile: &Profile) -> bool {
+        let Self::Op(op) = self else { return false };
+        profile.ops.get(op).is_some_and(|op| op.role.is_apart())
+    }
 }
 
 /// One row. Times are in ticks, without what the recorder added to them, unless the summary is one

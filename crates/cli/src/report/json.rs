@@ -9,7 +9,6 @@ use super::Report;
 use crate::view::columns;
 use crate::view::head::ProfileHead;
 use crate::view::keys::{KeyOut, ThreadRef, key_out, thread_ref};
-use crate::view::labels;
 use crate::view::loops::expensive::{self, LoopsOut};
 use crate::view::losses::{LossOut, losses_out};
 use crate::view::metrics::{MetricOut, metrics_out};
@@ -273,7 +272,7 @@ fn row<'a>(overview: &'a Overview<'_>, row: &'a Row) -> RowOut<'a> {
         total_ns: ns(pass.total_ticks),
     });
     let multiplex = profile.manifest.multiplex;
-    let of_thread = !labels::is_apart(profile, row.key);
+    let of_thread = !row.key.is_apart(profile);
     let of_pass = 1.0 / each as f64;
     let (total, own) = (in_ns(row.total).times(of_pass), in_ns(row.own).times(of_pass));
     let own = Some(own).filter(|_| of_thread);

@@ -4,7 +4,7 @@ use analysis::{By, Estimate, Key, MOSTLY_EMPTY, Options, PassTotal, Row, Summary
 use model::Unit;
 use profile::{Op, Profile, Usage};
 
-use super::labels::{has_roles, is_apart, labels, op_of};
+use super::labels::{has_roles, labels, op_of};
 use super::metrics as metric_cells;
 use super::overview::name_of;
 use super::sampled;
@@ -48,7 +48,7 @@ pub fn of_summary(profile: &Profile, summary: &Summary, options: &Options) -> Ta
         });
     }
     // Calls that belong to no thread have no share of the time of threads.
-    let of_thread = |r: &Row| !is_apart(profile, r.key);
+    let of_thread = |r: &Row| !r.key.is_apart(profile);
     push(2, "self_ns", "self", &|r| ns(r.own.times(1.0 / each)).filter(|_| of_thread(r)));
     push(2, "share", "share", &|r| {
         let share = summary.share(profile, r);

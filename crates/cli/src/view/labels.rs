@@ -66,11 +66,6 @@ fn op_label(op: &Op, detail: Detail) -> String {
     }
 }
 
-/// Whether the calls of this row belong to no thread: asynchronous spans, or a profiler's own work.
-pub fn is_apart(profile: &Profile, key: Key) -> bool {
-    op_of(profile, key).is_some_and(|op| op.role.is_apart())
-}
-
 /// Whether the profile has calls that are not workgroups.
 pub fn has_roles(profile: &Profile) -> bool {
     profile.ops.all().iter().any(|op| op.role != Role::Workgroup)
