@@ -312,3 +312,22 @@ fn streams_of_a_device_are_not_threads() {
         assert_eq!(Profile::open(&dir).unwrap().homes().is_empty(), none, "{number}");
     }
 }
+
+/// Four ops take 600, 100, 100 and 100 of 1,000 ticks, and nothing is recorded in the last 100.
+#[test]
+fn what_matters_most() {
+    let mut script = ProfileScript::monotonic();
+    let process = script.process(7);
+    process.library("m", &["a", "b", "c", "d"]);
+    let thread = process.thread("main");
+    for (op, begin, end) in [(0, 0, 600), (1, 600, 700), (2, 700, 800), (3, 900, 1_000)] {
+        thread.call(CallScript::new(op, 1_000 + begin, end - begin));
+    }
+    let (_scratch, dir) = script.written();
+    let profile = Profile::open(&dir).unwrap();
+    let summary = summarize(&profile, &Options::default());
+    let most = summary.most(&profile).unwrap();
+    assert_eq!((most.rows, most.share), (1, 600.0 / 900.0));
+    let outside = summary.outside(&profile).unwrap();
+    assert_eq!((outside.threads, outside.ns, outside.wall_ns), (1, 100.0, 1_000.0));
+}
