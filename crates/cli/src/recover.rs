@@ -1,23 +1,26 @@
 //! `counterpoint recover`: moves what a crash left in the pool into the profile.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use profile::beneath::Dir;
 use profile::collect::{Closing, Collected, PoolFate, collect};
-use profile::{Manifest, Origin, ProcessId};
+use profile::{Manifest, Origin, ProcessId, pools};
 
 use crate::failure::Failure;
 use crate::input;
 use crate::plugin_events::convert_and_say;
 use crate::terminal::say;
 use crate::view::open;
+use crate::view::rights::{Change, Needs, confine};
 use crate::view::units::plural;
 
 /// Recover data left behind by programs that crashed.
 ///
 /// Until a program ends, the last calls that it recorded are in shared memory. If the program and
 /// `counterpoint run` were both killed, this command moves these calls into the profile, which is
-/// then complete and can be moved. `report` and the other views do the same. The command can be
+/// then complete and can be moved. `report` and the other views show these calls before that, too,
+/// and leave them where they are. The command can be
 /// interrupted and repeated. The exit code is 1 if part of the recording is still running, or if
 /// its memory is gone.
 #[derive(clap::Args)]
@@ -39,13 +42,21 @@ pub struct Args {
 
 /// Runs the command.
 pub fn main(args: Args) -> Result<ExitCode, Failure> {
-    if args.orphans {
-        let left = crate::orphans::remove(true);
-        return Ok(ExitCode::from(u8::from(left > 0)));
-    }
-    crate::orphans::remove(false);
     let dir = &args.profile;
-    let manifest = Manifest::read(dir).map_err(|e| open::explain(dir, e))?;
+    let root = if args.orphans { None } else { Some(Dir::open(dir)) };
+    // A pool that is left over names its profile, which may have been anywhere.
+    let reads = vec![Path::new("/")];
+    let change = Change::Inside;
+    let pools = pools::own_directories();
+    let opened = root.as_ref().and_then(|root| root.as_ref().ok());
+    confine(opened, &Needs { reads, change, pools, ..Needs::default() });
+    let left = crate::orphans::remove(args.orphans);
+    let Some(root) = root else { return Ok(ExitCode::from(u8::from(left > 0))) };
+    // Reading the manifest gives a better message about what is there instead.
+    let root = root.map_err(|e| open::explain(dir, Manifest::read(dir).err().unwrap_or(e)))?;
+    let pools = pools::named_directories(&root).map_err(|e| open::explain(dir, e))?;
+    confine(Some(&root), &Needs { change, pools, ..Needs::default() });
+    let manifest = Manifest::read_in(&root).map_err(|e| open::explain(dir, e))?;
     // Only a recording that `env` prepared may be closed on request. One of `run` is over when its
     // program ends, and a program that has not recorded yet still needs the pool.
     let closing = match args.close && manifest.origin == Origin::Env {

@@ -24,6 +24,7 @@ use rustix::fs::AtFlags;
 use crate::beneath::Dir;
 use crate::error::{ErrorKind, Result};
 use crate::manifest::Manifest;
+use crate::passes;
 
 pub use orphans::{Lost, Orphan, orphans};
 
@@ -64,6 +65,37 @@ pub fn owner(dir: &Path, id: ProfileId) -> Result<Owner> {
     let directory = Dir::open(dir)?;
     let of = || Owner::of(&directory.to_file()?, &dir.to_string_lossy(), id);
     of().map_err(crate::Error::on("open", dir))
+}
+
+/// Opens a directory that has the place, the name and the owner of a pool's directory of the caller.
+/// Returns `None` for any other.
+pub fn own_directory(path: &Path) -> Option<Dir> {
+    let pool = path.join(POOL_NAME);
+    let (around, name) = shared(&pool, user())?;
+    let directory = Dir::open(&around).ok()?.dir(name).ok()?;
+    directory.stat().is_ok_and(|found| found.st_uid == user()).then_some(directory)
+}
+
+/// Returns the paths in [`places`] that have the name of a pool's directory of the caller.
+pub fn own_directories() -> Vec<PathBuf> {
+    let around = places(user()).into_iter().filter_map(|place| Dir::open(&place).ok());
+    let in_place = |around: Dir| {
+        let names = around.names().unwrap_or_default().into_iter();
+        names.filter(|name| is_name_of(name, user())).map(move |name| around.path_of(name))
+    };
+    around.flat_map(in_place).collect()
+}
+
+/// Returns the directories of the pools that the manifests of a profile name.
+///
+/// # Errors
+/// Fails if the manifest cannot be read.
+pub fn named_directories(root: &Dir) -> Result<Vec<PathBuf>> {
+    let manifest = Manifest::read_in(root)?;
+    let passes = (1..=manifest.passes).map_while(|number| passes::open_dir(root, number).ok());
+    let passes: Vec<_> = passes.filter_map(|pass| Manifest::read_in(&pass).ok()).collect();
+    let named = std::iter::once(&manifest).chain(&passes).filter_map(|one| one.pool.as_ref());
+    Ok(named.filter_map(|pool| Some(pool.parent()?.to_owned())).collect())
 }
 
 /// A pool and its location.

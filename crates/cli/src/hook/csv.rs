@@ -8,8 +8,11 @@
 //! is an empty field.
 
 use std::collections::HashMap;
+use std::ffi::{OsStr, OsString};
+use std::fs;
 use std::io::{self, BufWriter, Write};
-use std::path::Path;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 
 use profile::batch::unknown_op;
 use profile::columns::{cpu_of, node_of};
@@ -21,6 +24,19 @@ use crate::whole::WholeFile;
 
 /// A thread: the index of its process, and its index within the process.
 type ThreadKey = (usize, usize);
+
+/// Returns files that are as good as those that [`write`] may write, to give up other rights before the
+/// names of threads are read: a new one, and all that exist, because one may be a link or a device.
+pub fn outputs(directory: &Path) -> Vec<PathBuf> {
+    let is_of_hook = |name: &OsStr| {
+        let name = name.as_bytes();
+        name.starts_with(b"iree_hook_") && name.ends_with(b".csv")
+    };
+    let there = fs::read_dir(directory).into_iter().flatten().flatten();
+    let there = there.map(|entry| entry.file_name()).filter(|name| is_of_hook(name));
+    let new = OsString::from(format!("iree_hook_{}.csv", std::process::id()));
+    there.chain([new]).map(|name| directory.join(name)).collect()
+}
 
 /// Writes the files into `directory`, which must exist. `labels` are the counters' names.
 pub fn write(

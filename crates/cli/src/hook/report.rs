@@ -10,7 +10,9 @@ use std::process::ExitCode;
 
 use analysis::stats::{Options, Stats, stats};
 use model::Loss;
+use profile::beneath::Dir;
 use profile::collect::{discard_pool, has_own_pool};
+use profile::pools::named_directories;
 use profile::{Origin, Profile};
 
 use super::csv;
@@ -19,6 +21,7 @@ use crate::failure::Failure;
 use crate::terminal::say;
 use crate::terminal::{Kind, stdout};
 use crate::view::losses;
+use crate::view::rights::{Change, Needs, confine};
 use crate::view::statistics::{Style, render};
 
 /// Runs the command.
@@ -32,7 +35,12 @@ pub fn main(directory: &Path) -> Result<ExitCode, Failure> {
         )));
     }
     let settings = Settings::read(directory)?;
-    let mut profile = Profile::open(directory).map_err(Failure::new)?;
+    let root = Dir::open(directory).map_err(Failure::new)?;
+    let pools = named_directories(&root).map_err(Failure::new)?;
+    let outputs = settings.csv.iter().flat_map(|csv| csv::outputs(csv)).collect();
+    let needs = Needs { change: Change::Remove, pools, outputs, ..Needs::default() };
+    confine(Some(&root), &needs);
+    let mut profile = Profile::open_at(&root).map_err(Failure::new)?;
     if profile.manifest.origin != Origin::Hook {
         return Err(Failure::new(format!("{} was not made by a hook", directory.display())));
     }

@@ -1,7 +1,8 @@
 //! Gives up the rights that a command does not need, before it looks at what somebody else has written.
 //!
 //! A view reads a profile and writes at most one file; commands for traces read files, and write one or
-//! make a profile. What it may open is decided elsewhere, in each
+//! make a profile; `recover` moves what is in a pool into its profile; `hook report` writes files, and
+//! removes the profile. What a command may open is decided elsewhere, in each
 //! place that opens something; this is what holds if one of those places is wrong. On a kernel without
 //! Landlock (before Linux 5.13, or where it is turned off) nothing is given up, and all else is the
 //! same.
@@ -11,8 +12,13 @@
 //! | read | the profile, the places of pools, `/proc` and `/sys`, and what the caller named |
 //! | make, write and replace files | the directory of the output that the caller named |
 //! | make and remove files and directories | the profile that an import makes, or a temporary one |
-//! | remove an empty directory | where that profile is |
+//! | the same, and move them to other directories | the profile that `recover` and `hook report` end |
+//! | remove files | the directories of pools that they delete |
+//! | remove an empty directory | where such a profile or pool is |
 //! | all others: make directories, links and devices, execute, connect | nowhere |
+//!
+//! Landlock forbids to move a file to another directory on kernels whose rules cannot allow it (before
+//! Linux 5.19). There, the two commands that move files keep their rights.
 //!
 //! `/proc` says which processes are alive, and `/sys` how many threads this one may use. Landlock
 //! knows directories and not names, so a view with an output could make files beside it.
@@ -21,12 +27,12 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use landlock::{
-    ABI, Access, AccessFs, AccessNet, BitFlags, PathBeneath, PathFd, Ruleset, RulesetAttr,
-    RulesetCreated, RulesetCreatedAttr, RulesetError,
+    ABI, Access, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, PathBeneath, PathFd,
+    Ruleset, RulesetAttr, RulesetCreated, RulesetCreatedAttr, RulesetError,
 };
 use profile::beneath::Dir;
 use profile::manifest::MANIFEST_NAME;
-use profile::pools::places;
+use profile::pools::{own_directory, places};
 
 use crate::whole::{Written, directory, written};
 
@@ -37,10 +43,26 @@ pub struct Needs<'a> {
     pub reads: Vec<&'a Path>,
     /// Whether it reads files that the profile names, if the caller has made the profile.
     pub named_files: bool,
-    /// The file that it writes.
-    pub output: Option<&'a Path>,
+    /// The files that it writes.
+    pub outputs: Vec<PathBuf>,
     /// A directory that it has just made. It makes files and directories there, and may remove it.
     pub made: Option<&'a Path>,
+    /// What it does to the profile besides reading.
+    pub change: Change,
+    /// Directories of pools that it may delete, as far as they are of the caller.
+    pub pools: Vec<PathBuf>,
+}
+
+/// What a command does to a profile.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Change {
+    /// It only reads.
+    #[default]
+    Nothing,
+    /// It makes, moves and removes files and directories in it.
+    Inside,
+    /// It removes the profile.
+    Remove,
 }
 
 impl<'a> Needs<'a> {
@@ -50,8 +72,8 @@ impl<'a> Needs<'a> {
     }
 
     /// The same with an output file.
-    pub fn output(self, output: &'a Path) -> Self {
-        Self { output: Some(output), ..self }
+    pub fn output(self, output: &Path) -> Self {
+        Self { outputs: vec![output.to_owned()], ..self }
     }
 }
 
@@ -84,12 +106,28 @@ pub fn confine(profile: Option<&Dir>, needs: &Needs<'_>) {
 
 fn try_confine(profile: Option<&Dir>, needs: &Needs<'_>) -> Result<(), RulesetError> {
     let read = AccessFs::ReadFile | AccessFs::ReadDir;
+    let remove = AccessFs::RemoveFile | AccessFs::RemoveDir;
+    let write = AccessFs::WriteFile | AccessFs::Truncate;
+    let make = AccessFs::MakeReg | AccessFs::MakeDir;
+    // A kernel that does not know this right takes it away from everybody who has any rules.
+    let move_files = match needs.change {
+        Change::Inside => CompatLevel::HardRequirement,
+        Change::Nothing | Change::Remove => CompatLevel::BestEffort,
+    };
     let mut rules = Ruleset::default()
+        .set_compatibility(move_files)
+        .handle_access(AccessFs::Refer)?
+        .set_compatibility(CompatLevel::BestEffort)
         .handle_access(AccessFs::from_all(ABI::V5))?
         .handle_access(AccessNet::from_all(ABI::V4))?
         .create()?;
     if let Some(Ok(directory)) = profile.map(Dir::to_file) {
-        rules = rules.add_rule(PathBeneath::new(directory, read))?;
+        let change = match needs.change {
+            Change::Nothing => BitFlags::EMPTY,
+            Change::Inside => remove | write | make | AccessFs::Refer,
+            Change::Remove => remove,
+        };
+        rules = rules.add_rule(PathBeneath::new(directory, read | change))?;
         // Root may look at a profile of somebody else, whose pool is in a place of that user.
         let owner = profile.and_then(|profile| profile.stat().ok()).map(|found| found.st_uid);
         for user in [Some(profile::pools::user()), owner].into_iter().flatten() {
@@ -104,24 +142,29 @@ fn try_confine(profile: Option<&Dir>, needs: &Needs<'_>) -> Result<(), RulesetEr
     if needs.named_files && profile.is_some_and(is_of_caller) {
         rules = allow(rules, Path::new("/"), read)?;
     }
-    match needs.output.and_then(|output| written(output).ok()) {
-        Some(Written::In(directory)) => {
-            let write = AccessFs::MakeReg | AccessFs::RemoveFile | AccessFs::WriteFile;
-            rules = allow(rules, &directory, write | AccessFs::Truncate | read)?;
-        }
-        Some(Written::Itself(file)) => {
+    for output in &needs.outputs {
+        match written(output) {
+            Ok(Written::In(directory)) => {
+                let replace = AccessFs::MakeReg | AccessFs::RemoveFile;
+                rules = allow(rules, &directory, replace | write | read)?;
+            }
             // It is asked whether it is a terminal.
-            let write = AccessFs::WriteFile | AccessFs::IoctlDev;
-            rules = allow(rules, &file, write | AccessFs::Truncate)?;
+            Ok(Written::Itself(file)) => rules = allow(rules, &file, write | AccessFs::IoctlDev)?,
+            Ok(Written::Open) | Err(_) => {}
         }
-        Some(Written::Open) | None => {}
     }
     if let Some(made) = needs.made {
-        let remove = AccessFs::RemoveFile | AccessFs::RemoveDir;
-        let write = AccessFs::WriteFile | AccessFs::Truncate;
-        let make = AccessFs::MakeReg | AccessFs::MakeDir;
         rules = allow(rules, made, read | remove | write | make)?;
         rules = allow(rules, directory(made), AccessFs::RemoveDir)?;
+    }
+    if let (Change::Remove, Some(profile)) = (needs.change, profile) {
+        rules = allow(rules, directory(profile.path()), AccessFs::RemoveDir)?;
+    }
+    for pool in &needs.pools {
+        let open = own_directory(pool).and_then(|open| open.to_file().ok());
+        let Some(open) = open else { continue };
+        rules = rules.add_rule(PathBeneath::new(open, read | AccessFs::RemoveFile))?;
+        rules = allow(rules, directory(pool), AccessFs::RemoveDir)?;
     }
     rules.restrict_self().map(drop)
 }

@@ -11,6 +11,7 @@ mod commands;
 mod doctor;
 mod documented;
 mod drain;
+mod ends_confined;
 mod foreign;
 mod foreign_text;
 mod half_written;

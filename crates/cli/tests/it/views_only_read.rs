@@ -51,17 +51,17 @@ const VIEWS: [&str; 26] = [
 
 /// A recording that was killed together with its `run`: pages and the counts of loops are in the
 /// pool, and events of plugins in a file. `None` of it is in the profile yet.
-struct Killed {
-    scratch: Scratch,
-    dir: PathBuf,
+pub struct Killed {
+    pub scratch: Scratch,
+    pub dir: PathBuf,
     /// The directory of the pool.
-    shm: PathBuf,
+    pub shm: PathBuf,
 }
 
-const PART: &str = "processes/4000711-1000-0";
+pub const PART: &str = "processes/4000711-1000-0";
 
 impl Killed {
-    fn new() -> Self {
+    pub fn new() -> Self {
         let scratch = Scratch::new();
         let dir = scratch.join("x.cpt");
         let mut script = ProfileScript::monotonic();
@@ -96,7 +96,7 @@ impl Drop for Killed {
     }
 }
 
-fn change(dir: &Path, change: impl FnOnce(&mut Manifest)) {
+pub fn change(dir: &Path, change: impl FnOnce(&mut Manifest)) {
     let mut manifest = Manifest::read(dir).unwrap();
     change(&mut manifest);
     manifest.write(dir).unwrap();
@@ -147,7 +147,7 @@ fn words(view: &str, dir: &Path, out: &Path) -> Vec<String> {
 }
 
 /// Runs a view under `strace`. Returns what it printed, and the calls that it made.
-fn traced(options: &[&str], words: &[String]) -> (Output, String) {
+pub fn traced(options: &[&str], words: &[String]) -> (Output, String) {
     let scratch = Scratch::new();
     let log = scratch.join("log");
     let output = Command::new("strace")
@@ -162,13 +162,13 @@ fn traced(options: &[&str], words: &[String]) -> (Output, String) {
 }
 
 /// Calls that change names, or what a name leads to.
-const CHANGES: &str = "trace=open,openat,openat2,creat,unlink,unlinkat,rename,renameat,renameat2,\
+pub const CHANGES: &str = "trace=open,openat,openat2,creat,unlink,unlinkat,rename,renameat,renameat2,\
                        mkdir,mkdirat,rmdir,link,linkat,symlink,symlinkat,mknod,mknodat,truncate,\
                        ftruncate,chmod,fchmodat,chown,fchownat,lchown,utimensat,setxattr,execve,\
                        connect,bind,landlock_create_ruleset,landlock_restrict_self";
 
 /// Whether a call changes something outside of this process.
-fn is_change(line: &str) -> bool {
+pub fn is_change(line: &str) -> bool {
     let call = line.split_once(' ').map_or(line, |(_, call)| call.trim_start());
     let name = call.split('(').next().unwrap_or_default();
     match name {
@@ -184,7 +184,7 @@ fn is_change(line: &str) -> bool {
 }
 
 /// Whether a command has given up its rights. A kernel without Landlock says so.
-fn is_confined(log: &str) -> bool {
+pub fn is_confined(log: &str) -> bool {
     let mut lines = log.lines();
     lines.any(|line| {
         let is_unknown = line.contains("ENOSYS") || line.contains("EOPNOTSUPP");

@@ -6,6 +6,7 @@
 
 #![allow(dead_code, reason = "each test program uses its part")]
 
+pub mod memory;
 pub mod trace_processor;
 
 use std::collections::BTreeMap;
