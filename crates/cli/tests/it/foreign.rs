@@ -19,6 +19,8 @@ use serde_json::Value;
 use testkit::make::pool_path;
 use testkit::{CallScript, ProfileScript, Scratch};
 
+use crate::support::memory::Memory;
+
 /// Two threads of a process that ended long ago: 2 calls each in pages that were not written out,
 /// and one call that was.
 fn crashed() -> ProfileScript {
@@ -583,9 +585,11 @@ fn another_users_profile_is_left_as_it_is() {
 
 /// The profile of a killed recording is deleted: the next `recover` frees its memory, and `doctor`
 /// shows it before that. The memory of a profile that was moved, may have been moved, or is still
-/// recording stays. The test uses a place of its own, because other tests recover, too.
+/// recording stays. The test uses a place of its own, because other tests recover, too, and sees no
+/// pools of anybody else.
 #[test]
 fn memory_of_deleted_profiles_is_freed() {
+    let Some(memory) = Memory::new("memory of deleted profiles") else { return };
     let scratch = Scratch::new();
     let place = scratch.join("memory");
     fs::create_dir(&place).unwrap();
@@ -593,7 +597,9 @@ fn memory_of_deleted_profiles_is_freed() {
         let words = wrapper.iter().chain(&[env!("CARGO_BIN_EXE_counterpoint")]).chain(words);
         let words: Vec<&str> = words.copied().collect();
         let mut command = Command::new(words[0]);
-        let output = command.args(&words[1..]).env("XDG_RUNTIME_DIR", &place).output().unwrap();
+        command.args(&words[1..]).env("XDG_RUNTIME_DIR", &place);
+        memory.make_shared(&mut command);
+        let output = command.output().unwrap();
         String::from_utf8([output.stdout, output.stderr].concat()).unwrap()
     };
     let shown = |shm: &Path| {

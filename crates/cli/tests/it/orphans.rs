@@ -15,31 +15,39 @@ use serde_json::Value;
 use testkit::{ProfileScript, Scratch};
 
 use crate::support::counterpoint;
+use crate::support::memory::Memory;
 
-/// A place for pools that no other test uses, and a profile to recover.
+/// A place for pools that nobody else uses, and a profile to recover.
 struct Place {
     scratch: Scratch,
     profile: PathBuf,
+    memory: Memory,
 }
 
 impl Place {
-    fn new() -> Self {
+    fn new(test: &str) -> Option<Self> {
+        let memory = Memory::new(test)?;
         let scratch = Scratch::new();
         let profile = scratch.join("other.cpt");
         let mut script = ProfileScript::monotonic();
         script.process(4_000_711).library("m", &["f"]);
         script.write(&profile);
-        fs::create_dir(scratch.join("memory")).unwrap();
-        Self { scratch, profile }
+        Some(Self { scratch, profile, memory })
     }
 
-    fn path(&self) -> PathBuf {
-        self.scratch.join("memory")
+    fn path(&self) -> &Path {
+        self.memory.path()
+    }
+
+    /// Where a directory of this place is for commands.
+    fn named(&self, directory: &Path) -> String {
+        Path::new("/dev/shm").join(directory.file_name().unwrap()).display().to_string()
     }
 
     fn run(&self, words: &[&str]) -> String {
         let mut command = Command::new(env!("CARGO_BIN_EXE_counterpoint"));
-        command.args(words).env("XDG_RUNTIME_DIR", self.path());
+        command.args(words).env_remove("XDG_RUNTIME_DIR");
+        self.memory.make_shared(&mut command);
         let output = command.stdin(Stdio::null()).output().unwrap();
         String::from_utf8([output.stdout, output.stderr].concat()).unwrap()
     }
@@ -57,7 +65,7 @@ impl Place {
         let mut rows = rows.iter().filter(|row| row["name"] == "orphaned pool");
         rows.find_map(|row| {
             let state = row["state"].as_str().unwrap();
-            state.contains(directory.to_str().unwrap()).then(|| state.to_owned())
+            state.contains(&self.named(directory)).then(|| state.to_owned())
         })
     }
 }
@@ -71,8 +79,7 @@ fn age(directory: &Path) {
             File::open(entry.path()).unwrap().set_modified(then).unwrap();
         }
     }
-    // It may be gone: tests beside this one recover, too.
-    let _ = File::open(directory).and_then(|directory| directory.set_modified(then));
+    File::open(directory).unwrap().set_modified(then).unwrap();
 }
 
 /// What becomes of a directory.
@@ -169,7 +176,7 @@ const CASES: [Case; 14] = [
 
 #[test]
 fn what_is_left_of_pools_is_shown_and_freed() {
-    let place = Place::new();
+    let Some(place) = Place::new("what is left of pools") else { return };
     for (name, make, fate) in CASES {
         let directory = place.path().join(directory_name());
         fs::DirBuilder::new().mode(0o700).create(&directory).unwrap();
@@ -191,8 +198,8 @@ fn what_is_left_of_pools_is_shown_and_freed() {
         assert_eq!(directory.exists(), !matches!(fate, Fate::Freed(_)), "{name}: {said}");
         let said = said + &place.run(&["recover", "--orphans"]);
         assert_eq!(directory.exists(), fate == Fate::Kept, "{name}: {said}");
-        let path = directory.to_str().unwrap();
-        assert_eq!(said.contains(path), fate != Fate::Kept, "{name}: {said}");
+        let path = place.named(&directory);
+        assert_eq!(said.contains(&path), fate != Fate::Kept, "{name}: {said}");
         if fate == Fate::Kept {
             fs::remove_dir_all(&directory).unwrap();
         }
@@ -203,7 +210,7 @@ fn what_is_left_of_pools_is_shown_and_freed() {
 /// A damaged pool that a process has open is used: the program that has damaged it may live.
 #[test]
 fn a_damaged_pool_in_use_is_kept() {
-    let place = Place::new();
+    let Some(place) = Place::new("a damaged pool in use") else { return };
     let directory = place.path().join(directory_name());
     fs::create_dir(&directory).unwrap();
     cut(&directory, 0);
@@ -220,7 +227,7 @@ fn a_damaged_pool_in_use_is_kept() {
 /// A name that `run` does not give, and directories and pools of somebody else.
 #[test]
 fn pools_that_run_has_not_made_are_kept() {
-    let place = Place::new();
+    let Some(place) = Place::new("pools of others") else { return };
     let user = profile::pools::user();
     let mine = place.path().join(format!("counterpoint-{user}-mine"));
     fs::create_dir(&mine).unwrap();
@@ -253,7 +260,7 @@ fn pools_that_run_has_not_made_are_kept() {
 #[test]
 fn a_run_that_was_killed_while_it_made_its_pool() {
     let Some(program) = counterpoint("killed while making") else { return };
-    let place = Place::new();
+    let Some(place) = Place::new("killed while making") else { return };
     let mut left = Vec::new();
     for number in 1.. {
         let (dir, log) = (place.scratch.join("x.cpt"), place.scratch.join("log"));
@@ -264,6 +271,7 @@ fn a_run_that_was_killed_while_it_made_its_pool() {
         // Cargo's tests have one, and then the dynamic linker opens a hundred files.
         run.env_remove("LD_LIBRARY_PATH");
         run.arg(&program).args(["run", "-e", "none", "-o"]).arg(&dir).args(["--", "true"]);
+        place.memory.make_shared(&mut run);
         run.stdin(Stdio::null()).stderr(Stdio::null()).status().unwrap();
         let log = fs::read_to_string(&log).unwrap();
         if Manifest::read(&dir).is_ok() {
@@ -271,8 +279,9 @@ fn a_run_that_was_killed_while_it_made_its_pool() {
             break;
         }
         let made = log.split('"').find(|text| text.starts_with("/dev/shm/counterpoint-"));
-        if let Some(directory) = made.map(Path::new).filter(|directory| directory.exists()) {
-            age(directory);
+        let made = made.map(|made| place.path().join(Path::new(made).file_name().unwrap()));
+        if let Some(directory) = made.filter(|directory| directory.exists()) {
+            age(&directory);
             place.recover();
             assert!(!directory.exists(), "call {number}: {log}");
             left.push(number);
