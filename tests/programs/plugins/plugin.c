@@ -3,6 +3,7 @@
  *
  * It records one launch and one kernel with a flow between them, two counters, two devices, a
  * stream. `plugin_calls` returns the calls that it got, a letter each. */
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -52,6 +53,7 @@ enum {
   NO_PUSH,
   LARGE_INTERFACE,
   REGISTER_HANGS,
+  REGISTER_LINGERS,
 };
 #ifndef MISTAKE
 #define MISTAKE NONE
@@ -223,12 +225,22 @@ KINETO_PLUGIN_EXPORT int plugin_late(void) {
   return last ? copy.setLastEventName(copy.pTraceBuilderHandle, "too late") : 1;
 }
 
+/* The destructor of something that belongs to a thread. */
+static void wait_for_ever(void* thing) {
+  (void)thing;
+  for (;;) pause();
+}
+
 KINETO_PLUGIN_EXPORT int KinetoPlugin_register(const KinetoPlugin_Registry* registry) {
   note('r');
   IF(REGISTER_FAILS) return 2;
   IF(REGISTER_HANGS) {
     fputs("hangs\n", stderr);
     for (;;) pause();
+  }
+  IF(REGISTER_LINGERS) {
+    pthread_key_t key;
+    if (!pthread_key_create(&key, wait_for_ever)) pthread_setspecific(key, &key);
   }
   IF(REGISTERS_NOTHING) return 0;
   IF(REGISTERS_NULL) return registry->registerProfiler(registry->pRegistryHandle, NULL);

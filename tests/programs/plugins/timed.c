@@ -7,6 +7,7 @@
  *   crash=WHERE       ends in one of them as by a wrong address; wild=WHERE by a real one,
  *                     deep=WHERE by a stack that is full, abort=WHERE by abort
  *   leave=WHERE       ends the thread that calls it, by pthread_exit
+ *   linger=WHERE      has the thread that calls it wait for ever in a destructor, when it ends
  *   thread            has a thread while it records, which stop ends
  *   late              uses the trace builder in destroy, after its call
  *   log               logs a line in start
@@ -62,6 +63,16 @@ static long deeper(long left) {
   return left ? deeper(left - 1) + here[0] : 0;
 }
 
+static void wait_for_ever(void* thing) {
+  (void)thing;
+  for (;;) pause();
+}
+
+static void linger(void) {
+  pthread_key_t key;
+  if (!pthread_key_create(&key, wait_for_ever)) pthread_setspecific(key, text);
+}
+
 static int misbehave(const char* where) {
   if (asked("wild", where)) *nowhere = 1;
   if (asked("deep", where)) deeper(depth);
@@ -69,6 +80,7 @@ static int misbehave(const char* where) {
   if (asked("crash", where)) raise(SIGSEGV); /* as a wrong address */
   while (asked("hang", where)) pause();
   if (asked("leave", where)) pthread_exit(NULL);
+  if (asked("linger", where)) linger();
   return asked("fail", where) ? 9 : 0;
 }
 

@@ -243,20 +243,30 @@ def test_a_plugin_that_fails_at_its_start_is_left_out(torch, plugins, tmp_path):
         assert len([line for line in done.lines if f"launches.so: {function} returned 7" in line]) == 1
 
 
+@pytest.fixture(params=["REGISTER_HANGS", "REGISTER_LINGERS"])
+def never_loaded(request, plugins, tmp_path):
+    """As `hanging`, also with a plugin whose thread never ends after it was loaded."""
+    return with_mistake(request.param, plugins, tmp_path)
+
+
 @pytest.fixture
 def hanging(plugins, tmp_path):
     """A folder with a plugin that hangs while it is loaded, and one that does not."""
+    return with_mistake("REGISTER_HANGS", plugins, tmp_path)
+
+
+def with_mistake(mistake, plugins, tmp_path):
     folder = tmp_path / "plugins"
     folder.mkdir()
     (folder / "launches.so").symlink_to(plugins[0] / "launches.so")
     include, hangs = places.ROOT / "include", folder / "hangs.so"
-    flags = ["-std=gnu11", "-shared", "-fPIC", "-DMISTAKE=REGISTER_HANGS", "-I", include]
+    flags = ["-std=gnu11", "-shared", "-fPIC", f"-DMISTAKE={mistake}", "-I", include]
     subprocess.run(["cc", *flags, PLUGINS / "plugin.c", "-o", hangs], check=True)
     return folder
 
 
-def test_a_plugin_that_hangs_while_it_is_loaded_is_left_out(torch, plugins, hanging, tmp_path):
-    variables = {"KINETO_PLUGIN_LIB_DIR_PATH": hanging, "COUNTERPOINT_PLUGIN_TIMEOUT": "1"}
+def test_a_plugin_that_hangs_while_it_is_loaded_is_left_out(torch, plugins, never_loaded, tmp_path):
+    variables = {"KINETO_PLUGIN_LIB_DIR_PATH": never_loaded, "COUNTERPOINT_PLUGIN_TIMEOUT": "1"}
     done = torch.run("profiled.py", tmp_path / "out.json", **variables)
     assert plugins[1] in done.found["averages"]
     assert len([line for line in done.lines if "hangs.so: loading it took longer than 1 s" in line]) == 1

@@ -6,8 +6,8 @@
 //! [`loaded`] is empty; sessions of the parent do nothing (`plugin_host::lineage`).
 
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use plugin_host::lineage::process_number;
 use plugin_host::{Host, Plugin, Problem};
@@ -47,7 +47,8 @@ type List = Vec<&'static Loaded>;
 static ALL: AtomicPtr<List> = AtomicPtr::new(std::ptr::null_mut());
 /// The process that has loaded plugins: 0, or its [`process_number`].
 static HOME: AtomicU32 = AtomicU32::new(0);
-/// The thread that is loading plugins, or 0.
+/// The turn of the thread that is loading plugins, or 0. The upper half is the thread's id, and the lower
+/// half is different for each turn, because a later thread may get the same id.
 static LOADING: AtomicU64 = AtomicU64::new(0);
 
 /// Lines that nobody has taken yet.
@@ -73,6 +74,11 @@ pub fn loaded() -> &'static [&'static Loaded] {
     unsafe { ALL.load(Ordering::Acquire).as_ref() }.map_or(&[], Vec::as_slice)
 }
 
+/// Loads these files, as [`Loader::load`] does, and however long it takes.
+pub fn load<P: AsRef<Path>>(files: &[P]) -> List {
+    Loader::default().load(files)
+}
+
 /// Loads these files, except those that are loaded already, and returns all of them in the same
 /// order. What is wrong with a file is in its problems. Returns nothing in a forked child of a
 /// process that had loaded plugins, and if a plugin that is being loaded calls this.
@@ -80,14 +86,14 @@ pub fn loaded() -> &'static [&'static Loaded] {
 /// Must not be called while the dynamic linker's lock is held by another thread that waits for this
 /// one. Signals are blocked meanwhile, so threads that plugins start have them blocked, too: the
 /// program's signals go to the program's own threads.
-pub fn load<P: AsRef<Path>>(files: &[P]) -> List {
+fn load_in_turn<P: AsRef<Path>>(files: &[P], loader: &Loader) -> List {
     let number = process_number();
     let home = HOME.compare_exchange(0, number, Ordering::AcqRel, Ordering::Acquire);
     if home.is_err_and(|home| home != number) {
         return Vec::new();
     }
     let _calm = sys::SignalsBlocked::for_new_threads();
-    let Some(_turn) = Turn::wait() else { return Vec::new() };
+    let Some(turn) = Turn::wait(loader) else { return Vec::new() };
     let mut all = loaded().to_vec();
     let known = all.len();
     let mut wanted = List::with_capacity(files.len());
@@ -109,40 +115,76 @@ pub fn load<P: AsRef<Path>>(files: &[P]) -> List {
             wanted.push(one);
         }
     }
-    if all.len() > known && LOADING.load(Ordering::Acquire) == u64::from(sys::thread_id()) {
+    if all.len() > known && turn.is_ours() {
         ALL.store(std::ptr::from_ref(keep(all)).cast_mut(), Ordering::Release);
     }
     wanted
 }
 
-/// Lets others load plugins although a thread has not come back from it: a plugin hangs. What that
-/// thread is loading is never used.
-pub fn pass_over() {
-    LOADING.store(0, Ordering::Release);
+/// One attempt to load plugins, shared by the thread that loads them and one that waits for it.
+#[derive(Clone, Debug, Default)]
+pub struct Loader(Arc<Attempt>);
+
+#[derive(Debug, Default)]
+struct Attempt {
+    is_given_up: AtomicBool,
+    /// Its turn in [`LOADING`], or 0.
+    turn: AtomicU64,
 }
 
-/// The right to load plugins, held until dropped, unless it was taken away ([`pass_over`]).
-struct Turn;
+impl Loader {
+    /// Loads these files, except those that are loaded already, and returns all of them in the same
+    /// order. Returns nothing if the attempt was given up before others had loaded theirs.
+    pub fn load<P: AsRef<Path>>(&self, files: &[P]) -> List {
+        load_in_turn(files, self)
+    }
+
+    /// Lets others load plugins although this attempt has not come back: a plugin hangs. What it is
+    /// loading is never used. If another attempt is loading, it goes on, and this one gets no turn.
+    pub fn pass_over(&self) {
+        self.0.is_given_up.store(true, Ordering::SeqCst);
+        let turn = self.0.turn.load(Ordering::SeqCst);
+        if turn != 0 {
+            let _ = LOADING.compare_exchange(turn, 0, Ordering::SeqCst, Ordering::SeqCst);
+        }
+    }
+}
+
+/// The right to load plugins, held until dropped, unless it was taken away ([`Loader::pass_over`]).
+struct Turn(u64);
 
 impl Turn {
     /// Waits for it. `None` if this very thread holds it, because a plugin that is being loaded has
-    /// called us.
-    fn wait() -> Option<Self> {
+    /// called us, or if the loader was given up.
+    fn wait(loader: &Loader) -> Option<Self> {
+        static TURNS: AtomicU32 = AtomicU32::new(0);
         let me = u64::from(sys::thread_id());
+        let turn = me << 32 | u64::from(TURNS.fetch_add(1, Ordering::Relaxed));
+        // Before the turn begins, so that it can be taken away from its first moment.
+        loader.0.turn.store(turn, Ordering::SeqCst);
         loop {
-            match LOADING.compare_exchange(0, me, Ordering::AcqRel, Ordering::Acquire) {
-                Ok(_) => return Some(Self),
-                Err(holder) if holder == me => return None,
+            let taken = LOADING.compare_exchange(0, turn, Ordering::SeqCst, Ordering::SeqCst);
+            let own = taken.is_ok().then_some(Self(turn));
+            if loader.0.is_given_up.load(Ordering::SeqCst) {
+                return None;
+            }
+            match taken {
+                Ok(_) => return own,
+                Err(holder) if holder >> 32 == me => return None,
                 Err(_) => sys::nap(),
             }
         }
+    }
+
+    /// Whether it was not taken away.
+    fn is_ours(&self) -> bool {
+        LOADING.load(Ordering::SeqCst) == self.0
     }
 }
 
 impl Drop for Turn {
     fn drop(&mut self) {
-        let (me, free) = (u64::from(sys::thread_id()), 0);
-        let _ = LOADING.compare_exchange(me, free, Ordering::AcqRel, Ordering::Relaxed);
+        let _ = LOADING.compare_exchange(self.0, 0, Ordering::SeqCst, Ordering::SeqCst);
     }
 }
 
@@ -171,4 +213,41 @@ pub fn take_lines(number: u32) -> Vec<Line> {
     let (own, others) = std::mem::take(&mut *lines).into_iter().partition(|l| l.number == number);
     *lines = others;
     own
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A loader that is given up while it waits takes nobody's turn, neither then nor later; one that is
+    /// given up while it loads lets the next one in. All in one test, because turns are the process's.
+    #[test]
+    fn only_the_turn_of_the_one_that_is_given_up_is_taken_away() {
+        let (slow, impatient, hung) = (Loader::default(), Loader::default(), Loader::default());
+        let turn = Turn::wait(&slow).expect("nobody loads");
+        let waits = {
+            let impatient = impatient.clone();
+            std::thread::spawn(move || Turn::wait(&impatient).is_none())
+        };
+        while impatient.0.turn.load(Ordering::SeqCst) == 0 {
+            std::thread::yield_now();
+        }
+        impatient.pass_over();
+        assert!(turn.is_ours(), "the turn of another loader was taken away");
+        assert!(waits.join().expect("it ends"), "it got a turn although it was given up");
+        assert!(turn.is_ours());
+        drop(turn);
+        assert_eq!(LOADING.load(Ordering::SeqCst), 0);
+
+        let turn = Turn::wait(&hung).expect("nobody loads");
+        assert!(Turn::wait(&Loader::default()).is_none(), "a plugin that loads plugins");
+        hung.pass_over();
+        assert!(!turn.is_ours());
+        let next = std::thread::spawn(|| Turn::wait(&Loader::default()).map(|turn| turn.is_ours()));
+        assert_eq!(next.join().expect("it ends"), Some(true));
+        let held = Turn::wait(&slow);
+        // The thread comes back after all, and gives nothing back that is not its own.
+        drop(turn);
+        assert!(held.is_some_and(|held| held.is_ours()));
+    }
 }

@@ -3,7 +3,7 @@
 //! program: each has a thread of its own, which exists during the call only.
 //!
 //! ```text
-//!  begin_call ─► thread "cp plugin": the plugin's function ─► returns ─► the thread ends
+//!  begin_call ─► thread "cp plugin": the plugin's function ─► returns ─► destructors ─► the thread ends
 //!       │                                    │ hangs
 //!  wait ◄── done, or no step for as long as a call may take: the plugin is given up
 //! ```
@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use plugin_host::guard::fault;
 
@@ -148,8 +148,12 @@ impl Call {
                 let left = progress.left(self.guest.patience).max(Duration::from_millis(1));
                 match ended.recv_timeout(left) {
                     Ok(id) => {
-                        let _ = thread.join();
-                        threads::wait_until_gone(id);
+                        let deadline = Instant::now() + self.guest.patience;
+                        if threads::join_until(thread, deadline) {
+                            threads::wait_until_gone(id);
+                        } else {
+                            progress.give_up();
+                        }
                         break;
                     }
                     // It ended without an answer, as by `pthread_exit` outside of a call.

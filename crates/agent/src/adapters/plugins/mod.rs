@@ -31,12 +31,12 @@ mod threads;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::adapters::iree;
 use crate::os::sys::{self, ErrnoGuard};
 use crate::process::guard::guarded;
-use crate::process::plugins::Loaded;
+use crate::process::plugins::{Loaded, Loader};
 use crate::process::{load, plugins, program};
 use crate::recorder::adapter::Adapter;
 use crate::state::run::{self, Run};
@@ -158,13 +158,14 @@ pub fn record_again() {
 
 /// Loads a plugin for another adapter, as [`plugins::load`] does, but on a thread that ends with it.
 /// The calling thread gets the program's signals meanwhile. Returns `None` if it takes longer than
-/// `patience`. A program that may start no thread waits however long it takes.
+/// `patience` until the thread has ended, with the destructors of what the plugin keeps for it. A program that may start no thread waits however long it takes.
 pub fn load_apart(file: PathBuf, patience: Duration) -> Option<Vec<&'static Loaded>> {
     let (done, ended) = channel();
-    let its = file.clone();
+    let (deadline, loader) = (Instant::now() + patience, Loader::default());
+    let (its, its_loader) = (file.clone(), loader.clone());
     let work = move || {
         let _own = threads::Own::register();
-        let _ = done.send(guarded(|| plugins::load(&[its])).unwrap_or_default());
+        let _ = done.send(guarded(|| its_loader.load(&[its])).unwrap_or_default());
     };
     let thread = {
         let _calm = sys::SignalsBlocked::for_new_threads();
@@ -173,14 +174,11 @@ pub fn load_apart(file: PathBuf, patience: Duration) -> Option<Vec<&'static Load
     };
     let Ok(thread) = thread else { return Some(plugins::load(&[file])) };
     match ended.recv_timeout(patience) {
-        Ok(loaded) => {
-            let _ = thread.join();
-            Some(loaded)
-        }
+        Ok(loaded) => threads::join_until(thread, deadline).then_some(loaded),
         // It ended without an answer, as by `pthread_exit`.
         Err(RecvTimeoutError::Disconnected) => Some(Vec::new()),
         Err(RecvTimeoutError::Timeout) => {
-            plugins::pass_over();
+            loader.pass_over();
             None
         }
     }

@@ -14,7 +14,7 @@ use record::run_file::PluginOptions;
 use super::progress::Progress;
 use crate::process::events::{self, EventsFile};
 use crate::process::part::Process;
-use crate::process::plugins::{self, Loaded};
+use crate::process::plugins::{self, Loaded, Loader};
 
 /// A file of events whose writes are steps of the plugin.
 struct Stepping {
@@ -108,9 +108,9 @@ impl One {
 
     /// Loads the plugin. The numbers in `others` are plugins that take part already, perhaps under
     /// another name.
-    pub fn load(&mut self, file: &str, others: &[u32]) {
+    pub fn load(&mut self, file: &str, loader: &Loader, others: &[u32]) {
         self.doing("while it was loaded and registered");
-        let Some(loaded) = plugins::load(&[file]).pop() else { return };
+        let Some(loaded) = loader.load(&[file]).pop() else { return };
         if others.contains(&loaded.number) {
             return self.finish();
         }

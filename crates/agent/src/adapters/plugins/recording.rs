@@ -17,7 +17,7 @@ use super::{control, threads};
 use crate::os::kept::keep;
 use crate::os::sys;
 use crate::process::part::Process;
-use crate::process::plugins;
+use crate::process::plugins::{self, Loader};
 use crate::state::run::Run;
 
 /// The plugins that record. The lock is held for a moment only, and never while a plugin is called. A
@@ -48,15 +48,16 @@ pub fn begin(
         // The plugin's file is begun before the plugin is loaded, because loading can crash.
         let Some(one) = One::new(process, options, file, Arc::clone(&progress)) else { continue };
         let guest: &'static Guest = keep(Guest::new(one, progress, patience));
-        let others = numbers.clone();
-        if call(guest, is_here, move |one| one.load(file, &others)) {
+        let (others, loader) = (numbers.clone(), Loader::default());
+        let its = loader.clone();
+        if call(guest, is_here, move |one| one.load(file, &its, &others)) {
             guest.with(|one| {
                 numbers.extend(one.number());
                 guest.set_number(one.number());
                 one.take_events_with(take_events);
             });
         } else {
-            plugins::pass_over();
+            loader.pass_over();
         }
         guests.push(guest);
     }

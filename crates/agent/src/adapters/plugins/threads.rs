@@ -3,8 +3,11 @@
 //! the bare system call `exit` of each of its threads, as strict seccomp demands.
 
 use std::ffi::c_long;
+use std::os::unix::thread::JoinHandleExt;
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Instant;
 
 use crate::os::sys;
 
@@ -153,6 +156,22 @@ pub fn wait_until_only_one() {
         }
         sys::nap();
     }
+}
+
+/// Waits until a thread of ours has ended, which it cannot while a destructor of a plugin hangs. Returns
+/// false if it has not ended at the deadline; then it is left alone.
+pub fn join_until(thread: JoinHandle<()>, deadline: Instant) -> bool {
+    let thread = thread.into_pthread_t();
+    // SAFETY: nobody else has this thread, so it is joined or detached once.
+    while unsafe { libc::pthread_tryjoin_np(thread, std::ptr::null_mut()) } == libc::EBUSY {
+        if Instant::now() >= deadline {
+            // SAFETY: as above.
+            unsafe { libc::pthread_detach(thread) };
+            return false;
+        }
+        sys::nap();
+    }
+    true
 }
 
 /// Waits until the kernel has forgotten a thread that has ended: until then, the process is not one
