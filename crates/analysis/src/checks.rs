@@ -98,7 +98,7 @@ mod tests {
     use super::*;
 
     fn row() -> Row {
-        let mut row = Row::of_counts(Key::Op(0), 0, 0);
+        let mut row = Row::of_counts(Key::Op(0), 0);
         (row.calls, row.total, row.own) = (2, Estimate::exact(30.0), Estimate::exact(25.0));
         (row.min, row.p50, row.p99, row.max) = (10.0, 15.0, 19.9, 20.0);
         row

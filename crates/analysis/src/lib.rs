@@ -67,7 +67,7 @@ pub use durations::Durations;
 pub use empty::{Bracket, EmptyCall};
 pub use estimate::Estimate;
 pub use loops::{LoopData, LoopTable, loops};
-pub use metrics::{Hidden, MOSTLY_EMPTY, MetricValue, PartOfTime};
+pub use metrics::{Hidden, MOSTLY_EMPTY, MetricValue, MetricValues, PartOfTime};
 pub use ops::{OpFilter, OpTable, OpTrees};
 pub use probe::ProbeCost;
 pub use sampled::{Estimated, SampledCounter, SampledRow, SampledRun};

@@ -3,6 +3,8 @@
 //! empty call reads. A metric is absent if its value would mostly describe the bracket and not the
 //! code inside it, or if one of its operands cannot be told apart from an empty call.
 
+use std::sync::Arc;
+
 use model::metric::Bound;
 use profile::{Columns, Profile, Status};
 
@@ -25,6 +27,40 @@ pub struct MetricValue {
     pub calls: u64,
     /// Why there is no value although it could be computed.
     pub hidden: Option<Hidden>,
+}
+
+impl MetricValue {
+    /// A metric that no call has.
+    pub const NONE: Self = Self { value: None, interval: None, calls: 0, hidden: None };
+}
+
+/// The metrics of a row. Those that no call has take no memory: a profile can name many metrics, and have
+/// many rows. A clone shares the values.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct MetricValues {
+    /// The metrics that some call has: their indices, increasing, and their values.
+    known: Arc<[(u32, MetricValue)]>,
+}
+
+impl MetricValues {
+    /// The metric with this index among those that were asked for.
+    pub fn get(&self, index: usize) -> MetricValue {
+        let at = self.known.binary_search_by_key(&index, |(of, _)| *of as usize);
+        at.map_or(MetricValue::NONE, |at| self.known[at].1)
+    }
+
+    /// Returns the number of metrics that some call has.
+    pub fn known(&self) -> usize {
+        self.known.len()
+    }
+}
+
+/// Takes each metric's value, in the order of the metrics.
+impl FromIterator<MetricValue> for MetricValues {
+    fn from_iter<I: IntoIterator<Item = MetricValue>>(values: I) -> Self {
+        let known = (0..).zip(values).filter(|(_, value)| *value != MetricValue::NONE);
+        Self { known: known.collect() }
+    }
 }
 
 /// Why a metric is not shown.
@@ -60,7 +96,8 @@ pub(crate) fn empty_share(sum: f64, brackets: Option<Estimate>) -> Option<f64> {
     Some(if sum > 0.0 { (empty / sum).min(1.0) } else { f64::from(u8::from(empty > 0.0)) })
 }
 
-/// The distinct sets of counters that metrics are computed from.
+/// The sets of counters that metrics are computed from: for each group, those of its counters that some
+/// metric uses. So each row has at most one sum per group, however many metrics there are.
 #[derive(Debug, Default)]
 pub(crate) struct Sets {
     sets: Vec<Set>,
@@ -72,7 +109,7 @@ pub(crate) struct Sets {
 struct Set {
     /// Indices in the run's list of counters.
     counters: Vec<usize>,
-    /// The group of the counters. `None` if the metric uses only the duration, which every call
+    /// The group of the counters. `None` if the metrics use only the duration, which every call
     /// has.
     group: Option<usize>,
 }
@@ -107,14 +144,18 @@ impl Sets {
     pub fn new(profile: &Profile, metrics: &[Bound]) -> Self {
         let mut all = Self::default();
         for metric in metrics {
-            let known = all.sets.iter().position(|set| set.counters == metric.counters);
-            all.of_metric.push(known.unwrap_or(all.sets.len()));
+            let group = metric.counters.first().and_then(|first| {
+                profile.groups.all().iter().position(|group| group.counters.contains(first))
+            });
+            let known = all.sets.iter().position(|set| set.group == group);
+            let at = known.unwrap_or(all.sets.len());
+            all.of_metric.push(at);
             if known.is_none() {
-                let group = metric.counters.first().and_then(|first| {
-                    profile.groups.all().iter().position(|group| group.counters.contains(first))
-                });
-                all.sets.push(Set { counters: metric.counters.clone(), group });
+                all.sets.push(Set { counters: Vec::new(), group });
             }
+            let counters = &mut all.sets[at].counters;
+            let new = metric.counters.iter().filter(|counter| !counters.contains(*counter));
+            counters.extend(new.copied().collect::<Vec<_>>());
         }
         all
     }
@@ -180,15 +221,21 @@ impl Sets {
         metrics: &[Bound],
         sums: &[SetSum],
         brackets: &Brackets,
-    ) -> Vec<MetricValue> {
+    ) -> MetricValues {
         let pairs = metrics.iter().zip(&self.of_metric);
-        pairs.map(|(m, set)| value(profile, m, &sums[*set], brackets)).collect()
+        pairs.map(|(m, set)| value(profile, m, &self.sets[*set], &sums[*set], brackets)).collect()
     }
 }
 
 /// Subtracts the empty calls from the sums and not from each call, so that calls which read less
 /// than an empty one balance those which read more.
-fn value(profile: &Profile, metric: &Bound, sum: &SetSum, brackets: &Brackets) -> MetricValue {
+fn value(
+    profile: &Profile,
+    metric: &Bound,
+    set: &Set,
+    sum: &SetSum,
+    brackets: &Brackets,
+) -> MetricValue {
     let result =
         |value, interval, hidden| MetricValue { value, interval, calls: sum.calls, hidden };
     if sum.calls == 0 {
@@ -204,9 +251,11 @@ fn value(profile: &Profile, metric: &Bound, sum: &SetSum, brackets: &Brackets) -
         (share > MOSTLY_EMPTY || !less(total, empty).is_resolved()).then_some(share)
     };
     let mut totals = Vec::with_capacity(metric.counters.len());
-    for (counter, total) in metric.counters.iter().zip(&sum.counters) {
+    for counter in &metric.counters {
+        let at = set.counters.iter().position(|of_set| of_set == counter);
+        let total = at.and_then(|at| sum.counters.get(at)).copied().unwrap_or(0);
         let empty = sum.brackets.counter(profile, *counter, sum.weight, ticks(sum.taken), brackets);
-        let total = *total as f64;
+        let total = total as f64;
         if let Some(empty_share) = hides(total, empty) {
             let hidden = Hidden::Counter { counter: *counter, empty_share };
             return result(None, None, Some(hidden));

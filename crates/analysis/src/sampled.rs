@@ -23,7 +23,7 @@ pub mod tail;
 pub(crate) mod values;
 
 use crate::estimate::Estimate;
-use crate::metrics::MetricValue;
+use crate::metrics::MetricValues;
 use crate::table::Row;
 
 pub(crate) use collect::{Found, collect};
@@ -58,8 +58,7 @@ pub(crate) fn apply(row: &mut Row, sampled: SampledRow, raw: bool) {
         let counters = row.counters.iter_mut().enumerate();
         counters.filter(|(i, _)| !known(*i)).for_each(|(_, counter)| *counter = None);
         if sampled.calls.is_none() {
-            let none = MetricValue { value: None, interval: None, calls: 0, hidden: None };
-            row.metrics.iter_mut().for_each(|metric| *metric = none);
+            row.metrics = MetricValues::default();
         }
     }
     for (of_row, counter) in row.counters.iter_mut().zip(&sampled.counters) {

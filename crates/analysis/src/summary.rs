@@ -174,7 +174,7 @@ fn once(profile: &Profile, options: &Options) -> Summary {
         sampled: None,
     };
     if let Some((rows, run)) = estimates {
-        estimate(profile, rows, run, options.metrics.len(), options.raw, &mut summary);
+        estimate(profile, rows, run, options.raw, &mut summary);
     }
     summary
 }
@@ -206,7 +206,6 @@ fn estimate(
     profile: &Profile,
     mut found: HashMap<Key, Found>,
     run: SampledRun,
-    metrics: usize,
     raw: bool,
     summary: &mut Summary,
 ) {
@@ -228,7 +227,7 @@ fn estimate(
     }
     for (key, of_row) in found {
         let counters = profile.groups.counters();
-        let mut row = Row::of_counts(key, counters, metrics);
+        let mut row = Row::of_counts(key, counters);
         row.threads.extend(of_row.threads);
         row.passes = of_row.passes;
         sampled::apply(&mut row, of_row.row, raw);

@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use profile::{OpId, Profile, Role};
 
 use crate::estimate::Estimate;
-use crate::metrics::{self, MetricValue};
+use crate::metrics::{self, MetricValues};
 use crate::sampled::values::SampledRow;
 
 pub(crate) use fill::Table;
@@ -107,7 +107,7 @@ pub struct Row {
     /// One entry for each counter of the run; `None` if no call of this row has a usable value.
     pub counters: Vec<Option<CounterTotal>>,
     /// Each requested metric.
-    pub metrics: Vec<MetricValue>,
+    pub metrics: MetricValues,
     /// The part of each pass that recorded something. Empty in a profile without passes. A pass
     /// that was not run is missing here, not 0.
     pub passes: Vec<PassTotal>,
@@ -230,7 +230,7 @@ impl Row {
     }
 
     /// A row of calls that were only counted.
-    pub(crate) fn of_counts(key: Key, counters: usize, metrics: usize) -> Self {
+    pub(crate) fn of_counts(key: Key, counters: usize) -> Self {
         Self {
             key,
             first: FirstCalls::default(),
@@ -247,10 +247,7 @@ impl Row {
             p50: 0.0,
             p99: 0.0,
             counters: vec![None; counters],
-            metrics: vec![
-                MetricValue { value: None, interval: None, calls: 0, hidden: None };
-                metrics
-            ],
+            metrics: MetricValues::default(),
             passes: Vec::new(),
             threads: BTreeSet::new(),
             cpus: BTreeSet::new(),

@@ -209,7 +209,7 @@ fn metric(script: &ProfileScript, text: &str) -> MetricValue {
     let operands: Vec<_> = script.manifest.counters.iter().map(|c| c.operand()).collect();
     let metrics = vec![Metric::parse(text).unwrap().bind(&operands).unwrap()];
     let options = Options { metrics, ..Options::default() };
-    summary(script, &options).rows[0].metrics[0]
+    summary(script, &options).rows[0].metrics.get(0)
 }
 
 /// Forty calls of this duration, with this value of the clock.
@@ -313,7 +313,7 @@ fn a_part_of_the_time_above_the_whole_is_hidden() {
         let operands: Vec<_> = script.manifest.counters.iter().map(|c| c.operand()).collect();
         let metrics = vec![Metric::parse(text).unwrap().bind(&operands).unwrap()];
         let rows = summary(&script, &Options { metrics, ..Options::default() }).rows;
-        rows.iter().find(|row| row.calls == 40).unwrap().metrics[0]
+        rows.iter().find(|row| row.calls == 40).unwrap().metrics.get(0)
     };
     let busy = of_g(BUSY);
     let Some(Hidden::MoreThanAll { part }) = busy.hidden else { panic!("{busy:?}") };

@@ -49,6 +49,10 @@ struct Asked {
     builtin: bool,
 }
 
+/// The most metrics that a profile may name. A table has a cell for each metric in each row, which a few
+/// bytes of a manifest could otherwise make very many.
+const MOST_OF_PROFILE: usize = 256;
+
 /// The metrics of a command line, each checked against the counters of the run to come.
 pub fn before_run(args: &MetricArgs, counters: &[CounterInfo]) -> Result<Vec<MetricInfo>, Failure> {
     let operands: Vec<Operand<'_>> = counters.iter().map(CounterInfo::operand).collect();
@@ -62,6 +66,13 @@ pub fn before_run(args: &MetricArgs, counters: &[CounterInfo]) -> Result<Vec<Met
     }
     let asked = asked(args, &operands)?;
     bind_all(&asked, &operands)?;
+    if asked.len() > MOST_OF_PROFILE {
+        return Err(Failure::new(format!(
+            "{} metrics: a profile can name {MOST_OF_PROFILE}",
+            asked.len()
+        ))
+        .hint("give the others to `counterpoint report --metrics-file`"));
+    }
     Ok(asked.iter().map(|asked| MetricInfo::from(&asked.metric)).collect())
 }
 
@@ -76,7 +87,11 @@ pub fn of_profile(
     let operands: Vec<Operand<'_>> = counters.iter().map(CounterInfo::operand).collect();
     let asked = bind_all(&asked(args, &operands)?, &operands)?;
     let mut all: Vec<Bound> = Vec::new();
-    for info in &profile.manifest.metrics {
+    if profile.manifest.metrics.len() > MOST_OF_PROFILE {
+        let metrics = profile.manifest.metrics.len();
+        say!("the profile names {metrics} metrics; only the first {MOST_OF_PROFILE} are shown");
+    }
+    for info in profile.manifest.metrics.iter().take(MOST_OF_PROFILE) {
         let bound = Metric::of(&info.name, &info.expression).and_then(|m| m.bind(&operands));
         match bound {
             Ok(bound) if taken(&bound.name, &operands).is_none() => all.push(bound),

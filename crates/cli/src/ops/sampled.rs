@@ -12,6 +12,7 @@ use super::Args;
 use crate::failure::Failure;
 use crate::output::Format;
 use crate::terminal::{known_width, stdout};
+use crate::view::table::Value;
 use crate::view::wrap::{PROSE_WIDTH, wrapped};
 use crate::view::{columns, csv, head, losses, sampled, text};
 
@@ -41,8 +42,8 @@ pub fn print(profile: &Profile, args: &Args) -> Result<ExitCode, Failure> {
     for column in &mut table.columns {
         match column.name.as_str() {
             "arguments" | "device" => {
-                let text = |cell: &Option<_>| matches!(cell, Some(crate::view::table::Value::Text(text)) if !text.is_empty());
-                column.csv_only = !column.cells.iter().any(text);
+                let is_text = |cell: &Value| matches!(cell, Value::Text(text) if !text.is_empty());
+                column.csv_only = !column.cells.iter().flatten().any(|cell| is_text(&cell));
                 column.rank = 4;
             }
             "self_ns" | "share" | "dispatches" => column.csv_only = true,

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use analysis::{By, CounterTotal, Counts, Estimate, Row, SampledRow, ThreadTime};
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use super::Report;
 use crate::view::columns;
@@ -44,7 +44,7 @@ struct Document<'a> {
     /// Only in a run with a budget.
     #[serde(skip_serializing_if = "Option::is_none")]
     sampled: Option<RunOut>,
-    rows: Vec<RowOut<'a>>,
+    rows: RowsOut<'a>,
     processes: Vec<ProcessOut<'a>>,
     threads: Vec<ThreadOut<'a>>,
     tracks: Vec<TrackOut<'a>>,
@@ -105,6 +105,19 @@ struct RowOut<'a> {
     metrics: Vec<ValueOut<'a>>,
     threads: Vec<ThreadRef>,
     cpus: Vec<u32>,
+}
+
+/// All rows, each of which is made when it is written.
+struct RowsOut<'a> {
+    overview: &'a Overview<'a>,
+    order: &'a [usize],
+}
+
+impl Serialize for RowsOut<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let rows = &self.overview.summary.rows;
+        serializer.collect_seq(self.order.iter().map(|i| row(self.overview, &rows[*i])))
+    }
 }
 
 /// The intervals of a row's times, in ns.
@@ -246,7 +259,7 @@ fn document<'a>(report: &'a Report<'_>) -> Document<'a> {
             bookkeeping_calls: Some(summary.apart.bookkeeping).filter(|n| *n > 0),
         },
         sampled: sampled::json(overview),
-        rows: report.table.order.iter().map(|i| row(overview, &summary.rows[*i])).collect(),
+        rows: RowsOut { overview, order: &report.table.order },
         processes: (0..profile.processes.len()).map(|i| process(overview, i)).collect(),
         threads: summary.threads.iter().map(|t| thread(overview, t)).collect(),
         tracks: tracks::json(overview),
@@ -334,7 +347,8 @@ fn row<'a>(overview: &'a Overview<'_>, row: &'a Row) -> RowOut<'a> {
         metrics: overview
             .metrics
             .iter()
-            .zip(&row.metrics)
+            .enumerate()
+            .map(|(i, metric)| (metric, row.metrics.get(i)))
             .map(|(metric, of_row)| ValueOut {
                 name: &metric.name,
                 unit: &metric.unit.name,

@@ -1,7 +1,13 @@
 //! The columns of a summary: the name of each row, its calls, times, counters and metrics.
 
-use analysis::{By, Estimate, Key, MOSTLY_EMPTY, Options, PassTotal, Row, Summary, ThreadTime};
+use std::collections::HashMap;
+use std::rc::Rc;
+
+use analysis::{
+    By, Estimate, Key, MOSTLY_EMPTY, MetricValues, Options, PassTotal, Row, Summary, ThreadTime,
+};
 use model::Unit;
+use model::metric::Bound;
 use profile::{Op, Profile, Usage};
 
 use super::labels::{has_roles, labels, op_of};
@@ -9,7 +15,7 @@ use super::metrics as metric_cells;
 use super::overview::name_of;
 use super::sampled;
 use super::source::{self, SOURCE};
-use super::table::{Column, Quantity, Table, Value};
+use super::table::{Cells, Column, Found, Quantity, Table, Value};
 
 /// The table of a summary, with its rows in the summary's order.
 pub fn of_summary(profile: &Profile, summary: &Summary, options: &Options) -> Table {
@@ -66,12 +72,10 @@ pub fn of_summary(profile: &Profile, summary: &Summary, options: &Options) -> Ta
     if by == By::Thread {
         usage_columns(summary, rows, &mut push);
     }
-    for (i, metric) in metrics.iter().enumerate() {
-        let (unit, declared) = (&metric.unit.name, metric.unit.declared);
-        push(metric_cells::rank(metric), &metric.name, &metric.name, &|r| {
-            r.metrics[i].value.map(|x| Value::Metric(x, unit.clone(), declared))
-        });
-    }
+    let place_of_metrics = columns.len();
+    let mut push = |rank, name: &str, title: &str, cell: &dyn Fn(&Row) -> Option<Value>| {
+        columns.push(Column::new(rank, name, title, rows.iter().map(cell).collect()));
+    };
     push(8, "threads", "threads", &|r| Some(Value::Count(r.threads.len() as u128)));
     push(8, "cpus", "cpus", &|r| Some(Value::Count(r.cpus.len() as u128)));
     push(11, "min_ns", "min", &|r| ns(r.call(r.min)));
@@ -99,7 +103,7 @@ pub fn of_summary(profile: &Profile, summary: &Summary, options: &Options) -> Ta
             Some(pass) => row.passes.get(pass as usize - 1).map_or(0, |pass| pass.calls),
             None => row.calls,
         };
-        let coverage: Vec<_> = rows.iter().map(|row| (calls(row), of(row))).collect();
+        let coverage: Found<_> = rows.iter().map(|row| (calls(row), of(row))).collect();
         let per_call = format!("{}_per_call", counter.name);
         for column in columns.iter_mut() {
             if column.name == counter.name || column.name == per_call {
@@ -108,20 +112,7 @@ pub fn of_summary(profile: &Profile, summary: &Summary, options: &Options) -> Ta
             }
         }
     }
-    for (i, metric) in metrics.iter().enumerate() {
-        let calls = rows.iter().map(|row| Some(Value::Count(row.metrics[i].calls.into())));
-        let first = metric.counters.first().and_then(|c| profile.manifest.counters.get(*c));
-        let of = |row: &Row| match first.and_then(|counter| counter.pass) {
-            Some(pass) => row.passes.get(pass as usize - 1).map_or(0, |pass| pass.calls),
-            None => row.calls,
-        };
-        let coverage: Vec<_> = rows.iter().map(|row| (row.metrics[i].calls, of(row))).collect();
-        columns.push(Column::for_programs(&format!("{}_calls", metric.name), calls.collect()));
-        if let Some(column) = columns.iter_mut().find(|column| column.name == metric.name) {
-            column.coverage = Some(coverage);
-            column.hidden = Some(rows.iter().map(|row| row.metrics[i].hidden).collect());
-        }
-    }
+    add_metrics(profile, rows, metrics, place_of_metrics, &mut columns);
     if profile.manifest.multiplex {
         estimates(profile, rows, &mut columns);
     }
@@ -130,6 +121,54 @@ pub fn of_summary(profile: &Profile, summary: &Summary, options: &Options) -> Ta
     }
     sampled::finish(profile, summary, &mut columns);
     Table::new(columns, (0..rows.len()).collect())
+}
+
+/// Adds the columns of metrics: their values at this place, and for programs, at the end, how many calls
+/// have a value. Rows share the metrics with the columns, so that a cell takes no memory.
+fn add_metrics(
+    profile: &Profile,
+    rows: &[Row],
+    metrics: &[Bound],
+    place: usize,
+    columns: &mut Vec<Column>,
+) {
+    let values: Rc<[MetricValues]> = rows.iter().map(|row| row.metrics.clone()).collect();
+    // The number of calls that could have a value: in all passes, or in one.
+    let mut calls: HashMap<Option<u32>, Rc<[u64]>> = HashMap::new();
+    let mut shown = Vec::with_capacity(metrics.len());
+    for (i, metric) in metrics.iter().enumerate() {
+        let first = metric.counters.first().and_then(|c| profile.manifest.counters.get(*c));
+        let pass = first.and_then(|counter| counter.pass);
+        let of_row = |row: &Row| match pass {
+            Some(pass) => row.passes.get(pass as usize - 1).map_or(0, |pass| pass.calls),
+            None => row.calls,
+        };
+        let all = calls.entry(pass).or_insert_with(|| rows.iter().map(of_row).collect()).clone();
+        let (unit, declared) = (Rc::from(metric.unit.name.as_str()), metric.unit.declared);
+        let find = |values: &Rc<[MetricValues]>| {
+            let values = Rc::clone(values);
+            move |row: usize| Some(values.get(row)?.get(i))
+        };
+        let value = find(&values);
+        let cell = move |row| Some(Value::Metric(value(row)?.value?, Rc::clone(&unit), declared));
+        let of = find(&values);
+        let coverage = move |row| Some((of(row)?.calls, *all.get(row)?));
+        let of = find(&values);
+        let hidden = move |row| of(row)?.hidden;
+        let of = find(&values);
+        let counted = move |row| Some(Value::Count(of(row)?.calls.into()));
+        shown.push(Column {
+            cells: Cells::Found(rows.len(), Found::by(cell)),
+            coverage: Some(Found::by(coverage)),
+            hidden: Some(Found::by(hidden)),
+            ..Column::new(metric_cells::rank(metric), &metric.name, &metric.name, Vec::new())
+        });
+        columns.push(Column {
+            cells: Cells::Found(rows.len(), Found::by(counted)),
+            ..Column::for_programs(&format!("{}_calls", metric.name), Vec::new())
+        });
+    }
+    columns.splice(place..place, shown);
 }
 
 /// For programs: the ends of the intervals of means, if what empty calls read was calibrated.

@@ -9,7 +9,7 @@
 use std::borrow::Cow;
 use std::io::{self, Write};
 
-use super::table::{Table, Value};
+use super::table::Table;
 
 /// A field: guarded against formulas, and quoted where that is necessary.
 pub fn field(text: &str) -> String {
@@ -38,7 +38,7 @@ pub fn print(out: &mut impl Write, table: &Table) -> io::Result<()> {
     write!(out, "{}\r\n", names.join(","))?;
     for row in &table.order {
         let cells = table.columns.iter().map(|column| {
-            field(&column.cells[*row].as_ref().map(Value::to_csv).unwrap_or_default())
+            field(&column.cells.get(*row).map(|cell| cell.to_csv()).unwrap_or_default())
         });
         write!(out, "{}\r\n", cells.collect::<Vec<_>>().join(","))?;
     }

@@ -6,7 +6,7 @@ use profile::Profile;
 use serde::Serialize;
 
 use super::overview::Overview;
-use super::table::{Column, Value};
+use super::table::{Cells, Column, Value};
 use super::units::{grouped, percent, time};
 
 /// The lines at the head of a report: the budget, and what was timed. None without a budget.
@@ -104,17 +104,17 @@ pub fn finish(profile: &Profile, summary: &Summary, columns: &mut Vec<Column>) {
     let mut set = |name: &str, of: &dyn Fn(&SampledRow) -> Option<Estimated>| {
         let Some(column) = columns.iter_mut().find(|column| column.name == name) else { return };
         let found: Vec<Option<Estimated>> = sampled.iter().map(of).collect();
-        for (cell, found) in column.cells.iter_mut().zip(&found) {
+        for (cell, found) in column.cells.stored().iter_mut().zip(&found) {
             let known = found.is_some();
             *cell = cell.take().filter(|_| known);
         }
         if name == "share" {
             let part = |found: &Option<Estimated>| found.map(|share| Value::Part(share.value));
-            column.cells = found.iter().map(part).collect();
+            column.cells = Cells::Stored(found.iter().map(part).collect());
         }
         // A cell without the brackets has an interval that contains what is not known about these,
         // too; it is printed once.
-        let margins = column.cells.iter_mut().zip(&found).map(|(cell, found)| {
+        let margins = column.cells.stored().iter_mut().zip(&found).map(|(cell, found)| {
             let of_sample = margin(found.as_ref()?)?;
             let Some(Value::Estimated(_, all, with_interval)) = cell else {
                 return Some(of_sample);
@@ -142,7 +142,7 @@ pub fn finish(profile: &Profile, summary: &Summary, columns: &mut Vec<Column>) {
             "min_ns" | "max_ns" | "cpus" => |row| row.timed > 0,
             _ => continue,
         };
-        for (cell, row) in column.cells.iter_mut().zip(&sampled) {
+        for (cell, row) in column.cells.stored().iter_mut().zip(&sampled) {
             *cell = cell.take().filter(|_| kept(row));
         }
         if matches!(column.name.as_str(), "min_ns" | "max_ns" | "cpus") {
@@ -150,7 +150,7 @@ pub fn finish(profile: &Profile, summary: &Summary, columns: &mut Vec<Column>) {
         }
     }
     if let Some(column) = columns.iter_mut().find(|column| column.name == "dispatches") {
-        column.csv_only |= column.cells.iter().all(Option::is_none);
+        column.csv_only |= column.cells.iter().all(|cell| cell.is_none());
     }
     // Metrics are computed from the calls whose counters were read, so all of them are partial.
     // By CPU, counters are not known at all.
@@ -185,7 +185,7 @@ pub fn finish(profile: &Profile, summary: &Summary, columns: &mut Vec<Column>) {
     let mut ends =
         |name: &str, number: fn(f64) -> Value, of: &dyn Fn(&SampledRow) -> Option<Estimated>| {
             let column = columns.iter().find(|column| column.name == name);
-            let shown = |at: usize| match column?.cells.get(at)? {
+            let shown = |at: usize| match column?.cells.get(at).as_deref() {
                 Some(Value::Estimated(_, all, _)) => Some(*all),
                 _ => None,
             };

@@ -32,7 +32,7 @@ pub fn shared(table: &Table) -> Option<String> {
     let places: Vec<Option<String>> = column
         .cells
         .iter()
-        .map(|cell| match cell {
+        .map(|cell| match cell.as_deref() {
             Some(Value::Text(place)) => Some(place.clone()),
             _ => None,
         })

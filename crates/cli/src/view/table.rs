@@ -1,5 +1,9 @@
 //! A table: columns with names, units and cells, which text, CSV and `--sort` share.
 
+use std::borrow::Cow;
+use std::fmt;
+use std::rc::Rc;
+
 use analysis::{Estimate, Hidden};
 
 use super::metrics;
@@ -18,7 +22,7 @@ pub enum Value {
     /// A value with its interval. The last field says whether people are shown how wide it is.
     Estimated(Quantity, Estimate, bool),
     /// A metric's value, its unit, and whether the user declared that unit.
-    Metric(f64, String, bool),
+    Metric(f64, Rc<str>, bool),
 }
 
 /// What an estimated value is, which decides how it is printed.
@@ -58,6 +62,71 @@ impl Quantity {
     }
 }
 
+/// Something about each row, which is found when it is asked for. Tables can have many columns for each
+/// value in the profile, as metrics do, so what is known elsewhere is not stored again.
+#[derive(Clone)]
+pub struct Found<T>(Rc<dyn Fn(usize) -> Option<T>>);
+
+impl<T: 'static> Found<T> {
+    pub fn by(find: impl Fn(usize) -> Option<T> + 'static) -> Self {
+        Self(Rc::new(find))
+    }
+
+    pub fn get(&self, row: usize) -> Option<T> {
+        (self.0)(row)
+    }
+}
+
+/// What was found for each row, in their order.
+impl<T: Clone + 'static> FromIterator<T> for Found<T> {
+    fn from_iter<I: IntoIterator<Item = T>>(all: I) -> Self {
+        let all: Vec<T> = all.into_iter().collect();
+        Self::by(move |row| all.get(row).cloned())
+    }
+}
+
+impl<T> fmt::Debug for Found<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Found(…)")
+    }
+}
+
+/// The cells of a column.
+#[derive(Clone, Debug)]
+pub enum Cells {
+    Stored(Vec<Option<Value>>),
+    /// The number of rows, and where their values are.
+    Found(usize, Found<Value>),
+}
+
+impl Cells {
+    pub fn get(&self, row: usize) -> Option<Cow<'_, Value>> {
+        match self {
+            Self::Stored(cells) => cells.get(row)?.as_ref().map(Cow::Borrowed),
+            Self::Found(_, found) => found.get(row).map(Cow::Owned),
+        }
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = Option<Cow<'_, Value>>> {
+        let rows = match self {
+            Self::Stored(cells) => cells.len(),
+            Self::Found(rows, _) => *rows,
+        };
+        (0..rows).map(|row| self.get(row))
+    }
+
+    /// Returns the cells to change them.
+    pub fn stored(&mut self) -> &mut Vec<Option<Value>> {
+        if let Self::Found(..) = self {
+            *self = Self::Stored(self.iter().map(|cell| cell.map(Cow::into_owned)).collect());
+        }
+        match self {
+            Self::Stored(cells) => cells,
+            Self::Found(..) => unreachable!("they were stored above"),
+        }
+    }
+}
+
 /// A column.
 #[derive(Clone, Debug)]
 pub struct Column {
@@ -70,9 +139,9 @@ pub struct Column {
     /// If there is no room for all columns, the one with the largest rank is left out first; among
     /// equal ranks, the last one.
     pub rank: u8,
-    pub cells: Vec<Option<Value>>,
+    pub cells: Cells,
     /// For a counter: in each row, how many calls have a value, and the number of calls.
-    pub coverage: Option<Vec<(u64, u64)>>,
+    pub coverage: Option<Found<(u64, u64)>>,
     /// For a counter that took turns with others: in each row whose value is at least partly an
     /// estimate, the part of the time for which the counter was on.
     pub estimated: Option<Vec<Option<f64>>>,
@@ -83,7 +152,7 @@ pub struct Column {
     /// part of the value; infinity if that is not known.
     pub margin: Option<Vec<Option<f64>>>,
     /// For a metric: in each row that could have a value but does not show it, the reason.
-    pub hidden: Option<Vec<Option<Hidden>>>,
+    pub hidden: Option<Found<Hidden>>,
 }
 
 impl Column {
@@ -93,7 +162,7 @@ impl Column {
             title: title.into(),
             csv_only: false,
             rank,
-            cells,
+            cells: Cells::Stored(cells),
             coverage: None,
             estimated: None,
             mostly_empty: None,
@@ -109,7 +178,7 @@ impl Column {
 
     /// If only some of this row's calls have a value: how many have one, and the number of calls.
     pub fn partly(&self, row: usize) -> Option<(u64, u64)> {
-        let (counted, calls) = *self.coverage.as_ref()?.get(row)?;
+        let (counted, calls) = self.coverage.as_ref()?.get(row)?;
         (counted > 0 && counted < calls).then_some((counted, calls))
     }
 
@@ -213,8 +282,9 @@ impl Table {
         // Who asks for an order wants to see it, however narrow the terminal is.
         self.columns[column].rank = self.columns[column].rank.min(1);
         let number =
-            |row: usize| self.columns[column].cells[row].as_ref().and_then(Value::as_number);
-        let text = |column: usize, row: usize| match &self.columns[column].cells[row] {
+            |row: usize| self.columns[column].cells.get(row).and_then(|cell| cell.as_number());
+        let text = |column: usize, row: usize| match self.columns[column].cells.get(row).as_deref()
+        {
             Some(Value::Text(text)) => text.clone(),
             _ => String::new(),
         };

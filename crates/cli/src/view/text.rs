@@ -44,11 +44,12 @@ pub fn table<'a>(
             }
         }
         let cells = table.order.iter().map(|row| {
-            let text = match &column.cells[*row] {
+            let cell = column.cells.get(*row);
+            let text = match &cell {
                 Some(value) => value.to_text(),
                 None => "–".to_owned(),
             };
-            let text = match (column.margin_of(*row), &column.cells[*row]) {
+            let text = match (column.margin_of(*row), &cell) {
                 // A bound needs no interval.
                 (Some(part), Some(value)) if value.shows().0 => text + &sampled::margin_text(part),
                 _ => text,
@@ -63,7 +64,8 @@ pub fn table<'a>(
                 None => text,
             }
         });
-        let is_text = column.cells.iter().any(|cell| matches!(cell, Some(Value::Text(_))));
+        let is_text =
+            column.cells.iter().any(|cell| matches!(cell.as_deref(), Some(Value::Text(_))));
         let kind = match is_text {
             _ if column.name == SOURCE => Kind::Place,
             true => Kind::Text,
@@ -136,7 +138,7 @@ fn doubts(table: &Table, left_out: &[&str]) -> Vec<(&'static str, String)> {
     let mut lines = Vec::new();
     let shown = |column: &&Column| !column.csv_only && !left_out.contains(&column.name.as_str());
     let cells = table.columns.iter().filter(shown).flat_map(|column| {
-        table.order.iter().filter_map(|row| column.cells.get(*row)?.as_ref().map(Value::shows))
+        table.order.iter().filter_map(|row| column.cells.get(*row).map(|cell| cell.shows()))
     });
     let (below, wide) = cells.fold((false, false), |(below, wide), (resolved, interval)| {
         (below || !resolved, wide || interval)
@@ -185,7 +187,7 @@ fn doubts(table: &Table, left_out: &[&str]) -> Vec<(&'static str, String)> {
     }
     for column in table.columns.iter().filter(shown) {
         let Some(hidden) = &column.hidden else { continue };
-        let found = table.order.iter().filter_map(|row| hidden.get(*row).copied().flatten());
+        let found = table.order.iter().filter_map(|row| hidden.get(*row));
         let found: Vec<Hidden> = found.collect();
         let count = |of: fn(&Hidden) -> bool| found.iter().filter(|h| of(h)).count();
         let kinds = [

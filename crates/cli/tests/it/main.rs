@@ -21,6 +21,7 @@ mod interposers;
 mod iree_v5;
 mod kept;
 mod kills;
+mod large_profiles;
 mod leftovers;
 mod locked;
 mod loops_code;
