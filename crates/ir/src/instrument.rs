@@ -291,6 +291,7 @@ impl Run<'_> {
             names,
             loops,
             budget: 4 * (definition.body.end - definition.body.start) as usize + (1 << 16),
+            uses: None,
         };
         let counters: Vec<Option<Counter>> =
             choice.loops.iter().map(|l| search.counter(*l)).collect();

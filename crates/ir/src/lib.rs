@@ -15,6 +15,7 @@
 //! | [`loops`] | natural loops |
 //! | [`choice`] | which of them are instrumented |
 //! | [`schedule`] | which loop of a TVM schedule a loop is |
+//! | [`header`] | what the first block of a loop does besides deciding whether it goes on |
 //! | [`iterations`] | values that count the iterations of a loop |
 //! | [`trips`] | how often a loop runs each time, where the text says so |
 //! | [`source`] | what a loop is called in its source |
@@ -33,6 +34,7 @@ pub mod dominators;
 pub mod edit;
 pub mod error;
 pub mod function;
+pub mod header;
 pub mod hooks;
 pub mod instrument;
 pub mod iterations;
