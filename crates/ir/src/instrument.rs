@@ -22,6 +22,7 @@ use crate::schedule::ScheduledLoop;
 use crate::source::{Place, Source};
 use crate::table::{Entry, Kind, SideTable, Skipped, TextPlace, VERSION};
 use crate::trips::trip_counts;
+use crate::twice::{self, Twice};
 
 /// An instrumented text.
 #[derive(Clone, Debug)]
@@ -95,6 +96,7 @@ struct Run<'a> {
     options: &'a Options<'a>,
     source: Source<'a>,
     weaker: Weaker,
+    twice: Twice,
     writer: Writer,
     edits: Edits,
     out: Vec<u8>,
@@ -140,6 +142,7 @@ pub fn instrument(text: &[u8], options: &Options) -> Result<Instrumented, IrErro
         options,
         source: Source::new(text, &module),
         weaker: Weaker::new(text, &module),
+        twice: Twice::new(text, &module),
         writer: Writer::new(options.mode, clock, names.of("module"), weights),
         edits: Edits::default(),
         out: Vec::with_capacity(text.len() + text.len() / 2),
@@ -271,7 +274,9 @@ impl Run<'_> {
             self.counts.left_loops += choice.left;
             return false;
         }
-        if let Some(why) = excluded(self.text, definition, self.module) {
+        let twice = body.calls.iter().any(|call| self.twice.is_called(self.text, call.text));
+        let why = excluded(self.text, definition, self.module);
+        if let Some(why) = why.or_else(|| twice.then_some(twice::WHY)) {
             self.skip(&name, None, why);
             return false;
         }

@@ -18,6 +18,7 @@
 //! | [`header`] | what the first block of a loop does besides deciding whether it goes on |
 //! | [`iterations`] | values that count the iterations of a loop |
 //! | [`trips`] | how often a loop runs each time, where the text says so |
+//! | [`twice`] | functions that return twice (`setjmp`) |
 //! | [`source`] | what a loop is called in its source |
 //! | [`hooks`] | the code of a hook |
 //! | [`rewrite`] | a function with hooks on the edges of its loops |
@@ -49,3 +50,4 @@ pub mod schedule;
 pub mod source;
 pub mod table;
 pub mod trips;
+pub mod twice;

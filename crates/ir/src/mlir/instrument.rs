@@ -16,6 +16,7 @@ use crate::loops::Loops;
 use crate::scan::Span;
 use crate::source::Place;
 use crate::table::{Entry, Kind, SideTable, Skipped, VERSION};
+use crate::twice;
 
 use super::body::Blocks;
 use super::descriptor::Descriptor;
@@ -190,6 +191,10 @@ impl Run<'_> {
             self.skip(name, Some(label), why);
         }
         if !choice.function && choice.loops.is_empty() {
+            return Ok(());
+        }
+        if function.body.of(self.text).split(|b| *b == b'\n').any(twice::is_called_in_mlir) {
+            self.skip(name, None, twice::WHY);
             return Ok(());
         }
         let first = self.table.entries.len() as u32;
