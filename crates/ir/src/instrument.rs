@@ -164,12 +164,17 @@ pub fn instrument(text: &[u8], options: &Options) -> Result<Instrumented, IrErro
     run.finish(&names, id, &triple, weights)
 }
 
+/// What the same text with the same options becomes: it changes whenever its ids, its entries in the side
+/// table, or what is counted do. Otherwise two modules of one identity would mean different things.
+pub const REVISION: u32 = 2;
+
 /// 128 bits that only the same text with the same options has.
 fn identity(text: &[u8], options: &Options, triple: &str, module: &Module) -> [u8; 16] {
     use twox_hash::XxHash3_128;
     let Options { mode, max_depth, min_height, siblings, functions, source, .. } = options;
-    let how =
-        format!("{mode:?} {max_depth:?} {min_height:?} {siblings} {functions:?} {triple} {source}");
+    let how = format!(
+        "{REVISION} {mode:?} {max_depth:?} {min_height:?} {siblings} {functions:?} {triple} {source}"
+    );
     let mut all = [XxHash3_128::oneshot(text), XxHash3_128::oneshot(how.as_bytes())]
         .map(u128::to_be_bytes)
         .concat();

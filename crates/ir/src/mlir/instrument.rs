@@ -10,7 +10,7 @@ use crate::edit::Edits;
 use crate::error::IrError;
 use crate::function::{Edge, show};
 use crate::hooks::{Clock, Hook};
-use crate::instrument::{Counts, number_hooks};
+use crate::instrument::{Counts, REVISION, number_hooks};
 use crate::kept::Keeper;
 use crate::loops::Loops;
 use crate::scan::Span;
@@ -122,7 +122,7 @@ fn identity(
 ) -> [u8; 16] {
     let Options { mode, max_depth, min_height, siblings, functions, source, .. } = options;
     let how = format!(
-        "mlir {ordinal} {mode:?} {max_depth:?} {min_height:?} {siblings} {functions:?} {triple} {source}"
+        "mlir {REVISION} {ordinal} {mode:?} {max_depth:?} {min_height:?} {siblings} {functions:?} {triple} {source}"
     );
     let mut all =
         [XxHash3_128::oneshot(module.whole.of(text)), XxHash3_128::oneshot(how.as_bytes())]
