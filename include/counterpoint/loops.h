@@ -68,7 +68,8 @@ struct counterpoint_loops_entry {
   uint64_t begun;           /*  24  timed hits that began */
   uint64_t ended;           /*  32  timed hits that ended */
   uint64_t ticks;           /*  40  their inclusive time, summed */
-  uint64_t child_ticks;     /*  48  timed: what of `ticks` was spent in loops directly inside */
+  uint64_t child_ticks;     /*  48  timed: what of `ticks` was spent in loops directly inside;
+                             *      sampled: the longest of the times in `ticks` */
   uint64_t iterations;      /*  56  iterations of the hits in `iterated` */
   uint64_t squares_low;     /*  64  sum of the squares of the times in `ticks`, 128 bits */
   uint64_t squares_high;    /*  72 */

@@ -71,7 +71,8 @@ pub struct Entry {
     pub ended: AtomicU64,
     /// Inclusive time of those that ended, in ticks.
     pub ticks: AtomicU64,
-    /// Timed mode: the part of `ticks` that was spent in loops directly inside.
+    /// Timed mode: the part of `ticks` that was spent in loops directly inside. Sampled mode: the longest
+    /// of the times in `ticks`.
     pub child_ticks: AtomicU64,
     /// Iterations of the hits in `iterated`.
     pub iterations: AtomicU64,

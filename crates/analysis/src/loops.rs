@@ -39,7 +39,7 @@ use profile::loops::{LoopEvent, LoopModule, LoopRow};
 
 pub use estimate::{Estimate, Sum};
 pub use numbers::{Numbers, Times};
-pub use tree::{TableChoice, UnfitTable, fits};
+pub use tree::{TableChoice, UnfitTable, agree, fits};
 
 /// How a module was instrumented.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

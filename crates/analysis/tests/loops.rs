@@ -230,7 +230,8 @@ fn what_is_missing_is_not_zero() {
     assert_eq!((tree.damaged, node(tree, 1).all.hits, node(tree, 1).all.raw), (1, 9, None));
 }
 
-/// What was written down stands for all hits: 2 of 4, which took 30 and 10.
+/// What was written down stands for all hits: 2 of 4, which took 30 and 10. They are the first ones, so nobody
+/// knows whether the others are like them.
 #[test]
 fn mode_log_takes_its_times_from_events() {
     let modules = [module(3, None)];
@@ -243,9 +244,7 @@ fn mode_log_takes_its_times_from_events() {
     let loop1 = node(&table.modules[0], 1);
     assert_eq!((loop1.all.begun, loop1.all.ticks), (2, 40));
     assert_eq!(loop1.all.raw.unwrap().inclusive.value, 80.0);
-    // s² = 200; V = 16 · 0.5 · 200/2 = 800; t(0.975; 1) = 12.706.
-    let margin = loop1.all.raw.unwrap().inclusive.margin.unwrap();
-    assert!((margin - 12.706_2 * 800f64.sqrt()).abs() < 0.01, "{margin}");
+    assert_eq!(loop1.all.raw.unwrap().inclusive.margin, None);
 }
 
 /// Two passes of one program, each with a counter of its own, and a third process without any.

@@ -1,5 +1,5 @@
 //! Estimates and intervals of loops against numpy and scipy, where the test environment has them:
-//! the numbers are the same, and at least 90 of 100 intervals of 95 % hold what is true.
+//! the numbers are the same, and at least 93 of 100 intervals of 95 % hold what is true.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -73,6 +73,7 @@ fn intervals_hold_what_is_true() {
                 first_ended: small(7),
                 first_ticks: small(8),
                 first_squares: number[9],
+                child_ticks: small(10),
                 ..LoopRow::default()
             });
         }
@@ -86,19 +87,22 @@ fn intervals_hold_what_is_true() {
                     let estimate = found(&table.modules[0], words[1].parse().unwrap(), &words[2]);
                     let what = (name.to_owned(), format!("{} {}", words[2], words[1]));
                     let (held, of) = coverage.entry(what).or_default();
+                    let Some(margin) = estimate.margin else { continue };
                     // Room for rounding, where it is exact.
-                    let margin = estimate.margin.unwrap() + 1e-12 * truth.abs();
+                    let margin = margin + 1e-12 * truth.abs();
                     *held += u32::from((estimate.value - truth).abs() <= margin);
                     *of += 1;
                 }
                 "expect" => {
-                    let expected: [f64; 2] = [2, 3].map(|i: usize| words[i].parse().unwrap());
+                    let expected: f64 = words[2].parse().unwrap();
+                    let margin: Option<f64> = words[3].parse().ok();
                     let estimate = found(&table.modules[0], words[1].parse().unwrap(), "inclusive");
                     let close = |a: f64, b: f64| (a - b).abs() <= 1e-8 * b.abs();
                     assert!(
-                        close(estimate.value, expected[0])
-                            && close(estimate.margin.unwrap(), expected[1]),
-                        "{name}: {estimate:?}, scipy says {expected:?}"
+                        close(estimate.value, expected)
+                            && estimate.margin.is_some() == margin.is_some()
+                            && close(estimate.margin.unwrap_or(0.0), margin.unwrap_or(0.0)),
+                        "{name}: {estimate:?}, scipy says {expected} ± {margin:?}"
                     );
                 }
                 _ => {}
@@ -107,6 +111,8 @@ fn intervals_hold_what_is_true() {
     }
     assert_eq!(coverage.len(), 11 + 4, "{coverage:?}");
     for (what, (held, of)) in coverage {
-        assert!(of == 100 && held >= 90, "{what:?}: {held} of {of}");
+        let is_stated = what.0 != "nested" || what.1 == "self 0";
+        assert!(if is_stated { of > 80 } else { of == 0 }, "{what:?}: {of}");
+        assert!(held * 100 >= 93 * of, "{what:?}: {held} of {of}");
     }
 }

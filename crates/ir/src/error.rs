@@ -39,6 +39,16 @@ pub enum IrError {
         /// What it lacks.
         what: &'static str,
     },
+    /// A jump has no target, too many of them, or one that does not exist.
+    #[error("line {line}: this jump of {function} is malformed: {why}")]
+    Branch {
+        /// The line in which it ends, from 1.
+        line: u32,
+        /// The function, as the text names it.
+        function: String,
+        /// What is wrong.
+        why: String,
+    },
     /// Pointers with types are of LLVM 14 and older.
     #[error("line {line}: pointers with a type (as in i8*) are of LLVM 14 or older")]
     TypedPointers {

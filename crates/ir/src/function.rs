@@ -158,8 +158,11 @@ impl Body {
         if self.blocks.is_empty() {
             self.strange(|| "it has no blocks".to_owned());
         }
-        self.resolve(text, names);
-        Ok(())
+        self.resolve(text, names).map_err(|(line, why)| IrError::Branch {
+            line,
+            function: show(definition.name.of(text)),
+            why,
+        })
     }
 
     fn clear(&mut self) {
@@ -253,31 +256,46 @@ impl Body {
         false
     }
 
-    /// Finds the targets of all terminators.
-    fn resolve<'a>(&mut self, text: &'a [u8], names: &HashMap<&'a [u8], u32>) {
+    /// Finds the targets of all terminators. An error is the line of a malformed one, and what is wrong
+    /// with it: no compiler would read such a text, and a hook on a wrong edge would count wrongly.
+    fn resolve<'a>(
+        &mut self,
+        text: &'a [u8],
+        names: &HashMap<&'a [u8], u32>,
+    ) -> Result<(), (u32, String)> {
         for i in 0..self.blocks.len() {
             let block = self.blocks[i];
+            let malformed = |why: String| Err((block.lines[1], why));
             let from = self.edges.len() as u32;
             if matches!(block.end, Terminator::Jump | Terminator::Indirect | Terminator::Funclet) {
                 let mut after_label = false;
+                let mut labels = 0;
                 for (token, operand) in Tokens::new(text, block.terminator) {
                     if after_label && token == Token::Local {
                         match names.get(name(operand.of(text))) {
                             Some(to) if *to > 0 => self.edges.push(Edge { to: *to, operand }),
-                            Some(_) => self.strange(|| "it jumps to its entry block".to_owned()),
-                            None => self.strange(|| {
-                                format!(
-                                    "it jumps to {}, which it does not have",
-                                    show(operand.of(text))
-                                )
-                            }),
+                            Some(_) => return malformed("it goes to the entry block".to_owned()),
+                            None => {
+                                let to = show(operand.of(text));
+                                return malformed(format!("there is no block {to}"));
+                            }
                         }
                     }
                     after_label = token == Token::Word && operand.of(text) == b"label";
+                    labels += usize::from(after_label);
+                }
+                let targets = self.edges.len() - from as usize;
+                let expected = expected_targets(text, block.terminator);
+                if targets != labels || !expected.contains(&targets) {
+                    return malformed(match targets {
+                        1 => "it has 1 target".to_owned(),
+                        targets => format!("it has {targets} targets"),
+                    });
                 }
             }
             self.blocks[i].edges = (from, self.edges.len() as u32);
         }
+        Ok(())
     }
 
     /// The edges that leave a block.
@@ -298,6 +316,26 @@ impl Body {
         starts.extend(self.blocks.iter().map(|block| block.edges.0));
         starts.push(self.edges.len() as u32);
         Graph { starts, targets: self.edges.iter().map(|edge| edge.to).collect() }
+    }
+}
+
+/// How many targets a terminator may have.
+fn expected_targets(text: &[u8], terminator: Span) -> std::ops::RangeInclusive<usize> {
+    match operation(text, terminator).of(text) {
+        b"br" => {
+            let first = Tokens::new(text, terminator).nth(1);
+            let plain = first.is_some_and(|(_, word)| word.of(text) == b"label");
+            if plain { 1..=1 } else { 2..=2 }
+        }
+        b"invoke" => 2..=2,
+        // The default target is before the list of the others.
+        b"switch" => {
+            let mut before =
+                Tokens::new(text, terminator).take_while(|(t, _)| *t != Token::Mark(b'['));
+            if before.any(|(_, word)| word.of(text) == b"label") { 1..=usize::MAX } else { 0..=0 }
+        }
+        b"callbr" => 1..=usize::MAX,
+        _ => 0..=usize::MAX,
     }
 }
 

@@ -17,6 +17,8 @@ mod entry {
     pub const ENDED: u32 = 32;
     pub const TICKS: u32 = 40;
     pub const CHILD_TICKS: u32 = 48;
+    /// Mode sampled keeps the longest time in the same place.
+    pub const LONGEST: u32 = CHILD_TICKS;
     pub const ITERATIONS: u32 = 56;
     pub const SQUARES: [u32; 2] = [64, 72];
     /// What is copied when the first random hit begins: from, to.
@@ -460,6 +462,13 @@ impl Writer {
         let carry = self.value(format_args!("zext i1 {over} to i64"));
         let high = self.value(format_args!("add i64 {high}, {carry}"));
         self.add(entry, entry::SQUARES[1], &high);
+        if self.mode == Mode::Sampled {
+            let address = self.at(entry, entry::LONGEST);
+            let old = self.load(&address);
+            let longer = self.value(format_args!("icmp ugt i64 {ticks}, {old}"));
+            let new = self.value(format_args!("select i1 {longer}, i64 {ticks}, i64 {old}"));
+            self.store(&new, &address);
+        }
         if self.mode == Mode::Timed {
             if hook.slot {
                 let own = slot(hook.id);

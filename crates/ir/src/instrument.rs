@@ -22,6 +22,7 @@ use crate::schedule::ScheduledLoop;
 use crate::source::{Place, Source};
 use crate::table::{Entry, Kind, SideTable, Skipped, TextPlace, VERSION};
 use crate::trips::trip_counts;
+use crate::twice::{self, Twice};
 
 /// An instrumented text.
 #[derive(Clone, Debug)]
@@ -95,6 +96,7 @@ struct Run<'a> {
     options: &'a Options<'a>,
     source: Source<'a>,
     weaker: Weaker,
+    twice: Twice,
     writer: Writer,
     edits: Edits,
     out: Vec<u8>,
@@ -140,6 +142,7 @@ pub fn instrument(text: &[u8], options: &Options) -> Result<Instrumented, IrErro
         options,
         source: Source::new(text, &module),
         weaker: Weaker::new(text, &module),
+        twice: Twice::new(text, &module),
         writer: Writer::new(options.mode, clock, names.of("module"), weights),
         edits: Edits::default(),
         out: Vec::with_capacity(text.len() + text.len() / 2),
@@ -161,12 +164,17 @@ pub fn instrument(text: &[u8], options: &Options) -> Result<Instrumented, IrErro
     run.finish(&names, id, &triple, weights)
 }
 
+/// What the same text with the same options becomes: it changes whenever its ids, its entries in the side
+/// table, or what is counted do. Otherwise two modules of one identity would mean different things.
+pub const REVISION: u32 = 2;
+
 /// 128 bits that only the same text with the same options has.
 fn identity(text: &[u8], options: &Options, triple: &str, module: &Module) -> [u8; 16] {
     use twox_hash::XxHash3_128;
     let Options { mode, max_depth, min_height, siblings, functions, source, .. } = options;
-    let how =
-        format!("{mode:?} {max_depth:?} {min_height:?} {siblings} {functions:?} {triple} {source}");
+    let how = format!(
+        "{REVISION} {mode:?} {max_depth:?} {min_height:?} {siblings} {functions:?} {triple} {source}"
+    );
     let mut all = [XxHash3_128::oneshot(text), XxHash3_128::oneshot(how.as_bytes())]
         .map(u128::to_be_bytes)
         .concat();
@@ -271,7 +279,9 @@ impl Run<'_> {
             self.counts.left_loops += choice.left;
             return false;
         }
-        if let Some(why) = excluded(self.text, definition, self.module) {
+        let twice = body.calls.iter().any(|call| self.twice.is_called(self.text, call.text));
+        let why = excluded(self.text, definition, self.module);
+        if let Some(why) = why.or_else(|| twice.then_some(twice::WHY)) {
             self.skip(&name, None, why);
             return false;
         }
@@ -291,6 +301,7 @@ impl Run<'_> {
             names,
             loops,
             budget: 4 * (definition.body.end - definition.body.start) as usize + (1 << 16),
+            uses: None,
         };
         let counters: Vec<Option<Counter>> =
             choice.loops.iter().map(|l| search.counter(*l)).collect();

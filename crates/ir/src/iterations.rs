@@ -1,56 +1,91 @@
 //! How often a loop ran, from a value that it has anyway: a phi node of the header that begins at
 //! a known value and changes by a constant. What it has become when the loop is left gives the
-//! number of iterations, without any work inside the loop.
+//! number of iterations, without any work inside the loop. The value is an integer, or a pointer that
+//! moves over the elements of an array.
 //!
 //! An iteration is one run of the loop's body, of the loop as the text has it: of the vectorised
-//! one, if the text is vectorised. Where the header alone decides whether to go on (`while`), the
-//! run of the header that ends the loop is not counted; where the decision is in the body or after
-//! it, the last run is counted, even if it was left in the middle.
+//! one, if the text is vectorised. Where the header only decides whether to go on (`while`), the
+//! run of the header that ends the loop is not counted; where the header also works ([`crate::header`]),
+//! or the decision is in the body or after it, the last run is counted, even if it was left in the
+//! middle.
 
 use std::collections::HashMap;
 
 use crate::function::Body;
+use crate::header::{Uses, definition, stores_or_calls};
 use crate::hooks::Writer;
 use crate::loops::Loops;
 use crate::phi::{Incoming, incoming};
 use crate::scan::{Span, Token, Tokens, name};
+
+/// What a counter changes by 1 in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Unit {
+    /// An integer of so many bits, at most 64.
+    Integer(u32),
+    /// A pointer, and the type of the elements that it moves over, as the text has it.
+    Pointer(String),
+}
 
 /// A value that counts the iterations of a loop.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Counter {
     /// The phi node, with `%`.
     pub value: String,
-    /// Its type: `i` and this number of bits, at most 64.
-    pub bits: u32,
+    /// Its type.
+    pub unit: Unit,
     /// What it begins with, as the text has it.
     pub start: String,
-    /// What is added in each iteration; not 0.
+    /// What is added in each iteration, in the unit; not 0.
     pub step: i64,
     /// What the phi node gets from inside of the loop, with `%`.
     pub next: String,
     /// How many edges go back to the header.
     pub latches: u32,
-    /// Whether the header has an edge to itself: then its last run is an iteration, too.
-    pub rotated: bool,
+    /// Whether the last run of the header is an iteration, too: the header has an edge to itself, or
+    /// works.
+    pub whole: bool,
 }
+
+/// The most elements that a pointer may move over in each iteration. With more, 64 bits could come
+/// around within a day.
+const LARGEST_STRIDE: u64 = 1 << 16;
 
 impl Counter {
     /// Computes the iterations on an edge out of the loop: a value of type `i64`.
     pub fn at_exit(&self, writer: &mut Writer, from_header: bool) -> Option<String> {
-        let Self { value, bits, start, step, rotated, .. } = self;
-        let difference = match step {
-            1.. => writer.value(format_args!("sub i{bits} {value}, {start}")),
-            _ => writer.value(format_args!("sub i{bits} {start}, {value}")),
-        };
-        let mut count = difference;
-        if *bits < 64 {
-            count = writer.value(format_args!("zext i{bits} {count} to i64"));
-        }
+        let Self { value, unit, start, step, whole, .. } = self;
+        let (from, to) = if *step > 0 { (start, value) } else { (value, start) };
         let stride = step.unsigned_abs();
-        if stride > 1 {
-            count = writer.value(format_args!("udiv i64 {count}, {stride}"));
+        let mut count = match unit {
+            Unit::Integer(bits) => {
+                let difference = writer.value(format_args!("sub i{bits} {to}, {from}"));
+                match bits {
+                    64 => difference,
+                    _ => writer.value(format_args!("zext i{bits} {difference} to i64")),
+                }
+            }
+            Unit::Pointer(_) => {
+                let [to, from] =
+                    [to, from].map(|p| writer.value(format_args!("ptrtoint ptr {p} to i64")));
+                writer.value(format_args!("sub i64 {to}, {from}"))
+            }
+        };
+        match unit {
+            Unit::Integer(_) if stride == 1 => {}
+            Unit::Integer(_) => count = writer.value(format_args!("udiv i64 {count}, {stride}")),
+            Unit::Pointer(element) => {
+                // Only LLVM knows the size of a type. A division by 0 would kill the program, so the
+                // size of an empty type is 1.
+                let second =
+                    writer.value(format_args!("getelementptr {element}, ptr null, i64 {stride}"));
+                let size = writer.value(format_args!("ptrtoint ptr {second} to i64"));
+                let empty = writer.value(format_args!("icmp eq i64 {size}, 0"));
+                let size = writer.value(format_args!("select i1 {empty}, i64 1, i64 {size}"));
+                count = writer.value(format_args!("udiv i64 {count}, {size}"));
+            }
         }
-        if !from_header || *rotated {
+        if !from_header || *whole {
             count = writer.value(format_args!("add i64 {count}, 1"));
         }
         Some(count)
@@ -69,16 +104,20 @@ pub struct Search<'a> {
     pub loops: &'a Loops,
     /// How many bytes of blocks may still be looked at, so that the time stays linear.
     pub budget: usize,
+    /// Where values are used, once somebody has asked.
+    pub uses: Option<Uses<'a>>,
 }
 
 /// An addition of a constant.
-struct Step {
+struct Step<'a> {
     constant: i64,
     /// Whether the result is known not to wrap.
     exact: bool,
+    /// Of a pointer: the type of its elements.
+    element: Option<&'a [u8]>,
 }
 
-impl Search<'_> {
+impl<'a> Search<'a> {
     /// The counter of a loop.
     pub fn counter(&mut self, l: u32) -> Option<Counter> {
         let header = self.loops.all[l as usize].header;
@@ -88,15 +127,49 @@ impl Search<'_> {
 
     fn phi(&mut self, l: u32, header: u32, phi: Span) -> Option<Counter> {
         self.budget = self.budget.checked_sub((phi.end - phi.start) as usize)?;
-        let mut tokens = Tokens::new(self.text, phi);
-        let (_, counted) = tokens.next().filter(|(token, _)| *token == Token::Local)?;
-        let kind = tokens.nth(2).map(|(_, kind)| kind.of(self.text))?;
-        let bits: u32 = std::str::from_utf8(kind.strip_prefix(b"i")?).ok()?.parse().ok()?;
-        if !(2..=64).contains(&bits) {
+        let Phi { value, kind, start, next, latches, rotated } = self.read(l, header, phi)?;
+        let bits = match kind {
+            b"ptr" => 64,
+            kind => std::str::from_utf8(kind.strip_prefix(b"i")?).ok()?.parse().ok()?,
+        };
+        if !(2..=64).contains(&bits) || !plain_value(start) {
             return None;
         }
+        let step = self.step(l, header, next, value)?;
+        let unit = match step.element {
+            Some(element) => Unit::Pointer(String::from_utf8(element.to_vec()).ok()?),
+            None => Unit::Integer(bits),
+        };
+        if (kind == b"ptr") != matches!(unit, Unit::Pointer(_)) {
+            return None;
+        }
+        // Without this the value may come around several times; by one it takes an age.
+        let certain = match unit {
+            Unit::Integer(_) => step.exact || (bits == 64 && step.constant.unsigned_abs() == 1),
+            Unit::Pointer(_) => step.constant.unsigned_abs() <= LARGEST_STRIDE,
+        };
+        if step.constant == 0 || !certain {
+            return None;
+        }
+        Some(Counter {
+            value: String::from_utf8(value.to_vec()).ok()?,
+            unit,
+            start: String::from_utf8(start.to_vec()).ok()?,
+            step: step.constant,
+            next: String::from_utf8(next.to_vec()).ok()?,
+            latches,
+            whole: rotated || self.works(l, header, phi)?,
+        })
+    }
+
+    /// A phi node that has one value from outside of the loop, and one from inside.
+    fn read(&self, l: u32, header: u32, phi: Span) -> Option<Phi<'a>> {
+        let mut tokens = Tokens::new(self.text, phi);
+        let (_, value) = tokens.next().filter(|(token, _)| *token == Token::Local)?;
+        let kind = tokens.nth(2).map(|(_, kind)| kind.of(self.text))?;
+        // A pointer of another address space has words before the first bracket.
+        tokens.next().filter(|(token, _)| *token == Token::Mark(b'['))?;
         let (mut start, mut next): (Option<&[u8]>, Option<&[u8]>) = (None, None);
-        let mut latch = None;
         let mut rotated = false;
         let mut latches = 0;
         for Incoming { value, block, .. } in incoming(self.text, phi) {
@@ -111,66 +184,136 @@ impl Search<'_> {
             if inside {
                 latches += 1;
                 rotated |= from == Some(header);
-                latch = latch.or(from);
             }
         }
-        let (start, next, latch) = (start?, next?, latch?);
-        if !plain_value(start) || next.first() != Some(&b'%') {
-            return None;
-        }
-        let value = counted.of(self.text);
-        let step = self.step(next, value, latch).or_else(|| self.step(next, value, header))?;
-        // Without this the value may come around several times; by one it takes an age.
-        let certain = step.exact || (bits == 64 && step.constant.unsigned_abs() == 1);
-        if step.constant == 0 || !certain {
-            return None;
-        }
-        Some(Counter {
-            value: String::from_utf8(value.to_vec()).ok()?,
-            bits,
-            start: String::from_utf8(start.to_vec()).ok()?,
-            step: step.constant,
-            next: String::from_utf8(next.to_vec()).ok()?,
-            latches,
-            rotated,
-        })
+        let (start, next) = (start?, next.filter(|next| next.first() == Some(&b'%'))?);
+        Some(Phi { value: value.of(self.text), kind, start, next, latches, rotated })
     }
 
-    /// What `next` adds to `value`, if the block defines it so.
-    fn step(&mut self, next: &[u8], value: &[u8], block: u32) -> Option<Step> {
-        let span = self.body.blocks[block as usize].text;
-        self.budget = self.budget.checked_sub((span.end - span.start) as usize)?;
-        let lines = span.of(self.text).split(|b| *b == b'\n');
-        let line = lines
-            .map(<[u8]>::trim_ascii_start)
-            .filter_map(|line| line.strip_prefix(next))
-            .find_map(|line| line.strip_prefix(b" = "))?;
-        let tokens: Vec<(Token, Span)> =
-            Tokens::new(line, Span::new(0, line.len())).take(8).collect();
-        let word = |i: usize| tokens.get(i).map(|(_, span)| span.of(line));
-        let negative = match word(0)? {
-            b"add" => false,
-            b"sub" => true,
-            _ => return None,
-        };
-        let flags = tokens.iter().skip(1);
-        let flags = flags.take_while(|(_, s)| matches!(s.of(line), b"nuw" | b"nsw")).count();
-        let operands = (word(flags + 2)?, word(flags + 4)?);
-        let constant = match operands {
-            (first, second) if first == value => second,
-            (first, second) if second == value && !negative => first,
-            _ => return None,
-        };
-        let constant: i64 = std::str::from_utf8(constant).ok()?.parse().ok()?;
-        let constant = if negative { constant.checked_neg()? } else { constant };
-        Some(Step { constant, exact: flags > 0 })
+    /// Whether the header does more than to decide. `None` if it would take too long to find out.
+    fn works(&mut self, l: u32, header: u32, counter: Span) -> Option<bool> {
+        let body = self.body;
+        if body.leaving(header).iter().all(|edge| self.loops.contains(l, edge.to)) {
+            return Some(false); // Nobody asks: it does not leave the loop.
+        }
+        let block = body.blocks[header as usize].text;
+        self.budget = self.budget.checked_sub((block.end - block.start) as usize)?;
+        if stores_or_calls(block.of(self.text)) {
+            return Some(true);
+        }
+        for phi in body.phis_of(header).iter().filter(|phi| **phi != counter) {
+            self.budget = self.budget.checked_sub((phi.end - phi.start) as usize)?;
+            let Some(Phi { value, next, .. }) = self.read(l, header, *phi) else { continue };
+            self.budget = self.budget.checked_sub((block.end - block.start) as usize)?;
+            let Some(line) = definition(self.text, block, next) else { continue };
+            if line.starts_with(b"phi ") || constant_step(line, value).is_some() {
+                continue;
+            }
+            let (text, loops) = (self.text, self.loops);
+            let blocks = self.uses.get_or_insert_with(|| Uses::of(text, body)).blocks(next);
+            self.budget = self.budget.checked_sub(blocks.len())?;
+            if blocks.iter().any(|block| !loops.contains(l, *block)) {
+                return Some(true);
+            }
+        }
+        Some(false)
+    }
+
+    /// What `next` adds to `value`, if a block of the loop defines it so: most often one that goes back
+    /// to the header, or the header.
+    fn step(&mut self, l: u32, header: u32, next: &[u8], value: &[u8]) -> Option<Step<'a>> {
+        let (text, body) = (self.text, self.body);
+        let blocks = self.uses.get_or_insert_with(|| Uses::of(text, body)).blocks(next);
+        self.budget = self.budget.checked_sub(blocks.len())?;
+        for block in blocks.iter().copied().chain([header]) {
+            if !self.loops.contains(l, block) {
+                continue;
+            }
+            let span = body.blocks[block as usize].text;
+            self.budget = self.budget.checked_sub((span.end - span.start) as usize)?;
+            if let Some(line) = definition(text, span, next) {
+                return constant_step(line, value);
+            }
+        }
+        None
     }
 }
 
-/// Whether a value is a number, or a local name.
+/// A phi node of a header.
+struct Phi<'a> {
+    value: &'a [u8],
+    kind: &'a [u8],
+    /// From outside of the loop.
+    start: &'a [u8],
+    /// From inside, with `%`.
+    next: &'a [u8],
+    /// How many edges from inside.
+    latches: u32,
+    /// Whether one of them is the header's own.
+    rotated: bool,
+}
+
+/// What this definition adds to `value`, if that is a constant.
+fn constant_step<'a>(line: &'a [u8], value: &[u8]) -> Option<Step<'a>> {
+    let tokens: Vec<(Token, Span)> =
+        Tokens::new(line, Span::new(0, line.len())).take(MOST_TOKENS).collect();
+    let word = |i: usize| tokens.get(i).map(|(_, span)| span.of(line));
+    let number = |word: &[u8]| std::str::from_utf8(word).ok()?.parse::<i64>().ok();
+    let flags = |of: &[&[u8]]| {
+        let all = tokens.iter().skip(1);
+        all.take_while(|(_, s)| of.contains(&s.of(line))).count()
+    };
+    let negative = match word(0)? {
+        b"add" => false,
+        b"sub" => true,
+        b"getelementptr" => {
+            // … TYPE, ptr %value, i64 NUMBER
+            let first = 1 + flags(&[b"inbounds", b"nuw", b"nusw"]);
+            let comma = top_comma(&tokens, first)?;
+            let element = tokens.get(first)?.1.start..tokens.get(comma)?.1.start;
+            let element = line[element.start as usize..element.end as usize].trim_ascii_end();
+            let is_one = word(comma + 1) == Some(b"ptr")
+                && word(comma + 2) == Some(value)
+                && word(comma + 6).is_none_or(|more| more.first() == Some(&b'!') || more == b",")
+                && word(comma + 7).is_none_or(|more| more.first() == Some(&b'!'));
+            let constant = number(word(comma + 5)?)?;
+            return is_one.then_some(Step { constant, exact: true, element: Some(element) });
+        }
+        _ => return None,
+    };
+    let flags = flags(&[b"nuw", b"nsw"]);
+    let operands = (word(flags + 2)?, word(flags + 4)?);
+    let constant = match operands {
+        (first, second) if first == value => second,
+        (first, second) if second == value && !negative => first,
+        _ => return None,
+    };
+    let constant = number(constant)?;
+    let constant = if negative { constant.checked_neg()? } else { constant };
+    Some(Step { constant, exact: flags > 0, element: None })
+}
+
+/// The first comma that is in no bracket, from this token on.
+fn top_comma(tokens: &[(Token, Span)], from: usize) -> Option<usize> {
+    let mut depth = 0_u32;
+    tokens.iter().enumerate().skip(from).find_map(|(i, (token, _))| {
+        match token {
+            Token::Mark(b'(' | b'[' | b'{' | b'<') => depth += 1,
+            Token::Mark(b')' | b']' | b'}' | b'>') => depth = depth.saturating_sub(1),
+            Token::Mark(b',') if depth == 0 => return Some(i),
+            _ => {}
+        }
+        None
+    })
+}
+
+/// Tokens of a definition that are looked at. The type of an element may have some.
+const MOST_TOKENS: usize = 64;
+
+/// Whether a value is a number, or a name.
 fn plain_value(value: &[u8]) -> bool {
     match value {
-        [b'%', ..] => true,
+        b"null" | [b'%' | b'@', ..] => true,
         [b'-', digits @ ..] | digits => !digits.is_empty() && digits.iter().all(u8::is_ascii_digit),
     }
 }

@@ -15,8 +15,10 @@
 //! | [`loops`] | natural loops |
 //! | [`choice`] | which of them are instrumented |
 //! | [`schedule`] | which loop of a TVM schedule a loop is |
+//! | [`header`] | what the first block of a loop does besides deciding whether it goes on |
 //! | [`iterations`] | values that count the iterations of a loop |
 //! | [`trips`] | how often a loop runs each time, where the text says so |
+//! | [`twice`] | functions that return twice (`setjmp`) |
 //! | [`source`] | what a loop is called in its source |
 //! | [`hooks`] | the code of a hook |
 //! | [`rewrite`] | a function with hooks on the edges of its loops |
@@ -33,6 +35,7 @@ pub mod dominators;
 pub mod edit;
 pub mod error;
 pub mod function;
+pub mod header;
 pub mod hooks;
 pub mod instrument;
 pub mod iterations;
@@ -47,3 +50,4 @@ pub mod schedule;
 pub mod source;
 pub mod table;
 pub mod trips;
+pub mod twice;

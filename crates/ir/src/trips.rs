@@ -133,7 +133,7 @@ fn trips(
         return None;
     }
     let passed = passes(predicate, goes_on, at, limit, counter.step.into())?;
-    let last = from != header || counter.rotated;
+    let last = from != header || counter.whole;
     u64::try_from(passed + i128::from(last)).ok()
 }
 

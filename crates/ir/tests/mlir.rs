@@ -84,7 +84,7 @@ fn iterations_that_the_text_knows() {
     let text = |predicate: &str, inside: &str, outside: &str| {
         format!(
             r#"builtin.module attributes {{llvm.target_triple = "x86_64-none-elf"}} {{
-  llvm.func @f() {{
+  llvm.func @f(%arg: !llvm.ptr) {{
     %0 = llvm.mlir.constant(2 : i64) : i64
     %1 = llvm.mlir.constant(4 : i64) : i64
     %2 = llvm.mlir.constant(11 : i64) : i64
@@ -111,6 +111,22 @@ fn iterations_that_the_text_knows() {
     assert_eq!(trips(text("ne", "^bb2", "^bb3")), None);
     // With a step upwards this one ends at once, or when the number comes around.
     assert_eq!(trips(text("sgt", "^bb2", "^bb3")), None);
+    // The header runs four times. It works if it stores, or hands on a sum that is used afterwards.
+    let works = |statement: &str, value: &str| {
+        let text = text("slt", "^bb2", &format!("^bb3({value} : i64)"));
+        let text = text.replace("(%0 : i64)", "(%0, %0 : i64, i64)");
+        let text =
+            text.replace("^bb1(%3: i64):", &format!("^bb1(%3: i64, %6: i64):\n    {statement}"));
+        let text =
+            text.replace("(%5 : i64)", "(%5, %7 : i64, i64)").replace("^bb3:", "^bb3(%8: i64):");
+        trips(text)
+    };
+    let sum = "%7 = llvm.add %6, %3 : i64";
+    assert_eq!(works(sum, "%7"), Some(4));
+    assert_eq!(works(sum, "%6"), Some(3));
+    assert_eq!(works("%7 = llvm.add %6, %1 : i64", "%7"), Some(3), "another counter");
+    let store = "%7 = llvm.add %6, %3 : i64\n    llvm.store %3, %arg : i64, !llvm.ptr";
+    assert_eq!(works(store, "%6"), Some(4));
     // A step that 64 bits come around with soon.
     let wide = text("slt", "^bb2", "^bb3").replace("(4 : i64)", "(4611686018427387904 : i64)");
     assert_eq!(trips(wide), None);

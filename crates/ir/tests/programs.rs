@@ -7,20 +7,15 @@
 mod support;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 use abi::loops::Mode;
 use ir::choice::{Functions, Options};
-use support::ran::{Ran, Row, instrumented, runtime, watched};
+use support::bench::{Bench, all};
+use support::ran::{Row, instrumented, runtime, watched};
 use support::{Llvm, Made, by_rustc, programs, run, without_llvm};
 use testkit::Scratch;
-
-/// Everything of a module.
-fn all(mode: Mode) -> Options<'static> {
-    let (max_depth, min_height) = (Some(99), Some(0));
-    Options { mode, max_depth, min_height, functions: Functions::All, ..Options::default() }
-}
 
 /// The options whose outputs are compared.
 fn many() -> Vec<Options<'static>> {
@@ -38,68 +33,24 @@ fn many() -> Vec<Options<'static>> {
     ]
 }
 
-/// A compiler, with everything that a program in C or C++ needs.
-struct Bench {
-    llvm: Llvm,
-    scratch: Scratch,
-    runtime: PathBuf,
-}
-
-impl Bench {
-    fn new() -> Option<Self> {
-        let Some(llvm) = Llvm::with(&["clang", "opt"]) else {
-            without_llvm("clang and opt of LLVM 15 or later");
-            return None;
-        };
-        let scratch = Scratch::new();
-        let runtime = runtime(llvm, scratch.path());
-        Some(Self { llvm, scratch, runtime })
-    }
-
-    /// The text of a test program.
-    fn text(&self, file: &str, options: &[&str]) -> PathBuf {
-        let path = self.scratch.join(&format!("{file}{}.ll", options.concat()));
-        let mut clang = self.llvm.command("clang");
-        clang.args(["-S", "-emit-llvm", "-ffp-contract=off", "-o"]).arg(&path).args(options);
-        run(clang.arg(programs().join(file)));
-        path
-    }
-
-    /// The program of a text.
-    fn link(&self, text: &Path, options: &[&str]) -> PathBuf {
-        let path = text.with_extension("out");
-        let mut clang = self.llvm.command("clang");
-        clang.args(["-ffp-contract=off", "-Wno-override-module"]).args(options).arg("-o");
-        run(clang.arg(&path).arg(text).args(["-lstdc++", "-lpthread"]));
-        path
-    }
-
-    /// Instruments, compiles and runs a text.
-    fn watch(&self, text: &Path, options: &Options, compile: &[&str], arguments: &[&str]) -> Ran {
-        let (path, table) = instrumented(text, options);
-        let program = self.link(&path, compile);
-        watched(table, &self.runtime, Command::new(program).args(arguments))
-    }
-
-    /// Compares what a program prints with and without instrumentation.
-    fn same(&self, file: &str, arguments: &[&str]) {
-        for (text, compile) in
-            [(self.text(file, &["-O0"]), "-O2"), (self.text(file, &["-O3"]), "-O1")]
-        {
-            let plain = run(Command::new(self.link(&text, &[compile])).args(arguments));
-            let plain = String::from_utf8(plain.stdout).unwrap();
-            for options in many() {
-                let what = format!("{} {:?} {:?}", text.display(), options.mode, options.max_depth);
-                let ran = self.watch(&text, &options, &[compile], arguments);
-                assert_eq!(ran.output, plain, "{what}");
-                assert_eq!(ran.registered, "registered 1 unregistered 1", "{what}");
-                let path = text.with_extension("lwp.ll");
-                assert_eq!(self.llvm.verify(&path), Ok(()), "{what}");
-                // Without a runtime.
-                let program = path.with_extension("out");
-                let alone = run(Command::new(program).args(arguments));
-                assert_eq!(String::from_utf8(alone.stdout).unwrap(), plain, "{what}");
-            }
+/// Compares what a program prints with and without instrumentation.
+fn same(bench: &Bench, file: &str, arguments: &[&str]) {
+    for (text, compile) in
+        [(bench.text(file, &["-O0"]), "-O2"), (bench.text(file, &["-O3"]), "-O1")]
+    {
+        let plain = run(Command::new(bench.link(&text, &[compile])).args(arguments));
+        let plain = String::from_utf8(plain.stdout).unwrap();
+        for options in many() {
+            let what = format!("{} {:?} {:?}", text.display(), options.mode, options.max_depth);
+            let ran = bench.watch(&text, &options, &[compile], arguments);
+            assert_eq!(ran.output, plain, "{what}");
+            assert_eq!(ran.registered, "registered 1 unregistered 1", "{what}");
+            let path = text.with_extension("lwp.ll");
+            assert_eq!(bench.llvm.verify(&path), Ok(()), "{what}");
+            // Without a runtime.
+            let program = path.with_extension("out");
+            let alone = run(Command::new(program).args(arguments));
+            assert_eq!(String::from_utf8(alone.stdout).unwrap(), plain, "{what}");
         }
     }
 }
@@ -107,13 +58,13 @@ impl Bench {
 #[test]
 fn kernels_print_the_same() {
     let Some(bench) = Bench::new() else { return };
-    bench.same("kernels.c", &["12", "9"]);
+    same(&bench, "kernels.c", &["12", "9"]);
 }
 
 #[test]
 fn exceptions_and_threads_print_the_same() {
     let Some(bench) = Bench::new() else { return };
-    bench.same("exceptions.cpp", &["17"]);
+    same(&bench, "exceptions.cpp", &["17"]);
 }
 
 /// A function, the depth and place of a loop in it, and how often it is entered.

@@ -72,6 +72,36 @@ fn what_is_not_a_text_is_said() {
     assert!(String::from_utf8(text).unwrap().contains("mrs $0, cntvct_el0"));
 }
 
+/// LLVM refuses each of these texts, too.
+#[test]
+fn a_malformed_branch_is_an_error() {
+    let llvm = Llvm::with(&["opt"]);
+    for (branch, why) in [
+        ("br label %nowhere", "there is no block %nowhere"),
+        ("br label", "it has 0 targets"),
+        ("br i1 %c, label %a", "it has 1 target"),
+        ("br i1 %c, label %a, label", "it has 1 target"),
+        ("br label %a, label %b", "it has 2 targets"),
+        ("br label %entry", "it goes to the entry block"),
+        ("switch i1 %c, [ i1 0, label %b ]", "it has 1 target"),
+        ("switch i1 %c, label [ i1 0, label %b ]", "it has 1 target"),
+    ] {
+        let text = format!(
+            "{X86}define void @f(i1 %c) {{\nentry:\n  br label %a\na:\n  {branch}\nb:\n  br label %a\n}}\n"
+        );
+        let done = instrument(text.as_bytes(), &all(Mode::Timed)).map(|_| ());
+        let error = done.expect_err(branch);
+        let expected = format!("line 6: this jump of @f is malformed: {why}");
+        assert_eq!(error.to_string().replace("of f is", "of @f is"), expected, "{branch}");
+        if let Some(llvm) = llvm {
+            let scratch = Scratch::new();
+            let path = scratch.join("f.ll");
+            std::fs::write(&path, text).unwrap();
+            assert!(llvm.verify(&path).is_err(), "{branch}");
+        }
+    }
+}
+
 /// Texts that LLVM must accept afterwards, as before.
 const CASES: [(&str, &str); 8] = [
     (

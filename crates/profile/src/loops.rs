@@ -117,7 +117,8 @@ pub struct LoopRow {
     pub ticks: u64,
     /// Sum of the squares of these times.
     pub squares: u128,
-    /// The part of `ticks` that was spent in instrumented loops directly inside. Mode timed only.
+    /// Mode timed: the part of `ticks` that was spent in instrumented loops directly inside. Mode sampled:
+    /// the longest of the times in `ticks`; 0 in profiles of earlier versions.
     pub child_ticks: u64,
     /// Iterations of the hits in `iterated`.
     pub iterations: u64,

@@ -3,6 +3,19 @@
 //! They are computed for all threads together and for each thread, from the innermost loops outwards:
 //! what the hits of a loop add to what is around them, and what its direct children took, are known
 //! before its own self time is. `estimate` has the formulas.
+//!
+//! **Slow hits that no sample has.** In mode sampled, some hits are drawn at random. There may be others of a
+//! kind of which none was drawn, and nobody knows how long these are. An interval is only stated where
+//! they cannot make it wrong:
+//!
+//! - Every hit was timed.
+//! - What is around the row leaves no room for them. All hits of a loop are inside of what is around it, so
+//!   they take no longer than they are estimated to take and the self time of that together (the *room*).
+//!   Where the room is not longer than the estimate, the interval reaches to its end. Then the self time
+//!   may be as little as 0, and its interval says so.
+//!
+//! So a function around which nothing is instrumented, and of which not all hits were timed, has no
+//! interval: nobody knows what it did while nobody looked.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -134,6 +147,11 @@ pub(super) fn of_scope(
 ) -> BTreeMap<u32, Numbers> {
     let mut inside: HashMap<u32, Inside> = HashMap::new();
     let parent_of = |id: u32| parents.and_then(|all| *all.get(id as usize)?);
+    let sampled: BTreeSet<u32> = cells
+        .iter()
+        .filter(|(_, cell)| cell.time.as_ref().is_some_and(Sum::is_sampled))
+        .map(|(id, _)| *id)
+        .collect();
     let ids: Vec<u32> = cells.keys().rev().copied().collect();
     for id in ids {
         // A thread may lack what is around a loop: then the loop belongs to what is around that.
@@ -167,6 +185,7 @@ pub(super) fn of_scope(
     };
     let whole = hold(&mut all, mode, around);
     shares(&mut all, &whole, around);
+    allow_for_unseen(&mut all, &sampled, around);
     all
 }
 
@@ -236,6 +255,65 @@ fn hold(
         }
     }
     inside
+}
+
+/// Widens or removes the intervals of rows of which not all hits were timed, as the beginning of this file
+/// says. `sampled` are these rows.
+fn allow_for_unseen(
+    all: &mut BTreeMap<u32, Numbers>,
+    sampled: &BTreeSet<u32>,
+    around: impl Fn(u32, &BTreeMap<u32, Numbers>) -> Option<u32>,
+) {
+    // What is around a row has a smaller id, so its interval is final when the row's turn comes.
+    let ids: Vec<(u32, Option<u32>)> = all.keys().map(|id| (*id, around(*id, all))).collect();
+    for (id, around) in ids {
+        let of_around = around.and_then(|around| all.get(&around));
+        let is_known = [of_around.and_then(|n| n.raw), of_around.and_then(|n| n.compensated)]
+            .map(|times| times.is_none_or(|times| times.inclusive.margin.is_some()));
+        if let Some(numbers) = all.get_mut(&id) {
+            for (times, is_known) in
+                [&mut numbers.raw, &mut numbers.compensated].into_iter().zip(is_known)
+            {
+                let share = times.as_mut().and_then(|times| times.share.as_mut());
+                if let Some(share) = share {
+                    share.margin = share.margin.filter(|_| is_known);
+                }
+            }
+        }
+        if !sampled.contains(&id) {
+            continue;
+        }
+        let [raw, compensated] = match around.and_then(|around| all.get(&around)) {
+            Some(around) => [around.raw, around.compensated].map(|times| {
+                let times = times?;
+                Some(times.own?.value + times.inclusive.margin?)
+            }),
+            None => [None, None],
+        };
+        let Some(numbers) = all.get_mut(&id) else { continue };
+        for (times, room) in [(&mut numbers.raw, raw), (&mut numbers.compensated, compensated)] {
+            let Some(times) = times else { continue };
+            let time = &mut times.inclusive;
+            let room = room.filter(|room| *room <= time.value);
+            let margin = time.margin.zip(room).map(|(margin, room)| margin.max(room));
+            time.margin = margin;
+            if let Some(share) = &mut times.share {
+                let whole = time.value / share.value;
+                let of_share = margin.map(|margin| margin / whole).filter(|m| m.is_finite());
+                share.margin = share.margin.zip(of_share).map(|(own, of_time)| own.max(of_time));
+            }
+            if let Some(mean) = &mut times.mean {
+                let ended = time.value / mean.value;
+                mean.margin = margin.map(|margin| margin / ended).filter(|m| m.is_finite());
+            }
+        }
+        let Some(around) = around.and_then(|around| all.get_mut(&around)) else { continue };
+        for times in [&mut around.raw, &mut around.compensated].into_iter().flatten() {
+            if let Some(own) = &mut times.own {
+                own.margin = own.margin.map(|margin| margin.max(own.value));
+            }
+        }
+    }
 }
 
 /// Differences of sums of up to 2⁵³ ticks are not exact.

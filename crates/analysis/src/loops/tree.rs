@@ -1,5 +1,7 @@
 //! Which side table a module has, and the order of its rows.
 
+use std::collections::HashMap;
+
 use ir::table::SideTable;
 use profile::loops::LoopModule;
 
@@ -42,6 +44,25 @@ pub enum UnfitTable {
         /// How many ids the module has.
         ids: u32,
     },
+    /// Another table of the same identity says something else about its ids.
+    #[error(
+        "module {module} has two side tables that differ: id {id} is {one} in {first}, and {other} \
+         in {second}"
+    )]
+    Differs {
+        /// The identity of both.
+        module: String,
+        /// The first id that differs.
+        id: usize,
+        /// What it is in the first table.
+        one: String,
+        /// What it is in the second table.
+        other: String,
+        /// Where the first table is from.
+        first: String,
+        /// Where the second table is from.
+        second: String,
+    },
 }
 
 /// How the modules of a profile are named in an error.
@@ -52,19 +73,83 @@ fn listed(modules: &[String]) -> String {
 /// Whether a side table belongs to a module of the profile.
 ///
 /// # Errors
-/// It does not.
+/// It does not, or the module has a table of its own that differs from it.
 pub fn fits(table: &SideTable, modules: &[LoopModule]) -> Result<(), UnfitTable> {
     let mut known: Vec<String> = Vec::new();
     for module in modules {
         let id = identity(&module.id);
         if id == table.module {
-            return of_module(table, &id, module.ids);
+            of_module(table, &id, module.ids)?;
+            return match embedded(module) {
+                Some(own) => same(&own, &place(module), table, "the file"),
+                None => Ok(()),
+            };
         }
         if !known.contains(&id) {
             known.push(id);
         }
     }
     Err(UnfitTable::OtherModule { table: table.module.clone(), modules: known })
+}
+
+/// Whether all modules of one identity have the same side table. Two that have not were made from
+/// different texts or by different versions, and adding them up would mix different loops.
+///
+/// # Errors
+/// [`UnfitTable::Differs`].
+pub fn agree<'a>(modules: impl Iterator<Item = &'a LoopModule>) -> Result<(), UnfitTable> {
+    let mut known: HashMap<[u8; 16], (&LoopModule, Option<SideTable>)> = HashMap::new();
+    for module in modules.filter(|module| module.table.is_some()) {
+        let (first, table) = known.entry(module.id).or_insert((module, None));
+        if first.table == module.table {
+            continue;
+        }
+        let table = table.get_or_insert_with(|| embedded(first).unwrap_or_default());
+        if let (Some(other), false) = (embedded(module), table.entries.is_empty()) {
+            same(table, &place(first), &other, &place(module))?;
+        }
+    }
+    Ok(())
+}
+
+/// The table that was embedded in a module, if it is one of this module.
+fn embedded(module: &LoopModule) -> Option<SideTable> {
+    let table = SideTable::from_json(module.table.as_deref()?.as_bytes()).ok()?;
+    (table.module == identity(&module.id)).then_some(table)
+}
+
+/// What an error calls the place of a module.
+fn place(module: &LoopModule) -> String {
+    module.object.clone().unwrap_or_else(|| "code without a file".to_owned())
+}
+
+/// Whether two tables of one identity say the same about each id.
+fn same(
+    first: &SideTable,
+    of_first: &str,
+    second: &SideTable,
+    of_second: &str,
+) -> Result<(), UnfitTable> {
+    let most = first.entries.len().max(second.entries.len());
+    let differs = |id: &usize| first.entries.get(*id) != second.entries.get(*id);
+    let Some(id) = (0..most).find(differs) else { return Ok(()) };
+    let shown = |table: &SideTable| match table.entries.get(id) {
+        None => "nothing".to_owned(),
+        Some(entry) => {
+            let label = entry.label.as_ref().map_or(String::new(), |label| format!(":{label}"));
+            let trips = entry.trip_count.map(|trips| format!(", {trips} iterations"));
+            let ([from, to], trips) = (entry.text, trips.unwrap_or_default());
+            format!("{}{label} (lines {from} to {to}{trips})", entry.function)
+        }
+    };
+    Err(UnfitTable::Differs {
+        module: first.module.clone(),
+        id,
+        one: shown(first),
+        other: shown(second),
+        first: of_first.to_owned(),
+        second: of_second.to_owned(),
+    })
 }
 
 fn of_module(table: &SideTable, module: &str, ids: u32) -> Result<(), UnfitTable> {
@@ -89,8 +174,12 @@ pub(super) fn choose_for<'a>(
     if let Some(table) = files.iter().find(|table| fitting(table)) {
         return (Some(table.clone()), TableChoice::File);
     }
+    let registrations: Vec<&LoopModule> = registrations.collect();
+    if let Err(differs) = agree(registrations.iter().copied()) {
+        return (None, TableChoice::Unusable(differs.to_string()));
+    }
     let mut choice = TableChoice::Missing;
-    for text in registrations.filter_map(|module| module.table.as_deref()) {
+    for text in registrations.iter().filter_map(|module| module.table.as_deref()) {
         let unusable = match SideTable::from_json(text.as_bytes()) {
             Ok(table) if table.module != id => {
                 format!("it is of module {}", table.module)
@@ -128,4 +217,67 @@ pub(super) fn order(ids: &[u32], parents: &[Option<u32>]) -> Vec<(u32, u32)> {
         }
     }
     ordered
+}
+
+#[cfg(test)]
+mod tests {
+    use ir::table::{Entry, Kind};
+
+    use super::*;
+
+    fn table(trip_count: Option<u64>) -> SideTable {
+        let entry = Entry {
+            id: 0,
+            kind: Kind::Loop,
+            function: "f".to_owned(),
+            parent: None,
+            depth: Some(0),
+            height: 0,
+            siblings: 0,
+            label: Some("bb1".to_owned()),
+            variable: None,
+            file: None,
+            line: None,
+            column: None,
+            text: [3, 9],
+            trip_count,
+            places: Vec::new(),
+        };
+        SideTable {
+            counterpoint_loops: ir::table::VERSION,
+            module: identity(&[7; 16]),
+            mode: "timed".to_owned(),
+            entries: vec![entry],
+            ..SideTable::default()
+        }
+    }
+
+    fn module(object: &str, table: &SideTable) -> LoopModule {
+        LoopModule {
+            id: [7; 16],
+            ids: 1,
+            table: Some(table.to_json().expect("a table")),
+            object: Some(object.to_owned()),
+            ..LoopModule::default()
+        }
+    }
+
+    #[test]
+    fn equal_identities_with_different_tables_are_refused() {
+        let (one, other) = (table(None), table(Some(7)));
+        let modules = [module("a.so", &one), module("b.so", &one), module("c.so", &other)];
+        assert_eq!(agree(modules[..2].iter()), Ok(()));
+        let why = agree(modules.iter()).unwrap_err().to_string();
+        let expected = "module 07070707070707070707070707070707 has two side tables that differ: \
+                        id 0 is f:bb1 (lines 3 to 9) in a.so, and f:bb1 (lines 3 to 9, 7 iterations) \
+                        in c.so";
+        assert_eq!(why, expected);
+        // Without names, nothing is mixed up.
+        let (chosen, choice) = choose_for(&[7; 16], 1, modules.iter(), &[]);
+        assert_eq!((chosen, choice), (None, TableChoice::Unusable(why)));
+        // Likewise a file.
+        assert_eq!(fits(&one, &modules[..1]), Ok(()));
+        let differs = fits(&other, &modules[..1]).unwrap_err();
+        assert!(matches!(differs, UnfitTable::Differs { ref second, .. } if second == "the file"));
+    }
 }

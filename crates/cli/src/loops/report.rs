@@ -109,6 +109,12 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
     let needs = Needs { named_files: args.asm || args.source, ..Needs::files(files) };
     let profile = open(&args.profile, &needs)?;
     let recorded = profile.loops().map_err(Failure::new)?;
+    analysis::loops::agree(recorded.modules.iter()).map_err(|why| {
+        Failure::new(why).hint(
+            "two programs or libraries of this profile were instrumented from different texts, or by \
+             different versions, and have the same identity; instrument them again",
+        )
+    })?;
     let tables = loops::side_tables(&args.table, &recorded)?;
     let mut shown = Loops::new(&profile, &recorded, &tables, args.raw);
     let codes = args.asm.then(|| loops::code::find(&shown, &Files::new(&profile, args.objects)));

@@ -27,7 +27,9 @@ use std::io::Read;
 use std::path::PathBuf;
 
 use analysis::loops::dispatches::{Dispatch, Dispatches, Inside, dispatch_of, dispatches, inside};
-use analysis::loops::{LoopData, LoopNode, LoopTable, LoopThread, LoopTree, Numbers, fits, loops};
+use analysis::loops::{
+    LoopData, LoopNode, LoopTable, LoopThread, LoopTree, Numbers, UnfitTable, fits, loops,
+};
 use ir::table::{Entry, Kind, SideTable};
 use profile::Profile;
 use profile::demangle::{Detail, demangle};
@@ -138,6 +140,13 @@ pub fn side_tables(paths: &[PathBuf], recorded: &Recorded) -> Result<Vec<SideTab
         for table in SideTable::all_from_json(&text).map_err(|e| failed(&e))? {
             match fits(&table, &recorded.modules) {
                 Ok(()) => tables.push(table),
+                Err(why @ UnfitTable::Differs { .. }) => {
+                    return Err(failed(&why).hint(
+                        "the two are of different texts, or of different versions of \
+                         `counterpoint loops instrument`: use the file that was written together \
+                         with the program's",
+                    ));
+                }
                 Err(why) => unfit = unfit.or(Some(why)),
             }
         }

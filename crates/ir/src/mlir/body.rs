@@ -89,7 +89,11 @@ impl Blocks {
         if blocks.body.blocks.is_empty() {
             blocks.strange(|| "it has no blocks".to_owned());
         }
-        blocks.resolve(text);
+        blocks.resolve(text).map_err(|(line, why)| IrError::Branch {
+            line,
+            function: function.name.clone(),
+            why,
+        })?;
         Ok(blocks)
     }
 
@@ -207,8 +211,9 @@ impl Blocks {
         false
     }
 
-    /// Finds the targets of all terminators.
-    fn resolve(&mut self, text: &[u8]) {
+    /// Finds the targets of all terminators. An error is the line of a malformed one, and what is wrong
+    /// with it.
+    fn resolve(&mut self, text: &[u8]) -> Result<(), (u32, String)> {
         for i in 0..self.body.blocks.len() {
             let block = self.body.blocks[i];
             let from = self.body.edges.len() as u32;
@@ -218,18 +223,32 @@ impl Blocks {
                     let name = Span { start: operand.start, end };
                     match self.names.get(name.of(text)) {
                         Some(to) if *to > 0 => self.body.edges.push(Edge { to: *to, operand }),
-                        Some(_) => self.strange(|| "it jumps to its entry block".to_owned()),
-                        None => self.strange(|| {
-                            format!("it jumps to {}, which it does not have", show(name.of(text)))
-                        }),
+                        Some(_) => {
+                            return Err((block.lines[1], "it goes to the entry block".to_owned()));
+                        }
+                        None => {
+                            let why = format!("there is no block {}", show(name.of(text)));
+                            return Err((block.lines[1], why));
+                        }
                     }
                 }
-                if self.body.edges.len() as u32 == from {
+                let targets = self.body.edges.len() - from as usize;
+                let begins = |word: &[u8]| block.terminator.of(text).starts_with(word);
+                let expected = match () {
+                    () if begins(b"llvm.br ") => 1,
+                    () if begins(b"llvm.cond_br ") => 2,
+                    () => targets.max(1),
+                };
+                if targets == 0 {
                     self.strange(|| "the successors of a jump cannot be read".to_owned());
+                } else if targets != expected {
+                    let why = format!("its number of targets is {targets} and not {expected}");
+                    return Err((block.lines[1], why));
                 }
             }
             self.body.blocks[i].edges = (from, self.body.edges.len() as u32);
         }
+        Ok(())
     }
 
     /// The arguments of a block.
@@ -370,7 +389,7 @@ pub fn trim(text: &[u8], span: Span) -> Span {
 mod tests {
     use super::*;
 
-    fn read(body: &str) -> (Blocks, Vec<u8>) {
+    fn try_read(body: &str) -> (Result<Blocks, IrError>, Vec<u8>) {
         let text = body.as_bytes().to_vec();
         let function = Function {
             name: "f".to_owned(),
@@ -381,7 +400,29 @@ mod tests {
             last_line: 1,
             tail: Span::default(),
         };
-        (Blocks::read(&text, &function).expect("brackets close"), text)
+        (Blocks::read(&text, &function), text)
+    }
+
+    fn read(body: &str) -> (Blocks, Vec<u8>) {
+        let (blocks, text) = try_read(body);
+        (blocks.expect("brackets close"), text)
+    }
+
+    #[test]
+    fn a_malformed_jump_is_an_error() {
+        for (body, why) in [
+            ("  llvm.br ^b\n", "line 1: this jump of f is malformed: there is no block ^b"),
+            (
+                "^a:\n  llvm.br ^a\n",
+                "line 2: this jump of f is malformed: it goes to the entry block",
+            ),
+            (
+                "  llvm.cond_br %c, ^a\n^a:\n  llvm.return\n",
+                "line 1: this jump of f is malformed: its number of targets is 1 and not 2",
+            ),
+        ] {
+            assert_eq!(try_read(body).0.unwrap_err().to_string(), why, "{body}");
+        }
     }
 
     #[test]
@@ -433,7 +474,6 @@ mod tests {
                 "  \"llvm.br\"()[^a] : () -> ()\n^a:\n  llvm.return\n",
                 "line 1: \"llvm.br\"()[^a] is not known",
             ),
-            ("  llvm.br ^b\n", "it jumps to ^b, which it does not have"),
             ("  llvm.br ^a\n^a(x):\n  llvm.return\n", "the arguments of ^a cannot be read"),
             ("  llvm.br ^a\n^a:\n  llvm.return\n^a:\n  llvm.return\n", "two blocks are named ^a"),
             ("  %0 = llvm.add %1, %2 : i64\n", "a block does not end with a known terminator"),
@@ -442,7 +482,6 @@ mod tests {
                 "  %cpt.1 = llvm.mlir.zero : !llvm.ptr\n  llvm.return\n",
                 "it has a value whose name begins with cpt.",
             ),
-            ("^a:\n  llvm.br ^a\n", "it jumps to its entry block"),
             ("", "it has no blocks"),
         ] {
             assert_eq!(read(body).0.body.strange.as_deref(), Some(why), "{body}");

@@ -416,6 +416,13 @@ impl Hooks {
         let carry = code.value(format_args!("llvm.zext {over} : i1 to i64"));
         let high = code.binary("add", &high, &carry);
         code.add(entry, squares + 8, &high);
+        if self.mode == Mode::Sampled {
+            let longest = code.at(entry, offset_of!(Entry, child_ticks));
+            let old = code.load(&longest);
+            let longer = code.compare("ugt", &ticks, &old);
+            let new = code.value(format_args!("llvm.select {longer}, {ticks}, {old} : i1, i64"));
+            code.store(&new, &longest);
+        }
         if self.mode == Mode::Timed {
             let has_child = code.is_not_null("%child");
             code.branch(&has_child, "children", "inside", None);

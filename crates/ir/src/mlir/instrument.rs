@@ -10,12 +10,13 @@ use crate::edit::Edits;
 use crate::error::IrError;
 use crate::function::{Edge, show};
 use crate::hooks::{Clock, Hook};
-use crate::instrument::{Counts, number_hooks};
+use crate::instrument::{Counts, REVISION, number_hooks};
 use crate::kept::Keeper;
 use crate::loops::Loops;
 use crate::scan::Span;
 use crate::source::Place;
 use crate::table::{Entry, Kind, SideTable, Skipped, VERSION};
+use crate::twice;
 
 use super::body::Blocks;
 use super::descriptor::Descriptor;
@@ -121,7 +122,7 @@ fn identity(
 ) -> [u8; 16] {
     let Options { mode, max_depth, min_height, siblings, functions, source, .. } = options;
     let how = format!(
-        "mlir {ordinal} {mode:?} {max_depth:?} {min_height:?} {siblings} {functions:?} {triple} {source}"
+        "mlir {REVISION} {ordinal} {mode:?} {max_depth:?} {min_height:?} {siblings} {functions:?} {triple} {source}"
     );
     let mut all =
         [XxHash3_128::oneshot(module.whole.of(text)), XxHash3_128::oneshot(how.as_bytes())]
@@ -190,6 +191,10 @@ impl Run<'_> {
             self.skip(name, Some(label), why);
         }
         if !choice.function && choice.loops.is_empty() {
+            return Ok(());
+        }
+        if function.body.of(self.text).split(|b| *b == b'\n').any(twice::is_called_in_mlir) {
+            self.skip(name, None, twice::WHY);
             return Ok(());
         }
         let first = self.table.entries.len() as u32;

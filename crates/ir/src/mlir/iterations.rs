@@ -26,8 +26,9 @@ pub struct Counter {
     next: String,
     /// How many edges go back to the header.
     latches: u32,
-    /// Whether the header has an edge to itself: then its last run is an iteration, too.
-    pub rotated: bool,
+    /// Whether the last run of the header is an iteration, too: the header has an edge to itself, or
+    /// works, as [`crate::header`] says.
+    pub whole: bool,
 }
 
 /// The largest step, either way, for which 64 bits are taken not to come around: 2^48 iterations
@@ -93,7 +94,35 @@ impl Search<'_> {
         }
         let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).ok();
         let (value, start, next) = (text(value)?, text(start)?, text(next)?);
-        Some(Counter { value, bits, start, step, next, latches, rotated })
+        let whole = rotated || self.works(l, header);
+        Some(Counter { value, bits, start, step, next, latches, whole })
+    }
+
+    /// Whether the header does more than to decide: it stores, calls, or has an edge out of the loop
+    /// that passes on a value of its own which the next iteration gets, too, such as a sum.
+    fn works(&self, l: u32, header: u32) -> bool {
+        let block = &self.blocks.body.blocks[header as usize];
+        if stores_or_calls(block.text.of(self.text)) {
+            return true;
+        }
+        let own = |value: &&[u8]| {
+            let defined = self.blocks.defined.get(*value);
+            let is_here =
+                |span: &Span| block.text.start <= span.start && span.end <= block.text.end;
+            let step = self.blocks.arguments_of(header).iter().take(MOST_ARGUMENTS);
+            defined.is_some_and(is_here)
+                && !step.into_iter().any(|a| self.step(value, a.name.of(self.text)).is_some())
+        };
+        let passed = |inside: bool| -> Vec<&[u8]> {
+            let back = self.arriving[header as usize].iter().filter(|_| inside);
+            let back = back.filter(|(from, _)| self.loops.contains(l, *from)).map(|(_, e)| e);
+            let out = self.blocks.body.leaving(header).iter().filter(|_| !inside);
+            let out = out.filter(|edge| !self.loops.contains(l, edge.to));
+            let all = back.chain(out).map(|edge| edge.operand.of(self.text));
+            all.flat_map(|operand| values(operand).take(MOST_ARGUMENTS)).collect()
+        };
+        let back = passed(true);
+        passed(false).iter().filter(|value| own(value)).any(|value| back.contains(value))
     }
 
     /// The value that an edge passes to an argument of its target, with `%`.
@@ -194,9 +223,35 @@ impl Search<'_> {
         };
         let limit = i128::from(self.constant(limit)?);
         let passed = passes(predicate, self.loops.contains(l, first.to), at, limit, step)?;
-        let last = from != header || counter.rotated;
+        let last = from != header || counter.whole;
         u64::try_from(passed + i128::from(last)).ok()
     }
+}
+
+/// The values that an edge passes: `^bb2(%a, %b : i64, f32)`.
+fn values(operand: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let open = find(operand, 0, b'(').map_or(operand.len(), |open| open + 1);
+    let end = find(operand, open, b':').unwrap_or(open);
+    operand[open..end].split(|b| *b == b',').map(<[u8]>::trim_ascii)
+}
+
+/// Whether one of the operations of a block stores or calls.
+fn stores_or_calls(block: &[u8]) -> bool {
+    let works = [
+        &b"llvm.store "[..],
+        b"llvm.call ",
+        b"llvm.invoke ",
+        b"llvm.inline_asm ",
+        b"llvm.atomicrmw ",
+        b"llvm.cmpxchg ",
+        b"llvm.fence ",
+        b"\"llvm.intr.mem",
+        b"llvm.intr.masked.store ",
+    ];
+    block.split(|b| *b == b'\n').any(|line| {
+        let has = |name: &[u8]| line.windows(name.len()).any(|part| part == name);
+        works.iter().any(|name| has(name))
+    })
 }
 
 /// Two values, `%a, %b`, before anything else.

@@ -201,7 +201,7 @@ impl Work<'_> {
 
 /// Computes the iterations on an edge out of a loop: a value of type `i64`.
 fn at_exit(counter: &Counter, from_header: bool, lines: &mut Lines) -> String {
-    let Counter { value, bits, start, step, rotated, .. } = counter;
+    let Counter { value, bits, start, step, whole, .. } = counter;
     let (upper, lower) = if *step > 0 { (value, start) } else { (start, value) };
     let mut count = lines.value(format_args!("llvm.sub {upper}, {lower} : i{bits}"));
     if *bits < 64 {
@@ -212,7 +212,7 @@ fn at_exit(counter: &Counter, from_header: bool, lines: &mut Lines) -> String {
         let by = lines.value(format_args!("llvm.mlir.constant({} : i64) : i64", stride as i64));
         count = lines.value(format_args!("llvm.udiv {count}, {by} : i64"));
     }
-    if !from_header || *rotated {
+    if !from_header || *whole {
         count = lines.value(format_args!("llvm.add {count}, %cpt.one : i64"));
     }
     count

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 #![allow(dead_code, reason = "each test uses some of it")]
 
+pub mod bench;
 pub mod ran;
 
 use std::path::{Path, PathBuf};

@@ -19,7 +19,7 @@ pub mod word {
     pub const ENDED: usize = 4;
     /// Their ticks.
     pub const TICKS: usize = 5;
-    /// What of these was spent in loops directly inside.
+    /// Timed: what of these was spent in loops directly inside. Sampled: the longest of them.
     pub const CHILD_TICKS: usize = 6;
     /// Iterations.
     pub const ITERATIONS: usize = 7;

@@ -96,9 +96,12 @@ fn begins(entry: &Entry, block: &BlockHeader, open: &mut OpenHits, frame: usize)
     let hits = add(&entry.reserved);
     entry.hits.store(hits, Ordering::Relaxed);
     let is_first = hits <= block.logged_first;
-    if is_first {
+    let is_written = open.begins(entry, frame, is_first);
+    if is_written {
         add(&entry.begun);
+    } else if is_first {
+        block.unlogged.fetch_add(1, Ordering::Relaxed);
+        losses::lose(Loss::LoopLogFull, 1, 0);
     }
-    open.begins(entry, frame, is_first);
-    is_first
+    is_written
 }

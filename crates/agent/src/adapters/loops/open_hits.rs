@@ -4,6 +4,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use abi::loops::Entry;
 
+use crate::os::sys;
+
 /// Adds one to a number that only this thread writes, and returns the sum.
 pub fn add(number: &AtomicU64) -> u64 {
     let next = number.load(Ordering::Relaxed) + 1;
@@ -11,54 +13,107 @@ pub fn add(number: &AtomicU64) -> u64 {
     next
 }
 
-/// Hits of a thread inside of one another that are remembered.
-const DEEPEST: usize = 1024;
+/// Hits in the first piece of memory; each further piece is twice as long as the one before it.
+const FIRST_PIECE: usize = 1024;
+/// Pieces at most: a million hits inside of one another. A thread with a stack of 8 MiB gets nowhere near.
+const PIECES: usize = 10;
 
 /// The hits that a thread is in, of all modules in this mode. The innermost is the last.
+///
+/// Recursion may be deep, so the memory grows, by pieces that never move: a signal handler that enters
+/// an instrumented function may add one while the interrupted function looks at another.
 pub struct OpenHits {
-    /// Never longer than what was allocated at first.
-    all: Vec<OpenHit>,
+    pieces: [*mut OpenHit; PIECES],
+    length: usize,
+    /// Whether deeper hits are not in here.
+    is_full: bool,
 }
 
+#[derive(Clone, Copy)]
 struct OpenHit {
     entry: *const Entry,
     frame: usize,
     is_written: bool,
 }
 
+/// In which piece a hit is, and where in it.
+fn place(at: usize) -> (usize, usize) {
+    let piece = (at / FIRST_PIECE + 1).ilog2() as usize;
+    (piece, at - FIRST_PIECE * ((1 << piece) - 1))
+}
+
+/// Bytes of a piece.
+fn bytes_of(piece: usize) -> usize {
+    (FIRST_PIECE << piece) * size_of::<OpenHit>()
+}
+
+impl Drop for OpenHits {
+    fn drop(&mut self) {
+        for (i, piece) in self.pieces.iter().enumerate().filter(|(_, piece)| !piece.is_null()) {
+            sys::unmap(piece.cast(), bytes_of(i));
+        }
+    }
+}
+
 impl OpenHits {
     pub fn new() -> Self {
-        Self { all: Vec::with_capacity(DEEPEST) }
+        Self { pieces: [std::ptr::null_mut(); PIECES], length: 0, is_full: false }
+    }
+
+    fn get(&self, at: usize) -> OpenHit {
+        let (piece, at) = place(at);
+        // SAFETY: below the length, so it was written by `push`, in a piece that never moves.
+        unsafe { self.pieces[piece].add(at).read() }
+    }
+
+    fn push(&mut self, hit: OpenHit) -> bool {
+        let (piece, at) = place(self.length);
+        let Some(memory) = self.pieces.get_mut(piece) else { return false };
+        if memory.is_null() {
+            let Ok(mapped) = sys::map_present(bytes_of(piece)) else { return false };
+            *memory = mapped.cast();
+        }
+        // SAFETY: inside of the piece.
+        unsafe { memory.add(at).write(hit) };
+        self.length += 1;
+        true
+    }
+
+    /// The innermost hit for which this holds.
+    fn rposition(&self, is_it: impl Fn(&OpenHit) -> bool) -> Option<usize> {
+        (0..self.length).rev().find(|at| is_it(&self.get(*at)))
     }
 
     /// Forgets hits that were left: those in frames below this one, and one of the same id in the same
-    /// frame, with all that are inside of it.
-    pub fn begins(&mut self, entry: &Entry, frame: usize, is_written: bool) {
-        while self.all.last().is_some_and(|hit| hit.frame < frame) {
-            self.all.pop();
+    /// frame, with all that are inside of it. Says whether the begin is to be written down: not if
+    /// there is no room to remember it, because its end would not be found.
+    pub fn begins(&mut self, entry: &Entry, frame: usize, is_written: bool) -> bool {
+        while self.length > 0 && self.get(self.length - 1).frame < frame {
+            self.length -= 1;
         }
-        let is_same = |hit: &OpenHit| hit.frame == frame && std::ptr::eq(hit.entry, entry);
-        if let Some(at) = self.all.iter().position(is_same) {
-            self.all.truncate(at);
+        // Hits of this frame are the innermost ones.
+        let of_frame = (0..self.length).rev().take_while(|at| self.get(*at).frame == frame);
+        let is_same = |at: &usize| std::ptr::eq(self.get(*at).entry, entry);
+        if let Some(at) = of_frame.filter(is_same).last() {
+            self.length = at;
         }
-        if self.all.len() < DEEPEST {
-            self.all.push(OpenHit { entry, frame, is_written });
-        }
+        let remembered = self.push(OpenHit { entry, frame, is_written });
+        self.is_full = !remembered;
+        remembered && is_written
     }
 
     /// Counts an end if its begin was written down, and says whether it was. A function that takes
     /// memory from the stack meanwhile ends below its begin.
     pub fn ends(&mut self, entry: &Entry, frame: usize) -> bool {
         let same = |hit: &OpenHit| std::ptr::eq(hit.entry, entry);
-        let is_full = self.all.len() == DEEPEST;
-        let exact = self.all.iter().rposition(|hit| same(hit) && hit.frame == frame);
-        let above = || self.all.iter().rposition(|hit| same(hit) && hit.frame > frame);
+        let exact = self.rposition(|hit| same(hit) && hit.frame == frame);
+        let above = || self.rposition(|hit| same(hit) && hit.frame > frame);
         // Deeper hits are not remembered, so that what is above may be another call's.
-        let Some(at) = exact.or_else(|| if is_full { None } else { above() }) else {
+        let Some(at) = exact.or_else(|| if self.is_full { None } else { above() }) else {
             return false;
         };
-        let is_written = self.all[at].is_written;
-        self.all.truncate(at);
+        let is_written = self.get(at).is_written;
+        (self.length, self.is_full) = (at, false);
         if is_written {
             add(&entry.ended);
         }
@@ -97,15 +152,44 @@ mod tests {
     }
 
     #[test]
-    fn recursion_deeper_than_the_stack_closes_no_other_hit() {
+    fn places_are_in_order() {
+        let mut expected = (0, 0);
+        for at in 0..FIRST_PIECE * 31 {
+            assert_eq!(place(at), expected, "{at}");
+            expected.1 += 1;
+            if expected.1 == FIRST_PIECE << expected.0 {
+                expected = (expected.0 + 1, 0);
+            }
+        }
+    }
+
+    /// Each of 100,000 calls inside of one another ends, and each end is its own begin's.
+    #[test]
+    fn deep_recursion_ends_as_it_began() {
+        const DEPTH: usize = 100_000;
         let entry = Entry::default();
         let mut open = OpenHits::new();
-        for depth in 0..DEEPEST + 10 {
-            open.begins(&entry, (DEEPEST + 10 - depth) * 16, true);
+        let frame = |depth: usize| (DEPTH + 1 - depth) * 48;
+        for depth in 0..DEPTH {
+            assert!(open.begins(&entry, frame(depth), true));
         }
-        for depth in (0..DEEPEST + 10).rev() {
-            let frame = (DEEPEST + 10 - depth) * 16;
-            assert_eq!(open.ends(&entry, frame), depth < DEEPEST, "{depth}");
+        for depth in (0..DEPTH).rev() {
+            assert!(open.ends(&entry, frame(depth)), "{depth}");
+            assert_eq!(open.length, depth);
+        }
+    }
+
+    #[test]
+    fn recursion_deeper_than_the_memory_closes_no_other_hit() {
+        const MOST: usize = FIRST_PIECE * ((1 << PIECES) - 1);
+        let entry = Entry::default();
+        let mut open = OpenHits::new();
+        let frame = |depth: usize| (MOST + 10 - depth) * 16;
+        for depth in 0..MOST + 10 {
+            assert_eq!(open.begins(&entry, frame(depth), true), depth < MOST, "{depth}");
+        }
+        for depth in (0..MOST + 10).rev() {
+            assert_eq!(open.ends(&entry, frame(depth)), depth < MOST, "{depth}");
         }
     }
 }

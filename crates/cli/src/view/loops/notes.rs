@@ -101,7 +101,10 @@ pub fn legend(marks: Marks) -> Vec<(&'static str, &'static str)> {
         ));
     }
     if marks.unknown {
-        lines.push(("±? ", "too few hits were timed to say how far off the value may be"));
+        lines.push((
+            "±? ",
+            "not every hit was timed, and those that were not may be of another kind",
+        ));
     }
     if marks.scaled {
         lines.push(("~ ", "iterations of the timed hits, scaled to all hits"));

@@ -1,0 +1,119 @@
+//! What the first block of a loop does besides deciding whether the loop goes on. The last run of a
+//! block that only decides (`while (i < n)`) is no iteration; that of a block that also works is one.
+//!
+//! A block works if it does what can be seen after the loop has ended: it stores, calls a function, or
+//! computes a value that each iteration hands to the next one and that is used after the loop, such as
+//! a sum. A variable that only changes by a constant is no such value, because `while (i++ < n)`
+//! computes one as well.
+
+use std::collections::HashMap;
+
+use crate::function::Body;
+use crate::scan::{Span, Token, Tokens};
+
+/// Intrinsics of LLVM that write memory, without `llvm.`.
+const WRITING: [&[u8]; 7] = [
+    b"memcpy",
+    b"memmove",
+    b"memset",
+    b"masked.store",
+    b"masked.scatter",
+    b"masked.compressstore",
+    b"vp.store",
+];
+
+/// Whether one of the statements of a block stores or calls.
+pub fn stores_or_calls(block: &[u8]) -> bool {
+    block.split(|b| *b == b'\n').any(|line| {
+        let line = line.trim_ascii_start();
+        let statement = match line.first() {
+            Some(b'%') => {
+                let value = line.iter().position(|b| *b == b'=').map_or(line.len(), |at| at + 1);
+                line[value..].trim_ascii_start()
+            }
+            _ => line,
+        };
+        let begins = |words: &[&[u8]]| words.iter().any(|word| statement.starts_with(word));
+        if begins(&[b"store ", b"atomicrmw ", b"cmpxchg ", b"fence ", b"invoke ", b"callbr "]) {
+            return true;
+        }
+        if !begins(&[b"call ", b"tail call ", b"musttail call ", b"notail call "]) {
+            return false;
+        }
+        // The first global name is that of the function; assembly and pointers have none.
+        let called = statement.iter().position(|b| *b == b'@').map(|at| &statement[at + 1..]);
+        match called.and_then(|name| name.strip_prefix(b"llvm.")) {
+            Some(intrinsic) => WRITING.iter().any(|name| intrinsic.starts_with(name)),
+            None => true,
+        }
+    })
+}
+
+/// In which blocks of a function each local value is used or defined.
+#[derive(Debug)]
+pub struct Uses<'a> {
+    blocks: HashMap<&'a [u8], Vec<u32>>,
+}
+
+impl<'a> Uses<'a> {
+    /// Those of a whole function.
+    pub fn of(text: &'a [u8], body: &Body) -> Self {
+        let mut blocks: HashMap<&[u8], Vec<u32>> = HashMap::new();
+        for (i, block) in body.blocks.iter().enumerate() {
+            let i = i as u32;
+            let locals = Tokens::new(text, block.text).filter(|(token, _)| *token == Token::Local);
+            for (_, name) in locals {
+                let known = blocks.entry(name.of(text)).or_default();
+                if known.last() != Some(&i) {
+                    known.push(i);
+                }
+            }
+        }
+        Self { blocks }
+    }
+
+    /// The blocks of a value with its `%`, each once, in the order of the text.
+    pub fn blocks(&self, value: &[u8]) -> &[u32] {
+        self.blocks.get(value).map_or(&[], Vec::as_slice)
+    }
+}
+
+/// The line of a block that defines a value, from after the ` = `.
+pub fn definition<'a>(text: &'a [u8], block: Span, value: &[u8]) -> Option<&'a [u8]> {
+    let lines = block.of(text).split(|b| *b == b'\n');
+    lines
+        .map(<[u8]>::trim_ascii_start)
+        .filter_map(|line| line.strip_prefix(value))
+        .find_map(|line| line.strip_prefix(b" = "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn work_is_what_is_seen_afterwards() {
+        for (statement, works) in [
+            ("store i32 %x, ptr %p, align 4", true),
+            ("%v = atomicrmw add ptr %p, i32 1 seq_cst", true),
+            ("%v = tail call i32 @next(ptr %p)", true),
+            ("call void asm sideeffect \"\", \"r\"(i32 %x)", true),
+            ("call void %f()", true),
+            ("tail call void @llvm.memset.p0.i64(ptr %p, i8 0, i64 8, i1 false)", true),
+            (
+                "call void @llvm.dbg.value(metadata i32 %x, metadata !1, metadata !2), !dbg !3",
+                false,
+            ),
+            ("%v = call i32 @llvm.smax.i32(i32 %x, i32 0)", false),
+            ("%call = load i32, ptr %p", false),
+            ("#dbg_value(i32 %x, !1, !DIExpression(), !2)", false),
+            ("br i1 %c, label %call, label %store", false),
+        ] {
+            assert_eq!(
+                stores_or_calls(format!("\n  {statement}\n").as_bytes()),
+                works,
+                "{statement}"
+            );
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! Functions that return twice: `setjmp` and its like. A function that calls one stays as it is. The time
+//! at which a hit of it began is in a register, and a register may have any value when `setjmp` returns
+//! for the second time.
+
+use std::collections::HashSet;
+
+use crate::module::Module;
+use crate::scan::{Span, Token, Tokens, name, number};
+
+/// Why a function is left out.
+pub const WHY: &str = "it calls setjmp, or another function that returns twice";
+
+/// Functions of C libraries that return twice.
+const NAMES: [&[u8]; 7] =
+    [b"setjmp", b"_setjmp", b"sigsetjmp", b"__sigsetjmp", b"getcontext", b"savectx", b"vfork"];
+
+/// Whether the function of this name returns twice.
+pub fn is_one(name: &[u8]) -> bool {
+    NAMES.contains(&name) || name.starts_with(b"llvm.eh.sjlj.setjmp")
+}
+
+/// What a module says about functions that return twice: compilers mark calls of them with an attribute.
+#[derive(Debug, Default)]
+pub struct Twice {
+    groups: HashSet<u32>,
+}
+
+impl Twice {
+    /// Reads the groups of attributes.
+    pub fn new(text: &[u8], module: &Module) -> Self {
+        let says =
+            |span: Span| Tokens::new(text, span).any(|(_, t)| t.of(text) == b"returns_twice");
+        let groups = module.attributes.iter().filter(|(_, span)| says(**span));
+        Self { groups: groups.map(|(group, _)| *group).collect() }
+    }
+
+    /// Whether a call is of such a function.
+    pub fn is_called(&self, text: &[u8], call: Span) -> bool {
+        let mut seen = false;
+        Tokens::new(text, call).any(|(token, span)| match token {
+            // The first global name is that of the function.
+            Token::Global => !std::mem::replace(&mut seen, true) && is_one(name(span.of(text))),
+            Token::Word => span.of(text) == b"returns_twice",
+            Token::Attributes => {
+                number(span.of(text)).is_some_and(|group| self.groups.contains(&group))
+            }
+            _ => false,
+        })
+    }
+}
+
+/// Whether an operation of MLIR calls such a function.
+pub fn is_called_in_mlir(line: &[u8]) -> bool {
+    let call = b"llvm.call @";
+    let at = line.windows(call.len()).position(|part| part == call);
+    let name = at.map(|at| &line[at + call.len()..]);
+    name.is_some_and(|name| {
+        let end = name.iter().position(|b| *b == b'(').unwrap_or(name.len());
+        is_one(&name[..end]) || name.windows(13).any(|part| part == b"returns_twice")
+    })
+}

@@ -1,0 +1,71 @@
+//! A compiler of test programs in C and C++, and the way from a program to what it counted.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use abi::loops::Mode;
+use ir::choice::{Functions, Options};
+use testkit::Scratch;
+
+use super::ran::{Ran, instrumented, runtime, watched};
+use super::{Llvm, programs, run, without_llvm};
+
+/// Everything of a module.
+pub fn all(mode: Mode) -> Options<'static> {
+    let (max_depth, min_height) = (Some(99), Some(0));
+    Options { mode, max_depth, min_height, functions: Functions::All, ..Options::default() }
+}
+
+/// A compiler, with everything that a program in C or C++ needs.
+pub struct Bench {
+    /// The compiler.
+    pub llvm: Llvm,
+    /// A folder.
+    pub scratch: Scratch,
+    /// The runtime of the test programs.
+    pub runtime: PathBuf,
+}
+
+impl Bench {
+    /// That of the first LLVM that is installed.
+    pub fn new() -> Option<Self> {
+        let Some(llvm) = Llvm::with(&["clang", "opt"]) else {
+            without_llvm("clang and opt of LLVM 15 or later");
+            return None;
+        };
+        let scratch = Scratch::new();
+        let runtime = runtime(llvm, scratch.path());
+        Some(Self { llvm, scratch, runtime })
+    }
+
+    /// The text of a test program.
+    pub fn text(&self, file: &str, options: &[&str]) -> PathBuf {
+        let path = self.scratch.join(&format!("{file}{}.ll", options.concat()));
+        let mut clang = self.llvm.command("clang");
+        clang.args(["-S", "-emit-llvm", "-ffp-contract=off", "-o"]).arg(&path).args(options);
+        run(clang.arg(programs().join(file)));
+        path
+    }
+
+    /// The program of a text.
+    pub fn link(&self, text: &Path, options: &[&str]) -> PathBuf {
+        let path = text.with_extension("out");
+        let mut clang = self.llvm.command("clang");
+        clang.args(["-ffp-contract=off", "-Wno-override-module"]).args(options).arg("-o");
+        run(clang.arg(&path).arg(text).args(["-lstdc++", "-lpthread"]));
+        path
+    }
+
+    /// Instruments, compiles and runs a text.
+    pub fn watch(
+        &self,
+        text: &Path,
+        options: &Options,
+        compile: &[&str],
+        arguments: &[&str],
+    ) -> Ran {
+        let (path, table) = instrumented(text, options);
+        let program = self.link(&path, compile);
+        watched(table, &self.runtime, Command::new(program).args(arguments))
+    }
+}

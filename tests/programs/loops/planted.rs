@@ -1,0 +1,47 @@
+//! Loops over slices for `planted_slices.c`, which knows how often each of them runs.
+#![no_std]
+#![crate_type = "lib"]
+
+use core::hint::black_box;
+
+#[panic_handler]
+fn panic(_: &core::panic::PanicInfo) -> ! {
+    loop {}
+}
+
+/// Runs once for each element.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn slice(p: *const u32, n: usize) -> u64 {
+    // SAFETY: the caller's promise.
+    let all = unsafe { core::slice::from_raw_parts(p, n) };
+    let mut sum = 0;
+    for x in all {
+        sum += u64::from(black_box(*x));
+    }
+    sum
+}
+
+/// Runs once for each element, backwards.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn reversed(p: *const [u64; 3], n: usize) -> u64 {
+    // SAFETY: the caller's promise.
+    let all = unsafe { core::slice::from_raw_parts(p, n) };
+    let mut sum = 0;
+    for x in all.iter().rev() {
+        sum += black_box(x[1]);
+    }
+    sum
+}
+
+/// Runs up to and with the first element that is `wanted`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn find(p: *const u16, n: usize, wanted: u16) -> usize {
+    // SAFETY: the caller's promise.
+    let all = unsafe { core::slice::from_raw_parts(p, n) };
+    for (i, x) in all.iter().enumerate() {
+        if black_box(*x) == wanted {
+            return i;
+        }
+    }
+    n
+}
