@@ -20,6 +20,38 @@ pub const EXTENSION_VERSION: u32 = 3;
 /// The first number of a type that a plugin declared.
 pub const FIRST_OWN_TYPE: u32 = 1024;
 
+/// A state of the published interface, of which there are several: it is versioned by the sizes of its
+/// structs, and was changed three times without a change of those sizes that a host could see.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Revision {
+    /// The commit of Kineto's pull request 1148 that ends with this state, abbreviated.
+    pub commit: &'static str,
+    /// Bytes of a profiler's table of functions in this state ([`ProfilerInterface`]).
+    pub interface_bytes: usize,
+    /// How it differs from [`REVISION`]; empty for that one.
+    pub differs: &'static str,
+}
+
+/// Number of Kineto's pull request that published the interface.
+pub const PULL_REQUEST: u32 = 1148;
+
+/// The state of the interface that Counterpoint implements.
+pub const REVISION: Revision = Revision { commit: "92fa2ffc", interface_bytes: 88, differs: "" };
+
+/// Earlier states, which differ in ways that matter. Counterpoint does not load plugins of these.
+pub const OLDER: [Revision; 2] = [
+    Revision {
+        commit: "a5ccd64b",
+        interface_bytes: 56,
+        differs: "a profiler has no functions for correlation ids, and profilerQuery has no types",
+    },
+    Revision {
+        commit: "30c7bd1c",
+        interface_bytes: 88,
+        differs: "the enabled types are arguments of profilerStart and not of profilerCreate",
+    },
+];
+
 /// A published type of events: its number, and the name that Kineto's traces give it. What it means
 /// on every accelerator is in `model::activity`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -38,8 +38,7 @@ pub struct Args {
 enum What {
     /// List the profilers in plugins, with the kinds of events that they support
     List(list::Args),
-    /// Check a plugin against the interface: every call, in every order, with wrong sizes and null
-    /// pointers
+    /// Check whether a plugin conforms to the published interface, and say what could be better
     Check(check::Args),
     /// Record with plugins for some time, without a program to profile
     Run(record::Args),

@@ -3,10 +3,18 @@
 //!
 //! Each [`Probe`] is to run in a process of its own, because a plugin may crash in it: the caller
 //! does that, and knows by the probe's name what the plugin was asked.
+//!
+//! A finding rests on a [`Clause`] of the interface. What contradicts the published header, or what the
+//! published host refuses or reports as an error, is a violation. Everything else is advice: a probe may
+//! do what no host of the published interface does ([`Probe::is_published`] is false), and a plugin that
+//! does not survive that, or does not notice it, is still a valid one.
 
 mod calls;
+mod clauses;
 mod events;
 mod loading;
+mod older;
+mod sizes;
 
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
@@ -16,16 +24,38 @@ use abi::kineto::{
     QueryParams, Registry,
 };
 
+pub use self::clauses::{CLAUSES, Clause, Source};
 use crate::guard::{self, Left, call_one};
 use crate::platform::Library;
 
 /// How bad a finding is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
-    /// Hosts cope, but data is lost or looks wrong in some of them.
-    Warning,
-    /// The plugin breaks the interface.
-    Error,
+    /// Nothing is lost, but it could be better.
+    Style,
+    /// The plugin is valid, but loses data or crashes in a host that is less careful, or newer.
+    Fragile,
+    /// The plugin violates the interface.
+    Violation,
+}
+
+impl Level {
+    /// All levels, the worst one first.
+    pub const ALL: [Self; 3] = [Self::Violation, Self::Fragile, Self::Style];
+
+    /// What it is called.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Violation => "violation",
+            Self::Fragile => "fragile",
+            Self::Style => "style",
+        }
+    }
+
+    /// The level with this name.
+    pub fn of(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|level| level.name() == name)
+    }
 }
 
 /// Something that a plugin does wrong.
@@ -33,7 +63,9 @@ pub enum Level {
 pub struct Finding {
     /// How bad it is.
     pub level: Level,
-    /// What it did.
+    /// What it rests on.
+    pub clause: &'static Clause,
+    /// What the plugin did.
     pub what: String,
 }
 
@@ -42,18 +74,31 @@ pub struct Finding {
 pub struct Findings(pub Vec<Finding>);
 
 impl Findings {
-    fn error(&mut self, what: impl Into<String>) {
-        self.0.push(Finding { level: Level::Error, what: what.into() });
+    fn add(&mut self, level: Level, clause: &'static Clause, what: impl Into<String>) {
+        self.0.push(Finding { level, clause, what: what.into() });
     }
 
-    fn warning(&mut self, what: impl Into<String>) {
-        self.0.push(Finding { level: Level::Warning, what: what.into() });
+    fn violation(&mut self, clause: &'static Clause, what: impl Into<String>) {
+        self.add(Level::Violation, clause, what);
     }
 
-    /// An error unless it is so.
-    fn check(&mut self, is: bool, what: impl FnOnce() -> String) {
+    fn fragile(&mut self, clause: &'static Clause, what: impl Into<String>) {
+        self.add(Level::Fragile, clause, what);
+    }
+
+    fn style(&mut self, clause: &'static Clause, what: impl Into<String>) {
+        self.add(Level::Style, clause, what);
+    }
+
+    /// No finding so far is worse than this: what was asked is nothing that the published host asks.
+    fn at_most(&mut self, level: Level) {
+        self.0.iter_mut().for_each(|finding| finding.level = finding.level.min(level));
+    }
+
+    /// A violation unless it is so.
+    fn check(&mut self, is: bool, clause: &'static Clause, what: impl FnOnce() -> String) {
         if !is {
-            self.error(what());
+            self.violation(clause, what());
         }
     }
 }
@@ -63,30 +108,59 @@ impl Findings {
 pub struct Probe {
     /// What is asked, as a sentence goes on after "while".
     pub name: &'static str,
+    /// The clause that a plugin violates, or that advises against it, if it does not survive this.
+    pub clause: &'static Clause,
+    /// Whether the published host makes these calls, so that a valid plugin has to survive them.
+    pub is_published: bool,
+    /// Whether this is to be asked only if a plugin does not survive, or fails, a recording.
+    pub only_after_failure: bool,
     run: fn(&mut Plugin, &mut Findings),
 }
 
 impl Probe {
+    const fn published(
+        name: &'static str,
+        clause: &'static Clause,
+        run: fn(&mut Plugin, &mut Findings),
+    ) -> Self {
+        Self { name, clause, is_published: true, only_after_failure: false, run }
+    }
+
+    const fn beyond(
+        name: &'static str,
+        clause: &'static Clause,
+        run: fn(&mut Plugin, &mut Findings),
+    ) -> Self {
+        Self { is_published: false, ..Self::published(name, clause, run) }
+    }
+
+    /// How bad it is if the plugin does not survive this.
+    pub fn level_of_crash(&self) -> Level {
+        if self.is_published { Level::Violation } else { Level::Fragile }
+    }
+
     /// Asks it. Crashes if the plugin does. `is_json` tells whether bytes are a value of JSON: this
     /// crate has no parser.
     pub fn run(&self, file: &Path, is_json: fn(&[u8]) -> bool) -> Findings {
         let mut findings = Findings::default();
         match Library::open(file) {
             Ok(library) => {
-                let mut plugin = Plugin { library, interfaces: Vec::new(), is_json };
+                let mut plugin = Plugin { library, interfaces: Vec::new(), small: None, is_json };
                 (self.run)(&mut plugin, &mut findings);
                 let mut ends = ENDS.lock().unwrap_or_else(PoisonError::into_inner);
-                ends.drain(..).for_each(|what| findings.error(what));
+                let level = self.level_of_crash();
+                ends.drain(..).for_each(|what| findings.add(level, clauses::RETURNS, what));
             }
-            Err(why) => findings.error(format!("cannot be loaded: {why}")),
+            Err(why) => findings.violation(clauses::ENTRY, format!("cannot be loaded: {why}")),
         }
         findings
     }
 }
 
-/// All probes, in the order in which they make sense to read.
+/// All probes, in the order in which they make sense to read. The first one says whether anything else
+/// can be asked.
 pub fn probes() -> Vec<Probe> {
-    [loading::PROBES, calls::PROBES, events::PROBES].concat()
+    [loading::PROBES, calls::PROBES, events::PROBES, sizes::PROBES, older::PROBES].concat()
 }
 
 /// What calls did instead of returning: no exception may leave a function of the interface. These
@@ -109,21 +183,35 @@ fn returned(end: Result<i32, Left>) -> i32 {
 struct Plugin {
     library: Library,
     interfaces: Vec<ProfilerInterface>,
+    /// The size of a table that is too small, or of none: 0.
+    small: Option<usize>,
     is_json: fn(&[u8]) -> bool,
+}
+
+/// What a plugin has registered.
+#[derive(Default)]
+struct Kept {
+    interfaces: Vec<ProfilerInterface>,
+    small: Option<usize>,
 }
 
 unsafe extern "C" fn keep(
     handle: *mut std::ffi::c_void,
     interface: *const ProfilerInterface,
 ) -> std::ffi::c_int {
-    // SAFETY: the handle is the vector that `Plugin::register` passes.
-    let kept = unsafe { &mut *handle.cast::<Vec<ProfilerInterface>>() };
-    // SAFETY: not null; the size is the first field.
-    if interface.is_null() || unsafe { interface.cast::<usize>().read_unaligned() } < 88 {
+    // SAFETY: the handle is what `Plugin::register` passes.
+    let kept = unsafe { &mut *handle.cast::<Kept>() };
+    let size = match interface.is_null() {
+        true => 0,
+        // SAFETY: not null; the size is the first field.
+        false => unsafe { interface.cast::<usize>().read_unaligned() },
+    };
+    if size < ProfilerInterface::SIZE {
+        kept.small = Some(size);
         return -1;
     }
     // SAFETY: as large as it says.
-    kept.push(unsafe { interface.read_unaligned() });
+    kept.interfaces.push(unsafe { interface.read_unaligned() });
     0
 }
 
@@ -131,7 +219,7 @@ impl Plugin {
     /// Calls `KinetoPlugin_register` with a table of this size. `None`: it is not exported.
     fn register(&mut self, size: usize) -> Option<i32> {
         let register = self.library.symbol(abi::kineto::REGISTER_SYMBOL)?;
-        let mut kept: Vec<ProfilerInterface> = Vec::new();
+        let mut kept = Kept::default();
         let registry = Registry {
             size,
             handle: std::ptr::from_mut(&mut kept).cast(),
@@ -141,7 +229,7 @@ impl Plugin {
         let end = unsafe {
             guard::call(register.as_ptr(), (&raw const registry).cast(), std::ptr::null())
         };
-        self.interfaces = kept;
+        (self.interfaces, self.small) = (kept.interfaces, kept.small);
         Some(returned(end.map(|code| code as i32)))
     }
 

@@ -143,11 +143,25 @@ impl fmt::Display for Problem {
                 write!(f, "CounterpointPlugin_extend returned {code}; its extension is not used")
             }
             Self::NullInterface => f.write_str("registered a null interface"),
-            Self::SmallInterface(size) => write!(
-                f,
-                "registered an interface of {size} bytes, the published one has {}",
-                abi::kineto::ProfilerInterface::SIZE
-            ),
+            Self::SmallInterface(size) => {
+                let least = abi::kineto::ProfilerInterface::SIZE;
+                write!(
+                    f,
+                    "registered an interface of {size} bytes, the published one has {least}"
+                )?;
+                match abi::kineto::OLDER.iter().find(|older| older.interface_bytes == *size) {
+                    Some(older) => write!(
+                        f,
+                        "; it was built for state {} of Kineto's pull request {}, in which {}; build it \
+                         for state {}",
+                        older.commit,
+                        abi::kineto::PULL_REQUEST,
+                        older.differs,
+                        abi::kineto::REVISION.commit
+                    ),
+                    None => Ok(()),
+                }
+            }
             Self::MissingFunction(name) => write!(f, "its interface has no {name}"),
             Self::Failed { function, code } => write!(f, "{function} returned {code}"),
             Self::Left { function, how } => write!(f, "{function} {how}"),

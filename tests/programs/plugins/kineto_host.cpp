@@ -135,7 +135,7 @@ std::string quoted(const std::string& text) {
 
 std::string micros(int64_t ns) {
   char text[64];
-  snprintf(text, sizeof text, "%lld.%03lld", (long long)(ns / 1000), (long long)(ns % 1000));
+  snprintf(text, sizeof text, "%s%lld.%03lld", ns < 0 ? "-" : "", llabs(ns / 1000), llabs(ns % 1000));
   return text;
 }
 
@@ -221,18 +221,30 @@ int main(int argc, char** argv) {
   };
   std::vector<Running> running;
   for (auto& interface : registered) {
-    if (interface.size < 88) continue;
+    if (interface.size < 88) {
+      fputs("Plugin profiler has an incompatible version\n", stderr);
+      continue;
+    }
+    if (!interface.create || !interface.destroy || !interface.query || !interface.start ||
+        !interface.stop || !interface.process) {
+      fputs("Plugin profiler lacks a function\n", stderr);
+      continue;
+    }
     char name[32] = {};
     uint32_t types[kCount] = {};
     Query query = {48, nullptr, name, 31, types, kCount};
-    if (interface.query(&query) != 0) continue;
+    if (interface.query(&query) != 0) strcpy(name, "N/A");
     // All that Kineto requests by default, and counters.
     std::vector<uint32_t> enabled;
     for (uint32_t type : types)
       if (type && type < kCount) enabled.push_back(type);
     if (enabled.empty()) continue;
     Create create = {32, nullptr, enabled.data(), enabled.size()};
-    if (interface.create(&create) != 0) continue;
+    if (int code = interface.create(&create)) {
+      // The published host does not call it again but for ids, which it pushes with a null handle.
+      fprintf(stderr, "%s: profilerCreate returned %d\n", name, code);
+      continue;
+    }
     running.push_back({interface, create.handle, name});
   }
   auto each = [&](auto call) {

@@ -1,19 +1,32 @@
-//! `counterpoint plugin check`.
+//! `counterpoint plugin check`: whether a plugin conforms to the published interface.
+//!
+//! ```text
+//!  probes ─► a child for each ─► findings, each on a clause ─► text, Markdown or JSON
+//! ```
+//!
+//! A plugin conforms if nothing that was found is a violation and everything was asked. Findings of the
+//! other levels are advice.
 
-use std::io::Write;
+mod json;
+mod markdown;
+mod text;
+
+use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::{Duration, Instant, SystemTime};
 
-use plugin_host::conformance::probes;
-use serde::Serialize;
+use plugin_host::conformance::{CLAUSES, Clause, Level, Probe, probes};
+use sha2::{Digest, Sha256};
 
-use super::child::Said;
-use super::list::ask;
+use super::child::{Found, Listed, ListedProfiler};
+use super::list::{ask, ask_within};
+use super::patient::PATIENCE;
 use super::shown;
 use crate::failure::Failure;
+use crate::output::time;
 use crate::plugin_files::files;
-use crate::terminal::{Kind, stdout};
-use crate::view::units::plural;
+use crate::terminal::{Kind, stdout, visible};
 
 #[derive(clap::Args)]
 pub struct Args {
@@ -23,6 +36,10 @@ pub struct Args {
     /// Output format
     #[arg(long, value_enum, default_value_t)]
     format: Format,
+    /// Time for all questions together: 30s, 500ms. What is not asked by then is named, and the plugin
+    /// is not certified
+    #[arg(long, value_name = "TIME", value_parser = time, default_value = "120s")]
+    timeout: u64,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
@@ -30,18 +47,101 @@ enum Format {
     /// One line for each finding
     #[default]
     Text,
+    /// A report that can be published, with everything that was asked
+    Markdown,
     /// One JSON document
     Json,
 }
 
-/// What one probe found; also the shape of `counterpoint.plugin-check/1` (docs/plugins.md).
-#[derive(Serialize)]
-struct Found {
-    /// What was asked of the plugin.
-    probe: &'static str,
-    /// `error` or `warning`; `crash` if it did not survive.
-    level: &'static str,
+/// What came of one question.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Outcome {
+    /// Nothing was found.
+    Passed,
+    /// The worst finding has this level.
+    Found(Level),
+    /// It was not asked, because the plugin cannot be used at all.
+    Impossible,
+    /// It was not asked: the time was over.
+    NoTime,
+}
+
+impl Outcome {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Passed => "passed",
+            Self::Found(level) => level.name(),
+            Self::Impossible => "not asked: the plugin cannot be used",
+            Self::NoTime => "not asked: no time was left",
+        }
+    }
+}
+
+/// A question, and what came of it.
+struct Asked {
+    probe: Probe,
+    outcome: Outcome,
+}
+
+/// What was found, and in answer to which questions.
+struct Finding {
+    level: Level,
+    clause: &'static Clause,
     what: String,
+    /// The names of the probes.
+    probes: Vec<&'static str>,
+}
+
+/// Whether the plugin conforms.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Verdict {
+    Conforms,
+    Violates,
+    /// No violation was found, but not everything was asked.
+    Unknown,
+}
+
+/// Everything that the three formats show.
+struct Report {
+    file: PathBuf,
+    bytes: u64,
+    sha256: String,
+    profilers: Vec<ListedProfiler>,
+    asked: Vec<Asked>,
+    findings: Vec<Finding>,
+    checked_unix_s: u64,
+}
+
+impl Report {
+    fn count(&self, level: Level) -> usize {
+        self.findings.iter().filter(|finding| finding.level == level).count()
+    }
+
+    fn verdict(&self) -> Verdict {
+        if self.count(Level::Violation) > 0 {
+            return Verdict::Violates;
+        }
+        let is_asked = |asked: &Asked| matches!(asked.outcome, Outcome::Passed | Outcome::Found(_));
+        if self.asked.iter().all(is_asked) { Verdict::Conforms } else { Verdict::Unknown }
+    }
+
+    /// Adds a finding, or the probe to an equal one.
+    fn add(&mut self, probe: &Probe, level: Level, clause: &'static Clause, what: String) {
+        let is_same = |known: &&mut Finding| {
+            (known.level, known.clause, &known.what) == (level, clause, &what)
+        };
+        match self.findings.iter_mut().find(is_same) {
+            Some(known) if known.probes.contains(&probe.name) => {}
+            Some(known) => known.probes.push(probe.name),
+            None => self.findings.push(Finding { level, clause, what, probes: vec![probe.name] }),
+        }
+    }
+}
+
+/// How the interface is called in all formats.
+fn interface() -> String {
+    let (request, state) = (abi::kineto::PULL_REQUEST, abi::kineto::REVISION.commit);
+    format!("Kineto's profiler plugin interface (pull request {request}, state {state})")
 }
 
 pub fn main(args: &Args) -> Result<ExitCode, Failure> {
@@ -50,58 +150,123 @@ pub fn main(args: &Args) -> Result<ExitCode, Failure> {
         return Err(Failure::new(format!("{}: has several plugins", shown(&args.file)))
             .hint("check one file at a time"));
     };
-    let all = probes();
-    let mut found = Vec::new();
-    for (number, probe) in all.iter().enumerate() {
-        found.extend(ask_one(file, number, probe.name)?);
-        // Nothing else can be asked of it.
-        if number == 0 && found.iter().any(|found| found.level != "warning") {
-            break;
-        }
-    }
-    let errors = found.iter().filter(|found| found.level != "warning").count();
+    let report = examine(file, Duration::from_nanos(args.timeout))?;
     let mut out = stdout(match args.format {
-        Format::Text => Kind::People,
+        Format::Text | Format::Markdown => Kind::People,
         Format::Json => Kind::Json,
     });
     match args.format {
-        Format::Json => {
-            let document = serde_json::json!({
-                "schema": "counterpoint.plugin-check/1",
-                "file": shown(file),
-                "probes": all.len(),
-                "findings": found,
-            });
-            serde_json::to_writer_pretty(&mut out, &document).map_err(std::io::Error::from)?;
-            writeln!(out)?;
-        }
-        Format::Text => {
-            for found in &found {
-                writeln!(out, "{:7}  {}, while {}", found.level, found.what, found.probe)?;
-            }
-            let warnings = found.len() - errors;
-            let said = match (errors, warnings) {
-                (0, 0) => "nothing wrong".to_owned(),
-                (errors, warnings) => format!(
-                    "{} and {}",
-                    plural(errors as u128, "error"),
-                    plural(warnings as u128, "warning")
-                ),
-            };
-            writeln!(out, "{}: {}, {said}", shown(file), plural(all.len() as u128, "probe"))?;
-        }
+        Format::Text => text::write(&report, &mut out)?,
+        Format::Markdown => markdown::write(&report, &mut out)?,
+        Format::Json => json::write(&report, &mut out)?,
     }
-    Ok(if errors == 0 { ExitCode::SUCCESS } else { ExitCode::from(1) })
+    out.flush()?;
+    Ok(match report.verdict() {
+        Verdict::Conforms => ExitCode::SUCCESS,
+        Verdict::Violates | Verdict::Unknown => ExitCode::from(1),
+    })
 }
 
-fn ask_one(file: &Path, number: usize, name: &'static str) -> Result<Vec<Found>, Failure> {
-    let number = number.to_string();
-    let said: Vec<Said> = match ask(file, &["probe", &number])? {
-        Ok(said) => said,
-        Err(died) => return Ok(vec![Found { probe: name, level: "crash", what: died }]),
+/// Asks everything, within this time.
+fn examine(file: &Path, limit: Duration) -> Result<Report, Failure> {
+    let deadline = Instant::now() + limit;
+    let bytes =
+        std::fs::read(file).map_err(|e| Failure::new(format!("read {}: {e}", shown(file))))?;
+    let sha256 = Sha256::digest(&bytes).iter().map(|byte| format!("{byte:02x}")).collect();
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let mut report = Report {
+        file: file.to_owned(),
+        bytes: bytes.len() as u64,
+        sha256,
+        profilers: Vec::new(),
+        asked: Vec::new(),
+        findings: Vec::new(),
+        checked_unix_s: now.as_secs(),
     };
-    let level = |said: &Said| if said.serious { "error" } else { "warning" };
-    let found =
-        said.into_iter().map(|said| Found { probe: name, level: level(&said), what: said.what });
-    Ok(found.collect())
+    let all = probes();
+    let mut progress = Progress::new(all.len());
+    let mut is_usable = true;
+    for (number, probe) in all.iter().enumerate() {
+        if probe.only_after_failure && report.count(Level::Violation) == 0 {
+            continue;
+        }
+        let left = deadline.saturating_duration_since(Instant::now());
+        let outcome = match (is_usable, left.is_zero()) {
+            (false, _) => Outcome::Impossible,
+            (true, true) => Outcome::NoTime,
+            (true, false) => {
+                progress.asks(number, probe.name);
+                ask_one(file, (number, probe), left, &mut report)?
+            }
+        };
+        // Nothing else can be asked of a plugin that does not register.
+        is_usable &= number > 0 || outcome != Outcome::Found(Level::Violation);
+        report.asked.push(Asked { probe: *probe, outcome });
+    }
+    progress.is_over();
+    if is_usable
+        && !deadline.saturating_duration_since(Instant::now()).is_zero()
+        && let Ok(Listed { profilers, .. }) = ask(file, &["list"])?
+    {
+        report.profilers = profilers;
+    }
+    // The worst come first; findings of one level stay in the order of the questions.
+    report.findings.sort_by_key(|finding| std::cmp::Reverse(finding.level));
+    Ok(report)
+}
+
+/// Asks one question, within the time that is left.
+fn ask_one(
+    file: &Path,
+    (number, probe): (usize, &Probe),
+    left: Duration,
+    report: &mut Report,
+) -> Result<Outcome, Failure> {
+    let began = Instant::now();
+    let asked: Result<Vec<Found>, String> =
+        ask_within(file, &["probe", &number.to_string()], left.min(PATIENCE))?;
+    let found = match asked {
+        Ok(found) => found,
+        // The plugin did not hang for long enough to be called hanging.
+        Err(_) if left < PATIENCE && began.elapsed() >= left => return Ok(Outcome::NoTime),
+        Err(died) => {
+            let level = probe.level_of_crash();
+            report.add(probe, level, probe.clause, died);
+            return Ok(Outcome::Found(level));
+        }
+    };
+    let mut worst = None;
+    for Found { level, clause, what } in found {
+        // The child is this very program.
+        let level = Level::of(&level).unwrap_or(Level::Violation);
+        let clause = CLAUSES.iter().find(|known| known.id == clause).unwrap_or(&probe.clause);
+        worst = worst.max(Some(level));
+        report.add(probe, level, clause, what);
+    }
+    Ok(worst.map_or(Outcome::Passed, Outcome::Found))
+}
+
+/// Says on a terminal what is being asked. One question may take half a minute.
+struct Progress {
+    of: usize,
+    is_shown: bool,
+}
+
+impl Progress {
+    fn new(of: usize) -> Self {
+        Self { of, is_shown: std::io::stderr().is_terminal() }
+    }
+
+    fn asks(&mut self, number: usize, name: &str) {
+        if self.is_shown {
+            let line = format!("\r\x1b[K{} of {}: {}", number + 1, self.of, visible(name));
+            let _ = std::io::stderr().write_all(line.as_bytes());
+        }
+    }
+
+    fn is_over(&mut self) {
+        if self.is_shown {
+            let _ = std::io::stderr().write_all(b"\r\x1b[K");
+        }
+    }
 }

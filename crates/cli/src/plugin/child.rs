@@ -8,7 +8,7 @@ use std::os::fd::{FromRawFd, OwnedFd};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use plugin_host::conformance::{Level, probes};
+use plugin_host::conformance::probes;
 use plugin_host::stream::Writer;
 use plugin_host::{Host, Plugin, Session, Setup, Sink};
 use serde::{Deserialize, Serialize};
@@ -70,6 +70,14 @@ pub struct Said {
     pub serious: bool,
 }
 
+/// Something that a probe found (`plugin_host::conformance::Finding`).
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Found {
+    pub level: String,
+    pub clause: String,
+    pub what: String,
+}
+
 /// What comes on the answer's stream after the events of `record`: in front, the length of the
 /// stream is not known, so each is a line of JSON on its own descriptor.
 #[derive(Debug, Serialize, Deserialize)]
@@ -111,16 +119,16 @@ pub fn main(args: &Args) -> Result<ExitCode, Failure> {
             let all = probes();
             let probe = all.get(*number).ok_or_else(|| Failure::new("no such probe"))?;
             let findings = probe.run(&args.file, is_json);
-            let said: Vec<Said> = findings
+            let found: Vec<Found> = findings
                 .0
                 .into_iter()
-                .map(|finding| Said {
+                .map(|finding| Found {
+                    level: finding.level.name().to_owned(),
+                    clause: finding.clause.id.to_owned(),
                     what: finding.what,
-                    count: 1,
-                    serious: finding.level == Level::Error,
                 })
                 .collect();
-            answer(&mut out, &said)?;
+            answer(&mut out, &found)?;
         }
         What::Record { types, warmup_ns, max_buffer, configuration } => {
             let configuration = CString::new(configuration.as_str())

@@ -3,12 +3,13 @@
 use std::io::{ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
+use std::time::Duration;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::child::Listed;
-use super::patient::{Patient, gave_up};
+use super::patient::{PATIENCE, Patient, gave_up};
 use super::shown;
 use crate::failure::Failure;
 use crate::output::Format;
@@ -89,12 +90,22 @@ fn rows_of(file: &Path) -> Result<Vec<Row>, Failure> {
 
 /// Starts a child for a file and reads its answer. The inner error says how the child died.
 pub fn ask<T: DeserializeOwned>(file: &Path, what: &[&str]) -> Result<Result<T, String>, Failure> {
+    ask_within(file, what, PATIENCE)
+}
+
+/// Does the same, and gives the child up after this time.
+pub fn ask_within<T: DeserializeOwned>(
+    file: &Path,
+    what: &[&str],
+    patience: Duration,
+) -> Result<Result<T, String>, Failure> {
     let failed = |e| Failure::new(format!("start a process for {}: {e}", shown(file)));
     let mut command = child(file)?;
     command.args(what).stdin(Stdio::null()).stdout(Stdio::piped());
     let mut child = command.spawn().map_err(failed)?;
     let mut answer = Vec::new();
-    let read = child.stdout.take().map(|pipe| Patient::new(pipe).read_to_end(&mut answer));
+    let read =
+        child.stdout.take().map(|pipe| Patient::within(pipe, patience).read_to_end(&mut answer));
     let silent = matches!(read, Some(Err(error)) if error.kind() == ErrorKind::TimedOut);
     if silent {
         let _ = child.kill();
@@ -102,7 +113,7 @@ pub fn ask<T: DeserializeOwned>(file: &Path, what: &[&str]) -> Result<Result<T, 
     let status = child.wait().map_err(failed)?;
     match serde_json::from_slice(&answer) {
         Ok(answer) => Ok(Ok(answer)),
-        Err(_) if silent => Ok(Err(gave_up())),
+        Err(_) if silent => Ok(Err(gave_up(patience))),
         Err(_) => Ok(Err(died(status))),
     }
 }

@@ -7,9 +7,9 @@ use std::time::Duration;
 /// How long a plugin may take for one call.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
-/// What is said of a plugin that took longer.
-pub fn gave_up() -> String {
-    format!("took longer than {} seconds and was given up", PATIENCE.as_secs())
+/// What is said of a plugin that took longer than it was given.
+pub fn gave_up(patience: Duration) -> String {
+    format!("took longer than {} seconds and was given up", patience.as_secs_f64().ceil())
 }
 
 /// A pipe that is read with a limit on each wait. A read that waits longer fails with
@@ -22,7 +22,12 @@ pub struct Patient<R> {
 impl<R> Patient<R> {
     /// Waits at most [`PATIENCE`].
     pub fn new(pipe: R) -> Self {
-        Self { pipe, patience: PATIENCE }
+        Self::within(pipe, PATIENCE)
+    }
+
+    /// Waits at most this long.
+    pub fn within(pipe: R, patience: Duration) -> Self {
+        Self { pipe, patience }
     }
 }
 

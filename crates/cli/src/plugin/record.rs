@@ -377,7 +377,7 @@ impl Recording {
         }
         let status = self.child.wait();
         let died = match status {
-            _ if self.gave_up => Some(gave_up()),
+            _ if self.gave_up => Some(gave_up(PATIENCE)),
             // Only `exit` in the plugin ends the child without its last answer.
             Ok(status) if !status.success() || self.done.is_none() => Some(died(status)),
             _ => None,

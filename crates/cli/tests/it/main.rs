@@ -44,6 +44,7 @@ mod parquet;
 mod passes;
 mod places;
 mod plugin;
+mod plugin_check;
 mod plugin_devices;
 mod plugin_in_programs;
 mod plugin_kineto_host;

@@ -3,7 +3,7 @@
 use std::ffi::{c_char, c_int, c_void};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU32;
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime};
 
 use abi::kineto::{
@@ -11,15 +11,17 @@ use abi::kineto::{
     TraceBuilder,
 };
 
-use super::{Findings, Plugin, Probe, Raw, supported};
+use super::clauses::{
+    BUILDER, Clause, ENABLED, FLOW, METADATA, NAMES, RESULT, TIMES, TYPES, WRITERS,
+};
+use super::{Findings, Level, Plugin, Probe, Raw, supported};
 use crate::builder::{Asked, Builder};
 use crate::problem::{Problem, Problems};
 use crate::sink::{Counter, Event, Metadata, Sink};
 
 pub(super) const PROBES: &[Probe] = &[
-    Probe { name: "it hands over the events of half a second", run: half_a_second },
-    Probe { name: "the trace builder declines every call", run: declined },
-    Probe { name: "the trace builder is too small", run: small_builder },
+    Probe::published("it hands over the events of half a second", BUILDER, half_a_second),
+    Probe::published("the trace builder declines every call", BUILDER, declined),
 ];
 
 static NO_OWN: AtomicU32 = AtomicU32::new(FIRST_OWN_TYPE);
@@ -37,6 +39,7 @@ struct Judge {
 struct Counts {
     events: u64,
     outside: u64,
+    hours_off: u64,
     wide_id: u64,
     not_ascii: u64,
     quotes: u64,
@@ -64,6 +67,9 @@ impl Sink for Judge {
         let inside = self.begin_ns.saturating_sub(slack)..=self.end_ns.saturating_add(slack);
         self.counts.outside +=
             u64::from(!inside.contains(&event.start_ns) || !inside.contains(&event.end_ns));
+        let hour = Duration::from_secs(3600).as_nanos() as i64;
+        let near = self.begin_ns.saturating_sub(hour)..=self.end_ns.saturating_add(hour);
+        self.counts.hours_off += u64::from(!near.contains(&event.start_ns));
         self.counts.wide_id += u64::from(i32::try_from(event.id).is_err());
         self.name(name);
         for (key, value) in metadata.iter() {
@@ -110,87 +116,140 @@ fn half_a_second(plugin: &mut Plugin, findings: &mut Findings) {
         let builder = Builder::leak(Arc::clone(&problems), &NO_OWN);
         let asked = Asked::of(&types);
         let code = builder.with(&mut judge, &asked, |builder| raw.process(builder));
-        findings.check(code == 0, || format!("profilerProcessEvents returned {code}"));
+        findings.check(code == 0, RESULT, || format!("profilerProcessEvents returned {code}"));
         // Whether it goes on using the builder.
         std::thread::sleep(Duration::from_millis(50));
         raw.destroy();
         for (problem, count) in problems.all() {
             let times = if count == 1 { String::new() } else { format!(" ({count} times)") };
-            if problem.loses() || matches!(problem, Problem::UnknownType(_)) {
-                findings.error(format!("{problem}{times}"));
-            } else {
-                findings.warning(format!("{problem}{times}"));
-            }
+            let (level, clause) = weigh(&problem);
+            findings.add(level, clause, format!("{problem}{times}"));
         }
         say(&judge.counts, findings);
+    }
+}
+
+/// How bad it is that the builder had to complain.
+fn weigh(problem: &Problem) -> (Level, &'static Clause) {
+    match problem {
+        Problem::UnknownType(_) => (Level::Violation, TYPES),
+        Problem::UnknownFlow(_) => (Level::Violation, TYPES),
+        Problem::ZeroFlow => (Level::Violation, FLOW),
+        Problem::Backwards => (Level::Violation, TIMES),
+        Problem::Unnamed => (Level::Fragile, NAMES),
+        // The published host writes these events.
+        Problem::NotAsked(_) => (Level::Fragile, ENABLED),
+        Problem::MuchMetadata => (Level::Fragile, METADATA),
+        _ => (Level::Violation, BUILDER),
     }
 }
 
 fn say(counts: &Counts, findings: &mut Findings) {
     let of = counts.events;
     let many = |count: u64| format!("{count} of {of} events");
-    if counts.outside > 0 {
-        findings.warning(format!(
-            "{} lie more than a second outside of the recording: times are ns since 1970 UTC",
-            many(counts.outside)
-        ));
+    if counts.hours_off > 0 && counts.hours_off == of {
+        findings.violation(
+            TIMES,
+            "no event is within an hour of the recording: times are not ns since 1970 UTC",
+        );
+    } else if counts.outside > 0 {
+        findings.fragile(
+            TIMES,
+            format!("{} lie more than a second outside of the recording", many(counts.outside)),
+        );
     }
     if counts.wide_id > 0 {
-        findings.warning(format!(
-            "{} have ids of more than 32 bits, of which Kineto keeps 32",
-            many(counts.wide_id)
-        ));
+        findings.fragile(
+            WRITERS,
+            format!(
+                "{} have ids of more than 32 bits, of which Kineto keeps 32",
+                many(counts.wide_id)
+            ),
+        );
     }
     if counts.not_json > 0 {
-        findings.error(format!(
-            "{} values of metadata are not JSON, which breaks Kineto's files: {}",
-            counts.not_json, counts.example
-        ));
+        findings.violation(
+            METADATA,
+            format!(
+                "{} values of metadata are not JSON, which breaks Kineto's files: {}",
+                counts.not_json, counts.example
+            ),
+        );
     }
     if counts.not_ascii > 0 {
-        findings.warning(format!(
-            "{} names or keys are not printable ASCII; PyTorch writes such a name as \"unknown\"",
-            counts.not_ascii
-        ));
+        findings.fragile(
+            WRITERS,
+            format!(
+                "{} names or keys are not printable ASCII; PyTorch writes such a name as \"unknown\"",
+                counts.not_ascii
+            ),
+        );
     }
     if counts.quotes > 0 {
-        findings.warning(format!(
-            "{} names or keys have a quote or a backslash, which breaks files of some hosts",
-            counts.quotes
-        ));
+        findings.fragile(
+            WRITERS,
+            format!(
+                "{} names or keys have a quote or a backslash, which breaks files of some hosts",
+                counts.quotes
+            ),
+        );
     }
 }
 
-unsafe extern "C" fn no_event(_: *mut c_void, _: *const ProfileEvent) -> c_int {
-    -1
+/// A builder that declines every call, and counts them.
+pub(super) struct Declining {
+    pub builder: TraceBuilder,
+    calls: Box<AtomicUsize>,
 }
-unsafe extern "C" fn no_name(_: *mut c_void, _: *const c_char) -> c_int {
-    -1
+
+impl Declining {
+    /// How many calls it got.
+    pub fn calls(&self) -> usize {
+        self.calls.load(Ordering::Relaxed)
+    }
 }
-unsafe extern "C" fn no_flow(_: *mut c_void, _: *const ProfileEventFlow) -> c_int {
-    -1
-}
-unsafe extern "C" fn no_metadata(_: *mut c_void, _: *const c_char, _: *const c_char) -> c_int {
-    -1
-}
-unsafe extern "C" fn no_device(_: *mut c_void, _: *const ProfileDeviceInfo) -> c_int {
-    -1
-}
-unsafe extern "C" fn no_resource(_: *mut c_void, _: *const ProfileResourceInfo) -> c_int {
+
+fn decline(calls: *mut c_void) -> c_int {
+    // SAFETY: the handle is the number of a `Declining`, if the plugin passes it on as it must.
+    if let Some(calls) = unsafe { calls.cast::<AtomicUsize>().as_ref() } {
+        calls.fetch_add(1, Ordering::Relaxed);
+    }
     -1
 }
 
-fn declining(size: usize) -> TraceBuilder {
-    TraceBuilder {
+unsafe extern "C" fn no_event(handle: *mut c_void, _: *const ProfileEvent) -> c_int {
+    decline(handle)
+}
+unsafe extern "C" fn no_name(handle: *mut c_void, _: *const c_char) -> c_int {
+    decline(handle)
+}
+unsafe extern "C" fn no_flow(handle: *mut c_void, _: *const ProfileEventFlow) -> c_int {
+    decline(handle)
+}
+unsafe extern "C" fn no_metadata(handle: *mut c_void, _: *const c_char, _: *const c_char) -> c_int {
+    decline(handle)
+}
+unsafe extern "C" fn no_device(handle: *mut c_void, _: *const ProfileDeviceInfo) -> c_int {
+    decline(handle)
+}
+unsafe extern "C" fn no_resource(handle: *mut c_void, _: *const ProfileResourceInfo) -> c_int {
+    decline(handle)
+}
+
+/// A builder that states this size.
+pub(super) fn declining(size: usize) -> Declining {
+    let calls = Box::new(AtomicUsize::new(0));
+    let builder = TraceBuilder {
         size,
-        handle: std::ptr::null_mut(),
+        handle: std::ptr::from_ref::<AtomicUsize>(&calls).cast_mut().cast(),
         add_event: Some(no_event),
         set_last_name: Some(no_name),
         set_last_flow: Some(no_flow),
         add_last_metadata: Some(no_metadata),
         add_device: Some(no_device),
         add_resource: Some(no_resource),
-    }
+    };
+    Declining { builder, calls }
 }
 
 fn declined(plugin: &mut Plugin, _: &mut Findings) {
@@ -199,19 +258,7 @@ fn declined(plugin: &mut Plugin, _: &mut Findings) {
         raw.start();
         raw.stop();
         // It may call that an error or not, but not crash.
-        raw.process(&declining(TraceBuilder::SIZE));
-        raw.destroy();
-    }
-}
-
-fn small_builder(plugin: &mut Plugin, findings: &mut Findings) {
-    for interface in plugin.profilers() {
-        let Ok(raw) = Raw::create(&interface) else { continue };
-        raw.start();
-        raw.stop();
-        findings.check(raw.process(&declining(16)) != 0, || {
-            "profilerProcessEvents returned 0 for a trace builder whose size is too small".into()
-        });
+        raw.process(&declining(TraceBuilder::SIZE).builder);
         raw.destroy();
     }
 }

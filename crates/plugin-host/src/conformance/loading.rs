@@ -4,24 +4,41 @@ use std::ffi::c_char;
 
 use abi::kineto::{NAME_BYTES, ProfilerInterface, QueryParams, Registry};
 
+use super::clauses::{ENTRY, PYTORCH, QUERY, ROBUST, SIZES, STATE, TABLE, TYPES, WRITERS};
 use super::{Findings, Plugin, Probe, ROOM, call, call_null, returned, supported};
 use crate::guard;
+use crate::problem::Problem;
 
 pub(super) const PROBES: &[Probe] = &[
-    Probe { name: "it is registered", run: registers },
-    Probe { name: "it is registered with a null registry", run: null_registry },
-    Probe { name: "it is registered with a registry that is too small", run: small_registry },
-    Probe { name: "it is queried", run: query },
-    Probe { name: "it is queried with little room", run: little_room },
-    Probe { name: "it is queried with null or too small arguments", run: bad_query },
+    Probe::published("it is registered", ENTRY, registers),
+    Probe::published("it is queried", QUERY, query),
+    Probe::published("it is queried with little room", QUERY, little_room),
+    Probe::beyond("it is registered with a null registry", ROBUST, null_registry),
+    Probe::beyond("it is registered with a registry that is too small", SIZES, small_registry),
+    Probe::beyond("it is registered with a registry of a later version", SIZES, large_registry),
+    Probe::beyond("it is queried with null arguments", ROBUST, null_query),
+    Probe::beyond("it is queried with arguments that are too small", SIZES, small_query),
 ];
 
 fn registers(plugin: &mut Plugin, findings: &mut Findings) {
-    match plugin.register(Registry::SIZE) {
-        None => findings.error("does not export KinetoPlugin_register"),
-        Some(0) if plugin.interfaces.is_empty() => findings.error("registered no profiler"),
+    let code = plugin.register(Registry::SIZE);
+    if let Some(size) = plugin.small {
+        let older = abi::kineto::OLDER.iter().any(|older| older.interface_bytes == size);
+        let what = match size {
+            0 => Problem::NullInterface,
+            size => Problem::SmallInterface(size),
+        };
+        return findings.violation(if older { STATE } else { TABLE }, what.to_string());
+    }
+    match code {
+        None => findings.violation(ENTRY, "does not export KinetoPlugin_register"),
+        Some(0) if plugin.interfaces.is_empty() => {
+            findings.violation(ENTRY, "registered no profiler");
+        }
         Some(0) => {}
-        Some(code) => findings.error(format!("KinetoPlugin_register returned {code}")),
+        Some(code) => {
+            findings.violation(ENTRY, format!("KinetoPlugin_register returned {code}"));
+        }
     }
     for interface in &plugin.interfaces {
         functions(interface, findings);
@@ -38,7 +55,7 @@ fn functions(interface: &ProfilerInterface, findings: &mut Findings) {
         ("profilerProcessEvents", interface.process_events.is_some()),
     ];
     for (name, there) in needed {
-        findings.check(there, || format!("its interface has no {name}"));
+        findings.check(there, TABLE, || format!("its interface has no {name}"));
     }
     let pairs = [
         ("profilerPushCorrelationId", interface.push_correlation.is_some()),
@@ -49,7 +66,7 @@ fn functions(interface: &ProfilerInterface, findings: &mut Findings) {
     for pair in pairs.chunks(2) {
         if pair[0].1 != pair[1].1 {
             let (has, lacks) = if pair[0].1 { (pair[0], pair[1]) } else { (pair[1], pair[0]) };
-            findings.warning(format!("its interface has {} and no {}", has.0, lacks.0));
+            findings.style(TABLE, format!("its interface has {} and no {}", has.0, lacks.0));
         }
     }
 }
@@ -60,17 +77,24 @@ fn null_registry(plugin: &mut Plugin, findings: &mut Findings) {
     // what is asked.
     let end = unsafe { guard::call(register.as_ptr(), std::ptr::null(), std::ptr::null()) };
     let code = returned(end.map(|code| code as i32));
-    findings.check(code != 0, || "KinetoPlugin_register returned 0 for a null registry".into());
+    if code == 0 {
+        findings.style(ROBUST, "KinetoPlugin_register returned 0 for a null registry");
+    }
 }
 
 fn small_registry(plugin: &mut Plugin, findings: &mut Findings) {
-    // A host of the future has a larger one; one that is smaller has no registerProfiler.
+    // One that is smaller than the published one has no registerProfiler.
     if plugin.register(16) == Some(0) && !plugin.interfaces.is_empty() {
-        findings.warning("used registerProfiler of a registry whose size does not cover it");
+        findings.style(SIZES, "used registerProfiler of a registry whose size does not cover it");
     }
-    plugin.interfaces.clear();
-    if plugin.register(Registry::SIZE + 64).is_some_and(|code| code != 0) {
-        findings.error("did not register with a registry of a later version, which is larger");
+}
+
+fn large_registry(plugin: &mut Plugin, findings: &mut Findings) {
+    if let Some(code) = plugin.register(Registry::SIZE + 64).filter(|code| *code != 0) {
+        findings.fragile(
+            SIZES,
+            format!("KinetoPlugin_register returned {code} for a registry of a later version"),
+        );
     }
 }
 
@@ -111,39 +135,49 @@ fn query(plugin: &mut Plugin, findings: &mut Findings) {
         let mut query = Query::new();
         // What a host has cleared, a plugin need not end.
         query.types[..ROOM].fill(0);
-        let code = call(interface.query, &mut query.params(NAME_BYTES, ROOM));
-        findings.check(code == Some(0), || format!("profilerQuery returned {code:?}"));
-        findings.check(query.kept(NAME_BYTES, ROOM), || {
+        let code = call(interface.query, &mut query.params(NAME_BYTES, ROOM)).unwrap_or(-1);
+        if code != 0 {
+            // The published host goes on without a name, but never starts a profiler without types.
+            findings.violation(QUERY, format!("profilerQuery returned {code}"));
+            continue;
+        }
+        findings.check(query.kept(NAME_BYTES, ROOM), QUERY, || {
             "profilerQuery wrote outside of the host's room".into()
         });
         let end = query.name[..=NAME_BYTES].iter().position(|byte| *byte == 0);
         match end {
-            None => findings.error("profilerQuery wrote a name without a zero byte at its end"),
-            Some(0) => findings.error("profilerQuery gave no name"),
+            None if query.name[..=NAME_BYTES].iter().all(|byte| *byte == GUARD) => {
+                findings.violation(QUERY, "profilerQuery gave no name");
+            }
+            None => findings
+                .violation(QUERY, "profilerQuery wrote a name without a zero byte at its end"),
+            Some(0) => findings.fragile(QUERY, "profilerQuery gave an empty name"),
             Some(length) if !query.name[..length].is_ascii() => {
-                findings.warning("its name is not ASCII, which PyTorch writes as \"unknown\"");
+                findings
+                    .fragile(WRITERS, "its name is not ASCII, which PyTorch writes as \"unknown\"");
             }
             Some(_) => {}
         }
         let types: Vec<u32> =
             query.types[..ROOM].iter().copied().take_while(|number| *number != 0).collect();
-        findings.check(!types.is_empty(), || {
+        findings.check(!types.is_empty(), TYPES, || {
             "supports no type of events, so that no host starts it".into()
         });
         for number in &types {
-            findings.check(abi::kineto::event_type(*number).is_some(), || {
+            findings.check(abi::kineto::event_type(*number).is_some(), TYPES, || {
                 format!("profilerQuery listed event type {number}, which does not exist")
             });
         }
         if !types.is_empty() && !types.iter().any(|number| [1, 8, 9, 23, 24].contains(number)) {
-            findings.warning(
+            findings.style(
+                PYTORCH,
                 "supports no type that PyTorch requests for CPU activity (cpu_op, \
                  privateuse1_runtime and others), so that PyTorch's own host does not start it",
             );
         }
-        findings.check(supported(&interface) == types || types.is_empty(), || {
-            "profilerQuery gave other types when it was called again".into()
-        });
+        if supported(&interface) != types && !types.is_empty() {
+            findings.fragile(QUERY, "profilerQuery gave other types when it was called again");
+        }
     }
 }
 
@@ -151,23 +185,27 @@ fn little_room(plugin: &mut Plugin, findings: &mut Findings) {
     for interface in plugin.profilers() {
         let mut query = Query::new();
         call(interface.query, &mut query.params(3, 1));
-        findings.check(query.kept(3, 1), || {
+        findings.check(query.kept(3, 1), QUERY, || {
             "profilerQuery wrote more than the host has room for".into()
         });
     }
 }
 
-fn bad_query(plugin: &mut Plugin, findings: &mut Findings) {
+fn null_query(plugin: &mut Plugin, findings: &mut Findings) {
     for interface in plugin.profilers() {
-        findings.check(call_null(interface.query) != Some(0), || {
-            "profilerQuery returned 0 for null arguments".into()
-        });
+        if call_null(interface.query) == Some(0) {
+            findings.style(ROBUST, "profilerQuery returned 0 for null arguments");
+        }
+    }
+}
+
+fn small_query(plugin: &mut Plugin, findings: &mut Findings) {
+    for interface in plugin.profilers() {
         let mut query = Query::new();
         let mut params = query.params(NAME_BYTES, ROOM);
         params.size = 16;
-        let code = call(interface.query, &mut params);
-        findings.check(code != Some(0), || {
-            "profilerQuery returned 0 for arguments whose size is too small".into()
-        });
+        if call(interface.query, &mut params) == Some(0) {
+            findings.style(SIZES, "profilerQuery returned 0 for arguments that are too small");
+        }
     }
 }

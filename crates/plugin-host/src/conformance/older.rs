@@ -1,0 +1,61 @@
+//! A probe that tells for which older state of the interface a plugin was built. A state whose table has
+//! another size shows at registration; the other one shows only in what `profilerStart` accepts.
+
+use std::ffi::c_void;
+
+use abi::kineto::{Function, HandleParams, OLDER, PULL_REQUEST, REVISION};
+
+use super::clauses::{RESULT, STATE};
+use super::{Findings, Plugin, Probe, Raw, call, supported};
+
+pub(super) const PROBES: &[Probe] = &[Probe {
+    only_after_failure: true,
+    ..Probe::beyond("it is started as in an older state of the interface", RESULT, start)
+}];
+
+/// The arguments of `profilerStart` in that state.
+#[repr(C)]
+struct StartWithTypes {
+    size: usize,
+    types: *mut u32,
+    types_length: usize,
+    profiler: *mut c_void,
+}
+
+const _: () = assert!(size_of::<StartWithTypes>() == 32);
+
+fn start(plugin: &mut Plugin, findings: &mut Findings) {
+    for interface in plugin.profilers() {
+        let Ok(raw) = Raw::create(&interface) else { continue };
+        let mut types = supported(&interface);
+        let types_length = types.len();
+        // A plugin of the current state takes the address of the types for its handle: there are zeros
+        // in that memory for it to read.
+        types.resize(1 << 16, 0);
+        let mut arguments = StartWithTypes {
+            size: size_of::<StartWithTypes>(),
+            types: types.as_mut_ptr(),
+            types_length,
+            profiler: raw.handle,
+        };
+        let function = interface.start;
+        // SAFETY: both are pointers to functions of one pointer; what the plugin does with the
+        // arguments is what is asked.
+        let function = unsafe {
+            std::mem::transmute::<Function<HandleParams>, Function<StartWithTypes>>(function)
+        };
+        if call(function, &mut arguments) == Some(0) {
+            let older = OLDER[1];
+            findings.violation(
+                STATE,
+                format!(
+                    "was built for state {} of Kineto's pull request {PULL_REQUEST}, in which {}: \
+                     profilerStart succeeds with these arguments only; build it for state {}",
+                    older.commit, older.differs, REVISION.commit
+                ),
+            );
+        }
+        raw.stop();
+        raw.destroy();
+    }
+}
