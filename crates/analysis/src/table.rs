@@ -29,6 +29,8 @@ pub enum By {
     Cpu,
     /// One process.
     Process,
+    /// One rank of a distributed job, with all of its processes.
+    Rank,
     /// One kind of activities, by its name in the trace (`cuda_runtime`).
     Kind,
     /// One device, or all that is not on a device.
@@ -50,6 +52,8 @@ pub enum Key {
     Cpu(u32, u32),
     /// Process index.
     Process(usize),
+    /// Index of the first process of the rank: see [`Profile::ranks`].
+    Rank(usize),
     /// A kind of activities: the first op that is of the kind.
     Kind(OpId),
     /// Process index of a device; `None`: not on a device.

@@ -31,6 +31,7 @@ use crate::view::loops::Loops;
 use crate::view::losses;
 use crate::view::metrics::metrics_out;
 use crate::view::open::open;
+use crate::view::ranks::RankArgs;
 use crate::view::rights::Needs;
 use crate::whole::WholeFile;
 
@@ -60,6 +61,8 @@ pub struct Args {
     /// Only ops, tracks or loops (FUNCTION:LOOP) whose name matches. `*` matches any text, `?` any character.
     #[arg(long, value_name = "GLOB")]
     filter: Option<String>,
+    #[command(flatten)]
+    ranks: RankArgs,
     /// The clock that moments are on.
     #[arg(long, value_enum, default_value_t)]
     clock: ExportClock,
@@ -114,7 +117,8 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
             .hint("name one with -o FILE; -o - is standard output"));
     }
     let path = args.output.as_deref().unwrap_or(Path::new("-"));
-    let profile = open(&args.profile, &Needs::files(&args.metrics.metrics_file).output(path))?;
+    let mut profile = open(&args.profile, &Needs::files(&args.metrics.metrics_file).output(path))?;
+    args.ranks.choose(&mut profile)?;
     let metrics = of_profile(&args.metrics, &profile, Offer::Nothing)?;
     let name = |e: io::Error| Failure::writing(path, e);
     let kind = match args.format {

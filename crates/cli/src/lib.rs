@@ -21,6 +21,7 @@ mod input;
 mod list;
 mod loops;
 mod matching;
+mod merge;
 mod metrics;
 #[cfg(test)]
 #[path = "../tests/mutated/mod.rs"]
@@ -69,6 +70,7 @@ enum Command {
     Loops(loops::Args),
     Stats(stats::Args),
     Export(export::Args),
+    Merge(merge::Args),
     Trace(trace::Args),
     Recover(recover::Args),
     Plugin(plugin::Args),
@@ -117,6 +119,7 @@ fn run_command(command: Command) -> Result<ExitCode, failure::Failure> {
         Command::Loops(args) => loops::main(args),
         Command::Stats(args) => stats::main(args),
         Command::Export(args) => export::main(args),
+        Command::Merge(args) => merge::main(args),
         Command::Trace(args) => trace::main(args),
         Command::Recover(args) => recover::main(args),
         Command::Plugin(args) => plugin::main(args),

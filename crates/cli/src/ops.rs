@@ -25,6 +25,7 @@ use crate::output::Format;
 use crate::terminal::{known_width, stdout};
 use crate::view::csv;
 use crate::view::open::open;
+use crate::view::ranks::RankArgs;
 use crate::view::rights::Needs;
 
 /// Show where TVM's virtual machines and PyTorch spent their time: one row per op, arguments and
@@ -45,6 +46,8 @@ pub struct Args {
     /// Only the virtual machine with this name; PyTorch is `torch`.
     #[arg(long, value_name = "NAME")]
     vm: Option<String>,
+    #[command(flatten)]
+    ranks: RankArgs,
     /// Only runs, and ops outside of runs, that began at this tick of the profile's clock or later.
     #[arg(long, value_name = "TICKS")]
     since: Option<u64>,
@@ -76,7 +79,8 @@ struct View<'a> {
 
 /// Prints the ops.
 pub fn main(args: Args) -> Result<ExitCode, Failure> {
-    let profile = open(&args.profile, &Needs::default())?;
+    let mut profile = open(&args.profile, &Needs::default())?;
+    args.ranks.choose(&mut profile)?;
     let filter = OpFilter { machine: args.vm.clone(), since: args.since, until: args.until };
     if let Some(name) = &args.vm {
         known_machine(&profile, name)?;

@@ -48,6 +48,9 @@ pub fn choose(
     origin: Origin,
     machine: &Machine,
 ) -> Result<Choice, Failure> {
+    if let Some((rank, size)) = recording.rank.zip(recording.world_size).filter(|(r, n)| r >= n) {
+        return Err(Failure::new(format!("--rank {rank}: must be below --world-size {size}")));
+    }
     let resolver = recording.naming.resolver(machine);
     let Chosen { threads: counters, packages: mut beside, notes } =
         counters_of(recording, &resolver, machine)?;

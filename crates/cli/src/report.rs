@@ -29,6 +29,7 @@ use crate::view::csv;
 use crate::view::loops::Loops;
 use crate::view::open::open;
 use crate::view::overview::Overview;
+use crate::view::ranks::RankArgs;
 use crate::view::rights::Needs;
 use crate::view::table::Table;
 
@@ -60,6 +61,8 @@ pub struct Args {
     /// Only activities on streams whose number or name matches.
     #[arg(long, value_name = "GLOB")]
     stream: Option<String>,
+    #[command(flatten)]
+    ranks: RankArgs,
     /// Leave out calls that began in the first MS milliseconds after each thread's first call
     /// began, as if they had not been recorded.
     #[arg(long, value_name = "MS", default_value = "0", value_parser = milliseconds)]
@@ -98,6 +101,8 @@ pub enum RowKind {
     Cpu,
     /// A process.
     Process,
+    /// A rank of a distributed job.
+    Rank,
     /// A kind of activities, as the trace or the plugin calls it.
     Kind,
     /// A device.
@@ -118,6 +123,7 @@ impl RowKind {
             Self::Thread => Some(By::Thread),
             Self::Cpu => Some(By::Cpu),
             Self::Process => Some(By::Process),
+            Self::Rank => Some(By::Rank),
             Self::Kind => Some(By::Kind),
             Self::Device => Some(By::Device),
             Self::Stream => Some(By::Stream),
@@ -138,6 +144,7 @@ struct Report<'a> {
 /// Prints the report.
 pub fn main(args: Args) -> Result<ExitCode, Failure> {
     let mut profile = open(&args.profile, &Needs::files(&args.metrics.metrics_file))?;
+    args.ranks.choose(&mut profile)?;
     let Some(by) = args.by.of_calls() else { return torch::main(&args, &profile) };
     if args.skip_ms > 0.0 && profile.is_sampled() {
         return Err(Failure::new(

@@ -29,6 +29,7 @@ use crate::view::labels::labels;
 use crate::view::loops::{Loops, spread};
 use crate::view::losses;
 use crate::view::open::open;
+use crate::view::ranks::RankArgs;
 use crate::view::rights::Needs;
 use crate::view::statistics::{Style, render};
 
@@ -55,6 +56,8 @@ pub struct Args {
     /// Only threads with this name (`*` matches any text, `?` any character) or kernel thread id.
     #[arg(long, value_name = "NAME|TID")]
     thread: Option<String>,
+    #[command(flatten)]
+    ranks: RankArgs,
     /// Leave out calls that began in the first MS milliseconds after each thread's first call
     /// began.
     #[arg(long, value_name = "MS", default_value = "0", value_parser = milliseconds)]
@@ -116,7 +119,8 @@ struct View<'a> {
 
 /// Prints the statistics.
 pub fn main(args: Args) -> Result<ExitCode, Failure> {
-    let profile = open(&args.profile, &Needs::files(&args.metrics.metrics_file))?;
+    let mut profile = open(&args.profile, &Needs::files(&args.metrics.metrics_file))?;
+    args.ranks.choose(&mut profile)?;
     let options = Options {
         op: args.op.clone(),
         thread: args.thread.clone(),

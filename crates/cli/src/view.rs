@@ -17,6 +17,7 @@ pub mod notes;
 pub mod open;
 pub mod overview;
 pub mod price;
+pub mod ranks;
 pub mod rights;
 pub mod sampled;
 pub mod shades;

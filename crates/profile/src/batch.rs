@@ -1,8 +1,10 @@
 //! Calls as Arrow record batches: the one table from which all exports are made. `docs/schema.md`
 //! describes the columns.
 
+mod dispatches;
 mod drawn;
 mod machines;
+mod ranks;
 
 use std::sync::Arc;
 
@@ -15,8 +17,10 @@ use arrow_array::{ArrayRef, RecordBatch};
 use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef};
 use model::metric::Bound;
 
+use self::dispatches::Numbers;
 use self::drawn::DrawnRows;
 use self::machines::MachineRows;
+use self::ranks::RankRows;
 use crate::columns::{Columns, Status, cpu_of, node_of};
 use crate::ledger::{LossCount, merge_losses};
 use crate::profile::Profile;
@@ -42,6 +46,8 @@ pub struct Batches<'a> {
     metrics: Vec<Bound>,
     corrections: Vec<Option<Correction<'a>>>,
     losses: Vec<LossCount>,
+    /// Only in a profile with dispatches.
+    dispatches: Option<Numbers<'a>>,
 }
 
 /// Returns the schema of the batches of this profile, without metrics.
@@ -79,6 +85,10 @@ pub fn schema(profile: &Profile) -> SchemaRef {
     if profile.manifest.passes > 0 {
         fields.push(Field::new("pass", DataType::UInt32, false));
     }
+    fields.extend(ranks::fields(profile));
+    if dispatches::has_any(profile) {
+        fields.push(Field::new("dispatch", DataType::UInt64, true));
+    }
     fields.extend(drawn::fields(profile));
     for counter in &profile.manifest.counters {
         fields.push(Field::new(&counter.name, DataType::UInt64, true));
@@ -105,6 +115,7 @@ impl Profile {
             metrics: Vec::new(),
             corrections: Vec::new(),
             losses: Vec::new(),
+            dispatches: dispatches::has_any(self).then(|| Numbers::new(self)),
         }
     }
 }
@@ -154,9 +165,11 @@ impl Iterator for Batches<'_> {
             if !found.is_empty() {
                 self.losses = merge_losses(self.losses.iter().chain(&found));
             }
+            let numbers = self.dispatches.as_mut().map(|dispatches| dispatches.of(key));
             if let Err(e) = rows.append(
                 self.profile,
                 columns,
+                numbers,
                 self.choose.as_ref(),
                 &self.metrics,
                 &self.corrections,
@@ -182,6 +195,10 @@ struct Rows {
     duration_ns: Float64Builder,
     /// Only in a profile of several passes.
     pass: Option<UInt32Builder>,
+    /// Only if some rank is known.
+    ranks: Option<RankRows>,
+    /// Only in a profile with dispatches.
+    dispatch: Option<UInt64Builder>,
     /// Only in a run with a budget.
     drawn: Option<DrawnRows>,
     values: Vec<UInt64Builder>,
@@ -202,6 +219,8 @@ impl Rows {
             start_ns: Int64Builder::new(),
             duration_ns: Float64Builder::new(),
             pass: (profile.manifest.passes > 0).then(UInt32Builder::new),
+            ranks: RankRows::new(profile),
+            dispatch: dispatches::has_any(profile).then(UInt64Builder::new),
             drawn: DrawnRows::new(profile),
             values: (0..profile.groups.counters()).map(|_| UInt64Builder::new()).collect(),
             times: profile.groups.all().iter().map(|_| Default::default()).collect(),
@@ -218,6 +237,7 @@ impl Rows {
         &mut self,
         profile: &Profile,
         columns: &Columns,
+        mut numbers: Option<impl Iterator<Item = Option<u64>>>,
         choose: Option<&Chooser<'_>>,
         metrics: &[Bound],
         corrections: &[Option<Correction<'_>>],
@@ -230,6 +250,7 @@ impl Rows {
         let line = &profile.timeline;
         for i in 0..columns.len() {
             let export = columns.export[i];
+            let number = numbers.as_mut().and_then(|numbers| numbers.next().flatten());
             if choose.is_some_and(|choose| !choose(columns.process, export)) {
                 continue;
             }
@@ -270,6 +291,12 @@ impl Rows {
             if let Some(pass) = &mut self.pass {
                 pass.append_value(process.pass + 1);
             }
+            if let Some(ranks) = &mut self.ranks {
+                ranks.append(profile, process)?;
+            }
+            if let Some(dispatch) = &mut self.dispatch {
+                dispatch.append_option(number);
+            }
             if let Some(drawn) = &mut self.drawn {
                 drawn.append(columns, i);
             }
@@ -309,6 +336,8 @@ impl Rows {
         arrays.push(ArrayBuilder::finish(&mut self.start_ns));
         arrays.push(ArrayBuilder::finish(&mut self.duration_ns));
         arrays.extend(self.pass.as_mut().map(|b| ArrayBuilder::finish(b)));
+        arrays.extend(self.ranks.iter_mut().flat_map(RankRows::finish));
+        arrays.extend(self.dispatch.as_mut().map(|b| ArrayBuilder::finish(b)));
         arrays.extend(self.drawn.iter_mut().flat_map(DrawnRows::finish));
         arrays.extend(self.values.iter_mut().map(|b| ArrayBuilder::finish(b)));
         arrays.extend(self.times.iter_mut().flatten().map(|b| ArrayBuilder::finish(b)));

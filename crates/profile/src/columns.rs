@@ -331,6 +331,11 @@ impl Columns {
         }
     }
 
+    /// Returns the header of the page that was decoded last.
+    pub(crate) fn header_mut(&mut self) -> Option<&mut PageHeader> {
+        self.header.as_mut()
+    }
+
     /// Empties the columns for a page that cannot be used.
     pub(crate) fn torn(&mut self) {
         self.clear();

@@ -43,7 +43,11 @@ impl Profile {
             if of_plugins.number() != owner.pid {
                 continue;
             }
-            let Some(home) = self.processes.iter().position(|p| p.id == owner) else { continue };
+            let Some(home) =
+                self.processes.iter().position(|p| p.id == owner && p.member == of_plugins.member)
+            else {
+                continue;
+            };
             let threads = self.processes[home].by_tid();
             for (thread, row) in of_plugins.threads.iter().enumerate() {
                 if let Some(Some(found)) = threads.get(&row.tid) {

@@ -23,9 +23,11 @@
 //! | [`profile`] | an opened profile: processes, threads, pages |
 //! | [`ops`] | exported functions as people know them |
 //! | [`demangle`] | readable names of C++ and Rust functions |
+//! | [`dispatch`] | which calls make up a dispatch |
 //! | [`groups`] | the groups of the counters |
 //! | [`columns`], [`visit`] | the calls of a page as plain columns; visiting all pages |
 //! | [`batch`] | calls as Arrow record batches |
+//! | [`merged`] | profiles of several recordings: the ranks of a job |
 //! | [`passes`] | profiles of several runs of one program |
 //! | [`activities`] | imported traces, event by event |
 //! | [`counts`] | the exact numbers of calls of a run with a budget |
@@ -50,6 +52,7 @@ pub mod collect;
 pub mod columns;
 pub mod counts;
 pub mod demangle;
+pub mod dispatch;
 pub mod drain;
 pub mod error;
 pub mod groups;
@@ -59,6 +62,7 @@ mod leftovers;
 pub mod live;
 pub mod loops;
 pub mod manifest;
+pub mod merged;
 pub mod ops;
 pub mod passes;
 pub mod pools;
@@ -85,9 +89,11 @@ pub use live::{ProcessId, boot_id};
 pub use manifest::{
     Clock, CounterInfo, Exit, Manifest, MetricInfo, Moment, Origin, State, SwitchCost,
 };
+pub use merged::Member;
 pub use ops::{Op, OpId, Ops};
 pub use profile::{Process, Profile, Thread};
 pub use record::brackets;
+pub use record::job::Job;
 pub use record::meta::{
     Calibration, Export, Library, LibraryKind, OpExport, Role, ValueKey, ValueKind,
 };

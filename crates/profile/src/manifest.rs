@@ -17,6 +17,7 @@ mod announce;
 use std::path::{Path, PathBuf};
 
 use model::Unit;
+use record::job::Job;
 use record::{ClockKind, Snapshot};
 use serde::{Deserialize, Serialize};
 
@@ -78,6 +79,10 @@ pub struct Manifest {
     /// stored as a separate profile in `passes/1`, `passes/2` and so on. 0 if this profile is a
     /// single recording.
     pub passes: u32,
+    /// The names of the profiles that were merged into this one. Each of them is a whole profile in
+    /// `merged/1`, `merged/2` and so on.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub merged: Vec<String>,
     /// Whether the counters may take turns on the PMU (`run --multiplex`). Views then scale the
     /// values of counters that counted for part of the time, and mark them as estimates.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
@@ -95,6 +100,13 @@ pub struct Manifest {
     /// program, in a process of its own. Absent if `run` did not see the end.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub run_cpu_ns: Option<u64>,
+    /// The rank of the processes in a distributed job, if `run --rank` or the launcher of `run` itself
+    /// said it. A process whose own launcher says it has that rank instead.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rank: Option<u32>,
+    /// The number of ranks of that job; absent if it is not known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub world_size: Option<u32>,
     /// Patterns of the exported functions that were recorded; an empty list means all.
     pub filters: Vec<String>,
     /// Whether counters were also read for bookkeeping ops of virtual machines (`run
@@ -310,6 +322,12 @@ impl Manifest {
     /// Creates an empty manifest of this version.
     pub fn new() -> Self {
         Self { schema: MANIFEST_SCHEMA.to_owned(), ..Self::default() }
+    }
+
+    /// Returns the place in a distributed job that [`Manifest::rank`] names.
+    pub fn job(&self) -> Option<Job> {
+        let rank = self.rank?;
+        Some(Job { rank, size: self.world_size.filter(|size| *size > rank) })
     }
 
     /// Reads the manifest of the profile in `dir`.

@@ -4,9 +4,14 @@
 //! Records are decoded later, page by page ([`crate::visit`]). The pool is read before the files,
 //! so a page that is flushed in between is seen twice instead of never.
 
+mod clock_map;
 mod exact;
 mod joined;
+mod line;
+mod members;
 mod metadata;
+mod ranks;
+mod renumber;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs::File;
@@ -15,13 +20,14 @@ use std::path::{Path, PathBuf};
 
 use model::Loss;
 use record::counts::CountsFrames;
+use record::job::Job;
 use record::loops::LOOPS_NAME;
 use record::meta::{
     self, Calibration, Frame, Frames, Leaving, Library, META_NAME, OpExport, PAGES_NAME,
     PARTS_NAME, ProcessCost, ValueKey,
 };
 use record::pool::PoolFile;
-use record::{ClockKind, Granularity, PageHeader, Snapshot, Timeline, brackets::Brackets};
+use record::{Granularity, PageHeader, Snapshot, Timeline, brackets::Brackets};
 
 use crate::activities::Activities;
 use crate::beneath::Dir;
@@ -31,10 +37,14 @@ use crate::groups::Groups;
 use crate::ledger::{Ledger, LossCount, merge_losses};
 use crate::leftovers::{LeftPage, Leftovers, PartId};
 use crate::manifest::{Manifest, Moment, SwitchCost};
+use crate::merged::Member;
 use crate::ops::Ops;
 use crate::pools::{self, NoPool};
 use crate::scan::{Rewritten, Scan, scan};
 use crate::tracks::{Times, Tracks};
+
+pub(crate) use clock_map::ClockMap;
+use line::fit;
 
 /// A profile directory, opened for reading. Opening changes nothing in it.
 #[derive(Debug)]
@@ -57,6 +67,8 @@ pub struct Profile {
     pub snapshots: Vec<Moment>,
     /// The time series besides the calls, sorted by the name of their directory.
     pub tracks: Vec<Tracks>,
+    /// The profiles that were merged into this one; empty if none were.
+    pub members: Vec<Member>,
     /// Losses of the run as a whole, including those of the descriptions of tracks. Each process
     /// has its own losses.
     pub losses: Vec<LossCount>,
@@ -65,6 +77,8 @@ pub struct Profile {
     pub(crate) left_out: Vec<Vec<u64>>,
     /// The directory itself.
     pub(crate) root: Dir,
+    /// The directories that may have activities: its own one, and those of its members.
+    pub(crate) roots: Vec<Dir>,
     /// The pool of each pass.
     pub(crate) pools: Vec<Option<PoolFile>>,
 }
@@ -109,6 +123,12 @@ pub struct Process {
     pub alive: bool,
     /// The pass in which it ran, from 0; 0 in a profile without passes.
     pub pass: u32,
+    /// The member that it belongs to: an index in [`Profile::members`]; 0 if there are none.
+    pub member: usize,
+    /// How its ticks become those of the profile; `None` if they are the same.
+    pub(crate) clock: Option<ClockMap>,
+    /// Its place in a distributed job; `None` if neither its launcher nor `--rank` said it.
+    pub job: Option<Job>,
     /// Its losses: those that it counted, and missing or damaged data in its files. Damage inside
     /// pages is only found when they are visited.
     pub losses: Vec<LossCount>,
@@ -175,10 +195,16 @@ impl Profile {
     /// Same as for [`Profile::open`].
     pub fn open_at(root: &Dir) -> Result<Self> {
         let manifest = Manifest::read_in(root)?;
-        match manifest.passes {
-            0 => Self::open_one(root, manifest),
-            _ => joined::open(root, manifest),
+        match (manifest.merged.as_slice(), manifest.passes) {
+            ([], 0) => Self::open_one(root, manifest),
+            ([], _) => joined::open(root, manifest),
+            _ => members::open(root, manifest),
         }
+    }
+
+    /// Whether a part of it is still in memory that its processes share.
+    pub fn has_pools(&self) -> bool {
+        self.pools.iter().any(Option::is_some)
     }
 
     /// Returns its directory.
@@ -250,6 +276,7 @@ impl Profile {
         if !alive.is_empty() {
             losses.push(LossCount::new(Loss::WrittenWhileRead, 1));
         }
+        ranks::complete(&mut processes, manifest.job());
         let timeline = fit(manifest.clock.into(), &snapshots, &processes);
         let (tracks, damaged) = Tracks::open_in(root)?;
         let in_ticks = |tracks: &Tracks| tracks.series.values().any(|s| s.times == Times::Ticks);
@@ -277,17 +304,21 @@ impl Profile {
             snapshots,
             tracks,
             losses,
+            members: Vec::new(),
             left_out: Vec::new(),
+            roots: vec![root.clone()],
             pools: vec![pool],
         })
     }
 
-    /// Opens what was imported into the profile, event by event.
+    /// Opens what was imported into the profile, event by event. Those of a merged profile come member
+    /// by member.
     ///
     /// # Errors
     /// Same as for [`Activities::open_all`].
     pub fn activities(&self) -> Result<Vec<Activities>> {
-        Activities::open_in(&self.root)
+        let each = self.roots.iter().map(Activities::open_in).collect::<Result<Vec<_>>>()?;
+        Ok(each.into_iter().flatten().collect())
     }
 
     /// Returns all losses that opening found, with those of all processes added up.
@@ -368,6 +399,9 @@ impl Process {
             threads: Vec::new(),
             alive,
             pass: 0,
+            member: 0,
+            clock: None,
+            job: None,
             losses: Vec::new(),
             parts,
         }
@@ -497,6 +531,7 @@ impl Process {
                 Frame::Clock(steps) => self.clock_steps = Some(steps),
                 Frame::Brackets(brackets) => self.brackets.push(brackets),
                 Frame::Cost(cost) => self.cost = Some(cost),
+                Frame::Job(job) => self.job = Some(job),
             }
         }
     }
@@ -562,39 +597,4 @@ impl Process {
         });
         foreign as u64 + fragments.count() as u64 + found.more_fragments
     }
-}
-
-/// Fits the line through all snapshots. Page headers contain pairs of ticks and `CLOCK_MONOTONIC`,
-/// too. They are less exact, and are used if there are too few snapshots or if the snapshots are
-/// much closer together (after a crash, there is no snapshot from the end).
-fn fit(kind: ClockKind, snapshots: &[Snapshot], processes: &[Process]) -> Timeline {
-    let exact = Timeline::fit(kind, snapshots);
-    if kind == ClockKind::Monotonic {
-        return exact;
-    }
-    // A plugin may have given any times.
-    let recorded = || processes.iter().filter(|process| !process.id.is_of_plugins());
-    let headers = || recorded().flat_map(|p| &p.threads).flat_map(Thread::headers);
-    let offset = snapshots.first().map_or(0, |s| s.realtime_ns.wrapping_sub(s.monotonic_ns));
-    let moment = |header: &PageHeader| Snapshot {
-        ticks: header.start.base_ticks,
-        monotonic_ns: header.start.base_monotonic_ns,
-        realtime_ns: header.start.base_monotonic_ns.wrapping_add(offset),
-        uncertainty_ticks: u64::MAX,
-    };
-    let span = |all: &[Snapshot]| {
-        let ticks = || all.iter().map(|s| s.ticks);
-        ticks().max().unwrap_or(0) - ticks().min().unwrap_or(0)
-    };
-    let with_pages: Vec<Snapshot> = snapshots
-        .iter()
-        .copied()
-        .chain(headers().max_by_key(|h| h.start.base_ticks).map(moment))
-        .chain(headers().min_by_key(|h| h.start.base_ticks).map(moment))
-        .collect();
-    if exact.calibrated && span(snapshots) >= span(&with_pages) / 2 {
-        return exact;
-    }
-    let wider = Timeline::fit(kind, &with_pages);
-    if wider.calibrated { wider } else { exact }
 }

@@ -69,6 +69,9 @@ impl<'a> PageDecoder<'a> {
             Some(bytes) => self.columns.decode(bytes, &layout, page.header.start.counters),
             None => self.columns.torn(),
         }
+        if let Some(map) = process.and_then(|process| process.clock.as_ref()) {
+            map.columns(&mut self.columns);
+        }
         let from = self.profile.left_out.get(key.process).and_then(|p| p.get(key.thread));
         if let Some(from) = from {
             self.columns.keep_from(*from);

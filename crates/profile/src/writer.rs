@@ -14,6 +14,7 @@
 use std::collections::HashMap;
 use std::io::Write;
 
+use record::job::Job;
 use record::meta::{
     self, Export, Frame, LONGEST_NAME, Library, LibraryKind, META_NAME, OpExport, PAGES_NAME,
     PARTS_NAME, Role, part_name,
@@ -62,6 +63,7 @@ struct Process {
     generation: u32,
     name: String,
     arguments: Vec<String>,
+    job: Option<Job>,
     /// The name of its directory, which is opened each time, because the trace of a whole machine may
     /// have more processes than a process may have open files.
     part: String,
@@ -128,6 +130,7 @@ impl CallsWriter {
             generation,
             name: String::new(),
             arguments: arguments.to_vec(),
+            job: None,
             part,
             threads: 0,
             exports: 0,
@@ -146,6 +149,11 @@ impl CallsWriter {
     /// Names a process; the name replaces that of its program.
     pub fn name_process(&mut self, process: ProcessKey, name: &str) {
         self.processes[process.0].name = kept(name);
+    }
+
+    /// Says the place of a process in a distributed job.
+    pub fn set_job(&mut self, process: ProcessKey, job: Job) {
+        self.processes[process.0].job = Some(job);
     }
 
     /// Adds a thread to a process.
@@ -291,6 +299,7 @@ impl CallsWriter {
                 arguments: process.arguments,
             };
             let mut bytes = Frame::Process(info).to_bytes();
+            bytes.extend(process.job.into_iter().flat_map(|job| Frame::Job(job).to_bytes()));
             for library in process.libraries {
                 bytes.extend(Frame::Library(library).to_bytes());
             }

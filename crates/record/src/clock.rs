@@ -280,6 +280,11 @@ impl Timeline {
         self.ns_per_tick
     }
 
+    /// Returns the moment in ticks through which the line goes.
+    pub fn origin_ticks(&self) -> u64 {
+        self.origin.ticks
+    }
+
     /// Converts a duration in ticks to ns.
     pub fn duration_ns(&self, ticks: u64) -> f64 {
         ticks as f64 * self.ns_per_tick

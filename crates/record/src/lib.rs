@@ -23,6 +23,7 @@
 //! | [`carry`] | which programs can carry the preloaded library; not a format, but both sides need it |
 //! | [`clock`] | ticks, snapshots, and the conversion between ticks and nanoseconds |
 //! | [`usage`] | the numbers that the kernel counts for every thread anyway |
+//! | [`job`] | the place of a process in a distributed job |
 //! | [`brackets`] | how long brackets took around the program's own calls |
 //!
 //! Invariants. A record counts once `committed` in its page's header covers it, so a crash at any
@@ -33,6 +34,7 @@ pub mod brackets;
 pub mod carry;
 pub mod clock;
 pub mod counts;
+pub mod job;
 pub mod loops;
 pub mod meta;
 pub mod page;

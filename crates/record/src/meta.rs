@@ -13,6 +13,7 @@
 
 use crate::brackets::Brackets;
 use crate::clock::{ClockKind, Granularity, Snapshot};
+use crate::job::Job;
 use crate::run_file::{get_snapshot, put_snapshot};
 use crate::wire::{Decoder, Encoder, Truncated, xxh64};
 
@@ -28,6 +29,7 @@ const KIND_LEAVING: u16 = 8;
 const KIND_CLOCK: u16 = 9;
 const KIND_BRACKETS: u16 = 12;
 const KIND_COST: u16 = 13;
+const KIND_JOB: u16 = 14;
 
 /// Name of the metadata file in a process's part.
 pub const META_NAME: &str = "meta.cps";
@@ -102,6 +104,8 @@ pub enum Frame {
     Brackets(Brackets),
     /// What recording costs outside of calls and threads. A later frame replaces an earlier one.
     Cost(ProcessCost),
+    /// The place of the process in a distributed job.
+    Job(Job),
 }
 
 /// See [`Frame::Cost`].
@@ -525,6 +529,11 @@ impl Frame {
                 e.u64(cost.after_reading_ticks).u64(cost.process_cpu_ns);
                 KIND_COST
             }
+            Self::Job(job) => {
+                // A number of ranks that is not above the rank means that it is not known.
+                e.u32(job.rank).u32(job.size.unwrap_or(0));
+                KIND_JOB
+            }
         };
         frame(kind, &e.finish())
     }
@@ -747,6 +756,10 @@ fn read_frame(bytes: &[u8]) -> Result<(Option<Frame>, usize), Truncated> {
                 process_cpu_ns,
             }))
         }
+        KIND_JOB => {
+            let (rank, size) = (d.u32()?, d.u32()?);
+            Some(Frame::Job(Job { rank, size: Some(size).filter(|size| *size > rank) }))
+        }
         _ => None,
     };
     Ok((frame, end))
@@ -858,6 +871,8 @@ mod tests {
                 after_reading_ticks: 90,
                 process_cpu_ns: 7,
             }),
+            Frame::Job(Job { rank: 3, size: Some(8) }),
+            Frame::Job(Job { rank: 3, size: None }),
         ]
     }
 

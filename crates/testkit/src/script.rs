@@ -12,6 +12,7 @@
 use profile::{Exit, Manifest, Moment, Origin, State};
 use record::brackets::Brackets;
 use record::counts::{CountsRow, Spent};
+use record::job::Job;
 use record::meta::{
     Calibration, Export, Leaving, Library, LibraryKind, OpExport, ProcessCost, Role, Text, ValueKey,
 };
@@ -56,6 +57,8 @@ pub struct ProcessScript {
     pub brackets: Vec<Brackets>,
     /// What recording cost outside of calls and threads.
     pub cost: Option<ProcessCost>,
+    /// Its place in a distributed job.
+    pub job: Option<Job>,
     /// The cost of the last pages of its threads.
     pub leaving: Option<Leaving>,
     /// Its threads.

@@ -3,9 +3,9 @@
 
 pub mod activities;
 pub mod calls;
-pub mod dispatch;
 pub mod filter;
 pub(crate) mod kinds;
 pub mod loops;
+pub mod members;
 mod relay;
 pub mod tracks;

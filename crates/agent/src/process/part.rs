@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use model::Loss;
 use record::Snapshot;
+use record::job::Job;
 use record::loops::LOOPS_NAME;
 use record::meta::{
     Frame, Leaving, META_NAME, PAGES_NAME, PARTS_NAME, Process as ProcessFrame, part_name,
@@ -88,6 +89,12 @@ impl Process {
             program: sys::lossy(sys::read_link(c"/proc/self/exe").unwrap_or_default()),
             arguments: arguments(),
         }));
+        // The environment as the process found it: reading what it has become since would race with
+        // threads of the program that change it.
+        let environment = sys::read_file(c"/proc/self/environ").unwrap_or_default();
+        if let Some(job) = Job::of_environment(&environment) {
+            self.append(&Frame::Job(job));
+        }
         self.append(&Frame::Snapshot(Snapshot::take(self.run.clock)));
         static LAST: AtomicU32 = AtomicU32::new(0);
         state.serial.store(LAST.fetch_add(1, Ordering::Relaxed) + 1, Ordering::Relaxed);

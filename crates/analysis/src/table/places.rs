@@ -51,7 +51,7 @@ impl Counts {
                 continue;
             }
             // What the plugins of a process gave is in parts of its own.
-            let id = process.id.of_process();
+            let id = (process.member, process.id.of_process());
             processes.insert((id, process.number(), process.pass));
             let tid = process.threads.get(thread).map(|thread| thread.tid);
             if process.id.is_of_plugins() {
@@ -84,6 +84,8 @@ pub(crate) struct Places<'a> {
     processes: Option<Vec<bool>>,
     streams: Option<&'a str>,
     homes: Homes,
+    /// For each process, the first process of the same rank; empty unless rows are ranks.
+    ranks: Vec<usize>,
 }
 
 impl<'a> Places<'a> {
@@ -137,6 +139,7 @@ impl<'a> Places<'a> {
             processes,
             streams: selection.stream,
             homes: profile.homes(),
+            ranks: if selection.by == By::Rank { profile.ranks() } else { Vec::new() },
         }
     }
 
@@ -186,6 +189,7 @@ impl<'a> Places<'a> {
                 Key::Thread(process, thread)
             }
             (By::Process, _) => Key::Process(self.homes.of((process, thread)).0),
+            (By::Rank, _) => Key::Rank(self.ranks.get(process).copied().unwrap_or(process)),
             (By::Cpu, _) => Key::Cpu(0, 0),
         })
     }

@@ -40,6 +40,8 @@ pub fn main(process: u32) -> Result<ExitCode, Failure> {
     let recording = Recording {
         bookkeeping: false,
         budget: None,
+        rank: None,
+        world_size: None,
         shapes: false,
         loops: None,
         keep_code: false,

@@ -213,6 +213,7 @@ pub fn make(
             .into_iter()
             .chain(python.map(|path| (crate::python::PATH_VARIABLE, path)))
             .chain(layers.map(|layers| (OPENCL_LAYERS, layers)))
+            .chain(recording.job_variables())
             .chain(recording.shapes.then(|| (crate::python::SHAPES_VARIABLE, "1".into())))
             .collect(),
         manifest,
@@ -243,6 +244,7 @@ pub fn manifest(
     snapshots: &[Snapshot],
 ) -> Manifest {
     let (host, kernel) = names();
+    let job = recording.job();
     Manifest {
         program_version: env!("CARGO_PKG_VERSION").to_owned(),
         origin,
@@ -264,6 +266,8 @@ pub fn manifest(
         filters: recording.filter.clone(),
         bookkeeping: recording.bookkeeping,
         budget: recording.budget,
+        rank: job.map(|job| job.rank),
+        world_size: job.and_then(|job| job.size),
         watch: ProcessId::current().into_iter().collect(),
         snapshots: snapshots.iter().map(|s| (*s).into()).collect(),
         ..Manifest::new()

@@ -1,8 +1,10 @@
 //! What the user asked for: the options of the commands that record.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use record::job::{Job, RANK_VARIABLE, WORLD_SIZE_VARIABLE};
 use record::run_file::LoopOptions;
 
 use super::plugins::PluginArgs;
@@ -42,6 +44,14 @@ pub struct Recording {
     /// nothing else
     #[arg(long, value_name = "PART", value_parser = budget, conflicts_with = "loops")]
     pub budget: Option<f64>,
+    /// Rank of the program in a distributed job, from 0. By default, each process has the rank that its
+    /// launcher says: torchrun (RANK and WORLD_SIZE), mpirun (OMPI_COMM_WORLD_RANK, PMI_RANK), srun
+    /// (SLURM_PROCID)
+    #[arg(long, value_name = "N")]
+    pub rank: Option<u32>,
+    /// Number of ranks in the job
+    #[arg(long, value_name = "N", requires = "rank")]
+    pub world_size: Option<u32>,
     /// Tell the ops of PyTorch apart by the types, shapes and devices of their tensors, too. This
     /// costs more than recording an op
     #[arg(long)]
@@ -62,6 +72,28 @@ pub struct Recording {
     pub metrics: MetricArgs,
     #[command(flatten)]
     pub plugins: PluginArgs,
+}
+
+impl Recording {
+    /// The place in a distributed job: what the options say, or else the launcher of this command.
+    pub fn job(&self) -> Option<Job> {
+        match self.rank {
+            Some(rank) => Some(Job { rank, size: self.world_size }),
+            None => {
+                let variable =
+                    |name: &str| std::env::var_os(name).map(OsString::into_encoded_bytes);
+                Job::of(variable)
+            }
+        }
+    }
+
+    /// The variables that say to the program what the options say.
+    pub fn job_variables(&self) -> impl Iterator<Item = (&'static str, OsString)> {
+        let rank = self.rank.map(|rank| (RANK_VARIABLE, rank.to_string().into()));
+        // A number of ranks that somebody has set before belongs to another rank.
+        let size = self.rank.map(|_| self.world_size.map_or(String::new(), |n| n.to_string()));
+        rank.into_iter().chain(size.map(|size| (WORLD_SIZE_VARIABLE, size.into())))
+    }
 }
 
 /// What is sampled while the program runs, by the command that stays with it.

@@ -198,6 +198,13 @@ struct ProcessOut<'a> {
     pid: u32,
     start_time: u64,
     generation: u32,
+    /// Its place in a distributed job, and the index of the profile that was merged.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rank: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    world_size: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    member: Option<usize>,
     parent: Option<u32>,
     program: Option<&'a str>,
     arguments: Option<&'a [String]>,
@@ -393,6 +400,9 @@ fn process<'a>(overview: &'a Overview<'_>, index: usize) -> ProcessOut<'a> {
         pid: process.id.pid,
         start_time: process.id.start_time,
         generation: process.id.generation,
+        rank: process.job.map(|job| job.rank),
+        world_size: process.job.and_then(|job| job.size),
+        member: Some(process.member).filter(|_| !overview.profile.members.is_empty()),
         parent: info.map(|info| info.parent),
         program: info.map(|info| info.program.as_str()),
         arguments: info.map(|info| info.arguments.as_slice()),

@@ -1,5 +1,7 @@
 //! `counterpoint trace export`: writes a profile as one timeline.
 
+mod ranks;
+
 use std::collections::HashSet;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -69,10 +71,11 @@ pub struct Args {
     /// Compress the packets (Perfetto's format only).
     #[arg(long)]
     compress: bool,
-    /// Rank of this profile in a distributed job, from 0.
-    #[arg(long, value_name = "N", requires = "world_size")]
+    /// Of a profile of several ranks, write only this one. Of a profile in which no rank was recorded: its
+    /// rank in a distributed job, from 0.
+    #[arg(long, value_name = "N")]
     rank: Option<u32>,
-    /// Number of ranks in the job.
+    /// Number of ranks in the job, if it was not recorded.
     #[arg(long, value_name = "N", requires = "rank")]
     world_size: Option<u32>,
 }
@@ -104,7 +107,8 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
     if let Some((from, to)) = args.from.zip(args.to).filter(|(from, to)| from >= to) {
         return Err(Failure::new(format!("--from {from} ns: must be before --to {to} ns")));
     }
-    let profile = open(&args.profile, &Needs::default().output(&args.output))?;
+    let mut profile = open(&args.profile, &Needs::default().output(&args.output))?;
+    ranks::choose(&mut profile, &args)?;
     let name = |e: io::Error| Failure::writing(&args.output, e);
     if profile.manifest.origin == Origin::Import {
         return write_again(&profile, &args, ending);
@@ -321,6 +325,18 @@ fn fill_all(
     profile: &Profile,
     args: &Args,
 ) -> io::Result<Found> {
+    match profile.members.is_empty() {
+        true => fill_one(sink, profile, args),
+        false => ranks::fill_members(sink, profile, args),
+    }
+}
+
+/// Does what [`fill_all`] does, for a profile that is not of several.
+fn fill_one(
+    sink: &mut (impl TimelineSink + Send),
+    profile: &Profile,
+    args: &Args,
+) -> io::Result<Found> {
     let options = CallsOptions {
         vocabulary: args.vocabulary.map_or(Vocabulary::Kineto, Vocabulary::from),
         counter_tracks: !args.no_counter_tracks,
@@ -345,7 +361,8 @@ fn losses(profile: &Profile, found: &Found) -> Vec<LossCount> {
 /// Whether the profile has, or may have, events of plugins or recordings of other profilers.
 fn has_events_of_others(profile: &Profile) -> bool {
     // What cannot be read is said where it is written.
-    !profile.manifest.plugins.is_empty()
+    !profile.members.is_empty()
+        || !profile.manifest.plugins.is_empty()
         || profile.activities().map_or(true, |activities| !activities.is_empty())
 }
 
@@ -358,6 +375,9 @@ fn facts_of_part(profile: &Profile, part: Option<&Selection>) -> Option<serde_js
         None if !has_events_of_others(profile) => return None,
         None => Filter::default().facts(),
     };
+    if !profile.members.is_empty() {
+        facts["members"] = ranks::facts(profile);
+    }
     if !plugins.is_empty() {
         facts["plugins"] = serde_json::json!(plugins);
     }
@@ -380,13 +400,14 @@ fn write_json<W: Write + Send>(
     // Readers drop what is before the base time, and times are relative to the earliest snapshot.
     let clocks = profile.snapshots.iter().map(|snapshot| snapshot.realtime_ns);
     let near_ns = clocks.chain([manifest.created_unix_ns]).min().unwrap_or(0);
-    let facts = document::of_profile(profile);
+    let mut facts = document::of_profile(profile);
+    ranks::keep(&mut facts.manifest, args);
     let of_part = facts_of_part(profile, part);
     let head = chrome::write::ChromeHead {
         near_ns: i64::try_from(near_ns).unwrap_or(i64::MAX),
         host_name: &manifest.host,
         devices: &[device],
-        rank: args.rank.zip(args.world_size),
+        rank: ranks::job_of(profile, args),
         facts: of_part.is_none().then_some(&facts),
         part: of_part.as_ref(),
     };
@@ -417,7 +438,11 @@ fn write_perfetto_calls(
     // were read.
     let losses_of = document::end(profile, &found).losses;
     let mut facts = match facts_of_part(profile, part) {
-        None => serde_json::to_value(Facts { losses: losses_of, ..document::of_profile(profile) })?,
+        None => {
+            let mut facts = Facts { losses: losses_of, ..document::of_profile(profile) };
+            ranks::keep(&mut facts.manifest, args);
+            serde_json::to_value(facts)?
+        }
         Some(mut facts) => {
             facts["losses"] = serde_json::to_value(losses_of)?;
             if part.is_some() {

@@ -9,7 +9,7 @@ use profile::Manifest;
 use trace::chrome::event::{Event, Raw};
 use trace::chrome::read::{EventSink, ReadError, ReadSummary};
 use trace::import::own::Restore;
-use trace::import::trace::Import;
+use trace::import::trace::{Import, OwnOrigin};
 use trace::import::{Imported, read_any};
 use trace::round_trip::head::OwnHead;
 
@@ -85,16 +85,41 @@ fn import(args: &Args, files: &[Input], shifts: &[i64]) -> Result<(Imported, boo
     {
         return Ok((done, true));
     }
-    let (done, late) = plain(files, &args.output, shifts)?;
+    let Plain { done, late, origins } = plain(files, &args.output, shifts)?;
+    refuse_several(files, &origins)?;
     // The document's facts come after the events, and they say that `trace export` wrote this file.
     if let ([file], Some(head)) = (files, late) {
         again(&args.output)?;
         if let Some(done) = restore(args, file, head)? {
             return Ok((done, true));
         }
-        return Ok((plain(files, &args.output, shifts)?.0, false));
+        return Ok((plain(files, &args.output, shifts)?.done, false));
     }
     Ok((done, false))
+}
+
+/// Refuses what would make less of profiles than they are: counters, the names of threads and ranks are
+/// only restored from the export of a single profile.
+fn refuse_several(files: &[Input], origins: &[OwnOrigin]) -> Result<(), Failure> {
+    let each = files.iter().zip(origins);
+    let is_alone = files.len() == 1;
+    let mut refused = each.filter(|(_, origin)| match origin {
+        OwnOrigin::Profile => !is_alone,
+        OwnOrigin::Profiles => true,
+        OwnOrigin::Other => false,
+    });
+    let Some((file, origin)) = refused.next() else { return Ok(()) };
+    let (what, how) = match origin {
+        OwnOrigin::Profiles => ("timeline of several profiles of Counterpoint", ""),
+        _ => (
+            "timeline of a profile of Counterpoint, which can only be imported alone",
+            "import each by itself if the profile is gone, and then ",
+        ),
+    };
+    Err(Failure::new(format!("read {}: it is the {what}", file.name())).hint(format!(
+        "{how}merge the profiles, so that counters, threads and ranks are kept: \
+         counterpoint merge A.cpt B.cpt -o ALL.cpt"
+    )))
 }
 
 /// Empties the profile that is being made.
@@ -132,14 +157,18 @@ fn stops_early(file: &Input, summary: &ReadSummary) {
     }
 }
 
-/// Makes a profile of traces from any program. `shifts` comes from [`shifts`]. Also returns the
-/// head of a file that `trace export` wrote, if there is one.
-pub fn plain(
-    files: &[Input],
-    output: &Path,
-    shifts: &[i64],
-) -> Result<(Imported, Option<OwnHead>), Failure> {
-    let mut late = None;
+/// What was made of traces from any program.
+pub struct Plain {
+    done: Imported,
+    /// The head of the last file, if `trace export` wrote it.
+    late: Option<OwnHead>,
+    /// What each file is.
+    origins: Vec<OwnOrigin>,
+}
+
+/// Makes a profile of traces from any program. `shifts` comes from [`shifts`].
+pub fn plain(files: &[Input], output: &Path, shifts: &[i64]) -> Result<Plain, Failure> {
+    let (mut late, mut origins) = (None, Vec::new());
     let mut manifest = Manifest::new();
     manifest.program_version = env!("CARGO_PKG_VERSION").to_owned();
     let command = ["counterpoint", "trace", "import"].map(str::to_owned).into_iter();
@@ -151,10 +180,11 @@ pub fn plain(
         let (summary, perfetto) =
             read_any(&mut file.read(), &mut one).map_err(|e| unreadable(file, e))?;
         stops_early(file, &summary);
+        origins.push(one.origin());
         late = one.head().map(|head| OwnHead { whole: perfetto, ..head });
         one.finish(file.name(), &summary).map_err(Failure::new)?;
     }
-    Ok((all.finish().map_err(Failure::new)?, late))
+    Ok(Plain { done: all.finish().map_err(Failure::new)?, late, origins })
 }
 
 fn unreadable(file: &Input, error: ReadError) -> Failure {

@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::overview::Overview;
 use super::sampled;
 use super::units::{moment, plural, shorten, time};
-use super::{answer, price, usage};
+use super::{answer, price, ranks, usage};
 use crate::terminal::visible;
 
 /// The few lines above a report, each with a label and a text: what matters most, what recording
@@ -20,6 +20,7 @@ pub fn lines(overview: &Overview<'_>) -> Vec<(&'static str, String)> {
     if summary.calls > 0 {
         lines.extend(answer::lines(overview).into_iter().map(|text| ("", text)));
     }
+    lines.extend(ranks::line(profile).map(|text| ("ranks", text)));
     lines.extend(price::warning(profile, &summary.probes).map(|text| ("cost", text)));
     lines.extend(sampled::head(profile, summary));
     lines.extend(chosen(overview));
@@ -207,6 +208,17 @@ pub struct ProfileHead<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     budget: Option<f64>,
     filters: &'a [String],
+    /// The profiles that were merged.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    members: Vec<MemberHead<'a>>,
+}
+
+/// A profile that was merged.
+#[derive(Serialize)]
+struct MemberHead<'a> {
+    profile: &'a str,
+    host: &'a str,
+    aligned: profile::merged::Aligned,
 }
 
 #[derive(Serialize)]
@@ -236,7 +248,7 @@ fn steps(profile: &Profile) -> Option<StepsOut> {
 }
 
 impl<'a> ProfileHead<'a> {
-    pub fn new(manifest: &'a Manifest, profile: &Profile) -> Self {
+    pub fn new(manifest: &'a Manifest, profile: &'a Profile) -> Self {
         let kind: record::ClockKind = manifest.clock.into();
         Self {
             program_version: &manifest.program_version,
@@ -264,6 +276,11 @@ impl<'a> ProfileHead<'a> {
             multiplex: manifest.multiplex,
             budget: manifest.budget,
             filters: &manifest.filters,
+            members: profile
+                .members
+                .iter()
+                .map(|m| MemberHead { profile: &m.name, host: &m.host, aligned: m.aligned })
+                .collect(),
         }
     }
 }

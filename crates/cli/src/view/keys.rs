@@ -36,6 +36,16 @@ pub enum KeyOut<'a> {
         process: usize,
         pid: u32,
     },
+    Rank {
+        /// Null: not known.
+        rank: Option<u32>,
+        world_size: Option<u32>,
+        /// The machine, and the profile that was merged.
+        #[serde(flatten)]
+        member: MemberOut<'a>,
+        /// The indices of its processes.
+        processes: Vec<usize>,
+    },
     Kind {
         /// As the trace has it.
         kind: &'a str,
@@ -56,6 +66,22 @@ pub enum KeyOut<'a> {
         process: Option<usize>,
         thread: Option<u32>,
     },
+}
+
+/// Which recording it is of, in a profile of several.
+#[derive(Serialize)]
+pub struct MemberOut<'a> {
+    host: &'a str,
+    /// The name of the profile that was merged; null if none was.
+    profile: Option<&'a str>,
+}
+
+impl<'a> MemberOut<'a> {
+    fn of(profile: &'a Profile, process: usize) -> Self {
+        let process = &profile.processes[process];
+        let member = profile.members.get(process.member);
+        Self { host: profile.host_of(process), profile: member.map(|member| &*member.name) }
+    }
 }
 
 /// Facts that only ops of virtual machines have.
@@ -109,6 +135,16 @@ pub fn key_out(profile: &Profile, key: Key) -> KeyOut<'_> {
         Key::Cpu(cpu, node) => KeyOut::Cpu { cpu, node },
         Key::Process(process) => {
             KeyOut::Process { process, pid: profile.processes[process].id.pid }
+        }
+        Key::Rank(first) => {
+            let ranks = profile.ranks();
+            let job = profile.processes.get(first).and_then(|process| process.job);
+            KeyOut::Rank {
+                rank: job.map(|job| job.rank),
+                world_size: job.and_then(|job| job.size),
+                member: MemberOut::of(profile, first),
+                processes: (0..ranks.len()).filter(|at| ranks[*at] == first).collect(),
+            }
         }
         Key::Kind(op) => {
             let kind = profile.ops.get(op).map_or("", |op| &op.library);

@@ -89,6 +89,7 @@ fn label(profile: &Profile, key: Key, detail: Detail) -> String {
             }
         }
         Key::Process(process) => process_label(profile, process),
+        Key::Rank(process) => rank_label(profile, process),
         Key::Thread(process, thread) => thread_label(profile, process, thread),
         Key::Kind(op) => profile.ops.get(op).map_or("", |op| &*op.library).to_owned(),
         Key::Device(Some(process)) => process_label(profile, process),
@@ -101,20 +102,38 @@ fn label(profile: &Profile, key: Key, detail: Detail) -> String {
     }
 }
 
+/// Names a rank: `rank 3`, followed by the machine if the profile is of several. Processes without a
+/// rank are named after the profile that was merged.
+fn rank_label(profile: &Profile, first: usize) -> String {
+    let Some(process) = profile.processes.get(first) else { return String::new() };
+    let member = profile.members.get(process.member);
+    let name = match (process.job, member) {
+        (Some(job), _) => format!("rank {}", job.rank),
+        (None, Some(member)) => visible(&member.name).into_owned(),
+        (None, None) => "no rank".to_owned(),
+    };
+    let several = profile.members.windows(2).any(|two| two[0].host != two[1].host);
+    match member.filter(|_| several) {
+        Some(member) => format!("{name} on {}", visible(&member.host)),
+        None => name,
+    }
+}
+
 /// Names a process: `4711 iree-run-module`; or a row of a plugin's events: `accelerator 3 of python3
 /// 4711`.
 pub fn process_label(profile: &Profile, process: usize) -> String {
     let Some(process) = profile.processes.get(process) else { return String::new() };
     let program = process.info.as_ref().map_or("", |info| info.program.as_str());
     let program = program.rsplit('/').next().unwrap_or_default();
+    let rank = process.job.map(|job| format!(" (rank {})", job.rank)).unwrap_or_default();
     if process.id.is_of_plugins() && !program.is_empty() {
-        return visible(program).into_owned();
+        return format!("{}{rank}", visible(program));
     }
     let again = match process.id.generation {
         0 => String::new(),
         n => format!(" (exec {n})"),
     };
-    format!("{} {program}{again}", process.id.pid).trim_end().to_owned()
+    format!("{} {program}{again}{rank}", process.id.pid).trim_end().to_owned()
 }
 
 /// Names a thread: `iree-worker-0 (4712)`.

@@ -5,6 +5,7 @@ use std::path::Path;
 use analysis::Counts;
 use profile::beneath::Dir;
 use profile::manifest::MANIFEST_NAME;
+use profile::merged::MERGED_NAME;
 use profile::passes::PASSES_NAME;
 use profile::{ErrorKind, LibraryKind, Manifest, Profile, Role};
 use record::meta::PARTS_NAME;
@@ -36,7 +37,8 @@ pub const NOTHING: &str = "no calls were recorded; `counterpoint report` lists l
 /// parts.
 pub fn is_empty(dir: &Path) -> bool {
     let is_there = |name: &str| dir.join(name).symlink_metadata().is_ok();
-    !is_there(PARTS_NAME) && !is_there(PASSES_NAME) && is_there(MANIFEST_NAME)
+    [PARTS_NAME, PASSES_NAME, MERGED_NAME].iter().all(|name| !is_there(name))
+        && is_there(MANIFEST_NAME)
 }
 
 /// The contents of a profile in one line, which `run` prints at its end. The numbers come from page

@@ -36,6 +36,7 @@ pub fn name_of(by: By) -> &'static str {
         By::Thread => "thread",
         By::Cpu => "cpu",
         By::Process => "process",
+        By::Rank => "rank",
         By::Kind => "kind",
         By::Device => "device",
         By::Stream => "stream",

@@ -31,6 +31,7 @@ mod loops_loaders;
 mod loops_recipes;
 mod loops_report;
 mod loops_runtime;
+mod merge;
 mod metrics;
 mod mistyped;
 mod multiplex;

@@ -31,7 +31,7 @@ impl Profile {
         let mut lost = 0;
         // The pool first: what is moved from there meanwhile is seen twice, not never.
         let mut left = self.left_runs(&mut lost)?;
-        let mut moments: BTreeMap<u32, Vec<(u64, u64)>> = BTreeMap::new();
+        let mut moments: BTreeMap<(usize, u32), Vec<(u64, u64)>> = BTreeMap::new();
         for (index, process) in self.processes.iter().enumerate() {
             let mut found = Found::default();
             if let Some(file) = process.open_loops().or_else(|e| match e.is_refused() {
@@ -52,13 +52,18 @@ impl Profile {
             for read in left.remove(&index).unwrap_or_default() {
                 found.take(read);
             }
-            moments.entry(process.pass).or_default().append(&mut found.moments);
+            moments.entry((process.member, process.pass)).or_default().append(&mut found.moments);
+            let before = loops.events.len();
             lost += found.put(index, process, &mut loops);
+            if let Some(map) = &process.clock {
+                loops.events[before..].iter_mut().for_each(|one| one.ticks = map.ticks(one.ticks));
+            }
         }
         for module in &mut loops.modules {
             if module.ticks_per_second.is_nan() {
-                let pass = self.processes.get(module.process).map_or(0, |process| process.pass);
-                let noted = moments.get(&pass).map_or(&[][..], Vec::as_slice);
+                let of = self.processes.get(module.process);
+                let of = of.map_or((0, 0), |process| (process.member, process.pass));
+                let noted = moments.get(&of).map_or(&[][..], Vec::as_slice);
                 module.ticks_per_second = self.loop_rate(noted);
             }
         }

@@ -1,8 +1,8 @@
 //! Opens a profile of several passes as one profile: see [`crate::passes`].
 
 use model::Loss;
-use record::meta::Moments;
 
+use super::renumber::renumber;
 use super::{Process, Profile, fit};
 use crate::beneath::Dir;
 use crate::counts::CountedCalls;
@@ -41,11 +41,13 @@ pub(super) fn open(root: &Dir, mut manifest: Manifest) -> Result<Profile> {
     let mut counted = Vec::new();
     for (pass, mut profile) in (0u32..).zip(passes) {
         let first = processes.len();
+        // Counter *i* of the pass becomes counter *i* + `before` of the profile.
+        let places: Vec<usize> = (before..before + profile.manifest.counters.len()).collect();
         let moved = |one: CountedCalls| CountedCalls { process: first + one.process, ..one };
         counted.extend(profile.counted.drain(..).map(moved));
         for mut process in profile.processes.drain(..) {
             process.pass = pass;
-            shift(&mut process, before);
+            renumber(&mut process, &places);
             processes.push(process);
         }
         moments.append(&mut profile.snapshots);
@@ -79,30 +81,9 @@ pub(super) fn open(root: &Dir, mut manifest: Manifest) -> Result<Profile> {
         snapshots: moments,
         tracks,
         losses,
+        members: Vec::new(),
         left_out: Vec::new(),
+        roots: vec![root.clone()],
         pools,
     })
-}
-
-/// Renumbers the counters: counter *i* of the pass becomes counter *i* + `before` of the profile.
-/// All fit in a mask, because there are at most [`model::MAX_COUNTERS`]. A page that names more
-/// counters than its pass has counts as torn.
-fn shift(process: &mut Process, before: usize) {
-    let moved = |mask: u32| u32::try_from(u64::from(mask) << before).unwrap_or(u32::MAX);
-    for page in process.threads.iter_mut().flat_map(|thread| &mut thread.pages) {
-        page.header.start.counters = moved(page.header.start.counters);
-    }
-    for brackets in &mut process.brackets {
-        brackets.counters = moved(brackets.counters);
-    }
-    for calibration in &mut process.calibrations {
-        calibration.counters = moved(calibration.counters);
-        calibration.inside_values.splice(0..0, std::iter::repeat_n(0, before));
-        if let Some(spread) = &mut calibration.spread {
-            spread.inside_values.splice(0..0, std::iter::repeat_n([0, 0], before));
-        }
-        if let Some(sums) = &mut calibration.sums {
-            sums.inside_values.splice(0..0, std::iter::repeat_n(Moments::default(), before));
-        }
-    }
 }

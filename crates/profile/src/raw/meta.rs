@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use record::brackets::{Brackets, Histogram};
 use record::counts::{CountsFrame, CountsRow, Spent};
+use record::job::Job;
 use record::meta::{
     self, Calibration, Export, Frame, Leaving, Library, LibraryKind, Moments, OpExport,
     ProcessCost, Role, Spread, Sums, Text, ValueKey, ValueKind,
@@ -78,6 +79,9 @@ pub struct ProcessFacts {
     /// What recording cost it outside of calls and threads.
     #[serde(skip_serializing_if = "usual")]
     pub cost: Option<CostFacts>,
+    /// Its rank in a distributed job, and the number of ranks, if that is known.
+    #[serde(skip_serializing_if = "usual")]
+    pub job: Option<(u32, Option<u32>)>,
     /// What counters add to a context switch, as `run` measured it before this process's pass.
     #[serde(skip_serializing_if = "usual")]
     pub switch_cost: Option<SwitchCost>,
@@ -445,6 +449,7 @@ impl From<&Process> for ProcessFacts {
             clock_steps: p.clock_steps.map(|steps| (steps.smallest_ticks, steps.typical_ticks)),
             brackets: p.brackets.iter().map(Into::into).collect(),
             cost: p.cost.map(Into::into),
+            job: p.job.map(|job| (job.rank, job.size)),
             switch_cost: p.switch_cost,
             // These are known to the profile.
             counted: Vec::new(),
@@ -511,6 +516,7 @@ impl ProcessFacts {
             })
         }));
         frames.extend(self.cost.as_ref().map(|cost| Frame::Cost(cost.into())));
+        frames.extend(self.job.map(|(rank, size)| Frame::Job(Job { rank, size })));
         frames.extend(self.libraries.iter().cloned().map(|l| Frame::Library(l.into())));
         frames.extend(self.ops.iter().cloned().map(|op| Frame::Op(op.into())));
         frames.extend(self.values.iter().filter_map(|v| {

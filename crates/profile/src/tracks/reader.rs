@@ -16,6 +16,7 @@ use super::{
 use crate::beneath::Dir;
 use crate::error::{Error, ErrorKind, Result};
 use crate::ledger::{LossCount, merge_losses};
+use crate::profile::ClockMap;
 use crate::stream::{Ending, StreamReader, has_columns};
 
 /// One directory of tracks, opened for reading. Its series are in memory; its samples are read on
@@ -30,6 +31,10 @@ pub struct Tracks {
     pub series: HashMap<u32, Series>,
     /// Damage found in its series.
     pub losses: Vec<LossCount>,
+    /// The member of a merged profile that it belongs to; 0 in others.
+    pub member: usize,
+    /// How its times become those of the profile; `None` if they are the same.
+    pub(crate) clock: Option<ClockMap>,
     /// The directory of all tracks.
     all: Dir,
 }
@@ -82,7 +87,8 @@ impl Tracks {
             return Err(Error::new("read", &path, ErrorKind::NotAStream("other columns")));
         };
         let (series, losses) = (HashMap::new(), Vec::new());
-        let mut tracks = Self { name, readings, series, losses, all: all.clone() };
+        let mut tracks =
+            Self { name, readings, series, losses, member: 0, clock: None, all: all.clone() };
         while let Some(batch) = stream.next_batch()? {
             tracks.take_series(&batch);
         }
@@ -189,7 +195,11 @@ impl Samples<'_> {
         for row in 0..batch.num_rows() {
             let series = ids.value(row);
             if self.tracks.series.contains_key(&series) {
-                samples.push(Sample { series, time: times.value(row), reading: reading(row) });
+                let time = match (&self.tracks.clock, self.tracks.series.get(&series)) {
+                    (Some(map), Some(of)) => map.time(of.times, times.value(row)),
+                    _ => times.value(row),
+                };
+                samples.push(Sample { series, time, reading: reading(row) });
             } else {
                 self.unknown += 1;
             }

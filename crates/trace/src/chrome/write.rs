@@ -10,6 +10,7 @@
 //! the same quarter of a year share one time axis, and microseconds with three decimals fit a
 //! double exactly.
 
+use profile::Job;
 use std::io::{self, Write};
 
 use crate::round_trip::document::Facts;
@@ -35,8 +36,8 @@ pub struct ChromeHead<'a> {
     pub host_name: &'a str,
     /// The devices, as JSON objects.
     pub devices: &'a [serde_json::Value],
-    /// This process's rank, and the number of ranks.
-    pub rank: Option<(u32, u32)>,
+    /// The rank of the processes, if all have the same one.
+    pub rank: Option<Job>,
     /// What the format has no place for: the object `counterpoint`, if there is one.
     pub facts: Option<&'a Facts>,
     /// The object that replaces `facts` if only a part of the profile is written.
@@ -106,11 +107,13 @@ impl<W: Write> Writer<W> {
         let b = &mut buffer;
         b.extend_from_slice(b"{\n\"schemaVersion\": 1,\n\"deviceProperties\": ");
         serde_json::to_writer(&mut *b, head.devices)?;
-        if let Some((rank, ranks)) = head.rank {
+        if let Some(Job { rank, size }) = head.rank {
             b.extend_from_slice(b",\n\"distributedInfo\": {\"rank\": ");
             text::uint(b, rank.into());
-            b.extend_from_slice(b", \"world_size\": ");
-            text::uint(b, ranks.into());
+            if let Some(size) = size {
+                b.extend_from_slice(b", \"world_size\": ");
+                text::uint(b, size.into());
+            }
             b.push(b'}');
         }
         b.extend_from_slice(b",\n\"host_name\": ");

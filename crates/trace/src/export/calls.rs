@@ -11,7 +11,7 @@
 //! Calls are of the kind `workgroup`, which the producer `iree` registers (Kineto's vocabulary:
 //! `cpu_op`). Dispatches are of the kind `kernel`. A dispatch has the arguments `stream` and
 //! `correlation`. The call that began it has the same `correlation`, and an arrow leads from one to
-//! the other. [`crate::export::dispatch`] describes how dispatches are found.
+//! the other. [`profile::dispatch`] describes how dispatches are found.
 //!
 //! The calls of a process are merged by their begins, one page of each thread at a time. The sink
 //! runs in another thread (`relay.rs`).
@@ -29,6 +29,7 @@ use model::Severity;
 use model::activity::{FlowKind, Generic, Registry, Value, Vocabulary};
 use profile::batch::unknown_op;
 use profile::columns::node_of;
+use profile::dispatch::{Assembler, Dispatch, Workgroup};
 use profile::groups::Group;
 use profile::{
     Clock, Columns, LibraryKind, LossCount, PageDecoder, PageKey, Process, Profile, Role,
@@ -37,7 +38,6 @@ use profile::{merge_losses, profile::Thread};
 
 use self::machine::{Machines, has_machines, op_of};
 use self::slice::What;
-use crate::export::dispatch::{Assembler, Dispatch, Workgroup};
 use crate::export::kinds::Categories;
 use crate::export::relay::{Gone, Relay, SliceHead, relay};
 use crate::hash::FastMap;
@@ -135,10 +135,11 @@ fn units<'a>(profile: &'a Profile, group: &Group) -> Vec<(&'a str, &'a str)> {
 
 /// The name of the process for viewers.
 fn program(process: &Process) -> String {
+    let rank = process.job.map(|job| format!("rank {}: ", job.rank)).unwrap_or_default();
     let name = process.info.as_ref().map(|info| info.program.as_str()).unwrap_or_default();
     match name.rsplit('/').next().unwrap_or_default() {
-        "" => format!("process {}", process.id.pid),
-        name => name.to_owned(),
+        "" => format!("{rank}process {}", process.id.pid),
+        name => format!("{rank}{name}"),
     }
 }
 
@@ -324,7 +325,10 @@ impl<'a> ProcessExport<'a, '_> {
         self.relay.process(id, program.clone(), self.label(), sort_index, at_ns);
         let dispatches = self.process.libraries.iter().any(|l| !l.exports.is_empty());
         if (dispatches || !self.has_machines) && !self.profile.is_sampled() {
-            let name = format!("dispatches of {program} {}", self.process.id.pid);
+            let rank =
+                self.process.job.map(|job| format!("rank {}: ", job.rank)).unwrap_or_default();
+            let program = program.strip_prefix(&rank).unwrap_or(&program);
+            let name = format!("{rank}dispatches of {program} {}", self.process.id.pid);
             self.relay.process(device, name, "dispatches".into(), sort_index + 1, at_ns);
         }
         for (i, labels) in self.labels.iter().enumerate() {

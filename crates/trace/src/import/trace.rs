@@ -20,6 +20,7 @@
 mod counters;
 mod held;
 mod more;
+mod origin;
 mod recorded;
 mod spans;
 
@@ -38,12 +39,12 @@ use crate::chrome::event::{Event, Raw, Scalar, args};
 use crate::chrome::read::{EventSink, ReadSummary};
 use crate::hash::FastMap;
 use crate::round_trip::events::PAGE_EVENT;
-use crate::round_trip::head::OwnHead;
 pub use counters::CounterValue;
 use counters::Counters;
 use held::held;
 use model::Loss;
 use more::more;
+pub use origin::OwnOrigin;
 pub use recorded::Added;
 use recorded::Recorded;
 use spans::Spans;
@@ -263,22 +264,14 @@ impl Import {
 }
 
 impl OneTrace<'_> {
-    /// The head of the trace, if it is an export of ours that contains everything to restore the
-    /// profile.
-    pub fn head(&self) -> Option<OwnHead> {
-        // If calls have no pages, the export is an older one or incomplete.
-        let whole = self.has_pages || self.all.calls.calls() == 0;
-        let facts = self.document.get("counterpoint").filter(|_| whole)?;
-        OwnHead::of(facts.clone(), self.document.get("baseTimeNanoseconds"))
-    }
-
     /// Ends the trace. `file` is its name in notes.
     ///
     /// # Errors
     /// The disk is full.
-    pub fn finish(self, file: &str, summary: &ReadSummary) -> profile::Result<()> {
+    pub fn finish(mut self, file: &str, summary: &ReadSummary) -> profile::Result<()> {
         let open: usize = self.rows.iter().map(|row| row.open.len()).sum();
         let unpaired = self.unpaired + open as u64 + self.spans.open();
+        self.name_rank();
         self.all.counts.unpaired += unpaired;
         self.all.counts.events += summary.events;
         let base = self.document.get("baseTimeNanoseconds").and_then(Value::as_i64);

@@ -14,7 +14,7 @@
 //! of them. In a process that lost calls, a second appearance means that a call is missing: the
 //! first dispatch is then closed as *incomplete*.
 
-use crate::hash::FastMap;
+use hashbrown::HashMap;
 
 /// Larger grids are not assembled into dispatches; only their calls are shown.
 const MOST_WORKGROUPS: u64 = 1 << 24;
@@ -91,7 +91,7 @@ pub struct Placed {
 /// Assembles the calls of one process into dispatches.
 #[derive(Debug)]
 pub struct Assembler {
-    open: FastMap<u32, Vec<Dispatch>>,
+    open: HashMap<u32, Vec<Dispatch>>,
     last: DispatchId,
     lost_calls: bool,
     /// For each lane, when its last dispatch ended; `None` while it is running.
@@ -102,7 +102,7 @@ impl Assembler {
     /// `lost_calls` says whether some calls of this process were not recorded. `last` is the
     /// highest number already in use.
     pub fn new(lost_calls: bool, last: DispatchId) -> Self {
-        Self { open: FastMap::default(), last, lost_calls, lanes: Vec::new() }
+        Self { open: HashMap::new(), last, lost_calls, lanes: Vec::new() }
     }
 
     /// The highest number assigned.

@@ -1,0 +1,350 @@
+//! `counterpoint merge`: makes one profile of several.
+//!
+//! ```text
+//!  A.cpt ──┐  copied as they are    .counterpoint-….cpt.tmp/merged/1, …
+//!  B.cpt ──┼──────────────────────►                        manifest.json, checked by opening it
+//!  C.cpt ──┘                                │ renamed
+//!                                           ▼
+//!                                         OUT.cpt
+//! ```
+//!
+//! What the profiles contain was written by others, so it is read and copied by a thread that can do
+//! nothing else. [`profile::merged`] says how the result is read.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fs;
+use std::io::Write;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use analysis::Counts;
+use profile::beneath::Dir;
+use profile::manifest::{Manifest, Origin};
+use profile::merged::{AlignedBy, MERGED_NAME, Member, copy, unite};
+use profile::{Profile, ProfileId, is_over};
+
+use crate::failure::Failure;
+use crate::input;
+use crate::prepare::{Turn, make_way};
+use crate::terminal::{Kind, say, stdout, visible};
+use crate::view::head::places;
+use crate::view::open::explain;
+use crate::view::rights::{Needs, confine};
+use crate::view::units::plural;
+use crate::whole::{self, directory};
+
+/// Merge the profiles of several ranks, programs or machines into one.
+///
+/// Every view then reads them as one profile: `report --by rank` compares ranks, and `trace export`
+/// gives each rank its own rows. Nothing is lost: processes, threads, counters, ranks, tracks, events
+/// of plugins, passes and losses stay as they were recorded. Times are on one clock; a line for each
+/// profile says how it was aligned and how exact that is. A profile that was merged can be merged
+/// again. docs/traces.md has the details.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Profile directories. One that is given twice, or is already in a merged one, is used once.
+    #[arg(required = true, value_name = "PROFILE")]
+    profiles: Vec<PathBuf>,
+    /// Profile directory to create. An existing profile is moved to DIR.old.
+    #[arg(short, long, value_name = "DIR", value_parser = input::profile())]
+    output: PathBuf,
+}
+
+/// Merges the profiles.
+pub fn main(args: Args) -> Result<ExitCode, Failure> {
+    let output = std::path::absolute(&args.output)
+        .map_err(|e| Failure::new(format!("output {}: {e}", args.output.display())))?;
+    let output: PathBuf = output.components().collect();
+    // If one of them cannot be opened, nothing is made.
+    let mut inputs = Vec::new();
+    for path in &args.profiles {
+        let root =
+            Dir::open(path).map_err(|e| explain(path, Manifest::read(path).err().unwrap_or(e)))?;
+        let same = |path: &Path| path.canonicalize().ok();
+        if same(path).is_some_and(|path| same(&output) == Some(path)) {
+            let why = format!("output {}: it is also one of the inputs", output.display());
+            return Err(Failure::new(why).hint("choose another place with -o DIR"));
+        }
+        inputs.push((path.as_path(), root));
+    }
+    let stage = Stage::create(&output)?;
+    // Rights that a thread gives up are gone for that thread only.
+    let done = std::thread::scope(|scope| {
+        let merging = scope.spawn(|| {
+            let reads = args.profiles.iter().map(PathBuf::as_path).collect();
+            confine(None, &Needs { reads, made: Some(&stage.0), ..Needs::default() });
+            merge(&inputs, &stage.0)
+        });
+        merging.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })?;
+    let turn = Turn::wait(&output);
+    make_way(&output, &turn)?;
+    fs::rename(&stage.0, &output)
+        .map_err(|e| Failure::new(format!("create {}: {e}", output.display())))?;
+    drop(turn);
+    let mut out = stdout(Kind::People);
+    for line in done.lines {
+        writeln!(out, "{}", visible(&line))?;
+    }
+    say!("{} in {}", done.contents, args.output.display());
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The directory in which the profile is made, next to where it will be.
+struct Stage(PathBuf);
+
+impl Stage {
+    fn create(output: &Path) -> Result<Self, Failure> {
+        let failed = |e| Failure::new(format!("create {}: {e}", output.display()));
+        let name = format!(".counterpoint-{:016x}.cpt.tmp", whole::random().map_err(failed)?);
+        let at = directory(output).join(name);
+        fs::DirBuilder::new().mode(0o700).create(&at).map_err(failed)?;
+        Ok(Self(at))
+    }
+}
+
+impl Drop for Stage {
+    fn drop(&mut self) {
+        // Once it has its name, nothing is here any more.
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// What was made.
+struct Done {
+    /// How each profile was aligned.
+    lines: Vec<String>,
+    contents: String,
+}
+
+/// A profile to be merged.
+struct Found {
+    name: String,
+    root: Dir,
+    profile: Profile,
+}
+
+/// Copies the profiles into `stage`, and makes that a profile.
+fn merge(inputs: &[(&Path, Dir)], stage: &Path) -> Result<Done, Failure> {
+    let found = find(inputs)?;
+    let manifest = manifest(&found)?;
+    let root = Dir::open(stage).map_err(Failure::new)?;
+    let all = root.make_dir(MERGED_NAME).map_err(Failure::new)?;
+    for (number, one) in (1..).zip(&found) {
+        let place = all.make_dir(&number.to_string()).map_err(Failure::new)?;
+        copy(&one.root, &place).map_err(Failure::new)?;
+    }
+    manifest.write_in(&root).map_err(Failure::new)?;
+    // What was copied is read once more, as it will be read.
+    let merged = Profile::open_at(&root).map_err(Failure::new)?;
+    let before: u64 = found.iter().map(|one| one.profile.calls()).sum();
+    if merged.calls() != before {
+        let why = format!("merged {} of {before} calls", merged.calls());
+        return Err(Failure::new(why).hint("a profile was changed meanwhile; merge them again"));
+    }
+    let lines = merged.members.iter().zip(&found).map(|(member, one)| in_words(member, one));
+    let lines = lines.collect();
+    let threads = merged.processes.iter().enumerate();
+    let threads =
+        threads.flat_map(|(at, process)| (0..process.threads.len()).map(move |n| (at, n)));
+    let contents = format!(
+        "{}: {} in {}",
+        plural(found.len() as u128, "profile"),
+        plural(before.into(), "call"),
+        places(Counts::of(&merged, threads))
+    );
+    Ok(Done { lines, contents })
+}
+
+/// Opens the profiles, and those in merged ones. Each is there once.
+fn find(inputs: &[(&Path, Dir)]) -> Result<Vec<Found>, Failure> {
+    let mut found: Vec<Found> = Vec::new();
+    let mut known: HashMap<String, String> = HashMap::new();
+    for (path, root) in inputs {
+        let manifest = Manifest::read_in(root).map_err(|e| explain(path, e))?;
+        let own = path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
+        let own = own.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
+        let mut roots = Vec::new();
+        if manifest.merged.is_empty() {
+            roots.push((own, root.clone()));
+        }
+        for (number, name) in (1..).zip(&manifest.merged) {
+            let number: usize = number;
+            let member = root.dir(MERGED_NAME).and_then(|all| all.dir(number.to_string()));
+            roots.push((name.clone(), member.map_err(|e| explain(path, e))?));
+        }
+        for (name, root) in roots {
+            let manifest = Manifest::read_in(&root).map_err(|e| explain(path, e))?;
+            if let Some(known) = known.get(&manifest.id).filter(|_| !manifest.id.is_empty()) {
+                say!("{}: {known} is the same profile, which is used once", path.display());
+                continue;
+            }
+            known.insert(manifest.id.clone(), path.display().to_string());
+            let profile = fit(path, &name, &root, &manifest)?;
+            // Names tell the profiles apart where ranks do not.
+            let taken = found.iter().filter(|other| other.name == name).count();
+            let name = if taken == 0 { name } else { format!("{name} ({})", taken + 1) };
+            found.push(Found { name, root, profile });
+        }
+    }
+    Ok(found)
+}
+
+/// Opens a profile, if it can be merged at all.
+fn fit(path: &Path, name: &str, root: &Dir, manifest: &Manifest) -> Result<Profile, Failure> {
+    let refuse = |why: &str, hint: &str| {
+        Err(Failure::new(format!("{}: {why}", path.display())).hint(hint.to_owned()))
+    };
+    if manifest.origin == Origin::Import {
+        return refuse(
+            &format!("{name} was imported from a trace of another program"),
+            "merge the traces with `counterpoint trace merge`, or import them together",
+        );
+    }
+    let profile = Profile::open_at(root).map_err(|e| explain(path, e))?;
+    let alive = profile.processes.iter().any(|process| process.alive);
+    if manifest.pool.is_some() || alive || !is_over(manifest) || profile.has_pools() {
+        return refuse(
+            "its recording is not over, or a part of it is still in memory",
+            "wait until the program has ended, or run `counterpoint recover`",
+        );
+    }
+    if profile.processes.iter().any(profile::Process::has_events) {
+        return refuse(
+            "events of its plugins are not yet in the profile",
+            "`counterpoint recover` adds them",
+        );
+    }
+    Ok(profile)
+}
+
+/// The manifest of the merged profile, if the profiles fit together.
+fn manifest(found: &[Found]) -> Result<Manifest, Failure> {
+    let Some(first) = found.first() else {
+        return Err(Failure::new("merge: there is no profile"));
+    };
+    let refuse = |why: String, hint: &str| Err(Failure::new(why).hint(hint.to_owned()));
+    let of = |one: &Found| one.profile.manifest.clone();
+    let start = of(first);
+    for one in &found[1..] {
+        let next = of(one);
+        let (a, b) = (&first.name, &one.name);
+        if start.budget.is_some() != next.budget.is_some() {
+            let (with, without) = if start.budget.is_some() { (a, b) } else { (b, a) };
+            return refuse(
+                format!("{with} is a sample of calls (--budget), and {without} has all of them"),
+                "record all of them in the same way",
+            );
+        }
+        if start.multiplex != next.multiplex {
+            let (with, without) = if start.multiplex { (a, b) } else { (b, a) };
+            return refuse(
+                format!(
+                    "counters of {with} took turns (--multiplex), and those of {without} did not"
+                ),
+                "record all of them in the same way",
+            );
+        }
+        if start.passes != next.passes {
+            return refuse(
+                format!("{a} has {} passes, and {b} has {}", start.passes, next.passes),
+                "record all of them with the same counters",
+            );
+        }
+    }
+    let mut ranks: BTreeMap<u32, &Found> = BTreeMap::new();
+    for one in found {
+        for rank in one.profile.known_ranks() {
+            if let Some(other) = ranks.insert(rank, one).filter(|other| !std::ptr::eq(*other, one))
+            {
+                return refuse(
+                    format!("{} and {} both have rank {rank}", other.name, one.name),
+                    "a merged profile has each rank once; profiles of several runs are compared, \
+                     not merged",
+                );
+            }
+        }
+    }
+    let counters: Vec<_> =
+        found.iter().map(|one| one.profile.manifest.counters.as_slice()).collect();
+    if unite(&counters).is_none() {
+        return refuse(
+            "the profiles have too many counters together, or the same counters in groups that \
+             contradict each other"
+                .to_owned(),
+            "record all of them with the same -e LIST",
+        );
+    }
+    let id = ProfileId::random().map_err(|e| Failure::new(format!("random number: {e}")))?;
+    let mut all = Manifest {
+        id: id.to_string(),
+        program_version: env!("CARGO_PKG_VERSION").to_owned(),
+        merged: found.iter().map(|one| one.name.clone()).collect(),
+        created_unix_ns: found.iter().map(|one| of(one).created_unix_ns).min().unwrap_or(0),
+        // What is only true of one of them is in the one's own manifest.
+        counters: Vec::new(),
+        snapshots: Vec::new(),
+        watch: Vec::new(),
+        passes: 0,
+        rank: None,
+        world_size: None,
+        run_cpu_ns: None,
+        ..start
+    };
+    let failed = found.iter().map(of).find(|one| one.exit.is_some_and(|exit| exit.code != Some(0)));
+    all.exit = failed.map_or(all.exit, |failed| failed.exit);
+    all.metrics.clear();
+    all.notes.clear();
+    let mut hosts: Vec<String> = Vec::new();
+    for one in found {
+        let manifest = &one.profile.manifest;
+        let new =
+            manifest.metrics.iter().filter(|new| all.metrics.iter().all(|m| m.name != new.name));
+        let new: Vec<_> = new.cloned().collect();
+        all.metrics.extend(new);
+        for note in &manifest.notes {
+            let label = one.profile.label_of_recording().unwrap_or_else(|| one.name.clone());
+            all.notes.push(format!("{label}: {note}"));
+        }
+        for plugin in &manifest.plugins {
+            if !all.plugins.contains(plugin) {
+                all.plugins.push(plugin.clone());
+            }
+        }
+        if !hosts.contains(&manifest.host) {
+            hosts.push(manifest.host.clone());
+        }
+    }
+    all.host = hosts.join(", ");
+    if found.iter().any(|one| one.profile.manifest.boot_id != all.boot_id) {
+        all.boot_id.clear();
+        all.notes.push(
+            "the profiles are of several machines, or of several boots of one: their times are \
+             aligned by the machines' clocks (CLOCK_REALTIME), and it is not known how well these \
+             agree"
+                .to_owned(),
+        );
+    }
+    Ok(all)
+}
+
+/// How a profile was aligned.
+fn in_words(member: &Member, found: &Found) -> String {
+    let rank = found.profile.label_of_recording();
+    let host = Some(&member.host).filter(|host| !host.is_empty());
+    let who = [rank.map(|rank| format!(" {rank}")), host.map(|host| format!(" on {host}"))];
+    let who: String = who.into_iter().flatten().collect();
+    let how = match (member.aligned.by, member.aligned.uncertainty_ns) {
+        (AlignedBy::First, _) => "the others are aligned to it".to_owned(),
+        (AlignedBy::SameClock, _) => "on the same clock".to_owned(),
+        (AlignedBy::Monotonic, Some(ns)) => {
+            format!("aligned ± {ns:.0} ns, by snapshots of one machine's clocks")
+        }
+        (AlignedBy::Monotonic, None) => "aligned by one machine's clock".to_owned(),
+        (AlignedBy::Realtime, _) => {
+            "aligned by time of day; it is not known how well the machines' clocks agree".to_owned()
+        }
+    };
+    format!("{}:{who}{} {how}", member.name, if who.is_empty() { "" } else { ";" })
+}

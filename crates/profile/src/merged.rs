@@ -1,0 +1,211 @@
+//! Profiles of several recordings: the ranks of a distributed job, or programs on several machines.
+//!
+//! ```text
+//!  x.cpt/manifest.json   merged = ["rank0.cpt", "rank1.cpt"]
+//!        merged/1/       a whole profile: manifest, parts, tracks, activities, passes
+//!        merged/2/
+//! ```
+//!
+//! Each of these *members* stays as it was recorded; opened together, they are one profile. Its
+//! processes are those of all members.
+//!
+//! **Clocks.** Ticks of members that were recorded in one boot of one machine with the same clock can
+//! be compared as they are. Ticks of another member are converted when they are read, so that all
+//! moments are on the clock of the member whose machine was started first: by `CLOCK_MONOTONIC` within
+//! one boot, otherwise by `CLOCK_REALTIME`. How well the latter agrees between machines is not known.
+//!
+//! **Counters.** The counters of the profile are those of all members. Counters with equal names that
+//! are in groups with counters in common are the same counter; what a member did not count is missing
+//! there, not 0.
+
+use std::path::{Path, PathBuf};
+
+use model::MAX_COUNTERS;
+use serde::{Deserialize, Serialize};
+
+use crate::beneath::Dir;
+use crate::error::{Error, ErrorKind, Result};
+use crate::manifest::CounterInfo;
+
+/// The directory of members in a profile.
+pub const MERGED_NAME: &str = "merged";
+
+/// Returns the directory of member `number`, from 1, of the profile in `dir`.
+pub fn member_dir(dir: &Path, number: usize) -> PathBuf {
+    dir.join(MERGED_NAME).join(number.to_string())
+}
+
+/// A member of a merged profile.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Member {
+    /// The name of the profile that was merged.
+    pub name: String,
+    /// The machine on which it was recorded.
+    pub host: String,
+    /// How its times came on the clock of the profile.
+    pub aligned: Aligned,
+}
+
+/// Copies a profile: its directories and plain files, and nothing else.
+///
+/// # Errors
+/// Fails if something else is in it, if it is more than a few directories deep, or if `to` is not
+/// writable.
+pub fn copy(from: &Dir, to: &Dir) -> Result<()> {
+    copy_within(from, to, MOST_DEPTH)
+}
+
+/// A pass of a profile has `passes/1/activities/NAME/events.arrows`.
+const MOST_DEPTH: u32 = 8;
+
+fn copy_within(from: &Dir, to: &Dir, depth: u32) -> Result<()> {
+    for name in from.names()? {
+        let path = from.path_of(&name);
+        let Some(text) = name.to_str().filter(|_| depth > 0) else {
+            return Err(Error::new(
+                "copy",
+                &path,
+                ErrorKind::Refused("it has no place in a profile"),
+            ));
+        };
+        let found = from.look(&name)?;
+        if rustix::fs::FileType::from_raw_mode(found.st_mode).is_dir() {
+            copy_within(&from.dir(&name)?, &to.make_dir(text)?, depth - 1)?;
+            continue;
+        }
+        let copied = std::io::copy(&mut from.file(&name)?, &mut to.create(text)?);
+        copied.map_err(Error::on("copy", &path))?;
+    }
+    Ok(())
+}
+
+/// How the times of a member came on the clock of the profile.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Aligned {
+    /// The way.
+    pub by: AlignedBy,
+    /// How far off its times may be, in ns, compared with those of the first member that is aligned by
+    /// `first`; `None` if that is not known.
+    pub uncertainty_ns: Option<f64>,
+}
+
+/// See [`Aligned`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AlignedBy {
+    /// The others are aligned to it.
+    First,
+    /// It has the same clock, in the same boot of the same machine.
+    SameClock,
+    /// Snapshots of both clocks in the same boot of the same machine.
+    Monotonic,
+    /// `CLOCK_REALTIME` of both machines.
+    Realtime,
+}
+
+/// The counters of several recordings as those of one profile, and for each recording, the place of
+/// each of its counters. `None` if there are too many, or if recordings have the same counters in
+/// orders that contradict each other.
+pub fn unite(all: &[&[CounterInfo]]) -> Option<(Vec<CounterInfo>, Vec<Vec<usize>>)> {
+    let mut groups: Vec<Vec<CounterInfo>> = Vec::new();
+    for counters in all {
+        let mut from = 0;
+        for group in counters.chunk_by(|a, b| a.group == b.group) {
+            let woven = groups[from..].iter().position(|known| has_common(known, group));
+            let at = match woven {
+                Some(at) => {
+                    groups[from + at] = weave(&groups[from + at], group)?;
+                    from + at
+                }
+                None => {
+                    groups.insert(from, group.to_vec());
+                    from
+                }
+            };
+            from = at + 1;
+        }
+    }
+    let numbered = (0u16..).zip(&groups).flat_map(|(number, group)| {
+        group.iter().map(move |counter| CounterInfo { group: number, ..counter.clone() })
+    });
+    let united: Vec<CounterInfo> = numbered.collect();
+    let repeated = |at: usize| united[..at].iter().any(|known| known.name == united[at].name);
+    if united.len() > MAX_COUNTERS || (0..united.len()).any(repeated) {
+        return None;
+    }
+    let place = |counter: &CounterInfo| united.iter().position(|known| is_same(known, counter));
+    let places = all.iter().map(|counters| counters.iter().map(place).collect());
+    Some((united.clone(), places.collect::<Option<_>>()?))
+}
+
+/// Whether both are the same but for the number of their group.
+fn is_same(a: &CounterInfo, b: &CounterInfo) -> bool {
+    (&a.name, &a.unit, a.simulated, a.pass) == (&b.name, &b.unit, b.simulated, b.pass)
+}
+
+fn has_common(a: &[CounterInfo], b: &[CounterInfo]) -> bool {
+    a.iter().any(|counter| b.iter().any(|other| is_same(counter, other)))
+}
+
+/// The counters of both groups, in an order that is that of both. `None` if there is none.
+fn weave(known: &[CounterInfo], more: &[CounterInfo]) -> Option<Vec<CounterInfo>> {
+    let (mut all, mut from) = (known.to_vec(), 0);
+    for counter in more {
+        match all.iter().position(|other| is_same(other, counter)) {
+            Some(at) if at < from => return None,
+            Some(at) => from = at + 1,
+            None => {
+                all.insert(from, counter.clone());
+                from += 1;
+            }
+        }
+    }
+    Some(all)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn counters(text: &str) -> Vec<CounterInfo> {
+        let groups = (0u16..).zip(text.split('|').filter(|group| !group.is_empty()));
+        let one = |(group, names): (u16, &str)| -> Vec<CounterInfo> {
+            let names = names.split(',').map(str::to_owned);
+            names.map(|name| CounterInfo { name, group, ..CounterInfo::default() }).collect()
+        };
+        groups.flat_map(one).collect()
+    }
+
+    fn united(all: &[&str]) -> Option<(String, Vec<Vec<usize>>)> {
+        let all: Vec<Vec<CounterInfo>> = all.iter().map(|text| counters(text)).collect();
+        let (united, places) = unite(&all.iter().map(Vec::as_slice).collect::<Vec<_>>())?;
+        let groups = united.chunk_by(|a, b| a.group == b.group).map(|group| {
+            group.iter().map(|counter| counter.name.as_str()).collect::<Vec<_>>().join(",")
+        });
+        Some((groups.collect::<Vec<_>>().join("|"), places))
+    }
+
+    #[test]
+    fn counters_of_all_members() {
+        let same = united(&["a,b|c", "a,b|c"]);
+        assert_eq!(same, Some(("a,b|c".into(), vec![vec![0, 1, 2], vec![0, 1, 2]])));
+        assert_eq!(united(&["a|b", "b"]), Some(("a|b".into(), vec![vec![0, 1], vec![1]])));
+        assert_eq!(united(&["b", "a|b"]), Some(("a|b".into(), vec![vec![1], vec![0, 1]])));
+        let part = united(&["a,b", "a", "a,c"]);
+        assert_eq!(part, Some(("a,c,b".into(), vec![vec![0, 2], vec![0], vec![0, 1]])));
+        assert_eq!(united(&["", "a"]), Some(("a".into(), vec![vec![], vec![0]])));
+        assert_eq!(united(&["a", ""]), Some(("a".into(), vec![vec![0], vec![]])));
+        assert_eq!(united(&[]), Some((String::new(), vec![])));
+    }
+
+    #[test]
+    fn counters_that_contradict_each_other() {
+        assert_eq!(united(&["a,b", "b,a"]), None, "another order in a group");
+        assert_eq!(united(&["a|b", "b|a"]), None, "another order of groups");
+        assert_eq!(united(&["a,b", "a|b"]), None, "once in one group, once in two");
+        let many = |prefix: &str| -> String {
+            (0..17).map(|i| format!("{prefix}{i}")).collect::<Vec<_>>().join(",")
+        };
+        assert_eq!(united(&[&many("a"), &many("b")]), None, "34 counters");
+    }
+}

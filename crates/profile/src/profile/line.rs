@@ -1,0 +1,40 @@
+//! The line from ticks to nanoseconds.
+
+use record::{ClockKind, PageHeader, Snapshot, Timeline};
+
+use super::{Process, Thread};
+
+/// Fits the line through all snapshots. Page headers contain pairs of ticks and `CLOCK_MONOTONIC`,
+/// too. They are less exact, and are used if there are too few snapshots or if the snapshots are
+/// much closer together (after a crash, there is no snapshot from the end).
+pub(super) fn fit(kind: ClockKind, snapshots: &[Snapshot], processes: &[Process]) -> Timeline {
+    let exact = Timeline::fit(kind, snapshots);
+    if kind == ClockKind::Monotonic {
+        return exact;
+    }
+    // A plugin may have given any times.
+    let recorded = || processes.iter().filter(|process| !process.id.is_of_plugins());
+    let headers = || recorded().flat_map(|p| &p.threads).flat_map(Thread::headers);
+    let offset = snapshots.first().map_or(0, |s| s.realtime_ns.wrapping_sub(s.monotonic_ns));
+    let moment = |header: &PageHeader| Snapshot {
+        ticks: header.start.base_ticks,
+        monotonic_ns: header.start.base_monotonic_ns,
+        realtime_ns: header.start.base_monotonic_ns.wrapping_add(offset),
+        uncertainty_ticks: u64::MAX,
+    };
+    let span = |all: &[Snapshot]| {
+        let ticks = || all.iter().map(|s| s.ticks);
+        ticks().max().unwrap_or(0) - ticks().min().unwrap_or(0)
+    };
+    let with_pages: Vec<Snapshot> = snapshots
+        .iter()
+        .copied()
+        .chain(headers().max_by_key(|h| h.start.base_ticks).map(moment))
+        .chain(headers().min_by_key(|h| h.start.base_ticks).map(moment))
+        .collect();
+    if exact.calibrated && span(snapshots) >= span(&with_pages) / 2 {
+        return exact;
+    }
+    let wider = Timeline::fit(kind, &with_pages);
+    if wider.calibrated { wider } else { exact }
+}

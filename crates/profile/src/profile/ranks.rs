@@ -1,0 +1,84 @@
+//! The ranks of a profile's processes in a distributed job.
+
+use std::collections::{BTreeSet, HashMap};
+
+use record::job::Job;
+
+use super::{Process, Profile};
+use crate::leftovers::PartId;
+use crate::ops::Ops;
+
+/// Gives each process without a rank of its own the one of the recording; what plugins gave in a
+/// process gets the rank of that process.
+pub(super) fn complete(processes: &mut [Process], of_recording: Option<Job>) {
+    let own: HashMap<PartId, Job> =
+        processes.iter().filter_map(|process| Some((process.id, process.job?))).collect();
+    for process in processes {
+        let of_owner = || own.get(&process.id.owner()?).copied();
+        process.job = process.job.or_else(of_owner).or(of_recording);
+    }
+}
+
+impl Profile {
+    /// For each process, the index of the first process of the same rank. Processes of one member whose
+    /// rank is not known are together, too.
+    pub fn ranks(&self) -> Vec<usize> {
+        let mut first = HashMap::new();
+        let each = self.processes.iter().enumerate();
+        each.map(|(index, process)| {
+            let rank = process.job.map(|job| job.rank).ok_or(process.member);
+            *first.entry(rank).or_insert(index)
+        })
+        .collect()
+    }
+
+    /// From now on, the profile has the processes of this rank only. Its time series stay, unless they
+    /// are of a member that has no process of the rank. Returns whether there is such a process.
+    pub fn keep_rank(&mut self, rank: u32) -> bool {
+        let is_kept = |process: &Process| process.job.is_some_and(|job| job.rank == rank);
+        let kept: Vec<bool> = self.processes.iter().map(is_kept).collect();
+        let mut places = Vec::with_capacity(kept.len());
+        let mut next = 0;
+        for kept in &kept {
+            places.push(kept.then_some(next));
+            next += usize::from(*kept);
+        }
+        let place = |process: usize| places.get(process).copied().flatten();
+        self.counted.retain_mut(|one| place(one.process).map(|at| one.process = at).is_some());
+        if !self.left_out.is_empty() {
+            let mut each = kept.iter();
+            self.left_out.retain(|_| each.next() == Some(&true));
+        }
+        self.processes.retain(is_kept);
+        let members: BTreeSet<usize> = self.processes.iter().map(|p| p.member).collect();
+        self.tracks.retain(|tracks| members.contains(&tracks.member));
+        self.ops = Ops::new(self.processes.iter().map(Process::exports));
+        !self.processes.is_empty()
+    }
+
+    /// Returns the ranks that are known, in order.
+    pub fn known_ranks(&self) -> BTreeSet<u32> {
+        let of_processes = self.processes.iter().filter_map(|process| process.job);
+        of_processes.chain(self.manifest.job()).map(|job| job.rank).collect()
+    }
+
+    /// Returns what tells this recording apart from others that it is merged with: `rank 3`, or
+    /// `ranks 0-3`. `None` if no rank is known.
+    pub fn label_of_recording(&self) -> Option<String> {
+        let ranks = self.known_ranks();
+        match (ranks.first()?, ranks.last()?) {
+            (first, last) if first == last => Some(format!("rank {first}")),
+            (first, last) => Some(format!("ranks {first}-{last}")),
+        }
+    }
+
+    /// Returns the name of the machine that a process ran on.
+    pub fn host_of(&self, process: &Process) -> &str {
+        self.members.get(process.member).map_or(&self.manifest.host, |member| &member.host)
+    }
+
+    /// Whether the rank of some process is known.
+    pub fn has_ranks(&self) -> bool {
+        self.processes.iter().any(|process| process.job.is_some())
+    }
+}

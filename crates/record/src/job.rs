@@ -1,0 +1,91 @@
+//! The place of a process in a distributed job, as its launcher's environment variables say it.
+
+/// The place of a process in a distributed job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Job {
+    /// Its rank, from 0.
+    pub rank: u32,
+    /// The number of ranks of the job, which is above the rank; `None` if the launcher does not say.
+    pub size: Option<u32>,
+}
+
+/// The variables that `--rank` and `--world-size` set.
+pub const RANK_VARIABLE: &str = "COUNTERPOINT_RANK";
+/// See [`RANK_VARIABLE`].
+pub const WORLD_SIZE_VARIABLE: &str = "COUNTERPOINT_WORLD_SIZE";
+
+/// The variables for the rank and for the number of ranks, and whether the first one only counts
+/// together with the second one. The first pair that is set wins: what a person said, then the
+/// innermost launcher (`mpirun` may start one `torchrun` per machine).
+const LAUNCHERS: [(&str, &str, bool); 6] = [
+    (RANK_VARIABLE, WORLD_SIZE_VARIABLE, false),
+    // torchrun and everything that imitates it. `RANK` alone may mean anything.
+    ("RANK", "WORLD_SIZE", true),
+    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", false),
+    ("MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE", false),
+    // MPICH, Intel MPI.
+    ("PMI_RANK", "PMI_SIZE", false),
+    // srun.
+    ("SLURM_PROCID", "SLURM_NTASKS", false),
+];
+
+impl Job {
+    /// Reads the place from an environment: `variable` returns the value of a variable. A value that
+    /// is not a number, and a rank that is not below the number of ranks, are treated as not set.
+    pub fn of<B: AsRef<[u8]>>(variable: impl Fn(&str) -> Option<B>) -> Option<Self> {
+        let number = |name: &str| -> Option<u32> {
+            std::str::from_utf8(variable(name)?.as_ref()).ok()?.trim().parse().ok()
+        };
+        LAUNCHERS.iter().find_map(|(rank, size, together)| {
+            let (rank, size) = (number(rank)?, number(size));
+            let is_possible = size.map_or(!together, |size| rank < size);
+            is_possible.then_some(Self { rank, size })
+        })
+    }
+
+    /// Reads the place from the environment of a process as `/proc/PID/environ` has it: `NAME=VALUE`,
+    /// each followed by a zero.
+    pub fn of_environment(bytes: &[u8]) -> Option<Self> {
+        Self::of(|name| {
+            let mut variables = bytes.split(|b| *b == 0);
+            variables.find_map(|one| one.strip_prefix(name.as_bytes())?.strip_prefix(b"="))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn job(environment: &str) -> Option<(u32, Option<u32>)> {
+        Job::of_environment(environment.replace(' ', "\0").as_bytes()).map(|j| (j.rank, j.size))
+    }
+
+    #[test]
+    fn launchers() {
+        assert_eq!(job("A=b RANK=3 WORLD_SIZE=8"), Some((3, Some(8))), "torchrun");
+        assert_eq!(job("OMPI_COMM_WORLD_SIZE=4 OMPI_COMM_WORLD_RANK=1"), Some((1, Some(4))));
+        assert_eq!(job("PMI_RANK=0 PMI_SIZE=2"), Some((0, Some(2))));
+        assert_eq!(job("SLURM_PROCID=5 SLURM_NTASKS=6"), Some((5, Some(6))), "srun");
+        assert_eq!(job("SLURM_PROCID=5"), Some((5, None)));
+        assert_eq!(job(""), None);
+        assert_eq!(job("PATH=/bin"), None);
+    }
+
+    #[test]
+    fn what_a_person_said_comes_first_and_then_the_inner_launcher() {
+        let nested = "OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=1 RANK=3 WORLD_SIZE=8";
+        assert_eq!(job(nested), Some((3, Some(8))));
+        assert_eq!(job(&format!("{nested} COUNTERPOINT_RANK=7")), Some((7, None)));
+    }
+
+    #[test]
+    fn what_cannot_be_a_rank_is_none() {
+        assert_eq!(job("RANK=3"), None, "another program's variable");
+        assert_eq!(job("RANK=a WORLD_SIZE=2"), None);
+        assert_eq!(job("RANK=-1 WORLD_SIZE=2"), None);
+        assert_eq!(job("RANK=8 WORLD_SIZE=8"), None, "not below the number of ranks");
+        assert_eq!(job("RANK=8 WORLD_SIZE=8 SLURM_PROCID=1"), Some((1, None)));
+        assert_eq!(job("RANKS=1 WORLD_SIZE=8"), None);
+    }
+}

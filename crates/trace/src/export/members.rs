@@ -1,0 +1,151 @@
+//! The timelines of several profiles as one: each keeps rows and arrows of its own.
+//!
+//! A process keeps its number if no profile before has one with it. Otherwise it gets one above all
+//! process ids of Linux, because viewers draw processes of equal numbers as one.
+
+use std::collections::{HashMap, HashSet};
+use std::io;
+
+use crate::timeline::{
+    Flow, Id, Instant, ProcessRow, Row, SeriesPoint, Slice, ThreadRow, TimelineSink,
+};
+
+/// Numbers of processes that were taken by another profile begin here. Viewers have room for 32 bits.
+const FIRST_MADE_UP: i64 = 1 << 30;
+/// Rows of one profile come before those of the next one, which sort by this much more.
+const ROWS: i64 = 1 << 24;
+/// Arrows of one profile have ids below this, those of the next one from here on, and so on. A
+/// thousand profiles stay below 2^53, up to which JSON's readers are exact.
+const FLOWS: u64 = 1 << 42;
+
+/// The numbers of processes that are in use.
+#[derive(Debug, Default)]
+pub struct Numbers {
+    used: HashSet<i64>,
+    made_up: i64,
+}
+
+/// Passes the timeline of one profile on to that of several.
+#[derive(Debug)]
+pub struct OfMember<'a, S> {
+    sink: &'a mut S,
+    numbers: &'a mut Numbers,
+    /// The numbers of its processes in the timeline of all.
+    of_number: HashMap<i64, i64>,
+    of_text: HashMap<String, String>,
+    place: u32,
+    label: String,
+    shift_ns: i64,
+}
+
+impl<'a, S: TimelineSink> OfMember<'a, S> {
+    /// The profile is in this place among the profiles, from 0. `label` is put before the names of its
+    /// processes. `shift_ns` is added to its times.
+    pub fn new(
+        sink: &'a mut S,
+        numbers: &'a mut Numbers,
+        place: u32,
+        label: String,
+        shift_ns: i64,
+    ) -> Self {
+        let (of_number, of_text) = (HashMap::new(), HashMap::new());
+        Self { sink, numbers, of_number, of_text, place, label, shift_ns }
+    }
+
+    fn learn(&mut self, id: Id<'_>) {
+        match id {
+            Id::Number(number) if !self.of_number.contains_key(&number) => {
+                let mut shown = number;
+                while !self.numbers.used.insert(shown) {
+                    shown = FIRST_MADE_UP + self.numbers.made_up;
+                    self.numbers.made_up += 1;
+                }
+                self.of_number.insert(number, shown);
+            }
+            Id::Text(text) if !self.of_text.contains_key(text) => {
+                self.of_text.insert(text.to_owned(), format!("{}: {text}", self.label));
+            }
+            _ => {}
+        }
+    }
+
+    fn id<'b>(
+        of_number: &HashMap<i64, i64>,
+        of_text: &'b HashMap<String, String>,
+        id: Id<'b>,
+    ) -> Id<'b> {
+        match id {
+            Id::Number(number) => Id::Number(of_number.get(&number).copied().unwrap_or(number)),
+            Id::Text(text) => Id::Text(of_text.get(text).map_or(text, String::as_str)),
+        }
+    }
+
+    fn at(&self, ns: i64) -> i64 {
+        ns.saturating_add(self.shift_ns)
+    }
+
+    fn flows<'b>(&self, flows: &[Flow<'b>]) -> Vec<Flow<'b>> {
+        let first = u64::from(self.place).wrapping_mul(FLOWS);
+        flows.iter().map(|flow| Flow { id: flow.id.wrapping_add(first), ..*flow }).collect()
+    }
+}
+
+/// Row `$row` in the timeline of all.
+macro_rules! moved {
+    ($self:ident, $row:expr) => {{
+        $self.learn($row.process);
+        let process = Self::id(&$self.of_number, &$self.of_text, $row.process);
+        Row { process, thread: $row.thread }
+    }};
+}
+
+impl<S: TimelineSink> TimelineSink for OfMember<'_, S> {
+    fn process(&mut self, process: &ProcessRow<'_>) -> io::Result<()> {
+        self.learn(process.id);
+        let id = Self::id(&self.of_number, &self.of_text, process.id);
+        // A process may say its own rank.
+        let name = match process.name.starts_with("rank ") {
+            true => process.name.to_owned(),
+            false => format!("{}: {}", self.label, process.name),
+        };
+        let sort_index = process.sort_index.saturating_add(i64::from(self.place) * ROWS);
+        let at_ns = self.at(process.at_ns);
+        self.sink.process(&ProcessRow { id, name: &name, sort_index, at_ns, ..*process })
+    }
+
+    fn thread(&mut self, thread: &ThreadRow<'_>) -> io::Result<()> {
+        let row = moved!(self, thread.row);
+        self.sink.thread(&ThreadRow { row, at_ns: self.at(thread.at_ns), ..*thread })
+    }
+
+    fn slice(&mut self, slice: &Slice<'_>) -> io::Result<()> {
+        slice.counters.iter().for_each(|point| self.learn(point.row.process));
+        let row = moved!(self, slice.row);
+        let flows = self.flows(slice.flows);
+        let mut counters = Vec::with_capacity(slice.counters.len());
+        for point in slice.counters {
+            let process = Self::id(&self.of_number, &self.of_text, point.row.process);
+            let row = Row { process, thread: point.row.thread };
+            counters.push(SeriesPoint { row, at_ns: self.at(point.at_ns), ..*point });
+        }
+        self.sink.slice(&Slice {
+            row,
+            start_ns: self.at(slice.start_ns),
+            flows: &flows,
+            counters: &counters,
+            ..*slice
+        })
+    }
+
+    fn instant(&mut self, instant: &Instant<'_>) -> io::Result<()> {
+        let row = moved!(self, instant.row);
+        let flows = self.flows(instant.flows);
+        let at_ns = self.at(instant.at_ns);
+        self.sink.instant(&Instant { row, at_ns, flows: &flows, ..*instant })
+    }
+
+    fn counter(&mut self, counter: &SeriesPoint<'_>) -> io::Result<()> {
+        let row = moved!(self, counter.row);
+        self.sink.counter(&SeriesPoint { row, at_ns: self.at(counter.at_ns), ..*counter })
+    }
+}
