@@ -219,6 +219,15 @@ fn timed_only(profile: &Profile, process: usize, empty: &EmptyCall) -> EmptyCall
     EmptyCall { whole: Bracket { mean, deviation: 0.0 }, counters, ..empty.clone() }
 }
 
+/// What was taken of the times of some calls.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Inside {
+    /// For the calls' own brackets and those of the calls inside, in ticks.
+    pub taken: f64,
+    /// How many calls: all of the row, whether they have values of a counter or not.
+    pub calls: u64,
+}
+
 /// How many brackets of each class the calls of a row had.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct BracketCounts {
@@ -293,41 +302,63 @@ impl BracketCounts {
         })
     }
 
-    /// The time of the brackets of calls inside of these calls, of whose times `taken` was taken, in
-    /// ticks; and the empty call of most of these calls. `None` without brackets.
+    /// Number of calls with a class.
+    pub fn calls(&self) -> u64 {
+        self.classes.iter().map(|class| class.calls).fold(0, u64::saturating_add)
+    }
+
+    /// The same counts, divided and rounded.
+    pub fn divided(&self, by: u64) -> Self {
+        let of = |count: u64| count.saturating_add(by / 2) / by;
+        let class = |class: &ClassCount| ClassCount {
+            number: class.number,
+            calls: of(class.calls),
+            counted: class.counted.iter().map(|count| of(*count)).collect(),
+        };
+        Self { classes: self.classes.iter().map(class).collect() }
+    }
+
+    /// The time of the brackets of calls inside of these calls, and an empty call of the class that most
+    /// calls with a value of this counter have. Calls inside are recorded in the same process as those
+    /// around them, and what their brackets read of a counter is only known of classes in which it was
+    /// counted: in another pass, or around book-keeping ops, it was not. `None` without such calls.
     fn of_calls_inside<'b>(
         &self,
-        taken: f64,
+        counter: usize,
+        inside: Inside,
         brackets: &'b Brackets,
     ) -> Option<(f64, &'b EmptyCall)> {
-        let most = self.classes.iter().max_by_key(|class| class.calls)?;
+        let counted = |class: &ClassCount| class.counted.get(counter).copied().unwrap_or(0);
+        let most =
+            self.classes.iter().filter(|class| counted(class) > 0).max_by_key(|c| counted(c))?;
         let own: f64 = self
             .classes
             .iter()
             .map(|class| brackets.in_duration(Some(class.number)) as f64 * class.calls as f64)
             .sum();
-        let rest = (taken - own / PARTS as f64).max(0.0);
+        let rest = (inside.taken - own / PARTS as f64).max(0.0);
         Some((rest, brackets.get(most.number)?))
     }
 
     /// What a counter read in the empty brackets of the `calls` calls that have a value of it, and in
-    /// the brackets of the calls inside, of whose times `taken` was taken, in ticks. How many of these
-    /// there are follows from what was taken for them.
+    /// the brackets of the calls inside of these. How many there are of the latter follows from what was
+    /// taken for them of the time of all calls, of which those with a value have their part.
     pub fn counter(
         &self,
         profile: &Profile,
         counter: usize,
         calls: u64,
-        taken: f64,
+        inside: Inside,
         brackets: &Brackets,
     ) -> Option<Estimate> {
         let counted = |class: &ClassCount| class.counted.get(counter).copied().unwrap_or(0);
         let bracket = |class: &ClassCount| *brackets.get(class.number)?.counters.get(counter)?;
         let own = self.sum(calls, counted, bracket)?;
-        let inside = self.of_calls_inside(taken, brackets).and_then(|(inside, empty)| {
+        let part = (calls as f64 / inside.calls.max(1) as f64).min(1.0);
+        let inside = self.of_calls_inside(counter, inside, brackets).and_then(|(time, empty)| {
             let own = empty.counters.get(counter).copied().flatten()?.mean;
             let each = together(own, empty.outside(profile, counter)?);
-            Some(each.times(inside / empty.whole.mean.value.max(1.0)))
+            Some(each.times(time * part / empty.whole.mean.value.max(1.0)))
         });
         Some(together(own, inside.unwrap_or_default()))
     }

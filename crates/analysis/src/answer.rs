@@ -3,8 +3,9 @@
 
 use profile::Profile;
 
+use crate::estimate::Estimate;
 use crate::summary::Summary;
-use crate::table::{Row, devices};
+use crate::table::{By, Row, devices};
 use crate::threads::ThreadTime;
 
 /// With fewer rows, the table says at a glance where the time went.
@@ -35,7 +36,129 @@ pub struct Outside {
     pub off_cpu_ns: Option<f64>,
 }
 
+/// All calls of a profile together, as the first line of a report says it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Together {
+    /// Of how many passes the other numbers are the mean. 1 if there are no passes.
+    pub passes: u64,
+    /// Number of calls.
+    pub calls: u64,
+    /// Number of dispatches, if it is known.
+    pub dispatches: Option<u64>,
+    /// The time in calls, in ticks; `None` if it is not known.
+    pub total: Option<f64>,
+}
+
+/// The numbers of a row in one of the passes that it is the mean of.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct InPass {
+    /// Number of outermost calls; `None` if the passes differ.
+    pub calls: Option<u64>,
+    /// Number of calls inside of others of the row.
+    pub inner: u64,
+    /// Number of dispatches; `None` if it is not known or if the passes differ.
+    pub dispatches: Option<u64>,
+    /// Sum of the durations and of the self times, in ticks.
+    pub total: Estimate,
+    /// See `total`.
+    pub own: Estimate,
+}
+
+/// Of how many passes each row of a report is the mean. Each pass repeats the calls of every op, so that
+/// the rows by op are means; rows by thread or process are of one pass anyway.
+pub fn passes(profile: &Profile, by: By) -> u64 {
+    let is_mean = by == By::Op && profile.manifest.passes > 0;
+    if is_mean { profile.passes().max(1).into() } else { 1 }
+}
+
+/// The first calls of an op, which took much longer than its others: of an op with at least [`CALLS`]
+/// calls, the longest first call of a thread took more than [`TIMES`] times the op's median, and the first
+/// calls of all threads together at least [`PART`] of the op's total and [`OF_ALL`] of the time in all
+/// calls.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct SlowFirst {
+    /// Their part of the op's total time, from 0 to 1.
+    pub share: f64,
+}
+
+/// With fewer calls, the median is not meaningful.
+const CALLS: u64 = 10;
+/// How many times the median the longest first call must take.
+const TIMES: f64 = 10.0;
+/// The part of the op's time that first calls must take.
+const PART: f64 = 0.05;
+/// The part of all time that they must take.
+const OF_ALL: f64 = 0.01;
+
+impl Row {
+    /// The row as the mean of so many passes.
+    pub fn in_pass(&self, passes: u64) -> InPass {
+        let agree = passes <= 1 || self.passes_agree();
+        let each = passes.max(1);
+        InPass {
+            calls: agree.then_some(self.calls / each),
+            inner: self.inner / each,
+            dispatches: self.dispatches.filter(|_| agree).map(|n| n / each),
+            total: self.total.times(1.0 / each as f64),
+            own: self.own.times(1.0 / each as f64),
+        }
+    }
+}
+
+impl Row {
+    /// How much the total durations of the passes differ: (largest − smallest) / mean. `None` without
+    /// passes.
+    pub fn spread(&self) -> Option<f64> {
+        let totals = || self.passes.iter().map(|pass| pass.total_ticks);
+        let (least, most) = (totals().reduce(f64::min)?, totals().reduce(f64::max)?);
+        let mean = totals().sum::<f64>() / self.passes.len() as f64;
+        (mean > 0.0).then(|| (most - least) / mean)
+    }
+}
+
+impl Outside {
+    /// The part of the threads' time that they spent in nothing that was recorded, from 0 to 1.
+    pub fn share(&self) -> f64 {
+        self.ns / self.wall_ns
+    }
+
+    /// The part of that for which they were on no CPU. `None` if it is not known.
+    pub fn off_cpu_share(&self) -> Option<f64> {
+        self.off_cpu_ns.filter(|_| self.ns > 0.0).map(|off| off / self.ns)
+    }
+}
+
 impl Summary {
+    /// All calls together.
+    pub fn together(&self, profile: &Profile, by: By) -> Together {
+        let passes = passes(profile, by);
+        let total = match &self.sampled {
+            Some(run) => run.all.total.map(|all| all.value),
+            None => self.total.map(|all| all.value),
+        };
+        Together {
+            passes,
+            calls: self.calls / passes,
+            dispatches: self.dispatches.map(|n| n / passes),
+            total: total.map(|total| total / passes as f64),
+        }
+    }
+
+    /// Whether the first calls of a row were much slower than the others, which is so if they are worth
+    /// a note. `None` if they were not, or if too little is known of the others.
+    pub fn slow_first(&self, row: &Row) -> Option<SlowFirst> {
+        let known = row.sampled.as_ref().is_none_or(|sampled| sampled.total.is_some());
+        let all = self.total.map_or(0.0, |total| total.value);
+        let share = row.first.total / row.total.value.max(1.0);
+        // If each thread made only one call, there is nothing to compare it with.
+        let is_slow = known
+            && row.calls >= CALLS.max(2 * row.first.calls)
+            && row.first.max > TIMES * row.p50
+            && share >= PART
+            && row.first.total >= OF_ALL * all;
+        is_slow.then_some(SlowFirst { share })
+    }
+
     /// A row's part of [`Summary::total`], from 0 to 1. `None` if it is not known, or if the row's calls
     /// belong to no thread and so are in no total.
     pub fn share(&self, profile: &Profile, row: &Row) -> Option<f64> {

@@ -2,7 +2,9 @@
 //! or a sign that what is subtracted for the recorder is not what it took in this program.
 
 use crate::estimate::Estimate;
+use crate::probe::ProbeCost;
 use crate::table::{Key, Row};
+use crate::threads::ThreadTime;
 
 /// Differences below this part of a value come from rounding.
 const ROUNDING: f64 = 1e-6;
@@ -31,6 +33,20 @@ pub enum Contradiction {
     OwnAboveTotal,
     /// Self times of the rows do not add up to the time in calls.
     Sum,
+    /// A thread was in calls, or on a CPU, for longer than it lived, or off a CPU for longer than it was
+    /// outside of calls.
+    Thread,
+    /// Recording cost more processor time than the process used, or a part of the cost is negative or
+    /// outside of its interval.
+    Price,
+}
+
+impl Contradiction {
+    /// Whether values without the correction can be shown instead. The others are about values that
+    /// are not corrected.
+    pub fn is_of_correction(self) -> bool {
+        !matches!(self, Self::Thread | Self::Price)
+    }
 }
 
 fn is_at_most(a: f64, b: f64) -> bool {
@@ -47,13 +63,26 @@ pub(crate) fn nothing_is_left(calls: u64, exhausted: u64) -> bool {
     calls >= FEWEST && 2 * exhausted > calls
 }
 
+/// Whether so many calls without anything left can be most calls of an op.
+pub(crate) fn may_contradict(exhausted: u64) -> bool {
+    2 * exhausted > FEWEST
+}
+
+/// The ops of which the correction took all of the own time of most calls. In a run with a budget,
+/// that is decided by the timed calls.
+pub(crate) fn exhausted_ops(rows: &[Row]) -> Vec<Violation> {
+    let timed = |row: &Row| row.sampled.as_deref().map_or(row.calls + row.inner, |s| s.timed);
+    let found = rows.iter().filter(|row| nothing_is_left(timed(row), row.exhausted));
+    let what = Contradiction::NothingLeft;
+    let mut found: Vec<_> = found.map(|row| Violation { row: Some(row.key), what }).collect();
+    found.sort_by_key(|violation| violation.row);
+    found
+}
+
 /// What does not hold in a row.
 fn of_row(row: &Row, nested: bool) -> Option<Contradiction> {
     let sampled = row.sampled.as_deref();
     let calls = row.calls + row.inner;
-    if nothing_is_left(calls, row.exhausted) {
-        return Some(Contradiction::NothingLeft);
-    }
     // Of calls that were only counted, nothing else is known.
     if calls == 0 || sampled.is_some_and(|sampled| sampled.timed == 0) {
         return None;
@@ -68,7 +97,9 @@ fn of_row(row: &Row, nested: bool) -> Option<Contradiction> {
     }
     let ordered = |values: &[f64]| values.windows(2).all(|pair| is_at_most(pair[0], pair[1]));
     let mean = row.mean().value;
-    if !ordered(&[row.min, row.p50, row.p99, row.max])
+    let quantiles_known = sampled.is_none_or(|sampled| sampled.effective.is_some());
+    if !ordered(&[row.min, row.max])
+        || quantiles_known && !ordered(&[row.min, row.p50, row.p99, row.max])
         || total_known && !ordered(&[row.min, mean, row.max])
     {
         return Some(Contradiction::Order);
@@ -93,9 +124,48 @@ pub(crate) fn violations(rows: &[Row], nested: bool, total: Option<Estimate>) ->
     found
 }
 
+/// A thread's clocks are read one after the other, and different clocks run at slightly different
+/// rates.
+const CLOCKS: f64 = 0.01;
+/// So much processor time, in ns, passes between two readings of clocks that belong together.
+const BETWEEN_NS: f64 = 1e6;
+
+fn of_thread(thread: &ThreadTime) -> bool {
+    let room = |ns: f64| ns * (1.0 + CLOCKS) + BETWEEN_NS;
+    let (wall, outside) = (thread.wall_ns, thread.no_dispatch_ns());
+    let known = !thread.dispatch_known || is_at_most(thread.dispatch_ns, wall);
+    let on = thread.cpu_ns.is_none_or(|cpu| cpu >= 0.0 && cpu <= room(wall));
+    let off = thread.off_cpu.is_none_or(|off| off.ns >= 0.0 && is_at_most(off.ns, outside));
+    wall >= 0.0 && thread.dispatch_ns >= 0.0 && known && on && off
+}
+
+fn of_price(price: &ProbeCost) -> bool {
+    let parts = [Some(price.probes), Some(price.after), Some(price.counting)];
+    let parts = parts.into_iter().chain([price.way, price.switched, price.start]).flatten();
+    let total = price.total();
+    // The lower end is what recording cost at least.
+    let below = price.process_ns.is_none_or(|all| total.low <= all * (1.0 + CLOCKS) + BETWEEN_NS);
+    parts.chain([total]).all(is_sound) && below
+}
+
+/// What does not hold of threads, and of what recording cost. Their rows are those of threads and
+/// processes.
+pub(crate) fn of_run(threads: &[ThreadTime], prices: &[ProbeCost]) -> Vec<Violation> {
+    let threads = threads.iter().filter(|thread| !of_thread(thread)).map(|thread| Violation {
+        row: Some(Key::Thread(thread.process, thread.thread)),
+        what: Contradiction::Thread,
+    });
+    let prices = prices.iter().filter(|price| !of_price(price)).map(|price| Violation {
+        row: Some(Key::Process(price.process)),
+        what: Contradiction::Price,
+    });
+    threads.chain(prices).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::threads::OffCpu;
 
     fn row() -> Row {
         let mut row = Row::of_counts(Key::Op(0), 0);
@@ -119,11 +189,86 @@ mod tests {
         assert_eq!(with(|row| row.max = 14.0), Some(Contradiction::Order));
         assert_eq!(with(|row| row.p50 = 9.0), Some(Contradiction::Order));
         assert_eq!(with(|row| row.own = Estimate::exact(31.0)), Some(Contradiction::OwnAboveTotal));
-        let none_left = |row: &mut Row| (row.calls, row.exhausted) = (40, 21);
         let mut left = row();
-        none_left(&mut left);
-        assert_eq!(of_row(&left, true), Some(Contradiction::NothingLeft));
-        // Few calls say nothing.
-        assert_eq!(with(|row| row.exhausted = 2), None);
+        (left.calls, left.exhausted) = (40, 21);
+        let violation = Violation { row: Some(left.key), what: Contradiction::NothingLeft };
+        assert_eq!(exhausted_ops(&[row(), left.clone()]), [violation]);
+        // 21 of 42 calls are not most of them, and few calls say nothing.
+        left.calls = 42;
+        let mut few = row();
+        few.exhausted = 2;
+        assert_eq!(exhausted_ops(&[left, few]), []);
+        assert!(may_contradict(16) && !may_contradict(15));
+    }
+
+    #[test]
+    fn threads_that_cannot_be() {
+        let fine = ThreadTime {
+            process: 0,
+            thread: 1,
+            calls: 3,
+            wall_ns: 1e9,
+            dispatch_ns: 4e8,
+            dispatch_known: true,
+            off_cpu: Some(OffCpu { ns: 6e8, of_ns: 6e8, assumed: false }),
+            flush_ticks: 0,
+            usage: None,
+            cpu_ns: Some(4e8),
+        };
+        let found = |change: fn(&mut ThreadTime)| {
+            let mut thread = fine;
+            change(&mut thread);
+            of_run(&[fine, thread], &[])
+        };
+        assert_eq!(found(|_| ()), []);
+        // Two clocks may differ a little.
+        assert_eq!(found(|thread| thread.cpu_ns = Some(1.01e9)), []);
+        let row = Some(Key::Thread(0, 1));
+        let violation = Violation { row, what: Contradiction::Thread };
+        for change in [
+            |thread: &mut ThreadTime| thread.dispatch_ns = 1.1e9,
+            |thread: &mut ThreadTime| thread.cpu_ns = Some(1.1e9),
+            |thread: &mut ThreadTime| thread.off_cpu.as_mut().expect("known").ns = 7e8,
+            |thread: &mut ThreadTime| thread.dispatch_ns = -1.0,
+        ] {
+            assert_eq!(found(change), [violation]);
+        }
+    }
+
+    #[test]
+    fn prices_that_cannot_be() {
+        let fine = ProbeCost {
+            process: 0,
+            calls: 1_000,
+            of_calls: 1_000,
+            per_call_ns: 1_000.0,
+            calibrated_per_call_ns: 900.0,
+            probes: Estimate::within(1e6, 1e5),
+            after: Estimate::exact(0.0),
+            only_counted: 0,
+            counting: Estimate::exact(0.0),
+            uncounted: 0,
+            uncounted_call_ns: None,
+            way: None,
+            switched: Some(Estimate::exact(0.0)),
+            switches: 0,
+            flush_ns: 1e4,
+            attach_ns: 1e4,
+            start: None,
+            cpu_ns: Some(4e7),
+            process_ns: Some(5e7),
+            dispatch_ns: Some(3e7),
+            empty_call: Default::default(),
+        };
+        let found = |change: fn(&mut ProbeCost)| {
+            let mut price = fine.clone();
+            change(&mut price);
+            of_run(&[], &[fine.clone(), price])
+        };
+        assert_eq!(found(|_| ()), []);
+        let violation = Violation { row: Some(Key::Process(0)), what: Contradiction::Price };
+        assert_eq!(found(|price| price.probes = Estimate::within(9e7, 1e5)), [violation]);
+        assert_eq!(found(|price| price.after = Estimate::exact(-1.0)), [violation]);
+        assert_eq!(found(|price| price.counting.high = -1.0), [violation]);
     }
 }

@@ -60,7 +60,7 @@ pub mod torch;
 pub mod tracks;
 mod walk;
 
-pub use answer::{Most, Outside};
+pub use answer::{InPass, Most, Outside, SlowFirst, Together, passes};
 pub use call_sets::{CallSet, call_sets};
 pub use checks::{Contradiction, Violation};
 pub use durations::Durations;

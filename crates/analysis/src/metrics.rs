@@ -8,10 +8,11 @@ use std::sync::Arc;
 use model::metric::Bound;
 use profile::{Columns, Profile, Status};
 
-use crate::amounts::{BracketCounts, Brackets, PageBrackets, parts, ticks};
+use crate::amounts::{BracketCounts, Brackets, Inside, PageBrackets, parts, ticks};
 use crate::empty::{EmptyCall, is_clock};
 use crate::estimate::Estimate;
 use crate::probe::InPlace;
+use crate::sampled::{SCALE, Weights};
 
 /// A metric of a row.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -115,7 +116,7 @@ struct Set {
 }
 
 /// Sums over the calls that have a set of counters. In a run with a budget, each value counts as
-/// often as its call stands for others.
+/// often as its call stands for others, in parts ([`SCALE`]).
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SetSum {
     calls: u64,
@@ -129,6 +130,31 @@ pub(crate) struct SetSum {
     brackets: BracketCounts,
 }
 
+impl SetSum {
+    /// The same, of sums in which each call counts `scale` times.
+    fn of_calls(&self, scale: u64) -> Self {
+        if scale == 1 {
+            return self.clone();
+        }
+        let (wide, half) = (u128::from(scale), u128::from(scale / 2));
+        let all = |sum: u128| sum.saturating_add(half) / wide;
+        let brackets = self.brackets.divided(scale);
+        // All of them have brackets, or not all.
+        let weight = match self.brackets.calls() == self.weight {
+            true => brackets.calls(),
+            false => (self.weight / scale).max(brackets.calls() + 1),
+        };
+        Self {
+            calls: self.calls,
+            weight,
+            time: all(self.time),
+            taken: all(self.taken),
+            counters: self.counters.iter().map(|sum| all(*sum)).collect(),
+            brackets,
+        }
+    }
+}
+
 /// A page whose calls are added.
 #[derive(Clone, Copy)]
 pub(crate) struct Page<'a> {
@@ -138,6 +164,8 @@ pub(crate) struct Page<'a> {
     /// The duration of each call without what the recorder added.
     pub times: &'a [u64],
     pub brackets: &'a PageBrackets,
+    /// In a run with a budget.
+    pub weights: Option<&'a Weights>,
 }
 
 impl Sets {
@@ -169,7 +197,7 @@ impl Sets {
 
     /// Adds the calls of a page to `sums`.
     pub fn add(&self, page: &Page<'_>, sums: &mut [impl AsMut<[SetSum]>]) {
-        let Page { columns, rows, times, brackets } = *page;
+        let Page { columns, rows, times, brackets, weights } = *page;
         for (s, set) in self.sets.iter().enumerate() {
             let status = set.group.and_then(|group| columns.groups.get(group)).map(|g| &g.status);
             let there = |counter: &usize| columns.values[*counter].len() == rows.len();
@@ -191,10 +219,10 @@ impl Sets {
                 let Some(row) = sums.get_mut(*row as usize) else { continue };
                 let sum = &mut row.as_mut()[s];
                 // In a run with a budget, a call stands for so many.
-                let weight = match set.group {
-                    Some(_) => columns.counter_weight(i),
-                    None => columns.weight(i),
-                };
+                let weight = weights.map_or(1, |weights| match set.group {
+                    Some(_) => weights.counted(columns, i),
+                    None => weights.timed(columns, i),
+                });
                 let add = |sum: &mut u128, value: u64| {
                     *sum = sum.saturating_add(u128::from(value).saturating_mul(weight.into()));
                 };
@@ -241,6 +269,9 @@ fn value(
     if sum.calls == 0 {
         return result(None, None, None);
     }
+    let SetSum { weight, time, taken, counters, brackets: classes, .. } =
+        &sum.of_calls(if profile.is_sampled() { SCALE } else { 1 });
+    let (weight, time, taken) = (*weight, *time, *taken);
     let less = |total: f64, empty: Option<Estimate>| {
         let rest = Estimate::exact(total).minus(empty.unwrap_or_default());
         // A sum cannot be negative; if its interval is, that says it is not resolved.
@@ -253,8 +284,9 @@ fn value(
     let mut totals = Vec::with_capacity(metric.counters.len());
     for counter in &metric.counters {
         let at = set.counters.iter().position(|of_set| of_set == counter);
-        let total = at.and_then(|at| sum.counters.get(at)).copied().unwrap_or(0);
-        let empty = sum.brackets.counter(profile, *counter, sum.weight, ticks(sum.taken), brackets);
+        let total = at.and_then(|at| counters.get(at)).copied().unwrap_or(0);
+        let inside = Inside { taken: ticks(taken), calls: weight };
+        let empty = classes.counter(profile, *counter, weight, inside, brackets);
         let total = total as f64;
         if let Some(empty_share) = hides(total, empty) {
             let hidden = Hidden::Counter { counter: *counter, empty_share };
@@ -262,10 +294,10 @@ fn value(
         }
         totals.push(less(total, empty));
     }
-    let recorded = ticks(sum.time + sum.taken);
+    let recorded = ticks(time.saturating_add(taken));
     let empty = match brackets.is_raw() {
-        true => sum.brackets.durations(sum.weight, brackets),
-        false => sum.brackets.taken(sum.weight, ticks(sum.taken), brackets),
+        true => classes.durations(weight, brackets),
+        false => classes.taken(weight, ticks(taken), brackets),
     };
     if metric.uses_duration()
         && let Some(empty_share) = hides(recorded, empty)
@@ -402,9 +434,10 @@ pub(crate) fn merge(sums: &mut [SetSum], others: Vec<SetSum>) {
     for (sum, other) in sums.iter_mut().zip(others) {
         sum.calls += other.calls;
         sum.weight = sum.weight.saturating_add(other.weight);
-        sum.time += other.time;
-        sum.taken += other.taken;
-        sum.counters.iter_mut().zip(other.counters).for_each(|(total, more)| *total += more);
+        sum.time = sum.time.saturating_add(other.time);
+        sum.taken = sum.taken.saturating_add(other.taken);
+        let counters = sum.counters.iter_mut().zip(other.counters);
+        counters.for_each(|(total, more)| *total = total.saturating_add(more));
         sum.brackets.add(other.brackets);
     }
 }

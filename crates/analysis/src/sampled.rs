@@ -8,6 +8,8 @@
 //! | module | what it does |
 //! |---|---|
 //! | [`strata`] | the sum over all calls of one thread and op, with its interval |
+//! | [`pool`] | adds up strata, and decides what so many drawn calls say |
+//! | `weights` | for how many calls each timed call stands |
 //! | `collect` | reads a profile, and adds up what belongs to a row |
 //! | [`tail`] | rare slow calls, which the samples of all ops tell about together |
 //! | [`quantile`] | quantiles of values with weights |
@@ -17,21 +19,27 @@
 //! an interval. What the timed calls have no way to know is missing: see docs/sampling.md.
 
 mod collect;
+pub mod pool;
 pub mod quantile;
 pub mod strata;
 pub mod tail;
 pub(crate) mod values;
+mod weights;
+
+use model::metric::Bound;
 
 use crate::estimate::Estimate;
-use crate::metrics::MetricValues;
+use crate::metrics::MetricValue;
 use crate::table::Row;
 
-pub(crate) use collect::{Found, collect};
+pub(crate) use collect::{Found, Sample};
+pub use pool::Pool;
 pub use strata::Strata;
 pub use values::{Estimated, SampledCounter, SampledRow, SampledRun};
+pub(crate) use weights::{SCALE, Weights};
 
 /// Takes over the estimates into the fields that every view knows.
-pub(crate) fn apply(row: &mut Row, sampled: SampledRow, raw: bool) {
+pub(crate) fn apply(row: &mut Row, sampled: SampledRow, metrics: &[Bound], raw: bool) {
     let timed = sampled.timed.max(1) as f64;
     let complete = sampled.calls == Some(sampled.timed);
     if let Some(calls) = sampled.calls.filter(|_| !complete) {
@@ -57,9 +65,15 @@ pub(crate) fn apply(row: &mut Row, sampled: SampledRow, raw: bool) {
         let known = |i: usize| sampled.counters.get(i).is_some_and(Option::is_some);
         let counters = row.counters.iter_mut().enumerate();
         counters.filter(|(i, _)| !known(*i)).for_each(|(_, counter)| *counter = None);
-        if sampled.calls.is_none() {
-            row.metrics = MetricValues::default();
-        }
+        let tells = |metric: &Bound| match metric.counters.as_slice() {
+            [] => sampled.effective.is_some(),
+            counters => counters.iter().all(|counter| known(*counter)),
+        };
+        let told = |(at, metric)| match tells(metric) {
+            true => row.metrics.get(at),
+            false => MetricValue::NONE,
+        };
+        row.metrics = metrics.iter().enumerate().map(told).collect();
     }
     for (of_row, counter) in row.counters.iter_mut().zip(&sampled.counters) {
         let (Some(of_row), Some(counter)) = (of_row.as_mut(), counter) else { continue };

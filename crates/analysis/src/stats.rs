@@ -40,10 +40,11 @@ mod noise;
 mod pairs;
 mod ranks;
 mod samples;
+mod subtracted;
 mod weighted;
 mod work;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 use model::Loss;
 use model::metric::Bound;
@@ -54,10 +55,12 @@ use crate::checks;
 use crate::empty::Bracket;
 use crate::metrics::PartOfTime;
 use crate::probe::{InPlace, ProbeCost, costs};
-use crate::sampled;
+use crate::sampled::{SCALE, Sample, SampledRow};
+use crate::summary::contradictions;
 use crate::table::{Key, Places, Selection};
 use collect::{Choice, Recorder, collect, keeps_recorded};
 pub use samples::{Column, Samples};
+pub use subtracted::Subtracted;
 use work::{Workspace, parallel};
 
 /// The largest number of buckets: bucket numbers have two hexadecimal digits.
@@ -132,7 +135,7 @@ pub struct OpStats {
     /// times their weights.
     pub total_ticks: f64,
     /// Only in a run with a budget: the estimated sum of the durations of all calls, as in a
-    /// [`Summary`](crate::Summary). `None` if it is not known, and if only some threads were chosen.
+    /// [`Summary`](crate::Summary). `None` if it is not known.
     pub estimated: Option<crate::Estimated>,
     /// All threads together.
     pub all: Scope,
@@ -307,8 +310,13 @@ pub struct TooManyCalls {
 /// # Errors
 /// [`TooManyCalls`].
 pub fn stats(profile: &Profile, options: &Options) -> Result<Stats, TooManyCalls> {
-    let (stats, contradictions) = once(profile, options)?;
-    if contradictions == 0 || options.raw {
+    let (stats, exhausted) = once(profile, options)?;
+    if options.raw || !checks::may_contradict(exhausted) {
+        return Ok(stats);
+    }
+    // What contradicts the recording does not depend on which calls are described.
+    let contradictions = contradictions(profile, options.workers).len() as u64;
+    if contradictions == 0 {
         return Ok(stats);
     }
     let (mut stats, _) = once(profile, &Options { raw: true, ..options.clone() })?;
@@ -317,7 +325,7 @@ pub fn stats(profile: &Profile, options: &Options) -> Result<Stats, TooManyCalls
     Ok(stats)
 }
 
-/// The statistics, and the number of ops of which more was to be subtracted than there is.
+/// The statistics, and the number of all calls from which more was to be subtracted than there is.
 fn once(profile: &Profile, options: &Options) -> Result<(Stats, u64), TooManyCalls> {
     let workers = match options.workers {
         0 => std::thread::available_parallelism().map_or(1, usize::from),
@@ -326,7 +334,11 @@ fn once(profile: &Profile, options: &Options) -> Result<(Stats, u64), TooManyCal
     let buckets = options.buckets.clamp(1, MOST_BUCKETS);
     let mut brackets = Brackets::new(profile, options.raw);
     let choice = Choice::new(profile, options);
-    let (found, walked) = collect(profile, options, &choice, &brackets, workers);
+    let places = Places::new(profile, &Selection::default());
+    let sample = profile.is_sampled().then(|| Sample::read(profile, &places, workers, &brackets));
+    let weights = sample.as_ref().map(Sample::weights);
+    let (found, exhausted, walked) =
+        collect(profile, options, &choice, weights.as_ref(), &brackets, workers);
     let mut losses =
         merge_losses(profile.losses.iter().chain(profile.processes.iter().flat_map(|p| &p.losses)));
     losses = merge_losses(losses.iter().chain(walked.losses.iter().flatten()));
@@ -334,7 +346,6 @@ fn once(profile: &Profile, options: &Options) -> Result<(Stats, u64), TooManyCal
         walked.in_place.place(profile, process, mask, empty)
     });
     let of_time = PartOfTime::of_each(profile, &options.metrics, &walked.in_place);
-    let mut contradictions = 0;
     let mut large = Workspace::new(workers);
     let mut small: Vec<Workspace> = (0..workers).map(|_| Workspace::new(1)).collect();
     let mut ops = Vec::new();
@@ -350,7 +361,8 @@ fn once(profile: &Profile, options: &Options) -> Result<(Stats, u64), TooManyCal
         if op.calls() > MOST_CALLS {
             return Err(TooManyCalls { key: op.key, calls: op.calls() });
         }
-        let (key, total_ticks) = (op.key, ticks(op.total));
+        let scale = if profile.is_sampled() { SCALE as f64 } else { 1.0 };
+        let (key, total_ticks) = (op.key, ticks(op.total) / scale);
         let (mut samples, parts) = op.flatten();
         let recorded = samples.take_recorded(keeps_recorded(options));
         let weights = samples.take_weights(profile);
@@ -362,7 +374,7 @@ fn once(profile: &Profile, options: &Options) -> Result<(Stats, u64), TooManyCal
                 Some(weights) => {
                     let weights = weights.slice(from, to);
                     let [timed, counted] = [weights.columns[0], weights.columns[1]];
-                    let weights = weighted::Weights { timed, counted };
+                    let weights = weighted::Weights::new(timed, counted, to - from);
                     weighted::describe(&slice, &weights, &kinds, buckets, options.tables)
                 }
             };
@@ -409,16 +421,15 @@ fn once(profile: &Profile, options: &Options) -> Result<(Stats, u64), TooManyCal
             Some(only) => all = only.scope.clone(),
             None => noise::note(profile, &brackets, &mut all, &of_all),
         }
-        let calls = all.calls + of_all.inner;
-        contradictions += u64::from(checks::nothing_is_left(calls, of_all.exhausted));
         ops.push(OpStats { key, total_ticks, estimated: None, all, threads });
     }
-    if profile.is_sampled() && options.skip_ns == 0 {
-        add_counts(profile, options, workers, &mut ops);
+    // If calls are chosen by time, it is not known how many there were.
+    if let Some(sample) = sample.filter(|_| options.skip_ns == 0) {
+        estimate(profile, &choice, &sample, &mut ops);
     }
     let metrics = options.metrics.clone();
     let probes = costs(profile, &InPlace::default(), &[]);
-    Ok((Stats { buckets, metrics, ops, raw: options.raw, probes, losses }, contradictions))
+    Ok((Stats { buckets, metrics, ops, raw: options.raw, probes, losses }, exhausted))
 }
 
 /// Durations are described in parts of a tick.
@@ -434,42 +445,68 @@ fn in_ticks(duration: &mut Variable) {
     duration.bucket_means.iter_mut().for_each(|mean| *mean = mean.map(ticks));
 }
 
-/// Adds the exact numbers of calls, and the totals that follow from them.
-fn add_counts(profile: &Profile, options: &Options, workers: usize, ops: &mut [OpStats]) {
-    let mut of_threads: HashMap<(Key, usize, usize), u64> = HashMap::new();
-    for counted in profile.counted() {
-        let Some(process) = profile.processes.get(counted.process) else { continue };
-        let thread = process.threads.iter().position(|t| t.uid == counted.thread_uid);
-        let op = profile.ops.of(counted.process, counted.export);
-        let key = op.map_or(Key::Unknown(counted.process, counted.export), Key::Op);
-        if let Some(thread) = thread {
-            let calls: &mut u64 = of_threads.entry((key, counted.process, thread)).or_default();
-            *calls = calls.saturating_add(counted.calls);
-        }
-    }
+/// Adds the exact numbers of calls and the estimated totals, and removes what so few drawn calls do not
+/// say.
+fn estimate(profile: &Profile, choice: &Choice<'_>, sample: &Sample<'_>, ops: &mut [OpStats]) {
+    let key = |at: (usize, usize), export: u32| {
+        let op = profile.ops.of(at.0, export);
+        choice.has_thread(at).then(|| op.map_or(Key::Unknown(at.0, export), Key::Op))
+    };
+    let of_threads = sample.sets(|at, export| Some((key(at, export)?, at)));
+    let of_ops = sample.sets(key);
     for op in ops.iter_mut() {
         for thread in &mut op.threads {
-            let counted = of_threads.get(&(op.key, thread.process, thread.thread)).copied();
-            let calls = thread.scope.calls;
-            thread.scope.counted = Some(counted.unwrap_or(0).max(calls));
+            if let Some(found) = of_threads.get(&(op.key, (thread.process, thread.thread))) {
+                keep_known(profile, &mut thread.scope, &found.row);
+            }
         }
-        let counted = op.threads.iter().filter_map(|thread| thread.scope.counted);
-        op.all.counted = Some(counted.fold(0, u64::saturating_add));
-    }
-    if options.thread.is_some() {
-        return;
-    }
-    let places = Places::new(profile, &Selection::default());
-    let (rows, _) =
-        sampled::collect(profile, &places, workers, &Brackets::new(profile, options.raw));
-    for op in ops.iter_mut() {
-        if let Some(found) = rows.get(&op.key) {
-            op.all.counted = found.row.calls;
+        if let Some(found) = of_ops.get(&op.key) {
+            keep_known(profile, &mut op.all, &found.row);
             op.estimated = found.row.total;
         }
     }
-    let total = |op: &OpStats| op.estimated.map_or(op.total_ticks, |total| total.value);
+    let total = |op: &OpStats| op.estimated.map_or(0.0, |total| total.value);
     ops.sort_by(|a, b| total(b).total_cmp(&total(a)).then(a.key.cmp(&b.key)));
+}
+
+/// Of a variable that was known of too few drawn calls, only the number of these and the extremes are
+/// left. The others have the means of a report.
+fn keep_known(profile: &Profile, scope: &mut Scope, row: &SampledRow) {
+    scope.counted = row.calls;
+    let timed = row.effective.is_some();
+    if !timed {
+        scope.effective = None;
+    }
+    let counters = profile.groups.counters();
+    let known = |variable: usize| match variable.checked_sub(1) {
+        Some(counter) if counter < counters => {
+            row.counters.get(counter).is_some_and(|c| c.is_some())
+        }
+        Some(_) => timed,
+        None => timed,
+    };
+    for (at, variable) in scope.variables.iter_mut().enumerate() {
+        if !known(at) {
+            let Variable { calls, min, max, .. } = *variable;
+            let bucket_means = vec![None; variable.bucket_means.len()];
+            *variable = Variable { calls, min, max, bucket_means, ..Variable::default() };
+        }
+    }
+    if let Some(mean) = row.mean()
+        && let Some(duration) = scope.variables.first_mut()
+    {
+        duration.mean = Some(mean.value);
+    }
+    let of_counters = scope.variables.iter_mut().skip(1).zip(&row.counters);
+    for (variable, counter) in of_counters {
+        variable.mean = counter.map(|counter| counter.mean().value).or(variable.mean);
+    }
+    for pair in &mut scope.pairs {
+        if !known(pair.of) || !known(pair.given) {
+            (pair.pearson, pair.spearman, pair.effective) = (None, None, None);
+            pair.table = pair.table.as_ref().map(|_| Table::default());
+        }
+    }
 }
 
 /// Describes calls that are already in columns, for data that did not come from a profile.

@@ -11,7 +11,7 @@ use crate::checks::{self, Violation};
 use crate::clusters::PageSpan;
 use crate::estimate::Estimate;
 use crate::probe::{ProbeCost, costs};
-use crate::sampled::{self, Found, SampledRow, SampledRun};
+use crate::sampled::{self, Found, Sample, SampledRow, SampledRun};
 use crate::table::{Apart, By, Counts, Key, Places, Row, Selection, Table};
 use crate::threads::ThreadTime;
 use crate::walk::{Walked, walk};
@@ -72,8 +72,8 @@ pub struct Summary {
     pub uncalibrated_probes: bool,
     /// Losses of each process: its own, those of its files, and those inside its pages.
     pub process_losses: Vec<Vec<LossCount>>,
-    /// What does not hold of the corrected values. If there is something, all values are as they were
-    /// recorded, and it is counted as a loss.
+    /// What does not hold of the values. It is counted as a loss. If there is something that the
+    /// correction can have caused, all values are as they were recorded.
     pub violations: Vec<Violation>,
     /// All losses together, including those of the run as a whole.
     pub losses: Vec<LossCount>,
@@ -93,19 +93,29 @@ impl Summary {
 }
 
 /// Reads every page of `profile` once and adds it up. Pages with nested calls are read three times. If
-/// the corrected values contradict each other, it returns those that were recorded, and says so.
+/// the corrected values contradict each other, it returns those that were recorded, and says so. Whether
+/// they contradict what was recorded is decided by all ops of the profile, so that reports with other
+/// rows and other filters show the same values.
 pub fn summarize(profile: &Profile, options: &Options) -> Summary {
-    let summary = once(profile, options);
+    let (summary, exhausted) = once(profile, options);
     let given = [&options.filter, &options.kind, &options.device, &options.stream];
-    let whole = given.iter().all(|filter| filter.is_none()) && summary.apart == Apart::default();
+    let all_rows = given.iter().all(|filter| filter.is_none());
+    let whole = all_rows && summary.apart == Apart::default();
     let total = summary.total.filter(|_| whole && summary.sampled.is_none());
-    let violations = checks::violations(&summary.rows, summary.overlapping == 0, total);
+    let mut violations = match checks::may_contradict(exhausted) && !options.raw {
+        false => Vec::new(),
+        true if options.by == By::Op && all_rows => checks::exhausted_ops(&summary.rows),
+        true => contradictions(profile, options.workers),
+    };
+    violations.extend(checks::violations(&summary.rows, summary.overlapping == 0, total));
+    let is_wrong = violations.iter().any(|one| one.what.is_of_correction());
+    violations.extend(checks::of_run(&summary.threads, &summary.probes));
     if violations.is_empty() {
         return summary;
     }
-    let mut recorded = match options.raw {
+    let mut recorded = match options.raw || !is_wrong {
         true => summary,
-        false => once(profile, &Options { raw: true, ..options.clone() }),
+        false => once(profile, &Options { raw: true, ..options.clone() }).0,
     };
     let loss = LossCount::new(Loss::Inconsistent, violations.len() as u64);
     recorded.losses = merge_losses(recorded.losses.iter().chain([&loss]));
@@ -113,7 +123,14 @@ pub fn summarize(profile: &Profile, options: &Options) -> Summary {
     recorded
 }
 
-fn once(profile: &Profile, options: &Options) -> Summary {
+/// The ops of the whole profile whose corrected values contradict what was recorded.
+pub(crate) fn contradictions(profile: &Profile, workers: usize) -> Vec<Violation> {
+    let (all, _) = once(profile, &Options { workers, ..Options::default() });
+    checks::exhausted_ops(&all.rows)
+}
+
+/// The summary, and the number of all calls of whose own time nothing is left.
+fn once(profile: &Profile, options: &Options) -> (Summary, u64) {
     let workers = match options.workers {
         0 => std::thread::available_parallelism().map_or(1, usize::from),
         given => given,
@@ -126,8 +143,10 @@ fn once(profile: &Profile, options: &Options) -> Summary {
         stream: options.stream.as_deref(),
     };
     let places = Places::new(profile, &selection);
-    let table = || Table::new(profile, &places, &options.metrics);
     let mut brackets = Brackets::new(profile, options.raw);
+    let sample = profile.is_sampled().then(|| Sample::read(profile, &places, workers, &brackets));
+    let weights = sample.as_ref().map(Sample::weights);
+    let table = || Table::new(profile, &places, &options.metrics, weights.as_ref());
     let walked = walk(profile, workers, &brackets, options.round, table);
     let Walked { parts, times, in_place, clusters, busy, overlapping, homes, losses: found } =
         walked;
@@ -135,11 +154,9 @@ fn once(profile: &Profile, options: &Options) -> Summary {
     parts.into_iter().for_each(|part| sums.merge(part));
     let busy = by_thread(&clusters, &busy);
     let mut threads = times.finish(profile, &homes, &clusters, &busy);
-    let mut estimates = None;
-    if profile.is_sampled() {
-        let found = sampled::collect(profile, &places, workers, &brackets);
-        estimate_threads(profile, &found.1, &mut threads);
-        estimates = Some(found);
+    let estimates = sample.map(|sample| sample.rows(&places));
+    if let Some((_, run)) = &estimates {
+        estimate_threads(profile, run, &mut threads);
     }
     brackets.place(profile, |process, mask, empty| in_place.place(profile, process, mask, empty));
     let probes = costs(profile, &in_place, &threads);
@@ -155,6 +172,7 @@ fn once(profile: &Profile, options: &Options) -> Summary {
         .collect();
     let losses = merge_losses(profile.losses.iter().chain(process_losses.iter().flatten()));
     let (total, taken) = sums.all(&brackets);
+    let exhausted = sums.all_exhausted;
     let mut summary = Summary {
         calls: sums.all_calls,
         dispatches: (!sums.all_unplaced).then_some(sums.all_dispatches),
@@ -174,9 +192,9 @@ fn once(profile: &Profile, options: &Options) -> Summary {
         sampled: None,
     };
     if let Some((rows, run)) = estimates {
-        estimate(profile, rows, run, options.raw, &mut summary);
+        estimate(profile, rows, run, options, &mut summary);
     }
-    summary
+    (summary, exhausted)
 }
 
 /// Replaces what timed calls say about threads by estimates for all calls.
@@ -206,9 +224,10 @@ fn estimate(
     profile: &Profile,
     mut found: HashMap<Key, Found>,
     run: SampledRun,
-    raw: bool,
+    options: &Options,
     summary: &mut Summary,
 ) {
+    let Options { metrics, raw, .. } = options;
     for row in &mut summary.rows {
         match found.remove(&row.key) {
             Some(of_row) => {
@@ -217,11 +236,11 @@ fn estimate(
                 }
                 row.threads.extend(of_row.threads);
                 row.passes = of_row.passes;
-                sampled::apply(row, of_row.row, raw);
+                sampled::apply(row, of_row.row, metrics, *raw);
             }
             None => {
                 let timed = row.calls;
-                sampled::apply(row, SampledRow { timed, ..SampledRow::default() }, raw);
+                sampled::apply(row, SampledRow { timed, ..SampledRow::default() }, metrics, *raw);
             }
         }
     }
@@ -230,7 +249,7 @@ fn estimate(
         let mut row = Row::of_counts(key, counters);
         row.threads.extend(of_row.threads);
         row.passes = of_row.passes;
-        sampled::apply(&mut row, of_row.row, raw);
+        sampled::apply(&mut row, of_row.row, metrics, *raw);
         summary.rows.push(row);
     }
     let all = &run.all;

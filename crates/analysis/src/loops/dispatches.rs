@@ -14,7 +14,7 @@ use profile::{OpId, Profile};
 
 use super::{LoopNode, LoopTable, LoopTree};
 use crate::amounts::Brackets;
-use crate::sampled;
+use crate::sampled::Sample;
 use crate::table::{Key, Places, Selection};
 
 /// The recorded calls of the functions of one export, in all processes that loaded the module.
@@ -144,8 +144,8 @@ fn calls(profile: &Profile) -> HashMap<OpId, Calls> {
 /// op of which the time is not known is removed.
 fn estimate(profile: &Profile, workers: usize, all: &mut HashMap<OpId, Calls>) {
     let places = Places::new(profile, &Selection::default());
-    let (rows, _) = sampled::collect(profile, &places, workers, &Brackets::new(profile, true));
-    for (key, found) in rows {
+    let sample = Sample::read(profile, &places, workers, &Brackets::new(profile, true));
+    for (key, found) in sample.rows(&places).0 {
         let Key::Op(op) = key else { continue };
         match (found.row.calls, found.row.total) {
             (Some(calls), Some(total)) => {

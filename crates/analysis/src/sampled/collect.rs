@@ -1,13 +1,15 @@
 //! Reads the calls of a sampled run in the order in which each thread recorded them, and adds up
 //! what belongs to a row.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use profile::{Columns, PageDecoder, PageKey, Profile, Status, on_threads};
 
+use super::pool::Pool;
 use super::quantile::Weighted;
 use super::tail::Tail;
+use super::weights::{Factors, Weights};
 use super::{Estimated, SampledCounter, SampledRow, SampledRun, Strata};
 use crate::amounts::{self, Brackets, PARTS, parts};
 use crate::clusters::PageSpan;
@@ -32,8 +34,6 @@ pub(crate) struct Found {
 #[derive(Debug)]
 struct Unit {
     durations: Strata,
-    /// Sum of the durations of the timed calls.
-    seen: f64,
     /// Whether some call is inside of another one of its row, or has one inside. Which of the calls
     /// that were only counted are inside of others is not known.
     inner: bool,
@@ -48,8 +48,6 @@ struct Unit {
 #[derive(Clone, Debug, Default)]
 struct UnitCounter {
     strata: Strata,
-    /// Sum of the values.
-    seen: f64,
     weighted: Weighted,
 }
 
@@ -57,7 +55,6 @@ impl Unit {
     fn new(counters: usize) -> Self {
         Self {
             durations: Strata::default(),
-            seen: 0.0,
             inner: false,
             nested: false,
             counted: 0,
@@ -71,7 +68,6 @@ impl Unit {
         let skipped = columns.drawn(i).skipped;
         self.durations.skip(skipped);
         self.durations.add(columns.weight(i), amounts::ticks(time.into()));
-        self.seen += amounts::ticks(time.into());
         self.weighted.push(time, columns.weight(i));
         let mut read = false;
         for (g, group) in profile.groups.all().iter().enumerate() {
@@ -83,7 +79,6 @@ impl Unit {
                 match columns.value(g, counter, i) {
                     Some(value) => {
                         of.strata.add(columns.counter_weight(i), value as f64);
-                        of.seen += value as f64;
                         of.weighted.push(value, columns.counter_weight(i));
                     }
                     None => of.strata.skip(1),
@@ -98,43 +93,27 @@ impl Unit {
 #[derive(Debug)]
 struct Adding {
     calls: u64,
-    timed: u64,
     counted: u64,
-    total: Sum,
-    seen: f64,
-    /// Calls of units of which nothing was timed.
-    unknown: u64,
+    durations: Pool,
     /// Whether some calls are inside of others of the row, or have others inside.
     inner: bool,
     nested: bool,
-    counters: Vec<AddingCounter>,
+    counters: Vec<Pool>,
     weighted: Weighted,
     threads: Vec<(usize, usize)>,
     /// By pass; empty without passes.
     passes: Vec<PassTotal>,
 }
 
-#[derive(Clone, Debug)]
-struct AddingCounter {
-    total: Sum,
-    seen: f64,
-    calls: u64,
-    counted: u64,
-}
-
 impl Adding {
     fn new(counters: usize, passes: usize) -> Self {
-        let none = AddingCounter { total: Sum::exact(0.0), seen: 0.0, calls: 0, counted: 0 };
         Self {
             calls: 0,
-            timed: 0,
             counted: 0,
-            total: Sum::exact(0.0),
-            seen: 0.0,
-            unknown: 0,
+            durations: Pool::default(),
             inner: false,
             nested: false,
-            counters: vec![none; counters],
+            counters: vec![Pool::default(); counters],
             weighted: Weighted::default(),
             threads: Vec::new(),
             passes: vec![PassTotal::default(); passes],
@@ -142,50 +121,35 @@ impl Adding {
     }
 
     /// Adds the calls of an export on a thread: what was recorded of them, and how many there were.
-    fn add(
-        &mut self,
-        thread: (usize, usize),
-        pass: u32,
-        unit: Option<&Unit>,
-        calls: u64,
-        tails: &Tails,
-    ) {
-        let mentioned = unit.map_or(0, |unit| unit.durations.mentioned());
-        let calls = calls.max(mentioned);
+    fn add(&mut self, thread: (usize, usize), pass: u32, of: &Counted, tails: &Tails) {
+        let nothing = Strata::default();
+        let unit = of.unit.as_ref();
+        let durations = unit.map_or(&nothing, |unit| &unit.durations);
+        let calls = of.calls();
         self.calls = self.calls.saturating_add(calls);
+        let estimated = self.durations.add(durations, calls, &tails.durations);
         if let Some(pass) = self.passes.get_mut(pass as usize) {
             pass.calls = pass.calls.saturating_add(calls);
+            pass.total_ticks += estimated.max(0.0);
         }
         if !self.threads.contains(&thread) {
             self.threads.push(thread);
         }
-        let total = |unit: &Unit| unit.durations.total_with(calls, &tails.durations);
-        let Some((unit, total)) = unit.and_then(|unit| Some((unit, total(unit)?))) else {
-            self.unknown = self.unknown.saturating_add(calls);
-            return;
-        };
-        self.total.add(&total);
-        if let Some(pass) = self.passes.get_mut(pass as usize) {
-            pass.total_ticks += total.value().max(0.0);
+        for (i, (pool, tail)) in self.counters.iter_mut().zip(&tails.counters).enumerate() {
+            let strata = unit.map(|unit| &unit.counters[i].strata);
+            // A counter that was read in none of the recorded calls is never read around this op: its
+            // first calls are counted whatever is drawn.
+            match strata {
+                Some(strata) if strata.known() > 0 => _ = pool.add(strata, calls, tail),
+                None if tails.has_counter(thread.0, i) => _ = pool.add(&nothing, calls, tail),
+                _ => (),
+            }
         }
-        self.timed += unit.durations.known();
+        let Some(unit) = unit else { return };
         self.counted += unit.counted;
-        self.seen += unit.seen;
         self.inner |= unit.inner;
         self.nested |= unit.nested;
         self.weighted.append(unit.weighted.clone());
-        let counters = unit.counters.iter().zip(&tails.counters);
-        for (all, (of, tail)) in self.counters.iter_mut().zip(counters) {
-            let known = of.strata.known();
-            // Nothing is known of calls none of which was drawn.
-            let tells = known > 0 && (of.strata.any_drawn() || known == calls);
-            if let Some(total) = of.strata.total_with(calls, tail).filter(|_| tells) {
-                all.total.add(&total);
-                all.seen += of.seen;
-                all.calls = all.calls.saturating_add(calls);
-                all.counted += known;
-            }
-        }
     }
 
     /// Of all calls of a thread or a run: each call with another one inside makes the sum unknown.
@@ -194,37 +158,72 @@ impl Adding {
         self
     }
 
-    fn finish(mut self, all: &Sum, shares: bool) -> Found {
+    /// What is known of the row. `all`: the time of all calls, if shares of it can be known.
+    fn finish(mut self, all: Option<&Sum>) -> Found {
         let counters = self.counters.iter().map(|counter| {
-            (counter.counted > 0).then(|| SampledCounter {
-                total: Estimated::at_least(&counter.total, counter.seen),
-                calls: counter.calls,
-                counted: counter.counted,
+            Some(SampledCounter {
+                total: counter.total().filter(|_| counter.known() > 0)?,
+                calls: counter.calls(),
+                counted: counter.known(),
             })
         });
+        let counters = counters.collect();
         // A sum over only some of the calls would be too small.
-        let complete = self.calls == self.timed;
-        let known = self.unknown == 0 && (complete || !self.inner);
-        let share = self.total.part_with(&all.without(&self.total)).filter(|_| known && shares);
+        let complete = self.calls == self.durations.known();
+        let tells = self.durations.sum();
+        let known = complete || !self.inner;
+        let share = tells.filter(|_| known).zip(all).and_then(|(own, all)| {
+            // What is not known of the whole is not known of its parts.
+            let share = own.part_with(&all.without(&own))?;
+            Some(Estimated::of(&share))
+        });
         let row = SampledRow {
             calls: Some(self.calls),
-            timed: self.timed,
+            timed: self.durations.known(),
             counted: self.counted,
-            total: known.then(|| Estimated::at_least(&self.total, self.seen)),
-            self_known: known && (complete || !self.nested),
-            share: share.map(|share| Estimated::of(&share)),
-            effective: self.weighted.effective(),
-            counters: counters.collect(),
+            total: self.durations.total().filter(|_| known),
+            self_known: tells.is_some() && known && (complete || !self.nested),
+            share,
+            effective: tells.and_then(|_| self.weighted.effective()),
+            counters,
         };
         self.threads.sort_unstable();
-        let mut quantile = |q: f64| Some(amounts::ticks(self.weighted.quantile(q)?.into()));
+        let mut quantile = |q: f64| {
+            tells?;
+            Some(amounts::ticks(self.weighted.quantile(q)?.into()))
+        };
         let quantiles = [quantile(0.5), quantile(0.99)];
         Found { row, threads: self.threads, quantiles, passes: self.passes }
     }
 }
 
+/// What was recorded of the calls of an export on a thread, and how many were counted.
+#[derive(Debug, Default)]
+struct Counted {
+    unit: Option<Unit>,
+    counted: u64,
+}
+
+impl Counted {
+    /// The number of calls.
+    fn calls(&self) -> u64 {
+        self.counted.max(self.unit.as_ref().map_or(0, |unit| unit.durations.mentioned()))
+    }
+
+    fn factors(&self) -> Factors {
+        let Some(unit) = &self.unit else { return Factors::default() };
+        let counters = unit.counters.iter().map(|counter| &counter.strata);
+        Factors::new(self.calls(), &unit.durations, counters)
+    }
+}
+
 /// The units of all threads, and the exact numbers of calls.
-fn units(profile: &Profile, places: &Places<'_>, workers: usize, brackets: &Brackets) -> Units {
+fn units(
+    profile: &Profile,
+    places: &Places<'_>,
+    workers: usize,
+    brackets: &Brackets,
+) -> BTreeMap<(usize, usize, u32), Counted> {
     let threads: Vec<(usize, usize)> = profile
         .processes
         .iter()
@@ -293,18 +292,18 @@ fn units(profile: &Profile, places: &Places<'_>, workers: usize, brackets: &Brac
         }
         found
     };
-    let mut all = BTreeMap::new();
+    let mut all: BTreeMap<_, Counted> = BTreeMap::new();
     for (key, unit) in
         on_threads(workers.clamp(1, threads.len().max(1)), work).into_iter().flatten()
     {
-        all.insert(key, (Some(unit), 0));
+        all.insert(key, Counted { unit: Some(unit), counted: 0 });
     }
     for counted in profile.counted() {
         let Some(process) = profile.processes.get(counted.process) else { continue };
         let place = process.threads.iter().position(|t| t.uid == counted.thread_uid);
         let Some(thread) = place else { continue };
-        let unit = all.entry((counted.process, thread, counted.export)).or_default();
-        unit.1 = counted.calls;
+        let of = all.entry((counted.process, thread, counted.export)).or_default();
+        of.counted = counted.calls;
     }
     all
 }
@@ -315,17 +314,20 @@ struct Tails {
     durations: Tail,
     /// By counter.
     counters: Vec<Tail>,
+    /// Processes with a value of a counter.
+    with_counter: HashSet<(usize, usize)>,
 }
-
-type Units = BTreeMap<(usize, usize, u32), (Option<Unit>, u64)>;
 
 impl Tails {
     /// From the calls of each op, on all threads of all processes.
-    fn of(profile: &Profile, units: &Units) -> Self {
+    fn of(profile: &Profile, units: &BTreeMap<(usize, usize, u32), Counted>) -> Self {
         let mut durations: BTreeMap<_, Weighted> = BTreeMap::new();
         let mut counters = vec![durations.clone(); profile.groups.counters()];
-        for ((process, _, export), (unit, _)) in units {
-            let Some(unit) = unit else { continue };
+        let mut with_counter = HashSet::new();
+        for ((process, _, export), of) in units {
+            let Some(unit) = &of.unit else { continue };
+            let read = unit.counters.iter().enumerate().filter(|(_, of)| of.strata.known() > 0);
+            with_counter.extend(read.map(|(counter, _)| (*process, counter)));
             // An export whose metadata is missing is an op of its own.
             let op = profile.ops.of(*process, *export).ok_or((*process, *export));
             durations.entry(op).or_default().append(unit.weighted.clone());
@@ -336,55 +338,121 @@ impl Tails {
         let counters = counters.iter_mut().map(|of| Tail::of(of.values_mut())).collect();
         // Durations are in parts of a tick.
         let durations = Tail::of(durations.values_mut()).times(1.0 / PARTS as f64);
-        Self { durations, counters }
+        Self { durations, counters, with_counter }
+    }
+
+    fn has_counter(&self, process: usize, counter: usize) -> bool {
+        self.with_counter.contains(&(process, counter))
     }
 }
 
-/// Reads a sampled run. Returns what is known of each row, and of the run as a whole.
-pub(crate) fn collect(
-    profile: &Profile,
-    places: &Places<'_>,
-    workers: usize,
-    brackets: &Brackets,
-) -> (HashMap<Key, Found>, SampledRun) {
-    let (counters, passes) = (profile.groups.counters(), profile.passes() as usize);
-    let units = units(profile, places, workers, brackets);
-    let any_nested = units.values().any(|(unit, _)| unit.as_ref().is_some_and(|unit| unit.nested));
-    let tails = Tails::of(profile, &units);
-    let mut rows: BTreeMap<Key, Adding> = BTreeMap::new();
-    let mut threads: BTreeMap<(usize, usize), Adding> = BTreeMap::new();
-    let mut all = Adding::new(0, 0);
-    for ((process, thread, export), (unit, calls)) in &units {
-        let (at, unit) = ((*process, *thread), unit.as_ref());
-        let pass = profile.processes[*process].pass;
-        let apart = profile.ops.of(*process, *export).and_then(|op| profile.ops.get(op));
-        if !apart.is_some_and(|op| op.role.is_apart()) {
-            all.add(at, pass, unit, *calls, &tails);
-            let home = places.home(at);
-            let thread = threads.entry(home).or_insert_with(|| Adding::new(0, 0));
-            thread.add(at, pass, unit, *calls, &tails);
+/// The timed calls of a run with a budget, each with its weight: the numbers of all views come from
+/// here.
+#[derive(Debug)]
+pub(crate) struct Sample<'a> {
+    profile: &'a Profile,
+    units: BTreeMap<(usize, usize, u32), Counted>,
+    tails: Tails,
+    any_nested: bool,
+}
+
+impl<'a> Sample<'a> {
+    /// Reads all pages.
+    pub fn read(
+        profile: &'a Profile,
+        places: &Places<'_>,
+        workers: usize,
+        brackets: &Brackets,
+    ) -> Self {
+        let mut units = units(profile, places, workers, brackets);
+        let is_nested = |of: &Counted| of.unit.as_ref().is_some_and(|unit| unit.nested);
+        let any_nested = units.values().any(is_nested);
+        let tails = Tails::of(profile, &units);
+        for of in units.values_mut() {
+            let factors = of.factors();
+            if let Some(unit) = &mut of.unit {
+                unit.weighted.reweigh(|weight| factors.timed(weight));
+            }
         }
-        // Where a call was is only known if it was timed.
-        if places.by() != By::Cpu
-            && let Some(key) = places.row(profile, at, *export)
-        {
-            let row = rows.entry(key).or_insert_with(|| Adding::new(counters, passes));
-            row.add(at, pass, unit, *calls, &tails);
-        }
+        Self { profile, units, tails, any_nested }
     }
-    let whole = all.total;
-    let spent = profile.processes.iter().flat_map(|process| &process.spent);
-    let (cpu, price) = spent.fold((0u64, 0u64), |(cpu, price), thread| {
-        (cpu.saturating_add(thread.cpu_ns), price.saturating_add(thread.price_ns))
-    });
-    let run = SampledRun {
-        budget: profile.manifest.budget.unwrap_or(1.0),
-        price: (cpu > price).then(|| price as f64 / (cpu - price) as f64),
-        all: all.of_all().finish(&whole, !any_nested).row,
-        threads: threads
-            .into_iter()
-            .map(|(at, one)| (at, one.of_all().finish(&whole, !any_nested).row))
-            .collect(),
-    };
-    (rows.into_iter().map(|(key, one)| (key, one.finish(&whole, !any_nested))).collect(), run)
+
+    /// For how many calls each timed one stands.
+    pub fn weights(&self) -> Weights {
+        Weights::new(self.units.iter().map(|(key, of)| (*key, of.factors())).collect())
+    }
+
+    /// What is known of sets of calls. `set` says in which one the calls of an export on a thread are.
+    pub fn sets<K: Copy + Ord>(
+        &self,
+        set: impl Fn((usize, usize), u32) -> Option<K>,
+    ) -> BTreeMap<K, Found> {
+        self.add_up(self.profile.groups.counters(), set, |one| one.finish(None))
+    }
+
+    fn add_up<K: Copy + Ord>(
+        &self,
+        counters: usize,
+        set: impl Fn((usize, usize), u32) -> Option<K>,
+        finish: impl Fn(Adding) -> Found,
+    ) -> BTreeMap<K, Found> {
+        let passes = self.profile.passes() as usize;
+        let mut rows: BTreeMap<K, Adding> = BTreeMap::new();
+        for ((process, thread, export), of) in &self.units {
+            let at = (*process, *thread);
+            let Some(key) = set(at, *export) else { continue };
+            let row = rows.entry(key).or_insert_with(|| Adding::new(counters, passes));
+            row.add(at, self.profile.processes[*process].pass, of, &self.tails);
+        }
+        rows.into_iter().map(|(key, one)| (key, finish(one))).collect()
+    }
+
+    /// What is known of each row, and of the run as a whole.
+    pub fn rows(&self, places: &Places<'_>) -> (HashMap<Key, Found>, SampledRun) {
+        let profile = self.profile;
+        let is_apart = |process: usize, export: u32| {
+            let op = profile.ops.of(process, export).and_then(|op| profile.ops.get(op));
+            op.is_some_and(|op| op.role.is_apart())
+        };
+        let mut all = Adding::new(0, 0);
+        // Op by op, so that the ops add up to it.
+        let mut ops: BTreeMap<_, Pool> = BTreeMap::new();
+        for ((process, thread, export), of) in &self.units {
+            if !is_apart(*process, *export) {
+                let pass = profile.processes[*process].pass;
+                let op = profile.ops.of(*process, *export).ok_or((*process, *export));
+                all.add((*process, *thread), pass, of, &self.tails);
+                let nothing = Strata::default();
+                let strata = of.unit.as_ref().map_or(&nothing, |unit| &unit.durations);
+                ops.entry(op).or_default().add(strata, of.calls(), &self.tails.durations);
+            }
+        }
+        all.durations = Pool::default();
+        for mut op in ops.into_values() {
+            op.settle();
+            all.durations.join(&op);
+        }
+        let whole = all.durations.sum().filter(|_| !self.any_nested);
+        let whole = whole.as_ref();
+        let of_thread =
+            |at: (usize, usize), export: u32| (!is_apart(at.0, export)).then(|| places.home(at));
+        let threads = self.add_up(0, of_thread, |one| one.of_all().finish(whole));
+        let counters = profile.groups.counters();
+        // Where a call was is only known if it was timed.
+        let row = |at: (usize, usize), export: u32| {
+            places.row(profile, at, export).filter(|_| places.by() != By::Cpu)
+        };
+        let rows = self.add_up(counters, row, |one| one.finish(whole));
+        let spent = profile.processes.iter().flat_map(|process| &process.spent);
+        let (cpu, price) = spent.fold((0u64, 0u64), |(cpu, price), thread| {
+            (cpu.saturating_add(thread.cpu_ns), price.saturating_add(thread.price_ns))
+        });
+        let run = SampledRun {
+            budget: profile.manifest.budget.unwrap_or(1.0),
+            price: (cpu > price).then(|| price as f64 / (cpu - price) as f64),
+            all: all.of_all().finish(whole).row,
+            threads: threads.into_iter().map(|(at, one)| (at, one.row)).collect(),
+        };
+        (rows.into_iter().collect(), run)
+    }
 }

@@ -37,6 +37,11 @@ impl Weighted {
         self.values.iter().find(reaches).or(self.values.last()).map(|(value, _)| *value)
     }
 
+    /// Replaces each weight.
+    pub(super) fn reweigh(&mut self, weight: impl Fn(u64) -> u64) {
+        self.values.iter_mut().for_each(|(_, of)| *of = weight(*of));
+    }
+
     /// The values with their weights, in no particular order.
     pub(super) fn values(&self) -> &[(u64, u64)] {
         &self.values

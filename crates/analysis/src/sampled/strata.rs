@@ -36,14 +36,14 @@
 //! different weight for almost every timed call. Then each stratum would have one call, and no
 //! variance.
 //!
-//! **Equal values.** If fewer than 30 values are known and all of them are equal, nothing is known about
-//! how far the total is off: a counter that was 0 in three calls may be anything in the others.
+//! **Equal values.** If all n drawn values of a class are equal, at most 3/n of the others differ, with
+//! 95 % confidence. They may differ by as much as they are, or by 1 if they are 0.
 //!
 //! **Few timed calls.** A class with a single timed call has no s². It takes the s² of the nearest
-//! class that has one, or else that of all timed calls. Without any timed call of a weight above 1, but
-//! with calls that were only counted, the mean of the timed calls is taken for all, and nobody knows
-//! how far off it is: the first calls of an op are not a sample of the others. (Measured: their caches
-//! are cold, so the total was up to 15 times too high.)
+//! class that has one. Without any timed call of a weight above 1, but with calls that were only counted,
+//! nothing is estimated: the first calls of an op are not a sample of the others. (Measured: their caches
+//! are cold, so a total made from them was up to 15 times too high.) From how many drawn calls on a row
+//! says something is decided in [`Pool`](super::pool::Pool).
 //!
 //! **Counters** are sampled in two stages: of the timed calls, some have their counters read. The
 //! weight is then the product of both, and a timed call whose counters were not read counts as
@@ -75,8 +75,10 @@ struct Class {
 /// Weighted sums of values, updated one by one, so that large values with small differences
 /// lose nothing.
 #[derive(Clone, Copy, Debug, Default)]
-struct Moments {
+pub(super) struct Moments {
     n: u64,
+    /// Sum of the values, without weights.
+    total: f64,
     weight: f64,
     squared_weight: f64,
     mean: f64,
@@ -89,16 +91,27 @@ struct Moments {
 impl Moments {
     fn add(&mut self, weight: f64, value: f64) {
         self.n += 1;
+        self.total += value;
         self.squared_weight += weight * weight;
         self.mix(weight, value, 0.0, 0.0);
     }
 
+    /// How many values there are.
+    pub fn count(&self) -> u64 {
+        self.n
+    }
+
+    pub fn mean(&self) -> f64 {
+        self.mean
+    }
+
     /// Adds the values of `other`.
-    fn join(&mut self, other: &Self) {
+    pub fn join(&mut self, other: &Self) {
         if other.n == 0 {
             return;
         }
         self.n += other.n;
+        self.total += other.total;
         self.squared_weight += other.squared_weight;
         self.mix(other.weight, other.mean, other.squares, other.cubes);
     }
@@ -135,7 +148,7 @@ impl Moments {
     }
 
     /// The variance of a value. `None` for fewer than two.
-    fn variance(&self) -> Option<f64> {
+    pub fn variance(&self) -> Option<f64> {
         let n = self.n as f64;
         (self.n > 1).then(|| (n / (n - 1.0) * self.squares / self.weight).max(0.0))
     }
@@ -145,6 +158,39 @@ impl Moments {
         let n = self.n as f64;
         let factor = if self.n > 2 { n * n / ((n - 1.0) * (n - 2.0)) } else { 0.0 };
         factor * self.cubes / self.weight
+    }
+}
+
+/// What the drawn calls of some strata stand for.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Drawn {
+    /// Σ N_h, and the same times the means.
+    calls: f64,
+    sum: f64,
+    /// Σ N_h²/m_h.
+    squares: f64,
+    any_other_than_0: bool,
+}
+
+impl Drawn {
+    pub fn add(&mut self, other: &Self) {
+        self.calls += other.calls;
+        self.sum += other.sum;
+        self.squares += other.squares;
+        self.any_other_than_0 |= other.any_other_than_0;
+    }
+
+    /// How many drawn calls of equal weight would say as much.
+    pub fn effective(&self) -> f64 {
+        if self.squares > 0.0 { self.calls * self.calls / self.squares } else { 0.0 }
+    }
+
+    pub fn mean(&self) -> f64 {
+        if self.calls > 0.0 { self.sum / self.calls } else { 0.0 }
+    }
+
+    pub fn any_other_than_0(&self) -> bool {
+        self.any_other_than_0
     }
 }
 
@@ -196,8 +242,52 @@ impl Strata {
         classes.fold(self.alone.n.saturating_add(self.waiting), u64::saturating_add)
     }
 
-    /// The sum of the values over all calls, of which there are `calls`. `None` if no value is known
-    /// although there are calls. A number of calls that is below [`mentioned`](Self::mentioned) is
+    /// All known values, each of them once.
+    pub(super) fn known_values(&self) -> Moments {
+        let mut all = self.alone;
+        self.classes.iter().for_each(|(_, class)| all.join(&class.moments.level()));
+        all
+    }
+
+    /// The sum of the known values.
+    pub(super) fn seen(&self) -> f64 {
+        self.alone.total + self.classes.iter().map(|(_, class)| class.moments.total).sum::<f64>()
+    }
+
+    /// Each class with its number of calls, of which there are `calls` together.
+    fn populations(&self, calls: u64) -> impl Iterator<Item = (u32, u64, &Moments)> {
+        let after = calls.saturating_sub(self.mentioned()).saturating_add(self.waiting);
+        self.classes.iter().enumerate().map(move |(place, (number, class))| {
+            let more = if Some(place) == self.last { after } else { 0 };
+            (*number, class.calls.saturating_add(more), &class.moments)
+        })
+    }
+
+    /// What the drawn calls stand for.
+    pub(super) fn drawn(&self, calls: u64) -> Drawn {
+        let mut drawn = Drawn::default();
+        for (_, calls, moments) in self.populations(calls) {
+            let calls = calls as f64;
+            drawn.add(&Drawn {
+                calls,
+                sum: calls * moments.mean,
+                squares: calls * calls / moments.effective(),
+                any_other_than_0: moments.mean != 0.0,
+            });
+        }
+        drawn
+    }
+
+    /// For each class what its weights must be multiplied by, so that they add up to its number of calls.
+    pub(super) fn factors(&self, calls: u64) -> Vec<(u32, f64)> {
+        let factor = |(number, calls, moments): (u32, u64, &Moments)| {
+            (number, calls as f64 / moments.weight)
+        };
+        self.populations(calls).map(factor).collect()
+    }
+
+    /// The sum of the values over all calls, of which there are `calls`. `None` if some values are not
+    /// known and no call was drawn. A number of calls that is below [`mentioned`](Self::mentioned) is
     /// not believed.
     pub fn total(&self, calls: u64) -> Option<Sum> {
         self.total_with(calls, &Tail::default())
@@ -206,26 +296,11 @@ impl Strata {
     /// The same, with what is known of rare slow calls from elsewhere.
     pub fn total_with(&self, calls: u64, tail: &Tail) -> Option<Sum> {
         let calls = calls.max(self.mentioned());
-        let known = self.known();
-        if known == 0 {
-            return (calls == 0).then(|| Sum::exact(0.0));
+        if self.last.is_none() {
+            return (calls == self.known()).then(|| Sum::exact(self.alone.total));
         }
-        let everything = || {
-            let mut all = self.alone;
-            self.classes.iter().for_each(|(_, class)| all.join(&class.moments.level()));
-            all
-        };
-        let mut sum = Sum::exact(self.alone.n as f64 * self.alone.mean);
-        let Some(last) = self.last else {
-            if calls > known {
-                // Not one was drawn, so nothing tells how far the others are from these.
-                return Some(Sum::sampled(calls as f64 * everything().mean, None, 1.0, 0.0));
-            }
-            return Some(sum);
-        };
-        let after = (calls - self.mentioned()).saturating_add(self.waiting);
-        for (place, (_, class)) in self.classes.iter().enumerate() {
-            let calls = class.calls.saturating_add(if place == last { after } else { 0 });
+        let mut sum = Sum::exact(self.alone.total);
+        for (place, (_, calls, moments)) in self.populations(calls).enumerate() {
             let other = || {
                 let with = |place: &usize| {
                     self.classes.get(*place).filter(|(_, class)| class.moments.n > 1)
@@ -235,15 +310,13 @@ impl Strata {
                 near.filter_map(|place| with(&place)).next().map(|(_, class)| class.moments)
             };
             // The first calls are cold, so they say nothing about others.
-            let other = if class.moments.n < 2 { other() } else { None };
-            sum.add(&stratum(calls, &class.moments, other.as_ref(), tail));
+            let other = if moments.n < 2 { other() } else { None };
+            sum.add(&stratum(calls, moments, other.as_ref(), tail));
         }
         Some(sum)
     }
 }
 
-/// From fewer values than this, all of them equal, it does not follow that the others are equal, too.
-const FEW_EQUAL: u64 = 30;
 /// If something was seen in none of n calls, it happens in at most 3/n of all calls (with 95 %
 /// confidence: 0.95 = 1 − e⁻³).
 const UNSEEN: f64 = 3.0;
@@ -256,10 +329,10 @@ const MANY: f64 = 1e9;
 /// few.
 fn stratum(calls: u64, known: &Moments, other: Option<&Moments>, tail: &Tail) -> Sum {
     let (all, n) = (calls as f64, known.n as f64);
-    let value = all * known.mean;
     if calls <= known.n {
-        return Sum::exact(value);
+        return Sum::exact(known.total);
     }
+    let value = all * known.mean;
     let (m, left_out) = (known.effective(), 1.0 - n / all);
     let from = other.unwrap_or(known);
     let of = |s: f64| all * all * left_out * (s + tail.variance(known.mean)) / m;
@@ -270,8 +343,7 @@ fn stratum(calls: u64, known: &Moments, other: Option<&Moments>, tail: &Tail) ->
     // All values are equal. Those of so many other calls may differ, by as much as they are, or by 1.
     let differ = (all - n) * UNSEEN / from.effective();
     let half = differ * known.mean.abs().max(1.0);
-    let tells = known.mean == 0.0 || from.n >= FEW_EQUAL;
-    Sum::sampled(value, tells.then(|| of(0.0) + (half / Z).powi(2)), MANY, third)
+    Sum::sampled(value, Some(of(0.0) + (half / Z).powi(2)), MANY, third)
 }
 
 #[cfg(test)]
@@ -326,8 +398,11 @@ mod tests {
     fn nothing_is_known_of_calls_that_were_only_counted() {
         assert_eq!(strata(&[]).total(7), None);
         assert!(strata(&[]).total(0).expect("no calls took no time").is_exact());
+        assert_eq!(strata(&[(1, 0, 30.0)]).total(6), None);
         let alone = strata(&[(9, 4, 30.0)]).total(6).expect("a value");
-        assert_eq!((alone.value(), alone.interval()), (180.0, None));
+        // The other five may be as much larger, as far as one call tells.
+        let interval = alone.interval().expect("an interval");
+        assert_eq!((alone.value(), interval.half().round()), (180.0, 450.0));
     }
 
     /// Nothing was counted in 50 drawn calls. So it happens in at most 3/50 of the 1,000 others. The
@@ -339,10 +414,8 @@ mod tests {
         let found = strata(&calls).total(1_051).expect("values").interval().expect("an interval");
         assert_eq!(found.value, 9_000.0);
         assert!((found.high - 9_000.0 - 1_000.0 * 3.0 / 50.0).abs() < 0.01, "{found:?}");
-        // One drawn call is enough for an interval, and a single value other than 0 is not.
         let one = strata(&[(4, 0, 0.0)]).total(11).expect("a value").interval();
         assert!((one.expect("an interval").high - 30.0).abs() < 0.01, "{one:?}");
-        assert_eq!(strata(&[(1, 0, 5.0), (4, 0, 7.0)]).total(3).expect("values").interval(), None);
     }
 
     /// Of 100 equal values it is known that at most 3 % of the others differ.

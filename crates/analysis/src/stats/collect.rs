@@ -13,6 +13,7 @@ use super::Options;
 use super::samples::{Column, Samples, Values};
 use crate::amounts::{BracketCounts, Brackets, parts};
 use crate::forest::{Mark, Marks, NO_ROW};
+use crate::sampled::Weights;
 use crate::table::Key;
 use crate::walk::{Adder, Walked, walk};
 
@@ -21,7 +22,7 @@ use crate::walk::{Adder, Walked, walk};
 pub(super) struct Found {
     pub key: Key,
     /// In [`crate::amounts::PARTS`] of a tick. In a run with a budget, each call counts for as many as
-    /// it stands for.
+    /// it stands for, in parts ([`crate::sampled::SCALE`]).
     pub total: u128,
     parts: Vec<Segment>,
 }
@@ -42,8 +43,6 @@ pub(super) struct Part {
 pub(super) struct Recorder {
     /// Number of other calls of the op, inside of these.
     pub inner: u64,
-    /// Number of all these calls of whose own time nothing is left.
-    pub exhausted: u64,
     /// What was taken of the durations, in parts of a tick.
     pub taken: u128,
     pub brackets: BracketCounts,
@@ -52,7 +51,6 @@ pub(super) struct Recorder {
 impl Recorder {
     pub fn add(&mut self, other: Self) {
         self.inner += other.inner;
-        self.exhausted += other.exhausted;
         self.taken += other.taken;
         self.brackets.add(other.brackets);
     }
@@ -174,20 +172,22 @@ impl Found {
     }
 }
 
-/// The chosen calls of each op, the op with the largest sum of durations first, and what else is
-/// known after reading all pages.
+/// The chosen calls of each op, the op with the largest sum of durations first; the number of all calls
+/// of whose own time nothing is left; and what else is known after reading all pages.
 pub(super) fn collect<'a>(
     profile: &'a Profile,
     options: &'a Options,
     choice: &'a Choice<'a>,
+    weights: Option<&'a Weights>,
     brackets: &Brackets,
     workers: usize,
-) -> (Vec<Found>, Walked<Worker<'a>>) {
+) -> (Vec<Found>, u64, Walked<Worker<'a>>) {
     let recorded = keeps_recorded(options);
-    let make = || Worker::new(profile, choice, recorded);
+    let make = || Worker::new(profile, choice, weights, recorded);
     let mut walked = walk(profile, workers, brackets, None, make);
     let mut all: BTreeMap<(Key, usize, usize), Segment> = BTreeMap::new();
     let workers = std::mem::take(&mut walked.parts);
+    let exhausted = workers.iter().map(|worker| worker.exhausted).sum();
     for segment in workers.into_iter().flat_map(|worker| worker.segments) {
         match all.entry((segment.key, segment.process, segment.thread)) {
             std::collections::btree_map::Entry::Vacant(place) => {
@@ -195,7 +195,7 @@ pub(super) fn collect<'a>(
             }
             std::collections::btree_map::Entry::Occupied(mut known) => {
                 let known = known.get_mut();
-                known.total += segment.total;
+                known.total = known.total.saturating_add(segment.total);
                 known.recorder.add(segment.recorder);
                 known.chunks.extend(segment.chunks);
                 known.locations.extend(segment.locations);
@@ -211,12 +211,12 @@ pub(super) fn collect<'a>(
         }
         segment.locations = locations.into_iter().collect();
         let op = ops.entry(key).or_insert_with(|| Found { key, total: 0, parts: vec![] });
-        op.total += segment.total;
+        op.total = op.total.saturating_add(segment.total);
         op.parts.push(segment);
     }
     let mut ops: Vec<Found> = ops.into_values().collect();
     ops.sort_by_key(|op| (std::cmp::Reverse(op.total), op.key));
-    (ops, walked)
+    (ops, exhausted, walked)
 }
 
 /// Whether the last column is the durations as they were recorded. Metrics of single calls are
@@ -265,11 +265,23 @@ impl<'a> Choice<'a> {
     }
 }
 
+impl Choice<'_> {
+    /// Whether calls of this thread are wanted.
+    pub fn has_thread(&self, (process, thread): (usize, usize)) -> bool {
+        let of_process = self.threads.get(process);
+        of_process.and_then(|threads| threads.get(thread)).is_some_and(Option::is_some)
+    }
+}
+
 /// What one worker has found.
 pub(super) struct Worker<'a> {
     profile: &'a Profile,
     choice: &'a Choice<'a>,
+    /// In a run with a budget.
+    weights: Option<&'a Weights>,
     recorded: bool,
+    /// Number of calls of whose own time nothing is left, wanted or not.
+    pub exhausted: u64,
     segments: Vec<Segment>,
     places: HashMap<(Key, usize, usize), usize>,
     /// The segment of each export of the thread that was seen last.
@@ -280,11 +292,18 @@ pub(super) struct Worker<'a> {
 }
 
 impl<'a> Worker<'a> {
-    fn new(profile: &'a Profile, choice: &'a Choice<'a>, recorded: bool) -> Self {
+    fn new(
+        profile: &'a Profile,
+        choice: &'a Choice<'a>,
+        weights: Option<&'a Weights>,
+        recorded: bool,
+    ) -> Self {
         Self {
             profile,
             choice,
+            weights,
             recorded,
+            exhausted: 0,
             segments: Vec::new(),
             places: HashMap::new(),
             cache: HashMap::new(),
@@ -389,18 +408,18 @@ impl Adder for Worker<'_> {
         // In a run with a budget, the columns after the counters are the weights of timed calls and of
         // calls whose counters were read.
         let counters = self.profile.groups.counters();
-        let weights = if columns.sampled { 2 } else { 0 };
-        let variables = 1 + counters + weights + usize::from(self.recorded);
+        let of_weights = if columns.sampled { 2 } else { 0 };
+        let variables = 1 + counters + of_weights + usize::from(self.recorded);
         let classes = brackets.page(columns);
         for (i, row) in rows.iter_mut().enumerate() {
-            let Some(segment) = self.segments.get_mut(*row as usize) else { continue };
             let duration = parts(columns.duration(i));
             let class = classes.of(columns, i);
             let mark = match marks {
                 Some(marks) => marks.of(i),
                 None => Mark::of_flat(duration, class, brackets),
             };
-            segment.recorder.exhausted += u64::from(mark.is_exhausted());
+            self.exhausted += u64::from(mark.is_exhausted());
+            let Some(segment) = self.segments.get_mut(*row as usize) else { continue };
             if mark.inner {
                 segment.recorder.inner += 1;
                 *row = NO_ROW;
@@ -413,12 +432,15 @@ impl Adder for Worker<'_> {
             if let Some(class) = class {
                 segment.recorder.brackets.of(class, counters).calls += 1;
             }
-            segment.total += u128::from(time) * u128::from(columns.weight(i));
+            let weight = self.weights.map_or(1, |weights| weights.timed(columns, i));
+            let stands_for = u128::from(time).saturating_mul(u128::from(weight));
+            segment.total = segment.total.saturating_add(stands_for);
             let Some(chunk) = segment.chunks.last_mut() else { continue };
             chunk.columns[0].values.push(time);
             if columns.sampled {
-                chunk.columns[1 + counters].values.push(columns.weight(i));
-                chunk.columns[2 + counters].values.push(columns.counter_weight(i));
+                let counted = self.weights.map_or(1, |weights| weights.counted(columns, i));
+                chunk.columns[1 + counters].values.push(weight);
+                chunk.columns[2 + counters].values.push(counted);
             }
             if self.recorded {
                 chunk.columns[variables - 1].values.push(columns.duration(i));

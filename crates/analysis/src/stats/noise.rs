@@ -5,7 +5,7 @@ use profile::Profile;
 
 use super::Scope;
 use super::collect::Recorder;
-use crate::amounts::{Brackets, ticks};
+use crate::amounts::{Brackets, Inside, ticks};
 use crate::empty::Bracket;
 use crate::estimate::Estimate;
 
@@ -14,6 +14,7 @@ pub(super) fn note(profile: &Profile, brackets: &Brackets, scope: &mut Scope, re
     scope.inner = recorder.inner;
     let counters = profile.groups.counters();
     let taken = ticks(recorder.taken);
+    let inside = Inside { taken, calls: scope.calls };
     let mut deviations = recorder.brackets.deviations(counters, brackets);
     // Each of the two readings is late by up to one step of the clock. The difference of two such
     // errors has a variance of a sixth of the square of the step.
@@ -25,7 +26,7 @@ pub(super) fn note(profile: &Profile, brackets: &Brackets, scope: &mut Scope, re
     let mut means = vec![each(duration, scope.calls)];
     for counter in 0..counters {
         let calls = scope.variables.get(1 + counter).map_or(0, |variable| variable.calls);
-        let sum = recorder.brackets.counter(profile, counter, calls, taken, brackets);
+        let sum = recorder.brackets.counter(profile, counter, calls, inside, brackets);
         means.push(each(sum.filter(|_| calls > 0), calls));
     }
     let bracket =

@@ -7,6 +7,7 @@
 
 use super::samples::{ColumnSlice, Slice};
 use super::{Cell, Pair, Scope, Table, Variable};
+use crate::sampled::SCALE;
 use crate::stats::Number;
 
 /// What the weights of a variable are.
@@ -21,16 +22,26 @@ pub(super) enum Kind {
 /// The weights of some consecutive calls.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Weights<'a> {
-    pub timed: ColumnSlice<'a>,
-    pub counted: ColumnSlice<'a>,
+    timed: ColumnSlice<'a>,
+    counted: ColumnSlice<'a>,
+    /// A weight of so much is one call.
+    scale: u64,
 }
 
-impl Weights<'_> {
+impl<'a> Weights<'a> {
+    /// If all of these `len` calls stand for whole numbers of calls, the list consists of whole calls.
+    pub fn new(timed: ColumnSlice<'a>, counted: ColumnSlice<'a>, len: usize) -> Self {
+        let whole = |of: &ColumnSlice<'_>| (0..len).all(|i| of.raw(i).is_multiple_of(SCALE));
+        let scale = if whole(&timed) && whole(&counted) { SCALE } else { 1 };
+        Self { timed, counted, scale }
+    }
+
     fn of(&self, kind: Kind, i: usize) -> u64 {
-        match kind {
-            Kind::Timed => self.timed.raw(i).max(1),
-            Kind::Counted => self.counted.raw(i).max(1),
-        }
+        let weight = match kind {
+            Kind::Timed => self.timed.raw(i),
+            Kind::Counted => self.counted.raw(i),
+        };
+        (weight / self.scale).max(1)
     }
 }
 
@@ -267,7 +278,8 @@ mod tests {
             let [timed, counted] = [slice.columns[3], slice.columns[4]];
             slice.columns.truncate(3);
             let kinds = [Kind::Timed, Kind::Counted, Kind::Counted];
-            let found = describe(&slice, &Weights { timed, counted }, &kinds, buckets, true);
+            let weights = Weights { timed, counted, scale: 1 };
+            let found = describe(&slice, &weights, &kinds, buckets, true);
             let expected = crate::stats::describe(&Samples::new(&long), buckets, true);
             let close = |a: Option<f64>, b: Option<f64>| match (a, b) {
                 (Some(a), Some(b)) => (a - b).abs() <= 1e-9 * b.abs().max(1.0),

@@ -11,6 +11,7 @@ use super::{Apart, By, Key, Places};
 use crate::amounts::{self, BracketCounts, Brackets, PageBrackets, parts};
 use crate::forest::{Mark, Marks, NO_ROW};
 use crate::metrics::{self, Sets};
+use crate::sampled::Weights;
 use crate::walk::{Adder, apart};
 
 /// The table that one worker fills.
@@ -19,6 +20,8 @@ pub(crate) struct Table<'a> {
     pub(super) profile: &'a Profile,
     places: &'a Places<'a>,
     pub(super) metrics: &'a [Bound],
+    /// In a run with a budget.
+    weights: Option<&'a Weights>,
     pub(super) sets: Sets,
     passes: usize,
     pub(super) rows: HashMap<Key, usize>,
@@ -33,6 +36,8 @@ pub(crate) struct Table<'a> {
     /// Own times of all calls, and what was taken of them, in [`amounts::PARTS`] of a tick.
     pub all_own: u128,
     pub all_own_taken: u128,
+    /// Number of calls of whose own time nothing is left after the correction.
+    pub all_exhausted: u64,
     /// Whether some call is inside of another one.
     pub nested: bool,
     /// The brackets of all these calls.
@@ -48,11 +53,17 @@ pub(crate) struct Table<'a> {
 }
 
 impl<'a> Table<'a> {
-    pub fn new(profile: &'a Profile, places: &'a Places<'a>, metrics: &'a [Bound]) -> Self {
+    pub fn new(
+        profile: &'a Profile,
+        places: &'a Places<'a>,
+        metrics: &'a [Bound],
+        weights: Option<&'a Weights>,
+    ) -> Self {
         Self {
             profile,
             places,
             metrics,
+            weights,
             sets: Sets::new(profile, metrics),
             passes: profile.passes() as usize,
             rows: HashMap::new(),
@@ -63,6 +74,7 @@ impl<'a> Table<'a> {
             machines: profile.ops.all().iter().any(|op| op.role != Role::Workgroup),
             all_own: 0,
             all_own_taken: 0,
+            all_exhausted: 0,
             nested: false,
             all_in_brackets: BracketCounts::default(),
             all_apart: Apart::default(),
@@ -200,6 +212,7 @@ impl<'a> Table<'a> {
         self.nested |= other.nested;
         self.all_own += other.all_own;
         self.all_own_taken += other.all_own_taken;
+        self.all_exhausted += other.all_exhausted;
         self.all_in_brackets.add(other.all_in_brackets);
         self.all_apart.spans += other.all_apart.spans;
         self.all_apart.bookkeeping += other.all_apart.bookkeeping;
@@ -248,6 +261,7 @@ impl Adder for Table<'_> {
             nested |= mark.own != time;
             own = own.saturating_add(mark.own);
             own_taken = own_taken.saturating_add(mark.own_taken);
+            self.all_exhausted += u64::from(mark.is_exhausted());
             let machine = self.machines && self.is_of_machine(columns, i);
             let placed = !machine && columns.knows_workgroup(i);
             let first = placed && x[i] | y[i] | z[i] == 0;
@@ -315,6 +329,7 @@ impl Adder for Table<'_> {
             rows: &self.page_rows,
             times: &self.page_times,
             brackets: &classes,
+            weights: self.weights,
         };
         self.sets.add(&page, &mut self.sums);
     }

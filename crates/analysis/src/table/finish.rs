@@ -6,7 +6,7 @@ use profile::Profile;
 use super::fill::Table;
 use super::sum::Sum;
 use super::{FirstCalls, Key, Row, Taken};
-use crate::amounts::{Brackets, PARTS, ticks};
+use crate::amounts::{Brackets, Inside, PARTS, ticks};
 use crate::durations::Durations;
 use crate::estimate::Estimate;
 use crate::metrics::{Sets, empty_share, is_clock_of_threads};
@@ -38,9 +38,9 @@ impl Sum {
             (false, taken) => taken.map(|taken| taken.total),
         };
         for (i, counter) in self.counters.iter_mut().enumerate() {
-            let taken = ticks(self.taken);
+            let inside = Inside { taken: ticks(self.taken), calls: self.calls };
             counter.brackets =
-                self.brackets.counter(table.profile, i, counter.calls, taken, table.brackets);
+                self.brackets.counter(table.profile, i, counter.calls, inside, table.brackets);
             counter.settle(raw);
             // A thread is on a CPU for no longer than its calls take.
             let of_all_calls = counter.calls == self.calls && !raw;

@@ -6,7 +6,6 @@ use analysis::{By, CounterTotal, Counts, Estimate, Row, SampledRow, ThreadTime};
 use serde::{Serialize, Serializer};
 
 use super::Report;
-use crate::view::columns;
 use crate::view::head::ProfileHead;
 use crate::view::keys::{KeyOut, ThreadRef, key_out, thread_ref};
 use crate::view::loops::expensive::{self, LoopsOut};
@@ -284,8 +283,7 @@ fn row<'a>(overview: &'a Overview<'_>, row: &'a Row) -> RowOut<'a> {
     let counters = profile.manifest.counters.iter().zip(&row.counters);
     // Each pass repeats the calls of every op.
     let repeated = overview.by == By::Op && profile.manifest.passes > 0;
-    let each = if repeated { u64::from(profile.passes().max(1)) } else { 1 };
-    let agree = !repeated || row.passes_agree();
+    let of_pass = row.in_pass(analysis::passes(profile, overview.by));
     let passes = row.passes.iter().filter(|_| repeated).map(|pass| PassOut {
         calls: pass.calls,
         dispatches: row.dispatches.map(|_| pass.dispatches),
@@ -293,8 +291,7 @@ fn row<'a>(overview: &'a Overview<'_>, row: &'a Row) -> RowOut<'a> {
     });
     let multiplex = profile.manifest.multiplex;
     let of_thread = !row.key.is_apart(profile);
-    let of_pass = 1.0 / each as f64;
-    let (total, own) = (in_ns(row.total).times(of_pass), in_ns(row.own).times(of_pass));
+    let (total, own) = (in_ns(of_pass.total), in_ns(of_pass.own));
     let own = Some(own).filter(|_| of_thread);
     let call = |ticks: f64| in_ns(row.call(ticks));
     let (mean, least, most) = (in_ns(row.mean()), call(row.min), call(row.max));
@@ -311,12 +308,12 @@ fn row<'a>(overview: &'a Overview<'_>, row: &'a Row) -> RowOut<'a> {
     let share = overview.summary.share(profile, row);
     RowOut {
         key: key_out(profile, row.key),
-        calls: (agree && calls_known).then_some(row.calls / each),
-        inner_calls: Some(row.inner / each).filter(|n| *n > 0),
-        dispatches: row.dispatches.filter(|_| agree).map(|n| n / each),
+        calls: of_pass.calls.filter(|_| calls_known),
+        inner_calls: Some(of_pass.inner).filter(|n| *n > 0),
+        dispatches: of_pass.dispatches,
         total_ns: total_known.then_some(total.value),
         self_ns: own.map(|own| own.value).filter(|_| self_known),
-        spread: columns::spread(row).filter(|_| repeated),
+        spread: row.spread().filter(|_| repeated),
         passes: passes.collect(),
         share: share.filter(|_| of_thread),
         mean_ns: timed(mean.value).filter(|_| total_known),

@@ -1,6 +1,6 @@
 //! The first lines of a report: what matters most in it, in words.
 
-use analysis::{By, Counts};
+use analysis::{Counts, passes};
 
 use super::overview::{Overview, name_of};
 use super::sampled;
@@ -20,14 +20,13 @@ pub fn lines(overview: &Overview<'_>) -> Vec<String> {
         let by_self = if overview.summary.nested { " by self time" } else { "" };
         first.push_str(&format!(", {} in {} of {all}{by_self}", percent(most.share), most.rows));
     }
-    let outside =
-        overview.summary.outside(overview.profile).filter(|o| o.ns >= WORTH_SAYING * o.wall_ns);
+    let outside = overview.summary.outside(overview.profile).filter(|o| o.share() >= WORTH_SAYING);
     let second = outside.map(|outside| {
-        let each = outside.wall_ns / passes(overview) as f64;
+        let each = outside.wall_ns / passes(overview.profile, overview.by) as f64;
         let who = if outside.threads == 1 { "the thread" } else { "the threads" };
-        let share = percent(outside.ns / outside.wall_ns);
-        let off = match outside.off_cpu_ns.filter(|off| *off >= WORTH_SAYING * outside.ns) {
-            Some(off) => format!(", {} of that off a CPU", percent(off / outside.ns)),
+        let share = percent(outside.share());
+        let off = match outside.off_cpu_share().filter(|off| *off >= WORTH_SAYING) {
+            Some(off) => format!(", {} of that off a CPU", percent(off)),
             None => String::new(),
         };
         format!("{who} spent {share} of {} outside of calls{off}", time(each))
@@ -35,20 +34,13 @@ pub fn lines(overview: &Overview<'_>) -> Vec<String> {
     [first].into_iter().chain(second).collect()
 }
 
-/// How many passes the rows are the mean of.
-fn passes(overview: &Overview<'_>) -> u64 {
-    let is_mean = overview.by == By::Op && overview.profile.manifest.passes > 0;
-    if is_mean { overview.profile.passes().max(1).into() } else { 1 }
-}
-
 fn calls(overview: &Overview<'_>) -> String {
     let summary = overview.summary;
-    let each = passes(overview);
-    let ns = overview.profile.timeline.ns_per_tick() / each as f64;
-    let together = match sampled::together(overview, ns) {
-        Some(estimate) => estimate,
-        None => summary.total.map(|sum| time(sum.value * ns)),
-    };
+    let of_pass = summary.together(overview.profile, overview.by);
+    let ns = |ticks: f64| time(ticks * overview.profile.timeline.ns_per_tick());
+    let margin = sampled::margin_together(overview).unwrap_or_default();
+    let together = of_pass.total.map(|total| format!("{}{margin}", ns(total)));
+    let each = of_pass.passes;
     let Counts { processes, threads, devices } = summary.places(overview.profile);
     let count = |n: usize, least: usize, of: &str| {
         // Each pass runs in a process of its own.
@@ -56,14 +48,14 @@ fn calls(overview: &Overview<'_>) -> String {
     };
     let places = [
         // Calls of virtual machines are not part of dispatches.
-        summary.dispatches.filter(|n| *n > 0).map(|n| plural((n / each).into(), "dispatch")),
+        of_pass.dispatches.filter(|n| *n > 0).map(|n| plural(n.into(), "dispatch")),
         count(processes, 1, "process"),
         count(threads, 0, "thread"),
         count(devices, 0, "device"),
         (each > 1).then(|| format!("mean of {each} passes")),
     ];
     let places = places.into_iter().flatten().collect::<Vec<_>>().join(", ");
-    let calls = format!("{} ({places})", plural((summary.calls / each).into(), "call"));
+    let calls = format!("{} ({places})", plural(of_pass.calls.into(), "call"));
     match together {
         Some(together) => format!("{together} in {calls}"),
         None => format!("{calls}, which took an unknown time"),

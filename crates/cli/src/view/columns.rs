@@ -5,6 +5,7 @@ use std::rc::Rc;
 
 use analysis::{
     By, Estimate, Key, MOSTLY_EMPTY, MetricValues, Options, PassTotal, Row, Summary, ThreadTime,
+    passes,
 };
 use model::Unit;
 use model::metric::Bound;
@@ -34,28 +35,20 @@ pub fn of_summary(profile: &Profile, summary: &Summary, options: &Options) -> Ta
     };
     // Each pass repeats the calls of every op.
     let repeated = by == By::Op && profile.manifest.passes > 0;
-    let passes = if repeated { profile.passes().max(1) } else { 0 };
-    let each = f64::from(passes.max(1));
-    push(1, "calls", "calls", &|r| match r.passes.first().filter(|_| passes > 0) {
-        None => Some(Value::Count(r.calls.into())),
-        Some(pass) if r.passes_agree() => Some(Value::Count(pass.calls.into())),
-        Some(_) => None,
-    });
-    push(7, "dispatches", "dispatches", &|r| {
-        let agree = passes == 0 || r.passes_agree();
-        let of_pass = |n: u64| n / u64::from(passes.max(1));
-        r.dispatches.filter(|_| agree).map(|n| Value::Count(of_pass(n).into()))
-    });
-    push(1, "total_ns", "total", &|r| ns(r.total.times(1.0 / each)));
-    if passes > 0 {
-        push(3, "spread", "spread", &|r| spread(r).map(Value::Part));
+    let of_pass = |row: &Row| row.in_pass(passes(profile, by));
+    let count = |n: u64| Value::Count(n.into());
+    push(1, "calls", "calls", &|r| of_pass(r).calls.map(count));
+    push(7, "dispatches", "dispatches", &|r| of_pass(r).dispatches.map(count));
+    push(1, "total_ns", "total", &|r| ns(of_pass(r).total));
+    if repeated {
+        push(3, "spread", "spread", &|r| r.spread().map(Value::Part));
         push(6, "calls_by_pass", "by pass", &|r| {
             Some(Value::Text(by_pass(r, |pass| pass.calls.to_string())))
         });
     }
     // Calls that belong to no thread have no share of the time of threads.
     let of_thread = |r: &Row| !r.key.is_apart(profile);
-    push(2, "self_ns", "self", &|r| ns(r.own.times(1.0 / each)).filter(|_| of_thread(r)));
+    push(2, "self_ns", "self", &|r| ns(of_pass(r).own).filter(|_| of_thread(r)));
     push(2, "share", "share", &|r| {
         let share = summary.share(profile, r);
         share.map(Value::Part)
@@ -87,7 +80,7 @@ pub fn of_summary(profile: &Profile, summary: &Summary, options: &Options) -> Ta
         column.csv_only = true;
     }
     if rows.iter().any(|row| row.inner > 0) {
-        let inner = rows.iter().map(|row| Some(Value::Count((row.inner as f64 / each) as u128)));
+        let inner = rows.iter().map(|row| Some(Value::Count(of_pass(row).inner.into())));
         columns.push(Column::for_programs("inner_calls", inner.collect()));
     }
     for (i, counter) in profile.manifest.counters.iter().enumerate() {
@@ -217,14 +210,6 @@ fn usage_columns(summary: &Summary, rows: &[Row], push: &mut Push<'_>) {
     count("thread_major_faults", "major faults", &|used| used.major_faults);
     count("thread_voluntary_switches", "voluntary switches", &|used| used.voluntary_switches);
     count("thread_involuntary_switches", "involuntary switches", &|used| used.involuntary_switches);
-}
-
-/// How much the total durations of the passes differ: (largest − smallest) / mean.
-pub fn spread(row: &Row) -> Option<f64> {
-    let totals = || row.passes.iter().map(|pass| pass.total_ticks);
-    let (least, most) = (totals().reduce(f64::min)?, totals().reduce(f64::max)?);
-    let mean = totals().sum::<f64>() / row.passes.len() as f64;
-    (mean > 0.0).then(|| (most - least) / mean)
 }
 
 /// `10` if all passes have the same value, otherwise `10|12`.

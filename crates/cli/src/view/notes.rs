@@ -1,7 +1,7 @@
 //! Notes below a report: what a reader should know besides the numbers, and why a profile may have
 //! no calls.
 
-use analysis::{By, Contradiction, Key};
+use analysis::{By, Contradiction, Key, Violation};
 use model::{Loss, Severity};
 use profile::{LibraryKind, LossCount, Origin, Profile, State, is_over};
 
@@ -13,34 +13,49 @@ use super::units::{grouped, plural};
 /// This many rows with contradictions are named; the others are only counted.
 const NAMED: usize = 3;
 
-/// Why values are shown as they were recorded, although they should be corrected.
-fn contradictions(overview: &Overview<'_>) -> Option<String> {
+/// What does not hold although it must, and whether values are therefore shown as they were recorded.
+fn contradictions(overview: &Overview<'_>) -> Vec<String> {
     let all = &overview.summary.violations;
-    let some = &all[..all.len().min(NAMED)];
-    let keys: Vec<Key> = some.iter().filter_map(|one| one.row).collect();
-    let mut names = labels(overview.profile, &keys).into_iter();
-    let texts = some.iter().map(|one| {
-        let what = match one.what {
-            Contradiction::NothingLeft => "in most calls, more than there was",
-            Contradiction::Value => "a value below 0 or outside of its interval",
-            Contradiction::Order => "a mean or a quantile outside of minimum and maximum",
-            Contradiction::OwnAboveTotal => "a self time longer than the total",
-            Contradiction::Sum => "self times that do not add up",
-        };
-        let name = one.row.and_then(|_| names.next());
-        format!("{} ({what})", name.as_deref().unwrap_or("all rows"))
-    });
-    let texts = texts.collect::<Vec<_>>().join(", ");
-    let more = match all.len() - some.len() {
-        0 => String::new(),
-        n => format!(" and {}", plural(n as u128, "further row")),
+    let (of_correction, others): (Vec<Violation>, Vec<Violation>) =
+        all.iter().partition(|one| one.what.is_of_correction());
+    let named = |some: &[Violation]| {
+        let first = &some[..some.len().min(NAMED)];
+        let keys: Vec<Key> = first.iter().filter_map(|one| one.row).collect();
+        let mut names = labels(overview.profile, &keys).into_iter();
+        let texts = first.iter().map(|one| {
+            let name = one.row.and_then(|_| names.next());
+            format!("{} ({})", name.as_deref().unwrap_or("all rows"), words(one.what))
+        });
+        let texts = texts.collect::<Vec<_>>().join(", ");
+        match some.len() - first.len() {
+            0 => texts,
+            n => format!("{texts} and {}", plural(n as u128, "further row")),
+        }
     };
-    (!all.is_empty()).then(|| {
-        format!(
+    let mut notes = Vec::new();
+    if !of_correction.is_empty() {
+        notes.push(format!(
             "all values are as they were recorded, because what was to be subtracted for the \
-             recorder contradicts what was recorded: {texts}{more}"
-        )
-    })
+             recorder contradicts what was recorded: {}",
+            named(&of_correction)
+        ));
+    }
+    if !others.is_empty() {
+        notes.push(format!("this cannot be, and is an error of Counterpoint: {}", named(&others)));
+    }
+    notes
+}
+
+fn words(what: Contradiction) -> &'static str {
+    match what {
+        Contradiction::NothingLeft => "in most calls, more than there was",
+        Contradiction::Value => "a value below 0 or outside of its interval",
+        Contradiction::Order => "a mean or a quantile outside of minimum and maximum",
+        Contradiction::OwnAboveTotal => "a self time longer than the total",
+        Contradiction::Sum => "self times that do not add up",
+        Contradiction::Thread => "in calls, or on or off a CPU, for longer than it can have been",
+        Contradiction::Price => "recording cost more processor time than there was",
+    }
 }
 
 /// What a reader should know about this profile besides its numbers.

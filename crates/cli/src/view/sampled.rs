@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::overview::Overview;
 use super::table::{Cells, Column, Value};
-use super::units::{grouped, percent, time};
+use super::units::{grouped, percent};
 
 /// The lines at the head of a report: the budget, and what was timed. None without a budget.
 pub fn head(profile: &Profile, summary: &Summary) -> Vec<(&'static str, String)> {
@@ -48,8 +48,9 @@ pub fn limits(summary: &Summary) -> Option<&'static str> {
     some.then_some(match are_counted {
         true => {
             "numbers of calls are exact, all other values are estimates from the timed calls; ± is \
-             half of a 95 % interval. Calls that are slow but rare can be missing. Minimum, maximum \
-             and CPUs are those of the timed calls"
+             half of a 95 % interval, and – has too few timed calls to say anything. Calls that are \
+             slow and rarer than 1 in 500 can be missing. Minimum, maximum and CPUs are those of the \
+             timed calls"
         }
         false => {
             "on which CPU a call was is known only if it was timed, so these rows say nothing of all \
@@ -58,18 +59,10 @@ pub fn limits(summary: &Summary) -> Option<&'static str> {
     })
 }
 
-/// The time in calls together, with its interval, or inside of it `None` if it is not known; `None` if it
-/// is not an estimate. A tick takes `ns`.
-pub fn together(overview: &Overview<'_>, ns: f64) -> Option<Option<String>> {
-    let run = overview.summary.sampled.as_ref()?;
-    match &run.all.total {
-        None => Some(None),
-        Some(total) if run.all.calls == Some(run.all.timed) || total.is_exact() => None,
-        Some(total) => {
-            let value = time(total.value * ns);
-            Some(Some(format!("{value}{}", margin_text(margin(total)?))))
-        }
-    }
+/// How well the time in calls together is known; `None` if it is exact or not known at all.
+pub fn margin_together(overview: &Overview<'_>) -> Option<String> {
+    let total = overview.summary.sampled.as_ref()?.all.total?;
+    margin(&total).map(margin_text)
 }
 
 /// Half of the interval as a part of the value; infinity if that is not known, `None` if the value

@@ -147,16 +147,21 @@ fn scope(
             line(out, style, "  ", &text)?;
         }
         (true, counted) => {
-            let effective = scope.effective.unwrap_or(0.0);
+            let weight = match scope.effective {
+                Some(effective) => format!(
+                    "Each counts for as many calls as it stands for, so that they say as much as {} \
+                     calls of equal weight.",
+                    number(effective)
+                ),
+                None => "They are too few to say anything about the others.".to_owned(),
+            };
             let text = format!(
-                "{}{} timed. Each counts for as many calls as it stands for, so that they say as \
-                 much as {} calls of equal weight. Of the timed calls:",
+                "{}{} timed. {weight} Of the timed calls:",
                 counted.map_or_else(String::new, |n| format!("{}, of which ", calls(n, "call"))),
                 match scope.calls {
                     1 => "1 call was".to_owned(),
                     n => format!("{n} calls were"),
                 },
-                number(effective),
             );
             line(out, style, "  ", &text)?;
         }

@@ -155,8 +155,7 @@ fn doubts(table: &Table, left_out: &[&str]) -> Vec<(&'static str, String)> {
     let mut shown_margins = table.columns.iter().filter(shown).filter_map(|c| c.margin.as_ref());
     let unknown = |margin: &Option<f64>| margin.is_some_and(f64::is_infinite);
     if shown_margins.any(|margins| margins.iter().any(unknown)) {
-        let text =
-            "too few calls have a value, or all of these are equal, to say how far off it is";
+        let text = "too few calls were drawn to say how far off it is";
         lines.push(("±? ", text.to_owned()));
     }
     let range = |shares: &[f64]| {

@@ -98,32 +98,75 @@ fn close(value: &Value, expected: f64) {
     assert!((value - expected).abs() < 1e-3 * expected.abs().max(1.0), "{value} is not {expected}");
 }
 
+/// As [`paper`], with so many drawn calls that there are intervals:
+///
+/// ```text
+///  matmul   1,000 and 800 ns of period 1; then 1,334 times 10, 14 and 12 ns, of period 4 and with three
+///           calls that are only counted before each. 16,010 calls.
+///           faults are read in the first two and in every other drawn call: 5, 1; then 2 and 4 in turns
+///  softmax  three calls of period 1: 100, 200, 300 ns: exact
+/// ```
+fn often() -> ProfileScript {
+    let mut script = ProfileScript::monotonic();
+    script.budget(0.02);
+    script.counter("page-faults", 0);
+    let process = script.process(4711);
+    process.library("mlp", &["matmul", "softmax"]);
+    let main = process.thread("main");
+    let mut at = 0;
+    let mut call = |export, duration, faults: Option<u64>| {
+        at += 2_000;
+        let call = CallScript::new(export, at, duration).on(1, 0);
+        match faults {
+            Some(faults) => call.group(duration, &[faults]),
+            None => call.unread(),
+        }
+    };
+    main.call(call(0, 1_000, Some(5)).drawn(1, 1, 0)).call(call(0, 800, Some(1)).drawn(1, 1, 0));
+    for duration in [100, 200, 300] {
+        main.call(call(1, duration, Some(0)).drawn(1, 1, 0));
+    }
+    for i in 0..4_002 {
+        let faults = (i % 2 == 0).then_some([2, 4][i / 2 % 2]);
+        main.call(call(0, [10, 14, 12][i % 3], faults).drawn(4, 2, 3));
+    }
+    main.counted(0, 16_010, 4_004, 2_003).counted(1, 3, 3, 3);
+    script
+}
+
 #[test]
 fn the_numbers_equal_those_on_paper() {
-    let (scratch, dir) = paper().written();
+    let (scratch, dir) = often().written();
     let report = json_of(&golden(&scratch), &["report", dir.to_str().unwrap(), "--format", "json"]);
     let rows = report["rows"].as_array().unwrap();
-    assert_eq!((&rows[0]["op"], &rows[0]["calls"]), (&json!("matmul"), &json!(12)));
+    assert_eq!((&rows[0]["op"], &rows[0]["calls"]), (&json!("matmul"), &json!(16_010)));
     let matmul = &rows[0]["sampled"];
-    close(&rows[0]["total_ns"], 1_920.0);
-    close(&matmul["total_ns"]["value"], 1_920.0);
-    close(&matmul["total_ns"]["low"], 1_920.0 - 41.568);
-    close(&matmul["total_ns"]["high"], 1_920.0 + 41.568);
-    close(&matmul["mean_ns"]["high"], (1_920.0 + 41.568) / 12.0);
-    assert_eq!((&matmul["timed_calls"], &matmul["counted_calls"]), (&json!(5), &json!(4)));
-    // Weights 1, 1, 4, 4, 4: 14² / (1 + 1 + 3 · 16).
-    close(&matmul["effective_calls"], 196.0 / 50.0);
-    // Sorted: 10, 12, 14 of weight 4, 800, 1000: from 4/14 to 8/14 it is 12.
+    let total = 1_800.0 + 16_008.0 * 12.0;
+    close(&rows[0]["total_ns"], total);
+    close(&matmul["total_ns"]["value"], total);
+    // The 99th percentile is 14 ns, so the first two calls are slow and rare.
+    let slow = (986f64.powi(2) + 786f64.powi(2)) / (total + 600.0);
+    let variance = 8.0 * 1_334.0 / 4_001.0 + 12.0 * slow;
+    let half = 1.9605 * 16_008.0 * (0.75 * variance / 4_002.0).sqrt();
+    close(&matmul["total_ns"]["low"], total - half);
+    close(&matmul["total_ns"]["high"], total + half);
+    assert!((matmul["total_ns"]["high"].as_f64().unwrap() - total - half).abs() < 2.0);
+    close(&matmul["mean_ns"]["high"], (total + half) / 16_010.0);
+    let timed = (&matmul["timed_calls"], &matmul["counted_calls"]);
+    assert_eq!(timed, (&json!(4_004), &json!(2_003)));
+    // The weights are 1, 1, and 4 for each drawn call.
+    close(&matmul["effective_calls"], 16_010f64.powi(2) / (2.0 + 16.0 * 4_002.0));
     close(&rows[0]["p50_ns"], 12.0);
-    close(&rows[0]["p99_ns"], 1_000.0);
+    close(&rows[0]["p99_ns"], 14.0);
     let faults = &rows[0]["counters"][0];
-    assert_eq!((&faults["total"], &faults["calls"]), (&json!(36), &json!(12)));
-    close(&faults["per_call"], 3.0);
-    assert_eq!(faults["sampled"]["counted_calls"], 4);
-    // s² = 2 of 2 and 4, N = 10, n = 2: V = 100 · 0.8 · 2/2, t(0.975; 1) = 12.706.
-    close(&faults["sampled"]["total"]["high"], 36.0 + 12.706 * 80f64.sqrt());
-    // Nothing is below what was seen.
-    close(&faults["sampled"]["total"]["low"], 12.0);
+    let mean = (1_001.0 * 2.0 + 1_000.0 * 4.0) / 2_001.0;
+    close(&faults["total"], 6.0 + 16_008.0 * mean);
+    assert_eq!(faults["calls"], 16_010);
+    assert_eq!(faults["sampled"]["counted_calls"], 2_003);
+    // s² is 1, of 2,001 calls with 2 or 4 that stand for 16,008.
+    let half = 1.961 * 16_008.0 * (0.875 / 2_001f64).sqrt();
+    let high = faults["sampled"]["total"]["high"].as_f64().unwrap();
+    assert!((high - 6.0 - 16_008.0 * mean - half).abs() < 2.0, "{high}");
     // All three calls were timed.
     let softmax = &rows[1];
     assert_eq!((&softmax["total_ns"], &softmax["dispatches"]), (&json!(600.0), &json!(3)));
@@ -131,17 +174,40 @@ fn the_numbers_equal_those_on_paper() {
         softmax["sampled"]["total_ns"],
         json!({"value": 600.0, "low": 600.0, "high": 600.0})
     );
-    // a/(a + b): the derivative is b/(a + b)².
-    close(&softmax["share"], 600.0 / 2_520.0);
-    let half = 41.568 * 600.0 / (2_520.0 * 2_520.0);
-    close(&softmax["sampled"]["share"]["high"], 600.0 / 2_520.0 + half);
+    close(&softmax["share"], 600.0 / (total + 600.0));
     let run = &report["sampled"];
-    assert_eq!((&run["budget"], &run["calls"]), (&json!(0.02), &json!(15)));
-    close(&run["price"], 0.018);
-    close(&run["total_ns"]["high"], 2_520.0 + 41.568);
-    assert_eq!(report["total"]["calls"], 15);
+    assert_eq!((&run["budget"], &run["calls"]), (&json!(0.02), &json!(16_013)));
+    close(&run["total_ns"]["value"], total + 600.0);
+    assert_eq!(report["total"]["calls"], 16_013);
     assert_eq!(report["total"]["dispatches"], Value::Null);
     assert_eq!(report["profile"]["budget"], 0.02);
+}
+
+/// Three drawn calls say nothing about seven others. The views agree.
+#[test]
+fn few_drawn_calls_are_only_counted() {
+    let (scratch, dir) = paper().written();
+    let (golden, dir) = (golden(&scratch), dir.to_str().unwrap());
+    let report = json_of(&golden, &["report", dir, "--format", "json"]);
+    let rows = report["rows"].as_array().unwrap();
+    let matmul = rows.iter().find(|row| row["op"] == "matmul").unwrap();
+    assert_eq!((&matmul["calls"], &matmul["sampled"]["timed_calls"]), (&json!(12), &json!(5)));
+    for value in ["total_ns", "mean_ns", "self_ns", "p50_ns", "p99_ns", "share"] {
+        assert_eq!(matmul[value], Value::Null, "{value}");
+    }
+    assert_eq!(matmul["max_ns"], 1_000.0);
+    assert_eq!(matmul["counters"][0]["total"], Value::Null);
+    assert_eq!(report["total"]["self_ns"], Value::Null);
+    close(&report["sampled"]["price"], 0.018);
+    let stats = json_of(&golden, &["stats", dir, "--format", "json"]);
+    let ops = stats["ops"].as_array().unwrap();
+    let matmul = ops.iter().find(|op| op["op"] == "matmul").unwrap();
+    assert_eq!(matmul["total_ns"], Value::Null);
+    for variable in [0, 1] {
+        let variable = &matmul["all"]["variables"][variable];
+        assert_eq!((&variable["mean"], &variable["bucket_means"][0]), (&Value::Null, &Value::Null));
+    }
+    assert_eq!(matmul["all"]["variables"][0]["max"], 1_000.0);
 }
 
 /// What was only counted is missing, and never 0.
@@ -154,8 +220,8 @@ fn a_thread_without_timed_calls() {
     assert_eq!((&softmax["op"], &softmax["calls"]), (&json!("softmax"), &json!(10)));
     assert_eq!((&softmax["total_ns"], &softmax["mean_ns"]), (&Value::Null, &Value::Null));
     assert_eq!(softmax["sampled"]["timed_calls"], 3);
-    // The counter stands for the three calls of the thread in which it was read.
-    assert_eq!(softmax["counters"][0]["calls"], 3);
+    // It was read in three calls, which say nothing about the seven others.
+    assert_eq!(softmax["counters"][0]["total"], Value::Null);
     assert_eq!(report["total"]["duration_ns"], Value::Null);
     assert_eq!((&report["total"]["calls"], &report["total"]["threads"]), (&json!(22), &json!(2)));
     let threads = json_of(&golden, &["report", dir, "--by", "thread", "--format", "json"]);
@@ -164,31 +230,29 @@ fn a_thread_without_timed_calls() {
     assert_eq!((&worker["min_ns"], &worker["p99_ns"]), (&Value::Null, &Value::Null));
 }
 
-/// Statistics of an op with the weights 1, 1, 4, 4, 4, as if it had 14 calls.
+/// Statistics of an op as if each drawn call were there four times.
 #[test]
 fn weighted_statistics_on_paper() {
-    let (scratch, dir) = paper().written();
+    let (scratch, dir) = often().written();
     let args = ["stats", dir.to_str().unwrap(), "--buckets", "2", "--format", "json"];
     let stats = json_of(&golden(&scratch), &args);
     let matmul = &stats["ops"][0];
-    assert_eq!((&matmul["op"], &matmul["total_ns"]), (&json!("matmul"), &json!(1_920.0)));
+    assert_eq!(matmul["op"], "matmul");
+    close(&matmul["total_ns"], 193_896.0);
     let all = &matmul["all"];
-    assert_eq!((&all["calls"], &all["timed_calls"]), (&json!(12), &json!(5)));
+    assert_eq!((&all["calls"], &all["timed_calls"]), (&json!(16_010), &json!(4_004)));
     let duration = &all["variables"][0];
-    close(&duration["effective_calls"], 196.0 / 50.0);
-    // 4 · 10, 4 · 12, 4 · 14, 800, 1000.
-    close(&duration["mean"], 1_944.0 / 14.0);
-    // The first seven: 10 four times, 12 three times. The rest: 12, 14 four times, 800, 1000.
-    close(&duration["bucket_means"][0], 76.0 / 7.0);
-    close(&duration["bucket_means"][1], 1_868.0 / 7.0);
+    close(&duration["effective_calls"], 16_010f64.powi(2) / (2.0 + 16.0 * 4_002.0));
+    close(&duration["mean"], 193_896.0 / 16_010.0);
+    // The first 8,005: 10 ns 5,336 times, 12 ns 2,669 times. The rest: 12, 14, 800 and 1,000.
+    close(&duration["bucket_means"][0], (53_360.0 + 32_028.0) / 8_005.0);
+    close(&duration["bucket_means"][1], (32_004.0 + 74_704.0 + 1_800.0) / 8_005.0);
     // Faults 5, 1 with weight 1, 2 and 4 with weight 8.
     let faults = &all["variables"][1];
-    assert_eq!(faults["calls"], 4);
-    close(&faults["mean"], 54.0 / 18.0);
-    close(&all["pairs"][0]["effective_calls"], 18.0 * 18.0 / 130.0);
-    // Half of the eight calls whose faults are in the lower half have durations in the lower half:
-    // those of 10 ns all are, and the call with 1 fault is not.
-    close(&all["pairs"][0]["probability"][0][0], 8.0 / 9.0);
+    assert_eq!(faults["calls"], 2_003);
+    close(&faults["mean"], (6.0 + 16_008.0 * 6_002.0 / 2_001.0) / 16_010.0);
+    let weights = 16_010f64.powi(2) / (2.0 + 64.0 * 2_001.0);
+    close(&all["pairs"][0]["effective_calls"], weights);
 }
 
 /// Numbers that no run has are shown, and none of them ends a view.
@@ -313,11 +377,10 @@ fn ops_of_machines() {
     golden.check("machine-ops-json", 0, &["ops", dir, "--format", "json"]);
     let report = json_of(&golden, &["report", dir, "--format", "json"]);
     let rows = report["rows"].as_array().unwrap();
-    // Two of period 1, and one of period 2 that stands for two: 300 + 400 + 2 · 500.
+    // Two of period 1, and one of period 2 that says nothing about the fourth.
     let matmul = rows.iter().find(|row| row["op"] == "matmul").unwrap();
-    assert_eq!((&matmul["calls"], &matmul["total_ns"]), (&json!(4), &json!(1_700.0)));
-    // It has no calls inside, so its self time is known; that of the run is not, and no share is.
-    assert_eq!((&matmul["self_ns"], &matmul["share"]), (&json!(1_700.0), &Value::Null));
+    assert_eq!((&matmul["calls"], &matmul["total_ns"]), (&json!(4), &Value::Null));
+    assert_eq!((&matmul["self_ns"], &matmul["share"]), (&Value::Null, &Value::Null));
     let run = rows.iter().find(|row| row["op"] == "forward").unwrap();
     assert_eq!((&run["calls"], &run["total_ns"]), (&json!(2), &json!(2_200.0)));
     assert_eq!(report["total"]["self_ns"], Value::Null);
@@ -373,8 +436,9 @@ pub fn drawn() -> ProfileScript {
     script
 }
 
-/// What the program in docs/sampling.md prints for each op: total, low and high.
-fn by_hand(python: &Path, scratch: &Scratch, arguments: &[&str]) -> BTreeMap<String, [f64; 3]> {
+/// What the program in docs/sampling.md prints for each op: total, low and high; 50th and 99th
+/// percentile.
+fn by_hand(python: &Path, scratch: &Scratch, arguments: &[&str]) -> BTreeMap<String, [f64; 5]> {
     let page = std::fs::read_to_string(root().join("docs/sampling.md")).unwrap();
     let code = page.split("```python\n").nth(1).unwrap().split("```").next().unwrap();
     let output = Command::new(python)
@@ -387,7 +451,7 @@ fn by_hand(python: &Path, scratch: &Scratch, arguments: &[&str]) -> BTreeMap<Str
     let lines = String::from_utf8(output.stdout).unwrap();
     let line = |line: &str| {
         let words: Vec<&str> = line.split(' ').collect();
-        (words[0].to_owned(), [1, 2, 3].map(|i: usize| words[i].parse().unwrap()))
+        (words[0].to_owned(), [1, 2, 3, 4, 5].map(|i: usize| words[i].parse().unwrap()))
     };
     lines.lines().map(line).collect()
 }
@@ -427,26 +491,14 @@ fn numpy_computes_the_report_from_an_export() {
                         || value.is_nan() && expected.is_nan();
                     assert!(same, "{variable:?} {} {key}: {value}, numpy {expected}", row["op"]);
                 }
-            }
-        }
-        // Quantiles, too: numpy's `inverted_cdf`.
-        let code = "import csv, numpy\nall = {}\n\
-                    for row in csv.DictReader(open('calls.csv', newline='')):\n    \
-                    all.setdefault(row['op'], []).append((float(row['duration_ns']), int(row['weight'])))\n\
-                    for op, calls in all.items():\n    value, weight = zip(*calls)\n    \
-                    print(op, *numpy.quantile(value, [0.5, 0.99], weights=weight, method='inverted_cdf'))";
-        let output = Command::new(&python).args(["-c", code]).current_dir(scratch.path()).output();
-        let lines = String::from_utf8(output.unwrap().stdout).unwrap();
-        assert_eq!(lines.lines().count(), report["rows"].as_array().unwrap().len());
-        for line in lines.lines() {
-            let words: Vec<&str> = line.split(' ').collect();
-            let rows = report["rows"].as_array().unwrap();
-            let row = rows.iter().find(|row| row["op"] == words[0]).unwrap();
-            if row["sampled"]["timed_calls"] == row["calls"] {
-                continue; // Those of all calls are linear between ranks.
-            }
-            for (key, word) in ["p50_ns", "p99_ns"].into_iter().zip(&words[1..]) {
-                assert_eq!(row[key], json!(word.parse::<f64>().unwrap()), "{line} {key}");
+                if variable.is_some() || row["sampled"]["timed_calls"] == row["calls"] {
+                    continue; // The quantiles of all calls are linear between ranks.
+                }
+                for (key, expected) in ["p50_ns", "p99_ns"].into_iter().zip(&expected[3..]) {
+                    let value = row[key].as_f64().unwrap_or(f64::NAN);
+                    let same = value == *expected || value.is_nan() && expected.is_nan();
+                    assert!(same, "{} {key}: {value}, numpy {expected}", row["op"]);
+                }
             }
         }
     }

@@ -1,0 +1,36 @@
+//! What is subtracted from the values of a variable when they are shown.
+
+use super::{Scope, Stats};
+use crate::estimate::Estimate;
+use crate::table::compensate;
+
+/// What is subtracted from the values of a variable before they are scaled: what the recorder added.
+#[derive(Clone, Copy, Debug)]
+pub struct Subtracted {
+    added: Option<Estimate>,
+    /// It was taken from each duration before.
+    taken: bool,
+}
+
+impl Subtracted {
+    /// Nothing is subtracted if values are as they were recorded, if it was not calibrated, and from
+    /// metrics, which are computed from single calls.
+    pub fn new(stats: &Stats, scope: &Scope, variable: usize) -> Self {
+        let bracket = scope.brackets.get(variable).copied().flatten();
+        let added = bracket.filter(|_| !stats.raw).map(|bracket| bracket.mean);
+        Self { added, taken: variable == 0 }
+    }
+
+    /// Whether values are as they were recorded.
+    pub fn is_nothing(self) -> bool {
+        self.added.is_none_or(|of| of == Estimate::exact(0.0))
+    }
+
+    /// A mean, or another value of the variable, without it. It has not added more than there is.
+    pub fn from(self, value: f64) -> Estimate {
+        let added = self.added.map(|of| if self.taken { of.less(of.value) } else { of });
+        let rest = compensate(Estimate::exact(value), added);
+        let cut = |end: f64| if self.added.is_some() { end.max(0.0) } else { end };
+        Estimate { value: cut(rest.value), high: cut(rest.high), ..rest }
+    }
+}

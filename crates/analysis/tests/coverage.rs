@@ -1,0 +1,210 @@
+//! Whether the intervals of runs with a budget hold what is true, and whether nothing is said where
+//! nobody can know: populations of known sums are drawn again and again.
+//!
+//! At least 93 of 100 intervals that are stated must hold the truth, with two standard errors of room for
+//! chance in each population, and 95 of 100 in all of them together. `COUNTERPOINT_SHOW=1` prints what was
+//! said of each.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+use analysis::sampled::tail::Tail;
+use analysis::sampled::{Pool, Strata};
+use testkit::Random;
+
+/// Every population is drawn so often.
+const DRAWS: u32 = 150;
+/// The first calls of an op are timed in any case.
+const FIRST: usize = 8;
+
+/// A number from 0 to 1.
+fn part(random: &mut Random) -> f64 {
+    (random.next() >> 11) as f64 / (1u64 << 53) as f64
+}
+
+/// A number of the standard normal distribution (Box and Muller).
+fn normal(random: &mut Random) -> f64 {
+    let (a, b) = (part(random), part(random));
+    (-2.0 * (1.0 - a).ln()).sqrt() * (std::f64::consts::TAU * b).cos()
+}
+
+/// The values of `calls` calls of one op on one thread.
+type Population = fn(&mut Random, usize) -> Vec<f64>;
+
+/// Times that scatter by 2 %, as those of equal work do.
+fn times(r: &mut Random, calls: usize, of: impl Fn(usize, &mut Random) -> f64) -> Vec<f64> {
+    (0..calls).map(|i| of(i, r) * (1.0 + 0.02 * normal(r)).max(0.5)).collect()
+}
+
+fn counts(r: &mut Random, calls: usize, of: impl Fn(usize, &mut Random) -> u64) -> Vec<f64> {
+    (0..calls).map(|i| of(i, r) as f64).collect()
+}
+
+const POPULATIONS: [(&str, Population); 19] = [
+    ("time, equal", |_, n| vec![700.0; n]),
+    ("time, constant", |r, n| times(r, n, |_, _| 700.0)),
+    ("time, bimodal", |r, n| times(r, n, |_, r| if r.odd(2) { 1_000.0 } else { 100.0 })),
+    ("time, bimodal 1 in 10", |r, n| times(r, n, |_, r| if r.odd(10) { 1_000.0 } else { 100.0 })),
+    ("time, 10 times as slow 1 in 500", |r, n| {
+        times(r, n, |i, _| if i % 500 == 250 { 1_000.0 } else { 100.0 })
+    }),
+    ("time, 100 times as slow 1 in 500", |r, n| {
+        times(r, n, |i, _| if i % 500 == 250 { 10_000.0 } else { 100.0 })
+    }),
+    ("time, 1000 times as slow 1 in 500", |r, n| {
+        times(r, n, |_, r| if r.odd(500) { 100_000.0 } else { 100.0 })
+    }),
+    ("time, cold", |r, n| times(r, n, |i, _| if i < FIRST { 5_000.0 } else { 100.0 })),
+    ("time, drifting", |r, n| times(r, n, |i, _| 100.0 + 900.0 * i as f64 / n as f64)),
+    ("time, phases", |r, n| times(r, n, |i, _| if 2 * i < n { 200.0 } else { 5_000.0 })),
+    ("time, periodic", |r, n| times(r, n, |i, _| if i / 50 % 2 == 0 { 1_000.0 } else { 100.0 })),
+    ("time, every seventh", |r, n| times(r, n, |i, _| if i % 7 == 0 { 2_000.0 } else { 100.0 })),
+    ("time, lognormal", |r, n| times(r, n, |_, r| (6.0 + normal(r)).exp())),
+    // Off the processor for 10 to 400 times as long as a call takes, at any moment.
+    ("time, preempted", |r, n| {
+        times(r, n, |_, r| 100.0 + if r.odd(500) { 1_000.0 + 39_000.0 * part(r) } else { 0.0 })
+    }),
+    ("counter, equal", |_, n| vec![8.0; n]),
+    ("counter, 1 in 500", |r, n| counts(r, n, |_, r| u64::from(r.odd(500)))),
+    ("counter, 60 in 1 of 500", |r, n| counts(r, n, |i, _| if i % 500 == 250 { 60 } else { 0 })),
+    ("counter, cold", |r, n| counts(r, n, |i, _| if i < FIRST { 900 } else { 0 })),
+    ("counter, 1 in 20", |r, n| counts(r, n, |_, r| if r.odd(20) { 1 + r.below(8) } else { 0 })),
+];
+
+/// What was said in the draws of a population.
+#[derive(Debug, Default)]
+struct Said {
+    nothing: u32,
+    value: u32,
+    interval: u32,
+    held: u32,
+    /// The sum of the differences from what is true, and of their squares, as parts of it.
+    error: f64,
+    squares: f64,
+}
+
+/// Draws calls of `values`, the first ones always, with the given weight: a call is drawn with
+/// probability 1/weight, independently of the others.
+fn draw(values: &[f64], weight: u64, random: &mut Random) -> Strata {
+    let mut strata = Strata::default();
+    values[..FIRST.min(values.len())].iter().for_each(|value| strata.add(1, *value));
+    let miss = (1.0 - 1.0 / weight as f64).ln();
+    let mut at = FIRST;
+    loop {
+        let gap = ((1.0 - part(random)).ln() / miss) as usize;
+        at = at.saturating_add(gap);
+        let Some(value) = values.get(at) else { return strata };
+        strata.skip(gap as u64);
+        strata.add(weight, *value);
+        at += 1;
+    }
+}
+
+fn say(random: &mut Random, values: &[f64], weight: u64) -> Said {
+    let truth: f64 = values.iter().sum();
+    let mut said = Said::default();
+    for _ in 0..DRAWS {
+        let mut pool = Pool::default();
+        pool.add(&draw(values, weight, random), values.len() as u64, &Tail::default());
+        let Some(total) = pool.total() else {
+            said.nothing += 1;
+            continue;
+        };
+        if truth > 0.0 {
+            let error = total.value / truth - 1.0;
+            said.error += error;
+            said.squares += error * error;
+        }
+        let room = 1e-9 * truth;
+        match total.interval {
+            None => said.value += 1,
+            Some(interval) => {
+                said.interval += 1;
+                let holds = interval.low - room <= truth && truth <= interval.high + room;
+                said.held += u32::from(holds);
+            }
+        }
+    }
+    said
+}
+
+#[test]
+fn intervals_that_are_stated_hold_what_is_true() {
+    let mut random = Random(0x5eed_c0de);
+    let (mut stated, mut silent) = (0, 0);
+    let (mut all_held, mut all_stated) = (0, 0);
+    let mut wrong = Vec::new();
+    for (name, population) in POPULATIONS {
+        for calls in [5, 300, 30_000, 120_000] {
+            let values = population(&mut random, calls);
+            for weight in [100, 50, 20, 10] {
+                let said = say(&mut random, &values, weight);
+                let what = format!("{name}, {calls} calls, {} %", 100 / weight);
+                let drawn = (calls as f64 - FIRST as f64) / weight as f64;
+                if said.interval > 0 {
+                    stated += 1;
+                    all_held += said.held;
+                    all_stated += said.interval;
+                    let n = f64::from(said.interval);
+                    if f64::from(said.held) < 0.93 * n - 2.0 * (0.93 * 0.07 * n).sqrt() {
+                        wrong.push(format!("{what}: {said:?}"));
+                    }
+                } else {
+                    silent += 1;
+                }
+                // Nothing is made from first calls, and nothing from fewer than 30 drawn ones.
+                if calls > FIRST && drawn < 10.0 {
+                    assert_eq!(said.nothing, DRAWS, "{what}: {said:?}");
+                }
+                if drawn < 1_000.0 && calls > FIRST {
+                    assert_eq!(said.interval, 0, "{what}: {said:?}");
+                }
+                if drawn > 2_200.0 {
+                    assert_eq!(said.interval, DRAWS, "{what}: {said:?}");
+                }
+                // Where all draws say something, the values are right on average.
+                if said.nothing == 0 {
+                    let n = f64::from(DRAWS);
+                    let mean = said.error / n;
+                    let error = ((said.squares / n - mean * mean).max(0.0) / n).sqrt();
+                    assert!(mean.abs() <= 4.5 * error + 1e-9, "{what}: {mean} ± {error}");
+                }
+                if std::env::var_os("COUNTERPOINT_SHOW").is_some() {
+                    println!("{what}: {said:?}");
+                }
+            }
+        }
+    }
+    assert_eq!(wrong, [""; 0]);
+    assert!(f64::from(all_held) >= 0.95 * f64::from(all_stated), "{all_held} of {all_stated}");
+    assert!(stated > 100 && silent > 100, "{stated} {silent}");
+}
+
+/// Ops on several threads, of which some have no drawn call, and whose calls differ from thread to
+/// thread: the row of the op adds up all of them.
+#[test]
+fn rows_of_several_threads() {
+    let mut random = Random(0x5eed_70a1);
+    for (threads, few) in [(4, 5), (8, 40)] {
+        let (mut held, mut stated) = (0, 0);
+        for _ in 0..DRAWS {
+            let mut pool = Pool::default();
+            let mut truth = 0.0;
+            for thread in 0..threads {
+                let mean = 100.0 * f64::from(1 + thread % 3);
+                let values = times(&mut random, 12_000, |_, _| mean);
+                truth += values.iter().sum::<f64>();
+                pool.add(&draw(&values, 20, &mut random), 12_000, &Tail::default());
+            }
+            // One more thread, with so few calls that none but the first was timed.
+            let values = times(&mut random, FIRST + few, |_, _| 300.0);
+            truth += values.iter().sum::<f64>();
+            let mut first = Strata::default();
+            values[..FIRST].iter().for_each(|value| first.add(1, *value));
+            pool.add(&first, values.len() as u64, &Tail::default());
+            let interval = pool.total().unwrap().interval.unwrap();
+            stated += 1;
+            held += u32::from(interval.contains(truth));
+        }
+        assert!(f64::from(held) >= 0.93 * f64::from(stated), "{threads} threads: {held}");
+    }
+}
