@@ -30,7 +30,7 @@ use crate::view::loops::Loops;
 use crate::view::open::open;
 use crate::view::overview::Overview;
 use crate::view::rights::Needs;
-use crate::view::table::Table;
+use crate::view::table::{Table, Value};
 
 /// Show where the time went: one row per op, with its counters.
 ///
@@ -166,6 +166,17 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
     let found = tracks.losses.iter().chain(&recorded.losses);
     summary.losses = merge_losses(summary.losses.iter().chain(found));
     let mut table = columns::of_summary(&profile, &summary, &options);
+    let is_whole = args.filter.is_none() && by == By::Op;
+    let between = summary.between(&profile).filter(|_| is_whole);
+    if let Some(ns) = between {
+        let each = if profile.manifest.passes > 0 { profile.passes().max(1) } else { 1 };
+        let ns = ns / f64::from(each);
+        table.add_rest(|column| match column {
+            "op" => Some(Value::Text("(between calls)".to_owned())),
+            "total_ns" | "self_ns" => Some(Value::Ns(ns)),
+            _ => None,
+        });
+    }
     table.sort(&args.sort)?;
     table.keep_first(args.top);
     let overview = Overview {

@@ -14,6 +14,7 @@
 use crate::brackets::Brackets;
 use crate::clock::{ClockKind, Granularity, Snapshot};
 use crate::run_file::{get_snapshot, put_snapshot};
+use crate::thread_times::{self, ThreadCpu};
 use crate::wire::{Decoder, Encoder, Truncated, xxh64};
 
 const PREFIX_BYTES: usize = 16;
@@ -28,6 +29,7 @@ const KIND_LEAVING: u16 = 8;
 const KIND_CLOCK: u16 = 9;
 const KIND_BRACKETS: u16 = 12;
 const KIND_COST: u16 = 13;
+const KIND_THREADS: u16 = 14;
 
 /// Name of the metadata file in a process's part.
 pub const META_NAME: &str = "meta.cps";
@@ -102,6 +104,8 @@ pub enum Frame {
     Brackets(Brackets),
     /// What recording costs outside of calls and threads. A later frame replaces an earlier one.
     Cost(ProcessCost),
+    /// The processor time of all threads that the process had when it, or the session, ended.
+    Threads(Vec<ThreadCpu>),
 }
 
 /// See [`Frame::Cost`].
@@ -525,6 +529,10 @@ impl Frame {
                 e.u64(cost.after_reading_ticks).u64(cost.process_cpu_ns);
                 KIND_COST
             }
+            Self::Threads(threads) => {
+                thread_times::put(&mut e, threads);
+                KIND_THREADS
+            }
         };
         frame(kind, &e.finish())
     }
@@ -747,6 +755,7 @@ fn read_frame(bytes: &[u8]) -> Result<(Option<Frame>, usize), Truncated> {
                 process_cpu_ns,
             }))
         }
+        KIND_THREADS => Some(Frame::Threads(thread_times::get(d)?)),
         _ => None,
     };
     Ok((frame, end))
@@ -858,6 +867,7 @@ mod tests {
                 after_reading_ticks: 90,
                 process_cpu_ns: 7,
             }),
+            Frame::Threads(vec![ThreadCpu { tid: 9, name: "pool-1".into(), cpu_ns: 1 << 40 }]),
         ]
     }
 

@@ -294,6 +294,7 @@ impl ProcessScript {
         frames.extend(self.clock_steps.map(Frame::Clock));
         frames.extend(self.brackets.iter().cloned().map(Frame::Brackets));
         frames.extend(self.cost.map(Frame::Cost));
+        frames.extend(self.thread_times.clone().map(Frame::Threads));
         frames
     }
 }

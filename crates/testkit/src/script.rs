@@ -15,6 +15,7 @@ use record::counts::{CountsRow, Spent};
 use record::meta::{
     Calibration, Export, Leaving, Library, LibraryKind, OpExport, ProcessCost, Role, Text, ValueKey,
 };
+use record::thread_times::ThreadCpu;
 use record::{ClockKind, Drawn, Granularity, Snapshot, Usage};
 
 /// A whole profile.
@@ -56,6 +57,8 @@ pub struct ProcessScript {
     pub brackets: Vec<Brackets>,
     /// What recording cost outside of calls and threads.
     pub cost: Option<ProcessCost>,
+    /// The threads that it had at its end.
+    pub thread_times: Option<Vec<ThreadCpu>>,
     /// The cost of the last pages of its threads.
     pub leaving: Option<Leaving>,
     /// Its threads.

@@ -29,8 +29,8 @@ pub fn shared(table: &Table) -> Option<String> {
     const REMEDY: &str = "compile with iree-compile --iree-hal-dump-executable-sources-to=DIR to \
                           give each op a place of its own, in a listing of its code";
     let column = table.columns.iter().find(|column| column.name == SOURCE)?;
-    let places: Vec<Option<String>> = column
-        .cells
+    let rows = column.cells.len() - usize::from(table.rest.is_some());
+    let places: Vec<Option<String>> = column.cells[..rows]
         .iter()
         .map(|cell| match cell {
             Some(Value::Text(place)) => Some(place.clone()),

@@ -134,6 +134,9 @@ pub struct Table {
     pub columns: Vec<Column>,
     /// The indices of the rows, in the order in which they are printed.
     pub order: Vec<usize>,
+    /// A row that is printed after all others for people, whatever the order is, and that only they
+    /// see: what the others leave of a whole.
+    pub rest: Option<usize>,
     /// The number of rows that are not printed ([`Table::keep_first`]).
     pub left_out: usize,
 }
@@ -190,7 +193,21 @@ impl Value {
 
 impl Table {
     pub fn new(columns: Vec<Column>, order: Vec<usize>) -> Self {
-        Self { columns, order, left_out: 0 }
+        Self { columns, order, rest: None, left_out: 0 }
+    }
+
+    /// Adds [`Table::rest`], which has values in some columns only.
+    pub fn add_rest(&mut self, value: impl Fn(&str) -> Option<Value>) {
+        let Some(rows) = self.columns.first().map(|column| column.cells.len()) else { return };
+        for column in &mut self.columns {
+            column.cells.push(value(&column.name));
+        }
+        self.rest = Some(rows);
+    }
+
+    /// The rows that people see.
+    pub fn shown(&self) -> impl Iterator<Item = usize> {
+        self.order.iter().copied().chain(self.rest)
     }
 
     /// Leaves out all rows but the first ones.

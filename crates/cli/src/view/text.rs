@@ -43,21 +43,21 @@ pub fn table<'a>(
                 estimated.push((column.name.as_str(), least, most));
             }
         }
-        let cells = table.order.iter().map(|row| {
-            let text = match &column.cells[*row] {
+        let cells = table.shown().map(|row| {
+            let text = match &column.cells[row] {
                 Some(value) => value.to_text(),
                 None => "–".to_owned(),
             };
-            let text = match (column.margin_of(*row), &column.cells[*row]) {
+            let text = match (column.margin_of(row), &column.cells[row]) {
                 // A bound needs no interval.
                 (Some(part), Some(value)) if value.shows().0 => text + &sampled::margin_text(part),
                 _ => text,
             };
-            let text = match column.estimate(*row).or(column.is_mostly_empty(*row)) {
+            let text = match column.estimate(row).or(column.is_mostly_empty(row)) {
                 Some(_) => format!("≈{text}"),
                 None => text,
             };
-            match column.partly(*row) {
+            match column.partly(row) {
                 Some(_) => text + "*",
                 None if any => text + " ",
                 None => text,

@@ -9,6 +9,7 @@ use record::meta::{
     self, Calibration, Export, Frame, Leaving, Library, LibraryKind, Moments, OpExport,
     ProcessCost, Role, Spread, Sums, Text, ValueKey, ValueKind,
 };
+use record::thread_times::ThreadCpu;
 use record::{ClockKind, Granularity, Snapshot};
 use serde::{Deserialize, Serialize};
 
@@ -78,6 +79,9 @@ pub struct ProcessFacts {
     /// What recording cost it outside of calls and threads.
     #[serde(skip_serializing_if = "usual")]
     pub cost: Option<CostFacts>,
+    /// The threads that it had at its end: the kernel's id, the name, and processor time in ns.
+    #[serde(skip_serializing_if = "usual")]
+    pub thread_times: Option<Vec<(u32, String, u64)>>,
     /// What counters add to a context switch, as `run` measured it before this process's pass.
     #[serde(skip_serializing_if = "usual")]
     pub switch_cost: Option<SwitchCost>,
@@ -445,6 +449,10 @@ impl From<&Process> for ProcessFacts {
             clock_steps: p.clock_steps.map(|steps| (steps.smallest_ticks, steps.typical_ticks)),
             brackets: p.brackets.iter().map(Into::into).collect(),
             cost: p.cost.map(Into::into),
+            thread_times: p
+                .thread_times
+                .as_ref()
+                .map(|threads| threads.iter().map(|t| (t.tid, t.name.clone(), t.cpu_ns)).collect()),
             switch_cost: p.switch_cost,
             // These are known to the profile.
             counted: Vec::new(),
@@ -511,6 +519,14 @@ impl ProcessFacts {
             })
         }));
         frames.extend(self.cost.as_ref().map(|cost| Frame::Cost(cost.into())));
+        frames.extend(self.thread_times.as_ref().map(|threads| {
+            let one = |(tid, name, cpu_ns): &(u32, String, u64)| ThreadCpu {
+                tid: *tid,
+                name: name.clone(),
+                cpu_ns: *cpu_ns,
+            };
+            Frame::Threads(threads.iter().map(one).collect())
+        }));
         frames.extend(self.libraries.iter().cloned().map(|l| Frame::Library(l.into())));
         frames.extend(self.ops.iter().cloned().map(|op| Frame::Op(op.into())));
         frames.extend(self.values.iter().filter_map(|v| {
