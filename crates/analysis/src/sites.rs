@@ -95,6 +95,14 @@ pub struct Sites {
     pub dispatches: u64,
 }
 
+impl Sites {
+    /// A site's part of the wall times of all sites, from 0 to 1.
+    pub fn share(&self, site: &Site) -> Option<f64> {
+        let all: f64 = self.rows.iter().map(|site| site.wall).sum();
+        (all > 0.0).then(|| site.wall / all)
+    }
+}
+
 /// Finds the sites. `None` if the profile has no workgroups that are known, or if only some calls
 /// were recorded (a run with a budget). With `raw`, nothing is subtracted.
 pub fn sites(profile: &Profile, raw: bool) -> Option<Sites> {

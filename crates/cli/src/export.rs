@@ -176,8 +176,11 @@ fn write(
             let described = serde_json::to_string(&metrics_out(&metrics))?;
             let choose = filter.map(|glob| calls_like(profile, glob));
             let corrections = compensation::corrections(profile, &metrics);
-            let mut batches =
-                profile.batches(choose).with_metrics(metrics).with_corrections(corrections);
+            let mut batches = profile
+                .batches(choose)
+                .with_dispatches(analysis::dispatch_numbers(profile))
+                .with_metrics(metrics)
+                .with_corrections(corrections);
             let schema = batches.schema();
             let metrics = Some(described);
             let mut counted = batches.by_ref().inspect(|batch| written += rows_of(batch));

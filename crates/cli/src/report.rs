@@ -7,8 +7,10 @@
 //! ```
 
 mod json;
+mod sites;
 mod text;
 mod torch;
+mod tree;
 
 use std::io::{BufWriter, Write};
 use std::path::PathBuf;
@@ -44,9 +46,13 @@ pub struct Args {
     /// What each row describes.
     #[arg(long, value_enum, default_value_t)]
     by: RowKind,
-    /// Column to sort by, named as in the table or in CSV. Counters are columns, too.
-    #[arg(long, value_name = "COLUMN", default_value = "total")]
-    sort: String,
+    /// Show calls inside of each other (run, op, dispatch, loop) instead of one row for each op.
+    #[arg(long, conflicts_with_all = ["by", "kind", "device", "stream", "skip_ms", "metric", "metrics_file"])]
+    tree: bool,
+    /// Column to sort by, named as in the table or in CSV. Counters are columns, too. The default is
+    /// `self` if calls are inside of other calls, and otherwise `total`.
+    #[arg(long, value_name = "COLUMN")]
+    sort: Option<String>,
     /// Only ops whose name matches. `*` matches any text, `?` any character.
     #[arg(long, value_name = "GLOB")]
     filter: Option<String>,
@@ -77,13 +83,21 @@ pub struct Args {
     /// variable COLUMNS. Without either, tables are as wide as they need to be.
     #[arg(long, value_name = "N")]
     width: Option<usize>,
-    /// Show only the first N rows of the table, after sorting. Sums are those of all rows.
+    /// Show only the first N rows of the table, after sorting; 0 for all. Sums are those of all rows.
+    /// The default is 30 in a table for people, and all in other formats.
     #[arg(long, value_name = "N")]
     top: Option<usize>,
     /// Also show what was recorded, on which machine and when, the parts of the price, and what is
     /// worth a note but changes no number.
     #[arg(short, long)]
     verbose: bool,
+}
+
+impl Args {
+    /// How many rows are shown; `None` for all.
+    fn top(&self) -> Option<usize> {
+        crate::view::table::top(self.top, self.format)
+    }
 }
 
 /// `--by`.
@@ -108,6 +122,8 @@ pub enum RowKind {
     Module,
     /// A PyTorch op with inputs of certain shapes, from recordings of PyTorch's profiler.
     Shape,
+    /// A place in the program that launches dispatches of IREE.
+    Site,
 }
 
 impl RowKind {
@@ -121,7 +137,7 @@ impl RowKind {
             Self::Kind => Some(By::Kind),
             Self::Device => Some(By::Device),
             Self::Stream => Some(By::Stream),
-            Self::Module | Self::Shape => None,
+            Self::Module | Self::Shape | Self::Site => None,
         }
     }
 }
@@ -138,7 +154,14 @@ struct Report<'a> {
 /// Prints the report.
 pub fn main(args: Args) -> Result<ExitCode, Failure> {
     let mut profile = open(&args.profile, &Needs::files(&args.metrics.metrics_file))?;
-    let Some(by) = args.by.of_calls() else { return torch::main(&args, &profile) };
+    if args.tree {
+        return tree::main(&args, &profile);
+    }
+    let by = match (args.by, args.by.of_calls()) {
+        (RowKind::Site, _) => return sites::main(&args, &profile),
+        (_, None) => return torch::main(&args, &profile),
+        (_, Some(by)) => by,
+    };
     if args.skip_ms > 0.0 && profile.is_sampled() {
         return Err(Failure::new(
             "--skip-ms: with a budget, calls that were only counted do not say when they began, so it \
@@ -172,13 +195,16 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
         let each = if profile.manifest.passes > 0 { profile.passes().max(1) } else { 1 };
         let ns = ns / f64::from(each);
         table.add_rest(|column| match column {
-            "op" => Some(Value::Text("(between calls)".to_owned())),
+            "op" => Some(Value::Text("(between)".to_owned())),
             "total_ns" | "self_ns" => Some(Value::Ns(ns)),
             _ => None,
         });
     }
-    table.sort(&args.sort)?;
-    table.keep_first(args.top);
+    // Where calls are inside of others, a total says who was around, and not who took the time.
+    let usual = if summary.nested && by != By::Thread { "self" } else { "total" };
+    let sort = args.sort.as_deref().unwrap_or(usual);
+    table.sort(sort)?;
+    table.keep_first(args.top());
     let overview = Overview {
         profile: &profile,
         summary: &summary,
@@ -190,7 +216,7 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
         raw: summary.raw,
         metrics: &options.metrics,
     };
-    let report = Report { overview, table, sort: &args.sort, loops: &loops, verbose: args.verbose };
+    let report = Report { overview, table, sort, loops: &loops, verbose: args.verbose };
     let mut out = BufWriter::new(stdout(args.format.into()));
     match args.format {
         Format::Table => text::print(&mut out, &report, args.width.or_else(known_width))?,

@@ -4,6 +4,7 @@
 mod drawn;
 mod machines;
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use arrow_array::builder::{
@@ -29,6 +30,10 @@ const BATCH_ROWS: usize = 65_536;
 /// counter, instead of by its expression.
 pub type Correction<'a> = Box<dyn Fn(f64, f64) -> Option<f64> + 'a>;
 
+/// The number of the dispatch that each call of a page belongs to; `None` for calls that belong to
+/// none, and for the calls after the end of the list.
+pub type DispatchNumbers = HashMap<PageKey, Vec<Option<u32>>>;
+
 /// Selects calls by process index and export id.
 pub type Chooser<'a> = Box<dyn Fn(usize, u32) -> bool + 'a>;
 
@@ -40,6 +45,7 @@ pub struct Batches<'a> {
     schema: SchemaRef,
     choose: Option<Chooser<'a>>,
     metrics: Vec<Bound>,
+    dispatches: Option<DispatchNumbers>,
     corrections: Vec<Option<Correction<'a>>>,
     losses: Vec<LossCount>,
 }
@@ -103,6 +109,7 @@ impl Profile {
             schema: schema(self),
             choose,
             metrics: Vec::new(),
+            dispatches: None,
             corrections: Vec::new(),
             losses: Vec::new(),
         }
@@ -110,6 +117,19 @@ impl Profile {
 }
 
 impl<'a> Batches<'a> {
+    /// Adds the column `dispatch`, unless no call belongs to one. Has to come before
+    /// [`Batches::with_metrics`].
+    pub fn with_dispatches(mut self, numbers: DispatchNumbers) -> Self {
+        if numbers.is_empty() {
+            return self;
+        }
+        let mut fields: Vec<_> = self.schema.fields().iter().cloned().collect();
+        fields.push(Arc::new(Field::new("dispatch", DataType::UInt32, true)));
+        self.schema = Arc::new(Schema::new(fields));
+        self.dispatches = Some(numbers);
+        self
+    }
+
     /// Adds a last column for each of these metrics, which must be bound to the counters of the
     /// profile. It contains the metric's value for each call. It is null if one of the metric's
     /// counters was not read or did not count all the time, or if the value is undefined.
@@ -147,20 +167,19 @@ impl Iterator for Batches<'_> {
     type Item = Result<RecordBatch, ArrowError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let mut rows = Rows::new(self.profile, self.metrics.len());
+        let mut rows = Rows::new(self.profile, self.metrics.len(), self.dispatches.is_some());
         for key in self.pages.by_ref() {
             let columns = self.decoder.decode(key);
             let found = columns.losses();
             if !found.is_empty() {
                 self.losses = merge_losses(self.losses.iter().chain(&found));
             }
-            if let Err(e) = rows.append(
-                self.profile,
-                columns,
-                self.choose.as_ref(),
-                &self.metrics,
-                &self.corrections,
-            ) {
+            let computed = Computed {
+                dispatches: self.dispatches.as_ref().and_then(|numbers| numbers.get(&key)),
+                metrics: &self.metrics,
+                corrections: &self.corrections,
+            };
+            if let Err(e) = rows.append(self.profile, columns, self.choose.as_ref(), &computed) {
                 return Some(Err(e));
             }
             if rows.len() >= BATCH_ROWS {
@@ -169,6 +188,14 @@ impl Iterator for Batches<'_> {
         }
         (rows.len() > 0).then(|| RecordBatch::try_new(self.schema.clone(), rows.finish()))
     }
+}
+
+/// What is not in the pages.
+struct Computed<'a> {
+    /// Those of the page.
+    dispatches: Option<&'a Vec<Option<u32>>>,
+    metrics: &'a [Bound],
+    corrections: &'a [Option<Correction<'a>>],
 }
 
 /// The columns of a batch under construction.
@@ -188,11 +215,13 @@ struct Rows {
     times: Vec<[UInt64Builder; 2]>,
     /// Only in a profile with calls of virtual machines.
     machines: Option<MachineRows>,
+    /// Only in a profile with dispatches.
+    dispatch: Option<UInt32Builder>,
     metrics: Vec<Float64Builder>,
 }
 
 impl Rows {
-    fn new(profile: &Profile, metrics: usize) -> Self {
+    fn new(profile: &Profile, metrics: usize, dispatches: bool) -> Self {
         Self {
             who: Default::default(),
             names: Default::default(),
@@ -206,6 +235,7 @@ impl Rows {
             values: (0..profile.groups.counters()).map(|_| UInt64Builder::new()).collect(),
             times: profile.groups.all().iter().map(|_| Default::default()).collect(),
             machines: MachineRows::new(profile),
+            dispatch: dispatches.then(UInt32Builder::new),
             metrics: (0..metrics).map(|_| Float64Builder::new()).collect(),
         }
     }
@@ -219,8 +249,7 @@ impl Rows {
         profile: &Profile,
         columns: &Columns,
         choose: Option<&Chooser<'_>>,
-        metrics: &[Bound],
-        corrections: &[Option<Correction<'_>>],
+        computed: &Computed<'_>,
     ) -> Result<(), ArrowError> {
         if columns.is_empty() {
             return Ok(());
@@ -277,8 +306,13 @@ impl Rows {
             if let Some(machines) = &mut self.machines {
                 machines.append(profile, columns, i, op);
             }
-            for (m, (builder, metric)) in self.metrics.iter_mut().zip(metrics).enumerate() {
-                let correction = corrections.get(m).and_then(Option::as_ref);
+            if let Some(dispatch) = &mut self.dispatch {
+                let of_page = computed.dispatches;
+                dispatch.append_option(of_page.and_then(|of_page| *of_page.get(i)?));
+            }
+            let metrics = self.metrics.iter_mut().zip(computed.metrics);
+            for (m, (builder, metric)) in metrics.enumerate() {
+                let correction = computed.corrections.get(m).and_then(Option::as_ref);
                 builder.append_option(of_call(metric, correction, profile, columns, i));
             }
         }
@@ -313,6 +347,7 @@ impl Rows {
         arrays.extend(self.values.iter_mut().map(|b| ArrayBuilder::finish(b)));
         arrays.extend(self.times.iter_mut().flatten().map(|b| ArrayBuilder::finish(b)));
         arrays.extend(self.machines.iter_mut().flat_map(MachineRows::finish));
+        arrays.extend(self.dispatch.as_mut().map(|b| ArrayBuilder::finish(b)));
         arrays.extend(self.metrics.iter_mut().map(|b| ArrayBuilder::finish(b)));
         arrays
     }

@@ -5,6 +5,7 @@ use analysis::{Estimate, Hidden};
 use super::metrics;
 use super::units;
 use crate::failure::Failure;
+use crate::output::Format;
 
 /// The content of a cell. A missing value is `None` in the column, never zero.
 #[derive(Clone, Debug, PartialEq)]
@@ -56,6 +57,15 @@ impl Quantity {
             None => text,
         }
     }
+}
+
+/// Number of rows of a table for people, if nobody says how many.
+const ROWS: usize = 30;
+
+/// How many rows are shown if `--top` was given or not; `None` for all. 0 means all.
+pub fn top(given: Option<usize>, format: Format) -> Option<usize> {
+    let usual = (format == Format::Table).then_some(ROWS);
+    given.or(usual).filter(|rows| *rows > 0)
 }
 
 /// A column.
@@ -137,6 +147,8 @@ pub struct Table {
     /// A row that is printed after all others for people, whatever the order is, and that only they
     /// see: what the others leave of a whole.
     pub rest: Option<usize>,
+    /// Whether the names of rows are indented, so that they have no common beginning.
+    pub is_tree: bool,
     /// The number of rows that are not printed ([`Table::keep_first`]).
     pub left_out: usize,
 }
@@ -193,7 +205,7 @@ impl Value {
 
 impl Table {
     pub fn new(columns: Vec<Column>, order: Vec<usize>) -> Self {
-        Self { columns, order, rest: None, left_out: 0 }
+        Self { columns, order, rest: None, is_tree: false, left_out: 0 }
     }
 
     /// Adds [`Table::rest`], which has values in some columns only.
@@ -212,7 +224,7 @@ impl Table {
 
     /// Leaves out all rows but the first ones.
     pub fn keep_first(&mut self, rows: Option<usize>) {
-        let kept = rows.unwrap_or(usize::MAX).min(self.order.len());
+        let kept = rows.map_or(self.order.len(), |rows| rows.min(self.order.len()));
         self.left_out += self.order.len() - kept;
         self.order.truncate(kept);
     }

@@ -11,6 +11,9 @@ use super::table::{Column, Table, Value};
 use super::units::{grouped, percent, plural};
 use super::wrap::{PROSE_WIDTH, wrapped};
 
+/// Names in a tree are not shortened below this width while other columns can be left out.
+const TREE_WIDTH: usize = 30;
+
 /// Prints a table. Marks cells whose counter was not read in all calls of the row, estimates, and
 /// values that consist mostly of what the probe itself counts. Returns the names of the columns
 /// that had no room.
@@ -70,7 +73,11 @@ pub fn table<'a>(
             false => Kind::Number,
         };
         let cells: Vec<String> = cells.collect();
-        let nothing = kind == Kind::Number && cells.iter().all(|cell| is_nothing(column, cell));
+        let is_empty = |cell: &String| cell.is_empty() || cell == "–";
+        let nothing = match kind {
+            Kind::Number => cells.iter().all(|cell| is_nothing(column, cell)),
+            _ => column.rank > 0 && cells.iter().all(is_empty),
+        };
         Shown {
             name: &column.name,
             title: column.title.clone(),
@@ -80,9 +87,10 @@ pub fn table<'a>(
         }
     });
     let shown = shown.collect();
-    let laid = layout(out, shown, Names::Ops, width)?;
+    let names = if table.is_tree { Names::Shortened(TREE_WIDTH) } else { Names::Ops };
+    let laid = layout(out, shown, names, width)?;
     if table.left_out > 0 {
-        writeln!(out, "… and {} more", grouped(table.left_out as u128))?;
+        writeln!(out, "… and {} more (--top 0 shows all)", grouped(table.left_out as u128))?;
     }
     let prose = width.unwrap_or(PROSE_WIDTH);
     if let Some(common) = &laid.common {
