@@ -187,6 +187,12 @@ impl Summary {
         (rows * 2 < shares.len()).then_some(Most { rows, share: share.min(1.0) })
     }
 
+    /// What the own times of all rows leave of the threads' wall times, in ns: with them, it adds up
+    /// to those. `None` if that is not known, or if nothing is left.
+    pub fn between(&self, profile: &Profile) -> Option<f64> {
+        self.outside(profile).map(|outside| outside.ns).filter(|ns| *ns > 0.0)
+    }
+
     /// `None` if the time in calls is not known of some thread, or no thread has any.
     pub fn outside(&self, profile: &Profile) -> Option<Outside> {
         let on_device = devices(profile);

@@ -209,6 +209,7 @@ mod tests {
             calls: 3,
             wall_ns: 1e9,
             dispatch_ns: 4e8,
+            recorder_ns: 0.0,
             dispatch_known: true,
             off_cpu: Some(OffCpu { ns: 6e8, of_ns: 6e8, assumed: false }),
             flush_ticks: 0,

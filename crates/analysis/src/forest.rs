@@ -41,6 +41,27 @@ pub(crate) const ROUND: usize = 1 << 18;
 /// The row of calls that are in none.
 pub(crate) const NO_ROW: u32 = u32::MAX;
 
+/// Which row and which node of a tree a call belongs to.
+pub(crate) trait Rows {
+    /// Appends the row of each call of a page; [`NO_ROW`] for a call that is in none.
+    fn rows_of(&mut self, columns: &Columns, rows: &mut Vec<u32>);
+
+    /// The node of a call of `row` directly inside of a call of the node `parent`; [`NO_ROW`] stands
+    /// for no node. Only trees have nodes.
+    fn child(&mut self, _parent: u32, _row: u32) -> u32 {
+        NO_ROW
+    }
+}
+
+/// Rows without nodes.
+struct OnlyRows<F>(F);
+
+impl<F: FnMut(&Columns, &mut Vec<u32>)> Rows for OnlyRows<F> {
+    fn rows_of(&mut self, columns: &Columns, rows: &mut Vec<u32>) {
+        self.0(columns, rows);
+    }
+}
+
 /// What is known of one call. Times are in [`crate::amounts::PARTS`] of a tick.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Mark {
@@ -73,12 +94,14 @@ pub(crate) struct Marks {
     /// Own time, what was taken of it, and what was taken of the duration.
     parts: Vec<[u32; 3]>,
     inner: Vec<bool>,
+    /// The node of each call; empty without nodes.
+    nodes: Vec<u32>,
     /// Values that do not fit, by call and place.
     large: HashMap<(u32, u8), u64>,
 }
 
 impl Marks {
-    fn set(&mut self, at: u32, mark: Mark) {
+    fn set(&mut self, at: u32, mark: Mark, node: u32) {
         let calls = self.parts.len().max(at as usize + 1);
         self.parts.resize(calls, [0; 3]);
         self.inner.resize(calls, false);
@@ -91,6 +114,15 @@ impl Marks {
             }
         }
         self.inner[at as usize] = mark.inner;
+        if node != NO_ROW {
+            self.nodes.resize(calls, NO_ROW);
+            self.nodes[at as usize] = node;
+        }
+    }
+
+    /// The node of call `at` of the page; [`NO_ROW`] if it has none.
+    pub fn node(&self, at: usize) -> u32 {
+        self.nodes.get(at).copied().unwrap_or(NO_ROW)
     }
 
     /// The mark of call `at` of the page.
@@ -135,6 +167,7 @@ struct Open {
     /// What was taken of the calls directly inside.
     inside: u64,
     inner: bool,
+    node: u32,
 }
 
 /// Marks the calls of clusters, one after the other.
@@ -164,8 +197,13 @@ impl<'a, 'b> Marker<'a, 'b> {
     pub fn mark(
         &mut self,
         pages: &[PageSpan],
-        mut rows: impl FnMut(&Columns, &mut Vec<u32>),
+        rows: impl FnMut(&Columns, &mut Vec<u32>),
     ) -> (Vec<Marks>, Found) {
+        self.mark_at(pages, &mut OnlyRows(rows))
+    }
+
+    /// The same, with the nodes of calls.
+    pub fn mark_at(&mut self, pages: &[PageSpan], places: &mut impl Rows) -> (Vec<Marks>, Found) {
         let mut inner = Innermost::default();
         let mut walk = Walk {
             brackets: self.brackets,
@@ -175,11 +213,11 @@ impl<'a, 'b> Marker<'a, 'b> {
         };
         let mut after: Option<Begun> = None;
         loop {
-            let more = self.bring(pages, after, &mut rows);
+            let more = self.bring(pages, after, places);
             for call in &self.calls {
                 let end = u64::MAX - call.not_end;
                 inner.call(call.begin, end, *call, |of, own| walk.end(&of, own));
-                walk.begin(call);
+                walk.begin(call, places);
             }
             after = self.calls.last().copied();
             if !more {
@@ -201,15 +239,18 @@ struct Walk<'b> {
 }
 
 impl Walk<'_> {
-    fn begin(&mut self, call: &Begun) {
+    fn begin(&mut self, call: &Begun, places: &mut impl Rows) {
         let mut inner = false;
+        let around = self.open.last().map_or(NO_ROW, |open| open.node);
+        let node = places.child(around, call.row);
         if call.row != NO_ROW {
             let row = call.row as usize;
             self.of_row.resize(self.of_row.len().max(row + 1), 0);
             inner = self.of_row[row] > 0;
             self.of_row[row] += 1;
         }
-        self.open.push(Open { wanted: self.brackets.in_duration(call.bracket), inside: 0, inner });
+        let wanted = self.brackets.in_duration(call.bracket);
+        self.open.push(Open { wanted, inside: 0, inner, node });
     }
 
     fn end(&mut self, call: &Begun, own: u64) {
@@ -222,7 +263,7 @@ impl Walk<'_> {
         let taken = own_taken.saturating_add(open.inside).min(duration);
         if let Some(marks) = self.marks.get_mut(call.page as usize) {
             let mark = Mark { own: own - own_taken, own_taken, taken, inner: open.inner };
-            marks.set(call.at, mark);
+            marks.set(call.at, mark, open.node);
         }
         if let Some(around) = self.open.last_mut() {
             around.wanted += self.brackets.outside(call.bracket);
@@ -233,12 +274,7 @@ impl Walk<'_> {
 
 impl Marker<'_, '_> {
     /// Collects the earliest calls after `after`, sorted. Returns whether there are more.
-    fn bring(
-        &mut self,
-        pages: &[PageSpan],
-        after: Option<Begun>,
-        rows: &mut impl FnMut(&Columns, &mut Vec<u32>),
-    ) -> bool {
+    fn bring(&mut self, pages: &[PageSpan], after: Option<Begun>, places: &mut impl Rows) -> bool {
         // The recorder writes calls when they end, so the outer one comes last; traces and plugins
         // name it first.
         let imported = self.profile.manifest.origin == Origin::Import;
@@ -253,7 +289,7 @@ impl Marker<'_, '_> {
             }
             let columns = self.decoder.decode(page.key);
             self.rows.clear();
-            rows(columns, &mut self.rows);
+            places.rows_of(columns, &mut self.rows);
             let of_plugins = self.profile.processes[page.key.process].id.is_of_plugins();
             let outer_is_first = imported || of_plugins;
             let brackets = self.brackets.page(columns);

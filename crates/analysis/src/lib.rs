@@ -20,6 +20,9 @@
 //! | [`durations`] | stores many durations compactly, with exact quantiles |
 //! | [`innermost`] | self time: which call owns each moment of a thread |
 //! | [`threads`] | per thread: time inside and outside of dispatches, and off the CPU |
+//! | [`silent`] | threads that called nothing: their processor time |
+//! | [`sites`](mod@sites) | dispatches of IREE by their place in the program: wall time, workers, gaps |
+//! | [`tree`] | calls by the calls around them |
 //! | [`loops`](mod@loops) | loops of instrumented modules as trees: estimates from samples, compensation |
 //! | [`tracks`](mod@tracks) | time series: totals, rates, how evenly they were sampled |
 //! | [`torch`] | ops of PyTorch by module and by shapes of their inputs, from its recordings |
@@ -52,12 +55,15 @@ pub mod metrics;
 pub mod ops;
 pub mod probe;
 pub mod sampled;
+pub mod silent;
+pub mod sites;
 pub mod stats;
 pub mod summary;
 pub mod table;
 pub mod threads;
 pub mod torch;
 pub mod tracks;
+pub mod tree;
 mod walk;
 
 pub use answer::{InPass, Most, Outside, SlowFirst, Together, passes};
@@ -71,6 +77,8 @@ pub use metrics::{Hidden, MOSTLY_EMPTY, MetricValue, MetricValues, PartOfTime};
 pub use ops::{OpFilter, OpTable, OpTrees};
 pub use probe::ProbeCost;
 pub use sampled::{Estimated, SampledCounter, SampledRow, SampledRun};
+pub use silent::SilentThread;
+pub use sites::{Site, Sites, sites};
 pub use stats::{Stats, stats};
 pub use summary::{Options, Summary, summarize};
 pub use table::{
@@ -78,3 +86,4 @@ pub use table::{
 };
 pub use threads::ThreadTime;
 pub use tracks::{SeriesSummary, TracksSummary, tracks};
+pub use tree::{CallTree, TreeNode, call_tree};

@@ -315,15 +315,16 @@ fn value(
         totals.iter_mut().for_each(|clock| *clock = clock.at_most(ns));
     }
     let values: Vec<f64> = totals.iter().map(|total| total.value).collect();
-    let value = metric.value(ns.value, &values);
+    let calls = sum.weight as f64;
+    let value = metric.value_of(calls, ns.value, &values);
     let known = empty.is_some();
-    let interval = value.filter(|_| known).map(|value| interval(metric, value, ns, &totals));
+    let interval = value.filter(|_| known).map(|value| interval(metric, value, calls, ns, &totals));
     result(value, interval, None)
 }
 
 /// The interval of a metric. The errors of its operands are independent, so the distances that each
 /// of them causes are added as squares.
-fn interval(metric: &Bound, value: f64, ns: Estimate, totals: &[Estimate]) -> [f64; 2] {
+fn interval(metric: &Bound, value: f64, calls: f64, ns: Estimate, totals: &[Estimate]) -> [f64; 2] {
     let values: Vec<f64> = totals.iter().map(|total| total.value).collect();
     let (mut below, mut above) = (0.0, 0.0);
     let mut with = |ns: [f64; 2], at: usize, of: [f64; 2]| {
@@ -332,7 +333,7 @@ fn interval(metric: &Bound, value: f64, ns: Estimate, totals: &[Estimate]) -> [f
             if let Some(place) = moved.get_mut(at) {
                 *place = of;
             }
-            metric.value(*ns, &moved)
+            metric.value_of(calls, *ns, &moved)
         });
         let (least, most) = found.fold((value, value), |(l, m), v| (v.min(l), v.max(m)));
         below += (value - least).powi(2);

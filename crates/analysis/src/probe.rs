@@ -274,7 +274,9 @@ fn cost(
         }),
         cpu_ns: cpu.filter(|cpu| !cpu.is_empty()).map(|cpu| cpu.iter().sum()),
         process_ns: of.cost.map(|c| c.process_cpu_ns as f64).filter(|ns| *ns > 0.0),
-        dispatch_ns: mine().next().map(|_| mine().map(|thread| thread.dispatch_ns).sum()),
+        dispatch_ns: mine()
+            .next()
+            .map(|_| mine().map(|thread| thread.dispatch_ns + thread.recorder_ns).sum()),
         empty_call,
     })
 }

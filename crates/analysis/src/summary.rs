@@ -6,12 +6,13 @@ use model::Loss;
 use model::metric::Bound;
 use profile::{LossCount, Profile, merge_losses};
 
-use crate::amounts::Brackets;
+use crate::amounts::{Brackets, ticks};
 use crate::checks::{self, Violation};
 use crate::clusters::PageSpan;
 use crate::estimate::Estimate;
 use crate::probe::{ProbeCost, costs};
 use crate::sampled::{self, Found, Sample, SampledRow, SampledRun};
+use crate::silent::{SilentThread, silent};
 use crate::table::{Apart, By, Counts, Key, Places, Row, Selection, Table};
 use crate::threads::ThreadTime;
 use crate::walk::{Walked, walk};
@@ -66,6 +67,8 @@ pub struct Summary {
     pub apart: Apart,
     /// Each thread that has calls. Ignores the filter.
     pub threads: Vec<ThreadTime>,
+    /// Threads of the same processes that called nothing that was recorded.
+    pub silent: Vec<SilentThread>,
     /// Each process that has calls with a calibrated set of counters.
     pub probes: Vec<ProbeCost>,
     /// Whether some calls have a set of counters that their process did not calibrate.
@@ -154,6 +157,14 @@ fn once(profile: &Profile, options: &Options) -> (Summary, u64) {
     parts.into_iter().for_each(|part| sums.merge(part));
     let busy = by_thread(&clusters, &busy);
     let mut threads = times.finish(profile, &homes, &clusters, &busy);
+    for thread in &mut threads {
+        let Some((own, taken)) = sums.of_threads.get(&(thread.process, thread.thread)) else {
+            continue;
+        };
+        let ns = |parts: u128| profile.timeline.ns_per_tick() * ticks(parts);
+        thread.dispatch_ns = ns(*own).min(thread.wall_ns);
+        thread.recorder_ns = ns(*taken);
+    }
     let estimates = sample.map(|sample| sample.rows(&places));
     if let Some((_, run)) = &estimates {
         estimate_threads(profile, run, &mut threads);
@@ -183,6 +194,7 @@ fn once(profile: &Profile, options: &Options) -> (Summary, u64) {
         overlapping,
         apart: sums.all_apart,
         rows: sums.finish(workers, &brackets),
+        silent: silent(profile, &threads),
         threads,
         probes,
         uncalibrated_probes,

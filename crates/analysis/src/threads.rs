@@ -32,8 +32,11 @@ pub struct ThreadTime {
     pub calls: u64,
     /// From the begin of its first call to the last known moment of the thread.
     pub wall_ns: f64,
-    /// Time in dispatches; nested ones count once. In a run with a budget, an estimate.
+    /// Time in calls, which is the sum of their own times, without what the recorder added unless the
+    /// summary is one of recorded values. In a run with a budget, an estimate.
     pub dispatch_ns: f64,
+    /// What was taken of that time. It is a part of the time in no call.
+    pub recorder_ns: f64,
     /// Whether the time in dispatches is known. False in a run with a budget if only some calls were
     /// timed and some are nested; `dispatch_ns` is then that of the timed calls.
     pub dispatch_known: bool,
@@ -65,7 +68,7 @@ pub struct OffCpu {
 }
 
 impl ThreadTime {
-    /// Time in no dispatch.
+    /// The rest of its wall time: what it did between calls, and what the recorder took.
     pub fn no_dispatch_ns(&self) -> f64 {
         (self.wall_ns - self.dispatch_ns).max(0.0)
     }
@@ -386,6 +389,7 @@ fn join(
         calls,
         wall_ns,
         dispatch_ns,
+        recorder_ns: 0.0,
         dispatch_known: true,
         off_cpu,
         flush_ticks: headers().map(|h| h.start.flush_ticks).max().unwrap_or(0),

@@ -9,14 +9,12 @@ use profile::{Columns, Homes, LossCount, PageDecoder, PageKey, Profile, Role, on
 
 use crate::amounts::Brackets;
 use crate::clusters::{PageSpan, clusters};
-use crate::forest::{self, Marker, Marks};
+use crate::forest::{self, Marker, Marks, Rows};
 use crate::probe::InPlace;
 use crate::threads::PageTimes;
 
 /// Adds up the calls of pages, in any order.
-pub(crate) trait Adder: Send {
-    /// Appends the row of each call of a page; [`forest::NO_ROW`] for a call that is in none.
-    fn rows_of(&mut self, columns: &Columns, rows: &mut Vec<u32>);
+pub(crate) trait Adder: Rows + Send {
     /// Adds the calls of one page. `marks` says which of them are inside of others; without it, none
     /// is.
     fn add(&mut self, columns: &Columns, brackets: &Brackets, marks: Option<&Marks>);
@@ -129,8 +127,7 @@ fn add_nested<A: Adder>(
         loop {
             let at = next.fetch_add(1, Ordering::Relaxed);
             let Some(cluster) = clusters.get(at) else { break };
-            let rows = |columns: &Columns, rows: &mut Vec<u32>| adder.rows_of(columns, rows);
-            let (marks, of_cluster) = marker.mark(cluster, rows);
+            let (marks, of_cluster) = marker.mark_at(cluster, &mut adder);
             for (page, marks) in cluster.iter().zip(marks) {
                 adder.add(decoder.decode(page.key), brackets, Some(&marks));
             }

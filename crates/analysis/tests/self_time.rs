@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use analysis::{By, Key, Options, Summary, summarize};
+use analysis::{By, CallTree, Key, Options, Summary, call_tree, summarize};
 use profile::{Calibration, Origin, Profile};
 use testkit::{CallScript, Item, ProfileScript, Random, Scratch};
 
@@ -94,6 +94,81 @@ fn script(r: &mut Random, threads: &[Thread], origin: Origin) -> ProfileScript {
         }
     }
     script
+}
+
+/// The functions around a call, from the outermost one on, and the call's own.
+type Path = Vec<u32>;
+
+/// For each path of properly nested calls: the number of calls, their durations and own times.
+fn paths(calls: &[Call], own: &[u64]) -> BTreeMap<Path, (u64, u64, u64)> {
+    let order = |i: usize| (calls[i].1, std::cmp::Reverse(calls[i].2), std::cmp::Reverse(i));
+    let mut found: BTreeMap<Path, (u64, u64, u64)> = BTreeMap::new();
+    for (i, (op, begin, end)) in calls.iter().enumerate() {
+        let holds =
+            |j: &usize| calls[*j].1 <= *begin && *end <= calls[*j].2 && *begin < calls[*j].2;
+        let mut around: Vec<usize> =
+            (0..calls.len()).filter(|j| holds(j) && order(*j) < order(i)).collect();
+        around.sort_by_key(|j| order(*j));
+        let path = around.iter().map(|j| calls[*j].0).chain([*op]).collect();
+        let sum = found.entry(path).or_default();
+        *sum = (sum.0 + 1, sum.1 + (end - begin), sum.2 + own[i]);
+    }
+    found
+}
+
+fn paths_of(tree: &CallTree) -> BTreeMap<Path, (u64, u64, u64)> {
+    let mut paths: Vec<Path> = Vec::new();
+    let mut found = BTreeMap::new();
+    for node in &tree.nodes {
+        let Key::Op(op) = node.key else { panic!("{node:?}") };
+        let mut path = node.parent.map_or(Vec::new(), |parent| paths[parent].clone());
+        path.push(op);
+        assert_eq!(node.depth as usize + 1, path.len());
+        let sums = (node.calls, node.total.value as u64, node.own.value as u64);
+        assert_eq!(found.insert(path.clone(), sums), None, "{path:?} has two nodes");
+        paths.push(path);
+    }
+    found
+}
+
+/// Nested calls without a duration are left out: whether one that begins where another one ends is
+/// inside of that says no clock.
+#[test]
+fn the_tree_has_a_node_for_each_way_to_call_a_function() {
+    let mut r = Random(0x2545_f491_4f6c_dd1d);
+    let mut deepest = 0;
+    for round in 0..50 {
+        let mut threads = Vec::new();
+        for _ in 0..1 + r.below(3) {
+            let mut calls = Vec::new();
+            nest(&mut r, 0, 300, &mut calls);
+            calls.retain(|(_, begin, end)| begin < end);
+            threads.push(Thread(calls));
+        }
+        let scratch = Scratch::new();
+        let dir = scratch.join("x.cpt");
+        script(&mut r, &threads, Origin::Run).write(&dir);
+        let profile = Profile::open(&dir).unwrap();
+        let mut expected: BTreeMap<Path, (u64, u64, u64)> = BTreeMap::new();
+        for Thread(calls) in &threads {
+            for (path, (n, total, own)) in paths(calls, &by_ticks(calls, false).0) {
+                let sum = expected.entry(path).or_default();
+                *sum = (sum.0 + n, sum.1 + total, sum.2 + own);
+            }
+        }
+        let tree = call_tree(&profile, true, 2).unwrap();
+        assert_eq!(paths_of(&tree), expected, "round {round}");
+        deepest = deepest.max(tree.nodes.iter().map(|node| node.depth).max().unwrap_or(0));
+        // Corrected, the nodes of a function have the own time of its row.
+        let summary = summarize(&profile, &Options::default());
+        let tree = call_tree(&profile, false, 2).unwrap();
+        for row in &summary.rows {
+            let nodes = || tree.nodes.iter().filter(|node| node.key == row.key);
+            assert_eq!(nodes().map(|node| node.own.value).sum::<f64>(), row.own.value);
+            assert_eq!(nodes().map(|node| node.calls).sum::<u64>(), row.calls + row.inner);
+        }
+    }
+    assert!(deepest >= 4, "{deepest}");
 }
 
 fn self_ticks(summary: &Summary) -> BTreeMap<Key, u128> {

@@ -21,7 +21,8 @@ use crate::failure::Failure;
 use crate::naming::Naming;
 use crate::terminal::{self, known_width, stdout, visible};
 use crate::view::layout::{Kind, Names, Shown, layout};
-use crate::view::wrap::PROSE_WIDTH;
+use crate::view::units::plural;
+use crate::view::wrap::{PROSE_WIDTH, wrapped};
 
 /// Show what limits counting on this machine, and what to do about it.
 #[derive(clap::Args)]
@@ -34,6 +35,9 @@ pub struct Args {
     /// Output format
     #[arg(long, value_enum, default_value_t)]
     format: Format,
+    /// Width of the table in characters, as for `report --width`
+    #[arg(long, value_name = "N")]
+    width: Option<usize>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -89,7 +93,11 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
         Format::Table => {
             let measured = resolution.as_ref().map_or_else(Vec::new, Resolution::rows);
             let rows = findings.iter().chain(counters.iter().flatten()).chain(&measured);
-            table(rows, &mut out, known_width().unwrap_or(PROSE_WIDTH).max(40))?;
+            let rows: Vec<&Row> = rows.collect();
+            let width = args.width.or_else(known_width).unwrap_or(PROSE_WIDTH).max(40);
+            wrapped(&mut out, "", &summary(&rows), width)?;
+            writeln!(out)?;
+            table(rows.into_iter(), &mut out, width)?;
         }
         Format::Json => json(&findings, counters.as_deref(), resolution, &mut out)?,
     }
@@ -186,6 +194,24 @@ fn tried(counters: &[Counter], machine: &Machine) -> Vec<Row> {
 fn library() -> Option<PathBuf> {
     let places = crate::prepare::library_places().ok()?;
     places.iter().find(|path| path.is_file()).or(places.first()).cloned()
+}
+
+/// How many findings there are of each level, and which ones are problems.
+fn summary(rows: &[&Row]) -> String {
+    const NAMED: usize = 3;
+    let of = |level: Level| rows.iter().filter(move |row| row.level == level.name());
+    let problems: Vec<String> = of(Level::Problem).map(|row| visible(&row.name).into()).collect();
+    let notes = of(Level::Note).count();
+    let (some, more) = problems.split_at(problems.len().min(NAMED));
+    let more = if more.is_empty() { String::new() } else { format!(" and {} more", more.len()) };
+    let problems = match problems.len() {
+        0 => "no problem".to_owned(),
+        n => format!("{}: {}{more}", plural(n as u128, "problem"), some.join(", ")),
+    };
+    match notes {
+        0 => problems,
+        n => format!("{problems}; {}", plural(n as u128, "note")),
+    }
 }
 
 fn table<'r>(

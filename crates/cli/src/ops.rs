@@ -23,10 +23,12 @@ use crate::failure::Failure;
 use crate::input;
 use crate::output::Format;
 use crate::terminal::{known_width, stdout};
+use crate::view;
 use crate::view::csv;
 use crate::view::open::open;
 use crate::view::ranks::RankArgs;
 use crate::view::rights::Needs;
+use crate::view::table::{Table, Value};
 
 /// Show where TVM's virtual machines and PyTorch spent their time: one row per op, arguments and
 /// device.
@@ -43,6 +45,20 @@ pub struct Args {
     /// Output format.
     #[arg(long, value_enum, default_value_t)]
     format: Format,
+    /// Only ops whose name matches. `*` matches any text, `?` any character. Not for JSON.
+    #[arg(long, value_name = "GLOB")]
+    filter: Option<String>,
+    /// Column to sort by, named as in the table or in CSV. The default is `self`.
+    #[arg(long, value_name = "COLUMN")]
+    sort: Option<String>,
+    /// Show only the first N rows of the table, after sorting; 0 for all. The default is 30 in a table
+    /// for people, and all in other formats. JSON has every call.
+    #[arg(long, value_name = "N")]
+    top: Option<usize>,
+    /// Also show the program's command line, what is worth a note but changes no number, and all regions
+    /// whose tasks waited for one another.
+    #[arg(short, long)]
+    verbose: bool,
     /// Only the virtual machine with this name; PyTorch is `torch`.
     #[arg(long, value_name = "NAME")]
     vm: Option<String>,
@@ -75,6 +91,34 @@ struct View<'a> {
     /// Whether values are shown as they were recorded.
     raw: bool,
     losses: Vec<LossCount>,
+    args: &'a Args,
+}
+
+impl View<'_> {
+    /// Sorts and shortens the table of ops as the arguments say.
+    fn arrange(&self, table: &mut Table) -> Result<(), Failure> {
+        arrange(table, self.args)
+    }
+}
+
+/// Leaves out the rows whose names do not match.
+fn keep_matching(table: &mut Table, glob: Option<&str>) {
+    let Some(glob) = glob else { return };
+    let Some(names) = table.columns.first().map(|column| &column.cells) else { return };
+    table.order.retain(|row| match names.get(*row).as_deref() {
+        Some(Value::Text(name)) => profile::demangle::matches(glob, name),
+        _ => false,
+    });
+}
+
+/// Sorts and shortens a table of ops as the arguments say.
+fn arrange(table: &mut Table, args: &Args) -> Result<(), Failure> {
+    keep_matching(table, args.filter.as_deref());
+    if let Some(sort) = &args.sort {
+        table.sort(sort)?;
+    }
+    table.keep_first(view::table::top(args.top, args.format));
+    Ok(())
 }
 
 /// Prints the ops.
@@ -89,17 +133,38 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
         return sampled::print(&profile, &args);
     }
     let trees = OpTrees::new(&profile, args.raw);
+    if args.format == Format::Json
+        && (args.filter.is_some() || args.sort.is_some() || args.top.is_some())
+    {
+        return Err(Failure::new(
+            "--filter, --sort and --top choose rows, but --format json has calls",
+        ));
+    }
     // JSON contains every call, so nothing is folded there.
     let table = OpTable::new(&trees, &filter, !args.all);
     let losses = merge_losses(profile.all_losses().iter().chain(trees.losses()));
     let raw = args.raw;
-    let view =
-        View { profile: &profile, trees: &trees, filter: &filter, table: &table, raw, losses };
+    let view = View {
+        profile: &profile,
+        trees: &trees,
+        filter: &filter,
+        table: &table,
+        raw,
+        losses,
+        args: &args,
+    };
     let mut out = BufWriter::with_capacity(1 << 16, stdout(args.format.into()));
     match args.format {
-        Format::Table => text::print(&mut out, &view, args.width.or_else(known_width))?,
+        Format::Table => {
+            text::check(&view)?;
+            text::print(&mut out, &view, args.width.or_else(known_width))?;
+        }
         Format::Json => json::print(&mut out, &view)?,
-        Format::Csv => csv::print(&mut out, &columns::ops(&view, columns::Readers::Programs))?,
+        Format::Csv => {
+            let mut table = columns::ops(&view, columns::Readers::Programs);
+            view.arrange(&mut table)?;
+            csv::print(&mut out, &table)?;
+        }
     }
     out.flush()?;
     Ok(ExitCode::SUCCESS)

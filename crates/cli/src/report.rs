@@ -7,8 +7,10 @@
 //! ```
 
 mod json;
+mod sites;
 mod text;
 mod torch;
+mod tree;
 
 use std::io::{BufWriter, Write};
 use std::path::PathBuf;
@@ -31,7 +33,7 @@ use crate::view::open::open;
 use crate::view::overview::Overview;
 use crate::view::ranks::RankArgs;
 use crate::view::rights::Needs;
-use crate::view::table::Table;
+use crate::view::table::{Table, Value};
 
 /// Show where the time went: one row per op, with its counters.
 ///
@@ -45,9 +47,13 @@ pub struct Args {
     /// What each row describes.
     #[arg(long, value_enum, default_value_t)]
     by: RowKind,
-    /// Column to sort by, named as in the table or in CSV. Counters are columns, too.
-    #[arg(long, value_name = "COLUMN", default_value = "total")]
-    sort: String,
+    /// Show calls inside of each other (run, op, dispatch, loop) instead of one row for each op.
+    #[arg(long, conflicts_with_all = ["by", "kind", "device", "stream", "skip_ms", "metric", "metrics_file"])]
+    tree: bool,
+    /// Column to sort by, named as in the table or in CSV. Counters are columns, too. The default is
+    /// `self` if calls are inside of other calls, and otherwise `total`.
+    #[arg(long, value_name = "COLUMN")]
+    sort: Option<String>,
     /// Only ops whose name matches. `*` matches any text, `?` any character.
     #[arg(long, value_name = "GLOB")]
     filter: Option<String>,
@@ -80,13 +86,21 @@ pub struct Args {
     /// variable COLUMNS. Without either, tables are as wide as they need to be.
     #[arg(long, value_name = "N")]
     width: Option<usize>,
-    /// Show only the first N rows of the table, after sorting. Sums are those of all rows.
+    /// Show only the first N rows of the table, after sorting; 0 for all. Sums are those of all rows.
+    /// The default is 30 in a table for people, and all in other formats.
     #[arg(long, value_name = "N")]
     top: Option<usize>,
     /// Also show what was recorded, on which machine and when, the parts of the price, and what is
     /// worth a note but changes no number.
     #[arg(short, long)]
     verbose: bool,
+}
+
+impl Args {
+    /// How many rows are shown; `None` for all.
+    fn top(&self) -> Option<usize> {
+        crate::view::table::top(self.top, self.format)
+    }
 }
 
 /// `--by`.
@@ -113,6 +127,8 @@ pub enum RowKind {
     Module,
     /// A PyTorch op with inputs of certain shapes, from recordings of PyTorch's profiler.
     Shape,
+    /// A place in the program that launches dispatches of IREE.
+    Site,
 }
 
 impl RowKind {
@@ -127,7 +143,7 @@ impl RowKind {
             Self::Kind => Some(By::Kind),
             Self::Device => Some(By::Device),
             Self::Stream => Some(By::Stream),
-            Self::Module | Self::Shape => None,
+            Self::Module | Self::Shape | Self::Site => None,
         }
     }
 }
@@ -145,7 +161,14 @@ struct Report<'a> {
 pub fn main(args: Args) -> Result<ExitCode, Failure> {
     let mut profile = open(&args.profile, &Needs::files(&args.metrics.metrics_file))?;
     args.ranks.choose(&mut profile)?;
-    let Some(by) = args.by.of_calls() else { return torch::main(&args, &profile) };
+    if args.tree {
+        return tree::main(&args, &profile);
+    }
+    let by = match (args.by, args.by.of_calls()) {
+        (RowKind::Site, _) => return sites::main(&args, &profile),
+        (_, None) => return torch::main(&args, &profile),
+        (_, Some(by)) => by,
+    };
     if args.skip_ms > 0.0 && profile.is_sampled() {
         return Err(Failure::new(
             "--skip-ms: with a budget, calls that were only counted do not say when they began, so it \
@@ -173,8 +196,22 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
     let found = tracks.losses.iter().chain(&recorded.losses);
     summary.losses = merge_losses(summary.losses.iter().chain(found));
     let mut table = columns::of_summary(&profile, &summary, &options);
-    table.sort(&args.sort)?;
-    table.keep_first(args.top);
+    let is_whole = args.filter.is_none() && by == By::Op;
+    let between = summary.between(&profile).filter(|_| is_whole);
+    if let Some(ns) = between {
+        let each = if profile.manifest.passes > 0 { profile.passes().max(1) } else { 1 };
+        let ns = ns / f64::from(each);
+        table.add_rest(|column| match column {
+            "op" => Some(Value::Text("(between)".to_owned())),
+            "total_ns" | "self_ns" => Some(Value::Ns(ns)),
+            _ => None,
+        });
+    }
+    // Where calls are inside of others, a total says who was around, and not who took the time.
+    let usual = if summary.nested && by != By::Thread { "self" } else { "total" };
+    let sort = args.sort.as_deref().unwrap_or(usual);
+    table.sort(sort)?;
+    table.keep_first(args.top());
     let overview = Overview {
         profile: &profile,
         summary: &summary,
@@ -186,7 +223,7 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
         raw: summary.raw,
         metrics: &options.metrics,
     };
-    let report = Report { overview, table, sort: &args.sort, loops: &loops, verbose: args.verbose };
+    let report = Report { overview, table, sort, loops: &loops, verbose: args.verbose };
     let mut out = BufWriter::new(stdout(args.format.into()));
     match args.format {
         Format::Table => text::print(&mut out, &report, args.width.or_else(known_width))?,

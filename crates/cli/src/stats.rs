@@ -32,6 +32,7 @@ use crate::view::open::open;
 use crate::view::ranks::RankArgs;
 use crate::view::rights::Needs;
 use crate::view::statistics::{Style, render};
+use crate::view::units::plural;
 
 /// Show how the values of an op's calls are distributed, and how they correlate.
 ///
@@ -69,6 +70,10 @@ pub struct Args {
     /// Shade the tables by probability to this power. Below 1, small probabilities become visible.
     #[arg(long, value_name = "G", default_value = "0.5", value_parser = gamma)]
     gamma: f64,
+    /// Describe only the N ops with the most time; 0 for all. The default is 3 in text for people if
+    /// neither --op nor --thread chooses some, and otherwise all.
+    #[arg(long, value_name = "N")]
+    top: Option<usize>,
     /// Leave out the tables of probabilities.
     #[arg(long)]
     no_table: bool,
@@ -85,6 +90,9 @@ pub struct Args {
     #[arg(long, value_enum, default_value_t)]
     format: StatsFormat,
 }
+
+/// Number of ops that are described if nobody chooses any.
+const OPS: usize = 3;
 
 /// `--format`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -131,7 +139,12 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
         workers: 0,
         raw: args.raw,
     };
-    let stats = stats(&profile, &options).map_err(|error| too_many(&profile, error))?;
+    let mut stats = stats(&profile, &options).map_err(|error| too_many(&profile, error))?;
+    let is_chosen = args.op.is_some() || args.thread.is_some();
+    let usual = (args.format == StatsFormat::Text && !is_chosen).then_some(OPS);
+    let top = args.top.or(usual).filter(|ops| *ops > 0).unwrap_or(usize::MAX);
+    let left_out = stats.ops.len().saturating_sub(top);
+    stats.ops.truncate(top);
     let recorded = profile.loops().map_err(Failure::new)?;
     let loops = Loops::new(&profile, &recorded, &[], false);
     // What a loop took is known of all its hits together: not by thread name, and not by time.
@@ -143,6 +156,10 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
             let width = args.width.or_else(known_width);
             let style = Style { gamma: args.gamma, width, ..Style::default() };
             render(&mut out, &profile, &stats, &style)?;
+            if left_out > 0 {
+                let ops = plural(left_out as u128, "further op");
+                writeln!(out, "… and {ops} with less time (--op NAME, --top 0)")?;
+            }
             if let Some(loops) = loops {
                 any_loop = spread::print(&mut out, loops, args.op.as_deref(), width)?;
             }

@@ -14,7 +14,7 @@
 //!  expression := term { ("+" | "-") term }
 //!  term       := factor { ("*" | "/") factor }
 //!  factor     := "-" factor | "(" expression ")" | ("min" | "max") "(" expression { "," expression } ")"
-//!              | number | "duration" | counter
+//!              | number | "duration" | "calls" | counter
 //!  number     := digits [ "." digits ] [ "e" [sign] digits ] [ prefix ] [ unit ]     64B, 1.5e9, 4Ki
 //!  counter    := word | '"' anything else than '"' '"' | "'" anything else than "'" "'"
 //!  word       := letter { letter | digit | "_" | "." | ":" | "-" before one of these }
@@ -26,8 +26,11 @@
 //!
 //! # Invariants
 //! - All counters of a metric belong to one group, so they were read together, over the same
-//!   interval. `duration` is the time of exactly those calls whose values are in the sums, and can
-//!   be combined with any group.
+//!   interval. `duration` is the time of exactly those calls whose values are in the sums, `calls` is
+//!   their number, and both can be combined with any group.
+//! - A plain number beside a sum stands for each call: in `64B / duration` each call moved 64 bytes, and
+//!   in `duration - 5us` 5 µs are taken of each. So the metric of a row is what it is of each call if all
+//!   are alike, however many there are.
 //! - An undefined value is missing: a division by zero, or an overflow. It is never NaN, never
 //!   infinite, and never replaced by 0.
 //! - An expression has at most [`MOST_BYTES`] bytes and [`MOST_DEPTH`] levels, which bounds every
@@ -121,6 +124,7 @@ struct Name {
 enum Node<C> {
     Number(unit::Quantity),
     Duration,
+    Calls,
     Counter(C),
     Negative(Box<Node<C>>),
     /// The operator, its byte offset, and the operands.
@@ -153,6 +157,7 @@ impl fmt::Display for Node<Name> {
         match self {
             Self::Number(quantity) => write!(f, "{quantity}"),
             Self::Duration => f.write_str("duration"),
+            Self::Calls => f.write_str("calls"),
             Self::Counter(name) => match name.text.contains('"') {
                 true => write!(f, "'{}'", name.text),
                 false => write!(f, "\"{}\"", name.text),

@@ -63,6 +63,10 @@ fn values_and_units() {
         ("duration in us", Some(0.01), "us"),
         ("read in bytes", Some(1.0), "bytes"),
         ("cycles", Some(1.0), "cycles"),
+        ("calls", Some(1.0), "count"),
+        ("calls / duration in G/s", Some(0.1), "G/s"),
+        ("instructions / duration in M/s", Some(100.0), "M/s"),
+        ("2e6 * calls / duration in T/s", Some(200.0), "T/s"),
         ("cycles + 1", Some(2.0), "cycles"),
         ("cycles + instructions", Some(3.0), "ratio"),
         ("instructions + cache-misses", Some(3.0), "count"),
@@ -135,13 +139,13 @@ fn errors_name_the_problem_and_its_place() {
         ("x=1.2.3", "byte 5: expected an operator or the end, found '.'", ""),
         ("x=.", "byte 2: \".\" is not a number", ""),
         ("x=1e400*cycles", "byte 2: \"1e400\" is not a number", ""),
-        ("x=5parsec*cycles", "byte 3: unknown unit \"parsec\"", "Units(\"%, ratio, count, cycles, and with a prefix (n u m k M G T, Ki Mi Gi Ti) s, B, Hz, J, W; also one per another: GB/s, /s\")"),
+        ("x=5parsec*cycles", "byte 3: unknown unit \"parsec\"", "Units(\"%, ratio, count, cycles, and with a prefix (n u m k M G T, Ki Mi Gi Ti) s, B, Hz, J, W; also one per another: GB/s, G/s, /s\")"),
         ("x=avg(cycles)", "byte 2: unknown function \"avg\"", ""),
         ("x=min(cycles", "byte 12: expected an operator, \",\" or \")\", found the end", ""),
         ("x=min()", "byte 6: expected a number, a counter or \"(\", found ')'", ""),
         ("x=2+2", "byte 2: the expression has neither a counter nor the duration", ""),
-        ("x=cycles in", "byte 11: expected a unit, found the end", "Units(\"%, ratio, count, cycles, and with a prefix (n u m k M G T, Ki Mi Gi Ti) s, B, Hz, J, W; also one per another: GB/s, /s\")"),
-        ("x=cycles in furlongs", "byte 12: unknown unit \"furlongs\"", "Units(\"%, ratio, count, cycles, and with a prefix (n u m k M G T, Ki Mi Gi Ti) s, B, Hz, J, W; also one per another: GB/s, /s\")"),
+        ("x=cycles in", "byte 11: expected a unit, found the end", "Units(\"%, ratio, count, cycles, and with a prefix (n u m k M G T, Ki Mi Gi Ti) s, B, Hz, J, W; also one per another: GB/s, G/s, /s\")"),
+        ("x=cycles in furlongs", "byte 12: unknown unit \"furlongs\"", "Units(\"%, ratio, count, cycles, and with a prefix (n u m k M G T, Ki Mi Gi Ti) s, B, Hz, J, W; also one per another: GB/s, G/s, /s\")"),
         ("x=cycles in GB/s", "byte 2: its value is in cycles, not in GB/s", ""),
         ("x=cycels / 2", "byte 2: \"cycels\" is not counted in this recording", "Near([\"cycles\"])"),
         ("x=branch-misses/2", "byte 2: \"branch-misses\" is not counted in this recording", "Near([\"cache-misses\"])"),
@@ -376,5 +380,28 @@ fn builtins_are_offered_where_they_can_be_formed() {
         let bound = metric.bind(&all).unwrap_or_else(|e| panic!("{}: {e}", builtin.name));
         assert!(bound.value(1.0, &vec![1.0; bound.counters.len()]).is_some());
         assert!(offered(&all).iter().any(|b| b.name == builtin.name && b.builtin));
+    }
+}
+
+/// Three calls of 10 ns each, with 4 cycles each. What is said of each call is the same of all.
+#[test]
+fn a_number_beside_a_sum_stands_for_each_call() {
+    let cycles = Operand { name: "cycles", unit: Unit::Cycles, scale: 1.0, group: 0 };
+    for (expression, expected) in [
+        ("64B / duration in GB/s", 6.4),
+        ("2e6 * calls / duration in T/s", 200.0),
+        ("calls", 3.0),
+        ("duration - 4ns", 18.0),
+        ("cycles + 1", 15.0),
+        ("max(duration, 5ns)", 30.0),
+        ("min(5ns, duration)", 15.0),
+        ("1 - cycles / duration / 1GHz", 0.6),
+        ("cycles / (2 * calls)", 2.0),
+        ("duration", 30.0),
+    ] {
+        let bound = Metric::of("x", expression).unwrap().bind(&[cycles]).unwrap();
+        let values = vec![12.0; bound.counters.len()];
+        let found = bound.value_of(3.0, 30.0, &values).unwrap();
+        assert!((found - expected).abs() < 1e-9, "{expression}: {found}");
     }
 }

@@ -27,6 +27,7 @@ use record::meta::{
     PARTS_NAME, ProcessCost, ValueKey,
 };
 use record::pool::PoolFile;
+use record::thread_times::ThreadCpu;
 use record::{Granularity, PageHeader, Snapshot, Timeline, brackets::Brackets};
 
 use crate::activities::Activities;
@@ -107,6 +108,9 @@ pub struct Process {
     pub brackets: Vec<Brackets>,
     /// What recording cost it outside of calls and threads; `None` in older profiles.
     pub cost: Option<ProcessCost>,
+    /// The processor time of all threads that it had at its end, or at the end of the session. `None`
+    /// if it did not end in an orderly way, and in older profiles.
+    pub thread_times: Option<Vec<ThreadCpu>>,
     /// The cost of the last pages of its threads; `None` if it did not end in an orderly way.
     pub leaving: Option<Leaving>,
     /// What recording took of each of its threads by the recorder's own account, in a run with a
@@ -392,6 +396,7 @@ impl Process {
             clock_steps: None,
             brackets: Vec::new(),
             cost: None,
+            thread_times: None,
             leaving: None,
             spent: Vec::new(),
             counted: Vec::new(),
@@ -532,6 +537,7 @@ impl Process {
                 Frame::Brackets(brackets) => self.brackets.push(brackets),
                 Frame::Cost(cost) => self.cost = Some(cost),
                 Frame::Job(job) => self.job = Some(job),
+                Frame::Threads(threads) => self.thread_times = Some(threads),
             }
         }
     }

@@ -24,6 +24,7 @@
 //! | [`clock`] | ticks, snapshots, and the conversion between ticks and nanoseconds |
 //! | [`usage`] | the numbers that the kernel counts for every thread anyway |
 //! | [`job`] | the place of a process in a distributed job |
+//! | [`thread_times`] | the processor time of each thread of a process, at its end |
 //! | [`brackets`] | how long brackets took around the program's own calls |
 //!
 //! Invariants. A record counts once `committed` in its page's header covers it, so a crash at any
@@ -40,6 +41,7 @@ pub mod meta;
 pub mod page;
 pub mod pool;
 pub mod run_file;
+pub mod thread_times;
 pub mod usage;
 pub mod wire;
 

@@ -15,6 +15,7 @@ use crate::brackets::Brackets;
 use crate::clock::{ClockKind, Granularity, Snapshot};
 use crate::job::Job;
 use crate::run_file::{get_snapshot, put_snapshot};
+use crate::thread_times::{self, ThreadCpu};
 use crate::wire::{Decoder, Encoder, Truncated, xxh64};
 
 const PREFIX_BYTES: usize = 16;
@@ -30,6 +31,7 @@ const KIND_CLOCK: u16 = 9;
 const KIND_BRACKETS: u16 = 12;
 const KIND_COST: u16 = 13;
 const KIND_JOB: u16 = 14;
+const KIND_THREADS: u16 = 15;
 
 /// Name of the metadata file in a process's part.
 pub const META_NAME: &str = "meta.cps";
@@ -106,6 +108,8 @@ pub enum Frame {
     Cost(ProcessCost),
     /// The place of the process in a distributed job.
     Job(Job),
+    /// The processor time of all threads that the process had when it, or the session, ended.
+    Threads(Vec<ThreadCpu>),
 }
 
 /// See [`Frame::Cost`].
@@ -534,6 +538,10 @@ impl Frame {
                 e.u32(job.rank).u32(job.size.unwrap_or(0));
                 KIND_JOB
             }
+            Self::Threads(threads) => {
+                thread_times::put(&mut e, threads);
+                KIND_THREADS
+            }
         };
         frame(kind, &e.finish())
     }
@@ -760,6 +768,7 @@ fn read_frame(bytes: &[u8]) -> Result<(Option<Frame>, usize), Truncated> {
             let (rank, size) = (d.u32()?, d.u32()?);
             Some(Frame::Job(Job { rank, size: Some(size).filter(|size| *size > rank) }))
         }
+        KIND_THREADS => Some(Frame::Threads(thread_times::get(d)?)),
         _ => None,
     };
     Ok((frame, end))
@@ -873,6 +882,7 @@ mod tests {
             }),
             Frame::Job(Job { rank: 3, size: Some(8) }),
             Frame::Job(Job { rank: 3, size: None }),
+            Frame::Threads(vec![ThreadCpu { tid: 9, name: "pool-1".into(), cpu_ns: 1 << 40 }]),
         ]
     }
 

@@ -295,6 +295,7 @@ impl ProcessScript {
         frames.extend(self.brackets.iter().cloned().map(Frame::Brackets));
         frames.extend(self.cost.map(Frame::Cost));
         frames.extend(self.job.map(Frame::Job));
+        frames.extend(self.thread_times.clone().map(Frame::Threads));
         frames
     }
 }

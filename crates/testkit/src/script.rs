@@ -16,6 +16,7 @@ use record::job::Job;
 use record::meta::{
     Calibration, Export, Leaving, Library, LibraryKind, OpExport, ProcessCost, Role, Text, ValueKey,
 };
+use record::thread_times::ThreadCpu;
 use record::{ClockKind, Drawn, Granularity, Snapshot, Usage};
 
 /// A whole profile.
@@ -59,6 +60,8 @@ pub struct ProcessScript {
     pub cost: Option<ProcessCost>,
     /// Its place in a distributed job.
     pub job: Option<Job>,
+    /// The threads that it had at its end.
+    pub thread_times: Option<Vec<ThreadCpu>>,
     /// The cost of the last pages of its threads.
     pub leaving: Option<Leaving>,
     /// Its threads.

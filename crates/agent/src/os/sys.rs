@@ -347,6 +347,32 @@ pub fn read_file(path: &CStr) -> Result<Vec<u8>, i32> {
     }
 }
 
+/// Returns the entries of a directory whose names are numbers, in ascending order.
+pub fn numbers_in(path: &CStr) -> Result<Vec<u32>, i32> {
+    let directory = Descriptor::open(path, libc::O_RDONLY | libc::O_DIRECTORY)?;
+    let mut found = Vec::new();
+    let mut buffer = [0u8; 4096];
+    loop {
+        let fd = directory.0;
+        let count = syscall!(libc::SYS_getdents64, fd, buffer.as_mut_ptr(), buffer.len())?;
+        let mut rest = buffer.get(..count as usize).unwrap_or_default();
+        if rest.is_empty() {
+            found.sort_unstable();
+            return Ok(found);
+        }
+        // Inode and offset of 8 bytes each, length of the entry, type of one byte, name.
+        while let Some([low, high]) = rest.get(16..18) {
+            let length = usize::from(u16::from_le_bytes([*low, *high]));
+            let (Some(entry), Some(next)) = (rest.get(19..length), rest.get(length..)) else {
+                break;
+            };
+            let name = entry.split(|b| *b == 0).next().unwrap_or_default();
+            found.extend(std::str::from_utf8(name).ok().and_then(|name| name.parse::<u32>().ok()));
+            rest = next;
+        }
+    }
+}
+
 /// Reads the target of a symbolic link.
 pub fn read_link(path: &CStr) -> Result<Vec<u8>, i32> {
     let mut buffer = vec![0u8; 4096];

@@ -11,6 +11,7 @@
 //! | [`guard`] | catches internal panics, and switches the agent off after one |
 //! | [`load`] | loads the run when there is something to record |
 //! | [`cost`] | the processor time that the library uses before the first call |
+//! | [`thread_times`] | the processor time of all threads, at the end of the process |
 //! | [`lock`] | the process's lock |
 //! | [`descriptors`] | tracks the counters that a forked child inherits and has to close |
 
@@ -25,3 +26,4 @@ pub mod names;
 pub mod part;
 pub mod plugins;
 pub mod program;
+pub mod thread_times;

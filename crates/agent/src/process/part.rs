@@ -18,7 +18,7 @@ use record::pool::Row;
 use crate::os::kept::keep;
 use crate::os::sys::{self, AppendError};
 use crate::process::lock::Lock;
-use crate::process::{cost, descriptors, names};
+use crate::process::{cost, descriptors, names, thread_times};
 use crate::state::part_words::{NAMED, PartWords, Paths, READY};
 use crate::state::run::Run;
 
@@ -240,6 +240,9 @@ impl Process {
         if pages > 0 {
             let cpu_ns = self.state.leaving_ns.load(Ordering::Relaxed);
             self.append(&Frame::Leaving(Leaving { pages, cpu_ns }));
+        }
+        if let Some(threads) = thread_times::read() {
+            self.append(&Frame::Threads(threads));
         }
         self.append(&Frame::Cost(cost::take(process_ends)));
         self.append(&Frame::Snapshot(Snapshot::take(self.run.clock)));

@@ -12,7 +12,7 @@ use profile::{Columns, PageDecoder, PageKey, Profile};
 use super::Options;
 use super::samples::{Column, Samples, Values};
 use crate::amounts::{BracketCounts, Brackets, parts};
-use crate::forest::{Mark, Marks, NO_ROW};
+use crate::forest::{Mark, Marks, NO_ROW, Rows};
 use crate::sampled::Weights;
 use crate::table::Key;
 use crate::walk::{Adder, Walked, walk};
@@ -396,12 +396,14 @@ impl<'a> Worker<'a> {
     }
 }
 
-impl Adder for Worker<'_> {
+impl Rows for Worker<'_> {
     fn rows_of(&mut self, columns: &Columns, rows: &mut Vec<u32>) {
         self.find_rows(columns);
         rows.extend_from_slice(&self.rows);
     }
+}
 
+impl Adder for Worker<'_> {
     fn add(&mut self, columns: &Columns, brackets: &Brackets, marks: Option<&Marks>) {
         self.find_rows(columns);
         let mut rows = std::mem::take(&mut self.rows);

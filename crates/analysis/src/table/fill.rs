@@ -9,7 +9,7 @@ use profile::{Columns, Profile, Role, Status};
 use super::sum::Sum;
 use super::{Apart, By, Key, Places};
 use crate::amounts::{self, BracketCounts, Brackets, PageBrackets, parts};
-use crate::forest::{Mark, Marks, NO_ROW};
+use crate::forest::{Mark, Marks, NO_ROW, Rows};
 use crate::metrics::{self, Sets};
 use crate::sampled::Weights;
 use crate::walk::{Adder, apart};
@@ -38,6 +38,8 @@ pub(crate) struct Table<'a> {
     pub all_own_taken: u128,
     /// Number of calls of whose own time nothing is left after the correction.
     pub all_exhausted: u64,
+    /// For each thread, what of these two belongs to it.
+    pub of_threads: HashMap<(usize, usize), (u128, u128)>,
     /// Whether some call is inside of another one.
     pub nested: bool,
     /// The brackets of all these calls.
@@ -75,6 +77,7 @@ impl<'a> Table<'a> {
             all_own: 0,
             all_own_taken: 0,
             all_exhausted: 0,
+            of_threads: HashMap::new(),
             nested: false,
             all_in_brackets: BracketCounts::default(),
             all_apart: Apart::default(),
@@ -213,6 +216,10 @@ impl<'a> Table<'a> {
         self.all_own += other.all_own;
         self.all_own_taken += other.all_own_taken;
         self.all_exhausted += other.all_exhausted;
+        for (thread, (own, taken)) in other.of_threads {
+            let sum = self.of_threads.entry(thread).or_default();
+            *sum = (sum.0 + own, sum.1 + taken);
+        }
         self.all_in_brackets.add(other.all_in_brackets);
         self.all_apart.spans += other.all_apart.spans;
         self.all_apart.bookkeeping += other.all_apart.bookkeeping;
@@ -226,12 +233,14 @@ impl<'a> Table<'a> {
     }
 }
 
-impl Adder for Table<'_> {
+impl Rows for Table<'_> {
     fn rows_of(&mut self, columns: &Columns, rows: &mut Vec<u32>) {
         self.find_rows(columns);
         rows.extend_from_slice(&self.page_rows);
     }
+}
 
+impl Adder for Table<'_> {
     fn add(&mut self, columns: &Columns, brackets: &Brackets, marks: Option<&Marks>) {
         self.find_rows(columns);
         let apart = apart(self.profile, columns);
@@ -323,6 +332,8 @@ impl Adder for Table<'_> {
         self.nested |= nested;
         self.all_own += u128::from(own);
         self.all_own_taken += u128::from(own_taken);
+        let of_thread = self.of_threads.entry(thread).or_default();
+        *of_thread = (of_thread.0 + u128::from(own), of_thread.1 + u128::from(own_taken));
         self.add_counters(columns, &classes);
         let page = metrics::Page {
             columns,

@@ -293,10 +293,10 @@ fn about_a_metric() {
     #[rustfmt::skip]
     let golden = [
         ("x=cycles instructions", "put names with slashes, commas or spaces in quotes: \"msr/tsc/\" / duration"),
-        ("x=5parsec*cycles", "units: %, ratio, count, cycles, and with a prefix (n u m k M G T, Ki Mi Gi Ti) s, B, Hz, J, W; also one per another: GB/s, /s"),
+        ("x=5parsec*cycles", "units: %, ratio, count, cycles, and with a prefix (n u m k M G T, Ki Mi Gi Ti) s, B, Hz, J, W; also one per another: GB/s, G/s, /s"),
         ("x=avg(cycles)", "there are min(…) and max(…)"),
-        ("x=cycles in", "units: %, ratio, count, cycles, and with a prefix (n u m k M G T, Ki Mi Gi Ti) s, B, Hz, J, W; also one per another: GB/s, /s"),
-        ("x=cycles in furlongs", "units: %, ratio, count, cycles, and with a prefix (n u m k M G T, Ki Mi Gi Ti) s, B, Hz, J, W; also one per another: GB/s, /s"),
+        ("x=cycles in", "units: %, ratio, count, cycles, and with a prefix (n u m k M G T, Ki Mi Gi Ti) s, B, Hz, J, W; also one per another: GB/s, G/s, /s"),
+        ("x=cycles in furlongs", "units: %, ratio, count, cycles, and with a prefix (n u m k M G T, Ki Mi Gi Ti) s, B, Hz, J, W; also one per another: GB/s, G/s, /s"),
         ("x=cycels / 2", "did you mean cycles?"),
         ("x=branch-misses/2", "did you mean cache-misses?"),
         ("x=nothing-like-it", "this recording has the counters cycles, instructions, cache-misses, task-clock, read, msr/tsc/, page-faults:u, page-faults:k, cpu-migrations:u, energy"),

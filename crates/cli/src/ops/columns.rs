@@ -200,7 +200,7 @@ pub fn ops(view: &View<'_>, readers: Readers) -> Table {
     };
     columns.extend([
         Column::new(
-            3,
+            2,
             "calls",
             "calls",
             cells(&|row| has_calls(row).then(|| Value::Count((row.calls - row.inner).into()))),

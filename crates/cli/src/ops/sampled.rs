@@ -39,6 +39,7 @@ pub fn print(profile: &Profile, args: &Args) -> Result<ExitCode, Failure> {
     });
     let mut table = columns::of_summary(profile, &summary, &options);
     table.sort("total")?;
+    super::arrange(&mut table, args)?;
     for column in &mut table.columns {
         match column.name.as_str() {
             "arguments" | "device" => {

@@ -2,24 +2,33 @@
 
 use std::io::{self, Write};
 
-use super::{View, columns, machines};
+use super::{View, columns, keep_matching, machines};
+use crate::failure::Failure;
+use crate::output::Format;
 use crate::view::head::command;
 use crate::view::losses;
 use crate::view::notes::{hosts_without_calls, isolated_python};
 use crate::view::price;
+use crate::view::table::{Table, top};
 use crate::view::text;
 use crate::view::units::{grouped, percent, plural, time};
 use crate::view::wrap::{PROSE_WIDTH, wrapped};
+
+/// The error of a `--sort` that names no column.
+pub fn check(view: &View<'_>) -> Result<(), Failure> {
+    view.arrange(&mut columns::ops(view, columns::Readers::People))
+}
 
 /// Prints the ops. Without a width, tables are as wide as they need to be.
 pub fn print(out: &mut impl Write, view: &View<'_>, width: Option<usize>) -> io::Result<()> {
     let tables = width.map(|width| width.max(40));
     let prose = tables.unwrap_or(PROSE_WIDTH);
     let (profile, table) = (view.profile, view.table);
-    if !profile.manifest.command.is_empty() {
+    let is_empty = table.runs == 0 && table.ops == 0;
+    if !profile.manifest.command.is_empty() && (view.args.verbose || is_empty) {
         wrapped(out, "command   ", &command(&profile.manifest), prose)?;
     }
-    if table.runs == 0 && table.ops == 0 {
+    if is_empty {
         writeln!(out, "no ops were recorded; likely reasons:")?;
         for reason in reasons(view) {
             wrapped(out, "  - ", &reason, prose)?;
@@ -32,15 +41,23 @@ pub fn print(out: &mut impl Write, view: &View<'_>, width: Option<usize>) -> io:
     }
     writeln!(out)?;
     ops(out, view, tables)?;
-    let regions = columns::regions(view);
+    let mut regions = columns::regions(view);
+    keep_matching(&mut regions, view.args.filter.as_deref());
+    regions.keep_first(top(view.args.top, Format::Table));
     if !regions.order.is_empty() {
         text::table(out, &regions, tables)?;
         for line in serial(view) {
             wrapped(out, "cores: ", &line, prose)?;
         }
     }
-    wrapped(out, "probes: ", &probes(view), prose)?;
-    losses::print(out, &view.losses, prose)?;
+    wrapped(out, "price: ", &price::line_of(profile, &table.costs), prose)?;
+    match view.args.verbose {
+        true => {
+            wrapped(out, "probes: ", &probes(view), prose)?;
+            losses::print(out, &view.losses, prose)?;
+        }
+        false => losses::print_brief(out, &view.losses, prose)?,
+    }
     for note in notes(view) {
         wrapped(out, "note: ", &note, prose)?;
     }
@@ -51,17 +68,21 @@ pub fn print(out: &mut impl Write, view: &View<'_>, width: Option<usize>) -> io:
 /// does not fit, they follow the names.
 fn ops(out: &mut impl Write, view: &View<'_>, width: Option<usize>) -> io::Result<()> {
     let mut printed = Vec::new();
-    let table = columns::ops(view, columns::Readers::People);
+    let table = arranged(view, columns::Readers::People);
     let left_out = text::table(&mut printed, &table, width)?;
     if left_out.contains(&columns::ARGUMENTS) && columns::names_are_shared(view) {
         printed.clear();
-        text::table(
-            &mut printed,
-            &columns::ops(view, columns::Readers::PeopleInANarrowPlace),
-            width,
-        )?;
+        let table = arranged(view, columns::Readers::PeopleInANarrowPlace);
+        text::table(&mut printed, &table, width)?;
     }
     out.write_all(&printed)
+}
+
+fn arranged(view: &View<'_>, readers: columns::Readers) -> Table {
+    let mut table = columns::ops(view, readers);
+    // `check` has found every column.
+    let _ = view.arrange(&mut table);
+    table
 }
 
 fn ns(view: &View<'_>, ticks: f64) -> f64 {
@@ -124,11 +145,11 @@ fn serial(view: &View<'_>) -> Vec<String> {
             ));
         }
     }
-    const MOST: usize = 8;
-    if lines.len() > MOST {
+    const MOST: usize = 2;
+    if lines.len() > MOST && !view.args.verbose {
         let more = lines.len() - MOST;
         lines.truncate(MOST);
-        lines.push(format!("and {more} more (column serial_regions of --format csv)"));
+        lines.push(format!("and {more} more (--verbose)"));
     }
     lines
 }
@@ -156,7 +177,8 @@ fn probes(view: &View<'_>) -> String {
 fn notes(view: &View<'_>) -> Vec<String> {
     let table = view.table;
     let mut notes = Vec::new();
-    if table.runs > 0 && !view.profile.manifest.counters.is_empty() {
+    let has_counters = !view.profile.manifest.counters.is_empty();
+    if table.runs > 0 && has_counters && (table.uncounted > 0 || view.args.verbose) {
         notes.push(
             match table.uncounted {
                 0 => "counts of (entry function) include those between ops; counts of an op do not \

@@ -2,7 +2,8 @@
 
 use std::io::{self, Write};
 
-use analysis::{By, CounterTotal, Counts, Estimate, Row, SampledRow, ThreadTime};
+use analysis::{By, CounterTotal, Counts, Estimate, Row, SampledRow, SilentThread, ThreadTime};
+use profile::Profile;
 use serde::{Serialize, Serializer};
 
 use super::Report;
@@ -46,6 +47,9 @@ struct Document<'a> {
     rows: RowsOut<'a>,
     processes: Vec<ProcessOut<'a>>,
     threads: Vec<ThreadOut<'a>>,
+    /// Absent if there are none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    silent_threads: Vec<SilentOut<'a>>,
     tracks: Vec<TrackOut<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     loops: Option<LoopsOut>,
@@ -65,6 +69,8 @@ struct Total {
     /// This and `self_ns` are null only if calls were counted and not timed.
     duration_ns: Option<f64>,
     self_ns: Option<f64>,
+    /// What `self_ns` leaves of the threads' wall times.
+    between_ns: Option<f64>,
     overlapping_calls: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     spans: Option<u64>,
@@ -221,13 +227,35 @@ struct ThreadOut<'a> {
     name: &'a str,
     calls: u64,
     wall_ns: f64,
-    /// This and the next field are null only if the times of some calls are not known.
+    /// This and the next two fields are null only if the times of some calls are not known.
     dispatch_ns: Option<f64>,
     no_dispatch_ns: Option<f64>,
+    recorder_ns: Option<f64>,
+    cpu_ns: Option<f64>,
     off_cpu_ns: Option<f64>,
     off_cpu_of_ns: Option<f64>,
     off_cpu_assumed: Option<bool>,
     usage: Option<UsageOut>,
+}
+
+/// A thread without calls, or all that had ended before their process: `tid` and `name` are null.
+#[derive(Serialize)]
+struct SilentOut<'a> {
+    process: usize,
+    pid: u32,
+    tid: Option<u32>,
+    name: Option<&'a str>,
+    cpu_ns: f64,
+}
+
+fn silent<'a>(profile: &Profile, of: &'a SilentThread) -> SilentOut<'a> {
+    SilentOut {
+        process: of.process,
+        pid: profile.processes[of.process].id.pid,
+        tid: of.thread.as_ref().map(|(tid, _)| *tid),
+        name: of.thread.as_ref().map(|(_, name)| name.as_str()),
+        cpu_ns: of.cpu_ns,
+    }
 }
 
 pub fn print(out: &mut impl Write, report: &Report<'_>) -> io::Result<()> {
@@ -260,6 +288,7 @@ fn document<'a>(report: &'a Report<'_>) -> Document<'a> {
             dispatches: summary.dispatches,
             duration_ns: total,
             self_ns: total,
+            between_ns: summary.between(profile),
             overlapping_calls: summary.overlapping,
             spans: Some(summary.apart.spans).filter(|n| *n > 0),
             bookkeeping_calls: Some(summary.apart.bookkeeping).filter(|n| *n > 0),
@@ -268,6 +297,7 @@ fn document<'a>(report: &'a Report<'_>) -> Document<'a> {
         rows: RowsOut { overview, order: &report.table.order },
         processes: (0..profile.processes.len()).map(|i| process(overview, i)).collect(),
         threads: summary.threads.iter().map(|t| thread(overview, t)).collect(),
+        silent_threads: summary.silent.iter().map(|t| silent(profile, t)).collect(),
         tracks: tracks::json(overview),
         loops: expensive::json(report.loops),
         probe: price::json_of_all(overview),
@@ -419,6 +449,8 @@ fn thread<'a>(overview: &'a Overview<'_>, time: &ThreadTime) -> ThreadOut<'a> {
         wall_ns: time.wall_ns,
         dispatch_ns: time.dispatch_known.then_some(time.dispatch_ns),
         no_dispatch_ns: time.dispatch_known.then(|| time.no_dispatch_ns()),
+        recorder_ns: time.dispatch_known.then_some(time.recorder_ns),
+        cpu_ns: time.cpu_ns,
         off_cpu_ns: time.off_cpu.map(|off| off.ns),
         off_cpu_of_ns: time.off_cpu.map(|off| off.of_ns),
         off_cpu_assumed: time.off_cpu.map(|off| off.assumed),

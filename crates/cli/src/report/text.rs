@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use analysis::ThreadTime;
+use analysis::{SilentThread, ThreadTime};
 
 use super::Report;
 use crate::terminal::visible;
@@ -27,6 +27,9 @@ const THREAD_NAME_WIDTH: usize = 16;
 const OFF_CPU: &str = "off-CPU meanwhile";
 /// Number of threads that are listed. The others are only counted.
 const THREADS: usize = 16;
+/// Number of threads without calls that are listed however many others there are.
+const SILENT: usize = 4;
+const ON_CPU: &str = "on a CPU";
 
 /// Prints the report. Without a width, tables are as wide as they need to be.
 pub fn print(out: &mut impl Write, report: &Report<'_>, width: Option<usize>) -> io::Result<()> {
@@ -113,12 +116,33 @@ fn threads(out: &mut impl Write, overview: &Overview<'_>, width: Option<usize>) 
         }
     };
     let some = &threads[..threads.len().min(THREADS)];
+    let silent = &overview.summary.silent;
+    let silent = &silent[..silent.len().min(THREADS.saturating_sub(some.len()).max(SILENT))];
+    let silent_label = |t: &SilentThread| {
+        let name = match &t.thread {
+            Some((tid, name)) => format!("{} ({tid})", visible(name)),
+            None => "(ended earlier)".to_owned(),
+        };
+        match many {
+            true => format!("{name} of {}", process_label(overview.profile, t.process)),
+            false => name,
+        }
+    };
     let column = |rank, title: &'static str, cell: &dyn Fn(&ThreadTime) -> String| Shown {
         name: title,
         title: title.to_owned(),
         rank,
         kind: if title == "thread" { Kind::Text } else { Kind::Number },
-        cells: some.iter().map(|t| cell(t)).collect(),
+        cells: some
+            .iter()
+            .map(|t| cell(t))
+            .chain(silent.iter().map(|t| match title {
+                "thread" => silent_label(t),
+                ON_CPU => time(t.cpu_ns),
+                "in calls" => "none".to_owned(),
+                _ => "–".to_owned(),
+            }))
+            .collect(),
     };
     let known = |t: &ThreadTime, ns: f64| match t.dispatch_known {
         true => time(ns),
@@ -135,19 +159,24 @@ fn threads(out: &mut impl Write, overview: &Overview<'_>, width: Option<usize>) 
     let columns = vec![
         column(0, "thread", &label),
         column(4, "wall", &|t| time(t.wall_ns)),
-        column(5, "in dispatch", &|t| known(t, t.dispatch_ns)),
-        column(1, "in no dispatch", &|t| known(t, t.no_dispatch_ns())),
+        column(5, "in calls", &|t| known(t, t.dispatch_ns)),
+        column(1, "between", &|t| known(t, t.no_dispatch_ns())),
         column(6, "of wall", &share),
         column(3, OFF_CPU, &off_cpu),
+        column(if silent.is_empty() { 7 } else { 2 }, ON_CPU, &|t| match t.cpu_ns {
+            Some(ns) => time(ns),
+            None => "–".to_owned(),
+        }),
     ];
     let laid = layout(out, columns, Names::Shortened(THREAD_NAME_WIDTH), width)?;
-    if threads.len() > THREADS {
-        writeln!(out, "… and {} more", grouped((threads.len() - THREADS) as u128))?;
+    let more = threads.len() - some.len() + overview.summary.silent.len() - silent.len();
+    if more > 0 {
+        writeln!(out, "… and {} more", grouped(more as u128))?;
     }
     let prose = width.unwrap_or(PROSE_WIDTH);
     let with_off_cpu = !laid.left_out.contains(&OFF_CPU);
     if with_off_cpu && some.iter().any(|t| t.off_cpu.is_some_and(|off| off.assumed)) {
-        let text = "at most: no counter measured the CPU time in some dispatches, which are taken to \
+        let text = "at most: no counter measured the CPU time in some calls, which are taken to \
                     have been on a CPU all the time";
         wrapped(out, "≤: ", text, prose)?;
     }

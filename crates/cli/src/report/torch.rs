@@ -140,10 +140,10 @@ fn modules(args: &Args, profile: &Profile, activities: &[Activities]) -> Result<
     ];
     let mut table = Table::new(columns, (0..rows.len()).collect());
     // The rows come sorted by all of their time in ops, which no column has.
-    if args.sort != "total" {
-        table.sort(&args.sort)?;
-        table.keep_first(args.top);
+    if let Some(sort) = args.sort.as_deref().filter(|sort| *sort != "total") {
+        table.sort(sort)?;
     }
+    table.keep_first(args.top());
     let out = |row: &usize| {
         let row = &rows[*row];
         ModuleOut {
@@ -211,8 +211,8 @@ fn shapes(args: &Args, profile: &Profile, activities: &[Activities]) -> Result<E
         Column::new(5, "max_ns", "max", ns(|row| row.max_ns as f64)),
     ];
     let mut table = Table::new(columns, (0..rows.len()).collect());
-    table.sort(&args.sort)?;
-    table.keep_first(args.top);
+    table.sort(args.sort.as_deref().unwrap_or("total"))?;
+    table.keep_first(args.top());
     let out = |row: &usize| {
         let row = &rows[*row];
         let json = |text: &String| {
@@ -248,7 +248,7 @@ fn print<R: Serialize>(
             let document = Document {
                 schema,
                 profile: ProfileHead::new(&profile.manifest, profile),
-                sort: &args.sort,
+                sort: args.sort.as_deref().unwrap_or("total"),
                 filter: args.filter.as_deref(),
                 ops_ns,
                 rows: document(),

@@ -63,6 +63,15 @@ pub fn of_summary(profile: &Profile, summary: &Summary, options: &Options) -> Ta
         push(10, &format!("{name}_per_call"), "/call", &|r| of(r).map(|c| mean(unit, c.mean())));
     }
     if by == By::Thread {
+        let of = |r: &Row| {
+            let Key::Thread(process, thread) = r.key else { return None };
+            let mut times = summary.threads.iter();
+            times.find(|t| (t.process, t.thread) == (process, thread))
+        };
+        push(3, "wall_ns", "wall", &|r| of(r).map(|t| Value::Ns(t.wall_ns)));
+        push(3, "between_ns", "between", &|r| {
+            of(r).filter(|t| t.dispatch_known).map(|t| Value::Ns(t.no_dispatch_ns()))
+        });
         usage_columns(summary, rows, &mut push);
     }
     let place_of_metrics = columns.len();

@@ -79,6 +79,7 @@ pub fn in_one_line(dir: &Path) -> String {
         false if has_op(Role::Run) || has_op(Role::Op) => {
             "; `counterpoint ops` shows those of TVM's virtual machines"
         }
+        false if loops.is_empty() => "; `counterpoint report` shows where the time went",
         false => "",
     };
     let timed = match (profile.is_sampled(), timed) {

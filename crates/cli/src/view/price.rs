@@ -123,7 +123,13 @@ fn too_much(totals: &Totals) -> Option<String> {
 
 /// The cost in one line.
 pub fn line(overview: &Overview<'_>) -> String {
-    match of_all(overview) {
+    line_of(overview.profile, &overview.summary.probes)
+}
+
+/// The same, for a view without a summary of calls.
+pub fn line_of(profile: &Profile, costs: &[ProbeCost]) -> String {
+    let probes: Vec<&ProbeCost> = costs.iter().collect();
+    match totals(&probes, profile.bracketed_calls()) {
         None => "not calibrated, so what recording cost is unknown".to_owned(),
         Some(totals) => {
             let share = match (totals.of_program, totals.cpu_ns) {

@@ -9,6 +9,7 @@ use analysis::{Estimate, Hidden};
 use super::metrics;
 use super::units;
 use crate::failure::Failure;
+use crate::output::Format;
 
 /// The content of a cell. A missing value is `None` in the column, never zero.
 #[derive(Clone, Debug, PartialEq)]
@@ -107,12 +108,16 @@ impl Cells {
         }
     }
 
-    pub fn iter(&self) -> impl Iterator<Item = Option<Cow<'_, Value>>> {
-        let rows = match self {
+    /// Returns the number of rows.
+    pub fn rows(&self) -> usize {
+        match self {
             Self::Stored(cells) => cells.len(),
             Self::Found(rows, _) => *rows,
-        };
-        (0..rows).map(|row| self.get(row))
+        }
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = Option<Cow<'_, Value>>> {
+        (0..self.rows()).map(|row| self.get(row))
     }
 
     /// Returns the cells to change them.
@@ -125,6 +130,15 @@ impl Cells {
             Self::Found(..) => unreachable!("they were stored above"),
         }
     }
+}
+
+/// Number of rows of a table for people, if nobody says how many.
+const ROWS: usize = 30;
+
+/// How many rows are shown if `--top` was given or not; `None` for all. 0 means all.
+pub fn top(given: Option<usize>, format: Format) -> Option<usize> {
+    let usual = (format == Format::Table).then_some(ROWS);
+    given.or(usual).filter(|rows| *rows > 0)
 }
 
 /// A column.
@@ -203,6 +217,11 @@ pub struct Table {
     pub columns: Vec<Column>,
     /// The indices of the rows, in the order in which they are printed.
     pub order: Vec<usize>,
+    /// A row that is printed after all others for people, whatever the order is, and that only they
+    /// see: what the others leave of a whole.
+    pub rest: Option<usize>,
+    /// Whether the names of rows are indented, so that they have no common beginning.
+    pub is_tree: bool,
     /// The number of rows that are not printed ([`Table::keep_first`]).
     pub left_out: usize,
 }
@@ -259,12 +278,26 @@ impl Value {
 
 impl Table {
     pub fn new(columns: Vec<Column>, order: Vec<usize>) -> Self {
-        Self { columns, order, left_out: 0 }
+        Self { columns, order, rest: None, is_tree: false, left_out: 0 }
+    }
+
+    /// Adds [`Table::rest`], which has values in some columns only.
+    pub fn add_rest(&mut self, value: impl Fn(&str) -> Option<Value>) {
+        let Some(rows) = self.columns.first().map(|column| column.cells.rows()) else { return };
+        for column in &mut self.columns {
+            column.cells.stored().push(value(&column.name));
+        }
+        self.rest = Some(rows);
+    }
+
+    /// The rows that people see.
+    pub fn shown(&self) -> impl Iterator<Item = usize> {
+        self.order.iter().copied().chain(self.rest)
     }
 
     /// Leaves out all rows but the first ones.
     pub fn keep_first(&mut self, rows: Option<usize>) {
-        let kept = rows.unwrap_or(usize::MAX).min(self.order.len());
+        let kept = rows.map_or(self.order.len(), |rows| rows.min(self.order.len()));
         self.left_out += self.order.len() - kept;
         self.order.truncate(kept);
     }

@@ -11,6 +11,9 @@ use super::table::{Column, Table, Value};
 use super::units::{grouped, percent, plural};
 use super::wrap::{PROSE_WIDTH, wrapped};
 
+/// Names in a tree are not shortened below this width while other columns can be left out.
+const TREE_WIDTH: usize = 30;
+
 /// Prints a table. Marks cells whose counter was not read in all calls of the row, estimates, and
 /// values that consist mostly of what the probe itself counts. Returns the names of the columns
 /// that had no room.
@@ -43,22 +46,22 @@ pub fn table<'a>(
                 estimated.push((column.name.as_str(), least, most));
             }
         }
-        let cells = table.order.iter().map(|row| {
-            let cell = column.cells.get(*row);
+        let cells = table.shown().map(|row| {
+            let cell = column.cells.get(row);
             let text = match &cell {
                 Some(value) => value.to_text(),
                 None => "–".to_owned(),
             };
-            let text = match (column.margin_of(*row), &cell) {
+            let text = match (column.margin_of(row), &cell) {
                 // A bound needs no interval.
                 (Some(part), Some(value)) if value.shows().0 => text + &sampled::margin_text(part),
                 _ => text,
             };
-            let text = match column.estimate(*row).or(column.is_mostly_empty(*row)) {
+            let text = match column.estimate(row).or(column.is_mostly_empty(row)) {
                 Some(_) => format!("≈{text}"),
                 None => text,
             };
-            match column.partly(*row) {
+            match column.partly(row) {
                 Some(_) => text + "*",
                 None if any => text + " ",
                 None => text,
@@ -72,7 +75,11 @@ pub fn table<'a>(
             false => Kind::Number,
         };
         let cells: Vec<String> = cells.collect();
-        let nothing = kind == Kind::Number && cells.iter().all(|cell| is_nothing(column, cell));
+        let is_empty = |cell: &String| cell.is_empty() || cell == "–";
+        let nothing = match kind {
+            Kind::Number => cells.iter().all(|cell| is_nothing(column, cell)),
+            _ => column.rank > 0 && cells.iter().all(is_empty),
+        };
         Shown {
             name: &column.name,
             title: column.title.clone(),
@@ -82,9 +89,10 @@ pub fn table<'a>(
         }
     });
     let shown = shown.collect();
-    let laid = layout(out, shown, Names::Ops, width)?;
+    let names = if table.is_tree { Names::Shortened(TREE_WIDTH) } else { Names::Ops };
+    let laid = layout(out, shown, names, width)?;
     if table.left_out > 0 {
-        writeln!(out, "… and {} more", grouped(table.left_out as u128))?;
+        writeln!(out, "… and {} more (--top 0 shows all)", grouped(table.left_out as u128))?;
     }
     let prose = width.unwrap_or(PROSE_WIDTH);
     if let Some(common) = &laid.common {

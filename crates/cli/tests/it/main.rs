@@ -67,6 +67,7 @@ mod sanitizers;
 mod schemas;
 mod seccomp;
 mod session;
+mod sites;
 mod stacks;
 mod stats;
 mod stats_oracle;

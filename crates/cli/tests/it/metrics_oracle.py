@@ -1,7 +1,8 @@
 """Compares the metrics of a random profile with exact arithmetic in fractions.
 
 Arguments: the program, the profile, and a file of metrics. Python evaluates the expressions, which
-only use names of one letter, `duration`, numbers, + - * / ( ) min max."""
+only use names of one letter, `duration`, `calls`, numbers, + - * / ( ) min max. Beside a sum, a number
+stands for each call."""
 
 import json
 import math
@@ -34,7 +35,7 @@ assert list(defined) == [m["name"] for m in export["metrics"]], export["metrics"
 
 
 def names(expression):
-    return [c for c in counters if c in expression.replace("duration", "").replace("max", "").replace("min", "")]
+    return [c for c in counters if c in expression.replace("duration", "").replace("calls", "").replace("max", "").replace("min", "")]
 
 
 def whole(call, name):
@@ -43,11 +44,70 @@ def whole(call, name):
     return call[name] is not None and enabled == running
 
 
-def exact(expression, values):
+class Sum:
+    """A sum over calls (`degree` 1), or a number that does not grow with their number (0)."""
+
+    def __init__(self, value, degree, calls):
+        self.value, self.degree, self.calls = value, degree, calls
+
+    def of(self, other):
+        return other if isinstance(other, Sum) else Sum(Fraction(other), 0, self.calls)
+
+    def alike(self, other):
+        other = self.of(other)
+        degree = max(self.degree, other.degree)
+        up = lambda one: one.value * (self.calls if one.degree < degree else 1)
+        return up(self), up(other), degree
+
+    def combined(self, other, how):
+        a, b, degree = self.alike(other)
+        return Sum(how(a, b), degree, self.calls)
+
+    def __add__(self, other):
+        return self.combined(other, lambda a, b: a + b)
+
+    def __sub__(self, other):
+        return self.combined(other, lambda a, b: a - b)
+
+    def __rsub__(self, other):
+        return self.of(other) - self
+
+    def __mul__(self, other):
+        other = self.of(other)
+        return Sum(self.value * other.value, max(self.degree, other.degree), self.calls)
+
+    def __truediv__(self, other):
+        other = self.of(other)
+        a = self.value * (self.calls if self.degree < other.degree else 1)
+        return Sum(a / other.value, max(0, self.degree - other.degree), self.calls)
+
+    def __rtruediv__(self, other):
+        return self.of(other) / self
+
+    def __neg__(self):
+        return Sum(-self.value, self.degree, self.calls)
+
+    __radd__, __rmul__ = __add__, __mul__
+
+
+def extreme(how):
+    def call(*all):
+        found = all[0]
+        for one in all[1:]:
+            sums = found if isinstance(found, Sum) else one
+            found = sums.of(found).combined(one, how) if isinstance(sums, Sum) else how(found, one)
+        return found
+
+    return call
+
+
+def exact(expression, values, calls):
+    values = {name: Sum(value, 1, calls) for name, value in values.items()}
     try:
-        return eval(expression, {"__builtins__": {}, "min": min, "max": max}, values)
+        found = eval(expression, {"__builtins__": {}, "min": extreme(min), "max": extreme(max)}, values)
     except ZeroDivisionError:
         return None
+    return found.value if isinstance(found, Sum) else found
 
 
 compared = missing = undefined = 0
@@ -73,7 +133,8 @@ def value(expression, calls):
     values = {name: Fraction(sum(call[name] for call in some)) for name in used}
     # One tick is one nanosecond here.
     values["duration"] = Fraction(sum(call["duration_ticks"] for call in some))
-    return (exact(expression, values) if some else None), len(some)
+    values["calls"] = Fraction(len(some))
+    return (exact(expression, values, len(some)) if some else None), len(some)
 
 
 for call in export["calls"]:

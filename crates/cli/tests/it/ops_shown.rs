@@ -91,11 +91,18 @@ fn the_cost_equals_that_of_the_report() {
     assert_eq!((&ops["per_call_ns"], &ops["way_ns"]), (&report["per_call_ns"], &report["way_ns"]));
     // Between two ops there are 420 ns besides the bracket: four fifths of them, and half to all.
     let whole = &["report", "--verbose"][..];
-    for (view, way) in [(&["ops"][..], "16.8 µs"), (whole, "16.8 µs (10.5 µs to 21.0 µs)")] {
+    let ops = &["ops", "--verbose"][..];
+    for (view, way) in [(ops, "16.8 µs"), (whole, "16.8 µs (10.5 µs to 21.0 µs)")] {
         let text = output(&dir, &[view, &["--width", "200"]].concat());
         let price = format!("50 calls at 300 ns each, calling the instrument {way}");
         assert!(text.contains(&price), "{text}");
     }
+    // Both say the same in one line.
+    let line = |view: &str| {
+        let text = output(&dir, &[view, "--width", "200"]);
+        text.lines().find(|line| line.starts_with("price: ")).unwrap().to_owned()
+    };
+    assert_eq!(line("ops"), line("report"));
 }
 
 /// An empty call reads 30 of the counter: 60 % of what `f` read, and 30 % of what `g` read.

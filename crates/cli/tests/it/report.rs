@@ -147,19 +147,23 @@ fn the_numbers_equal_those_on_paper() {
     assert_eq!(matmul["counters"][0]["total"], 12);
     assert_eq!(rows[2]["counters"][0]["total"], 0, "it was read, and nothing happened");
 
-    // main: wall time from 1,000,000 to 2,000,000; in dispatches 300,000; on a CPU 400,000, of
-    // which 300,000 in dispatches; so off the CPU 700,000 − 100,000.
+    // main: wall time from 1,000,000 to 2,000,000; in calls 300,000, of which the recorder took 50; on
+    // a CPU 400,000, of which 300,000 in calls; so off the CPU 700,000 − 100,000.
     let main = &report["threads"][0];
     assert_eq!(main["wall_ns"], 1_000_000.0);
-    assert_eq!(main["dispatch_ns"], 300_000.0);
-    assert_eq!(main["no_dispatch_ns"], 700_000.0);
+    assert_eq!(main["dispatch_ns"], 299_950.0);
+    assert_eq!(main["recorder_ns"], 50.0);
+    assert_eq!(main["no_dispatch_ns"], 700_050.0);
     assert_eq!(main["off_cpu_ns"], 600_000.0);
     // worker: its CPU clock was read only once.
     let worker = &report["threads"][1];
     assert_eq!(worker["wall_ns"], 900_500.0);
-    assert_eq!(worker["dispatch_ns"], 700_500.0);
+    assert_eq!(worker["dispatch_ns"], 700_425.0);
+    assert_eq!(worker["recorder_ns"], 75.0);
     assert_eq!(worker["off_cpu_ns"], Value::Null);
-    // 5 calls at 200 ns; in dispatches 300,000 and 700,500.
+    // What both times in calls leave of the wall times.
+    assert_eq!(report["total"]["between_ns"], 1_900_500.0 - 299_950.0 - 700_425.0);
+    // 5 calls at 200 ns; in calls 300,000 and 700,500, as they were recorded.
     assert_eq!(report["probe"]["total_ns"], 1_000.0);
     assert_eq!(report["probe"]["share_of_dispatch_time"], 1_000.0 / 1_000_500.0);
     let losses: Vec<(&str, u64)> = report["losses"]

@@ -111,9 +111,43 @@ impl Bound {
     /// # Panics
     /// Panics if there are fewer values than counters.
     pub fn value(&self, duration_ns: f64, values: &[f64]) -> Option<f64> {
+        self.value_of(1.0, duration_ns, values)
+    }
+
+    /// The same of several calls: `values` and `duration_ns` are sums over `calls` calls.
+    ///
+    /// # Panics
+    /// Panics if there are fewer values than counters.
+    pub fn value_of(&self, calls: f64, duration_ns: f64, values: &[f64]) -> Option<f64> {
         let at =
             |i: usize| if self.scales[i] == 1.0 { values[i] } else { values[i] * self.scales[i] };
-        self.root.value(duration_ns, &at).and_then(|value| self.unit.convert(value))
+        let value = self.root.value(&Sums { calls, duration_ns, of: &at })?;
+        self.unit.convert(value.number)
+    }
+}
+
+/// What an expression is computed from.
+struct Sums<'a> {
+    calls: f64,
+    duration_ns: f64,
+    of: &'a dyn Fn(usize) -> f64,
+}
+
+/// A value while an expression is computed.
+#[derive(Clone, Copy)]
+struct Value {
+    number: f64,
+    /// Whether it is larger, the more calls there are; for a quotient of sums it is not.
+    is_sum: bool,
+}
+
+impl Value {
+    /// Beside a sum, a plain number stands for each call.
+    fn beside(self, other: Self, calls: f64) -> Self {
+        match other.is_sum && !self.is_sum {
+            true => Self { number: self.number * calls, is_sum: true },
+            false => self,
+        }
     }
 }
 
@@ -223,6 +257,7 @@ fn dimension(
     Ok(match node {
         Node::Number(quantity) => quantity.dimension,
         Node::Duration => Dimension::of(Unit::Nanoseconds),
+        Node::Calls => Dimension::of(Unit::Count),
         Node::Counter(i) => of(*i),
         Node::Negative(inside) => dimension(inside, of)?,
         Node::Binary(operator, at, a, b) => {
@@ -251,7 +286,7 @@ impl Node<Name> {
     /// Passes every counter to `each`, from left to right.
     fn names<'n, E>(&'n self, each: &mut impl FnMut(&'n Name) -> Result<(), E>) -> Result<(), E> {
         match self {
-            Self::Number(_) | Self::Duration => Ok(()),
+            Self::Number(_) | Self::Duration | Self::Calls => Ok(()),
             Self::Counter(name) => each(name),
             Self::Negative(inside) => inside.names(each),
             Self::Binary(_, _, a, b) => {
@@ -268,6 +303,7 @@ impl Node<Name> {
         match self {
             Self::Number(quantity) => Node::Number(quantity.clone()),
             Self::Duration => Node::Duration,
+            Self::Calls => Node::Calls,
             Self::Counter(_) => {
                 let place = next.next().and_then(|place| places.binary_search(&place).ok());
                 Node::Counter(place.expect("`find_all` has found every name, in this order"))
@@ -287,7 +323,7 @@ impl Node<Name> {
 impl Node<usize> {
     fn uses_duration(&self) -> bool {
         match self {
-            Self::Number(_) | Self::Counter(_) => false,
+            Self::Number(_) | Self::Counter(_) | Self::Calls => false,
             Self::Duration => true,
             Self::Negative(inside) => inside.uses_duration(),
             Self::Binary(_, _, a, b) => a.uses_duration() || b.uses_duration(),
@@ -295,34 +331,53 @@ impl Node<usize> {
         }
     }
 
-    fn value(&self, duration_ns: f64, of: &impl Fn(usize) -> f64) -> Option<f64> {
+    fn value(&self, sums: &Sums<'_>) -> Option<Value> {
+        let sum = |number| Value { number, is_sum: true };
         let value = match self {
-            Self::Number(quantity) => quantity.value,
-            Self::Duration => duration_ns,
-            Self::Counter(i) => of(*i),
-            Self::Negative(inside) => -inside.value(duration_ns, of)?,
+            Self::Number(quantity) => Value { number: quantity.value, is_sum: false },
+            Self::Duration => sum(sums.duration_ns),
+            Self::Calls => sum(sums.calls),
+            Self::Counter(i) => sum((sums.of)(*i)),
+            Self::Negative(inside) => {
+                let value = inside.value(sums)?;
+                Value { number: -value.number, ..value }
+            }
             Self::Binary(operator, _, a, b) => {
-                let (a, b) = (a.value(duration_ns, of)?, b.value(duration_ns, of)?);
+                let (a, b) = (a.value(sums)?, b.value(sums)?);
+                let (left, right) = (a.beside(b, sums.calls), b.beside(a, sums.calls));
+                let both = |number| Value { number, is_sum: left.is_sum };
                 match operator {
-                    Operator::Add => a + b,
-                    Operator::Subtract => a - b,
-                    Operator::Multiply => a * b,
-                    Operator::Divide => a / b,
+                    Operator::Add => both(left.number + right.number),
+                    Operator::Subtract => both(left.number - right.number),
+                    Operator::Multiply => {
+                        Value { number: a.number * b.number, is_sum: a.is_sum || b.is_sum }
+                    }
+                    // A sum that is divided by a number stays one.
+                    Operator::Divide => {
+                        Value { number: left.number / b.number, is_sum: left.is_sum && !b.is_sum }
+                    }
                 }
             }
             Self::Extreme(max, _, all) => {
-                let mut result: Option<f64> = None;
+                let mut result: Option<Value> = None;
                 for one in all {
-                    let one = one.value(duration_ns, of)?;
-                    result = Some(match (result, max) {
-                        (None, _) => one,
-                        (Some(known), true) => known.max(one),
-                        (Some(known), false) => known.min(one),
+                    let one = one.value(sums)?;
+                    result = Some(match result {
+                        None => one,
+                        Some(known) => {
+                            let known = known.beside(one, sums.calls);
+                            let one = one.beside(known, sums.calls);
+                            let number = match max {
+                                true => known.number.max(one.number),
+                                false => known.number.min(one.number),
+                            };
+                            Value { number, ..known }
+                        }
                     });
                 }
                 result?
             }
         };
-        value.is_finite().then_some(value)
+        value.number.is_finite().then_some(value)
     }
 }

@@ -222,6 +222,7 @@ impl<'t> Parser<'t> {
         self.measures = true;
         Ok(match word {
             "duration" => Node::Duration,
+            "calls" => Node::Calls,
             _ => Node::Counter(Name { text: word.to_owned(), at }),
         })
     }

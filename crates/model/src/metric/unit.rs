@@ -162,7 +162,7 @@ impl MetricUnit {
 
 /// All units that can be typed, without prefixes. Used in hints.
 pub(super) const UNITS: &str = "%, ratio, count, cycles, and with a prefix (n u m k M G T, Ki Mi \
-                                Gi Ti) s, B, Hz, J, W; also one per another: GB/s, /s";
+                                Gi Ti) s, B, Hz, J, W; also one per another: GB/s, G/s, /s";
 
 /// Parses a unit without a slash: `ms`, `KiB`, `%`.
 fn atom(text: &str) -> Option<(Dimension, Factor)> {
@@ -175,6 +175,10 @@ fn atom(text: &str) -> Option<(Dimension, Factor)> {
         "cycles" => return Some((Dimension { cycles: 1, ..none }, tens(0))),
         "bytes" => return Some((Dimension { bytes: 1, ..none }, tens(0))),
         _ => {}
+    }
+    // A prefix alone counts: `G/s`.
+    if let Some(factor) = prefix(text).filter(|_| !text.is_empty()) {
+        return Some((none, factor));
     }
     let base = ["Hz", "s", "B", "J", "W"].into_iter().find(|base| text.ends_with(base))?;
     let factor = prefix(text.strip_suffix(base)?)?;

@@ -10,6 +10,7 @@ use record::meta::{
     self, Calibration, Export, Frame, Leaving, Library, LibraryKind, Moments, OpExport,
     ProcessCost, Role, Spread, Sums, Text, ValueKey, ValueKind,
 };
+use record::thread_times::ThreadCpu;
 use record::{ClockKind, Granularity, Snapshot};
 use serde::{Deserialize, Serialize};
 
@@ -82,6 +83,9 @@ pub struct ProcessFacts {
     /// Its rank in a distributed job, and the number of ranks, if that is known.
     #[serde(skip_serializing_if = "usual")]
     pub job: Option<(u32, Option<u32>)>,
+    /// The threads that it had at its end: the kernel's id, the name, and processor time in ns.
+    #[serde(skip_serializing_if = "usual")]
+    pub thread_times: Option<Vec<(u32, String, u64)>>,
     /// What counters add to a context switch, as `run` measured it before this process's pass.
     #[serde(skip_serializing_if = "usual")]
     pub switch_cost: Option<SwitchCost>,
@@ -450,6 +454,10 @@ impl From<&Process> for ProcessFacts {
             brackets: p.brackets.iter().map(Into::into).collect(),
             cost: p.cost.map(Into::into),
             job: p.job.map(|job| (job.rank, job.size)),
+            thread_times: p
+                .thread_times
+                .as_ref()
+                .map(|threads| threads.iter().map(|t| (t.tid, t.name.clone(), t.cpu_ns)).collect()),
             switch_cost: p.switch_cost,
             // These are known to the profile.
             counted: Vec::new(),
@@ -517,6 +525,14 @@ impl ProcessFacts {
         }));
         frames.extend(self.cost.as_ref().map(|cost| Frame::Cost(cost.into())));
         frames.extend(self.job.map(|(rank, size)| Frame::Job(Job { rank, size })));
+        frames.extend(self.thread_times.as_ref().map(|threads| {
+            let one = |(tid, name, cpu_ns): &(u32, String, u64)| ThreadCpu {
+                tid: *tid,
+                name: name.clone(),
+                cpu_ns: *cpu_ns,
+            };
+            Frame::Threads(threads.iter().map(one).collect())
+        }));
         frames.extend(self.libraries.iter().cloned().map(|l| Frame::Library(l.into())));
         frames.extend(self.ops.iter().cloned().map(|op| Frame::Op(op.into())));
         frames.extend(self.values.iter().filter_map(|v| {

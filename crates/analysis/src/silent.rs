@@ -1,0 +1,66 @@
+//! Threads of a program that called nothing that was recorded. They have no pages; what is known of
+//! them is the processor time that the process read when it ended.
+
+use std::collections::HashSet;
+
+use profile::{Profile, Thread};
+
+use crate::threads::ThreadTime;
+
+/// Less than this, in ns, is not told of threads that ended before the process: the sums that it is
+/// the rest of are not read at the same moment.
+const LEAST_NS: f64 = 1e6;
+
+/// One thread without calls, or all that had ended before their process.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SilentThread {
+    /// Process index.
+    pub process: usize,
+    /// The kernel's id and the name. `None`: all threads of the process that had ended before it and
+    /// that had called nothing.
+    pub thread: Option<(u32, String)>,
+    /// Processor time in ns, from the thread's begin to the end of the process or session.
+    pub cpu_ns: f64,
+}
+
+/// The threads of processes that have calls, those with the most processor time first in each
+/// process. A process that did not end in an orderly way has none.
+pub(crate) fn silent(profile: &Profile, threads: &[ThreadTime]) -> Vec<SilentThread> {
+    let mut all = Vec::new();
+    let mut processes: Vec<usize> = threads.iter().map(|thread| thread.process).collect();
+    processes.dedup();
+    for process in processes {
+        let of = &profile.processes[process];
+        let Some(at_end) = &of.thread_times else { continue };
+        // The recordings of plugins in the same process are parts of their own.
+        let same = profile.processes.iter().filter(|p| p.id.of_process() == of.id.of_process());
+        let called: HashSet<u32> = same.flat_map(|p| &p.threads).map(|t| t.tid).collect();
+        let silent = at_end.iter().filter(|thread| !called.contains(&thread.tid));
+        let first = all.len();
+        all.extend(silent.map(|thread| SilentThread {
+            process,
+            thread: Some((thread.tid, thread.name.clone())),
+            cpu_ns: thread.cpu_ns as f64,
+        }));
+        all[first..].sort_by(|a, b| b.cpu_ns.total_cmp(&a.cpu_ns));
+        let whole = of.cost.map(|cost| cost.process_cpu_ns as f64).filter(|ns| *ns > 0.0);
+        let alive: HashSet<u32> = at_end.iter().map(|thread| thread.tid).collect();
+        let ended = of.threads.iter().filter(|thread| !alive.contains(&thread.tid));
+        let ended: Option<f64> = ended.map(life_ns).sum();
+        let rest = whole.zip(ended).map(|(whole, ended)| {
+            whole - ended - at_end.iter().map(|thread| thread.cpu_ns as f64).sum::<f64>()
+        });
+        all.extend(rest.filter(|ns| *ns >= LEAST_NS).map(|cpu_ns| SilentThread {
+            process,
+            thread: None,
+            cpu_ns,
+        }));
+    }
+    all
+}
+
+/// The processor time of a thread that has ended, from its begin on. `None` if its last page did not
+/// end, or is of an older version.
+fn life_ns(thread: &Thread) -> Option<f64> {
+    Some(thread.headers().next_back()?.usage_end?.cpu_ns as f64)
+}

@@ -1,0 +1,196 @@
+//! Dispatches of IREE, put together from their workgroups, and the sites of the program that launch
+//! them.
+//!
+//! ```text
+//!  worker 0   ├ 0 ┤├ 2 ┤├──── 4 ────┤      ├ 0 ┤├ 1 ┤
+//!  worker 1   ├── 1 ──┤├ 3 ┤                ├ 2 ┤
+//!             ├──── dispatch 0 ─────┤ gap   ├ dispatch 1 ┤
+//! ```
+//!
+//! A workgroup says which function it belongs to, which workgroup it is, and how many there are. So
+//! the workgroups of a process, in the order in which they begin, are put together again: each
+//! belongs to the earliest open dispatch of its function that still lacks it. If it belongs to none,
+//! a new dispatch begins. A dispatch of which workgroups are missing ends where the next one of the
+//! same function begins.
+//!
+//! **Sites.** A model makes the same dispatches in each of its runs. The shortest sequence of
+//! functions whose repetition makes up the end of a process's dispatches is one iteration, and each
+//! place in it is a site ([`period`]). Dispatches before the first iteration have sites without a
+//! position, one for each function. Dispatches that may run at the same time can swap places; then
+//! no sequence repeats, and iterations are counted instead: their number is the greatest common
+//! divisor of the functions' numbers of dispatches.
+//!
+//! The calls of a thread are read page by page, so what is in memory is one page of each thread, and
+//! 48 bytes for each dispatch.
+
+mod assemble;
+mod period;
+
+use std::collections::BTreeMap;
+
+use profile::{OpId, Profile};
+
+use crate::amounts::{Brackets, ticks};
+use assemble::{Dispatch, assemble};
+use period::positions;
+
+/// One site: a place in the program that launches dispatches of one function. Times are in ticks.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Site {
+    /// The function.
+    pub op: OpId,
+    /// Its place among the dispatches of one iteration, from 0. `None` for dispatches before the
+    /// first iteration, and if the program does not repeat itself.
+    pub position: Option<u32>,
+    /// The number of dispatches of one iteration, if it has a position.
+    pub of: Option<u32>,
+    /// Number of dispatches.
+    pub dispatches: u64,
+    /// Number of their workgroups.
+    pub workgroups: u64,
+    /// Number of dispatches of which workgroups are missing. Their times are those of the others.
+    pub incomplete: u64,
+    /// Sum of the times from the begin of a dispatch's first workgroup to the end of its last one,
+    /// as recorded.
+    pub wall: f64,
+    /// The shortest and the longest of these times.
+    pub range: [f64; 2],
+    /// Sum of the durations of all workgroups, without what the recorder added: the same as the total
+    /// of the function's calls, if all of them are of this site.
+    pub sum: f64,
+    /// The part of the time of all workers for which they were in workgroups: `sum` divided by `wall`
+    /// and by the number of threads of the process that ran workgroups. 0 to 1.
+    pub efficiency: f64,
+    /// The time of the busiest worker of each dispatch, divided by what each would have if the work
+    /// were equally divided. 1 is balanced; with one workgroup, nothing else is possible.
+    pub imbalance: f64,
+    /// Sum of the times before its dispatches in which the process was in no dispatch, and the number
+    /// of dispatches that are not the first one of their process.
+    pub gap: f64,
+    /// See `gap`.
+    pub gaps: u64,
+}
+
+impl Site {
+    /// The mean time of one dispatch, in ticks.
+    pub fn mean(&self) -> f64 {
+        self.wall / self.dispatches.max(1) as f64
+    }
+
+    /// The mean gap before a dispatch, in ticks; `None` if the only one is the first of its process.
+    pub fn mean_gap(&self) -> Option<f64> {
+        (self.gaps > 0).then(|| self.gap / self.gaps as f64)
+    }
+}
+
+/// The sites of a profile.
+#[derive(Clone, Debug, Default)]
+pub struct Sites {
+    /// In the order of the program: first those without a position.
+    pub rows: Vec<Site>,
+    /// The time in some dispatch, in ticks, all processes together. Dispatches at the same time
+    /// count once.
+    pub busy: f64,
+    /// The number of dispatches of all sites.
+    pub dispatches: u64,
+}
+
+impl Sites {
+    /// A site's part of the wall times of all sites, from 0 to 1.
+    pub fn share(&self, site: &Site) -> Option<f64> {
+        let all: f64 = self.rows.iter().map(|site| site.wall).sum();
+        (all > 0.0).then(|| site.wall / all)
+    }
+}
+
+/// Finds the sites. `None` if the profile has no workgroups that are known, or if only some calls
+/// were recorded (a run with a budget). With `raw`, nothing is subtracted.
+pub fn sites(profile: &Profile, raw: bool) -> Option<Sites> {
+    let brackets = Brackets::new(profile, raw);
+    let mut found = Sites::default();
+    let mut sums: BTreeMap<(Vec<OpId>, Option<u32>, OpId), Sum> = BTreeMap::new();
+    for process in 0..profile.processes.len() {
+        let assembled = assemble(profile, process, &brackets)?;
+        if assembled.dispatches.is_empty() {
+            continue;
+        }
+        let ops: Vec<OpId> = assembled.dispatches.iter().map(|dispatch| dispatch.op).collect();
+        let (sequence, places) = positions(&ops);
+        let mut end: Option<u64> = None;
+        for (dispatch, place) in assembled.dispatches.iter().zip(places) {
+            let gap = end.map(|end| dispatch.begin.saturating_sub(end));
+            let before = end.unwrap_or(dispatch.begin).max(dispatch.begin);
+            found.busy += dispatch.end.saturating_sub(before) as f64;
+            end = end.max(Some(dispatch.end));
+            let sum = sums.entry((sequence.clone(), place, dispatch.op)).or_default();
+            sum.add(dispatch, assembled.threads, gap);
+        }
+        found.dispatches += assembled.dispatches.len() as u64;
+    }
+    let finish = |((sequence, position, op), sum): ((Vec<OpId>, Option<u32>, OpId), Sum)| {
+        let of = position.map(|_| sequence.len() as u32);
+        sum.finish(op, position, of)
+    };
+    found.rows = sums.into_iter().map(finish).collect();
+    (!found.rows.is_empty()).then_some(found)
+}
+
+/// A site while it is added up. Times of workgroups are in [`crate::amounts::PARTS`] of a tick.
+#[derive(Debug, Default)]
+struct Sum {
+    dispatches: u64,
+    workgroups: u64,
+    incomplete: u64,
+    wall: u128,
+    least: Option<u64>,
+    most: u64,
+    sum: u128,
+    /// Wall time × threads.
+    room: u128,
+    busiest: u128,
+    equal: f64,
+    gap: u128,
+    gaps: u64,
+}
+
+impl Sum {
+    fn add(&mut self, dispatch: &Dispatch, threads: usize, gap: Option<u64>) {
+        let wall = dispatch.end.saturating_sub(dispatch.begin);
+        self.dispatches += 1;
+        self.workgroups += dispatch.workgroups;
+        self.incomplete += u64::from(!dispatch.is_whole());
+        self.wall += u128::from(wall);
+        self.least = Some(self.least.map_or(wall, |least| least.min(wall)));
+        self.most = self.most.max(wall);
+        self.sum += u128::from(dispatch.sum);
+        self.room += u128::from(wall) * threads as u128;
+        self.busiest += u128::from(dispatch.busiest);
+        let workers = (threads as u64).min(dispatch.of).max(1);
+        self.equal += dispatch.sum as f64 / workers as f64;
+        self.gap += u128::from(gap.unwrap_or(0));
+        self.gaps += u64::from(gap.is_some());
+    }
+
+    fn finish(self, op: OpId, position: Option<u32>, of: Option<u32>) -> Site {
+        let sum = ticks(self.sum);
+        let part = |whole: f64| if whole > 0.0 { (sum / whole).clamp(0.0, 1.0) } else { 0.0 };
+        Site {
+            op,
+            position,
+            of,
+            dispatches: self.dispatches,
+            workgroups: self.workgroups,
+            incomplete: self.incomplete,
+            wall: self.wall as f64,
+            range: [self.least.unwrap_or(0) as f64, self.most as f64],
+            sum,
+            efficiency: part(self.room as f64),
+            imbalance: match self.equal > 0.0 {
+                true => (self.busiest as f64 / self.equal).max(1.0),
+                false => 1.0,
+            },
+            gap: self.gap as f64,
+            gaps: self.gaps,
+        }
+    }
+}

@@ -1,0 +1,171 @@
+//! Puts the dispatches of a process together from their workgroups.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap};
+
+use model::Severity;
+use profile::dispatch::{Assembler, DispatchId, Workgroup};
+use profile::{Columns, OpId, PageDecoder, PageKey, Profile, Role};
+
+use crate::amounts::{Brackets, parts};
+
+/// One dispatch. Times of workgroups are in [`crate::amounts::PARTS`] of a tick.
+#[derive(Clone, Debug)]
+pub(super) struct Dispatch {
+    pub op: OpId,
+    /// When its first workgroup began and its last one ended, in ticks.
+    pub begin: u64,
+    pub end: u64,
+    /// Sum of the durations of its workgroups, without what the recorder added.
+    pub sum: u64,
+    /// The part of the sum that one thread has, the largest of all threads.
+    pub busiest: u64,
+    /// Number of workgroups that were recorded, and the number of all.
+    pub workgroups: u64,
+    pub of: u64,
+}
+
+impl Dispatch {
+    pub fn is_whole(&self) -> bool {
+        self.workgroups == self.of
+    }
+}
+
+/// The dispatches of a process.
+#[derive(Debug, Default)]
+pub(super) struct Assembled {
+    /// In the order in which they begin.
+    pub dispatches: Vec<Dispatch>,
+    /// Number of threads that ran workgroups.
+    pub threads: usize,
+}
+
+/// A workgroup, in the order in which they begin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Next {
+    begin: u64,
+    /// Index of its reader.
+    reader: usize,
+}
+
+/// Reads the calls of one thread in the order in which they begin, page by page.
+struct Reader<'a> {
+    decoder: PageDecoder<'a>,
+    pages: std::vec::IntoIter<PageKey>,
+    /// The calls of the page in the order in which they begin, from the last to the first.
+    order: Vec<usize>,
+}
+
+impl Reader<'_> {
+    /// The begin of the next workgroup. `None` at the end.
+    fn peek(&mut self, profile: &Profile) -> Option<u64> {
+        while self.order.is_empty() {
+            let key = self.pages.next()?;
+            let columns = self.decoder.decode(key);
+            let is_workgroup = |i: &usize| is_workgroup(profile, columns, *i);
+            self.order = (0..columns.len()).filter(is_workgroup).collect();
+            self.order.sort_by_key(|i| Reverse((columns.start_ticks[*i], *i)));
+        }
+        self.order.last().map(|i| self.decoder.columns().start_ticks[*i])
+    }
+}
+
+fn is_workgroup(profile: &Profile, columns: &Columns, i: usize) -> bool {
+    let op = profile.ops.of(columns.process, columns.export[i]).and_then(|op| profile.ops.get(op));
+    op.is_some_and(|op| op.role == Role::Workgroup) && columns.knows_workgroup(i)
+}
+
+/// Reads the workgroups of a process. `None` if only some calls were recorded.
+pub(super) fn assemble(
+    profile: &Profile,
+    process: usize,
+    brackets: &Brackets,
+) -> Option<Assembled> {
+    if profile.is_sampled() {
+        return None;
+    }
+    let mut pages: HashMap<usize, Vec<PageKey>> = HashMap::new();
+    for key in profile.pages().into_iter().filter(|key| key.process == process) {
+        pages.entry(key.thread).or_default().push(key);
+    }
+    let mut readers: Vec<Reader<'_>> = pages
+        .into_values()
+        .map(|pages| Reader {
+            decoder: PageDecoder::new(profile),
+            pages: pages.into_iter(),
+            order: Vec::new(),
+        })
+        .collect();
+    let mut next: BinaryHeap<Reverse<Next>> = BinaryHeap::new();
+    for (reader, of) in readers.iter_mut().enumerate() {
+        next.extend(of.peek(profile).map(|begin| Reverse(Next { begin, reader })));
+    }
+    let lost = profile.processes.get(process)?.losses.iter();
+    let lost = lost.clone().any(|loss| loss.severity() == Severity::Missing);
+    let mut sums = Sums {
+        profile,
+        brackets,
+        assembler: Assembler::new(lost, 0),
+        found: Assembled { threads: next.len(), ..Assembled::default() },
+        of_threads: HashMap::new(),
+    };
+    while let Some(Reverse(Next { reader, .. })) = next.pop() {
+        let of = &mut readers[reader];
+        if let Some(i) = of.order.pop() {
+            sums.add(of.decoder.columns(), i);
+        }
+        next.extend(of.peek(profile).map(|begin| Reverse(Next { begin, reader })));
+    }
+    Some(sums.found)
+}
+
+/// The dispatches of a process while they are put together.
+struct Sums<'a> {
+    profile: &'a Profile,
+    brackets: &'a Brackets,
+    assembler: Assembler,
+    found: Assembled,
+    /// For dispatches of which workgroups may still come, the time of each thread.
+    of_threads: HashMap<DispatchId, Vec<(usize, u64)>>,
+}
+
+impl Sums<'_> {
+    /// Adds a workgroup to its dispatch. Those that belong to none are left out.
+    fn add(&mut self, columns: &Columns, i: usize) -> Option<()> {
+        let (begin, duration) = (columns.start_ticks[i], columns.duration(i));
+        let end = begin.saturating_add(duration);
+        let export = columns.export[i];
+        let op = self.profile.ops.of(columns.process, export)?;
+        let at = |axes: &[Vec<u32>; 3]| [axes[0][i], axes[1][i], axes[2][i]];
+        let (id, count) = (at(&columns.workgroup), at(&columns.count));
+        // Times only decide in which row a dispatch is drawn.
+        let call = Workgroup { export, id, count, start_ns: 0, end_ns: 0, counters: &[] };
+        let placed = self.assembler.add(&call)?;
+        if placed.first {
+            let of = count.iter().map(|n| u64::from(*n)).product();
+            let (sum, busiest, workgroups) = (0, 0, 0);
+            let dispatch = Dispatch { op, begin, end, sum, busiest, workgroups, of };
+            self.found.dispatches.push(dispatch);
+        }
+        // Numbers begin with 1 and have no gaps.
+        let dispatch = self.found.dispatches.get_mut(usize::try_from(placed.id).ok()? - 1)?;
+        let duration = parts(duration);
+        let class = self.brackets.page(columns).of(columns, i);
+        let time = duration - self.brackets.in_duration(class).min(duration);
+        dispatch.end = dispatch.end.max(end);
+        dispatch.sum = dispatch.sum.saturating_add(time);
+        dispatch.workgroups += 1;
+        let threads = self.of_threads.entry(placed.id).or_default();
+        let known = threads.iter().position(|(thread, _)| *thread == columns.thread);
+        let known = known.unwrap_or_else(|| {
+            threads.push((columns.thread, 0));
+            threads.len() - 1
+        });
+        threads[known].1 = threads[known].1.saturating_add(time);
+        dispatch.busiest = dispatch.busiest.max(threads[known].1);
+        for over in placed.over {
+            self.of_threads.remove(&over.id);
+        }
+        Some(())
+    }
+}

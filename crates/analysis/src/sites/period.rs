@@ -1,0 +1,117 @@
+//! Finds the iterations in a sequence of dispatches.
+
+use std::collections::HashMap;
+
+use profile::OpId;
+
+/// A program that makes no more dispatches than this, and does not repeat itself, is one iteration.
+const ONCE: usize = 1_024;
+
+/// The functions of one iteration, and for each dispatch its place in the iteration; `None` if it is
+/// before the first one. Without iterations, nothing has a place.
+pub(super) fn positions(ops: &[OpId]) -> (Vec<OpId>, Vec<Option<u32>>) {
+    if let Some((begin, period)) = repeated(ops) {
+        let places =
+            (0..ops.len()).map(|i| i.checked_sub(begin).map(|i| (i % period) as u32)).collect();
+        return (ops[begin..begin + period].to_vec(), places);
+    }
+    match counted(ops) {
+        Some(found) => found,
+        None if ops.len() <= ONCE => (ops.to_vec(), (0..ops.len() as u32).map(Some).collect()),
+        None => (Vec::new(), vec![None; ops.len()]),
+    }
+}
+
+/// Where the longest end of the sequence begins that consists of at least two repetitions of
+/// something, and how long that is. The last repetition may be cut short, because a program can end
+/// at any time, and the first one, too.
+fn repeated(ops: &[OpId]) -> Option<(usize, usize)> {
+    // Backwards, the end is a beginning, and the failure function of Knuth, Morris and Pratt says for
+    // each beginning how long its longest border is; its length without the border is its period.
+    let n = ops.len();
+    let at = |i: usize| ops[n - 1 - i];
+    let mut borders = vec![0usize; n];
+    let mut best: Option<(usize, usize)> = None;
+    let mut border = 0;
+    for i in 1..n {
+        while border > 0 && at(i) != at(border) {
+            border = borders[border - 1];
+        }
+        border += usize::from(at(i) == at(border));
+        borders[i] = border;
+        let (length, period) = (i + 1, i + 1 - border);
+        if 2 * period <= length {
+            best = Some((length, period));
+        }
+    }
+    let (length, period) = best.filter(|(length, _)| 2 * length > n)?;
+    Some((n - length, period))
+}
+
+/// The same where the order of some dispatches changes: the *k*-th dispatch of a function in its
+/// iteration has the place of the *k*-th one in the first iteration.
+fn counted(ops: &[OpId]) -> Option<(Vec<OpId>, Vec<Option<u32>>)> {
+    let mut counts: HashMap<OpId, usize> = HashMap::new();
+    ops.iter().for_each(|op| *counts.entry(*op).or_default() += 1);
+    let iterations = counts.values().copied().reduce(gcd).filter(|n| *n > 1)?;
+    let mut seen: HashMap<OpId, usize> = HashMap::new();
+    let mut first: HashMap<(OpId, usize), u32> = HashMap::new();
+    let mut sequence = Vec::new();
+    let places = ops.iter().map(|op| {
+        let each = counts[op] / iterations;
+        let of = seen.entry(*op).or_default();
+        let place = *first.entry((*op, *of % each)).or_insert_with(|| {
+            sequence.push(*op);
+            sequence.len() as u32 - 1
+        });
+        *of += 1;
+        Some(place)
+    });
+    let places: Vec<Option<u32>> = places.collect();
+    Some((sequence, places))
+}
+
+fn gcd(a: usize, b: usize) -> usize {
+    if b == 0 { a } else { gcd(b, a % b) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn places(text: &str) -> (String, String) {
+        let ops: Vec<OpId> = text.bytes().map(OpId::from).collect();
+        let (sequence, places) = positions(&ops);
+        let sequence = sequence.iter().map(|op| char::from(*op as u8)).collect();
+        let places = places.iter().map(|p| p.map_or("-".into(), |p| p.to_string())).collect();
+        (sequence, places)
+    }
+
+    #[test]
+    fn a_program_that_repeats_itself() {
+        let found = |sequence: &str, places: &str| (sequence.to_owned(), places.to_owned());
+        assert_eq!(places("abcbabcbabcb"), found("abcb", "012301230123"));
+        // The program ended in the middle of an iteration.
+        assert_eq!(places("abcbabcbab"), found("abcb", "0123012301"));
+        // Dispatches that ran once, before the first iteration.
+        assert_eq!(places("xyabcabcabc"), found("abc", "--012012012"));
+        assert_eq!(places("aaaa"), found("a", "0000"));
+    }
+
+    #[test]
+    fn a_program_whose_dispatches_swap_places() {
+        // b and c run at the same time.
+        let found = ("abc".to_owned(), "012021021012".to_owned());
+        assert_eq!(places("abcacbacbabc"), found);
+    }
+
+    #[test]
+    fn a_program_without_iterations() {
+        assert_eq!(places("abac"), ("abac".to_owned(), "0123".to_owned()));
+        assert_eq!(places("a"), ("a".to_owned(), "0".to_owned()));
+        assert_eq!(places(""), (String::new(), String::new()));
+        // Too long to be one iteration: a prime number of the one, and one of the other.
+        let ops: Vec<OpId> = [vec![1; 1_500], vec![2], vec![1; 499]].concat();
+        assert_eq!(positions(&ops), (Vec::new(), vec![None; 2_000]));
+    }
+}

@@ -1,0 +1,270 @@
+//! Calls by the calls around them: one node for each function and each way of calls that leads to it.
+//!
+//! ```text
+//!  main ─► layer ─► matmul      two nodes of matmul, because it is called
+//!      └─► matmul                in two places
+//! ```
+//!
+//! A node's own time is what its calls spent in no call inside of them, and its total time is its
+//! own time and the total times of the nodes below it. So the own times of all nodes add up to the
+//! time in calls, and the nodes of a function together have the own time and the number of calls of
+//! its row in the table by op, with the calls inside of it.
+
+use std::collections::HashMap;
+
+use profile::{Columns, Profile};
+
+use crate::amounts::{Brackets, parts, ticks};
+use crate::estimate::Estimate;
+use crate::forest::{Mark, Marks, NO_ROW, Rows};
+use crate::table::{By, Key, Places, Selection};
+use crate::walk::{Adder, apart, walk};
+
+/// Calls that have this many calls around them have no nodes of their own. They are together in one,
+/// whose key is the one of the node above.
+const DEEPEST: u32 = 100;
+/// This bit of a call's node says that the call is inside of another one of the same node.
+const INSIDE: u32 = 1 << 31;
+
+/// One node. Times are in ticks.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TreeNode {
+    /// The node above; `None` for calls that are in no other call.
+    pub parent: Option<usize>,
+    /// The function, as in a table by op.
+    pub key: Key,
+    /// The number of nodes above.
+    pub depth: u32,
+    /// Whether this is not one function: the calls that are deeper than nodes go.
+    pub is_deeper: bool,
+    /// Number of calls.
+    pub calls: u64,
+    /// Sum of their durations.
+    pub total: Estimate,
+    /// Sum of their own times.
+    pub own: Estimate,
+}
+
+/// The calls of a profile as a tree.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct CallTree {
+    /// Each after the node above it; those below one node by total time, the largest first.
+    pub nodes: Vec<TreeNode>,
+}
+
+/// Builds the tree. Calls that belong to no thread are not in it. `None` in a run with a budget,
+/// where it is not known what was around a call.
+pub fn call_tree(profile: &Profile, raw: bool, workers: usize) -> Option<CallTree> {
+    if profile.is_sampled() {
+        return None;
+    }
+    let workers = match workers {
+        0 => std::thread::available_parallelism().map_or(1, usize::from),
+        given => given,
+    };
+    let places = Places::new(profile, &Selection { by: By::Op, ..Selection::default() });
+    let brackets = Brackets::new(profile, raw);
+    let walked = walk(profile, workers, &brackets, None, || Nodes::new(profile, &places));
+    let mut all = Nodes::new(profile, &places);
+    walked.parts.into_iter().for_each(|part| all.merge(&part));
+    Some(all.finish(&brackets))
+}
+
+/// A node while it is added up. Times are in [`crate::amounts::PARTS`] of a tick.
+#[derive(Debug)]
+struct Node {
+    parent: u32,
+    key: u32,
+    depth: u32,
+    is_deeper: bool,
+    calls: u64,
+    total: u128,
+    taken: u128,
+    own: u128,
+    own_taken: u128,
+}
+
+/// The nodes that one worker has seen.
+struct Nodes<'a> {
+    profile: &'a Profile,
+    places: &'a Places<'a>,
+    keys: Vec<Key>,
+    numbers: HashMap<Key, u32>,
+    nodes: Vec<Node>,
+    below: HashMap<(u32, u32), u32>,
+    page_rows: Vec<u32>,
+}
+
+impl<'a> Nodes<'a> {
+    fn new(profile: &'a Profile, places: &'a Places<'a>) -> Self {
+        Self {
+            profile,
+            places,
+            keys: Vec::new(),
+            numbers: HashMap::new(),
+            nodes: Vec::new(),
+            below: HashMap::new(),
+            page_rows: Vec::new(),
+        }
+    }
+
+    fn number(&mut self, key: Key) -> u32 {
+        *self.numbers.entry(key).or_insert_with(|| {
+            self.keys.push(key);
+            self.keys.len() as u32 - 1
+        })
+    }
+
+    fn find_rows(&mut self, columns: &Columns) {
+        let mut rows = std::mem::take(&mut self.page_rows);
+        rows.clear();
+        let thread = (columns.process, columns.thread);
+        let mut last: Option<(u32, u32)> = None;
+        let is_apart = apart(self.profile, columns).is_some();
+        for export in &columns.export {
+            let row = match last {
+                Some((known, row)) if known == *export => row,
+                _ if is_apart => NO_ROW,
+                _ => match self.places.row(self.profile, thread, *export) {
+                    Some(key) => self.number(key),
+                    None => NO_ROW,
+                },
+            };
+            last = Some((*export, row));
+            rows.push(row);
+        }
+        self.page_rows = rows;
+    }
+
+    /// The node of this function below `parent`.
+    fn node(&mut self, parent: u32, key: u32, is_deeper: bool) -> u32 {
+        let depth = self.nodes.get(parent as usize).map_or(0, |parent| parent.depth + 1);
+        *self.below.entry((parent, key)).or_insert_with(|| {
+            let (calls, total, taken, own, own_taken) = (0, 0, 0, 0, 0);
+            self.nodes.push(Node {
+                parent,
+                key,
+                depth,
+                is_deeper,
+                calls,
+                total,
+                taken,
+                own,
+                own_taken,
+            });
+            self.nodes.len() as u32 - 1
+        })
+    }
+
+    fn merge(&mut self, other: &Self) {
+        // A node comes after the one above it.
+        let mut places: Vec<u32> = Vec::with_capacity(other.nodes.len());
+        for node in &other.nodes {
+            let parent = places.get(node.parent as usize).copied().unwrap_or(NO_ROW);
+            let key = self.number(other.keys[node.key as usize]);
+            let place = self.node(parent, key, node.is_deeper);
+            places.push(place);
+            let sum = &mut self.nodes[place as usize];
+            sum.calls += node.calls;
+            sum.total += node.total;
+            sum.taken += node.taken;
+            sum.own += node.own;
+            sum.own_taken += node.own_taken;
+        }
+    }
+
+    fn finish(self, brackets: &Brackets) -> CallTree {
+        let mut below: HashMap<u32, Vec<u32>> = HashMap::new();
+        for (place, node) in (0..).zip(&self.nodes) {
+            below.entry(node.parent).or_default().push(place);
+        }
+        for places in below.values_mut() {
+            let of = |place: u32| &self.nodes[place as usize];
+            places.sort_by_key(|place| {
+                let node = of(*place);
+                (node.total, std::cmp::Reverse(self.keys[node.key as usize]))
+            });
+        }
+        let rest = |left: u128, taken: u128| {
+            let taken = u64::try_from(taken).unwrap_or(u64::MAX);
+            let value = ticks(left) + ticks(taken.into());
+            let rest = Estimate::exact(value).minus(brackets.doubt(None, taken));
+            Estimate { value: rest.value.max(0.0), high: rest.high.max(0.0), ..rest }
+        };
+        let mut nodes = Vec::new();
+        // The one with the largest total is last, and comes first.
+        let mut open: Vec<(u32, Option<usize>)> = Vec::new();
+        let push = |open: &mut Vec<(u32, Option<usize>)>, of: u32, parent: Option<usize>| {
+            open.extend(below.get(&of).into_iter().flatten().map(|place| (*place, parent)));
+        };
+        push(&mut open, NO_ROW, None);
+        while let Some((place, parent)) = open.pop() {
+            let node = &self.nodes[place as usize];
+            nodes.push(TreeNode {
+                parent,
+                key: self.keys[node.key as usize],
+                depth: node.depth,
+                is_deeper: node.is_deeper,
+                calls: node.calls,
+                total: rest(node.total, node.taken),
+                own: rest(node.own, node.own_taken),
+            });
+            push(&mut open, place, Some(nodes.len() - 1));
+        }
+        CallTree { nodes }
+    }
+}
+
+impl Rows for Nodes<'_> {
+    fn rows_of(&mut self, columns: &Columns, rows: &mut Vec<u32>) {
+        self.find_rows(columns);
+        rows.extend_from_slice(&self.page_rows);
+    }
+
+    fn child(&mut self, parent: u32, row: u32) -> u32 {
+        // What is around a call without a row has no node either.
+        if row == NO_ROW {
+            return NO_ROW;
+        }
+        let above = if parent == NO_ROW { NO_ROW } else { parent & !INSIDE };
+        match self.nodes.get(above as usize) {
+            Some(node) if node.is_deeper => above | INSIDE,
+            Some(node) if node.depth >= DEEPEST => {
+                let key = node.key;
+                self.node(above, key, true)
+            }
+            _ => self.node(above, row, false),
+        }
+    }
+}
+
+impl Adder for Nodes<'_> {
+    fn add(&mut self, columns: &Columns, brackets: &Brackets, marks: Option<&Marks>) {
+        self.find_rows(columns);
+        let classes = brackets.page(columns);
+        for i in 0..columns.len() {
+            let row = self.page_rows[i];
+            let node = match marks {
+                Some(marks) => marks.node(i),
+                None if row == NO_ROW => NO_ROW,
+                None => self.node(NO_ROW, row, false),
+            };
+            if node == NO_ROW {
+                continue;
+            }
+            let duration = parts(columns.duration(i));
+            let mark = match marks {
+                Some(marks) => marks.of(i),
+                None => Mark::of_flat(duration, classes.of(columns, i), brackets),
+            };
+            let Some(sum) = self.nodes.get_mut((node & !INSIDE) as usize) else { continue };
+            sum.calls += 1;
+            sum.own += u128::from(mark.own);
+            sum.own_taken += u128::from(mark.own_taken);
+            if node & INSIDE == 0 {
+                sum.total += u128::from(duration - mark.taken);
+                sum.taken += u128::from(mark.taken);
+            }
+        }
+    }
+}

@@ -1,0 +1,171 @@
+//! Dispatches and their sites, threads without calls, and what is between calls, on scripted
+//! profiles whose numbers follow from arithmetic on paper.
+
+use analysis::{Options, Site, call_tree, sites, summarize};
+use profile::{Calibration, Profile};
+use record::meta::ProcessCost;
+use record::thread_times::ThreadCpu;
+use testkit::{CallScript, ProfileScript, Scratch};
+
+fn open(script: &ProfileScript) -> (Scratch, Profile) {
+    let scratch = Scratch::new();
+    let dir = scratch.join("x.cpt");
+    script.write(&dir);
+    let profile = Profile::open(&dir).expect("open the scripted profile");
+    (scratch, profile)
+}
+
+/// Workgroups as (thread, export, id, number, begin, duration).
+type Workgroup = (usize, u32, u32, u32, u64, u64);
+
+fn program(workgroups: &[Workgroup]) -> ProfileScript {
+    let mut script = ProfileScript::monotonic();
+    let process = script.process(7);
+    process.library("m", &["a", "b"]);
+    for thread in 0..2 {
+        let of = process.thread(&format!("worker-{thread}"));
+        for (_, export, id, number, begin, duration) in
+            workgroups.iter().filter(|(on, ..)| *on == thread)
+        {
+            of.call(CallScript::new(*export, *begin, *duration).workgroup(*id, *number));
+        }
+    }
+    script
+}
+
+/// One iteration of 1,000 ticks: *a* with 4 workgroups, *b* with 1, and *a* with 2.
+///
+/// ```text
+///  worker 0   a ├0 ┤├2 ┤├3 ┤            b ├0 ────┤              a ├0 ─────┤
+///             0    100  200 300         350      450            500      700
+///  worker 1   a ├── 1 ────┤                                     a   ├1┤
+///             0          200                                       550 600
+/// ```
+fn iteration(at: u64) -> Vec<Workgroup> {
+    vec![
+        (0, 0, 0, 4, at, 100),
+        (1, 0, 1, 4, at, 200),
+        (0, 0, 2, 4, at + 100, 100),
+        (0, 0, 3, 4, at + 200, 100),
+        (0, 1, 0, 1, at + 350, 100),
+        (0, 0, 0, 2, at + 500, 200),
+        (1, 0, 1, 2, at + 550, 50),
+    ]
+}
+
+#[test]
+fn each_place_of_the_program_has_a_row() {
+    let workgroups: Vec<Workgroup> = (0..3).flat_map(|n| iteration(1_000 * n)).collect();
+    let (_scratch, profile) = open(&program(&workgroups));
+    let found = sites(&profile, false).unwrap();
+    assert_eq!(found.dispatches, 9);
+    // 300 + 100 + 200 of each iteration.
+    assert_eq!(found.busy, 1_800.0);
+    let site = |op, position, workgroups, wall: f64, sum, busiest: f64, gap: f64, gaps| Site {
+        op,
+        position: Some(position),
+        of: Some(3),
+        dispatches: 3,
+        workgroups,
+        incomplete: 0,
+        wall: 3.0 * wall,
+        range: [wall, wall],
+        sum: 3.0 * sum,
+        efficiency: sum / (2.0 * wall),
+        imbalance: busiest / (sum / if workgroups == 3 { 1.0 } else { 2.0 }),
+        gap,
+        gaps,
+    };
+    let expected = [
+        // Before it: from the end of the last site, 700, to the next iteration, 1,000; twice.
+        site(0, 0, 12, 300.0, 500.0, 300.0, 600.0, 2),
+        site(1, 1, 3, 100.0, 100.0, 100.0, 150.0, 3),
+        site(0, 2, 6, 200.0, 250.0, 200.0, 150.0, 3),
+    ];
+    for (site, expected) in found.rows.iter().zip(&expected) {
+        assert_eq!(site, expected);
+    }
+    assert_eq!(found.rows.len(), 3);
+    // The sums are those of the table by op.
+    let all = summarize(&profile, &Options::default());
+    for row in &all.rows {
+        let sums = found.rows.iter().filter(|site| analysis::Key::Op(site.op) == row.key);
+        assert_eq!(sums.map(|site| site.sum).sum::<f64>(), row.total.value);
+    }
+}
+
+/// The second dispatch of *a* has lost workgroup 1, which the third one has again.
+#[test]
+fn a_dispatch_without_all_workgroups_ends_where_the_next_one_begins() {
+    let mut workgroups = Vec::new();
+    for n in 0..3u64 {
+        workgroups.push((0, 0, 0, 2, 1_000 * n, 100));
+        if n != 1 {
+            workgroups.push((1, 0, 1, 2, 1_000 * n + 50, 100));
+        }
+    }
+    let mut script = program(&workgroups);
+    script.processes[0].losses.push((model::Loss::NoPage, 1, 0));
+    let (_scratch, profile) = open(&script);
+    let found = sites(&profile, false).unwrap();
+    let [row] = found.rows.as_slice() else { panic!("{found:?}") };
+    assert_eq!((row.dispatches, row.workgroups, row.incomplete), (3, 5, 1));
+    assert_eq!((row.wall, row.range), (150.0 + 100.0 + 150.0, [100.0, 150.0]));
+}
+
+#[test]
+fn a_run_with_a_budget_has_no_sites_and_no_tree() {
+    let mut script = program(&iteration(0));
+    script.budget(0.02);
+    let (_scratch, profile) = open(&script);
+    assert_eq!(sites(&profile, false).map(|found| found.rows), None);
+    assert_eq!(call_tree(&profile, false, 1), None);
+}
+
+/// Two calls of 1,000 ns on a thread that is known for 5,000 ns. An empty call is recorded with 20 ns,
+/// half of which is the clock, which a call has in its duration, too.
+#[test]
+fn a_thread_is_in_calls_and_between_them_and_nowhere_else() {
+    let mut script = ProfileScript::monotonic();
+    let process = script.process(7);
+    process.library("m", &["a"]);
+    process.calibrations.push(Calibration {
+        calls: 9,
+        inside_ticks: 20,
+        total_ticks: 50,
+        ..Calibration::default()
+    });
+    let thread = process.thread("t");
+    thread.call(CallScript::new(0, 1_000, 1_000));
+    thread.call(CallScript::new(0, 5_000, 1_000));
+    let (_scratch, profile) = open(&script);
+    for (raw, inside, recorder) in [(false, 1_980.0, 20.0), (true, 2_000.0, 0.0)] {
+        let found = summarize(&profile, &Options { raw, ..Options::default() });
+        let [thread] = found.threads.as_slice() else { panic!("{:?}", found.threads) };
+        assert_eq!((thread.wall_ns, thread.dispatch_ns), (5_000.0, inside));
+        assert_eq!(thread.recorder_ns, recorder);
+        assert_eq!(found.total.unwrap().value, inside);
+        assert_eq!(found.between(&profile), Some(5_000.0 - inside));
+    }
+}
+
+/// The process used 90 ms: 50 ms the thread with calls, 30 ms one without, 2 ms the main thread, and
+/// 8 ms were those of threads that had ended.
+#[test]
+fn threads_without_calls_are_listed_with_their_processor_time() {
+    let mut script = ProfileScript::monotonic();
+    let process = script.process(7);
+    process.library("m", &["a"]);
+    process.thread("caller").call(CallScript::new(0, 0, 1_000));
+    let caller = process.threads[0].tid;
+    let ms = |ms: u64| ms * 1_000_000;
+    let thread = |tid, name: &str, cpu| ThreadCpu { tid, name: name.into(), cpu_ns: ms(cpu) };
+    process.thread_times =
+        Some(vec![thread(800, "main", 2), thread(caller, "caller", 50), thread(900, "loader", 30)]);
+    process.cost = Some(ProcessCost { process_cpu_ns: ms(90), ..ProcessCost::default() });
+    let (_scratch, profile) = open(&script);
+    let found = summarize(&profile, &Options::default()).silent;
+    let found: Vec<(Option<&str>, f64)> =
+        found.iter().map(|t| (t.thread.as_ref().map(|(_, name)| &**name), t.cpu_ns)).collect();
+    assert_eq!(found, [(Some("loader"), 30e6), (Some("main"), 2e6), (None, 8e6)]);
+}

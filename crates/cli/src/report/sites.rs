@@ -1,0 +1,207 @@
+//! `report --by site`: one row for each place of a program that launches dispatches of IREE.
+
+use std::io::{self, BufWriter, Write};
+use std::process::ExitCode;
+
+use analysis::{Key, Site, Sites, sites};
+use profile::Profile;
+use serde::Serialize;
+
+use super::Args;
+use crate::failure::Failure;
+use crate::matching;
+use crate::output::Format;
+use crate::terminal::{known_width, stdout};
+use crate::view::csv;
+use crate::view::head::ProfileHead;
+use crate::view::labels::{labels, op_of};
+use crate::view::losses::{self, LossOut, losses_out};
+use crate::view::table::{Column, Table, Value};
+use crate::view::text::table;
+use crate::view::units::{plural, time};
+use crate::view::wrap::{PROSE_WIDTH, wrapped};
+
+/// The version of the document.
+const SITES_SCHEMA: &str = "counterpoint.sites/1";
+/// The column by which rows are in the order of the program.
+const SITE: &str = "site";
+
+#[derive(Serialize)]
+struct Document<'a> {
+    schema: &'static str,
+    profile: ProfileHead<'a>,
+    sort: &'a str,
+    filter: Option<&'a str>,
+    /// The time in some dispatch, and the number of dispatches, before filtering.
+    busy_ns: f64,
+    dispatches: u64,
+    rows: Vec<SiteOut<'a>>,
+    losses: Vec<LossOut>,
+}
+
+#[derive(Serialize)]
+struct SiteOut<'a> {
+    op: &'a str,
+    op_id: u32,
+    library: &'a str,
+    site: Option<u32>,
+    sites: Option<u32>,
+    dispatches: u64,
+    workgroups: u64,
+    incomplete: u64,
+    wall_ns: f64,
+    mean_ns: f64,
+    min_ns: f64,
+    max_ns: f64,
+    share: Option<f64>,
+    workers_ns: f64,
+    efficiency: f64,
+    imbalance: f64,
+    gap_ns: Option<f64>,
+}
+
+/// Prints the report by site.
+pub fn main(args: &Args, profile: &Profile) -> Result<ExitCode, Failure> {
+    let Some(found) = sites(profile, args.raw) else {
+        let why = match profile.is_sampled() {
+            true => "a run with a budget recorded only some workgroups of each dispatch",
+            false => "the profile has no dispatches of IREE of which the workgroups are known",
+        };
+        return Err(Failure::new(format!("--by site: {why}"))
+            .hint("`report` without --by has one row for each function"));
+    };
+    let op = |site: &Site| op_of(profile, Key::Op(site.op));
+    let matches = |site: &&Site| {
+        let name = op(site).map_or("", |op| op.name.as_str());
+        args.filter.as_deref().is_none_or(|glob| profile::demangle::matches(glob, name))
+    };
+    let rows: Vec<&Site> = found.rows.iter().filter(matches).collect();
+    if let (true, Some(glob)) = (rows.is_empty(), &args.filter) {
+        matching::no_op(profile, "--filter", glob);
+        return Ok(ExitCode::from(1));
+    }
+    let ns = |ticks: f64| ticks * profile.timeline.ns_per_tick();
+    let mut table = columns(profile, &found, &rows);
+    let sort = match args.sort.as_deref() {
+        None | Some("total") => "share",
+        Some(name) => name,
+    };
+    if sort != SITE {
+        table.sort(sort)?;
+    }
+    table.keep_first(args.top());
+    let mut out = BufWriter::new(stdout(args.format.into()));
+    match args.format {
+        Format::Table => text(&mut out, args, profile, &found, &table)?,
+        Format::Csv => csv::print(&mut out, &table)?,
+        Format::Json => {
+            let row = |i: &usize| {
+                let site = rows[*i];
+                SiteOut {
+                    op: op(site).map_or("", |op| &op.name),
+                    op_id: site.op,
+                    library: op(site).map_or("", |op| &*op.library),
+                    site: site.position.map(|n| n + 1),
+                    sites: site.of,
+                    dispatches: site.dispatches,
+                    workgroups: site.workgroups,
+                    incomplete: site.incomplete,
+                    wall_ns: ns(site.wall),
+                    mean_ns: ns(site.mean()),
+                    min_ns: ns(site.range[0]),
+                    max_ns: ns(site.range[1]),
+                    share: found.share(site),
+                    workers_ns: ns(site.sum),
+                    efficiency: site.efficiency,
+                    imbalance: site.imbalance,
+                    gap_ns: site.mean_gap().map(ns),
+                }
+            };
+            let document = Document {
+                schema: SITES_SCHEMA,
+                profile: ProfileHead::new(&profile.manifest, profile),
+                sort,
+                filter: args.filter.as_deref(),
+                busy_ns: ns(found.busy),
+                dispatches: found.dispatches,
+                rows: table.order.iter().map(row).collect(),
+                losses: losses_out(&profile.all_losses()),
+            };
+            serde_json::to_writer_pretty(&mut out, &document).map_err(io::Error::from)?;
+            writeln!(out)?;
+        }
+    }
+    out.flush()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn columns(profile: &Profile, found: &Sites, rows: &[&Site]) -> Table {
+    // Several sites have one function, and functions may have one name.
+    let mut keys: Vec<Key> = rows.iter().map(|site| Key::Op(site.op)).collect();
+    keys.sort_unstable();
+    keys.dedup();
+    let labels = labels(profile, &keys);
+    let label = |site: &Site| {
+        let at = keys.binary_search(&Key::Op(site.op)).ok()?;
+        labels.get(at).cloned().map(Value::Text)
+    };
+    let column = |rank, name: &str, title: &str, cell: &dyn Fn(&Site) -> Option<Value>| {
+        Column::new(rank, name, title, rows.iter().map(|site| cell(site)).collect())
+    };
+    let ns = |ticks: f64| Some(Value::Ns(ticks * profile.timeline.ns_per_tick()));
+    let columns = vec![
+        column(0, "op", "dispatch", &label),
+        column(1, SITE, "site", &|s| s.position.map(|n| Value::Count(u128::from(n) + 1))),
+        column(4, "dispatches", "times", &|s| Some(Value::Count(s.dispatches.into()))),
+        column(7, "workgroups", "workgroups", &|s| Some(Value::Count(s.workgroups.into()))),
+        column(6, "wall_ns", "wall", &|s| ns(s.wall)),
+        column(1, "share", "share", &|s| found.share(s).map(Value::Part)),
+        column(1, "mean_ns", "mean", &|s| ns(s.mean())),
+        column(5, "workers_ns", "in workers", &|s| ns(s.sum)),
+        column(2, "efficiency", "efficiency", &|s| Some(Value::Part(s.efficiency))),
+        column(3, "imbalance", "imbalance", &|s| Some(Value::Number(s.imbalance))),
+        column(2, "gap_ns", "gap before", &|s| s.mean_gap().and_then(ns)),
+        column(8, "min_ns", "min", &|s| ns(s.range[0])),
+        column(8, "max_ns", "max", &|s| ns(s.range[1])),
+        Column {
+            csv_only: true,
+            ..column(9, "incomplete", "", &|s| Some(Value::Count(s.incomplete.into())))
+        },
+    ];
+    Table::new(columns, (0..rows.len()).collect())
+}
+
+fn text(
+    out: &mut impl Write,
+    args: &Args,
+    profile: &Profile,
+    found: &Sites,
+    rows: &Table,
+) -> io::Result<()> {
+    let width = args.width.or_else(known_width).map(|width| width.max(40));
+    let prose = width.unwrap_or(PROSE_WIDTH);
+    let busy = time(found.busy * profile.timeline.ns_per_tick());
+    let each = found.rows.iter().filter_map(|site| site.of).max();
+    let each = each.map_or(String::new(), |of| format!(", {of} in each run of the model"));
+    let head = format!("{busy} in {}{each}", plural(found.dispatches.into(), "dispatch"));
+    wrapped(out, "", &head, prose)?;
+    writeln!(out)?;
+    let left_out = table(out, rows, width)?;
+    let explained = [
+        (SITE, "site: ", "place in one run of the model; – before its first run"),
+        ("mean_ns", "mean: ", "from a dispatch's first workgroup to the end of its last one"),
+        ("workers_ns", "in workers: ", "the workgroups' durations together"),
+        ("efficiency", "efficiency: ", "part of all workers' time in which they ran workgroups"),
+        ("imbalance", "imbalance: ", "the busiest worker's time / an equal part of the work"),
+        ("gap_ns", "gap before: ", "mean time since a dispatch of the process ended"),
+    ];
+    for (_, label, text) in explained.iter().filter(|(name, ..)| !left_out.contains(name)) {
+        wrapped(out, label, text, prose)?;
+    }
+    let incomplete: u64 = found.rows.iter().map(|site| site.incomplete).sum();
+    if incomplete > 0 {
+        let text = format!("workgroups of {} are missing", plural(incomplete.into(), "dispatch"));
+        wrapped(out, "note: ", &text, prose)?;
+    }
+    losses::print_brief(out, &profile.all_losses(), prose)
+}
