@@ -7,11 +7,8 @@
 //!             ├──── dispatch 0 ─────┤ gap   ├ dispatch 1 ┤
 //! ```
 //!
-//! A workgroup says which function it belongs to, which workgroup it is, and how many there are. So
-//! the workgroups of a process, in the order in which they begin, are put together again: each
-//! belongs to the earliest open dispatch of its function that still lacks it. If it belongs to none,
-//! a new dispatch begins. A dispatch of which workgroups are missing ends where the next one of the
-//! same function begins.
+//! Which workgroups make up a dispatch is found as for timelines and exports
+//! ([`profile::dispatch`]), so a dispatch is the same one there.
 //!
 //! **Sites.** A model makes the same dispatches in each of its runs. The shortest sequence of
 //! functions whose repetition makes up the end of a process's dispatches is one iteration, and each
@@ -21,7 +18,7 @@
 //! divisor of the functions' numbers of dispatches.
 //!
 //! The calls of a thread are read page by page, so what is in memory is one page of each thread, and
-//! 48 bytes for each dispatch.
+//! 64 bytes for each dispatch.
 
 mod assemble;
 mod period;

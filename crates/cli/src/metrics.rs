@@ -194,7 +194,6 @@ const COLUMNS: &[&str] = &[
     "library",
     "source",
     "calls",
-    "dispatch",
     "dispatches",
     "wall_ns",
     "wall",

@@ -1,5 +1,7 @@
 //! System calls for injected code. They are not cancellation points, leave `errno` alone, keep no
 //! descriptor open, and read memory without trusting addresses.
+//!
+//! above 600 lines: all of them are short, and only this file has the macro that makes them.
 
 use std::ffi::{CStr, CString, c_long, c_void};
 use std::os::unix::ffi::OsStringExt;
