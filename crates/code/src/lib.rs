@@ -16,6 +16,7 @@
 //! | [`values`] | what registers and stack slots hold |
 //! | [`gates`] | where hits of each id begin and end |
 //! | [`region`] | the code of each id |
+//! | [`words`] | what a loop does, in words |
 //!
 //! What is read may come from anybody: sizes, counts and rounds have limits, and no byte makes these
 //! functions panic (`tests/damaged.rs`).
@@ -29,6 +30,7 @@ pub mod image;
 pub mod insn;
 pub mod region;
 pub mod values;
+pub mod words;
 pub mod x86;
 
 pub use error::CodeError;

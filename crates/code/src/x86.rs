@@ -318,3 +318,180 @@ fn class(instruction: &Instruction, info: &InstructionInfo, has_memory: bool) ->
     class.bits |= widest;
     class
 }
+
+/// What an arithmetic instruction does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Arithmetic {
+    /// `a * b + c` in one instruction.
+    MultiplyAdd,
+    /// Additions and subtractions.
+    Add,
+    /// Multiplications.
+    Multiply,
+    /// Divisions, square roots and reciprocals.
+    Divide,
+    /// The smaller or the larger of two numbers.
+    Choose,
+    /// Anything else on vectors: logic, shifts.
+    Bits,
+    /// In general registers.
+    Integer,
+}
+
+impl Arithmetic {
+    /// Its name in the plural.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::MultiplyAdd => "multiply-add",
+            Self::Add => "additions",
+            Self::Multiply => "multiplications",
+            Self::Divide => "divisions and roots",
+            Self::Choose => "minima and maxima",
+            Self::Bits => "logic and shifts",
+            Self::Integer => "integer arithmetic",
+        }
+    }
+}
+
+/// What matters for a description in words.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Detail {
+    /// What it computes. Moves, conversions and comparisons are no arithmetic, and neither are additions of a
+    /// constant to a general register, because these only count.
+    pub arithmetic: Option<Arithmetic>,
+    /// Bits of its vectors; 0 for scalars.
+    pub bits: u32,
+    /// The registers whose values it computes with: general ones from bit 0, vectors from bit 16. Those of
+    /// addresses are not among them.
+    pub reads: u64,
+    /// The registers that it writes.
+    pub writes: u64,
+    /// Whether its addresses are in a vector.
+    pub is_gather: bool,
+    /// `inc` and `dec`: what is added.
+    pub step: Option<i64>,
+}
+
+/// The detail of the instruction at `at`.
+pub fn detail(bytes: &[u8], at: u64) -> Option<Detail> {
+    let instruction = one(bytes, at)?;
+    let mut factory = InstructionInfoFactory::new();
+    let info = factory.info(&instruction);
+    let mnemonic = format!("{:?}", instruction.mnemonic()).to_lowercase();
+    let class = class(&instruction, info, true).bits;
+    let bits = match class {
+        c if c & Class::VECTOR_512 != 0 => 512,
+        c if c & Class::VECTOR_256 != 0 => 256,
+        c if c & Class::VECTOR_128 != 0 => 128,
+        c if c & Class::VECTOR_64 != 0 => 64,
+        _ => 0,
+    };
+    let is_vector = bits > 0 || class & Class::SCALAR != 0;
+    let number = |name: Name| match name {
+        _ if name.is_vector_register() => Some(16 + name.number() as u64),
+        _ => general(name).map(u64::from),
+    };
+    let mut detail = Detail { bits, ..Detail::default() };
+    for i in 0..instruction.op_count() {
+        if instruction.op_kind(i) != OpKind::Register {
+            continue;
+        }
+        let Some(register) = number(instruction.op_register(i)) else { continue };
+        let access = info.op_access(i);
+        if matches!(
+            access,
+            OpAccess::Read | OpAccess::CondRead | OpAccess::ReadWrite | OpAccess::ReadCondWrite
+        ) {
+            detail.reads |= 1 << register;
+        }
+        if matches!(
+            access,
+            OpAccess::Write | OpAccess::CondWrite | OpAccess::ReadWrite | OpAccess::ReadCondWrite
+        ) {
+            detail.writes |= 1 << register;
+        }
+    }
+    // The result of x ^ x is 0, and a conversion only keeps what is above its result.
+    let last = instruction.op_count().saturating_sub(1);
+    let is_same = last > 0
+        && instruction.op_kind(last) == OpKind::Register
+        && instruction.op_kind(last - 1) == OpKind::Register
+        && instruction.op_register(last) == instruction.op_register(last - 1);
+    let plain = mnemonic.strip_prefix('v').filter(|_| is_vector).unwrap_or(&mnemonic);
+    if is_same && (plain.contains("xor") || plain.starts_with("psub") || plain == "sub")
+        || plain.starts_with("cvtsi2")
+    {
+        detail.reads = 0;
+    }
+    let (base, index) = (instruction.memory_base(), instruction.memory_index());
+    detail.is_gather = index.is_vector_register() && base != Name::RIP;
+    detail.arithmetic =
+        if is_vector { vector_kind(plain) } else { integer_kind(plain, &instruction) };
+    if is_same && plain.contains("xor") {
+        detail.arithmetic = None;
+    }
+    detail.step = match instruction.mnemonic() {
+        Mnemonic::Inc => Some(1),
+        Mnemonic::Dec => Some(-1),
+        _ => None,
+    };
+    Some(detail)
+}
+
+/// What an instruction on vectors or scalar floating point computes, by its name without `v`.
+fn vector_kind(name: &str) -> Option<Arithmetic> {
+    let has = |parts: &[&str]| parts.iter().any(|part| name.contains(part));
+    let begins = |parts: &[&str]| parts.iter().any(|part| name.starts_with(part));
+    Some(match name {
+        _ if has(&[
+            "fmadd", "fmsub", "fnmadd", "fnmsub", "pmadd", "pdpb", "pdpw", "dpbf16", "dpps",
+        ]) =>
+        {
+            Arithmetic::MultiplyAdd
+        }
+        _ if begins(&["add", "sub", "padd", "psub", "hadd", "hsub", "phadd", "psad"]) => {
+            Arithmetic::Add
+        }
+        _ if begins(&["mul", "pmul"]) => Arithmetic::Multiply,
+        _ if begins(&["div", "sqrt", "rsqrt", "rcp"]) => Arithmetic::Divide,
+        _ if begins(&["min", "max", "pmin", "pmax"]) => Arithmetic::Choose,
+        _ if begins(&[
+            "and", "or", "xor", "pand", "por", "pxor", "psll", "psrl", "psra", "pternlog",
+        ]) =>
+        {
+            Arithmetic::Bits
+        }
+        _ => return None,
+    })
+}
+
+/// Whether an instruction computes with general registers.
+fn integer_kind(name: &str, instruction: &Instruction) -> Option<Arithmetic> {
+    let is_one = matches!(
+        name,
+        "add"
+            | "adc"
+            | "sub"
+            | "sbb"
+            | "imul"
+            | "mul"
+            | "mulx"
+            | "div"
+            | "idiv"
+            | "and"
+            | "or"
+            | "xor"
+            | "shl"
+            | "shr"
+            | "sar"
+            | "rol"
+            | "ror"
+            | "neg"
+            | "not"
+            | "popcnt"
+    );
+    let counts = matches!(name, "add" | "sub")
+        && instruction.op1_kind() != OpKind::Register
+        && !is_memory(instruction.op1_kind());
+    (is_one && !counts).then_some(Arithmetic::Integer)
+}

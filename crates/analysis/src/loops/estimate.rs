@@ -237,6 +237,12 @@ impl Sum {
         self.unknown |= other.unknown;
     }
 
+    /// The same, which stands for hits that were not timed.
+    #[cfg(test)]
+    pub(super) fn of_sample(self) -> Self {
+        Self { sampled: true, ..self }
+    }
+
     /// Whether it stands for hits that were not timed.
     pub(super) fn is_sampled(&self) -> bool {
         self.sampled

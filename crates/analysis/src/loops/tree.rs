@@ -45,24 +45,29 @@ pub enum UnfitTable {
         ids: u32,
     },
     /// Another table of the same identity says something else about its ids.
-    #[error(
-        "module {module} has two side tables that differ: id {id} is {one} in {first}, and {other} \
-         in {second}"
-    )]
-    Differs {
-        /// The identity of both.
-        module: String,
-        /// The first id that differs.
-        id: usize,
-        /// What it is in the first table.
-        one: String,
-        /// What it is in the second table.
-        other: String,
-        /// Where the first table is from.
-        first: String,
-        /// Where the second table is from.
-        second: String,
-    },
+    #[error(transparent)]
+    Differs(Box<Difference>),
+}
+
+/// How two side tables of one identity differ.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "module {module} has two side tables that differ: id {id} is {one} in {first}, and {other} in \
+     {second}"
+)]
+pub struct Difference {
+    /// The identity of both.
+    pub module: String,
+    /// The first id that differs.
+    pub id: usize,
+    /// What it is in the first table.
+    pub one: String,
+    /// What it is in the second table.
+    pub other: String,
+    /// Where the first table is from.
+    pub first: String,
+    /// Where the second table is from.
+    pub second: String,
 }
 
 /// How the modules of a profile are named in an error.
@@ -142,14 +147,14 @@ fn same(
             format!("{}{label} (lines {from} to {to}{trips})", entry.function)
         }
     };
-    Err(UnfitTable::Differs {
+    Err(UnfitTable::Differs(Box::new(Difference {
         module: first.module.clone(),
         id,
         one: shown(first),
         other: shown(second),
         first: of_first.to_owned(),
         second: of_second.to_owned(),
-    })
+    })))
 }
 
 fn of_module(table: &SideTable, module: &str, ids: u32) -> Result<(), UnfitTable> {
@@ -278,6 +283,6 @@ mod tests {
         // Likewise a file.
         assert_eq!(fits(&one, &modules[..1]), Ok(()));
         let differs = fits(&other, &modules[..1]).unwrap_err();
-        assert!(matches!(differs, UnfitTable::Differs { ref second, .. } if second == "the file"));
+        assert!(matches!(differs, UnfitTable::Differs(ref why) if why.second == "the file"));
     }
 }

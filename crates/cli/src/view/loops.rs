@@ -140,7 +140,7 @@ pub fn side_tables(paths: &[PathBuf], recorded: &Recorded) -> Result<Vec<SideTab
         for table in SideTable::all_from_json(&text).map_err(|e| failed(&e))? {
             match fits(&table, &recorded.modules) {
                 Ok(()) => tables.push(table),
-                Err(why @ UnfitTable::Differs { .. }) => {
+                Err(why @ UnfitTable::Differs(_)) => {
                     return Err(failed(&why).hint(
                         "the two are of different texts, or of different versions of \
                          `counterpoint loops instrument`: use the file that was written together \

@@ -169,6 +169,14 @@ fn text_and_code_of_a_loop_stand_side_by_side() {
     assert!(shown.lines().any(|line| both(&line)), "{shown}");
     assert!(shown.lines().any(|line| line.contains("mulsd")), "{shown}");
     assert!(shown.lines().all(|line| line.chars().count() <= 160), "{shown}");
+    // What it does in words: the innermost loop multiplies a row by a column, whose distance is in a
+    // register.
+    let words =
+        shown.lines().filter(|line| line.starts_with("code: scalar, one dependent chain of"));
+    assert_eq!(words.count(), 4, "{shown}");
+    let rows = module(&profile, &["--asm"]);
+    let words = &row(&rows, "matmul_ijk", Some(2))["code"]["words"];
+    assert!(words.as_str().unwrap().contains("arithmetic instructions use vectors of"), "{words}");
     // In a narrow terminal one stands below the other.
     let shown = report(&profile, &["--asm", "--source", "--only", "matmul_ijk*", "--width", "80"]);
     assert!(!shown.lines().any(|line| line.contains("(llvm)") && line.contains("machine code")));

@@ -7,7 +7,7 @@ use ir::table::Entry;
 use serde::Serialize;
 
 use super::code::{Found, Line, ModuleCode, listing, missing};
-use super::source::{MOST_LINES, Texts, range_of};
+use super::source::{MOST_LINES, Texts, in_words, range_of};
 
 /// The machine code of a module.
 #[derive(Serialize)]
@@ -36,6 +36,7 @@ pub struct CodeOut<'a> {
     instructions: CountsOut,
     unknown_jumps: Option<usize>,
     problem: Option<&'static str>,
+    words: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     listing: Option<Vec<LineOut>>,
 }
@@ -171,6 +172,7 @@ pub fn region(found: &Found, id: u32, wanted: bool) -> Option<CodeOut<'_>> {
             instructions: CountsOut::default(),
             unknown_jumps: None,
             problem: Some(missing(code.regions.missing.get(&id))),
+            words: None,
             listing: None,
         });
     };
@@ -190,6 +192,7 @@ pub fn region(found: &Found, id: u32, wanted: bool) -> Option<CodeOut<'_>> {
         instructions: counts(&region.counts),
         unknown_jumps: Some(region.unknown_jumps),
         problem: None,
+        words: in_words(found, id),
         listing: wanted.then(|| lines(code, region)),
     })
 }

@@ -130,6 +130,10 @@ pub fn texts(
             if !nodes.iter().any(|(_, [from, to])| (from..=to).contains(&number)) {
                 continue;
             }
+            if is_for_debuggers(line) {
+                last = last.map(|_| *number);
+                continue;
+            }
             if last.is_some_and(|last| last + 1 != *number) {
                 writeln!(out)?;
             }
@@ -210,6 +214,7 @@ pub fn side_by_side(
             let rows = match &*loops.more.texts.lines(text) {
                 Ok(lines) => lines
                     .range(from..=to.max(from))
+                    .filter(|(_, line)| !is_for_debuggers(line))
                     .map(|(number, line)| format!("{number:>5}  {}", visible(line)))
                     .collect(),
                 Err(why) => vec![why.clone()],
@@ -238,6 +243,9 @@ pub fn side_by_side(
     let hits = count(node.all.hits);
     let title = readable_full_name(tree, node);
     writeln!(out, "{} (id {}): {hits} hits{share}", visible(&title), node.id)?;
+    if let Some(words) = code.and_then(|found| in_words(found, node.id)) {
+        wrapped(out, "code: ", &words, width.unwrap_or(PROSE_WIDTH))?;
+    }
     let each = width.map(|width| {
         let gaps = GAP.chars().count() * columns.len().saturating_sub(1);
         width.saturating_sub(gaps) / columns.len().max(1)
@@ -271,6 +279,26 @@ pub fn side_by_side(
     writeln!(out)
 }
 
+/// What the machine code of an id does, in words.
+pub fn in_words(found: &Found, id: u32) -> Option<String> {
+    let code = found.as_ref().ok()?;
+    let regions = code.regions.found.values();
+    let widest = regions
+        .map(|region| region.counts.vectors)
+        .fold([0; 4], |all, own| std::array::from_fn(|i| all[i] | own[i]));
+    let widths = [64, 128, 256, 512].into_iter().zip(widest);
+    let widest = widths.filter(|(_, count)| *count > 0).map(|(bits, _)| bits).max().unwrap_or(0);
+    code::words::words(&code.image, code.regions.found.get(&id)?, widest)
+}
+
+/// Whether a line of a compiler's text only describes variables for debuggers.
+fn is_for_debuggers(line: &str) -> bool {
+    let line = line.trim_start();
+    let call = line.strip_prefix("tail ").unwrap_or(line);
+    let begins = |words: &[&str]| words.iter().any(|word| call.starts_with(word));
+    begins(&["#dbg_", "call void @llvm.dbg.", "llvm.intr.dbg.", "\"llvm.intr.dbg."])
+}
+
 fn pad(text: &str, width: usize) -> String {
     let missing = width.saturating_sub(text.chars().count());
     format!("{text}{}", " ".repeat(missing))
@@ -286,4 +314,26 @@ fn instruction(line: &Line) -> String {
     let hook = if line.is_hook { '·' } else { ' ' };
     let gap = if line.is_first { "›" } else { " " };
     format!("{gap}{:>8x} {hook}{bars:<4} {}", line.address, visible(&line.text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_for_debuggers;
+
+    #[test]
+    fn lines_for_debuggers_are_left_out() {
+        for (line, is_one) in [
+            ("    #dbg_value(i32 %x, !1, !DIExpression(), !2)", true),
+            (
+                "  tail call void @llvm.dbg.value(metadata i32 %x, metadata !1, metadata !2), !dbg !3",
+                true,
+            ),
+            ("  call void @llvm.dbg.declare(metadata ptr %x, metadata !1, metadata !2)", true),
+            ("    llvm.intr.dbg.value #di_local_variable = %3 : i64", true),
+            ("  %1 = load i32, ptr %p, align 4, !dbg !12", false),
+            ("  call void @llvm.memset.p0.i64(ptr %p, i8 0, i64 8, i1 false)", false),
+        ] {
+            assert_eq!(is_for_debuggers(line), is_one, "{line}");
+        }
+    }
 }

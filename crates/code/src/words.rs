@@ -1,0 +1,325 @@
+//! What a loop of the machine code does, in words. `docs/loops.md` states the rules.
+//!
+//! Only the instructions are looked at, those of hooks left out. What follows from values at run time (whether
+//! data is in a cache, how long a chain of loads is) is not said.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write;
+
+use crate::graph::Reader;
+use crate::image::{Image, Machine};
+use crate::insn::{Class, Insn, Op, Register};
+use crate::region::{MachineLoop, Region};
+use crate::x86::{self, Arithmetic, Detail};
+
+/// The stack pointer of x86-64.
+const STACK: Register = 4;
+/// Instructions of one loop that are looked at, at most.
+const MOST: usize = 4096;
+
+/// What an id's code does, in one line. `None`: nothing is known, because the machine is not x86-64 or there is
+/// no loop in the machine code. `widest`: bits of the widest vectors in the code of the whole module.
+pub fn words(image: &Image, region: &Region, widest: u32) -> Option<String> {
+    if image.machine != Machine::X86 {
+        return None;
+    }
+    let innermost: Vec<&MachineLoop> = region.loops.iter().filter(|l| l.innermost).collect();
+    let width = |l: &&&MachineLoop| (l.counts.vectors, l.counts.instructions);
+    let main = innermost.iter().max_by_key(width)?;
+    let mut said = String::new();
+    if innermost.len() > 1 {
+        let _ =
+            write!(said, "of {} innermost loops, that at {:#x}: ", innermost.len(), main.header);
+    }
+    said.push_str(&Facts::of(image, region, main).say(widest));
+    Some(said)
+}
+
+/// How the address of an operand changes from iteration to iteration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Stride {
+    /// By this number of bytes.
+    Bytes(i64),
+    /// By a number that is in a register.
+    Register,
+    /// It follows from what the loop loads.
+    Loaded,
+    /// In a way that is not followed.
+    Unknown,
+}
+
+/// Operands with the same registers in their addresses.
+#[derive(Debug, Default)]
+struct Group {
+    /// How many operands.
+    count: u64,
+    /// Their bytes together.
+    bytes: u64,
+    /// Bytes of one; the largest.
+    each: u64,
+}
+
+#[derive(Debug, Default)]
+struct Facts {
+    /// Arithmetic on floating-point numbers and vectors, by bits of the vectors; 0: scalar.
+    arithmetic: BTreeMap<u32, u64>,
+    /// Arithmetic in general registers, without what only counts.
+    integer: u64,
+    /// Chains through iterations: what each consists of.
+    chains: Vec<BTreeSet<Arithmetic>>,
+    loads: BTreeMap<(Stride, Place), Group>,
+    stores: BTreeMap<(Stride, Place), Group>,
+    /// Operands on the stack: read and written.
+    spilled: [u64; 2],
+    gathers: u64,
+    scatters: u64,
+    calls: u64,
+    /// Whether each iteration runs all instructions once.
+    straight: bool,
+}
+
+/// The registers of an address.
+type Place = (Option<Register>, Option<(Register, u8)>);
+
+impl Facts {
+    fn of(image: &Image, region: &Region, l: &MachineLoop) -> Self {
+        let mut facts = Self { straight: l.straight, ..Self::default() };
+        let insns = instructions(image, region, l);
+        let steps = steps(&insns);
+        for (insn, detail) in &insns {
+            facts.add(insn, detail, &steps);
+        }
+        if l.straight {
+            facts.chains = chains(&insns, &steps);
+        }
+        facts
+    }
+
+    fn add(&mut self, insn: &Insn, detail: &Detail, steps: &Steps) {
+        let has = |bit: u16| insn.class.bits & bit != 0;
+        self.calls += u64::from(has(Class::CALL));
+        match detail.arithmetic {
+            Some(Arithmetic::Integer) => self.integer += 1,
+            Some(_) => *self.arithmetic.entry(detail.bits).or_default() += 1,
+            None => {}
+        }
+        self.gathers += u64::from(detail.is_gather && has(Class::LOAD));
+        self.scatters += u64::from(detail.is_gather && has(Class::STORE));
+        let Some(memory) = insn.memory.filter(|_| !detail.is_gather) else { return };
+        if memory.base == Some(STACK) && memory.index.is_none() {
+            self.spilled[0] += u64::from(memory.read);
+            self.spilled[1] += u64::from(memory.written);
+            return;
+        }
+        let stride = match (memory.strange, self.straight) {
+            (true, _) | (_, false) => Stride::Unknown,
+            _ => steps.of(memory.base, memory.index),
+        };
+        let place = (memory.base, memory.index);
+        let both = [
+            (memory.read, insn.class.loaded, &mut self.loads),
+            (memory.written, insn.class.stored, &mut self.stores),
+        ];
+        for (_, bytes, groups) in both.into_iter().filter(|(is_used, ..)| *is_used) {
+            let group = groups.entry((stride, place)).or_default();
+            group.count += 1;
+            group.bytes += u64::from(bytes);
+            group.each = group.each.max(bytes.into());
+        }
+    }
+
+    fn say(&self, widest: u32) -> String {
+        let mut parts = vec![self.kind()];
+        parts.extend(self.chain());
+        parts.extend(accesses("loads", &self.loads));
+        parts.extend(counted(self.gathers, "gather"));
+        parts.extend(accesses("stores", &self.stores));
+        parts.extend(counted(self.scatters, "scatter"));
+        let [read, written] = self.spilled;
+        let spilled = [counted(read, "load"), counted(written, "store")];
+        let spilled: Vec<String> = spilled.into_iter().flatten().collect();
+        if !spilled.is_empty() {
+            parts.push(format!("{} of values on the stack", spilled.join(" and ")));
+        }
+        parts.extend(counted(self.calls, "call"));
+        if !self.straight {
+            parts.push("branches inside".to_owned());
+        }
+        let mut said = parts.join(", ");
+        let all: u64 = self.arithmetic.values().sum();
+        if all > 0 {
+            let own = self.arithmetic.keys().next_back().copied().unwrap_or(0);
+            let bits = widest.max(own).max(128);
+            let wide = self.arithmetic.get(&bits).copied().unwrap_or(0);
+            let use_of = if all == 1 { "instruction uses" } else { "instructions use" };
+            let _ = write!(said, "; {wide} of {all} arithmetic {use_of} vectors of {bits} bits");
+        }
+        said
+    }
+
+    fn kind(&self) -> String {
+        let vectors: Vec<u32> = self.arithmetic.keys().copied().filter(|bits| *bits > 0).collect();
+        let scalar = self.arithmetic.contains_key(&0);
+        match (vectors.last(), scalar) {
+            (Some(bits), false) => format!("vectors of {bits} bits"),
+            (Some(bits), true) => format!("vectors of {bits} bits and scalars"),
+            (None, true) => "scalar".to_owned(),
+            (None, false) if self.integer > 0 => "integers in general registers".to_owned(),
+            (None, false) => "no arithmetic".to_owned(),
+        }
+    }
+
+    fn chain(&self) -> Option<String> {
+        if !self.straight || self.arithmetic.is_empty() && self.chains.is_empty() {
+            return None;
+        }
+        let kinds: BTreeSet<Arithmetic> = self.chains.iter().flatten().copied().collect();
+        let kinds: Vec<&str> = kinds.iter().map(|kind| kind.name()).collect();
+        Some(match self.chains.len() {
+            0 => "no chain from iteration to iteration".to_owned(),
+            1 => format!("one dependent chain of {}", kinds.join(" and ")),
+            n => format!("{n} independent chains of {}", kinds.join(" and ")),
+        })
+    }
+}
+
+/// `1 call`, `2 calls`; nothing for none.
+fn counted(n: u64, one: &str) -> Option<String> {
+    let end = if n == 1 { "" } else { "s" };
+    (n > 0).then(|| format!("{n} {one}{end}"))
+}
+
+/// The operands of one direction, in words.
+fn accesses(what: &str, groups: &BTreeMap<(Stride, Place), Group>) -> Vec<String> {
+    let mut said: BTreeSet<String> = BTreeSet::new();
+    for ((stride, _), group) in groups {
+        said.insert(match stride {
+            Stride::Bytes(0) => format!("{what} at the same address"),
+            Stride::Bytes(n) if n.unsigned_abs() == group.bytes => {
+                format!("{what} one after the other")
+            }
+            Stride::Bytes(n) if n.unsigned_abs() < group.bytes => {
+                format!("{what} that overlap those of the next iteration")
+            }
+            Stride::Bytes(n) => format!("{what} with a stride of {} bytes", grouped(*n)),
+            Stride::Register => format!("{what} with a stride that is in a register"),
+            Stride::Loaded => format!("{what} at addresses that it loads"),
+            Stride::Unknown => format!("{what} at addresses that are not followed"),
+        });
+    }
+    said.into_iter().collect()
+}
+
+/// A number with commas.
+fn grouped(n: i64) -> String {
+    let digits = n.unsigned_abs().to_string();
+    let mut said = if n < 0 { "-".to_owned() } else { String::new() };
+    for (i, digit) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            said.push(',');
+        }
+        said.push(digit);
+    }
+    said
+}
+
+/// The instructions of a loop, from its header on, without those of hooks.
+fn instructions(image: &Image, region: &Region, l: &MachineLoop) -> Vec<(Insn, Detail)> {
+    let mut reader = Reader::new(image);
+    let mut all = Vec::new();
+    for range in &l.ranges {
+        let mut at = range.start;
+        while at < range.end && all.len() < MOST {
+            let Some(insn) = reader.at(at) else { break };
+            let detail = image.code(at).and_then(|bytes| x86::detail(bytes, at));
+            if let Some(detail) = detail.filter(|_| !region.hooks.contains(&at)) {
+                all.push((insn, detail));
+            }
+            at = insn.end();
+        }
+    }
+    let header = all.iter().position(|(insn, _)| insn.at == l.header).unwrap_or(0);
+    all.rotate_left(header);
+    all
+}
+
+/// What an iteration does to general registers.
+#[derive(Debug, Default)]
+struct Steps(BTreeMap<Register, Stride>);
+
+fn steps(insns: &[(Insn, Detail)]) -> Steps {
+    let written = insns.iter().fold(0, |all, (insn, _)| all | insn.writes);
+    let mut steps = BTreeMap::new();
+    for (insn, detail) in insns {
+        for register in (0..16).filter(|r| insn.writes & 1 << r != 0) {
+            let step = match (insn.op, detail.step) {
+                (Op::Add(to, from, n), _) if to == register && from == to => Stride::Bytes(n),
+                (_, Some(n)) => Stride::Bytes(n),
+                (Op::Sum(to, a, b), _) if to == register && (a == to || b == to) => {
+                    let other = if a == to { b } else { a };
+                    match written & 1 << other {
+                        0 => Stride::Register,
+                        _ => Stride::Unknown,
+                    }
+                }
+                _ if insn.memory.is_some_and(|memory| memory.read) => Stride::Loaded,
+                _ => Stride::Unknown,
+            };
+            let known = steps.entry(register).or_insert(Stride::Bytes(0));
+            *known = match (*known, step) {
+                (Stride::Bytes(a), Stride::Bytes(b)) => Stride::Bytes(a.wrapping_add(b)),
+                (known, step) => known.max(step),
+            };
+        }
+    }
+    Steps(steps)
+}
+
+impl Steps {
+    fn register(&self, register: Option<Register>) -> Stride {
+        register.and_then(|r| self.0.get(&r)).copied().unwrap_or(Stride::Bytes(0))
+    }
+
+    fn of(&self, base: Option<Register>, index: Option<(Register, u8)>) -> Stride {
+        let scale = index.map_or(1, |(_, scale)| i64::from(scale));
+        match (self.register(base), self.register(index.map(|(r, _)| r))) {
+            (Stride::Bytes(a), Stride::Bytes(b)) => {
+                Stride::Bytes(a.wrapping_add(b.wrapping_mul(scale)))
+            }
+            (a, b) => a.max(b),
+        }
+    }
+}
+
+/// The chains from iteration to iteration: a register whose value at the end of an iteration follows from
+/// the one at its begin by arithmetic. One that only counts is none.
+fn chains(insns: &[(Insn, Detail)], steps: &Steps) -> Vec<BTreeSet<Arithmetic>> {
+    type Origin = BTreeMap<u8, BTreeSet<Arithmetic>>;
+    // From which registers' first values the present one of each follows, and by what.
+    let mut from: BTreeMap<u8, Origin> = BTreeMap::new();
+    for (_, detail) in insns {
+        let mut origin = Origin::new();
+        for register in (0..64u8).filter(|r| detail.reads & 1 << r != 0) {
+            let own = Origin::from([(register, BTreeSet::new())]);
+            for (first, kinds) in from.get(&register).unwrap_or(&own) {
+                origin.entry(*first).or_default().extend(kinds);
+            }
+        }
+        if let Some(kind) = detail.arithmetic {
+            for kinds in origin.values_mut() {
+                kinds.insert(kind);
+            }
+        }
+        for register in (0..64u8).filter(|r| detail.writes & 1 << r != 0) {
+            from.insert(register, origin.clone());
+        }
+    }
+    let is_counter =
+        |r: u8| r < 16 && matches!(steps.0.get(&r), Some(Stride::Bytes(_) | Stride::Register));
+    let carried = from.iter().filter(|(register, _)| !is_counter(**register));
+    carried
+        .filter_map(|(register, origin)| origin.get(register))
+        .filter(|kinds| !kinds.is_empty())
+        .cloned()
+        .collect()
+}

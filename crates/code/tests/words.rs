@@ -1,0 +1,152 @@
+//! What loops do in words: of kernels that were written so that it is known. `objdump` judges how many
+//! arithmetic instructions and gathers there are, and `llvm-mca` whether a chain is what an iteration waits
+//! for.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+mod support;
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use abi::loops::Mode;
+use code::region::MachineLoop;
+use code::words::words;
+use code::{Image, Wanted, regions};
+use support::{Compiler, compilers};
+
+/// What is said of the first loop of each function, and its machine loop. Where there are two, the first one is
+/// vectorised, and the other one is what is left.
+fn said(
+    compiler: &Compiler,
+    object: &Path,
+    ids: &[(u32, String)],
+) -> BTreeMap<String, (String, MachineLoop)> {
+    let image = Image::elf(&std::fs::read(object).unwrap()).unwrap();
+    let module = &image.modules()[0];
+    let wanted = Wanted { descriptor: module.address, ids: module.ids, mode: Mode::Timed };
+    let found = regions(&image, &wanted).unwrap();
+    let mut all = BTreeMap::new();
+    for (id, function) in ids {
+        let region = &found.found[id];
+        let said =
+            words(&image, region, 512).unwrap_or_else(|| panic!("{}: {function}", compiler.name()));
+        assert_eq!(region.loops.len(), 1, "{function}");
+        all.entry(function.clone()).or_insert((said, region.loops[0].clone()));
+    }
+    all
+}
+
+/// The instructions of a loop as `objdump` writes them.
+fn listed(disassembled: &str, l: &MachineLoop) -> Vec<String> {
+    let line = |line: &str| {
+        let mut fields = line.split('\t');
+        let address = u64::from_str_radix(fields.next()?.trim().strip_suffix(':')?, 16).ok()?;
+        let text = fields.nth(1)?;
+        let inside = l.ranges.iter().any(|range| (range.start..range.end).contains(&address));
+        inside.then(|| text.split(['#', '<']).next().unwrap_or_default().trim().to_owned())
+    };
+    disassembled.lines().filter_map(line).collect()
+}
+
+/// Cycles of an iteration, and how many there would be without any dependence, by `llvm-mca`.
+fn cycles(code: &[String]) -> Option<(f64, f64)> {
+    let mca = ["llvm-mca-22", "llvm-mca-19", "llvm-mca"].into_iter();
+    let mut mca = mca.filter(|name| Command::new(name).arg("--version").output().is_ok());
+    let mut mca = Command::new(mca.next()?);
+    mca.args(["-mtriple=x86_64-linux-gnu", "-mcpu=skylake-avx512", "-iterations=100"]);
+    let mut mca = mca.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let code: Vec<&str> =
+        code.iter().map(String::as_str).filter(|line| !line.starts_with('j')).collect();
+    mca.stdin.take().unwrap().write_all(code.join("\n").as_bytes()).unwrap();
+    let output = String::from_utf8(mca.wait_with_output().unwrap().stdout).unwrap();
+    let number = |name: &str| -> f64 {
+        let line = output.lines().find_map(|line| line.strip_prefix(name)).unwrap();
+        line.trim().parse().unwrap()
+    };
+    Some((number("Total Cycles:") / 100.0, number("Block RThroughput:")))
+}
+
+#[test]
+fn kernels_are_what_they_were_written_to_be() {
+    let expected = [
+        (
+            "chain",
+            "scalar, one dependent chain of multiply-add, loads one after the other, loads with a stride of \
+             1,536 bytes; 0 of 1 arithmetic instruction uses vectors of 512 bits",
+        ),
+        (
+            "vectorised",
+            "vectors of 512 bits, no chain from iteration to iteration, loads one after the other, stores \
+             one after the other; 1 of 1 arithmetic instruction uses vectors of 512 bits",
+        ),
+        (
+            "sums",
+            "vectors of 512 bits, 4 independent chains of additions, loads one after the other; 4 of 4 \
+             arithmetic instructions use vectors of 512 bits",
+        ),
+        (
+            "gather",
+            "vectors of 512 bits, no chain from iteration to iteration, loads one after the other, 1 gather, \
+             stores one after the other; 1 of 1 arithmetic instruction uses vectors of 512 bits",
+        ),
+        (
+            "list",
+            "scalar, one dependent chain of additions, loads at addresses that it loads; 0 of 1 arithmetic \
+             instruction uses vectors of 512 bits",
+        ),
+        (
+            "hash",
+            "integers in general registers, one dependent chain of integer arithmetic, loads one after the \
+             other",
+        ),
+        (
+            "divide",
+            "scalar, no chain from iteration to iteration, loads with a stride that is in a register, stores \
+             with a stride of 16 bytes; 0 of 1 arithmetic instruction uses vectors of 512 bits",
+        ),
+        (
+            "branches",
+            "scalar, loads at addresses that are not followed, stores at addresses that are not followed, \
+             branches inside; 0 of 1 arithmetic instruction uses vectors of 512 bits",
+        ),
+    ];
+    for compiler in compilers("words").into_iter().filter(|compiler| !compiler.is_arm) {
+        let (object, table) = compiler.instrumented("words.c", "-O2", Mode::Timed);
+        let loops = table.entries.iter().filter(|entry| entry.depth.is_some());
+        let ids: Vec<(u32, String)> = loops.map(|e| (e.id, e.function.clone())).collect();
+        let said = said(&compiler, &object, &ids);
+        let disassembled = compiler.disassembled(&object);
+        for (function, words) in expected {
+            assert_eq!(said[function].0, words, "{} {function}", compiler.name());
+        }
+        assert!(said["spilled"].0.contains(" of values on the stack"), "{}", said["spilled"].0);
+        for (function, (words, l)) in &said {
+            let code = listed(&disassembled, l);
+            let is_arithmetic = |line: &&String| {
+                let name = line.split_whitespace().next().unwrap_or_default();
+                let ends = ["ss", "sd", "ps", "pd"].iter().any(|end| name.ends_with(end));
+                ends && ["add", "mul", "div"].iter().any(|part| name.contains(part))
+            };
+            let arithmetic = code.iter().filter(is_arithmetic).count();
+            let says = format!(" of {arithmetic} arithmetic ");
+            assert_eq!(words.contains(&says), arithmetic > 0, "{function}: {words}\n{code:#?}");
+            let gathers = code.iter().filter(|line| line.contains("gather")).count();
+            assert_eq!(words.contains(" gather"), gathers > 0, "{function}");
+            let Some((cycles, alone)) = cycles(&code) else {
+                testkit::skip("words", "llvm-mca is not installed");
+                continue;
+            };
+            let waits = cycles > 1.4 * alone;
+            match function.as_str() {
+                "chain" | "list" | "hash" => assert!(waits, "{function}: {cycles} {alone}"),
+                "vectorised" | "gather" | "divide" => {
+                    assert!(!waits, "{function}: {cycles} {alone}")
+                }
+                _ => {}
+            }
+        }
+    }
+}

@@ -1,0 +1,64 @@
+// Kernels of which somebody knows what their loops do: crates/code/tests/words.rs.
+#pragma clang fp contract(fast)
+#define FMA __attribute__((target("fma,avx2")))
+#define WIDE __attribute__((target("avx512f,fma"), min_vector_width(512)))
+#define SCALAR _Pragma("clang loop vectorize(disable) interleave(disable) unroll(disable)")
+#define VECTORS(n, m) _Pragma(PRAGMA(clang loop vectorize_width(n) interleave_count(m) unroll(disable)))
+#define PRAGMA(x) #x
+
+// One number of a row of 384 floats for each number of the other array.
+FMA float chain(const float *a, const float *b, long n) {
+  float sum = 0;
+  SCALAR for (long i = 0; i < n; i++) sum += a[i] * b[i * 384];
+  return sum;
+}
+WIDE void vectorised(float *restrict y, const float *restrict x, float a, long n) {
+  VECTORS(16, 1) for (long i = 0; i < n; i++) y[i] += a * x[i];
+}
+WIDE float sums(const float *x, long n) {
+#pragma clang fp reassociate(on)
+  float sum = 0;
+  VECTORS(16, 4) for (long i = 0; i < n; i++) sum += x[i];
+  return sum;
+}
+WIDE void gather(float *restrict y, const float *restrict x, const int *restrict at, long n) {
+  VECTORS(16, 1) for (long i = 0; i < n; i++) y[i] = x[at[i]] * 3.0f;
+}
+struct node {
+  struct node *next;
+  double value;
+};
+double list(const struct node *p) {
+  double sum = 0;
+  SCALAR for (; p; p = p->next) sum += p->value;
+  return sum;
+}
+unsigned hash(const unsigned char *p, long n) {
+  unsigned h = 7;
+  SCALAR for (long i = 0; i < n; i++) h = h * 31 + p[i];
+  return h;
+}
+void divide(double *restrict y, const double *restrict x, long n, long step) {
+  SCALAR for (long i = 0; i < n; i++, x += step) y[2 * i] = 1.0 / *x;
+}
+void branches(float *y, long n) {
+  SCALAR for (long i = 0; i < n; i++) {
+    if (y[i] > 3) {
+      __asm__ volatile("");
+      y[i] *= 2;
+    }
+  }
+}
+#define TEN(X, n) X(n##0) X(n##1) X(n##2) X(n##3) X(n##4) X(n##5) X(n##6) X(n##7) X(n##8) X(n##9)
+#define EACH(X) TEN(X, 1) TEN(X, 2) TEN(X, 3) TEN(X, 4) TEN(X, 5)
+double spilled(const double *x, long n) {
+#define BEGIN(i) double s##i = i;
+#define NEXT(i) s##i = s##i * y + i;
+#define END(i) +s##i
+  EACH(BEGIN)
+  SCALAR for (long i = 0; i < n; i++) {
+    double y = x[i];
+    EACH(NEXT)
+  }
+  return EACH(END);
+}
