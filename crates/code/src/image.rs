@@ -3,9 +3,11 @@
 //! Files and copies may come from anybody. Everything is a copy of at most [`MOST_BYTES`], every
 //! address is looked up, and sums of addresses are checked.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
-use gimli::{BaseAddresses, CieOrFde, EhFrame, LittleEndian, UnwindSection};
+use gimli::{
+    BaseAddresses, CieOrFde, CommonInformationEntry, EhFrame, LittleEndian, UnwindSection,
+};
 use object::read::elf::{ElfFile64, ProgramHeader};
 use object::{
     Architecture, Endianness, Object, ObjectKind, ObjectSection, ObjectSymbol, RelocationFlags,
@@ -18,8 +20,11 @@ use crate::error::CodeError;
 pub const MOST_BYTES: u64 = 1 << 30;
 /// Symbols and entries of unwind tables that are taken, at most.
 const MOST_NAMES: usize = 1 << 22;
-/// Bytes of names of symbols that are read, at most: many symbols may share a long one.
-const MOST_NAME_BYTES: usize = 1 << 28;
+/// Bytes of names of symbols that are read, at most, for each byte of the file: any number of symbols may
+/// share one name, which can be as long as the file.
+const NAMES_PER_BYTE: u64 = 8;
+/// Bytes of a relocation, at least: any number of sections may name the same ones.
+const RELOCATION_BYTES: u64 = 16;
 /// Segments, or sections of an object file, at most.
 const MOST_SEGMENTS: usize = 4096;
 
@@ -68,9 +73,14 @@ pub struct Image {
     /// Functions by address, without those that begin at the same one.
     pub functions: Vec<Function>,
     segments: Vec<Segment>,
+    /// Which segment has which addresses: begin, end and index, in their order. Where segments overlap, the
+    /// first one counts.
+    places: Vec<(u64, u64, usize)>,
     /// Bytes of the segments, and how many they may be.
     total: u64,
     most: u64,
+    /// Bytes of the file.
+    file: u64,
 }
 
 impl Image {
@@ -92,11 +102,14 @@ impl Image {
             build_id: file.build_id().ok().flatten().map(<[u8]>::to_vec),
             functions: Vec::new(),
             segments: Vec::new(),
+            places: Vec::new(),
             total: 0,
             most: 2 * bytes.len() as u64,
+            file: bytes.len() as u64,
         };
         if file.kind() == ObjectKind::Relocatable {
             let places = image.lay_out(&file)?;
+            image.index();
             let places: HashMap<usize, u64> = places.into_iter().collect();
             let place = |section: usize| places.get(&section).copied();
             image.symbols(&file, |symbol| {
@@ -118,6 +131,7 @@ impl Image {
                 header.p_flags(endian).0 & elf::PF_X.0 != 0,
             )?;
         }
+        image.index();
         image.symbols(&file, |symbol| Some(symbol.address()));
         if let Some(section) = file.section_by_name(".eh_frame") {
             image.unwind_table(section.data().unwrap_or_default(), section.address());
@@ -129,12 +143,20 @@ impl Image {
     /// An image of what was copied out of a process. If one of the pieces begins with an ELF header,
     /// its program headers say what is code, and where the unwind table is.
     pub fn copied(machine: Machine, pieces: Vec<(u64, Vec<u8>)>) -> Result<Self, CodeError> {
-        let (functions, segments) = (Vec::new(), Vec::new());
-        let (total, most) = (0, MOST_BYTES);
-        let mut image = Self { machine, build_id: None, functions, segments, total, most };
+        let mut image = Self {
+            machine,
+            build_id: None,
+            functions: Vec::new(),
+            segments: Vec::new(),
+            places: Vec::new(),
+            total: 0,
+            most: MOST_BYTES,
+            file: 0,
+        };
         for (address, bytes) in pieces {
             image.segment(address, &bytes, true)?;
         }
+        image.index();
         let header = image.segments.iter().find(|s| s.bytes.starts_with(b"\x7fELF\x02\x01"));
         if let Some(headers) = header.map(|s| program_headers(&s.bytes)) {
             for segment in &mut image.segments {
@@ -165,6 +187,35 @@ impl Image {
         }
         self.segments.push(Segment { address, bytes: bytes.to_vec(), executable });
         Ok(())
+    }
+
+    /// Notes which segment has which addresses: code is looked up once for each instruction, and there may
+    /// be thousands of segments.
+    fn index(&mut self) {
+        let mut places: BTreeMap<u64, (u64, usize)> = BTreeMap::new();
+        for (number, segment) in self.segments.iter().enumerate() {
+            let (mut at, end) = (segment.address, segment.end());
+            if let Some((_, (before, _))) = places.range(..=at).next_back() {
+                at = at.max(*before);
+            }
+            while at < end {
+                let next = places.range(at..end).next().map(|(next, (end, _))| (*next, *end));
+                let (next, after) = next.unwrap_or((end, end));
+                if at < next {
+                    places.insert(at, (next, number));
+                }
+                at = after;
+            }
+        }
+        let places = places.into_iter();
+        self.places = places.map(|(begin, (end, number))| (begin, end, number)).collect();
+    }
+
+    /// The segment that has an address.
+    fn segment_at(&self, address: u64) -> Option<&Segment> {
+        let after = self.places.partition_point(|(begin, ..)| *begin <= address);
+        let (_, end, number) = self.places.get(after.checked_sub(1)?)?;
+        self.segments.get(*number).filter(|_| address < *end)
     }
 
     /// Where the unwind table is, of which `.eh_frame_hdr` at this address says it: in four bytes that
@@ -203,9 +254,13 @@ impl Image {
         }
         let by_index: HashMap<usize, u64> = places.iter().copied().collect();
         let of = |index: usize| by_index.get(&index).copied();
+        let mut left = self.file / RELOCATION_BYTES;
         for (number, (index, at)) in places.iter().enumerate() {
             let Ok(section) = file.section_by_index(object::SectionIndex(*index)) else { continue };
             for (offset, relocation) in section.relocations() {
+                left = left
+                    .checked_sub(1)
+                    .ok_or(CodeError::TooLarge { what: "sum of relocations", bytes: self.file })?;
                 let RelocationTarget::Symbol(symbol) = relocation.target() else { continue };
                 let Ok(symbol) = file.symbol_by_index(symbol) else { continue };
                 let Some(base) = symbol.section_index().and_then(|section| of(section.0)) else {
@@ -234,16 +289,18 @@ impl Image {
         file: &'f ElfFile64<'f>,
         address: impl Fn(&object::read::elf::ElfSymbol64<'f, 'f, Endianness>) -> Option<u64>,
     ) {
+        let most = self.file.saturating_mul(NAMES_PER_BYTE);
         let mut read = 0;
         for symbol in file.symbols().chain(file.dynamic_symbols()).take(MOST_NAMES) {
             if symbol.kind() != SymbolKind::Text || symbol.is_undefined() {
                 continue;
             }
-            let (Some(start), Ok(name)) = (address(&symbol), symbol.name()) else { continue };
-            read += name.len();
-            if read > MOST_NAME_BYTES {
+            let (Some(start), Ok(name)) = (address(&symbol), symbol.name_bytes()) else { continue };
+            read += name.len() as u64 + 1;
+            if read > most {
                 break;
             }
+            let Ok(name) = std::str::from_utf8(name) else { continue };
             let end = start.saturating_add(symbol.size());
             self.functions.push(Function { start, end, name: name.to_owned() });
         }
@@ -257,13 +314,23 @@ impl Image {
         let bases = BaseAddresses::default().set_eh_frame(address);
         let mut entries = section.entries(&bases);
         let mut count = 0;
+        // Any number of functions may share one entry, which can be as long as the table.
+        let mut shared: HashMap<usize, CommonInformationEntry<_>> = HashMap::new();
         while let Ok(Some(entry)) = entries.next() {
             count += 1;
             if count > MOST_NAMES {
                 break;
             }
             let CieOrFde::Fde(partial) = entry else { continue };
-            let Ok(found) = partial.parse(EhFrame::cie_from_offset) else { continue };
+            let found = partial.parse(|section, bases, at| match shared.get(&at.0) {
+                Some(known) => Ok(known.clone()),
+                None => {
+                    let new = section.cie_from_offset(bases, at)?;
+                    shared.insert(at.0, new.clone());
+                    Ok(new)
+                }
+            });
+            let Ok(found) = found else { continue };
             let (start, end) = (found.initial_address(), found.end_address());
             if end > start && self.is_code(start) {
                 self.functions.push(Function { start, end, name: String::new() });
@@ -305,7 +372,7 @@ impl Image {
 
     /// The bytes from an address to the end of what is known.
     pub fn bytes(&self, address: u64) -> Option<&[u8]> {
-        let segment = self.segments.iter().find(|s| (s.address..s.end()).contains(&address))?;
+        let segment = self.segment_at(address)?;
         segment.bytes.get((address - segment.address) as usize..)
     }
 
@@ -316,7 +383,7 @@ impl Image {
 
     /// Whether code may be here.
     pub fn is_code(&self, address: u64) -> bool {
-        self.segments.iter().any(|s| s.executable && (s.address..s.end()).contains(&address))
+        self.segment_at(address).is_some_and(|segment| segment.executable)
     }
 
     /// The pieces that hold code: address and bytes.

@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 
 use rustix::fs::SeekFrom;
 use rustix::io::Errno;
@@ -11,6 +11,21 @@ use rustix::io::Errno;
 const MOST_BYTES: u64 = 1 << 40;
 /// Read at a time; holes that are longer are not read.
 const CHUNK_BYTES: u64 = 1 << 20;
+
+/// Bytes that a file may say it has, for each byte that it takes on the disk.
+const MOST_PER_BYTE: u64 = 64;
+
+/// Whether a file of this length takes so little of the disk that it was made to look large. Small files and
+/// file systems that do not say where holes are do not count.
+pub(crate) fn is_mostly_holes(file: &File) -> io::Result<bool> {
+    let found = file.metadata()?;
+    let taken = found.blocks().saturating_mul(512);
+    let may_have = taken.saturating_mul(MOST_PER_BYTE).saturating_add(CHUNK_BYTES);
+    let has_hole = || rustix::fs::seek(file, SeekFrom::Hole(0)).is_ok_and(|at| at < found.len());
+    let is_one = found.len() > may_have && has_hole();
+    rustix::fs::seek(file, SeekFrom::Start(0))?;
+    Ok(is_one)
+}
 
 /// Reads a file of frames. A long hole becomes one byte with which no frame begins, because a file may
 /// state that it is longer than anybody has memory for.
@@ -43,4 +58,26 @@ pub(crate) fn read_data(file: &File) -> io::Result<Vec<u8>> {
         }
     }
     Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_only_says_that_it_is_large() {
+        let scratch = testkit::Scratch::new();
+        let make = |name: &str, holes: u64, data: usize| {
+            let path = scratch.join(name);
+            let file = File::options().read(true).write(true).create_new(true).open(&path);
+            let file = file.unwrap();
+            file.set_len(holes).unwrap();
+            file.write_all_at(&vec![1; data], holes).unwrap();
+            is_mostly_holes(&file).unwrap()
+        };
+        assert!(make("hole", 1 << 29, 4096));
+        assert!(!make("half", 1 << 20, 1 << 20));
+        assert!(!make("small", 4096, 0));
+        assert!(!make("data", 0, 3 << 20));
+    }
 }

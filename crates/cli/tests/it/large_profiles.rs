@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use profile::manifest::MetricInfo;
 use testkit::{CallScript, ProfileScript, Scratch};
 
-const OPS: u32 = 1_500;
+const OPS: u32 = 800;
 /// What a process with a profile of this size may take more or less than another one.
 const NOISE: u64 = 24 << 20;
 

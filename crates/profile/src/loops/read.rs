@@ -15,7 +15,7 @@ use crate::ledger::{LossCount, merge_losses};
 use crate::leftovers::PartId;
 use crate::manifest::Clock;
 use crate::profile::{Process, Profile};
-use crate::sparse::read_data;
+use crate::sparse::{is_mostly_holes, read_data};
 
 /// Moments closer than this say nothing about the rate of a clock.
 const SHORTEST_NS: u64 = 1_000_000;
@@ -75,10 +75,17 @@ impl Profile {
         Ok(loops)
     }
 
+    /// Whether a process has kept the copy of machine code with this number.
+    pub fn has_kept_code(&self, process: usize, number: u32) -> bool {
+        let process = self.processes.get(process);
+        let file = process.map(|process| process.open_in_part(&code_name(number)));
+        file.is_some_and(|file| !matches!(file, Ok(None)))
+    }
+
     /// The copy of a module's machine code, if there is one: at most `most` bytes of it.
     ///
     /// # Errors
-    /// The file cannot be read, or is larger.
+    /// The file cannot be read, is larger, or consists of holes.
     pub fn kept_code(&self, module: &LoopModule, most: u64) -> Result<Option<Vec<u8>>> {
         let kept = module.code.as_ref().and_then(|code| code.kept);
         let (Some(number), Some(process)) = (kept, self.processes.get(module.process)) else {
@@ -90,6 +97,10 @@ impl Profile {
         if bytes > most {
             let why = format!("{} has {bytes} bytes", code_name(number));
             return Err(read(io::Error::new(io::ErrorKind::FileTooLarge, why)));
+        }
+        if is_mostly_holes(&file).map_err(read)? {
+            let why = format!("{} consists of holes", code_name(number));
+            return Err(read(io::Error::new(io::ErrorKind::InvalidData, why)));
         }
         let mut code = Vec::with_capacity(bytes as usize);
         io::Read::read_to_end(&mut io::Read::take(file, most), &mut code).map_err(read)?;

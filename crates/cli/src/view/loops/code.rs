@@ -7,7 +7,10 @@
 //!                size and time compared
 //! ```
 
+use std::collections::HashMap;
+use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
+use std::rc::Rc;
 
 use abi::loops::Mode;
 use analysis::loops::LoopTree;
@@ -25,8 +28,8 @@ const MOST_BYTES: u64 = 1 << 29;
 
 /// The machine code of one module.
 pub struct ModuleCode {
-    /// The bytes.
-    pub image: Image,
+    /// The bytes, which other modules of the same library share.
+    pub image: Rc<Image>,
     /// The code of each id.
     pub regions: Regions,
     /// The file that the program loaded; none for code of a JIT compiler.
@@ -40,14 +43,67 @@ pub type Found = Result<ModuleCode, String>;
 
 /// The code of each module of the table.
 pub fn find(loops: &Loops<'_>, objects: &Files) -> Vec<Found> {
-    loops.table.modules.iter().map(|tree| of_tree(loops, tree, objects)).collect()
+    let mut images = Images::default();
+    loops.table.modules.iter().map(|tree| of_tree(loops, tree, objects, &mut images)).collect()
 }
 
-fn of_tree(loops: &Loops<'_>, tree: &LoopTree, objects: &Files) -> Found {
+/// Different images of one copy of code, at most: each module says by itself which parts of the copy were
+/// where in the process.
+const MOST_IMAGES: usize = 4;
+
+/// What a module says about a copy, and the image of it.
+type CopyAsTold = (LoopCode, Result<Rc<Image>, String>);
+
+/// Images that were read. Any number of modules may be in one file or in one copy, and each image has all
+/// of its bytes.
+#[derive(Default)]
+struct Images {
+    /// By the path that the profile names.
+    files: HashMap<String, Result<(Rc<Image>, Metadata), String>>,
+    /// By the process and the number of the copy: with what modules say about it.
+    copies: HashMap<(usize, u32), Vec<CopyAsTold>>,
+}
+
+impl Images {
+    fn of_file(
+        &mut self,
+        path: &str,
+        read: impl FnOnce() -> Result<(Image, Metadata), String>,
+    ) -> Result<(Rc<Image>, Metadata), String> {
+        if let Some(known) = self.files.get(path) {
+            return known.clone();
+        }
+        let found = read().map(|(image, metadata)| (Rc::new(image), metadata));
+        self.files.entry(path.to_owned()).or_insert(found).clone()
+    }
+
+    fn of_copy(
+        &mut self,
+        (process, number): (usize, u32),
+        code: &LoopCode,
+        read: impl FnOnce() -> Result<Image, String>,
+    ) -> Result<Rc<Image>, String> {
+        let known = self.copies.entry((process, number)).or_default();
+        let is_same = |of: &LoopCode| (&of.pieces, of.machine) == (&code.pieces, code.machine);
+        if let Some((_, found)) = known.iter().find(|(of, _)| is_same(of)) {
+            return found.clone();
+        }
+        if known.len() == MOST_IMAGES {
+            return Err(format!(
+                "more than {MOST_IMAGES} modules say different things about one copy of code"
+            ));
+        }
+        let found = read().map(Rc::new);
+        known.push((code.clone(), found.clone()));
+        found
+    }
+}
+
+fn of_tree(loops: &Loops<'_>, tree: &LoopTree, objects: &Files, images: &mut Images) -> Found {
     let mut why: Option<String> = None;
     // What was registered several times has the same text, and any of its copies will do.
     for index in &tree.registrations {
-        match of_module(loops, &loops.recorded.modules[*index], objects) {
+        match of_module(loops, &loops.recorded.modules[*index], objects, images) {
             Ok(found) => return Ok(found),
             Err(reason) => drop(why.get_or_insert(reason)),
         }
@@ -55,14 +111,24 @@ fn of_tree(loops: &Loops<'_>, tree: &LoopTree, objects: &Files) -> Found {
     Err(why.unwrap_or_else(|| "it was not registered".to_owned()))
 }
 
-fn of_module(loops: &Loops<'_>, module: &LoopModule, objects: &Files) -> Found {
+fn of_module(
+    loops: &Loops<'_>,
+    module: &LoopModule,
+    objects: &Files,
+    images: &mut Images,
+) -> Found {
     let mode = Mode::from_u32(module.mode).ok_or("its mode is not known")?;
     let code = module.code.as_ref();
-    let copy = loops.profile.kept_code(module, MOST_BYTES).map_err(|e| e.to_string())?;
-    let is_kept = copy.is_some();
-    let image = match (copy, &module.object, code) {
-        (Some(bytes), _, Some(code)) => of_copy(&bytes, code).map_err(|e| e.to_string())?,
-        (_, Some(object), code) => of_file(object, code, objects)?,
+    let kept = code.and_then(|code| Some((code, code.kept?)));
+    let has_copy = |number| loops.profile.has_kept_code(module.process, number);
+    let kept = kept.filter(|(_, number)| has_copy(*number));
+    let is_kept = kept.is_some();
+    let image = match (kept, &module.object, code) {
+        (Some((code, number)), ..) => images.of_copy((module.process, number), code, || {
+            let bytes = loops.profile.kept_code(module, MOST_BYTES).map_err(|e| e.to_string())?;
+            of_copy(&bytes.unwrap_or_default(), code).map_err(|e| e.to_string())
+        })?,
+        (_, Some(object), code) => of_file(object, code, objects, images)?,
         _ => {
             return Err("it has no file, because a JIT compiler made it or its loader copied it \
                         into memory; `run --loops --keep-code` keeps it in the profile"
@@ -103,11 +169,19 @@ fn of_copy(bytes: &[u8], code: &LoopCode) -> Result<Image, CodeError> {
 }
 
 /// The image of a file that the program loaded, if it is still the same file.
-fn of_file(path: &str, code: Option<&LoopCode>, objects: &Files) -> Result<Image, String> {
+fn of_file(
+    path: &str,
+    code: Option<&LoopCode>,
+    objects: &Files,
+    images: &mut Images,
+) -> Result<Rc<Image>, String> {
     let advice = "`run --loops --keep-code` keeps the code in the profile";
-    let read = objects.read(path, MOST_BYTES, "--objects");
-    let (bytes, found) = read.map_err(|why| format!("{why}; {advice}"))?;
-    let image = Image::elf(&bytes).map_err(|e| format!("{path}: {e}"))?;
+    let (image, found) = images.of_file(path, || {
+        let read = objects.read(path, MOST_BYTES, "--objects");
+        let (bytes, found) = read.map_err(|why| format!("{why}; {advice}"))?;
+        let image = Image::elf(&bytes).map_err(|e| format!("{path}: {e}"))?;
+        Ok((image, found))
+    })?;
     let Some(code) = code else { return Ok(image) };
     let same = match (&code.build_id, &image.build_id) {
         (Some(was), Some(is)) => was == is,
@@ -175,4 +249,38 @@ pub fn listing(code: &ModuleCode, region: &Region, most: usize) -> Vec<Line> {
         }
     }
     lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn image() -> Result<Image, String> {
+        Image::copied(Machine::X86, vec![(0, vec![0x90; 16])]).map_err(|e| e.to_string())
+    }
+
+    /// Any number of modules in one file or copy take the memory of one, and what cannot be read is read
+    /// once.
+    #[test]
+    fn modules_share_an_image() {
+        let mut images = Images::default();
+        let (mut reads, code) = (0, LoopCode::default());
+        let mut all = Vec::new();
+        for _ in 0..1000 {
+            let found = images.of_copy((0, 7), &code, || {
+                reads += 1;
+                image()
+            });
+            all.push(found.unwrap());
+        }
+        assert!(reads == 1 && all.iter().all(|one| Rc::ptr_eq(one, &all[0])));
+        let failed = || Err("no such file".to_owned());
+        assert!(images.of_file("x", failed).is_err());
+        assert_eq!(images.of_file("x", || unreachable!()).unwrap_err(), "no such file");
+        // Each module may say that the bytes are elsewhere.
+        let elsewhere = |address| LoopCode { pieces: vec![(address, 16)], ..LoopCode::default() };
+        let more = (1..100).map(|address| images.of_copy((0, 7), &elsewhere(address), image));
+        assert_eq!(more.filter(Result::is_ok).count(), MOST_IMAGES - 1);
+        assert!(images.of_copy((0, 8), &elsewhere(50), image).is_ok());
+    }
 }
