@@ -1,10 +1,15 @@
 //! What must be true of a table, checked once before it is shown. A violation is a defect of ours,
 //! or a sign that what is subtracted for the recorder is not what it took in this program.
 
+mod trees;
+
 use crate::estimate::Estimate;
 use crate::probe::ProbeCost;
 use crate::table::{Key, Row};
 use crate::threads::ThreadTime;
+
+pub(crate) use trees::of_ops;
+pub use trees::{LoopViolation, OpViolation};
 
 /// Differences below this part of a value come from rounding.
 const ROUNDING: f64 = 1e-6;

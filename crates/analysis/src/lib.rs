@@ -68,7 +68,7 @@ mod walk;
 
 pub use answer::{InPass, Most, Outside, SlowFirst, Together, passes};
 pub use call_sets::{CallSet, call_sets};
-pub use checks::{Contradiction, Violation};
+pub use checks::{Contradiction, LoopViolation, OpViolation, Violation};
 pub use durations::Durations;
 pub use empty::{Bracket, EmptyCall};
 pub use estimate::Estimate;
@@ -80,7 +80,7 @@ pub use sampled::{Estimated, SampledCounter, SampledRow, SampledRun};
 pub use silent::SilentThread;
 pub use sites::{Site, Sites, sites};
 pub use stats::{Stats, stats};
-pub use summary::{Options, Summary, summarize};
+pub use summary::{Options, Summary, is_contradicted, summarize};
 pub use table::{
     Apart, By, CounterTotal, Counts, FirstCalls, Key, PassTotal, Row, Taken, compensate,
 };

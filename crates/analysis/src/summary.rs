@@ -132,6 +132,12 @@ pub(crate) fn contradictions(profile: &Profile, workers: usize) -> Vec<Violation
     checks::exhausted_ops(&all.rows)
 }
 
+/// Whether views show the values of this profile as they were recorded, because the corrected ones
+/// contradict them. Reads all calls.
+pub fn is_contradicted(profile: &Profile) -> bool {
+    !contradictions(profile, 0).is_empty()
+}
+
 /// The summary, and the number of all calls of whose own time nothing is left.
 fn once(profile: &Profile, options: &Options) -> (Summary, u64) {
     let workers = match options.workers {

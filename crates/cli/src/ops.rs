@@ -16,7 +16,8 @@ use std::io::{BufWriter, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use analysis::{OpFilter, OpTable, OpTrees};
+use analysis::{OpFilter, OpTable, OpTrees, is_contradicted};
+use model::Loss;
 use profile::{LossCount, Profile, merge_losses};
 
 use crate::failure::Failure;
@@ -25,6 +26,7 @@ use crate::output::Format;
 use crate::terminal::{known_width, stdout};
 use crate::view;
 use crate::view::csv;
+use crate::view::notes::words;
 use crate::view::open::open;
 use crate::view::ranks::RankArgs;
 use crate::view::rights::Needs;
@@ -82,6 +84,9 @@ pub struct Args {
     width: Option<usize>,
 }
 
+/// This many rows that cannot be are named.
+const NAMED: usize = 3;
+
 /// What each format needs to print.
 struct View<'a> {
     profile: &'a Profile,
@@ -90,6 +95,8 @@ struct View<'a> {
     table: &'a OpTable,
     /// Whether values are shown as they were recorded.
     raw: bool,
+    /// Some of the rows that cannot be, and why; empty if there are none.
+    contradictions: String,
     losses: Vec<LossCount>,
     args: &'a Args,
 }
@@ -132,7 +139,6 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
     if profile.is_sampled() && args.format != Format::Json {
         return sampled::print(&profile, &args);
     }
-    let trees = OpTrees::new(&profile, args.raw);
     if args.format == Format::Json
         && (args.filter.is_some() || args.sort.is_some() || args.top.is_some())
     {
@@ -140,16 +146,35 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
             "--filter, --sort and --top choose rows, but --format json has calls",
         ));
     }
+    // As in every other view of this profile.
+    let mut raw = args.raw || is_contradicted(&profile);
+    let mut trees = OpTrees::new(&profile, raw);
     // JSON contains every call, so nothing is folded there.
-    let table = OpTable::new(&trees, &filter, !args.all);
-    let losses = merge_losses(profile.all_losses().iter().chain(trees.losses()));
-    let raw = args.raw;
+    let mut table = OpTable::new(&trees, &filter, !args.all);
+    // In a run with a budget, the sums are of drawn calls alone.
+    let violations = if profile.is_sampled() { Vec::new() } else { table.violations() };
+    let names = violations.iter().take(NAMED).map(|one| {
+        let row = one.row.and_then(|row| table.rows.get(row));
+        let name = row.map_or_else(|| "all rows".to_owned(), |row| columns::name(row).to_owned());
+        format!("{name} ({})", words(one.what))
+    });
+    let contradictions = names.collect::<Vec<_>>().join(", ");
+    if !violations.is_empty() && !raw {
+        raw = true;
+        trees = OpTrees::new(&profile, raw);
+        table = OpTable::new(&trees, &filter, !args.all);
+    }
+    let count = (violations.len() as u64).max(u64::from(raw && !args.raw));
+    let loss = (count > 0).then(|| LossCount::new(Loss::Inconsistent, count));
+    let losses = profile.all_losses();
+    let losses = merge_losses(losses.iter().chain(trees.losses()).chain(&loss));
     let view = View {
         profile: &profile,
         trees: &trees,
         filter: &filter,
         table: &table,
         raw,
+        contradictions,
         losses,
         args: &args,
     };

@@ -11,6 +11,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::ValueEnum;
+use model::Loss;
 use profile::{LossCount, merge_losses};
 
 use crate::failure::Failure;
@@ -21,11 +22,15 @@ use crate::view::head::command;
 use crate::view::loops::files::Files;
 use crate::view::loops::source::Texts;
 use crate::view::loops::text::{Marks, Rows, tree};
-use crate::view::loops::{self, Loops, More, assembly, columns, json, notes, source};
+use crate::view::loops::{self, Loops, More, assembly, columns, json, name, notes, source};
 use crate::view::losses;
+use crate::view::notes::words;
 use crate::view::open::open;
 use crate::view::rights::Needs;
 use crate::view::wrap::{PROSE_WIDTH, wrapped};
+
+/// This many loops that cannot be are named.
+const NAMED: usize = 3;
 
 /// Show where inside instrumented functions the time went: one row per function and loop.
 ///
@@ -127,12 +132,27 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
     if let Some(failure) = unknown(&shown) {
         return Err(failure);
     }
-    let losses = merge_losses(profile.all_losses().iter().chain(&recorded.losses));
+    let violations = shown.table.violations(args.raw);
+    let loss = (!violations.is_empty())
+        .then(|| LossCount::new(Loss::Inconsistent, violations.len() as u64));
+    // Whatever is subtracted, it is not what the recorder took.
+    shown.raw |= loss.is_some();
+    let losses = profile.all_losses();
+    let losses = merge_losses(losses.iter().chain(&recorded.losses).chain(&loss));
+    let names = violations.iter().filter_map(|one| {
+        let tree = shown.table.modules.get(one.module)?;
+        Some(format!("{} ({})", name(tree, tree.nodes.get(one.node)?), words(one.what)))
+    });
+    let contradictions = names.take(NAMED).collect::<Vec<_>>().join(", ");
     let mut out = BufWriter::new(stdout(args.format.into()));
     match args.format {
         LoopFormat::Table => {
             let rows = Rows { threads: args.threads, all: args.all };
             text(&mut out, &shown, &losses, rows, args.width.or_else(known_width))?;
+            if !contradictions.is_empty() {
+                let prose = args.width.or_else(known_width).unwrap_or(PROSE_WIDTH);
+                wrapped(&mut out, "note: ", &format!("this cannot be: {contradictions}"), prose)?;
+            }
         }
         LoopFormat::Json => json::print(&mut out, &shown, &losses, args.threads)?,
         LoopFormat::Csv => csv::print(&mut out, &columns::full(&shown, args.threads))?,

@@ -177,6 +177,9 @@ fn probes(view: &View<'_>) -> String {
 fn notes(view: &View<'_>) -> Vec<String> {
     let table = view.table;
     let mut notes = Vec::new();
+    if !view.contradictions.is_empty() {
+        notes.push(format!("this cannot be: {}", view.contradictions));
+    }
     let has_counters = !view.profile.manifest.counters.is_empty();
     if table.runs > 0 && has_counters && (table.uncounted > 0 || view.args.verbose) {
         notes.push(

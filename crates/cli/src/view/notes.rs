@@ -46,7 +46,8 @@ fn contradictions(overview: &Overview<'_>) -> Vec<String> {
     notes
 }
 
-fn words(what: Contradiction) -> &'static str {
+/// What does not hold.
+pub fn words(what: Contradiction) -> &'static str {
     match what {
         Contradiction::NothingLeft => "in most calls, more than there was",
         Contradiction::Value => "a value below 0 or outside of its interval",

@@ -1,10 +1,12 @@
 //! docs/account.md: a slow program in Python computes the numbers of a report from an export, and the
 //! report has the same.
 
+use std::io::Write;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use profile::Calibration;
+use record::meta::FIRST_PLUGIN_GENERATION;
 use serde_json::Value;
 use testkit::{CallScript, Item, ProfileScript, Random, Scratch};
 
@@ -54,13 +56,66 @@ pub fn script(r: &mut Random) -> ProfileScript {
             for call in calls {
                 let end = call.call.end;
                 thread.call(call);
-                if r.below(9) == 0 {
-                    thread.then(Item::NextPage(end, 0, end));
+                match r.below(18) {
+                    0 | 1 => _ = thread.then(Item::NextPage(end, 0, end)),
+                    // The page was lost: there is a gap, and calls inside may be without those around.
+                    2 => _ = thread.then(Item::LostPage(end, 0, end)),
+                    _ => (),
                 }
             }
         }
     }
+    other_source(r, &mut script);
+    // Killed: nobody wrote down how it ended.
+    if r.below(4) == 0 {
+        script.manifest.state = profile::State::Recording;
+    }
     script
+}
+
+/// Adds what the host's own profiler saw of some threads: functions around some of their calls.
+fn other_source(r: &mut Random, script: &mut ProfileScript) {
+    for index in 0..script.processes.len() {
+        if r.below(3) > 0 {
+            continue;
+        }
+        let live = &script.processes[index];
+        let (pid, start_time) = (live.pid, live.start_time);
+        let threads: Vec<(u32, Vec<(u64, u64)>)> = live
+            .threads
+            .iter()
+            .map(|thread| {
+                // No call is longer than 8,000, or outside of these.
+                let middle = 1_000 + r.below(7_000);
+                let around = vec![(900 - r.below(100), 9_100 + r.below(100))];
+                let inside = |end: u64| calls_before(thread, end);
+                let end = inside(middle);
+                (thread.tid, around.into_iter().chain(end.map(|end| (950, end))).collect())
+            })
+            .collect();
+        let events = script.process(pid);
+        (events.start_time, events.generation) = (start_time, FIRST_PLUGIN_GENERATION);
+        events.library("python", &["f", "g"]);
+        for (tid, calls) in threads {
+            let thread = events.thread("t");
+            thread.tid = tid;
+            for (op, (begin, end)) in calls.into_iter().enumerate() {
+                thread.call(CallScript::new(op as u32, begin, end - begin));
+            }
+        }
+    }
+}
+
+/// A moment before `end` at which none of the thread's calls runs, but some have ended.
+fn calls_before(thread: &testkit::ThreadScript, end: u64) -> Option<u64> {
+    let calls = || {
+        thread.items.iter().filter_map(|item| match item {
+            Item::Call(call) => Some((call.call.start, call.call.end)),
+            _ => None,
+        })
+    };
+    let is_free = |at: u64| calls().all(|(from, to)| at < from || to < at);
+    (1_001..end).rev().find(|at| is_free(*at) && calls().any(|(_, to)| to < *at))
 }
 
 fn json(command: &mut Command) -> Value {
@@ -74,7 +129,7 @@ fn same(what: &str, found: &Value, expected: &Value) {
     assert!((a - b).abs() <= 1e-9 * b.abs().max(1.0), "{what}: {found}, numpy {expected}");
 }
 
-fn compare(profile: &Path, expected: &Value, raw: bool) -> usize {
+fn compare(number: u64, profile: &Path, expected: &Value, raw: bool) -> usize {
     let mut compared = 0;
     for (by, key) in [("op", "op"), ("thread", "tid"), ("cpu", "cpu"), ("process", "pid")] {
         let mut report = Command::new(PROGRAM);
@@ -92,9 +147,16 @@ fn compare(profile: &Path, expected: &Value, raw: bool) -> usize {
                 number => number.to_string(),
             };
             let expected = &expected[by][&name];
+            let numbers = [("threads", "threads"), ("cpus", "cpus")];
+            for (found, expected) in numbers.map(|(name, of)| (row[name].as_array(), &expected[of]))
+            {
+                assert_eq!(found.map(Vec::len), expected.as_u64().map(|n| n as usize), "{row}");
+            }
             for value in [
                 "calls",
                 "inner_calls",
+                "dispatches",
+                "share",
                 "total_ns",
                 "self_ns",
                 "mean_ns",
@@ -103,36 +165,72 @@ fn compare(profile: &Path, expected: &Value, raw: bool) -> usize {
                 "p99_ns",
                 "max_ns",
             ] {
-                same(&format!("by {by}: {name}: {value}"), &row[value], &expected[value]);
+                same(
+                    &format!("profile {number} by {by}: {name}: {value}"),
+                    &row[value],
+                    &expected[value],
+                );
                 compared += 1;
             }
             let faults = &expected["counters"]["page-faults"];
-            same(&format!("by {by}: {name}: faults"), &row["counters"][0]["total"], faults);
+            let found = &row["counters"][0];
+            same(&format!("profile {number} by {by}: {name}: faults"), &found["total"], faults);
+            let with = &expected["with"]["page-faults"];
+            same(&format!("profile {number} by {by}: {name}: with faults"), &found["calls"], with);
         }
     }
     compared
 }
 
+/// How many random profiles are compared, and the number of the first one.
+fn random_profiles() -> (u64, u64) {
+    let number = |name: &str| std::env::var(name).ok().and_then(|number| number.parse().ok());
+    let profiles = number("COUNTERPOINT_PROFILES").unwrap_or(100);
+    (profiles, number("COUNTERPOINT_SEED").unwrap_or(0))
+}
+
+/// `COUNTERPOINT_PROFILES=1000` compares a thousand. Each depends on its number only, so that
+/// `COUNTERPOINT_SEED=NUMBER COUNTERPOINT_PROFILES=1` repeats one.
 #[test]
 fn a_slow_program_computes_the_same_numbers() {
     let Some(python) = python_with("account", "numpy") else { return };
     let program = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/account.py");
-    let mut r = Random(0x5eed_0f26);
-    let mut compared = 0;
-    for round in 0..8 {
-        let scratch = Scratch::new();
-        let dir = scratch.join("x.cpt");
-        script(&mut r).write(&dir);
-        let calls = scratch.join("calls.json");
-        let mut export = Command::new(PROGRAM);
-        export.arg("export").arg(&dir).args(["--format", "json", "-o"]).arg(&calls);
-        assert!(export.output().unwrap().status.success());
-        let raw = round % 4 == 3;
+    let (profiles, first) = random_profiles();
+    let scratch = Scratch::new();
+    let (mut compared, mut numbers) = (0, first..first + profiles);
+    loop {
+        // One process of Python computes many of them.
+        let some: Vec<u64> = numbers.by_ref().take(50).collect();
+        if some.is_empty() {
+            break;
+        }
         let mut slow = Command::new(&python);
-        let slow = slow.arg(program).arg(&calls).args(raw.then_some("--raw"));
-        compared += compare(&dir, &json(slow), raw);
+        slow.arg(program).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut arguments = String::new();
+        for number in &some {
+            let dir = scratch.join(&format!("{number}.cpt"));
+            script(&mut Random(0x5eed_0f26 + 0x9e37_79b9 * (number + 1))).write(&dir);
+            let calls = scratch.join(&format!("{number}.json"));
+            let mut export = Command::new(PROGRAM);
+            export.arg("export").arg(&dir).args(["--format", "json", "-o"]).arg(&calls);
+            assert!(export.output().unwrap().status.success(), "{number}");
+            slow.arg(&calls);
+            arguments.push_str(if number % 4 == 3 { "raw\n" } else { "\n" });
+        }
+        let mut slow = slow.spawn().unwrap();
+        slow.stdin.take().unwrap().write_all(arguments.as_bytes()).unwrap();
+        let output = slow.wait_with_output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let lines = String::from_utf8(output.stdout).unwrap();
+        assert_eq!(lines.lines().count(), some.len());
+        for (number, line) in some.iter().zip(lines.lines()) {
+            let dir = scratch.join(&format!("{number}.cpt"));
+            let expected = serde_json::from_str(line).unwrap();
+            compared += compare(*number, &dir, &expected, number % 4 == 3);
+            std::fs::remove_dir_all(&dir).unwrap();
+        }
     }
-    assert!(compared > 300, "{compared}");
+    assert!(compared as u64 > 30 * profiles, "{compared}");
 }
 
 fn view(args: &[&str], dir: &Path) -> String {

@@ -1,0 +1,150 @@
+//! What must be true of the tables of ops and of loops.
+
+use super::{Contradiction, ROUNDING, is_at_most, is_sound};
+use crate::loops::LoopTable;
+use crate::loops::estimate::Estimate as Margin;
+use crate::ops::OpRow;
+
+/// What does not hold of an op, by its row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OpViolation {
+    /// Index of the row; `None`: the table as a whole.
+    pub row: Option<usize>,
+    /// What does not hold.
+    pub what: Contradiction,
+}
+
+/// Everything that does not hold of these rows. `wall`: the time of all runs.
+pub(crate) fn of_ops(rows: &[OpRow], wall: f64) -> Vec<OpViolation> {
+    let of_row = |row: &OpRow| {
+        let counters = row.counters.iter().chain(&row.workers).map(|sum| sum.compensated());
+        if ![row.total, row.own].into_iter().chain(counters).all(is_sound) {
+            return Some(Contradiction::Value);
+        }
+        // The own times of calls inside of others of the row are in its own time, and in its total.
+        (!is_at_most(row.own.value, row.total.value)).then_some(Contradiction::OwnAboveTotal)
+    };
+    let found = rows.iter().enumerate();
+    let found = found.filter_map(|(i, row)| Some(OpViolation { row: Some(i), what: of_row(row)? }));
+    let mut found: Vec<OpViolation> = found.collect();
+    let own: f64 = rows.iter().filter(|row| !row.outside).map(|row| row.own.value).sum();
+    if (own - wall).abs() > ROUNDING * wall.max(1.0) {
+        found.push(OpViolation { row: None, what: Contradiction::Sum });
+    }
+    found
+}
+
+/// What does not hold of a loop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LoopViolation {
+    /// Index of its module and of its node.
+    pub module: usize,
+    /// See `module`.
+    pub node: usize,
+    /// What does not hold.
+    pub what: Contradiction,
+}
+
+impl LoopTable {
+    /// Everything that does not hold of the times that are shown: those that were measured with `raw`.
+    pub fn violations(&self, raw: bool) -> Vec<LoopViolation> {
+        let mut found = Vec::new();
+        for (module, tree) in self.modules.iter().enumerate() {
+            for (node, of) in tree.nodes.iter().enumerate() {
+                let Some(times) = of.all.times(raw) else { continue };
+                let children = tree.nodes.iter().filter(|inner| inner.parent == Some(node));
+                let children = children.filter_map(|inner| Some(inner.all.times(raw)?.inclusive));
+                let what = of_times(times.inclusive, times.own, times.share, children);
+                found.extend(what.map(|what| LoopViolation { module, node, what }));
+            }
+        }
+        found
+    }
+}
+
+fn of_times(
+    inclusive: Margin,
+    own: Option<Margin>,
+    share: Option<Margin>,
+    children: impl Iterator<Item = Margin>,
+) -> Option<Contradiction> {
+    let is_below_0 = |of: Margin| !(of.value >= -ROUNDING && of.margin.is_none_or(|m| m >= 0.0));
+    if [Some(inclusive), own, share].into_iter().flatten().any(is_below_0) {
+        return Some(Contradiction::Value);
+    }
+    // Where not all hits ended, calls inside may have ended in those that did not. Parts of a sample are
+    // estimated separately, so they may exceed their whole by what is not known of both.
+    let own = own?;
+    let [low, high] = [-1.0, 1.0].map(|sign| {
+        move |of: Margin| of.margin.map_or(sign * f64::INFINITY, |m| of.value + sign * m)
+    });
+    let inside: f64 = children.map(low).map(|low| low.max(0.0)).sum();
+    let parts_fit = is_at_most(low(own), high(inclusive)) && is_at_most(inside, high(inclusive));
+    let is_part = share.is_none_or(|share| is_at_most(low(share), 1.0));
+    (!parts_fit || !is_part).then_some(Contradiction::OwnAboveTotal)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::estimate::Estimate;
+    use crate::ops::{CounterSum, OpRowKind};
+
+    fn row(total: f64, own: f64) -> OpRow {
+        OpRow {
+            kind: OpRowKind::Between,
+            outside: false,
+            calls: 1,
+            inner: 0,
+            total: Estimate::exact(total),
+            own: Estimate::exact(own),
+            counters: Vec::new(),
+            workers: Vec::new(),
+            with_regions: 0,
+            storage: None,
+            workspace: None,
+            values: Vec::new(),
+            regions: Default::default(),
+        }
+    }
+
+    #[test]
+    fn ops() {
+        let found = |rows: &[OpRow]| of_ops(rows, 100.0);
+        assert_eq!(found(&[row(100.0, 60.0), row(40.0, 40.0)]), []);
+        let violation = |row, what| OpViolation { row, what };
+        let sum = violation(None, Contradiction::Sum);
+        assert_eq!(found(&[row(100.0, 60.0)]), [sum]);
+        let value = violation(Some(1), Contradiction::Value);
+        assert_eq!(found(&[row(110.0, 110.0), row(40.0, -10.0)]), [value]);
+        let own = violation(Some(0), Contradiction::OwnAboveTotal);
+        assert_eq!(found(&[row(50.0, 60.0), row(40.0, 40.0)]), [own]);
+        // A sum of which more was taken than there is is 0, and not below.
+        let mut less = row(100.0, 100.0);
+        let empty = Estimate::exact(9.0);
+        less.counters.push(CounterSum { total: 4, calls: 2, empty, calibrated: 2 });
+        assert_eq!(found(&[less]), []);
+    }
+
+    #[test]
+    fn loops() {
+        let of = |value: f64, margin: f64| Margin { value, margin: Some(margin) };
+        let found = |inclusive, own, share: Margin, inside: Margin| {
+            of_times(inclusive, Some(own), Some(share), std::iter::once(inside))
+        };
+        let fine = (of(100.0, 5.0), of(40.0, 5.0), of(0.5, 0.1), of(60.0, 1.0));
+        let (inclusive, own, share, inside) = fine;
+        assert_eq!(found(inclusive, own, share, inside), None);
+        assert_eq!(found(of(-1.0, 5.0), own, share, inside), Some(Contradiction::Value));
+        assert_eq!(found(inclusive, of(-4.0, 5.0), share, inside), Some(Contradiction::Value));
+        let above = Some(Contradiction::OwnAboveTotal);
+        assert_eq!(found(inclusive, of(120.0, 5.0), share, inside), above);
+        assert_eq!(found(inclusive, own, of(1.2, 0.1), inside), above);
+        assert_eq!(found(inclusive, own, share, of(112.0, 1.0)), above);
+        // As far as is known, it may be a part.
+        assert_eq!(found(inclusive, own, share, of(112.0, 10.0)), None);
+        assert_eq!(found(inclusive, own, share, Margin { value: 900.0, margin: None }), None);
+        // Not all hits ended.
+        assert_eq!(of_times(inclusive, None, None, std::iter::once(of(900.0, 1.0))), None);
+    }
+}
