@@ -47,6 +47,7 @@ mod places;
 mod plugin;
 mod plugin_check;
 mod plugin_devices;
+mod plugin_ids;
 mod plugin_in_programs;
 mod plugin_kineto_host;
 mod plugin_manners;
