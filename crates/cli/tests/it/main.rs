@@ -96,4 +96,5 @@ mod tvm;
 mod tvm_budget;
 mod tvm_stock;
 mod two;
+mod vendors;
 mod views_only_read;
