@@ -63,8 +63,8 @@ pub fn main(args: &Args, profile: &Profile) -> Result<ExitCode, Failure> {
     let table = columns(&rows, total_ns);
     let mut table = Table::new(table, (0..rows.len()).collect());
     // The rows come sorted by the time of their op on devices, which no column has.
-    if args.sort != "total" {
-        table.sort(&args.sort)?;
+    if let Some(sort) = args.sort.as_deref().filter(|sort| *sort != "total") {
+        table.sort(sort)?;
     }
     table.keep_first(args.top);
     let mut out = BufWriter::new(stdout(args.format.into()));
@@ -75,7 +75,7 @@ pub fn main(args: &Args, profile: &Profile) -> Result<ExitCode, Failure> {
             let document = Document {
                 schema: "counterpoint.launches/1",
                 profile: ProfileHead::new(&profile.manifest, profile),
-                sort: &args.sort,
+                sort: args.sort.as_deref().unwrap_or("total"),
                 filter: args.filter.as_deref(),
                 total_ns,
                 of_no_op,
