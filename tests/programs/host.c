@@ -67,6 +67,25 @@ static void fork_inside(void) {
   wait(NULL);
 }
 static void leave_now(void) { _exit(7); }
+
+// Has an accelerator run two kernels (plugins/accelerator.c), whose library is loaded already.
+static void launch(void) {
+  static void (*accelerator)(const char*);
+  if (!accelerator) {
+    const char* path = getenv("ACCELERATOR");
+    void* handle = path ? dlopen(path, RTLD_NOW | RTLD_NOLOAD) : NULL;
+    if (!handle) exit(3);
+    *(void**)&accelerator = dlsym(handle, "accelerator_launch");
+  }
+  accelerator("first of call_out");
+  accelerator("second of call_out");
+}
+
+static void launch_and_jump(void) {
+  launch();
+  longjmp(escape, 1);
+}
+
 static void* exit_process(void* unused) { (void)unused; call(3); exit(9); }
 
 static volatile sig_atomic_t handled;
@@ -247,6 +266,12 @@ int main(int argc, char** argv) {
   } else if (!strcmp(mode, "nested")) {
     set_inside(call_one);
     dispatch(&library, CALL_OUT, n, 1, 1, 0, NULL);
+  } else if (!strcmp(mode, "launch")) {  // the first call never returns
+    set_inside(launch_and_jump);
+    if (!setjmp(escape)) dispatch(&library, CALL_OUT, 1, 1, 1, 0, NULL);
+    set_inside(launch);
+    dispatch(&library, CALL_OUT, n, 1, 1, 0, NULL);
+    call(2);
   } else if (!strcmp(mode, "longjmp")) {
     set_inside(jump_out);
     for (volatile uint32_t i = 0; i < n; ++i) {

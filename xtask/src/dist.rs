@@ -9,6 +9,8 @@
 //! alternatives: a container with an old distribution (not everybody can start one), building std
 //! (needs a nightly compiler), and musl (it cannot be preloaded into glibc programs).
 
+mod vendors;
+
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -166,11 +168,6 @@ fn fill(layout: &Layout, dist: Dist, built: &Path, library: &Path) -> Result<Dis
         let file = format!("lib{}.so", package.replace('-', "_"));
         replace(&built.join(file), &dist.plugin(name))?;
     }
-    let example = Path::new("examples/plugin-c");
-    for file in files_below(&layout.root.join(example))? {
-        let name = file.strip_prefix(&layout.root).unwrap_or(&file);
-        replace(&file, &dist.root.join("share/counterpoint").join(name))?;
-    }
     replace(library, &dist.library())?;
     replace(&loops_client(layout)?, &dist.loops_client())?;
     for file in files_below(&layout.python_package())? {
@@ -186,6 +183,7 @@ fn fill(layout: &Layout, dist: Dist, built: &Path, library: &Path) -> Result<Dis
             replace(&header, &dist.root.join("include").join(name))?;
         }
     }
+    vendors::fill(layout, &dist)?;
     Ok(dist)
 }
 

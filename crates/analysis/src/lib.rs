@@ -50,6 +50,7 @@ mod empty;
 pub mod estimate;
 mod forest;
 pub mod innermost;
+pub mod launches;
 pub mod loops;
 pub mod metrics;
 pub mod ops;

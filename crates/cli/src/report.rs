@@ -7,6 +7,7 @@
 //! ```
 
 mod json;
+mod launches;
 mod sites;
 mod text;
 mod torch;
@@ -123,6 +124,8 @@ pub enum RowKind {
     Device,
     /// A stream of a device.
     Stream,
+    /// An op, and what it launched on devices, from the ids that plugins got (`run --plugin-ids`).
+    Launch,
     /// A PyTorch module, with its ops, from recordings of PyTorch's profiler.
     Module,
     /// A PyTorch op with inputs of certain shapes, from recordings of PyTorch's profiler.
@@ -143,7 +146,7 @@ impl RowKind {
             Self::Kind => Some(By::Kind),
             Self::Device => Some(By::Device),
             Self::Stream => Some(By::Stream),
-            Self::Module | Self::Shape | Self::Site => None,
+            Self::Launch | Self::Module | Self::Shape | Self::Site => None,
         }
     }
 }
@@ -157,6 +160,25 @@ struct Report<'a> {
     verbose: bool,
 }
 
+/// Options that are about calls, which tables of activities are not made of.
+fn refuse_what_needs_calls(args: &Args) -> Result<(), Failure> {
+    let given = [
+        (args.skip_ms > 0.0, "--skip-ms"),
+        (args.raw, "--raw"),
+        (!args.metrics.metric.is_empty(), "--metric"),
+        (!args.metrics.metrics_file.is_empty(), "--metrics-file"),
+    ];
+    let name = match args.by {
+        RowKind::Module => "module",
+        RowKind::Shape => "shape",
+        _ => "launch",
+    };
+    match given.iter().find(|(given, _)| *given) {
+        Some((_, option)) => Err(Failure::new(format!("{option} cannot be used with --by {name}"))),
+        None => Ok(()),
+    }
+}
+
 /// Prints the report.
 pub fn main(args: Args) -> Result<ExitCode, Failure> {
     let mut profile = open(&args.profile, &Needs::files(&args.metrics.metrics_file))?;
@@ -166,6 +188,10 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
     }
     let by = match (args.by, args.by.of_calls()) {
         (RowKind::Site, _) => return sites::main(&args, &profile),
+        (RowKind::Launch, _) => {
+            refuse_what_needs_calls(&args)?;
+            return launches::main(&args, &profile);
+        }
         (_, None) => return torch::main(&args, &profile),
         (_, Some(by)) => by,
     };

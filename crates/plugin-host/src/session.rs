@@ -8,7 +8,7 @@
 //! does nothing and returns `false`.
 
 use std::ffi::{CStr, c_int, c_void};
-use std::sync::{Arc, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, MutexGuard, PoisonError, RwLock, RwLockReadGuard, TryLockError};
 
 use abi::kineto::{
     ConfigureParams, CreateParams, Function, HandleParams, ProcessParams, PushParams, ToggleParams,
@@ -282,6 +282,16 @@ impl Correlation {
         process_number() == self.home && !self.problems.has_crashed()
     }
 
+    /// The handle; `None` while the session is ending. Nobody waits here: a signal handler may have
+    /// interrupted a push on this very thread, and the end of the session waits for that push.
+    fn usable(&self) -> Option<RwLockReadGuard<'_, Option<Handle>>> {
+        match self.handle.try_read() {
+            Ok(handle) => Some(handle),
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
+
     /// Whether the plugin has functions for the ids of this stack. Without any, pushing and popping
     /// does nothing.
     pub fn wants(&self, stack: Stack) -> bool {
@@ -292,7 +302,7 @@ impl Correlation {
     pub fn push(&self, stack: Stack, id: u64) {
         let name = ["profilerPushCorrelationId", "profilerPushUserCorrelationId"][stack as usize];
         let Some(push) = self.push[stack as usize].filter(|_| self.is_at_home()) else { return };
-        let handle = self.handle.read().unwrap_or_else(PoisonError::into_inner);
+        let Some(handle) = self.usable() else { return };
         let Some(Handle(profiler)) = *handle else { return };
         let mut arguments = PushParams { size: PushParams::SIZE, id, profiler };
         // SAFETY: the plugin's function for this.
@@ -303,7 +313,7 @@ impl Correlation {
     pub fn pop(&self, stack: Stack) {
         let name = ["profilerPopCorrelationId", "profilerPopUserCorrelationId"][stack as usize];
         let Some(pop) = self.pop[stack as usize].filter(|_| self.is_at_home()) else { return };
-        let handle = self.handle.read().unwrap_or_else(PoisonError::into_inner);
+        let Some(handle) = self.usable() else { return };
         let Some(Handle(profiler)) = *handle else { return };
         let mut arguments = HandleParams { size: HandleParams::SIZE, profiler };
         // SAFETY: the plugin's function for this.

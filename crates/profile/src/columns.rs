@@ -6,8 +6,8 @@ use std::ops::Range;
 use model::Loss;
 use record::page::PageReader;
 pub use record::page::{
-    FIRST_USER_KEY, KEY_CORRELATION, KEY_FAILED, KEY_FAILED_OP, KEY_FORWARD, KEY_STORAGE_BYTES,
-    KEY_WORKSPACE_BYTES,
+    FIRST_USER_KEY, KEY_CORRELATION, KEY_FAILED, KEY_FAILED_OP, KEY_FORWARD, KEY_PLUGIN_ID,
+    KEY_STORAGE_BYTES, KEY_WORKSPACE_BYTES,
 };
 use record::{Drawn, GroupLayout, PageHeader, Record};
 

@@ -57,6 +57,7 @@ pub mod drain;
 pub mod error;
 pub mod groups;
 mod homes;
+pub mod launches;
 pub mod ledger;
 mod leftovers;
 pub mod live;

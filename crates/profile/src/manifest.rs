@@ -116,6 +116,9 @@ pub struct Manifest {
     /// Files of the profiler plugins that programs were to load (`--plugin`).
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub plugins: Vec<String>,
+    /// Whether these plugins got an id for each op (`--plugin-ids`).
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub plugin_ids: bool,
     /// The pool with the data that is not in the profile yet; `null` once it was collected.
     pub pool: Option<PathBuf>,
     /// Whether everything in the pool is in the profile, so that the pool only has to be removed.

@@ -88,6 +88,9 @@ pub const KEY_FAILED: u32 = 3;
 pub const KEY_FAILED_OP: u32 = 4;
 /// Key of the export of the forward op to which a call of the backward pass belongs.
 pub const KEY_FORWARD: u32 = 5;
+/// Key of the id that profiler plugins got for the call (`run --plugin-ids`). Of all calls of a process,
+/// at most one has it.
+pub const KEY_PLUGIN_ID: u32 = 6;
 /// The first key that [`crate::meta::ValueKey`] explains.
 pub const FIRST_USER_KEY: u32 = 16;
 

@@ -22,7 +22,7 @@ use crate::pool::ProfileId;
 use crate::wire::{Decoder, Encoder, Truncated, xxh64};
 
 const MAGIC: &[u8; 8] = b"CPTRUN01";
-const VERSION: u32 = 7;
+const VERSION: u32 = 8;
 const PREFIX_BYTES: usize = 24;
 
 /// Name of the run file in a profile directory.
@@ -99,6 +99,8 @@ pub struct PluginOptions {
     pub flush_ms: u64,
     /// How long one call of a plugin may take at the end of the recording, in ms.
     pub patience_ms: u64,
+    /// Whether plugins get an id for each op.
+    pub ids: bool,
     /// Patterns of the names of programs that load the plugins; an empty list means all programs
     /// that are not in `except`.
     pub programs: Vec<String>,
@@ -342,7 +344,7 @@ fn put_plugins(e: &mut Encoder, plugins: &PluginOptions) {
     e.u32(plugins.types.len() as u32);
     plugins.types.iter().for_each(|number| _ = e.u32(*number));
     e.str(&plugins.configuration).u64(plugins.max_buffer).u32(plugins.log_level);
-    e.u64(plugins.flush_ms).u64(plugins.patience_ms);
+    e.u64(plugins.flush_ms).u64(plugins.patience_ms).u8(plugins.ids.into());
     put_texts(e, &plugins.programs);
     put_texts(e, &plugins.except);
 }
@@ -356,6 +358,7 @@ fn get_plugins(d: &mut Decoder<'_>) -> Result<PluginOptions, Truncated> {
         log_level: d.u32()?,
         flush_ms: d.u64()?,
         patience_ms: d.u64()?,
+        ids: d.u8()? != 0,
         programs: get_texts(d)?,
         except: get_texts(d)?,
     })

@@ -10,6 +10,7 @@ use std::collections::HashMap;
 use std::io;
 
 use model::activity::Vocabulary;
+use profile::launches::Launches;
 use profile::{Profile, Role};
 use proptest::prelude::*;
 use support::{Field, fields};
@@ -213,7 +214,7 @@ fn export(script: &ProfileScript) -> (Vec<u8>, Vec<One>) {
     let writer = Writer::new(Vec::new(), &PerfettoHead::default()).unwrap();
     let mut both = Both { sink: writer, slices: Vec::new() };
     let options = CallsOptions { vocabulary: Vocabulary::Kineto, counter_tracks: true };
-    export_calls(&profile, &options, &mut both).unwrap();
+    export_calls(&profile, &options, &Launches::default(), &mut both).unwrap();
     both.slices.sort();
     (both.sink.finish([]).unwrap(), both.slices)
 }

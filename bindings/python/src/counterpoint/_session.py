@@ -48,6 +48,7 @@ class Request:
         plugins: Sequence[str] = (),
         keep_code: bool = False,
         budget: Optional[float] = None,
+        plugin_ids: bool = False,
     ) -> None:
         self.counters = None if counters is None else list(counters)
         self.output = output
@@ -61,12 +62,16 @@ class Request:
         self.loops = loops
         # Profiler plugins: files, directories, names.
         self.plugins = list(plugins)
+        # Whether they get an id for each op.
+        self.plugin_ids = plugin_ids
         # Whether their machine code is copied into the profile.
         self.keep_code = keep_code
         # The part of each thread's processor time that recording may take.
         self.budget = budget
         if budget is not None and loops:
             raise ArgumentError("budget= cannot be combined with loops: all of their hits are recorded")
+        if budget is not None and plugin_ids:
+            raise ArgumentError("budget= cannot be combined with plugin_ids: each op needs its id")
 
     def same(self, other: Request) -> bool:
         """Whether both requests can share one session."""
@@ -74,7 +79,7 @@ class Request:
 
     def _key(self) -> tuple[object, ...]:
         key = (self.counters, self.multiplex, self.variables, self.bookkeeping, self.loops)
-        return (*key, self.keep_code, self.plugins, self.budget)
+        return (*key, self.keep_code, self.plugins, self.budget, self.plugin_ids)
 
 
 class Session:
@@ -281,6 +286,8 @@ def _prepare(path: str, request: Request) -> dict[str, Any]:
         words.append("--skip-missing")
     for plugin in request.plugins:
         words.append(f"--plugin={plugin}")
+    if request.plugin_ids:
+        words.append("--plugin-ids")
     if request.budget is not None:
         words.append(f"--budget={_percent(request.budget)}")
     if request.counters is not None:
@@ -352,6 +359,7 @@ def _list(request: Request) -> str:
             ("bookkeeping=True", request.bookkeeping),
             ("loops=True", request.loops),
             (f"plugins={request.plugins!r}", request.plugins),
+            ("plugin_ids=True", request.plugin_ids),
             (f"budget={request.budget}", request.budget is not None),
         )
         if asked

@@ -24,6 +24,7 @@ pub mod lock;
 pub mod losses;
 pub mod names;
 pub mod part;
+pub mod plugin_ids;
 pub mod plugins;
 pub mod program;
 pub mod thread_times;

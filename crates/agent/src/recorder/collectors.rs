@@ -4,6 +4,9 @@
 //! collector frees its slots for others, but not its keys: a key never changes its meaning within a
 //! process.
 //!
+//! Ids of ops for profiler plugins ([`crate::process::plugin_ids`]) are given and taken back here, too: they
+//! have the same begin, end and abandonment.
+//!
 //! An error in a collector is not an error of the model, with one exception. When Python runs a
 //! signal handler inside a collector's function, the resulting KeyboardInterrupt is meant for the
 //! code that runs the model. It stays raised, no other function is called meanwhile, and the
@@ -15,13 +18,14 @@ use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 use abi::collector::{Collector, Device, MOST_SLOTS, Value};
 use model::{Loss, columns};
 use record::meta::{Frame, ValueKey, ValueKind};
-use record::page::FIRST_USER_KEY;
+use record::page::{FIRST_USER_KEY, KEY_PLUGIN_ID};
 
 use crate::os::sys::ErrnoGuard;
 use crate::process::guard::guarded_apart;
 use crate::process::lock::Lock;
 use crate::process::losses;
 use crate::process::part::Process;
+use crate::process::plugin_ids;
 use crate::recorder::thread::{MOST_COLLECTORS, Started, Thread};
 use crate::recorder::values::{self, Values};
 use crate::state::run::{self, Run};
@@ -41,8 +45,11 @@ struct Registered {
 
 static ACTIVE: [AtomicPtr<Registered>; MOST_COLLECTORS] =
     [const { AtomicPtr::new(std::ptr::null_mut()) }; MOST_COLLECTORS];
-/// One bit for each collector.
+/// One bit for each collector, and [`PLUGIN_IDS`].
 static MASK: AtomicU32 = AtomicU32::new(0);
+/// Set in [`MASK`] while ids are given to profiler plugins.
+const PLUGIN_IDS: u32 = 1 << 31;
+const _: () = assert!(MOST_COLLECTORS < 31);
 static NEXT_KEY: AtomicU32 = AtomicU32::new(FIRST_USER_KEY);
 
 /// Returned by `stop` of an adapter's own collector that was interrupted.
@@ -55,7 +62,15 @@ pub fn interruption() -> *mut c_void {
     (&raw const INTERRUPTION).cast_mut().cast()
 }
 
-/// Returns whether any collector is registered. One relaxed load.
+/// Gives ids of ops to profiler plugins from now on, or no more.
+pub fn set_plugin_ids(given: bool) {
+    match given {
+        true => MASK.fetch_or(PLUGIN_IDS, Ordering::Release),
+        false => MASK.fetch_and(!PLUGIN_IDS, Ordering::Release),
+    };
+}
+
+/// Returns whether any collector is registered, or ids are given to plugins. One relaxed load.
 #[inline(always)]
 pub fn any() -> bool {
     MASK.load(Ordering::Relaxed) != 0
@@ -183,13 +198,46 @@ fn start_all(device: Device) -> Started {
         started.states[number] = (std::ptr::from_ref(one).cast(), state);
         started.mask |= 1 << number;
     }
+    // The last one, so that what collectors launch is not the op's.
+    if !started.interrupted && MASK.load(Ordering::Relaxed) & PLUGIN_IDS != 0 {
+        started.plugin_id = plugin_ids::push();
+    }
     started
+}
+
+/// Called before a call of a host whose calls have no collectors: gives plugins an id for it. `at` is its
+/// index among the calls in progress.
+#[inline(always)]
+pub fn give_id(thread: &mut Thread, at: usize) {
+    if MASK.load(Ordering::Relaxed) & PLUGIN_IDS != 0 && !thread.rehearsing {
+        give_id_now(thread, at);
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn give_id_now(thread: &mut Thread, at: usize) {
+    let _errno = ErrnoGuard::new();
+    let plugin_id = plugin_ids::push();
+    if plugin_id != 0 {
+        keep(thread, at, Some(Started { plugin_id, ..Started::NONE }));
+    }
+}
+
+/// The id of call `at`, if nothing but an id was started for it.
+#[inline(always)]
+pub fn only_id(thread: &Thread, at: usize) -> Option<u64> {
+    let is_only = thread.has_collected >> at & 1 == 1 && thread.collected[at].mask == 0;
+    is_only.then(|| thread.collected[at].plugin_id).filter(|id| *id != 0)
 }
 
 /// Abandons the started collectors, because the call is not recorded after all.
 pub fn give_up(started: Option<Started>) {
     let Some(started) = started else { return };
     let _errno = ErrnoGuard::new();
+    if started.plugin_id != 0 {
+        plugin_ids::pop();
+    }
     for_each(&started, |one, state| one.abandon(state));
 }
 
@@ -242,6 +290,10 @@ pub fn stop(thread: &mut Thread, at: usize, room: &mut Room) -> bool {
     let Room { given, values } = room;
     let Some(started) = take(thread, at) else { return false };
     let _errno = ErrnoGuard::new();
+    if started.plugin_id != 0 {
+        plugin_ids::pop();
+        values.push(KEY_PLUGIN_ID, started.plugin_id);
+    }
     let mut interrupted = false;
     for_each(&started, |one, state| {
         if interrupted {

@@ -20,7 +20,7 @@ use plugin_host::conformance::{CLAUSES, Clause, Level, Probe, probes};
 use sha2::{Digest, Sha256};
 
 use super::child::{Found, Listed, ListedProfiler};
-use super::list::{ask, ask_within};
+use super::list::ask_within;
 use super::patient::PATIENCE;
 use super::shown;
 use crate::failure::Failure;
@@ -204,9 +204,10 @@ fn examine(file: &Path, limit: Duration) -> Result<Report, Failure> {
         report.asked.push(Asked { probe: *probe, outcome });
     }
     progress.is_over();
+    let left = deadline.saturating_duration_since(Instant::now());
     if is_usable
-        && !deadline.saturating_duration_since(Instant::now()).is_zero()
-        && let Ok(Listed { profilers, .. }) = ask(file, &["list"])?
+        && !left.is_zero()
+        && let Ok(Listed { profilers, .. }) = ask_within(file, &["list"], left.min(PATIENCE))?
     {
         report.profilers = profilers;
     }

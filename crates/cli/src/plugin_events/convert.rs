@@ -17,6 +17,7 @@ use model::Loss;
 use plugin_host::stream::{Ending, Reader};
 use profile::activities::ACTIVITIES_NAME;
 use profile::beneath::Dir;
+use profile::launches::PROCESSES_KEY;
 use profile::tracks::TRACKS_NAME;
 use profile::{LossCount, Manifest, PartId, Process, Profile, Timeline, UtcClock, merge_losses};
 use record::Snapshot;
@@ -100,9 +101,11 @@ pub(super) fn write(profile: &Profile, stage: &Dir) -> Result<Option<Converted>,
     let (mut done, mut summary) = (Converted::default(), ReadSummary::default());
     let mut losses = Vec::new();
     let mut recordings = Vec::new();
+    let mut parts = Vec::new();
     // Numbers of arrows below those of the first stream are those of the profile's own calls.
     let mut streams = 1..;
     for (index, (process, files)) in all.into_iter().enumerate() {
+        parts.push(process.id.name());
         let clock = (clock_of(profile, timeline), window_of(profile));
         let mut owner = Owner::new(process.id, name_of(process), index, clock);
         let mut lost = Vec::new();
@@ -128,6 +131,10 @@ pub(super) fn write(profile: &Profile, stage: &Dir) -> Result<Option<Converted>,
         losses.push((process.id, merge_losses(&lost)));
     }
     done.events = summary.events;
+    if profile.manifest.plugin_ids {
+        let parts = serde_json::Value::from(parts).to_string();
+        trace.top(0, PROCESSES_KEY, Raw::of(&parts)).map_err(|e| failed(&e))?;
+    }
     if !recordings.is_empty() {
         let recordings = serde_json::Value::Array(recordings).to_string();
         trace.top(0, "recordings", Raw::of(&recordings)).map_err(|e| failed(&e))?;

@@ -182,6 +182,7 @@ pub fn make(
         metrics,
         multiplex: recording.multiplex,
         plugins: run_file.plugins.as_ref().map_or_else(Vec::new, |p| p.files.clone()),
+        plugin_ids: run_file.plugins.as_ref().is_some_and(|p| p.ids),
         switch_cost,
         pool: Some(pool.clone()),
         notes: notes.into_iter().chain(pool_note).collect(),

@@ -42,7 +42,8 @@ pub struct Recording {
     /// Then every call is counted, but only some are timed, and counters are read in some of those.
     /// They are drawn at random, and views estimate totals and means from them. `0` counts calls and
     /// nothing else
-    #[arg(long, value_name = "PART", value_parser = budget, conflicts_with = "loops")]
+    #[arg(long, value_name = "PART", value_parser = budget,
+          conflicts_with_all = ["loops", "plugin_ids"])]
     pub budget: Option<f64>,
     /// Rank of the program in a distributed job, from 0. By default, each process has the rank that its
     /// launcher says: torchrun (RANK and WORLD_SIZE), mpirun (OMPI_COMM_WORLD_RANK, PMI_RANK), srun

@@ -41,6 +41,10 @@ pub struct PluginArgs {
     /// Start with plugins paused, if they can pause. `counterpoint plugin resume` continues them
     #[arg(long)]
     pub plugin_paused: bool,
+    /// Give plugins an id for each op, so that a kernel is linked to the op that launched it, if the
+    /// plugin uses ids. Costs time in each op (docs/plugins.md)
+    #[arg(long)]
+    pub plugin_ids: bool,
     /// Load plugins only into programs whose file name matches: 'python*'. Repeatable. By default
     /// all programs load them except shells, programs that only start others, such as env and make,
     /// and the small programs of scripts, such as sed
@@ -102,6 +106,7 @@ impl PluginArgs {
             log_level: plugin_kinds::log_level(),
             flush_ms: self.plugin_flush.map_or(FLUSH_MS, ms),
             patience_ms: ms(self.plugin_timeout).max(1),
+            ids: self.plugin_ids,
             programs: self.programs.clone(),
             except: [STARTERS, TOOLS]
                 .iter()

@@ -9,7 +9,7 @@ use profile::Profile;
 use profile::activities::Activities;
 use serde::Serialize;
 
-use super::{Args, RowKind};
+use super::{Args, RowKind, refuse_what_needs_calls};
 use crate::failure::Failure;
 use crate::output::Format;
 use crate::terminal::{known_width, say, stdout, visible};
@@ -72,26 +72,6 @@ pub fn main(args: &Args, profile: &Profile) -> Result<ExitCode, Failure> {
     match args.by {
         RowKind::Module => modules(args, profile, &activities),
         _ => shapes(args, profile, &activities),
-    }
-}
-
-fn name_of(kind: RowKind) -> &'static str {
-    if kind == RowKind::Module { "module" } else { "shape" }
-}
-
-/// Options that are about calls, which these tables are not made of.
-fn refuse_what_needs_calls(args: &Args) -> Result<(), Failure> {
-    let given = [
-        (args.skip_ms > 0.0, "--skip-ms"),
-        (args.raw, "--raw"),
-        (!args.metrics.metric.is_empty(), "--metric"),
-        (!args.metrics.metrics_file.is_empty(), "--metrics-file"),
-    ];
-    match given.iter().find(|(given, _)| *given) {
-        Some((_, option)) => {
-            Err(Failure::new(format!("{option} cannot be used with --by {}", name_of(args.by))))
-        }
-        None => Ok(()),
     }
 }
 

@@ -12,6 +12,7 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use model::activity::Vocabulary;
 use profile::activities::Activities;
+use profile::launches::Launches;
 use profile::{LossCount, Origin, Profile, merge_losses};
 use trace::export::activities::{
     Options, Timeline, Written, export_recorded, write_merged, write_perfetto,
@@ -341,12 +342,14 @@ fn fill_one(
         vocabulary: args.vocabulary.map_or(Vocabulary::Kineto, Vocabulary::from),
         counter_tracks: !args.no_counter_tracks,
     };
-    let calls = export_calls(profile, &options, sink)?;
+    let traces = in_order(profile.activities().map_err(io::Error::other)?);
+    let launches = Launches::read(profile, &traces).map_err(io::Error::other)?;
+    let calls = export_calls(profile, &options, &launches, sink)?;
     loops::fill(profile, sink)?;
     let mut of_plugins = Vec::new();
-    for trace in in_order(profile.activities().map_err(io::Error::other)?) {
+    for trace in traces {
         let words = args.vocabulary.map(Vocabulary::from);
-        of_plugins.extend(export_recorded(&trace, words, sink)?);
+        of_plugins.extend(export_recorded(&trace, words, &launches, sink)?);
     }
     let calls = calls.into_iter().chain([of_plugins]).collect();
     Ok(Found { calls, tracks: export_tracks(profile, options.vocabulary, sink)? })

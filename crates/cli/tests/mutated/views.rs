@@ -5,6 +5,7 @@ use std::path::Path;
 
 use analysis::{By, OpFilter, OpTable, OpTrees};
 use model::activity::Vocabulary;
+use profile::launches::Launches;
 use profile::{PageDecoder, Profile};
 use testkit::Random;
 use trace::export::calls::{CallsOptions, export_calls};
@@ -77,7 +78,7 @@ fn timelines(profile: &Profile, vocabulary: Vocabulary, say: &dyn Fn(&str)) {
         part: None,
     };
     let mut json = chrome::write::Writer::new(std::io::sink(), &head).unwrap();
-    let done = export_calls(profile, &options, &mut json);
+    let done = export_calls(profile, &options, &Launches::default(), &mut json);
     let done = done.and_then(|c| Ok((c, export_tracks(profile, vocabulary, &mut json)?)));
     if let Ok((calls, tracks)) = done {
         let end = document::end(profile, &Found { calls, tracks });
@@ -87,7 +88,7 @@ fn timelines(profile: &Profile, vocabulary: Vocabulary, say: &dyn Fn(&str)) {
     let clocks = profile.snapshots.iter().map(|s| (s.realtime_ns, s.monotonic_ns)).collect();
     let head = perfetto::write::PerfettoHead { clocks, compress: false };
     let mut binary = perfetto::write::Writer::new(std::io::sink(), &head).unwrap();
-    let done = export_calls(profile, &options, &mut binary);
+    let done = export_calls(profile, &options, &Launches::default(), &mut binary);
     if done.is_ok() && export_tracks(profile, vocabulary, &mut binary).is_ok() {
         let _ = binary.finish([("counterpoint", &serde_json::Value::Null)]).map(drop);
     }

@@ -29,7 +29,8 @@ use profile::activities::{Activities, Activity};
 pub use chrome::write_again;
 pub use merged::write_merged;
 pub use perfetto::{Timeline, write_perfetto};
-pub use recorded::{PLUGIN_ROWS, export_recorded};
+pub use profile::launches::PLUGIN_ROWS;
+pub use recorded::export_recorded;
 
 use crate::chrome::event::{Raw, Scalar};
 use crate::merge::Look;

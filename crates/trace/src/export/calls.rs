@@ -28,9 +28,10 @@ use std::io;
 use model::Severity;
 use model::activity::{FlowKind, Generic, Registry, Value, Vocabulary};
 use profile::batch::unknown_op;
-use profile::columns::node_of;
+use profile::columns::{KEY_PLUGIN_ID, node_of};
 use profile::dispatch::{Assembler, Dispatch, Workgroup};
 use profile::groups::Group;
+use profile::launches::Launches;
 use profile::{
     Clock, Columns, LibraryKind, LossCount, PageDecoder, PageKey, Process, Profile, Role,
 };
@@ -48,6 +49,11 @@ use crate::timeline::{Arg, ArgValue, Flow, FlowEnd, Id, KeysId, Row, TextId, Tim
 /// process id of Linux (2²²).
 pub const DEVICE_ROWS: i64 = 5_000_000;
 
+/// The name of the arrows from ops to what they launched on devices: Kineto's name.
+pub(crate) const LAUNCH: &str = "ac2g";
+/// Such arrows have numbers from here on, above those of all others. JSON's readers have 53 bits.
+pub(crate) const FIRST_LAUNCH: u64 = 1 << 52;
+
 /// How calls are shown.
 #[derive(Clone, Copy, Debug)]
 pub struct CallsOptions {
@@ -57,13 +63,15 @@ pub struct CallsOptions {
     pub counter_tracks: bool,
 }
 
-/// Gives `sink` every call of the profile. Returns the losses found inside pages, by process.
+/// Gives `sink` every call of the profile. Returns the losses found inside pages, by process. Arrows begin
+/// at the calls of `launches`, which [`export_recorded`](super::activities::export_recorded) ends.
 ///
 /// # Errors
 /// Writing failed.
 pub fn export_calls(
     profile: &Profile,
     options: &CallsOptions,
+    launches: &Launches,
     sink: &mut (impl TimelineSink + Send),
 ) -> io::Result<Vec<Vec<LossCount>>> {
     let mut registry = Registry::new();
@@ -72,6 +80,7 @@ pub fn export_calls(
     let name = |label| registry.name(label, options.vocabulary);
     let units: Vec<_> = profile.groups.all().iter().map(|group| units(profile, group)).collect();
     let flow = FlowKind::HostToDevice;
+    let launch = FlowKind::from_name(LAUNCH);
     // Slices refer to these names, so they must live as long as the other thread.
     let mut last_arrow = 0;
     let of_rows = threads_of_rows(profile);
@@ -102,6 +111,8 @@ pub fn export_calls(
                 dispatch_kind: name(Generic::Kernel.into()),
                 counter_kind: name(Generic::Counter.into()),
                 flow: &flow,
+                launch: &launch,
+                launches,
                 ticks: matches!(profile.manifest.clock, Clock::Tsc),
                 names: Vec::new(),
                 by_export: FastMap::default(),
@@ -238,6 +249,9 @@ struct ProcessExport<'a, 'r> {
     dispatch_kind: &'a str,
     counter_kind: &'a str,
     flow: &'a FlowKind,
+    /// The kind of arrows to what plugins recorded.
+    launch: &'a FlowKind,
+    launches: &'a Launches,
     /// Whether ticks are not nanoseconds, so that they must be shown, too.
     ticks: bool,
     /// Names of exports, and the index of each export's name.
@@ -405,6 +419,7 @@ impl<'a> ProcessExport<'a, '_> {
 
         let first = placed.as_ref().filter(|p| p.first);
         self.push_place(columns, i);
+        let id = self.plugin_id(columns, i);
         let args = self.relay.args();
         if let Some(placed) = &placed {
             args.push(Arg::uint("dispatch", placed.id));
@@ -416,7 +431,7 @@ impl<'a> ProcessExport<'a, '_> {
         // Which of the optional keys are present. The others are in every call of a profile, or in
         // none.
         let has_node = node_of(columns.location[i]) != 0;
-        let whether = [known, has_node, placed.is_some(), first.is_some()];
+        let whether = [known, has_node, placed.is_some(), first.is_some(), id];
         let shape = whether.iter().fold(0, |bits, bit| bits << 1 | u8::from(*bit));
         let what = What {
             category: self.categories.of(LibraryKind::EmbeddedElf, Role::Workgroup),
@@ -430,6 +445,20 @@ impl<'a> ProcessExport<'a, '_> {
             self.dispatch(&dispatch)?;
         }
         Ok(())
+    }
+
+    /// Adds the id that plugins got for a call, and begins the arrows to what it launched. Returns
+    /// whether there is an id.
+    fn plugin_id(&mut self, columns: &Columns, i: usize) -> bool {
+        let Some(id) = columns.extra(i, KEY_PLUGIN_ID) else { return false };
+        self.relay.args().push(Arg::uint("External id", id));
+        if let Some(launcher) = self.launches.launcher(self.process.id, id) {
+            let first = FIRST_LAUNCH + launcher.before;
+            for id in first..first + u64::from(launcher.launched) {
+                self.relay.flow(Flow { kind: self.launch, id, end: FlowEnd::Start });
+            }
+        }
+        true
     }
 
     fn dispatch(&mut self, dispatch: &Dispatch) -> Result<(), Gone> {

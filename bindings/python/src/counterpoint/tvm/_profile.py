@@ -260,6 +260,7 @@ def profile(
     plugins: Union[str, os.PathLike[str], Sequence[Union[str, os.PathLike[str]]]] = (),
     keep_code: bool = False,
     budget: Union[str, float, None] = None,
+    plugin_ids: bool = False,
 ) -> Profile:
     """Profiles what virtual machines do inside a `with`.
 
@@ -285,6 +286,10 @@ def profile(
     `plugins`: profiler plugins to load into this process: files, directories, or names of plugins
     that come with Counterpoint. They record while the profile is open. `counterpoint report` and
     `trace export` show their events in the profile at `output`. Forked children have no plugins.
+
+    `plugin_ids`: give the plugins an id for each op, so that a timeline has an arrow from an op to the
+    kernels that it launched, if the plugin uses ids. This costs time in each op. It cannot be combined
+    with `budget`.
 
     `budget`: the most that recording may take of each thread's processor time, as `"2%"` or 0.02. Then
     all ops are counted, but only some are timed, drawn at random, and the report has one row for each
@@ -315,6 +320,7 @@ def profile(
         plugins=_plugins(plugins),
         keep_code=bool(keep_code),
         budget=part_of(budget),
+        plugin_ids=bool(plugin_ids),
     )
     return Profile(machines, request, own)
 

@@ -8,12 +8,14 @@ use std::sync::atomic::Ordering;
 
 use abi::iree::{Dispatch, DispatchState, Environment, WorkgroupState};
 use record::Call;
+use record::page::KEY_PLUGIN_ID;
 
 use crate::adapters::iree::ADAPTER;
 use crate::process::guard::guarded;
 use crate::recorder::adapter::Took;
 use crate::recorder::attach;
 use crate::recorder::bracket::{Newcomer, PLAIN_CLOCK, fetch, stack_address};
+use crate::recorder::collectors;
 use crate::recorder::thread::{self, BEFORE, Thread};
 
 #[cold]
@@ -196,7 +198,13 @@ unsafe fn end_otherwise(
 unsafe fn begin_guarded(thread: *mut Thread, export: u32, frame: usize, is_counted: bool) -> bool {
     let newcomer = Newcomer::Synchronous;
     // SAFETY: the caller guarantees this.
-    guarded(|| unsafe { (*thread).begin_drawn(export, frame, newcomer, is_counted) }) == Some(true)
+    let begun = guarded(|| unsafe {
+        (*thread).begin_drawn(export, frame, newcomer, is_counted) && {
+            collectors::give_id(&mut *thread, (*thread).depth as usize - 1);
+            true
+        }
+    });
+    begun == Some(true)
 }
 
 /// # Safety
@@ -204,7 +212,24 @@ unsafe fn begin_guarded(thread: *mut Thread, export: u32, frame: usize, is_count
 #[inline(never)]
 unsafe fn end_guarded(thread: *mut Thread, call: &Call, frame: usize) {
     // SAFETY: the caller guarantees this.
-    guarded(|| unsafe { (*thread).end(call, frame, &[]) });
+    guarded(|| unsafe { end_with_id(&mut *thread, call, frame) });
+}
+
+/// Ends a call that may have an id of profiler plugins.
+#[inline(always)]
+fn end_with_id(thread: &mut Thread, call: &Call, frame: usize) {
+    if thread.has_collected == 0 {
+        return thread.end(call, frame, &[]);
+    }
+    let mut open = thread.frames.iter().take(thread.depth as usize);
+    let at = open.rposition(|open| *open == frame);
+    match at.and_then(|at| collectors::only_id(thread, at).map(|id| (at, id))) {
+        Some((at, id)) => {
+            collectors::abandon(thread, at);
+            thread.end(call, frame, &[(KEY_PLUGIN_ID, id)]);
+        }
+        None => thread.end(call, frame, &[]),
+    }
 }
 
 /// Writes to the place of the original's return address. If that page of the stack is not present
@@ -241,7 +266,11 @@ pub unsafe fn begin_hooked(export: u32, frame: usize) {
                 return;
             }
         }
+        let depth = (*thread).depth;
         (*thread).begin_hooked(export, frame);
+        if (*thread).depth == depth + 1 {
+            guarded(|| collectors::give_id(&mut *thread, depth as usize));
+        }
     }
 }
 
@@ -266,7 +295,7 @@ pub unsafe fn end_hooked(export: u32) {
         let start = (*thread).end_apart(at).start;
         // The runtime does not pass the workgroup; a count of zero, which no dispatch has, says so.
         let call = Call { export, location, start, end, ..Call::default() };
-        (*thread).end(&call, frame, &[]);
+        end_with_id(&mut *thread, &call, frame);
     }
 }
 

@@ -7,7 +7,8 @@ use std::sync::atomic::Ordering;
 use model::Loss;
 use record::Call;
 use record::page::{
-    KEY_CORRELATION, KEY_FAILED, KEY_FAILED_OP, KEY_FORWARD, KEY_STORAGE_BYTES, KEY_WORKSPACE_BYTES,
+    KEY_CORRELATION, KEY_FAILED, KEY_FAILED_OP, KEY_FORWARD, KEY_PLUGIN_ID, KEY_STORAGE_BYTES,
+    KEY_WORKSPACE_BYTES,
 };
 
 use crate::adapters::machine::op::Entry;
@@ -262,9 +263,14 @@ fn end_with_values(
     numbers: [u64; 3],
     at: usize,
 ) -> bool {
-    if thread.has_collected >> at & 1 == 0 {
+    let id = collectors::only_id(thread, at);
+    if thread.has_collected >> at & 1 == 0 || id.is_some() {
         let mut values = Values::<OWN>::new();
         push_numbers(&mut values, numbers);
+        if let Some(id) = id {
+            collectors::abandon(thread, at);
+            values.push(KEY_PLUGIN_ID, id);
+        }
         thread.end(call, frame, values.as_slice());
         return false;
     }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use plugin_host::load::TakeEvents;
 use plugin_host::stream::Writer;
-use plugin_host::{Message, Problem, Session, Setup, Sink};
+use plugin_host::{Correlation, Message, Problem, Session, Setup, Sink};
 use record::run_file::PluginOptions;
 
 use super::progress::Progress;
@@ -154,6 +154,11 @@ impl One {
         self.sessions.iter_mut().for_each(|session| _ = session.start());
         self.doing("while it recorded");
         self.toggle(paused);
+    }
+
+    /// What gives its sessions the ids of ops.
+    pub fn correlations(&self) -> impl Iterator<Item = Correlation> {
+        self.sessions.iter().map(Session::correlation)
     }
 
     /// Whether it can be paused or can hand over events while it records.

@@ -17,7 +17,9 @@ use super::{control, threads};
 use crate::os::kept::keep;
 use crate::os::sys;
 use crate::process::part::Process;
+use crate::process::plugin_ids;
 use crate::process::plugins::{self, Loader};
+use crate::recorder::collectors;
 use crate::state::run::Run;
 
 /// The plugins that record. The lock is held for a moment only, and never while a plugin is called. A
@@ -69,6 +71,13 @@ pub fn begin(
     for guest in &guests {
         call(guest, is_here, move |one| one.start(paused));
     }
+    if options.ids {
+        let mut takers = Vec::new();
+        for guest in &guests {
+            guest.with(|one| takers.extend(one.correlations()));
+        }
+        collectors::set_plugin_ids(plugin_ids::begin(takers));
+    }
     let have_threads = threads::note_guests(was_alone);
     GUESTS.lock().unwrap_or_else(PoisonError::into_inner).clone_from(&guests);
     control::start(run, options, &guests, have_threads, stop);
@@ -113,6 +122,8 @@ fn take_events(number: u32, session: *mut c_void) -> bool {
 pub fn end(program_ends: bool) {
     let guests = std::mem::take(&mut *GUESTS.lock().unwrap_or_else(PoisonError::into_inner));
     control::wake();
+    collectors::set_plugin_ids(false);
+    plugin_ids::end();
     let caught = program_ends.then(fault::Caught::new);
     for step in [One::stop, One::end] {
         let begin = |guest: &&'static Guest| {

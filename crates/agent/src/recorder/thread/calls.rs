@@ -49,6 +49,8 @@ pub(crate) struct Started {
     pub(crate) mask: u32,
     /// Whether one of them was interrupted; the call must then not begin.
     pub(crate) interrupted: bool,
+    /// The id that profiler plugins got for the call; 0: none.
+    pub(crate) plugin_id: u64,
     /// For each collector: its address, which is never freed, and its state.
     pub(crate) states: [(*const c_void, *mut c_void); MOST_COLLECTORS],
 }
@@ -57,6 +59,7 @@ impl Started {
     pub(crate) const NONE: Self = Self {
         mask: 0,
         interrupted: false,
+        plugin_id: 0,
         states: [(std::ptr::null(), std::ptr::null_mut()); MOST_COLLECTORS],
     };
 }

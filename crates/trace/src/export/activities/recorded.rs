@@ -9,29 +9,28 @@ use std::collections::{BTreeSet, HashMap};
 use std::io;
 
 use model::activity::{FlowKind, Vocabulary};
-use profile::LossCount;
 use profile::activities::{Activities, Activity, RowId};
+use profile::launches::{Ids, Launches};
+use profile::{LossCount, PartId};
 
 use super::args::Args;
 use super::categories::Categories;
 use super::{scalar, visit};
 use crate::chrome::event::Scalar;
+use crate::export::calls::{FIRST_LAUNCH, LAUNCH};
 use crate::timeline::{
     Flow, FlowEnd, Id, Instant, ProcessRow, Row, Slice, ThreadRow, TimelineSink,
 };
 
-/// Rows of plugins' events have numbers from here on, above those of dispatches and tracks. Viewers
-/// have room for 32 bits.
-pub const PLUGIN_ROWS: i64 = 7_000_000;
-
 /// Gives `sink` the events of one trace, whose times are ns since 1970. Returns the losses that were
-/// found.
+/// found. Arrows of `launches` end at the activities that an op has launched.
 ///
 /// # Errors
 /// Writing or reading failed.
 pub fn export_recorded(
     trace: &Activities,
     vocabulary: Option<Vocabulary>,
+    launches: &Launches,
     sink: &mut impl TimelineSink,
 ) -> io::Result<Vec<LossCount>> {
     let rows = Rows::of(trace)?;
@@ -41,6 +40,9 @@ pub fn export_recorded(
         sink,
         categories: Categories::new(vocabulary),
         kinds: HashMap::new(),
+        ids: Ids::of(trace).filter(|_| !launches.is_empty()),
+        launches,
+        ended: HashMap::new(),
         held: None,
         unsorted: rows.unsorted,
         sorted: Vec::new(),
@@ -158,6 +160,10 @@ struct Export<'a, S> {
     categories: Categories,
     /// The kinds of arrows by name, with their numbers.
     kinds: HashMap<String, (usize, FlowKind)>,
+    ids: Option<Ids<'a>>,
+    launches: &'a Launches,
+    /// How many arrows of each launching call have ended.
+    ended: HashMap<(PartId, u64), u64>,
     held: Option<Held>,
     unsorted: bool,
     sorted: Vec<Held>,
@@ -181,6 +187,7 @@ impl<S: TimelineSink> Export<'_, S> {
                     duration_ns: event.duration_ns.unwrap_or(0).max(0).unsigned_abs(),
                     arrows: Vec::new(),
                 });
+                self.launched(event);
                 Ok(())
             }
             (b'i', Some(at_ns)) => {
@@ -200,16 +207,36 @@ impl<S: TimelineSink> Export<'_, S> {
         }
     }
 
-    /// An end of an arrow, which comes right after its slice.
-    fn arrow(&mut self, event: &Activity<'_>, name: &str) -> io::Result<()> {
+    /// The number of a kind of arrows.
+    fn kind(&mut self, name: &str) -> usize {
         let kinds = self.kinds.len();
-        let kind = match self.kinds.get(name) {
+        match self.kinds.get(name) {
             Some((kind, _)) => *kind,
             None => {
                 self.kinds.insert(name.to_owned(), (kinds, FlowKind::from_name(name)));
                 kinds
             }
+        }
+    }
+
+    /// Ends the arrow from the op that launched this activity, if it is known.
+    fn launched(&mut self, event: &Activity<'_>) {
+        let Some((process, id)) = self.ids.as_mut().and_then(|ids| ids.of_event(event)) else {
+            return;
         };
+        let Some(launcher) = self.launches.launcher(process, id) else { return };
+        let ended = self.ended.entry((process, id)).or_default();
+        let arrow = FIRST_LAUNCH + launcher.before + *ended;
+        *ended += 1;
+        let kind = self.kind(LAUNCH);
+        if let Some(held) = &mut self.held {
+            held.arrows.push((kind, arrow, FlowEnd::Finish));
+        }
+    }
+
+    /// An end of an arrow, which comes right after its slice.
+    fn arrow(&mut self, event: &Activity<'_>, name: &str) -> io::Result<()> {
+        let kind = self.kind(name);
         let end = if event.form == b'f' { FlowEnd::Finish } else { FlowEnd::Start };
         if let (Some(held), Some(Ok(id))) = (&mut self.held, event.id.map(str::parse))
             && held.number == event.row

@@ -201,6 +201,7 @@ impl<'a> ProcessExport<'a, '_> {
             args.push(Arg::uint("tasks", columns.count[0][i].into()));
         }
         self.push_place(columns, i);
+        self.plugin_id(columns, i);
         let args = self.relay.args();
         let process = self.process;
         for extra in columns.extras_of(i) {

@@ -1,0 +1,158 @@
+//! `report --by launch`: what ops launched on devices, from the ids that plugins got (`run --plugin-ids`).
+
+use std::io::{self, BufWriter, Write};
+use std::process::ExitCode;
+
+use analysis::launches::{LaunchRow, Launched, by_launch};
+use profile::Profile;
+use serde::Serialize;
+
+use super::Args;
+use crate::failure::Failure;
+use crate::output::Format;
+use crate::terminal::{known_width, say, stdout, visible};
+use crate::view::csv;
+use crate::view::head::ProfileHead;
+use crate::view::losses::{self, LossOut, losses_out};
+use crate::view::table::{Column, Table, Value};
+use crate::view::text::table;
+use crate::view::units::plural;
+use crate::view::wrap::{PROSE_WIDTH, wrapped};
+
+/// The document (docs/schema.md).
+#[derive(Serialize)]
+struct Document<'a> {
+    schema: &'static str,
+    profile: ProfileHead<'a>,
+    sort: &'a str,
+    filter: Option<&'a str>,
+    /// Durations of all activities with the id of an op, before filtering.
+    total_ns: i64,
+    /// Activities whose id is of no recorded op.
+    of_no_op: u64,
+    rows: Vec<RowOut<'a>>,
+    losses: Vec<LossOut>,
+}
+
+#[derive(Serialize)]
+struct RowOut<'a> {
+    op: &'a str,
+    activity: &'a str,
+    kind: &'a str,
+    calls: u64,
+    total_ns: i64,
+    min_ns: i64,
+    max_ns: i64,
+}
+
+/// Prints the report.
+pub fn main(args: &Args, profile: &Profile) -> Result<ExitCode, Failure> {
+    let activities = profile.activities().map_err(Failure::new)?;
+    let Launched { mut rows, total_ns, of_no_op } =
+        by_launch(profile, &activities).map_err(Failure::new)?;
+    if rows.is_empty() {
+        return Err(Failure::new(format!(
+            "{}: nothing on a device has the id of an op",
+            profile.dir.display()
+        ))
+        .hint("ids are recorded with run --plugin FILE --plugin-ids, if the plugin uses them"));
+    }
+    rows.retain(|row| {
+        args.filter.as_deref().is_none_or(|glob| model::glob::matches(glob, &row.op))
+    });
+    let table = columns(&rows, total_ns);
+    let mut table = Table::new(table, (0..rows.len()).collect());
+    // The rows come sorted by the time of their op on devices, which no column has.
+    if let Some(sort) = args.sort.as_deref().filter(|sort| *sort != "total") {
+        table.sort(sort)?;
+    }
+    table.keep_first(args.top);
+    let mut out = BufWriter::new(stdout(args.format.into()));
+    match args.format {
+        Format::Table => text(&mut out, args, profile, &table, of_no_op)?,
+        Format::Csv => csv::print(&mut out, &table)?,
+        Format::Json => {
+            let document = Document {
+                schema: "counterpoint.launches/1",
+                profile: ProfileHead::new(&profile.manifest, profile),
+                sort: args.sort.as_deref().unwrap_or("total"),
+                filter: args.filter.as_deref(),
+                total_ns,
+                of_no_op,
+                rows: table.order.iter().map(|row| out_of(&rows[*row])).collect(),
+                losses: losses_out(&profile.all_losses()),
+            };
+            serde_json::to_writer_pretty(&mut out, &document).map_err(io::Error::from)?;
+            writeln!(out)?;
+        }
+    }
+    out.flush()?;
+    match &args.filter {
+        Some(glob) if table.order.is_empty() => {
+            say!("--filter {}: no op matches", visible(glob));
+            Ok(ExitCode::from(1))
+        }
+        _ => Ok(ExitCode::SUCCESS),
+    }
+}
+
+fn out_of(row: &LaunchRow) -> RowOut<'_> {
+    RowOut {
+        op: &row.op,
+        activity: &row.activity,
+        kind: &row.kind,
+        calls: row.calls,
+        total_ns: row.total_ns,
+        min_ns: row.min_ns,
+        max_ns: row.max_ns,
+    }
+}
+
+fn columns(rows: &[LaunchRow], total_ns: i64) -> Vec<Column> {
+    let ns = |of: fn(&LaunchRow) -> f64| -> Vec<Option<Value>> {
+        rows.iter().map(|row| Some(Value::Ns(of(row)))).collect()
+    };
+    let text = |of: fn(&LaunchRow) -> &String| -> Vec<Option<Value>> {
+        rows.iter().map(|row| Some(Value::Text(of(row).clone()))).collect()
+    };
+    let calls = rows.iter().map(|row| Some(Value::Count(row.calls.into())));
+    let part = |ns: i64| (total_ns > 0).then(|| Value::Part(ns as f64 / total_ns as f64));
+    vec![
+        Column::new(0, "op", "launched by op", text(|row| &row.op)),
+        Column::new(0, "activity", "on device", text(|row| &row.activity)),
+        Column::new(4, "kind", "kind", text(|row| &row.kind)),
+        Column::new(1, "calls", "calls", calls.collect()),
+        Column::new(1, "total_ns", "total", ns(|row| row.total_ns as f64)),
+        Column::new(2, "share", "share", rows.iter().map(|row| part(row.total_ns)).collect()),
+        Column::new(3, "mean_ns", "mean", ns(|row| row.total_ns as f64 / row.calls as f64)),
+        Column::new(5, "min_ns", "min", ns(|row| row.min_ns as f64)),
+        Column::new(5, "max_ns", "max", ns(|row| row.max_ns as f64)),
+    ]
+}
+
+fn text(
+    out: &mut impl Write,
+    args: &Args,
+    profile: &Profile,
+    rows: &Table,
+    of_no_op: u64,
+) -> io::Result<()> {
+    let width = args.width.or_else(known_width).map(|width| width.max(40));
+    let prose = width.unwrap_or(PROSE_WIDTH);
+    table(out, rows, width)?;
+    let explained = "total: durations on devices, which may be later than the op itself; share: of all that \
+                     ops launched";
+    wrapped(out, "", explained, prose)?;
+    if of_no_op > 0 {
+        let text = format!(
+            "{} on devices with the id of an op that has no record",
+            plural(of_no_op.into(), "call")
+        );
+        wrapped(out, "note: ", &text, prose)?;
+    }
+    losses::print(out, &profile.all_losses(), prose)?;
+    for note in &profile.manifest.notes {
+        wrapped(out, "note: ", note, prose)?;
+    }
+    Ok(())
+}

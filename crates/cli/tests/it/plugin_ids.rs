@@ -1,0 +1,278 @@
+//! `run --plugin-ids`: kernels of a plugin are linked to the ops that launched them, in IREE, TVM and
+//! PyTorch. The accelerator is `tests/programs/plugins/accelerator.c`. A program calls it inside of an op
+//! and gives the kernel the op's name, so what an arrow must connect is in the names that Perfetto shows.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::Value;
+use testkit::{Scratch, c};
+
+use crate::support::trace_processor::TraceProcessor;
+use crate::support::{Programs, Recorded, counterpoint, torch, tvm};
+
+/// Compiles the accelerator.
+fn accelerator(scratch: &Scratch, flags: &[&str]) -> PathBuf {
+    let file = scratch.join("accelerator.so");
+    c::shared("cc", "plugins/accelerator.c", &file, &[&["-std=gnu11"], flags].concat())
+        .expect("a C compiler: Rust links with it");
+    file
+}
+
+/// What the plugin saw: pushes, pops, launches.
+fn log(file: &Path) -> [u64; 3] {
+    let text = std::fs::read_to_string(file).expect("the plugin's log");
+    let numbers: Vec<u64> = text.split_whitespace().filter_map(|word| word.parse().ok()).collect();
+    numbers.try_into().expect("three numbers")
+}
+
+/// The arrows that end at kernels: how many there are from each op to each kernel, by both names.
+type Arrows = BTreeMap<[String; 2], usize>;
+
+/// Exports in both formats, in which the trace processor finds no fault, and returns the arrows, which
+/// must be the same.
+fn arrows(program: &Path, profile: &Path, perfetto: &mut TraceProcessor) -> Arrows {
+    let scratch = Scratch::new();
+    let both = ["t.json", "t.pftrace"].map(|name| {
+        let file = scratch.join(name);
+        let mut export = Command::new(program);
+        let done = export.args(["trace", "export"]).arg(profile).arg("-o").arg(&file).output();
+        assert!(done.as_ref().is_ok_and(|done| done.status.success()), "{done:?}");
+        let timeline = perfetto.timeline(&file);
+        let mut arrows = Arrows::new();
+        for [from, to] in &timeline.flows {
+            let [from, to] = [from, to].map(|end| &timeline.slices[*end]);
+            // IREE's own dispatches are kernels, too.
+            if to.category == "kernel" && to.args.contains_key("External id") {
+                assert_eq!(from.args["External id"], to.args["External id"], "{from:?} {to:?}");
+                assert!(from.ts <= to.ts, "{from:?} {to:?}");
+                *arrows.entry([from.name.clone(), to.name.clone()]).or_default() += 1;
+            }
+        }
+        arrows
+    });
+    assert_eq!(both[0], both[1]);
+    let [arrows, _] = both;
+    arrows
+}
+
+fn expected(all: &[(&str, &str, usize)]) -> Arrows {
+    all.iter().map(|(op, kernel, count)| ([op, kernel].map(|s| (*s).to_owned()), *count)).collect()
+}
+
+/// The rows of `report --by launch`: op, kernel, and calls.
+fn launched(program: &Path, profile: &Path) -> Vec<(String, String, u64)> {
+    let mut report = Command::new(program);
+    report.arg("report").arg(profile).args(["--by", "launch", "--format", "json"]);
+    let done = report.output().expect("the program starts");
+    let document: Value =
+        serde_json::from_slice(&done.stdout).unwrap_or_else(|_| panic!("{done:?}"));
+    assert_eq!(document["schema"], "counterpoint.launches/1");
+    let row = |row: &Value| {
+        let text = |key: &str| row[key].as_str().unwrap_or_default().to_owned();
+        (text("op"), text("activity"), row["calls"].as_u64().expect("calls"))
+    };
+    let mut rows: Vec<_> = document["rows"].as_array().expect("rows").iter().map(row).collect();
+    rows.sort();
+    rows
+}
+
+fn rows(arrows: &Arrows) -> Vec<(String, String, u64)> {
+    arrows.iter().map(|([op, kernel], n)| (op.clone(), kernel.clone(), *n as u64)).collect()
+}
+
+/// How many calls each op has.
+fn calls(recorded: &Recorded) -> BTreeMap<String, Value> {
+    let report = recorded.report(&[]);
+    let rows = report["rows"].as_array().expect("rows").iter();
+    rows.map(|row| (row["op"].to_string(), row["calls"].clone())).collect()
+}
+
+/// Runs the host that plays IREE.
+fn iree(program: &Path, plugin: &Path, to: &Path, events: &str, options: &[&str]) -> Recorded {
+    let programs = Programs::get();
+    let mut command = Command::new(&programs.host);
+    command.arg(&programs.library).args(["launch", "5"]);
+    command.env("ACCELERATOR", plugin).env("ACCELERATOR_LOG", to);
+    let options = [&["--plugin", plugin.to_str().expect("UTF-8")], options].concat();
+    let recorded = Recorded::run_with(program, events, &options, &mut command);
+    assert!(recorded.output.status.success(), "{}", recorded.stderr());
+    recorded
+}
+
+#[test]
+fn kernels_are_linked_to_dispatches_of_iree() {
+    let Some(program) = counterpoint("plugin ids, IREE") else { return };
+    let Some(mut perfetto) = TraceProcessor::start("plugin ids, IREE") else { return };
+    let scratch = Scratch::new();
+    let plugin = accelerator(&scratch, &[]);
+    let to = scratch.join("log");
+    for events in ["none", "page-faults:u"] {
+        let recorded = iree(&program, &plugin, &to, events, &["--plugin-ids"]);
+        // Each call has an id, and the one that never returned has its id taken back.
+        assert_eq!(log(&to), [8, 8, 12]);
+        let found = arrows(&program, &recorded.path(), &mut perfetto);
+        let both = [("call_out", "first of call_out", 5), ("call_out", "second of call_out", 5)];
+        assert_eq!(found, expected(&both));
+        assert_eq!(launched(&program, &recorded.path()), rows(&found));
+
+        let without = iree(&program, &plugin, &to, events, &[]);
+        assert_eq!(log(&to), [0, 0, 12]);
+        assert_eq!(arrows(&program, &without.path(), &mut perfetto), Arrows::new());
+        assert_eq!(calls(&without), calls(&recorded));
+    }
+    // A plugin that takes no ids.
+    let plugin = accelerator(&scratch, &["-DNO_IDS"]);
+    let recorded = iree(&program, &plugin, &to, "none", &["--plugin-ids"]);
+    assert_eq!(arrows(&program, &recorded.path(), &mut perfetto), Arrows::new());
+    // Ids are of calls that are recorded.
+    let refused = Command::new(&program)
+        .args(["run", "--plugin-ids", "--budget", "2%", "--", "true"])
+        .output()
+        .expect("the program starts");
+    assert_eq!(refused.status.code(), Some(2), "{refused:?}");
+}
+
+const TVM: &str = r#"
+import ctypes, importlib.util, inspect, sys
+import numpy as np
+import tvm
+from tvm import relax
+import counterpoint.tvm as cp
+
+plugin, output, ids = sys.argv[1:]
+library = ctypes.CDLL(plugin)
+
+def launching(name, times):
+    @tvm.register_global_func(name)
+    def call(x):
+        for _ in range(times):
+            library.accelerator_launch(f"k of {name}".encode())
+        return x
+
+launching("test.one", 1)
+launching("test.three", 3)
+launching("test.none", 0)
+SOURCE = '''
+from tvm.script import ir as I, relax as R
+@I.ir_module
+class Model:
+    @R.function
+    def main(x: R.Tensor((4,), "float32")) -> R.Tensor((4,), "float32"):
+        a = R.call_pure_packed("test.one", x, TYPES=(R.Tensor((4,), "float32"),))
+        b = R.call_pure_packed("test.none", a, TYPES=(R.Tensor((4,), "float32"),))
+        c = R.call_pure_packed("test.three", b, TYPES=(R.Tensor((4,), "float32"),))
+        return c
+'''
+# Names of arguments differ between versions of TVM.
+source = output + ".py"
+with open(source, "w") as file:
+    types = "ty_args" if "ty_args" in inspect.signature(relax.call_pure_packed).parameters else "sinfo_args"
+    file.write(SOURCE.replace("TYPES=", types + "="))
+spec = importlib.util.spec_from_file_location("model_source", source)
+module = importlib.util.module_from_spec(spec)
+sys.modules["model_source"] = module
+spec.loader.exec_module(module)
+vm = relax.VirtualMachine(tvm.compile(module.Model, target="llvm"), tvm.cpu())
+x = tvm.runtime.tensor(np.zeros(4, "float32"))
+with cp.profile(vm, counters=[], output=output, plugins=[plugin], plugin_ids=ids == "ids"):
+    vm["main"](x)
+    vm["main"](x)
+"#;
+
+#[test]
+fn kernels_are_linked_to_ops_of_tvm() {
+    let Some(program) = counterpoint("plugin ids, TVM") else { return };
+    let Some(python) = tvm("plugin ids, TVM") else { return };
+    let Some(mut perfetto) = TraceProcessor::start("plugin ids, TVM") else { return };
+    let scratch = Scratch::new();
+    let plugin = accelerator(&scratch, &[]);
+    let dist = program.parent().and_then(Path::parent).expect("dist");
+    let to = scratch.join("log");
+    let script = scratch.join("model.py");
+    std::fs::write(&script, TVM).expect("writes");
+    let run = |profile: &Path, ids: &str| {
+        let mut command = Command::new(&python);
+        command.arg(&script).arg(&plugin).arg(profile).arg(ids);
+        command.env("PYTHONPATH", dist.join("lib/python")).env("ACCELERATOR_LOG", &to);
+        let done = command.output().expect("Python starts");
+        assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+        arrows(&program, profile, &mut perfetto)
+    };
+    let mut run = run;
+    let profile = scratch.join("ids.cpt");
+    let found = run(&profile, "ids");
+    let both = [("test.one", "k of test.one", 2), ("test.three", "k of test.three", 6)];
+    assert_eq!(found, expected(&both));
+    assert_eq!(launched(&program, &profile), rows(&found));
+    let [pushes, pops, launches] = log(&to);
+    assert!(pushes >= 6 && pushes == pops && launches == 8, "{pushes} {pops} {launches}");
+    assert_eq!(run(&scratch.join("none.cpt"), "none"), Arrows::new());
+    assert_eq!(log(&to)[..2], [0, 0]);
+}
+
+const TORCH: &str = r#"
+import ctypes, os
+import torch
+
+library = ctypes.CDLL(os.environ["ACCELERATOR"])
+ops = torch.library.Library("accelerator", "DEF")
+ops.define("twice(Tensor x) -> Tensor")
+ops.define("once(Tensor x) -> Tensor")
+
+def twice(x):
+    library.accelerator_launch(b"k of accelerator::twice")
+    y = x + x
+    library.accelerator_launch(b"k of accelerator::twice")
+    return y
+
+def once(x):
+    library.accelerator_launch(b"k of accelerator::once")
+    return x.clone()
+
+ops.impl("twice", twice, "CPU")
+ops.impl("once", once, "CPU")
+
+x = torch.ones(4)
+for _ in range(3):
+    x = torch.ops.accelerator.once(torch.ops.accelerator.twice(x).relu())
+assert float(x.sum()) == 32
+"#;
+
+#[test]
+fn kernels_are_linked_to_ops_of_pytorch() {
+    let Some(program) = counterpoint("plugin ids, PyTorch") else { return };
+    let Some(python) = torch("plugin ids, PyTorch") else { return };
+    let Some(mut perfetto) = TraceProcessor::start("plugin ids, PyTorch") else { return };
+    let scratch = Scratch::new();
+    let plugin = accelerator(&scratch, &[]);
+    let to = scratch.join("log");
+    let script = scratch.join("model.py");
+    std::fs::write(&script, TORCH).expect("writes");
+    for (ids, both) in [
+        (
+            true,
+            &[
+                ("accelerator::once", "k of accelerator::once", 3),
+                ("accelerator::twice", "k of accelerator::twice", 6),
+            ][..],
+        ),
+        (false, &[]),
+    ] {
+        let mut command = Command::new(&python);
+        command.arg(&script).env("ACCELERATOR", &plugin).env("ACCELERATOR_LOG", &to);
+        command.env("XDG_CACHE_HOME", scratch.join("cache"));
+        let mut options = vec!["--plugin", plugin.to_str().expect("UTF-8")];
+        options.extend(ids.then_some("--plugin-ids"));
+        let recorded = Recorded::run_with(&program, "none", &options, &mut command);
+        assert!(recorded.output.status.success(), "{}", recorded.stderr());
+        let found = arrows(&program, &recorded.path(), &mut perfetto);
+        assert_eq!(found, expected(both), "{}", recorded.stderr());
+        let [pushes, pops, launches] = log(&to);
+        assert!(pushes == pops && (pushes >= 6) == ids && launches == 9, "{pushes} {pops}");
+        if ids {
+            assert_eq!(launched(&program, &recorded.path()), rows(&found));
+        }
+    }
+}

@@ -1,0 +1,171 @@
+//! Which op launched which work of a device, in a recording whose plugins got an id for each op
+//! (`run --plugin-ids`).
+//!
+//! ```text
+//!  op of a program   a value with the key KEY_PLUGIN_ID ──┐
+//!                                                         ├─ the same id, in the same process
+//!  kernel of a plugin   the argument "External id" ───────┘
+//! ```
+//!
+//! A plugin may give the same id to any number of kernels. Work that runs on the host is inside of its op
+//! anyway, so only work of devices is looked at.
+
+use std::collections::HashMap;
+
+use model::activity::{Kind, Registry};
+use serde::Deserialize;
+
+use crate::activities::{Activities, Activity, NameId};
+use crate::columns::KEY_PLUGIN_ID;
+use crate::error::Result;
+use crate::{PLUGIN_PARTS, PageDecoder, PageKey, PartId, Profile};
+
+/// The key of a document of activities that lists the processes whose plugins gave the events: texts as
+/// [`PartId::name`] makes them, in the order of the rows' numbers.
+pub const PROCESSES_KEY: &str = "plugin_processes";
+/// Rows of plugins' events have numbers from here on, above those of dispatches and tracks. Viewers
+/// have room for 32 bits.
+pub const PLUGIN_ROWS: i64 = 7_000_000;
+
+/// The argument by which Kineto and PyTorch name an op.
+const ARGUMENT: &str = "External id";
+
+/// A call that launched something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Launcher {
+    /// Index of its process in the profile.
+    pub process: usize,
+    /// The number of its export in that process.
+    pub export: u32,
+    /// How many activities of devices it launched.
+    pub launched: u32,
+    /// How many activities of devices were launched by calls that come before it in the order of
+    /// processes and ids. With [`Launcher::launched`], this numbers all of them from 0.
+    pub before: u64,
+}
+
+/// All launches of a profile.
+#[derive(Debug, Default)]
+pub struct Launches {
+    by_id: HashMap<(PartId, u64), Launcher>,
+}
+
+/// The only argument that matters here.
+#[derive(Deserialize)]
+struct Arguments {
+    #[serde(rename = "External id")]
+    id: Option<u64>,
+}
+
+/// Finds the ids of events in one trace.
+#[derive(Debug)]
+pub struct Ids<'a> {
+    trace: &'a Activities,
+    processes: Vec<Option<PartId>>,
+    registry: Registry,
+    /// Whether activities of a category are on a device.
+    on_device: HashMap<NameId, Option<bool>>,
+}
+
+impl<'a> Ids<'a> {
+    /// For one trace; `None` if its recording had no ids.
+    pub fn of(trace: &'a Activities) -> Option<Self> {
+        let processes = trace.document.get(PROCESSES_KEY)?.as_array()?;
+        let part = |name: &serde_json::Value| PartId::parse(name.as_str()?);
+        Some(Self {
+            trace,
+            processes: processes.iter().map(part).collect(),
+            registry: Registry::new(),
+            on_device: HashMap::new(),
+        })
+    }
+
+    /// The process of an activity on a device, and the id of the op that launched it.
+    pub fn of_event(&mut self, event: &Activity<'_>) -> Option<(PartId, u64)> {
+        // Most events have no id, and parsing takes time.
+        let args = event.args.filter(|args| event.form == b'X' && args.contains(ARGUMENT))?;
+        // A kind that a plugin has declared itself is on a device if its events have a stream.
+        if !self.is_on_device(event.category?).unwrap_or_else(|| args.contains("\"stream\":")) {
+            return None;
+        }
+        let id = serde_json::from_str::<Arguments>(args).ok()?.id?;
+        let row: i64 = self.trace.row(event.row).0?.parse().ok()?;
+        let index = row.checked_sub(PLUGIN_ROWS)? / i64::from(PLUGIN_PARTS);
+        let process = *self.processes.get(usize::try_from(index).ok()?)?;
+        Some((process?, id))
+    }
+
+    /// `None` for a category that nobody has published.
+    fn is_on_device(&mut self, category: NameId) -> Option<bool> {
+        let (trace, registry) = (self.trace, &self.registry);
+        *self.on_device.entry(category).or_insert_with(|| {
+            match registry.kind(registry.parse(trace.text(category)?)?) {
+                Kind::Generic(generic) => Some(generic.on_device()),
+                Kind::Registered(_) => None,
+            }
+        })
+    }
+}
+
+impl Launches {
+    /// Reads the activities and, if there are ids, the pages of the profile.
+    ///
+    /// # Errors
+    /// The activities cannot be read.
+    pub fn read(profile: &Profile, traces: &[Activities]) -> Result<Self> {
+        let mut launched: HashMap<(PartId, u64), u32> = HashMap::new();
+        for trace in traces {
+            let Some(mut ids) = Ids::of(trace) else { continue };
+            let mut events = trace.events()?;
+            while let Some(batch) = events.next_batch()? {
+                batch
+                    .visit(|event| {
+                        if let Some(id) = ids.of_event(event) {
+                            *launched.entry(id).or_default() += 1;
+                        }
+                        Ok::<(), std::convert::Infallible>(())
+                    })
+                    .unwrap_or_else(|never| match never {});
+            }
+        }
+        let mut by_id = HashMap::new();
+        if launched.is_empty() {
+            return Ok(Self { by_id });
+        }
+        let mut decoder = PageDecoder::new(profile);
+        for (process, p) in profile.processes.iter().enumerate() {
+            for (thread, t) in p.threads.iter().enumerate() {
+                for page in 0..t.headers().len() {
+                    let columns = decoder.decode(PageKey { process, thread, page });
+                    for extra in columns.extras.iter().filter(|extra| extra.key == KEY_PLUGIN_ID) {
+                        let of = (p.id, extra.bits);
+                        if let Some(launched) = launched.get(&of) {
+                            let (export, launched) = (columns.export[extra.call], *launched);
+                            let launcher = Launcher { process, export, launched, before: 0 };
+                            by_id.insert(of, launcher);
+                        }
+                    }
+                }
+            }
+        }
+        // Numbered in the order of processes and ids, so that a profile always gives the same file.
+        let mut all: Vec<_> = by_id.iter_mut().collect();
+        all.sort_unstable_by_key(|(of, _)| **of);
+        let mut before = 0;
+        for (_, launcher) in all {
+            launcher.before = before;
+            before += u64::from(launcher.launched);
+        }
+        Ok(Self { by_id })
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.by_id.is_empty()
+    }
+
+    /// The call with this id in this process, if it launched anything.
+    pub fn launcher(&self, process: PartId, id: u64) -> Option<&Launcher> {
+        self.by_id.get(&(process, id))
+    }
+}
