@@ -104,6 +104,7 @@ pub(super) fn waiting(
 
 /// The part of a thread's time outside of tasks in which it was on a processor.
 fn spinning_part(time: &ThreadTime) -> Option<f64> {
-    let (waited, used) = (time.no_dispatch_ns(), time.cpu_ns? - time.dispatch_ns);
+    let tasks = time.dispatch_ns + time.recorder_ns;
+    let (waited, used) = (time.wall_ns - tasks, time.cpu_ns? - tasks);
     (time.dispatch_known && waited > 0.0).then(|| (used / waited).clamp(0.0, 1.0))
 }
