@@ -21,7 +21,7 @@ import tempfile
 import time
 
 NS = {"ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9}
-CALLS = ["probes", "counting", "after_readings", "way", "switches", "flush"]
+CALLS = ["probes", "counting", "after_readings", "way", "waiting", "switches", "flush"]
 
 
 def wait(result, command):

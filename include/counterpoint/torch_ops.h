@@ -74,9 +74,11 @@ typedef struct counterpoint_torch_ops {
   uint32_t version; /* COUNTERPOINT_TORCH_OPS_VERSION */
 
   /* An op on the stack. `end` fills `counts` unless it is null; `count` is 0 if the call was not
-   * recorded. An `end` without its `begin` does nothing. */
+   * recorded. An `end` without its `begin` does nothing. If its result is not 0, the shim shall have
+   * PyTorch announce an op that does nothing to an observer that does nothing, so many times, and pass
+   * the times of the last one to `announced`. These ops are drawn at random, and few. */
   void (*begin)(const void* record_function, const counterpoint_torch_call_t* call);
-  void (*end)(const void* record_function, counterpoint_torch_counts_t* counts);
+  int32_t (*end)(const void* record_function, counterpoint_torch_counts_t* counts);
 
   /* A call that may end anywhere. `memory` has `apart_bytes` bytes, aligned to 16, and stays in
    * place until `end_apart`. `begin_apart` returns 0 if the call is not recorded; then `end_apart`
@@ -100,6 +102,12 @@ typedef struct counterpoint_torch_ops {
   /* Attaches the calling thread, so that its first op does not wait for that. 1, or 0 if nothing is
    * recorded. */
   int32_t (*ready)(void);
+
+  /* The clock of the recording. 0 if the calling thread is not being recorded. */
+  uint64_t (*ticks)(void);
+
+  /* How long PyTorch took, on this clock, to announce the begin and the end of an op. */
+  void (*announced)(uint64_t begin, uint64_t end);
 } counterpoint_torch_ops_t;
 
 #ifdef __cplusplus

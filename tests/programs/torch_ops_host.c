@@ -11,6 +11,8 @@
  *   MulBackward0     7, the backward of aten::mul, which writes to 3
  *   a range         11, of which 5 are in an op that began in it; it ends after another range began
  *
+ * Asked to announce an op, it says that this took 1,000 and 100 ticks.
+ *
  * With `stacks`, it does ops on small stacks (small_stacks.h). With `fork`, it calls ops around forks instead (`forks`), and prints its process ids.
  */
 #define _GNU_SOURCE
@@ -55,7 +57,7 @@ static void begin(const void* at, const counterpoint_torch_call_t* call) {
 }
 
 static void end(const void* at) {
-  if (table) table->end(at, NULL);
+  if (table && table->end(at, NULL) > 0) table->announced(1000, 100);
 }
 
 /* An op that writes to this many fresh pages. */

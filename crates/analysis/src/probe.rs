@@ -4,7 +4,8 @@
 //!  cost of a process  = calls × bracket in place     calibrated, and timed around some calls
 //!                     + readings × effect after one  calibrated: displaced caches
 //!                     + only counted calls × count   runs with a budget
-//!                     + ops × way of the machine     TVM: its own path to an instrument
+//!                     + ops × way of the host        its own path to an instrument or observer
+//!                     + waiting                      threads that spin while another is in the recorder
 //!                     + switches × switch            threads with counters, measured by `run`
 //!                     + flushes                      measured in the program
 //!                     + start                        measured: constructor, loading, attaching
@@ -17,22 +18,24 @@
 //! |---|---|
 //! | `brackets` | the cost of one bracket |
 //! | `in_place` | what the recorded calls themselves tell |
+//! | `announced` | PyTorch's way to an observer, and threads that wait meanwhile |
 //!
 //! A model was chosen, and not windows without probes: without a budget every call must be recorded,
 //! so such windows would lose calls.
 
 use std::collections::BTreeMap;
 
-use profile::{LibraryKind, PageHeader, Profile, Thread, Timeline};
+use profile::{PageHeader, Profile, Thread, Timeline};
 
 use crate::empty::{EmptyCall, empty_call};
 use crate::estimate::Estimate;
 use crate::threads::ThreadTime;
 
+mod announced;
 mod brackets;
 mod in_place;
 
-use brackets::{bracket, only_timed};
+use brackets::{bracket, is_torch, only_timed};
 pub(crate) use in_place::{InPlace, in_place};
 
 /// With fewer values, a mean is not meaningful.
@@ -80,10 +83,14 @@ pub struct ProbeCost {
     pub uncounted: u64,
     /// The cost of the probe of such a call. `None` if it was not calibrated.
     pub uncounted_call_ns: Option<f64>,
-    /// The time in which a virtual machine itself calls an instrument. The upper end includes the
-    /// machine's step between two ops, because the two cannot be told apart. `None` if there is no
-    /// such machine, or if too few of its ops follow one another.
+    /// The time in which a host itself announces ops to the recorder. For a virtual machine of TVM, the
+    /// upper end includes the machine's step between two ops, because the two cannot be told apart. For
+    /// PyTorch, it was measured with ops that do nothing. `None` if there is no such host, or if too few
+    /// times are known.
     pub way: Option<Estimate>,
+    /// What the threads of parallel regions used while they waited for a thread that was in the recorder.
+    /// `None` if there are none, or if their processor time is not known.
+    pub waiting: Option<Estimate>,
     /// What counters add to the context switches of threads that have them; 0 without counters.
     /// `None` if there are counters and it was not measured.
     pub switched: Option<Estimate>,
@@ -134,7 +141,7 @@ impl ProbeCost {
     fn among_calls(&self) -> Estimate {
         let parts =
             [Some(self.probes), Some(self.counting), Some(self.after), self.way, self.switched];
-        sum(parts.into_iter().flatten())
+        sum(parts.into_iter().flatten().chain(self.waiting))
     }
 
     /// The sum of everything that is known, over all threads.
@@ -250,6 +257,10 @@ fn cost(
     let after = after * readings as f64;
     let mine = || threads.iter().filter(|thread| thread.process == process);
     let (switches, switched) = switches(profile, process);
+    let outside = ticks.value / calls as f64 - empty_call.ticks as f64;
+    let way = way(profile, process, in_place, outside);
+    let counting = sum([by_stubs, told_ns]);
+    let lengthened = sum([probes, counting].into_iter().chain(way));
     let cpu: Option<Vec<f64>> = mine().map(|thread| thread.cpu_ns).collect();
     Some(ProbeCost {
         process,
@@ -260,10 +271,11 @@ fn cost(
         probes,
         after: Estimate { value: after, low: 0.0, high: 2.0 * after },
         only_counted,
-        counting: sum([by_stubs, told_ns]),
+        counting,
         uncounted,
         uncounted_call_ns: timing.map(|t| t.ticks.value * line.ns_per_tick()),
-        way: way(profile, process, in_place, ticks.value / calls as f64 - empty_call.ticks as f64),
+        way,
+        waiting: announced::waiting(process, in_place, threads, lengthened, of_calls),
         switched,
         switches,
         flush_ns,
@@ -281,13 +293,12 @@ fn cost(
     })
 }
 
-/// The time in which a virtual machine calls an instrument. Between two ops, the machine calls it
+/// The time in which a host announces ops. Between two ops, a virtual machine calls the instrument
 /// twice and makes its own step; `outside` is the part of a bracket that lies there, in ticks.
 fn way(profile: &Profile, process: usize, in_place: &InPlace, outside: f64) -> Option<Estimate> {
-    // Between two ops of PyTorch, Python runs the program.
-    let mut libraries = profile.processes[process].libraries.iter();
-    if libraries.any(|library| library.kind == LibraryKind::Torch) {
-        return None;
+    if is_torch(profile, process) {
+        // Between two ops of PyTorch, Python runs the program.
+        return announced::announcing(profile, process, in_place);
     }
     let (gap, ops) = in_place.gap(process)?;
     let ns = (gap - outside).max(0.0) * profile.timeline.ns_per_tick() * ops as f64;

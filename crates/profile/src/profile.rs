@@ -108,6 +108,9 @@ pub struct Process {
     pub clock_steps: Option<Granularity>,
     /// How long brackets took. The last entry of a thread and set of counters replaces the others.
     pub brackets: Vec<Brackets>,
+    /// How long its host itself took to announce ops to the recorder, before and after them. The last
+    /// entry of a thread replaces the others.
+    pub announced: Vec<Brackets>,
     /// What recording cost it outside of calls and threads; `None` in older profiles.
     pub cost: Option<ProcessCost>,
     /// The processor time of all threads that it had at its end, or at the end of the session. `None`
@@ -397,6 +400,7 @@ impl Process {
             calibrations: Vec::new(),
             clock_steps: None,
             brackets: Vec::new(),
+            announced: Vec::new(),
             cost: None,
             thread_times: None,
             leaving: None,
@@ -537,6 +541,7 @@ impl Process {
                 Frame::Leaving(leaving) => self.leaving = Some(leaving),
                 Frame::Clock(steps) => self.clock_steps = Some(steps),
                 Frame::Brackets(brackets) => self.brackets.push(brackets),
+                Frame::Announced(times) => self.announced.push(times),
                 Frame::Cost(cost) => self.cost = Some(cost),
                 Frame::Job(job) => self.job = Some(job),
                 Frame::Threads(threads) => self.thread_times = Some(threads),

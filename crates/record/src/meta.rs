@@ -32,6 +32,7 @@ const KIND_BRACKETS: u16 = 12;
 const KIND_COST: u16 = 13;
 const KIND_JOB: u16 = 14;
 const KIND_THREADS: u16 = 15;
+const KIND_ANNOUNCED: u16 = 16;
 
 /// Name of the metadata file in a process's part.
 pub const META_NAME: &str = "meta.cps";
@@ -104,6 +105,9 @@ pub enum Frame {
     /// How long brackets took around the program's own calls. A later frame of the same thread
     /// with the same counters replaces an earlier one.
     Brackets(Brackets),
+    /// How long the host itself took to announce ops to the recorder, before and after them, by the
+    /// thread and with 0 as the counters. A later frame of the same thread replaces an earlier one.
+    Announced(Brackets),
     /// What recording costs outside of calls and threads. A later frame replaces an earlier one.
     Cost(ProcessCost),
     /// The place of the process in a distributed job.
@@ -528,6 +532,10 @@ impl Frame {
                 brackets.put(&mut e);
                 KIND_BRACKETS
             }
+            Self::Announced(times) => {
+                times.put(&mut e);
+                KIND_ANNOUNCED
+            }
             Self::Cost(cost) => {
                 e.u64(cost.constructor_ns).u64(cost.loading_ns);
                 e.u64(cost.after_reading_ticks).u64(cost.process_cpu_ns);
@@ -754,6 +762,7 @@ fn read_frame(bytes: &[u8]) -> Result<(Option<Frame>, usize), Truncated> {
             Some(Frame::Clock(Granularity { smallest_ticks, typical_ticks }))
         }
         KIND_BRACKETS => Some(Frame::Brackets(Brackets::get(d)?)),
+        KIND_ANNOUNCED => Some(Frame::Announced(Brackets::get(d)?)),
         KIND_COST => {
             let (constructor_ns, loading_ns) = (d.u64()?, d.u64()?);
             let (after_reading_ticks, process_cpu_ns) = (d.u64()?, d.u64()?);
@@ -873,6 +882,12 @@ mod tests {
                 rehearsed: true,
                 before: Histogram(vec![(3, 200), (240, 1)]),
                 after: Histogram::default(),
+            }),
+            Frame::Announced(Brackets {
+                thread_uid: 4,
+                before: Histogram(vec![(57, 30)]),
+                after: Histogram(vec![(20, 29), (47, 1)]),
+                ..Brackets::default()
             }),
             Frame::Cost(ProcessCost {
                 constructor_ns: 300_000,

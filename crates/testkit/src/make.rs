@@ -293,6 +293,7 @@ impl ProcessScript {
         frames.extend(self.leaving.map(Frame::Leaving));
         frames.extend(self.clock_steps.map(Frame::Clock));
         frames.extend(self.brackets.iter().cloned().map(Frame::Brackets));
+        frames.extend(self.announced.iter().cloned().map(Frame::Announced));
         frames.extend(self.cost.map(Frame::Cost));
         frames.extend(self.job.map(Frame::Job));
         frames.extend(self.thread_times.clone().map(Frame::Threads));

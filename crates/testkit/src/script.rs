@@ -56,6 +56,8 @@ pub struct ProcessScript {
     pub clock_steps: Option<Granularity>,
     /// How long its brackets took.
     pub brackets: Vec<Brackets>,
+    /// How long its host took to announce ops.
+    pub announced: Vec<Brackets>,
     /// What recording cost outside of calls and threads.
     pub cost: Option<ProcessCost>,
     /// Its place in a distributed job.

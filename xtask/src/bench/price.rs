@@ -34,6 +34,9 @@ const MODELS: [Model; 3] = [
 const DEVICES: [&str; 2] = ["local-sync", "local-task"];
 /// Runs of TVM's model.
 const TVM_RUNS: u32 = 3_000;
+/// Steps of PyTorch's training loop, and its numbers of threads.
+const TRAINING_STEPS: u32 = 10;
+const TRAINING_THREADS: [u32; 2] = [1, 2];
 /// The names of the cases, and the value of `run -e` for each.
 const COUNTERS: [(&str, &str); 3] = [
     ("timing", "none"),
@@ -70,11 +73,32 @@ pub(super) struct Workload {
     pub command: Vec<String>,
 }
 
-/// All workloads: IREE's benchmark tool with each model on each device, and TVM's model.
+/// IREE's benchmark tool with each model on each device, and TVM's model.
 pub(super) fn workloads(layout: &Layout, tool: &Path, modules: &Path) -> Result<Vec<Workload>> {
     let mut all = iree(tool, modules)?;
     all.push(tvm(layout, TVM_RUNS)?);
     Ok(all)
+}
+
+/// PyTorch's training loop.
+fn training(layout: &Layout) -> Result<Vec<Workload>> {
+    let given = std::env::var_os("COUNTERPOINT_VENV_TORCH").map(PathBuf::from);
+    let python = given.unwrap_or_else(|| layout.venv_torch()).join("bin/python");
+    ensure!(
+        python.is_file(),
+        "{} does not exist; the benchmark needs PyTorch's wheel",
+        python.display()
+    );
+    let script = layout.root.join("benches/torch/training.py");
+    let of = |threads: u32| {
+        let paths = [&python, &script].map(|path| path.display().to_string());
+        let numbers = [TRAINING_STEPS, threads].map(|number| number.to_string());
+        Workload {
+            name: format!("training.torch-{threads}"),
+            command: paths.into_iter().chain(numbers).collect(),
+        }
+    };
+    Ok(TRAINING_THREADS.map(of).into())
 }
 
 fn iree(tool: &Path, modules: &Path) -> Result<Vec<Workload>> {
@@ -123,7 +147,8 @@ pub(super) fn tvm(layout: &Layout, runs: u32) -> Result<Workload> {
 pub fn prepare(layout: &Layout) -> Result<Plan> {
     let (program, tool, modules) = tools(layout)?;
     let script = layout.root.join("benches/price.py");
-    let workloads = workloads(layout, &tool, &modules)?;
+    let mut workloads = workloads(layout, &tool, &modules)?;
+    workloads.extend(training(layout)?);
     let (mut cases, mut figures) = (Vec::new(), Vec::new());
     for Workload { name, command } in workloads {
         let case = |mode: &str, before: Vec<String>| {

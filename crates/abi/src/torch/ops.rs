@@ -79,8 +79,8 @@ pub struct Table {
     pub version: u32,
     /// Begins an op whose object is on the stack.
     pub begin: unsafe extern "C" fn(*const c_void, *const Call),
-    /// Ends it.
-    pub end: unsafe extern "C" fn(*const c_void, *mut Counts),
+    /// Ends it. Returns how many times PyTorch shall announce an op that does nothing.
+    pub end: unsafe extern "C" fn(*const c_void, *mut Counts) -> i32,
     /// Bytes of memory that a call of `begin_apart` needs.
     pub apart_bytes: usize,
     /// Begins a call that may end anywhere.
@@ -95,8 +95,12 @@ pub struct Table {
     pub open_apart: extern "C" fn() -> u32,
     /// Attaches the calling thread.
     pub ready: extern "C" fn() -> i32,
+    /// Reads the clock of the recording.
+    pub ticks: extern "C" fn() -> u64,
+    /// Takes how long PyTorch took to announce the begin and the end of an op.
+    pub announced: extern "C" fn(u64, u64),
 }
 
 const _: () = assert!(size_of::<Call>() == 56 && offset_of!(Call, tensors) == 40);
 const _: () = assert!(size_of::<Counts>() == 528 && offset_of!(Counts, workers) == 272);
-const _: () = assert!(size_of::<Table>() == 80 && offset_of!(Table, begin_apart) == 32);
+const _: () = assert!(size_of::<Table>() == 96 && offset_of!(Table, begin_apart) == 32);

@@ -17,8 +17,8 @@ use crate::process::{descriptors, load, losses};
 use crate::recorder::adapter::Adapter;
 use crate::recorder::draw::state::Draws;
 use crate::recorder::thread::{
-    self, Apart, BracketTimes, DEEPEST, FIRST, NO_PAGE, OURS, SPARES, Slot, Started, THREAD_BYTES,
-    Thread, Workers,
+    self, AnnouncedTimes, Announcing, Apart, BracketTimes, DEEPEST, FIRST, NO_PAGE, OURS, SPARES,
+    Slot, Started, THREAD_BYTES, Thread, Workers,
 };
 use crate::recorder::{bracket, calibrate, collectors, fork, pages, usual};
 use crate::state::epoch;
@@ -279,7 +279,9 @@ fn make(epoch: u32, old: *mut Thread, adapter: &Adapter) -> Result<*mut Thread, 
             set!(before[call], Readings::new());
         }
         set!(until_timed, [FIRST; 2]);
+        set!(announcing, Announcing::NEW);
         BracketTimes::reset(&raw mut (*memory).brackets, ticks as u32);
+        AnnouncedTimes::reset(&raw mut (*memory).announced, ticks as u32);
         set!(epoch, AtomicU32::new(epoch));
         run.threads.fetch_add(1, Ordering::SeqCst);
         if fresh {
@@ -304,6 +306,8 @@ fn make(epoch: u32, old: *mut Thread, adapter: &Adapter) -> Result<*mut Thread, 
 const _: fn(&Thread) = |thread| {
     let Thread {
         after: _,
+        announced: _,
+        announcing: _,
         apart: _,
         before: _,
         brackets: _,
@@ -489,6 +493,9 @@ impl Thread {
         let appended = self.append_page(true).is_ok();
         for brackets in self.bracket_times(false) {
             self.process.append(&Frame::Brackets(brackets));
+        }
+        if let Some(times) = self.announced_times() {
+            self.process.append(&Frame::Announced(times));
         }
         self.leave_draws();
         self.process.note_leaving(record::clock::thread_cpu_ns().wrapping_sub(begun_ns));

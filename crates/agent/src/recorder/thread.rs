@@ -24,11 +24,13 @@ use crate::recorder::draw::state::Draws;
 use crate::state::epoch;
 use crate::state::run::Run;
 
+mod announced;
 mod brackets;
 mod calls;
 mod local;
 mod usage;
 
+pub(crate) use announced::{Announcing, Times as AnnouncedTimes};
 pub(crate) use brackets::{AFTER, BEFORE, BracketTimes, FIRST};
 pub(crate) use calls::{Apart, MOST_COLLECTORS, Slot, Started, Workers};
 pub use local::current;
@@ -70,6 +72,8 @@ pub struct Thread {
     pub(crate) uncounted: u32,
     /// Serial number of `process`, which stays the same as long as the state is attached.
     pub(crate) serial: u32,
+    /// Which op's announcement is timed.
+    pub(crate) announcing: Announcing,
     pub(crate) run: &'static Run,
     /// Ticks from which on a call is followed by a record of the thread's clocks.
     pub(crate) next_clock: u64,
@@ -99,6 +103,7 @@ pub struct Thread {
     pub(crate) after: Readings,
     pub(crate) before: [Readings; DEEPEST],
     pub(super) brackets: BracketTimes,
+    pub(super) announced: AnnouncedTimes,
     pub(super) page: usize,
     /// Full pages that were offered to `run`, or [`NO_PAGE`].
     pub(super) spares: [usize; SPARES],

@@ -22,9 +22,15 @@ pub(super) fn is_usual() -> bool {
 
 impl Thread {
     /// Begins a call that the host holds, with this slot, if the thread is not inside the recorder and no
-    /// call in progress was abandoned.
+    /// call in progress was abandoned. `entered` is what [`Thread::enter`] returned.
     #[inline(always)]
-    pub(crate) fn begin_usual(&mut self, export: u32, frame: usize, slot: Slot) -> bool {
+    pub(crate) fn begin_usual(
+        &mut self,
+        export: u32,
+        frame: usize,
+        slot: Slot,
+        entered: u64,
+    ) -> bool {
         let at = self.depth as usize;
         if !self.usual
             || self.busy.load(Ordering::Relaxed) != 0
@@ -52,7 +58,9 @@ impl Thread {
         }
         compiler_fence(Ordering::SeqCst);
         self.busy.store(0, Ordering::Relaxed);
-        self.apart[at].start = self.clock.begin();
+        let start = self.clock.begin();
+        self.apart[at].start = start;
+        self.begun_since(entered, start, self.counting);
         true
     }
 

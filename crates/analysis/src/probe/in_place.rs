@@ -1,5 +1,5 @@
 //! What the recorded calls themselves tell about the cost of their probes: how long their readings
-//! took, and how much time passed between the ops of a machine.
+//! took, how much time passed between the ops of a machine, and which threads called what.
 
 use std::collections::HashMap;
 
@@ -19,6 +19,8 @@ pub(crate) struct InPlace {
     uncounted: HashMap<(usize, u32), u64>,
     /// Times in ticks from the end of one op to the begin of the next, by process.
     gaps: HashMap<usize, Gaps>,
+    /// What threads called, by process and thread.
+    threads: HashMap<(usize, usize), Kinds>,
     /// Whether the profile has ops of machines, once that is known.
     has_ops: Option<bool>,
 }
@@ -38,6 +40,15 @@ struct Gaps {
     /// Number of gaps that are short enough, and the sum of their ticks.
     gaps: u64,
     ticks: u64,
+}
+
+/// Numbers of recorded calls of a thread.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Kinds {
+    pub ops: u64,
+    pub regions: u64,
+    pub tasks: u64,
+    pub all: u64,
 }
 
 /// Above these, something else happened during a reading, or the rates of the clocks matter.
@@ -90,17 +101,23 @@ impl InPlace {
         if !*self.has_ops.get_or_insert_with(is_any) {
             return;
         }
-        let is_op = |i: usize| {
+        let role_of = |i: usize| {
             let op = ops.of(columns.process, columns.export[i]).and_then(|op| ops.get(op));
-            op.is_some_and(|op| op.role == Role::Op)
+            op.map(|op| op.role)
         };
         let found = self.gaps.entry(columns.process).or_default();
+        let kinds = self.threads.entry((columns.process, columns.thread)).or_default();
         let mut last = None;
         for i in 0..columns.len() {
-            if !is_op(i) {
+            kinds.all += 1;
+            let role = role_of(i);
+            if role != Some(Role::Op) {
+                kinds.regions += u64::from(role == Some(Role::Region));
+                kinds.tasks += u64::from(role == Some(Role::Task));
                 last = None;
                 continue;
             }
+            kinds.ops += 1;
             found.ops += 1;
             let begin = columns.start_ticks[i];
             let gap = last.and_then(|end| begin.checked_sub(end));
@@ -124,12 +141,25 @@ impl InPlace {
         for (key, more) in other.uncounted {
             *self.uncounted.entry(key).or_default() += more;
         }
+        for (key, more) in other.threads {
+            let kinds = self.threads.entry(key).or_default();
+            kinds.ops += more.ops;
+            kinds.regions += more.regions;
+            kinds.tasks += more.tasks;
+            kinds.all += more.all;
+        }
         for (process, more) in other.gaps {
             let found = self.gaps.entry(process).or_default();
             found.ops += more.ops;
             found.gaps += more.gaps;
             found.ticks += more.ticks;
         }
+    }
+
+    /// What each thread of a process called, if it has ops of machines.
+    pub(super) fn threads(&self, process: usize) -> impl Iterator<Item = (usize, Kinds)> {
+        let of = self.threads.iter().filter(move |((of, _), _)| *of == process);
+        of.map(|((_, thread), kinds)| (*thread, *kinds))
     }
 
     /// Number of calls of this process and set of counters for which no counter was read.

@@ -168,7 +168,7 @@ fn probes(view: &View<'_>) -> String {
     let each = probes / table.probe_calls.max(1) as f64;
     let calls = plural(table.probe_calls.into(), "call");
     let way = match table.way_ns {
-        Some(ns) => format!(", calling the instrument {}", time(ns)),
+        Some(ns) => format!(", announcing ops to the recorder {}", time(ns)),
         None => String::new(),
     };
     format!("about {}{of}: {calls} at {} each{way}, on all threads", time(cost), time(each))

@@ -24,6 +24,7 @@ struct Totals {
     counting: Estimate,
     after: Estimate,
     way: Option<Estimate>,
+    waiting: Option<Estimate>,
     switches: u64,
     switched: Option<Estimate>,
     flush_ns: f64,
@@ -65,6 +66,7 @@ fn totals(probes: &[&ProbeCost], of_calls: u64) -> Option<Totals> {
         counting: range(|p| p.counting),
         after: range(|p| p.after),
         way: some(|p| p.way),
+        waiting: some(|p| p.waiting),
         switches: probes.iter().fold(0, |sum, p| sum.saturating_add(p.switches)),
         switched: some(|p| p.switched).filter(|_| is_known),
         flush_ns: add(|p| p.flush_ns),
@@ -193,7 +195,10 @@ fn cost_text(totals: &Totals) -> String {
         parts.push(format!("the program's code after readings {}", time(totals.after.value)));
     }
     if let Some(way) = totals.way {
-        parts.push(format!("calling the instrument {}", range(way)));
+        parts.push(format!("announcing ops to the recorder {}", range(way)));
+    }
+    if let Some(waiting) = totals.waiting {
+        parts.push(format!("threads that waited meanwhile {}", range(waiting)));
     }
     match totals.switched {
         Some(added) if totals.switches > 0 => parts.push(format!(
@@ -296,6 +301,7 @@ struct Parts {
     counting: Estimate,
     after_readings: Estimate,
     way: Option<Estimate>,
+    waiting: Option<Estimate>,
     switches: Option<Estimate>,
     flush: Estimate,
     attach: Estimate,
@@ -329,6 +335,7 @@ impl ProbeOut {
                 counting: totals.counting,
                 after_readings: totals.after,
                 way: totals.way,
+                waiting: totals.waiting,
                 switches: totals.switched,
                 flush: Estimate::exact(totals.flush_ns),
                 attach: Estimate::exact(totals.attach_ns),
@@ -397,6 +404,7 @@ mod tests {
             counting: Estimate::exact(0.0),
             after: Estimate::exact(0.0),
             way: None,
+            waiting: None,
             switches: 0,
             switched: Some(Estimate::exact(0.0)),
             flush_ns: 0.0,

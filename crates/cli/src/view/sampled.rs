@@ -12,7 +12,9 @@ use super::units::{grouped, percent};
 /// The lines at the head of a report: the budget, and what was timed. None without a budget.
 pub fn head(profile: &Profile, summary: &Summary) -> Vec<(&'static str, String)> {
     let Some(run) = &summary.sampled else { return Vec::new() };
-    let price = run.price.map_or_else(String::new, |price| {
+    // The line on the price says it where it is known.
+    let own = run.price.filter(|_| summary.probes.is_empty());
+    let price = own.map_or_else(String::new, |price| {
         format!("; recording took {} by its own account", percent(price))
     });
     let budget = match run.budget {

@@ -94,7 +94,7 @@ fn the_cost_equals_that_of_the_report() {
     let ops = &["ops", "--verbose"][..];
     for (view, way) in [(ops, "16.8 µs"), (whole, "16.8 µs (10.5 µs to 21.0 µs)")] {
         let text = output(&dir, &[view, &["--width", "200"]].concat());
-        let price = format!("50 calls at 300 ns each, calling the instrument {way}");
+        let price = format!("50 calls at 300 ns each, announcing ops to the recorder {way}");
         assert!(text.contains(&price), "{text}");
     }
     // Both say the same in one line.

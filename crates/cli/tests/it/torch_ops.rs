@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use record::brackets::{bucket_of, middle_of};
 use serde_json::{Value, json};
 
 use crate::support::{Programs, Recorded, counterpoint};
@@ -90,6 +91,29 @@ fn counts_are_exact_on_the_caller_and_on_workers() {
     assert_eq!(of("a range", "self_counters"), 6);
     assert_eq!(of("aten::in_range", "counters"), 5);
     assert_eq!(of("a later range", "counters"), 0);
+}
+
+/// Whether ops are recorded, counted or timed, each one is announced. What the host says that this takes is
+/// stated, with a tenth more, and nothing of it is recorded as a call.
+#[test]
+fn the_price_contains_what_the_host_takes_to_announce_ops() {
+    let Some(program) = counterpoint("announced ops of torch") else { return };
+    for options in [&[][..], &["--budget", "2%"]] {
+        let Some(mut host) = host("announced ops of torch") else { return };
+        let recorded = Recorded::run_with(&program, "none", options, host.arg("250"));
+        let profile = recorded.profile();
+        let ops = 8.0 * 250.0 + 1.0;
+        let ticks: f64 = [1_000, 100].map(|t| middle_of(bucket_of(t))).iter().sum();
+        let expected = 1.1 * ops * ticks * profile.timeline.ns_per_tick();
+        let report = recorded.report(&[]);
+        let way = report["probe"]["parts"]["way"]["value"].as_f64().unwrap();
+        assert!((way / expected - 1.0).abs() < 1e-9, "{options:?}: {way} and not {expected}");
+        assert_eq!(report["probe"]["way_ns"], way);
+        // In a table, there is one price.
+        let shown = view(&recorded, &["report", "--verbose", "--width", "400"]);
+        assert!(shown.contains("announcing ops to the recorder "), "{shown}");
+        assert!(!shown.contains("by its own account"), "{shown}");
+    }
 }
 
 #[test]

@@ -77,6 +77,9 @@ pub struct ProcessFacts {
     /// How long brackets took.
     #[serde(skip_serializing_if = "usual")]
     pub brackets: Vec<BracketsFacts>,
+    /// How long its host took to announce ops.
+    #[serde(skip_serializing_if = "usual")]
+    pub announced: Vec<BracketsFacts>,
     /// What recording cost it outside of calls and threads.
     #[serde(skip_serializing_if = "usual")]
     pub cost: Option<CostFacts>,
@@ -452,6 +455,7 @@ impl From<&Process> for ProcessFacts {
             leaving: p.leaving.map(|leaving| (leaving.pages, leaving.cpu_ns)),
             clock_steps: p.clock_steps.map(|steps| (steps.smallest_ticks, steps.typical_ticks)),
             brackets: p.brackets.iter().map(Into::into).collect(),
+            announced: p.announced.iter().map(Into::into).collect(),
             cost: p.cost.map(Into::into),
             job: p.job.map(|job| (job.rank, job.size)),
             thread_times: p
@@ -514,15 +518,15 @@ impl ProcessFacts {
         frames.extend(self.clock_steps.map(|(smallest_ticks, typical_ticks)| {
             Frame::Clock(Granularity { smallest_ticks, typical_ticks })
         }));
-        frames.extend(self.brackets.iter().map(|b| {
-            Frame::Brackets(Brackets {
-                thread_uid: b.thread_uid,
-                counters: b.counters.checked_shr(before as u32).unwrap_or(0),
-                rehearsed: b.rehearsed,
-                before: Histogram(b.before.clone()),
-                after: Histogram(b.after.clone()),
-            })
-        }));
+        let times = |b: &BracketsFacts| Brackets {
+            thread_uid: b.thread_uid,
+            counters: b.counters.checked_shr(before as u32).unwrap_or(0),
+            rehearsed: b.rehearsed,
+            before: Histogram(b.before.clone()),
+            after: Histogram(b.after.clone()),
+        };
+        frames.extend(self.brackets.iter().map(|b| Frame::Brackets(times(b))));
+        frames.extend(self.announced.iter().map(|b| Frame::Announced(times(b))));
         frames.extend(self.cost.as_ref().map(|cost| Frame::Cost(cost.into())));
         frames.extend(self.job.map(|(rank, size)| Frame::Job(Job { rank, size })));
         frames.extend(self.thread_times.as_ref().map(|threads| {

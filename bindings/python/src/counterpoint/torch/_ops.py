@@ -36,6 +36,8 @@ class _Table(ctypes.Structure):
         ("counter_name", ctypes.c_void_p),
         ("open_apart", ctypes.CFUNCTYPE(ctypes.c_uint32)),
         ("ready", ctypes.CFUNCTYPE(ctypes.c_int32)),
+        ("ticks", ctypes.c_void_p),
+        ("announced", ctypes.c_void_p),
     ]
 
 

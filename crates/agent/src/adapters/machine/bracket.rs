@@ -62,8 +62,7 @@ fn recording() -> Option<*mut Thread> {
     }
 }
 
-/// The first thing that a host's call does before an op, so that its time can be taken. Hosts that do
-/// not do this have no times of brackets.
+/// The first thing that a host's call does before an op, so that its time can be taken.
 #[inline(always)]
 pub fn enter_before() {
     if let Some(thread) = recording() {
@@ -72,17 +71,33 @@ pub fn enter_before() {
     }
 }
 
-/// Does the same for a host whose brackets have no times. In a run with a budget, it tells what an op
-/// costs that is only counted.
+/// Does the same for a host that calls [`begin_held_op`], which needs the result. The host is measured as
+/// well ([`left_held`]). In a run with a budget, it tells what an op costs that is only counted.
 #[inline(always)]
-pub fn enter_held() {
-    if let Some(thread) = recording() {
-        // SAFETY: this is the thread's own state.
-        let thread = unsafe { &mut *thread };
-        if thread.draws.is_on() {
-            thread.enter_apart(BEFORE);
-        }
+pub fn enter_held() -> u64 {
+    let Some(thread) = recording() else { return 0 };
+    // SAFETY: this is the thread's own state.
+    let thread = unsafe { &mut *thread };
+    thread.announcing.begins();
+    if thread.draws.is_on() {
+        thread.enter_apart(BEFORE);
+        return 0;
     }
+    thread.enter(BEFORE)
+}
+
+/// The last thing that the call of such a host does after an op. Returns how many times the host shall
+/// announce an op that does nothing, to measure what this takes.
+#[inline(always)]
+pub fn left_held() -> i32 {
+    let Some(thread) = recording() else { return 0 };
+    // SAFETY: this is the thread's own state.
+    let thread = unsafe { &mut *thread };
+    if !thread.draws.is_on() {
+        // In a run with a budget, brackets of such hosts have no times.
+        thread.left_apart();
+    }
+    thread.announcements_due()
 }
 
 /// The first thing that a host's call does after an op. In a run with a budget, it tells what an op costs
@@ -122,11 +137,11 @@ pub unsafe fn begin_op(
     frame: usize,
 ) -> bool {
     // SAFETY: the caller guarantees this.
-    unsafe { begin(adapter, entry, frame, Newcomer::Bracketed, |_| [storage, 0, 0]) }
+    unsafe { begin(adapter, entry, 0, frame, Newcomer::Bracketed, |_| [storage, 0, 0]) }
 }
 
 /// Begins an op that the host ends even if it throws, and that it identifies by `address` until then.
-/// `forward(thread)` is one more than the export of the op's forward op, or 0 if there is none.
+/// `entered` is the result of [`enter_held`], or 0. `forward(thread)` is one more than the export of the op's forward op, or 0 if there is none.
 ///
 /// # Safety
 /// Same as for [`begin_op`].
@@ -134,12 +149,13 @@ pub unsafe fn begin_op(
 pub unsafe fn begin_held_op(
     adapter: &Adapter,
     entry: &'static Entry,
+    entered: u64,
     address: usize,
     forward: impl FnOnce(&Thread) -> u64,
 ) {
     let numbers = |thread: &Thread| [0, 0, forward(thread)];
     // SAFETY: the caller guarantees this.
-    unsafe { begin(adapter, entry, held(address), Newcomer::Held, numbers) };
+    unsafe { begin(adapter, entry, entered, held(address), Newcomer::Held, numbers) };
 }
 
 /// # Safety
@@ -148,6 +164,7 @@ pub unsafe fn begin_held_op(
 unsafe fn begin(
     adapter: &Adapter,
     entry: &'static Entry,
+    entered: u64,
     frame: usize,
     newcomer: Newcomer,
     numbers: impl FnOnce(&Thread) -> [u64; 3],
@@ -163,7 +180,7 @@ unsafe fn begin(
     if newcomer == Newcomer::Held
         && counted
         && !collectors::any()
-        && thread.begin_usual(entry.id, frame, slot(entry, numbers))
+        && thread.begin_usual(entry.id, frame, slot(entry, numbers), entered)
     {
         return false;
     }
@@ -188,7 +205,11 @@ unsafe fn begin(
     thread.set_slot(at, slot(entry, numbers));
     collectors::keep(thread, at, started);
     let start = thread.begin_wrapped(entry.id);
-    thread.begun(start, counted && thread.counting);
+    let counted = counted && thread.counting;
+    match newcomer {
+        Newcomer::Held => thread.begun_since(entered, start, counted),
+        _ => thread.begun(start, counted),
+    }
     false
 }
 

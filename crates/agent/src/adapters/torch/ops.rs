@@ -44,6 +44,8 @@ pub static counterpoint_torch_ops: Table = Table {
     counter_name,
     open_apart,
     ready,
+    ticks,
+    announced,
 };
 
 const _: () = assert!(COUNTERS == model::MAX_COUNTERS);
@@ -107,20 +109,20 @@ unsafe extern "C" fn begin(frame: *const c_void, call: *const TorchCall) {
         // SAFETY: the shim passes a whole call, and calls the op next, on this thread.
         unsafe {
             let call = &*call;
-            bracket::enter_held();
+            let entered = bracket::enter_held();
             let Some(entry) = entry_of(call) else { return };
-            bracket::begin_held_op(&ADAPTER, entry, frame as usize, |thread| {
+            bracket::begin_held_op(&ADAPTER, entry, entered, frame as usize, |thread| {
                 if call.sequence >= 0 { forward::note(thread, call, entry.id) } else { 0 }
             });
         }
     });
 }
 
-unsafe extern "C" fn end(frame: *const c_void, counts: *mut Counts) {
+unsafe extern "C" fn end(frame: *const c_void, counts: *mut Counts) -> i32 {
     // SAFETY: null, or a struct of the shim that begins with its size.
     let counts = unsafe { counts.as_mut() };
     let counts = counts.filter(|counts| counts.size as usize >= size_of::<Counts>());
-    guarded(|| {
+    let announcements = guarded(|| {
         point!(TorchEnd);
         // SAFETY: this is the thread that called the op.
         let ended = unsafe { bracket::end_held_op(frame as usize) };
@@ -130,7 +132,9 @@ unsafe extern "C" fn end(frame: *const c_void, counts: *mut Counts) {
                 fill(counts, at);
             }
         }
+        bracket::left_held()
     });
+    announcements.unwrap_or(0)
 }
 
 /// Fills in what the call at index `at`, which has just ended on this thread, counted.
@@ -262,6 +266,22 @@ extern "C" fn ready() -> i32 {
     i32::from(ready == Some(true))
 }
 
+extern "C" fn ticks() -> u64 {
+    let thread = thread::current();
+    // SAFETY: null, or this thread's own state.
+    let thread = unsafe { thread.as_ref() }.filter(|thread| thread.is_attached());
+    thread.map_or(0, |thread| thread.clock.begin())
+}
+
+extern "C" fn announced(begin: u64, end: u64) {
+    let thread = thread::current();
+    // SAFETY: null, or this thread's own state.
+    let thread = unsafe { thread.as_mut() }.filter(|thread| thread.is_attached());
+    if let Some(thread) = thread {
+        thread.count_announced([begin, end]);
+    }
+}
+
 /// Brackets `calls` ops that do nothing, for calibration. `uncounted` selects calls for which no
 /// counter is read, as for parallel regions.
 pub fn rehearse(thread: &mut Thread, calls: usize, uncounted: bool) -> Took {
@@ -292,9 +312,11 @@ pub fn rehearse(thread: &mut Thread, calls: usize, uncounted: bool) -> Took {
             unsafe {
                 // Finding the entry is a part of what an op costs.
                 let given = std::hint::black_box(name.as_ptr());
+                let entered = bracket::enter_held();
                 let found = op::by_c_name(vm, Role::Op, given).unwrap_or(entry);
-                bracket::begin_held_op(&ADAPTER, found, frame, |_| 0);
+                bracket::begin_held_op(&ADAPTER, found, entered, frame, |_| 0);
                 bracket::end_held_op(frame);
+                bracket::left_held();
             }
         }
         probed.push(clock.begin().wrapping_sub(begin));

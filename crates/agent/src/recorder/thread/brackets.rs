@@ -72,6 +72,16 @@ impl Thread {
         if *until == 0 { self.draw() } else { 0 }
     }
 
+    /// Ends the first half of a call that ends in another function. `entered` is what [`Thread::enter`]
+    /// returned for it, and it begins at `start`.
+    #[inline(always)]
+    pub(crate) fn begun_since(&mut self, entered: u64, start: u64, counted: bool) {
+        if entered != 0 {
+            self.brackets.entered = entered;
+            self.begun(start, counted);
+        }
+    }
+
     /// Does what [`Thread::enter`] does, and keeps the result for [`Thread::begun`] or
     /// [`Thread::left_apart`].
     #[inline(always)]

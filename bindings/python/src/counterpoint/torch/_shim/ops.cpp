@@ -29,6 +29,7 @@
 #include <string>
 #include <vector>
 
+#include "announce.h"
 #include "counterpoint/torch_ops.h"
 #include "shim.h"
 
@@ -384,6 +385,14 @@ std::unique_ptr<at::ObserverContext> began_with_shapes(const at::RecordFunction&
   }
 }
 
+void ended(const at::RecordFunction& function, at::ObserverContext* context);
+
+/* Ends an op on the stack, and has another one announced if one is due. */
+inline void end_on_stack(const at::RecordFunction& function, counterpoint_torch_counts_t* counts) {
+  const std::int32_t times = table->end(&function, counts);
+  if (__builtin_expect(times > 0, false)) counterpoint::announce(table, ended, function.scope(), times);
+}
+
 void ended(const at::RecordFunction& function, at::ObserverContext* context) {
   const std::uint32_t recording = tracing.load(std::memory_order_relaxed);
   if (context != nullptr) {
@@ -399,7 +408,7 @@ void ended(const at::RecordFunction& function, at::ObserverContext* context) {
     return;
   }
   if (recording == 0 || mine.recording != recording || !is_on_stack(&function)) {
-    table->end(&function, nullptr);
+    end_on_stack(function, nullptr);
     return;
   }
   counterpoint_torch_counts_t counts;
@@ -546,6 +555,7 @@ COUNTERPOINT_TORCH_EXPORT std::int32_t counterpoint_torch_ops_begin(
       return COUNTERPOINT_TORCH_OLD;
     }
     if (table == nullptr) {
+      counterpoint::nothing();
       table = static_cast<const counterpoint_torch_ops_t*>(given);
       libkineto::api().registerProfilerFactory([] { return std::make_unique<Profiler>(); });
     }

@@ -1,0 +1,165 @@
+//! What PyTorch takes to announce ops to the recorder, and what threads that wait for their next task take
+//! meanwhile: numbers computed on paper. One tick is 1 ns.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+use analysis::{Estimate, Options, ProbeCost, summarize};
+use profile::{Calibration, LibraryKind, Profile, Role, Usage};
+use record::brackets::{Brackets, Histogram, bucket_of};
+use testkit::{CallScript, Item, ProfileScript, Scratch};
+
+fn cost(script: &ProfileScript) -> ProbeCost {
+    let scratch = Scratch::new();
+    let dir = scratch.join("x.cpt");
+    script.write(&dir);
+    let profile = Profile::open(&dir).expect("open the scripted profile");
+    summarize(&profile, &Options::default()).probes.remove(0)
+}
+
+fn used(ticks: u64, cpu_ns: u64) -> Usage {
+    Usage { ticks, cpu_ns, ..Usage::default() }
+}
+
+/// `n` announcements of the same length. Below 32 ticks, each has a bucket of its own.
+fn announced(thread_uid: u32, before: u64, after: u64, n: u32) -> Brackets {
+    let times = |ticks| Histogram(vec![(bucket_of(ticks) as u16, n)]);
+    Brackets { thread_uid, before: times(before), after: times(after), ..Brackets::default() }
+}
+
+/// 100 ops of 300 in 100,000 on one thread. An empty bracket takes 50.
+fn ops() -> ProfileScript {
+    let mut script = ProfileScript::monotonic();
+    let process = script.process(1);
+    let torch = process.machine("torch");
+    process.libraries[0].kind = LibraryKind::Torch;
+    let op = process.op(torch, Role::Op, "aten::mm", "");
+    process.op(torch, Role::Region, "parallel", "");
+    process.op(torch, Role::Task, "task", "");
+    process.calibrations.push(Calibration {
+        calls: 200,
+        inside_ticks: 20,
+        total_ticks: 50,
+        ..Calibration::default()
+    });
+    let thread = process.thread("main");
+    thread.usages = vec![(Some(used(0, 0)), Some(used(100_000, 90_000)))];
+    for i in 0..100 {
+        thread.call(CallScript::op(op, 1_000 * i, 300));
+    }
+    script
+}
+
+/// Adds a region to the launching thread, and a thread with its task of 10,000. From the begin of the
+/// task until 100,000, that thread used `cpu_ns`.
+fn with_worker(script: &mut ProfileScript, cpu_ns: u64) {
+    let process = &mut script.processes[0];
+    let [region, task] = [1, 2].map(|at| process.op_exports[at].id);
+    process.threads[0].call(CallScript::op(region, 99_500, 100));
+    let worker = process.thread("worker");
+    worker.usages = vec![(Some(used(0, 0)), Some(used(100_000, cpu_ns)))];
+    worker.call(CallScript::op(task, 0, 10_000));
+    worker.then(Item::Clock(100_000, cpu_ns, 100_000));
+}
+
+#[test]
+fn announcing_ops_is_a_part_of_the_cost() {
+    let mut script = ops();
+    assert_eq!((cost(&script).way, cost(&script).waiting), (None, None), "an earlier version");
+    let process = &mut script.processes[0];
+    process.announced = vec![
+        // An earlier frame of the same thread, which the next one replaces.
+        announced(0, 31, 31, 500),
+        announced(0, 20, 10, 40),
+        // A time of more than 20 µs was interrupted.
+        Brackets {
+            thread_uid: 1,
+            before: announced(1, 30_000, 0, 9).before,
+            ..Brackets::default()
+        },
+    ];
+    let found = cost(&script);
+    // 100 ops of 30, a tenth more of them is stated, and four fifths to one and a half times as much is possible.
+    let way = found.way.unwrap();
+    let expected = [3_300.0, 2_400.0, 4_500.0];
+    for (found, expected) in [way.value, way.low, way.high].into_iter().zip(expected) {
+        assert!((found - expected).abs() < 1e-6, "{way:?}");
+    }
+    assert_eq!(found.probes.value, 5_000.0);
+    assert!((found.of_calls().value - 8_300.0).abs() < 1e-6);
+    assert_eq!(found.waiting, None, "no thread works for others");
+    // Too few times say nothing.
+    script.processes[0].announced[1] = announced(0, 20, 10, 29);
+    assert_eq!(cost(&script).way, None);
+}
+
+#[test]
+fn threads_that_wait_pay_as_well() {
+    let mut script = ops();
+    script.processes[0].announced = vec![announced(0, 20, 10, 40)];
+    // Outside of its task, the worker was on a processor for half of the time.
+    let mut half = ops();
+    half.processes[0].announced = script.processes[0].announced.clone();
+    with_worker(&mut half, 10_000 + 45_000);
+    let found = cost(&half);
+    // 101 of 102 brackets are on the launching thread, which took 101/102 of (102 · 50 + 3,300) longer.
+    let longer = |probes: f64, way: f64| (102.0 * probes + way) * 101.0 / 102.0;
+    let waiting = found.waiting.unwrap();
+    assert!((waiting.value - 0.5 * longer(50.0, 3_300.0)).abs() < 1e-6, "{waiting:?}");
+    assert!((waiting.high - 0.5 * longer(100.0, 4_500.0)).abs() < 1e-6, "{waiting:?}");
+    assert!((waiting.low - 0.25 * longer(50.0, 2_400.0)).abs() < 1e-6, "{waiting:?}");
+    assert!((found.of_calls().value - (8_400.0 + waiting.value)).abs() < 1e-6);
+    // One that slept pays nothing, and one that used its processor all the time pays for everything.
+    for (cpu_ns, part) in [(10_000, 0.0), (100_000, 1.0), (500_000, 1.0)] {
+        let mut script = script.clone();
+        with_worker(&mut script, cpu_ns);
+        let waiting = cost(&script).waiting.unwrap();
+        assert!(
+            (waiting.value - part * longer(50.0, 3_300.0)).abs() < 1e-6,
+            "{cpu_ns} {waiting:?}"
+        );
+    }
+    // If the processor time is not known, the part is not known.
+    with_worker(&mut script, 0);
+    let worker = &mut script.processes[0].threads[1];
+    worker.usages.clear();
+    worker.items.pop();
+    assert_eq!(cost(&script).waiting, None);
+}
+
+/// The shim and what the bracket displaces from the caches are not timed, and as cold as what is. Of empty
+/// brackets of 50, 10 before and 20 after the call are timed. In the program these take 24 and 31: 25 more, or
+/// 45 with what is not timed.
+#[test]
+fn brackets_cost_more_than_what_is_timed_of_them() {
+    let mut script = ops();
+    let process = &mut script.processes[0];
+    let of = |rehearsed, before, after| Brackets { rehearsed, ..announced(0, before, after, 64) };
+    process.brackets = vec![of(true, 10, 20), of(false, 24, 31)];
+    let found = cost(&script);
+    assert!((found.probes.value - 100.0 * (50.0 + 1.8 * 25.0)).abs() < 1e-6, "{found:?}");
+    assert!((found.probes.low - 100.0 * 75.0).abs() < 1e-6, "{found:?}");
+    // The 20 that are never timed may be as much slower: 55 instead of 30.
+    let high = 50.0 + 2.9 * 25.0 + 20.0 * (55.0 / 30.0 - 1.0);
+    assert!((found.probes.high - 100.0 * high).abs() < 1e-6, "{found:?}");
+    // It is less where the caches are warmer than in the calibration.
+    script.processes[0].brackets[1] = of(false, 5, 20);
+    assert!((cost(&script).probes.value - 100.0 * 45.0).abs() < 1e-6);
+    // TVM calls the recorder without a shim.
+    script.processes[0].brackets[1] = of(false, 24, 31);
+    script.processes[0].libraries[0].kind = LibraryKind::RelaxVm;
+    assert!((cost(&script).probes.value - 100.0 * 75.0).abs() < 1e-6);
+}
+
+/// With a budget, an op that is only counted is announced as well.
+#[test]
+fn ops_that_are_only_counted_are_announced() {
+    let mut script = ops();
+    script.budget(0.02);
+    script.processes[0].announced = vec![announced(0, 20, 10, 40)];
+    let id = script.processes[0].op_exports[0].id;
+    script.processes[0].threads[0].counted(id, 1_000, 100, 0);
+    let way = cost(&script).way.unwrap();
+    assert!((way.value - 33_000.0).abs() < 1e-6, "{way:?}");
+    let Estimate { low, high, .. } = way;
+    assert!((low - 24_000.0).abs() < 1e-6 && (high - 45_000.0).abs() < 1e-6, "{way:?}");
+}
