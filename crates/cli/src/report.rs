@@ -125,6 +125,8 @@ pub enum RowKind {
     Stream,
     /// A PyTorch module, with its ops, from recordings of PyTorch's profiler.
     Module,
+    /// A line of Python code that calls PyTorch, with its ops, from recordings of PyTorch's profiler.
+    Line,
     /// A PyTorch op with inputs of certain shapes, from recordings of PyTorch's profiler.
     Shape,
     /// A place in the program that launches dispatches of IREE.
@@ -143,7 +145,7 @@ impl RowKind {
             Self::Kind => Some(By::Kind),
             Self::Device => Some(By::Device),
             Self::Stream => Some(By::Stream),
-            Self::Module | Self::Shape | Self::Site => None,
+            Self::Module | Self::Line | Self::Shape | Self::Site => None,
         }
     }
 }
