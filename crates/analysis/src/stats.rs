@@ -450,7 +450,8 @@ fn in_ticks(duration: &mut Variable) {
 fn estimate(profile: &Profile, choice: &Choice<'_>, sample: &Sample<'_>, ops: &mut [OpStats]) {
     let key = |at: (usize, usize), export: u32| {
         let op = profile.ops.of(at.0, export);
-        choice.has_thread(at).then(|| op.map_or(Key::Unknown(at.0, export), Key::Op))
+        let row = |op| Key::Op(profile.ops.row_of(op));
+        choice.has_thread(at).then(|| op.map_or(Key::Unknown(at.0, export), row))
     };
     let of_threads = sample.sets(|at, export| Some((key(at, export)?, at)));
     let of_ops = sample.sets(key);

@@ -10,9 +10,10 @@
 //! *module* is a call of an `nn.Module`, which PyTorch records with `with_stack=True`. Python functions
 //! are not ops: an op's self time contains the Python code in it.
 
+mod flops;
 mod modules;
 mod shapes;
 mod slices;
 
-pub use modules::{ModuleRow, Modules, by_module};
+pub use modules::{ModuleRow, Modules, by_line, by_module};
 pub use shapes::{ShapeRow, Shapes, by_shape};

@@ -128,6 +128,8 @@ pub enum RowKind {
     Launch,
     /// A PyTorch module, with its ops, from recordings of PyTorch's profiler.
     Module,
+    /// A line of Python code that calls PyTorch, with its ops, from recordings of PyTorch's profiler.
+    Line,
     /// A PyTorch op with inputs of certain shapes, from recordings of PyTorch's profiler.
     Shape,
     /// A place in the program that launches dispatches of IREE.
@@ -146,7 +148,7 @@ impl RowKind {
             Self::Kind => Some(By::Kind),
             Self::Device => Some(By::Device),
             Self::Stream => Some(By::Stream),
-            Self::Launch | Self::Module | Self::Shape | Self::Site => None,
+            Self::Launch | Self::Module | Self::Line | Self::Shape | Self::Site => None,
         }
     }
 }
@@ -170,6 +172,7 @@ fn refuse_what_needs_calls(args: &Args) -> Result<(), Failure> {
     ];
     let name = match args.by {
         RowKind::Module => "module",
+        RowKind::Line => "line",
         RowKind::Shape => "shape",
         _ => "launch",
     };

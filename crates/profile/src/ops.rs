@@ -81,6 +81,15 @@ impl Op {
         }
     }
 
+    /// Returns the name that tables show. PyTorch gives each step of its profiler a name of its own
+    /// (`ProfilerStep#7`), but all steps are one row in its own tables, `ProfilerStep*`.
+    pub fn shown_name(&self) -> &str {
+        let number = self.name.strip_prefix(STEP);
+        let is_step =
+            |number: &str| !number.is_empty() && number.bytes().all(|digit| digit.is_ascii_digit());
+        if number.is_some_and(is_step) { STEPS } else { &self.name }
+    }
+
     /// Returns `path:line` or `path`; `None` if the compiler recorded nothing.
     pub fn source(&self) -> Option<String> {
         match (self.source_path.as_str(), self.source_line) {
@@ -90,6 +99,10 @@ impl Op {
         }
     }
 }
+
+/// How the names of the steps of PyTorch's profiler begin, and the name of all of them.
+const STEP: &str = "ProfilerStep#";
+const STEPS: &str = "ProfilerStep*";
 
 /// The part of a library's name that the names of its unnamed exports repeat.
 fn beginning(name: &str) -> &str {
@@ -103,6 +116,8 @@ fn beginning(name: &str) -> &str {
 pub struct Ops {
     ops: Vec<Op>,
     by_export: Vec<Exports>,
+    /// For each op, the first one that is in the same row of a table.
+    rows: Vec<OpId>,
 }
 
 /// The ops of a process's exports. Recorders number exports from 0, so nearly all of them are in
@@ -171,6 +186,17 @@ impl Ops {
             }
             result.by_export.push(Exports::new(&all));
         }
+        let mut steps: HashMap<Op, OpId> = HashMap::new();
+        let row = |(id, op): (usize, &Op)| {
+            let shown = op.shown_name();
+            match shown == op.name {
+                true => id as OpId,
+                false => {
+                    *steps.entry(Op { name: shown.to_owned(), ..op.clone() }).or_insert(id as OpId)
+                }
+            }
+        };
+        result.rows = result.ops.iter().enumerate().map(row).collect();
         result
     }
 
@@ -178,6 +204,12 @@ impl Ops {
     /// missing.
     pub fn of(&self, process: usize, export: u32) -> Option<OpId> {
         self.by_export.get(process)?.get(export)
+    }
+
+    /// Returns the op in whose row of a table this op is: itself, or the first of those that only differ
+    /// in the number of a step ([`Op::shown_name`]).
+    pub fn row_of(&self, op: OpId) -> OpId {
+        self.rows.get(op as usize).copied().unwrap_or(op)
     }
 
     /// Returns the ops of a process's exports, in no particular order.
@@ -200,6 +232,26 @@ impl Ops {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn steps_are_one_row() {
+        let op = |id: u32, name: &str, role| OpExport {
+            id,
+            role,
+            name: name.into(),
+            ..OpExport::default()
+        };
+        let names = ["ProfilerStep#1", "ProfilerStep#", "ProfilerStep#22", "ProfilerStep#x", "mm"];
+        let mut exports: Vec<OpExport> =
+            (0..).zip(names).map(|(id, name)| op(id, name, Role::Range)).collect();
+        exports.push(op(5, "ProfilerStep#2", Role::Op));
+        let ops = Ops::new([(&[] as &[Library], exports.as_slice())]);
+        let rows: Vec<OpId> = (0..6).map(|op| ops.row_of(op)).collect();
+        assert_eq!(rows, [0, 1, 0, 3, 4, 5], "a call of another role is another row");
+        let shown: Vec<&str> = ops.all().iter().map(Op::shown_name).collect();
+        let steps = "ProfilerStep*";
+        assert_eq!(shown, [steps, "ProfilerStep#", steps, "ProfilerStep#x", "mm", steps]);
+    }
 
     #[test]
     fn exports_of_any_number_are_found() {

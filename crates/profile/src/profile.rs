@@ -211,11 +211,6 @@ impl Profile {
         }
     }
 
-    /// Whether a part of it is still in memory that its processes share.
-    pub fn has_pools(&self) -> bool {
-        self.pools.iter().any(Option::is_some)
-    }
-
     /// Returns its directory.
     pub fn root(&self) -> &Dir {
         &self.root
@@ -470,11 +465,6 @@ impl Process {
         let mut found: Vec<(u32, String)> = names.iter().filter_map(number).collect();
         found.sort();
         found.into_iter().map(|(_, name)| Ok((name.clone(), part.file(&name)?))).collect()
-    }
-
-    /// Whether its directory has such files, as far as that can be found out.
-    pub fn has_events(&self) -> bool {
-        self.losses.iter().any(|loss| loss.loss() == Some(Loss::PluginEventsLeft))
     }
 
     /// Its file of loops. `None`: it has none.

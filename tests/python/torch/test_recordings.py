@@ -3,6 +3,7 @@
 import collections
 import json
 import os
+import re
 import subprocess
 
 import places
@@ -263,6 +264,54 @@ def test_modules_have_their_forward_and_backward_ops(torch, tmp_path):
     assert sum(row["ops_ns"] + row["backward_ns"] for row in rows.values()) == report["ops_ns"]
     # Outside of all modules: what the step itself and the optimizer do.
     assert "step" in {op["name"] for op in ops} and rows[None]["ops"] > 0
+
+
+def test_lines_and_steps_and_flops_are_torchs(any_torch, tmp_path):
+    recorded = Recorded(any_torch, tmp_path, "stacks", script=SCRIPT.parent / "stacked.py")
+    (found,) = recorded.found
+    imported = tmp_path / "imported.cpt"
+    recorded.program("trace", "import", recorded.trace, "-o", imported)
+    # PyTorch gives each step a name of its own, and one row to all of them.
+    assert found["steps"] == [["ProfilerStep*", 4]]
+    for profile in (recorded.profile, imported):
+        rows = [row for row in recorded.report(profile)["rows"] if "ProfilerStep" in row["op"]]
+        assert {row["op"] for row in rows} == {"ProfilerStep*"}
+    assert sum(row["calls"] for row in rows if row["library"] == "user_annotation") == 4
+    stats = json.loads(recorded.program("stats", imported, "--op", "ProfilerStep#*", "--format", "json"))
+    assert [op["all"]["calls"] for op in stats["ops"]] == [4]
+
+    def function_of(line):
+        place = re.fullmatch(r"stacked\.py(?::(\d+)|\(\d+\): (.*))", line.rsplit("/")[-1])
+        if place is None or place[2]:
+            return place and place[2]
+        number = int(place[1])
+        inside = [name for name, (first, end) in found["places"].items() if first <= number < end]
+        return inside[0] if inside else "<module>"
+
+    for profile in (recorded.profile, imported):
+        ours = collections.defaultdict(lambda: [0, 0])
+        for row in recorded.report(profile, "--by", "line")["rows"]:
+            if row["line"] is not None:
+                of = ours[function_of(row["line"])]
+                of[0] += row["ops"]
+                of[1] += row["ops_ns"]
+        more = 0
+        for function, (ops, self_us) in found["lines"].items():
+            if function == "<module>":
+                # The steps themselves are ops of the module, too.
+                continue
+            more += ours[function][0] - ops
+            assert ours[function][0] >= ops, function
+            assert ours[function][1] == pytest.approx(self_us * 1000, abs=4 * ops), function
+        # PyTorch leaves out ops in ops of the same name, whose self times are then those of the others.
+        assert more == sum(calls for calls, _ in repeated(recorded.traced()).values())
+        assert {"forward", "loss_of"} <= ours.keys() & found["lines"].keys()
+
+        flops = collections.Counter()
+        for row in recorded.report(profile, "--by", "shape")["rows"]:
+            flops[row["op"]] += row["flops"] or 0
+        assert {op: count for op, count in flops.items() if count} == found["flops"]
+        assert {"aten::conv2d", "aten::addmm", "aten::bmm", "aten::mul", "aten::add"} <= found["flops"].keys()
 
 
 def test_names_that_torchs_file_cannot_hold_arrive(torch, tmp_path):

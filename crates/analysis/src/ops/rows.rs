@@ -369,7 +369,7 @@ impl Adder<'_> {
             true if found.device.is_empty() => OpRowKind::Bookkeeping { device: HOST.to_owned() },
             true => OpRowKind::Bookkeeping { device: found.device },
             false => OpRowKind::Op {
-                name: found.name,
+                name: found.shown_name().to_owned(),
                 arguments: found.arguments,
                 device: found.device,
                 asynchronous: found.asynchronous,

@@ -321,7 +321,8 @@ impl<'a> Worker<'a> {
         if !wanted {
             return None;
         }
-        let key = op.map_or(Key::Unknown(process, export), Key::Op);
+        let row = |op| Key::Op(self.profile.ops.row_of(op));
+        let key = op.map_or(Key::Unknown(process, export), row);
         let place = self.places.entry((key, process, thread)).or_insert_with(|| {
             self.segments.push(Segment {
                 key,

@@ -179,7 +179,7 @@ impl<'a> Places<'a> {
                 .streams
                 .is_none_or(|glob| is_device && is_stream(profile, process, thread, glob));
         is_wanted.then(|| match (self.by, op) {
-            (By::Op, Some(op)) => Key::Op(op),
+            (By::Op, Some(op)) => Key::Op(profile.ops.row_of(op)),
             (By::Op | By::Kind, None) => Key::Unknown(process, export),
             (By::Kind, Some(op)) => Key::Kind(self.kinds.get(op as usize).copied().unwrap_or(op)),
             (By::Device, _) => Key::Device(is_device.then_some(process)),

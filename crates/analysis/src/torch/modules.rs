@@ -1,4 +1,4 @@
-//! Ops by the module that called them.
+//! Ops by the module, or by the line of Python code, that called them.
 //!
 //! A forward op belongs to the innermost module around it. A backward op runs later, often on another
 //! thread; it belongs to the module of the forward op whose number it has (`Sequence number`). Each
@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use profile::activities::Activities;
 
-use super::slices::{Kind, Slice, Slices};
+use super::slices::{Around, Kind, Slice, Slices};
 
 /// A module, with the modules around it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -75,10 +75,23 @@ struct Of {
 /// # Errors
 /// The activities cannot be read.
 pub fn by_module(all: &[Activities]) -> profile::Result<Modules> {
-    let slices = Slices::read(all)?;
+    by(all, Around::Modules)
+}
+
+/// Adds up the ops of all recordings by the line of code outside of PyTorch that called them: the
+/// innermost one. The rows have the line instead of a path of modules.
+///
+/// # Errors
+/// The activities cannot be read.
+pub fn by_line(all: &[Activities]) -> profile::Result<Modules> {
+    by(all, Around::Lines)
+}
+
+fn by(all: &[Activities], around: Around) -> profile::Result<Modules> {
+    let slices = Slices::read(all, around)?;
     let mut paths = Paths::default();
     let mut of: Vec<Vec<Of>> =
-        slices.rows.iter().map(|row| forward(&slices, row, &mut paths)).collect();
+        slices.rows.iter().map(|row| forward(&slices, row, &mut paths, around)).collect();
     let any = !paths.rows.is_empty();
     backward(&slices, &mut of);
 
@@ -107,6 +120,10 @@ pub fn by_module(all: &[Activities]) -> profile::Result<Modules> {
         }
     }
     let mut rows = paths.rows;
+    if around == Around::Lines {
+        // Most lines that call a Python function call no op.
+        rows.retain(|row| row.ops + row.backward_ops > 0);
+    }
     if none.ops + none.backward_ops > 0 {
         rows.push(none);
     }
@@ -117,7 +134,7 @@ pub fn by_module(all: &[Activities]) -> profile::Result<Modules> {
 }
 
 /// The module of each slice of a row; of a module, itself.
-fn forward(slices: &Slices, row: &[Slice], paths: &mut Paths) -> Vec<Of> {
+fn forward(slices: &Slices, row: &[Slice], paths: &mut Paths, kind: Around) -> Vec<Of> {
     let mut found: Vec<Of> = Vec::with_capacity(row.len());
     for slice in row {
         // What encloses a slice comes before it.
@@ -125,13 +142,14 @@ fn forward(slices: &Slices, row: &[Slice], paths: &mut Paths) -> Vec<Of> {
         let path = match (slice.kind, slice.hierarchy) {
             (Kind::Module, _) => {
                 let name = slices.text(slice.name);
+                let around = around.filter(|_| kind == Around::Modules);
                 let around = around.and_then(|path| paths.rows[path].module.as_deref());
                 Some(match around {
                     Some(around) => format!("{around}/{name}"),
                     None => name.to_owned(),
                 })
             }
-            (Kind::Op, Some(hierarchy)) if around.is_none() => {
+            (Kind::Op, Some(hierarchy)) if around.is_none() && kind == Around::Modules => {
                 Some(slices.text(hierarchy).to_owned()).filter(|text| !text.is_empty())
             }
             _ => None,

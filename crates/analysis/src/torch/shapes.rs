@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use profile::activities::Activities;
 
-use super::slices::{Kind, Slices};
+use super::slices::{Around, Kind, Slices};
 
 /// The calls of an op with inputs of certain shapes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -14,6 +14,9 @@ pub struct ShapeRow {
     /// The shapes, as JSON: a list with one entry for each argument, which is empty if the argument is
     /// not a tensor. `None`: shapes were not recorded.
     pub shapes: Option<String>,
+    /// Floating-point operations of all calls, as PyTorch defines them; `None` if they are not known for
+    /// all of the calls.
+    pub flops: Option<u64>,
     /// Number of calls.
     pub calls: u64,
     /// Their durations.
@@ -42,13 +45,14 @@ pub struct Shapes {
 /// # Errors
 /// The activities cannot be read.
 pub fn by_shape(all: &[Activities]) -> profile::Result<Shapes> {
-    let slices = Slices::read(all)?;
+    let slices = Slices::read(all, Around::Modules)?;
     let mut rows: HashMap<(u32, Option<u32>), ShapeRow> = HashMap::new();
     for slice in slices.rows.iter().flatten().filter(|slice| slice.kind == Kind::Op) {
         let duration = slice.duration_ns();
         let row = rows.entry((slice.name, slice.shapes)).or_insert_with(|| ShapeRow {
             op: slices.text(slice.name).to_owned(),
             shapes: slice.shapes.map(|shapes| slices.text(shapes).to_owned()),
+            flops: Some(0),
             calls: 0,
             total_ns: 0,
             self_ns: 0,
@@ -56,6 +60,7 @@ pub fn by_shape(all: &[Activities]) -> profile::Result<Shapes> {
             max_ns: 0,
         });
         row.calls += 1;
+        row.flops = row.flops.zip(slice.flops).map(|(all, one)| all.saturating_add(one));
         row.total_ns += duration;
         row.self_ns += slice.self_ns();
         row.min_ns = row.min_ns.min(duration);

@@ -7,6 +7,8 @@ use profile::activities::{Activities, Activity};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+use super::flops;
+
 /// What a slice is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Kind {
@@ -25,6 +27,8 @@ pub(super) struct Slice {
     pub end_ns: i64,
     /// Shapes of the inputs, as JSON. `None`: they were not recorded.
     pub shapes: Option<u32>,
+    /// Floating-point operations of an op, if they are known.
+    pub flops: Option<u64>,
     /// The number that autograd gave an op, so that its backward op can be found.
     pub sequence: Option<i64>,
     /// PyTorch's number of the thread of the forward op; set for backward ops only.
@@ -80,6 +84,21 @@ struct Arguments<'a> {
     forward_thread: Option<u64>,
     #[serde(rename = "Module Hierarchy", borrow, default)]
     hierarchy: Option<Cow<'a, str>>,
+    #[serde(rename = "Concrete Inputs", borrow, default)]
+    concrete: Option<&'a RawValue>,
+    #[serde(rename = "CallFrom", borrow, default)]
+    call_from: Option<Cow<'a, str>>,
+}
+
+/// What slices of the kind [`Kind::Module`] are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Around {
+    /// Calls of modules, with the module's name.
+    Modules,
+    /// Calls of Python functions outside of PyTorch, as PyTorch names them (`FILE(LINE): NAME`, with the
+    /// function's first line), and calls from there into PyTorch, with the line of the call
+    /// (`FILE:LINE`). Traces of PyTorch 2.12 do not have that line. Operators (`a * b`) make no call.
+    Lines,
 }
 
 /// How the names of modules begin.
@@ -87,10 +106,10 @@ const MODULE: &str = "nn.Module: ";
 
 impl Slices {
     /// Reads all activities of a profile.
-    pub(super) fn read(all: &[Activities]) -> profile::Result<Self> {
+    pub(super) fn read(all: &[Activities], around: Around) -> profile::Result<Self> {
         let mut slices = Self::default();
         for one in all {
-            slices.read_one(one)?;
+            slices.read_one(one, around)?;
         }
         Ok(slices)
     }
@@ -109,7 +128,7 @@ impl Slices {
         number
     }
 
-    fn read_one(&mut self, all: &Activities) -> profile::Result<()> {
+    fn read_one(&mut self, all: &Activities, around: Around) -> profile::Result<()> {
         let first = self.rows.len();
         let mut arrows: HashMap<String, [Option<End>; 2]> = HashMap::new();
         let mut events = all.events()?;
@@ -118,7 +137,7 @@ impl Slices {
                 let row = first + event.row.0 as usize;
                 match event.form {
                     b'X' => {
-                        if let Some(slice) = self.slice(all, event) {
+                        if let Some(slice) = self.slice(all, event, around) {
                             // A damaged event may name any row.
                             if event.row.0 as usize <= all.row_count() {
                                 self.rows.resize_with(self.rows.len().max(row + 1), Vec::new);
@@ -151,20 +170,33 @@ impl Slices {
         Ok(())
     }
 
-    fn slice(&mut self, all: &Activities, event: &Activity<'_>) -> Option<Slice> {
+    fn slice(&mut self, all: &Activities, event: &Activity<'_>, around: Around) -> Option<Slice> {
         let (start_ns, duration_ns) = (event.time_ns?, event.duration_ns?);
         let name = all.text(event.name?)?;
-        let (kind, name) = match all.text(event.category?)? {
-            "cpu_op" | "user_annotation" => (Kind::Op, name),
-            "python_function" => (Kind::Module, name.strip_prefix(MODULE)?),
+        let kind = match all.text(event.category?)? {
+            "cpu_op" | "user_annotation" => Kind::Op,
+            "python_function" => Kind::Module,
             _ => return None,
         };
-        let arguments: Arguments<'_> = match event.args.filter(|_| kind == Kind::Op) {
+        let reads = kind == Kind::Op || around == Around::Lines;
+        let arguments: Arguments<'_> = match event.args.filter(|_| reads) {
             Some(args) => serde_json::from_str(args).unwrap_or_default(),
             None => Arguments::default(),
         };
+        let name = match (kind, around) {
+            (Kind::Op, _) => name,
+            (Kind::Module, Around::Modules) => name.strip_prefix(MODULE)?,
+            (Kind::Module, Around::Lines) if is_function(name) && is_of_user(name) => name,
+            (Kind::Module, Around::Lines) => {
+                arguments.call_from.as_deref().filter(|line| is_of_user(line))?
+            }
+        };
+        let [shapes, concrete] =
+            [arguments.shapes, arguments.concrete].map(|raw| raw.map(RawValue::get));
+        let flops = flops::of_op(name, shapes, concrete);
         Some(Slice {
             kind,
+            flops,
             name: self.number(name),
             start_ns,
             end_ns: start_ns.saturating_add(duration_ns.max(0)),
@@ -186,6 +218,19 @@ impl Slices {
         let begun = row[..next].iter().rposition(|slice| slice.kind == Kind::Op)?;
         (row[begun].start_ns == end.time_ns).then_some((end.row, begun))
     }
+}
+
+/// Whether a file is neither PyTorch's nor part of Python itself. PyTorch writes paths as they are below
+/// the directories in which Python looks for modules.
+fn is_of_user(place: &str) -> bool {
+    !place.starts_with("torch/") && !place.starts_with('<')
+}
+
+/// Whether this is `FILE(LINE): NAME`, and not a built-in function or a module.
+fn is_function(name: &str) -> bool {
+    name.split_once("): ").and_then(|(place, _)| place.rsplit_once('(')).is_some_and(|(_, line)| {
+        !line.is_empty() && line.bytes().all(|digit| digit.is_ascii_digit())
+    })
 }
 
 /// Sorts the slices of a row and finds out which are inside of which. Returns how many overlap others

@@ -4,7 +4,7 @@
 use std::io::{self, BufWriter, Write};
 use std::process::ExitCode;
 
-use analysis::torch::{ModuleRow, Modules, ShapeRow, Shapes, by_module, by_shape};
+use analysis::torch::{ModuleRow, Modules, ShapeRow, Shapes, by_line, by_module, by_shape};
 use profile::Profile;
 use profile::activities::Activities;
 use serde::Serialize;
@@ -22,10 +22,14 @@ use crate::view::wrap::{PROSE_WIDTH, wrapped};
 
 /// The version of the document by module.
 const MODULES_SCHEMA: &str = "counterpoint.modules/1";
+/// The version of the document by line.
+const LINES_SCHEMA: &str = "counterpoint.lines/1";
 /// The version of the document by shape.
 const SHAPES_SCHEMA: &str = "counterpoint.shapes/1";
 /// What ops in no module are called in the table for people.
 const NO_MODULE: &str = "(no module)";
+/// What ops that no line of Python code called are called there.
+const NO_LINE: &str = "(no line)";
 /// What stands for shapes that were not recorded.
 const NO_SHAPES: &str = "(not recorded)";
 
@@ -43,7 +47,12 @@ struct Document<'a, R> {
 
 #[derive(Serialize)]
 struct ModuleOut<'a> {
-    module: Option<&'a str>,
+    /// Only by module; null: ops in no module.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    module: Option<Option<&'a str>>,
+    /// Only by line; null: ops that no line of Python code called.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    line: Option<Option<&'a str>>,
     calls: u64,
     total_ns: i64,
     self_ns: i64,
@@ -58,6 +67,8 @@ struct ShapeOut<'a> {
     op: &'a str,
     /// The shapes as PyTorch recorded them.
     shapes: Option<serde_json::Value>,
+    /// Null: not known.
+    flops: Option<u64>,
     calls: u64,
     total_ns: i64,
     self_ns: i64,
@@ -70,23 +81,26 @@ pub fn main(args: &Args, profile: &Profile) -> Result<ExitCode, Failure> {
     refuse_what_needs_calls(args)?;
     let activities = profile.activities().map_err(Failure::new)?;
     match args.by {
-        RowKind::Module => modules(args, profile, &activities),
+        RowKind::Module | RowKind::Line => modules(args, profile, &activities),
         _ => shapes(args, profile, &activities),
     }
 }
 
 fn modules(args: &Args, profile: &Profile, activities: &[Activities]) -> Result<ExitCode, Failure> {
-    let Modules { mut rows, ops_ns, any } = by_module(activities).map_err(Failure::new)?;
+    let is_line = args.by == RowKind::Line;
+    let (what, none) = if is_line { ("line", NO_LINE) } else { ("module", NO_MODULE) };
+    let found = if is_line { by_line(activities) } else { by_module(activities) };
+    let Modules { mut rows, ops_ns, any } = found.map_err(Failure::new)?;
     if !any {
         let why = match ops_ns {
-            0 => "no recording of PyTorch's profiler",
-            _ => "no module in its recordings of PyTorch's profiler",
+            0 => "no recording of PyTorch's profiler".to_owned(),
+            _ => format!("no {what} in its recordings of PyTorch's profiler"),
         };
         return Err(Failure::new(format!("{}: has {why}", profile.dir.display()))
-            .hint("modules are recorded with torch.profiler.profile(with_stack=True)"));
+            .hint(format!("{what}s are recorded with torch.profiler.profile(with_stack=True)")));
     }
     let matches = |glob: &str, row: &ModuleRow| {
-        model::glob::matches(glob, row.module.as_deref().unwrap_or(NO_MODULE))
+        model::glob::matches(glob, row.module.as_deref().unwrap_or(none))
     };
     rows.retain(|row| args.filter.as_deref().is_none_or(|glob| matches(glob, row)));
     let ns = |of: fn(&ModuleRow) -> i64| -> Vec<Option<Value>> {
@@ -99,11 +113,11 @@ fn modules(args: &Args, profile: &Profile, activities: &[Activities]) -> Result<
         // Ops in no module have no calls of a module around them.
         rows.iter().zip(cells).map(|(row, cell)| cell.filter(|_| row.calls > 0)).collect()
     };
-    let names = rows.iter().map(|row| {
-        Some(Value::Text(row.module.as_deref().map_or(NO_MODULE, |name| name).to_owned()))
-    });
+    let names = rows
+        .iter()
+        .map(|row| Some(Value::Text(row.module.as_deref().map_or(none, |name| name).to_owned())));
     let columns = vec![
-        Column::new(0, "module", "module", names.collect()),
+        Column::new(0, what, what, names.collect()),
         Column::new(2, "calls", "calls", called(count(|row| row.calls))),
         Column::new(3, "total_ns", "total", called(ns(|row| row.total_ns))),
         Column::new(4, "self_ns", "self", called(ns(|row| row.self_ns))),
@@ -127,7 +141,8 @@ fn modules(args: &Args, profile: &Profile, activities: &[Activities]) -> Result<
     let out = |row: &usize| {
         let row = &rows[*row];
         ModuleOut {
-            module: row.module.as_deref(),
+            module: (!is_line).then_some(row.module.as_deref()),
+            line: is_line.then_some(row.module.as_deref()),
             calls: row.calls,
             total_ns: row.total_ns,
             self_ns: row.self_ns,
@@ -138,7 +153,8 @@ fn modules(args: &Args, profile: &Profile, activities: &[Activities]) -> Result<
         }
     };
     let document = || table.order.iter().map(out).collect::<Vec<_>>();
-    print(args, profile, MODULES_SCHEMA, ops_ns, &table, document)
+    let schema = if is_line { LINES_SCHEMA } else { MODULES_SCHEMA };
+    print(args, profile, schema, ops_ns, &table, document)
 }
 
 fn part(of: i64, all: i64) -> Option<Value> {
@@ -161,6 +177,7 @@ fn shapes(args: &Args, profile: &Profile, activities: &[Activities]) -> Result<E
     let ns = |of: fn(&ShapeRow) -> f64| -> Vec<Option<Value>> {
         rows.iter().map(|row| Some(Value::Ns(of(row)))).collect()
     };
+    let flops = |row: &ShapeRow| row.flops.map(|flops| Value::Count(flops.into()));
     let text = |of: &dyn Fn(&ShapeRow) -> Option<String>| -> Vec<Option<Value>> {
         rows.iter().map(|row| of(row).map(Value::Text)).collect()
     };
@@ -187,6 +204,10 @@ fn shapes(args: &Args, profile: &Profile, activities: &[Activities]) -> Result<E
             rows.iter().map(|row| part(row.self_ns, self_ns)).collect(),
         ),
         Column::new(3, "mean_ns", "mean", ns(|row| row.total_ns as f64 / row.calls as f64)),
+        Column {
+            csv_only: rows.iter().all(|row| row.flops.is_none()),
+            ..Column::new(4, "flops", "FLOPs", rows.iter().map(flops).collect())
+        },
         Column::new(5, "min_ns", "min", ns(|row| row.min_ns as f64)),
         Column::new(5, "max_ns", "max", ns(|row| row.max_ns as f64)),
     ];
@@ -201,6 +222,7 @@ fn shapes(args: &Args, profile: &Profile, activities: &[Activities]) -> Result<E
         ShapeOut {
             op: &row.op,
             shapes: row.shapes.as_ref().map(json),
+            flops: row.flops,
             calls: row.calls,
             total_ns: row.total_ns,
             self_ns: row.self_ns,
@@ -246,6 +268,7 @@ fn print<R: Serialize>(
                 visible(glob),
                 match args.by {
                     RowKind::Module => "module",
+                    RowKind::Line => "line",
                     _ => "op",
                 }
             );
@@ -265,7 +288,16 @@ fn text(out: &mut impl Write, args: &Args, profile: &Profile, rows: &Table) -> i
              forward ops that it called itself; in backward: those of their backward ops; share: of all \
              self times of ops"
         }
-        _ => "self: without the ops inside of it; share: of all self times of ops",
+        RowKind::Line => {
+            "line: outside of PyTorch, the innermost that called the op (a function, with its first line, \
+             if the recording does not have the line of the call); total: time of the calls from there; \
+             self: without calls from other such lines; in ops: self times of the forward ops that were \
+             called there; in backward: those of their backward ops; share: of all self times of ops"
+        }
+        _ => {
+            "self: without the ops inside of it; share: of all self times of ops; FLOPs: floating-point \
+             operations, as PyTorch counts them"
+        }
     };
     wrapped(out, "", explained, prose)?;
     losses::print(out, &profile.all_losses(), prose)?;

@@ -115,7 +115,7 @@ pub fn key_out(profile: &Profile, key: Key) -> KeyOut<'_> {
         Key::Op(op_id) => {
             let op = op_of(profile, key);
             KeyOut::Op {
-                op: op.map_or("", |op| &op.name),
+                op: op.map_or("", |op| op.shown_name()),
                 op_id,
                 library: op.map_or("", |op| &op.library),
                 source: op.and_then(profile::Op::source),

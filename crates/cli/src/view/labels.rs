@@ -57,7 +57,7 @@ pub fn labels(profile: &Profile, keys: &[Key]) -> Vec<String> {
 
 /// The name of an op, followed by its role where the name alone would mislead.
 fn op_label(op: &Op, detail: Detail) -> String {
-    let name = demangle(&op.name, detail);
+    let name = demangle(op.shown_name(), detail);
     match op.role {
         Role::Workgroup | Role::Op => name.into_owned(),
         Role::Span => format!("{name} (async span)"),

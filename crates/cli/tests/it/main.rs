@@ -32,6 +32,7 @@ mod loops_recipes;
 mod loops_report;
 mod loops_runtime;
 mod merge;
+mod merge_ranks;
 mod metrics;
 mod mistyped;
 mod multiplex;

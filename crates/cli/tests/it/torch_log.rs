@@ -133,7 +133,7 @@ fn ops_are_added_up_by_module_and_by_shape() {
 
     let row = |op: &str, shapes: Value, duration: u64, own: u64| {
         json!({
-            "op": op, "shapes": shapes, "calls": 2, "total_ns": 2 * duration, "self_ns": 2 * own,
+            "op": op, "shapes": shapes, "flops": null, "calls": 2, "total_ns": 2 * duration, "self_ns": 2 * own,
             "min_ns": duration, "max_ns": duration,
         })
     };
@@ -209,7 +209,12 @@ fn recordings_that_pytorch_left_invalid_are_counted() {
 fn tables_of_pytorch_say_why_they_are_empty() {
     let Some(program) = counterpoint("torch_log_none") else { return };
     let recorded = Recorded::run(&program, "page-faults:u", &mut Command::new("true"));
-    for (by, hint) in [("module", "with_stack=True"), ("shape", "record_shapes=True")] {
+    let tables = [
+        ("module", "with_stack=True"),
+        ("line", "with_stack=True"),
+        ("shape", "record_shapes=True"),
+    ];
+    for (by, hint) in tables {
         let mut report = Command::new(&program);
         let done = report.arg("report").arg(recorded.path()).args(["--by", by]).output().unwrap();
         let said = String::from_utf8_lossy(&done.stderr);

@@ -10,6 +10,7 @@ use crate::manifest::Manifest;
 use crate::merged::{Aligned, AlignedBy, MERGED_NAME, Member, unite};
 use crate::ops::Ops;
 use crate::profile::renumber::renumber;
+use model::Loss;
 use record::Timeline;
 
 /// Opens every member, and joins them.
@@ -71,6 +72,11 @@ pub(super) fn open(root: &Dir, mut manifest: Manifest) -> Result<Profile> {
 }
 
 impl Profile {
+    /// Whether a part of it is still in memory that its processes share.
+    pub fn has_pools(&self) -> bool {
+        self.pools.iter().any(Option::is_some)
+    }
+
     /// Opens the profiles that were merged into this one, each by itself, with what is to be added to
     /// its times on `CLOCK_REALTIME`, in ns.
     ///
@@ -94,6 +100,13 @@ impl Profile {
             Ok((one, ahead))
         })
         .collect()
+    }
+}
+
+impl Process {
+    /// Whether its directory has such files, as far as that can be found out.
+    pub fn has_events(&self) -> bool {
+        self.losses.iter().any(|loss| loss.loss() == Some(Loss::PluginEventsLeft))
     }
 }
 

@@ -1,17 +1,18 @@
 //! The timelines of several profiles as one: each keeps rows and arrows of its own.
 //!
-//! A process keeps its number if no profile before has one with it. Otherwise it gets one above all
-//! process ids of Linux, because viewers draw processes of equal numbers as one.
+//! A process keeps its id if no profile before has one with it. Otherwise it gets a number above all
+//! process ids of Linux, because viewers draw processes of equal numbers as one. Rows that are no
+//! processes, such as devices, get such a number, too, so that each of them is a process with the name of
+//! its profile.
 
 use std::collections::{HashMap, HashSet};
 use std::io;
 
+use crate::perfetto::write::{OTHER_IDS, REAL_IDS};
 use crate::timeline::{
     Flow, Id, Instant, ProcessRow, Row, SeriesPoint, Slice, ThreadRow, TimelineSink,
 };
 
-/// Numbers of processes that were taken by another profile begin here. Viewers have room for 32 bits.
-const FIRST_MADE_UP: i64 = 1 << 30;
 /// Rows of one profile come before those of the next one, which sort by this much more.
 const ROWS: i64 = 1 << 24;
 /// Arrows of one profile have ids below this, those of the next one from here on, and so on. A
@@ -23,6 +24,17 @@ const FLOWS: u64 = 1 << 42;
 pub struct Numbers {
     used: HashSet<i64>,
     made_up: i64,
+}
+
+impl Numbers {
+    /// A number for this one that no profile has yet.
+    fn take(&mut self, number: i64) -> i64 {
+        if REAL_IDS.contains(&number) && self.used.insert(number) {
+            return number;
+        }
+        self.made_up += 1;
+        OTHER_IDS.start + self.made_up
+    }
 }
 
 /// Passes the timeline of one profile on to that of several.
@@ -55,11 +67,7 @@ impl<'a, S: TimelineSink> OfMember<'a, S> {
     fn learn(&mut self, id: Id<'_>) {
         match id {
             Id::Number(number) if !self.of_number.contains_key(&number) => {
-                let mut shown = number;
-                while !self.numbers.used.insert(shown) {
-                    shown = FIRST_MADE_UP + self.numbers.made_up;
-                    self.numbers.made_up += 1;
-                }
+                let shown = self.numbers.take(number);
                 self.of_number.insert(number, shown);
             }
             Id::Text(text) if !self.of_text.contains_key(text) => {
