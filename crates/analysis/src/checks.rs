@@ -146,7 +146,8 @@ fn of_thread(thread: &ThreadTime) -> bool {
 
 fn of_price(price: &ProbeCost) -> bool {
     let parts = [Some(price.probes), Some(price.after), Some(price.counting)];
-    let parts = parts.into_iter().chain([price.way, price.waiting, price.switched, price.start]).flatten();
+    let parts =
+        parts.into_iter().chain([price.way, price.waiting, price.switched, price.start]).flatten();
     let total = price.total();
     // The lower end is what recording cost at least.
     let below = price.process_ns.is_none_or(|all| total.low <= all * (1.0 + CLOCKS) + BETWEEN_NS);
