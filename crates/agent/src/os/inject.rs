@@ -5,6 +5,9 @@
 //! point is reached. `signal` raises SIGUSR2 the first time, as if a signal had arrived at that
 //! very instruction. The library exports the list of points, so that a test can go through all of
 //! them.
+//!
+//! `COUNTERPOINT_INJECT_LOG=FILE` appends the name of each point to a file when a process first reaches
+//! it, so that a test tries only what its programs reach.
 
 use std::ffi::{CStr, c_char};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -17,6 +20,8 @@ macro_rules! points {
         pub enum Point { $( $name, )* }
 
         const NAMES: &[&str] = &[ $( stringify!($name), )* ];
+        /// The same, each with a line feed.
+        const LINES: &[&str] = &[ $( concat!(stringify!($name), "\n"), )* ];
         const LIST: &str = concat!($( stringify!($name), "\n", )* "\0");
     };
 }
@@ -57,6 +62,7 @@ static REACHED: AtomicU32 = AtomicU32::new(0);
 /// contain it.
 #[inline(never)]
 pub fn reach(point: Point) {
+    log(point);
     let mut chosen = CHOSEN.load(Ordering::Relaxed);
     if chosen == UNKNOWN {
         chosen = choose();
@@ -76,6 +82,36 @@ pub fn reach(point: Point) {
         if action.sa_sigaction > 1 && REACHED.fetch_add(1, Ordering::Relaxed) == 0 {
             libc::raise(libc::SIGUSR2);
         }
+    }
+}
+
+/// Which points this process has logged, one bit each.
+static LOGGED: [AtomicU32; NAMES.len().div_ceil(32)] =
+    [const { AtomicU32::new(0) }; NAMES.len().div_ceil(32)];
+
+/// Appends the point's name to the file of `COUNTERPOINT_INJECT_LOG`, if it is the first time. Whatever
+/// the host does, this function leaves `errno` and every descriptor as they were.
+fn log(point: Point) {
+    let (word, bit) = (point as usize / 32, 1 << (point as u32 % 32));
+    if LOGGED[word].fetch_or(bit, Ordering::Relaxed) & bit != 0 || crate::os::sys::has_more_rights()
+    {
+        return;
+    }
+    let line = LINES[point as usize];
+    // SAFETY: the names are C strings, and `line` is as long as is said.
+    unsafe {
+        let file = libc::getenv(c"COUNTERPOINT_INJECT_LOG".as_ptr());
+        if file.is_null() {
+            return;
+        }
+        let errno = *libc::__errno_location();
+        let flags = libc::O_WRONLY | libc::O_APPEND | libc::O_CLOEXEC;
+        let file = libc::syscall(libc::SYS_openat, libc::AT_FDCWD, file, flags);
+        if file >= 0 {
+            libc::syscall(libc::SYS_write, file, line.as_ptr(), line.len());
+            libc::syscall(libc::SYS_close, file);
+        }
+        *libc::__errno_location() = errno;
     }
 }
 

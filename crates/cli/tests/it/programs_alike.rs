@@ -9,6 +9,8 @@ use std::fs;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
 
 use crate::support::{counterpoint, skip};
 
@@ -386,60 +388,69 @@ fn ended(output: &Output) -> String {
 }
 
 /// The ways to record.
-const PLAIN: &[&str] = &["-e", "none"];
-const BUDGET: &[&str] = &["-e", "page-faults", "--budget", "2%"];
-const LOOPS: &[&str] = &["-e", "none", "--loops"];
-const PLUGIN: &[&str] = &["-e", "none", "--plugin", "telemetry"];
+const WAYS: &[&[&str]] = &[
+    &["-e", "none"],
+    &["-e", "page-faults", "--budget", "2%"],
+    &["-e", "none", "--loops"],
+    &["-e", "none", "--plugin", "telemetry"],
+];
 
+/// Each program runs once without us, and once in each way. Two threads take the programs one after the
+/// other: most of them wait for most of their time.
 #[test]
 fn programs_of_every_kind_run_as_without_us() {
-    alike("programs of every kind", &[PLAIN, BUDGET]);
-}
-
-#[test]
-fn programs_of_every_kind_run_as_without_loops() {
-    alike("programs of every kind, with loops", &[LOOPS]);
-}
-
-#[test]
-fn programs_of_every_kind_run_as_without_plugins() {
-    alike("programs of every kind, with a plugin", &[PLUGIN]);
-}
-
-fn alike(test: &str, ways: &[&[&str]]) {
-    let Some(counterpoint) = counterpoint(test) else { return };
+    let Some(counterpoint) = counterpoint("programs of every kind") else { return };
     let scratch = testkit::Scratch::new();
     let built = scratch.join("built");
     fs::create_dir(&built).unwrap();
     build(&built);
-    let (mut tried, mut differ) = (0, Vec::new());
-    for program in PROGRAMS {
-        if let Some(missing) = program.needs.iter().find(|need| !is_there(need, &built)) {
-            skip(&format!("programs of every kind, {}", program.name), &format!("no {missing}"));
-            continue;
+    let (there, missing): (Vec<&Program>, Vec<&Program>) = PROGRAMS
+        .iter()
+        .partition(|program| program.needs.iter().all(|need| is_there(need, &built)));
+    for program in missing {
+        let need = program.needs.iter().find(|need| !is_there(need, &built)).unwrap();
+        skip(&format!("programs of every kind, {}", program.name), &format!("no {need}"));
+    }
+    let next = AtomicUsize::new(0);
+    let work = |place: &str| {
+        let place = scratch.join(place);
+        fs::create_dir(&place).unwrap();
+        let mut differ = Vec::new();
+        while let Some(program) = there.get(next.fetch_add(1, Relaxed)) {
+            let words = words(&written_out(program.line, &built));
+            differ.extend(differences(&counterpoint, program.name, &words, &place));
         }
-        tried += 1;
-        let words = words(&written_out(program.line, &built));
-        let bare = run(Command::new(&words[0]).args(&words[1..]), scratch.path());
-        for way in ways {
-            let profile = scratch.join("p.cpt");
-            let _ = fs::remove_dir_all(&profile);
-            let mut command = Command::new(&counterpoint);
-            command.arg("run").args(*way).arg("-o").arg(&profile).arg("--").args(&words);
-            let with = run(&mut command, scratch.path());
-            let same = ended(&with) == ended(&bare)
-                && with.stdout == bare.stdout
-                && theirs(&with.stderr) == theirs(&bare.stderr);
-            let verdict = if same { "same" } else { "DIFFERS" };
-            let (name, way) = (program.name, way.join(" "));
-            println!("{verdict:<8} {name:<32} {way:<28} {:<12} {}", ended(&bare), losses(&profile));
-            if !same {
-                differ.push(format!("{name} ({way}): without {bare:?}\nwith {with:?}"));
-            }
+        differ
+    };
+    let differ: Vec<String> = std::thread::scope(|scope| {
+        let threads = ["one", "two"].map(|place| scope.spawn(move || work(place)));
+        threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
+    });
+    println!("{} programs tried, {} differ", there.len(), differ.len());
+    assert!(differ.is_empty(), "{}", differ.join("\n"));
+}
+
+/// Runs the program without us and in each way. Returns a text for each way in which it differs.
+fn differences(counterpoint: &Path, name: &str, words: &[String], place: &Path) -> Vec<String> {
+    let bare = run(Command::new(&words[0]).args(&words[1..]), place);
+    let mut differ = Vec::new();
+    for way in WAYS {
+        let profile = place.join("p.cpt");
+        let _ = fs::remove_dir_all(&profile);
+        let mut command = Command::new(counterpoint);
+        command.arg("run").args(*way).arg("-o").arg(&profile).arg("--").args(words);
+        let with = run(&mut command, place);
+        let same = ended(&with) == ended(&bare)
+            && with.stdout == bare.stdout
+            && theirs(&with.stderr) == theirs(&bare.stderr);
+        let verdict = if same { "same" } else { "DIFFERS" };
+        let way = way.join(" ");
+        println!("{verdict:<8} {name:<32} {way:<28} {:<12} {}", ended(&bare), losses(&profile));
+        if !same {
+            differ.push(format!("{name} ({way}): without {bare:?}\nwith {with:?}"));
         }
     }
-    println!("{tried} programs tried, {} differ", differ.len());
-    assert!(differ.is_empty(), "{}", differ.join("\n"));
+    differ
 }
 
 /// What the program wrote, without the lines that `counterpoint run` adds at the end.

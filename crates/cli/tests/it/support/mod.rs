@@ -315,7 +315,10 @@ impl Recorded {
         run.arg("--");
         run.arg(command.get_program()).args(command.get_args());
         for (name, value) in command.get_envs() {
-            run.env(name, value.unwrap_or_default());
+            match value {
+                Some(value) => run.env(name, value),
+                None => run.env_remove(name),
+            };
         }
         if let Some(at) = command.get_current_dir() {
             run.current_dir(at);
