@@ -521,6 +521,7 @@ mod tests {
                 patience_ms: 30_000,
                 programs: vec!["python*".into()],
                 except: vec!["sh".into(), "bash".into()],
+                ids: true,
             }),
             snapshots: vec![Snapshot {
                 ticks: 1,
