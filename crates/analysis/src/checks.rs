@@ -8,7 +8,6 @@ use crate::probe::ProbeCost;
 use crate::table::{Key, Row};
 use crate::threads::ThreadTime;
 
-pub(crate) use trees::of_ops;
 pub use trees::{LoopViolation, OpViolation};
 
 /// Differences below this part of a value come from rounding.

@@ -3,7 +3,7 @@
 use super::{Contradiction, ROUNDING, is_at_most, is_sound};
 use crate::loops::LoopTable;
 use crate::loops::estimate::Estimate as Margin;
-use crate::ops::OpRow;
+use crate::ops::{OpRow, OpTable};
 
 /// What does not hold of an op, by its row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,7 +15,7 @@ pub struct OpViolation {
 }
 
 /// Everything that does not hold of these rows. `wall`: the time of all runs.
-pub(crate) fn of_ops(rows: &[OpRow], wall: f64) -> Vec<OpViolation> {
+fn of_ops(rows: &[OpRow], wall: f64) -> Vec<OpViolation> {
     let of_row = |row: &OpRow| {
         let counters = row.counters.iter().chain(&row.workers).map(|sum| sum.compensated());
         if ![row.total, row.own].into_iter().chain(counters).all(is_sound) {
@@ -32,6 +32,13 @@ pub(crate) fn of_ops(rows: &[OpRow], wall: f64) -> Vec<OpViolation> {
         found.push(OpViolation { row: None, what: Contradiction::Sum });
     }
     found
+}
+
+impl OpTable {
+    /// Everything that does not hold of the rows.
+    pub fn violations(&self) -> Vec<OpViolation> {
+        of_ops(&self.rows, self.wall.value)
+    }
 }
 
 /// What does not hold of a loop.

@@ -5,7 +5,6 @@ use std::collections::{BTreeMap, HashMap};
 use profile::{LibraryKind, OpId, Process, Profile, Role, ValueKey, ValueKind};
 
 use super::{Amount, OpCall, OpFilter, OpTrees, OpVisitor, Region, RunCall, Serial, Task};
-use crate::checks::{self, OpViolation};
 use crate::empty::{EmptyCall, together};
 use crate::estimate::Estimate;
 use crate::probe::{ProbeCost, costs, in_place};
@@ -224,11 +223,6 @@ pub struct OpTable {
 }
 
 impl OpTable {
-    /// Everything that does not hold of the rows.
-    pub fn violations(&self) -> Vec<OpViolation> {
-        checks::of_ops(&self.rows, self.wall.value)
-    }
-
     /// Adds up the trees that `filter` selects. With `fold`, book-keeping is one row for each
     /// device.
     pub fn new(trees: &OpTrees<'_>, filter: &OpFilter, fold: bool) -> Self {
