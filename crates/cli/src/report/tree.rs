@@ -25,6 +25,7 @@ use crate::view::head::ProfileHead;
 use crate::view::labels::{labels, op_of};
 use crate::view::loops::{Loops, is_called, readable_name};
 use crate::view::losses::{self, LossOut, losses_out};
+use crate::view::open::NOTHING;
 use crate::view::table::{Column, Quantity, Table, Value};
 use crate::view::text::table;
 use crate::view::units::{plural, time};
@@ -97,6 +98,7 @@ pub fn main(args: &Args, profile: &Profile) -> Result<ExitCode, Failure> {
     table.left_out = order.left_out;
     let mut out = BufWriter::new(stdout(args.format.into()));
     match args.format {
+        Format::Table if all.is_empty() => writeln!(out, "{NOTHING}")?,
         Format::Table => text(&mut out, args, profile, &all, &table, whole)?,
         Format::Csv => csv::print(&mut out, &table)?,
         Format::Json => {
