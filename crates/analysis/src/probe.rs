@@ -150,16 +150,36 @@ impl ProbeCost {
         sum([self.among_calls(), rest].into_iter().chain(self.start))
     }
 
+    /// Recording cannot cost more processor time than the process used. If the estimate says so, the
+    /// machine was slower during the calibration than during the calls; what was calibrated is then
+    /// lowered, each part in the same proportion, until it fits.
+    fn within_what_was_used(mut self) -> Self {
+        let (total, among) = (self.total().value, self.among_calls().value);
+        let Some(all) = self.process_ns.filter(|all| total > *all && among > 0.0) else {
+            return self;
+        };
+        let part = ((all - (total - among)) / among).clamp(0.0, 1.0);
+        let optional = [&mut self.way, &mut self.waiting, &mut self.switched];
+        let known = optional.into_iter().filter_map(Option::as_mut);
+        for of in known.chain([&mut self.probes, &mut self.counting, &mut self.after]) {
+            *of = Estimate { low: of.low.max(0.0), ..*of }.times(part);
+        }
+        self.per_call_ns *= part;
+        self.uncounted_call_ns = self.uncounted_call_ns.map(|ns| ns * part);
+        self
+    }
+
     /// The processor time of the program, with what recording cost it.
     pub fn used_ns(&self) -> Option<f64> {
         self.process_ns.or(self.cpu_ns)
     }
 
     /// The processor time of the program, without what recording cost it: that of the whole process,
-    /// or of its threads since their first calls if that of the process is not known.
+    /// or of its threads since their first calls if that of the process is not known. `None` if less
+    /// than a thousandth of the process's time is left.
     pub fn program_ns(&self) -> Option<f64> {
         match self.process_ns {
-            Some(ns) => Some(ns - self.total().value).filter(|ns| *ns > 0.0),
+            Some(ns) => Some(ns - self.total().value).filter(|left| *left > ns / 1000.0),
             None => self.alone_ns(),
         }
     }
@@ -262,7 +282,7 @@ fn cost(
     let counting = sum([by_stubs, told_ns]);
     let lengthened = sum([probes, counting].into_iter().chain(way));
     let cpu: Option<Vec<f64>> = mine().map(|thread| thread.cpu_ns).collect();
-    Some(ProbeCost {
+    let cost = ProbeCost {
         process,
         calls,
         of_calls,
@@ -290,7 +310,8 @@ fn cost(
             .next()
             .map(|_| mine().map(|thread| thread.dispatch_ns + thread.recorder_ns).sum()),
         empty_call,
-    })
+    };
+    Some(cost.within_what_was_used())
 }
 
 /// The time in which a host announces ops. Between two ops, a virtual machine calls the instrument

@@ -136,7 +136,7 @@ pub fn line_of(profile: &Profile, costs: &[ProbeCost]) -> String {
         Some(totals) => {
             let share = match (totals.of_program, totals.cpu_ns) {
                 (Some(more), _) => format!(", {} more than the program alone", percent(more.value)),
-                (None, Some(_)) => ", more than the threads used in all".to_owned(),
+                (None, Some(_)) => ", nearly all that there was".to_owned(),
                 (None, None) => String::new(),
             };
             let ns = time(totals.total.value);
@@ -228,8 +228,8 @@ fn range(ns: Estimate) -> String {
     }
 }
 
-/// The cost as a share of the program's processor time. If the estimate exceeds it, the cost is
-/// stated without a share: the probes of the calls were then faster than those of the calibration.
+/// The cost as a share of the program's processor time. If nothing is left of that, the cost is stated
+/// without a share: the probes of the calls were then faster than those of the calibration.
 fn share_text(totals: &Totals) -> String {
     let of_dispatches = match totals.of_dispatches {
         Some(share) => format!(" (the calls: {} of the time in dispatches)", percent(share.value)),
@@ -242,9 +242,11 @@ fn share_text(totals: &Totals) -> String {
                 percent(more.value)
             )
         }
-        (None, Some(_)) => " by the calibration, which is more than the threads used in all (the \
-                            machine was slower during the calibration than during the calls)"
-            .to_owned(),
+        (None, Some(_)) => {
+            " of processor time, nearly all that there was (by the calibration it is \
+                            more: the machine was slower then than during the calls)"
+                .to_owned()
+        }
         (None, None) => format!(" of processor time{of_dispatches}"),
     }
 }
@@ -428,7 +430,7 @@ mod tests {
              time in dispatches)"
         );
         let above = share_text(&totals(None, 0.0, Some(9.0)));
-        assert!(above.contains("more than the threads used in all"), "{above}");
+        assert!(above.contains("nearly all that there was"), "{above}");
         let unknown = share_text(&totals(None, 0.0, None));
         assert_eq!(unknown, " of processor time (the calls: 50.0 % of the time in dispatches)");
     }

@@ -298,7 +298,12 @@ fn as_reported_foreign(what: &str, timeline: &Timeline, profile: &Path) {
         of.2 += row["total_ns"].as_f64().unwrap();
     }
     for ((category, name), (calls, inner, ns)) in reported {
-        let all = timeline.slices.iter().filter(|s| s.category == category && s.name == name);
+        // All steps of PyTorch's profiler are one row; in a timeline, each has its number.
+        let is_it = |shown: &str| match name {
+            "ProfilerStep*" => shown.starts_with("ProfilerStep#"),
+            _ => shown == name,
+        };
+        let all = timeline.slices.iter().filter(|s| s.category == category && is_it(&s.name));
         let of: Vec<&Shown> = all.collect();
         assert_eq!(of.len() as u64, calls + inner, "{what}: {category} {name}");
         let outermost = outermost(&of);

@@ -467,7 +467,18 @@ fn nothing_is_made_up(p: &Path, q: &Path, whole: bool, what: &str) {
     let (before, after) = (read(p), read(q));
     assert!(after.len() <= before.len(), "{what}");
     // Values that a record must have, or that depend on indices in the profile.
-    let free = ["cpu", "node", "thread", "thread_name", "tid", "op_id", "op", "library", "export"];
+    let free = [
+        "cpu",
+        "node",
+        "thread",
+        "thread_name",
+        "tid",
+        "op_id",
+        "op",
+        "library",
+        "export",
+        "dispatch",
+    ];
     let counts = |key: &str| key.ends_with("_ns") && key.starts_with("group");
     let is_counter = |key: &str| counts(key) || COUNTERS.contains(&key);
     for call in &after {
