@@ -241,10 +241,12 @@ impl Process {
             let cpu_ns = self.state.leaving_ns.load(Ordering::Relaxed);
             self.append(&Frame::Leaving(Leaving { pages, cpu_ns }));
         }
+        // The time of the process first: what it has beyond its threads is that of threads that ended.
+        let cost = cost::take(process_ends);
         if let Some(threads) = thread_times::read() {
             self.append(&Frame::Threads(threads));
         }
-        self.append(&Frame::Cost(cost::take(process_ends)));
+        self.append(&Frame::Cost(cost));
         self.append(&Frame::Snapshot(Snapshot::take(self.run.clock)));
     }
 

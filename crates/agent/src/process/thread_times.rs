@@ -1,27 +1,54 @@
 //! The processor time of all threads of the process, at its end. Threads that called nothing that is
 //! recorded are seen here only.
 
+use libc::{EINVAL, ENOENT, ESRCH};
 use record::thread_times::{MOST_THREADS, ThreadCpu};
 
 use crate::os::sys;
 
-/// Reads the list of threads. `None` if the kernel does not say, or if the program has a seccomp
-/// filter, which may kill it for a system call that it does not expect from itself.
+/// Reads the list of threads. `None` if the kernel does not say, if there are more than
+/// [`MOST_THREADS`], or if this thread has a seccomp filter, which may kill the program for a system call
+/// that it does not expect from itself.
 pub fn read() -> Option<Vec<ThreadCpu>> {
-    let status = sys::read_file(c"/proc/self/status").ok()?;
+    let status = sys::read_file(c"/proc/thread-self/status").ok()?;
     let is_free = status.split(|b| *b == b'\n').any(|line| line == b"Seccomp:\t0");
     if !is_free {
         return None;
     }
     let ids = sys::numbers_in(c"/proc/self/task").ok()?;
-    Some(ids.into_iter().take(MOST_THREADS).filter_map(one).collect())
+    if ids.len() > MOST_THREADS {
+        return None;
+    }
+    ids.into_iter().filter_map(|tid| one(tid).transpose()).collect::<Result<_, i32>>().ok()
 }
 
 /// Reads what the kernel says about one thread; `None` if the thread has ended meanwhile.
-fn one(tid: u32) -> Option<ThreadCpu> {
-    let file = |name| sys::read_file(&sys::path(format!("/proc/self/task/{tid}/{name}"))).ok();
-    let name = sys::lossy(file("comm")?.trim_ascii_end().to_vec());
-    let schedstat = sys::lossy(file("schedstat")?);
-    let cpu_ns = schedstat.split_ascii_whitespace().next()?.parse().ok()?;
-    Some(ThreadCpu { tid, name, cpu_ns })
+///
+/// # Errors
+/// The error number of what could not be read.
+fn one(tid: u32) -> Result<Option<ThreadCpu>, i32> {
+    let name = sys::read_file(&sys::path(format!("/proc/self/task/{tid}/comm")));
+    let known = name.and_then(|name| Ok((name, cpu_ns(tid)?)));
+    match known {
+        Ok((name, cpu_ns)) => {
+            let name = sys::lossy(name.trim_ascii_end().to_vec());
+            Ok(Some(ThreadCpu { tid, name, cpu_ns }))
+        }
+        Err(ENOENT | ESRCH | EINVAL) => Ok(None),
+        Err(errno) => Err(errno),
+    }
+}
+
+/// The processor time of a thread of this process up to now, in ns: what its clock says, because
+/// `schedstat` is only as new as the thread's last tick.
+fn cpu_ns(tid: u32) -> Result<u64, i32> {
+    // As the kernel's `MAKE_THREAD_CPUCLOCK` with `CPUCLOCK_SCHED`.
+    let clock = (!(tid as i32) << 3) | 4 | 2;
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the call writes a time to this place.
+    match unsafe { libc::syscall(libc::SYS_clock_gettime, clock, &raw mut time) } {
+        0 => Ok(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64),
+        // The kernel's only reason: there is no such thread any more.
+        _ => Err(EINVAL),
+    }
 }

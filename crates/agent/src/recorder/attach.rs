@@ -465,6 +465,8 @@ unsafe fn leave(thread: *mut Thread, open: Loss) {
         // These are functions of the program, so they run on its stack.
         guarded(|| {
             let depth = (*thread).depth as usize;
+            // The thread-local values of plugins, which are C++, have been destroyed by now.
+            (0..depth).for_each(|at| (*thread).collected[at].plugin_id = 0);
             (0..depth).rev().for_each(|at| collectors::abandon(&mut *thread, at));
         });
         if guarded_apart(|| (*thread).leave(open)).is_none() && !epoch::is_off() {

@@ -73,9 +73,15 @@ impl OpenHits {
             let Ok(mapped) = sys::map_present(bytes_of(piece)) else { return false };
             *memory = mapped.cast();
         }
+        let length = self.length + 1;
+        // A signal handler may use this place until the length contains it, so the hit is written again.
         // SAFETY: inside of the piece.
-        unsafe { memory.add(at).write(hit) };
-        self.length += 1;
+        unsafe {
+            memory.add(at).write(hit);
+            self.length = length;
+            std::sync::atomic::compiler_fence(std::sync::atomic::Ordering::SeqCst);
+            memory.add(at).write_volatile(hit);
+        }
         true
     }
 
@@ -106,7 +112,11 @@ impl OpenHits {
     /// memory from the stack meanwhile ends below its begin.
     pub fn ends(&mut self, entry: &Entry, frame: usize) -> bool {
         let same = |hit: &OpenHit| std::ptr::eq(hit.entry, entry);
-        let exact = self.rposition(|hit| same(hit) && hit.frame == frame);
+        // Outwards, frames never become smaller (`begins`), so those that are above need no look.
+        let exact = (0..self.length)
+            .rev()
+            .take_while(|at| self.get(*at).frame <= frame)
+            .find(|at| same(&self.get(*at)) && self.get(*at).frame == frame);
         let above = || self.rposition(|hit| same(hit) && hit.frame > frame);
         // Deeper hits are not remembered, so that what is above may be another call's.
         let Some(at) = exact.or_else(|| if self.is_full { None } else { above() }) else {

@@ -64,11 +64,12 @@ impl BracketTimes {
 
 impl Thread {
     /// Begins a half of a bracket: the first thing that the recorder does in it. Returns when that
-    /// was if the half is timed, and otherwise 0.
+    /// was if the half is timed, and otherwise 0. If nothing comes of a timed half, because the call is
+    /// not recorded, the next one is timed instead.
     #[inline(always)]
     pub(crate) fn enter(&mut self, half: usize) -> u64 {
         let until = &mut self.until_timed[half];
-        *until = until.wrapping_sub(1);
+        *until = until.saturating_sub(1);
         if *until == 0 { self.draw() } else { 0 }
     }
 
