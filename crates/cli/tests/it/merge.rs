@@ -183,6 +183,41 @@ fn what_was_merged_can_be_merged_again() {
     assert_eq!(rows, ["c.cpt", "rank 0", "rank 1"]);
 }
 
+/// Both passes of a rank have its calls, so what a rank has is their mean.
+#[test]
+fn passes_stay_passes() {
+    let made = Made::new(&[]);
+    for (n, name) in [(0, "a.cpt"), (1, "b.cpt")] {
+        let mut whole = rank(n, &[]);
+        whole.processes.clear();
+        whole.manifest.passes = 2;
+        let dir = made.scratch.join(name);
+        whole.write(&dir);
+        for (pass, counter) in [(1, "page-faults"), (2, "migrations")] {
+            rank(n, &[counter]).write(&profile::passes::pass_dir(&dir, pass));
+        }
+    }
+    made.done(&["merge", "a.cpt", "b.cpt", "-o", "all.cpt"]);
+    let fields = ["op", "calls", "total_ns"];
+    let all = made.json(&["report", "all.cpt", "--raw"]);
+    assert_eq!(json!(pick(&all, &fields)), json!([["f", 5, 503.0]]));
+    let calls: Vec<&Value> = all["rows"][0]["passes"].as_array().unwrap().iter().collect();
+    assert_eq!(json!(calls.iter().map(|pass| &pass["calls"]).collect::<Vec<_>>()), json!([5, 5]));
+    let alone = |name: &str| {
+        let report = made.json(&["report", name, "--raw"]);
+        json!(pick(&report, &fields))
+    };
+    made.done(&["merge", "b.cpt", "-o", "alone.cpt"]);
+    assert_eq!(alone("alone.cpt"), alone("b.cpt"));
+    let one = made.json(&["report", "all.cpt", "--raw", "--rank", "1"]);
+    assert_eq!(json!(pick(&one, &fields)), alone("b.cpt"));
+    // Each pass says which it is.
+    let exported = made.csv(&["export", "all.cpt"]);
+    let passes: Vec<&str> = exported.iter().map(|row| row["pass"].as_str()).collect();
+    assert_eq!(passes.iter().filter(|pass| **pass == "1").count(), 5, "{passes:?}");
+    assert_eq!(passes.len(), 10);
+}
+
 /// Machine B was started 5 s after A, and its clock has 2 ticks per ns. Their times of day agree.
 #[test]
 fn times_of_two_machines_are_on_one_clock() {

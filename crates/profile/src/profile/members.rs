@@ -35,6 +35,8 @@ pub(super) fn open(root: &Dir, mut manifest: Manifest) -> Result<Profile> {
     let first = first(&members);
     let clock = members.get(first).map(|one| one.manifest.clock).unwrap_or_default();
     manifest.clock = clock;
+    // The manifest of the whole has none on disk: what reads passes there looks for them next to it.
+    manifest.passes = members.iter().map(|one| one.manifest.passes).max().unwrap_or(0);
     let timeline = common(&members, first);
     let described = describe(&manifest, &members, first);
     let maps: Vec<Option<ClockMap>> = members
