@@ -98,8 +98,8 @@ impl Profile {
                 by => ClockMap::new(&one.timeline, &self.timeline, by == AlignedBy::Monotonic)
                     .ticks(ticks),
             };
-            let ahead = self.timeline.realtime_ns(moved) - one.timeline.realtime_ns(ticks);
-            Ok((one, ahead))
+            let of_member = one.timeline.realtime_ns(ticks);
+            Ok((one, self.timeline.realtime_ns(moved).saturating_sub(of_member)))
         })
         .collect()
     }
