@@ -26,6 +26,7 @@ use serde::{Deserialize, Serialize};
 use crate::beneath::Dir;
 use crate::error::{Error, ErrorKind, Result};
 use crate::manifest::CounterInfo;
+use crate::sparse;
 
 /// The directory of members in a profile.
 pub const MERGED_NAME: &str = "merged";
@@ -46,7 +47,7 @@ pub struct Member {
     pub aligned: Aligned,
 }
 
-/// Copies a profile: its directories and plain files, and nothing else.
+/// Copies a profile: its directories and plain files, and nothing else. Holes in files stay holes.
 ///
 /// # Errors
 /// Fails if something else is in it, if it is more than a few directories deep, or if `to` is not
@@ -73,7 +74,7 @@ fn copy_within(from: &Dir, to: &Dir, depth: u32) -> Result<()> {
             copy_within(&from.dir(&name)?, &to.make_dir(text)?, depth - 1)?;
             continue;
         }
-        let copied = std::io::copy(&mut from.file(&name)?, &mut to.create(text)?);
+        let copied = sparse::copy(&from.file(&name)?, &mut to.create(text)?);
         copied.map_err(Error::on("copy", &path))?;
     }
     Ok(())

@@ -1,7 +1,7 @@
-//! Reads files that may consist mostly of holes.
+//! Reads and copies files that may consist mostly of holes.
 
 use std::fs::File;
-use std::io;
+use std::io::{self, Read};
 use std::os::unix::fs::{FileExt, MetadataExt};
 
 use rustix::fs::SeekFrom;
@@ -60,9 +60,60 @@ pub(crate) fn read_data(file: &File) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
+/// Copies a file to an empty one that is open for appending. Its holes stay holes, as far as the file
+/// system says where they are.
+pub(crate) fn copy(from: &File, to: &mut File) -> io::Result<()> {
+    let (end, mut at) = (from.metadata()?.len(), 0);
+    while at < end {
+        let data = match rustix::fs::seek(from, SeekFrom::Data(at)) {
+            Ok(data) => data,
+            // Nothing but a hole.
+            Err(Errno::NXIO) => end,
+            // The file system does not say.
+            Err(_) => at,
+        };
+        let hole = rustix::fs::seek(from, SeekFrom::Hole(data)).unwrap_or(end);
+        to.set_len(data)?;
+        rustix::fs::seek(from, SeekFrom::Start(data))?;
+        let bytes = hole.saturating_sub(data);
+        if io::copy(&mut from.take(bytes), to)? < bytes {
+            let why = "it became shorter while it was copied";
+            return Err(io::Error::new(io::ErrorKind::UnexpectedEof, why));
+        }
+        at = hole;
+    }
+    to.set_len(end)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_copy_has_the_holes_of_the_file() {
+        let scratch = testkit::Scratch::new();
+        let create = |name: &str| {
+            let path = scratch.join(name);
+            File::options().read(true).append(true).create_new(true).open(&path).unwrap()
+        };
+        // Data, a hole, data, a hole; a hole first; nothing.
+        let cases: [&[(usize, u64)]; 4] =
+            [&[(5, 64 << 20), (70_000, 8 << 20)], &[(0, 8 << 20), (3, 0)], &[(0, 8 << 20)], &[]];
+        for (number, parts) in cases.iter().enumerate() {
+            let mut from = create(&format!("{number} from"));
+            for (data, hole) in *parts {
+                io::Write::write_all(&mut from, &vec![7; *data]).unwrap();
+                from.set_len(from.metadata().unwrap().len() + hole).unwrap();
+            }
+            let mut to = create(&format!("{number} to"));
+            copy(&from, &mut to).unwrap();
+            let bytes = |name: &str| std::fs::read(scratch.join(name)).unwrap();
+            let same = bytes(&format!("{number} from")) == bytes(&format!("{number} to"));
+            assert!(same, "{parts:?}");
+            let taken = |file: &File| file.metadata().unwrap().blocks();
+            assert!(taken(&to) <= taken(&from) + 256, "{parts:?}: {}", taken(&to));
+        }
+    }
 
     #[test]
     fn a_file_that_only_says_that_it_is_large() {
