@@ -45,9 +45,28 @@ impl ClockMap {
 
     /// Converts a moment in ticks.
     pub fn ticks(&self, ticks: u64) -> u64 {
-        let since = ticks.wrapping_sub(self.from_ticks) as i64;
+        self.at(self.since(ticks)).max(0) as u64
+    }
+
+    /// How long after the moment that both agree on, in ticks of the recording.
+    fn since(&self, ticks: u64) -> i64 {
+        ticks.wrapping_sub(self.from_ticks) as i64
+    }
+
+    /// The moment in ticks of the profile, which may be before the beginning of its clock.
+    fn at(&self, since: i64) -> i64 {
         let since = if self.ratio == 1.0 { since } else { self.scaled(since as f64) as i64 };
-        self.to_ticks.saturating_add(since).max(0) as u64
+        self.to_ticks.saturating_add(since)
+    }
+
+    /// Converts the begin and the duration of a call. The duration is that between both ends as they
+    /// are rounded, so that calls that end inside of another still do. Of a call whose end was read
+    /// before its begin, it is below 0.
+    fn call(&self, start: &mut u64, duration: &mut u64) {
+        let begin = self.since(*start);
+        let end = begin.saturating_add(*duration as i64);
+        *duration = self.at(end).saturating_sub(self.at(begin)) as u64;
+        *start = self.ticks(*start);
     }
 
     /// Converts a duration in ticks.
@@ -101,12 +120,7 @@ impl ClockMap {
     /// Converts what was decoded from a page.
     pub fn columns(&self, columns: &mut Columns) {
         for (start, duration) in columns.start_ticks.iter_mut().zip(&mut columns.duration_ticks) {
-            *start = self.ticks(*start);
-            // Of a call whose end was read before its begin, the duration is below 0.
-            *duration = match *duration as i64 {
-                negative @ ..0 => self.scaled(negative as f64) as i64 as u64,
-                _ => self.duration(*duration),
-            };
+            self.call(start, duration);
         }
         for clock in &mut columns.clocks {
             clock.ticks = self.ticks(clock.ticks);
