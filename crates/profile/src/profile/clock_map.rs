@@ -140,7 +140,8 @@ impl ClockMap {
             library.ticks = self.ticks(library.ticks);
         }
         process.calibrations.iter_mut().for_each(|one| self.calibration(one));
-        process.brackets.iter_mut().for_each(|one| self.brackets(one));
+        let brackets = process.brackets.iter_mut().chain(&mut process.announced);
+        brackets.for_each(|one| self.brackets(one));
         if let Some(steps) = &mut process.clock_steps {
             steps.smallest_ticks = self.duration(steps.smallest_ticks);
             steps.typical_ticks = self.duration(steps.typical_ticks);
@@ -213,6 +214,47 @@ mod tests {
         assert_eq!(map.monotonic_ns(4_000_500), 4_500_500, "8,500,500 ns since 1970");
         let moment = here.realtime_ns(map.ticks(400 + 16_000_000));
         assert_eq!(moment, there.realtime_ns(400 + 16_000_000));
+    }
+
+    /// Three ticks there are two here, so half of all moments are rounded.
+    #[test]
+    fn calls_that_end_inside_of_another_still_do() {
+        let here = line(&[(0, 0, 0), (20_000_000, 10_000_000, 10_000_000)]);
+        let there = line(&[(0, 0, 0), (30_000_000, 10_000_000, 10_000_000)]);
+        let map = ClockMap::new(&there, &here, true);
+        let mapped = |start: u64, end: u64| {
+            let (mut start, mut duration) = (start, end.wrapping_sub(start));
+            map.call(&mut start, &mut duration);
+            (start, start.wrapping_add(duration))
+        };
+        for start in 3_000..3_012 {
+            for end in start..start + 12 {
+                assert_eq!(mapped(start, end), (map.ticks(start), map.ticks(end)));
+            }
+        }
+        // The end was read before the begin.
+        assert_eq!(mapped(3_030, 3_000), (2_020, 2_000));
+        let (mut start, mut longest) = (1 << 60, i64::MAX as u64);
+        map.call(&mut start, &mut longest);
+        assert!(longest as i64 > 0, "a duration that cannot be stays above 0");
+    }
+
+    /// Histograms of 1,000 ticks there are of 500 here, whoever they are of.
+    #[test]
+    fn all_histograms_of_a_process_are_mapped() {
+        let here = line(&[(0, 0, 0), (20_000_000, 10_000_000, 10_000_000)]);
+        let there = line(&[(0, 0, 0), (40_000_000, 10_000_000, 10_000_000)]);
+        let of = |ticks: u64| Brackets {
+            before: Histogram(vec![(bucket_of(ticks) as u16, 3)]),
+            after: Histogram(vec![(bucket_of(ticks) as u16, 4)]),
+            ..Brackets::default()
+        };
+        let id = crate::PartId { start_time: 1, pid: 2, generation: 0 };
+        let mut process = Process::new(None, id, false);
+        (process.brackets, process.announced) = (vec![of(1_000)], vec![of(1_000)]);
+        ClockMap::new(&there, &here, true).process(&mut process);
+        assert_eq!(process.brackets, [of(500)]);
+        assert_eq!(process.announced, [of(500)]);
     }
 
     #[test]
