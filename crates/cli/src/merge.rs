@@ -183,8 +183,10 @@ fn find(inputs: &[(&Path, Dir)]) -> Result<Vec<Found>, Failure> {
             known.insert(manifest.id.clone(), path.display().to_string());
             let profile = fit(path, &name, &root, &manifest)?;
             // Names tell the profiles apart where ranks do not.
-            let taken = found.iter().filter(|other| other.name == name).count();
-            let name = if taken == 0 { name } else { format!("{name} ({})", taken + 1) };
+            let again = (2..).map(|n: usize| format!("{name} ({n})"));
+            let mut names = std::iter::once(name.clone()).chain(again);
+            let is_free = |new: &String| found.iter().all(|other| other.name != *new);
+            let name = names.find(is_free).unwrap_or(name);
             found.push(Found { name, root, profile });
         }
     }
