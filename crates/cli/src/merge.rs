@@ -297,7 +297,6 @@ fn manifest(found: &[Found]) -> Result<Manifest, Failure> {
     let failed = found.iter().map(of).find(|one| one.exit.is_some_and(|exit| exit.code != Some(0)));
     all.exit = failed.map_or(all.exit, |failed| failed.exit);
     all.metrics.clear();
-    all.notes.clear();
     let mut hosts: Vec<String> = Vec::new();
     for one in found {
         let manifest = &one.profile.manifest;
@@ -305,10 +304,6 @@ fn manifest(found: &[Found]) -> Result<Manifest, Failure> {
             manifest.metrics.iter().filter(|new| all.metrics.iter().all(|m| m.name != new.name));
         let new: Vec<_> = new.cloned().collect();
         all.metrics.extend(new);
-        for note in &manifest.notes {
-            let label = one.profile.label_of_recording().unwrap_or_else(|| one.name.clone());
-            all.notes.push(format!("{label}: {note}"));
-        }
         for plugin in &manifest.plugins {
             if !all.plugins.contains(plugin) {
                 all.plugins.push(plugin.clone());
@@ -319,6 +314,7 @@ fn manifest(found: &[Found]) -> Result<Manifest, Failure> {
         }
     }
     all.host = hosts.join(", ");
+    all.notes = notes(found);
     if found.iter().any(|one| one.profile.manifest.boot_id != all.boot_id) {
         all.boot_id.clear();
         all.notes.push(
@@ -329,6 +325,26 @@ fn manifest(found: &[Found]) -> Result<Manifest, Failure> {
         );
     }
     Ok(all)
+}
+
+/// The notes of all profiles, each once. It says whose it is, unless all have it.
+fn notes(found: &[Found]) -> Vec<String> {
+    let mut all: Vec<(&str, Vec<String>)> = Vec::new();
+    for one in found {
+        let label = one.profile.label_of_recording().unwrap_or_else(|| one.name.clone());
+        for note in &one.profile.manifest.notes {
+            match all.iter_mut().find(|(known, _)| known == note) {
+                Some((_, labels)) if labels.last() == Some(&label) => {}
+                Some((_, labels)) => labels.push(label.clone()),
+                None => all.push((note, vec![label.clone()])),
+            }
+        }
+    }
+    let text = |(note, labels): (&str, Vec<String>)| match labels.len() == found.len() {
+        true => note.to_owned(),
+        false => format!("{}: {note}", labels.join(", ")),
+    };
+    all.into_iter().map(text).collect()
 }
 
 /// How a profile was aligned.
