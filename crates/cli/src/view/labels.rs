@@ -19,7 +19,8 @@ pub fn op_of(profile: &Profile, key: Key) -> Option<&Op> {
 
 /// A label for each row. If different ops have the same name, their labels get their arguments
 /// (first the parameters of overloaded C++ functions, then the recorded arguments). If that does not
-/// tell them apart, they get the name of the library, and then their number.
+/// tell them apart, they get the name of the library, and then their number. Threads of several
+/// processes that have the same name and number get their process.
 pub fn labels(profile: &Profile, keys: &[Key]) -> Vec<String> {
     let short = |key: &Key| label(profile, *key, Detail::Short);
     let mut labels: Vec<String> = keys.iter().map(short).collect();
@@ -48,6 +49,9 @@ pub fn labels(profile: &Profile, keys: &[Key]) -> Vec<String> {
                     label.push_str(&format!(" [{}]", op.map_or("", |op| &*op.library)));
                 }
                 (2, Key::Op(id)) => label.push_str(&format!(" #{id}")),
+                (0, Key::Thread(process, _)) => {
+                    label.push_str(&format!(" of {}", process_label(profile, process)));
+                }
                 _ => {}
             }
         }
@@ -120,12 +124,16 @@ fn rank_label(profile: &Profile, first: usize) -> String {
 }
 
 /// Names a process: `4711 iree-run-module`; or a row of a plugin's events: `accelerator 3 of python3
-/// 4711`.
+/// 4711`. In a merged profile, its rank follows, or the profile that it comes from.
 pub fn process_label(profile: &Profile, process: usize) -> String {
     let Some(process) = profile.processes.get(process) else { return String::new() };
     let program = process.info.as_ref().map_or("", |info| info.program.as_str());
     let program = program.rsplit('/').next().unwrap_or_default();
-    let rank = process.job.map(|job| format!(" (rank {})", job.rank)).unwrap_or_default();
+    let rank = match (process.job, profile.members.get(process.member)) {
+        (Some(job), _) => format!(" (rank {})", job.rank),
+        (None, Some(member)) => format!(" ({})", visible(&member.name)),
+        (None, None) => String::new(),
+    };
     if process.id.is_of_plugins() && !program.is_empty() {
         return format!("{}{rank}", visible(program));
     }

@@ -218,6 +218,49 @@ fn passes_stay_passes() {
     assert_eq!(passes.len(), 10);
 }
 
+/// Profiles of programs without ranks, which all have the same name and the same threads.
+#[test]
+fn profiles_of_one_name_are_told_apart() {
+    let places = ["x/p.cpt", "y/p.cpt", "z/p.cpt"];
+    let mut scripts = [0, 1, 2].map(|n| rank(n, &[]));
+    for script in &mut scripts {
+        let process = &mut script.processes[0];
+        process.job = None;
+        (process.pid, process.threads[0].tid) = (100, 100);
+        script.manifest.notes = vec!["the same note".into()];
+    }
+    scripts[1].manifest.notes.push("another note".into());
+    let scratch = Scratch::new();
+    for folder in ["x", "y", "z"] {
+        std::fs::create_dir(scratch.join(folder)).unwrap();
+    }
+    for (place, script) in places.iter().zip(&scripts) {
+        script.write(&scratch.join(place));
+    }
+    let golden = golden(&scratch);
+    let made = Made { scratch, golden };
+    let said = made.done(&[&["merge"], &places[..], &["-o", "all.cpt"]].concat());
+    let names: Vec<&str> =
+        said.lines().filter_map(|line| line.split_once(':')).map(|s| s.0).collect();
+    assert_eq!(names, ["p.cpt", "p.cpt (2)", "p.cpt (3)"]);
+    let report = made.json(&["report", "all.cpt"]);
+    let notes: Vec<&str> =
+        report["notes"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
+    let of_profiles: Vec<&&str> = notes.iter().filter(|note| note.contains("note")).collect();
+    assert_eq!(of_profiles, [&"the same note", &"p.cpt (2): another note"], "{notes:?}");
+    made.done(&["merge", "x/p.cpt", "y/p.cpt", "-o", "two.cpt"]);
+    let again = made.done(&["merge", "two.cpt", "z/p.cpt", "-o", "again.cpt"]);
+    assert!(again.contains("p.cpt (3)"), "{again}");
+    let threads = made.done(&["report", "all.cpt", "--by", "thread"]);
+    let rows = made.csv(&["report", "all.cpt", "--by", "thread"]);
+    let labels: Vec<&str> = rows.iter().map(|row| row["thread"].as_str()).collect();
+    for name in names {
+        let label = format!("worker (100) of 100 model ({name})");
+        assert!(labels.contains(&label.as_str()), "{label}: {labels:?}");
+        assert!(threads.contains(&label), "{label}: {threads}");
+    }
+}
+
 /// Machine B was started 5 s after A, and its clock has 2 ticks per ns. Their times of day agree.
 #[test]
 fn times_of_two_machines_are_on_one_clock() {
