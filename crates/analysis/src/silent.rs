@@ -33,7 +33,9 @@ pub(crate) fn silent(profile: &Profile, threads: &[ThreadTime]) -> Vec<SilentThr
         let of = &profile.processes[process];
         let Some(at_end) = &of.thread_times else { continue };
         // The recordings of plugins in the same process are parts of their own.
-        let same = profile.processes.iter().filter(|p| p.id.of_process() == of.id.of_process());
+        // A process of another machine or run may have the same ids.
+        let key = |p: &profile::Process| (p.member, p.pass, p.id.of_process());
+        let same = profile.processes.iter().filter(|p| key(p) == key(of));
         let called: HashSet<u32> = same.flat_map(|p| &p.threads).map(|t| t.tid).collect();
         let silent = at_end.iter().filter(|thread| !called.contains(&thread.tid));
         let first = all.len();

@@ -151,6 +151,11 @@ impl RowKind {
             Self::Launch | Self::Module | Self::Line | Self::Shape | Self::Site => None,
         }
     }
+
+    /// Whether rows are made of events of plugins.
+    fn of_activities(self) -> bool {
+        matches!(self, Self::Launch | Self::Module | Self::Line | Self::Shape)
+    }
 }
 
 /// What the three formats print.
@@ -185,6 +190,9 @@ fn refuse_what_needs_calls(args: &Args) -> Result<(), Failure> {
 /// Prints the report.
 pub fn main(args: Args) -> Result<ExitCode, Failure> {
     let mut profile = open(&args.profile, &Needs::files(&args.metrics.metrics_file))?;
+    if args.by.of_activities() && !args.tree {
+        args.ranks.refuse_shared(&profile)?;
+    }
     args.ranks.choose(&mut profile)?;
     if args.tree {
         return tree::main(&args, &profile);

@@ -44,10 +44,14 @@ pub struct Launcher {
     pub before: u64,
 }
 
+/// A process: the index of its member in a merged profile, otherwise 0, and its id there. Processes of
+/// several members may have the same id.
+pub type Whose = (usize, PartId);
+
 /// All launches of a profile.
 #[derive(Debug, Default)]
 pub struct Launches {
-    by_id: HashMap<(PartId, u64), Launcher>,
+    by_id: HashMap<(Whose, u64), Launcher>,
 }
 
 /// The only argument that matters here.
@@ -81,7 +85,7 @@ impl<'a> Ids<'a> {
     }
 
     /// The process of an activity on a device, and the id of the op that launched it.
-    pub fn of_event(&mut self, event: &Activity<'_>) -> Option<(PartId, u64)> {
+    pub fn of_event(&mut self, event: &Activity<'_>) -> Option<(Whose, u64)> {
         // Most events have no id, and parsing takes time.
         let args = event.args.filter(|args| event.form == b'X' && args.contains(ARGUMENT))?;
         // A kind that a plugin has declared itself is on a device if its events have a stream.
@@ -92,7 +96,7 @@ impl<'a> Ids<'a> {
         let row: i64 = self.trace.row(event.row).0?.parse().ok()?;
         let index = row.checked_sub(PLUGIN_ROWS)? / i64::from(PLUGIN_PARTS);
         let process = *self.processes.get(usize::try_from(index).ok()?)?;
-        Some((process?, id))
+        Some(((self.trace.member, process?), id))
     }
 
     /// `None` for a category that nobody has published.
@@ -113,7 +117,7 @@ impl Launches {
     /// # Errors
     /// The activities cannot be read.
     pub fn read(profile: &Profile, traces: &[Activities]) -> Result<Self> {
-        let mut launched: HashMap<(PartId, u64), u32> = HashMap::new();
+        let mut launched: HashMap<(Whose, u64), u32> = HashMap::new();
         for trace in traces {
             let Some(mut ids) = Ids::of(trace) else { continue };
             let mut events = trace.events()?;
@@ -138,7 +142,7 @@ impl Launches {
                 for page in 0..t.headers().len() {
                     let columns = decoder.decode(PageKey { process, thread, page });
                     for extra in columns.extras.iter().filter(|extra| extra.key == KEY_PLUGIN_ID) {
-                        let of = (p.id, extra.bits);
+                        let of = ((p.member, p.id), extra.bits);
                         if let Some(launched) = launched.get(&of) {
                             let (export, launched) = (columns.export[extra.call], *launched);
                             let launcher = Launcher { process, export, launched, before: 0 };
@@ -165,7 +169,7 @@ impl Launches {
     }
 
     /// The call with this id in this process, if it launched anything.
-    pub fn launcher(&self, process: PartId, id: u64) -> Option<&Launcher> {
+    pub fn launcher(&self, process: Whose, id: u64) -> Option<&Launcher> {
         self.by_id.get(&(process, id))
     }
 }

@@ -32,7 +32,6 @@ use record::pool::PoolFile;
 use record::thread_times::ThreadCpu;
 use record::{Granularity, PageHeader, Snapshot, Timeline, brackets::Brackets};
 
-use crate::activities::Activities;
 use crate::beneath::Dir;
 use crate::counts::{CountedCalls, ThreadSpent};
 use crate::error::{Error, Result};
@@ -80,8 +79,9 @@ pub struct Profile {
     pub(crate) left_out: Vec<Vec<u64>>,
     /// The directory itself.
     pub(crate) root: Dir,
-    /// The directories that may have activities: its own one, and those of its members.
-    pub(crate) roots: Vec<Dir>,
+    /// The directories that may have activities: its own one, or those of its members with their
+    /// indices.
+    pub(crate) roots: Vec<(usize, Dir)>,
     /// The pool of each pass.
     pub(crate) pools: Vec<Option<PoolFile>>,
 }
@@ -310,19 +310,9 @@ impl Profile {
             losses,
             members: Vec::new(),
             left_out: Vec::new(),
-            roots: vec![root.clone()],
+            roots: vec![(0, root.clone())],
             pools: vec![pool],
         })
-    }
-
-    /// Opens what was imported into the profile, event by event. Those of a merged profile come member
-    /// by member.
-    ///
-    /// # Errors
-    /// Same as for [`Activities::open_all`].
-    pub fn activities(&self) -> Result<Vec<Activities>> {
-        let each = self.roots.iter().map(Activities::open_in).collect::<Result<Vec<_>>>()?;
-        Ok(each.into_iter().flatten().collect())
     }
 
     /// Returns all losses that opening found, with those of all processes added up.

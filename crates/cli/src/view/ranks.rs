@@ -23,6 +23,21 @@ impl RankArgs {
     pub fn choose(&self, profile: &mut Profile) -> Result<(), Failure> {
         self.rank.map_or(Ok(()), |rank| keep(profile, rank))
     }
+
+    /// Refuses to show activities of the chosen rank if those of other ranks are among them.
+    ///
+    /// # Errors
+    /// The rank shares its recording with others.
+    pub fn refuse_shared(&self, profile: &Profile) -> Result<(), Failure> {
+        match self.rank.filter(|rank| profile.shares_recording(*rank)) {
+            None => Ok(()),
+            Some(rank) => Err(Failure::new(format!(
+                "--rank {rank}: its recording is also of other ranks, and events of plugins do not say \
+                 which rank they are of"
+            ))
+            .hint("leave out --rank, or record each rank into its own profile and merge them")),
+        }
+    }
 }
 
 /// Leaves one rank in the profile.

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use profile::Job;
+use profile::activities::{ActivitiesWriter, Activity};
+use profile::launches::{PLUGIN_ROWS, PROCESSES_KEY};
 use serde_json::{Value, json};
 use testkit::{CallScript, Golden, Output, ProfileScript, Scratch};
 
@@ -259,6 +261,80 @@ fn profiles_of_one_name_are_told_apart() {
         assert!(labels.contains(&label.as_str()), "{label}: {labels:?}");
         assert!(threads.contains(&label), "{label}: {threads}");
     }
+}
+
+/// Two ranks have the same process id. Each has a call with the id 7, which launched a kernel, and
+/// rank 1 has a thread without calls whose number is that of a thread with calls of rank 0.
+#[test]
+fn equal_ids_of_several_profiles_are_not_confused() {
+    let mut scripts = [rank(0, &[]), rank(1, &[])];
+    for (n, script) in scripts.iter_mut().enumerate() {
+        let process = &mut script.processes[0];
+        (process.pid, process.threads[0].tid) = (100, 100 + n as u32);
+        let call = CallScript::new(0, 50_000, 100).value(record::page::KEY_PLUGIN_ID, 7);
+        process.threads[0].call(call);
+        let thread = |tid: u32, name: &str, cpu_ns: u64| record::thread_times::ThreadCpu {
+            tid,
+            name: name.into(),
+            cpu_ns,
+        };
+        process.thread_times =
+            (n == 1).then(|| vec![thread(100, "silent", 5_000_000), thread(101, "worker", 1_000)]);
+    }
+    let made = Made::new(&[("a.cpt", &scripts[0]), ("b.cpt", &scripts[1])]);
+    for (name, lasts) in [("a.cpt", 1_000), ("b.cpt", 30)] {
+        let dir = made.scratch.join(name);
+        let of = profile::Profile::open(&dir).unwrap().processes[0].id.name();
+        let root = profile::beneath::Dir::open(&dir).unwrap();
+        let mut writer = ActivitiesWriter::create(&root, "plugin").unwrap();
+        let row = writer.row(Some(&PLUGIN_ROWS.to_string()), None);
+        let (kernel, category) = (writer.name(&format!("kernel of {name}")), writer.name("kernel"));
+        let event = Activity {
+            form: b'X',
+            name: Some(kernel),
+            category: Some(category),
+            row,
+            duration_ns: Some(lasts),
+            args: Some(r#"{"External id":7}"#),
+            ..Activity::default()
+        };
+        writer.push(&event).unwrap();
+        writer.finish(&json!({ PROCESSES_KEY: [of] })).unwrap();
+    }
+    made.done(&["merge", "a.cpt", "b.cpt", "-o", "all.cpt"]);
+    let fields = ["activity", "op", "calls", "total_ns"];
+    let launched = |options: &[&str]| {
+        let report = made.json(&[&["report", "all.cpt", "--by", "launch"], options].concat());
+        json!(pick(&report, &fields))
+    };
+    let (a, b) =
+        (json!(["kernel of a.cpt", "f", 1, 1_000]), json!(["kernel of b.cpt", "f", 1, 30]));
+    assert_eq!(launched(&[]), json!([a, b]));
+    assert_eq!(launched(&["--rank", "0"]), json!([a]));
+    assert_eq!(launched(&["--rank", "1"]), json!([b]));
+    let text = made.done(&["report", "all.cpt", "--by", "launch", "--rank", "1"]);
+    assert!(!text.contains("of no op") && !text.contains("a.cpt"), "{text}");
+
+    let report = made.json(&["report", "all.cpt"]);
+    let silent = &report["silent_threads"];
+    assert_eq!(json!([silent[0]["name"], silent[0]["process"]]), json!(["silent", 1]), "{silent}");
+}
+
+/// Events of a plugin are of a recording, and this one is of two ranks.
+#[test]
+fn events_of_one_rank_of_a_recording_are_not_known() {
+    let mut script = rank(0, &[]);
+    let other = rank(1, &[]).processes.remove(0);
+    script.processes.push(other);
+    let made = Made::new(&[("a.cpt", &script)]);
+    for by in ["launch", "module", "line", "shape"] {
+        let output = made.run(&["report", "a.cpt", "--by", by, "--rank", "1"]);
+        assert_eq!(output.code, Some(2), "{by}: {output:?}");
+        let why = "--rank 1: its recording is also of other ranks";
+        assert!(output.stderr.contains(why), "{by}: {}", output.stderr);
+    }
+    let ops = made.json(&["report", "a.cpt", "--rank", "1", "--raw"]);
+    assert_eq!(json!(pick(&ops, &["op", "calls"])), json!([["f", 3]]));
 }
 
 /// Machine B was started 5 s after A, and its clock has 2 ticks per ns. Their times of day agree.

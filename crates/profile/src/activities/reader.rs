@@ -13,6 +13,7 @@ use super::{
     ACTIVITIES_NAME, Activity, DOCUMENT_NAME, EVENTS_NAME, NAMES_NAME, NameId, ROWS_NAME, RowId,
     events_schema, names_schema, rows_schema,
 };
+use crate::Profile;
 use crate::beneath::Dir;
 use crate::error::{Error, ErrorKind, Result};
 use crate::ledger::LossCount;
@@ -28,6 +29,8 @@ pub struct Activities {
     pub document: serde_json::Value,
     /// Damage found in its names and rows.
     pub losses: Vec<LossCount>,
+    /// Index of the member that it comes from, in a merged profile; otherwise 0.
+    pub member: usize,
     names: Vec<String>,
     rows: Vec<(Option<String>, Option<String>)>,
     /// The directory of all activities; `None` if this one was refused.
@@ -60,6 +63,7 @@ impl Activities {
                     name: name.to_string_lossy().into_owned(),
                     document: serde_json::Value::Null,
                     losses: vec![LossCount::new(Loss::FileRefused, 1)],
+                    member: 0,
                     names: Vec::new(),
                     rows: Vec::new(),
                     all: None,
@@ -93,7 +97,7 @@ impl Activities {
             Err(e) => return Err(e),
         };
         let name = name.to_string_lossy().into_owned();
-        Ok(Self { name, document, losses, names, rows, all: Some(all.clone()) })
+        Ok(Self { name, document, losses, member: 0, names, rows, all: Some(all.clone()) })
     }
 
     /// Returns the text of a name; `None` if it is damaged.
@@ -120,6 +124,22 @@ impl Activities {
         let Some(all) = &self.all else { return Ok(Events { stream: None }) };
         let dir = all.dir(&self.name)?;
         Ok(Events { stream: open(&dir, EVENTS_NAME, &events_schema())? })
+    }
+}
+
+impl Profile {
+    /// Opens what was imported into the profile, event by event. Those of a merged profile come member
+    /// by member, without members that [`Profile::keep_rank`] has left nothing of.
+    ///
+    /// # Errors
+    /// Same as for [`Activities::open_all`].
+    pub fn activities(&self) -> Result<Vec<Activities>> {
+        let mut all = Vec::new();
+        for (member, root) in &self.roots {
+            let of_member = Activities::open_in(root)?.into_iter();
+            all.extend(of_member.map(|one| Activities { member: *member, ..one }));
+        }
+        Ok(all)
     }
 }
 

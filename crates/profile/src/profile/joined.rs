@@ -83,7 +83,7 @@ pub(super) fn open(root: &Dir, mut manifest: Manifest) -> Result<Profile> {
         losses,
         members: Vec::new(),
         left_out: Vec::new(),
-        roots: vec![root.clone()],
+        roots: vec![(0, root.clone())],
         pools,
     })
 }

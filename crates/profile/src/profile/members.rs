@@ -139,7 +139,7 @@ fn add(to: &mut Profile, one: Profile, member: usize, map: Option<ClockMap>, pla
         to.tracks.push(tracks);
     }
     to.losses.extend(one.losses);
-    to.roots.extend(one.roots);
+    to.roots.extend(one.roots.into_iter().map(|(_, root)| (member, root)));
 }
 
 /// Whether both were recorded in one boot of one machine.

@@ -452,7 +452,8 @@ impl<'a> ProcessExport<'a, '_> {
     fn plugin_id(&mut self, columns: &Columns, i: usize) -> bool {
         let Some(id) = columns.extra(i, KEY_PLUGIN_ID) else { return false };
         self.relay.args().push(Arg::uint("External id", id));
-        if let Some(launcher) = self.launches.launcher(self.process.id, id) {
+        let whose = (self.process.member, self.process.id);
+        if let Some(launcher) = self.launches.launcher(whose, id) {
             let first = FIRST_LAUNCH + launcher.before;
             for id in first..first + u64::from(launcher.launched) {
                 self.relay.flow(Flow { kind: self.launch, id, end: FlowEnd::Start });

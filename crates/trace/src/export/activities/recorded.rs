@@ -9,9 +9,9 @@ use std::collections::{BTreeSet, HashMap};
 use std::io;
 
 use model::activity::{FlowKind, Vocabulary};
+use profile::LossCount;
 use profile::activities::{Activities, Activity, RowId};
-use profile::launches::{Ids, Launches};
-use profile::{LossCount, PartId};
+use profile::launches::{Ids, Launches, Whose};
 
 use super::args::Args;
 use super::categories::Categories;
@@ -163,7 +163,7 @@ struct Export<'a, S> {
     ids: Option<Ids<'a>>,
     launches: &'a Launches,
     /// How many arrows of each launching call have ended.
-    ended: HashMap<(PartId, u64), u64>,
+    ended: HashMap<(Whose, u64), u64>,
     held: Option<Held>,
     unsorted: bool,
     sorted: Vec<Held>,
