@@ -137,6 +137,23 @@ fn an_iteration_of_many_dispatches() {
     }
 }
 
+/// *a* and *b* begin together, on one thread (*b* inside of *a*) or on two. The dispatches have the order
+/// of the numbers that exports give them.
+#[test]
+fn workgroups_that_begin_together() {
+    let inside = [(0, 1, 0, 1, 0, 10), (0, 0, 0, 1, 0, 100)];
+    let beside = [(1, 1, 0, 1, 0, 10), (0, 0, 0, 1, 0, 100)];
+    for workgroups in [inside, beside] {
+        // The readers of threads had the order of a hash map, which is another one each time.
+        for _ in 0..20 {
+            let (_scratch, profile) = open(&program(&workgroups));
+            let found = sites(&profile, false).unwrap();
+            let ops: Vec<u32> = found.rows.iter().map(|site| site.op).collect();
+            assert_eq!(ops, [0, 1], "{workgroups:?}");
+        }
+    }
+}
+
 #[test]
 fn a_run_with_a_budget_has_no_sites_and_no_tree() {
     let mut script = program(&iteration(0));
