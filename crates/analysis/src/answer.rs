@@ -64,11 +64,15 @@ pub struct InPass {
     pub own: Estimate,
 }
 
-/// Of how many passes each row of a report is the mean. Each pass repeats the calls of every op, so that
-/// the rows by op are means; rows by thread or process are of one pass anyway.
+/// Whether each row of a report is the mean of several passes. Each pass repeats the calls of every op and
+/// of every rank; rows by thread or process are of one pass anyway.
+pub fn are_means(profile: &Profile, by: By) -> bool {
+    matches!(by, By::Op | By::Rank) && profile.manifest.passes > 0
+}
+
+/// Of how many passes each row of a report is the mean.
 pub fn passes(profile: &Profile, by: By) -> u64 {
-    let is_mean = by == By::Op && profile.manifest.passes > 0;
-    if is_mean { profile.passes().max(1).into() } else { 1 }
+    if are_means(profile, by) { profile.passes().max(1).into() } else { 1 }
 }
 
 /// The first calls of an op, which took much longer than its others: of an op with at least [`CALLS`]

@@ -76,7 +76,7 @@ pub fn by_launch(profile: &Profile, all: &[Activities]) -> profile::Result<Launc
                     max_ns: 0,
                 });
                 row.calls += 1;
-                row.total_ns += duration;
+                row.total_ns = row.total_ns.saturating_add(duration);
                 row.min_ns = row.min_ns.min(duration);
                 row.max_ns = row.max_ns.max(duration);
                 Ok(())
@@ -86,7 +86,8 @@ pub fn by_launch(profile: &Profile, all: &[Activities]) -> profile::Result<Launc
     let mut rows: Vec<LaunchRow> = found.into_values().collect();
     let mut of_op: HashMap<String, i64> = HashMap::new();
     for row in &rows {
-        *of_op.entry(row.op.clone()).or_default() += row.total_ns;
+        let sum = of_op.entry(row.op.clone()).or_default();
+        *sum = sum.saturating_add(row.total_ns);
     }
     rows.sort_by(|a, b| {
         let of = |row: &LaunchRow| of_op.get(&row.op).copied();
@@ -94,6 +95,6 @@ pub fn by_launch(profile: &Profile, all: &[Activities]) -> profile::Result<Launc
         (of(b).cmp(&of(a)).then_with(|| a.op.cmp(&b.op)))
             .then_with(|| b.total_ns.cmp(&a.total_ns).then_with(|| names(a).cmp(&names(b))))
     });
-    let total_ns = rows.iter().map(|row| row.total_ns).sum();
+    let total_ns = rows.iter().fold(0i64, |sum, row| sum.saturating_add(row.total_ns));
     Ok(Launched { rows, total_ns, of_no_op })
 }

@@ -67,7 +67,7 @@ pub mod tracks;
 pub mod tree;
 mod walk;
 
-pub use answer::{InPass, Most, Outside, SlowFirst, Together, passes};
+pub use answer::{InPass, Most, Outside, SlowFirst, Together, are_means, passes};
 pub use call_sets::{CallSet, call_sets};
 pub use checks::{Contradiction, LoopViolation, OpViolation, Violation};
 pub use durations::Durations;

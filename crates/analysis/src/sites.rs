@@ -105,7 +105,8 @@ impl Sites {
 pub fn sites(profile: &Profile, raw: bool) -> Option<Sites> {
     let brackets = Brackets::new(profile, raw);
     let mut found = Sites::default();
-    let mut sums: BTreeMap<(Vec<OpId>, Option<u32>, OpId), Sum> = BTreeMap::new();
+    // By the functions of one iteration, which processes of the same program share.
+    let mut sums: BTreeMap<Vec<OpId>, Places> = BTreeMap::new();
     for process in 0..profile.processes.len() {
         let assembled = assemble(profile, process, &brackets)?;
         if assembled.dispatches.is_empty() {
@@ -113,24 +114,29 @@ pub fn sites(profile: &Profile, raw: bool) -> Option<Sites> {
         }
         let ops: Vec<OpId> = assembled.dispatches.iter().map(|dispatch| dispatch.op).collect();
         let (sequence, places) = positions(&ops);
+        let of_sequence = sums.entry(sequence).or_default();
         let mut end: Option<u64> = None;
         for (dispatch, place) in assembled.dispatches.iter().zip(places) {
             let gap = end.map(|end| dispatch.begin.saturating_sub(end));
             let before = end.unwrap_or(dispatch.begin).max(dispatch.begin);
             found.busy += dispatch.end.saturating_sub(before) as f64;
             end = end.max(Some(dispatch.end));
-            let sum = sums.entry((sequence.clone(), place, dispatch.op)).or_default();
+            let sum = of_sequence.entry((place, dispatch.op)).or_default();
             sum.add(dispatch, assembled.threads, gap);
         }
         found.dispatches += assembled.dispatches.len() as u64;
     }
-    let finish = |((sequence, position, op), sum): ((Vec<OpId>, Option<u32>, OpId), Sum)| {
-        let of = position.map(|_| sequence.len() as u32);
-        sum.finish(op, position, of)
-    };
-    found.rows = sums.into_iter().map(finish).collect();
+    for (sequence, sites) in sums {
+        found.rows.extend(sites.into_iter().map(|((position, op), sum)| {
+            let of = position.map(|_| sequence.len() as u32);
+            sum.finish(op, position, of)
+        }));
+    }
     (!found.rows.is_empty()).then_some(found)
 }
+
+/// The sites of one iteration, by their places and functions.
+type Places = BTreeMap<(Option<u32>, OpId), Sum>;
 
 /// A site while it is added up. Times of workgroups are in [`crate::amounts::PARTS`] of a tick.
 #[derive(Debug, Default)]

@@ -5,7 +5,7 @@ use analysis::{Options, Site, call_tree, sites, summarize};
 use profile::{Calibration, Profile};
 use record::meta::ProcessCost;
 use record::thread_times::ThreadCpu;
-use testkit::{CallScript, ProfileScript, Scratch};
+use testkit::{CallScript, Item, ProfileScript, Scratch};
 
 fn open(script: &ProfileScript) -> (Scratch, Profile) {
     let scratch = Scratch::new();
@@ -111,6 +111,47 @@ fn a_dispatch_without_all_workgroups_ends_where_the_next_one_begins() {
     let [row] = found.rows.as_slice() else { panic!("{found:?}") };
     assert_eq!((row.dispatches, row.workgroups, row.incomplete), (3, 5, 1));
     assert_eq!((row.wall, row.range), (150.0 + 100.0 + 150.0, [100.0, 150.0]));
+}
+
+/// Each iteration has 20,000 dispatches: 20 times *a*, then once *b*, 20 times *a*, then twice *b*…
+#[test]
+fn an_iteration_of_many_dispatches() {
+    let part = |n| std::iter::repeat_n(0, 20).chain(std::iter::repeat_n(1, n));
+    let ops: Vec<u32> = (0..).flat_map(part).take(20_000).collect();
+    let mut script = ProfileScript::monotonic();
+    let process = script.process(7);
+    process.library("m", &["a", "b"]);
+    let thread = process.thread("worker");
+    for (op, at) in ops.iter().chain(&ops).zip(0..) {
+        if at % 1_000 == 0 {
+            thread.then(Item::NextPage(10 * at, 0, 10 * at));
+        }
+        thread.call(CallScript::new(*op, 10 * at, 5).workgroup(0, 1));
+    }
+    let (_scratch, profile) = open(&script);
+    let found = sites(&profile, false).unwrap();
+    assert_eq!((found.rows.len(), found.dispatches), (20_000, 40_000));
+    for ((site, op), place) in found.rows.iter().zip(ops).zip(0..) {
+        let expected = (op, Some(place), Some(20_000), 2);
+        assert_eq!((site.op, site.position, site.of, site.dispatches), expected);
+    }
+}
+
+/// *a* and *b* begin together, on one thread (*b* inside of *a*) or on two. The dispatches have the order
+/// of the numbers that exports give them.
+#[test]
+fn workgroups_that_begin_together() {
+    let inside = [(0, 1, 0, 1, 0, 10), (0, 0, 0, 1, 0, 100)];
+    let beside = [(1, 1, 0, 1, 0, 10), (0, 0, 0, 1, 0, 100)];
+    for workgroups in [inside, beside] {
+        // The readers of threads had the order of a hash map, which is another one each time.
+        for _ in 0..20 {
+            let (_scratch, profile) = open(&program(&workgroups));
+            let found = sites(&profile, false).unwrap();
+            let ops: Vec<u32> = found.rows.iter().map(|site| site.op).collect();
+            assert_eq!(ops, [0, 1], "{workgroups:?}");
+        }
+    }
 }
 
 #[test]

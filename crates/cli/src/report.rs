@@ -52,7 +52,7 @@ pub struct Args {
     #[arg(long, conflicts_with_all = ["by", "kind", "device", "stream", "skip_ms", "metric", "metrics_file"])]
     tree: bool,
     /// Column to sort by, named as in the table or in CSV. Counters are columns, too. The default is
-    /// `self` if calls are inside of other calls, and otherwise `total`.
+    /// `self` if calls are inside of other calls and the run had no budget, and otherwise `total`.
     #[arg(long, value_name = "COLUMN")]
     sort: Option<String>,
     /// Only ops whose name matches. `*` matches any text, `?` any character.
@@ -245,7 +245,10 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
         });
     }
     // Where calls are inside of others, a total says who was around, and not who took the time.
-    let usual = if summary.nested && by != By::Thread { "self" } else { "total" };
+    // With a budget, the self time is not known of calls that were only counted, which may be those that
+    // took longest.
+    let by_self = summary.nested && by != By::Thread && summary.sampled.is_none();
+    let usual = if by_self { "self" } else { "total" };
     let sort = args.sort.as_deref().unwrap_or(usual);
     table.sort(sort)?;
     table.keep_first(args.top());

@@ -1,7 +1,7 @@
 //! Reads the calls of a sampled run in the order in which each thread recorded them, and adds up
 //! what belongs to a row.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use profile::{Columns, PageDecoder, PageKey, Profile, Status, on_threads};
@@ -100,7 +100,7 @@ struct Adding {
     nested: bool,
     counters: Vec<Pool>,
     weighted: Weighted,
-    threads: Vec<(usize, usize)>,
+    threads: BTreeSet<(usize, usize)>,
     /// By pass; empty without passes.
     passes: Vec<PassTotal>,
 }
@@ -115,7 +115,7 @@ impl Adding {
             nested: false,
             counters: vec![Pool::default(); counters],
             weighted: Weighted::default(),
-            threads: Vec::new(),
+            threads: BTreeSet::new(),
             passes: vec![PassTotal::default(); passes],
         }
     }
@@ -132,9 +132,7 @@ impl Adding {
             pass.calls = pass.calls.saturating_add(calls);
             pass.total_ticks += estimated.max(0.0);
         }
-        if !self.threads.contains(&thread) {
-            self.threads.push(thread);
-        }
+        self.threads.insert(thread);
         for (i, (pool, tail)) in self.counters.iter_mut().zip(&tails.counters).enumerate() {
             let strata = unit.map(|unit| &unit.counters[i].strata);
             // A counter that was read in none of the recorded calls is never read around this op: its
@@ -187,13 +185,12 @@ impl Adding {
             effective: tells.and_then(|_| self.weighted.effective()),
             counters,
         };
-        self.threads.sort_unstable();
         let mut quantile = |q: f64| {
             tells?;
             Some(amounts::ticks(self.weighted.quantile(q)?.into()))
         };
         let quantiles = [quantile(0.5), quantile(0.99)];
-        Found { row, threads: self.threads, quantiles, passes: self.passes }
+        Found { row, threads: self.threads.into_iter().collect(), quantiles, passes: self.passes }
     }
 }
 

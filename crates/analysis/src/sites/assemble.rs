@@ -64,7 +64,11 @@ impl Reader<'_> {
             let columns = self.decoder.decode(key);
             let is_workgroup = |i: &usize| is_workgroup(profile, columns, *i);
             self.order = (0..columns.len()).filter(is_workgroup).collect();
-            self.order.sort_by_key(|i| Reverse((columns.start_ticks[*i], *i)));
+            // Of calls that begin together, the outer one comes first, as in the numbers of dispatches
+            // that exports have. It was recorded last.
+            self.order.sort_by_key(|i| {
+                Reverse((columns.start_ticks[*i], Reverse(columns.duration(*i)), Reverse(*i)))
+            });
         }
         self.order.last().map(|i| self.decoder.columns().start_ticks[*i])
     }
@@ -84,24 +88,19 @@ pub(super) fn assemble(
     if profile.is_sampled() {
         return None;
     }
-    let mut pages: HashMap<usize, Vec<PageKey>> = HashMap::new();
-    for key in profile.pages().into_iter().filter(|key| key.process == process) {
-        pages.entry(key.thread).or_default().push(key);
-    }
-    let mut readers: Vec<Reader<'_>> = pages
-        .into_values()
-        .map(|pages| Reader {
-            decoder: PageDecoder::new(profile),
-            pages: pages.into_iter(),
-            order: Vec::new(),
-        })
-        .collect();
+    let of = profile.processes.get(process)?;
+    // Of workgroups that begin together on several threads, that of the first thread comes first.
+    let readers = of.threads.iter().enumerate().map(|(thread, t)| {
+        let pages = (0..t.headers().len()).map(|page| PageKey { process, thread, page });
+        let pages = pages.collect::<Vec<_>>().into_iter();
+        Reader { decoder: PageDecoder::new(profile), pages, order: Vec::new() }
+    });
+    let mut readers: Vec<Reader<'_>> = readers.collect();
     let mut next: BinaryHeap<Reverse<Next>> = BinaryHeap::new();
     for (reader, of) in readers.iter_mut().enumerate() {
         next.extend(of.peek(profile).map(|begin| Reverse(Next { begin, reader })));
     }
-    let lost = profile.processes.get(process)?.losses.iter();
-    let lost = lost.clone().any(|loss| loss.severity() == Severity::Missing);
+    let lost = of.losses.iter().any(|loss| loss.severity() == Severity::Missing);
     let mut sums = Sums {
         profile,
         brackets,

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use analysis::{By, CounterTotal, Counts, Estimate, Row, SampledRow, SilentThread, ThreadTime};
+use analysis::{CounterTotal, Counts, Estimate, Row, SampledRow, SilentThread, ThreadTime};
 use profile::Profile;
 use serde::{Serialize, Serializer};
 
@@ -312,7 +312,7 @@ fn row<'a>(overview: &'a Overview<'_>, row: &'a Row) -> RowOut<'a> {
     let in_ns = |ticks: Estimate| ticks.times(profile.timeline.ns_per_tick());
     let counters = profile.manifest.counters.iter().zip(&row.counters);
     // Each pass repeats the calls of every op.
-    let repeated = overview.by == By::Op && profile.manifest.passes > 0;
+    let repeated = analysis::are_means(profile, overview.by);
     let of_pass = row.in_pass(analysis::passes(profile, overview.by));
     let passes = row.passes.iter().filter(|_| repeated).map(|pass| PassOut {
         calls: pass.calls,

@@ -66,7 +66,7 @@ pub fn main(args: &Args, profile: &Profile) -> Result<ExitCode, Failure> {
     if let Some(sort) = args.sort.as_deref().filter(|sort| *sort != "total") {
         table.sort(sort)?;
     }
-    table.keep_first(args.top);
+    table.keep_first(args.top());
     let mut out = BufWriter::new(stdout(args.format.into()));
     match args.format {
         Format::Table => text(&mut out, args, profile, &table, of_no_op)?,

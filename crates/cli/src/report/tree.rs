@@ -7,11 +7,12 @@
 //!                                                        └─► csv
 //! ```
 
+use std::collections::HashMap;
 use std::io::{self, BufWriter, Write};
 use std::process::ExitCode;
 
 use analysis::loops::{LoopNode, LoopTree};
-use analysis::{CallTree, Estimate, Key, TreeNode, call_tree};
+use analysis::{By, CallTree, Estimate, Key, TreeNode, call_tree, passes};
 use profile::{Profile, Role};
 use serde::Serialize;
 
@@ -54,7 +55,8 @@ struct RowOut<'a> {
     depth: u32,
     kind: &'a str,
     name: &'a str,
-    calls: u128,
+    /// Null if the passes cannot have had the same number.
+    calls: Option<u128>,
     total_ns: Option<f64>,
     self_ns: Option<f64>,
     share: Option<f64>,
@@ -67,11 +69,22 @@ struct Row {
     depth: u32,
     kind: &'static str,
     name: String,
-    calls: u128,
+    /// `None`: passes of which this is the mean cannot have had the same number.
+    calls: Option<u128>,
     total: Option<Estimate>,
     own: Option<Estimate>,
     /// Whether the filter selects it by its own name.
     is_match: bool,
+}
+
+impl Row {
+    fn be_mean_of(&mut self, passes: u64) {
+        let n = u128::from(passes);
+        self.calls = self.calls.filter(|calls| calls % n == 0).map(|calls| calls / n);
+        for time in [&mut self.total, &mut self.own] {
+            *time = time.map(|time| time.times(1.0 / passes as f64));
+        }
+    }
 }
 
 /// Prints the report as a tree.
@@ -84,9 +97,12 @@ pub fn main(args: &Args, profile: &Profile) -> Result<ExitCode, Failure> {
     };
     let recorded = profile.loops().map_err(Failure::new)?;
     let loops = Loops::new(profile, &recorded, &[], args.raw);
-    let all = rows(profile, &calls, &loops, args.filter.as_deref());
+    let mut all = rows(profile, &calls, &loops, args.filter.as_deref());
     let whole: f64 = calls.nodes.iter().map(|node| node.own.value).sum();
-    let whole = whole * profile.timeline.ns_per_tick();
+    // Each pass repeats all calls.
+    let passes = passes(profile, By::Op);
+    all.iter_mut().for_each(|row| row.be_mean_of(passes));
+    let whole = whole * profile.timeline.ns_per_tick() / passes as f64;
     let order = chosen(&all, args)?;
     if let (true, Some(glob)) = (order.shown.is_empty(), &args.filter) {
         matching::no_op(profile, "--filter", glob);
@@ -150,6 +166,8 @@ fn rows(profile: &Profile, calls: &CallTree, loops: &Loops<'_>, filter: Option<&
     keys.sort_unstable();
     keys.dedup();
     let labels = labels(profile, &keys);
+    let mut nodes_of: HashMap<Key, usize> = HashMap::new();
+    calls.nodes.iter().for_each(|node| *nodes_of.entry(node.key).or_default() += 1);
     let mut rows: Vec<Row> = Vec::new();
     let mut places = Vec::new();
     for node in &calls.nodes {
@@ -164,11 +182,11 @@ fn rows(profile: &Profile, calls: &CallTree, loops: &Loops<'_>, filter: Option<&
             kind: kind(profile, node),
             is_match: filter.is_none_or(|glob| profile::demangle::matches(glob, name)),
             name: if node.is_deeper { "(deeper calls)".to_owned() } else { label },
-            calls: node.calls.into(),
+            calls: Some(node.calls.into()),
             total: in_ns(node.total),
             own: in_ns(node.own),
         });
-        let is_only = calls.nodes.iter().filter(|other| other.key == node.key).nth(1).is_none();
+        let is_only = nodes_of.get(&node.key) == Some(&1);
         if let (Key::Op(op), true) = (node.key, is_only) {
             let of = |(tree, node): &(&LoopTree, &LoopNode)| {
                 loops.inside(tree, node).is_some_and(|(dispatch, _)| dispatch.ops.contains(&op))
@@ -213,7 +231,7 @@ fn add_loops(
             kind: "loop",
             is_match: filter.is_none_or(|glob| is_called(glob, tree, node)),
             name: readable_name(tree, node),
-            calls: node.all.hits,
+            calls: Some(node.all.hits),
             total,
             own: times.and_then(|times| times.own).and_then(ns),
         });
@@ -267,7 +285,7 @@ fn chosen(rows: &[Row], args: &Args) -> Result<Order, Failure> {
         Ok(match args.sort.as_deref() {
             None | Some("total" | "total_ns") => row.total.map_or(0.0, |total| total.value),
             Some("self" | "self_ns" | "share") => row.own.map_or(0.0, |own| own.value),
-            Some("calls") => row.calls as f64,
+            Some("calls") => row.calls.unwrap_or(0) as f64,
             Some(other) => {
                 return Err(Failure::new(format!("--sort {other}: no such column"))
                     .hint("columns: calls, total_ns, self_ns, share"));
@@ -305,7 +323,7 @@ fn columns(rows: &[Row], share: &dyn Fn(&Row) -> Option<f64>) -> Table {
             let indent = "  ".repeat((row.depth as usize).min(DEEPEST));
             Some(Value::Text(format!("{indent}{}", row.name)))
         }),
-        column(1, "calls", "calls", &|row| Some(Value::Count(row.calls))),
+        column(1, "calls", "calls", &|row| row.calls.map(Value::Count)),
         column(1, "total_ns", "total", &|row| ns(row.total)),
         column(1, "self_ns", "self", &|row| ns(row.own)),
         column(1, "share", "share", &|row| share(row).map(Value::Part)),
@@ -334,7 +352,12 @@ fn text(
     let width = args.width.or_else(known_width).map(|width| width.max(40));
     let prose = width.unwrap_or(PROSE_WIDTH);
     let ways = plural(all.len() as u128, "row");
-    let head = format!("{} in calls; {ways}, each below what it was called in", time(whole));
+    let mean = match passes(profile, By::Op) {
+        1 => String::new(),
+        n => format!(" (mean of {n} passes)"),
+    };
+    let head = time(whole);
+    let head = format!("{head} in calls{mean}; {ways}, each below what it was called in");
     wrapped(out, "", &head, prose)?;
     writeln!(out)?;
     table(out, rows, width)?;

@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use analysis::{
     By, Estimate, Key, MOSTLY_EMPTY, MetricValues, Options, PassTotal, Row, Summary, ThreadTime,
-    passes,
+    are_means, passes,
 };
 use model::Unit;
 use model::metric::Bound;
@@ -34,7 +34,7 @@ pub fn of_summary(profile: &Profile, summary: &Summary, options: &Options) -> Ta
         Some(Value::Estimated(Quantity::Ns, ticks.times(line.ns_per_tick()), true))
     };
     // Each pass repeats the calls of every op.
-    let repeated = by == By::Op && profile.manifest.passes > 0;
+    let repeated = are_means(profile, by);
     let of_pass = |row: &Row| row.in_pass(passes(profile, by));
     let count = |n: u64| Value::Count(n.into());
     push(1, "calls", "calls", &|r| of_pass(r).calls.map(count));
@@ -202,16 +202,17 @@ type Push<'a> = dyn FnMut(u8, &str, &str, &dyn Fn(&Row) -> Option<Value>) + 'a;
 
 /// Columns of what the kernel counted for each thread, in calls and between them.
 fn usage_columns(summary: &Summary, rows: &[Row], push: &mut Push<'_>) {
-    let usage = |row: &Row| {
+    let time = |row: &Row| {
         let Key::Thread(process, thread) = row.key else { return None };
         let of = |time: &&ThreadTime| (time.process, time.thread) == (process, thread);
-        summary.threads.iter().find(of)?.usage
+        summary.threads.iter().find(of)
     };
+    let usage = |row: &Row| time(row)?.usage;
     // Imported profiles and those of earlier versions do not have this data.
     if rows.iter().all(|row| usage(row).is_none()) {
         return;
     }
-    push(4, "thread_cpu_ns", "on CPU", &|row| usage(row).map(|used| Value::Ns(used.cpu_ns as f64)));
+    push(4, "thread_cpu_ns", "on CPU", &|row| time(row)?.cpu_ns.map(Value::Ns));
     let mut count = |name: &str, title: &str, of: &dyn Fn(&Usage) -> u64| {
         push(5, name, title, &|row| usage(row).map(|used| Value::Count(of(&used).into())));
     };

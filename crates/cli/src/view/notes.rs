@@ -1,13 +1,13 @@
 //! Notes below a report: what a reader should know besides the numbers, and why a profile may have
 //! no calls.
 
-use analysis::{By, Contradiction, Key, Violation};
+use analysis::{Contradiction, Key, Violation};
 use model::{Loss, Severity};
 use profile::{LibraryKind, LossCount, Origin, Profile, State, is_over};
 
 use super::labels::labels;
 use super::losses::by_severity;
-use super::overview::Overview;
+use super::overview::{Overview, name_of};
 use super::units::{grouped, plural};
 
 /// This many rows with contradictions are named; the others are only counted.
@@ -69,7 +69,7 @@ pub fn notes(overview: &Overview<'_>) -> Vec<String> {
         notes
             .push("simulated counters have values that were typed in; they measure nothing".into());
     }
-    if overview.by == By::Op && manifest.passes > 0 {
+    if analysis::are_means(overview.profile, overview.by) {
         let differ = overview.summary.rows.iter().filter(|row| !row.passes_agree()).count();
         let recorded = overview.profile.passes();
         if recorded < manifest.passes {
@@ -80,7 +80,7 @@ pub fn notes(overview: &Overview<'_>) -> Vec<String> {
                 "the passes differ: {} of {} had different call counts (see by pass); do not \
                  compare counters of different passes there",
                 differ,
-                plural(overview.summary.rows.len() as u128, "op"),
+                plural(overview.summary.rows.len() as u128, name_of(overview.by)),
             ));
         }
     }

@@ -160,9 +160,13 @@ fn doubts(table: &Table, left_out: &[&str]) -> Vec<(&'static str, String)> {
                     better than this";
         lines.push(("± ", text.to_owned()));
     }
-    let mut shown_margins = table.columns.iter().filter(shown).filter_map(|c| c.margin.as_ref());
-    let unknown = |margin: &Option<f64>| margin.is_some_and(f64::is_infinite);
-    if shown_margins.any(|margins| margins.iter().any(unknown)) {
+    let unknown = |column: &Column| {
+        let mut margins = table.shown().filter_map(|row| Some((row, column.margin_of(row)?)));
+        margins.any(|(row, margin)| {
+            margin.is_infinite() && column.cells.get(row).is_some_and(|cell| cell.shows().0)
+        })
+    };
+    if table.columns.iter().filter(shown).any(unknown) {
         let text = "too few calls were drawn to say how far off it is";
         lines.push(("±? ", text.to_owned()));
     }

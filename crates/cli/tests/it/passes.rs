@@ -106,6 +106,14 @@ fn groups_are_passes() {
         };
         assert_eq!(["a", "b", "c"].map(|n| call[n].clone()), expected);
     }
+    // By rank and as a tree, the numbers are those of one pass, too.
+    for by in [&["--by", "rank"][..], &["--tree"]] {
+        let words = ["report", "--raw", "--format", "json"];
+        let other = run.json(&[&words, by].concat());
+        assert_eq!(other["rows"][0]["calls"], 100, "{other:#}");
+        let total = ns(&other["rows"][0]);
+        assert!((total / ns(row) - 1.0).abs() < 1e-9, "{other:#}");
+    }
     let text = String::from_utf8(run.view(&["report"])).unwrap();
     // As the rows, the first line is that of one pass.
     let first = text.lines().next().unwrap();
