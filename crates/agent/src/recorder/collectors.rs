@@ -26,6 +26,7 @@ use crate::process::lock::Lock;
 use crate::process::losses;
 use crate::process::part::Process;
 use crate::process::plugin_ids;
+use crate::recorder::bracket::Newcomer;
 use crate::recorder::thread::{MOST_COLLECTORS, Started, Thread};
 use crate::recorder::values::{self, Values};
 use crate::state::run::{self, Run};
@@ -175,16 +176,25 @@ fn active() -> impl Iterator<Item = (usize, &'static Registered)> {
     })
 }
 
-/// Called before a call: starts all collectors.
+/// Called before a call with this frame: starts all collectors.
 #[inline(always)]
-pub fn start(thread: &Thread, device: Device) -> Option<Started> {
-    if any() && !thread.rehearsing { Some(start_all(device)) } else { None }
+pub fn start(
+    thread: &mut Thread,
+    device: Device,
+    frame: usize,
+    newcomer: Newcomer,
+) -> Option<Started> {
+    if !any() || thread.rehearsing {
+        return None;
+    }
+    Some(start_all(thread, device, frame, newcomer))
 }
 
 #[cold]
 #[inline(never)]
-fn start_all(device: Device) -> Started {
+fn start_all(thread: &mut Thread, device: Device, frame: usize, newcomer: Newcomer) -> Started {
     let _errno = ErrnoGuard::new();
+    thread.forget_before(frame, newcomer);
     let mut started = Started::NONE;
     for (number, one) in active() {
         point!(CollectorStart);
@@ -205,23 +215,47 @@ fn start_all(device: Device) -> Started {
     started
 }
 
-/// Called before a call of a host whose calls have no collectors: gives plugins an id for it. `at` is its
-/// index among the calls in progress.
+/// Called before a call of a host whose calls have no collectors, and before its counters are read: gives
+/// plugins an id for it, and returns the id, or 0 if they get none. [`keep_id`] or [`give_up_id`] must
+/// follow.
 #[inline(always)]
-pub fn give_id(thread: &mut Thread, at: usize) {
+pub fn give_id(thread: &mut Thread, frame: usize, newcomer: Newcomer) -> u64 {
     if MASK.load(Ordering::Relaxed) & PLUGIN_IDS != 0 && !thread.rehearsing {
-        give_id_now(thread, at);
+        give_id_now(thread, frame, newcomer)
+    } else {
+        0
     }
 }
 
 #[cold]
 #[inline(never)]
-fn give_id_now(thread: &mut Thread, at: usize) {
+fn give_id_now(thread: &mut Thread, frame: usize, newcomer: Newcomer) -> u64 {
     let _errno = ErrnoGuard::new();
-    let plugin_id = plugin_ids::push();
+    thread.forget_before(frame, newcomer);
+    plugin_ids::push()
+}
+
+/// Stores the id of call `at`, which has begun.
+#[inline(always)]
+pub fn keep_id(thread: &mut Thread, at: usize, plugin_id: u64) {
     if plugin_id != 0 {
         keep(thread, at, Some(Started { plugin_id, ..Started::NONE }));
     }
+}
+
+/// Takes an id back, because the call is not recorded after all, or because it has been recorded.
+#[inline(always)]
+pub fn give_up_id(plugin_id: u64) {
+    if plugin_id != 0 {
+        pop_id();
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn pop_id() {
+    let _errno = ErrnoGuard::new();
+    plugin_ids::pop();
 }
 
 /// The id of call `at`, if nothing but an id was started for it.
@@ -229,6 +263,15 @@ fn give_id_now(thread: &mut Thread, at: usize) {
 pub fn only_id(thread: &Thread, at: usize) -> Option<u64> {
     let is_only = thread.has_collected >> at & 1 == 1 && thread.collected[at].mask == 0;
     is_only.then(|| thread.collected[at].plugin_id).filter(|id| *id != 0)
+}
+
+/// Takes what [`only_id`] returns out of the thread's state. The plugins still have the id: the caller
+/// takes it back with [`give_up_id`] once the counters have been read, so that they do not count that.
+#[inline(always)]
+pub fn take_id(thread: &mut Thread, at: usize) -> Option<u64> {
+    let id = only_id(thread, at)?;
+    thread.has_collected &= !(1 << at);
+    Some(id)
 }
 
 /// Abandons the started collectors, because the call is not recorded after all.

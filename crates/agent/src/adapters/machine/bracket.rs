@@ -184,7 +184,7 @@ unsafe fn begin(
     {
         return false;
     }
-    let started = collectors::start(thread, entry.device);
+    let started = collectors::start(thread, entry.device, frame, newcomer);
     let interrupted = started.is_some_and(|started| started.interrupted);
     // A collector is called for each op, so each op has a record that can hold its values.
     let is_always = started.is_some() || !entry.is_op();
@@ -284,15 +284,15 @@ fn end_with_values(
     numbers: [u64; 3],
     at: usize,
 ) -> bool {
-    let id = collectors::only_id(thread, at);
-    if thread.has_collected >> at & 1 == 0 || id.is_some() {
+    let id = collectors::take_id(thread, at);
+    if thread.has_collected >> at & 1 == 0 {
         let mut values = Values::<OWN>::new();
         push_numbers(&mut values, numbers);
         if let Some(id) = id {
-            collectors::abandon(thread, at);
             values.push(KEY_PLUGIN_ID, id);
         }
         thread.end(call, frame, values.as_slice());
+        collectors::give_up_id(id.unwrap_or(0));
         return false;
     }
     end_collected(thread, call, frame, numbers, at)
