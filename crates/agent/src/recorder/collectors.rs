@@ -187,12 +187,17 @@ pub fn start(
     if !any() || thread.rehearsing {
         return None;
     }
-    Some(start_all(thread, device, frame, newcomer))
+    start_all(thread, device, frame, newcomer)
 }
 
 #[cold]
 #[inline(never)]
-fn start_all(thread: &mut Thread, device: Device, frame: usize, newcomer: Newcomer) -> Started {
+fn start_all(
+    thread: &mut Thread,
+    device: Device,
+    frame: usize,
+    newcomer: Newcomer,
+) -> Option<Started> {
     let _errno = ErrnoGuard::new();
     thread.forget_before(frame, newcomer);
     let mut started = Started::NONE;
@@ -210,9 +215,19 @@ fn start_all(thread: &mut Thread, device: Device, frame: usize, newcomer: Newcom
     }
     // The last one, so that what collectors launch is not the op's.
     if !started.interrupted && MASK.load(Ordering::Relaxed) & PLUGIN_IDS != 0 {
-        started.plugin_id = plugin_ids::push();
+        started.plugin_id = push_id();
     }
-    started
+    let is_any = started.interrupted || started.mask != 0 || started.plugin_id != 0;
+    is_any.then_some(started)
+}
+
+/// Gives plugins an id. A forked child inherits [`MASK`] but has no plugins, so its first op stops that.
+fn push_id() -> u64 {
+    if plugin_ids::are_inherited() {
+        set_plugin_ids(false);
+        return 0;
+    }
+    plugin_ids::push()
 }
 
 /// Called before a call of a host whose calls have no collectors, and before its counters are read: gives
@@ -232,7 +247,7 @@ pub fn give_id(thread: &mut Thread, frame: usize, newcomer: Newcomer) -> u64 {
 fn give_id_now(thread: &mut Thread, frame: usize, newcomer: Newcomer) -> u64 {
     let _errno = ErrnoGuard::new();
     thread.forget_before(frame, newcomer);
-    plugin_ids::push()
+    push_id()
 }
 
 /// Stores the id of call `at`, which has begun.
@@ -247,15 +262,15 @@ pub fn keep_id(thread: &mut Thread, at: usize, plugin_id: u64) {
 #[inline(always)]
 pub fn give_up_id(plugin_id: u64) {
     if plugin_id != 0 {
-        pop_id();
+        pop_id(plugin_id);
     }
 }
 
 #[cold]
 #[inline(never)]
-fn pop_id() {
+fn pop_id(id: u64) {
     let _errno = ErrnoGuard::new();
-    plugin_ids::pop();
+    plugin_ids::pop(id);
 }
 
 /// The id of call `at`, if nothing but an id was started for it.
@@ -279,7 +294,7 @@ pub fn give_up(started: Option<Started>) {
     let Some(started) = started else { return };
     let _errno = ErrnoGuard::new();
     if started.plugin_id != 0 {
-        plugin_ids::pop();
+        plugin_ids::pop(started.plugin_id);
     }
     for_each(&started, |one, state| one.abandon(state));
 }
@@ -334,7 +349,7 @@ pub fn stop(thread: &mut Thread, at: usize, room: &mut Room) -> bool {
     let Some(started) = take(thread, at) else { return false };
     let _errno = ErrnoGuard::new();
     if started.plugin_id != 0 {
-        plugin_ids::pop();
+        plugin_ids::pop(started.plugin_id);
         values.push(KEY_PLUGIN_ID, started.plugin_id);
     }
     let mut interrupted = false;
