@@ -3,12 +3,13 @@
  * that its host pushes on the thread which op that was, and says so as `External id`. It looks at nothing
  * else of the host, so a test can compare the name of a kernel with the op that it is linked to.
  *
- * -DNO_IDS leaves out the functions for ids. */
+ * -DNO_IDS leaves out the functions for ids. With -DFAULTS, each of them faults on 64 new pages. */
 #define _GNU_SOURCE
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -79,7 +80,19 @@ static int stop(KinetoPlugin_ProfilerStop_Params* params) {
   return 0;
 }
 
+static void work(void) {
+#ifdef FAULTS
+  enum { PAGE = 4096, PAGES = 64 };
+  char* pages = mmap(NULL, PAGES * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (pages == MAP_FAILED) abort();
+  madvise(pages, PAGES * PAGE, MADV_NOHUGEPAGE);
+  for (int i = 0; i < PAGES; i++) ((volatile char*)pages)[i * PAGE] = 1;
+  munmap(pages, PAGES * PAGE);
+#endif
+}
+
 static int push(KinetoPlugin_ProfilerPushCorrelationId_Params* params) {
+  work();
   atomic_fetch_add(&pushes, 1);
   if (depth < DEEPEST) ids[depth] = params->correlationId;
   depth++;
@@ -88,6 +101,7 @@ static int push(KinetoPlugin_ProfilerPushCorrelationId_Params* params) {
 
 static int pop(KinetoPlugin_ProfilerPopCorrelationId_Params* params) {
   (void)params;
+  work();
   atomic_fetch_add(&pops, 1);
   if (depth) depth--;
   return 0;

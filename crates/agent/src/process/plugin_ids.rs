@@ -7,22 +7,43 @@
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
 use plugin_host::Correlation;
+use plugin_host::lineage::process_number;
 use plugin_host::session::Stack;
 
 use crate::os::kept::keep;
 
-/// The plugins of this recording that take ids; null while there are none. Never freed: another thread
-/// may be using it, and a [`Correlation`] does nothing after its session's end.
-static TAKERS: AtomicPtr<Vec<Correlation>> = AtomicPtr::new(std::ptr::null_mut());
+/// The plugins of one recording that take ids.
+struct Takers {
+    all: Vec<Correlation>,
+    /// The process that records ([`process_number`]). Its forked children inherit the list, but not the
+    /// plugins.
+    process: u32,
+    /// The last id before this recording. Ids up to it were pushed in earlier sessions of the plugins, and
+    /// ops that have them may still be in progress.
+    before: u64,
+}
+
+impl Takers {
+    /// Whether the plugins have got this id in this recording.
+    fn has(&self, id: u64) -> bool {
+        id > self.before
+    }
+}
+
+/// Null while no plugin takes ids. Never freed: another thread may be using it, and a [`Correlation`] does
+/// nothing after its session's end.
+static TAKERS: AtomicPtr<Takers> = AtomicPtr::new(std::ptr::null_mut());
 /// The last id in use.
 static LAST: AtomicU64 = AtomicU64::new(0);
 
 /// Gives ids to these plugins from now on. Returns whether any of them takes ids.
 pub fn begin(all: Vec<Correlation>) -> bool {
-    let takers: Vec<Correlation> = all.into_iter().filter(|one| one.wants(Stack::Ops)).collect();
-    if takers.is_empty() {
+    let all: Vec<Correlation> = all.into_iter().filter(|one| one.wants(Stack::Ops)).collect();
+    if all.is_empty() {
         return false;
     }
+    let before = LAST.load(Ordering::Relaxed);
+    let takers = Takers { all, process: process_number(), before };
     TAKERS.store(std::ptr::from_ref(keep(takers)).cast_mut(), Ordering::Release);
     true
 }
@@ -32,23 +53,78 @@ pub fn end() {
     TAKERS.store(std::ptr::null_mut(), Ordering::Release);
 }
 
-fn takers() -> &'static [Correlation] {
+fn takers() -> Option<&'static Takers> {
     // SAFETY: null, or a list that `begin` has published and that is never freed or changed.
-    unsafe { TAKERS.load(Ordering::Acquire).as_ref() }.map_or(&[], Vec::as_slice)
+    unsafe { TAKERS.load(Ordering::Acquire).as_ref() }
+}
+
+/// Whether the plugins that take ids are those of a process that this one was forked from, so that no id
+/// reaches them.
+pub fn are_inherited() -> bool {
+    takers().is_some_and(|takers| takers.process != process_number())
 }
 
 /// Pushes a new id on the calling thread, and returns it; 0 if no plugin takes ids.
 pub fn push() -> u64 {
-    let takers = takers();
-    if takers.is_empty() {
-        return 0;
-    }
+    let Some(takers) = takers() else { return 0 };
     let id = LAST.fetch_add(1, Ordering::Relaxed) + 1;
-    takers.iter().for_each(|one| one.push(Stack::Ops, id));
+    takers.all.iter().for_each(|one| one.push(Stack::Ops, id));
     id
 }
 
-/// Pops the id that the calling thread has pushed last.
-pub fn pop() {
-    takers().iter().for_each(|one| one.pop(Stack::Ops));
+/// Pops this id, the last one that the calling thread has pushed. Does nothing if the plugins have begun
+/// anew since then: they do not have the id.
+pub fn pop(id: u64) {
+    if let Some(takers) = takers().filter(|takers| takers.has(id)) {
+        takers.all.iter().for_each(|one| one.pop(Stack::Ops));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{
+        LAST, Ordering, TAKERS, Takers, are_inherited, keep, process_number, push, takers,
+    };
+
+    /// Runs `body` in a forked child, whose statics are its own, and returns whether it was true there.
+    fn in_child(body: impl FnOnce() -> bool) -> bool {
+        // SAFETY: the child runs `body`, which only allocates, and ends.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            let holds = std::panic::catch_unwind(std::panic::AssertUnwindSafe(body));
+            // SAFETY: ends the child without running anything of the parent's.
+            unsafe { libc::_exit(i32::from(!matches!(holds, Ok(true)))) }
+        }
+        let mut status = -1;
+        // SAFETY: a child of ours, and room for its status.
+        assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
+        status == 0
+    }
+
+    fn publish() {
+        let before = LAST.load(Ordering::Relaxed);
+        let takers = Takers { all: Vec::new(), process: process_number(), before };
+        TAKERS.store(std::ptr::from_ref(keep(takers)).cast_mut(), Ordering::Release);
+    }
+
+    #[test]
+    fn a_forked_child_knows_that_it_has_inherited_the_plugins() {
+        assert!(in_child(|| {
+            let none = !are_inherited();
+            publish();
+            none && !are_inherited() && push() == 1 && in_child(are_inherited)
+        }));
+    }
+
+    #[test]
+    fn ids_of_an_earlier_session_are_not_popped_in_the_next() {
+        assert!(in_child(|| {
+            publish();
+            let open = push();
+            publish();
+            let new = push();
+            let is_known = |id: u64| takers().is_some_and(|takers| takers.has(id));
+            !is_known(open) && is_known(new)
+        }));
+    }
 }

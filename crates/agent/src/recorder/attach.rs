@@ -13,7 +13,7 @@ use record::page::{PageStart, PageWriter};
 use crate::os::sys::{self, ErrnoGuard};
 use crate::process::guard::{guarded, guarded_apart};
 use crate::process::part::Process;
-use crate::process::{descriptors, load, losses};
+use crate::process::{descriptors, load, losses, plugin_ids};
 use crate::recorder::adapter::Adapter;
 use crate::recorder::draw::state::Draws;
 use crate::recorder::thread::{
@@ -230,7 +230,8 @@ fn make(epoch: u32, old: *mut Thread, adapter: &Adapter) -> Result<*mut Thread, 
     let mut writer = PageWriter::detached();
     // SAFETY: the page was claimed for this thread and is present.
     unsafe { writer.attach(run.pool.page(page), &start) };
-    let gives_ids = run.plugins.as_ref().is_some_and(|plugins| plugins.ids);
+    let gives_ids =
+        run.plugins.as_ref().is_some_and(|plugins| plugins.ids) && !plugin_ids::are_inherited();
     let plain = bracket::is_plain(run.clock, counting) && !draws.is_on() && !gives_ids;
     let usual = usual::is_usual() && !draws.is_on();
     // SAFETY: the memory has the right size and every field of it is set; `Thread` is plain data

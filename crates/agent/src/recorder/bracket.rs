@@ -19,7 +19,6 @@ use model::Loss;
 use record::{Call, ClockKind, Drawn};
 
 use crate::process::losses;
-use crate::recorder::collectors;
 use crate::recorder::draw::state::Open;
 use crate::recorder::thread::{Apart, DEEPEST, Slot, Thread, Workers};
 use crate::state::run::Run;
@@ -371,41 +370,6 @@ impl Thread {
         compiler_fence(Ordering::SeqCst);
         self.busy.store(0, Ordering::Relaxed);
         true
-    }
-
-    /// Begins a call within a call. Forgets calls that were abandoned (their frames are at or below
-    /// the new one), and refuses a call that is nested too deeply.
-    #[cold]
-    #[inline(never)]
-    fn begin_nested(&mut self, frame: usize, newcomer: Newcomer) -> bool {
-        point!(BeginNested);
-        let wrapped = if newcomer == Newcomer::Synchronous { self.is_wrapped } else { 0 };
-        let frame = if newcomer == Newcomer::Held { stack_address() } else { frame };
-        self.forget_abandoned(|at, open| open + WRAPPERS * (wrapped >> at & 1) as usize <= frame);
-        if self.depth as usize >= DEEPEST {
-            self.process().lose(Loss::ProbeReentered, 1, 0);
-            return false;
-        }
-        true
-    }
-
-    #[cold]
-    #[inline(never)]
-    pub(super) fn forget_abandoned(&mut self, abandoned: impl Fn(u32, usize) -> bool) {
-        while self.depth > 0 {
-            let open = self.frames.get(self.depth as usize - 1).copied().unwrap_or(0);
-            if !abandoned(self.depth - 1, open) {
-                return;
-            }
-            self.depth -= 1;
-            collectors::abandon(self, self.depth as usize);
-            self.is_apart &= !(1 << self.depth);
-            self.is_wrapped &= !(1 << self.depth);
-            self.has_slot &= !(1 << self.depth);
-            self.uncounted &= !(1 << self.depth);
-            self.abandon_draw(self.depth as usize);
-            self.process().lose(Loss::CallAbandoned, 1, 0);
-        }
     }
 
     /// Returns the index of the innermost call of `export` in progress that begins and ends in two

@@ -26,6 +26,7 @@ use crate::process::lock::Lock;
 use crate::process::losses;
 use crate::process::part::Process;
 use crate::process::plugin_ids;
+use crate::recorder::bracket::Newcomer;
 use crate::recorder::thread::{MOST_COLLECTORS, Started, Thread};
 use crate::recorder::values::{self, Values};
 use crate::state::run::{self, Run};
@@ -175,16 +176,30 @@ fn active() -> impl Iterator<Item = (usize, &'static Registered)> {
     })
 }
 
-/// Called before a call: starts all collectors.
+/// Called before a call with this frame: starts all collectors.
 #[inline(always)]
-pub fn start(thread: &Thread, device: Device) -> Option<Started> {
-    if any() && !thread.rehearsing { Some(start_all(device)) } else { None }
+pub fn start(
+    thread: &mut Thread,
+    device: Device,
+    frame: usize,
+    newcomer: Newcomer,
+) -> Option<Started> {
+    if !any() || thread.rehearsing {
+        return None;
+    }
+    start_all(thread, device, frame, newcomer)
 }
 
 #[cold]
 #[inline(never)]
-fn start_all(device: Device) -> Started {
+fn start_all(
+    thread: &mut Thread,
+    device: Device,
+    frame: usize,
+    newcomer: Newcomer,
+) -> Option<Started> {
     let _errno = ErrnoGuard::new();
+    thread.forget_before(frame, newcomer);
     let mut started = Started::NONE;
     for (number, one) in active() {
         point!(CollectorStart);
@@ -200,28 +215,62 @@ fn start_all(device: Device) -> Started {
     }
     // The last one, so that what collectors launch is not the op's.
     if !started.interrupted && MASK.load(Ordering::Relaxed) & PLUGIN_IDS != 0 {
-        started.plugin_id = plugin_ids::push();
+        started.plugin_id = push_id();
     }
-    started
+    let is_any = started.interrupted || started.mask != 0 || started.plugin_id != 0;
+    is_any.then_some(started)
 }
 
-/// Called before a call of a host whose calls have no collectors: gives plugins an id for it. `at` is its
-/// index among the calls in progress.
+/// Gives plugins an id. A forked child inherits [`MASK`] but has no plugins, so its first op stops that.
+fn push_id() -> u64 {
+    if plugin_ids::are_inherited() {
+        set_plugin_ids(false);
+        return 0;
+    }
+    plugin_ids::push()
+}
+
+/// Called before a call of a host whose calls have no collectors, and before its counters are read: gives
+/// plugins an id for it, and returns the id, or 0 if they get none. [`keep_id`] or [`give_up_id`] must
+/// follow.
 #[inline(always)]
-pub fn give_id(thread: &mut Thread, at: usize) {
+pub fn give_id(thread: &mut Thread, frame: usize, newcomer: Newcomer) -> u64 {
     if MASK.load(Ordering::Relaxed) & PLUGIN_IDS != 0 && !thread.rehearsing {
-        give_id_now(thread, at);
+        give_id_now(thread, frame, newcomer)
+    } else {
+        0
     }
 }
 
 #[cold]
 #[inline(never)]
-fn give_id_now(thread: &mut Thread, at: usize) {
+fn give_id_now(thread: &mut Thread, frame: usize, newcomer: Newcomer) -> u64 {
     let _errno = ErrnoGuard::new();
-    let plugin_id = plugin_ids::push();
+    thread.forget_before(frame, newcomer);
+    push_id()
+}
+
+/// Stores the id of call `at`, which has begun.
+#[inline(always)]
+pub fn keep_id(thread: &mut Thread, at: usize, plugin_id: u64) {
     if plugin_id != 0 {
         keep(thread, at, Some(Started { plugin_id, ..Started::NONE }));
     }
+}
+
+/// Takes an id back, because the call is not recorded after all, or because it has been recorded.
+#[inline(always)]
+pub fn give_up_id(plugin_id: u64) {
+    if plugin_id != 0 {
+        pop_id(plugin_id);
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn pop_id(id: u64) {
+    let _errno = ErrnoGuard::new();
+    plugin_ids::pop(id);
 }
 
 /// The id of call `at`, if nothing but an id was started for it.
@@ -231,12 +280,21 @@ pub fn only_id(thread: &Thread, at: usize) -> Option<u64> {
     is_only.then(|| thread.collected[at].plugin_id).filter(|id| *id != 0)
 }
 
+/// Takes what [`only_id`] returns out of the thread's state. The plugins still have the id: the caller
+/// takes it back with [`give_up_id`] once the counters have been read, so that they do not count that.
+#[inline(always)]
+pub fn take_id(thread: &mut Thread, at: usize) -> Option<u64> {
+    let id = only_id(thread, at)?;
+    thread.has_collected &= !(1 << at);
+    Some(id)
+}
+
 /// Abandons the started collectors, because the call is not recorded after all.
 pub fn give_up(started: Option<Started>) {
     let Some(started) = started else { return };
     let _errno = ErrnoGuard::new();
     if started.plugin_id != 0 {
-        plugin_ids::pop();
+        plugin_ids::pop(started.plugin_id);
     }
     for_each(&started, |one, state| one.abandon(state));
 }
@@ -291,7 +349,7 @@ pub fn stop(thread: &mut Thread, at: usize, room: &mut Room) -> bool {
     let Some(started) = take(thread, at) else { return false };
     let _errno = ErrnoGuard::new();
     if started.plugin_id != 0 {
-        plugin_ids::pop();
+        plugin_ids::pop(started.plugin_id);
         values.push(KEY_PLUGIN_ID, started.plugin_id);
     }
     let mut interrupted = false;

@@ -16,6 +16,7 @@
 //! | module | purpose |
 //! |---|---|
 //! | [`bracket`] | brackets a call; the hot path |
+//! | [`abandoned`] | forgets calls that never end |
 //! | [`usual`] | the short way of ops |
 //! | [`thread`] | holds what one thread owns: its page, its counters, its calls in progress |
 //! | [`attach`] | attaches a thread to the recording, and detaches it |
@@ -27,6 +28,7 @@
 //! | [`calibrate`] | measures the cost of an empty bracket |
 //! | [`fork`] | handles a fork by a signal handler that has interrupted the recorder |
 
+mod abandoned;
 pub mod adapter;
 pub mod attach;
 pub mod bracket;

@@ -134,6 +134,52 @@ fn kernels_are_linked_to_dispatches_of_iree() {
     assert_eq!(refused.status.code(), Some(2), "{refused:?}");
 }
 
+/// Runs a host of IREE's libraries and returns what it recorded, and the page faults of each call.
+fn faults(program: &Path, options: &[&str], host: &mut Command) -> (Recorded, Vec<String>) {
+    let recorded = Recorded::run_with(program, "page-faults:u", options, host);
+    assert!(recorded.output.status.success(), "{}", recorded.stderr());
+    // Events of the plugin have no counters.
+    let calls = recorded.calls();
+    let faults = calls.iter().map(|call| call["page-faults:u"].clone());
+    let faults = faults.filter(|faults| !faults.is_empty()).collect();
+    (recorded, faults)
+}
+
+/// The plugin's functions for ids touch new pages, which are no faults of the dispatch.
+#[test]
+fn counters_do_not_count_what_a_plugin_does_with_an_id() {
+    let Some(program) = counterpoint("plugin ids, counters") else { return };
+    let programs = Programs::get();
+    let scratch = Scratch::new();
+    let plugin = accelerator(&scratch, &["-DFAULTS"]);
+    let to = scratch.join("log");
+    let with = ["--plugin", plugin.to_str().expect("UTF-8"), "--plugin-ids"];
+    let trampolines = || {
+        let mut host = Command::new(&programs.host);
+        host.arg(&programs.library).args(["launch", "20"]);
+        host.env("ACCELERATOR", &plugin).env("ACCELERATOR_LOG", &to);
+        host
+    };
+    // The first calls of a process may load code; the median call touches nothing.
+    let (_, mut found) = faults(&program, &with, &mut trampolines());
+    found.sort();
+    assert_eq!(log(&to)[..2], [23, 23]);
+    assert_eq!(found[found.len() / 2], "0", "{found:?}");
+
+    let hook = |mode: &str, count: &str| {
+        let mut host = Command::new(&programs.hook_host);
+        host.args([mode, count]).arg(&programs.library).env("ACCELERATOR_LOG", &to);
+        host
+    };
+    let (_, found) = faults(&program, &with, &mut hook("touch", "10"));
+    assert_eq!(log(&to)[..2], [11, 11]);
+    assert_eq!(found[1..], [vec!["64"], vec!["0"; 9]].concat());
+    // A call that an exception has left is followed by one that has an id, too.
+    let (recorded, found) = faults(&program, &with, &mut hook("longjmp", "5"));
+    assert_eq!(log(&to)[..2], [10, 10]);
+    assert_eq!((found.len(), recorded.losses()["call_abandoned"]), (5, 5));
+}
+
 const TVM: &str = r#"
 import ctypes, importlib.util, inspect, sys
 import numpy as np

@@ -199,12 +199,22 @@ unsafe fn begin_guarded(thread: *mut Thread, export: u32, frame: usize, is_count
     let newcomer = Newcomer::Synchronous;
     // SAFETY: the caller guarantees this.
     let begun = guarded(|| unsafe {
-        (*thread).begin_drawn(export, frame, newcomer, is_counted) && {
-            collectors::give_id(&mut *thread, (*thread).depth as usize - 1);
-            true
-        }
+        let id = collectors::give_id(&mut *thread, frame, newcomer);
+        let begun = (*thread).begin_drawn(export, frame, newcomer, is_counted);
+        keep_or_give_up(&mut *thread, begun, id);
+        begun
     });
     begun == Some(true)
+}
+
+/// Stores the id that plugins have got for the innermost call if that has `begun`; takes it back otherwise.
+#[inline(always)]
+fn keep_or_give_up(thread: &mut Thread, begun: bool, id: u64) {
+    if begun {
+        collectors::keep_id(thread, thread.depth as usize - 1, id);
+    } else {
+        collectors::give_up_id(id);
+    }
 }
 
 /// # Safety
@@ -223,10 +233,10 @@ fn end_with_id(thread: &mut Thread, call: &Call, frame: usize) {
     }
     let mut open = thread.frames.iter().take(thread.depth as usize);
     let at = open.rposition(|open| *open == frame);
-    match at.and_then(|at| collectors::only_id(thread, at).map(|id| (at, id))) {
-        Some((at, id)) => {
-            collectors::abandon(thread, at);
+    match at.and_then(|at| collectors::take_id(thread, at)) {
+        Some(id) => {
             thread.end(call, frame, &[(KEY_PLUGIN_ID, id)]);
+            collectors::give_up_id(id);
         }
         None => thread.end(call, frame, &[]),
     }
@@ -266,10 +276,11 @@ pub unsafe fn begin_hooked(export: u32, frame: usize) {
                 return;
             }
         }
-        let depth = (*thread).depth;
-        (*thread).begin_hooked(export, frame);
-        if (*thread).depth == depth + 1 {
-            guarded(|| collectors::give_id(&mut *thread, depth as usize));
+        let id = collectors::give_id(&mut *thread, frame, Newcomer::Bracketed);
+        let begun = (*thread).begin_hooked(export, frame);
+        keep_or_give_up(&mut *thread, begun, id);
+        if begun {
+            (*thread).begin_apart(export);
         }
     }
 }

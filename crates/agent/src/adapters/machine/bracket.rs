@@ -184,7 +184,7 @@ unsafe fn begin(
     {
         return false;
     }
-    let started = collectors::start(thread, entry.device);
+    let started = collectors::start(thread, entry.device, frame, newcomer);
     let interrupted = started.is_some_and(|started| started.interrupted);
     // A collector is called for each op, so each op has a record that can hold its values.
     let is_always = started.is_some() || !entry.is_op();
@@ -265,7 +265,8 @@ unsafe fn end_begun(frame: usize) -> Option<Ended> {
     let begun = thread.end_wrapped(at);
     let call = Call { export: begun.export, location, start: begun.start, end, ..Call::default() };
     let numbers = thread.take_slot(at).numbers;
-    if numbers == [0; 3] && !collectors::any() {
+    // An op may have an id although plugins take none any more.
+    if numbers == [0; 3] && !collectors::any() && collectors::only_id(thread, at).is_none() {
         thread.end(&call, frame, &[]);
         thread.has_ended(end, counted);
         return Some(Ended { at, is_read, interrupted: false });
@@ -284,15 +285,15 @@ fn end_with_values(
     numbers: [u64; 3],
     at: usize,
 ) -> bool {
-    let id = collectors::only_id(thread, at);
-    if thread.has_collected >> at & 1 == 0 || id.is_some() {
+    let id = collectors::take_id(thread, at);
+    if thread.has_collected >> at & 1 == 0 {
         let mut values = Values::<OWN>::new();
         push_numbers(&mut values, numbers);
         if let Some(id) = id {
-            collectors::abandon(thread, at);
             values.push(KEY_PLUGIN_ID, id);
         }
         thread.end(call, frame, values.as_slice());
+        collectors::give_up_id(id.unwrap_or(0));
         return false;
     }
     end_collected(thread, call, frame, numbers, at)

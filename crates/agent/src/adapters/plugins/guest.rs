@@ -145,10 +145,12 @@ impl Call {
         let progress = &self.guest.progress;
         if let Some((thread, ended)) = self.thread {
             loop {
-                let left = progress.left(self.guest.patience).max(Duration::from_millis(1));
+                const LEAST: Duration = Duration::from_millis(1);
+                let left = progress.left(self.guest.patience).max(LEAST);
                 match ended.recv_timeout(left) {
                     Ok(id) => {
-                        let deadline = Instant::now() + self.guest.patience;
+                        let left = progress.left_for_end(self.guest.patience).max(LEAST);
+                        let deadline = Instant::now() + left;
                         if threads::join_until(thread, deadline) {
                             threads::wait_until_gone(id);
                         } else {

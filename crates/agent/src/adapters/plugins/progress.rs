@@ -8,6 +8,8 @@ use std::time::Duration;
 pub struct Progress {
     /// When it took its last step, in ms of the monotonic clock; 0 while nobody calls it.
     since_ms: AtomicU64,
+    /// When it took its last step, also after the call has returned.
+    last_ms: AtomicU64,
     /// It has taken too long, and is not called again.
     given_up: AtomicBool,
 }
@@ -15,7 +17,9 @@ pub struct Progress {
 impl Progress {
     /// A step of a call that goes on: a function of the plugin begins, or events were written.
     pub fn step(&self) {
-        self.since_ms.store(now_ms(), Ordering::Relaxed);
+        let now = now_ms();
+        self.last_ms.store(now, Ordering::Relaxed);
+        self.since_ms.store(now, Ordering::Relaxed);
     }
 
     /// A call begins. Its time is already running if an earlier one has not returned.
@@ -43,9 +47,19 @@ impl Progress {
     pub fn left(&self, patience: Duration) -> Duration {
         match self.since_ms.load(Ordering::Relaxed) {
             0 => patience,
-            since => patience.saturating_sub(Duration::from_millis(now_ms().saturating_sub(since))),
+            since => left_since(since, patience),
         }
     }
+
+    /// The same for a call that has returned and whose thread is ending: the destructors of what the plugin
+    /// keeps for the thread belong to the last step.
+    pub fn left_for_end(&self, patience: Duration) -> Duration {
+        left_since(self.last_ms.load(Ordering::Relaxed), patience)
+    }
+}
+
+fn left_since(since_ms: u64, patience: Duration) -> Duration {
+    patience.saturating_sub(Duration::from_millis(now_ms().saturating_sub(since_ms)))
 }
 
 /// Never 0.
@@ -54,4 +68,20 @@ fn now_ms() -> u64 {
     // SAFETY: room for the result.
     unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut now) };
     now.tv_sec as u64 * 1000 + now.tv_nsec as u64 / 1_000_000 + 1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Duration, Progress};
+
+    #[test]
+    fn the_end_of_a_thread_has_what_its_last_step_has_left() {
+        let (progress, patience) = (Progress::default(), Duration::from_secs(60));
+        progress.step();
+        std::thread::sleep(Duration::from_millis(30));
+        progress.ends();
+        assert_eq!(progress.left(patience), patience);
+        assert!(progress.left_for_end(patience) <= patience - Duration::from_millis(29));
+        assert!(progress.left_for_end(Duration::from_millis(20)).is_zero());
+    }
 }

@@ -100,14 +100,12 @@ impl Thread {
     }
 
     /// Begins a call that the host brackets with two calls to us, of which the second says only which
-    /// export ends. `frame` lies above everything that the host calls in between.
+    /// export ends. `frame` lies above everything that the host calls in between. If it returns true, the
+    /// call has begun, and [`Thread::begin_apart`] must follow.
     #[inline(always)]
-    pub(crate) fn begin_hooked(&mut self, export: u32, frame: usize) {
-        let begun = self.begin_drawn(export, frame, Newcomer::Bracketed, false)
-            || self.depth > 0 && self.begin_within(export, frame);
-        if begun {
-            self.begin_apart(export);
-        }
+    pub(crate) fn begin_hooked(&mut self, export: u32, frame: usize) -> bool {
+        self.begin_drawn(export, frame, Newcomer::Bracketed, false)
+            || self.depth > 0 && self.begin_within(export, frame)
     }
 
     /// Called for a call that is not recorded, while others are in progress. Its end must not be taken
