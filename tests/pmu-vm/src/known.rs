@@ -44,8 +44,10 @@ struct Found {
     calls: u64,
     /// Calls whose counters were read.
     counted: u64,
-    /// The compensated total; `None` if it is not known how far off it is.
+    /// The compensated total; `None` if the calls were only counted.
     total: Option<Estimate>,
+    /// Whether the sample says how far off the total is.
+    is_bounded: bool,
 }
 
 fn op_name(profile: &Profile, key: Key) -> String {
@@ -73,16 +75,16 @@ fn run(name: &str, budget: Option<f64>, calls: &[(usize, u64)]) -> Vec<Found> {
         .rows
         .iter()
         .map(|row| {
-            let counter = row.counters[0].as_ref().expect("some call was counted");
-            assert!(counter.brackets.is_some(), "empty calls were calibrated");
+            let counter = row.counters[0].as_ref();
+            let calibrated = counter.is_none_or(|counter| counter.brackets.is_some());
+            assert!(calibrated, "empty calls were calibrated");
             let sampled = row.sampled.as_ref().and_then(|sampled| sampled.counters[0]);
             Found {
                 name: op_name(&profile, row.key),
                 calls: row.calls,
                 counted: sampled.map_or(row.calls, |sampled| sampled.counted),
-                total: sampled
-                    .is_none_or(|sampled| sampled.total.interval.is_some())
-                    .then_some(counter.value),
+                total: counter.map(|counter| counter.value),
+                is_bounded: sampled.is_none_or(|sampled| sampled.total.interval.is_some()),
             }
         })
         .collect();
@@ -127,7 +129,8 @@ fn counts_are_exact_in_user_mode() {
     exact("known-user");
 }
 
-/// The same for calls whose counters were drawn. Where few were, no interval is stated.
+/// The same for calls whose counters were drawn. All calls of a function are alike, so that an estimate
+/// is right even where few were drawn and no interval is stated.
 fn counts_under_a_budget() {
     for user in [false, true] {
         user_access(user);
@@ -149,7 +152,7 @@ fn counts_under_a_budget() {
                 more.push(mean.value - truth);
             }
         }
-        println!("user {user}: of 30 totals, {} had an interval, {drawn} were drawn", more.len());
+        println!("user {user}: of 30 totals, {} were stated, {drawn} were drawn", more.len());
         println!("instructions too many: {more:?}");
         assert!(more.len() > 10 && drawn > 5, "{} {drawn}", more.len());
         // One process of five may be off, as above.
@@ -163,31 +166,47 @@ fn of_any(workgroup: u64) -> u64 {
     2 * (u64::from(mixed >> 22) + 1) + 8
 }
 
-/// Calls that differ from each other by a factor of 100: the interval holds the total in at least 90 of
-/// 100 runs, and estimates are right on average.
+/// Calls that differ from each other by a factor of 100: estimates are right on average, and with
+/// thousands of drawn calls the interval holds the total.
 fn estimates_under_a_budget() {
     const CALLS: u64 = 20_000;
-    let truth = (0..CALLS).map(|workgroup| of_any(workgroup) - EMPTY).sum::<u64>() as f64;
     user_access(true);
-    let (mut held, mut counted, mut errors) = (0, 0, Vec::new());
+    let mut errors = Vec::new();
     for _ in 0..RUNS {
-        let rows = run("known-any", Some(1.0), &[(ANY, CALLS)]);
-        let [row] = &rows[..] else { panic!("one function, {} rows", rows.len()) };
-        assert_eq!((row.name.as_str(), row.calls), ("take_any", CALLS));
-        let total = row.total.expect("an interval");
-        held += u64::from(total.contains(truth));
-        counted += row.counted;
-        errors.push(total.value / truth - 1.0);
+        let (row, truth) = estimated(CALLS);
+        assert!((50..CALLS / 2).contains(&row.counted), "{} calls were counted", row.counted);
+        errors.push(row.total.expect("a total").value / truth - 1.0);
     }
     let n = RUNS as f64;
     let mean = errors.iter().sum::<f64>() / n;
     let squares: f64 = errors.iter().map(|error| (error - mean).powi(2)).sum();
     let standard_error = (squares / (n - 1.0) / n).sqrt();
-    let each = counted / RUNS;
-    println!("{held} of {RUNS} intervals hold the total; {each} of {CALLS} calls were counted");
     println!("mean error {mean:.5}, standard error {standard_error:.5}");
-    // If 90 of 100 hold it in the long run, fewer than 82 do so in one of a hundred tests.
-    assert!(held >= 82, "{held} of {RUNS}");
-    assert!((50..CALLS / 2).contains(&each), "{each} calls were counted");
     assert!(mean.abs() < 5.0 * standard_error, "{mean} ± {standard_error}");
+
+    const LONG: u64 = 10;
+    let (mut held, mut counted) = (0, 0);
+    for _ in 0..LONG {
+        let (row, truth) = estimated(15 * CALLS);
+        assert!(row.is_bounded, "no interval with {} counted calls", row.counted);
+        held += u64::from(row.total.expect("a total").contains(truth));
+        counted += row.counted;
+    }
+    let each = counted / LONG;
+    println!(
+        "{held} of {LONG} intervals hold the total; {each} of {} calls were counted",
+        15 * CALLS
+    );
+    // If 95 of 100 hold it in the long run, fewer than 7 of 10 do so in one of a thousand tests.
+    assert!(held >= 7, "{held} of {LONG}");
+}
+
+/// The row of so many calls of `take_any`, and the instructions that they took.
+fn estimated(calls: u64) -> (Found, f64) {
+    let truth = (0..calls).map(|workgroup| of_any(workgroup) - EMPTY).sum::<u64>() as f64;
+    let mut rows = run("known-any", Some(1.0), &[(ANY, calls)]);
+    assert_eq!(rows.len(), 1, "one function");
+    let row = rows.remove(0);
+    assert_eq!((row.name.as_str(), row.calls), ("take_any", calls));
+    (row, truth)
 }
