@@ -347,8 +347,8 @@ fn end_with<const N: usize>(thread: &mut Thread, call: &Call, frame: usize, valu
     thread.end(call, frame, values.as_slice());
 }
 
-/// Values of a call that are not of collectors, at most.
-const OWN: usize = 8;
+/// Values of a call that are not of collectors, at most: those of [`push_numbers`], and an id for plugins.
+const OWN: usize = 4;
 
 fn push_numbers<const N: usize>(values: &mut Values<N>, numbers: [u64; 3]) {
     push_bytes(values, numbers);
