@@ -75,10 +75,9 @@ pub fn passes(profile: &Profile, by: By) -> u64 {
     if are_means(profile, by) { profile.passes().max(1).into() } else { 1 }
 }
 
-/// The first calls of an op, which took much longer than its others: of an op with at least [`CALLS`]
-/// calls, the longest first call of a thread took more than [`TIMES`] times the op's median, and the first
-/// calls of all threads together at least [`PART`] of the op's total and [`OF_ALL`] of the time in all
-/// calls.
+/// The first calls of an op, which took much longer than its others: of an op with at least 10 calls, the
+/// longest first call of a thread took more than 10 times the op's median, and the first calls of all
+/// threads together at least 5 % of the op's total and 1 % of the time in all calls.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SlowFirst {
     /// Their part of the op's total time, from 0 to 1.

@@ -12,7 +12,7 @@
 //!
 //! **Sites.** A model makes the same dispatches in each of its runs. The shortest sequence of
 //! functions whose repetition makes up the end of a process's dispatches is one iteration, and each
-//! place in it is a site ([`period`]). Dispatches before the first iteration have sites without a
+//! place in it is a site. Dispatches before the first iteration have sites without a
 //! position, one for each function. Dispatches that may run at the same time can swap places; then
 //! no sequence repeats, and iterations are counted instead: their number is the greatest common
 //! divisor of the functions' numbers of dispatches.
