@@ -22,17 +22,22 @@ const WRITING: [&[u8]; 7] = [
     b"vp.store",
 ];
 
+/// What a line says, without the name of its value.
+pub fn statement(line: &[u8]) -> &[u8] {
+    let line = line.trim_ascii_start();
+    match line.first() {
+        Some(b'%') => {
+            let value = line.iter().position(|b| *b == b'=').map_or(line.len(), |at| at + 1);
+            line[value..].trim_ascii_start()
+        }
+        _ => line,
+    }
+}
+
 /// Whether one of the statements of a block stores or calls.
 pub fn stores_or_calls(block: &[u8]) -> bool {
     block.split(|b| *b == b'\n').any(|line| {
-        let line = line.trim_ascii_start();
-        let statement = match line.first() {
-            Some(b'%') => {
-                let value = line.iter().position(|b| *b == b'=').map_or(line.len(), |at| at + 1);
-                line[value..].trim_ascii_start()
-            }
-            _ => line,
-        };
+        let statement = statement(line);
         let begins = |words: &[&[u8]]| words.iter().any(|word| statement.starts_with(word));
         if begins(&[b"store ", b"atomicrmw ", b"cmpxchg ", b"fence ", b"invoke ", b"callbr "]) {
             return true;

@@ -6,6 +6,7 @@
 use crate::choice::Choice;
 use crate::dominators::NONE;
 use crate::function::Body;
+use crate::header;
 use crate::iterations::Counter;
 use crate::loops::Loops;
 use crate::scan::{Span, Token, Tokens};
@@ -70,14 +71,7 @@ pub fn trip_counts(
 /// Whether a block has a call that can leave it: any but of an intrinsic.
 fn calls_out(block: &[u8]) -> bool {
     block.split(|b| *b == b'\n').any(|line| {
-        let line = line.trim_ascii_start();
-        let statement = match line.first() {
-            Some(b'%') => {
-                let value = line.iter().position(|b| *b == b'=').map_or(line.len(), |at| at + 1);
-                line[value..].trim_ascii_start()
-            }
-            _ => line,
-        };
+        let statement = header::statement(line);
         let words = [&b"call "[..], b"tail call ", b"musttail call ", b"notail call "];
         let is_call = words.iter().any(|words| statement.starts_with(words));
         let is_other = [&b"invoke "[..], b"callbr "].iter().any(|word| statement.starts_with(word));

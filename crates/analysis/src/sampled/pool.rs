@@ -26,7 +26,7 @@
 //! confidence, if it counts one at a time). So that this does not say much with few calls, nothing is
 //! said with fewer than [`FEWEST_WITH_INTERVAL`].
 
-use super::strata::{Drawn, Moments, Strata};
+use super::strata::{Drawn, Moments, Strata, Z};
 use super::tail::Tail;
 use super::values::Estimated;
 use crate::loops::Sum;
@@ -85,8 +85,13 @@ impl Pool {
     }
 
     /// The variance of the sum of calls of which nothing but their mean is known: they may take as much
-    /// again.
+    /// again. If no known call has anything, each of these has at most 3 divided by the number of known
+    /// calls, as after so many draws without an event.
     fn doubt(&self, calls: u64, mean: f64) -> f64 {
+        if mean <= 0.0 {
+            let most = 3.0 * calls as f64 / self.known.count().max(1) as f64;
+            return (most / Z).powi(2);
+        }
         let scatter = calls as f64 * self.known.variance().unwrap_or(0.0);
         (calls as f64 * mean).powi(2) + scatter
     }
@@ -188,6 +193,18 @@ mod tests {
         let mut pool = Pool::default();
         pool.add(strata, calls, &Tail::default());
         pool.total()
+    }
+
+    /// Of 1,000 calls, 950 are known and had nothing: the others had at most 3 in 950 calls each.
+    #[test]
+    fn nothing_in_most_calls_is_not_nothing_in_all() {
+        let mut zeros = Strata::default();
+        (0..950).for_each(|_| zeros.add(1, 0.0));
+        let all = of(&zeros, 1_000).unwrap();
+        assert_eq!(all.value, 0.0);
+        assert!(!all.is_exact(), "{all:?}");
+        let high = all.interval.unwrap().high;
+        assert!((150.0 / 950.0..300.0 / 950.0).contains(&high), "{high}");
     }
 
     /// Eight cold calls of 900 say nothing about 92 others. If these are at most a tenth, they are taken

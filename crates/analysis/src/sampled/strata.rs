@@ -321,7 +321,7 @@ impl Strata {
 /// confidence: 0.95 = 1 − e⁻³).
 const UNSEEN: f64 = 3.0;
 /// Two-sided 95 % of the normal distribution.
-const Z: f64 = 1.96;
+pub(super) const Z: f64 = 1.96;
 /// The degrees of freedom of an interval that no scatter was computed for.
 const MANY: f64 = 1e9;
 
