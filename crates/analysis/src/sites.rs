@@ -28,6 +28,8 @@ use std::collections::BTreeMap;
 use profile::{OpId, Profile};
 
 use crate::amounts::{Brackets, ticks};
+use crate::answer::passes;
+use crate::table::By;
 use assemble::{Dispatch, assemble};
 use period::positions;
 
@@ -50,6 +52,8 @@ pub struct Site {
     /// Sum of the times from the begin of a dispatch's first workgroup to the end of its last one,
     /// as recorded.
     pub wall: f64,
+    /// The mean of these times.
+    pub mean: f64,
     /// The shortest and the longest of these times.
     pub range: [f64; 2],
     /// Sum of the durations of all workgroups, without what the recorder added: the same as the total
@@ -69,9 +73,14 @@ pub struct Site {
 }
 
 impl Site {
-    /// The mean time of one dispatch, in ticks.
-    pub fn mean(&self) -> f64 {
-        self.wall / self.dispatches.max(1) as f64
+    /// Turns the sums over so many passes into the mean of them.
+    fn be_mean_of(&mut self, passes: u64) {
+        let of = |count: u64| count.saturating_add(passes / 2) / passes;
+        self.dispatches = of(self.dispatches);
+        self.workgroups = of(self.workgroups);
+        self.incomplete = of(self.incomplete);
+        self.wall /= passes as f64;
+        self.sum /= passes as f64;
     }
 
     /// The mean gap before a dispatch, in ticks; `None` if the only one is the first of its process.
@@ -101,7 +110,8 @@ impl Sites {
 }
 
 /// Finds the sites. `None` if the profile has no workgroups that are known, or if only some calls
-/// were recorded (a run with a budget). With `raw`, nothing is subtracted.
+/// were recorded (a run with a budget). With `raw`, nothing is subtracted. Of several passes, sums and
+/// numbers are the mean.
 pub fn sites(profile: &Profile, raw: bool) -> Option<Sites> {
     let brackets = Brackets::new(profile, raw);
     let mut found = Sites::default();
@@ -131,6 +141,12 @@ pub fn sites(profile: &Profile, raw: bool) -> Option<Sites> {
             let of = position.map(|_| sequence.len() as u32);
             sum.finish(op, position, of)
         }));
+    }
+    let passes = passes(profile, By::Op);
+    if passes > 1 {
+        found.rows.iter_mut().for_each(|site| site.be_mean_of(passes));
+        found.busy /= passes as f64;
+        found.dispatches /= passes;
     }
     (!found.rows.is_empty()).then_some(found)
 }
@@ -185,6 +201,7 @@ impl Sum {
             workgroups: self.workgroups,
             incomplete: self.incomplete,
             wall: self.wall as f64,
+            mean: self.wall as f64 / self.dispatches.max(1) as f64,
             range: [self.least.unwrap_or(0) as f64, self.most as f64],
             sum,
             efficiency: part(self.room as f64),

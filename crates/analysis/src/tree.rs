@@ -52,6 +52,13 @@ pub struct CallTree {
     pub nodes: Vec<TreeNode>,
 }
 
+impl CallTree {
+    /// The time in calls, in ticks: the own times of all nodes together.
+    pub fn own(&self) -> f64 {
+        self.nodes.iter().map(|node| node.own.value).sum()
+    }
+}
+
 /// Builds the tree. Calls that belong to no thread are not in it. `None` in a run with a budget,
 /// where it is not known what was around a call.
 pub fn call_tree(profile: &Profile, raw: bool, workers: usize) -> Option<CallTree> {

@@ -69,6 +69,7 @@ fn each_place_of_the_program_has_a_row() {
         workgroups,
         incomplete: 0,
         wall: 3.0 * wall,
+        mean: wall,
         range: [wall, wall],
         sum: 3.0 * sum,
         efficiency: sum / (2.0 * wall),

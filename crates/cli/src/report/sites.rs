@@ -3,7 +3,7 @@
 use std::io::{self, BufWriter, Write};
 use std::process::ExitCode;
 
-use analysis::{Key, Site, Sites, sites};
+use analysis::{By, Key, Site, Sites, passes, sites};
 use profile::Profile;
 use serde::Serialize;
 
@@ -107,7 +107,7 @@ pub fn main(args: &Args, profile: &Profile) -> Result<ExitCode, Failure> {
                     workgroups: site.workgroups,
                     incomplete: site.incomplete,
                     wall_ns: ns(site.wall),
-                    mean_ns: ns(site.mean()),
+                    mean_ns: ns(site.mean),
                     min_ns: ns(site.range[0]),
                     max_ns: ns(site.range[1]),
                     share: found.share(site),
@@ -156,7 +156,7 @@ fn columns(profile: &Profile, found: &Sites, rows: &[&Site]) -> Table {
         column(7, "workgroups", "workgroups", &|s| Some(Value::Count(s.workgroups.into()))),
         column(6, "wall_ns", "wall", &|s| ns(s.wall)),
         column(1, "share", "share", &|s| found.share(s).map(Value::Part)),
-        column(1, "mean_ns", "mean", &|s| ns(s.mean())),
+        column(1, "mean_ns", "mean", &|s| ns(s.mean)),
         column(5, "workers_ns", "in workers", &|s| ns(s.sum)),
         column(2, "efficiency", "efficiency", &|s| Some(Value::Part(s.efficiency))),
         column(3, "imbalance", "imbalance", &|s| Some(Value::Number(s.imbalance))),
@@ -183,7 +183,12 @@ fn text(
     let busy = time(found.busy * profile.timeline.ns_per_tick());
     let each = found.rows.iter().filter_map(|site| site.of).max();
     let each = each.map_or(String::new(), |of| format!(", {of} in each run of the model"));
-    let head = format!("{busy} in {}{each}", plural(found.dispatches.into(), "dispatch"));
+    let mean = match passes(profile, By::Op) {
+        1 => String::new(),
+        n => format!(" (mean of {n} passes)"),
+    };
+    let dispatches = plural(found.dispatches.into(), "dispatch");
+    let head = format!("{busy} in which some dispatch ran; {dispatches}{each}{mean}");
     wrapped(out, "", &head, prose)?;
     writeln!(out)?;
     let left_out = table(out, rows, width)?;

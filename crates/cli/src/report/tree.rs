@@ -98,11 +98,10 @@ pub fn main(args: &Args, profile: &Profile) -> Result<ExitCode, Failure> {
     let recorded = profile.loops().map_err(Failure::new)?;
     let loops = Loops::new(profile, &recorded, &[], args.raw);
     let mut all = rows(profile, &calls, &loops, args.filter.as_deref());
-    let whole: f64 = calls.nodes.iter().map(|node| node.own.value).sum();
     // Each pass repeats all calls.
     let passes = passes(profile, By::Op);
     all.iter_mut().for_each(|row| row.be_mean_of(passes));
-    let whole = whole * profile.timeline.ns_per_tick() / passes as f64;
+    let whole = calls.own() * profile.timeline.ns_per_tick() / passes as f64;
     let order = chosen(&all, args)?;
     if let (true, Some(glob)) = (order.shown.is_empty(), &args.filter) {
         matching::no_op(profile, "--filter", glob);

@@ -114,6 +114,15 @@ fn groups_are_passes() {
         let total = ns(&other["rows"][0]);
         assert!((total / ns(row) - 1.0).abs() < 1e-9, "{other:#}");
     }
+    let sites = run.json(&["report", "--raw", "--format", "json", "--by", "site"]);
+    assert_eq!(sites["dispatches"], row["dispatches"], "{sites:#}");
+    let workers: f64 = sites["rows"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|row| row["workers_ns"].as_f64().unwrap())
+        .sum();
+    assert!((workers / ns(row) - 1.0).abs() < 1e-9, "{sites:#}");
     let text = String::from_utf8(run.view(&["report"])).unwrap();
     // As the rows, the first line is that of one pass.
     let first = text.lines().next().unwrap();
