@@ -1,0 +1,115 @@
+/**
+ * What the page is made from. `crates/cli/src/page` writes it. All texts of numbers are made there, by
+ * the code that prints the report, so the page never formats a number that the report prints.
+ *
+ * @typedef {object} Head
+ * @property {"counterpoint.page/1"} schema
+ * @property {string} program Name of the program, for the title.
+ * @property {string} about What was recorded, in a few words.
+ * @property {string} version Of Counterpoint.
+ * @property {string[]} sentences The first lines of the report.
+ * @property {string[]} warnings What a reader must know before they believe a number.
+ * @property {[string, string][]} recording Label and text: command, machine, time, clock.
+ * @property {string} price The line about the price.
+ * @property {string} priceParts The parts of the price.
+ * @property {[string, string, string][]} losses Name, how many, what it means.
+ * @property {string[]} notes
+ * @property {Table[]} tables In the order in which they are offered.
+ * @property {Op[]} ops The ops with details, by what they are called in `Table.ops`.
+ * @property {Timeline | null} timeline
+ * @property {Listing[]} listings Code of instrumented loops.
+ *
+ * @typedef {object} Table
+ * @property {string} id `op`, `tree`, `thread`, `site`, `module`, `loop`, `kind`, `device`, `stream`, …
+ * @property {string} group Which view shows it: `ops`, `loops`, `activities`.
+ * @property {string} title
+ * @property {string[]} lead Sentences above it.
+ * @property {string[]} explained What columns mean, below it.
+ * @property {Column[]} columns The first one is the name of a row.
+ * @property {Cell[][]} rows In the order of the report.
+ * @property {number[] | null} parents For a tree: the row above each, or -1.
+ * @property {(number | null)[] | null} ops For each row: the op in `Head.ops` that it is about.
+ * @property {Cell[] | null} rest What the rows leave of the whole.
+ * @property {string} sort The name of the column by which the rows are sorted.
+ * @property {number} share Index of the column whose numbers are parts of one whole, or -1.
+ * @property {number} leftOut Number of rows that the page does not have.
+ *
+ * @typedef {object} Column
+ * @property {string} name As in CSV.
+ * @property {string} title
+ * @property {boolean} isText
+ * @property {boolean} isMinor Whether a narrow report leaves it out first.
+ *
+ * A cell without a value is null. Other cells are text, or text and the number to sort by.
+ * @typedef {string | [string, number] | null} Cell
+ *
+ * @typedef {object} Op
+ * @property {string} label Unique.
+ * @property {string} name Whole name, without shortening.
+ * @property {string} where Source or library; may be empty.
+ * @property {[string, string][]} facts Label and text: what the table says of it.
+ * @property {Distribution | null} times
+ * @property {Lane[]} lanes Its calls by thread.
+ * @property {Drift | null} drift
+ * @property {Longest} longest
+ * @property {Joint[]} joints With each counter.
+ *
+ * Bins are logarithmic: bin k has the durations from 2^(k/16) to 2^((k+1)/16) ns.
+ * @typedef {object} Distribution
+ * @property {number} first The first bin.
+ * @property {number[]} counts
+ *
+ * @typedef {object} Lane
+ * @property {string} label
+ * @property {Distribution} times
+ *
+ * @typedef {object} Drift How long calls took over the time of the recording.
+ * @property {number} from Begin of the first part, in ns since the begin of the timeline.
+ * @property {number} width Of a part, in ns.
+ * @property {(number[] | null)[]} parts 10 %, 50 %, 90 % and longest, in ns; null without calls.
+ *
+ * @typedef {object} Longest
+ * @property {string[]} titles
+ * @property {{cells: (string | null)[], at: number, thread: number}[]} rows `at`: ns since the begin of
+ *   the timeline; `thread`: index of the timeline's lane, or -1.
+ *
+ * @typedef {object} Joint How often which duration and which value of a counter came together.
+ * @property {string} counter
+ * @property {string} text Correlation in words.
+ * @property {number[]} x Edges of durations in ns (at most 33).
+ * @property {number[]} y Edges of values (at most 33).
+ * @property {string[]} xText Texts of some edges. @property {string[]} yText
+ * @property {number[]} counts Row after row of y, from low to high.
+ *
+ * @typedef {object} Timeline
+ * @property {number} span In ns.
+ * @property {number} grid Moments are multiples of so many ns.
+ * @property {string} about What is not in it, or empty.
+ * @property {string[]} names Of ops and activities.
+ * @property {(number | null)[]} ops For each name: its index in `Head.ops`.
+ * @property {TimeLane[]} lanes
+ * @property {Series[]} series
+ *
+ * Each lane's calls are four sequences of unsigned LEB128 numbers in the block `timeline`, one after the
+ * other: begin (as a zigzag difference from the end of the call before it, in units of the grid),
+ * duration, index of the name, depth. Calls are in the order of their begins.
+ * @typedef {object} TimeLane
+ * @property {string} label
+ * @property {string} process
+ * @property {number} calls
+ * @property {number} depth Number of levels.
+ * @property {number} offset First byte of the lane in the block.
+ * @property {number} bytes
+ *
+ * @typedef {object} Series
+ * @property {string} label
+ * @property {string} about Unit, and the largest value in words.
+ * @property {number[]} at In ns. @property {(number | null)[]} values
+ *
+ * @typedef {object} Listing
+ * @property {string} label Function or loop.
+ * @property {string[]} words What is known of it.
+ * @property {{title: string, lines: {text: string, margin: string, loop: number}[]}[]} columns Source, IR,
+ *   assembly; `loop` is the number of the innermost loop of a line, or -1.
+ */
+export {};
