@@ -15,8 +15,38 @@ use crate::terminal::visible;
 
 const TEMPLATE: &str = include_str!("app/page.html");
 const STYLE: &str = include_str!("app/page.css");
-/// In an order in which each uses only those before it, or is used after all were read.
-const MODULES: [&str; 1] = [include_str!("app/data.js")];
+/// Each uses only those before it, except inside of functions.
+const MODULES: &[&str] = &[
+    include_str!("app/data.js"),
+    include_str!("app/text.js"),
+    include_str!("app/dom.js"),
+    include_str!("app/state.js"),
+    include_str!("app/load.js"),
+    include_str!("app/bins.js"),
+    include_str!("app/scale.js"),
+    include_str!("app/rows.js"),
+    include_str!("app/context.js"),
+    include_str!("app/chart.js"),
+    include_str!("app/small.js"),
+    include_str!("app/table.js"),
+    include_str!("app/tables.js"),
+    include_str!("app/lives.js"),
+    include_str!("app/icicle.js"),
+    include_str!("app/overview.js"),
+    include_str!("app/distribution.js"),
+    include_str!("app/joint.js"),
+    include_str!("app/drift.js"),
+    include_str!("app/op.js"),
+    include_str!("app/lanes.js"),
+    include_str!("app/paint.js"),
+    include_str!("app/calls.js"),
+    include_str!("app/hands.js"),
+    include_str!("app/surroundings.js"),
+    include_str!("app/timeline.js"),
+    include_str!("app/loops.js"),
+    include_str!("app/recording.js"),
+    include_str!("app/main.js"),
+];
 
 /// The page with this title and these blocks of data.
 pub fn page(title: &str, blocks: &[(&str, &[u8])]) -> String {

@@ -1,0 +1,64 @@
+/**
+ * Parts that all charts have: a box that draws again when its width changes, and axes.
+ *
+ * @typedef {import("./dom.js").Child} Child
+ */
+
+import { h, refill, svg } from "./dom.js";
+
+/**
+ * A chart that is as wide as its place.
+ * @param {string} label What it shows, in words.
+ * @param {number} height
+ * @param {(width: number) => Child[]} draw
+ * @returns {HTMLElement}
+ */
+export function chartBox(label, height, draw) {
+  const box = h("div", { class: "chart", "--height": `${height}px` });
+  let drawn = 0;
+  new ResizeObserver(() => {
+    const width = Math.floor(box.clientWidth);
+    if (width === drawn || width === 0) return;
+    drawn = width;
+    refill(box, svg("svg", {
+      width, height, viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": label,
+    }, draw(width)));
+  }).observe(box);
+  return box;
+}
+
+/**
+ * Ticks below a chart, with lines through it. Texts that would meet are left out.
+ * @param {[number, string][]} ticks Places and texts.
+ * @param {number} top
+ * @param {number} bottom
+ * @param {number} right Where the chart ends.
+ * @returns {Child[]}
+ */
+export function xTicks(ticks, top, bottom, right) {
+  let free = -Infinity;
+  return ticks.map(([x, text]) => {
+    const half = text.length * 3.4;
+    const place = Math.min(x, right - half);
+    const fits = place - half > free;
+    if (fits) free = place + half + 6;
+    return [
+      svg("path", { class: "grid", d: `M${x.toFixed(1)} ${top}V${bottom}` }),
+      fits && svg("text", { x: place.toFixed(1), y: bottom + 15, "text-anchor": "middle" }, text),
+    ];
+  });
+}
+
+/**
+ * Ticks at the left of a chart, with lines through it.
+ * @param {[number, string][]} ticks
+ * @param {number} left
+ * @param {number} right
+ * @returns {Child[]}
+ */
+export function yTicks(ticks, left, right) {
+  return ticks.map(([y, text]) => [
+    svg("path", { class: "grid", d: `M${left} ${y.toFixed(1)}H${right}` }),
+    svg("text", { x: left - 6, y: (y + 3.5).toFixed(1), "text-anchor": "end" }, text),
+  ]);
+}

@@ -1,0 +1,102 @@
+/**
+ * What every view gets.
+ *
+ * @typedef {import("./data.js").Head} Head
+ * @typedef {import("./data.js").Table} Table
+ * @typedef {import("./load.js").Calls} Calls
+ * @typedef {import("./state.js").Params} Params
+ * @typedef {object} Context
+ * @property {Head} head
+ * @property {(view: string, params: Params, replace?: boolean) => void} go
+ * @property {(text: string) => void} say Into the line that screen readers read out.
+ * @property {() => Promise<Calls[]>} lanes The calls of the timeline, which are decoded when they are
+ *   first wanted.
+ * @property {Map<number, number>} colors For some ops of `Head.ops` the number of their colour.
+ *
+ * A view that is shown.
+ * @typedef {object} Shown
+ * @property {HTMLElement} root
+ * @property {(params: Params) => void} update Called with new parameters of the same view.
+ * @property {() => void} [leave] Called when another view is shown.
+ * @property {() => void} [repaint] Called when colours or the width have changed.
+ * @property {(event: KeyboardEvent) => boolean} [key] Whether the view has used the key.
+ */
+
+import { fragment } from "./state.js";
+import { cellNumber } from "./rows.js";
+
+/** Colours for ops. All others share a grey one, which is after them. */
+export const COLORS = 8;
+
+/** Labels above this length are replaced by a number in links. */
+const LONGEST_IN_LINK = 200;
+
+/**
+ * How links call an op.
+ * @param {Context} context
+ * @param {number} index
+ */
+export function opParam(context, index) {
+  const label = context.head.ops[index]?.label ?? "";
+  return label.length > LONGEST_IN_LINK || label === "" ? `@${index}` : label;
+}
+
+/**
+ * @param {Context} context
+ * @param {string} param
+ * @returns {number} -1 if there is no such op.
+ */
+export function opOfParam(context, param) {
+  const exact = context.head.ops.findIndex((op) => op.label === param);
+  if (exact >= 0) return exact;
+  const index = /^@\d+$/.test(param) ? Number(param.slice(1)) : -1;
+  return index < context.head.ops.length ? index : -1;
+}
+
+/**
+ * @param {Context} context
+ * @param {number} index
+ */
+export function opLink(context, index) {
+  return fragment("op", { op: opParam(context, index) });
+}
+
+/**
+ * @param {Head} head
+ * @param {string} id
+ * @returns {Table | null}
+ */
+export function tableOf(head, id) {
+  return head.tables.find((table) => table.id === id) ?? null;
+}
+
+/**
+ * The ops with the largest shares get colours, in this order.
+ * @param {Head} head
+ * @returns {Map<number, number>}
+ */
+export function colorsOf(head) {
+  /** @type {Map<number, number>} */
+  const colors = new Map();
+  const table = tableOf(head, "op") ?? head.tables.find((table) => table.ops !== null) ?? null;
+  const rows = table === null ? [] : table.rows.map((row, i) => ({
+    op: table.ops?.[i] ?? null,
+    share: cellNumber(row[table.share]) ?? 0,
+  }));
+  rows.sort((a, b) => b.share - a.share);
+  const order = [...rows.map((row) => row.op), ...head.ops.keys()];
+  for (const op of order) {
+    if (op !== null && !colors.has(op) && colors.size < COLORS) colors.set(op, colors.size);
+  }
+  return colors;
+}
+
+/**
+ * The name of the style property of an op's colour.
+ * @param {Context} context
+ * @param {number | null | undefined} op
+ */
+export function colorOf(context, op) {
+  const number = op === null || op === undefined ? COLORS : (context.colors.get(op) ?? COLORS);
+  return `--op-${number}`;
+}

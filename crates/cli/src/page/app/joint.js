@@ -1,0 +1,105 @@
+/**
+ * How often which duration and which value of a counter came together.
+ *
+ * @typedef {import("./data.js").Op} Op
+ * @typedef {import("./data.js").Joint} Joint
+ * @typedef {import("./dom.js").Child} Child
+ */
+
+import { chartBox, xTicks, yTicks } from "./chart.js";
+import { choice, h, panel, svg, words } from "./dom.js";
+import { grouped, visible } from "./text.js";
+
+const JOINT_HEIGHT = 320;
+const [JOINT_RIGHT, JOINT_TOP, JOINT_BOTTOM] = [12, 10, 40];
+
+/**
+ * @param {Op} op
+ * @param {string} counter Which one to show; the first one if there is no such counter.
+ * @param {string} given `counter`: each row of values for itself.
+ * @param {(changed: Record<string, string>) => void} change
+ * @returns {HTMLElement | null}
+ */
+export function jointPanel(op, counter, given, change) {
+  const joint = op.joints.find((one) => one.counter === counter) ?? op.joints[0];
+  if (joint === undefined || joint.x.length < 2 || joint.y.length < 2) return null;
+  const chooser = h("select", {
+    "aria-label": "Counter",
+    onchange: () => change({ counter: chooser.value }),
+  }, op.joints.map((one) => h("option", { value: one.counter, selected: one === joint },
+    visible(one.counter))));
+  const byRow = given === "counter";
+  return panel("Duration and counter", byRow
+    ? "If the counter has this value, how likely is which duration? Each row for itself."
+    : "Does the counter explain the slow calls? The darker, the more calls.",
+  h("div", { class: "tools" },
+    op.joints.length > 1 ? chooser : h("b", {}, words(joint.counter)),
+    choice("Shades", [["", "all calls"], ["counter", "given the counter"]], byRow ? "counter" : "",
+      (value) => change({ given: value }))),
+  joint.text !== "" && h("p", { class: "lead" }, words(joint.text)),
+  chartBox(`Durations and ${joint.counter}: ${joint.text}`, JOINT_HEIGHT, (width) => drawJoint(joint, byRow, width)));
+}
+
+/**
+ * Places of the texts of edges. There is one for each edge, or a few that are evenly apart.
+ * @param {string[]} texts
+ * @param {number} edges
+ * @param {(edge: number) => number} to
+ * @returns {[number, string][]}
+ */
+function edgeTicks(texts, edges, to) {
+  /** @type {[number, string][]} */
+  const ticks = [];
+  texts.forEach((text, i) => {
+    if (text === "") return;
+    const part = texts.length > 1 ? i / (texts.length - 1) : 0;
+    ticks.push([to(Math.round(part * (edges - 1))), visible(text)]);
+  });
+  return ticks;
+}
+
+/**
+ * @param {Joint} joint
+ * @param {boolean} byRow
+ * @param {number} width
+ * @returns {Child[]}
+ */
+function drawJoint(joint, byRow, width) {
+  const [columns, rows] = [joint.x.length - 1, joint.y.length - 1];
+  const left = 16 + 6.6 * Math.max(3, ...joint.yText.map((text) => Math.min(14, visible(text).length)));
+  const [right, bottom] = [width - JOINT_RIGHT, JOINT_HEIGHT - JOINT_BOTTOM];
+  /** @param {number} edge */
+  const x = (edge) => left + ((right - left) * edge) / columns;
+  /** @param {number} edge */
+  const y = (edge) => bottom - ((bottom - JOINT_TOP) * edge) / rows;
+  const most = joint.counts.reduce((max, count) => Math.max(max, count), 0);
+  /** @type {Child[]} */
+  const cells = [];
+  for (let row = 0; row < rows; row++) {
+    const part = joint.counts.slice(row * columns, (row + 1) * columns);
+    const sum = part.reduce((total, count) => total + count, 0);
+    part.forEach((count, column) => {
+      if (count <= 0) return;
+      // Roots, so that single calls are seen beside many.
+      const shade = byRow ? count / sum : Math.sqrt(count / most);
+      cells.push(svg("rect", {
+        class: "cell",
+        x: x(column).toFixed(1), y: y(row + 1).toFixed(1),
+        width: (x(column + 1) - x(column) + 0.3).toFixed(1),
+        height: (y(row) - y(row + 1) + 0.3).toFixed(1),
+        "fill-opacity": (0.12 + 0.88 * shade).toFixed(3),
+      }, svg("title", {}, `${grouped(count)} of ${grouped(sum)} calls of this row`)));
+    });
+  }
+  return [
+    xTicks(edgeTicks(joint.xText, joint.x.length, x), JOINT_TOP, bottom, width),
+    yTicks(edgeTicks(joint.yText, joint.y.length, y), left, right),
+    cells,
+    svg("path", { class: "frame", d: `M${left} ${JOINT_TOP}V${bottom}H${right}` }),
+    svg("text", { x: (left + right) / 2, y: JOINT_HEIGHT - 4, "text-anchor": "middle", class: "axis" }, "duration"),
+    svg("text", {
+      x: 10, y: (JOINT_TOP + bottom) / 2, "text-anchor": "middle", class: "axis",
+      transform: `rotate(-90 10 ${(JOINT_TOP + bottom) / 2})`,
+    }, visible(joint.counter).slice(0, 40)),
+  ];
+}

@@ -1,0 +1,171 @@
+/**
+ * The calls of the timeline by lane and level, so that each pixel is found by a binary search. Nothing
+ * here goes through all calls but what is made once.
+ *
+ * @typedef {import("./load.js").Calls} Calls
+ * @typedef {object} Level The calls of one level of a lane, in the order of time.
+ * @property {Calls} calls
+ * @property {Uint32Array} order Their numbers in the lane.
+ * @property {Float64Array} busy The sum of the durations before each of them, and of all.
+ * @typedef {object} Runs What a row of pixels shows: one run after the other.
+ * @property {Float32Array} from
+ * @property {Float32Array} to
+ * @property {Uint32Array} call Number in the lane of the call with the most time.
+ * @property {Uint8Array} share How much of a run is in calls, from 0 to 4; 5 is one whole call.
+ * @property {number} length
+ */
+
+/** The value of `Runs.share` for a run that is one call. */
+export const WHOLE = 5;
+
+/** Calls of one pixel of which the longest is looked for. */
+const SAMPLES = 8;
+
+/** A call that is wider than so many pixels is drawn as one. */
+const WIDE = 1.5;
+
+/**
+ * The calls of a lane by level.
+ * @param {Calls} calls
+ * @param {(call: number) => boolean} [wanted]
+ * @returns {Level[]}
+ */
+export function levelsOf(calls, wanted) {
+  /** @type {number[]} */
+  const counts = [];
+  const { depths, begins, ends } = calls;
+  for (let i = 0; i < depths.length; i++) {
+    if (wanted !== undefined && !wanted(i)) continue;
+    const depth = depths[i] ?? 0;
+    while (counts.length <= depth) counts.push(0);
+    counts[depth] = (counts[depth] ?? 0) + 1;
+  }
+  const levels = counts.map((count) => ({
+    calls, order: new Uint32Array(count), busy: new Float64Array(count + 1),
+  }));
+  const next = counts.map(() => 0);
+  for (let i = 0; i < depths.length; i++) {
+    if (wanted !== undefined && !wanted(i)) continue;
+    const depth = depths[i] ?? 0;
+    const level = levels[depth];
+    const at = next[depth] ?? 0;
+    if (level === undefined) continue;
+    level.order[at] = i;
+    level.busy[at + 1] = (level.busy[at] ?? 0) + (ends[i] ?? 0) - (begins[i] ?? 0);
+    next[depth] = at + 1;
+  }
+  return levels;
+}
+
+/**
+ * The place of the first call of a level that begins at or after a moment.
+ * @param {Level} level
+ * @param {number} ns
+ * @param {number} [from] A place before it.
+ */
+export function firstFrom(level, ns, from = 0) {
+  const { order } = level;
+  const { begins } = level.calls;
+  let [low, high] = [from, order.length];
+  while (low < high) {
+    const middle = (low + high) >>> 1;
+    if ((begins[order[middle] ?? 0] ?? 0) < ns) low = middle + 1;
+    else high = middle;
+  }
+  return low;
+}
+
+/**
+ * The place of the first call of a level that ends after a moment.
+ * @param {Level} level
+ * @param {number} ns
+ */
+export function firstAfter(level, ns) {
+  const place = firstFrom(level, ns);
+  const before = level.order[place - 1];
+  return before !== undefined && (level.calls.ends[before] ?? 0) > ns ? place - 1 : place;
+}
+
+/** @returns {Runs} With room for a row of so many pixels. @param {number} width */
+export function emptyRuns(width) {
+  const room = width * 2 + 8;
+  return {
+    from: new Float32Array(room),
+    to: new Float32Array(room),
+    call: new Uint32Array(room),
+    share: new Uint8Array(room),
+    length: 0,
+  };
+}
+
+/**
+ * What each pixel of a level shows, in at most a binary search and a few looks for each pixel.
+ * @param {Level} level
+ * @param {number} from Moment at the left, in ns.
+ * @param {number} perPixel
+ * @param {number} width In pixels.
+ * @param {Runs} runs Where it is written.
+ */
+export function runsOf(level, from, perPixel, width, runs) {
+  const { order, busy, calls } = level;
+  const { begins, ends } = calls;
+  runs.length = 0;
+  const room = runs.from.length;
+  let place = firstAfter(level, from);
+  let x = 0;
+  while (x < width && place < order.length && runs.length < room) {
+    const call = order[place] ?? 0;
+    const begin = ((begins[call] ?? 0) - from) / perPixel;
+    const end = ((ends[call] ?? 0) - from) / perPixel;
+    if (begin >= width) break;
+    const at = Math.max(x, begin);
+    const n = runs.length;
+    if (end - at >= WIDE) {
+      const to = Math.min(end, width);
+      runs.from[n] = at;
+      runs.to[n] = to;
+      runs.call[n] = call;
+      runs.share[n] = WHOLE;
+      runs.length = n + 1;
+      x = to;
+      place++;
+      continue;
+    }
+    const pixel = Math.floor(at);
+    const until = from + (pixel + 1) * perPixel;
+    const next = Math.max(place + 1, firstFrom(level, until, place));
+    const part = ((busy[next] ?? 0) - (busy[place] ?? 0)) / perPixel;
+    runs.from[n] = pixel;
+    runs.to[n] = pixel + 1;
+    runs.call[n] = longestOf(level, place, next);
+    runs.share[n] = Math.min(4, Math.max(1, Math.ceil(part * 4)));
+    runs.length = n + 1;
+    x = pixel + 1;
+    // The last call may go on in the next pixel.
+    const last = order[next - 1] ?? 0;
+    place = (ends[last] ?? 0) > until ? next - 1 : next;
+    if (place < next && ((ends[last] ?? 0) - from) / perPixel - x < 0.5) place = next;
+  }
+}
+
+/**
+ * Of a few calls of a range, evenly apart, the longest.
+ * @param {Level} level
+ * @param {number} from Place.
+ * @param {number} to
+ */
+function longestOf(level, from, to) {
+  const { order } = level;
+  const { begins, ends } = level.calls;
+  const step = Math.max(1, (to - from) / SAMPLES);
+  let [best, most] = [order[from] ?? 0, -1];
+  for (let place = from; place < to; place += step) {
+    const call = order[Math.floor(place)] ?? 0;
+    const duration = (ends[call] ?? 0) - (begins[call] ?? 0);
+    if (duration > most) {
+      most = duration;
+      best = call;
+    }
+  }
+  return best;
+}

@@ -1,0 +1,63 @@
+/**
+ * How each thread spent its life, from the table `thread`: in calls, and between them on and off a CPU.
+ *
+ * @typedef {import("./data.js").Table} Table
+ */
+
+import { h, nameOf, words } from "./dom.js";
+import { cellNumber, cellText } from "./rows.js";
+import { MISSING, howMany } from "./text.js";
+
+/** Threads that are shown; the table of threads has all. */
+const SHOWN = 16;
+
+/**
+ * @param {Table} table
+ * @returns {HTMLElement | null} Null if the table does not say how long the threads lived.
+ */
+export function lives(table) {
+  /** @param {string} name */
+  const column = (name) => table.columns.findIndex((c) => c.name === name);
+  const [wall, between, off] = [column("wall_ns"), column("between_ns"), column("off_cpu_ns")];
+  if (wall < 0 || between < 0) return null;
+  const known = table.rows.filter((row) => (cellNumber(row[wall]) ?? 0) > 0);
+  if (known.length === 0) return null;
+  const order = known.slice().sort((a, b) => (cellNumber(b[wall]) ?? 0) - (cellNumber(a[wall]) ?? 0));
+  const longest = cellNumber(order[0]?.[wall]) ?? 1;
+  const rows = order.slice(0, SHOWN).map((row) => {
+    const life = cellNumber(row[wall]) ?? 0;
+    const outside = cellNumber(row[between]);
+    const away = off < 0 ? null : cellNumber(row[off]);
+    const inCalls = outside === null ? null : Math.max(0, life - outside);
+    const idle = outside === null || away === null ? 0 : Math.min(away, outside);
+    /** @param {string} kind @param {number} ns */
+    const piece = (kind, ns) =>
+      ns > 0 && h("span", { class: `piece ${kind}`, "--part": (ns / longest).toFixed(5) });
+    return h("tr", {},
+      h("th", { scope: "row", class: "first" }, nameOf(cellText(row[0]) ?? MISSING)),
+      h("td", { class: "life" }, h("span", { class: "life-bar", "aria-hidden": "true" },
+        inCalls === null
+          ? piece("unknown", life)
+          : [piece("in-calls", inCalls), piece("off-cpu", idle), piece("between", (outside ?? 0) - idle)])),
+      h("td", { class: "number" }, words(cellText(row[wall]))),
+      h("td", { class: "number" }, words(cellText(row[between]))),
+      off >= 0 && h("td", { class: "number" }, words(cellText(row[off]))));
+  });
+  const kinds = [["in-calls", "in calls"]];
+  if (off >= 0) kinds.push(["off-cpu", "off CPU, between calls"]);
+  kinds.push(["between", off >= 0 ? "on a CPU, between calls" : "between calls"]);
+  const left = known.length - rows.length;
+  return h("div", {},
+    h("p", { class: "legend" }, kinds.map(([kind, text]) =>
+      h("span", {}, h("span", { class: `swatch ${kind}`, "aria-hidden": "true" }), text ?? ""))),
+    h("div", { class: "scrolling", tabindex: 0, role: "region", "aria-label": "Each thread's life" },
+      h("table", { class: "lives" },
+        h("caption", { class: "unseen" }, "Each thread's life"),
+        h("thead", {}, h("tr", {},
+          h("th", { scope: "col", class: "first" }, "thread"),
+          h("th", { scope: "col", class: "life" }, "its time"),
+          [wall, between, off].filter((i) => i >= 0).map((i) =>
+            h("th", { scope: "col", class: "number" }, words(table.columns[i]?.title))))),
+        h("tbody", {}, rows))),
+    left > 0 && h("p", { class: "more" }, `${howMany(left, "thread")} with shorter lives: see the table of threads.`));
+}

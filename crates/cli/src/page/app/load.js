@@ -1,0 +1,90 @@
+/**
+ * Reads the page's data: gzip in base64, in blocks that no browser runs.
+ *
+ * @typedef {import("./data.js").Head} Head
+ * @typedef {import("./data.js").Timeline} Timeline
+ * @typedef {object} Calls The calls of a lane, in the order of their begins; times in ns.
+ * @property {Float64Array} begins
+ * @property {Float64Array} ends
+ * @property {Uint32Array} names
+ * @property {Uint16Array} depths
+ */
+
+/** The blocks, which are taken out of the document when the page is put together. */
+const BLOCKS = new Map(["head", "timeline"].map((id) => [id, document.getElementById(id)]));
+
+/**
+ * @param {string} id
+ * @returns {Promise<ArrayBuffer>}
+ */
+async function block(id) {
+  const element = BLOCKS.get(id) ?? null;
+  if (element === null) throw new Error(`this page has no block ${id}`);
+  const packed = Uint8Array.from(atob((element.textContent ?? "").trim()), (one) => one.charCodeAt(0));
+  // It is not read again, and a large one takes much memory.
+  BLOCKS.delete(id);
+  element.remove();
+  const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"));
+  return new Response(stream).arrayBuffer();
+}
+
+/** @returns {Promise<Head>} */
+export async function loadHead() {
+  const head = JSON.parse(new TextDecoder().decode(await block("head")));
+  if (head.schema !== "counterpoint.page/1") throw new Error("this page's data is of another version");
+  return head;
+}
+
+/**
+ * @param {Timeline} timeline
+ * @returns {Promise<Calls[]>} Of each lane.
+ */
+export async function loadLanes(timeline) {
+  const bytes = new Uint8Array(await block("timeline"));
+  return timeline.lanes.map((lane) => {
+    const part = bytes.subarray(lane.offset, lane.offset + lane.bytes);
+    return decodeLane(part, lane.calls, timeline.grid);
+  });
+}
+
+/**
+ * The four sequences of a lane, which are described in `data.js`.
+ * @param {Uint8Array} bytes
+ * @param {number} calls
+ * @param {number} grid
+ * @returns {Calls}
+ */
+function decodeLane(bytes, calls, grid) {
+  let at = 0;
+  const next = () => {
+    let byte = bytes[at++] ?? 0;
+    if (byte < 128) return byte;
+    let value = byte & 127;
+    let unit = 128;
+    do {
+      byte = bytes[at++] ?? 0;
+      value += (byte & 127) * unit;
+      unit *= 128;
+    } while (byte >= 128);
+    return value;
+  };
+  const begins = new Float64Array(calls);
+  const ends = new Float64Array(calls);
+  const names = new Uint32Array(calls);
+  const depths = new Uint16Array(calls);
+  // The distances come first, and become moments as soon as the durations are known.
+  for (let i = 0; i < calls; i++) {
+    const zigzag = next();
+    begins[i] = zigzag % 2 === 0 ? zigzag / 2 : -(zigzag + 1) / 2;
+  }
+  let end = 0;
+  for (let i = 0; i < calls; i++) {
+    const begin = end + (begins[i] ?? 0);
+    end = begin + next();
+    begins[i] = begin * grid;
+    ends[i] = end * grid;
+  }
+  for (let i = 0; i < calls; i++) names[i] = next();
+  for (let i = 0; i < calls; i++) depths[i] = next();
+  return { begins, ends, names, depths };
+}

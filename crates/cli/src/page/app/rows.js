@@ -1,0 +1,167 @@
+/**
+ * What a table shows: which rows, in which order, as text for people and as CSV. No element is made here.
+ *
+ * @typedef {import("./data.js").Table} Table
+ * @typedef {import("./data.js").Cell} Cell
+ * @typedef {object} Shown A row that is shown.
+ * @property {number} row Its number in the table.
+ * @property {number} depth
+ * @property {boolean} isParent
+ * @property {boolean} isOpen
+ * @property {boolean} isMatch Whether it is here for itself, and not for a row below it.
+ */
+
+import { csvField, matcher } from "./text.js";
+
+/**
+ * @param {Cell | undefined} cell
+ * @returns {string | null}
+ */
+export function cellText(cell) {
+  if (cell === null || cell === undefined) return null;
+  return typeof cell === "string" ? cell : cell[0];
+}
+
+/**
+ * @param {Cell | undefined} cell
+ * @returns {number | null}
+ */
+export function cellNumber(cell) {
+  if (cell === null || cell === undefined || typeof cell === "string") return null;
+  return Number.isFinite(cell[1]) ? cell[1] : null;
+}
+
+/**
+ * A column and a direction from a fragment: `calls` from low to high, `-calls` from high to low. `null`
+ * is the order of the report.
+ * @param {Table} table
+ * @param {string} text
+ * @returns {{column: number, down: boolean} | null}
+ */
+export function sortOf(table, text) {
+  const exact = table.columns.findIndex((column) => column.name === text);
+  if (exact >= 0) return { column: exact, down: false };
+  if (!text.startsWith("-")) return null;
+  const column = table.columns.findIndex((column) => column.name === text.slice(1));
+  return column < 0 ? null : { column, down: true };
+}
+
+/**
+ * Compares two cells. Missing ones are last in both directions.
+ * @param {Cell | undefined} a
+ * @param {Cell | undefined} b
+ * @param {boolean} down
+ */
+function compareCells(a, b, down) {
+  const texts = [cellText(a), cellText(b)];
+  if (texts[0] === null || texts[1] === null) {
+    return (texts[0] === null ? 1 : 0) - (texts[1] === null ? 1 : 0);
+  }
+  const [left, right] = [cellNumber(a), cellNumber(b)];
+  const order =
+    left !== null && right !== null
+      ? left - right
+      : left !== null || right !== null
+        ? (left === null ? 1 : -1)
+        : COLLATOR.compare(texts[0] ?? "", texts[1] ?? "");
+  return down ? -order : order;
+}
+
+const COLLATOR = new Intl.Collator("en", { numeric: true });
+
+/** Rows of a tree below which a branch begins folded, if the tree has many. */
+const OPEN_DEPTH = 2;
+const MANY_ROWS = 40;
+
+/**
+ * The rows to show. In a tree, rows are sorted among those of one parent, and a row that matches is shown
+ * with all rows above it.
+ * @param {Table} table
+ * @param {{column: number, down: boolean} | null} sort
+ * @param {string} filter
+ * @param {Set<number>} turned Rows that are not folded or unfolded as they are at first.
+ * @returns {Shown[]}
+ */
+export function shownRows(table, sort, filter, turned) {
+  const matches = matcher(filter);
+  const isMatch = table.rows.map((row) => matches(cellText(row[0]) ?? ""));
+  /** @param {number[]} rows */
+  const sorted = (rows) => {
+    if (sort === null) return rows;
+    const { column, down } = sort;
+    return rows.sort((a, b) => compareCells(table.rows[a]?.[column], table.rows[b]?.[column], down) || a - b);
+  };
+  const all = table.rows.map((_, i) => i);
+  const parents = table.parents;
+  if (parents === null) {
+    return sorted(all.filter((i) => isMatch[i])).map((row) => ({
+      row, depth: 0, isParent: false, isOpen: false, isMatch: true,
+    }));
+  }
+  const children = childrenOf(parents);
+  const filtered = filter.trim() !== "";
+  const wanted = isMatch.slice();
+  if (filtered) {
+    // A parent stands above its children in the table.
+    for (let i = wanted.length - 1; i >= 0; i--) {
+      const parent = parents[i] ?? -1;
+      if (wanted[i] && parent >= 0) wanted[parent] = true;
+    }
+  }
+  /** @type {Shown[]} */
+  const shown = [];
+  /** @type {{rows: number[], depth: number, next: number}[]} */
+  const stack = [{ rows: sorted(children.get(-1) ?? []), depth: 0, next: 0 }];
+  while (stack.length > 0) {
+    const top = stack[stack.length - 1];
+    if (top === undefined) break;
+    const row = top.rows[top.next++];
+    if (row === undefined) {
+      stack.pop();
+      continue;
+    }
+    if (!wanted[row]) continue;
+    const below = (children.get(row) ?? []).filter((child) => wanted[child]);
+    const atFirst = filtered || table.rows.length <= MANY_ROWS || top.depth < OPEN_DEPTH;
+    const isOpen = below.length > 0 && atFirst !== turned.has(row);
+    shown.push({
+      row, depth: top.depth, isParent: below.length > 0, isOpen, isMatch: isMatch[row] ?? false,
+    });
+    if (isOpen) stack.push({ rows: sorted(below), depth: top.depth + 1, next: 0 });
+  }
+  return shown;
+}
+
+/**
+ * @param {number[]} parents
+ * @returns {Map<number, number[]>}
+ */
+export function childrenOf(parents) {
+  /** @type {Map<number, number[]>} */
+  const children = new Map();
+  parents.forEach((parent, i) => {
+    const key = parent >= 0 && parent < i ? parent : -1;
+    const list = children.get(key);
+    if (list === undefined) children.set(key, [i]);
+    else list.push(i);
+  });
+  return children;
+}
+
+/**
+ * The rows as CSV, with the names of columns that the report's CSV has. Numbers are as they are shown,
+ * and a value that is not known is an empty field.
+ * @param {Table} table
+ * @param {number[]} rows
+ * @returns {string}
+ */
+export function tableCsv(table, rows) {
+  const lines = [table.columns.map((column) => csvField(column.name, false))];
+  for (const row of rows) {
+    const cells = table.rows[row] ?? [];
+    lines.push(
+      table.columns.map((column, i) => csvField(cellText(cells[i]) ?? "", !column.isText)),
+    );
+  }
+  return lines.map((line) => `${line.join(",")}\r\n`).join("");
+}

@@ -1,0 +1,104 @@
+/**
+ * What is shown, as the fragment of the address: `#ops?table=op&sort=-total_ns`. A link carries all of it,
+ * and the back button goes through it. A frame without an address of its own keeps it in memory.
+ *
+ * @typedef {Record<string, string>} Params
+ * @typedef {object} State
+ * @property {string} view
+ * @property {Params} params
+ */
+
+/**
+ * The fragment for a state. Parameters that are empty are left out.
+ * @param {string} view
+ * @param {Params} [params]
+ * @returns {string}
+ */
+export function fragment(view, params = {}) {
+  const query = new URLSearchParams();
+  for (const [name, value] of Object.entries(params)) {
+    if (value !== "") query.set(name, value);
+  }
+  const text = query.toString();
+  return text === "" ? `#${view}` : `#${view}?${text}`;
+}
+
+/**
+ * The state that a fragment stands for. Whatever somebody wrote there, this is a state.
+ * @param {string} text With or without `#`.
+ * @returns {State}
+ */
+export function parseFragment(text) {
+  const [view = "", query = ""] = splitOnce(text.replace(/^#/, ""));
+  /** @type {Params} */
+  const params = Object.create(null);
+  for (const [name, value] of new URLSearchParams(query)) params[name] = value;
+  return { view, params };
+}
+
+/** @param {string} text */
+function splitOnce(text) {
+  const at = text.indexOf("?");
+  return at < 0 ? [text, ""] : [text.slice(0, at), text.slice(at + 1)];
+}
+
+/**
+ * A number from a fragment, or what to use if there is none.
+ * @param {string | undefined} text
+ * @param {number} otherwise
+ * @returns {number}
+ */
+export function numberOf(text, otherwise) {
+  if (text === undefined || text.trim() === "") return otherwise;
+  const value = Number(text);
+  return Number.isFinite(value) ? value : otherwise;
+}
+
+/** The states that were shown, and the one that is. */
+export class Way {
+  /** @param {(state: State, back: boolean) => void} show */
+  constructor(show) {
+    this.show = show;
+    this.state = parseFragment(location.hash);
+    try {
+      history.scrollRestoration = "manual";
+    } catch {
+      // A frame may not have a history.
+    }
+    // Both events come for a step back, and only the second one for an address that was typed.
+    addEventListener("popstate", () => this.read());
+    addEventListener("hashchange", () => this.read());
+  }
+
+  read() {
+    const state = parseFragment(location.hash);
+    if (fragment(state.view, state.params) === fragment(this.state.view, this.state.params)) return;
+    this.state = state;
+    this.show(state, true);
+    const y = history.state?.y;
+    scrollTo(0, typeof y === "number" ? y : 0);
+  }
+
+  /**
+   * Goes to a state. `replace` is for what changes often (typing, zooming), so that a step back does not
+   * go through all of it.
+   * @param {string} view
+   * @param {Params} params
+   * @param {boolean} [replace]
+   */
+  go(view, params, replace = false) {
+    const text = fragment(view, params);
+    this.state = parseFragment(text);
+    try {
+      if (replace) {
+        history.replaceState(history.state, "", text);
+      } else if (text !== location.hash) {
+        history.replaceState({ y: scrollY }, "", location.hash || "#");
+        history.pushState(null, "", text);
+      }
+    } catch {
+      // The state is still in memory.
+    }
+    this.show(this.state, false);
+  }
+}

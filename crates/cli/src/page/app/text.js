@@ -1,0 +1,160 @@
+/**
+ * Texts: what is missing, characters that nobody sees, moments on axes, patterns and CSV. Nothing here
+ * formats a number that the report prints; those come as text.
+ */
+
+/** What stands where a value is not known. */
+export const MISSING = "–";
+
+const UNSEEN =
+  /[\u0000-\u001f\u007f-\u009f\u00ad\u061c\u115f\u1160\u180e\u200b-\u200f\u2028-\u202f\u205f-\u206f\u3164\ufeff\uffa0\ufff9-\ufffb]|[\u{e0000}-\u{e0fff}]|\p{Cs}/gu;
+
+/**
+ * Control characters, marks of direction and characters without width become escapes that are seen.
+ * @param {string} text
+ * @returns {string}
+ */
+export function visible(text) {
+  return text.replace(UNSEEN, (character) => {
+    const code = (character.codePointAt(0) ?? 0).toString(16);
+    return code.length > 4 ? `\\u{${code}}` : `\\u${code.padStart(4, "0")}`;
+  });
+}
+
+/**
+ * A line of code: tabs become spaces, and the rest is as `visible` shows it.
+ * @param {string} text
+ */
+export function codeText(text) {
+  return visible(text.replace(/\t/g, "    "));
+}
+
+/**
+ * A duration with three digits, as the report prints it: `12.3 ns`, `1.00 µs`.
+ * @param {number} ns
+ * @returns {string}
+ */
+export function timeText(ns) {
+  if (!Number.isFinite(ns)) return MISSING;
+  const size = Math.abs(ns);
+  if (size >= 999.5e6) return `${threeDigits(ns / 1e9)} s`;
+  if (size >= 999.5e3) return `${threeDigits(ns / 1e6)} ms`;
+  if (size >= 999.5) return `${threeDigits(ns / 1e3)} µs`;
+  return `${threeDigits(ns)} ns`;
+}
+
+/** @param {number} value */
+function threeDigits(value) {
+  const size = Math.abs(value);
+  if (size === 0) return "0";
+  if (size >= 9999.5) return grouped(value);
+  if (size >= 99.95) return value.toFixed(0);
+  if (size >= 9.995) return value.toFixed(1);
+  return value.toFixed(2);
+}
+
+/**
+ * A whole number with commas: `12,345`.
+ * @param {number} value
+ * @returns {string}
+ */
+export function grouped(value) {
+  if (!Number.isFinite(value)) return MISSING;
+  const digits = String(Math.round(Math.abs(value)));
+  const sign = value < 0 && digits !== "0" ? "−" : "";
+  return sign + digits.replace(/\B(?=(\d{3})+$)/g, ",");
+}
+
+/** @type {[number, string][]} */
+const UNITS = [
+  [1e9, "s"],
+  [1e6, "ms"],
+  [1e3, "µs"],
+  [1, "ns"],
+];
+
+/**
+ * A moment on an axis whose ticks are `step` apart. It has as many digits as it takes to tell the ticks
+ * apart: `131,850 µs`.
+ * @param {number} ns
+ * @param {number} step In ns; 1, 2 or 5 times a power of ten.
+ * @returns {string}
+ */
+export function momentText(ns, step) {
+  if (!Number.isFinite(ns)) return MISSING;
+  if (Math.abs(ns) < step / 2) return "0";
+  const [size, unit] = UNITS.find(([size]) => size <= step) ?? [1, "ns"];
+  return `${grouped(ns / size)} ${unit}`;
+}
+
+/**
+ * A part of a whole on an axis, `0.25` as `25 %`.
+ * @param {number} part
+ * @returns {string}
+ */
+export function percentText(part) {
+  if (!Number.isFinite(part)) return MISSING;
+  const percent = part * 100;
+  const digits = percent === 0 || percent >= 9.995 ? 0 : percent >= 0.0995 ? 1 : 2;
+  return `${percent.toFixed(digits)} %`;
+}
+
+/**
+ * How many of something: `1 call`, `2 calls`.
+ * @param {number} n
+ * @param {string} one
+ */
+export function howMany(n, one) {
+  return `${grouped(n)} ${one}${n === 1 ? "" : "s"}`;
+}
+
+/**
+ * Whether a name matches what somebody typed: a part of it, or a glob with `*` and `?` for the whole name.
+ * Upper and lower case are the same.
+ * @param {string} pattern
+ * @returns {(name: string) => boolean}
+ */
+export function matcher(pattern) {
+  const wanted = pattern.trim().toLowerCase();
+  if (wanted === "") return () => true;
+  if (!/[*?]/.test(wanted)) return (name) => name.toLowerCase().includes(wanted);
+  return (name) => globMatches(wanted, name.toLowerCase());
+}
+
+/**
+ * Without regular expressions, because those take exponential time for hostile patterns.
+ * @param {string} pattern
+ * @param {string} name
+ */
+function globMatches(pattern, name) {
+  let [p, n, star, after] = [0, 0, -1, 0];
+  while (n < name.length) {
+    if (p < pattern.length && pattern[p] === "*") {
+      star = p++;
+      after = n;
+    } else if (p < pattern.length && (pattern[p] === "?" || pattern[p] === name[n])) {
+      p++;
+      n++;
+    } else if (star >= 0) {
+      p = star + 1;
+      n = ++after;
+    } else {
+      return false;
+    }
+  }
+  while (pattern[p] === "*") p++;
+  return p === pattern.length;
+}
+
+/**
+ * A field of RFC 4180. A text that a spreadsheet would evaluate gets an apostrophe in front, as in the
+ * CSV of the report.
+ * @param {string} text
+ * @param {boolean} isNumber Whether it is a number or a number with its unit.
+ * @returns {string}
+ */
+export function csvField(text, isNumber) {
+  const risky = !isNumber && /^[\s\u3000]*[=+\-@＝＋－＠]|^['\t\r\n]/.test(text);
+  const safe = risky ? `'${text}` : text;
+  return /[",\r\n]/.test(safe) ? `"${safe.replace(/"/g, '""')}"` : safe;
+}

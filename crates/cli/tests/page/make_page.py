@@ -1,0 +1,367 @@
+"""Pages for the tests of the page's application, from invented data.
+
+`python3 make_page.py KIND OUT.html` writes a page as `crates/cli/src/page` does, with the data of KIND:
+
+    usual    what a profile of a model looks like
+    hostile  names that are markup, scripts, very long, or that reorder what stands beside them
+    missing  every value that may be missing is missing
+    empty    a profile in which nothing was recorded
+    million  a million calls in the timeline
+
+All invented numbers are the same in every run.
+"""
+
+import base64
+import gzip
+import hashlib
+import html
+import json
+import math
+import random
+import sys
+from pathlib import Path
+
+APP = Path(__file__).parents[2] / "src/page/app"
+
+HOSTILE = [
+    "<img src=x onerror=\"document.title='ran'\">",
+    "</script><script>document.title='ran'</script>",
+    "abc\u202edef\u2066ghi",
+    "x" * 5000,
+    "javascript:alert(1)",
+    "'; DROP TABLE ops; --",
+    "=1+1",
+    "\u0000\u0007\u001b[31mred",
+    "a\u200bb\ufeffc",
+    "<!--",
+    "--><b>bold</b>",
+    "{{script}}",
+    "%00%0a",
+    "\u05d0\u05d1\u05d2 name",
+    "tab\tline\nbreak",
+]
+
+
+def time(ns):
+    """A duration as the report prints it."""
+    for limit, size, unit in ((999.5e6, 1e9, "s"), (999.5e3, 1e6, "ms"), (999.5, 1e3, "µs"), (0, 1, "ns")):
+        if ns >= limit:
+            value = ns / size
+            digits = 0 if value >= 99.95 else 1 if value >= 9.995 else 2
+            return f"{value:,.{digits}f} {unit}"
+
+
+def digest(text):
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+
+
+def script():
+    lines = []
+    for module in (APP / "modules.txt").read_text().split():
+        for line in (APP / module).read_text().splitlines():
+            if line.startswith("import ") or line == "export {};":
+                continue
+            lines.append(line.removeprefix("export "))
+    return "\n".join(lines) + "\n"
+
+
+def page(head, timeline):
+    code, style = script(), (APP / "page.css").read_text()
+    csp = (
+        f"default-src 'none'; script-src '{digest(code)}'; style-src '{digest(style)}'; "
+        "require-trusted-types-for 'script'; trusted-types 'none'; base-uri 'none'; form-action 'none'"
+    )
+    blocks = [("head", json.dumps(head).encode()), ("timeline", bytes(timeline))]
+    values = {
+        "csp": csp,
+        "title": html.escape(head["program"]),
+        "style": style,
+        "blocks": "\n".join(
+            f'<script type="application/gzip;base64" id="{name}">'
+            f"{base64.b64encode(gzip.compress(data, 9, mtime=0)).decode()}</script>"
+            for name, data in blocks
+        ),
+        "script": code,
+    }
+    text, rest = [], (APP / "page.html").read_text()
+    while "{{" in rest:
+        before, _, rest = rest.partition("{{")
+        name, _, rest = rest.partition("}}")
+        text += [before, values[name]]
+    return "".join(text) + rest
+
+
+def leb(out, value):
+    while value >= 128:
+        out.append(value & 127 | 128)
+        value >>= 7
+    out.append(value)
+
+
+def lane(label, process, calls, block):
+    """Calls are begin, duration, name, depth in units of the grid."""
+    calls.sort(key=lambda call: (call[0], call[3]))
+    offset, end = len(block), 0
+    for begin, duration, _, _ in calls:
+        gap = begin - end
+        leb(block, gap * 2 if gap >= 0 else -gap * 2 - 1)
+        end = begin + duration
+    for part in (1, 2, 3):
+        for call in calls:
+            leb(block, call[part])
+    return {
+        "label": label,
+        "process": process,
+        "calls": len(calls),
+        "depth": max((call[3] + 1 for call in calls), default=0),
+        "offset": offset,
+        "bytes": len(block) - offset,
+    }
+
+
+def distribution(durations):
+    if not durations:
+        return None
+    bins = [math.floor(16 * math.log2(max(ns, 1))) for ns in durations]
+    counts = [0] * (max(bins) - min(bins) + 1)
+    for one in bins:
+        counts[one - min(bins)] += 1
+    return {"first": min(bins), "counts": counts}
+
+
+def column(name, title, is_text=False, is_minor=False):
+    return {"name": name, "title": title, "isText": is_text, "isMinor": is_minor}
+
+
+def table(id, group, title, columns, rows, **more):
+    return {
+        "id": id, "group": group, "title": title, "lead": [], "explained": [], "columns": columns,
+        "rows": rows, "parents": None, "ops": None, "rest": None, "sort": "total_ns", "share": -1,
+        "leftOut": 0, **more,
+    }
+
+
+def nothing():
+    return {
+        "schema": "counterpoint.page/1", "program": "model", "about": "nothing was recorded",
+        "version": "0.1.0", "sentences": [], "warnings": [], "recording": [], "price": "",
+        "priceParts": "", "losses": [], "notes": [], "tables": [], "ops": [], "timeline": None,
+        "listings": [],
+    }
+
+
+def usual(names, calls_per_op, threads, grid=1):
+    rng = random.Random(30)
+    block, calls = bytearray(), [[] for _ in threads]
+    durations = [[[] for _ in threads] for _ in names]
+    begins = [[] for _ in names]
+    weights = [math.exp(-0.35 * i) for i in range(len(names))]
+    means = [7000 * math.exp(-0.3 * i) + 300 for i in range(len(names))]
+    for thread, list_ in enumerate(calls):
+        now = 1000 * (thread + 1)
+        total = calls_per_op * len(names) // len(threads)
+        picks = rng.choices(range(len(names)), weights, k=total)
+        for n, op in enumerate(picks):
+            if n % 50 == 0:
+                inner = picks[n : n + 50]
+                outer_begin, outer_at = now, len(list_)
+            slow = 8 if rng.random() < 0.003 else 1
+            long = max(20, int(means[op] * slow * math.exp(rng.gauss(0, 0.18)) * (1 + 0.15 * thread)))
+            list_.append((now, long, op, 1))
+            durations[op][thread].append(long * grid)
+            begins[op].append((now * grid, long * grid, thread))
+            now += long + int(rng.expovariate(1 / 800)) + 40
+            if n % 50 == 49 or n == total - 1:
+                list_.append((outer_begin, now - outer_begin, len(names), 0))
+                now += int(rng.expovariate(1 / 20000))
+    span = max(call[0] + call[1] for list_ in calls for call in list_) * grid
+    lanes = [lane(label, "model (4711)", list_, block) for label, list_ in zip(threads, calls)]
+    totals = [sum(map(sum, durations[op])) for op in range(len(names))]
+    whole = sum(totals)
+    ops, rows = [], []
+    order = sorted(range(len(names)), key=lambda op: -totals[op])
+    for place, op in enumerate(order):
+        all_ = sorted(ns for lane_ in durations[op] for ns in lane_)
+        count, total = len(all_), totals[op]
+        p50, p99 = all_[count // 2], all_[int(count * 0.99)]
+        mean = total / count
+        rows.append([
+            names[op], [f"{count:,}", count], [time(total), total],
+            [f"{100 * total / whole:.1f} %", total / whole],
+            [f"{time(mean)} ±2 %", mean], [time(p50), p50], [time(p99), p99], [time(all_[-1]), all_[-1]],
+            [f"{count * 12:,}*", count * 12], [f"{time(mean * 0.98)}", mean * 0.98], [f"{len(threads)}", len(threads)],
+            f"model.mlir:{op + 12}",
+        ])
+        parts, width = [], span / 80
+        for i in range(80):
+            inside = sorted(d for b, d, _ in begins[op] if i * width <= b < (i + 1) * width)
+            parts.append([inside[len(inside) // 10], inside[len(inside) // 2],
+                          inside[len(inside) * 9 // 10], inside[-1]] if inside else None)
+        edges = [all_[min(count - 1, count * i // 24)] for i in range(25)]
+        joint = [0] * (24 * 24)
+        for ns in all_:
+            x = min(23, max(0, sum(edge <= ns for edge in edges) - 1))
+            joint[min(23, max(0, x + round(rng.gauss(0, 2)))) * 24 + x] += 1
+        ops.append({
+            "label": names[op], "name": "model_linked$async_" + names[op], "where": f"model.mlir:{op + 12}",
+            "facts": [["calls", f"{count:,}"], ["total", time(total)], ["share", f"{100 * total / whole:.1f} %"],
+                      ["mean", f"{time(mean)} ±2 %"], ["p50", time(p50)], ["p99", time(p99)]],
+            "times": distribution(all_),
+            "lanes": [{"label": label, "times": distribution(lane_)}
+                      for label, lane_ in zip(threads, durations[op]) if lane_],
+            "drift": {"from": 0, "width": width, "parts": parts},
+            "longest": {
+                "titles": ["at", "duration", "thread", "task-clock"],
+                "rows": [{"cells": [time(b), time(d), threads[t], None], "at": b, "thread": t}
+                         for b, d, t in sorted(begins[op], key=lambda c: -c[1])[:12]],
+            },
+            "joints": [
+                {"counter": counter, "text": "correlation 0.96 (rank), over all calls", "x": edges,
+                 "y": [edge * 0.9 for edge in edges],
+                 "xText": [time(e) if i % 6 == 0 else "" for i, e in enumerate(edges)],
+                 "yText": [time(e * 0.9) if i % 6 == 0 else "" for i, e in enumerate(edges)],
+                 "counts": joint}
+                for counter in ("task-clock", "page-faults")
+            ],
+        })
+    columns = [
+        column("op", "op", True), column("calls", "calls"), column("total_ns", "total"), column("share", "share"),
+        column("mean_ns", "mean"), column("p50_ns", "p50"), column("p99_ns", "p99"), column("max_ns", "max", is_minor=True),
+        column("page-faults", "page-faults"), column("task-clock_per_call", "task-clock /call"),
+        column("threads", "threads", is_minor=True), column("source", "source", True, True),
+    ]
+    tree_rows, parents, tree_ops = [], [], []
+    for block_ in range(3):
+        top = len(tree_rows)
+        tree_rows.append([f"block {block_}", ["1", 1], [time(whole / 3), whole / 3], ["0.5 %", 0.005]])
+        parents.append(-1)
+        tree_ops.append(None)
+        for place, op in enumerate(order):
+            tree_rows.append([names[op], ["1", 1], [time(totals[op] / 3), totals[op] / 3],
+                              [f"{100 * totals[op] / whole / 3:.1f} %", totals[op] / whole / 3]])
+            parents.append(top if place % 3 != 2 else len(tree_rows) - 2)
+            tree_ops.append(place)
+    wall = span
+    thread_rows = []
+    for i, label in enumerate(threads):
+        inside = sum(call[1] for call in calls[i] if call[3] == 1) * grid
+        thread_rows.append([f"{label} ({4711 + i})", [time(inside), inside], [time(wall), wall],
+                            [time(wall - inside), wall - inside], [time((wall - inside) / 3), (wall - inside) / 3]])
+    by_op = table("op", "ops", "Ops", columns, rows, ops=list(range(len(ops))), share=3,
+                  rest=["(between)", None, [time(span * 0.2), span * 0.2]] + [None] * 9,
+                  explained=["± half of the 95 % interval: what empty calls read is subtracted, and is not known better than this",
+                             "* counted in only some of the calls"])
+    tree = table("tree", "ops", "Tree", [columns[0], columns[1], column("total_ns", "total"), column("share", "own share")],
+                 tree_rows, parents=parents, ops=tree_ops, share=3)
+    by_thread = table("thread", "ops", "Threads", [
+        column("thread", "thread", True), column("total_ns", "total"), column("wall_ns", "wall"),
+        column("between_ns", "between"), column("off_cpu_ns", "off-CPU meanwhile"),
+    ], thread_rows)
+    loops = table("loop", "loops", "Loops", [
+        column("loop", "loop", True), column("hits", "hits"), column("total_ns", "self"), column("source", "source", True),
+    ], [["matmul", ["2", 2], ["200 µs ±28.8 ns", 2e5], "/src/matmul.c:3"],
+        ["i", ["21", 21], ["2.40 ms ±395 ns", 2.4e6], "/src/matmul.c:4"],
+        ["j", ["200", 200], None, "/src/matmul.c:5"]], parents=[-1, 0, 1], lead=["mode timed; 4 of 5 ids entered by 2 threads"])
+    kinds = table("kind", "activities", "Kinds", [column("kind", "kind", True), column("calls", "number"), column("total_ns", "total")],
+                  [["kernel", ["1,200", 1200], ["3.20 ms", 3.2e6]], ["gpu_memcpy", ["10", 10], ["20.0 µs", 2e4]]])
+    lines = [{"text": f"  vmovapd -{64 * i}(%rdx,%rax,4), %zmm{i % 32}", "margin": "1.20 ms ±212 ns" if i == 20 else "",
+              "loop": 0 if 20 <= i < 60 else 1 if 90 <= i < 110 else -1} for i in range(160)]
+    source = [{"text": f"\tfor (int {c} = 0; {c} < n; {c}++)" if i % 9 == 3 else f"\t\tc[{i}] += a[{i}] * b[{i}];", "margin": "",
+               "loop": 0 if 3 <= i < 8 else 1 if 12 <= i < 20 else -1} for i in range(40) for c in "i"]
+    head = nothing()
+    head.update({
+        "program": "iree-benchmark-module", "about": f"{sum(map(len, calls)):,} calls in {time(span)}",
+        "sentences": [f"{time(whole)} in {sum(map(len, calls)):,} calls ({len(threads)} threads), 80 % in 5 of {len(names)} ops",
+                      "the threads spent 47.4 % of 1.90 ms outside of calls"],
+        "warnings": ["The probes took about 23.4 % of the threads' wall time (1.75 µs a call). Times within calls "
+                     "hold 20.0 ns of that each; gaps between calls hold the rest."],
+        "recording": [["command", "./iree-benchmark-module --module=tblock.vmfb --function=main --input=128x64xf32"],
+                      ["exit", "0"], ["when", "2026-11-22 06:04:04 UTC"], ["machine", "vm, AMD EPYC, 2 logical CPUs"],
+                      ["kernel", "6.18.44"], ["clock", "tsc, 0.385 ns a tick"], ["counters", "page-faults | task-clock"]],
+        "price": "price: about 71.5 ms of processor time, 23.4 % of the threads' time",
+        "priceParts": "40,200 calls at 1.75 µs each, context switches with counters not measured, flushing 0 ns",
+        "losses": [["multiplexed_call", "1", "calls during which the counters ran for only part of the time"],
+                   ["counter_open_failed", "2", "threads whose counters could not be opened; their calls have times but no counts"]],
+        "notes": ["cycles is left out: this machine has no such counter", "in a container (/.dockerenv exists)"],
+        "tables": [by_op, tree, by_thread, loops, kinds], "ops": ops,
+        "timeline": {
+            "span": span, "grid": grid, "about": f"All {sum(map(len, calls)):,} calls.",
+            "names": [names[op] for op in range(len(names))] + ["run"],
+            "ops": [order.index(op) for op in range(len(names))] + [None],
+            "lanes": lanes,
+            "series": [{"label": "task-clock", "about": "at most 324 µs in 254 µs",
+                        "at": [span * i / 200 for i in range(200)],
+                        "values": [None if i % 37 == 5 else 200 + 100 * math.sin(i / 9) for i in range(200)]}],
+        },
+        "listings": [{"label": "matmul", "words": ["2 loops, 213 instructions, 512 bit vectors"],
+                      "columns": [{"title": "C", "lines": source}, {"title": "assembly", "lines": lines}]}],
+    })
+    return head, block
+
+
+def replaced(value, change):
+    """The same data with each text changed."""
+    if isinstance(value, str):
+        return change(value)
+    if isinstance(value, list):
+        return [replaced(one, change) for one in value]
+    if isinstance(value, dict):
+        keep = ("schema", "id", "group", "sort")
+        return {key: one if key in keep else replaced(one, change) for key, one in value.items()}
+    return value
+
+
+def hostile():
+    names = [f"{name}{i}" for i, name in enumerate(HOSTILE)]
+    head, block = usual(names, 400, [HOSTILE[0], HOSTILE[2] + " worker", "w" * 300])
+    n = iter(range(10**9))
+    for key in ("sentences", "warnings", "notes", "recording", "losses", "price", "priceParts", "program", "about", "listings"):
+        head[key] = replaced(head[key], lambda text: f"{text} {HOSTILE[next(n) % len(HOSTILE)]}")
+    for one in head["tables"]:
+        for key in ("title", "lead", "explained"):
+            one[key] = replaced(one[key], lambda text: f"{text} {HOSTILE[next(n) % 3]}")
+    for op in head["ops"]:
+        for key in ("where", "facts", "longest", "joints"):
+            op[key] = replaced(op[key], lambda text: f"{text} {HOSTILE[next(n) % 3]}"[:90])
+    return head, block
+
+
+def missing():
+    names = ["softmax", "matmul", ""]
+    head, block = usual(names, 40, ["main", "worker"])
+    for one in head["tables"]:
+        for row in one["rows"]:
+            row[1:] = [None] * (len(row) - 1)
+        if one["rest"]:
+            one["rest"] = [one["rest"][0]] + [None] * (len(one["rest"]) - 1)
+    for i, op in enumerate(head["ops"]):
+        op.update({"facts": [[label, ""] for label, _ in op["facts"]], "where": "", "lanes": [], "joints": []})
+        op["drift"] = {"from": 0, "width": 0, "parts": [None, None]} if i else None
+        op["times"] = {"first": 0, "counts": []} if i else None
+        op["longest"]["rows"] = [{"cells": [None] * 4, "at": 0, "thread": -1}]
+    head["timeline"]["series"] = [
+        {"label": "nothing", "about": "", "at": [], "values": []},
+        {"label": "never", "about": "", "at": [0, 1000], "values": [None, None]},
+    ]
+    head["timeline"]["lanes"].append({"label": "idle", "process": "", "calls": 0, "depth": 0,
+                                      "offset": len(block), "bytes": 0})
+    head["price"] = ""
+    return head, block
+
+
+OPS = ["softmax_4x128x128xf32_dispatch_tensor_store", "matmul_128x256x64_f32", "matmul_128x64x256_f32",
+       "matmul_128x192x64_f32", "batch_matmul_4x128x128x16_f32", "batch_matmul_4x128x16x128_f32",
+       "matmul_128x64x64_f32", "transpose_128x4x16_f32", "reduction_128x64_f32", "slow_memcpy",
+       "elementwise_128x64_f32", "elementwise_a_name_that_is_really_very_long_because_compilers_make_such_names_f32"]
+
+KINDS = {
+    "usual": lambda: usual(OPS, 1500, ["iree-worker-0", "iree-worker-1"]),
+    "hostile": hostile,
+    "missing": missing,
+    "empty": lambda: (nothing(), bytearray()),
+    "million": lambda: usual(OPS, 85000, ["iree-worker-0", "iree-worker-1"]),
+}
+
+if __name__ == "__main__":
+    kind, out = sys.argv[1:]
+    Path(out).write_text(page(*KINDS[kind]()))
