@@ -25,7 +25,6 @@ use analysis::{By, Key, Options, summarize};
 use profile::{Origin, Profile};
 
 use crate::failure::Failure;
-use crate::report::Wanted;
 use crate::terminal::Kind;
 use crate::view::columns;
 use crate::view::head;
@@ -33,6 +32,7 @@ use crate::view::losses;
 use crate::view::notes::notes;
 use crate::view::overview::{Overview, name_of};
 use crate::view::price;
+use crate::view::table::Table;
 use crate::view::units::{grouped, plural};
 use crate::whole::WholeFile;
 use data::{Head, LossOut, TableOut};
@@ -53,6 +53,14 @@ const GROUPS: [(By, &str); 8] = [
     (By::Device, "Devices"),
     (By::Stream, "Streams"),
 ];
+
+/// The report of ops, with which a page begins.
+pub struct Wanted<'a> {
+    pub overview: &'a Overview<'a>,
+    pub table: &'a Table,
+    /// The column by which the table is sorted.
+    pub sort: &'a str,
+}
 
 /// Writes the page of a profile.
 ///
@@ -88,7 +96,9 @@ fn make(profile: &Profile, wanted: &Wanted<'_>) -> Result<String, Failure> {
         price_parts: price::text(overview),
         losses: losses::by_severity(&summary.losses)
             .into_iter()
-            .map(|loss| LossOut(loss.name.clone(), grouped(loss.count.into()), loss.help().to_owned()))
+            .map(|loss| {
+                LossOut(loss.name.clone(), grouped(loss.count.into()), loss.help().to_owned())
+            })
             .collect(),
         notes: notes(overview),
         tables: all,

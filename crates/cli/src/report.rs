@@ -26,7 +26,7 @@ use crate::input;
 use crate::matching;
 use crate::metrics::{MetricArgs, Offer, of_profile};
 use crate::output::{Format, milliseconds};
-use crate::page;
+use crate::page::{self, Wanted};
 use crate::terminal::{known_width, say, stdout};
 use crate::view::columns;
 use crate::view::csv;
@@ -170,14 +170,6 @@ struct Report<'a> {
     sort: &'a str,
     loops: &'a Loops<'a>,
     verbose: bool,
-}
-
-/// What a page begins with: the report of ops.
-pub struct Wanted<'a> {
-    pub overview: &'a Overview<'a>,
-    pub table: &'a Table,
-    /// The column by which the table is sorted.
-    pub sort: &'a str,
 }
 
 /// Options that are about calls, which tables of activities are not made of.

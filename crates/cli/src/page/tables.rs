@@ -80,6 +80,7 @@ fn explained(table: &Table) -> Vec<String> {
 
 fn says_nothing(column: &Column, order: &[usize]) -> bool {
     let number = |row: &usize| column.cells.get(*row).and_then(|value| value.as_number());
-    column.rank > 0 && order.iter().all(|row| number(row).is_none_or(|number| number == 0.0))
+    column.rank > 0
+        && order.iter().all(|row| number(row).is_none_or(|number| number == 0.0))
         && order.iter().all(|row| column.cells.get(*row).is_none_or(|v| v.as_number().is_some()))
 }
