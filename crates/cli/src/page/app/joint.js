@@ -7,37 +7,39 @@
  */
 
 import { chartBox, xTicks, yTicks } from "./chart.js";
-import { choice, h, panel, svg, words } from "./dom.js";
+import { h, panel, svg, words } from "./dom.js";
 import { grouped, visible } from "./text.js";
 
 const JOINT_HEIGHT = 320;
 const [JOINT_RIGHT, JOINT_TOP, JOINT_BOTTOM] = [12, 10, 40];
 
 /**
+ * Two charts: how many calls there are of each pair, and the same for each value of the counter for itself.
  * @param {Op} op
  * @param {string} counter Which one to show; the first one if there is no such counter.
- * @param {string} given `counter`: each row of values for itself.
  * @param {(changed: Record<string, string>) => void} change
- * @returns {HTMLElement | null}
+ * @returns {HTMLElement[]}
  */
-export function jointPanel(op, counter, given, change) {
+export function jointPanels(op, counter, change) {
   const joint = op.joints.find((one) => one.counter === counter) ?? op.joints[0];
-  if (joint === undefined || joint.x.length < 2 || joint.y.length < 2) return null;
+  if (joint === undefined || joint.x.length < 2 || joint.y.length < 2) return [];
   const chooser = h("select", {
     "aria-label": "Counter",
-    onchange: () => change({ counter: chooser.value }),
-  }, op.joints.map((one) => h("option", { value: one.counter, selected: one === joint },
-    visible(one.counter))));
-  const byRow = given === "counter";
-  return panel("Duration and counter", byRow
-    ? "If the counter has this value, how likely is which duration? Each row for itself."
-    : "Does the counter explain the slow calls? The darker, the more calls.",
-  h("div", { class: "tools" },
-    op.joints.length > 1 ? chooser : h("b", {}, words(joint.counter)),
-    choice("Shades", [["", "all calls"], ["counter", "given the counter"]], byRow ? "counter" : "",
-      (value) => change({ given: value }))),
-  joint.text !== "" && h("p", { class: "lead" }, words(joint.text)),
-  chartBox(`Durations and ${joint.counter}: ${joint.text}`, JOINT_HEIGHT, (width) => drawJoint(joint, byRow, width)));
+    "data-key": "counter",
+    onchange: () => change({ counter: op.joints[Number(chooser.value)]?.counter ?? "" }),
+  }, op.joints.map((one, i) => h("option", { value: i, selected: one === joint }, visible(one.counter))));
+  const label = `Durations and ${visible(joint.counter)}: ${visible(joint.text)}`;
+  return [
+    panel("Duration and counter", "Does the counter explain the slow calls? The darker, the more calls.",
+      h("div", { class: "tools" },
+        op.joints.length > 1 ? chooser : h("b", {}, words(joint.counter)),
+        joint.text !== "" && h("span", {}, words(joint.text))),
+      chartBox(label, JOINT_HEIGHT, (width) => drawJoint(joint, false, width))),
+    panel("Duration, given the counter", "If the counter has this value, how likely is which duration? " +
+      "Each row is shaded for itself: without a connection, all rows look the same.",
+      h("div", { class: "tools" }, h("b", {}, words(joint.counter))),
+      chartBox(`${label}; each value for itself`, JOINT_HEIGHT, (width) => drawJoint(joint, true, width))),
+  ];
 }
 
 /**
@@ -92,7 +94,7 @@ function drawJoint(joint, byRow, width) {
     });
   }
   return [
-    xTicks(edgeTicks(joint.xText, joint.x.length, x), JOINT_TOP, bottom, width),
+    xTicks(edgeTicks(joint.xText, joint.x.length, x), JOINT_TOP, bottom, width, left + 2),
     yTicks(edgeTicks(joint.yText, joint.y.length, y), left, right),
     cells,
     svg("path", { class: "frame", d: `M${left} ${JOINT_TOP}V${bottom}H${right}` }),

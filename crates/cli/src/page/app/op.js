@@ -12,7 +12,7 @@ import { opLink, opOfParam, opParam } from "./context.js";
 import { distributionPanel } from "./distribution.js";
 import { focusKey, focusedKey, h, pairList, panel, refill, scrolling, words } from "./dom.js";
 import { driftPanel } from "./drift.js";
-import { jointPanel } from "./joint.js";
+import { jointPanels } from "./joint.js";
 import { fragment } from "./state.js";
 import { MISSING, visible } from "./text.js";
 
@@ -76,13 +76,14 @@ function opParts(context, op, index, params) {
       op: opParam(context, index), from: String(Math.round(from)), to: String(Math.round(to)),
     });
   const distribution = distributionPanel(op, params.by ?? "", params.tail ?? "", change);
-  const joint = jointPanel(op, params.counter ?? "", params.given ?? "", change);
+  const joints = jointPanels(op, params.counter ?? "", change);
   const drift = driftPanel(op, zoom);
   return [
     op.where !== "" && h("p", { class: "where" }, words(op.where)),
     op.facts.length > 0 && h("div", { class: "facts" }, pairList(op.facts)),
     distribution ?? panel("Durations", "", h("p", {}, "There are no durations of its calls on this page.")),
-    h("div", { class: "two" }, joint, drift),
+    joints.length > 0 && h("div", { class: "two" }, joints),
+    drift,
     longestCalls(context, op, index),
   ];
 }
