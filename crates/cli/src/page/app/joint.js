@@ -75,15 +75,21 @@ function drawJoint(joint, byRow, width) {
   /** @param {number} edge */
   const y = (edge) => bottom - ((bottom - JOINT_TOP) * edge) / rows;
   const most = joint.counts.reduce((max, count) => Math.max(max, count), 0);
+  /** @type {number[][]} */
+  const parts = [];
+  for (let row = 0; row < rows; row++) parts.push(joint.counts.slice(row * columns, (row + 1) * columns));
+  /** @param {number[]} part */
+  const sumOf = (part) => part.reduce((total, count) => total + count, 0);
+  // The largest part of a row that is in one cell.
+  const likely = Math.max(1e-9, ...parts.map((part) => Math.max(...part) / Math.max(1, sumOf(part))));
   /** @type {Child[]} */
   const cells = [];
-  for (let row = 0; row < rows; row++) {
-    const part = joint.counts.slice(row * columns, (row + 1) * columns);
-    const sum = part.reduce((total, count) => total + count, 0);
+  parts.forEach((part, row) => {
+    const sum = sumOf(part);
     part.forEach((count, column) => {
       if (count <= 0) return;
       // Roots, so that single calls are seen beside many.
-      const shade = byRow ? count / sum : Math.sqrt(count / most);
+      const shade = byRow ? Math.sqrt(count / sum / likely) : Math.sqrt(count / most);
       cells.push(svg("rect", {
         class: "cell",
         x: x(column).toFixed(1), y: y(row + 1).toFixed(1),
@@ -92,7 +98,7 @@ function drawJoint(joint, byRow, width) {
         "fill-opacity": (0.12 + 0.88 * shade).toFixed(3),
       }, svg("title", {}, `${grouped(count)} of ${grouped(sum)} calls of this row`)));
     });
-  }
+  });
   return [
     xTicks(edgeTicks(joint.xText, joint.x.length, x), JOINT_TOP, bottom, width, left + 2),
     yTicks(edgeTicks(joint.yText, joint.y.length, y), left, right),
