@@ -25,6 +25,7 @@
 //! | [`tree`] | calls by the calls around them |
 //! | [`loops`](mod@loops) | loops of instrumented modules as trees: estimates from samples, compensation |
 //! | [`tracks`](mod@tracks) | time series: totals, rates, how evenly they were sampled |
+//! | [`details`](mod@details) | what pictures of an op need: distributions, drift, the longest calls |
 //! | [`torch`] | ops of PyTorch by module and by shapes of their inputs, from its recordings |
 //! | [`probe`] | the cost of the probes |
 //! | [`estimate`] | a value with its interval of 95 % confidence |
@@ -45,6 +46,7 @@ mod answer;
 mod call_sets;
 pub mod checks;
 mod clusters;
+pub mod details;
 pub mod durations;
 mod empty;
 pub mod estimate;
@@ -70,6 +72,7 @@ mod walk;
 pub use answer::{InPass, Most, Outside, SlowFirst, Together, are_means, passes};
 pub use call_sets::{CallSet, call_sets};
 pub use checks::{Contradiction, LoopViolation, OpViolation, Violation};
+pub use details::{Details, OpDetails, details};
 pub use durations::Durations;
 pub use empty::{Bracket, EmptyCall};
 pub use estimate::Estimate;

@@ -32,6 +32,7 @@ mod ops;
 mod orphans;
 mod output;
 mod own;
+mod page;
 mod plugin;
 mod plugin_events;
 mod plugin_files;

@@ -26,6 +26,7 @@ use crate::input;
 use crate::matching;
 use crate::metrics::{MetricArgs, Offer, of_profile};
 use crate::output::{Format, milliseconds};
+use crate::page;
 use crate::terminal::{known_width, say, stdout};
 use crate::view::columns;
 use crate::view::csv;
@@ -87,6 +88,10 @@ pub struct Args {
     /// variable COLUMNS. Without either, tables are as wide as they need to be.
     #[arg(long, value_name = "N")]
     width: Option<usize>,
+    /// Write a page for browsers to this file, with this report and much more to look at, instead of
+    /// printing: one file that needs no network. `-` is standard output.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["format", "by", "tree", "sort", "filter", "kind", "device", "stream", "skip_ms", "metric", "metrics_file", "width", "top", "verbose"])]
+    html: Option<PathBuf>,
     /// Show only the first N rows of the table, after sorting; 0 for all. Sums are those of all rows.
     /// The default is 30 in a table for people, and all in other formats.
     #[arg(long, value_name = "N")]
@@ -167,6 +172,14 @@ struct Report<'a> {
     verbose: bool,
 }
 
+/// What a page begins with: the report of ops.
+pub struct Wanted<'a> {
+    pub overview: &'a Overview<'a>,
+    pub table: &'a Table,
+    /// The column by which the table is sorted.
+    pub sort: &'a str,
+}
+
 /// Options that are about calls, which tables of activities are not made of.
 fn refuse_what_needs_calls(args: &Args) -> Result<(), Failure> {
     let given = [
@@ -189,7 +202,9 @@ fn refuse_what_needs_calls(args: &Args) -> Result<(), Failure> {
 
 /// Prints the report.
 pub fn main(args: Args) -> Result<ExitCode, Failure> {
-    let mut profile = open(&args.profile, &Needs::files(&args.metrics.metrics_file))?;
+    let needs = Needs::files(&args.metrics.metrics_file);
+    let needs = Needs { outputs: args.html.iter().cloned().collect(), ..needs };
+    let mut profile = open(&args.profile, &needs)?;
     if args.by.of_activities() && !args.tree {
         args.ranks.refuse_shared(&profile)?;
     }
@@ -251,7 +266,9 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
     let usual = if by_self { "self" } else { "total" };
     let sort = args.sort.as_deref().unwrap_or(usual);
     table.sort(sort)?;
-    table.keep_first(args.top());
+    if args.html.is_none() {
+        table.keep_first(args.top());
+    }
     let overview = Overview {
         profile: &profile,
         summary: &summary,
@@ -263,6 +280,11 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
         raw: summary.raw,
         metrics: &options.metrics,
     };
+    if let Some(path) = &args.html {
+        let wanted = Wanted { overview: &overview, table: &table, sort };
+        page::write(path, &profile, &wanted)?;
+        return Ok(ExitCode::SUCCESS);
+    }
     let report = Report { overview, table, sort, loops: &loops, verbose: args.verbose };
     let mut out = BufWriter::new(stdout(args.format.into()));
     match args.format {

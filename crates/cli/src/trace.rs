@@ -1,7 +1,7 @@
 //! `counterpoint trace`: converts between profiles and the timelines of other programs.
 
 mod check;
-mod export;
+pub mod export;
 mod import;
 mod loops;
 mod merge;

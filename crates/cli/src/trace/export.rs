@@ -254,6 +254,23 @@ impl Ending {
 }
 
 impl Args {
+    /// All of a profile.
+    fn of(profile: &Path) -> Self {
+        Self {
+            profile: profile.to_owned(),
+            output: PathBuf::new(),
+            format: None,
+            vocabulary: None,
+            no_counter_tracks: false,
+            category: Vec::new(),
+            from: None,
+            to: None,
+            compress: false,
+            rank: None,
+            world_size: None,
+        }
+    }
+
     fn wish(&self) -> Wish {
         Wish { categories: self.category.clone(), from_ns: self.from, to_ns: self.to }
     }
@@ -318,6 +335,12 @@ fn fill(
     let mut part = Part::new(sink, filter, arrows.clone());
     let found = fill_all(&mut part, profile, args)?;
     Ok((found, part.finish()?))
+}
+
+/// Gives `sink` all slices, and the time series that were not read around calls, with Kineto's names.
+pub fn everything(sink: &mut (impl TimelineSink + Send), profile: &Profile) -> io::Result<()> {
+    let args = Args { no_counter_tracks: true, ..Args::of(&profile.dir) };
+    fill_all(&mut OnlyShown(sink), profile, &args).map(drop)
 }
 
 /// Gives `sink` the whole timeline.

@@ -122,6 +122,16 @@ pub fn program(overview: &Overview<'_>) -> String {
     format!("{program}{}, {counters}", moment(manifest.created_unix_ns))
 }
 
+/// The name of the program, or of what was imported.
+pub fn program_name(profile: &Profile) -> String {
+    let manifest = &profile.manifest;
+    match (manifest.command.first().and_then(|path| path.rsplit('/').next()), manifest.origin) {
+        (None, _) => "profile".to_owned(),
+        (Some(_), Origin::Import) => shorten(&command(manifest), IMPORT_WIDTH),
+        (Some(name), _) => visible(name).into_owned(),
+    }
+}
+
 /// How many processes, threads and devices: `1 process, 3 threads, 2 devices`.
 pub fn places(counts: Counts) -> String {
     let Counts { processes, threads, devices } = counts;

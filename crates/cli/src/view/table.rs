@@ -227,7 +227,8 @@ pub struct Table {
 }
 
 impl Value {
-    fn as_number(&self) -> Option<f64> {
+    /// The number to sort by. `None` for text.
+    pub fn as_number(&self) -> Option<f64> {
         match self {
             Self::Text(_) => None,
             Self::Count(n) => Some(*n as f64),

@@ -25,47 +25,11 @@ pub fn table<'a>(
     let mut columns: Vec<&Column> = table.columns.iter().filter(|c| !c.csv_only).collect();
     // Source locations come last, because they are less important than numbers.
     columns.sort_by_key(|column| column.name == SOURCE);
-    let mut partly = Vec::new();
-    let mut estimated = Vec::new();
     let shown = columns.iter().map(|column| {
-        let marked = || table.order.iter().filter_map(|row| column.partly(*row));
-        let any = marked().next().is_some();
-        if any && table.columns.iter().any(|c| c.name == format!("{}_per_call", column.name)) {
-            let sum = marked().fold((0, 0), |(n, m), (counted, of)| (n + counted, m + of));
-            partly.push((column.name.as_str(), sum));
-        }
-        if let Some(parts) = &column.estimated
-            && table.columns.iter().any(|c| c.name == format!("{}_calls", column.name))
-        {
-            let parts: Vec<f64> = parts.iter().copied().flatten().collect();
-            let (least, most) =
-                parts.iter().fold((f64::MAX, 0.0), |(least, most): (f64, f64), p| {
-                    (least.min(*p), most.max(*p))
-                });
-            if !parts.is_empty() {
-                estimated.push((column.name.as_str(), least, most));
-            }
-        }
+        let any = table.order.iter().any(|row| column.partly(*row).is_some());
         let cells = table.shown().map(|row| {
-            let cell = column.cells.get(row);
-            let text = match &cell {
-                Some(value) => value.to_text(),
-                None => "–".to_owned(),
-            };
-            let text = match (column.margin_of(row), &cell) {
-                // A bound needs no interval.
-                (Some(part), Some(value)) if value.shows().0 => text + &sampled::margin_text(part),
-                _ => text,
-            };
-            let text = match column.estimate(row).or(column.is_mostly_empty(row)) {
-                Some(_) => format!("≈{text}"),
-                None => text,
-            };
-            match column.partly(row) {
-                Some(_) => text + "*",
-                None if any => text + " ",
-                None => text,
-            }
+            let text = cell_text(column, row);
+            if any && column.partly(row).is_none() { text + " " } else { text }
         });
         let is_text =
             column.cells.iter().any(|cell| matches!(cell.as_deref(), Some(Value::Text(_))));
@@ -98,6 +62,64 @@ pub fn table<'a>(
     if let Some(common) = &laid.common {
         wrapped(out, "… ", &format!("at the beginning of a name stands for {common}"), prose)?;
     }
+    for (mark, text) in marks(table, &laid.left_out) {
+        wrapped(out, mark, &text, prose)?;
+    }
+    laid.say_left_out(out, width)?;
+    writeln!(out)?;
+    Ok(laid.left_out)
+}
+
+/// A cell with its marks.
+pub fn cell_text(column: &Column, row: usize) -> String {
+    let cell = column.cells.get(row);
+    let text = match &cell {
+        Some(value) => value.to_text(),
+        None => "–".to_owned(),
+    };
+    let text = match (column.margin_of(row), &cell) {
+        // A bound needs no interval.
+        (Some(part), Some(value)) if value.shows().0 => text + &sampled::margin_text(part),
+        _ => text,
+    };
+    let text = match column.estimate(row).or(column.is_mostly_empty(row)) {
+        Some(_) => format!("≈{text}"),
+        None => text,
+    };
+    if column.partly(row).is_some() { text + "*" } else { text }
+}
+
+/// Whether a column with only such cells says nothing: no value, none of a counter, one thread, one CPU.
+fn is_nothing(column: &Column, cell: &str) -> bool {
+    let one = matches!(column.name.as_str(), "threads" | "cpus") && cell == "1";
+    one || matches!(cell, "–" | "0" | "0 ns")
+}
+
+/// Lines below a table about the marks of its cells. Each has a mark and a text.
+pub fn marks(table: &Table, left_out: &[&str]) -> Vec<(&'static str, String)> {
+    let mut lines = Vec::new();
+    let has = |name: String| table.columns.iter().any(|column| column.name == name);
+    let mut partly = Vec::new();
+    let mut estimated = Vec::new();
+    for column in table.columns.iter().filter(|column| !column.csv_only) {
+        let marked = || table.order.iter().filter_map(|row| column.partly(*row));
+        if marked().next().is_some() && has(format!("{}_per_call", column.name)) {
+            let sum = marked().fold((0, 0), |(n, m), (counted, of)| (n + counted, m + of));
+            partly.push((column.name.as_str(), sum));
+        }
+        if let Some(parts) = &column.estimated
+            && has(format!("{}_calls", column.name))
+        {
+            let parts: Vec<f64> = parts.iter().copied().flatten().collect();
+            let (least, most) =
+                parts.iter().fold((f64::MAX, 0.0), |(least, most): (f64, f64), p| {
+                    (least.min(*p), most.max(*p))
+                });
+            if !parts.is_empty() {
+                estimated.push((column.name.as_str(), least, most));
+            }
+        }
+    }
     if !partly.is_empty() {
         let counters = partly.iter().map(|(name, (counted, calls))| {
             format!(
@@ -110,7 +132,7 @@ pub fn table<'a>(
             "counted in only some of the calls in the marked rows: {}",
             counters.collect::<Vec<_>>().join(", ")
         );
-        wrapped(out, "* ", &text, prose)?;
+        lines.push(("* ", text));
     }
     if !estimated.is_empty() {
         let counters = estimated.iter().map(|(name, least, most)| {
@@ -125,20 +147,10 @@ pub fn table<'a>(
              in its row's calls: {}",
             counters.collect::<Vec<_>>().join(", ")
         );
-        wrapped(out, "≈ ", &text, prose)?;
+        lines.push(("≈ ", text));
     }
-    for (mark, text) in doubts(table, &laid.left_out) {
-        wrapped(out, mark, &text, prose)?;
-    }
-    laid.say_left_out(out, width)?;
-    writeln!(out)?;
-    Ok(laid.left_out)
-}
-
-/// Whether a column with only such cells says nothing: no value, none of a counter, one thread, one CPU.
-fn is_nothing(column: &Column, cell: &str) -> bool {
-    let one = matches!(column.name.as_str(), "threads" | "cpus") && cell == "1";
-    one || matches!(cell, "–" | "0" | "0 ns")
+    lines.extend(doubts(table, left_out));
+    lines
 }
 
 /// Lines below a table about values that are mostly the probe's own. Each has a mark and a text.

@@ -1,0 +1,284 @@
+//! What pictures of an op need, beyond the numbers of its row: how its durations are distributed, how
+//! they changed over the recording, which calls were the longest, and which values of a counter they
+//! came with. One pass over the calls, the same ones as in every other view.
+//!
+//! Pictures need no exact values, so durations and counters are counted in [`bins`]. No number that a
+//! report prints is made here.
+
+pub mod bins;
+mod drift;
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap};
+
+use profile::{Columns, PageDecoder, PageKey, Profile};
+
+use crate::amounts::{Brackets, PARTS, parts};
+use crate::forest::{Mark, Marks, NO_ROW, Rows};
+use crate::sampled::{SCALE, Sample, Weights};
+use crate::table::{Key, Places, Selection};
+use crate::walk::{Adder, walk};
+use bins::{Bins, Joint};
+pub use drift::{Drift, Part};
+
+/// Which ops are described, and how.
+#[derive(Clone, Debug)]
+pub struct Options<'a> {
+    /// The ops: [`Key::Op`] or [`Key::Unknown`]. At most 65,534.
+    pub ops: &'a [Key],
+    /// Number of the longest calls that are kept of each op.
+    pub longest: usize,
+    /// Into how many parts the time of the recording is divided, at most.
+    pub parts: usize,
+    /// Whether durations are as they were recorded.
+    pub raw: bool,
+    /// Number of worker threads; 0 for as many as the machine has.
+    pub workers: usize,
+}
+
+/// The details of some ops.
+#[derive(Clone, Debug)]
+pub struct Details {
+    /// When the first call began, in ticks.
+    pub begin: u64,
+    /// In the order in which they were asked for.
+    pub ops: Vec<OpDetails>,
+}
+
+/// The details of one op, about its outermost calls. In a run with a budget, each timed call counts for
+/// the calls that it stands for.
+#[derive(Clone, Debug, Default)]
+pub struct OpDetails {
+    /// Process and thread, and the durations there in ns, sorted.
+    pub threads: Vec<((usize, usize), Bins)>,
+    /// How the durations changed over the recording.
+    pub drift: Drift,
+    /// The longest calls, the longest first.
+    pub longest: Vec<LongCall>,
+    /// For each counter of the run, how often which duration came with which value.
+    pub joints: Vec<Joint>,
+}
+
+impl OpDetails {
+    /// The durations on all threads.
+    pub fn times(&self) -> Bins {
+        let mut all = Bins::default();
+        self.threads.iter().for_each(|(_, bins)| all.merge(bins));
+        all
+    }
+}
+
+/// One call.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct LongCall {
+    /// Its duration in 1/16 of a tick, without what the recorder added.
+    duration: u64,
+    /// When it began, in ticks.
+    pub begin: u64,
+    /// Process index.
+    pub process: usize,
+    /// Thread index.
+    pub thread: usize,
+    /// The CPU on which it ended.
+    pub cpu: u32,
+    /// Its workgroup, if that is known.
+    pub workgroup: Option<[u32; 3]>,
+    /// The value of each counter of the run.
+    pub counters: Vec<Option<u64>>,
+}
+
+impl LongCall {
+    /// Its duration in ticks, without what the recorder added.
+    pub fn ticks(&self) -> f64 {
+        self.duration as f64 / PARTS as f64
+    }
+}
+
+/// Describes the calls of these ops, reading every page once (three times where calls are nested).
+///
+/// Memory: about 4 KiB per op and thread, and 50 KiB per op.
+pub fn details(profile: &Profile, options: &Options<'_>) -> Details {
+    let workers = match options.workers {
+        0 => std::thread::available_parallelism().map_or(1, usize::from),
+        given => given,
+    };
+    let brackets = Brackets::new(profile, options.raw);
+    let places = Places::new(profile, &Selection::default());
+    let sample = profile.is_sampled().then(|| Sample::read(profile, &places, workers, &brackets));
+    let weights = sample.as_ref().map(Sample::weights);
+    let begin = first_begin(profile);
+    let numbers: HashMap<Key, u32> = options.ops.iter().copied().zip(0..).collect();
+    let worker = || Worker {
+        profile,
+        numbers: &numbers,
+        weights: weights.as_ref(),
+        begin,
+        options,
+        ops: options.ops.iter().map(|_| Found::new(profile, options.parts)).collect(),
+        rows: Vec::new(),
+    };
+    let walked = walk(profile, workers, &brackets, None, worker);
+    let mut ops: Vec<Found> =
+        options.ops.iter().map(|_| Found::new(profile, options.parts)).collect();
+    for part in walked.parts {
+        ops.iter_mut().zip(part.ops).for_each(|(all, one)| all.merge(one, options.longest));
+    }
+    Details { begin, ops: ops.into_iter().map(Found::finish).collect() }
+}
+
+/// When the first call of the profile began, in ticks.
+fn first_begin(profile: &Profile) -> u64 {
+    let mut decoder = PageDecoder::new(profile);
+    let mut first = u64::MAX;
+    for (process, p) in profile.processes.iter().enumerate() {
+        for (thread, t) in p.threads.iter().enumerate() {
+            let begin = (0..t.headers().len()).find_map(|page| {
+                let columns = decoder.decode(PageKey { process, thread, page });
+                columns.start_ticks.iter().copied().min()
+            });
+            first = first.min(begin.unwrap_or(u64::MAX));
+        }
+    }
+    if first == u64::MAX { 0 } else { first }
+}
+
+/// What was found of one op.
+struct Found {
+    threads: HashMap<(usize, usize), Bins>,
+    drift: Drift,
+    longest: BinaryHeap<Reverse<LongCall>>,
+    joints: Vec<Joint>,
+}
+
+impl Found {
+    fn new(profile: &Profile, parts: usize) -> Self {
+        Self {
+            threads: HashMap::new(),
+            drift: Drift::new(parts),
+            longest: BinaryHeap::new(),
+            joints: vec![Joint::default(); profile.groups.counters()],
+        }
+    }
+
+    fn merge(&mut self, other: Self, longest: usize) {
+        for (thread, bins) in other.threads {
+            self.threads.entry(thread).or_default().merge(&bins);
+        }
+        self.drift.merge(other.drift);
+        self.longest.extend(other.longest);
+        while self.longest.len() > longest {
+            self.longest.pop();
+        }
+        self.joints.iter_mut().zip(&other.joints).for_each(|(all, one)| all.merge(one));
+    }
+
+    fn finish(self) -> OpDetails {
+        let mut threads: Vec<_> = self.threads.into_iter().collect();
+        threads.sort_by_key(|(thread, _)| *thread);
+        let longest = self.longest.into_sorted_vec().into_iter().map(|Reverse(call)| call);
+        OpDetails { threads, drift: self.drift, longest: longest.collect(), joints: self.joints }
+    }
+}
+
+struct Worker<'a> {
+    profile: &'a Profile,
+    numbers: &'a HashMap<Key, u32>,
+    weights: Option<&'a Weights>,
+    begin: u64,
+    options: &'a Options<'a>,
+    ops: Vec<Found>,
+    /// The op of each call of the page.
+    rows: Vec<u32>,
+}
+
+impl Worker<'_> {
+    fn find_rows(&mut self, columns: &Columns) {
+        let ops = &self.profile.ops;
+        let mut last = (0, None);
+        let numbers = self.numbers;
+        let row = |export: &u32| {
+            if let (known, Some(row)) = last
+                && known == *export
+            {
+                return row;
+            }
+            let key = match ops.of(columns.process, *export) {
+                Some(op) => Key::Op(ops.row_of(op)),
+                None => Key::Unknown(columns.process, *export),
+            };
+            let row = numbers.get(&key).copied().unwrap_or(NO_ROW);
+            last = (*export, Some(row));
+            row
+        };
+        self.rows.clear();
+        self.rows.extend(columns.export.iter().map(row));
+    }
+}
+
+impl Rows for Worker<'_> {
+    fn rows_of(&mut self, columns: &Columns, rows: &mut Vec<u32>) {
+        self.find_rows(columns);
+        rows.extend_from_slice(&self.rows);
+    }
+}
+
+impl Adder for Worker<'_> {
+    fn add(&mut self, columns: &Columns, brackets: &Brackets, marks: Option<&Marks>) {
+        self.find_rows(columns);
+        let rows = std::mem::take(&mut self.rows);
+        let ns_per_tick = self.profile.timeline.ns_per_tick();
+        let classes = brackets.page(columns);
+        let place = (columns.process, columns.thread);
+        for (i, row) in rows.iter().enumerate() {
+            let Some(op) = self.ops.get_mut(*row as usize) else { continue };
+            let duration = parts(columns.duration(i));
+            let mark = match marks {
+                Some(marks) => marks.of(i),
+                None => Mark::of_flat(duration, classes.of(columns, i), brackets),
+            };
+            if mark.inner {
+                continue;
+            }
+            let weight = |scaled: u64| scaled.div_ceil(SCALE);
+            let timed = self.weights.map_or(1, |weights| weight(weights.timed(columns, i)));
+            let duration = duration - mark.taken;
+            let bin = bins::bin(duration as f64 / PARTS as f64 * ns_per_tick);
+            op.threads.entry(place).or_default().add(bin, timed);
+            op.drift.add(columns.start_ticks[i].saturating_sub(self.begin), bin, timed);
+            let is_long = op.longest.len() < self.options.longest
+                || op.longest.peek().is_some_and(|Reverse(least)| duration > least.duration);
+            let counted = self.weights.map_or(1, |weights| weight(weights.counted(columns, i)));
+            let counters = op.joints.len();
+            let mut values = vec![None; if is_long { counters } else { 0 }];
+            for (g, group) in self.profile.groups.all().iter().enumerate() {
+                for counter in group.counters.clone() {
+                    let value = columns.value(g, counter, i);
+                    if let Some(value) = value {
+                        op.joints[counter].add(bin, bins::bin(value as f64), counted);
+                    }
+                    if let Some(place) = values.get_mut(counter) {
+                        *place = value;
+                    }
+                }
+            }
+            if !is_long || self.options.longest == 0 {
+                continue;
+            }
+            op.longest.push(Reverse(LongCall {
+                duration,
+                begin: columns.start_ticks[i],
+                process: columns.process,
+                thread: columns.thread,
+                cpu: profile::columns::cpu_of(columns.location[i]),
+                workgroup: columns
+                    .knows_workgroup(i)
+                    .then(|| [0, 1, 2].map(|axis| columns.workgroup[axis][i])),
+                counters: values,
+            }));
+            if op.longest.len() > self.options.longest {
+                op.longest.pop();
+            }
+        }
+        self.rows = rows;
+    }
+}

@@ -1,0 +1,118 @@
+//! How durations changed over the recording: bins of durations for parts of its time.
+
+use std::collections::HashMap;
+
+use super::bins::{Bins, middle};
+
+/// The first parts are so many ticks wide.
+const FIRST_WIDTH: u64 = 1 << 10;
+
+/// Durations by parts of the time, which have the same width.
+#[derive(Clone, Debug)]
+pub struct Drift {
+    /// At most so many parts.
+    most: u64,
+    width: u64,
+    counts: HashMap<(u64, u16), u64>,
+}
+
+impl Default for Drift {
+    fn default() -> Self {
+        Self::new(1)
+    }
+}
+
+/// The durations in one part of the time, in ns.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Part {
+    /// 10 % of the calls are shorter than this, within a bin.
+    pub p10: f64,
+    /// The median, within a bin.
+    pub p50: f64,
+    /// 90 % of the calls are shorter than this, within a bin.
+    pub p90: f64,
+    /// The longest call, within a bin.
+    pub longest: f64,
+}
+
+impl Drift {
+    pub(super) fn new(parts: usize) -> Self {
+        Self { most: parts.max(1) as u64, width: FIRST_WIDTH, counts: HashMap::new() }
+    }
+
+    /// Adds calls that began `at` ticks after the begin.
+    pub(super) fn add(&mut self, at: u64, bin: u16, count: u64) {
+        while at / self.width >= self.most {
+            self.double();
+        }
+        *self.counts.entry((at / self.width, bin)).or_default() += count;
+    }
+
+    fn double(&mut self) {
+        self.width = self.width.saturating_mul(2);
+        let old = std::mem::take(&mut self.counts);
+        for ((part, bin), count) in old {
+            *self.counts.entry((part / 2, bin)).or_default() += count;
+        }
+    }
+
+    pub(super) fn merge(&mut self, mut other: Self) {
+        while self.width < other.width {
+            self.double();
+        }
+        while other.width < self.width {
+            other.double();
+        }
+        for (place, count) in other.counts {
+            *self.counts.entry(place).or_default() += count;
+        }
+    }
+
+    /// The width of a part in ticks.
+    pub fn width(&self) -> u64 {
+        self.width
+    }
+
+    /// The parts up to the last one with calls; `None` for those without calls.
+    pub fn parts(&self) -> Vec<Option<Part>> {
+        let last = self.counts.keys().map(|(part, _)| *part).max();
+        let mut bins = vec![Bins::default(); last.map_or(0, |last| last as usize + 1)];
+        for ((part, bin), count) in &self.counts {
+            bins[*part as usize].add(*bin, *count);
+        }
+        let part = |bins: &Bins| {
+            let (first, counts) = bins.counts()?;
+            Some(Part {
+                p10: bins.quantile(0.1)?,
+                p50: bins.quantile(0.5)?,
+                p90: bins.quantile(0.9)?,
+                longest: middle(first + counts.len() as u16 - 1),
+            })
+        };
+        bins.iter().map(part).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::details::bins::bin;
+
+    /// However the calls come, the parts are the same.
+    #[test]
+    fn parts_do_not_depend_on_the_order() {
+        let calls: Vec<(u64, u16)> =
+            (0..10_000).map(|i| (i * 7_919, bin(100.0 + i as f64))).collect();
+        let mut all = Drift::new(80);
+        calls.iter().for_each(|(at, bin)| all.add(*at, *bin, 1));
+        let (mut a, mut b) = (Drift::new(80), Drift::new(80));
+        calls.iter().rev().step_by(2).for_each(|(at, bin)| a.add(*at, *bin, 1));
+        calls.iter().rev().skip(1).step_by(2).for_each(|(at, bin)| b.add(*at, *bin, 1));
+        a.merge(b);
+        assert_eq!((a.width(), a.parts()), (all.width(), all.parts()));
+        let parts = all.parts();
+        assert!((41..=80).contains(&parts.len()), "{}", parts.len());
+        let medians: Vec<f64> = parts.iter().map(|part| part.unwrap().p50).collect();
+        assert!(medians.is_sorted() && medians[0] < medians[parts.len() - 1]);
+    }
+}

@@ -1,0 +1,146 @@
+//! Puts the page together: the template, the style, the modules as one script, and the data.
+//!
+//! The modules have no bundler: each `import` and `export` stands at the begin of a line, and no two
+//! modules use one name at their top level, so they are put behind each other without these words.
+
+use std::io::Write;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use sha2::{Digest, Sha256};
+
+use crate::terminal::visible;
+
+const TEMPLATE: &str = include_str!("app/page.html");
+const STYLE: &str = include_str!("app/page.css");
+/// Each uses only those before it, except inside of functions.
+const MODULES: &[&str] = &[
+    include_str!("app/data.js"),
+    include_str!("app/text.js"),
+    include_str!("app/dom.js"),
+    include_str!("app/state.js"),
+    include_str!("app/load.js"),
+    include_str!("app/bins.js"),
+    include_str!("app/scale.js"),
+    include_str!("app/rows.js"),
+    include_str!("app/context.js"),
+    include_str!("app/chart.js"),
+    include_str!("app/small.js"),
+    include_str!("app/table.js"),
+    include_str!("app/tables.js"),
+    include_str!("app/lives.js"),
+    include_str!("app/icicle.js"),
+    include_str!("app/overview.js"),
+    include_str!("app/distribution.js"),
+    include_str!("app/joint.js"),
+    include_str!("app/drift.js"),
+    include_str!("app/op.js"),
+    include_str!("app/lanes.js"),
+    include_str!("app/paint.js"),
+    include_str!("app/calls.js"),
+    include_str!("app/hands.js"),
+    include_str!("app/surroundings.js"),
+    include_str!("app/timeline.js"),
+    include_str!("app/loops.js"),
+    include_str!("app/recording.js"),
+    include_str!("app/main.js"),
+];
+
+/// The page with this title and these blocks of data.
+pub fn page(title: &str, blocks: &[(&str, &[u8])]) -> String {
+    let script = script();
+    let policy = format!(
+        "default-src 'none'; script-src '{}'; style-src '{}'; require-trusted-types-for 'script'; \
+         trusted-types 'none'; base-uri 'none'; form-action 'none'",
+        digest(&script),
+        digest(STYLE)
+    );
+    let blocks: Vec<String> = blocks.iter().map(|(id, bytes)| block(id, bytes)).collect();
+    let values = [
+        ("{{csp}}", policy.as_str()),
+        ("{{title}}", &escaped(title)),
+        ("{{style}}", STYLE),
+        ("{{script}}", &script),
+        ("{{blocks}}", &blocks.join("\n")),
+    ];
+    fill(TEMPLATE, &values)
+}
+
+/// Replaces each mark once. What is put in is not looked at again.
+fn fill(template: &str, values: &[(&str, &str)]) -> String {
+    let mut page = String::new();
+    let mut rest = template;
+    while let Some((at, (mark, value))) = values
+        .iter()
+        .filter_map(|value| Some((rest.find(value.0)?, value)))
+        .min_by_key(|(at, _)| *at)
+    {
+        page.push_str(&rest[..at]);
+        page.push_str(value);
+        rest = &rest[at + mark.len()..];
+    }
+    page + rest
+}
+
+/// All modules as one.
+fn script() -> String {
+    let mut script = String::new();
+    for line in MODULES.iter().flat_map(|module| module.lines()) {
+        if line.starts_with("import ") || line == "export {};" {
+            continue;
+        }
+        script.push_str(line.strip_prefix("export ").unwrap_or(line));
+        script.push('\n');
+    }
+    script
+}
+
+fn digest(text: &str) -> String {
+    format!("sha256-{}", STANDARD.encode(Sha256::digest(text.as_bytes())))
+}
+
+/// Data that no browser runs.
+fn block(id: &str, bytes: &[u8]) -> String {
+    let mut packed = GzEncoder::new(Vec::new(), Compression::best());
+    // Writing to memory does not fail.
+    let packed = packed.write_all(bytes).and_then(|()| packed.finish()).unwrap_or_default();
+    format!(
+        "<script type=\"application/gzip;base64\" id=\"{id}\">{}</script>",
+        STANDARD.encode(packed)
+    )
+}
+
+/// Text between tags.
+fn escaped(text: &str) -> String {
+    visible(text).replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_cannot_leave_their_place() {
+        let page = page("</title><script>alert(1)</script>{{blocks}}", &[("head", b"{}")]);
+        assert_eq!(page.matches("alert(1)").count(), 1);
+        assert!(page.contains("&lt;/title&gt;&lt;script&gt;alert(1)&lt;/script&gt;{{blocks}}"));
+        assert_eq!(page.matches("id=\"head\"").count(), 1);
+    }
+
+    /// A browser runs the script only if its digest is that of the policy.
+    #[test]
+    fn the_policy_has_the_digests_of_what_is_in_the_page() {
+        let page = page("x", &[]);
+        let between = |from: &str, to: &str| {
+            let rest = &page[page.find(from).unwrap() + from.len()..];
+            rest[..rest.find(to).unwrap()].to_owned()
+        };
+        let script = between("<script type=\"module\">", "</script>");
+        assert!(page.contains(&format!("script-src '{}'", digest(&script))));
+        let style = between("<style>", "</style>");
+        assert!(page.contains(&format!("style-src '{}'", digest(&style))));
+        assert!(!script.contains("\nimport ") && !script.contains("\nexport "));
+    }
+}

@@ -1,0 +1,173 @@
+//! What the program in the page gets. `app/data.js` says what each field means.
+
+use serde::Serialize;
+
+/// The version of the document.
+pub const SCHEMA: &str = "counterpoint.page/1";
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Head {
+    pub schema: &'static str,
+    pub program: String,
+    pub about: String,
+    pub version: &'static str,
+    pub sentences: Vec<String>,
+    pub warnings: Vec<String>,
+    pub recording: Vec<(String, String)>,
+    pub price: String,
+    pub price_parts: String,
+    pub losses: Vec<LossOut>,
+    pub notes: Vec<String>,
+    pub tables: Vec<TableOut>,
+    pub ops: Vec<OpOut>,
+    pub timeline: Option<TimelineOut>,
+    pub listings: Vec<ListingOut>,
+}
+
+/// Name, how many, and what it means.
+#[derive(Serialize)]
+pub struct LossOut(pub String, pub String, pub String);
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TableOut {
+    pub id: &'static str,
+    pub group: &'static str,
+    pub title: String,
+    pub lead: Vec<String>,
+    pub explained: Vec<String>,
+    pub columns: Vec<ColumnOut>,
+    pub rows: Vec<Vec<CellOut>>,
+    pub parents: Option<Vec<i64>>,
+    pub ops: Option<Vec<Option<usize>>>,
+    pub rest: Option<Vec<CellOut>>,
+    pub sort: String,
+    pub share: i64,
+    pub left_out: usize,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ColumnOut {
+    pub name: String,
+    pub title: String,
+    pub is_text: bool,
+    pub is_minor: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(untagged)]
+pub enum CellOut {
+    Missing(()),
+    Text(String),
+    Number(String, f64),
+}
+
+#[derive(Serialize)]
+pub struct OpOut {
+    pub label: String,
+    pub name: String,
+    #[serde(rename = "where")]
+    pub place: String,
+    pub facts: Vec<(String, String)>,
+    pub times: Option<BinsOut>,
+    pub lanes: Vec<LaneOut>,
+    pub drift: Option<DriftOut>,
+    pub longest: LongestOut,
+    pub joints: Vec<JointOut>,
+}
+
+#[derive(Serialize)]
+pub struct BinsOut {
+    pub first: u16,
+    pub counts: Vec<u64>,
+}
+
+#[derive(Serialize)]
+pub struct LaneOut {
+    pub label: String,
+    pub times: BinsOut,
+}
+
+#[derive(Serialize)]
+pub struct DriftOut {
+    pub from: i64,
+    pub width: f64,
+    pub parts: Vec<Option<[f64; 4]>>,
+}
+
+#[derive(Serialize)]
+pub struct LongestOut {
+    pub titles: Vec<String>,
+    pub rows: Vec<LongRowOut>,
+}
+
+#[derive(Serialize)]
+pub struct LongRowOut {
+    pub cells: Vec<Option<String>>,
+    pub at: i64,
+    pub thread: i64,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct JointOut {
+    pub counter: String,
+    pub text: String,
+    pub x: Vec<f64>,
+    pub y: Vec<f64>,
+    pub x_text: Vec<String>,
+    pub y_text: Vec<String>,
+    pub counts: Vec<u64>,
+}
+
+#[derive(Serialize)]
+pub struct TimelineOut {
+    pub span: i64,
+    pub grid: i64,
+    pub about: String,
+    pub names: Vec<String>,
+    pub ops: Vec<Option<usize>>,
+    pub lanes: Vec<TimeLaneOut>,
+    pub series: Vec<SeriesOut>,
+}
+
+#[derive(Clone, Serialize)]
+pub struct TimeLaneOut {
+    pub label: String,
+    pub process: String,
+    pub calls: usize,
+    pub depth: u32,
+    pub offset: usize,
+    pub bytes: usize,
+}
+
+#[derive(Clone, Serialize)]
+pub struct SeriesOut {
+    pub label: String,
+    pub about: String,
+    pub at: Vec<i64>,
+    pub values: Vec<Option<f64>>,
+}
+
+#[derive(Serialize)]
+pub struct ListingOut {
+    pub label: String,
+    pub words: Vec<String>,
+    pub columns: Vec<ListingColumnOut>,
+}
+
+#[derive(Serialize)]
+pub struct ListingColumnOut {
+    pub title: String,
+    pub lines: Vec<ListingLineOut>,
+}
+
+#[derive(Serialize)]
+pub struct ListingLineOut {
+    pub text: String,
+    pub margin: String,
+    #[serde(rename = "loop")]
+    pub of_loop: i64,
+}

@@ -1,0 +1,150 @@
+//! What the page shows of single ops.
+
+use analysis::details::bins::{Bins, Grid};
+use analysis::details::{Drift, LongCall, Options};
+use analysis::{Key, OpDetails, details};
+use model::Unit;
+use profile::Profile;
+
+use super::data::{
+    BinsOut, CellOut, DriftOut, JointOut, LaneOut, LongRowOut, LongestOut, OpOut, TableOut,
+};
+use super::timeline::Timeline;
+use crate::view::labels::{labels, op_of, thread_label};
+use crate::view::overview::Overview;
+use crate::view::table::Value;
+use crate::view::units::time;
+
+/// So many of the longest calls are listed.
+const LONGEST: usize = 12;
+/// The time of the recording is divided into at most so many parts.
+const PARTS: usize = 80;
+/// A picture of two variables has at most so many columns and rows.
+const CELLS: usize = 32;
+/// So many threads of an op have a distribution of their own.
+const LANES: usize = 16;
+
+/// The ops of `keys`, in this order. `table` is the table of ops.
+pub fn of(
+    profile: &Profile,
+    overview: &Overview<'_>,
+    keys: &[Key],
+    table: &TableOut,
+    timeline: &Timeline,
+) -> Vec<OpOut> {
+    let options =
+        Options { ops: keys, longest: LONGEST, parts: PARTS, raw: overview.raw, workers: 0 };
+    let found = details(profile, &options);
+    let names = labels(profile, keys);
+    let from = profile.timeline.realtime_ns(found.begin).saturating_sub(timeline.begin);
+    let one = |(number, (of, label)): (usize, (&OpDetails, String))| {
+        let op = op_of(profile, keys[number]);
+        OpOut {
+            name: op.map_or_else(|| label.clone(), |op| op.shown_name().to_owned()),
+            label,
+            place: op.map_or_else(String::new, place),
+            facts: facts(table, number),
+            times: bins(&of.times()),
+            lanes: of.threads.iter().take(LANES).filter_map(|t| lane(profile, t)).collect(),
+            drift: drift(profile, &of.drift, from),
+            longest: longest(profile, timeline, &of.longest),
+            joints: joints(profile, of),
+        }
+    };
+    found.ops.iter().zip(names).enumerate().map(one).collect()
+}
+
+fn place(op: &profile::Op) -> String {
+    let source = match (&*op.source_path, op.source_line) {
+        ("", _) => String::new(),
+        (path, 0) => path.to_owned(),
+        (path, line) => format!("{path}:{line}"),
+    };
+    let all = [op.library.to_string(), source, op.arguments.clone()];
+    all.into_iter().filter(|text| !text.is_empty()).collect::<Vec<_>>().join(" · ")
+}
+
+/// What the table says of an op.
+fn facts(table: &TableOut, number: usize) -> Vec<(String, String)> {
+    let of = |ops: &Vec<Option<usize>>| ops.iter().position(|op| *op == Some(number));
+    let Some(row) = table.ops.as_ref().and_then(of) else { return Vec::new() };
+    let cells = table.columns.iter().zip(&table.rows[row]).skip(1);
+    cells
+        .filter_map(|(column, cell)| match cell {
+            CellOut::Missing(()) => None,
+            CellOut::Text(text) | CellOut::Number(text, _) => {
+                Some((column.title.clone(), text.clone()))
+            }
+        })
+        .collect()
+}
+
+fn bins(of: &Bins) -> Option<BinsOut> {
+    let (first, counts) = of.counts()?;
+    Some(BinsOut { first, counts: counts.to_vec() })
+}
+
+fn lane(profile: &Profile, (at, of): &((usize, usize), Bins)) -> Option<LaneOut> {
+    Some(LaneOut { label: thread_label(profile, at.0, at.1), times: bins(of)? })
+}
+
+fn drift(profile: &Profile, of: &Drift, from: i64) -> Option<DriftOut> {
+    let parts = of.parts();
+    let width = of.width() as f64 * profile.timeline.ns_per_tick();
+    let parts: Vec<_> =
+        parts.into_iter().map(|p| p.map(|p| [p.p10, p.p50, p.p90, p.longest])).collect();
+    (parts.len() > 1).then_some(DriftOut { from, width, parts })
+}
+
+fn longest(profile: &Profile, timeline: &Timeline, calls: &[LongCall]) -> LongestOut {
+    let titles = ["at", "time", "thread", "CPU", "workgroup"].map(str::to_owned);
+    let counters = profile.manifest.counters.iter();
+    let titles = titles.into_iter().chain(counters.map(|c| c.name.clone())).collect();
+    let row = |call: &LongCall| {
+        let begin = profile.timeline.realtime_ns(call.begin).saturating_sub(timeline.begin);
+        let (process, thread) = (call.process, call.thread);
+        let workgroup = call.workgroup.map(|[x, y, z]| format!("{x},{y},{z}"));
+        let mut cells = vec![
+            Some(time(begin as f64)),
+            Some(time(call.ticks() * profile.timeline.ns_per_tick())),
+            Some(thread_label(profile, process, thread)),
+            Some(call.cpu.to_string()),
+            workgroup,
+        ];
+        let values = profile.manifest.counters.iter().zip(&call.counters);
+        cells.extend(values.map(|(counter, value)| Some(text(counter.unit(), (*value)? as f64))));
+        let p = &profile.processes[process];
+        let lane = timeline.lane_of(p.id.pid, p.threads[thread].tid);
+        LongRowOut { cells, at: begin, thread: lane }
+    };
+    LongestOut { titles, rows: calls.iter().map(row).collect() }
+}
+
+/// A counter's value as the report prints it.
+fn text(unit: Unit, value: f64) -> String {
+    match unit {
+        Unit::Nanoseconds => Value::Ns(value),
+        Unit::Bytes => Value::Bytes(value),
+        _ => Value::Count(value.round() as u128),
+    }
+    .to_text()
+}
+
+fn joints(profile: &Profile, of: &OpDetails) -> Vec<JointOut> {
+    let counters = profile.manifest.counters.iter().zip(&of.joints);
+    counters
+        .filter_map(|(counter, joint)| {
+            let Grid { x, y, counts } = joint.grid(CELLS)?;
+            let calls: u64 = counts.iter().sum();
+            Some(JointOut {
+                counter: counter.name.clone(),
+                text: format!("{} with a value", crate::view::units::plural(calls.into(), "call")),
+                x_text: x.iter().map(|edge| time(*edge)).collect(),
+                y_text: y.iter().map(|edge| text(counter.unit(), *edge)).collect(),
+                x,
+                y,
+                counts,
+            })
+        })
+        .collect()
+}

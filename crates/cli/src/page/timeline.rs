@@ -1,0 +1,287 @@
+//! The timeline of the page: the slices and counters that `trace export` writes, kept by row.
+
+use std::collections::HashMap;
+use std::io;
+
+use model::activity::Value;
+use profile::Profile;
+use trace::timeline::{
+    ArgValue, Id, Instant, ProcessRow, Row, SeriesPoint, Slice, ThreadRow, TimelineSink,
+};
+
+use super::data::{OpOut, SeriesOut, TimeLaneOut, TimelineOut};
+use super::encode::{self, Call, Encoded};
+use crate::terminal::visible;
+use crate::trace::export::everything;
+use crate::view::units::{count, grouped, number};
+
+/// A series has at most so many points in the page.
+const POINTS: usize = 2_000;
+
+/// The timeline without its calls, which are bytes.
+pub struct Timeline {
+    /// When its first slice began, in ns since 1970.
+    pub begin: i64,
+    span: i64,
+    encoded: Encoded,
+    names: Vec<String>,
+    lanes: Vec<TimeLaneOut>,
+    series: Vec<SeriesOut>,
+    calls: usize,
+    /// Process and thread id of each lane.
+    rows: Vec<(Owned, Owned)>,
+}
+
+/// [`Id`] with its text.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Owned {
+    Number(i64),
+    Text(String),
+}
+
+impl Default for Owned {
+    fn default() -> Self {
+        Self::Number(0)
+    }
+}
+
+impl From<Id<'_>> for Owned {
+    fn from(id: Id<'_>) -> Self {
+        match id {
+            Id::Number(number) => Self::Number(number),
+            Id::Text(text) => Self::Text(text.to_owned()),
+        }
+    }
+}
+
+/// Reads the timeline of a profile. Returns it, and the calls of its lanes as bytes.
+pub fn read(profile: &Profile) -> io::Result<(Timeline, Vec<u8>)> {
+    let mut sink = Sink::default();
+    everything(&mut sink, profile)?;
+    Ok(sink.finish())
+}
+
+impl Timeline {
+    /// The index of the lane of this thread, or -1.
+    pub fn lane_of(&self, pid: u32, tid: u32) -> i64 {
+        let row = (Owned::Number(pid.into()), Owned::Number(tid.into()));
+        self.rows.iter().position(|known| *known == row).map_or(-1, |at| at as i64)
+    }
+
+    /// What the page gets. `None` if nothing happened.
+    pub fn out(self, ops: &[OpOut]) -> Option<TimelineOut> {
+        if self.lanes.is_empty() && self.series.is_empty() {
+            return None;
+        }
+        let kept = self.encoded.kept;
+        let about = match (self.calls - kept, self.encoded.grid) {
+            (0, 1) => String::new(),
+            (0, grid) => format!("moments are shown to {}", crate::view::units::time(grid as f64)),
+            (left, grid) => format!(
+                "{} of {} slices are not drawn: shorter ones beside others within {}",
+                grouped(left as u128),
+                grouped(self.calls as u128),
+                crate::view::units::time(grid as f64)
+            ),
+        };
+        let of_name: HashMap<&str, usize> =
+            ops.iter().enumerate().rev().map(|(at, op)| (op.name.as_str(), at)).collect();
+        Some(TimelineOut {
+            span: self.span,
+            grid: self.encoded.grid,
+            about,
+            ops: self.names.iter().map(|name| of_name.get(name.as_str()).copied()).collect(),
+            names: self.names,
+            lanes: self.lanes,
+            series: self.series,
+        })
+    }
+}
+
+#[derive(Default)]
+struct Lane {
+    key: (Owned, Owned),
+    label: String,
+    order: i64,
+    calls: Vec<Call>,
+}
+
+#[derive(Default)]
+struct Points {
+    label: String,
+    unit: String,
+    points: Vec<(i64, f64)>,
+}
+
+#[derive(Default)]
+struct Sink {
+    processes: HashMap<Owned, (String, i64)>,
+    lanes: Vec<Lane>,
+    places: HashMap<(Owned, Owned), usize>,
+    /// The lane of the last event.
+    last: usize,
+    names: HashMap<String, u32>,
+    series: HashMap<(Owned, Owned, String, String), Points>,
+    first: Option<i64>,
+    end: i64,
+}
+
+impl Sink {
+    fn lane(&mut self, row: &Row<'_>) -> &mut Lane {
+        let is_same = |id: &Owned, given: &Id<'_>| match (id, given) {
+            (Owned::Number(a), Id::Number(b)) => a == b,
+            (Owned::Text(a), Id::Text(b)) => a == b,
+            _ => false,
+        };
+        let is_last = self.lanes.get(self.last).is_some_and(|lane| {
+            is_same(&lane.key.0, &row.process) && is_same(&lane.key.1, &row.thread)
+        });
+        if !is_last {
+            let key: (Owned, Owned) = (row.process.into(), row.thread.into());
+            self.last = match self.places.get(&key) {
+                Some(known) => *known,
+                None => {
+                    self.places.insert(key.clone(), self.lanes.len());
+                    self.lanes.push(Lane { key, ..Lane::default() });
+                    self.lanes.len() - 1
+                }
+            };
+        }
+        &mut self.lanes[self.last]
+    }
+
+    fn name(&mut self, name: &str) -> u32 {
+        if let Some(known) = self.names.get(name) {
+            return *known;
+        }
+        let number = self.names.len() as u32;
+        self.names.insert(name.to_owned(), number);
+        number
+    }
+
+    fn finish(self) -> (Timeline, Vec<u8>) {
+        let begin = self.first.unwrap_or(0);
+        let processes = &self.processes;
+        let order = |lane: &Lane| {
+            let of_process = processes.get(&lane.key.0).map_or(i64::MAX, |(_, order)| *order);
+            (of_process, lane.key.0.clone(), lane.order, lane.key.1.clone())
+        };
+        let mut lanes = self.lanes;
+        lanes.retain(|lane| !lane.calls.is_empty());
+        lanes.sort_by_cached_key(order);
+        let mut names = vec![String::new(); self.names.len()];
+        for (name, number) in self.names {
+            names[number as usize] = name;
+        }
+        let mut calls: Vec<Vec<Call>> = Vec::new();
+        let mut out: Vec<(TimeLaneOut, (Owned, Owned))> = Vec::new();
+        for mut lane in lanes {
+            // Outer calls come before those inside that begin with them.
+            lane.calls.sort_by_key(|call| (call.begin, std::cmp::Reverse(call.duration)));
+            let process = processes.get(&lane.key.0).map_or(String::new(), |(name, _)| name.clone());
+            let all = lane.calls.len();
+            let label = if lane.label.is_empty() { process.clone() } else { lane.label };
+            out.push((
+                TimeLaneOut { label, process, calls: all, depth: 0, offset: 0, bytes: 0 },
+                lane.key,
+            ));
+            calls.push(lane.calls);
+        }
+        let all = calls.iter().map(Vec::len).sum();
+        let (encoded, bytes) = encode::encode(&mut calls, begin);
+        for ((lane, _), of) in out.iter_mut().zip(&encoded.lanes) {
+            (lane.depth, lane.offset, lane.bytes, lane.calls) =
+                (of.depth, of.offset, of.bytes, of.calls);
+        }
+        let mut series: Vec<_> = self.series.into_iter().collect();
+        series.sort_by(|a, b| a.0.cmp(&b.0));
+        let (lanes, rows) = out.into_iter().unzip();
+        let timeline = Timeline {
+            begin,
+            span: self.end.saturating_sub(begin).max(1),
+            encoded,
+            names,
+            lanes,
+            series: series.into_iter().map(|(_, points)| points.out(begin)).collect(),
+            calls: all,
+            rows,
+        };
+        (timeline, bytes)
+    }
+}
+
+impl Points {
+    /// At most [`POINTS`] points, each the mean of those that it stands for.
+    fn out(self, begin: i64) -> SeriesOut {
+        let each = self.points.len().div_ceil(POINTS).max(1);
+        let chunks = self.points.chunks(each);
+        let (at, values) = chunks
+            .map(|chunk| {
+                let sum: f64 = chunk.iter().map(|(_, value)| value).sum();
+                (chunk[0].0.saturating_sub(begin), Some(sum / chunk.len() as f64))
+            })
+            .unzip();
+        let most = self.points.iter().map(|(_, value)| *value).fold(f64::MIN, f64::max);
+        let most = if most >= 1_000.0 { count(most.round() as u128) } else { number(most.max(0.0)) };
+        let about = format!("up to {most} {}", self.unit);
+        SeriesOut { label: self.label, about: about.trim_end().to_owned(), at, values }
+    }
+}
+
+impl TimelineSink for Sink {
+    fn process(&mut self, process: &ProcessRow<'_>) -> io::Result<()> {
+        let name = (visible(process.name).into_owned(), process.sort_index);
+        self.processes.insert(process.id.into(), name);
+        Ok(())
+    }
+
+    fn thread(&mut self, thread: &ThreadRow<'_>) -> io::Result<()> {
+        let lane = self.lane(&thread.row);
+        lane.label = visible(thread.name).into_owned();
+        lane.order = thread.sort_index;
+        Ok(())
+    }
+
+    fn slice(&mut self, slice: &Slice<'_>) -> io::Result<()> {
+        let name = self.name(slice.name);
+        let (begin, duration) = (slice.start_ns, slice.duration_ns);
+        self.first = Some(self.first.map_or(begin, |first| first.min(begin)));
+        self.end = self.end.max(begin.saturating_add_unsigned(duration));
+        self.lane(&slice.row).calls.push(Call { begin, duration, name });
+        Ok(())
+    }
+
+    fn instant(&mut self, _: &Instant<'_>) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn counter(&mut self, point: &SeriesPoint<'_>) -> io::Result<()> {
+        for arg in point.series {
+            let value = match arg.value {
+                ArgValue::Plain(Value::Uint(n)) => n as f64,
+                ArgValue::Plain(Value::Int(n)) => n as f64,
+                ArgValue::Plain(Value::Float(x)) if x.is_finite() => x,
+                _ => continue,
+            };
+            let process: Owned = point.row.process.into();
+            let key =
+                (process, point.row.thread.into(), point.name.to_owned(), arg.key.to_owned());
+            let series = self.series.entry(key).or_insert_with(|| {
+                let label = match arg.key == point.name || arg.key.is_empty() {
+                    true => point.name.to_owned(),
+                    false => format!("{} {}", point.name, arg.key),
+                };
+                let unit = point.units.iter().find(|(name, _)| *name == arg.key);
+                Points {
+                    label: visible(&label).into_owned(),
+                    unit: unit.map_or(String::new(), |(_, unit)| visible(unit).into_owned()),
+                    points: Vec::new(),
+                }
+            });
+            series.points.push((point.at_ns, value));
+            self.first = Some(self.first.map_or(point.at_ns, |first| first.min(point.at_ns)));
+            self.end = self.end.max(point.at_ns);
+        }
+        Ok(())
+    }
+}
