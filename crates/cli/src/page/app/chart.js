@@ -33,13 +33,14 @@ export function chartBox(label, height, draw) {
  * @param {number} top
  * @param {number} bottom
  * @param {number} right Where the chart ends.
+ * @param {number} [left] Where texts may begin.
  * @returns {Child[]}
  */
-export function xTicks(ticks, top, bottom, right) {
+export function xTicks(ticks, top, bottom, right, left = 0) {
   let free = -Infinity;
   return ticks.map(([x, text]) => {
     const half = text.length * 3.4;
-    const place = Math.min(x, right - half);
+    const place = Math.max(left + half, Math.min(x, right - half));
     const fits = place - half > free;
     if (fits) free = place + half + 6;
     return [

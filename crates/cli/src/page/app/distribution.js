@@ -16,7 +16,7 @@ import { binEdge, quantileOf, totalOf } from "./bins.js";
 import { chartBox, xTicks, yTicks } from "./chart.js";
 import { choice, h, nameOf, panel, svg } from "./dom.js";
 import { logScale, niceStep } from "./scale.js";
-import { howMany, percentText, timeText } from "./text.js";
+import { howMany, percentText, timeText, visible } from "./text.js";
 
 /** Threads with curves of their own; the calls of the others are added up. */
 const MOST_CURVES = 6;
@@ -135,7 +135,7 @@ function drawDistribution(curves, first, end, isCut, width) {
   const many = curves.length > 1;
   const far = isCut ? drawn.filter(({ longer }) => longer > 0).map(({ curve, longer }, i) =>
     svg("text", { x: right - 6, y: DURATIONS_TOP + 34 + i * 14, "text-anchor": "end", class: "note" },
-      `${many ? `${curve.label.slice(0, 40)}: ` : ""}${howMany(longer, "call")} longer →`)) : [];
+      `${many ? `${visible(curve.label).slice(0, 40)}: ` : ""}${howMany(longer, "call")} longer →`)) : [];
   return [
     xTicks(scale.ticks.map(([value, text]) => [scale.to(value), text]), DURATIONS_TOP, bottom, width),
     yTicks(parts, DURATIONS_LEFT, right),

@@ -48,6 +48,7 @@ function dress(element, attributes) {
     if (value === null || value === undefined || value === false) continue;
     if (typeof value === "function") element.addEventListener(name.slice(2), value);
     else if (name.startsWith("--")) element.style.setProperty(name, String(value));
+    else if (name === "aria-label") element.setAttribute(name, visible(String(value)).slice(0, 1000));
     else element.setAttribute(name, value === true ? "" : String(value));
   }
 }
@@ -73,8 +74,8 @@ export function refill(element, ...children) {
   fill(element, children);
 }
 
-const HEAD_LENGTH = 22;
-const TAIL_LENGTH = 14;
+const HEAD_LENGTH = 8;
+const TAIL_LENGTH = 10;
 
 /**
  * A name from a profile: in its own direction, with nothing hidden in it. Where it has no room its middle
@@ -117,6 +118,19 @@ export function focusedKey() {
  */
 export function words(text) {
   return h("bdi", {}, text === null || text === undefined || text === "" ? MISSING : visible(text));
+}
+
+/** Texts above this length are folded. */
+const LONG_TEXT = 600;
+
+/**
+ * Text from a profile that may be very long: then its begin is shown, and the rest can be unfolded.
+ * @param {string} text
+ * @returns {HTMLElement}
+ */
+export function prose(text) {
+  if (text.length <= LONG_TEXT) return words(text);
+  return h("details", {}, h("summary", {}, words(`${text.slice(0, LONG_TEXT / 3)} …`)), words(text));
 }
 
 /**
@@ -168,7 +182,7 @@ export function choice(label, choices, chosen, choose) {
  */
 export function pairList(pairs) {
   return h("dl", { class: "pairs" }, pairs.map(([label, text]) =>
-    h("div", {}, h("dt", {}, words(label)), h("dd", {}, words(text)))));
+    h("div", {}, h("dt", {}, words(label)), h("dd", {}, prose(text)))));
 }
 
 /**

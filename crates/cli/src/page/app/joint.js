@@ -7,37 +7,39 @@
  */
 
 import { chartBox, xTicks, yTicks } from "./chart.js";
-import { choice, h, panel, svg, words } from "./dom.js";
+import { h, panel, svg, words } from "./dom.js";
 import { grouped, visible } from "./text.js";
 
 const JOINT_HEIGHT = 320;
 const [JOINT_RIGHT, JOINT_TOP, JOINT_BOTTOM] = [12, 10, 40];
 
 /**
+ * Two charts: how many calls there are of each pair, and the same for each value of the counter for itself.
  * @param {Op} op
  * @param {string} counter Which one to show; the first one if there is no such counter.
- * @param {string} given `counter`: each row of values for itself.
  * @param {(changed: Record<string, string>) => void} change
- * @returns {HTMLElement | null}
+ * @returns {HTMLElement[]}
  */
-export function jointPanel(op, counter, given, change) {
+export function jointPanels(op, counter, change) {
   const joint = op.joints.find((one) => one.counter === counter) ?? op.joints[0];
-  if (joint === undefined || joint.x.length < 2 || joint.y.length < 2) return null;
+  if (joint === undefined || joint.x.length < 2 || joint.y.length < 2) return [];
   const chooser = h("select", {
     "aria-label": "Counter",
-    onchange: () => change({ counter: chooser.value }),
-  }, op.joints.map((one) => h("option", { value: one.counter, selected: one === joint },
-    visible(one.counter))));
-  const byRow = given === "counter";
-  return panel("Duration and counter", byRow
-    ? "If the counter has this value, how likely is which duration? Each row for itself."
-    : "Does the counter explain the slow calls? The darker, the more calls.",
-  h("div", { class: "tools" },
-    op.joints.length > 1 ? chooser : h("b", {}, words(joint.counter)),
-    choice("Shades", [["", "all calls"], ["counter", "given the counter"]], byRow ? "counter" : "",
-      (value) => change({ given: value }))),
-  joint.text !== "" && h("p", { class: "lead" }, words(joint.text)),
-  chartBox(`Durations and ${joint.counter}: ${joint.text}`, JOINT_HEIGHT, (width) => drawJoint(joint, byRow, width)));
+    "data-key": "counter",
+    onchange: () => change({ counter: op.joints[Number(chooser.value)]?.counter ?? "" }),
+  }, op.joints.map((one, i) => h("option", { value: i, selected: one === joint }, visible(one.counter))));
+  const label = `Durations and ${visible(joint.counter)}: ${visible(joint.text)}`;
+  return [
+    panel("Duration and counter", "Does the counter explain the slow calls? The darker, the more calls.",
+      h("div", { class: "tools" },
+        op.joints.length > 1 ? chooser : h("b", {}, words(joint.counter)),
+        joint.text !== "" && h("span", {}, words(joint.text))),
+      chartBox(label, JOINT_HEIGHT, (width) => drawJoint(joint, false, width))),
+    panel("Duration, given the counter", "If the counter has this value, how likely is which duration? " +
+      "Each row is shaded for itself: without a connection, all rows look the same.",
+      h("div", { class: "tools" }, h("b", {}, words(joint.counter))),
+      chartBox(`${label}; each value for itself`, JOINT_HEIGHT, (width) => drawJoint(joint, true, width))),
+  ];
 }
 
 /**
@@ -73,15 +75,21 @@ function drawJoint(joint, byRow, width) {
   /** @param {number} edge */
   const y = (edge) => bottom - ((bottom - JOINT_TOP) * edge) / rows;
   const most = joint.counts.reduce((max, count) => Math.max(max, count), 0);
+  /** @type {number[][]} */
+  const parts = [];
+  for (let row = 0; row < rows; row++) parts.push(joint.counts.slice(row * columns, (row + 1) * columns));
+  /** @param {number[]} part */
+  const sumOf = (part) => part.reduce((total, count) => total + count, 0);
+  // The largest part of a row that is in one cell.
+  const likely = Math.max(1e-9, ...parts.map((part) => Math.max(...part) / Math.max(1, sumOf(part))));
   /** @type {Child[]} */
   const cells = [];
-  for (let row = 0; row < rows; row++) {
-    const part = joint.counts.slice(row * columns, (row + 1) * columns);
-    const sum = part.reduce((total, count) => total + count, 0);
+  parts.forEach((part, row) => {
+    const sum = sumOf(part);
     part.forEach((count, column) => {
       if (count <= 0) return;
       // Roots, so that single calls are seen beside many.
-      const shade = byRow ? count / sum : Math.sqrt(count / most);
+      const shade = byRow ? Math.sqrt(count / sum / likely) : Math.sqrt(count / most);
       cells.push(svg("rect", {
         class: "cell",
         x: x(column).toFixed(1), y: y(row + 1).toFixed(1),
@@ -90,9 +98,9 @@ function drawJoint(joint, byRow, width) {
         "fill-opacity": (0.12 + 0.88 * shade).toFixed(3),
       }, svg("title", {}, `${grouped(count)} of ${grouped(sum)} calls of this row`)));
     });
-  }
+  });
   return [
-    xTicks(edgeTicks(joint.xText, joint.x.length, x), JOINT_TOP, bottom, width),
+    xTicks(edgeTicks(joint.xText, joint.x.length, x), JOINT_TOP, bottom, width, left + 2),
     yTicks(edgeTicks(joint.yText, joint.y.length, y), left, right),
     cells,
     svg("path", { class: "frame", d: `M${left} ${JOINT_TOP}V${bottom}H${right}` }),

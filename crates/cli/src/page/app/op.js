@@ -10,9 +10,9 @@
 
 import { opLink, opOfParam, opParam } from "./context.js";
 import { distributionPanel } from "./distribution.js";
-import { focusKey, focusedKey, h, pairList, panel, refill, scrolling, words } from "./dom.js";
+import { focusKey, focusedKey, h, pairList, panel, prose, refill, scrolling, words } from "./dom.js";
 import { driftPanel } from "./drift.js";
-import { jointPanel } from "./joint.js";
+import { jointPanels } from "./joint.js";
 import { fragment } from "./state.js";
 import { MISSING, visible } from "./text.js";
 
@@ -53,7 +53,8 @@ export function opView(context, params) {
       step(found + 1, "next"),
       head.timeline !== null && head.timeline.ops.includes(found) &&
         h("a", { href: fragment("timeline", { op: opParam(context, found) }) }, "show in timeline"));
-    refill(title, h("bdi", {}, visible(op.name === "" ? op.label : op.name)));
+    const name = op.name === "" ? op.label : op.name;
+    refill(title, h("bdi", {}, visible(name.slice(0, 300)), name.length > 300 && "…"));
     const focused = focusedKey();
     refill(body, opParts(context, op, found, next));
     focusKey(body, focused);
@@ -76,13 +77,15 @@ function opParts(context, op, index, params) {
       op: opParam(context, index), from: String(Math.round(from)), to: String(Math.round(to)),
     });
   const distribution = distributionPanel(op, params.by ?? "", params.tail ?? "", change);
-  const joint = jointPanel(op, params.counter ?? "", params.given ?? "", change);
+  const joints = jointPanels(op, params.counter ?? "", change);
   const drift = driftPanel(op, zoom);
   return [
+    op.name.length > 300 && h("div", {}, prose(op.name)),
     op.where !== "" && h("p", { class: "where" }, words(op.where)),
     op.facts.length > 0 && h("div", { class: "facts" }, pairList(op.facts)),
     distribution ?? panel("Durations", "", h("p", {}, "There are no durations of its calls on this page.")),
-    h("div", { class: "two" }, joint, drift),
+    joints.length > 0 && h("div", { class: "two" }, joints),
+    drift,
     longestCalls(context, op, index),
   ];
 }

@@ -8,7 +8,7 @@
  */
 
 import { colorOf, opLink, tableOf } from "./context.js";
-import { h, nameOf, pairList, panel, words } from "./dom.js";
+import { h, nameOf, pairList, panel, prose, words } from "./dom.js";
 import { icicle } from "./icicle.js";
 import { lives } from "./lives.js";
 import { cellNumber, cellText } from "./rows.js";
@@ -35,7 +35,7 @@ export function overview(context) {
       "A box is as wide as the own time of its path and of all below it.", branches));
   const root = h("div", { class: "overview" },
     h("h1", { tabindex: -1 }, "Overview"),
-    h("div", { class: "sentences" }, head.sentences.map((line) => h("p", {}, words(line)))),
+    h("div", { class: "sentences" }, head.sentences.map((line) => h("div", {}, prose(line)))),
     life !== null && panel("Each thread's life", "Is the work even between threads, and how much of " +
       "their time was in calls at all?", life),
     h("div", { class: "columns" },
@@ -106,17 +106,17 @@ function trust({ head }) {
     h("h3", {}, "Warnings"),
     head.warnings.length === 0
       ? h("p", {}, "None.")
-      : h("ul", { class: "warnings" }, head.warnings.map((line) => h("li", {}, words(line)))),
+      : h("ul", { class: "warnings" }, head.warnings.map((line) => h("li", {}, prose(line)))),
     h("h3", {}, "Losses"),
     head.losses.length === 0
       ? h("p", {}, "None.")
       : h("dl", { class: "losses" }, head.losses.map(([name, count, meaning]) => h("div", {},
         h("dt", {}, words(count), " × ", h("code", {}, words(name))),
-        h("dd", {}, words(meaning))))),
-    head.price !== "" && [h("h3", {}, "Price"), h("p", {}, words(head.price))],
+        h("dd", {}, prose(meaning))))),
+    head.price !== "" && [h("h3", {}, "Price"), h("div", {}, prose(head.price))],
     head.notes.length > 0 && [
       h("h3", {}, "Notes"),
-      h("ul", { class: "notes" }, head.notes.map((line) => h("li", {}, words(line)))),
+      h("ul", { class: "notes" }, head.notes.map((line) => h("li", {}, prose(line)))),
     ]);
 }
 

@@ -39,6 +39,7 @@
 
 import { WHOLE, runsOf } from "./lanes.js";
 import { momentTicks } from "./scale.js";
+import { visible } from "./text.js";
 
 /** Height of the small picture of the whole, and of the axis below it. */
 export const MAP_HEIGHT = 14;
@@ -242,8 +243,8 @@ function paintLabel(pen, picture, strip, top) {
   pen.fillStyle = palette.ground;
   pen.fillRect(0, top - STRIP_GAP / 2, left - 1, strip.height + STRIP_GAP);
   const lines = lane !== undefined
-    ? [lane.label, strip.height >= 2 * LEVEL_HEIGHT ? lane.process : ""]
-    : [series?.label ?? "", series?.about ?? ""];
+    ? [visible(lane.label), strip.height >= 2 * LEVEL_HEIGHT ? visible(lane.process) : ""]
+    : [visible(series?.label ?? ""), visible(series?.about ?? "")];
   lines.forEach((line, i) => {
     if (line === "") return;
     pen.fillStyle = i === 0 ? palette.text : palette.quiet;

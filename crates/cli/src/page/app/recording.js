@@ -5,7 +5,7 @@
  * @typedef {import("./context.js").Shown} View
  */
 
-import { h, pairList, panel, words } from "./dom.js";
+import { h, pairList, panel, prose, words } from "./dom.js";
 
 /**
  * @param {Context} context
@@ -16,7 +16,7 @@ export function recordingView({ head }) {
     h("h1", { tabindex: -1 }, "Recording"),
     panel("What was recorded", "", pairList([...head.recording, ["Counterpoint", head.version]])),
     head.warnings.length > 0 && panel("Warnings", "What to know before believing a number.",
-      h("ul", { class: "warnings" }, head.warnings.map((line) => h("li", {}, words(line))))),
+      h("ul", { class: "warnings" }, head.warnings.map((line) => h("li", {}, prose(line))))),
     panel("Losses", "What is missing or distorted, and what that means.",
       head.losses.length === 0
         ? h("p", {}, "Nothing was lost.")
@@ -30,12 +30,12 @@ export function recordingView({ head }) {
             h("tbody", {}, head.losses.map(([name, count, meaning]) => h("tr", {},
               h("th", { scope: "row", class: "first" }, h("code", {}, words(name))),
               h("td", { class: "number" }, words(count)),
-              h("td", { class: "text wide" }, words(meaning)))))))),
+              h("td", { class: "text wide" }, prose(meaning)))))))),
     (head.price !== "" || head.priceParts !== "") &&
       panel("Price", "What the recording cost the program.",
-        head.price !== "" && h("p", {}, words(head.price)),
-        head.priceParts !== "" && head.priceParts !== head.price && h("p", {}, words(head.priceParts))),
+        head.price !== "" && h("div", {}, prose(head.price)),
+        head.priceParts !== "" && head.priceParts !== head.price && h("div", {}, prose(head.priceParts))),
     head.notes.length > 0 && panel("Notes", "",
-      h("ul", { class: "notes" }, head.notes.map((line) => h("li", {}, words(line))))));
+      h("ul", { class: "notes" }, head.notes.map((line) => h("li", {}, prose(line))))));
   return { root, update() {} };
 }

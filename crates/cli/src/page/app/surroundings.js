@@ -9,7 +9,7 @@
  */
 
 import { COLORS, opParam } from "./context.js";
-import { h } from "./dom.js";
+import { h, nameOf } from "./dom.js";
 import { firstAfter, firstFrom } from "./lanes.js";
 import { LEVEL_HEIGHT, MAP_HEIGHT, SERIES_HEIGHT, STRIP_GAP } from "./paint.js";
 
@@ -59,6 +59,37 @@ export function nameChooser(context, timeline, labels, choose) {
     show(name) {
       const index = name === "" ? -1 : values.indexOf(name);
       root.value = index < 0 ? "" : String(index);
+    },
+  };
+}
+
+/**
+ * What the colours mean; a click highlights.
+ * @param {Context} context
+ * @param {Timeline} timeline
+ * @param {(name: string) => void} choose
+ */
+export function colorLegend(context, timeline, choose) {
+  const colors = nameColors(context, timeline);
+  const buttons = timeline.names.flatMap((name, i) => {
+    const color = colors[i] ?? COLORS;
+    if (color === COLORS) return [];
+    const index = timeline.ops[i] ?? null;
+    const value = index === null ? name : opParam(context, index);
+    const button = h("button", { type: "button", onclick: () => choose(value) },
+      h("span", { class: "swatch", "aria-hidden": "true", "--color": `var(--op-${color})` }), nameOf(name));
+    return [{ button, value, color }];
+  }).sort((a, b) => a.color - b.color).slice(0, COLORS);
+  const others = timeline.names.length - buttons.length;
+  return {
+    root: h("div", { class: "legend ops-legend", role: "group", "aria-label": "Colours; press to highlight" },
+      buttons.map(({ button }) => button),
+      others > 0 && h("span", {},
+        h("span", { class: "swatch", "aria-hidden": "true", "--color": `var(--op-${COLORS})` }),
+        `${others} more`)),
+    /** @param {string} name */
+    show(name) {
+      for (const { button, value } of buttons) button.setAttribute("aria-pressed", String(value === name));
     },
   };
 }

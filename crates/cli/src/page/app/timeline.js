@@ -17,7 +17,7 @@ import { emptyRuns, firstAfter, levelsOf } from "./lanes.js";
 import { HEAD_HEIGHT, LEVEL_HEIGHT, STRIP_GAP, paint } from "./paint.js";
 import { numberOf } from "./state.js";
 import { howMany, timeText, visible } from "./text.js";
-import { callsIn, mapOf, moveButtons, nameChooser, nameColors, paletteOf, stripsOf } from "./surroundings.js";
+import { callsIn, colorLegend, mapOf, moveButtons, nameChooser, nameColors, paletteOf, stripsOf } from "./surroundings.js";
 
 /**
  * @param {Context} context
@@ -79,6 +79,8 @@ function canvasView(context, timeline, lanes, params, place) {
   const labels = timeline.names.map((name) => visible(name));
   const chooser = nameChooser(context, timeline, labels, (name) =>
     context.go("timeline", { ...written(), op: name }));
+  const legend = colorLegend(context, timeline, (name) =>
+    context.go("timeline", { ...written(), op: name === op ? "" : name }));
   const strips = stripsOf(timeline);
   const tall = Math.max(...strips.map((strip) => strip.top + strip.height), 40) + STRIP_GAP;
   spacer.style.height = `${tall + HEAD_HEIGHT}px`;
@@ -179,12 +181,13 @@ function canvasView(context, timeline, lanes, params, place) {
     picture.marked = op === "" || !wanted.includes(true) ? null
       : lanes.map((calls) => levelsOf(calls, (call) => wanted[calls.names[call] ?? 0] ?? false));
     chooser.show(op);
+    legend.show(op);
   };
   const resize = () => {
     const width = Math.floor(box.clientWidth);
     if (width === 0) return;
     const height = Math.min(tall + HEAD_HEIGHT, Math.max(220, Math.floor(innerHeight * 0.72)));
-    box.style.height = `${height}px`;
+    box.style.height = `${height + 2}px`;
     const ratio = Math.min(devicePixelRatio, 3);
     canvas.width = Math.floor(width * ratio);
     canvas.height = Math.floor(height * ratio);
@@ -304,7 +307,7 @@ function canvasView(context, timeline, lanes, params, place) {
         [" zoom", " move", " previous and next call", " all; wheel and drag"][i] ?? "",
       ])),
     h("div", { class: "tools" }, chooser.root, ...moveButtons(hands.actions), counted),
-    box, line);
+    legend.root, box, line);
   box.addEventListener("scroll", draw);
   const watcher = new ResizeObserver(resize);
   watcher.observe(place);
