@@ -1,18 +1,15 @@
 //! `report --by site`: one row for each place of a program that launches dispatches of IREE.
 
-use std::io::{self, BufWriter, Write};
+use std::io::{self, Write};
 use std::process::ExitCode;
 
 use analysis::{By, Key, Site, Sites, passes, sites};
 use profile::Profile;
 use serde::Serialize;
 
-use super::Args;
+use super::{Args, Out, output};
 use crate::failure::Failure;
 use crate::matching;
-use crate::output::Format;
-use crate::terminal::{known_width, stdout};
-use crate::view::csv;
 use crate::view::head::ProfileHead;
 use crate::view::labels::{labels, op_of};
 use crate::view::losses::{self, LossOut, losses_out};
@@ -90,49 +87,42 @@ pub fn main(args: &Args, profile: &Profile) -> Result<ExitCode, Failure> {
         table.sort(sort)?;
     }
     table.keep_first(args.top());
-    let mut out = BufWriter::new(stdout(args.format.into()));
-    match args.format {
-        Format::Table => text(&mut out, args, profile, &found, &table)?,
-        Format::Csv => csv::print(&mut out, &table)?,
-        Format::Json => {
-            let row = |i: &usize| {
-                let site = rows[*i];
-                SiteOut {
-                    op: op(site).map_or("", |op| &op.name),
-                    op_id: site.op,
-                    library: op(site).map_or("", |op| &*op.library),
-                    site: site.position.map(|n| n + 1),
-                    sites: site.of,
-                    dispatches: site.dispatches,
-                    workgroups: site.workgroups,
-                    incomplete: site.incomplete,
-                    wall_ns: ns(site.wall),
-                    mean_ns: ns(site.mean),
-                    min_ns: ns(site.range[0]),
-                    max_ns: ns(site.range[1]),
-                    share: found.share(site),
-                    workers_ns: ns(site.sum),
-                    efficiency: site.efficiency,
-                    imbalance: site.imbalance,
-                    gap_ns: site.mean_gap().map(ns),
-                }
-            };
-            let document = Document {
-                schema: SITES_SCHEMA,
-                profile: ProfileHead::new(&profile.manifest, profile),
-                sort,
-                filter: args.filter.as_deref(),
-                busy_ns: ns(found.busy),
-                dispatches: found.dispatches,
-                rows: table.order.iter().map(row).collect(),
-                losses: losses_out(&profile.all_losses()),
-            };
-            serde_json::to_writer_pretty(&mut out, &document).map_err(io::Error::from)?;
-            writeln!(out)?;
+    let document = || {
+        let row = |i: &usize| {
+            let site = rows[*i];
+            SiteOut {
+                op: op(site).map_or("", |op| &op.name),
+                op_id: site.op,
+                library: op(site).map_or("", |op| &*op.library),
+                site: site.position.map(|n| n + 1),
+                sites: site.of,
+                dispatches: site.dispatches,
+                workgroups: site.workgroups,
+                incomplete: site.incomplete,
+                wall_ns: ns(site.wall),
+                mean_ns: ns(site.mean),
+                min_ns: ns(site.range[0]),
+                max_ns: ns(site.range[1]),
+                share: found.share(site),
+                workers_ns: ns(site.sum),
+                efficiency: site.efficiency,
+                imbalance: site.imbalance,
+                gap_ns: site.mean_gap().map(ns),
+            }
+        };
+        Document {
+            schema: SITES_SCHEMA,
+            profile: ProfileHead::new(&profile.manifest, profile),
+            sort,
+            filter: args.filter.as_deref(),
+            busy_ns: ns(found.busy),
+            dispatches: found.dispatches,
+            rows: table.order.iter().map(row).collect(),
+            losses: losses_out(&profile.all_losses()),
         }
-    }
-    out.flush()?;
-    Ok(ExitCode::SUCCESS)
+    };
+    let text = |out: &mut Out, width: Option<usize>| text(out, width, profile, &found, &table);
+    output(args, &table, text, document)
 }
 
 fn columns(profile: &Profile, found: &Sites, rows: &[&Site]) -> Table {
@@ -172,13 +162,12 @@ fn columns(profile: &Profile, found: &Sites, rows: &[&Site]) -> Table {
 }
 
 fn text(
-    out: &mut impl Write,
-    args: &Args,
+    out: &mut Out,
+    width: Option<usize>,
     profile: &Profile,
     found: &Sites,
     rows: &Table,
 ) -> io::Result<()> {
-    let width = args.width.or_else(known_width).map(|width| width.max(40));
     let prose = width.unwrap_or(PROSE_WIDTH);
     let busy = time(found.busy * profile.timeline.ns_per_tick());
     let each = found.rows.iter().filter_map(|site| site.of).max();

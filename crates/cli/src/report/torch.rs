@@ -1,7 +1,7 @@
 //! `report --by module` and `report --by shape`: recordings of PyTorch's profiler, whose ops say in
 //! their arguments what these tables need.
 
-use std::io::{self, BufWriter, Write};
+use std::io;
 use std::process::ExitCode;
 
 use analysis::torch::{ModuleRow, Modules, ShapeRow, Shapes, by_line, by_module, by_shape};
@@ -9,11 +9,9 @@ use profile::Profile;
 use profile::activities::Activities;
 use serde::Serialize;
 
-use super::{Args, RowKind, refuse_what_needs_calls};
+use super::{Args, Out, RowKind, output};
 use crate::failure::Failure;
-use crate::output::Format;
-use crate::terminal::{known_width, say, stdout, visible};
-use crate::view::csv;
+use crate::terminal::{say, visible};
 use crate::view::head::ProfileHead;
 use crate::view::losses::{self, LossOut, losses_out};
 use crate::view::table::{Column, Table, Value};
@@ -77,17 +75,21 @@ struct ShapeOut<'a> {
 }
 
 /// Prints the report by module or by shape.
-pub fn main(args: &Args, profile: &Profile) -> Result<ExitCode, Failure> {
-    refuse_what_needs_calls(args)?;
+pub fn main(args: &Args, profile: &Profile, by: RowKind) -> Result<ExitCode, Failure> {
     let activities = profile.activities().map_err(Failure::new)?;
-    match args.by {
-        RowKind::Module | RowKind::Line => modules(args, profile, &activities),
+    match by {
+        RowKind::Module | RowKind::Line => modules(args, profile, &activities, by),
         _ => shapes(args, profile, &activities),
     }
 }
 
-fn modules(args: &Args, profile: &Profile, activities: &[Activities]) -> Result<ExitCode, Failure> {
-    let is_line = args.by == RowKind::Line;
+fn modules(
+    args: &Args,
+    profile: &Profile,
+    activities: &[Activities],
+    by: RowKind,
+) -> Result<ExitCode, Failure> {
+    let is_line = by == RowKind::Line;
     let (what, none) = if is_line { ("line", NO_LINE) } else { ("module", NO_MODULE) };
     let found = if is_line { by_line(activities) } else { by_module(activities) };
     let Modules { mut rows, ops_ns, any } = found.map_err(Failure::new)?;
@@ -242,53 +244,50 @@ fn print<R: Serialize>(
     rows: &Table,
     document: impl FnOnce() -> Vec<R>,
 ) -> Result<ExitCode, Failure> {
-    let mut out = BufWriter::new(stdout(args.format.into()));
-    match args.format {
-        Format::Table => text(&mut out, args, profile, rows)?,
-        Format::Csv => csv::print(&mut out, rows)?,
-        Format::Json => {
-            let document = Document {
-                schema,
-                profile: ProfileHead::new(&profile.manifest, profile),
-                sort: args.sort.as_deref().unwrap_or("total"),
-                filter: args.filter.as_deref(),
-                ops_ns,
-                rows: document(),
-                losses: losses_out(&profile.all_losses()),
-            };
-            serde_json::to_writer_pretty(&mut out, &document).map_err(io::Error::from)?;
-            writeln!(out)?;
-        }
-    }
-    out.flush()?;
+    let document = || Document {
+        schema,
+        profile: ProfileHead::new(&profile.manifest, profile),
+        sort: args.sort.as_deref().unwrap_or("total"),
+        filter: args.filter.as_deref(),
+        ops_ns,
+        rows: document(),
+        losses: losses_out(&profile.all_losses()),
+    };
+    let text = |out: &mut Out, width: Option<usize>| text(out, width, args, profile, rows);
+    let done = output(args, rows, text, document)?;
     match &args.filter {
         Some(glob) if rows.order.is_empty() => {
             say!(
                 "--filter {}: no {} matches",
                 visible(glob),
                 match args.by {
-                    RowKind::Module => "module",
-                    RowKind::Line => "line",
+                    Some(RowKind::Module) => "module",
+                    Some(RowKind::Line) => "line",
                     _ => "op",
                 }
             );
             Ok(ExitCode::from(1))
         }
-        _ => Ok(ExitCode::SUCCESS),
+        _ => Ok(done),
     }
 }
 
-fn text(out: &mut impl Write, args: &Args, profile: &Profile, rows: &Table) -> io::Result<()> {
-    let width = args.width.or_else(known_width).map(|width| width.max(40));
+fn text(
+    out: &mut Out,
+    width: Option<usize>,
+    args: &Args,
+    profile: &Profile,
+    rows: &Table,
+) -> io::Result<()> {
     let prose = width.unwrap_or(PROSE_WIDTH);
     table(out, rows, width)?;
     let explained = match args.by {
-        RowKind::Module => {
+        Some(RowKind::Module) => {
             "total: time of a module's calls; self: without the modules inside of it; in ops: self times of the \
              forward ops that it called itself; in backward: those of their backward ops; share: of all \
              self times of ops"
         }
-        RowKind::Line => {
+        Some(RowKind::Line) => {
             "line: outside of PyTorch, the innermost that called the op (a function, with its first line, \
              if the recording does not have the line of the call); total: time of the calls from there; \
              self: without calls from other such lines; in ops: self times of the forward ops that were \
