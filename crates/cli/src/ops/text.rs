@@ -161,7 +161,7 @@ fn probes(view: &View<'_>) -> String {
     };
     let cost = probes + table.way_ns.unwrap_or(0.0);
     // Not of the runs' wall time: threads of the pool have a part of the cost.
-    let of = match price::share_of_program(&table.costs, cost) {
+    let of = match analysis::probe::share_of_program(&table.costs, cost) {
         Some(share) => format!(", {} of the program's processor time", percent(share)),
         None => String::new(),
     };
