@@ -12,6 +12,8 @@ mod fixtures;
 mod frames;
 mod layout;
 mod lock;
+mod npm;
+mod page_tools;
 mod pmu_vm;
 mod process;
 mod setup;

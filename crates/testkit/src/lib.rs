@@ -3,6 +3,7 @@
 //!
 //! | module | purpose |
 //! |---|---|
+//! | [`browser`] | drives a browser, for tests of pages |
 //! | [`c`] | compiles C programs of `tests/programs` |
 //! | [`counting`] | provides counters, memory and machines for tests of counting |
 //! | [`script`] | describes a profile in a test: processes, threads, calls |
@@ -15,6 +16,7 @@
 //!
 //! For development only: nothing here is in a release, and it may panic, as tests do.
 
+pub mod browser;
 pub mod c;
 pub mod counting;
 pub mod fuzz;
@@ -25,6 +27,7 @@ pub mod scratch;
 pub mod script;
 pub mod skips;
 
+pub use browser::Browser;
 pub use golden::{Golden, Output};
 pub use make::PageMaker;
 pub use random::Random;

@@ -45,9 +45,12 @@ const fn need(
 /// Virtual environments. Debian's `python3` has no `ensurepip`, and only an attempt shows it.
 pub const VENV: &[Need] = &[need("virtual environments", &["python3-venv"], &[])];
 
-/// Perfetto's trace processor.
-pub const NODE: &[Need] =
-    &[need("Perfetto's trace processor", &["nodejs", "npm"], &[Program("node"), Program("npm")])];
+/// Packages of npm.
+pub const NODE: &[Need] = &[need(
+    "Perfetto's trace processor and the page",
+    &["nodejs", "npm"],
+    &[Program("node"), Program("npm")],
+)];
 
 /// Loops: version 19 compiles the C and C++ programs, has XRay's runtime for `bench loops` and the
 /// runtimes of the sanitizers; version 22 is the LLVM of rustc and of TVM.
@@ -101,7 +104,11 @@ pub const TESTS: &[Need] = &[
     need("cmake under run, and plugins built with it", &["cmake"], &[Program("cmake")]),
     need("plugins built with pkg-config", &["pkg-config"], &[Program("pkg-config")]),
     need("busybox under run", &["busybox"], &[Program("busybox")]),
-    need("chromium under run", &["chromium"], &[Program("chromium")]),
+    need(
+        "chromium under run, and the page of report --html",
+        &["chromium"],
+        &[Program("chromium")],
+    ),
     need("java under run", &["default-jdk-headless"], &[Program("java"), Program("javac")]),
     need("sqlite3 under run", &["sqlite3"], &[Program("sqlite3")]),
     need("psql under run", &["postgresql-client"], &[Program("psql")]),

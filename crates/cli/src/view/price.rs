@@ -55,17 +55,26 @@ pub fn line(overview: &Overview<'_>) -> String {
 /// The same, for a view without a summary of calls.
 pub fn line_of(profile: &Profile, costs: &[ProbeCost]) -> String {
     match Price::of(costs, profile.bracketed_calls()) {
-        None => "not calibrated, so what recording cost is unknown".to_owned(),
-        Some(totals) => {
-            let share = match (totals.of_program, totals.cpu_ns) {
-                (Some(more), _) => format!(", {} more", percent(more.value)),
-                (None, Some(_)) => ", nearly all of it".to_owned(),
-                (None, None) => String::new(),
-            };
-            let ns = time(totals.total.value);
-            format!("about {ns} of processor time{share} (--verbose: its parts)")
-        }
+        None => UNKNOWN.to_owned(),
+        Some(totals) => format!("{} (--verbose: its parts)", in_short(&totals)),
     }
+}
+
+/// The cost in one line that names no option.
+pub fn whole(overview: &Overview<'_>) -> String {
+    of_all(overview).map_or_else(|| UNKNOWN.to_owned(), |totals| in_short(&totals))
+}
+
+const UNKNOWN: &str = "not calibrated, so what recording cost is unknown";
+
+fn in_short(totals: &Price) -> String {
+    let share = match (totals.of_program, totals.cpu_ns) {
+        (Some(more), _) => format!(", {} more", percent(more.value)),
+        (None, Some(_)) => ", nearly all of it".to_owned(),
+        (None, None) => String::new(),
+    };
+    let ns = time(totals.total.value);
+    format!("about {ns} of processor time{share}")
 }
 
 /// The cost in one paragraph.

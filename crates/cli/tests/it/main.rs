@@ -42,6 +42,7 @@ mod ops_shown;
 mod orphans;
 mod output_files;
 mod outside;
+mod page;
 mod page_data;
 mod parquet;
 mod passes;

@@ -12,6 +12,7 @@ All invented numbers are the same in every run.
 """
 
 import base64
+import bisect
 import gzip
 import hashlib
 import html
@@ -123,10 +124,11 @@ def distribution(durations):
     if not durations:
         return None
     bins = [math.floor(16 * math.log2(max(ns, 1))) for ns in durations]
-    counts = [0] * (max(bins) - min(bins) + 1)
+    first = min(bins)
+    counts = [0] * (max(bins) - first + 1)
     for one in bins:
-        counts[one - min(bins)] += 1
-    return {"first": min(bins), "counts": counts}
+        counts[one - first] += 1
+    return {"first": first, "counts": counts}
 
 
 def column(name, title, is_text=False, is_minor=False):
@@ -193,14 +195,16 @@ def usual(names, calls_per_op, threads, grid=1):
             f"model.mlir:{op + 12}",
         ])
         parts, width = [], span / 80
-        for i in range(80):
-            inside = sorted(d for b, d, _ in begins[op] if i * width <= b < (i + 1) * width)
+        buckets = [[] for _ in range(80)]
+        for begin, duration, _ in begins[op]:
+            buckets[min(79, int(begin / width))].append(duration)
+        for inside in map(sorted, buckets):
             parts.append([inside[len(inside) // 10], inside[len(inside) // 2],
                           inside[len(inside) * 9 // 10], inside[-1]] if inside else None)
         edges = [all_[min(count - 1, count * i // 24)] for i in range(25)]
         joint = [0] * (24 * 24)
         for ns in all_:
-            x = min(23, max(0, sum(edge <= ns for edge in edges) - 1))
+            x = min(23, max(0, bisect.bisect_right(edges, ns) - 1))
             joint[min(23, max(0, x + round(rng.gauss(0, 2)))) * 24 + x] += 1
         ops.append({
             "label": names[op], "name": "model_linked$async_" + names[op], "where": f"model.mlir:{op + 12}",

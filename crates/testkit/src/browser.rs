@@ -1,0 +1,240 @@
+//! A browser for the tests of pages: Chromium without a window, driven over a pair of pipes
+//! (`--remote-debugging-pipe`), with Chrome's DevTools protocol.
+//!
+//! Each answer is waited for, but not forever: a browser that does not answer within [`PATIENCE`] fails
+//! the test.
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::{Scratch, skip_this};
+
+/// Far longer than anything takes, because both processors may be busy.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// What moves its own input and output to the descriptors that Chromium reads from and writes to.
+const SHELL: &str = "exec \"$0\" \"$@\" 3<&0 4>&1 0</dev/null 1>/dev/null 2>/dev/null";
+
+/// A browser with one page. It ends when it is dropped.
+pub struct Browser {
+    child: Child,
+    requests: Option<ChildStdin>,
+    answers: Receiver<Value>,
+    session: Option<String>,
+    last_id: u64,
+    /// What a page must not do: console messages, exceptions, requests.
+    complaints: Vec<String>,
+    _home: Scratch,
+}
+
+impl Browser {
+    /// Starts Chromium. If there is none, reports the calling test as skipped and returns `None`.
+    ///
+    /// # Panics
+    /// Panics if it does not start, like all methods if the browser does not answer.
+    pub fn start() -> Option<Self> {
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let names = ["chromium", "chromium-browser", "google-chrome"];
+        let Some(program) = std::env::split_paths(&path)
+            .flat_map(|folder| names.map(|name| folder.join(name)))
+            .find(|program| program.is_file())
+        else {
+            skip_this("no browser: install the package chromium");
+            return None;
+        };
+        let home = Scratch::new();
+        let mut child = Command::new("sh")
+            .args(["-c", SHELL])
+            .arg(program)
+            // Root has no sandbox, and the pages are our own.
+            .args(["--headless=new", "--no-sandbox", "--disable-gpu", "--remote-debugging-pipe"])
+            .args(["--disable-background-networking", "--no-first-run", "--disable-dev-shm-usage"])
+            // For memory: exact figures, and a collector that can be called.
+            .args(["--enable-precise-memory-info", "--js-flags=--expose-gc"])
+            .arg(format!("--user-data-dir={}", home.path().display()))
+            .arg("about:blank")
+            .env("HOME", home.path())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("sh starts");
+        let requests = child.stdin.take();
+        let output = BufReader::new(child.stdout.take().expect("its output is a pipe"));
+        let (sender, answers) = channel();
+        std::thread::spawn(move || {
+            for message in output.split(0) {
+                let Ok(message) = message else { return };
+                let Ok(message) = serde_json::from_slice(&message) else { return };
+                if sender.send(message).is_err() {
+                    return;
+                }
+            }
+        });
+        let mut browser = Self {
+            child,
+            requests,
+            answers,
+            session: None,
+            last_id: 0,
+            complaints: Vec::new(),
+            _home: home,
+        };
+        let target = browser.call("Target.createTarget", json!({"url": "about:blank"}));
+        let wanted = json!({"targetId": target["targetId"], "flatten": true});
+        let session = browser.call("Target.attachToTarget", wanted);
+        browser.session = session["sessionId"].as_str().map(str::to_owned);
+        for domain in ["Page", "Runtime", "Log", "Network"] {
+            browser.call(&format!("{domain}.enable"), json!({}));
+        }
+        Some(browser)
+    }
+
+    /// Calls a method of the protocol and returns its result.
+    ///
+    /// # Panics
+    /// Panics if the browser reports an error.
+    pub fn call(&mut self, method: &str, parameters: Value) -> Value {
+        self.last_id += 1;
+        let mut request = json!({"id": self.last_id, "method": method, "params": parameters});
+        if let Some(session) = &self.session {
+            request["sessionId"] = json!(session);
+        }
+        let pipe = self.requests.as_mut().expect("the pipe is open until the end");
+        pipe.write_all(format!("{request}\0").as_bytes()).expect("the browser reads");
+        let end = Instant::now() + PATIENCE;
+        loop {
+            let left = end.saturating_duration_since(Instant::now());
+            let message = self.answers.recv_timeout(left);
+            let message = message.unwrap_or_else(|why| panic!("{method}: no answer ({why})"));
+            if message["id"] == self.last_id {
+                assert!(message["error"].is_null(), "{method}: {}", message["error"]);
+                return message["result"].clone();
+            }
+            self.listen(&message);
+        }
+    }
+
+    fn listen(&mut self, message: &Value) {
+        let parameters = &message["params"];
+        match message["method"].as_str() {
+            Some("Runtime.consoleAPICalled" | "Runtime.exceptionThrown" | "Log.entryAdded") => {
+                self.complaints.push(parameters.to_string());
+            }
+            Some("Network.requestWillBeSent") => {
+                let address = parameters["request"]["url"].as_str().unwrap_or_default();
+                if !["file:", "about:"].iter().any(|own| address.starts_with(own)) {
+                    self.complaints.push(format!("a request to {address}"));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Console messages, exceptions and requests since the last call.
+    pub fn complaints(&mut self) -> Vec<String> {
+        // An answer comes after all messages that were sent before it.
+        self.eval("0");
+        std::mem::take(&mut self.complaints)
+    }
+
+    /// The value of an expression in the page; promises are waited for.
+    ///
+    /// # Panics
+    /// Panics if it throws.
+    pub fn eval(&mut self, expression: &str) -> Value {
+        let answer = self.call(
+            "Runtime.evaluate",
+            json!({"expression": expression, "returnByValue": true, "awaitPromise": true,
+                   "userGesture": true}),
+        );
+        let thrown = &answer["exceptionDetails"];
+        assert!(thrown.is_null(), "{expression}: {thrown}");
+        answer["result"]["value"].clone()
+    }
+
+    /// Waits until an expression is true.
+    ///
+    /// # Panics
+    /// Panics if it never is.
+    pub fn wait_for(&mut self, expression: &str) {
+        let end = Instant::now() + PATIENCE;
+        while self.eval(&format!("!!({expression})")) != true {
+            assert!(Instant::now() < end, "never true: {expression}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// Opens a file with a fragment, anew.
+    pub fn open(&mut self, file: &Path, fragment: &str) {
+        self.call("Page.navigate", json!({"url": "about:blank"}));
+        self.wait_for("location.href === 'about:blank' && document.readyState === 'complete'");
+        let url = format!("file://{}{fragment}", file.display());
+        self.call("Page.navigate", json!({"url": url}));
+        self.wait_for("location.protocol === 'file:' && document.readyState === 'complete'");
+    }
+
+    /// The width and the height of the window, in pixels of CSS.
+    pub fn resize(&mut self, width: u32, height: u32) {
+        self.call(
+            "Emulation.setDeviceMetricsOverride",
+            json!({"width": width, "height": height, "deviceScaleFactor": 1, "mobile": false}),
+        );
+    }
+
+    /// The colour scheme that the page is asked for: `light` or `dark`.
+    pub fn scheme(&mut self, scheme: &str) {
+        let features = json!([{"name": "prefers-color-scheme", "value": scheme}]);
+        self.call("Emulation.setEmulatedMedia", json!({"features": features}));
+    }
+
+    /// Presses a key, which is a character or a name as in `KeyboardEvent.key`.
+    pub fn key(&mut self, key: &str) {
+        let mut down = json!({"type": "keyDown", "key": key});
+        let code = match key {
+            "Enter" => 13,
+            "Tab" => 9,
+            "Escape" => 27,
+            "ArrowUp" => 38,
+            "ArrowDown" => 40,
+            _ => 0,
+        };
+        if key.chars().count() == 1 {
+            down["text"] = json!(key);
+        } else if key == "Enter" {
+            down["text"] = json!("\r");
+        }
+        if code != 0 {
+            down["windowsVirtualKeyCode"] = json!(code);
+        }
+        self.call("Input.dispatchKeyEvent", down.clone());
+        down["type"] = json!("keyUp");
+        self.call("Input.dispatchKeyEvent", down);
+    }
+
+    /// A picture of the page, as PNG in base64.
+    pub fn picture(&mut self) -> String {
+        let answer = self.call("Page.captureScreenshot", json!({}));
+        answer["data"].as_str().unwrap_or_default().to_owned()
+    }
+}
+
+impl Drop for Browser {
+    fn drop(&mut self) {
+        // It ends with its pipe. If not, it is killed.
+        self.requests = None;
+        let end = Instant::now() + Duration::from_secs(5);
+        while Instant::now() < end {
+            if matches!(self.child.try_wait(), Ok(Some(_))) {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

