@@ -38,7 +38,7 @@ mod price;
 
 use brackets::{bracket, is_torch, only_timed};
 pub(crate) use in_place::{InPlace, in_place};
-pub use price::{Price, share_of_program};
+pub use price::Price;
 
 /// With fewer values, a mean is not meaningful.
 const FEWEST: u64 = 30;

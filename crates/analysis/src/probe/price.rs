@@ -102,10 +102,3 @@ impl Price {
         self.calibrated_ns / self.calls.max(1) as f64
     }
 }
-
-/// `ns` of processor time as a part of what the program would have used without the recorder. `None`
-/// if that is not known.
-pub fn share_of_program(costs: &[ProbeCost], ns: f64) -> Option<f64> {
-    let program = costs.iter().map(ProbeCost::program_ns).sum::<Option<f64>>();
-    program.filter(|program| *program > 0.0).map(|program| ns / program)
-}

@@ -67,10 +67,7 @@ fn why_unknown(summary: &Summary) -> &'static str {
     match &summary.sampled {
         Some(run) if run.all.timed == 0 => ", which were only counted",
         // A call inside of a timed one may have been only counted.
-        Some(_) if summary.nested => {
-            "; how long all took together is not known, because calls are inside of others and only \
-             some were timed"
-        }
-        _ => "; too few were timed to say how long all took together",
+        Some(_) if summary.nested => "; only some were timed, so how long all took is not known",
+        _ => "; too few were timed to say how long all took",
     }
 }

@@ -80,16 +80,25 @@ fn in_short(totals: &Price) -> String {
 /// The cost in one paragraph.
 pub fn text(overview: &Overview<'_>) -> String {
     let summary = overview.summary;
-    let mut text = match of_all(overview) {
+    let mut text = text_of(overview.profile, &summary.probes);
+    if summary.uncalibrated_probes && !summary.probes.is_empty() {
+        text.push_str("; the other calls have sets of counters that were not calibrated");
+    }
+    text
+}
+
+/// The same, for a view without a summary of calls.
+pub fn text_of(profile: &Profile, costs: &[ProbeCost]) -> String {
+    let mut text = match Price::of(costs, profile.bracketed_calls()) {
         None => "not calibrated, so their cost is unknown".to_owned(),
         Some(totals) => cost_text(&totals),
     };
-    if let Some(ns) = overview.profile.manifest.run_cpu_ns {
+    if let Some(ns) = profile.manifest.run_cpu_ns {
         text.push_str(&format!("; beside the program, run itself used {}", time(ns as f64)));
     }
-    if let Some(one) = summary.probes.iter().max_by_key(|probe| probe.calls) {
+    if let Some(one) = costs.iter().max_by_key(|probe| probe.calls) {
         let empty = &one.empty_call;
-        let counters = overview.profile.manifest.counters.iter().zip(&empty.values);
+        let counters = profile.manifest.counters.iter().zip(&empty.values);
         let values = counters.filter_map(|(counter, value)| {
             let value = value.filter(|v| *v > 0)?;
             Some(match counter.unit() {
@@ -97,11 +106,8 @@ pub fn text(overview: &Overview<'_>) -> String {
                 _ => format!(", {} {}", counter.name, number(value as f64)),
             })
         });
-        let ticks = time(overview.profile.timeline.duration_ns(empty.ticks));
+        let ticks = time(profile.timeline.duration_ns(empty.ticks));
         text.push_str(&format!("; an empty call reads {ticks}{}", values.collect::<String>()));
-    }
-    if summary.uncalibrated_probes && !summary.probes.is_empty() {
-        text.push_str("; the other calls have sets of counters that were not calibrated");
     }
     text
 }
