@@ -17,6 +17,7 @@
 //! | [`stats`](mod@stats) | distributions and correlations per op, in a pass of its own over the pages |
 //! | [`metrics`] | metrics of a row, computed from the calls that have their counters |
 //! | [`ops`] | ops of virtual machines as trees: self time, pool threads, time between ops |
+//! | [`diff`](mod@diff) | whether runs of B are slower or faster than those of A, and where |
 //! | [`durations`] | stores many durations compactly, with exact quantiles |
 //! | [`innermost`] | self time: which call owns each moment of a thread |
 //! | [`threads`] | per thread: time inside and outside of dispatches, and off the CPU |
@@ -47,6 +48,7 @@ mod call_sets;
 pub mod checks;
 mod clusters;
 pub mod details;
+pub mod diff;
 pub mod durations;
 mod empty;
 pub mod estimate;

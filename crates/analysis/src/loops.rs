@@ -29,7 +29,7 @@ pub mod estimate;
 pub mod log;
 mod merge;
 pub mod numbers;
-mod student;
+pub(crate) mod student;
 pub mod traffic;
 pub mod tree;
 pub mod workgroups;

@@ -18,7 +18,7 @@
 //! divisor of the functions' numbers of dispatches.
 //!
 //! The calls of a thread are read page by page, so what is in memory is one page of each thread, and
-//! 64 bytes for each dispatch.
+//! 68 bytes for each dispatch.
 
 mod assemble;
 mod period;
@@ -27,8 +27,9 @@ use std::collections::BTreeMap;
 
 use profile::{OpId, Profile};
 
-use crate::amounts::{Brackets, ticks};
+use crate::amounts::{Brackets, PARTS, ticks};
 use crate::answer::passes;
+use crate::durations::Durations;
 use crate::table::By;
 use assemble::{Dispatch, assemble};
 use period::positions;
@@ -56,6 +57,9 @@ pub struct Site {
     pub mean: f64,
     /// The shortest and the longest of these times.
     pub range: [f64; 2],
+    /// 10th percentile and median over the dispatches of the sum of the durations of their workgroups,
+    /// without what the recorder added.
+    pub dispatch: DispatchTimes,
     /// Sum of the durations of all workgroups, without what the recorder added: the same as the total
     /// of the function's calls, if all of them are of this site.
     pub sum: f64,
@@ -70,6 +74,22 @@ pub struct Site {
     pub gap: f64,
     /// See `gap`.
     pub gaps: u64,
+}
+
+/// What one dispatch takes: the sum of the durations of its workgroups, in ticks.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct DispatchTimes {
+    /// The 10th percentile.
+    pub p10: f64,
+    /// The median.
+    pub p50: f64,
+}
+
+impl DispatchTimes {
+    fn of(sums: &mut Durations) -> Self {
+        let mut quantile = |q| sums.quantile(q).map_or(0.0, |parts| parts / PARTS as f64);
+        Self { p10: quantile(0.1), p50: quantile(0.5) }
+    }
 }
 
 impl Site {
@@ -99,6 +119,8 @@ pub struct Sites {
     pub busy: f64,
     /// The number of dispatches of all sites.
     pub dispatches: u64,
+    /// What one dispatch of each row of a table by op takes, at whichever site.
+    pub of_ops: BTreeMap<OpId, DispatchTimes>,
 }
 
 impl Sites {
@@ -136,6 +158,12 @@ pub fn sites(profile: &Profile, raw: bool) -> Option<Sites> {
         }
         found.dispatches += assembled.dispatches.len() as u64;
     }
+    let mut of_ops: BTreeMap<OpId, Durations> = BTreeMap::new();
+    for ((_, op), sum) in sums.values().flatten() {
+        of_ops.entry(profile.ops.row_of(*op)).or_default().append(sum.sums.clone());
+    }
+    found.of_ops =
+        of_ops.into_iter().map(|(op, mut sums)| (op, DispatchTimes::of(&mut sums))).collect();
     for (sequence, sites) in sums {
         found.rows.extend(sites.into_iter().map(|((position, op), sum)| {
             let of = position.map(|_| sequence.len() as u32);
@@ -164,6 +192,8 @@ struct Sum {
     least: Option<u64>,
     most: u64,
     sum: u128,
+    /// The same of each dispatch.
+    sums: Durations,
     /// Wall time × threads.
     room: u128,
     busiest: u128,
@@ -182,6 +212,7 @@ impl Sum {
         self.least = Some(self.least.map_or(wall, |least| least.min(wall)));
         self.most = self.most.max(wall);
         self.sum += u128::from(dispatch.sum);
+        self.sums.push(dispatch.sum);
         self.room += u128::from(wall) * threads as u128;
         self.busiest += u128::from(dispatch.busiest);
         let workers = (threads as u64).min(dispatch.of).max(1);
@@ -190,7 +221,7 @@ impl Sum {
         self.gaps += u64::from(gap.is_some());
     }
 
-    fn finish(self, op: OpId, position: Option<u32>, of: Option<u32>) -> Site {
+    fn finish(mut self, op: OpId, position: Option<u32>, of: Option<u32>) -> Site {
         let sum = ticks(self.sum);
         let part = |whole: f64| if whole > 0.0 { (sum / whole).clamp(0.0, 1.0) } else { 0.0 };
         Site {
@@ -203,6 +234,7 @@ impl Sum {
             wall: self.wall as f64,
             mean: self.wall as f64 / self.dispatches.max(1) as f64,
             range: [self.least.unwrap_or(0) as f64, self.most as f64],
+            dispatch: DispatchTimes::of(&mut self.sums),
             sum,
             efficiency: part(self.room as f64),
             imbalance: match self.equal > 0.0 {

@@ -250,7 +250,8 @@ fn estimate(
         match found.remove(&row.key) {
             Some(of_row) => {
                 if row.calls != of_row.row.calls.unwrap_or(0) {
-                    [row.p50, row.p99] = of_row.quantiles.map(|ticks| ticks.unwrap_or(0.0));
+                    [row.p10, row.p50, row.p99] =
+                        of_row.quantiles.map(|ticks| ticks.unwrap_or(0.0));
                 }
                 row.threads.extend(of_row.threads);
                 row.passes = of_row.passes;

@@ -104,7 +104,9 @@ pub struct Row {
     pub min: f64,
     /// Longest duration.
     pub max: f64,
-    /// Median, interpolated linearly between the closest ranks.
+    /// 10th percentile, interpolated linearly between the closest ranks.
+    pub p10: f64,
+    /// Median, interpolated in the same way.
     pub p50: f64,
     /// 99th percentile, interpolated in the same way.
     pub p99: f64,
@@ -248,6 +250,7 @@ impl Row {
             empty_share: None,
             min: 0.0,
             max: 0.0,
+            p10: 0.0,
             p50: 0.0,
             p99: 0.0,
             counters: vec![None; counters],

@@ -4,13 +4,14 @@
 //! Each command has a module with `Args` and a `main` that returns the exit code. Data goes to
 //! stdout, and messages go to stderr with the prefix `counterpoint:`. Both go through `terminal.rs`,
 //! which decides how text that we did not write is shown on a terminal. Exit codes: 0 means
-//! success, 1 a finding, and 2 an error. `run` passes on the exit status of its program; it uses
+//! success, 1 a finding, 2 an error, and 3 that a rule of `diff --fail-if` holds. `run` passes on the exit status of its program; it uses
 //! 127 if the program was not found, and 126 if it cannot be executed.
 
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 mod advice;
 mod asker;
+mod diff;
 mod doctor;
 mod env;
 mod export;
@@ -70,6 +71,7 @@ enum Command {
     Ops(ops::Args),
     Loops(loops::Args),
     Stats(stats::Args),
+    Diff(diff::Args),
     Export(export::Args),
     Merge(merge::Args),
     Trace(trace::Args),
@@ -119,6 +121,7 @@ fn run_command(command: Command) -> Result<ExitCode, failure::Failure> {
         Command::Ops(args) => ops::main(args),
         Command::Loops(args) => loops::main(args),
         Command::Stats(args) => stats::main(args),
+        Command::Diff(args) => diff::main(args),
         Command::Export(args) => export::main(args),
         Command::Merge(args) => merge::main(args),
         Command::Trace(args) => trace::main(args),

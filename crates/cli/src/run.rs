@@ -6,6 +6,7 @@
 mod begin;
 mod passes;
 mod sampler;
+mod series;
 mod wait;
 
 use std::io::ErrorKind;
@@ -63,6 +64,8 @@ pub struct Args {
         value_parser = clap::value_parser!(u32).range(..=32)
     )]
     passes: Option<u32>,
+    #[command(flatten)]
+    repeat: series::Repeat,
     /// The program and its arguments
     #[arg(last = true, required = true, value_name = "COMMAND")]
     command: Vec<std::ffi::OsString>,
@@ -72,13 +75,16 @@ pub struct Args {
 /// where one of them is needed, the program with the whole command line takes over. It does not
 /// read profiles, so it asks that program for the summary.
 pub fn main<const WHOLE: bool>(args: Args) -> Result<ExitCode, Failure> {
-    if !WHOLE && args.passes.is_some() {
+    if !WHOLE && (args.passes.is_some() || args.repeat.repeat.is_some()) {
         return Err(whole_program::become_it());
     }
     let program = find(Path::new(&args.command[0]))?;
     let words: Vec<String> =
         args.command.iter().map(|w| w.to_string_lossy().into_owned()).collect();
     let inherited = prepare_process()?;
+    if let (Some(rounds), true) = (args.repeat.repeat, WHOLE) {
+        return series::main(&args, rounds, inherited);
+    }
     if let (Some(passes), true) = (args.passes, WHOLE) {
         return passes::main(&args, passes, &program, &words, inherited);
     }
@@ -88,7 +94,7 @@ pub fn main<const WHOLE: bool>(args: Args) -> Result<ExitCode, Failure> {
         inherited.restore();
         return Err(whole_program::become_it());
     }
-    let place = place(&args.recording)?;
+    let place = place(&args.recording.output)?;
     let prepared = make(&args.recording, choice, &machine, &place, Origin::Run, &words)?;
     forward_signals();
     let wanted = (prepared.clock, prepared.beside.clone());
@@ -266,6 +272,9 @@ static TOLD_TO_END: AtomicI32 = AtomicI32::new(0);
 /// Signals by which people and their tools end a command.
 const ENDING: [i32; 4] = [libc::SIGINT, libc::SIGQUIT, libc::SIGTERM, libc::SIGHUP];
 
+/// The last one of [`ENDING`] that arrived, also while a program was running. It is never cleared.
+static SIGNALLED: AtomicI32 = AtomicI32::new(0);
+
 const FORWARDED: [i32; 10] = [
     libc::SIGINT,
     libc::SIGQUIT,
@@ -289,6 +298,9 @@ fn forward_signals() {
         let from_kernel = unsafe { (*info).si_code } > 0;
         let child = CHILD.load(Ordering::SeqCst);
         let ending = ENDING.contains(&signal);
+        if ending {
+            SIGNALLED.store(signal, Ordering::SeqCst);
+        }
         if child > 0 && from_kernel {
             // The program has received it, too.
         } else if child > 0 {

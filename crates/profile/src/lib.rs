@@ -29,6 +29,7 @@
 //! | [`batch`] | calls as Arrow record batches |
 //! | [`merged`] | profiles of several recordings: the ranks of a job |
 //! | [`passes`] | profiles of several runs of one program |
+//! | [`series`] | directories of runs that are compared |
 //! | [`activities`] | imported traces, event by event |
 //! | [`counts`] | the exact numbers of calls of a run with a budget |
 //! | [`loops`] | counts of instrumented loops |
@@ -70,6 +71,7 @@ pub mod pools;
 pub mod profile;
 pub mod raw;
 mod scan;
+pub mod series;
 mod sparse;
 pub mod stream;
 pub mod tracks;

@@ -14,6 +14,7 @@
 
 mod announce;
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use model::Unit;
@@ -107,6 +108,12 @@ pub struct Manifest {
     /// The number of ranks of that job; absent if it is not known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub world_size: Option<u32>,
+    /// What the user said about the run (`run --label`), by key.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: BTreeMap<String, String>,
+    /// Where the run is in a series (`run --repeat`). Absent if it is alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub series: Option<Place>,
     /// Patterns of the exported functions that were recorded; an empty list means all.
     pub filters: Vec<String>,
     /// Whether counters were also read for bookkeeping ops of virtual machines (`run
@@ -167,6 +174,53 @@ pub enum Origin {
     Session,
     /// `counterpoint trace import`: calls from another program's trace; over from the start.
     Import,
+}
+
+/// Which of the two programs of a series.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum Side {
+    /// The one after `--`, or the only one.
+    #[default]
+    A,
+    /// The one of `--against`.
+    B,
+}
+
+impl Side {
+    /// Its name in messages.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::A => "A",
+            Self::B => "B",
+        }
+    }
+
+    /// The name of its directory in a round.
+    pub fn directory(self) -> &'static str {
+        match self {
+            Self::A => "a",
+            Self::B => "b",
+        }
+    }
+}
+
+/// Where a run is in its series. The manifest of each run has it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Place {
+    /// The series' random id, 32 hexadecimal digits.
+    pub series: String,
+    /// Which program it ran.
+    pub side: Side,
+    /// The round, from 1.
+    pub round: u32,
+    /// The position in the round, from 1.
+    pub position: u32,
+    /// The number from which the order of all rounds follows.
+    pub seed: u64,
 }
 
 /// Whether a recording is over.

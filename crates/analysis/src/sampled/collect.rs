@@ -25,7 +25,7 @@ pub(crate) struct Found {
     /// Threads that made these calls, as process and thread index.
     pub threads: Vec<(usize, usize)>,
     /// The 50th and the 99th percentile, in ticks.
-    pub quantiles: [Option<f64>; 2],
+    pub quantiles: [Option<f64>; 3],
     /// The part of each pass: all calls, and the estimated sum of their durations.
     pub passes: Vec<PassTotal>,
 }
@@ -189,7 +189,7 @@ impl Adding {
             tells?;
             Some(amounts::ticks(self.weighted.quantile(q)?.into()))
         };
-        let quantiles = [quantile(0.5), quantile(0.99)];
+        let quantiles = [quantile(0.1), quantile(0.5), quantile(0.99)];
         Found { row, threads: self.threads.into_iter().collect(), quantiles, passes: self.passes }
     }
 }

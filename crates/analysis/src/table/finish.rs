@@ -72,6 +72,7 @@ impl Sum {
             empty_share: empty_share(ticks(self.total + self.taken), of_empty),
             min: ticks(self.min.into()),
             max: ticks(self.max.into()),
+            p10: quantile(0.1, &mut self.durations),
             p50: quantile(0.5, &mut self.durations),
             p99: quantile(0.99, &mut self.durations),
             counters: self

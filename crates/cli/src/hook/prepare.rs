@@ -38,6 +38,7 @@ pub fn main(process: u32) -> Result<ExitCode, Failure> {
     settings.process = process;
     settings.labels = chosen.labels;
     let recording = Recording {
+        labels: Vec::new(),
         bookkeeping: false,
         budget: None,
         rank: None,

@@ -165,7 +165,7 @@ mod tests {
 
     #[test]
     fn calls_come_back() {
-        let call = |begin, duration, name| Call { begin: 1_000 + begin, duration, name };
+        let call = |begin: i64, duration, name| Call { begin: 1_000 + begin, duration, name };
         let calls =
             vec![call(0, 100, 0), call(0, 40, 1), call(50, 0, 2), call(60, 40, 1), call(200, 9, 3)];
         let mut lanes = [vec![], calls];

@@ -264,6 +264,7 @@ pub fn manifest(
             .map(|sign| format!("in a container ({sign})"))
             .or_else(|| machine.virtualisation().map(|sign| format!("virtualised ({sign})"))),
         clock: choose_clock(machine).into(),
+        labels: recording.labels.iter().cloned().collect(),
         filters: recording.filter.clone(),
         bookkeeping: recording.bookkeeping,
         budget: recording.budget,

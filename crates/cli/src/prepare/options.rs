@@ -11,6 +11,9 @@ use super::plugins::PluginArgs;
 use crate::metrics::MetricArgs;
 use crate::naming::Naming;
 
+/// Where a profile goes if nobody says where.
+pub const DEFAULT_OUTPUT: &str = "counterpoint.cpt";
+
 /// What to record and where to.
 #[derive(clap::Args)]
 pub struct Recording {
@@ -27,9 +30,13 @@ pub struct Recording {
     #[arg(long)]
     pub multiplex: bool,
     /// Profile directory to create. An existing profile is moved to `DIR.old`
-    #[arg(short, long, value_name = "DIR", default_value = "counterpoint.cpt",
+    #[arg(short, long, value_name = "DIR", default_value = DEFAULT_OUTPUT,
           value_parser = crate::input::profile())]
     pub output: PathBuf,
+    /// Say something about the run, for example --label commit=1a2b3c. Views show it, and `diff` and
+    /// its history tell runs apart by it. Repeatable
+    #[arg(long = "label", value_name = "KEY=VALUE", value_parser = label)]
+    pub labels: Vec<(String, String)>,
     /// Record only functions whose name matches. `*` matches any text, `?` any character.
     /// Repeatable
     #[arg(long, value_name = "GLOB")]
@@ -151,6 +158,14 @@ fn budget(text: &str) -> Result<f64, String> {
         return Err("ambiguous: write 1% for one percent, or 100% for all of the time".to_owned());
     }
     Ok(number / whole)
+}
+
+/// Parses a label.
+fn label(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
+        _ => Err("expected KEY=VALUE".to_owned()),
+    }
 }
 
 /// Parses an interval from 1 ms to an hour.

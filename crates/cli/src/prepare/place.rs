@@ -7,18 +7,19 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use profile::beneath::Dir;
 use profile::collect::{Closing, collect, is_over};
 use profile::manifest::{Manifest, Origin};
 use profile::pools::user;
+use profile::series::{MOST_ROUNDS, Series};
 use profile::unfinished;
 
-use super::options::Recording;
 use crate::failure::Failure;
 
 /// The absolute path of the profile, normalized by components: `x.cpt/` becomes `x.cpt`.
-pub fn place(recording: &Recording) -> Result<PathBuf, Failure> {
-    let absolute = std::path::absolute(&recording.output)
-        .map_err(|e| Failure::new(format!("output {}: {e}", recording.output.display())))?;
+pub fn place(output: &Path) -> Result<PathBuf, Failure> {
+    let absolute = std::path::absolute(output)
+        .map_err(|e| Failure::new(format!("output {}: {e}", output.display())))?;
     let directory: PathBuf = absolute.components().collect();
     // A symbolic link stays where it is; what it points to is replaced.
     match fs::symlink_metadata(&directory) {
@@ -89,6 +90,12 @@ pub fn make_way(directory: &Path, turn: &Turn) -> Result<(), Failure> {
     if fs::read_dir(directory).is_ok_and(|mut entries| entries.next().is_none()) {
         return fs::remove_dir(directory).map_err(|e| refuse(&e.to_string()));
     }
+    if let Some(series) = series_at(directory) {
+        if series.iter().any(|run| run.origin != Origin::Env && !is_over(run)) {
+            return Err(refuse("a program is still recording into it"));
+        }
+        return move_away(directory, &found, &refuse);
+    }
     let Ok(manifest) = Manifest::read(directory) else {
         // Without the lock, another command may be about to write its manifest there.
         if turn.0.is_some() && unfinished::remove(directory).map_err(Failure::new)? {
@@ -105,11 +112,29 @@ pub fn make_way(directory: &Path, turn: &Turn) -> Result<(), Failure> {
     }
     // The earlier profile gets what its interrupted recording left in memory, before it is moved.
     collect(directory, Closing::Now).map_err(Failure::new)?;
+    move_away(directory, &found, &refuse)
+}
+
+/// The manifests of all runs of a series; `None` if the directory is not one.
+fn series_at(directory: &Path) -> Option<Vec<Manifest>> {
+    let series = Series::read_in(&Dir::open(directory).ok()?).ok()?;
+    let rounds = 1..=series.rounds.min(MOST_ROUNDS);
+    let runs = rounds.flat_map(|round| series.sides().iter().map(move |side| (round, *side)));
+    let paths = runs.map(|(round, side)| Series::run_at(directory, round, side));
+    Some(paths.filter_map(|path| Manifest::read(&path).ok()).collect())
+}
+
+/// Moves an earlier profile or series to `DIR.old`, whose own content is removed.
+fn move_away(
+    directory: &Path,
+    found: &fs::Metadata,
+    refuse: &impl Fn(&str) -> Failure,
+) -> Result<(), Failure> {
     let mut old = directory.as_os_str().to_owned();
     old.push(".old");
     let old = PathBuf::from(old);
     if fs::symlink_metadata(&old).is_ok_and(|m| m.dev() == found.dev()) {
-        if Manifest::read(&old).is_err() {
+        if Manifest::read(&old).is_err() && series_at(&old).is_none() {
             return Err(refuse(&format!(
                 "cannot be moved to {}, which is not a Counterpoint profile",
                 old.display()

@@ -57,7 +57,7 @@ pub fn main(
     inherited: Inherited,
 ) -> Result<ExitCode, Failure> {
     let work = choose(args, passes)?;
-    let directory = place(&args.recording)?;
+    let directory = place(&args.recording.output)?;
     let turn = Turn::wait(&directory);
     make_way(&directory, &turn)?;
     make_directory(&directory).map_err(|f| f.hint("choose another place with -o DIR"))?;

@@ -1,6 +1,9 @@
 //! The head of a report: what was recorded, where and when, and which part of it is shown.
 
+use std::collections::BTreeMap;
+
 use analysis::Counts;
+use profile::manifest::Place;
 use profile::{CounterInfo, Exit, Manifest, MetricInfo, Origin, Profile, State};
 use serde::Serialize;
 
@@ -46,6 +49,10 @@ pub fn recording(overview: &Overview<'_>) -> Vec<(&'static str, String)> {
         lines.push(("machine", format!("{host}, {cpu}, {cpus}, kernel {kernel}")));
     } else if !manifest.host.is_empty() {
         lines.push(("machine", visible(&manifest.host).into_owned()));
+    }
+    let labels = labels(manifest);
+    if !labels.is_empty() {
+        lines.push(("labels", labels));
     }
     let lasted = duration_ns(manifest).map_or(String::new(), |ns| format!(", {}", time(ns as f64)));
     lines.push(("recorded", format!("{}{lasted}", moment(manifest.created_unix_ns))));
@@ -118,7 +125,19 @@ pub fn program(overview: &Overview<'_>) -> String {
         true => "times only".to_owned(),
         false => format!("with {counters}"),
     };
-    format!("{program}{}, {counters}", moment(manifest.created_unix_ns))
+    let labels = match labels(manifest) {
+        text if text.is_empty() => text,
+        text => format!(", {text}"),
+    };
+    format!("{program}{}, {counters}{labels}", moment(manifest.created_unix_ns))
+}
+
+/// What the user said about the run, and its place in a series: `commit=1a2b, run A of round 3`.
+fn labels(manifest: &Manifest) -> String {
+    let labels = manifest.labels.iter().map(|(key, value)| format!("{key}={value}"));
+    let place = manifest.series.as_ref();
+    let place = place.map(|at| format!("run {} of round {}", at.side.name(), at.round));
+    visible(&labels.chain(place).collect::<Vec<_>>().join(", ")).into_owned()
 }
 
 /// The name of the program, or of what was imported.
@@ -217,6 +236,10 @@ pub struct ProfileHead<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     budget: Option<f64>,
     filters: &'a [String],
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    labels: &'a BTreeMap<String, String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    series: Option<&'a Place>,
     /// The profiles that were merged.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     members: Vec<MemberHead<'a>>,
@@ -285,6 +308,8 @@ impl<'a> ProfileHead<'a> {
             multiplex: manifest.multiplex,
             budget: manifest.budget,
             filters: &manifest.filters,
+            labels: &manifest.labels,
+            series: manifest.series.as_ref(),
             members: profile
                 .members
                 .iter()

@@ -7,6 +7,7 @@ use profile::beneath::Dir;
 use profile::manifest::MANIFEST_NAME;
 use profile::merged::MERGED_NAME;
 use profile::passes::PASSES_NAME;
+use profile::series::Series;
 use profile::{ErrorKind, LibraryKind, Manifest, Profile, Role};
 use record::meta::PARTS_NAME;
 
@@ -122,6 +123,12 @@ fn loops(profile: &Profile) -> String {
 /// An error about a profile, with a hint.
 pub fn explain(dir: &Path, error: profile::Error) -> Failure {
     let hint = match error.kind() {
+        ErrorKind::NotAProfile(_) if Series::is_at(dir) => {
+            let dir = dir.display();
+            format!(
+                "it is a series of runs: look at one of them ({dir}/001/a), or `counterpoint diff {dir}`"
+            )
+        }
         _ if error.is_not_found() => {
             format!("record one: counterpoint run -o {} -- PROGRAM", dir.display())
         }

@@ -8,6 +8,7 @@ mod budget;
 mod call_hook;
 mod carry;
 mod commands;
+mod diff;
 mod doctor;
 mod documented;
 mod drain;

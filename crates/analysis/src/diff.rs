@@ -1,0 +1,200 @@
+//! Compares runs: whether B is slower or faster than A, where, and what cannot be told.
+//!
+//! ```text
+//!  Profile ─ recorded ─► rows of one run, each with its two statistics
+//!  runs of A, runs of B ─ matching ─► which row is which
+//!                       ─ values ───► one number for each run, row and statistic
+//!                       ─ verdict ──► differences of pairs: test (flips), interval (ranks), words
+//!                       ─ whole ────► the same of all rows together, and what each adds to it
+//!                       ─ readings ─► counters and metrics
+//! ```
+//!
+//! Calls of one run are not independent of each other, and runs that follow each other have more in
+//! common than runs an hour apart. So what is compared is one number for each run, and only between
+//! the two runs of a pair, which were made back to back in random order. docs/diff.md has the procedure
+//! with the rates of wrong verdicts that were measured for it and for others.
+//!
+//! Each run has two statistics of a row. The *floor* is the 10th percentile of single calls, which a
+//! busy machine moves least. The *typical* execution is the median over dispatches of the sum of their
+//! workgroups, which sees what happens in half of the calls. Loops and modules have only a mean.
+
+pub mod flips;
+pub mod matching;
+mod parts;
+pub mod ranks;
+pub mod readings;
+pub mod recorded;
+mod values;
+pub mod verdict;
+mod whole;
+
+use matching::{Relation, matches};
+pub use parts::Part;
+use readings::ReadingDiff;
+use recorded::{By, Identity, Recorded};
+use verdict::{Compared, Settled, Verdict, settle};
+pub use whole::Whole;
+
+/// With fewer pairs, nothing is tested: of the 32 flips of 5 pairs, two always reach what was found,
+/// which is more than 5 %.
+pub const FEWEST_PAIRS: usize = 6;
+
+/// What is compared, and how.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// What the rows are.
+    pub by: By,
+    /// The largest difference that is called the same, as a part: 0.03 for 3 %. Above 0.
+    pub threshold: f64,
+}
+
+/// Why nothing is tested.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Untested {
+    /// The runs are not in pairs that were recorded in random order.
+    NotPaired,
+    /// There are fewer than [`FEWEST_PAIRS`] pairs.
+    TooFew(usize),
+}
+
+/// Which of a run's statistics.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Statistic {
+    /// 10th percentile of single calls; of dispatches, if a dispatch has another number of calls in B.
+    Floor,
+    /// Median of dispatches.
+    Typical,
+    /// Mean of calls.
+    Mean,
+}
+
+impl Statistic {
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Floor => "floor",
+            Self::Typical => "typical",
+            Self::Mean => "mean",
+        }
+    }
+}
+
+/// A comparison.
+#[derive(Clone, Debug)]
+pub struct Diff {
+    /// Number of pairs; 0 if the runs are not paired.
+    pub pairs: usize,
+    /// Number of runs of A and of B.
+    pub runs: [usize; 2],
+    /// Why nothing is tested; `None` if it is.
+    pub untested: Option<Untested>,
+    /// All rows together.
+    pub whole: Whole,
+    /// The rows: first those of A in the order of the program, then those that only B has.
+    pub rows: Vec<DiffRow>,
+}
+
+/// A row of a comparison.
+#[derive(Clone, Debug)]
+pub struct DiffRow {
+    /// How the rows of both sides belong together.
+    pub relation: Relation,
+    /// The rows of A that it stands for; more than one only if they were joined.
+    pub a: Vec<Identity>,
+    /// The rows of B; more than one only if it was split.
+    pub b: Vec<Identity>,
+    /// Medians over the runs of each side; `None` if the side does not have the row.
+    pub sides: [Option<Side>; 2],
+    /// What was compared: floor and typical, or the mean.
+    pub compared: Vec<Compared>,
+    /// What follows.
+    pub verdict: Verdict,
+    /// What it adds to the whole, if it is a part of it.
+    pub part: Option<Part>,
+    /// Whether all runs of a side made the same number of calls, and the other side another.
+    pub calls_differ: bool,
+    /// Counters and metrics.
+    pub readings: Vec<ReadingDiff>,
+}
+
+impl DiffRow {
+    /// The row by which it is called: that of B, or of A if it is gone.
+    pub fn identity(&self) -> Option<&Identity> {
+        self.b.first().or(self.a.first())
+    }
+
+    /// A statistic that was compared.
+    pub fn of(&self, statistic: Statistic) -> Option<&Compared> {
+        self.compared.iter().find(|one| one.statistic == statistic)
+    }
+}
+
+/// A row on one side: medians over the runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Side {
+    /// Number of runs that have the row.
+    pub runs: usize,
+    /// Number of calls.
+    pub calls: f64,
+    /// Number of dispatches, or of calls where there are none.
+    pub executions: f64,
+    /// Sum of the durations.
+    pub total_ns: Option<f64>,
+    /// Sum of the self times.
+    pub own_ns: Option<f64>,
+}
+
+/// Compares runs. `pairs` are the numbers of a run of A and of a run of B that were recorded back to back,
+/// in random order; it is empty if they are not paired.
+pub fn compare(
+    a: &[Recorded],
+    b: &[Recorded],
+    pairs: &[(usize, usize)],
+    options: &Options,
+) -> Diff {
+    let untested = match pairs.len() {
+        0 => Some(Untested::NotPaired),
+        n if n < FEWEST_PAIRS => Some(Untested::TooFew(n)),
+        _ => None,
+    };
+    let sides = [a, b].map(|runs| values::Sides::new(runs, |run| run.rows.clone()));
+    let found = matches(&sides[0].identities, &sides[1].identities);
+    let in_pairs = values::Pairs { pairs, runs: [a.len(), b.len()] };
+    let mut rows: Vec<(DiffRow, usize)> = Vec::new();
+    let mut asked: Vec<verdict::Asked> = Vec::new();
+    for one in &found {
+        let row = values::row(&sides, one, &in_pairs);
+        let from = asked.len();
+        asked.extend(row.asked);
+        rows.push((row.row, from));
+    }
+    let all_parts = whole::Parts::new(a, b, options.by, &in_pairs);
+    let from = asked.len();
+    asked.extend(all_parts.asked());
+    let answers = verdict::answer(&asked, untested.is_none());
+    let settled = |from: usize, to: usize| -> Settled {
+        settle(&answers[from..to], untested, options.threshold)
+    };
+    let ends: Vec<usize> = rows.iter().skip(1).map(|(_, from)| *from).chain([from]).collect();
+    let mut rows: Vec<DiffRow> = rows
+        .into_iter()
+        .zip(ends)
+        .map(|((mut row, from), to)| {
+            let settled = settled(from, to);
+            row.compared = settled.compared;
+            row.verdict = match row.relation {
+                Relation::New => Verdict::New,
+                Relation::Gone => Verdict::Gone,
+                _ => settled.verdict,
+            };
+            row
+        })
+        .collect();
+    let whole = all_parts.finish(settled(from, answers.len()), &in_pairs, a, b);
+    for (row, one) in rows.iter_mut().zip(&found) {
+        row.part = values::part(&sides, one, &in_pairs);
+    }
+    readings::judge(&mut rows, &sides, &found, &in_pairs, untested, options.threshold);
+    rows.sort_by_key(|row| row.relation == Relation::New);
+    Diff { pairs: pairs.len(), runs: [a.len(), b.len()], untested, whole, rows }
+}

@@ -1,0 +1,169 @@
+//! Whether differences between paired runs are more than chance: sign flips of whole pairs, and a
+//! step-down over everything that was asked at once.
+//!
+//! If two programs are equal, each pair could as well have been recorded the other way round. So all
+//! differences of a pair, of all ops and both statistics, may change their signs together. The test
+//! compares what was found with what all such flips would have found: all 2ⁿ of them up to n = 10
+//! pairs, and otherwise [`DRAWN`] drawn ones with the identity. Nothing is assumed about how the
+//! differences are distributed, nor about how those of several ops go together.
+//!
+//! **Statistic.** |t| of the differences, winsorised: each is cut to the (⌊n/4⌋ + 1)-th largest of the
+//! |d|. The cut depends on the |d| alone, which flips do not change, so the test stays exact. One pair in
+//! which the machine did something else then does not hide a difference in all the others.
+//!
+//! **Step-down** (Westfall and Young, 1993, algorithm 2.8): the largest |t| is compared with the
+//! largest of all ops in each flip, the second largest with the largest of all but the first, and so
+//! on. The probability that any op without a difference is named is then at most the level, whatever
+//! the others do.
+
+/// Up to so many pairs, all flips are tried.
+const ALL_FLIPS: usize = 10;
+/// Number of flips with more pairs, with the identity.
+pub const DRAWN: usize = 5_000;
+/// The drawn flips are the same in each run of the command.
+const SEED: u64 = 0x005e_ed0f_d1ff;
+
+/// Cuts the differences to the (⌊n/4⌋ + 1)-th largest of their sizes.
+pub fn winsorised(differences: &[f64]) -> Vec<f64> {
+    let mut sizes: Vec<f64> = differences.iter().map(|d| d.abs()).collect();
+    sizes.sort_by(|a, b| b.total_cmp(a));
+    let Some(cap) = sizes.get(differences.len() / 4).copied() else { return Vec::new() };
+    differences.iter().map(|d| d.clamp(-cap, cap)).collect()
+}
+
+/// |t| of paired differences; infinite if all of them are the same and not 0.
+pub fn paired_t(differences: &[f64]) -> f64 {
+    let n = differences.len() as f64;
+    let sum: f64 = differences.iter().sum();
+    let squares: f64 = differences.iter().map(|d| d * d).sum();
+    t_of(sum, squares, n)
+}
+
+/// |t| from the sum and the sum of squares.
+fn t_of(sum: f64, squares: f64, n: f64) -> f64 {
+    let mean = sum / n;
+    let variance = ((squares - n * mean * mean) / (n - 1.0)).max(0.0);
+    match (mean == 0.0, variance == 0.0) {
+        (true, _) => 0.0,
+        (false, true) => f64::INFINITY,
+        (false, false) => mean.abs() / (variance / n).sqrt(),
+    }
+}
+
+/// The adjusted p of each row of differences. All rows have a difference for each pair; the first
+/// difference of each row is of the same pair, and so on. With fewer than two pairs, all are 1.
+///
+/// Cost: rows × pairs × flips.
+pub fn adjusted_p(rows: &[Vec<f64>]) -> Vec<f64> {
+    let pairs = rows.first().map_or(0, Vec::len);
+    if pairs < 2 {
+        return vec![1.0; rows.len()];
+    }
+    // A flip changes only the sum of a row. Divided by the root of n Σ d², it rises with |t|, in the same
+    // way for all rows, and is at most 1.
+    let scaled: Vec<Vec<f64>> = rows
+        .iter()
+        .map(|row| {
+            let row = winsorised(row);
+            let squares: f64 = row.iter().map(|d| d * d).sum();
+            let scale = (squares * pairs as f64).sqrt();
+            row.iter().map(|d| if scale > 0.0 { d / scale } else { 0.0 }).collect()
+        })
+        .collect();
+    let observed: Vec<f64> = scaled.iter().map(|row| row.iter().sum::<f64>().abs()).collect();
+    let mut order: Vec<usize> = (0..rows.len()).collect();
+    order.sort_by(|a, b| observed[*b].total_cmp(&observed[*a]));
+    let mut reached = vec![0u64; rows.len()];
+    let mut all = 0u64;
+    for_each_flip(pairs, |signs| {
+        all += 1;
+        let mut largest: f64 = 0.0;
+        for row in order.iter().rev() {
+            let sum: f64 = scaled[*row].iter().zip(signs).map(|(d, sign)| d * sign).sum();
+            largest = largest.max(sum.abs());
+            // Sums of the same terms in another order differ in their last digits.
+            reached[*row] += u64::from(largest >= observed[*row] - 1e-12);
+        }
+    });
+    let mut adjusted = vec![1.0; rows.len()];
+    let mut before: f64 = 0.0;
+    for row in order {
+        before = before.max(reached[row] as f64 / all as f64);
+        adjusted[row] = before;
+    }
+    adjusted
+}
+
+/// Calls `with` for each flip: the sign of each pair. The first one is the identity.
+fn for_each_flip(pairs: usize, mut with: impl FnMut(&[f64])) {
+    let mut signs = vec![1.0; pairs];
+    if pairs <= ALL_FLIPS {
+        for flip in 0u32..1 << pairs {
+            for (bit, sign) in signs.iter_mut().enumerate() {
+                *sign = if flip >> bit & 1 == 1 { -1.0 } else { 1.0 };
+            }
+            with(&signs);
+        }
+        return;
+    }
+    with(&signs);
+    let mut state = SEED;
+    for _ in 1..DRAWN {
+        let mut bits = 0;
+        for (bit, sign) in signs.iter_mut().enumerate() {
+            if bit % 64 == 0 {
+                bits = split_mix(&mut state);
+            }
+            *sign = if bits & 1 == 1 { -1.0 } else { 1.0 };
+            bits >>= 1;
+        }
+        with(&signs);
+    }
+}
+
+/// The next number of SplitMix64 (Steele, Lea and Flood, 2014). Also decides the order of the runs of a
+/// series, so that a seed gives the same order again.
+pub fn split_mix(state: &mut u64) -> u64 {
+    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let mut z = *state;
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_third_largest_of_ten_is_the_cap() {
+        let ten = [1.0, -2.0, 3.0, -4.0, 5.0, 6.0, -7.0, 8.0, -90.0, 100.0];
+        let cut = [1.0, -2.0, 3.0, -4.0, 5.0, 6.0, -7.0, 8.0, -8.0, 8.0];
+        assert_eq!(winsorised(&ten), cut);
+        assert_eq!(winsorised(&[]), Vec::<f64>::new());
+    }
+
+    #[test]
+    fn small_cases_by_hand() {
+        // Of the 64 flips of six pairs, only two reach what is found if all have the same sign.
+        let same = vec![1.0, 1.1, 1.2, 1.3, 1.4, 1.5];
+        assert_eq!(adjusted_p(std::slice::from_ref(&same)), [2.0 / 64.0]);
+        // A second row that is the same neither adds nor takes anything.
+        assert_eq!(adjusted_p(&[same.clone(), same]), [2.0 / 64.0, 2.0 / 64.0]);
+        // No difference at all: each flip reaches it.
+        assert_eq!(adjusted_p(&[vec![0.0; 6]]), [1.0]);
+        assert_eq!(adjusted_p(&[vec![1.0]]), [1.0]);
+        // t of 1, 2, 3: mean 2, deviation 1, t = 2 √3.
+        assert!((paired_t(&[1.0, 2.0, 3.0]) - 2.0 * 3.0f64.sqrt()).abs() < 1e-12);
+        assert_eq!(paired_t(&[2.0, 2.0]), f64::INFINITY);
+        assert_eq!(paired_t(&[0.0, 0.0]), 0.0);
+    }
+
+    /// The reference values of Vigna's splitmix64.c for the seed 1234567.
+    #[test]
+    fn numbers_of_split_mix() {
+        let mut state = 1_234_567;
+        let expected = [6_457_827_717_110_365_317, 3_203_168_211_198_807_973];
+        assert_eq!([split_mix(&mut state), split_mix(&mut state)], expected);
+    }
+}

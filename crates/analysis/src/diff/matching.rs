@@ -1,0 +1,307 @@
+//! Which row of A is which row of B.
+//!
+//! ```text
+//!  1. name and shapes, equally often on both sides         the same, or renamed
+//!  2. everything is equal                                  the same
+//!  3. the name is equal, and is so once on each side       the same, with other shapes
+//!  4. the name without its numbers is equal                renamed; or split, if one became several
+//!  5. the source location is equal, and of no other row    renamed or split
+//!  6. the only ones between the same two neighbours        renamed
+//!  7. the others                                           new, gone
+//! ```
+//!
+//! A compiler numbers what it makes, so one more dispatch at the beginning renames all that follow
+//! (`main_dispatch_3_matmul_64x64` becomes `main_dispatch_4_matmul_64x64`). So the first step looks at
+//! names without these numbers, and takes rows of the same name in the order of the program. If the
+//! second of two is compared with the first of two, they are equal in name only.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::recorded::Identity;
+
+/// How the rows of a match belong together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Relation {
+    /// The same row.
+    Same,
+    /// The same name with other arguments, from another place, or on another device.
+    Changed,
+    /// It has another name in B.
+    Renamed,
+    /// One row of A is several of B.
+    Split,
+    /// Several rows of A are one of B.
+    Joined,
+    /// Only B has it.
+    New,
+    /// Only A has it.
+    Gone,
+}
+
+/// Rows that belong together, by their numbers on each side.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Match {
+    /// How.
+    pub relation: Relation,
+    /// Rows of A; several only if they were joined.
+    pub a: Vec<usize>,
+    /// Rows of B; several only if it was split.
+    pub b: Vec<usize>,
+}
+
+/// Matches rows, which are in the order of the program on both sides. Each row is in exactly one match.
+pub fn matches(a: &[Identity], b: &[Identity]) -> Vec<Match> {
+    let mut all =
+        Matching { free_a: vec![true; a.len()], free_b: vec![true; b.len()], found: vec![] };
+    let role = |one: &Identity| one.role.clone();
+    let shapes = |one: &Identity| (one.arguments.clone(), one.device.clone());
+    let short = |one: &Identity| stem(&one.name).unwrap_or_else(|| one.name.clone());
+    all.grouped(a, b, Only::AsMany, |one| Some((short(one), shapes(one), role(one))));
+    all.grouped(a, b, Only::Pairs, |one| Some(one.clone()));
+    all.grouped(a, b, Only::Pairs, |one| Some((one.name.clone(), role(one))));
+    all.grouped(a, b, Only::Any, |one| stem(&one.name).map(|name| (name, role(one))));
+    all.grouped(a, b, Only::Specific, |one| one.source.clone().map(|at| (at, role(one))));
+    all.between_neighbours();
+    all.rest();
+    all.found
+}
+
+/// The name of a compiled function without the numbers that a compiler gives in the order of the
+/// program, and without the function around it: `main_dispatch_3_matmul_64x64` is `matmul_64x64`. `None`
+/// if nothing else is left. Other numbers say what the function is.
+pub fn stem(name: &str) -> Option<String> {
+    const MARK: &str = "_dispatch_";
+    let at = name.rfind(MARK)?;
+    let after = &name[at + MARK.len()..];
+    let digits = after.bytes().take_while(u8::is_ascii_digit).count();
+    let rest = after[digits..].strip_prefix('_').filter(|rest| !rest.is_empty())?;
+    (digits > 0).then(|| rest.to_owned())
+}
+
+fn relation(a: &Identity, b: &Identity) -> Relation {
+    let shapes = |one: &Identity| (one.arguments.clone(), one.device.clone());
+    match (a.name == b.name, shapes(a) == shapes(b)) {
+        (true, true) => Relation::Same,
+        (true, false) => Relation::Changed,
+        (false, _) => Relation::Renamed,
+    }
+}
+
+/// Which rows of an equal key are matched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Only {
+    /// Single ones.
+    Pairs,
+    /// As many with as many.
+    AsMany,
+    /// Also one with several.
+    Any,
+    /// Also one with several, if no row that is matched has this key.
+    Specific,
+}
+
+struct Matching {
+    free_a: Vec<bool>,
+    free_b: Vec<bool>,
+    found: Vec<Match>,
+}
+
+impl Matching {
+    /// The free rows by key, in their order.
+    fn free<K: Ord>(
+        free: &[bool],
+        rows: &[Identity],
+        key: impl Fn(&Identity) -> Option<K>,
+    ) -> BTreeMap<K, Vec<usize>> {
+        let mut by_key: BTreeMap<K, Vec<usize>> = BTreeMap::new();
+        for (row, one) in rows.iter().enumerate().filter(|(row, _)| free[*row]) {
+            if let Some(key) = key(one) {
+                by_key.entry(key).or_default().push(row);
+            }
+        }
+        by_key
+    }
+
+    fn add(&mut self, relation: Relation, a: Vec<usize>, b: Vec<usize>) {
+        a.iter().for_each(|row| self.free_a[*row] = false);
+        b.iter().for_each(|row| self.free_b[*row] = false);
+        self.found.push(Match { relation, a, b });
+    }
+
+    /// Matches as many with as many in their order, and one with several.
+    fn grouped<K: Ord>(
+        &mut self,
+        a: &[Identity],
+        b: &[Identity],
+        only: Only,
+        key: impl Fn(&Identity) -> Option<K>,
+    ) {
+        let taken: BTreeSet<K> = match only {
+            Only::Specific => {
+                let of = |rows: &[Identity], free: &[bool]| {
+                    let taken = rows.iter().zip(free).filter(|(_, free)| !**free);
+                    taken.filter_map(|(one, _)| key(one)).collect::<Vec<_>>()
+                };
+                of(a, &self.free_a).into_iter().chain(of(b, &self.free_b)).collect()
+            }
+            _ => BTreeSet::new(),
+        };
+        let mut in_b = Self::free(&self.free_b, b, &key);
+        for (key, rows) in Self::free(&self.free_a, a, &key) {
+            let Some(others) = in_b.remove(&key) else { continue };
+            if taken.contains(&key) {
+                continue;
+            }
+            let several = matches!(only, Only::Any | Only::Specific);
+            match (rows.len(), others.len()) {
+                (n, m) if n == m && (n == 1 || only != Only::Pairs) => {
+                    for (row, other) in rows.into_iter().zip(others) {
+                        self.add(relation(&a[row], &b[other]), vec![row], vec![other]);
+                    }
+                }
+                _ if !several => {}
+                (1, _) => self.add(Relation::Split, rows, others),
+                (_, 1) => self.add(Relation::Joined, rows, others),
+                // Which is which is not known.
+                _ => {}
+            }
+        }
+    }
+
+    /// Matches a single free row between two matched neighbours with the single free row between the
+    /// same two on the other side. The ends of the program are neighbours, too.
+    fn between_neighbours(&mut self) {
+        let gaps = |free: &[bool], of: &dyn Fn(usize) -> usize| {
+            let mut gaps: BTreeMap<(Option<usize>, Option<usize>), Vec<usize>> = BTreeMap::new();
+            let matched = |row: &usize| !free[*row];
+            for row in (0..free.len()).filter(|row| free[*row]) {
+                let before = (0..row).rev().find(|row| matched(row)).map(of);
+                let after = (row + 1..free.len()).find(|row| matched(row)).map(of);
+                gaps.entry((before, after)).or_default().push(row);
+            }
+            gaps
+        };
+        let number = |side: fn(&Match) -> &Vec<usize>, found: &[Match]| {
+            let mut numbers = BTreeMap::new();
+            for (number, one) in found.iter().enumerate() {
+                numbers.extend(side(one).iter().map(|row| (*row, number)));
+            }
+            numbers
+        };
+        let (of_a, of_b) = (number(|one| &one.a, &self.found), number(|one| &one.b, &self.found));
+        let in_a = gaps(&self.free_a, &|row| of_a.get(&row).copied().unwrap_or(usize::MAX));
+        let mut in_b = gaps(&self.free_b, &|row| of_b.get(&row).copied().unwrap_or(usize::MAX));
+        for (neighbours, rows) in in_a {
+            let Some(others) = in_b.remove(&neighbours) else { continue };
+            // Without any neighbour, there is nothing that says so.
+            let known = neighbours.0.is_some() || neighbours.1.is_some();
+            if known && rows.len() == 1 && others.len() == 1 {
+                self.add(Relation::Renamed, rows, others);
+            }
+        }
+    }
+
+    fn rest(&mut self) {
+        let free = |free: &[bool]| (0..free.len()).filter(|row| free[*row]).collect::<Vec<_>>();
+        for row in free(&self.free_a) {
+            self.add(Relation::Gone, vec![row], vec![]);
+        }
+        for row in free(&self.free_b) {
+            self.add(Relation::New, vec![], vec![row]);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn named(names: &[&str]) -> Vec<Identity> {
+        let of = |name: &&str| {
+            // `name@source` and `name(arguments)`.
+            let (name, source) = name.split_once('@').map_or((*name, None), |(n, s)| (n, Some(s)));
+            let (name, arguments) = name.split_once('(').unwrap_or((name, ""));
+            Identity {
+                name: name.to_owned(),
+                arguments: arguments.to_owned(),
+                source: source.map(str::to_owned),
+                ..Identity::default()
+            }
+        };
+        names.iter().map(of).collect()
+    }
+
+    fn found(a: &[&str], b: &[&str]) -> Vec<String> {
+        let join = |side: &[&str], rows: &[usize]| {
+            rows.iter().map(|row| side[*row]).collect::<Vec<_>>().join("+")
+        };
+        let mut lines: Vec<String> = matches(&named(a), &named(b))
+            .iter()
+            .map(|one| format!("{:?} {} {}", one.relation, join(a, &one.a), join(b, &one.b)))
+            .collect();
+        lines.sort();
+        lines
+    }
+
+    #[test]
+    fn numbers_of_a_compiler_say_nothing() {
+        assert_eq!(stem("main_dispatch_3_matmul_64x64").as_deref(), Some("matmul_64x64"));
+        assert_eq!(stem("f$async_dispatch_12_softmax_8xf32").as_deref(), Some("softmax_8xf32"));
+        for none in ["matmul_64", "main_dispatch_3", "main_dispatch_x_y", "_dispatch_1_"] {
+            assert_eq!(stem(none), None, "{none}");
+        }
+        let a = ["m_dispatch_0_matmul_8", "m_dispatch_1_add_8", "m_dispatch_2_matmul_8"];
+        let b = [
+            "m_dispatch_0_pack",
+            "m_dispatch_1_matmul_8",
+            "m_dispatch_2_add_8",
+            "m_dispatch_3_matmul_8",
+        ];
+        let expected = [
+            "New  m_dispatch_0_pack",
+            "Renamed m_dispatch_0_matmul_8 m_dispatch_1_matmul_8",
+            "Renamed m_dispatch_1_add_8 m_dispatch_2_add_8",
+            "Renamed m_dispatch_2_matmul_8 m_dispatch_3_matmul_8",
+        ];
+        assert_eq!(found(&a, &b), expected);
+    }
+
+    /// Names that are equal by chance: the second matrix product of A has the name of the first of B.
+    #[test]
+    fn the_order_of_the_program_counts_more_than_a_number() {
+        let a = ["m_dispatch_0_matmul_8", "m_dispatch_1_matmul_8"];
+        let b = ["m_dispatch_0_pack", "m_dispatch_1_matmul_8", "m_dispatch_2_matmul_8"];
+        let expected = [
+            "New  m_dispatch_0_pack",
+            "Renamed m_dispatch_0_matmul_8 m_dispatch_1_matmul_8",
+            "Renamed m_dispatch_1_matmul_8 m_dispatch_2_matmul_8",
+        ];
+        assert_eq!(found(&a, &b), expected);
+    }
+
+    /// A place that all rows share says nothing about any of them.
+    #[test]
+    fn a_shared_source_is_no_evidence() {
+        let expected = ["Gone x@f:1 ", "New  y@f:1", "New  z@f:1", "Same a@f:1 a@f:1"];
+        assert_eq!(found(&["a@f:1", "x@f:1"], &["a@f:1", "y@f:1", "z@f:1"]), expected);
+    }
+
+    #[test]
+    fn shapes_sources_and_places() {
+        let changed = ["Changed add(2x2 add(4x4", "Same mul(2x2 mul(2x2"];
+        assert_eq!(found(&["add(2x2", "mul(2x2"], &["add(4x4", "mul(2x2"]), changed);
+        let split = ["Split one@f:3 two@f:3+three@f:3"];
+        assert_eq!(found(&["one@f:3"], &["two@f:3", "three@f:3"]), split);
+        let joined = ["Joined two@f:3+three@f:3 one@f:3"];
+        assert_eq!(found(&["two@f:3", "three@f:3"], &["one@f:3"]), joined);
+        // The only one between the same two.
+        let place = ["Renamed x y", "Same a a", "Same b b"];
+        assert_eq!(found(&["a", "x", "b"], &["a", "y", "b"]), place);
+        // Two between the same two: nobody knows which is which.
+        let unknown = ["Gone x ", "New  y", "New  z", "Same a a", "Same b b"];
+        assert_eq!(found(&["a", "x", "b"], &["a", "y", "z", "b"]), unknown);
+        // Nothing in common.
+        assert_eq!(found(&["x"], &["y"]), ["Gone x ", "New  y"]);
+        assert_eq!(found(&[], &[]), Vec::<String>::new());
+    }
+}

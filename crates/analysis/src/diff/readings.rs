@@ -1,0 +1,118 @@
+//! Counters and metrics of both sides.
+//!
+//! A counter that has the same sum in all runs of A, and in all runs of B, is *exact*: page faults,
+//! instructions of a program without luck. If it is another one in B, that is a fact, which needs no
+//! test. Counters that scatter are tested like times. Each counter's rows are a family of their own.
+
+use super::matching::Match;
+use super::recorded::Reading;
+use super::values::{Pairs, Sides};
+use super::verdict::{Asked, Compared, Verdict, answer, settle};
+use super::{DiffRow, Statistic, Untested};
+
+/// A counter or metric of a row.
+#[derive(Clone, Debug)]
+pub struct ReadingDiff {
+    /// Its name.
+    pub name: String,
+    /// Its unit.
+    pub unit: String,
+    /// Whether it is a metric.
+    pub is_metric: bool,
+    /// What was compared: values per call. Its statistic is the mean of the calls of each run.
+    pub compared: Option<Compared>,
+    /// What follows.
+    pub reading: Known,
+}
+
+/// What is known of a counter or metric.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Known {
+    /// All runs of both sides have the same sum.
+    Equal,
+    /// All runs of A have one sum, and all runs of B another.
+    Fact {
+        /// The sum in each run of A and of B.
+        sums: [u128; 2],
+        /// The number of calls.
+        calls: [u64; 2],
+    },
+    /// It scatters.
+    Tested(Verdict),
+}
+
+/// Adds what is known of counters and metrics to each row that is one row on both sides.
+pub fn judge(
+    rows: &mut [DiffRow],
+    sides: &[Sides; 2],
+    found: &[Match],
+    pairs: &Pairs<'_>,
+    untested: Option<Untested>,
+    threshold: f64,
+) {
+    let mut names: Vec<(String, String, bool)> = Vec::new();
+    for row in sides[0].runs.iter().flatten().flatten() {
+        for one in &row.readings {
+            let name = (one.name.clone(), one.unit.clone(), one.is_metric);
+            if !names.contains(&name) {
+                names.push(name);
+            }
+        }
+    }
+    for (name, unit, is_metric) in names {
+        let mut of_rows = Vec::new();
+        let mut asked = Vec::new();
+        for (at, one) in found.iter().enumerate() {
+            let ([a], [b]) = (one.a.as_slice(), one.b.as_slice()) else { continue };
+            let values = [0, 1].map(|side| {
+                let row = [*a, *b][side];
+                let of_run = |run: usize| {
+                    let readings = &sides[side].runs[run][row].as_ref()?.readings;
+                    readings.iter().find(|one| one.name == name)
+                };
+                pairs.runs_of(side).into_iter().map(of_run).collect::<Vec<Option<&Reading>>>()
+            });
+            if values.iter().any(|side| side.iter().all(Option::is_none)) {
+                continue;
+            }
+            of_rows.push((at, [exact(&values[0]), exact(&values[1])]));
+            let value = |side: &Vec<Option<&Reading>>| {
+                side.iter().map(|one| Some((*one)?.value).filter(|v| *v > 0.0)).collect()
+            };
+            asked.push(Asked {
+                statistic: Statistic::Mean,
+                values: [0, 1].map(|s| value(&values[s])),
+            });
+        }
+        // What is a fact is not asked.
+        let open: Vec<Asked> = asked
+            .iter()
+            .zip(&of_rows)
+            .filter(|(_, (_, exact))| exact.iter().any(Option::is_none))
+            .map(|(one, _)| one.clone())
+            .collect();
+        let mut answers = answer(&open, untested.is_none()).into_iter();
+        for ((at, exact), one) in of_rows.into_iter().zip(asked) {
+            let (compared, reading) = match exact {
+                [Some(a), Some(b)] => {
+                    let alone = answer(&[one], false).into_iter().next().flatten();
+                    let fact = Known::Fact { sums: [a.0, b.0], calls: [a.1, b.1] };
+                    (alone, if a == b { Known::Equal } else { fact })
+                }
+                _ => {
+                    let settled = settle(&[answers.next().flatten()], untested, threshold);
+                    (settled.compared.into_iter().next(), Known::Tested(settled.verdict))
+                }
+            };
+            let (name, unit) = (name.clone(), unit.clone());
+            rows[at].readings.push(ReadingDiff { name, unit, is_metric, compared, reading });
+        }
+    }
+}
+
+/// The sum and the calls, if all runs have the same; of at least two runs.
+fn exact(runs: &[Option<&Reading>]) -> Option<(u128, u64)> {
+    let all: Option<Vec<(u128, u64)>> = runs.iter().map(|one| (*one)?.exact).collect();
+    let all = all.filter(|all| all.len() > 1 && all.windows(2).all(|two| two[0] == two[1]))?;
+    all.first().copied()
+}

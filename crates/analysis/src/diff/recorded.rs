@@ -1,0 +1,377 @@
+//! What one run says: its rows with the two statistics that runs are compared by, taken from the tables
+//! that `report` prints.
+
+use std::collections::HashMap;
+
+use model::metric::Bound;
+use profile::batch::unknown_op;
+use profile::{Op, Profile};
+
+use crate::loops::{LoopData, LoopNode, LoopTree, loops};
+use crate::sites::{Site, Sites, sites};
+use crate::summary::{Options, Summary, summarize};
+use crate::table::{By as TableBy, Key, Row};
+use crate::torch::by_module;
+
+/// What a row of a comparison stands for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum By {
+    /// An op, as in a report.
+    #[default]
+    Op,
+    /// A place in the program that launches dispatches of IREE.
+    Site,
+    /// A loop or function of an instrumented module.
+    Loop,
+    /// A PyTorch module.
+    Module,
+    /// A kind of activities.
+    Activity,
+}
+
+/// What says whether rows of two runs are the same. Everything that the compiler recorded is in it, and
+/// nothing that is of one process.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Identity {
+    /// Name of the op, loop, module or kind.
+    pub name: String,
+    /// Types and shapes of the arguments, or empty.
+    pub arguments: String,
+    /// Device of the arguments, or empty.
+    pub device: String,
+    /// Name of the library.
+    pub library: String,
+    /// What kind of call it is.
+    pub role: String,
+    /// Source location, `path:line`, if the compiler recorded one.
+    pub source: Option<String>,
+    /// Number among the rows of which all of the above is equal, in the order of the program.
+    pub nth: u32,
+}
+
+/// A row of one run. Times are in ns, without what the recorder added.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct RunRow {
+    /// What it is.
+    pub identity: Identity,
+    /// Number of outermost calls; of a site or a loop, of its dispatches or hits.
+    pub calls: u64,
+    /// Number of dispatches, if it has any that are known. `None` with a budget.
+    pub dispatches: Option<u64>,
+    /// Sum of the durations; `None` if they are not known.
+    pub total_ns: Option<f64>,
+    /// Sum of the self times. `None` also if its calls belong to no thread, and so are in no whole.
+    pub own_ns: Option<f64>,
+    /// 10th percentile of single calls.
+    pub call_p10_ns: Option<f64>,
+    /// 10th percentile of dispatches: of the sums of their workgroups. Of calls that are not workgroups,
+    /// the same as of single calls.
+    pub dispatch_p10_ns: Option<f64>,
+    /// Median of the same.
+    pub dispatch_p50_ns: Option<f64>,
+    /// Mean of a call, where only that is known: of loops and modules.
+    pub mean_ns: Option<f64>,
+    /// Counters and metrics, in the order of the profile.
+    pub readings: Vec<Reading>,
+}
+
+impl RunRow {
+    /// How often the row was executed: its dispatches, or its calls where there are none.
+    pub fn executions(&self) -> f64 {
+        self.dispatches.filter(|n| *n > 0).unwrap_or(self.calls) as f64
+    }
+}
+
+/// A counter or metric of a row.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Reading {
+    /// Its name.
+    pub name: String,
+    /// Its unit, as views show it.
+    pub unit: String,
+    /// The sum as it was read, and the number of calls in which it was. Two programs are exactly equal
+    /// if these are. `None` for metrics and estimates.
+    pub exact: Option<(u128, u64)>,
+    /// For a counter: per call, without what the recorder adds. For a metric: its value.
+    pub value: f64,
+    /// Whether it is a metric.
+    pub is_metric: bool,
+}
+
+/// All that a comparison needs of one run.
+#[derive(Clone, Debug, Default)]
+pub struct Recorded {
+    /// The rows in the order of the program, as far as that is known.
+    pub rows: Vec<RunRow>,
+    /// The same by op, which add up to the whole. Empty if `rows` are by op.
+    pub ops: Vec<RunRow>,
+    /// Time in something recorded, in ns: the sum of all self times. `None` if it is not known.
+    pub total_ns: Option<f64>,
+    /// What that leaves of the threads' wall times, in ns.
+    pub between_ns: Option<f64>,
+    /// Whether values are as they were recorded, because the corrected ones contradict them.
+    pub raw: bool,
+    /// Whether only some calls were timed.
+    pub sampled: bool,
+}
+
+impl Recorded {
+    /// The rows that add up to the whole.
+    pub fn parts(&self, by: By) -> &[RunRow] {
+        if by == By::Op { &self.rows } else { &self.ops }
+    }
+}
+
+/// Reads one run. `raw`: nothing is subtracted.
+///
+/// # Errors
+/// The loops or activities of the profile cannot be read.
+pub fn recorded(
+    profile: &Profile,
+    by: By,
+    raw: bool,
+    metrics: &[Bound],
+) -> profile::Result<Recorded> {
+    let options = Options { raw, metrics: metrics.to_vec(), ..Options::default() };
+    let summary = summarize(profile, &options);
+    let sites = sites(profile, summary.raw);
+    let ops = ops(profile, &summary, sites.as_ref(), metrics, TableBy::Op);
+    let per_pass = crate::answer::passes(profile, TableBy::Op) as f64;
+    let found = Recorded {
+        total_ns: summary.total.map(|all| all.value * profile.timeline.ns_per_tick() / per_pass),
+        between_ns: summary.between(profile).map(|ns| ns / per_pass),
+        raw: summary.raw,
+        sampled: summary.sampled.is_some(),
+        ..Recorded::default()
+    };
+    let rows = match by {
+        By::Op => return Ok(Recorded { rows: ops, ..found }),
+        By::Site => sites.as_ref().map_or_else(Vec::new, |sites| of_sites(profile, sites)),
+        By::Loop => of_loops(profile, summary.raw)?,
+        By::Module => of_modules(profile)?,
+        By::Activity => {
+            let summary = summarize(profile, &Options { by: TableBy::Kind, ..options });
+            let mut rows = self::ops(profile, &summary, None, metrics, TableBy::Kind);
+            rows.retain(|row| !row.identity.name.is_empty());
+            rows
+        }
+    };
+    Ok(Recorded { rows, ops, ..found })
+}
+
+/// Numbers rows of which everything else is equal.
+fn number(rows: &mut [RunRow]) {
+    let mut seen: HashMap<Identity, u32> = HashMap::new();
+    for row in rows {
+        let known = seen.entry(row.identity.clone()).or_default();
+        row.identity.nth = *known;
+        *known += 1;
+    }
+}
+
+fn identity(op: &Op) -> Identity {
+    Identity {
+        name: op.shown_name().to_owned(),
+        arguments: op.arguments.clone(),
+        device: op.device.clone(),
+        library: op.library.to_string(),
+        role: op.role.name().to_owned(),
+        source: op.source(),
+        nth: 0,
+    }
+}
+
+/// The rows of a summary, in the order in which one iteration first dispatches them, or else in that of
+/// the metadata.
+fn ops(
+    profile: &Profile,
+    summary: &Summary,
+    sites: Option<&Sites>,
+    metrics: &[Bound],
+    by: TableBy,
+) -> Vec<RunRow> {
+    let place = |row: &Row| {
+        let Key::Op(op) = row.key else { return None };
+        let of = |site: &&Site| profile.ops.row_of(site.op) == op;
+        sites?.rows.iter().filter(of).filter_map(|site| site.position).min()
+    };
+    let mut order: Vec<(Option<u32>, &Row)> =
+        summary.rows.iter().map(|row| (place(row), row)).collect();
+    order.sort_by_key(|(place, row)| (place.is_none(), *place, row.key));
+    let line = &profile.timeline;
+    let ns = |ticks: f64| ticks * line.ns_per_tick();
+    let passes = crate::answer::passes(profile, by);
+    let mut rows: Vec<RunRow> = order
+        .into_iter()
+        .map(|(_, row)| {
+            let identity = match row.key {
+                Key::Op(op) if by == TableBy::Op => profile.ops.get(op).map(identity),
+                Key::Kind(op) => profile
+                    .ops
+                    .get(op)
+                    .map(|op| Identity { name: op.library.to_string(), ..Identity::default() }),
+                Key::Unknown(_, export) => {
+                    Some(Identity { name: unknown_op(export), ..Identity::default() })
+                }
+                _ => None,
+            };
+            let once = row.in_pass(passes);
+            let timed = row.is_timed();
+            let known = |ticks: f64| Some(ns(ticks)).filter(|_| timed);
+            let whole = row.sampled.as_ref().is_none_or(|sampled| sampled.total.is_some());
+            let dispatch = match row.key {
+                Key::Op(op) => sites.and_then(|sites| sites.of_ops.get(&op)).copied(),
+                _ => None,
+            };
+            let call = |ticks: f64| known(row.call(ticks).value).filter(|_| whole);
+            let call_p10_ns = call(row.p10);
+            RunRow {
+                identity: identity.unwrap_or_default(),
+                calls: once.calls.unwrap_or(row.calls / passes),
+                dispatches: once.dispatches,
+                total_ns: known(once.total.value).filter(|_| whole),
+                own_ns: known(once.own.value)
+                    .filter(|_| row.sampled.as_ref().is_none_or(|sampled| sampled.self_known))
+                    .filter(|_| !row.key.is_apart(profile)),
+                call_p10_ns,
+                dispatch_p10_ns: dispatch.map(|d| ns(d.p10)).or(call_p10_ns),
+                dispatch_p50_ns: dispatch.map(|d| ns(d.p50)).or(call(row.p50)),
+                mean_ns: None,
+                readings: readings(profile, row, metrics),
+            }
+        })
+        .collect();
+    number(&mut rows);
+    rows
+}
+
+fn readings(profile: &Profile, row: &Row, metrics: &[Bound]) -> Vec<Reading> {
+    let counters = profile.manifest.counters.iter().zip(&row.counters);
+    let counters = counters.filter_map(|(info, total)| {
+        let total = total.as_ref()?;
+        let sampled = row.sampled.is_some() || total.estimated > 0;
+        Some(Reading {
+            name: info.name.clone(),
+            unit: info.unit.clone(),
+            exact: (!sampled).then_some((total.total, total.calls)),
+            value: total.mean().value,
+            is_metric: false,
+        })
+    });
+    let metrics = metrics.iter().enumerate().filter_map(|(i, metric)| {
+        Some(Reading {
+            name: metric.name.clone(),
+            unit: metric.unit.name.clone(),
+            exact: None,
+            value: row.metrics.get(i).value?,
+            is_metric: true,
+        })
+    });
+    counters.chain(metrics).collect()
+}
+
+fn of_sites(profile: &Profile, sites: &Sites) -> Vec<RunRow> {
+    let ns = |ticks: f64| Some(ticks * profile.timeline.ns_per_tick());
+    let mut rows: Vec<RunRow> = sites
+        .rows
+        .iter()
+        .map(|site| RunRow {
+            identity: profile.ops.get(site.op).map(identity).unwrap_or_default(),
+            calls: site.dispatches,
+            dispatches: Some(site.dispatches),
+            total_ns: ns(site.sum),
+            own_ns: ns(site.sum),
+            call_p10_ns: ns(site.dispatch.p10),
+            dispatch_p10_ns: ns(site.dispatch.p10),
+            dispatch_p50_ns: ns(site.dispatch.p50),
+            ..RunRow::default()
+        })
+        .collect();
+    number(&mut rows);
+    rows
+}
+
+fn of_loops(profile: &Profile, raw: bool) -> profile::Result<Vec<RunRow>> {
+    let found = profile.loops()?;
+    let of_pass = |pass: u32| {
+        let all = profile.manifest.counters.iter().enumerate();
+        let read = all.filter(|(_, counter)| counter.pass.is_none_or(|of| of == pass + 1));
+        read.map(|(index, _)| index).collect()
+    };
+    let counters: Vec<Vec<usize>> =
+        profile.processes.iter().map(|process| of_pass(process.pass)).collect();
+    let data = LoopData {
+        modules: &found.modules,
+        rows: &found.rows,
+        events: &found.events,
+        counters: &counters,
+    };
+    let table = loops(data, &[]);
+    let all = table.modules.iter().flat_map(|tree| tree.nodes.iter().map(move |node| (tree, node)));
+    let entered = all.filter(|(_, node)| node.all.hits > 0);
+    let mut rows: Vec<RunRow> =
+        entered.map(|(tree, node)| of_loop(profile, tree, node, raw)).collect();
+    number(&mut rows);
+    Ok(rows)
+}
+
+fn of_loop(profile: &Profile, tree: &LoopTree, node: &LoopNode, raw: bool) -> RunRow {
+    let times = node.all.times(raw);
+    let ns = |value: f64| tree.ns(value);
+    let entry = tree.entry(node);
+    let (function, inner) = match entry {
+        None => (format!("id {}", node.id), None),
+        Some(entry) if entry.depth.is_none() => (entry.function.clone(), None),
+        Some(entry) => {
+            let own = entry.variable.clone().or_else(|| entry.label.clone());
+            (entry.function.clone(), Some(own.unwrap_or_else(|| format!("loop {}", node.id))))
+        }
+    };
+    let line = entry.and_then(|entry| Some(format!("{}:{}", entry.file.as_ref()?, entry.line?)));
+    let counters = profile.manifest.counters.iter().enumerate().filter_map(|(i, info)| {
+        let sum = node.all.counter(i)?;
+        Some(Reading {
+            name: info.name.clone(),
+            unit: info.unit.clone(),
+            exact: (sum.hits == node.all.hits).then_some((sum.total, sum.hits as u64)),
+            value: sum.per_hit(),
+            is_metric: false,
+        })
+    });
+    RunRow {
+        identity: Identity {
+            name: inner.map_or(function.clone(), |inner| format!("{function}:{inner}")),
+            source: line,
+            ..Identity::default()
+        },
+        calls: node.all.hits.min(u64::MAX.into()) as u64,
+        total_ns: times.and_then(|times| ns(times.inclusive.value)),
+        own_ns: times.and_then(|times| ns(times.own?.value)),
+        mean_ns: times.and_then(|times| ns(times.mean?.value)).filter(|ns| *ns > 0.0),
+        readings: counters.collect(),
+        ..RunRow::default()
+    }
+}
+
+fn of_modules(profile: &Profile) -> profile::Result<Vec<RunRow>> {
+    let activities = profile.activities()?;
+    let found = by_module(&activities)?;
+    let mut rows: Vec<RunRow> = found
+        .rows
+        .into_iter()
+        .filter_map(|row| {
+            let name = row.module?;
+            let (total, own) = (row.total_ns as f64, row.self_ns as f64);
+            Some(RunRow {
+                identity: Identity { name, ..Identity::default() },
+                calls: row.calls,
+                total_ns: Some(total),
+                own_ns: Some(own),
+                mean_ns: (row.calls > 0 && total > 0.0).then(|| total / row.calls as f64),
+                ..RunRow::default()
+            })
+        })
+        .collect();
+    number(&mut rows);
+    Ok(rows)
+}

@@ -1,0 +1,211 @@
+//! One number for each run: what a row of both sides comes to in it.
+
+use std::collections::HashMap;
+
+use super::matching::{Match, Relation};
+use super::parts::{Part, difference};
+use super::ranks::median;
+use super::recorded::{Identity, Recorded, RunRow};
+use super::verdict::{Asked, Verdict};
+use super::{DiffRow, Side, Statistic};
+
+/// The rows of all runs of one side.
+pub struct Sides {
+    /// Each row that any of the runs has.
+    pub identities: Vec<Identity>,
+    /// For each run, its rows by their number in `identities`.
+    pub runs: Vec<Vec<Option<RunRow>>>,
+}
+
+impl Sides {
+    pub fn new(runs: &[Recorded], rows_of: impl Fn(&Recorded) -> Vec<RunRow>) -> Self {
+        let mut identities: Vec<Identity> = Vec::new();
+        let mut numbers: HashMap<Identity, usize> = HashMap::new();
+        let rows: Vec<Vec<RunRow>> = runs.iter().map(rows_of).collect();
+        for row in rows.iter().flatten() {
+            numbers.entry(row.identity.clone()).or_insert_with(|| {
+                identities.push(row.identity.clone());
+                identities.len() - 1
+            });
+        }
+        let runs = rows.into_iter().map(|rows| {
+            let mut placed = vec![None; identities.len()];
+            for row in rows {
+                let place = numbers[&row.identity];
+                placed[place] = Some(row);
+            }
+            placed
+        });
+        let runs = runs.collect();
+        Self { identities, runs }
+    }
+
+    /// The rows of a run that a match stands for. `None` if one is missing.
+    fn of(&self, run: usize, rows: &[usize]) -> Option<Vec<&RunRow>> {
+        let found: Option<Vec<&RunRow>> =
+            rows.iter().map(|row| self.runs[run][*row].as_ref()).collect();
+        found.filter(|found| !found.is_empty())
+    }
+
+    fn side(&self, rows: &[usize]) -> Option<Side> {
+        let found: Vec<Vec<&RunRow>> =
+            (0..self.runs.len()).filter_map(|run| self.of(run, rows)).collect();
+        let sum = |of: &dyn Fn(&RunRow) -> Option<f64>| {
+            let sums = found.iter().filter_map(|rows| rows.iter().map(|row| of(row)).sum());
+            median(&sums.collect::<Vec<f64>>())
+        };
+        Some(Side {
+            runs: found.len(),
+            calls: sum(&|row| Some(row.calls as f64))?,
+            executions: sum(&|row| Some(row.executions()))?,
+            total_ns: sum(&|row| row.total_ns),
+            own_ns: sum(&|row| row.own_ns),
+        })
+    }
+}
+
+/// Which runs belong together.
+pub struct Pairs<'a> {
+    pub pairs: &'a [(usize, usize)],
+    pub runs: [usize; 2],
+}
+
+impl Pairs<'_> {
+    /// The runs of a side that are compared: those of the pairs, in their order, or else all.
+    pub fn runs_of(&self, side: usize) -> Vec<usize> {
+        match self.pairs.is_empty() {
+            true => (0..self.runs[side]).collect(),
+            false => self.pairs.iter().map(|(a, b)| [*a, *b][side]).collect(),
+        }
+    }
+}
+
+/// A row without its verdict, and what is to be asked for that.
+pub struct Prepared {
+    pub row: DiffRow,
+    pub asked: Vec<Asked>,
+}
+
+pub fn row(sides: &[Sides; 2], one: &Match, pairs: &Pairs<'_>) -> Prepared {
+    let rows = [&one.a, &one.b];
+    let of: [Option<Side>; 2] = [0, 1].map(|side| sides[side].side(rows[side]));
+    let both = of[0].is_some() && of[1].is_some();
+    let known = |statistic| {
+        let any = |side: usize| {
+            let all = sides[side].runs.iter().flat_map(|run| rows[side].iter().map(|r| &run[*r]));
+            all.flatten().any(|row| of_row(row, statistic, false).is_some())
+        };
+        any(0) && any(1)
+    };
+    let statistics = match both {
+        false => vec![],
+        true if known(Statistic::Typical) => vec![Statistic::Floor, Statistic::Typical],
+        true => vec![Statistic::Mean],
+    };
+    let asked = statistics.into_iter().map(|statistic| ask(sides, one, pairs, statistic, &of));
+    let identities = |side: usize| {
+        rows[side].iter().map(|row| sides[side].identities[*row].clone()).collect::<Vec<_>>()
+    };
+    let asked = asked.collect();
+    let row = DiffRow {
+        relation: one.relation,
+        a: identities(0),
+        b: identities(1),
+        sides: of,
+        compared: vec![],
+        verdict: Verdict::New,
+        part: None,
+        calls_differ: both && calls_differ(sides, rows),
+        readings: vec![],
+    };
+    Prepared { row, asked }
+}
+
+/// Whether the number of calls is exact and another one in B.
+fn calls_differ(sides: &[Sides; 2], rows: [&Vec<usize>; 2]) -> bool {
+    let calls = |side: usize| {
+        let runs = 0..sides[side].runs.len();
+        let all: Option<Vec<u64>> = runs
+            .map(|run| Some(sides[side].of(run, rows[side])?.iter().map(|row| row.calls).sum()))
+            .collect();
+        all.filter(|all| all.windows(2).all(|two| two[0] == two[1]))?.first().copied()
+    };
+    calls(0).zip(calls(1)).is_some_and(|(a, b)| a != b)
+}
+
+fn of_row(row: &RunRow, statistic: Statistic, by_dispatch: bool) -> Option<f64> {
+    match statistic {
+        Statistic::Floor if by_dispatch => row.dispatch_p10_ns,
+        Statistic::Floor => row.call_p10_ns,
+        Statistic::Typical => row.dispatch_p50_ns,
+        Statistic::Mean => row.mean_ns,
+    }
+}
+
+/// The values of one statistic. If one row was split into several, these are added up as often as they
+/// are executed for each execution of the one. If a dispatch has another number of workgroups in
+/// B (another tiling), single calls are different things, so the floor is of dispatches.
+fn ask(
+    sides: &[Sides; 2],
+    one: &Match,
+    pairs: &Pairs<'_>,
+    statistic: Statistic,
+    of: &[Option<Side>; 2],
+) -> Asked {
+    let rows = [&one.a, &one.b];
+    let single = match one.relation {
+        Relation::Split => of[0],
+        Relation::Joined => of[1],
+        _ => None,
+    };
+    let per = |side: Option<Side>| side.map(|side| side.calls / side.executions.max(1.0));
+    let by_dispatch = single.is_some() || per(of[0]) != per(of[1]);
+    let values = [0, 1].map(|side| {
+        let of_run = |run: usize| {
+            let found = sides[side].of(run, rows[side])?;
+            let value = |row: &RunRow| of_row(row, statistic, by_dispatch);
+            let sum = match (found.as_slice(), single) {
+                ([row], _) => value(row),
+                (rows, Some(single)) => rows
+                    .iter()
+                    .map(|row| Some(value(row)? * row.executions() / single.executions.max(1.0)))
+                    .sum(),
+                _ => None,
+            };
+            // A ratio needs something to divide by: what is shorter than an empty call has none.
+            sum.filter(|ns| *ns > 0.0)
+        };
+        pairs.runs_of(side).into_iter().map(of_run).collect()
+    });
+    Asked { statistic, values }
+}
+
+/// What a row takes of a whole run, at the cost of its typical execution: its self time, as if each
+/// execution had been the typical one. Only where that is known.
+pub fn part_of(row: &RunRow) -> Option<f64> {
+    scaled(row, row.dispatch_p50_ns)
+}
+
+/// Likewise at the cost of its floor.
+pub fn floor_of(row: &RunRow) -> Option<f64> {
+    scaled(row, row.dispatch_p10_ns)
+}
+
+fn scaled(row: &RunRow, execution: Option<f64>) -> Option<f64> {
+    let (own, total) = (row.own_ns?, row.total_ns.filter(|total| *total > 0.0)?);
+    Some(own * (execution? * row.executions() / total))
+}
+
+/// What a row adds to the whole in B.
+pub fn part(sides: &[Sides; 2], one: &Match, pairs: &Pairs<'_>) -> Option<Part> {
+    let rows = [&one.a, &one.b];
+    let values = [0, 1].map(|side| {
+        let of_run = |run: usize| {
+            let found = rows[side].iter().filter_map(|row| sides[side].runs[run][*row].as_ref());
+            found.map(part_of).sum::<Option<f64>>()
+        };
+        pairs.runs_of(side).into_iter().map(of_run).collect::<Option<Vec<f64>>>()
+    });
+    let [a, b] = values;
+    difference(&a?, &b?, !pairs.pairs.is_empty())
+}

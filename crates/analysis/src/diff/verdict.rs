@@ -1,0 +1,194 @@
+//! From one number for each run to words.
+
+use super::flips::{adjusted_p, paired_t, winsorised};
+use super::ranks::{Interval, deviation, interval, median};
+use super::{Statistic, Untested};
+
+/// The probability with which a difference may be named where none of the rows has one.
+pub const LEVEL: f64 = 0.05;
+/// More pairs than this are not worth their time: the machine is too noisy.
+const MOST_PAIRS: f64 = 60.0;
+/// 1.96 + 0.84: for a difference as large as the threshold, the test finds it in 4 of 5 series.
+const POWER: f64 = 2.8;
+
+/// What is asked about one statistic of a row.
+#[derive(Clone, Debug)]
+pub struct Asked {
+    /// Which one.
+    pub statistic: Statistic,
+    /// Its value in each run of A and of B; above 0. If the runs are paired, in the order of the
+    /// pairs.
+    pub values: [Vec<Option<f64>>; 2],
+}
+
+/// What is known about one statistic of a row.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Compared {
+    /// Which one.
+    pub statistic: Statistic,
+    /// The medians over the runs of A and of B, in ns.
+    pub medians: [f64; 2],
+    /// B as a part of A minus 1: the Hodges-Lehmann estimate of the pairs, or the ratio of the
+    /// medians if they are not paired. 0.05 for 5 % more.
+    pub change: f64,
+    /// The ends of the 95 % interval of `change`. `None` if it was not tested.
+    pub interval: Option<[f64; 2]>,
+    /// The ends of the 90 % interval.
+    pub interval_90: Option<[f64; 2]>,
+    /// The probability of at least such a difference in any row by chance, adjusted for all that was
+    /// asked.
+    pub p: Option<f64>,
+    /// The standard deviation of the differences of the pairs, of logarithms.
+    pub deviation: Option<f64>,
+    /// |t| of the winsorised differences.
+    pub t: Option<f64>,
+}
+
+/// A difference with its interval, as parts: 0.05 for 5 % more.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Change {
+    /// The statistic that it is of.
+    pub statistic: Statistic,
+    /// The estimate; negative if B is faster.
+    pub by: f64,
+    /// The ends of the 95 % interval.
+    pub interval: [f64; 2],
+    /// Whether only the typical execution changed and not the floor: contention, caches, or part of
+    /// the calls.
+    pub floor_unchanged: bool,
+}
+
+/// What can be said about a row.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Verdict {
+    /// It is slower or faster.
+    Differs(Change),
+    /// It is the same within this part.
+    Same(f64),
+    /// It cannot be told.
+    Unknown {
+        /// Half of the 95 % interval.
+        half_width: f64,
+        /// A series of so many pairs would find a difference as large as the threshold in 4 of 5
+        /// cases. `None`: more than 60, the machine is too noisy.
+        pairs: Option<u32>,
+    },
+    /// It was not tested, because the runs are not paired or too few.
+    Untested(Untested),
+    /// It was not tested, because the row or its time is missing in some run.
+    Missing,
+    /// Only B has it.
+    New,
+    /// Only A has it.
+    Gone,
+}
+
+impl Verdict {
+    /// The difference, if there is one.
+    pub fn change(&self) -> Option<&Change> {
+        match self {
+            Self::Differs(change) => Some(change),
+            _ => None,
+        }
+    }
+}
+
+/// What is known of a row.
+pub struct Settled {
+    /// Of each statistic.
+    pub compared: Vec<Compared>,
+    /// Of all of them.
+    pub verdict: Verdict,
+}
+
+/// One answer for each question: `None` if a value is missing on a whole side.
+///
+/// All questions with a value in each pair are one family: the probability that any of them is
+/// answered with a difference although there is none at all is at most [`LEVEL`].
+pub fn answer(asked: &[Asked], is_paired: bool) -> Vec<Option<Compared>> {
+    let mut differences: Vec<Option<Vec<f64>>> =
+        asked.iter().map(|one| differences(one).filter(|_| is_paired)).collect();
+    let family: Vec<Vec<f64>> = differences.iter().flatten().cloned().collect();
+    let mut adjusted = adjusted_p(&family).into_iter();
+    asked
+        .iter()
+        .zip(&mut differences)
+        .map(|(one, found)| {
+            let known = |side: usize| {
+                median(&one.values[side].iter().copied().flatten().collect::<Vec<f64>>())
+            };
+            let medians = [known(0)?, known(1)?];
+            let part = |log: f64| log.exp_m1();
+            let ends = |found: Interval| [part(found.low), part(found.high)];
+            let of_pairs = found.take();
+            let exact = of_pairs.as_ref().and_then(|d| interval(d, 0.95));
+            let p = of_pairs.as_ref().and_then(|_| adjusted.next());
+            Some(Compared {
+                statistic: one.statistic,
+                medians,
+                change: exact.map_or(medians[1] / medians[0] - 1.0, |found| part(found.estimate)),
+                interval: exact.map(ends),
+                interval_90: of_pairs.as_ref().and_then(|d| interval(d, 0.9)).map(ends),
+                p: p.filter(|_| exact.is_some()),
+                deviation: of_pairs.as_ref().and_then(|d| deviation(d)),
+                t: of_pairs.as_ref().map(|d| paired_t(&winsorised(d))),
+            })
+        })
+        .collect()
+}
+
+/// The differences of logarithms of each pair. `None` if one is missing.
+fn differences(one: &Asked) -> Option<Vec<f64>> {
+    let [a, b] = &one.values;
+    if a.len() != b.len() || a.is_empty() {
+        return None;
+    }
+    a.iter().zip(b).map(|(a, b)| Some(((*b)? / (*a)?).ln()).filter(|d| d.is_finite())).collect()
+}
+
+/// Puts the answers about a row together. `threshold` is the largest difference that is called the same.
+pub fn settle(answers: &[Option<Compared>], untested: Option<Untested>, threshold: f64) -> Settled {
+    let compared: Vec<Compared> = answers.iter().flatten().cloned().collect();
+    let verdict = match untested {
+        _ if compared.is_empty() => Verdict::Missing,
+        Some(why) => Verdict::Untested(why),
+        None => tested(&compared, threshold),
+    };
+    Settled { compared, verdict }
+}
+
+fn tested(compared: &[Compared], threshold: f64) -> Verdict {
+    let known: Vec<&Compared> = compared.iter().filter(|one| one.p.is_some()).collect();
+    if known.is_empty() {
+        return Verdict::Missing;
+    }
+    let fired = |one: &&&Compared| one.p.is_some_and(|p| p <= LEVEL);
+    // What a user sees is the typical execution.
+    let changed = known.iter().filter(fired).max_by_key(|one| one.statistic);
+    if let Some(one) = changed
+        && let Some(interval) = one.interval
+    {
+        let of_floor = known.iter().find(|one| one.statistic == Statistic::Floor);
+        let floor_unchanged = one.statistic == Statistic::Typical
+            && of_floor.is_some_and(|floor| floor.p.is_some_and(|p| p > LEVEL));
+        let statistic = one.statistic;
+        return Verdict::Differs(Change { statistic, by: one.change, interval, floor_unchanged });
+    }
+    let limit = threshold.ln_1p();
+    let within = |one: &&Compared| {
+        one.interval_90.is_some_and(|[low, high]| low.ln_1p() >= -limit && high.ln_1p() <= limit)
+    };
+    if known.iter().all(within) {
+        return Verdict::Same(threshold);
+    }
+    let quietest = known
+        .iter()
+        .min_by(|x, y| x.deviation.unwrap_or(f64::MAX).total_cmp(&y.deviation.unwrap_or(f64::MAX)));
+    let half_width = quietest
+        .and_then(|one| one.interval)
+        .map_or(f64::INFINITY, |[low, high]| ((high.ln_1p() - low.ln_1p()) / 2.0).exp_m1());
+    let deviation = quietest.and_then(|one| one.deviation).unwrap_or(f64::INFINITY);
+    let pairs = (POWER * deviation / limit).powi(2).ceil() + 2.0;
+    let pairs = (pairs <= MOST_PAIRS).then_some(pairs as u32);
+    Verdict::Unknown { half_width, pairs }
+}

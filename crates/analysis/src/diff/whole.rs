@@ -1,0 +1,96 @@
+//! All rows together: whether a run is slower or faster, and what each row adds to the difference.
+//!
+//! The whole of a run is judged at typical cost: the sum over all ops of what they take if each execution
+//! were the typical one (and of the same with the floor). What it adds up from is what each op is named
+//! with. The mean of the differences of pairs is additive, so the parts and the remainder add up exactly
+//! to the difference of the recorded times. The *remainder* is what typical executions do not say: slow
+//! calls, first calls.
+
+use super::Statistic;
+use super::parts::{Part, difference};
+use super::ranks::median;
+use super::recorded::{By, Recorded, RunRow};
+use super::values::{Pairs, floor_of, part_of};
+use super::verdict::{Asked, Compared, Settled, Verdict};
+
+/// All rows together.
+#[derive(Clone, Debug)]
+pub struct Whole {
+    /// Floor and typical, summed over all ops.
+    pub compared: Vec<Compared>,
+    /// What follows.
+    pub verdict: Verdict,
+    /// Time in something recorded, in ns: medians over the runs.
+    pub total_ns: [Option<f64>; 2],
+    /// What that leaves of the threads' wall times.
+    pub between_ns: [Option<f64>; 2],
+    /// What all ops add to the time of a run, at the cost of their typical executions.
+    pub explained: Option<Part>,
+    /// What is left of the difference of the recorded times.
+    pub remainder: Option<Part>,
+}
+
+/// The sums over all ops of each run.
+pub struct Parts {
+    typical: [Vec<Option<f64>>; 2],
+    floor: [Vec<Option<f64>>; 2],
+}
+
+impl Parts {
+    pub fn new(a: &[Recorded], b: &[Recorded], by: By, pairs: &Pairs<'_>) -> Self {
+        let sum = |side: usize, of: fn(&RunRow) -> Option<f64>| {
+            let runs = [a, b][side];
+            let all = pairs.runs_of(side).into_iter().map(|run| {
+                let ops = runs[run].parts(by).iter().filter(|row| row.own_ns.is_some());
+                ops.map(of).sum::<Option<f64>>().filter(|ns| *ns > 0.0)
+            });
+            all.collect::<Vec<_>>()
+        };
+        Self {
+            typical: [0, 1].map(|side| sum(side, part_of)),
+            floor: [0, 1].map(|side| sum(side, floor_of)),
+        }
+    }
+
+    pub fn asked(&self) -> [Asked; 2] {
+        [(Statistic::Floor, &self.floor), (Statistic::Typical, &self.typical)]
+            .map(|(statistic, values)| Asked { statistic, values: values.clone() })
+    }
+
+    pub fn finish(
+        self,
+        settled: Settled,
+        pairs: &Pairs<'_>,
+        a: &[Recorded],
+        b: &[Recorded],
+    ) -> Whole {
+        let of = |side: usize, value: &dyn Fn(&Recorded) -> Option<f64>| {
+            let runs = [a, b][side];
+            pairs.runs_of(side).into_iter().map(|run| value(&runs[run])).collect::<Vec<_>>()
+        };
+        let known = |values: Vec<Option<f64>>| values.into_iter().collect::<Option<Vec<f64>>>();
+        let middle =
+            |values: Vec<Option<f64>>| median(&values.into_iter().flatten().collect::<Vec<f64>>());
+        let is_paired = !pairs.pairs.is_empty();
+        let [typical_a, typical_b] = self.typical.map(known);
+        let totals = [0, 1].map(|side| known(of(side, &|run| run.total_ns)));
+        let explained = typical_a
+            .as_ref()
+            .zip(typical_b.as_ref())
+            .and_then(|(a, b)| difference(a, b, is_paired));
+        let rest = |side: usize, typical: &Option<Vec<f64>>| {
+            let totals = totals[side].as_ref()?;
+            let typical = typical.as_ref()?;
+            Some(totals.iter().zip(typical).map(|(all, part)| all - part).collect::<Vec<f64>>())
+        };
+        let rests = rest(0, &typical_a).zip(rest(1, &typical_b));
+        Whole {
+            compared: settled.compared,
+            verdict: settled.verdict,
+            total_ns: [0, 1].map(|side| middle(of(side, &|run| run.total_ns))),
+            between_ns: [0, 1].map(|side| middle(of(side, &|run| run.between_ns))),
+            explained,
+            remainder: rests.and_then(|(a, b)| difference(&a, &b, is_paired)),
+        }
+    }
+}

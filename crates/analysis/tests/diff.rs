@@ -1,0 +1,300 @@
+//! Comparisons of runs that are made up from the spreads that real runs have, and small ones whose
+//! answers are known from paper.
+
+use analysis::diff::flips::split_mix;
+use analysis::diff::matching::Relation;
+use analysis::diff::readings::Known;
+use analysis::diff::recorded::{By, Identity, Reading, Recorded, RunRow};
+use analysis::diff::verdict::Verdict;
+use analysis::diff::{Diff, Options, Statistic, Untested, compare};
+
+const OPTIONS: Options = Options { by: By::Op, threshold: 0.03 };
+
+/// A source of random numbers.
+struct Random(u64);
+
+impl Random {
+    /// In (0, 1).
+    fn uniform(&mut self) -> f64 {
+        (split_mix(&mut self.0) >> 11) as f64 / 2f64.powi(53) + 2f64.powi(-54)
+    }
+
+    /// By Box and Muller.
+    fn normal(&mut self) -> f64 {
+        let (u, v) = (self.uniform(), self.uniform());
+        (-2.0 * u.ln()).sqrt() * (std::f64::consts::TAU * v).cos()
+    }
+}
+
+/// One op of 200 dispatches of 4 workgroups.
+fn row(name: &str, floor: f64, typical: f64, mean: f64) -> RunRow {
+    RunRow {
+        identity: Identity { name: name.to_owned(), ..Identity::default() },
+        calls: 800,
+        dispatches: Some(200),
+        total_ns: Some(200.0 * mean),
+        own_ns: Some(200.0 * mean),
+        call_p10_ns: Some(floor / 4.0),
+        dispatch_p10_ns: Some(floor),
+        dispatch_p50_ns: Some(typical),
+        ..RunRow::default()
+    }
+}
+
+fn run(rows: Vec<RunRow>) -> Recorded {
+    let total_ns = rows.iter().map(|row| row.own_ns).sum();
+    Recorded { rows, total_ns, ..Recorded::default() }
+}
+
+/// How runs scatter, as coefficients of variation. The numbers of the study: a factor of each run that
+/// lasts over some runs (frequency levels), and what each statistic of each op adds.
+#[derive(Clone, Copy)]
+struct Spread {
+    common: f64,
+    lasting: f64,
+    floor: f64,
+    typical: f64,
+    /// Part of the runs in which the median is in its slow mode, and how slow that is.
+    slow: (f64, f64),
+    mean: f64,
+}
+
+const QUIET: Spread = Spread {
+    common: 0.025,
+    lasting: 0.65,
+    floor: 0.015,
+    typical: 0.02,
+    slow: (0.0, 1.0),
+    mean: 0.05,
+};
+const BUSY: Spread = Spread { slow: (0.3, 1.25), typical: 0.05, mean: 0.5, floor: 0.018, ..QUIET };
+
+const OPS: usize = 6;
+const BASE: [f64; OPS] = [400e3, 250e3, 90e3, 40e3, 12e3, 5e3];
+
+/// A series of pairs in random order. In B, the first op is `factor` times as slow.
+fn series(random: &mut Random, spread: Spread, pairs: usize, factor: f64) -> Diff {
+    let mut level = random.normal();
+    let (mut a, mut b) = (Vec::new(), Vec::new());
+    for _ in 0..pairs {
+        let b_first = random.uniform() < 0.5;
+        for position in 0..2 {
+            let is_b = (position == 0) == b_first;
+            let keep = spread.lasting;
+            level = keep * level + (1.0 - keep * keep).sqrt() * random.normal();
+            let common = (spread.common * level).exp();
+            let rows = (0..OPS).map(|op| {
+                let planted = if is_b && op == 0 { factor } else { 1.0 };
+                let base = BASE[op] * common * planted;
+                let floor = base * (spread.floor * random.normal()).exp();
+                let slow = if random.uniform() < spread.slow.0 { spread.slow.1 } else { 1.0 };
+                let typical = 1.05 * base * slow * (spread.typical * random.normal()).exp();
+                let mean = 1.1 * base * (spread.mean * random.normal()).exp();
+                row(&format!("op_{op}"), floor, typical, mean)
+            });
+            let run = run(rows.collect());
+            if is_b { b.push(run) } else { a.push(run) }
+        }
+    }
+    let in_pairs: Vec<(usize, usize)> = (0..pairs).map(|pair| (pair, pair)).collect();
+    compare(&a, &b, &in_pairs, &OPTIONS)
+}
+
+/// The rows that are said to differ; the whole is `whole`.
+fn differing(diff: &Diff) -> Vec<String> {
+    let rows = diff.rows.iter().filter(|row| row.verdict.change().is_some());
+    let rows = rows.map(|row| row.identity().map_or(String::new(), |one| one.name.clone()));
+    let whole = diff.whole.verdict.change().map(|_| "whole".to_owned());
+    rows.chain(whole).collect()
+}
+
+#[test]
+fn equal_programs_get_no_verdict_of_difference() {
+    for (spread, seed) in [(QUIET, 1), (BUSY, 2)] {
+        let mut random = Random(seed);
+        let silent = (0..200)
+            .filter(|_| differing(&series(&mut random, spread, 10, 1.0)).is_empty())
+            .count();
+        assert!(silent >= 188, "{silent} of 200 comparisons of equal programs without a verdict");
+    }
+}
+
+/// The rates of the study are 77 % and more at 3 % with 10 pairs on a quiet machine, and 94 % and more
+/// with 20 pairs.
+#[test]
+fn planted_slowdowns_are_found_where_they_are() {
+    for (factor, pairs, spread, least) in
+        [(1.05, 10, QUIET, 17), (1.03, 20, QUIET, 19), (1.05, 20, BUSY, 17), (1.2, 6, QUIET, 17)]
+    {
+        let mut random = Random(7);
+        let (mut found, mut elsewhere) = (0, 0);
+        for _ in 0..20 {
+            let diff = series(&mut random, spread, pairs, factor);
+            let at = |row: &str| differing(&diff).iter().any(|name| name == row);
+            let slower = |row: usize| diff.rows[row].verdict.change().is_some_and(|c| c.by > 0.0);
+            found += usize::from(at("op_0") && slower(0));
+            elsewhere += usize::from((1..OPS).any(|op| at(&format!("op_{op}"))));
+        }
+        assert!(found >= least, "{factor} with {pairs} pairs: found in {found} of 20");
+        assert!(elsewhere <= 3, "{factor} with {pairs} pairs: elsewhere in {elsewhere} of 20");
+    }
+}
+
+#[test]
+fn intervals_hold_the_truth() {
+    let mut random = Random(3);
+    let held = (0..200).filter(|_| {
+        let diff = series(&mut random, QUIET, 10, 1.05);
+        let floor = diff.rows[0].of(Statistic::Floor).and_then(|one| one.interval).unwrap();
+        floor[0] <= 0.05 && 0.05 <= floor[1]
+    });
+    let held = held.count();
+    // 95 % of 200 are 190; three standard deviations are 9.
+    assert!(held >= 181, "{held} of 200 intervals of 95 %");
+}
+
+/// Six pairs by hand: each B takes 10 % more, exactly.
+fn exact_pairs(factor: f64) -> (Vec<Recorded>, Vec<Recorded>, Vec<(usize, usize)>) {
+    let of = |pair: usize, factor: f64| {
+        let base = 1_000.0 * (1.0 + 0.01 * pair as f64);
+        run(vec![
+            row("changed", factor * base, factor * base, 2.0 * factor * base),
+            row("same", base, base, base),
+        ])
+    };
+    let a = (0..6).map(|pair| of(pair, 1.0)).collect();
+    let b = (0..6).map(|pair| of(pair, factor)).collect();
+    (a, b, (0..6).map(|pair| (pair, pair)).collect())
+}
+
+#[test]
+fn parts_and_remainder_add_up_to_the_difference() {
+    let (a, b, pairs) = exact_pairs(1.1);
+    let diff = compare(&a, &b, &pairs, &OPTIONS);
+    let changed = diff.rows[0].verdict.change().unwrap();
+    assert!((changed.by - 0.1).abs() < 1e-12 && !changed.floor_unchanged);
+    assert_eq!(diff.rows[1].verdict, Verdict::Same(0.03));
+    // The mean of the bases is 1,025. An execution takes 102.5 more, a run of 200 then 20,500. What is
+    // recorded is twice that.
+    let part = |row: usize| diff.rows[row].part.unwrap().ns;
+    assert!((part(0) - 20_500.0).abs() < 1e-6, "{}", part(0));
+    assert_eq!(part(1), 0.0);
+    let whole = &diff.whole;
+    assert!((whole.explained.unwrap().ns - 20_500.0).abs() < 1e-6);
+    assert!((whole.remainder.unwrap().ns - 20_500.0).abs() < 1e-6);
+    let differences: f64 =
+        a.iter().zip(&b).map(|(a, b)| b.total_ns.unwrap() - a.total_ns.unwrap()).sum::<f64>() / 6.0;
+    let sum = whole.explained.unwrap().ns + whole.remainder.unwrap().ns;
+    assert!((differences - sum).abs() < 1e-6);
+    // Both ops take as long, so the whole takes 5 % more.
+    assert!((whole.verdict.change().unwrap().by - 0.05).abs() < 1e-12);
+}
+
+#[test]
+fn without_pairs_or_with_few_of_them_nothing_is_tested() {
+    let (a, b, pairs) = exact_pairs(1.1);
+    for (used, why) in [(0, Untested::NotPaired), (5, Untested::TooFew(5))] {
+        let diff = compare(&a, &b, &pairs[..used], &OPTIONS);
+        assert_eq!(diff.untested, Some(why));
+        assert_eq!(diff.rows[0].verdict, Verdict::Untested(why));
+        let floor = diff.rows[0].of(Statistic::Floor).unwrap();
+        assert_eq!((floor.p, floor.interval.is_some() && used == 0), (None, false));
+        assert!((floor.change - 0.1).abs() < 1e-12);
+    }
+}
+
+/// If a dispatch of B has another number of workgroups, single calls are different things.
+#[test]
+fn another_tiling_is_compared_by_dispatch() {
+    let (a, mut b, pairs) = exact_pairs(1.1);
+    for run in &mut b {
+        run.rows[0].calls = 1600;
+        run.rows[0].call_p10_ns = run.rows[0].call_p10_ns.map(|ns| ns / 2.0);
+    }
+    let diff = compare(&a, &b, &pairs, &OPTIONS);
+    assert!((diff.rows[0].of(Statistic::Floor).unwrap().change - 0.1).abs() < 1e-12);
+    assert!(diff.rows[0].calls_differ && !diff.rows[1].calls_differ);
+}
+
+#[test]
+fn a_split_op_is_compared_with_the_sum() {
+    let (a, mut b, pairs) = exact_pairs(1.1);
+    for run in &mut b {
+        let whole = run.rows.remove(0);
+        for name in ["first", "second"] {
+            let half = |ns: Option<f64>| ns.map(|ns| ns / 2.0);
+            let mut part = whole.clone();
+            part.identity.name = name.to_owned();
+            part.identity.source = Some("m.mlir:3".to_owned());
+            (part.total_ns, part.own_ns) = (half(part.total_ns), half(part.own_ns));
+            part.dispatch_p10_ns = half(part.dispatch_p10_ns);
+            part.dispatch_p50_ns = half(part.dispatch_p50_ns);
+            run.rows.push(part);
+        }
+    }
+    let mut a = a;
+    a.iter_mut().for_each(|run| run.rows[0].identity.source = Some("m.mlir:3".to_owned()));
+    let diff = compare(&a, &b, &pairs, &OPTIONS);
+    let split = diff.rows.iter().find(|row| row.relation == Relation::Split).unwrap();
+    assert_eq!((split.a.len(), split.b.len()), (1, 2));
+    assert!((split.verdict.change().unwrap().by - 0.1).abs() < 1e-12);
+    assert!((split.part.unwrap().ns - 20_500.0).abs() < 1e-6);
+}
+
+#[test]
+fn counters_that_are_exact_are_facts() {
+    let (mut a, mut b, pairs) = exact_pairs(1.0);
+    let reading = |name: &str, sum: u128, scatter: u128| Reading {
+        name: name.to_owned(),
+        unit: "count".to_owned(),
+        exact: Some((sum + scatter, 800)),
+        value: (sum + scatter) as f64 / 800.0,
+        is_metric: false,
+    };
+    for (at, (a, b)) in a.iter_mut().zip(&mut b).enumerate() {
+        let noise = at as u128 * 7919 % 13;
+        a.rows[0].readings = vec![
+            reading("page-faults", 2_400, 0),
+            reading("instructions", 80_000, 0),
+            reading("cache-misses", 8_000, noise),
+        ];
+        b.rows[0].readings = vec![
+            reading("page-faults", 412_000, 0),
+            reading("instructions", 80_000, 0),
+            reading("cache-misses", 9_000, noise),
+        ];
+    }
+    let diff = compare(&a, &b, &pairs, &OPTIONS);
+    let found = &diff.rows[0].readings;
+    let fact = Known::Fact { sums: [2_400, 412_000], calls: [800, 800] };
+    assert_eq!((found[0].name.as_str(), found[0].reading), ("page-faults", fact));
+    assert_eq!(found[1].reading, Known::Equal);
+    let Known::Tested(Verdict::Differs(misses)) = found[2].reading else {
+        panic!("{:?}", found[2].reading)
+    };
+    assert!((misses.by - 0.125).abs() < 0.002, "{misses:?}");
+    // One run alone cannot say whether a counter is exact.
+    let alone = compare(&a[..1], &b[..1], &[], &OPTIONS);
+    assert!(matches!(alone.rows[0].readings[0].reading, Known::Tested(Verdict::Untested(_))));
+}
+
+#[test]
+fn new_gone_and_missing_rows() {
+    let (mut a, mut b, pairs) = exact_pairs(1.0);
+    a.iter_mut().for_each(|run| run.rows.insert(0, row("only_a", 10.0, 10.0, 10.0)));
+    a.iter_mut().for_each(|run| run.rows.insert(1, row("also_a", 10.0, 10.0, 10.0)));
+    b.iter_mut().for_each(|run| run.rows.push(row("only_b", 10.0, 10.0, 10.0)));
+    // In one run, the op was too short to have a time.
+    b[2].rows[0].call_p10_ns = Some(0.0);
+    b[2].rows[0].dispatch_p50_ns = None;
+    let diff = compare(&a, &b, &pairs, &OPTIONS);
+    let of = |name: &str| {
+        let is = |one: &Identity| one.name == name;
+        diff.rows.iter().find(|row| row.a.iter().chain(&row.b).any(is)).unwrap()
+    };
+    assert_eq!(of("only_a").verdict, Verdict::Gone);
+    assert_eq!(of("only_b").verdict, Verdict::New);
+    assert!(of("only_b").part.is_some_and(|part| (part.ns - 2_000.0).abs() < 1e-9));
+    assert_eq!(of("changed").verdict, Verdict::Missing);
+    assert_eq!(of("same").verdict, Verdict::Same(0.03));
+}

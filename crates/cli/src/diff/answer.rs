@@ -1,0 +1,258 @@
+//! The verdicts in words.
+
+use analysis::diff::matching::Relation;
+use analysis::diff::readings::Known;
+use analysis::diff::verdict::{Change, Verdict};
+use analysis::diff::{Diff, DiffRow, FEWEST_PAIRS, Statistic, Untested};
+
+use crate::view::units::{grouped, plural, time};
+
+/// So many rows are named in a sentence.
+const NAMED: usize = 3;
+
+/// A part as percent with a digit, without its sign: `12.3`. Large ones have no digit.
+fn digits(part: f64) -> String {
+    let percent = 100.0 * part.abs();
+    match percent {
+        p if p >= 99.95 => grouped(p.round() as u128),
+        p if p >= 0.95 => format!("{p:.1}"),
+        p => format!("{p:.2}"),
+    }
+}
+
+/// A change with its sign: `+5.1 %`, `−12.3 %`.
+pub fn signed(part: f64) -> String {
+    let sign = if part < 0.0 { "−" } else { "+" };
+    format!("{sign}{} %", digits(part))
+}
+
+/// A difference of times with its sign.
+pub fn signed_time(ns: f64) -> String {
+    let sign = if ns < 0.0 { "−" } else { "+" };
+    format!("{sign}{}", time(ns.abs()))
+}
+
+/// `12.3 % [11.0, 13.9]`: by how much it is faster or slower. An end on the other side of zero has a
+/// sign.
+pub fn amount(change: &Change) -> String {
+    let faster = change.by < 0.0;
+    let end = |part: f64| match (part < 0.0) == faster || part == 0.0 {
+        true => digits(part),
+        false => format!("−{}", digits(part)),
+    };
+    let [low, high] = change.interval;
+    let (from, to) = if faster { (high, low) } else { (low, high) };
+    format!("{} % [{}, {}]", digits(change.by), end(from), end(to))
+}
+
+fn direction(change: &Change) -> &'static str {
+    if change.by < 0.0 { "faster" } else { "slower" }
+}
+
+/// `faster 12.3 % [11.0, 13.9]`.
+pub fn verdict(of: &Verdict) -> String {
+    match of {
+        Verdict::Differs(change) => {
+            let floor = match change.floor_unchanged {
+                true => ", floor unchanged",
+                false if change.statistic == Statistic::Floor => ", its floor",
+                false => "",
+            };
+            format!("{} {}{floor}", direction(change), amount(change))
+        }
+        Verdict::Same(within) => format!("same within {} %", trimmed(*within)),
+        Verdict::Unknown { half_width, pairs: Some(pairs) } => {
+            format!("cannot be told (±{} %): {pairs} pairs would", digits(*half_width))
+        }
+        Verdict::Unknown { half_width, pairs: None } => {
+            format!("cannot be told (±{} %): too noisy", digits(*half_width))
+        }
+        Verdict::Untested(_) => "not tested".to_owned(),
+        Verdict::Missing => "not known in all runs".to_owned(),
+        Verdict::New => "new".to_owned(),
+        Verdict::Gone => "gone".to_owned(),
+    }
+}
+
+/// A threshold as it was typed: `3`, `0.5`.
+pub fn trimmed(part: f64) -> String {
+    let percent = format!("{:.2}", 100.0 * part);
+    percent.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
+/// The word of a verdict for programs.
+pub fn word(of: &Verdict) -> &'static str {
+    match of {
+        Verdict::Differs(change) => direction(change),
+        Verdict::Same(_) => "same",
+        Verdict::Unknown { .. } => "unknown",
+        Verdict::Untested(_) => "not_tested",
+        Verdict::Missing => "missing",
+        Verdict::New => "new",
+        Verdict::Gone => "gone",
+    }
+}
+
+/// Why nothing is tested.
+pub fn why_untested(diff: &Diff) -> String {
+    match diff.untested {
+        Some(Untested::NotPaired) => {
+            "nothing is tested, because the runs are not pairs in random order".to_owned()
+        }
+        Some(Untested::TooFew(n)) => {
+            let pairs = plural(n as u128, "pair");
+            format!("nothing is tested: {pairs}, and at least {FEWEST_PAIRS} are needed")
+        }
+        None => String::new(),
+    }
+}
+
+/// The one sentence that answers the question.
+pub fn sentence(diff: &Diff, names: &[String]) -> String {
+    let whole = &diff.whole;
+    match &whole.verdict {
+        Verdict::Differs(change) => {
+            let from = origin(diff, names, change.by < 0.0);
+            format!("B is {}: {}{from}.", direction(change), amount(change))
+        }
+        Verdict::Same(within) => {
+            let text = format!("B is the same as A within {} % as a whole", trimmed(*within));
+            with_rows(diff, names, text)
+        }
+        Verdict::Unknown { half_width, pairs } => {
+            let more = match pairs {
+                Some(pairs) => format!("a series of {pairs} pairs would tell"),
+                None => "the machine is too noisy".to_owned(),
+            };
+            let text = format!(
+                "It cannot be told whether B is slower or faster as a whole (±{} %): {more}",
+                digits(*half_width)
+            );
+            with_rows(diff, names, text)
+        }
+        Verdict::Untested(_) => {
+            let ratio = whole.compared.iter().find(|one| one.statistic == Statistic::Typical);
+            let ratio = ratio.map_or(String::new(), |one| {
+                format!("B takes {:.3} times as long as A, ", one.change + 1.0)
+            });
+            let why = why_untested(diff);
+            format!("{ratio}{}{why}.", if ratio.is_empty() { "" } else { "but " })
+        }
+        Verdict::Missing | Verdict::New | Verdict::Gone => {
+            let text = "The time of the whole is not known in all runs".to_owned();
+            with_rows(diff, names, text)
+        }
+    }
+}
+
+/// The rows that differ, those that add most to the whole first.
+fn differing(diff: &Diff) -> Vec<usize> {
+    let weight = |row: &DiffRow| row.part.map_or(0.0, |part| part.ns.abs());
+    let is = |row: &DiffRow| {
+        row.verdict.change().is_some() || matches!(row.verdict, Verdict::New | Verdict::Gone)
+    };
+    let mut rows: Vec<usize> = (0..diff.rows.len()).filter(|row| is(&diff.rows[*row])).collect();
+    rows.sort_by(|x, y| weight(&diff.rows[*y]).total_cmp(&weight(&diff.rows[*x])));
+    rows
+}
+
+/// `, from matmul_4 alone`: the rows that make the whole faster or slower.
+fn origin(diff: &Diff, names: &[String], faster: bool) -> String {
+    let along = |row: &&usize| {
+        let of = &diff.rows[**row];
+        let sign = of.part.map(|part| part.ns < 0.0);
+        sign.or(of.verdict.change().map(|change| change.by < 0.0)) == Some(faster)
+    };
+    let all = differing(diff);
+    let rows: Vec<usize> = all.iter().filter(along).copied().collect();
+    let against = all.len() - rows.len();
+    let but = match against {
+        0 => String::new(),
+        n => format!(
+            ", although {} {}",
+            plural(n as u128, "row"),
+            if faster { "got slower" } else { "got faster" }
+        ),
+    };
+    let named: Vec<&str> = rows.iter().take(NAMED).map(|row| names[*row].as_str()).collect();
+    match (named.as_slice(), rows.len()) {
+        ([], _) => format!(", from no row in particular{but}"),
+        ([only], _) => format!(", from {only} alone{but}"),
+        (some, n) if n > some.len() => {
+            format!(", from {} and {} more{but}", some.join(", "), n - some.len())
+        }
+        (some, _) => {
+            let (last, first) = some.split_last().unwrap_or((&"", &[]));
+            format!(", from {} and {last}{but}", first.join(", "))
+        }
+    }
+}
+
+/// A sentence about the whole, and the rows that differ nevertheless.
+fn with_rows(diff: &Diff, names: &[String], text: String) -> String {
+    let rows = differing(diff);
+    let some = rows
+        .iter()
+        .take(NAMED)
+        .map(|row| format!("{} is {}", names[*row], verdict(&diff.rows[*row].verdict)));
+    let some: Vec<String> = some.collect();
+    match (some.is_empty(), rows.len() - some.len()) {
+        (true, _) if matches!(diff.whole.verdict, Verdict::Same(_)) => {
+            format!("{text}, and no row differs.")
+        }
+        (true, _) => format!("{text}; no row differs."),
+        (false, 0) => format!("{text}; {}.", some.join("; ")),
+        (false, more) => format!("{text}; {}; and {more} more differ.", some.join("; ")),
+    }
+}
+
+/// What became of a row, if it is not the same on both sides: `renamed from x`.
+pub fn relation(
+    row: &DiffRow,
+    name: impl Fn(&analysis::diff::recorded::Identity) -> String,
+) -> String {
+    let list = |rows: &[analysis::diff::recorded::Identity]| {
+        rows.iter().map(&name).collect::<Vec<_>>().join(", ")
+    };
+    match row.relation {
+        Relation::Same | Relation::New | Relation::Gone => String::new(),
+        Relation::Changed => {
+            let arguments = |rows: &[analysis::diff::recorded::Identity]| {
+                rows.first().map_or(String::new(), |one| one.arguments.clone())
+            };
+            match (arguments(&row.a), arguments(&row.b)) {
+                (a, b) if a == b => "from another device".to_owned(),
+                (a, b) => format!("shapes {a} → {b}"),
+            }
+        }
+        Relation::Renamed => format!("renamed from {}", list(&row.a)),
+        Relation::Split => format!("split into {}", list(&row.b)),
+        Relation::Joined => format!("joined from {}", list(&row.a)),
+    }
+}
+
+/// A counter or metric of a row that differs: `page-faults 3 → 515 per call (exact)`. `None` if it
+/// does not.
+pub fn reading(of: &analysis::diff::readings::ReadingDiff) -> Option<String> {
+    let number = crate::view::units::number;
+    match of.reading {
+        Known::Equal => None,
+        Known::Fact { sums, calls } => {
+            let each = |side: usize| number(sums[side] as f64 / calls[side].max(1) as f64);
+            match each(0) == each(1) {
+                true => Some(format!(
+                    "{} {} → {} in all calls (exact)",
+                    of.name,
+                    grouped(sums[0]),
+                    grouped(sums[1])
+                )),
+                false => Some(format!("{} {} → {} per call (exact)", of.name, each(0), each(1))),
+            }
+        }
+        Known::Tested(verdict) => {
+            let change = verdict.change()?;
+            let more = if change.by < 0.0 { "less" } else { "more" };
+            Some(format!("{} {} {more}", of.name, amount(change)))
+        }
+    }
+}

@@ -1,0 +1,197 @@
+//! The names of the rows, and the columns of the table.
+
+use std::collections::HashMap;
+
+use analysis::diff::matching::Relation;
+use analysis::diff::recorded::Identity;
+use analysis::diff::{Diff, DiffRow, Side, Statistic};
+use profile::Role;
+use profile::demangle::{Detail, demangle};
+
+use super::answer::{reading, relation, signed_time, verdict, word};
+use crate::view::table::{Column, Table, Value};
+
+/// The name of a row of one run.
+pub fn name(one: &Identity) -> String {
+    let name = demangle(&one.name, Detail::Short);
+    let plain = one.role.is_empty()
+        || [Role::Workgroup, Role::Op].iter().any(|role| role.name() == one.role);
+    match plain {
+        true => name.into_owned(),
+        false => format!("{name} ({})", one.role),
+    }
+}
+
+/// The names of all rows. Where several rows have one name, their shapes follow, and then a number.
+pub fn names(diff: &Diff) -> Vec<String> {
+    // One row that was split has the name that it had.
+    let called = |row: &DiffRow| match row.relation {
+        Relation::Split => row.a.first().cloned(),
+        _ => row.identity().cloned(),
+    };
+    let all: Vec<Identity> = diff.rows.iter().map(|row| called(row).unwrap_or_default()).collect();
+    let mut names: Vec<String> = all.iter().map(name).collect();
+    for attempt in 0..2 {
+        let mut seen: HashMap<String, u32> = HashMap::new();
+        names.iter().for_each(|name| *seen.entry(name.clone()).or_default() += 1);
+        let mut number: HashMap<String, u32> = HashMap::new();
+        for (name, one) in names.iter_mut().zip(&all).filter(|(name, _)| seen[name.as_str()] > 1) {
+            let number = number.entry(name.clone()).or_default();
+            *number += 1;
+            match attempt {
+                0 if !one.arguments.is_empty() => name.push_str(&format!(" ({})", one.arguments)),
+                0 => {}
+                _ => name.push_str(&format!(" #{number}")),
+            }
+        }
+    }
+    names
+}
+
+/// The table. Rows with a difference come first, and then those that add most to the difference of
+/// the whole.
+pub fn table(diff: &Diff, names: &[String], of: &str) -> Table {
+    let rows = &diff.rows;
+    let mut columns = Vec::new();
+    let text = |cells: Vec<String>| cells.into_iter().map(|cell| Some(Value::Text(cell))).collect();
+    let number = |cells: Vec<Option<f64>>| {
+        cells.into_iter().map(|cell| cell.map(Value::Number)).collect::<Vec<_>>()
+    };
+    let ns = |cells: Vec<Option<f64>>| cells.into_iter().map(|cell| cell.map(Value::Ns)).collect();
+    let each = |value: &dyn Fn(&DiffRow) -> Option<f64>| rows.iter().map(value).collect::<Vec<_>>();
+    let shown = |row: &DiffRow| match row.of(Statistic::Typical) {
+        Some(_) => Statistic::Typical,
+        None => Statistic::Mean,
+    };
+    columns.push(Column::new(0, of, of, text(names.to_vec())));
+    let medians = |side: usize| {
+        ns(each(&|row| {
+            let compared = row.of(shown(row)).map(|one| one.medians[side]);
+            compared.or_else(|| mean(row.sides[side]))
+        }))
+    };
+    columns.push(Column::new(3, "a_ns", "A", medians(0)));
+    columns.push(Column::new(3, "b_ns", "B", medians(1)));
+    let verdicts = rows.iter().map(|row| match row.compared.is_empty() {
+        false if diff.untested.is_some() => {
+            let change = row.of(shown(row)).map_or(f64::NAN, |one| one.change);
+            format!("× {:.3}, not tested", change + 1.0)
+        }
+        _ => verdict(&row.verdict),
+    });
+    columns.push(Column::new(1, "verdict", "B is", text(verdicts.collect())));
+    let parts = rows.iter().map(|row| row.part.map(|part| Value::Text(signed_time(part.ns))));
+    let is_new_or_gone = |row: &DiffRow| matches!(row.relation, Relation::New | Relation::Gone);
+    let relations: Vec<Option<Value>> = rows
+        .iter()
+        .map(|row| Some(relation(row, name)).filter(|text| !text.is_empty()).map(Value::Text))
+        .collect();
+    let none = relations.iter().all(Option::is_none);
+    columns.push(Column { csv_only: none, ..Column::new(2, "relation", "was", relations) });
+    columns.push(Column::new(4, "in_run", "in a run", parts.collect()));
+    let sides = |of: &dyn Fn(Side) -> Option<f64>| {
+        [0, 1].map(|side| each(&|row| row.sides[side].and_then(of)))
+    };
+    let counts = |cells: Vec<Option<f64>>| {
+        cells.into_iter().map(|n| n.map(|n| Value::Count(n.round() as u128))).collect::<Vec<_>>()
+    };
+    // The same number on both sides is one column for people.
+    let calls = sides(&|side| Some(side.calls));
+    let different = rows.iter().any(|row| row.calls_differ);
+    let [calls_a, calls_b] = calls.map(counts);
+    columns.push(Column::new(6, "calls_a", if different { "calls A" } else { "calls" }, calls_a));
+    columns.push(Column { csv_only: !different, ..Column::new(6, "calls_b", "calls B", calls_b) });
+    let [total_a, total_b] = sides(&|side| side.total_ns);
+    columns.push(Column::new(5, "total_a_ns", "total A", ns(total_a)));
+    columns.push(Column::new(5, "total_b_ns", "total B", ns(total_b)));
+    let [own_a, own_b] = sides(&|side| side.own_ns);
+    columns.push(Column::new(7, "self_a_ns", "self A", ns(own_a)));
+    columns.push(Column::new(7, "self_b_ns", "self B", ns(own_b)));
+    let programs = Column::for_programs;
+    columns
+        .push(programs("result", text(rows.iter().map(|row| word(&row.verdict).into()).collect())));
+    let name_of = |side: usize| {
+        let names = rows.iter().map(|row| {
+            let all = [&row.a, &row.b][side];
+            (!all.is_empty())
+                .then(|| Value::Text(all.iter().map(name).collect::<Vec<_>>().join(" + ")))
+        });
+        names.collect::<Vec<_>>()
+    };
+    columns.push(programs("name_a", name_of(0)));
+    columns.push(programs("name_b", name_of(1)));
+    let arguments = |row: &DiffRow| row.identity().map(|one| one.arguments.clone());
+    columns.push(programs(
+        "arguments",
+        rows.iter().map(|row| arguments(row).filter(|a| !a.is_empty()).map(Value::Text)).collect(),
+    ));
+    columns.push(programs("part_ns", number(each(&|row| Some(row.part?.ns)))));
+    let end = |at: usize| number(each(&|row| Some(row.part?.interval?[at])));
+    columns.push(programs("part_ns_low", end(0)));
+    columns.push(programs("part_ns_high", end(1)));
+    for statistic in [Statistic::Floor, Statistic::Typical, Statistic::Mean] {
+        if rows.iter().all(|row| row.of(statistic).is_none()) {
+            continue;
+        }
+        let name = statistic.name();
+        let mut add =
+            |what: &str, value: &dyn Fn(&analysis::diff::verdict::Compared) -> Option<f64>| {
+                let cells = each(&|row| value(row.of(statistic)?));
+                columns.push(programs(&format!("{name}_{what}"), number(cells)));
+            };
+        add("a_ns", &|one| Some(one.medians[0]));
+        add("b_ns", &|one| Some(one.medians[1]));
+        add("change", &|one| Some(one.change));
+        add("change_low", &|one| Some(one.interval?[0]));
+        add("change_high", &|one| Some(one.interval?[1]));
+        add("p", &|one| one.p);
+    }
+    add_readings(diff, &mut columns);
+    let mut order: Vec<usize> = (0..rows.len()).collect();
+    let weight = |row: usize| rows[row].part.map_or(0.0, |part| part.ns.abs());
+    let differs = |row: usize| rows[row].verdict.change().is_some() || is_new_or_gone(&rows[row]);
+    order.sort_by(|x, y| {
+        differs(*y).cmp(&differs(*x)).then_with(|| weight(*y).total_cmp(&weight(*x)))
+    });
+    Table::new(columns, order)
+}
+
+/// The mean of an execution, for a row that only one side has.
+fn mean(side: Option<Side>) -> Option<f64> {
+    let side = side.filter(|side| side.executions > 0.0)?;
+    Some(side.total_ns? / side.executions)
+}
+
+/// What differs of counters, for people, and all of them for programs.
+fn add_readings(diff: &Diff, columns: &mut Vec<Column>) {
+    let mut known: Vec<&str> = Vec::new();
+    for one in diff.rows.iter().flat_map(|row| &row.readings) {
+        if !known.contains(&one.name.as_str()) {
+            known.push(&one.name);
+        }
+    }
+    if known.is_empty() {
+        return;
+    }
+    let differ = diff.rows.iter().map(|row| {
+        let all: Vec<String> = row.readings.iter().filter_map(reading).collect();
+        (!all.is_empty()).then(|| Value::Text(all.join(", ")))
+    });
+    columns.push(Column {
+        csv_only: true,
+        ..Column::new(8, "counters", "counters", differ.collect())
+    });
+    for name in known {
+        let mut add =
+            |what: &str, value: &dyn Fn(&analysis::diff::readings::ReadingDiff) -> Option<f64>| {
+                let of = |row: &DiffRow| value(row.readings.iter().find(|one| one.name == name)?);
+                let cells = diff.rows.iter().map(|row| of(row).map(Value::Number)).collect();
+                columns.push(Column::for_programs(&format!("{name}_{what}"), cells));
+            };
+        add("a", &|one| Some(one.compared.as_ref()?.medians[0]));
+        add("b", &|one| Some(one.compared.as_ref()?.medians[1]));
+        add("change", &|one| Some(one.compared.as_ref()?.change));
+        add("change_low", &|one| Some(one.compared.as_ref()?.interval?[0]));
+        add("change_high", &|one| Some(one.compared.as_ref()?.interval?[1]));
+    }
+}

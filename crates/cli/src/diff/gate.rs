@@ -1,0 +1,172 @@
+//! `--fail-if`: what makes the command end with status 3.
+
+use analysis::diff::readings::Known;
+use analysis::diff::verdict::Compared;
+use analysis::diff::{Diff, DiffRow};
+
+use super::answer::signed;
+use crate::failure::Failure;
+
+/// A rule.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Gate {
+    /// As it was typed.
+    text: String,
+    of: Of,
+    /// The largest part that is allowed: 0.05 for 5 %.
+    limit: f64,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+enum Of {
+    /// The whole and all rows.
+    Everything,
+    Whole,
+    Rows(String),
+    Counter(String),
+}
+
+/// A rule, and where it holds.
+pub struct Failed {
+    pub rule: String,
+    pub rows: Vec<String>,
+}
+
+/// Parses `5%`, `0.5 %` or `0.05` as a part.
+pub fn percent(text: &str) -> Result<f64, String> {
+    let (number, scale) = match text.trim().strip_suffix('%') {
+        Some(number) => (number.trim(), 0.01),
+        None => (text.trim(), 1.0),
+    };
+    match number.parse::<f64>() {
+        Ok(part) if part >= 0.0 && part.is_finite() && scale == 0.01 => Ok(part * scale),
+        Ok(part) if (0.0..1.0).contains(&part) => Ok(part),
+        Ok(_) => Err("write percent with their sign: 5%".to_owned()),
+        Err(_) => Err("expected a percentage such as 5%".to_owned()),
+    }
+}
+
+impl Gate {
+    /// Parses a rule.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let (of, limit) = match text.rsplit_once('>') {
+            None => (Of::Everything, text),
+            Some((of, limit)) => match of.trim() {
+                "" => (Of::Everything, limit),
+                "whole" => (Of::Whole, limit),
+                of => match of.strip_prefix("counter:") {
+                    Some(name) => (Of::Counter(name.to_owned()), limit),
+                    None => (Of::Rows(of.to_owned()), limit),
+                },
+            },
+        };
+        Ok(Self { text: text.to_owned(), of, limit: percent(limit)? })
+    }
+}
+
+/// The lower end of the interval if it is above the limit: of a difference of which only the estimate
+/// is above, nobody knows whether it is.
+fn exceeds(compared: &[Compared], limit: f64) -> Option<f64> {
+    let low = |one: &Compared| one.interval.map(|[low, _]| low);
+    compared.iter().filter_map(low).filter(|low| *low > limit).reduce(f64::max)
+}
+
+fn of_row(row: &DiffRow, name: &str, limit: f64) -> Option<String> {
+    let low = exceeds(&row.compared, limit)?;
+    Some(format!("{name} is slower by at least {}", signed(low).trim_start_matches('+')))
+}
+
+/// Checks all rules.
+///
+/// # Errors
+/// A rule about rows or counters that nothing matches: it would never fail.
+pub fn check(rules: &[Gate], diff: &Diff, names: &[String]) -> Result<Vec<Failed>, Failure> {
+    let check = |rule: &Gate| {
+        let whole = exceeds(&diff.whole.compared, rule.limit).map(|low| {
+            format!("the whole is slower by at least {}", signed(low).trim_start_matches('+'))
+        });
+        let all = || diff.rows.iter().zip(names);
+        let rows = match &rule.of {
+            Of::Whole => whole.into_iter().collect(),
+            Of::Everything => {
+                let rows = all().filter_map(|(row, name)| of_row(row, name, rule.limit));
+                whole.into_iter().chain(rows).collect()
+            }
+            Of::Rows(glob) => {
+                let is = |row: &DiffRow| {
+                    let mut all = row.a.iter().chain(&row.b).map(|one| one.name.as_str());
+                    all.any(|name| profile::demangle::matches(glob, name))
+                };
+                if !diff.rows.iter().any(is) {
+                    return Err(nothing(rule, "no row matches"));
+                }
+                let matching = all().filter(|(row, _)| is(row));
+                matching.filter_map(|(row, name)| of_row(row, name, rule.limit)).collect()
+            }
+            Of::Counter(counter) => {
+                let is = |one: &&analysis::diff::readings::ReadingDiff| one.name == *counter;
+                if !diff.rows.iter().any(|row| row.readings.iter().any(|one| is(&one))) {
+                    return Err(nothing(
+                        rule,
+                        "no counter of this name was recorded on both sides",
+                    ));
+                }
+                let more = |row: &DiffRow, name: &str| {
+                    let one = row.readings.iter().find(is)?;
+                    let low = match one.reading {
+                        Known::Equal => None,
+                        Known::Fact { sums: [a, b], calls } => {
+                            let each = |sum: u128, calls: u64| sum as f64 / calls.max(1) as f64;
+                            let (a, b) = (each(a, calls[0]), each(b, calls[1]));
+                            // From nothing to something is more than any part.
+                            let more = if a > 0.0 { b / a - 1.0 } else { f64::INFINITY };
+                            (b > a && more > rule.limit).then_some(more)
+                        }
+                        Known::Tested(_) => one
+                            .compared
+                            .as_ref()
+                            .and_then(|one| exceeds(std::slice::from_ref(one), rule.limit)),
+                    };
+                    let low = low?;
+                    let by = match low.is_finite() {
+                        true => format!("at least {} more", signed(low).trim_start_matches('+')),
+                        false => "some instead of none".to_owned(),
+                    };
+                    Some(format!("{name} has {by} {counter}"))
+                };
+                all().filter_map(|(row, name)| more(row, name)).collect()
+            }
+        };
+        Ok(Failed { rule: rule.text.clone(), rows })
+    };
+    rules.iter().map(check).collect()
+}
+
+fn nothing(rule: &Gate, why: &str) -> Failure {
+    Failure::new(format!("--fail-if '{}': {why}", rule.text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rules() {
+        let rule = |text: &str| Gate::parse(text).map(|gate| (gate.of, gate.limit));
+        assert_eq!(rule("5%"), Ok((Of::Everything, 0.05)));
+        assert_eq!(rule(">5%"), Ok((Of::Everything, 0.05)));
+        assert_eq!(rule("whole > 2.5 %"), Ok((Of::Whole, 0.025)));
+        assert_eq!(rule("*matmul*>10%"), Ok((Of::Rows("*matmul*".to_owned()), 0.1)));
+        assert_eq!(rule("a->b>0%"), Ok((Of::Rows("a->b".to_owned()), 0.0)));
+        let counter = Of::Counter("page-faults".to_owned());
+        assert_eq!(rule("counter:page-faults>0.01"), Ok((counter, 0.01)));
+        for (wrong, why) in [
+            ("5", "write percent with their sign: 5%"),
+            ("x", "expected a percentage such as 5%"),
+            ("matmul>", "expected a percentage such as 5%"),
+            ("-1%", "write percent with their sign: 5%"),
+        ] {
+            assert_eq!(rule(wrong), Err(why.to_owned()), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,288 @@
+//! The comparison as one JSON document, which `docs/schema.md` describes. Missing values are `null`.
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+
+use analysis::diff::matching::Relation;
+use analysis::diff::readings::{Known, ReadingDiff};
+use analysis::diff::recorded::Identity;
+use analysis::diff::verdict::{Compared, Verdict};
+use analysis::diff::{DiffRow, Part, Side, Untested};
+use profile::manifest::Place;
+use serde::Serialize;
+
+use super::View;
+use super::answer::{sentence, word};
+use super::inputs::Run;
+
+/// The version of the document.
+const DIFF_SCHEMA: &str = "counterpoint.diff/1";
+
+#[derive(Serialize)]
+struct Document<'a> {
+    schema: &'static str,
+    answer: String,
+    by: &'static str,
+    filter: Option<&'a str>,
+    threshold: f64,
+    pairs: usize,
+    /// `not_paired`, `too_few_pairs`, or null if the differences were tested.
+    untested: Option<&'static str>,
+    a: Vec<RunOut<'a>>,
+    b: Vec<RunOut<'a>>,
+    whole: WholeOut,
+    rows: Vec<RowOut<'a>>,
+    failed: Vec<FailedOut<'a>>,
+    notes: &'a [String],
+}
+
+#[derive(Serialize)]
+struct RunOut<'a> {
+    path: String,
+    command: &'a [String],
+    labels: &'a BTreeMap<String, String>,
+    created_unix_ns: u64,
+    series: Option<&'a Place>,
+}
+
+#[derive(Serialize)]
+struct WholeOut {
+    #[serde(flatten)]
+    verdict: VerdictOut,
+    statistics: Vec<ComparedOut>,
+    total_ns: [Option<f64>; 2],
+    between_ns: [Option<f64>; 2],
+    explained: Option<PartOut>,
+    remainder: Option<PartOut>,
+}
+
+/// The fields that a verdict does not have are null.
+#[derive(Default, Serialize)]
+struct VerdictOut {
+    verdict: &'static str,
+    change: Option<f64>,
+    change_low: Option<f64>,
+    change_high: Option<f64>,
+    statistic: Option<&'static str>,
+    floor_unchanged: Option<bool>,
+    half_width: Option<f64>,
+    pairs_needed: Option<u32>,
+}
+
+#[derive(Serialize)]
+struct ComparedOut {
+    statistic: &'static str,
+    a: f64,
+    b: f64,
+    change: f64,
+    interval: Option<[f64; 2]>,
+    interval_90: Option<[f64; 2]>,
+    p: Option<f64>,
+    deviation: Option<f64>,
+}
+
+#[derive(Serialize)]
+struct PartOut {
+    ns: f64,
+    interval: Option<[f64; 2]>,
+}
+
+#[derive(Serialize)]
+struct RowOut<'a> {
+    name: &'a str,
+    relation: &'static str,
+    a: Vec<IdentityOut<'a>>,
+    b: Vec<IdentityOut<'a>>,
+    #[serde(flatten)]
+    verdict: VerdictOut,
+    statistics: Vec<ComparedOut>,
+    part: Option<PartOut>,
+    calls_differ: bool,
+    sides: [Option<SideOut>; 2],
+    counters: Vec<ReadingOut<'a>>,
+}
+
+#[derive(Serialize)]
+struct IdentityOut<'a> {
+    name: &'a str,
+    arguments: &'a str,
+    device: &'a str,
+    library: &'a str,
+    role: &'a str,
+    source: Option<&'a str>,
+    nth: u32,
+}
+
+#[derive(Serialize)]
+struct SideOut {
+    runs: usize,
+    calls: f64,
+    executions: f64,
+    total_ns: Option<f64>,
+    self_ns: Option<f64>,
+}
+
+#[derive(Serialize)]
+struct ReadingOut<'a> {
+    name: &'a str,
+    unit: &'a str,
+    metric: bool,
+    /// `equal`, `fact`, or the word of a verdict.
+    result: &'static str,
+    sums: Option<[String; 2]>,
+    calls: Option<[u64; 2]>,
+    per_call: Option<ComparedOut>,
+}
+
+#[derive(Serialize)]
+struct FailedOut<'a> {
+    rule: &'a str,
+    failed: bool,
+    rows: &'a [String],
+}
+
+/// Prints the document.
+pub fn print(out: &mut impl Write, view: &View<'_>) -> io::Result<()> {
+    let diff = view.diff;
+    let whole = &diff.whole;
+    let document = Document {
+        schema: DIFF_SCHEMA,
+        answer: sentence(diff, view.names),
+        by: view.args.by.name(),
+        filter: view.args.filter.as_deref(),
+        threshold: view.args.threshold,
+        pairs: diff.pairs,
+        untested: diff.untested.map(|why| match why {
+            Untested::NotPaired => "not_paired",
+            Untested::TooFew(_) => "too_few_pairs",
+        }),
+        a: view.inputs.runs[0].iter().map(run).collect(),
+        b: view.inputs.runs[1].iter().map(run).collect(),
+        whole: WholeOut {
+            verdict: verdict(&whole.verdict),
+            statistics: whole.compared.iter().map(compared).collect(),
+            total_ns: whole.total_ns,
+            between_ns: whole.between_ns,
+            explained: whole.explained.map(part),
+            remainder: whole.remainder.map(part),
+        },
+        rows: view.table.order.iter().map(|at| row(&diff.rows[*at], &view.names[*at])).collect(),
+        failed: view
+            .failed
+            .iter()
+            .map(|one| FailedOut { rule: &one.rule, failed: !one.rows.is_empty(), rows: &one.rows })
+            .collect(),
+        notes: &view.inputs.notes,
+    };
+    serde_json::to_writer_pretty(&mut *out, &document).map_err(io::Error::from)?;
+    writeln!(out)
+}
+
+fn run(run: &Run) -> RunOut<'_> {
+    RunOut {
+        path: run.path.display().to_string(),
+        command: &run.manifest.command,
+        labels: &run.manifest.labels,
+        created_unix_ns: run.manifest.created_unix_ns,
+        series: run.manifest.series.as_ref(),
+    }
+}
+
+fn verdict(of: &Verdict) -> VerdictOut {
+    let mut out = VerdictOut { verdict: word(of), ..VerdictOut::default() };
+    match of {
+        Verdict::Differs(change) => {
+            out.change = Some(change.by);
+            out.change_low = Some(change.interval[0]);
+            out.change_high = Some(change.interval[1]);
+            out.statistic = Some(change.statistic.name());
+            out.floor_unchanged = Some(change.floor_unchanged);
+        }
+        Verdict::Unknown { half_width, pairs } => {
+            out.half_width = Some(*half_width).filter(|half| half.is_finite());
+            out.pairs_needed = *pairs;
+        }
+        _ => {}
+    }
+    out
+}
+
+fn compared(of: &Compared) -> ComparedOut {
+    ComparedOut {
+        statistic: of.statistic.name(),
+        a: of.medians[0],
+        b: of.medians[1],
+        change: of.change,
+        interval: of.interval,
+        interval_90: of.interval_90,
+        p: of.p,
+        deviation: of.deviation,
+    }
+}
+
+fn part(of: Part) -> PartOut {
+    PartOut { ns: of.ns, interval: of.interval }
+}
+
+fn row<'a>(of: &'a DiffRow, name: &'a str) -> RowOut<'a> {
+    RowOut {
+        name,
+        relation: match of.relation {
+            Relation::Same => "same",
+            Relation::Changed => "changed",
+            Relation::Renamed => "renamed",
+            Relation::Split => "split",
+            Relation::Joined => "joined",
+            Relation::New => "new",
+            Relation::Gone => "gone",
+        },
+        a: of.a.iter().map(identity).collect(),
+        b: of.b.iter().map(identity).collect(),
+        verdict: verdict(&of.verdict),
+        statistics: of.compared.iter().map(compared).collect(),
+        part: of.part.map(part),
+        calls_differ: of.calls_differ,
+        sides: of.sides.map(|side| side.map(side_out)),
+        counters: of.readings.iter().map(reading).collect(),
+    }
+}
+
+fn identity(of: &Identity) -> IdentityOut<'_> {
+    IdentityOut {
+        name: &of.name,
+        arguments: &of.arguments,
+        device: &of.device,
+        library: &of.library,
+        role: &of.role,
+        source: of.source.as_deref(),
+        nth: of.nth,
+    }
+}
+
+fn side_out(of: Side) -> SideOut {
+    SideOut {
+        runs: of.runs,
+        calls: of.calls,
+        executions: of.executions,
+        total_ns: of.total_ns,
+        self_ns: of.own_ns,
+    }
+}
+
+fn reading(of: &ReadingDiff) -> ReadingOut<'_> {
+    // Sums can have more than 53 bits.
+    let (result, sums, calls) = match of.reading {
+        Known::Equal => ("equal", None, None),
+        Known::Fact { sums, calls } => ("fact", Some(sums.map(|n| n.to_string())), Some(calls)),
+        Known::Tested(verdict) => (word(&verdict), None, None),
+    };
+    ReadingOut {
+        name: &of.name,
+        unit: &of.unit,
+        metric: of.is_metric,
+        result,
+        sums,
+        calls,
+        per_call: of.compared.as_ref().map(compared),
+    }
+}

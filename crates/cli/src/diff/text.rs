@@ -1,0 +1,202 @@
+//! The comparison for people: one sentence, the table, and what belongs below it. Markdown has the
+//! same.
+
+use std::io::{self, Write};
+
+use analysis::diff::Untested;
+use analysis::diff::verdict::Verdict;
+use profile::manifest::Manifest;
+
+use super::View;
+use super::answer::{reading, sentence, signed_time, trimmed};
+use super::inputs::Run;
+use crate::terminal::visible;
+use crate::view::text::table;
+use crate::view::units::{grouped, plural, shorten, time};
+use crate::view::wrap::{PROSE_WIDTH, wrapped};
+
+/// So many rows whose counters differ are named.
+const COUNTERS: usize = 8;
+/// A command is shortened to this.
+const COMMAND: usize = 200;
+
+/// Prints the text.
+pub fn print(out: &mut impl Write, view: &View<'_>, width: Option<usize>) -> io::Result<()> {
+    let tables = width.map(|width| width.max(40));
+    let prose = tables.unwrap_or(PROSE_WIDTH);
+    wrapped(out, "", &sentence(view.diff, view.names), prose)?;
+    for (label, text) in head(view) {
+        wrapped(out, &format!("{label:<9} "), &text, prose)?;
+    }
+    writeln!(out)?;
+    if !view.table.order.is_empty() {
+        table(out, &view.table, tables)?;
+    }
+    for (label, text) in below(view) {
+        wrapped(out, &format!("{label}: "), &text, prose)?;
+    }
+    Ok(())
+}
+
+/// Prints GitHub's Markdown.
+pub fn markdown(out: &mut impl Write, view: &View<'_>) -> io::Result<()> {
+    writeln!(out, "**{}**\n", escaped(&sentence(view.diff, view.names)))?;
+    let columns: Vec<_> = view
+        .table
+        .columns
+        .iter()
+        .filter(|column| !column.csv_only)
+        .filter(|column| {
+            column.rank < 5 && view.table.order.iter().any(|row| column.cells.get(*row).is_some())
+        })
+        .collect();
+    let line = |cells: Vec<String>| format!("| {} |", cells.join(" | "));
+    writeln!(out, "{}", line(columns.iter().map(|column| escaped(&column.title)).collect()))?;
+    let is_number = |name: &str| name.ends_with("_ns") || name == "in_run";
+    let align = |name: &str| if is_number(name) { "---:".into() } else { ":---".to_owned() };
+    writeln!(out, "{}", line(columns.iter().map(|column| align(&column.name)).collect()))?;
+    for row in &view.table.order {
+        let cells = columns.iter().map(|column| {
+            column.cells.get(*row).map_or_else(|| "–".to_owned(), |cell| escaped(&cell.to_text()))
+        });
+        writeln!(out, "{}", line(cells.collect()))?;
+    }
+    if view.table.left_out > 0 {
+        writeln!(out, "\n… and {} more", grouped(view.table.left_out as u128))?;
+    }
+    writeln!(out)?;
+    for (label, text) in head(view).into_iter().chain(below(view)) {
+        writeln!(out, "- {label}: {}", escaped(&text))?;
+    }
+    Ok(())
+}
+
+/// Text in which nothing is Markdown or HTML.
+fn escaped(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for c in visible(text).chars() {
+        if matches!(c, '|' | '*' | '_' | '`' | '\\' | '<' | '>' | '[' | ']' | '#' | '@' | '~') {
+            escaped.push('\\');
+        }
+        escaped.push(c);
+    }
+    escaped
+}
+
+fn head(view: &View<'_>) -> Vec<(&'static str, String)> {
+    let mut lines = Vec::new();
+    for (label, runs) in ["A", "B"].into_iter().zip(&view.inputs.runs) {
+        lines.push((label, side(runs)));
+    }
+    let diff = view.diff;
+    let how = match (diff.untested, view.args.paired) {
+        (None, true) => format!("{} as they were given", plural(diff.pairs as u128, "pair")),
+        (None, false) => format!("{} in random order", plural(diff.pairs as u128, "pair")),
+        (Some(Untested::TooFew(_)), _) => {
+            "too few pairs: ratios are shown, and not tested".to_owned()
+        }
+        (Some(Untested::NotPaired), _) => {
+            "not interleaved: ratios are shown, and not tested. The load and the frequency of a \
+             machine change within minutes, which takes 9 to 72 % of unchanged ops for changed"
+                .to_owned()
+        }
+    };
+    lines.push(("runs", how));
+    lines
+}
+
+/// The command of a side, and the labels that all of its runs have.
+fn side(runs: &[Run]) -> String {
+    let Some(first) = runs.first() else { return String::new() };
+    let command = |manifest: &Manifest| visible(&manifest.command.join(" ")).into_owned();
+    let of_first = command(&first.manifest);
+    let same = runs.iter().all(|run| command(&run.manifest) == of_first);
+    let labels: Vec<String> = first
+        .manifest
+        .labels
+        .iter()
+        .filter(|(key, value)| runs.iter().all(|run| run.manifest.labels.get(*key) == Some(value)))
+        .map(|(key, value)| visible(&format!("{key}={value}")).into_owned())
+        .collect();
+    let labels = match labels.is_empty() {
+        true => String::new(),
+        false => format!(" ({})", labels.join(", ")),
+    };
+    let runs = plural(runs.len() as u128, "run");
+    let command = if same { shorten(&of_first, COMMAND) } else { "several commands".to_owned() };
+    format!("{runs} of {command}{labels}")
+}
+
+fn below(view: &View<'_>) -> Vec<(&'static str, String)> {
+    let diff = view.diff;
+    let mut lines = Vec::new();
+    if let (Some(explained), [Some(a), Some(b)]) = (diff.whole.explained, diff.whole.total_ns) {
+        let range = |part: &analysis::diff::Part| match part.interval {
+            Some([low, high]) => format!(" [{}, {}]", signed_time(low), signed_time(high)),
+            None => String::new(),
+        };
+        let rest = diff.whole.remainder.map_or(String::new(), |part| {
+            format!(
+                "; remainder {}{}: slow calls and first calls, which are not typical",
+                signed_time(part.ns),
+                range(&part)
+            )
+        });
+        lines.push((
+            "whole",
+            format!(
+                "{} → {} in calls of a run. Typical calls of all ops add {}{}{rest}",
+                time(a),
+                time(b),
+                signed_time(explained.ns),
+                range(&explained)
+            ),
+        ));
+    }
+    if let [Some(a), Some(b)] = diff.whole.between_ns {
+        lines.push(("between", format!("{} → {} outside of calls, not tested", time(a), time(b))));
+    }
+    let counters: Vec<String> = diff
+        .rows
+        .iter()
+        .zip(view.names)
+        .filter_map(|(row, name)| {
+            let all: Vec<String> = row.readings.iter().filter_map(reading).collect();
+            (!all.is_empty()).then(|| format!("{name}: {}", all.join(", ")))
+        })
+        .collect();
+    if !counters.is_empty() {
+        let more = counters.len().saturating_sub(COUNTERS);
+        let more = if more > 0 { format!("; and {more} more rows") } else { String::new() };
+        let some = counters.iter().take(COUNTERS).cloned().collect::<Vec<_>>().join("; ");
+        lines.push(("counters", some + &more));
+    }
+    let any = |is: fn(&Verdict) -> bool| diff.rows.iter().any(|row| is(&row.verdict));
+    if diff.untested.is_none() {
+        lines.push((
+            "read",
+            format!(
+                "faster 5 % [4, 6]: it takes 5 % less time, and between 4 and 6 % with 95 % \
+                 confidence. A and B are the medians of typical calls. Same: within {} % in both \
+                 statistics",
+                trimmed(view.args.threshold)
+            ),
+        ));
+    }
+    if any(|verdict| matches!(verdict, Verdict::Unknown { .. })) {
+        let text = "more pairs have to be a new series; adding pairs until something differs finds \
+                    differences where there are none";
+        lines.push(("cannot be told", text.to_owned()));
+    }
+    if any(|verdict| verdict.change().is_some_and(|change| change.floor_unchanged)) {
+        let text = "single calls can be as fast as before: contention, caches, or only part of the \
+                    calls changed";
+        lines.push(("floor unchanged", text.to_owned()));
+    }
+    lines.extend(view.inputs.notes.iter().map(|note| ("note", note.clone())));
+    let raw = view.args.raw;
+    if raw {
+        lines.push(("values", "as they were recorded; nothing was subtracted".to_owned()));
+    }
+    lines
+}

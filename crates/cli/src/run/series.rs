@@ -1,0 +1,323 @@
+//! `run --repeat`: runs of one program, or of two in turn, in fresh processes, each with a profile.
+//!
+//! ```text
+//!  warm-up   A B          once each, recorded and thrown away
+//!  round 1   B A          which one is first is drawn for each round
+//!  round 2   A B          ↓ time
+//! ```
+//!
+//! What a machine does changes within seconds (frequency, load, what is in caches). Two runs that
+//! follow each other have most of that in common, and over many rounds it favours neither program if
+//! the order is drawn. All of A and then all of B would have no such protection: one verdict in four was
+//! wrong (docs/diff.md).
+//!
+//! The warm-up is a rule and no look at the data: each program runs once before the first round, so that
+//! its files are in memory. Within a run nothing is left out, because the statistics that runs are
+//! compared by do not feel the first iterations.
+//!
+//! A program that does not end with status 0 ends the series, and so does a signal that ends a command.
+//! The rounds that are complete stay a series that can be read.
+
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{ExitCode, ExitStatus};
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use analysis::diff::flips::split_mix;
+use machine::Machine;
+use profile::ProfileId;
+use profile::manifest::{Manifest, Origin, Place, Side};
+use profile::series::{MOST_ROUNDS, SERIES_SCHEMA, Series};
+
+use super::{
+    Args, SIGNALLED, Sampler, close, end_as, end_by, find, forward_signals, sampler, start,
+};
+use crate::failure::Failure;
+use crate::inherited::Inherited;
+use crate::plugin_events::convert_and_say;
+use crate::prepare::{DEFAULT_OUTPUT, Turn, choose, make, make_directory, make_way, place};
+use crate::terminal::say;
+use crate::view::units::{plural, time};
+
+/// Where a series goes if nobody says where.
+const DEFAULT_SERIES: &str = "counterpoint.series";
+/// The profile of a warm-up, as long as it exists.
+const WARM_UP: &str = "warm-up";
+
+/// Several runs.
+#[derive(clap::Args)]
+pub struct Repeat {
+    /// Run the program N times, each time in a fresh process and with a profile of its own in one
+    /// directory (by default counterpoint.series), for `counterpoint diff`
+    #[arg(long, value_name = "N", conflicts_with = "passes",
+          value_parser = clap::value_parser!(u32).range(1..=i64::from(MOST_ROUNDS)))]
+    pub repeat: Option<u32>,
+    /// Compare with this program: N pairs of runs, in random order in each pair. Words are separated
+    /// by spaces and can be in quotes; there is no shell (write sh -c '…' for one)
+    #[arg(long, value_name = "PROGRAM B", requires = "repeat", value_parser = words)]
+    pub against: Option<Words>,
+    /// Number of times that each program runs before the first round without being recorded
+    #[arg(long, value_name = "N", requires = "repeat", default_value_t = 1)]
+    pub warm_up: u32,
+    /// Draw the order of the pairs from this number, to get the same order again
+    #[arg(long, value_name = "N", requires = "against")]
+    pub seed: Option<u32>,
+}
+
+/// A command in words.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Words(Vec<String>);
+
+/// Splits a command as a shell does it, without anything that a shell would expand.
+fn words(text: &str) -> Result<Words, String> {
+    let mut all = Vec::new();
+    let mut word: Option<String> = None;
+    let mut quote = None;
+    let mut characters = text.chars();
+    while let Some(c) = characters.next() {
+        match (quote, c) {
+            (Some(open), c) if c == open => quote = None,
+            (Some('"') | None, '\\') => {
+                let next = characters.next().ok_or("a backslash at the end")?;
+                word.get_or_insert_default().push(next);
+            }
+            (Some(_), c) => word.get_or_insert_default().push(c),
+            (None, '\'' | '"') => {
+                quote = Some(c);
+                word.get_or_insert_default();
+            }
+            (None, c) if c.is_whitespace() => all.extend(word.take()),
+            (None, '$' | '`' | '|' | '&' | ';' | '<' | '>' | '*' | '?' | '(' | ')') => {
+                return Err(format!("{c} is for a shell: put it in quotes, or write sh -c '…'"));
+            }
+            (None, c) => word.get_or_insert_default().push(c),
+        }
+    }
+    if quote.is_some() {
+        return Err("a quote that does not end".to_owned());
+    }
+    all.extend(word);
+    if all.is_empty() { Err("no program".to_owned()) } else { Ok(Words(all)) }
+}
+
+/// One of the programs.
+struct Program {
+    side: Side,
+    path: PathBuf,
+    command: Vec<OsString>,
+    words: Vec<String>,
+}
+
+impl Program {
+    fn new(side: Side, command: Vec<OsString>) -> Result<Self, Failure> {
+        let path = find(Path::new(&command[0]))?;
+        let words = command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+        Ok(Self { side, path, command, words })
+    }
+}
+
+/// Why a series ended before its last round.
+enum Ended {
+    /// This program ended so.
+    Program(ExitStatus),
+    /// By this signal.
+    Signal(i32),
+}
+
+/// Runs the series. It ends with 0 if all rounds are complete, and otherwise as the program did that
+/// ended it.
+pub fn main(args: &Args, rounds: u32, inherited: Inherited) -> Result<ExitCode, Failure> {
+    let mut programs = vec![Program::new(Side::A, args.command.clone())?];
+    if let Some(Words(words)) = &args.repeat.against {
+        programs.push(Program::new(Side::B, words.iter().map(OsString::from).collect())?);
+    }
+    // What cannot be recorded is known before anything is made.
+    choose(&args.recording, &args.beside.system, Origin::Run, &Machine::here())?;
+    let output = match args.recording.output == Path::new(DEFAULT_OUTPUT) {
+        true => PathBuf::from(DEFAULT_SERIES),
+        false => args.recording.output.clone(),
+    };
+    let directory = place(&output)?;
+    let series = plan(args, rounds, &programs)?;
+    let turn = Turn::wait(&directory);
+    make_way(&directory, &turn)?;
+    make_directory(&directory).map_err(|f| f.hint("choose another place with -o DIR"))?;
+    series.write(&directory).map_err(Failure::new)?;
+    drop(turn);
+    forward_signals();
+    let ended = all(args, &series, &programs, &directory, inherited);
+    let complete = series.complete(&directory).len();
+    if complete == 0 && ended.is_err() {
+        let _ = fs::remove_dir_all(&directory);
+    }
+    let ended = ended?;
+    let what = if programs.len() > 1 { "pair" } else { "run" };
+    let of = match complete == rounds as usize {
+        true => String::new(),
+        false => format!(" of {rounds}"),
+    };
+    let next = match programs.len() {
+        _ if complete == 0 => String::new(),
+        1 => String::new(),
+        _ => format!("; `counterpoint diff {}` compares them", output.display()),
+    };
+    say!("{}: {}{of}{next}", output.display(), plural(complete as u128, what));
+    Ok(match ended {
+        None => ExitCode::SUCCESS,
+        Some(Ended::Program(status)) => end_as(status),
+        Some(Ended::Signal(signal)) => end_by(signal),
+    })
+}
+
+fn plan(args: &Args, rounds: u32, programs: &[Program]) -> Result<Series, Failure> {
+    let random = |e| Failure::new(format!("random number: {e}"));
+    let seed = match args.repeat.seed {
+        Some(seed) => seed,
+        None => crate::whole::random().map_err(random)? as u32,
+    };
+    Ok(Series {
+        schema: SERIES_SCHEMA.to_owned(),
+        id: ProfileId::random().map_err(random)?.to_string(),
+        program_version: env!("CARGO_PKG_VERSION").to_owned(),
+        rounds,
+        warm_up: args.repeat.warm_up,
+        seed: seed.into(),
+        commands: programs.iter().map(|program| program.words.clone()).collect(),
+        labels: args.recording.labels.iter().cloned().collect(),
+    })
+}
+
+/// Runs all rounds. `None` if all of them are complete.
+fn all(
+    args: &Args,
+    series: &Series,
+    programs: &[Program],
+    directory: &Path,
+    inherited: Inherited,
+) -> Result<Option<Ended>, Failure> {
+    for _ in 0..series.warm_up {
+        for program in programs {
+            let at = directory.join(WARM_UP);
+            let status = one(args, program, &at, None, inherited);
+            let _ = fs::remove_dir_all(&at);
+            if let Some(ended) = why_ended(status?) {
+                say!("the warm-up of {} did not end with status 0", program.side.name());
+                return Ok(Some(ended));
+            }
+        }
+    }
+    let mut state = series.seed;
+    for round in 1..=series.rounds {
+        let mut order: Vec<&Program> = programs.iter().collect();
+        if split_mix(&mut state) & 1 == 1 {
+            order.reverse();
+        }
+        let at = directory.join(format!("{round:03}"));
+        make_directory(&at)?;
+        let mut took = Vec::new();
+        for (position, program) in (1..).zip(order) {
+            let place = Place {
+                series: series.id.clone(),
+                side: program.side,
+                round,
+                position,
+                seed: series.seed,
+            };
+            let since = Instant::now();
+            let at = Series::run_at(directory, round, program.side);
+            let status = one(args, program, &at, Some(place), inherited)?;
+            let ns = since.elapsed().as_nanos() as f64;
+            took.push(format!("{} {}", program.side.name(), time(ns)));
+            if let Some(ended) = why_ended(status) {
+                let why = match ended {
+                    Ended::Program(status) => status.to_string(),
+                    Ended::Signal(signal) => format!("signal {signal}"),
+                };
+                let side = program.side.name();
+                say!("round {round} of {}, {side}: {why}; the series ends here", series.rounds);
+                return Ok(Some(ended));
+            }
+        }
+        say!("round {round} of {}: {}", series.rounds, took.join(", "));
+    }
+    Ok(None)
+}
+
+/// Whether the series ends after a program that ended so.
+fn why_ended(status: ExitStatus) -> Option<Ended> {
+    // The program may have caught the signal and ended in its own way.
+    match (status.success(), SIGNALLED.load(Ordering::SeqCst)) {
+        (true, 0) => None,
+        (true, signal) => Some(Ended::Signal(signal)),
+        (false, _) => Some(Ended::Program(status)),
+    }
+}
+
+/// One run, from making its profile to its end.
+fn one(
+    args: &Args,
+    program: &Program,
+    directory: &Path,
+    place: Option<Place>,
+    inherited: Inherited,
+) -> Result<ExitStatus, Failure> {
+    let machine = Machine::here();
+    let choice = choose(&args.recording, &args.beside.system, Origin::Run, &machine)?;
+    let (recording, words) = (&args.recording, &program.words);
+    let mut prepared = make(recording, choice, &machine, directory, Origin::Run, words)?;
+    prepared.manifest.series = place;
+    let wanted = (prepared.clock, prepared.beside.clone());
+    let sampler = match sampler::<true>(directory, wanted, args.beside.sample_interval) {
+        Ok(sampler) => sampler,
+        Err(failure) => {
+            prepared.discard();
+            return Err(failure);
+        }
+    };
+    let running = start(&program.path, &program.command, prepared, inherited)?;
+    sampler.iter().for_each(Sampler::manifest_is_free);
+    let status = running.wait(&program.path)?;
+    let is_sampled = sampler.is_some();
+    let trouble = sampler.and_then(Sampler::finish);
+    let mut manifest = running.manifest;
+    if is_sampled {
+        // The sampler has added to it.
+        manifest = Manifest::read(directory).unwrap_or(manifest);
+    }
+    let closed = close(directory, manifest, status, trouble);
+    running.prepared.tidy();
+    closed.map_err(Failure::new)?;
+    convert_and_say(directory);
+    Ok(status)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands_in_words() {
+        let split = |text: &str| words(text).map(|Words(words)| words.join("|"));
+        for (text, expected) in [
+            ("a b  c", "a|b|c"),
+            (" 'a b' c", "a b|c"),
+            (r#"x --y="1 2" z\ w"#, "x|--y=1 2|z w"),
+            (r#"'$HOME' "a'b" ''"#, "$HOME|a'b|"),
+            (r#""a\"b""#, "a\"b"),
+        ] {
+            assert_eq!(split(text).as_deref(), Ok(expected), "{text}");
+        }
+        for (wrong, why) in [
+            ("", "no program"),
+            ("  ", "no program"),
+            ("a 'b", "a quote that does not end"),
+            ("a\\", "a backslash at the end"),
+            ("a | b", "| is for a shell: put it in quotes, or write sh -c '…'"),
+            ("a $B", "$ is for a shell: put it in quotes, or write sh -c '…'"),
+        ] {
+            assert_eq!(split(wrong), Err(why.to_owned()), "{wrong}");
+        }
+    }
+}

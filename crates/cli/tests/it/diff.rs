@@ -1,0 +1,285 @@
+//! `diff` on scripted profiles, whose differences are known, and `run --repeat` with real programs.
+
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use profile::manifest::{Exit, Manifest, Place, Side};
+use profile::series::{SERIES_SCHEMA, Series};
+use serde_json::Value;
+use testkit::{CallScript, Golden, ProfileScript, Scratch};
+
+use crate::support::counterpoint;
+
+fn golden(scratch: &Scratch) -> Golden {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden/diff");
+    let program = env!("CARGO_BIN_EXE_counterpoint");
+    Golden::new(program, root).scrub(scratch.path().display().to_string(), "DIR")
+}
+
+/// A run of 20 iterations: matmul in two workgroups of `matmul` ns, then softmax of 3,000 ns. One tick
+/// is 1 ns. Each call of matmul has 4 page faults, plus what `more` says.
+fn script(side: Side, round: u32, matmul: u64, more: u64) -> ProfileScript {
+    let mut script = ProfileScript::monotonic();
+    script.counter("page-faults", 0);
+    script.manifest.command = vec!["./model".into(), side.name().to_lowercase()];
+    script.manifest.labels.insert("commit".into(), format!("c{}", side.name()));
+    script.manifest.exit = Some(Exit { code: Some(0), ..Exit::default() });
+    script.manifest.series =
+        Some(Place { series: "5e".repeat(16), side, round, position: 1, seed: 7 });
+    let process = script.process(4711);
+    process.library("model_linked", &["matmul_64", "softmax_64"]);
+    let main = process.thread("main");
+    for i in 0..20u64 {
+        let at = 1_000_000 + 100_000 * i;
+        // The scatter of calls is the same in each run.
+        let long = matmul + 10 * (i % 5);
+        for workgroup in 0..2 {
+            let begin = at + 20_000 * u64::from(workgroup);
+            let call = CallScript::new(0, begin, long).workgroup(workgroup, 2);
+            main.call(call.group(long, &[4 + more]));
+        }
+        main.call(CallScript::new(1, at + 50_000, 3_000).group(3_000, &[0]));
+    }
+    script
+}
+
+/// A series in which matmul takes 10,000 ns in A and `b` ns in B, each with a scatter of ± 1 % between
+/// rounds that both runs of a round share, and 0.2 % that they do not.
+fn series(at: &Path, rounds: u32, b: u64, more: u64) {
+    let plan = Series {
+        schema: SERIES_SCHEMA.to_owned(),
+        id: "5e".repeat(16),
+        rounds,
+        seed: 7,
+        commands: vec![vec!["./model".into(), "a".into()], vec!["./model".into(), "b".into()]],
+        ..Series::default()
+    };
+    std::fs::create_dir_all(at).unwrap();
+    plan.write(at).unwrap();
+    for round in 1..=rounds {
+        let shared = 990 + u64::from(round) * 7 % 20;
+        let own = u64::from(round) * 13 % 5;
+        let scaled = |ns: u64, own: u64| ns * (shared * 10 + own * 4) / 10_000;
+        script(Side::A, round, scaled(10_000, own), 0).write(&Series::run_at(at, round, Side::A));
+        script(Side::B, round, scaled(b, 4 - own), more).write(&Series::run_at(at, round, Side::B));
+    }
+}
+
+#[test]
+fn every_format() {
+    let scratch = Scratch::new();
+    let golden = golden(&scratch);
+    let at = scratch.join("x.series");
+    series(&at, 8, 8_800, 1);
+    let at = at.to_str().unwrap();
+    golden.check("text", 0, &["diff", at, "--width", "80"]);
+    golden.check("wide", 0, &["diff", at]);
+    golden.check("markdown", 0, &["diff", at, "--format", "markdown"]);
+    golden.check("csv", 0, &["diff", at, "--format", "csv"]);
+    golden.check("json", 0, &["diff", at, "--format", "json"]);
+    golden.check("by-site", 0, &["diff", at, "--by", "site", "--width", "80"]);
+    golden.check("filter", 0, &["diff", at, "--filter", "soft*", "--width", "80"]);
+    golden.check("no-match", 1, &["diff", at, "--filter", "conv*", "--width", "80"]);
+    golden.check("no-loops", 2, &["diff", at, "--by", "loop"]);
+    golden.check("alone", 2, &["diff", &format!("{at}/001/a")]);
+}
+
+#[test]
+fn the_numbers_are_those_of_the_script() {
+    let scratch = Scratch::new();
+    let at = scratch.join("x.series");
+    series(&at, 8, 8_800, 1);
+    let output = golden(&scratch).run(&["diff", at.to_str().unwrap(), "--format", "json"]);
+    let found: Value = serde_json::from_str(&output.stdout).unwrap();
+    let row = &found["rows"][0];
+    assert_eq!((&row["name"], &row["verdict"]), (&"matmul_64".into(), &"faster".into()));
+    // 0.88 times as long, but for the scatter of 10 to 50 ns of 10,000, which B has as well: the
+    // typical call takes 10,020 and 8,820 ns, which is 0.88024.
+    let change = row["change"].as_f64().unwrap();
+    assert!((change + 0.1197).abs() < 0.001, "{change}");
+    let low = row["change_low"].as_f64().unwrap();
+    let high = row["change_high"].as_f64().unwrap();
+    assert!(-0.123 < low && low <= change && change <= high && high < -0.117, "{low} {high}");
+    // 20 dispatches of two workgroups, each 1,200 ns shorter: 48,000 ns a run, with a level of about
+    // 1 − 0.0005.
+    let part = row["part"]["ns"].as_f64().unwrap();
+    assert!((part + 48_000.0).abs() < 300.0, "{part}");
+    assert_eq!(row["counters"][0]["result"], "fact");
+    assert_eq!(row["counters"][0]["sums"], serde_json::json!(["160", "200"]));
+    assert_eq!(found["rows"][1]["verdict"], "same");
+    assert_eq!(found["rows"][1]["counters"][0]["result"], "equal");
+    assert!(found["answer"].as_str().unwrap().ends_with("from matmul_64 alone."));
+}
+
+#[test]
+fn a_gate_fails_only_if_the_interval_is_above_the_limit() {
+    let scratch = Scratch::new();
+    let golden = golden(&scratch);
+    let at = scratch.join("x.series");
+    // 6 % slower: certainly more than 5 %, and not more than 6 %.
+    series(&at, 8, 10_600, 1);
+    let at = at.to_str().unwrap();
+    let failing = |rule: &str| golden.run(&["diff", at, "--fail-if", rule]);
+    let code = |rule: &str| failing(rule).code;
+    assert_eq!(code("5%"), Some(3));
+    assert_eq!(code("*matmul*>5%"), Some(3));
+    assert_eq!(code("whole>4%"), Some(3));
+    assert_eq!(code("counter:page-faults>20%"), Some(3));
+    assert_eq!(code("7%"), Some(0));
+    assert_eq!(code("soft*>0%"), Some(0));
+    assert_eq!(code("counter:page-faults>25%"), Some(0));
+    assert_eq!(code("conv*>1%"), Some(2));
+    assert_eq!(code("counter:cycles>1%"), Some(2));
+    let said = failing("*matmul*>5%").stderr;
+    assert!(said.contains("--fail-if '*matmul*>5%': matmul_64 is slower by at least 5."), "{said}");
+}
+
+#[test]
+fn without_pairs_nothing_is_tested() {
+    let scratch = Scratch::new();
+    let golden = golden(&scratch);
+    let at = scratch.join("x.series");
+    series(&at, 8, 8_800, 0);
+    let run = |round, side| Series::run_at(&at, round, side).display().to_string();
+    let (a, b) = (run(1, Side::A), run(2, Side::B));
+    golden.check("unpaired", 0, &["diff", &a, "--against", &b, "--width", "80"]);
+    golden.check("unpaired-gate", 2, &["diff", &a, "--against", &b, "--fail-if", "5%"]);
+    let few: Vec<String> = (1..=5).map(|round| run(round, Side::A)).collect();
+    let other: Vec<String> = (1..=5).map(|round| run(round, Side::B)).collect();
+    let words = |few: &[String], other: &[String], more: &[&str]| {
+        let mut all = vec!["diff".to_owned()];
+        all.extend(few.iter().cloned());
+        all.push("--against".to_owned());
+        all.extend(other.iter().cloned());
+        all.extend(more.iter().map(|word| (*word).to_owned()));
+        all.extend(["--format", "json"].map(str::to_owned));
+        let all: Vec<&str> = all.iter().map(String::as_str).collect();
+        let output = golden.run(&all);
+        serde_json::from_str::<Value>(&output.stdout).unwrap()
+    };
+    // The runs themselves say that they are pairs.
+    let found = words(&few, &other, &[]);
+    assert_eq!((&found["untested"], &found["pairs"]), (&"too_few_pairs".into(), &5.into()));
+    // One of A has no partner: somebody has chosen.
+    assert_eq!(words(&few, &other[1..], &[])["untested"], "not_paired");
+    // A is not B's side.
+    assert_eq!(words(&other, &few, &[])["untested"], "not_paired");
+    assert_eq!(words(&other, &few, &["--paired"])["pairs"], 5);
+}
+
+/// What Ctrl-C leaves: the last round has no B, or one whose program was ended.
+#[test]
+fn incomplete_rounds_are_left_out() {
+    let scratch = Scratch::new();
+    let golden = golden(&scratch);
+    let at = scratch.join("x.series");
+    series(&at, 8, 8_800, 0);
+    std::fs::remove_dir_all(Series::run_at(&at, 8, Side::B)).unwrap();
+    let ended = Series::run_at(&at, 3, Side::A);
+    let mut manifest = Manifest::read(&ended).unwrap();
+    manifest.exit = Some(Exit { signal: Some(2), ..Exit::default() });
+    manifest.write(&ended).unwrap();
+    let output = golden.run(&["diff", at.to_str().unwrap(), "--format", "json"]);
+    let found: Value = serde_json::from_str(&output.stdout).unwrap();
+    assert_eq!(found["pairs"], 6);
+    let note = found["notes"][0].as_str().unwrap();
+    assert!(note.ends_with("6 of 8 rounds are complete; the others are left out"), "{note}");
+    golden.check("report-of-a-series", 2, &["report", at.to_str().unwrap()]);
+}
+
+fn places(series: &Path, rounds: u32, side: Side) -> Vec<Place> {
+    let at = |round| Series::run_at(series, round, side);
+    (1..=rounds).map(|round| Manifest::read(&at(round)).unwrap().series.unwrap()).collect()
+}
+
+#[test]
+fn pairs_run_in_the_order_that_the_seed_says() {
+    let Some(program) = counterpoint("diff: pairs in order") else { return };
+    let scratch = Scratch::new();
+    let out = scratch.join("log");
+    let record = |name: &str, seed: &str| -> (PathBuf, String) {
+        let at = scratch.join(name);
+        let _ = std::fs::remove_file(&out);
+        let output = Command::new(&program)
+            .args(["run", "-e", "none", "--repeat", "6", "--seed", seed, "--label", "commit=1a2b"])
+            .args(["--against", &format!("sh -c 'echo B >> {}'", out.display()), "-o"])
+            .arg(&at)
+            .args(["--", "sh", "-c", &format!("echo A >> {}", out.display())])
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        (at, std::fs::read_to_string(&out).unwrap().replace('\n', ""))
+    };
+    let (first, order) = record("first", "5");
+    let (_, again) = record("again", "5");
+    assert_eq!(order, again);
+    // One of each as a warm-up, and then one of each in every round.
+    assert_eq!((&order[..2], order.len()), ("AB", 14));
+    let rounds: Vec<&str> = (1..7).map(|round| &order[2 * round..2 * round + 2]).collect();
+    assert!(rounds.contains(&"AB") && rounds.contains(&"BA"), "{rounds:?}");
+    let (a, b) = (places(&first, 6, Side::A), places(&first, 6, Side::B));
+    for (round, (a, b)) in a.iter().zip(&b).enumerate() {
+        assert_eq!((a.round, b.round, a.seed), (round as u32 + 1, round as u32 + 1, 5));
+        assert_eq!(a.series, b.series);
+        let expected = if rounds[round] == "AB" { (1, 2) } else { (2, 1) };
+        assert_eq!((a.position, b.position), expected);
+    }
+    let manifest = Manifest::read(&Series::run_at(&first, 1, Side::B)).unwrap();
+    assert_eq!(manifest.labels["commit"], "1a2b");
+    assert!(!first.join("warm-up").exists());
+    // A series in the same place moves the first one away.
+    record("first", "6");
+    assert!(Series::is_at(&scratch.join("first.old")));
+}
+
+#[test]
+fn a_series_ends_with_the_program_that_fails() {
+    let Some(counterpoint) = counterpoint("diff: failing program") else { return };
+    let scratch = Scratch::new();
+    let (at, count) = (scratch.join("x.series"), scratch.join("count"));
+    let program = format!("echo >> {0}; [ $(wc -l < {0}) -lt 4 ]", count.display());
+    let output = Command::new(counterpoint)
+        .args(["run", "-e", "none", "--repeat", "9", "-o"])
+        .arg(&at)
+        .args(["--", "sh", "-c", &program])
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(said.contains("round 3 of 9, A: exit status: 1; the series ends here"), "{said}");
+    assert!(said.contains("x.series: 2 runs of 9"), "{said}");
+}
+
+#[test]
+fn an_interrupted_series_keeps_its_complete_pairs() {
+    let Some(counterpoint) = counterpoint("diff: interrupted") else { return };
+    let scratch = Scratch::new();
+    let (at, count) = (scratch.join("x.series"), scratch.join("count"));
+    // The seventh run (of the third round, after two of the warm-up) waits for the signal.
+    let program =
+        format!("echo >> {0}; [ $(wc -l < {0}) -lt 7 ] || exec sleep 60", count.display());
+    let mut run = Command::new(counterpoint);
+    run.args(["run", "-e", "none", "--repeat", "9", "-o"]).arg(&at);
+    run.args(["--against", &format!("sh -c '{program}'"), "--", "sh", "-c", &program]);
+    run.stderr(std::process::Stdio::piped()).process_group(0);
+    let child = run.spawn().unwrap();
+    let lines = || std::fs::read_to_string(&count).map_or(0, |text| text.lines().count());
+    for _ in 0..600 {
+        if lines() == 7 {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    assert_eq!(lines(), 7);
+    std::thread::sleep(std::time::Duration::from_millis(200));
+    // As a terminal does it: to the whole group.
+    let group = format!("-{}", child.id());
+    assert!(Command::new("kill").args(["-INT", "--", &group]).status().unwrap().success());
+    let output = child.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!output.status.success(), "{said}");
+    assert!(said.contains("x.series: 2 pairs of 9"), "{said}");
+    let series = Series::read_in(&profile::beneath::Dir::open(&at).unwrap()).unwrap();
+    assert_eq!(series.complete(&at).len(), 2);
+}

@@ -1,0 +1,108 @@
+//! A series: runs of one program, or of two in turn, each of them a profile of its own.
+//!
+//! ```text
+//!  x.series/series.json      what was planned
+//!           001/a  001/b     the profiles of the first round; each manifest says its round and position
+//!           002/a  002/b
+//! ```
+//!
+//! A round is complete if each of its profiles was finished and its program ended with status 0. A
+//! series that was interrupted has fewer complete rounds than were planned.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::beneath::Dir;
+use crate::error::{Error, ErrorKind, Result};
+use crate::manifest::{Manifest, Side, State, replace_json};
+
+/// Name of the file that makes a directory a series.
+pub const SERIES_NAME: &str = "series.json";
+/// The version of that file that this program writes and reads.
+pub const SERIES_SCHEMA: &str = "counterpoint.series/1";
+/// The most rounds that a series can have.
+pub const MOST_ROUNDS: u32 = 999;
+/// Maximum size of the file that is read, in bytes.
+const MOST_BYTES: u64 = 1 << 22;
+
+/// What was planned.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Series {
+    /// [`SERIES_SCHEMA`].
+    pub schema: String,
+    /// Random, 32 hexadecimal digits.
+    pub id: String,
+    /// Version of the program that recorded.
+    pub program_version: String,
+    /// Number of rounds.
+    pub rounds: u32,
+    /// Number of times that each program ran before the first round without being recorded here.
+    pub warm_up: u32,
+    /// See [`crate::manifest::Place::seed`].
+    pub seed: u64,
+    /// The programs with their arguments: one, or A and B.
+    pub commands: Vec<Vec<String>>,
+    /// Labels of all runs (`run --label`).
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: BTreeMap<String, String>,
+}
+
+impl Series {
+    /// Its programs.
+    pub fn sides(&self) -> &'static [Side] {
+        if self.commands.len() > 1 { &[Side::A, Side::B] } else { &[Side::A] }
+    }
+
+    /// Whether the directory says that it is a series.
+    pub fn is_at(dir: &Path) -> bool {
+        dir.join(SERIES_NAME).symlink_metadata().is_ok()
+    }
+
+    /// Reads the description of the series in `dir`.
+    ///
+    /// # Errors
+    /// The file does not exist, is not JSON or has another schema version.
+    pub fn read_in(dir: &Dir) -> Result<Self> {
+        let path = dir.path_of(SERIES_NAME);
+        let text = dir.read(SERIES_NAME, MOST_BYTES)?;
+        let value: serde_json::Value =
+            serde_json::from_slice(&text).map_err(Error::on("read", &path))?;
+        let found = value.get("schema").and_then(|s| s.as_str()).unwrap_or_default();
+        if found != SERIES_SCHEMA {
+            let kind = ErrorKind::Schema { found: found.to_owned(), expected: SERIES_SCHEMA };
+            return Err(Error::new("read", &path, kind));
+        }
+        serde_json::from_value(value).map_err(Error::on("read", &path))
+    }
+
+    /// Writes the description into `dir`, which must exist.
+    ///
+    /// # Errors
+    /// The directory is not writable or the disk is full.
+    pub fn write(&self, dir: &Path) -> Result<()> {
+        replace_json(&Dir::open(dir)?, SERIES_NAME, self)
+    }
+
+    /// The directory of a run. Those of a round are next to each other.
+    pub fn run_at(dir: &Path, round: u32, side: Side) -> PathBuf {
+        dir.join(format!("{round:03}")).join(side.directory())
+    }
+
+    /// The runs of each complete round, in the order of [`Series::sides`].
+    pub fn complete(&self, dir: &Path) -> Vec<Vec<PathBuf>> {
+        let is_complete = |path: &PathBuf| {
+            Manifest::read(path).is_ok_and(|manifest| {
+                let mine = manifest.series.as_ref().is_some_and(|place| place.series == self.id);
+                let ended = manifest.exit.is_some_and(|exit| exit.code == Some(0));
+                mine && ended && manifest.state == State::Finished
+            })
+        };
+        (1..=self.rounds.min(MOST_ROUNDS))
+            .map(|round| self.sides().iter().map(|side| Self::run_at(dir, round, *side)).collect())
+            .filter(|runs: &Vec<PathBuf>| runs.iter().all(is_complete))
+            .collect()
+    }
+}
