@@ -43,7 +43,7 @@ pub fn write(
     }];
     let mut loops = Loops::new(profile, recorded, &[], overview.raw);
     loops.choose(None, None, None, false)?;
-    if let Some((table, parents, keys)) = tree::whole(profile, &loops, overview.raw) {
+    if let Some(tree::Whole { table, parents, keys }) = tree::whole(profile, &loops, overview.raw) {
         let explained = vec![tree::EXPLAINED.to_owned()];
         let tree = Form::new("tree", "Calls inside of calls", Group::Ops, table);
         forms.push(Form { parents: Some(parents), keys, explained, ..tree });

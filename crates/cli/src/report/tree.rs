@@ -68,13 +68,17 @@ struct Row {
     is_match: bool,
 }
 
-/// The whole tree, for a page: the table, the row above each row, and the ops of rows. `None` in a run with
-/// a budget, or if nothing is inside of anything.
-pub fn whole(
-    profile: &Profile,
-    loops: &Loops<'_>,
-    raw: bool,
-) -> Option<(Table, Vec<Option<usize>>, Vec<Option<Key>>)> {
+/// The whole tree, for a page.
+pub struct Whole {
+    pub table: Table,
+    /// The row above each row.
+    pub parents: Vec<Option<usize>>,
+    /// The op of each row that is one.
+    pub keys: Vec<Option<Key>>,
+}
+
+/// The whole tree. `None` in a run with a budget, or if nothing is inside of anything.
+pub fn whole(profile: &Profile, loops: &Loops<'_>, raw: bool) -> Option<Whole> {
     let calls = call_tree(profile, raw, 0)?;
     let TreeRows { rows, .. } =
         analysis::tree::rows(profile, &calls, &loops.table, &loops.dispatches, raw);
@@ -94,7 +98,7 @@ pub fn whole(
         TreePart::Loop(..) => None,
     };
     let keys = all.iter().map(key).collect();
-    table.is_tree.then_some((table, parents, keys))
+    table.is_tree.then_some(Whole { table, parents, keys })
 }
 
 /// What the columns of a tree mean.
