@@ -65,7 +65,7 @@ impl Inputs {
             let profile = root.and_then(|root| Profile::open_at(&root));
             let profile = profile.map_err(|e| explain(&run.path, e))?;
             let profile = show(profile);
-            let metrics = of_profile(&args.metrics, &profile, Offer::Builtins)?;
+            let metrics = of_profile(&args.metrics, &profile, Offer::Nothing)?;
             recorded(&profile, args.by.by(), args.raw, &metrics)
                 .map_err(|e| Failure::new(format!("{}: {e}", run.path.display())))
         };
