@@ -12,6 +12,7 @@
 mod budget;
 mod budget_intervals;
 mod child;
+mod diff;
 mod dispatch;
 mod guest_reads;
 mod idle_start;
@@ -110,6 +111,11 @@ const BENCHMARKS: &[Benchmark] = &[
         name: "budget-intervals",
         about: "how often intervals of runs with a budget hold what a full run found",
         prepare: budget_intervals::prepare,
+    },
+    Benchmark {
+        name: "diff",
+        about: "how often `diff` calls equal programs different, and finds a slower op",
+        prepare: diff::prepare,
     },
     Benchmark {
         name: "guest-reads",

@@ -1,7 +1,7 @@
 //! Dispatches and their sites, threads without calls, and what is between calls, on scripted
 //! profiles whose numbers follow from arithmetic on paper.
 
-use analysis::{Options, Site, call_tree, sites, summarize};
+use analysis::{DispatchTimes, Options, Site, call_tree, sites, summarize};
 use profile::{Calibration, Profile};
 use record::meta::ProcessCost;
 use record::thread_times::ThreadCpu;
@@ -71,6 +71,8 @@ fn each_place_of_the_program_has_a_row() {
         wall: 3.0 * wall,
         mean: wall,
         range: [wall, wall],
+        // Every dispatch of a site takes as long.
+        dispatch: DispatchTimes { p10: sum, p50: sum },
         sum: 3.0 * sum,
         efficiency: sum / (2.0 * wall),
         imbalance: busiest / (sum / if workgroups == 3 { 1.0 } else { 2.0 }),

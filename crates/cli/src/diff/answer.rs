@@ -7,6 +7,8 @@ use analysis::diff::{Diff, DiffRow, FEWEST_PAIRS, Statistic, Untested};
 
 use crate::view::units::{grouped, plural, time};
 
+/// A row that adds less than this part of the difference of the whole is not named as its origin.
+const SHARE: f64 = 0.05;
 /// So many rows are named in a sentence.
 const NAMED: usize = 3;
 
@@ -174,9 +176,15 @@ fn origin(diff: &Diff, names: &[String], faster: bool) -> String {
             if faster { "got slower" } else { "got faster" }
         ),
     };
-    let named: Vec<&str> = rows.iter().take(NAMED).map(|row| names[*row].as_str()).collect();
-    match (named.as_slice(), rows.len()) {
+    // A difference can be certain and very small.
+    let all = diff.whole.explained.map_or(0.0, |part| part.ns.abs());
+    let counts =
+        |row: &&usize| diff.rows[**row].part.is_none_or(|part| part.ns.abs() >= SHARE * all);
+    let large: Vec<usize> = rows.iter().filter(counts).copied().collect();
+    let named: Vec<&str> = large.iter().take(NAMED).map(|row| names[*row].as_str()).collect();
+    match (named.as_slice(), large.len()) {
         ([], _) => format!(", from no row in particular{but}"),
+        ([only], _) if rows.len() > 1 => format!(", mostly from {only}{but}"),
         ([only], _) => format!(", from {only} alone{but}"),
         (some, n) if n > some.len() => {
             format!(", from {} and {} more{but}", some.join(", "), n - some.len())

@@ -19,15 +19,12 @@ use crate::view::rights::{Needs, confine};
 pub struct Run {
     pub path: PathBuf,
     pub manifest: Manifest,
-    root: Dir,
 }
 
 impl Run {
     fn open(path: &Path) -> Result<Self, Failure> {
-        let failed = |e| explain(path, e);
-        let root = Dir::open(path).map_err(|e| failed(Manifest::read(path).err().unwrap_or(e)))?;
-        let manifest = Manifest::read_in(&root).map_err(failed)?;
-        Ok(Self { path: path.to_owned(), manifest, root })
+        let manifest = Manifest::read(path).map_err(|e| explain(path, e))?;
+        Ok(Self { path: path.to_owned(), manifest })
     }
 }
 
@@ -41,8 +38,10 @@ pub struct Inputs {
 }
 
 impl Inputs {
-    /// Finds the runs, and opens their directories.
+    /// Finds the runs. From then on, this command can only read what the user named.
     pub fn find(args: &Args) -> Result<Self, Failure> {
+        let named = args.a.iter().chain(&args.against).chain(&args.metrics.metrics_file);
+        confine(None, &Needs::files(named));
         let mut notes = Vec::new();
         let runs = match (args.a.as_slice(), args.against.as_slice()) {
             ([series], []) if Series::is_at(series) => both(series, &mut notes)?,
@@ -60,13 +59,13 @@ impl Inputs {
 
     /// Reads the runs, one after the other.
     pub fn read(&self, args: &Args) -> Result<[Vec<Recorded>; 2], Failure> {
-        let metrics = args.metrics.metrics_file.iter().map(PathBuf::as_path);
-        let runs = self.runs.iter().flatten().map(|run| run.path.as_path());
-        confine(None, &Needs { reads: runs.chain(metrics).collect(), ..Needs::default() });
         let read = |run: &Run| {
-            let profile = Profile::open_at(&run.root).map_err(|e| explain(&run.path, e))?;
+            // One after the other: a series can have more runs than a process can have open files.
+            let root = Dir::open(&run.path);
+            let profile = root.and_then(|root| Profile::open_at(&root));
+            let profile = profile.map_err(|e| explain(&run.path, e))?;
             let profile = show(profile);
-            let metrics = of_profile(&args.metrics, &profile, Offer::Builtins)?;
+            let metrics = of_profile(&args.metrics, &profile, Offer::Nothing)?;
             recorded(&profile, args.by.by(), args.raw, &metrics)
                 .map_err(|e| Failure::new(format!("{}: {e}", run.path.display())))
         };

@@ -33,8 +33,7 @@ pub struct Recording {
     #[arg(short, long, value_name = "DIR", default_value = DEFAULT_OUTPUT,
           value_parser = crate::input::profile())]
     pub output: PathBuf,
-    /// Say something about the run, for example --label commit=1a2b3c. Views show it, and `diff` and
-    /// its history tell runs apart by it. Repeatable
+    /// Say something about the run, for example --label commit=1a2b3c. Views show it. Repeatable
     #[arg(long = "label", value_name = "KEY=VALUE", value_parser = label)]
     pub labels: Vec<(String, String)>,
     /// Record only functions whose name matches. `*` matches any text, `?` any character.
