@@ -29,6 +29,7 @@ use profile::{OpId, Profile};
 
 use crate::amounts::{Brackets, ticks};
 use crate::answer::passes;
+use crate::summary::is_contradicted;
 use crate::table::By;
 use assemble::{Dispatch, assemble};
 use period::positions;
@@ -110,9 +111,11 @@ impl Sites {
 }
 
 /// Finds the sites. `None` if the profile has no workgroups that are known, or if only some calls
-/// were recorded (a run with a budget). With `raw`, nothing is subtracted. Of several passes, sums and
-/// numbers are the mean.
+/// were recorded (a run with a budget). With `raw`, nothing is subtracted, and neither is it if the
+/// corrected values contradict the recorded ones, as in a [`Summary`](crate::Summary). Of several passes,
+/// sums and numbers are the mean.
 pub fn sites(profile: &Profile, raw: bool) -> Option<Sites> {
+    let raw = raw || profile.is_sampled() || is_contradicted(profile);
     let brackets = Brackets::new(profile, raw);
     let mut found = Sites::default();
     // By the functions of one iteration, which processes of the same program share.
