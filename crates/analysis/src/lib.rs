@@ -35,6 +35,7 @@
 //! | [`checks`] | what must be true of a table |
 //! | `amounts` | what the recorder added to each call, per class of bracket |
 //! | `answer` | what matters most in a summary |
+//! | `by_export` | the row of each export, for loops over all calls |
 //! | `clusters`, `forest` | nested calls: finds pages that overlap in time, and who is inside of whom |
 //! | `walk` | shows every page once, with the marks of its nested calls, to whatever adds calls up |
 //!
@@ -44,6 +45,7 @@
 
 mod amounts;
 mod answer;
+mod by_export;
 mod call_sets;
 pub mod checks;
 mod clusters;

@@ -30,6 +30,7 @@ use profile::{OpId, Profile};
 use crate::amounts::{Brackets, PARTS, ticks};
 use crate::answer::passes;
 use crate::durations::Durations;
+use crate::summary::is_contradicted;
 use crate::table::By;
 use assemble::{Dispatch, assemble};
 use period::positions;
@@ -87,7 +88,7 @@ pub struct DispatchTimes {
 
 impl DispatchTimes {
     fn of(sums: &mut Durations) -> Self {
-        let mut quantile = |q| sums.quantile(q).map_or(0.0, |parts| parts / PARTS as f64);
+        let quantile = |q| sums.quantile(q).map_or(0.0, |parts| parts / PARTS as f64);
         Self { p10: quantile(0.1), p50: quantile(0.5) }
     }
 }
@@ -132,9 +133,11 @@ impl Sites {
 }
 
 /// Finds the sites. `None` if the profile has no workgroups that are known, or if only some calls
-/// were recorded (a run with a budget). With `raw`, nothing is subtracted. Of several passes, sums and
-/// numbers are the mean.
+/// were recorded (a run with a budget). With `raw`, nothing is subtracted, and neither is it if the
+/// corrected values contradict the recorded ones, as in a [`Summary`](crate::Summary). Of several passes,
+/// sums and numbers are the mean.
 pub fn sites(profile: &Profile, raw: bool) -> Option<Sites> {
+    let raw = raw || profile.is_sampled() || is_contradicted(profile);
     let brackets = Brackets::new(profile, raw);
     let mut found = Sites::default();
     // By the functions of one iteration, which processes of the same program share.

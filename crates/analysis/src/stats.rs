@@ -1,7 +1,7 @@
 //! The distribution of each variable of an op's calls, and the correlation of its variables.
 //!
 //! ```text
-//!  Profile ─ walk ──► collect: chunks per op and thread ─► Samples: one column per variable
+//!  Profile ─ walk ──► collect: values per op and thread ─► Samples: one column per variable
 //!                                                             │ all threads, then each thread:
 //!                                                             ├─► ranks: sorted, ranked, cut
 //!                                                             │     into buckets ─► Variable
@@ -34,6 +34,7 @@
 //! value of the op, which keeps their order and moves none by more than half a step. A variable
 //! with only one value has no correlation with anything: `None`, not NaN.
 
+mod blocks;
 mod collect;
 mod grid;
 mod noise;
@@ -44,7 +45,7 @@ mod subtracted;
 mod weighted;
 mod work;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use model::Loss;
 use model::metric::Bound;
@@ -58,7 +59,7 @@ use crate::probe::{InPlace, ProbeCost, costs};
 use crate::sampled::{SCALE, Sample, SampledRow};
 use crate::summary::contradictions;
 use crate::table::{Key, Places, Selection};
-use collect::{Choice, Recorder, collect, keeps_recorded};
+use collect::{Batch, Choice, Recorder, collect, keeps_recorded};
 pub use samples::{Column, Samples};
 pub use subtracted::Subtracted;
 use work::{Workspace, parallel};
@@ -70,6 +71,8 @@ pub const MOST_CALLS: u64 = (1 << 31) - 1;
 /// Scopes with fewer calls than this are given to workers as a whole; in larger ones, the variables
 /// are distributed.
 const SMALL: usize = 1 << 16;
+/// The most memory for collected values, in bytes.
+const MOST_MEMORY: usize = 640 << 20;
 
 /// Which calls to describe, and how.
 #[derive(Clone, Debug)]
@@ -91,6 +94,10 @@ pub struct Options {
     pub workers: usize,
     /// Whether to describe durations as they were recorded.
     pub raw: bool,
+    /// The most memory for collected values, in bytes; `None` for 640 MiB. If they need more, ops are
+    /// described in several batches, each after a pass of its own over the pages. An op that needs more
+    /// is a batch of its own. The result does not depend on it.
+    pub memory: Option<usize>,
 }
 
 impl Default for Options {
@@ -104,6 +111,7 @@ impl Default for Options {
             metrics: Vec::new(),
             workers: 0,
             raw: false,
+            memory: None,
         }
     }
 }
@@ -301,11 +309,11 @@ pub struct TooManyCalls {
     pub calls: u64,
 }
 
-/// Describes the calls of `profile`, reading every page once.
+/// Describes the calls of `profile`, reading every page once for each batch of ops.
 ///
-/// Memory: 4 bytes per call and variable (8 if a value is 2³² or more, and for metrics). In
-/// addition, for the op that is being described, 5 bytes per call and variable, and 8 (or 12) per
-/// call and worker.
+/// Memory: per call and variable as many bytes as the value needs, and 8 for metrics, for the ops of a
+/// batch ([`Options::memory`]). In addition, for the op that is being described, 9 bytes per call and
+/// variable (13 if a value is 2³² or more), and 8 (or 12) per call and worker.
 ///
 /// # Errors
 /// [`TooManyCalls`].
@@ -337,15 +345,18 @@ fn once(profile: &Profile, options: &Options) -> Result<(Stats, u64), TooManyCal
     let places = Places::new(profile, &Selection::default());
     let sample = profile.is_sampled().then(|| Sample::read(profile, &places, workers, &brackets));
     let weights = sample.as_ref().map(Sample::weights);
-    let (found, exhausted, walked) =
-        collect(profile, options, &choice, weights.as_ref(), &brackets, workers);
+    let read = |brackets: &Brackets, only: Option<BTreeSet<Key>>| {
+        let batch = Batch::new(only, options.memory.unwrap_or(MOST_MEMORY));
+        collect(profile, options, &choice, weights.as_ref(), brackets, workers, &batch)
+    };
+    let mut found = read(&brackets, None);
+    let exhausted = found.exhausted;
     let mut losses =
         merge_losses(profile.losses.iter().chain(profile.processes.iter().flat_map(|p| &p.losses)));
-    losses = merge_losses(losses.iter().chain(walked.losses.iter().flatten()));
-    brackets.place(profile, |process, mask, empty| {
-        walked.in_place.place(profile, process, mask, empty)
-    });
-    let of_time = PartOfTime::of_each(profile, &options.metrics, &walked.in_place);
+    losses = merge_losses(losses.iter().chain(found.losses.iter().flatten()));
+    let in_place = std::mem::take(&mut found.in_place);
+    brackets.place(profile, |process, mask, empty| in_place.place(profile, process, mask, empty));
+    let of_time = PartOfTime::of_each(profile, &options.metrics, &in_place);
     let mut large = Workspace::new(workers);
     let mut small: Vec<Workspace> = (0..workers).map(|_| Workspace::new(1)).collect();
     let mut ops = Vec::new();
@@ -357,12 +368,12 @@ fn once(profile: &Profile, options: &Options) -> Result<(Stats, u64), TooManyCal
     let of_metrics = options.metrics.iter().map(|metric| kind_of(metric.counters.len()));
     let kinds: Vec<weighted::Kind> =
         std::iter::once(weighted::Kind::Timed).chain(counters).chain(of_metrics).collect();
-    for op in found {
+    while let Some(op) = found.ops.pop() {
         if op.calls() > MOST_CALLS {
             return Err(TooManyCalls { key: op.key, calls: op.calls() });
         }
         let scale = if profile.is_sampled() { SCALE as f64 } else { 1.0 };
-        let (key, total_ticks) = (op.key, ticks(op.total) / scale);
+        let (key, total, total_ticks) = (op.key, op.total, ticks(op.total) / scale);
         let (mut samples, parts) = op.flatten();
         let recorded = samples.take_recorded(keeps_recorded(options));
         let weights = samples.take_weights(profile);
@@ -421,8 +432,13 @@ fn once(profile: &Profile, options: &Options) -> Result<(Stats, u64), TooManyCal
             Some(only) => all = only.scope.clone(),
             None => noise::note(profile, &brackets, &mut all, &of_all),
         }
-        ops.push(OpStats { key, total_ticks, estimated: None, all, threads });
+        ops.push((total, OpStats { key, total_ticks, estimated: None, all, threads }));
+        if found.ops.is_empty() && !found.left_out.is_empty() {
+            found = read(&brackets, Some(found.left_out));
+        }
     }
+    ops.sort_by_key(|(total, op)| (std::cmp::Reverse(*total), op.key));
+    let mut ops: Vec<OpStats> = ops.into_iter().map(|(_, op)| op).collect();
     // If calls are chosen by time, it is not known how many there were.
     if let Some(sample) = sample.filter(|_| options.skip_ns == 0) {
         estimate(profile, &choice, &sample, &mut ops);

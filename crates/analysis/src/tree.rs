@@ -19,8 +19,10 @@ use std::collections::HashMap;
 use profile::{Columns, Profile};
 
 use crate::amounts::{Brackets, parts, ticks};
+use crate::checks::may_contradict;
 use crate::estimate::Estimate;
 use crate::forest::{Mark, Marks, NO_ROW, Rows};
+use crate::summary::contradictions;
 use crate::table::{By, Key, Places, Selection};
 use crate::walk::{Adder, apart, walk};
 
@@ -63,8 +65,9 @@ impl CallTree {
     }
 }
 
-/// Builds the tree. Calls that belong to no thread are not in it. `None` in a run with a budget,
-/// where it is not known what was around a call.
+/// Builds the tree. Calls that belong to no thread are not in it. If the corrected values contradict the
+/// recorded ones, its times are the latter, as in a [`Summary`](crate::Summary). `None` in a run with a
+/// budget, where it is not known what was around a call.
 pub fn call_tree(profile: &Profile, raw: bool, workers: usize) -> Option<CallTree> {
     if profile.is_sampled() {
         return None;
@@ -73,12 +76,21 @@ pub fn call_tree(profile: &Profile, raw: bool, workers: usize) -> Option<CallTre
         0 => std::thread::available_parallelism().map_or(1, usize::from),
         given => given,
     };
+    let (tree, exhausted) = once(profile, raw, workers);
+    let is_wrong =
+        !raw && may_contradict(exhausted) && !contradictions(profile, workers).is_empty();
+    Some(if is_wrong { once(profile, true, workers).0 } else { tree })
+}
+
+/// The tree, and the number of all calls of whose own time nothing is left.
+fn once(profile: &Profile, raw: bool, workers: usize) -> (CallTree, u64) {
     let places = Places::new(profile, &Selection { by: By::Op, ..Selection::default() });
     let brackets = Brackets::new(profile, raw);
     let walked = walk(profile, workers, &brackets, None, || Nodes::new(profile, &places));
     let mut all = Nodes::new(profile, &places);
     walked.parts.into_iter().for_each(|part| all.merge(&part));
-    Some(all.finish(&brackets))
+    let exhausted = all.exhausted;
+    (all.finish(&brackets), exhausted)
 }
 
 /// A node while it is added up. Times are in [`crate::amounts::PARTS`] of a tick.
@@ -104,6 +116,8 @@ struct Nodes<'a> {
     nodes: Vec<Node>,
     below: HashMap<(u32, u32), u32>,
     page_rows: Vec<u32>,
+    /// Number of all calls of whose own time nothing is left.
+    exhausted: u64,
 }
 
 impl<'a> Nodes<'a> {
@@ -116,6 +130,7 @@ impl<'a> Nodes<'a> {
             nodes: Vec::new(),
             below: HashMap::new(),
             page_rows: Vec::new(),
+            exhausted: 0,
         }
     }
 
@@ -168,6 +183,7 @@ impl<'a> Nodes<'a> {
     }
 
     fn merge(&mut self, other: &Self) {
+        self.exhausted += other.exhausted;
         // A node comes after the one above it.
         let mut places: Vec<u32> = Vec::with_capacity(other.nodes.len());
         for node in &other.nodes {
@@ -260,14 +276,15 @@ impl Adder for Nodes<'_> {
                 None if row == NO_ROW => NO_ROW,
                 None => self.node(NO_ROW, row, false),
             };
-            if node == NO_ROW {
-                continue;
-            }
             let duration = parts(columns.duration(i));
             let mark = match marks {
                 Some(marks) => marks.of(i),
                 None => Mark::of_flat(duration, classes.of(columns, i), brackets),
             };
+            self.exhausted += u64::from(mark.is_exhausted());
+            if node == NO_ROW {
+                continue;
+            }
             let Some(sum) = self.nodes.get_mut((node & !INSIDE) as usize) else { continue };
             sum.calls += 1;
             sum.own += u128::from(mark.own);

@@ -39,7 +39,7 @@ fn counts(r: &mut Random, calls: usize, of: impl Fn(usize, &mut Random) -> u64) 
     (0..calls).map(|i| of(i, r) as f64).collect()
 }
 
-const POPULATIONS: [(&str, Population); 19] = [
+const POPULATIONS: [(&str, Population); 24] = [
     ("time, equal", |_, n| vec![700.0; n]),
     ("time, constant", |r, n| times(r, n, |_, _| 700.0)),
     ("time, bimodal", |r, n| times(r, n, |_, r| if r.odd(2) { 1_000.0 } else { 100.0 })),
@@ -68,6 +68,16 @@ const POPULATIONS: [(&str, Population); 19] = [
     ("counter, 60 in 1 of 500", |r, n| counts(r, n, |i, _| if i % 500 == 250 { 60 } else { 0 })),
     ("counter, cold", |r, n| counts(r, n, |i, _| if i < FIRST { 900 } else { 0 })),
     ("counter, 1 in 20", |r, n| counts(r, n, |_, r| if r.odd(20) { 1 + r.below(8) } else { 0 })),
+    ("counter, bimodal", |r, n| counts(r, n, |_, r| if r.odd(2) { 4_096 } else { 64 })),
+    ("counter, drifting", |r, n| counts(r, n, |i, r| 100 + 900 * i as u64 / n as u64 + r.below(5))),
+    ("counter, periodic", |r, n| counts(r, n, |i, _| if i / 50 % 2 == 0 { 512 } else { 0 })),
+    ("counter, every seventh", |r, n| counts(r, n, |i, _| if i % 7 == 0 { 64 } else { 1 })),
+    // What another program has thrown out of the caches is counted when the call goes on.
+    ("counter, preempted", |r, n| {
+        counts(r, n, |_, r| {
+            1_000 + r.below(20) + if r.odd(500) { 500 + r.below(20_000) } else { 0 }
+        })
+    }),
 ];
 
 /// What was said in the draws of a population.

@@ -3,7 +3,7 @@
 use analysis::stats::{Cell, Number, Options, Samples, Scope, describe, stats};
 use analysis::{Key, Stats};
 use profile::Profile;
-use testkit::{CallScript, Item, ProfileScript, Scratch};
+use testkit::{CallScript, Item, ProfileScript, Random, Scratch};
 
 fn of(columns: &[&[u64]], buckets: usize) -> Scope {
     let columns: Vec<Vec<Option<u64>>> =
@@ -257,10 +257,10 @@ fn calls_are_chosen_by_op_thread_and_time() {
     assert_eq!(calls(Options { skip_ns: u64::MAX, ..base() }), []);
 }
 
-/// Thousands of calls over many pages: neither several workers nor reused buffers change the
-/// result, not even in the last bit.
+/// Thousands of calls over many pages: neither several workers, nor reused buffers, nor batches of ops
+/// change the result, not even in the last bit.
 #[test]
-fn the_number_of_workers_does_not_matter() {
+fn workers_and_memory_do_not_matter() {
     let mut script = ProfileScript::monotonic();
     script.counter("a", 0);
     script.counter("b", 1);
@@ -275,7 +275,7 @@ fn the_number_of_workers_does_not_matter() {
     };
     for name in ["s", "t"] {
         let thread = process.thread(name);
-        for page in 0..60u64 {
+        for page in 0..150u64 {
             for i in 0..40u64 {
                 let call = CallScript::new((i % 3) as u32, page * 10_000 + i * 100, next() % 90)
                     .on((next() % 4) as u32, 0)
@@ -292,16 +292,70 @@ fn the_number_of_workers_does_not_matter() {
     let dir = scratch.join("x.cpt");
     script.write(&dir);
     let profile = Profile::open(&dir).unwrap();
-    let with = |workers| {
-        let stats = stats(&profile, &Options { workers, ..Options::default() }).unwrap();
+    let with = |workers, memory| {
+        let options = Options { workers, memory, ..Options::default() };
+        let stats = stats(&profile, &options).unwrap();
         let scopes = stats.ops.into_iter().map(|op| {
             let threads: Vec<Scope> = op.threads.into_iter().map(|t| t.scope).collect();
             (op.key, op.total_ticks, op.all, threads)
         });
         scopes.collect::<Vec<_>>()
     };
-    let one = with(1);
-    assert_eq!(one.iter().map(|(_, _, all, _)| all.calls).sum::<u64>(), 4_800);
-    assert_eq!(with(2), one);
-    assert_eq!(with(7), one);
+    let one = with(1, None);
+    assert_eq!(one.iter().map(|(_, _, all, _)| all.calls).sum::<u64>(), 12_000);
+    for (workers, memory) in [(2, None), (7, None), (1, Some(0)), (2, Some(0)), (2, Some(100_000))]
+    {
+        assert_eq!(with(workers, memory), one, "{workers} workers, {memory:?}");
+    }
+}
+
+/// Means of buckets and Spearman's correlation of many values, beside those of a sorted copy.
+#[test]
+fn many_values_are_ranked() {
+    const CALLS: usize = 50_000;
+    let mut random = Random(0x5eed_5047);
+    let mut column = |value: &dyn Fn(u64, usize) -> u64| -> Vec<u64> {
+        (0..CALLS).map(|i| value(random.next(), i)).collect()
+    };
+    let columns = [
+        column(&|r, _| r >> 40),
+        // Most are close together, and few are far away.
+        column(&|r, i| if i % 1_000 == 0 { r >> 30 } else { r % 9_000 }),
+        column(&|r, _| r >> 24),
+        column(&|r, _| r >> (r % 64)),
+        column(&|r, i| (i as u64 / 7) << 33 | r % 3),
+    ];
+    let scope = of(&columns.each_ref().map(Vec::as_slice), 8);
+    // Doubled ranks from 2, of equal values the mean.
+    let ranks = columns.each_ref().map(|column| {
+        let mut sorted = column.clone();
+        sorted.sort_unstable();
+        let rank = |value: &u64| {
+            let below = sorted.partition_point(|other| other < value);
+            let until = sorted.partition_point(|other| other <= value);
+            (below + 1 + until) as f64
+        };
+        column.iter().map(rank).collect::<Vec<f64>>()
+    });
+    for (column, variable) in columns.iter().zip(&scope.variables) {
+        let mut sorted = column.clone();
+        sorted.sort_unstable();
+        for (bucket, mean) in variable.bucket_means.iter().enumerate() {
+            let part = &sorted[CALLS * bucket / 8..CALLS * (bucket + 1) / 8];
+            let sum: u128 = part.iter().map(|value| u128::from(*value)).sum();
+            let expected = sum as f64 / part.len() as f64;
+            let found = mean.unwrap();
+            assert!((found / expected - 1.0).abs() < 1e-12, "{found} {expected}");
+        }
+    }
+    let middle = CALLS as f64 + 1.0;
+    let products = |a: &[f64], b: &[f64]| -> f64 {
+        a.iter().zip(b).map(|(a, b)| (a - middle) * (b - middle)).sum()
+    };
+    for pair in &scope.pairs {
+        let (a, b) = (&ranks[pair.of], &ranks[pair.given]);
+        let expected = products(a, b) / (products(a, a) * products(b, b)).sqrt();
+        let found = pair.spearman.unwrap();
+        assert!((found - expected).abs() < 1e-12, "{found} {expected}");
+    }
 }

@@ -138,6 +138,7 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
         metrics: of_profile(&args.metrics, &profile, Offer::Nothing)?,
         workers: 0,
         raw: args.raw,
+        memory: None,
     };
     let mut stats = stats(&profile, &options).map_err(|error| too_many(&profile, error))?;
     let is_chosen = args.op.is_some() || args.thread.is_some();

@@ -43,11 +43,10 @@ impl Profile {
             if of_plugins.number() != owner.pid {
                 continue;
             }
-            let Some(home) =
-                self.processes.iter().position(|p| p.id == owner && p.member == of_plugins.member)
-            else {
-                continue;
+            let is_home = |p: &Process| {
+                p.id == owner && (p.member, p.pass) == (of_plugins.member, of_plugins.pass)
             };
+            let Some(home) = self.processes.iter().position(is_home) else { continue };
             let threads = self.processes[home].by_tid();
             for (thread, row) in of_plugins.threads.iter().enumerate() {
                 if let Some(Some(found)) = threads.get(&row.tid) {

@@ -1,21 +1,32 @@
 //! Collects the chosen calls by op and thread while the pages are read.
 //!
-//! Workers receive pages in no particular order. For each op and thread, a worker keeps chunks of
-//! calls from consecutive pages. Sorted by page, the chunks are the thread's calls in the recorded
-//! order, whatever the number of workers.
+//! Workers receive pages in no particular order. For each op and thread, a worker keeps the calls in
+//! the order in which it gets them, and where the calls of consecutive pages begin. Sorted by page,
+//! these *runs* are the thread's calls in the recorded order, whatever the number of workers.
+//!
+//! If the calls would take too much memory, workers leave out ops, one after the other, and forget
+//! what they have of them. All pages are then read again for the ops that were left out.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard};
 
 use profile::batch::unknown_op;
-use profile::{Columns, PageDecoder, PageKey, Profile};
+use profile::{Columns, LossCount, PageDecoder, PageKey, Profile};
 
 use super::Options;
+use super::blocks::Blocks;
 use super::samples::{Column, Samples, Values};
 use crate::amounts::{BracketCounts, Brackets, parts};
+use crate::by_export::ByExport;
 use crate::forest::{Mark, Marks, NO_ROW, Rows};
+use crate::probe::InPlace;
 use crate::sampled::Weights;
 use crate::table::Key;
-use crate::walk::{Adder, Walked, walk};
+use crate::walk::{Adder, walk};
+
+/// The memory is added up after so many pages.
+const PAGES_AT_ONCE: usize = 64;
 
 /// The calls that were found for an op.
 #[derive(Debug)]
@@ -24,7 +35,8 @@ pub(super) struct Found {
     /// In [`crate::amounts::PARTS`] of a tick. In a run with a budget, each call counts for as many as
     /// it stands for, in parts ([`crate::sampled::SCALE`]).
     pub total: u128,
-    parts: Vec<Segment>,
+    /// By process and thread.
+    parts: Vec<((usize, usize), OfThread)>,
 }
 
 /// The position of one thread's calls among those of the op.
@@ -56,7 +68,7 @@ impl Recorder {
     }
 }
 
-/// The calls of one op in one thread.
+/// The calls of one op in one thread that one worker has seen.
 #[derive(Debug)]
 struct Segment {
     key: Key,
@@ -64,49 +76,59 @@ struct Segment {
     thread: usize,
     total: u128,
     recorder: Recorder,
-    chunks: Vec<Chunk>,
+    runs: Vec<Run>,
+    columns: Vec<Store>,
     locations: Vec<(u32, u64)>,
     last_location: usize,
 }
 
-/// The calls of consecutive pages.
-#[derive(Debug)]
-struct Chunk {
+/// Where the calls of consecutive pages begin among those of a segment. They end where those of the
+/// next run begin.
+#[derive(Clone, Copy, Debug)]
+struct Run {
     first_page: usize,
     last_page: usize,
-    columns: Vec<ChunkColumn>,
+    from: usize,
 }
 
+/// A variable of a segment.
 #[derive(Debug, Default)]
-struct ChunkColumn {
-    values: Values,
-    /// Indices of missing values.
+struct Store {
+    values: Blocks,
+    /// Places of missing values, which are 0.
     missing: Vec<u32>,
 }
 
-impl ChunkColumn {
+impl Store {
     fn push_missing(&mut self) {
         self.missing.push(self.values.len() as u32);
         self.values.push(0);
+    }
+
+    fn bytes(&self) -> usize {
+        self.values.bytes() + self.missing.capacity() * size_of::<u32>()
     }
 }
 
 impl Segment {
     fn calls(&self) -> usize {
-        self.chunks.iter().map(|chunk| chunk.columns[0].values.len()).sum()
+        self.columns.first().map_or(0, |column| column.values.len())
     }
 
-    /// Makes sure that the last chunk accepts calls of this page.
+    fn bytes(&self) -> usize {
+        self.columns.iter().map(Store::bytes).sum()
+    }
+
+    /// Notes that calls of this page follow.
     fn begin(&mut self, page: usize, variables: usize) {
-        if let Some(chunk) = self.chunks.last_mut() {
-            if chunk.last_page == page || chunk.last_page + 1 == page {
-                chunk.last_page = page;
-                return;
-            }
-            chunk.shrink();
+        if let Some(run) = self.runs.last_mut()
+            && (run.last_page == page || run.last_page + 1 == page)
+        {
+            run.last_page = page;
+            return;
         }
-        let columns = (0..variables).map(|_| ChunkColumn::default()).collect();
-        self.chunks.push(Chunk { first_page: page, last_page: page, columns });
+        self.columns.resize_with(variables, Store::default);
+        self.runs.push(Run { first_page: page, last_page: page, from: self.calls() });
     }
 
     fn add_location(&mut self, location: u32) {
@@ -121,102 +143,180 @@ impl Segment {
     }
 }
 
-impl Chunk {
-    fn shrink(&mut self) {
-        for column in &mut self.columns {
-            column.values.shrink();
-            column.missing.shrink_to_fit();
+/// The calls of one op in one thread.
+#[derive(Debug, Default)]
+struct OfThread {
+    total: u128,
+    recorder: Recorder,
+    segments: Vec<Segment>,
+}
+
+impl OfThread {
+    fn add(&mut self, mut segment: Segment) {
+        self.total = self.total.saturating_add(segment.total);
+        self.recorder.add(std::mem::take(&mut segment.recorder));
+        self.segments.push(segment);
+    }
+
+    fn calls(&self) -> usize {
+        self.segments.iter().map(Segment::calls).sum()
+    }
+
+    fn locations(&self) -> BTreeMap<u32, u64> {
+        let mut all = BTreeMap::new();
+        for (location, calls) in self.segments.iter().flat_map(|segment| &segment.locations) {
+            *all.entry(*location).or_default() += calls;
         }
+        all
+    }
+
+    /// The pieces of its calls in the recorded order: segment, from, to.
+    fn pieces(&self) -> Vec<(usize, usize, usize)> {
+        let mut all = Vec::new();
+        for (number, segment) in self.segments.iter().enumerate() {
+            let ends = segment.runs.iter().skip(1).map(|run| run.from).chain([segment.calls()]);
+            let of_run = |(run, end): (&Run, usize)| (run.first_page, (number, run.from, end));
+            all.extend(segment.runs.iter().zip(ends).map(of_run));
+        }
+        all.sort_by_key(|(page, _)| *page);
+        all.into_iter().map(|(_, piece)| piece).collect()
     }
 }
 
 impl Found {
     pub fn calls(&self) -> u64 {
-        self.parts.iter().map(|part| part.calls() as u64).sum()
+        self.parts.iter().map(|(_, part)| part.calls() as u64).sum()
     }
 
     /// Joins the calls of all threads, thread by thread.
     pub fn flatten(self) -> (Samples, Vec<Part>) {
-        let mut parts = Vec::new();
-        let mut at = 0;
-        for segment in &self.parts {
-            let to = at + segment.calls();
+        let (mut parts, mut pieces) = (Vec::new(), Vec::new());
+        let (mut at, mut variables) = (0, 0);
+        for ((process, thread), of) in &self.parts {
+            let to = at + of.calls();
             parts.push(Part {
-                process: segment.process,
-                thread: segment.thread,
+                process: *process,
+                thread: *thread,
                 from: at,
                 to,
-                locations: segment.locations.iter().copied().collect(),
-                recorder: segment.recorder.clone(),
+                locations: of.locations(),
+                recorder: of.recorder.clone(),
             });
+            let of_segment = |segment: &Segment| segment.columns.len();
+            variables = of.segments.iter().map(of_segment).max().unwrap_or(0).max(variables);
+            pieces.push(of.pieces());
             at = to;
         }
-        let mut chunks: Vec<Chunk> = self.parts.into_iter().flat_map(|part| part.chunks).collect();
-        let variables = chunks.first().map_or(0, |chunk| chunk.columns.len());
+        let mut parts_of: Vec<Vec<Vec<Store>>> = self
+            .parts
+            .into_iter()
+            .map(|(_, of)| of.segments.into_iter().map(|segment| segment.columns).collect())
+            .collect();
         let columns = (0..variables).map(|variable| {
-            let mut missing = None;
-            let mut from = 0;
-            let taken = chunks.iter_mut().map(|chunk| {
-                let column = std::mem::take(&mut chunk.columns[variable]);
-                if !column.missing.is_empty() {
-                    let missing = missing.get_or_insert_with(|| vec![false; at]);
-                    column.missing.iter().for_each(|i| missing[from + *i as usize] = true);
-                }
-                from += column.values.len();
-                column.values
-            });
-            let values = Values::join(taken.collect());
-            Column { values, missing }
+            // The memory of each variable is freed as soon as it has been copied.
+            let of_segment = |columns: &mut Vec<Store>| {
+                columns.get_mut(variable).map(std::mem::take).unwrap_or_default()
+            };
+            let stores = parts_of.iter_mut().map(|part| part.iter_mut().map(of_segment).collect());
+            join(&stores.collect::<Vec<Vec<Store>>>(), &pieces, at)
         });
         (Samples::from_columns(columns.collect(), at), parts)
     }
 }
 
-/// The chosen calls of each op, the op with the largest sum of durations first; the number of all calls
-/// of whose own time nothing is left; and what else is known after reading all pages.
-pub(super) fn collect<'a>(
-    profile: &'a Profile,
-    options: &'a Options,
-    choice: &'a Choice<'a>,
-    weights: Option<&'a Weights>,
+/// A variable of all threads, from its stores by thread and segment. `pieces` are those of each thread.
+fn join(stores: &[Vec<Store>], pieces: &[Vec<(usize, usize, usize)>], calls: usize) -> Column {
+    let narrow = stores.iter().flatten().all(|store| store.values.is_narrow());
+    let mut values = Values::with_capacity(narrow, calls);
+    let mut missing: Option<Vec<bool>> = None;
+    for (stores, pieces) in stores.iter().zip(pieces) {
+        for (segment, from, to) in pieces {
+            let store = &stores[*segment];
+            let begin = values.len();
+            match &mut values {
+                // No value has more bits.
+                Values::Narrow(all) => store.values.read(*from, *to, |v| all.push(v as u32)),
+                Values::Wide(all) => store.values.read(*from, *to, |v| all.push(v)),
+            }
+            let first = store.missing.partition_point(|at| (*at as usize) < *from);
+            for at in store.missing[first..].iter().take_while(|at| (**at as usize) < *to) {
+                let missing = missing.get_or_insert_with(|| vec![false; calls]);
+                missing[begin + *at as usize - from] = true;
+            }
+        }
+    }
+    Column { values, missing }
+}
+
+/// Which ops are collected in one pass over all pages, and how much memory that has taken so far.
+#[derive(Debug)]
+pub(super) struct Batch {
+    /// `None` for all.
+    only: Option<BTreeSet<Key>>,
+    most_bytes: usize,
+    used: AtomicUsize,
+    /// How often an op was left out.
+    changes: AtomicUsize,
+    left_out: Mutex<BTreeSet<Key>>,
+}
+
+impl Batch {
+    pub fn new(only: Option<BTreeSet<Key>>, most_bytes: usize) -> Self {
+        let (used, changes) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        Self { only, most_bytes, used, changes, left_out: Mutex::default() }
+    }
+
+    fn is_wanted(&self, key: &Key) -> bool {
+        self.only.as_ref().is_none_or(|only| only.contains(key))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeSet<Key>> {
+        self.left_out.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+}
+
+/// What was found in one pass over all pages.
+#[derive(Debug)]
+pub(super) struct Collected {
+    /// The chosen calls of each op of the batch, except for those that were left out.
+    pub ops: Vec<Found>,
+    /// The ops of the next batch. There are none if this one has no ops.
+    pub left_out: BTreeSet<Key>,
+    /// Number of all calls of whose own time nothing is left.
+    pub exhausted: u64,
+    pub in_place: InPlace,
+    /// The losses found inside pages, by process.
+    pub losses: Vec<Vec<LossCount>>,
+}
+
+/// Reads all pages.
+pub(super) fn collect(
+    profile: &Profile,
+    options: &Options,
+    choice: &Choice<'_>,
+    weights: Option<&Weights>,
     brackets: &Brackets,
     workers: usize,
-) -> (Vec<Found>, u64, Walked<Worker<'a>>) {
+    batch: &Batch,
+) -> Collected {
     let recorded = keeps_recorded(options);
-    let make = || Worker::new(profile, choice, weights, recorded);
-    let mut walked = walk(profile, workers, brackets, None, make);
-    let mut all: BTreeMap<(Key, usize, usize), Segment> = BTreeMap::new();
-    let workers = std::mem::take(&mut walked.parts);
-    let exhausted = workers.iter().map(|worker| worker.exhausted).sum();
-    for segment in workers.into_iter().flat_map(|worker| worker.segments) {
-        match all.entry((segment.key, segment.process, segment.thread)) {
-            std::collections::btree_map::Entry::Vacant(place) => {
-                place.insert(segment);
-            }
-            std::collections::btree_map::Entry::Occupied(mut known) => {
-                let known = known.get_mut();
-                known.total = known.total.saturating_add(segment.total);
-                known.recorder.add(segment.recorder);
-                known.chunks.extend(segment.chunks);
-                known.locations.extend(segment.locations);
-            }
+    let make = || Worker::new(profile, choice, weights, recorded, batch);
+    let walked = walk(profile, workers, brackets, None, make);
+    let exhausted = walked.parts.iter().map(|worker| worker.exhausted).sum();
+    let left_out = batch.lock().clone();
+    let mut ops: BTreeMap<Key, BTreeMap<(usize, usize), OfThread>> = BTreeMap::new();
+    for segment in walked.parts.into_iter().flat_map(|worker| worker.segments) {
+        if !left_out.contains(&segment.key) {
+            let of = ops.entry(segment.key).or_default();
+            of.entry((segment.process, segment.thread)).or_default().add(segment);
         }
     }
-    let mut ops: BTreeMap<Key, Found> = BTreeMap::new();
-    for ((key, ..), mut segment) in all {
-        segment.chunks.sort_by_key(|chunk| chunk.first_page);
-        let mut locations: BTreeMap<u32, u64> = BTreeMap::new();
-        for (location, calls) in &segment.locations {
-            *locations.entry(*location).or_default() += calls;
-        }
-        segment.locations = locations.into_iter().collect();
-        let op = ops.entry(key).or_insert_with(|| Found { key, total: 0, parts: vec![] });
-        op.total = op.total.saturating_add(segment.total);
-        op.parts.push(segment);
-    }
-    let mut ops: Vec<Found> = ops.into_values().collect();
-    ops.sort_by_key(|op| (std::cmp::Reverse(op.total), op.key));
-    (ops, exhausted, walked)
+    let found = ops.into_iter().map(|(key, parts)| {
+        let total = parts.values().map(|part| part.total).fold(0, u128::saturating_add);
+        Found { key, total, parts: parts.into_iter().collect() }
+    });
+    let (in_place, losses) = (walked.in_place, walked.losses);
+    Collected { ops: found.collect(), left_out, exhausted, in_place, losses }
 }
 
 /// Whether the last column is the durations as they were recorded. Metrics of single calls are
@@ -274,18 +374,25 @@ impl Choice<'_> {
 }
 
 /// What one worker has found.
-pub(super) struct Worker<'a> {
+struct Worker<'a> {
     profile: &'a Profile,
     choice: &'a Choice<'a>,
     /// In a run with a budget.
     weights: Option<&'a Weights>,
     recorded: bool,
+    batch: &'a Batch,
+    /// The ops that were left out, at this number of changes.
+    left_out: BTreeSet<Key>,
+    changes: usize,
+    /// Number of pages since the memory was added up, and what was found then.
+    pages: usize,
+    bytes: usize,
     /// Number of calls of whose own time nothing is left, wanted or not.
-    pub exhausted: u64,
+    exhausted: u64,
     segments: Vec<Segment>,
     places: HashMap<(Key, usize, usize), usize>,
     /// The segment of each export of the thread that was seen last.
-    cache: HashMap<u32, Option<u32>>,
+    cache: ByExport,
     cached: Option<(usize, usize)>,
     /// The segment of each call of the page.
     rows: Vec<u32>,
@@ -297,16 +404,22 @@ impl<'a> Worker<'a> {
         choice: &'a Choice<'a>,
         weights: Option<&'a Weights>,
         recorded: bool,
+        batch: &'a Batch,
     ) -> Self {
         Self {
             profile,
             choice,
             weights,
             recorded,
+            batch,
+            left_out: BTreeSet::new(),
+            changes: 0,
+            pages: 0,
+            bytes: 0,
             exhausted: 0,
             segments: Vec::new(),
             places: HashMap::new(),
-            cache: HashMap::new(),
+            cache: ByExport::default(),
             cached: None,
             rows: Vec::new(),
         }
@@ -323,6 +436,9 @@ impl<'a> Worker<'a> {
         }
         let row = |op| Key::Op(self.profile.ops.row_of(op));
         let key = op.map_or(Key::Unknown(process, export), row);
+        if !self.batch.is_wanted(&key) || self.left_out.contains(&key) {
+            return None;
+        }
         let place = self.places.entry((key, process, thread)).or_insert_with(|| {
             self.segments.push(Segment {
                 key,
@@ -330,7 +446,8 @@ impl<'a> Worker<'a> {
                 thread,
                 total: 0,
                 recorder: Recorder::default(),
-                chunks: vec![],
+                runs: vec![],
+                columns: vec![],
                 locations: vec![],
                 last_location: 0,
             });
@@ -354,16 +471,16 @@ impl<'a> Worker<'a> {
             self.cached = Some((process, thread));
         }
         for (i, export) in columns.export.iter().enumerate() {
-            let row = match self.cache.get(export) {
-                _ if columns.start_ticks[i] < from => None,
-                Some(row) => *row,
+            let row = match self.cache.get(*export) {
+                _ if columns.start_ticks[i] < from => NO_ROW,
+                Some(row) => row,
                 None => {
-                    let row = self.segment_of(process, thread, *export);
+                    let row = self.segment_of(process, thread, *export).unwrap_or(NO_ROW);
                     self.cache.insert(*export, row);
                     row
                 }
             };
-            rows.push(row.unwrap_or(NO_ROW));
+            rows.push(row);
         }
         self.rows = rows;
     }
@@ -371,29 +488,83 @@ impl<'a> Worker<'a> {
     fn add_counters(&mut self, columns: &Columns, brackets: &Brackets, rows: &[u32]) {
         let counters = self.profile.groups.counters();
         let classes = brackets.page(columns);
-        for (g, group) in self.profile.groups.all().iter().enumerate() {
-            for counter in group.counters.clone() {
-                for (i, row) in rows.iter().enumerate() {
-                    let Some(column) = self.column(*row, 1 + counter) else { continue };
-                    let Some(value) = columns.value(g, counter, i) else {
-                        column.push_missing();
-                        continue;
-                    };
-                    column.values.push(value);
-                    if let Some(class) = classes.of(columns, i) {
-                        let of = &mut self.segments[*row as usize].recorder.brackets;
-                        of.of(class, counters).counted[counter] += 1;
+        let mut from = 0;
+        for calls in rows.chunk_by(|a, b| a == b) {
+            let to = from + calls.len();
+            // Calls of one segment that follow one another.
+            if let Some(segment) = self.segments.get_mut(calls[0] as usize) {
+                for (g, group) in self.profile.groups.all().iter().enumerate() {
+                    for counter in group.counters.clone() {
+                        let column = &mut segment.columns[1 + counter];
+                        for i in from..to {
+                            let Some(value) = columns.value(g, counter, i) else {
+                                column.push_missing();
+                                continue;
+                            };
+                            column.values.push(value);
+                            if let Some(class) = classes.of(columns, i) {
+                                let of = segment.recorder.brackets.of(class, counters);
+                                of.counted[counter] += 1;
+                            }
+                        }
                     }
                 }
+            }
+            from = to;
+        }
+    }
+
+    /// Adds up the memory now and then, and leaves out an op if it is too much.
+    fn watch_memory(&mut self) {
+        self.pages += 1;
+        if self.batch.changes.load(Ordering::Relaxed) != self.changes {
+            self.forget();
+        } else if self.pages >= PAGES_AT_ONCE {
+            self.add_up();
+            if self.batch.used.load(Ordering::Relaxed) > self.batch.most_bytes {
+                self.leave_out();
             }
         }
     }
 
-    /// A variable's column in the current chunk of a segment; `None` for a call that is skipped.
-    #[inline]
-    fn column(&mut self, row: u32, variable: usize) -> Option<&mut ChunkColumn> {
-        let chunk = self.segments.get_mut(row as usize)?.chunks.last_mut()?;
-        chunk.columns.get_mut(variable)
+    fn add_up(&mut self) {
+        let bytes: usize = self.segments.iter().map(Segment::bytes).sum();
+        let used = &self.batch.used;
+        match bytes.checked_sub(self.bytes) {
+            Some(more) => used.fetch_add(more, Ordering::Relaxed),
+            None => used.fetch_sub(self.bytes - bytes, Ordering::Relaxed),
+        };
+        (self.bytes, self.pages) = (bytes, 0);
+    }
+
+    /// Chooses the last op, but never the only one.
+    fn leave_out(&mut self) {
+        let mut all = self.batch.lock();
+        if self.batch.changes.load(Ordering::Relaxed) == self.changes {
+            let keys = self.segments.iter().filter(|s| s.bytes() > 0).map(|s| s.key);
+            let keys: BTreeSet<Key> = keys.collect();
+            if let Some(last) = keys.last().filter(|_| keys.len() > 1) {
+                all.insert(*last);
+                self.batch.changes.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+        drop(all);
+        self.forget();
+    }
+
+    /// Forgets what was left out.
+    fn forget(&mut self) {
+        let all = self.batch.lock();
+        self.changes = self.batch.changes.load(Ordering::Relaxed);
+        self.left_out.clone_from(&all);
+        drop(all);
+        for segment in &mut self.segments {
+            if self.left_out.contains(&segment.key) {
+                (segment.columns, segment.runs) = (Vec::new(), Vec::new());
+            }
+        }
+        self.cache.clear();
+        self.add_up();
     }
 }
 
@@ -438,18 +609,18 @@ impl Adder for Worker<'_> {
             let weight = self.weights.map_or(1, |weights| weights.timed(columns, i));
             let stands_for = u128::from(time).saturating_mul(u128::from(weight));
             segment.total = segment.total.saturating_add(stands_for);
-            let Some(chunk) = segment.chunks.last_mut() else { continue };
-            chunk.columns[0].values.push(time);
+            segment.columns[0].values.push(time);
             if columns.sampled {
                 let counted = self.weights.map_or(1, |weights| weights.counted(columns, i));
-                chunk.columns[1 + counters].values.push(weight);
-                chunk.columns[2 + counters].values.push(counted);
+                segment.columns[1 + counters].values.push(weight);
+                segment.columns[2 + counters].values.push(counted);
             }
             if self.recorded {
-                chunk.columns[variables - 1].values.push(columns.duration(i));
+                segment.columns[variables - 1].values.push(columns.duration(i));
             }
         }
         self.add_counters(columns, brackets, &rows);
         self.rows = rows;
+        self.watch_memory();
     }
 }

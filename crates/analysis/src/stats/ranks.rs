@@ -2,15 +2,20 @@
 //! means of the buckets.
 //!
 //! Equal values form a *class*. Classes are visited from small to large. If the values lie close
-//! together, they are counted. Otherwise they are sorted together with their index: both fit in 64
-//! bits if the values allow it (with 10 million calls, if they span less than 2⁴⁰), and in 96 bits
-//! if not.
+//! together, they are counted. Otherwise they are distributed by their upper bits ([`PART_BITS`])
+//! into parts, and each part is sorted by the lower bits, together with the index: both fit in 64
+//! bits if the values allow it (with 10 million calls, if they span less than 2⁵¹). If not, all are
+//! sorted at once, in 96 bits each.
 
 use super::samples::{ColumnSlice, ValueSlice};
 use super::{Number, Variable};
 
 /// Values that span less than this are always counted and not sorted, however few they are.
 const COUNTED: u64 = 1 << 12;
+/// Many values are distributed into 2 to the power of this many parts, each of which fits into a cache.
+const PART_BITS: u32 = 11;
+/// Fewer values are one part.
+const FEW: usize = 1 << 12;
 /// Number of terms that are summed separately before they are added to the total. This keeps the
 /// rounding errors of long sums small.
 pub(super) const BLOCK: usize = 4096;
@@ -50,8 +55,10 @@ impl From<&Ranked> for Variable {
 /// Buffers for sorting.
 #[derive(Debug, Default)]
 pub(super) struct RankScratch {
-    /// The difference from the smallest value in the upper bits, and the index in the lower bits.
+    /// The lower bits of the difference from the smallest value, and the index in the bits below.
     packed: Vec<u64>,
+    /// The same while a part is sorted.
+    other: Vec<u64>,
     wide: Vec<Wide>,
     counts: Vec<u32>,
     /// Doubled rank and bucket of each value, by its difference from the smallest.
@@ -146,9 +153,7 @@ fn count(
     let range = (max - min) as usize + 1;
     scratch.counts.clear();
     scratch.counts.resize(range, 0);
-    for i in (0..ranks.len()).filter(|i| column.is_there(*i)) {
-        scratch.counts[(column.raw(i) - min) as usize] += 1;
-    }
+    column.each(|_, value| scratch.counts[(value - min) as usize] += 1);
     scratch.classes.clear();
     scratch.classes.resize(range, (0, 0));
     for (value, class) in scratch.classes.iter_mut().enumerate() {
@@ -157,9 +162,7 @@ fn count(
             *class = classes.add(min + value as u64, calls.into());
         }
     }
-    for i in (0..ranks.len()).filter(|i| column.is_there(*i)) {
-        (ranks[i], places[i]) = scratch.classes[(column.raw(i) - min) as usize];
-    }
+    column.each(|i, value| (ranks[i], places[i]) = scratch.classes[(value - min) as usize]);
 }
 
 #[allow(clippy::too_many_arguments, reason = "a step of `rank`, which owns all of these")]
@@ -172,22 +175,14 @@ fn sort(
     ranks: &mut [u32],
     places: &mut [u8],
 ) {
-    let there = (0..ranks.len()).filter(|i| column.is_there(*i));
     let place_bits = u64::BITS - (ranks.len() as u64).leading_zeros();
-    if (max - min).leading_zeros() >= place_bits {
-        let mask = (1u64 << place_bits) - 1;
-        scratch.packed.clear();
-        scratch.packed.extend(there.map(|i| (column.raw(i) - min) << place_bits | i as u64));
-        scratch.packed.sort_unstable();
-        for class in scratch.packed.chunk_by(|a, b| a >> place_bits == b >> place_bits) {
-            let (rank, bucket) = classes.add(min + (class[0] >> place_bits), class.len() as u64);
-            for item in class {
-                let place = (item & mask) as usize;
-                (ranks[place], places[place]) = (rank, bucket);
-            }
-        }
+    let bits = u64::BITS - (max - min).leading_zeros();
+    let low = if ranks.len() < FEW { bits } else { bits.saturating_sub(PART_BITS) };
+    if low + place_bits <= u64::BITS {
+        sort_parts(column, min, (max, low, place_bits), scratch, classes, ranks, places);
         return;
     }
+    let there = (0..ranks.len()).filter(|i| column.is_there(*i));
     scratch.wide.clear();
     scratch.wide.extend(there.map(|i| {
         let value = column.raw(i);
@@ -200,6 +195,88 @@ fn sort(
         for item in class {
             (ranks[item.place as usize], places[item.place as usize]) = (rank, bucket);
         }
+    }
+}
+
+/// Sorts values that fit together with their index: `low` bits of the one, and `place_bits` of the other.
+fn sort_parts(
+    column: &ColumnSlice<'_>,
+    min: u64,
+    (max, low, place_bits): (u64, u32, u32),
+    scratch: &mut RankScratch,
+    classes: &mut Classes,
+    ranks: &mut [u32],
+    places: &mut [u8],
+) {
+    let RankScratch { packed, other, counts, .. } = scratch;
+    let parts = ((max - min) >> low) as usize + 1;
+    counts.clear();
+    counts.resize(parts, 0);
+    column.each(|_, value| counts[((value - min) >> low) as usize] += 1);
+    let mut at = 0;
+    for count in counts.iter_mut() {
+        at += std::mem::replace(count, at);
+    }
+    packed.clear();
+    packed.resize(at as usize, 0);
+    let (mask, place_mask) = ((1u64 << low) - 1, (1u64 << place_bits) - 1);
+    column.each(|i, value| {
+        let next = &mut counts[((value - min) >> low) as usize];
+        packed[*next as usize] = ((value - min) & mask) << place_bits | i as u64;
+        *next += 1;
+    });
+    // Each count is now the end of its part.
+    let mut from = 0;
+    for (part, end) in (0u64..).zip(counts.iter()) {
+        let items = &mut packed[from..*end as usize];
+        from = *end as usize;
+        sort_by_value(items, other, low, place_bits);
+        for class in items.chunk_by(|a, b| a >> place_bits == b >> place_bits) {
+            let value = min + (part << low | class[0] >> place_bits);
+            let (rank, bucket) = classes.add(value, class.len() as u64);
+            for item in class {
+                let place = (item & place_mask) as usize;
+                (ranks[place], places[place]) = (rank, bucket);
+            }
+        }
+    }
+}
+
+/// Sorts by the upper bits; among equal ones, the order stays. `bits` are those above `from`.
+fn sort_by_value(items: &mut [u64], other: &mut Vec<u64>, bits: u32, from: u32) {
+    let digit = if items.len() < 1 << 14 { 8 } else { 11 };
+    let passes = bits.div_ceil(digit);
+    if items.len() < 64 * passes as usize {
+        // The indices of equal values are in order.
+        items.sort_unstable();
+        return;
+    }
+    if passes == 0 {
+        return;
+    }
+    other.clear();
+    other.resize(items.len(), 0);
+    let width = bits.div_ceil(passes);
+    let (mut source, mut target) = (items, other.as_mut_slice());
+    for pass in 0..passes {
+        let shift = from + pass * width;
+        let digit_of = |item: u64| (item >> shift & ((1 << width) - 1)) as usize;
+        let mut starts = [0u32; 1 << 11];
+        source.iter().for_each(|item| starts[digit_of(*item)] += 1);
+        let mut at = 0;
+        for count in &mut starts[..1 << width] {
+            at += std::mem::replace(count, at);
+        }
+        for item in source.iter() {
+            let next = &mut starts[digit_of(*item)];
+            target[*next as usize] = *item;
+            *next += 1;
+        }
+        std::mem::swap(&mut source, &mut target);
+    }
+    if passes % 2 == 1 {
+        // The sorted values are in `other`.
+        target.copy_from_slice(source);
     }
 }
 
@@ -252,7 +329,9 @@ impl Classes {
         self.at = end;
         let doubled = start + 1 + end;
         let from_mean = doubled as i64 - (self.calls as i64 + 1);
-        self.rank_squares += i128::from(from_mean) * i128::from(from_mean) * i128::from(calls);
+        // At most `MOST_CALLS` calls: the square has 62 bits.
+        let square = from_mean.unsigned_abs() * from_mean.unsigned_abs();
+        self.rank_squares += (u128::from(square) * u128::from(calls)) as i128;
         let difference = (value - self.min) as f64 - self.mean_above_min;
         self.block += difference * difference * calls as f64;
         self.classes += 1;

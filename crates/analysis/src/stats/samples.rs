@@ -23,6 +23,14 @@ pub struct Samples {
 }
 
 impl Values {
+    /// An empty list with room for so many values.
+    pub fn with_capacity(narrow: bool, len: usize) -> Self {
+        match narrow {
+            true => Self::Narrow(Vec::with_capacity(len)),
+            false => Self::Wide(Vec::with_capacity(len)),
+        }
+    }
+
     pub fn len(&self) -> usize {
         match self {
             Self::Narrow(values) => values.len(),
@@ -51,37 +59,6 @@ impl Values {
             },
             Self::Wide(values) => values.push(value),
         }
-    }
-
-    /// Frees memory that is not used.
-    pub fn shrink(&mut self) {
-        match self {
-            Self::Narrow(values) => values.shrink_to_fit(),
-            Self::Wide(values) => values.shrink_to_fit(),
-        }
-    }
-
-    /// Joins the values of `parts`, in this order. Each part is freed as soon as it has been
-    /// copied.
-    pub fn join(parts: Vec<Self>) -> Self {
-        let len = parts.iter().map(Self::len).sum();
-        if parts.iter().all(|part| matches!(part, Self::Narrow(_))) {
-            let mut all = Vec::with_capacity(len);
-            for part in parts {
-                if let Self::Narrow(values) = part {
-                    all.extend_from_slice(&values);
-                }
-            }
-            return Self::Narrow(all);
-        }
-        let mut all = Vec::with_capacity(len);
-        for part in parts {
-            match part {
-                Self::Narrow(values) => all.extend(values.iter().map(|v| u64::from(*v))),
-                Self::Wide(values) => all.extend_from_slice(&values),
-            }
-        }
-        Self::Wide(all)
     }
 }
 
@@ -180,6 +157,23 @@ impl ColumnSlice<'_> {
         }
     }
 
+    /// Calls `each` for the index and the value of each that exists, in order.
+    #[inline]
+    pub fn each(&self, mut each: impl FnMut(usize, u64)) {
+        match (self.values, self.missing) {
+            (ValueSlice::Narrow(values), None) => {
+                values.iter().enumerate().for_each(|(i, value)| each(i, (*value).into()));
+            }
+            (ValueSlice::Wide(values), None) => {
+                values.iter().enumerate().for_each(|(i, value)| each(i, *value));
+            }
+            (_, Some(missing)) => {
+                let there = missing.iter().enumerate().filter(|(_, missing)| !**missing);
+                there.for_each(|(i, _)| each(i, self.raw(i)));
+            }
+        }
+    }
+
     /// Whether value `i` exists.
     #[inline]
     pub fn is_there(&self, i: usize) -> bool {
@@ -192,14 +186,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn joining_widens_the_values() {
+    fn a_large_value_widens_all() {
         let mut values = Values::default();
         values.push(7);
         values.push(1 << 40);
-        let joined = Values::join(vec![Values::Narrow(vec![1]), values, Values::Narrow(vec![2])]);
-        assert!(matches!(joined, Values::Wide(all) if all == [1, 7, 1 << 40, 2]));
-        let narrow = Values::join(vec![Values::Narrow(vec![1]), Values::Narrow(vec![2])]);
-        assert!(matches!(narrow, Values::Narrow(all) if all == [1, 2]));
+        assert!(matches!(values, Values::Wide(all) if all == [7, 1 << 40]));
     }
 
     #[test]

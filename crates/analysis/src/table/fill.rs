@@ -9,6 +9,7 @@ use profile::{Columns, Profile, Role, Status};
 use super::sum::Sum;
 use super::{Apart, By, Key, Places};
 use crate::amounts::{self, BracketCounts, Brackets, PageBrackets, parts};
+use crate::by_export::ByExport;
 use crate::forest::{Mark, Marks, NO_ROW, Rows};
 use crate::metrics::{self, Sets};
 use crate::sampled::Weights;
@@ -47,11 +48,21 @@ pub(crate) struct Table<'a> {
     /// Calls that belong to no thread ([`Role::is_apart`]). The totals above leave them out.
     pub all_apart: Apart,
     /// The row of each export of the process that was seen last.
-    cache: HashMap<u32, Option<usize>>,
+    cache: ByExport,
     cached_process: Option<usize>,
     /// The row of each call of the page, and its duration without what the recorder added.
     page_rows: Vec<u32>,
     page_times: Vec<u64>,
+    page_runs: Vec<Run>,
+}
+
+/// Calls of a page that follow one another, with the same row and the same class of bracket.
+#[derive(Clone, Copy, Debug)]
+struct Run {
+    row: u32,
+    class: Option<u32>,
+    from: usize,
+    to: usize,
 }
 
 impl<'a> Table<'a> {
@@ -81,10 +92,11 @@ impl<'a> Table<'a> {
             nested: false,
             all_in_brackets: BracketCounts::default(),
             all_apart: Apart::default(),
-            cache: HashMap::new(),
+            cache: ByExport::default(),
             cached_process: None,
             page_rows: Vec::new(),
             page_times: Vec::new(),
+            page_runs: Vec::new(),
         }
     }
 
@@ -111,28 +123,18 @@ impl<'a> Table<'a> {
         }
         let mut rows = std::mem::take(&mut self.page_rows);
         rows.clear();
-        let mut last: Option<(u32, Option<usize>)> = None;
+        let by_cpu = self.places.by() == By::Cpu;
         for (i, export) in columns.export.iter().enumerate() {
-            let row = match last {
-                Some((known, row)) if known == *export => row,
-                _ => match self.cache.get(export) {
-                    Some(row) => *row,
-                    None => {
-                        let row = self.row_of(columns, *export);
-                        self.cache.insert(*export, row);
-                        row
-                    }
-                },
-            };
-            last = Some((*export, row));
-            let row = match row {
-                Some(_) if self.places.by() == By::Cpu => {
-                    let location = columns.location[i];
-                    Some(self.row(Key::Cpu(cpu_of(location), node_of(location))))
-                }
-                other => other,
-            };
-            rows.push(row.map_or(NO_ROW, |row| row as u32));
+            let mut row = self.cache.get(*export).unwrap_or_else(|| {
+                let row = self.row_of(columns, *export).map_or(NO_ROW, |row| row as u32);
+                self.cache.insert(*export, row);
+                row
+            });
+            if by_cpu && row != NO_ROW {
+                let location = columns.location[i];
+                row = self.row(Key::Cpu(cpu_of(location), node_of(location))) as u32;
+            }
+            rows.push(row);
         }
         self.page_rows = rows;
     }
@@ -151,24 +153,46 @@ impl<'a> Table<'a> {
         }
     }
 
+    /// Finds the calls of the page that follow one another and are added in the same way.
+    fn find_runs(&mut self, columns: &Columns, classes: &PageBrackets) {
+        self.page_runs.clear();
+        for (at, row) in self.page_rows.iter().enumerate() {
+            let class = classes.of(columns, at);
+            match self.page_runs.last_mut() {
+                Some(run) if run.row == *row && run.class == class => run.to = at + 1,
+                _ => self.page_runs.push(Run { row: *row, class, from: at, to: at + 1 }),
+            }
+        }
+    }
+
     fn add_counters(&mut self, columns: &Columns, classes: &PageBrackets) {
+        if self.profile.groups.counters() > 0 {
+            self.find_runs(columns, classes);
+        }
         let counters = self.profile.groups.counters();
         for (group, column) in self.profile.groups.all().iter().zip(&columns.groups) {
             if column.status.len() != self.page_rows.len() {
                 continue;
             }
             for counter in group.counters.clone() {
-                let values = columns.values[counter].iter();
-                let calls = self.page_rows.iter().zip(&column.status).zip(values).enumerate();
-                for (i, ((row, status), value)) in calls {
-                    if *status != Status::Whole {
-                        continue;
-                    }
-                    if let Some(sum) = self.sums.get_mut(*row as usize) {
-                        sum.counters[counter].count(*value);
-                        if let Some(class) = classes.of(columns, i) {
-                            sum.brackets.of(class, counters).counted[counter] += 1;
-                        }
+                let values = &columns.values[counter];
+                if values.len() != self.page_rows.len() {
+                    continue;
+                }
+                for run in &self.page_runs {
+                    let Some(sum) = self.sums.get_mut(run.row as usize) else { continue };
+                    let of_run = column.status[run.from..run.to].iter();
+                    let there = of_run.zip(&values[run.from..run.to]);
+                    let whole = there.filter(|(status, _)| **status == Status::Whole);
+                    let (mut calls, mut total) = (0, 0u128);
+                    whole.for_each(|(_, value)| {
+                        calls += 1;
+                        total += u128::from(*value);
+                    });
+                    sum.counters[counter].total += total;
+                    sum.counters[counter].calls += calls;
+                    if let Some(class) = run.class.filter(|_| calls > 0) {
+                        sum.brackets.of(class, counters).counted[counter] += calls;
                     }
                 }
             }

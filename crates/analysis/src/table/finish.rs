@@ -7,7 +7,6 @@ use super::fill::Table;
 use super::sum::Sum;
 use super::{FirstCalls, Key, Row, Taken};
 use crate::amounts::{Brackets, Inside, PARTS, ticks};
-use crate::durations::Durations;
 use crate::estimate::Estimate;
 use crate::metrics::{Sets, empty_share, is_clock_of_threads};
 
@@ -49,9 +48,8 @@ impl Sum {
                 counter.value = counter.value.at_most(ns);
             }
         }
-        let quantile = |q: f64, durations: &mut Durations| {
-            durations.quantile(q).map_or(0.0, |parts| parts / PARTS as f64)
-        };
+        let of_parts = |parts: Option<f64>| parts.map_or(0.0, |parts| parts / PARTS as f64);
+        let [p10, p50, p99] = self.durations.quantiles([0.1, 0.5, 0.99]).map(of_parts);
         // Metrics are of outermost calls only, and a dispatch is not counted for those alone.
         let all = [(self.calls, self.dispatches)].into_iter().filter(|_| self.passes.is_empty());
         let of_passes = self.passes.iter().map(|pass| (pass.calls, pass.dispatches));
@@ -72,9 +70,9 @@ impl Sum {
             empty_share: empty_share(ticks(self.total + self.taken), of_empty),
             min: ticks(self.min.into()),
             max: ticks(self.max.into()),
-            p10: quantile(0.1, &mut self.durations),
-            p50: quantile(0.5, &mut self.durations),
-            p99: quantile(0.99, &mut self.durations),
+            p10,
+            p50,
+            p99,
             counters: self
                 .counters
                 .iter()

@@ -3,18 +3,27 @@
     python account.py CALLS.json... < ARGUMENTS
 
 CALLS.json is `counterpoint export PROFILE --format json`; a line of ARGUMENTS for each file is `raw` or
-empty. Prints a line with a JSON object for each file: by op, thread, cpu and process, for each row its
-calls, inner_calls, dispatches, total, self, mean, min, p50, p99 and max in ns, how many threads and
-CPUs, and the recorded sum of each counter over outermost calls with the number of these. `total` has the
-time in calls and the share of each op.
+empty. Prints a line with a JSON object for each file: by op, thread, cpu, process and rank, for each row
+its calls, inner_calls, dispatches, total, self, mean, min, p50, p99 and max in ns, how many threads and
+CPUs, the recorded sum of each counter over outermost calls with the number of these, and what `stats`
+says of the durations and of each counter. `tree` has calls, total and self by the names of the calls
+around; `threads` calls, wall time and time in calls; `head` the sums above the table.
 """
 
 import json
 import sys
 
 import numpy
+from scipy.stats import rankdata
 
 PARTS = 16  # what is taken of a call is a whole number of these parts of a tick
+BUCKETS = 4
+KEYS = {
+    "op": lambda call: call["op"],
+    "thread": lambda call: f"{call['pass']} {call['pid']} {call['tid']}",
+    "cpu": lambda call: str(call["cpu"]),
+    "process": lambda call: f"{call['pass']} {call['pid']}",
+}
 
 
 def classes(document, raw):
@@ -24,7 +33,7 @@ def classes(document, raw):
     parts = lambda ns: int(numpy.floor(max(ns, 0.0) * scale + 0.5))
     for one in [] if raw else document["compensation"]:
         inside, whole = one["duration_ns"]["value"], one["whole_ns"]["value"]
-        key = one["pid"], tuple(counter["name"] for counter in one["counters"])
+        key = one["process"], tuple(counter["name"] for counter in one["counters"])
         found[key] = parts(inside), parts(whole - inside)
     return found
 
@@ -46,31 +55,26 @@ def nested(calls):
     return order, around
 
 
-def account(document, by, raw):
+def threads_of(document, raw):
+    """The calls of each thread, each with its own time and what was taken, and the call around it."""
     prices = classes(document, raw)
     names = [counter["name"] for counter in document["profile"]["counters"]]
     threads = {}
     for row in document["calls"]:
-        begin = row["start_ticks"]
         # What the host's own profiler saw of a thread is on the same thread.
-        foreign = row["library"] == "python"
-        call = dict(row, begin=begin, end=begin + row["duration_ticks"], foreign=foreign)
-        threads.setdefault((row["pid"], row["tid"]), []).append(call)
-    key = {
-        "op": lambda call: call["op"],
-        "thread": lambda call: str(call["tid"]),
-        "cpu": lambda call: str(call["cpu"]),
-        "process": lambda call: str(call["pid"]),
-    }[by]
-    rows = {}
+        begin, ticks = row["start_ticks"], row["duration_ticks"]
+        times = {"begin": begin, "end": begin + ticks, "foreign": row["library"] == "python"}
+        call = {**row, **times, "pass": row.get("pass", 1)}
+        threads.setdefault((call["pass"], row["pid"], row["tid"]), []).append(call)
     for calls in threads.values():
         order, around = nested(calls)
         for call in calls:
             read = tuple(name for name in names if call.get(name) is not None)
-            call["price"] = (0, 0) if call["foreign"] else prices.get((call["pid"], read), (0, 0))
+            call["price"] = (0, 0) if call["foreign"] else prices.get((call["process"], read), (0, 0))
             call["own"] = PARTS * (call["end"] - call["begin"])
             call["wanted"], call["inside"] = call["price"][0], 0
         for i, outer in enumerate(around):
+            calls[i]["around"] = None if outer is None else calls[outer]
             if outer is not None:
                 calls[outer]["own"] -= PARTS * (calls[i]["end"] - calls[i]["begin"])
                 calls[outer]["wanted"] += calls[i]["price"][1]
@@ -79,54 +83,127 @@ def account(document, by, raw):
             taken = min(call["wanted"], call["own"])
             call["own"] -= taken
             call["taken"] = taken + call["inside"]
+            call["time"] = PARTS * (call["end"] - call["begin"]) - call["taken"]
             if around[i] is not None:
                 calls[around[i]]["inside"] += call["taken"]
-        for i, call in enumerate(calls):
-            new = {"times": [], "self": 0, "inner": 0, "first": 0, "counters": {}, "with": {}}
-            row = rows.setdefault(key(call), new | {"threads": set(), "cpus": set()})
+    return threads
+
+
+def outer_calls(call):
+    while call["around"] is not None:
+        call = call["around"]
+        yield call
+
+
+def buckets(values):
+    values, n = sorted(values), len(values)
+    edges = [n * b // BUCKETS for b in range(BUCKETS + 1)]
+    return [sum(values[a:b]) / (b - a) if b > a else None for a, b in zip(edges, edges[1:])]
+
+
+def correlations(x, y):
+    """Pearson's and Spearman's, or None where one of the two is constant."""
+    if len(set(x)) < 2 or len(set(y)) < 2:
+        return None, None
+    return tuple(float(numpy.corrcoef(a, b)[0, 1]) for a, b in ((x, y), (rankdata(x), rankdata(y))))
+
+
+def described(calls, names, scale):
+    """What `stats` says: durations, values of each counter, and how both are correlated."""
+    times = [call["time"] * scale for call in calls]
+    out = {"duration_ns": {"buckets": buckets(times), "deviation": None}}
+    if len(times) > 1:
+        out["duration_ns"]["deviation"] = float(numpy.std(times, ddof=1))
+    for name in names:
+        both = [(call["time"], call[name]) for call in calls if call.get(name) is not None]
+        x, y = zip(*both) if both else ((), ())
+        out[name] = {
+            "calls": len(both),
+            "deviation": float(numpy.std(y, ddof=1)) if len(y) > 1 else None,
+            "correlations": correlations(x, y),
+        }
+    return out
+
+
+def account(document, threads, by):
+    names = [counter["name"] for counter in document["profile"]["counters"]]
+    scale = document["profile"]["clock"]["ns_per_tick"] / PARTS
+    rows, key = {}, KEYS[by]
+    for calls in threads.values():
+        for call in calls:
+            new = {"outermost": [], "self": 0, "inner": 0, "first": 0, "threads": set(), "cpus": set()}
+            row = rows.setdefault(key(call), new)
             row["self"] += call["own"]
             row["first"] += not (call["workgroup_x"] or call["workgroup_y"] or call["workgroup_z"])
-            row["threads"].add((call["pid"], call["tid"]))
+            row["threads"].add((call["pass"], call["pid"], call["tid"]))
             row["cpus"].add(call["cpu"])
-            outer = around[i]
-            while outer is not None and key(calls[outer]) != key(call):
-                outer = around[outer]
-            if outer is not None:
+            if any(key(outer) == key(call) for outer in outer_calls(call)):
                 row["inner"] += 1
-                continue
-            row["times"].append(PARTS * (call["end"] - call["begin"]) - call["taken"])
-            for name in names:
-                if call.get(name) is not None:
-                    row["counters"][name] = row["counters"].get(name, 0) + call[name]
-                    row["with"][name] = row["with"].get(name, 0) + 1
-    scale = document["profile"]["clock"]["ns_per_tick"] / PARTS
-    out, whole = {}, sum(row["self"] for row in rows.values())
+            else:
+                row["outermost"].append(call)
+    whole = sum(row["self"] for row in rows.values())
+    # Each pass repeats the calls of every op. What is computed from single calls is of all passes.
+    passes = document["profile"].get("passes") or 1 if by == "op" else 1
+    out = {}
     for name, row in rows.items():
-        times = numpy.array(row["times"], dtype=numpy.float64)
+        calls = row["outermost"]
+        times = numpy.array([call["time"] for call in calls], dtype=numpy.float64)
         quantile = lambda q: float(numpy.quantile(times, q)) * scale
+        values = {n: [call[n] for call in calls if call.get(n) is not None] for n in names}
+        of_pass = [sum(call["pass"] == n + 1 for call in calls) for n in range(passes)]
+        agree = len(set(of_pass)) == 1
         out[name] = {
-            "calls": len(times),
-            "inner_calls": row["inner"],
-            "dispatches": row["first"],
+            "calls": len(calls) // passes if agree else None,
+            "inner_calls": row["inner"] // passes,
+            "dispatches": row["first"] // passes if agree else None,
             "share": row["self"] / whole if whole else 0,
             "threads": len(row["threads"]),
             "cpus": len(row["cpus"]),
-            "total_ns": sum(row["times"]) * scale,
-            "self_ns": row["self"] * scale,
-            "mean_ns": sum(row["times"]) / len(times) * scale,
+            "total_ns": sum(call["time"] for call in calls) * scale / passes,
+            "self_ns": row["self"] * scale / passes,
+            "mean_ns": float(times.mean()) * scale,
             "min_ns": float(times.min()) * scale,
             "p50_ns": quantile(0.5),
             "p99_ns": quantile(0.99),
             "max_ns": float(times.max()) * scale,
-            "counters": row["counters"],
-            "with": row["with"],
+            "counters": {n: sum(values[n]) for n in names if values[n]},
+            "with": {n: len(values[n]) for n in names if values[n]},
         }
+        if by == "op":
+            out[name]["stats"] = described(calls, names, scale)
     return out
+
+
+def tree(document, threads):
+    """Calls, total and self by the names of the calls around, the outermost first."""
+    scale = document["profile"]["clock"]["ns_per_tick"] / PARTS / (document["profile"].get("passes") or 1)
+    nodes = {}
+    for call in (call for calls in threads.values() for call in calls):
+        path = "/".join(reversed([call["op"], *(outer["op"] for outer in outer_calls(call))]))
+        node = nodes.setdefault(path, {"calls": 0, "total_ns": 0, "self_ns": 0})
+        node["calls"] += 1
+        node["total_ns"] += call["time"] * scale
+        node["self_ns"] += call["own"] * scale
+    return nodes
+
+
+def lives(document, threads):
+    """Of each thread: calls, from the first begin to the last end, and the time in calls."""
+    ns = document["profile"]["clock"]["ns_per_tick"]
+    return {
+        f"{one} {pid} {tid}": {
+            "calls": len(calls),
+            "wall_ns": (max(call["end"] for call in calls) - min(call["begin"] for call in calls)) * ns,
+            "dispatch_ns": sum(call["own"] for call in calls) * ns / PARTS,
+        }
+        for (one, pid, tid), calls in threads.items()
+    }
 
 
 if __name__ == "__main__":
     for name, arguments in zip(sys.argv[1:], sys.stdin):
         with open(name, encoding="utf-8") as file:
             document = json.load(file)
-        raw = arguments.strip() == "raw"
-        print(json.dumps({by: account(document, by, raw) for by in ("op", "thread", "cpu", "process")}))
+        threads = threads_of(document, arguments.strip() == "raw")
+        out = {by: account(document, threads, by) for by in KEYS}
+        print(json.dumps({**out, "tree": tree(document, threads), "lives": lives(document, threads)}))

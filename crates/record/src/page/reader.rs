@@ -167,6 +167,7 @@ impl<'a> PageReader<'a> {
     ///
     /// # Errors
     /// Returns [`TornRecord`]; after that, the result is always `None`.
+    #[inline]
     pub fn next_record(&mut self) -> Option<Result<Record, TornRecord>> {
         if self.at >= self.records.len() {
             return None;
@@ -186,16 +187,19 @@ impl<'a> PageReader<'a> {
         Some(value)
     }
 
+    #[inline]
     fn small(&mut self) -> Option<u32> {
         u32::try_from(self.varint()?).ok()
     }
 
+    #[inline]
     fn decode(&mut self) -> Option<Record> {
         let tag = *self.records.get(self.at)?;
         self.at += 1;
         if tag & TAG_CALL != 0 { self.decode_call(tag) } else { self.decode_other(tag) }
     }
 
+    #[inline]
     fn decode_call(&mut self, tag: u8) -> Option<Record> {
         let mut call = match self.header.version {
             1 => self.decode_context_1(tag)?,
@@ -235,6 +239,7 @@ impl<'a> PageReader<'a> {
     }
 
     /// Decodes the leading fields of a call.
+    #[inline]
     fn decode_context(&mut self, tag: u8) -> Option<Call> {
         const KNOWN: u8 = TAG_CALL
             | TAG_CONTEXT
@@ -279,6 +284,7 @@ impl<'a> PageReader<'a> {
         Some(call)
     }
 
+    #[inline]
     fn three(&mut self) -> Option<[u32; 3]> {
         Some([self.small()?, self.small()?, self.small()?])
     }
