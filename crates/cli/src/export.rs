@@ -16,6 +16,7 @@ use arrow_array::RecordBatch;
 use arrow_schema::{ArrowError, SchemaRef};
 use clap::ValueEnum;
 use clock::ExportClock;
+use lines::Texts;
 use model::metric::Bound;
 use profile::batch::unknown_op;
 use profile::tracks::batches::SeriesChooser;
@@ -260,10 +261,23 @@ fn rows(out: &mut (impl Write + Send), rows: Rows<'_>, args: &Args) -> io::Resul
 fn csv(out: &mut impl Write, rows: &mut Rows<'_>) -> io::Result<()> {
     // The header line is written even if there are no rows.
     out.write_all(lines::csv_header(&rows.schema).as_bytes())?;
+    let mut texts = Texts::default();
     for batch in &mut *rows.batches {
-        out.write_all(&lines::csv(&batch.map_err(io_error)?)?)?;
+        out.write_all(&lines::csv(&batch.map_err(io_error)?, &mut texts)?)?;
     }
+    say_cut(&texts);
     Ok(())
+}
+
+/// Says that texts were cut, and where they are whole.
+fn say_cut(texts: &Texts) {
+    if texts.were_cut {
+        let (longest, all) = (lines::LONG, lines::MOST_OF_LONG >> 20);
+        say!(
+            "texts of more than {longest} bytes are cut after the first {all} MiB of them; --format \
+             parquet has each text once, and in full"
+        );
+    }
 }
 
 fn json(out: &mut impl Write, rows: &mut Rows<'_>) -> io::Result<()> {
@@ -277,12 +291,14 @@ fn json(out: &mut impl Write, rows: &mut Rows<'_>) -> io::Result<()> {
         writeln!(out, "\"compensation\":{compensation},")?;
     }
     write!(out, "\"{name}\":[")?;
-    let mut first = "\n";
+    let (mut first, mut texts) = ("\n", Texts::default());
     for batch in &mut *rows.batches {
-        out.write_all(&lines::json(&batch.map_err(io_error)?, first, ",\n")?)?;
+        out.write_all(&lines::json(&batch.map_err(io_error)?, first, ",\n", &mut texts)?)?;
         first = ",\n";
     }
-    writeln!(out, "\n]}}")
+    writeln!(out, "\n]}}")?;
+    say_cut(&texts);
+    Ok(())
 }
 
 /// Unwraps I/O errors, so that a broken pipe can still be recognised.

@@ -3,7 +3,7 @@
 //!
 //! A plugin is somebody else's code, so it is never loaded into this process. A child of ours loads
 //! it (`plugin/child.rs`), and says what it finds on a pipe. If the child crashes, the plugin's name
-//! is known and everything else goes on.
+//! is known and everything else goes on. `plugin/answer.rs` says what a child cannot do to us.
 //!
 //! ```text
 //!  list, check, run ── a child for each file ── plugin_host ── the plugin
@@ -11,6 +11,7 @@
 //!        └────────────────────┘
 //! ```
 
+mod answer;
 mod check;
 mod child;
 mod control;

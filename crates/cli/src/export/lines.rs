@@ -8,7 +8,11 @@
 //! that reads back as the same value (`1.0`, `2.5e-7`). Booleans are `true` and `false`. Texts
 //! follow RFC 4180 or RFC 8259. A missing value is an empty field, or `null`. A number that is not
 //! finite is `NaN`, `inf` or `-inf` in CSV, and `null` in JSON, which has no such numbers.
+//!
+//! A profile has each text once, and each row has it again. So that a small profile cannot become lines
+//! without end, rows have long texts only up to a total ([`Texts`]).
 
+use std::borrow::Cow;
 use std::io::{self, Write};
 
 use arrow_array::cast::AsArray;
@@ -21,6 +25,62 @@ use arrow_schema::{DataType, Schema};
 
 use crate::view::csv::field;
 
+/// A text with more bytes is long.
+pub const LONG: usize = 256;
+/// So many bytes of long texts are written in full.
+pub const MOST_OF_LONG: u64 = 64 << 20;
+
+/// What is left for long texts. When a batch of rows would need more, its long texts are cut to [`LONG`]
+/// bytes and `…`, and so are those of all rows after it.
+#[derive(Debug)]
+pub struct Texts {
+    left: u64,
+    /// Whether a text was cut.
+    pub were_cut: bool,
+}
+
+impl Default for Texts {
+    fn default() -> Self {
+        Self { left: MOST_OF_LONG, were_cut: false }
+    }
+}
+
+impl Texts {
+    /// Takes what the long texts of a batch need. Returns how long its texts may be.
+    fn longest(&mut self, batch: &RecordBatch) -> usize {
+        let wanted: u64 = batch.columns().iter().map(bytes_of_long).sum();
+        if wanted <= self.left {
+            self.left -= wanted;
+            return usize::MAX;
+        }
+        self.left = 0;
+        self.were_cut = true;
+        LONG
+    }
+}
+
+/// The bytes of the long texts in all rows of a column.
+fn bytes_of_long(column: &ArrayRef) -> u64 {
+    let Some(dictionary) = column.as_dictionary_opt::<Int32Type>() else { return 0 };
+    let Some(texts) = dictionary.values().as_string_opt::<i32>() else { return 0 };
+    let lengths: Vec<u64> =
+        texts.iter().map(|text| text.map_or(0, str::len)).map(|n| n as u64).collect();
+    if lengths.iter().all(|length| *length <= LONG as u64) {
+        return 0;
+    }
+    let of = |key: Option<i32>| key.and_then(|key| lengths.get(key as usize)).copied();
+    let all = dictionary.keys().iter().filter_map(of);
+    all.filter(|length| *length > LONG as u64).sum()
+}
+
+fn cut(text: &str, longest: usize) -> Cow<'_, str> {
+    if text.len() <= longest {
+        return Cow::Borrowed(text);
+    }
+    let end = (0..=longest).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
+    Cow::Owned(format!("{}…", &text[..end]))
+}
+
 /// The header line of CSV: the names of the columns.
 pub fn csv_header(schema: &Schema) -> String {
     let names: Vec<String> = schema.fields().iter().map(|column| field(column.name())).collect();
@@ -28,8 +88,9 @@ pub fn csv_header(schema: &Schema) -> String {
 }
 
 /// Formats each row as a line of CSV.
-pub fn csv(batch: &RecordBatch) -> io::Result<Vec<u8>> {
-    let columns = columns(batch, &|text| Ok(field(text)))?;
+pub fn csv(batch: &RecordBatch, texts: &mut Texts) -> io::Result<Vec<u8>> {
+    let longest = texts.longest(batch);
+    let columns = columns(batch, &|text| Ok(field(&cut(text, longest))))?;
     let mut out = Vec::new();
     for row in 0..batch.num_rows() {
         for (position, column) in columns.iter().enumerate() {
@@ -49,8 +110,15 @@ pub fn csv(batch: &RecordBatch) -> io::Result<Vec<u8>> {
 
 /// Formats each row as a JSON object. `first` precedes the first object, and `separator` each of
 /// the others.
-pub fn json(batch: &RecordBatch, first: &str, separator: &str) -> io::Result<Vec<u8>> {
-    let columns = columns(batch, &|text| serde_json::to_string(text).map_err(io::Error::from))?;
+pub fn json(
+    batch: &RecordBatch,
+    first: &str,
+    separator: &str,
+    texts: &mut Texts,
+) -> io::Result<Vec<u8>> {
+    let longest = texts.longest(batch);
+    let quote = |text: &str| serde_json::to_string(&cut(text, longest)).map_err(io::Error::from);
+    let columns = columns(batch, &quote)?;
     let mut keys = Vec::new();
     for (position, column) in batch.schema_ref().fields().iter().enumerate() {
         let before = if position == 0 { "{" } else { "," };
@@ -182,7 +250,7 @@ mod tests {
     fn rows_of_csv() {
         let batch = extremes();
         assert_eq!(csv_header(batch.schema_ref()), "\"a,\"\"b\"\"\",u,i,f,b,'=t\n");
-        let lines = String::from_utf8(csv(&batch).unwrap()).unwrap();
+        let lines = String::from_utf8(csv(&batch, &mut Texts::default()).unwrap()).unwrap();
         assert_eq!(
             lines,
             "0,18446744073709551615,-9223372036854775808,0.1,true,\"say \"\"x\"\",\n\u{1}\"\n\
@@ -194,7 +262,8 @@ mod tests {
     /// RFC 8259, sections 6 and 7.
     #[test]
     fn rows_of_json() {
-        let lines = String::from_utf8(json(&extremes(), "[", ";").unwrap()).unwrap();
+        let lines =
+            String::from_utf8(json(&extremes(), "[", ";", &mut Texts::default()).unwrap()).unwrap();
         assert_eq!(
             lines,
             "[{\"a,\\\"b\\\"\":0,\"u\":18446744073709551615,\"i\":-9223372036854775808,\"f\":0.1,\
@@ -213,9 +282,9 @@ mod tests {
             ("f", Arc::new(Float64Array::from(vec![f64::NAN, f64::INFINITY, f64::NEG_INFINITY]))),
             ("t", Arc::new(missing)),
         ]);
-        assert_eq!(csv(&batch).unwrap(), b"NaN,\ninf,x\n-inf,x\n");
+        assert_eq!(csv(&batch, &mut Texts::default()).unwrap(), b"NaN,\ninf,x\n-inf,x\n");
         assert_eq!(
-            json(&batch, "", ",").unwrap(),
+            json(&batch, "", ",", &mut Texts::default()).unwrap(),
             b"{\"f\":null,\"t\":null},{\"f\":null,\"t\":\"x\"},{\"f\":null,\"t\":\"x\"}"
         );
     }
@@ -224,7 +293,7 @@ mod tests {
     fn doubles_are_the_shortest_that_read_back_as_the_same() {
         let numbers = [5e-324, f64::MAX, 1e21, 1e-7, 123456789.125, 1.0 / 3.0, 2e0];
         let batch = batch(vec![("f", Arc::new(Float64Array::from(numbers.to_vec())))]);
-        let lines = String::from_utf8(csv(&batch).unwrap()).unwrap();
+        let lines = String::from_utf8(csv(&batch, &mut Texts::default()).unwrap()).unwrap();
         let read: Vec<f64> = lines.lines().map(|line| line.parse().unwrap()).collect();
         assert_eq!(read, numbers);
     }
@@ -232,6 +301,32 @@ mod tests {
     #[test]
     fn an_unsupported_column_type_is_an_error() {
         let batch = batch(vec![("x", Arc::new(StringArray::from(vec!["a"])))]);
-        assert_eq!(csv(&batch).unwrap_err().to_string(), "a column of type Utf8");
+        assert_eq!(
+            csv(&batch, &mut Texts::default()).unwrap_err().to_string(),
+            "a column of type Utf8"
+        );
+    }
+
+    /// Two texts of 300 and 256 bytes, in three rows and one: 900 bytes are of long ones.
+    #[test]
+    fn long_texts_are_cut_when_there_are_too_many() {
+        let (long, short) = ("é".repeat(150), "x".repeat(LONG));
+        let all = [Some(&*long), Some(&*short), None, Some(&*long), Some(&*long)];
+        let batch = batch(vec![("t", texts(&all))]);
+        let whole = format!("{long}\n{short}\n\n{long}\n{long}\n");
+        let mut enough = Texts { left: 900, were_cut: false };
+        assert_eq!(csv(&batch, &mut enough).unwrap(), whole.as_bytes());
+        assert_eq!((enough.left, enough.were_cut), (0, false));
+        let cut = format!("{}…", "é".repeat(128));
+        let lines = format!("{cut}\n{short}\n\n{cut}\n{cut}\n");
+        let mut few = Texts { left: 899, were_cut: false };
+        assert_eq!(csv(&batch, &mut few).unwrap(), lines.as_bytes());
+        // From now on, also where a few would have been enough.
+        assert_eq!((few.left, few.were_cut), (0, true));
+        let one = super::tests::batch(vec![("t", texts(&[Some(&*long)]))]);
+        assert_eq!(
+            json(&one, "", ",", &mut few).unwrap(),
+            format!("{{\"t\":\"{cut}\"}}").as_bytes()
+        );
     }
 }

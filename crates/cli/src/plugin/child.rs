@@ -108,6 +108,11 @@ fn answers() -> io::Result<File> {
 }
 
 pub fn main(args: &Args) -> Result<ExitCode, Failure> {
+    if !matches!(args.what, What::Record { .. }) {
+        // We are in a group of our own, where an interrupt of the terminal does not arrive.
+        // SAFETY: takes no pointer.
+        unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
+    }
     let mut out = answers()?;
     match &args.what {
         What::List => {

@@ -1,15 +1,16 @@
 //! `counterpoint plugin list`.
 
-use std::io::{ErrorKind, Read, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode, Stdio};
+use std::process::{Command, ExitCode};
 use std::time::Duration;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use super::answer::{self, Answer, LONGEST_ANSWER};
 use super::child::Listed;
-use super::patient::{PATIENCE, Patient, gave_up};
+use super::patient::{PATIENCE, gave_up};
 use super::shown;
 use crate::failure::Failure;
 use crate::output::Format;
@@ -99,23 +100,15 @@ pub fn ask_within<T: DeserializeOwned>(
     what: &[&str],
     patience: Duration,
 ) -> Result<Result<T, String>, Failure> {
-    let failed = |e| Failure::new(format!("start a process for {}: {e}", shown(file)));
     let mut command = child(file)?;
-    command.args(what).stdin(Stdio::null()).stdout(Stdio::piped());
-    let mut child = command.spawn().map_err(failed)?;
-    let mut answer = Vec::new();
-    let read =
-        child.stdout.take().map(|pipe| Patient::within(pipe, patience).read_to_end(&mut answer));
-    let silent = matches!(read, Some(Err(error)) if error.kind() == ErrorKind::TimedOut);
-    if silent {
-        let _ = child.kill();
-    }
-    let status = child.wait().map_err(failed)?;
-    match serde_json::from_slice(&answer) {
-        Ok(answer) => Ok(Ok(answer)),
-        Err(_) if silent => Ok(Err(gave_up(patience))),
-        Err(_) => Ok(Err(died(status))),
-    }
+    command.args(what);
+    let asked = answer::to(&mut command, patience)
+        .map_err(|e| Failure::new(format!("start a process for {}: {e}", shown(file))))?;
+    Ok(match asked {
+        Answer::Said { line, status } => serde_json::from_slice(&line).map_err(|_| died(status)),
+        Answer::TooMuch => Err(format!("answered with more than {LONGEST_ANSWER} bytes")),
+        Answer::TooLate => Err(gave_up(patience)),
+    })
 }
 
 /// Our own program, as the child for this file.

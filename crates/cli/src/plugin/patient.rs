@@ -22,12 +22,12 @@ pub struct Patient<R> {
 impl<R> Patient<R> {
     /// Waits at most [`PATIENCE`].
     pub fn new(pipe: R) -> Self {
-        Self::within(pipe, PATIENCE)
+        Self { pipe, patience: PATIENCE }
     }
 
-    /// Waits at most this long.
-    pub fn within(pipe: R, patience: Duration) -> Self {
-        Self { pipe, patience }
+    /// Waits at most this long from now on.
+    pub fn wait_at_most(&mut self, patience: Duration) {
+        self.patience = patience;
     }
 }
 

@@ -224,3 +224,65 @@ fn the_time_of_all_questions_is_limited() {
     let text = String::from_utf8_lossy(&text.stdout);
     assert!(text.contains("is not certified") && text.contains("not asked"), "{text}");
 }
+
+/// What a plugin does to the process that asks about it (`hostile.c`), and what is said of it.
+#[test]
+fn a_plugin_cannot_harm_who_asks_about_it() {
+    let scratch = Scratch::new();
+    let late = "took longer than 2 seconds and was given up";
+    for (harm, said) in [
+        ("CLOSES_AND_HANGS", late),
+        ("FLOODS", "answered with more than 1048576 bytes"),
+        ("DRIPS", late),
+        ("STOPS", late),
+        ("EXITS", "ended its process with status 0"),
+        ("RAISES", "died of signal 15"),
+        ("JUMPS", "died of signal"),
+    ] {
+        let file = scratch.join(&format!("{harm}.so"));
+        let flags = ["-std=gnu11", "-w", &format!("-DHARM={harm}")];
+        c::shared("cc", "plugins/hostile.c", &file, &flags).expect("a C compiler");
+        let begun = Instant::now();
+        let document = json(&check(&file, &["--timeout", "2s", "--format", "json"]));
+        assert!(begun.elapsed() < Duration::from_secs(25), "{harm}: {:?}", begun.elapsed());
+        // What took all of the time is not called hanging, because half a minute is allowed. A machine
+        // that is busy takes some of it for a mebibyte.
+        let what = document["findings"][0]["what"].as_str();
+        let outcome = document["probes"][0]["outcome"].as_str().unwrap_or_default();
+        let is_told = what.is_some_and(|what| what.starts_with(said));
+        let takes_long = said == late || harm == "FLOODS";
+        let no_time = takes_long && outcome == "not asked: no time was left";
+        assert!(is_told || no_time, "{harm}: {document:#}");
+        assert_ne!(document["verdict"], "conforms", "{harm}");
+        let list = ["plugin", "list", "--format", "json"];
+        if said != late {
+            let mut listed = Command::new(env!("CARGO_BIN_EXE_counterpoint"));
+            let listed = json(&listed.args(list).arg(&file).output().expect("starts"));
+            let problems = listed["plugins"][0]["problems"].to_string();
+            assert!(problems.contains(said), "{harm}: {listed:#}");
+        }
+    }
+}
+
+/// Whether a process runs that has this file in its command line.
+fn runs_with(file: &Path) -> bool {
+    let processes = std::fs::read_dir("/proc").expect("/proc").flatten();
+    let words = |process: std::fs::DirEntry| std::fs::read(process.path().join("cmdline"));
+    let name = file.to_str().expect("UTF-8").as_bytes();
+    processes
+        .filter_map(|process| words(process).ok())
+        .any(|words| words.split(|byte| *byte == 0).any(|word| word == name))
+}
+
+#[test]
+fn what_a_plugin_has_forked_ends_with_the_question() {
+    let scratch = Scratch::new();
+    let file = scratch.join("forks.so");
+    c::shared("cc", "plugins/hostile.c", &file, &["-std=gnu11", "-w", "-DHARM=FORKS"]).expect("cc");
+    // The fork has the pipe, too. Nobody waits for it.
+    let begun = Instant::now();
+    let document = json(&check(&file, &["--timeout", "120s", "--format", "json"]));
+    assert!(begun.elapsed() < Duration::from_secs(100), "{:?}", begun.elapsed());
+    assert_eq!(document["probes"][0]["outcome"], "passed", "{document:#}");
+    assert!(!runs_with(&file));
+}

@@ -1,0 +1,52 @@
+/* A valid plugin (`minimal.c`) with a constructor that does harm to the process that asks about it.
+ * -DHARM=NAME says which. */
+#include <poll.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include "minimal.c"
+
+enum { CLOSES_AND_HANGS, FLOODS, DRIPS, FORKS, EXITS, RAISES, STOPS, JUMPS };
+
+/* Writes to every descriptor that may be the pipe for answers. Those below 100 may belong to who runs the tests. */
+static void write_to_all(const char* text, size_t length) {
+  for (int fd = 100; fd < 256; fd++) {
+    ssize_t ignored = write(fd, text, length);
+    (void)ignored;
+  }
+}
+
+__attribute__((constructor)) static void harm(void) {
+  static char zeros[1 << 16];
+  switch (HARM) {
+    case CLOSES_AND_HANGS:
+      for (int fd = 0; fd < 1024; fd++) close(fd);
+      for (;;) pause();
+    case FLOODS:
+      for (;;) write_to_all(zeros, sizeof zeros);
+    case DRIPS:
+      for (;;) {
+        write_to_all(" ", 1);
+        poll(NULL, 0, 100);
+      }
+    case FORKS:
+      if (fork() == 0) {
+        for (;;) pause();
+      }
+      break;
+    case EXITS:
+      exit(0);
+    case RAISES:
+      raise(SIGTERM);
+      break;
+    case STOPS:
+      raise(SIGSTOP);
+      break;
+    case JUMPS: {
+      jmp_buf nowhere;
+      memset(nowhere, 0, sizeof nowhere);
+      longjmp(nowhere, 1);
+    }
+  }
+}
