@@ -27,7 +27,7 @@ export function moveButtons(actions) {
     ["−", "Zoom out", () => actions.zoom(2)],
     ["←", "Earlier", () => actions.move(-0.4)],
     ["→", "Later", () => actions.move(0.4)],
-    ["All", "The whole recording", () => actions.all()],
+    ["All", "All: the whole recording", () => actions.all()],
     ["‹", "Previous call", () => actions.step(-1)],
     ["›", "Next call", () => actions.step(1)],
   ];
