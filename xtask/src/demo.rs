@@ -49,7 +49,14 @@ pub fn main(layout: &Layout, args: &Args) -> Result<()> {
 
     let mut report = Command::new(dist.program());
     report.arg("report").arg(&profile);
-    show_and_run(layout, "read the profile", &mut report, None)
+    show_and_run(layout, "read the profile", &mut report, None)?;
+
+    let page = layout.target.join("demo.html");
+    let mut report = Command::new(dist.program());
+    report.arg("report").arg(&profile).arg("--html").arg(&page);
+    show_and_run(layout, "write a page of it for a browser", &mut report, None)?;
+    eprintln!("\nlook at it: {}", page.display());
+    Ok(())
 }
 
 fn benchmark(layout: &Layout, model: &Fixture, module: &Path, inferences: u32) -> Vec<String> {

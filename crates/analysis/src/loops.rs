@@ -38,7 +38,7 @@ use ir::table::{Entry, SideTable};
 use profile::loops::{LoopEvent, LoopModule, LoopRow};
 
 pub use estimate::{Estimate, Sum};
-pub use numbers::{Numbers, Times};
+pub use numbers::{Numbers, Times, iterations, iterations_per_hit, scaled_iterations};
 pub use tree::{TableChoice, UnfitTable, agree, fits};
 
 /// How a module was instrumented.

@@ -242,16 +242,23 @@ impl Sets {
         }
     }
 
-    /// Computes each metric from these sums.
+    /// Computes each metric from these sums. `dispatches` says of so many calls, which are all of a row or
+    /// all of one of its passes, how many dispatches they are of.
     pub fn values(
         &self,
         profile: &Profile,
         metrics: &[Bound],
         sums: &[SetSum],
+        dispatches: &[(u64, u64)],
         brackets: &Brackets,
     ) -> MetricValues {
-        let pairs = metrics.iter().zip(&self.of_metric);
-        pairs.map(|(m, set)| value(profile, m, &self.sets[*set], &sums[*set], brackets)).collect()
+        let value = |(metric, set): (&Bound, &usize)| {
+            let (set, sum) = (&self.sets[*set], &sums[*set]);
+            let of_all = dispatches.iter().find(|(calls, _)| *calls == sum.calls);
+            let of_all = of_all.filter(|_| !profile.is_sampled()).map(|(_, n)| *n as f64);
+            value(profile, metric, set, sum, of_all, brackets)
+        };
+        metrics.iter().zip(&self.of_metric).map(value).collect()
     }
 }
 
@@ -262,6 +269,7 @@ fn value(
     metric: &Bound,
     set: &Set,
     sum: &SetSum,
+    dispatches: Option<f64>,
     brackets: &Brackets,
 ) -> MetricValue {
     let result =
@@ -316,24 +324,30 @@ fn value(
     }
     let values: Vec<f64> = totals.iter().map(|total| total.value).collect();
     let calls = sum.weight as f64;
-    let value = metric.value_of(calls, ns.value, &values);
+    let of = |ns: f64, values: &[f64]| metric.value_of(calls, dispatches, ns, values);
+    let value = of(ns.value, &values);
     let known = empty.is_some();
-    let interval = value.filter(|_| known).map(|value| interval(metric, value, calls, ns, &totals));
+    let interval = value.filter(|_| known).map(|value| interval(of, value, ns, &totals));
     result(value, interval, None)
 }
 
 /// The interval of a metric. The errors of its operands are independent, so the distances that each
 /// of them causes are added as squares.
-fn interval(metric: &Bound, value: f64, calls: f64, ns: Estimate, totals: &[Estimate]) -> [f64; 2] {
+fn interval(
+    of: impl Fn(f64, &[f64]) -> Option<f64>,
+    value: f64,
+    ns: Estimate,
+    totals: &[Estimate],
+) -> [f64; 2] {
     let values: Vec<f64> = totals.iter().map(|total| total.value).collect();
     let (mut below, mut above) = (0.0, 0.0);
-    let mut with = |ns: [f64; 2], at: usize, of: [f64; 2]| {
-        let found = ns.iter().zip(of).filter_map(|(ns, of)| {
+    let mut with = |ns: [f64; 2], at: usize, ends: [f64; 2]| {
+        let found = ns.iter().zip(ends).filter_map(|(ns, end)| {
             let mut moved = values.clone();
             if let Some(place) = moved.get_mut(at) {
-                *place = of;
+                *place = end;
             }
-            metric.value_of(calls, *ns, &moved)
+            of(*ns, &moved)
         });
         let (least, most) = found.fold((value, value), |(l, m), v| (v.min(l), v.max(m)));
         below += (value - least).powi(2);

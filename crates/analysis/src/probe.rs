@@ -34,9 +34,11 @@ use crate::threads::ThreadTime;
 mod announced;
 mod brackets;
 mod in_place;
+mod price;
 
 use brackets::{bracket, is_torch, only_timed};
 pub(crate) use in_place::{InPlace, in_place};
+pub use price::Price;
 
 /// With fewer values, a mean is not meaningful.
 const FEWEST: u64 = 30;

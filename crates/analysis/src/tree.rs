@@ -10,6 +10,10 @@
 //! time in calls, and the nodes of a function together have the own time and the number of calls of
 //! its row in the table by op, with the calls inside of it.
 
+mod rows;
+
+pub use rows::{TreePart, TreeRow, TreeRows, rows};
+
 use std::collections::HashMap;
 
 use profile::{Columns, Profile};

@@ -21,18 +21,18 @@ mod timeline;
 use std::io::Write;
 use std::path::Path;
 
-use analysis::{By, Key, Options, summarize};
-use profile::{Origin, Profile};
+use analysis::Key;
+use profile::Profile;
 
 use crate::failure::Failure;
-use crate::report::Wanted;
 use crate::terminal::Kind;
-use crate::view::columns;
 use crate::view::head;
+use crate::view::loops::Loops;
 use crate::view::losses;
 use crate::view::notes::notes;
-use crate::view::overview::{Overview, name_of};
+use crate::view::overview::Overview;
 use crate::view::price;
+use crate::view::table::Table;
 use crate::view::units::{grouped, plural};
 use crate::whole::WholeFile;
 use data::{Head, LossOut, TableOut};
@@ -42,40 +42,85 @@ const DETAILED: usize = 200;
 /// So many rows of a table are in the page.
 const ROWS: usize = 2_000;
 
-/// The groupings of calls, and the name of each.
-const GROUPS: [(By, &str); 8] = [
-    (By::Op, "Ops"),
-    (By::Thread, "Threads"),
-    (By::Cpu, "CPUs"),
-    (By::Process, "Processes"),
-    (By::Rank, "Ranks"),
-    (By::Kind, "Kinds"),
-    (By::Device, "Devices"),
-    (By::Stream, "Streams"),
-];
+/// What a page is made from.
+pub struct Wanted<'a> {
+    pub overview: &'a Overview<'a>,
+    /// The forms of the report. The first one is that of ops.
+    pub forms: Vec<Form>,
+    pub loops: &'a Loops<'a>,
+}
+
+/// A form of the report.
+pub struct Form {
+    pub id: String,
+    pub title: String,
+    pub group: Group,
+    pub table: Table,
+    /// The column by which it is sorted.
+    pub sort: String,
+    /// For a tree: the row above each row.
+    pub parents: Option<Vec<Option<usize>>>,
+    /// The op of each row, if it is about one. Empty: none is.
+    pub keys: Vec<Option<Key>>,
+    /// What columns mean.
+    pub explained: Vec<String>,
+}
+
+impl Form {
+    /// A table that is sorted by `total`.
+    pub fn new(id: &str, title: &str, group: Group, table: Table) -> Self {
+        Self {
+            id: id.to_owned(),
+            title: title.to_owned(),
+            group,
+            table,
+            sort: "total".to_owned(),
+            parents: None,
+            keys: Vec::new(),
+            explained: Vec::new(),
+        }
+    }
+}
+
+/// The view that shows a table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Group {
+    Ops,
+    Loops,
+    Activities,
+}
+
+impl Group {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Ops => "ops",
+            Self::Loops => "loops",
+            Self::Activities => "activities",
+        }
+    }
+}
 
 /// Writes the page of a profile.
 ///
 /// # Errors
 /// The profile cannot be read, or the file cannot be written.
-pub fn write(path: &Path, profile: &Profile, wanted: &Wanted<'_>) -> Result<(), Failure> {
-    let page = make(profile, wanted)?;
+pub fn write(path: &Path, wanted: &Wanted<'_>) -> Result<(), Failure> {
+    let page = make(wanted)?;
     let name = |e| Failure::writing(path, e);
     let mut file = WholeFile::create(path, Kind::Binary).map_err(name)?;
     file.write_all(page.as_bytes()).map_err(name)?;
     file.finish().map_err(name)
 }
 
-fn make(profile: &Profile, wanted: &Wanted<'_>) -> Result<String, Failure> {
-    let (timeline, calls) = timeline::read(profile).map_err(Failure::new)?;
+fn make(wanted: &Wanted<'_>) -> Result<String, Failure> {
     let overview = wanted.overview;
+    let profile = overview.profile;
+    let (timeline, calls) = timeline::read(profile).map_err(Failure::new)?;
     let summary = overview.summary;
     let keys = detailed(overview);
-    let mut all = vec![tables::of(wanted.table, wanted.sort, "op", "Ops", &keys, &summary.rows)];
-    for (by, title) in GROUPS.into_iter().skip(1) {
-        all.extend(grouped_by(profile, wanted, by, title));
-    }
+    let mut all: Vec<TableOut> = wanted.forms.iter().map(|form| tables::of(form, &keys)).collect();
     let ops = ops::of(profile, overview, &keys, &all[0], &timeline);
+    all.extend(tables::of_loops(wanted.loops));
     let head = Head {
         schema: data::SCHEMA,
         program: head::program_name(profile),
@@ -84,11 +129,13 @@ fn make(profile: &Profile, wanted: &Wanted<'_>) -> Result<String, Failure> {
         sentences: lines(overview, true),
         warnings: lines(overview, false),
         recording: head::recording(overview).into_iter().map(|(l, t)| (l.to_owned(), t)).collect(),
-        price: price::line(overview),
+        price: price::whole(overview),
         price_parts: price::text(overview),
         losses: losses::by_severity(&summary.losses)
             .into_iter()
-            .map(|loss| LossOut(loss.name.clone(), grouped(loss.count.into()), loss.help().to_owned()))
+            .map(|loss| {
+                LossOut(loss.name.clone(), grouped(loss.count.into()), loss.help().to_owned())
+            })
             .collect(),
         notes: notes(overview),
         tables: all,
@@ -123,25 +170,4 @@ fn detailed(overview: &Overview<'_>) -> Vec<Key> {
     let mut rows: Vec<_> = overview.summary.rows.iter().filter(|row| is_op(&row.key)).collect();
     rows.sort_by(|a, b| b.own.value.total_cmp(&a.own.value).then(a.key.cmp(&b.key)));
     rows.iter().take(DETAILED).map(|row| row.key).collect()
-}
-
-/// Whether anything happened on a device.
-fn has_activities(profile: &Profile) -> bool {
-    profile.ops.all().iter().any(|op| !op.device.is_empty() && op.role.is_apart())
-        || profile.processes.iter().any(|process| process.id.is_of_plugins())
-        || profile.manifest.origin == Origin::Import
-}
-
-/// The table of another grouping. `None` if it says no more than that there is one of them.
-fn grouped_by(profile: &Profile, wanted: &Wanted<'_>, by: By, title: &str) -> Option<TableOut> {
-    let options = Options { by, raw: wanted.overview.raw, ..Options::default() };
-    let summary = summarize(profile, &options);
-    let is_of_devices = matches!(by, By::Kind | By::Device | By::Stream);
-    let is_one = summary.rows.len() < 2 && by != By::Thread;
-    if is_one || (is_of_devices && !has_activities(profile)) {
-        return None;
-    }
-    let mut table = columns::of_summary(profile, &summary, &options);
-    table.sort("total").ok()?;
-    Some(tables::of(&table, "total", name_of(by), title, &[], &summary.rows))
 }

@@ -8,29 +8,31 @@
 
 mod json;
 mod launches;
+mod page;
 mod sites;
 mod text;
 mod torch;
 mod tree;
 
-use std::io::{BufWriter, Write};
+use std::io::{self, BufWriter, Stdout, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use analysis::{By, Options, summarize};
 use clap::ValueEnum;
-use profile::merge_losses;
+use profile::loops::Loops as Recorded;
+use profile::{Profile, merge_losses};
+use serde::Serialize;
 
 use crate::failure::Failure;
 use crate::input;
 use crate::matching;
 use crate::metrics::{MetricArgs, Offer, of_profile};
 use crate::output::{Format, milliseconds};
-use crate::page;
-use crate::terminal::{known_width, say, stdout};
+use crate::terminal::{Screen, known_width, say, stdout};
 use crate::view::columns;
 use crate::view::csv;
-use crate::view::loops::Loops;
+use crate::view::loops::{Loops, show};
 use crate::view::open::open;
 use crate::view::overview::Overview;
 use crate::view::ranks::RankArgs;
@@ -46,9 +48,10 @@ pub struct Args {
     /// Profile directory.
     #[arg(default_value = "counterpoint.cpt", value_name = "PROFILE", value_parser = input::profile())]
     profile: PathBuf,
-    /// What each row describes.
-    #[arg(long, value_enum, default_value_t)]
-    by: RowKind,
+    /// What each row describes. The default in a table for people is what was recorded: `loop` if that is
+    /// loops only, and otherwise `op`. Other formats have `op`.
+    #[arg(long, value_enum)]
+    by: Option<RowKind>,
     /// Show calls inside of each other (run, op, dispatch, loop) instead of one row for each op.
     #[arg(long, conflicts_with_all = ["by", "kind", "device", "stream", "skip_ms", "metric", "metrics_file"])]
     tree: bool,
@@ -56,7 +59,7 @@ pub struct Args {
     /// `self` if calls are inside of other calls and the run had no budget, and otherwise `total`.
     #[arg(long, value_name = "COLUMN")]
     sort: Option<String>,
-    /// Only ops whose name matches. `*` matches any text, `?` any character.
+    /// Only ops or loops whose name matches. `*` matches any text, `?` any character.
     #[arg(long, value_name = "GLOB")]
     filter: Option<String>,
     /// Only activities of kinds that match: as the trace calls them (`cuda_runtime`), or by their
@@ -139,6 +142,9 @@ pub enum RowKind {
     Shape,
     /// A place in the program that launches dispatches of IREE.
     Site,
+    /// A function or a loop that was instrumented, below what is around it. `loops report` has more
+    /// options.
+    Loop,
 }
 
 impl RowKind {
@@ -153,7 +159,9 @@ impl RowKind {
             Self::Kind => Some(By::Kind),
             Self::Device => Some(By::Device),
             Self::Stream => Some(By::Stream),
-            Self::Launch | Self::Module | Self::Line | Self::Shape | Self::Site => None,
+            Self::Launch | Self::Module | Self::Line | Self::Shape | Self::Site | Self::Loop => {
+                None
+            }
         }
     }
 
@@ -172,32 +180,79 @@ struct Report<'a> {
     verbose: bool,
 }
 
-/// What a page begins with: the report of ops.
-pub struct Wanted<'a> {
-    pub overview: &'a Overview<'a>,
-    pub table: &'a Table,
-    /// The column by which the table is sorted.
-    pub sort: &'a str,
-}
-
 /// Options that are about calls, which tables of activities are not made of.
-fn refuse_what_needs_calls(args: &Args) -> Result<(), Failure> {
+fn refuse_what_needs_calls(args: &Args, by: RowKind) -> Result<(), Failure> {
+    let of_loops = by == RowKind::Loop;
     let given = [
         (args.skip_ms > 0.0, "--skip-ms"),
-        (args.raw, "--raw"),
+        (args.raw && !of_loops, "--raw"),
+        (args.kind.is_some() && of_loops, "--kind"),
+        (args.device.is_some() && of_loops, "--device"),
+        (args.stream.is_some() && of_loops, "--stream"),
         (!args.metrics.metric.is_empty(), "--metric"),
         (!args.metrics.metrics_file.is_empty(), "--metrics-file"),
     ];
-    let name = match args.by {
-        RowKind::Module => "module",
-        RowKind::Line => "line",
-        RowKind::Shape => "shape",
-        _ => "launch",
-    };
+    let name = by.to_possible_value();
+    let name = name.as_ref().map_or("", |name| name.get_name());
     match given.iter().find(|(given, _)| *given) {
         Some((_, option)) => Err(Failure::new(format!("{option} cannot be used with --by {name}"))),
         None => Ok(()),
     }
+}
+
+/// Where a report is printed to.
+type Out = BufWriter<Screen<Stdout>>;
+
+/// Prints a table in the format that was asked for.
+fn output<D: Serialize>(
+    args: &Args,
+    table: &Table,
+    text: impl FnOnce(&mut Out, Option<usize>) -> io::Result<()>,
+    document: impl FnOnce() -> D,
+) -> Result<ExitCode, Failure> {
+    let mut out = BufWriter::new(stdout(args.format.into()));
+    match args.format {
+        Format::Table => text(&mut out, args.width.or_else(known_width).map(|n| n.max(40)))?,
+        Format::Csv => csv::print(&mut out, table)?,
+        Format::Json => {
+            serde_json::to_writer_pretty(&mut out, &document()).map_err(io::Error::from)?;
+            writeln!(out)?;
+        }
+    }
+    out.flush()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What the rows are if nobody says it.
+fn first(profile: &Profile, recorded: &Recorded) -> RowKind {
+    let has_calls = profile.calls() > 0 || !profile.counted().is_empty();
+    let has_loops = recorded.rows.iter().any(|row| row.hits > 0);
+    match has_loops && !has_calls && profile.tracks.is_empty() {
+        true => RowKind::Loop,
+        false => RowKind::Op,
+    }
+}
+
+/// The form that `loops report` shows as well.
+fn loops(args: &Args, profile: &Profile, recorded: &Recorded) -> Result<ExitCode, Failure> {
+    let chosen = show::Chosen {
+        format: show::LoopFormat::Of(args.format),
+        raw: args.raw,
+        filter: args.filter.as_deref(),
+        sort: args.sort.as_deref(),
+        top: args.top,
+        width: args.width,
+        verbose: args.verbose,
+        threads: false,
+        all: false,
+        table: &[],
+        asm: false,
+        source: false,
+        objects: Vec::new(),
+        sources: Vec::new(),
+        only: Vec::new(),
+    };
+    show::print(profile, recorded, chosen)
 }
 
 /// Prints the report.
@@ -205,20 +260,26 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
     let needs = Needs::files(&args.metrics.metrics_file);
     let needs = Needs { outputs: args.html.iter().cloned().collect(), ..needs };
     let mut profile = open(&args.profile, &needs)?;
-    if args.by.of_activities() && !args.tree {
+    if args.by.is_some_and(RowKind::of_activities) {
         args.ranks.refuse_shared(&profile)?;
     }
     args.ranks.choose(&mut profile)?;
     if args.tree {
         return tree::main(&args, &profile);
     }
-    let by = match (args.by, args.by.of_calls()) {
+    let recorded = profile.loops().map_err(Failure::new)?;
+    let by = args.by.unwrap_or_else(|| match args.format == Format::Table && args.html.is_none() {
+        true => first(&profile, &recorded),
+        false => RowKind::Op,
+    });
+    if by.of_calls().is_none() && by != RowKind::Site {
+        refuse_what_needs_calls(&args, by)?;
+    }
+    let by = match (by, by.of_calls()) {
         (RowKind::Site, _) => return sites::main(&args, &profile),
-        (RowKind::Launch, _) => {
-            refuse_what_needs_calls(&args)?;
-            return launches::main(&args, &profile);
-        }
-        (_, None) => return torch::main(&args, &profile),
+        (RowKind::Launch, _) => return launches::main(&args, &profile),
+        (RowKind::Loop, _) => return loops(&args, &profile, &recorded),
+        (_, None) => return torch::main(&args, &profile, by),
         (_, Some(by)) => by,
     };
     if args.skip_ms > 0.0 && profile.is_sampled() {
@@ -243,7 +304,6 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
     };
     let mut summary = summarize(&profile, &options);
     let tracks = analysis::tracks(&profile).map_err(Failure::new)?;
-    let recorded = profile.loops().map_err(Failure::new)?;
     let loops = Loops::new(&profile, &recorded, &[], false);
     let found = tracks.losses.iter().chain(&recorded.losses);
     summary.losses = merge_losses(summary.losses.iter().chain(found));
@@ -281,8 +341,7 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
         metrics: &options.metrics,
     };
     if let Some(path) = &args.html {
-        let wanted = Wanted { overview: &overview, table: &table, sort };
-        page::write(path, &profile, &wanted)?;
+        page::write(path, &overview, table, sort, &recorded)?;
         return Ok(ExitCode::SUCCESS);
     }
     let report = Report { overview, table, sort, loops: &loops, verbose: args.verbose };

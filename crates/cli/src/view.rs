@@ -5,6 +5,7 @@ pub mod answer;
 pub mod columns;
 pub mod csv;
 pub mod first;
+pub mod forest;
 pub mod head;
 pub mod keys;
 pub mod labels;

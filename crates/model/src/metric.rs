@@ -14,7 +14,7 @@
 //!  expression := term { ("+" | "-") term }
 //!  term       := factor { ("*" | "/") factor }
 //!  factor     := "-" factor | "(" expression ")" | ("min" | "max") "(" expression { "," expression } ")"
-//!              | number | "duration" | "calls" | counter
+//!              | number | "duration" | "calls" | "dispatches" | counter
 //!  number     := digits [ "." digits ] [ "e" [sign] digits ] [ prefix ] [ unit ]     64B, 1.5e9, 4Ki
 //!  counter    := word | '"' anything else than '"' '"' | "'" anything else than "'" "'"
 //!  word       := letter { letter | digit | "_" | "." | ":" | "-" before one of these }
@@ -27,7 +27,8 @@
 //! # Invariants
 //! - All counters of a metric belong to one group, so they were read together, over the same
 //!   interval. `duration` is the time of exactly those calls whose values are in the sums, `calls` is
-//!   their number, and both can be combined with any group.
+//!   their number, `dispatches` that of the dispatches that they are of, and all three can be combined
+//!   with any group.
 //! - A plain number beside a sum stands for each call: in `64B / duration` each call moved 64 bytes, and
 //!   in `duration - 5us` 5 µs are taken of each. So the metric of a row is what it is of each call if all
 //!   are alike, however many there are.
@@ -125,6 +126,7 @@ enum Node<C> {
     Number(unit::Quantity),
     Duration,
     Calls,
+    Dispatches,
     Counter(C),
     Negative(Box<Node<C>>),
     /// The operator, its byte offset, and the operands.
@@ -158,6 +160,7 @@ impl fmt::Display for Node<Name> {
             Self::Number(quantity) => write!(f, "{quantity}"),
             Self::Duration => f.write_str("duration"),
             Self::Calls => f.write_str("calls"),
+            Self::Dispatches => f.write_str("dispatches"),
             Self::Counter(name) => match name.text.contains('"') {
                 true => write!(f, "'{}'", name.text),
                 false => write!(f, "\"{}\"", name.text),

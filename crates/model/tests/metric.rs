@@ -391,6 +391,8 @@ fn a_number_beside_a_sum_stands_for_each_call() {
         ("64B / duration in GB/s", 6.4),
         ("2e6 * calls / duration in T/s", 200.0),
         ("calls", 3.0),
+        ("cycles / dispatches", 6.0),
+        ("calls / dispatches", 1.5),
         ("duration - 4ns", 18.0),
         ("cycles + 1", 15.0),
         ("max(duration, 5ns)", 30.0),
@@ -401,7 +403,10 @@ fn a_number_beside_a_sum_stands_for_each_call() {
     ] {
         let bound = Metric::of("x", expression).unwrap().bind(&[cycles]).unwrap();
         let values = vec![12.0; bound.counters.len()];
-        let found = bound.value_of(3.0, 30.0, &values).unwrap();
+        let found = bound.value_of(3.0, Some(2.0), 30.0, &values).unwrap();
         assert!((found - expected).abs() < 1e-9, "{expression}: {found}");
     }
+    let each = Metric::of("x", "cycles / dispatches").unwrap().bind(&[cycles]).unwrap();
+    assert_eq!(each.value_of(3.0, None, 30.0, &[12.0]), None, "it is not known how many there are");
+    assert_eq!(each.value(30.0, &[12.0]), None, "of one call");
 }

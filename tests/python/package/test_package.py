@@ -145,3 +145,38 @@ def test_types(tmp_path):
     )
     assert 'Revealed type is "str"' in out or 'Revealed type is "builtins.str"' in out
     assert 'error: Item "None" of' in out and "Found 1 error in 1 file" in out
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files to another user")
+def test_root_makes_no_profile_where_another_user_can_replace_it(tmp_path):
+    code = (
+        "import os, sys\n"
+        "from counterpoint import _places\n"
+        "from counterpoint.errors import CounterpointError\n"
+        "try: print(os.path.isdir(_places.make()))\n"
+        "except CounterpointError as error: print(error)\n"
+    )
+    package = str(places.DIST / "lib/python")
+    if not os.path.isfile(f"{package}/counterpoint/_trust.py"):
+        pytest.skip(f"no {package}")
+
+    def made(folder):
+        return run(sys.executable, "-c", code, PYTHONPATH=package, TMPDIR=str(folder))
+
+    theirs, shared, ours = (tmp_path / name for name in ("theirs", "shared", "ours"))
+    for folder in (theirs, shared, ours):
+        folder.mkdir(mode=0o700)
+    (theirs / "below").mkdir()
+    os.chown(theirs, 12345, 12345)
+    shared.chmod(0o777)
+    assert f"{theirs} belongs to user 12345" in made(theirs)
+    assert f"{theirs} belongs to user 12345" in made(theirs / "below")
+    assert f"{shared} can be written by other users" in made(shared)
+    assert not list(theirs.glob("counterpoint-*")) + list(shared.glob("counterpoint-*"))
+    assert made(ours) == "True\n"
+    shared.chmod(0o1777)
+    assert made(shared) == "True\n"
+    # The owner of these has no number in a container, as that of / may have.
+    theirs.chmod(0o777)
+    os.chown(theirs, 65534, 65534)
+    assert made(theirs) == "True\n"

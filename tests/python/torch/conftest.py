@@ -17,6 +17,8 @@ import places
 import pytest
 
 SCRIPTS = Path(__file__).resolve().parent / "scripts"
+# Before the text of a program that imports PyTorch. See there.
+QUICK = f"import sys\nsys.path.insert(0, {str(SCRIPTS)!r})\nimport quick\ndel sys.path[0]\n"
 PLUGINS = places.ROOT / "tests/programs/plugins"
 
 
@@ -42,10 +44,11 @@ class Outcome:
 class Torch:
     """One environment with PyTorch, and the installed package."""
 
-    def __init__(self, venv, site, cache):
+    def __init__(self, venv, site, cache, compiler):
         self.python = str(Path(venv) / "bin/python")
         self.site = site
         self.cache = cache
+        self.compiler = compiler
 
     def environment(self, **variables):
         """The variables of a user's shell, with `variables`; a value of None removes one."""
@@ -61,13 +64,15 @@ class Torch:
             OMP_NUM_THREADS="2",
             KINETO_LOG_LEVEL="99",
         )
+        if self.compiler is not None:
+            kept["PATH"] = os.pathsep.join([str(self.compiler), os.environ["PATH"]])
         kept.update(variables)
         return {name: str(value) for name, value in kept.items() if value is not None}
 
-    def run(self, script, *arguments, timeout=300, **variables):
-        """Runs a script of `scripts/`, or Python text."""
+    def run(self, script, *arguments, timeout=300, quick=True, **variables):
+        """Runs a script of `scripts/`, or Python text, with `QUICK` before it."""
         path = SCRIPTS / script
-        words = [str(path)] if "\n" not in script else ["-c", script]
+        words = [str(path)] if "\n" not in script else ["-c", QUICK * quick + script]
         done = subprocess.run(
             [self.python, *words, *map(str, arguments)],
             capture_output=True,
@@ -110,21 +115,36 @@ def cache(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
-def torch(site, cache):
+def compiler(tmp_path_factory):
+    """A folder with a `c++` that keeps what it has compiled (`compiler.py`), so that a test that needs a shim of its
+    own waits only for its first time. None if there is no compiler."""
+    real = shutil.which("c++")
+    if real is None:
+        return None
+    folder = tmp_path_factory.mktemp("compiler")
+    script = folder / "c++"
+    script.write_text(f"#!{sys.executable}\n" + (SCRIPTS / "compiler.py").read_text())
+    script.chmod(0o755)
+    (folder / "real").symlink_to(real)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def torch(site, cache, compiler):
     """The newest PyTorch."""
     venv = os.environ.get("COUNTERPOINT_VENV_TORCH")
     if not venv:
         pytest.skip("COUNTERPOINT_VENV_TORCH is not set")
-    return Torch(venv, site, cache)
+    return Torch(venv, site, cache, compiler)
 
 
 @pytest.fixture(scope="session", params=["COUNTERPOINT_VENV_TORCH", "COUNTERPOINT_VENV_TORCH_212"])
-def any_torch(request, site, cache):
+def any_torch(request, site, cache, compiler):
     """Each supported PyTorch."""
     venv = os.environ.get(request.param)
     if not venv:
         pytest.skip(f"{request.param} is not set")
-    return Torch(venv, site, cache)
+    return Torch(venv, site, cache, compiler)
 
 
 @pytest.fixture(scope="session")

@@ -15,6 +15,7 @@ if shutil.which("c++") is None:
 if not (places.DIST / "include/counterpoint/torch.h").is_file():
     pytest.skip(f"no {places.DIST}/include/counterpoint/torch.h", allow_module_level=True)
 
+from counterpoint import _trust  # noqa: E402
 from counterpoint.torch import _build, _cache  # noqa: E402
 
 
@@ -191,11 +192,11 @@ def test_a_private_group_may_write_and_any_other_may_not(fake, tmp_path, monkeyp
 
     here = folder.stat().st_gid
     me, other = Of(pw_name="me", pw_gid=here), Of(pw_name="other", pw_gid=here)
-    monkeypatch.setattr(_cache.pwd, "getpwuid", lambda number: me)
+    monkeypatch.setattr(_trust.pwd, "getpwuid", lambda number: me)
     for name, (group, members) in groups.items():
         users = [Of(pw_name="root", pw_gid=here + 1), me] + [other] * (name == "primary of another")
-        monkeypatch.setattr(_cache.pwd, "getpwall", lambda: users)
-        monkeypatch.setattr(_cache.grp, "getgrgid", lambda number: Of(gr_name=group, gr_mem=members))
+        monkeypatch.setattr(_trust.pwd, "getpwall", lambda: users)
+        monkeypatch.setattr(_trust.grp, "getgrgid", lambda number: Of(gr_name=group, gr_mem=members))
         built = _build.shim(fake, lambda line: None)
         assert (built.temporary is None) == (name == "own"), name
         if built.temporary is not None:

@@ -9,14 +9,29 @@ import subprocess
 
 import places
 import pytest
+from conftest import QUICK
 
 MODELS = ["mlp", "conv", "transformer"]
 FAULTS = "page-faults:u"
 
 
+@pytest.fixture(scope="module")
+def counted():
+    """What counted.py finds with all models. Each outcome is that of one process, which several tests read."""
+    outcomes = {}
+
+    def of(torch, threads):
+        key = torch.python, threads
+        if key not in outcomes:
+            outcomes[key] = torch.run("counted.py", threads, *MODELS)
+        return outcomes[key].found
+
+    return of
+
+
 @pytest.mark.parametrize("threads", [1, 2])
-def test_ops_counts_and_nesting_are_torchs_own(any_torch, threads):
-    found = any_torch.run("counted.py", threads, *MODELS).found
+def test_ops_counts_and_nesting_are_torchs_own(any_torch, counted, threads):
+    found = counted(any_torch, threads)
     for model in MODELS:
         of = found[model]
         theirs, ours = of["paths"]
@@ -30,16 +45,16 @@ def test_ops_counts_and_nesting_are_torchs_own(any_torch, threads):
         assert of["total"] == of["outer"] + of["workers"]
 
 
-def test_counts_are_arguments_of_torchs_own_events(torch):
-    found = torch.run("counted.py", 2, *MODELS).found
+def test_counts_are_arguments_of_torchs_own_events(torch, counted):
+    found = counted(torch, 2)
     for model in MODELS:
         theirs, ours = found[model]["slices"]
         assert found[model]["without"] == [], model
         assert theirs == ours, model
 
 
-def test_calls_of_the_backward_pass_know_their_forward_op(torch):
-    found = torch.run("counted.py", 1, "mlp").found["mlp"]
+def test_calls_of_the_backward_pass_know_their_forward_op(torch, counted):
+    found = counted(torch, 1)["mlp"]
     # The nodes that these ops make; see derivatives.yaml of PyTorch.
     forward = dict(map(tuple, found["forward"]))
     assert forward["AddmmBackward0"] == "aten::addmm"
@@ -414,7 +429,7 @@ def test_odd_programs(torch):
 def run(torch, tmp_path, script, *options, events=FAULTS, **variables):
     """Runs a script under `counterpoint run`. Returns how it ended, and the document of its ops."""
     path = tmp_path / "script.py"
-    path.write_text(script)
+    path.write_text(QUICK + script)
     program = str(places.DIST / "bin/counterpoint")
     profile = str(tmp_path / "run.cpt")
     # Nothing is installed: `run` brings the package.

@@ -65,6 +65,19 @@ class Recorded:
         return json.loads(document.read_text())["recordings"]
 
 
+@pytest.fixture(scope="module")
+def everything(tmp_path_factory):
+    """A recording with everything, of one process, which several tests read and none changes."""
+    kept = {}
+
+    def of(torch):
+        if torch.python not in kept:
+            kept[torch.python] = Recorded(torch, tmp_path_factory.mktemp("everything"), "everything")
+        return kept[torch.python]
+
+    return of
+
+
 def as_multiset(events):
     """Slices and moments without their processes, whose numbers differ, and without the names of Kineto's own rows."""
     kept = collections.Counter()
@@ -138,8 +151,8 @@ def test_functions_around_ops_that_were_seen_live(torch, tmp_path):
     assert 0 < thread["dispatch_ns"] <= thread["wall_ns"]
 
 
-def test_a_recording_is_the_same_as_torchs_trace(any_torch, tmp_path):
-    recorded = Recorded(any_torch, tmp_path, "everything")
+def test_a_recording_is_the_same_as_torchs_trace(any_torch, everything):
+    recorded = everything(any_torch)
     assert recorded.lines == []
     compare(recorded)
     # The names of threads, too.
@@ -157,8 +170,8 @@ def test_a_recording_is_the_same_as_torchs_trace(any_torch, tmp_path):
         assert ours[key] == theirs[key], key
 
 
-def test_the_report_is_that_of_the_imported_trace(torch, tmp_path):
-    recorded = Recorded(torch, tmp_path, "everything")
+def test_the_report_is_that_of_the_imported_trace(torch, everything, tmp_path):
+    recorded = everything(torch)
     imported = tmp_path / "imported.cpt"
     recorded.program("trace", "import", recorded.trace, "-o", imported)
     rows = lambda profile: {
@@ -244,8 +257,8 @@ def test_sums_by_op_and_by_shape_are_torchs(any_torch, tmp_path):
             assert self_ns == pytest.approx(self_us * 1000, abs=4 * calls), key
 
 
-def test_modules_have_their_forward_and_backward_ops(torch, tmp_path):
-    recorded = Recorded(torch, tmp_path, "everything")
+def test_modules_have_their_forward_and_backward_ops(torch, everything):
+    recorded = everything(torch)
     report = recorded.report(None, "--by", "module")
     rows = {row["module"]: row for row in report["rows"]}
     blocks = [f"Sequential_0/Block_{i}" for i in range(2)]

@@ -4,13 +4,20 @@ import json
 import subprocess
 
 import places
+import pytest
 
 MODELS = ["mlp", "conv", "transformer"]
 
 
-def test_torchs_own_events_are_the_same(torch, plugins, tmp_path):
+@pytest.fixture(scope="module")
+def alone(torch):
+    """How models.py ends without us."""
+    return torch.run("models.py", *MODELS, COUNTERPOINT_TORCH="0")
+
+
+def test_torchs_own_events_are_the_same(torch, plugins, alone, tmp_path):
     calls = tmp_path / "calls"
-    without = torch.run("models.py", *MODELS, COUNTERPOINT_TORCH="0").found
+    without = alone.found
     variables = {"KINETO_PLUGIN_LIB_DIR_PATH": plugins[0], "LAUNCHES_LOG": calls}
     kernels = torch.run("models.py", *MODELS, LAUNCHES_QUIET="1", **variables).found
     launches = torch.run("models.py", *MODELS, **variables).found
@@ -32,8 +39,8 @@ with cp.profile(["page-faults:u"], shapes=True):
 """
 
 
-def test_counters_change_no_event_of_torchs(torch, tmp_path):
-    without = torch.run("models.py", *MODELS, COUNTERPOINT_TORCH="0").found
+def test_counters_change_no_event_of_torchs(torch, alone, tmp_path):
+    without = alone.found
     models = places.ROOT / "tests/python/torch/scripts/models.py"
     script = COUNTED.replace("import sys\n", f"import sys\nsys.argv = ['', *{MODELS}]\n")
     counted = torch.run(script.replace("sys.argv[1]", repr(str(models))))

@@ -19,9 +19,11 @@ import re
 import shutil
 import tempfile
 import zlib
+from pathlib import Path
 from typing import Optional
 
 from counterpoint._program import run
+from counterpoint._trust import all_untrusted
 from counterpoint.errors import CounterpointError
 
 _PREFIX = "counterpoint-"
@@ -31,14 +33,32 @@ _forked = False
 
 
 def make() -> str:
-    """Makes a new directory that only this user can access."""
+    """Makes a new directory that only this user can access. Raises CounterpointError if this is root and another user
+    could replace the directory."""
     global _made
+    why = _danger()
+    if why is not None:
+        raise CounterpointError(
+            f"the directory for temporary files cannot be used: {why}; give the profile an output=, or set TMPDIR"
+        )
     if not _made:
         _made = True
         sweep()
         atexit.register(sweep)
     start = _start_of(os.getpid())
     return tempfile.mkdtemp(prefix=f"{_PREFIX}{_machine()}-{os.getpid()}-{start or 0}-")
+
+
+def _danger() -> Optional[str]:
+    """Says why root must not use the directory for temporary files. The recorder writes to a profile by path, so with
+    the TMPDIR of another user it would write where that user puts a link. Others than root may share a directory with
+    people whom they trust."""
+    if os.geteuid() != 0:
+        return None
+    try:
+        return all_untrusted(Path(tempfile.gettempdir()).resolve(), strangers=False)
+    except (OSError, RuntimeError) as error:
+        return str(error)
 
 
 def sweep() -> None:

@@ -19,6 +19,8 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
+use ir::table::Entry;
+
 use super::Mode;
 use super::estimate::{Estimate, Overhead, SAMPLED_ONLY, Sum, spread};
 
@@ -410,6 +412,27 @@ fn shares(
             }
         }
     }
+}
+
+/// The iterations of all hits: those that were counted if that was done for every hit, else what the
+/// text says. Hits that were left in the middle ran less often than the text says.
+pub fn iterations(entry: Option<&Entry>, numbers: &Numbers) -> Option<u128> {
+    let counted = numbers.iterations.filter(|_| numbers.iterated == numbers.hits);
+    let each = entry.and_then(|entry| entry.trip_count).filter(|_| numbers.unended() == 0);
+    counted.or_else(|| numbers.hits.checked_mul(each?.into()))
+}
+
+/// What the iterations of all hits come to, if those that were counted are like the others. They are
+/// not if some hits did not end: how often those ran is in no sample.
+pub fn scaled_iterations(entry: Option<&Entry>, numbers: &Numbers) -> Option<u128> {
+    let each = iterations_per_hit(entry, numbers).filter(|_| numbers.unended() == 0)?;
+    Some((each * numbers.hits as f64).round() as u128)
+}
+
+/// The mean of the hits whose iterations were counted, or what the text says.
+pub fn iterations_per_hit(entry: Option<&Entry>, numbers: &Numbers) -> Option<f64> {
+    let counted = numbers.iterations.map(|n| n as f64 / numbers.iterated as f64);
+    counted.or_else(|| Some(entry?.trip_count? as f64))
 }
 
 #[cfg(test)]

@@ -52,10 +52,16 @@ impl Sum {
         let quantile = |q: f64, durations: &mut Durations| {
             durations.quantile(q).map_or(0.0, |parts| parts / PARTS as f64)
         };
+        // Metrics are of outermost calls only, and a dispatch is not counted for those alone.
+        let all = [(self.calls, self.dispatches)].into_iter().filter(|_| self.passes.is_empty());
+        let of_passes = self.passes.iter().map(|pass| (pass.calls, pass.dispatches));
+        let known = all.chain(of_passes).filter(|_| !self.unplaced && self.inner == 0);
+        let dispatches: Vec<(u64, u64)> = known.collect();
+        let (profile, metrics) = (table.profile, table.metrics);
         Row {
             key,
             first,
-            metrics: table.sets.values(table.profile, table.metrics, &self.sets, table.brackets),
+            metrics: table.sets.values(profile, metrics, &self.sets, &dispatches, table.brackets),
             calls: self.calls,
             inner: self.inner,
             exhausted: self.exhausted,

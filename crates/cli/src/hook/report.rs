@@ -81,6 +81,7 @@ fn print(profile: &Profile, settings: &Settings) -> Result<(), Failure> {
         totals: true,
         totals_last: true,
         constants_short: false,
+        units: false,
         probes: false,
         width: None,
     };

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use analysis::ops::{CounterSum, OpRow, OpRowKind, ValueSum};
 use analysis::{Estimate, MOSTLY_EMPTY};
 use model::Unit;
+use profile::demangle::{Detail, demangle};
 use profile::{CounterInfo, ValueKind};
 
 use super::View;
@@ -76,7 +77,7 @@ fn title(view: &View<'_>, row: &OpRow) -> String {
         false => "",
     };
     let range = if matches!(row.kind, OpRowKind::Op { range: true, .. }) { " (range)" } else { "" };
-    format!("{}{range}{launch}{outside}", name(row))
+    format!("{}{range}{launch}{outside}", demangle(name(row), Detail::Short))
 }
 
 /// Whether several ops have the same title, so that only their arguments and devices differ.
@@ -207,7 +208,13 @@ pub fn ops(view: &View<'_>, readers: Readers) -> Table {
         ),
         Column::new(4, "total_ns", "total", cells(&|row| of_time(row, row.total))),
         Column::new(1, "self_ns", "self", cells(&|row| of_time(row, row.own))),
-        Column::new(1, "share", "of runs", cells(&|row| share(view, row).map(Value::Part))),
+        // Without runs, it is a part of the time of all ops.
+        Column::new(
+            1,
+            "share",
+            if view.table.runs == 0 { "share" } else { "of runs" },
+            cells(&|row| share(view, row).map(Value::Part)),
+        ),
     ]);
     for (i, counter) in view.profile.manifest.counters.iter().enumerate() {
         counter_columns(view, &mut columns, i, counter);

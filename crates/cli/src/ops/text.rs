@@ -11,7 +11,7 @@ use crate::view::notes::{hosts_without_calls, isolated_python};
 use crate::view::price;
 use crate::view::table::{Table, top};
 use crate::view::text;
-use crate::view::units::{grouped, percent, plural, time};
+use crate::view::units::{grouped, plural, time};
 use crate::view::wrap::{PROSE_WIDTH, wrapped};
 
 /// The error of a `--sort` that names no column.
@@ -50,13 +50,12 @@ pub fn print(out: &mut impl Write, view: &View<'_>, width: Option<usize>) -> io:
             wrapped(out, "cores: ", &line, prose)?;
         }
     }
-    wrapped(out, "price: ", &price::line_of(profile, &table.costs), prose)?;
-    match view.args.verbose {
-        true => {
-            wrapped(out, "probes: ", &probes(view), prose)?;
-            losses::print(out, &view.losses, prose)?;
-        }
-        false => losses::print_brief(out, &view.losses, prose)?,
+    if view.args.verbose {
+        wrapped(out, "price: ", &price::text_of(profile, &table.costs), prose)?;
+        losses::print(out, &view.losses, prose)?;
+    } else {
+        wrapped(out, "price: ", &price::line_of(profile, &table.costs), prose)?;
+        losses::print_brief(out, &view.losses, prose)?;
     }
     for note in notes(view) {
         wrapped(out, "note: ", &note, prose)?;
@@ -152,26 +151,6 @@ fn serial(view: &View<'_>) -> Vec<String> {
         lines.push(format!("and {more} more (--verbose)"));
     }
     lines
-}
-
-fn probes(view: &View<'_>) -> String {
-    let table = view.table;
-    let Some(probes) = table.probe_ns else {
-        return "not calibrated, so their cost is unknown".to_owned();
-    };
-    let cost = probes + table.way_ns.unwrap_or(0.0);
-    // Not of the runs' wall time: threads of the pool have a part of the cost.
-    let of = match price::share_of_program(&table.costs, cost) {
-        Some(share) => format!(", {} of the program's processor time", percent(share)),
-        None => String::new(),
-    };
-    let each = probes / table.probe_calls.max(1) as f64;
-    let calls = plural(table.probe_calls.into(), "call");
-    let way = match table.way_ns {
-        Some(ns) => format!(", announcing ops to the recorder {}", time(ns)),
-        None => String::new(),
-    };
-    format!("about {}{of}: {calls} at {} each{way}, on all threads", time(cost), time(each))
 }
 
 fn notes(view: &View<'_>) -> Vec<String> {

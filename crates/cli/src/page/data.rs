@@ -32,7 +32,7 @@ pub struct LossOut(pub String, pub String, pub String);
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TableOut {
-    pub id: &'static str,
+    pub id: String,
     pub group: &'static str,
     pub title: String,
     pub lead: Vec<String>,

@@ -79,7 +79,8 @@ fn thinned(calls: &[Call], begin: i64, grid: i64) -> impl Iterator<Item = Call> 
 /// How many calls are around this one. `ends` are those of the calls that are open.
 fn depth(ends: &mut Vec<i64>, call: &Call) -> usize {
     let end = call.begin.saturating_add_unsigned(call.duration);
-    while ends.last().is_some_and(|last| *last <= call.begin && (*last < end || call.duration > 0)) {
+    while ends.last().is_some_and(|last| *last <= call.begin && (*last < end || call.duration > 0))
+    {
         ends.pop();
     }
     ends.push(end);

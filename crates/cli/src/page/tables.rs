@@ -1,85 +1,158 @@
 //! Tables of the report, as the page gets them: the same cells, with the number to sort by.
 
-use analysis::{Key, Row};
+use analysis::Key;
 
-use super::ROWS;
 use super::data::{CellOut, ColumnOut, TableOut};
+use super::{Form, Group, ROWS};
+use crate::view::layout::Kind;
+use crate::view::loops::{Loops, columns, notes, text};
 use crate::view::table::{Column, Table, Value};
-use crate::view::text::{cell_text, marks};
+use crate::view::text::{cell_text, marks, says_nothing};
 use crate::view::units::grouped;
 
 /// A narrow report leaves out columns of this rank and above.
 const MINOR: u8 = 8;
 
-/// The cell of a row.
-pub fn cell(column: &Column, row: usize) -> CellOut {
-    let Some(value) = column.cells.get(row) else { return CellOut::Missing(()) };
-    let text = cell_text(column, row);
-    match (&*value, value.as_number()) {
-        (Value::Text(_), _) | (_, None) => CellOut::Text(text),
-        (_, Some(number)) if number.is_finite() => CellOut::Number(text, number),
-        _ => CellOut::Text(text),
-    }
-}
-
-/// A table of calls. `keys` are the ops that have details; the rows of the table are those of `rows`.
-pub fn of(
-    table: &Table,
-    sort: &str,
-    id: &'static str,
-    title: &str,
-    keys: &[Key],
-    rows: &[Row],
-) -> TableOut {
+/// A form of the report. `known` are the ops that have details.
+pub fn of(form: &Form, known: &[Key]) -> TableOut {
+    let table = &form.table;
     let shown: Vec<&Column> = table.columns.iter().filter(|column| !column.csv_only).collect();
     let order = &table.order[..table.order.len().min(ROWS)];
-    let line = |row: usize| shown.iter().map(|column| cell(column, row)).collect();
+    let line = |row: usize| -> Vec<CellOut> {
+        let cells = shown.iter().enumerate();
+        cells.map(|(i, column)| cell(column, row, table.is_tree && i == 0)).collect()
+    };
     let of_row = |row: &usize| {
-        let key = rows.get(*row)?.key;
-        keys.iter().position(|known| *known == key)
+        let key = form.keys.get(*row).copied().flatten()?;
+        known.iter().position(|known| *known == key)
+    };
+    // A row of a tree comes after the one above it, so those that are left out are above no other.
+    let place = |row: usize| order.iter().position(|other| *other == row);
+    let above = |row: &usize| {
+        let above = form.parents.as_ref()?.get(*row).copied().flatten()?;
+        place(above)
     };
     let left_out = table.left_out + table.order.len() - order.len();
+    let meanings = marks(table, &[]).into_iter().map(|(mark, text)| format!("{mark}{text}"));
     TableOut {
-        id,
-        group: match id {
-            "kind" | "device" | "stream" => "activities",
-            _ => "ops",
-        },
-        title: title.to_owned(),
-        lead: match left_out {
-            0 => Vec::new(),
-            n => vec![format!("{} more rows are not in this page", grouped(n as u128))],
-        },
-        explained: explained(table),
+        id: form.id.clone(),
+        group: form.group.name(),
+        title: form.title.clone(),
+        lead: not_here(left_out),
+        explained: form.explained.iter().cloned().chain(meanings).collect(),
         columns: shown
             .iter()
             .map(|column| ColumnOut {
                 name: column.name.clone(),
                 title: column.title.clone(),
-                is_text: column
-                    .cells
-                    .iter()
-                    .any(|cell| matches!(cell.as_deref(), Some(Value::Text(_)))),
-                is_minor: column.rank >= MINOR || says_nothing(column, order),
+                is_text: is_text(column),
+                is_minor: column.rank >= MINOR || says_nothing(table, column),
             })
             .collect(),
         rows: order.iter().map(|row| line(*row)).collect(),
-        parents: None,
-        ops: (!keys.is_empty()).then(|| order.iter().map(of_row).collect()),
+        parents: form
+            .parents
+            .as_ref()
+            .map(|_| order.iter().map(|row| above(row).map_or(-1, |at| at as i64)).collect()),
+        ops: (!form.keys.is_empty()).then(|| order.iter().map(of_row).collect()),
         rest: table.rest.map(line),
-        sort: sort.to_owned(),
+        sort: form.sort.clone(),
         share: shown.iter().position(|column| column.name == "share").map_or(-1, |at| at as i64),
         left_out,
     }
 }
 
-/// What the marks of cells mean.
-fn explained(table: &Table) -> Vec<String> {
-    marks(table, &[]).into_iter().map(|(mark, text)| format!("{mark}{text}")).collect()
+fn not_here(rows: usize) -> Vec<String> {
+    match rows {
+        0 => Vec::new(),
+        n => vec![format!("{} more rows are not in this page", grouped(n as u128))],
+    }
 }
 
-fn says_nothing(column: &Column, order: &[usize]) -> bool {
-    let number = |row: &usize| column.cells.get(*row).and_then(|value| value.as_number());
-    column.rank > 0 && order.iter().all(|row| number(row).is_none_or(|number| number == 0.0))
-        && order.iter().all(|row| column.cells.get(*row).is_none_or(|v| v.as_number().is_some()))
+fn is_text(column: &Column) -> bool {
+    column.cells.iter().any(|cell| matches!(cell.as_deref(), Some(Value::Text(_))))
+}
+
+fn cell(column: &Column, row: usize, is_indented: bool) -> CellOut {
+    let Some(value) = column.cells.get(row) else { return CellOut::Missing(()) };
+    let text = cell_text(column, row);
+    let text = if is_indented { text.trim_start().to_owned() } else { text };
+    with_number(text, value.as_number())
+}
+
+fn with_number(text: String, number: Option<f64>) -> CellOut {
+    match number.filter(|number| number.is_finite()) {
+        Some(number) => CellOut::Number(text, number),
+        None => CellOut::Text(text),
+    }
+}
+
+/// The loops of each module, as `report --by loop` shows them.
+pub fn of_loops(loops: &Loops<'_>) -> Vec<TableOut> {
+    let full = columns::full(loops, false);
+    let mut first = 0;
+    let mut tables = Vec::new();
+    for (module, tree) in loops.table.modules.iter().enumerate() {
+        let rows = &loops.rows[module];
+        let begin = first;
+        first += rows.len();
+        if rows.is_empty() {
+            continue;
+        }
+        tables.push(module_of(loops, module, &full, begin, format!("loop{module}")));
+        let last = tables.len() - 1;
+        tables[last].lead.insert(0, notes::first(tree));
+    }
+    tables
+}
+
+fn module_of(loops: &Loops<'_>, module: usize, full: &Table, begin: usize, id: String) -> TableOut {
+    let tree = &loops.table.modules[module];
+    let rows = &loops.rows[module];
+    let kept = rows.len().min(ROWS);
+    let shown = text::cells(loops, module);
+    let number = |name: &str, row: usize| {
+        let name = columns::of_title(full, name);
+        let column = full.columns.iter().find(|column| column.name == name)?;
+        column.cells.get(begin + row).and_then(|value| value.as_number())
+    };
+    let cell = |column: &crate::view::layout::Shown<'_>, row: usize| {
+        let text = column.cells[row].trim_start();
+        match (text, matches!(column.kind, Kind::Number)) {
+            ("–", _) => CellOut::Missing(()),
+            (text, false) => CellOut::Text(text.to_owned()),
+            (text, true) => with_number(text.to_owned(), number(&column.title, row)),
+        }
+    };
+    let above = |row: usize| {
+        let parent = tree.nodes[rows[row]].parent?;
+        rows.iter().position(|other| *other == parent)
+    };
+    let name = tree.table.as_ref().map_or_else(|| tree.identity(), |table| table.source.clone());
+    TableOut {
+        id,
+        group: Group::Loops.name(),
+        title: name,
+        lead: not_here(rows.len() - kept),
+        explained: notes::notes(tree, false),
+        columns: shown
+            .iter()
+            .map(|column| ColumnOut {
+                name: columns::of_title(full, &column.title),
+                title: column.title.clone(),
+                is_text: !matches!(column.kind, Kind::Number),
+                is_minor: column.rank >= MINOR,
+            })
+            .collect(),
+        rows: (0..kept).map(|row| shown.iter().map(|column| cell(column, row)).collect()).collect(),
+        parents: Some((0..kept).map(|row| above(row).map_or(-1, |at| at as i64)).collect()),
+        ops: None,
+        rest: None,
+        sort: "inclusive_ns".to_owned(),
+        share: shown
+            .iter()
+            .position(|column| column.title == "of parent")
+            .map_or(-1, |at| at as i64),
+        left_out: rows.len() - kept,
+    }
 }

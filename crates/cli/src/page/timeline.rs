@@ -178,7 +178,8 @@ impl Sink {
         for mut lane in lanes {
             // Outer calls come before those inside that begin with them.
             lane.calls.sort_by_key(|call| (call.begin, std::cmp::Reverse(call.duration)));
-            let process = processes.get(&lane.key.0).map_or(String::new(), |(name, _)| name.clone());
+            let process =
+                processes.get(&lane.key.0).map_or(String::new(), |(name, _)| name.clone());
             let all = lane.calls.len();
             let label = if lane.label.is_empty() { process.clone() } else { lane.label };
             out.push((
@@ -222,7 +223,8 @@ impl Points {
             })
             .unzip();
         let most = self.points.iter().map(|(_, value)| *value).fold(f64::MIN, f64::max);
-        let most = if most >= 1_000.0 { count(most.round() as u128) } else { number(most.max(0.0)) };
+        let most =
+            if most >= 1_000.0 { count(most.round() as u128) } else { number(most.max(0.0)) };
         let about = format!("up to {most} {}", self.unit);
         SeriesOut { label: self.label, about: about.trim_end().to_owned(), at, values }
     }
@@ -264,8 +266,7 @@ impl TimelineSink for Sink {
                 _ => continue,
             };
             let process: Owned = point.row.process.into();
-            let key =
-                (process, point.row.thread.into(), point.name.to_owned(), arg.key.to_owned());
+            let key = (process, point.row.thread.into(), point.name.to_owned(), arg.key.to_owned());
             let series = self.series.entry(key).or_insert_with(|| {
                 let label = match arg.key == point.name || arg.key.is_empty() {
                     true => point.name.to_owned(),

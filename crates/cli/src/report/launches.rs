@@ -1,17 +1,15 @@
 //! `report --by launch`: what ops launched on devices, from the ids that plugins got (`run --plugin-ids`).
 
-use std::io::{self, BufWriter, Write};
+use std::io;
 use std::process::ExitCode;
 
 use analysis::launches::{LaunchRow, Launched, by_launch};
 use profile::Profile;
 use serde::Serialize;
 
-use super::Args;
+use super::{Args, Out, output};
 use crate::failure::Failure;
-use crate::output::Format;
-use crate::terminal::{known_width, say, stdout, visible};
-use crate::view::csv;
+use crate::terminal::{say, visible};
 use crate::view::head::ProfileHead;
 use crate::view::losses::{self, LossOut, losses_out};
 use crate::view::table::{Column, Table, Value};
@@ -45,6 +43,17 @@ struct RowOut<'a> {
     max_ns: i64,
 }
 
+/// All that ops launched, for a page. `None` if nothing has the id of an op.
+pub fn whole(profile: &Profile) -> Result<Option<Table>, Failure> {
+    let activities = profile.activities().map_err(Failure::new)?;
+    let Launched { rows, total_ns, .. } = by_launch(profile, &activities).map_err(Failure::new)?;
+    let table = Table::new(columns(&rows, total_ns), (0..rows.len()).collect());
+    Ok((!rows.is_empty()).then_some(table))
+}
+
+/// What the columns mean.
+pub const EXPLAINED: &str = "total: durations on devices, which may be later than the op itself; share: of all that ops launched";
+
 /// Prints the report.
 pub fn main(args: &Args, profile: &Profile) -> Result<ExitCode, Failure> {
     let activities = profile.activities().map_err(Failure::new)?;
@@ -67,32 +76,24 @@ pub fn main(args: &Args, profile: &Profile) -> Result<ExitCode, Failure> {
         table.sort(sort)?;
     }
     table.keep_first(args.top());
-    let mut out = BufWriter::new(stdout(args.format.into()));
-    match args.format {
-        Format::Table => text(&mut out, args, profile, &table, of_no_op)?,
-        Format::Csv => csv::print(&mut out, &table)?,
-        Format::Json => {
-            let document = Document {
-                schema: "counterpoint.launches/1",
-                profile: ProfileHead::new(&profile.manifest, profile),
-                sort: args.sort.as_deref().unwrap_or("total"),
-                filter: args.filter.as_deref(),
-                total_ns,
-                of_no_op,
-                rows: table.order.iter().map(|row| out_of(&rows[*row])).collect(),
-                losses: losses_out(&profile.all_losses()),
-            };
-            serde_json::to_writer_pretty(&mut out, &document).map_err(io::Error::from)?;
-            writeln!(out)?;
-        }
-    }
-    out.flush()?;
+    let document = || Document {
+        schema: "counterpoint.launches/1",
+        profile: ProfileHead::new(&profile.manifest, profile),
+        sort: args.sort.as_deref().unwrap_or("total"),
+        filter: args.filter.as_deref(),
+        total_ns,
+        of_no_op,
+        rows: table.order.iter().map(|row| out_of(&rows[*row])).collect(),
+        losses: losses_out(&profile.all_losses()),
+    };
+    let text = |out: &mut Out, width: Option<usize>| text(out, width, profile, &table, of_no_op);
+    let done = output(args, &table, text, document)?;
     match &args.filter {
         Some(glob) if table.order.is_empty() => {
             say!("--filter {}: no op matches", visible(glob));
             Ok(ExitCode::from(1))
         }
-        _ => Ok(ExitCode::SUCCESS),
+        _ => Ok(done),
     }
 }
 
@@ -131,18 +132,15 @@ fn columns(rows: &[LaunchRow], total_ns: i64) -> Vec<Column> {
 }
 
 fn text(
-    out: &mut impl Write,
-    args: &Args,
+    out: &mut Out,
+    width: Option<usize>,
     profile: &Profile,
     rows: &Table,
     of_no_op: u64,
 ) -> io::Result<()> {
-    let width = args.width.or_else(known_width).map(|width| width.max(40));
     let prose = width.unwrap_or(PROSE_WIDTH);
     table(out, rows, width)?;
-    let explained = "total: durations on devices, which may be later than the op itself; share: of all that \
-                     ops launched";
-    wrapped(out, "", explained, prose)?;
+    wrapped(out, "", EXPLAINED, prose)?;
     if of_no_op > 0 {
         let text = format!(
             "{} on devices with the id of an op that has no record",

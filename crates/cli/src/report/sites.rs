@@ -1,18 +1,15 @@
 //! `report --by site`: one row for each place of a program that launches dispatches of IREE.
 
-use std::io::{self, BufWriter, Write};
+use std::io::{self, Write};
 use std::process::ExitCode;
 
 use analysis::{By, Key, Site, Sites, passes, sites};
 use profile::Profile;
 use serde::Serialize;
 
-use super::Args;
+use super::{Args, Out, output};
 use crate::failure::Failure;
 use crate::matching;
-use crate::output::Format;
-use crate::terminal::{known_width, stdout};
-use crate::view::csv;
 use crate::view::head::ProfileHead;
 use crate::view::labels::{labels, op_of};
 use crate::view::losses::{self, LossOut, losses_out};
@@ -60,6 +57,25 @@ struct SiteOut<'a> {
     gap_ns: Option<f64>,
 }
 
+/// Columns, and what they mean.
+pub const EXPLAINED: [(&str, &str, &str); 6] = [
+    (SITE, "site: ", "place in one run of the model; – before its first run"),
+    ("mean_ns", "mean: ", "from a dispatch's first workgroup to the end of its last one"),
+    ("workers_ns", "in workers: ", "the workgroups' durations together"),
+    ("efficiency", "efficiency: ", "part of all workers' time in which they ran workgroups"),
+    ("imbalance", "imbalance: ", "the busiest worker's time / an equal part of the work"),
+    ("gap_ns", "gap before: ", "mean time since a dispatch of the process ended"),
+];
+
+/// All sites, for a page: the table and the op of each row. `None` if there are none.
+pub fn whole(profile: &Profile, raw: bool) -> Option<(Table, Vec<Option<Key>>)> {
+    let found = sites(profile, raw)?;
+    let rows: Vec<&Site> = found.rows.iter().collect();
+    let mut table = columns(profile, &found, &rows);
+    table.sort("share").ok()?;
+    Some((table, rows.iter().map(|site| Some(Key::Op(site.op))).collect()))
+}
+
 /// Prints the report by site.
 pub fn main(args: &Args, profile: &Profile) -> Result<ExitCode, Failure> {
     let Some(found) = sites(profile, args.raw) else {
@@ -90,49 +106,42 @@ pub fn main(args: &Args, profile: &Profile) -> Result<ExitCode, Failure> {
         table.sort(sort)?;
     }
     table.keep_first(args.top());
-    let mut out = BufWriter::new(stdout(args.format.into()));
-    match args.format {
-        Format::Table => text(&mut out, args, profile, &found, &table)?,
-        Format::Csv => csv::print(&mut out, &table)?,
-        Format::Json => {
-            let row = |i: &usize| {
-                let site = rows[*i];
-                SiteOut {
-                    op: op(site).map_or("", |op| &op.name),
-                    op_id: site.op,
-                    library: op(site).map_or("", |op| &*op.library),
-                    site: site.position.map(|n| n + 1),
-                    sites: site.of,
-                    dispatches: site.dispatches,
-                    workgroups: site.workgroups,
-                    incomplete: site.incomplete,
-                    wall_ns: ns(site.wall),
-                    mean_ns: ns(site.mean),
-                    min_ns: ns(site.range[0]),
-                    max_ns: ns(site.range[1]),
-                    share: found.share(site),
-                    workers_ns: ns(site.sum),
-                    efficiency: site.efficiency,
-                    imbalance: site.imbalance,
-                    gap_ns: site.mean_gap().map(ns),
-                }
-            };
-            let document = Document {
-                schema: SITES_SCHEMA,
-                profile: ProfileHead::new(&profile.manifest, profile),
-                sort,
-                filter: args.filter.as_deref(),
-                busy_ns: ns(found.busy),
-                dispatches: found.dispatches,
-                rows: table.order.iter().map(row).collect(),
-                losses: losses_out(&profile.all_losses()),
-            };
-            serde_json::to_writer_pretty(&mut out, &document).map_err(io::Error::from)?;
-            writeln!(out)?;
+    let document = || {
+        let row = |i: &usize| {
+            let site = rows[*i];
+            SiteOut {
+                op: op(site).map_or("", |op| &op.name),
+                op_id: site.op,
+                library: op(site).map_or("", |op| &*op.library),
+                site: site.position.map(|n| n + 1),
+                sites: site.of,
+                dispatches: site.dispatches,
+                workgroups: site.workgroups,
+                incomplete: site.incomplete,
+                wall_ns: ns(site.wall),
+                mean_ns: ns(site.mean),
+                min_ns: ns(site.range[0]),
+                max_ns: ns(site.range[1]),
+                share: found.share(site),
+                workers_ns: ns(site.sum),
+                efficiency: site.efficiency,
+                imbalance: site.imbalance,
+                gap_ns: site.mean_gap().map(ns),
+            }
+        };
+        Document {
+            schema: SITES_SCHEMA,
+            profile: ProfileHead::new(&profile.manifest, profile),
+            sort,
+            filter: args.filter.as_deref(),
+            busy_ns: ns(found.busy),
+            dispatches: found.dispatches,
+            rows: table.order.iter().map(row).collect(),
+            losses: losses_out(&profile.all_losses()),
         }
-    }
-    out.flush()?;
-    Ok(ExitCode::SUCCESS)
+    };
+    let text = |out: &mut Out, width: Option<usize>| text(out, width, profile, &found, &table);
+    output(args, &table, text, document)
 }
 
 fn columns(profile: &Profile, found: &Sites, rows: &[&Site]) -> Table {
@@ -172,13 +181,12 @@ fn columns(profile: &Profile, found: &Sites, rows: &[&Site]) -> Table {
 }
 
 fn text(
-    out: &mut impl Write,
-    args: &Args,
+    out: &mut Out,
+    width: Option<usize>,
     profile: &Profile,
     found: &Sites,
     rows: &Table,
 ) -> io::Result<()> {
-    let width = args.width.or_else(known_width).map(|width| width.max(40));
     let prose = width.unwrap_or(PROSE_WIDTH);
     let busy = time(found.busy * profile.timeline.ns_per_tick());
     let each = found.rows.iter().filter_map(|site| site.of).max();
@@ -192,15 +200,7 @@ fn text(
     wrapped(out, "", &head, prose)?;
     writeln!(out)?;
     let left_out = table(out, rows, width)?;
-    let explained = [
-        (SITE, "site: ", "place in one run of the model; – before its first run"),
-        ("mean_ns", "mean: ", "from a dispatch's first workgroup to the end of its last one"),
-        ("workers_ns", "in workers: ", "the workgroups' durations together"),
-        ("efficiency", "efficiency: ", "part of all workers' time in which they ran workgroups"),
-        ("imbalance", "imbalance: ", "the busiest worker's time / an equal part of the work"),
-        ("gap_ns", "gap before: ", "mean time since a dispatch of the process ended"),
-    ];
-    for (_, label, text) in explained.iter().filter(|(name, ..)| !left_out.contains(name)) {
+    for (_, label, text) in EXPLAINED.iter().filter(|(name, ..)| !left_out.contains(name)) {
         wrapped(out, label, text, prose)?;
     }
     let incomplete: u64 = found.rows.iter().map(|site| site.incomplete).sum();

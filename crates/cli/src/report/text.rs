@@ -180,9 +180,7 @@ fn threads(out: &mut impl Write, overview: &Overview<'_>, width: Option<usize>) 
                     have been on a CPU all the time";
         wrapped(out, "≤: ", text, prose)?;
     }
-    if !laid.left_out.is_empty() {
-        wrapped(out, "not shown: ", &laid.left_out.join(", "), prose)?;
-    }
+    laid.say_left_out_but_in(out, width, "json")?;
     writeln!(out)
 }
 
@@ -212,9 +210,7 @@ fn series(out: &mut impl Write, overview: &Overview<'_>, width: Option<usize>) -
         let text = "counted for only part of the time, and scaled";
         wrapped(out, "~: ", text, prose)?;
     }
-    if !laid.left_out.is_empty() {
-        wrapped(out, "not shown: ", &laid.left_out.join(", "), prose)?;
-    }
+    laid.say_left_out_but_in(out, width, "json")?;
     let evenness = tracks::evenness(overview);
     if !evenness.is_empty() {
         wrapped(out, "tracks: ", &evenness, prose)?;

@@ -1,7 +1,7 @@
 //! `report --by module` and `report --by shape`: recordings of PyTorch's profiler, whose ops say in
 //! their arguments what these tables need.
 
-use std::io::{self, BufWriter, Write};
+use std::io;
 use std::process::ExitCode;
 
 use analysis::torch::{ModuleRow, Modules, ShapeRow, Shapes, by_line, by_module, by_shape};
@@ -9,11 +9,9 @@ use profile::Profile;
 use profile::activities::Activities;
 use serde::Serialize;
 
-use super::{Args, RowKind, refuse_what_needs_calls};
+use super::{Args, Out, RowKind, output};
 use crate::failure::Failure;
-use crate::output::Format;
-use crate::terminal::{known_width, say, stdout, visible};
-use crate::view::csv;
+use crate::terminal::{say, visible};
 use crate::view::head::ProfileHead;
 use crate::view::losses::{self, LossOut, losses_out};
 use crate::view::table::{Column, Table, Value};
@@ -77,17 +75,21 @@ struct ShapeOut<'a> {
 }
 
 /// Prints the report by module or by shape.
-pub fn main(args: &Args, profile: &Profile) -> Result<ExitCode, Failure> {
-    refuse_what_needs_calls(args)?;
+pub fn main(args: &Args, profile: &Profile, by: RowKind) -> Result<ExitCode, Failure> {
     let activities = profile.activities().map_err(Failure::new)?;
-    match args.by {
-        RowKind::Module | RowKind::Line => modules(args, profile, &activities),
+    match by {
+        RowKind::Module | RowKind::Line => modules(args, profile, &activities, by),
         _ => shapes(args, profile, &activities),
     }
 }
 
-fn modules(args: &Args, profile: &Profile, activities: &[Activities]) -> Result<ExitCode, Failure> {
-    let is_line = args.by == RowKind::Line;
+fn modules(
+    args: &Args,
+    profile: &Profile,
+    activities: &[Activities],
+    by: RowKind,
+) -> Result<ExitCode, Failure> {
+    let is_line = by == RowKind::Line;
     let (what, none) = if is_line { ("line", NO_LINE) } else { ("module", NO_MODULE) };
     let found = if is_line { by_line(activities) } else { by_module(activities) };
     let Modules { mut rows, ops_ns, any } = found.map_err(Failure::new)?;
@@ -103,6 +105,34 @@ fn modules(args: &Args, profile: &Profile, activities: &[Activities]) -> Result<
         model::glob::matches(glob, row.module.as_deref().unwrap_or(none))
     };
     rows.retain(|row| args.filter.as_deref().is_none_or(|glob| matches(glob, row)));
+    let mut table = of_modules(&rows, ops_ns, is_line);
+    // The rows come sorted by all of their time in ops, which no column has.
+    if let Some(sort) = args.sort.as_deref().filter(|sort| *sort != "total") {
+        table.sort(sort)?;
+    }
+    table.keep_first(args.top());
+    let out = |row: &usize| {
+        let row = &rows[*row];
+        ModuleOut {
+            module: (!is_line).then_some(row.module.as_deref()),
+            line: is_line.then_some(row.module.as_deref()),
+            calls: row.calls,
+            total_ns: row.total_ns,
+            self_ns: row.self_ns,
+            ops: row.ops,
+            ops_ns: row.ops_ns,
+            backward_ops: row.backward_ops,
+            backward_ns: row.backward_ns,
+        }
+    };
+    let document = || table.order.iter().map(out).collect::<Vec<_>>();
+    let schema = if is_line { LINES_SCHEMA } else { MODULES_SCHEMA };
+    print(args, profile, schema, ops_ns, &table, document)
+}
+
+/// The table by module or by line.
+fn of_modules(rows: &[ModuleRow], ops_ns: i64, is_line: bool) -> Table {
+    let (what, none) = if is_line { ("line", NO_LINE) } else { ("module", NO_MODULE) };
     let ns = |of: fn(&ModuleRow) -> i64| -> Vec<Option<Value>> {
         rows.iter().map(|row| Some(Value::Ns(of(row) as f64))).collect()
     };
@@ -132,48 +162,11 @@ fn modules(args: &Args, profile: &Profile, activities: &[Activities]) -> Result<
             rows.iter().map(|row| part(row.ops_ns + row.backward_ns, ops_ns)).collect(),
         ),
     ];
-    let mut table = Table::new(columns, (0..rows.len()).collect());
-    // The rows come sorted by all of their time in ops, which no column has.
-    if let Some(sort) = args.sort.as_deref().filter(|sort| *sort != "total") {
-        table.sort(sort)?;
-    }
-    table.keep_first(args.top());
-    let out = |row: &usize| {
-        let row = &rows[*row];
-        ModuleOut {
-            module: (!is_line).then_some(row.module.as_deref()),
-            line: is_line.then_some(row.module.as_deref()),
-            calls: row.calls,
-            total_ns: row.total_ns,
-            self_ns: row.self_ns,
-            ops: row.ops,
-            ops_ns: row.ops_ns,
-            backward_ops: row.backward_ops,
-            backward_ns: row.backward_ns,
-        }
-    };
-    let document = || table.order.iter().map(out).collect::<Vec<_>>();
-    let schema = if is_line { LINES_SCHEMA } else { MODULES_SCHEMA };
-    print(args, profile, schema, ops_ns, &table, document)
+    Table::new(columns, (0..rows.len()).collect())
 }
 
-fn part(of: i64, all: i64) -> Option<Value> {
-    (all > 0).then(|| Value::Part(of as f64 / all as f64))
-}
-
-fn shapes(args: &Args, profile: &Profile, activities: &[Activities]) -> Result<ExitCode, Failure> {
-    let Shapes { mut rows, self_ns, .. } = by_shape(activities).map_err(Failure::new)?;
-    if rows.iter().all(|row| row.shapes.is_none()) {
-        let why = match rows.is_empty() {
-            true => "no recording of PyTorch's profiler",
-            false => "no shapes in its recordings of PyTorch's profiler",
-        };
-        return Err(Failure::new(format!("{}: has {why}", profile.dir.display()))
-            .hint("shapes are recorded with torch.profiler.profile(record_shapes=True)"));
-    }
-    rows.retain(|row| {
-        args.filter.as_deref().is_none_or(|glob| model::glob::matches(glob, &row.op))
-    });
+/// The table by shape.
+fn of_shapes(rows: &[ShapeRow], self_ns: i64) -> Table {
     let ns = |of: fn(&ShapeRow) -> f64| -> Vec<Option<Value>> {
         rows.iter().map(|row| Some(Value::Ns(of(row)))).collect()
     };
@@ -211,7 +204,68 @@ fn shapes(args: &Args, profile: &Profile, activities: &[Activities]) -> Result<E
         Column::new(5, "min_ns", "min", ns(|row| row.min_ns as f64)),
         Column::new(5, "max_ns", "max", ns(|row| row.max_ns as f64)),
     ];
-    let mut table = Table::new(columns, (0..rows.len()).collect());
+    Table::new(columns, (0..rows.len()).collect())
+}
+
+/// All modules, lines and shapes of recordings of PyTorch's profiler, for a page: those that there are.
+pub fn whole(profile: &Profile) -> Result<Vec<(RowKind, Table)>, Failure> {
+    let activities = profile.activities().map_err(Failure::new)?;
+    let mut tables = Vec::new();
+    for (kind, is_line) in [(RowKind::Module, false), (RowKind::Line, true)] {
+        let found = if is_line { by_line(&activities) } else { by_module(&activities) };
+        let Modules { rows, ops_ns, any } = found.map_err(Failure::new)?;
+        if any {
+            tables.push((kind, of_modules(&rows, ops_ns, is_line)));
+        }
+    }
+    let Shapes { rows, self_ns, .. } = by_shape(&activities).map_err(Failure::new)?;
+    if rows.iter().any(|row| row.shapes.is_some()) {
+        let mut table = of_shapes(&rows, self_ns);
+        table.sort("total")?;
+        tables.push((RowKind::Shape, table));
+    }
+    Ok(tables)
+}
+
+/// What the columns mean.
+pub fn explained(kind: Option<RowKind>) -> &'static str {
+    match kind {
+        Some(RowKind::Module) => {
+            "total: time of a module's calls; self: without the modules inside of it; in ops: self times of the \
+             forward ops that it called itself; in backward: those of their backward ops; share: of all \
+             self times of ops"
+        }
+        Some(RowKind::Line) => {
+            "line: outside of PyTorch, the innermost that called the op (a function, with its first line, \
+             if the recording does not have the line of the call); total: time of the calls from there; \
+             self: without calls from other such lines; in ops: self times of the forward ops that were \
+             called there; in backward: those of their backward ops; share: of all self times of ops"
+        }
+        _ => {
+            "self: without the ops inside of it; share: of all self times of ops; FLOPs: floating-point \
+             operations, as PyTorch counts them"
+        }
+    }
+}
+
+fn part(of: i64, all: i64) -> Option<Value> {
+    (all > 0).then(|| Value::Part(of as f64 / all as f64))
+}
+
+fn shapes(args: &Args, profile: &Profile, activities: &[Activities]) -> Result<ExitCode, Failure> {
+    let Shapes { mut rows, self_ns, .. } = by_shape(activities).map_err(Failure::new)?;
+    if rows.iter().all(|row| row.shapes.is_none()) {
+        let why = match rows.is_empty() {
+            true => "no recording of PyTorch's profiler",
+            false => "no shapes in its recordings of PyTorch's profiler",
+        };
+        return Err(Failure::new(format!("{}: has {why}", profile.dir.display()))
+            .hint("shapes are recorded with torch.profiler.profile(record_shapes=True)"));
+    }
+    rows.retain(|row| {
+        args.filter.as_deref().is_none_or(|glob| model::glob::matches(glob, &row.op))
+    });
+    let mut table = of_shapes(&rows, self_ns);
     table.sort(args.sort.as_deref().unwrap_or("total"))?;
     table.keep_first(args.top());
     let out = |row: &usize| {
@@ -242,64 +296,44 @@ fn print<R: Serialize>(
     rows: &Table,
     document: impl FnOnce() -> Vec<R>,
 ) -> Result<ExitCode, Failure> {
-    let mut out = BufWriter::new(stdout(args.format.into()));
-    match args.format {
-        Format::Table => text(&mut out, args, profile, rows)?,
-        Format::Csv => csv::print(&mut out, rows)?,
-        Format::Json => {
-            let document = Document {
-                schema,
-                profile: ProfileHead::new(&profile.manifest, profile),
-                sort: args.sort.as_deref().unwrap_or("total"),
-                filter: args.filter.as_deref(),
-                ops_ns,
-                rows: document(),
-                losses: losses_out(&profile.all_losses()),
-            };
-            serde_json::to_writer_pretty(&mut out, &document).map_err(io::Error::from)?;
-            writeln!(out)?;
-        }
-    }
-    out.flush()?;
+    let document = || Document {
+        schema,
+        profile: ProfileHead::new(&profile.manifest, profile),
+        sort: args.sort.as_deref().unwrap_or("total"),
+        filter: args.filter.as_deref(),
+        ops_ns,
+        rows: document(),
+        losses: losses_out(&profile.all_losses()),
+    };
+    let text = |out: &mut Out, width: Option<usize>| text(out, width, args, profile, rows);
+    let done = output(args, rows, text, document)?;
     match &args.filter {
         Some(glob) if rows.order.is_empty() => {
             say!(
                 "--filter {}: no {} matches",
                 visible(glob),
                 match args.by {
-                    RowKind::Module => "module",
-                    RowKind::Line => "line",
+                    Some(RowKind::Module) => "module",
+                    Some(RowKind::Line) => "line",
                     _ => "op",
                 }
             );
             Ok(ExitCode::from(1))
         }
-        _ => Ok(ExitCode::SUCCESS),
+        _ => Ok(done),
     }
 }
 
-fn text(out: &mut impl Write, args: &Args, profile: &Profile, rows: &Table) -> io::Result<()> {
-    let width = args.width.or_else(known_width).map(|width| width.max(40));
+fn text(
+    out: &mut Out,
+    width: Option<usize>,
+    args: &Args,
+    profile: &Profile,
+    rows: &Table,
+) -> io::Result<()> {
     let prose = width.unwrap_or(PROSE_WIDTH);
     table(out, rows, width)?;
-    let explained = match args.by {
-        RowKind::Module => {
-            "total: time of a module's calls; self: without the modules inside of it; in ops: self times of the \
-             forward ops that it called itself; in backward: those of their backward ops; share: of all \
-             self times of ops"
-        }
-        RowKind::Line => {
-            "line: outside of PyTorch, the innermost that called the op (a function, with its first line, \
-             if the recording does not have the line of the call); total: time of the calls from there; \
-             self: without calls from other such lines; in ops: self times of the forward ops that were \
-             called there; in backward: those of their backward ops; share: of all self times of ops"
-        }
-        _ => {
-            "self: without the ops inside of it; share: of all self times of ops; FLOPs: floating-point \
-             operations, as PyTorch counts them"
-        }
-    };
-    wrapped(out, "", explained, prose)?;
+    wrapped(out, "", explained(args.by), prose)?;
     losses::print(out, &profile.all_losses(), prose)?;
     for note in &profile.manifest.notes {
         wrapped(out, "note: ", note, prose)?;

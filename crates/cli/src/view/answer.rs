@@ -1,6 +1,6 @@
 //! The first lines of a report: what matters most in it, in words.
 
-use analysis::{Counts, passes};
+use analysis::{Counts, Summary, passes};
 
 use super::overview::{Overview, name_of};
 use super::sampled;
@@ -58,6 +58,16 @@ fn calls(overview: &Overview<'_>) -> String {
     let calls = format!("{} ({places})", plural(of_pass.calls.into(), "call"));
     match together {
         Some(together) => format!("{together} in {calls}"),
-        None => format!("{calls}, which took an unknown time"),
+        None => format!("{calls}{}", why_unknown(summary)),
+    }
+}
+
+/// Why it is not known how long the calls took together.
+fn why_unknown(summary: &Summary) -> &'static str {
+    match &summary.sampled {
+        Some(run) if run.all.timed == 0 => ", which were only counted",
+        // A call inside of a timed one may have been only counted.
+        Some(_) if summary.nested => "; only some were timed, so how long all took is not known",
+        _ => "; too few were timed to say how long all took",
     }
 }

@@ -74,8 +74,7 @@ fn chosen(overview: &Overview<'_>) -> Vec<(&'static str, String)> {
     let mut lines = Vec::new();
     if manifest.passes > 0 {
         let text = format!(
-            "{}: the program ran once for each set of counters. The calls of an op are those of \
-             one pass; its total is the mean of the passes, and spread is their range",
+            "{}, one for each set of counters: values are means of them, spread is their range",
             match profile.passes() {
                 recorded if recorded < manifest.passes => {
                     format!("{recorded} of {}", manifest.passes)

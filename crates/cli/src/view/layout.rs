@@ -74,6 +74,8 @@ pub struct Shown<'a> {
 pub struct Layout<'a> {
     /// Names of the columns that were left out.
     pub left_out: Vec<&'a str>,
+    /// What people know them by: their headings.
+    pub headings: Vec<String>,
     /// The common beginning of the names that was replaced by `…`.
     pub common: Option<String>,
 }
@@ -81,17 +83,28 @@ pub struct Layout<'a> {
 impl Layout<'_> {
     /// Says which columns were left out, if any.
     pub fn say_left_out(&self, out: &mut impl Write, width: Option<usize>) -> io::Result<()> {
+        self.say_left_out_but_in(out, width, "csv")
+    }
+
+    /// The same of a table that only this other format has.
+    pub fn say_left_out_but_in(
+        &self,
+        out: &mut impl Write,
+        width: Option<usize>,
+        format: &str,
+    ) -> io::Result<()> {
         if self.left_out.is_empty() {
             return Ok(());
         }
         // The columns that were left out last say most.
-        let mut names: Vec<&str> = self.left_out.iter().rev().copied().take(NAMED).collect();
+        let mut names: Vec<&str> =
+            self.headings.iter().rev().map(String::as_str).take(NAMED).collect();
         let more = match self.left_out.len() - names.len() {
             0 => String::new(),
             n => format!("{n} more"),
         };
         names.extend(Some(more.as_str()).filter(|more| !more.is_empty()));
-        let text = format!("{} (wider terminal, --format csv)", names.join(", "));
+        let text = format!("{} (wider terminal, --format {format})", names.join(", "));
         wrapped(out, "not shown: ", &text, width.unwrap_or(PROSE_WIDTH))
     }
 }
@@ -123,7 +136,7 @@ pub fn layout<'a>(
     };
     let mut widths: Vec<usize> = shown.iter().zip(&needs).map(at_first).collect();
     let others = |widths: &[usize]| widths[1..].iter().map(|w| w + GAP.len()).sum::<usize>();
-    let mut left_out = Vec::new();
+    let (mut left_out, mut headings) = (Vec::new(), Vec::new());
     while shown.len() > 2 {
         let taken = others(&widths);
         let worst = match (1..shown.len()).find(|i| shown[*i].kind == Kind::Place) {
@@ -139,7 +152,9 @@ pub fn layout<'a>(
         let Some(worst) = worst else { break };
         widths.remove(worst);
         needs.remove(worst);
-        left_out.push(shown.remove(worst).name);
+        let column = shown.remove(worst);
+        left_out.push(column.name);
+        headings.push(heading(&column));
     }
     let common = match names {
         Names::Whole => {
@@ -162,7 +177,16 @@ pub fn layout<'a>(
         widths[i] = needs[i].min(widths[i].saturating_add(free));
     }
     print(out, &shown, &widths, names == Names::Whole)?;
-    Ok(Layout { left_out, common })
+    Ok(Layout { left_out, headings, common })
+}
+
+/// The heading of a column where it stands alone: `/call` is below the counter before it only in the
+/// table.
+fn heading(column: &Shown<'_>) -> String {
+    match column.name.strip_suffix("_per_call") {
+        Some(counter) if column.title == "/call" => format!("{counter}/call"),
+        _ => visible(&column.title).into_owned(),
+    }
 }
 
 /// The last of the columns that say nothing. No name is shortened to make room for them.

@@ -16,6 +16,7 @@ pub mod files;
 pub mod json;
 pub mod notes;
 pub mod schedule;
+pub mod show;
 pub mod source;
 pub mod spread;
 #[cfg(test)]
@@ -28,13 +29,15 @@ use std::path::PathBuf;
 
 use analysis::loops::dispatches::{Dispatch, Dispatches, Inside, dispatch_of, dispatches, inside};
 use analysis::loops::{
-    LoopData, LoopNode, LoopTable, LoopThread, LoopTree, Numbers, UnfitTable, fits, loops,
+    LoopData, LoopNode, LoopTable, LoopThread, LoopTree, UnfitTable, fits, loops,
 };
+pub use analysis::loops::{iterations, iterations_per_hit, scaled_iterations};
 use ir::table::{Entry, Kind, SideTable};
 use profile::Profile;
 use profile::demangle::{Detail, demangle};
 use profile::loops::Loops as Recorded;
 
+use super::forest::{self, Choice};
 use super::labels::process_label;
 use crate::failure::Failure;
 
@@ -48,6 +51,12 @@ pub struct Loops<'a> {
     pub table: LoopTable,
     /// The dispatches that functions and loops are in.
     pub dispatches: Dispatches,
+    /// For each module, the indices of the nodes that are shown, in their order.
+    pub rows: Vec<Vec<usize>>,
+    /// For each module, how many nodes are not shown because of `--top`.
+    pub left_out: Vec<usize>,
+    /// Whether a filter chose the rows, so that modules without any are not shown.
+    pub is_chosen: bool,
     /// Times as they were measured are shown, also where the cost of a hit is known.
     pub raw: bool,
     /// What else is shown.
@@ -96,7 +105,82 @@ impl<'a> Loops<'a> {
         };
         let table = loops(data, tables);
         let dispatches = dispatches(profile, &recorded.modules, &table);
-        Self { profile, recorded, table, dispatches, raw, more: More::default() }
+        let rows = all_rows(&table);
+        let left_out = vec![0; table.modules.len()];
+        let more = More::default();
+        Self { profile, recorded, table, dispatches, rows, left_out, is_chosen: false, raw, more }
+    }
+
+    /// The nodes of a module that are shown.
+    pub fn chosen(&self, module: usize) -> impl Iterator<Item = &LoopNode> {
+        let nodes = &self.table.modules[module].nodes;
+        self.rows[module].iter().filter_map(|index| nodes.get(*index))
+    }
+
+    /// Chooses the rows: `filter` is a pattern of names, `sort` a column, and `top` the number of rows.
+    /// Without `all`, functions and loops that were never entered are not shown.
+    pub fn choose(
+        &mut self,
+        filter: Option<&str>,
+        sort: Option<&str>,
+        top: Option<usize>,
+        all: bool,
+    ) -> Result<(), Failure> {
+        self.rows = all_rows(&self.table);
+        let mut of = Vec::new();
+        let mut parents = Vec::new();
+        for (module, tree) in self.table.modules.iter().enumerate() {
+            let first = of.len();
+            for (index, node) in tree.nodes.iter().enumerate() {
+                parents.push(node.parent.map(|parent| first + parent));
+                of.push((module, index));
+            }
+        }
+        let node = |(module, index): (usize, usize)| {
+            let tree = &self.table.modules[module];
+            (tree, &tree.nodes[index])
+        };
+        let is_match = of.iter().map(|at| {
+            let (tree, node) = node(*at);
+            (all || node.all.hits > 0) && filter.is_none_or(|glob| is_called(glob, tree, node))
+        });
+        let is_match: Vec<bool> = is_match.collect();
+        let times = of.iter().map(|at| {
+            let (tree, node) = node(*at);
+            let ticks = node.all.times(self.raw)?.inclusive.value;
+            Some(tree.ns(ticks).unwrap_or(ticks))
+        });
+        let times: Vec<Option<f64>> = times.collect();
+        let any = times.iter().any(Option::is_some);
+        let hidden = |row: usize| !all && node(of[row]).1.all.hits == 0;
+        let weights = of.iter().zip(times).enumerate().map(|(row, (at, time))| match time {
+            _ if hidden(row) => -1.0,
+            Some(time) => time,
+            None if any => 0.0,
+            None => node(*at).1.all.hits as f64,
+        });
+        let weights: Vec<f64> = weights.collect();
+        let mut table = columns::full(self, false);
+        let sort = sort.map(|sort| columns::of_title(&table, sort));
+        let choice = Choice {
+            parents: &parents,
+            is_match: &is_match,
+            weights: &weights,
+            sort: sort.as_deref(),
+            top,
+        };
+        forest::choose(&mut table, &choice)?;
+        let order: Vec<usize> = table.order.into_iter().filter(|row| !hidden(*row)).collect();
+        let wanted = forest::with_around_and_inside(&parents, &is_match);
+        for module in 0..self.rows.len() {
+            let in_module = |row: &&usize| of[**row].0 == module;
+            self.rows[module] = order.iter().filter(in_module).map(|row| of[*row].1).collect();
+            let all = (0..of.len()).filter(|row| wanted[*row] && !hidden(*row));
+            let all = all.filter(|row| of[*row].0 == module).count();
+            self.left_out[module] = all.saturating_sub(self.rows[module].len());
+        }
+        self.is_chosen = filter.is_some();
+        Ok(())
     }
 
     /// The dispatch that a node is in, and how they relate.
@@ -113,6 +197,11 @@ impl<'a> Loops<'a> {
             self.table.modules.iter().flat_map(|tree| tree.nodes.iter().map(move |n| (tree, n)));
         all.filter(|(_, node)| node.all.hits > 0)
     }
+}
+
+/// For each module, the indices of all of its nodes.
+fn all_rows(table: &LoopTable) -> Vec<Vec<usize>> {
+    table.modules.iter().map(|tree| (0..tree.nodes.len()).collect()).collect()
 }
 
 /// For each process, which of the profile's counters its rows have: those of its pass.
@@ -254,25 +343,4 @@ pub fn thread_name(profile: &Profile, thread: LoopThread, several: bool) -> Stri
 /// The id of a process of the profile.
 pub fn pid(profile: &Profile, process: usize) -> Option<u32> {
     profile.processes.get(process).map(|process| process.id.pid)
-}
-
-/// The iterations of all hits: those that were counted if that was done for every hit, else what the
-/// text says. Hits that were left in the middle ran less often than the text says.
-pub fn iterations(entry: Option<&Entry>, numbers: &Numbers) -> Option<u128> {
-    let counted = numbers.iterations.filter(|_| numbers.iterated == numbers.hits);
-    let each = entry.and_then(|entry| entry.trip_count).filter(|_| numbers.unended() == 0);
-    counted.or_else(|| numbers.hits.checked_mul(each?.into()))
-}
-
-/// What the iterations of all hits come to, if those that were counted are like the others. They are
-/// not if some hits did not end: how often those ran is in no sample.
-pub fn scaled_iterations(entry: Option<&Entry>, numbers: &Numbers) -> Option<u128> {
-    let each = iterations_per_hit(entry, numbers).filter(|_| numbers.unended() == 0)?;
-    Some((each * numbers.hits as f64).round() as u128)
-}
-
-/// The mean of the hits whose iterations were counted, or what the text says.
-pub fn iterations_per_hit(entry: Option<&Entry>, numbers: &Numbers) -> Option<f64> {
-    let counted = numbers.iterations.map(|n| n as f64 / numbers.iterated as f64);
-    counted.or_else(|| Some(entry?.trip_count? as f64))
 }

@@ -51,7 +51,7 @@ pub fn fit(names: &[String], width: usize, cut_beginning: bool) -> Fitted {
     if long.iter().all(|name| length(name) <= width) {
         return fitted;
     }
-    fitted.names = long.iter().map(|name| shorten(name, width)).collect();
+    fitted.names = long.iter().map(|name| between_words(name, width)).collect();
     for group in equal(&fitted.names, &long) {
         let inner: Vec<&String> = group.iter().map(|i| &long[*i]).collect();
         for (i, name) in group.iter().zip(around_differences(&inner, width)) {
@@ -78,6 +78,35 @@ fn length(text: &str) -> usize {
     text.chars().count()
 }
 
+/// Whether a word ends with this character.
+fn ends_word(c: char) -> bool {
+    matches!(c, '_' | '$' | '.' | ':' | '/' | ' ' | '-')
+}
+
+/// The name with its middle cut between words; within words, if little would be left otherwise.
+fn between_words(name: &str, width: usize) -> String {
+    let all: Vec<char> = name.chars().collect();
+    if all.len() <= width {
+        return name.to_owned();
+    }
+    let room = width.saturating_sub(1);
+    let tail_in = |room: usize| {
+        let at = (all.len() - room..all.len()).find(|at| ends_word(all[*at]));
+        at.map_or(0, |at| all.len() - at)
+    };
+    let half = tail_in(room / 2);
+    let head = (0..room - half).rev().find(|at| ends_word(all[*at])).map_or(0, |at| at + 1);
+    // The end gets what the beginning left.
+    let tail = tail_in(room - head);
+    if tail == 0 || head == 0 || 3 * (head + tail) < 2 * room {
+        return shorten(name, width);
+    }
+    let mut text: String = all[..head].iter().collect();
+    text.push(CUT);
+    text.extend(&all[all.len() - tail..]);
+    text
+}
+
 /// Groups of indices at which `shown` is the same although `names` differs.
 fn equal(shown: &[String], names: &[String]) -> Vec<Vec<usize>> {
     let mut places: HashMap<&String, Vec<usize>> = HashMap::new();
@@ -93,7 +122,6 @@ fn equal(shown: &[String], names: &[String]) -> Vec<Vec<usize>> {
 /// The names without a common beginning. Of the beginnings that end at a word boundary and that
 /// several different names share, the one that saves most is cut.
 fn without_beginning(names: &[String]) -> Fitted {
-    let ends_word = |c: char| matches!(c, '_' | '$' | '.' | ':' | '/' | ' ' | '-');
     let mut counts: HashMap<&str, usize> = HashMap::new();
     let mut different: Vec<&String> = names.iter().collect();
     different.sort_unstable();
@@ -194,6 +222,17 @@ mod tests {
         // The last name belongs to another module.
         let names = ["a_dispatch_0_x", "a_dispatch_1_x", "other"];
         assert_eq!(fitted(&names, 10), ["…0_x", "…1_x", "other"]);
+    }
+
+    #[test]
+    fn the_middle_is_cut_between_words() {
+        let name = "10_softmax_4x128x128xf32_dispatch_tensor_store";
+        assert_eq!(between_words(name, 34), "10_softmax_…_dispatch_tensor_store");
+        assert_eq!(between_words(name, 46), name);
+        assert_eq!(between_words("autograd::engine::Node: Sqrt", 22), "autograd::…:Node: Sqrt");
+        // Little would be left.
+        assert_eq!(between_words("a_b_0123456789012345678901234", 21), "a_b_012345…5678901234");
+        assert_eq!(between_words("a_b", 0), "…");
     }
 
     #[test]

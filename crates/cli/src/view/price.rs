@@ -1,6 +1,6 @@
 //! The cost of recording, as text and as JSON.
 
-use analysis::probe::sum;
+use analysis::probe::Price;
 use analysis::{EmptyCall, Estimate, Hidden, ProbeCost};
 use profile::Profile;
 use serde::Serialize;
@@ -14,76 +14,8 @@ const WORTH_SAYING: f64 = 0.05;
 /// The budget that is then named.
 const BUDGET: &str = "--budget 2%";
 
-/// The cost of all calibrated probes, in ns of processor time.
-struct Totals {
-    calls: u64,
-    of_calls: u64,
-    probes: Estimate,
-    calibrated_ns: f64,
-    only_counted: u64,
-    counting: Estimate,
-    after: Estimate,
-    way: Option<Estimate>,
-    waiting: Option<Estimate>,
-    switches: u64,
-    switched: Option<Estimate>,
-    flush_ns: f64,
-    attach_ns: f64,
-    start: Option<Estimate>,
-    total: Estimate,
-    /// The cost as a part of the processor time that the program would have used without it.
-    of_program: Option<Estimate>,
-    /// The same of the calls, without what recording costs even if nothing is timed.
-    of_program_by_calls: Option<f64>,
-    /// The cost as a part of all processor time, with what recording took.
-    of_used: Option<f64>,
-    cpu_ns: Option<f64>,
-    of_dispatches: Option<Estimate>,
-}
-
-fn totals(probes: &[&ProbeCost], of_calls: u64) -> Option<Totals> {
-    if probes.is_empty() {
-        return None;
-    }
-    let add = |of: fn(&ProbeCost) -> f64| probes.iter().map(|p| of(p)).sum::<f64>();
-    let all = |of: fn(&ProbeCost) -> Option<f64>| probes.iter().map(|p| of(p)).sum::<Option<f64>>();
-    let range = |of: fn(&ProbeCost) -> Estimate| sum(probes.iter().map(|p| of(p)));
-    let some = |of: fn(&ProbeCost) -> Option<Estimate>| {
-        let known: Vec<Estimate> = probes.iter().filter_map(|p| of(p)).collect();
-        (!known.is_empty()).then(|| sum(known))
-    };
-    let total = range(ProbeCost::total);
-    let of_all_calls = range(ProbeCost::of_calls);
-    let part = |of: Option<f64>| of.filter(|ns| *ns > 0.0);
-    let program = part(all(ProbeCost::program_ns));
-    let is_known = probes.iter().all(|p| p.switched.is_some());
-    Some(Totals {
-        calls: probes.iter().map(|p| p.calls).sum(),
-        of_calls,
-        probes: range(|p| p.probes),
-        calibrated_ns: add(|p| p.calibrated_per_call_ns * p.calls as f64),
-        only_counted: probes.iter().map(|p| p.only_counted).fold(0, u64::saturating_add),
-        counting: range(|p| p.counting),
-        after: range(|p| p.after),
-        way: some(|p| p.way),
-        waiting: some(|p| p.waiting),
-        switches: probes.iter().fold(0, |sum, p| sum.saturating_add(p.switches)),
-        switched: some(|p| p.switched).filter(|_| is_known),
-        flush_ns: add(|p| p.flush_ns),
-        attach_ns: add(|p| p.attach_ns),
-        start: some(|p| p.start),
-        total,
-        of_program: program.map(|ns| total.times(1.0 / ns)),
-        of_program_by_calls: program.map(|ns| of_all_calls.value / ns),
-        of_used: part(all(ProbeCost::used_ns)).map(|ns| total.value / ns),
-        cpu_ns: all(|p| p.cpu_ns),
-        of_dispatches: part(all(|p| p.dispatch_ns)).map(|ns| of_all_calls.times(1.0 / ns)),
-    })
-}
-
-fn of_all(overview: &Overview<'_>) -> Option<Totals> {
-    let probes: Vec<&ProbeCost> = overview.summary.probes.iter().collect();
-    totals(&probes, overview.profile.bracketed_calls())
+fn of_all(overview: &Overview<'_>) -> Option<Price> {
+    Price::of(&overview.summary.probes, overview.profile.bracketed_calls())
 }
 
 /// One line for the head of a view, if recording changed the program noticeably and no budget
@@ -92,18 +24,10 @@ pub fn warning(profile: &Profile, costs: &[ProbeCost]) -> Option<String> {
     if profile.manifest.budget.is_some() {
         return None;
     }
-    let probes: Vec<&ProbeCost> = costs.iter().collect();
-    totals(&probes, 0).and_then(|totals| too_much(&totals))
+    Price::of(costs, 0).and_then(|totals| too_much(&totals))
 }
 
-/// `ns` of processor time as a part of what the program would have used without the recorder. `None`
-/// if that is not known.
-pub fn share_of_program(costs: &[ProbeCost], ns: f64) -> Option<f64> {
-    let program = costs.iter().map(ProbeCost::program_ns).sum::<Option<f64>>();
-    program.filter(|program| *program > 0.0).map(|program| ns / program)
-}
-
-fn too_much(totals: &Totals) -> Option<String> {
+fn too_much(totals: &Price) -> Option<String> {
     let Some(of_program) = totals.of_program else {
         // The estimate exceeds what the program used in all.
         return totals.of_used.filter(|part| *part > 0.5).map(|_| {
@@ -130,34 +54,51 @@ pub fn line(overview: &Overview<'_>) -> String {
 
 /// The same, for a view without a summary of calls.
 pub fn line_of(profile: &Profile, costs: &[ProbeCost]) -> String {
-    let probes: Vec<&ProbeCost> = costs.iter().collect();
-    match totals(&probes, profile.bracketed_calls()) {
-        None => "not calibrated, so what recording cost is unknown".to_owned(),
-        Some(totals) => {
-            let share = match (totals.of_program, totals.cpu_ns) {
-                (Some(more), _) => format!(", {} more than the program alone", percent(more.value)),
-                (None, Some(_)) => ", nearly all that there was".to_owned(),
-                (None, None) => String::new(),
-            };
-            let ns = time(totals.total.value);
-            format!("about {ns} of processor time{share} (--verbose: its parts)")
-        }
+    match Price::of(costs, profile.bracketed_calls()) {
+        None => UNKNOWN.to_owned(),
+        Some(totals) => format!("{} (--verbose: its parts)", in_short(&totals)),
     }
+}
+
+/// The cost in one line that names no option.
+pub fn whole(overview: &Overview<'_>) -> String {
+    of_all(overview).map_or_else(|| UNKNOWN.to_owned(), |totals| in_short(&totals))
+}
+
+const UNKNOWN: &str = "not calibrated, so what recording cost is unknown";
+
+fn in_short(totals: &Price) -> String {
+    let share = match (totals.of_program, totals.cpu_ns) {
+        (Some(more), _) => format!(", {} more", percent(more.value)),
+        (None, Some(_)) => ", nearly all of it".to_owned(),
+        (None, None) => String::new(),
+    };
+    let ns = time(totals.total.value);
+    format!("about {ns} of processor time{share}")
 }
 
 /// The cost in one paragraph.
 pub fn text(overview: &Overview<'_>) -> String {
     let summary = overview.summary;
-    let mut text = match of_all(overview) {
+    let mut text = text_of(overview.profile, &summary.probes);
+    if summary.uncalibrated_probes && !summary.probes.is_empty() {
+        text.push_str("; the other calls have sets of counters that were not calibrated");
+    }
+    text
+}
+
+/// The same, for a view without a summary of calls.
+pub fn text_of(profile: &Profile, costs: &[ProbeCost]) -> String {
+    let mut text = match Price::of(costs, profile.bracketed_calls()) {
         None => "not calibrated, so their cost is unknown".to_owned(),
         Some(totals) => cost_text(&totals),
     };
-    if let Some(ns) = overview.profile.manifest.run_cpu_ns {
+    if let Some(ns) = profile.manifest.run_cpu_ns {
         text.push_str(&format!("; beside the program, run itself used {}", time(ns as f64)));
     }
-    if let Some(one) = summary.probes.iter().max_by_key(|probe| probe.calls) {
+    if let Some(one) = costs.iter().max_by_key(|probe| probe.calls) {
         let empty = &one.empty_call;
-        let counters = overview.profile.manifest.counters.iter().zip(&empty.values);
+        let counters = profile.manifest.counters.iter().zip(&empty.values);
         let values = counters.filter_map(|(counter, value)| {
             let value = value.filter(|v| *v > 0)?;
             Some(match counter.unit() {
@@ -165,16 +106,13 @@ pub fn text(overview: &Overview<'_>) -> String {
                 _ => format!(", {} {}", counter.name, number(value as f64)),
             })
         });
-        let ticks = time(overview.profile.timeline.duration_ns(empty.ticks));
+        let ticks = time(profile.timeline.duration_ns(empty.ticks));
         text.push_str(&format!("; an empty call reads {ticks}{}", values.collect::<String>()));
-    }
-    if summary.uncalibrated_probes && !summary.probes.is_empty() {
-        text.push_str("; the other calls have sets of counters that were not calibrated");
     }
     text
 }
 
-fn cost_text(totals: &Totals) -> String {
+fn cost_text(totals: &Price) -> String {
     let calls = match totals.calls == totals.of_calls {
         true => plural(totals.calls.into(), "call"),
         false => {
@@ -185,7 +123,7 @@ fn cost_text(totals: &Totals) -> String {
             )
         }
     };
-    let each = totals.probes.value / totals.calls as f64;
+    let each = totals.per_call_ns();
     let mut parts = vec![format!("{calls} at {} each", time(each))];
     if totals.only_counted > 0 {
         let calls = plural(totals.only_counted.into(), "call");
@@ -230,7 +168,7 @@ fn range(ns: Estimate) -> String {
 
 /// The cost as a share of the program's processor time. If nothing is left of that, the cost is stated
 /// without a share: the probes of the calls were then faster than those of the calibration.
-fn share_text(totals: &Totals) -> String {
+fn share_text(totals: &Price) -> String {
     let of_dispatches = match totals.of_dispatches {
         Some(share) => format!(" (the calls: {} of the time in dispatches)", percent(share.value)),
         None => String::new(),
@@ -311,15 +249,15 @@ struct Parts {
 }
 
 impl ProbeOut {
-    fn new(totals: &Totals, empty_call: Option<EmptyOut>) -> Self {
+    fn new(totals: &Price, empty_call: Option<EmptyOut>) -> Self {
         let value = |of: Option<Estimate>| of.map(|of| of.value);
         Self {
             calls: totals.calls,
             of_calls: totals.of_calls,
             only_counted: totals.only_counted,
             total_ns: totals.total.value,
-            per_call_ns: totals.probes.value / totals.calls.max(1) as f64,
-            calibrated_per_call_ns: totals.calibrated_ns / totals.calls.max(1) as f64,
+            per_call_ns: totals.per_call_ns(),
+            calibrated_per_call_ns: totals.calibrated_per_call_ns(),
             probes_ns: totals.probes.value,
             way_ns: value(totals.way),
             switches: totals.switches,
@@ -357,15 +295,14 @@ pub fn json_of_all(overview: &Overview<'_>) -> Option<ProbeOut> {
 
 /// The cost of these processes, of which all recorded `of_calls`.
 pub fn json_of_costs(costs: &[ProbeCost], of_calls: u64) -> Option<ProbeOut> {
-    let probes: Vec<&ProbeCost> = costs.iter().collect();
-    totals(&probes, of_calls).map(|totals| ProbeOut::new(&totals, None))
+    Price::of(costs, of_calls).map(|totals| ProbeOut::new(&totals, None))
 }
 
 /// The cost of one process.
 pub fn json_of(overview: &Overview<'_>, process: usize) -> Option<ProbeOut> {
     let cost = overview.summary.probes.iter().find(|p| p.process == process)?;
     let empty = empty_out(overview.profile, &cost.empty_call);
-    Some(ProbeOut::new(&totals(&[cost], cost.of_calls)?, Some(empty)))
+    Some(ProbeOut::new(&Price::of([cost], cost.of_calls)?, Some(empty)))
 }
 
 /// The recorded values of a call that does nothing, in JSON.
@@ -395,9 +332,9 @@ pub fn empty_out(profile: &Profile, empty: &EmptyCall) -> EmptyOut {
 mod tests {
     use super::*;
 
-    fn totals(of_program: Option<f64>, by_calls: f64, cpu_ns: Option<f64>) -> Totals {
+    fn totals(of_program: Option<f64>, by_calls: f64, cpu_ns: Option<f64>) -> Price {
         let around = |value: f64| Estimate { value, low: value / 2.0, high: value * 2.0 };
-        Totals {
+        Price {
             calls: 1,
             of_calls: 1,
             probes: Estimate::exact(1.0),
@@ -444,7 +381,7 @@ mod tests {
         assert!(start.ends_with(", most of it at start-up"), "{start}");
         assert_eq!(too_much(&totals(Some(0.05), 0.05, None)), None);
         assert_eq!(too_much(&totals(None, 0.5, None)), None, "unknown");
-        let all = Totals { of_used: Some(1.2), ..totals(None, 0.0, None) };
+        let all = Price { of_used: Some(1.2), ..totals(None, 0.0, None) };
         let line = too_much(&all).unwrap();
         assert!(line.starts_with("recording took nearly all of the processor time"), "{line}");
     }

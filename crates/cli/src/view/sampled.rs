@@ -9,7 +9,7 @@ use super::overview::Overview;
 use super::table::{Cells, Column, Value};
 use super::units::{grouped, percent};
 
-/// The lines at the head of a report: the budget, and what was timed. None without a budget.
+/// The line at the head of a report: the budget, and what was timed. None without a budget.
 pub fn head(profile: &Profile, summary: &Summary) -> Vec<(&'static str, String)> {
     let Some(run) = &summary.sampled else { return Vec::new() };
     // The line on the price says it where it is known.
@@ -18,8 +18,8 @@ pub fn head(profile: &Profile, summary: &Summary) -> Vec<(&'static str, String)>
         format!("; recording took {} by its own account", percent(price))
     });
     let budget = match run.budget {
-        0.0 => format!("0: calls are counted and not timed{price}"),
-        budget => format!("{} of the processor time{price}", percent(budget)),
+        0.0 => "0".to_owned(),
+        budget => format!("{} of the processor time", percent(budget)),
     };
     let all = &run.all;
     let calls = all.calls.unwrap_or(0);
@@ -32,11 +32,11 @@ pub fn head(profile: &Profile, summary: &Summary) -> Vec<(&'static str, String)>
         false => format!(", and counters were read in {}", part(all.counted)),
     };
     let sample = match (all.timed, all.timed == calls) {
-        (0, _) => "all calls were counted and none was timed".to_owned(),
+        (0, _) => "calls were only counted".to_owned(),
         (_, true) => format!("all calls were timed{counters}"),
         _ => format!("of all calls, {} were timed{counters}", part(all.timed)),
     };
-    vec![("budget", budget), ("sample", sample)]
+    vec![("budget", format!("{budget}: {sample}{price}"))]
 }
 
 /// What the values of a sample are and are not; `None` if all calls were timed, or none was.

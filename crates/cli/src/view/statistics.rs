@@ -5,14 +5,14 @@
 //! Statistics for thread iree-worker-0 (4712), op matmul:
 //!   1024 matching calls, of which:
 //!     1024 calls on cpu 1
-//!   duration_us:
-//!     mean: 373
+//!   duration:
+//!     mean: 373 µs
 //!     …
-//!     16-ile means: 165 166 167 …
-//!   task-clock (ns):
+//!     16-ile means: 165 µs 166 µs 167 µs …
+//!   task-clock:
 //!     …
-//!   correlation of duration_us vs. task-clock: 0.58 (Pearson), 0.61 (Spearman)
-//!   conditional probability of duration_us 16-ile (↓) given task-clock 16-ile (→):
+//!   correlation of duration vs. task-clock: 0.58 (Pearson), 0.61 (Spearman)
+//!   conditional probability of duration 16-ile (↓) given task-clock 16-ile (→):
 //!           0  1  2 …
 //!        0 ██ __
 //! ```
@@ -26,7 +26,7 @@ use profile::columns::{cpu_of, node_of};
 
 use super::labels::{labels, process_label, thread_label};
 use super::shades::shade;
-use super::units::{general, number, time};
+use super::units::{bytes, general, number, time};
 use super::variables::{Subtracted, VariableKind, kind, name_and_unit};
 use super::wrap::wrapped;
 use crate::terminal::visible;
@@ -51,6 +51,9 @@ pub struct Style {
     /// Print a value that is the same in all calls in one line, and leave out its pairs. The
     /// original hook describes such a value like any other.
     pub constants_short: bool,
+    /// Print times and bytes in the unit that fits, as other views do. The original hook has durations
+    /// in microseconds.
+    pub units: bool,
     /// Say at the end what is recorded for an empty call.
     pub probes: bool,
     /// The width that everything must fit; with `None`, lines are as long as they need to be.
@@ -66,6 +69,7 @@ impl Default for Style {
             totals: true,
             totals_last: false,
             constants_short: true,
+            units: true,
             probes: true,
             width: None,
         }
@@ -197,9 +201,10 @@ fn scope(
     Ok(())
 }
 
-/// The name in headings. The duration includes its unit, as in the hook's CSV.
-fn name(profile: &Profile, stats: &Stats, variable: usize) -> String {
+/// The name in headings. The duration includes its unit where its values do not, as in the hook's CSV.
+fn name(profile: &Profile, stats: &Stats, variable: usize, style: &Style) -> String {
     match kind(profile, stats, variable) {
+        VariableKind::Duration if style.units => "duration".to_owned(),
         VariableKind::Duration => "duration_us".to_owned(),
         // The counter took turns with others, so its values may be estimates.
         VariableKind::Counter(info) if profile.manifest.multiplex => {
@@ -220,8 +225,15 @@ fn describe(
     style: &Style,
 ) -> io::Result<()> {
     let kind = kind(profile, stats, i);
-    let unit = match name_and_unit(profile, stats, i).1 {
-        _ if matches!(kind, VariableKind::Duration) => String::new(),
+    let unit_name = name_and_unit(profile, stats, i).1;
+    let readable = match unit_name {
+        _ if !style.units => None,
+        "ns" => Some(time as fn(f64) -> String),
+        "bytes" => Some(bytes as fn(f64) -> String),
+        _ => None,
+    };
+    let unit = match unit_name {
+        _ if matches!(kind, VariableKind::Duration) || readable.is_some() => String::new(),
         "count" | "cycles" | "ratio" | "other" => String::new(),
         unit => format!(" ({})", visible(unit)),
     };
@@ -230,17 +242,21 @@ fn describe(
         (n, VariableKind::Metric(_)) => format!(", defined in {n} of these calls"),
         (n, _) => format!(", read in {n} of these calls"),
     };
-    let scale = if i == 0 { profile.timeline.ns_per_tick() / 1e3 } else { 1.0 };
+    let step = if style.units { 1.0 } else { 1e3 };
+    let scale = if i == 0 { profile.timeline.ns_per_tick() / step } else { 1.0 };
     let less = Subtracted::new(stats, scope, i);
-    let plain = |value: Option<f64>| {
-        value.map_or_else(|| "–".to_owned(), |value| general(value * scale, 3))
+    let plain = |value: Option<f64>| match (value.map(|value| value * scale), readable) {
+        (None, _) => "–".to_owned(),
+        (Some(value), Some(readable)) if value >= 0.0 => readable(value),
+        (Some(value), Some(readable)) => format!("-{}", readable(-value)),
+        (Some(value), None) => general(value, 3),
     };
     let text = |value: Option<f64>| match value.map(|value| less.from(value)) {
         // It cannot be told from an empty call.
         Some(value) if !value.is_resolved() => format!("<{}", plain(Some(value.high.max(0.0)))),
         value => plain(value.map(|value| value.value)),
     };
-    let head = format!("{}{unit}{some}:", name(profile, stats, i));
+    let head = format!("{}{unit}{some}:", name(profile, stats, i, style));
     if style.constants_short && is_constant(variable) {
         let value = text(variable.min.map(Number::to_f64));
         let all = match variable.calls {
@@ -289,7 +305,8 @@ fn correlation(
     pair: &Pair,
     style: &Style,
 ) -> io::Result<()> {
-    let (of, given) = (name(profile, stats, pair.of), name(profile, stats, pair.given));
+    let (of, given) =
+        (name(profile, stats, pair.of, style), name(profile, stats, pair.given, style));
     let text = |value: Option<f64>| value.map_or_else(|| "–".to_owned(), |value| general(value, 2));
     let (pearson, spearman) = (text(pair.pearson), text(pair.spearman));
     let words =
@@ -299,7 +316,7 @@ fn correlation(
     if let Some(variable) = noise.filter(|_| style.probes) {
         let words = format!(
             "(this is mostly noise of the probe: {} of empty calls varies about as much)",
-            name(profile, stats, variable)
+            name(profile, stats, variable, style)
         );
         line(out, style, "    ", &words)?;
     }

@@ -39,11 +39,7 @@ pub fn table<'a>(
             false => Kind::Number,
         };
         let cells: Vec<String> = cells.collect();
-        let is_empty = |cell: &String| cell.is_empty() || cell == "–";
-        let nothing = match kind {
-            Kind::Number => cells.iter().all(|cell| is_nothing(column, cell)),
-            _ => column.rank > 0 && cells.iter().all(is_empty),
-        };
+        let nothing = says_nothing(table, column);
         Shown {
             name: &column.name,
             title: column.title.clone(),
@@ -87,6 +83,16 @@ pub fn cell_text(column: &Column, row: usize) -> String {
         None => text,
     };
     if column.partly(row).is_some() { text + "*" } else { text }
+}
+
+/// Whether all cells of a column are empty, or what goes without saying.
+pub fn says_nothing(table: &Table, column: &Column) -> bool {
+    let is_text = column.cells.iter().any(|cell| matches!(cell.as_deref(), Some(Value::Text(_))));
+    let mut cells = table.shown().map(|row| cell_text(column, row));
+    match is_text {
+        false => cells.all(|cell| is_nothing(column, &cell)),
+        true => column.rank > 0 && cells.all(|cell| cell.is_empty() || cell == "–"),
+    }
 }
 
 /// Whether a column with only such cells says nothing: no value, none of a counter, one thread, one CPU.

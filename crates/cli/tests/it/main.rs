@@ -43,6 +43,7 @@ mod orphans;
 mod output_files;
 mod outside;
 mod page;
+mod page_data;
 mod parquet;
 mod passes;
 mod places;

@@ -263,6 +263,28 @@ fn profiles_of_one_name_are_told_apart() {
     }
 }
 
+/// Adds an event to a profile: a kernel that the call with the id 7 launched.
+fn kernel(made: &Made, name: &str, lasts: i64) {
+    let dir = made.scratch.join(name);
+    let of = profile::Profile::open(&dir).unwrap().processes[0].id.name();
+    let root = profile::beneath::Dir::open(&dir).unwrap();
+    let mut writer = ActivitiesWriter::create(&root, "plugin").unwrap();
+    let row = writer.row(Some(&PLUGIN_ROWS.to_string()), None);
+    let (kernel, category) = (writer.name(&format!("kernel of {name}")), writer.name("kernel"));
+    let event = Activity {
+        form: b'X',
+        name: Some(kernel),
+        category: Some(category),
+        row,
+        time_ns: Some(1_000),
+        duration_ns: Some(lasts),
+        args: Some(r#"{"External id":7}"#),
+        ..Activity::default()
+    };
+    writer.push(&event).unwrap();
+    writer.finish(&json!({ PROCESSES_KEY: [of] })).unwrap();
+}
+
 /// Two ranks have the same process id. Each has a call with the id 7, which launched a kernel, and
 /// rank 1 has a thread without calls whose number is that of a thread with calls of rank 0.
 #[test]
@@ -283,23 +305,7 @@ fn equal_ids_of_several_profiles_are_not_confused() {
     }
     let made = Made::new(&[("a.cpt", &scripts[0]), ("b.cpt", &scripts[1])]);
     for (name, lasts) in [("a.cpt", 1_000), ("b.cpt", 30)] {
-        let dir = made.scratch.join(name);
-        let of = profile::Profile::open(&dir).unwrap().processes[0].id.name();
-        let root = profile::beneath::Dir::open(&dir).unwrap();
-        let mut writer = ActivitiesWriter::create(&root, "plugin").unwrap();
-        let row = writer.row(Some(&PLUGIN_ROWS.to_string()), None);
-        let (kernel, category) = (writer.name(&format!("kernel of {name}")), writer.name("kernel"));
-        let event = Activity {
-            form: b'X',
-            name: Some(kernel),
-            category: Some(category),
-            row,
-            duration_ns: Some(lasts),
-            args: Some(r#"{"External id":7}"#),
-            ..Activity::default()
-        };
-        writer.push(&event).unwrap();
-        writer.finish(&json!({ PROCESSES_KEY: [of] })).unwrap();
+        kernel(&made, name, lasts);
     }
     made.done(&["merge", "a.cpt", "b.cpt", "-o", "all.cpt"]);
     let fields = ["activity", "op", "calls", "total_ns"];
@@ -335,6 +341,25 @@ fn events_of_one_rank_of_a_recording_are_not_known() {
     }
     let ops = made.json(&["report", "a.cpt", "--rank", "1", "--raw"]);
     assert_eq!(json!(pick(&ops, &["op", "calls"])), json!([["f", 3]]));
+    // A timeline has the calls of the rank, and none of the events.
+    kernel(&made, "a.cpt", 30);
+    let names = |options: &[&str]| {
+        let output = made.run(&[&["trace", "export", "a.cpt", "-o", "-"], options].concat());
+        assert_eq!(output.code, Some(0), "{output:?}");
+        let timeline: serde_json::Value = serde_json::from_str(&output.stdout).unwrap();
+        let events = timeline["traceEvents"].as_array().unwrap().iter();
+        let slices = events.filter(|event| event["ph"] == "X");
+        let names: Vec<String> = slices.map(|s| s["name"].as_str().unwrap().to_owned()).collect();
+        let count = |name: &str| names.iter().filter(|other| *other == name).count();
+        (count("f"), count("kernel of a.cpt"), output.stderr)
+    };
+    assert_eq!(names(&[]).1, 1);
+    let (calls, kernels, said) = names(&["--rank", "1"]);
+    assert_eq!((calls, kernels), (3, 0));
+    assert!(
+        said.contains("--rank 1: events of plugins and of other profilers are left out"),
+        "{said}"
+    );
 }
 
 /// Machine B was started 5 s after A, and its clock has 2 ticks per ns. Their times of day agree.

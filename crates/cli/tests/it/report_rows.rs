@@ -268,7 +268,7 @@ fn statistics_of_a_constant_are_one_line() {
 Statistics for thread a (9), op even:
   10 matching calls, of which:
     10 calls on cpu 0
-  duration_us: 0.1 in each of 10 calls
+  duration: 100 ns in each of 10 calls
   page-faults: 1 in each of 10 calls
 ";
     assert_eq!(text, expected);
@@ -276,13 +276,13 @@ Statistics for thread a (9), op even:
     let one = ["stats", "--op", "few", "--thread", "a", "--width", "80"];
     let (_, text, _) = run(&at, &one);
     assert!(text.contains("  page-faults: 0 in each of 2 calls\n"), "{text}");
-    assert!(text.contains("    mean: 15") && !text.contains("correlation"), "{text}");
+    assert!(text.contains("    mean: 15.1 µs") && !text.contains("correlation"), "{text}");
     let (_, text, _) = run(&at, &[&one[..], &["--skip-ms", "0.15"]].concat());
     let expected = "\
 Statistics for thread a (9), op few:
   1 matching call, of which:
     1 call on cpu 0
-  duration_us: 0.1 in one call
+  duration: 100 ns in one call
   page-faults: 0 in one call
 ";
     assert_eq!(text, expected);

@@ -111,17 +111,24 @@ impl Bound {
     /// # Panics
     /// Panics if there are fewer values than counters.
     pub fn value(&self, duration_ns: f64, values: &[f64]) -> Option<f64> {
-        self.value_of(1.0, duration_ns, values)
+        self.value_of(1.0, None, duration_ns, values)
     }
 
-    /// The same of several calls: `values` and `duration_ns` are sums over `calls` calls.
+    /// The same of several calls: `values` and `duration_ns` are sums over `calls` calls, which are of so
+    /// many `dispatches`. A metric that uses a number of dispatches that is not known is undefined.
     ///
     /// # Panics
     /// Panics if there are fewer values than counters.
-    pub fn value_of(&self, calls: f64, duration_ns: f64, values: &[f64]) -> Option<f64> {
+    pub fn value_of(
+        &self,
+        calls: f64,
+        dispatches: Option<f64>,
+        duration_ns: f64,
+        values: &[f64],
+    ) -> Option<f64> {
         let at =
             |i: usize| if self.scales[i] == 1.0 { values[i] } else { values[i] * self.scales[i] };
-        let value = self.root.value(&Sums { calls, duration_ns, of: &at })?;
+        let value = self.root.value(&Sums { calls, dispatches, duration_ns, of: &at })?;
         self.unit.convert(value.number)
     }
 }
@@ -129,6 +136,7 @@ impl Bound {
 /// What an expression is computed from.
 struct Sums<'a> {
     calls: f64,
+    dispatches: Option<f64>,
     duration_ns: f64,
     of: &'a dyn Fn(usize) -> f64,
 }
@@ -257,7 +265,7 @@ fn dimension(
     Ok(match node {
         Node::Number(quantity) => quantity.dimension,
         Node::Duration => Dimension::of(Unit::Nanoseconds),
-        Node::Calls => Dimension::of(Unit::Count),
+        Node::Calls | Node::Dispatches => Dimension::of(Unit::Count),
         Node::Counter(i) => of(*i),
         Node::Negative(inside) => dimension(inside, of)?,
         Node::Binary(operator, at, a, b) => {
@@ -286,7 +294,7 @@ impl Node<Name> {
     /// Passes every counter to `each`, from left to right.
     fn names<'n, E>(&'n self, each: &mut impl FnMut(&'n Name) -> Result<(), E>) -> Result<(), E> {
         match self {
-            Self::Number(_) | Self::Duration | Self::Calls => Ok(()),
+            Self::Number(_) | Self::Duration | Self::Calls | Self::Dispatches => Ok(()),
             Self::Counter(name) => each(name),
             Self::Negative(inside) => inside.names(each),
             Self::Binary(_, _, a, b) => {
@@ -304,6 +312,7 @@ impl Node<Name> {
             Self::Number(quantity) => Node::Number(quantity.clone()),
             Self::Duration => Node::Duration,
             Self::Calls => Node::Calls,
+            Self::Dispatches => Node::Dispatches,
             Self::Counter(_) => {
                 let place = next.next().and_then(|place| places.binary_search(&place).ok());
                 Node::Counter(place.expect("`find_all` has found every name, in this order"))
@@ -323,7 +332,7 @@ impl Node<Name> {
 impl Node<usize> {
     fn uses_duration(&self) -> bool {
         match self {
-            Self::Number(_) | Self::Counter(_) | Self::Calls => false,
+            Self::Number(_) | Self::Counter(_) | Self::Calls | Self::Dispatches => false,
             Self::Duration => true,
             Self::Negative(inside) => inside.uses_duration(),
             Self::Binary(_, _, a, b) => a.uses_duration() || b.uses_duration(),
@@ -337,6 +346,7 @@ impl Node<usize> {
             Self::Number(quantity) => Value { number: quantity.value, is_sum: false },
             Self::Duration => sum(sums.duration_ns),
             Self::Calls => sum(sums.calls),
+            Self::Dispatches => sum(sums.dispatches?),
             Self::Counter(i) => sum((sums.of)(*i)),
             Self::Negative(inside) => {
                 let value = inside.value(sums)?;

@@ -223,6 +223,7 @@ impl<'t> Parser<'t> {
         Ok(match word {
             "duration" => Node::Duration,
             "calls" => Node::Calls,
+            "dispatches" => Node::Dispatches,
             _ => Node::Counter(Name { text: word.to_owned(), at }),
         })
     }

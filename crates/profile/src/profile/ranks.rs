@@ -33,9 +33,10 @@ impl Profile {
     }
 
     /// From now on, the profile has the processes of this rank only. Its time series stay, unless they
-    /// are of a member that has no process of the rank; the same holds for activities. Returns whether
-    /// there is such a process.
+    /// are of a member that has no process of the rank. Activities stay only where they are of this rank
+    /// alone: see [`Profile::shares_recording`]. Returns whether there is such a process.
     pub fn keep_rank(&mut self, rank: u32) -> bool {
+        let shared = self.shared_members(rank);
         let is_kept = |process: &Process| process.job.is_some_and(|job| job.rank == rank);
         let kept: Vec<bool> = self.processes.iter().map(is_kept).collect();
         let mut places = Vec::with_capacity(kept.len());
@@ -53,7 +54,7 @@ impl Profile {
         self.processes.retain(is_kept);
         let members: BTreeSet<usize> = self.processes.iter().map(|p| p.member).collect();
         self.tracks.retain(|tracks| members.contains(&tracks.member));
-        self.roots.retain(|(member, _)| members.contains(member));
+        self.roots.retain(|(member, _)| members.contains(member) && !shared.contains(member));
         self.ops = Ops::new(self.processes.iter().map(Process::exports));
         !self.processes.is_empty()
     }
@@ -61,10 +62,16 @@ impl Profile {
     /// Whether processes of other ranks are in the same recording as those of this rank. Activities
     /// are of a whole recording, so those of the rank alone cannot be told.
     pub fn shares_recording(&self, rank: u32) -> bool {
+        !self.shared_members(rank).is_empty()
+    }
+
+    /// The members that have processes of this rank and of others.
+    fn shared_members(&self, rank: u32) -> BTreeSet<usize> {
         let ranked = || self.processes.iter().filter_map(|p| Some((p.member, p.job?.rank)));
         let mine: BTreeSet<usize> =
             ranked().filter(|(_, other)| *other == rank).map(|(member, _)| member).collect();
-        ranked().any(|(member, other)| other != rank && mine.contains(&member))
+        let others = ranked().filter(|(member, other)| *other != rank && mine.contains(member));
+        others.map(|(member, _)| member).collect()
     }
 
     /// Returns the ranks that are known, in order.

@@ -3,6 +3,7 @@
 import json
 import sys
 
+import quick  # noqa: F401
 import counterpoint.torch as ct
 import torch
 from torch.profiler import ProfilerActivity

@@ -11,6 +11,7 @@ import sys
 import tempfile
 import threading
 
+import quick  # noqa: F401
 import torch
 from torch.profiler import ProfilerActivity, profile, record_function
 

@@ -6,6 +6,7 @@
 import json
 import sys
 
+import quick  # noqa: F401
 import torch
 from torch import nn
 from torch.profiler import ProfilerActivity, profile

@@ -18,6 +18,7 @@ if sys.argv[1].startswith("unknown "):
     version.__version__ = sys.argv[1].split()[1]
     sys.modules["torch.version"] = version
 
+import quick  # noqa: F401
 import torch
 from torch.profiler import ProfilerActivity, profile, record_function, schedule
 

@@ -9,6 +9,7 @@ import json
 import re
 import sys
 
+import quick  # noqa: F401
 import torch
 
 

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import grp
 import hashlib
 import os
 import pwd
@@ -27,6 +26,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Optional
+
+from counterpoint._trust import all_untrusted, untrusted
 
 REMEMBERED_S = 3600.0
 """How long a failure is remembered. What the compiler lacked may have been installed since."""
@@ -54,7 +55,7 @@ def folder() -> tuple[Optional[Path], str]:
             # One by one, because `parents=True` would make all but the last as the umask has it.
             if not os.path.lexists(one) and len(one.parts) >= made_from:
                 one.mkdir(mode=0o700, exist_ok=True)
-            why = _untrusted(one.stat(), one, strict=one == place)
+            why = untrusted(one.stat(), one, strict=one == place)
             if why is not None:
                 return None, why
         if not os.access(place, os.W_OK | os.X_OK):
@@ -79,41 +80,12 @@ def temporary() -> tuple[Optional[Path], str]:
     """Makes a folder for this process alone. Returns `None` and why if others could replace it."""
     try:
         place = Path(tempfile.gettempdir()).resolve()
-        for one in (*reversed(place.parents), place):
-            why = _untrusted(one.stat(), one, strict=False)
-            if why is not None:
-                return None, why
+        why = all_untrusted(place)
+        if why is not None:
+            return None, why
         return Path(tempfile.mkdtemp(prefix="counterpoint-torch-", dir=place)), ""
     except (OSError, RuntimeError) as error:
         return None, str(error)
-
-
-def _untrusted(about: os.stat_result, path: Path, strict: bool) -> Optional[str]:
-    """Says why another user could replace what is at `path`. `strict`: a folder whose sticky bit is set
-    is not good enough either."""
-    owners = (os.geteuid(),) if strict else (os.geteuid(), 0)
-    if about.st_uid not in owners:
-        return f"{path} belongs to user {about.st_uid}"
-    others = about.st_mode & stat.S_IWOTH
-    if about.st_mode & stat.S_IWGRP and not _is_own_group(about.st_gid):
-        others = True
-    if others and (strict or not about.st_mode & stat.S_ISVTX):
-        return f"{path} can be written by other users (mode {stat.S_IMODE(about.st_mode):o})"
-    return None
-
-
-def _is_own_group(number: int) -> bool:
-    """Whether a group is the user's private one, which has the user's name and no other members. Where users
-    have such groups, the umask often lets groups write. The members that a group lists are not those
-    users whose primary group it is."""
-    try:
-        user = pwd.getpwuid(os.geteuid()).pw_name
-        group = grp.getgrgid(number)
-    except KeyError:
-        return False
-    if group.gr_name != user or not set(group.gr_mem) <= {user}:
-        return False
-    return all(other.pw_name == user for other in pwd.getpwall() if other.pw_gid == number)
 
 
 def find(cache: Path, name: str) -> Optional[Path]:
@@ -180,7 +152,7 @@ def _content(path: Path, most: int = -1) -> Optional[bytes]:
         return None
     with file:
         about = os.fstat(file.fileno())
-        if not stat.S_ISREG(about.st_mode) or _untrusted(about, path, strict=True) is not None:
+        if not stat.S_ISREG(about.st_mode) or untrusted(about, path, strict=True) is not None:
             return None
         return file.read(most)
 

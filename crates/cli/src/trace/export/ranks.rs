@@ -9,6 +9,7 @@ use trace::timeline::TimelineSink;
 
 use super::{Args, fill_one};
 use crate::failure::Failure;
+use crate::terminal::say;
 
 /// Leaves the chosen rank in the profile, if it has ranks.
 pub(super) fn choose(profile: &mut Profile, args: &Args) -> Result<(), Failure> {
@@ -20,6 +21,13 @@ pub(super) fn choose(profile: &mut Profile, args: &Args) -> Result<(), Failure> 
             None => Err(Failure::new(format!("--rank {rank}: the profile has no ranks"))
                 .hint("add --world-size N if it is one of the ranks of a job")),
         };
+    }
+    let is_shared = profile.shares_recording(rank);
+    if is_shared && !profile.activities().map_err(Failure::new)?.is_empty() {
+        say!(
+            "--rank {rank}: events of plugins and of other profilers are left out, because the recording \
+             is also of other ranks, and such events do not say which rank they are of"
+        );
     }
     crate::view::ranks::keep(profile, rank)
 }

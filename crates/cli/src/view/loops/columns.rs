@@ -39,12 +39,12 @@ impl<'a> Line<'a> {
     }
 }
 
-/// The full table: every function and loop of every module, also those never entered. With
+/// The full table: the chosen functions and loops of every module, also those never entered. With
 /// `threads`, each is followed by a row for each thread that entered it.
 pub fn full(loops: &Loops<'_>, threads: bool) -> Table {
     let mut lines = Vec::new();
-    for tree in &loops.table.modules {
-        for node in &tree.nodes {
+    for (module, tree) in loops.table.modules.iter().enumerate() {
+        for node in loops.chosen(module) {
             lines.push(Line::new(loops, tree, node, None, &node.all));
             for (thread, numbers) in node.threads.iter().filter(|_| threads) {
                 lines.push(Line::new(loops, tree, node, Some(tree.threads[*thread]), numbers));
@@ -52,6 +52,23 @@ pub fn full(loops: &Loops<'_>, threads: bool) -> Table {
         }
     }
     Table::new(columns(loops, &lines), (0..lines.len()).collect())
+}
+
+/// The column that has this name here or this title in the trees for people.
+pub fn of_title(table: &Table, title: &str) -> String {
+    let ns = format!("{title}_ns");
+    let per_hit = title.strip_suffix("/hit").map(|name| format!("{name}_per_hit"));
+    let name = match title {
+        "mean per hit" => "mean_ns",
+        "of parent" => "share",
+        "of dispatch" => "share_of_dispatch",
+        "per workgroup" => "hits_per_workgroup",
+        "timed" => "timed_hits",
+        "source" => "file",
+        _ => per_hit.as_deref().unwrap_or(title),
+    };
+    let known = |name: &str| table.columns.iter().any(|column| column.name == name);
+    if !known(name) && known(&ns) { ns } else { name.to_owned() }
 }
 
 /// One time, in ticks and in nanoseconds, each with half of its interval.
@@ -167,7 +184,7 @@ pub fn original(out: &mut impl Write, loops: &Loops<'_>) -> io::Result<()> {
         let found = loops.more.codes.as_ref().and_then(|codes| codes.get(index)?.as_ref().ok());
         let first = tree.registrations.iter().find(|m| hits.iter().any(|hit| hit.module == **m));
         let places = first.map(|module| places(&hits, *module)).unwrap_or_default();
-        for node in tree.nodes.iter().filter(|node| node.all.hits > 0) {
+        for node in loops.chosen(index).filter(|node| node.all.hits > 0) {
             let entry = tree.entry(node);
             let function = match entry {
                 Some(entry) => entry.function.clone(),

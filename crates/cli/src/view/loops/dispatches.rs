@@ -115,9 +115,7 @@ pub fn print(out: &mut impl Write, loops: &Loops<'_>, width: Option<usize>) -> i
         let more = plural((rows.len() - some.len()) as u128, "row");
         wrapped(out, "… ", &format!("{more} more; `counterpoint loops report` shows all"), prose)?;
     }
-    if !laid.left_out.is_empty() {
-        wrapped(out, "not shown: ", &laid.left_out.join(", "), prose)?;
-    }
+    laid.say_left_out_but_in(out, width, "json")?;
     writeln!(out)?;
     Ok(true)
 }

@@ -113,9 +113,7 @@ pub fn print(out: &mut impl Write, loops: &Loops<'_>, width: Option<usize>) -> i
         column(5, "source", Kind::Place, &|(tree, node)| source(tree, node)),
     ];
     let laid = layout(out, columns, Names::Shortened(NAME_WIDTH), width)?;
-    if !laid.left_out.is_empty() {
-        wrapped(out, "not shown: ", &laid.left_out.join(", "), prose)?;
-    }
+    laid.say_left_out_but_in(out, width, "json")?;
     writeln!(out)
 }
 

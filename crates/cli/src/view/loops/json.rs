@@ -168,7 +168,7 @@ struct CounterOut<'a> {
     per_hit: f64,
 }
 
-/// Prints everything, also what was never entered.
+/// Prints everything that was chosen, also what was never entered.
 pub fn print(
     out: &mut impl Write,
     loops: &Loops<'_>,
@@ -180,6 +180,7 @@ pub fn print(
         profile: ProfileHead::new(&loops.profile.manifest, loops.profile),
         modules: (0..)
             .zip(&loops.table.modules)
+            .filter(|(index, _)| !loops.is_chosen || !loops.rows[*index].is_empty())
             .map(|(i, tree)| module(loops, i, tree, threads))
             .collect(),
         stray_rows: loops.table.strays,
@@ -236,7 +237,7 @@ fn module<'a>(
         texts: table
             .filter(|_| loops.more.source)
             .map(|table| code_json::texts(table, &loops.more.texts)),
-        rows: tree.nodes.iter().map(|node| row(loops, found, tree, node, threads)).collect(),
+        rows: loops.chosen(index).map(|node| row(loops, found, tree, node, threads)).collect(),
         schedule: schedule::json(tree),
         skipped: table.map_or(&[], |table| &table.skipped),
         rows_beyond: tree.beyond,

@@ -14,40 +14,46 @@ use crate::view::units::{count, grouped, plural, time};
 /// Reasons for leaving something out that are listed; the rest is counted.
 const REASONS: usize = 4;
 
-/// The lines above a tree: a label and a text for each.
-pub fn head(loops: &Loops<'_>, tree: &LoopTree) -> Vec<(&'static str, String)> {
-    let mut lines = Vec::new();
-    let mut module = module_name(tree);
-    if let Some(table) = &tree.table {
-        module += &format!(" ({})", tree.identity());
-        if let Some(producer) = &table.producer {
-            module += &format!(", {producer}");
-        }
-    }
-    lines.push(("module", module));
-    let mode = match tree.mode {
-        Mode::Other(number) => format!("unknown mode {number}"),
-        mode => format!("mode {}", mode.name()),
-    };
-    let entered = tree.nodes.iter().filter(|node| node.all.hits > 0);
+/// The line above a tree: which module it is, and how much of it was entered.
+pub fn first(tree: &LoopTree) -> String {
+    let entered = || tree.nodes.iter().filter(|node| node.all.hits > 0);
     let (mut hits, mut timed) = (0, 0);
-    entered.clone().for_each(|node| (hits, timed) = (hits + node.all.hits, timed + node.all.begun));
+    entered().for_each(|node| (hits, timed) = (hits + node.all.hits, timed + node.all.begun));
     let mut processes: Vec<usize> = tree.threads.iter().map(|thread| thread.process).collect();
     processes.dedup();
-    let mut text = format!(
-        "{mode}; {} of {} entered by {} in {}; {}",
-        grouped(entered.count() as u128),
-        plural(tree.ids.into(), "id"),
-        plural(tree.threads.len() as u128, "thread"),
-        plural(processes.len() as u128, "process"),
-        if hits == 1 { "1 hit".to_owned() } else { format!("{} hits", count(hits)) },
-    );
-    if tree.mode != Mode::Count {
-        text += &format!(", {} timed", count(timed));
+    let mut places = plural(tree.threads.len() as u128, "thread");
+    if processes.len() > 1 {
+        places += &format!(" of {}", plural(processes.len() as u128, "process"));
     }
-    lines.push(("recorded", text));
+    let of = match tree.ids {
+        1 => "the function or loop".to_owned(),
+        ids => format!("{} of {} functions and loops", grouped(entered().count() as u128), ids),
+    };
+    let hits = if hits == 1 { "1 hit".to_owned() } else { format!("{} hits", count(hits)) };
+    let timed = match tree.mode {
+        Mode::Count => String::new(),
+        _ => format!(", {} timed", count(timed)),
+    };
+    // An identity alone does not say what it is.
+    let word = if tree.table.is_some() { "" } else { "module " };
+    format!("{word}{}: {hits}{timed} in {of} ({places})", module_name(tree))
+}
+
+/// What is said below a tree: whether the cost of hits was subtracted, and, if asked for, what the module
+/// was made of and how it was instrumented.
+pub fn facts(loops: &Loops<'_>, tree: &LoopTree, verbose: bool) -> Vec<(&'static str, String)> {
+    let mut lines = Vec::new();
     if tree.nodes.iter().any(|node| node.all.raw.is_some()) {
-        lines.push(("times", times(loops, tree)));
+        lines.push(("times: ", times(loops, tree)));
+    }
+    if verbose {
+        let producer = tree.table.as_ref().and_then(|table| table.producer.as_deref());
+        let made = producer.map_or(String::new(), |by| format!(", made by {by}"));
+        let mode = match tree.mode {
+            Mode::Other(number) => format!("unknown mode {number}"),
+            mode => format!("mode {}", mode.name()),
+        };
+        lines.push(("module: ", format!("{}{made}; {mode}", tree.identity())));
     }
     lines
 }

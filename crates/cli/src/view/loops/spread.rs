@@ -9,7 +9,6 @@ use serde::Serialize;
 use super::{Loops, full_name, is_called, readable_full_name};
 use crate::view::layout::{Kind, Names, Shown, layout};
 use crate::view::units::{count, percent, time};
-use crate::view::wrap::{PROSE_WIDTH, wrapped};
 
 const NAME_WIDTH: usize = 28;
 
@@ -87,9 +86,6 @@ pub fn print(
         }),
     ];
     let laid = layout(out, columns, Names::Shortened(NAME_WIDTH), width)?;
-    if !laid.left_out.is_empty() {
-        let prose = width.unwrap_or(PROSE_WIDTH);
-        wrapped(out, "not shown: ", &laid.left_out.join(", "), prose)?;
-    }
+    laid.say_left_out_but_in(out, width, "json")?;
     Ok(true)
 }

@@ -11,10 +11,9 @@ use ir::table::{Entry, Kind, SideTable, Skipped};
 use profile::loops::{HitCost, LoopEvent, LoopModule, LoopRow, Loops as Recorded};
 use testkit::ProfileScript;
 
-use super::text::{Marks, Rows, tree};
-use super::{Loops, columns, expensive, json, notes};
+use super::text::Rows;
+use super::{Loops, columns, expensive, json, show};
 use crate::view::csv;
-use crate::view::wrap::{PROSE_WIDTH, wrapped};
 
 const TIMED: [u8; 16] = *b"timed\0\0\0\0\0\0\0\0\0\0\0";
 const BARE: [u8; 16] = *b"bare\0\0\0\0\0\0\0\0\0\0\0\0";
@@ -142,22 +141,10 @@ fn recorded() -> Recorded {
     Recorded { modules, rows, events, ..Recorded::default() }
 }
 
-fn text(loops: &Loops<'_>, rows: Rows, width: Option<usize>) -> String {
+fn text(loops: &mut Loops<'_>, rows: Rows, width: Option<usize>) -> String {
+    loops.choose(None, None, None, rows.all).unwrap();
     let mut out = Vec::new();
-    let mut marks = Marks::default();
-    for module in &loops.table.modules {
-        for (label, text) in notes::head(loops, module) {
-            wrapped(&mut out, &format!("{label:<9} "), &text, width.unwrap_or(PROSE_WIDTH))
-                .unwrap();
-        }
-        marks = marks.and(tree(&mut out, loops, module, rows, width).unwrap());
-        for note in notes::notes(module, rows.all) {
-            wrapped(&mut out, "note: ", &note, width.unwrap_or(PROSE_WIDTH)).unwrap();
-        }
-    }
-    for (mark, text) in notes::legend(marks) {
-        wrapped(&mut out, mark, text, width.unwrap_or(PROSE_WIDTH)).unwrap();
-    }
+    show::text(&mut out, loops, &[], rows, width).unwrap();
     String::from_utf8(out).unwrap()
 }
 
@@ -174,7 +161,7 @@ fn compare(name: &str, actual: &str) {
     assert!(expected == actual, "{name} differs (UPDATE_GOLDEN=1 rewrites it)\n{actual}");
 }
 
-fn with_loops(raw: bool, then: impl Fn(&Loops<'_>)) {
+fn with_loops(raw: bool, then: impl Fn(&mut Loops<'_>)) {
     let mut script = ProfileScript::monotonic();
     script.counter("page-faults", 0);
     let process = script.process(4711);
@@ -183,7 +170,7 @@ fn with_loops(raw: bool, then: impl Fn(&Loops<'_>)) {
     let (_scratch, dir) = script.written();
     let profile = profile::Profile::open(&dir).unwrap();
     let recorded = recorded();
-    then(&Loops::new(&profile, &recorded, &[], raw));
+    then(&mut Loops::new(&profile, &recorded, &[], raw));
 }
 
 #[test]
@@ -196,7 +183,10 @@ fn tables_for_people() {
             compare(name, &text);
         }
         compare("table.out", &text(loops, rows, None));
-        compare("threads.out", &text(loops, Rows { threads: true, all: true }, Some(120)));
+        compare(
+            "threads.out",
+            &text(loops, Rows { threads: true, all: true, verbose: true }, Some(120)),
+        );
     });
     with_loops(true, |loops| compare("raw.out", &text(loops, Rows::default(), Some(120))));
 }
@@ -248,6 +238,40 @@ fn every_field_is_explained() {
         let unknown: Vec<_> = found.iter().filter(|key| !words.contains(key.as_str())).collect();
         assert!(unknown.is_empty(), "{unknown:?}");
     });
+}
+
+/// A filter keeps what is around and inside of what it matches, `--top` what took most time, and a sorted
+/// table stays a tree.
+#[test]
+fn rows_are_chosen_in_every_format() {
+    let names = |filter: Option<&str>, sort: Option<&str>, top: Option<usize>| {
+        let mut found = (Vec::new(), 0);
+        with_loops(false, |loops| {
+            loops.choose(filter, sort, top, false).unwrap();
+            let mut out = Vec::new();
+            json::print(&mut out, loops, &[], false).unwrap();
+            let document: serde_json::Value = serde_json::from_slice(&out).unwrap();
+            let modules = document["modules"].as_array().unwrap();
+            let rows = modules.iter().flat_map(|module| module["rows"].as_array().unwrap());
+            let ids: Vec<u64> = rows.map(|row| row["id"].as_u64().unwrap()).collect();
+            let csv = columns::full(loops, false).order.len();
+            assert_eq!(csv, ids.len());
+            FOUND.with_borrow_mut(|of| *of = (ids, loops.left_out.iter().sum()));
+        });
+        FOUND.with_borrow_mut(|of| std::mem::swap(of, &mut found));
+        found
+    };
+    thread_local! {
+        static FOUND: std::cell::RefCell<(Vec<u64>, usize)> = Default::default();
+    }
+    assert_eq!(names(None, None, None), (vec![0, 1, 2, 3, 2, 0, 1], 0));
+    assert_eq!(names(Some("matmul:j"), None, None), (vec![0, 1, 2, 3], 0));
+    assert_eq!(names(Some("matmul:j"), Some("hits"), None).0, [0, 1, 2, 3]);
+    assert_eq!(names(Some("matmul"), None, Some(2)), (vec![0, 1], 2));
+    // Ids are numbers, and those are sorted from large to small.
+    assert_eq!(names(Some("matmul"), Some("id"), None).0, [0, 1, 3, 2]);
+    assert_eq!(names(Some("matmul"), Some("self"), None).0, [0, 1, 2, 3]);
+    with_loops(false, |loops| assert!(loops.choose(None, Some("speed"), None, false).is_err()));
 }
 
 /// The columns of the talk on lightweight profiling, in its order. Offsets are those of mode log.

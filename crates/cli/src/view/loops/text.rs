@@ -16,7 +16,7 @@ use super::{Loops, iterations, readable_name, scaled_iterations, source, thread_
 use crate::terminal::visible;
 use crate::view::layout::{Kind, Names, Shown, layout};
 use crate::view::names::place;
-use crate::view::units::{count, number, percent, time};
+use crate::view::units::{count, grouped, number, percent, time};
 
 /// What marks iterations that were counted for some hits only.
 const SCALED: &str = "~";
@@ -36,6 +36,8 @@ pub struct Rows {
     pub threads: bool,
     /// Also what was never entered.
     pub all: bool,
+    /// Also what each module was made of.
+    pub verbose: bool,
 }
 
 /// A row: a node, of all threads or of one.
@@ -46,18 +48,30 @@ struct Line<'a> {
     of_thread: bool,
 }
 
-/// Prints one tree. Returns whether a time is marked as only good as a sample, and whether there is
+/// The chosen rows of one module, for a page.
+pub fn cells<'a>(loops: &Loops<'a>, module: usize) -> Vec<Shown<'a>> {
+    let rows = Rows { threads: false, all: false, verbose: false };
+    columns(loops, &loops.table.modules[module], &lines(loops, module, rows))
+}
+
+/// Prints the chosen rows of one module. Returns whether a time is marked as only good as a sample, and whether there is
 /// a time with an interval.
 pub fn tree(
     out: &mut impl Write,
     loops: &Loops<'_>,
-    tree: &LoopTree,
+    module: usize,
     rows: Rows,
     width: Option<usize>,
 ) -> io::Result<Marks> {
-    let lines = lines(loops, tree, rows);
+    let tree = &loops.table.modules[module];
+    let lines = lines(loops, module, rows);
     let columns = columns(loops, tree, &lines);
-    layout(out, columns, Names::Shortened(NAME_WIDTH), width)?.say_left_out(out, width)?;
+    let laid = layout(out, columns, Names::Shortened(NAME_WIDTH), width)?;
+    if loops.left_out[module] > 0 {
+        let more = grouped(loops.left_out[module] as u128);
+        writeln!(out, "… and {more} more (--top 0 shows all)")?;
+    }
+    laid.say_left_out(out, width)?;
     let times = || lines.iter().filter_map(|line| line.numbers.times(loops.raw));
     let doubtful = |of: fn(&Estimate) -> bool| {
         times().any(|t| of(&t.inclusive) || t.own.is_some_and(|own| of(&own)))
@@ -99,10 +113,11 @@ impl Marks {
     }
 }
 
-fn lines<'a>(loops: &Loops<'_>, tree: &'a LoopTree, rows: Rows) -> Vec<Line<'a>> {
+fn lines<'a>(loops: &'a Loops<'_>, module: usize, rows: Rows) -> Vec<Line<'a>> {
+    let tree = &loops.table.modules[module];
     let several = tree.threads.windows(2).any(|pair| pair[0].process != pair[1].process);
     let mut lines = Vec::new();
-    for node in tree.nodes.iter().filter(|node| rows.all || node.all.hits > 0) {
+    for node in loops.chosen(module) {
         let indent = |level: u32| "  ".repeat(level.min(40) as usize);
         lines.push(Line {
             name: indent(node.level) + &readable_name(tree, node),

@@ -1,0 +1,104 @@
+//! What recording cost, of several processes together.
+
+use super::{ProbeCost, sum};
+use crate::estimate::Estimate;
+
+/// The cost of several processes together, in ns of processor time.
+#[derive(Clone, Debug)]
+pub struct Price {
+    /// Calls whose cost is known.
+    pub calls: u64,
+    /// All calls of these processes.
+    pub of_calls: u64,
+    /// What the brackets took.
+    pub probes: Estimate,
+    /// The same by the calibration alone.
+    pub calibrated_ns: f64,
+    /// Calls that were only counted.
+    pub only_counted: u64,
+    /// What counting them took.
+    pub counting: Estimate,
+    /// What the program's code took longer after readings.
+    pub after: Estimate,
+    /// What hosts did to announce calls; `None` if that is not known of any process.
+    pub way: Option<Estimate>,
+    /// What threads took that waited meanwhile; `None` likewise.
+    pub waiting: Option<Estimate>,
+    /// Context switches with counters.
+    pub switches: u64,
+    /// What counters added to them; `None` if it is not known of some process.
+    pub switched: Option<Estimate>,
+    /// Writing records.
+    pub flush_ns: f64,
+    /// Starting threads.
+    pub attach_ns: f64,
+    /// Starting processes; `None` if that is not known of any.
+    pub start: Option<Estimate>,
+    /// All of it.
+    pub total: Estimate,
+    /// The cost as a part of the processor time that the program would have used without it.
+    pub of_program: Option<Estimate>,
+    /// The same of the calls, without what recording costs even if nothing is timed.
+    pub of_program_by_calls: Option<f64>,
+    /// The cost as a part of all processor time, with what recording took.
+    pub of_used: Option<f64>,
+    /// The processor time of the processes.
+    pub cpu_ns: Option<f64>,
+    /// The cost of calls as a part of the time in dispatches.
+    pub of_dispatches: Option<Estimate>,
+}
+
+impl Price {
+    /// Adds up the costs of processes, which recorded `of_calls` calls. `None` if there are none.
+    pub fn of<'a>(costs: impl IntoIterator<Item = &'a ProbeCost>, of_calls: u64) -> Option<Self> {
+        let probes: Vec<&ProbeCost> = costs.into_iter().collect();
+        if probes.is_empty() {
+            return None;
+        }
+        let add = |of: fn(&ProbeCost) -> f64| probes.iter().map(|p| of(p)).sum::<f64>();
+        let all =
+            |of: fn(&ProbeCost) -> Option<f64>| probes.iter().map(|p| of(p)).sum::<Option<f64>>();
+        let range = |of: fn(&ProbeCost) -> Estimate| sum(probes.iter().map(|p| of(p)));
+        let some = |of: fn(&ProbeCost) -> Option<Estimate>| {
+            let known: Vec<Estimate> = probes.iter().filter_map(|p| of(p)).collect();
+            (!known.is_empty()).then(|| sum(known))
+        };
+        let total = range(ProbeCost::total);
+        let of_all_calls = range(ProbeCost::of_calls);
+        let part = |of: Option<f64>| of.filter(|ns| *ns > 0.0);
+        let program = part(all(ProbeCost::program_ns));
+        let is_known = probes.iter().all(|p| p.switched.is_some());
+        Some(Self {
+            calls: probes.iter().map(|p| p.calls).sum(),
+            of_calls,
+            probes: range(|p| p.probes),
+            calibrated_ns: add(|p| p.calibrated_per_call_ns * p.calls as f64),
+            only_counted: probes.iter().map(|p| p.only_counted).fold(0, u64::saturating_add),
+            counting: range(|p| p.counting),
+            after: range(|p| p.after),
+            way: some(|p| p.way),
+            waiting: some(|p| p.waiting),
+            switches: probes.iter().fold(0, |sum, p| sum.saturating_add(p.switches)),
+            switched: some(|p| p.switched).filter(|_| is_known),
+            flush_ns: add(|p| p.flush_ns),
+            attach_ns: add(|p| p.attach_ns),
+            start: some(|p| p.start),
+            total,
+            of_program: program.map(|ns| total.times(1.0 / ns)),
+            of_program_by_calls: program.map(|ns| of_all_calls.value / ns),
+            of_used: part(all(ProbeCost::used_ns)).map(|ns| total.value / ns),
+            cpu_ns: all(|p| p.cpu_ns),
+            of_dispatches: part(all(|p| p.dispatch_ns)).map(|ns| of_all_calls.times(1.0 / ns)),
+        })
+    }
+
+    /// What the bracket of one call took, on average.
+    pub fn per_call_ns(&self) -> f64 {
+        self.probes.value / self.calls.max(1) as f64
+    }
+
+    /// The same by the calibration alone.
+    pub fn calibrated_per_call_ns(&self) -> f64 {
+        self.calibrated_ns / self.calls.max(1) as f64
+    }
+}

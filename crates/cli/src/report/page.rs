@@ -1,0 +1,101 @@
+//! `report --html`: gathers every form of the report for the page.
+
+use std::path::Path;
+
+use analysis::{By, Options, summarize};
+use clap::ValueEnum;
+use profile::loops::Loops as Recorded;
+use profile::{Origin, Profile};
+
+use super::{RowKind, launches, sites, torch, tree};
+use crate::failure::Failure;
+use crate::page::{self, Form, Group, Wanted};
+use crate::view::columns;
+use crate::view::loops::Loops;
+use crate::view::overview::{Overview, name_of};
+use crate::view::table::Table;
+
+/// The groupings of calls besides that by op.
+const OTHERS: [(By, &str); 7] = [
+    (By::Thread, "Threads"),
+    (By::Cpu, "CPUs"),
+    (By::Process, "Processes"),
+    (By::Rank, "Ranks"),
+    (By::Kind, "Kinds"),
+    (By::Device, "Devices"),
+    (By::Stream, "Streams"),
+];
+
+/// Writes the page. `table` is the table of ops, sorted by the column `sort`.
+pub fn write(
+    path: &Path,
+    overview: &Overview<'_>,
+    table: Table,
+    sort: &str,
+    recorded: &Recorded,
+) -> Result<(), Failure> {
+    let profile = overview.profile;
+    let keys = |rows: &[analysis::Row]| rows.iter().map(|row| Some(row.key)).collect();
+    let mut forms = vec![Form {
+        sort: sort.to_owned(),
+        keys: keys(&overview.summary.rows),
+        ..Form::new("op", "Ops", Group::Ops, table)
+    }];
+    let mut loops = Loops::new(profile, recorded, &[], overview.raw);
+    loops.choose(None, None, None, false)?;
+    if let Some((table, parents, keys)) = tree::whole(profile, &loops, overview.raw) {
+        let explained = vec![tree::EXPLAINED.to_owned()];
+        let tree = Form::new("tree", "Calls inside of calls", Group::Ops, table);
+        forms.push(Form { parents: Some(parents), keys, explained, ..tree });
+    }
+    if let Some((table, keys)) = sites::whole(profile, overview.raw) {
+        let explained = sites::EXPLAINED.iter().map(|(_, label, text)| format!("{label}{text}"));
+        let explained = explained.collect();
+        let sites = Form::new("site", "Dispatch sites", Group::Ops, table);
+        forms.push(Form { keys, explained, sort: "share".to_owned(), ..sites });
+    }
+    for (kind, table) in torch::whole(profile)? {
+        let title = match kind {
+            RowKind::Module => "Modules",
+            RowKind::Line => "Lines of Python",
+            _ => "Shapes",
+        };
+        let name = kind.to_possible_value().map_or(String::new(), |v| v.get_name().to_owned());
+        let explained = vec![torch::explained(Some(kind)).to_owned()];
+        forms.push(Form { explained, ..Form::new(&name, title, Group::Ops, table) });
+    }
+    for (by, title) in OTHERS {
+        forms.extend(grouped(overview, by, title));
+    }
+    if let Some(table) = launches::whole(profile)? {
+        let explained = vec![launches::EXPLAINED.to_owned()];
+        let form = Form::new("launch", "Launched by ops", Group::Activities, table);
+        forms.push(Form { explained, ..form });
+    }
+    page::write(path, &Wanted { overview, forms, loops: &loops })
+}
+
+/// The table of another grouping. `None` if it says no more than that there is one of them.
+fn grouped(overview: &Overview<'_>, by: By, title: &str) -> Option<Form> {
+    let profile = overview.profile;
+    let is_of_devices = matches!(by, By::Kind | By::Device | By::Stream);
+    if is_of_devices && !has_activities(profile) {
+        return None;
+    }
+    let options = Options { by, raw: overview.raw, ..Options::default() };
+    let summary = summarize(profile, &options);
+    if summary.rows.len() < 2 && by != By::Thread {
+        return None;
+    }
+    let mut table = columns::of_summary(profile, &summary, &options);
+    table.sort("total").ok()?;
+    let group = if is_of_devices { Group::Activities } else { Group::Ops };
+    Some(Form::new(name_of(by), title, group, table))
+}
+
+/// Whether anything may have happened on a device.
+fn has_activities(profile: &Profile) -> bool {
+    profile.processes.iter().any(|process| process.id.is_of_plugins())
+        || profile.manifest.origin == Origin::Import
+        || profile.activities().is_ok_and(|activities| !activities.is_empty())
+}

@@ -1,0 +1,152 @@
+//! What is in a page is what the report prints, to the digit.
+
+use std::io::Read;
+use std::path::Path;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use flate2::read::GzDecoder;
+use serde_json::Value;
+use testkit::{Golden, Scratch};
+
+use crate::kept::{copy, kept};
+
+/// The data of a page.
+struct Page {
+    text: String,
+    head: Value,
+    timeline: Vec<u8>,
+}
+
+fn block(page: &str, id: &str) -> Vec<u8> {
+    let begin = format!("id=\"{id}\">");
+    let rest = &page[page.find(&begin).unwrap() + begin.len()..];
+    let packed = STANDARD.decode(&rest[..rest.find('<').unwrap()]).unwrap();
+    let mut bytes = Vec::new();
+    GzDecoder::new(packed.as_slice()).read_to_end(&mut bytes).unwrap();
+    bytes
+}
+
+fn page(golden: &Golden, dir: &Path, file: &Path) -> Page {
+    let [dir, to] = [dir, file].map(|path| path.to_str().unwrap());
+    let made = golden.run(&["report", dir, "--html", to]);
+    assert_eq!((made.code, made.stdout.as_str()), (Some(0), ""), "{}", made.stderr);
+    let text = std::fs::read_to_string(file).unwrap();
+    let head = serde_json::from_slice(&block(&text, "head")).unwrap();
+    let timeline = block(&text, "timeline");
+    Page { text, head, timeline }
+}
+
+fn setup() -> (Scratch, Golden) {
+    let scratch = Scratch::new();
+    copy(&kept().join("v1"), &scratch.join("v1.cpt"));
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden/kept");
+    (scratch, Golden::new(env!("CARGO_BIN_EXE_counterpoint"), golden))
+}
+
+/// The words of a line of a table, without the spaces between columns.
+fn words(text: &str) -> Vec<String> {
+    text.split_whitespace().map(str::to_owned).collect()
+}
+
+#[test]
+fn the_page_has_the_cells_of_the_report() {
+    let (scratch, golden) = setup();
+    let dir = scratch.join("v1.cpt");
+    let page = page(&golden, &dir, &scratch.join("v1.html"));
+    let tables = page.head["tables"].as_array().unwrap();
+    assert!(tables.len() >= 2, "{tables:#?}");
+    for (id, arguments) in [("op", vec![]), ("thread", vec!["--by", "thread"])] {
+        let table = tables.iter().find(|table| table["id"] == id).unwrap();
+        let report = [&["report", dir.to_str().unwrap(), "--top", "0"], arguments.as_slice()];
+        let report = golden.run(&report.concat());
+        let printed: Vec<Vec<String>> = report.stdout.lines().map(words).collect();
+        let rows = table["rows"].as_array().unwrap();
+        assert!(!rows.is_empty());
+        let columns = table["columns"].as_array().unwrap();
+        let title = |i: usize| columns[i]["title"].as_str().unwrap();
+        // The report leaves out columns that say nothing, and shortens names.
+        let head = printed.iter().find(|line| line.first().map(String::as_str) == Some(title(0)));
+        let head = head.unwrap_or_else(|| panic!("{}", report.stdout));
+        let mut found = 0;
+        for row in rows {
+            let cells = row.as_array().unwrap().iter().enumerate().skip(1);
+            let shown = cells.filter(|(i, _)| {
+                !words(title(*i)).is_empty()
+                    && words(title(*i)).iter().all(|word| head.contains(word))
+            });
+            let expected: Vec<String> = shown
+                .flat_map(|(_, cell)| match cell {
+                    Value::Null => vec!["–".to_owned()],
+                    Value::Array(both) => words(both[0].as_str().unwrap()),
+                    text => words(text.as_str().unwrap()),
+                })
+                .collect();
+            let has = |line: &Vec<String>| {
+                line.len() > expected.len() && line.ends_with(&expected)
+                    || line.windows(expected.len()).any(|part| part == expected.as_slice())
+            };
+            assert!(printed.iter().any(has), "{expected:?} is not in\n{}", report.stdout);
+            found += expected.len();
+        }
+        assert!(found > rows.len() * 3, "{found}");
+    }
+    let sentences = page.head["sentences"].as_array().unwrap();
+    let report = golden.run(&["report", dir.to_str().unwrap()]);
+    assert!(report.stdout.starts_with(sentences[0].as_str().unwrap()), "{}", report.stdout);
+    // All losses are there, with their explanations.
+    let losses: Vec<&str> =
+        page.head["losses"].as_array().unwrap().iter().map(|l| l[0].as_str().unwrap()).collect();
+    for name in ["counter_open_failed", "torn_page", "call_cut_short"] {
+        assert!(losses.contains(&name), "{losses:?}");
+    }
+}
+
+/// The lanes hold as many calls as were recorded, and their bytes end where the block does.
+#[test]
+fn the_timeline_has_all_calls() {
+    let (scratch, golden) = setup();
+    let dir = scratch.join("v1.cpt");
+    let page = page(&golden, &dir, &scratch.join("v1.html"));
+    let csv = golden.run(&["export", dir.to_str().unwrap(), "--format", "csv"]);
+    let calls = csv.stdout.lines().count() - 1;
+    let timeline = &page.head["timeline"];
+    let lanes = timeline["lanes"].as_array().unwrap();
+    let number = |lane: &Value, key: &str| lane[key].as_u64().unwrap() as usize;
+    let of_threads =
+        lanes.iter().filter(|lane| lane["label"].as_str().unwrap().starts_with("thread"));
+    assert_eq!(of_threads.map(|lane| number(lane, "calls")).sum::<usize>(), calls);
+    let end = lanes.iter().map(|lane| number(lane, "offset") + number(lane, "bytes")).max();
+    assert_eq!(end, Some(page.timeline.len()));
+    // Distributions are of the calls of the table.
+    for op in page.head["ops"].as_array().unwrap() {
+        let counts = op["times"]["counts"].as_array().unwrap();
+        let all: u64 = counts.iter().map(|count| count.as_u64().unwrap()).sum();
+        let facts = op["facts"].as_array().unwrap();
+        let calls = facts.iter().find(|fact| fact[0] == "calls").unwrap();
+        assert_eq!(calls[1].as_str().unwrap().replace(',', ""), all.to_string(), "{op}");
+    }
+}
+
+/// The page asks nobody for anything.
+#[test]
+fn the_page_needs_nothing_else() {
+    let (scratch, golden) = setup();
+    let page = page(&golden, &scratch.join("v1.cpt"), &scratch.join("v1.html"));
+    for forbidden in ["<link", "<img", "<iframe", "src=", "http-equiv=\"refresh\"", "@import"] {
+        assert!(!page.text.contains(forbidden), "{forbidden}");
+    }
+    assert!(page.text.contains("default-src 'none'"));
+}
+
+#[test]
+fn the_page_takes_no_options_of_the_text() {
+    let (scratch, golden) = setup();
+    let dir = scratch.join("v1.cpt");
+    let dir = dir.to_str().unwrap();
+    let run = golden.run(&["report", dir, "--html", "x.html", "--sort", "calls"]);
+    assert_eq!(run.code, Some(2), "{}", run.stderr);
+    let run = golden.run(&["report", dir, "--html", "/nowhere/x.html"]);
+    assert_eq!(run.code, Some(2), "{}", run.stderr);
+    assert!(run.stderr.contains("/nowhere/x.html"), "{}", run.stderr);
+}

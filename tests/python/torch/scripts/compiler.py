@@ -1,0 +1,30 @@
+"""The C++ compiler `real` of this folder. It compiles the same text with the same options only once."""
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+folder = Path(sys.argv[0]).parent
+words = [str((folder / "real").resolve()), *sys.argv[1:]]
+if "-c" not in words or "-o" not in words:
+    os.execv(words[0], words)
+at = words.index("-o") + 1
+look = [*words[:at], "-", *words[at + 1 :], "-E", "-P"]
+text = subprocess.run(look, capture_output=True)
+if text.returncode != 0:
+    os.execv(words[0], words)
+# What the others say is in the text.
+options = [word for word in words if word.startswith(("-O", "-f", "-g", "-m", "-s"))]
+key = hashlib.sha256(repr((words[0], options)).encode() + text.stdout).hexdigest()
+kept = folder / f"{key}.o"
+if not kept.exists():
+    code = subprocess.run(words).returncode
+    if code != 0:
+        sys.exit(code)
+    made = folder / f"{key}.{os.getpid()}"
+    shutil.copyfile(words[at], made)
+    made.rename(kept)
+shutil.copyfile(kept, words[at])
