@@ -100,6 +100,7 @@ function canvasView(context, timeline, lanes, params, place) {
   let frame = 0;
   let timer = 0;
   let own = "";
+  let isGone = false;
 
   /** @returns {Params} What a link to this moment of the view says. */
   const written = () => {
@@ -185,7 +186,7 @@ function canvasView(context, timeline, lanes, params, place) {
   };
   const resize = () => {
     const width = Math.floor(box.clientWidth);
-    if (width === 0) return;
+    if (width === 0 || isGone) return;
     const height = Math.min(tall + HEAD_HEIGHT, Math.max(220, Math.floor(innerHeight * 0.72)));
     box.style.height = `${height + 2}px`;
     const ratio = Math.min(devicePixelRatio, 3);
@@ -309,7 +310,8 @@ function canvasView(context, timeline, lanes, params, place) {
     h("div", { class: "tools" }, chooser.root, ...moveButtons(hands.actions), counted),
     legend.root, box, line);
   box.addEventListener("scroll", draw);
-  const watcher = new ResizeObserver(resize);
+  // Not at once: a height that changes while heights are observed is an error in Firefox.
+  const watcher = new ResizeObserver(() => requestAnimationFrame(resize));
   watcher.observe(place);
   update(params);
   return {
@@ -318,6 +320,7 @@ function canvasView(context, timeline, lanes, params, place) {
     repaint,
     key: hands.key,
     leave() {
+      isGone = true;
       watcher.disconnect();
       cancelAnimationFrame(frame);
       clearTimeout(timer);
