@@ -47,6 +47,39 @@ export function sortOf(table, text) {
 }
 
 /**
+ * The column by which the report has sorted, which may be named without its unit.
+ * @param {Table} table
+ * @returns {number} -1 if there is none.
+ */
+export function reportOrder(table) {
+  return table.columns.findIndex((column) =>
+    column.name === table.sort || column.name === `${table.sort}_ns` || column.title === table.sort);
+}
+
+/** Shorter beginnings are not left out. */
+const SHORTEST_PREFIX = 8;
+
+/**
+ * How many characters all names of a table have in common at their begin, up to the end of a word. Where
+ * names are shown, they are left out. Names of a tree have nothing in common.
+ * @param {Table} table
+ * @returns {number}
+ */
+export function commonLength(table) {
+  const names = table.rows.map((row) => cellText(row[0]) ?? "");
+  const [first = ""] = names;
+  if (names.length < 2 || table.parents !== null) return 0;
+  let length = first.length;
+  for (const name of names) {
+    let same = 0;
+    while (same < length && name[same] === first[same]) same++;
+    length = same;
+  }
+  while (length > 0 && !"_./:$-".includes(first[length - 1] ?? "")) length--;
+  return length < SHORTEST_PREFIX ? 0 : length;
+}
+
+/**
  * Compares two cells. Missing ones are last in both directions.
  * @param {Cell | undefined} a
  * @param {Cell | undefined} b
