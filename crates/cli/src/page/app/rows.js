@@ -11,7 +11,7 @@
  * @property {boolean} isMatch Whether it is here for itself, and not for a row below it.
  */
 
-import { csvField, matcher } from "./text.js";
+import { commonStart, csvField, matcher } from "./text.js";
 
 /**
  * @param {Cell | undefined} cell
@@ -56,27 +56,13 @@ export function reportOrder(table) {
     column.name === table.sort || column.name === `${table.sort}_ns` || column.title === table.sort);
 }
 
-/** Shorter beginnings are not left out. */
-const SHORTEST_PREFIX = 8;
-
 /**
- * How many characters all names of a table have in common at their begin, up to the end of a word. Where
- * names are shown, they are left out. Names of a tree have nothing in common.
+ * How many characters of the names of a table are left out where they are shown.
  * @param {Table} table
- * @returns {number}
+ * @returns {number} 0 for a tree.
  */
 export function commonLength(table) {
-  const names = table.rows.map((row) => cellText(row[0]) ?? "");
-  const [first = ""] = names;
-  if (names.length < 2 || table.parents !== null) return 0;
-  let length = first.length;
-  for (const name of names) {
-    let same = 0;
-    while (same < length && name[same] === first[same]) same++;
-    length = same;
-  }
-  while (length > 0 && !"_./:$-".includes(first[length - 1] ?? "")) length--;
-  return length < SHORTEST_PREFIX ? 0 : length;
+  return table.parents !== null ? 0 : commonStart(table.rows.map((row) => cellText(row[0]) ?? ""));
 }
 
 /**

@@ -16,7 +16,7 @@ import { callAt, callText, gapText, stepFrom } from "./calls.js";
 import { emptyRuns, firstAfter, levelsOf } from "./lanes.js";
 import { HEAD_HEIGHT, LEVEL_HEIGHT, STRIP_GAP, paint } from "./paint.js";
 import { numberOf } from "./state.js";
-import { howMany, timeText, visible } from "./text.js";
+import { commonStart, howMany, timeText, visible } from "./text.js";
 import { callsIn, colorLegend, mapOf, moveButtons, nameChooser, nameColors, paletteOf, stripsOf } from "./surroundings.js";
 
 /**
@@ -77,6 +77,7 @@ function canvasView(context, timeline, lanes, params, place) {
   const line = h("p", { id: "call-line", class: "call-line", role: "status" });
   const counted = h("span", { class: "counted" });
   const labels = timeline.names.map((name) => visible(name));
+  const common = commonStart(labels);
   const chooser = nameChooser(context, timeline, labels, (name) =>
     context.go("timeline", { ...written(), op: name }));
   const legend = colorLegend(context, timeline, (name) =>
@@ -88,7 +89,8 @@ function canvasView(context, timeline, lanes, params, place) {
   const pen = canvas.getContext("2d", { alpha: false });
   /** @type {Picture} */
   const picture = {
-    timeline, strips, labels,
+    timeline, strips,
+    labels: common === 0 ? labels : labels.map((label) => `…${label.slice(common)}`),
     levels: lanes.map((calls) => levelsOf(calls)),
     marked: null,
     colors: nameColors(context, timeline),
@@ -302,7 +304,7 @@ function canvasView(context, timeline, lanes, params, place) {
   });
   const grid = timeline.grid > 1 ? ` Moments are shown to ${timeText(timeline.grid)}.` : "";
   refill(place,
-    h("p", { class: "question" }, "What ran when, and what was between? ", words(timeline.about + grid), " ",
+    h("p", { class: "question" }, "What ran when, and what was between? ", (timeline.about + grid).trim() !== "" && [words((timeline.about + grid).trim()), " "],
       [["W", "S"], ["A", "D"], [",", "."], ["0"]].map((keys, i) => [
         i === 0 ? "" : ", ", keys.map((key) => h("kbd", {}, key)),
         [" zoom", " move", " previous and next call", " all; wheel and drag"][i] ?? "",
