@@ -35,7 +35,7 @@ pub fn fetch(layout: &Layout, package: &Package) -> Result<std::result::Result<P
     if let Some(why) = missing() {
         return Ok(Err(why));
     }
-    let Package { name, home, inside, sums } = package;
+    let Package { name, home, inside, sums } = *package;
     let lock = home;
     let home = layout.target.join(home);
     let files = home.join(inside);

@@ -34,6 +34,10 @@
  * @property {number} share Index of the column whose numbers are parts of one whole, or -1.
  * @property {number} leftOut Number of rows that the page does not have.
  *
+ * In the table `thread`, the columns `wall_ns` and `between_ns` are also drawn as each thread's life, and
+ * `off_cpu_ns` (a part of `between_ns`) if there is one. In the table `tree`, the column of `share` is own
+ * time, and is also drawn as an icicle. The overview shows `calls`, `p50_ns` and `mean_ns` of the table `op`.
+ *
  * @typedef {object} Column
  * @property {string} name As in CSV.
  * @property {string} title
@@ -78,7 +82,8 @@
  * @property {string} text Correlation in words.
  * @property {number[]} x Edges of durations in ns (at most 33).
  * @property {number[]} y Edges of values (at most 33).
- * @property {string[]} xText Texts of some edges. @property {string[]} yText
+ * @property {string[]} xText A text for each edge, or for some that are evenly apart; the page shows a few.
+ * @property {string[]} yText
  * @property {number[]} counts Row after row of y, from low to high.
  *
  * @typedef {object} Timeline

@@ -81,9 +81,15 @@ const TAIL_LENGTH = 10;
  * A name from a profile: in its own direction, with nothing hidden in it. Where it has no room its middle
  * is not shown, but it is still there to be copied.
  * @param {string} text
+ * @param {number} [common] How many characters at its begin are left out, because all names have them.
  * @returns {HTMLElement}
  */
-export function nameOf(text) {
+export function nameOf(text, common = 0) {
+  if (common > 0 && common < text.length) {
+    const short = nameOf(`…${text.slice(common)}`);
+    short.title = visible(text.slice(0, 400));
+    return short;
+  }
   const seen = visible(text);
   if (seen === "") return h("bdi", { class: "name" }, "(no name)");
   if (seen.length <= HEAD_LENGTH + TAIL_LENGTH) return h("bdi", { class: "name" }, seen);

@@ -47,7 +47,7 @@ export function icicle(context, table) {
       href: op === null ? fragment("ops", { table: table.id }) : opLink(context, op),
       tabindex: i === 0 ? 0 : -1,
       title: `${label.slice(0, 300)}\nown: ${own}`,
-      "aria-label": `${label.slice(0, 300)}, own ${own}`,
+      "aria-label": `${label.slice(0, 200)}, own ${own}`,
       "--from": box.from.toFixed(5),
       "--size": box.size.toFixed(5),
       "--depth": box.depth,

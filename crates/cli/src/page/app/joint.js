@@ -10,6 +10,8 @@ import { chartBox, xTicks, yTicks } from "./chart.js";
 import { h, panel, svg, words } from "./dom.js";
 import { grouped, visible } from "./text.js";
 
+/** Edges with a text, of each axis. */
+const MOST_TICKS = 7;
 const JOINT_HEIGHT = 320;
 const [JOINT_RIGHT, JOINT_TOP, JOINT_BOTTOM] = [12, 10, 40];
 
@@ -55,9 +57,13 @@ function edgeTicks(texts, edges, to) {
   texts.forEach((text, i) => {
     if (text === "") return;
     const part = texts.length > 1 ? i / (texts.length - 1) : 0;
-    ticks.push([to(Math.round(part * (edges - 1))), visible(text)]);
+    ticks.push([to(Math.round(part * (edges - 1))), visible(text).slice(0, 14)]);
   });
-  return ticks;
+  // Of many, a few that are evenly apart, with the first and the last one.
+  const steps = Math.min(ticks.length - 1, MOST_TICKS - 1);
+  const kept = new Set(Array.from({ length: steps + 1 }, (_, i) =>
+    Math.round((i * (ticks.length - 1)) / Math.max(1, steps))));
+  return ticks.filter((_, i) => kept.has(i));
 }
 
 /**

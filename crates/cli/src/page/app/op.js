@@ -10,7 +10,7 @@
 
 import { opLink, opOfParam, opParam } from "./context.js";
 import { distributionPanel } from "./distribution.js";
-import { focusKey, focusedKey, h, pairList, panel, prose, refill, scrolling, words } from "./dom.js";
+import { focusKey, focusedKey, h, nameOf, pairList, panel, prose, refill, scrolling, words } from "./dom.js";
 import { driftPanel } from "./drift.js";
 import { jointPanels } from "./joint.js";
 import { fragment } from "./state.js";
@@ -108,7 +108,7 @@ function longestCalls(context, op, index) {
       h("tbody", {}, rows.map((row) => h("tr", {},
         row.cells.map((cell, i) => i === 0
           ? h("th", { scope: "row", class: "first" }, words(cell ?? MISSING))
-          : h("td", { class: "number" }, words(cell ?? MISSING))),
+          : h("td", { class: "number" }, (cell ?? "").length > 40 ? nameOf(cell ?? "") : words(cell ?? MISSING))),
         timeline !== null && h("td", { class: "text" }, row.thread >= 0 && timeline.lanes[row.thread] !== undefined
           && h("a", {
             href: fragment("timeline", {

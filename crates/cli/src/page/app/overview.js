@@ -11,7 +11,7 @@ import { colorOf, opLink, tableOf } from "./context.js";
 import { h, nameOf, pairList, panel, prose, words } from "./dom.js";
 import { icicle } from "./icicle.js";
 import { lives } from "./lives.js";
-import { cellNumber, cellText } from "./rows.js";
+import { cellNumber, cellText, commonLength } from "./rows.js";
 import { fragment } from "./state.js";
 import { MISSING, howMany } from "./text.js";
 
@@ -56,6 +56,7 @@ function whereToLook(context) {
     order.sort((a, b) => shareOf(table, b) - shareOf(table, a) || a - b);
   }
   const most = shareOf(table, order[0] ?? 0);
+  const common = commonLength(table);
   const wanted = ["calls", "p50_ns", "mean_ns"];
   const extra = wanted
     .map((name) => table.columns.findIndex((column) => column.name === name))
@@ -64,7 +65,7 @@ function whereToLook(context) {
   const rows = order.slice(0, FIRST_OPS).map((row) => {
     const cells = table.rows[row] ?? [];
     const op = table.ops?.[row] ?? null;
-    const label = nameOf(cellText(cells[0]) ?? MISSING);
+    const label = nameOf(cellText(cells[0]) ?? MISSING, common);
     const part = most > 0 ? Math.max(0, shareOf(table, row)) / most : 0;
     return h("tr", {},
       h("th", { scope: "row", class: "first" },

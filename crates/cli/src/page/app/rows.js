@@ -11,7 +11,7 @@
  * @property {boolean} isMatch Whether it is here for itself, and not for a row below it.
  */
 
-import { csvField, matcher } from "./text.js";
+import { commonStart, csvField, matcher } from "./text.js";
 
 /**
  * @param {Cell | undefined} cell
@@ -44,6 +44,25 @@ export function sortOf(table, text) {
   if (!text.startsWith("-")) return null;
   const column = table.columns.findIndex((column) => column.name === text.slice(1));
   return column < 0 ? null : { column, down: true };
+}
+
+/**
+ * The column by which the report has sorted, which may be named without its unit.
+ * @param {Table} table
+ * @returns {number} -1 if there is none.
+ */
+export function reportOrder(table) {
+  return table.columns.findIndex((column) =>
+    column.name === table.sort || column.name === `${table.sort}_ns` || column.title === table.sort);
+}
+
+/**
+ * How many characters of the names of a table are left out where they are shown.
+ * @param {Table} table
+ * @returns {number} 0 for a tree.
+ */
+export function commonLength(table) {
+  return table.parents !== null ? 0 : commonStart(table.rows.map((row) => cellText(row[0]) ?? ""));
 }
 
 /**

@@ -12,6 +12,7 @@ import { COLORS, opParam } from "./context.js";
 import { h, nameOf } from "./dom.js";
 import { firstAfter, firstFrom } from "./lanes.js";
 import { LEVEL_HEIGHT, MAP_HEIGHT, SERIES_HEIGHT, STRIP_GAP } from "./paint.js";
+import { commonStart } from "./text.js";
 
 /** Names that can be chosen. */
 const MOST_NAMES = 1000;
@@ -27,7 +28,7 @@ export function moveButtons(actions) {
     ["−", "Zoom out", () => actions.zoom(2)],
     ["←", "Earlier", () => actions.move(-0.4)],
     ["→", "Later", () => actions.move(0.4)],
-    ["All", "The whole recording", () => actions.all()],
+    ["All", "All: the whole recording", () => actions.all()],
     ["‹", "Previous call", () => actions.step(-1)],
     ["›", "Next call", () => actions.step(1)],
   ];
@@ -71,13 +72,14 @@ export function nameChooser(context, timeline, labels, choose) {
  */
 export function colorLegend(context, timeline, choose) {
   const colors = nameColors(context, timeline);
+  const common = commonStart(timeline.names);
   const buttons = timeline.names.flatMap((name, i) => {
     const color = colors[i] ?? COLORS;
     if (color === COLORS) return [];
     const index = timeline.ops[i] ?? null;
     const value = index === null ? name : opParam(context, index);
     const button = h("button", { type: "button", onclick: () => choose(value) },
-      h("span", { class: "swatch", "aria-hidden": "true", "--color": `var(--op-${color})` }), nameOf(name));
+      h("span", { class: "swatch", "aria-hidden": "true", "--color": `var(--op-${color})` }), nameOf(name, common));
     return [{ button, value, color }];
   }).sort((a, b) => a.color - b.color).slice(0, COLORS);
   const others = timeline.names.length - buttons.length;

@@ -12,7 +12,7 @@
 import { copyText, focusKey, focusedKey, h, nameOf, refill, scrolling, words } from "./dom.js";
 import { opLink, opParam } from "./context.js";
 import { sharedAxis, smallDistribution } from "./small.js";
-import { cellNumber, cellText, shownRows, sortOf, tableCsv } from "./rows.js";
+import { cellNumber, cellText, commonLength, reportOrder, shownRows, sortOf, tableCsv } from "./rows.js";
 import { MISSING, grouped, howMany } from "./text.js";
 
 /** Rows that are made at once; the others are made when somebody asks for them. */
@@ -114,9 +114,10 @@ function turnedOf(text) {
  */
 function makeTable(context, table, shown, params, change) {
   const axis = sharedAxis(context.head, table);
+  const common = commonLength(table);
   const most = largestShare(table);
   const sort = sortOf(table, params.sort ?? "");
-  const order = sort ?? { column: table.columns.findIndex((c) => c.name === table.sort), down: true };
+  const order = sort ?? { column: reportOrder(table), down: true };
   const heads = table.columns.map((column, i) => {
     const isSorted = order.column === i;
     const down = isSorted && order.down;
@@ -142,7 +143,7 @@ function makeTable(context, table, shown, params, change) {
     const made = table.columns.map((_, i) =>
       i === 0
         ? h("th", { scope: "row", class: columnClass(table, 0) },
-          nameCell(context, table, row, params, change))
+          nameCell(context, table, row, params, change, common))
         : h("td", { class: columnClass(table, i) },
           valueCell(cells[i]), i === table.share && shareBar(cells[i], most)));
     const op = opOf(context, table, row.row);
@@ -226,11 +227,12 @@ export function opOf(context, table, row) {
  * @param {Shown} shown
  * @param {Params} params
  * @param {(changed: Params, replace: boolean) => void} change
+ * @param {number} common Characters at the begin that all names have.
  */
-function nameCell(context, table, shown, params, change) {
+function nameCell(context, table, shown, params, change, common) {
   const text = cellText(table.rows[shown.row]?.[0]) ?? MISSING;
   const index = table.ops?.[shown.row];
-  const label = nameOf(text);
+  const label = nameOf(text, common);
   const link = index === null || index === undefined || context.head.ops[index] === undefined
     ? label
     : h("a", { href: opLink(context, index), "data-op": opParam(context, index) }, label);

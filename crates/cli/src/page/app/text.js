@@ -146,6 +146,27 @@ function globMatches(pattern, name) {
   return p === pattern.length;
 }
 
+/** Shorter beginnings are not left out. */
+const SHORTEST_PREFIX = 8;
+
+/**
+ * How many characters all names have in common at their begin, up to the end of a word.
+ * @param {string[]} names
+ * @returns {number} 0 if there are only a few.
+ */
+export function commonStart(names) {
+  const [first = ""] = names;
+  if (names.length < 2) return 0;
+  let length = first.length;
+  for (const name of names) {
+    let same = 0;
+    while (same < length && name[same] === first[same]) same++;
+    length = same;
+  }
+  while (length > 0 && !"_./:$-".includes(first[length - 1] ?? "")) length--;
+  return length < SHORTEST_PREFIX ? 0 : length;
+}
+
 /**
  * A field of RFC 4180. A text that a spreadsheet would evaluate gets an apostrophe in front, as in the
  * CSV of the report.

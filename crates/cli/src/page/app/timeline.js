@@ -16,7 +16,7 @@ import { callAt, callText, gapText, stepFrom } from "./calls.js";
 import { emptyRuns, firstAfter, levelsOf } from "./lanes.js";
 import { HEAD_HEIGHT, LEVEL_HEIGHT, STRIP_GAP, paint } from "./paint.js";
 import { numberOf } from "./state.js";
-import { howMany, timeText, visible } from "./text.js";
+import { commonStart, howMany, timeText, visible } from "./text.js";
 import { callsIn, colorLegend, mapOf, moveButtons, nameChooser, nameColors, paletteOf, stripsOf } from "./surroundings.js";
 
 /**
@@ -77,6 +77,7 @@ function canvasView(context, timeline, lanes, params, place) {
   const line = h("p", { id: "call-line", class: "call-line", role: "status" });
   const counted = h("span", { class: "counted" });
   const labels = timeline.names.map((name) => visible(name));
+  const common = commonStart(labels);
   const chooser = nameChooser(context, timeline, labels, (name) =>
     context.go("timeline", { ...written(), op: name }));
   const legend = colorLegend(context, timeline, (name) =>
@@ -88,7 +89,8 @@ function canvasView(context, timeline, lanes, params, place) {
   const pen = canvas.getContext("2d", { alpha: false });
   /** @type {Picture} */
   const picture = {
-    timeline, strips, labels,
+    timeline, strips,
+    labels: common === 0 ? labels : labels.map((label) => `…${label.slice(common)}`),
     levels: lanes.map((calls) => levelsOf(calls)),
     marked: null,
     colors: nameColors(context, timeline),
@@ -100,6 +102,7 @@ function canvasView(context, timeline, lanes, params, place) {
   let frame = 0;
   let timer = 0;
   let own = "";
+  let isGone = false;
 
   /** @returns {Params} What a link to this moment of the view says. */
   const written = () => {
@@ -185,7 +188,7 @@ function canvasView(context, timeline, lanes, params, place) {
   };
   const resize = () => {
     const width = Math.floor(box.clientWidth);
-    if (width === 0) return;
+    if (width === 0 || isGone) return;
     const height = Math.min(tall + HEAD_HEIGHT, Math.max(220, Math.floor(innerHeight * 0.72)));
     box.style.height = `${height + 2}px`;
     const ratio = Math.min(devicePixelRatio, 3);
@@ -301,7 +304,7 @@ function canvasView(context, timeline, lanes, params, place) {
   });
   const grid = timeline.grid > 1 ? ` Moments are shown to ${timeText(timeline.grid)}.` : "";
   refill(place,
-    h("p", { class: "question" }, "What ran when, and what was between? ", words(timeline.about + grid), " ",
+    h("p", { class: "question" }, "What ran when, and what was between? ", (timeline.about + grid).trim() !== "" && [words((timeline.about + grid).trim()), " "],
       [["W", "S"], ["A", "D"], [",", "."], ["0"]].map((keys, i) => [
         i === 0 ? "" : ", ", keys.map((key) => h("kbd", {}, key)),
         [" zoom", " move", " previous and next call", " all; wheel and drag"][i] ?? "",
@@ -309,7 +312,8 @@ function canvasView(context, timeline, lanes, params, place) {
     h("div", { class: "tools" }, chooser.root, ...moveButtons(hands.actions), counted),
     legend.root, box, line);
   box.addEventListener("scroll", draw);
-  const watcher = new ResizeObserver(resize);
+  // Not at once: a height that changes while heights are observed is an error in Firefox.
+  const watcher = new ResizeObserver(() => requestAnimationFrame(resize));
   watcher.observe(place);
   update(params);
   return {
@@ -318,6 +322,7 @@ function canvasView(context, timeline, lanes, params, place) {
     repaint,
     key: hands.key,
     leave() {
+      isGone = true;
       watcher.disconnect();
       cancelAnimationFrame(frame);
       clearTimeout(timer);
