@@ -21,6 +21,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use super::Mode;
 use super::estimate::{Estimate, Overhead, SAMPLED_ONLY, Sum, spread};
+use super::trips::{TripSum, Trips};
 
 /// What was counted and timed for a function or a loop. Times are in ticks.
 #[derive(Clone, Debug, Default)]
@@ -41,6 +42,11 @@ pub struct Numbers {
     pub iterations: Option<u128>,
     /// Hits whose iterations are known.
     pub iterated: u128,
+    /// Iterations of all hits, estimated from those that were counted where these are not all. Missing where
+    /// no counted hit speaks for those that were not (see [`super::trips`]), and without any.
+    pub estimated_iterations: Option<f64>,
+    /// What is known of single hits, of those in `iterated`.
+    pub trips: Option<Trips>,
     /// What the profile's counters added in timed hits. A counter that was not read, or is beyond the
     /// end, has none.
     pub counters: Vec<Option<CounterSum>>,
@@ -109,6 +115,7 @@ pub struct Times {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Cell {
     pub numbers: Numbers,
+    pub trips: TripSum,
     /// The squares of the times in `numbers.ticks`.
     pub squares: u128,
     /// Their time, with their doubts; `None` if that of one is missing.
@@ -161,6 +168,10 @@ pub(super) fn of_scope(
         }
         let of_children = inside.remove(&id).unwrap_or_default();
         let Some(cell) = cells.get_mut(&id) else { continue };
+        cell.numbers.trips = cell.trips.trips();
+        if cell.numbers.iterations.is_some() {
+            cell.numbers.estimated_iterations = cell.trips.iterations();
+        }
         let overhead = cell.own.plus(&of_children.added);
         fill(cell, &of_children, &overhead, parents.is_some(), mode);
         if let Some(around) = around {

@@ -22,7 +22,7 @@ use crate::view::head::command;
 use crate::view::loops::files::Files;
 use crate::view::loops::source::Texts;
 use crate::view::loops::text::{Marks, Rows, tree};
-use crate::view::loops::{self, Loops, More, assembly, columns, json, name, notes, source};
+use crate::view::loops::{self, Loops, More, assembly, columns, json, name, notes, source, trips};
 use crate::view::losses;
 use crate::view::notes::words;
 use crate::view::open::open;
@@ -194,6 +194,7 @@ fn text(
         if rows.all || module.nodes.iter().any(|node| node.all.hits > 0) {
             writeln!(out)?;
             marks = marks.and(tree(out, shown, module, rows, tables)?);
+            trips::histograms(out, module, tables)?;
         }
         code_and_text(out, shown, index, rows, tables)?;
         for note in notes::notes(module, rows.all) {

@@ -22,6 +22,7 @@ pub mod spread;
 mod tests;
 pub mod text;
 pub mod traffic;
+pub mod trips;
 
 use std::io::Read;
 use std::path::PathBuf;
@@ -264,11 +265,9 @@ pub fn iterations(entry: Option<&Entry>, numbers: &Numbers) -> Option<u128> {
     counted.or_else(|| numbers.hits.checked_mul(each?.into()))
 }
 
-/// What the iterations of all hits come to, if those that were counted are like the others. They are
-/// not if some hits did not end: how often those ran is in no sample.
-pub fn scaled_iterations(entry: Option<&Entry>, numbers: &Numbers) -> Option<u128> {
-    let each = iterations_per_hit(entry, numbers).filter(|_| numbers.unended() == 0)?;
-    Some((each * numbers.hits as f64).round() as u128)
+/// What the iterations of all hits come to, where not all were counted.
+pub fn estimated_iterations(numbers: &Numbers) -> Option<u128> {
+    numbers.estimated_iterations.map(|all| all.round() as u128)
 }
 
 /// The mean of the hits whose iterations were counted, or what the text says.
