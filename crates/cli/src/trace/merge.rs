@@ -99,9 +99,9 @@ fn perfetto(args: &Args, inputs: &[Input]) -> Result<Vec<Alignment>, Failure> {
     let failed = |e: io::Error| Failure::writing(&args.output, e);
     let mut file = WholeFile::create(&args.output, Ending::Perfetto.kind()).map_err(failed)?;
     let beside = beside(&args.output).map_err(failed)?;
-    confine(None, &Needs { made: Some(&beside.path()), ..Needs::default().output(&args.output) });
-    import::plain(inputs, &beside.path(), &import::shifts(inputs)?)?;
-    let profile = Profile::open(&beside.path()).map_err(Failure::new)?;
+    confine(None, &Needs { made: Some(beside.path()), ..Needs::default().output(&args.output) });
+    import::plain(inputs, beside.path(), &import::shifts(inputs)?)?;
+    let profile = Profile::open(beside.path()).map_err(Failure::new)?;
     let traces = in_order(profile.activities().map_err(Failure::new)?);
     let names: Vec<String> = inputs.iter().map(|input| input.name().to_owned()).collect();
     let done = write_perfetto(&traces, &names, &Options::default(), &mut file, false);
