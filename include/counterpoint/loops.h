@@ -58,6 +58,7 @@ enum {
 
 typedef struct counterpoint_loops_module counterpoint_loops_module_t;
 typedef struct counterpoint_loops_entry counterpoint_loops_entry_t;
+typedef struct counterpoint_loops_trips counterpoint_loops_trips_t;
 
 /* What one thread knows of one id. The first cache line is all that a hit which is not timed uses.
  * A new entry is zero but for `next` (1) and `random` (any number but 0). */
@@ -78,7 +79,19 @@ struct counterpoint_loops_entry {
   uint64_t first_low;       /*  96  likewise the squares */
   uint64_t first_high;      /* 104 */
   uint64_t iterated;        /* 112  hits whose iterations are in `iterations`; 0: not known */
-  uint64_t reserved;        /* 120  the runtime's */
+  counterpoint_loops_trips_t* trips; /* 120  about single hits; null: nothing. Mode log: the runtime's */
+};
+
+/* What is known of the iterations of single hits, those in `iterated`. A runtime that wants it sets
+ * `trips` of an entry; instrumented code of earlier versions leaves it alone. A new one is zero but for
+ * `least`, which is UINT64_MAX, and `mask`. */
+struct counterpoint_loops_trips {
+  uint64_t least;           /*   0  the smallest number of iterations of a hit */
+  uint64_t most;            /*   8  the largest */
+  uint64_t first;           /*  16  sampled: `iterations` when the last hit before the random ones ended */
+  uint64_t mask;            /*  24  the runtime's: 63, or 0 for a single bucket */
+  uint64_t buckets[];       /*  32  mask + 1 of them. Bucket 0: hits of 0 iterations; bucket b: of 2^(b-1)
+                             *      to 2^b - 1, the last one of all above, too. A single one: all hits */
 };
 
 struct counterpoint_loops_module {

@@ -9,6 +9,7 @@
 //! alternatives: a container with an old distribution (not everybody can start one), building std
 //! (needs a nightly compiler), and musl (it cannot be preloaded into glibc programs).
 
+mod licences;
 mod vendors;
 
 use std::path::{Path, PathBuf};
@@ -184,6 +185,7 @@ fn fill(layout: &Layout, dist: Dist, built: &Path, library: &Path) -> Result<Dis
         }
     }
     vendors::fill(layout, &dist)?;
+    licences::fill(layout, &dist.root)?;
     Ok(dist)
 }
 

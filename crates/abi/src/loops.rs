@@ -86,9 +86,28 @@ pub struct Entry {
     pub first_squares: [AtomicU64; 2],
     /// Hits whose iterations are known.
     pub iterated: AtomicU64,
-    /// The runtime's own.
-    pub reserved: AtomicU64,
+    /// The address of a [`Trips`], or 0. Mode log: the runtime's own.
+    pub trips: AtomicU64,
 }
+
+/// `counterpoint_loops_trips_t`: what is known of the iterations of single hits. `mask + 1` buckets of
+/// 64 bits follow.
+#[repr(C)]
+#[derive(Debug)]
+pub struct Trips {
+    /// The smallest number of iterations of a hit; [`u64::MAX`] where there was none.
+    pub least: AtomicU64,
+    /// The largest.
+    pub most: AtomicU64,
+    /// Sampled: the iterations of all hits that ended before the first random one began.
+    pub first: AtomicU64,
+    /// 63, or 0 for a single bucket.
+    pub mask: u64,
+}
+
+/// Buckets of a histogram of iterations. Bucket 0 has the hits of 0 iterations, bucket `b` those of
+/// 2^(b-1) to 2^b - 1.
+pub const TRIP_BUCKETS: usize = 64;
 
 /// `counterpoint_loops_module_t`.
 #[repr(C)]
@@ -135,6 +154,8 @@ pub struct Module {
 const _: () = assert!(size_of::<Entry>() == 128 && size_of::<Module>() == 128);
 const _: () = assert!(offset_of!(Entry, iterations) == 56 && offset_of!(Entry, squares) == 64);
 const _: () = assert!(offset_of!(Entry, first_ended) == 80 && offset_of!(Entry, iterated) == 112);
+const _: () = assert!(offset_of!(Entry, trips) == 120 && size_of::<Trips>() == 32);
+const _: () = assert!(offset_of!(Trips, first) == 16 && offset_of!(Trips, mask) == 24);
 const _: () = assert!(offset_of!(Module, id) == 24 && offset_of!(Module, table) == 40);
 const _: () = assert!(offset_of!(Module, rehearse) == 56 && offset_of!(Module, enter) == 64);
 const _: () = assert!(offset_of!(Module, log) == 88 && offset_of!(Module, first) == 96);

@@ -15,6 +15,7 @@
 //! | `merge` | what all threads and all registrations of one module counted |
 //! | [`numbers`] | inclusive time, self time, mean and share of each row of a tree |
 //! | [`tree`] | side tables, and the order of rows |
+//! | [`trips`] | iterations of single hits, and of all hits where only some were counted |
 //! | [`log`] | mode log: begins and ends matched |
 //! | [`traffic`] | bounds of the data that a loop moved |
 //! | [`dispatches`] | the dispatches of IREE that loops are in |
@@ -32,14 +33,16 @@ pub mod numbers;
 pub(crate) mod student;
 pub mod traffic;
 pub mod tree;
+pub mod trips;
 pub mod workgroups;
 
 use ir::table::{Entry, SideTable};
 use profile::loops::{LoopEvent, LoopModule, LoopRow};
 
 pub use estimate::{Estimate, Sum};
-pub use numbers::{Numbers, Times, iterations, iterations_per_hit, scaled_iterations};
+pub use numbers::{Numbers, Times, estimated_iterations, iterations, iterations_per_hit};
 pub use tree::{TableChoice, UnfitTable, agree, fits};
+pub use trips::Trips;
 
 /// How a module was instrumented.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

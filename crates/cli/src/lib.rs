@@ -44,6 +44,7 @@ mod recover;
 mod report;
 mod run;
 mod session;
+mod stage;
 mod stats;
 mod terminal;
 mod trace;

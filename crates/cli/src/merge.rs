@@ -14,7 +14,6 @@
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
 use std::io::Write;
-use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -27,12 +26,13 @@ use profile::{Profile, ProfileId, is_over};
 use crate::failure::Failure;
 use crate::input;
 use crate::prepare::{Turn, make_way};
+use crate::stage::Stage;
 use crate::terminal::{Kind, say, stdout, visible};
 use crate::view::head::places;
 use crate::view::open::explain;
 use crate::view::rights::{Needs, confine};
 use crate::view::units::plural;
-use crate::whole::{self, directory};
+use crate::whole::directory;
 
 /// Merge the profiles of several ranks, programs or machines into one.
 ///
@@ -68,20 +68,20 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
         }
         inputs.push((path.as_path(), root));
     }
-    let stage = Stage::create(&output)?;
+    let failed = |e| Failure::new(format!("create {}: {e}", output.display()));
+    let stage = Stage::create(directory(&output)).map_err(failed)?;
     // Rights that a thread gives up are gone for that thread only.
     let done = std::thread::scope(|scope| {
         let merging = scope.spawn(|| {
             let reads = args.profiles.iter().map(PathBuf::as_path).collect();
-            confine(None, &Needs { reads, made: Some(&stage.0), ..Needs::default() });
-            merge(&inputs, &stage.0)
+            confine(None, &Needs { reads, made: Some(stage.path()), ..Needs::default() });
+            merge(&inputs, stage.path())
         });
         merging.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     })?;
     let turn = Turn::wait(&output);
     make_way(&output, &turn)?;
-    fs::rename(&stage.0, &output)
-        .map_err(|e| Failure::new(format!("create {}: {e}", output.display())))?;
+    fs::rename(stage.path(), &output).map_err(failed)?;
     drop(turn);
     let mut out = stdout(Kind::People);
     for line in done.lines {
@@ -89,26 +89,6 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
     }
     say!("{} in {}", done.contents, args.output.display());
     Ok(ExitCode::SUCCESS)
-}
-
-/// The directory in which the profile is made, next to where it will be.
-struct Stage(PathBuf);
-
-impl Stage {
-    fn create(output: &Path) -> Result<Self, Failure> {
-        let failed = |e| Failure::new(format!("create {}: {e}", output.display()));
-        let name = format!(".counterpoint-{:016x}.cpt.tmp", whole::random().map_err(failed)?);
-        let at = directory(output).join(name);
-        fs::DirBuilder::new().mode(0o700).create(&at).map_err(failed)?;
-        Ok(Self(at))
-    }
-}
-
-impl Drop for Stage {
-    fn drop(&mut self) {
-        // Once it has its name, nothing is here any more.
-        let _ = fs::remove_dir_all(&self.0);
-    }
 }
 
 /// What was made.

@@ -78,6 +78,10 @@ pub fn find(code: &Code, world: &World, mode: Mode, ids: u32) -> Hooks {
                     }
                 }
             }
+            Some((Value::Trips(at), _)) if (0..i64::from(ids) * ENTRY).contains(&at) => {
+                hook_blocks.insert(block);
+                gates.entry((at / ENTRY) as u32).or_default().blocks.insert(block);
+            }
             _ => {}
         }
         if insn.op == Op::Clock {

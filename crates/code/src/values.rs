@@ -6,10 +6,15 @@
 
 use std::collections::BTreeMap;
 
-use abi::loops::Module;
+use abi::loops::{Entry, Module};
 
 use crate::image::Machine;
 use crate::insn::{Flow, Insn, Memory, Op, Register};
+
+/// Bytes of an entry of a table.
+const ENTRY: i64 = size_of::<Entry>() as i64;
+/// The field of an entry that has the address of what is known of single hits.
+const TRIPS: i64 = std::mem::offset_of!(Entry, trips) as i64;
 
 /// What a register or slot holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -23,6 +28,9 @@ pub enum Value {
     Table(i64),
     /// The stack pointer when the function was entered, and so many bytes.
     Stack(i64),
+    /// The address of what is known of single hits (or null), and any number of bytes: of the entry that is
+    /// so many bytes after the table's address.
+    Trips(i64),
     /// The descriptor's `enter`.
     Enter,
     /// The descriptor's `log`.
@@ -56,6 +64,7 @@ impl Value {
             Self::Number(n) => Self::Number(n.wrapping_add_signed(number)),
             Self::Table(n) => Self::Table(n.wrapping_add(number)),
             Self::Stack(n) => Self::Stack(n.wrapping_add(number)),
+            Self::Trips(_) => self,
             _ if number == 0 => self,
             _ => Self::Any,
         }
@@ -72,6 +81,7 @@ impl Value {
 
     fn sum(self, other: Self) -> Self {
         match (self, other) {
+            (trips @ Self::Trips(_), _) | (_, trips @ Self::Trips(_)) => trips,
             (known, Self::Number(n)) | (Self::Number(n), known) => match known {
                 Self::JumpOffset(table) if table == n => Self::JumpTarget(table),
                 _ => known.plus(n as i64),
@@ -188,6 +198,8 @@ impl State {
             Some((Value::Number(n), scale)) => start.plus((n as i64).wrapping_mul(scale.into())),
             // The base and the index can have changed places.
             Some((Value::Table(n), 1)) => start.sum(Value::Number(0)).sum_table(n),
+            Some((trips @ Value::Trips(_), 1)) => trips,
+            Some(_) if matches!(start, Value::Trips(_)) => start,
             Some(_) => Value::Any,
         }
     }
@@ -232,6 +244,9 @@ impl State {
         match self.address(memory) {
             Value::Stack(at) if bytes == 8 => self.slots.get(&at).copied().unwrap_or_default(),
             Value::Number(at) if bytes == 8 => world.pointer_at(at),
+            Value::Table(at) if bytes == 8 && at.rem_euclid(ENTRY) == TRIPS => {
+                Value::Trips(at - TRIPS)
+            }
             _ => Value::Any,
         }
     }

@@ -24,6 +24,16 @@ mod entry {
     /// What is copied when the first random hit begins: from, to.
     pub const FIRST: [(u32, u32); 4] = [(ENDED, 80), (TICKS, 88), (64, 96), (72, 104)];
     pub const ITERATED: u32 = 112;
+    pub const TRIPS: u32 = 120;
+}
+
+/// Offsets in `counterpoint_loops_trips_t`.
+mod trips {
+    pub const LEAST: u32 = 0;
+    pub const MOST: u32 = 8;
+    pub const FIRST: u32 = 16;
+    pub const MASK: u32 = 24;
+    pub const BUCKETS: u32 = 32;
 }
 
 /// Offsets in `counterpoint_loops_module_t`.
@@ -465,9 +475,7 @@ impl Writer {
         if self.mode == Mode::Sampled {
             let address = self.at(entry, entry::LONGEST);
             let old = self.load(&address);
-            let longer = self.value(format_args!("icmp ugt i64 {ticks}, {old}"));
-            let new = self.value(format_args!("select i1 {longer}, i64 {ticks}, i64 {old}"));
-            self.store(&new, &address);
+            self.better("ugt", &ticks, &old, &address);
         }
         if self.mode == Mode::Timed {
             if hook.slot {
@@ -521,9 +529,56 @@ impl Writer {
     }
 
     fn iterated(&mut self, entry: &str, iterations: Option<&str>) {
-        if let Some(iterations) = iterations {
-            self.add(entry, entry::ITERATIONS, iterations);
-            self.add(entry, entry::ITERATED, "1");
+        let Some(iterations) = iterations else { return };
+        let (_, sum) = self.add(entry, entry::ITERATIONS, iterations);
+        self.add(entry, entry::ITERATED, "1");
+        if self.mode != Mode::Log {
+            self.trip(entry, iterations, &sum);
         }
+    }
+
+    /// Books the iterations of this one hit, if somebody wants them; `sum` are those of all. One block
+    /// without branches, so that it costs a load and a test where nobody does.
+    fn trip(&mut self, entry: &str, iterations: &str, sum: &str) {
+        let address = self.at(entry, entry::TRIPS);
+        let trips = self.value(format_args!("load atomic ptr, ptr {address} monotonic, align 8"));
+        let there = self.value(format_args!("icmp ne ptr {trips}, null"));
+        let (on, join) = (self.new_block(), self.new_block());
+        self.branch(&there, &on, &join, (self.mode != Mode::Sampled).then_some(true));
+        self.label(on);
+        for (offset, better) in [(trips::LEAST, "ult"), (trips::MOST, "ugt")] {
+            let address = self.at(&trips, offset);
+            let old = self.load(&address);
+            self.better(better, iterations, &old, &address);
+        }
+        if self.mode == Mode::Sampled {
+            let address = self.at(entry, entry::BEGUN);
+            let begun = self.load(&address);
+            let first = self.number(module::FIRST);
+            let random = self.value(format_args!("icmp ugt i64 {begun}, {first}"));
+            let address = self.at(&trips, trips::FIRST);
+            let old = self.load(&address);
+            let new = self.value(format_args!("select i1 {random}, i64 {old}, i64 {sum}"));
+            self.store(&new, &address);
+        }
+        let zeros = self.value(format_args!("call i64 @llvm.ctlz.i64(i64 {iterations}, i1 false)"));
+        let bits = self.value(format_args!("sub i64 64, {zeros}"));
+        let few = self.value(format_args!("icmp ult i64 {bits}, 63"));
+        let bucket = self.value(format_args!("select i1 {few}, i64 {bits}, i64 63"));
+        let address = self.at(&trips, trips::MASK);
+        let mask = self.value(format_args!("load i64, ptr {address}, align 8"));
+        let bucket = self.value(format_args!("and i64 {bucket}, {mask}"));
+        let buckets = self.at(&trips, trips::BUCKETS);
+        let own =
+            self.value(format_args!("getelementptr inbounds i64, ptr {buckets}, i64 {bucket}"));
+        self.add(&own, 0, "1");
+        self.join(join);
+    }
+
+    /// Stores the one of two numbers that is better.
+    fn better(&mut self, comparison: &str, new: &str, old: &str, address: &str) {
+        let is_better = self.value(format_args!("icmp {comparison} i64 {new}, {old}"));
+        let value = self.value(format_args!("select i1 {is_better}, i64 {new}, i64 {old}"));
+        self.store(&value, address);
     }
 }

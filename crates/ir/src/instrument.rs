@@ -459,6 +459,9 @@ impl Run<'_> {
         if !self.module.names(b"llvm.readcyclecounter") {
             tail.push_str("declare i64 @llvm.readcyclecounter()\n");
         }
+        if !self.module.names(b"llvm.ctlz.i64") {
+            tail.push_str("declare i64 @llvm.ctlz.i64(i64, i1 immarg)\n");
+        }
         self.weaker.write(text, self.module, &mut tail);
         for (number, weight) in weights.into_iter().zip(["1, i32 1000", "1000, i32 1"]) {
             tail.push_str(&format!("!{number} = !{{!\"branch_weights\", i32 {weight}}}\n"));

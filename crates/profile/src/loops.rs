@@ -134,6 +134,23 @@ pub struct LoopRow {
     pub counted: u64,
     /// What the counters of the process's pass added in these, by counter; empty if none were read.
     pub counters: Vec<u64>,
+    /// The iterations of single hits. Missing where none were counted or nobody asked, in mode log, and in
+    /// profiles of earlier versions.
+    pub trips: Option<LoopTrips>,
+}
+
+/// The iterations of single hits, of those that [`LoopRow::iterated`] counts.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LoopTrips {
+    /// The smallest number of iterations of a hit.
+    pub least: u64,
+    /// The largest.
+    pub most: u64,
+    /// Mode sampled: the iterations of the hits that ended before the first random one began.
+    pub first: u64,
+    /// Hits by the bits of their iterations: bucket 0 those of 0 iterations, bucket `b` those of 2^(b-1) to
+    /// 2^b - 1 (the 64th: of all from 2^62 on). Empty where it was not asked for (`run --loops=trips`).
+    pub buckets: Vec<u64>,
 }
 
 /// A begin or an end of mode log.

@@ -16,7 +16,7 @@ use std::ffi::OsStr;
 use std::path::Path;
 
 use record::RunFile;
-use record::pool::{POOL_BYTES, PoolFile, ProfileId, owner::is_in_use};
+use record::pool::{Layout, PoolFile, ProfileId, owner::is_in_use};
 use record::run_file::{RUN_FILE_NAME, RUN_FILE_WITH_PLUGINS_NAME};
 use rustix::fs::{FileType, Stat};
 
@@ -125,7 +125,8 @@ fn contains_only(
 fn is_unused_pool(dir: &Dir) -> bool {
     let Ok(file) = dir.file(POOL_NAME) else { return false };
     let is_begun = |found: &Stat| {
-        found.st_size == 0 || (found.st_size == POOL_BYTES as i64 && found.st_blocks == 0)
+        let has_size = || Layout::of_size(u64::try_from(found.st_size).unwrap_or(0)).is_some();
+        found.st_size == 0 || (has_size() && found.st_blocks == 0)
     };
     let is_begun = rustix::fs::fstat(&file).is_ok_and(|found| is_begun(&found));
     is_in_use(&file) != Some(true) && (is_begun || PoolFile::of(file).is_ok())

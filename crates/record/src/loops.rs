@@ -12,6 +12,7 @@
 //!          ids × entry                          128 bytes each
 //!          ids × (hits counted, counter, …)     u64 each; only if counters are read
 //!          events × { id and end, ticks, address }   24 bytes each; only in mode log
+//!          ids × (least, most, first, mask, bucket, …)    u64 each; only if single hits are of interest
 //! ```
 //!
 //! A block counts once `used` covers it. When its thread ends, what is not zero is appended to the
@@ -25,6 +26,7 @@
 //! | 3 | events | records of mode log: [`EventsFrame`] |
 //! | 4 | moment | ticks, CLOCK_MONOTONIC in ns: u64 |
 //! | 5 | code | where the machine code of a module is: [`CodeFrame`] |
+//! | 6 | trips | the iterations of single hits of ids of one block: [`TripsFrame`] |
 
 mod code;
 mod entry;
@@ -32,13 +34,13 @@ mod frames;
 mod run;
 
 pub use code::{CodeFrame, code_name};
-pub use entry::{ENTRY_WORDS, EVENT_BYTES, Event, word};
+pub use entry::{ENTRY_WORDS, EVENT_BYTES, Event, Trips, word};
 pub use frames::{
-    Costs, EventsFrame, LoopFrame, LoopFrames, ModuleFrame, Row, RowsFrame, read_frames,
+    Costs, EventsFrame, LoopFrame, LoopFrames, ModuleFrame, Row, RowsFrame, TripsFrame, read_frames,
 };
 pub use run::{
     BLOCK_BYTES, Block, BlockHeader, RUN_HEADER_BYTES, RUN_MAGIC, RUN_VERSION, Run, RunError,
-    RunHeader, block_bytes, events_offset, sums_offset,
+    RunHeader, Shape, sums_offset,
 };
 
 /// Name of the file of loops in a process's part.

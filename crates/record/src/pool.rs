@@ -11,6 +11,9 @@
 //!   +1 MiB  pages         64 KiB each
 //! ```
 //!
+//! There are 2,048 pages unless more are asked for (`run --max-threads`). With more, the rows begin 4 bytes
+//! later for each, and the pages at the next multiple of 64 KiB.
+//!
 //! The pool is a named tmpfs file for two reasons. A mapping of a disk file faults again after each
 //! writeback, which a page-fault counter of the program would count. A memfd disappears with its
 //! last holder. The pool has its full (sparse) size from the start, so that a process under
@@ -34,7 +37,7 @@ use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 use model::Loss;
 
-pub use file::{PoolFile, ProcessRow, create};
+pub use file::{PoolFile, ProcessRow, create, create_with};
 pub use guard::Guard;
 pub use owner::{Owner, ProfileId};
 pub use run_row::{with_guarded_run_row, with_run_row};
@@ -47,14 +50,61 @@ pub const VERSION: u32 = 2;
 const RUN_ROW_OFFSET: usize = 1024;
 const CLAIMS_OFFSET: usize = 4096;
 
-/// Number of pages in a pool, and so the number of threads that can record at the same time.
+/// Number of pages in a pool unless more are asked for, and so the number of threads that can record at
+/// the same time.
 pub const PAGES: usize = 2048;
+/// The most pages that a pool can have.
+pub const MOST_PAGES: usize = 1 << 17;
 /// Number of processes that have their own row in the table of losses.
 pub const ROWS: usize = 1024;
-const ROWS_OFFSET: usize = CLAIMS_OFFSET + 4 * PAGES;
-const PAGES_OFFSET: usize = (ROWS_OFFSET + ROWS * size_of::<Row>()).next_multiple_of(PAGE_BYTES);
-/// Size of the pool file in bytes. The file is sparse, so only pages in use take memory.
-pub const POOL_BYTES: usize = PAGES_OFFSET + PAGES * PAGE_BYTES;
+/// Size in bytes of a pool of [`PAGES`] pages. The file is sparse, so only pages in use take memory.
+pub const POOL_BYTES: usize = Layout { pages: PAGES }.bytes();
+
+/// Where everything is in a pool with so many pages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Layout {
+    pages: usize,
+}
+
+impl Layout {
+    /// That of a pool with room for at least so many pages.
+    pub fn with_pages(pages: usize) -> Self {
+        Self { pages: pages.next_multiple_of(64).clamp(PAGES, MOST_PAGES) }
+    }
+
+    /// That of a pool file of this size; `None`: no pool has it.
+    pub fn of_size(bytes: u64) -> Option<Self> {
+        let bytes = usize::try_from(bytes).ok()?;
+        // What is before the pages is smaller than 64 of them.
+        let last = (bytes / PAGE_BYTES / 64).min(MOST_PAGES / 64);
+        let fits = |layout: &Self| layout.pages >= PAGES && layout.bytes() == bytes;
+        [last, last.saturating_sub(1)].map(|n| Self { pages: 64 * n }).into_iter().find(fits)
+    }
+
+    /// How many pages it has.
+    pub const fn pages(&self) -> usize {
+        self.pages
+    }
+
+    /// Size of the file in bytes.
+    pub const fn bytes(&self) -> usize {
+        self.pages_offset() + self.pages * PAGE_BYTES
+    }
+
+    const fn rows_offset(&self) -> usize {
+        CLAIMS_OFFSET + 4 * self.pages
+    }
+
+    /// Bytes before the first page.
+    const fn pages_offset(&self) -> usize {
+        (self.rows_offset() + ROWS * size_of::<Row>()).next_multiple_of(PAGE_BYTES)
+    }
+
+    const fn page_offset(&self, page: usize) -> usize {
+        let last = self.pages - 1;
+        self.pages_offset() + if page < last { page } else { last } * PAGE_BYTES
+    }
+}
 
 #[repr(C)]
 struct Header {
@@ -165,7 +215,7 @@ pub struct Pool {
     base: *mut u8,
     /// Address of each page in this process; null if it is not mapped yet. Only the page's claimer
     /// writes it.
-    places: &'static [AtomicPtr<u8>; PAGES],
+    places: &'static [AtomicPtr<u8>],
 }
 
 // SAFETY: everything after `base` is either atomic or owned by the claimer of a page.
@@ -182,7 +232,7 @@ impl Pool {
     /// of this version.
     pub fn open(path: &CStr) -> Result<Self, i32> {
         let fd = open_raw(path)?;
-        let mapped = Self::map(fd, None, |_| Ok(()));
+        let mapped = Self::map(fd, None, |_, _| Ok(()));
         close_raw(fd);
         mapped.map(|(pool, ())| pool)
     }
@@ -197,21 +247,21 @@ impl Pool {
     /// # Safety
     /// No thread of this process may have a page of `old`.
     pub unsafe fn open_in_place_of(old: Self, path: &CStr) -> Result<Self, i32> {
-        for page in 0..PAGES {
+        for page in 0..old.layout().pages {
             // SAFETY: the caller guarantees that no thread has a page of `old`.
             unsafe { old.unmap_page(page) };
         }
         let fd = open_raw(path)?;
-        let mapped = Self::map(fd, Some(old), |_| Ok(()));
+        let mapped = Self::map(fd, Some(old), |_, _| Ok(()));
         close_raw(fd);
         mapped.map(|(pool, ())| pool)
     }
 
-    /// `guard` is called with the address of the mapping, before it is touched.
+    /// `guard` is called with the address and the length of the mapping, before it is touched.
     fn map<G>(
         fd: i32,
         old: Option<Self>,
-        guard: impl FnOnce(usize) -> Result<G, i32>,
+        guard: impl FnOnce(usize, usize) -> Result<G, i32>,
     ) -> Result<(Self, G), i32> {
         // SAFETY: all zeros are a valid `stat`, which the call overwrites.
         let mut stat: libc::stat = unsafe { std::mem::zeroed() };
@@ -219,29 +269,30 @@ impl Pool {
         if unsafe { libc::fstat(fd, &mut stat) } != 0 {
             return Err(errno());
         }
-        if stat.st_size as usize != POOL_BYTES {
-            return Err(libc::EINVAL);
-        }
+        let Some(layout) = Layout::of_size(stat.st_size as u64) else { return Err(libc::EINVAL) };
+        let length = layout.pages_offset();
         // Map it elsewhere first, because only a valid pool may replace an old one.
-        let base = map_part(std::ptr::null_mut(), SHARED, fd, 0, PAGES_OFFSET)?;
+        let base = map_part(std::ptr::null_mut(), SHARED, fd, 0, length)?;
         let refuse = |errno| {
             // SAFETY: mapped above; no reference to it survives.
-            unsafe { libc::syscall(libc::SYS_munmap, base, PAGES_OFFSET) };
+            unsafe { libc::syscall(libc::SYS_munmap, base, length) };
             Err(errno)
         };
-        let guard = match guard(base as usize) {
+        let guard = match guard(base as usize, length) {
             Ok(guard) => guard,
             Err(errno) => return refuse(errno),
         };
         // SAFETY: mapped just now; the integers of the header have no invalid values.
         let header = unsafe { &*base.cast::<Header>() };
-        let known = header.magic == MAGIC && header.version == VERSION;
-        if known && let Some(old) = old {
+        let known = header.magic == MAGIC
+            && header.version == VERSION
+            && header.pages as usize == layout.pages;
+        // One of another size stays where it is. Nobody but a thread that is mistaken looks at it.
+        if known && let Some(old) = old.filter(|old| old.layout() == layout) {
             let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
             // SAFETY: both mappings are ours and have this length. The new one replaces the old one
             // in a single step, so no other thread sees a hole.
-            let moved =
-                unsafe { libc::mremap(base.cast(), PAGES_OFFSET, PAGES_OFFSET, flags, old.base) };
+            let moved = unsafe { libc::mremap(base.cast(), length, length, flags, old.base) };
             if moved != libc::MAP_FAILED {
                 return Ok((old, guard));
             }
@@ -250,8 +301,8 @@ impl Pool {
             drop(guard);
             return refuse(libc::EINVAL);
         }
-        let unmapped = [const { AtomicPtr::new(std::ptr::null_mut()) }; PAGES];
-        Ok((Self { base, places: Box::leak(Box::new(unmapped)) }, guard))
+        let unmapped = (0..layout.pages).map(|_| AtomicPtr::new(std::ptr::null_mut()));
+        Ok((Self { base, places: Box::leak(unmapped.collect()) }, guard))
     }
 
     /// Does what [`Pool::open`] does, in a process of ours. If the program truncates the pool later,
@@ -261,18 +312,36 @@ impl Pool {
     /// Same as [`Pool::open`], or as [`Guard::new`].
     pub fn open_guarded(file: &File) -> Result<(Self, Guard), i32> {
         // SAFETY: a mapping that is only unmapped after the guard was dropped.
-        Self::map(file.as_raw_fd(), None, |at| unsafe { Guard::new(at..at + PAGES_OFFSET) })
+        Self::map(file.as_raw_fd(), None, |at, length| unsafe { Guard::new(at..at + length) })
+    }
+
+    /// Where everything is.
+    pub fn layout(&self) -> Layout {
+        Layout { pages: self.places.len() }
+    }
+
+    /// Where the address of a page is kept.
+    fn place(&self, page: usize) -> &'static AtomicPtr<u8> {
+        &self.places[page.min(self.places.len() - 1)]
+    }
+
+    /// The claim of a page.
+    fn claim(&self, page: usize) -> &'static AtomicU32 {
+        &self.claims()[page.min(self.places.len() - 1)]
     }
 
     fn header(&self) -> &'static Header {
-        // SAFETY: the mapping is PAGES_OFFSET long, page-aligned, and never unmapped once handed
+        // SAFETY: the mapping is `pages_offset` long, page-aligned, and never unmapped once handed
         // out; the integers of the header have no invalid values.
         unsafe { &*self.base.cast::<Header>() }
     }
 
-    fn claims(&self) -> &'static [AtomicU32; PAGES] {
-        // SAFETY: as in `header`; CLAIMS_OFFSET + 4 · PAGES is inside the mapping.
-        unsafe { &*self.base.add(CLAIMS_OFFSET).cast::<[AtomicU32; PAGES]>() }
+    fn claims(&self) -> &'static [AtomicU32] {
+        // SAFETY: as in `header`; the claims are inside the mapping, which has one for each page.
+        unsafe {
+            let first = self.base.add(CLAIMS_OFFSET).cast::<AtomicU32>();
+            std::slice::from_raw_parts(first, self.places.len())
+        }
     }
 
     /// Returns the id of the profile that the pool belongs to.
@@ -284,7 +353,7 @@ impl Pool {
     pub fn row(&self, number: u32) -> &'static Row {
         let n = (number as usize).min(ROWS - 1);
         // SAFETY: as in `header`; `n` is inside the table.
-        unsafe { &*self.base.add(ROWS_OFFSET + n * size_of::<Row>()).cast::<Row>() }
+        unsafe { &*self.base.add(self.layout().rows_offset() + n * size_of::<Row>()).cast::<Row>() }
     }
 
     /// Returns the row for processes that do not record, and for programs that cannot be recorded.
@@ -308,7 +377,8 @@ impl Pool {
     /// search starts at `hint`, so that a process tends to get pages that it has touched before.
     pub fn claim_page(&self, row: u32, hint: usize) -> Option<usize> {
         let claims = self.claims();
-        (0..PAGES).map(|i| (hint + i) % PAGES).find(|&n| {
+        let pages = claims.len();
+        (0..pages).map(|i| (hint + i) % pages).find(|&n| {
             claims[n].load(Ordering::Relaxed) == 0
                 && claims[n]
                     .compare_exchange(0, row + 1, Ordering::Acquire, Ordering::Relaxed)
@@ -323,7 +393,7 @@ impl Pool {
         let take = |n: usize| {
             claims[n].compare_exchange(0, row + 1, Ordering::Acquire, Ordering::Relaxed).is_ok()
         };
-        let mut end = PAGES;
+        let mut end = claims.len();
         while count > 0 && end >= count {
             let first = end - count;
             // The last page of the stretch that is taken: the next attempt ends before it.
@@ -349,27 +419,28 @@ impl Pool {
     pub fn map_run(&self, first: usize, count: usize, path: &CStr) -> Result<*mut u8, i32> {
         let bytes = count * PAGE_BYTES;
         let fd = open_raw(path)?;
-        let place = map_part(std::ptr::null_mut(), SHARED, fd, page_offset(first), bytes).and_then(
-            |place| {
-                let populated = make_present(place, bytes, page_offset(first), fd);
-                populated.map(|()| place).inspect_err(|_| {
-                    // SAFETY: mapped above, and nobody knows it.
-                    unsafe { libc::syscall(libc::SYS_munmap, place, bytes) };
-                })
-            },
-        );
+        let place =
+            map_part(std::ptr::null_mut(), SHARED, fd, self.layout().page_offset(first), bytes)
+                .and_then(|place| {
+                    let populated =
+                        make_present(place, bytes, self.layout().page_offset(first), fd);
+                    populated.map(|()| place).inspect_err(|_| {
+                        // SAFETY: mapped above, and nobody knows it.
+                        unsafe { libc::syscall(libc::SYS_munmap, place, bytes) };
+                    })
+                });
         close_raw(fd);
         place
     }
 
     /// Releases a page. Its content must have been flushed.
     pub fn release_page(&self, page: usize) {
-        self.claims()[page % PAGES].store(0, Ordering::Release);
+        self.claim(page).store(0, Ordering::Release);
     }
 
     /// Returns the address of a page that this process has populated; null if it has not.
     pub fn page(&self, page: usize) -> *mut u8 {
-        self.places[page % PAGES].load(Ordering::Acquire)
+        self.place(page).load(Ordering::Acquire)
     }
 
     /// Unmaps the page from this process, whoever has claimed it. The content stays in the pool.
@@ -377,7 +448,7 @@ impl Pool {
     /// # Safety
     /// Nothing in this process may write to it any more.
     pub unsafe fn unmap_page(&self, page: usize) {
-        let at = self.places[page % PAGES].swap(std::ptr::null_mut(), Ordering::AcqRel);
+        let at = self.place(page).swap(std::ptr::null_mut(), Ordering::AcqRel);
         if !at.is_null() {
             // SAFETY: mapped by `map_page`, and unused by contract.
             unsafe { libc::syscall(libc::SYS_munmap, at, PAGE_BYTES) };
@@ -387,8 +458,8 @@ impl Pool {
     /// Unmaps all unclaimed pages from this process. For a process that will not claim pages any
     /// more.
     pub fn unmap_free_pages(&self, row: u32) {
-        for page in (0..PAGES).filter(|page| !self.page(*page).is_null()) {
-            let claim = &self.claims()[page];
+        for page in (0..self.places.len()).filter(|page| !self.page(*page).is_null()) {
+            let claim = self.claim(page);
             if claim.compare_exchange(0, row + 1, Ordering::Acquire, Ordering::Relaxed).is_ok() {
                 // SAFETY: claimed just now, so nobody else uses it.
                 unsafe { self.unmap_page(page) };
@@ -423,7 +494,8 @@ impl Pool {
         if at.is_null() {
             return Err(libc::EFAULT);
         }
-        map_part(at, flags | libc::MAP_FIXED, fd, page_offset(page), PAGE_BYTES).map(drop)
+        map_part(at, flags | libc::MAP_FIXED, fd, self.layout().page_offset(page), PAGE_BYTES)
+            .map(drop)
     }
 
     /// Returns the address of the page in this process, and maps it first if necessary. Only the
@@ -435,10 +507,11 @@ impl Pool {
             return Ok(at);
         }
         let fd = open_raw(path)?;
-        let mapped = map_part(std::ptr::null_mut(), SHARED, fd, page_offset(page), PAGE_BYTES);
+        let mapped =
+            map_part(std::ptr::null_mut(), SHARED, fd, self.layout().page_offset(page), PAGE_BYTES);
         close_raw(fd);
         let at = mapped?;
-        self.places[page % PAGES].store(at, Ordering::Release);
+        self.place(page).store(at, Ordering::Release);
         Ok(at)
     }
 
@@ -461,7 +534,8 @@ impl Pool {
         // Before Linux 5.14, this reserves the space and then touches each page. The program's counters
         // count those page faults, but outside of any bracketed call.
         let fd = open_raw(path)?;
-        let made = make_present_without_populate(place, PAGE_BYTES, page_offset(page), fd);
+        let made =
+            make_present_without_populate(place, PAGE_BYTES, self.layout().page_offset(page), fd);
         close_raw(fd);
         made
     }
@@ -503,10 +577,6 @@ fn make_present_without_populate(
 }
 
 const SHARED: i32 = libc::MAP_SHARED | libc::MAP_NORESERVE;
-
-fn page_offset(page: usize) -> usize {
-    PAGES_OFFSET + (page % PAGES) * PAGE_BYTES
-}
 
 /// Maps a part of the pool, at an address that the kernel chooses or (`MAP_FIXED`) in place of our
 /// own memory. It makes a raw system call because the agent interposes the function `mmap`.

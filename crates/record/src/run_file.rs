@@ -72,12 +72,14 @@ pub struct LoopOptions {
     pub logged: u32,
     /// Whether the machine code of instrumented modules is copied into the profile.
     pub keep_code: bool,
+    /// Whether the iterations of single hits are kept: their minimum, maximum and histogram.
+    pub trips: bool,
 }
 
 impl Default for LoopOptions {
     /// The first 100 hits, then gaps of 1 to 128; 100 hits in the log.
     fn default() -> Self {
-        Self { first: 100, gap_mask: 127, logged: 100, keep_code: false }
+        Self { first: 100, gap_mask: 127, logged: 100, keep_code: false, trips: false }
     }
 }
 
@@ -183,8 +185,9 @@ impl RunFile {
             e.u64(budget.to_bits());
         }
         e.u8(self.loops.is_some().into());
-        if let Some(LoopOptions { first, gap_mask, logged, keep_code }) = self.loops {
-            e.u32(first).u32(gap_mask).u32(logged).u8(keep_code.into());
+        if let Some(LoopOptions { first, gap_mask, logged, keep_code, trips }) = self.loops {
+            let flags = u8::from(keep_code) | u8::from(trips) << 1;
+            e.u32(first).u32(gap_mask).u32(logged).u8(flags);
         }
         e.u8(self.plugins.is_some().into());
         if let Some(plugins) = &self.plugins {
@@ -302,12 +305,11 @@ impl RunFile {
         };
         let loops = match d.u8()? {
             0 => None,
-            _ => Some(LoopOptions {
-                first: d.u32()?,
-                gap_mask: d.u32()?,
-                logged: d.u32()?,
-                keep_code: d.u8()? != 0,
-            }),
+            _ => {
+                let (first, gap_mask, logged, flags) = (d.u32()?, d.u32()?, d.u32()?, d.u8()?);
+                let (keep_code, trips) = (flags & 1 != 0, flags & 2 != 0);
+                Some(LoopOptions { first, gap_mask, logged, keep_code, trips })
+            }
         };
         let plugins = match d.u8()? {
             0 => None,
@@ -510,7 +512,13 @@ mod tests {
             filters: vec!["*matmul*".into()],
             bookkeeping: true,
             budget: Some(0.02),
-            loops: Some(LoopOptions { first: 7, gap_mask: 63, logged: 9, keep_code: true }),
+            loops: Some(LoopOptions {
+                first: 7,
+                gap_mask: 63,
+                logged: 9,
+                keep_code: true,
+                trips: true,
+            }),
             plugins: Some(PluginOptions {
                 files: vec!["/opt/é.so".into(), "/opt/b.so".into()],
                 types: vec![6, 22],

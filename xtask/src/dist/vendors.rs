@@ -8,7 +8,7 @@
 //!    crates/NAME-VERSION.crate                 the Rust SDK and the crate it needs, as published
 //!    crates/NAME/                              the same, unpacked
 //!    examples/plugin-{c,cpp,rust}/
-//!  share/doc/counterpoint/                     documentation and licences
+//!  share/doc/counterpoint/                     documentation and licences (those of others: `licences.rs`)
 //! ```
 
 use std::path::Path;

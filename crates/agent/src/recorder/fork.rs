@@ -22,7 +22,7 @@ use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 
 use model::MAX_COUNTERS;
-use record::pool::PAGES;
+use record::pool::MOST_PAGES;
 
 use crate::os::own_stack;
 use crate::os::sys::{self, ErrnoGuard};
@@ -41,7 +41,7 @@ const SAVED_BYTES: usize = size_of::<Saved>().next_multiple_of(4096);
 
 /// One bit for each page of the pool. It is set if the page is private memory in this process,
 /// because an ancestor used the page.
-static PRIVATE: [AtomicU64; PAGES / 64] = [const { AtomicU64::new(0) }; PAGES / 64];
+static PRIVATE: [AtomicU64; MOST_PAGES / 64] = [const { AtomicU64::new(0) }; MOST_PAGES / 64];
 
 unsafe extern "C" {
     /// The function behind `pthread_atfork`, which glibc provides only in a static library.

@@ -9,6 +9,7 @@ use super::estimate::{NoTime, Overhead, Sum, total};
 use super::log::Logged;
 use super::numbers::{Cell, CounterSum, Numbers, of_scope};
 use super::tree::{choose_for, order};
+use super::trips::TripSum;
 use super::{LoopData, LoopNode, LoopThread, LoopTree, Mode};
 
 /// The registrations of one module.
@@ -202,6 +203,7 @@ impl<'a> Sums<'a> {
         };
         Cell {
             numbers,
+            trips: TripSum::of(row, self.mode),
             time: time.ok().map(|total| total.time),
             ended,
             own: cost.map_or_else(Overhead::default, |cost| Overhead::of_own(&cost, ended)),
@@ -245,6 +247,7 @@ impl Cell {
                 sum.hits += hits;
             }
         }
+        self.trips.add(&other.trips);
         self.time = match (self.time, other.time) {
             (Some(mut sum), Some(time)) => {
                 sum.add(&time);

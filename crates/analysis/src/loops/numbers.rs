@@ -23,6 +23,7 @@ use ir::table::Entry;
 
 use super::Mode;
 use super::estimate::{Estimate, Overhead, SAMPLED_ONLY, Sum, spread};
+use super::trips::{TripSum, Trips};
 
 /// What was counted and timed for a function or a loop. Times are in ticks.
 #[derive(Clone, Debug, Default)]
@@ -43,6 +44,11 @@ pub struct Numbers {
     pub iterations: Option<u128>,
     /// Hits whose iterations are known.
     pub iterated: u128,
+    /// Iterations of all hits, estimated from those that were counted where these are not all. Missing where
+    /// no counted hit speaks for those that were not (see [`super::trips`]), and without any.
+    pub estimated_iterations: Option<f64>,
+    /// What is known of single hits, of those in `iterated`.
+    pub trips: Option<Trips>,
     /// What the profile's counters added in timed hits. A counter that was not read, or is beyond the
     /// end, has none.
     pub counters: Vec<Option<CounterSum>>,
@@ -111,6 +117,7 @@ pub struct Times {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Cell {
     pub numbers: Numbers,
+    pub trips: TripSum,
     /// The squares of the times in `numbers.ticks`.
     pub squares: u128,
     /// Their time, with their doubts; `None` if that of one is missing.
@@ -163,6 +170,10 @@ pub(super) fn of_scope(
         }
         let of_children = inside.remove(&id).unwrap_or_default();
         let Some(cell) = cells.get_mut(&id) else { continue };
+        cell.numbers.trips = cell.trips.trips();
+        if cell.numbers.iterations.is_some() {
+            cell.numbers.estimated_iterations = cell.trips.iterations();
+        }
         let overhead = cell.own.plus(&of_children.added);
         fill(cell, &of_children, &overhead, parents.is_some(), mode);
         if let Some(around) = around {
@@ -422,11 +433,9 @@ pub fn iterations(entry: Option<&Entry>, numbers: &Numbers) -> Option<u128> {
     counted.or_else(|| numbers.hits.checked_mul(each?.into()))
 }
 
-/// What the iterations of all hits come to, if those that were counted are like the others. They are
-/// not if some hits did not end: how often those ran is in no sample.
-pub fn scaled_iterations(entry: Option<&Entry>, numbers: &Numbers) -> Option<u128> {
-    let each = iterations_per_hit(entry, numbers).filter(|_| numbers.unended() == 0)?;
-    Some((each * numbers.hits as f64).round() as u128)
+/// What the iterations of all hits come to, where not all were counted.
+pub fn estimated_iterations(numbers: &Numbers) -> Option<u128> {
+    numbers.estimated_iterations.map(|all| all.round() as u128)
 }
 
 /// The mean of the hits whose iterations were counted, or what the text says.

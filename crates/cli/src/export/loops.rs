@@ -5,6 +5,7 @@ use std::io;
 use std::sync::Arc;
 
 use analysis::loops::LoopTree;
+use analysis::loops::trips::bucket;
 use analysis::loops::workgroups::{Workgroup, workgroups};
 use arrow_array::builder::{
     BooleanBuilder, Float64Builder, StringDictionaryBuilder, UInt32Builder, UInt64Builder,
@@ -12,9 +13,10 @@ use arrow_array::builder::{
 use arrow_array::types::Int32Type;
 use arrow_array::{ArrayRef, RecordBatch};
 use arrow_schema::{ArrowError, Field, Schema};
-use profile::loops::{LoopEvent, LoopModule, LoopRow, Loops as Recorded};
+use profile::loops::{LoopEvent, LoopModule, LoopRow, LoopTrips, Loops as Recorded};
 
 use crate::view::loops::columns::kind;
+use crate::view::loops::trips::histogram_cell;
 use crate::view::loops::{Loops, counters_of_processes, full_name_of, pid, place};
 
 /// The columns of a batch, one after the other.
@@ -161,6 +163,11 @@ pub fn rows(loops: &Loops<'_>, filter: Option<&str>) -> io::Result<RecordBatch> 
     for (name, word) in words {
         batch.whole(name, rows.iter().map(|row| Some(word(row))));
     }
+    let known = || rows.iter().map(|row| row.trips.as_ref());
+    batch.whole("least_iterations", known().map(|trips| Some(trips?.least)));
+    batch.whole("most_iterations", known().map(|trips| Some(trips?.most)));
+    batch.whole("first_iterations", known().map(|trips| Some(trips?.first)));
+    batch.text("iterations_histogram", known().map(|trips| histogram(trips?)));
     batch.whole("counted", rows.iter().map(|row| Some(row.counted)));
     let places = counters_of_processes(loops.profile);
     for (i, counter) in loops.profile.manifest.counters.iter().enumerate() {
@@ -171,6 +178,12 @@ pub fn rows(loops: &Loops<'_>, filter: Option<&str>) -> io::Result<RecordBatch> 
         batch.whole(&counter.name, of.iter().zip(&rows).map(value));
     }
     batch.finish()
+}
+
+/// The histogram of a row in one cell.
+fn histogram(trips: &LoopTrips) -> Option<String> {
+    let buckets = trips.buckets.iter().enumerate().filter(|(_, hits)| **hits > 0);
+    histogram_cell(buckets.map(|(index, hits)| (bucket(index), u128::from(*hits))))
 }
 
 /// One row per begin and end of mode log, in the order of the profile.

@@ -46,6 +46,7 @@ pub fn main(process: u32) -> Result<ExitCode, Failure> {
         shapes: false,
         loops: None,
         keep_code: false,
+        max_threads: None,
         naming: Naming::default(),
         multiplex: false,
         events: vec![chosen.list],

@@ -146,11 +146,12 @@ pub fn make(
     let pool = pool_directory.join(POOL_NAME);
     let id = ProfileId::random().map_err(|e| Failure::new(format!("random number: {e}")))?;
     let owner = owner(&directory, id).map_err(Failure::new)?;
-    let created = record::pool::create(&pool, &owner).or_else(|_| {
+    let layout = recording.pool_layout();
+    let created = record::pool::create_with(&pool, &owner, layout).or_else(|_| {
         // Pools that nobody uses any more may take the room.
         crate::orphans::remove_old();
         let _ = fs::remove_file(&pool);
-        record::pool::create(&pool, &owner)
+        record::pool::create_with(&pool, &owner, layout)
     });
     created.map_err(|e| {
         Failure::new(format!("create {}: {e}", pool.display()))

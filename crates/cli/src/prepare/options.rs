@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use record::job::{Job, RANK_VARIABLE, WORLD_SIZE_VARIABLE};
+use record::pool::Layout;
 use record::run_file::LoopOptions;
 
 use super::plugins::PluginArgs;
@@ -66,7 +67,8 @@ pub struct Recording {
     /// Record instrumented loops (`counterpoint loops instrument`). OPTIONS, separated by commas:
     /// `first=N`, how many hits of each loop and thread are timed before random ones (default 100);
     /// `gap=N`, a power of two, the longest gap between random ones (128); `log=N`, how many hits
-    /// are recorded in mode log (100)
+    /// are recorded in mode log (100); `trips`, the smallest and largest number of iterations of a
+    /// hit and a histogram, also in modes timed and count
     #[arg(long, value_name = "OPTIONS", num_args = 0..=1, require_equals = true,
           default_missing_value = "", value_parser = loops)]
     pub loops: Option<LoopOptions>,
@@ -75,6 +77,11 @@ pub struct Recording {
     /// executables) and for files that will change
     #[arg(long, requires = "loops")]
     pub keep_code: bool,
+    /// Make room for so many threads, of all processes together, that record at the same time, up to 60,000.
+    /// By default there is room for about 2,000, or half of that with --loops. Each takes 64 KiB of memory
+    /// while it lives, and as much again for its loops (more for modules with hundreds of loops)
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=60_000))]
+    pub max_threads: Option<u32>,
     #[command(flatten)]
     pub metrics: MetricArgs,
     #[command(flatten)]
@@ -82,6 +89,12 @@ pub struct Recording {
 }
 
 impl Recording {
+    /// The layout of the pool: a page for each thread that records calls, and one for its loops.
+    pub fn pool_layout(&self) -> Layout {
+        let pages = if self.loops.is_some() { 2 } else { 1 };
+        Layout::with_pages(pages * self.max_threads.unwrap_or(0) as usize)
+    }
+
     /// The place in a distributed job: what the options say, or else the launcher of this command.
     pub fn job(&self) -> Option<Job> {
         match self.rank {
@@ -116,11 +129,15 @@ pub struct Beside {
     pub sample_interval: Duration,
 }
 
-/// Parses `first=100,gap=128,log=100`; each of them is optional.
+/// Parses `first=100,gap=128,log=100,trips`; each of them is optional.
 fn loops(text: &str) -> Result<LoopOptions, String> {
     let mut options = LoopOptions::default();
     for option in text.split(',').filter(|option| !option.is_empty()) {
-        let known = "expected first=N, gap=N or log=N";
+        let known = "expected first=N, gap=N, log=N or trips";
+        if option == "trips" {
+            options.trips = true;
+            continue;
+        }
         let (name, value) = option.split_once('=').ok_or_else(|| format!("{option}: {known}"))?;
         let number: u32 =
             value.parse().map_err(|_| format!("{option}: {value:?} is not a whole number"))?;
@@ -216,14 +233,14 @@ mod tests {
     #[test]
     fn options_of_loops() {
         assert_eq!(loops(""), Ok(LoopOptions::default()));
-        let all = LoopOptions { first: 0, gap_mask: 0, logged: 7, keep_code: false };
-        assert_eq!(loops("first=0,gap=1,log=7"), Ok(all));
+        let all = LoopOptions { first: 0, gap_mask: 0, logged: 7, keep_code: false, trips: true };
+        assert_eq!(loops("first=0,trips,gap=1,log=7"), Ok(all));
         for (wrong, why) in [
             ("gap=100", "gap=100: not a power of two"),
             ("gap=0", "gap=0: not a power of two"),
             ("first=x", "first=x: \"x\" is not a whole number"),
-            ("first", "first: expected first=N, gap=N or log=N"),
-            ("last=1", "last=1: expected first=N, gap=N or log=N"),
+            ("first", "first: expected first=N, gap=N, log=N or trips"),
+            ("last=1", "last=1: expected first=N, gap=N, log=N or trips"),
             ("log=4294967296", "log=4294967296: \"4294967296\" is not a whole number"),
         ] {
             assert_eq!(loops(wrong), Err(why.to_owned()));

@@ -1,7 +1,6 @@
 //! `counterpoint trace merge`: merges several traces into one, on one clock.
 
 use std::io::{self, Write};
-use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -16,10 +15,11 @@ use super::export::{Ending, in_order, say_changes};
 use super::import;
 use crate::failure::Failure;
 use crate::input::{Input, at_most_one_standard, is_standard};
+use crate::stage::Stage;
 use crate::terminal::{Kind, say, stdout, visible};
 use crate::view::losses;
 use crate::view::rights::{Needs, confine};
-use crate::whole::{self, WholeFile};
+use crate::whole::WholeFile;
 
 /// Merge Chrome JSON traces of several processes, ranks or machines into one file.
 ///
@@ -98,10 +98,10 @@ fn chrome(args: &Args, inputs: &[Input], ending: Ending) -> Result<Vec<Alignment
 fn perfetto(args: &Args, inputs: &[Input]) -> Result<Vec<Alignment>, Failure> {
     let failed = |e: io::Error| Failure::writing(&args.output, e);
     let mut file = WholeFile::create(&args.output, Ending::Perfetto.kind()).map_err(failed)?;
-    let beside = Beside::create(&args.output).map_err(failed)?;
-    confine(None, &Needs { made: Some(&beside.0), ..Needs::default().output(&args.output) });
-    import::plain(inputs, &beside.0, &import::shifts(inputs)?)?;
-    let profile = Profile::open(&beside.0).map_err(Failure::new)?;
+    let beside = beside(&args.output).map_err(failed)?;
+    confine(None, &Needs { made: Some(beside.path()), ..Needs::default().output(&args.output) });
+    import::plain(inputs, beside.path(), &import::shifts(inputs)?)?;
+    let profile = Profile::open(beside.path()).map_err(Failure::new)?;
     let traces = in_order(profile.activities().map_err(Failure::new)?);
     let names: Vec<String> = inputs.iter().map(|input| input.name().to_owned()).collect();
     let done = write_perfetto(&traces, &names, &Options::default(), &mut file, false);
@@ -114,26 +114,13 @@ fn perfetto(args: &Args, inputs: &[Input]) -> Result<Vec<Alignment>, Failure> {
 }
 
 /// A temporary directory next to the output, which exists while the output is written.
-struct Beside(PathBuf);
-
-impl Beside {
-    fn create(output: &Path) -> io::Result<Self> {
-        // If the output is a pipe or a device, nothing must be created next to it.
-        let directory = match std::fs::metadata(output) {
-            Ok(there) if !there.is_file() => std::env::temp_dir(),
-            _ if is_standard(output) => std::env::temp_dir(),
-            _ => output.parent().unwrap_or(Path::new("")).to_owned(),
-        };
-        let at = directory.join(format!(".counterpoint-{:016x}.cpt.tmp", whole::random()?));
-        std::fs::DirBuilder::new().mode(0o700).create(&at)?;
-        Ok(Self(at))
-    }
-}
-
-impl Drop for Beside {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
+fn beside(output: &Path) -> io::Result<Stage> {
+    // If the output is a pipe or a device, nothing must be created next to it.
+    Stage::create(&match std::fs::metadata(output) {
+        Ok(there) if !there.is_file() => std::env::temp_dir(),
+        _ if is_standard(output) => std::env::temp_dir(),
+        _ => output.parent().unwrap_or(Path::new("")).to_owned(),
+    })
 }
 
 fn same_file(a: &Path, b: &Path) -> bool {

@@ -23,6 +23,7 @@ pub mod spread;
 mod tests;
 pub mod text;
 pub mod traffic;
+pub mod trips;
 
 use std::io::Read;
 use std::path::PathBuf;
@@ -31,7 +32,7 @@ use analysis::loops::dispatches::{Dispatch, Dispatches, Inside, dispatch_of, dis
 use analysis::loops::{
     LoopData, LoopNode, LoopTable, LoopThread, LoopTree, UnfitTable, fits, loops,
 };
-pub use analysis::loops::{iterations, iterations_per_hit, scaled_iterations};
+pub use analysis::loops::{estimated_iterations, iterations, iterations_per_hit};
 use ir::table::{Entry, Kind, SideTable};
 use profile::Profile;
 use profile::demangle::{Detail, demangle};

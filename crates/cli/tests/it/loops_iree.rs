@@ -126,6 +126,13 @@ fn as_on_paper(document: &Value, times: u64, what: &str) {
         assert_eq!((label, row["hits"].as_u64()), (name, Some(times * hits)), "{what}: {row}");
         let expected = iterations.map(|n| times * n);
         assert_eq!(row["iterations"].as_u64(), expected, "{what}: {row}");
+        // Each hit has as many as the others. There are so few that all of them are timed.
+        if let Some(each) = iterations.map(|n| n / hits)
+            && document["modules"][0]["mode"] == "sampled"
+        {
+            let trips = &row["trips"];
+            assert_eq!((&trips["least"], &trips["most"]), (&each.into(), &each.into()), "{what}");
+        }
     }
 }
 

@@ -175,3 +175,72 @@ fn hta_reads_the_ranks_of_a_merged_profile() {
     let found: Value = serde_json::from_str(text.lines().last().unwrap()).unwrap();
     assert_eq!(found, json!(expected));
 }
+
+/// A job that torchrun starts: rank n multiplies matrices 3 + n times. `run` records the launcher and all ranks.
+#[test]
+fn torchrun_records_every_rank() {
+    let test = "torchrun_records_every_rank";
+    let Some(program) = counterpoint(test) else { return };
+    let Some(python) = crate::support::torch(test) else { return };
+    let scratch = Scratch::new();
+    let script =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/programs/torchrun_ranks.py");
+    let profile = scratch.join("job.cpt").display().to_string();
+    let mut run = Command::new(&program);
+    run.args(["run", "-e", "none", "-o", &profile, "--"]).arg(python.with_file_name("torchrun"));
+    run.args(["--standalone", "--nproc-per-node=2"]).arg(&script);
+    let done = run.output().unwrap();
+    assert!(done.status.success(), "{done:?}");
+    let said_by_ranks = String::from_utf8_lossy(&done.stdout);
+    for rank in ["rank 0 of 2: 4096", "rank 1 of 2: 4096"] {
+        assert!(said_by_ranks.contains(rank), "{said_by_ranks}");
+    }
+
+    let of_launcher = |row: &&Value| !row["rank"].is_null();
+    let rows = report(&program, &profile, &["--by", "rank", "--sort", "rank"])["rows"].clone();
+    let ranks = rows.as_array().unwrap().iter().filter(of_launcher);
+    let ranks: Vec<Value> = ranks.map(|row| json!([row["rank"], row["world_size"]])).collect();
+    assert_eq!(ranks, [json!([0, 2]), json!([1, 2])]);
+    for rank in 0..2_u64 {
+        let rows = report(&program, &profile, &["--rank", &rank.to_string()])["rows"].clone();
+        let mm = rows.as_array().unwrap().iter().find(|row| row["op"] == "aten::mm").unwrap();
+        assert_eq!(mm["calls"], 3 + rank, "{mm}");
+    }
+
+    let Some(mut perfetto) = TraceProcessor::start(test) else { return };
+    let to = scratch.join("job.pftrace");
+    said(&program, &["trace", "export", &profile, "-o", to.to_str().unwrap()]);
+    assert_eq!(perfetto.faults(&to), Vec::<Vec<Value>>::new());
+    let of_ranks = "select substr(p.name, 1, 6), count(distinct upid), count(*) from slice s \
+         join thread_track tt on tt.id = s.track_id join thread using (utid) \
+         join process p using (upid) where s.name = 'aten::mm' group by 1 order by 1";
+    let found = perfetto.query(of_ranks);
+    assert_eq!(
+        found,
+        [vec![json!("rank 0"), json!(1), json!(3)], vec![json!("rank 1"), json!(1), json!(4)]]
+    );
+
+    // Tools that compare ranks read one file for each.
+    let Some(python) = crate::support::hta(test) else { return };
+    let traces = scratch.join("traces");
+    std::fs::create_dir(&traces).unwrap();
+    for rank in ["0", "1"] {
+        let to = traces.join(format!("{rank}.json")).display().to_string();
+        said(&program, &["trace", "export", &profile, "--rank", rank, "-o", &to]);
+    }
+    let looked = Command::new(python).args(["-c", COUNT]).arg(&traces).output().unwrap();
+    assert!(looked.status.success(), "{looked:?}");
+    let text = String::from_utf8(looked.stdout).unwrap();
+    let found: Value = serde_json::from_str(text.lines().last().unwrap()).unwrap();
+    assert_eq!(found, json!({"0": 3, "1": 4}));
+}
+
+/// Reads a directory of traces, one per rank, and prints how many matrices each rank has multiplied.
+const COUNT: &str = r"
+import json, logging, sys
+logging.disable(logging.WARNING)
+from hta.trace_analysis import TraceAnalysis
+traces = TraceAnalysis(trace_dir=sys.argv[1]).t
+mm = traces.symbol_table.get_sym_id_map()['aten::mm']
+print(json.dumps({rank: int((traces.get_trace(rank)['name'] == mm).sum()) for rank in traces.get_ranks()}))
+";

@@ -20,7 +20,7 @@
 
 use std::fmt::{Arguments, Write};
 
-use abi::loops::{Entry, Mode, Module};
+use abi::loops::{Entry, Mode, Module, Trips};
 use std::mem::offset_of;
 
 use crate::hooks::Clock;
@@ -137,6 +137,15 @@ impl Code {
         let new = self.binary("add", &old, value);
         self.store(&new, &address);
         (old, new)
+    }
+
+    /// Stores a number in the place of a worse one.
+    fn better(&mut self, how: &str, new: &str, pointer: &str, offset: usize) {
+        let address = self.at(pointer, offset);
+        let old = self.load(&address);
+        let is_better = self.compare(how, new, &old);
+        let value = self.value(format_args!("llvm.select {is_better}, {new}, {old} : i1, i64"));
+        self.store(&value, &address);
     }
 
     fn branch(&mut self, condition: &str, then: &str, otherwise: &str, rare: Option<bool>) {
@@ -390,7 +399,7 @@ impl Hooks {
             if self.mode == Mode::Log {
                 self.write_log(code, &entry, 1);
             }
-            iterated(code, &entry);
+            self.iterated(code, &entry);
             code.go("out");
         }
         code.label("out");
@@ -417,11 +426,7 @@ impl Hooks {
         let high = code.binary("add", &high, &carry);
         code.add(entry, squares + 8, &high);
         if self.mode == Mode::Sampled {
-            let longest = code.at(entry, offset_of!(Entry, child_ticks));
-            let old = code.load(&longest);
-            let longer = code.compare("ugt", &ticks, &old);
-            let new = code.value(format_args!("llvm.select {longer}, {ticks}, {old} : i1, i64"));
-            code.store(&new, &longest);
+            code.better("ugt", &ticks, entry, offset_of!(Entry, child_ticks));
         }
         if self.mode == Mode::Timed {
             let has_child = code.is_not_null("%child");
@@ -440,7 +445,7 @@ impl Hooks {
             code.go("iterations");
             code.label("iterations");
         }
-        iterated(code, entry);
+        self.iterated(code, entry);
         code.branch("%counters", "wanted", "out", None);
         code.label("wanted");
         let end_at = code.at("%kept", 16);
@@ -455,17 +460,59 @@ impl Hooks {
         ));
         code.go("out");
     }
-}
 
-/// Adds the iterations of a hit, if they are known. Begins a new block.
-fn iterated(code: &mut Code, entry: &str) {
-    let zero = code.number(0);
-    let known = code.compare("sge", "%iterations", &zero);
-    code.branch(&known, "iterated", "after", None);
-    code.label("iterated");
-    code.add(entry, offset_of!(Entry, iterations), "%iterations");
-    let one = code.number(1);
-    code.add(entry, offset_of!(Entry, iterated), &one);
-    code.go("after");
-    code.label("after");
+    /// Adds the iterations of a hit, if they are known. Begins a new block.
+    fn iterated(&self, code: &mut Code, entry: &str) {
+        let zero = code.number(0);
+        let known = code.compare("sge", "%iterations", &zero);
+        code.branch(&known, "iterated", "after", None);
+        code.label("iterated");
+        let (_, sum) = code.add(entry, offset_of!(Entry, iterations), "%iterations");
+        let one = code.number(1);
+        code.add(entry, offset_of!(Entry, iterated), &one);
+        if self.mode != Mode::Log {
+            self.trip(code, entry, &sum, &one);
+        }
+        code.go("after");
+        code.label("after");
+    }
+
+    /// Books the iterations of this one hit, if somebody wants them; `sum` are those of all.
+    fn trip(&self, code: &mut Code, entry: &str, sum: &str, one: &str) {
+        let address = code.at(entry, offset_of!(Entry, trips));
+        let trips = code.value(format_args!(
+            "\"llvm.load\"({address}) <{{alignment = 8 : i64, ordering = 2 : i64}}> : (!llvm.ptr) -> !llvm.ptr"
+        ));
+        let there = code.is_not_null(&trips);
+        code.branch(&there, "trip", "after", (self.mode != Mode::Sampled).then_some(true));
+        code.label("trip");
+        code.better("ult", "%iterations", &trips, offset_of!(Trips, least));
+        code.better("ugt", "%iterations", &trips, offset_of!(Trips, most));
+        if self.mode == Mode::Sampled {
+            let begun = code.at(entry, offset_of!(Entry, begun));
+            let begun = code.load(&begun);
+            let first = self.number(code, offset_of!(Module, first));
+            let random = code.compare("ugt", &begun, &first);
+            let address = code.at(&trips, offset_of!(Trips, first));
+            let old = code.load(&address);
+            let new = code.value(format_args!("llvm.select {random}, {old}, {sum} : i1, i64"));
+            code.store(&new, &address);
+        }
+        let zeros = code.value(format_args!(
+            "\"llvm.intr.ctlz\"(%iterations) <{{is_zero_poison = false}}> : (i64) -> i64"
+        ));
+        let all = code.number(64);
+        let bits = code.binary("sub", &all, &zeros);
+        let last = code.number(63);
+        let few = code.compare("ult", &bits, &last);
+        let bucket = code.value(format_args!("llvm.select {few}, {bits}, {last} : i1, i64"));
+        let mask = code.at(&trips, offset_of!(Trips, mask));
+        let mask = code.kept(&mask, "i64");
+        let bucket = code.binary("and", &bucket, &mask);
+        let buckets = code.at(&trips, size_of::<Trips>());
+        let own = code.value(format_args!(
+            "llvm.getelementptr {buckets}[{bucket}] : (!llvm.ptr, i64) -> !llvm.ptr, i64"
+        ));
+        code.add(&own, 0, one);
+    }
 }

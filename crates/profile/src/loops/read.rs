@@ -5,11 +5,11 @@ use std::io;
 
 use model::Loss;
 use record::loops::{
-    CodeFrame, Costs, LoopFrame, LoopFrames, ModuleFrame, Row, code_name, read_frames, word,
+    CodeFrame, Costs, LoopFrame, LoopFrames, ModuleFrame, Row, Trips, code_name, read_frames, word,
 };
 
 use super::pool;
-use super::{HitCost, LoopCode, LoopEvent, LoopModule, LoopRow, Loops};
+use super::{HitCost, LoopCode, LoopEvent, LoopModule, LoopRow, LoopTrips, Loops};
 use crate::error::{Error, Result};
 use crate::ledger::{LossCount, merge_losses};
 use crate::leftovers::PartId;
@@ -165,6 +165,7 @@ type Key = (u32, u32, u64);
 struct Found {
     modules: BTreeMap<u32, ModuleFrame>,
     rows: BTreeMap<Key, (u32, u32, Row)>,
+    trips: BTreeMap<Key, Trips>,
     events: BTreeMap<Key, LoopEvent>,
     moments: Vec<(u64, u64)>,
     codes: BTreeMap<u32, CodeFrame>,
@@ -188,6 +189,12 @@ impl Found {
                         let key = (frame.serial, frame.block, u64::from(row.id));
                         // What is in the file is what the thread ended with.
                         self.rows.entry(key).or_insert((frame.module, frame.tid, row));
+                    }
+                }
+                LoopFrame::Trips(frame) => {
+                    for (id, trips) in frame.rows {
+                        let key = (frame.serial, frame.block, u64::from(id));
+                        self.trips.entry(key).or_insert(trips);
                     }
                 }
                 LoopFrame::Events(frame) => {
@@ -218,9 +225,13 @@ impl Found {
             loops.modules.push(LoopModule { code, ..module_of(index, module) });
         }
         let mut unknown = BTreeMap::new();
-        for ((serial, block, _), (module, tid, row)) in self.rows {
+        for (key, (module, tid, row)) in self.rows {
+            let (serial, block, _) = key;
+            let trips = self.trips.remove(&key).and_then(trips_of);
             match places.get(&module) {
-                Some(place) => loops.rows.push(row_of(*place, tid, row, process)),
+                Some(place) => {
+                    loops.rows.push(LoopRow { trips, ..row_of(*place, tid, row, process) });
+                }
                 None => {
                     unknown.insert((serial, block), ());
                 }
@@ -275,6 +286,12 @@ fn code_of(frame: CodeFrame) -> LoopCode {
     }
 }
 
+/// `None`: nothing is known, or it contradicts itself.
+fn trips_of(trips: Trips) -> Option<LoopTrips> {
+    let Trips { least, most, first, buckets } = trips;
+    (least <= most).then_some(LoopTrips { least, most, first, buckets })
+}
+
 fn row_of(module: usize, tid: u32, row: Row, process: &Process) -> LoopRow {
     let at = |word: usize| row.words[word];
     let wide = |word: usize| u128::from(at(word)) | u128::from(at(word + 1)) << 64;
@@ -300,5 +317,6 @@ fn row_of(module: usize, tid: u32, row: Row, process: &Process) -> LoopRow {
         first_squares: wide(word::FIRST_SQUARES),
         counted,
         counters,
+        trips: None,
     }
 }

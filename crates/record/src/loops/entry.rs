@@ -33,8 +33,22 @@ pub mod word {
     pub const FIRST_SQUARES: usize = 12;
     /// Hits whose iterations are known.
     pub const ITERATED: usize = 14;
-    /// The runtime's.
-    pub const RESERVED: usize = 15;
+    /// The address of what is known of single hits; mode log: the runtime's.
+    pub const TRIPS: usize = 15;
+}
+
+/// What is known of the iterations of single hits: `counterpoint_loops_trips_t`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Trips {
+    /// The smallest number of iterations of a hit.
+    pub least: u64,
+    /// The largest.
+    pub most: u64,
+    /// Sampled: the iterations of the hits that ended before the first random one began.
+    pub first: u64,
+    /// Hits by the bits of their iterations: bucket 0 those of 0 iterations, bucket `b` those of 2^(b-1) to
+    /// 2^b - 1. The last one is not 0. Empty if there is no histogram.
+    pub buckets: Vec<u64>,
 }
 
 /// A record of mode log.

@@ -1,7 +1,7 @@
 //! The frames of the file of loops.
 
 use super::code::{CodeFrame, KIND_CODE};
-use super::entry::{ENTRY_WORDS, Event};
+use super::entry::{ENTRY_WORDS, Event, Trips};
 use crate::meta::{FRAME_PREFIX_BYTES, frame, raw_frame};
 use crate::wire::{Decoder, Encoder, Truncated};
 
@@ -9,6 +9,7 @@ const KIND_MODULE: u16 = 1;
 const KIND_ROWS: u16 = 2;
 const KIND_EVENTS: u16 = 3;
 const KIND_MOMENT: u16 = 4;
+const KIND_TRIPS: u16 = 6;
 
 /// Bit of a row's mask: sums of counters follow.
 const HAS_SUMS: u32 = 1 << ENTRY_WORDS;
@@ -101,6 +102,18 @@ pub struct EventsFrame {
     pub events: Vec<Event>,
 }
 
+/// The iterations of single hits of one thread and module, or a part of them. The rows of the same block
+/// say which thread and module.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TripsFrame {
+    /// As [`RowsFrame::serial`].
+    pub serial: u32,
+    /// As [`RowsFrame::block`].
+    pub block: u32,
+    /// By id.
+    pub rows: Vec<(u32, Trips)>,
+}
+
 /// One frame.
 #[derive(Clone, Debug, PartialEq)]
 pub enum LoopFrame {
@@ -114,6 +127,8 @@ pub enum LoopFrame {
     Moment(u64, u64),
     /// Where the machine code of a module is.
     Code(CodeFrame),
+    /// The iterations of single hits.
+    Trips(TripsFrame),
 }
 
 impl ModuleFrame {
@@ -265,6 +280,35 @@ impl EventsFrame {
     }
 }
 
+impl TripsFrame {
+    /// The bytes to append.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut e = Encoder::new();
+        e.u32(self.serial).u32(self.block).u32(self.rows.len() as u32);
+        for (id, Trips { least, most, first, buckets }) in &self.rows {
+            e.u32(*id).u64(*least).u64(*most).u64(*first).u8(buckets.len() as u8);
+            for hits in buckets {
+                e.u64(*hits);
+            }
+        }
+        frame(KIND_TRIPS, &e.finish())
+    }
+
+    fn get(d: &mut Decoder<'_>) -> Result<Self, Truncated> {
+        let (serial, block, count) = (d.u32()?, d.u32()?, d.u32()?);
+        let one = |d: &mut Decoder<'_>| {
+            let (id, least, most, first) = (d.u32()?, d.u64()?, d.u64()?, d.u64()?);
+            let buckets = (0..d.u8()?).map(|_| d.u64()).collect::<Result<_, _>>()?;
+            Ok((id, Trips { least, most, first, buckets }))
+        };
+        let mut rows = Vec::new();
+        for _ in 0..count {
+            rows.push(one(d)?);
+        }
+        Ok(Self { serial, block, rows })
+    }
+}
+
 impl LoopFrame {
     /// The bytes to append.
     pub fn to_bytes(&self) -> Vec<u8> {
@@ -273,6 +317,7 @@ impl LoopFrame {
             Self::Rows(rows) => rows.to_bytes(),
             Self::Events(events) => events.to_bytes(),
             Self::Code(code) => code.to_bytes(),
+            Self::Trips(trips) => trips.to_bytes(),
             Self::Moment(ticks, ns) => {
                 let mut e = Encoder::new();
                 e.u64(*ticks).u64(*ns);
@@ -294,6 +339,7 @@ impl LoopFrame {
             KIND_ROWS => Some(Self::Rows(RowsFrame::get(d)?)),
             KIND_EVENTS => Some(Self::Events(EventsFrame::get(d)?)),
             KIND_CODE => Some(Self::Code(CodeFrame::get(d)?)),
+            KIND_TRIPS => Some(Self::Trips(TripsFrame::get(d)?)),
             KIND_MOMENT => Some(Self::Moment(d.u64()?, d.u64()?)),
             _ => None,
         };

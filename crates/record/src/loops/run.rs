@@ -4,15 +4,17 @@
 use std::mem::offset_of;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::entry::{ENTRY_WORDS, EVENT_BYTES, Event, word};
-use super::frames::{EventsFrame, ModuleFrame, Row, RowsFrame};
+use super::entry::{ENTRY_WORDS, EVENT_BYTES, Event, Trips, word};
+use super::frames::{EventsFrame, ModuleFrame, Row, RowsFrame, TripsFrame};
 use crate::meta::part_name;
 use crate::page::PAGE_BYTES;
 
 /// Marks the start of a run.
 pub const RUN_MAGIC: u64 = u64::from_le_bytes(*b"CPTLOOP1");
 /// The version of the layout.
-pub const RUN_VERSION: u32 = 1;
+pub const RUN_VERSION: u32 = 2;
+/// The first version: the same, without what is known of single hits.
+const FIRST_VERSION: u32 = 1;
 /// Bytes of a run's header.
 pub const RUN_HEADER_BYTES: usize = 256;
 /// Bytes of a block's header.
@@ -85,27 +87,59 @@ pub struct BlockHeader {
     pub ticks_per_second: u64,
     /// See [`ModuleFrame::first`].
     pub first: u32,
+    /// Buckets for the iterations of single hits of each id; 0: nothing about single hits is kept.
+    pub buckets: u32,
     /// Zero.
-    pub reserved: [u32; 9],
+    pub reserved: [u32; 8],
 }
 
 const _: () = assert!(size_of::<RunHeader>() == RUN_HEADER_BYTES);
 const _: () = assert!(size_of::<BlockHeader>() == BLOCK_BYTES);
 
-/// Bytes of a block.
-pub fn block_bytes(ids: u32, counters: u32, events: u32) -> usize {
-    (events_offset(ids, counters) + events as usize * EVENT_BYTES).next_multiple_of(64)
+/// Words about the iterations of single hits before their buckets: `least`, `most`, `first`, `mask`.
+const TRIP_WORDS: usize = 4;
+/// The most buckets that there are.
+const MOST_BUCKETS: u32 = 64;
+
+/// What a block has room for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Shape {
+    /// See [`BlockHeader::ids`].
+    pub ids: u32,
+    /// See [`BlockHeader::counters`].
+    pub counters: u32,
+    /// See [`BlockHeader::events`].
+    pub events: u32,
+    /// See [`BlockHeader::buckets`].
+    pub buckets: u32,
+}
+
+impl Shape {
+    /// Bytes of the block.
+    pub fn bytes(&self) -> usize {
+        (self.trips_offset() + self.ids as usize * self.trip_bytes()).next_multiple_of(64)
+    }
+
+    /// Where the records of mode log begin.
+    pub fn events_offset(&self) -> usize {
+        let sums = if self.counters == 0 { 0 } else { 8 * (1 + self.counters as usize) };
+        sums_offset(self.ids) + self.ids as usize * sums
+    }
+
+    /// Where it begins what is known of single hits.
+    pub fn trips_offset(&self) -> usize {
+        self.events_offset() + self.events as usize * EVENT_BYTES
+    }
+
+    /// Bytes of what is known of single hits of one id.
+    pub fn trip_bytes(&self) -> usize {
+        if self.buckets == 0 { 0 } else { 8 * (TRIP_WORDS + self.buckets as usize) }
+    }
 }
 
 /// Where the sums of counters begin in a block.
 pub fn sums_offset(ids: u32) -> usize {
     BLOCK_BYTES + ids as usize * 8 * ENTRY_WORDS
-}
-
-/// Where the records of mode log begin in a block.
-pub fn events_offset(ids: u32, counters: u32) -> usize {
-    let sums = if counters == 0 { 0 } else { 8 * (1 + counters as usize) };
-    sums_offset(ids) + ids as usize * sums
 }
 
 /// Why bytes are not a run.
@@ -144,7 +178,7 @@ impl<'a> Run<'a> {
             return Err(RunError::NoMagic);
         }
         let version = field(offset_of!(RunHeader, version))?;
-        if version != RUN_VERSION {
+        if !(FIRST_VERSION..=RUN_VERSION).contains(&version) {
             return Err(RunError::Version(version));
         }
         match field(offset_of!(RunHeader, pages))? {
@@ -242,8 +276,7 @@ impl<'a> Run<'a> {
 pub struct Block<'a> {
     run: Run<'a>,
     number: u32,
-    ids: u32,
-    counters: u32,
+    shape: Shape,
     bytes: &'a [u8],
 }
 
@@ -253,15 +286,17 @@ impl<'a> Block<'a> {
         let ids = field(offset_of!(BlockHeader, ids))?;
         let counters = field(offset_of!(BlockHeader, counters))?;
         let events = field(offset_of!(BlockHeader, events))?;
-        if counters as usize > model::MAX_COUNTERS {
+        let buckets = field(offset_of!(BlockHeader, buckets))?;
+        if counters as usize > model::MAX_COUNTERS || buckets > MOST_BUCKETS {
             return Err(RunError::Inconsistent);
         }
-        let bytes = block_bytes(ids, counters, events);
+        let shape = Shape { ids, counters, events, buckets };
+        let bytes = shape.bytes();
         if word64(rest, offset_of!(BlockHeader, bytes)) != Some(bytes as u64) {
             return Err(RunError::Inconsistent);
         }
         let bytes = rest.get(..bytes).ok_or(RunError::Inconsistent)?;
-        Ok(Self { run, number, ids, counters, bytes })
+        Ok(Self { run, number, shape, bytes })
     }
 
     /// Number of the module in its process.
@@ -271,7 +306,7 @@ impl<'a> Block<'a> {
 
     /// What its header says about the module: neither its file nor its side table.
     pub fn module_frame(&self) -> ModuleFrame {
-        let (number, ids) = (self.module(), self.ids);
+        let (number, ids) = (self.module(), self.shape.ids);
         let short = |at: usize| word32(self.bytes, at).unwrap_or(0);
         let id = self.bytes.get(offset_of!(BlockHeader, id)..).and_then(|rest| rest.first_chunk());
         ModuleFrame {
@@ -294,8 +329,9 @@ impl<'a> Block<'a> {
 
     /// What was counted, by id; what was never entered is left out.
     pub fn rows(&self) -> impl Iterator<Item = Row> + use<'a> {
-        let (bytes, ids, counters) = (self.bytes, self.ids as usize, self.counters as usize);
-        let sums_at = sums_offset(self.ids);
+        let Shape { ids, counters, .. } = self.shape;
+        let (bytes, sums_at) = (self.bytes, sums_offset(ids));
+        let (ids, counters) = (ids as usize, counters as usize);
         (0..ids).filter_map(move |id| {
             let at = BLOCK_BYTES + id * ENTRY_WORDS * 8;
             let mut words = [0u64; ENTRY_WORDS];
@@ -303,7 +339,7 @@ impl<'a> Block<'a> {
                 *word = word64(bytes, at + 8 * i)?;
             }
             // What a new entry has, and what is the runtime's, is not a count.
-            (words[word::NEXT], words[word::RANDOM], words[word::RESERVED]) = (0, 0, 0);
+            (words[word::NEXT], words[word::RANDOM], words[word::TRIPS]) = (0, 0, 0);
             let at = sums_at + id * 8 * (1 + counters);
             let mut sums = Vec::new();
             if counters > 0 && word64(bytes, at)? != 0 {
@@ -314,12 +350,34 @@ impl<'a> Block<'a> {
         })
     }
 
+    /// The iterations of single hits, by id; ids without a hit are left out.
+    pub fn trips(&self) -> impl Iterator<Item = (u32, Trips)> + use<'a> {
+        let (bytes, shape) = (self.bytes, self.shape);
+        let ids = if shape.buckets == 0 { 0 } else { shape.ids };
+        (0..ids).filter_map(move |id| {
+            let at = shape.trips_offset() + id as usize * shape.trip_bytes();
+            let word = |i: usize| word64(bytes, at + 8 * i);
+            let (least, most, first) = (word(0)?, word(1)?, word(2)?);
+            // As the runtime has made it: no hit.
+            if least > most {
+                return None;
+            }
+            let mut buckets = Vec::new();
+            if shape.buckets > 1 {
+                let all = (0..shape.buckets as usize).map(|i| word(TRIP_WORDS + i));
+                buckets = all.collect::<Option<_>>()?;
+                buckets.truncate(buckets.iter().rposition(|hits| *hits != 0).map_or(0, |i| i + 1));
+            }
+            Some((id, Trips { least, most, first, buckets }))
+        })
+    }
+
     /// Records of mode log, in the order in which they were made.
     pub fn events(&self) -> impl Iterator<Item = Event> + use<'a> {
         let room = word32(self.bytes, offset_of!(BlockHeader, events)).unwrap_or(0) as usize;
         let made = word64(self.bytes, offset_of!(BlockHeader, logged)).unwrap_or(0);
         let made = usize::try_from(made).unwrap_or(usize::MAX).min(room);
-        let start = events_offset(self.ids, self.counters);
+        let start = self.shape.events_offset();
         let bytes = self.bytes;
         (0..made).filter_map(move |i| {
             let at = start + i * EVENT_BYTES;
@@ -346,10 +404,15 @@ impl<'a> Block<'a> {
                 module,
                 tid,
                 thread_name,
-                counters: self.counters,
+                counters: self.shape.counters,
                 rows: part,
             };
             write(&frame.to_bytes())?;
+        }
+        let mut trips = self.trips().peekable();
+        while trips.peek().is_some() {
+            let rows: Vec<(u32, Trips)> = trips.by_ref().take(MOST_IN_FRAME).collect();
+            write(&TripsFrame { serial, block, rows }.to_bytes())?;
         }
         let mut events = self.events().peekable();
         let mut first = 0;

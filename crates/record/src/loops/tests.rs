@@ -132,8 +132,8 @@ fn no_byte_of_a_run_is_trusted() {
         }
     }
     let mut later = run.clone();
-    later[8] = 2;
-    assert_eq!(Run::parse(&later).err(), Some(RunError::Version(2)));
+    later[8] = 3;
+    assert_eq!(Run::parse(&later).err(), Some(RunError::Version(3)));
     assert_eq!(Run::parse(&[0; 256]).err(), Some(RunError::NoMagic));
     let mut damaged = run;
     damaged[256 + 4] = 200;
@@ -174,6 +174,14 @@ fn frames_round_trip_and_every_truncation() {
             pieces: vec![(0, 4096), (u64::MAX, 1)],
         }),
         LoopFrame::Code(CodeFrame::default()),
+        LoopFrame::Trips(TripsFrame {
+            serial: 5,
+            block: 1,
+            rows: vec![
+                (3, Trips { least: 1, most: u64::MAX, first: 9, buckets: vec![0, 7, 1] }),
+                (4, Trips { least: 2, most: 2, first: 0, buckets: vec![] }),
+            ],
+        }),
         frames_of(&example()).frames.remove(0),
     ];
     let bytes: Vec<u8> = frames.iter().flat_map(LoopFrame::to_bytes).collect();
@@ -200,4 +208,34 @@ fn frames_round_trip_and_every_truncation() {
         let expected = [&frames[..1], &frames[2..]].concat();
         assert_eq!((read.frames, read.torn), (expected, 1), "cut at {cut}");
     }
+}
+
+/// Two ids with four buckets each after room for an event; the first was never counted, as its `least` says.
+#[test]
+fn iterations_of_single_hits_become_frames() {
+    let mut run = example();
+    let shape = Shape { ids: 2, counters: 1, events: 2, buckets: 4 };
+    // 128 + 2 · 128 + 2 · (1 + 1) · 8 + 2 · 24 = 464, as in the example, and 2 · (4 + 4) · 8 more.
+    assert_eq!((shape.events_offset(), shape.trips_offset(), shape.bytes()), (416, 464, 640));
+    let first = 256;
+    // The second block of the example makes room.
+    put(&mut run, 56, (first + 640) as u64);
+    put(&mut run, first + 16, 640);
+    put32(&mut run, first + 92, 4);
+    run[first + 464..first + 640].fill(0);
+    put(&mut run, first + 464, u64::MAX);
+    for (word, value) in [(0, 2), (1, 3), (2, 5), (3, 3), (6, 9)] {
+        put(&mut run, first + 464 + 64 + 8 * word, value);
+    }
+    let trips = Trips { least: 2, most: 3, first: 5, buckets: vec![0, 0, 9] };
+    let expected = LoopFrame::Trips(TripsFrame { serial: 5, block: 0, rows: vec![(1, trips)] });
+    let read = frames_of(&run);
+    assert_eq!((read.frames.len(), read.torn), (3, 0));
+    assert_eq!(read.frames[1], expected);
+    // A run of the first version has none.
+    put32(&mut run, 8, 1);
+    assert!(Run::parse(&run).is_ok());
+    // More buckets than there can be.
+    put32(&mut run, first + 92, 65);
+    assert!(Run::parse(&run).unwrap().blocks().next().unwrap().is_err());
 }

@@ -9,8 +9,7 @@ use std::path::Path;
 use model::Loss;
 
 use super::{
-    CLAIMS_OFFSET, MAGIC, Owner, PAGES, PAGES_OFFSET, POOL_BYTES, ROWS, ROWS_OFFSET,
-    RUN_ROW_OFFSET, Row, VERSION, full, owner,
+    CLAIMS_OFFSET, Layout, MAGIC, Owner, PAGES, ROWS, RUN_ROW_OFFSET, Row, VERSION, full, owner,
 };
 use crate::page::PAGE_BYTES;
 
@@ -20,11 +19,19 @@ use crate::page::PAGE_BYTES;
 /// # Errors
 /// Returns an error if the file already exists (even as a link) or cannot be written.
 pub fn create(path: &Path, owner: &Owner) -> io::Result<()> {
+    create_with(path, owner, Layout::with_pages(PAGES))
+}
+
+/// The same with another number of pages.
+///
+/// # Errors
+/// As [`create`].
+pub fn create_with(path: &Path, owner: &Owner, layout: Layout) -> io::Result<()> {
     let file = File::options().write(true).create_new(true).mode(0o600).open(path)?;
-    file.set_len(POOL_BYTES as u64)?;
+    file.set_len(layout.bytes() as u64)?;
     let mut header = Vec::with_capacity(24);
     header.extend_from_slice(&MAGIC.to_le_bytes());
-    for word in [VERSION, PAGES as u32, ROWS as u32, 0] {
+    for word in [VERSION, layout.pages() as u32, ROWS as u32, 0] {
         header.extend_from_slice(&word.to_le_bytes());
     }
     file.write_all_at(&owner.to_bytes(), owner::OFFSET as u64)?;
@@ -57,6 +64,7 @@ pub struct ProcessRow {
 pub struct PoolFile {
     file: File,
     owner: Owner,
+    layout: Layout,
     claims: Vec<u32>,
     rows: u32,
 }
@@ -97,23 +105,25 @@ impl PoolFile {
             io::Error::new(io::ErrorKind::InvalidData, text)
         };
         let found = file.metadata()?;
-        if !found.is_file() || found.len() != POOL_BYTES as u64 {
-            return Err(not("its size differs"));
-        }
+        let layout = Layout::of_size(found.len()).filter(|_| found.is_file());
+        let Some(layout) = layout else { return Err(not("its size differs")) };
         let mut header = [0u8; RUN_ROW_OFFSET];
         file.read_exact_at(&mut header, 0)?;
         let word = |at: usize| {
             u32::from_le_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]])
         };
-        if header[..8] != MAGIC.to_le_bytes() || word(8) != VERSION {
+        if header[..8] != MAGIC.to_le_bytes()
+            || word(8) != VERSION
+            || word(12) as usize != layout.pages()
+        {
             return Err(not("its header differs"));
         }
         let owner = Owner::from_bytes(&header[owner::OFFSET..]).map_err(|_| not("no owner"))?;
-        let mut raw = vec![0u8; 4 * PAGES];
+        let mut raw = vec![0u8; 4 * layout.pages()];
         file.read_exact_at(&mut raw, CLAIMS_OFFSET as u64)?;
         let claims =
             raw.chunks_exact(4).map(|c| u32::from_le_bytes([c[0], c[1], c[2], c[3]])).collect();
-        Ok(Self { file, owner, claims, rows: word(20).min(ROWS as u32) })
+        Ok(Self { file, owner, layout, claims, rows: word(20).min(ROWS as u32) })
     }
 
     /// Returns the profile that the pool belongs to.
@@ -132,7 +142,7 @@ impl PoolFile {
     /// Returns the error of `read`.
     pub fn processes(&self) -> io::Result<Vec<ProcessRow>> {
         (0..self.rows)
-            .map(|row| self.row(row, ROWS_OFFSET + row as usize * size_of::<Row>()))
+            .map(|row| self.row(row, self.layout.rows_offset() + row as usize * size_of::<Row>()))
             .collect()
     }
 
@@ -180,7 +190,8 @@ impl PoolFile {
     /// As `read`.
     pub fn head(&self, page: usize, bytes: usize) -> io::Result<Vec<u8>> {
         let mut head = vec![0u8; bytes.min(PAGE_BYTES)];
-        self.file.read_exact_at(&mut head, (PAGES_OFFSET + page * PAGE_BYTES) as u64)?;
+        self.file
+            .read_exact_at(&mut head, (self.layout.pages_offset() + page * PAGE_BYTES) as u64)?;
         Ok(head)
     }
 
@@ -189,8 +200,9 @@ impl PoolFile {
     /// # Errors
     /// As `read`.
     pub fn pages(&self, first: usize, count: usize) -> io::Result<Vec<u8>> {
-        let mut bytes = vec![0u8; count.min(PAGES) * PAGE_BYTES];
-        self.file.read_exact_at(&mut bytes, (PAGES_OFFSET + first * PAGE_BYTES) as u64)?;
+        let mut bytes = vec![0u8; count.min(self.layout.pages()) * PAGE_BYTES];
+        self.file
+            .read_exact_at(&mut bytes, (self.layout.pages_offset() + first * PAGE_BYTES) as u64)?;
         Ok(bytes)
     }
 
@@ -200,7 +212,8 @@ impl PoolFile {
     /// Returns the error of `read`.
     pub fn page(&self, page: usize) -> io::Result<Vec<u8>> {
         let mut bytes = vec![0u8; PAGE_BYTES];
-        self.file.read_exact_at(&mut bytes, (PAGES_OFFSET + page * PAGE_BYTES) as u64)?;
+        self.file
+            .read_exact_at(&mut bytes, (self.layout.pages_offset() + page * PAGE_BYTES) as u64)?;
         Ok(bytes)
     }
 }

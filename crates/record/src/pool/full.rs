@@ -27,7 +27,7 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use super::{PAGES, Pool, page_offset};
+use super::Pool;
 use crate::page::{PAGE_BYTES, PageHeader, seal_in_place};
 
 /// The page is full, and `run` may take it.
@@ -41,9 +41,7 @@ pub(super) const OWNER: u32 = LEFT - 1;
 
 impl Pool {
     fn change(&self, page: usize, from: u32, to: u32) -> bool {
-        self.claims()[page % PAGES]
-            .compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire)
-            .is_ok()
+        self.claim(page).compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
 
     /// Whether somebody takes full pages, or did until it was killed.
@@ -54,7 +52,7 @@ impl Pool {
     /// Offers a full page, which the thread has prepared for reading ([`crate::PageWriter::finish`]),
     /// and wakes whoever takes pages.
     pub fn offer_page(&self, page: usize, row: u32) {
-        self.claims()[page % PAGES].store((row + 1) | OFFERED, Ordering::Release);
+        self.claim(page).store((row + 1) | OFFERED, Ordering::Release);
         let header = self.header();
         header.offers.fetch_add(1, Ordering::SeqCst);
         if header.waits.load(Ordering::SeqCst) != 0 {
@@ -70,7 +68,7 @@ impl Pool {
 
     /// Whether a page that was offered has been given back, empty.
     pub fn is_given_back(&self, page: usize, row: u32) -> bool {
-        self.claims()[page % PAGES].load(Ordering::Acquire) == row + 1
+        self.claim(page).load(Ordering::Acquire) == row + 1
     }
 
     /// Takes a page back that was offered. Returns false if it has been taken or given back.
@@ -118,7 +116,7 @@ impl Pool {
     /// Takes a page that is offered, from `start` on. Only one thread of one process may do this.
     pub fn take_full_page(&self, start: usize) -> Option<Taken<'_>> {
         let claims = self.claims();
-        (start..PAGES).find_map(|page| {
+        (start..claims.len()).find_map(|page| {
             let claim = claims[page].load(Ordering::Relaxed);
             let owner = claim & OWNER;
             let is_taken = claim == owner | OFFERED && self.change(page, claim, owner | TAKEN);
@@ -157,7 +155,7 @@ impl Taken<'_> {
         let at = copy.0.as_mut_ptr().cast::<u8>();
         // SAFETY: the array has this size and is borrowed mutably.
         let bytes = unsafe { std::slice::from_raw_parts_mut(at, PAGE_BYTES) };
-        file.read_exact_at(bytes, page_offset(self.page) as u64).ok()?;
+        file.read_exact_at(bytes, self.pool.layout().page_offset(self.page) as u64).ok()?;
         // SAFETY: as above; aligned as its words are.
         unsafe { seal_in_place(at) }
     }
@@ -167,7 +165,7 @@ impl Taken<'_> {
     /// whoever sees the new claim sees it.
     pub fn give_back(self, file: &File) {
         // If this fails, readers find the page twice and take it once.
-        let _ = file.write_all_at(&[0; 8], page_offset(self.page) as u64);
+        let _ = file.write_all_at(&[0; 8], self.pool.layout().page_offset(self.page) as u64);
         if !self.pool.change(self.page, self.owner | TAKEN, self.owner) {
             self.pool.release_page(self.page);
         }

@@ -3,8 +3,8 @@
 use std::ffi::CStr;
 
 use super::{
-    CLAIMS_OFFSET, Guard, Header, MAGIC, POOL_BYTES, RUN_ROW_OFFSET, Row, VERSION, close_raw,
-    errno, open_raw,
+    CLAIMS_OFFSET, Guard, Header, Layout, MAGIC, RUN_ROW_OFFSET, Row, VERSION, close_raw, errno,
+    open_raw,
 };
 
 /// Calls `body` with the run's row of the pool at `path`, which is mapped during the call. This is
@@ -51,7 +51,7 @@ fn with_run_row_and<G>(
     let page = base as *mut u8;
     let guarded = guard(page as usize);
     // SAFETY: mapped above. The file is a whole pool, whose header has no invalid values.
-    let known = length == POOL_BYTES as i64
+    let known = u64::try_from(length).ok().and_then(Layout::of_size).is_some()
         && guarded.is_ok()
         && unsafe {
             let header = &*page.cast::<Header>();

@@ -195,7 +195,9 @@ fn a_full_page_has_one_owner_at_a_time() {
 #[test]
 fn a_guarded_pool_may_be_truncated() {
     let path = scratch("truncated");
-    for bytes in [0, 4096, CLAIMS_OFFSET as u64 + 4096, PAGES_OFFSET as u64] {
+    for bytes in
+        [0, 4096, CLAIMS_OFFSET as u64 + 4096, Layout::with_pages(PAGES).pages_offset() as u64]
+    {
         create(&path, &Owner::default()).unwrap();
         let c_path = CString::new(path.as_os_str().as_bytes()).unwrap();
         let file = std::fs::File::options().read(true).write(true).open(&path).unwrap();
@@ -225,4 +227,45 @@ fn a_guarded_pool_may_be_truncated() {
     };
     with_guarded_run_row(&c_path, truncate).unwrap();
     std::fs::remove_file(&path).unwrap();
+}
+
+/// A pool with more pages than usual: each of them is there, and a reader finds what is written to the last one.
+#[test]
+fn a_pool_can_have_more_pages() {
+    let path = scratch("more");
+    let layout = Layout::with_pages(5000);
+    assert_eq!(layout.pages(), 5056); // The next multiple of 64.
+    create_with(&path, &Owner::default(), layout).unwrap();
+    let c_path = CString::new(path.as_os_str().as_bytes()).unwrap();
+    let pool = Pool::open(&c_path).unwrap();
+    assert_eq!(pool.layout(), layout);
+    let row = pool.claim_row();
+    pool.row(row).lose(Loss::FlushFailed, 3, 0);
+    for page in 0..5056 {
+        assert_eq!(pool.claim_page(row, page), Some(page));
+    }
+    assert_eq!(pool.claim_page(row, 0), None);
+    pool.populate(5055, &c_path).unwrap();
+    // SAFETY: the page is claimed and populated.
+    unsafe { pool.page(5055).write(0xAB) };
+    with_run_row(&c_path, |row| row.lose(Loss::ChildStatic, 2, 0)).unwrap();
+    let read = PoolFile::open(&path).unwrap();
+    assert_eq!(read.page(5055).unwrap()[0], 0xAB);
+    assert_eq!(read.claimed().count(), 5056);
+    assert_eq!(read.processes().unwrap()[0].losses, [(Loss::FlushFailed.number(), 3, 0)]);
+    assert_eq!(read.run_row().unwrap().losses, [(Loss::ChildStatic.number(), 2, 0)]);
+    std::fs::remove_file(&path).unwrap();
+}
+
+#[test]
+fn sizes_say_how_many_pages_there_are() {
+    assert_eq!(Layout::with_pages(0), Layout::with_pages(PAGES));
+    assert_eq!(Layout::with_pages(usize::MAX / 2).pages(), MOST_PAGES);
+    for pages in [PAGES, PAGES + 64, 5056, 16_448, 65_536, MOST_PAGES - 64, MOST_PAGES] {
+        let layout = Layout::with_pages(pages);
+        let bytes = layout.bytes() as u64;
+        assert_eq!((layout.pages(), Layout::of_size(bytes)), (pages, Some(layout)));
+        assert_eq!([bytes - 1, bytes + 1, bytes + 65_536].map(Layout::of_size), [None; 3]);
+    }
+    assert_eq!([0, 4096, 128 << 20].map(Layout::of_size), [None; 3]);
 }

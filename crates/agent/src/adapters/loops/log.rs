@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 
 use abi::loops::Entry;
 use model::Loss;
-use record::loops::{BLOCK_BYTES, BlockHeader, Event, events_offset};
+use record::loops::{BLOCK_BYTES, BlockHeader, Event, Shape};
 
 use super::open_hits::{OpenHits, add};
 use super::{tables, ticks};
@@ -83,7 +83,8 @@ unsafe extern "C" fn log(entry: *mut Entry, id: u32, end: u32, from: u64, frame:
             }
             let address = from.wrapping_sub(block.base);
             let event = Event { id, end: end != 0, ticks: now, address };
-            let events = table - BLOCK_BYTES + events_offset(block.ids, block.counters);
+            let shape = Shape { ids: block.ids, counters: block.counters, ..Shape::default() };
+            let events = table - BLOCK_BYTES + shape.events_offset();
             let at = (events as *mut [u64; 3]).add(made as usize);
             at.write(event.to_words());
             block.logged.store(made + 1, Ordering::Release);
@@ -93,7 +94,7 @@ unsafe extern "C" fn log(entry: *mut Entry, id: u32, end: u32, from: u64, frame:
 
 /// Counts a begin, and says whether it is one to write down: one of the first of its id.
 fn begins(entry: &Entry, block: &BlockHeader, open: &mut OpenHits, frame: usize) -> bool {
-    let hits = add(&entry.reserved);
+    let hits = add(&entry.trips);
     entry.hits.store(hits, Ordering::Relaxed);
     let is_first = hits <= block.logged_first;
     let is_written = open.begins(entry, frame, is_first);

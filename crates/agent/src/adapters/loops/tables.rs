@@ -9,11 +9,11 @@
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use abi::loops::{Entry, Mode};
+use abi::loops::{Entry, Mode, TRIP_BUCKETS, Trips};
 use model::Loss;
 use record::loops::{
     BLOCK_BYTES, BlockHeader, EVENT_BYTES, RUN_HEADER_BYTES, RUN_MAGIC, RUN_VERSION, RunHeader,
-    block_bytes,
+    Shape,
 };
 use record::page::PAGE_BYTES;
 
@@ -199,7 +199,15 @@ impl Owned {
                 .min(MOST_LOG_BYTES / EVENT_BYTES),
             _ => 0,
         };
-        let bytes = block_bytes(known.ids, counters, events as u32);
+        let buckets = match known.mode {
+            Mode::Log => 0,
+            _ if options.trips => TRIP_BUCKETS as u32,
+            // What was random and what was first is told apart by it.
+            Mode::Sampled => 1,
+            Mode::Timed | Mode::Count => 0,
+        };
+        let shape = Shape { ids: known.ids, counters, events: events as u32, buckets };
+        let bytes = shape.bytes();
         let fits = |piece: &&Piece| piece.shared && piece.room() >= bytes;
         if self.pieces.last().as_ref().filter(|piece| fits(piece)).is_none() {
             match self.claim(RUN_HEADER_BYTES + bytes) {
@@ -232,13 +240,21 @@ impl Owned {
                 gap_mask: options.gap_mask,
                 ticks_per_second: super::ticks::per_second(),
                 first: options.first,
-                reserved: [0; 9],
+                buckets,
+                reserved: [0; 8],
             });
             let table = block.add(BLOCK_BYTES).cast::<Entry>();
             for id in 0..known.ids as usize {
                 let entry = &*table.add(id);
                 entry.next.store(1, Ordering::Relaxed);
                 entry.random.store(random(seed.wrapping_add(id as u64)), Ordering::Relaxed);
+                if buckets > 0 {
+                    let trips = block.add(shape.trips_offset() + id * shape.trip_bytes());
+                    let trips = trips.cast::<Trips>();
+                    (*trips).least.store(u64::MAX, Ordering::Relaxed);
+                    (*trips).mask = u64::from(buckets) - 1;
+                    entry.trips.store(trips as u64, Ordering::Relaxed);
+                }
             }
             piece.header().used.store((used + bytes) as u64, Ordering::Release);
             Some(table)

@@ -6,7 +6,7 @@ use analysis::loops::log::{hits, places};
 use analysis::loops::{Estimate, LoopNode, LoopThread, LoopTree, Numbers, Times};
 use ir::table::{Entry, Kind};
 
-use super::{Loops, iterations, iterations_per_hit, module_name, name, pid};
+use super::{Loops, iterations, iterations_per_hit, module_name, name, pid, trips};
 use crate::view::csv::field;
 use crate::view::table::{Column, Table, Value};
 
@@ -113,6 +113,12 @@ fn columns(loops: &Loops<'_>, lines: &[Line<'_>]) -> Vec<Column> {
     });
     add("iterated_hits", &|line| {
         whole(line.numbers.iterated).filter(|_| line.numbers.iterated > 0)
+    });
+    add("estimated_iterations", &|line| line.numbers.estimated_iterations.map(Value::Number));
+    add("least_iterations", &|line| whole(line.numbers.trips.as_ref()?.least.into()));
+    add("most_iterations", &|line| whole(line.numbers.trips.as_ref()?.most.into()));
+    add("iterations_histogram", &|line| {
+        trips::histogram_cell(trips::buckets(line.numbers)).map(Value::Text)
     });
     let times: [(&str, TimeOf); 3] = [
         ("inclusive", |times| Some(times.inclusive)),

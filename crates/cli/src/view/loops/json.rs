@@ -11,7 +11,7 @@ use super::code::Found;
 use super::code_json::{self, CodeOut, ModuleCodeOut, PlaceOut, TextOut, TrafficOut};
 use super::columns::kind;
 use super::schedule::{self, ScheduleOut};
-use super::{Loops, iterations, iterations_per_hit, name, notes, pid, traffic};
+use super::{Loops, iterations, iterations_per_hit, name, notes, pid, traffic, trips};
 use crate::view::head::ProfileHead;
 use crate::view::losses::{LossOut, losses_out};
 
@@ -133,6 +133,8 @@ struct NumbersOut<'a> {
     iterations: Option<u128>,
     iterations_per_hit: Option<f64>,
     iterated_hits: Option<u128>,
+    estimated_iterations: Option<f64>,
+    trips: Option<TripsOut>,
     measured_ticks: Option<u128>,
     child_ticks: Option<u128>,
     deviation_ticks: Option<f64>,
@@ -140,6 +142,20 @@ struct NumbersOut<'a> {
     compensated: Option<TimesOut>,
     sampled_only: Option<bool>,
     counters: Vec<CounterOut<'a>>,
+}
+
+#[derive(Serialize)]
+struct TripsOut {
+    least: u64,
+    most: u64,
+    histogram: Vec<BucketOut>,
+}
+
+#[derive(Serialize)]
+struct BucketOut {
+    from: u64,
+    to: Option<u64>,
+    hits: u128,
 }
 
 #[derive(Serialize)]
@@ -318,6 +334,18 @@ fn numbers<'a>(
         iterations: iterations(tree.entry(node), of),
         iterations_per_hit: iterations_per_hit(tree.entry(node), of),
         iterated_hits: Some(of.iterated).filter(|n| *n > 0),
+        estimated_iterations: of.estimated_iterations,
+        trips: of.trips.as_ref().map(|known| TripsOut {
+            least: known.least,
+            most: known.most,
+            histogram: trips::buckets(of)
+                .map(|((from, to), hits)| BucketOut {
+                    from,
+                    to: Some(to).filter(|to| *to < u64::MAX),
+                    hits,
+                })
+                .collect(),
+        }),
         measured_ticks: is_timed.then_some(of.ticks),
         child_ticks: of.child_ticks,
         deviation_ticks: of.deviation,

@@ -113,7 +113,11 @@ pub fn legend(marks: Marks) -> Vec<(&'static str, &'static str)> {
         ));
     }
     if marks.scaled {
-        lines.push(("~ ", "iterations of the timed hits, scaled to all hits"));
+        lines.push((
+            "~ ",
+            "iterations are counted in timed hits: those of the first hits are exact, and the others are \
+             taken to be like the random ones of them that were timed",
+        ));
     }
     if marks.sampled_only {
         lines.push((

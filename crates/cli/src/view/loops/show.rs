@@ -18,7 +18,7 @@ use profile::{LossCount, Profile, merge_losses};
 use super::files::Files;
 use super::source::Texts;
 use super::text::{Marks, Rows, tree};
-use super::{Loops, More, assembly, columns, json, name, notes, source};
+use super::{Loops, More, assembly, columns, json, name, notes, source, trips};
 use crate::failure::Failure;
 use crate::output::Format;
 use crate::terminal::{self, known_width, say, stdout, visible};
@@ -167,6 +167,7 @@ pub(super) fn text(
         if !shown.rows[index].is_empty() {
             writeln!(out)?;
             marks = marks.and(tree(out, shown, index, rows, tables)?);
+            trips::histograms(out, module, tables)?;
         }
         for (label, text) in notes::facts(shown, module, rows.verbose) {
             wrapped(out, label, &text, prose)?;

@@ -12,16 +12,16 @@ use std::io::{self, Write};
 use analysis::loops::{Estimate, LoopNode, LoopTree, Numbers};
 
 use super::schedule;
-use super::{Loops, iterations, readable_name, scaled_iterations, source, thread_name};
+use super::{Loops, estimated_iterations, iterations, readable_name, source, thread_name, trips};
 use crate::terminal::visible;
 use crate::view::layout::{Kind, Names, Shown, layout};
 use crate::view::names::place;
 use crate::view::units::{count, grouped, number, percent, time};
 
 /// What marks iterations that were counted for some hits only.
-const SCALED: &str = "~";
+pub(super) const SCALED: &str = "~";
 /// Names are not shortened below this, as long as there are other columns to leave out.
-const NAME_WIDTH: usize = 22;
+pub(super) const NAME_WIDTH: usize = 22;
 /// The rank of counters.
 const COUNTERS: u8 = 12;
 /// What a place in the source is shortened to.
@@ -82,8 +82,7 @@ pub fn tree(
         unknown: doubtful(|e| e.margin.is_none()),
         scaled: lines.iter().any(|line| {
             let (entry, numbers) = (tree.entry(line.node), line.numbers);
-            let scaled = scaled_iterations(entry, numbers);
-            iterations(entry, numbers).is_none() && scaled.is_some()
+            iterations(entry, numbers).is_none() && numbers.estimated_iterations.is_some()
         }),
     })
 }
@@ -173,9 +172,10 @@ fn columns<'a>(loops: &Loops<'a>, tree: &LoopTree, lines: &[Line<'_>]) -> Vec<Sh
     add(0, "hits", Kind::Number, &|line| Some(count(line.numbers.hits)));
     add(7, "iterations", Kind::Number, &|line| {
         let (entry, numbers) = (tree.entry(line.node), line.numbers);
-        let scaled = || Some(format!("{SCALED}{}", count(scaled_iterations(entry, numbers)?)));
+        let scaled = || Some(format!("{SCALED}{}", count(estimated_iterations(numbers)?)));
         iterations(entry, numbers).map(count).or_else(scaled)
     });
+    add(8, "each hit", Kind::Number, &|line| trips::each(tree.entry(line.node), line.numbers));
     add(2, "inclusive", Kind::Number, &|line| Some(mark(line, ticks(times(line)?.inclusive))));
     add(2, "self", Kind::Number, &|line| times(line)?.own.map(ticks));
     add(5, "mean per hit", Kind::Number, &|line| times(line)?.mean.map(ticks));

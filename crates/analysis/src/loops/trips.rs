@@ -1,0 +1,256 @@
+//! How often single hits of a loop ran: the smallest and the largest number of iterations, how many hits had
+//! how many, and what the iterations of all hits come to where only some were counted.
+//!
+//! **Sampled hits.** The iterations of timed hits are counted. Those of a thread are two strata, as their
+//! times are ([`super::estimate`]): the first hits, and random ones of the others. The first hits of a
+//! loop are often unlike the others (a solver that begins far from its solution), so what the random
+//! ones say is never said of them:
+//!
+//! ```text
+//!   first      I₁ iterations of n₁ hits, all of them counted
+//!   others     N = hits − n₁ hits, of which m were drawn, with I₂ iterations
+//!   all hits   ΣI₁ + ΣN · ΣI₂/Σm        the sums are over threads and registrations
+//! ```
+//!
+//! Where a hit was left out and none of its kind was drawn (m = 0), nothing is said about all hits. Hits
+//! that did not end have unknown iterations, so then there is no estimate, either.
+
+use profile::loops::LoopRow;
+
+use super::Mode;
+
+/// The iterations of single hits, of those that were counted (`Numbers::iterated`).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Trips {
+    /// The smallest number of iterations of a hit.
+    pub least: u64,
+    /// The largest, at least `least`.
+    pub most: u64,
+    /// Hits by the bits of their iterations: bucket `b` has those of [`bucket`]`(b)`. Empty if it was not
+    /// asked for, or is missing for some of the hits.
+    pub buckets: Vec<u128>,
+}
+
+/// The numbers of iterations of the hits in a bucket: the first and the last one.
+pub fn bucket(index: usize) -> (u64, u64) {
+    match index {
+        0 => (0, 0),
+        _ => {
+            let first = 1_u64 << (index - 1).min(62);
+            (first, if index < 63 { 2 * first - 1 } else { u64::MAX })
+        }
+    }
+}
+
+/// What rows add up to.
+#[derive(Clone, Debug, Default)]
+pub(super) struct TripSum {
+    /// Missing before the first row with counted hits.
+    trips: Option<Trips>,
+    /// Of a row with counted hits nothing else is known.
+    missing: bool,
+    strata: Strata,
+}
+
+/// Iterations of all hits, as far as they were counted.
+#[derive(Clone, Copy, Debug, Default)]
+struct Strata {
+    /// Iterations that are known.
+    exact: u128,
+    /// Hits of the second stratum.
+    others: u128,
+    /// Those of them that were drawn, and their iterations.
+    drawn: u128,
+    iterations: u128,
+    /// Nobody knows which stratum the counted hits belong to, or hits were not counted for another reason
+    /// than that they were not drawn.
+    missing: bool,
+}
+
+impl TripSum {
+    /// That of one row.
+    pub fn of(row: &LoopRow, mode: Mode) -> Self {
+        let known = row.trips.as_ref();
+        let trips = known.map(|trips| Trips {
+            least: trips.least,
+            most: trips.most,
+            buckets: trips.buckets.iter().map(|hits| (*hits).into()).collect(),
+        });
+        let missing = row.iterated > 0 && trips.is_none();
+        Self { trips, missing, strata: Strata::of(row, mode) }
+    }
+
+    /// Adds another one.
+    pub fn add(&mut self, other: &Self) {
+        self.missing |= other.missing;
+        self.trips = match (self.trips.take(), &other.trips) {
+            (Some(mine), Some(theirs)) => Some(mine.and(theirs)),
+            (mine, theirs) => mine.or_else(|| theirs.clone()),
+        };
+        let (mine, theirs) = (&mut self.strata, &other.strata);
+        mine.exact += theirs.exact;
+        mine.others += theirs.others;
+        mine.drawn += theirs.drawn;
+        mine.iterations += theirs.iterations;
+        mine.missing |= theirs.missing;
+    }
+
+    /// What is known of single hits; `None` if it is not known of all that were counted.
+    pub fn trips(&self) -> Option<Trips> {
+        self.trips.clone().filter(|_| !self.missing)
+    }
+
+    /// The iterations of all hits, exact or estimated.
+    pub fn iterations(&self) -> Option<f64> {
+        let Strata { exact, others, drawn, iterations, missing } = self.strata;
+        let of_others = match (others, drawn) {
+            (0, _) => 0.0,
+            (_, 0) => return None,
+            _ => others as f64 * (iterations as f64 / drawn as f64),
+        };
+        (!missing).then_some(exact as f64 + of_others)
+    }
+}
+
+impl Strata {
+    fn of(row: &LoopRow, mode: Mode) -> Self {
+        let none = Self { missing: true, ..Self::default() };
+        let exact = Self { exact: row.iterations.into(), ..Self::default() };
+        if row.iterated == row.hits {
+            return exact;
+        }
+        // Each hit that ended was counted, or none was: its loop has no counter.
+        if mode != Mode::Sampled || row.begun != row.ended || row.iterated != row.ended {
+            return none;
+        }
+        // What had ended when the first random hit began is noted then: 0 means that none began, or that
+        // all are random (`first=0`).
+        let first = row.trips.as_ref().filter(|trips| trips.first <= row.iterations);
+        let rest = |n: u64| row.hits.checked_sub(n).zip(row.iterated.checked_sub(n));
+        let Some((first, (others, drawn))) = first.zip(rest(row.first_ended)) else { return none };
+        let first = if row.first_ended == 0 { 0 } else { first.first };
+        Self {
+            exact: first.into(),
+            others: others.into(),
+            drawn: drawn.into(),
+            iterations: (row.iterations - first).into(),
+            missing: false,
+        }
+    }
+}
+
+impl Trips {
+    fn and(self, other: &Self) -> Self {
+        let mut buckets = self.buckets;
+        if buckets.is_empty() || other.buckets.is_empty() {
+            buckets.clear();
+        } else {
+            buckets.resize(buckets.len().max(other.buckets.len()), 0);
+            buckets.iter_mut().zip(&other.buckets).for_each(|(mine, theirs)| *mine += theirs);
+        }
+        Self { least: self.least.min(other.least), most: self.most.max(other.most), buckets }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use profile::loops::LoopTrips;
+
+    use super::*;
+
+    /// A thread whose first hits had `first` iterations, and whose random ones, out of `hits`, `random`.
+    fn row(hits: u64, first: &[u64], random: &[u64]) -> LoopRow {
+        let all = || first.iter().chain(random).copied();
+        let counted = (first.len() + random.len()) as u64;
+        let mut buckets = vec![0; 64];
+        all().for_each(|n| buckets[(64 - n.leading_zeros()) as usize] += 1);
+        LoopRow {
+            hits,
+            begun: counted,
+            ended: counted,
+            iterations: all().sum(),
+            iterated: counted,
+            first_ended: if random.is_empty() { 0 } else { first.len() as u64 },
+            trips: Some(LoopTrips {
+                least: all().min().unwrap(),
+                most: all().max().unwrap(),
+                first: first.iter().sum(),
+                buckets,
+            }),
+            ..LoopRow::default()
+        }
+    }
+
+    fn of(rows: &[LoopRow], mode: Mode) -> TripSum {
+        let mut sum = TripSum::default();
+        rows.iter().for_each(|row| sum.add(&TripSum::of(row, mode)));
+        sum
+    }
+
+    /// The first 4 hits ran 1,000 times each, and the 96 others 1 to 3 times: 4,000 + 96 · 2. The mean of all
+    /// counted hits (4,008 / 8) would have made 50,100 of it.
+    #[test]
+    fn the_first_hits_say_nothing_about_the_others() {
+        let sum = of(&[row(100, &[1000; 4], &[1, 2, 2, 3])], Mode::Sampled);
+        assert_eq!(sum.iterations(), Some(4192.0));
+        let trips = sum.trips().unwrap();
+        assert_eq!((trips.least, trips.most), (1, 1000));
+        assert_eq!((trips.buckets[1], trips.buckets[2], trips.buckets[10]), (1, 3, 4));
+    }
+
+    /// Two threads: 10 + 20 first iterations, and 90 + 30 other hits, of which 2 + 1 were drawn, with 9.
+    #[test]
+    fn threads_add_up() {
+        let sum = of(&[row(92, &[4, 6], &[2, 4]), row(31, &[20], &[3])], Mode::Sampled);
+        assert_eq!(sum.iterations(), Some(30.0 + 120.0 * 3.0));
+        let trips = sum.trips().unwrap();
+        assert_eq!((trips.least, trips.most), (2, 20));
+        assert_eq!(trips.buckets[..6], [0, 0, 2, 3, 0, 1]);
+    }
+
+    #[test]
+    fn what_nobody_has_seen_is_not_estimated() {
+        // 2 of 5 hits, and no random one yet.
+        assert_eq!(
+            of(&[LoopRow { first_ended: 2, ..row(5, &[7, 7], &[]) }], Mode::Sampled).iterations(),
+            None
+        );
+        // One did not end.
+        assert_eq!(
+            of(&[LoopRow { begun: 4, ..row(9, &[7, 7], &[1]) }], Mode::Sampled).iterations(),
+            None
+        );
+        // An earlier version: who was first is not known.
+        let earlier = LoopRow { trips: None, ..row(9, &[7, 7], &[1]) };
+        let sum = of(&[earlier, row(9, &[7, 7], &[1])], Mode::Sampled);
+        assert_eq!((sum.iterations(), sum.trips()), (None, None));
+        // Every hit was counted: exact, in every mode and version.
+        let all = LoopRow { trips: None, ..row(3, &[7, 7, 1], &[]) };
+        for mode in [Mode::Sampled, Mode::Timed, Mode::Count, Mode::Log] {
+            assert_eq!(of(std::slice::from_ref(&all), mode).iterations(), Some(15.0));
+        }
+        // Some were left by an exception.
+        assert_eq!(of(&[row(4, &[7, 7, 1], &[])], Mode::Count).iterations(), None);
+    }
+
+    /// What a damaged file may say.
+    #[test]
+    fn nonsense_is_missing() {
+        let good = row(100, &[1000; 4], &[1, 2]);
+        let trips = LoopTrips { first: u64::MAX, ..good.trips.clone().unwrap() };
+        assert_eq!(
+            of(&[LoopRow { trips: Some(trips), ..good.clone() }], Mode::Sampled).iterations(),
+            None
+        );
+        assert_eq!(of(&[LoopRow { first_ended: 101, ..good }], Mode::Sampled).iterations(), None);
+    }
+
+    #[test]
+    fn buckets_follow_one_another() {
+        assert_eq!([bucket(0), bucket(1), bucket(2), bucket(4)], [(0, 0), (1, 1), (2, 3), (8, 15)]);
+        for index in 1..64 {
+            assert_eq!(bucket(index).0, bucket(index - 1).1 + 1);
+        }
+        assert_eq!(bucket(63), (1 << 62, u64::MAX));
+    }
+}

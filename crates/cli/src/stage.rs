@@ -1,0 +1,130 @@
+//! Directories in which something is made before it gets its place: `.counterpoint-….cpt.tmp`.
+//!
+//! A process that is killed leaves its directory behind. So whoever makes one holds a lock on it as long as it
+//! is used (`flock`, which the kernel releases when the process ends), and removes those beside it that are
+//! the same user's, have such a name, and that nobody holds.
+//!
+//! A new directory is not locked for a moment. If another process removes it in that moment, it is made
+//! again.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use crate::whole;
+
+/// What the names begin and end with; between them are 16 hexadecimal digits.
+const NAME: (&str, &str) = (".counterpoint-", ".cpt.tmp");
+/// How often one is made, if others remove it.
+const TRIES: usize = 20;
+
+/// A directory that is removed when this is dropped, unless it has another name by then.
+pub struct Stage {
+    path: PathBuf,
+    /// Locked.
+    _held: File,
+}
+
+impl Stage {
+    /// Makes one in this directory, and removes those that killed processes have left there.
+    ///
+    /// # Errors
+    /// It cannot be made.
+    pub fn create(directory: &Path) -> io::Result<Self> {
+        remove_left(directory);
+        for _ in 0..TRIES {
+            let (begin, end) = NAME;
+            let path = directory.join(format!("{begin}{:016x}{end}", whole::random()?));
+            fs::DirBuilder::new().mode(0o700).create(&path)?;
+            if let Some(held) = hold(&path) {
+                return Ok(Self { path, _held: held });
+            }
+        }
+        Err(io::Error::new(io::ErrorKind::ResourceBusy, "temporary directories disappear"))
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Drop for Stage {
+    fn drop(&mut self) {
+        // Once it has its name, nothing is here any more.
+        let _ = fs::remove_dir_all(&self.path);
+    }
+}
+
+/// Locks a directory of this user's. `None`: it is held, gone, or something else.
+fn hold(path: &Path) -> Option<File> {
+    let flags = libc::O_DIRECTORY | libc::O_NOFOLLOW;
+    let directory = File::options().read(true).custom_flags(flags).open(path).ok()?;
+    // SAFETY: system calls on an open descriptor, and without arguments.
+    let (locked, user) = unsafe {
+        (libc::flock(directory.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) == 0, libc::geteuid())
+    };
+    let (own, there) = (directory.metadata().ok()?, fs::symlink_metadata(path).ok()?);
+    let same = (own.dev(), own.ino()) == (there.dev(), there.ino());
+    (locked && same && own.uid() == user).then_some(directory)
+}
+
+/// Removes what killed processes have left. What cannot be removed stays.
+fn remove_left(directory: &Path) {
+    let place = if directory.as_os_str().is_empty() { Path::new(".") } else { directory };
+    for entry in fs::read_dir(place).into_iter().flatten().flatten() {
+        if entry.file_name().to_str().is_some_and(is_ours)
+            && let Some(_held) = hold(&entry.path())
+        {
+            let _ = fs::remove_dir_all(entry.path());
+        }
+    }
+}
+
+fn is_ours(name: &str) -> bool {
+    let digits = name.strip_prefix(NAME.0).and_then(|rest| rest.strip_suffix(NAME.1));
+    digits.is_some_and(|digits| digits.len() == 16 && digits.bytes().all(|b| b.is_ascii_hexdigit()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(directory: &Path) -> Vec<String> {
+        let all = fs::read_dir(directory).unwrap();
+        let mut names: Vec<String> =
+            all.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn what_nobody_holds_is_removed_and_nothing_else() {
+        let scratch = testkit::Scratch::new();
+        let at = scratch.path();
+        let living = Stage::create(at).unwrap();
+        fs::write(living.path().join("file"), b"x").unwrap();
+        let dead = at.join(".counterpoint-00000000000000aa.cpt.tmp");
+        fs::create_dir_all(dead.join("merged/1")).unwrap();
+        fs::write(dead.join("merged/1/file"), b"x").unwrap();
+        // Names of others, a file, and a link.
+        let others = [
+            ".counterpoint-aa.cpt.tmp",
+            ".counterpoint-00000000000000aa.tmp",
+            ".counterpoint-000000000000000g.cpt.tmp",
+        ];
+        others.iter().for_each(|name| fs::create_dir(at.join(name)).unwrap());
+        fs::write(at.join(".counterpoint-00000000000000ab.cpt.tmp"), b"x").unwrap();
+        let link = at.join(".counterpoint-00000000000000ac.cpt.tmp");
+        std::os::unix::fs::symlink(at.join(others[0]), link).unwrap();
+        let before = names(at).len();
+        let second = Stage::create(at).unwrap();
+        assert!(!dead.exists());
+        assert_eq!(names(at).len(), before);
+        assert!(living.path().join("file").exists() && second.path().is_dir());
+        drop((living, second));
+        assert_eq!(names(at).len(), before - 2);
+    }
+}

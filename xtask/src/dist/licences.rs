@@ -1,0 +1,139 @@
+//! `share/doc/counterpoint/THIRD-PARTY.txt`: every crate of others that is linked into the programs and
+//! libraries of a release, with the texts of its licences.
+//!
+//! Cargo says which crates these are, for the three workspaces that a release is built from: what the
+//! packages of the release depend on, without what only runs while building (procedural macros, build
+//! scripts) or in tests. Some crates are listed that only features of other packages of the workspace need,
+//! because Cargo resolves features for all of them together. The texts are those in the crates' own sources. A crate that has none is listed in
+//! [`TEXTS`], so that a new one of this kind fails the build.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write;
+use std::path::Path;
+
+use anyhow::{Context, Result, bail};
+use cargo_metadata::{DependencyKind, Metadata, MetadataCommand, Package, PackageId, TargetKind};
+
+use super::{PLUGINS, TRIPLE};
+use crate::layout::Layout;
+
+/// The file, below a release.
+const FILE: &str = "share/doc/counterpoint/THIRD-PARTY.txt";
+
+/// What a release is built from: a manifest, and the packages in it.
+fn built() -> Vec<(&'static str, Vec<&'static str>)> {
+    let plugins = PLUGINS.iter().map(|(_, package)| *package);
+    vec![
+        ("Cargo.toml", std::iter::once("counterpoint").chain(plugins).collect()),
+        ("artifacts/Cargo.toml", vec!["counterpoint-so"]),
+        ("artifacts/looprt/Cargo.toml", vec!["counterpoint-loops-a"]),
+    ]
+}
+
+/// Crates that are published without the text of their licence: the licence that their manifest names,
+/// and its text with the copyright that their sources state.
+const TEXTS: &[(&str, &str, &str)] = &[
+    ("flatbuffers", "Apache-2.0", include_str!("../../../LICENSE-APACHE")),
+    ("iced-x86", "MIT", include_str!("licences/iced-x86.txt")),
+    ("yaxpeax-arm", "0BSD", include_str!("licences/yaxpeax-arm.txt")),
+];
+
+/// What names of files with a licence begin with.
+const NAMES: [&str; 6] = ["LICENSE", "LICENCE", "COPYING", "COPYRIGHT", "NOTICE", "UNLICENSE"];
+
+const HEAD: &str = "\
+Counterpoint is linked with the crates below, which others have written. Each is listed with its licence
+as its manifest states it; the texts follow, each with the crates that it comes from.
+";
+
+/// What is linked and is no crate of a registry.
+const BESIDE: &str = "\
+Also linked: the standard library of Rust (MIT OR Apache-2.0; its own notices are in the file
+COPYRIGHT-library.html of a Rust toolchain), and in releases the unwinder of LLVM (Apache-2.0 WITH
+LLVM-exception, whose text is below, among those of rustix).
+";
+
+/// Writes it.
+pub fn fill(layout: &Layout, root: &Path) -> Result<()> {
+    let mut crates = BTreeMap::new();
+    for (manifest, packages) in built() {
+        let metadata = MetadataCommand::new()
+            .manifest_path(layout.root.join(manifest))
+            .other_options(["--locked", "--offline", "--filter-platform", TRIPLE].map(String::from))
+            .exec()
+            .with_context(|| format!("cargo metadata of {manifest}"))?;
+        for package in linked(&metadata, &packages)? {
+            crates.insert((package.name.to_string(), package.version.clone()), package.clone());
+        }
+    }
+    let mut text = format!("{HEAD}\n{BESIDE}\n");
+    let mut texts: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for ((name, version), package) in &crates {
+        let licence = package.license.as_deref().unwrap_or("see the text");
+        let _ = writeln!(text, "  {name} {version}: {licence}");
+        for own in texts_of(package)? {
+            texts.entry(own).or_default().push(format!("{name} {version}"));
+        }
+    }
+    for (own, of) in texts {
+        let _ = write!(text, "\n{}\n{}\n\n{}\n", "=".repeat(80), of.join(", "), own.trim_end());
+    }
+    let to = root.join(FILE);
+    std::fs::write(&to, text).with_context(|| format!("write {}", to.display()))
+}
+
+/// The crates of others that these packages are linked with.
+fn linked<'a>(metadata: &'a Metadata, packages: &[&str]) -> Result<Vec<&'a Package>> {
+    let by_id: BTreeMap<&PackageId, &Package> =
+        metadata.packages.iter().map(|package| (&package.id, package)).collect();
+    let resolve = metadata.resolve.as_ref().context("cargo metadata has no graph")?;
+    let nodes: BTreeMap<&PackageId, _> =
+        resolve.nodes.iter().map(|node| (&node.id, node)).collect();
+    let mut left: Vec<&PackageId> = Vec::new();
+    for name in packages {
+        let found = metadata.workspace_packages().into_iter().find(|one| one.name == *name);
+        left.push(&found.with_context(|| format!("no package {name}"))?.id);
+    }
+    let mut seen = BTreeSet::new();
+    while let Some(id) = left.pop() {
+        let package = by_id[id];
+        let runs_at_build = |kind: &TargetKind| *kind == TargetKind::ProcMacro;
+        if package.targets.iter().any(|target| target.kind.iter().any(runs_at_build)) {
+            continue;
+        }
+        if seen.insert(id) {
+            let linked = nodes[id].deps.iter().filter(|dependency| {
+                dependency.dep_kinds.iter().any(|kind| kind.kind == DependencyKind::Normal)
+            });
+            left.extend(linked.map(|dependency| &dependency.pkg));
+        }
+    }
+    Ok(seen.into_iter().map(|id| by_id[id]).filter(|package| package.source.is_some()).collect())
+}
+
+/// The texts of a crate's licences.
+fn texts_of(package: &Package) -> Result<Vec<String>> {
+    let folder = package.manifest_path.parent().context("a manifest is in a folder")?;
+    let mut texts = BTreeSet::new();
+    for entry in std::fs::read_dir(folder).with_context(|| format!("read folder {folder}"))? {
+        let path = entry.with_context(|| format!("read folder {folder}"))?.path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy().to_uppercase();
+        if path.is_file() && NAMES.iter().any(|begin| name.starts_with(begin)) {
+            let read = || format!("read {}", path.display());
+            texts.insert(std::fs::read_to_string(&path).with_context(read)?.replace('\r', ""));
+        }
+    }
+    if !texts.is_empty() {
+        return Ok(texts.into_iter().collect());
+    }
+    let (name, version) = (&package.name, &package.version);
+    let known = TEXTS.iter().find(|(known, ..)| *known == name.as_str());
+    match known {
+        Some((_, licence, text)) if package.license.as_deref() == Some(*licence) => {
+            Ok(vec![(*text).to_owned()])
+        }
+        _ => bail!(
+            "{name} {version} has no text of its licence: add it to xtask/src/dist/licences.rs"
+        ),
+    }
+}
