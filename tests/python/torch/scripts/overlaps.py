@@ -1,10 +1,18 @@
 """Uses profilers of PyTorch that overlap, as the first argument says, in ways that PyTorch survives, although it
 leaves some results invalid. A valid one is exported to the second argument. Prints what the program sees."""
 
+import gc
 import sys
 import threading
 
+# As in quick.py, but only for the objects of PyTorch's modules and of those that the first profiler imports: what this
+# program makes, and its results, are collected as always.
+gc.disable()
 import torch
+import torch._inductor.config  # noqa: F401
+
+gc.freeze()
+gc.enable()
 from torch.profiler import ProfilerActivity, profile
 
 torch.set_num_threads(1)
