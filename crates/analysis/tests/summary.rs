@@ -1,7 +1,7 @@
 //! Scripted profiles with numbers computed on paper.
 
 use analysis::{By, Estimate, Key, Options, Row, Summary, summarize};
-use model::Loss;
+use model::{Loss, Metric};
 use profile::{Calibration, Profile};
 use testkit::{CallScript, Item, ProfileScript, Scratch};
 
@@ -62,6 +62,25 @@ fn the_op_table() {
     assert_eq!((g.calls, g.dispatches, g.total.value, g.p50), (2, Some(2), 1_200.0, 600.0));
     assert_eq!(g.counters, [None], "a counter that was never read is missing, not zero");
     assert!(summary.losses.is_empty());
+}
+
+/// Two dispatches of `f` have 24 faults in 4 workgroups. A process has 2 dispatches and 3 workgroups, one
+/// of which has no value of the counter, so it is not known how many dispatches the others are of.
+#[test]
+fn metrics_of_a_dispatch() {
+    let script = two_processes();
+    let operands: Vec<_> = script.manifest.counters.iter().map(|c| c.operand()).collect();
+    let value = |by, key, text: &str| {
+        let metrics = vec![Metric::parse(text).unwrap().bind(&operands).unwrap()];
+        let summary = summary(&script, &Options { by, metrics, ..Options::default() });
+        row(&summary, key).metrics.get(0).value
+    };
+    let [faults, calls] = ["m = faults / dispatches", "m = calls / dispatches"];
+    assert_eq!(value(By::Op, Key::Op(0), faults), Some(12.0));
+    assert_eq!(value(By::Op, Key::Op(0), calls), Some(2.0));
+    assert_eq!(value(By::Op, Key::Op(1), faults), None, "no call has a value");
+    assert_eq!(value(By::Process, Key::Process(0), calls), Some(1.5));
+    assert_eq!(value(By::Process, Key::Process(0), faults), None);
 }
 
 #[test]
