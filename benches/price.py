@@ -2,7 +2,9 @@
 that recording cost, as lines `NAME VALUE UNIT`.
 
     price.py alone PROGRAM ARGUMENTS...
-    price.py EVENTS COUNTERPOINT PROFILE PROGRAM ARGUMENTS...
+    price.py RUN COUNTERPOINT PROFILE PROGRAM ARGUMENTS...
+
+RUN are the arguments of `counterpoint run`, in one word.
 
 The program prints Google Benchmark's JSON. `cpu` is the processor time of its whole process, from its
 start to its end, as the kernel counts it for a process that waits for it; what `counterpoint run`
@@ -53,8 +55,8 @@ def main():
         wait(sys.argv[2], sys.argv[3:])
     if sys.argv[1] == "alone":
         return benchmark([], sys.argv[2:])
-    events, counterpoint, profile = sys.argv[1:4]
-    benchmark([counterpoint, "run", "-e", events, "-o", profile, "--"], sys.argv[4:])
+    arguments, counterpoint, profile = sys.argv[1:4]
+    benchmark([counterpoint, "run", *arguments.split(), "-o", profile, "--"], sys.argv[4:])
     report = [counterpoint, "report", "--format", "json", profile]
     probe = json.loads(subprocess.run(report, stdout=subprocess.PIPE, check=True).stdout)["probe"]
     value = {name: part["value"] for name, part in probe["parts"].items() if part}

@@ -103,6 +103,11 @@ const BENCHMARKS: &[Benchmark] = &[
         prepare: price::prepare,
     },
     Benchmark {
+        name: "price-torch",
+        about: "the same for a training loop of PyTorch, also in runs with a budget",
+        prepare: price::prepare_torch,
+    },
+    Benchmark {
         name: "budget",
         about: "real cost of runs with a budget, compared with the budget",
         prepare: budget::prepare,

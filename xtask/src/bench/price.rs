@@ -1,6 +1,8 @@
 //! `price`: compares the real cost of recording with the cost that the report states.
 //!
 //! Each workload runs alone, with timing only, and with one and three software counters, in turn.
+//! `price-torch` does the same with PyTorch's training loop, which also runs with a budget. It is apart
+//! because one of its rounds takes a minute.
 //! The truth is the difference of the processor times of two whole processes of the same round, with
 //! and without the recorder. Wall time on a shared machine depends mostly on its other users.
 //! `benches/price.py` makes one run and reads its report.
@@ -37,24 +39,36 @@ const TVM_RUNS: u32 = 3_000;
 /// Steps of PyTorch's training loop, and its numbers of threads.
 const TRAINING_STEPS: u32 = 10;
 const TRAINING_THREADS: [u32; 2] = [1, 2];
-/// The names of the cases, and the value of `run -e` for each.
-const COUNTERS: [(&str, &str); 3] = [
-    ("timing", "none"),
-    ("one", "page-faults"),
-    ("three", "page-faults,task-clock,context-switches"),
+/// The name of a case, the arguments of `run`, and the most that the program may take with them, as a part of
+/// what it takes alone.
+type Mode = (&'static str, &'static str, Option<f64>);
+const COUNTERS: [Mode; 3] = [
+    ("timing", "-e none", None),
+    ("one", "-e page-faults", None),
+    ("three", "-e page-faults,task-clock,context-switches", None),
+];
+/// The same for PyTorch. With `--budget 0`, the report states no price to compare with.
+const TRAINING: [Mode; 3] = [
+    ("timing", "-e none", Some(1.03)),
+    ("budget-2", "-e none --budget 2%", Some(1.02)),
+    ("one", "-e page-faults", Some(1.06)),
 ];
 /// The stated cost may be a fifth less than the true one. (It may also be a fifth more; that the
 /// interval is above 0.83 is for the reader to see, because a target is only an upper bound.)
 const AT_MOST: f64 = 1.25;
 
+fn program(layout: &Layout) -> Result<PathBuf> {
+    match std::env::var_os("COUNTERPOINT_DIST").map(PathBuf::from) {
+        Some(dist) => Ok(dist.join("bin/counterpoint")),
+        None => Ok(dist::release(layout)?.program()),
+    }
+}
+
 /// The program, IREE's benchmark tool and the modules. If the variables that tests use are set,
 /// nothing is built or downloaded.
 pub(super) fn tools(layout: &Layout) -> Result<(PathBuf, PathBuf, PathBuf)> {
     let given = |name: &str| std::env::var_os(name).map(PathBuf::from);
-    let program = match given("COUNTERPOINT_DIST") {
-        Some(dist) => dist.join("bin/counterpoint"),
-        None => dist::release(layout)?.program(),
-    };
+    let program = program(layout)?;
     let (venv, modules) = match (given("COUNTERPOINT_VENV"), given("COUNTERPOINT_FIXTURES")) {
         (Some(venv), Some(modules)) => (venv, modules),
         _ => {
@@ -146,9 +160,16 @@ pub(super) fn tvm(layout: &Layout, runs: u32) -> Result<Workload> {
 
 pub fn prepare(layout: &Layout) -> Result<Plan> {
     let (program, tool, modules) = tools(layout)?;
+    Ok(compare(layout, &program, workloads(layout, &tool, &modules)?, &COUNTERS))
+}
+
+/// `price-torch`.
+pub fn prepare_torch(layout: &Layout) -> Result<Plan> {
+    Ok(compare(layout, &program(layout)?, training(layout)?, &TRAINING))
+}
+
+fn compare(layout: &Layout, program: &Path, workloads: Vec<Workload>, modes: &[Mode]) -> Plan {
     let script = layout.root.join("benches/price.py");
-    let mut workloads = workloads(layout, &tool, &modules)?;
-    workloads.extend(training(layout)?);
     let (mut cases, mut figures) = (Vec::new(), Vec::new());
     for Workload { name, command } in workloads {
         let case = |mode: &str, before: Vec<String>| {
@@ -163,10 +184,10 @@ pub fn prepare(layout: &Layout) -> Result<Plan> {
         };
         let alone = case("alone", vec!["alone".to_owned()]);
         let without = |reading: &str| Of::new(alone.label, reading);
-        for (mode, events) in COUNTERS {
+        for &(mode, arguments, at_most) in modes {
             let profile = layout.target.join("bench/price.cpt");
-            let paths = [&program, &profile].map(|path| path.display().to_string());
-            let before = [events.to_owned()].into_iter().chain(paths).collect();
+            let paths = [program, &profile].map(|path| path.display().to_string());
+            let before = [arguments.to_owned()].into_iter().chain(paths).collect();
             let case = case(mode, before);
             let with = |reading: &str| Of::new(case.label, reading);
             let slowdown =
@@ -182,15 +203,15 @@ pub fn prepare(layout: &Layout) -> Result<Plan> {
                 formula,
                 at_most,
             };
-            figures.push(figure("processor time", slowdown("cpu"), None));
-            figures.push(figure("wall time of an inference", slowdown("inference-wall"), None));
+            figures.push(figure("processor time", slowdown("cpu"), at_most));
+            figures.push(figure("wall time of an inference", slowdown("inference-wall"), at_most));
             figures.push(figure("true / stated", part("cpu", "stated"), Some(AT_MOST)));
             figures.push(figure("true / stated, calls", part("calls-cpu", "stated-calls"), None));
             cases.push(case);
         }
         cases.push(alone);
     }
-    Ok(Plan {
+    Plan {
         cases,
         figures,
         rounds: USUAL_ROUNDS,
@@ -200,5 +221,5 @@ pub fn prepare(layout: &Layout) -> Result<Plan> {
             "true / stated, calls: the same of the inferences alone, without the start and the end of the process".into(),
             "an interval that is wider than the target says that the cost is lost in the noise between processes".into(),
         ],
-    })
+    }
 }

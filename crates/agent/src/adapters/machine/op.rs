@@ -58,6 +58,8 @@ pub struct Entry {
     hash: u64,
     signature: Box<[u64]>,
     pub vm: &'static Vm,
+    /// The name as a C string, if [`by_c_name`] may compare it: the entry has no arguments. Otherwise null.
+    c_name: *const c_char,
     /// Id of the op, run or range. The regions of an op have this id plus one, their tasks plus two.
     pub id: u32,
     /// Twice the serial number of the part that contains its frame, plus 1 if its calls are
@@ -74,16 +76,17 @@ pub struct Entry {
     /// Serial number of the part that contains the frames of its regions and tasks.
     regions_told: AtomicU32,
     name: String,
-    /// The name, if [`by_c_name`] may compare it: the entry has no arguments.
-    c_name: Option<CString>,
     arguments: String,
     device_name: String,
     /// The entry created before this one.
     before: *const Entry,
 }
 
-// SAFETY: `before` is set before the entry is shared, and never changed afterwards.
+// SAFETY: `before` and `c_name` are set before the entry is shared, and never changed afterwards; what they
+// point to is never freed.
 unsafe impl Sync for Entry {}
+
+const _: () = assert!(std::mem::offset_of!(Entry, name) == 64);
 
 /// The most recently created entry.
 static LAST: AtomicPtr<Entry> = AtomicPtr::new(std::ptr::null_mut());
@@ -267,8 +270,8 @@ pub unsafe fn by_c_name(
         if let Some(entry) = place.load(Ordering::Acquire).as_ref()
             && std::ptr::eq(entry.vm, vm)
             && entry.role == role
-            && let Some(known) = &entry.c_name
-            && libc::strcmp(known.as_ptr(), name) == 0
+            && !entry.c_name.is_null()
+            && libc::strcmp(entry.c_name, name) == 0
         {
             return Some(entry);
         }
@@ -335,7 +338,10 @@ fn make(
         id: names::take_exports(if role == Role::Op { 3 } else { 1 }),
         role,
         name: String::from_utf8_lossy(name).into_owned(),
-        c_name: if shaped { None } else { CString::new(name).ok() },
+        c_name: CString::new(name)
+            .ok()
+            .filter(|_| !shaped)
+            .map_or(std::ptr::null(), |name| keep(name).as_ptr()),
         arguments,
         device_name: device.map(text::device).unwrap_or_default(),
         device: device.unwrap_or(Device { kind: 1, id: 0 }),

@@ -25,6 +25,7 @@ use crate::process::losses;
 use crate::recorder::bracket::stack_address;
 use crate::recorder::thread::{self, Thread, Workers};
 use crate::state::epoch;
+use crate::state::run::{self, Run};
 
 /// The outlined body of a region.
 pub type Body = unsafe extern "C-unwind" fn(*mut c_void);
@@ -54,21 +55,41 @@ pub fn real() -> *mut c_void {
 
 /// The data of one region, and what its tasks need. It is in memory of its own ([`scratch`]), as long as the
 /// launching thread waits for the tasks.
+#[repr(C)]
 struct Launch {
+    shared: Shared,
+    /// For the launching thread alone.
     bracket: Option<Bracket>,
     what: What,
+    /// Whether the run has counters. The thread's state does not say so when the region ends, if a signal
+    /// handler has forked meanwhile and this is the child.
+    has_counters: bool,
+    /// Written by all threads if the run has counters, and otherwise never used.
+    workers: Sums,
+    /// The sums, for the op around the region.
+    added: Workers,
+}
+
+/// What each task reads. The launching thread has just written it, so each of its cache lines has to come
+/// from another processor, and the launching thread waits for that: it is one line.
+#[repr(C, align(64))]
+struct Shared {
     body: Body,
     data: *mut c_void,
     entry: &'static Entry,
     thread: *const Thread,
     correlation: u64,
     how: How,
-    workers: Sums,
-    /// The sums, for the op around the region.
-    added: Workers,
+}
+
+const _: () = assert!(size_of::<Shared>() == 64);
+
+fn has_counters(run: &Run) -> bool {
+    !run.plan.counters().is_empty()
 }
 
 /// What the other threads counted.
+#[repr(align(64))]
 struct Sums {
     /// Number of tasks on other threads.
     tasks: AtomicU32,
@@ -157,16 +178,16 @@ fn region_begins(body: Body, data: *mut c_void, launch: *mut Launch, frame: usiz
         // Part by part: the whole of it would be on the stack first.
         // SAFETY: the caller's memory, which nobody else uses; the numbers may be zeros.
         unsafe {
-            (&raw mut (*launch).workers).write_bytes(0, 1);
-            (&raw mut (*launch).added).write_bytes(0, 1);
+            let counts = has_counters(state.run);
+            (&raw mut (*launch).has_counters).write(counts);
+            if counts {
+                (&raw mut (*launch).workers).write_bytes(0, 1);
+                (&raw mut (*launch).added).write_bytes(0, 1);
+            }
             (&raw mut (*launch).bracket).write(bracket);
             (&raw mut (*launch).what).write(what);
-            (&raw mut (*launch).body).write(body);
-            (&raw mut (*launch).data).write(data);
-            (&raw mut (*launch).entry).write(entry);
-            (&raw mut (*launch).thread).write(thread);
-            (&raw mut (*launch).correlation).write(correlation);
-            (&raw mut (*launch).how).write(how);
+            let shared = Shared { body, data, entry, thread, correlation, how };
+            (&raw mut (*launch).shared).write(shared);
         }
         Some(())
     };
@@ -180,7 +201,7 @@ fn region_ends(launch: &mut Launch) {
         if let Some(region) = &launch.bracket {
             bracket::end(region, &launch.what, false);
         }
-        if launch.workers.tasks.load(Ordering::Acquire) != 0 {
+        if launch.has_counters && launch.workers.tasks.load(Ordering::Acquire) != 0 {
             add_workers(launch);
         }
     });
@@ -208,7 +229,7 @@ unsafe extern "C-unwind" fn run_task(data: *mut c_void) {
     let launch = unsafe { &*data.cast::<Launch>() };
     let begun = task_begins(launch, stack_address());
     // SAFETY: these are the library's own function and data.
-    unsafe { (launch.body)(launch.data) };
+    unsafe { (launch.shared.body)(launch.shared.data) };
     if let Some((bracket, what)) = begun {
         task_ends(&bracket, &what, launch);
     }
@@ -216,25 +237,27 @@ unsafe extern "C-unwind" fn run_task(data: *mut c_void) {
 
 #[inline(never)]
 fn task_begins(launch: &Launch, frame: usize) -> Option<(Bracket, What)> {
+    let shared = &launch.shared;
     let begin = || {
         point!(TorchTaskBegin);
         let thread = bracket::thread(&ADAPTER);
         let (number, count) = (number(&THREAD_NUM, 0), number(&NUM_THREADS, 1));
         let what = What {
-            export: launch.entry.task(),
-            entry: launch.entry,
+            export: shared.entry.task(),
+            entry: shared.entry,
             task: Some((number, count.max(1))),
-            correlation: Some(launch.correlation),
-            counted: !std::ptr::eq(thread, launch.thread),
-            how: launch.how,
+            correlation: Some(shared.correlation),
+            counted: !std::ptr::eq(thread, shared.thread),
+            how: shared.how,
         };
         bracket::begin_inside(thread, &what, frame).map(|bracket| (bracket, what))
     };
     let begun = guarded(begin).flatten();
     if begun.is_none() {
-        launch.workers.unknown.store(u32::MAX, Ordering::Relaxed);
-        launch.workers.tasks.fetch_add(1, Ordering::Release);
-        if launch.how != How::Never {
+        if run::current().is_some_and(has_counters) {
+            add_unknown(&launch.workers);
+        }
+        if shared.how != How::Never {
             losses::lose(Loss::TaskNotRecorded, 1, 0);
         }
     }
@@ -252,11 +275,22 @@ fn task_ends(bracket: &Bracket, what: &What, launch: &Launch) {
     });
 }
 
+/// Adds a task of which nothing is known.
+fn add_unknown(workers: &Sums) {
+    workers.unknown.store(u32::MAX, Ordering::Relaxed);
+    workers.tasks.fetch_add(1, Ordering::Release);
+}
+
 /// Adds what this thread's task counted to the sums of its region.
 fn add_counts(launch: &Launch, is_read: bool) {
     let thread = thread::current();
     // SAFETY: null, or this thread's own state.
-    let Some(thread) = (unsafe { thread.as_ref() }) else { return };
+    let Some(thread) = unsafe { thread.as_ref() }.filter(|thread| thread.is_attached()) else {
+        return add_unknown(&launch.workers); // Its session has ended, or this is a forked child.
+    };
+    if !has_counters(thread.run) {
+        return;
+    }
     let Some(before) = thread.before.get(thread.depth as usize) else { return };
     let workers = &launch.workers;
     for (i, sum) in workers.sums.iter().enumerate().take(thread.run.plan.counters().len()) {
