@@ -27,6 +27,7 @@
 mod file;
 pub mod full;
 mod guard;
+mod layout;
 pub mod owner;
 mod run_row;
 
@@ -39,6 +40,7 @@ use model::Loss;
 
 pub use file::{PoolFile, ProcessRow, create, create_with};
 pub use guard::Guard;
+pub use layout::Layout;
 pub use owner::{Owner, ProfileId};
 pub use run_row::{with_guarded_run_row, with_run_row};
 
@@ -58,53 +60,7 @@ pub const MOST_PAGES: usize = 1 << 17;
 /// Number of processes that have their own row in the table of losses.
 pub const ROWS: usize = 1024;
 /// Size in bytes of a pool of [`PAGES`] pages. The file is sparse, so only pages in use take memory.
-pub const POOL_BYTES: usize = Layout { pages: PAGES }.bytes();
-
-/// Where everything is in a pool with so many pages.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Layout {
-    pages: usize,
-}
-
-impl Layout {
-    /// That of a pool with room for at least so many pages.
-    pub fn with_pages(pages: usize) -> Self {
-        Self { pages: pages.next_multiple_of(64).clamp(PAGES, MOST_PAGES) }
-    }
-
-    /// That of a pool file of this size; `None`: no pool has it.
-    pub fn of_size(bytes: u64) -> Option<Self> {
-        let bytes = usize::try_from(bytes).ok()?;
-        // What is before the pages is smaller than 64 of them.
-        let last = (bytes / PAGE_BYTES / 64).min(MOST_PAGES / 64);
-        let fits = |layout: &Self| layout.pages >= PAGES && layout.bytes() == bytes;
-        [last, last.saturating_sub(1)].map(|n| Self { pages: 64 * n }).into_iter().find(fits)
-    }
-
-    /// How many pages it has.
-    pub const fn pages(&self) -> usize {
-        self.pages
-    }
-
-    /// Size of the file in bytes.
-    pub const fn bytes(&self) -> usize {
-        self.pages_offset() + self.pages * PAGE_BYTES
-    }
-
-    const fn rows_offset(&self) -> usize {
-        CLAIMS_OFFSET + 4 * self.pages
-    }
-
-    /// Bytes before the first page.
-    const fn pages_offset(&self) -> usize {
-        (self.rows_offset() + ROWS * size_of::<Row>()).next_multiple_of(PAGE_BYTES)
-    }
-
-    const fn page_offset(&self, page: usize) -> usize {
-        let last = self.pages - 1;
-        self.pages_offset() + if page < last { page } else { last } * PAGE_BYTES
-    }
-}
+pub const POOL_BYTES: usize = Layout::USUAL.bytes();
 
 #[repr(C)]
 struct Header {
@@ -247,7 +203,7 @@ impl Pool {
     /// # Safety
     /// No thread of this process may have a page of `old`.
     pub unsafe fn open_in_place_of(old: Self, path: &CStr) -> Result<Self, i32> {
-        for page in 0..old.layout().pages {
+        for page in 0..old.layout().pages() {
             // SAFETY: the caller guarantees that no thread has a page of `old`.
             unsafe { old.unmap_page(page) };
         }
@@ -286,7 +242,7 @@ impl Pool {
         let header = unsafe { &*base.cast::<Header>() };
         let known = header.magic == MAGIC
             && header.version == VERSION
-            && header.pages as usize == layout.pages;
+            && header.pages as usize == layout.pages();
         // One of another size stays where it is. Nobody but a thread that is mistaken looks at it.
         if known && let Some(old) = old.filter(|old| old.layout() == layout) {
             let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
@@ -301,7 +257,7 @@ impl Pool {
             drop(guard);
             return refuse(libc::EINVAL);
         }
-        let unmapped = (0..layout.pages).map(|_| AtomicPtr::new(std::ptr::null_mut()));
+        let unmapped = (0..layout.pages()).map(|_| AtomicPtr::new(std::ptr::null_mut()));
         Ok((Self { base, places: Box::leak(unmapped.collect()) }, guard))
     }
 
@@ -317,7 +273,7 @@ impl Pool {
 
     /// Where everything is.
     pub fn layout(&self) -> Layout {
-        Layout { pages: self.places.len() }
+        Layout::of_pages(self.places.len())
     }
 
     /// Where the address of a page is kept.

@@ -5,12 +5,10 @@
 //!  magic "CPTRUN01" · version u32 · body length u32 · XXH64 of body u64 · body
 //! ```
 //!
-//! The file is written once, before the program starts. A change of the layout increases the
-//! version. An agent that finds another version records nothing (`run` and the agent are shipped
-//! together).
+//! The file is written once, before the program starts. A change of the layout increases the version. An
+//! agent that finds another version records nothing (`run` and the agent are shipped together).
 
-use std::ffi::CStr;
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 use std::fmt;
 
 use model::{
@@ -53,7 +51,7 @@ pub struct RunFile {
     /// The part of each thread's processor time that recording may take, from 0 to 1. Then every
     /// call is counted, but only some are timed; with 0, none is. `None`: every call is recorded.
     pub budget: Option<f64>,
-    /// How instrumented loops are recorded; `None`: they are not.
+    /// How instrumented loops are recorded.
     pub loops: Option<LoopOptions>,
     /// Which profiler plugins to load; `None`: no plugins.
     pub plugins: Option<PluginOptions>,
@@ -72,7 +70,7 @@ pub struct LoopOptions {
     pub logged: u32,
     /// Whether the machine code of instrumented modules is copied into the profile.
     pub keep_code: bool,
-    /// Whether the iterations of single hits are kept: their minimum, maximum and histogram.
+    /// Whether a histogram of the iterations of hits is kept.
     pub trips: bool,
 }
 
@@ -186,8 +184,7 @@ impl RunFile {
         }
         e.u8(self.loops.is_some().into());
         if let Some(LoopOptions { first, gap_mask, logged, keep_code, trips }) = self.loops {
-            let flags = u8::from(keep_code) | u8::from(trips) << 1;
-            e.u32(first).u32(gap_mask).u32(logged).u8(flags);
+            e.u32(first).u32(gap_mask).u32(logged).u8(u8::from(keep_code) | u8::from(trips) << 1);
         }
         e.u8(self.plugins.is_some().into());
         if let Some(plugins) = &self.plugins {
@@ -299,15 +296,15 @@ impl RunFile {
             0 => None,
             _ => {
                 let bits = d.u64()?;
-                let budget = Some(f64::from_bits(bits)).filter(|part| (0.0..=1.0).contains(part));
-                Some(budget.ok_or(RunFileError::Unknown("budget", (bits >> 32) as u32))?)
+                let part = Some(f64::from_bits(bits)).filter(|part| (0.0..=1.0).contains(part));
+                Some(part.ok_or(RunFileError::Unknown("budget", (bits >> 32) as u32))?)
             }
         };
         let loops = match d.u8()? {
             0 => None,
             _ => {
                 let (first, gap_mask, logged, flags) = (d.u32()?, d.u32()?, d.u32()?, d.u8()?);
-                let (keep_code, trips) = (flags & 1 != 0, flags & 2 != 0);
+                let [keep_code, trips] = [1, 2].map(|bit| flags & bit != 0);
                 Some(LoopOptions { first, gap_mask, logged, keep_code, trips })
             }
         };

@@ -12,16 +12,13 @@ use std::io::{self, Write};
 use analysis::loops::{Estimate, LoopNode, LoopTree, Numbers};
 
 use super::schedule;
+use super::trips::{NAME_WIDTH, SCALED};
 use super::{Loops, estimated_iterations, iterations, readable_name, source, thread_name, trips};
 use crate::terminal::visible;
 use crate::view::layout::{Kind, Names, Shown, layout};
 use crate::view::names::place;
 use crate::view::units::{count, grouped, number, percent, time};
 
-/// What marks iterations that were counted for some hits only.
-pub(super) const SCALED: &str = "~";
-/// Names are not shortened below this, as long as there are other columns to leave out.
-pub(super) const NAME_WIDTH: usize = 22;
 /// The rank of counters.
 const COUNTERS: u8 = 12;
 /// What a place in the source is shortened to.

@@ -7,9 +7,13 @@ use analysis::loops::{LoopTree, Numbers};
 use ir::table::Entry;
 
 use super::readable_full_name;
-use super::text::{NAME_WIDTH, SCALED};
 use crate::view::layout::{Kind, Names, Shown, layout};
 use crate::view::units::{count, percent};
+
+/// What marks iterations that were counted for some hits only.
+pub(super) const SCALED: &str = "~";
+/// Names are not shortened below this, as long as there are other columns to leave out.
+pub(super) const NAME_WIDTH: usize = 22;
 
 /// The smallest and the largest number of iterations of a hit, of those that were counted; else what the text
 /// says.

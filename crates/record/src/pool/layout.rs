@@ -1,0 +1,58 @@
+//! Where everything is in a pool, which follows from the number of its pages.
+
+use super::{CLAIMS_OFFSET, MOST_PAGES, PAGES, ROWS, Row};
+use crate::page::PAGE_BYTES;
+
+/// Where everything is in a pool with so many pages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Layout {
+    pages: usize,
+}
+
+impl Layout {
+    /// That of a pool of [`PAGES`] pages.
+    pub const USUAL: Self = Self { pages: PAGES };
+
+    /// That of a pool with exactly so many pages.
+    pub(super) const fn of_pages(pages: usize) -> Self {
+        Self { pages }
+    }
+
+    /// That of a pool with room for at least so many pages.
+    pub fn with_pages(pages: usize) -> Self {
+        Self { pages: pages.next_multiple_of(64).clamp(PAGES, MOST_PAGES) }
+    }
+
+    /// That of a pool file of this size; `None`: no pool has it.
+    pub fn of_size(bytes: u64) -> Option<Self> {
+        let bytes = usize::try_from(bytes).ok()?;
+        // What is before the pages is smaller than 64 of them.
+        let last = (bytes / PAGE_BYTES / 64).min(MOST_PAGES / 64);
+        let fits = |layout: &Self| layout.pages >= PAGES && layout.bytes() == bytes;
+        [last, last.saturating_sub(1)].map(|n| Self { pages: 64 * n }).into_iter().find(fits)
+    }
+
+    /// How many pages it has.
+    pub const fn pages(&self) -> usize {
+        self.pages
+    }
+
+    /// Size of the file in bytes.
+    pub const fn bytes(&self) -> usize {
+        self.pages_offset() + self.pages * PAGE_BYTES
+    }
+
+    pub(super) const fn rows_offset(&self) -> usize {
+        CLAIMS_OFFSET + 4 * self.pages
+    }
+
+    /// Bytes before the first page.
+    pub(super) const fn pages_offset(&self) -> usize {
+        (self.rows_offset() + ROWS * size_of::<Row>()).next_multiple_of(PAGE_BYTES)
+    }
+
+    pub(super) const fn page_offset(&self, page: usize) -> usize {
+        let last = self.pages - 1;
+        self.pages_offset() + if page < last { page } else { last } * PAGE_BYTES
+    }
+}
