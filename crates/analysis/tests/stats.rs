@@ -323,7 +323,7 @@ fn many_values_are_ranked() {
         column(&|r, i| if i % 1_000 == 0 { r >> 30 } else { r % 9_000 }),
         column(&|r, _| r >> 24),
         column(&|r, _| r >> (r % 64)),
-        column(&|r, i| (i as u64 / 7) << 33 | r % 3),
+        column(&|r, i| ((i as u64 / 7) << 33) | (r % 3)),
     ];
     let scope = of(&columns.each_ref().map(Vec::as_slice), 8);
     // Doubled ranks from 2, of equal values the mean.
