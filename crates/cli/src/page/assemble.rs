@@ -84,11 +84,22 @@ fn fill(template: &str, values: &[(&str, &str)]) -> String {
     page + rest
 }
 
-/// All modules as one.
+/// All modules as one, without lines that are only comments.
 fn script() -> String {
     let mut script = String::new();
+    let mut is_comment = false;
     for line in MODULES.iter().flat_map(|module| module.lines()) {
-        if line.starts_with("import ") || line == "export {};" {
+        let code = line.trim_start();
+        is_comment |= code.starts_with("/*");
+        if is_comment {
+            is_comment = !code.trim_end().ends_with("*/");
+            continue;
+        }
+        if line.starts_with("import ")
+            || line == "export {};"
+            || code.is_empty()
+            || code.starts_with("//")
+        {
             continue;
         }
         script.push_str(line.strip_prefix("export ").unwrap_or(line));

@@ -10,6 +10,8 @@ pub struct Call {
     pub begin: i64,
     pub duration: u64,
     pub name: u32,
+    /// How many slices are around it; found when it is encoded.
+    pub depth: u32,
 }
 
 /// What the bytes are.
@@ -40,16 +42,19 @@ const COARSER: i64 = 4;
 /// Encodes the calls of each lane, which are sorted by begin, the outer ones first. `begin` is the begin of
 /// the timeline.
 pub fn encode(lanes: &mut [Vec<Call>], begin: i64) -> (Encoded, Vec<u8>) {
+    lanes.iter_mut().for_each(|lane| find_depths(lane));
     let mut grid = 1;
     let all: usize = lanes.iter().map(Vec::len).sum();
     let mut kept = all;
     while kept > CALLS && grid < i64::MAX / COARSER {
         grid *= COARSER;
-        kept = lanes.iter().map(|lane| thinned(lane, begin, grid).count()).sum();
+        let seen = |lane: &Vec<Call>| visible(lane, begin, grid).iter().filter(|is| **is).count();
+        kept = lanes.iter().map(seen).sum();
     }
     if kept < all {
         for lane in lanes.iter_mut() {
-            *lane = thinned(lane, begin, grid).collect();
+            let mut seen = visible(lane, begin, grid).into_iter();
+            lane.retain(|_| seen.next().unwrap_or(true));
         }
     }
     loop {
@@ -61,30 +66,42 @@ pub fn encode(lanes: &mut [Vec<Call>], begin: i64) -> (Encoded, Vec<u8>) {
     }
 }
 
-/// The calls without those that nobody would see at this grid.
-fn thinned(calls: &[Call], begin: i64, grid: i64) -> impl Iterator<Item = Call> {
-    let mut ends: Vec<i64> = Vec::new();
-    // By depth: the step of the grid in which the last call began.
-    let mut last: Vec<i64> = Vec::new();
-    calls.iter().copied().filter(move |call| {
-        let depth = depth(&mut ends, call);
-        last.resize(last.len().max(depth + 1), i64::MIN);
-        let step = (call.begin - begin) / grid;
-        let is_hidden = last[depth] == step && call.duration < grid as u64;
-        last[depth] = step;
-        !is_hidden
-    })
+/// For each call, whether somebody would see it at this grid: it is not shorter than a step, or the longest
+/// of those that begin in one step at its depth.
+fn visible(calls: &[Call], begin: i64, grid: i64) -> Vec<bool> {
+    let mut seen = vec![true; calls.len()];
+    // By depth: the step in which the last call began, and the longest call of that step.
+    let mut last: Vec<(i64, usize)> = Vec::new();
+    for (i, call) in calls.iter().enumerate() {
+        let depth = call.depth as usize;
+        last.resize(last.len().max(depth + 1), (i64::MIN, 0));
+        let step = call.begin.saturating_sub(begin) / grid;
+        let (other_step, other) = last[depth];
+        if other_step != step {
+            last[depth] = (step, i);
+            continue;
+        }
+        let is_longer = call.duration > calls[other].duration;
+        let (shorter, longer) = if is_longer { (other, i) } else { (i, other) };
+        seen[shorter] = calls[shorter].duration >= grid as u64;
+        last[depth].1 = longer;
+    }
+    seen
 }
 
-/// How many calls are around this one. `ends` are those of the calls that are open.
-fn depth(ends: &mut Vec<i64>, call: &Call) -> usize {
-    let end = call.begin.saturating_add_unsigned(call.duration);
-    while ends.last().is_some_and(|last| *last <= call.begin && (*last < end || call.duration > 0))
-    {
-        ends.pop();
+/// Finds how many calls are around each.
+fn find_depths(calls: &mut [Call]) {
+    // The ends of the calls that are open.
+    let mut ends: Vec<i64> = Vec::new();
+    for call in calls {
+        let end = call.begin.saturating_add_unsigned(call.duration);
+        let is_over = |last: &i64| *last <= call.begin && (*last < end || call.duration > 0);
+        while ends.last().is_some_and(is_over) {
+            ends.pop();
+        }
+        call.depth = ends.len() as u32;
+        ends.push(end);
     }
-    ends.push(end);
-    ends.len() - 1
 }
 
 fn at_grid(lanes: &[Vec<Call>], begin: i64, grid: i64) -> (Encoded, Vec<u8>) {
@@ -92,20 +109,19 @@ fn at_grid(lanes: &[Vec<Call>], begin: i64, grid: i64) -> (Encoded, Vec<u8>) {
     let mut bytes = Vec::new();
     for calls in lanes {
         let offset = bytes.len();
-        let (mut ends, mut deepest) = (Vec::new(), 0);
+        let mut deepest = 0;
         let [mut begins, mut durations, mut names, mut depths] = [const { Vec::new() }; 4];
         let mut before = 0;
         for call in calls {
-            let at = (call.begin - begin) / grid;
+            let at = call.begin.saturating_sub(begin).max(0) / grid;
             // Both ends are rounded down, so that what touches still does.
             let end = call.begin.saturating_add_unsigned(call.duration);
-            let duration = (end - begin) / grid - at;
+            let duration = (end.saturating_sub(begin) / grid - at).max(0);
             leb128(&mut begins, zigzag(at - before));
             leb128(&mut durations, duration as u64);
             leb128(&mut names, call.name.into());
-            let depth = depth(&mut ends, call);
-            leb128(&mut depths, depth as u64);
-            deepest = deepest.max(depth as u32 + 1);
+            leb128(&mut depths, call.depth.into());
+            deepest = deepest.max(call.depth + 1);
             before = at + duration;
         }
         for part in [begins, durations, names, depths] {
@@ -165,7 +181,8 @@ mod tests {
 
     #[test]
     fn calls_come_back() {
-        let call = |begin: i64, duration, name| Call { begin: 1_000 + begin, duration, name };
+        let call =
+            |begin: i64, duration, name| Call { begin: 1_000 + begin, duration, name, depth: 0 };
         let calls =
             vec![call(0, 100, 0), call(0, 40, 1), call(50, 0, 2), call(60, 40, 1), call(200, 9, 3)];
         let mut lanes = [vec![], calls];
@@ -180,12 +197,15 @@ mod tests {
     /// What cannot be seen is left out, and all long calls are there.
     #[test]
     fn many_calls_are_thinned_out() {
-        let short = (0..3_000_000).map(|i| Call { begin: i * 3, duration: 1, name: 0 });
-        let long = (0..9).map(|i| Call { begin: i * 1_000_000, duration: 900_000, name: 1 });
+        let call = |begin, duration, name| Call { begin, duration, name, depth: 0 };
+        // Of two neighbours, the second one is longer.
+        let short = (0..3_000_000).map(|i| call(i * 3, 1 + i as u64 % 2, i as u32 % 2));
+        let long = (0..9).map(|i| call(i * 1_000_000, 900_000, 2));
         let mut lanes = [short.collect(), long.collect()];
         let (encoded, bytes) = encode(&mut lanes, 0);
         assert!(encoded.kept <= CALLS && encoded.grid > 1, "{}", encoded.grid);
         assert!(encoded.kept > CALLS / 8 && bytes.len() <= BYTES);
         assert_eq!(encoded.lanes[1].calls, 9);
+        assert!(lanes[0].iter().all(|call| call.name == 1), "the longer ones are kept");
     }
 }

@@ -114,7 +114,13 @@ fn longest(profile: &Profile, timeline: &Timeline, calls: &[LongCall]) -> Longes
         let values = profile.manifest.counters.iter().zip(&call.counters);
         cells.extend(values.map(|(counter, value)| Some(text(counter.unit(), (*value)? as f64))));
         let p = &profile.processes[process];
-        let lane = timeline.lane_of(p.id.pid, p.threads[thread].tid);
+        // In a merged profile, lanes of later recordings have other process ids.
+        let is_only =
+            profile.processes.iter().filter(|other| other.id.pid == p.id.pid).count() == 1;
+        let lane = match is_only || profile.members.is_empty() {
+            true => timeline.lane_of(p.id.pid, p.threads[thread].tid),
+            false => -1,
+        };
         LongRowOut { cells, at: begin, thread: lane }
     };
     LongestOut { titles, rows: calls.iter().map(row).collect() }

@@ -75,8 +75,7 @@ impl Timeline {
         }
         let kept = self.encoded.kept;
         let about = match (self.calls - kept, self.encoded.grid) {
-            (0, 1) => String::new(),
-            (0, grid) => format!("moments are shown to {}", crate::view::units::time(grid as f64)),
+            (0, _) => String::new(),
             (left, grid) => format!(
                 "{} of {} slices are not drawn: shorter ones beside others within {}",
                 grouped(left as u128),
@@ -84,13 +83,20 @@ impl Timeline {
                 crate::view::units::time(grid as f64)
             ),
         };
-        let of_name: HashMap<&str, usize> =
-            ops.iter().enumerate().rev().map(|(at, op)| (op.name.as_str(), at)).collect();
+        // A slice has only a name, and several ops may have it.
+        let mut of_name: HashMap<&str, Option<usize>> = HashMap::new();
+        for (at, op) in ops.iter().enumerate() {
+            of_name.entry(&op.name).and_modify(|known| *known = None).or_insert(Some(at));
+        }
         Some(TimelineOut {
             span: self.span,
             grid: self.encoded.grid,
             about,
-            ops: self.names.iter().map(|name| of_name.get(name.as_str()).copied()).collect(),
+            ops: self
+                .names
+                .iter()
+                .map(|name| of_name.get(name.as_str()).copied().flatten())
+                .collect(),
             names: self.names,
             lanes: self.lanes,
             series: self.series,
@@ -249,7 +255,7 @@ impl TimelineSink for Sink {
         let (begin, duration) = (slice.start_ns, slice.duration_ns);
         self.first = Some(self.first.map_or(begin, |first| first.min(begin)));
         self.end = self.end.max(begin.saturating_add_unsigned(duration));
-        self.lane(&slice.row).calls.push(Call { begin, duration, name });
+        self.lane(&slice.row).calls.push(Call { begin, duration, name, depth: 0 });
         Ok(())
     }
 

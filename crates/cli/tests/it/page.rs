@@ -93,7 +93,7 @@ fn all_views_at_all_widths_say_nothing_ask_for_nothing_and_fit() {
                 go(&mut browser, view);
                 let seen = browser.eval(
                     "({wide: document.documentElement.scrollWidth, window: innerWidth, \
-                       wrong: /\\b(NaN|undefined|Infinity|null|\\[object)\\b/.exec( \
+                       wrong: /\\b(?:NaN|undefined|Infinity|null)\\b|\\[object /.exec( \
                          document.body.innerText + [...document.querySelectorAll('svg *, [aria-label]')] \
                            .map((e) => e.outerHTML.slice(0, 2000)).join(' '))?.[0] ?? '', \
                        title: document.title, \
@@ -363,14 +363,16 @@ fn a_timeline_of_a_million_calls() {
     let frames = browser.eval(
         "(async () => { \
            const canvas = document.querySelector('canvas'); canvas.focus(); const times = []; \
+           const texts = new Set(); \
            const frame = () => new Promise((done) => requestAnimationFrame(() => setTimeout(done))); \
            for (const key of ['w','w','w','d','d','a','w','w','w','w','d','s','s','s','s','w','a','s','s', \
                               's','s','0','.','.','.','w','w','w','w','w','w','w','w','d','.','0']) { \
              dispatchEvent(new KeyboardEvent('keydown', {key})); \
-             await frame(); await frame(); times.push(Number(canvas.dataset.frame)); } \
-           return times; })()",
+             await frame(); await frame(); times.push(Number(canvas.dataset.frame)); \
+             texts.add(document.querySelector('.counted').textContent); } \
+           return [times, texts.size]; })()",
     );
-    let mut times: Vec<f64> = serde_json::from_value(frames).unwrap();
+    let (mut times, pictures): (Vec<f64>, usize) = serde_json::from_value(frames).unwrap();
     times.sort_by(f64::total_cmp);
     let heap = browser.eval("gc(), performance.memory.usedJSHeapSize / 1e6");
     let size = std::fs::metadata(&page).unwrap().len();
@@ -383,7 +385,9 @@ fn a_timeline_of_a_million_calls() {
     );
     let text = browser.eval("document.querySelector('.counted').textContent");
     assert!(text.as_str().unwrap().starts_with("1,040,400 calls in view"), "{text}");
-    assert!(worst < 1000.0, "{times:?}");
+    assert!(pictures > 10, "the keys show {pictures} different parts");
+    // Generous: the machine draws in software, and has other things to do.
+    assert!(middle < 500.0, "{times:?}");
     assert!(heap.as_f64().unwrap() < 400.0, "{heap}");
     assert!(browser.complaints().is_empty());
 }
