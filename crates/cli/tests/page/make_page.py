@@ -58,9 +58,17 @@ def digest(text):
 
 def script():
     lines = []
+    is_comment = False
     for module in (APP / "modules.txt").read_text().split():
         for line in (APP / module).read_text().splitlines():
+            code = line.strip()
+            is_comment = is_comment or code.startswith("/*")
+            if is_comment:
+                is_comment = not code.endswith("*/")
+                continue
             if line.startswith("import ") or line == "export {};":
+                continue
+            if not code or code.startswith("//"):
                 continue
             lines.append(line.removeprefix("export "))
     return "\n".join(lines) + "\n"
