@@ -29,7 +29,7 @@ use crate::terminal::Kind;
 use crate::view::head;
 use crate::view::loops::Loops;
 use crate::view::losses;
-use crate::view::notes::notes;
+use crate::view::notes::{notes, reasons};
 use crate::view::overview::Overview;
 use crate::view::price;
 use crate::view::table::Table;
@@ -120,13 +120,20 @@ fn make(wanted: &Wanted<'_>) -> Result<String, Failure> {
     let keys = detailed(overview);
     let mut all: Vec<TableOut> = wanted.forms.iter().map(|form| tables::of(form, &keys)).collect();
     let ops = ops::of(profile, overview, &keys, &all[0], &timeline);
-    all.extend(tables::of_loops(wanted.loops));
+    let of_loops = tables::of_loops(wanted.loops);
+    let sentences = match summary.calls {
+        0 => without_calls(overview, &of_loops),
+        _ => lines(overview, true),
+    };
+    all.extend(of_loops);
+    // Where nothing called, an empty table of ops would only be in the way.
+    all.retain(|table| !table.rows.is_empty());
     let head = Head {
         schema: data::SCHEMA,
         program: head::program_name(profile),
         about: about(overview),
         version: env!("CARGO_PKG_VERSION"),
-        sentences: lines(overview, true),
+        sentences,
         warnings: lines(overview, false),
         recording: head::recording(overview).into_iter().map(|(l, t)| (l.to_owned(), t)).collect(),
         price: price::whole(overview),
@@ -156,6 +163,17 @@ fn lines(overview: &Overview<'_>, in_words: bool) -> Vec<String> {
     let all = head::lines(overview).into_iter();
     let wanted = all.filter(|(label, _)| label.is_empty() == in_words);
     wanted.map(|(label, text)| if in_words { text } else { format!("{label}: {text}") }).collect()
+}
+
+/// What the page says first if no call was recorded: what the loops did, or why there may be nothing.
+fn without_calls(overview: &Overview<'_>, of_loops: &[TableOut]) -> Vec<String> {
+    let loops: Vec<String> =
+        of_loops.iter().filter_map(|table| table.lead.first().cloned()).collect();
+    if !loops.is_empty() {
+        return loops;
+    }
+    let why = reasons(overview).into_iter();
+    ["no calls were recorded; likely reasons:".to_owned()].into_iter().chain(why).collect()
 }
 
 fn about(overview: &Overview<'_>) -> String {

@@ -439,7 +439,8 @@ fn a_page_of_the_program() {
         open(&mut browser, &page, "");
         for view in views(&mut browser) {
             go(&mut browser, &view);
-            let wrong = browser.eval("/NaN|undefined|Infinity|\\[object /.exec(document.body.innerText)?.[0]");
+            let wrong = browser
+                .eval("/NaN|undefined|Infinity|\\[object /.exec(document.body.innerText)?.[0]");
             assert!(wrong.is_null(), "{view}: {wrong}");
             let wide = "document.documentElement.scrollWidth <= innerWidth";
             assert_eq!(browser.eval(wide), true, "{view} at {width}");

@@ -49,7 +49,9 @@ function whereToLook(context) {
   const { head } = context;
   const table = tableOf(head, "op") ?? head.tables.find((t) => t.group === "ops" && t.parents === null);
   if (table === undefined || table === null || table.rows.length === 0) {
-    return panel("Where to look first", "", h("p", {}, "There are no ops in this profile."));
+    const loops = head.tables.find((t) => t.group === "loops");
+    const text = loops ? "Only loops were recorded." : "There are no ops in this profile.";
+    return panel("Where to look first", "", h("p", {}, text));
   }
   const order = table.rows.map((_, i) => i);
   if (table.share >= 0) {
