@@ -4,7 +4,8 @@
 //     ids_host LIBRARY fork
 //
 // `between` and `over` record two sessions. A thread is in a call when the first one ends; the call ends
-// before the second session begins, or after that. In the second session, the thread makes three calls.
+// before the second session begins, or after that, with another call inside of it. In the second session,
+// the thread makes three calls.
 // With `fork`, a call forks. The child ends its copy of the call and makes three more; the parent makes two.
 // Lines of the output are how many ids the plugin has got, and how many it was told to take back.
 #define _GNU_SOURCE
@@ -43,6 +44,8 @@ static void wait_inside(void) {
   launch("k");
   together();  // Inside.
   together();  // The session has ended.
+  // In the second session, if that is there: the recorder finds what the thread has left of the first.
+  call(launch_one, 1);
 }
 
 static void fork_inside(void) {
