@@ -16,4 +16,4 @@ mod shapes;
 mod slices;
 
 pub use modules::{ModuleRow, Modules, by_line, by_module};
-pub use shapes::{ShapeRow, Shapes, by_shape};
+pub use shapes::{SHAPE_COUNTERS, ShapeRow, Shapes, by_shape};

@@ -9,6 +9,7 @@
 use std::io::Read;
 use std::path::PathBuf;
 
+use analysis::torch::SHAPE_COUNTERS;
 use model::Metric;
 use model::metric::{BUILTINS, Bound, MetricError, Operand, offered};
 use model::suggest::closest;
@@ -117,6 +118,12 @@ pub fn of_profile(
     Ok(all)
 }
 
+/// The metrics of a table by the shapes of inputs, which has counters of its own and shows what was asked
+/// for.
+pub fn of_shapes(args: &MetricArgs) -> Result<Vec<Bound>, Failure> {
+    bind_all(&asked(args, &SHAPE_COUNTERS)?, &SHAPE_COUNTERS)
+}
+
 /// The metrics of the command line, in its order, but those of files first.
 fn asked(args: &MetricArgs, operands: &[Operand<'_>]) -> Result<Vec<Asked>, Failure> {
     let mut all: Vec<Asked> = Vec::new();
@@ -192,6 +199,7 @@ const COLUMNS: &[&str] = &[
     "cpu",
     "process",
     "library",
+    "shapes",
     "source",
     "calls",
     "dispatches",

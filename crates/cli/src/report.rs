@@ -183,14 +183,15 @@ struct Report<'a> {
 /// Options that are about calls, which tables of activities are not made of.
 fn refuse_what_needs_calls(args: &Args, by: RowKind) -> Result<(), Failure> {
     let of_loops = by == RowKind::Loop;
+    let has_metrics = by == RowKind::Shape;
     let given = [
         (args.skip_ms > 0.0, "--skip-ms"),
         (args.raw && !of_loops, "--raw"),
         (args.kind.is_some() && of_loops, "--kind"),
         (args.device.is_some() && of_loops, "--device"),
         (args.stream.is_some() && of_loops, "--stream"),
-        (!args.metrics.metric.is_empty(), "--metric"),
-        (!args.metrics.metrics_file.is_empty(), "--metrics-file"),
+        (!args.metrics.metric.is_empty() && !has_metrics, "--metric"),
+        (!args.metrics.metrics_file.is_empty() && !has_metrics, "--metrics-file"),
     ];
     let name = by.to_possible_value();
     let name = name.as_ref().map_or("", |name| name.get_name());

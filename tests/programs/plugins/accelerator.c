@@ -51,6 +51,9 @@ KINETO_PLUGIN_EXPORT void accelerator_launch(const char* name) {
   launch->end = now();
 }
 
+/* How many ids the plugin has got in this process, and how many of them were taken back. */
+KINETO_PLUGIN_EXPORT void accelerator_ids(unsigned both[2]) { both[0] = pushes, both[1] = pops; }
+
 static int create(KinetoPlugin_ProfilerCreate_Params* params) {
   params->pProfilerHandle = calloc(1, 1);
   return 0;

@@ -326,6 +326,21 @@ def test_lines_and_steps_and_flops_are_torchs(any_torch, tmp_path):
         assert {op: count for op, count in flops.items() if count} == found["flops"]
         assert {"aten::conv2d", "aten::addmm", "aten::bmm", "aten::mul", "aten::add"} <= found["flops"].keys()
 
+        # Metrics of these rows. PyTorch has no rates, but what they are made of.
+        metrics = ("--metric", "rate = flops / duration in G/s", "--metric", "each = flops / calls")
+        report = recorded.report(profile, "--by", "shape", *metrics)
+        assert [metric["name"] for metric in report["metrics"]] == ["rate", "each"]
+        values = {
+            (row["op"], json.dumps(row["shapes"])): [metric["value"] for metric in row["metrics"]]
+            for row in report["rows"]
+        }
+        assert all((row["metrics"][0]["value"] is None) == (row["flops"] is None) for row in report["rows"])
+        for op, shapes, calls, flops, total_us in found["shaped"]:
+            rate, each = values[op, json.dumps(shapes)]
+            assert rate == pytest.approx(flops / (total_us * 1000), rel=0.01), op
+            assert each == flops / calls, op
+        assert {op for op, *_ in found["shaped"]} == found["flops"].keys()
+
 
 def test_names_that_torchs_file_cannot_hold_arrive(torch, tmp_path):
     recorded = Recorded(torch, tmp_path, "names")

@@ -14,6 +14,8 @@ import pytest
 import support
 import tvm
 from tvm import relax
+from tvm.relax.frontend import nn
+from tvm.relax.frontend.nn import op
 from tvm.script import tirx as T
 
 import counterpoint.tvm as cp
@@ -132,6 +134,43 @@ def test_a_tiled_matmul():
     assert "unrolled by TVM: tiled:ii (unrolled 4)" in " ".join(str(loops).split())
     row = loops.find("tiled_compute_", "k")
     assert row.hits == 3 * 6 * 7 and row.iterations is not None
+
+
+@pytest.mark.parametrize("mode", ["sampled", "timed", "count", "log"])
+def test_trip_counts_of_a_products_shape(mode):
+    """A product as models have it, of TVM's own schedule: its loops run I, J and K times, each in one another."""
+
+    class Product(nn.Module):
+        def forward(self, x, y):
+            return op.matmul(x, y)
+
+    runs, depth = 3, 1 + 4 * 64
+    arrays = [np.random.default_rng(8).standard_normal(s).astype("float32") for s in ((I, depth), (depth, J))]
+    spec = {name: nn.spec.Tensor(array.shape, "float32") for name, array in zip("xy", arrays)}
+    mod, _ = Product().export_tvm(spec={"forward": spec})
+    with cp.loops(mode=mode, **ALL):
+        executable = tvm.compile(mod, target="llvm")
+    vm = relax.VirtualMachine(executable, tvm.cpu())
+    with cp.profile(vm, counters=[], loops=True) as prof:
+        for _ in range(runs):
+            result = vm["forward"](*models.tensors(arrays)).numpy()
+    np.testing.assert_allclose(result, arrays[0] @ arrays[1], rtol=1e-3, atol=1e-3)
+    loops = prof.loops()
+    (module,) = loops.document["modules"]
+    rows = {row["id"]: row for row in module["rows"] if row["kind"] == "loop"}
+    schedule = module["schedule"]
+    assert [(one["extent"], len(one["ids"])) for one in schedule] == [(I, 1), (J, 1), (depth, 1)], schedule
+    outer, middle, inner = (rows[one["ids"][0]] for one in schedule)
+    assert (middle["parent"], inner["parent"]) == (outer["id"], middle["id"])
+    assert [row["hits"] for row in (outer, middle, inner)] == [runs, runs * I, runs * I * J]
+    # LLVM takes the first term, which clears the sum, out of the innermost loop, and then four at a time.
+    assert (depth - 1) % 4 == 0
+    rounds = (depth - 1) // 4
+    iterations = [runs * I, runs * I * J, runs * I * J * rounds]
+    assert [row["iterations"] for row in (outer, middle, inner)] == iterations
+    if mode == "sampled":
+        for row, trips in ((outer, I), (middle, J), (inner, rounds)):
+            assert (row["trips"]["least"], row["trips"]["most"]) == (trips, trips), row
 
 
 def test_parallel_and_conditional_loops():

@@ -2,6 +2,8 @@
 
 use std::collections::HashMap;
 
+use model::Unit;
+use model::metric::{Bound, Operand};
 use profile::activities::Activities;
 
 use super::slices::{Around, Kind, Slices};
@@ -27,6 +29,20 @@ pub struct ShapeRow {
     pub min_ns: i64,
     /// The longest.
     pub max_ns: i64,
+}
+
+/// What metrics of a [`ShapeRow`] are made of: it has one counter.
+pub const SHAPE_COUNTERS: [Operand<'static>; 1] =
+    [Operand { name: "flops", unit: Unit::Count, scale: 1.0, group: 0 }];
+
+impl ShapeRow {
+    /// The value of a metric that is bound to [`SHAPE_COUNTERS`]; `duration` is the time of all calls.
+    /// `None`: it uses operations that are not known, or is not defined.
+    pub fn metric(&self, metric: &Bound) -> Option<f64> {
+        let of = |_: &usize| self.flops.map(|flops| flops as f64);
+        let values: Vec<f64> = metric.counters.iter().map(of).collect::<Option<_>>()?;
+        metric.value_of(self.calls as f64, None, self.total_ns as f64, &values)
+    }
 }
 
 /// The table.

@@ -38,7 +38,7 @@ const WANTED: &[(&[&str], &str)] = &[
     (
         &["flops", "flop", "fp-ops", "gflops"],
         "PAPI_FP_OPS on AMD's Zen; elsewhere the processor's own counters (docs/counters.md, PAPI's \
-         names)",
+         names); of PyTorch's ops, `report --by shape` has them",
     ),
     (&["r", "raw"], "rNNNN is a hardware counter by its number in hexadecimal, as in r01c2"),
 ];

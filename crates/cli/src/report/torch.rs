@@ -3,17 +3,21 @@
 
 use std::io;
 use std::process::ExitCode;
+use std::rc::Rc;
 
 use analysis::torch::{ModuleRow, Modules, ShapeRow, Shapes, by_line, by_module, by_shape};
+use model::metric::Bound;
 use profile::Profile;
 use profile::activities::Activities;
 use serde::Serialize;
 
 use super::{Args, Out, RowKind, output};
 use crate::failure::Failure;
+use crate::metrics;
 use crate::terminal::{say, visible};
 use crate::view::head::ProfileHead;
 use crate::view::losses::{self, LossOut, losses_out};
+use crate::view::metrics::{MetricOut, metrics_out, rank};
 use crate::view::table::{Column, Table, Value};
 use crate::view::text::table;
 use crate::view::wrap::{PROSE_WIDTH, wrapped};
@@ -39,6 +43,9 @@ struct Document<'a, R> {
     filter: Option<&'a str>,
     /// Self times of all ops, before filtering.
     ops_ns: i64,
+    /// Absent if none was asked for.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    metrics: Vec<MetricOut<'a>>,
     rows: Vec<R>,
     losses: Vec<LossOut>,
 }
@@ -72,6 +79,15 @@ struct ShapeOut<'a> {
     self_ns: i64,
     min_ns: i64,
     max_ns: i64,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    metrics: Vec<ValueOut<'a>>,
+}
+
+#[derive(Serialize)]
+struct ValueOut<'a> {
+    name: &'a str,
+    unit: &'a str,
+    value: Option<f64>,
 }
 
 /// Prints the report by module or by shape.
@@ -127,7 +143,7 @@ fn modules(
     };
     let document = || table.order.iter().map(out).collect::<Vec<_>>();
     let schema = if is_line { LINES_SCHEMA } else { MODULES_SCHEMA };
-    print(args, profile, schema, ops_ns, &table, document)
+    print(args, profile, schema, (ops_ns, &[]), &table, document)
 }
 
 /// The table by module or by line.
@@ -166,7 +182,7 @@ fn of_modules(rows: &[ModuleRow], ops_ns: i64, is_line: bool) -> Table {
 }
 
 /// The table by shape.
-fn of_shapes(rows: &[ShapeRow], self_ns: i64) -> Table {
+fn of_shapes(rows: &[ShapeRow], self_ns: i64, metrics: &[Bound]) -> Table {
     let ns = |of: fn(&ShapeRow) -> f64| -> Vec<Option<Value>> {
         rows.iter().map(|row| Some(Value::Ns(of(row)))).collect()
     };
@@ -174,7 +190,7 @@ fn of_shapes(rows: &[ShapeRow], self_ns: i64) -> Table {
     let text = |of: &dyn Fn(&ShapeRow) -> Option<String>| -> Vec<Option<Value>> {
         rows.iter().map(|row| of(row).map(Value::Text)).collect()
     };
-    let columns = vec![
+    let mut columns = vec![
         Column::new(0, "op", "op", text(&|row| Some(row.op.clone()))),
         Column::new(
             1,
@@ -204,6 +220,16 @@ fn of_shapes(rows: &[ShapeRow], self_ns: i64) -> Table {
         Column::new(5, "min_ns", "min", ns(|row| row.min_ns as f64)),
         Column::new(5, "max_ns", "max", ns(|row| row.max_ns as f64)),
     ];
+    let place = columns.len() - 2;
+    let of_metric = |metric: &Bound| {
+        let (unit, declared) = (Rc::from(metric.unit.name.as_str()), metric.unit.declared);
+        let cell = |row: &ShapeRow| {
+            row.metric(metric).map(|value| Value::Metric(value, Rc::clone(&unit), declared))
+        };
+        let cells = rows.iter().map(cell).collect();
+        Column::new(rank(metric), &metric.name, &metric.name, cells)
+    };
+    columns.splice(place..place, metrics.iter().map(of_metric));
     Table::new(columns, (0..rows.len()).collect())
 }
 
@@ -220,7 +246,7 @@ pub fn whole(profile: &Profile) -> Result<Vec<(RowKind, Table)>, Failure> {
     }
     let Shapes { rows, self_ns, .. } = by_shape(&activities).map_err(Failure::new)?;
     if rows.iter().any(|row| row.shapes.is_some()) {
-        let mut table = of_shapes(&rows, self_ns);
+        let mut table = of_shapes(&rows, self_ns, &[]);
         table.sort("total")?;
         tables.push((RowKind::Shape, table));
     }
@@ -265,7 +291,8 @@ fn shapes(args: &Args, profile: &Profile, activities: &[Activities]) -> Result<E
     rows.retain(|row| {
         args.filter.as_deref().is_none_or(|glob| model::glob::matches(glob, &row.op))
     });
-    let mut table = of_shapes(&rows, self_ns);
+    let metrics = metrics::of_shapes(&args.metrics)?;
+    let mut table = of_shapes(&rows, self_ns, &metrics);
     table.sort(args.sort.as_deref().unwrap_or("total"))?;
     table.keep_first(args.top());
     let out = |row: &usize| {
@@ -282,17 +309,22 @@ fn shapes(args: &Args, profile: &Profile, activities: &[Activities]) -> Result<E
             self_ns: row.self_ns,
             min_ns: row.min_ns,
             max_ns: row.max_ns,
+            metrics: metrics.iter().map(|metric| value_out(row, metric)).collect(),
         }
     };
     let document = || table.order.iter().map(out).collect::<Vec<_>>();
-    print(args, profile, SHAPES_SCHEMA, self_ns, &table, document)
+    print(args, profile, SHAPES_SCHEMA, (self_ns, &metrics), &table, document)
+}
+
+fn value_out<'a>(row: &ShapeRow, metric: &'a Bound) -> ValueOut<'a> {
+    ValueOut { name: &metric.name, unit: &metric.unit.name, value: row.metric(metric) }
 }
 
 fn print<R: Serialize>(
     args: &Args,
     profile: &Profile,
     schema: &'static str,
-    ops_ns: i64,
+    (ops_ns, metrics): (i64, &[Bound]),
     rows: &Table,
     document: impl FnOnce() -> Vec<R>,
 ) -> Result<ExitCode, Failure> {
@@ -302,6 +334,7 @@ fn print<R: Serialize>(
         sort: args.sort.as_deref().unwrap_or("total"),
         filter: args.filter.as_deref(),
         ops_ns,
+        metrics: metrics_out(metrics),
         rows: document(),
         losses: losses_out(&profile.all_losses()),
     };

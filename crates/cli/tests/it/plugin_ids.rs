@@ -180,6 +180,62 @@ fn counters_do_not_count_what_a_plugin_does_with_an_id() {
     assert_eq!((found.len(), recorded.losses()["call_abandoned"]), (5, 5));
 }
 
+/// An op may outlive the plugins that have its id, which is then not taken back: not after the session, and
+/// not in the next one, whose ops have ids as usual.
+#[test]
+fn an_id_ends_with_its_session() {
+    let Some(program) = counterpoint("plugin ids, sessions") else { return };
+    let programs = Programs::get();
+    let dist = program.parent().and_then(Path::parent).expect("dist");
+    // Outside of sessions, calls have no ids. In `over`, the second session has a call more.
+    for (mode, left, given, calls) in [("between", "1 0", "4 3", 3), ("over", "2 1", "5 4", 4)] {
+        let scratch = Scratch::new();
+        let plugin = accelerator(&scratch, &[]);
+        let profiles = ["first.cpt", "second.cpt"].map(|name| scratch.join(name));
+        let mut host = Command::new(programs.other("ids_host"));
+        host.arg(&programs.library).arg(mode).env("ACCELERATOR", &plugin);
+        host.env("LD_PRELOAD", dist.join("lib/libcounterpoint.so"));
+        for profile in &profiles {
+            let mut prepare = Command::new(&program);
+            prepare.args(["session", "prepare", "-e", "none", "--plugin-ids", "--plugin"]);
+            let done = prepare.arg(&plugin).arg("-o").arg(profile).output().expect("it starts");
+            let document: Value =
+                serde_json::from_slice(&done.stdout).unwrap_or_else(|_| panic!("{done:?}"));
+            host.arg(document["run_file"].as_str().expect("a run file"));
+        }
+        let done = host.output().expect("the host starts");
+        assert!(done.status.success(), "{mode}: {done:?}");
+        let said = String::from_utf8_lossy(&done.stdout).into_owned();
+        let expected =
+            format!("first session: 1 0\nend of the call: {left}\nsecond session: {given}\n");
+        assert_eq!(said, expected, "{mode}");
+        for profile in &profiles {
+            let done = Command::new(&program).args(["session", "finish"]).arg(profile).output();
+            assert!(done.as_ref().is_ok_and(|done| done.status.success()), "{mode}: {done:?}");
+        }
+        let linked = [("call_out".to_owned(), "k".to_owned(), calls)];
+        assert_eq!(launched(&program, &profiles[1]), linked, "{mode}");
+    }
+}
+
+/// A forked child has its parent's plugins, which do not record there.
+#[test]
+fn a_forked_child_gives_no_ids() {
+    let Some(program) = counterpoint("plugin ids, fork") else { return };
+    let programs = Programs::get();
+    let scratch = Scratch::new();
+    let plugin = accelerator(&scratch, &[]);
+    let mut host = Command::new(programs.other("ids_host"));
+    host.arg(&programs.library).arg("fork").env("ACCELERATOR", &plugin);
+    let options = ["--plugin", plugin.to_str().expect("UTF-8"), "--plugin-ids"];
+    let recorded = Recorded::run_with(&program, "none", &options, &mut host);
+    assert!(recorded.output.status.success(), "{}", recorded.stderr());
+    // The parent's call is pushed at the fork, and the child's copy of it is not taken back.
+    assert_eq!(recorded.stdout(), "child: 1 0\nparent: 3 3\n");
+    let linked = [("call_out".to_owned(), "k".to_owned(), 3)];
+    assert_eq!(launched(&program, &recorded.path()), linked);
+}
+
 const TVM: &str = r#"
 import ctypes, importlib.util, inspect, sys
 import numpy as np

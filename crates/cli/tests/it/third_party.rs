@@ -61,9 +61,10 @@ fn every_crate_that_is_linked_has_its_licence_in_the_release() {
     let mut with_text = BTreeSet::new();
     for part in parts {
         let (names, licence) = part.trim_start().split_once("\n\n").unwrap();
-        let is_text = licence.len() > 60;
-        assert!(is_text, "{names}: {licence}");
-        with_text.extend(names.split(", ").map(str::to_owned));
+        // A file may only name the licences whose texts are in others.
+        if licence.len() > 200 {
+            with_text.extend(names.split(", ").map(str::to_owned));
+        }
     }
     assert_eq!(with_text, listed);
 }

@@ -146,6 +146,40 @@ fn ops_are_added_up_by_module_and_by_shape() {
             row("LinearBackward0", Value::Null, 5_000, 5_000),
         ]
     );
+
+    // These shapes are of no op whose operations are known. What is made of times has values.
+    let metrics =
+        ["--metric", "rate = flops / duration in G/s", "--metric", "often = calls / duration"];
+    let report =
+        recorded.report(&[&["--by", "shape", "--filter", "aten::mm"], &metrics[..]].concat());
+    let metric = |name: &str, expression: &str, unit: &str| json!({"name": name, "expression": expression, "unit": unit, "builtin": false});
+    assert_eq!(
+        report["metrics"],
+        json!([
+            metric("rate", "flops / duration in G/s", "G/s"),
+            metric("often", "calls / duration", "/s"),
+        ])
+    );
+    let values = &report["rows"][0]["metrics"];
+    assert_eq!(values[0], json!({"name": "rate", "unit": "G/s", "value": null}));
+    assert_eq!(
+        (&values[1]["name"], values[1]["value"].as_f64()),
+        (&json!("often"), Some(125_000.0))
+    );
+    let refused = |by: &str, metric: &str| {
+        let mut report = Command::new(counterpoint("refused").expect("it has recorded"));
+        let done = report.arg("report").arg(recorded.path()).args(["--by", by, "--metric", metric]);
+        let done = done.output().unwrap();
+        (done.status.code(), String::from_utf8_lossy(&done.stderr).into_owned())
+    };
+    let (code, said) = refused("module", "rate = flops / duration");
+    assert_eq!(
+        (code, said.contains("--metric cannot be used with --by module")),
+        (Some(2), true),
+        "{said}"
+    );
+    let (code, said) = refused("shape", "x = instructions / duration");
+    assert_eq!((code, said.contains("counters flops")), (Some(2), true), "{said}");
 }
 
 #[test]

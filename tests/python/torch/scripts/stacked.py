@@ -1,7 +1,8 @@
 """Records steps of a model with Python's stacks. argv: what, where to write torch's trace, the profile (unused).
 
 Prints what PyTorch itself says: the row of all steps, and for each function of this file the number and the self times
-of the ops of which it is the innermost function outside of PyTorch, and the floating-point operations of each op."""
+of the ops of which it is the innermost function outside of PyTorch, and the floating-point operations of each op, also by the shapes
+of its inputs with the times of these calls."""
 
 import collections
 import inspect
@@ -49,11 +50,16 @@ def ready(profiler):
     averages = profiler.key_averages()
     steps = [(row.key, row.count) for row in averages if "ProfilerStep" in row.key]
     flops = {row.key: row.flops for row in averages if row.flops}
+    shaped = [
+        (row.key, row.input_shapes, row.count, row.flops, row.cpu_time_total)
+        for row in profiler.key_averages(group_by_input_shape=True)
+        if row.flops
+    ]
     places = {}
     for function in (Net.forward, loss_of, step):
         source, first = inspect.getsourcelines(function)
         places[function.__name__] = [first, first + len(source)]
-    print(json.dumps({"steps": steps, "lines": lines, "places": places, "flops": flops}))
+    print(json.dumps({"steps": steps, "lines": lines, "places": places, "flops": flops, "shaped": shaped}))
 
 
 net = Net()
