@@ -302,6 +302,43 @@ fn pairs_run_in_the_order_that_the_seed_says() {
 }
 
 #[test]
+fn a_signal_in_the_warm_up_is_called_one_and_leaves_nothing() {
+    let Some(counterpoint) = counterpoint("diff: signal in the warm-up") else { return };
+    let scratch = Scratch::new();
+    // The program itself ignores the signal and succeeds.
+    let output = Command::new(&counterpoint)
+        .args(["run", "-e", "none", "--repeat", "2", "-o", "x.series", "--"])
+        .args(["sh", "-c", "trap '' INT; kill -INT $PPID; exit 0"])
+        .current_dir(scratch.path())
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!output.status.success(), "{said}");
+    assert!(said.contains("the warm-up of A: signal 2; the series ends here"), "{said}");
+    assert!(!scratch.join("x.series").exists());
+}
+
+/// The name that a single profile has by default is a name like others.
+#[test]
+fn a_series_goes_where_it_is_told() {
+    let Some(counterpoint) = counterpoint("diff: place of a series") else { return };
+    let scratch = Scratch::new();
+    for (at, options) in
+        [("counterpoint.series", &[] as &[&str]), ("counterpoint.cpt", &["-o", "counterpoint.cpt"])]
+    {
+        let output = Command::new(&counterpoint)
+            .args(["run", "-e", "none", "--repeat", "1", "--warm-up", "0"])
+            .args(options)
+            .args(["--", "true"])
+            .current_dir(scratch.path())
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        assert!(Series::is_at(&scratch.join(at)), "{at}");
+    }
+}
+
+#[test]
 fn a_series_ends_with_the_program_that_fails() {
     let Some(counterpoint) = counterpoint("diff: failing program") else { return };
     let scratch = Scratch::new();
