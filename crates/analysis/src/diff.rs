@@ -158,7 +158,10 @@ pub fn compare(
         _ => None,
     };
     let sides = [a, b].map(|runs| values::Sides::new(runs, |run| run.rows.clone()));
-    let found = matches(&sides[0].identities, &sides[1].identities);
+    // Modules and activities are in the order of their times.
+    let is_program = !matches!(options.by, By::Module | By::Activity);
+    let in_order = [0, 1].map(|side| if is_program { sides[side].in_first } else { 0 });
+    let found = matches(&sides[0].identities, &sides[1].identities, in_order);
     let in_pairs = values::Pairs { pairs, runs: [a.len(), b.len()] };
     let mut rows: Vec<(DiffRow, usize)> = Vec::new();
     let mut asked: Vec<verdict::Asked> = Vec::new();

@@ -278,6 +278,47 @@ fn counters_that_are_exact_are_facts() {
     assert!(matches!(alone.rows[0].readings[0].reading, Known::Tested(Verdict::Untested(_))));
 }
 
+/// From nothing to something: there is no ratio, but both numbers.
+#[test]
+fn counters_with_zeros_keep_their_medians() {
+    let (mut a, mut b, pairs) = exact_pairs(1.0);
+    let reading = |name: &str, sum: u128| Reading {
+        name: name.to_owned(),
+        unit: "count".to_owned(),
+        exact: Some((sum, 10)),
+        value: sum as f64 / 10.0,
+        is_metric: false,
+    };
+    for (at, (a, b)) in (0..).zip(a.iter_mut().zip(&mut b)) {
+        a.rows[0].readings = vec![reading("faults", 0), reading("misses", at)];
+        b.rows[0].readings = vec![reading("faults", 50), reading("misses", 10 + at)];
+    }
+    let diff = compare(&a, &b, &pairs, &OPTIONS);
+    let [faults, misses] = diff.rows[0].readings.as_slice() else { panic!() };
+    assert_eq!(faults.reading, Known::Fact { sums: [0, 50], calls: [10, 10] });
+    let shown = faults.compared.as_ref().unwrap();
+    assert_eq!((shown.medians, shown.change, shown.p), ([0.0, 5.0], f64::INFINITY, None));
+    assert_eq!(misses.reading, Known::Tested(Verdict::Missing));
+    let shown = misses.compared.as_ref().unwrap();
+    assert_eq!((shown.medians, shown.interval), ([0.25, 1.25], None));
+}
+
+/// An op of which nothing is left after compensation is nothing of the whole, and not unknown.
+#[test]
+fn the_whole_is_known_without_what_is_shorter_than_an_empty_call() {
+    let (mut a, mut b, pairs) = exact_pairs(1.1);
+    for run in a.iter_mut().chain(&mut b) {
+        run.rows.push(row("tiny", 0.0, 0.0, 0.0));
+    }
+    let diff = compare(&a, &b, &pairs, &OPTIONS);
+    assert_eq!(diff.rows[2].verdict, Verdict::Missing);
+    assert!((diff.whole.verdict.change().unwrap().by - 0.05).abs() < 1e-12);
+    // A time that is not known is another matter.
+    a[3].rows[2].total_ns = None;
+    let diff = compare(&a, &b, &pairs, &OPTIONS);
+    assert_eq!(diff.whole.verdict, Verdict::Missing);
+}
+
 #[test]
 fn new_gone_and_missing_rows() {
     let (mut a, mut b, pairs) = exact_pairs(1.0);

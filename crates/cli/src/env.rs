@@ -39,8 +39,8 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
     say!(
         "{} is ready; run the program with these variables, then use \
          `counterpoint report {}`",
-        args.recording.output.display(),
-        args.recording.output.display()
+        args.recording.output().display(),
+        args.recording.output().display()
     );
     Ok(ExitCode::SUCCESS)
 }

@@ -25,8 +25,8 @@ pub use choice::{
 };
 pub use found::library_places;
 pub use make::{PRELOAD_VARIABLE, Prepared, make, manifest};
-pub use options::{Beside, DEFAULT_OUTPUT, Recording};
-pub use place::{Turn, make_directory, make_way, place};
+pub use options::{Beside, Recording};
+pub use place::{Running, Turn, make_directory, make_way, place};
 
 /// Makes the profile except for its manifest, which [`Prepared::announce`] writes. `system` names
 /// counters to sample on every CPU. On failure, removes everything that it made.
@@ -38,7 +38,7 @@ pub fn prepare(
 ) -> Result<Prepared, Failure> {
     let machine = Machine::here();
     let choice = choose(recording, system, origin, &machine)?;
-    make(recording, choice, &machine, &place(&recording.output)?, origin, command)
+    make(recording, choice, &machine, &place(recording.output())?, origin, command)
 }
 
 /// Decides what to record, and makes nothing yet.

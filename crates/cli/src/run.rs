@@ -94,7 +94,7 @@ pub fn main<const WHOLE: bool>(args: Args) -> Result<ExitCode, Failure> {
         inherited.restore();
         return Err(whole_program::become_it());
     }
-    let place = place(&args.recording.output)?;
+    let place = place(args.recording.output())?;
     let prepared = make(&args.recording, choice, &machine, &place, Origin::Run, &words)?;
     forward_signals();
     let wanted = (prepared.clock, prepared.beside.clone());
@@ -118,7 +118,7 @@ pub fn main<const WHOLE: bool>(args: Args) -> Result<ExitCode, Failure> {
     }
     let closed = close(directory, manifest, status, trouble);
     prepared.tidy();
-    say::<WHOLE>(closed, directory, &args.recording.output);
+    say::<WHOLE>(closed, directory, args.recording.output());
     Ok(end_as(status))
 }
 

@@ -162,7 +162,7 @@ fn prepare_available(recording: &Recording, command: &[String]) -> Result<Prepar
         metrics,
         plugins: recording.plugins.resolve(Origin::Session)?,
     };
-    make(recording, choice, &machine, &place(&recording.output)?, Origin::Session, command)
+    make(recording, choice, &machine, &place(recording.output())?, Origin::Session, command)
 }
 
 fn tell(prepared: &Prepared) -> Result<ExitCode, Failure> {

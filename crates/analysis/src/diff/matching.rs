@@ -49,8 +49,9 @@ pub struct Match {
     pub b: Vec<usize>,
 }
 
-/// Matches rows, which are in the order of the program on both sides. Each row is in exactly one match.
-pub fn matches(a: &[Identity], b: &[Identity]) -> Vec<Match> {
+/// Matches rows. Each row is in exactly one match. The first `in_order` rows of each side are in the order
+/// of the program, so that they have neighbours.
+pub fn matches(a: &[Identity], b: &[Identity], in_order: [usize; 2]) -> Vec<Match> {
     let mut all =
         Matching { free_a: vec![true; a.len()], free_b: vec![true; b.len()], found: vec![] };
     let role = |one: &Identity| one.role.clone();
@@ -61,7 +62,7 @@ pub fn matches(a: &[Identity], b: &[Identity]) -> Vec<Match> {
     all.grouped(a, b, Only::Pairs, |one| Some((one.name.clone(), role(one))));
     all.grouped(a, b, Only::Any, |one| stem(&one.name).map(|name| (name, role(one))));
     all.grouped(a, b, Only::Specific, |one| one.source.clone().map(|at| (at, role(one))));
-    all.between_neighbours();
+    all.between_neighbours(in_order);
     all.rest();
     all.found
 }
@@ -85,6 +86,39 @@ fn relation(a: &Identity, b: &Identity) -> Relation {
         (true, false) => Relation::Changed,
         (false, _) => Relation::Renamed,
     }
+}
+
+/// As many rows with as many: those of one library and place in the source, and then the others in their
+/// order. Places count only if both sides have the same ones: one more line above a function gives it
+/// the place that another one had.
+fn alike(
+    a: &[Identity],
+    b: &[Identity],
+    rows: Vec<usize>,
+    others: Vec<usize>,
+) -> Vec<(usize, usize)> {
+    let place = |one: &Identity| (one.library.clone(), one.source.clone());
+    let places = |side: &[Identity], rows: &[usize]| {
+        let mut all: Vec<_> = rows.iter().map(|row| place(&side[*row])).collect();
+        all.sort();
+        all
+    };
+    let same_places = places(a, &rows) == places(b, &others);
+    let (mut rows, mut others) = (rows, others);
+    let mut found = Vec::new();
+    let mut pair = |agree: &dyn Fn(&Identity, &Identity) -> bool| {
+        rows.retain(|row| {
+            let other = others.iter().position(|other| agree(&a[*row], &b[*other]));
+            found.extend(other.map(|at| (*row, others.remove(at))));
+            other.is_none()
+        });
+    };
+    if same_places {
+        pair(&|one, other| place(one) == place(other));
+    }
+    pair(&|one, other| one.library == other.library);
+    pair(&|_, _| true);
+    found
 }
 
 /// Which rows of an equal key are matched.
@@ -155,7 +189,7 @@ impl Matching {
             let several = matches!(only, Only::Any | Only::Specific);
             match (rows.len(), others.len()) {
                 (n, m) if n == m && (n == 1 || only != Only::Pairs) => {
-                    for (row, other) in rows.into_iter().zip(others) {
+                    for (row, other) in alike(a, b, rows, others) {
                         self.add(relation(&a[row], &b[other]), vec![row], vec![other]);
                     }
                 }
@@ -170,7 +204,7 @@ impl Matching {
 
     /// Matches a single free row between two matched neighbours with the single free row between the
     /// same two on the other side. The ends of the program are neighbours, too.
-    fn between_neighbours(&mut self) {
+    fn between_neighbours(&mut self, in_order: [usize; 2]) {
         let gaps = |free: &[bool], of: &dyn Fn(usize) -> usize| {
             let mut gaps: BTreeMap<(Option<usize>, Option<usize>), Vec<usize>> = BTreeMap::new();
             let matched = |row: &usize| !free[*row];
@@ -189,8 +223,9 @@ impl Matching {
             numbers
         };
         let (of_a, of_b) = (number(|one| &one.a, &self.found), number(|one| &one.b, &self.found));
-        let in_a = gaps(&self.free_a, &|row| of_a.get(&row).copied().unwrap_or(usize::MAX));
-        let mut in_b = gaps(&self.free_b, &|row| of_b.get(&row).copied().unwrap_or(usize::MAX));
+        let [free_a, free_b] = [&self.free_a[..in_order[0]], &self.free_b[..in_order[1]]];
+        let in_a = gaps(free_a, &|row| of_a.get(&row).copied().unwrap_or(usize::MAX));
+        let mut in_b = gaps(free_b, &|row| of_b.get(&row).copied().unwrap_or(usize::MAX));
         for (neighbours, rows) in in_a {
             let Some(others) = in_b.remove(&neighbours) else { continue };
             // Without any neighbour, there is nothing that says so.
@@ -235,7 +270,7 @@ mod tests {
         let join = |side: &[&str], rows: &[usize]| {
             rows.iter().map(|row| side[*row]).collect::<Vec<_>>().join("+")
         };
-        let mut lines: Vec<String> = matches(&named(a), &named(b))
+        let mut lines: Vec<String> = matches(&named(a), &named(b), [a.len(), b.len()])
             .iter()
             .map(|one| format!("{:?} {} {}", one.relation, join(a, &one.a), join(b, &one.b)))
             .collect();
@@ -277,6 +312,44 @@ mod tests {
             "Renamed m_dispatch_1_matmul_8 m_dispatch_2_matmul_8",
         ];
         assert_eq!(found(&a, &b), expected);
+    }
+
+    /// Rows of one key: the library says which is which, and so does the place, unless lines moved.
+    #[test]
+    fn libraries_and_places_count_more_than_the_order() {
+        let of = |rows: &[(&str, &str)]| -> Vec<Identity> {
+            let one = |(library, source): &(&str, &str)| Identity {
+                name: "add".to_owned(),
+                library: (*library).to_owned(),
+                source: Some((*source).to_owned()),
+                ..Identity::default()
+            };
+            rows.iter().map(one).collect()
+        };
+        let pairs = |a: &[(&str, &str)], b: &[(&str, &str)]| {
+            let mut found: Vec<(usize, usize)> = matches(&of(a), &of(b), [a.len(), b.len()])
+                .iter()
+                .map(|one| (one.a[0], one.b[0]))
+                .collect();
+            found.sort_unstable();
+            found
+        };
+        let crossed = [(0, 1), (1, 0)];
+        assert_eq!(pairs(&[("x", "f:1"), ("y", "f:1")], &[("y", "f:1"), ("x", "f:1")]), crossed);
+        assert_eq!(pairs(&[("x", "f:1"), ("x", "f:2")], &[("x", "f:2"), ("x", "f:1")]), crossed);
+        let moved = pairs(&[("x", "f:1"), ("x", "f:2")], &[("x", "f:2"), ("x", "f:3")]);
+        assert_eq!(moved, [(0, 0), (1, 1)]);
+    }
+
+    /// Rows in the order of their times have no neighbours.
+    #[test]
+    fn without_an_order_nothing_is_renamed() {
+        let (a, b) = (named(&["a", "x", "b"]), named(&["a", "y", "b"]));
+        let renamed = |in_order| {
+            let found = matches(&a, &b, in_order);
+            found.iter().filter(|one| one.relation == Relation::Renamed).count()
+        };
+        assert_eq!((renamed([3, 3]), renamed([0, 0]), renamed([3, 1])), (1, 0, 0));
     }
 
     /// A place that all rows share says nothing about any of them.

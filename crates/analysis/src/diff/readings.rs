@@ -5,6 +5,7 @@
 //! test. Counters that scatter are tested like times. Each counter's rows are a family of their own.
 
 use super::matching::Match;
+use super::ranks::median;
 use super::recorded::Reading;
 use super::values::{Pairs, Sides};
 use super::verdict::{Asked, Compared, Verdict, answer, settle};
@@ -62,6 +63,7 @@ pub fn judge(
     for (name, unit, is_metric) in names {
         let mut of_rows = Vec::new();
         let mut asked = Vec::new();
+        let mut shown = Vec::new();
         for (at, one) in found.iter().enumerate() {
             let ([a], [b]) = (one.a.as_slice(), one.b.as_slice()) else { continue };
             let values = [0, 1].map(|side| {
@@ -79,6 +81,8 @@ pub fn judge(
             let value = |side: &Vec<Option<&Reading>>| {
                 side.iter().map(|one| Some((*one)?.value).filter(|v| *v > 0.0)).collect()
             };
+            let with_zeros = values.iter().flatten().flatten().any(|one| one.value <= 0.0);
+            shown.push(medians(&values).filter(|_| with_zeros));
             asked.push(Asked {
                 statistic: Statistic::Mean,
                 values: [0, 1].map(|s| value(&values[s])),
@@ -92,7 +96,7 @@ pub fn judge(
             .map(|(one, _)| one.clone())
             .collect();
         let mut answers = answer(&open, untested.is_none()).into_iter();
-        for ((at, exact), one) in of_rows.into_iter().zip(asked) {
+        for (((at, exact), one), shown) in of_rows.into_iter().zip(asked).zip(shown) {
             let (compared, reading) = match exact {
                 [Some(a), Some(b)] => {
                     let alone = answer(&[one], false).into_iter().next().flatten();
@@ -104,10 +108,25 @@ pub fn judge(
                     (settled.compared.into_iter().next(), Known::Tested(settled.verdict))
                 }
             };
+            // What has a 0 has no ratio to test.
+            let compared = shown.or(compared);
             let (name, unit) = (name.clone(), unit.clone());
             rows[at].readings.push(ReadingDiff { name, unit, is_metric, compared, reading });
         }
     }
+}
+
+/// The medians of both sides, of values that can be 0, without a test. `None` if a side has none.
+fn medians(values: &[Vec<Option<&Reading>>; 2]) -> Option<Compared> {
+    let middle = |side: &Vec<Option<&Reading>>| {
+        median(&side.iter().flatten().map(|one| one.value).collect::<Vec<f64>>())
+    };
+    let medians = [middle(&values[0])?, middle(&values[1])?];
+    let change = if medians[0] == medians[1] { 0.0 } else { medians[1] / medians[0] - 1.0 };
+    let (interval, interval_90) = (None, None);
+    let statistic = Statistic::Mean;
+    let (p, deviation, t) = (None, None, None);
+    Some(Compared { statistic, medians, change, interval, interval_90, p, deviation, t })
 }
 
 /// The sum and the calls, if all runs have the same; of at least two runs.

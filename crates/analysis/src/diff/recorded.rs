@@ -309,8 +309,20 @@ fn of_loops(profile: &Profile, raw: bool) -> profile::Result<Vec<RunRow>> {
     let table = loops(data, &[]);
     let all = table.modules.iter().flat_map(|tree| tree.nodes.iter().map(move |node| (tree, node)));
     let entered = all.filter(|(_, node)| node.all.hits > 0);
-    let mut rows: Vec<RunRow> =
-        entered.map(|(tree, node)| of_loop(profile, tree, node, raw)).collect();
+    // Each pass entered all of them.
+    let passes = crate::answer::passes(profile, TableBy::Op);
+    let mut rows: Vec<RunRow> = entered
+        .map(|(tree, node)| {
+            let row = of_loop(profile, tree, node, raw);
+            let once = |ns: Option<f64>| ns.map(|ns| ns / passes as f64);
+            RunRow {
+                calls: row.calls / passes,
+                total_ns: once(row.total_ns),
+                own_ns: once(row.own_ns),
+                ..row
+            }
+        })
+        .collect();
     number(&mut rows);
     Ok(rows)
 }

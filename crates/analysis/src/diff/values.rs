@@ -13,6 +13,9 @@ use super::{DiffRow, Side, Statistic};
 pub struct Sides {
     /// Each row that any of the runs has.
     pub identities: Vec<Identity>,
+    /// How many of them the first run has. They come first, in its order; where the others belong
+    /// between them is not known.
+    pub in_first: usize,
     /// For each run, its rows by their number in `identities`.
     pub runs: Vec<Vec<Option<RunRow>>>,
 }
@@ -22,6 +25,7 @@ impl Sides {
         let mut identities: Vec<Identity> = Vec::new();
         let mut numbers: HashMap<Identity, usize> = HashMap::new();
         let rows: Vec<Vec<RunRow>> = runs.iter().map(rows_of).collect();
+        let in_first = rows.first().map_or(0, Vec::len);
         for row in rows.iter().flatten() {
             numbers.entry(row.identity.clone()).or_insert_with(|| {
                 identities.push(row.identity.clone());
@@ -37,7 +41,7 @@ impl Sides {
             placed
         });
         let runs = runs.collect();
-        Self { identities, runs }
+        Self { identities, in_first, runs }
     }
 
     /// The rows of a run that a match stands for. `None` if one is missing.
@@ -192,7 +196,11 @@ pub fn floor_of(row: &RunRow) -> Option<f64> {
 }
 
 fn scaled(row: &RunRow, execution: Option<f64>) -> Option<f64> {
-    let (own, total) = (row.own_ns?, row.total_ns.filter(|total| *total > 0.0)?);
+    let (own, total) = (row.own_ns?, row.total_ns?);
+    if total <= 0.0 {
+        // Known, and shorter than what the recorder adds.
+        return Some(0.0);
+    }
     Some(own * (execution? * row.executions() / total))
 }
 

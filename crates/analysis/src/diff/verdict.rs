@@ -29,7 +29,7 @@ pub struct Compared {
     /// The medians over the runs of A and of B, in ns.
     pub medians: [f64; 2],
     /// B as a part of A minus 1: the Hodges-Lehmann estimate of the pairs, or the ratio of the
-    /// medians if they are not paired. 0.05 for 5 % more.
+    /// medians if they are not paired. 0.05 for 5 % more. Infinite for a counter that was 0 in A.
     pub change: f64,
     /// The ends of the 95 % interval of `change`. `None` if it was not tested.
     pub interval: Option<[f64; 2]>,

@@ -160,14 +160,15 @@ fn differing(diff: &Diff) -> Vec<usize> {
 
 /// `, from matmul_4 alone`: the rows that make the whole faster or slower.
 fn origin(diff: &Diff, names: &[String], faster: bool) -> String {
+    let changed = |row: usize| diff.rows[row].verdict.change().map(|change| change.by < 0.0);
     let along = |row: &&usize| {
-        let of = &diff.rows[**row];
-        let sign = of.part.map(|part| part.ns < 0.0);
-        sign.or(of.verdict.change().map(|change| change.by < 0.0)) == Some(faster)
+        let sign = diff.rows[**row].part.map(|part| part.ns < 0.0);
+        sign.or(changed(**row)) == Some(faster)
     };
     let all = differing(diff);
     let rows: Vec<usize> = all.iter().filter(along).copied().collect();
-    let against = all.len() - rows.len();
+    // What is new or gone got neither. And a row can be slower and add less, with fewer calls.
+    let against = all.iter().filter(|row| changed(**row) == Some(!faster)).count();
     let but = match against {
         0 => String::new(),
         n => format!(
@@ -246,16 +247,18 @@ pub fn reading(of: &analysis::diff::readings::ReadingDiff) -> Option<String> {
     match of.reading {
         Known::Equal => None,
         Known::Fact { sums, calls } => {
-            let each = |side: usize| number(sums[side] as f64 / calls[side].max(1) as f64);
-            match each(0) == each(1) {
-                true => Some(format!(
-                    "{} {} → {} in all calls (exact)",
-                    of.name,
-                    grouped(sums[0]),
-                    grouped(sums[1])
-                )),
-                false => Some(format!("{} {} → {} per call (exact)", of.name, each(0), each(1))),
-            }
+            let each = |side: usize| sums[side] as f64 / calls[side].max(1) as f64;
+            let name = &of.name;
+            let [a, b] = [number(each(0)), number(each(1))];
+            // Of many calls, a difference can be smaller than the digits that are shown.
+            Some(if each(0) == each(1) || (a == b && calls[0] == calls[1]) {
+                let [a, b] = sums.map(grouped);
+                format!("{name} {a} → {b} in all calls (exact)")
+            } else if a == b {
+                format!("{name} {} → {} per call (exact)", each(0), each(1))
+            } else {
+                format!("{name} {a} → {b} per call (exact)")
+            })
         }
         Known::Tested(verdict) => {
             let change = verdict.change()?;

@@ -190,7 +190,7 @@ fn add_readings(diff: &Diff, columns: &mut Vec<Column>) {
             };
         add("a", &|one| Some(one.compared.as_ref()?.medians[0]));
         add("b", &|one| Some(one.compared.as_ref()?.medians[1]));
-        add("change", &|one| Some(one.compared.as_ref()?.change));
+        add("change", &|one| Some(one.compared.as_ref()?.change).filter(|part| part.is_finite()));
         add("change_low", &|one| Some(one.compared.as_ref()?.interval?[0]));
         add("change_high", &|one| Some(one.compared.as_ref()?.interval?[1]));
     }

@@ -71,6 +71,11 @@ fn exceeds(compared: &[Compared], limit: f64) -> Option<f64> {
     compared.iter().filter_map(low).filter(|low| *low > limit).reduce(f64::max)
 }
 
+/// Whether anything says how large a difference can be.
+fn is_judged(compared: &[Compared]) -> bool {
+    compared.iter().any(|one| one.interval.is_some())
+}
+
 fn of_row(row: &DiffRow, name: &str, limit: f64) -> Option<String> {
     let low = exceeds(&row.compared, limit)?;
     Some(format!("{name} is slower by at least {}", signed(low).trim_start_matches('+')))
@@ -79,16 +84,23 @@ fn of_row(row: &DiffRow, name: &str, limit: f64) -> Option<String> {
 /// Checks all rules.
 ///
 /// # Errors
-/// A rule about rows or counters that nothing matches: it would never fail.
+/// A rule about rows or counters that nothing matches, or of which nothing was tested: it would never fail.
 pub fn check(rules: &[Gate], diff: &Diff, names: &[String]) -> Result<Vec<Failed>, Failure> {
     let check = |rule: &Gate| {
         let whole = exceeds(&diff.whole.compared, rule.limit).map(|low| {
             format!("the whole is slower by at least {}", signed(low).trim_start_matches('+'))
         });
         let all = || diff.rows.iter().zip(names);
+        let whole_is_judged = is_judged(&diff.whole.compared);
         let rows = match &rule.of {
+            Of::Whole if !whole_is_judged => {
+                return Err(nothing(rule, "the time of the whole is not known in all runs"));
+            }
             Of::Whole => whole.into_iter().collect(),
             Of::Everything => {
+                if !whole_is_judged && !diff.rows.iter().any(|row| is_judged(&row.compared)) {
+                    return Err(nothing(rule, "no time is known in all runs"));
+                }
                 let rows = all().filter_map(|(row, name)| of_row(row, name, rule.limit));
                 whole.into_iter().chain(rows).collect()
             }
@@ -100,6 +112,10 @@ pub fn check(rules: &[Gate], diff: &Diff, names: &[String]) -> Result<Vec<Failed
                 if !diff.rows.iter().any(is) {
                     return Err(nothing(rule, "no row matches"));
                 }
+                if !diff.rows.iter().any(|row| is(row) && is_judged(&row.compared)) {
+                    let why = "no row that matches is in all runs of both sides with its time";
+                    return Err(nothing(rule, why));
+                }
                 let matching = all().filter(|(row, _)| is(row));
                 matching.filter_map(|(row, name)| of_row(row, name, rule.limit)).collect()
             }
@@ -110,6 +126,16 @@ pub fn check(rules: &[Gate], diff: &Diff, names: &[String]) -> Result<Vec<Failed
                         rule,
                         "no counter of this name was recorded on both sides",
                     ));
+                }
+                let is_known = |one: &analysis::diff::readings::ReadingDiff| match one.reading {
+                    Known::Equal | Known::Fact { .. } => true,
+                    Known::Tested(_) => is_judged(one.compared.as_slice()),
+                };
+                let mut all_readings = diff.rows.iter().flat_map(|row| &row.readings);
+                if !all_readings.any(|one| is(&one) && is_known(one)) {
+                    let why = "this counter scatters and is 0 or missing in some run of each row, \
+                               so it is not tested";
+                    return Err(nothing(rule, why));
                 }
                 let more = |row: &DiffRow, name: &str| {
                     let one = row.readings.iter().find(is)?;

@@ -1,5 +1,6 @@
 //! Which runs are compared, and which of them are pairs.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use analysis::diff::recorded::{Recorded, recorded};
@@ -53,6 +54,7 @@ impl Inputs {
             }
             (a, b) => [one(a, &mut notes)?, one(b, &mut notes)?],
         };
+        runs.iter().try_for_each(|side| each_once(side))?;
         let pairs = pairs(&runs, args.paired)?;
         Ok(Self { runs, pairs, notes })
     }
@@ -75,6 +77,26 @@ impl Inputs {
             b.iter().map(read).collect::<Result<_, _>>()?,
         ])
     }
+}
+
+/// Refuses a run that is there twice, also as a copy: it would count as two.
+fn each_once(runs: &[Run]) -> Result<(), Failure> {
+    let mut seen: Vec<(Option<PathBuf>, Option<&Place>)> = Vec::new();
+    for run in runs {
+        let path = fs::canonicalize(&run.path).ok();
+        let place = run.manifest.series.as_ref();
+        let same = |other: &(Option<PathBuf>, Option<&Place>)| {
+            let key = |place: &Place| (place.series.clone(), place.round, place.side);
+            (path.is_some() && other.0 == path)
+                || (place.is_some() && other.1.map(key) == place.map(key))
+        };
+        if seen.iter().any(same) {
+            return Err(Failure::new(format!("{}: the same run twice", run.path.display()))
+                .hint("name each run once: a copy says nothing new"));
+        }
+        seen.push((path, place));
+    }
+    Ok(())
 }
 
 /// The complete rounds of a series.

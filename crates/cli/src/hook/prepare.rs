@@ -50,7 +50,7 @@ pub fn main(process: u32) -> Result<ExitCode, Failure> {
         naming: Naming::default(),
         multiplex: false,
         events: vec![chosen.list],
-        output: place(process),
+        output: Some(place(process)),
         filter: settings.filter.iter().map(|name| model::glob::escape(name)).collect(),
         metrics: Default::default(),
         plugins: Default::default(),

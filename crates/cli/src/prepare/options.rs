@@ -1,7 +1,7 @@
 //! What the user asked for: the options of the commands that record.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use record::job::{Job, RANK_VARIABLE, WORLD_SIZE_VARIABLE};
@@ -13,7 +13,7 @@ use crate::metrics::MetricArgs;
 use crate::naming::Naming;
 
 /// Where a profile goes if nobody says where.
-pub const DEFAULT_OUTPUT: &str = "counterpoint.cpt";
+const DEFAULT_OUTPUT: &str = "counterpoint.cpt";
 
 /// What to record and where to.
 #[derive(clap::Args)]
@@ -30,10 +30,10 @@ pub struct Recording {
     /// values are estimates, which are marked
     #[arg(long)]
     pub multiplex: bool,
-    /// Profile directory to create. An existing profile is moved to `DIR.old`
-    #[arg(short, long, value_name = "DIR", default_value = DEFAULT_OUTPUT,
-          value_parser = crate::input::profile())]
-    pub output: PathBuf,
+    /// Profile directory to create. An existing profile is moved to `DIR.old` [default:
+    /// counterpoint.cpt]
+    #[arg(short, long, value_name = "DIR", value_parser = crate::input::profile())]
+    pub output: Option<PathBuf>,
     /// Say something about the run, for example --label commit=1a2b3c. Views show it. Repeatable
     #[arg(long = "label", value_name = "KEY=VALUE", value_parser = label)]
     pub labels: Vec<(String, String)>,
@@ -89,6 +89,11 @@ pub struct Recording {
 }
 
 impl Recording {
+    /// Where the profile goes.
+    pub fn output(&self) -> &Path {
+        self.output.as_deref().unwrap_or(Path::new(DEFAULT_OUTPUT))
+    }
+
     /// The layout of the pool: a page for each thread that records calls, and one for its loops.
     pub fn pool_layout(&self) -> Layout {
         let pages = if self.loops.is_some() { 2 } else { 1 };

@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use profile::beneath::Dir;
 use profile::collect::{Closing, collect, is_over};
-use profile::manifest::{Manifest, Origin};
+use profile::manifest::{Manifest, Origin, State};
 use profile::pools::user;
-use profile::series::{MOST_ROUNDS, Series};
+use profile::series::{MOST_ROUNDS, SERIES_NAME, Series};
 use profile::unfinished;
 
 use crate::failure::Failure;
@@ -91,8 +91,15 @@ pub fn make_way(directory: &Path, turn: &Turn) -> Result<(), Failure> {
         return fs::remove_dir(directory).map_err(|e| refuse(&e.to_string()));
     }
     if let Some(series) = series_at(directory) {
-        if series.iter().any(|run| run.origin != Origin::Env && !is_over(run)) {
+        if is_running(directory) {
+            return Err(refuse("a series is still being recorded into it"));
+        }
+        if series.iter().any(|(_, run)| run.origin != Origin::Env && !is_over(run)) {
             return Err(refuse("a program is still recording into it"));
+        }
+        // A series that was killed has left runs with content in memory.
+        for (path, _) in series.iter().filter(|(_, run)| run.state != State::Finished) {
+            collect(path, Closing::Now).map_err(Failure::new)?;
         }
         return move_away(directory, &found, &refuse);
     }
@@ -115,13 +122,40 @@ pub fn make_way(directory: &Path, turn: &Turn) -> Result<(), Failure> {
     move_away(directory, &found, &refuse)
 }
 
-/// The manifests of all runs of a series; `None` if the directory is not one.
-fn series_at(directory: &Path) -> Option<Vec<Manifest>> {
+/// A series that is being recorded: a lock on its description, which ends with the process.
+pub struct Running {
+    _locked: Option<fs::File>,
+}
+
+impl Running {
+    /// Takes the lock of the series in `directory`, which was just made. If such locks are not supported
+    /// there, the series is recorded without.
+    pub fn lock(directory: &Path) -> Self {
+        let file = fs::File::open(directory.join(SERIES_NAME)).ok();
+        // SAFETY: a descriptor of our own.
+        let lock = |file: &fs::File| unsafe {
+            libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) == 0
+        };
+        Self { _locked: file.filter(lock) }
+    }
+}
+
+/// Whether a command is still recording the series in `directory`.
+fn is_running(directory: &Path) -> bool {
+    let Ok(file) = fs::File::open(directory.join(SERIES_NAME)) else { return false };
+    // SAFETY: a descriptor of our own; the lock ends with it.
+    let held = unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } != 0;
+    held && std::io::Error::last_os_error().kind() == std::io::ErrorKind::WouldBlock
+}
+
+/// All runs of a series with their manifests; `None` if the directory is not one.
+fn series_at(directory: &Path) -> Option<Vec<(PathBuf, Manifest)>> {
     let series = Series::read_in(&Dir::open(directory).ok()?).ok()?;
     let rounds = 1..=series.rounds.min(MOST_ROUNDS);
     let runs = rounds.flat_map(|round| series.sides().iter().map(move |side| (round, *side)));
     let paths = runs.map(|(round, side)| Series::run_at(directory, round, side));
-    Some(paths.filter_map(|path| Manifest::read(&path).ok()).collect())
+    let read = |path: PathBuf| Manifest::read(&path).ok().map(|manifest| (path, manifest));
+    Some(paths.filter_map(read).collect())
 }
 
 /// Moves an earlier profile or series to `DIR.old`, whose own content is removed.
@@ -137,6 +171,12 @@ fn move_away(
         if Manifest::read(&old).is_err() && series_at(&old).is_none() {
             return Err(refuse(&format!(
                 "cannot be moved to {}, which is not a Counterpoint profile",
+                old.display()
+            )));
+        }
+        if is_running(&old) {
+            return Err(refuse(&format!(
+                "cannot be moved to {}, where a series is being recorded",
                 old.display()
             )));
         }

@@ -57,7 +57,7 @@ pub fn main(
     inherited: Inherited,
 ) -> Result<ExitCode, Failure> {
     let work = choose(args, passes)?;
-    let directory = place(&args.recording.output)?;
+    let directory = place(args.recording.output())?;
     let turn = Turn::wait(&directory);
     make_way(&directory, &turn)?;
     make_directory(&directory).map_err(|f| f.hint("choose another place with -o DIR"))?;
@@ -119,7 +119,7 @@ fn finish(sampler: Option<Sampler>, directory: &Path, status: ExitStatus, args: 
     let trouble = sampler.and_then(Sampler::finish);
     let closed =
         Manifest::read(directory).and_then(|manifest| close(directory, manifest, status, trouble));
-    say::<true>(closed, directory, &args.recording.output);
+    say::<true>(closed, directory, args.recording.output());
 }
 
 /// Makes every check that can fail, before anything is created.

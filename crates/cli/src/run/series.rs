@@ -28,6 +28,7 @@ use std::time::Instant;
 use analysis::diff::flips::split_mix;
 use machine::Machine;
 use profile::ProfileId;
+use profile::beneath::Dir;
 use profile::manifest::{Manifest, Origin, Place, Side};
 use profile::series::{MOST_ROUNDS, SERIES_SCHEMA, Series};
 
@@ -37,7 +38,7 @@ use super::{
 use crate::failure::Failure;
 use crate::inherited::Inherited;
 use crate::plugin_events::convert_and_say;
-use crate::prepare::{DEFAULT_OUTPUT, Turn, choose, make, make_directory, make_way, place};
+use crate::prepare::{self, Turn, choose, make, make_directory, make_way, place};
 use crate::terminal::say;
 use crate::view::units::{plural, time};
 
@@ -58,7 +59,8 @@ pub struct Repeat {
     /// by spaces and can be in quotes; there is no shell (write sh -c '…' for one)
     #[arg(long, value_name = "PROGRAM B", requires = "repeat", value_parser = words)]
     pub against: Option<Words>,
-    /// Number of times that each program runs before the first round without being recorded
+    /// Number of times that each program runs before the first round. What is recorded then is
+    /// thrown away
     #[arg(long, value_name = "N", requires = "repeat", default_value_t = 1)]
     pub warm_up: u32,
     /// Draw the order of the pairs from this number, to get the same order again
@@ -126,6 +128,15 @@ enum Ended {
     Signal(i32),
 }
 
+impl Ended {
+    fn why(&self) -> String {
+        match self {
+            Self::Program(status) => status.to_string(),
+            Self::Signal(signal) => format!("signal {signal}"),
+        }
+    }
+}
+
 /// Runs the series. It ends with 0 if all rounds are complete, and otherwise as the program did that
 /// ended it.
 pub fn main(args: &Args, rounds: u32, inherited: Inherited) -> Result<ExitCode, Failure> {
@@ -135,21 +146,20 @@ pub fn main(args: &Args, rounds: u32, inherited: Inherited) -> Result<ExitCode, 
     }
     // What cannot be recorded is known before anything is made.
     choose(&args.recording, &args.beside.system, Origin::Run, &Machine::here())?;
-    let output = match args.recording.output == Path::new(DEFAULT_OUTPUT) {
-        true => PathBuf::from(DEFAULT_SERIES),
-        false => args.recording.output.clone(),
-    };
-    let directory = place(&output)?;
+    let output = args.recording.output.as_deref().unwrap_or(Path::new(DEFAULT_SERIES));
+    let directory = place(output)?;
     let series = plan(args, rounds, &programs)?;
     let turn = Turn::wait(&directory);
     make_way(&directory, &turn)?;
     make_directory(&directory).map_err(|f| f.hint("choose another place with -o DIR"))?;
     series.write(&directory).map_err(Failure::new)?;
+    let _running = prepare::Running::lock(&directory);
     drop(turn);
     forward_signals();
     let ended = all(args, &series, &programs, &directory, inherited);
     let complete = series.complete(&directory).len();
-    if complete == 0 && ended.is_err() {
+    let has_begun = Series::run_at(&directory, 1, Side::A).parent().is_some_and(Path::exists);
+    if complete == 0 && (ended.is_err() || !has_begun) && is_at(&series, &directory) {
         let _ = fs::remove_dir_all(&directory);
     }
     let ended = ended?;
@@ -163,12 +173,20 @@ pub fn main(args: &Args, rounds: u32, inherited: Inherited) -> Result<ExitCode, 
         1 => String::new(),
         _ => format!("; `counterpoint diff {}` compares them", output.display()),
     };
-    say!("{}: {}{of}{next}", output.display(), plural(complete as u128, what));
+    if has_begun {
+        say!("{}: {}{of}{next}", output.display(), plural(complete as u128, what));
+    }
     Ok(match ended {
         None => ExitCode::SUCCESS,
         Some(Ended::Program(status)) => end_as(status),
         Some(Ended::Signal(signal)) => end_by(signal),
     })
+}
+
+/// Whether this series is still in its place: somebody may have moved it, and made another one.
+fn is_at(series: &Series, directory: &Path) -> bool {
+    let found = Dir::open(directory).and_then(|root| Series::read_in(&root));
+    found.is_ok_and(|found| found.id == series.id)
 }
 
 fn plan(args: &Args, rounds: u32, programs: &[Program]) -> Result<Series, Failure> {
@@ -203,7 +221,8 @@ fn all(
             let status = one(args, program, &at, None, inherited);
             let _ = fs::remove_dir_all(&at);
             if let Some(ended) = why_ended(status?) {
-                say!("the warm-up of {} did not end with status 0", program.side.name());
+                let side = program.side.name();
+                say!("the warm-up of {side}: {}; the series ends here", ended.why());
                 return Ok(Some(ended));
             }
         }
@@ -231,11 +250,7 @@ fn all(
             let ns = since.elapsed().as_nanos() as f64;
             took.push(format!("{} {}", program.side.name(), time(ns)));
             if let Some(ended) = why_ended(status) {
-                let why = match ended {
-                    Ended::Program(status) => status.to_string(),
-                    Ended::Signal(signal) => format!("signal {signal}"),
-                };
-                let side = program.side.name();
+                let (side, why) = (program.side.name(), ended.why());
                 say!("round {round} of {}, {side}: {why}; the series ends here", series.rounds);
                 return Ok(Some(ended));
             }

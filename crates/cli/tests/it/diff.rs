@@ -20,6 +20,17 @@ fn golden(scratch: &Scratch) -> Golden {
 /// A run of 20 iterations: matmul in two workgroups of `matmul` ns, then softmax of 3,000 ns. One tick
 /// is 1 ns. Each call of matmul has 4 page faults, plus what `more` says.
 fn script(side: Side, round: u32, matmul: u64, more: u64) -> ProfileScript {
+    with_softmax(side, round, matmul, more, true)
+}
+
+/// Likewise, with softmax or without it.
+fn with_softmax(
+    side: Side,
+    round: u32,
+    matmul: u64,
+    more: u64,
+    has_softmax: bool,
+) -> ProfileScript {
     let mut script = ProfileScript::monotonic();
     script.counter("page-faults", 0);
     script.manifest.command = vec!["./model".into(), side.name().to_lowercase()];
@@ -39,7 +50,9 @@ fn script(side: Side, round: u32, matmul: u64, more: u64) -> ProfileScript {
             let call = CallScript::new(0, begin, long).workgroup(workgroup, 2);
             main.call(call.group(long, &[4 + more]));
         }
-        main.call(CallScript::new(1, at + 50_000, 3_000).group(3_000, &[0]));
+        if has_softmax {
+            main.call(CallScript::new(1, at + 50_000, 3_000).group(3_000, &[0]));
+        }
     }
     script
 }
@@ -133,6 +146,61 @@ fn a_gate_fails_only_if_the_interval_is_above_the_limit() {
     assert_eq!(code("counter:cycles>1%"), Some(2));
     let said = failing("*matmul*>5%").stderr;
     assert!(said.contains("--fail-if '*matmul*>5%': matmul_64 is slower by at least 5."), "{said}");
+}
+
+/// A gate that looks at nothing is an error, and not a success.
+#[test]
+fn a_gate_of_which_nothing_is_known_is_an_error() {
+    let scratch = Scratch::new();
+    let golden = golden(&scratch);
+    let at = scratch.join("x.series");
+    series(&at, 8, 10_600, 1);
+    // In one run, softmax was not called.
+    let without = Series::run_at(&at, 2, Side::B);
+    std::fs::remove_dir_all(&without).unwrap();
+    with_softmax(Side::B, 2, 10_600, 1, false).write(&without);
+    let run = |rule: &str| golden.run(&["diff", at.to_str().unwrap(), "--fail-if", rule]);
+    let refused = run("soft*>5%");
+    assert_eq!(refused.code, Some(2), "{}", refused.stderr);
+    let why = "--fail-if 'soft*>5%': no row that matches is in all runs of both sides";
+    assert!(refused.stderr.contains(why), "{}", refused.stderr);
+    assert_eq!(run("*>5%").code, Some(3));
+    assert_eq!(run("whole>50%").code, Some(0));
+}
+
+/// The same run twice is not two runs, whatever it is called.
+#[test]
+fn a_run_counts_once() {
+    let scratch = Scratch::new();
+    let golden = golden(&scratch);
+    let at = scratch.join("x.series");
+    series(&at, 2, 8_800, 0);
+    let run = |round, side| Series::run_at(&at, round, side).display().to_string();
+    let (a, b) = (run(1, Side::A), run(1, Side::B));
+    let again = format!("{}/../a", Series::run_at(&at, 1, Side::A).display());
+    for again in [&a, &again] {
+        let output = golden.run(&["diff", &a, again, "--against", &b, &run(2, Side::B)]);
+        assert_eq!(output.code, Some(2), "{}", output.stderr);
+        assert!(output.stderr.contains("the same run twice"), "{}", output.stderr);
+    }
+}
+
+/// The lock of a series that is being recorded, which its command holds.
+#[test]
+fn a_series_is_not_moved_while_it_is_recorded() {
+    let scratch = Scratch::new();
+    let golden = golden(&scratch);
+    let at = scratch.join("x.series");
+    series(&at, 1, 8_800, 0);
+    let file = std::fs::File::open(at.join("series.json")).unwrap();
+    file.lock().unwrap();
+    let arguments =
+        ["run", "-e", "none", "--repeat", "1", "-o", at.to_str().unwrap(), "--", "true"];
+    let output = golden.run(&arguments);
+    assert_eq!(output.code, Some(2), "{}", output.stderr);
+    let why = "a series is still being recorded into it";
+    assert!(output.stderr.contains(why), "{}", output.stderr);
+    assert!(Series::is_at(&at) && !scratch.join("x.series.old").exists());
 }
 
 #[test]
@@ -231,6 +299,43 @@ fn pairs_run_in_the_order_that_the_seed_says() {
     // A series in the same place moves the first one away.
     record("first", "6");
     assert!(Series::is_at(&scratch.join("first.old")));
+}
+
+#[test]
+fn a_signal_in_the_warm_up_is_called_one_and_leaves_nothing() {
+    let Some(counterpoint) = counterpoint("diff: signal in the warm-up") else { return };
+    let scratch = Scratch::new();
+    // The program itself ignores the signal and succeeds.
+    let output = Command::new(&counterpoint)
+        .args(["run", "-e", "none", "--repeat", "2", "-o", "x.series", "--"])
+        .args(["sh", "-c", "trap '' INT; kill -INT $PPID; exit 0"])
+        .current_dir(scratch.path())
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!output.status.success(), "{said}");
+    assert!(said.contains("the warm-up of A: signal 2; the series ends here"), "{said}");
+    assert!(!scratch.join("x.series").exists());
+}
+
+/// The name that a single profile has by default is a name like others.
+#[test]
+fn a_series_goes_where_it_is_told() {
+    let Some(counterpoint) = counterpoint("diff: place of a series") else { return };
+    let scratch = Scratch::new();
+    for (at, options) in
+        [("counterpoint.series", &[] as &[&str]), ("counterpoint.cpt", &["-o", "counterpoint.cpt"])]
+    {
+        let output = Command::new(&counterpoint)
+            .args(["run", "-e", "none", "--repeat", "1", "--warm-up", "0"])
+            .args(options)
+            .args(["--", "true"])
+            .current_dir(scratch.path())
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        assert!(Series::is_at(&scratch.join(at)), "{at}");
+    }
 }
 
 #[test]
