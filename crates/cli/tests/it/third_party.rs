@@ -12,7 +12,7 @@ use crate::support::counterpoint;
 fn linked(manifest: &str, package: &str) -> BTreeSet<String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let tree = Command::new(env!("CARGO"))
-        .args(["tree", "--locked", "--offline", "--prefix", "none", "--format", "{p}"])
+        .args(["tree", "--locked", "--prefix", "none", "--format", "{p}"])
         .args(["--edges", "normal,no-proc-macro", "--package", package, "--manifest-path"])
         .arg(root.join(manifest))
         .output()
@@ -61,9 +61,10 @@ fn every_crate_that_is_linked_has_its_licence_in_the_release() {
     let mut with_text = BTreeSet::new();
     for part in parts {
         let (names, licence) = part.trim_start().split_once("\n\n").unwrap();
-        let is_text = licence.len() > 60;
-        assert!(is_text, "{names}: {licence}");
-        with_text.extend(names.split(", ").map(str::to_owned));
+        // A notice of copyright is shorter, and no licence.
+        if licence.trim().len() >= 200 {
+            with_text.extend(names.split(", ").map(str::to_owned));
+        }
     }
     assert_eq!(with_text, listed);
 }
