@@ -122,6 +122,7 @@ fn is_right(folder: &Path, pinned: &str) -> bool {
         .args(["--check", "--status", "--strict", "-"])
         .current_dir(folder)
         .stdin(Stdio::piped())
+        .stderr(Stdio::null())
         .spawn();
     let Ok(mut check) = check else { return false };
     let told = check.stdin.take().is_some_and(|mut sums| sums.write_all(pinned.as_bytes()).is_ok());
