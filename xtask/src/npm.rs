@@ -1,8 +1,9 @@
 //! Packages of npm that tests use. Their versions and checksums are pinned. They are stored below
 //! `target/`, and nothing is installed.
 
+use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
 
@@ -19,6 +20,8 @@ pub struct Package {
     pub home: &'static str,
     /// The path in the package of what we use.
     pub inside: &'static str,
+    /// The SHA-256 of the archive that npm downloads.
+    pub archive: &'static str,
     /// The files that are code, below `inside`, in the format that `sha256sum` checks.
     pub sums: &'static str,
 }
@@ -27,15 +30,20 @@ pub struct Package {
 const OLDEST_NODE: u32 = 18;
 
 /// The folder with the package's files, which are downloaded if they are missing. If this machine
-/// cannot download or run them, returns `Ok(Err(why))` with one line.
+/// cannot download or run them, returns `Ok(Err(why))` with one line. `reachable` is false after a download
+/// that failed; then no other is tried.
 ///
 /// # Errors
 /// The downloaded files are not the pinned ones.
-pub fn fetch(layout: &Layout, package: &Package) -> Result<std::result::Result<PathBuf, String>> {
+pub fn fetch(
+    layout: &Layout,
+    package: &Package,
+    reachable: &mut bool,
+) -> Result<std::result::Result<PathBuf, String>> {
     if let Some(why) = missing() {
         return Ok(Err(why));
     }
-    let Package { name, home, inside, sums } = *package;
+    let Package { name, home, inside, archive: pinned, sums } = *package;
     let lock = home;
     let home = layout.target.join(home);
     let files = home.join(inside);
@@ -47,22 +55,35 @@ pub fn fetch(layout: &Layout, package: &Package) -> Result<std::result::Result<P
     if is_right(&files, sums) {
         return Ok(Ok(files));
     }
-    let _ = std::fs::remove_dir_all(&home);
-    std::fs::create_dir_all(&home).with_context(|| format!("create {}", home.display()))?;
+    if !*reachable {
+        return Ok(Err(format!("{name} is not here, and another download has failed")));
+    }
+    // Whoever looks at the folder without the lock finds all of it or nothing.
+    let new = layout.target.join(format!("{lock}.new"));
+    let _ = std::fs::remove_dir_all(&new);
+    std::fs::create_dir_all(&new).with_context(|| format!("create {}", new.display()))?;
     say(format_args!("fetch {name} …"));
     let mut pack = Command::new("npm");
-    pack.args(["pack", "--silent", name, "--pack-destination"]).arg(&home);
+    pack.args(["pack", "--silent", "--fetch-retries=1", "--fetch-timeout=20000", name]);
+    pack.arg("--pack-destination").arg(&new);
     if let Err(error) = quiet(&mut pack, "npm pack") {
+        *reachable = false;
         return Ok(Err(format!("{name} cannot be fetched ({error:#})")));
     }
-    let archive = archive(&home)?;
+    let archive = archive(&new)?;
+    let file = archive.file_name().unwrap_or_default().to_string_lossy();
+    if !is_right(&new, &format!("{pinned}  {file}\n")) {
+        bail!("{}: the archive of {name} does not have the pinned checksum", archive.display());
+    }
     let mut unpack = Command::new("tar");
-    unpack.arg("-xzf").arg(&archive).arg("-C").arg(&home).arg(inside);
+    unpack.arg("-xzf").arg(&archive).arg("-C").arg(&new).arg(inside);
     quiet(&mut unpack, "tar")?;
-    if !is_right(&files, sums) {
-        bail!("{}: the files of {name} do not have the pinned checksums", files.display());
+    if !is_right(&new.join(inside), sums) {
+        bail!("{}: the files of {name} do not have the pinned checksums", new.display());
     }
     let _ = std::fs::remove_file(archive);
+    let _ = std::fs::remove_dir_all(&home);
+    std::fs::rename(&new, &home).with_context(|| format!("rename {}", new.display()))?;
     Ok(Ok(files))
 }
 
@@ -96,21 +117,36 @@ fn archive(home: &Path) -> Result<PathBuf> {
 }
 
 /// Whether the files exist and are the pinned ones.
-fn is_right(files: &Path, pinned: &str) -> bool {
-    let sums = files.join("pinned.sha256");
-    files.is_dir()
-        && std::fs::write(&sums, pinned).is_ok()
-        && Command::new("sha256sum")
-            .args(["--check", "--status", "--strict"])
-            .arg(&sums)
-            .current_dir(files)
-            .status()
-            .is_ok_and(|status| status.success())
+fn is_right(folder: &Path, pinned: &str) -> bool {
+    let check = Command::new("sha256sum")
+        .args(["--check", "--status", "--strict", "-"])
+        .current_dir(folder)
+        .stdin(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn();
+    let Ok(mut check) = check else { return false };
+    let told = check.stdin.take().is_some_and(|mut sums| sums.write_all(pinned.as_bytes()).is_ok());
+    check.wait().is_ok_and(|status| status.success()) && told
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn files_are_right_with_their_sums_and_nothing_is_written_beside_them() {
+        let folder = std::env::temp_dir().join(format!("xtask-npm-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let sum = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad  a\n";
+        assert!(!is_right(&folder, sum));
+        assert!(!is_right(&folder.join("none"), sum));
+        std::fs::write(folder.join("a"), "abc").unwrap();
+        assert!(is_right(&folder, sum));
+        std::fs::write(folder.join("a"), "abd").unwrap();
+        assert!(!is_right(&folder, sum));
+        assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 1);
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
 
     #[test]
     fn versions_of_node() {

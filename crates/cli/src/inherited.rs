@@ -8,6 +8,8 @@
 use std::ffi::{CStr, c_char, c_int};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
+use record::pool::Layout;
+
 use crate::failure::Failure;
 
 /// The disposition of SIGPIPE, and whether streams 0 to 2 were closed, before Rust's runtime
@@ -82,12 +84,13 @@ pub fn allow_many_files() {
 }
 
 /// Prepares this process for recording and waiting. Raises the soft limit on file sizes to the hard
-/// limit, makes a write above it an error instead of SIGXFSZ, and allows waiting for children.
-pub fn prepare_process() -> Result<Inherited, Failure> {
+/// limit, makes a write above it an error instead of SIGXFSZ, and allows waiting for children. The pool will
+/// have this layout.
+pub fn prepare_process(pool: Layout) -> Result<Inherited, Failure> {
     let mut file_size = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: `file_size` outlives the call.
     unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &mut file_size) };
-    let needed = record::pool::POOL_BYTES as u64;
+    let needed = pool.bytes() as u64;
     if file_size.rlim_max < needed {
         return Err(Failure::new(format!(
             "the hard limit on file sizes is {} bytes, but the recorder needs {needed}",

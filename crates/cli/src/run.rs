@@ -81,7 +81,7 @@ pub fn main<const WHOLE: bool>(args: Args) -> Result<ExitCode, Failure> {
     let program = find(Path::new(&args.command[0]))?;
     let words: Vec<String> =
         args.command.iter().map(|w| w.to_string_lossy().into_owned()).collect();
-    let inherited = prepare_process()?;
+    let inherited = prepare_process(args.recording.pool_layout())?;
     if let (Some(rounds), true) = (args.repeat.repeat, WHOLE) {
         return series::main(&args, rounds, inherited);
     }

@@ -133,7 +133,7 @@ fn summary(args: &ProfileArgs) -> Result<ExitCode, Failure> {
 
 fn prepare_main(args: &PrepareArgs) -> Result<ExitCode, Failure> {
     let Format::Json = args.format;
-    prepare_process()?;
+    prepare_process(args.recording.pool_layout())?;
     let asker = std::os::unix::process::parent_id();
     let command = command_of(asker);
     let prepared = match args.skip_missing {

@@ -20,7 +20,7 @@ use crate::pool::ProfileId;
 use crate::wire::{Decoder, Encoder, Truncated, xxh64};
 
 const MAGIC: &[u8; 8] = b"CPTRUN01";
-const VERSION: u32 = 8;
+const VERSION: u32 = 9;
 const PREFIX_BYTES: usize = 24;
 
 /// Name of the run file in a profile directory.

@@ -4,8 +4,9 @@
 //! Each answer is waited for, but not forever: a browser that does not answer within [`PATIENCE`] fails
 //! the test.
 
+use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
@@ -18,7 +19,7 @@ use crate::{Scratch, skip_this};
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// What moves its own input and output to the descriptors that Chromium reads from and writes to.
-const SHELL: &str = "exec \"$0\" \"$@\" 3<&0 4>&1 0</dev/null 1>/dev/null 2>/dev/null";
+const SHELL: &str = "exec \"$0\" \"$@\" 3<&0 4>&1 0</dev/null 1>/dev/null";
 
 /// A browser with one page. It ends when it is dropped.
 pub struct Browser {
@@ -29,6 +30,8 @@ pub struct Browser {
     last_id: u64,
     /// What a page must not do: console messages, exceptions, requests.
     complaints: Vec<String>,
+    /// The file with what it writes to standard error.
+    said: PathBuf,
     _home: Scratch,
 }
 
@@ -42,12 +45,14 @@ impl Browser {
         let names = ["chromium", "chromium-browser", "google-chrome"];
         let Some(program) = std::env::split_paths(&path)
             .flat_map(|folder| names.map(|name| folder.join(name)))
-            .find(|program| program.is_file())
+            // Some are stubs, which only say how the browser is installed.
+            .find(|program| program.is_file() && says_its_version(program))
         else {
             skip_this("no browser: install the package chromium");
             return None;
         };
         let home = Scratch::new();
+        let said = home.join("stderr");
         let mut child = Command::new("sh")
             .args(["-c", SHELL])
             .arg(program)
@@ -61,6 +66,7 @@ impl Browser {
             .env("HOME", home.path())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
+            .stderr(File::create(&said).expect("a file for what it says"))
             .spawn()
             .expect("sh starts");
         let requests = child.stdin.take();
@@ -82,6 +88,7 @@ impl Browser {
             session: None,
             last_id: 0,
             complaints: Vec::new(),
+            said,
             _home: home,
         };
         let target = browser.call("Target.createTarget", json!({"url": "about:blank"}));
@@ -105,18 +112,28 @@ impl Browser {
             request["sessionId"] = json!(session);
         }
         let pipe = self.requests.as_mut().expect("the pipe is open until the end");
-        pipe.write_all(format!("{request}\0").as_bytes()).expect("the browser reads");
+        if let Err(why) = pipe.write_all(format!("{request}\0").as_bytes()) {
+            panic!("{method}: the browser does not read ({why}); it said:\n{}", self.said());
+        }
         let end = Instant::now() + PATIENCE;
         loop {
             let left = end.saturating_duration_since(Instant::now());
             let message = self.answers.recv_timeout(left);
-            let message = message.unwrap_or_else(|why| panic!("{method}: no answer ({why})"));
+            let message = message.unwrap_or_else(|why| {
+                panic!("{method}: no answer ({why}); the browser said:\n{}", self.said())
+            });
             if message["id"] == self.last_id {
                 assert!(message["error"].is_null(), "{method}: {}", message["error"]);
                 return message["result"].clone();
             }
             self.listen(&message);
         }
+    }
+
+    /// What it has written to standard error.
+    fn said(&self) -> String {
+        let said = std::fs::read(&self.said).unwrap_or_default();
+        String::from_utf8_lossy(&said).into_owned()
     }
 
     fn listen(&mut self, message: &Value) {
@@ -221,6 +238,12 @@ impl Browser {
         let answer = self.call("Page.captureScreenshot", json!({}));
         answer["data"].as_str().unwrap_or_default().to_owned()
     }
+}
+
+/// Whether the program is a browser that starts.
+fn says_its_version(program: &Path) -> bool {
+    let said = Command::new(program).arg("--version").stdin(Stdio::null()).output();
+    said.is_ok_and(|said| said.status.success() && !said.stdout.is_empty())
 }
 
 impl Drop for Browser {

@@ -160,8 +160,8 @@ def test_root_makes_no_profile_where_another_user_can_replace_it(tmp_path):
     if not os.path.isfile(f"{package}/counterpoint/_trust.py"):
         pytest.skip(f"no {package}")
 
-    def made(folder):
-        return run(sys.executable, "-c", code, PYTHONPATH=package, TMPDIR=str(folder))
+    def made(folder, *before):
+        return run(*before, sys.executable, "-c", code, PYTHONPATH=package, TMPDIR=str(folder))
 
     theirs, shared, ours = (tmp_path / name for name in ("theirs", "shared", "ours"))
     for folder in (theirs, shared, ours):
@@ -176,7 +176,16 @@ def test_root_makes_no_profile_where_another_user_can_replace_it(tmp_path):
     assert made(ours) == "True\n"
     shared.chmod(0o1777)
     assert made(shared) == "True\n"
-    # The owner of these has no number in a container, as that of / may have.
-    theirs.chmod(0o777)
+    # Where all users have their numbers, 65534 is a user like others.
     os.chown(theirs, 65534, 65534)
-    assert made(theirs) == "True\n"
+    assert f"{theirs} belongs to user 65534" in made(theirs)
+    # In a container, an owner without a number may be who has started it. Others still may not write.
+    container = ("unshare", "--user", "--map-root-user")
+    if subprocess.run([*container, "true"], capture_output=True).returncode != 0:
+        pytest.skip("no user namespaces")
+    theirs.chmod(0o755)
+    assert made(theirs / "below", *container) == "True\n"
+    theirs.chmod(0o777)
+    assert f"{theirs} can be written by other users" in made(theirs / "below", *container)
+    theirs.chmod(0o1777)
+    assert made(theirs / "below", *container) == "True\n"

@@ -56,6 +56,31 @@ def test_counters_change_no_event_of_torchs(torch, alone, tmp_path):
         assert len(without[model][0]) > 100
 
 
+COLLECTED = """
+import gc, sys, types
+import torch, torch._inductor.config, torch.profiler
+import counterpoint.torch as cp
+# Instead of that of scripts/, which turns the collector off.
+sys.modules["quick"] = types.ModuleType("quick")
+gc.freeze()  # Only what was imported: it would take minutes.
+gc.set_threshold(1)
+before = sum(generation["collections"] for generation in gc.get_stats())
+with cp.profile(["page-faults:u"], shapes=True):
+    exec(compile(open(MODELS).read(), MODELS, "exec"), {"sys": sys, "__name__": "__main__"})
+assert gc.isenabled() and sum(generation["collections"] for generation in gc.get_stats()) > before + 1000
+gc.unfreeze()
+"""
+
+
+def test_a_collector_that_runs_all_the_time_changes_nothing(torch, alone):
+    """The other programs run without collector and without most of what Python does when it exits (`quick.py`)."""
+    models = places.ROOT / "tests/python/torch/scripts/models.py"
+    script = COLLECTED.replace("MODELS", repr(str(models)))
+    done = torch.run(script, *MODELS, quick=False)
+    assert done.found == alone.found
+    assert "Traceback" not in done.errors and "Exception ignored" not in done.errors
+
+
 IDLE = """
 import json, sys, time
 before = set(sys.modules)

@@ -4,8 +4,8 @@
 //! Cargo says which crates these are, for the three workspaces that a release is built from: what the
 //! packages of the release depend on, without what only runs while building (procedural macros, build
 //! scripts) or in tests. Some crates are listed that only features of other packages of the workspace need,
-//! because Cargo resolves features for all of them together. The texts are those in the crates' own sources. A crate that has none is listed in
-//! [`TEXTS`], so that a new one of this kind fails the build.
+//! because Cargo resolves features for all of them together. The texts are those in the crates' own
+//! sources. A crate that has none is listed in [`TEXTS`], so that a new one of this kind fails the build.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -39,7 +39,11 @@ const TEXTS: &[(&str, &str, &str)] = &[
 ];
 
 /// What names of files with a licence begin with.
-const NAMES: [&str; 6] = ["LICENSE", "LICENCE", "COPYING", "COPYRIGHT", "NOTICE", "UNLICENSE"];
+const NAMES: [&str; 4] = ["LICENSE", "LICENCE", "COPYING", "UNLICENSE"];
+/// What names of files begin with that belong to a licence, and are none.
+const NOTES: [&str; 2] = ["COPYRIGHT", "NOTICE"];
+/// No licence is shorter. A file that is (typenum's `LICENSE`) names the licences whose texts are beside it.
+const SHORTEST: usize = 200;
 
 const HEAD: &str = "\
 Counterpoint is linked with the crates below, which others have written. Each is listed with its licence
@@ -59,7 +63,7 @@ pub fn fill(layout: &Layout, root: &Path) -> Result<()> {
     for (manifest, packages) in built() {
         let metadata = MetadataCommand::new()
             .manifest_path(layout.root.join(manifest))
-            .other_options(["--locked", "--offline", "--filter-platform", TRIPLE].map(String::from))
+            .other_options(["--locked", "--filter-platform", TRIPLE].map(String::from))
             .exec()
             .with_context(|| format!("cargo metadata of {manifest}"))?;
         for package in linked(&metadata, &packages)? {
@@ -114,23 +118,36 @@ fn linked<'a>(metadata: &'a Metadata, packages: &[&str]) -> Result<Vec<&'a Packa
 /// The texts of a crate's licences.
 fn texts_of(package: &Package) -> Result<Vec<String>> {
     let folder = package.manifest_path.parent().context("a manifest is in a folder")?;
-    let mut texts = BTreeSet::new();
+    let (mut texts, mut notes) = (BTreeSet::new(), BTreeSet::new());
     for entry in std::fs::read_dir(folder).with_context(|| format!("read folder {folder}"))? {
         let path = entry.with_context(|| format!("read folder {folder}"))?.path();
         let name = path.file_name().unwrap_or_default().to_string_lossy().to_uppercase();
-        if path.is_file() && NAMES.iter().any(|begin| name.starts_with(begin)) {
-            let read = || format!("read {}", path.display());
-            texts.insert(std::fs::read_to_string(&path).with_context(read)?.replace('\r', ""));
+        let begins = |names: &[&str]| names.iter().any(|begin| name.starts_with(begin));
+        if !path.is_file() || !begins(&NAMES) && !begins(&NOTES) {
+            continue;
+        }
+        let text = std::fs::read_to_string(&path)
+            .with_context(|| format!("read {}", path.display()))?
+            .replace('\r', "");
+        if begins(&NOTES) {
+            notes.insert(text);
+        } else if text.trim().len() >= SHORTEST {
+            texts.insert(text);
         }
     }
-    if !texts.is_empty() {
-        return Ok(texts.into_iter().collect());
+    if texts.is_empty() {
+        texts.insert(text_of_ours(package)?);
     }
+    Ok(texts.into_iter().chain(notes).collect())
+}
+
+/// The text in [`TEXTS`] of a crate that has none.
+fn text_of_ours(package: &Package) -> Result<String> {
     let (name, version) = (&package.name, &package.version);
     let known = TEXTS.iter().find(|(known, ..)| *known == name.as_str());
     match known {
         Some((_, licence, text)) if package.license.as_deref() == Some(*licence) => {
-            Ok(vec![(*text).to_owned()])
+            Ok((*text).to_owned())
         }
         _ => bail!(
             "{name} {version} has no text of its licence: add it to xtask/src/dist/licences.rs"

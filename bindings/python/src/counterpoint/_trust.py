@@ -14,29 +14,32 @@ def all_untrusted(folder: Path, strangers: bool = True) -> Optional[str]:
     """Says why another user could replace what is made in a folder, or one of the folders above it. A sticky bit, as
     that of /tmp, is good enough. Without `strangers`, an owner who has no number in this container is not another
     user: there, it may be whoever has started the container. Raises OSError."""
+    no_number = None if strangers else _no_number()
     for one in (*reversed(folder.parents), folder):
         about = one.stat()
-        if not strangers and about.st_uid == _no_number():
-            continue
-        why = untrusted(about, one, strict=False)
+        why = untrusted(about, one, strict=False, good=no_number)
         if why is not None:
             return why
     return None
 
 
-def _no_number() -> int:
-    """The user id that files have whose owner has none in this container."""
+def _no_number() -> Optional[int]:
+    """The user id that files have whose owner has none in this container. None if this is no container with users of
+    its own: there, the id is that of a user like others (nobody)."""
     try:
+        with open("/proc/self/uid_map") as file:
+            if file.read().split() == ["0", "0", "4294967295"]:
+                return None
         with open("/proc/sys/kernel/overflowuid") as file:
             return int(file.read())
     except (OSError, ValueError):
-        return 65534
+        return None
 
 
-def untrusted(about: os.stat_result, path: Path, strict: bool) -> Optional[str]:
+def untrusted(about: os.stat_result, path: Path, strict: bool, good: Optional[int] = None) -> Optional[str]:
     """Says why another user could replace what is at `path`. `strict`: a folder whose sticky bit is set
-    is not good enough either."""
-    owners = (os.geteuid(),) if strict else (os.geteuid(), 0)
+    is not good enough either. `good`: one more owner who may."""
+    owners = (os.geteuid(),) if strict else (os.geteuid(), 0, good)
     if about.st_uid not in owners:
         return f"{path} belongs to user {about.st_uid}"
     others = about.st_mode & stat.S_IWOTH

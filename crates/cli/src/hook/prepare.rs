@@ -55,7 +55,7 @@ pub fn main(process: u32) -> Result<ExitCode, Failure> {
         metrics: Default::default(),
         plugins: Default::default(),
     };
-    crate::inherited::prepare_process()?;
+    crate::inherited::prepare_process(recording.pool_layout())?;
     let prepared = prepare(&recording, &[], Origin::Hook, &command_of(process))?;
     let prepared = prepared.announce(Some(process))?;
     let run_file = prepared.directory.join(RUN_FILE_NAME);

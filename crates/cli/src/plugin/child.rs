@@ -5,6 +5,7 @@ use std::ffi::CString;
 use std::fs::File;
 use std::io::{self, BufRead, Write};
 use std::os::fd::{FromRawFd, OwnedFd};
+use std::os::unix::process::parent_id;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -21,6 +22,9 @@ use crate::plugin_kinds;
 pub struct Args {
     /// Plugin
     file: PathBuf,
+    /// The process that asks
+    #[arg(long)]
+    asker: Option<u32>,
     #[command(subcommand)]
     what: What,
 }
@@ -112,6 +116,10 @@ pub fn main(args: &Args) -> Result<ExitCode, Failure> {
         // We are in a group of our own, where an interrupt of the terminal does not arrive.
         // SAFETY: takes no pointer.
         unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
+        // It may have ended before.
+        if args.asker.is_some_and(|asker| asker != parent_id()) {
+            return Err(Failure::new("nobody waits for the answer"));
+        }
     }
     let mut out = answers()?;
     match &args.what {

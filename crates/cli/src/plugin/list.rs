@@ -116,7 +116,7 @@ pub fn child(file: &Path) -> Result<Command, Failure> {
     let program = std::env::current_exe()
         .map_err(|e| Failure::new(format!("find the program itself: {e}")))?;
     let mut command = Command::new(program);
-    command.args(["plugin", "child"]).arg(file);
+    command.args(["plugin", "child", "--asker", &std::process::id().to_string()]).arg(file);
     Ok(command)
 }
 

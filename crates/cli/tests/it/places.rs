@@ -46,6 +46,26 @@ fn a_file_size_limit_loses_nothing_while_memory_lasts() {
     assert_eq!(losses(&report), []);
 }
 
+/// A hard limit, which we cannot raise, counts for the pool that was asked for.
+#[test]
+fn a_pool_above_the_hard_limit_on_file_sizes_is_refused() {
+    let test = "a_pool_above_the_hard_limit_on_file_sizes_is_refused";
+    let Some(program) = counterpoint(test) else { return };
+    let scratch = testkit::Scratch::new();
+    let profile = scratch.join("p.cpt");
+    // 1 GiB, in units of 512 bytes.
+    let of = |threads: &str| {
+        let events = format!("none --max-threads {threads}");
+        record(&program, &profile, "ulimit -f 2097152", &events, "calls 10")
+    };
+    let refused = of("60000");
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert!(said.contains("the hard limit on file sizes is 1073741824 bytes"), "{said}");
+    assert!(!profile.exists());
+    let recorded = of("3000");
+    assert!(recorded.status.success(), "{}", String::from_utf8_lossy(&recorded.stderr));
+}
+
 /// If no descriptor is available, calls are timed, and the missing counters are a named loss.
 #[test]
 fn without_descriptors_calls_are_timed() {

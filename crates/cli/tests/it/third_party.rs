@@ -12,7 +12,7 @@ use crate::support::counterpoint;
 fn linked(manifest: &str, package: &str) -> BTreeSet<String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let tree = Command::new(env!("CARGO"))
-        .args(["tree", "--locked", "--offline", "--prefix", "none", "--format", "{p}"])
+        .args(["tree", "--locked", "--prefix", "none", "--format", "{p}"])
         .args(["--edges", "normal,no-proc-macro", "--package", package, "--manifest-path"])
         .arg(root.join(manifest))
         .output()
