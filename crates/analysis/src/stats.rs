@@ -35,6 +35,7 @@
 //! with only one value has no correlation with anything: `None`, not NaN.
 
 mod blocks;
+mod choice;
 mod collect;
 mod grid;
 mod noise;
@@ -59,7 +60,8 @@ use crate::probe::{InPlace, ProbeCost, costs};
 use crate::sampled::{SCALE, Sample, SampledRow};
 use crate::summary::contradictions;
 use crate::table::{Key, Places, Selection};
-use collect::{Batch, Choice, Recorder, collect, keeps_recorded};
+use choice::Choice;
+use collect::{Batch, Recorder, collect, keeps_recorded};
 pub use samples::{Column, Samples};
 pub use subtracted::Subtracted;
 use work::{Workspace, parallel};
