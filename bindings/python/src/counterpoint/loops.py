@@ -119,5 +119,5 @@ def read(profile: Union[str, os.PathLike[str]], *, raw: bool = False) -> LoopRep
     measuring. The times of rows are compensated in any case."""
     path = os.fspath(profile)
     document = json.loads(run(["loops", "report", path, "--format", "json"]))
-    table = run(["loops", "report", path, "--width", "120", *(["--raw"] if raw else [])])
+    table = run(["loops", "report", path, "--width", "120", "--top", "0", *(["--raw"] if raw else [])])
     return LoopReport(document, table)

@@ -233,7 +233,7 @@ fn a_pass_that_fails_is_the_last() {
     let said = row["spread"].as_f64().unwrap();
     assert!((said - spread / mean).abs() < 1e-6, "{said} of {passes:?}");
     let text = String::from_utf8(run.view(&["report"])).unwrap();
-    assert!(text.contains("passes    2 of 3: the program ran once"), "{text}");
+    assert!(text.contains("passes    2 of 3, one for each set of counters"), "{text}");
 }
 
 /// Types Ctrl-C at the moment when the first pass is over, and prints how `run` ended.
