@@ -1,7 +1,7 @@
 //! A browser for the tests of pages: Chromium without a window, driven over a pair of pipes
 //! (`--remote-debugging-pipe`), with Chrome's DevTools protocol.
 //!
-//! Each answer is waited for, but not forever: a browser that does not answer within [`PATIENCE`] fails
+//! Each answer is waited for, but not forever: a browser that does not answer within `PATIENCE` fails
 //! the test.
 
 use std::fs::File;
