@@ -13,6 +13,7 @@ mod advice;
 mod asker;
 mod diff;
 mod doctor;
+mod ending;
 mod env;
 mod export;
 mod failure;

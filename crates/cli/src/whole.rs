@@ -31,9 +31,8 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::ptr::null_mut;
-use std::sync::atomic::{AtomicPtr, Ordering};
 
+use crate::ending;
 use crate::terminal::{Kind, Screen};
 
 /// The number of links that the kernel follows (`MAXSYMLINKS`).
@@ -320,22 +319,17 @@ struct Temporary {
     path: PathBuf,
 }
 
-/// The file to remove when a signal ends the program: a C string, or null.
-static REMOVED_BY_SIGNALS: AtomicPtr<libc::c_char> = AtomicPtr::new(null_mut());
-
 impl Temporary {
     /// Calls `make` with a random name next to `target`, until it succeeds or fails for another
     /// reason than an existing file.
     fn make<T>(target: &Path, make: impl Fn(&Path) -> io::Result<T>) -> io::Result<(Self, T)> {
         loop {
             let path = target.with_file_name(format!(".counterpoint-{:016x}.tmp", random()?));
-            watch_signals();
-            let guarded = c_path(&path)?.into_raw();
-            forget(REMOVED_BY_SIGNALS.swap(guarded, Ordering::SeqCst));
+            ending::removes(c_path(&path)?);
             match make(&path) {
                 Ok(made) => return Ok((Self { path }, made)),
                 Err(error) => {
-                    forget(REMOVED_BY_SIGNALS.swap(null_mut(), Ordering::SeqCst));
+                    ending::removes_nothing();
                     if error.kind() != ErrorKind::AlreadyExists {
                         return Err(error);
                     }
@@ -354,15 +348,7 @@ impl Temporary {
 impl Drop for Temporary {
     fn drop(&mut self) {
         let _ = fs::remove_file(&self.path);
-        forget(REMOVED_BY_SIGNALS.swap(null_mut(), Ordering::SeqCst));
-    }
-}
-
-fn forget(path: *mut libc::c_char) {
-    if !path.is_null() {
-        // SAFETY: only `Temporary::make` stores pointers here, each from `into_raw`. Whoever swaps
-        // one out is its only owner.
-        drop(unsafe { CString::from_raw(path) });
+        ending::removes_nothing();
     }
 }
 
@@ -377,32 +363,4 @@ pub fn random() -> io::Result<u64> {
         return Ok(u64::from_ne_bytes(bytes));
     }
     Err(io::Error::last_os_error())
-}
-
-/// Makes the signals by which people and their tools end a command remove the file first. A signal
-/// that was ignored or handled before is left alone.
-fn watch_signals() {
-    extern "C" fn end(signal: libc::c_int) {
-        let path = REMOVED_BY_SIGNALS.swap(null_mut(), Ordering::SeqCst);
-        // SAFETY: a C string that nobody else owns any more, and async-signal-safe calls only.
-        unsafe {
-            if !path.is_null() {
-                libc::unlink(path);
-            }
-            libc::signal(signal, libc::SIG_DFL);
-            libc::raise(signal);
-        }
-    }
-    for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT] {
-        // SAFETY: a zeroed `sigaction` is valid; both outlive the calls.
-        unsafe {
-            let mut action: libc::sigaction = std::mem::zeroed();
-            libc::sigaction(signal, std::ptr::null(), &mut action);
-            if action.sa_sigaction == libc::SIG_DFL {
-                action.sa_sigaction = end as *const () as usize;
-                action.sa_flags = libc::SA_NODEFER;
-                libc::sigaction(signal, &action, null_mut());
-            }
-        }
-    }
 }

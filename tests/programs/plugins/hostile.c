@@ -7,7 +7,7 @@
 
 #include "minimal.c"
 
-enum { CLOSES_AND_HANGS, FLOODS, DRIPS, FORKS, EXITS, RAISES, STOPS, JUMPS };
+enum { CLOSES_AND_HANGS, FLOODS, DRIPS, FORKS, FORKS_AND_HANGS, EXITS, RAISES, STOPS, JUMPS };
 
 /* Writes to every descriptor that may be the pipe for answers. Those below 100 may belong to who runs the tests. */
 static void write_to_all(const char* text, size_t length) {
@@ -35,6 +35,9 @@ __attribute__((constructor)) static void harm(void) {
         for (;;) pause();
       }
       break;
+    case FORKS_AND_HANGS:
+      fork();
+      for (;;) pause();
     case EXITS:
       exit(0);
     case RAISES:

@@ -2,7 +2,7 @@
 //! fork, or stop it.
 //!
 //! The child answers with one line and ends. It leads a group of processes, so that what the plugin has
-//! started ends with it, unless it has left the group. Nothing waits for longer than the time that was
+//! started ends with it, unless it has left the group, also when a signal ends us. Nothing waits for longer than the time that was
 //! given, and of the answer nothing is kept beyond [`LONGEST_ANSWER`].
 
 use std::io::{self, Read};
@@ -11,6 +11,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use super::patient::Patient;
+use crate::ending::Group;
 
 /// Longer answers are not read. A plugin has some profilers with some kinds each, or some findings.
 pub const LONGEST_ANSWER: u64 = 1 << 20;
@@ -37,10 +38,10 @@ pub fn to(command: &mut Command, patience: Duration) -> io::Result<Answer> {
     let deadline = Instant::now() + patience;
     command.stdin(Stdio::null()).stdout(Stdio::piped()).process_group(0);
     let mut child = command.spawn()?;
+    let group = Group::of(child.id());
     let asked = listen(&mut child, deadline);
     // Before the child is waited for, its number is not that of another process.
-    // SAFETY: a signal to a group that we have made.
-    unsafe { libc::kill(-(child.id() as libc::pid_t), libc::SIGKILL) };
+    drop(group);
     let status = child.wait()?;
     Ok(match asked? {
         Heard::Line(line) => Answer::Said { line, status },

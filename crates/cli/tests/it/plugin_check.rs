@@ -6,8 +6,9 @@
 //! | conforms | the host records with it, without a complaint, and writes a file that is JSON |
 //! | violates | the host refuses or complains, or the header forbids it |
 
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
@@ -264,14 +265,24 @@ fn a_plugin_cannot_harm_who_asks_about_it() {
     }
 }
 
-/// Whether a process runs that has this file in its command line.
-fn runs_with(file: &Path) -> bool {
+/// How many processes run that have this file in their command line.
+fn running_with(file: &Path) -> usize {
     let processes = std::fs::read_dir("/proc").expect("/proc").flatten();
     let words = |process: std::fs::DirEntry| std::fs::read(process.path().join("cmdline"));
     let name = file.to_str().expect("UTF-8").as_bytes();
     processes
         .filter_map(|process| words(process).ok())
-        .any(|words| words.split(|byte| *byte == 0).any(|word| word == name))
+        .filter(|words| words.split(|byte| *byte == 0).any(|word| word == name))
+        .count()
+}
+
+/// Waits until so many processes run with this file in their command line.
+fn wait_for(processes: usize, file: &Path) {
+    let end = Instant::now() + Duration::from_secs(60);
+    while running_with(file) != processes {
+        assert!(Instant::now() < end, "{} run", running_with(file));
+        std::thread::sleep(Duration::from_millis(10));
+    }
 }
 
 #[test]
@@ -285,9 +296,27 @@ fn what_a_plugin_has_forked_ends_with_the_question() {
     assert!(begun.elapsed() < Duration::from_secs(100), "{:?}", begun.elapsed());
     assert_eq!(document["probes"][0]["outcome"], "passed", "{document:#}");
     // It has been killed, which takes a moment.
-    let end = Instant::now() + Duration::from_secs(5);
-    while runs_with(&file) {
-        assert!(Instant::now() < end, "the fork runs");
-        std::thread::sleep(Duration::from_millis(10));
+    wait_for(0, &file);
+}
+
+#[test]
+fn what_a_plugin_has_forked_ends_with_an_interrupted_command() {
+    let scratch = Scratch::new();
+    let file = scratch.join("hangs.so");
+    let flags = ["-std=gnu11", "-w", "-DHARM=FORKS_AND_HANGS"];
+    c::shared("cc", "plugins/hostile.c", &file, &flags).expect("cc");
+    for signal in [libc::SIGINT, libc::SIGTERM] {
+        for what in ["check", "list"] {
+            let mut command = Command::new(env!("CARGO_BIN_EXE_counterpoint"));
+            command.args(["plugin", what]).arg(&file).stdout(Stdio::null()).stderr(Stdio::null());
+            let mut child = command.spawn().expect("starts");
+            // The command, the child that it asks, and the fork of that.
+            wait_for(3, &file);
+            // SAFETY: takes no pointer, and the child has not been waited for.
+            unsafe { libc::kill(child.id() as i32, signal) };
+            let status = child.wait().expect("waits");
+            assert_eq!(status.signal(), Some(signal), "{what}: {status}");
+            wait_for(0, &file);
+        }
     }
 }
