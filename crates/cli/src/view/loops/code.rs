@@ -26,6 +26,10 @@ use super::files::Files;
 /// Bytes of a file that is read for its code, at most.
 const MOST_BYTES: u64 = 1 << 29;
 
+/// Bytes of code that are searched for hooks, at most, over all modules. Each module has its own search,
+/// and a profile may name one large file in each of them; this many take some ten seconds.
+const MOST_SEARCHED: u64 = 1 << 32;
+
 /// The machine code of one module.
 pub struct ModuleCode {
     /// The bytes, which other modules of the same library share.
@@ -62,9 +66,21 @@ struct Images {
     files: HashMap<String, Result<(Rc<Image>, Metadata), String>>,
     /// By the process and the number of the copy: with what modules say about it.
     copies: HashMap<(usize, u32), Vec<CopyAsTold>>,
+    /// Bytes of code that were searched for hooks, once for each module.
+    searched: u64,
 }
 
 impl Images {
+    /// Whether so much more code may be searched.
+    fn search(&mut self, bytes: u64) -> Result<(), String> {
+        self.searched = self.searched.saturating_add(bytes);
+        if self.searched <= MOST_SEARCHED {
+            return Ok(());
+        }
+        let gib = MOST_SEARCHED >> 30;
+        Err(format!("the modules before it have {gib} GiB of code to search, which is the most"))
+    }
+
     fn of_file(
         &mut self,
         path: &str,
@@ -142,6 +158,7 @@ fn of_module(
             *image.descriptors(&module.id).first().ok_or("its descriptor is not in the file")?
         }
     };
+    images.search(image.pieces().map(|(_, code)| code.len() as u64).sum())?;
     let wanted = Wanted { descriptor, ids: module.ids, mode };
     let regions = regions(&image, &wanted).map_err(|e| e.to_string())?;
     Ok(ModuleCode { image, regions, object: module.object.clone(), is_kept })
@@ -282,5 +299,14 @@ mod tests {
         let more = (1..100).map(|address| images.of_copy((0, 7), &elsewhere(address), image));
         assert_eq!(more.filter(Result::is_ok).count(), MOST_IMAGES - 1);
         assert!(images.of_copy((0, 8), &elsewhere(50), image).is_ok());
+    }
+
+    #[test]
+    fn a_large_file_in_many_modules_is_searched_for_some_of_them() {
+        let mut images = Images::default();
+        let searched = (0..1000).take_while(|_| images.search(MOST_BYTES).is_ok()).count();
+        assert_eq!(searched, (MOST_SEARCHED / MOST_BYTES) as usize);
+        // What is small still finds no place: it would be another file each time.
+        assert!(images.search(1).unwrap_err().contains("4 GiB"));
     }
 }
