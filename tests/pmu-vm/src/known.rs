@@ -184,8 +184,9 @@ fn estimates_under_a_budget() {
     println!("mean error {mean:.5}, standard error {standard_error:.5}");
     assert!(mean.abs() < 5.0 * standard_error, "{mean} ± {standard_error}");
 
-    const LONG: u64 = 4;
-    const MANY: u64 = 40 * CALLS;
+    // One of about 270 calls is counted, and they count for 0.6 to 1 call each. An interval needs 2,000.
+    const LONG: u64 = 2;
+    const MANY: u64 = 80 * CALLS;
     let mut held = 0;
     for _ in 0..LONG {
         let (row, truth) = estimated(MANY);
@@ -195,8 +196,8 @@ fn estimates_under_a_budget() {
         held += u64::from(total.contains(truth));
     }
     println!("{held} of {LONG} intervals hold the total");
-    // If 95 of 100 hold it in the long run, fewer than 2 of 4 do so in one of 2,000 tests.
-    assert!(held >= 2, "{held} of {LONG}");
+    // If 95 of 100 hold it in the long run, none of 2 does so in one of 400 tests.
+    assert!(held >= 1, "none of {LONG}");
 }
 
 /// The row of so many calls of `take_any`, and the instructions that they took.
