@@ -104,7 +104,7 @@ pub fn main(layout: &Layout, args: &Args) -> Result<()> {
     let nextest = exists("cargo-nextest", &["nextest", "--version"]);
     let steps = std::thread::scope(|scope| -> Result<Vec<Step>> {
         let emulated = is_emulated(args, &skip_log)?
-            .then(|| scope.spawn(|| whole(EMULATED, || Step::emulated(EMULATED, layout))));
+            .then(|| scope.spawn(|| whole(EMULATED, || Step::emulated(EMULATED, layout, &[]))));
         let downloads = scope.spawn(|| downloads(layout, args.quick, torch));
         let dist = scope.spawn(|| match args.quick {
             true => dist::quick(layout, Built::WithTests),
@@ -130,7 +130,12 @@ pub fn main(layout: &Layout, args: &Args) -> Result<()> {
         if let Some(emulated) = emulated {
             steps.push(join(emulated)?);
         }
-        alone::run(&mut steps, |step, tests| single_tests(&surroundings, step, tests, nextest))?;
+        alone::run(&mut steps, |step, tests| match step {
+            EMULATED => Ok(Some(Step::emulated(step, layout, tests))),
+            _ => single_tests(&surroundings, step, tests, nextest)
+                .map(|mut command| Step::run(step, &mut command))
+                .transpose(),
+        })?;
         Ok(steps)
     })?;
     summary(&steps, &skips::read(&skip_log), args.strict)

@@ -4,8 +4,6 @@
 //! passes alone does not fail the run, but it is named in the summary: a defect that shows itself seldom
 //! looks the same, so the first output of such a test is worth reading.
 
-use std::process::Command;
-
 use anyhow::Result;
 
 use super::steps::Step;
@@ -14,12 +12,15 @@ use crate::process::say;
 /// More failures than this are no accident.
 const MOST: usize = 6;
 
-/// Runs the failed tests of each step once more, by the command that `of` makes for them. `None`: the step
-/// cannot run single tests.
+/// Runs the failed tests of each step once more, by `again`, which gets the step's name and the tests.
+/// `None`: the step cannot run single tests.
 ///
 /// # Errors
-/// A command cannot be started.
-pub fn run(steps: &mut [Step], of: impl Fn(&str, &[String]) -> Option<Command>) -> Result<()> {
+/// Those of `again`.
+pub fn run(
+    steps: &mut [Step],
+    again: impl Fn(&'static str, &[String]) -> Result<Option<Step>>,
+) -> Result<()> {
     if steps.iter().map(|step| step.failures.len()).sum::<usize>() > MOST {
         return Ok(());
     }
@@ -28,10 +29,10 @@ pub fn run(steps: &mut [Step], of: impl Fn(&str, &[String]) -> Option<Command>) 
         if step.failures.is_empty() || !all_known || !step.only_tests_failed {
             continue;
         }
-        let Some(mut command) = of(step.name, &step.failures) else { continue };
         say(format_args!("once more, alone: {}", step.failures.join(", ")));
-        let second = Step::run(step.name, &mut command)?;
-        take_over(step, &second);
+        if let Some(second) = again(step.name, &step.failures)? {
+            take_over(step, &second);
+        }
     }
     Ok(())
 }
@@ -88,7 +89,7 @@ mod tests {
         assert!(first.error.is_none());
     }
 
-    /// The command would succeed, and is not run.
+    /// It would pass, and is not run.
     #[test]
     fn a_crash_is_not_forgiven() {
         let mut steps = [Step { only_tests_failed: false, ..step(9, &["a"]) }];

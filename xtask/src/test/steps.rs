@@ -80,21 +80,37 @@ impl Step {
         Step { name, time, tally, error, only_tests_failed: false, failures, passed_alone }
     }
 
-    /// Runs the emulated machine as a step like the others. An error before its tests makes the step
-    /// fail.
-    pub fn emulated(name: &'static str, layout: &Layout) -> Step {
+    /// Runs the emulated machine as a step like the others, with all of its tests or with those whose names
+    /// contain one of `only`. An error before its tests makes the step fail.
+    pub fn emulated(name: &'static str, layout: &Layout, only: &[String]) -> Step {
         say(format_args!("{name} …"));
         let start = Instant::now();
-        let (tally, error) = match pmu_vm::run(layout, &Request::default()) {
+        let all = || pmu_vm::run(layout, &Request::default());
+        let some = |filter: &String| {
+            pmu_vm::run(layout, &Request { filter: Some(filter), ..Request::default() })
+        };
+        let outcome = match only {
+            [] => all(),
+            only => only.iter().try_fold(Outcome::default(), |mut sum, filter| {
+                sum.add(some(filter)?);
+                Ok(sum)
+            }),
+        };
+        let (tally, error, failures, only_tests_failed) = match outcome {
             Ok(outcome) => {
-                let Outcome { ran, failed, .. } = outcome;
-                let tally = Tally { passed: ran - failed, failed, skipped: 0 };
-                (tally, outcome.verdict().err())
+                let tally = Tally {
+                    passed: outcome.ran - outcome.failed,
+                    failed: outcome.failed,
+                    skipped: 0,
+                };
+                let names = outcome.failures.iter();
+                let names = names.filter_map(|line| Some(line.split_once(": ")?.0.to_owned()));
+                (tally, outcome.verdict().err(), names.collect(), outcome.failed > 0)
             }
-            Err(error) => (Tally::default(), Some(error)),
+            Err(error) => (Tally::default(), Some(error), Vec::new(), false),
         };
         let error = error.map(|error| format!("{error:#}"));
-        Step::new(name, start, tally, error)
+        Step { only_tests_failed, failures, ..Step::new(name, start, tally, error) }
     }
 }
 
