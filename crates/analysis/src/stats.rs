@@ -83,6 +83,11 @@ pub struct Options {
     pub op: Option<String>,
     /// Only threads with this kernel id, or with a name that matches (`*`, `?`).
     pub thread: Option<String>,
+    /// Only threads of processes of this rank of a distributed job.
+    pub rank: Option<u32>,
+    /// Whether to describe the calls of each rank and not those of each thread. This reads every page
+    /// once more for each rank.
+    pub by_rank: bool,
     /// Leave out calls that begin within this time after the begin of their thread's first recorded
     /// call, which may be of any op.
     pub skip_ns: u64,
@@ -107,6 +112,8 @@ impl Default for Options {
         Self {
             op: None,
             thread: None,
+            rank: None,
+            by_rank: false,
             skip_ns: 0,
             buckets: 16,
             tables: true,
@@ -149,8 +156,11 @@ pub struct OpStats {
     pub estimated: Option<crate::Estimated>,
     /// All threads together.
     pub all: Scope,
-    /// Each thread that made such calls, sorted by process and number.
+    /// Each thread that made such calls, sorted by process and number. Empty with
+    /// [`Options::by_rank`].
     pub threads: Vec<ThreadStats>,
+    /// Only with [`Options::by_rank`]: each rank that made such calls, sorted.
+    pub ranks: Vec<(u32, Scope)>,
 }
 
 /// An op's calls in one thread.
@@ -434,7 +444,10 @@ fn once(profile: &Profile, options: &Options) -> Result<(Stats, u64), TooManyCal
             Some(only) => all = only.scope.clone(),
             None => noise::note(profile, &brackets, &mut all, &of_all),
         }
-        ops.push((total, OpStats { key, total_ticks, estimated: None, all, threads }));
+        ops.push((
+            total,
+            OpStats { key, total_ticks, estimated: None, all, threads, ranks: Vec::new() },
+        ));
         if found.ops.is_empty() && !found.left_out.is_empty() {
             found = read(&brackets, Some(found.left_out));
         }
@@ -445,9 +458,27 @@ fn once(profile: &Profile, options: &Options) -> Result<(Stats, u64), TooManyCal
     if let Some(sample) = sample.filter(|_| options.skip_ns == 0) {
         estimate(profile, &choice, &sample, &mut ops);
     }
+    if options.by_rank {
+        by_rank(profile, options, &mut ops)?;
+    }
     let metrics = options.metrics.clone();
     let probes = costs(profile, &InPlace::default(), &[]);
     Ok((Stats { buckets, metrics, ops, raw: options.raw, probes, losses }, exhausted))
+}
+
+/// Describes each op's calls by rank instead of by thread.
+fn by_rank(profile: &Profile, options: &Options, ops: &mut [OpStats]) -> Result<(), TooManyCalls> {
+    ops.iter_mut().for_each(|op| op.threads.clear());
+    let places: BTreeMap<Key, usize> = ops.iter().zip(0..).map(|(op, at)| (op.key, at)).collect();
+    for rank in profile.known_ranks() {
+        let of_rank = Options { rank: Some(rank), by_rank: false, ..options.clone() };
+        for op in once(profile, &of_rank)?.0.ops {
+            if let Some(at) = places.get(&op.key) {
+                ops[*at].ranks.push((rank, op.all));
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Durations are described in parts of a tick.

@@ -225,7 +225,7 @@ fn random_trees() {
 
         // The rows of runs add up to their wall time, whether book-keeping is folded or not.
         for fold in [true, false] {
-            let table = OpTable::new(&trees, &OpFilter::default(), fold);
+            let table = OpTable::new(&trees, &OpFilter::default(), fold, false);
             let rows = || table.rows.iter().filter(|row| !row.outside);
             assert_eq!(rows().map(|row| row.own.value).sum::<f64>(), table.wall.value);
             let outermost = wanted.runs.iter().filter(|run| run.parent.is_none());
@@ -338,7 +338,7 @@ fn book_keeping_is_one_row() {
     let dir = scratch.join("x.cpt");
     script.write(&dir);
     let profile = Profile::open(&dir).expect("open the scripted profile");
-    let table = OpTable::new(&OpTrees::new(&profile, false), &OpFilter::default(), true);
+    let table = OpTable::new(&OpTrees::new(&profile, false), &OpFilter::default(), true, false);
     let rows = table.rows.iter().map(|row| (row.kind.clone(), row.calls, row.own.value as u128));
     let rows: Vec<(OpRowKind, u64, u128)> = rows.collect();
     let bookkeeping = OpRowKind::Bookkeeping { device: "cpu0".to_owned() };

@@ -18,7 +18,7 @@ use std::io::{self, BufWriter, Stdout, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use analysis::{By, Options, summarize};
+use analysis::{By, OpFilter, Options, summarize};
 use clap::ValueEnum;
 use profile::loops::Loops as Recorded;
 use profile::{Profile, merge_losses};
@@ -30,6 +30,7 @@ use crate::matching;
 use crate::metrics::{MetricArgs, Offer, of_profile};
 use crate::output::{Format, milliseconds};
 use crate::terminal::{Screen, known_width, say, stdout};
+use crate::view;
 use crate::view::columns;
 use crate::view::csv;
 use crate::view::loops::{Loops, show};
@@ -140,6 +141,9 @@ pub enum RowKind {
     Line,
     /// A PyTorch op with inputs of certain shapes, from recordings of PyTorch's profiler.
     Shape,
+    /// An op of a virtual machine or of PyTorch with certain arguments, in its runs. `ops` has more
+    /// options.
+    Arguments,
     /// A place in the program that launches dispatches of IREE.
     Site,
     /// A function or a loop that was instrumented, below what is around it. `loops report` has more
@@ -159,9 +163,8 @@ impl RowKind {
             Self::Kind => Some(By::Kind),
             Self::Device => Some(By::Device),
             Self::Stream => Some(By::Stream),
-            Self::Launch | Self::Module | Self::Line | Self::Shape | Self::Site | Self::Loop => {
-                None
-            }
+            Self::Launch | Self::Module | Self::Line | Self::Shape => None,
+            Self::Arguments | Self::Site | Self::Loop => None,
         }
     }
 
@@ -182,14 +185,14 @@ struct Report<'a> {
 
 /// Options that are about calls, which tables of activities are not made of.
 fn refuse_what_needs_calls(args: &Args, by: RowKind) -> Result<(), Failure> {
-    let of_loops = by == RowKind::Loop;
+    let has_form = matches!(by, RowKind::Loop | RowKind::Arguments);
     let has_metrics = by == RowKind::Shape;
     let given = [
         (args.skip_ms > 0.0, "--skip-ms"),
-        (args.raw && !of_loops, "--raw"),
-        (args.kind.is_some() && of_loops, "--kind"),
-        (args.device.is_some() && of_loops, "--device"),
-        (args.stream.is_some() && of_loops, "--stream"),
+        (args.raw && !has_form, "--raw"),
+        (args.kind.is_some() && has_form, "--kind"),
+        (args.device.is_some() && has_form, "--device"),
+        (args.stream.is_some() && has_form, "--stream"),
         (!args.metrics.metric.is_empty() && !has_metrics, "--metric"),
         (!args.metrics.metrics_file.is_empty() && !has_metrics, "--metrics-file"),
     ];
@@ -256,6 +259,23 @@ fn loops(args: &Args, profile: &Profile, recorded: &Recorded) -> Result<ExitCode
     show::print(profile, recorded, chosen)
 }
 
+/// The form that `ops` shows as well.
+fn ops(args: &Args, profile: &Profile) -> Result<ExitCode, Failure> {
+    let chosen = view::ops::Chosen {
+        format: args.format,
+        filter: args.filter.as_deref(),
+        sort: args.sort.as_deref(),
+        top: args.top,
+        verbose: args.verbose,
+        trees: OpFilter::default(),
+        all: false,
+        by_rank: false,
+        raw: args.raw,
+        width: args.width,
+    };
+    view::ops::print(profile, &chosen)
+}
+
 /// Prints the report.
 pub fn main(args: Args) -> Result<ExitCode, Failure> {
     let needs = Needs::files(&args.metrics.metrics_file);
@@ -279,6 +299,7 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
     let by = match (by, by.of_calls()) {
         (RowKind::Site, _) => return sites::main(&args, &profile),
         (RowKind::Launch, _) => return launches::main(&args, &profile),
+        (RowKind::Arguments, _) => return ops(&args, &profile),
         (RowKind::Loop, _) => return loops(&args, &profile, &recorded),
         (_, None) => return torch::main(&args, &profile, by),
         (_, Some(by)) => by,

@@ -29,7 +29,7 @@ use crate::view::labels::labels;
 use crate::view::loops::{Loops, spread};
 use crate::view::losses;
 use crate::view::open::open;
-use crate::view::ranks::RankArgs;
+use crate::view::ranks::{self, RankArgs};
 use crate::view::rights::Needs;
 use crate::view::statistics::{Style, render};
 use crate::view::units::plural;
@@ -59,6 +59,9 @@ pub struct Args {
     thread: Option<String>,
     #[command(flatten)]
     ranks: RankArgs,
+    /// What is described besides all calls of an op.
+    #[arg(long, value_enum, default_value_t)]
+    by: StatsBy,
     /// Leave out calls that began in the first MS milliseconds after each thread's first call
     /// began.
     #[arg(long, value_name = "MS", default_value = "0", value_parser = milliseconds)]
@@ -93,6 +96,16 @@ pub struct Args {
 
 /// Number of ops that are described if nobody chooses any.
 const OPS: usize = 3;
+
+/// `--by`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+enum StatsBy {
+    /// Those of each thread.
+    #[default]
+    Thread,
+    /// Those of each rank of a distributed job.
+    Rank,
+}
 
 /// `--format`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -132,6 +145,8 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
     let options = Options {
         op: args.op.clone(),
         thread: args.thread.clone(),
+        rank: None,
+        by_rank: args.by == StatsBy::Rank,
         skip_ns: (args.skip_ms * 1e6).round() as u64,
         buckets: args.buckets.into(),
         tables: !args.no_table,
@@ -140,6 +155,9 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
         raw: args.raw,
         memory: None,
     };
+    if options.by_rank && profile.known_ranks().is_empty() {
+        return Err(Failure::new("--by rank: the profile has no ranks").hint(ranks::ORIGIN));
+    }
     let mut stats = stats(&profile, &options).map_err(|error| too_many(&profile, error))?;
     let is_chosen = args.op.is_some() || args.thread.is_some();
     let usual = (args.format == StatsFormat::Text && !is_chosen).then_some(OPS);
@@ -173,7 +191,9 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
             let view = View { profile: &profile, stats: &stats, args: &args, loops };
             any_loop = json::print(&mut out, &view)?;
         }
-        StatsFormat::Csv => csv::print(&mut out, &profile, &stats)?,
+        StatsFormat::Csv => {
+            csv::print(&mut out, &profile, &stats, args.by == StatsBy::Rank)?;
+        }
     }
     out.flush()?;
     if args.format != StatsFormat::Json {

@@ -16,6 +16,7 @@ pub mod metrics;
 pub mod names;
 pub mod notes;
 pub mod open;
+pub mod ops;
 pub mod overview;
 pub mod price;
 pub mod ranks;

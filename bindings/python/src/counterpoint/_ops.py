@@ -74,7 +74,7 @@ def report(
         device_metrics=totals,
         configuration=settings,
         losses=[
-            Loss(loss["name"], loss["count"], loss["severity"], loss["explanation"])
+            Loss(loss["name"], loss["count"], loss["severity"], loss["help"])
             for loss in document["losses"]
         ],
         notes=_notes(runs, ops),

@@ -267,7 +267,7 @@ def read(session: Session, since: int, until: int) -> dict[str, Any]:
     if until:
         words += ["--until", str(until)]
     document = json.loads(run(words))
-    if document.get("schema") != "counterpoint.ops/1":
+    if document.get("schema") != "counterpoint.ops/2":
         raise CounterpointError(f"unknown schema {document.get('schema')!r} of counterpoint ops")
     return dict(document)
 

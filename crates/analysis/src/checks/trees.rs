@@ -110,6 +110,7 @@ mod tests {
     fn row(total: f64, own: f64) -> OpRow {
         OpRow {
             kind: OpRowKind::Between,
+            rank: None,
             outside: false,
             calls: 1,
             inner: 0,

@@ -50,6 +50,8 @@ pub enum OpRowKind {
 pub struct OpRow {
     /// What the row describes.
     pub kind: OpRowKind,
+    /// The rank of its processes; `None` if the table does not tell ranks apart, or without one.
+    pub rank: Option<u32>,
     /// Whether its calls are outside of all runs, so that its time belongs to no run.
     pub outside: bool,
     /// Number of calls of ops; in rows about runs, number of runs.
@@ -220,12 +222,28 @@ pub struct OpTable {
     pub way_ns: Option<f64>,
     /// The cost of everything that was recorded, whatever the filter, per process.
     pub costs: Vec<ProbeCost>,
+    /// The rows of calls of ops: by op, rank (see [`OpRow::rank`]), and whether they are outside of
+    /// all runs.
+    places: HashMap<(OpId, Option<u32>, bool), usize>,
+    /// Whether rows are of one rank each.
+    by_rank: bool,
+}
+
+/// The rank of a process in a distributed job.
+fn rank_of(profile: &Profile, process: usize) -> Option<u32> {
+    Some(profile.processes.get(process)?.job?.rank)
 }
 
 impl OpTable {
+    /// The index of the row in which a call was added up. `None` for a call of another filter.
+    pub fn row_of(&self, profile: &Profile, op: &OpCall<'_>) -> Option<usize> {
+        let rank = self.by_rank.then(|| rank_of(profile, op.process)).flatten();
+        self.places.get(&(op.op, rank, op.run.is_none())).copied()
+    }
+
     /// Adds up the trees that `filter` selects. With `fold`, book-keeping is one row for each
-    /// device.
-    pub fn new(trees: &OpTrees<'_>, filter: &OpFilter, fold: bool) -> Self {
+    /// device. With `by_rank`, each rank has rows of its own.
+    pub fn new(trees: &OpTrees<'_>, filter: &OpFilter, fold: bool, by_rank: bool) -> Self {
         let profile = trees.profile;
         let costs = costs(profile, &in_place(profile, 1), &[]);
         let mut empty = vec![None; profile.processes.len()];
@@ -237,7 +255,6 @@ impl OpTable {
             fold,
             counters: profile.groups.counters(),
             columns: value_columns(profile),
-            by_op: HashMap::new(),
             by_kind: HashMap::new(),
             around: Vec::new(),
             inside: Vec::new(),
@@ -259,6 +276,8 @@ impl OpTable {
                 probe_ns: Some(0.0),
                 way_ns: None,
                 costs: Vec::new(),
+                places: HashMap::new(),
+                by_rank,
             },
         };
         adder.table.values = adder.columns.0.clone();
@@ -313,9 +332,7 @@ struct Adder<'a> {
     fold: bool,
     counters: usize,
     columns: ValueColumns,
-    /// Rows by op, and by whether they are outside of all runs.
-    by_op: HashMap<(OpId, bool), usize>,
-    by_kind: HashMap<(OpRowKind, bool), usize>,
+    by_kind: HashMap<(OpRowKind, Option<u32>, bool), usize>,
     /// Rows of the ops that may contain the next call, outermost first.
     around: Vec<usize>,
     /// For each row, how many of its calls may contain the next call.
@@ -331,12 +348,18 @@ struct Adder<'a> {
 }
 
 impl Adder<'_> {
-    fn row(&mut self, kind: OpRowKind, outside: bool) -> usize {
+    fn rank(&self, process: usize) -> Option<u32> {
+        self.table.by_rank.then(|| rank_of(self.profile, process)).flatten()
+    }
+
+    fn row(&mut self, kind: OpRowKind, rank: Option<u32>, outside: bool) -> usize {
         let (rows, counters) = (&mut self.table.rows, self.counters);
         let values = self.columns.0.len();
-        *self.by_kind.entry((kind, outside)).or_insert_with_key(|(kind, outside)| {
+        let by_kind = self.by_kind.entry((kind, rank, outside));
+        *by_kind.or_insert_with_key(|(kind, rank, outside)| {
             rows.push(OpRow {
                 kind: kind.clone(),
+                rank: *rank,
                 outside: *outside,
                 calls: 0,
                 inner: 0,
@@ -354,8 +377,8 @@ impl Adder<'_> {
         })
     }
 
-    fn row_of_op(&mut self, op: OpId, outside: bool) -> usize {
-        if let Some(row) = self.by_op.get(&(op, outside)) {
+    fn row_of_op(&mut self, op: OpId, rank: Option<u32>, outside: bool) -> usize {
+        if let Some(row) = self.table.places.get(&(op, rank, outside)) {
             return *row;
         }
         let found = self.profile.ops.get(op).cloned().unwrap_or_default();
@@ -370,8 +393,8 @@ impl Adder<'_> {
                 range: found.role == Role::Range,
             },
         };
-        let row = self.row(kind, outside);
-        self.by_op.insert((op, outside), row);
+        let row = self.row(kind, rank, outside);
+        self.table.places.insert((op, rank, outside), row);
         row
     }
 
@@ -431,7 +454,7 @@ impl OpVisitor for Adder<'_> {
             [(OpRowKind::Between, run.between_time), (OpRowKind::Entry, run.own_time)]
         {
             let counts = kind == OpRowKind::Entry;
-            let at = self.row(kind, false);
+            let at = self.row(kind, self.rank(run.process), false);
             let row = &mut self.table.rows[at];
             row.calls += 1;
             add(&mut row.total, time);
@@ -441,7 +464,7 @@ impl OpVisitor for Adder<'_> {
             }
         }
         if !run.regions.is_empty() {
-            let row = self.row(OpRowKind::NoOp, false);
+            let row = self.row(OpRowKind::NoOp, self.rank(run.process), false);
             self.regions(row, run.process, run.regions);
         }
     }
@@ -450,7 +473,7 @@ impl OpVisitor for Adder<'_> {
         self.calls[op.process] += 1;
         self.table.ops += 1;
         let outside = op.run.is_none();
-        let at = self.row_of_op(op.op, outside);
+        let at = self.row_of_op(op.op, self.rank(op.process), outside);
         for left in self.around.drain((op.depth as usize).min(self.around.len())..) {
             self.inside[left] -= 1;
         }
@@ -492,7 +515,7 @@ impl OpVisitor for Adder<'_> {
     }
 
     fn region(&mut self, process: usize, _: usize, region: &Region) {
-        let row = self.row(OpRowKind::NoOp, true);
+        let row = self.row(OpRowKind::NoOp, self.rank(process), true);
         self.regions(row, process, std::slice::from_ref(region));
     }
 }

@@ -1,5 +1,5 @@
 //! The variables as CSV (RFC 4180): one row per op, thread and variable. A row without a thread
-//! covers all threads of the op. An empty field is a missing value.
+//! covers all threads of the op. By rank, there are no rows of threads, and a column `rank`. An empty field is a missing value.
 
 use std::io::{self, Write};
 
@@ -10,8 +10,14 @@ use crate::view::csv::field;
 use crate::view::labels::{labels, op_of};
 use crate::view::variables::{Subtracted, name_and_unit, scale};
 
-pub fn print(out: &mut impl Write, profile: &Profile, stats: &Stats) -> io::Result<()> {
-    write!(out, "op,library,process,pid,thread,tid,thread_name,op_calls,variable,unit,calls")?;
+pub fn print(
+    out: &mut impl Write,
+    profile: &Profile,
+    stats: &Stats,
+    by_rank: bool,
+) -> io::Result<()> {
+    let who = if by_rank { "rank" } else { "process,pid,thread,tid,thread_name" };
+    write!(out, "op,library,{who},op_calls,variable,unit,calls")?;
     write!(out, ",mean,standard_deviation,min,max")?;
     (0..stats.buckets).try_for_each(|bucket| write!(out, ",bucket_{bucket}_mean"))?;
     if profile.is_sampled() {
@@ -22,7 +28,11 @@ pub fn print(out: &mut impl Write, profile: &Profile, stats: &Stats) -> io::Resu
     for (op, label) in stats.ops.iter().zip(labels(profile, &keys)) {
         let library = op_of(profile, op.key).map_or("", |op| &op.library);
         let op_fields = format!("{},{}", field(&label), field(library));
-        rows(out, profile, stats, &format!("{op_fields},,,,,"), &op.all)?;
+        let all = if by_rank { "," } else { ",,,,," };
+        rows(out, profile, stats, &format!("{op_fields}{all}"), &op.all)?;
+        for (rank, scope) in &op.ranks {
+            rows(out, profile, stats, &format!("{op_fields},{rank}"), scope)?;
+        }
         for thread in &op.threads {
             let p = &profile.processes[thread.process];
             let t = &p.threads[thread.thread];

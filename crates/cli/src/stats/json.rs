@@ -25,6 +25,9 @@ const STATS_SCHEMA: &str = "counterpoint.stats/1";
 struct Asked<'a> {
     op: Option<&'a str>,
     thread: Option<&'a str>,
+    /// Absent by thread.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    by: Option<&'static str>,
     skip_ms: f64,
     buckets: usize,
     tables: bool,
@@ -39,6 +42,16 @@ struct OpOut<'a> {
     total_ns: Option<f64>,
     all: ScopeOut<'a>,
     threads: Vec<ThreadOut<'a>>,
+    /// Only by rank.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    ranks: Vec<RankOut<'a>>,
+}
+
+#[derive(Serialize)]
+struct RankOut<'a> {
+    rank: u32,
+    #[serde(flatten)]
+    scope: ScopeOut<'a>,
 }
 
 #[derive(Serialize)]
@@ -145,6 +158,7 @@ pub fn print(out: &mut impl Write, view: &View<'_>) -> io::Result<bool> {
     let asked = serde_json::to_string(&Asked {
         op: view.args.op.as_deref(),
         thread: view.args.thread.as_deref(),
+        by: (view.args.by == super::StatsBy::Rank).then_some("rank"),
         skip_ms: view.args.skip_ms,
         buckets: stats.buckets,
         tables: !view.args.no_table,
@@ -184,6 +198,11 @@ fn op_out<'a>(view: &'a View<'_>, op: &'a OpStats) -> OpOut<'a> {
         total_ns: total.map(|ticks| ticks * profile.timeline.ns_per_tick()),
         all: scope_out(view, &op.all),
         threads: op.threads.iter().map(|t| thread_out(view, t)).collect(),
+        ranks: op
+            .ranks
+            .iter()
+            .map(|(rank, scope)| RankOut { rank: *rank, scope: scope_out(view, scope) })
+            .collect(),
     }
 }
 

@@ -7,6 +7,9 @@ use profile::Profile;
 use super::units::plural;
 use crate::failure::Failure;
 
+/// What to do if a profile has no ranks.
+pub const ORIGIN: &str = "ranks come from torchrun, mpirun or srun, or from `run --rank N`";
+
 /// `--rank`.
 #[derive(clap::Args)]
 pub struct RankArgs {
@@ -51,7 +54,7 @@ pub fn keep(profile: &mut Profile, rank: u32) -> Result<(), Failure> {
     }
     let failure = Failure::new(format!("--rank {rank}: the profile has no such rank"));
     Err(match known.is_empty() {
-        true => failure.hint("ranks come from torchrun, mpirun or srun, or from `run --rank N`"),
+        true => failure.hint(ORIGIN),
         false => failure.hint(format!("there are: {}", ranges(&known))),
     })
 }

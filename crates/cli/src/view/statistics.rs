@@ -20,7 +20,7 @@
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-use analysis::stats::{Number, Pair, Scope, Stats, Variable};
+use analysis::stats::{Number, OpStats, Pair, Scope, Stats, Variable};
 use profile::Profile;
 use profile::columns::{cpu_of, node_of};
 
@@ -92,9 +92,13 @@ pub fn render(
             true => format!(", op {}", visible(&name)),
             false => String::new(),
         };
-        let totals = style.totals && op.threads.len() > 1;
+        let (parts, what) = match op.ranks.len() {
+            0 => (op.threads.len(), "threads"),
+            n => (n, "ranks"),
+        };
+        let totals = style.totals && parts > 1;
         let all = |out: &mut _| {
-            let head = format!("Statistics for all {} threads{of_op}:", op.threads.len());
+            let head = format!("Statistics for all {parts} {what}{of_op}:");
             line(out, style, "", &head)?;
             scope(out, profile, stats, &op.all, style)
         };
@@ -109,13 +113,19 @@ pub fn render(
             line(out, style, "", &format!("Statistics for thread {}{of_op}:", visible(&name)))?;
             scope(out, profile, stats, &thread.scope, style)?;
         }
+        for (rank, of_rank) in &op.ranks {
+            line(out, style, "", &format!("Statistics for rank {rank}{of_op}:"))?;
+            scope(out, profile, stats, of_rank, style)?;
+        }
         if totals && style.totals_last {
             all(out)?;
         }
     }
     if style.probes {
-        let met =
-            |process| stats.ops.iter().any(|o| o.threads.iter().any(|t| t.process == process));
+        let met = |process| {
+            let of = |op: &OpStats| op.threads.iter().any(|t| t.process == process);
+            stats.ops.iter().any(|op| !op.ranks.is_empty() || of(op))
+        };
         for probe in stats.probes.iter().filter(|probe| met(probe.process)) {
             let of = &probe.empty_call.duration.mean;
             let ns = |ticks: f64| time(ticks.max(0.0) * profile.timeline.ns_per_tick());

@@ -5,6 +5,7 @@ use std::fmt;
 use std::rc::Rc;
 
 use analysis::{Estimate, Hidden};
+use serde::{Serialize, Serializer};
 
 use super::metrics;
 use super::units;
@@ -274,6 +275,61 @@ impl Value {
             | Self::Part(x)
             | Self::Metric(x, ..) => x.to_string(),
         }
+    }
+}
+
+impl Serialize for Value {
+    /// As in CSV: a number without its unit, which is in the name of the column.
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Text(text) => serializer.serialize_str(text),
+            Self::Count(n) => serializer.serialize_u128(*n),
+            Self::Estimated(_, of, _) => serializer.serialize_f64(of.value),
+            Self::Number(x)
+            | Self::Ns(x)
+            | Self::Bytes(x)
+            | Self::Part(x)
+            | Self::Metric(x, ..) => serializer.serialize_f64(*x),
+        }
+    }
+}
+
+/// The rows of a table in JSON: objects whose keys are the names of columns in CSV. A missing value is
+/// null.
+pub struct RowsOut<'a> {
+    table: &'a Table,
+    /// The keys. Of columns with the same name, the later ones have a number.
+    keys: Vec<String>,
+}
+
+impl<'a> RowsOut<'a> {
+    pub fn new(table: &'a Table) -> Self {
+        let mut keys: Vec<String> = Vec::new();
+        for (at, column) in table.columns.iter().enumerate() {
+            keys.push(match keys.contains(&column.name) {
+                true => format!("{} ({at})", column.name),
+                false => column.name.clone(),
+            });
+        }
+        Self { table, keys }
+    }
+}
+
+impl Serialize for RowsOut<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.table.order.iter().map(|row| RowOut { all: self, row: *row }))
+    }
+}
+
+struct RowOut<'a> {
+    all: &'a RowsOut<'a>,
+    row: usize,
+}
+
+impl Serialize for RowOut<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let columns = self.all.keys.iter().zip(&self.all.table.columns);
+        serializer.collect_map(columns.map(|(key, column)| (key, column.cells.get(self.row))))
     }
 }
 

@@ -226,7 +226,7 @@ fn the_other_views_of_the_same_profile() {
 fn runs_and_ops_equal_those_on_paper() {
     let (_scratch, dir) = nested().written();
     let all = json_of(&dir, &[]);
-    assert_eq!(all["schema"], "counterpoint.ops/1");
+    assert_eq!(all["schema"], "counterpoint.ops/2");
     assert_eq!(all["vms"][1], json!({"vm": 1, "name": "second", "process": 4711}));
     let first = json!({
         "run": 0, "vm": 0, "process": 4711, "thread": 4711, "function": "main", "parent": null,

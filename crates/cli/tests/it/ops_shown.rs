@@ -5,8 +5,9 @@ use std::collections::HashSet;
 use std::path::Path;
 use std::process::Command;
 
+use profile::Job;
 use record::meta::{Calibration, Role};
-use serde_json::Value;
+use serde_json::{Value, json};
 use testkit::{CallScript, ProfileScript};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_counterpoint");
@@ -135,4 +136,106 @@ fn values_that_are_mostly_the_probes_own_are_marked() {
         assert!(!row("g ").contains('≈') && row("g ").contains("100"), "{view}:\n{text}");
         assert!(text.contains("its part of the value: page-faults 60.0 %"), "{view}:\n{text}");
     }
+}
+
+/// The rows of a document, of which these fields are shown.
+fn rows(document: &Value, fields: &[&str]) -> Value {
+    let rows = document["rows"].as_array().unwrap().iter();
+    rows.map(|row| fields.iter().map(|field| row[*field].clone()).collect::<Value>()).collect()
+}
+
+/// JSON has the rows that are chosen, and their calls, which keep their numbers.
+#[test]
+fn json_has_the_rows_and_the_calls_that_are_chosen() {
+    let (_scratch, dir) = crate::ops::nested().written();
+    let of = |more: &[&str]| -> Value {
+        let all = [&["ops", "--raw", "--format", "json"], more].concat();
+        serde_json::from_str(&output(&dir, &all)).unwrap()
+    };
+    let calls = |document: &Value| -> Value {
+        let ops = document["ops"].as_array().unwrap().iter();
+        ops.map(|op| json!([op["op"], op["name"]])).collect()
+    };
+    let subs = of(&["--filter", "sub"]);
+    assert_eq!(
+        rows(&subs, &["op", "calls", "inner_calls", "self_ns"]),
+        json!([["sub", 1, 1, 2_100.0]])
+    );
+    assert_eq!(calls(&subs), json!([[2, "sub"], [4, "sub"]]));
+    // `add` was called three times in runs: 500 + 400 + 1,000, and `matmul` for 4,000 and outside for
+    // 2,100.
+    let most = of(&["--sort", "calls", "--top", "1", "--filter", "add"]);
+    assert_eq!(rows(&most, &["op", "calls", "self_ns"]), json!([["add", 3, 1_900.0]]));
+    let longest = of(&["--sort", "self_ns", "--top", "1"]);
+    assert_eq!(rows(&longest, &["op", "in_run", "self_ns"]), json!([["matmul", "yes", 4_000.0]]));
+    assert_eq!(calls(&longest), json!([[1, "matmul"]]), "the other one is in no run");
+    let all = of(&[]);
+    assert_eq!(all["ops"].as_array().unwrap().len(), 9);
+    assert_eq!((&all["sort"], &all["by"]), (&json!("self_ns"), &json!("arguments")));
+    let sum = |of: &Value| -> f64 {
+        let own = |row: &Value| (row["in_run"] == "yes").then(|| row["self_ns"].as_f64()).flatten();
+        of["rows"].as_array().unwrap().iter().filter_map(own).sum()
+    };
+    assert_eq!(sum(&all), 13_000.0, "the wall time of both runs");
+    // `ops` is a form of `report`, in every format.
+    for format in ["table", "json", "csv"] {
+        let form = ["--format", format, "--filter", "*a*", "--sort", "calls", "--top", "2"];
+        let report = output(&dir, &[&["report", "--by", "arguments"], &form[..]].concat());
+        assert_eq!(report, output(&dir, &[&["ops"], &form[..]].concat()), "{format}");
+    }
+}
+
+/// Two ranks, of which the second one is twice as slow. Each has rows of its own.
+#[test]
+fn each_rank_has_rows() {
+    let mut script = ProfileScript::monotonic();
+    for rank in 0..2 {
+        let process = script.process(100 + rank);
+        process.job = Some(Job { rank, size: Some(2) });
+        let vm = process.machine("vm 0");
+        let op = process.op(vm, Role::Op, "relu", "");
+        let thread = process.thread("main");
+        for call in 0..3 {
+            let long = 5_000 * (u64::from(rank) + 1);
+            thread.call(CallScript::op(op, 1_000 + 20_000 * call, long));
+        }
+    }
+    let (_scratch, dir) = script.written();
+    let of = |args: &[&str]| -> Value {
+        serde_json::from_str(&output(&dir, &[args, &["--format", "json"]].concat())).unwrap()
+    };
+    let fields = ["op", "rank", "calls", "self_ns"];
+    let both = of(&["ops", "--by", "rank"]);
+    assert_eq!(rows(&both, &fields), json!([["relu", 1, 3, 30_000.0], ["relu", 0, 3, 15_000.0]]));
+    let top = of(&["ops", "--by", "rank", "--top", "1"]);
+    assert_eq!(rows(&top, &fields), json!([["relu", 1, 3, 30_000.0]]));
+    let process = |op: &Value| op["process"] == 101;
+    let ops = top["ops"].as_array().unwrap();
+    assert!(ops.len() == 3 && ops.iter().all(process), "the calls of rank 1: {ops:?}");
+    let one = of(&["ops", "--rank", "0"]);
+    assert_eq!(rows(&one, &["op", "calls", "self_ns"]), json!([["relu", 3, 15_000.0]]));
+    let text = output(&dir, &["ops", "--by", "rank", "--width", "80"]);
+    let cells = |line: &str| line.split_whitespace().take(3).collect::<Vec<_>>().join(" ");
+    let shown: Vec<String> = text.lines().filter(|l| l.starts_with("relu")).map(cells).collect();
+    assert_eq!(shown, ["relu 1 3", "relu 0 3"], "{text}");
+
+    let stats = of(&["stats", "--by", "rank"]);
+    let means = |op: &Value| -> Value {
+        let ranks = op["ranks"].as_array().unwrap().iter();
+        ranks.map(|of| json!([of["rank"], of["calls"], of["variables"][0]["mean"]])).collect()
+    };
+    assert_eq!(means(&stats["ops"][0]), json!([[0, 3, 5_000.0], [1, 3, 10_000.0]]));
+    assert_eq!(stats["ops"][0]["all"]["calls"], 6);
+    assert_eq!((&stats["ops"][0]["threads"], &stats["asked"]["by"]), (&json!([]), &json!("rank")));
+    let text = output(&dir, &["stats", "--by", "rank"]);
+    for head in ["all 2 ranks, op relu", "rank 0, op relu", "rank 1, op relu"] {
+        assert!(text.contains(&format!("Statistics for {head}:")), "{text}");
+    }
+    let csv = output(&dir, &["stats", "--by", "rank", "--format", "csv"]);
+    let cells: Vec<Vec<&str>> = csv.lines().map(|line| line.split(',').take(4).collect()).collect();
+    assert_eq!(cells[0], ["op", "library", "rank", "op_calls"]);
+    assert_eq!(
+        cells.iter().skip(1).map(|row| (row[2], row[3])).collect::<Vec<_>>(),
+        [("", "6"), ("0", "3"), ("1", "3"),]
+    );
 }

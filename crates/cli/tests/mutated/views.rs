@@ -61,7 +61,7 @@ pub fn views(dir: &Path, choice: Choice, say: &dyn Fn(&str)) {
     let _ = analysis::stats(&profile, &stats).map(drop);
     say("ops");
     let trees = OpTrees::new(&profile, false);
-    let _ = OpTable::new(&trees, &OpFilter::default(), true);
+    let _ = OpTable::new(&trees, &OpFilter::default(), true, false);
     timelines(&profile, vocabulary, say);
 }
 

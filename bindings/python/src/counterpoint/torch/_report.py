@@ -43,7 +43,7 @@ def report(document: Mapping[str, Any], process: int, configuration: Mapping[str
         device_metrics={_ops.HOST: total},
         configuration=settings,
         losses=[
-            Loss(loss["name"], loss["count"], loss["severity"], loss["explanation"])
+            Loss(loss["name"], loss["count"], loss["severity"], loss["help"])
             for loss in document["losses"]
         ],
         notes=[_ops.SAMPLED] if columns.sampled else [],

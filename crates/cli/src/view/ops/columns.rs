@@ -85,11 +85,11 @@ pub fn names_are_shared(view: &View<'_>) -> bool {
     titles(view).values().any(|rows| *rows > 1)
 }
 
-/// The number of rows with each title.
-fn titles(view: &View<'_>) -> HashMap<String, usize> {
+/// The number of rows of each rank with each title.
+fn titles(view: &View<'_>) -> HashMap<(Option<u32>, String), usize> {
     let mut titles = HashMap::new();
     for row in view.table.rows.iter().filter(|row| row.kind != OpRowKind::NoOp) {
-        *titles.entry(title(view, row)).or_default() += 1;
+        *titles.entry((row.rank, title(view, row))).or_default() += 1;
     }
     titles
 }
@@ -98,21 +98,21 @@ fn titles(view: &View<'_>) -> HashMap<String, usize> {
 fn full_titles(view: &View<'_>) -> Vec<Option<Value>> {
     let shared = titles(view);
     let with_arguments = |row: &OpRow| {
-        let title = title(view, row);
-        match shared.get(&title).is_some_and(|rows| *rows > 1) && !arguments(row).is_empty() {
-            true => format!("{title} ({})", arguments(row)),
-            false => title,
+        let of = (row.rank, title(view, row));
+        match shared.get(&of).is_some_and(|rows| *rows > 1) && !arguments(row).is_empty() {
+            true => format!("{} ({})", of.1, arguments(row)),
+            false => of.1,
         }
     };
-    let mut again: HashMap<String, usize> = HashMap::new();
+    let mut again: HashMap<(Option<u32>, String), usize> = HashMap::new();
     for row in &view.table.rows {
-        *again.entry(with_arguments(row)).or_default() += 1;
+        *again.entry((row.rank, with_arguments(row))).or_default() += 1;
     }
     let full = |row: &OpRow| {
-        let title = with_arguments(row);
-        match again.get(&title).is_some_and(|rows| *rows > 1) && !device(row).is_empty() {
-            true => format!("{title} on {}", device(row)),
-            false => title,
+        let of = (row.rank, with_arguments(row));
+        match again.get(&of).is_some_and(|rows| *rows > 1) && !device(row).is_empty() {
+            true => format!("{} on {}", of.1, device(row)),
+            false => of.1,
         }
     };
     view.table.rows.iter().map(|row| Some(Value::Text(full(row)))).collect()
@@ -141,7 +141,7 @@ fn order(view: &View<'_>, key: impl Fn(&OpRow) -> f64) -> Vec<usize> {
     let mut order: Vec<usize> = (0..rows.len()).collect();
     order.sort_by(|a, b| {
         let (a, b) = (&rows[*a], &rows[*b]);
-        let named = |row: &OpRow| (row.outside, row.kind.clone());
+        let named = |row: &OpRow| (row.outside, row.kind.clone(), row.rank);
         key(b).total_cmp(&key(a)).then_with(|| named(a).cmp(&named(b)))
     });
     order
@@ -194,6 +194,10 @@ pub fn ops(view: &View<'_>, readers: Readers) -> Table {
             cells(&|row| text(if is_asynchronous(row) { "yes" } else { "no" })),
         ),
     ];
+    if view.chosen.by_rank {
+        let rank = |row: &OpRow| row.rank.map(|rank| Value::Count(rank.into()));
+        columns.insert(1, Column::new(0, "rank", "rank", cells(&rank)));
+    }
     let has_calls = |row: &OpRow| row.kind != OpRowKind::NoOp;
     let of_time = |row: &OpRow, ticks: Estimate| {
         let ns = ticks.times(line.ns_per_tick());
@@ -343,6 +347,10 @@ pub fn regions(view: &View<'_>) -> Table {
             "parallel regions of",
             cells(&|row| Some(Value::Text(title(view, row)))),
         ),
+        Column {
+            csv_only: !view.chosen.by_rank,
+            ..Column::new(1, "rank", "rank", cells(&|row| row.rank.map(|n| Value::Count(n.into()))))
+        },
         Column::new(1, ARGUMENTS, ARGUMENTS, short_arguments(rows)),
         Column::new(2, "regions", "regions", cells(&|row| count(row.regions.regions))),
         Column::new(

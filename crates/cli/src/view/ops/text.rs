@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use super::{View, columns, keep_matching, machines};
+use super::{View, columns, machines};
 use crate::failure::Failure;
 use crate::output::Format;
 use crate::view::head::command;
@@ -16,7 +16,7 @@ use crate::view::wrap::{PROSE_WIDTH, wrapped};
 
 /// The error of a `--sort` that names no column.
 pub fn check(view: &View<'_>) -> Result<(), Failure> {
-    view.arrange(&mut columns::ops(view, columns::Readers::People))
+    view.chosen.arrange(&mut columns::ops(view, columns::Readers::People))
 }
 
 /// Prints the ops. Without a width, tables are as wide as they need to be.
@@ -25,7 +25,7 @@ pub fn print(out: &mut impl Write, view: &View<'_>, width: Option<usize>) -> io:
     let prose = tables.unwrap_or(PROSE_WIDTH);
     let (profile, table) = (view.profile, view.table);
     let is_empty = table.runs == 0 && table.ops == 0;
-    if !profile.manifest.command.is_empty() && (view.args.verbose || is_empty) {
+    if !profile.manifest.command.is_empty() && (view.chosen.verbose || is_empty) {
         wrapped(out, "command   ", &command(&profile.manifest), prose)?;
     }
     if is_empty {
@@ -42,15 +42,15 @@ pub fn print(out: &mut impl Write, view: &View<'_>, width: Option<usize>) -> io:
     writeln!(out)?;
     ops(out, view, tables)?;
     let mut regions = columns::regions(view);
-    keep_matching(&mut regions, view.args.filter.as_deref());
-    regions.keep_first(top(view.args.top, Format::Table));
+    view.chosen.keep_matching(&mut regions);
+    regions.keep_first(top(view.chosen.top, Format::Table));
     if !regions.order.is_empty() {
         text::table(out, &regions, tables)?;
         for line in serial(view) {
             wrapped(out, "cores: ", &line, prose)?;
         }
     }
-    if view.args.verbose {
+    if view.chosen.verbose {
         wrapped(out, "price: ", &price::text_of(profile, &table.costs), prose)?;
         losses::print(out, &view.losses, prose)?;
     } else {
@@ -80,7 +80,7 @@ fn ops(out: &mut impl Write, view: &View<'_>, width: Option<usize>) -> io::Resul
 fn arranged(view: &View<'_>, readers: columns::Readers) -> Table {
     let mut table = columns::ops(view, readers);
     // `check` has found every column.
-    let _ = view.arrange(&mut table);
+    let _ = view.chosen.arrange(&mut table);
     table
 }
 
@@ -145,7 +145,7 @@ fn serial(view: &View<'_>) -> Vec<String> {
         }
     }
     const MOST: usize = 2;
-    if lines.len() > MOST && !view.args.verbose {
+    if lines.len() > MOST && !view.chosen.verbose {
         let more = lines.len() - MOST;
         lines.truncate(MOST);
         lines.push(format!("and {more} more (--verbose)"));
@@ -160,7 +160,7 @@ fn notes(view: &View<'_>) -> Vec<String> {
         notes.push(format!("this cannot be: {}", view.contradictions));
     }
     let has_counters = !view.profile.manifest.counters.is_empty();
-    if table.runs > 0 && has_counters && (table.uncounted > 0 || view.args.verbose) {
+    if table.runs > 0 && has_counters && (table.uncounted > 0 || view.chosen.verbose) {
         notes.push(
             match table.uncounted {
                 0 => "counts of (entry function) include those between ops; counts of an op do not \
@@ -197,7 +197,7 @@ fn notes(view: &View<'_>) -> Vec<String> {
 
 /// Why there may be no ops.
 fn reasons(view: &View<'_>) -> Vec<String> {
-    let filter = view.filter;
+    let filter = &view.chosen.trees;
     let mut reasons = Vec::new();
     if filter.machine.is_some() || filter.since.is_some() || filter.until.is_some() {
         reasons.push("no recorded op matches --vm, --since and --until".into());

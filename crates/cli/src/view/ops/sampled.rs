@@ -5,41 +5,41 @@
 use std::io::{BufWriter, Write};
 use std::process::ExitCode;
 
-use analysis::{Key, Options, summarize};
+use analysis::{Key, Options, Summary, summarize};
 use profile::{Profile, Role};
 
-use super::Args;
+use super::Chosen;
 use crate::failure::Failure;
 use crate::output::Format;
 use crate::terminal::{known_width, stdout};
-use crate::view::table::Value;
+use crate::view::table::{Table, Value};
 use crate::view::wrap::{PROSE_WIDTH, wrapped};
 use crate::view::{columns, csv, head, losses, sampled, text};
 
+/// The column by which rows are sorted if nobody says it.
+pub const SORT: &str = "total_ns";
 /// What is said below the table.
 const NOTE: &str = "totals include the ops inside: self times and the time between ops are not \
                     known, because calls inside of a timed call may have been only counted";
 
-/// Prints the table for people, or as CSV.
-pub fn print(profile: &Profile, args: &Args) -> Result<ExitCode, Failure> {
-    if args.since.is_some() || args.until.is_some() {
-        return Err(Failure::new(
-            "--since and --until choose calls by their time, which is known only of timed calls",
-        )
-        .hint("--format json has the timed calls, with their weights"));
+/// The rows, sorted and shortened; `None` if calls are chosen by their time, which is known only of
+/// timed ones.
+pub fn rows(profile: &Profile, chosen: &Chosen<'_>) -> Result<Option<(Summary, Table)>, Failure> {
+    if chosen.trees.since.is_some() || chosen.trees.until.is_some() {
+        return Ok(None);
     }
-    let options = Options::default();
+    let options = Options { raw: chosen.raw, ..Options::default() };
     let mut summary = summarize(profile, &options);
     summary.rows.retain(|row| {
         let Key::Op(op) = row.key else { return false };
         profile.ops.get(op).is_some_and(|op| {
             matches!(op.role, Role::Run | Role::Op | Role::Range)
-                && args.vm.as_ref().is_none_or(|vm| *op.library == **vm)
+                && chosen.trees.machine.as_ref().is_none_or(|vm| *op.library == **vm)
         })
     });
     let mut table = columns::of_summary(profile, &summary, &options);
-    table.sort("total")?;
-    super::arrange(&mut table, args)?;
+    table.sort(SORT)?;
+    chosen.arrange(&mut table)?;
     for column in &mut table.columns {
         match column.name.as_str() {
             "arguments" | "device" => {
@@ -51,6 +51,17 @@ pub fn print(profile: &Profile, args: &Args) -> Result<ExitCode, Failure> {
             _ => {}
         }
     }
+    Ok(Some((summary, table)))
+}
+
+/// Prints the table for people, or as CSV.
+pub fn print(profile: &Profile, args: &Chosen<'_>) -> Result<ExitCode, Failure> {
+    let Some((summary, table)) = rows(profile, args)? else {
+        return Err(Failure::new(
+            "--since and --until choose calls by their time, which is known only of timed calls",
+        )
+        .hint("--format json has the timed calls, with their weights"));
+    };
     let mut out = BufWriter::with_capacity(1 << 16, stdout(args.format.into()));
     if args.format == Format::Csv {
         csv::print(&mut out, &table)?;

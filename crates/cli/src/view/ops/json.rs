@@ -1,23 +1,27 @@
-//! Every run and op as one JSON document, which `docs/schema.md` describes. Missing values are
+//! The rows, and every run and op of them, as one JSON document, which `docs/schema.md` describes. Missing values are
 //! `null`. Runs and ops are written as they are read, so memory does not grow with their number.
 //! For a call, only the values of users' collectors are built in memory.
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io::{self, Write};
 
+use analysis::Key;
 use analysis::ops::{OpCall, OpVisitor, Region, RunCall, Serial, Task};
 use profile::raw::Drawn;
-use profile::{LossCount, OpId, Profile, ValueKind};
+use profile::{OpId, Profile, ValueKind};
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 
-use super::{View, machines};
-use crate::view::losses::{by_severity, severity};
+use super::{View, columns, machines, sampled};
+use crate::failure::Failure;
+use crate::view::head::ProfileHead;
+use crate::view::losses::losses_out;
 use crate::view::price;
+use crate::view::table::{RowsOut, Table};
 
 /// The version of the document.
-const SCHEMA: &str = "counterpoint.ops/1";
+const SCHEMA: &str = "counterpoint.ops/2";
 
 #[derive(Serialize)]
 struct CounterOut<'a> {
@@ -164,15 +168,7 @@ struct ProbeOut {
     estimated_ns: Option<f64>,
 }
 
-#[derive(Serialize)]
-struct LossOut<'a> {
-    name: &'a str,
-    count: u64,
-    severity: &'static str,
-    explanation: &'static str,
-}
-
-pub fn print(out: &mut impl Write, view: &View<'_>) -> io::Result<()> {
+pub fn print(out: &mut impl Write, view: &View<'_>) -> Result<(), Failure> {
     let (profile, table) = (view.profile, view.table);
     let machines = machines(profile);
     let vms = machines.iter().enumerate().map(|(vm, (process, name))| MachineOut {
@@ -185,43 +181,85 @@ pub fn print(out: &mut impl Write, view: &View<'_>) -> io::Result<()> {
         unit: &c.unit,
         group: c.group,
     });
-    let losses = by_severity(&view.losses).into_iter().map(loss);
     let probe = ProbeOut {
         calls: table.probe_calls,
         per_call_ns: table.probe_ns.map(|ns| ns / table.probe_calls.max(1) as f64),
         way_ns: table.way_ns,
         estimated_ns: table.probe_ns.map(|ns| ns + table.way_ns.unwrap_or(0.0)),
     };
-    write!(out, "{{\"schema\":\"{SCHEMA}\",\n\"profile\":")?;
-    serde_json::to_writer(&mut *out, &profile.dir.to_string_lossy())?;
+    let rows = Rows::new(view)?;
+    write!(out, "{{\"schema\":\"{SCHEMA}\"")?;
+    member(out, "profile", &ProfileHead::new(&profile.manifest, profile))?;
+    member(out, "by", if view.chosen.by_rank { "rank" } else { "arguments" })?;
+    member(out, "sort", rows.sort)?;
+    member(out, "filter", &view.chosen.filter)?;
+    member(out, "probe_subtracted", &!view.raw)?;
+    member(out, "rows", &rows.table.as_ref().map(RowsOut::new))?;
     member(out, "counters", &counters.collect::<Vec<_>>())?;
     member(out, "values", &values(profile))?;
     member(out, "vms", &vms.collect::<Vec<_>>())?;
     let context = Context::new(view);
     for what in [What::Runs, What::Ops] {
-        let mut writer = Writer::new(out, &context, &machines, what);
-        view.trees.visit(view.filter, &mut writer);
+        let mut writer = Writer::new(out, &context, &machines, what, &rows);
+        view.trees.visit(&view.chosen.trees, &mut writer);
         writer.finish()?;
     }
     member(out, "probe", &probe)?;
     member(out, "cost", &price::json_of_costs(&table.costs, profile.bracketed_calls()))?;
-    member(out, "losses", &losses.collect::<Vec<_>>())?;
-    out.write_all(b"}\n")
+    member(out, "losses", &losses_out(&view.losses))?;
+    Ok(out.write_all(b"}\n")?)
 }
 
-fn member(out: &mut impl Write, name: &str, value: &impl Serialize) -> io::Result<()> {
+/// The rows, and which calls they have.
+struct Rows<'a> {
+    sort: &'a str,
+    /// `None` if it is not known how many calls there are.
+    table: Option<Table>,
+    /// The rows of calls that are shown, if some are chosen.
+    shown: Option<HashSet<usize>>,
+    /// For each row of a run with a budget, its op.
+    ops: HashMap<OpId, usize>,
+}
+
+impl<'a> Rows<'a> {
+    fn new(view: &View<'a>) -> Result<Self, Failure> {
+        let chosen = view.chosen;
+        let mut ops = HashMap::new();
+        let (usual, table) = if view.profile.is_sampled() {
+            let found = sampled::rows(view.profile, chosen)?;
+            let table = found.map(|(summary, table)| {
+                let keys = summary.rows.iter().map(|row| row.key).enumerate();
+                let op = |(row, key)| if let Key::Op(op) = key { Some((op, row)) } else { None };
+                ops = keys.filter_map(op).collect();
+                table
+            });
+            (sampled::SORT, table)
+        } else {
+            let mut table = columns::ops(view, columns::Readers::Programs);
+            chosen.arrange(&mut table)?;
+            (super::SELF, Some(table))
+        };
+        let chooses = chosen.filter.is_some() || chosen.top.is_some_and(|rows| rows > 0);
+        let rows = table.as_ref().filter(|_| chooses);
+        let shown = rows.map(|table| table.order.iter().copied().collect());
+        Ok(Self { sort: chosen.sort.unwrap_or(usual), table, shown, ops })
+    }
+
+    /// Whether the row of a call is shown.
+    fn has(&self, view: &View<'_>, op: &OpCall<'_>) -> bool {
+        let Some(shown) = &self.shown else { return true };
+        let row = match view.profile.is_sampled() {
+            true => self.ops.get(&view.profile.ops.row_of(op.op)).copied(),
+            false => view.table.row_of(view.profile, op),
+        };
+        row.is_some_and(|row| shown.contains(&row))
+    }
+}
+
+fn member(out: &mut impl Write, name: &str, value: &(impl Serialize + ?Sized)) -> io::Result<()> {
     write!(out, ",\n\"{name}\":")?;
     serde_json::to_writer(&mut *out, value)?;
     Ok(())
-}
-
-fn loss(loss: &LossCount) -> LossOut<'_> {
-    LossOut {
-        name: &loss.name,
-        count: loss.count,
-        severity: severity(loss).name(),
-        explanation: loss.help(),
-    }
 }
 
 fn kind_name(kind: ValueKind) -> &'static str {
@@ -307,6 +345,7 @@ impl Serialize for Tasks<'_> {
 
 /// What every call needs for its output.
 struct Context<'a> {
+    view: &'a View<'a>,
     profile: &'a Profile,
     first_tick: u64,
     /// The distinct names of counters in order, and the index of each.
@@ -316,11 +355,12 @@ struct Context<'a> {
 }
 
 impl<'a> Context<'a> {
-    fn new(view: &View<'a>) -> Self {
+    fn new(view: &'a View<'a>) -> Self {
         let names = view.profile.manifest.counters.iter().zip(0..);
         let names: BTreeMap<&str, usize> =
             names.map(|(counter, place)| (counter.name.as_str(), place)).collect();
         Self {
+            view,
             profile: view.profile,
             first_tick: view.trees.first_tick().unwrap_or(0),
             names: names.into_iter().collect(),
@@ -393,6 +433,7 @@ struct Writer<'a, W> {
     context: &'a Context<'a>,
     what: What,
     machines: &'a [(usize, &'a str)],
+    rows: &'a Rows<'a>,
     /// The numbers of the virtual machines, by process and op.
     vms: HashMap<(usize, OpId), Option<usize>>,
     empty: bool,
@@ -405,10 +446,11 @@ impl<'a, W: Write> Writer<'a, W> {
         context: &'a Context<'a>,
         machines: &'a [(usize, &'a str)],
         what: What,
+        rows: &'a Rows<'a>,
     ) -> Self {
         let name = if what == What::Runs { "runs" } else { "ops" };
         let result = write!(out, ",\n\"{name}\":[");
-        Self { out, context, what, machines, vms: HashMap::new(), empty: true, result }
+        Self { out, context, what, machines, rows, vms: HashMap::new(), empty: true, result }
     }
 
     fn finish(self) -> io::Result<()> {
@@ -468,7 +510,7 @@ impl<W: Write> OpVisitor for Writer<'_, W> {
     }
 
     fn op(&mut self, op: &OpCall<'_>) {
-        if self.what != What::Ops {
+        if self.what != What::Ops || !self.rows.has(self.context.view, op) {
             return;
         }
         let context = self.context;

@@ -1,0 +1,168 @@
+//! Ops with their arguments, in runs of virtual machines and of PyTorch: what `report --by arguments`
+//! and `ops` print.
+//!
+//! ```text
+//!  analysis::ops, trees ─┬─► analysis::OpTable ─► rows of columns ─┬─► text
+//!                        │                                         ├─► csv
+//!                        │                                         └─► json: rows,
+//!                        └───────────────────────────────────────────►   and their calls
+//! ```
+
+mod columns;
+mod json;
+mod sampled;
+mod text;
+
+use std::io::{BufWriter, Write};
+use std::process::ExitCode;
+
+use analysis::{OpFilter, OpTable, OpTrees, is_contradicted};
+use model::Loss;
+use profile::{LossCount, Profile, merge_losses};
+
+use super::csv;
+use super::notes::words;
+use super::table::{Table, Value, top};
+use crate::failure::Failure;
+use crate::output::Format;
+use crate::terminal::{known_width, stdout};
+
+/// This many rows that cannot be are named.
+const NAMED: usize = 3;
+/// The column by which rows are sorted if nobody says it.
+const SELF: &str = "self_ns";
+
+/// What is shown, and how. `ops` documents each.
+pub struct Chosen<'a> {
+    pub format: Format,
+    pub filter: Option<&'a str>,
+    pub sort: Option<&'a str>,
+    pub top: Option<usize>,
+    pub verbose: bool,
+    pub trees: OpFilter,
+    pub all: bool,
+    pub by_rank: bool,
+    pub raw: bool,
+    pub width: Option<usize>,
+}
+
+impl Chosen<'_> {
+    /// Sorts and shortens a table of ops.
+    fn arrange(&self, table: &mut Table) -> Result<(), Failure> {
+        self.keep_matching(table);
+        if let Some(sort) = self.sort {
+            table.sort(sort)?;
+        }
+        table.keep_first(top(self.top, self.format));
+        Ok(())
+    }
+
+    /// Leaves out the rows whose names do not match.
+    fn keep_matching(&self, table: &mut Table) {
+        let Some(glob) = self.filter else { return };
+        let Some(names) = table.columns.first().map(|column| &column.cells) else { return };
+        table.order.retain(|row| match names.get(*row).as_deref() {
+            Some(Value::Text(name)) => profile::demangle::matches(glob, name),
+            _ => false,
+        });
+    }
+}
+
+/// What each format needs to print.
+struct View<'a> {
+    profile: &'a Profile,
+    trees: &'a OpTrees<'a>,
+    table: &'a OpTable,
+    /// Whether values are shown as they were recorded.
+    raw: bool,
+    /// Some of the rows that cannot be, and why; empty if there are none.
+    contradictions: String,
+    losses: Vec<LossCount>,
+    chosen: &'a Chosen<'a>,
+}
+
+/// Prints the ops.
+pub fn print(profile: &Profile, chosen: &Chosen<'_>) -> Result<ExitCode, Failure> {
+    if let Some(name) = &chosen.trees.machine {
+        known_machine(profile, name)?;
+    }
+    if profile.is_sampled() && chosen.by_rank {
+        return Err(Failure::new(
+            "--by rank: the run had a budget, so the self times of ops are not known",
+        )
+        .hint("`report --by rank` has a row for each rank, and --rank N shows the ops of one"));
+    }
+    if profile.is_sampled() && chosen.format != Format::Json {
+        return sampled::print(profile, chosen);
+    }
+    // As in every other view of this profile.
+    let mut raw = chosen.raw || is_contradicted(profile);
+    let mut trees = OpTrees::new(profile, raw);
+    let table_of =
+        |trees: &OpTrees<'_>| OpTable::new(trees, &chosen.trees, !chosen.all, chosen.by_rank);
+    let mut table = table_of(&trees);
+    // In a run with a budget, the sums are of drawn calls alone.
+    let violations = if profile.is_sampled() { Vec::new() } else { table.violations() };
+    let names = violations.iter().take(NAMED).map(|one| {
+        let row = one.row.and_then(|row| table.rows.get(row));
+        let name = row.map_or_else(|| "all rows".to_owned(), |row| columns::name(row).to_owned());
+        format!("{name} ({})", words(one.what))
+    });
+    let contradictions = names.collect::<Vec<_>>().join(", ");
+    if !violations.is_empty() && !raw {
+        raw = true;
+        trees = OpTrees::new(profile, raw);
+        table = table_of(&trees);
+    }
+    let count = (violations.len() as u64).max(u64::from(raw && !chosen.raw));
+    let loss = (count > 0).then(|| LossCount::new(Loss::Inconsistent, count));
+    let losses = profile.all_losses();
+    let losses = merge_losses(losses.iter().chain(trees.losses()).chain(&loss));
+    let (trees, table) = (&trees, &table);
+    let view = View { profile, trees, table, raw, contradictions, losses, chosen };
+    let mut out = BufWriter::with_capacity(1 << 16, stdout(chosen.format.into()));
+    match chosen.format {
+        Format::Table => {
+            text::check(&view)?;
+            text::print(&mut out, &view, chosen.width.or_else(known_width))?;
+        }
+        Format::Json => json::print(&mut out, &view)?,
+        Format::Csv => {
+            let mut table = columns::ops(&view, columns::Readers::Programs);
+            chosen.arrange(&mut table)?;
+            csv::print(&mut out, &table)?;
+        }
+    }
+    out.flush()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The names of the virtual machines with their processes, without duplicates.
+fn machines(profile: &Profile) -> Vec<(usize, &str)> {
+    let mut all: Vec<(usize, &str)> = Vec::new();
+    for (index, process) in profile.processes.iter().enumerate() {
+        let machines = process.libraries.iter().filter(|l| l.kind.is_machine());
+        for machine in machines.map(|library| (index, library.name.as_str())) {
+            if !all.contains(&machine) {
+                all.push(machine);
+            }
+        }
+    }
+    all
+}
+
+fn known_machine(profile: &Profile, name: &str) -> Result<(), Failure> {
+    let all = machines(profile);
+    if all.iter().any(|(_, known)| *known == name) {
+        return Ok(());
+    }
+    let mut names: Vec<&str> = all.into_iter().map(|(_, name)| name).collect();
+    names.sort_unstable();
+    names.dedup();
+    let failure =
+        Failure::new(format!("--vm {name}: the profile has no virtual machine of this name"));
+    Err(match names.is_empty() {
+        true => failure,
+        false => failure.hint(format!("there are: {}", names.join(", "))),
+    })
+}
