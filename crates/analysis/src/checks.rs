@@ -257,6 +257,7 @@ mod tests {
             uncounted_call_ns: None,
             way: None,
             waiting: None,
+            waits: false,
             switched: Some(Estimate::exact(0.0)),
             switches: 0,
             flush_ns: 1e4,

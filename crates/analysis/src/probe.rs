@@ -52,8 +52,9 @@ const MAPPING_NS: Estimate = Estimate { value: 0.7e6, low: 0.3e6, high: 1.5e6 };
 const ONLY_COUNTED_NS: Estimate = Estimate { value: 5.0, low: 2.0, high: 12.0 };
 
 /// The estimated cost of recording for one process, in ns of processor time, summed over its
-/// threads. Calls with a set of counters that was not calibrated are left out, because the cost
-/// with and without counters differs by a factor of thirty.
+/// threads. In a run with the budget 0, all calls were only counted. Calls with a set of counters that
+/// was not calibrated are left out, because the cost with and without counters differs by a factor of
+/// thirty.
 ///
 /// The interval of each part holds the true cost as far as the causes of its error are known. The
 /// causes are the same for all calls, so the ends of the parts' intervals are added.
@@ -91,8 +92,11 @@ pub struct ProbeCost {
     /// times are known.
     pub way: Option<Estimate>,
     /// What the threads of parallel regions used while they waited for a thread that was in the recorder.
-    /// `None` if there are none, or if their processor time is not known.
+    /// `None` if there are none, or if their processor time is not known. If some of their tasks were only
+    /// counted, its interval begins at 0.
     pub waiting: Option<Estimate>,
+    /// Whether there are such threads, as far as the recorded and the counted calls tell.
+    pub waits: bool,
     /// What counters add to the context switches of threads that have them; 0 without counters.
     /// `None` if there are counters and it was not measured.
     pub switched: Option<Estimate>,
@@ -116,7 +120,8 @@ pub struct ProbeCost {
     pub process_ns: Option<f64>,
     /// Time of its threads in dispatches.
     pub dispatch_ns: Option<f64>,
-    /// The readings of an empty call, for the calibrated set of counters that most calls had.
+    /// The readings of an empty call, for the calibrated set of counters that most calls had. Empty if
+    /// [`Self::calls`] is 0.
     pub empty_call: EmptyCall,
 }
 
@@ -252,24 +257,25 @@ fn cost(
             calibrated += bracket.calibrated * n as f64;
         }
     }
-    if calls == 0 {
-        return None;
-    }
-    let most = *by_set
-        .iter()
-        .filter(|(mask, _)| empty_call(profile, process, **mask).is_some())
-        .max_by_key(|(_, calls)| **calls)?
-        .0;
-    let empty_call = empty_call(profile, process, most)?;
-    let place = in_place.place(profile, process, most, &empty_call);
-    let empty_call = empty_call.placed(profile, place);
-    let probes = ticks.times(line.ns_per_tick());
     let only_counted: u64 = profile
         .counted()
         .iter()
         .filter(|of| of.process == process)
         .map(|of| of.calls.saturating_sub(of.timed))
         .fold(0, u64::saturating_add);
+    // With the budget 0, there are only counted calls, and there is nothing to be calibrated for them.
+    if calls == 0 && (of_calls > 0 || only_counted == 0) {
+        return None;
+    }
+    let calibrated_calls =
+        by_set.iter().filter(|(mask, _)| empty_call(profile, process, **mask).is_some());
+    let most = calibrated_calls.max_by_key(|(_, calls)| **calls);
+    let empty_call = most.map_or_else(EmptyCall::default, |(mask, _)| {
+        let empty_call = empty_call(profile, process, *mask).unwrap_or_default();
+        let place = in_place.place(profile, process, *mask, &empty_call);
+        empty_call.placed(profile, place)
+    });
+    let probes = ticks.times(line.ns_per_tick());
     // Those that no stub has counted are in the recorder's own account.
     let told = of.spent.iter().map(|spent| spent.told_calls).fold(0, u64::saturating_add);
     let told_ns: f64 = of.spent.iter().map(|spent| spent.told_ns as f64).sum();
@@ -279,7 +285,8 @@ fn cost(
     let after = after * readings as f64;
     let mine = || threads.iter().filter(|thread| thread.process == process);
     let (switches, switched) = switches(profile, process);
-    let outside = ticks.value / calls as f64 - empty_call.ticks as f64;
+    let each = |sum: f64| sum / calls.max(1) as f64;
+    let outside = each(ticks.value) - empty_call.ticks as f64;
     let way = way(profile, process, in_place, outside);
     let counting = sum([by_stubs, told_ns]);
     let lengthened = sum([probes, counting].into_iter().chain(way));
@@ -288,8 +295,8 @@ fn cost(
         process,
         calls,
         of_calls,
-        per_call_ns: probes.value / calls as f64,
-        calibrated_per_call_ns: calibrated * line.ns_per_tick() / calls as f64,
+        per_call_ns: each(probes.value),
+        calibrated_per_call_ns: each(calibrated * line.ns_per_tick()),
         probes,
         after: Estimate { value: after, low: 0.0, high: 2.0 * after },
         only_counted,
@@ -297,7 +304,8 @@ fn cost(
         uncounted,
         uncounted_call_ns: timing.map(|t| t.ticks.value * line.ns_per_tick()),
         way,
-        waiting: announced::waiting(process, in_place, threads, lengthened, of_calls),
+        waiting: announced::waiting(process, in_place, threads, lengthened),
+        waits: announced::waits(profile, process, in_place),
         switched,
         switches,
         flush_ns,

@@ -462,7 +462,8 @@ fn once(profile: &Profile, options: &Options) -> Result<(Stats, u64), TooManyCal
         by_rank(profile, options, &mut ops)?;
     }
     let metrics = options.metrics.clone();
-    let probes = costs(profile, &InPlace::default(), &[]);
+    let mut probes = costs(profile, &InPlace::default(), &[]);
+    probes.retain(|probe| probe.calls > 0);
     Ok((Stats { buckets, metrics, ops, raw: options.raw, probes, losses }, exhausted))
 }
 

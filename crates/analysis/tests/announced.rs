@@ -163,3 +163,56 @@ fn ops_that_are_only_counted_are_announced() {
     let Estimate { low, high, .. } = way;
     assert!((low - 24_000.0).abs() < 1e-6 && (high - 45_000.0).abs() < 1e-6, "{way:?}");
 }
+
+/// A worker may launch regions as well, inside of its tasks, as a library of PyTorch's does. It still waits
+/// for the other thread.
+#[test]
+fn a_worker_with_regions_of_its_own_waits() {
+    let mut script = ops();
+    script.processes[0].announced = vec![announced(0, 20, 10, 40)];
+    with_worker(&mut script, 10_000 + 45_000);
+    let [region, task] = [1, 2].map(|at| script.processes[0].op_exports[at].id);
+    let threads = &mut script.processes[0].threads;
+    let first = |op, start, ticks| Item::Call(CallScript::op(op, start, ticks));
+    // Before the end of the worker's task: a region, with the task that the thread runs of it.
+    threads[1].items.splice(0..0, [first(task, 2_000, 100), first(region, 1_900, 300)]);
+    let waiting = cost(&script).waiting.unwrap();
+    // 101 of 104 brackets are on the launching thread; they and announcing 100 ops took longer.
+    let longer = (104.0 * 50.0 + 3_300.0) * 101.0 / 104.0;
+    assert!((waiting.value / longer - 0.5).abs() < 1e-2, "{waiting:?}, {longer}");
+}
+
+/// With the budget 0, nothing is timed, and announcing ops, counting them and starting still have a price.
+/// What the worker took that waited meanwhile is not known.
+#[test]
+fn a_budget_of_0_has_a_price() {
+    let mut script = ops();
+    script.budget(0.0);
+    let process = &mut script.processes[0];
+    process.announced = vec![announced(0, 20, 10, 40)];
+    let calibrations = std::mem::take(&mut process.calibrations);
+    let [op, region, task] = [0, 1, 2].map(|at| process.op_exports[at].id);
+    process.threads[0].items.clear();
+    for (op, calls) in [(op, 1_000), (region, 10), (task, 10)] {
+        process.threads[0].counted(op, calls, 0, 0);
+    }
+    process.thread("worker").counted(task, 10, 0, 0);
+    let found = cost(&script);
+    assert_eq!((found.calls, found.only_counted), (0, 1_030));
+    assert_eq!((found.per_call_ns, found.probes), (0.0, Estimate::exact(0.0)));
+    // 5 ns for each counted call, and 30 and a tenth more for each announced op.
+    assert!((found.counting.value - 5_150.0).abs() < 1e-6, "{found:?}");
+    assert!((found.way.unwrap().value - 33_000.0).abs() < 1e-6, "{found:?}");
+    assert!(found.total().value >= 38_150.0, "{found:?}");
+    assert!(found.waits && found.waiting.is_none());
+    // If some calls were timed, it is known how long the worker was on a processor, and not how long in
+    // tasks: it waited at most for all of its time.
+    script.budget(0.02);
+    script.processes[0].calibrations = calibrations;
+    with_worker(&mut script, 50_000);
+    script.processes[0].threads[2].counted(task, 10, 1, 0);
+    let found = cost(&script);
+    let waiting = found.waiting.unwrap();
+    assert_eq!(waiting.low, 0.0);
+    assert!(waiting.value > 0.0 && waiting.high < found.total().high, "{waiting:?} of {found:?}");
+}

@@ -247,7 +247,7 @@ impl OpTable {
         let profile = trees.profile;
         let costs = costs(profile, &in_place(profile, 1), &[]);
         let mut empty = vec![None; profile.processes.len()];
-        for cost in &costs {
+        for cost in costs.iter().filter(|cost| cost.calls > 0) {
             empty[cost.process] = Some(&cost.empty_call);
         }
         let mut adder = Adder {

@@ -14,13 +14,14 @@
 //! sleep at first, but use their processors. So a nanosecond of the launching thread costs as many more as
 //! there are threads that wait in this way.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use profile::brackets::{Brackets, Histogram};
 use profile::{Profile, Role};
 
 use super::brackets::{LONGEST_NS, mean};
 use super::in_place::InPlace;
+use super::sum;
 use crate::estimate::Estimate;
 use crate::threads::ThreadTime;
 
@@ -72,39 +73,61 @@ fn ops(profile: &Profile, process: usize, in_place: &InPlace) -> u64 {
 }
 
 /// What threads that wait for the next region pay for `ns`, by which the recorder has lengthened the
-/// program's calls, `of_calls` of which were recorded. `None` if no thread works for others, or if the times of
-/// those that do are not known.
+/// program's calls. `None` if no thread works for others, or if the processor times of those that do are not
+/// known, as where no call was timed.
 pub(super) fn waiting(
     process: usize,
     in_place: &InPlace,
     threads: &[ThreadTime],
     ns: Estimate,
-    of_calls: u64,
 ) -> Option<Estimate> {
-    let (mut launching, mut their_calls, mut spinning) = (0u64, 0u64, None);
+    let (mut launching, mut their_calls, mut calls, mut spinning) = (0u64, 0u64, 0u64, None);
     for (thread, kinds) in in_place.threads(process) {
-        if kinds.regions > 0 {
-            launching += 1;
-            their_calls += kinds.all;
-        } else if kinds.tasks > 0 {
+        calls += kinds.all;
+        if kinds.works_for_others() {
             let time = threads.iter().find(|t| t.process == process && t.thread == thread);
             if let Some(part) = time.and_then(spinning_part) {
-                spinning = Some(spinning.unwrap_or(0.0) + part);
+                spinning = Some(sum(spinning.into_iter().chain([part])));
             }
+        } else if kinds.regions > 0 {
+            launching += 1;
+            their_calls += kinds.all;
         }
     }
     if launching == 0 {
         return None;
     }
     // How much longer each of the launching threads took, on average.
-    let each = their_calls as f64 / of_calls.max(1) as f64 / launching as f64;
-    let waited = ns.times(each * spinning?);
-    Some(Estimate { low: waited.low * LEAST_WAITING, ..waited })
+    let each = ns.times(their_calls as f64 / calls.max(1) as f64 / launching as f64);
+    let spinning = spinning?;
+    Some(Estimate {
+        value: each.value * spinning.value,
+        low: each.low * spinning.low * LEAST_WAITING,
+        high: each.high * spinning.high,
+    })
 }
 
-/// The part of a thread's time outside of tasks in which it was on a processor.
-fn spinning_part(time: &ThreadTime) -> Option<f64> {
-    let tasks = time.dispatch_ns + time.recorder_ns;
-    let (waited, used) = (time.wall_ns - tasks, time.cpu_ns? - tasks);
-    (time.dispatch_known && waited > 0.0).then(|| (used / waited).clamp(0.0, 1.0))
+/// Whether some thread works for others, so that it waits for them.
+pub(super) fn waits(profile: &Profile, process: usize, in_place: &InPlace) -> bool {
+    let role = |export: u32| {
+        let op = profile.ops.of(process, export).and_then(|op| profile.ops.get(op));
+        op.map(|op| op.role)
+    };
+    let counted = profile.counted().iter().filter(|of| of.process == process && of.calls > 0);
+    let tasks = counted.filter(|of| role(of.export) == Some(Role::Task));
+    let threads: BTreeSet<u32> = tasks.map(|of| of.thread_uid).collect();
+    threads.len() > 1 || in_place.threads(process).any(|(_, kinds)| kinds.works_for_others())
+}
+
+/// The part of a thread's time outside of tasks in which it was on a processor. Where the time in tasks
+/// is not known, because some were only counted, that is between nothing and its part of the whole time.
+fn spinning_part(time: &ThreadTime) -> Option<Estimate> {
+    let part = |tasks: f64| {
+        let (waited, used) = (time.wall_ns - tasks, time.cpu_ns? - tasks);
+        (waited > 0.0).then(|| (used / waited).clamp(0.0, 1.0))
+    };
+    if time.dispatch_known {
+        return part(time.dispatch_ns + time.recorder_ns).map(Estimate::exact);
+    }
+    part(0.0).map(|most| Estimate { value: most / 2.0, low: 0.0, high: most })
 }

@@ -48,7 +48,17 @@ pub(super) struct Kinds {
     pub ops: u64,
     pub regions: u64,
     pub tasks: u64,
+    /// Number of those tasks that are inside of a region of the same thread, and so of its own.
+    pub own_tasks: u64,
     pub all: u64,
+}
+
+impl Kinds {
+    /// Whether half of the thread's tasks or more are of regions that another thread launched. Such a thread
+    /// may launch regions, too, inside of its tasks.
+    pub fn works_for_others(&self) -> bool {
+        self.tasks > 0 && 2 * self.own_tasks <= self.tasks
+    }
 }
 
 /// Above these, something else happened during a reading, or the rates of the clocks matter.
@@ -108,12 +118,25 @@ impl InPlace {
         let found = self.gaps.entry(columns.process).or_default();
         let kinds = self.threads.entry((columns.process, columns.thread)).or_default();
         let mut last = None;
+        // The begins of tasks of this page that are not known to be inside of a region.
+        let mut tasks = Vec::new();
         for i in 0..columns.len() {
             kinds.all += 1;
             let role = role_of(i);
             if role != Some(Role::Op) {
                 kinds.regions += u64::from(role == Some(Role::Region));
                 kinds.tasks += u64::from(role == Some(Role::Task));
+                match role {
+                    Some(Role::Task) => tasks.push(columns.start_ticks[i]),
+                    Some(Role::Region) => {
+                        // Calls are in the order of their ends.
+                        let begin = columns.start_ticks[i];
+                        while tasks.pop_if(|task| *task >= begin).is_some() {
+                            kinds.own_tasks += 1;
+                        }
+                    }
+                    _ => {}
+                }
                 last = None;
                 continue;
             }
@@ -146,6 +169,7 @@ impl InPlace {
             kinds.ops += more.ops;
             kinds.regions += more.regions;
             kinds.tasks += more.tasks;
+            kinds.own_tasks += more.own_tasks;
             kinds.all += more.all;
         }
         for (process, more) in other.gaps {

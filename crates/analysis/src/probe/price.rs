@@ -24,6 +24,8 @@ pub struct Price {
     pub way: Option<Estimate>,
     /// What threads took that waited meanwhile; `None` likewise.
     pub waiting: Option<Estimate>,
+    /// Whether threads waited of which it is not known what that took.
+    pub waits_unknown: bool,
     /// Context switches with counters.
     pub switches: u64,
     /// What counters added to them; `None` if it is not known of some process.
@@ -78,6 +80,7 @@ impl Price {
             after: range(|p| p.after),
             way: some(|p| p.way),
             waiting: some(|p| p.waiting),
+            waits_unknown: probes.iter().any(|p| p.waits && p.waiting.is_none()),
             switches: probes.iter().fold(0, |sum, p| sum.saturating_add(p.switches)),
             switched: some(|p| p.switched).filter(|_| is_known),
             flush_ns: add(|p| p.flush_ns),

@@ -96,7 +96,8 @@ pub fn text_of(profile: &Profile, costs: &[ProbeCost]) -> String {
     if let Some(ns) = profile.manifest.run_cpu_ns {
         text.push_str(&format!("; beside the program, run itself used {}", time(ns as f64)));
     }
-    if let Some(one) = costs.iter().max_by_key(|probe| probe.calls) {
+    let timed = costs.iter().filter(|probe| probe.calls > 0);
+    if let Some(one) = timed.max_by_key(|probe| probe.calls) {
         let empty = &one.empty_call;
         let counters = profile.manifest.counters.iter().zip(&empty.values);
         let values = counters.filter_map(|(counter, value)| {
@@ -123,8 +124,10 @@ fn cost_text(totals: &Price) -> String {
             )
         }
     };
-    let each = totals.per_call_ns();
-    let mut parts = vec![format!("{calls} at {} each", time(each))];
+    let mut parts = Vec::new();
+    if totals.of_calls > 0 || totals.only_counted == 0 {
+        parts.push(format!("{calls} at {} each", time(totals.per_call_ns())));
+    }
     if totals.only_counted > 0 {
         let calls = plural(totals.only_counted.into(), "call");
         parts.push(format!("{calls} only counted {}", range(totals.counting)));
@@ -137,6 +140,9 @@ fn cost_text(totals: &Price) -> String {
     }
     if let Some(waiting) = totals.waiting {
         parts.push(format!("threads that waited meanwhile {}", range(waiting)));
+    }
+    if totals.waits_unknown {
+        parts.push("what threads took that waited meanwhile is not known".to_owned());
     }
     match totals.switched {
         Some(added) if totals.switches > 0 => parts.push(format!(
@@ -301,8 +307,8 @@ pub fn json_of_costs(costs: &[ProbeCost], of_calls: u64) -> Option<ProbeOut> {
 /// The cost of one process.
 pub fn json_of(overview: &Overview<'_>, process: usize) -> Option<ProbeOut> {
     let cost = overview.summary.probes.iter().find(|p| p.process == process)?;
-    let empty = empty_out(overview.profile, &cost.empty_call);
-    Some(ProbeOut::new(&Price::of([cost], cost.of_calls)?, Some(empty)))
+    let empty = (cost.calls > 0).then(|| empty_out(overview.profile, &cost.empty_call));
+    Some(ProbeOut::new(&Price::of([cost], cost.of_calls)?, empty))
 }
 
 /// The recorded values of a call that does nothing, in JSON.
@@ -344,6 +350,7 @@ mod tests {
             after: Estimate::exact(0.0),
             way: None,
             waiting: None,
+            waits_unknown: false,
             switches: 0,
             switched: Some(Estimate::exact(0.0)),
             flush_ns: 0.0,
