@@ -218,8 +218,9 @@ pub struct ProbeOut {
     of_calls: u64,
     only_counted: u64,
     total_ns: f64,
-    per_call_ns: f64,
-    calibrated_per_call_ns: f64,
+    /// This and the next field are null if no call was timed.
+    per_call_ns: Option<f64>,
+    calibrated_per_call_ns: Option<f64>,
     probes_ns: f64,
     way_ns: Option<f64>,
     switches: u64,
@@ -257,13 +258,14 @@ struct Parts {
 impl ProbeOut {
     fn new(totals: &Price, empty_call: Option<EmptyOut>) -> Self {
         let value = |of: Option<Estimate>| of.map(|of| of.value);
+        let timed = |ns: f64| Some(ns).filter(|_| totals.calls > 0);
         Self {
             calls: totals.calls,
             of_calls: totals.of_calls,
             only_counted: totals.only_counted,
             total_ns: totals.total.value,
-            per_call_ns: totals.per_call_ns(),
-            calibrated_per_call_ns: totals.calibrated_per_call_ns(),
+            per_call_ns: timed(totals.per_call_ns()),
+            calibrated_per_call_ns: timed(totals.calibrated_per_call_ns()),
             probes_ns: totals.probes.value,
             way_ns: value(totals.way),
             switches: totals.switches,
