@@ -162,6 +162,49 @@ fn the_page_says_what_the_text_says() {
     assert_eq!(refused.code, Some(2), "{}", refused.stderr);
 }
 
+/// `run` writes the page when the program has ended, and passes on its status whatever becomes of it.
+#[test]
+fn run_writes_the_page_of_what_it_recorded() {
+    let Some(counterpoint) = counterpoint("run_writes_the_page_of_what_it_recorded") else {
+        return;
+    };
+    let scratch = Scratch::new();
+    let run = |arguments: &[&str]| {
+        let mut command = Command::new(&counterpoint);
+        command.current_dir(scratch.path()).args(["run", "-e", "none"]).args(arguments);
+        let done = command.output().unwrap();
+        (done.status.code(), String::from_utf8_lossy(&done.stderr).into_owned())
+    };
+    let head = |page: &str| -> Value {
+        let page = std::fs::read_to_string(scratch.join(page)).unwrap();
+        serde_json::from_slice(&crate::page_data::block(&page, "head")).unwrap()
+    };
+    let (code, said) = run(&["-o", "a.cpt", "--html", "a.html", "--", "sh", "-c", "exit 3"]);
+    assert_eq!(code, Some(3), "{said}");
+    assert!(said.contains("a.html: a page for browsers"), "{said}");
+    assert_eq!(head("a.html")["program"], "sh");
+    // The program takes the place of the page away.
+    std::fs::create_dir(scratch.join("out")).unwrap();
+    let (code, said) =
+        run(&["-o", "b.cpt", "--html", "out/b.html", "--", "sh", "-c", "rmdir out; exit 4"]);
+    assert_eq!(code, Some(4), "{said}");
+    assert!(said.contains("out/b.html") && !said.contains("a page for browsers"), "{said}");
+    assert!(Manifest::read(&scratch.join("b.cpt")).is_ok());
+    // What is known before the program starts is said before it starts.
+    for wrong in ["nowhere/c.html", ".", "-"] {
+        let (code, said) = run(&["-o", "c.cpt", "--html", wrong, "--", "touch", "started"]);
+        assert_eq!(code, Some(2), "{wrong}: {said}");
+        assert!(!scratch.join("started").exists() && !scratch.join("c.cpt").exists());
+    }
+    // A series of one program has the page of its last run, and one of two programs their comparison.
+    let (code, said) = run(&["-o", "d.series", "--repeat", "2", "--html", "d.html", "--", "true"]);
+    assert_eq!(code, Some(0), "{said}");
+    assert_eq!(head("d.html")["compare"], Value::Null);
+    let two = ["-o", "e.series", "--repeat", "2", "--against", "false", "--html", "e.html"];
+    let (code, said) = run(&[two.as_slice(), &["--", "true"]].concat());
+    assert!(code == Some(1) && !scratch.join("e.html").exists(), "nothing to compare: {said}");
+}
+
 #[test]
 fn the_numbers_are_those_of_the_script() {
     let scratch = Scratch::new();
