@@ -25,8 +25,10 @@ const PARTS: usize = 80;
 const CELLS: usize = 32;
 /// The same for series of threads' counters.
 const RATES: usize = 400;
-/// So many such series are in the page.
-const SERIES: usize = 24;
+/// So many such series are in the page, and so many of each thread: between too many of them, calls of
+/// different threads cannot be compared.
+const SERIES: usize = 12;
+const SERIES_OF_THREAD: usize = 2;
 /// So many threads of an op have a distribution of their own.
 const LANES: usize = 16;
 
@@ -81,29 +83,32 @@ fn series(
     order.sort_by_key(|(place, _)| std::cmp::Reverse(calls(*place)));
     for ((process, thread), counters) in order {
         let lane = lane_of(profile, timeline, *process, *thread);
-        for (counter, rates) in profile.manifest.counters.iter().zip(counters) {
+        let all = profile.manifest.counters.iter().zip(counters);
+        let mut of_thread = 0;
+        // Counters of time say what the calls above them show.
+        for (counter, rates) in all.filter(|(c, _)| c.unit() != Unit::Nanoseconds) {
             let per_ns = rates.per_tick().into_iter().map(|rate| Some(rate? / ns_per_tick));
             let per_ns: Vec<Option<f64>> = per_ns.collect();
             let most = per_ns.iter().flatten().copied().fold(0.0, f64::max);
-            if most <= 0.0 || series.len() == SERIES {
+            if most <= 0.0 || series.len() == SERIES || of_thread == SERIES_OF_THREAD {
                 continue;
             }
+            of_thread += 1;
             let label = match lane {
                 -1 => format!("{} of {}", counter.name, thread_label(profile, *process, *thread)),
                 _ => format!("{} in calls", counter.name),
             };
-            let (scale, unit) = match (counter.unit(), most) {
-                (Unit::Nanoseconds, _) => (100.0, "% of their time"),
-                (_, most) if most >= 1.0 => (1.0, "per ns"),
-                (_, most) if most >= 1e-3 => (1e3, "per µs"),
-                _ => (1e6, "per ms"),
+            let (scale, unit) = match most {
+                most if most >= 1.0 => (1.0, "ns"),
+                most if most >= 1e-3 => (1e3, "µs"),
+                _ => (1e6, "ms"),
             };
             let width = rates.width() as f64 * ns_per_tick;
             let at = |part: usize| from.saturating_add((part as f64 * width) as i64);
             series.push(SeriesOut {
                 lane,
                 label,
-                about: format!("up to {} {unit}", number(most * scale)),
+                about: format!("up to {} per {unit}", number(most * scale)),
                 // Where a part has no calls, there is nothing; and after the last one.
                 at: (0..=per_ns.len()).map(at).collect(),
                 values: per_ns.into_iter().chain([None]).collect(),

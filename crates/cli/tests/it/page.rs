@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use testkit::{Browser, CallScript, ProfileScript, Scratch, skip_this};
 
@@ -436,6 +438,37 @@ fn themes_and_print(browser: &mut Browser, scratch: &Scratch) {
     let nav = browser.eval("getComputedStyle(document.querySelector('header nav')).display");
     assert_eq!(nav, "none");
     browser.eval("localStorage.clear()");
+}
+
+/// The pictures of `docs/page.md`, which `cargo xtask pictures` makes: of invented data, so that they
+/// change only with the page.
+#[test]
+#[ignore = "writes docs/pictures"]
+fn pictures_for_the_docs() {
+    let Some(mut browser) = Browser::start() else { return };
+    let scratch = Scratch::new();
+    let to = folder("../../docs/pictures");
+    std::fs::create_dir_all(&to).unwrap();
+    let pictures = [
+        ("usual", "overview", "light"),
+        ("usual", "ops", "light"),
+        ("usual", "op", "light"),
+        ("usual", "timeline?from=20000000&to=20400000", "dark"),
+        ("usual", "loops", "dark"),
+        ("usual", "activities", "light"),
+        ("usual", "recording", "light"),
+        ("compared", "compare", "light"),
+    ];
+    for (kind, fragment, scheme) in pictures {
+        let page = make(&scratch, kind);
+        browser.scheme(scheme);
+        browser.resize(1200, 760);
+        open(&mut browser, &page, &format!("#{fragment}"));
+        let name = fragment.split('?').next().unwrap();
+        let picture = STANDARD.decode(browser.picture(82)).unwrap();
+        assert!(picture.len() < 150_000, "{name}: {} bytes", picture.len());
+        std::fs::write(to.join(format!("{name}.webp")), picture).unwrap();
+    }
 }
 
 /// The page that the program writes is the same application, with the numbers of the report.
