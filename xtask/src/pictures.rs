@@ -11,7 +11,14 @@ pub struct Args {}
 
 pub fn main(layout: &Layout, _: &Args) -> Result<()> {
     let mut test = cargo();
-    test.current_dir(&layout.root).args(["test", "--package", "counterpoint", "--test", "it", "--"]);
+    test.current_dir(&layout.root).args([
+        "test",
+        "--package",
+        "counterpoint",
+        "--test",
+        "it",
+        "--",
+    ]);
     test.args(["--ignored", "--exact", "page::pictures_for_the_docs"]);
     loud(&mut test, "make the pictures")
 }
