@@ -192,9 +192,10 @@ fn modules_have_at_most_400_lines_and_a_header() {
 /// What a person does with a page, in one browser.
 #[test]
 fn pages_are_used() {
+    type Part = fn(&mut Browser, &Scratch);
     let Some(mut browser) = Browser::start() else { return };
     let scratch = Scratch::new();
-    let parts: [(&str, fn(&mut Browser, &Scratch)); 6] = [
+    let parts: [(&str, Part); 6] = [
         ("hostile names", hostile_names_are_shown_as_text),
         ("links", the_fragment_has_the_state_and_back_goes_through_it),
         ("keyboard", everything_is_reached_with_the_keyboard),
