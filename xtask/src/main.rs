@@ -1,8 +1,8 @@
 //! `cargo xtask`: the chores of the workspace. Without arguments, it prints the list.
 //!
 //! Each chore does its own set-up, so every chore works on a fresh checkout. All of them run in the
-//! repository's root and write only below `target/` and `dist/` (and `bench` below
-//! `benches/runs/`). Messages go to stderr. A chore that fails exits with 2.
+//! repository's root and write only below `target/` and `dist/` (`bench` also below
+//! `benches/runs/`, and `pictures` in `docs/pictures/`). Messages go to stderr. A chore that fails exits with 2.
 
 mod bench;
 mod demo;
@@ -14,6 +14,7 @@ mod layout;
 mod lock;
 mod npm;
 mod page_tools;
+mod pictures;
 mod pmu_vm;
 mod process;
 mod setup;
@@ -43,6 +44,7 @@ enum Chore {
     Test(test::Args),
     Tidy(tidy::Args),
     Demo(demo::Args),
+    Pictures(pictures::Args),
     PmuVm(pmu_vm::Args),
     Bench(bench::Args),
 }
@@ -56,6 +58,7 @@ fn main() -> ExitCode {
         Chore::Test(args) => test::main(&layout, &args),
         Chore::Tidy(args) => tidy::main(&layout, &args),
         Chore::Demo(args) => demo::main(&layout, &args),
+        Chore::Pictures(args) => pictures::main(&layout, &args),
         Chore::PmuVm(args) => pmu_vm::main(&layout, &args),
         Chore::Bench(args) => bench::main(&layout, &args),
     });

@@ -1,12 +1,13 @@
 //! What pictures of an op need, beyond the numbers of its row: how its durations are distributed, how
 //! they changed over the recording, which calls were the longest, and which values of a counter they
-//! came with. One pass over the calls, the same ones as in every other view.
+//! came with; and what counters did on each thread over the time. One pass over the calls, the same ones as in every other view.
 //!
 //! Pictures need no exact values, so durations and counters are counted in [`bins`]. No number that a
 //! report prints is made here.
 
 pub mod bins;
 mod drift;
+mod rates;
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
@@ -17,9 +18,10 @@ use crate::amounts::{Brackets, PARTS, parts};
 use crate::forest::{Mark, Marks, NO_ROW, Rows};
 use crate::sampled::{SCALE, Sample, Weights};
 use crate::table::{Key, Places, Selection};
-use crate::walk::{Adder, walk};
+use crate::walk::{Adder, apart, walk};
 use bins::{Bins, Joint};
 pub use drift::{Drift, Part};
+pub use rates::Rates;
 
 /// Which ops are described, and how.
 #[derive(Clone, Debug)]
@@ -30,6 +32,8 @@ pub struct Options<'a> {
     pub longest: usize,
     /// Into how many parts the time of the recording is divided, at most.
     pub parts: usize,
+    /// The same for the counters of threads.
+    pub rates: usize,
     /// Whether durations are as they were recorded.
     pub raw: bool,
     /// Number of worker threads; 0 for as many as the machine has.
@@ -43,6 +47,9 @@ pub struct Details {
     pub begin: u64,
     /// In the order in which they were asked for.
     pub ops: Vec<OpDetails>,
+    /// Process and thread, and the rates of each counter of the run in the calls of all ops there,
+    /// sorted. Values are as they were read, and durations as they were recorded.
+    pub rates: Vec<((usize, usize), Vec<Rates>)>,
 }
 
 /// The details of one op, about its outermost calls. In a run with a budget, each timed call counts for
@@ -96,7 +103,8 @@ impl LongCall {
 
 /// Describes the calls of these ops, reading every page once (three times where calls are nested).
 ///
-/// Memory: about 4 KiB per op and thread, and 50 KiB per op.
+/// Memory: about 4 KiB per op and thread, 50 KiB per op, and 100 bytes for each of [`Options::rates`] per
+/// thread, counter and worker.
 pub fn details(profile: &Profile, options: &Options<'_>) -> Details {
     let workers = match options.workers {
         0 => std::thread::available_parallelism().map_or(1, usize::from),
@@ -115,15 +123,27 @@ pub fn details(profile: &Profile, options: &Options<'_>) -> Details {
         begin,
         options,
         ops: options.ops.iter().map(|_| Found::new(profile, options.parts)).collect(),
+        rates: HashMap::new(),
         rows: Vec::new(),
     };
     let walked = walk(profile, workers, &brackets, None, worker);
     let mut ops: Vec<Found> =
         options.ops.iter().map(|_| Found::new(profile, options.parts)).collect();
+    let mut rates: HashMap<(usize, usize), Vec<Rates>> = HashMap::new();
     for part in walked.parts {
+        for (place, counters) in part.rates {
+            let known = rates.entry(place).or_insert_with(|| no_rates(profile, options));
+            known.iter_mut().zip(counters).for_each(|(all, one)| all.merge(one));
+        }
         ops.iter_mut().zip(part.ops).for_each(|(all, one)| all.merge(one, options.longest));
     }
-    Details { begin, ops: ops.into_iter().map(Found::finish).collect() }
+    let mut rates: Vec<_> = rates.into_iter().collect();
+    rates.sort_by_key(|(place, _)| *place);
+    Details { begin, ops: ops.into_iter().map(Found::finish).collect(), rates }
+}
+
+fn no_rates(profile: &Profile, options: &Options<'_>) -> Vec<Rates> {
+    vec![Rates::new(options.rates); profile.groups.counters()]
 }
 
 /// When the first call of the profile began, in ticks.
@@ -187,6 +207,7 @@ struct Worker<'a> {
     begin: u64,
     options: &'a Options<'a>,
     ops: Vec<Found>,
+    rates: HashMap<(usize, usize), Vec<Rates>>,
     /// The op of each call of the page.
     rows: Vec<u32>,
 }
@@ -213,6 +234,26 @@ impl Worker<'_> {
         self.rows.clear();
         self.rows.extend(columns.export.iter().map(row));
     }
+
+    fn add_rates(&mut self, columns: &Columns) {
+        let groups = self.profile.groups.all();
+        if groups.is_empty() || apart(self.profile, columns).is_some() {
+            return;
+        }
+        let place = (columns.process, columns.thread);
+        let rates = self.rates.entry(place).or_insert_with(|| no_rates(self.profile, self.options));
+        for i in 0..columns.export.len() {
+            let at = columns.start_ticks[i].saturating_sub(self.begin);
+            let counted = self.weights.map_or(1, |w| w.counted(columns, i).div_ceil(SCALE));
+            for (g, group) in groups.iter().enumerate() {
+                for counter in group.counters.clone() {
+                    if let Some(value) = columns.value(g, counter, i) {
+                        rates[counter].add(at, value, columns.duration(i), counted);
+                    }
+                }
+            }
+        }
+    }
 }
 
 impl Rows for Worker<'_> {
@@ -229,6 +270,7 @@ impl Adder for Worker<'_> {
         let ns_per_tick = self.profile.timeline.ns_per_tick();
         let classes = brackets.page(columns);
         let place = (columns.process, columns.thread);
+        self.add_rates(columns);
         for (i, row) in rows.iter().enumerate() {
             let Some(op) = self.ops.get_mut(*row as usize) else { continue };
             let duration = parts(columns.duration(i));

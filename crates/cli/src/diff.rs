@@ -5,7 +5,7 @@
 //!                                                │
 //!                     answer, gate ◄── analysis::diff::compare ──► columns ─┬─► text
 //!                                                                           ├─► markdown
-//!                                                                 json, csv ┘
+//!                                                            json, csv, page ┘
 //! ```
 
 mod answer;
@@ -13,6 +13,7 @@ mod columns;
 mod gate;
 mod inputs;
 mod json;
+mod page;
 mod text;
 
 use std::io::{BufWriter, Write};
@@ -85,6 +86,10 @@ pub struct Args {
     /// Width of the tables in characters, as for `report --width`.
     #[arg(long, value_name = "N")]
     width: Option<usize>,
+    /// Write a page for browsers to this file, with this comparison, instead of printing: one file that
+    /// needs no network. `-` is standard output.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["format", "filter", "sort", "top", "width"])]
+    html: Option<PathBuf>,
 }
 
 /// `--by`.
@@ -166,6 +171,18 @@ struct View<'a> {
     failed: Vec<gate::Failed>,
 }
 
+fn print(view: &View<'_>) -> Result<(), Failure> {
+    let args = view.args;
+    let mut out = BufWriter::new(stdout(args.format.into()));
+    match args.format {
+        DiffFormat::Text => text::print(&mut out, view, args.width.or_else(known_width))?,
+        DiffFormat::Markdown => text::markdown(&mut out, view)?,
+        DiffFormat::Json => json::print(&mut out, view)?,
+        DiffFormat::Csv => csv::print(&mut out, &view.table)?,
+    }
+    out.flush().map_err(Failure::from)
+}
+
 /// Prints the comparison.
 pub fn main(args: Args) -> Result<ExitCode, Failure> {
     let inputs = Inputs::find(&args)?;
@@ -195,18 +212,15 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
     if let Some(sort) = &args.sort {
         table.sort(sort)?;
     }
-    let for_people = matches!(args.format, DiffFormat::Text | DiffFormat::Markdown);
+    let for_people =
+        matches!(args.format, DiffFormat::Text | DiffFormat::Markdown) && args.html.is_none();
     let top = args.top.or(for_people.then_some(ROWS)).filter(|rows| *rows > 0);
     table.keep_first(top);
     let view = View { args: &args, inputs: &inputs, diff: &diff, names: &names, table, failed };
-    let mut out = BufWriter::new(stdout(args.format.into()));
-    match args.format {
-        DiffFormat::Text => text::print(&mut out, &view, args.width.or_else(known_width))?,
-        DiffFormat::Markdown => text::markdown(&mut out, &view)?,
-        DiffFormat::Json => json::print(&mut out, &view)?,
-        DiffFormat::Csv => csv::print(&mut out, &view.table)?,
+    match &args.html {
+        Some(path) => page::write(path, &view)?,
+        None => print(&view)?,
     }
-    out.flush()?;
     for failed in view.failed.iter().filter(|failed| !failed.rows.is_empty()) {
         say!("--fail-if '{}': {}", failed.rule, failed.rows.join("; "));
     }

@@ -12,8 +12,11 @@
 //! what the program in the page gets; the structures of `data.rs` are the same in Rust.
 
 mod assemble;
+pub mod compare;
 mod data;
 mod encode;
+mod goes_with;
+mod listings;
 mod ops;
 mod tables;
 mod timeline;
@@ -22,7 +25,6 @@ use std::io::Write;
 use std::path::Path;
 
 use analysis::Key;
-use profile::Profile;
 
 use crate::failure::Failure;
 use crate::terminal::Kind;
@@ -105,7 +107,10 @@ impl Group {
 /// # Errors
 /// The profile cannot be read, or the file cannot be written.
 pub fn write(path: &Path, wanted: &Wanted<'_>) -> Result<(), Failure> {
-    let page = make(wanted)?;
+    write_to(path, &make(wanted)?)
+}
+
+fn write_to(path: &Path, page: &str) -> Result<(), Failure> {
     let name = |e| Failure::writing(path, e);
     let mut file = WholeFile::create(path, Kind::Binary).map_err(name)?;
     file.write_all(page.as_bytes()).map_err(name)?;
@@ -119,7 +124,7 @@ fn make(wanted: &Wanted<'_>) -> Result<String, Failure> {
     let summary = overview.summary;
     let keys = detailed(overview);
     let mut all: Vec<TableOut> = wanted.forms.iter().map(|form| tables::of(form, &keys)).collect();
-    let ops = ops::of(profile, overview, &keys, &all[0], &timeline);
+    let (ops, series) = ops::of(profile, overview, &keys, &all[0], &timeline);
     let of_loops = tables::of_loops(wanted.loops);
     let sentences = match summary.calls {
         0 => without_calls(overview, &of_loops),
@@ -146,16 +151,19 @@ fn make(wanted: &Wanted<'_>) -> Result<String, Failure> {
             .collect(),
         notes: notes(overview),
         tables: all,
-        timeline: timeline.out(&ops),
+        timeline: timeline.out(profile, &ops, series),
         ops,
-        listings: Vec::new(),
+        listings: listings::of(wanted.loops),
+        compare: None,
     };
-    let head = serde_json::to_vec(&head).map_err(Failure::new)?;
-    Ok(assemble::page(&overview_title(profile), &[("head", &head), ("timeline", &calls)]))
+    assembled(&head, &calls)
 }
 
-fn overview_title(profile: &Profile) -> String {
-    format!("{} · Counterpoint", head::program_name(profile))
+/// The page with this data.
+fn assembled(head: &Head, calls: &[u8]) -> Result<String, Failure> {
+    let title = format!("{} · Counterpoint", head.program);
+    let head = serde_json::to_vec(head).map_err(Failure::new)?;
+    Ok(assemble::page(&title, &[("head", &head), ("timeline", calls)]))
 }
 
 /// The lines above a report: those in words, or those with a label.

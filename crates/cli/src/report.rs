@@ -96,6 +96,13 @@ pub struct Args {
     /// printing: one file that needs no network. `-` is standard output.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["format", "by", "tree", "sort", "filter", "kind", "device", "stream", "skip_ms", "metric", "metrics_file", "width", "top", "verbose"])]
     html: Option<PathBuf>,
+    /// With --html, a directory in which the machine code of loops is looked for, as for
+    /// `loops report --objects`. Repeatable.
+    #[arg(long, value_name = "DIR", requires = "html")]
+    objects: Vec<PathBuf>,
+    /// The same for the texts that were instrumented. Repeatable.
+    #[arg(long, value_name = "DIR", requires = "html")]
+    sources: Vec<PathBuf>,
     /// Show only the first N rows of the table, after sorting; 0 for all. Sums are those of all rows.
     /// The default is 30 in a table for people, and all in other formats.
     #[arg(long, value_name = "N")]
@@ -278,8 +285,13 @@ fn ops(args: &Args, profile: &Profile) -> Result<ExitCode, Failure> {
 
 /// Prints the report.
 pub fn main(args: Args) -> Result<ExitCode, Failure> {
-    let needs = Needs::files(&args.metrics.metrics_file);
-    let needs = Needs { outputs: args.html.iter().cloned().collect(), ..needs };
+    let files = args.metrics.metrics_file.iter().chain(&args.objects).chain(&args.sources);
+    let needs = Needs {
+        outputs: args.html.iter().cloned().collect(),
+        // The page shows the code of loops.
+        named_files: args.html.is_some(),
+        ..Needs::files(files)
+    };
     let mut profile = open(&args.profile, &needs)?;
     if args.by.is_some_and(RowKind::of_activities) {
         args.ranks.refuse_shared(&profile)?;
@@ -363,7 +375,7 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
         metrics: &options.metrics,
     };
     if let Some(path) = &args.html {
-        page::write(path, &overview, table, sort, &recorded)?;
+        page::write(path, &overview, table, sort, &recorded, [&args.objects, &args.sources])?;
         return Ok(ExitCode::SUCCESS);
     }
     let report = Report { overview, table, sort, loops: &loops, verbose: args.verbose };

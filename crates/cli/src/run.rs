@@ -34,6 +34,7 @@ use crate::plugin_events::convert_and_say;
 use crate::prepare::{Beside, PRELOAD_VARIABLE, Prepared, Recording, choose, make, place};
 use crate::terminal::say;
 use crate::view::open::{NOTHING, in_one_line, is_empty};
+use crate::whole::{Written, written};
 use crate::whole_program;
 
 use begin::{Program, Trouble};
@@ -66,9 +67,29 @@ pub struct Args {
     passes: Option<u32>,
     #[command(flatten)]
     repeat: series::Repeat,
+    /// Also write a page for browsers to this file when the program has ended: what `report --html`
+    /// shows; with --against, what `diff --html` shows; with --repeat alone, the last run. The status is
+    /// that of the program, also if the page cannot be written
+    #[arg(long, value_name = "FILE", value_parser = page_file)]
+    html: Option<PathBuf>,
     /// The program and its arguments
     #[arg(last = true, required = true, value_name = "COMMAND")]
     command: Vec<std::ffi::OsString>,
+}
+
+/// Where a page can be written: it is better to know that before the program has run.
+fn page_file(name: &str) -> Result<PathBuf, String> {
+    if name == "-" {
+        return Err("standard output is the program's".to_owned());
+    }
+    let path = PathBuf::from(name);
+    match written(&path) {
+        Err(e) => Err(e.to_string()),
+        Ok(Written::In(directory)) if !directory.is_dir() => {
+            Err(format!("{} is not a directory", directory.display()))
+        }
+        Ok(_) => Ok(path),
+    }
 }
 
 /// Runs the command. If not `WHOLE`, this is the small program. It has no passes and no sampler;
@@ -118,7 +139,7 @@ pub fn main<const WHOLE: bool>(args: Args) -> Result<ExitCode, Failure> {
     }
     let closed = close(directory, manifest, status, trouble);
     prepared.tidy();
-    say::<WHOLE>(closed, directory, args.recording.output());
+    say::<WHOLE>(closed, directory, &args);
     Ok(end_as(status))
 }
 
@@ -381,8 +402,9 @@ fn close(
     finish(directory, manifest, Closing::WhenOver)
 }
 
-/// Prints the summary at the end of a run.
-fn say<const WHOLE: bool>(closed: profile::Result<Collected>, directory: &Path, output: &Path) {
+/// Prints the summary at the end of a run, and writes the page if there is to be one.
+fn say<const WHOLE: bool>(closed: profile::Result<Collected>, directory: &Path, args: &Args) {
+    let output = args.recording.output();
     match closed {
         Ok(collected) => {
             let running = collected.live.len();
@@ -406,8 +428,20 @@ fn say<const WHOLE: bool>(closed: profile::Result<Collected>, directory: &Path, 
                 n => format!("; {n} of its processes are still running and recording"),
             };
             say!("{}: {summary}{still}", output.display());
+            write_page::<WHOLE>(args, "report", directory);
         }
         Err(e) => say!("{e}"),
+    }
+}
+
+/// Writes the page that was asked for. Whatever fails, the program has run, and its profile is there.
+fn write_page<const WHOLE: bool>(args: &Args, command: &str, of: &Path) {
+    let Some(page) = &args.html else { return };
+    match whole_program::page::<WHOLE>(command, of, page) {
+        Ok(true) => say!("{}: a page for browsers", page.display()),
+        // It has said why.
+        Ok(false) => {}
+        Err(why) => say!("{}: {why}", page.display()),
     }
 }
 

@@ -42,6 +42,23 @@ pub fn summary(profile: &Path) -> String {
     }
 }
 
+/// Writes the page of a profile, or of a series that compares: by a program of its own, which gives up
+/// its rights, and whose failures are not ours. Returns what went wrong, if that was not said yet.
+pub fn page<const WHOLE: bool>(command: &str, profile: &Path, page: &Path) -> Result<bool, String> {
+    let whole = match WHOLE {
+        true => std::env::current_exe().map_err(|e| format!("find the path of this program: {e}")),
+        false => program(),
+    }?;
+    let mut start = Command::new(&whole);
+    // A path may begin like an option.
+    start.arg(command).arg("--html").arg(page).arg("--").arg(profile);
+    let status = start.stdin(Stdio::null()).status().map_err(|e| why_not(&whole, &e))?;
+    match status.code() {
+        Some(code) => Ok(code == 0),
+        None => Err(format!("the program that writes it ended with {status}")),
+    }
+}
+
 fn program() -> Result<PathBuf, String> {
     let own = std::env::current_exe().map_err(|e| format!("find the path of this program: {e}"))?;
     Ok(own.ancestors().nth(2).unwrap_or(Path::new("/")).join("libexec/counterpoint"))

@@ -233,9 +233,10 @@ impl Browser {
         self.call("Input.dispatchKeyEvent", down);
     }
 
-    /// A picture of the page, as PNG in base64.
-    pub fn picture(&mut self) -> String {
-        let answer = self.call("Page.captureScreenshot", json!({}));
+    /// A picture of the page as WebP, with a quality from 0 to 100, in base64.
+    pub fn picture(&mut self, quality: u32) -> String {
+        let wanted = json!({"format": "webp", "quality": quality});
+        let answer = self.call("Page.captureScreenshot", wanted);
         answer["data"].as_str().unwrap_or_default().to_owned()
     }
 }

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use super::bins::{Bins, middle};
 
 /// The first parts are so many ticks wide.
-const FIRST_WIDTH: u64 = 1 << 10;
+pub(super) const FIRST_WIDTH: u64 = 1 << 10;
 
 /// Durations by parts of the time, which have the same width.
 #[derive(Clone, Debug)]

@@ -4,12 +4,18 @@ use std::collections::HashMap;
 
 use analysis::diff::matching::Relation;
 use analysis::diff::recorded::Identity;
+use analysis::diff::verdict::{Compared, Verdict};
 use analysis::diff::{Diff, DiffRow, Side, Statistic};
 use profile::Role;
 use profile::demangle::{Detail, demangle};
 
 use super::answer::{reading, relation, signed_time, verdict, word};
 use crate::view::table::{Column, Table, Value};
+
+/// The title of the column with the verdicts.
+pub const VERDICT: &str = "B is";
+/// The title of the column with what a row adds to a run.
+pub const IN_RUN: &str = "in a run";
 
 /// The name of a row of one run.
 pub fn name(one: &Identity) -> String {
@@ -48,6 +54,21 @@ pub fn names(diff: &Diff) -> Vec<String> {
     names
 }
 
+/// The statistic that people see: of typical executions, or else the mean.
+pub fn shown(compared: &[Compared]) -> Option<&Compared> {
+    let of = |statistic| compared.iter().find(|one| one.statistic == statistic);
+    of(Statistic::Typical).or_else(|| of(Statistic::Mean))
+}
+
+/// A verdict, or the ratio where nothing was tested.
+pub fn in_words(diff: &Diff, compared: &[Compared], of: &Verdict) -> String {
+    if compared.is_empty() || diff.untested.is_none() {
+        return verdict(of);
+    }
+    let change = shown(compared).map_or(f64::NAN, |one| one.change);
+    format!("× {:.3}, not tested", change + 1.0)
+}
+
 /// The table. Rows with a difference come first, and then those that add most to the difference of
 /// the whole.
 pub fn table(diff: &Diff, names: &[String], of: &str) -> Table {
@@ -59,27 +80,17 @@ pub fn table(diff: &Diff, names: &[String], of: &str) -> Table {
     };
     let ns = |cells: Vec<Option<f64>>| cells.into_iter().map(|cell| cell.map(Value::Ns)).collect();
     let each = |value: &dyn Fn(&DiffRow) -> Option<f64>| rows.iter().map(value).collect::<Vec<_>>();
-    let shown = |row: &DiffRow| match row.of(Statistic::Typical) {
-        Some(_) => Statistic::Typical,
-        None => Statistic::Mean,
-    };
     columns.push(Column::new(0, of, of, text(names.to_vec())));
     let medians = |side: usize| {
         ns(each(&|row| {
-            let compared = row.of(shown(row)).map(|one| one.medians[side]);
+            let compared = shown(&row.compared).map(|one| one.medians[side]);
             compared.or_else(|| mean(row.sides[side]))
         }))
     };
     columns.push(Column::new(3, "a_ns", "A", medians(0)));
     columns.push(Column::new(3, "b_ns", "B", medians(1)));
-    let verdicts = rows.iter().map(|row| match row.compared.is_empty() {
-        false if diff.untested.is_some() => {
-            let change = row.of(shown(row)).map_or(f64::NAN, |one| one.change);
-            format!("× {:.3}, not tested", change + 1.0)
-        }
-        _ => verdict(&row.verdict),
-    });
-    columns.push(Column::new(1, "verdict", "B is", text(verdicts.collect())));
+    let verdicts = rows.iter().map(|row| in_words(diff, &row.compared, &row.verdict));
+    columns.push(Column::new(1, "verdict", VERDICT, text(verdicts.collect())));
     let parts = rows.iter().map(|row| row.part.map(|part| Value::Text(signed_time(part.ns))));
     let is_new_or_gone = |row: &DiffRow| matches!(row.relation, Relation::New | Relation::Gone);
     let relations: Vec<Option<Value>> = rows
@@ -88,7 +99,7 @@ pub fn table(diff: &Diff, names: &[String], of: &str) -> Table {
         .collect();
     let none = relations.iter().all(Option::is_none);
     columns.push(Column { csv_only: none, ..Column::new(2, "relation", "was", relations) });
-    columns.push(Column::new(4, "in_run", "in a run", parts.collect()));
+    columns.push(Column::new(4, "in_run", IN_RUN, parts.collect()));
     let sides = |of: &dyn Fn(Side) -> Option<f64>| {
         [0, 1].map(|side| each(&|row| row.sides[side].and_then(of)))
     };

@@ -42,7 +42,8 @@ impl Inputs {
     /// Finds the runs. From then on, this command can only read what the user named.
     pub fn find(args: &Args) -> Result<Self, Failure> {
         let named = args.a.iter().chain(&args.against).chain(&args.metrics.metrics_file);
-        confine(None, &Needs::files(named));
+        let outputs = args.html.iter().cloned().collect();
+        confine(None, &Needs { outputs, ..Needs::files(named) });
         let mut notes = Vec::new();
         let runs = match (args.a.as_slice(), args.against.as_slice()) {
             ([series], []) if Series::is_at(series) => both(series, &mut notes)?,

@@ -3,8 +3,8 @@
 
 use std::io::{self, Write};
 
-use analysis::diff::Untested;
 use analysis::diff::verdict::Verdict;
+use analysis::diff::{Part, Untested};
 use profile::manifest::Manifest;
 
 use super::View;
@@ -83,7 +83,7 @@ fn escaped(text: &str) -> String {
     escaped
 }
 
-fn head(view: &View<'_>) -> Vec<(&'static str, String)> {
+pub fn head(view: &View<'_>) -> Vec<(&'static str, String)> {
     let mut lines = Vec::new();
     for (label, runs) in ["A", "B"].into_iter().zip(&view.inputs.runs) {
         lines.push((label, side(runs)));
@@ -127,50 +127,62 @@ fn side(runs: &[Run]) -> String {
     format!("{runs} of {command}{labels}")
 }
 
+/// What something adds to a run, with its interval: `+2.3 ms [+1.2 ms, +3.4 ms]`.
+pub fn part(of: &Part) -> String {
+    let range = match of.interval {
+        Some([low, high]) => format!(" [{}, {}]", signed_time(low), signed_time(high)),
+        None => String::new(),
+    };
+    format!("{}{range}", signed_time(of.ns))
+}
+
+/// The rows whose counters differ, with what is known of these counters.
+pub fn counters(view: &View<'_>) -> impl Iterator<Item = (String, Vec<String>)> {
+    view.diff.rows.iter().zip(view.names).filter_map(|(row, name)| {
+        let all: Vec<String> = row.readings.iter().filter_map(reading).collect();
+        (!all.is_empty()).then(|| (name.clone(), all))
+    })
+}
+
 fn below(view: &View<'_>) -> Vec<(&'static str, String)> {
     let diff = view.diff;
     let mut lines = Vec::new();
     if let (Some(explained), [Some(a), Some(b)]) = (diff.whole.explained, diff.whole.total_ns) {
-        let range = |part: &analysis::diff::Part| match part.interval {
-            Some([low, high]) => format!(" [{}, {}]", signed_time(low), signed_time(high)),
-            None => String::new(),
-        };
-        let rest = diff.whole.remainder.map_or(String::new(), |part| {
+        let rest = diff.whole.remainder.map_or(String::new(), |rest| {
             format!(
-                "; remainder {}{}: slow calls and first calls, which are not typical",
-                signed_time(part.ns),
-                range(&part)
+                "; remainder {}: slow calls and first calls, which are not typical",
+                part(&rest)
             )
         });
         lines.push((
             "whole",
             format!(
-                "{} → {} in calls of a run. Typical calls of all ops add {}{}{rest}",
+                "{} → {} in calls of a run. Typical calls of all ops add {}{rest}",
                 time(a),
                 time(b),
-                signed_time(explained.ns),
-                range(&explained)
+                part(&explained)
             ),
         ));
     }
     if let [Some(a), Some(b)] = diff.whole.between_ns {
         lines.push(("between", format!("{} → {} outside of calls, not tested", time(a), time(b))));
     }
-    let counters: Vec<String> = diff
-        .rows
-        .iter()
-        .zip(view.names)
-        .filter_map(|(row, name)| {
-            let all: Vec<String> = row.readings.iter().filter_map(reading).collect();
-            (!all.is_empty()).then(|| format!("{name}: {}", all.join(", ")))
-        })
-        .collect();
+    let counters: Vec<String> =
+        counters(view).map(|(name, all)| format!("{name}: {}", all.join(", "))).collect();
     if !counters.is_empty() {
         let more = counters.len().saturating_sub(COUNTERS);
         let more = if more > 0 { format!("; and {more} more rows") } else { String::new() };
         let some = counters.iter().take(COUNTERS).cloned().collect::<Vec<_>>().join("; ");
         lines.push(("counters", some + &more));
     }
+    lines.extend(notes(view));
+    lines
+}
+
+/// How the verdicts are to be read, and what else is worth a note.
+pub fn notes(view: &View<'_>) -> Vec<(&'static str, String)> {
+    let diff = view.diff;
+    let mut lines = Vec::new();
     let any = |is: fn(&Verdict) -> bool| diff.rows.iter().any(|row| is(&row.verdict));
     if diff.untested.is_none() {
         lines.push((

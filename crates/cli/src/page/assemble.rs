@@ -28,6 +28,7 @@ const MODULES: &[&str] = &[
     include_str!("app/context.js"),
     include_str!("app/chart.js"),
     include_str!("app/small.js"),
+    include_str!("app/plots.js"),
     include_str!("app/table.js"),
     include_str!("app/tables.js"),
     include_str!("app/lives.js"),
@@ -44,6 +45,7 @@ const MODULES: &[&str] = &[
     include_str!("app/surroundings.js"),
     include_str!("app/timeline.js"),
     include_str!("app/loops.js"),
+    include_str!("app/compare.js"),
     include_str!("app/recording.js"),
     include_str!("app/main.js"),
 ];

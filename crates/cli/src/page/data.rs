@@ -5,7 +5,7 @@ use serde::Serialize;
 /// The version of the document.
 pub const SCHEMA: &str = "counterpoint.page/1";
 
-#[derive(Serialize)]
+#[derive(Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Head {
     pub schema: &'static str,
@@ -23,13 +23,14 @@ pub struct Head {
     pub ops: Vec<OpOut>,
     pub timeline: Option<TimelineOut>,
     pub listings: Vec<ListingOut>,
+    pub compare: Option<CompareOut>,
 }
 
 /// Name, how many, and what it means.
 #[derive(Serialize)]
 pub struct LossOut(pub String, pub String, pub String);
 
-#[derive(Serialize)]
+#[derive(Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TableOut {
     pub id: String,
@@ -45,9 +46,45 @@ pub struct TableOut {
     pub sort: String,
     pub share: i64,
     pub left_out: usize,
+    pub plots: Vec<PlotOut>,
+}
+
+#[derive(Clone, Serialize)]
+pub struct PlotOut {
+    pub title: String,
+    /// The column before it.
+    pub after: usize,
+    /// Places and texts.
+    pub ticks: Vec<(f64, String)>,
+    pub zero: f64,
+    pub band: Option<[f64; 2]>,
+    #[serde(rename = "isBars")]
+    pub is_bars: bool,
+    /// For each row of the table.
+    pub rows: Vec<Option<MarkOut>>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct MarkOut {
+    pub at: f64,
+    pub ends: Option<[f64; 2]>,
+    pub kind: &'static str,
 }
 
 #[derive(Serialize)]
+pub struct CompareOut {
+    pub answer: String,
+    /// Label and text.
+    pub runs: Vec<(String, String)>,
+    pub whole: TableOut,
+    pub rows: TableOut,
+    /// Name of a row, and its counters that differ.
+    pub counters: Vec<(String, Vec<String>)>,
+    /// Label and text.
+    pub notes: Vec<(String, String)>,
+}
+
+#[derive(Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ColumnOut {
     pub name: String,
@@ -65,6 +102,7 @@ pub enum CellOut {
 }
 
 #[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct OpOut {
     pub label: String,
     pub name: String,
@@ -76,6 +114,7 @@ pub struct OpOut {
     pub drift: Option<DriftOut>,
     pub longest: LongestOut,
     pub joints: Vec<JointOut>,
+    pub goes_with: Option<TableOut>,
 }
 
 #[derive(Serialize)]
@@ -145,6 +184,7 @@ pub struct TimeLaneOut {
 
 #[derive(Clone, Serialize)]
 pub struct SeriesOut {
+    pub lane: i64,
     pub label: String,
     pub about: String,
     pub at: Vec<i64>,
@@ -155,6 +195,7 @@ pub struct SeriesOut {
 pub struct ListingOut {
     pub label: String,
     pub words: Vec<String>,
+    pub loops: Vec<String>,
     pub columns: Vec<ListingColumnOut>,
 }
 
@@ -166,6 +207,7 @@ pub struct ListingColumnOut {
 
 #[derive(Serialize)]
 pub struct ListingLineOut {
+    pub number: String,
     pub text: String,
     pub margin: String,
     #[serde(rename = "loop")]

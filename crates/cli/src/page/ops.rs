@@ -1,19 +1,21 @@
 //! What the page shows of single ops.
 
 use analysis::details::bins::{Bins, Grid};
-use analysis::details::{Drift, LongCall, Options};
+use analysis::details::{Drift, LongCall, Options, Rates};
 use analysis::{Key, OpDetails, details};
 use model::Unit;
 use profile::Profile;
 
 use super::data::{
-    BinsOut, CellOut, DriftOut, JointOut, LaneOut, LongRowOut, LongestOut, OpOut, TableOut,
+    BinsOut, CellOut, DriftOut, JointOut, LaneOut, LongRowOut, LongestOut, OpOut, SeriesOut,
+    TableOut,
 };
+use super::goes_with::{self, Related};
 use super::timeline::Timeline;
 use crate::view::labels::{labels, op_of, thread_label};
 use crate::view::overview::Overview;
 use crate::view::table::Value;
-use crate::view::units::time;
+use crate::view::units::{number, plural, time};
 
 /// So many of the longest calls are listed.
 const LONGEST: usize = 12;
@@ -21,20 +23,28 @@ const LONGEST: usize = 12;
 const PARTS: usize = 80;
 /// A picture of two variables has at most so many columns and rows.
 const CELLS: usize = 32;
+/// The same for series of threads' counters.
+const RATES: usize = 400;
+/// So many such series are in the page, and so many of each thread: between too many of them, calls of
+/// different threads cannot be compared.
+const SERIES: usize = 12;
+const SERIES_OF_THREAD: usize = 2;
 /// So many threads of an op have a distribution of their own.
 const LANES: usize = 16;
 
-/// The ops of `keys`, in this order. `table` is the table of ops.
+/// The ops of `keys`, in this order, and the series of the threads' counters. `table` is the table of
+/// ops.
 pub fn of(
     profile: &Profile,
     overview: &Overview<'_>,
     keys: &[Key],
     table: &TableOut,
     timeline: &Timeline,
-) -> Vec<OpOut> {
-    let options =
-        Options { ops: keys, longest: LONGEST, parts: PARTS, raw: overview.raw, workers: 0 };
+) -> (Vec<OpOut>, Vec<SeriesOut>) {
+    let (raw, workers) = (overview.raw, 0);
+    let options = Options { ops: keys, longest: LONGEST, parts: PARTS, rates: RATES, raw, workers };
     let found = details(profile, &options);
+    let related = goes_with::of(profile, raw);
     let names = labels(profile, keys);
     let from = profile.timeline.realtime_ns(found.begin).saturating_sub(timeline.begin);
     let one = |(number, (of, label)): (usize, (&OpDetails, String))| {
@@ -48,10 +58,75 @@ pub fn of(
             lanes: of.threads.iter().take(LANES).filter_map(|t| lane(profile, t)).collect(),
             drift: drift(profile, &of.drift, from),
             longest: longest(profile, timeline, &of.longest),
-            joints: joints(profile, of),
+            joints: joints(profile, of, related.get(&keys[number])),
+            goes_with: related.get(&keys[number]).map(|one| one.table.clone()),
         }
     };
-    found.ops.iter().zip(names).enumerate().map(one).collect()
+    let ops = found.ops.iter().zip(names).enumerate().map(one).collect();
+    (ops, series(profile, timeline, &found.rates, from))
+}
+
+/// What the counters of the threads did in their calls. The threads with the most calls come first.
+fn series(
+    profile: &Profile,
+    timeline: &Timeline,
+    rates: &[((usize, usize), Vec<Rates>)],
+    from: i64,
+) -> Vec<SeriesOut> {
+    let ns_per_tick = profile.timeline.ns_per_tick();
+    let mut series = Vec::new();
+    let calls = |(process, thread): (usize, usize)| {
+        let pages = profile.processes[process].threads[thread].headers();
+        pages.map(|page| u64::from(page.calls)).sum::<u64>()
+    };
+    let mut order: Vec<_> = rates.iter().collect();
+    order.sort_by_key(|(place, _)| std::cmp::Reverse(calls(*place)));
+    for ((process, thread), counters) in order {
+        let lane = lane_of(profile, timeline, *process, *thread);
+        let all = profile.manifest.counters.iter().zip(counters);
+        let mut of_thread = 0;
+        // Counters of time say what the calls above them show.
+        for (counter, rates) in all.filter(|(c, _)| c.unit() != Unit::Nanoseconds) {
+            let per_ns = rates.per_tick().into_iter().map(|rate| Some(rate? / ns_per_tick));
+            let per_ns: Vec<Option<f64>> = per_ns.collect();
+            let most = per_ns.iter().flatten().copied().fold(0.0, f64::max);
+            if most <= 0.0 || series.len() == SERIES || of_thread == SERIES_OF_THREAD {
+                continue;
+            }
+            of_thread += 1;
+            let label = match lane {
+                -1 => format!("{} of {}", counter.name, thread_label(profile, *process, *thread)),
+                _ => format!("{} in calls", counter.name),
+            };
+            let (scale, unit) = match most {
+                most if most >= 1.0 => (1.0, "ns"),
+                most if most >= 1e-3 => (1e3, "µs"),
+                _ => (1e6, "ms"),
+            };
+            let width = rates.width() as f64 * ns_per_tick;
+            let at = |part: usize| from.saturating_add((part as f64 * width) as i64);
+            series.push(SeriesOut {
+                lane,
+                label,
+                about: format!("up to {} per {unit}", number(most * scale)),
+                // Where a part has no calls, there is nothing; and after the last one.
+                at: (0..=per_ns.len()).map(at).collect(),
+                values: per_ns.into_iter().chain([None]).collect(),
+            });
+        }
+    }
+    series
+}
+
+/// The index of a thread's lane in the timeline, or -1.
+fn lane_of(profile: &Profile, timeline: &Timeline, process: usize, thread: usize) -> i64 {
+    let p = &profile.processes[process];
+    // In a merged profile, lanes of later recordings have other process ids.
+    let is_only = profile.processes.iter().filter(|other| other.id.pid == p.id.pid).count() == 1;
+    match is_only || profile.members.is_empty() {
+        true => timeline.lane_of(p.id.pid, p.threads[thread].tid),
+        false => -1,
+    }
 }
 
 fn place(op: &profile::Op) -> String {
@@ -113,14 +188,7 @@ fn longest(profile: &Profile, timeline: &Timeline, calls: &[LongCall]) -> Longes
         ];
         let values = profile.manifest.counters.iter().zip(&call.counters);
         cells.extend(values.map(|(counter, value)| Some(text(counter.unit(), (*value)? as f64))));
-        let p = &profile.processes[process];
-        // In a merged profile, lanes of later recordings have other process ids.
-        let is_only =
-            profile.processes.iter().filter(|other| other.id.pid == p.id.pid).count() == 1;
-        let lane = match is_only || profile.members.is_empty() {
-            true => timeline.lane_of(p.id.pid, p.threads[thread].tid),
-            false => -1,
-        };
+        let lane = lane_of(profile, timeline, process, thread);
         LongRowOut { cells, at: begin, thread: lane }
     };
     LongestOut { titles, rows: calls.iter().map(row).collect() }
@@ -136,15 +204,19 @@ fn text(unit: Unit, value: f64) -> String {
     .to_text()
 }
 
-fn joints(profile: &Profile, of: &OpDetails) -> Vec<JointOut> {
-    let counters = profile.manifest.counters.iter().zip(&of.joints);
+fn joints(profile: &Profile, of: &OpDetails, related: Option<&Related>) -> Vec<JointOut> {
+    let counters = profile.manifest.counters.iter().zip(&of.joints).enumerate();
     counters
-        .filter_map(|(counter, joint)| {
+        .filter_map(|(at, (counter, joint))| {
             let Grid { x, y, counts } = joint.grid(CELLS)?;
-            let calls: u64 = counts.iter().sum();
+            let calls = plural(counts.iter().sum::<u64>().into(), "call");
+            let words = related.and_then(|related| related.words.get(at)?.as_deref());
             Some(JointOut {
                 counter: counter.name.clone(),
-                text: format!("{} with a value", crate::view::units::plural(calls.into(), "call")),
+                text: match words {
+                    Some(words) => format!("correlation {words}, over {calls}"),
+                    None => format!("{calls} with a value"),
+                },
                 x_text: x.iter().map(|edge| time(*edge)).collect(),
                 y_text: y.iter().map(|edge| text(counter.unit(), *edge)).collect(),
                 x,

@@ -59,6 +59,7 @@ pub fn of(form: &Form, known: &[Key]) -> TableOut {
         sort: form.sort.clone(),
         share: shown.iter().position(|column| column.name == "share").map_or(-1, |at| at as i64),
         left_out,
+        plots: Vec::new(),
     }
 }
 
@@ -154,5 +155,6 @@ fn module_of(loops: &Loops<'_>, module: usize, full: &Table, begin: usize, id: S
             .position(|column| column.title == "of parent")
             .map_or(-1, |at| at as i64),
         left_out: rows.len() - kept,
+        plots: Vec::new(),
     }
 }

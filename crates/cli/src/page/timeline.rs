@@ -13,6 +13,7 @@ use super::data::{OpOut, SeriesOut, TimeLaneOut, TimelineOut};
 use super::encode::{self, Call, Encoded};
 use crate::terminal::visible;
 use crate::trace::export::everything;
+use crate::view::labels::thread_label;
 use crate::view::units::{count, grouped, number};
 
 /// A series has at most so many points in the page.
@@ -68,8 +69,15 @@ impl Timeline {
         self.rows.iter().position(|known| *known == row).map_or(-1, |at| at as i64)
     }
 
-    /// What the page gets. `None` if nothing happened.
-    pub fn out(self, ops: &[OpOut]) -> Option<TimelineOut> {
+    /// What the page gets, with more series. `None` if nothing happened.
+    pub fn out(
+        mut self,
+        profile: &Profile,
+        ops: &[OpOut],
+        mut series: Vec<SeriesOut>,
+    ) -> Option<TimelineOut> {
+        self.name_threads(profile);
+        series.append(&mut self.series);
         if self.lanes.is_empty() && self.series.is_empty() {
             return None;
         }
@@ -99,8 +107,27 @@ impl Timeline {
                 .collect(),
             names: self.names,
             lanes: self.lanes,
-            series: self.series,
+            series,
         })
+    }
+
+    /// Calls the lanes of threads as tables do: `iree-worker-0 (4712)`. A trace has the number first.
+    fn name_threads(&mut self, profile: &Profile) {
+        let all = profile.processes.iter().enumerate();
+        let all = all.flat_map(|(p, of)| (0..of.threads.len()).map(move |t| (p, of, t)));
+        let mut found = vec![Vec::new(); self.lanes.len()];
+        for (process, of, thread) in all.filter(|(_, of, _)| !of.id.is_of_plugins()) {
+            let lane = self.lane_of(of.id.pid, of.threads[thread].tid);
+            if let Some(lane) = usize::try_from(lane).ok().and_then(|lane| found.get_mut(lane)) {
+                lane.push(thread_label(profile, process, thread));
+            }
+        }
+        for (lane, labels) in self.lanes.iter_mut().zip(found) {
+            // Threads of several recordings may have one number.
+            if let [label] = labels.as_slice() {
+                lane.label.clone_from(label);
+            }
+        }
     }
 }
 
@@ -232,7 +259,7 @@ impl Points {
         let most =
             if most >= 1_000.0 { count(most.round() as u128) } else { number(most.max(0.0)) };
         let about = format!("up to {most} {}", self.unit);
-        SeriesOut { label: self.label, about: about.trim_end().to_owned(), at, values }
+        SeriesOut { lane: -1, label: self.label, about: about.trim_end().to_owned(), at, values }
     }
 }
 

@@ -1,6 +1,6 @@
 //! `report --html`: gathers every form of the report for the page.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use analysis::{By, Options, summarize};
 use clap::ValueEnum;
@@ -11,7 +11,9 @@ use super::{RowKind, launches, sites, torch, tree};
 use crate::failure::Failure;
 use crate::page::{self, Form, Group, Wanted};
 use crate::view::columns;
-use crate::view::loops::Loops;
+use crate::view::loops::files::Files;
+use crate::view::loops::source::Texts;
+use crate::view::loops::{Loops, More, code};
 use crate::view::overview::{Overview, name_of};
 use crate::view::table::Table;
 
@@ -26,13 +28,15 @@ const OTHERS: [(By, &str); 7] = [
     (By::Stream, "Streams"),
 ];
 
-/// Writes the page. `table` is the table of ops, sorted by the column `sort`.
+/// Writes the page. `table` is the table of ops, sorted by the column `sort`. Object files and source texts
+/// are also looked for in these directories.
 pub fn write(
     path: &Path,
     overview: &Overview<'_>,
     table: Table,
     sort: &str,
     recorded: &Recorded,
+    [objects, sources]: [&[PathBuf]; 2],
 ) -> Result<(), Failure> {
     let profile = overview.profile;
     let keys = |rows: &[analysis::Row]| rows.iter().map(|row| Some(row.key)).collect();
@@ -42,6 +46,12 @@ pub fn write(
         ..Form::new("op", "Ops", Group::Ops, table)
     }];
     let mut loops = Loops::new(profile, recorded, &[], overview.raw);
+    loops.more = More {
+        codes: Some(code::find(&loops, &Files::new(profile, objects.to_vec()))),
+        source: true,
+        texts: Texts::new(&loops, Files::new(profile, sources.to_vec())),
+        of: Vec::new(),
+    };
     loops.choose(None, None, None, false)?;
     if let Some(tree::Whole { table, parents, keys }) = tree::whole(profile, &loops, overview.raw) {
         let explained = vec![tree::EXPLAINED.to_owned()];
@@ -89,6 +99,10 @@ fn grouped(overview: &Overview<'_>, by: By, title: &str) -> Option<Form> {
     }
     let mut table = columns::of_summary(profile, &summary, &options);
     table.sort("total").ok()?;
+    // The page has one table of threads, and draws this column.
+    for column in table.columns.iter_mut().filter(|column| column.name == "off_cpu_ns") {
+        column.csv_only = false;
+    }
     let group = if is_of_devices { Group::Activities } else { Group::Ops };
     Some(Form::new(name_of(by), title, group, table))
 }

@@ -119,7 +119,7 @@ fn finish(sampler: Option<Sampler>, directory: &Path, status: ExitStatus, args: 
     let trouble = sampler.and_then(Sampler::finish);
     let closed =
         Manifest::read(directory).and_then(|manifest| close(directory, manifest, status, trouble));
-    say::<true>(closed, directory, args.recording.output());
+    say::<true>(closed, directory, args);
 }
 
 /// Makes every check that can fail, before anything is created.

@@ -34,6 +34,7 @@ use profile::series::{MOST_ROUNDS, SERIES_SCHEMA, Series};
 
 use super::{
     Args, SIGNALLED, Sampler, close, end_as, end_by, find, forward_signals, sampler, start,
+    write_page,
 };
 use crate::failure::Failure;
 use crate::inherited::Inherited;
@@ -157,7 +158,8 @@ pub fn main(args: &Args, rounds: u32, inherited: Inherited) -> Result<ExitCode, 
     drop(turn);
     forward_signals();
     let ended = all(args, &series, &programs, &directory, inherited);
-    let complete = series.complete(&directory).len();
+    let runs = series.complete(&directory);
+    let complete = runs.len();
     let has_begun = Series::run_at(&directory, 1, Side::A).parent().is_some_and(Path::exists);
     if complete == 0 && (ended.is_err() || !has_begun) && is_at(&series, &directory) {
         let _ = fs::remove_dir_all(&directory);
@@ -175,6 +177,11 @@ pub fn main(args: &Args, rounds: u32, inherited: Inherited) -> Result<ExitCode, 
     };
     if has_begun {
         say!("{}: {}{of}{next}", output.display(), plural(complete as u128, what));
+    }
+    match (runs.last().map(Vec::as_slice), programs.len()) {
+        (Some([.., last]), 1) => write_page::<true>(args, "report", last),
+        (Some(_), _) => write_page::<true>(args, "diff", &directory),
+        (None, _) => {}
     }
     Ok(match ended {
         None => ExitCode::SUCCESS,

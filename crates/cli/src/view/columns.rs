@@ -73,6 +73,13 @@ pub fn of_summary(profile: &Profile, summary: &Summary, options: &Options) -> Ta
             of(r).filter(|t| t.dispatch_known).map(|t| Value::Ns(t.no_dispatch_ns()))
         });
         usage_columns(summary, rows, &mut push);
+        // For people, another table has it, with what is known of it where it is an upper limit.
+        let off_cpu = |r: &Row| {
+            let off = of(r).filter(|t| t.dispatch_known)?.off_cpu.filter(|off| !off.assumed)?;
+            Some(Value::Ns(off.ns))
+        };
+        let cells = rows.iter().map(off_cpu).collect();
+        columns.push(Column { csv_only: true, ..Column::new(3, "off_cpu_ns", "off CPU", cells) });
     }
     let place_of_metrics = columns.len();
     let mut push = |rank, name: &str, title: &str, cell: &dyn Fn(&Row) -> Option<Value>| {

@@ -307,6 +307,12 @@ fn line(out: &mut impl Write, style: &Style, indent: &str, text: &str) -> io::Re
     }
 }
 
+/// `0.58 (Pearson), 0.61 (Spearman)`
+pub fn coefficients(pair: &Pair) -> String {
+    let text = |value: Option<f64>| value.map_or_else(|| "–".to_owned(), |value| general(value, 2));
+    format!("{} (Pearson), {} (Spearman)", text(pair.pearson), text(pair.spearman))
+}
+
 fn correlation(
     out: &mut impl Write,
     profile: &Profile,
@@ -317,10 +323,7 @@ fn correlation(
 ) -> io::Result<()> {
     let (of, given) =
         (name(profile, stats, pair.of, style), name(profile, stats, pair.given, style));
-    let text = |value: Option<f64>| value.map_or_else(|| "–".to_owned(), |value| general(value, 2));
-    let (pearson, spearman) = (text(pair.pearson), text(pair.spearman));
-    let words =
-        format!("correlation of {of} vs. {given}: {pearson} (Pearson), {spearman} (Spearman)");
+    let words = format!("correlation of {of} vs. {given}: {}", coefficients(pair));
     line(out, style, "  ", &words)?;
     let noise = [pair.of, pair.given].into_iter().find(|variable| scope.is_noise(*variable));
     if let Some(variable) = noise.filter(|_| style.probes) {

@@ -214,6 +214,7 @@ impl Column {
 }
 
 /// Columns, and the order of their rows.
+#[derive(Clone)]
 pub struct Table {
     pub columns: Vec<Column>,
     /// The indices of the rows, in the order in which they are printed.

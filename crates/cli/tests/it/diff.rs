@@ -98,6 +98,113 @@ fn every_format() {
     golden.check("alone", 2, &["diff", &format!("{at}/001/a")]);
 }
 
+/// The page has the words of the text and the cells of its table, and where the marks are agrees with the
+/// numbers in JSON.
+#[test]
+fn the_page_says_what_the_text_says() {
+    let scratch = Scratch::new();
+    let golden = golden(&scratch);
+    let at = scratch.join("x.series");
+    series(&at, 8, 8_800, 1);
+    let (at, file) = (at.to_str().unwrap(), scratch.join("x.html"));
+    let made = golden.run(&["diff", at, "--html", file.to_str().unwrap()]);
+    assert_eq!((made.code, made.stdout.as_str()), (Some(0), ""), "{}", made.stderr);
+    let page = std::fs::read_to_string(&file).unwrap();
+    let head: Value = serde_json::from_slice(&crate::page_data::block(&page, "head")).unwrap();
+    let compare = &head["compare"];
+    let text = golden.run(&["diff", at]).stdout;
+    let squeezed = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let printed = squeezed(&text);
+    let mut texts = vec![compare["answer"].as_str().unwrap().to_owned()];
+    let cell = |cell: &Value| match cell {
+        Value::Array(both) => Some(both[0].as_str().unwrap().to_owned()),
+        Value::String(text) => Some(text.clone()),
+        _ => None,
+    };
+    for table in ["rows", "whole"] {
+        let table = &compare[table];
+        let rows = table["rows"].as_array().unwrap();
+        assert!(rows.len() >= 2, "{table}");
+        for row in rows {
+            let name = usize::from(table["id"] == "whole");
+            texts.extend(row.as_array().unwrap()[name..].iter().filter_map(cell));
+        }
+        for plot in table["plots"].as_array().unwrap() {
+            assert_eq!(plot["rows"].as_array().unwrap().len(), rows.len());
+        }
+    }
+    for lines in ["runs", "notes"] {
+        let lines = compare[lines].as_array().unwrap();
+        assert!(!lines.is_empty());
+        texts.extend(lines.iter().map(|line| line[1].as_str().unwrap().to_owned()));
+    }
+    let counters = compare["counters"].as_array().unwrap();
+    texts.extend(counters[0][1].as_array().unwrap().iter().filter_map(cell));
+    for one in texts.iter().filter(|text| !["not tested", "whole"].contains(&text.as_str())) {
+        let is_of_whole = one.starts_with("faster") && !printed.contains(one);
+        // The verdict about the whole is in the sentence, with "B is".
+        let one = if is_of_whole { one.replace("faster ", "B is faster: ") } else { one.clone() };
+        assert!(printed.contains(&squeezed(&one)), "{one:?} is not in\n{text}");
+    }
+    // matmul is 11.97 % faster, so it is left of the middle, in the middle of its interval.
+    let mark = &compare["rows"]["plots"][0]["rows"][0];
+    assert_eq!(mark["kind"], "faster");
+    let place = |value: &Value| value.as_f64().unwrap();
+    let [low, high] = [0, 1].map(|end| place(&mark["ends"][end]));
+    assert!(low <= place(&mark["at"]) && place(&mark["at"]) <= high && high < 0.5, "{mark}");
+    let json = golden.run(&["diff", at, "--format", "json"]).stdout;
+    let json: Value = serde_json::from_str(&json).unwrap();
+    let log = |key: &str| json["rows"][0][key].as_f64().unwrap().ln_1p();
+    let scale = (place(&mark["at"]) - 0.5) / log("change");
+    assert!((low - 0.5 - scale * log("change_low")).abs() < 1e-9, "{mark}");
+    // Options about what is printed say nothing about a page.
+    let refused = golden.run(&["diff", at, "--html", "x.html", "--top", "3"]);
+    assert_eq!(refused.code, Some(2), "{}", refused.stderr);
+}
+
+/// `run` writes the page when the program has ended, and passes on its status whatever becomes of it.
+#[test]
+fn run_writes_the_page_of_what_it_recorded() {
+    let Some(counterpoint) = counterpoint("run_writes_the_page_of_what_it_recorded") else {
+        return;
+    };
+    let scratch = Scratch::new();
+    let run = |arguments: &[&str]| {
+        let mut command = Command::new(&counterpoint);
+        command.current_dir(scratch.path()).args(["run", "-e", "none"]).args(arguments);
+        let done = command.output().unwrap();
+        (done.status.code(), String::from_utf8_lossy(&done.stderr).into_owned())
+    };
+    let head = |page: &str| -> Value {
+        let page = std::fs::read_to_string(scratch.join(page)).unwrap();
+        serde_json::from_slice(&crate::page_data::block(&page, "head")).unwrap()
+    };
+    let (code, said) = run(&["-o", "a.cpt", "--html", "a.html", "--", "sh", "-c", "exit 3"]);
+    assert_eq!(code, Some(3), "{said}");
+    assert!(said.contains("a.html: a page for browsers"), "{said}");
+    assert_eq!(head("a.html")["program"], "sh");
+    // The program takes the place of the page away.
+    std::fs::create_dir(scratch.join("out")).unwrap();
+    let (code, said) =
+        run(&["-o", "b.cpt", "--html", "out/b.html", "--", "sh", "-c", "rmdir out; exit 4"]);
+    assert_eq!(code, Some(4), "{said}");
+    assert!(said.contains("out/b.html") && !said.contains("a page for browsers"), "{said}");
+    assert!(Manifest::read(&scratch.join("b.cpt")).is_ok());
+    // What is known before the program starts is said before it starts.
+    for wrong in ["nowhere/c.html", ".", "-"] {
+        let (code, said) = run(&["-o", "c.cpt", "--html", wrong, "--", "touch", "started"]);
+        assert_eq!(code, Some(2), "{wrong}: {said}");
+        assert!(!scratch.join("started").exists() && !scratch.join("c.cpt").exists());
+    }
+    // A series of one program has the page of its last run, and one of two programs their comparison.
+    let (code, said) = run(&["-o", "d.series", "--repeat", "2", "--html", "d.html", "--", "true"]);
+    assert_eq!(code, Some(0), "{said}");
+    assert_eq!(head("d.html")["compare"], Value::Null);
+    let two = ["-o", "e.series", "--repeat", "2", "--against", "false", "--html", "e.html"];
+    let (code, said) = run(&[two.as_slice(), &["--", "true"]].concat());
+    assert!(code == Some(1) && !scratch.join("e.html").exists(), "nothing to compare: {said}");
+}
+
 #[test]
 fn the_numbers_are_those_of_the_script() {
     let scratch = Scratch::new();

@@ -321,3 +321,45 @@ fn code_that_has_no_room_is_a_loss() {
     // The file is still there.
     assert_eq!(machine_loops(&module(&profile, &["--asm"])), [3, 3, 2]);
 }
+
+/// The listings of a page have the lines of `loops report --asm --source --only`, with the times of loops in
+/// the margin of their first lines.
+#[test]
+fn the_page_lists_the_code_of_functions() {
+    let Some(kernels) = Kernels::new("the_page_lists_the_code_of_functions", &["-Wl,--build-id"])
+    else {
+        return;
+    };
+    let profile = kernels.record("a.cpt", &["--keep-code"]);
+    let file = kernels.scratch.join("a.html");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_counterpoint"));
+    output(command.arg("report").arg(&profile).arg("--html").arg(&file));
+    let page = fs::read_to_string(file).unwrap();
+    let head: Value = serde_json::from_slice(&crate::page_data::block(&page, "head")).unwrap();
+    let listings = head["listings"].as_array().unwrap();
+    let listing = listings.iter().find(|one| one["label"] == "matmul_ijk").unwrap();
+    assert_eq!(listing["loops"].as_array().unwrap().len(), 3, "{}", listing["loops"]);
+    let text = report(&profile, &["--asm", "--source", "--only", "matmul_ijk"]);
+    let columns = listing["columns"].as_array().unwrap();
+    assert_eq!(columns.len(), 2, "LLVM IR and machine code");
+    let tree = report(&profile, &["--width", "400"]);
+    for column in columns {
+        let lines = column["lines"].as_array().unwrap();
+        assert!(lines.len() > 20, "{lines:?}");
+        let mut loops = std::collections::BTreeSet::new();
+        for line in lines {
+            let [number, code] = ["number", "text"].map(|key| line[key].as_str().unwrap());
+            let code = code.trim_start_matches("· ");
+            let is_it = |printed: &str| printed.contains(number) && printed.ends_with(code);
+            assert!(text.lines().any(|printed| is_it(printed.trim_end())), "{line} in\n{text}");
+            loops.insert(line["loop"].as_i64().unwrap());
+            if let Some((time, share)) = line["margin"].as_str().unwrap().split_once(", ") {
+                assert!(share.ends_with(" %"), "{line}");
+                assert!(tree.contains(time), "{time} is not in\n{tree}");
+            }
+        }
+        assert_eq!(loops.into_iter().collect::<Vec<_>>(), [-1, 0, 1, 2], "{}", column["title"]);
+        let margins = lines.iter().filter(|line| line["margin"] != "");
+        assert!(margins.count() >= 2, "{}", column["title"]);
+    }
+}

@@ -18,7 +18,7 @@ struct Page {
     timeline: Vec<u8>,
 }
 
-fn block(page: &str, id: &str) -> Vec<u8> {
+pub fn block(page: &str, id: &str) -> Vec<u8> {
     let begin = format!("id=\"{id}\">");
     let rest = &page[page.find(&begin).unwrap() + begin.len()..];
     let packed = STANDARD.decode(&rest[..rest.find('<').unwrap()]).unwrap();
@@ -113,8 +113,12 @@ fn the_timeline_has_all_calls() {
     let timeline = &page.head["timeline"];
     let lanes = timeline["lanes"].as_array().unwrap();
     let number = |lane: &Value, key: &str| lane[key].as_u64().unwrap() as usize;
-    let of_threads =
-        lanes.iter().filter(|lane| lane["label"].as_str().unwrap().starts_with("thread"));
+    // They are called as in the table of threads.
+    let tables = page.head["tables"].as_array().unwrap();
+    let threads = tables.iter().find(|table| table["id"] == "thread").unwrap();
+    let names: Vec<&Value> =
+        threads["rows"].as_array().unwrap().iter().map(|row| &row[0]).collect();
+    let of_threads = lanes.iter().filter(|lane| names.contains(&&lane["label"]));
     assert_eq!(of_threads.map(|lane| number(lane, "calls")).sum::<usize>(), calls);
     let end = lanes.iter().map(|lane| number(lane, "offset") + number(lane, "bytes")).max();
     assert_eq!(end, Some(page.timeline.len()));
@@ -125,6 +129,41 @@ fn the_timeline_has_all_calls() {
         let facts = op["facts"].as_array().unwrap();
         let calls = facts.iter().find(|fact| fact[0] == "calls").unwrap();
         assert_eq!(calls[1].as_str().unwrap().replace(',', ""), all.to_string(), "{op}");
+    }
+}
+
+/// What goes with slow calls is what `stats` says, and each thread has its counters below its calls.
+#[test]
+fn counters_are_those_of_stats() {
+    let (scratch, golden) = setup();
+    let dir = scratch.join("v1.cpt");
+    let page = page(&golden, &dir, &scratch.join("v1.html"));
+    let stats = golden.run(&["stats", dir.to_str().unwrap(), "--top", "0", "--no-table"]);
+    let mut found = 0;
+    for op in page.head["ops"].as_array().unwrap() {
+        for joint in op["joints"].as_array().unwrap() {
+            let (text, counter) =
+                (joint["text"].as_str().unwrap(), joint["counter"].as_str().unwrap());
+            let Some(rest) = text.strip_prefix("correlation ") else { continue };
+            let (coefficients, _) = rest.split_once(", over ").unwrap();
+            let line = format!("correlation of duration vs. {counter}: {coefficients}");
+            assert!(stats.stdout.contains(&line), "{line}\n{}", stats.stdout);
+            let rows = op["goesWith"]["rows"].as_array().unwrap();
+            let row = rows.iter().find(|row| row[0] == *counter).unwrap();
+            let [spearman, pearson] = [1, 2].map(|i| row[i][0].as_str().unwrap_or("–"));
+            assert_eq!(coefficients, format!("{pearson} (Pearson), {spearman} (Spearman)"));
+            found += 1;
+        }
+    }
+    assert!(found > 0, "{}", page.head["ops"]);
+    let series = page.head["timeline"]["series"].as_array().unwrap();
+    let lanes = page.head["timeline"]["lanes"].as_array().unwrap();
+    let of_threads: Vec<&Value> = series.iter().filter(|one| one["lane"] != -1).collect();
+    assert!(!of_threads.is_empty(), "{series:?}");
+    for one in of_threads {
+        assert!(lanes.get(one["lane"].as_u64().unwrap() as usize).is_some(), "{one}");
+        let length = |key: &str| one[key].as_array().unwrap().len();
+        assert!(length("at") == length("values") && length("at") > 1, "{one}");
     }
 }
 

@@ -6,6 +6,8 @@
     hostile  names that are markup, scripts, very long, or that reorder what stands beside them
     missing  every value that may be missing is missing
     empty    a profile in which nothing was recorded
+    compare  two series of runs; some names are hostile, and some values missing
+    compared the same with names as they usually are
     million  a million calls in the timeline
 
 All invented numbers are the same in every run.
@@ -147,7 +149,7 @@ def table(id, group, title, columns, rows, **more):
     return {
         "id": id, "group": group, "title": title, "lead": [], "explained": [], "columns": columns,
         "rows": rows, "parents": None, "ops": None, "rest": None, "sort": "total_ns", "share": -1,
-        "leftOut": 0, **more,
+        "leftOut": 0, "plots": [], **more,
     }
 
 
@@ -156,7 +158,7 @@ def nothing():
         "schema": "counterpoint.page/1", "program": "model", "about": "nothing was recorded",
         "version": "0.1.0", "sentences": [], "warnings": [], "recording": [], "price": "",
         "priceParts": "", "losses": [], "notes": [], "tables": [], "ops": [], "timeline": None,
-        "listings": [],
+        "listings": [], "compare": None,
     }
 
 
@@ -235,6 +237,14 @@ def usual(names, calls_per_op, threads, grid=1):
                  "counts": joint}
                 for counter in ("task-clock", "page-faults")
             ],
+            "goesWith": table("goes_with", "ops", "What goes with slow calls", [
+                column("counter", "counter", True), column("spearman", "Spearman (ranks)"), column("pearson", "Pearson (values)"),
+                column("calls", "calls"), column("note", "", True),
+            ], [["task-clock", ["0.96", 0.96], ["0.88", 0.88], [f"{count:,}", count], ""],
+                ["page-faults", ["-0.31", -0.31], None, [f"{count:,}", count], "mostly noise of the probe"]],
+                sort="", plots=[{"title": "with long calls", "after": 0, "ticks": [[0, "−1"], [0.5, "0"], [1, "1"]], "zero": 0.5,
+                                 "band": None, "isBars": True, "rows": [{"at": 0.98, "ends": None, "kind": "related"},
+                                                                       {"at": 0.345, "ends": None, "kind": "unknown"}]}]),
         })
     columns = [
         column("op", "op", True), column("calls", "calls"), column("total_ns", "total"), column("share", "share"),
@@ -276,9 +286,9 @@ def usual(names, calls_per_op, threads, grid=1):
         ["j", ["200", 200], None, "/src/matmul.c:5"]], parents=[-1, 0, 1], lead=["mode timed; 4 of 5 ids entered by 2 threads"])
     kinds = table("kind", "activities", "Kinds", [column("kind", "kind", True), column("calls", "number"), column("total_ns", "total")],
                   [["kernel", ["1,200", 1200], ["3.20 ms", 3.2e6]], ["gpu_memcpy", ["10", 10], ["20.0 µs", 2e4]]])
-    lines = [{"text": f"  vmovapd -{64 * i}(%rdx,%rax,4), %zmm{i % 32}", "margin": "1.20 ms ±212 ns" if i == 20 else "",
+    lines = [{"number": f"{0x1140 + 6 * i:x}", "text": f"  vmovapd -{64 * i}(%rdx,%rax,4), %zmm{i % 32}", "margin": "1.20 ms ±212 ns, 98.2 %" if i == 20 else "",
               "loop": 0 if 20 <= i < 60 else 1 if 90 <= i < 110 else -1} for i in range(160)]
-    source = [{"text": f"\tfor (int {c} = 0; {c} < n; {c}++)" if i % 9 == 3 else f"\t\tc[{i}] += a[{i}] * b[{i}];", "margin": "",
+    source = [{"number": str(i + 1), "text": f"\tfor (int {c} = 0; {c} < n; {c}++)" if i % 9 == 3 else f"\t\tc[{i}] += a[{i}] * b[{i}];", "margin": "",
                "loop": 0 if 3 <= i < 8 else 1 if 12 <= i < 20 else -1} for i in range(40) for c in "i"]
     head = nothing()
     head.update({
@@ -301,11 +311,14 @@ def usual(names, calls_per_op, threads, grid=1):
             "names": [names[op] for op in range(len(names))] + ["run"],
             "ops": [order.index(op) for op in range(len(names))] + [None],
             "lanes": lanes,
-            "series": [{"label": "task-clock", "about": "at most 324 µs in 254 µs",
+            "series": [{"lane": -1, "label": "task-clock", "about": "at most 324 µs in 254 µs",
                         "at": [span * i / 200 for i in range(200)],
-                        "values": [None if i % 37 == 5 else 200 + 100 * math.sin(i / 9) for i in range(200)]}],
+                        "values": [None if i % 37 == 5 else 200 + 100 * math.sin(i / 9) for i in range(200)]},
+                       {"lane": 0, "label": "page-faults in calls", "about": "up to 1.31 per µs",
+                        "at": [span * i / 50 for i in range(51)],
+                        "values": [None if i in (7, 50) else 1 + 0.3 * math.cos(i / 3) for i in range(51)]}],
         },
-        "listings": [{"label": "matmul", "words": ["2 loops, 213 instructions, 512 bit vectors"],
+        "listings": [{"label": "matmul", "words": ["2 loops, 213 instructions, 512 bit vectors"], "loops": ["i", "for.body4"],
                       "columns": [{"title": "C", "lines": source}, {"title": "assembly", "lines": lines}]}],
     })
     return head, block
@@ -333,7 +346,7 @@ def hostile():
         for key in ("title", "lead", "explained"):
             one[key] = replaced(one[key], lambda text: f"{text} {HOSTILE[next(n) % 3]}")
     for op in head["ops"]:
-        for key in ("where", "facts", "longest", "joints"):
+        for key in ("where", "facts", "longest", "joints", "goesWith"):
             op[key] = replaced(op[key], lambda text: f"{text} {HOSTILE[next(n) % 3]}"[:90])
     return head, block
 
@@ -347,18 +360,81 @@ def missing():
         if one["rest"]:
             one["rest"] = [one["rest"][0]] + [None] * (len(one["rest"]) - 1)
     for i, op in enumerate(head["ops"]):
-        op.update({"facts": [[label, ""] for label, _ in op["facts"]], "where": "", "lanes": [], "joints": []})
+        op.update({"facts": [[label, ""] for label, _ in op["facts"]], "where": "", "lanes": [], "joints": [], "goesWith": None})
         op["drift"] = {"from": 0, "width": 0, "parts": [None, None]} if i else None
         op["times"] = {"first": 0, "counts": []} if i else None
         op["longest"]["rows"] = [{"cells": [None] * 4, "at": 0, "thread": -1}]
     head["timeline"]["series"] = [
-        {"label": "nothing", "about": "", "at": [], "values": []},
-        {"label": "never", "about": "", "at": [0, 1000], "values": [None, None]},
+        {"lane": -1, "label": "nothing", "about": "", "at": [], "values": []},
+        {"lane": 0, "label": "never", "about": "", "at": [0, 1000], "values": [None, None]},
     ]
     head["timeline"]["lanes"].append({"label": "idle", "process": "", "calls": 0, "depth": 0,
                                       "offset": len(block), "bytes": 0})
     head["price"] = ""
     return head, block
+
+
+def compare(is_hostile=True):
+    """Changes of 12 ops, on an axis from 1/4 to 4, and what each adds to a run."""
+    rng = random.Random(31)
+    bad = HOSTILE if is_hostile else ["conv_3x3_f32", "--fuse", "pool_2x2_f32"]
+    names = OPS[:8] + ([bad[0], bad[2], "x" * 300, ""] if is_hostile else [bad[0], bad[2], *OPS[8:10]])
+    changes = [2.4, 1.3, 1.08, 1.02, 1.0, 0.97, 0.8, 0.45, 1.6, 30.0, None, None]
+    kinds = ["slower", "slower", "slower", "same", "same", "unknown", "faster", "faster", "unknown", "slower", "new", "gone"]
+    place = lambda ratio: math.log(ratio) / math.log(4) / 2 + 0.5
+    words = {"same": "same within 3 %", "unknown": "cannot be told (±9.3 %): 40 pairs would", "new": "new", "gone": "gone"}
+    rows, marks, bars = [], [], []
+    for i, (name, ratio, kind) in enumerate(zip(names, changes, kinds)):
+        ns = 3e5 * math.exp(-0.4 * i)
+        text = words.get(kind)
+        if text is None:
+            by = abs(ratio - 1) * 100
+            text = f"{kind} {by:.1f} % [{by * 0.9:.1f}, {by * 1.1:.1f}]" + (", floor unchanged" if i == 2 else "")
+        added = None if ratio is None else ns * (ratio - 1)
+        sign = "" if added is None else "−" if added < 0 else "+"
+        rows.append([
+            name, text if ratio is None else [text, ratio - 1], None if kind == "new" else [time(ns), ns],
+            None if kind == "gone" or ratio is None else [time(ns * ratio), ns * ratio], "renamed from " + bad[0] if i == 8 else None,
+            None if added is None else [sign + time(abs(added)), added], ["1,200", 1200], [time(ns * 1200), ns * 1200], None,
+        ])
+        spread = 0.01 + 0.2 * rng.random() * (kind == "unknown") + 0.02
+        marks.append(None if ratio is None else {
+            "at": place(min(ratio, 16)), "kind": kind,
+            "ends": [place(ratio * (1 - spread)), place(min(ratio * (1 + spread), 16))] if i != 3 else None})
+        low, high = -2e5, 5e5
+        bars.append(None if added is None else {
+            "at": min(1, (added - low) / (high - low)), "kind": "slower" if added > 0 else "faster",
+            "ends": [min(1, max(0, (added * k - low) / (high - low))) for k in (0.9, 1.1)]})
+    ticks = [[place(1 / 2), "÷ 2"], [0.5, "="], [place(2), "× 2"]]
+    forest = {"title": "B as a part of A, log", "after": 0, "ticks": ticks, "zero": 0.5, "band": [place(1 / 1.03), place(1.03)],
+              "isBars": False, "rows": marks}
+    adds = {"title": "adds to a run", "after": 4, "ticks": [[2 / 7, "0"]], "zero": 2 / 7, "band": None, "isBars": True, "rows": bars}
+    columns = [column("op", "op", True), column("verdict", "B is", True), column("a_ns", "A"), column("b_ns", "B"),
+               column("relation", "was", True), column("in_run", "in a run"), column("calls_a", "calls", is_minor=True),
+               column("total_a_ns", "total A", is_minor=True), column("total_b_ns", "total B", is_minor=True)]
+    whole = table("whole", "ops", "The whole", [column("of", "of a run", True), *columns[1:4], columns[5]], [
+        ["all calls", "slower 14.6 % [13.9, 15.2]", "12.3 ms", "14.1 ms", None],
+        ["typical calls of all ops", None, None, None, "+1.72 ms [+1.64 ms, +1.80 ms]"],
+        ["remainder: slow calls and first calls, which are not typical", None, None, None, "+78.0 µs [−12.0 µs, +168 µs]"],
+        ["outside of calls", "not tested", "3.10 ms", "3.21 ms", None],
+    ], sort="", plots=[{**forest, "rows": [{"at": place(1.146), "ends": [place(1.139), place(1.152)], "kind": "slower"}, None, None, None]},
+                       {**adds, "after": 3, "rows": [None, bars[0], None, None]}])
+    head = nothing()
+    runs = [["A", "10 runs of ./model --tiled (commit=c1)"], ["B", f"10 runs of ./model {bad[1]} (commit=c2)"],
+            ["runs", "10 pairs in random order"]]
+    head.update({
+        "program": "model", "about": "10 pairs", "recording": runs,
+        "compare": {
+            "answer": f"B is slower: 14.6 % [13.9, 15.2], from {OPS[0]} and {bad[0]}, although 2 rows got faster.",
+            "runs": runs, "whole": whole,
+            "rows": table("diff", "ops", "Rows", columns, rows, sort="", plots=[forest, adds]),
+            "counters": [[name, ["page-faults 3 → 515 per call (exact)", "task-clock 11.2 % [10.9, 11.6] more"][: 1 + i % 2]]
+                         for i, name in enumerate(names * 2)],
+            "notes": [["read", "faster 5 % [4, 6]: it takes 5 % less time, and between 4 and 6 % with 95 % confidence."],
+                      ["note", "x.series: 10 of 12 rounds are complete; the others are left out"]],
+        },
+    })
+    return head, bytearray()
 
 
 OPS = ["softmax_4x128x128xf32_dispatch_tensor_store", "matmul_128x256x64_f32", "matmul_128x64x256_f32",
@@ -371,6 +447,8 @@ KINDS = {
     "hostile": hostile,
     "missing": missing,
     "empty": lambda: (nothing(), bytearray()),
+    "compare": compare,
+    "compared": lambda: compare(is_hostile=False),
     "million": lambda: usual(OPS, 85000, ["iree-worker-0", "iree-worker-1"]),
 }
 

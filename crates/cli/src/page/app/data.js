@@ -18,6 +18,7 @@
  * @property {Op[]} ops The ops with details, by what they are called in `Table.ops`.
  * @property {Timeline | null} timeline
  * @property {Listing[]} listings Code of instrumented loops.
+ * @property {Compare | null} compare A comparison of runs. Then everything else but the recording is empty.
  *
  * @typedef {object} Table
  * @property {string} id `op`, `tree`, `thread`, `site`, `module`, `loop`, `kind`, `device`, `stream`, …
@@ -33,6 +34,7 @@
  * @property {string} sort The name of the column by which the rows are sorted.
  * @property {number} share Index of the column whose numbers are parts of one whole, or -1.
  * @property {number} leftOut Number of rows that the page does not have.
+ * @property {Plot[]} plots What is drawn beside the cells.
  *
  * In the table `thread`, the columns `wall_ns` and `between_ns` are also drawn as each thread's life, and
  * `off_cpu_ns` (a part of `between_ns`) if there is one. In the table `tree`, the column of `share` is own
@@ -47,6 +49,29 @@
  * A cell without a value is null. Other cells are text, or text and the number to sort by.
  * @typedef {string | [string, number] | null} Cell
  *
+ * @typedef {object} Plot A column of intervals or bars on one axis. Places are parts of its width, from 0
+ *   to 1; what is outside of these is beyond the axis.
+ * @property {string} title
+ * @property {number} after The column before it.
+ * @property {[number, string][]} ticks Place and text.
+ * @property {number} zero Where there is no difference.
+ * @property {number[] | null} band From where to where a difference is called the same.
+ * @property {boolean} isBars Bars from `zero`, and not points.
+ * @property {(Mark | null)[]} rows For each row of the table.
+ *
+ * @typedef {object} Mark
+ * @property {number} at
+ * @property {number[] | null} ends Of the interval.
+ * @property {string} kind `slower`, `faster`, `same`, `unknown`, `not_tested`, …
+ *
+ * @typedef {object} Compare
+ * @property {string} answer One sentence.
+ * @property {[string, string][]} runs Label and text: A, B, and how they were recorded.
+ * @property {Table} whole The whole and what its difference consists of.
+ * @property {Table} rows
+ * @property {[string, string[]][]} counters Name of a row, and what its counters say.
+ * @property {[string, string][]} notes Label and text.
+ *
  * @typedef {object} Op
  * @property {string} label Unique.
  * @property {string} name Whole name, without shortening.
@@ -57,6 +82,7 @@
  * @property {Drift | null} drift
  * @property {Longest} longest
  * @property {Joint[]} joints With each counter.
+ * @property {Table | null} goesWith How each counter is correlated with the duration.
  *
  * Bins are logarithmic: bin k has the durations from 2^(k/16) to 2^((k+1)/16) ns.
  * @typedef {object} Distribution
@@ -107,14 +133,21 @@
  * @property {number} bytes
  *
  * @typedef {object} Series
+ * @property {number} lane Index of the lane below which it is shown, or -1.
  * @property {string} label
  * @property {string} about Unit, and the largest value in words.
  * @property {number[]} at In ns. @property {(number | null)[]} values
  *
  * @typedef {object} Listing
- * @property {string} label Function or loop.
+ * @property {string} label Function.
  * @property {string[]} words What is known of it.
- * @property {{title: string, lines: {text: string, margin: string, loop: number}[]}[]} columns Source, IR,
- *   assembly; `loop` is the number of the innermost loop of a line, or -1.
+ * @property {string[]} loops The names of its loops.
+ * @property {{title: string, lines: Line[]}[]} columns Source, IR, assembly.
+ *
+ * @typedef {object} Line
+ * @property {string} number In its file, or the address of an instruction.
+ * @property {string} text
+ * @property {string} margin What was measured of the loops that begin here; may be empty.
+ * @property {number} loop Index of the innermost loop that it is in, or -1.
  */
 export {};

@@ -8,12 +8,14 @@
  * @typedef {import("./state.js").Params} Params
  */
 
-import { h, refill, scrolling, words } from "./dom.js";
+import { h, nameOf, refill, scrolling, words } from "./dom.js";
 import { tablesOf, tablesView } from "./tables.js";
 import { codeText, visible } from "./text.js";
 
 /** Colours of the bars of loops. */
 const BARS = 8;
+/** What is measured of a loop has so many characters at most before the code is moved. */
+const MARGIN = 40;
 
 /**
  * @param {Context} context
@@ -61,24 +63,25 @@ export function loopsView(context, params) {
 function sideBySide(context, listing) {
   const root = h("div", { class: "side-by-side" });
   for (const column of listing.columns) {
-    const digits = String(column.lines.length).length;
-    const withMargin = column.lines.some((line) => line.margin !== "");
-    const lines = column.lines.map((line, i) => h("span", {
+    const digits = Math.max(...column.lines.map((line) => line.number.length));
+    const widest = Math.min(MARGIN, Math.max(...column.lines.map((line) => line.margin.length)));
+    const withMargin = widest > 0;
+    const lines = column.lines.map((line) => h("span", {
       class: line.loop >= 0 ? `line loop bar-${line.loop % BARS}` : "line",
       "data-loop": line.loop >= 0 ? line.loop : null,
     },
-    h("span", { class: "number" }, `${String(i + 1).padStart(digits)} `),
+    h("span", { class: "number" }, `${visible(line.number.padStart(digits))} `),
     withMargin && h("span", { class: "margin" }, line.margin === "" ? " " : visible(line.margin)),
     h("bdi", {}, codeText(line.text)),
     "\n"));
-    const box = scrolling(column.title, h("pre", { class: withMargin ? "code with-margin" : "code" }, lines));
+    const box = scrolling(column.title, h("pre", { class: withMargin ? "code with-margin" : "code", "--margin": widest }, lines));
     root.append(h("section", { class: "panel" }, h("h3", {}, words(column.title)), box));
   }
   // The same loop in all columns.
   root.addEventListener("click", (event) => {
     const target = event.target instanceof Element ? event.target.closest("[data-loop]") : null;
     if (target === null || getSelection()?.isCollapsed === false) return;
-    showLoop(context, root, target.getAttribute("data-loop") ?? "", target.closest(".scrolling"));
+    showLoop(context, listing, root, target.getAttribute("data-loop") ?? "", target.closest(".scrolling"));
   });
   const loops = [...new Set(listing.columns.flatMap((c) => c.lines.map((line) => line.loop)))]
     .filter((loop) => loop >= 0)
@@ -86,8 +89,8 @@ function sideBySide(context, listing) {
   const buttons = loops.slice(0, 40).map((loop) => h("button", {
     type: "button",
     class: `loop-button bar-${loop % BARS}`,
-    onclick: () => showLoop(context, root, String(loop), null),
-  }, `loop ${loop + 1}`));
+    onclick: () => showLoop(context, listing, root, String(loop), null),
+  }, loopName(listing, loop)));
   return [
     buttons.length > 0 && h("div", { class: "tools", role: "group", "aria-label": "Go to a loop" },
       h("span", {}, "Go to"), buttons),
@@ -96,13 +99,23 @@ function sideBySide(context, listing) {
 }
 
 /**
+ * @param {Listing} listing
+ * @param {number} loop
+ */
+function loopName(listing, loop) {
+  const name = listing.loops[loop] ?? "";
+  return name === "" ? `loop ${loop + 1}` : nameOf(name);
+}
+
+/**
  * Marks a loop in all columns and scrolls each column to it.
  * @param {Context} context
+ * @param {Listing} listing
  * @param {Element} root
  * @param {string} loop
  * @param {Element | null} except The column that is not scrolled.
  */
-function showLoop(context, root, loop, except) {
+function showLoop(context, listing, root, loop, except) {
   for (const line of root.querySelectorAll(".line.chosen")) line.classList.remove("chosen");
   for (const box of root.querySelectorAll(".scrolling")) {
     const lines = box.querySelectorAll(`[data-loop="${CSS.escape(loop)}"]`);
@@ -112,5 +125,5 @@ function showLoop(context, root, loop, except) {
       box.scrollTop = first.offsetTop - box.clientHeight / 4;
     }
   }
-  context.say(`Loop ${Number(loop) + 1} is marked in all columns.`);
+  context.say(`${visible(listing.loops[Number(loop)] ?? "The loop")} is marked in all columns.`);
 }

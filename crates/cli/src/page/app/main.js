@@ -12,6 +12,7 @@
  * @property {(params: Params) => View} make
  */
 
+import { compareView } from "./compare.js";
 import { colorsOf } from "./context.js";
 import { h, refill, words } from "./dom.js";
 import { loadHead, loadLanes } from "./load.js";
@@ -31,9 +32,11 @@ import { timelineView } from "./timeline.js";
  */
 function placesOf(context) {
   const { head } = context;
+  const { compare } = head;
   /** @type {(Place | false)[]} */
   const places = [
-    { id: "overview", title: "Overview", make: () => overview(context) },
+    compare === null ? { id: "overview", title: "Overview", make: () => overview(context) }
+      : { id: "compare", title: "Compare", make: (params) => compareView(context, compare, params) },
     tablesOf(context, "ops").length > 0 && {
       id: "ops", title: "Ops", make: (params) => tablesView(context, "ops", "Ops",
         "Which op is slow, which varies, and which counter goes with it?", params),
@@ -107,7 +110,7 @@ function start(head) {
     refill(main, shown.root);
     document.body.dataset.view = place.id;
     document.title = `${place.title} · ${visible(head.program)} · Counterpoint`;
-    banner.hidden = place.id === "overview" || head.warnings.length === 0;
+    banner.hidden = place === places[0] || head.warnings.length === 0;
     if (isFirst) return;
     scrollTo(0, 0);
     main.querySelector("h1")?.focus({ preventScroll: true });

@@ -13,6 +13,7 @@ import { distributionPanel } from "./distribution.js";
 import { focusKey, focusedKey, h, nameOf, pairList, panel, prose, refill, scrolling, words } from "./dom.js";
 import { driftPanel } from "./drift.js";
 import { jointPanels } from "./joint.js";
+import { plotTable } from "./plots.js";
 import { fragment } from "./state.js";
 import { MISSING, visible } from "./text.js";
 
@@ -84,6 +85,9 @@ function opParts(context, op, index, params) {
     op.where !== "" && h("p", { class: "where" }, words(op.where)),
     op.facts.length > 0 && h("div", { class: "facts" }, pairList(op.facts)),
     distribution ?? panel("Durations", "", h("p", {}, "There are no durations of its calls on this page.")),
+    op.goesWith !== null && panel("What goes with slow calls", "Which counter is high where calls are long? " +
+      "1: the longer, the higher. 0: no connection. −1: the longer, the lower.",
+    h("div", { class: "narrow-table" }, plotTable(op.goesWith))),
     joints.length > 0 && h("div", { class: "two" }, joints),
     drift,
     longestCalls(context, op, index),

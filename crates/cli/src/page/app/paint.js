@@ -189,7 +189,9 @@ function paintSeries(pen, picture, index, top, perPixel) {
       if (one !== null && (value === null || one > value)) value = one;
     }
     const begin = Math.max(x, ((at[place] ?? 0) - from) / perPixel);
-    const until = at[next] === undefined ? picture.timeline.span : (at[next] ?? 0);
+    // What comes after the pixel is its last value, which may be that there is none.
+    const last = values[next - 1] ?? null;
+    const until = last === null ? (at[next - 1] ?? 0) : (at[next] ?? picture.timeline.span);
     const end = Math.min(width - left, Math.max(x + 1, (until - from) / perPixel));
     if (value !== null && end > begin) {
       const height = Math.max(1, (Math.max(0, value) / most) * tall);

@@ -108,9 +108,13 @@ export function stripsOf(timeline) {
     top += height + STRIP_GAP;
     return made;
   };
+  /** @param {number} lane */
+  const seriesOf = (lane) => timeline.series.flatMap((one, i) =>
+    one.lane === lane ? [strip(SERIES_HEIGHT, -1, i)] : []);
   return [
-    ...timeline.lanes.map((lane, i) => strip(Math.max(1, lane.depth) * LEVEL_HEIGHT, i, -1)),
-    ...timeline.series.map((_, i) => strip(SERIES_HEIGHT, -1, i)),
+    ...timeline.lanes.flatMap((lane, i) =>
+      [strip(Math.max(1, lane.depth) * LEVEL_HEIGHT, i, -1), ...seriesOf(i)]),
+    ...seriesOf(-1),
   ];
 }
 

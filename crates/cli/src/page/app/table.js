@@ -11,6 +11,7 @@
 
 import { copyText, focusKey, focusedKey, h, nameOf, refill, scrolling, words } from "./dom.js";
 import { opLink, opParam } from "./context.js";
+import { plotCell, plotHead, withPlots } from "./plots.js";
 import { sharedAxis, smallDistribution } from "./small.js";
 import { cellNumber, cellText, commonLength, reportOrder, shownRows, sortOf, tableCsv } from "./rows.js";
 import { MISSING, grouped, howMany } from "./text.js";
@@ -135,6 +136,7 @@ function makeTable(context, table, shown, params, change) {
       onclick: () => change({ sort: next }, false),
     }, words(column.title), h("span", { class: "sign", "aria-hidden": "true" }, sign)));
   });
+  withPlots(heads, table.plots, plotHead);
   if (axis !== null) {
     heads.splice(1, 0, h("th", { scope: "col", class: "small-head" }, axis.title));
   }
@@ -146,6 +148,7 @@ function makeTable(context, table, shown, params, change) {
           nameCell(context, table, row, params, change, common))
         : h("td", { class: columnClass(table, i) },
           valueCell(cells[i]), i === table.share && shareBar(cells[i], most)));
+    withPlots(made, table.plots, (plot) => plotCell(plot, row.row));
     const op = opOf(context, table, row.row);
     if (axis !== null) {
       made.splice(1, 0, h("td", { class: "small" }, smallDistribution(op?.times ?? null, axis)));

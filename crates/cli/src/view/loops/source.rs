@@ -292,7 +292,7 @@ pub fn in_words(found: &Found, id: u32) -> Option<String> {
 }
 
 /// Whether a line of a compiler's text only describes variables for debuggers.
-fn is_for_debuggers(line: &str) -> bool {
+pub fn is_for_debuggers(line: &str) -> bool {
     let line = line.trim_start();
     let call = line.strip_prefix("tail ").unwrap_or(line);
     let begins = |words: &[&str]| words.iter().any(|word| call.starts_with(word));

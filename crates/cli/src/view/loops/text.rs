@@ -152,10 +152,6 @@ fn columns<'a>(loops: &Loops<'a>, tree: &LoopTree, lines: &[Line<'_>]) -> Vec<Sh
     };
     let times = |line: &Line<'_>| line.numbers.times(loops.raw).copied();
     let ticks = |estimate: Estimate| timed(tree, estimate);
-    let mark = |line: &Line<'_>, text: String| match line.numbers.sampled_only {
-        true => format!("{SAMPLED_ONLY}{text}"),
-        false => text,
-    };
     add(0, "name", Kind::Text, &|line| Some(line.name.clone()));
     add(1, "id", Kind::Number, &|line| of_node(line, Some(line.node.id.to_string())));
     add(8, "depth", Kind::Number, &|line| {
@@ -173,7 +169,7 @@ fn columns<'a>(loops: &Loops<'a>, tree: &LoopTree, lines: &[Line<'_>]) -> Vec<Sh
         iterations(entry, numbers).map(count).or_else(scaled)
     });
     add(8, "each hit", Kind::Number, &|line| trips::each(tree.entry(line.node), line.numbers));
-    add(2, "inclusive", Kind::Number, &|line| Some(mark(line, ticks(times(line)?.inclusive))));
+    add(2, "inclusive", Kind::Number, &|line| inclusive_of(loops, tree, line.numbers));
     add(2, "self", Kind::Number, &|line| times(line)?.own.map(ticks));
     add(5, "mean per hit", Kind::Number, &|line| times(line)?.mean.map(ticks));
     add(3, "of parent", Kind::Number, &|line| times(line)?.share.map(|share| percent(share.value)));
@@ -209,6 +205,19 @@ fn columns<'a>(loops: &Loops<'a>, tree: &LoopTree, lines: &[Line<'_>]) -> Vec<Sh
     let counters = columns.iter_mut().filter(|column| column.rank == COUNTERS);
     counters.for_each(|column| column.title += "/hit");
     columns
+}
+
+/// The time of a node, as the table has it. `None` if no hit was timed.
+pub fn inclusive(loops: &Loops<'_>, tree: &LoopTree, node: &LoopNode) -> Option<String> {
+    inclusive_of(loops, tree, &node.all)
+}
+
+fn inclusive_of(loops: &Loops<'_>, tree: &LoopTree, numbers: &Numbers) -> Option<String> {
+    let text = timed(tree, numbers.times(loops.raw)?.inclusive);
+    Some(match numbers.sampled_only {
+        true => format!("{SAMPLED_ONLY}{text}"),
+        false => text,
+    })
 }
 
 /// A time with its interval, in the unit that fits; in ticks where their rate is not known.

@@ -1,0 +1,103 @@
+//! `diff --html`: the comparison as a page. All texts are those that the other formats print.
+
+use std::path::Path;
+
+use analysis::diff::Part;
+use analysis::diff::verdict::{Compared, Verdict};
+use profile::manifest::Manifest;
+
+use super::answer::{sentence, word};
+use super::columns::{in_words, shown};
+use super::inputs::Run;
+use super::text::{counters, head, notes, part};
+use super::{View, columns};
+use crate::failure::Failure;
+use crate::page::compare::{Comparison, Estimate, Row, Whole, write as write_page};
+use crate::terminal::visible;
+use crate::view::units::{plural, time};
+
+/// Writes the page.
+pub fn write(path: &Path, view: &View<'_>) -> Result<(), Failure> {
+    let diff = view.diff;
+    let owned = |lines: Vec<(&str, String)>| {
+        lines.into_iter().map(|(label, text)| (label.to_owned(), text)).collect()
+    };
+    let rows = diff.rows.iter().map(|row| Row {
+        change: change(&row.compared, &row.verdict),
+        part: row.part.map(estimate),
+        kind: word(&row.verdict),
+    });
+    let of = Comparison {
+        program: program(&view.inputs.runs),
+        about: match diff.pairs {
+            0 => format!("{} and {}", plural(diff.runs[0] as u128, "run"), diff.runs[1]),
+            pairs => plural(pairs as u128, "pair"),
+        },
+        answer: sentence(diff, view.names),
+        runs: owned(head(view)),
+        whole: whole(view),
+        verdicts: columns::VERDICT,
+        adds: columns::IN_RUN,
+        table: view.table.clone(),
+        rows: rows.collect(),
+        threshold: diff.untested.is_none().then_some(view.args.threshold),
+        counters: counters(view).collect(),
+        notes: owned(notes(view)),
+    };
+    write_page(path, of)
+}
+
+/// The name of the program of each side, or of both.
+fn program(runs: &[Vec<Run>; 2]) -> String {
+    let name = |manifest: &Manifest| {
+        let name = manifest.command.first().and_then(|path| path.rsplit('/').next());
+        visible(name.unwrap_or("profile")).into_owned()
+    };
+    let [a, b] = runs.each_ref().map(|runs| runs.first().map(|run| name(&run.manifest)));
+    match (a, b) {
+        (Some(a), Some(b)) if a != b => format!("{a} → {b}"),
+        (a, b) => a.or(b).unwrap_or_default(),
+    }
+}
+
+/// The difference that a row's verdict is about, or else the one that its ratio shows.
+fn change(compared: &[Compared], verdict: &Verdict) -> Option<Estimate> {
+    match verdict.change() {
+        Some(change) => Some(Estimate { value: change.by, ends: Some(change.interval) }),
+        None => shown(compared).map(|one| Estimate { value: one.change, ends: one.interval }),
+    }
+}
+
+fn estimate(part: Part) -> Estimate {
+    Estimate { value: part.ns, ends: part.interval }
+}
+
+fn whole(view: &View<'_>) -> Vec<Whole> {
+    let of = &view.diff.whole;
+    let times = |sides: [Option<f64>; 2]| sides.map(|side| side.map(time));
+    let row = |name, sides, verdict, added: Option<Part>, row| Whole {
+        name,
+        sides: times(sides),
+        verdict,
+        adds: added.as_ref().map(part),
+        row: Row { part: added.map(estimate), ..row },
+    };
+    let verdict = in_words(view.diff, &of.compared, &of.verdict);
+    let drawn =
+        Row { change: change(&of.compared, &of.verdict), part: None, kind: word(&of.verdict) };
+    let nothing = [None; 2];
+    let mut rows = vec![row("all calls", of.total_ns, Some(verdict), None, drawn)];
+    let rest = Row::default();
+    if of.explained.is_some() {
+        rows.push(row("typical calls of all ops", nothing, None, of.explained, rest));
+    }
+    if of.remainder.is_some() {
+        let name = "remainder: slow calls and first calls, which are not typical";
+        rows.push(row(name, nothing, None, of.remainder, rest));
+    }
+    if of.between_ns.iter().all(Option::is_some) {
+        let verdict = Some("not tested".to_owned());
+        rows.push(row("outside of calls", of.between_ns, verdict, None, rest));
+    }
+    rows
+}

@@ -1,0 +1,358 @@
+//! The page of a comparison: the table of `diff` with its intervals drawn beside it.
+//!
+//! All changes share one logarithmic axis, on which twice as long and half as long are equally far from
+//! the middle. What a row adds to a run has an axis of its own, in ns.
+
+use std::path::Path;
+
+use super::data::{CellOut, ColumnOut, CompareOut, Head, MarkOut, PlotOut, SCHEMA, TableOut};
+use super::{Form, Group, assembled, tables, write_to};
+use crate::failure::Failure;
+use crate::view::table::Table;
+
+/// The largest change on the axis: 32 times as long. Beyond, an interval ends with an arrow.
+const FARTHEST: f64 = 3.5;
+/// The smallest range of the axis: changes of 2 % reach half of it.
+const NEAREST: f64 = 0.04;
+/// Room beyond the farthest end of an interval.
+const MARGIN: f64 = 1.08;
+
+/// What a page of a comparison shows.
+pub struct Comparison {
+    /// Of what is compared, for the title.
+    pub program: String,
+    pub about: String,
+    pub answer: String,
+    /// Label and text: each side, and how the runs were made.
+    pub runs: Vec<(String, String)>,
+    /// The whole, and the parts that its difference consists of.
+    pub whole: Vec<Whole>,
+    /// The title of the column with the verdicts.
+    pub verdicts: &'static str,
+    /// The title of the column with what a row adds to a run.
+    pub adds: &'static str,
+    /// The table of the rows.
+    pub table: Table,
+    /// For each row of `table`.
+    pub rows: Vec<Row>,
+    /// The largest change that is called the same; `None` if nothing was tested.
+    pub threshold: Option<f64>,
+    /// A row and what its counters say.
+    pub counters: Vec<(String, Vec<String>)>,
+    /// Label and text: what belongs below the table.
+    pub notes: Vec<(String, String)>,
+}
+
+/// A line about the whole.
+pub struct Whole {
+    pub name: &'static str,
+    /// The time of each side.
+    pub sides: [Option<String>; 2],
+    pub verdict: Option<String>,
+    /// What it adds to a run, with its interval.
+    pub adds: Option<String>,
+    pub row: Row,
+}
+
+/// What is drawn of a row.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Row {
+    /// B as a part of A minus 1.
+    pub change: Option<Estimate>,
+    /// What it adds to a run, in ns.
+    pub part: Option<Estimate>,
+    /// `slower`, `faster`, `same`, `unknown`, `not_tested`, …
+    pub kind: &'static str,
+}
+
+/// A value, and the ends of its interval if it has one.
+#[derive(Clone, Copy, Debug)]
+pub struct Estimate {
+    pub value: f64,
+    pub ends: Option<[f64; 2]>,
+}
+
+impl Estimate {
+    fn all(&self) -> impl Iterator<Item = f64> {
+        std::iter::once(self.value).chain(self.ends.into_iter().flatten())
+    }
+}
+
+/// Writes the page of a comparison.
+///
+/// # Errors
+/// The file cannot be written.
+pub fn write(path: &Path, of: Comparison) -> Result<(), Failure> {
+    let all = || of.whole.iter().map(|whole| whole.row).chain(of.rows.iter().copied());
+    let changes = Changes::new(all().filter_map(|row| row.change), of.threshold);
+    let parts = Parts::new(all().filter_map(|row| row.part));
+    let plots = |rows: &[Row], columns: &[ColumnOut]| -> Vec<PlotOut> {
+        // A picture stands before the words about the same.
+        let adds = columns.iter().position(|column| column.name == "in_run").unwrap_or(1) - 1;
+        let all = changes.plot(rows, 0).into_iter().chain(parts.plot(rows, adds));
+        all.collect()
+    };
+    let rows_of_whole: Vec<Row> = of.whole.iter().map(|whole| whole.row).collect();
+    let mut whole = table_of_whole(&of);
+    whole.plots = plots(&rows_of_whole, &whole.columns);
+    let form = Form { sort: String::new(), ..Form::new("diff", "Rows", Group::Ops, of.table) };
+    let mut rows = tables::of(&form, &[]);
+    let shown: Vec<Row> =
+        form.table.order.iter().take(rows.rows.len()).map(|row| of.rows[*row]).collect();
+    sort_by_value(&mut rows, &shown);
+    in_order_of_weight(&mut rows);
+    rows.plots = plots(&shown, &rows.columns);
+    let head = Head {
+        schema: SCHEMA,
+        program: of.program,
+        about: of.about,
+        version: env!("CARGO_PKG_VERSION"),
+        recording: of.runs.clone(),
+        compare: Some(CompareOut {
+            answer: of.answer,
+            runs: of.runs,
+            whole,
+            rows,
+            counters: of.counters,
+            notes: of.notes,
+        }),
+        ..Head::default()
+    };
+    write_to(path, &assembled(&head, &[])?)
+}
+
+/// Gives the texts of verdicts and parts the numbers that they are about, to sort by.
+fn sort_by_value(table: &mut TableOut, rows: &[Row]) {
+    let mut number = |name: &str, value: &dyn Fn(&Row) -> Option<f64>| {
+        let Some(column) = table.columns.iter().position(|column| column.name == name) else {
+            return;
+        };
+        for (cells, row) in table.rows.iter_mut().zip(rows) {
+            if let (CellOut::Text(text), Some(value)) = (&mut cells[column], value(row)) {
+                cells[column] = CellOut::Number(std::mem::take(text), value);
+            }
+        }
+    };
+    let finite = |of: Option<Estimate>| of.map(|of| of.value).filter(|value| value.is_finite());
+    number("verdict", &|row| finite(row.change));
+    number("in_run", &|row| finite(row.part));
+    for column in table.columns.iter_mut().filter(|column| column.name == "in_run") {
+        column.is_text = false;
+    }
+}
+
+/// Moves the verdicts to the names, and what became of a row to the end, because it can be long: where
+/// there is little room, the end is out of sight.
+fn in_order_of_weight(table: &mut TableOut) {
+    let find = |table: &TableOut, name: &str| table.columns.iter().position(|c| c.name == name);
+    if let Some(at) = find(table, "verdict") {
+        table.columns[1..=at].rotate_right(1);
+        table.rows.iter_mut().for_each(|cells| cells[1..=at].rotate_right(1));
+    }
+    if let Some(at) = find(table, "relation") {
+        table.columns[at..].rotate_left(1);
+        table.rows.iter_mut().for_each(|cells| cells[at..].rotate_left(1));
+    }
+}
+
+fn table_of_whole(of: &Comparison) -> TableOut {
+    let column = |name: &str, title: &str, is_text: bool| ColumnOut {
+        name: name.to_owned(),
+        title: title.to_owned(),
+        is_text,
+        is_minor: false,
+    };
+    let text = |text: &Option<String>| match text {
+        Some(text) => CellOut::Text(text.clone()),
+        None => CellOut::Missing(()),
+    };
+    let row = |whole: &Whole| {
+        let [a, b] = &whole.sides;
+        let name = CellOut::Text(whole.name.to_owned());
+        vec![name, text(&whole.verdict), text(a), text(b), text(&whole.adds)]
+    };
+    TableOut {
+        id: "whole".to_owned(),
+        group: Group::Ops.name(),
+        title: "The whole".to_owned(),
+        lead: Vec::new(),
+        explained: Vec::new(),
+        columns: vec![
+            column("of", "of a run", true),
+            column("verdict", of.verdicts, true),
+            column("a_ns", "A", false),
+            column("b_ns", "B", false),
+            column("in_run", of.adds, false),
+        ],
+        rows: of.whole.iter().map(row).collect(),
+        parents: None,
+        ops: None,
+        rest: None,
+        sort: String::new(),
+        share: -1,
+        left_out: 0,
+        plots: Vec::new(),
+    }
+}
+
+/// The axis of changes. Its middle is no change.
+struct Changes {
+    /// The logarithm at its right end; 0 if there is no change to show.
+    range: f64,
+    threshold: Option<f64>,
+}
+
+impl Changes {
+    fn new(all: impl Iterator<Item = Estimate>, threshold: Option<f64>) -> Self {
+        let far = |of: Estimate| of.all().map(|change| logarithm(change).abs()).fold(0.0, f64::max);
+        let range = all.map(far).reduce(f64::max);
+        let range = range.map_or(0.0, |far| (far * MARGIN).clamp(NEAREST, FARTHEST));
+        Self { range, threshold }
+    }
+
+    /// Where a change is, from 0 to 1. Those that are beyond the axis are beyond these.
+    fn place(&self, change: f64) -> f64 {
+        // As JSON has no infinity, what is far beyond is a little beyond.
+        (logarithm(change) / self.range / 2.0 + 0.5).clamp(-0.5, 1.5)
+    }
+
+    fn plot(&self, rows: &[Row], after: usize) -> Option<PlotOut> {
+        (self.range > 0.0).then(|| PlotOut {
+            title: "B as a part of A, log".to_owned(),
+            after,
+            ticks: self.ticks(),
+            zero: 0.5,
+            band: self.threshold.map(|by| [self.place(1.0 / (1.0 + by) - 1.0), self.place(by)]),
+            is_bars: false,
+            rows: rows
+                .iter()
+                .map(|row| {
+                    row.change.map(|change| MarkOut {
+                        at: self.place(change.value),
+                        ends: change.ends.map(|ends| ends.map(|end| self.place(end))),
+                        kind: row.kind,
+                    })
+                })
+                .collect(),
+        })
+    }
+
+    /// No change, and the largest round change that is on the axis.
+    fn ticks(&self) -> Vec<(f64, String)> {
+        const PERCENT: [u32; 7] = [50, 20, 10, 5, 3, 2, 1];
+        let is_on = |by: f64| logarithm(by).abs() <= 0.85 * self.range;
+        let times = [16, 8, 4, 2].into_iter().find(|n| is_on(f64::from(*n) - 1.0));
+        let ends = match times {
+            Some(n) => {
+                let by = f64::from(n);
+                [(1.0 / by - 1.0, format!("÷ {n}")), (by - 1.0, format!("× {n}"))]
+            }
+            None => {
+                // On the left, the same percentage is a little farther from the middle.
+                let n = PERCENT.into_iter().find(|n| is_on(-f64::from(*n) / 100.0)).unwrap_or(1);
+                let by = f64::from(n) / 100.0;
+                [(-by, format!("−{n} %")), (by, format!("+{n} %"))]
+            }
+        };
+        let [low, high] = ends.map(|(by, text)| (self.place(by), text));
+        vec![low, (0.5, "=".to_owned()), high]
+    }
+}
+
+/// The logarithm of the ratio. A counter or time that became 0 is as far as one can go.
+fn logarithm(change: f64) -> f64 {
+    let log = change.ln_1p();
+    if log.is_nan() { 0.0 } else { log.clamp(-1e3, 1e3) }
+}
+
+/// The axis of what rows add to a run, in ns. It includes 0.
+struct Parts {
+    low: f64,
+    high: f64,
+}
+
+impl Parts {
+    fn new(all: impl Iterator<Item = Estimate>) -> Self {
+        let mut axis = Self { low: 0.0, high: 0.0 };
+        for value in all.flat_map(|of| of.all().collect::<Vec<_>>()).filter(|ns| ns.is_finite()) {
+            axis.low = axis.low.min(value);
+            axis.high = axis.high.max(value);
+        }
+        axis
+    }
+
+    fn place(&self, ns: f64) -> f64 {
+        ((ns - self.low) / (self.high - self.low)).clamp(0.0, 1.0)
+    }
+
+    fn plot(&self, rows: &[Row], after: usize) -> Option<PlotOut> {
+        (self.high > self.low).then(|| PlotOut {
+            title: "adds to a run".to_owned(),
+            after,
+            ticks: vec![(self.place(0.0), "0".to_owned())],
+            zero: self.place(0.0),
+            band: None,
+            is_bars: true,
+            rows: rows
+                .iter()
+                .map(|row| {
+                    row.part.filter(|part| part.value.is_finite()).map(|part| MarkOut {
+                        at: self.place(part.value),
+                        ends: part.ends.map(|ends| ends.map(|end| self.place(end))),
+                        kind: if part.value > 0.0 { "slower" } else { "faster" },
+                    })
+                })
+                .collect(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn change(value: f64, ends: Option<[f64; 2]>) -> Row {
+        Row { change: Some(Estimate { value, ends }), kind: "slower", ..Row::default() }
+    }
+
+    /// Twice as long and half as long are equally far from the middle, and all ends are on the axis.
+    #[test]
+    fn changes_are_on_a_logarithmic_axis() {
+        let rows = [change(1.0, Some([0.5, 3.0])), change(-0.5, None), change(0.0, None)];
+        let axis = Changes::new(rows.iter().filter_map(|row| row.change), Some(0.03));
+        let plot = axis.plot(&rows, 0).unwrap();
+        let at = |row: usize| plot.rows[row].as_ref().unwrap().at;
+        assert!((at(0) - 0.5 + at(1) - 0.5).abs() < 1e-12, "{} {}", at(0), at(1));
+        assert_eq!(at(2), 0.5);
+        let [low, high] = plot.rows[0].as_ref().unwrap().ends.unwrap();
+        assert!(low > 0.5 && high > at(0) && high < 1.0);
+        // ln 1.08 · 4 is the range, so 2 is halfway to the end of the longest interval.
+        assert!((at(0) - 0.5 - 0.25 / MARGIN).abs() < 1e-12);
+        let texts: Vec<&str> = plot.ticks.iter().map(|(_, text)| text.as_str()).collect();
+        assert_eq!(texts, ["÷ 2", "=", "× 2"]);
+        let [from, to] = plot.band.unwrap();
+        assert!((from - 0.5 + to - 0.5).abs() < 1e-12 && to > 0.5);
+    }
+
+    #[test]
+    fn what_is_beyond_the_axis_is_beyond_its_ends() {
+        let rows = [change(f64::INFINITY, None), change(-1.0, None), change(f64::NAN, None)];
+        let axis = Changes::new(rows.iter().filter_map(|row| row.change), None);
+        let plot = axis.plot(&rows, 0).unwrap();
+        let at: Vec<f64> = plot.rows.iter().map(|row| row.as_ref().unwrap().at).collect();
+        assert_eq!(at, [1.5, -0.5, 0.5]);
+        assert!(Changes::new(std::iter::empty(), None).plot(&[], 0).is_none());
+    }
+
+    #[test]
+    fn parts_of_a_run_begin_at_zero() {
+        let part = |value, ends| Row { part: Some(Estimate { value, ends }), ..Row::default() };
+        let rows = [part(30.0, Some([20.0, 75.0])), part(-25.0, None), Row::default()];
+        let plot = Parts::new(rows.iter().filter_map(|row| row.part)).plot(&rows, 0).unwrap();
+        assert_eq!(plot.zero, 0.25);
+        let marks: Vec<Option<(f64, &str)>> =
+            plot.rows.iter().map(|row| row.as_ref().map(|row| (row.at, row.kind))).collect();
+        assert_eq!(marks, [Some((0.55, "slower")), Some((0.0, "faster")), None]);
+        assert_eq!(plot.rows[0].as_ref().unwrap().ends, Some([0.45, 1.0]));
+    }
+}

@@ -1,0 +1,117 @@
+//! What goes with slow calls: how each counter of an op is correlated with the duration, as `stats`
+//! computes and prints it.
+
+use std::collections::HashMap;
+
+use analysis::Key;
+use analysis::stats::{OpStats, Options, Pair, stats};
+use profile::Profile;
+
+use super::data::{CellOut, ColumnOut, MarkOut, PlotOut, TableOut};
+use crate::view::statistics::coefficients;
+use crate::view::units::{general, grouped};
+
+/// With more values than this, the page has no correlations: they need all values at once, in order.
+const VALUES: u64 = 20_000_000;
+/// The most memory for values, in bytes.
+const MEMORY: usize = 256 << 20;
+
+/// What is known of an op.
+pub struct Related {
+    /// For each counter of the run: the coefficients as `stats` prints them.
+    pub words: Vec<Option<String>>,
+    /// Those and what belongs to them, the strongest first.
+    pub table: TableOut,
+}
+
+/// The correlations of all ops. Empty without counters, or where there are too many calls.
+pub fn of(profile: &Profile, raw: bool) -> HashMap<Key, Related> {
+    let counters = profile.manifest.counters.len() as u64;
+    if counters == 0 || profile.calls().saturating_mul(counters + 1) > VALUES {
+        return HashMap::new();
+    }
+    let options = Options { tables: false, raw, memory: Some(MEMORY), ..Options::default() };
+    let Ok(found) = stats(profile, &options) else { return HashMap::new() };
+    let one = |op: &OpStats| Some((op.key, related(profile, op)?));
+    found.ops.iter().filter_map(one).collect()
+}
+
+/// `None` if no counter has a correlation.
+fn related(profile: &Profile, op: &OpStats) -> Option<Related> {
+    let counters = &profile.manifest.counters;
+    // The first variable is the duration, and the counters of the run follow.
+    let pair = |at: usize| op.all.pairs.iter().find(|pair| (pair.of, pair.given) == (0, at + 1));
+    let known = |at: &usize| pair(*at).filter(|p| p.pearson.or(p.spearman).is_some());
+    let mut order: Vec<(usize, &Pair)> =
+        (0..counters.len()).filter_map(|at| Some((at, known(&at)?))).collect();
+    let strength = |pair: &Pair| pair.spearman.or(pair.pearson).map_or(0.0, f64::abs);
+    order.sort_by(|a, b| strength(b.1).total_cmp(&strength(a.1)));
+    let mut words = vec![None; counters.len()];
+    for (at, pair) in &order {
+        words[*at] = Some(coefficients(pair));
+    }
+    let cell = |value: Option<f64>| match value {
+        Some(value) => CellOut::Number(general(value, 2), value),
+        None => CellOut::Missing(()),
+    };
+    let mark = |(at, pair): &(usize, &Pair)| {
+        let value = pair.spearman.or(pair.pearson)?;
+        let kind = if op.all.is_noise(at + 1) { "unknown" } else { "related" };
+        Some(MarkOut { at: (value.clamp(-1.0, 1.0) + 1.0) / 2.0, ends: None, kind })
+    };
+    let column = |name: &str, title: &str, is_text: bool| ColumnOut {
+        name: name.to_owned(),
+        title: title.to_owned(),
+        is_text,
+        is_minor: false,
+    };
+    let row = |(at, pair): &(usize, &Pair)| {
+        let noise = ["", "mostly noise of the probe"][usize::from(op.all.is_noise(at + 1))];
+        vec![
+            CellOut::Text(counters[*at].name.clone()),
+            cell(pair.spearman),
+            cell(pair.pearson),
+            CellOut::Number(grouped(pair.calls.into()), pair.calls as f64),
+            CellOut::Text(noise.to_owned()),
+        ]
+    };
+    let ticks = [(0.0, "−1"), (0.5, "0"), (1.0, "1")].map(|(at, text)| (at, text.to_owned()));
+    let plot = PlotOut {
+        title: "with long calls".to_owned(),
+        after: 0,
+        ticks: ticks.to_vec(),
+        zero: 0.5,
+        band: None,
+        is_bars: true,
+        rows: order.iter().map(mark).collect(),
+    };
+    let mut columns = vec![
+        column("counter", "counter", true),
+        column("spearman", "Spearman (ranks)", false),
+        column("pearson", "Pearson (values)", false),
+        column("calls", "calls", false),
+        column("note", "", true),
+    ];
+    let mut rows: Vec<Vec<CellOut>> = order.iter().map(row).collect();
+    if order.iter().all(|(at, _)| !op.all.is_noise(at + 1)) {
+        columns.pop();
+        rows.iter_mut().for_each(|row| drop(row.pop()));
+    }
+    let table = TableOut {
+        id: "goes_with".to_owned(),
+        group: "ops",
+        title: "What goes with slow calls".to_owned(),
+        lead: Vec::new(),
+        explained: Vec::new(),
+        columns,
+        rows,
+        parents: None,
+        ops: None,
+        rest: None,
+        sort: String::new(),
+        share: -1,
+        left_out: 0,
+        plots: vec![plot],
+    };
+    (!order.is_empty()).then_some(Related { words, table })
+}

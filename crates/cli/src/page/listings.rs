@@ -1,0 +1,204 @@
+//! The code of instrumented functions: the compilers' texts and the machine code, with what was measured
+//! of each loop at its first line. The same lines as `loops report --source --asm` prints.
+
+use analysis::loops::{LoopNode, LoopTree};
+use ir::table::Kind;
+
+use super::data::{ListingColumnOut, ListingLineOut, ListingOut};
+use crate::terminal::visible;
+use crate::view::loops::code::{self, Found};
+use crate::view::loops::{Loops, assembly, readable_full_name, readable_name, source, text};
+use crate::view::units::{count, grouped, percent, plural};
+
+/// So many functions have listings: those with the most time.
+const FUNCTIONS: usize = 50;
+/// So many lines are in the page, of all listings together.
+const LINES: usize = 12_000;
+/// So many lines of one text of one function are in the page.
+const LINES_OF_ONE: usize = 3_000;
+/// A longer line is cut.
+const CHARACTERS: usize = 400;
+
+/// A function that was entered.
+struct Function<'a> {
+    module: usize,
+    tree: &'a LoopTree,
+    node: &'a LoopNode,
+    /// What is inside of it, in the order of the tree.
+    loops: Vec<&'a LoopNode>,
+}
+
+/// The listings of the functions with the most time.
+pub fn of(loops: &Loops<'_>) -> Vec<ListingOut> {
+    let mut functions = functions(loops);
+    let weight = |of: &Function<'_>| {
+        let ticks = of.node.all.times(loops.raw).map(|times| times.inclusive.value);
+        (ticks.map_or(-1.0, |ticks| of.tree.ns(ticks).unwrap_or(ticks)), of.node.all.hits)
+    };
+    functions
+        .sort_by(|a, b| weight(b).0.total_cmp(&weight(a).0).then(weight(b).1.cmp(&weight(a).1)));
+    let mut room = LINES;
+    let mut listings = Vec::new();
+    for function in functions.iter().take(FUNCTIONS) {
+        let Some(listing) = one(loops, function) else { continue };
+        let lines: usize = listing.columns.iter().map(|column| column.lines.len()).sum();
+        if lines > room {
+            break;
+        }
+        room -= lines;
+        listings.push(listing);
+    }
+    listings
+}
+
+fn functions<'a>(loops: &'a Loops<'_>) -> Vec<Function<'a>> {
+    let mut functions: Vec<Function<'_>> = Vec::new();
+    for (module, tree) in loops.table.modules.iter().enumerate() {
+        for node in &tree.nodes {
+            let kind = tree.entry(node).map(|entry| entry.kind);
+            match (kind, functions.last_mut()) {
+                _ if node.all.hits == 0 => {}
+                (Some(Kind::Function), _) => {
+                    functions.push(Function { module, tree, node, loops: Vec::new() });
+                }
+                (Some(Kind::Loop), Some(last)) if last.module == module => {
+                    let name = |node: &LoopNode| tree.entry(node).map(|entry| &entry.function);
+                    if name(node) == name(last.node) {
+                        last.loops.push(node);
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+    functions
+}
+
+/// The listing of one function. `None` if neither its text nor its code is known.
+fn one(loops: &Loops<'_>, function: &Function<'_>) -> Option<ListingOut> {
+    let Function { module, tree, node, .. } = *function;
+    let found = loops.more.codes.as_ref().and_then(|codes| codes.get(module));
+    let mut words = vec![in_numbers(loops, function)];
+    let mut columns = Vec::new();
+    if let (Some(table), Some(entry)) = (&tree.table, tree.entry(node)) {
+        // What the text was made from stands before it.
+        for (i, text) in table.texts.iter().enumerate().rev() {
+            let Some([from, to]) = source::range_of(entry, text, i == 0) else { continue };
+            let lines = match &*loops.more.texts.lines(text) {
+                Ok(lines) => lines
+                    .range(from..=to.max(from))
+                    .filter(|(_, line)| !source::is_for_debuggers(line))
+                    .map(|(number, line)| {
+                        let is_in = |node: &LoopNode| {
+                            let entry = tree.entry(node)?;
+                            let [from, to] = source::range_of(entry, text, i == 0)?;
+                            (from..=to).contains(number).then_some(from == *number)
+                        };
+                        line_out(loops, function, number.to_string(), line, is_in)
+                    })
+                    .collect(),
+                Err(why) => {
+                    words.push(format!("{} is not shown: {why}", text.path));
+                    continue;
+                }
+            };
+            let title = format!("{} ({})", visible(&text.path), text.language);
+            columns.push(column(title, lines));
+        }
+    }
+    match found.map(|found| machine_code(loops, function, found)) {
+        Some(Ok(code)) => columns.push(code),
+        Some(Err(why)) => words.push(format!("its machine code is not shown: {why}")),
+        None => {}
+    }
+    words.extend(found.and_then(|found| source::in_words(found, node.id)));
+    columns.retain(|column| !column.lines.is_empty());
+    let name = |node: &&LoopNode| readable_name(tree, node);
+    let loops_out = function.loops.iter().map(name).collect();
+    let label = readable_full_name(tree, node);
+    (!columns.is_empty()).then_some(ListingOut { label, words, loops: loops_out, columns })
+}
+
+/// The hits and the time of a function.
+fn in_numbers(loops: &Loops<'_>, function: &Function<'_>) -> String {
+    let Function { tree, node, .. } = *function;
+    let hits = plural(node.all.hits, "hit");
+    let time = text::inclusive(loops, tree, node).map_or(String::new(), |time| format!(", {time}"));
+    let within = plural(function.loops.len() as u128, "loop");
+    format!("{hits}{time}, {within} that were entered")
+}
+
+fn machine_code(
+    loops: &Loops<'_>,
+    function: &Function<'_>,
+    found: &Found,
+) -> Result<ListingColumnOut, String> {
+    let Function { node, .. } = *function;
+    let code = found.as_ref().map_err(Clone::clone)?;
+    let regions = &code.regions;
+    let Some(region) = regions.found.get(&node.id) else {
+        return Err(code::missing(regions.missing.get(&node.id)).to_owned());
+    };
+    let lines = code::listing(code, region, LINES_OF_ONE + 1);
+    let lines = lines.iter().map(|line| {
+        let is_in = |node: &LoopNode| {
+            let ranges = &regions.found.get(&node.id)?.ranges;
+            let is_there = ranges.iter().any(|r| (r.start..r.end).contains(&line.address));
+            is_there.then(|| ranges.first().is_some_and(|range| range.start == line.address))
+        };
+        let hook = if line.is_hook { "· " } else { "" };
+        let text = format!("{hook}{}", line.text);
+        line_out(loops, function, format!("{:x}", line.address), &text, is_in)
+    });
+    Ok(column(format!("machine code: {}", assembly::start(region)), lines.collect()))
+}
+
+/// `is_in` says of a loop whether the line is in it, and whether it is the first one.
+fn line_out(
+    loops: &Loops<'_>,
+    function: &Function<'_>,
+    number: String,
+    line: &str,
+    is_in: impl Fn(&LoopNode) -> Option<bool>,
+) -> ListingLineOut {
+    let inside = function.loops.iter().enumerate();
+    let inside: Vec<(usize, &LoopNode, bool)> =
+        inside.filter_map(|(at, node)| Some((at, *node, is_in(node)?))).collect();
+    let margins = inside.iter().filter(|(.., is_first)| *is_first);
+    let margins: Vec<String> =
+        margins.map(|(_, node, _)| margin(loops, function.tree, node)).collect();
+    let cut = line.char_indices().nth(CHARACTERS);
+    let text = match cut {
+        Some((at, _)) => format!("{}…", &line[..at]),
+        None => line.to_owned(),
+    };
+    // Of loops inside of each other, the tree has the outer ones first.
+    let innermost = inside.last().map_or(-1, |(at, ..)| *at as i64);
+    ListingLineOut { number, text, margin: margins.join("; "), of_loop: innermost }
+}
+
+/// What was measured of a loop.
+fn margin(loops: &Loops<'_>, tree: &LoopTree, node: &LoopNode) -> String {
+    let share = source::share_of_function(loops, tree, node).map(percent);
+    match (text::inclusive(loops, tree, node), share) {
+        (Some(time), Some(share)) => format!("{time}, {share}"),
+        (Some(time), None) => time,
+        (None, _) => format!("{} hits", count(node.all.hits)),
+    }
+}
+
+/// A column of at most [`LINES_OF_ONE`] lines.
+fn column(title: String, mut lines: Vec<ListingLineOut>) -> ListingColumnOut {
+    let left = lines.len().saturating_sub(LINES_OF_ONE);
+    lines.truncate(LINES_OF_ONE);
+    if left > 0 {
+        let text = format!("… more lines, after the first {}", grouped(LINES_OF_ONE as u128));
+        lines.push(ListingLineOut {
+            number: String::new(),
+            text,
+            margin: String::new(),
+            of_loop: -1,
+        });
+    }
+    ListingColumnOut { title, lines }
+}
