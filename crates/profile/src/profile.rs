@@ -22,6 +22,7 @@ use std::path::{Path, PathBuf};
 
 use model::Loss;
 use record::counts::CountsFrames;
+use record::host::Host;
 use record::job::Job;
 use record::loops::LOOPS_NAME;
 use record::meta::{
@@ -93,7 +94,10 @@ pub struct Process {
     pub id: PartId,
     /// Its own description; `None` if its metadata is missing.
     pub info: Option<meta::Process>,
-    /// The executable libraries that it loaded.
+    /// The descriptions of its hosts, with the numbers that its libraries refer to; at most
+    /// [`MOST_HOSTS`].
+    pub hosts: Vec<(u8, Host)>,
+    /// The executable libraries that it loaded, and the machines of its hosts.
     pub libraries: Vec<Library>,
     /// The functions that its virtual machines call.
     pub op_exports: Vec<OpExport>,
@@ -144,6 +148,9 @@ pub struct Process {
     /// The directory of all parts; `None` if there is none.
     parts: Option<Dir>,
 }
+
+/// Descriptions of hosts that are kept of a process, at most.
+pub const MOST_HOSTS: usize = 32;
 
 /// One thread that recorded.
 #[derive(Debug)]
@@ -290,7 +297,7 @@ impl Profile {
             losses.push(LossCount::new(Loss::ClockUncalibrated, 1));
         }
         let counted = exact::of_all(&mut processes);
-        let ops = Ops::new(processes.iter().map(Process::exports));
+        let ops = Ops::new(&processes);
         let groups = Groups::new(&manifest.counters);
         let of_tracks = tracks.iter().flat_map(|tracks| &tracks.losses).chain(&damaged);
         let losses = merge_losses(losses.iter().chain(of_tracks));
@@ -369,15 +376,22 @@ impl Process {
         said.unwrap_or(self.id.pid)
     }
 
-    /// Returns everything that its calls may refer to.
-    pub(crate) fn exports(&self) -> (&[Library], &[OpExport]) {
-        (&self.libraries, &self.op_exports)
+    /// Returns the description of a library's host.
+    pub fn host_of(&self, library: &Library) -> &Host {
+        let known = self.hosts.iter().find(|(number, _)| *number == library.host);
+        known.map_or(&Host::UNKNOWN, |(_, host)| host)
+    }
+
+    /// Returns the hosts of its libraries, once for each library.
+    pub fn seen_hosts(&self) -> impl Iterator<Item = &Host> {
+        self.libraries.iter().map(|library| self.host_of(library))
     }
 
     fn new(parts: Option<Dir>, id: PartId, alive: bool) -> Self {
         Self {
             id,
             info: None,
+            hosts: Vec::new(),
             libraries: Vec::new(),
             op_exports: Vec::new(),
             value_keys: Vec::new(),
@@ -512,6 +526,12 @@ impl Process {
                 Frame::Process(info) => self.info = self.info.take().or(Some(info)),
                 Frame::Snapshot(snapshot) => snapshots.push(snapshot),
                 Frame::Library(library) => self.libraries.push(library),
+                Frame::Host(number, host) => {
+                    let known = self.hosts.iter().any(|(known, _)| *known == number);
+                    if !known && self.hosts.len() < MOST_HOSTS {
+                        self.hosts.push((number, *host));
+                    }
+                }
                 Frame::Calibration(calibration) => self.calibrations.push(calibration),
                 Frame::Op(export) => self.op_exports.push(export),
                 Frame::Value(key) => self.value_keys.push(key),

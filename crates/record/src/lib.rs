@@ -17,6 +17,7 @@
 //! | [`page`] | a page: header, call records, thread clock records |
 //! | [`pool`] | the shared mapping: page claims, the process table with its losses |
 //! | [`meta`] | frames of a process's metadata file |
+//! | [`host`] | what a kind of host says about itself |
 //! | [`counts`] | tables of exact counts of calls, in runs with a budget |
 //! | [`loops`] | tables of instrumented loops, and the file that holds them in the end |
 //! | [`run_file`] | the settings that `run` resolved and that the agent follows |
@@ -35,6 +36,7 @@ pub mod brackets;
 pub mod carry;
 pub mod clock;
 pub mod counts;
+pub mod host;
 pub mod job;
 pub mod loops;
 pub mod meta;

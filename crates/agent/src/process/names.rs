@@ -9,7 +9,9 @@ use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 use record::meta::{Frame, Library};
 use record::wire::xxh64;
 
+use crate::process::hosts::Described;
 use crate::process::lock::Lock;
+use crate::process::part::Process;
 
 /// A distinct library that this process, or the parent that it was forked from, has seen. Nodes are
 /// leaked and only ever prepended. The list can therefore be walked without a lock, even after a
@@ -18,6 +20,7 @@ struct Known {
     /// Hash of everything except ids and time.
     identity: u64,
     first_export: u32,
+    host: &'static Described,
     frame: Vec<u8>,
     next: *const Known,
 }
@@ -46,15 +49,24 @@ pub fn take_library() -> u32 {
     NEXT_LIBRARY.fetch_add(1, Ordering::Relaxed)
 }
 
-/// Calls `body` with the frame of each known library.
-pub fn for_each_known(body: impl FnMut(&[u8])) {
-    known().map(|k| k.frame.as_slice()).for_each(body);
+/// Writes the frame of each known library, and the description of its host, into a new part.
+pub fn tell_known(process: &Process) {
+    for known in known() {
+        known.host.tell(process);
+        process.append_bytes(&known.frame);
+    }
 }
 
 /// Assigns ids to a library and its exports. If the library equals one seen before (a module that
 /// was loaded again), it gets the same export ids and the function returns `None`. A new library is
-/// remembered, and its frame is returned for the caller to write.
-pub fn remember(library: &mut Library, ticks: u64, _: &Lock) -> Option<&'static [u8]> {
+/// remembered, and its frame is returned for the caller to write after its host's description.
+pub fn remember(
+    library: &mut Library,
+    host: &'static Described,
+    ticks: u64,
+    _: &Lock,
+) -> Option<&'static [u8]> {
+    library.host = host.number();
     let identity = xxh64(&Frame::Library(library.clone()).to_bytes());
     let seen = known().find(|k| k.identity == identity);
     let count = library.exports.len() as u32;
@@ -73,6 +85,7 @@ pub fn remember(library: &mut Library, ticks: u64, _: &Lock) -> Option<&'static 
     let node = Box::leak(Box::new(Known {
         identity,
         first_export: first,
+        host,
         frame: Frame::Library(library.clone()).to_bytes(),
         next: KNOWN.load(Ordering::Acquire),
     }));

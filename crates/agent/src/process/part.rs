@@ -98,7 +98,7 @@ impl Process {
         self.append(&Frame::Snapshot(Snapshot::take(self.run.clock)));
         static LAST: AtomicU32 = AtomicU32::new(0);
         state.serial.store(LAST.fetch_add(1, Ordering::Relaxed) + 1, Ordering::Relaxed);
-        names::for_each_known(|frame| self.append_bytes(frame));
+        names::tell_known(self);
         state.ready.store(READY, Ordering::Release);
     }
 

@@ -54,7 +54,7 @@ pub(super) fn open(root: &Dir, mut manifest: Manifest) -> Result<Profile> {
         manifest,
         processes: Vec::new(),
         counted: Vec::new(),
-        ops: Ops::new(std::iter::empty()),
+        ops: Ops::default(),
         timeline,
         snapshots: Vec::new(),
         tracks: Vec::new(),
@@ -69,7 +69,7 @@ pub(super) fn open(root: &Dir, mut manifest: Manifest) -> Result<Profile> {
         add(&mut joined, one, member, map, &places);
     }
     joined.losses = merge_losses(&joined.losses);
-    joined.ops = Ops::new(joined.processes.iter().map(Process::exports));
+    joined.ops = Ops::new(&joined.processes);
     Ok(joined)
 }
 

@@ -11,6 +11,7 @@
 //! | module | purpose |
 //! |---|---|
 //! | [`interpose`] | exports `dlsym`, `mmap` and `mprotect` |
+//! | [`description`] | what IREE says about itself in a profile |
 //! | [`elf`] | finds the query function of an embedded ELF in an executable range |
 //! | [`library`] | reads both versions of the interface without trusting it |
 //! | [`patch`] | registers a library: names it, and overwrites its export table |
@@ -21,6 +22,7 @@
 //! | [`hook_variables`] | makes the original hook's variables a source of runs |
 
 pub mod call_hook;
+mod description;
 pub mod elf;
 mod hook_variables;
 pub mod interpose;
@@ -30,7 +32,11 @@ mod probe;
 mod slots;
 mod trampolines;
 
+use crate::process::hosts::Described;
 use crate::recorder::adapter::Adapter;
+
+/// What it says about itself in a profile.
+pub static HOST: Described = Described::new(description::HOST);
 
 /// This adapter's interface to the recorder.
 pub static ADAPTER: Adapter = Adapter {

@@ -43,9 +43,6 @@ pub const MOST_DIMENSIONS: i32 = 32;
 /// Replaces the number of dimensions if the shape cannot be read.
 pub const NO_SHAPE: u64 = 0xFF;
 
-/// Common prefix of the names of bookkeeping ops.
-const BOOKKEEPING: &[u8] = b"vm.builtin.";
-
 /// The op that allocates storage. Its arguments are context, shape, device, type and scope.
 const ALLOC_STORAGE: &[u8] = b"vm.builtin.alloc_storage";
 
@@ -70,7 +67,7 @@ pub struct Entry {
     role: Role,
     /// Whether its arguments say how much storage it allocates.
     pub allocates: bool,
-    /// Whether it is a bookkeeping op of the virtual machine.
+    /// Whether it is a bookkeeping op of its host.
     pub bookkeeping: bool,
     asynchronous: bool,
     /// Serial number of the part that contains the frames of its regions and tasks.
@@ -331,6 +328,7 @@ fn make(
     }
     let table = table()?;
     let (arguments, device) = describe(words.get(2 + name.len().div_ceil(8)..).unwrap_or_default());
+    let bookkeeping = &vm.host.host.bookkeeping;
     let entry = keep(Entry {
         hash,
         signature: words.into(),
@@ -347,7 +345,9 @@ fn make(
         device: device.unwrap_or(Device { kind: 1, id: 0 }),
         asynchronous: device.is_some_and(text::is_asynchronous),
         allocates: role == Role::Op && name == ALLOC_STORAGE,
-        bookkeeping: role == Role::Op && name.starts_with(BOOKKEEPING),
+        bookkeeping: role == Role::Op
+            && !bookkeeping.is_empty()
+            && name.starts_with(bookkeeping.as_bytes()),
         before: LAST.load(Ordering::Acquire),
         told: AtomicU32::new(0),
         regions_told: AtomicU32::new(0),

@@ -18,7 +18,7 @@ use crate::adapters::machine::vm::Vm;
 use crate::adapters::machine::watching::Function;
 use crate::adapters::tvm::ffi::{self, Ffi};
 use crate::adapters::tvm::watch::{self, Plan};
-use crate::adapters::tvm::{ADAPTER, call};
+use crate::adapters::tvm::{ADAPTER, HOST, call};
 use crate::process::guard::guarded;
 use crate::recorder::adapter::Took;
 use crate::recorder::bracket::stack_address;
@@ -278,7 +278,7 @@ pub fn rehearse(thread: &mut Thread, calls: usize, bookkeeping: bool) -> Took {
     static VM: AtomicU64 = AtomicU64::new(0);
     let mut vm = VM.load(Ordering::Acquire);
     if vm == 0 {
-        vm = std::ptr::from_ref(Vm::nowhere()) as u64;
+        vm = std::ptr::from_ref(Vm::nowhere(&HOST)) as u64;
         VM.store(vm, Ordering::Release);
     }
     // SAFETY: leaked by `Vm::nowhere`.

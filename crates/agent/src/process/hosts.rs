@@ -1,0 +1,49 @@
+//! The hosts whose adapters have seen something, and their numbers in profiles.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use record::host::Host;
+use record::meta::Frame;
+
+use crate::process::part::Process;
+
+/// The number that the next host gets.
+static NEXT: AtomicU32 = AtomicU32::new(0);
+
+/// A host, with what is needed to write its description once into each part.
+#[derive(Debug)]
+pub struct Described {
+    /// What it says about itself.
+    pub host: Host,
+    /// Its number plus one; 0 if it has none yet.
+    number: AtomicU32,
+    /// Serial number of the part that contains its description.
+    told: AtomicU32,
+}
+
+impl Described {
+    /// A host that has no number yet.
+    pub const fn new(host: Host) -> Self {
+        Self { host, number: AtomicU32::new(0), told: AtomicU32::new(0) }
+    }
+
+    /// Returns its number, the same in this process and in its forked children. A host gets one when it
+    /// is first asked for.
+    pub fn number(&self) -> u8 {
+        let mut number = self.number.load(Ordering::Relaxed);
+        if number == 0 {
+            let new = NEXT.fetch_add(1, Ordering::Relaxed) + 1;
+            let order = Ordering::Relaxed;
+            number = self.number.compare_exchange(0, new, order, order).map_or_else(|n| n, |_| new);
+        }
+        // Readers keep far fewer descriptions.
+        u8::try_from(number - 1).unwrap_or(u8::MAX)
+    }
+
+    /// Writes its description, at most once per part.
+    pub fn tell(&self, process: &Process) {
+        if self.told.swap(process.serial(), Ordering::Relaxed) != process.serial() {
+            process.append(&Frame::Host(self.number(), Box::new(self.host.clone())));
+        }
+    }
+}
