@@ -6,6 +6,7 @@
 
 pub mod agent;
 pub mod collector;
+pub mod dlpack;
 pub mod iree;
 pub mod kineto;
 pub mod loops;

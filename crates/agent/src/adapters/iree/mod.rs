@@ -14,6 +14,7 @@
 //! | [`description`] | what IREE says about itself in a profile |
 //! | [`elf`] | finds the query function of an embedded ELF in an executable range |
 //! | [`library`] | reads both versions of the interface without trusting it |
+//! | [`loaded`] | finds the executables that are loaded when a session begins, for their loops |
 //! | [`patch`] | registers a library: names it, and overwrites its export table |
 //! | [`slots`] | maps each trampoline to its original function |
 //! | [`trampolines`] | contains the functions that replace exports and query functions |
@@ -27,6 +28,7 @@ pub mod elf;
 mod hook_variables;
 pub mod interpose;
 mod library;
+mod loaded;
 mod patch;
 mod probe;
 mod slots;
@@ -43,7 +45,7 @@ pub static ADAPTER: Adapter = Adapter {
     prepare: interpose::prepare,
     constructed: || {},
     main_begins: || {},
-    session_began: || {},
+    session_began: loaded::register,
     session_ends: || {},
     at_exit: || {},
     rehearse: probe::rehearse,

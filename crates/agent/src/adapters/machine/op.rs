@@ -12,8 +12,7 @@
 use std::ffi::{CStr, CString, c_char};
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
 
-use abi::collector::Device;
-use abi::tvm_ffi::DataType;
+use abi::dlpack::{DataType, Device};
 use model::Loss;
 use record::meta::{Frame, OpExport, Role};
 

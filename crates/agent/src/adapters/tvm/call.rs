@@ -2,7 +2,8 @@
 
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-use abi::tvm_ffi::{Any, DataType};
+use abi::dlpack::DataType;
+use abi::tvm_ffi::Any;
 use record::meta::Role;
 
 use crate::adapters::machine::op::{

@@ -9,7 +9,8 @@
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use abi::tvm_ffi::{Any, DataType, DlTensor, Object, type_index};
+use abi::dlpack::{DataType, Device, DlTensor};
+use abi::tvm_ffi::{Any, Object, type_index};
 use record::meta::Role;
 
 use crate::adapters::machine::bracket::{self, Bracket, How, What};
@@ -286,7 +287,7 @@ pub fn rehearse(thread: &mut Thread, calls: usize, bookkeeping: bool) -> Took {
     let shape = [1i64, 1];
     let tensor = DlTensor {
         data: std::ptr::null_mut(),
-        device: abi::collector::Device { kind: 1, id: 0 },
+        device: Device { kind: 1, id: 0 },
         ndim: 2,
         dtype: DataType { code: 2, bits: 32, lanes: 1 },
         shape: shape.as_ptr(),
