@@ -7,6 +7,7 @@
 pub mod agent;
 pub mod collector;
 pub mod dlpack;
+pub mod host;
 pub mod iree;
 pub mod kineto;
 pub mod loops;

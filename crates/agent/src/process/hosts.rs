@@ -15,6 +15,8 @@ static NEXT: AtomicU32 = AtomicU32::new(0);
 pub struct Described {
     /// What it says about itself.
     pub host: Host,
+    /// The name of its op whose arguments say how much storage it allocates; empty if it has none.
+    pub allocates: &'static [u8],
     /// Its number plus one; 0 if it has none yet.
     number: AtomicU32,
     /// Serial number of the part that contains its description.
@@ -24,7 +26,14 @@ pub struct Described {
 impl Described {
     /// A host that has no number yet.
     pub const fn new(host: Host) -> Self {
-        Self { host, number: AtomicU32::new(0), told: AtomicU32::new(0) }
+        let (number, told) = (AtomicU32::new(0), AtomicU32::new(0));
+        Self { host, allocates: &[], number, told }
+    }
+
+    /// The same, with an op that allocates storage.
+    pub const fn allocating(mut self, op: &'static [u8]) -> Self {
+        self.allocates = op;
+        self
     }
 
     /// Returns its number, the same in this process and in its forked children. A host gets one when it

@@ -42,9 +42,6 @@ pub const MOST_DIMENSIONS: i32 = 32;
 /// Replaces the number of dimensions if the shape cannot be read.
 pub const NO_SHAPE: u64 = 0xFF;
 
-/// The op that allocates storage. Its arguments are context, shape, device, type and scope.
-const ALLOC_STORAGE: &[u8] = b"vm.builtin.alloc_storage";
-
 /// All calls of one op with the same tensor types, shapes and devices.
 ///
 /// What every call needs comes first and shares a cache line.
@@ -343,7 +340,7 @@ fn make(
         device_name: device.map(text::device).unwrap_or_default(),
         device: device.unwrap_or(Device { kind: 1, id: 0 }),
         asynchronous: device.is_some_and(text::is_asynchronous),
-        allocates: role == Role::Op && name == ALLOC_STORAGE,
+        allocates: role == Role::Op && !name.is_empty() && name == vm.host.allocates,
         bookkeeping: role == Role::Op
             && !bookkeeping.is_empty()
             && name.starts_with(bookkeeping.as_bytes()),

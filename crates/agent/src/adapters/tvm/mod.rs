@@ -38,7 +38,10 @@ use crate::process::hosts::Described;
 use crate::recorder::adapter::Adapter;
 
 /// What it says about itself in a profile.
-pub static HOST: Described = Described::new(description::HOST);
+pub static HOST: Described = Described::new(description::HOST).allocating(ALLOC_STORAGE);
+
+/// Its arguments are context, shape, device, type and scope.
+const ALLOC_STORAGE: &[u8] = b"vm.builtin.alloc_storage";
 
 /// This adapter's interface to the recorder.
 pub static ADAPTER: Adapter = Adapter {
