@@ -38,22 +38,32 @@ fn every_view_shows_a_host_in_its_own_words() {
         let found = report["rows"].as_array().unwrap().iter().find(|row| row["op"] == name);
         let row = found.unwrap_or_else(|| panic!("no row {name} in {report}"));
         assert_eq!(row["library"], "mlp.toy", "{row}");
-        (row["calls"].as_u64().unwrap(), row["counters"]["page-faults:u"]["sum"].clone())
+        (row["calls"].as_u64().unwrap(), row["counters"][0]["total"].clone())
     };
-    for (name, pages) in [("conv", 5), ("pad", 2), ("relu", 1), ("a range", 6), ("forward", 20)] {
+    for (name, pages) in [("pad", 2), ("relu", 1)] {
         assert_eq!(row(name), (4, json!(4 * pages)), "{name}");
+    }
+    // What calls others counts what the agent does when it meets one of those for the first time, too.
+    for (name, pages) in [("conv", 5), ("a range", 6), ("forward", 20)] {
+        let (calls, counted) = row(name);
+        let most = 4 * pages + 30;
+        assert_eq!(calls, 4, "{name}");
+        assert!(
+            counted.as_u64().is_some_and(|n| (4 * pages..most).contains(&n)),
+            "{name} {counted}"
+        );
     }
     assert_eq!(row("toy.alloc"), (4, Value::Null));
 
     let ops = view(&recorded, &["ops"]);
     let line = |name: &str| ops.lines().find(|line| line.contains(name)).unwrap_or_default();
-    assert!(line("runs  ").contains("4 runs with 16 op calls"), "{ops}");
+    assert!(line("runs  ").contains("4 runs with 20 op calls"), "{ops}");
     for name in ["conv", "pad", "relu", "a range", "toy.*", "(entry function)"] {
         assert!(!line(name).is_empty(), "{name} in {ops}");
     }
     assert!(ops.contains("those of toy.* ops"), "{ops}");
 
-    let tree = view(&recorded, &["report", "--by", "tree"]);
+    let tree = view(&recorded, &["report", "--tree"]);
     let depth = |name: &str| {
         let line = tree.lines().find(|line| line.contains(name));
         line.and_then(|line| line.find(name)).unwrap_or_else(|| panic!("{name} in {tree}"))
