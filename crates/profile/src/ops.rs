@@ -14,10 +14,12 @@ use std::sync::Arc;
 use record::host::Host;
 use record::meta::{Export, Library, OpExport, Role};
 
-use crate::profile::Process;
-
 /// Index of an op in [`Ops`].
 pub type OpId = u32;
+
+/// What the calls of a process may refer to: its hosts with their numbers, its libraries, and what its
+/// machines call.
+pub(crate) type Exporting<'a> = (&'a [(u8, Host)], &'a [Library], &'a [OpExport]);
 
 /// One op.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -172,17 +174,7 @@ impl Exports {
 impl Ops {
     /// Numbers the exports of each process: first those of its libraries, then those of its
     /// machines.
-    pub(crate) fn new<'a>(processes: &'a [Process]) -> Self {
-        let exporting = |of: &'a Process| {
-            let Process { hosts, libraries, op_exports, .. } = of;
-            (hosts.as_slice(), libraries.as_slice(), op_exports.as_slice())
-        };
-        Self::of_exports(processes.iter().map(exporting))
-    }
-
-    fn of_exports<'a>(
-        processes: impl Iterator<Item = (&'a [(u8, Host)], &'a [Library], &'a [OpExport])>,
-    ) -> Self {
+    pub(crate) fn new<'a>(processes: impl IntoIterator<Item = Exporting<'a>>) -> Self {
         let mut known: HashMap<Op, OpId> = HashMap::new();
         let mut result = Self { hosts: vec![Host::UNKNOWN], ..Self::default() };
         let mut known_hosts: HashMap<&Host, u32> = HashMap::new();
@@ -302,7 +294,7 @@ mod tests {
             exports: Vec::new(),
         };
         let (hosts, libraries) = ([(3, host)], [library]);
-        let ops = Ops::of_exports([(&hosts[..], &libraries[..], &exports[..])].into_iter());
+        let ops = Ops::new([(&hosts[..], &libraries[..], &exports[..])]);
         let rows: Vec<OpId> = (0..6).map(|op| ops.row_of(op)).collect();
         assert_eq!(rows, [0, 1, 0, 3, 4, 5], "a call of another role is another row");
         let shown: Vec<&str> = ops.all().iter().map(Op::shown_name).collect();

@@ -41,7 +41,7 @@ use crate::ledger::{Ledger, LossCount, merge_losses};
 use crate::leftovers::{LeftPage, Leftovers, PartId};
 use crate::manifest::{Manifest, Moment, SwitchCost};
 use crate::merged::Member;
-use crate::ops::Ops;
+use crate::ops::{Exporting, Ops};
 use crate::pools::{self, NoPool};
 use crate::scan::{Rewritten, Scan, scan};
 use crate::tracks::{Times, Tracks};
@@ -297,7 +297,7 @@ impl Profile {
             losses.push(LossCount::new(Loss::ClockUncalibrated, 1));
         }
         let counted = exact::of_all(&mut processes);
-        let ops = Ops::new(&processes);
+        let ops = Ops::new(processes.iter().map(Process::exports));
         let groups = Groups::new(&manifest.counters);
         let of_tracks = tracks.iter().flat_map(|tracks| &tracks.losses).chain(&damaged);
         let losses = merge_losses(losses.iter().chain(of_tracks));
@@ -374,6 +374,11 @@ impl Process {
         let info = self.info.as_ref().filter(|_| self.id.is_of_plugins());
         let said = info.and_then(|info| info.arguments.get(1)?.parse().ok());
         said.unwrap_or(self.id.pid)
+    }
+
+    /// Returns everything that its calls may refer to.
+    pub(crate) fn exports(&self) -> Exporting<'_> {
+        (&self.hosts, &self.libraries, &self.op_exports)
     }
 
     /// Returns the description of a library's host.

@@ -12,7 +12,7 @@
 
 use std::borrow::Cow;
 
-use crate::meta::Role;
+use crate::role::Role;
 use crate::wire::{Decoder, Encoder, Truncated};
 
 /// A text of a description: of the program in an adapter, or read from a file.
@@ -40,7 +40,7 @@ pub struct Host {
     /// launched one: their counts are part of their op's.
     pub times_regions_only: bool,
     /// Whether the program itself runs between two ops. The time in between is then not the host's
-    /// own, and what it takes to announce an op is measured apart ([`crate::meta::Frame::Announced`]).
+    /// own, and what it takes to announce an op is measured apart (the frame `Announced`).
     pub program_between_ops: bool,
     /// What a bracket costs more than in the calibration, in thousandths of what the times of brackets
     /// in the program show: the value, and the low and the high end of its range. 1,000 for a host

@@ -5,8 +5,6 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use record::host::Host;
 use record::meta::Frame;
 
-use crate::process::part::Process;
-
 /// The number that the next host gets.
 static NEXT: AtomicU32 = AtomicU32::new(0);
 
@@ -49,10 +47,11 @@ impl Described {
         u8::try_from(number - 1).unwrap_or(u8::MAX)
     }
 
-    /// Writes its description, at most once per part.
-    pub fn tell(&self, process: &Process) {
-        if self.told.swap(process.serial(), Ordering::Relaxed) != process.serial() {
-            process.append(&Frame::Host(self.number(), Box::new(self.host.clone())));
-        }
+    /// Returns its frame if the part with this serial number does not contain it yet. The caller writes
+    /// it there.
+    pub fn untold(&self, serial: u32) -> Option<Vec<u8>> {
+        let told = self.told.swap(serial, Ordering::Relaxed) == serial;
+        let frame = || Frame::Host(self.number(), Box::new(self.host.clone())).to_bytes();
+        (!told).then(frame)
     }
 }

@@ -11,7 +11,6 @@ use record::wire::xxh64;
 
 use crate::process::hosts::Described;
 use crate::process::lock::Lock;
-use crate::process::part::Process;
 
 /// A distinct library that this process, or the parent that it was forked from, has seen. Nodes are
 /// leaked and only ever prepended. The list can therefore be walked without a lock, even after a
@@ -49,12 +48,9 @@ pub fn take_library() -> u32 {
     NEXT_LIBRARY.fetch_add(1, Ordering::Relaxed)
 }
 
-/// Writes the frame of each known library, and the description of its host, into a new part.
-pub fn tell_known(process: &Process) {
-    for known in known() {
-        known.host.tell(process);
-        process.append_bytes(&known.frame);
-    }
+/// Calls `body` with the host and the frame of each known library.
+pub fn for_each_known(mut body: impl FnMut(&Described, &[u8])) {
+    known().for_each(|known| body(known.host, &known.frame));
 }
 
 /// Assigns ids to a library and its exports. If the library equals one seen before (a module that

@@ -3,7 +3,7 @@
 use model::Loss;
 
 use super::renumber::renumber;
-use super::{Profile, fit};
+use super::{Process, Profile, fit};
 use crate::beneath::Dir;
 use crate::counts::CountedCalls;
 use crate::error::{Error, ErrorKind, Result};
@@ -67,7 +67,7 @@ pub(super) fn open(root: &Dir, mut manifest: Manifest) -> Result<Profile> {
     losses.append(&mut refused);
     let of_tracks = tracks.iter().flat_map(|tracks| &tracks.losses).chain(&damaged);
     let losses = merge_losses(losses.iter().chain(of_tracks));
-    let ops = Ops::new(&processes);
+    let ops = Ops::new(processes.iter().map(Process::exports));
     let groups = Groups::new(&manifest.counters);
     Ok(Profile {
         dir: dir.to_path_buf(),

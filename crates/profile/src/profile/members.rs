@@ -69,7 +69,7 @@ pub(super) fn open(root: &Dir, mut manifest: Manifest) -> Result<Profile> {
         add(&mut joined, one, member, map, &places);
     }
     joined.losses = merge_losses(&joined.losses);
-    joined.ops = Ops::new(&joined.processes);
+    joined.ops = Ops::new(joined.processes.iter().map(Process::exports));
     Ok(joined)
 }
 

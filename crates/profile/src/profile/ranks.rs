@@ -55,7 +55,7 @@ impl Profile {
         let members: BTreeSet<usize> = self.processes.iter().map(|p| p.member).collect();
         self.tracks.retain(|tracks| members.contains(&tracks.member));
         self.roots.retain(|(member, _)| members.contains(member) && !shared.contains(member));
-        self.ops = Ops::new(&self.processes);
+        self.ops = Ops::new(self.processes.iter().map(Process::exports));
         !self.processes.is_empty()
     }
 

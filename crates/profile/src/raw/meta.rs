@@ -1,5 +1,7 @@
 //! The description of a process as JSON: `counterpoint.processes` of an exported trace. Fields with
 //! default values are omitted.
+//!
+//! above 600 lines: one struct for each kind of frame, with what its fields mean.
 
 use std::collections::BTreeMap;
 

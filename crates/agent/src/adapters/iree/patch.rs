@@ -75,7 +75,7 @@ pub fn introduce(found: &mut Found, run: &Run, process: &Process, lock: &Lock) {
         export.recorded = run.records(&export.name);
     }
     if let Some(frame) = names::remember(&mut found.library, &HOST, run.clock.begin(), lock) {
-        HOST.tell(process);
+        process.tell(&HOST);
         process.append_bytes(frame);
     }
 }

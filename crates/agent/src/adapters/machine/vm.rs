@@ -85,7 +85,7 @@ impl Vm {
         if self.told.swap(process.serial(), Ordering::Relaxed) == process.serial() {
             return;
         }
-        self.host.tell(process);
+        process.tell(self.host);
         process.append(&Frame::Library(Library {
             id: self.library,
             name: self.name.clone(),

@@ -93,7 +93,7 @@ unsafe extern "C" fn begin(program: Text) -> Trace {
     let recording = guarded_apart(|| {
         point!(TorchLogBegin);
         let process = recorded()?;
-        HOST.tell(&process);
+        process.tell(&HOST);
         let mut writer = events::create(process, None, |file| file)?;
         // SAFETY: the header requires a text.
         writer.plugin(unsafe { bytes(program) });
@@ -206,7 +206,7 @@ unsafe extern "C" fn file(path: *mut c_char, capacity: usize) -> i64 {
     let length = guarded_apart(|| {
         point!(TorchLogFile);
         let process = recorded()?;
-        HOST.tell(&process);
+        process.tell(&HOST);
         let place = events::trace_path(process)?;
         let place = place.as_bytes_with_nul();
         if path.is_null() || place.len() > capacity {
