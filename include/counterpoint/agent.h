@@ -19,12 +19,13 @@
 #include <stdint.h>
 
 #include "collector.h"
+#include "host.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-#define COUNTERPOINT_AGENT_VERSION 2
+#define COUNTERPOINT_AGENT_VERSION 3
 
 enum {
   COUNTERPOINT_AGENT_IDLE = 0,      /* no profile was asked for */
@@ -72,6 +73,18 @@ typedef struct counterpoint_agent {
   /* Notes that `cpu_ns` nanoseconds of processor time were used in order to record, outside of the
    * library: reports then count them as part of what recording cost. Any thread may call it. */
   void (*spent)(uint64_t cpu_ns);
+
+  /* Version 3: a host that announces itself; see host.h. */
+
+  /* Announces a machine of a host, with the name of its library. Call it once for each machine. Null if
+   * the host has no name, or if there are 16 hosts or 65,536 machines already. */
+  const counterpoint_machine_t* (*host_machine)(const counterpoint_host_t* host, const char* name);
+  /* Begins a call with one of the roles of host.h. `address` is on the caller's stack, the same for
+   * `op_end`, and no other call in progress has it. Nothing happens if the machine is null. */
+  void (*op_begin)(const counterpoint_machine_t* machine, uint32_t role, const char* name,
+                   const void* address);
+  /* Ends that call, on the same thread. Nothing happens if it did not begin. */
+  void (*op_end)(const void* address);
 } counterpoint_agent_t;
 
 #ifdef __cplusplus

@@ -7,7 +7,7 @@ use core::mem::offset_of;
 /// The exported name of the table.
 pub const TABLE_SYMBOL: &CStr = c"counterpoint_agent";
 /// The version of the table's layout. A later version only adds fields at the end.
-pub const TABLE_VERSION: u32 = 2;
+pub const TABLE_VERSION: u32 = 3;
 
 /// The table described in the header. It is constant, the same in every process and after every
 /// fork.
@@ -39,6 +39,12 @@ pub struct AgentTable {
     pub collector_remove: extern "C" fn(i32) -> i32,
     /// Notes processor time that was used in order to record.
     pub spent: extern "C" fn(u64),
+    /// Since version 3: announces a machine of a host.
+    pub host_machine: crate::host::AddMachine,
+    /// Begins a call of such a machine.
+    pub op_begin: crate::host::Begin,
+    /// Ends it.
+    pub op_end: crate::host::End,
 }
 
 /// Return values of `session_begin`.
@@ -71,5 +77,5 @@ pub enum AgentState {
     Quiet = 4,
 }
 
-const _: () = assert!(size_of::<AgentTable>() == 112);
+const _: () = assert!(size_of::<AgentTable>() == 136);
 const _: () = assert!(offset_of!(AgentTable, build) == 8 && offset_of!(AgentTable, state) == 40);

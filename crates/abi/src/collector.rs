@@ -3,18 +3,10 @@
 use core::ffi::{c_char, c_void};
 use core::mem::offset_of;
 
+use crate::dlpack::Device;
+
 /// Maximum number of slots that all collectors may have together.
 pub const MOST_SLOTS: usize = 16;
-
-/// Corresponds to `DLDevice`.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Device {
-    /// `DLDeviceType`: 1 CPU, 2 CUDA.
-    pub kind: i32,
-    /// Number of the device.
-    pub id: i32,
-}
 
 /// One value that a collector provides.
 #[repr(C)]
@@ -61,7 +53,7 @@ pub struct Collector {
     pub abandon: Option<unsafe extern "C" fn(*mut c_void, *mut c_void)>,
 }
 
-const _: () = assert!(size_of::<Device>() == 8 && size_of::<Slot>() == 16);
+const _: () = assert!(size_of::<Slot>() == 16);
 const _: () = assert!(size_of::<Value>() == 16 && offset_of!(Value, filled) == 8);
 const _: () = assert!(size_of::<Collector>() == 56);
 const _: () = assert!(offset_of!(Collector, name) == 8 && offset_of!(Collector, this) == 24);

@@ -6,6 +6,8 @@
 
 pub mod agent;
 pub mod collector;
+pub mod dlpack;
+pub mod host;
 pub mod iree;
 pub mod kineto;
 pub mod loops;

@@ -1,4 +1,4 @@
-//! The parts of TVM's FFI (`tvm/ffi/c_api.h`, `dlpack.h`) that the agent uses, and the functions that
+//! The parts of TVM's FFI (`tvm/ffi/c_api.h`) that the agent uses, and the functions that
 //! compiled modules of TVM call (`tvm/runtime/c_backend_api.h`). They are the same in
 //! `apache-tvm-ffi` 0.1.12 to 0.1.15, which apache-tvm 0.25 to 0.27 use. Offsets were measured with
 //! a C compiler.
@@ -18,7 +18,7 @@ pub mod type_index {
     pub const FLOAT: i32 = 3;
     /// An address that TVM does not interpret.
     pub const OPAQUE_PTR: i32 = 4;
-    /// [`super::DataType`].
+    /// [`crate::dlpack::DataType`].
     pub const DATA_TYPE: i32 = 5;
     /// `*const DlTensor`, borrowed.
     pub const TENSOR_PTR: i32 = 7;
@@ -36,7 +36,7 @@ pub mod type_index {
     pub const FUNCTION: i32 = 68;
     /// A shape: [`super::Shape`] follows the object's header.
     pub const SHAPE: i32 = 69;
-    /// A tensor: [`super::DlTensor`] follows the object's header.
+    /// A tensor: [`crate::dlpack::DlTensor`] follows the object's header.
     pub const TENSOR: i32 = 70;
 }
 
@@ -84,38 +84,6 @@ pub struct Shape {
     pub data: *const i64,
     /// Number of extents.
     pub size: usize,
-}
-
-/// `DLDataType`.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct DataType {
-    /// Kind of number (`DLDataTypeCode`).
-    pub code: u8,
-    /// Number of bits of one lane.
-    pub bits: u8,
-    /// Number of lanes of a vector; negative as a 16-bit integer for scalable vectors.
-    pub lanes: u16,
-}
-
-/// `DLTensor`.
-#[repr(C)]
-#[derive(Clone, Copy, Debug)]
-pub struct DlTensor {
-    /// Address of the elements.
-    pub data: *mut c_void,
-    /// Device on which the elements are.
-    pub device: crate::collector::Device,
-    /// Number of dimensions.
-    pub ndim: i32,
-    /// Type of an element.
-    pub dtype: DataType,
-    /// `ndim` extents.
-    pub shape: *const i64,
-    /// `ndim` strides, or null.
-    pub strides: *const i64,
-    /// Offset in bytes from `data` to the first element.
-    pub byte_offset: u64,
 }
 
 /// `TVMFFISafeCallType`. Returns 0, or another number after it has raised an error.
@@ -169,6 +137,4 @@ pub type AllocWorkspace =
 
 const _: () = assert!(size_of::<Any>() == 16 && offset_of!(Any, bits) == 8);
 const _: () = assert!(size_of::<Object>() == 24 && offset_of!(Object, type_index) == 8);
-const _: () = assert!(size_of::<DlTensor>() == 48 && offset_of!(DlTensor, ndim) == 16);
-const _: () = assert!(offset_of!(DlTensor, dtype) == 20 && offset_of!(DlTensor, shape) == 24);
-const _: () = assert!(size_of::<DataType>() == 4 && size_of::<ParallelGroup>() == 16);
+const _: () = assert!(size_of::<ParallelGroup>() == 16);

@@ -25,7 +25,7 @@ mod rows;
 mod tasks;
 mod tree;
 
-pub use rows::{BOOKKEEPING, CounterSum, OpRow, OpRowKind, OpTable, RegionSum, ValueSum};
+pub use rows::{CounterSum, OpRow, OpRowKind, OpTable, RegionSum, ValueSum};
 
 use profile::raw::Drawn;
 use profile::{LossCount, OpId, Profile};

@@ -36,7 +36,7 @@ mod brackets;
 mod in_place;
 mod price;
 
-use brackets::{bracket, is_torch, only_timed};
+use brackets::{bracket, only_timed};
 pub(crate) use in_place::{InPlace, in_place};
 pub use price::Price;
 
@@ -324,11 +324,11 @@ fn cost(
     Some(cost.within_what_was_used())
 }
 
-/// The time in which a host announces ops. Between two ops, a virtual machine calls the instrument
+/// The time in which a host announces ops. If the program does not run between two ops, a virtual machine calls the instrument
 /// twice and makes its own step; `outside` is the part of a bracket that lies there, in ticks.
 fn way(profile: &Profile, process: usize, in_place: &InPlace, outside: f64) -> Option<Estimate> {
-    if is_torch(profile, process) {
-        // Between two ops of PyTorch, Python runs the program.
+    let mut hosts = profile.processes.get(process)?.seen_hosts();
+    if hosts.any(|host| host.program_between_ops) {
         return announced::announcing(profile, process, in_place);
     }
     let (gap, ops) = in_place.gap(process)?;

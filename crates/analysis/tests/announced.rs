@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use analysis::{Estimate, Options, ProbeCost, summarize};
-use profile::{Calibration, LibraryKind, Profile, Role, Usage};
+use profile::{Calibration, Profile, Role, Usage};
 use record::brackets::{Brackets, Histogram, bucket_of};
 use testkit::{CallScript, Item, ProfileScript, Scratch};
 
@@ -31,7 +31,7 @@ fn ops() -> ProfileScript {
     let mut script = ProfileScript::monotonic();
     let process = script.process(1);
     let torch = process.machine("torch");
-    process.libraries[0].kind = LibraryKind::Torch;
+    process.libraries[0].host = testkit::hosts::TORCH;
     let op = process.op(torch, Role::Op, "aten::mm", "");
     process.op(torch, Role::Region, "parallel", "");
     process.op(torch, Role::Task, "task", "");
@@ -146,7 +146,7 @@ fn brackets_cost_more_than_what_is_timed_of_them() {
     assert!((cost(&script).probes.value - 100.0 * 45.0).abs() < 1e-6);
     // TVM calls the recorder without a shim.
     script.processes[0].brackets[1] = of(false, 24, 31);
-    script.processes[0].libraries[0].kind = LibraryKind::RelaxVm;
+    script.processes[0].libraries[0].host = testkit::hosts::TVM;
     assert!((cost(&script).probes.value - 100.0 * 75.0).abs() < 1e-6);
 }
 

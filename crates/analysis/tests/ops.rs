@@ -341,7 +341,8 @@ fn book_keeping_is_one_row() {
     let table = OpTable::new(&OpTrees::new(&profile, false), &OpFilter::default(), true, false);
     let rows = table.rows.iter().map(|row| (row.kind.clone(), row.calls, row.own.value as u128));
     let rows: Vec<(OpRowKind, u64, u128)> = rows.collect();
-    let bookkeeping = OpRowKind::Bookkeeping { device: "cpu0".to_owned() };
+    let bookkeeping =
+        OpRowKind::Bookkeeping { names: "vm.builtin.*".to_owned(), device: "cpu0".to_owned() };
     assert_eq!(rows.len(), 2);
     assert!(rows.contains(&(bookkeeping, 2, 5)), "{rows:?}");
 }

@@ -37,7 +37,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use abi::agent::{AgentTable, TABLE_SYMBOL};
 use abi::collector as c;
-pub use abi::collector::Device;
+pub use abi::dlpack::Device;
 
 /// The kind of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -131,7 +131,7 @@ losses! {
     35 OpShapesLeftOut "op_shapes_left_out" Missing
         "calls of ops that were recorded by name only, because their arguments have more shapes than can be recorded, or because the process has used too many different shapes (65,536)";
     36 ParallelUnseen "parallel_unseen" Missing
-        "virtual machines whose compiled code was loaded before its parallel launches could be watched, or processes whose PyTorch does not launch them in a way that can be watched; what their ops do on other threads is not counted for any op";
+        "hosts whose compiled code was loaded before its parallel launches could be watched, or that do not launch them in a way that can be watched; what their ops do on other threads is not counted for any op";
     37 TaskNotRecorded "task_not_recorded" Missing
         "tasks of parallel regions whose thread could not be recorded; their counts are missing from their op";
     38 CollectorFailed "collector_failed" Missing
@@ -167,9 +167,9 @@ losses! {
     53 PluginEventsLeft "plugin_events_left" Missing
         "files with events of profiler plugins, or with recordings of another profiler, that are not shown: their process is still running, or they could not be converted";
     54 RecordingIncomplete "recording_incomplete" Missing
-        "recordings of another profiler in the process, such as torch.profiler, of which a part is missing: the process ended or the disk was full before all was handed over, or it is damaged";
+        "recordings of a host's own profiler of which a part is missing: the process ended or the disk was full before all was handed over, or it is damaged";
     55 RangeEndedElsewhere "range_ended_elsewhere" Missing
-        "ranges of PyTorch's record_function that ended on another thread than they began (asynchronous functions), so that their counters cannot be read; they have no row";
+        "ranges that the program marked and that ended on another thread than they began (asynchronous functions), so that their counters cannot be read; they have no row";
     56 LoopModuleRefused "loop_module_refused" Missing
         "instrumented executables whose descriptor is in memory that is read-only or shared with other processes; their loops were not counted";
     57 CodeNotKept "code_not_kept" Missing
@@ -179,7 +179,7 @@ losses! {
     59 RunsUnlike "runs_unlike" Distorted
         "runs of a model whose ops were counted without being watched, because earlier runs made the same calls, but which failed or may have made other calls";
     60 RecordingInvalid "recording_invalid" Missing
-        "recordings of torch.profiler that were left out because PyTorch leaves them invalid: another profiler of the process was prepared, started or stopped while they ran, or they were stopped on another thread than they were started on";
+        "recordings of a host's own profiler that were left out because the host leaves them invalid: another profiler of the process was prepared, started or stopped while they ran, or they were stopped on another thread than they were started on";
     61 Inconsistent "inconsistent" Distorted
         "rows in which what was to be subtracted for the recorder contradicts what was recorded; the view shows all values as they were recorded. Please report it";
     62 DeviceWorkUntimed "device_work_untimed" Missing

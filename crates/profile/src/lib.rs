@@ -96,10 +96,9 @@ pub use merged::Member;
 pub use ops::{Op, OpId, Ops};
 pub use profile::{Process, Profile, Thread};
 pub use record::brackets;
+pub use record::host::Host;
 pub use record::job::Job;
-pub use record::meta::{
-    Calibration, Export, Library, LibraryKind, OpExport, Role, ValueKey, ValueKind,
-};
+pub use record::meta::{Calibration, Export, Library, OpExport, Role, ValueKey, ValueKind};
 pub use record::pool::ProfileId;
 pub use record::{PageHeader, Timeline, Usage, UtcClock};
 pub use tracks::{Sample, Tracks, TracksWriter};

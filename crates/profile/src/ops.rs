@@ -4,17 +4,22 @@
 //! was loaded again, has another id but is the same op. Two exports are the same op if everything
 //! that the compiler recorded about them is equal: library name, export name, tag, source location,
 //! workgroup size, numbers of bindings and constants, and local memory. Functions with equal names
-//! in two different models are thus separate as soon as one of these differs. What a virtual
-//! machine of TVM calls is the same op if its name, arguments, device and the machine's name are
-//! equal.
+//! in two different models are thus separate as soon as one of these differs. What a host that calls
+//! ops calls is the same op if its name, arguments, device, the machine's name and the description of
+//! the host are equal.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
+use record::host::Host;
 use record::meta::{Export, Library, OpExport, Role};
 
 /// Index of an op in [`Ops`].
 pub type OpId = u32;
+
+/// What the calls of a process may refer to: its hosts with their numbers, its libraries, and what its
+/// machines call.
+pub(crate) type Exporting<'a> = (&'a [(u8, Host)], &'a [Library], &'a [OpExport]);
 
 /// One op.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -39,6 +44,12 @@ pub struct Op {
     /// Whether its calls return before the device has finished, so that durations are those of
     /// launches.
     pub asynchronous: bool,
+    /// Whether it is a bookkeeping op of its host ([`Host::is_bookkeeping`]).
+    pub bookkeeping: bool,
+    /// The place of its host in [`Ops::hosts`].
+    pub host: u32,
+    /// The name that tables show, if it is not its own: see [`Host::shown_name`].
+    shown: Option<Box<str>>,
     workgroup_size: [u32; 3],
     bindings: u32,
     constants: u32,
@@ -46,7 +57,7 @@ pub struct Op {
 }
 
 impl Op {
-    fn new(library: &Arc<str>, export: &Export) -> Self {
+    fn new((library, host): &(Arc<str>, u32), export: &Export) -> Self {
         let name = if export.name.is_empty() {
             format!("{}#{}", beginning(library), export.ordinal)
         } else {
@@ -55,6 +66,7 @@ impl Op {
         Self {
             name,
             library: Arc::clone(library),
+            host: *host,
             tag: export.tag.clone(),
             source_path: export.source_path.clone(),
             source_line: export.source_line,
@@ -66,13 +78,19 @@ impl Op {
         }
     }
 
-    fn of_machine(library: Option<&Arc<str>>, export: &OpExport) -> Self {
+    fn of_machine(library: Option<&(Arc<str>, u32)>, export: &OpExport, hosts: &[Host]) -> Self {
+        let (library, host) = library.cloned().unwrap_or_default();
+        let described = hosts.get(host as usize).unwrap_or(&Host::UNKNOWN);
+        let shown = described.shown_name(&export.name);
         Self {
             name: match export.name.as_str() {
                 "" => format!("op#{}", export.id),
                 name => name.to_owned(),
             },
-            library: library.cloned().unwrap_or_default(),
+            library,
+            host,
+            shown: shown.map(String::into_boxed_str),
+            bookkeeping: export.role == Role::Op && described.is_bookkeeping(&export.name),
             role: export.role,
             arguments: export.arguments.clone(),
             device: export.device.clone(),
@@ -81,13 +99,10 @@ impl Op {
         }
     }
 
-    /// Returns the name that tables show. PyTorch gives each step of its profiler a name of its own
-    /// (`ProfilerStep#7`), but all steps are one row in its own tables, `ProfilerStep*`.
+    /// Returns the name that tables show. A host may give each of some calls a name of its own
+    /// (`ProfilerStep#7`) although all of them are one row, `ProfilerStep*`.
     pub fn shown_name(&self) -> &str {
-        let number = self.name.strip_prefix(STEP);
-        let is_step =
-            |number: &str| !number.is_empty() && number.bytes().all(|digit| digit.is_ascii_digit());
-        if number.is_some_and(is_step) { STEPS } else { &self.name }
+        self.shown.as_deref().unwrap_or(&self.name)
     }
 
     /// Returns `path:line` or `path`; `None` if the compiler recorded nothing.
@@ -100,10 +115,6 @@ impl Op {
     }
 }
 
-/// How the names of the steps of PyTorch's profiler begin, and the name of all of them.
-const STEP: &str = "ProfilerStep#";
-const STEPS: &str = "ProfilerStep*";
-
 /// The part of a library's name that the names of its unnamed exports repeat.
 fn beginning(name: &str) -> &str {
     const LONGEST: usize = 255;
@@ -115,6 +126,8 @@ fn beginning(name: &str) -> &str {
 #[derive(Clone, Debug, Default)]
 pub struct Ops {
     ops: Vec<Op>,
+    /// The distinct descriptions of hosts; the first one is that of an unknown host.
+    hosts: Vec<Host>,
     by_export: Vec<Exports>,
     /// For each op, the first one that is in the same row of a table.
     rows: Vec<OpId>,
@@ -161,38 +174,51 @@ impl Exports {
 impl Ops {
     /// Numbers the exports of each process: first those of its libraries, then those of its
     /// machines.
-    pub(crate) fn new<'a>(
-        processes: impl IntoIterator<Item = (&'a [Library], &'a [OpExport])>,
-    ) -> Self {
+    pub(crate) fn new<'a>(processes: impl IntoIterator<Item = Exporting<'a>>) -> Self {
         let mut known: HashMap<Op, OpId> = HashMap::new();
-        let mut result = Self::default();
-        for (libraries, exports) in processes {
+        let mut result = Self { hosts: vec![Host::UNKNOWN], ..Self::default() };
+        let mut known_hosts: HashMap<&Host, u32> = HashMap::new();
+        for (hosts, libraries, exports) in processes {
             let mut all = Vec::new();
-            let names: Vec<Arc<str>> = libraries.iter().map(|l| l.name.as_str().into()).collect();
-            // Of libraries with the same id, the first one counts.
-            let by_id: HashMap<u32, &Arc<str>> =
+            // Of hosts with the same number, and of libraries with the same id, the first one counts.
+            let mut numbers: HashMap<u8, u32> = HashMap::new();
+            for (number, host) in hosts {
+                let place = *known_hosts.entry(host).or_insert_with(|| {
+                    result.hosts.push(host.clone());
+                    (result.hosts.len() - 1) as u32
+                });
+                numbers.entry(*number).or_insert(place);
+            }
+            let host = |library: &Library| numbers.get(&library.host).copied().unwrap_or(0);
+            let names: Vec<(Arc<str>, u32)> =
+                libraries.iter().map(|l| (l.name.as_str().into(), host(l))).collect();
+            let by_id: HashMap<u32, &(Arc<str>, u32)> =
                 libraries.iter().map(|library| library.id).zip(&names).rev().collect();
             let functions = libraries.iter().zip(&names).flat_map(|(library, name)| {
                 library.exports.iter().map(move |export| (export.id, Op::new(name, export)))
             });
-            let calls =
-                exports.iter().map(|e| (e.id, Op::of_machine(by_id.get(&e.library).copied(), e)));
+            let described = &result.hosts;
+            let calls = exports
+                .iter()
+                .map(|e| (e.id, Op::of_machine(by_id.get(&e.library).copied(), e, described)));
+            let ops = &mut result.ops;
             for (export, op) in functions.chain(calls) {
                 let id = *known.entry(op).or_insert_with_key(|op| {
-                    result.ops.push(op.clone());
-                    (result.ops.len() - 1) as OpId
+                    ops.push(op.clone());
+                    (ops.len() - 1) as OpId
                 });
                 all.push((export, id));
             }
             result.by_export.push(Exports::new(&all));
         }
-        let mut steps: HashMap<Op, OpId> = HashMap::new();
+        let mut numbered: HashMap<Op, OpId> = HashMap::new();
         let row = |(id, op): (usize, &Op)| {
             let shown = op.shown_name();
             match shown == op.name {
                 true => id as OpId,
                 false => {
-                    *steps.entry(Op { name: shown.to_owned(), ..op.clone() }).or_insert(id as OpId)
+                    let name = shown.to_owned();
+                    *numbered.entry(Op { name, ..op.clone() }).or_insert(id as OpId)
                 }
             }
         };
@@ -207,7 +233,7 @@ impl Ops {
     }
 
     /// Returns the op in whose row of a table this op is: itself, or the first of those that only differ
-    /// in the number of a step ([`Op::shown_name`]).
+    /// in their number ([`Op::shown_name`]).
     pub fn row_of(&self, op: OpId) -> OpId {
         self.rows.get(op as usize).copied().unwrap_or(op)
     }
@@ -216,6 +242,17 @@ impl Ops {
     pub fn of_process(&self, process: usize) -> impl Iterator<Item = OpId> {
         let exports = self.by_export.get(process).into_iter();
         exports.flat_map(|of| of.list.iter().flatten().chain(of.beyond.values()).copied())
+    }
+
+    /// Returns the description of an op's host.
+    pub fn host_of(&self, op: &Op) -> &Host {
+        self.hosts.get(op.host as usize).unwrap_or(&Host::UNKNOWN)
+    }
+
+    /// Returns the distinct descriptions of the hosts of all processes, which [`Op::host`] refers to.
+    /// The first one is that of an unknown host.
+    pub fn hosts(&self) -> &[Host] {
+        &self.hosts
     }
 
     /// Returns all ops in the order of their numbers.
@@ -245,7 +282,19 @@ mod tests {
         let mut exports: Vec<OpExport> =
             (0..).zip(names).map(|(id, name)| op(id, name, Role::Range)).collect();
         exports.push(op(5, "ProfilerStep#2", Role::Op));
-        let ops = Ops::new([(&[] as &[Library], exports.as_slice())]);
+        let host = Host { numbered: vec!["ProfilerStep#".into()].into(), ..Host::UNKNOWN };
+        let library = Library {
+            id: 0,
+            name: "torch".to_owned(),
+            host: 3,
+            abi: 0,
+            features: 0,
+            sanitizer: 0,
+            ticks: 0,
+            exports: Vec::new(),
+        };
+        let (hosts, libraries) = ([(3, host)], [library]);
+        let ops = Ops::new([(&hosts[..], &libraries[..], &exports[..])]);
         let rows: Vec<OpId> = (0..6).map(|op| ops.row_of(op)).collect();
         assert_eq!(rows, [0, 1, 0, 3, 4, 5], "a call of another role is another row");
         let shown: Vec<&str> = ops.all().iter().map(Op::shown_name).collect();

@@ -22,6 +22,7 @@ use std::path::{Path, PathBuf};
 
 use model::Loss;
 use record::counts::CountsFrames;
+use record::host::Host;
 use record::job::Job;
 use record::loops::LOOPS_NAME;
 use record::meta::{
@@ -40,7 +41,7 @@ use crate::ledger::{Ledger, LossCount, merge_losses};
 use crate::leftovers::{LeftPage, Leftovers, PartId};
 use crate::manifest::{Manifest, Moment, SwitchCost};
 use crate::merged::Member;
-use crate::ops::Ops;
+use crate::ops::{Exporting, Ops};
 use crate::pools::{self, NoPool};
 use crate::scan::{Rewritten, Scan, scan};
 use crate::tracks::{Times, Tracks};
@@ -93,7 +94,10 @@ pub struct Process {
     pub id: PartId,
     /// Its own description; `None` if its metadata is missing.
     pub info: Option<meta::Process>,
-    /// The executable libraries that it loaded.
+    /// The descriptions of its hosts, with the numbers that its libraries refer to; at most
+    /// [`MOST_HOSTS`].
+    pub hosts: Vec<(u8, Host)>,
+    /// The executable libraries that it loaded, and the machines of its hosts.
     pub libraries: Vec<Library>,
     /// The functions that its virtual machines call.
     pub op_exports: Vec<OpExport>,
@@ -144,6 +148,9 @@ pub struct Process {
     /// The directory of all parts; `None` if there is none.
     parts: Option<Dir>,
 }
+
+/// Descriptions of hosts that are kept of a process, at most.
+pub const MOST_HOSTS: usize = 32;
 
 /// One thread that recorded.
 #[derive(Debug)]
@@ -370,14 +377,26 @@ impl Process {
     }
 
     /// Returns everything that its calls may refer to.
-    pub(crate) fn exports(&self) -> (&[Library], &[OpExport]) {
-        (&self.libraries, &self.op_exports)
+    pub(crate) fn exports(&self) -> Exporting<'_> {
+        (&self.hosts, &self.libraries, &self.op_exports)
+    }
+
+    /// Returns the description of a library's host.
+    pub fn host_of(&self, library: &Library) -> &Host {
+        let known = self.hosts.iter().find(|(number, _)| *number == library.host);
+        known.map_or(&Host::UNKNOWN, |(_, host)| host)
+    }
+
+    /// Returns the hosts of its libraries, once for each library.
+    pub fn seen_hosts(&self) -> impl Iterator<Item = &Host> {
+        self.libraries.iter().map(|library| self.host_of(library))
     }
 
     fn new(parts: Option<Dir>, id: PartId, alive: bool) -> Self {
         Self {
             id,
             info: None,
+            hosts: Vec::new(),
             libraries: Vec::new(),
             op_exports: Vec::new(),
             value_keys: Vec::new(),
@@ -512,6 +531,12 @@ impl Process {
                 Frame::Process(info) => self.info = self.info.take().or(Some(info)),
                 Frame::Snapshot(snapshot) => snapshots.push(snapshot),
                 Frame::Library(library) => self.libraries.push(library),
+                Frame::Host(number, host) => {
+                    let known = self.hosts.iter().any(|(known, _)| *known == number);
+                    if !known && self.hosts.len() < MOST_HOSTS {
+                        self.hosts.push((number, *host));
+                    }
+                }
                 Frame::Calibration(calibration) => self.calibrations.push(calibration),
                 Frame::Op(export) => self.op_exports.push(export),
                 Frame::Value(key) => self.value_keys.push(key),

@@ -14,10 +14,11 @@
 use std::collections::HashMap;
 use std::io::Write;
 
+use record::host::Host;
 use record::job::Job;
 use record::meta::{
-    self, Export, Frame, LONGEST_NAME, Library, LibraryKind, META_NAME, OpExport, PAGES_NAME,
-    PARTS_NAME, Role, part_name,
+    self, Export, Frame, LONGEST_NAME, Library, META_NAME, OpExport, PAGES_NAME, PARTS_NAME, Role,
+    part_name,
 };
 use record::page::{Call, OwnedPage, PageStart};
 use record::{ClockKind, Timeline};
@@ -206,7 +207,7 @@ impl CallsWriter {
             of.libraries.push(Library {
                 id: next as u32,
                 name: kept(library),
-                kind: LibraryKind::Imported,
+                host: IMPORTED,
                 abi: 0,
                 features: 0,
                 sanitizer: 0,
@@ -300,6 +301,7 @@ impl CallsWriter {
             };
             let mut bytes = Frame::Process(info).to_bytes();
             bytes.extend(process.job.into_iter().flat_map(|job| Frame::Job(job).to_bytes()));
+            bytes.extend(Frame::Host(IMPORTED, Box::new(imported())).to_bytes());
             for library in process.libraries {
                 bytes.extend(Frame::Library(library).to_bytes());
             }
@@ -311,6 +313,21 @@ impl CallsWriter {
             written.map_err(Error::on("write", &part.path_of(META_NAME)))?;
         }
         Ok(())
+    }
+}
+
+/// The number of the host of everything that is imported.
+const IMPORTED: u8 = 0;
+
+/// What stands for the hosts of imported calls, of which a trace says nothing.
+fn imported() -> Host {
+    Host {
+        name: "imported".into(),
+        title: "an imported trace".into(),
+        dispatches: false,
+        // The steps of torch.profiler, which its own tables show as one row.
+        numbered: vec!["ProfilerStep#".into()].into(),
+        ..Host::UNKNOWN
     }
 }
 

@@ -17,6 +17,8 @@
 //! | [`page`] | a page: header, call records, thread clock records |
 //! | [`pool`] | the shared mapping: page claims, the process table with its losses |
 //! | [`meta`] | frames of a process's metadata file |
+//! | [`role`] | what a call is |
+//! | [`host`] | what a kind of host says about itself |
 //! | [`counts`] | tables of exact counts of calls, in runs with a budget |
 //! | [`loops`] | tables of instrumented loops, and the file that holds them in the end |
 //! | [`run_file`] | the settings that `run` resolved and that the agent follows |
@@ -35,11 +37,13 @@ pub mod brackets;
 pub mod carry;
 pub mod clock;
 pub mod counts;
+pub mod host;
 pub mod job;
 pub mod loops;
 pub mod meta;
 pub mod page;
 pub mod pool;
+pub mod role;
 pub mod run_file;
 pub mod thread_times;
 pub mod usage;

@@ -13,7 +13,9 @@
 
 use crate::brackets::Brackets;
 use crate::clock::{ClockKind, Granularity, Snapshot};
+use crate::host::Host;
 use crate::job::Job;
+pub use crate::role::Role;
 use crate::run_file::{get_snapshot, put_snapshot};
 use crate::thread_times::{self, ThreadCpu};
 use crate::wire::{Decoder, Encoder, Truncated, xxh64};
@@ -33,6 +35,7 @@ const KIND_COST: u16 = 13;
 const KIND_JOB: u16 = 14;
 const KIND_THREADS: u16 = 15;
 const KIND_ANNOUNCED: u16 = 16;
+const KIND_HOST: u16 = 17;
 
 /// Name of the metadata file in a process's part.
 pub const META_NAME: &str = "meta.cps";
@@ -88,8 +91,11 @@ pub enum Frame {
     Process(Process),
     /// A moment on all clocks.
     Snapshot(Snapshot),
-    /// An executable library was loaded.
+    /// An executable library was loaded, or a machine of a host was first seen.
     Library(Library),
+    /// A host with its number, which its libraries refer to. Of several with the same number, the
+    /// first one counts.
+    Host(u8, Box<Host>),
     /// The cost and the readings of an empty probe in this process.
     Calibration(Calibration),
     /// An export that is not a function of a library was first seen.
@@ -161,56 +167,6 @@ pub struct Process {
     pub arguments: Vec<String>,
 }
 
-/// How an executable library was loaded into the process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[repr(u8)]
-pub enum LibraryKind {
-    /// IREE's embedded ELF, loaded by IREE's own loader.
-    EmbeddedElf = 0,
-    /// A shared object, loaded by the dynamic linker.
-    SystemLibrary = 1,
-    /// First seen when a runtime with the call hook called it: a library linked into the program,
-    /// for example.
-    Hooked = 2,
-    /// Not a library: a kind of activity in an imported trace.
-    Imported = 3,
-    /// Not a library: a virtual machine of TVM's Relax. Its exports follow one by one
-    /// ([`OpExport`]).
-    RelaxVm = 4,
-    /// Not a library: PyTorch. Its ops and ranges follow one by one ([`OpExport`]).
-    Torch = 5,
-}
-
-impl LibraryKind {
-    /// All kinds, in the order of their numbers.
-    pub const ALL: [Self; 6] = [
-        Self::EmbeddedElf,
-        Self::SystemLibrary,
-        Self::Hooked,
-        Self::Imported,
-        Self::RelaxVm,
-        Self::Torch,
-    ];
-
-    /// Returns whether it is a host that calls ops, which `counterpoint ops` shows: a virtual
-    /// machine, or PyTorch.
-    pub fn is_machine(self) -> bool {
-        matches!(self, Self::RelaxVm | Self::Torch)
-    }
-
-    /// Returns `embedded-elf`, `system-library`, `hooked`, `imported`, `relax-vm` or `torch`.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::EmbeddedElf => "embedded-elf",
-            Self::SystemLibrary => "system-library",
-            Self::Hooked => "hooked",
-            Self::Imported => "imported",
-            Self::RelaxVm => "relax-vm",
-            Self::Torch => "torch",
-        }
-    }
-}
-
 /// See [`Frame::Library`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Library {
@@ -218,8 +174,8 @@ pub struct Library {
     pub id: u32,
     /// The name that the compiler gave it.
     pub name: String,
-    /// How it was loaded.
-    pub kind: LibraryKind,
+    /// The number of its host in the process: see [`Frame::Host`].
+    pub host: u8,
     /// Version of the executable library ABI: 5 or 6.
     pub abi: u32,
     /// The header's feature bits.
@@ -257,71 +213,6 @@ pub struct Export {
     pub constants: u32,
     /// Local memory in pages of 4 KiB.
     pub local_memory_pages: u32,
-}
-
-/// The kind of a call of an export, in the model's terms.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[repr(u8)]
-pub enum Role {
-    /// A workgroup of a dispatch, or a slice of an imported trace.
-    #[default]
-    Workgroup = 0,
-    /// A call that a model makes, to an operator or to a function that calls operators.
-    Op = 1,
-    /// One run of a model: a call of one of its entry functions.
-    Run = 2,
-    /// A parallel region of an op, on the thread that launched it: from the launch until all its
-    /// tasks are done.
-    Region = 3,
-    /// One task of a parallel region, on the thread that ran it. Workgroup id and count are the
-    /// task's number and the number of tasks, in x.
-    Task = 4,
-    /// An asynchronous span of an imported trace. It has a begin and an end but belongs to no
-    /// thread.
-    Span = 5,
-    /// Work that the profiler of an imported trace did for itself.
-    Bookkeeping = 6,
-    /// A range that the program marked by name, for example with PyTorch's `record_function`.
-    Range = 7,
-}
-
-impl Role {
-    /// All roles, in the order of their numbers.
-    pub const ALL: [Self; 8] = [
-        Self::Workgroup,
-        Self::Op,
-        Self::Run,
-        Self::Region,
-        Self::Task,
-        Self::Span,
-        Self::Bookkeeping,
-        Self::Range,
-    ];
-
-    /// Whether calls with this role come from a host that calls ops: a virtual machine, or PyTorch.
-    pub fn is_of_machine(self) -> bool {
-        matches!(self, Self::Op | Self::Run | Self::Region | Self::Task | Self::Range)
-    }
-
-    /// Whether calls with this role belong to no thread of the program. They count in no self time
-    /// and in no percentage.
-    pub fn is_apart(self) -> bool {
-        matches!(self, Self::Span | Self::Bookkeeping)
-    }
-
-    /// Returns `workgroup`, `op`, `run`, `region`, `task`, `span`, `bookkeeping` or `range`.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Workgroup => "workgroup",
-            Self::Op => "op",
-            Self::Run => "run",
-            Self::Region => "region",
-            Self::Task => "task",
-            Self::Span => "span",
-            Self::Bookkeeping => "bookkeeping",
-            Self::Range => "range",
-        }
-    }
 }
 
 /// See [`Frame::Op`]. Regions and tasks have the name, arguments and device of their op.
@@ -493,6 +384,10 @@ impl Frame {
                 put_library(&mut e, library);
                 KIND_LIBRARY
             }
+            Self::Host(number, host) => {
+                host.put(*number, &mut e);
+                KIND_HOST
+            }
             Self::Calibration(c) => {
                 e.u32(c.calls).u32(c.counters).u64(c.inside_ticks).u64(c.total_ticks);
                 e.u32(c.inside_values.len() as u32);
@@ -611,7 +506,7 @@ fn get_sums(d: &mut Decoder<'_>) -> Result<Sums, Truncated> {
 }
 
 fn put_library(e: &mut Encoder, l: &Library) {
-    e.u32(l.id).str(&l.name).u8(l.kind as u8).u32(l.abi).u32(l.features).u32(l.sanitizer);
+    e.u32(l.id).str(&l.name).u8(l.host).u32(l.abi).u32(l.features).u32(l.sanitizer);
     e.u64(l.ticks).u32(l.exports.len() as u32);
     for x in &l.exports {
         e.u32(x.id).u32(x.ordinal).u8(x.recorded.into()).str(&x.name).str(&x.tag);
@@ -630,8 +525,7 @@ fn kept_name(d: &mut Decoder<'_>) -> Result<String, Truncated> {
 }
 
 fn get_library(d: &mut Decoder<'_>) -> Result<Library, Truncated> {
-    let (id, name, kind) = (d.u32()?, kept_name(d)?, d.u8()?);
-    let kind = LibraryKind::ALL.get(usize::from(kind)).copied().unwrap_or(LibraryKind::Hooked);
+    let (id, name, host) = (d.u32()?, kept_name(d)?, d.u8()?);
     let (abi, features, sanitizer, ticks) = (d.u32()?, d.u32()?, d.u32()?, d.u64()?);
     let exports = (0..d.u32()?)
         .map(|_| {
@@ -650,7 +544,7 @@ fn get_library(d: &mut Decoder<'_>) -> Result<Library, Truncated> {
             })
         })
         .collect::<Result<_, Truncated>>()?;
-    Ok(Library { id, name, kind, abi, features, sanitizer, ticks, exports })
+    Ok(Library { id, name, host, abi, features, sanitizer, ticks, exports })
 }
 
 fn get_op(d: &mut Decoder<'_>) -> Result<OpExport, Truncated> {
@@ -731,6 +625,10 @@ fn read_frame(bytes: &[u8]) -> Result<(Option<Frame>, usize), Truncated> {
         }
         KIND_SNAPSHOT => Some(Frame::Snapshot(get_snapshot(d)?)),
         KIND_LIBRARY => Some(Frame::Library(get_library(d)?)),
+        KIND_HOST => {
+            let (number, host) = Host::get(d)?;
+            Some(Frame::Host(number, Box::new(host)))
+        }
         KIND_CALIBRATION => {
             let (calls, counters) = (d.u32()?, d.u32()?);
             let (inside_ticks, total_ticks) = (d.u64()?, d.u64()?);
@@ -815,10 +713,14 @@ mod tests {
                 realtime_ns: 3,
                 uncertainty_ticks: 4,
             }),
+            Frame::Host(
+                2,
+                Box::new(Host { name: "toy".into(), title: "Toy".into(), ..Host::UNKNOWN }),
+            ),
             Frame::Library(Library {
                 id: 0,
                 name: "mlp_linked".into(),
-                kind: LibraryKind::SystemLibrary,
+                host: 2,
                 abi: 6,
                 features: 0,
                 sanitizer: 0,
@@ -925,7 +827,6 @@ mod tests {
     /// The numbers in files are places in these lists.
     #[test]
     fn lists_are_in_the_order_of_their_numbers() {
-        assert!(LibraryKind::ALL.iter().enumerate().all(|(i, kind)| *kind as usize == i));
         assert!(Role::ALL.iter().enumerate().all(|(i, role)| *role as usize == i));
     }
 

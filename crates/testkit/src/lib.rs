@@ -21,6 +21,7 @@ pub mod c;
 pub mod counting;
 pub mod fuzz;
 pub mod golden;
+pub mod hosts;
 pub mod make;
 pub mod random;
 pub mod scratch;

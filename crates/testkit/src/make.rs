@@ -18,6 +18,7 @@ use record::pool::{Owner, ProfileId};
 use record::run_file::RUN_FILE_NAME;
 use record::{Pool, RunFile, Usage, pool};
 
+use crate::hosts;
 use crate::scratch::Scratch;
 use crate::script::{CallScript, Item, ProcessScript, ProfileScript, ThreadScript};
 
@@ -286,6 +287,10 @@ impl ProcessScript {
         let mut frames = vec![Frame::Process(process)];
         frames.extend(self.snapshots.iter().map(|s| Frame::Snapshot(*s)));
         frames.extend(self.calibrations.iter().cloned().map(Frame::Calibration));
+        let hosts = hosts::known().into_iter().chain(self.hosts.iter().cloned());
+        let is_used = |number: u8| self.libraries.iter().any(|library| library.host == number);
+        let used = hosts.filter(|(number, _)| is_used(*number));
+        frames.extend(used.map(|(number, host)| Frame::Host(number, Box::new(host))));
         frames.extend(self.libraries.iter().cloned().map(Frame::Library));
         frames.extend(self.op_exports.iter().cloned().map(Frame::Op));
         frames.extend(self.value_keys.iter().cloned().map(Frame::Value));

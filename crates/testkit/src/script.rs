@@ -12,12 +12,15 @@
 use profile::{Exit, Manifest, Moment, Origin, State};
 use record::brackets::Brackets;
 use record::counts::{CountsRow, Spent};
+use record::host::Host;
 use record::job::Job;
 use record::meta::{
-    Calibration, Export, Leaving, Library, LibraryKind, OpExport, ProcessCost, Role, Text, ValueKey,
+    Calibration, Export, Leaving, Library, OpExport, ProcessCost, Role, Text, ValueKey,
 };
 use record::thread_times::ThreadCpu;
 use record::{ClockKind, Drawn, Granularity, Snapshot, Usage};
+
+use crate::hosts;
 
 /// A whole profile.
 #[derive(Clone, Debug)]
@@ -40,6 +43,8 @@ pub struct ProcessScript {
     pub start_time: u64,
     /// Generation: number of parts that the same process made before.
     pub generation: u32,
+    /// Hosts besides those of [`crate::hosts`], with their numbers.
+    pub hosts: Vec<(u8, Host)>,
     /// Libraries with their exports.
     pub libraries: Vec<Library>,
     /// The functions that its virtual machines call.
@@ -238,7 +243,7 @@ impl ProcessScript {
         self.libraries.push(Library {
             id: self.libraries.len() as u32,
             name: name.to_owned(),
-            kind: LibraryKind::EmbeddedElf,
+            host: hosts::IREE,
             abi: 6,
             features: 0,
             sanitizer: 0,
@@ -251,7 +256,7 @@ impl ProcessScript {
     /// Creates a virtual machine of TVM; returns its number.
     pub fn machine(&mut self, name: &str) -> u32 {
         let library = self.library(name, &[]);
-        library.kind = LibraryKind::RelaxVm;
+        library.host = hosts::TVM;
         library.id
     }
 

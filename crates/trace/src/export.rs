@@ -4,7 +4,7 @@
 pub mod activities;
 pub mod calls;
 pub mod filter;
-pub(crate) mod kinds;
+pub mod kinds;
 pub mod loops;
 pub mod members;
 mod relay;

@@ -3,6 +3,7 @@
 //!
 //! | module | purpose |
 //! |---|---|
+//! | [`announced`] | handles hosts that announce themselves and their ops through the agent's table |
 //! | [`iree`] | handles executable libraries of stock IREE runtimes: a trampoline for each exported function |
 //! | [`machine`] | what adapters for hosts that call ops have in common |
 //! | [`loops`] | handles modules that `counterpoint loops instrument` has rewritten: counts of loops |
@@ -10,6 +11,7 @@
 //! | [`torch`] | handles stock PyTorch: ops, ranges and parallel regions, and profiler plugins inside its own profiler |
 //! | [`tvm`] | handles TVM's Relax virtual machine: instrument, entry functions, parallel regions |
 
+pub mod announced;
 pub mod iree;
 pub mod loops;
 mod machine;

@@ -1,8 +1,14 @@
 //! The list of adapters. To add one, write its folder below `adapters/` and add a line here.
 
-use crate::adapters::{iree, loops, plugins, torch, tvm};
+use crate::adapters::{announced, iree, loops, plugins, torch, tvm};
 use crate::recorder::adapter::Adapter;
 
 /// All adapters. The first one whose source of runs is asked for provides the run.
-pub static ADAPTERS: &[&Adapter] =
-    &[&iree::ADAPTER, &tvm::ADAPTER, &torch::ADAPTER, &loops::ADAPTER, &plugins::ADAPTER];
+pub static ADAPTERS: &[&Adapter] = &[
+    &iree::ADAPTER,
+    &tvm::ADAPTER,
+    &torch::ADAPTER,
+    &announced::ADAPTER,
+    &loops::ADAPTER,
+    &plugins::ADAPTER,
+];

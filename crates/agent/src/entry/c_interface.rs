@@ -5,6 +5,7 @@ use std::ffi::{CStr, c_char};
 
 use abi::agent::{AgentTable, TABLE_SYMBOL, TABLE_VERSION};
 
+use crate::adapters::announced::{calls, machines};
 use crate::entry::{one_agent, session};
 use crate::process::cost;
 use crate::recorder::collectors;
@@ -25,6 +26,9 @@ pub static counterpoint_agent: AgentTable = AgentTable {
     collector_add: collectors::add_guarded,
     collector_remove,
     spent,
+    host_machine: machines::add,
+    op_begin: calls::begin,
+    op_end: calls::end,
 };
 
 const fn build() -> [u8; 32] {

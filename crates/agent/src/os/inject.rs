@@ -37,6 +37,7 @@ points! {
     SanitizerOptions,
     SessionBegin, SessionEnd,
     OpBefore, OpAfter, OpMake, OpTell, RunBegin, RunEnd, RegionBegin, RegionEnd, TaskBegin, TaskEnd,
+    HostMachine, HostOpBegin, HostOpEnd,
     Workspace, Exported, CollectorStart, CollectorStop,
     TorchBegin, TorchEnd, TorchBeginApart, TorchEndApart, TorchWatch,
     TorchRegionBegin, TorchRegionEnd, TorchTaskBegin, TorchTaskEnd,

@@ -3,12 +3,14 @@
 //! | module | purpose |
 //! |---|---|
 //! | [`sys`] | makes system calls that leave `errno` alone, and reads memory without faulting |
+//! | [`elf`] | reads headers and symbols of an ELF in memory |
 //! | [`hidden_child`] | runs a program without the host being able to notice |
 //! | [`kept`] | keeps memory until the process ends, where LeakSanitizer finds it |
 //! | [`own_stack`] | runs work on a stack of our own, because the program's may be small |
 //! | [`scratch`] | pages for what is too large for the program's stack |
 //! | `inject` | panics or raises signals at named points, in a library built for tests |
 
+pub mod elf;
 pub mod hidden_child;
 #[cfg(feature = "inject-panics")]
 pub mod inject;

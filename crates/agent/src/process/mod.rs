@@ -6,6 +6,7 @@
 //! | [`events`] | writes files of events in the process's part |
 //! | [`plugins`] | holds the profiler plugins that are loaded into the process |
 //! | [`program`] | the moment before the program's `main` |
+//! | [`hosts`] | numbers the hosts that were seen, and writes what each says about itself |
 //! | [`names`] | holds the dictionary of names and ids that all adapters share |
 //! | [`losses`] | counts losses |
 //! | [`guard`] | catches internal panics, and switches the agent off after one |
@@ -19,6 +20,7 @@ pub mod cost;
 pub mod descriptors;
 pub mod events;
 pub mod guard;
+pub mod hosts;
 pub mod load;
 pub mod lock;
 pub mod losses;

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 use record::meta::{Frame, Library};
 use record::wire::xxh64;
 
+use crate::process::hosts::Described;
 use crate::process::lock::Lock;
 
 /// A distinct library that this process, or the parent that it was forked from, has seen. Nodes are
@@ -18,6 +19,7 @@ struct Known {
     /// Hash of everything except ids and time.
     identity: u64,
     first_export: u32,
+    host: &'static Described,
     frame: Vec<u8>,
     next: *const Known,
 }
@@ -46,15 +48,21 @@ pub fn take_library() -> u32 {
     NEXT_LIBRARY.fetch_add(1, Ordering::Relaxed)
 }
 
-/// Calls `body` with the frame of each known library.
-pub fn for_each_known(body: impl FnMut(&[u8])) {
-    known().map(|k| k.frame.as_slice()).for_each(body);
+/// Calls `body` with the host and the frame of each known library.
+pub fn for_each_known(mut body: impl FnMut(&Described, &[u8])) {
+    known().for_each(|known| body(known.host, &known.frame));
 }
 
 /// Assigns ids to a library and its exports. If the library equals one seen before (a module that
 /// was loaded again), it gets the same export ids and the function returns `None`. A new library is
-/// remembered, and its frame is returned for the caller to write.
-pub fn remember(library: &mut Library, ticks: u64, _: &Lock) -> Option<&'static [u8]> {
+/// remembered, and its frame is returned for the caller to write after its host's description.
+pub fn remember(
+    library: &mut Library,
+    host: &'static Described,
+    ticks: u64,
+    _: &Lock,
+) -> Option<&'static [u8]> {
+    library.host = host.number();
     let identity = xxh64(&Frame::Library(library.clone()).to_bytes());
     let seen = known().find(|k| k.identity == identity);
     let count = library.exports.len() as u32;
@@ -73,6 +81,7 @@ pub fn remember(library: &mut Library, ticks: u64, _: &Lock) -> Option<&'static 
     let node = Box::leak(Box::new(Known {
         identity,
         first_export: first,
+        host,
         frame: Frame::Library(library.clone()).to_bytes(),
         next: KNOWN.load(Ordering::Acquire),
     }));

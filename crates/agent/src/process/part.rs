@@ -17,6 +17,7 @@ use record::pool::Row;
 
 use crate::os::kept::keep;
 use crate::os::sys::{self, AppendError};
+use crate::process::hosts::Described;
 use crate::process::lock::Lock;
 use crate::process::{cost, descriptors, names, thread_times};
 use crate::state::part_words::{NAMED, PartWords, Paths, READY};
@@ -98,7 +99,10 @@ impl Process {
         self.append(&Frame::Snapshot(Snapshot::take(self.run.clock)));
         static LAST: AtomicU32 = AtomicU32::new(0);
         state.serial.store(LAST.fetch_add(1, Ordering::Relaxed) + 1, Ordering::Relaxed);
-        names::for_each_known(|frame| self.append_bytes(frame));
+        names::for_each_known(|host, frame| {
+            self.tell(host);
+            self.append_bytes(frame);
+        });
         state.ready.store(READY, Ordering::Release);
     }
 
@@ -210,6 +214,13 @@ impl Process {
     /// Appends a frame to the metadata.
     pub fn append(&self, frame: &Frame) {
         self.append_bytes(&frame.to_bytes());
+    }
+
+    /// Writes what a host says about itself, at most once per part.
+    pub fn tell(&self, host: &Described) {
+        if let Some(frame) = host.untold(self.serial()) {
+            self.append_bytes(&frame);
+        }
     }
 
     pub(crate) fn append_bytes(&self, bytes: &[u8]) {

@@ -15,7 +15,8 @@
 use std::ffi::{CStr, c_void};
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
-use abi::collector::{Collector, Device, MOST_SLOTS, Value};
+use abi::collector::{Collector, MOST_SLOTS, Value};
+use abi::dlpack::Device;
 use model::{Loss, columns};
 use record::meta::{Frame, ValueKey, ValueKind};
 use record::page::{FIRST_USER_KEY, KEY_PLUGIN_ID};

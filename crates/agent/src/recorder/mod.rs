@@ -26,6 +26,7 @@
 //! | [`collectors`] | runs the users' collectors |
 //! | [`adapter`] | defines the interface of an adapter |
 //! | [`calibrate`] | measures the cost of an empty bracket |
+//! | [`rehearsal`] | brackets empty calls for adapters without calls of their own |
 //! | [`fork`] | handles a fork by a signal handler that has interrupted the recorder |
 
 mod abandoned;
@@ -37,6 +38,7 @@ pub mod collectors;
 pub mod draw;
 pub mod fork;
 pub mod pages;
+pub mod rehearsal;
 pub mod thread;
 pub mod usual;
 pub mod values;

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use profile::{LibraryKind, OpId, Process, Profile, Role, ValueKey, ValueKind};
+use profile::{OpId, Process, Profile, Role, ValueKey, ValueKind};
 
 use super::{Amount, OpCall, OpFilter, OpTrees, OpVisitor, Region, RunCall, Serial, Task};
 use crate::empty::{EmptyCall, together};
@@ -10,8 +10,6 @@ use crate::estimate::Estimate;
 use crate::probe::{ProbeCost, costs, in_place};
 use crate::table::compensate;
 
-/// Prefix of the names of the virtual machine's book-keeping functions.
-pub const BOOKKEEPING: &str = "vm.builtin.";
 /// The device of calls that run on no device.
 const HOST: &str = "cpu0";
 
@@ -33,6 +31,8 @@ pub enum OpRowKind {
     },
     /// Book-keeping calls, all of one device.
     Bookkeeping {
+        /// What their names have in common: `vm.builtin.*`.
+        names: String,
         /// As above. `cpu0` for calls without tensors, in which the machine itself works.
         device: String,
     },
@@ -382,9 +382,14 @@ impl Adder<'_> {
             return *row;
         }
         let found = self.profile.ops.get(op).cloned().unwrap_or_default();
-        let kind = match self.fold && found.name.starts_with(BOOKKEEPING) {
-            true if found.device.is_empty() => OpRowKind::Bookkeeping { device: HOST.to_owned() },
-            true => OpRowKind::Bookkeeping { device: found.device },
+        let kind = match self.fold && found.bookkeeping {
+            true => OpRowKind::Bookkeeping {
+                names: format!("{}*", self.profile.ops.host_of(&found).bookkeeping),
+                device: match found.device.as_str() {
+                    "" => HOST.to_owned(),
+                    device => device.to_owned(),
+                },
+            },
             false => OpRowKind::Op {
                 name: found.shown_name().to_owned(),
                 arguments: found.arguments,
@@ -420,10 +425,10 @@ impl Adder<'_> {
     fn regions(&mut self, row: usize, process: usize, regions: &[Region]) {
         for region in regions {
             self.calls[process] += 1 + region.tasks.len() as u64;
-            // PyTorch's regions, and the task of the thread that launched one, are counted with their
-            // op.
-            let libraries = &self.profile.processes[process].libraries;
-            if self.counters > 0 && libraries.iter().any(|l| l.kind == LibraryKind::Torch) {
+            // Of some hosts, regions and the task of the thread that launched one are counted with
+            // their op.
+            let mut hosts = self.profile.processes[process].seen_hosts();
+            if self.counters > 0 && hosts.any(|host| host.times_regions_only) {
                 let silent = |task: &&Task| task.counters.iter().all(Option::is_none);
                 self.silent[process] += 1 + region.tasks.iter().filter(silent).count() as u64;
             }
@@ -485,8 +490,7 @@ impl OpVisitor for Adder<'_> {
         if outside {
             add(&mut self.table.outside, op.own_time);
         }
-        let bookkeeping =
-            || self.profile.ops.get(op.op).is_some_and(|op| op.name.starts_with(BOOKKEEPING));
+        let bookkeeping = || self.profile.ops.get(op.op).is_some_and(|op| op.bookkeeping);
         if self.counters > 0 && op.counters.iter().all(Option::is_none) && bookkeeping() {
             self.uncounted[op.process] += 1;
         }

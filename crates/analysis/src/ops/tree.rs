@@ -10,7 +10,6 @@ use profile::{OpId, PageDecoder, PageKey, Role};
 
 use crate::amounts::{parts, ticks};
 
-use super::rows::BOOKKEEPING;
 use super::tasks::counters_of;
 use super::{Amount, OpCall, OpFilter, OpTrees, OpVisitor, Region, RunCall};
 
@@ -327,7 +326,7 @@ impl<V: OpVisitor> Shower<'_, '_, V> {
 
     fn is_bookkeeping(&self, op: OpId) -> bool {
         let op = self.trees.profile.ops.get(op);
-        op.is_some_and(|op| op.role == Role::Op && op.name.starts_with(BOOKKEEPING))
+        op.is_some_and(|op| op.bookkeeping)
     }
 
     /// What was taken of a call for itself and for what is in no op or run inside of it, in parts;

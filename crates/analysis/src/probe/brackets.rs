@@ -11,7 +11,7 @@
 use std::collections::BTreeMap;
 
 use profile::brackets::{Brackets, Histogram, middle_of};
-use profile::{Calibration, LibraryKind, Process, Profile};
+use profile::{Calibration, Host, Process, Profile};
 
 use super::FEWEST;
 use super::in_place::InPlace;
@@ -30,13 +30,6 @@ const COLD: f64 = 2.0;
 /// the clock for the time itself. Measured: 20 ns.
 const NEVER_TIMED_NS: Estimate = Estimate { value: 20.0, low: 10.0, high: 40.0 };
 
-/// In PyTorch, what a bracket costs more than in the calibration, as a multiple of what its times show. The
-/// times begin when the recorder is called. They leave out the shim, the name that it asks PyTorch for, and
-/// what the bracket displaces from the caches, and all of this is as cold as the rest. Measured: 2.2 (1.6 to
-/// 2.9), in a training loop on a busy machine, with steps that had our observer, one that does nothing, or none
-/// in turn: the bracket cost 1,015 ns (± 280), of which its times showed 467, and 41 in the calibration.
-const OF_TIMED_IN_TORCH: Estimate = Estimate { value: 1.8, low: 1.0, high: 2.9 };
-
 /// What a bracket costs in a process, in ticks.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bracket {
@@ -45,10 +38,10 @@ pub(super) struct Bracket {
     pub calibrated: f64,
 }
 
-/// Returns whether ops are announced by PyTorch.
-pub(super) fn is_torch(profile: &Profile, process: usize) -> bool {
-    let libraries = profile.processes.get(process).map(|of| of.libraries.iter());
-    libraries.is_some_and(|mut all| all.any(|library| library.kind == LibraryKind::Torch))
+/// Returns the host that a process's brackets are priced for: of several, the one whose brackets' times
+/// leave out most.
+pub(super) fn host(process: &Process) -> Option<&Host> {
+    process.seen_hosts().max_by_key(|host| host.unseen[0])
 }
 
 /// The cost of a bracket that reads the counters of `mask`. `None` if it was not calibrated.
@@ -73,9 +66,11 @@ pub(super) fn bracket(
     let rehearsed = empty[0].plus(empty[1]);
     let more = timed.minus(rehearsed);
     let mut ticks = calibrated.plus(more);
-    if is_torch(profile, process) && more.value > 0.0 {
-        ticks.value += (OF_TIMED_IN_TORCH.value - 1.0) * more.value;
-        ticks.high += (OF_TIMED_IN_TORCH.high - 1.0) * more.value;
+    let [unseen, _, highest] = host(of).map_or(Host::UNKNOWN.unseen, |host| host.unseen);
+    if more.value > 0.0 {
+        let times = |thousandths: u32| f64::from(thousandths) / 1_000.0 - 1.0;
+        ticks.value += times(unseen) * more.value;
+        ticks.high += times(highest) * more.value;
     }
     // The part that is not timed may be just as much slower in the program.
     let rest = (calibrated.value - rehearsed.value).max(0.0);

@@ -14,7 +14,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant, SystemTime};
 
 use plugin_host::stream::{Ending, Reader};
-use profile::{LossCount, Manifest};
+use profile::{Host, LossCount, Manifest};
 use serde_json::json;
 use trace::chrome::event::Raw;
 use trace::chrome::read::{EventSink as _, ReadSummary};
@@ -127,7 +127,7 @@ fn record(args: &Args, files: &[PathBuf], types: &[u32]) -> Result<ExitCode, Fai
         let file = recording.file.clone();
         owner.begin_stream(stream as u64);
         owner.begin_plugin(&shown(&file), recording.child.id());
-        let mut sink = Events::new(&mut trace, &mut owner);
+        let mut sink = Events::new(&mut trace, &mut owner, &Host::UNKNOWN);
         let outcome = recording.finish(&mut sink);
         if let Some(error) = sink.error {
             return Err(Failure::new(format!("write {}: {error}", args.output.display())));

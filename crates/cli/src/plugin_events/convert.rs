@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!  processes/PID-START-GEN/plugins-N.events ─┬► a directory with processes, activities, tracks
-//!  processes/PID-START-GEN/trace-N.json     ─┘   (recordings of PyTorch's profiler)
+//!  processes/PID-START-GEN/trace-N.json     ─┘   (recordings of a host's own profiler)
 //! ```
 //!
 //! That directory is on disk at the end of a recording ([`super::keep`]), and in memory for a view
@@ -19,9 +19,11 @@ use profile::activities::ACTIVITIES_NAME;
 use profile::beneath::Dir;
 use profile::launches::PROCESSES_KEY;
 use profile::tracks::TRACKS_NAME;
-use profile::{LossCount, Manifest, PartId, Process, Profile, Timeline, UtcClock, merge_losses};
+use profile::{
+    Host, LossCount, Manifest, PartId, Process, Profile, Timeline, UtcClock, merge_losses,
+};
 use record::Snapshot;
-use record::meta::{self, LibraryKind, PARTS_NAME};
+use record::meta::{self, PARTS_NAME};
 use serde::{Deserialize, Serialize};
 use trace::chrome::event::Raw;
 use trace::chrome::read::{EventSink as _, ReadSummary};
@@ -38,8 +40,6 @@ pub(super) const WRITTEN: [&str; 3] = [PARTS_NAME, ACTIVITIES_NAME, TRACKS_NAME]
 /// Messages that the manifest keeps at most; the losses count all of them.
 const MOST_NOTES: usize = 100;
 
-/// What the streams of PyTorch's profiler say instead of a plugin's name.
-const PYTORCH: &str = "PyTorch";
 /// The beginning of a trace file in which the time is looked for that its times count from.
 const HEAD: u64 = 1 << 20;
 
@@ -109,11 +109,12 @@ pub(super) fn write(profile: &Profile, stage: &Dir) -> Result<Option<Converted>,
         let clock = (clock_of(profile, timeline), window_of(profile));
         let mut owner = Owner::new(process.id, name_of(process), index, clock);
         let mut lost = Vec::new();
-        let ops_are_calls = has_ops_of_torch(process);
+        let host = with_profiler(process);
+        let ops_are_calls = has_ops_of(process, host);
         for (name, file) in files {
             owner.begin_stream(streams.next().unwrap_or_default());
-            owner.begin_plugin(PYTORCH, process.id.pid);
-            let mut events = Events::new(&mut trace, &mut owner);
+            owner.begin_plugin(&host.title, process.id.pid);
+            let mut events = Events::new(&mut trace, &mut owner, host);
             events.recording.ops_are_calls = ops_are_calls;
             let one = match meta::trace_number(&name) {
                 Some(_) => convert_trace(events, file, &mut lost, &mut summary),
@@ -160,12 +161,26 @@ fn write_losses(stage: &Dir, owner: PartId, losses: &[LossCount]) -> Result<(), 
 /// What was said about a file, and the facts about the recording in it, if it is one.
 type OfFile = (Vec<String>, Option<serde_json::Map<String, serde_json::Value>>);
 
-/// Whether PyTorch's ops were recorded with their counters in this process.
-fn has_ops_of_torch(process: &Process) -> bool {
-    process.libraries.iter().any(|library| library.kind == LibraryKind::Torch)
+/// The host of a process that has a profiler of its own.
+fn with_profiler(process: &Process) -> &Host {
+    let host = process.hosts.iter().find(|(_, host)| !host.profiler.is_empty());
+    host.map_or(&Host::UNKNOWN, |(_, host)| host)
 }
 
-/// Adds a recording that PyTorch has written as a trace file.
+/// Whether this host's ops were recorded with their counters in this process.
+fn has_ops_of(process: &Process, host: &Host) -> bool {
+    !host.profiler.is_empty() && process.seen_hosts().any(|seen| seen == host)
+}
+
+/// How notes name the profiler that made the recordings.
+fn profiler(host: &Host) -> &str {
+    match &*host.profiler {
+        "" => "a recording of a host's own profiler",
+        name => name,
+    }
+}
+
+/// Adds a recording that a host has written as a trace file.
 fn convert_trace(
     mut events: Events<'_, '_>,
     mut file: File,
@@ -192,13 +207,14 @@ fn convert_trace(
     summary.mended += events.not_text;
     let mut notes = Vec::new();
     if let Some(why) = why {
-        notes.push(format!("torch.profiler in {process}: a part of a recording is missing: {why}"));
+        let profiler = profiler(events.host);
+        notes.push(format!("{profiler} in {process}: a part of a recording is missing: {why}"));
         lost.push(LossCount::new(Loss::RecordingIncomplete, 1));
     }
     Ok((notes, Some(events.recording.fields)))
 }
 
-/// Adds the events of a plugin, or a recording of PyTorch's profiler.
+/// Adds the events of a plugin, or a recording of a host's own profiler.
 fn convert_stream(
     mut events: Events<'_, '_>,
     file: File,
@@ -210,7 +226,7 @@ fn convert_stream(
     if let Some(error) = events.error {
         return Err(error);
     }
-    if events.recording.any || events.plugin == PYTORCH {
+    if events.recording.any || events.plugin == *events.host.title {
         return Ok(of_recording(events, &process, ending, lost, summary));
     }
     let plugin = match events.plugin.as_str() {
@@ -262,7 +278,7 @@ fn convert_stream(
     Ok((notes, None))
 }
 
-/// What is to be said about a recording of PyTorch's profiler.
+/// What is to be said about a recording of a host's own profiler.
 fn of_recording(
     events: Events<'_, '_>,
     process: &str,
@@ -271,7 +287,8 @@ fn of_recording(
     summary: &mut ReadSummary,
 ) -> OfFile {
     let mut notes = Vec::new();
-    let mut note = |text: String| notes.push(format!("torch.profiler in {process}: {text}"));
+    let profiler = profiler(events.host);
+    let mut note = |text: String| notes.push(format!("{profiler} in {process}: {text}"));
     let why = match ending {
         Ok(Ending::Whole { dropped: 0 }) => None,
         Ok(Ending::Whole { dropped }) => {

@@ -22,8 +22,8 @@ use model::Loss;
 use model::activity::{Kind, Registry};
 use plugin_host::entry::Entry;
 use plugin_host::{Counter, Event as Given, Message, Metadata, Sink};
-use profile::LossCount;
 use profile::tracks::Scope;
+use profile::{Host, LossCount};
 use serde_json::{Map, Value};
 use trace::chrome::event::{Event, Raw, Scalar};
 use trace::chrome::read::EventSink as _;
@@ -57,6 +57,8 @@ pub struct Events<'a, 'b> {
     pub(super) owner: &'a mut Owner,
     /// The recording of another profiler whose events these are, if they are.
     pub(super) recording: Recording,
+    /// The host of the process that has a profiler of its own.
+    pub(super) host: &'a Host,
     /// The plugin's name, if the stream says it.
     pub plugin: String,
     /// What the plugin was doing when the stream ended.
@@ -85,11 +87,12 @@ pub struct Events<'a, 'b> {
 
 impl<'a, 'b> Events<'a, 'b> {
     /// Events of a stream of this owner's.
-    pub fn new(trace: &'a mut OneTrace<'b>, owner: &'a mut Owner) -> Self {
+    pub fn new(trace: &'a mut OneTrace<'b>, owner: &'a mut Owner, host: &'a Host) -> Self {
         Self {
             trace,
             owner,
             recording: Recording::default(),
+            host,
             plugin: String::new(),
             doing: String::new(),
             said: Vec::new(),
@@ -124,12 +127,12 @@ impl<'a, 'b> Events<'a, 'b> {
     }
 
     /// Names a process of a recording, whose id is a number. The process itself is called after
-    /// PyTorch.
+    /// the host whose profiler made the recording.
     pub(super) fn name_process(&mut self, number: i64, name: &str) {
         let Some((id, own)) = self.owner.process() else { return };
         if number == i64::from(id.pid) {
             // The program's own calls are in a process of its name.
-            let name = format!("PyTorch of {own}");
+            let name = format!("{} of {own}", self.host.title);
             return self.owner.name_process(name, self.trace);
         }
         let row = self.owner.row(number, false, self.trace);

@@ -81,7 +81,7 @@ pub fn main(args: &Args, profile: &Profile) -> Result<ExitCode, Failure> {
     let Some(found) = sites(profile, args.raw) else {
         let why = match profile.is_sampled() {
             true => "a run with a budget recorded only some workgroups of each dispatch",
-            false => "the profile has no dispatches of IREE of which the workgroups are known",
+            false => "the profile has no dispatches of which the workgroups are known",
         };
         return Err(Failure::new(format!("--by site: {why}"))
             .hint("`report` without --by has one row for each function"));

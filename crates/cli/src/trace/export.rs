@@ -407,6 +407,10 @@ fn facts_of_part(profile: &Profile, part: Option<&Selection>) -> Option<serde_js
     if !plugins.is_empty() {
         facts["plugins"] = serde_json::json!(plugins);
     }
+    let kinds = trace::export::kinds::listed(profile);
+    if !kinds.is_empty() {
+        facts["kinds"] = kinds.into();
+    }
     Some(facts)
 }
 

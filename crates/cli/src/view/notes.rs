@@ -3,7 +3,7 @@
 
 use analysis::{Contradiction, Key, Violation};
 use model::{Loss, Severity};
-use profile::{LibraryKind, LossCount, Origin, Profile, State, is_over};
+use profile::{Host, LossCount, Origin, Profile, State, is_over};
 
 use super::labels::labels;
 use super::losses::by_severity;
@@ -141,22 +141,14 @@ pub fn notes(overview: &Overview<'_>) -> Vec<String> {
     notes
 }
 
-/// Why there may be no calls of the hosts that call ops and were seen: one sentence for each kind of
-/// host.
-pub fn hosts_without_calls(profile: &Profile) -> Vec<String> {
-    let saw = |kind: LibraryKind| {
-        profile.processes.iter().flat_map(|p| &p.libraries).any(|library| library.kind == kind)
-    };
-    let mut reasons = Vec::new();
-    if saw(LibraryKind::RelaxVm) {
-        reasons.push(
-            "a virtual machine of TVM was seen, but none of its calls: it was not called, or it was \
-             compiled with exec_mode=\"compiled\", which makes no calls that can be seen"
-                .to_owned(),
-        );
-    }
-    if saw(LibraryKind::Torch) {
-        reasons.push("PyTorch was seen, but none of its ops was recorded".to_owned());
+/// Why there may be no calls of those hosts that were seen: the sentence of each, once.
+pub fn hosts_without_calls(profile: &Profile, which: impl Fn(&Host) -> bool) -> Vec<String> {
+    let mut reasons: Vec<String> = Vec::new();
+    for host in profile.processes.iter().flat_map(|process| process.seen_hosts()) {
+        let reason = &*host.without_calls;
+        if which(host) && !reason.is_empty() && !reasons.iter().any(|known| known == reason) {
+            reasons.push(reason.to_owned());
+        }
     }
     reasons
 }
@@ -271,10 +263,9 @@ pub fn reasons(overview: &Overview<'_>) -> Vec<String> {
                 .into(),
         );
     } else {
-        let hosts = hosts_without_calls(profile);
+        let hosts = hosts_without_calls(profile, |_| true);
         match hosts.is_empty() {
-            true => reasons
-                .push("an executable was loaded, but none of its functions was called".into()),
+            true => reasons.push("none of the functions that can be recorded was called".into()),
             false => reasons.extend(hosts),
         }
     }

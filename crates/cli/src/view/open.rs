@@ -8,7 +8,7 @@ use profile::manifest::MANIFEST_NAME;
 use profile::merged::MERGED_NAME;
 use profile::passes::PASSES_NAME;
 use profile::series::Series;
-use profile::{ErrorKind, LibraryKind, Manifest, Profile, Role};
+use profile::{ErrorKind, Manifest, Profile};
 use record::meta::PARTS_NAME;
 
 use super::head::places;
@@ -73,21 +73,29 @@ pub fn in_one_line(dir: &Path) -> String {
         threads.flat_map(|(at, process)| (0..process.threads.len()).map(move |n| (at, n)));
     let counts = Counts::of(&profile, threads);
     let losses = losses(&profile);
-    let has_op = |role| profile.ops.all().iter().any(|op| op.role == role);
-    let mut libraries = profile.processes.iter().flat_map(|process| &process.libraries);
-    let ops = match libraries.any(|library| library.kind == LibraryKind::Torch) {
-        true => "; `counterpoint ops` shows the ops of PyTorch",
-        false if has_op(Role::Run) || has_op(Role::Op) => {
-            "; `counterpoint ops` shows those of TVM's virtual machines"
-        }
-        false if loops.is_empty() => "; `counterpoint report` shows where the time went",
-        false => "",
+    let ops = match (ops_of(&profile), loops.is_empty()) {
+        (Some(hosts), _) => format!("; `counterpoint ops` shows {hosts}"),
+        (None, true) => "; `counterpoint report` shows where the time went".to_owned(),
+        (None, false) => String::new(),
     };
     let timed = match (profile.is_sampled(), timed) {
         (false, _) => String::new(),
         (true, timed) => format!(" ({} timed)", grouped(timed.into())),
     };
     format!("{}{timed} in {}{ops}{loops}{losses}", plural(calls.into(), "call"), places(counts))
+}
+
+/// Whose ops `counterpoint ops` shows, in the words of the hosts. `None`: it shows nothing.
+fn ops_of(profile: &Profile) -> Option<String> {
+    let called = profile.ops.all().iter().filter(|op| op.role.is_of_machine());
+    let mut hosts: Vec<&str> = Vec::new();
+    for op in called {
+        let ops = &*profile.ops.host_of(op).ops;
+        if !ops.is_empty() && !hosts.contains(&ops) {
+            hosts.push(ops);
+        }
+    }
+    (!hosts.is_empty()).then(|| hosts.join(" and "))
 }
 
 /// How many counters plugins have recorded, which is all that some plugins do.

@@ -141,7 +141,7 @@ pub fn print(profile: &Profile, chosen: &Chosen<'_>) -> Result<ExitCode, Failure
 fn machines(profile: &Profile) -> Vec<(usize, &str)> {
     let mut all: Vec<(usize, &str)> = Vec::new();
     for (index, process) in profile.processes.iter().enumerate() {
-        let machines = process.libraries.iter().filter(|l| l.kind.is_machine());
+        let machines = process.libraries.iter().filter(|l| process.host_of(l).calls_ops);
         for machine in machines.map(|library| (index, library.name.as_str())) {
             if !all.contains(&machine) {
                 all.push(machine);

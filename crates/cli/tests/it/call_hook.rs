@@ -72,9 +72,9 @@ fn an_unknown_workgroup_is_missing() {
         };
         assert_eq!(row["dispatches"], expected, "{row}");
     }
-    let kinds: Vec<_> =
-        recorded.profile().processes[0].libraries.iter().map(|l| l.kind.name()).collect();
-    assert_eq!(kinds, ["system-library", "hooked"]);
+    let profile = recorded.profile();
+    let hosts: Vec<&str> = profile.processes[0].seen_hosts().map(|host| &*host.title).collect();
+    assert_eq!(hosts, ["IREE"; 2]);
 }
 
 /// Counters and the filter work as they do with trampolines.

@@ -139,6 +139,7 @@ fn a_panic_anywhere_leaves_the_host_alone() {
         Host::new("loops_host", loops_host("-DMODE=0")),
         Host::new("loops_host, log", loops_host("-DMODE=3")),
         Host::new("torch_host", torch_host(plugins.path())),
+        Host::new("toy_host", crate::toy_host::host()),
         Host::new("log_host", log_host()),
         Host::new("log_host, invalid", invalid),
         with_plugin(plugin.to_str().unwrap()),

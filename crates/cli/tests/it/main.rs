@@ -86,6 +86,7 @@ mod torch_budget;
 mod torch_log;
 mod torch_ops;
 mod torch_plugins;
+mod toy_host;
 mod trace;
 mod trace_filter;
 mod trace_foreign;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use record::meta::{LibraryKind, OpExport, Role};
+use record::meta::{OpExport, Role};
 use serde_json::{Value, json};
 use testkit::random::Random;
 use testkit::{CallScript, Golden, ProfileScript, Scratch};
@@ -358,7 +358,7 @@ fn ops_of_machines() {
         ..OpExport::default()
     };
     let machine = process.library("main", &[]);
-    machine.kind = LibraryKind::RelaxVm;
+    machine.host = testkit::hosts::TVM;
     process.op_exports =
         vec![entry(0, Role::Run, "forward", ""), entry(1, Role::Op, "matmul", "float32[4, 4]")];
     let thread = process.thread("main");

@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 
 use crate::support::{Programs, Recorded, counterpoint, environment};
 use profile::{PageDecoder, Profile};
-use record::meta::{LibraryKind, Role};
+use record::meta::Role;
 use record::page::{
     KEY_CORRELATION, KEY_FAILED, KEY_FAILED_OP, KEY_STORAGE_BYTES, KEY_WORKSPACE_BYTES,
 };
@@ -241,9 +241,10 @@ fn under_run_everything_is_recorded() {
     assert_eq!(counts(&rows(&profile)), model(3));
     assert_eq!(losses(&profile), [("call_abandoned".to_owned(), 3)].into());
     assert!(recorded.stderr().contains("; `counterpoint ops` shows those of TVM's"));
-    let kinds: Vec<_> =
-        profile.processes[0].libraries.iter().map(|l| (l.kind, l.name.as_str())).collect();
-    assert_eq!(kinds, [(LibraryKind::RelaxVm, "machine")]);
+    let process = &profile.processes[0];
+    let hosts: Vec<_> =
+        process.libraries.iter().map(|l| (&*process.host_of(l).title, l.name.as_str())).collect();
+    assert_eq!(hosts, [("TVM", "machine")]);
     let calibrations = &profile.processes[0].calibrations;
     // On each thread, one for calls with the counter, and one for book-keeping ops, which are only
     // timed.

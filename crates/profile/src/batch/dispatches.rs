@@ -14,21 +14,20 @@ use std::collections::{BinaryHeap, HashMap};
 
 use model::Severity;
 
+use crate::Role;
 use crate::columns::Columns;
 use crate::dispatch::{Assembler, Workgroup};
-use crate::profile::Profile;
+use crate::profile::{Process, Profile};
 use crate::visit::{PageDecoder, PageKey};
-use crate::{LibraryKind, Role};
 
 /// Whether some calls of this profile may belong to dispatches. A sample of calls does not say to
 /// which.
 pub(super) fn has_any(profile: &Profile) -> bool {
-    let mut libraries = profile.processes.iter().flat_map(|process| &process.libraries);
-    let executes = |kind| {
-        matches!(kind, LibraryKind::EmbeddedElf | LibraryKind::SystemLibrary | LibraryKind::Hooked)
+    let has_dispatches = |process: &Process| {
+        let mut libraries = process.libraries.iter().filter(|library| !library.exports.is_empty());
+        libraries.any(|library| process.host_of(library).dispatches)
     };
-    !profile.is_sampled()
-        && libraries.any(|library| executes(library.kind) && !library.exports.is_empty())
+    !profile.is_sampled() && profile.processes.iter().any(has_dispatches)
 }
 
 /// The numbers of the dispatches, for one process at a time.

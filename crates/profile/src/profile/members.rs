@@ -54,7 +54,7 @@ pub(super) fn open(root: &Dir, mut manifest: Manifest) -> Result<Profile> {
         manifest,
         processes: Vec::new(),
         counted: Vec::new(),
-        ops: Ops::new(std::iter::empty()),
+        ops: Ops::default(),
         timeline,
         snapshots: Vec::new(),
         tracks: Vec::new(),

@@ -1,14 +1,17 @@
 //! The description of a process as JSON: `counterpoint.processes` of an exported trace. Fields with
 //! default values are omitted.
+//!
+//! above 600 lines: one struct for each kind of frame, with what its fields mean.
 
 use std::collections::BTreeMap;
 
 use record::brackets::{Brackets, Histogram};
 use record::counts::{CountsFrame, CountsRow, Spent};
+use record::host::Host;
 use record::job::Job;
 use record::meta::{
-    self, Calibration, Export, Frame, Leaving, Library, LibraryKind, Moments, OpExport,
-    ProcessCost, Role, Spread, Sums, Text, ValueKey, ValueKind,
+    self, Calibration, Export, Frame, Leaving, Library, Moments, OpExport, ProcessCost, Role,
+    Spread, Sums, Text, ValueKey, ValueKind,
 };
 use record::thread_times::ThreadCpu;
 use record::{ClockKind, Granularity, Snapshot};
@@ -56,6 +59,8 @@ pub struct ProcessFacts {
     pub alive: bool,
     /// The cost of its probes.
     pub calibrations: Vec<CalibrationFacts>,
+    /// The descriptions of its hosts.
+    pub hosts: Vec<HostFacts>,
     /// The executable libraries that it loaded.
     pub libraries: Vec<LibraryFacts>,
     /// The functions that its virtual machines call.
@@ -240,14 +245,97 @@ pub struct SpreadFacts {
 }
 
 facts! {
+    /// See [`Host`].
+    HostFacts {
+        /// The number that libraries refer to.
+        number: u8,
+        /// Its short name.
+        name: String,
+        /// The name that people use.
+        title: String,
+        /// Whether it calls ops, dispatches, only times regions, and leaves the time between ops to
+        /// the program.
+        flags: [bool; 4],
+        /// What the times of brackets leave out, in thousandths.
+        unseen: [u32; 3],
+        /// What `ops` shows.
+        ops: String,
+        /// The argument of exported calls that names the library.
+        library_key: String,
+        /// Why it may have no calls.
+        without_calls: String,
+        /// How names of bookkeeping ops begin.
+        bookkeeping: String,
+        /// The name of its own profiler.
+        profiler: String,
+        /// Roles and the kinds of its calls.
+        kinds: Vec<(String, String)>,
+        /// How names begin that end in a number and are one row.
+        numbered: Vec<String>,
+    }
+}
+
+impl HostFacts {
+    fn new(number: u8, host: &Host) -> Self {
+        let kind = |(role, name): &(Role, record::host::Text)| {
+            (role.name().to_owned(), String::from(&*name.clone()))
+        };
+        Self {
+            number,
+            name: host.name.to_string(),
+            title: host.title.to_string(),
+            flags: [
+                host.calls_ops,
+                host.dispatches,
+                host.times_regions_only,
+                host.program_between_ops,
+            ],
+            unseen: host.unseen,
+            ops: host.ops.to_string(),
+            library_key: host.library_key.to_string(),
+            without_calls: host.without_calls.to_string(),
+            bookkeeping: host.bookkeeping.to_string(),
+            profiler: host.profiler.to_string(),
+            kinds: host.kinds.iter().map(kind).collect(),
+            numbered: host.numbered.iter().map(|prefix| prefix.to_string()).collect(),
+        }
+    }
+
+    fn description(&self) -> Host {
+        let [calls_ops, dispatches, times_regions_only, program_between_ops] = self.flags;
+        let kind = |(role, name): &(String, String)| {
+            let role = Role::ALL.into_iter().find(|of| of.name() == role)?;
+            Some((role, name.clone().into()))
+        };
+        let host = Host {
+            name: self.name.clone().into(),
+            title: self.title.clone().into(),
+            calls_ops,
+            dispatches,
+            times_regions_only,
+            program_between_ops,
+            unseen: self.unseen,
+            ops: self.ops.clone().into(),
+            library_key: self.library_key.clone().into(),
+            without_calls: self.without_calls.clone().into(),
+            bookkeeping: self.bookkeeping.clone().into(),
+            profiler: self.profiler.clone().into(),
+            kinds: self.kinds.iter().filter_map(kind).collect(),
+            numbered: self.numbered.iter().map(|prefix| prefix.clone().into()).collect(),
+        };
+        host.within_bounds()
+    }
+}
+
+facts! {
     /// See [`Library`].
     LibraryFacts {
         /// The library's number in its process.
         id: u32,
         /// The compiler's name.
         name: String,
-        /// [`LibraryKind::name`].
-        kind: String,
+        /// The number of its host.
+        host: u8,
         /// Version of the executable library ABI.
         abi: u32,
         /// Feature bits.
@@ -339,7 +427,7 @@ impl From<&Library> for LibraryFacts {
         Self {
             id: l.id,
             name: l.name.clone(),
-            kind: l.kind.name().to_owned(),
+            host: l.host,
             abi: l.abi,
             features: l.features,
             sanitizer: l.sanitizer,
@@ -351,7 +439,6 @@ impl From<&Library> for LibraryFacts {
 
 impl From<LibraryFacts> for Library {
     fn from(l: LibraryFacts) -> Self {
-        let kind = LibraryKind::ALL.into_iter().find(|kind| kind.name() == l.kind);
         let exports = l.exports.into_iter().map(|e| Export {
             id: e.id,
             ordinal: e.ordinal,
@@ -368,7 +455,7 @@ impl From<LibraryFacts> for Library {
         Self {
             id: l.id,
             name: l.name,
-            kind: kind.unwrap_or(LibraryKind::Imported),
+            host: l.host,
             abi: l.abi,
             features: l.features,
             sanitizer: l.sanitizer,
@@ -444,6 +531,7 @@ impl From<&Process> for ProcessFacts {
             arguments: info.map(|i| i.arguments.clone()),
             alive: p.alive,
             calibrations: p.calibrations.iter().map(Into::into).collect(),
+            hosts: p.hosts.iter().map(|(number, host)| HostFacts::new(*number, host)).collect(),
             libraries: p.libraries.iter().map(Into::into).collect(),
             ops: p.op_exports.iter().map(Into::into).collect(),
             values: p
@@ -537,6 +625,9 @@ impl ProcessFacts {
             };
             Frame::Threads(threads.iter().map(one).collect())
         }));
+        frames.extend(
+            self.hosts.iter().map(|host| Frame::Host(host.number, Box::new(host.description()))),
+        );
         frames.extend(self.libraries.iter().cloned().map(|l| Frame::Library(l.into())));
         frames.extend(self.ops.iter().cloned().map(|op| Frame::Op(op.into())));
         frames.extend(self.values.iter().filter_map(|v| {

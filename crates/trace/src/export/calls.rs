@@ -32,9 +32,7 @@ use profile::columns::{KEY_PLUGIN_ID, node_of};
 use profile::dispatch::{Assembler, Dispatch, Workgroup};
 use profile::groups::Group;
 use profile::launches::Launches;
-use profile::{
-    Clock, Columns, LibraryKind, LossCount, PageDecoder, PageKey, Process, Profile, Role,
-};
+use profile::{Clock, Columns, LossCount, PageDecoder, PageKey, Process, Profile, Role};
 use profile::{merge_losses, profile::Thread};
 
 use self::machine::{Machines, has_machines, op_of};
@@ -75,8 +73,7 @@ pub fn export_calls(
     sink: &mut (impl TimelineSink + Send),
 ) -> io::Result<Vec<Vec<LossCount>>> {
     let mut registry = Registry::new();
-    let categories =
-        Categories::new(&mut registry, options.vocabulary).map_err(io::Error::other)?;
+    let categories = Categories::new(&mut registry, options.vocabulary, profile);
     let name = |label| registry.name(label, options.vocabulary);
     let units: Vec<_> = profile.groups.all().iter().map(|group| units(profile, group)).collect();
     let flow = FlowKind::HostToDevice;
@@ -245,7 +242,7 @@ struct ProcessExport<'a, 'r> {
     process: &'a Process,
     index: usize,
     counter_tracks: bool,
-    categories: &'a Categories,
+    categories: &'a Categories<'a>,
     dispatch_kind: &'a str,
     counter_kind: &'a str,
     flow: &'a FlowKind,
@@ -254,8 +251,8 @@ struct ProcessExport<'a, 'r> {
     launches: &'a Launches,
     /// Whether ticks are not nanoseconds, so that they must be shown, too.
     ticks: bool,
-    /// Names of exports, and the index of each export's name.
-    names: Vec<Cow<'a, str>>,
+    /// Names and categories of exports, and the index of each export's.
+    names: Vec<(Cow<'a, str>, &'a str)>,
     by_export: FastMap<u32, usize>,
     since_ns: i64,
     lanes_named: usize,
@@ -381,7 +378,8 @@ impl<'a> ProcessExport<'a, '_> {
             let op = self.profile.ops.of(self.index, export);
             let op = op.and_then(|op| self.profile.ops.get(op));
             let name = op.map_or_else(|| unknown_op(export).into(), |op| op.name.as_str().into());
-            self.names.push(name);
+            let host = op.map_or(0, |op| op.host);
+            self.names.push((name, self.categories.of(host, Role::Workgroup)));
             self.names.len() - 1
         })
     }
@@ -434,10 +432,10 @@ impl<'a> ProcessExport<'a, '_> {
         let whether = [known, has_node, placed.is_some(), first.is_some(), id];
         let shape = whether.iter().fold(0, |bits, bit| bits << 1 | u8::from(*bit));
         let what = What {
-            category: self.categories.of(LibraryKind::EmbeddedElf, Role::Workgroup),
-            name: self.names[name].clone(),
+            category: self.names[name].1,
+            name: self.names[name].0.clone(),
             shape: Some(KeysId(shape)),
-            // Calls of virtual machines have no label; all other calls have the same category.
+            // Calls of machines have no label; all other calls of a name have the same category.
             label: self.labels[columns.thread].alone.then_some(TextId(name as u32)),
         };
         self.slice(columns, i, times, values, self.counter_tracks, what)?;
@@ -490,7 +488,7 @@ impl<'a> ProcessExport<'a, '_> {
             process: DEVICE_ROWS + self.index as i64,
             thread: dispatch.lane as i64,
             category: self.dispatch_kind,
-            name: self.names[name].clone(),
+            name: self.names[name].0.clone(),
             start_ns: dispatch.start_ns,
             duration_ns: dispatch.end_ns.abs_diff(dispatch.start_ns),
             shape: None,

@@ -1,102 +1,113 @@
-//! What an export calls the activities that are not Kineto's: one row for each role of a call whose
-//! kind an adapter defines. A further adapter adds its rows here; the writers, the importer's
-//! vocabulary and the description of the trace all read this table.
+//! What an export calls the activities that are not Kineto's: the kinds that the hosts of a profile
+//! describe ([`profile::Host::kinds`]). An exported trace lists them, and an export of an imported trace
+//! reads them from that list.
+
+use std::collections::HashMap;
 
 use model::activity::{Generic, Label, RegisterError, Registry, Vocabulary};
-use profile::{LibraryKind, Profile, Role};
+use profile::{Host, Profile, Role};
 use serde_json::{Value, json};
-
-/// A kind of activity that an adapter defines.
-struct Defined {
-    role: Role,
-    /// The kinds of libraries whose calls have this role.
-    of: &'static [LibraryKind],
-    /// Who defines it, and its name in their words. Names are unique: one that another producer has
-    /// already gets the producer in front.
-    producer: &'static str,
-    name: &'static str,
-}
-
-const EXECUTABLES: &[LibraryKind] =
-    &[LibraryKind::EmbeddedElf, LibraryKind::SystemLibrary, LibraryKind::Hooked];
-const TVM: &[LibraryKind] = &[LibraryKind::RelaxVm];
-const TORCH: &[LibraryKind] = &[LibraryKind::Torch];
-
-/// The first row of a role is also used for libraries of other kinds.
-const DEFINED: [Defined; 5] = [
-    Defined { role: Role::Workgroup, of: EXECUTABLES, producer: "iree", name: "workgroup" },
-    Defined { role: Role::Region, of: TVM, producer: "tvm", name: "region" },
-    Defined { role: Role::Task, of: TVM, producer: "tvm", name: "task" },
-    Defined { role: Role::Region, of: TORCH, producer: "torch", name: "torch.region" },
-    Defined { role: Role::Task, of: TORCH, producer: "torch", name: "torch.task" },
-];
 
 /// What Kineto calls each of them.
 const KINETO: &str = "cpu_op";
+/// Kinds that are read from the list of an imported trace, at most.
+const MOST_LISTED: usize = 1_000;
 
-/// Registers the kinds of [`DEFINED`], and returns their labels in its order.
-///
-/// # Errors
-/// Another producer took a name.
-pub(crate) fn register(registry: &mut Registry) -> Result<Vec<Label>, RegisterError> {
-    let mut labels = Vec::new();
-    for Defined { producer, name, .. } in DEFINED {
-        let producer = registry.producer(producer)?;
-        labels.push(registry.register(producer, name, Some(KINETO))?);
+/// Registers a kind. A name that another producer has already gets the producer in front. `None`: the
+/// name cannot be a kind.
+fn register(registry: &mut Registry, producer: &str, name: &str) -> Option<Label> {
+    let number = registry.producer(producer).ok()?;
+    match registry.register(number, name, Some(KINETO)) {
+        Err(RegisterError::Taken(_)) => {
+            registry.register(number, &format!("{producer}.{name}"), Some(KINETO)).ok()
+        }
+        label => label.ok(),
     }
-    Ok(labels)
+}
+
+/// Registers the kinds that an exported trace lists, given the objects of its document.
+pub(crate) fn register_listed(registry: &mut Registry, document: &Value) {
+    let of = |document: &Value| document["counterpoint"]["kinds"].as_array().cloned();
+    let files = document["counterpoint"]["files"].as_array().into_iter().flatten();
+    let documents = files.map(|file| &file["document"]).chain([document]);
+    for kind in documents.filter_map(of).flatten().take(MOST_LISTED) {
+        if let (Some(producer), Some(name)) = (kind["producer"].as_str(), kind["name"].as_str())
+            && registry.parse(name).is_none()
+        {
+            let _ = register(registry, producer, name);
+        }
+    }
 }
 
 /// The kinds that a trace of `profile` has, as the object `counterpoint` lists them.
-pub(crate) fn listed(profile: &Profile) -> Vec<Value> {
-    let has = |kinds: &[LibraryKind]| {
-        let mut libraries = profile.processes.iter().flat_map(|process| &process.libraries);
-        libraries.any(|library| kinds.contains(&library.kind))
-    };
-    DEFINED
-        .iter()
-        .filter(|kind| has(kind.of))
-        .map(|kind| json!({ "producer": kind.producer, "name": kind.name, "kineto": KINETO }))
-        .collect()
+pub fn listed(profile: &Profile) -> Vec<Value> {
+    let mut all = Vec::new();
+    let categories = Categories::new(&mut Registry::new(), Vocabulary::Generic, profile);
+    for process in profile.processes.iter().filter(|process| !process.id.is_of_plugins()) {
+        for host in process.seen_hosts() {
+            for (role, _) in host.kinds.iter() {
+                let Some(name) = categories.defined(host, *role) else { continue };
+                let kind = json!({ "producer": host.name, "name": name, "kineto": KINETO });
+                if !all.contains(&kind) {
+                    all.push(kind);
+                }
+            }
+        }
+    }
+    all
 }
 
 /// The category of calls, by the kind of their library and their role, in the vocabulary of one
 /// output.
 #[derive(Clone, Debug)]
-pub(crate) struct Categories([[String; Role::ALL.len()]; LibraryKind::ALL.len()]);
+pub(crate) struct Categories<'a> {
+    hosts: &'a [Host],
+    /// For each host, those of its roles, and whether it defines them itself.
+    names: Vec<[(String, bool); Role::ALL.len()]>,
+}
 
-impl Categories {
-    /// In this vocabulary.
-    ///
-    /// # Errors
-    /// As [`register`].
+impl<'a> Categories<'a> {
+    /// Those of the hosts of a profile, in this vocabulary.
     pub(crate) fn new(
         registry: &mut Registry,
         vocabulary: Vocabulary,
-    ) -> Result<Self, RegisterError> {
-        let labels = register(registry)?;
-        let defined = |library: LibraryKind, role: Role| {
-            let rows = || DEFINED.iter().zip(&labels).filter(|(row, _)| row.role == role);
-            let own = rows().find(|(row, _)| row.of.contains(&library));
-            own.or_else(|| rows().next()).map(|(_, label)| *label)
-        };
-        Ok(Self(LibraryKind::ALL.map(|library| {
-            Role::ALL.map(|role| {
-                let label = match defined(library, role) {
-                    Some(label) => label,
-                    None if matches!(role, Role::Run | Role::Range) => {
-                        Generic::UserAnnotation.into()
-                    }
-                    None => Generic::CpuOp.into(),
-                };
-                registry.name(label, vocabulary).to_owned()
-            })
-        })))
+        profile: &'a Profile,
+    ) -> Self {
+        Self::of_hosts(registry, vocabulary, profile.ops.hosts())
     }
 
-    /// The category of calls of this role into libraries of this kind.
-    pub(crate) fn of(&self, library: LibraryKind, role: Role) -> &str {
-        &self.0[library as usize][role as usize]
+    fn of_hosts(registry: &mut Registry, vocabulary: Vocabulary, hosts: &'a [Host]) -> Self {
+        // Descriptions that differ otherwise may have the same kinds.
+        let mut known: HashMap<(&str, &str), Option<Label>> = HashMap::new();
+        let names = hosts.iter().map(|host| {
+            Role::ALL.map(|role| {
+                let defined = host.kind(role).and_then(|kind| {
+                    let label = known.entry((&*host.name, kind));
+                    *label.or_insert_with(|| register(registry, &host.name, kind))
+                });
+                let usual = match role {
+                    Role::Run | Role::Range => Generic::UserAnnotation,
+                    _ => Generic::CpuOp,
+                };
+                let label = defined.unwrap_or(usual.into());
+                (registry.name(label, vocabulary).to_owned(), defined.is_some())
+            })
+        });
+        let names = names.collect();
+        Self { hosts, names }
+    }
+
+    /// The category of calls of this role, whose host has this place in [`profile::Ops::hosts`].
+    pub(crate) fn of(&self, host: u32, role: Role) -> &str {
+        let of = self.names.get(host as usize).or(self.names.first());
+        of.map_or("", |names| &names[role as usize].0)
+    }
+
+    /// The name of a kind that this host defines.
+    fn defined(&self, host: &Host, role: Role) -> Option<&str> {
+        let place = self.hosts.iter().position(|known| known == host)?;
+        let (name, defined) = &self.names[place][role as usize];
+        defined.then_some(name)
     }
 }
 
@@ -104,29 +115,60 @@ impl Categories {
 mod tests {
     use super::*;
 
-    /// Kineto's words (its `ActivityType`), and ours where the vocabulary has them.
+    fn host(name: &'static str, kinds: &[(Role, &'static str)]) -> Host {
+        let kinds = kinds.iter().map(|(role, kind)| (*role, (*kind).into()));
+        Host { name: name.into(), kinds: kinds.collect(), ..Host::UNKNOWN }
+    }
+
+    /// Kineto's words (its `ActivityType`), and the hosts' own where the vocabulary has them. A kind
+    /// that another host, or Kineto, has already gets the host's name in front; one that cannot be in a
+    /// list of kinds is left out.
     #[test]
-    fn categories_by_library_and_role() {
-        use LibraryKind::{EmbeddedElf, Hooked, RelaxVm, SystemLibrary, Torch};
-        for (library, role, kineto, generic) in [
-            (EmbeddedElf, Role::Workgroup, "cpu_op", "workgroup"),
-            (SystemLibrary, Role::Workgroup, "cpu_op", "workgroup"),
-            (Hooked, Role::Workgroup, "cpu_op", "workgroup"),
-            (RelaxVm, Role::Run, "user_annotation", "user_annotation"),
-            (RelaxVm, Role::Op, "cpu_op", "cpu_op"),
-            (RelaxVm, Role::Region, "cpu_op", "region"),
-            (RelaxVm, Role::Task, "cpu_op", "task"),
-            (Torch, Role::Range, "user_annotation", "user_annotation"),
-            (Torch, Role::Op, "cpu_op", "cpu_op"),
-            (Torch, Role::Region, "cpu_op", "torch.region"),
-            (Torch, Role::Task, "cpu_op", "torch.task"),
+    fn categories_by_host_and_role() {
+        let hosts = [
+            Host::UNKNOWN,
+            host("iree", &[(Role::Workgroup, "workgroup")]),
+            host("vm", &[(Role::Region, "region"), (Role::Task, "task")]),
+            host("toy", &[(Role::Region, "region"), (Role::Op, "kernel"), (Role::Task, "a,b")]),
+            host("iree", &[(Role::Workgroup, "workgroup"), (Role::Op, "workgroup")]),
+        ];
+        for (host, role, kineto, generic) in [
+            (0, Role::Workgroup, "cpu_op", "cpu_op"),
+            (1, Role::Workgroup, "cpu_op", "workgroup"),
+            (2, Role::Run, "user_annotation", "user_annotation"),
+            (2, Role::Range, "user_annotation", "user_annotation"),
+            (2, Role::Op, "cpu_op", "cpu_op"),
+            (2, Role::Region, "cpu_op", "region"),
+            (2, Role::Task, "cpu_op", "task"),
+            (3, Role::Region, "cpu_op", "toy.region"),
+            (3, Role::Op, "cpu_op", "toy.kernel"),
+            (3, Role::Task, "cpu_op", "cpu_op"),
+            (4, Role::Workgroup, "cpu_op", "workgroup"),
+            (99, Role::Workgroup, "cpu_op", "cpu_op"),
         ] {
             for (vocabulary, expected) in
                 [(Vocabulary::Kineto, kineto), (Vocabulary::Generic, generic)]
             {
-                let categories = Categories::new(&mut Registry::new(), vocabulary).unwrap();
-                assert_eq!(categories.of(library, role), expected, "{library:?} {role:?}");
+                let categories = Categories::of_hosts(&mut Registry::new(), vocabulary, &hosts);
+                assert_eq!(categories.of(host, role), expected, "{host} {role:?}");
             }
         }
+    }
+
+    /// A list in a trace may be anything.
+    #[test]
+    fn listed_kinds_are_registered() {
+        let kind = |producer: &str, name: &str| json!({"producer": producer, "name": name});
+        let document = json!({"counterpoint": {
+            "kinds": [kind("toy", "step"), kind("toy", "step"), kind("x", "cpu_op"), 7, {"name": 3}],
+            "files": [{"document": {"counterpoint": {"kinds": [kind("tvm", "region")]}}}, "file"],
+        }});
+        let mut registry = Registry::new();
+        register_listed(&mut registry, &document);
+        for name in ["step", "region"] {
+            let label = registry.parse(name).expect("registered");
+            assert_eq!(registry.name(label, Vocabulary::Kineto), "cpu_op");
+        }
+        assert!(registry.parse("x.cpu_op").is_none() && registry.parse("toy.step").is_none());
     }
 }

@@ -16,7 +16,6 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 
 use abi::iree::{CallHook, ExportTableV5, ExportTableV6, LibraryHead, LibraryV5, LibraryV6};
 use model::Loss;
-use record::meta::LibraryKind;
 
 use crate::adapters::iree::{library, patch, probe, slots};
 use crate::os::sys::ErrnoGuard;
@@ -176,7 +175,7 @@ fn meet(library: *const LibraryHead, pointers: usize) -> Option<&'static Known> 
             return Some(known);
         }
         let process = Process::current_locked(run, &lock)?;
-        let exports = match library::read(library, LibraryKind::Hooked) {
+        let exports = match library::read(library) {
             Some(mut found) => {
                 patch::introduce(&mut found, run, &process, &lock);
                 let id = |e: &record::meta::Export| if e.recorded { e.id } else { NOT_RECORDED };

@@ -16,8 +16,6 @@
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
-use record::meta::LibraryKind;
-
 use crate::adapters::iree::{elf, patch, trampolines};
 use crate::adapters::loops::executables;
 use crate::os::own_stack;
@@ -204,7 +202,7 @@ pub unsafe extern "C" fn mprotect(address: *mut c_void, bytes: usize, protection
         guarded_apart(|| {
             point!(Mprotect);
             if let Some(found) = elf::find(address as usize, bytes) {
-                let export = patch::query_and_take_in(found.query, LibraryKind::EmbeddedElf);
+                let export = patch::query_and_take_in(found.query);
                 executables::embedded(found.base, export);
             }
         });

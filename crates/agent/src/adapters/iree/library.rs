@@ -7,7 +7,7 @@ use abi::iree::{
     AttributesV5, AttributesV6, ExportTableV5, ExportTableV6, Header, LibraryHead, LibraryV5,
     LibraryV6, SourceLocation,
 };
-use record::meta::{Export, LONGEST_NAME, Library, LibraryKind};
+use record::meta::{Export, LONGEST_NAME, Library};
 
 use crate::os::sys::{copy_memory, read_c_string, read_value};
 
@@ -26,7 +26,7 @@ pub struct Found {
 
 /// Reads the library at `head`. Returns `None` for an unknown version or tables that cannot be
 /// read.
-pub fn read(head: *const LibraryHead, kind: LibraryKind) -> Option<Found> {
+pub fn read(head: *const LibraryHead) -> Option<Found> {
     let at = head as usize;
     let header: Header = read_value(read_value::<LibraryHead>(at)?.header as usize)?;
     let mut reader = Reader { truncated: 0 };
@@ -40,7 +40,7 @@ pub fn read(head: *const LibraryHead, kind: LibraryKind) -> Option<Found> {
         library: Library {
             id: 0,
             name,
-            kind,
+            host: 0,
             abi: header.version,
             features: header.features,
             sanitizer: header.sanitizer,

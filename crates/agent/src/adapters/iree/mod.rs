@@ -11,8 +11,10 @@
 //! | module | purpose |
 //! |---|---|
 //! | [`interpose`] | exports `dlsym`, `mmap` and `mprotect` |
+//! | [`description`] | what IREE says about itself in a profile |
 //! | [`elf`] | finds the query function of an embedded ELF in an executable range |
 //! | [`library`] | reads both versions of the interface without trusting it |
+//! | [`loaded`] | finds the executables that are loaded when a session begins, for their loops |
 //! | [`patch`] | registers a library: names it, and overwrites its export table |
 //! | [`slots`] | maps each trampoline to its original function |
 //! | [`trampolines`] | contains the functions that replace exports and query functions |
@@ -21,23 +23,29 @@
 //! | [`hook_variables`] | makes the original hook's variables a source of runs |
 
 pub mod call_hook;
+mod description;
 pub mod elf;
 mod hook_variables;
 pub mod interpose;
 mod library;
+mod loaded;
 mod patch;
 mod probe;
 mod slots;
 mod trampolines;
 
+use crate::process::hosts::Described;
 use crate::recorder::adapter::Adapter;
+
+/// What it says about itself in a profile.
+pub static HOST: Described = Described::new(description::HOST);
 
 /// This adapter's interface to the recorder.
 pub static ADAPTER: Adapter = Adapter {
     prepare: interpose::prepare,
     constructed: || {},
     main_begins: || {},
-    session_began: || {},
+    session_began: loaded::register,
     session_ends: || {},
     at_exit: || {},
     rehearse: probe::rehearse,

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use abi::iree::{Environment, LibraryHead, Query, VERSIONS};
 use model::Loss;
-use record::meta::LibraryKind;
 
+use crate::adapters::iree::HOST;
 use crate::adapters::iree::library::{self, Found};
 use crate::adapters::iree::slots;
 use crate::os::sys::{self, ErrnoGuard};
@@ -19,7 +19,7 @@ use crate::state::run::Run;
 
 /// Asks a query function for its library, newest version first, and registers it. The environment
 /// passed is empty, because compiled modules do not use it. Returns the id of the first export.
-pub fn query_and_take_in(query: usize, kind: LibraryKind) -> Option<u32> {
+pub fn query_and_take_in(query: usize) -> Option<u32> {
     // SAFETY: `query` is the address of a symbol with the query function's name, inside text that
     // its loader has relocated and made executable.
     let query = unsafe { std::mem::transmute::<usize, Query>(query) };
@@ -27,7 +27,7 @@ pub fn query_and_take_in(query: usize, kind: LibraryKind) -> Option<u32> {
         // SAFETY: compiled modules only compare the version and return a constant.
         let library = unsafe { query(version, &Environment::ZERO) };
         if !library.is_null() {
-            return take_in(library, kind);
+            return take_in(library);
         }
     }
     None
@@ -35,33 +35,29 @@ pub fn query_and_take_in(query: usize, kind: LibraryKind) -> Option<u32> {
 
 /// Does what [`take_in`] does, for callers that the host calls: catches panics and preserves
 /// `errno`. Calls `then` with the id of the first export.
-pub fn take_in_guarded(
-    head: *const LibraryHead,
-    kind: LibraryKind,
-    then: impl FnOnce(Option<u32>),
-) {
+pub fn take_in_guarded(head: *const LibraryHead, then: impl FnOnce(Option<u32>)) {
     if head.is_null() || !epoch::wanted() {
         return;
     }
     let _errno = ErrnoGuard::new();
-    guarded_apart(|| then(take_in(head, kind)));
+    guarded_apart(|| then(take_in(head)));
 }
 
 /// Registers a library. Exports whose table entries already hold our trampolines stay as they are.
 /// Returns the id of the first export.
-fn take_in(head: *const LibraryHead, kind: LibraryKind) -> Option<u32> {
+fn take_in(head: *const LibraryHead) -> Option<u32> {
     let run = load::load()?;
-    cost::of_loading(|| take_in_now(head, kind, run))
+    cost::of_loading(|| take_in_now(head, run))
 }
 
-fn take_in_now(head: *const LibraryHead, kind: LibraryKind, run: &'static Run) -> Option<u32> {
+fn take_in_now(head: *const LibraryHead, run: &'static Run) -> Option<u32> {
     let Some(lock) = Lock::take() else {
         losses::lose(Loss::LibraryRejected, 1, libc::EDEADLK);
         return None;
     };
     let process = Process::current_locked(run, &lock)?;
     point!(TakeIn);
-    let Some(mut found) = library::read(head, kind) else {
+    let Some(mut found) = library::read(head) else {
         process.lose(Loss::LibraryRejected, 1, 0);
         return None;
     };
@@ -78,7 +74,8 @@ pub fn introduce(found: &mut Found, run: &Run, process: &Process, lock: &Lock) {
     for export in &mut found.library.exports {
         export.recorded = run.records(&export.name);
     }
-    if let Some(frame) = names::remember(&mut found.library, run.clock.begin(), lock) {
+    if let Some(frame) = names::remember(&mut found.library, &HOST, run.clock.begin(), lock) {
+        process.tell(&HOST);
         process.append_bytes(frame);
     }
 }

@@ -209,7 +209,7 @@ unsafe extern "C-unwind" fn query_entry(
     }
     // SAFETY: `dlsym` returned `real` for the name of a query function.
     let library = unsafe { std::mem::transmute::<usize, Query>(real)(max_version, environment) };
-    patch::take_in_guarded(library, record::meta::LibraryKind::SystemLibrary, |export| {
+    patch::take_in_guarded(library, |export| {
         executables::system(real, export);
     });
     library

@@ -16,7 +16,7 @@ use model::Loss;
 use record::loops::{CodeFrame, LoopFrame, code_name};
 
 use super::modules::Known;
-use crate::adapters::iree::elf;
+use crate::os::elf;
 use crate::os::sys::{self, AppendError, Descriptor};
 use crate::process::part::Process;
 

@@ -1,10 +1,6 @@
 //! Finds the descriptors of instrumented executables of IREE. An executable may not import symbols
 //! and has no constructors, so nothing in it looks for a runtime: the agent looks into its writable
 //! data when the runtime loads it.
-//!
-//! A session can begin when executables are loaded already. Then the mappings of the process say
-//! where they are. As with modules that a note names, one that another thread unloads at that moment
-//! is a race that nobody can win.
 
 use std::sync::atomic::Ordering;
 
@@ -13,8 +9,7 @@ use model::Loss;
 
 use super::modules::{Origin, Place};
 use super::register::register;
-use crate::adapters::iree::elf;
-use crate::os::sys;
+use crate::os::{elf, sys};
 use crate::process::losses;
 use crate::state::run;
 
@@ -47,7 +42,7 @@ struct Image {
 
 /// Whether the recording wants loops. Otherwise executables stay as they are; a session that begins
 /// later and wants loops looks for them.
-fn wanted() -> bool {
+pub fn wanted() -> bool {
     run::current().is_some_and(|run| run.loops.is_some())
 }
 
@@ -92,51 +87,6 @@ pub fn system(function: usize, export: Option<u32>) {
     if let Some(image) = search.1 {
         look(&image, export);
     }
-}
-
-/// Registers the instrumented modules of all executables that are loaded, if the recording wants
-/// loops.
-pub fn register_loaded() {
-    if !wanted() {
-        return;
-    }
-    let Ok(maps) = sys::read_file(c"/proc/self/maps") else { return };
-    let mut budget = MOST_PAGES;
-    for text in maps.split(|b| *b == b'\n').filter_map(candidate) {
-        // The header is in front of the text. It need not be at the start of a mapping, because the
-        // kernel joins neighbours.
-        let pages = (1..=FARTHEST_PAGES).map_while(|page| text.start.checked_sub(page * 4096));
-        for base in pages {
-            if budget == 0 || sys::read_value::<u32>(base).is_none() {
-                break;
-            }
-            budget -= 1;
-            if elf::has_query(base, text.start, text.len()) {
-                embedded(base, None);
-                break;
-            }
-        }
-    }
-}
-
-/// Pages in front of a text in which its header is looked for. They have the constants of the code.
-const FARTHEST_PAGES: usize = 1024;
-/// Pages that are looked at in all, so that a program with much code of a JIT compiler does not wait
-/// for longer than some tens of milliseconds.
-const MOST_PAGES: usize = 1 << 15;
-
-/// A mapping that can be the text of an executable: it is private and executable, and belongs to no
-/// file, or to the temporary one of a system library.
-fn candidate(line: &[u8]) -> Option<Range> {
-    let mut fields = line.splitn(6, |b| *b == b' ');
-    let (range, mode) = (fields.next()?, fields.next()?);
-    let path = fields.nth(3).unwrap_or_default().trim_ascii();
-    let own = path.is_empty() || path.windows(11).any(|name| name == b"iree_dylib_");
-    if mode != b"r-xp" || !own {
-        return None;
-    }
-    let (start, end) = std::str::from_utf8(range).ok()?.split_once('-')?;
-    Some(usize::from_str_radix(start, 16).ok()?..usize::from_str_radix(end, 16).ok()?)
 }
 
 impl Image {

@@ -39,8 +39,8 @@ pub mod register;
 mod tables;
 mod ticks;
 
-use crate::adapters::iree;
 use crate::recorder::adapter::Adapter;
+use crate::recorder::rehearsal;
 
 /// What the recorder knows about this adapter.
 pub static ADAPTER: Adapter = Adapter {
@@ -52,7 +52,7 @@ pub static ADAPTER: Adapter = Adapter {
     at_exit: tables::at_process_exit,
     // A thread that attaches in order to read counters around loops measures the bracket that all
     // adapters have in common.
-    rehearse: |thread, calls, uncounted| (iree::ADAPTER.rehearse)(thread, calls, uncounted),
+    rehearse: rehearsal::of_plain_calls,
     has_uncounted: false,
     run_source: None,
 };
@@ -60,5 +60,4 @@ pub static ADAPTER: Adapter = Adapter {
 /// Registers what was loaded before the session began.
 fn session_began() {
     register::register_all();
-    executables::register_loaded();
 }

@@ -12,8 +12,7 @@
 use std::ffi::{CStr, CString, c_char};
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
 
-use abi::collector::Device;
-use abi::tvm_ffi::DataType;
+use abi::dlpack::{DataType, Device};
 use model::Loss;
 use record::meta::{Frame, OpExport, Role};
 
@@ -43,12 +42,6 @@ pub const MOST_DIMENSIONS: i32 = 32;
 /// Replaces the number of dimensions if the shape cannot be read.
 pub const NO_SHAPE: u64 = 0xFF;
 
-/// Common prefix of the names of bookkeeping ops.
-const BOOKKEEPING: &[u8] = b"vm.builtin.";
-
-/// The op that allocates storage. Its arguments are context, shape, device, type and scope.
-const ALLOC_STORAGE: &[u8] = b"vm.builtin.alloc_storage";
-
 /// All calls of one op with the same tensor types, shapes and devices.
 ///
 /// What every call needs comes first and shares a cache line.
@@ -70,7 +63,7 @@ pub struct Entry {
     role: Role,
     /// Whether its arguments say how much storage it allocates.
     pub allocates: bool,
-    /// Whether it is a bookkeeping op of the virtual machine.
+    /// Whether it is a bookkeeping op of its host.
     pub bookkeeping: bool,
     asynchronous: bool,
     /// Serial number of the part that contains the frames of its regions and tasks.
@@ -331,6 +324,7 @@ fn make(
     }
     let table = table()?;
     let (arguments, device) = describe(words.get(2 + name.len().div_ceil(8)..).unwrap_or_default());
+    let bookkeeping = &vm.host.host.bookkeeping;
     let entry = keep(Entry {
         hash,
         signature: words.into(),
@@ -346,8 +340,10 @@ fn make(
         device_name: device.map(text::device).unwrap_or_default(),
         device: device.unwrap_or(Device { kind: 1, id: 0 }),
         asynchronous: device.is_some_and(text::is_asynchronous),
-        allocates: role == Role::Op && name == ALLOC_STORAGE,
-        bookkeeping: role == Role::Op && name.starts_with(BOOKKEEPING),
+        allocates: role == Role::Op && !name.is_empty() && name == vm.host.allocates,
+        bookkeeping: role == Role::Op
+            && !bookkeeping.is_empty()
+            && name.starts_with(bookkeeping.as_bytes()),
         before: LAST.load(Ordering::Acquire),
         told: AtomicU32::new(0),
         regions_told: AtomicU32::new(0),

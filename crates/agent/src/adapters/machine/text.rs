@@ -2,8 +2,7 @@
 
 use std::fmt::Write;
 
-use abi::collector::Device;
-use abi::tvm_ffi::DataType;
+use abi::dlpack::{DataType, Device};
 
 /// Names of the values of `DLDataTypeCode`. From `float8_e3m4` on, the name contains the number of
 /// bits.

@@ -1,11 +1,12 @@
-//! The hosts of a process that call ops: the virtual machines that have an instrument of ours, and
-//! PyTorch.
+//! The machines of a process that call ops: a virtual machine with an instrument of ours, or a whole
+//! host of which there is one in a process.
 
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
-use record::meta::{Frame, Library, LibraryKind};
+use record::meta::{Frame, Library};
 
 use crate::adapters::machine::watching::Watching;
+use crate::process::hosts::Described;
 use crate::process::lock::Lock;
 use crate::process::names;
 use crate::process::part::Process;
@@ -21,7 +22,7 @@ pub struct Vm {
     /// Id of the library that represents it in a profile.
     pub library: u32,
     name: String,
-    kind: LibraryKind,
+    pub host: &'static Described,
     /// Number of calls that its instruments saw while something was recorded.
     pub calls: AtomicU64,
     /// Which thread calls it, and where its outermost op is.
@@ -84,10 +85,11 @@ impl Vm {
         if self.told.swap(process.serial(), Ordering::Relaxed) == process.serial() {
             return;
         }
+        process.tell(self.host);
         process.append(&Frame::Library(Library {
             id: self.library,
             name: self.name.clone(),
-            kind: self.kind,
+            host: self.host.number(),
             abi: 0,
             features: 0,
             sanitizer: 0,
@@ -98,15 +100,15 @@ impl Vm {
 
     /// Registers a host. Returns `None` only if a signal handler has interrupted the
     /// recorder.
-    pub fn register(name: String, kind: LibraryKind) -> Option<&'static Self> {
+    pub fn register(name: String, host: &'static Described) -> Option<&'static Self> {
         let _lock = Lock::take()?;
         let next = VMS.load(Ordering::Acquire);
         // SAFETY: null, or leaked by `link`.
         let number = unsafe { next.as_ref() }.map_or(0, |last| last.number + 1);
-        Some(Self::link(number, name, kind, next))
+        Some(Self::link(number, name, host, next))
     }
 
-    fn link(number: u32, name: String, kind: LibraryKind, next: *mut Self) -> &'static Self {
+    fn link(number: u32, name: String, host: &'static Described, next: *mut Self) -> &'static Self {
         let library = names::take_library();
         let (calls, told) = (AtomicU64::new(0), AtomicU32::new(0));
         let (inside, watching) = Default::default();
@@ -114,7 +116,7 @@ impl Vm {
             number,
             library,
             name,
-            kind,
+            host,
             calls,
             inside,
             watching,
@@ -126,12 +128,12 @@ impl Vm {
     }
 
     /// Makes a machine that is in no list and no profile, for calibration.
-    pub fn nowhere() -> &'static Self {
+    pub fn nowhere(host: &'static Described) -> &'static Self {
         Box::leak(Box::new(Self {
             number: u32::MAX - 1,
             library: u32::MAX,
             name: String::new(),
-            kind: LibraryKind::RelaxVm,
+            host,
             calls: AtomicU64::new(0),
             inside: Inside::default(),
             watching: Watching::default(),
@@ -140,13 +142,13 @@ impl Vm {
         }))
     }
 
-    /// Makes the machine that owns parallel regions launched outside of any virtual machine.
-    pub fn outside() -> &'static Self {
+    /// Makes the machine, of this name, that owns parallel regions launched outside of any machine.
+    pub fn outside(name: &str, host: &'static Described) -> &'static Self {
         Box::leak(Box::new(Self {
             number: u32::MAX,
             library: names::take_library(),
-            name: "(outside of virtual machines)".to_owned(),
-            kind: LibraryKind::RelaxVm,
+            name: name.to_owned(),
+            host,
             calls: AtomicU64::new(0),
             inside: Inside::default(),
             watching: Watching::default(),

@@ -33,12 +33,12 @@ use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
-use crate::adapters::iree;
 use crate::os::sys::{self, ErrnoGuard};
 use crate::process::guard::guarded;
 use crate::process::plugins::{Loaded, Loader};
 use crate::process::{load, plugins, program};
 use crate::recorder::adapter::Adapter;
+use crate::recorder::rehearsal;
 use crate::state::run::{self, Run};
 use crate::state::{epoch, run_file};
 
@@ -55,7 +55,7 @@ pub static ADAPTER: Adapter = Adapter {
     session_ends: || _ = stop(false),
     at_exit: end,
     // Plugins have no calls that are bracketed.
-    rehearse: |thread, calls, uncounted| (iree::ADAPTER.rehearse)(thread, calls, uncounted),
+    rehearse: rehearsal::of_plain_calls,
     has_uncounted: false,
     run_source: None,
 };

@@ -2,9 +2,8 @@
 
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-use record::meta::LibraryKind;
-
 use crate::adapters::machine::vm::Vm;
+use crate::adapters::torch::HOST as DESCRIBED;
 
 /// Returns PyTorch among the hosts that call ops. It is registered at the first call.
 #[inline(always)]
@@ -13,7 +12,7 @@ pub fn host() -> Option<&'static Vm> {
     #[cold]
     #[inline(never)]
     fn register() -> Option<&'static Vm> {
-        let vm = Vm::register("torch".to_owned(), LibraryKind::Torch)?;
+        let vm = Vm::register("torch".to_owned(), &DESCRIBED)?;
         let ours = std::ptr::from_ref(vm).cast_mut();
         match HOST.compare_exchange(std::ptr::null_mut(), ours, Ordering::AcqRel, Ordering::Acquire)
         {

@@ -17,6 +17,7 @@ use plugin_host::Sink;
 use plugin_host::entry::{Argument, Entry, Id, Value};
 use plugin_host::stream::Writer;
 
+use crate::adapters::torch::HOST;
 use crate::os::sys::{self, ErrnoGuard};
 use crate::process::events::{self, EventsFile};
 use crate::process::guard::{guarded, guarded_apart};
@@ -91,7 +92,9 @@ unsafe extern "C" fn begin(program: Text) -> Trace {
     let _errno = ErrnoGuard::new();
     let recording = guarded_apart(|| {
         point!(TorchLogBegin);
-        let mut writer = events::create(recorded()?, None, |file| file)?;
+        let process = recorded()?;
+        process.tell(&HOST);
+        let mut writer = events::create(process, None, |file| file)?;
         // SAFETY: the header requires a text.
         writer.plugin(unsafe { bytes(program) });
         // From now on, there is a file without an end. If the process is killed, it says that a
@@ -202,7 +205,9 @@ unsafe extern "C" fn file(path: *mut c_char, capacity: usize) -> i64 {
     let _errno = ErrnoGuard::new();
     let length = guarded_apart(|| {
         point!(TorchLogFile);
-        let place = events::trace_path(recorded()?)?;
+        let process = recorded()?;
+        process.tell(&HOST);
+        let place = events::trace_path(process)?;
         let place = place.as_bytes_with_nul();
         if path.is_null() || place.len() > capacity {
             return None;

@@ -11,6 +11,7 @@
 //!
 //! | module | purpose |
 //! |---|---|
+//! | [`description`] | what PyTorch says about itself in a profile |
 //! | [`ops`] | brackets ops and ranges |
 //! | [`forward`] | finds the forward op of a call of the backward pass |
 //! | [`host`] | registers PyTorch as a host that calls ops |
@@ -19,6 +20,7 @@
 //! | [`log`] | takes over the recordings of PyTorch's profiler |
 //! | [`plugins`] | runs profiler plugins inside PyTorch's own profiler |
 
+mod description;
 mod forward;
 mod host;
 pub mod log;
@@ -27,7 +29,11 @@ pub mod ops;
 mod patch;
 pub mod plugins;
 
+use crate::process::hosts::Described;
 use crate::recorder::adapter::Adapter;
+
+/// What it says about itself in a profile.
+pub static HOST: Described = Described::new(description::HOST);
 
 /// This adapter's interface to the recorder.
 pub static ADAPTER: Adapter = Adapter {

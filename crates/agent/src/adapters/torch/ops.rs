@@ -21,7 +21,7 @@ use crate::adapters::machine::bracket;
 use crate::adapters::machine::op::{self, Entry, LONGEST_NAME, Tensors, Words};
 use crate::adapters::machine::vm::Vm;
 use crate::adapters::torch::host::host;
-use crate::adapters::torch::{ADAPTER, forward, openmp, patch};
+use crate::adapters::torch::{ADAPTER, HOST, forward, openmp, patch};
 use crate::os::sys::ErrnoGuard;
 use crate::process::guard::guarded;
 use crate::process::losses;
@@ -288,7 +288,7 @@ pub fn rehearse(thread: &mut Thread, calls: usize, uncounted: bool) -> Took {
     static VM: AtomicPtr<Vm> = AtomicPtr::new(std::ptr::null_mut());
     let mut vm = VM.load(Ordering::Acquire);
     if vm.is_null() {
-        vm = std::ptr::from_ref(Vm::nowhere()).cast_mut();
+        vm = std::ptr::from_ref(Vm::nowhere(&HOST)).cast_mut();
         VM.store(vm, Ordering::Release);
     }
     // SAFETY: leaked by `Vm::nowhere`.

@@ -2,7 +2,8 @@
 
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-use abi::tvm_ffi::{Any, DataType};
+use abi::dlpack::DataType;
+use abi::tvm_ffi::Any;
 use record::meta::Role;
 
 use crate::adapters::machine::op::{
@@ -10,7 +11,7 @@ use crate::adapters::machine::op::{
 };
 use crate::adapters::machine::text;
 use crate::adapters::machine::vm::Vm;
-use crate::adapters::tvm::ffi;
+use crate::adapters::tvm::{HOST, ffi};
 use crate::process::lock::Lock;
 
 /// The arguments of a call after name, "before" and result, as the FFI passes them.
@@ -65,7 +66,7 @@ pub fn outside() -> Option<&'static Entry> {
         let _lock = Lock::take()?;
         vm = OUTSIDE.load(Ordering::Acquire);
         if vm.is_null() {
-            vm = std::ptr::from_ref(Vm::outside()).cast_mut();
+            vm = std::ptr::from_ref(Vm::outside("(outside of virtual machines)", &HOST)).cast_mut();
             OUTSIDE.store(vm, Ordering::Release);
         }
     }

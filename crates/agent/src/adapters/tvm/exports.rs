@@ -6,17 +6,16 @@ use std::sync::atomic::Ordering;
 
 use abi::collector::{Collector, Slot};
 use abi::tvm_ffi::{Any, Object, type_index};
-use record::meta::LibraryKind;
 
 use crate::adapters::machine::bracket;
 use crate::adapters::machine::op;
 use crate::adapters::machine::vm::Vm;
-use crate::adapters::tvm::ADAPTER;
 use crate::adapters::tvm::ffi::{self, Ffi};
 use crate::adapters::tvm::function_collector::{self, Functions};
 use crate::adapters::tvm::instrument::{Instrument, Wrapper};
 use crate::adapters::tvm::parallel;
 use crate::adapters::tvm::watch;
+use crate::adapters::tvm::{ADAPTER, HOST};
 use crate::os::sys::ErrnoGuard;
 use crate::process::guard::guarded_apart;
 use crate::recorder::bracket::stack_address;
@@ -140,7 +139,7 @@ exported! {
     /// Registers a virtual machine: name → number.
     __tvm_ffi_counterpoint_vm, _ffi, arguments, _frame, {
         let name = String::from_utf8_lossy(text(arguments, 0)?).into_owned();
-        Vm::register(name, LibraryKind::RelaxVm).map(|vm| integer(vm.number.into())).ok_or(Refusal::Internal)
+        Vm::register(name, &HOST).map(|vm| integer(vm.number.into())).ok_or(Refusal::Internal)
     }
 }
 

@@ -4,10 +4,10 @@
 use std::ffi::{CStr, c_int, c_void};
 use std::sync::atomic::{AtomicPtr, Ordering};
 
+use abi::dlpack::DlTensor;
 use abi::tvm_ffi::{
-    Any, Bytes, DlTensor, ErrorCell, ErrorMoveFromRaised, ErrorSetAgain, ErrorSetRaised,
-    FunctionCall, FunctionCreate, Object, ObjectRef, RegisterContextSymbol, SafeCall, Shape,
-    type_index,
+    Any, Bytes, ErrorCell, ErrorMoveFromRaised, ErrorSetAgain, ErrorSetRaised, FunctionCall,
+    FunctionCreate, Object, ObjectRef, RegisterContextSymbol, SafeCall, Shape, type_index,
 };
 
 /// The FFI's functions. All of them are present.

@@ -2,7 +2,8 @@
 
 use std::ffi::c_void;
 
-use abi::collector::{Device, Value};
+use abi::collector::Value;
+use abi::dlpack::Device;
 use abi::tvm_ffi::{Any, Object, type_index};
 
 use crate::adapters::tvm::ffi::{self, Ffi};

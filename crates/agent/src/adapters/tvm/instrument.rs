@@ -9,7 +9,8 @@
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use abi::tvm_ffi::{Any, DataType, DlTensor, Object, type_index};
+use abi::dlpack::{DataType, Device, DlTensor};
+use abi::tvm_ffi::{Any, Object, type_index};
 use record::meta::Role;
 
 use crate::adapters::machine::bracket::{self, Bracket, How, What};
@@ -18,7 +19,7 @@ use crate::adapters::machine::vm::Vm;
 use crate::adapters::machine::watching::Function;
 use crate::adapters::tvm::ffi::{self, Ffi};
 use crate::adapters::tvm::watch::{self, Plan};
-use crate::adapters::tvm::{ADAPTER, call};
+use crate::adapters::tvm::{ADAPTER, HOST, call};
 use crate::process::guard::guarded;
 use crate::recorder::adapter::Took;
 use crate::recorder::bracket::stack_address;
@@ -278,7 +279,7 @@ pub fn rehearse(thread: &mut Thread, calls: usize, bookkeeping: bool) -> Took {
     static VM: AtomicU64 = AtomicU64::new(0);
     let mut vm = VM.load(Ordering::Acquire);
     if vm == 0 {
-        vm = std::ptr::from_ref(Vm::nowhere()) as u64;
+        vm = std::ptr::from_ref(Vm::nowhere(&HOST)) as u64;
         VM.store(vm, Ordering::Release);
     }
     // SAFETY: leaked by `Vm::nowhere`.
@@ -286,7 +287,7 @@ pub fn rehearse(thread: &mut Thread, calls: usize, bookkeeping: bool) -> Took {
     let shape = [1i64, 1];
     let tensor = DlTensor {
         data: std::ptr::null_mut(),
-        device: abi::collector::Device { kind: 1, id: 0 },
+        device: Device { kind: 1, id: 0 },
         ndim: 2,
         dtype: DataType { code: 2, bits: 32, lanes: 1 },
         shape: shape.as_ptr(),

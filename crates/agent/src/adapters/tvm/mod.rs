@@ -13,6 +13,7 @@
 //! | module | purpose |
 //! |---|---|
 //! | [`exports`] | contains the functions that `tvm_ffi.load_module` finds |
+//! | [`description`] | what TVM says about itself in a profile |
 //! | [`ffi`] | looks up the FFI's functions by name, and reads its values |
 //! | [`instrument`] | brackets each op, and each run |
 //! | [`function_collector`] | wraps two TVM functions as a user's collector |
@@ -25,6 +26,7 @@
 //! function there must not have a landing pad.
 
 mod call;
+mod description;
 pub mod exports;
 mod ffi;
 mod function_collector;
@@ -32,7 +34,14 @@ mod instrument;
 mod parallel;
 mod watch;
 
+use crate::process::hosts::Described;
 use crate::recorder::adapter::Adapter;
+
+/// What it says about itself in a profile.
+pub static HOST: Described = Described::new(description::HOST).allocating(ALLOC_STORAGE);
+
+/// Its arguments are context, shape, device, type and scope.
+const ALLOC_STORAGE: &[u8] = b"vm.builtin.alloc_storage";
 
 /// This adapter's interface to the recorder.
 pub static ADAPTER: Adapter = Adapter {

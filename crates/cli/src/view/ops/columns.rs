@@ -32,7 +32,7 @@ pub enum Readers {
 pub fn name(row: &OpRow) -> &str {
     match &row.kind {
         OpRowKind::Op { name, .. } => name,
-        OpRowKind::Bookkeeping { .. } => "vm.builtin.*",
+        OpRowKind::Bookkeeping { names, .. } => names,
         OpRowKind::Between => "(between ops)",
         OpRowKind::Entry => "(entry function)",
         OpRowKind::NoOp => "(outside of ops)",
@@ -59,7 +59,7 @@ fn arguments(row: &OpRow) -> &str {
 
 fn device(row: &OpRow) -> &str {
     match &row.kind {
-        OpRowKind::Op { device, .. } | OpRowKind::Bookkeeping { device } => device,
+        OpRowKind::Op { device, .. } | OpRowKind::Bookkeeping { device, .. } => device,
         _ => "",
     }
 }

@@ -530,7 +530,7 @@ impl<W: Write> OpVisitor for Writer<'_, W> {
             name: text(|op| &op.name),
             range: op.is_range,
             forward: op.forward.and_then(|op| context.profile.ops.get(op)).map(|op| &*op.name),
-            bookkeeping: text(|op| &op.name).starts_with(analysis::ops::BOOKKEEPING),
+            bookkeeping: known.is_some_and(|op| op.bookkeeping),
             arguments: text(|op| &op.arguments),
             device: text(|op| &op.device),
             asynchronous: known.is_some_and(|op| op.asynchronous),

@@ -2,6 +2,8 @@
 
 use std::io::{self, Write};
 
+use profile::Profile;
+
 use super::{View, columns, machines};
 use crate::failure::Failure;
 use crate::output::Format;
@@ -161,16 +163,17 @@ fn notes(view: &View<'_>) -> Vec<String> {
     }
     let has_counters = !view.profile.manifest.counters.is_empty();
     if table.runs > 0 && has_counters && (table.uncounted > 0 || view.chosen.verbose) {
-        notes.push(
-            match table.uncounted {
-                0 => "counts of (entry function) include those between ops; counts of an op do not \
-                      include the ops inside it",
-                _ => "counts of (entry function) include those between ops and those of \
-                      vm.builtin.* ops, which were only timed (record with --bookkeeping to count them); \
-                      counts of an op do not include the ops inside it",
-            }
-            .to_owned(),
-        );
+        notes.push(match table.uncounted {
+            0 => "counts of (entry function) include those between ops; counts of an op do not \
+                      include the ops inside it"
+                .to_owned(),
+            _ => format!(
+                "counts of (entry function) include those between ops and those of {} ops, which \
+                     were only timed (record with --bookkeeping to count them); counts of an op do \
+                     not include the ops inside it",
+                bookkeeping(view.profile)
+            ),
+        });
     }
     if table.rows.iter().any(columns::is_asynchronous) {
         notes.push(
@@ -195,6 +198,17 @@ fn notes(view: &View<'_>) -> Vec<String> {
     notes
 }
 
+/// How the hosts call their bookkeeping ops.
+fn bookkeeping(profile: &Profile) -> String {
+    let hosts = profile.ops.hosts().iter();
+    let mut names: Vec<String> = hosts
+        .filter(|host| !host.bookkeeping.is_empty())
+        .map(|host| format!("{}*", host.bookkeeping))
+        .collect();
+    names.dedup();
+    names.join(" and ")
+}
+
 /// Why there may be no ops.
 fn reasons(view: &View<'_>) -> Vec<String> {
     let filter = &view.chosen.trees;
@@ -216,7 +230,7 @@ fn reasons(view: &View<'_>) -> Vec<String> {
             );
         }
     } else {
-        reasons.extend(hosts_without_calls(view.profile));
+        reasons.extend(hosts_without_calls(view.profile, |host| host.calls_ops));
         let filters = &view.profile.manifest.filters;
         if !filters.is_empty() {
             reasons.push(format!("the filter {} matches no op", filters.join(", ")));

@@ -39,11 +39,14 @@ struct Named {
 
 impl Categories {
     /// For one trace. Without a vocabulary, every category stays as it is.
-    pub fn new(vocabulary: Option<Vocabulary>) -> Self {
+    pub fn new(vocabulary: Option<Vocabulary>, trace: &Activities) -> Self {
+        Self::of_document(vocabulary, &trace.document)
+    }
+
+    fn of_document(vocabulary: Option<Vocabulary>, document: &Value) -> Self {
         let mut registry = Registry::new();
-        // The categories of calls in our own exports. Nobody else registers here, so no name is
-        // taken.
-        let _ = kinds::register(&mut registry);
+        // The categories of calls in our own exports.
+        kinds::register_listed(&mut registry, document);
         Self { vocabulary, known: HashMap::new(), registry }
     }
 
@@ -121,7 +124,7 @@ mod tests {
 
     #[test]
     fn original_categories_are_restored() {
-        let registry = Categories::new(None).registry;
+        let registry = Categories::of_document(None, &Value::Null).registry;
         let of = |original: &str, vocabulary| {
             let Named { name, original } = named(&registry, original, vocabulary);
             (name, original)

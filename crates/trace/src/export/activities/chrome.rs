@@ -30,7 +30,7 @@ pub fn write_again<W: Write>(
         document.to_mut().entry("counterpoint").or_insert_with(|| filter.facts());
     }
     let mut writer = Writer::again(out, &document)?;
-    let mut categories = Categories::new(options.vocabulary);
+    let mut categories = Categories::new(options.vocabulary, trace);
     let losses = visit_kept(trace, keep.as_ref(), |event| {
         let (process, thread) = trace.row(event.row);
         let exact = Exact::of(event.more);

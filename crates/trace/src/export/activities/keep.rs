@@ -69,7 +69,7 @@ impl Keep {
         vocabulary: Option<Vocabulary>,
         base_ns: i64,
     ) -> io::Result<Self> {
-        let mut categories = Categories::new(vocabulary);
+        let mut categories = Categories::new(vocabulary, trace);
         let mut choice = Choice {
             filter,
             base_ns,

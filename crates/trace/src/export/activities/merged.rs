@@ -43,7 +43,7 @@ pub fn write_merged<W: Write>(
                 Some(Keep::of(trace, &filter, options.vocabulary, base)?)
             }
         };
-        let mut categories = Categories::new(options.vocabulary);
+        let mut categories = Categories::new(options.vocabulary, trace);
         let mut processes = HashMap::<RowId, Option<String>>::new();
         let mut id = Vec::new();
         losses.extend(visit_kept(trace, keep.as_ref(), |event| {

@@ -82,7 +82,7 @@ pub fn write_perfetto<W: Write>(
             writer,
             lanes: Lanes::of(trace, keep.as_ref(), |row| same_row(&rows, row))?,
             rows,
-            categories: Categories::new(options.vocabulary),
+            categories: Categories::new(options.vocabulary, trace),
             base_ns: base_ns.saturating_add(shift_ns),
             arrows,
             waiting: Waiting::default(),

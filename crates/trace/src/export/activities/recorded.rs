@@ -38,7 +38,7 @@ pub fn export_recorded(
     let mut all = Export {
         trace,
         sink,
-        categories: Categories::new(vocabulary),
+        categories: Categories::new(vocabulary, trace),
         kinds: HashMap::new(),
         ids: Ids::of(trace).filter(|_| !launches.is_empty()),
         launches,

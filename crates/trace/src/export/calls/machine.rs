@@ -1,4 +1,4 @@
-//! Calls of hosts that call ops (TVM's virtual machines and PyTorch): runs, ranges, ops, parallel
+//! Calls of hosts that call ops: runs, ranges, ops, parallel
 //! regions and their tasks.
 //!
 //! ```text
@@ -15,7 +15,7 @@ use model::activity::{FlowKind, Value};
 use profile::columns::{
     Columns, KEY_CORRELATION, KEY_FAILED, KEY_STORAGE_BYTES, KEY_WORKSPACE_BYTES,
 };
-use profile::{LibraryKind, Op, PageDecoder, PageKey, Profile, Role, ValueKind};
+use profile::{Op, PageDecoder, PageKey, Profile, Role, ValueKind};
 
 use super::ProcessExport;
 use super::slice::What;
@@ -45,8 +45,6 @@ pub struct Machines {
 /// What is known of an export.
 #[derive(Debug)]
 struct Export {
-    /// The kind of the host that calls it.
-    host: LibraryKind,
     /// `Input Dims` and `Input type`, as JSON.
     inputs: (String, String),
 }
@@ -63,11 +61,9 @@ impl Machines {
         let arrow = FlowKind::Named("region".to_owned());
         let mut arrows: HashMap<u64, Arrows> = HashMap::new();
         let process = &profile.processes[index];
-        let host = |library: u32| process.libraries.iter().find(|of| of.id == library);
-        let exports = process.op_exports.iter().map(|export| {
-            let host = host(export.library).map_or(LibraryKind::RelaxVm, |library| library.kind);
-            (export.id, Export { host, inputs: inputs(&export.arguments) })
-        });
+        let exports = process.op_exports.iter();
+        let exports =
+            exports.map(|export| (export.id, Export { inputs: inputs(&export.arguments) }));
         let exports = exports.collect();
         if !process.op_exports.iter().any(|export| export.role == Role::Region) {
             return Self { arrows, arrow, exports };
@@ -157,7 +153,7 @@ fn c_type(name: &str) -> &str {
 }
 
 impl<'a> ProcessExport<'a, '_> {
-    /// Emits call `i`, which a virtual machine or PyTorch made.
+    /// Emits call `i`, which a host that calls ops made.
     pub(super) fn machine_call(
         &mut self,
         columns: &Columns,
@@ -176,8 +172,7 @@ impl<'a> ProcessExport<'a, '_> {
 
         let args = self.relay.args();
         let export = machines.exports.get(&columns.export[i]);
-        let host = export.map_or(LibraryKind::RelaxVm, |export| export.host);
-        let category = self.categories.of(host, op.role);
+        let category = self.categories.of(op.host, op.role);
         // Runs, regions and tasks repeat the arguments of their op.
         let inputs = match op.role.is_of_machine() && op.role != Role::Op {
             true => None,
@@ -191,8 +186,8 @@ impl<'a> ProcessExport<'a, '_> {
         if !op.device.is_empty() {
             args.push(Arg::text("device_name", &op.device));
         }
-        let host_key = if host == LibraryKind::Torch { "library" } else { "machine" };
-        args.push(Arg::text(host_key, &op.library));
+        let key = &self.profile.ops.host_of(op).library_key;
+        args.push(Arg::text(key, &op.library));
         if op.asynchronous {
             args.push(yes("asynchronous"));
         }

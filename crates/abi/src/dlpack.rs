@@ -1,0 +1,50 @@
+//! DLPack's description of tensors, which TVM, PyTorch and users' collectors share.
+
+use core::ffi::c_void;
+use core::mem::offset_of;
+
+/// Corresponds to `DLDevice`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Device {
+    /// `DLDeviceType`: 1 CPU, 2 CUDA.
+    pub kind: i32,
+    /// Number of the device.
+    pub id: i32,
+}
+
+/// `DLDataType`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DataType {
+    /// Kind of number (`DLDataTypeCode`).
+    pub code: u8,
+    /// Number of bits of one lane.
+    pub bits: u8,
+    /// Number of lanes of a vector; negative as a 16-bit integer for scalable vectors.
+    pub lanes: u16,
+}
+
+/// `DLTensor`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct DlTensor {
+    /// Address of the elements.
+    pub data: *mut c_void,
+    /// Device on which the elements are.
+    pub device: Device,
+    /// Number of dimensions.
+    pub ndim: i32,
+    /// Type of an element.
+    pub dtype: DataType,
+    /// `ndim` extents.
+    pub shape: *const i64,
+    /// `ndim` strides, or null.
+    pub strides: *const i64,
+    /// Offset in bytes from `data` to the first element.
+    pub byte_offset: u64,
+}
+
+const _: () = assert!(size_of::<Device>() == 8 && size_of::<DataType>() == 4);
+const _: () = assert!(size_of::<DlTensor>() == 48 && offset_of!(DlTensor, ndim) == 16);
+const _: () = assert!(offset_of!(DlTensor, dtype) == 20 && offset_of!(DlTensor, shape) == 24);

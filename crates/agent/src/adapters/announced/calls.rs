@@ -1,0 +1,117 @@
+//! The brackets around the calls of hosts that announce themselves. The address of something on the
+//! host's stack identifies a call until it ends.
+
+use std::ffi::{c_char, c_void};
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+use abi::host::{Machine, role};
+use record::host::Host;
+use record::meta::Role;
+
+use crate::adapters::announced::ADAPTER;
+use crate::adapters::machine::bracket;
+use crate::adapters::machine::op::{self, Entry};
+use crate::adapters::machine::vm::Vm;
+use crate::process::guard::guarded;
+use crate::process::hosts::Described;
+use crate::recorder::adapter::Took;
+use crate::recorder::thread::Thread;
+use crate::state::epoch;
+
+/// Begins a call. Does nothing without a machine or a name, or if there is no such role.
+///
+/// # Safety
+/// As the header says.
+pub unsafe extern "C" fn begin(
+    machine: Machine,
+    of: u32,
+    name: *const c_char,
+    address: *const c_void,
+) {
+    if !epoch::wanted() {
+        return;
+    }
+    guarded(|| {
+        point!(HostOpBegin);
+        let role = match of {
+            role::OP => Role::Op,
+            role::RUN => Role::Run,
+            role::RANGE => Role::Range,
+            _ => return,
+        };
+        // SAFETY: null, or from `machines::add`, which never frees a machine.
+        let Some(vm) = (unsafe { machine.cast::<Vm>().as_ref() }) else { return };
+        if name.is_null() {
+            return;
+        }
+        let entered = bracket::enter_held();
+        // SAFETY: the header requires a C string, and that the call is made next, on this thread.
+        unsafe {
+            let Some(entry) = op::by_c_name(vm, role, name) else { return };
+            bracket::begin_held_op(&ADAPTER, entry, entered, address as usize, |_| 0);
+        }
+    });
+}
+
+/// Ends the call with this address, if one has begun.
+///
+/// # Safety
+/// As the header says.
+pub unsafe extern "C" fn end(address: *const c_void) {
+    guarded(|| {
+        point!(HostOpEnd);
+        // SAFETY: the header requires the thread that made the call.
+        unsafe { bracket::end_held_op(address as usize) };
+        // Such a host cannot announce an op that does nothing.
+        let _ = bracket::left_held();
+    });
+}
+
+/// How the names of the bookkeeping ops begin that calibration calls.
+const BOOKKEEPING: &str = "bookkeeping.";
+
+/// Brackets `calls` ops that do nothing, for calibration. `bookkeeping` selects ops for which no counter
+/// is read.
+pub fn rehearse(thread: &mut Thread, calls: usize, bookkeeping: bool) -> Took {
+    static NOBODY: Described = Described::new(Host {
+        bookkeeping: std::borrow::Cow::Borrowed(BOOKKEEPING),
+        ..Host::UNKNOWN
+    });
+    static VM: AtomicPtr<Vm> = AtomicPtr::new(std::ptr::null_mut());
+    let mut vm = VM.load(Ordering::Acquire);
+    if vm.is_null() {
+        vm = std::ptr::from_ref(Vm::nowhere(&NOBODY)).cast_mut();
+        VM.store(vm, Ordering::Release);
+    }
+    // SAFETY: leaked by `Vm::nowhere`.
+    let vm = unsafe { &*vm };
+    let name = if bookkeeping { c"bookkeeping.rehearsal" } else { c"rehearsal" };
+    let Some(entry) = op::by_name(vm, Role::Op, name.to_bytes()) else { return Took::default() };
+    entry.rehearse(thread);
+    let clock = thread.run.clock;
+    let (mut bare, mut probed) = (Vec::with_capacity(calls), Vec::with_capacity(calls));
+    for _ in 0..calls {
+        let begin = clock.begin();
+        std::hint::black_box(name);
+        bare.push(clock.begin().wrapping_sub(begin));
+        let begin = clock.begin();
+        bracketed(vm, entry, name.as_ptr());
+        probed.push(clock.begin().wrapping_sub(begin));
+    }
+    Took { bare, probed }
+}
+
+#[inline(never)]
+fn bracketed(vm: &'static Vm, entry: &'static Entry, name: *const c_char) {
+    let marker = 0u8;
+    let frame = (&raw const marker) as usize;
+    // SAFETY: a C string; nothing is called in between, and this is the same thread.
+    unsafe {
+        // Finding the entry is a part of what an op costs.
+        let entered = bracket::enter_held();
+        let found = op::by_c_name(vm, Role::Op, std::hint::black_box(name)).unwrap_or(entry);
+        bracket::begin_held_op(&ADAPTER, found, entered, frame, |_| 0);
+        bracket::end_held_op(frame);
+        let _ = bracket::left_held();
+    }
+}

@@ -1,0 +1,118 @@
+//! Takes over what hosts say about themselves. A host of a name is described once; what another one of
+//! the same name says later is ignored, so a program that announces machines for ever needs memory only
+//! for the machines.
+
+use std::ffi::{CStr, c_char};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use abi::host::{Host as Raw, Machine, PROGRAM_BETWEEN_OPS};
+use record::host::{Host, Text};
+use record::meta::{LONGEST_NAME, Role};
+
+use crate::adapters::machine::vm::Vm;
+use crate::os::sys::ErrnoGuard;
+use crate::process::guard::guarded_apart;
+use crate::process::hosts::Described;
+use crate::process::load;
+use crate::process::lock::Lock;
+use crate::process::part::Process;
+use crate::state::epoch;
+
+/// Hosts of a process, at most.
+const MOST_HOSTS: usize = 16;
+/// Machines of a process, at most.
+const MOST_MACHINES: u32 = 65_536;
+
+static HOSTS: [OnceLock<Described>; MOST_HOSTS] = [const { OnceLock::new() }; MOST_HOSTS];
+static MACHINES: AtomicU32 = AtomicU32::new(0);
+
+/// Announces a machine. Returns null if the description has no name, or if there are too many.
+///
+/// # Safety
+/// As the header says.
+pub unsafe extern "C" fn add(host: *const Raw, name: *const c_char) -> Machine {
+    let _errno = ErrnoGuard::new();
+    let machine = guarded_apart(|| {
+        point!(HostMachine);
+        // SAFETY: the header requires a struct that begins with its size, and C strings.
+        let (host, name) = unsafe {
+            if host.is_null() || ((*host).size as usize) < size_of::<Raw>() {
+                return None;
+            }
+            (described(&*host), text(name))
+        };
+        if MACHINES.fetch_add(1, Ordering::Relaxed) >= MOST_MACHINES {
+            MACHINES.store(MOST_MACHINES, Ordering::Relaxed);
+            return None;
+        }
+        let vm = Vm::register(name.into_owned(), find_or_keep(host)?)?;
+        tell(vm);
+        Some(vm)
+    });
+    machine.flatten().map_or(std::ptr::null(), |vm| std::ptr::from_ref(vm).cast())
+}
+
+/// Writes the machine to the profile, if one is recorded, so that it is seen even if it is never called.
+fn tell(vm: &Vm) {
+    if !epoch::wanted() {
+        return;
+    }
+    let Some(run) = load::load() else { return };
+    let Some(lock) = Lock::take() else { return };
+    if let Some(process) = Process::current_locked(run, &lock) {
+        vm.tell(&process, run);
+    }
+}
+
+/// Returns the kept description of the host with this name.
+fn find_or_keep(host: Host) -> Option<&'static Described> {
+    if host.name.is_empty() {
+        return None;
+    }
+    let _lock = Lock::take()?;
+    for slot in &HOSTS {
+        match slot.get() {
+            Some(known) if known.host.name == host.name => return Some(known),
+            Some(_) => {}
+            None => return Some(slot.get_or_init(|| Described::new(host))),
+        }
+    }
+    None
+}
+
+/// # Safety
+/// The texts must be null or C strings.
+unsafe fn described(raw: &Raw) -> Host {
+    let kinds = Role::ALL.into_iter().zip(raw.kinds).filter(|(_, kind)| !kind.is_null());
+    // SAFETY: the caller guarantees this.
+    let kinds = kinds.map(|(role, kind)| (role, unsafe { text(kind) })).collect();
+    // SAFETY: as above.
+    unsafe {
+        Host {
+            name: text(raw.name),
+            title: text(raw.title),
+            calls_ops: true,
+            dispatches: false,
+            program_between_ops: raw.flags & PROGRAM_BETWEEN_OPS != 0,
+            ops: text(raw.ops),
+            library_key: text(raw.library_key),
+            without_calls: text(raw.without_calls),
+            bookkeeping: text(raw.bookkeeping),
+            kinds,
+            ..Host::UNKNOWN
+        }
+    }
+    .within_bounds()
+}
+
+/// # Safety
+/// `text` must be null or a C string.
+unsafe fn text(text: *const c_char) -> Text {
+    if text.is_null() {
+        return Text::default();
+    }
+    // SAFETY: the caller guarantees this.
+    let bytes = unsafe { CStr::from_ptr(text) }.to_bytes();
+    String::from_utf8_lossy(&bytes[..bytes.len().min(LONGEST_NAME)]).into_owned().into()
+}

@@ -1,0 +1,31 @@
+//! The adapter for hosts that announce themselves through the agent's table.
+//! `include/counterpoint/host.h` documents the interface.
+//!
+//! ```text
+//!  host_machine ──► a description and a machine
+//!  op_begin · op · op_end ──────────────────────── role op, run or range
+//! ```
+//!
+//! | module | purpose |
+//! |---|---|
+//! | [`machines`] | takes descriptions over, and registers machines |
+//! | [`calls`] | brackets calls |
+
+pub mod calls;
+pub mod machines;
+
+use crate::recorder::adapter::Adapter;
+
+/// This adapter's interface to the recorder.
+pub static ADAPTER: Adapter = Adapter {
+    prepare: || {},
+    constructed: || {},
+    main_begins: || {},
+    session_began: || {},
+    session_ends: || {},
+    at_exit: || {},
+    rehearse: calls::rehearse,
+    // Bookkeeping ops.
+    has_uncounted: true,
+    run_source: None,
+};

@@ -1,0 +1,57 @@
+//! The hosts whose adapters have seen something, and their numbers in profiles.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use record::host::Host;
+use record::meta::Frame;
+
+/// The number that the next host gets.
+static NEXT: AtomicU32 = AtomicU32::new(0);
+
+/// A host, with what is needed to write its description once into each part.
+#[derive(Debug)]
+pub struct Described {
+    /// What it says about itself.
+    pub host: Host,
+    /// The name of its op whose arguments say how much storage it allocates; empty if it has none.
+    pub allocates: &'static [u8],
+    /// Its number plus one; 0 if it has none yet.
+    number: AtomicU32,
+    /// Serial number of the part that contains its description.
+    told: AtomicU32,
+}
+
+impl Described {
+    /// A host that has no number yet.
+    pub const fn new(host: Host) -> Self {
+        let (number, told) = (AtomicU32::new(0), AtomicU32::new(0));
+        Self { host, allocates: &[], number, told }
+    }
+
+    /// The same, with an op that allocates storage.
+    pub const fn allocating(mut self, op: &'static [u8]) -> Self {
+        self.allocates = op;
+        self
+    }
+
+    /// Returns its number, the same in this process and in its forked children. A host gets one when it
+    /// is first asked for.
+    pub fn number(&self) -> u8 {
+        let mut number = self.number.load(Ordering::Relaxed);
+        if number == 0 {
+            let new = NEXT.fetch_add(1, Ordering::Relaxed) + 1;
+            let order = Ordering::Relaxed;
+            number = self.number.compare_exchange(0, new, order, order).map_or_else(|n| n, |_| new);
+        }
+        // Readers keep far fewer descriptions.
+        u8::try_from(number - 1).unwrap_or(u8::MAX)
+    }
+
+    /// Returns its frame if the part with this serial number does not contain it yet. The caller writes
+    /// it there.
+    pub fn untold(&self, serial: u32) -> Option<Vec<u8>> {
+        let told = self.told.swap(serial, Ordering::Relaxed) == serial;
+        let frame = || Frame::Host(self.number(), Box::new(self.host.clone())).to_bytes();
+        (!told).then(frame)
+    }
+}

@@ -1,0 +1,283 @@
+//! What a kind of host says about itself. Its adapter writes this once into the metadata of a process,
+//! and everything that shows or exports calls reads it from there; nothing else knows hosts by name.
+//!
+//! ```text
+//!  number u8 · flags u8 · 3 × u32 thousandths · name · title · ops · library key · without calls ·
+//!  bookkeeping · profiler · u8 n · n × (role u8 · kind) · u8 n · n × numbered
+//! ```
+//!
+//! Texts are as everywhere in metadata: a length of four bytes, and UTF-8. A reader believes no
+//! description: it cuts what is too long, removes control characters, and puts numbers into their
+//! range.
+
+use std::borrow::Cow;
+
+use crate::role::Role;
+use crate::wire::{Decoder, Encoder, Truncated};
+
+/// A text of a description: of the program in an adapter, or read from a file.
+pub type Text = Cow<'static, str>;
+
+/// Bytes of the longest text of a description.
+pub const LONGEST_TEXT: usize = 400;
+/// Entries of the longest list of a description.
+pub const MOST_ENTRIES: usize = 8;
+/// The highest [`Host::unseen`].
+const MOST_THOUSANDTHS: u32 = 100_000;
+
+/// One kind of host.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Host {
+    /// A short name in lower case, such as `iree`. Traces use it for the producer of kinds.
+    pub name: Text,
+    /// The name that people use, such as `IREE`.
+    pub title: Text,
+    /// Whether it calls ops, which `counterpoint ops` shows: a virtual machine, for example.
+    pub calls_ops: bool,
+    /// Whether the functions of its libraries are called for each workgroup of a dispatch.
+    pub dispatches: bool,
+    /// Whether no counter is read for its parallel regions, nor for the task of the thread that
+    /// launched one: their counts are part of their op's.
+    pub times_regions_only: bool,
+    /// Whether the program itself runs between two ops. The time in between is then not the host's
+    /// own, and what it takes to announce an op is measured apart (the frame `Announced`).
+    pub program_between_ops: bool,
+    /// What a bracket costs more than in the calibration, in thousandths of what the times of brackets
+    /// in the program show: the value, and the low and the high end of its range. 1,000 for a host
+    /// whose brackets' times leave nothing out.
+    pub unseen: [u32; 3],
+    /// What `counterpoint ops` shows of it: `the ops of PyTorch`. Empty if it calls no ops.
+    pub ops: Text,
+    /// The argument of exported calls that names the library: `machine`, for example.
+    pub library_key: Text,
+    /// A sentence that says why it may have no calls although it was seen. Empty if nothing is known.
+    pub without_calls: Text,
+    /// How the names of its bookkeeping ops begin, for which no counter is read unless the user asks.
+    /// Empty if it has none.
+    pub bookkeeping: Text,
+    /// The name of its own profiler, whose recordings a process may contain: `torch.profiler`. Empty
+    /// if it has none.
+    pub profiler: Text,
+    /// What it calls its calls of some roles. Other roles have the published names of kinds.
+    pub kinds: Cow<'static, [(Role, Text)]>,
+    /// How the names of ranges begin that end in a number and are all one row: `ProfilerStep#`.
+    pub numbered: Cow<'static, [Text]>,
+}
+
+impl Host {
+    /// A host that says nothing: one whose description is missing. A constant, so that an adapter's
+    /// description names only what differs.
+    pub const UNKNOWN: Self = Self {
+        name: Cow::Borrowed(""),
+        title: Cow::Borrowed("an unknown host"),
+        calls_ops: false,
+        dispatches: true,
+        times_regions_only: false,
+        program_between_ops: false,
+        unseen: [1_000; 3],
+        ops: Cow::Borrowed(""),
+        library_key: Cow::Borrowed("library"),
+        without_calls: Cow::Borrowed(""),
+        bookkeeping: Cow::Borrowed(""),
+        profiler: Cow::Borrowed(""),
+        kinds: Cow::Borrowed(&[]),
+        numbered: Cow::Borrowed(&[]),
+    };
+
+    /// Returns what it calls its calls of this role, if it has a name for them.
+    pub fn kind(&self, role: Role) -> Option<&str> {
+        self.kinds.iter().find(|(of, _)| *of == role).map(|(_, name)| &**name)
+    }
+
+    /// Returns the name that tables show for a call: calls that differ only in a number at their end
+    /// are one row, whose name ends in `*`.
+    pub fn shown_name(&self, name: &str) -> Option<String> {
+        let is_number =
+            |text: &str| !text.is_empty() && text.bytes().all(|digit| digit.is_ascii_digit());
+        let prefix = self.numbered.iter().find(|prefix| {
+            !prefix.is_empty() && name.strip_prefix(&***prefix).is_some_and(is_number)
+        })?;
+        Some(format!("{}*", prefix.trim_end_matches('#')))
+    }
+
+    /// Returns whether an op of this name is bookkeeping.
+    pub fn is_bookkeeping(&self, name: &str) -> bool {
+        !self.bookkeeping.is_empty() && name.starts_with(&*self.bookkeeping)
+    }
+
+    pub(crate) fn put(&self, number: u8, e: &mut Encoder) {
+        let flags =
+            [self.calls_ops, self.dispatches, self.times_regions_only, self.program_between_ops];
+        let flags = flags.iter().rev().fold(0, |bits, flag| bits << 1 | u8::from(*flag));
+        e.u8(number).u8(flags);
+        self.unseen.iter().for_each(|thousandths| {
+            e.u32(*thousandths);
+        });
+        for text in [&self.name, &self.title, &self.ops, &self.library_key, &self.without_calls] {
+            e.str(text);
+        }
+        e.str(&self.bookkeeping).str(&self.profiler).u8(self.kinds.len() as u8);
+        for (role, kind) in self.kinds.iter() {
+            e.u8(*role as u8).str(kind);
+        }
+        e.u8(self.numbered.len() as u8);
+        self.numbered.iter().for_each(|prefix| {
+            e.str(prefix);
+        });
+    }
+
+    /// Reads the number and the description.
+    pub(crate) fn get(d: &mut Decoder<'_>) -> Result<(u8, Self), Truncated> {
+        let (number, flags) = (d.u8()?, d.u8()?);
+        let flag = |bit: u8| flags >> bit & 1 == 1;
+        let mut unseen = [0; 3];
+        for thousandths in &mut unseen {
+            *thousandths = d.u32()?;
+        }
+        let (name, title, ops, library_key, without_calls, bookkeeping, profiler) =
+            (text(d)?, text(d)?, text(d)?, text(d)?, text(d)?, text(d)?, text(d)?);
+        let mut kinds = Vec::new();
+        for _ in 0..d.u8()? {
+            let (role, kind) = (d.u8()?, text(d)?);
+            // A role of a later version has no calls that this version can read.
+            let role = Role::ALL.get(usize::from(role));
+            kinds.extend(role.map(|role| (*role, kind)));
+        }
+        let numbered = (0..d.u8()?).map(|_| text(d)).collect::<Result<Vec<_>, _>>()?;
+        let host = Self {
+            name,
+            title,
+            calls_ops: flag(0),
+            dispatches: flag(1),
+            times_regions_only: flag(2),
+            program_between_ops: flag(3),
+            unseen,
+            ops,
+            library_key,
+            without_calls,
+            bookkeeping,
+            profiler,
+            kinds: kinds.into(),
+            numbered: numbered.into(),
+        };
+        Ok((number, host.within_bounds()))
+    }
+
+    /// Returns it with everything in its range, as if it had been read from a file.
+    pub fn within_bounds(mut self) -> Self {
+        let [value, low, high] =
+            self.unseen.map(|thousandths| thousandths.clamp(1_000, MOST_THOUSANDTHS));
+        self.unseen = [value, low.min(value), high.max(value)];
+        let texts = [
+            &mut self.name,
+            &mut self.title,
+            &mut self.ops,
+            &mut self.library_key,
+            &mut self.without_calls,
+            &mut self.bookkeeping,
+            &mut self.profiler,
+        ];
+        for text in texts {
+            *text = clean(text).into();
+        }
+        if self.library_key.is_empty() {
+            self.library_key = Self::UNKNOWN.library_key;
+        }
+        if self.title.is_empty() {
+            self.title = match self.name.is_empty() {
+                true => Self::UNKNOWN.title,
+                false => self.name.clone(),
+            };
+        }
+        let kinds = self.kinds.iter().take(MOST_ENTRIES);
+        self.kinds =
+            kinds.map(|(role, kind)| (*role, clean(kind).into())).collect::<Vec<_>>().into();
+        let numbered = self.numbered.iter().take(MOST_ENTRIES);
+        self.numbered = numbered.map(|prefix| clean(prefix).into()).collect::<Vec<_>>().into();
+        self
+    }
+}
+
+fn text(d: &mut Decoder<'_>) -> Result<Text, Truncated> {
+    Ok(String::from_utf8_lossy(d.bytes()?).into_owned().into())
+}
+
+/// As much of a text as is kept, without control characters.
+fn clean(text: &str) -> String {
+    let kept = text.chars().filter(|c| !c.is_control());
+    let mut bytes = 0;
+    kept.take_while(|c| {
+        bytes += c.len_utf8();
+        bytes <= LONGEST_TEXT
+    })
+    .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(host: &Host) -> Host {
+        let mut e = Encoder::new();
+        host.put(7, &mut e);
+        let bytes = e.finish();
+        let (number, read) = Host::get(&mut Decoder::new(&bytes)).expect("whole");
+        assert_eq!(number, 7);
+        for cut in 0..bytes.len() {
+            assert!(Host::get(&mut Decoder::new(&bytes[..cut])).is_err(), "cut at {cut}");
+        }
+        read
+    }
+
+    #[test]
+    fn a_description_is_read_as_it_was_written() {
+        let host = Host {
+            name: "toy".into(),
+            title: "Toy".into(),
+            calls_ops: true,
+            dispatches: false,
+            program_between_ops: true,
+            unseen: [1_800, 1_000, 2_900],
+            ops: "the ops of Toy".into(),
+            library_key: "model".into(),
+            without_calls: "it was seen".into(),
+            bookkeeping: "toy.".into(),
+            profiler: "toyprof".into(),
+            kinds: vec![(Role::Region, "loop".into()), (Role::Task, "part".into())].into(),
+            numbered: vec!["step#".into()].into(),
+            ..Host::UNKNOWN
+        };
+        assert_eq!(read(&host), host);
+        assert_eq!(read(&Host::UNKNOWN), Host::UNKNOWN);
+        assert_eq!((host.kind(Role::Task), host.kind(Role::Op)), (Some("part"), None));
+        let shown = ["step#12", "step#", "step#1x", "other"].map(|name| host.shown_name(name));
+        assert_eq!(shown, [Some("step*".to_owned()), None, None, None]);
+        assert!(host.is_bookkeeping("toy.alloc") && !Host::UNKNOWN.is_bookkeeping("toy.alloc"));
+    }
+
+    /// Nothing in a description can be longer than its bound, print control characters, or turn a
+    /// range around.
+    #[test]
+    fn a_hostile_description_is_put_into_bounds() {
+        let long = "ä\u{1b}[31m\n".repeat(1_000);
+        let host = Host {
+            name: "".into(),
+            title: "".into(),
+            library_key: "\n".into(),
+            without_calls: long.clone().into(),
+            unseen: [u32::MAX, u32::MAX, 0],
+            kinds: vec![(Role::Op, long.clone().into()); 200].into(),
+            numbered: vec![long.into(); 200].into(),
+            ..Host::UNKNOWN
+        };
+        let read = read(&host);
+        assert_eq!(read.unseen, [MOST_THOUSANDTHS; 3]);
+        assert_eq!((&*read.title, &*read.library_key), ("an unknown host", "library"));
+        assert_eq!((read.kinds.len(), read.numbered.len()), (MOST_ENTRIES, MOST_ENTRIES));
+        let kinds = read.kinds.iter().map(|(_, kind)| kind);
+        for text in kinds.chain(read.numbered.iter()).chain([&read.without_calls]) {
+            assert!(!text.is_empty() && text.len() <= LONGEST_TEXT);
+            assert!(!text.chars().any(char::is_control));
+        }
+    }
+}

@@ -1,0 +1,23 @@
+//! What the hosts that Counterpoint knows say about themselves: the descriptions of their adapters, so
+//! that profiles from scripts say the same as recorded ones.
+
+#[path = "../../agent/src/adapters/iree/description.rs"]
+mod iree;
+#[path = "../../agent/src/adapters/torch/description.rs"]
+mod torch;
+#[path = "../../agent/src/adapters/tvm/description.rs"]
+mod tvm;
+
+use record::host::Host;
+
+/// The number of IREE in scripts, whose libraries belong to it unless a test says otherwise.
+pub const IREE: u8 = 0;
+/// The number of TVM in scripts.
+pub const TVM: u8 = 1;
+/// The number of PyTorch in scripts.
+pub const TORCH: u8 = 2;
+
+/// The descriptions by number.
+pub(crate) fn known() -> [(u8, Host); 3] {
+    [(IREE, iree::HOST), (TVM, tvm::HOST), (TORCH, torch::HOST)]
+}
