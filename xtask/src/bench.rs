@@ -4,7 +4,8 @@
 //! compute from the readings of one round. The commands run in turn, round after round, so that a
 //! machine that slows down slows all of them. The result is the median over the rounds with a
 //! bootstrap interval. A target inside the interval is reported as inconclusive, never as met.
-//! Results are kept in `benches/runs/`, with one JSON file and one page of text per run.
+//! The newest result of each is kept in `benches/runs/`, as a page of text; [`history`] draws all of
+//! them.
 //!
 //! To add a benchmark, write a file below `bench/` with a function that returns a `Plan`, and add a
 //! line to [`BENCHMARKS`].
@@ -15,6 +16,7 @@ mod child;
 mod diff;
 mod dispatch;
 mod guest_reads;
+mod history;
 mod idle_start;
 mod loops;
 mod loops_iree;
@@ -55,6 +57,9 @@ pub struct Args {
     /// Number of rounds; every command runs once in each. Each benchmark has a default.
     #[arg(long)]
     rounds: Option<usize>,
+    /// Draw the results of the benchmarks over time, from git's history. Nothing is run.
+    #[arg(long, requires = "names")]
+    history: bool,
     /// Print the result, but do not keep a file.
     #[arg(long)]
     dry_run: bool,
@@ -214,6 +219,9 @@ pub fn main(layout: &Layout, args: &Args) -> Result<()> {
         }
         return Ok(());
     }
+    if args.history {
+        return history::show(layout, &args.names);
+    }
     let mut missed = Vec::new();
     for name in &args.names {
         let benchmark = BENCHMARKS.iter().find(|benchmark| benchmark.name == *name);
@@ -275,7 +283,7 @@ fn run(layout: &Layout, benchmark: &Benchmark, args: &Args) -> Result<Vec<Outcom
         outcomes: &outcomes,
         load_before: before,
     };
-    print!("{}", report.text(layout));
+    print!("{}", report.text());
     if !args.dry_run {
         let path = report.save(layout)?;
         say(format_args!("kept {}", layout.show(&path)));

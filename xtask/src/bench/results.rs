@@ -1,5 +1,5 @@
-//! The files that a run leaves: `benches/runs/DATE-NAME.json` with every reading, and a page of
-//! text with the results.
+//! The files that a run leaves: a page of text with the results, `benches/runs/NAME.txt`, which
+//! replaces that of the run before, and every reading in `target/bench/NAME.json`.
 
 use std::fmt::Write;
 use std::path::PathBuf;
@@ -87,16 +87,14 @@ impl Outcome {
 
 impl Report<'_> {
     /// The page for people.
-    pub fn text(&self, layout: &Layout) -> String {
+    pub fn text(&self) -> String {
         let mut text = String::new();
         let machine = machine::describe();
         // Writing to a `String` cannot fail.
         let _ = writeln!(text, "{}: {}", self.name, self.about);
+        let _ = writeln!(text, "commit: {}", commit().unwrap_or_default());
         let _ = writeln!(text, "machine: {}", machine::line(&machine));
         let _ = writeln!(text, "load before: {}; rounds: {}", self.load_before, self.rounds.len());
-        for (label, command) in self.commands(layout) {
-            let _ = writeln!(text, "{label}: {command}");
-        }
         for note in &self.plan.notes {
             let _ = writeln!(text, "note: {note}");
         }
@@ -121,26 +119,18 @@ impl Report<'_> {
         text
     }
 
-    /// Writes both files. Never overwrites an earlier run of the same day.
+    /// Writes both files. Returns the page's.
     pub fn save(&self, layout: &Layout) -> Result<PathBuf> {
-        let folder = layout.root.join("benches/runs");
-        std::fs::create_dir_all(&folder).with_context(|| format!("create {}", folder.display()))?;
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
-        let stem = format!("{}-{}", date(now), self.name);
-        let mut path = folder.join(format!("{stem}.json"));
-        for number in 2.. {
-            if !path.exists() {
-                break;
-            }
-            path = folder.join(format!("{stem}-{number}.json"));
-        }
         let json =
             serde_json::to_string_pretty(&self.json(layout, now)).context("format result")?;
-        std::fs::write(&path, json + "\n").with_context(|| format!("write {}", path.display()))?;
-        let page = path.with_extension("txt");
-        let text = format!("{} UTC {}\n{}", date(now), time_of_day(now), self.text(layout));
-        std::fs::write(&page, text).with_context(|| format!("write {}", page.display()))?;
-        Ok(path)
+        let text = format!("{} UTC {}\n{}", date(now), time_of_day(now), self.text());
+        let page = layout.root.join("benches/runs").join(self.name).with_extension("txt");
+        let readings = layout.target.join("bench").join(self.name).with_extension("json");
+        for (path, text) in [(&page, text), (&readings, json + "\n")] {
+            std::fs::write(path, text).with_context(|| format!("write {}", path.display()))?;
+        }
+        Ok(page)
     }
 
     fn commands(&self, layout: &Layout) -> Vec<(&'static str, String)> {
