@@ -27,7 +27,7 @@ mod tree;
 
 pub use rows::{CounterSum, OpRow, OpRowKind, OpTable, RegionSum, ValueSum};
 
-use profile::raw::Drawn;
+use profile::Drawn;
 use profile::{LossCount, OpId, Profile};
 
 use crate::amounts::Brackets;

@@ -97,6 +97,19 @@ pub fn merge_losses<'a>(all: impl IntoIterator<Item = &'a LossCount>) -> Vec<Los
     merged
 }
 
+/// Writes losses of the run as a whole, which no reader finds by itself, to a profile without
+/// passes and without such losses.
+///
+/// # Errors
+/// Fails if the profile is not writable.
+pub fn write_losses(dir: &Dir, losses: &[LossCount]) -> Result<()> {
+    let losses: Vec<LossCount> = losses.iter().filter(|loss| loss.count > 0).cloned().collect();
+    if losses.is_empty() {
+        return Ok(());
+    }
+    Ledger { schema: LEDGER_SCHEMA.to_owned(), losses, ..Ledger::default() }.write(dir)
+}
+
 impl Ledger {
     pub(crate) fn of(row: &ProcessRow) -> Self {
         let losses = row.losses.iter().map(|&(number, count, errno)| LossCount {

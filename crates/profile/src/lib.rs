@@ -36,7 +36,6 @@
 //! | [`tracks`] | writes time series, and reads them batch by batch |
 //! | [`stream`] | files of Arrow batches that may be truncated anywhere |
 //! | [`writer`] | writes a profile of calls that happened elsewhere |
-//! | [`raw`] | takes a profile apart and puts it together again |
 //! | [`error`] | the error type, with path and reason |
 //!
 //! Invariants. No byte of a profile is trusted, and none makes this crate panic. A record is used
@@ -69,7 +68,6 @@ pub mod ops;
 pub mod passes;
 pub mod pools;
 pub mod profile;
-pub mod raw;
 mod scan;
 pub mod series;
 mod sparse;
@@ -86,7 +84,7 @@ pub use counts::{CountedCalls, ThreadSpent};
 pub use error::{Error, ErrorKind, Result};
 pub use groups::Groups;
 pub use homes::Homes;
-pub use ledger::{Ledger, LossCount, merge_losses};
+pub use ledger::{Ledger, LossCount, merge_losses, write_losses};
 pub use leftovers::{PLUGIN_PARTS, PartId};
 pub use live::{ProcessId, boot_id};
 pub use manifest::{
@@ -99,6 +97,7 @@ pub use record::brackets;
 pub use record::host::Host;
 pub use record::job::Job;
 pub use record::meta::{Calibration, Export, Library, OpExport, Role, ValueKey, ValueKind};
+pub use record::page::Drawn;
 pub use record::pool::ProfileId;
 pub use record::{PageHeader, Timeline, Usage, UtcClock};
 pub use tracks::{Sample, Tracks, TracksWriter};

@@ -3,6 +3,7 @@
 
 pub mod activities;
 pub mod calls;
+pub mod facts;
 pub mod filter;
 pub mod kinds;
 pub mod loops;

@@ -4,10 +4,8 @@
 //! |---|---|
 //! | `any` | finds out which format a file has |
 //! | [`trace`] | a trace of any program: its events become calls, tracks and activities |
-//! | [`own`] | a trace that `counterpoint trace export` wrote: becomes the profile that was exported |
 
 mod any;
-pub mod own;
 pub mod trace;
 
 pub use any::read_any;

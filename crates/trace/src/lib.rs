@@ -11,8 +11,7 @@
 //! |---|---|
 //! | [`timeline`] | the parts of a timeline, and [`timeline::TimelineSink`], which receives one |
 //! | [`export`] | timelines from profiles: of recorded calls, time series and imported activities |
-//! | [`import`] | profiles from traces: from any trace, and from one that we exported |
-//! | [`round_trip`] | what an export adds so that its import gives the same profile |
+//! | [`import`] | profiles from traces of other programs |
 //! | [`merge`] | merges several traces into one, on one clock |
 //! | [`chrome`] | Chrome's JSON with Kineto's schema: reading, writing, checking |
 //! | [`perfetto`] | Perfetto's protobuf format: reading, writing, checking |
@@ -33,6 +32,5 @@ pub mod kind;
 pub mod merge;
 
 pub mod perfetto;
-pub mod round_trip;
 pub mod text;
 pub mod timeline;

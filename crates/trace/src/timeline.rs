@@ -127,9 +127,6 @@ pub struct Slice<'a> {
     pub duration_ns: u64,
     /// Its arguments.
     pub args: &'a [Arg<'a>],
-    /// More arguments, as members of a JSON object, that an import needs and viewers do not.
-    /// Formats that are not imported leave them out.
-    pub raw: &'a str,
     /// Identifies the keys of its arguments, for writers that remember them.
     pub shape: Option<KeysId>,
     /// Identifies its category and name among the slices of its row.
@@ -196,46 +193,9 @@ pub struct SeriesPoint<'a> {
     pub units: &'a [(&'a str, &'a str)],
 }
 
-/// Passes a timeline on, for an output that will not be imported as the profile that it came from.
-#[derive(Debug)]
-pub struct OnlyShown<'a, S>(pub &'a mut S);
-
-impl<S: TimelineSink> TimelineSink for OnlyShown<'_, S> {
-    fn process(&mut self, process: &ProcessRow<'_>) -> io::Result<()> {
-        self.0.process(process)
-    }
-
-    fn thread(&mut self, thread: &ThreadRow<'_>) -> io::Result<()> {
-        self.0.thread(thread)
-    }
-
-    fn slice(&mut self, slice: &Slice<'_>) -> io::Result<()> {
-        self.0.slice(slice)
-    }
-
-    fn instant(&mut self, instant: &Instant<'_>) -> io::Result<()> {
-        self.0.instant(instant)
-    }
-
-    fn counter(&mut self, counter: &SeriesPoint<'_>) -> io::Result<()> {
-        self.0.counter(counter)
-    }
-}
-
 /// Receives a timeline. Rows are named before anything happens in them. Activities of one row come
 /// in the order of their begins if their source has that order.
 pub trait TimelineSink {
-    /// Whether the output will be imported again, and so needs [`Slice::raw`] and [`TimelineSink::fact`].
-    fn is_imported(&self) -> bool {
-        false
-    }
-    /// Receives something that viewers do not show: a name, and a JSON object.
-    ///
-    /// # Errors
-    /// Writing failed.
-    fn fact(&mut self, _: Row<'_>, _name: &str, _at_ns: i64, _args: &str) -> io::Result<()> {
-        Ok(())
-    }
     /// Names a process or device.
     ///
     /// # Errors

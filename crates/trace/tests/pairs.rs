@@ -322,7 +322,6 @@ proptest! {
                 start_ns,
                 duration_ns: *duration_ns,
                 args,
-                raw: "",
                 shape: None,
                 label: None,
                 flows,

@@ -1,11 +1,11 @@
 //! The second pass over the pages: the calls of each thread become trees, and each tree is shown as
 //! soon as it is complete.
 
+use profile::Drawn;
 use profile::columns::{
     Columns, FIRST_USER_KEY, KEY_CORRELATION, KEY_FAILED, KEY_FAILED_OP, KEY_FORWARD,
     KEY_STORAGE_BYTES, KEY_WORKSPACE_BYTES,
 };
-use profile::raw::Drawn;
 use profile::{OpId, PageDecoder, PageKey, Role};
 
 use crate::amounts::{parts, ticks};

@@ -155,7 +155,7 @@ pub(super) fn write(profile: &Profile, stage: &Dir) -> Result<Option<Converted>,
 /// Losses of plugins belong to the first part of their events.
 fn write_losses(stage: &Dir, owner: PartId, losses: &[LossCount]) -> Result<(), Failure> {
     let part = stage.make_dir(PARTS_NAME).and_then(|p| p.make_dir(&owner.of_plugins(0).name()));
-    part.and_then(|part| profile::raw::write_losses(&part, losses)).map_err(Failure::new)
+    part.and_then(|part| profile::write_losses(&part, losses)).map_err(Failure::new)
 }
 
 /// What was said about a file, and the facts about the recording in it, if it is one.

@@ -18,10 +18,10 @@ use trace::export::activities::{
     Options, Timeline, Written, export_recorded, write_merged, write_perfetto,
 };
 use trace::export::calls::{CallsOptions, export_calls};
+use trace::export::facts::{self, Found};
 use trace::export::filter::{Ends, Filter, First, LeftOut, Part, Wish};
 use trace::export::tracks::export_tracks;
-use trace::round_trip::document::{self, Facts, Found};
-use trace::timeline::{OnlyShown, TimelineSink};
+use trace::timeline::TimelineSink;
 use trace::{chrome, perfetto};
 
 use super::loops;
@@ -325,12 +325,7 @@ fn fill(
     part: Option<&Selection>,
 ) -> io::Result<(Found, LeftOut)> {
     let Some(Selection { filter, arrows }) = part else {
-        let found = match has_events_of_others(profile) {
-            false => fill_all(sink, profile, args)?,
-            // Events of plugins and of other profilers cannot be restored from a timeline.
-            true => fill_all(&mut OnlyShown(sink), profile, args)?,
-        };
-        return Ok((found, LeftOut::default()));
+        return Ok((fill_all(sink, profile, args)?, LeftOut::default()));
     };
     let mut part = Part::new(sink, filter, arrows.clone());
     let found = fill_all(&mut part, profile, args)?;
@@ -340,7 +335,7 @@ fn fill(
 /// Gives `sink` all slices, and the time series that were not read around calls, with Kineto's names.
 pub fn everything(sink: &mut (impl TimelineSink + Send), profile: &Profile) -> io::Result<()> {
     let args = Args { no_counter_tracks: true, ..Args::of(&profile.dir) };
-    fill_all(&mut OnlyShown(sink), profile, &args).map(drop)
+    fill_all(sink, profile, &args).map(drop)
 }
 
 /// Gives `sink` the whole timeline.
@@ -384,34 +379,34 @@ fn losses(profile: &Profile, found: &Found) -> Vec<LossCount> {
     merge_losses(known.iter().chain(found.calls.iter().flatten()).chain(&found.tracks))
 }
 
-/// Whether the profile has, or may have, events of plugins or recordings of other profilers.
-fn has_events_of_others(profile: &Profile) -> bool {
-    // What cannot be read is said where it is written.
-    !profile.members.is_empty()
-        || !profile.manifest.plugins.is_empty()
-        || profile.activities().map_or(true, |activities| !activities.is_empty())
-}
-
-/// What the output says of itself if no import can restore the profile from it: because only a part
-/// of the profile is written, or because it has events of plugins or recordings of other profilers.
-fn facts_of_part(profile: &Profile, part: Option<&Selection>) -> Option<serde_json::Value> {
-    let plugins = &profile.manifest.plugins;
-    let mut facts = match part {
-        Some(part) => part.filter.facts(),
-        None if !has_events_of_others(profile) => return None,
-        None => Filter::default().facts(),
+/// What the output says of the profile: the object `counterpoint`.
+fn facts(
+    profile: &Profile,
+    args: &Args,
+    part: Option<&Selection>,
+    found: &Found,
+) -> io::Result<serde_json::Value> {
+    let mut facts = match profile.members.is_empty() {
+        true => facts::of_profile(profile, &ranks::known(profile, args), found),
+        // Its members have manifests, clocks and processes of their own.
+        false => {
+            let filter = part.map(|part| &part.filter);
+            let mut facts = filter.unwrap_or(&Filter::default()).facts();
+            facts["members"] = ranks::facts(profile);
+            if !profile.manifest.plugins.is_empty() {
+                facts["plugins"] = serde_json::json!(profile.manifest.plugins);
+            }
+            facts
+        }
     };
-    if !profile.members.is_empty() {
-        facts["members"] = ranks::facts(profile);
-    }
-    if !plugins.is_empty() {
-        facts["plugins"] = serde_json::json!(plugins);
+    if let Some(part) = part {
+        facts["filter"] = serde_json::to_value(&part.filter)?;
     }
     let kinds = trace::export::kinds::listed(profile);
     if !kinds.is_empty() {
         facts["kinds"] = kinds.into();
     }
-    Some(facts)
+    Ok(facts)
 }
 
 fn write_json<W: Write + Send>(
@@ -430,20 +425,17 @@ fn write_json<W: Write + Send>(
     // Readers drop what is before the base time, and times are relative to the earliest snapshot.
     let clocks = profile.snapshots.iter().map(|snapshot| snapshot.realtime_ns);
     let near_ns = clocks.chain([manifest.created_unix_ns]).min().unwrap_or(0);
-    let mut facts = document::of_profile(profile);
-    ranks::keep(&mut facts.manifest, args);
-    let of_part = facts_of_part(profile, part);
+    let facts = facts(profile, args, part, &Found::default())?;
     let head = chrome::write::ChromeHead {
         near_ns: i64::try_from(near_ns).unwrap_or(i64::MAX),
         host_name: &manifest.host,
         devices: &[device],
         rank: ranks::job_of(profile, args),
-        facts: of_part.is_none().then_some(&facts),
-        part: of_part.as_ref(),
+        facts: Some(&facts),
     };
     let mut writer = chrome::write::Writer::new(out, &head)?;
     let (found, left_out) = fill(&mut writer, profile, args, part)?;
-    let mut end = serde_json::to_value(document::end(profile, &found))?;
+    let mut end = serde_json::json!({ "losses": facts::losses(profile, &found) });
     if part.is_some() {
         end["left_out"] = serde_json::to_value(left_out)?;
     }
@@ -466,21 +458,11 @@ fn write_perfetto_calls(
     let (found, left_out) = fill(&mut writer, profile, args, part)?;
     // This part is at the end of the file, so it can include the losses that were found while calls
     // were read.
-    let losses_of = document::end(profile, &found).losses;
-    let mut facts = match facts_of_part(profile, part) {
-        None => {
-            let mut facts = Facts { losses: losses_of, ..document::of_profile(profile) };
-            ranks::keep(&mut facts.manifest, args);
-            serde_json::to_value(facts)?
-        }
-        Some(mut facts) => {
-            facts["losses"] = serde_json::to_value(losses_of)?;
-            if part.is_some() {
-                facts["left_out"] = serde_json::to_value(left_out)?;
-            }
-            facts
-        }
-    };
+    let mut facts = facts(profile, args, part, &found)?;
+    facts["losses"] = facts::losses(profile, &found);
+    if part.is_some() {
+        facts["left_out"] = serde_json::to_value(left_out)?;
+    }
     if let Some(totals) = loops::facts(profile)? {
         facts["loops"] = totals;
     }

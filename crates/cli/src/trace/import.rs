@@ -1,26 +1,26 @@
 //! `counterpoint trace import`: makes a profile of what other programs recorded.
 
 use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::thread;
 
 use profile::Manifest;
 use trace::chrome::event::{Event, Raw};
-use trace::chrome::read::{EventSink, ReadError, ReadSummary};
-use trace::import::own::Restore;
-use trace::import::trace::{Import, OwnOrigin};
+use trace::chrome::read::{EventSink, ReadError};
+use trace::import::trace::{Import, OneTrace, is_of_counterpoint};
 use trace::import::{Imported, read_any};
-use trace::round_trip::head::OwnHead;
 
 use crate::failure::Failure;
 use crate::input::{self, Input, at_most_one_standard};
 use crate::prepare::{Turn, make_way};
+use crate::stage::Stage;
 use crate::terminal::say;
 use crate::view::rights::{Needs, confine};
 use crate::view::units::plural;
+use crate::whole::directory;
 
-/// Make a profile from traces: Chrome JSON, as torch, Kineto, TensorFlow and `trace export` write
+/// Make a profile from traces of other programs: Chrome JSON, as torch, Kineto and TensorFlow write
 /// it, or Perfetto's format.
 ///
 /// Files may be compressed with gzip. Slices and asynchronous spans become calls, and counters
@@ -41,134 +41,77 @@ pub struct Args {
 /// Makes the profile.
 pub fn main(args: Args) -> Result<ExitCode, Failure> {
     at_most_one_standard(args.files.iter().map(PathBuf::as_path))?;
-    // Open all files first: if one cannot be opened, an earlier profile must keep its place.
     let files = args.files.iter().map(|path| Input::open(path)).collect::<Result<Vec<_>, _>>()?;
-    let shifts = shifts(&files)?;
-    let turn = Turn::wait(&args.output);
-    make_way(&args.output, &turn)?;
     let output = &args.output;
-    fs::create_dir_all(output)
-        .map_err(|e| Failure::new(format!("create {}: {e}", output.display())))?;
+    let failed = |e| Failure::new(format!("create {}: {e}", output.display()));
+    // An earlier profile keeps its place until the new one is complete.
+    fs::create_dir_all(directory(output)).map_err(failed)?;
+    let stage = Stage::create(directory(output)).map_err(failed)?;
+    // Rights that a thread gives up are gone for that thread only.
+    let done = thread::scope(|scope| {
+        let importing = scope.spawn(|| {
+            confine(None, &Needs { made: Some(stage.path()), ..Needs::default() });
+            import(&files, stage.path(), &shifts(&files)?, Whose::NotOurs)
+        });
+        importing.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })?;
+    let turn = Turn::wait(output);
+    make_way(output, &turn)?;
+    fs::rename(stage.path(), output).map_err(failed)?;
     drop(turn);
-    confine(None, &Needs { made: Some(output), ..Needs::default() });
-    match import(&args, &files, &shifts) {
-        Ok((done, ours)) => {
-            let (events, calls) = (done.events.into(), done.calls.into());
-            let more = [(done.spans, "asynchronous span"), (done.samples, "value of a counter")];
-            let more = more.into_iter().filter(|(n, _)| *n > 0).map(|(n, what)| match (n, what) {
-                (n, "value of a counter") if n > 1 => format!(", {n} values of counters"),
-                (n, what) => format!(", {}", plural(n.into(), what)),
-            });
-            let more = more.collect::<String>();
-            let ours = if ours { "; this is the profile that was exported" } else { "" };
-            say!(
-                "{}, including {}{more}, in {}{ours}",
-                plural(events, "event"),
-                plural(calls, "call"),
-                output.display()
-            );
-            Ok(ExitCode::SUCCESS)
-        }
-        Err(failure) => {
-            // A part of a trace that looks complete would be worse than none.
-            let _ = fs::remove_dir_all(output);
-            Err(failure)
-        }
-    }
-}
-
-/// Returns what was imported, and whether it is a profile that `trace export` wrote.
-fn import(args: &Args, files: &[Input], shifts: &[i64]) -> Result<(Imported, bool), Failure> {
-    if let [file] = files
-        && let Some(head) = OwnHead::look(file.read())
-        && let Some(done) = restore(args, file, head)?
-    {
-        return Ok((done, true));
-    }
-    let Plain { done, late, origins } = plain(files, &args.output, shifts)?;
-    refuse_several(files, &origins)?;
-    // The document's facts come after the events, and they say that `trace export` wrote this file.
-    if let ([file], Some(head)) = (files, late) {
-        again(&args.output)?;
-        if let Some(done) = restore(args, file, head)? {
-            return Ok((done, true));
-        }
-        return Ok((plain(files, &args.output, shifts)?.done, false));
-    }
-    Ok((done, false))
-}
-
-/// Refuses what would make less of profiles than they are: counters, the names of threads and ranks are
-/// only restored from the export of a single profile.
-fn refuse_several(files: &[Input], origins: &[OwnOrigin]) -> Result<(), Failure> {
-    let each = files.iter().zip(origins);
-    let is_alone = files.len() == 1;
-    let mut refused = each.filter(|(_, origin)| match origin {
-        OwnOrigin::Profile => !is_alone,
-        OwnOrigin::Profiles => true,
-        OwnOrigin::Other => false,
+    let more = [(done.spans, "asynchronous span"), (done.samples, "value of a counter")];
+    let more = more.into_iter().filter(|(n, _)| *n > 0).map(|(n, what)| match (n, what) {
+        (n, "value of a counter") if n > 1 => format!(", {n} values of counters"),
+        (n, what) => format!(", {}", plural(n.into(), what)),
     });
-    let Some((file, origin)) = refused.next() else { return Ok(()) };
-    let (what, how) = match origin {
-        OwnOrigin::Profiles => ("timeline of several profiles of Counterpoint", ""),
-        _ => (
-            "timeline of a profile of Counterpoint, which can only be imported alone",
-            "import each by itself if the profile is gone, and then ",
-        ),
-    };
-    Err(Failure::new(format!("read {}: it is the {what}", file.name())).hint(format!(
-        "{how}merge the profiles, so that counters, threads and ranks are kept: \
-         counterpoint merge A.cpt B.cpt -o ALL.cpt"
-    )))
+    say!(
+        "{}, including {}{}, in {}",
+        plural(done.events.into(), "event"),
+        plural(done.calls.into(), "call"),
+        more.collect::<String>(),
+        output.display()
+    );
+    Ok(ExitCode::SUCCESS)
 }
 
-/// Empties the profile that is being made.
-fn again(output: &Path) -> Result<(), Failure> {
-    // The directory itself stays: it is the one in which this process may write.
-    let empty = || {
-        for entry in fs::read_dir(output)? {
-            let entry = entry?;
-            match entry.file_type()?.is_dir() {
-                true => fs::remove_dir_all(entry.path())?,
-                false => fs::remove_file(entry.path())?,
-            }
+/// Which traces are accepted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Whose {
+    /// Those of any program.
+    Anybodys,
+    /// Those that do not show what Counterpoint recorded: their profile has more in it.
+    NotOurs,
+}
+
+/// Passes a trace on until it says that it is not accepted.
+struct Accepted<'a, 'b> {
+    trace: &'a mut OneTrace<'b>,
+    whose: Whose,
+    refused: bool,
+}
+
+impl EventSink for Accepted<'_, '_> {
+    fn event(&mut self, at: u64, event: &Event<'_>) -> Result<(), String> {
+        self.trace.event(at, event)
+    }
+
+    fn top(&mut self, at: u64, key: &str, value: Raw<'_>) -> Result<(), String> {
+        self.refused = self.whose == Whose::NotOurs
+            && value.parse().is_ok_and(|value| is_of_counterpoint(key, &value));
+        match self.refused {
+            true => Err(format!("Counterpoint wrote this trace, as its key \"{key}\" says")),
+            false => self.trace.top(at, key, value),
         }
-        Ok(())
-    };
-    empty().map_err(|e: io::Error| Failure::new(format!("empty {}: {e}", output.display())))
-}
-
-/// Restores the profile that was exported. `None` if its head contradicts itself; the output
-/// directory is then empty.
-fn restore(args: &Args, file: &Input, head: OwnHead) -> Result<Option<Imported>, Failure> {
-    let Ok(mut one) = Restore::create(&args.output, head) else {
-        again(&args.output)?;
-        return Ok(None);
-    };
-    let (summary, _) = read_any(&mut file.read(), &mut one).map_err(|e| unreadable(file, e))?;
-    stops_early(file, &summary);
-    one.finish(&summary).map(Some).map_err(Failure::new)
-}
-
-fn stops_early(file: &Input, summary: &ReadSummary) {
-    if summary.truncated {
-        let at = summary.bytes;
-        say!("{}: is truncated after byte {at}", file.name());
     }
 }
 
-/// What was made of traces from any program.
-pub struct Plain {
-    done: Imported,
-    /// The head of the last file, if `trace export` wrote it.
-    late: Option<OwnHead>,
-    /// What each file is.
-    origins: Vec<OwnOrigin>,
-}
-
-/// Makes a profile of traces from any program. `shifts` comes from [`shifts`].
-pub fn plain(files: &[Input], output: &Path, shifts: &[i64]) -> Result<Plain, Failure> {
-    let (mut late, mut origins) = (None, Vec::new());
+/// Makes a profile of traces in `output`. `shifts` comes from [`shifts`].
+pub fn import(
+    files: &[Input],
+    output: &Path,
+    shifts: &[i64],
+    whose: Whose,
+) -> Result<Imported, Failure> {
     let mut manifest = Manifest::new();
     manifest.program_version = env!("CARGO_PKG_VERSION").to_owned();
     let command = ["counterpoint", "trace", "import"].map(str::to_owned).into_iter();
@@ -176,15 +119,21 @@ pub fn plain(files: &[Input], output: &Path, shifts: &[i64]) -> Result<Plain, Fa
     manifest.working_directory = std::env::current_dir().unwrap_or_default().display().to_string();
     let mut all = Import::create(output, manifest).map_err(Failure::new)?;
     for (number, (file, shift)) in files.iter().zip(shifts).enumerate() {
-        let mut one = all.trace(&format!("chrome-{number}"), *shift).map_err(Failure::new)?;
-        let (summary, perfetto) =
-            read_any(&mut file.read(), &mut one).map_err(|e| unreadable(file, e))?;
-        stops_early(file, &summary);
-        origins.push(one.origin());
-        late = one.head().map(|head| OwnHead { whole: perfetto, ..head });
-        one.finish(file.name(), &summary).map_err(Failure::new)?;
+        let mut trace = all.trace(&format!("chrome-{number}"), *shift).map_err(Failure::new)?;
+        let mut sink = Accepted { trace: &mut trace, whose, refused: false };
+        let summary = read_any(&mut file.read(), &mut sink).map_err(|e| match sink.refused {
+            true => unreadable(file, e).hint(
+                "the profile that it was exported from has more in it: use that profile; \
+                 `counterpoint merge A.cpt B.cpt -o ALL.cpt` makes one profile of several",
+            ),
+            false => unreadable(file, e),
+        })?;
+        if summary.truncated {
+            say!("{}: is truncated after byte {}", file.name(), summary.bytes);
+        }
+        trace.finish(file.name(), &summary).map_err(Failure::new)?;
     }
-    Ok(Plain { done: all.finish().map_err(Failure::new)?, late, origins })
+    all.finish().map_err(Failure::new)
 }
 
 fn unreadable(file: &Input, error: ReadError) -> Failure {

@@ -12,7 +12,7 @@ use trace::export::activities::{Options, write_perfetto};
 use trace::merge::{self, Alignment, By, Look};
 
 use super::export::{Ending, in_order, say_changes};
-use super::import;
+use super::import::{self, Whose};
 use crate::failure::Failure;
 use crate::input::{Input, at_most_one_standard, is_standard};
 use crate::stage::Stage;
@@ -100,7 +100,7 @@ fn perfetto(args: &Args, inputs: &[Input]) -> Result<Vec<Alignment>, Failure> {
     let mut file = WholeFile::create(&args.output, Ending::Perfetto.kind()).map_err(failed)?;
     let beside = beside(&args.output).map_err(failed)?;
     confine(None, &Needs { made: Some(beside.path()), ..Needs::default().output(&args.output) });
-    import::plain(inputs, beside.path(), &import::shifts(inputs)?)?;
+    import::import(inputs, beside.path(), &import::shifts(inputs)?, Whose::Anybodys)?;
     let profile = Profile::open(beside.path()).map_err(Failure::new)?;
     let traces = in_order(profile.activities().map_err(Failure::new)?);
     let names: Vec<String> = inputs.iter().map(|input| input.name().to_owned()).collect();

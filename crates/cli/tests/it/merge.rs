@@ -466,32 +466,6 @@ fn an_earlier_profile_keeps_a_place() {
     assert_eq!(made.csv(&["export", "all.cpt.old"]).len(), 2);
 }
 
-/// An import of several of our own exports would lose counters, ranks and the names of threads.
-#[test]
-fn timelines_of_several_profiles_are_not_imported() {
-    let (a, b) = (rank(0, &["x"]), rank(1, &["x"]));
-    let made = Made::new(&[("a.cpt", &a), ("b.cpt", &b)]);
-    made.done(&["merge", "a.cpt", "b.cpt", "-o", "all.cpt"]);
-    for name in ["a", "b", "all"] {
-        let (from, to) = (format!("{name}.cpt"), format!("{name}.json"));
-        made.done(&["trace", "export", &from, "-o", &to]);
-    }
-    made.done(&["trace", "merge", "a.json", "b.json", "-o", "merged.json"]);
-    let cases: [&[&str]; 3] = [&["a.json", "b.json"], &["merged.json"], &["all.json"]];
-    for files in cases {
-        let output = made.run(&[&["trace", "import"], files, &["-o", "new.cpt"]].concat());
-        assert_eq!(output.code, Some(2), "{files:?}: {output:?}");
-        assert!(output.stderr.contains("counterpoint merge A.cpt B.cpt"), "{}", output.stderr);
-        assert!(!made.scratch.join("new.cpt").exists());
-    }
-    // Alone, each is restored, with its rank; then the profiles can be merged.
-    made.done(&["trace", "import", "a.json", "-o", "new-a.cpt"]);
-    made.done(&["trace", "import", "b.json", "-o", "new-b.cpt"]);
-    made.done(&["merge", "new-a.cpt", "new-b.cpt", "-o", "new.cpt"]);
-    let export = |name: &str| made.done(&["export", name, "--format", "csv"]);
-    assert_eq!(export("new.cpt"), export("all.cpt"));
-}
-
 /// Both ranks have a thread 100 in a process 100, as in two containers.
 #[test]
 fn each_rank_has_rows_of_its_own_in_a_timeline() {

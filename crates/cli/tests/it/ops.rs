@@ -465,17 +465,6 @@ fn timelines() {
     }
     let trace: Value =
         serde_json::from_slice(&std::fs::read(scratch.join("x.json")).unwrap()).unwrap();
-    // The import gives the same profile.
-    let again = scratch.join("again.cpt");
-    let (json, again) = (scratch.join("x.json"), again.to_str().unwrap());
-    let mut import = Command::new(PROGRAM);
-    import.args(["trace", "import"]).arg(json).args(["-o", again]);
-    assert!(import.status().unwrap().success());
-    let rows = |dir: &str| {
-        let words = ["ops", dir, "--all", "--format", "csv"];
-        Command::new(PROGRAM).args(words).output().unwrap().stdout
-    };
-    assert_eq!(rows(again), rows(dir.to_str().unwrap()));
     let events = trace["traceEvents"].as_array().unwrap();
     let slices = |pid: u32, name: &str| -> Vec<&Value> {
         let wanted = |e: &&Value| e["ph"] == "X" && e["pid"] == pid && e["name"] == name;

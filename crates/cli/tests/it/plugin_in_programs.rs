@@ -153,14 +153,6 @@ fn a_kernel_with_a_random_name_is_among_the_dispatches_in_every_output() {
     }
     assert!(dispatches > 0);
 
-    // The timeline is imported as one of another program, so that nothing in it is lost.
-    let imported = scratch.join("imported.cpt");
-    let (from, to) = (file.to_str().unwrap(), imported.to_str().unwrap());
-    let done = view(&program, &["trace", "import", from, "-o", to]);
-    assert!(done.status.success(), "{done:?}");
-    let report = text(&view(&program, &["report", to, "--format", "csv"]).stdout);
-    assert!(report.contains(&name) && report.contains("mlp_dispatch_0"), "{report}");
-
     let Some(mut oracle) = TraceProcessor::start("plugins and IREE") else { return };
     let shown = |timeline: &Timeline| {
         let at = |name: &str| timeline.slices.iter().position(|slice| slice.name == name).unwrap();

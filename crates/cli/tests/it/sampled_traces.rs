@@ -1,5 +1,4 @@
-//! Timelines of runs with a budget: slices have weights, viewers say that they are a sample, and an
-//! import restores the profile with its exact counts.
+//! Timelines of runs with a budget: slices have weights, and viewers say that they are a sample.
 
 use std::path::Path;
 use std::process::Command;
@@ -7,7 +6,7 @@ use std::process::Command;
 use serde_json::{Value, json};
 use testkit::Scratch;
 
-use crate::sampled::{drawn, paper, with_counts_only};
+use crate::sampled::paper;
 use crate::support::trace_processor::TraceProcessor;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_counterpoint");
@@ -22,35 +21,6 @@ fn export(profile: &Path, scratch: &Scratch, name: &str) -> std::path::PathBuf {
     let trace = scratch.join(name);
     run(&["trace", "export", "-o", trace.to_str().unwrap(), profile.to_str().unwrap()]);
     trace
-}
-
-const VIEWS: [&[&str]; 6] = [
-    &["report", "--format", "json"],
-    &["report", "--by", "thread", "--format", "csv"],
-    &["stats", "--format", "json"],
-    &["export", "--format", "csv"],
-    &["export", "--format", "csv", "--what", "counts"],
-    &["export", "--format", "json"],
-];
-
-#[test]
-fn an_import_restores_weights_and_counts() {
-    for (name, script) in [("paper", paper()), ("counts", with_counts_only()), ("drawn", drawn())] {
-        let (scratch, profile) = script.written();
-        for ending in ["json", "pftrace"] {
-            let trace = export(&profile, &scratch, &format!("a.{ending}"));
-            let imported = scratch.join(&format!("{ending}.cpt"));
-            let [trace, imported] = [&trace, &imported].map(|path| path.to_str().unwrap());
-            run(&["trace", "import", "-o", imported, trace]);
-            for view in VIEWS {
-                let of = |profile: &str| {
-                    let args = [&[view[0], profile][..], &view[1..]].concat();
-                    run(&args).replace(profile, "PROFILE")
-                };
-                assert!(of(profile.to_str().unwrap()) == of(imported), "{name} {ending} {view:?}");
-            }
-        }
-    }
 }
 
 #[test]

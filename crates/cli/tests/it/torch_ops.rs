@@ -194,30 +194,6 @@ fn timelines_call_regions_and_tasks_pytorchs_own() {
 
     let kineto = trace(&program, &recorded.path(), &file("kineto.json"), &[]);
     assert_eq!(categories(&kineto, "aten::parallel"), counted(&[("cpu_op", 8)]));
-
-    // An import has the same ops, and calls their regions and tasks the same again.
-    let imported = |of: &str, to: &str| {
-        let mut import = Command::new(&program);
-        import.args(["trace", "import"]).arg(file(of)).arg("-o").arg(file(to));
-        let done = import.output().unwrap();
-        assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
-        file(to)
-    };
-    let again = imported("generic.json", "again.cpt");
-    let again = trace(&program, &again, &file("again.json"), &["--vocabulary", "generic"]);
-    assert_eq!(categories(&again, "aten::parallel"), own);
-    assert_eq!(again["counterpoint"]["kinds"], generic["counterpoint"]["kinds"]);
-
-    // A part of the timeline is read like any trace, so that only the vocabulary knows the names.
-    let words = ["--vocabulary", "generic", "--category", "torch.*"];
-    trace(&program, &recorded.path(), &file("part.json"), &words);
-    let part = imported("part.json", "part.cpt");
-    let renamed = trace(&program, &part, &file("renamed.json"), &["--vocabulary", "kineto"]);
-    assert_eq!(categories(&renamed, "aten::parallel"), counted(&[("cpu_op", 6)]));
-    let restored = imported("renamed.json", "restored.cpt");
-    let restored = trace(&program, &restored, &file("restored.json"), &["--vocabulary", "generic"]);
-    let of_part = counted(&[("torch.region", 2), ("torch.task", 4)]);
-    assert_eq!(categories(&restored, "aten::parallel"), of_part);
 }
 
 #[test]

@@ -102,13 +102,12 @@ fn arguments_say_which_workgroup_and_what_it_counted() {
     assert_eq!(
         slices[0]["args"],
         json!({"workgroup": [0, 0, 0], "worker": 0, "cpu": 1, "dispatch": 1, "correlation": 1,
-               "page-faults": 3, "bytes": null, "export": 0, "groups": [5, null]})
+               "page-faults": 3, "bytes": null})
     );
     assert_eq!(
         slices[3]["args"],
         json!({"workgroup": [0, 0, 0], "worker": 0, "cpu": 2, "node": 1, "dispatch": 2,
-               "correlation": 2, "page-faults": 5, "bytes": null, "export": 0,
-               "groups": [5, null]})
+               "correlation": 2, "page-faults": 5, "bytes": null})
     );
     // Multiplexed: the call has no value, and the dispatch has no sum.
     assert_eq!(slices[7]["args"]["bytes"], Value::Null);

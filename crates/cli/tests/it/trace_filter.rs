@@ -73,14 +73,9 @@ fn a_window_of_a_recording() {
     let start = 1_700_000_000_000_000_000i64 + 1_000;
     let filter = json!({"categories": [], "from_ns": start + 1_050, "to_ns": start + 2_000});
     assert_eq!(trace["counterpoint"]["filter"], filter);
-    assert_eq!(trace["counterpoint"]["schema"], "counterpoint.trace-part/1");
+    assert_eq!(trace["counterpoint"]["schema"], "counterpoint.trace/1");
     let left_out = json!({"slices": 4, "points": 2, "arrow_ends": 4});
     assert_eq!(trace["counterpoint_end"]["left_out"], left_out);
-    // A part is not a profile, so it is imported like any other trace.
-    let imported = scratch.join("i.cpt");
-    let output = run(&["trace", "import", "-o"], &[&imported, &scratch.join("part.json")]);
-    let words = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(output.status.success() && !words.contains("the profile that was exported"), "{words}");
 }
 
 #[test]

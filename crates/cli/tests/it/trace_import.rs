@@ -5,9 +5,63 @@ use std::path::Path;
 use std::process::Command;
 
 use serde_json::{Value, json};
+use testkit::{CallScript, ProfileScript};
 
 fn cli() -> Command {
     Command::new(env!("CARGO_BIN_EXE_counterpoint"))
+}
+
+/// A timeline of Counterpoint has less in it than its profile, which it would become: it is refused, whoever
+/// has written it again since, and an earlier profile stays.
+#[test]
+fn traces_of_counterpoint_are_refused() {
+    let scratch = testkit::Scratch::new();
+    let at = |name: &str| scratch.path().join(name);
+    let mut script = ProfileScript::monotonic();
+    let process = script.process(100);
+    process.library("m", &["f"]);
+    process.thread("main").call(CallScript::new(0, 1_000, 50));
+    for (name, rank) in [("a.cpt", 0), ("b.cpt", 1)] {
+        script.manifest.rank = Some(rank);
+        script.write(&at(name));
+    }
+    let run = |words: &[&str]| cli().current_dir(scratch.path()).args(words).output().unwrap();
+    let done = |words: &[&str]| {
+        let output = run(words);
+        assert!(output.status.success(), "{words:?}: {output:?}");
+    };
+    done(&["merge", "a.cpt", "b.cpt", "-o", "ranks.cpt"]);
+    done(&["trace", "export", "a.cpt", "-o", "a.json"]);
+    done(&["trace", "export", "a.cpt", "-o", "a.json.gz"]);
+    done(&["trace", "export", "a.cpt", "-o", "a.pftrace"]);
+    done(&["trace", "export", "a.cpt", "-o", "part.json", "--from", "0ns"]);
+    done(&["trace", "export", "ranks.cpt", "-o", "ranks.json"]);
+    done(&["trace", "export", "b.cpt", "-o", "b.json"]);
+    done(&["trace", "merge", "a.json", "b.json", "-o", "merged.json"]);
+    done(&["trace", "merge", "a.json", "b.json", "-o", "merged.pftrace"]);
+    let mut again: Value = serde_json::from_slice(&std::fs::read(at("a.json")).unwrap()).unwrap();
+    again["traceEvents"].as_array_mut().unwrap().truncate(1);
+    std::fs::write(at("changed.json"), again.to_string()).unwrap();
+    std::fs::write(at("foreign.json"), r#"{"traceEvents":[]}"#).unwrap();
+    done(&["trace", "import", "foreign.json", "-o", "new.cpt"]);
+    let before = std::fs::read(at("new.cpt/manifest.json")).unwrap();
+    let names = ["a.json", "a.json.gz", "a.pftrace", "part.json", "ranks.json", "changed.json"];
+    for name in names.into_iter().chain(["merged.json", "merged.pftrace"]) {
+        for files in [&[name][..], &["foreign.json", name]] {
+            let output = run(&[&["trace", "import", "-o", "new.cpt"], files].concat());
+            assert_eq!(output.status.code(), Some(2), "{files:?}: {output:?}");
+            let said = String::from_utf8(output.stderr).unwrap();
+            assert!(said.contains(&format!("read {name}: byte ")), "{said}");
+            assert!(said.contains("Counterpoint wrote this trace"), "{said}");
+            assert!(said.contains("counterpoint merge A.cpt B.cpt"), "{said}");
+            assert_eq!(std::fs::read(at("new.cpt/manifest.json")).unwrap(), before);
+        }
+    }
+    let left = std::fs::read_dir(scratch.path()).unwrap().map(|entry| entry.unwrap().file_name());
+    assert!(left.into_iter().all(|name| !name.to_string_lossy().starts_with('.')));
+    // A part of another program's trace is a trace of that program.
+    done(&["trace", "export", "new.cpt", "-o", "part.json", "--from", "0ns"]);
+    done(&["trace", "import", "part.json", "-o", "again.cpt"]);
 }
 
 #[test]
@@ -41,14 +95,13 @@ fn a_trace_becomes_a_profile() {
         [(json!("a"), json!(2), json!(3000.0)), (json!("b"), json!(1), json!(1500.0))]
     );
 
-    // For a file that is not a trace, the error names the place, and the earlier profile stays as
-    // DIR.old.
+    // For a file that is not a trace, the error names the place, and the earlier profile stays.
     std::fs::write(at("bad.json"), r#"{"traceEvents":[{"name":"a"b"}]}"#).unwrap();
     let bad = import("bad.json");
     assert_eq!(bad.status.code(), Some(2));
     let said = String::from_utf8_lossy(&bad.stderr).into_owned();
     assert!(said.contains("bad.json: byte 27: not JSON"), "{said}");
-    assert!(!output.exists() && at("p.cpt.old").exists());
+    assert!(output.exists() && !at("p.cpt.old").exists());
 
     // The same for a file with a value next to the events that cannot be kept; the error names the
     // value.
@@ -60,7 +113,6 @@ fn a_trace_becomes_a_profile() {
     assert!(said.contains("deep.json: byte 22: z: recursion limit exceeded"), "{said}");
 
     // A file that does not exist changes nothing at all.
-    std::fs::rename(at("p.cpt.old"), &output).unwrap();
     let none = import("none.json");
     assert_eq!(none.status.code(), Some(2));
     assert!(output.exists());

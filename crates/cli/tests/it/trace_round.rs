@@ -1,11 +1,11 @@
-//! import(export(p)) has the contents of p, and export(import(t)) those of t.
+//! export(import(t)) has the contents of t.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde_json::{Value, json};
-use testkit::{CallScript, ProfileScript, Scratch};
+use testkit::Scratch;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_counterpoint");
 
@@ -20,52 +20,6 @@ fn export(profile: &Path, to: &Path, more: &[&str]) {
 
 fn read(path: &Path) -> Value {
     serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap()
-}
-
-/// The lines of the restored trace as text, so that numbers keep all their digits.
-fn texts(path: &Path) -> Vec<String> {
-    let text = std::fs::read_to_string(path).unwrap();
-    text.lines().map(|line| line.trim_end_matches(',').to_owned()).collect()
-}
-
-#[test]
-fn a_profile_comes_back_from_its_export() {
-    let mut script = ProfileScript::monotonic();
-    script.counter("page-faults", 0);
-    let process = script.process(100);
-    process.library("m", &["f \"x\"\n", "g"]);
-    let thread = process.thread("main");
-    for i in 0..50u64 {
-        let call =
-            CallScript::new((i % 2) as u32, 1_001 + 100 * i, 37).workgroup((i / 2 % 2) as u32, 2);
-        thread.call(if i % 7 == 0 { call.unread() } else { call.group(5, &[i]) });
-    }
-    script.process(101).library("m", &["f"]);
-    let scratch = Scratch::new();
-    let [p, a, q, b] = ["p.cpt", "a.json", "q.cpt", "b.json"].map(|name| scratch.join(name));
-    script.write(&p);
-    export(&p, &a, &[]);
-    run(&["trace", "import", "-o"], &[&q, &a]);
-    export(&q, &b, &[]);
-    // The profile is a different one, and the trace is named after its own file.
-    let unnamed = |path: &Path| {
-        let mut trace = read(path);
-        trace.as_object_mut().unwrap().remove("traceName");
-        trace
-    };
-    assert_eq!(unnamed(&b), unnamed(&a));
-    // Events are identical and in the same order.
-    let events = |path: &Path| {
-        let lines = texts(path).into_iter().filter(|line| line.starts_with("{\"ph\""));
-        lines.collect::<Vec<_>>()
-    };
-    assert_eq!(events(&b), events(&a));
-    // A second round trip.
-    let [r, c] = ["r.cpt", "c.json"].map(|name| scratch.join(name));
-    run(&["trace", "import", "-o"], &[&r, &b]);
-    export(&r, &c, &[]);
-    assert_eq!(events(&c), events(&b));
-    assert_eq!(unnamed(&c), unnamed(&b));
 }
 
 #[test]

@@ -222,14 +222,13 @@ fn no_view_writes_anything_but_its_output() {
 
 /// Commands that read traces of anybody: `OURS` was exported here, `OTHER` was not. `OUT` is the file or the
 /// profile that they write.
-const OF_TRACES: [&str; 8] = [
+const OF_TRACES: [&str; 7] = [
     "trace check OURS OTHER",
     "trace check OTHER --format json",
     "trace merge OURS OTHER -o -",
     "trace merge OURS OTHER --format json -o OUT",
     "trace merge OURS OTHER --format json.gz -o OUT",
     "trace merge OURS OTHER --format pftrace -o OUT",
-    "trace import OURS -o OUT",
     "trace import OTHER -o OUT",
 ];
 

@@ -9,8 +9,8 @@ use profile::launches::Launches;
 use profile::{PageDecoder, Profile};
 use testkit::Random;
 use trace::export::calls::{CallsOptions, export_calls};
+use trace::export::facts::{self, Found};
 use trace::export::tracks::export_tracks;
-use trace::round_trip::document::{self, Found};
 use trace::{chrome, perfetto};
 
 /// What the views of one case are given, by chance: everything in every case would take several times
@@ -68,20 +68,19 @@ pub fn views(dir: &Path, choice: Choice, say: &dyn Fn(&str)) {
 fn timelines(profile: &Profile, vocabulary: Vocabulary, say: &dyn Fn(&str)) {
     say("timeline in Chrome's format");
     let options = CallsOptions { vocabulary, counter_tracks: true };
-    let facts = document::of_profile(profile);
+    let facts = facts::of_profile(profile, &profile.manifest, &Found::default());
     let head = chrome::write::ChromeHead {
         near_ns: 0,
         host_name: &profile.manifest.host,
         devices: &[],
         rank: None,
         facts: Some(&facts),
-        part: None,
     };
     let mut json = chrome::write::Writer::new(std::io::sink(), &head).unwrap();
     let done = export_calls(profile, &options, &Launches::default(), &mut json);
     let done = done.and_then(|c| Ok((c, export_tracks(profile, vocabulary, &mut json)?)));
     if let Ok((calls, tracks)) = done {
-        let end = document::end(profile, &Found { calls, tracks });
+        let end = facts::losses(profile, &Found { calls, tracks });
         let _ = json.finish("counterpoint_end", &end, "x").map(drop);
     }
     say("timeline in Perfetto's format");

@@ -13,7 +13,6 @@
 use profile::Job;
 use std::io::{self, Write};
 
-use crate::round_trip::document::Facts;
 use crate::text;
 use crate::timeline::{
     Arg, ArgValue, Flow, FlowEnd, Id, Instant, ProcessRow, Row, SeriesPoint, Slice, ThreadRow,
@@ -39,9 +38,7 @@ pub struct ChromeHead<'a> {
     /// The rank of the processes, if all have the same one.
     pub rank: Option<Job>,
     /// What the format has no place for: the object `counterpoint`, if there is one.
-    pub facts: Option<&'a Facts>,
-    /// The object that replaces `facts` if only a part of the profile is written.
-    pub part: Option<&'a serde_json::Value>,
+    pub facts: Option<&'a serde_json::Value>,
 }
 
 /// An event of another trace that is written again. Values that were JSON are written unchanged.
@@ -123,9 +120,6 @@ impl<W: Write> Writer<W> {
         if let Some(facts) = head.facts {
             b.extend_from_slice(b",\n\"counterpoint\": ");
             serde_json::to_writer(&mut *b, facts)?;
-        } else if let Some(part) = head.part {
-            b.extend_from_slice(b",\n\"counterpoint\": ");
-            serde_json::to_writer(&mut *b, part)?;
         }
         b.extend_from_slice(b",\n\"traceEvents\": [");
         Ok(Self { out, text: Text { buffer, base_ns, first: true } })
@@ -316,7 +310,7 @@ impl Text {
         text::microseconds(&mut self.buffer, at_ns.saturating_sub(self.base_ns));
     }
 
-    fn args(&mut self, args: &[Arg<'_>], raw: &str) {
+    fn args(&mut self, args: &[Arg<'_>]) {
         self.buffer.extend_from_slice(b",\"args\":{");
         for (i, arg) in args.iter().enumerate() {
             if i > 0 {
@@ -326,10 +320,6 @@ impl Text {
             self.buffer.push(b':');
             value(&mut self.buffer, &arg.value);
         }
-        if !raw.is_empty() && !args.is_empty() {
-            self.buffer.push(b',');
-        }
-        self.buffer.extend_from_slice(raw.as_bytes());
         self.buffer.extend_from_slice(b"}}");
     }
 
@@ -354,16 +344,7 @@ impl Text {
         self.text(b",\"name\":", what);
         self.row(row);
         self.at(at_ns);
-        self.args(&[arg], "");
-    }
-
-    fn fact(&mut self, row: Row<'_>, name: &str, at_ns: i64, args: &str) {
-        self.begin(b'M');
-        self.text(b",\"name\":", name);
-        self.row(row);
-        self.at(at_ns);
-        self.json(b",\"args\":", Some(args));
-        self.buffer.push(b'}');
+        self.args(&[arg]);
     }
 
     fn process(&mut self, process: &ProcessRow<'_>) {
@@ -391,7 +372,7 @@ impl Text {
         self.buffer.extend_from_slice(b",\"dur\":");
         let duration = i64::try_from(slice.duration_ns).unwrap_or(i64::MAX);
         text::microseconds(&mut self.buffer, duration);
-        self.args(slice.args, slice.raw);
+        self.args(slice.args);
         slice.flows.iter().for_each(|flow| self.flow(slice.row, slice.start_ns, flow));
         let known = slice.counters.iter().filter(|counter| !counter.series.is_empty());
         known.copied().for_each(|counter| self.counter(&counter));
@@ -404,7 +385,7 @@ impl Text {
         self.row(instant.row);
         self.at(instant.at_ns);
         self.buffer.extend_from_slice(b",\"s\":\"t\"");
-        self.args(instant.args, "");
+        self.args(instant.args);
         instant.flows.iter().for_each(|flow| self.flow(instant.row, instant.at_ns, flow));
     }
 
@@ -414,7 +395,7 @@ impl Text {
         self.text(b",\"name\":", counter.name);
         self.row(counter.row);
         self.at(counter.at_ns);
-        self.args(counter.series, "");
+        self.args(counter.series);
     }
 }
 
@@ -440,15 +421,6 @@ fn value(out: &mut Vec<u8>, value: &ArgValue<'_>) {
 }
 
 impl<W: Write> TimelineSink for Writer<W> {
-    fn is_imported(&self) -> bool {
-        true
-    }
-
-    fn fact(&mut self, row: Row<'_>, name: &str, at_ns: i64, args: &str) -> io::Result<()> {
-        self.text.fact(row, name, at_ns, args);
-        self.write_if_full()
-    }
-
     fn process(&mut self, process: &ProcessRow<'_>) -> io::Result<()> {
         self.text.process(process);
         self.write_if_full()

@@ -40,7 +40,6 @@ use self::slice::What;
 use crate::export::kinds::Categories;
 use crate::export::relay::{Gone, Relay, SliceHead, relay};
 use crate::hash::FastMap;
-use crate::round_trip::events::{PAGE_EVENT, RawCalls};
 use crate::timeline::{Arg, ArgValue, Flow, FlowEnd, Id, KeysId, Row, TextId, TimelineSink};
 
 /// The row of a process's dispatches has this number plus the process's index, which is above every
@@ -116,7 +115,6 @@ pub fn export_calls(
                 since_ns: since_ns(profile, process),
                 lanes_named: 0,
                 labels,
-                raw: relay.is_imported().then(|| RawCalls::new(profile, index)),
                 units: &units,
                 has_machines: has_machines(profile, index),
                 machines,
@@ -205,12 +203,7 @@ impl Cursor<'_> {
     }
 
     /// Makes sure that there is a next call, unless the thread has no more.
-    fn fill(
-        &mut self,
-        process: usize,
-        losses: &mut Vec<LossCount>,
-        mut raw: Option<&mut RawCalls<'_>>,
-    ) {
+    fn fill(&mut self, process: usize, losses: &mut Vec<LossCount>) {
         while self.at >= self.order.len() && self.next_page < self.pages {
             let key = PageKey { process, thread: self.thread, page: self.next_page };
             self.next_page += 1;
@@ -230,9 +223,6 @@ impl Cursor<'_> {
                 });
             }
             self.at = 0;
-            if let Some(raw) = &mut raw {
-                raw.page(columns, &self.order);
-            }
         }
     }
 }
@@ -257,8 +247,6 @@ struct ProcessExport<'a, 'r> {
     since_ns: i64,
     lanes_named: usize,
     labels: &'a [Labels],
-    /// What an import needs, if the output will be imported.
-    raw: Option<RawCalls<'a>>,
     /// The counters of each group, with their units.
     units: &'a [Vec<(&'a str, &'a str)>],
     has_machines: bool,
@@ -300,11 +288,10 @@ impl<'a> ProcessExport<'a, '_> {
             .collect();
         let mut heap = BinaryHeap::new();
         for cursor in &mut cursors {
-            cursor.fill(self.index, &mut losses, self.raw.as_mut());
+            cursor.fill(self.index, &mut losses);
             let begin = cursor.call().map(|i| cursor.columns().start_ticks[i]);
             heap.extend(begin.map(|begin| Reverse((begin, cursor.thread))));
         }
-        self.pages();
         let lost = self.process.losses.iter().any(|l| l.severity() == Severity::Missing);
         let mut dispatches = Assembler::new(lost, *last);
         let mut values = vec![None; self.profile.groups.counters()];
@@ -314,8 +301,7 @@ impl<'a> ProcessExport<'a, '_> {
             if let Some(i) = cursor.call() {
                 self.call(cursor.columns(), i, &mut values, &mut dispatches)?;
                 cursor.at += 1;
-                cursor.fill(self.index, &mut losses, self.raw.as_mut());
-                self.pages();
+                cursor.fill(self.index, &mut losses);
             }
             match cursor.call() {
                 Some(i) => *first = Reverse((cursor.columns().start_ticks[i], thread)),
@@ -362,14 +348,6 @@ impl<'a> ProcessExport<'a, '_> {
         });
         let text = "CPU; a sample: slices are the timed calls";
         format!("{text}, {timed} of {calls}; the others were only counted").into()
-    }
-
-    /// Emits the pages that were decoded since the last call.
-    fn pages(&mut self) {
-        let Some(raw) = &mut self.raw else { return };
-        for (thread, args) in raw.pages() {
-            self.relay.fact(self.row(thread), PAGE_EVENT, self.since_ns, args);
-        }
     }
 
     /// The index of an export's name.

@@ -91,7 +91,7 @@ impl LeftOut {
 }
 
 impl Filter {
-    /// The object that replaces a profile's facts in an export of a part of it.
+    /// The object for an output with a part of a trace, or of several profiles.
     pub fn facts(&self) -> serde_json::Value {
         json!({ "schema": PART_SCHEMA, "filter": self })
     }

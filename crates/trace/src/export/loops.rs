@@ -70,7 +70,6 @@ pub fn export_loops(
             start_ns: slice.start_ns,
             duration_ns: slice.duration_ns,
             args: &[Arg::uint("loop id", slice.id.into())],
-            raw: "",
             shape: None,
             label: None,
             flows: &[],

@@ -34,7 +34,6 @@ struct Batch<'a> {
     args: Vec<Arg<'a>>,
     counters: Vec<KeptCounter<'a>>,
     flows: Vec<Flow<'a>>,
-    raw: String,
     /// Rare items, each with the number of slices before it.
     others: Vec<(usize, Other)>,
 }
@@ -47,7 +46,6 @@ struct Kept<'a> {
     args_end: u32,
     counters_end: u32,
     flows_end: u32,
-    raw_end: u32,
 }
 
 /// Its series start where those of the previous counter end, or where the slice's arguments end.
@@ -59,12 +57,6 @@ struct KeptCounter<'a> {
 
 #[derive(Debug)]
 enum Other {
-    Fact {
-        row: Row<'static>,
-        name: &'static str,
-        at_ns: i64,
-        args: String,
-    },
     Process {
         id: Id<'static>,
         name: String,
@@ -114,7 +106,6 @@ pub struct Relay<'a> {
     batch: Batch<'a>,
     /// Where the arguments of the slice end, once its counters have begun.
     args_end: Option<usize>,
-    imported: bool,
     full: SyncSender<Batch<'a>>,
     empty: Receiver<Batch<'a>>,
 }
@@ -133,8 +124,7 @@ pub fn relay<'a, T>(
         // The receiver still exists, so this cannot fail.
         let _ = back.send(Batch::default());
     }
-    let (batch, imported) = (Batch::default(), sink.is_imported());
-    let mut relay = Relay { batch, args_end: None, imported, full, empty };
+    let mut relay = Relay { batch: Batch::default(), args_end: None, full, empty };
     thread::scope(|scope| {
         let write = move || write(sink, &batches, &back);
         let writer =
@@ -166,19 +156,9 @@ fn write<'a>(
 }
 
 impl<'a> Relay<'a> {
-    /// See [`TimelineSink::is_imported`].
-    pub fn is_imported(&self) -> bool {
-        self.imported
-    }
-
     /// The arguments of the next slice.
     pub fn args(&mut self) -> &mut Vec<Arg<'a>> {
         &mut self.batch.args
-    }
-
-    /// [`Slice::raw`] of the next slice, which is appended to that of earlier slices.
-    pub fn raw(&mut self) -> &mut String {
-        &mut self.batch.raw
     }
 
     /// Adds an arrow to the next slice.
@@ -205,14 +185,8 @@ impl<'a> Relay<'a> {
             args_end: self.args_end.take().unwrap_or(batch.args.len()) as u32,
             counters_end: batch.counters.len() as u32,
             flows_end: batch.flows.len() as u32,
-            raw_end: batch.raw.len() as u32,
         });
         if batch.slices.len() >= MOST_SLICES { self.send() } else { Ok(()) }
-    }
-
-    /// See [`TimelineSink::fact`].
-    pub fn fact(&mut self, row: Row<'static>, name: &'static str, at_ns: i64, args: String) {
-        self.other(Other::Fact { row, name, at_ns, args });
     }
 
     /// See [`TimelineSink::process`].
@@ -246,18 +220,17 @@ impl<'a> Relay<'a> {
 
 impl Batch<'_> {
     fn clear(&mut self) {
-        let Self { slices, args, counters, flows, raw, others } = self;
+        let Self { slices, args, counters, flows, others } = self;
         slices.clear();
         args.clear();
         counters.clear();
         flows.clear();
-        raw.clear();
         others.clear();
     }
 
     fn write(&mut self, sink: &mut impl TimelineSink) -> io::Result<()> {
         let mut others = self.others.iter().peekable();
-        let (mut args, mut counters, mut flows, mut raw) = (0, 0, 0, 0);
+        let (mut args, mut counters, mut flows) = (0, 0, 0);
         let mut points = Vec::new();
         for (number, slice) in self.slices.iter().enumerate() {
             while let Some((_, other)) = others.next_if(|(before, _)| *before <= number) {
@@ -266,9 +239,8 @@ impl Batch<'_> {
             let SliceHead { process, thread, category, name, start_ns, duration_ns, shape, label } =
                 &slice.head;
             let row = Row { process: Id::Number(*process), thread: Id::Number(*thread) };
-            let [args_end, counters_end, flows_end, raw_end] =
-                [slice.args_end, slice.counters_end, slice.flows_end, slice.raw_end]
-                    .map(|end| end as usize);
+            let [args_end, counters_end, flows_end] =
+                [slice.args_end, slice.counters_end, slice.flows_end].map(|end| end as usize);
             let mut series = args_end;
             points.clear();
             points.extend(self.counters[counters..counters_end].iter().map(|counter| {
@@ -285,13 +257,12 @@ impl Batch<'_> {
                 start_ns: *start_ns,
                 duration_ns: *duration_ns,
                 args: &self.args[args..args_end],
-                raw: &self.raw[raw..raw_end],
                 shape: *shape,
                 label: *label,
                 flows: &self.flows[flows..flows_end],
                 counters: &points,
             })?;
-            (args, counters, flows, raw) = (series, counters_end, flows_end, raw_end);
+            (args, counters, flows) = (series, counters_end, flows_end);
         }
         others.try_for_each(|(_, other)| other.write(sink))
     }
@@ -300,7 +271,6 @@ impl Batch<'_> {
 impl Other {
     fn write(&self, sink: &mut impl TimelineSink) -> io::Result<()> {
         match self {
-            Self::Fact { row, name, at_ns, args } => sink.fact(*row, name, *at_ns, args),
             Self::Process { id, name, labels, sort_index, at_ns } => sink.process(&ProcessRow {
                 id: *id,
                 name,
@@ -341,12 +311,6 @@ mod tests {
     }
 
     impl TimelineSink for Said {
-        fn is_imported(&self) -> bool {
-            true
-        }
-        fn fact(&mut self, row: Row<'_>, name: &str, at_ns: i64, args: &str) -> io::Result<()> {
-            self.say(format!("{row:?} {name} {at_ns} {args}"))
-        }
         fn process(&mut self, process: &ProcessRow<'_>) -> io::Result<()> {
             self.say(format!("{process:?}"))
         }
@@ -368,7 +332,7 @@ mod tests {
         }
     }
 
-    /// Gives `relay` slices of every form, with rows and facts between them. Adds what must arrive
+    /// Gives `relay` slices of every form, with rows between them. Adds what must arrive
     /// to `expected`.
     fn fill<'a>(
         relay: &mut Relay<'a>,
@@ -377,13 +341,8 @@ mod tests {
         kind: &'a FlowKind,
         expected: &mut Vec<String>,
     ) -> Result<(), Gone> {
-        assert!(relay.is_imported());
         for i in 0..slices {
             let text = &texts[i % texts.len()];
-            if i % 700 == 3 {
-                relay.fact(ROW, "page", 5, text.clone());
-                expected.push(format!("{ROW:?} page 5 {text}"));
-            }
             if i % 900 == 0 {
                 let row =
                     ProcessRow { id: ROW.process, name: "", labels: "l", sort_index: 1, at_ns: 2 };
@@ -394,13 +353,11 @@ mod tests {
                 expected.push(format!("{:?}", ThreadRow { row, name, sort_index: 3, at_ns: 4 }));
             }
             let args: Vec<Arg<'a>> = (0..i % 5).map(|n| Arg::uint(text, n as u64)).collect();
-            let raw = "r".repeat(i % 3);
             let flows = vec![Flow { kind, id: i as u64, end: FlowEnd::Start }; i % 2];
             let series: Vec<Arg<'a>> =
                 (0..i % 4).map(|n| Arg::text(text, texts[n].as_str())).collect();
             let (label, units) = (TextId(i as u32), &[("a", "b"), ("c", "d")][..]);
             relay.args().extend(args.iter().copied());
-            relay.raw().push_str(&raw);
             flows.iter().for_each(|flow| relay.flow(*flow));
             let counters = [&series[..], &series[..i % 2]];
             let counters = &counters[..i % 3];
@@ -427,7 +384,6 @@ mod tests {
                 start_ns: i as i64,
                 duration_ns: 9,
                 args: &args,
-                raw: &raw,
                 shape: Some(KeysId(3)),
                 label: Some(label),
                 flows: &flows,
@@ -445,8 +401,9 @@ mod tests {
                 label: Some(label),
             })?;
         }
-        relay.fact(ROW, "page", 6, "last".into());
-        expected.push(format!("{ROW:?} page 6 last"));
+        relay.thread(ROW, "last".into(), 3, 4);
+        let row = ThreadRow { row: ROW, name: "last", sort_index: 3, at_ns: 4 };
+        expected.push(format!("{row:?}"));
         Ok(())
     }
 

@@ -17,7 +17,6 @@ use model::activity::{Generic, Registry, Value, Vocabulary};
 use profile::tracks::{Reading, Sample, Scope, ScopeNames, Series, Times};
 use profile::{LossCount, Profile, merge_losses};
 
-use crate::round_trip::events::{RawSamples, SAMPLES_EVENT};
 use crate::timeline::{Arg, ArgValue, Id, ProcessRow, Row, SeriesPoint, TimelineSink};
 
 /// A track that belongs to no process has this number plus the index of its directory as its
@@ -57,16 +56,9 @@ pub fn export_tracks(
         let scopes = ScopeNames::of(tracks);
         let states = tracks.series.iter().map(|(id, series)| (*id, State::new(series, &scopes)));
         let mut states: HashMap<u32, State<'_>> = states.collect();
-        let mut raw = sink.is_imported().then(|| RawSamples::new(index));
         let mut samples = tracks.samples().map_err(io::Error::other)?;
         while let Some(batch) = samples.next_batch().map_err(io::Error::other)? {
             for sample in batch {
-                if let Some(raw) = &mut raw
-                    && let Some(args) = raw.add(&sample)
-                {
-                    let row = Row { process: of_machine, thread: Id::Number(0) };
-                    sink.fact(row, SAMPLES_EVENT, at_ns, &args)?;
-                }
                 let Some(state) = states.get_mut(&sample.series) else { continue };
                 let Some((time, value)) = state.point(&sample, profile) else { continue };
                 let at_ns = match state.series.times {
@@ -89,10 +81,6 @@ pub fn export_tracks(
                     units: &[(&state.key, &state.unit)],
                 })?;
             }
-        }
-        if let Some(args) = raw.and_then(RawSamples::finish) {
-            let row = Row { process: of_machine, thread: Id::Number(0) };
-            sink.fact(row, SAMPLES_EVENT, at_ns, &args)?;
         }
         losses = merge_losses(losses.iter().chain(&samples.losses()));
     }

@@ -7,20 +7,17 @@ use crate::kind::{self, FileKind};
 use crate::perfetto;
 
 /// Reads a trace in any known format: Chrome's JSON or Perfetto's, also compressed with gzip.
-/// Returns whether it is Perfetto's. This function has no type parameters, so that the readers are
+/// This function has no type parameters, so that the readers are
 /// compiled once and in this crate, where they can be inlined into each other.
 ///
 /// # Errors
 /// The file cannot be read, or is another kind of file, which the error names.
-pub fn read_any(
-    source: &mut dyn Read,
-    sink: &mut dyn EventSink,
-) -> Result<(ReadSummary, bool), ReadError> {
+pub fn read_any(source: &mut dyn Read, sink: &mut dyn EventSink) -> Result<ReadSummary, ReadError> {
     let error = |kind| ReadError { at: 0, kind };
     let (kind, source) = kind::open(source).map_err(|e| error(ReadErrorKind::Io(e)))?;
     match kind {
-        FileKind::Perfetto => Ok((perfetto::read::read(source, sink)?, true)),
+        FileKind::Perfetto => perfetto::read::read(source, sink),
         FileKind::Other(what) => Err(error(ReadErrorKind::Other(what))),
-        FileKind::Json | FileKind::Unknown | FileKind::Empty => Ok((read(source, sink)?, false)),
+        FileKind::Json | FileKind::Unknown | FileKind::Empty => read(source, sink),
     }
 }

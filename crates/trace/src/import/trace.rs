@@ -38,13 +38,12 @@ use super::Imported;
 use crate::chrome::event::{Event, Raw, Scalar, args};
 use crate::chrome::read::{EventSink, ReadSummary};
 use crate::hash::FastMap;
-use crate::round_trip::events::PAGE_EVENT;
 pub use counters::CounterValue;
 use counters::Counters;
 use held::held;
 use model::Loss;
 use more::more;
-pub use origin::OwnOrigin;
+pub use origin::is_of_counterpoint;
 pub use recorded::Added;
 use recorded::Recorded;
 use spans::Spans;
@@ -108,8 +107,6 @@ pub struct OneTrace<'a> {
     /// Number of counter values that are not numbers.
     no_numbers: u64,
     unpaired: u64,
-    /// Whether some event describes a page.
-    has_pages: bool,
     text: String,
 }
 
@@ -220,7 +217,6 @@ impl Import {
             too_short: 0,
             no_numbers: 0,
             unpaired: 0,
-            has_pages: false,
             text: String::new(),
             all: self,
         })
@@ -257,7 +253,7 @@ impl Import {
             manifest.snapshots = moments.to_vec();
         }
         self.calls.finish()?;
-        profile::raw::write_losses(&self.dir, &merge_losses(&self.losses))?;
+        profile::write_losses(&self.dir, &merge_losses(&self.losses))?;
         self.manifest.write_in(&self.dir)?;
         Ok(self.counts)
     }
@@ -455,7 +451,6 @@ impl OneTrace<'_> {
 
     /// Handles `process_name`, `thread_name` and other metadata.
     fn metadata(&mut self, row: usize, event: &Event<'_>) -> Result<(), String> {
-        self.has_pages |= event.name.as_deref() == Some(PAGE_EVENT);
         let mut given = None;
         if let Some(raw) = event.args {
             args(raw, |key, value| {

@@ -400,7 +400,6 @@ mod tests {
                 start_ns,
                 duration_ns: 100,
                 args: &args,
-                raw: "",
                 shape: None,
                 label: None,
                 flows: &[],

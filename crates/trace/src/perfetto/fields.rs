@@ -25,15 +25,11 @@ pub mod packet {
     pub const TIMESTAMP_CLOCK_ID: u32 = 58;
     pub const DEFAULTS: u32 = 59;
     pub const TRACK_DESCRIPTOR: u32 = 60;
-    /// These fields are ours. Perfetto's readers skip them; only imports need them. They contain
-    /// more arguments of a slice, as the members of a JSON object; what an event without a time in
-    /// Chrome's format says about a track; and that a track is part of the row of another track.
-    pub const RAW: u32 = 2040;
-    pub const FACT: u32 = 2041;
-    pub const FACT_NAME: u32 = 1;
-    pub const FACT_ARGS: u32 = 2;
-    pub const FACT_TRACK: u32 = 3;
-    pub const FACT_ROW: u32 = 4;
+    /// This field is ours: a track is part of the row of another track. Perfetto's readers skip it;
+    /// only imports need it.
+    pub const JOIN: u32 = 2041;
+    pub const JOIN_TRACK: u32 = 3;
+    pub const JOIN_ROW: u32 = 4;
     /// Values of `SequenceFlags`.
     pub const STATE_CLEARED: u64 = 1;
     pub const NEEDS_STATE: u64 = 2;

@@ -41,7 +41,6 @@ use crate::chrome::event::{Event, Raw, Scalar};
 use crate::chrome::read::{EventSink, ReadError, ReadErrorKind, ReadSummary};
 use crate::chrome::write::base_time_ns;
 use crate::hash::FastMap;
-use crate::round_trip::events::{COUNTS_EVENT, PAGE_EVENT};
 use crate::text;
 use args::Room;
 use clocks::Clocks;
@@ -175,8 +174,6 @@ struct Row {
     queue: VecDeque<Pending>,
     /// How many have left the queue.
     gone: u64,
-    /// In a trace of ours, the process and thread of the profile whose page began last in this row.
-    page: Option<(u64, u64)>,
 }
 
 /// An event that is handed out when everything that began before it in its row has been.
@@ -202,13 +199,6 @@ impl Id {
             Self::Text(text) => Scalar::Text(Cow::Borrowed(text)),
         }
     }
-}
-
-/// The owner of a page, from the arguments of [`PAGE_EVENT`].
-#[derive(serde::Deserialize)]
-struct Place {
-    process: u64,
-    thread: u64,
 }
 
 type Done = Result<(), String>;
@@ -294,9 +284,7 @@ impl<'a, S: EventSink + ?Sized> Reader<'a, S> {
                     sequence.describe_thread(thread);
                     self.name_thread(&ThreadTrack::read(thread))?;
                 }
-                (packet::FACT, Some(fact)) => {
-                    self.fact(fact)?;
-                }
+                (packet::JOIN, Some(join)) => self.join(join),
                 _ => {
                     known |= p.take(field, value);
                     continue;
@@ -319,7 +307,7 @@ impl<'a, S: EventSink + ?Sized> Reader<'a, S> {
         };
         let real = self.clocks.is_real();
         let base = *self.base_ns.get_or_insert_with(|| if real { base_time_ns(at_ns) } else { 0 });
-        self.track_event(sequence, &event, at_ns.saturating_sub(base), p.raw)
+        self.track_event(sequence, &event, at_ns.saturating_sub(base))
     }
 
     /// Names the row of a track.
@@ -407,47 +395,25 @@ impl<'a, S: EventSink + ?Sized> Reader<'a, S> {
     fn row(&mut self, (process, thread): (Id, Id)) -> usize {
         let rows = &mut self.rows;
         *self.by_ids.entry((process.clone(), thread.clone())).or_insert_with(|| {
-            rows.push(Row { process, thread, queue: VecDeque::new(), gone: 0, page: None });
+            rows.push(Row { process, thread, queue: VecDeque::new(), gone: 0 });
             rows.len() - 1
         })
     }
 
-    /// Handles an event that only our own writer produces: a name and arguments, for a row.
-    fn fact(&mut self, bytes: &[u8]) -> Done {
-        let (mut name, mut args, mut track) = (Box::<str>::default(), Vec::new(), 0);
-        let mut of_row = None;
+    /// Handles what only our own writer says: a track is a part of the row of another one.
+    fn join(&mut self, bytes: &[u8]) {
+        let (mut track, mut row) = (0, None);
         for (number, value, _) in Fields::new(bytes).flatten() {
             match number {
-                packet::FACT_NAME => {
-                    name = String::from_utf8_lossy(value.bytes().unwrap_or_default()).into()
-                }
-                packet::FACT_ARGS => {
-                    // White space around it is removed, because every other reader gives values
-                    // without it.
-                    args = value.bytes().unwrap_or_default().trim_ascii().to_vec();
-                }
-                packet::FACT_TRACK => track = value.uint().unwrap_or(0),
-                packet::FACT_ROW => of_row = value.uint(),
+                packet::JOIN_TRACK => track = value.uint().unwrap_or(0),
+                packet::JOIN_ROW => row = value.uint(),
                 _ => {}
             }
         }
-        if let Some(other) = of_row {
-            self.tracks.join(track, other);
+        if let Some(row) = row {
+            self.tracks.join(track, row);
             self.by_track.clear();
-            return Ok(());
         }
-        if str::from_utf8(&args).is_ok_and(|text| serde_json::from_str::<Raw<'_>>(text).is_ok()) {
-            let row = self.row_of(track);
-            if &*name == PAGE_EVENT {
-                let place: Option<Place> = serde_json::from_slice(&args).ok();
-                self.rows[row].page = place.map(|place| (place.process, place.thread));
-                let name = COUNTS_EVENT.into();
-                let args = args.clone();
-                self.give(row, &Pending { phase: b'M', name, args, ..Pending::default() })?;
-            }
-            self.put(row, Pending { phase: b'M', name, args, ..Pending::default() })?;
-        }
-        Ok(())
     }
 
     /// Puts an event after those that began before it in its row.

@@ -60,8 +60,6 @@ pub struct Point<'a> {
     pub flows: &'a [Flow<'a>],
     /// Values of counter tracks.
     pub extras: &'a Extras,
-    /// See [`Slice::raw`].
-    pub raw: &'a str,
 }
 
 /// New texts of one packet: field of `InternedData`, number, text.
@@ -132,7 +130,6 @@ impl Sequence {
             label: slice.label,
             flows: slice.flows,
             extras,
-            raw: slice.raw,
         };
         self.point(out, &begin);
     }
@@ -220,9 +217,6 @@ impl Sequence {
                     e.fixed(field, flow.id);
                 }
             });
-            if !point.raw.is_empty() {
-                put_raw(p, point);
-            }
             intern(p, &fresh);
         });
     }
@@ -349,22 +343,6 @@ pub enum Number {
 
 pub fn end_of(slice: &Slice<'_>) -> i64 {
     slice.start_ns.saturating_add_unsigned(slice.duration_ns)
-}
-
-/// Writes what only imports need: arguments that annotations cannot express (`null`), and `raw`
-/// unchanged.
-fn put_raw(p: &mut Encoder, point: &Point<'_>) {
-    let is_null = |arg: &&Arg<'_>| matches!(arg.value, ArgValue::Plain(Value::Null));
-    if !point.args.iter().any(|arg| is_null(&arg)) {
-        return p.bytes(packet::RAW, point.raw.as_bytes());
-    }
-    let mut raw = Vec::new();
-    for arg in point.args.iter().filter(is_null) {
-        crate::text::string(&mut raw, arg.key);
-        raw.extend_from_slice(b":null,");
-    }
-    raw.extend_from_slice(point.raw.as_bytes());
-    p.bytes(packet::RAW, &raw);
 }
 
 /// Advances the clock. `None` if the clock has already passed this moment. The format has no times

@@ -324,15 +324,6 @@ fn sort(index: i64) -> i64 {
 }
 
 impl<W: Write> TimelineSink for Writer<W> {
-    fn is_imported(&self) -> bool {
-        true
-    }
-
-    fn fact(&mut self, row: Row<'_>, name: &str, at_ns: i64, args: &str) -> io::Result<()> {
-        self.timeline.fact(row, name, at_ns, args);
-        self.flush_if_full()
-    }
-
     fn process(&mut self, process: &ProcessRow<'_>) -> io::Result<()> {
         self.timeline.process(process);
         self.flush_if_full()
@@ -416,24 +407,6 @@ impl<W: Write> Writer<W> {
 }
 
 impl Packets {
-    fn fact(&mut self, row: Row<'_>, name: &str, _: i64, args: &str) {
-        let track = match self.known_row(row) {
-            Some(index) => self.rows[index].lanes[0].track(),
-            None => {
-                let place = self.process_place(row.process);
-                self.processes[place].track
-            }
-        };
-        self.packets.message(trace::PACKET, |p| {
-            p.uint(packet::SEQUENCE_ID, GLOBAL);
-            p.message(packet::FACT, |f| {
-                f.bytes(packet::FACT_NAME, name.as_bytes());
-                f.bytes(packet::FACT_ARGS, args.as_bytes());
-                f.uint(packet::FACT_TRACK, track);
-            });
-        });
-    }
-
     fn process(&mut self, process: &ProcessRow<'_>) {
         let id = OwnedId::from(process.id);
         if self.process_by_id.contains_key(&id) {
@@ -501,7 +474,6 @@ impl Packets {
             label: None,
             flows: instant.flows,
             extras: &Extras::default(),
-            raw: "",
         };
         lane.point(&mut self.packets, &point);
     }
@@ -568,9 +540,9 @@ impl Packets {
         let first = self.rows[index].lanes[0].track();
         self.packets.message(trace::PACKET, |p| {
             p.uint(packet::SEQUENCE_ID, GLOBAL);
-            p.message(packet::FACT, |f| {
-                f.uint(packet::FACT_TRACK, uuid);
-                f.uint(packet::FACT_ROW, first);
+            p.message(packet::JOIN, |f| {
+                f.uint(packet::JOIN_TRACK, uuid);
+                f.uint(packet::JOIN_ROW, first);
             });
         });
         self.sequences += 1;

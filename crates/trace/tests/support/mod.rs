@@ -317,7 +317,6 @@ pub fn perfetto(bytes: &[u8]) {
                     start_ns: at_ns,
                     duration_ns: choices.number() >> choices.below(40),
                     args: &args,
-                    raw: "",
                     shape: None,
                     label: None,
                     flows: &flows[..choices.below(2)],

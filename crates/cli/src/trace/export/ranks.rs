@@ -3,8 +3,8 @@
 use std::io;
 
 use profile::{Job, Manifest, Profile, merge_losses};
+use trace::export::facts::Found;
 use trace::export::members::{Numbers, OfMember};
-use trace::round_trip::document::Found;
 use trace::timeline::TimelineSink;
 
 use super::{Args, fill_one};
@@ -47,11 +47,13 @@ pub(super) fn job_of(profile: &Profile, args: &Args) -> Option<Job> {
     }
 }
 
-/// Notes the rank in what an import restores.
-pub(super) fn keep(manifest: &mut Manifest, args: &Args) {
+/// The manifest, with the rank that was asked for if none was recorded.
+pub(super) fn known(profile: &Profile, args: &Args) -> Manifest {
+    let mut manifest = profile.manifest.clone();
     if manifest.rank.is_none() {
         (manifest.rank, manifest.world_size) = (args.rank, args.world_size);
     }
+    manifest
 }
 
 /// What the output says of the members.

@@ -8,7 +8,7 @@ use std::io::{self, Write};
 
 use analysis::Key;
 use analysis::ops::{OpCall, OpVisitor, Region, RunCall, Serial, Task};
-use profile::raw::Drawn;
+use profile::Drawn;
 use profile::{OpId, Profile, ValueKind};
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};

@@ -11,8 +11,8 @@ from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as pb
 
 
 def no_unknown(message):
-    # The only fields of ours that docs/traces.md documents.
-    ours = {2040, 2041} if message.DESCRIPTOR.name == "TracePacket" else set()
+    # The only field of ours that docs/traces.md documents.
+    ours = {2041} if message.DESCRIPTOR.name == "TracePacket" else set()
     assert all(f.field_number in ours for f in UnknownFieldSet(message)), message
     for field, value in message.ListFields():
         if field.message_type is None:

@@ -120,11 +120,16 @@ fn named(registry: &Registry, original: &str, vocabulary: Vocabulary) -> Named {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]
     fn original_categories_are_restored() {
-        let registry = Categories::of_document(None, &Value::Null).registry;
+        // As IREE's adapter describes itself.
+        let kinds = json!([{"producer": "iree", "name": "workgroup", "kineto": "cpu_op"}]);
+        let document = json!({"counterpoint": {"kinds": kinds}});
+        let registry = Categories::of_document(None, &document).registry;
         let of = |original: &str, vocabulary| {
             let Named { name, original } = named(&registry, original, vocabulary);
             (name, original)

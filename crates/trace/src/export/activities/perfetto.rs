@@ -329,7 +329,6 @@ impl<W: Write> OneTrace<'_, W> {
             b'B' => {
                 let args = Args::of(event.args);
                 let slice = Slice {
-                    raw: "",
                     row,
                     category,
                     name,
@@ -395,7 +394,6 @@ impl<W: Write> OneTrace<'_, W> {
         let flows: Vec<Flow<'_>> =
             arrows.map(|(kind, id, end)| Flow { kind: &kinds[kind], id, end }).collect();
         let slice = Slice {
-            raw: "",
             row,
             category: &waiting.category,
             name: &waiting.name,

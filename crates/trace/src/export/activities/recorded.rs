@@ -273,7 +273,6 @@ impl<S: TimelineSink> Export<'_, S> {
             start_ns: held.start_ns,
             duration_ns: held.duration_ns,
             args: &args.list(),
-            raw: "",
             shape: None,
             label: None,
             flows: &flows,

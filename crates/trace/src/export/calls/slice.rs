@@ -53,8 +53,7 @@ impl<'a> ProcessExport<'a, '_> {
         }
     }
 
-    /// Completes the slice of call `i`: adds its ticks, its counters and what an import needs, and
-    /// hands it to the writer. With `series`, its counters are also points of time series.
+    /// Completes the slice of call `i`: adds its ticks and its counters, and hands it to the writer. With `series`, its counters are also points of time series.
     ///
     /// # Errors
     /// The thread that writes has ended.
@@ -77,15 +76,6 @@ impl<'a> ProcessExport<'a, '_> {
             self.push_drawn(columns, i);
         }
         self.push_counters(values);
-        // If ticks are nanoseconds, the slice's times express them, except for damaged ones.
-        let exact = || {
-            self.profile.timeline.monotonic_ticks(start_ns) == Some(ticks)
-                && end_ns.abs_diff(start_ns) == columns.duration_ticks[i]
-        };
-        let raw_times = !self.ticks && !exact();
-        if let Some(raw) = &mut self.raw {
-            raw.call(columns, i, raw_times, self.relay.raw());
-        }
         if series {
             self.push_series(columns.thread, values);
         }

@@ -4,46 +4,30 @@ use profile::Job;
 use serde_json::Value;
 
 use super::OneTrace;
+use crate::export::facts::TRACE_SCHEMA;
 use crate::export::filter::PART_SCHEMA;
 use crate::merge::MERGE_SCHEMA;
-use crate::round_trip::document::TRACE_SCHEMA;
-use crate::round_trip::head::OwnHead;
 
-/// What a trace is made of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OwnOrigin {
-    /// A profile of ours.
-    Profile,
-    /// Several profiles of ours in one file.
-    Profiles,
-    /// Anything else.
-    Other,
+/// Whether a trace with this key next to its events shows what Counterpoint recorded: it was exported from
+/// a profile, or was merged from such traces. Traces of other programs that Counterpoint has written again
+/// are those of these programs.
+pub fn is_of_counterpoint(key: &str, value: &Value) -> bool {
+    if key != "counterpoint" {
+        return false;
+    }
+    match value["schema"].as_str() {
+        Some(TRACE_SCHEMA) => true,
+        // A part of a trace of another program has no members.
+        Some(PART_SCHEMA) => value.get("members").is_some(),
+        Some(MERGE_SCHEMA) => {
+            let mut files = value["files"].as_array().into_iter().flatten();
+            files.any(|file| is_of_counterpoint(key, &file["document"][key]))
+        }
+        _ => false,
+    }
 }
 
 impl OneTrace<'_> {
-    /// The head of the trace, if it is an export of ours that contains everything to restore the
-    /// profile.
-    pub fn head(&self) -> Option<OwnHead> {
-        // If calls have no pages, the export is an older one or incomplete.
-        let whole = self.has_pages || self.all.calls.calls() == 0;
-        let facts = self.document.get("counterpoint").filter(|_| whole)?;
-        OwnHead::of(facts.clone(), self.document.get("baseTimeNanoseconds"))
-    }
-
-    /// What the trace is made of, as far as its document says.
-    pub fn origin(&self) -> OwnOrigin {
-        let Some(facts) = self.document.get("counterpoint") else { return OwnOrigin::Other };
-        let is = |facts: &Value, schema: &str| facts["schema"] == schema;
-        let of_profile = |file: &Value| is(&file["document"]["counterpoint"], TRACE_SCHEMA);
-        let mut files = facts["files"].as_array().into_iter().flatten();
-        match () {
-            () if is(facts, TRACE_SCHEMA) => OwnOrigin::Profile,
-            () if is(facts, PART_SCHEMA) && facts.get("members").is_some() => OwnOrigin::Profiles,
-            () if is(facts, MERGE_SCHEMA) && files.any(of_profile) => OwnOrigin::Profiles,
-            () => OwnOrigin::Other,
-        }
-    }
-
     /// Gives its processes the rank that the trace names: `distributedInfo`, as Kineto writes it.
     pub(super) fn name_rank(&mut self) {
         let Some(of) = self.document.get("distributedInfo") else { return };

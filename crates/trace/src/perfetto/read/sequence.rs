@@ -10,7 +10,7 @@ use super::{Done, LONGEST_NAME, Pending, Reader};
 use crate::chrome::event::{Event, Raw, Scalar};
 use crate::chrome::read::EventSink;
 use crate::perfetto::decode::{Field, Fields, varint};
-use crate::perfetto::fields::{annotation, defaults, event, interned, legacy, packet};
+use crate::perfetto::fields::{defaults, event, interned, legacy, packet};
 use crate::text;
 
 /// Of the slices of a track that are open, how many may have begun later than an event that comes
@@ -46,7 +46,6 @@ pub(super) struct Packet<'a> {
     interned: Vec<&'a [u8]>,
     defaults: Option<&'a [u8]>,
     pub(super) event: Option<&'a [u8]>,
-    pub(super) raw: Option<&'a [u8]>,
 }
 
 impl<'a> Packet<'a> {
@@ -75,7 +74,6 @@ impl<'a> Packet<'a> {
                 self.event = value.bytes();
                 return true;
             }
-            packet::RAW => self.raw = value.bytes(),
             _ => {}
         }
         false
@@ -272,7 +270,6 @@ impl<S: EventSink + ?Sized> Reader<'_, S> {
         sequence: &Sequence,
         e: &TrackEvent<'_>,
         at_ns: i64,
-        raw: Option<&[u8]>,
     ) -> Done {
         let track = e.track.or(sequence.track);
         let row = match (track, sequence.thread) {
@@ -298,7 +295,7 @@ impl<S: EventSink + ?Sized> Reader<'_, S> {
             }),
             (None, None) => Box::default(),
         };
-        let (args, bad) = arguments(sequence, e, raw, self.rows[row].page, &self.room);
+        let (args, bad) = arguments(sequence, e, &self.room);
         lost += bad;
         let flows =
             e.flows.iter().map(|id| (*id, false)).chain(e.ends.iter().map(|id| (*id, true)));
@@ -500,71 +497,16 @@ impl<S: EventSink + ?Sized> Reader<'_, S> {
     }
 }
 
-/// The arguments as a JSON object, empty if there are none, and how many could not be read. `raw`
-/// has more members, which only our own writer produces. `page` is the process and thread of the
-/// call, because track ids do not always tell.
-fn arguments(
-    sequence: &Sequence,
-    e: &TrackEvent<'_>,
-    raw: Option<&[u8]>,
-    page: Option<(u64, u64)>,
-    room: &Room,
-) -> (Vec<u8>, u32) {
-    if e.annotations.is_empty() && raw.is_none() {
+/// The arguments as a JSON object, empty if there are none, and how many could not be read.
+fn arguments(sequence: &Sequence, e: &TrackEvent<'_>, room: &Room) -> (Vec<u8>, u32) {
+    if e.annotations.is_empty() {
         return (Vec::new(), 0);
     }
     let texts = Texts { names: &sequence.keys, values: &sequence.values, room };
     let (mut out, mut lost) = (b"{".to_vec(), 0);
-    let raw = raw
-        .and_then(|raw| str::from_utf8(raw).ok())
-        .filter(|raw| serde_json::from_str::<Raw<'_>>(&format!("{{{raw}}}")).is_ok());
-    // Three numbers of one of our calls become one argument again.
-    let mut workgroup = [0; 3];
-    let mut known = false;
     for annotation in &e.annotations {
-        if raw.is_some() {
-            let (key, number) = key_and_number(annotation, &sequence.keys);
-            known |= key == "worker";
-            let axes = ["workgroup.x", "workgroup.y", "workgroup.z"];
-            if let Some(axis) = axes.iter().position(|axis| *axis == key) {
-                workgroup[axis] = number;
-                continue;
-            }
-        }
         lost += args::member(&mut out, annotation, &texts);
-    }
-    if let Some(raw) = raw {
-        let [x, y, z] = workgroup;
-        let workgroup = if known { format!("\"workgroup\":[{x},{y},{z}]") } else { String::new() };
-        let place = |key: &str, number: Option<u64>| match number {
-            Some(n) if !raw.contains(key) => format!("{key}{n}"),
-            _ => String::new(),
-        };
-        let process = place("\"process\":", page.map(|(process, _)| process));
-        let thread = place("\"thread\":", page.map(|(_, thread)| thread));
-        for members in [workgroup.as_str(), raw, &process, &thread] {
-            if !members.is_empty() {
-                if out.len() > 1 {
-                    out.push(b',');
-                }
-                out.extend_from_slice(members.as_bytes());
-            }
-        }
     }
     out.push(b'}');
     (out, lost)
-}
-
-fn key_and_number<'a>(bytes: &[u8], keys: &'a HashMap<u64, Box<str>>) -> (&'a str, u64) {
-    let (mut key, mut number) = ("", 0);
-    for (field, value, _) in Fields::new(bytes).flatten() {
-        match field {
-            annotation::NAME_IID => {
-                key = value.uint().and_then(|iid| keys.get(&iid)).map_or("", |text| text);
-            }
-            annotation::UINT => number = value.uint().unwrap_or(0),
-            _ => {}
-        }
-    }
-    (key, number)
 }

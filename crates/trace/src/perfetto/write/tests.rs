@@ -36,7 +36,6 @@ fn write(steps: &[Step], new_names: usize, labels: bool) -> Vec<u8> {
             start_ns: at_ns,
             duration_ns: 1,
             args: &values,
-            raw: "",
             shape: None,
             label: label(*number),
             flows: &[],
