@@ -198,6 +198,7 @@ pub const RUNS_APART: &[&str] = &[
     "::rehearse",
     "loops::register::constructed",
     "loops::session_began",
+    "iree::loaded::register",
     "hook_variables::",
     "core::ops::function::FnOnce::call_once",
     // The standard library's, which our own code calls: by itself, on a thread of its own, or when

@@ -13,7 +13,7 @@ fn nothing() {
 }
 
 /// Brackets `calls` functions that do nothing. Counters are read for each of them.
-pub fn of_plain_calls(thread: &mut Thread, calls: usize, _: bool) -> Took {
+pub fn rehearse_plain_calls(thread: &mut Thread, calls: usize, _: bool) -> Took {
     let clock = thread.run.clock;
     let empty: fn() = std::hint::black_box(nothing);
     let (mut bare, mut probed) = (Vec::with_capacity(calls), Vec::with_capacity(calls));

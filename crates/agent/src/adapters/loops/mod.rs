@@ -52,7 +52,7 @@ pub static ADAPTER: Adapter = Adapter {
     at_exit: tables::at_process_exit,
     // A thread that attaches in order to read counters around loops measures the bracket that all
     // adapters have in common.
-    rehearse: rehearsal::of_plain_calls,
+    rehearse: rehearsal::rehearse_plain_calls,
     has_uncounted: false,
     run_source: None,
 };

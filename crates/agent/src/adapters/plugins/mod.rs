@@ -55,7 +55,7 @@ pub static ADAPTER: Adapter = Adapter {
     session_ends: || _ = stop(false),
     at_exit: end,
     // Plugins have no calls that are bracketed.
-    rehearse: rehearsal::of_plain_calls,
+    rehearse: rehearsal::rehearse_plain_calls,
     has_uncounted: false,
     run_source: None,
 };
