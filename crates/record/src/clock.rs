@@ -328,12 +328,6 @@ impl Timeline {
         };
         self.origin.ticks.saturating_add_signed(ticks)
     }
-
-    /// Converts a moment on `CLOCK_REALTIME` to ticks. Returns `None` unless ticks are nanoseconds.
-    pub fn monotonic_ticks(&self, realtime_ns: i64) -> Option<u64> {
-        let ns = realtime_ns.wrapping_sub(self.origin.realtime_ns as i64) as u64;
-        (self.ns_per_tick == 1.0).then(|| self.origin.ticks.wrapping_add(ns))
-    }
 }
 
 impl fmt::Display for ClockKind {
