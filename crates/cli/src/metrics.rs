@@ -206,6 +206,7 @@ const COLUMNS: &[&str] = &[
     "wall_ns",
     "wall",
     "between_ns",
+    "off_cpu_ns",
     "between",
     "total_ns",
     "total",
