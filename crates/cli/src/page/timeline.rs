@@ -78,7 +78,7 @@ impl Timeline {
     ) -> Option<TimelineOut> {
         self.name_threads(profile);
         series.append(&mut self.series);
-        if self.lanes.is_empty() && self.series.is_empty() {
+        if self.lanes.is_empty() && series.is_empty() {
             return None;
         }
         let kept = self.encoded.kept;

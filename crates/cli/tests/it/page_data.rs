@@ -6,8 +6,11 @@ use std::path::Path;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use flate2::read::GzDecoder;
+use profile::beneath::Dir as Root;
+use profile::tracks::{Reading, Readings, Scope, Series, Times};
+use profile::{Sample, TracksWriter};
 use serde_json::Value;
-use testkit::{Golden, Scratch};
+use testkit::{Golden, ProfileScript, Scratch};
 
 use crate::kept::{copy, kept};
 
@@ -130,6 +133,38 @@ fn the_timeline_has_all_calls() {
         let calls = facts.iter().find(|fact| fact[0] == "calls").unwrap();
         assert_eq!(calls[1].as_str().unwrap().replace(',', ""), all.to_string(), "{op}");
     }
+}
+
+/// A profile in which nothing was called has a timeline of its time series.
+#[test]
+fn time_series_alone_have_a_timeline() {
+    let (scratch, golden) = setup();
+    let dir = scratch.join("tracks.cpt");
+    ProfileScript::monotonic().write(&dir);
+    let mut writer =
+        TracksWriter::create(&Root::open(&dir).unwrap(), "trace", Readings::Values).unwrap();
+    let series = writer.describe(Series {
+        track: "GPU memory".to_owned(),
+        name: String::new(),
+        unit: "bytes".to_owned(),
+        scale: 1.0,
+        scope: Scope::Device(0),
+        times: Times::Monotonic,
+        cumulative: false,
+        interval_ns: 0,
+        source: "paper".to_owned(),
+    });
+    for (time, value) in [(0, 1e9), (300, 3e9)] {
+        writer.push(Sample { series, time, reading: Some(Reading::Value(value)) }).unwrap();
+    }
+    writer.finish().unwrap();
+    let page = page(&golden, &dir, &scratch.join("tracks.html"));
+    let timeline = &page.head["timeline"];
+    assert_eq!(timeline["lanes"], serde_json::json!([]), "{}", page.head);
+    let series = timeline["series"].as_array().unwrap();
+    assert_eq!(series.len(), 1, "{series:?}");
+    assert!(series[0]["label"].as_str().unwrap().contains("GPU memory"), "{series:?}");
+    assert_eq!(series[0]["values"], serde_json::json!([1e9, 3e9]));
 }
 
 /// What goes with slow calls is what `stats` says, and each thread has its counters below its calls.
