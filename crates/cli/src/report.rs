@@ -96,6 +96,10 @@ pub struct Args {
     /// printing: one file that needs no network. `-` is standard output.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["format", "by", "tree", "sort", "filter", "kind", "device", "stream", "skip_ms", "metric", "metrics_file", "width", "top", "verbose"])]
     html: Option<PathBuf>,
+    /// With --html, open the files that the profile names to show the code of loops, as `loops report
+    /// --asm --source` does. Without this option, the page has the code that the profile itself contains.
+    #[arg(long, requires = "html")]
+    code: bool,
     /// With --html, a directory in which the machine code of loops is looked for, as for
     /// `loops report --objects`. Repeatable.
     #[arg(long, value_name = "DIR", requires = "html")]
@@ -288,8 +292,7 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
     let files = args.metrics.metrics_file.iter().chain(&args.objects).chain(&args.sources);
     let needs = Needs {
         outputs: args.html.iter().cloned().collect(),
-        // The page shows the code of loops.
-        named_files: args.html.is_some(),
+        named_files: args.code,
         ..Needs::files(files)
     };
     let mut profile = open(&args.profile, &needs)?;
@@ -375,7 +378,9 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
         metrics: &options.metrics,
     };
     if let Some(path) = &args.html {
-        page::write(path, &overview, table, sort, &recorded, [&args.objects, &args.sources])?;
+        let files =
+            page::CodeFiles { named: args.code, objects: &args.objects, sources: &args.sources };
+        page::write(path, &overview, table, sort, &recorded, &files)?;
         return Ok(ExitCode::SUCCESS);
     }
     let report = Report { overview, table, sort, loops: &loops, verbose: args.verbose };

@@ -28,15 +28,23 @@ const OTHERS: [(By, &str); 7] = [
     (By::Stream, "Streams"),
 ];
 
-/// Writes the page. `table` is the table of ops, sorted by the column `sort`. Object files and source texts
-/// are also looked for in these directories.
+/// Where the code of loops is looked for, besides the profile.
+pub struct CodeFiles<'a> {
+    /// Whether files are opened that a profile of the caller names.
+    pub named: bool,
+    /// Directories of object files and of source texts.
+    pub objects: &'a [PathBuf],
+    pub sources: &'a [PathBuf],
+}
+
+/// Writes the page. `table` is the table of ops, sorted by the column `sort`.
 pub fn write(
     path: &Path,
     overview: &Overview<'_>,
     table: Table,
     sort: &str,
     recorded: &Recorded,
-    [objects, sources]: [&[PathBuf]; 2],
+    files: &CodeFiles<'_>,
 ) -> Result<(), Failure> {
     let profile = overview.profile;
     let keys = |rows: &[analysis::Row]| rows.iter().map(|row| Some(row.key)).collect();
@@ -46,10 +54,14 @@ pub fn write(
         ..Form::new("op", "Ops", Group::Ops, table)
     }];
     let mut loops = Loops::new(profile, recorded, &[], overview.raw);
+    let below = |directories: &[PathBuf]| match files.named {
+        true => Files::new(profile, directories.to_vec()),
+        false => Files::unnamed(profile, directories.to_vec()),
+    };
     loops.more = More {
-        codes: Some(code::find(&loops, &Files::new(profile, objects.to_vec()))),
+        codes: Some(code::find(&loops, &below(files.objects))),
         source: true,
-        texts: Texts::new(&loops, Files::new(profile, sources.to_vec())),
+        texts: Texts::new(&loops, below(files.sources)),
         of: Vec::new(),
     };
     loops.choose(None, None, None, false)?;

@@ -5,6 +5,8 @@
 //! | the caller: directory and manifest belong to it, and not everybody can write to them | at its path, and in the directories that the caller named |
 //! | anybody else | only in those directories |
 //!
+//! A page looks only in those directories as well, unless `report --code` is given.
+//!
 //! In a directory that the caller named, a file is looked for at its whole path (`DIR/usr/lib/x.so`),
 //! and then by its name (`DIR/x.so`). No link is followed there.
 //!
@@ -29,13 +31,20 @@ use crate::view::rights::is_of_caller;
 pub struct Files {
     /// Whether the caller has recorded the profile.
     is_own: bool,
+    /// Whether its paths are not opened although they could be.
+    is_unasked: bool,
     directories: Vec<PathBuf>,
 }
 
 impl Files {
     /// For a profile, and directories that the caller named.
     pub fn new(profile: &Profile, directories: Vec<PathBuf>) -> Self {
-        Self { is_own: is_of_caller(profile.root()), directories }
+        Self { is_own: is_of_caller(profile.root()), is_unasked: false, directories }
+    }
+
+    /// The same without the paths of the profile: only those directories.
+    pub fn unnamed(profile: &Profile, directories: Vec<PathBuf>) -> Self {
+        Self { is_unasked: true, ..Self::new(profile, directories) }
     }
 
     /// Reads a file that the profile names. `option` is the one that names directories.
@@ -48,11 +57,14 @@ impl Files {
                 Err(e) => drop(why.get_or_insert(e.to_string())),
             }
         }
-        if self.is_own {
+        if self.is_own && !self.is_unasked {
             let read = plain(Path::new(path)).and_then(|file| whole(file, most));
             return read.map_err(|e| why.unwrap_or_else(|| format!("open {path}: {e}")));
         }
         Err(why.unwrap_or_else(|| match self.directories.is_empty() {
+            true if self.is_own => {
+                format!("{path} is not opened, because neither --code nor {option} DIR is given")
+            }
             true => format!(
                 "{path} is not opened, because somebody else made the profile; {option} DIR says \
                  where files may be read"
@@ -151,7 +163,7 @@ mod tests {
         std::fs::write(scratch.join("text"), "abc").unwrap();
         symlink("text", scratch.join("link")).unwrap();
         assert!(Command::new("mkfifo").arg(scratch.join("pipe")).status().unwrap().success());
-        let own = Files { is_own: true, directories: Vec::new() };
+        let own = Files { is_own: true, ..Files::default() };
         let read = |path: &Path| own.read(path.to_str().unwrap(), 3, "--objects");
         assert_eq!(read(&scratch.join("text")).unwrap().0, b"abc");
         assert_eq!(read(&scratch.join("link")).unwrap().0, b"abc");
@@ -182,7 +194,10 @@ mod tests {
         let foreign = Files::default();
         let why = foreign.read(&secret, 9, "--objects").unwrap_err();
         assert!(why.contains("somebody else") && why.contains("--objects DIR"), "{why}");
-        let files = Files { is_own: false, directories: vec![dir] };
+        let unasked = Files { is_own: true, is_unasked: true, ..Files::default() };
+        let why = unasked.read(&secret, 9, "--objects").unwrap_err();
+        assert!(why.contains("neither --code nor --objects DIR"), "{why}");
+        let files = Files { directories: vec![dir], ..Files::default() };
         let read = |path: &str| files.read(path, 9, "--objects").map(|(bytes, _)| bytes);
         assert_eq!(read("/usr/lib/a.so").unwrap(), b"a");
         assert_eq!(read("/elsewhere/b.so").unwrap(), b"b");
