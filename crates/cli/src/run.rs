@@ -13,7 +13,7 @@ use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{ExitCode, ExitStatus};
+use std::process::{Command, ExitCode, ExitStatus};
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::Duration;
 
@@ -88,6 +88,8 @@ fn page_file(name: &str) -> Result<PathBuf, String> {
         Ok(Written::In(directory)) if !directory.is_dir() => {
             Err(format!("{} is not a directory", directory.display()))
         }
+        // The program has the same descriptors.
+        Ok(Written::Open) => Err("it is open already: the program may write to it".to_owned()),
         Ok(_) => Ok(path),
     }
 }
@@ -437,12 +439,41 @@ fn say<const WHOLE: bool>(closed: profile::Result<Collected>, directory: &Path, 
 /// Writes the page that was asked for. Whatever fails, the program has run, and its profile is there.
 fn write_page<const WHOLE: bool>(args: &Args, command: &str, of: &Path) {
     let Some(page) = &args.html else { return };
-    match whole_program::page::<WHOLE>(command, of, page) {
-        Ok(true) => say!("{}: a page for browsers", page.display()),
+    // The profile was made just now, so the files that it names are those of the program.
+    let named = command == "report" && args.recording.loops.is_some();
+    let name = page.display();
+    let start = whole_program::page::<WHOLE>(command, of, page, named);
+    match start.map(|mut start| attend(&mut start)) {
+        Ok(Ok(status)) if status.success() => say!("{name}: a page for browsers"),
         // It has said why.
-        Ok(false) => {}
-        Err(why) => say!("{}: {why}", page.display()),
+        Ok(Ok(status)) if status.code().is_some() => {}
+        Ok(Ok(status)) => say!("{name}: the program that writes it ended with {status}"),
+        Ok(Err(e)) => say!("{name}: the program that writes it: {e}"),
+        Err(why) => say!("{name}: {why}"),
     }
+}
+
+/// Runs another program to its end. Signals that are sent to us are passed on to it, as to the program
+/// that was recorded.
+fn attend(command: &mut Command) -> std::io::Result<ExitStatus> {
+    let mut child = command.spawn()?;
+    let pid = child.id();
+    CHILD.store(pid.cast_signed(), Ordering::SeqCst);
+    pass_on_early_signal();
+    // Its number stays its own until it is waited for without this flag.
+    let flags = libc::WEXITED | libc::WNOWAIT;
+    loop {
+        // SAFETY: a zeroed `siginfo_t` is valid, and lives for the call.
+        let failed = unsafe {
+            let mut info: libc::siginfo_t = std::mem::zeroed();
+            libc::waitid(libc::P_PID, pid, &raw mut info, flags)
+        };
+        if failed == 0 || std::io::Error::last_os_error().kind() != ErrorKind::Interrupted {
+            break;
+        }
+    }
+    CHILD.store(0, Ordering::SeqCst);
+    child.wait()
 }
 
 /// Returns the program's exit code. If a signal ended the program, the same signal ends us.

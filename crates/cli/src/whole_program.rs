@@ -1,5 +1,6 @@
 //! The other program of a release: `libexec/counterpoint`, which has the whole command line.
 
+use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -42,21 +43,27 @@ pub fn summary(profile: &Path) -> String {
     }
 }
 
-/// Writes the page of a profile, or of a series that compares: by a program of its own, which gives up
-/// its rights, and whose failures are not ours. Returns what went wrong, if that was not said yet.
-pub fn page<const WHOLE: bool>(command: &str, profile: &Path, page: &Path) -> Result<bool, String> {
-    let whole = match WHOLE {
-        true => std::env::current_exe().map_err(|e| format!("find the path of this program: {e}")),
-        false => program(),
-    }?;
+/// The command that writes the page of a profile, or of a series that compares: a program of its own,
+/// which gives up its rights, and whose failures are not ours. `named`: with the files that the profile
+/// names.
+pub fn page<const WHOLE: bool>(
+    command: &str,
+    profile: &Path,
+    page: &Path,
+    named: bool,
+) -> Result<Command, String> {
+    // The file of this program may have been replaced since it started.
+    let whole = if WHOLE { PathBuf::from("/proc/self/exe") } else { program()? };
     let mut start = Command::new(&whole);
-    // A path may begin like an option.
-    start.arg(command).arg("--html").arg(page).arg("--").arg(profile);
-    let status = start.stdin(Stdio::null()).status().map_err(|e| why_not(&whole, &e))?;
-    match status.code() {
-        Some(code) => Ok(code == 0),
-        None => Err(format!("the program that writes it ended with {status}")),
+    if let Some(name) = std::env::args_os().next() {
+        start.arg0(name);
     }
+    // A path may begin like an option.
+    let mut html = OsString::from("--html=");
+    html.push(page);
+    start.arg(command).arg(html).args(named.then_some("--code")).arg("--").arg(profile);
+    start.stdin(Stdio::null());
+    Ok(start)
 }
 
 fn program() -> Result<PathBuf, String> {

@@ -164,7 +164,12 @@ pub fn main(args: &Args, rounds: u32, inherited: Inherited) -> Result<ExitCode, 
     if complete == 0 && (ended.is_err() || !has_begun) && is_at(&series, &directory) {
         let _ = fs::remove_dir_all(&directory);
     }
-    let ended = ended?;
+    let not_written = |why: &str| {
+        if let Some(page) = &args.html {
+            say!("{}: was not written, because {why}", page.display());
+        }
+    };
+    let ended = ended.inspect_err(|_| not_written("the series could not go on"))?;
     let what = if programs.len() > 1 { "pair" } else { "run" };
     let of = match complete == rounds as usize {
         true => String::new(),
@@ -181,7 +186,7 @@ pub fn main(args: &Args, rounds: u32, inherited: Inherited) -> Result<ExitCode, 
     match (runs.last().map(Vec::as_slice), programs.len()) {
         (Some([.., last]), 1) => write_page::<true>(args, "report", last),
         (Some(_), _) => write_page::<true>(args, "diff", &directory),
-        (None, _) => {}
+        (None, _) => not_written("no round is complete"),
     }
     Ok(match ended {
         None => ExitCode::SUCCESS,

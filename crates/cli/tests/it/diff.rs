@@ -1,8 +1,10 @@
 //! `diff` on scripted profiles, whose differences are known, and `run --repeat` with real programs.
 
+use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 use profile::manifest::{Exit, Manifest, Place, Side};
 use profile::series::{SERIES_SCHEMA, Series};
@@ -191,7 +193,7 @@ fn run_writes_the_page_of_what_it_recorded() {
     assert!(said.contains("out/b.html") && !said.contains("a page for browsers"), "{said}");
     assert!(Manifest::read(&scratch.join("b.cpt")).is_ok());
     // What is known before the program starts is said before it starts.
-    for wrong in ["nowhere/c.html", ".", "-"] {
+    for wrong in ["nowhere/c.html", ".", "-", "/dev/stdout", "/dev/fd/2"] {
         let (code, said) = run(&["-o", "c.cpt", "--html", wrong, "--", "touch", "started"]);
         assert_eq!(code, Some(2), "{wrong}: {said}");
         assert!(!scratch.join("started").exists() && !scratch.join("c.cpt").exists());
@@ -203,6 +205,55 @@ fn run_writes_the_page_of_what_it_recorded() {
     let two = ["-o", "e.series", "--repeat", "2", "--against", "false", "--html", "e.html"];
     let (code, said) = run(&[two.as_slice(), &["--", "true"]].concat());
     assert!(code == Some(1) && !scratch.join("e.html").exists(), "nothing to compare: {said}");
+    assert!(said.contains("e.html: was not written, because no round is complete"), "{said}");
+    let two = ["-o", "f.series", "--repeat", "2", "--against", "sleep 0", "--html=-f.html"];
+    let (code, said) = run(&[two.as_slice(), &["--", "true"]].concat());
+    assert_eq!(code, Some(0), "{said}");
+    assert!(said.contains("-f.html: a page for browsers"), "{said}");
+    assert_ne!(head("-f.html")["compare"], Value::Null);
+    // A round that cannot be started: its program is gone.
+    let away = "--against=sh -c 'rm -f tool'";
+    std::fs::copy("/bin/true", scratch.join("tool")).unwrap();
+    let series = ["-o", "g.series", "--repeat", "3", "--warm-up", "0", away, "--html", "g.html"];
+    let (code, said) = run(&[series.as_slice(), &["--", "./tool"]].concat());
+    assert_eq!(code, Some(127), "{said}");
+    assert!(said.contains("g.html: was not written"), "{said}");
+}
+
+/// A signal to `run` alone ends the program that writes the page, and nothing else. Nobody reads the pipe
+/// that the page goes to, so it would wait for ever.
+#[test]
+fn a_signal_ends_the_writing_of_the_page() {
+    let Some(counterpoint) = counterpoint("a_signal_ends_the_writing_of_the_page") else { return };
+    let scratch = Scratch::new();
+    assert!(Command::new("mkfifo").arg(scratch.join("page")).status().unwrap().success());
+    let mut command = Command::new(&counterpoint);
+    command.current_dir(scratch.path()).stderr(Stdio::piped());
+    command.args(["run", "-e", "none", "-o", "a.cpt", "--html", "page", "--", "true"]);
+    let mut run = command.spawn().unwrap();
+    let mut said = BufReader::new(run.stderr.take().unwrap());
+    let mut line = String::new();
+    said.read_line(&mut line).unwrap();
+    assert!(line.contains("a.cpt: "), "{line}");
+    let told = Command::new("kill").arg(run.id().to_string()).status().unwrap();
+    assert!(told.success());
+    let since = Instant::now();
+    let status = loop {
+        if let Some(status) = run.try_wait().unwrap() {
+            break status;
+        }
+        if since.elapsed() > Duration::from_secs(60) {
+            // This ends the writer.
+            drop(std::fs::File::open(scratch.join("page")));
+            run.kill().unwrap();
+            panic!("it still waits");
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    };
+    line.clear();
+    said.read_to_string(&mut line).unwrap();
+    assert_eq!(status.code(), Some(0), "that of the program: {line}");
+    assert!(line.contains("page: the program that writes it ended with signal: 15"), "{line}");
 }
 
 #[test]
