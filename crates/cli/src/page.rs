@@ -133,6 +133,7 @@ fn make(wanted: &Wanted<'_>) -> Result<String, Failure> {
     all.extend(of_loops);
     // Where nothing called, an empty table of ops would only be in the way.
     all.retain(|table| !table.rows.is_empty());
+    let (listings, listings_about) = listings::of(wanted.loops);
     let head = Head {
         schema: data::SCHEMA,
         program: head::program_name(profile),
@@ -153,7 +154,8 @@ fn make(wanted: &Wanted<'_>) -> Result<String, Failure> {
         tables: all,
         timeline: timeline.out(profile, &ops, series),
         ops,
-        listings: listings::of(wanted.loops),
+        listings,
+        listings_about,
         compare: None,
     };
     assembled(&head, &calls)

@@ -23,6 +23,7 @@ pub struct Head {
     pub ops: Vec<OpOut>,
     pub timeline: Option<TimelineOut>,
     pub listings: Vec<ListingOut>,
+    pub listings_about: String,
     pub compare: Option<CompareOut>,
 }
 

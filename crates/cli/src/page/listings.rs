@@ -1,6 +1,7 @@
 //! The code of instrumented functions: the compilers' texts and the machine code, with what was measured
 //! of each loop at its first line. The same lines as `loops report --source --asm` prints.
 
+use ::code::region::Range;
 use analysis::loops::{LoopNode, LoopTree};
 use ir::table::Kind;
 
@@ -12,7 +13,7 @@ use crate::view::units::{count, grouped, percent, plural};
 
 /// So many functions have listings: those with the most time.
 const FUNCTIONS: usize = 50;
-/// So many lines are in the page, of all listings together.
+/// So many lines are in the page, of all listings together. The first listing that has no room is cut.
 const LINES: usize = 12_000;
 /// So many lines of one text of one function are in the page.
 const LINES_OF_ONE: usize = 3_000;
@@ -28,8 +29,8 @@ struct Function<'a> {
     loops: Vec<&'a LoopNode>,
 }
 
-/// The listings of the functions with the most time.
-pub fn of(loops: &Loops<'_>) -> Vec<ListingOut> {
+/// The listings of the functions with the most time, and what is said about those that are left out.
+pub fn of(loops: &Loops<'_>) -> (Vec<ListingOut>, String) {
     let mut functions = functions(loops);
     let weight = |of: &Function<'_>| {
         let ticks = of.node.all.times(loops.raw).map(|times| times.inclusive.value);
@@ -39,16 +40,21 @@ pub fn of(loops: &Loops<'_>) -> Vec<ListingOut> {
         .sort_by(|a, b| weight(b).0.total_cmp(&weight(a).0).then(weight(b).1.cmp(&weight(a).1)));
     let mut room = LINES;
     let mut listings = Vec::new();
+    let mut looked_at = 0;
     for function in functions.iter().take(FUNCTIONS) {
-        let Some(listing) = one(loops, function) else { continue };
-        let lines: usize = listing.columns.iter().map(|column| column.lines.len()).sum();
-        if lines > room {
+        if room == 0 {
             break;
         }
-        room -= lines;
-        listings.push(listing);
+        looked_at += 1;
+        listings.extend(one(loops, function, &mut room));
     }
-    listings
+    let left = functions.len() - looked_at;
+    let about = match left {
+        0 => String::new(),
+        1 => "1 more function is not in this page".to_owned(),
+        _ => format!("{} are not in this page", plural(left as u128, "more function")),
+    };
+    (listings, about)
 }
 
 fn functions<'a>(loops: &'a Loops<'_>) -> Vec<Function<'a>> {
@@ -74,49 +80,53 @@ fn functions<'a>(loops: &'a Loops<'_>) -> Vec<Function<'a>> {
     functions
 }
 
-/// The listing of one function. `None` if neither its text nor its code is known.
-fn one(loops: &Loops<'_>, function: &Function<'_>) -> Option<ListingOut> {
+/// The listing of one function, with at most as many lines as there is `room` for. `None` if nothing is
+/// known of its text and its code, not even why.
+fn one(loops: &Loops<'_>, function: &Function<'_>, room: &mut usize) -> Option<ListingOut> {
     let Function { module, tree, node, .. } = *function;
     let found = loops.more.codes.as_ref().and_then(|codes| codes.get(module));
-    let mut words = vec![in_numbers(loops, function)];
+    let mut words = Vec::new();
     let mut columns = Vec::new();
     if let (Some(table), Some(entry)) = (&tree.table, tree.entry(node)) {
         // What the text was made from stands before it.
         for (i, text) in table.texts.iter().enumerate().rev() {
             let Some([from, to]) = source::range_of(entry, text, i == 0) else { continue };
-            let lines = match &*loops.more.texts.lines(text) {
-                Ok(lines) => lines
-                    .range(from..=to.max(from))
-                    .filter(|(_, line)| !source::is_for_debuggers(line))
-                    .map(|(number, line)| {
-                        let is_in = |node: &LoopNode| {
-                            let entry = tree.entry(node)?;
-                            let [from, to] = source::range_of(entry, text, i == 0)?;
-                            (from..=to).contains(number).then_some(from == *number)
-                        };
-                        line_out(loops, function, number.to_string(), line, is_in)
-                    })
-                    .collect(),
+            let known = loops.more.texts.lines(text);
+            let lines = match &*known {
+                Ok(lines) => lines.range(from..=to.max(from)),
                 Err(why) => {
                     words.push(format!("{} is not shown: {why}", text.path));
                     continue;
                 }
             };
+            let range = |node: &&LoopNode| source::range_of(tree.entry(node)?, text, i == 0);
+            let ranges: Vec<Option<[u32; 2]>> = function.loops.iter().map(range).collect();
+            let lines = lines.filter(|(_, line)| !source::is_for_debuggers(line));
+            let lines = lines.map(|(number, line)| {
+                let is_in = |at: usize| {
+                    let [from, to] = ranges[at]?;
+                    (from..=to).contains(number).then_some(from == *number)
+                };
+                line_out(loops, function, number.to_string(), line, is_in)
+            });
             let title = format!("{} ({})", visible(&text.path), text.language);
-            columns.push(column(title, lines));
+            columns.extend(column(title, lines, room));
         }
     }
-    match found.map(|found| machine_code(loops, function, found)) {
-        Some(Ok(code)) => columns.push(code),
+    match found.map(|found| machine_code(loops, function, found, room)) {
+        Some(Ok(code)) => columns.extend(code),
         Some(Err(why)) => words.push(format!("its machine code is not shown: {why}")),
         None => {}
     }
     words.extend(found.and_then(|found| source::in_words(found, node.id)));
-    columns.retain(|column| !column.lines.is_empty());
+    if columns.is_empty() && words.is_empty() {
+        return None;
+    }
+    words.insert(0, in_numbers(loops, function));
     let name = |node: &&LoopNode| readable_name(tree, node);
     let loops_out = function.loops.iter().map(name).collect();
     let label = readable_full_name(tree, node);
-    (!columns.is_empty()).then_some(ListingOut { label, words, loops: loops_out, columns })
+    Some(ListingOut { label, words, loops: loops_out, columns })
 }
 
 /// The hits and the time of a function.
@@ -128,11 +138,13 @@ fn in_numbers(loops: &Loops<'_>, function: &Function<'_>) -> String {
     format!("{hits}{time}, {within} that were entered")
 }
 
+/// `None` if it has no instructions.
 fn machine_code(
     loops: &Loops<'_>,
     function: &Function<'_>,
     found: &Found,
-) -> Result<ListingColumnOut, String> {
+    room: &mut usize,
+) -> Result<Option<ListingColumnOut>, String> {
     let Function { node, .. } = *function;
     let code = found.as_ref().map_err(Clone::clone)?;
     let regions = &code.regions;
@@ -140,9 +152,14 @@ fn machine_code(
         return Err(code::missing(regions.missing.get(&node.id)).to_owned());
     };
     let lines = code::listing(code, region, LINES_OF_ONE + 1);
+    let all: Vec<&[Range]> = function
+        .loops
+        .iter()
+        .map(|node| regions.found.get(&node.id).map_or(&[][..], |region| region.ranges.as_slice()))
+        .collect();
     let lines = lines.iter().map(|line| {
-        let is_in = |node: &LoopNode| {
-            let ranges = &regions.found.get(&node.id)?.ranges;
+        let is_in = |at: usize| {
+            let ranges = all[at];
             let is_there = ranges.iter().any(|r| (r.start..r.end).contains(&line.address));
             is_there.then(|| ranges.first().is_some_and(|range| range.start == line.address))
         };
@@ -150,20 +167,20 @@ fn machine_code(
         let text = format!("{hook}{}", line.text);
         line_out(loops, function, format!("{:x}", line.address), &text, is_in)
     });
-    Ok(column(format!("machine code: {}", assembly::start(region)), lines.collect()))
+    Ok(column(format!("machine code: {}", assembly::start(region)), lines, room))
 }
 
-/// `is_in` says of a loop whether the line is in it, and whether it is the first one.
+/// `is_in` says of a loop of the function whether the line is in it, and whether it is the first one.
 fn line_out(
     loops: &Loops<'_>,
     function: &Function<'_>,
     number: String,
     line: &str,
-    is_in: impl Fn(&LoopNode) -> Option<bool>,
+    is_in: impl Fn(usize) -> Option<bool>,
 ) -> ListingLineOut {
     let inside = function.loops.iter().enumerate();
     let inside: Vec<(usize, &LoopNode, bool)> =
-        inside.filter_map(|(at, node)| Some((at, *node, is_in(node)?))).collect();
+        inside.filter_map(|(at, node)| Some((at, *node, is_in(at)?))).collect();
     let margins = inside.iter().filter(|(.., is_first)| *is_first);
     let margins: Vec<String> =
         margins.map(|(_, node, _)| margin(loops, function.tree, node)).collect();
@@ -187,12 +204,23 @@ fn margin(loops: &Loops<'_>, tree: &LoopTree, node: &LoopNode) -> String {
     }
 }
 
-/// A column of at most [`LINES_OF_ONE`] lines.
-fn column(title: String, mut lines: Vec<ListingLineOut>) -> ListingColumnOut {
-    let left = lines.len().saturating_sub(LINES_OF_ONE);
-    lines.truncate(LINES_OF_ONE);
-    if left > 0 {
-        let text = format!("… more lines, after the first {}", grouped(LINES_OF_ONE as u128));
+/// A column of at most [`LINES_OF_ONE`] lines, and not more than there is `room` for. Only those lines
+/// are made. `None` if there are none.
+fn column(
+    title: String,
+    lines: impl Iterator<Item = ListingLineOut>,
+    room: &mut usize,
+) -> Option<ListingColumnOut> {
+    let most = LINES_OF_ONE.min(*room);
+    let mut lines: Vec<ListingLineOut> = lines.take(most + 1).collect();
+    let is_more = lines.len() > most;
+    lines.truncate(most);
+    *room -= lines.len();
+    if is_more {
+        let text = match most {
+            0 => "… its lines are not in this page".to_owned(),
+            _ => format!("… more lines, after the first {}", grouped(most as u128)),
+        };
         lines.push(ListingLineOut {
             number: String::new(),
             text,
@@ -200,5 +228,5 @@ fn column(title: String, mut lines: Vec<ListingLineOut>) -> ListingColumnOut {
             of_loop: -1,
         });
     }
-    ListingColumnOut { title, lines }
+    (!lines.is_empty()).then_some(ListingColumnOut { title, lines })
 }

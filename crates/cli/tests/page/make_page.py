@@ -158,7 +158,7 @@ def nothing():
         "schema": "counterpoint.page/1", "program": "model", "about": "nothing was recorded",
         "version": "0.1.0", "sentences": [], "warnings": [], "recording": [], "price": "",
         "priceParts": "", "losses": [], "notes": [], "tables": [], "ops": [], "timeline": None,
-        "listings": [], "compare": None,
+        "listings": [], "listingsAbout": "", "compare": None,
     }
 
 

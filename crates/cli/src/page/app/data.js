@@ -18,6 +18,7 @@
  * @property {Op[]} ops The ops with details, by what they are called in `Table.ops`.
  * @property {Timeline | null} timeline
  * @property {Listing[]} listings Code of instrumented loops.
+ * @property {string} listingsAbout What is not in them, or empty.
  * @property {Compare | null} compare A comparison of runs. Then everything else but the recording is empty.
  *
  * @typedef {object} Table

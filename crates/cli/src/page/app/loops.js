@@ -23,7 +23,7 @@ const MARGIN = 40;
  * @returns {View}
  */
 export function loopsView(context, params) {
-  const { listings } = context.head;
+  const { listings, listingsAbout } = context.head;
   const tables = tablesView(context, "loops", "Loops",
     "Which loop took the time, how often was it entered, and what did the compiler make of it?", params);
   if (listings.length === 0) return tables;
@@ -46,7 +46,7 @@ export function loopsView(context, params) {
     shown = index;
     refill(code,
       h("h2", {}, "Code"),
-      h("div", { class: "tools" }, chooser),
+      h("div", { class: "tools" }, chooser, listingsAbout !== "" && h("span", {}, words(listingsAbout))),
       listing.words.map((line) => h("p", { class: "lead" }, words(line))),
       sideBySide(context, listing));
   };
