@@ -34,6 +34,8 @@ pub struct Options<'a> {
     pub parts: usize,
     /// The same for the counters of threads.
     pub rates: usize,
+    /// Of so many threads the rates are kept: those with the most calls.
+    pub threads: usize,
     /// Whether durations are as they were recorded.
     pub raw: bool,
     /// Number of worker threads; 0 for as many as the machine has.
@@ -47,8 +49,9 @@ pub struct Details {
     pub begin: u64,
     /// In the order in which they were asked for.
     pub ops: Vec<OpDetails>,
-    /// Process and thread, and the rates of each counter of the run in the calls of all ops there,
-    /// sorted. Values are as they were read, and durations as they were recorded.
+    /// Process and thread, and the rates of each counter of the run in the calls of all ops there. The
+    /// threads with the most calls come first. Values are as they were read, and durations as they were
+    /// recorded.
     pub rates: Vec<((usize, usize), Vec<Rates>)>,
 }
 
@@ -104,7 +107,7 @@ impl LongCall {
 /// Describes the calls of these ops, reading every page once (three times where calls are nested).
 ///
 /// Memory: about 4 KiB per op and thread, 50 KiB per op, and 100 bytes for each of [`Options::rates`] per
-/// thread, counter and worker.
+/// one of [`Options::threads`], counter and worker.
 pub fn details(profile: &Profile, options: &Options<'_>) -> Details {
     let workers = match options.workers {
         0 => std::thread::available_parallelism().map_or(1, usize::from),
@@ -116,8 +119,10 @@ pub fn details(profile: &Profile, options: &Options<'_>) -> Details {
     let weights = sample.as_ref().map(Sample::weights);
     let begin = first_begin(profile);
     let numbers: HashMap<Key, u32> = options.ops.iter().copied().zip(0..).collect();
+    let busiest = busiest(profile, options.threads);
     let worker = || Worker {
         profile,
+        busiest: &busiest,
         numbers: &numbers,
         weights: weights.as_ref(),
         begin,
@@ -137,9 +142,25 @@ pub fn details(profile: &Profile, options: &Options<'_>) -> Details {
         }
         ops.iter_mut().zip(part.ops).for_each(|(all, one)| all.merge(one, options.longest));
     }
-    let mut rates: Vec<_> = rates.into_iter().collect();
-    rates.sort_by_key(|(place, _)| *place);
+    let rates = busiest.iter().filter_map(|place| Some((*place, rates.remove(place)?))).collect();
     Details { begin, ops: ops.into_iter().map(Found::finish).collect(), rates }
+}
+
+/// Process and thread of those with the most calls.
+fn busiest(profile: &Profile, most: usize) -> Vec<(usize, usize)> {
+    if profile.groups.counters() == 0 {
+        return Vec::new();
+    }
+    let mut all = Vec::new();
+    let processes = profile.processes.iter().enumerate();
+    for (process, p) in processes.filter(|(_, p)| !p.id.is_of_plugins()) {
+        for (thread, t) in p.threads.iter().enumerate() {
+            let calls: u64 = t.headers().map(|page| u64::from(page.calls)).sum();
+            all.push((Reverse(calls), (process, thread)));
+        }
+    }
+    all.sort_unstable();
+    all.into_iter().take(most).map(|(_, place)| place).collect()
 }
 
 fn no_rates(profile: &Profile, options: &Options<'_>) -> Vec<Rates> {
@@ -202,6 +223,8 @@ impl Found {
 
 struct Worker<'a> {
     profile: &'a Profile,
+    /// The threads whose rates are kept.
+    busiest: &'a [(usize, usize)],
     numbers: &'a HashMap<Key, u32>,
     weights: Option<&'a Weights>,
     begin: u64,
@@ -237,10 +260,13 @@ impl Worker<'_> {
 
     fn add_rates(&mut self, columns: &Columns) {
         let groups = self.profile.groups.all();
-        if groups.is_empty() || apart(self.profile, columns).is_some() {
+        let place = (columns.process, columns.thread);
+        if groups.is_empty()
+            || !self.busiest.contains(&place)
+            || apart(self.profile, columns).is_some()
+        {
             return;
         }
-        let place = (columns.process, columns.thread);
         let rates = self.rates.entry(place).or_insert_with(|| no_rates(self.profile, self.options));
         for i in 0..columns.export.len() {
             let at = columns.start_ticks[i].saturating_sub(self.begin);

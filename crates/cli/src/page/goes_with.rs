@@ -9,7 +9,7 @@ use profile::Profile;
 
 use super::data::{CellOut, ColumnOut, MarkOut, PlotOut, TableOut};
 use crate::view::statistics::coefficients;
-use crate::view::units::{general, grouped};
+use crate::view::units::{general, grouped, plural};
 
 /// With more values than this, the page has no correlations: they need all values at once, in order.
 const VALUES: u64 = 20_000_000;
@@ -18,7 +18,8 @@ const MEMORY: usize = 256 << 20;
 
 /// What is known of an op.
 pub struct Related {
-    /// For each counter of the run: the coefficients as `stats` prints them.
+    /// For each counter of the run: the coefficients as `stats` prints them, and of how many calls they
+    /// are.
     pub words: Vec<Option<String>>,
     /// Those and what belongs to them, the strongest first.
     pub table: TableOut,
@@ -48,7 +49,8 @@ fn related(profile: &Profile, op: &OpStats) -> Option<Related> {
     order.sort_by(|a, b| strength(b.1).total_cmp(&strength(a.1)));
     let mut words = vec![None; counters.len()];
     for (at, pair) in &order {
-        words[*at] = Some(coefficients(pair));
+        let calls = plural(pair.calls.into(), "call");
+        words[*at] = Some(format!("{}, over {calls}", coefficients(pair)));
     }
     let cell = |value: Option<f64>| match value {
         Some(value) => CellOut::Number(general(value, 2), value),

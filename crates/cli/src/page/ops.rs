@@ -42,7 +42,15 @@ pub fn of(
     timeline: &Timeline,
 ) -> (Vec<OpOut>, Vec<SeriesOut>) {
     let (raw, workers) = (overview.raw, 0);
-    let options = Options { ops: keys, longest: LONGEST, parts: PARTS, rates: RATES, raw, workers };
+    let options = Options {
+        ops: keys,
+        longest: LONGEST,
+        parts: PARTS,
+        rates: RATES,
+        threads: SERIES,
+        raw,
+        workers,
+    };
     let found = details(profile, &options);
     let related = goes_with::of(profile, raw);
     let names = labels(profile, keys);
@@ -75,13 +83,7 @@ fn series(
 ) -> Vec<SeriesOut> {
     let ns_per_tick = profile.timeline.ns_per_tick();
     let mut series = Vec::new();
-    let calls = |(process, thread): (usize, usize)| {
-        let pages = profile.processes[process].threads[thread].headers();
-        pages.map(|page| u64::from(page.calls)).sum::<u64>()
-    };
-    let mut order: Vec<_> = rates.iter().collect();
-    order.sort_by_key(|(place, _)| std::cmp::Reverse(calls(*place)));
-    for ((process, thread), counters) in order {
+    for ((process, thread), counters) in rates {
         let lane = lane_of(profile, timeline, *process, *thread);
         let all = profile.manifest.counters.iter().zip(counters);
         let mut of_thread = 0;
@@ -209,13 +211,16 @@ fn joints(profile: &Profile, of: &OpDetails, related: Option<&Related>) -> Vec<J
     counters
         .filter_map(|(at, (counter, joint))| {
             let Grid { x, y, counts } = joint.grid(CELLS)?;
-            let calls = plural(counts.iter().sum::<u64>().into(), "call");
             let words = related.and_then(|related| related.words.get(at)?.as_deref());
             Some(JointOut {
                 counter: counter.name.clone(),
                 text: match words {
-                    Some(words) => format!("correlation {words}, over {calls}"),
-                    None => format!("{calls} with a value"),
+                    Some(words) => format!("correlation {words}"),
+                    // In a run with a budget, these are the calls that the timed ones stand for.
+                    None => {
+                        let calls = plural(counts.iter().sum::<u64>().into(), "call");
+                        format!("{calls} with a value")
+                    }
                 },
                 x_text: x.iter().map(|edge| time(*edge)).collect(),
                 y_text: y.iter().map(|edge| text(counter.unit(), *edge)).collect(),

@@ -29,8 +29,8 @@ pub struct Timeline {
     lanes: Vec<TimeLaneOut>,
     series: Vec<SeriesOut>,
     calls: usize,
-    /// Process and thread id of each lane.
-    rows: Vec<(Owned, Owned)>,
+    /// The lane of a process and thread id.
+    rows: HashMap<(Owned, Owned), usize>,
 }
 
 /// [`Id`] with its text.
@@ -66,7 +66,7 @@ impl Timeline {
     /// The index of the lane of this thread, or -1.
     pub fn lane_of(&self, pid: u32, tid: u32) -> i64 {
         let row = (Owned::Number(pid.into()), Owned::Number(tid.into()));
-        self.rows.iter().position(|known| *known == row).map_or(-1, |at| at as i64)
+        self.rows.get(&row).map_or(-1, |at| *at as i64)
     }
 
     /// What the page gets, with more series. `None` if nothing happened.
@@ -229,7 +229,8 @@ impl Sink {
         }
         let mut series: Vec<_> = self.series.into_iter().collect();
         series.sort_by(|a, b| a.0.cmp(&b.0));
-        let (lanes, rows) = out.into_iter().unzip();
+        let (lanes, rows): (_, Vec<_>) = out.into_iter().unzip();
+        let rows = rows.into_iter().zip(0..).collect();
         let timeline = Timeline {
             begin,
             span: self.end.saturating_sub(begin).max(1),

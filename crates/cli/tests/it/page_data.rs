@@ -180,13 +180,14 @@ fn counters_are_those_of_stats() {
             let (text, counter) =
                 (joint["text"].as_str().unwrap(), joint["counter"].as_str().unwrap());
             let Some(rest) = text.strip_prefix("correlation ") else { continue };
-            let (coefficients, _) = rest.split_once(", over ").unwrap();
+            let (coefficients, calls) = rest.split_once(", over ").unwrap();
             let line = format!("correlation of duration vs. {counter}: {coefficients}");
             assert!(stats.stdout.contains(&line), "{line}\n{}", stats.stdout);
             let rows = op["goesWith"]["rows"].as_array().unwrap();
             let row = rows.iter().find(|row| row[0] == *counter).unwrap();
             let [spearman, pearson] = [1, 2].map(|i| row[i][0].as_str().unwrap_or("–"));
             assert_eq!(coefficients, format!("{pearson} (Pearson), {spearman} (Spearman)"));
+            assert_eq!(calls.split(' ').next(), row[3][0].as_str(), "{op}");
             found += 1;
         }
     }
