@@ -6,7 +6,7 @@ use analysis::diff::Part;
 use analysis::diff::verdict::{Compared, Verdict};
 use profile::manifest::Manifest;
 
-use super::answer::{sentence, word};
+use super::answer::{sentence, signed, signed_time, word};
 use super::columns::{in_words, shown};
 use super::inputs::Run;
 use super::text::{counters, head, notes, part};
@@ -41,6 +41,7 @@ pub fn write(path: &Path, view: &View<'_>) -> Result<(), Failure> {
         table: view.table.clone(),
         rows: rows.collect(),
         threshold: diff.untested.is_none().then_some(view.args.threshold),
+        in_words: [change_in_words, part_in_words],
         counters: counters(view).collect(),
         notes: owned(notes(view)),
     };
@@ -70,6 +71,25 @@ fn change(compared: &[Compared], verdict: &Verdict) -> Option<Estimate> {
 
 fn estimate(part: Part) -> Estimate {
     Estimate { value: part.ns, ends: part.interval }
+}
+
+/// `+5.1 % [+4.0 %, +6.2 %]`. Empty if there is no such number.
+fn change_in_words(of: &Estimate) -> String {
+    with_interval(of, signed)
+}
+
+fn part_in_words(of: &Estimate) -> String {
+    with_interval(of, signed_time)
+}
+
+fn with_interval(of: &Estimate, text: fn(f64) -> String) -> String {
+    match of.ends {
+        _ if !of.value.is_finite() => String::new(),
+        Some(ends) if ends.iter().all(|end| end.is_finite()) => {
+            format!("{} [{}, {}]", text(of.value), text(ends[0]), text(ends[1]))
+        }
+        _ => text(of.value),
+    }
 }
 
 fn whole(view: &View<'_>) -> Vec<Whole> {

@@ -37,6 +37,8 @@ pub struct Comparison {
     pub rows: Vec<Row>,
     /// The largest change that is called the same; `None` if nothing was tested.
     pub threshold: Option<f64>,
+    /// What is drawn of a change, and of what a row adds to a run, in words.
+    pub in_words: [fn(&Estimate) -> String; 2],
     /// A row and what its counters say.
     pub counters: Vec<(String, Vec<String>)>,
     /// Label and text: what belongs below the table.
@@ -86,10 +88,11 @@ pub fn write(path: &Path, of: Comparison) -> Result<(), Failure> {
     let all = || of.whole.iter().map(|whole| whole.row).chain(of.rows.iter().copied());
     let changes = Changes::new(all().filter_map(|row| row.change), of.threshold);
     let parts = Parts::new(all().filter_map(|row| row.part));
+    let [change, part] = of.in_words;
     let plots = |rows: &[Row], columns: &[ColumnOut]| -> Vec<PlotOut> {
         // A picture stands before the words about the same.
         let adds = columns.iter().position(|column| column.name == "in_run").unwrap_or(1) - 1;
-        let all = changes.plot(rows, 0).into_iter().chain(parts.plot(rows, adds));
+        let all = changes.plot(rows, 0, change).into_iter().chain(parts.plot(rows, adds, part));
         all.collect()
     };
     let rows_of_whole: Vec<Row> = of.whole.iter().map(|whole| whole.row).collect();
@@ -216,7 +219,12 @@ impl Changes {
         (logarithm(change) / self.range / 2.0 + 0.5).clamp(-0.5, 1.5)
     }
 
-    fn plot(&self, rows: &[Row], after: usize) -> Option<PlotOut> {
+    fn plot(
+        &self,
+        rows: &[Row],
+        after: usize,
+        in_words: fn(&Estimate) -> String,
+    ) -> Option<PlotOut> {
         (self.range > 0.0).then(|| PlotOut {
             title: "B as a part of A, log".to_owned(),
             after,
@@ -231,6 +239,7 @@ impl Changes {
                         at: self.place(change.value),
                         ends: change.ends.map(|ends| ends.map(|end| self.place(end))),
                         kind: row.kind,
+                        text: in_words(&change),
                     })
                 })
                 .collect(),
@@ -285,7 +294,12 @@ impl Parts {
         ((ns - self.low) / (self.high - self.low)).clamp(0.0, 1.0)
     }
 
-    fn plot(&self, rows: &[Row], after: usize) -> Option<PlotOut> {
+    fn plot(
+        &self,
+        rows: &[Row],
+        after: usize,
+        in_words: fn(&Estimate) -> String,
+    ) -> Option<PlotOut> {
         (self.high > self.low).then(|| PlotOut {
             title: "adds to a run".to_owned(),
             after,
@@ -299,7 +313,9 @@ impl Parts {
                     row.part.filter(|part| part.value.is_finite()).map(|part| MarkOut {
                         at: self.place(part.value),
                         ends: part.ends.map(|ends| ends.map(|end| self.place(end))),
-                        kind: if part.value > 0.0 { "slower" } else { "faster" },
+                        // The verdict, not the sign: what is the same adds something as well.
+                        kind: row.kind,
+                        text: in_words(&part),
                     })
                 })
                 .collect(),
@@ -311,6 +327,10 @@ impl Parts {
 mod tests {
     use super::*;
 
+    fn words(of: &Estimate) -> String {
+        format!("{} {:?}", of.value, of.ends)
+    }
+
     fn change(value: f64, ends: Option<[f64; 2]>) -> Row {
         Row { change: Some(Estimate { value, ends }), kind: "slower", ..Row::default() }
     }
@@ -320,7 +340,7 @@ mod tests {
     fn changes_are_on_a_logarithmic_axis() {
         let rows = [change(1.0, Some([0.5, 3.0])), change(-0.5, None), change(0.0, None)];
         let axis = Changes::new(rows.iter().filter_map(|row| row.change), Some(0.03));
-        let plot = axis.plot(&rows, 0).unwrap();
+        let plot = axis.plot(&rows, 0, words).unwrap();
         let at = |row: usize| plot.rows[row].as_ref().unwrap().at;
         assert!((at(0) - 0.5 + at(1) - 0.5).abs() < 1e-12, "{} {}", at(0), at(1));
         assert_eq!(at(2), 0.5);
@@ -338,21 +358,25 @@ mod tests {
     fn what_is_beyond_the_axis_is_beyond_its_ends() {
         let rows = [change(f64::INFINITY, None), change(-1.0, None), change(f64::NAN, None)];
         let axis = Changes::new(rows.iter().filter_map(|row| row.change), None);
-        let plot = axis.plot(&rows, 0).unwrap();
+        let plot = axis.plot(&rows, 0, words).unwrap();
         let at: Vec<f64> = plot.rows.iter().map(|row| row.as_ref().unwrap().at).collect();
         assert_eq!(at, [1.5, -0.5, 0.5]);
-        assert!(Changes::new(std::iter::empty(), None).plot(&[], 0).is_none());
+        assert!(Changes::new(std::iter::empty(), None).plot(&[], 0, words).is_none());
     }
 
     #[test]
     fn parts_of_a_run_begin_at_zero() {
-        let part = |value, ends| Row { part: Some(Estimate { value, ends }), ..Row::default() };
-        let rows = [part(30.0, Some([20.0, 75.0])), part(-25.0, None), Row::default()];
-        let plot = Parts::new(rows.iter().filter_map(|row| row.part)).plot(&rows, 0).unwrap();
+        let part =
+            |value, ends, kind| Row { part: Some(Estimate { value, ends }), kind, change: None };
+        let rows =
+            [part(30.0, Some([20.0, 75.0]), "same"), part(-25.0, None, "faster"), Row::default()];
+        let plot =
+            Parts::new(rows.iter().filter_map(|row| row.part)).plot(&rows, 0, words).unwrap();
         assert_eq!(plot.zero, 0.25);
         let marks: Vec<Option<(f64, &str)>> =
             plot.rows.iter().map(|row| row.as_ref().map(|row| (row.at, row.kind))).collect();
-        assert_eq!(marks, [Some((0.55, "slower")), Some((0.0, "faster")), None]);
-        assert_eq!(plot.rows[0].as_ref().unwrap().ends, Some([0.45, 1.0]));
+        assert_eq!(marks, [Some((0.55, "same")), Some((0.0, "faster")), None]);
+        let first = plot.rows[0].as_ref().unwrap();
+        assert_eq!((first.ends, &*first.text), (Some([0.45, 1.0]), "30 Some([20.0, 75.0])"));
     }
 }

@@ -70,6 +70,7 @@ pub struct MarkOut {
     pub at: f64,
     pub ends: Option<[f64; 2]>,
     pub kind: &'static str,
+    pub text: String,
 }
 
 #[derive(Serialize)]

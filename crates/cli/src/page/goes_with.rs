@@ -59,7 +59,9 @@ fn related(profile: &Profile, op: &OpStats) -> Option<Related> {
     let mark = |(at, pair): &(usize, &Pair)| {
         let value = pair.spearman.or(pair.pearson)?;
         let kind = if op.all.is_noise(at + 1) { "unknown" } else { "related" };
-        Some(MarkOut { at: (value.clamp(-1.0, 1.0) + 1.0) / 2.0, ends: None, kind })
+        let at = (value.clamp(-1.0, 1.0) + 1.0) / 2.0;
+        // The cell of the coefficient says the same.
+        Some(MarkOut { at, ends: None, kind, text: String::new() })
     };
     let column = |name: &str, title: &str, is_text: bool| ColumnOut {
         name: name.to_owned(),

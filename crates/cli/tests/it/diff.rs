@@ -159,6 +159,8 @@ fn the_page_says_what_the_text_says() {
     let log = |key: &str| json["rows"][0][key].as_f64().unwrap().ln_1p();
     let scale = (place(&mark["at"]) - 0.5) / log("change");
     assert!((low - 0.5 - scale * log("change_low")).abs() < 1e-9, "{mark}");
+    let text = mark["text"].as_str().unwrap();
+    assert!(text.starts_with("−12.0 % [−12.") && text.ends_with(" %]"), "{mark}");
     // Options about what is printed say nothing about a page.
     let refused = golden.run(&["diff", at, "--html", "x.html", "--top", "3"]);
     assert_eq!(refused.code, Some(2), "{}", refused.stderr);

@@ -243,8 +243,8 @@ def usual(names, calls_per_op, threads, grid=1):
             ], [["task-clock", ["0.96", 0.96], ["0.88", 0.88], [f"{count:,}", count], ""],
                 ["page-faults", ["-0.31", -0.31], None, [f"{count:,}", count], "mostly noise of the probe"]],
                 sort="", plots=[{"title": "with long calls", "after": 0, "ticks": [[0, "−1"], [0.5, "0"], [1, "1"]], "zero": 0.5,
-                                 "band": None, "isBars": True, "rows": [{"at": 0.98, "ends": None, "kind": "related"},
-                                                                       {"at": 0.345, "ends": None, "kind": "unknown"}]}]),
+                                 "band": None, "isBars": True, "rows": [{"at": 0.98, "ends": None, "kind": "related", "text": ""},
+                                                                       {"at": 0.345, "ends": None, "kind": "unknown", "text": ""}]}]),
         })
     columns = [
         column("op", "op", True), column("calls", "calls"), column("total_ns", "total"), column("share", "share"),
@@ -399,11 +399,11 @@ def compare(is_hostile=True):
         ])
         spread = 0.01 + 0.2 * rng.random() * (kind == "unknown") + 0.02
         marks.append(None if ratio is None else {
-            "at": place(min(ratio, 16)), "kind": kind,
+            "at": place(min(ratio, 16)), "kind": kind, "text": f"{(ratio - 1) * 100:+.1f} % [invented]",
             "ends": [place(ratio * (1 - spread)), place(min(ratio * (1 + spread), 16))] if i != 3 else None})
         low, high = -2e5, 5e5
         bars.append(None if added is None else {
-            "at": min(1, (added - low) / (high - low)), "kind": "slower" if added > 0 else "faster",
+            "at": min(1, (added - low) / (high - low)), "kind": kind, "text": "" if i == 1 else "+1.00 ms",
             "ends": [min(1, max(0, (added * k - low) / (high - low))) for k in (0.9, 1.1)]})
     ticks = [[place(1 / 2), "÷ 2"], [0.5, "="], [place(2), "× 2"]]
     forest = {"title": "B as a part of A, log", "after": 0, "ticks": ticks, "zero": 0.5, "band": [place(1 / 1.03), place(1.03)],
@@ -417,7 +417,7 @@ def compare(is_hostile=True):
         ["typical calls of all ops", None, None, None, "+1.72 ms [+1.64 ms, +1.80 ms]"],
         ["remainder: slow calls and first calls, which are not typical", None, None, None, "+78.0 µs [−12.0 µs, +168 µs]"],
         ["outside of calls", "not tested", "3.10 ms", "3.21 ms", None],
-    ], sort="", plots=[{**forest, "rows": [{"at": place(1.146), "ends": [place(1.139), place(1.152)], "kind": "slower"}, None, None, None]},
+    ], sort="", plots=[{**forest, "rows": [{"at": place(1.146), "ends": [place(1.139), place(1.152)], "kind": "slower", "text": "+14.6 %"}, None, None, None]},
                        {**adds, "after": 3, "rows": [None, bars[0], None, None]}])
     head = nothing()
     runs = [["A", "10 runs of ./model --tiled (commit=c1)"], ["B", f"10 runs of ./model {bad[1]} (commit=c2)"],

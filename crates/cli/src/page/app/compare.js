@@ -55,7 +55,7 @@ function marksKey(table) {
   /** @type {[string, string][]} */
   const kinds = [
     ["slower", "slower"], ["faster", "faster"], ["same", "the same"], ["unknown", "cannot be told"],
-    ["not_tested", "not tested"],
+    ["not_tested", "not tested"], ["missing", "not known in all runs"],
   ];
   const plot = table.plots.find((one) => !one.isBars);
   const there = new Set((plot?.rows ?? []).map((mark) => mark?.kind));

@@ -64,6 +64,7 @@
  * @property {number} at
  * @property {number[] | null} ends Of the interval.
  * @property {string} kind `slower`, `faster`, `same`, `unknown`, `not_tested`, …
+ * @property {string} text What is drawn, in words; empty if a cell says it.
  *
  * @typedef {object} Compare
  * @property {string} answer One sentence.

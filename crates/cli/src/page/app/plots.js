@@ -9,7 +9,7 @@
 
 import { h, scrolling, words } from "./dom.js";
 import { cellText } from "./rows.js";
-import { MISSING } from "./text.js";
+import { MISSING, visible } from "./text.js";
 
 /**
  * Puts a cell for each plot into a row of cells, after the column that it belongs to.
@@ -61,14 +61,16 @@ export function plotHead(plot) {
 }
 
 /**
- * What is drawn of a row. Its cells say the same in words.
+ * What is drawn of a row, which it says in words if no cell does.
  * @param {Plot} plot
  * @param {number} row
  */
 export function plotCell(plot, row) {
   const mark = plot.rows[row] ?? null;
+  const text = mark === null || mark.text === "" ? null : visible(mark.text);
+  const named = text === null ? { "aria-hidden": "true" } : { role: "img", "aria-label": text, title: text };
   return h("td", { class: "plot-cell" },
-    h("span", { class: "plot", "aria-hidden": "true" },
+    h("span", { class: "plot", ...named },
       plot.band !== null && span("band-same", plot.band[0] ?? 0.5, plot.band[1] ?? 0.5),
       plot.ticks.map(([at]) => h("span", { class: "grid-line", "--at": onAxis(at).toFixed(4) })),
       h("span", { class: "zero-line", "--at": onAxis(plot.zero).toFixed(4) }),
