@@ -1,6 +1,9 @@
 //! `cargo xtask pictures`: makes the pictures of `docs/page.md` again, with the browser of the tests.
 
-use anyhow::Result;
+use std::path::Path;
+use std::time::SystemTime;
+
+use anyhow::{Context, Result, ensure};
 
 use crate::layout::Layout;
 use crate::process::{cargo, loud};
@@ -20,5 +23,47 @@ pub fn main(layout: &Layout, _: &Args) -> Result<()> {
         "--",
     ]);
     test.args(["--ignored", "--exact", "page::pictures_for_the_docs"]);
-    loud(&mut test, "make the pictures")
+    let begin = SystemTime::now();
+    loud(&mut test, "make the pictures")?;
+    // Without a browser, the test is skipped, and a test that has another name is not found: both
+    // succeed.
+    let made = newer(&layout.root.join("docs/pictures"), begin)?;
+    ensure!(
+        made > 0,
+        "no picture was made; the lines above say why, for example that Chromium is missing"
+    );
+    Ok(())
+}
+
+/// How many files of a folder were written since then.
+fn newer(folder: &Path, since: SystemTime) -> Result<usize> {
+    let entries =
+        std::fs::read_dir(folder).with_context(|| format!("read {}", folder.display()))?;
+    let mut found = 0;
+    for entry in entries {
+        found += usize::from(entry?.metadata()?.modified()? > since);
+    }
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn old_pictures_do_not_count() {
+        let folder = std::env::temp_dir().join(format!("pictures-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let since = SystemTime::now();
+        for (name, is_new) in [("old", false), ("new", true)] {
+            let by = Duration::from_secs(60);
+            let at = if is_new { since + by } else { since - by };
+            let file = std::fs::File::create(folder.join(name)).unwrap();
+            file.set_modified(at).unwrap();
+        }
+        let found = newer(&folder, since);
+        std::fs::remove_dir_all(&folder).unwrap();
+        assert_eq!(found.unwrap(), 1);
+    }
 }
