@@ -67,6 +67,11 @@ fn views(browser: &mut Browser) -> Vec<String> {
         if view.starts_with("#op") && !view.starts_with("#ops") {
             all.push("#op?by=thread&tail=all".to_owned());
         }
+        // With the columns that are hidden at first.
+        if browser.eval("document.querySelector('.table-box') !== null") == true {
+            let separator = if view.contains('?') { '&' } else { '?' };
+            all.push(format!("{view}{separator}columns=all"));
+        }
         all.push(view);
     }
     all
