@@ -221,6 +221,44 @@ fn a_stripped_program_is_understood() {
     );
 }
 
+/// A page opens what a profile names only if it is asked to. A function without code says why.
+#[test]
+fn a_page_opens_files_only_on_request() {
+    let test = "a_page_opens_files_only_on_request";
+    let Some(kernels) = Kernels::new(test, &["-Wl,--build-id"]) else { return };
+    let profile = kernels.record("p.cpt", &[]);
+    let file = kernels.scratch.join("p.html");
+    let listing = |options: &[&str]| -> Value {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_counterpoint"));
+        output(command.arg("report").arg(&profile).arg("--html").arg(&file).args(options));
+        let page = fs::read_to_string(&file).unwrap();
+        let head: Value = serde_json::from_slice(&crate::page_data::block(&page, "head")).unwrap();
+        let listings = head["listings"].as_array().unwrap();
+        listings.iter().find(|one| one["label"] == "matmul_ijk").unwrap().clone()
+    };
+    let machine = |listing: &Value| {
+        let columns = listing["columns"].as_array().unwrap();
+        columns.iter().any(|one| one["title"].as_str().unwrap().starts_with("machine code"))
+    };
+    let directory = kernels.program.parent().unwrap().to_str().unwrap();
+    let unasked = listing(&[]);
+    assert!(!machine(&unasked), "{unasked}");
+    let words = unasked["words"].to_string();
+    assert!(words.contains("machine code is not shown") && words.contains("--code"), "{words}");
+    let asked = listing(&["--code"]);
+    assert!(machine(&asked), "{asked}");
+    assert_eq!(listing(&["--objects", directory]), asked);
+    // Somebody else's: only below the directories that the reader names.
+    fs::set_permissions(&profile, fs::Permissions::from_mode(0o777)).unwrap();
+    for options in [&[][..], &["--code"]] {
+        let foreign = listing(options);
+        assert!(!machine(&foreign), "{foreign}");
+        let words = foreign["words"].to_string();
+        assert!(words.contains("somebody else made the profile"), "{words}");
+    }
+    assert_eq!(listing(&["--objects", directory]), asked);
+}
+
 /// A directory that everybody can write to may be anybody's profile: what it names is read only where
 /// the reader says so.
 #[test]
