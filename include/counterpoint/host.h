@@ -14,8 +14,10 @@
  *     }
  *
  * Both calls come from the thread that calls the op, and ops nest. Without a recording, both return at
- * once. An op that ends because an exception or longjmp left it needs no op_end: the next call of the
- * thread notices. None of these functions throws, and none may be called in a signal handler.
+ * once. op_end must be called whatever happens to the op, also if an exception or longjmp leaves it: in
+ * C++, from a destructor. An op without op_end is not recorded. It ends when an op around it does; until
+ * then the thread's later ops count as called by it, and a thread records nothing while 32 calls are in
+ * progress. None of these functions throws, and none may be called in a signal handler.
  */
 #ifndef COUNTERPOINT_HOST_H_
 #define COUNTERPOINT_HOST_H_

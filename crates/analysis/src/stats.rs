@@ -163,6 +163,14 @@ pub struct OpStats {
     pub ranks: Vec<(u32, Scope)>,
 }
 
+impl OpStats {
+    /// Whether its calls are described by rank: see [`Options::by_rank`]. Then it may have no rank.
+    pub fn is_by_rank(&self) -> bool {
+        // Otherwise, each op has the thread of its calls.
+        self.threads.is_empty()
+    }
+}
+
 /// An op's calls in one thread.
 #[derive(Clone, Debug)]
 pub struct ThreadStats {

@@ -138,6 +138,11 @@ pub fn is_contradicted(profile: &Profile) -> bool {
     !contradictions(profile, 0).is_empty()
 }
 
+/// What recording cost in each process, as [`Summary::probes`] says it. Reads all calls.
+pub(crate) fn costs_of(profile: &Profile) -> Vec<ProbeCost> {
+    once(profile, &Options::default()).0.probes
+}
+
 /// The summary, and the number of all calls of whose own time nothing is left.
 fn once(profile: &Profile, options: &Options) -> (Summary, u64) {
     let workers = match options.workers {

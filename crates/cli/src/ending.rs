@@ -47,9 +47,10 @@ impl Group {
 
 impl Drop for Group {
     fn drop(&mut self) {
-        GROUP.store(0, Ordering::SeqCst);
+        // A signal between the two kills the group a second time, and its leader has not been waited for.
         // SAFETY: takes no pointer.
         unsafe { libc::kill(-self.0, libc::SIGKILL) };
+        GROUP.store(0, Ordering::SeqCst);
     }
 }
 

@@ -58,7 +58,8 @@ pub struct Args {
     /// Only runs, and ops outside of runs, that began before this tick.
     #[arg(long, value_name = "TICKS")]
     until: Option<u64>,
-    /// Show one row for each book-keeping function (vm.builtin.…) instead of one row for all.
+    /// Show one row for each book-keeping function (TVM's vm.builtin.…, or what else a host names so)
+    /// instead of one row for all of a host.
     #[arg(long)]
     all: bool,
     /// Show values as they were recorded. Without this option, what an empty call reads is

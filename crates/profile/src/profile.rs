@@ -387,9 +387,13 @@ impl Process {
         known.map_or(&Host::UNKNOWN, |(_, host)| host)
     }
 
-    /// Returns the hosts of its libraries, once for each library.
+    /// Returns the hosts of its libraries, each once.
     pub fn seen_hosts(&self) -> impl Iterator<Item = &Host> {
-        self.libraries.iter().map(|library| self.host_of(library))
+        let mut seen = [false; 1 << u8::BITS];
+        let first = move |library: &&Library| {
+            !std::mem::replace(&mut seen[usize::from(library.host)], true)
+        };
+        self.libraries.iter().filter(first).map(|library| self.host_of(library))
     }
 
     fn new(parts: Option<Dir>, id: PartId, alive: bool) -> Self {

@@ -43,7 +43,8 @@ pub struct Host {
     /// own, and what it takes to announce an op is measured apart (the frame `Announced`).
     pub program_between_ops: bool,
     /// What a bracket costs more than in the calibration, in thousandths of what the times of brackets
-    /// in the program show: the value, and the low and the high end of its range. 1,000 for a host
+    /// in the program show: the value, and the low and the high end of its range. The low end is kept for
+    /// readers of the file; the cost's own low end is what was timed. 1,000 for a host
     /// whose brackets' times leave nothing out.
     pub unseen: [u32; 3],
     /// What `counterpoint ops` shows of it: `the ops of PyTorch`. Empty if it calls no ops.

@@ -7,7 +7,8 @@ use profile::{OpId, Process, Profile, Role, ValueKey, ValueKind};
 use super::{Amount, OpCall, OpFilter, OpTrees, OpVisitor, Region, RunCall, Serial, Task};
 use crate::empty::{EmptyCall, together};
 use crate::estimate::Estimate;
-use crate::probe::{ProbeCost, costs, in_place};
+use crate::probe::ProbeCost;
+use crate::summary::costs_of;
 use crate::table::compensate;
 
 /// The device of calls that run on no device.
@@ -245,7 +246,10 @@ impl OpTable {
     /// device. With `by_rank`, each rank has rows of its own.
     pub fn new(trees: &OpTrees<'_>, filter: &OpFilter, fold: bool, by_rank: bool) -> Self {
         let profile = trees.profile;
-        let costs = costs(profile, &in_place(profile, 1), &[]);
+        let costs = costs_of(profile);
+        let processes = profile.processes.iter();
+        let times_regions_only =
+            processes.map(|process| process.seen_hosts().any(|host| host.times_regions_only));
         let mut empty = vec![None; profile.processes.len()];
         for cost in costs.iter().filter(|cost| cost.calls > 0) {
             empty[cost.process] = Some(&cost.empty_call);
@@ -261,6 +265,7 @@ impl OpTable {
             calls: vec![0; profile.processes.len()],
             uncounted: vec![0; profile.processes.len()],
             silent: vec![0; profile.processes.len()],
+            times_regions_only: times_regions_only.collect(),
             empty,
             table: Self {
                 rows: Vec::new(),
@@ -342,6 +347,8 @@ struct Adder<'a> {
     uncounted: Vec<u64>,
     /// Number of those calls that are parallel regions or tasks that were only timed.
     silent: Vec<u64>,
+    /// By process, whether it has a host of which regions are only timed.
+    times_regions_only: Vec<bool>,
     /// The readings of a call that does nothing, by process.
     empty: Vec<Option<&'a EmptyCall>>,
     table: OpTable,
@@ -427,8 +434,7 @@ impl Adder<'_> {
             self.calls[process] += 1 + region.tasks.len() as u64;
             // Of some hosts, regions and the task of the thread that launched one are counted with
             // their op.
-            let mut hosts = self.profile.processes[process].seen_hosts();
-            if self.counters > 0 && hosts.any(|host| host.times_regions_only) {
+            if self.counters > 0 && self.times_regions_only[process] {
                 let silent = |task: &&Task| task.counters.iter().all(Option::is_none);
                 self.silent[process] += 1 + region.tasks.iter().filter(silent).count() as u64;
             }

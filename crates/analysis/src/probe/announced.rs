@@ -57,16 +57,17 @@ pub(super) fn announcing(
     })
 }
 
-/// Number of ops that were announced. In a run with a budget, some of them were only counted.
+/// Number of ops that a host announced whose ops the program runs between: no other announcements are
+/// measured. In a run with a budget, some of them were only counted.
 fn ops(profile: &Profile, process: usize, in_place: &InPlace) -> u64 {
-    let recorded = || in_place.threads(process).map(|(_, kinds)| kinds.ops).sum();
+    let recorded = || in_place.threads(process).map(|(_, kinds)| kinds.announced).sum();
     if profile.manifest.budget.is_none() {
         return recorded();
     }
     let all = profile.counted().iter().filter(|of| of.process == process);
     let is_op = |export: u32| {
         let op = profile.ops.of(process, export).and_then(|op| profile.ops.get(op));
-        op.is_some_and(|op| op.role == Role::Op)
+        op.is_some_and(|op| op.role == Role::Op && profile.ops.host_of(op).program_between_ops)
     };
     let counted = all.filter(|of| is_op(of.export)).map(|of| of.calls);
     counted.fold(0, u64::saturating_add).max(recorded())

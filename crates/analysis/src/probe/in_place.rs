@@ -46,6 +46,8 @@ struct Gaps {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Kinds {
     pub ops: u64,
+    /// Number of those ops whose host announces them: the program runs between two of them.
+    pub announced: u64,
     pub regions: u64,
     pub tasks: u64,
     /// Number of those tasks that are inside of a region of the same thread, and so of its own.
@@ -111,10 +113,8 @@ impl InPlace {
         if !*self.has_ops.get_or_insert_with(is_any) {
             return;
         }
-        let role_of = |i: usize| {
-            let op = ops.of(columns.process, columns.export[i]).and_then(|op| ops.get(op));
-            op.map(|op| op.role)
-        };
+        let op_of =
+            |i: usize| ops.of(columns.process, columns.export[i]).and_then(|op| ops.get(op));
         let found = self.gaps.entry(columns.process).or_default();
         let kinds = self.threads.entry((columns.process, columns.thread)).or_default();
         let mut last = None;
@@ -122,7 +122,8 @@ impl InPlace {
         let mut tasks = Vec::new();
         for i in 0..columns.len() {
             kinds.all += 1;
-            let role = role_of(i);
+            let op = op_of(i);
+            let role = op.map(|op| op.role);
             if role != Some(Role::Op) {
                 kinds.regions += u64::from(role == Some(Role::Region));
                 kinds.tasks += u64::from(role == Some(Role::Task));
@@ -141,6 +142,8 @@ impl InPlace {
                 continue;
             }
             kinds.ops += 1;
+            let host = op.map(|op| ops.host_of(op));
+            kinds.announced += u64::from(host.is_some_and(|host| host.program_between_ops));
             found.ops += 1;
             let begin = columns.start_ticks[i];
             let gap = last.and_then(|end| begin.checked_sub(end));
@@ -167,6 +170,7 @@ impl InPlace {
         for (key, more) in other.threads {
             let kinds = self.threads.entry(key).or_default();
             kinds.ops += more.ops;
+            kinds.announced += more.announced;
             kinds.regions += more.regions;
             kinds.tasks += more.tasks;
             kinds.own_tasks += more.own_tasks;

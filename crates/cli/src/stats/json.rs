@@ -43,8 +43,8 @@ struct OpOut<'a> {
     all: ScopeOut<'a>,
     threads: Vec<ThreadOut<'a>>,
     /// Only by rank.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    ranks: Vec<RankOut<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ranks: Option<Vec<RankOut<'a>>>,
 }
 
 #[derive(Serialize)]
@@ -198,11 +198,12 @@ fn op_out<'a>(view: &'a View<'_>, op: &'a OpStats) -> OpOut<'a> {
         total_ns: total.map(|ticks| ticks * profile.timeline.ns_per_tick()),
         all: scope_out(view, &op.all),
         threads: op.threads.iter().map(|t| thread_out(view, t)).collect(),
-        ranks: op
-            .ranks
-            .iter()
-            .map(|(rank, scope)| RankOut { rank: *rank, scope: scope_out(view, scope) })
-            .collect(),
+        ranks: op.is_by_rank().then(|| {
+            let ranks = op.ranks.iter();
+            ranks
+                .map(|(rank, scope)| RankOut { rank: *rank, scope: scope_out(view, scope) })
+                .collect()
+        }),
     }
 }
 

@@ -1,6 +1,8 @@
 //! Notes below a report: what a reader should know besides the numbers, and why a profile may have
 //! no calls.
 
+use std::borrow::Cow;
+
 use analysis::{Contradiction, Key, Violation};
 use model::{Loss, Severity};
 use profile::{Host, LossCount, Origin, Profile, State, is_over};
@@ -151,6 +153,17 @@ pub fn hosts_without_calls(profile: &Profile, which: impl Fn(&Host) -> bool) -> 
         }
     }
     reasons
+}
+
+/// Joins what hosts say, of which there may be many: the first three, and how many more there are.
+pub fn some_of<T: AsRef<str>>(all: Vec<T>) -> String {
+    const MOST: usize = 3;
+    let mut named: Vec<Cow<'_, str>> =
+        all.iter().take(MOST).map(|text| text.as_ref().into()).collect();
+    if all.len() > MOST {
+        named.push(format!("{} more", all.len() - MOST).into());
+    }
+    named.join(" and ")
 }
 
 /// Why no op of Python was recorded, if the command says so: Python was told not to run the

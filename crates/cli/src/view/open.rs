@@ -1,5 +1,6 @@
 //! Opens a profile for a view, and says in one line what a profile contains.
 
+use std::collections::HashSet;
 use std::path::Path;
 
 use analysis::Counts;
@@ -12,6 +13,7 @@ use profile::{ErrorKind, Manifest, Profile};
 use record::meta::PARTS_NAME;
 
 use super::head::places;
+use super::notes::some_of;
 use super::rights::{Needs, confine};
 use super::units::{count, grouped, plural};
 use crate::failure::Failure;
@@ -88,14 +90,14 @@ pub fn in_one_line(dir: &Path) -> String {
 /// Whose ops `counterpoint ops` shows, in the words of the hosts. `None`: it shows nothing.
 fn ops_of(profile: &Profile) -> Option<String> {
     let called = profile.ops.all().iter().filter(|op| op.role.is_of_machine());
-    let mut hosts: Vec<&str> = Vec::new();
+    let (mut hosts, mut known) = (Vec::new(), HashSet::new());
     for op in called {
         let ops = &*profile.ops.host_of(op).ops;
-        if !ops.is_empty() && !hosts.contains(&ops) {
+        if !ops.is_empty() && known.insert(ops) {
             hosts.push(ops);
         }
     }
-    (!hosts.is_empty()).then(|| hosts.join(" and "))
+    (!hosts.is_empty()).then(|| some_of(hosts))
 }
 
 /// How many counters plugins have recorded, which is all that some plugins do.

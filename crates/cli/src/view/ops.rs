@@ -13,6 +13,7 @@ mod json;
 mod sampled;
 mod text;
 
+use std::collections::HashSet;
 use std::io::{BufWriter, Write};
 use std::process::ExitCode;
 
@@ -139,11 +140,11 @@ pub fn print(profile: &Profile, chosen: &Chosen<'_>) -> Result<ExitCode, Failure
 
 /// The names of the virtual machines with their processes, without duplicates.
 fn machines(profile: &Profile) -> Vec<(usize, &str)> {
-    let mut all: Vec<(usize, &str)> = Vec::new();
+    let (mut all, mut known) = (Vec::new(), HashSet::new());
     for (index, process) in profile.processes.iter().enumerate() {
         let machines = process.libraries.iter().filter(|l| process.host_of(l).calls_ops);
         for machine in machines.map(|library| (index, library.name.as_str())) {
-            if !all.contains(&machine) {
+            if known.insert(machine) {
                 all.push(machine);
             }
         }

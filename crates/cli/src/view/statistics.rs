@@ -26,7 +26,7 @@ use profile::columns::{cpu_of, node_of};
 
 use super::labels::{labels, process_label, thread_label};
 use super::shades::shade;
-use super::units::{bytes, general, number, time};
+use super::units::{bytes, general, number, plural, time};
 use super::variables::{Subtracted, VariableKind, kind, name_and_unit};
 use super::wrap::wrapped;
 use crate::terminal::visible;
@@ -92,13 +92,10 @@ pub fn render(
             true => format!(", op {}", visible(&name)),
             false => String::new(),
         };
-        let (parts, what) = match op.ranks.len() {
-            0 => (op.threads.len(), "threads"),
-            n => (n, "ranks"),
-        };
-        let totals = style.totals && parts > 1;
+        let (is_whole, of_all) = of_all(op);
+        let totals = style.totals && !is_whole;
         let all = |out: &mut _| {
-            let head = format!("Statistics for all {parts} {what}{of_op}:");
+            let head = format!("Statistics for {of_all}{of_op}:");
             line(out, style, "", &head)?;
             scope(out, profile, stats, &op.all, style)
         };
@@ -124,7 +121,7 @@ pub fn render(
     if style.probes {
         let met = |process| {
             let of = |op: &OpStats| op.threads.iter().any(|t| t.process == process);
-            stats.ops.iter().any(|op| !op.ranks.is_empty() || of(op))
+            stats.ops.iter().any(|op| op.is_by_rank() || of(op))
         };
         for probe in stats.probes.iter().filter(|probe| met(probe.process)) {
             let of = &probe.empty_call.duration.mean;
@@ -142,6 +139,20 @@ pub fn render(
         }
     }
     Ok(())
+}
+
+/// Whether the only part that an op's calls are described by has all of them, and what all parts are called.
+fn of_all(op: &OpStats) -> (bool, String) {
+    if !op.is_by_rank() {
+        return (op.threads.len() == 1, format!("all {} threads", op.threads.len()));
+    }
+    let calls: u64 = op.ranks.iter().map(|(_, of_rank)| of_rank.calls).sum();
+    let ranks = op.ranks.len();
+    match (calls == op.all.calls, ranks) {
+        (true, _) => (ranks == 1, format!("all {ranks} ranks")),
+        (false, 0) => (false, "processes without a rank".to_owned()),
+        (false, n) => (false, format!("{} and processes without one", plural(n as u128, "rank"))),
+    }
 }
 
 fn scope(

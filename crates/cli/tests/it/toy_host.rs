@@ -104,15 +104,16 @@ fn an_exported_trace_has_the_kinds_of_a_host() {
     };
     for (name, own, kinetos) in [
         ("conv", "layer", "cpu_op"),
-        ("forward", "inference", "cpu_op"),
+        ("forward", "inference", "user_annotation"),
         ("a range", "user_annotation", "user_annotation"),
     ] {
         assert_eq!(slice(&generic, name)["cat"], own, "{name}");
         assert_eq!(slice(&kineto, name)["cat"], kinetos, "{name}");
         assert_eq!(slice(&generic, name)["args"]["model"], "mlp.toy", "{name}");
     }
-    let kind = |name: &str| json!({"producer": "toy", "name": name, "kineto": "cpu_op"});
-    assert_eq!(generic["counterpoint"]["kinds"], json!([kind("layer"), kind("inference")]));
+    let kind = |name, kineto| json!({"producer": "toy", "name": name, "kineto": kineto});
+    let kinds = json!([kind("layer", "cpu_op"), kind("inference", "user_annotation")]);
+    assert_eq!(generic["counterpoint"]["kinds"], kinds);
 }
 
 /// A host that announces a model and never runs it says why there are no calls. Mistakes record nothing.

@@ -2,24 +2,32 @@
 //! describe ([`profile::Host::kinds`]). An exported trace lists them, and an export of an imported trace
 //! reads them from that list.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
-use model::activity::{Generic, Label, RegisterError, Registry, Vocabulary};
+use model::activity::{Generic, Kind, Label, RegisterError, Registry, Vocabulary};
 use profile::{Host, Profile, Role};
 use serde_json::{Value, json};
 
-/// What Kineto calls each of them.
-const KINETO: &str = "cpu_op";
 /// Kinds that are read from the list of an imported trace, at most.
 const MOST_LISTED: usize = 1_000;
 
-/// Registers a kind. A name that another producer has already gets the producer in front. `None`: the
-/// name cannot be a kind.
-fn register(registry: &mut Registry, producer: &str, name: &str) -> Option<Label> {
+/// The kind of the calls of a role that have no kind of their own, and whose name Kineto has for those that
+/// have one.
+fn usual(role: Role) -> Generic {
+    match role {
+        Role::Run | Role::Range => Generic::UserAnnotation,
+        _ => Generic::CpuOp,
+    }
+}
+
+/// Registers a kind that Kineto calls like this one. A name that another producer has already gets the
+/// producer in front. `None`: the name cannot be a kind.
+fn register(registry: &mut Registry, producer: &str, name: &str, usual: Generic) -> Option<Label> {
+    let kineto = Some(usual.kineto_name());
     let number = registry.producer(producer).ok()?;
-    match registry.register(number, name, Some(KINETO)) {
+    match registry.register(number, name, kineto) {
         Err(RegisterError::Taken(_)) => {
-            registry.register(number, &format!("{producer}.{name}"), Some(KINETO)).ok()
+            registry.register(number, &format!("{producer}.{name}"), kineto).ok()
         }
         label => label.ok(),
     }
@@ -34,22 +42,35 @@ pub(crate) fn register_listed(registry: &mut Registry, document: &Value) {
         if let (Some(producer), Some(name)) = (kind["producer"].as_str(), kind["name"].as_str())
             && registry.parse(name).is_none()
         {
-            let _ = register(registry, producer, name);
+            let _ = register(registry, producer, name, listed_kineto(&kind["kineto"]));
         }
+    }
+}
+
+/// What a list says that Kineto calls a kind. It must be one of the names that Kineto has.
+fn listed_kineto(name: &Value) -> Generic {
+    let registry = Registry::new();
+    let known = name.as_str().and_then(|name| registry.parse(name));
+    match known.map(|label| registry.kind(label)) {
+        Some(Kind::Generic(kind)) => kind,
+        _ => Generic::CpuOp,
     }
 }
 
 /// The kinds that a trace of `profile` has, as the object `counterpoint` lists them.
 pub fn listed(profile: &Profile) -> Vec<Value> {
-    let mut all = Vec::new();
+    let (mut all, mut hosts, mut known) = (Vec::new(), HashSet::new(), HashSet::new());
     let categories = Categories::new(&mut Registry::new(), Vocabulary::Generic, profile);
     for process in profile.processes.iter().filter(|process| !process.id.is_of_plugins()) {
         for host in process.seen_hosts() {
+            if !hosts.insert(host) {
+                continue;
+            }
             for (role, _) in host.kinds.iter() {
                 let Some(name) = categories.defined(host, *role) else { continue };
-                let kind = json!({ "producer": host.name, "name": name, "kineto": KINETO });
-                if !all.contains(&kind) {
-                    all.push(kind);
+                if known.insert(name) {
+                    let kineto = usual(*role).kineto_name();
+                    all.push(json!({ "producer": host.name, "name": name, "kineto": kineto }));
                 }
             }
         }
@@ -61,7 +82,8 @@ pub fn listed(profile: &Profile) -> Vec<Value> {
 /// output.
 #[derive(Clone, Debug)]
 pub(crate) struct Categories<'a> {
-    hosts: &'a [Host],
+    /// The place of each host in the list of all.
+    places: HashMap<&'a Host, usize>,
     /// For each host, those of its roles, and whether it defines them itself.
     names: Vec<[(String, bool); Role::ALL.len()]>,
 }
@@ -78,23 +100,21 @@ impl<'a> Categories<'a> {
 
     fn of_hosts(registry: &mut Registry, vocabulary: Vocabulary, hosts: &'a [Host]) -> Self {
         // Descriptions that differ otherwise may have the same kinds.
-        let mut known: HashMap<(&str, &str), Option<Label>> = HashMap::new();
+        let mut known: HashMap<(&str, &str, Generic), Option<Label>> = HashMap::new();
         let names = hosts.iter().map(|host| {
             Role::ALL.map(|role| {
+                let usual = usual(role);
                 let defined = host.kind(role).and_then(|kind| {
-                    let label = known.entry((&*host.name, kind));
-                    *label.or_insert_with(|| register(registry, &host.name, kind))
+                    let label = known.entry((&*host.name, kind, usual));
+                    *label.or_insert_with(|| register(registry, &host.name, kind, usual))
                 });
-                let usual = match role {
-                    Role::Run | Role::Range => Generic::UserAnnotation,
-                    _ => Generic::CpuOp,
-                };
                 let label = defined.unwrap_or(usual.into());
                 (registry.name(label, vocabulary).to_owned(), defined.is_some())
             })
         });
         let names = names.collect();
-        Self { hosts, names }
+        let places = hosts.iter().zip(0..).collect();
+        Self { places, names }
     }
 
     /// The category of calls of this role, whose host has this place in [`profile::Ops::hosts`].
@@ -105,8 +125,7 @@ impl<'a> Categories<'a> {
 
     /// The name of a kind that this host defines.
     fn defined(&self, host: &Host, role: Role) -> Option<&str> {
-        let place = self.hosts.iter().position(|known| known == host)?;
-        let (name, defined) = &self.names[place][role as usize];
+        let (name, defined) = &self.names.get(*self.places.get(host)?)?[role as usize];
         defined.then_some(name)
     }
 }
@@ -131,6 +150,7 @@ mod tests {
             host("vm", &[(Role::Region, "region"), (Role::Task, "task")]),
             host("toy", &[(Role::Region, "region"), (Role::Op, "kernel"), (Role::Task, "a,b")]),
             host("iree", &[(Role::Workgroup, "workgroup"), (Role::Op, "workgroup")]),
+            host("runner", &[(Role::Run, "once"), (Role::Range, "once"), (Role::Op, "once")]),
         ];
         for (host, role, kineto, generic) in [
             (0, Role::Workgroup, "cpu_op", "cpu_op"),
@@ -144,6 +164,9 @@ mod tests {
             (3, Role::Op, "cpu_op", "toy.kernel"),
             (3, Role::Task, "cpu_op", "cpu_op"),
             (4, Role::Workgroup, "cpu_op", "workgroup"),
+            (5, Role::Run, "user_annotation", "once"),
+            (5, Role::Range, "user_annotation", "once"),
+            (5, Role::Op, "cpu_op", "runner.once"),
             (99, Role::Workgroup, "cpu_op", "cpu_op"),
         ] {
             for (vocabulary, expected) in
@@ -160,14 +183,23 @@ mod tests {
     fn listed_kinds_are_registered() {
         let kind = |producer: &str, name: &str| json!({"producer": producer, "name": name});
         let document = json!({"counterpoint": {
-            "kinds": [kind("toy", "step"), kind("toy", "step"), kind("x", "cpu_op"), 7, {"name": 3}],
+            "kinds": [
+                kind("toy", "step"), kind("toy", "step"), kind("x", "cpu_op"), 7, {"name": 3},
+                {"producer": "toy", "name": "run", "kineto": "user_annotation"},
+                {"producer": "toy", "name": "other", "kineto": "x".repeat(1_000)},
+            ],
             "files": [{"document": {"counterpoint": {"kinds": [kind("tvm", "region")]}}}, "file"],
         }});
         let mut registry = Registry::new();
         register_listed(&mut registry, &document);
-        for name in ["step", "region"] {
+        for (name, kineto) in [
+            ("step", "cpu_op"),
+            ("region", "cpu_op"),
+            ("run", "user_annotation"),
+            ("other", "cpu_op"),
+        ] {
             let label = registry.parse(name).expect("registered");
-            assert_eq!(registry.name(label, Vocabulary::Kineto), "cpu_op");
+            assert_eq!(registry.name(label, Vocabulary::Kineto), kineto, "{name}");
         }
         assert!(registry.parse("x.cpu_op").is_none() && registry.parse("toy.step").is_none());
     }

@@ -44,7 +44,7 @@ pub unsafe extern "C" fn begin(
         if name.is_null() {
             return;
         }
-        let entered = bracket::enter_held();
+        let entered = bracket::enter_announced();
         // SAFETY: the header requires a C string, and that the call is made next, on this thread.
         unsafe {
             let Some(entry) = op::by_c_name(vm, role, name) else { return };
@@ -62,8 +62,8 @@ pub unsafe extern "C" fn end(address: *const c_void) {
         point!(HostOpEnd);
         // SAFETY: the header requires the thread that made the call.
         unsafe { bracket::end_held_op(address as usize) };
-        // Such a host cannot announce an op that does nothing.
-        let _ = bracket::left_held();
+        // Such a host cannot announce an op that does nothing, and one that is due to PyTorch stays due.
+        bracket::left_announced();
     });
 }
 
@@ -108,10 +108,10 @@ fn bracketed(vm: &'static Vm, entry: &'static Entry, name: *const c_char) {
     // SAFETY: a C string; nothing is called in between, and this is the same thread.
     unsafe {
         // Finding the entry is a part of what an op costs.
-        let entered = bracket::enter_held();
+        let entered = bracket::enter_announced();
         let found = op::by_c_name(vm, Role::Op, std::hint::black_box(name)).unwrap_or(entry);
         bracket::begin_held_op(&ADAPTER, found, entered, frame, |_| 0);
         bracket::end_held_op(frame);
-        let _ = bracket::left_held();
+        bracket::left_announced();
     }
 }

@@ -42,11 +42,12 @@ pub unsafe extern "C" fn add(host: *const Raw, name: *const c_char) -> Machine {
             }
             (described(&*host), text(name))
         };
+        let host = find_or_keep(host)?;
         if MACHINES.fetch_add(1, Ordering::Relaxed) >= MOST_MACHINES {
             MACHINES.store(MOST_MACHINES, Ordering::Relaxed);
             return None;
         }
-        let vm = Vm::register(name.into_owned(), find_or_keep(host)?)?;
+        let vm = Vm::register(name.into_owned(), host)?;
         tell(vm);
         Some(vm)
     });

@@ -77,8 +77,20 @@ pub fn enter_before() {
 pub fn enter_held() -> u64 {
     let Some(thread) = recording() else { return 0 };
     // SAFETY: this is the thread's own state.
-    let thread = unsafe { &mut *thread };
-    thread.announcing.begins();
+    unsafe { (*thread).announcing.begins() };
+    // SAFETY: as above.
+    enter_of(unsafe { &mut *thread })
+}
+
+/// Does the same for a host that is not measured and calls [`left_announced`].
+#[inline(always)]
+pub fn enter_announced() -> u64 {
+    // SAFETY: this is the thread's own state.
+    recording().map_or(0, |thread| enter_of(unsafe { &mut *thread }))
+}
+
+#[inline(always)]
+fn enter_of(thread: &mut Thread) -> u64 {
     if thread.draws.is_on() {
         thread.enter_apart(BEFORE);
         return 0;
@@ -93,11 +105,25 @@ pub fn left_held() -> i32 {
     let Some(thread) = recording() else { return 0 };
     // SAFETY: this is the thread's own state.
     let thread = unsafe { &mut *thread };
+    left_of(thread);
+    thread.announcements_due()
+}
+
+/// The last thing that the call of a host does after an op that began with [`enter_announced`].
+#[inline(always)]
+pub fn left_announced() {
+    if let Some(thread) = recording() {
+        // SAFETY: this is the thread's own state.
+        left_of(unsafe { &mut *thread });
+    }
+}
+
+#[inline(always)]
+fn left_of(thread: &mut Thread) {
     if !thread.draws.is_on() {
         // In a run with a budget, brackets of such hosts have no times.
         thread.left_apart();
     }
-    thread.announcements_due()
 }
 
 /// The first thing that a host's call does after an op. In a run with a budget, it tells what an op costs
@@ -141,7 +167,7 @@ pub unsafe fn begin_op(
 }
 
 /// Begins an op that the host ends even if it throws, and that it identifies by `address` until then.
-/// `entered` is the result of [`enter_held`], or 0. `forward(thread)` is one more than the export of the op's forward op, or 0 if there is none.
+/// `entered` is the result of [`enter_held`] or [`enter_announced`], or 0. `forward(thread)` is one more than the export of the op's forward op, or 0 if there is none.
 ///
 /// # Safety
 /// Same as for [`begin_op`].

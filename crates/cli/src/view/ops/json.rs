@@ -227,6 +227,15 @@ impl<'a> Rows<'a> {
         let mut ops = HashMap::new();
         let (usual, table) = if view.profile.is_sampled() {
             let found = sampled::rows(view.profile, chosen)?;
+            if found.is_none()
+                && (chosen.filter.is_some() || chosen.sort.is_some() || chosen.top.is_some())
+            {
+                return Err(Failure::new(
+                    "--filter, --sort and --top choose rows, and with --since and --until, a run with \
+                     a budget has none: only of timed calls is the time known",
+                )
+                .hint("leave them out: the document then has all timed calls of this time"));
+            }
             let table = found.map(|(summary, table)| {
                 let keys = summary.rows.iter().map(|row| row.key).enumerate();
                 let op = |(row, key)| if let Key::Op(op) = key { Some((op, row)) } else { None };

@@ -1,15 +1,17 @@
 //! The ops as text for people.
 
+use std::borrow::Cow;
+use std::collections::BTreeSet;
 use std::io::{self, Write};
 
-use profile::Profile;
+use analysis::ops::OpRowKind;
 
 use super::{View, columns, machines};
 use crate::failure::Failure;
 use crate::output::Format;
 use crate::view::head::command;
 use crate::view::losses;
-use crate::view::notes::{hosts_without_calls, isolated_python};
+use crate::view::notes::{hosts_without_calls, isolated_python, some_of};
 use crate::view::price;
 use crate::view::table::{Table, top};
 use crate::view::text;
@@ -171,7 +173,7 @@ fn notes(view: &View<'_>) -> Vec<String> {
                 "counts of (entry function) include those between ops and those of {} ops, which \
                      were only timed (record with --bookkeeping to count them); counts of an op do \
                      not include the ops inside it",
-                bookkeeping(view.profile)
+                bookkeeping(view)
             ),
         });
     }
@@ -198,15 +200,21 @@ fn notes(view: &View<'_>) -> Vec<String> {
     notes
 }
 
-/// How the hosts call their bookkeeping ops.
-fn bookkeeping(profile: &Profile) -> String {
-    let hosts = profile.ops.hosts().iter();
-    let mut names: Vec<String> = hosts
-        .filter(|host| !host.bookkeeping.is_empty())
-        .map(|host| format!("{}*", host.bookkeeping))
+/// How the hosts of the table call their bookkeeping ops.
+fn bookkeeping(view: &View<'_>) -> String {
+    let rows = view.table.rows.iter();
+    let of_rows: BTreeSet<Cow<'_, str>> = rows
+        .filter_map(|row| match &row.kind {
+            OpRowKind::Bookkeeping { names, .. } => Some(names.as_str().into()),
+            _ => None,
+        })
         .collect();
-    names.dedup();
-    names.join(" and ")
+    // With `--all`, they have rows of their own.
+    let ops = &view.profile.ops;
+    let of_ops = ops.all().iter().filter(|op| of_rows.is_empty() && op.bookkeeping);
+    let prefixes: BTreeSet<&str> = of_ops.map(|op| &*ops.host_of(op).bookkeeping).collect();
+    let of_ops = prefixes.into_iter().map(|prefix| format!("{prefix}*").into());
+    some_of(of_rows.into_iter().chain(of_ops).collect())
 }
 
 /// Why there may be no ops.

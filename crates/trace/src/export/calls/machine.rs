@@ -9,7 +9,7 @@
 //!  worker                    └►▐─ task 1 ─▌        an arrow from the region to each task
 //! ```
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use model::activity::{FlowKind, Value};
 use profile::columns::{
@@ -47,7 +47,37 @@ pub struct Machines {
 struct Export {
     /// `Input Dims` and `Input type`, as JSON.
     inputs: (String, String),
+    /// Whether its host's key for the library is not a key of something else that calls have.
+    own_key: bool,
 }
+
+/// The arguments that calls have, besides counters and values.
+const KEYS: [&str; 24] = [
+    "Input Dims",
+    "Input type",
+    "device_name",
+    "asynchronous",
+    "task",
+    "tasks",
+    "workgroup",
+    "worker",
+    "cpu",
+    "node",
+    "External id",
+    "region",
+    "storage_bytes",
+    "workspace_bytes",
+    "failed",
+    "start_ticks",
+    "duration_ticks",
+    "weight",
+    "skipped",
+    "counter_weight",
+    "dispatch",
+    "correlation",
+    "device",
+    "stream",
+];
 
 /// Whether process `index` has such calls, according to its metadata.
 pub fn has_machines(profile: &Profile, index: usize) -> bool {
@@ -61,9 +91,14 @@ impl Machines {
         let arrow = FlowKind::Named("region".to_owned());
         let mut arrows: HashMap<u64, Arrows> = HashMap::new();
         let process = &profile.processes[index];
-        let exports = process.op_exports.iter();
-        let exports =
-            exports.map(|export| (export.id, Export { inputs: inputs(&export.arguments) }));
+        let counters = profile.manifest.counters.iter().map(|counter| counter.name.as_str());
+        let values = process.value_keys.iter().map(|key| key.name.as_str());
+        let keys: HashSet<&str> = KEYS.into_iter().chain(counters).chain(values).collect();
+        let exports = process.op_exports.iter().map(|export| {
+            let host = op_of(profile, index, export.id).map(|op| profile.ops.host_of(op));
+            let own_key = host.is_some_and(|host| !keys.contains(&*host.library_key));
+            (export.id, Export { inputs: inputs(&export.arguments), own_key })
+        });
         let exports = exports.collect();
         if !process.op_exports.iter().any(|export| export.role == Role::Region) {
             return Self { arrows, arrow, exports };
@@ -186,7 +221,10 @@ impl<'a> ProcessExport<'a, '_> {
         if !op.device.is_empty() {
             args.push(Arg::text("device_name", &op.device));
         }
-        let key = &self.profile.ops.host_of(op).library_key;
+        let key = match export.is_some_and(|export| export.own_key) {
+            true => &*self.profile.ops.host_of(op).library_key,
+            false => "library",
+        };
         args.push(Arg::text(key, &op.library));
         if op.asynchronous {
             args.push(yes("asynchronous"));
