@@ -57,13 +57,15 @@ pub struct Op {
 }
 
 impl Op {
-    fn new((library, host): &(Arc<str>, u32), export: &Export) -> Self {
+    fn new((library, host): &(Arc<str>, u32), export: &Export, hosts: &[Host]) -> Self {
         let name = if export.name.is_empty() {
             format!("{}#{}", beginning(library), export.ordinal)
         } else {
             export.name.clone()
         };
+        let described = hosts.get(*host as usize).unwrap_or(&Host::UNKNOWN);
         Self {
+            shown: described.shown_name(&name).map(String::into_boxed_str),
             name,
             library: Arc::clone(library),
             host: *host,
@@ -194,10 +196,11 @@ impl Ops {
                 libraries.iter().map(|l| (l.name.as_str().into(), host(l))).collect();
             let by_id: HashMap<u32, &(Arc<str>, u32)> =
                 libraries.iter().map(|library| library.id).zip(&names).rev().collect();
-            let functions = libraries.iter().zip(&names).flat_map(|(library, name)| {
-                library.exports.iter().map(move |export| (export.id, Op::new(name, export)))
-            });
             let described = &result.hosts;
+            let functions = libraries.iter().zip(&names).flat_map(|(library, name)| {
+                let exports = library.exports.iter();
+                exports.map(move |export| (export.id, Op::new(name, export, described)))
+            });
             let calls = exports
                 .iter()
                 .map(|e| (e.id, Op::of_machine(by_id.get(&e.library).copied(), e, described)));
@@ -293,6 +296,13 @@ mod tests {
             ticks: 0,
             exports: Vec::new(),
         };
+        // As an import keeps them: as functions of a library.
+        let steps = ["ProfilerStep#4", "ProfilerStep#5", "mm"];
+        let function =
+            |id: u32| Export { id, name: steps[id as usize].into(), ..Export::default() };
+        let imported = Library { exports: (0..3).map(function).collect(), ..library.clone() };
+        let ops = Ops::new([(&[(3, host.clone())][..], &[imported][..], &[][..])]);
+        assert_eq!((0..3).map(|op| ops.row_of(op)).collect::<Vec<_>>(), [0, 0, 2]);
         let (hosts, libraries) = ([(3, host)], [library]);
         let ops = Ops::new([(&hosts[..], &libraries[..], &exports[..])]);
         let rows: Vec<OpId> = (0..6).map(|op| ops.row_of(op)).collect();
