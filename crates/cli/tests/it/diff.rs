@@ -208,8 +208,15 @@ fn run_writes_the_page_of_what_it_recorded() {
     let (code, said) = run(&[two.as_slice(), &["--", "true"]].concat());
     assert!(code == Some(1) && !scratch.join("e.html").exists(), "nothing to compare: {said}");
     assert!(said.contains("e.html: was not written, because no round is complete"), "{said}");
-    let two = ["-o", "f.series", "--repeat", "2", "--against", "sleep 0", "--html=-f.html"];
+    // Without any op there are no rows to compare.
+    let two = ["-o", "h.series", "--repeat", "2", "--against", "sleep 0", "--html", "h.html"];
     let (code, said) = run(&[two.as_slice(), &["--", "true"]].concat());
+    assert!(code == Some(0) && !scratch.join("h.html").exists(), "{said}");
+    assert!(said.contains("no run has such rows"), "{said}");
+    let toy = crate::toy_host::host().get_program().to_str().unwrap().to_owned();
+    let against = format!("--against='{toy}'");
+    let two = ["-o", "f.series", "--repeat", "2", &against, "--html=-f.html"];
+    let (code, said) = run(&[two.as_slice(), &["--", &toy]].concat());
     assert_eq!(code, Some(0), "{said}");
     assert!(said.contains("-f.html: a page for browsers"), "{said}");
     assert_ne!(head("-f.html")["compare"], Value::Null);
