@@ -164,9 +164,10 @@ mod tests {
             (3, Role::Op, "cpu_op", "toy.kernel"),
             (3, Role::Task, "cpu_op", "cpu_op"),
             (4, Role::Workgroup, "cpu_op", "workgroup"),
-            (5, Role::Run, "user_annotation", "once"),
-            (5, Role::Range, "user_annotation", "once"),
-            (5, Role::Op, "cpu_op", "runner.once"),
+            // Roles of another meaning for Kineto: the first one has the name.
+            (5, Role::Run, "user_annotation", "runner.once"),
+            (5, Role::Range, "user_annotation", "runner.once"),
+            (5, Role::Op, "cpu_op", "once"),
             (99, Role::Workgroup, "cpu_op", "cpu_op"),
         ] {
             for (vocabulary, expected) in
