@@ -159,12 +159,6 @@ fn in_order_of_weight(table: &mut TableOut) {
 }
 
 fn table_of_whole(of: &Comparison) -> TableOut {
-    let column = |name: &str, title: &str, is_text: bool| ColumnOut {
-        name: name.to_owned(),
-        title: title.to_owned(),
-        is_text,
-        is_minor: false,
-    };
     let text = |text: &Option<String>| match text {
         Some(text) => CellOut::Text(text.clone()),
         None => CellOut::Missing(()),
@@ -174,28 +168,34 @@ fn table_of_whole(of: &Comparison) -> TableOut {
         let name = CellOut::Text(whole.name.to_owned());
         vec![name, text(&whole.verdict), text(a), text(b), text(&whole.adds)]
     };
-    TableOut {
-        id: "whole".to_owned(),
-        group: Group::Ops.name(),
-        title: "The whole".to_owned(),
-        lead: Vec::new(),
-        explained: Vec::new(),
-        columns: vec![
-            column("of", "of a run", true),
-            column("verdict", of.verdicts, true),
-            column("a_ns", "A", false),
-            column("b_ns", "B", false),
-            column("in_run", of.adds, false),
-        ],
-        rows: of.whole.iter().map(row).collect(),
-        parents: None,
-        ops: None,
-        rest: None,
-        sort: String::new(),
-        share: -1,
-        left_out: 0,
-        plots: Vec::new(),
-    }
+    let columns = vec![
+        ColumnOut::new("of", "of a run", true),
+        ColumnOut::new("verdict", of.verdicts, true),
+        ColumnOut::new("a_ns", "A", false),
+        ColumnOut::new("b_ns", "B", false),
+        ColumnOut::new("in_run", of.adds, false),
+    ];
+    let rows = of.whole.iter().map(row).collect();
+    TableOut::plain("whole", Group::Ops.name(), "The whole", columns, rows)
+}
+
+/// The mark of each row that has an estimate, of the kind of the row's verdict: also what adds something is
+/// of no other kind if it is the same.
+fn marks(
+    rows: &[Row],
+    of: impl Fn(&Row) -> Option<Estimate>,
+    place: impl Fn(f64) -> f64,
+    in_words: fn(&Estimate) -> String,
+) -> Vec<Option<MarkOut>> {
+    let mark = |row: &Row| {
+        of(row).map(|estimate| MarkOut {
+            at: place(estimate.value),
+            ends: estimate.ends.map(|ends| ends.map(&place)),
+            kind: row.kind,
+            text: in_words(&estimate),
+        })
+    };
+    rows.iter().map(mark).collect()
 }
 
 /// The axis of changes. Its middle is no change.
@@ -232,17 +232,7 @@ impl Changes {
             zero: 0.5,
             band: self.threshold.map(|by| [self.place(1.0 / (1.0 + by) - 1.0), self.place(by)]),
             is_bars: false,
-            rows: rows
-                .iter()
-                .map(|row| {
-                    row.change.map(|change| MarkOut {
-                        at: self.place(change.value),
-                        ends: change.ends.map(|ends| ends.map(|end| self.place(end))),
-                        kind: row.kind,
-                        text: in_words(&change),
-                    })
-                })
-                .collect(),
+            rows: marks(rows, |row| row.change, |change| self.place(change), in_words),
         })
     }
 
@@ -307,18 +297,12 @@ impl Parts {
             zero: self.place(0.0),
             band: None,
             is_bars: true,
-            rows: rows
-                .iter()
-                .map(|row| {
-                    row.part.filter(|part| part.value.is_finite()).map(|part| MarkOut {
-                        at: self.place(part.value),
-                        ends: part.ends.map(|ends| ends.map(|end| self.place(end))),
-                        // The verdict, not the sign: what is the same adds something as well.
-                        kind: row.kind,
-                        text: in_words(&part),
-                    })
-                })
-                .collect(),
+            rows: marks(
+                rows,
+                |row| row.part.filter(|part| part.value.is_finite()),
+                |ns| self.place(ns),
+                in_words,
+            ),
         })
     }
 }

@@ -50,6 +50,34 @@ pub struct TableOut {
     pub plots: Vec<PlotOut>,
 }
 
+impl TableOut {
+    /// A table without order, tree, links to ops or plots.
+    pub fn plain(
+        id: &str,
+        group: &'static str,
+        title: &str,
+        columns: Vec<ColumnOut>,
+        rows: Vec<Vec<CellOut>>,
+    ) -> Self {
+        Self {
+            id: id.to_owned(),
+            group,
+            title: title.to_owned(),
+            lead: Vec::new(),
+            explained: Vec::new(),
+            columns,
+            rows,
+            parents: None,
+            ops: None,
+            rest: None,
+            sort: String::new(),
+            share: -1,
+            left_out: 0,
+            plots: Vec::new(),
+        }
+    }
+}
+
 #[derive(Clone, Serialize)]
 pub struct PlotOut {
     pub title: String,
@@ -93,6 +121,12 @@ pub struct ColumnOut {
     pub title: String,
     pub is_text: bool,
     pub is_minor: bool,
+}
+
+impl ColumnOut {
+    pub fn new(name: &str, title: &str, is_text: bool) -> Self {
+        Self { name: name.to_owned(), title: title.to_owned(), is_text, is_minor: false }
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize)]

@@ -63,12 +63,6 @@ fn related(profile: &Profile, op: &OpStats) -> Option<Related> {
         // The cell of the coefficient says the same.
         Some(MarkOut { at, ends: None, kind, text: String::new() })
     };
-    let column = |name: &str, title: &str, is_text: bool| ColumnOut {
-        name: name.to_owned(),
-        title: title.to_owned(),
-        is_text,
-        is_minor: false,
-    };
     let row = |(at, pair): &(usize, &Pair)| {
         let noise = ["", "mostly noise of the probe"][usize::from(op.all.is_noise(at + 1))];
         vec![
@@ -90,32 +84,19 @@ fn related(profile: &Profile, op: &OpStats) -> Option<Related> {
         rows: order.iter().map(mark).collect(),
     };
     let mut columns = vec![
-        column("counter", "counter", true),
-        column("spearman", "Spearman (ranks)", false),
-        column("pearson", "Pearson (values)", false),
-        column("calls", "calls", false),
-        column("note", "", true),
+        ColumnOut::new("counter", "counter", true),
+        ColumnOut::new("spearman", "Spearman (ranks)", false),
+        ColumnOut::new("pearson", "Pearson (values)", false),
+        ColumnOut::new("calls", "calls", false),
+        ColumnOut::new("note", "", true),
     ];
     let mut rows: Vec<Vec<CellOut>> = order.iter().map(row).collect();
     if order.iter().all(|(at, _)| !op.all.is_noise(at + 1)) {
         columns.pop();
         rows.iter_mut().for_each(|row| drop(row.pop()));
     }
-    let table = TableOut {
-        id: "goes_with".to_owned(),
-        group: "ops",
-        title: "What goes with slow calls".to_owned(),
-        lead: Vec::new(),
-        explained: Vec::new(),
-        columns,
-        rows,
-        parents: None,
-        ops: None,
-        rest: None,
-        sort: String::new(),
-        share: -1,
-        left_out: 0,
-        plots: vec![plot],
-    };
+    let title = "What goes with slow calls";
+    let plots = vec![plot];
+    let table = TableOut { plots, ..TableOut::plain("goes_with", "ops", title, columns, rows) };
     (!order.is_empty()).then_some(Related { words, table })
 }

@@ -1,5 +1,7 @@
 //! Tables of the report, as the page gets them: the same cells, with the number to sort by.
 
+use std::collections::HashMap;
+
 use analysis::Key;
 
 use super::data::{CellOut, ColumnOut, TableOut};
@@ -27,10 +29,10 @@ pub fn of(form: &Form, known: &[Key]) -> TableOut {
         known.iter().position(|known| *known == key)
     };
     // A row of a tree comes after the one above it, so those that are left out are above no other.
-    let place = |row: usize| order.iter().position(|other| *other == row);
+    let places = places(order);
     let above = |row: &usize| {
         let above = form.parents.as_ref()?.get(*row).copied().flatten()?;
-        place(above)
+        places.get(&above).copied()
     };
     let left_out = table.left_out + table.order.len() - order.len();
     let meanings = marks(table, &[]).into_iter().map(|(mark, text)| format!("{mark}{text}"));
@@ -61,6 +63,11 @@ pub fn of(form: &Form, known: &[Key]) -> TableOut {
         left_out,
         plots: Vec::new(),
     }
+}
+
+/// Where each row is in the order.
+fn places(order: &[usize]) -> HashMap<usize, usize> {
+    order.iter().enumerate().map(|(at, row)| (*row, at)).collect()
 }
 
 fn not_here(rows: usize) -> Vec<String> {
@@ -125,9 +132,10 @@ fn module_of(loops: &Loops<'_>, module: usize, full: &Table, begin: usize, id: S
             (text, true) => with_number(text.to_owned(), number(&column.title, row)),
         }
     };
+    let places = places(rows);
     let above = |row: usize| {
         let parent = tree.nodes[rows[row]].parent?;
-        rows.iter().position(|other| *other == parent)
+        places.get(&parent).copied()
     };
     let name = tree.table.as_ref().map_or_else(|| tree.identity(), |table| table.source.clone());
     TableOut {
