@@ -269,8 +269,13 @@ def usual(names, calls_per_op, threads, grid=1):
         inside = sum(call[1] for call in calls[i] if call[3] == 1) * grid
         thread_rows.append([f"{label} ({4711 + i})", [time(inside), inside], [time(wall), wall],
                             [time(wall - inside), wall - inside], [time((wall - inside) / 3), (wall - inside) / 3]])
+    # All of these are true at once.
+    number = sum(map(len, calls))
+    lives = wall * len(threads)
+    idle = sum(row[3][1] for row in thread_rows)
+    probes = number * 350
     by_op = table("op", "ops", "Ops", columns, rows, ops=list(range(len(ops))), share=3,
-                  rest=["(between)", None, [time(span * 0.2), span * 0.2]] + [None] * 9,
+                  rest=["(between)", None, [time(idle), idle]] + [None] * 9,
                   explained=["± half of the 95 % interval: what empty calls read is subtracted, and is not known better than this",
                              "* counted in only some of the calls"])
     tree = table("tree", "ops", "Tree", [columns[0], columns[1], column("total_ns", "total"), column("share", "own share")],
@@ -282,8 +287,8 @@ def usual(names, calls_per_op, threads, grid=1):
     loops = table("loop", "loops", "Loops", [
         column("loop", "loop", True), column("hits", "hits"), column("total_ns", "self"), column("source", "source", True),
     ], [["matmul", ["2", 2], ["200 µs ±28.8 ns", 2e5], "/src/matmul.c:3"],
-        ["i", ["21", 21], ["2.40 ms ±395 ns", 2.4e6], "/src/matmul.c:4"],
-        ["j", ["200", 200], None, "/src/matmul.c:5"]], parents=[-1, 0, 1], lead=["mode timed; 4 of 5 ids entered by 2 threads"])
+        ["i", ["20", 20], ["2.40 ms ±395 ns", 2.4e6], "/src/matmul.c:4"],
+        ["j", ["200", 200], None, "/src/matmul.c:5"]], parents=[-1, 0, 1], lead=["mode timed; 3 of 5 ids entered by 2 threads"])
     kinds = table("kind", "activities", "Kinds", [column("kind", "kind", True), column("calls", "number"), column("total_ns", "total")],
                   [["kernel", ["1,200", 1200], ["3.20 ms", 3.2e6]], ["gpu_memcpy", ["10", 10], ["20.0 µs", 2e4]]])
     lines = [{"number": f"{0x1140 + 6 * i:x}", "text": f"  vmovapd -{64 * i}(%rdx,%rax,4), %zmm{i % 32}", "margin": "1.20 ms ±212 ns, 98.2 %" if i == 20 else "",
@@ -294,14 +299,14 @@ def usual(names, calls_per_op, threads, grid=1):
     head.update({
         "program": "iree-benchmark-module", "about": f"{sum(map(len, calls)):,} calls in {time(span)}",
         "sentences": [f"{time(whole)} in {sum(map(len, calls)):,} calls ({len(threads)} threads), 80 % in 5 of {len(names)} ops",
-                      "the threads spent 47.4 % of 1.90 ms outside of calls"],
-        "warnings": ["The probes took about 23.4 % of the threads' wall time (1.75 µs a call). Times within calls "
+                      f"the threads spent {100 * idle / lives:.1f} % of {time(lives)} outside of calls"],
+        "warnings": [f"The probes took about {100 * probes / lives:.1f} % of the threads' wall time (350 ns a call). Times within calls "
                      "hold 20.0 ns of that each; gaps between calls hold the rest."],
         "recording": [["command", "./iree-benchmark-module --module=tblock.vmfb --function=main --input=128x64xf32"],
                       ["exit", "0"], ["when", "2026-11-22 06:04:04 UTC"], ["machine", "vm, AMD EPYC, 2 logical CPUs"],
                       ["kernel", "6.18.44"], ["clock", "tsc, 0.385 ns a tick"], ["counters", "page-faults | task-clock"]],
-        "price": "price: about 71.5 ms of processor time, 23.4 % of the threads' time",
-        "priceParts": "40,200 calls at 1.75 µs each, context switches with counters not measured, flushing 0 ns",
+        "price": f"price: about {time(probes)} of processor time, {100 * probes / lives:.1f} % of the threads' time",
+        "priceParts": f"{number:,} calls at 350 ns each, context switches with counters not measured, flushing 0 ns",
         "losses": [["multiplexed_call", "1", "calls during which the counters ran for only part of the time"],
                    ["counter_open_failed", "2", "threads whose counters could not be opened; their calls have times but no counts"]],
         "notes": ["cycles is left out: this machine has no such counter", "in a container (/.dockerenv exists)"],
@@ -314,11 +319,11 @@ def usual(names, calls_per_op, threads, grid=1):
             "series": [{"lane": -1, "label": "task-clock", "about": "at most 324 µs in 254 µs",
                         "at": [span * i / 200 for i in range(200)],
                         "values": [None if i % 37 == 5 else 200 + 100 * math.sin(i / 9) for i in range(200)]},
-                       {"lane": 0, "label": "page-faults in calls", "about": "up to 1.31 per µs",
+                       {"lane": 0, "label": "page-faults in calls", "about": "up to 1.31 per ms",
                         "at": [span * i / 50 for i in range(51)],
                         "values": [None if i in (7, 50) else 1 + 0.3 * math.cos(i / 3) for i in range(51)]}],
         },
-        "listings": [{"label": "matmul", "words": ["2 loops, 213 instructions, 512 bit vectors"], "loops": ["i", "for.body4"],
+        "listings": [{"label": "matmul", "words": ["2 loops, 213 instructions, 512 bit vectors"], "loops": ["i", "j"],
                       "columns": [{"title": "C", "lines": source}, {"title": "assembly", "lines": lines}]}],
     })
     return head, block
