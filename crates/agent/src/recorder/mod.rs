@@ -26,7 +26,7 @@
 //! | [`collectors`] | runs the users' collectors |
 //! | [`adapter`] | defines the interface of an adapter |
 //! | [`calibrate`] | measures the cost of an empty bracket |
-//! | [`rehearsal`] | brackets empty calls for adapters without calls of their own |
+//! | [`rehearsal`] | brackets empty calls, to measure what a bracket costs |
 //! | [`fork`] | handles a fork by a signal handler that has interrupted the recorder |
 
 mod abandoned;

@@ -1,11 +1,36 @@
-//! Brackets empty calls for adapters that have no calls of their own to bracket: a thread that attaches
+//! Brackets empty calls, to find out what a bracket costs. An adapter says what it calls and what
+//! brackets that.
+//!
+//! For adapters that have no calls of their own to bracket there are plain calls: a thread that attaches
 //! in order to read counters measures what all brackets have in common.
 
 use record::Call;
+use record::clock::ClockKind;
 
 use crate::recorder::adapter::Took;
 use crate::recorder::bracket::{Newcomer, stack_address};
 use crate::recorder::thread::{BEFORE, Thread};
+
+/// Makes `calls` empty calls without a bracket, `bare`, and as many with one, `probed`, by turns. It is
+/// inlined like `probed`, so that nothing but the bracket is between the two looks at the clock.
+#[inline(always)]
+pub fn rehearse(
+    clock: ClockKind,
+    calls: usize,
+    mut bare: impl FnMut(),
+    mut probed: impl FnMut(),
+) -> Took {
+    let mut took = Took { bare: Vec::with_capacity(calls), probed: Vec::with_capacity(calls) };
+    for _ in 0..calls {
+        let begin = clock.begin();
+        bare();
+        took.bare.push(clock.begin().wrapping_sub(begin));
+        let begin = clock.begin();
+        probed();
+        took.probed.push(clock.begin().wrapping_sub(begin));
+    }
+    took
+}
 
 #[inline(never)]
 fn nothing() {
@@ -16,16 +41,7 @@ fn nothing() {
 pub fn rehearse_plain_calls(thread: &mut Thread, calls: usize, _: bool) -> Took {
     let clock = thread.run.clock;
     let empty: fn() = std::hint::black_box(nothing);
-    let (mut bare, mut probed) = (Vec::with_capacity(calls), Vec::with_capacity(calls));
-    for _ in 0..calls {
-        let begin = clock.begin();
-        empty();
-        bare.push(clock.begin().wrapping_sub(begin));
-        let begin = clock.begin();
-        bracketed(thread, empty);
-        probed.push(clock.begin().wrapping_sub(begin));
-    }
-    Took { bare, probed }
+    rehearse(clock, calls, empty, || bracketed(thread, empty))
 }
 
 #[inline(never)]

@@ -2,7 +2,6 @@
 //! host's stack identifies a call until it ends.
 
 use std::ffi::{c_char, c_void};
-use std::sync::atomic::{AtomicPtr, Ordering};
 
 use abi::host::{Machine, role};
 use record::host::Host;
@@ -10,11 +9,13 @@ use record::meta::Role;
 
 use crate::adapters::announced::ADAPTER;
 use crate::adapters::machine::bracket;
+use crate::adapters::machine::nowhere::Nowhere;
 use crate::adapters::machine::op::{self, Entry};
 use crate::adapters::machine::vm::Vm;
 use crate::process::guard::guarded;
 use crate::process::hosts::Described;
 use crate::recorder::adapter::Took;
+use crate::recorder::rehearsal;
 use crate::recorder::thread::Thread;
 use crate::state::epoch;
 
@@ -77,28 +78,11 @@ pub fn rehearse(thread: &mut Thread, calls: usize, bookkeeping: bool) -> Took {
         bookkeeping: std::borrow::Cow::Borrowed(BOOKKEEPING),
         ..Host::UNKNOWN
     });
-    static VM: AtomicPtr<Vm> = AtomicPtr::new(std::ptr::null_mut());
-    let mut vm = VM.load(Ordering::Acquire);
-    if vm.is_null() {
-        vm = std::ptr::from_ref(Vm::nowhere(&NOBODY)).cast_mut();
-        VM.store(vm, Ordering::Release);
-    }
-    // SAFETY: leaked by `Vm::nowhere`.
-    let vm = unsafe { &*vm };
+    static NOWHERE: Nowhere = Nowhere::new(&NOBODY);
     let name = if bookkeeping { c"bookkeeping.rehearsal" } else { c"rehearsal" };
-    let Some(entry) = op::by_name(vm, Role::Op, name.to_bytes()) else { return Took::default() };
-    entry.rehearse(thread);
-    let clock = thread.run.clock;
-    let (mut bare, mut probed) = (Vec::with_capacity(calls), Vec::with_capacity(calls));
-    for _ in 0..calls {
-        let begin = clock.begin();
-        std::hint::black_box(name);
-        bare.push(clock.begin().wrapping_sub(begin));
-        let begin = clock.begin();
-        bracketed(vm, entry, name.as_ptr());
-        probed.push(clock.begin().wrapping_sub(begin));
-    }
-    Took { bare, probed }
+    let Some((vm, entry)) = NOWHERE.op(thread, name) else { return Took::default() };
+    let bare = || _ = std::hint::black_box(name);
+    rehearsal::rehearse(thread.run.clock, calls, bare, || bracketed(vm, entry, name.as_ptr()))
 }
 
 #[inline(never)]

@@ -16,6 +16,7 @@ use crate::recorder::adapter::Took;
 use crate::recorder::attach;
 use crate::recorder::bracket::{Newcomer, PLAIN_CLOCK, fetch, stack_address};
 use crate::recorder::collectors;
+use crate::recorder::rehearsal;
 use crate::recorder::thread::{self, BEFORE, Thread};
 
 #[cold]
@@ -321,7 +322,6 @@ unsafe extern "C-unwind" fn nothing(
 
 /// Brackets empty dispatches, for calibration. Counters are read for each of them.
 pub fn rehearse(thread: &mut Thread, calls: usize, _: bool) -> Took {
-    let clock = thread.run.clock;
     let dispatch = DispatchState {
         workgroup_size_x: 1,
         workgroup_size_y: 1,
@@ -346,17 +346,10 @@ pub fn rehearse(thread: &mut Thread, calls: usize, _: bool) -> Took {
         local_memory_size: 0,
     };
     let empty = std::hint::black_box(nothing as abi::iree::Dispatch);
-    let mut bare = Vec::with_capacity(calls);
-    let mut probed = Vec::with_capacity(calls);
-    for _ in 0..calls {
-        let begin = clock.begin();
-        // SAFETY: `empty` has the type of a dispatch function and reads none of its arguments.
-        unsafe { empty(&Environment::ZERO, &dispatch, &workgroup) };
-        bare.push(clock.begin().wrapping_sub(begin));
-        let begin = clock.begin();
-        // SAFETY: `empty` has the type of a dispatch function and reads none of its arguments.
+    // SAFETY: `empty` has the type of a dispatch function and reads none of its arguments.
+    let bare = || _ = unsafe { empty(&Environment::ZERO, &dispatch, &workgroup) };
+    rehearsal::rehearse(thread.run.clock, calls, bare, || {
+        // SAFETY: as above.
         unsafe { call(0, empty, &Environment::ZERO, &dispatch, &workgroup) };
-        probed.push(clock.begin().wrapping_sub(begin));
-    }
-    Took { bare, probed }
+    })
 }

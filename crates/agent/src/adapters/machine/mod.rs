@@ -5,10 +5,12 @@
 //! | [`bracket`] | begins and ends ops, runs, regions and tasks, and records their values |
 //! | [`op`] | maps a call to the id of its export, without allocation |
 //! | [`vm`] | registers the hosts |
+//! | [`nowhere`] | a machine that belongs to nobody, for calibration |
 //! | [`watching`] | whether a machine's calls are watched just now |
 //! | [`text`] | spells data types, shapes and devices |
 
 pub mod bracket;
+pub mod nowhere;
 pub mod op;
 pub mod text;
 pub mod vm;

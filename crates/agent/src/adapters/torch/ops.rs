@@ -9,7 +9,7 @@
 //! progress of its thread; the shim keeps what its end needs ([`Apart`]).
 
 use std::ffi::{CStr, c_char, c_void};
-use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use abi::torch::ops::{COUNTERS, Call as TorchCall, Counts, Table, VERSION, kind};
 use counters::Readings;
@@ -18,14 +18,15 @@ use record::Call;
 use record::meta::Role;
 
 use crate::adapters::machine::bracket;
+use crate::adapters::machine::nowhere::Nowhere;
 use crate::adapters::machine::op::{self, Entry, LONGEST_NAME, Tensors, Words};
-use crate::adapters::machine::vm::Vm;
 use crate::adapters::torch::host::host;
 use crate::adapters::torch::{ADAPTER, HOST, forward, openmp, patch};
 use crate::os::sys::ErrnoGuard;
 use crate::process::guard::guarded;
 use crate::process::losses;
 use crate::recorder::adapter::Took;
+use crate::recorder::rehearsal;
 use crate::recorder::thread::{self, Thread, Workers};
 use crate::state::{epoch, run};
 
@@ -285,24 +286,11 @@ extern "C" fn announced(begin: u64, end: u64) {
 /// Brackets `calls` ops that do nothing, for calibration. `uncounted` selects calls for which no
 /// counter is read, as for parallel regions.
 pub fn rehearse(thread: &mut Thread, calls: usize, uncounted: bool) -> Took {
-    static VM: AtomicPtr<Vm> = AtomicPtr::new(std::ptr::null_mut());
-    let mut vm = VM.load(Ordering::Acquire);
-    if vm.is_null() {
-        vm = std::ptr::from_ref(Vm::nowhere(&HOST)).cast_mut();
-        VM.store(vm, Ordering::Release);
-    }
-    // SAFETY: leaked by `Vm::nowhere`.
-    let vm = unsafe { &*vm };
+    static NOWHERE: Nowhere = Nowhere::new(&HOST);
     let name = c"aten::rehearsal";
-    let Some(entry) = op::by_name(vm, Role::Op, name.to_bytes()) else { return Took::default() };
-    entry.rehearse(thread);
-    let clock = thread.run.clock;
-    let (mut bare, mut probed) = (Vec::with_capacity(calls), Vec::with_capacity(calls));
-    for _ in 0..calls {
-        let begin = clock.begin();
-        std::hint::black_box(name);
-        bare.push(clock.begin().wrapping_sub(begin));
-        let begin = clock.begin();
+    let Some((vm, entry)) = NOWHERE.op(thread, name) else { return Took::default() };
+    let bare = || _ = std::hint::black_box(name);
+    rehearsal::rehearse(thread.run.clock, calls, bare, || {
         let marker = 0u8;
         let frame = (&raw const marker) as usize;
         if uncounted {
@@ -319,7 +307,5 @@ pub fn rehearse(thread: &mut Thread, calls: usize, uncounted: bool) -> Took {
                 bracket::left_held();
             }
         }
-        probed.push(clock.begin().wrapping_sub(begin));
-    }
-    Took { bare, probed }
+    })
 }

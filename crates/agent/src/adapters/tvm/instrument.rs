@@ -7,13 +7,14 @@
 //! recursion from an op that threw.
 
 use std::ffi::{c_int, c_void};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
 use abi::dlpack::{DataType, Device, DlTensor};
 use abi::tvm_ffi::{Any, Object, type_index};
 use record::meta::Role;
 
 use crate::adapters::machine::bracket::{self, Bracket, How, What};
+use crate::adapters::machine::nowhere::Nowhere;
 use crate::adapters::machine::op::{self, Entry};
 use crate::adapters::machine::vm::Vm;
 use crate::adapters::machine::watching::Function;
@@ -23,6 +24,7 @@ use crate::adapters::tvm::{ADAPTER, HOST, call};
 use crate::process::guard::guarded;
 use crate::recorder::adapter::Took;
 use crate::recorder::bracket::stack_address;
+use crate::recorder::rehearsal;
 use crate::recorder::thread::Thread;
 use crate::state::epoch;
 
@@ -276,14 +278,8 @@ fn run_ends(bracket: &Bracket, what: &What, failed: bool) {
 /// user's instrument, and the VM's own call is not included. `bookkeeping` selects ops of that
 /// kind, for which no counter is read.
 pub fn rehearse(thread: &mut Thread, calls: usize, bookkeeping: bool) -> Took {
-    static VM: AtomicU64 = AtomicU64::new(0);
-    let mut vm = VM.load(Ordering::Acquire);
-    if vm == 0 {
-        vm = std::ptr::from_ref(Vm::nowhere(&HOST)) as u64;
-        VM.store(vm, Ordering::Release);
-    }
-    // SAFETY: leaked by `Vm::nowhere`.
-    let vm = unsafe { &*(vm as *const Vm) };
+    static NOWHERE: Nowhere = Nowhere::new(&HOST);
+    let vm = NOWHERE.machine();
     let shape = [1i64, 1];
     let tensor = DlTensor {
         data: std::ptr::null_mut(),
@@ -312,23 +308,17 @@ pub fn rehearse(thread: &mut Thread, calls: usize, bookkeeping: bool) -> Took {
         return Took::default();
     };
     let function = instrument.bits as *mut Object;
-    let clock = thread.run.clock;
-    let (mut bare, mut probed) = (Vec::with_capacity(calls), Vec::with_capacity(calls));
     let mut result = Any::default();
     let mut tell = |arguments: &[Any; 7]| {
         let arguments = std::hint::black_box(arguments);
         // SAFETY: as above; the function object lives until the end.
         unsafe { (ffi.function_call)(function, arguments.as_ptr(), 7, &raw mut result) };
     };
-    for _ in 0..calls {
-        let begin = clock.begin();
-        std::hint::black_box(&before);
-        bare.push(clock.begin().wrapping_sub(begin));
-        let begin = clock.begin();
+    let bare = || _ = std::hint::black_box(&before);
+    let took = rehearsal::rehearse(thread.run.clock, calls, bare, || {
         tell(&before);
         tell(&after);
-        probed.push(clock.begin().wrapping_sub(begin));
-    }
+    });
     ffi.drop_value(instrument);
-    Took { bare, probed }
+    took
 }
