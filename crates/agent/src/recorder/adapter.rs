@@ -31,6 +31,21 @@ pub struct Adapter {
     pub run_source: Option<&'static RunSource>,
 }
 
+impl Adapter {
+    /// An adapter that does nothing and measures nothing: what a real one does not say.
+    pub const NOTHING: Self = Self {
+        prepare: || {},
+        constructed: || {},
+        main_begins: || {},
+        session_began: || {},
+        session_ends: || {},
+        at_exit: || {},
+        rehearse: |_, _, _| Took::default(),
+        has_uncounted: false,
+        run_source: None,
+    };
+}
+
 /// Ticks of each empty call, without and with the bracket.
 #[derive(Debug, Default)]
 pub struct Took {

@@ -18,14 +18,8 @@ use crate::recorder::adapter::Adapter;
 
 /// This adapter's interface to the recorder.
 pub static ADAPTER: Adapter = Adapter {
-    prepare: || {},
-    constructed: || {},
-    main_begins: || {},
-    session_began: || {},
-    session_ends: || {},
-    at_exit: || {},
     rehearse: calls::rehearse,
     // Bookkeeping ops.
     has_uncounted: true,
-    run_source: None,
+    ..Adapter::NOTHING
 };

@@ -43,12 +43,8 @@ pub static HOST: Described = Described::new(description::HOST);
 /// This adapter's interface to the recorder.
 pub static ADAPTER: Adapter = Adapter {
     prepare: interpose::prepare,
-    constructed: || {},
-    main_begins: || {},
     session_began: loaded::register,
-    session_ends: || {},
-    at_exit: || {},
     rehearse: probe::rehearse,
-    has_uncounted: false,
     run_source: Some(&hook_variables::SOURCE),
+    ..Adapter::NOTHING
 };

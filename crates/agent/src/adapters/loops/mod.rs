@@ -44,17 +44,13 @@ use crate::recorder::rehearsal;
 
 /// What the recorder knows about this adapter.
 pub static ADAPTER: Adapter = Adapter {
-    prepare: || {},
     constructed: register::constructed,
-    main_begins: || {},
     session_began,
-    session_ends: || {},
     at_exit: tables::at_process_exit,
     // A thread that attaches in order to read counters around loops measures the bracket that all
     // adapters have in common.
     rehearse: rehearsal::rehearse_plain_calls,
-    has_uncounted: false,
-    run_source: None,
+    ..Adapter::NOTHING
 };
 
 /// Registers what was loaded before the session began.

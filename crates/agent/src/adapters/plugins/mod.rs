@@ -44,7 +44,6 @@ use crate::state::{epoch, run_file};
 
 /// What the recorder knows about this adapter.
 pub static ADAPTER: Adapter = Adapter {
-    prepare: || {},
     constructed,
     main_begins,
     session_began: || {
@@ -56,8 +55,7 @@ pub static ADAPTER: Adapter = Adapter {
     at_exit: end,
     // Plugins have no calls that are bracketed.
     rehearse: rehearsal::rehearse_plain_calls,
-    has_uncounted: false,
-    run_source: None,
+    ..Adapter::NOTHING
 };
 
 /// The id of the process whose plugins record; 0 while none do. A child that shares our memory

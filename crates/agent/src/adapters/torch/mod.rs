@@ -37,14 +37,8 @@ pub static HOST: Described = Described::new(description::HOST);
 
 /// This adapter's interface to the recorder.
 pub static ADAPTER: Adapter = Adapter {
-    prepare: || {},
-    constructed: || {},
-    main_begins: || {},
-    session_began: || {},
-    session_ends: || {},
-    at_exit: || {},
     rehearse: ops::rehearse,
     // Regions, and tasks on the thread that launched their region.
     has_uncounted: true,
-    run_source: None,
+    ..Adapter::NOTHING
 };

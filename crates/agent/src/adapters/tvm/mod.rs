@@ -44,14 +44,5 @@ pub static HOST: Described = Described::new(description::HOST).allocating(ALLOC_
 const ALLOC_STORAGE: &[u8] = b"vm.builtin.alloc_storage";
 
 /// This adapter's interface to the recorder.
-pub static ADAPTER: Adapter = Adapter {
-    prepare: || {},
-    constructed: || {},
-    main_begins: || {},
-    session_began: || {},
-    session_ends: || {},
-    at_exit: || {},
-    rehearse: instrument::rehearse,
-    has_uncounted: true,
-    run_source: None,
-};
+pub static ADAPTER: Adapter =
+    Adapter { rehearse: instrument::rehearse, has_uncounted: true, ..Adapter::NOTHING };
