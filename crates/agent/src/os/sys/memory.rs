@@ -1,0 +1,101 @@
+//! Maps memory.
+
+use std::ffi::{c_long, c_void};
+
+/// Maps private memory whose pages are present from the start.
+pub fn map_present(bytes: usize) -> Result<*mut u8, i32> {
+    let protection = libc::PROT_READ | libc::PROT_WRITE;
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_POPULATE;
+    syscall!(libc::SYS_mmap, 0, bytes, protection, flags, -1, 0).map(|at| at as *mut u8)
+}
+
+/// Maps private memory whose pages appear on first use.
+pub fn map_zeros(bytes: usize) -> Result<*mut u8, i32> {
+    let protection = libc::PROT_READ | libc::PROT_WRITE;
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+    syscall!(libc::SYS_mmap, 0, bytes, protection, flags, -1, 0).map(|at| at as *mut u8)
+}
+
+/// Reserves addresses: nothing may be read or written there until something is mapped over it.
+pub fn reserve(bytes: usize) -> Result<*mut u8, i32> {
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+    syscall!(libc::SYS_mmap, 0, bytes, libc::PROT_NONE, flags, -1, 0).map(|at| at as *mut u8)
+}
+
+/// Moves a mapping to `to`, in place of what is mapped there, in one step.
+pub fn move_mapping(from: *mut u8, bytes: usize, to: *mut u8) -> Result<(), i32> {
+    let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
+    syscall!(libc::SYS_mremap, from, bytes, bytes, flags, to).map(|_| ())
+}
+
+/// Maps read-only zeros at `address`, where nothing is mapped any more.
+pub fn map_zeros_at(address: usize, bytes: usize) -> Result<(), i32> {
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED;
+    syscall!(libc::SYS_mmap, address, bytes, libc::PROT_READ, flags, -1, 0).map(|_| ())
+}
+
+/// Replaces memory of ours by private memory at the same address.
+pub fn map_private_at(address: usize, bytes: usize) -> Result<(), i32> {
+    let protection = libc::PROT_READ | libc::PROT_WRITE;
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED;
+    syscall!(libc::SYS_mmap, address, bytes, protection, flags, -1, 0).map(|_| ())
+}
+
+/// Maps memory for the stacks of short-lived children.
+pub fn map_stacks(bytes: usize) -> Result<*mut u8, i32> {
+    let protection = libc::PROT_READ | libc::PROT_WRITE;
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_STACK;
+    syscall!(libc::SYS_mmap, 0, bytes, protection, flags, -1, 0).map(|at| at as *mut u8)
+}
+
+/// Maps private memory that a forked child finds zeroed. It is present from the start, so using it
+/// never faults. It is never copied on write, so a fork does not cause faults in the parent.
+pub fn map_wiped_on_fork(bytes: usize) -> Result<*mut u8, i32> {
+    let protection = libc::PROT_READ | libc::PROT_WRITE;
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_POPULATE;
+    let at = syscall!(libc::SYS_mmap, 0, bytes, protection, flags, -1, 0)?;
+    if let Err(errno) = syscall!(libc::SYS_madvise, at, bytes, libc::MADV_WIPEONFORK) {
+        unmap(at as *mut u8, bytes);
+        return Err(errno);
+    }
+    let _ = syscall!(libc::SYS_madvise, at, bytes, libc::MADV_NOHUGEPAGE);
+    Ok(at as *mut u8)
+}
+
+/// Unmaps memory that a function of this module mapped.
+pub fn unmap(at: *mut u8, bytes: usize) {
+    let _ = syscall!(libc::SYS_munmap, at, bytes);
+}
+
+/// Changes protection without going through our own interposed `mprotect`.
+pub fn protect(at: usize, bytes: usize, protection: i32) -> Result<(), i32> {
+    syscall!(libc::SYS_mprotect, at, bytes, protection).map(|_| ())
+}
+
+/// Behaves like libc's `mprotect`: returns −1 and sets `errno` on failure, leaves `errno` alone on
+/// success.
+///
+/// # Safety
+/// As for `mprotect(2)`: the owner of the memory must be ready for its new protection.
+pub unsafe fn host_mprotect(at: *mut c_void, bytes: usize, protection: i32) -> i32 {
+    // SAFETY: the caller guarantees this.
+    unsafe { libc::syscall(libc::SYS_mprotect, at, bytes, protection) as i32 }
+}
+
+/// Behaves like libc's `mmap`: returns `MAP_FAILED` and sets `errno` on failure.
+///
+/// # Safety
+/// As for `mmap(2)`.
+pub unsafe fn host_mmap(
+    address: *mut c_void,
+    bytes: usize,
+    protection: i32,
+    flags: i32,
+    fd: i32,
+    offset: i64,
+) -> *mut c_void {
+    // SAFETY: the caller guarantees this.
+    let at =
+        unsafe { libc::syscall(libc::SYS_mmap, address, bytes, protection, flags, fd, offset) };
+    at as *mut c_void
+}

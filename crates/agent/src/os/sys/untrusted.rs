@@ -1,0 +1,67 @@
+//! Reads memory at addresses where nothing may be mapped.
+
+use std::ffi::{c_long, c_void};
+
+use super::files::Descriptor;
+use super::processes::process_id;
+
+/// Copies memory at an untrusted address without faulting. Returns the number of readable bytes,
+/// counted from the start.
+pub fn copy_memory(from: usize, to: &mut [u8]) -> usize {
+    let local = libc::iovec { iov_base: to.as_mut_ptr().cast(), iov_len: to.len() };
+    let remote = libc::iovec { iov_base: from as *mut c_void, iov_len: to.len() };
+    let call = libc::SYS_process_vm_readv;
+    match syscall!(call, process_id(), &raw const local, 1, &raw const remote, 1, 0) {
+        Ok(count) => count as usize,
+        Err(libc::EFAULT) => 0,
+        // The call is forbidden (seccomp, Yama): read through /proc instead.
+        Err(_) => copy_through_proc(from, to),
+    }
+}
+
+fn copy_through_proc(from: usize, to: &mut [u8]) -> usize {
+    let Ok(memory) = Descriptor::open(c"/proc/self/mem", libc::O_RDONLY) else { return 0 };
+    let count = syscall!(libc::SYS_pread64, memory.number(), to.as_mut_ptr(), to.len(), from);
+    count.map_or(0, |n| n as usize)
+}
+
+/// Reads a plain value from an untrusted address.
+pub fn read_value<T: Copy>(from: usize) -> Option<T> {
+    let mut value = std::mem::MaybeUninit::<T>::uninit();
+    // SAFETY: these are the bytes of `value`, zeroed first.
+    let bytes = unsafe {
+        value.as_mut_ptr().write_bytes(0, 1);
+        std::slice::from_raw_parts_mut(value.as_mut_ptr().cast::<u8>(), size_of::<T>())
+    };
+    if from == 0 || copy_memory(from, bytes) != bytes.len() {
+        return None;
+    }
+    // SAFETY: fully written; used only with `repr(C)` structs of integers and raw pointers.
+    Some(unsafe { value.assume_init() })
+}
+
+/// Reads at most `limit` bytes of a C string from an untrusted address. Returns the text and
+/// whether it was cut off.
+pub fn read_c_string(from: usize, limit: usize) -> Option<(String, bool)> {
+    let mut text = Vec::new();
+    let mut chunk = [0u8; 256];
+    while from != 0 && text.len() < limit {
+        let at = from + text.len();
+        // Each step stays within one page, because the next page may not be mapped.
+        let step = (4096 - at % 4096).min(chunk.len());
+        let count = copy_memory(at, &mut chunk[..step]);
+        if count == 0 {
+            return None;
+        }
+        if let Some(end) = chunk[..count].iter().position(|b| *b == 0) {
+            text.extend_from_slice(&chunk[..end]);
+            return Some((String::from_utf8_lossy(&text).into_owned(), false));
+        }
+        text.extend_from_slice(&chunk[..count]);
+    }
+    if from == 0 {
+        return None;
+    }
+    text.truncate(limit);
+    Some((String::from_utf8_lossy(&text).into_owned(), true))
+}
