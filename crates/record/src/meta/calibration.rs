@@ -1,0 +1,129 @@
+//! What an empty probe costs and reads.
+
+use crate::wire::{Decoder, Encoder, Truncated};
+
+/// See [`crate::meta::Frame::Calibration`]. All values are medians over the probes of an empty call in this
+/// process.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Calibration {
+    /// Number of empty calls that were probed.
+    pub calls: u32,
+    /// Bit *i* is set if counter *i* was read.
+    pub counters: u32,
+    /// Duration in ticks that is recorded for an empty call. Subtract it from a call's duration.
+    pub inside_ticks: u64,
+    /// Ticks by which one probe lengthens the program (everything between entry and return).
+    pub total_ticks: u64,
+    /// What an empty call adds to each counter, in the order of the run's counters.
+    pub inside_values: Vec<u64>,
+    /// How much the calls varied. `None` in profiles from before this was recorded.
+    pub spread: Option<Spread>,
+    /// Their sums, from which means follow. `None` in profiles from before this was recorded.
+    pub sums: Option<Sums>,
+}
+
+/// See [`Calibration::sums`]. Calls that something interrupted are left out of all of these sums:
+/// an interrupt takes as long as a hundred brackets, and is rare in the program as well.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Sums {
+    /// The thread that was calibrated: [`crate::page::PageStart::thread_uid`].
+    pub thread_uid: u32,
+    /// Number of calls in the sums. The other ones of [`Calibration::calls`] were interrupted, or
+    /// ran code that was not in the caches yet.
+    pub calls: u32,
+    /// Sums of the recorded durations, in ticks.
+    pub inside_ticks: Moments,
+    /// Sums of the time of a probed empty call minus the median time of a bare one, in ticks.
+    pub total_ticks: Moments,
+    /// Sums of what each counter read, in the order of [`Calibration::inside_values`].
+    pub inside_values: Vec<Moments>,
+}
+
+/// The sum of some values, and the sum of their squares.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Moments {
+    /// Sum of the values.
+    pub sum: u64,
+    /// Sum of their squares. Values are those of empty calls, so this does not overflow in
+    /// practice; it saturates.
+    pub squares: u64,
+}
+
+impl Moments {
+    /// Adds a value.
+    pub fn add(&mut self, value: u64) {
+        self.sum = self.sum.saturating_add(value);
+        self.squares = self.squares.saturating_add(value.saturating_mul(value));
+    }
+
+    /// The mean of `n` values and their standard deviation. `None` if there are fewer than two.
+    pub fn mean_and_deviation(&self, n: u32) -> Option<(f64, f64)> {
+        if n < 2 {
+            return None;
+        }
+        let (n, sum) = (f64::from(n), self.sum as f64);
+        let rest = self.squares as f64 - sum * sum / n;
+        Some((sum / n, (rest.max(0.0) / (n - 1.0)).sqrt()))
+    }
+}
+
+/// See [`Calibration::spread`]. Ranges go from the 10th to the 90th percentile of the calls from
+/// which the medians were computed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Spread {
+    /// Range of [`Calibration::inside_ticks`].
+    pub inside_ticks: [u64; 2],
+    /// Range of the time of a probed empty call minus the median time of a bare one, in ticks.
+    pub total_ticks: [u64; 2],
+    /// Range of each of [`Calibration::inside_values`].
+    pub inside_values: Vec<[u64; 2]>,
+    /// Median time for which each counter group was enabled between its two readings, in ns, in the
+    /// order of the groups that were read. It exceeds the recorded duration by about one reading.
+    pub enabled_ns: Vec<u64>,
+}
+
+pub(super) fn put_spread(e: &mut Encoder, s: &Spread) {
+    let put = |e: &mut Encoder, [low, high]: [u64; 2]| {
+        e.u64(low).u64(high);
+    };
+    put(e, s.inside_ticks);
+    put(e, s.total_ticks);
+    e.u32(s.inside_values.len() as u32);
+    s.inside_values.iter().for_each(|range| put(e, *range));
+    e.u32(s.enabled_ns.len() as u32);
+    s.enabled_ns.iter().for_each(|ns| {
+        e.u64(*ns);
+    });
+}
+
+pub(super) fn get_spread(d: &mut Decoder<'_>) -> Result<Spread, Truncated> {
+    let range = |d: &mut Decoder<'_>| Ok([d.u64()?, d.u64()?]);
+    Ok(Spread {
+        inside_ticks: range(d)?,
+        total_ticks: range(d)?,
+        inside_values: (0..d.u32()?).map(|_| range(d)).collect::<Result<_, _>>()?,
+        enabled_ns: (0..d.u32()?).map(|_| d.u64()).collect::<Result<_, _>>()?,
+    })
+}
+
+pub(super) fn put_sums(e: &mut Encoder, s: &Sums) {
+    let put = |e: &mut Encoder, m: Moments| {
+        e.u64(m.sum).u64(m.squares);
+    };
+    e.u32(s.thread_uid).u32(s.calls);
+    put(e, s.inside_ticks);
+    put(e, s.total_ticks);
+    e.u32(s.inside_values.len() as u32);
+    s.inside_values.iter().for_each(|m| put(e, *m));
+}
+
+pub(super) fn get_sums(d: &mut Decoder<'_>) -> Result<Sums, Truncated> {
+    let get = |d: &mut Decoder<'_>| Ok(Moments { sum: d.u64()?, squares: d.u64()? });
+    Ok(Sums {
+        thread_uid: d.u32()?,
+        calls: d.u32()?,
+        inside_ticks: get(d)?,
+        total_ticks: get(d)?,
+        inside_values: (0..d.u32()?).map(|_| get(d)).collect::<Result<_, _>>()?,
+    })
+}

@@ -1,0 +1,126 @@
+//! Libraries with their functions, and exports that are not functions of a library.
+
+use crate::role::Role;
+use crate::wire::{Decoder, Encoder, Truncated};
+
+/// Length in bytes of the longest name or path that is kept; see `Loss::NameTruncated`.
+pub const LONGEST_NAME: usize = 4095;
+
+/// See [`crate::meta::Frame::Library`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Library {
+    /// The library's number in its process, starting at 0.
+    pub id: u32,
+    /// The name that the compiler gave it.
+    pub name: String,
+    /// The number of its host in the process: see [`crate::meta::Frame::Host`].
+    pub host: u8,
+    /// Version of the executable library ABI: 5 or 6.
+    pub abi: u32,
+    /// The header's feature bits.
+    pub features: u32,
+    /// The header's sanitizer kind.
+    pub sanitizer: u32,
+    /// When it was first seen, in ticks.
+    pub ticks: u64,
+    /// Its functions, in the order of their ordinals.
+    pub exports: Vec<Export>,
+}
+
+/// One function of a library.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Export {
+    /// The export's number in the process, which call records refer to.
+    pub id: u32,
+    /// The export's position in the library.
+    pub ordinal: u32,
+    /// Whether its calls are recorded. A filter or a lack of trampolines may exclude it.
+    pub recorded: bool,
+    /// The compiler's name.
+    pub name: String,
+    /// The compiler's tag, often empty.
+    pub tag: String,
+    /// Source file if the compiler recorded one, otherwise empty.
+    pub source_path: String,
+    /// Source line, 0 if unknown.
+    pub source_line: u32,
+    /// Workgroup size in x, y, z as declared; 0 if unknown.
+    pub workgroup_size: [u32; 3],
+    /// Number of bindings.
+    pub bindings: u32,
+    /// Number of push constants.
+    pub constants: u32,
+    /// Local memory in pages of 4 KiB.
+    pub local_memory_pages: u32,
+}
+
+/// See [`crate::meta::Frame::Op`]. Regions and tasks have the name, arguments and device of their op.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OpExport {
+    /// The export's number in the process, which call records refer to. From the same range as
+    /// [`Export::id`].
+    pub id: u32,
+    /// The [`Library::id`] that the export belongs to.
+    pub library: u32,
+    /// The role of its calls.
+    pub role: Role,
+    /// Name of the function.
+    pub name: String,
+    /// Types and shapes of its tensor arguments, including results that are passed as arguments:
+    /// `float32[1, 64], float32[64, 64]`. Empty if there are none.
+    pub arguments: String,
+    /// Type and number of the device of its last tensor argument: `cpu0`. Empty if there is none.
+    pub device: String,
+    /// Whether its calls return before the device has finished; durations are then those of
+    /// launches.
+    pub asynchronous: bool,
+}
+
+pub(super) fn put_library(e: &mut Encoder, l: &Library) {
+    e.u32(l.id).str(&l.name).u8(l.host).u32(l.abi).u32(l.features).u32(l.sanitizer);
+    e.u64(l.ticks).u32(l.exports.len() as u32);
+    for x in &l.exports {
+        e.u32(x.id).u32(x.ordinal).u8(x.recorded.into()).str(&x.name).str(&x.tag);
+        e.str(&x.source_path).u32(x.source_line);
+        x.workgroup_size.iter().for_each(|n| {
+            e.u32(*n);
+        });
+        e.u32(x.bindings).u32(x.constants).u32(x.local_memory_pages);
+    }
+}
+
+/// Reads a name. Views repeat names, so one that no recorder writes is cut.
+fn kept_name(d: &mut Decoder<'_>) -> Result<String, Truncated> {
+    let bytes = d.bytes()?;
+    Ok(String::from_utf8_lossy(&bytes[..bytes.len().min(LONGEST_NAME)]).into_owned())
+}
+
+pub(super) fn get_library(d: &mut Decoder<'_>) -> Result<Library, Truncated> {
+    let (id, name, host) = (d.u32()?, kept_name(d)?, d.u8()?);
+    let (abi, features, sanitizer, ticks) = (d.u32()?, d.u32()?, d.u32()?, d.u64()?);
+    let exports = (0..d.u32()?)
+        .map(|_| {
+            Ok(Export {
+                id: d.u32()?,
+                ordinal: d.u32()?,
+                recorded: d.u8()? != 0,
+                name: kept_name(d)?,
+                tag: kept_name(d)?,
+                source_path: kept_name(d)?,
+                source_line: d.u32()?,
+                workgroup_size: [d.u32()?, d.u32()?, d.u32()?],
+                bindings: d.u32()?,
+                constants: d.u32()?,
+                local_memory_pages: d.u32()?,
+            })
+        })
+        .collect::<Result<_, Truncated>>()?;
+    Ok(Library { id, name, host, abi, features, sanitizer, ticks, exports })
+}
+
+pub(super) fn get_op(d: &mut Decoder<'_>) -> Result<OpExport, Truncated> {
+    let (id, library, role, asynchronous) = (d.u32()?, d.u32()?, d.u8()?, d.u8()? != 0);
+    let role = Role::ALL.get(usize::from(role)).copied().unwrap_or_default();
+    let (name, arguments, device) = (kept_name(d)?, d.string()?, kept_name(d)?);
+    Ok(OpExport { id, library, role, name, arguments, device, asynchronous })
+}

@@ -1,0 +1,46 @@
+//! The names of the files and folders of a profile's parts.
+
+/// Name of the metadata file in a process's part.
+pub const META_NAME: &str = "meta.cps";
+/// Name of the file of flushed pages in a process's part.
+pub const PAGES_NAME: &str = "pages.cps";
+/// Directory of a profile that contains one part for each process.
+pub const PARTS_NAME: &str = "processes";
+/// How the names of a part's files of events begin and end ([`events_name`]).
+pub const EVENTS_NAMES: (&str, &str) = ("plugins-", ".events");
+
+/// Name of the part of a process: `PID-STARTTIME-GENERATION`.
+pub fn part_name(pid: u32, start_time: u64, generation: u32) -> String {
+    format!("{pid}-{start_time}-{generation}")
+}
+
+/// Generations from here on are not of programs: they are parts with the events that profiler plugins
+/// handed over in the process of the same id.
+pub const FIRST_PLUGIN_GENERATION: u32 = 1 << 20;
+
+/// Name of a part's file of events with this number. Such a file is a stream of `plugin_host`.
+pub fn events_name(number: u32) -> String {
+    format!("{}{number}{}", EVENTS_NAMES.0, EVENTS_NAMES.1)
+}
+
+/// How the names of a part's trace files begin and end ([`trace_name`]).
+pub const TRACE_NAMES: (&str, &str) = ("trace-", ".json");
+
+/// Name of a part's trace file with this number: a recording of PyTorch's profiler as that writes it.
+pub fn trace_name(number: u32) -> String {
+    format!("{}{number}{}", TRACE_NAMES.0, TRACE_NAMES.1)
+}
+
+/// Returns the number of a part's trace file, if this is the name of one. PyTorch writes to a file with
+/// `.tmp` at the end of its name, and renames it when it is complete.
+pub fn trace_number(name: &str) -> Option<u32> {
+    let name = name.strip_suffix(".tmp").unwrap_or(name);
+    let number = name.strip_prefix(TRACE_NAMES.0)?.strip_suffix(TRACE_NAMES.1)?;
+    number.parse().ok()
+}
+
+/// Returns the number of a part's file of events, if this is the name of one.
+pub fn events_number(name: &str) -> Option<u32> {
+    let number = name.strip_prefix(EVENTS_NAMES.0)?.strip_suffix(EVENTS_NAMES.1)?;
+    number.parse().ok()
+}
