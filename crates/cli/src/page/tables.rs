@@ -6,7 +6,7 @@ use analysis::Key;
 
 use super::data::{CellOut, ColumnOut, TableOut};
 use super::{Form, Group, ROWS};
-use crate::view::layout::Kind;
+use crate::view::layout::{Kind, Names};
 use crate::view::loops::{Loops, columns, notes, text};
 use crate::view::table::{Column, Table, Value};
 use crate::view::text::{cell_text, marks, says_nothing};
@@ -22,7 +22,7 @@ pub fn of(form: &Form, known: &[Key]) -> TableOut {
     let order = &table.order[..table.order.len().min(ROWS)];
     let line = |row: usize| -> Vec<CellOut> {
         let cells = shown.iter().enumerate();
-        cells.map(|(i, column)| cell(column, row, table.is_tree && i == 0)).collect()
+        cells.map(|(i, column)| cell(column, row, table.names == Names::Tree && i == 0)).collect()
     };
     let of_row = |row: &usize| {
         let key = form.keys.get(*row).copied().flatten()?;
@@ -57,7 +57,7 @@ pub fn of(form: &Form, known: &[Key]) -> TableOut {
             .as_ref()
             .map(|_| order.iter().map(|row| above(row).map_or(-1, |at| at as i64)).collect()),
         ops: (!form.keys.is_empty()).then(|| order.iter().map(of_row).collect()),
-        rest: table.rest.map(line),
+        rest: table.rest.iter().map(|row| line(*row)).collect(),
         sort: form.sort.clone(),
         share: shown.iter().position(|column| column.name == "share").map_or(-1, |at| at as i64),
         left_out,
@@ -156,7 +156,7 @@ fn module_of(loops: &Loops<'_>, module: usize, full: &Table, begin: usize, id: S
         rows: (0..kept).map(|row| shown.iter().map(|column| cell(column, row)).collect()).collect(),
         parents: Some((0..kept).map(|row| above(row).map_or(-1, |at| at as i64)).collect()),
         ops: None,
-        rest: None,
+        rest: Vec::new(),
         sort: "inclusive_ns".to_owned(),
         share: shown
             .iter()

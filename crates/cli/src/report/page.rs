@@ -111,10 +111,6 @@ fn grouped(overview: &Overview<'_>, by: By, title: &str) -> Option<Form> {
     }
     let mut table = columns::of_summary(profile, &summary, &options);
     table.sort("total").ok()?;
-    // The page has one table of threads, and draws this column.
-    for column in table.columns.iter_mut().filter(|column| column.name == "off_cpu_ns") {
-        column.csv_only = false;
-    }
     let group = if is_of_devices { Group::Activities } else { Group::Ops };
     Some(Form::new(name_of(by), title, group, table))
 }

@@ -2,13 +2,13 @@
 
 use std::io::{self, Write};
 
-use analysis::{SilentThread, ThreadTime};
+use analysis::{By, SilentThread, ThreadTime};
 
 use super::Report;
 use crate::terminal::visible;
 use crate::view::head;
-use crate::view::labels::{process_label, thread_label};
-use crate::view::layout::{Kind, Names, Shown, layout};
+use crate::view::labels::{process_label, silent_label, thread_label};
+use crate::view::layout::{Kind, Names, Shown, THREAD_WIDTH, layout};
 use crate::view::loops::expensive;
 use crate::view::losses;
 use crate::view::notes::{notes, reasons};
@@ -17,13 +17,11 @@ use crate::view::overview::Overview;
 use crate::view::price;
 use crate::view::sampled;
 use crate::view::source;
-use crate::view::text::table;
+use crate::view::text::{ASSUMED_ON_CPU, table};
 use crate::view::tracks::{self, LISTED};
 use crate::view::units::{grouped, percent, shorten, time};
 use crate::view::wrap::{PROSE_WIDTH, wrapped};
 
-/// Names of threads are not shortened below this width while other columns can be left out.
-const THREAD_NAME_WIDTH: usize = 16;
 const OFF_CPU: &str = "off-CPU meanwhile";
 /// Number of threads that are listed. The others are only counted.
 const THREADS: usize = 16;
@@ -74,7 +72,10 @@ pub fn print(out: &mut impl Write, report: &Report<'_>, width: Option<usize>) ->
             wrapped(out, "source: ", &text, width)?;
             writeln!(out)?;
         }
-        threads(out, overview, tables)?;
+        // The table above has it all, if its rows are whole threads.
+        if overview.by != By::Thread || overview.filter.is_some() {
+            threads(out, overview, tables)?;
+        }
         if let Some(text) = sampled::limits(overview.summary) {
             wrapped(out, "sample: ", text, width)?;
         }
@@ -119,10 +120,7 @@ fn threads(out: &mut impl Write, overview: &Overview<'_>, width: Option<usize>) 
     let silent = &overview.summary.silent;
     let silent = &silent[..silent.len().min(THREADS.saturating_sub(some.len()).max(SILENT))];
     let silent_label = |t: &SilentThread| {
-        let name = match &t.thread {
-            Some((tid, name)) => format!("{} ({tid})", visible(name)),
-            None => "(ended earlier)".to_owned(),
-        };
+        let name = silent_label(t);
         match many {
             true => format!("{name} of {}", process_label(overview.profile, t.process)),
             false => name,
@@ -168,7 +166,7 @@ fn threads(out: &mut impl Write, overview: &Overview<'_>, width: Option<usize>) 
             None => "–".to_owned(),
         }),
     ];
-    let laid = layout(out, columns, Names::Shortened(THREAD_NAME_WIDTH), width)?;
+    let laid = layout(out, columns, Names::Shortened(THREAD_WIDTH), width)?;
     let more = threads.len() - some.len() + overview.summary.silent.len() - silent.len();
     if more > 0 {
         writeln!(out, "… and {} more", grouped(more as u128))?;
@@ -176,9 +174,7 @@ fn threads(out: &mut impl Write, overview: &Overview<'_>, width: Option<usize>) 
     let prose = width.unwrap_or(PROSE_WIDTH);
     let with_off_cpu = !laid.left_out.contains(&OFF_CPU);
     if with_off_cpu && some.iter().any(|t| t.off_cpu.is_some_and(|off| off.assumed)) {
-        let text = "at most: no counter measured the CPU time in some calls, which are taken to \
-                    have been on a CPU all the time";
-        wrapped(out, "≤: ", text, prose)?;
+        wrapped(out, "≤: ", ASSUMED_ON_CPU, prose)?;
     }
     laid.say_left_out_but_in(out, width, "json")?;
     writeln!(out)
@@ -201,7 +197,7 @@ fn series(out: &mut impl Write, overview: &Overview<'_>, width: Option<usize>) -
         cells: rows.iter().map(|(cells, _)| cells[i].clone()).collect(),
     });
     writeln!(out)?;
-    let laid = layout(out, columns.collect(), Names::Shortened(THREAD_NAME_WIDTH), width)?;
+    let laid = layout(out, columns.collect(), Names::Shortened(THREAD_WIDTH), width)?;
     if more > 0 {
         writeln!(out, "… and {} more (--format json has them)", grouped(more as u128))?;
     }

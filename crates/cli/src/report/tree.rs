@@ -21,6 +21,7 @@ use crate::matching;
 use crate::view::forest::{self, Choice};
 use crate::view::head::ProfileHead;
 use crate::view::labels::{labels, op_of};
+use crate::view::layout::Names;
 use crate::view::loops::{Loops, is_called, readable_name};
 use crate::view::losses::{self, LossOut, losses_out};
 use crate::view::open::NOTHING;
@@ -98,7 +99,7 @@ pub fn whole(profile: &Profile, loops: &Loops<'_>, raw: bool) -> Option<Whole> {
         TreePart::Loop(..) => None,
     };
     let keys = all.iter().map(key).collect();
-    table.is_tree.then_some(Whole { table, parents, keys })
+    (table.names == Names::Tree).then_some(Whole { table, parents, keys })
 }
 
 /// What the columns of a tree mean.
@@ -235,7 +236,8 @@ fn columns(rows: &[Row]) -> Table {
         },
     ];
     let is_tree = rows.iter().any(|row| row.of.depth > 0);
-    Table { is_tree, ..Table::new(columns, (0..rows.len()).collect()) }
+    let names = if is_tree { Names::Tree } else { Names::Ops };
+    Table { names, ..Table::new(columns, (0..rows.len()).collect()) }
 }
 
 fn text(

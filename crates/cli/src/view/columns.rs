@@ -11,7 +11,8 @@ use model::Unit;
 use model::metric::Bound;
 use profile::{Op, Profile, Usage};
 
-use super::labels::{has_roles, labels, op_of};
+use super::labels::{has_roles, labels, op_of, process_label, silent_label};
+use super::layout::{Names, THREAD_WIDTH};
 use super::metrics as metric_cells;
 use super::overview::name_of;
 use super::sampled;
@@ -37,6 +38,22 @@ pub fn of_summary(profile: &Profile, summary: &Summary, options: &Options) -> Ta
     let repeated = are_means(profile, by);
     let of_pass = |row: &Row| row.in_pass(passes(profile, by));
     let count = |n: u64| Value::Count(n.into());
+    if by == By::Thread {
+        let of = |r: &Row| {
+            let Key::Thread(process, thread) = r.key else { return None };
+            let mut times = summary.threads.iter();
+            times.find(|t| (t.process, t.thread) == (process, thread))
+        };
+        push(1, "wall_ns", "wall", &|r| of(r).map(|t| Value::Ns(t.wall_ns)));
+        push(1, "between_ns", "between", &|r| {
+            of(r).filter(|t| t.dispatch_known).map(|t| Value::Ns(t.no_dispatch_ns()))
+        });
+        push(2, "off_cpu_ns", "off-CPU meanwhile", &|r| {
+            let off = of(r).filter(|t| t.dispatch_known)?.off_cpu?;
+            Some(if off.assumed { Value::AtMostNs(off.ns) } else { Value::Ns(off.ns) })
+        });
+        usage_columns(summary, rows, &mut push);
+    }
     push(1, "calls", "calls", &|r| of_pass(r).calls.map(count));
     push(7, "dispatches", "dispatches", &|r| of_pass(r).dispatches.map(count));
     push(1, "total_ns", "total", &|r| ns(of_pass(r).total));
@@ -62,25 +79,6 @@ pub fn of_summary(profile: &Profile, summary: &Summary, options: &Options) -> Ta
         push(3, name, name, &|r| of(r).map(|c| total(unit, c.value)));
         push(10, &format!("{name}_per_call"), "/call", &|r| of(r).map(|c| mean(unit, c.mean())));
     }
-    if by == By::Thread {
-        let of = |r: &Row| {
-            let Key::Thread(process, thread) = r.key else { return None };
-            let mut times = summary.threads.iter();
-            times.find(|t| (t.process, t.thread) == (process, thread))
-        };
-        push(3, "wall_ns", "wall", &|r| of(r).map(|t| Value::Ns(t.wall_ns)));
-        push(3, "between_ns", "between", &|r| {
-            of(r).filter(|t| t.dispatch_known).map(|t| Value::Ns(t.no_dispatch_ns()))
-        });
-        usage_columns(summary, rows, &mut push);
-        // For people, another table has it, with what is known of it where it is an upper limit.
-        let off_cpu = |r: &Row| {
-            let off = of(r).filter(|t| t.dispatch_known)?.off_cpu.filter(|off| !off.assumed)?;
-            Some(Value::Ns(off.ns))
-        };
-        let cells = rows.iter().map(off_cpu).collect();
-        columns.push(Column { csv_only: true, ..Column::new(3, "off_cpu_ns", "off CPU", cells) });
-    }
     let place_of_metrics = columns.len();
     let mut push = |rank, name: &str, title: &str, cell: &dyn Fn(&Row) -> Option<Value>| {
         columns.push(Column::new(rank, name, title, rows.iter().map(cell).collect()));
@@ -89,8 +87,9 @@ pub fn of_summary(profile: &Profile, summary: &Summary, options: &Options) -> Ta
     push(8, "cpus", "cpus", &|r| Some(Value::Count(r.cpus.len() as u128)));
     push(11, "min_ns", "min", &|r| ns(r.call(r.min)));
     push(11, "max_ns", "max", &|r| ns(r.call(r.max)));
-    // If no call contains another call, self time equals total time.
-    if !summary.nested
+    // If no call contains another call, self time equals total time. So it does where what is inside
+    // is on the same thread.
+    if (!summary.nested || by == By::Thread)
         && let Some(column) = columns.iter_mut().find(|column| column.name == "self_ns")
     {
         column.csv_only = true;
@@ -129,7 +128,27 @@ pub fn of_summary(profile: &Profile, summary: &Summary, options: &Options) -> Ta
         intervals(profile, rows, &mut columns);
     }
     sampled::finish(profile, summary, &mut columns);
-    Table::new(columns, (0..rows.len()).collect())
+    let table = Table::new(columns, (0..rows.len()).collect());
+    if by == By::Thread { with_silent(profile, summary, table) } else { table }
+}
+
+/// Adds the threads that called nothing, which have processor time only.
+fn with_silent(profile: &Profile, summary: &Summary, mut table: Table) -> Table {
+    table.names = Names::Shortened(THREAD_WIDTH);
+    let several = summary.silent.windows(2).any(|two| two[0].process != two[1].process);
+    for thread in &summary.silent {
+        let mut name = silent_label(thread);
+        if several {
+            name.push_str(&format!(" of {}", process_label(profile, thread.process)));
+        }
+        table.add_rest(|column| match column {
+            "thread" => Some(Value::Text(name.clone())),
+            "calls" => Some(Value::Count(0)),
+            "thread_cpu_ns" => Some(Value::Ns(thread.cpu_ns)),
+            _ => None,
+        });
+    }
+    table
 }
 
 /// Adds the columns of metrics: their values at this place, and for programs, at the end, how many calls
@@ -215,11 +234,14 @@ fn usage_columns(summary: &Summary, rows: &[Row], push: &mut Push<'_>) {
         summary.threads.iter().find(of)
     };
     let usage = |row: &Row| time(row)?.usage;
+    let on_cpu = |row: &Row| time(row)?.cpu_ns;
+    if rows.iter().any(|row| on_cpu(row).is_some()) || !summary.silent.is_empty() {
+        push(2, "thread_cpu_ns", "on a CPU", &|row| on_cpu(row).map(Value::Ns));
+    }
     // Imported profiles and those of earlier versions do not have this data.
     if rows.iter().all(|row| usage(row).is_none()) {
         return;
     }
-    push(4, "thread_cpu_ns", "on CPU", &|row| time(row)?.cpu_ns.map(Value::Ns));
     let mut count = |name: &str, title: &str, of: &dyn Fn(&Usage) -> u64| {
         push(5, name, title, &|row| usage(row).map(|used| Value::Count(of(&used).into())));
     };

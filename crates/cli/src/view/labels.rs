@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use analysis::Key;
+use analysis::{Key, SilentThread};
 use profile::batch::unknown_op;
 use profile::demangle::{Detail, demangle};
 use profile::{Op, Profile, Role};
@@ -142,6 +142,14 @@ pub fn process_label(profile: &Profile, process: usize) -> String {
         n => format!(" (exec {n})"),
     };
     format!("{} {program}{again}{rank}", process.id.pid).trim_end().to_owned()
+}
+
+/// Names a thread that called nothing.
+pub fn silent_label(thread: &SilentThread) -> String {
+    match &thread.thread {
+        Some((tid, name)) => format!("{} ({tid})", visible(name)),
+        None => "(ended earlier)".to_owned(),
+    }
 }
 
 /// Names a thread: `iree-worker-0 (4712)`.

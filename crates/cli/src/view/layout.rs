@@ -17,6 +17,10 @@ use crate::terminal::{Style, visible};
 
 /// Names of ops are not shortened below this width while other columns can be left out.
 const OP_WIDTH: usize = 28;
+/// The same of names in a tree.
+const TREE_WIDTH: usize = 30;
+/// The same of threads, processes and tracks.
+pub const THREAD_WIDTH: usize = 16;
 /// A source location is shortened to this width before its column is left out.
 const PLACE_WIDTH: usize = 16;
 /// Prose in a narrower column is hard to read, so another column is left out first.
@@ -47,6 +51,8 @@ pub enum Kind {
 pub enum Names {
     /// The common beginning is cut first; [`Layout::common`] says what it was.
     Ops,
+    /// Those of a tree, which are indented, so that they have no common beginning.
+    Tree,
     /// Shortened in the middle, but not below this many columns while other columns can be left
     /// out.
     Shortened(usize),
@@ -131,6 +137,7 @@ pub fn layout<'a>(
     let apart = names::least(&name.cells, cut).max(title);
     let least = match names {
         Names::Ops => apart.min(OP_WIDTH),
+        Names::Tree => apart.min(TREE_WIDTH),
         Names::Shortened(least) => apart.min(least),
         Names::Whole => needs[0].min(width / 5 * 2),
     };
@@ -162,7 +169,7 @@ pub fn layout<'a>(
             widths[0] = if all > width { least.max(title) } else { needs[0] };
             None
         }
-        Names::Ops | Names::Shortened(_) => {
+        Names::Ops | Names::Tree | Names::Shortened(_) => {
             let room = width.saturating_sub(others(&widths)).max(8);
             let fitted = names::fit(&shown[0].cells, needs[0].min(room), cut);
             let longest = fitted.names.iter().map(|name| length(name));

@@ -29,7 +29,7 @@ pub fn shared(table: &Table) -> Option<String> {
     const REMEDY: &str = "compile with iree-compile --iree-hal-dump-executable-sources-to=DIR to \
                           give each op a place of its own, in a listing of its code";
     let column = table.columns.iter().find(|column| column.name == SOURCE)?;
-    let rows = column.cells.rows() - usize::from(table.rest.is_some());
+    let rows = column.cells.rows() - table.rest.len();
     let places: Vec<Option<String>> = column
         .cells
         .iter()

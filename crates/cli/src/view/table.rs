@@ -7,6 +7,7 @@ use std::rc::Rc;
 use analysis::{Estimate, Hidden};
 use serde::{Serialize, Serializer};
 
+use super::layout::Names;
 use super::metrics;
 use super::units;
 use crate::failure::Failure;
@@ -19,6 +20,8 @@ pub enum Value {
     Count(u128),
     Number(f64),
     Ns(f64),
+    /// A duration of which only the upper end of what it can be is known. Programs see none.
+    AtMostNs(f64),
     Bytes(f64),
     Part(f64),
     /// A value with its interval. The last field says whether people are shown how wide it is.
@@ -219,11 +222,11 @@ pub struct Table {
     pub columns: Vec<Column>,
     /// The indices of the rows, in the order in which they are printed.
     pub order: Vec<usize>,
-    /// A row that is printed after all others for people, whatever the order is, and that only they
+    /// Rows that are printed after all others for people, whatever the order is, and that only they
     /// see: what the others leave of a whole.
-    pub rest: Option<usize>,
-    /// Whether the names of rows are indented, so that they have no common beginning.
-    pub is_tree: bool,
+    pub rest: Vec<usize>,
+    /// How the names of rows are shortened.
+    pub names: Names,
     /// The number of rows that are not printed ([`Table::keep_first`]).
     pub left_out: usize,
 }
@@ -232,7 +235,7 @@ impl Value {
     /// The number to sort by. `None` for text.
     pub fn as_number(&self) -> Option<f64> {
         match self {
-            Self::Text(_) => None,
+            Self::Text(_) | Self::AtMostNs(_) => None,
             Self::Count(n) => Some(*n as f64),
             Self::Number(x) | Self::Ns(x) | Self::Bytes(x) | Self::Part(x) => Some(*x),
             Self::Estimated(_, of, _) => Some(of.value),
@@ -257,6 +260,7 @@ impl Value {
             Self::Count(n) => units::count(*n),
             Self::Number(x) => units::number(*x),
             Self::Ns(x) => units::time(*x),
+            Self::AtMostNs(x) => format!("≤ {}", units::time(*x)),
             Self::Bytes(x) => units::bytes(*x),
             Self::Part(x) => units::percent(*x),
             Self::Estimated(quantity, of, with_interval) => quantity.text_of(*of, *with_interval),
@@ -268,6 +272,7 @@ impl Value {
     pub fn to_csv(&self) -> String {
         match self {
             Self::Text(text) => text.clone(),
+            Self::AtMostNs(_) => String::new(),
             Self::Count(n) => n.to_string(),
             Self::Estimated(_, of, _) => of.value.to_string(),
             Self::Number(x)
@@ -284,6 +289,7 @@ impl Serialize for Value {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self {
             Self::Text(text) => serializer.serialize_str(text),
+            Self::AtMostNs(_) => serializer.serialize_none(),
             Self::Count(n) => serializer.serialize_u128(*n),
             Self::Estimated(_, of, _) => serializer.serialize_f64(of.value),
             Self::Number(x)
@@ -336,28 +342,30 @@ impl Serialize for RowOut<'_> {
 
 impl Table {
     pub fn new(columns: Vec<Column>, order: Vec<usize>) -> Self {
-        Self { columns, order, rest: None, is_tree: false, left_out: 0 }
+        Self { columns, order, rest: Vec::new(), names: Names::Ops, left_out: 0 }
     }
 
-    /// Adds [`Table::rest`], which has values in some columns only.
+    /// Adds a row of [`Table::rest`], which has values in some columns only.
     pub fn add_rest(&mut self, value: impl Fn(&str) -> Option<Value>) {
         let Some(rows) = self.columns.first().map(|column| column.cells.rows()) else { return };
         for column in &mut self.columns {
             column.cells.stored().push(value(&column.name));
         }
-        self.rest = Some(rows);
+        self.rest.push(rows);
     }
 
     /// The rows that people see.
     pub fn shown(&self) -> impl Iterator<Item = usize> {
-        self.order.iter().copied().chain(self.rest)
+        self.order.iter().chain(&self.rest).copied()
     }
 
     /// Leaves out all rows but the first ones.
     pub fn keep_first(&mut self, rows: Option<usize>) {
-        let kept = rows.map_or(self.order.len(), |rows| rows.min(self.order.len()));
-        self.left_out += self.order.len() - kept;
-        self.order.truncate(kept);
+        let Some(rows) = rows else { return };
+        self.left_out +=
+            self.order.len().saturating_sub(rows) + self.rest.len().saturating_sub(rows);
+        self.order.truncate(rows);
+        self.rest.truncate(rows);
     }
 
     /// Sorts by the column with this name or title. Numbers are sorted from large to small, and

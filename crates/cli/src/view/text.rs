@@ -4,15 +4,16 @@ use std::io::{self, Write};
 
 use analysis::Hidden;
 
-use super::layout::{Kind, Names, SAYS_NOTHING, Shown, layout};
+use super::layout::{Kind, SAYS_NOTHING, Shown, layout};
 use super::sampled;
 use super::source::SOURCE;
 use super::table::{Column, Table, Value};
 use super::units::{grouped, percent, plural};
 use super::wrap::{PROSE_WIDTH, wrapped};
 
-/// Names in a tree are not shortened below this width while other columns can be left out.
-const TREE_WIDTH: usize = 30;
+/// Why a thread's time off a CPU is only known to be at most so much.
+pub const ASSUMED_ON_CPU: &str = "at most: no counter measured the CPU time in some calls, which are taken \
+                                  to have been on a CPU all the time";
 
 /// Prints a table. Marks cells whose counter was not read in all calls of the row, estimates, and
 /// values that consist mostly of what the probe itself counts. Returns the names of the columns
@@ -49,8 +50,7 @@ pub fn table<'a>(
         }
     });
     let shown = shown.collect();
-    let names = if table.is_tree { Names::Shortened(TREE_WIDTH) } else { Names::Ops };
-    let laid = layout(out, shown, names, width)?;
+    let laid = layout(out, shown, table.names, width)?;
     if table.left_out > 0 {
         writeln!(out, "… and {} more (--top 0 shows all)", grouped(table.left_out as u128))?;
     }
@@ -169,6 +169,12 @@ fn doubts(table: &Table, left_out: &[&str]) -> Vec<(&'static str, String)> {
     let (below, wide) = cells.fold((false, false), |(below, wide), (resolved, interval)| {
         (below || !resolved, wide || interval)
     });
+    let at_most = |column: &Column| {
+        column.cells.iter().any(|cell| matches!(cell.as_deref(), Some(Value::AtMostNs(_))))
+    };
+    if table.columns.iter().filter(shown).any(at_most) {
+        lines.push(("≤: ", ASSUMED_ON_CPU.to_owned()));
+    }
     if below {
         let text = "below this value, and cannot be told from what an empty call reads";
         lines.push(("< ", text.to_owned()));

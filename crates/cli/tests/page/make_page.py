@@ -148,7 +148,7 @@ def column(name, title, is_text=False, is_minor=False):
 def table(id, group, title, columns, rows, **more):
     return {
         "id": id, "group": group, "title": title, "lead": [], "explained": [], "columns": columns,
-        "rows": rows, "parents": None, "ops": None, "rest": None, "sort": "total_ns", "share": -1,
+        "rows": rows, "parents": None, "ops": None, "rest": [], "sort": "total_ns", "share": -1,
         "leftOut": 0, "plots": [], **more,
     }
 
@@ -275,7 +275,7 @@ def usual(names, calls_per_op, threads, grid=1):
     idle = sum(row[3][1] for row in thread_rows)
     probes = number * 350
     by_op = table("op", "ops", "Ops", columns, rows, ops=list(range(len(ops))), share=3,
-                  rest=["(between)", None, [time(idle), idle]] + [None] * 9,
+                  rest=[["(between)", None, [time(idle), idle]] + [None] * 9],
                   explained=["± half of the 95 % interval: what empty calls read is subtracted, and is not known better than this",
                              "* counted in only some of the calls"])
     tree = table("tree", "ops", "Tree", [columns[0], columns[1], column("total_ns", "total"), column("share", "own share")],
@@ -362,8 +362,7 @@ def missing():
     for one in head["tables"]:
         for row in one["rows"]:
             row[1:] = [None] * (len(row) - 1)
-        if one["rest"]:
-            one["rest"] = [one["rest"][0]] + [None] * (len(one["rest"]) - 1)
+        one["rest"] = [[rest[0]] + [None] * (len(rest) - 1) for rest in one["rest"]]
     for i, op in enumerate(head["ops"]):
         op.update({"facts": [[label, ""] for label, _ in op["facts"]], "where": "", "lanes": [], "joints": [], "goesWith": None})
         op["drift"] = {"from": 0, "width": 0, "parts": [None, None]} if i else None

@@ -31,7 +31,7 @@
  * @property {Cell[][]} rows In the order of the report.
  * @property {number[] | null} parents For a tree: the row above each, or -1.
  * @property {(number | null)[] | null} ops For each row: the op in `Head.ops` that it is about.
- * @property {Cell[] | null} rest What the rows leave of the whole.
+ * @property {Cell[][]} rest Rows after all others: what these leave of the whole.
  * @property {string} sort The name of the column by which the rows are sorted.
  * @property {number} share Index of the column whose numbers are parts of one whole, or -1.
  * @property {number} leftOut Number of rows that the page does not have.

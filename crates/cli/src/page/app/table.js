@@ -156,7 +156,8 @@ function makeTable(context, table, shown, params, change) {
     return h("tr", { class: row.isMatch ? "" : "above" }, made);
   });
   const rest = table.rest;
-  const foot = rest !== null && h("tfoot", {}, h("tr", {}, restCells(table, rest, axis !== null)));
+  const foot = rest.length > 0 &&
+    h("tfoot", {}, rest.map((cells) => h("tr", {}, restCells(table, cells, axis !== null))));
   return h("table", {},
     h("caption", { class: "unseen" }, words(table.title)),
     h("thead", {}, h("tr", {}, heads)),
