@@ -135,7 +135,7 @@ pub fn of_summary(profile: &Profile, summary: &Summary, options: &Options) -> Ta
 /// Adds the threads that called nothing, which have processor time only.
 fn with_silent(profile: &Profile, summary: &Summary, mut table: Table) -> Table {
     table.names = Names::Shortened(THREAD_WIDTH);
-    let several = summary.silent.windows(2).any(|two| two[0].process != two[1].process);
+    let several = summary.threads.windows(2).any(|two| two[0].process != two[1].process);
     for thread in &summary.silent {
         let mut name = silent_label(thread);
         if several {
