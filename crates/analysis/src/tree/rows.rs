@@ -49,7 +49,9 @@ pub struct TreeRows {
 }
 
 /// Puts the loops of each dispatch below its calls, if these are in one place of the tree, and all other
-/// loops below nothing. With `raw`, times of loops are as they were measured.
+/// loops below nothing. Which of several places a loop's hits were made in is not known; they have no share
+/// then, because their time is in those of the places. With `raw`, times of loops are as they were
+/// measured.
 pub fn rows(
     profile: &Profile,
     calls: &CallTree,
@@ -57,9 +59,29 @@ pub fn rows(
     dispatches: &Dispatches,
     raw: bool,
 ) -> TreeRows {
-    let mut nodes_of: HashMap<Key, usize> = HashMap::new();
-    calls.nodes.iter().for_each(|node| *nodes_of.entry(node.key).or_default() += 1);
-    let tick = profile.timeline.ns_per_tick();
+    // Each pass repeats all calls.
+    build(calls, loops, dispatches, raw, profile.timeline.ns_per_tick(), passes(profile, By::Op))
+}
+
+/// The rows, with the length of a tick in ns and the number of passes.
+fn build(
+    calls: &CallTree,
+    loops: &LoopTable,
+    dispatches: &Dispatches,
+    raw: bool,
+    tick: f64,
+    passes: u64,
+) -> TreeRows {
+    let mut nodes_of: HashMap<Key, Vec<usize>> = HashMap::new();
+    for (index, node) in calls.nodes.iter().enumerate() {
+        nodes_of.entry(node.key).or_default().push(index);
+    }
+    // The only place of the calls that a loop was in.
+    let home = |tree: &LoopTree, node: &LoopNode| {
+        let ops = &dispatch_of(dispatches, tree, node)?.ops;
+        let mut all = ops.iter().filter_map(|op| nodes_of.get(&Key::Op(*op))).flatten();
+        all.next().filter(|_| all.next().is_none()).copied()
+    };
     let mut adder = Adder { rows: Vec::new(), loops, raw };
     let mut places = Vec::with_capacity(calls.nodes.len());
     for (index, node) in calls.nodes.iter().enumerate() {
@@ -73,17 +95,16 @@ pub fn rows(
             own: Some(node.own.times(tick)),
             share: None,
         });
-        let is_only = nodes_of.get(&node.key) == Some(&1);
-        if let (Key::Op(op), true) = (node.key, is_only) {
-            adder.add(Some(places[index]), |tree, node| {
-                dispatch_of(dispatches, tree, node).is_some_and(|found| found.ops.contains(&op))
-            });
+        if nodes_of[&node.key].len() == 1 {
+            adder.add(Some(places[index]), |tree, node| home(tree, node) == Some(index));
         }
     }
-    adder.add(None, |tree, node| dispatch_of(dispatches, tree, node).is_none());
+    let is_dispatch =
+        |tree: &LoopTree, node: &LoopNode| dispatch_of(dispatches, tree, node).is_some();
+    adder.add(None, |tree, node| !is_dispatch(tree, node));
+    let in_some = adder.rows.len();
+    adder.add(None, |tree, node| is_dispatch(tree, node) && home(tree, node).is_none());
     let mut rows = adder.rows;
-    // Each pass repeats all calls.
-    let passes = passes(profile, By::Op);
     let own_ns = calls.own() * tick / passes as f64;
     for row in &mut rows {
         let n = u128::from(passes);
@@ -93,6 +114,7 @@ pub fn rows(
         }
         row.share = row.own.map(|own| own.value / own_ns).filter(|_| own_ns > 0.0);
     }
+    rows[in_some..].iter_mut().for_each(|row| row.share = None);
     TreeRows { rows, own_ns }
 }
 
@@ -149,4 +171,94 @@ fn ns(tree: &LoopTree, of: crate::loops::Estimate) -> Option<Estimate> {
     let value = tree.ns(of.value)?;
     let margin = of.margin.and_then(|margin| tree.ns(margin)).unwrap_or(0.0);
     Some(Estimate { value, low: (value - margin).max(0.0), high: value + margin })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use ir::table::SideTable;
+
+    use super::*;
+    use crate::loops::dispatches::Dispatch;
+    use crate::loops::{Mode, Numbers, TableChoice};
+    use crate::tree::TreeNode;
+
+    const ID: [u8; 16] = [1; 16];
+
+    /// A function `f` with a loop in it, which ran 5 and 50 times.
+    fn loops() -> LoopTable {
+        let entries = serde_json::json!([
+            {"id": 0, "kind": "function", "function": "f", "height": 1, "siblings": 0, "text": [1, 2]},
+            {"id": 1, "kind": "loop", "function": "f", "parent": 0, "depth": 0, "height": 0, "siblings": 0, "text": [1, 2]},
+        ]);
+        let table =
+            SideTable { entries: serde_json::from_value(entries).unwrap(), ..SideTable::default() };
+        let node = |id: u32, parent, level, hits| LoopNode {
+            id,
+            parent,
+            level,
+            all: Numbers { hits, ..Numbers::default() },
+            threads: Vec::new(),
+            imbalance: None,
+            hit_imbalance: None,
+        };
+        let tree = LoopTree {
+            id: ID,
+            mode: Mode::Count,
+            ids: 2,
+            ticks_per_second: None,
+            registrations: Vec::new(),
+            table: Some(table),
+            choice: TableChoice::default(),
+            nodes: vec![node(0, None, 0, 5), node(1, Some(0), 1, 50)],
+            threads: Vec::new(),
+            beyond: 0,
+            damaged: 0,
+            uncalibrated: 0,
+        };
+        LoopTable { modules: vec![tree], strays: 0 }
+    }
+
+    /// The tree of calls of these ops, each with the index of the node above it.
+    fn calls(nodes: &[(u32, Option<usize>)]) -> CallTree {
+        let node = |(op, parent): &(u32, Option<usize>)| TreeNode {
+            parent: *parent,
+            key: Key::Op(*op),
+            depth: u32::from(parent.is_some()),
+            is_deeper: false,
+            calls: 1,
+            total: Estimate::exact(10.0),
+            own: Estimate::exact(5.0),
+        };
+        CallTree { nodes: nodes.iter().map(node).collect() }
+    }
+
+    /// For each row of loops: its hits, what is above it, and whether it has a share.
+    fn placed(nodes: &[(u32, Option<usize>)], ops: &[u32]) -> Vec<(u128, Option<usize>, bool)> {
+        let dispatch = Dispatch { ops: ops.to_vec(), workgroups: 5, ..Dispatch::default() };
+        let functions = BTreeMap::from([("f".to_owned(), dispatch)]);
+        let dispatches = match ops {
+            [] => Dispatches::new(),
+            _ => Dispatches::from([(ID, functions)]),
+        };
+        let found = build(&calls(nodes), &loops(), &dispatches, true, 1.0, 1);
+        let loops = found.rows.iter().filter(|row| matches!(row.what, TreePart::Loop(..)));
+        loops.map(|row| (row.calls.unwrap(), row.parent, row.share.is_some())).collect()
+    }
+
+    #[test]
+    fn loops_are_below_the_only_place_of_their_dispatch_and_never_lost() {
+        let below = |at, of| vec![(5, at, false), (50, Some(of), false)];
+        assert_eq!(placed(&[(7, None), (8, None)], &[8]), below(Some(1), 2));
+        // In two places, in none, and under two names: below nothing, once.
+        assert_eq!(
+            placed(&[(7, None), (8, Some(0)), (9, None), (8, Some(2))], &[8]),
+            below(None, 4)
+        );
+        assert_eq!(placed(&[(7, None)], &[8]), below(None, 1));
+        assert_eq!(placed(&[(7, None), (8, None)], &[7, 8]), below(None, 2));
+        // No dispatch is known.
+        assert_eq!(placed(&[(7, None)], &[]), below(None, 1));
+    }
 }
