@@ -11,8 +11,10 @@
 //! its row in the table by op, with the calls inside of it.
 
 mod rows;
+mod stacks;
 
 pub use rows::{TreePart, TreeRow, TreeRows, rows};
+pub use stacks::{Stack, StackPart, Stacks, stacks};
 
 use std::collections::HashMap;
 
@@ -31,6 +33,8 @@ use crate::walk::{Adder, apart, walk};
 const DEEPEST: u32 = 100;
 /// This bit of a call's node says that the call is inside of another one of the same node.
 const INSIDE: u32 = 1 << 31;
+/// A parent with this or a larger number stands for a thread.
+const THREADS: u32 = 1 << 30;
 
 /// One node. Times are in ticks.
 #[derive(Clone, Debug, PartialEq)]
@@ -49,6 +53,21 @@ pub struct TreeNode {
     pub total: Estimate,
     /// Sum of their own times.
     pub own: Estimate,
+    /// The thread that the calls are on, as indices of its process and its own; `None` if the nodes
+    /// are not of single threads.
+    pub thread: Option<(usize, usize)>,
+    /// For each counter of the profile, what was counted in those of the calls that have a value, with
+    /// what is inside of them. Empty unless it was asked for.
+    pub values: Vec<Option<u128>>,
+}
+
+/// What the nodes of a tree are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Detailed {
+    /// Calls on different threads have different nodes.
+    pub by_thread: bool,
+    /// Nodes have values of counters.
+    pub counters: bool,
 }
 
 /// The calls of a profile as a tree.
@@ -69,6 +88,16 @@ impl CallTree {
 /// recorded ones, its times are the latter, as in a [`Summary`](crate::Summary). `None` in a run with a
 /// budget, where it is not known what was around a call.
 pub fn call_tree(profile: &Profile, raw: bool, workers: usize) -> Option<CallTree> {
+    detailed(profile, raw, workers, Detailed::default())
+}
+
+/// The same with more detail.
+pub(crate) fn detailed(
+    profile: &Profile,
+    raw: bool,
+    workers: usize,
+    detail: Detailed,
+) -> Option<CallTree> {
     if profile.is_sampled() {
         return None;
     }
@@ -76,18 +105,18 @@ pub fn call_tree(profile: &Profile, raw: bool, workers: usize) -> Option<CallTre
         0 => std::thread::available_parallelism().map_or(1, usize::from),
         given => given,
     };
-    let (tree, exhausted) = once(profile, raw, workers);
+    let (tree, exhausted) = once(profile, raw, workers, detail);
     let is_wrong =
         !raw && may_contradict(exhausted) && !contradictions(profile, workers).is_empty();
-    Some(if is_wrong { once(profile, true, workers).0 } else { tree })
+    Some(if is_wrong { once(profile, true, workers, detail).0 } else { tree })
 }
 
 /// The tree, and the number of all calls of whose own time nothing is left.
-fn once(profile: &Profile, raw: bool, workers: usize) -> (CallTree, u64) {
+fn once(profile: &Profile, raw: bool, workers: usize, detail: Detailed) -> (CallTree, u64) {
     let places = Places::new(profile, &Selection { by: By::Op, ..Selection::default() });
     let brackets = Brackets::new(profile, raw);
-    let walked = walk(profile, workers, &brackets, None, || Nodes::new(profile, &places));
-    let mut all = Nodes::new(profile, &places);
+    let walked = walk(profile, workers, &brackets, None, || Nodes::new(profile, &places, detail));
+    let mut all = Nodes::new(profile, &places, detail);
     walked.parts.into_iter().for_each(|part| all.merge(&part));
     let exhausted = all.exhausted;
     (all.finish(&brackets), exhausted)
@@ -105,6 +134,8 @@ struct Node {
     taken: u128,
     own: u128,
     own_taken: u128,
+    /// For each counter, the number of calls with a value, and the sum of these.
+    values: Vec<(u64, u128)>,
 }
 
 /// The nodes that one worker has seen.
@@ -116,13 +147,29 @@ struct Nodes<'a> {
     nodes: Vec<Node>,
     below: HashMap<(u32, u32), u32>,
     page_rows: Vec<u32>,
+    /// What stands for the thread of the page, if nodes are of single threads.
+    root: u32,
+    by_thread: bool,
+    /// The number of counters that nodes have values of.
+    counters: usize,
+    /// The number of the first thread of each process among all threads.
+    first_threads: Vec<u32>,
     /// Number of all calls of whose own time nothing is left.
     exhausted: u64,
 }
 
 impl<'a> Nodes<'a> {
-    fn new(profile: &'a Profile, places: &'a Places<'a>) -> Self {
+    fn new(profile: &'a Profile, places: &'a Places<'a>, detail: Detailed) -> Self {
+        let first = |next: &mut u32, process: &profile::Process| {
+            let first = *next;
+            *next += process.threads.len() as u32;
+            Some(first)
+        };
         Self {
+            root: NO_ROW,
+            by_thread: detail.by_thread,
+            counters: if detail.counters { profile.groups.counters() } else { 0 },
+            first_threads: profile.processes.iter().scan(THREADS, first).collect(),
             profile,
             places,
             keys: Vec::new(),
@@ -145,6 +192,10 @@ impl<'a> Nodes<'a> {
         let mut rows = std::mem::take(&mut self.page_rows);
         rows.clear();
         let thread = (columns.process, columns.thread);
+        if self.by_thread {
+            let (process, of_process) = self.places.home(thread);
+            self.root = self.first_threads[process] + of_process as u32;
+        }
         let mut last: Option<(u32, u32)> = None;
         let is_apart = apart(self.profile, columns).is_some();
         for export in &columns.export {
@@ -162,9 +213,19 @@ impl<'a> Nodes<'a> {
         self.page_rows = rows;
     }
 
+    /// The thread that a parent stands for.
+    fn thread(&self, parent: u32) -> Option<(usize, usize)> {
+        if parent == NO_ROW || parent < THREADS {
+            return None;
+        }
+        let process = self.first_threads.partition_point(|first| *first <= parent) - 1;
+        Some((process, (parent - self.first_threads[process]) as usize))
+    }
+
     /// The node of this function below `parent`.
     fn node(&mut self, parent: u32, key: u32, is_deeper: bool) -> u32 {
         let depth = self.nodes.get(parent as usize).map_or(0, |parent| parent.depth + 1);
+        let counters = self.counters;
         *self.below.entry((parent, key)).or_insert_with(|| {
             let (calls, total, taken, own, own_taken) = (0, 0, 0, 0, 0);
             self.nodes.push(Node {
@@ -177,6 +238,7 @@ impl<'a> Nodes<'a> {
                 taken,
                 own,
                 own_taken,
+                values: vec![(0, 0); counters],
             });
             self.nodes.len() as u32 - 1
         })
@@ -187,7 +249,7 @@ impl<'a> Nodes<'a> {
         // A node comes after the one above it.
         let mut places: Vec<u32> = Vec::with_capacity(other.nodes.len());
         for node in &other.nodes {
-            let parent = places.get(node.parent as usize).copied().unwrap_or(NO_ROW);
+            let parent = places.get(node.parent as usize).copied().unwrap_or(node.parent);
             let key = self.number(other.keys[node.key as usize]);
             let place = self.node(parent, key, node.is_deeper);
             places.push(place);
@@ -197,6 +259,9 @@ impl<'a> Nodes<'a> {
             sum.taken += node.taken;
             sum.own += node.own;
             sum.own_taken += node.own_taken;
+            for (sum, more) in sum.values.iter_mut().zip(&node.values) {
+                *sum = (sum.0 + more.0, sum.1 + more.1);
+            }
         }
     }
 
@@ -218,16 +283,21 @@ impl<'a> Nodes<'a> {
             let rest = Estimate::exact(value).minus(brackets.doubt(None, taken));
             Estimate { value: rest.value.max(0.0), high: rest.high.max(0.0), ..rest }
         };
-        let mut nodes = Vec::new();
+        let mut nodes: Vec<TreeNode> = Vec::new();
         // The one with the largest total is last, and comes first.
         let mut open: Vec<(u32, Option<usize>)> = Vec::new();
         let push = |open: &mut Vec<(u32, Option<usize>)>, of: u32, parent: Option<usize>| {
             open.extend(below.get(&of).into_iter().flatten().map(|place| (*place, parent)));
         };
-        push(&mut open, NO_ROW, None);
+        let mut roots: Vec<u32> = below.keys().copied().filter(|of| *of >= THREADS).collect();
+        roots.sort_unstable_by(|a, b| b.cmp(a));
+        roots.into_iter().for_each(|root| push(&mut open, root, None));
         while let Some((place, parent)) = open.pop() {
             let node = &self.nodes[place as usize];
+            let above = parent.and_then(|parent| nodes[parent].thread);
             nodes.push(TreeNode {
+                thread: above.or_else(|| self.thread(node.parent)),
+                values: node.values.iter().map(|(n, sum)| (*n > 0).then_some(*sum)).collect(),
                 parent,
                 key: self.keys[node.key as usize],
                 depth: node.depth,
@@ -253,7 +323,7 @@ impl Rows for Nodes<'_> {
         if row == NO_ROW {
             return NO_ROW;
         }
-        let above = if parent == NO_ROW { NO_ROW } else { parent & !INSIDE };
+        let above = if parent == NO_ROW { self.root } else { parent & !INSIDE };
         match self.nodes.get(above as usize) {
             Some(node) if node.is_deeper => above | INSIDE,
             Some(node) if node.depth >= DEEPEST => {
@@ -274,7 +344,7 @@ impl Adder for Nodes<'_> {
             let node = match marks {
                 Some(marks) => marks.node(i),
                 None if row == NO_ROW => NO_ROW,
-                None => self.node(NO_ROW, row, false),
+                None => self.node(self.root, row, false),
             };
             let duration = parts(columns.duration(i));
             let mark = match marks {
@@ -290,8 +360,24 @@ impl Adder for Nodes<'_> {
             sum.own += u128::from(mark.own);
             sum.own_taken += u128::from(mark.own_taken);
             if node & INSIDE == 0 {
+                add_values(&mut sum.values, self.profile, columns, i);
                 sum.total += u128::from(duration - mark.taken);
                 sum.taken += u128::from(mark.taken);
+            }
+        }
+    }
+}
+
+/// Adds what was counted in call `i`.
+fn add_values(sums: &mut [(u64, u128)], profile: &Profile, columns: &Columns, i: usize) {
+    if sums.is_empty() {
+        return;
+    }
+    for (g, group) in profile.groups.all().iter().enumerate() {
+        for counter in group.counters.clone() {
+            if let (Some(value), Some(sum)) = (columns.value(g, counter, i), sums.get_mut(counter))
+            {
+                *sum = (sum.0 + 1, sum.1 + u128::from(value));
             }
         }
     }

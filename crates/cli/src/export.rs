@@ -1,5 +1,5 @@
 //! `counterpoint export`: writes every call, or every sample of the tracks, as one row for other
-//! programs.
+//! programs; or the tree of all calls as stacks.
 
 mod clock;
 mod compensation;
@@ -7,6 +7,7 @@ mod counts;
 mod lines;
 mod loops;
 mod parquet;
+mod stacks;
 
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -43,7 +44,7 @@ const COUNTS_SCHEMA: &str = "counterpoint.counts/1";
 const LOOP_ROWS_SCHEMA: &str = "counterpoint.loop_rows/1";
 const LOOP_EVENTS_SCHEMA: &str = "counterpoint.loop_events/1";
 
-/// Write every recorded call, sample or count of a loop as a row of CSV, JSON or Parquet.
+/// Write every call, sample or count of a loop as a row, or the tree of calls as stacks.
 #[derive(clap::Args)]
 pub struct Args {
     /// Profile directory.
@@ -55,8 +56,8 @@ pub struct Args {
     /// What each row describes.
     #[arg(long, value_enum, default_value_t)]
     what: What,
-    /// File to write to. The default is standard output, which is also written `-`. Parquet needs
-    /// this option.
+    /// File to write to. The default is standard output, which is also written `-`. Parquet and
+    /// pprof need this option.
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// Only ops, tracks or loops (FUNCTION:LOOP) whose name matches. `*` matches any text, `?` any character.
@@ -109,25 +110,46 @@ enum ExportFormat {
     Json,
     /// Columns compressed with Snappy. The file's metadata describes the profile.
     Parquet,
+    /// Stacks with own times and counters for `go tool pprof` (gzip and protobuf).
+    Pprof,
+    /// Stacks with own times in ns, one per line, for inferno and flamegraph.pl.
+    Folded,
+    /// Stacks with own times and counters for speedscope.app (JSON).
+    Speedscope,
+}
+
+impl ExportFormat {
+    /// Its name on the command line.
+    fn name(self) -> String {
+        self.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
+    }
+
+    fn kind(self) -> Kind {
+        match self {
+            Self::Csv => Kind::Csv,
+            Self::Json | Self::Speedscope => Kind::Json,
+            Self::Folded => Kind::Lines,
+            Self::Parquet | Self::Pprof => Kind::Binary,
+        }
+    }
 }
 
 /// Writes the rows.
 pub fn main(args: Args) -> Result<ExitCode, Failure> {
-    if args.format == ExportFormat::Parquet && args.output.is_none() {
-        return Err(Failure::new("export --format parquet: needs a file to write to")
+    if args.format.kind() == Kind::Binary && args.output.is_none() {
+        let name = args.format.name();
+        return Err(Failure::new(format!("export --format {name}: needs a file to write to"))
             .hint("name one with -o FILE; -o - is standard output"));
+    }
+    if let Some(format) = stacks::format(args.format) {
+        return stacks::main(&args, format);
     }
     let path = args.output.as_deref().unwrap_or(Path::new("-"));
     let mut profile = open(&args.profile, &Needs::files(&args.metrics.metrics_file).output(path))?;
     args.ranks.choose(&mut profile)?;
     let metrics = of_profile(&args.metrics, &profile, Offer::Nothing)?;
     let name = |e: io::Error| Failure::writing(path, e);
-    let kind = match args.format {
-        ExportFormat::Csv => Kind::Csv,
-        ExportFormat::Json => Kind::Json,
-        ExportFormat::Parquet => Kind::Binary,
-    };
-    let mut file = WholeFile::create(path, kind).map_err(name)?;
+    let mut file = WholeFile::create(path, args.format.kind()).map_err(name)?;
     let mut out = BufWriter::with_capacity(1 << 16, &mut file);
     let (lost, rows) = write(&mut out, &profile, &args, metrics).map_err(name)?;
     out.flush().map_err(name)?;
@@ -255,6 +277,8 @@ fn rows(out: &mut (impl Write + Send), rows: Rows<'_>, args: &Args) -> io::Resul
         ExportFormat::Csv => csv(out, &mut rows),
         ExportFormat::Json => json(out, &mut rows),
         ExportFormat::Parquet => parquet::write(out, &mut rows),
+        // They have no rows.
+        ExportFormat::Pprof | ExportFormat::Folded | ExportFormat::Speedscope => Ok(()),
     }
 }
 

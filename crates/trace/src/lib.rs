@@ -15,6 +15,7 @@
 //! | [`merge`] | merges several traces into one, on one clock |
 //! | [`chrome`] | Chrome's JSON with Kineto's schema: reading, writing, checking |
 //! | [`perfetto`] | Perfetto's protobuf format: reading, writing, checking |
+//! | [`stacks`] | stacks with values, for programs that show flame graphs: writing |
 //! | [`check`] | findings about a file, each with its byte |
 //! | [`kind`] | recognises the format of a file |
 //! | [`text`] | strings and numbers of JSON |
@@ -32,5 +33,6 @@ pub mod kind;
 pub mod merge;
 
 pub mod perfetto;
+pub mod stacks;
 pub mod text;
 pub mod timeline;

@@ -2,7 +2,7 @@
 
 pub mod check;
 pub(crate) mod decode;
-mod encode;
+pub(crate) mod encode;
 mod extras;
 pub(crate) mod fields;
 mod intern;

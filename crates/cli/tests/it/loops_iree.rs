@@ -8,6 +8,7 @@ use std::process::{Command, Output};
 use serde_json::Value;
 use testkit::Scratch;
 
+use crate::stacks_export::folded;
 use crate::support::{Expected, Iree, Programs, Recorded, counterpoint, plain, skip};
 
 /// A product of two matrices of 64 × 64 numbers.
@@ -229,6 +230,13 @@ fn a_dispatch_has_its_loops_below_it() {
     assert!(lines[0].contains("per workgroup") && lines[0].contains("of dispatch"), "{text}");
     assert!(lines[1].starts_with("mm_dispatch_0_matmul_64x64x64_f32  "), "{text}");
     assert!(lines[2].starts_with("  bb1") && lines[3].starts_with("    bb2"), "{text}");
+    // As stacks: the loops have their part of the dispatch, and all have the time in calls.
+    let whole = run.report(&["--tree"])["self_ns"].as_f64().unwrap().round() as u64;
+    let (inner, all) = folded(&run.path(), "bb2");
+    let (outer, _) = folded(&run.path(), "bb1");
+    let (dispatch, _) = folded(&run.path(), "mm_dispatch_0_matmul_64x64x64_f32");
+    assert_eq!(all, whole);
+    assert!(0 < inner && inner < outer && outer < dispatch && dispatch <= all, "{inner} {outer}");
 }
 
 /// Mode log: each begin and end is in the workgroup call during which it happened.

@@ -7,6 +7,7 @@ use std::process::{Command, Output};
 use serde_json::Value;
 use testkit::Scratch;
 
+use crate::stacks_export::folded;
 use crate::support::trace_processor::TraceProcessor;
 use crate::support::{counterpoint, skip};
 
@@ -82,8 +83,19 @@ impl Instrumented {
         let document: Value = serde_json::from_slice(&report.stdout).unwrap();
         let modules = document["modules"].as_array().unwrap();
         assert_eq!(modules.len(), 1);
+        // As stacks, they are in no call, and have their own times.
+        let own = modules[0]["rows"].as_array().unwrap().iter();
+        let own: f64 = own.filter_map(|row| self_ns(row)).sum();
+        let (in_no_call, all) = folded(&profile, "(loops in no recorded call)");
+        assert!(in_no_call == all && (all as f64 - own).abs() < 1.0, "{all} {own}");
         modules[0]["rows"].as_array().unwrap().clone()
     }
+}
+
+/// The own time of a row: compensated, or as it was measured where the cost of a hit is not known.
+fn self_ns(row: &Value) -> Option<f64> {
+    let times = if row["compensated"].is_null() { &row["raw"] } else { &row["compensated"] };
+    times["self"]["ns"].as_f64()
 }
 
 /// The row of a loop in this line.

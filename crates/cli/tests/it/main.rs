@@ -75,6 +75,7 @@ mod seccomp;
 mod session;
 mod sites;
 mod stacks;
+mod stacks_export;
 mod stats;
 mod stats_oracle;
 mod stock_iree;

@@ -1,0 +1,241 @@
+//! The tree of calls as stacks: what belongs to each node alone, in whole numbers.
+//!
+//! ```text
+//!  thread ─ call ─ call ─ loop        a stack is a node with all nodes above it,
+//!       └─ call                       and its values are of this node alone
+//! ```
+//!
+//! The times of all stacks of calls add up to the time in calls as `report --tree` has it: they are
+//! rounded together, so that no part of it is lost.
+
+use std::collections::HashMap;
+
+use profile::Profile;
+
+use super::{CallTree, Detailed, detailed};
+use crate::answer::passes;
+use crate::loops::dispatches::{Dispatches, dispatch_of};
+use crate::loops::{LoopTable, LoopThread, Numbers};
+use crate::table::{By, Key};
+
+/// What a node of stacks is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StackPart {
+    /// A thread, as indices of its process and its own. Calls on it are below.
+    Thread(usize, usize),
+    /// Calls of a function.
+    Calls {
+        /// The function, as in a table by op.
+        key: Key,
+        /// Whether it is not one function: the calls that are deeper than nodes go.
+        is_deeper: bool,
+    },
+    /// A function or a loop that was instrumented: the index of its module, and its index in that
+    /// module's nodes.
+    Loop(usize, usize),
+    /// The loops below are in no recorded call. Their times are not part of the time in calls.
+    InNoCall,
+}
+
+/// One node, and what belongs to it alone.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Stack {
+    /// Index of the node above.
+    pub parent: Option<usize>,
+    /// What it is.
+    pub what: StackPart,
+    /// The number of calls or hits; 0 for a thread. If the program ran once for each pass, the mean of
+    /// the passes, rounded down.
+    pub calls: u64,
+    /// Its own time in ns.
+    pub own_ns: u64,
+    /// What was counted in it and not inside of it, for each of [`Stacks::counters`]. Values are as they
+    /// were counted, with what the recorder added.
+    pub values: Vec<u64>,
+}
+
+/// All nodes.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Stacks {
+    /// Each after the node above it.
+    pub nodes: Vec<Stack>,
+    /// The counters that calls have values of, as indices in those of the profile.
+    pub counters: Vec<usize>,
+    /// The time in calls, in ns. It is what the nodes have together, without those in no call.
+    pub calls_ns: u64,
+}
+
+/// Makes the stacks. `None` in a run with a budget, where it is not known what was around a call.
+///
+/// If the program ran once for each pass, threads have no nodes: each pass had its own. Loops have no
+/// values of counters, and their times are taken of the dispatch that they are in. If they are longer than
+/// it, which only estimates can be, they are shortened together.
+pub fn stacks(
+    profile: &Profile,
+    loops: &LoopTable,
+    dispatches: &Dispatches,
+    raw: bool,
+) -> Option<Stacks> {
+    let passes = passes(profile, By::Op);
+    let detail = Detailed { by_thread: passes == 1, counters: true };
+    let tree = detailed(profile, raw, 0, detail)?;
+    let has = |counter: &usize| tree.nodes.iter().any(|node| node.values[*counter].is_some());
+    let counters: Vec<usize> = (0..profile.groups.counters()).filter(has).collect();
+    let values = own_values(&tree, &counters);
+    let mut nodes_of: HashMap<(Option<(usize, usize)>, Key), usize> = HashMap::new();
+    tree.nodes.iter().for_each(|node| *nodes_of.entry((node.thread, node.key)).or_default() += 1);
+    let tick = profile.timeline.ns_per_tick() / passes as f64;
+    let nothing = vec![0; counters.len()];
+    let mut maker = Maker { profile, loops, raw, passes, nothing, rounded: 0.0, out: Vec::new() };
+    let (mut places, mut last_thread) = (Vec::with_capacity(tree.nodes.len()), None);
+    for (node, values) in tree.nodes.iter().zip(values) {
+        let parent = match (node.parent, node.thread) {
+            (Some(parent), _) => Some(places[parent]),
+            (None, None) => None,
+            (None, Some(thread)) => Some(match last_thread {
+                Some((known, place)) if known == thread => place,
+                _ => {
+                    let what = StackPart::Thread(thread.0, thread.1);
+                    let place = maker.push(None, what, 0, 0.0, None);
+                    last_thread = Some((thread, place));
+                    place
+                }
+            }),
+        };
+        let is_only = nodes_of.get(&(node.thread, node.key)) == Some(&1);
+        let inside = match node.key {
+            Key::Op(op) if is_only => maker.loops(node.thread, |module, id| {
+                let tree = &loops.modules[module];
+                let found = dispatch_of(dispatches, tree, &tree.nodes[id]);
+                found.is_some_and(|found| found.ops.contains(&op))
+            }),
+            _ => Vec::new(),
+        };
+        let (own, in_loops) = (node.own.value * tick, inside.iter().map(|one| one.ns).sum::<f64>());
+        // Estimates of loops can be longer than what they are in.
+        let fitting = if in_loops > own { own / in_loops } else { 1.0 };
+        let what = StackPart::Calls { key: node.key, is_deeper: node.is_deeper };
+        let rest = (own - in_loops * fitting).max(0.0);
+        let place = maker.push(parent, what, node.calls / passes, rest, Some(values));
+        places.push(place);
+        maker.add_loops(place, &inside, fitting);
+    }
+    let calls_ns = maker.out.iter().map(|stack| stack.own_ns).sum();
+    let others = maker.loops(None, |module, id| {
+        let tree = &loops.modules[module];
+        dispatch_of(dispatches, tree, &tree.nodes[id]).is_none()
+    });
+    if !others.is_empty() {
+        let place = maker.push(None, StackPart::InNoCall, 0, 0.0, None);
+        maker.add_loops(place, &others, 1.0);
+    }
+    Some(Stacks { nodes: maker.out, counters, calls_ns })
+}
+
+/// For each node, what was counted in its calls and not in those directly inside, for each of these
+/// counters. A node without values, or with values of some calls only, has at least what is inside of it,
+/// so that nothing is negative and nothing is counted twice.
+fn own_values(tree: &CallTree, counters: &[usize]) -> Vec<Vec<u64>> {
+    let mut inside = vec![vec![0u128; counters.len()]; tree.nodes.len()];
+    let mut own = vec![Vec::new(); tree.nodes.len()];
+    // A node comes after the one above it.
+    for (at, node) in tree.nodes.iter().enumerate().rev() {
+        let inside_of_node = std::mem::take(&mut inside[at]);
+        for (place, inside_of_node) in inside_of_node.into_iter().enumerate() {
+            let whole = node.values[counters[place]].unwrap_or(0).max(inside_of_node);
+            own[at].push(u64::try_from(whole - inside_of_node).unwrap_or(u64::MAX));
+            if let Some(parent) = node.parent {
+                inside[parent][place] += whole;
+            }
+        }
+    }
+    own
+}
+
+/// A function or a loop inside of a call.
+struct Inside {
+    module: usize,
+    node: usize,
+    /// How many of those before it, in the same call, are around it.
+    level: u32,
+    hits: u128,
+    /// Its own time; 0 if it is not known.
+    ns: f64,
+}
+
+struct Maker<'a> {
+    profile: &'a Profile,
+    loops: &'a LoopTable,
+    raw: bool,
+    passes: u64,
+    nothing: Vec<u64>,
+    /// The times of all nodes so far, before they are rounded.
+    rounded: f64,
+    out: Vec<Stack>,
+}
+
+impl Maker<'_> {
+    /// Adds a node. Times are rounded so that their sums are right.
+    fn push(
+        &mut self,
+        parent: Option<usize>,
+        what: StackPart,
+        calls: u64,
+        own_ns: f64,
+        values: Option<Vec<u64>>,
+    ) -> usize {
+        let before = self.rounded.round() as u64;
+        self.rounded += own_ns;
+        let own_ns = self.rounded.round() as u64 - before;
+        let values = values.unwrap_or_else(|| self.nothing.clone());
+        self.out.push(Stack { parent, what, calls, own_ns, values });
+        self.out.len() - 1
+    }
+
+    /// The functions and loops that were entered, on this thread or on all, and that `of` selects.
+    fn loops(
+        &self,
+        thread: Option<(usize, usize)>,
+        of: impl Fn(usize, usize) -> bool,
+    ) -> Vec<Inside> {
+        let thread = thread.and_then(|(process, index)| {
+            let tid = self.profile.processes.get(process)?.threads.get(index)?.tid;
+            Some(LoopThread { process, tid })
+        });
+        let mut inside = Vec::new();
+        for (module, tree) in self.loops.modules.iter().enumerate() {
+            let index = thread.map(|thread| tree.threads.iter().position(|one| *one == thread));
+            for (at, node) in tree.nodes.iter().enumerate() {
+                let numbers: Option<&Numbers> = match index {
+                    None => Some(&node.all),
+                    Some(index) => {
+                        let mut threads = node.threads.iter();
+                        threads.find(|(one, _)| Some(*one) == index).map(|(_, numbers)| numbers)
+                    }
+                };
+                let Some(numbers) = numbers.filter(|numbers| numbers.hits > 0) else { continue };
+                if !of(module, at) {
+                    continue;
+                }
+                let own = numbers.times(self.raw).and_then(|times| times.own);
+                let ns = own.and_then(|own| tree.ns(own.value)).unwrap_or(0.0).max(0.0);
+                let (ns, hits) = (ns / self.passes as f64, numbers.hits / u128::from(self.passes));
+                inside.push(Inside { module, node: at, level: node.level, hits, ns });
+            }
+        }
+        inside
+    }
+
+    fn add_loops(&mut self, above: usize, inside: &[Inside], fitting: f64) {
+        // The nodes around the next one, by their modules and levels.
+        let mut around: Vec<(usize, u32, usize)> = Vec::new();
+        for one in inside {
+            around.retain(|(module, level, _)| *module == one.module && *level < one.level);
+            let parent = around.last().map_or(above, |(_, _, place)| *place);
+            let what = StackPart::Loop(one.module, one.node);
+            let hits = u64::try_from(one.hits).unwrap_or(u64::MAX);
+            let place = self.push(Some(parent), what, hits, one.ns * fitting, None);
+            around.push((one.module, one.level, place));
+        }
+    }
+}

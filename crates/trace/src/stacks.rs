@@ -1,0 +1,164 @@
+//! Stacks with values, in the formats of programs that show flame graphs.
+//!
+//! ```text
+//!            ┌─ pprof        gzip and protobuf: `go tool pprof`, Pyroscope
+//!  Stacks ───┼─ folded       lines `a;b;c 12`: inferno, flamegraph.pl
+//!            └─ speedscope   JSON of speedscope.app
+//! ```
+//!
+//! All three have the same stacks with the same values. Only [`folded`] has one kind of value.
+
+pub mod folded;
+pub mod pprof;
+pub mod speedscope;
+
+/// The unit of a kind of value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StackUnit {
+    /// Occurrences.
+    Count,
+    /// Nanoseconds.
+    Nanoseconds,
+    /// Bytes.
+    Bytes,
+    /// Anything else, by its name.
+    Other(&'static str),
+}
+
+impl StackUnit {
+    /// Its name in pprof.
+    fn name(self) -> &'static str {
+        match self {
+            Self::Count => "count",
+            Self::Nanoseconds => "nanoseconds",
+            Self::Bytes => "bytes",
+            Self::Other(name) => name,
+        }
+    }
+}
+
+/// A function, a loop or a thread. Names must be printable text.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct StackFrame {
+    /// What is shown.
+    pub name: String,
+    /// The source file; empty if it is not known.
+    pub file: String,
+    /// The line in it; 0 if it is not known.
+    pub line: u32,
+}
+
+/// A node of the tree, and what belongs to it alone.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StackNode {
+    /// Index of the node above, which comes before this one.
+    pub parent: Option<usize>,
+    /// Index in the frames.
+    pub frame: usize,
+    /// Numbers that the node and those below it have: thread and process, for example.
+    pub numbers: Vec<(&'static str, u64)>,
+    /// One for each kind of value.
+    pub values: Vec<u64>,
+}
+
+/// What the writers write.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Stacks {
+    /// The frames, each once.
+    pub frames: Vec<StackFrame>,
+    /// The nodes.
+    pub nodes: Vec<StackNode>,
+    /// Each kind of value with its name.
+    pub kinds: Vec<(String, StackUnit)>,
+    /// Which of them is shown first, and is the one of [`folded`].
+    pub main: usize,
+    /// The name of the whole.
+    pub title: String,
+    /// What a reader should know.
+    pub comments: Vec<String>,
+    /// When the recording began, in ns since 1970; 0 if it is not known.
+    pub begin_unix_ns: u64,
+    /// Name and version of the program that writes.
+    pub exporter: String,
+}
+
+impl Stacks {
+    /// The nodes that have a value of this kind, each with all nodes above it: the outermost first.
+    fn with(&self, kind: usize) -> impl Iterator<Item = (Vec<&StackNode>, u64)> {
+        let has = move |node: &&StackNode| node.values.get(kind).is_some_and(|value| *value > 0);
+        self.nodes.iter().filter(has).map(move |node| (self.path(node), node.values[kind]))
+    }
+
+    /// A node with all nodes above it, the outermost first.
+    fn path<'a>(&'a self, node: &'a StackNode) -> Vec<&'a StackNode> {
+        let mut path = vec![node];
+        let mut at = node.parent;
+        while let Some(above) = at.and_then(|at| self.nodes.get(at)) {
+            path.push(above);
+            at = above.parent;
+        }
+        path.reverse();
+        path
+    }
+
+    fn name(&self, node: &StackNode) -> &str {
+        self.frames.get(node.frame).map_or("", |frame| &frame.name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// a(b) and a;b, which would be the same in folded lines.
+    pub(super) fn example() -> Stacks {
+        let frame =
+            |name: &str, line| StackFrame { name: name.to_owned(), file: "m.py".into(), line };
+        let node = |parent, frame, values: [u64; 2]| StackNode {
+            parent,
+            frame,
+            numbers: vec![("tid", 7)],
+            values: values.into(),
+        };
+        Stacks {
+            frames: vec![frame("a", 1), frame("b", 2), frame("a;b\nc ", 3), StackFrame::default()],
+            nodes: vec![
+                node(None, 0, [1, 10]),
+                node(Some(0), 1, [2, 20]),
+                node(None, 2, [3, 30]),
+                node(Some(2), 3, [4, 0]),
+            ],
+            kinds: vec![
+                ("calls".to_owned(), StackUnit::Count),
+                ("time".to_owned(), StackUnit::Nanoseconds),
+            ],
+            main: 1,
+            title: "x".to_owned(),
+            comments: vec!["said".to_owned()],
+            begin_unix_ns: 5,
+            exporter: "counterpoint 1".to_owned(),
+        }
+    }
+
+    #[test]
+    fn folded_lines_cannot_be_mistaken() {
+        let mut out = Vec::new();
+        folded::write(&mut out, &example()).unwrap();
+        assert_eq!(String::from_utf8(out).unwrap(), "a 10\na;b 20\na,b\u{fffd}c 30\n");
+    }
+
+    #[test]
+    fn speedscope_has_one_profile_for_each_kind() {
+        let mut out = Vec::new();
+        speedscope::write(&mut out, &example()).unwrap();
+        let file: serde_json::Value = serde_json::from_slice(&out).unwrap();
+        assert_eq!(file["shared"]["frames"][1]["line"], 2);
+        assert_eq!(file["shared"]["frames"][3], serde_json::json!({"name": "(no name)"}));
+        assert_eq!(file["activeProfileIndex"], 1);
+        let time = &file["profiles"][1];
+        assert_eq!(time["samples"], serde_json::json!([[0], [0, 1], [2]]));
+        assert_eq!(time["weights"], serde_json::json!([10, 20, 30]));
+        assert_eq!((&time["startValue"], &time["endValue"]), (&0.into(), &60.into()));
+        assert_eq!(file["profiles"][0]["unit"], "none");
+    }
+}
