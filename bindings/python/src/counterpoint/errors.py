@@ -30,3 +30,8 @@ class ConflictError(CounterpointError):
 
 class ReportError(CounterpointError, ValueError):
     """The text that was loaded is not a report."""
+
+
+def needs(package: str, error: ImportError) -> ImportError:
+    """Returns the error for an optional package that is not there."""
+    return ImportError(f"this needs {package} ({error}): pip install {package}", name=package)

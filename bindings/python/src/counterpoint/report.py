@@ -21,9 +21,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Optional, Union
 
-from counterpoint import _html, _table
+from counterpoint import _page, _table
 from counterpoint._visible import visible
-from counterpoint.errors import ReportError
+from counterpoint.errors import CounterpointError, ReportError, needs
 from counterpoint.metrics import Count, Duration, Metric, Percent, Ratio, Text
 
 if TYPE_CHECKING:
@@ -59,6 +59,8 @@ class Report:
     configuration: dict[str, Metric] = field(default_factory=dict)
     losses: list[Loss] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    _recorded: Any = field(default=None, repr=False, compare=False)
+    """What has the `path` of the profile that this is of, if it is a whole one. It keeps the profile."""
 
     def table(self, sort: bool = True, aggregate: bool = True, col_sums: bool = True) -> str:
         """Returns a table for people, with numbers as the user's locale writes them.
@@ -134,7 +136,7 @@ class Report:
         try:
             import pandas
         except ImportError as error:
-            raise _needs("pandas", error) from None
+            raise needs("pandas", error) from None
         columns = {}
         for name, kind in self._columns().items():
             values = [_plain(row.get(name)) for row in self.calls]
@@ -148,7 +150,7 @@ class Report:
         try:
             import pyarrow
         except ImportError as error:
-            raise _needs("pyarrow", error) from None
+            raise needs("pyarrow", error) from None
         types = {Count: pyarrow.int64(), Text: pyarrow.string()}
         columns = {
             name: pyarrow.array(
@@ -162,7 +164,18 @@ class Report:
         return self.table()
 
     def _repr_html_(self) -> str:
-        return _html.page(self)
+        """Returns the page of the profile, as `counterpoint report --html` writes it, in a frame. Without
+        the profile (the report was loaded, or is of a part of a run), it is the table."""
+        if self._recorded is None:
+            return _page.text(str(self))
+        try:
+            return _page.frame(self._recorded.path)
+        except (CounterpointError, OSError) as error:
+            return _page.text(f"{visible(str(error))}\n\n{self}")
+
+    def __getstate__(self) -> dict[str, Any]:
+        # The profile stays in its process.
+        return {**self.__dict__, "_recorded": None}
 
     def _columns(self) -> dict[str, type]:
         """Returns each column of the calls with its kind, in the order of the table.
@@ -261,6 +274,3 @@ def _sequence(value: object, where: str) -> Sequence[Any]:
         raise ReportError(f"{where}: not a list")
     return value
 
-
-def _needs(package: str, error: ImportError) -> ImportError:
-    return ImportError(f"this needs {package} ({error}): pip install {package}", name=package)

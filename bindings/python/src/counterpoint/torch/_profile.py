@@ -103,6 +103,8 @@ class Profile:
             report.notes.append(f"what PyTorch's other threads do counts for no op: {self._unseen}")
         if not report.calls and not self._open:
             report.notes.append("PyTorch called no op while the profile was open")
+        if not self._open and not self._session.joined:
+            report._recorded = self
         return report
 
     def loops(self) -> LoopReport:

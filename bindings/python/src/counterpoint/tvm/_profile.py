@@ -186,6 +186,8 @@ class Profile:
             fold=not all,
         )
         self._remark(report, document, names)
+        if not self._open and not self._session.joined:
+            report._recorded = self
         return report
 
     def loops(self) -> LoopReport:

@@ -1,0 +1,62 @@
+"""A profile in a notebook: the page that `counterpoint report --html` writes, in a frame.
+
+The frame is a sandbox without the notebook's origin: the page's own script runs, and sees neither the
+notebook nor its cookies. The page asks nobody for anything.
+"""
+
+from __future__ import annotations
+
+import html
+import os
+import tempfile
+from typing import Any
+
+from counterpoint._program import run
+from counterpoint.errors import CounterpointError
+
+MOST = 8_000_000
+"""A longer page, in characters, is not put into the notebook, which keeps all outputs in one file."""
+
+_HEIGHT = "min(85vh, 60em)"
+
+_large: list[Any] = []
+"""Directories of pages that are only linked. They are removed when the process ends."""
+
+
+def text(words: str) -> str:
+    """Returns text for people as a part of a page."""
+    return f'<pre style="line-height:1.25">{html.escape(words)}</pre>'
+
+
+def frame(profile: str) -> str:
+    """Returns the page of a profile in a frame, or a link to it if it is long."""
+    folder = tempfile.TemporaryDirectory(prefix="counterpoint-page-")
+    path = os.path.join(folder.name, "report.html")
+    try:
+        write(profile, path)
+        with open(path, encoding="utf-8", newline="") as file:
+            page = file.read()
+    except BaseException:
+        folder.cleanup()
+        raise
+    if len(page) > MOST:
+        _large.append(folder)
+        link = html.escape(f"file://{path}")
+        return (
+            f"<p>The page of this profile has {len(page) / 1e6:.1f} MB, which is too much for a notebook:"
+            f' <a href="{link}" target="_blank">{link}</a></p>'
+        )
+    folder.cleanup()
+    return (
+        '<iframe sandbox="allow-scripts allow-downloads" allow="clipboard-write"'
+        ' referrerpolicy="no-referrer" title="Counterpoint"'
+        f' style="width:100%;height:{_HEIGHT};border:1px solid #8886"'
+        f' srcdoc="{html.escape(page)}"></iframe>'
+    )
+
+
+def write(profile: str, path: str) -> None:
+    """Writes the page of a profile."""
+    run(["report", os.path.abspath(profile), "--html", os.path.abspath(path)], good=(0, 1))
+    if not os.path.exists(path):
+        raise CounterpointError(f"counterpoint report --html wrote no {path}")
