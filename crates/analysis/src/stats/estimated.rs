@@ -3,6 +3,7 @@
 use profile::Profile;
 
 use super::choice::Choice;
+use super::collect::Who;
 use super::{OpStats, Scope, Table, Variable};
 use crate::sampled::{Sample, SampledRow};
 use crate::table::Key;
@@ -13,6 +14,7 @@ pub(super) fn add(
     profile: &Profile,
     choice: &Choice<'_>,
     sample: &Sample<'_>,
+    by_rank: bool,
     ops: &mut [OpStats],
 ) {
     let key = |at: (usize, usize), export: u32| {
@@ -20,12 +22,19 @@ pub(super) fn add(
         let row = |op| Key::Op(profile.ops.row_of(op));
         choice.has_thread(at).then(|| op.map_or(Key::Unknown(at.0, export), row))
     };
-    let of_threads = sample.sets(|at, export| Some((key(at, export)?, at)));
+    let who = |at: (usize, usize)| match by_rank {
+        true => Who::Rank(super::rank_of(profile, at.0)),
+        false => Who::Thread(at.0, at.1),
+    };
+    let of_parts = sample.sets(|at, export| Some((key(at, export)?, who(at))));
     let of_ops = sample.sets(key);
     for op in ops.iter_mut() {
-        for thread in &mut op.threads {
-            if let Some(found) = of_threads.get(&(op.key, (thread.process, thread.thread))) {
-                keep_known(profile, &mut thread.scope, &found.row);
+        let threads = op.threads.iter_mut();
+        let threads = threads.map(|of| (Who::Thread(of.process, of.thread), &mut of.scope));
+        let ranks = op.ranks.iter_mut().map(|(rank, scope)| (Who::Rank(Some(*rank)), scope));
+        for (who, scope) in threads.chain(ranks) {
+            if let Some(found) = of_parts.get(&(op.key, who)) {
+                keep_known(profile, scope, &found.row);
             }
         }
         if let Some(found) = of_ops.get(&op.key) {
