@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  Profile ─ walk ──► collect: values per op and thread ─► Samples: one column per variable
-//!                                                             │ all threads, then each thread:
+//!                                                             │ all threads, then each thread or rank:
 //!                                                             ├─► ranks: sorted, ranked, cut
 //!                                                             │     into buckets ─► Variable
 //!                                                             └─► pairs ──────────► Pair
@@ -37,6 +37,7 @@
 mod blocks;
 mod choice;
 mod collect;
+mod estimated;
 mod grid;
 mod noise;
 mod pairs;
@@ -57,11 +58,11 @@ use crate::checks;
 use crate::empty::Bracket;
 use crate::metrics::PartOfTime;
 use crate::probe::{InPlace, ProbeCost, costs};
-use crate::sampled::{SCALE, Sample, SampledRow};
+use crate::sampled::{SCALE, Sample};
 use crate::summary::contradictions;
 use crate::table::{Key, Places, Selection};
 use choice::Choice;
-use collect::{Batch, Recorder, collect, keeps_recorded};
+use collect::{Batch, Part, Recorder, Who, collect, keeps_recorded};
 pub use samples::{Column, Samples};
 pub use subtracted::Subtracted;
 use work::{Workspace, parallel};
@@ -83,10 +84,7 @@ pub struct Options {
     pub op: Option<String>,
     /// Only threads with this kernel id, or with a name that matches (`*`, `?`).
     pub thread: Option<String>,
-    /// Only threads of processes of this rank of a distributed job.
-    pub rank: Option<u32>,
-    /// Whether to describe the calls of each rank and not those of each thread. This reads every page
-    /// once more for each rank.
+    /// Whether to describe the calls of each rank of a distributed job, and not those of each thread.
     pub by_rank: bool,
     /// Leave out calls that begin within this time after the begin of their thread's first recorded
     /// call, which may be of any op.
@@ -112,7 +110,6 @@ impl Default for Options {
         Self {
             op: None,
             thread: None,
-            rank: None,
             by_rank: false,
             skip_ns: 0,
             buckets: 16,
@@ -388,13 +385,17 @@ fn once(profile: &Profile, options: &Options) -> Result<(Stats, u64), TooManyCal
     let of_metrics = options.metrics.iter().map(|metric| kind_of(metric.counters.len()));
     let kinds: Vec<weighted::Kind> =
         std::iter::once(weighted::Kind::Timed).chain(counters).chain(of_metrics).collect();
+    let who = |process: usize, thread: usize| match options.by_rank {
+        true => Who::Rank(rank_of(profile, process)),
+        false => Who::Thread(process, thread),
+    };
     while let Some(op) = found.ops.pop() {
         if op.calls() > MOST_CALLS {
             return Err(TooManyCalls { key: op.key, calls: op.calls() });
         }
         let scale = if profile.is_sampled() { SCALE as f64 } else { 1.0 };
         let (key, total, total_ticks) = (op.key, op.total, ticks(op.total) / scale);
-        let (mut samples, parts) = op.flatten();
+        let (mut samples, parts) = op.flatten(who);
         let recorded = samples.take_recorded(keeps_recorded(options));
         let weights = samples.take_weights(profile);
         let grids = samples.add_metrics(profile, &options.metrics, &of_time, recorded.as_ref());
@@ -414,23 +415,18 @@ fn once(profile: &Profile, options: &Options) -> Result<(Stats, u64), TooManyCal
             scope.variables[..1].iter_mut().for_each(in_ticks);
             scope
         };
-        let mut threads: Vec<ThreadStats> = parts
-            .iter()
-            .map(|part| ThreadStats {
-                process: part.process,
-                thread: part.thread,
-                scope: Scope::default(),
-            })
-            .collect();
+        let mut scopes = vec![Scope::default(); parts.len()];
         let mut all = Scope::default();
         let mut jobs = Vec::new();
-        // If only one thread made calls, it equals the total, so it is described only once.
-        let several = threads.len() > 1;
+        // If one thread or rank made all calls, it equals the total, so it is described only once. What
+        // has no rank is a part of the total only.
+        let several = parts.len() > 1;
+        let is_shown = |part: &Part| !several || part.who != Who::Rank(None);
         if several {
             jobs.push((0, samples.len(), &mut all));
         }
-        let scopes = threads.iter_mut().map(|thread| &mut thread.scope);
-        jobs.extend(parts.iter().zip(scopes).map(|(part, scope)| (part.from, part.to, scope)));
+        let shown = parts.iter().zip(&mut scopes).filter(|(part, _)| is_shown(part));
+        jobs.extend(shown.map(|(part, scope)| (part.from, part.to, scope)));
         let (big, little): (Vec<_>, Vec<_>) =
             jobs.into_iter().partition(|(from, to, _)| to - from >= SMALL);
         for (from, to, scope) in big {
@@ -439,23 +435,29 @@ fn once(profile: &Profile, options: &Options) -> Result<(Stats, u64), TooManyCal
         parallel(&mut small, little, |space, (from, to, scope)| {
             *scope = describe(space, from, to);
         });
-        let mut of_all = Recorder::default();
-        for (thread, part) in threads.iter_mut().zip(parts) {
-            noise::note(profile, &brackets, &mut thread.scope, &part.recorder);
+        let (mut of_all, mut threads, mut ranks) = (Recorder::default(), Vec::new(), Vec::new());
+        for (mut scope, part) in scopes.into_iter().zip(parts) {
+            noise::note(profile, &brackets, &mut scope, &part.recorder);
             of_all.add(part.recorder);
             for (location, calls) in &part.locations {
                 *all.locations.entry(*location).or_default() += calls;
             }
-            thread.scope.locations = part.locations;
+            scope.locations = part.locations;
+            if !several {
+                all = scope.clone();
+            }
+            match part.who {
+                Who::Thread(process, thread) => {
+                    threads.push(ThreadStats { process, thread, scope })
+                }
+                Who::Rank(Some(rank)) => ranks.push((rank, scope)),
+                Who::Rank(None) => {}
+            }
         }
-        match threads.first().filter(|_| !several) {
-            Some(only) => all = only.scope.clone(),
-            None => noise::note(profile, &brackets, &mut all, &of_all),
+        if several {
+            noise::note(profile, &brackets, &mut all, &of_all);
         }
-        ops.push((
-            total,
-            OpStats { key, total_ticks, estimated: None, all, threads, ranks: Vec::new() },
-        ));
+        ops.push((total, OpStats { key, total_ticks, estimated: None, all, threads, ranks }));
         if found.ops.is_empty() && !found.left_out.is_empty() {
             found = read(&brackets, Some(found.left_out));
         }
@@ -464,10 +466,7 @@ fn once(profile: &Profile, options: &Options) -> Result<(Stats, u64), TooManyCal
     let mut ops: Vec<OpStats> = ops.into_iter().map(|(_, op)| op).collect();
     // If calls are chosen by time, it is not known how many there were.
     if let Some(sample) = sample.filter(|_| options.skip_ns == 0) {
-        estimate(profile, &choice, &sample, &mut ops);
-    }
-    if options.by_rank {
-        by_rank(profile, options, &mut ops)?;
+        estimated::add(profile, &choice, &sample, options.by_rank, &mut ops);
     }
     let metrics = options.metrics.clone();
     let mut probes = costs(profile, &InPlace::default(), &[]);
@@ -475,19 +474,9 @@ fn once(profile: &Profile, options: &Options) -> Result<(Stats, u64), TooManyCal
     Ok((Stats { buckets, metrics, ops, raw: options.raw, probes, losses }, exhausted))
 }
 
-/// Describes each op's calls by rank instead of by thread.
-fn by_rank(profile: &Profile, options: &Options, ops: &mut [OpStats]) -> Result<(), TooManyCalls> {
-    ops.iter_mut().for_each(|op| op.threads.clear());
-    let places: BTreeMap<Key, usize> = ops.iter().zip(0..).map(|(op, at)| (op.key, at)).collect();
-    for rank in profile.known_ranks() {
-        let of_rank = Options { rank: Some(rank), by_rank: false, ..options.clone() };
-        for op in once(profile, &of_rank)?.0.ops {
-            if let Some(at) = places.get(&op.key) {
-                ops[*at].ranks.push((rank, op.all));
-            }
-        }
-    }
-    Ok(())
+/// The rank of a process.
+fn rank_of(profile: &Profile, process: usize) -> Option<u32> {
+    profile.processes.get(process)?.job.map(|job| job.rank)
 }
 
 /// Durations are described in parts of a tick.
@@ -501,71 +490,6 @@ fn in_ticks(duration: &mut Variable) {
     duration.standard_deviation = duration.standard_deviation.map(ticks);
     (duration.min, duration.max) = (number(duration.min), number(duration.max));
     duration.bucket_means.iter_mut().for_each(|mean| *mean = mean.map(ticks));
-}
-
-/// Adds the exact numbers of calls and the estimated totals, and removes what so few drawn calls do not
-/// say.
-fn estimate(profile: &Profile, choice: &Choice<'_>, sample: &Sample<'_>, ops: &mut [OpStats]) {
-    let key = |at: (usize, usize), export: u32| {
-        let op = profile.ops.of(at.0, export);
-        let row = |op| Key::Op(profile.ops.row_of(op));
-        choice.has_thread(at).then(|| op.map_or(Key::Unknown(at.0, export), row))
-    };
-    let of_threads = sample.sets(|at, export| Some((key(at, export)?, at)));
-    let of_ops = sample.sets(key);
-    for op in ops.iter_mut() {
-        for thread in &mut op.threads {
-            if let Some(found) = of_threads.get(&(op.key, (thread.process, thread.thread))) {
-                keep_known(profile, &mut thread.scope, &found.row);
-            }
-        }
-        if let Some(found) = of_ops.get(&op.key) {
-            keep_known(profile, &mut op.all, &found.row);
-            op.estimated = found.row.total;
-        }
-    }
-    let total = |op: &OpStats| op.estimated.map_or(0.0, |total| total.value);
-    ops.sort_by(|a, b| total(b).total_cmp(&total(a)).then(a.key.cmp(&b.key)));
-}
-
-/// Of a variable that was known of too few drawn calls, only the number of these and the extremes are
-/// left. The others have the means of a report.
-fn keep_known(profile: &Profile, scope: &mut Scope, row: &SampledRow) {
-    scope.counted = row.calls;
-    let timed = row.effective.is_some();
-    if !timed {
-        scope.effective = None;
-    }
-    let counters = profile.groups.counters();
-    let known = |variable: usize| match variable.checked_sub(1) {
-        Some(counter) if counter < counters => {
-            row.counters.get(counter).is_some_and(|c| c.is_some())
-        }
-        Some(_) => timed,
-        None => timed,
-    };
-    for (at, variable) in scope.variables.iter_mut().enumerate() {
-        if !known(at) {
-            let Variable { calls, min, max, .. } = *variable;
-            let bucket_means = vec![None; variable.bucket_means.len()];
-            *variable = Variable { calls, min, max, bucket_means, ..Variable::default() };
-        }
-    }
-    if let Some(mean) = row.mean()
-        && let Some(duration) = scope.variables.first_mut()
-    {
-        duration.mean = Some(mean.value);
-    }
-    let of_counters = scope.variables.iter_mut().skip(1).zip(&row.counters);
-    for (variable, counter) in of_counters {
-        variable.mean = counter.map(|counter| counter.mean().value).or(variable.mean);
-    }
-    for pair in &mut scope.pairs {
-        if !known(pair.of) || !known(pair.given) {
-            (pair.pearson, pair.spearman, pair.effective) = (None, None, None);
-            pair.table = pair.table.as_ref().map(|_| Table::default());
-        }
-    }
 }
 
 /// Describes calls that are already in columns, for data that did not come from a profile.

@@ -188,8 +188,12 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
     let inputs = Inputs::find(&args)?;
     let [a, b] = inputs.read(&args)?;
     if a.iter().chain(&b).all(|run| run.rows.is_empty()) {
-        return Err(Failure::new(format!("--by {}: no run has such rows", args.by.name()))
-            .hint("without --by, each row is an op"));
+        return Err(match args.by {
+            RowKind::Op => Failure::new("no run has ops to compare")
+                .hint("`--by activity` compares what plugins and traces recorded"),
+            by => Failure::new(format!("--by {}: no run has such rows", by.name()))
+                .hint("without --by, each row is an op"),
+        });
     }
     let options = Options { by: args.by.by(), threshold: args.threshold };
     let diff = compare(&a, &b, &inputs.pairs, &options);

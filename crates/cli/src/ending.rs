@@ -5,13 +5,20 @@
 //! Both end with it.
 
 use std::ffi::CString;
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command};
 use std::ptr::null_mut;
-use std::sync::atomic::{AtomicI32, AtomicPtr, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, Ordering};
 
 /// The file to remove: a C string, or null.
 static FILE: AtomicPtr<libc::c_char> = AtomicPtr::new(null_mut());
 /// The group of processes to kill, or 0.
 static GROUP: AtomicI32 = AtomicI32::new(0);
+/// Whether a process is being started whose group is not known yet.
+static STARTING: AtomicBool = AtomicBool::new(false);
+/// A signal that came while a process was started and has not taken effect, or 0.
+static LATE: AtomicI32 = AtomicI32::new(0);
 
 /// Has a signal remove the file `path`, instead of the one that was named before.
 pub fn removes(path: CString) {
@@ -36,12 +43,27 @@ fn forget(path: *mut libc::c_char) {
 pub struct Group(i32);
 
 impl Group {
-    /// `leader` leads the group, and has not been waited for. There is one group at a time.
-    pub fn of(leader: u32) -> Self {
+    /// Starts a process that leads a group of its own. There is one group at a time. A signal that comes
+    /// meanwhile, on whichever thread, ends us when the group is known, and the group with us. Blocking the
+    /// signals would hold them back on this thread only, and the process would have to unblock them.
+    ///
+    /// # Errors
+    /// It cannot be started.
+    pub fn start(command: &mut Command) -> io::Result<(Child, Self)> {
         watch();
-        let group = leader as i32;
-        GROUP.store(group, Ordering::SeqCst);
-        Self(group)
+        STARTING.store(true, Ordering::SeqCst);
+        let started = command.process_group(0).spawn().map(|child| {
+            let group = child.id() as i32;
+            GROUP.store(group, Ordering::SeqCst);
+            (child, Self(group))
+        });
+        STARTING.store(false, Ordering::SeqCst);
+        let late = LATE.swap(0, Ordering::SeqCst);
+        if late != 0 {
+            // SAFETY: takes no pointer.
+            unsafe { libc::raise(late) };
+        }
+        started
     }
 }
 
@@ -57,6 +79,13 @@ impl Drop for Group {
 /// Takes the signals. One that was ignored or handled before is left alone.
 fn watch() {
     extern "C" fn end(signal: libc::c_int) {
+        if STARTING.load(Ordering::SeqCst) {
+            LATE.store(signal, Ordering::SeqCst);
+            // If the process has been started since, either we take the signal back, or `start` has it.
+            if STARTING.load(Ordering::SeqCst) || LATE.swap(0, Ordering::SeqCst) == 0 {
+                return;
+            }
+        }
         let path = FILE.swap(null_mut(), Ordering::SeqCst);
         let group = GROUP.swap(0, Ordering::SeqCst);
         // SAFETY: a C string that nobody else owns any more, and async-signal-safe calls only.
@@ -82,5 +111,60 @@ fn watch() {
                 libc::sigaction(signal, &action, null_mut());
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+    use std::io::Read;
+    use std::os::unix::process::ExitStatusExt;
+    use std::process::Stdio;
+    use std::sync::mpsc;
+    use std::time::Duration;
+
+    use super::*;
+
+    /// Names the signal in the process that this test starts.
+    const SIGNAL: &str = "COUNTERPOINT_TEST_SIGNAL";
+
+    #[test]
+    fn a_signal_while_a_process_is_started_leaves_nothing_behind() {
+        if let Ok(signal) = std::env::var(SIGNAL) {
+            start_and_wait(signal.parse().unwrap());
+            return;
+        }
+        for signal in [libc::SIGINT, libc::SIGTERM] {
+            let mut host = Command::new(std::env::current_exe().unwrap());
+            host.args(["--exact", "--nocapture"]);
+            host.arg("ending::tests::a_signal_while_a_process_is_started_leaves_nothing_behind");
+            host.env(SIGNAL, signal.to_string()).stdout(Stdio::piped()).stderr(Stdio::null());
+            let mut host = host.spawn().unwrap();
+            let mut pipe = host.stdout.take().unwrap();
+            let (ended, is_ended) = mpsc::channel();
+            std::thread::spawn(move || {
+                pipe.read_to_end(&mut Vec::new()).unwrap();
+                ended.send(()).unwrap();
+            });
+            assert_eq!(host.wait().unwrap().signal(), Some(signal));
+            // What was started has the pipe open for as long as it lives.
+            is_ended.recv_timeout(Duration::from_secs(60)).unwrap();
+        }
+    }
+
+    /// The signal comes when the process exists and `spawn` has not returned.
+    fn start_and_wait(signal: libc::c_int) {
+        let mut command = Command::new("sleep");
+        command.arg("600");
+        // SAFETY: calls nothing but async-signal-safe functions, which take no pointers.
+        unsafe {
+            command.pre_exec(move || {
+                libc::kill(libc::getppid(), signal);
+                Ok(())
+            });
+        }
+        let (mut child, _group) = Group::start(&mut command).unwrap();
+        child.wait().unwrap();
     }
 }

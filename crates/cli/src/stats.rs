@@ -145,7 +145,6 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
     let options = Options {
         op: args.op.clone(),
         thread: args.thread.clone(),
-        rank: None,
         by_rank: args.by == StatsBy::Rank,
         skip_ns: (args.skip_ms * 1e6).round() as u64,
         buckets: args.buckets.into(),

@@ -12,7 +12,6 @@
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt;
 
 use record::page::{HEADER_BYTES, PAGE_BYTES, PAGE_MAGIC, PageError, PageReader};
 use record::{GroupLayout, PageHeader};
@@ -188,18 +187,16 @@ impl Scan {
     }
 }
 
-/// Appends the file's content from `start` on, at most one chunk. Returns 0 at the end of the file.
+/// Appends the file's content from `start` on, some chunks at most. Returns 0 at the end of the file.
 fn read_chunk(file: &File, buffer: &mut Vec<u8>, start: u64) -> io::Result<usize> {
-    let before = buffer.len();
-    buffer.resize(before + CHUNK_BYTES, 0);
-    let read = loop {
-        match file.read_at(&mut buffer[before..], start) {
-            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-            other => break other,
+    buffer.reserve(CHUNK_BYTES);
+    loop {
+        // Into memory that is not filled before. A file is often much shorter than a chunk.
+        match rustix::io::pread(file, rustix::buffer::spare_capacity(buffer), start) {
+            Err(Errno::INTR) => {}
+            other => return other.map_err(io::Error::from),
         }
-    };
-    buffer.truncate(before + read.as_ref().copied().unwrap_or(0));
-    read
+    }
 }
 
 /// Returns the offset at which data continues if a hole of more than a chunk begins here, or the

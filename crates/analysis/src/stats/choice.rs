@@ -22,11 +22,9 @@ impl<'a> Choice<'a> {
         for (process, p) in profile.processes.iter().enumerate() {
             let mut all = Vec::new();
             for (thread, t) in p.threads.iter().enumerate() {
-                let of_rank = options.rank.is_none() || p.job.map(|job| job.rank) == options.rank;
-                let chosen = of_rank
-                    && options.thread.as_deref().is_none_or(|asked| {
-                        asked.parse() == Ok(t.tid) || model::glob::matches(asked, &t.name)
-                    });
+                let chosen = options.thread.as_deref().is_none_or(|asked| {
+                    asked.parse() == Ok(t.tid) || model::glob::matches(asked, &t.name)
+                });
                 all.push(match (chosen, skip_ticks) {
                     (false, _) => None,
                     (true, 0) => Some(0),

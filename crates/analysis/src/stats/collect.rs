@@ -40,11 +40,19 @@ pub(super) struct Found {
     parts: Vec<((usize, usize), OfThread)>,
 }
 
-/// The position of one thread's calls among those of the op.
+/// Whose calls are described together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Who {
+    /// Process and thread index.
+    Thread(usize, usize),
+    /// The processes of a rank; `None` for those without one.
+    Rank(Option<u32>),
+}
+
+/// The position of these calls among those of the op.
 #[derive(Clone, Debug)]
 pub(super) struct Part {
-    pub process: usize,
-    pub thread: usize,
+    pub who: Who,
     pub from: usize,
     pub to: usize,
     pub locations: BTreeMap<u32, u64>,
@@ -189,20 +197,26 @@ impl Found {
         self.parts.iter().map(|(_, part)| part.calls() as u64).sum()
     }
 
-    /// Joins the calls of all threads, thread by thread.
-    pub fn flatten(self) -> (Samples, Vec<Part>) {
-        let (mut parts, mut pieces) = (Vec::new(), Vec::new());
+    /// Joins the calls of all threads, thread by thread. Threads of which `who` says the same follow each
+    /// other, in one part. Parts are sorted.
+    pub fn flatten(mut self, who: impl Fn(usize, usize) -> Who) -> (Samples, Vec<Part>) {
+        self.parts.sort_by_key(|((process, thread), _)| who(*process, *thread));
+        let (mut parts, mut pieces) = (Vec::<Part>::new(), Vec::new());
         let (mut at, mut variables) = (0, 0);
         for ((process, thread), of) in &self.parts {
             let to = at + of.calls();
-            parts.push(Part {
-                process: *process,
-                thread: *thread,
-                from: at,
-                to,
-                locations: of.locations(),
-                recorder: of.recorder.clone(),
-            });
+            let who = who(*process, *thread);
+            if parts.last().is_none_or(|part| part.who != who) {
+                let (locations, recorder) = Default::default();
+                parts.push(Part { who, from: at, to, locations, recorder });
+            }
+            if let Some(part) = parts.last_mut() {
+                part.to = to;
+                part.recorder.add(of.recorder.clone());
+                for (location, calls) in of.locations() {
+                    *part.locations.entry(location).or_default() += calls;
+                }
+            }
             let of_segment = |segment: &Segment| segment.columns.len();
             variables = of.segments.iter().map(of_segment).max().unwrap_or(0).max(variables);
             pieces.push(of.pieces());

@@ -2,11 +2,11 @@
 //! fork, or stop it.
 //!
 //! The child answers with one line and ends. It leads a group of processes, so that what the plugin has
-//! started ends with it, unless it has left the group, also when a signal ends us. Nothing waits for longer than the time that was
-//! given, and of the answer nothing is kept beyond [`LONGEST_ANSWER`].
+//! started ends with it, unless it has left the group, also when a signal ends us, be it while the child is
+//! started. Nothing waits for longer than the time that was given, and of the answer nothing is kept beyond
+//! [`LONGEST_ANSWER`].
 
 use std::io::{self, Read};
-use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
@@ -36,9 +36,8 @@ pub enum Answer {
 /// It cannot be started, or the kernel does not tell about it.
 pub fn to(command: &mut Command, patience: Duration) -> io::Result<Answer> {
     let deadline = Instant::now() + patience;
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).process_group(0);
-    let mut child = command.spawn()?;
-    let group = Group::of(child.id());
+    command.stdin(Stdio::null()).stdout(Stdio::piped());
+    let (mut child, group) = Group::start(command)?;
     let asked = listen(&mut child, deadline);
     // Before the child is waited for, its number is not that of another process.
     drop(group);
