@@ -10,7 +10,10 @@ A build backend (PEP 517, PEP 660) without dependencies. The program and the lib
 
 docs/tvm.md, "Installing", has this for users.
 
-The package has no compiled module: one wheel serves every Python from 3.10 on.
+The package has no compiled module: one wheel serves every Python from 3.9 on. Its tag says where the
+program and the library run: those of a release on any Linux with glibc 2.17 (`manylinux_2_17`, and its
+older name `manylinux2014`, which is all that pip before 20.3 knows), others on machines like this one.
+`cargo xtask release` publishes the wheel that this file makes.
 """
 
 import base64
@@ -33,8 +36,12 @@ BUILT = ("bin/counterpoint", "libexec/counterpoint", "lib/libcounterpoint.so")
 PROGRAMS = ("/bin/counterpoint", "/libexec/counterpoint")
 VERSION = re.search(r'__version__ = "(.+)"', (PACKAGE / "__init__.py").read_text()).group(1)
 NAME = f"counterpoint-{VERSION}"
-TAG = f"py3-none-linux_{platform.machine()}"
+# The oldest glibc of a release, and what wheels for it are called.
+FLOOR = (2, 17)
+ANY_LINUX = (f"manylinux_2_17_{platform.machine()}", f"manylinux2014_{platform.machine()}")
+HERE_ONLY = (f"linux_{platform.machine()}",)
 DIST_INFO = f"{NAME}.dist-info"
+SUMMARY = "A profiler for compiled machine learning: PyTorch, TVM and IREE, with hardware counters"
 # `import torch` runs the second one.
 ENTRY_POINTS = """[console_scripts]
 counterpoint = counterpoint.__main__:main
@@ -54,7 +61,7 @@ get_requires_for_build_editable = get_requires_for_build_sdist = get_requires_fo
 def prepare_metadata_for_build_wheel(metadata_directory, config_settings=None):
     folder = Path(metadata_directory) / DIST_INFO
     folder.mkdir(parents=True)
-    for name, text in metadata().items():
+    for name, text in metadata(HERE_ONLY).items():
         (folder / name).write_text(text)
     return DIST_INFO
 
@@ -69,7 +76,9 @@ def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
     files += [(f"counterpoint/_dist/{name}", path) for name, path in zip(BUILT, built_files)]
     files += [(f"counterpoint/_dist/{name}", path) for path, name in plugins(built_files[-1])]
     files += [(f"counterpoint/_dist/include/counterpoint/{p.name}", p) for p in headers()]
-    return write(Path(wheel_directory), files, {})
+    linked = [path for name, path in files if name.startswith("counterpoint/_dist/") and "/include/" not in name]
+    files += shared(built_files[-1])
+    return write(Path(wheel_directory), files, {}, ANY_LINUX if all(map(runs_on_any, linked)) else HERE_ONLY)
 
 
 def build_editable(wheel_directory, config_settings=None, metadata_directory=None):
@@ -85,7 +94,7 @@ def build_editable(wheel_directory, config_settings=None, metadata_directory=Non
         new = target.with_name(target.name + ".new")
         shutil.copy2(source, new)
         new.replace(target)  # A process that has the old one mapped keeps it.
-    return write(Path(wheel_directory), [], {"counterpoint.pth": f"{PACKAGE.parent}\n"})
+    return write(Path(wheel_directory), [], {"counterpoint.pth": f"{PACKAGE.parent}\n"}, HERE_ONLY)
 
 
 def build_sdist(sdist_directory, config_settings=None):
@@ -97,6 +106,24 @@ def plugins(library):
     cargo has built for this machine, there are none."""
     found = sorted((library.parent / "counterpoint/plugins").glob("*.so"))
     return [(path, f"lib/counterpoint/plugins/{path.name}") for path in found]
+
+
+def shared(library):
+    """The manual pages beside the library, which pip puts where `man` looks, and the licences. A build by
+    cargo has no pages."""
+    share = library.parent.parent / "share"
+    pages = sorted((share / "man/man1").glob("*.1"))
+    files = [(f"{NAME}.data/data/share/man/man1/{path.name}", path) for path in pages]
+    texts = [ROOT / "LICENSE-MIT", ROOT / "LICENSE-APACHE", share / "doc/counterpoint/THIRD-PARTY.txt"]
+    return files + [(f"{DIST_INFO}/licenses/{path.name}", path) for path in texts if path.is_file()]
+
+
+def runs_on_any(path):
+    """Whether a program or a library needs no glibc above `FLOOR`, and no library of a compiler. It looks for
+    the names of versions and libraries anywhere in the file, so it errs towards no."""
+    content = path.read_bytes()
+    versions = re.findall(rb"\0GLIBC_(\d+)\.(\d+)(?=[.\d]*\0)", content)
+    return b"\0libgcc_s.so.1\0" not in content and all((int(a), int(b)) <= FLOOR for a, b in versions)
 
 
 def sources():
@@ -153,7 +180,7 @@ def in_dist(dist):
         told = subprocess.run([paths[0], "--version"], capture_output=True, text=True)
     except OSError as error:
         return paths, f"{paths[0]} does not start here: {error}"
-    if told.stdout.split() != ["counterpoint", VERSION]:
+    if told.stdout.split()[:2] != ["counterpoint", VERSION]:
         said = (told.stdout or told.stderr).strip()
         return paths, f"{paths[0]} is not of version {VERSION}: {said}"
     return paths, None
@@ -166,15 +193,23 @@ def cargo(target, *words):
         sys.exit(f"counterpoint: {' '.join(command)} failed")
 
 
-def metadata():
+def metadata(platforms):
     """The files of the dist-info folder, but for RECORD."""
     lines = [
         "Metadata-Version: 2.1",
         "Name: counterpoint",
         f"Version: {VERSION}",
-        "Summary: Hardware counters and profiler plugins for TVM and PyTorch, with the stock wheels",
+        f"Summary: {SUMMARY}",
         "License: MIT OR Apache-2.0",
-        "Requires-Python: >=3.10",
+        "Keywords: profiler,performance,hardware counters,pytorch,tvm,iree",
+        "Classifier: Development Status :: 4 - Beta",
+        "Classifier: Environment :: Console",
+        "Classifier: Intended Audience :: Developers",
+        "Classifier: Operating System :: POSIX :: Linux",
+        "Classifier: Programming Language :: Python :: 3",
+        "Classifier: Programming Language :: Rust",
+        "Classifier: Topic :: Software Development :: Debuggers",
+        "Requires-Python: >=3.9",
         "Provides-Extra: tvm",
         'Requires-Dist: apache-tvm <0.28,>=0.25 ; extra == "tvm"',
         "Provides-Extra: pandas",
@@ -185,15 +220,16 @@ def metadata():
         "",
         (HERE / "README.md").read_text(),
     ]
-    wheel = f"Wheel-Version: 1.0\nGenerator: counterpoint\nRoot-Is-Purelib: false\nTag: {TAG}\n"
+    wheel = "Wheel-Version: 1.0\nGenerator: counterpoint\nRoot-Is-Purelib: false\n"
+    wheel += "".join(f"Tag: py3-none-{platform}\n" for platform in platforms)
     return {"METADATA": "\n".join(lines), "WHEEL": wheel, "entry_points.txt": ENTRY_POINTS}
 
 
-def write(folder, files, texts):
-    """Writes the wheel of `files` (name in it, path) and `texts` (name in it, content)."""
-    name = f"{NAME}-{TAG}.whl"
+def write(folder, files, texts, platforms):
+    """Writes the wheel of `files` (name in it, path) and `texts` (name in it, content) for `platforms`."""
+    name = f"{NAME}-py3-none-{'.'.join(platforms)}.whl"
     record = []
-    texts = {**texts, **{f"{DIST_INFO}/{key}": text for key, text in metadata().items()}}
+    texts = {**texts, **{f"{DIST_INFO}/{key}": text for key, text in metadata(platforms).items()}}
     with zipfile.ZipFile(folder / name, "w", zipfile.ZIP_DEFLATED) as wheel:
 
         def add(path, content, mode):

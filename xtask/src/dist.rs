@@ -9,7 +9,7 @@
 //! alternatives: a container with an old distribution (not everybody can start one), building std
 //! (needs a nightly compiler), and musl (it cannot be preloaded into glibc programs).
 
-mod licences;
+pub mod licences;
 mod vendors;
 
 use std::path::{Path, PathBuf};
@@ -19,7 +19,8 @@ use anyhow::{Context, Result};
 
 use crate::layout::{Dist, Layout};
 use crate::lock::Lock;
-use crate::process::{cargo, loud, say, timed};
+use crate::process::{cargo, loud, quiet, say, timed};
+use crate::release::commit;
 use crate::setup::{self, List};
 
 /// Builds the release into dist/.
@@ -43,9 +44,9 @@ pub const PLUGINS: &[(&str, &str)] =
 pub const GLIBC_FLOOR: (u32, u32) = (2, 17);
 
 #[cfg(target_arch = "x86_64")]
-const TRIPLE: &str = "x86_64-unknown-linux-gnu";
+pub const TRIPLE: &str = "x86_64-unknown-linux-gnu";
 #[cfg(target_arch = "aarch64")]
-const TRIPLE: &str = "aarch64-unknown-linux-gnu";
+pub const TRIPLE: &str = "aarch64-unknown-linux-gnu";
 
 pub fn main(layout: &Layout, args: &Args) -> Result<()> {
     let dist = match (args.host_linker, args.inject_panics) {
@@ -71,6 +72,7 @@ pub fn release(layout: &Layout) -> Result<Dist> {
     timed("build counterpoint", || {
         let mut build = zigbuild(layout, &target, &layout.target, "release");
         build.args(["--package", "counterpoint", "--bins"]);
+        build.env("COUNTERPOINT_BUILD", described(layout, &target));
         loud(&mut build, "build counterpoint")
     })?;
     timed("build the plugins", || {
@@ -80,6 +82,13 @@ pub fn release(layout: &Layout) -> Result<Dist> {
     let built = Path::new(TRIPLE).join("release");
     let library = artifacts.join(&built).join("libcounterpoint.so");
     fill(layout, layout.dist(), &layout.target.join(&built), &library)
+}
+
+/// What `counterpoint --version` says about a release.
+fn described(layout: &Layout, target: &str) -> String {
+    let commit = commit(layout);
+    let commit = if commit.is_empty() { "a source without git" } else { &commit };
+    format!("{commit}, {target}")
 }
 
 /// The arguments of Cargo that select the packages of the plugins.
@@ -184,6 +193,9 @@ fn fill(layout: &Layout, dist: Dist, built: &Path, library: &Path) -> Result<Dis
             replace(&header, &dist.root.join("include").join(name))?;
         }
     }
+    let mut manuals = Command::new(dist.whole_program());
+    manuals.args(["session", "manuals", "--"]).arg(dist.root.join("share"));
+    quiet(&mut manuals, "write the manual pages and the completions")?;
     vendors::fill(layout, &dist)?;
     licences::fill(layout, &dist.root)?;
     Ok(dist)

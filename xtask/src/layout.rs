@@ -89,6 +89,16 @@ impl Layout {
         self.target.join("venv-hta")
     }
 
+    /// A virtual environment with what releases are packed and checked with.
+    pub fn venv_release(&self) -> PathBuf {
+        self.target.join("venv-release")
+    }
+
+    /// The files of a release, which people download.
+    pub fn published(&self) -> PathBuf {
+        self.target.join("published")
+    }
+
     /// A program installed in the virtual environment.
     pub fn venv_bin(&self, program: &str) -> PathBuf {
         self.venv().join("bin").join(program)

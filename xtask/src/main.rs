@@ -17,6 +17,7 @@ mod page_tools;
 mod pictures;
 mod pmu_vm;
 mod process;
+mod release;
 mod setup;
 mod test;
 mod tidy;
@@ -40,6 +41,7 @@ struct Cli {
 enum Chore {
     Setup(setup::Args),
     Dist(dist::Args),
+    Release(release::Args),
     Fixtures(fixtures::Args),
     Test(test::Args),
     Tidy(tidy::Args),
@@ -54,6 +56,7 @@ fn main() -> ExitCode {
     let result = Layout::find().and_then(|layout| match chore {
         Chore::Setup(args) => setup::main(&layout, &args),
         Chore::Dist(args) => dist::main(&layout, &args),
+        Chore::Release(args) => release::main(&layout, &args),
         Chore::Fixtures(args) => fixtures::main(&layout, &args),
         Chore::Test(args) => test::main(&layout, &args),
         Chore::Tidy(args) => tidy::main(&layout, &args),

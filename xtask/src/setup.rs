@@ -21,7 +21,7 @@ use crate::process::{output, quiet, say, timed};
 /// Creates the private Python environment that the other commands use.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Lists of xtask/requirements to install. By default, all but torch, torch-212 and hta.
+    /// Lists of xtask/requirements to install. By default, all but release, torch, torch-212 and hta.
     #[arg(value_enum)]
     lists: Vec<List>,
 }
@@ -51,6 +51,8 @@ pub enum List {
     /// of the list torch, which must be installed, too.
     #[value(name = "torch-212")]
     Torch212,
+    /// What `release` packs and checks with, in its own environment.
+    Release,
     /// HolisticTraceAnalysis, which reads our exports, in its own environment.
     Hta,
 }
@@ -76,6 +78,7 @@ impl List {
             List::Tvm025 => "tvm-025",
             List::Torch => "torch",
             List::Torch212 => "torch-212",
+            List::Release => "release",
             List::Hta => "hta",
         }
     }
@@ -95,6 +98,7 @@ impl List {
             List::Tvm025 => layout.venv_tvm_025(),
             List::Torch => layout.venv_torch(),
             List::Torch212 => layout.venv_torch_212(),
+            List::Release => layout.venv_release(),
             List::Hta => layout.venv_hta(),
             List::Build | List::Iree | List::Test => layout.venv(),
         }

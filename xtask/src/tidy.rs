@@ -67,6 +67,17 @@ pub fn main(layout: &Layout, args: &Args) -> Result<()> {
     Ok(())
 }
 
+/// Checks only the built dist/, which must be there.
+pub fn built_only(layout: &Layout) -> Result<()> {
+    let mut findings = Findings::default();
+    built::check(layout, true, &mut findings)?;
+    findings.lines.iter().for_each(|line| eprintln!("{line}"));
+    match findings.lines.len() {
+        0 => Ok(()),
+        count => bail!("{count} findings about dist/"),
+    }
+}
+
 /// The files of the repository, tracked or not ignored, relative to the root and sorted.
 fn repository_files(layout: &Layout) -> Result<Vec<PathBuf>> {
     let mut git = Command::new("git");

@@ -10,7 +10,9 @@
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 mod advice;
+mod agents;
 mod asker;
+mod completions;
 mod diff;
 mod doctor;
 mod ending;
@@ -35,6 +37,7 @@ mod orphans;
 mod output;
 mod own;
 mod page;
+mod pager;
 mod plugin;
 mod plugin_events;
 mod plugin_files;
@@ -56,7 +59,7 @@ mod whole_program;
 use std::process::ExitCode;
 
 use clap::error::{ContextValue, ErrorKind};
-use clap::{Args, FromArgMatches, Parser, Subcommand};
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 /// Show where compiled machine learning spends its time, and which hardware counter explains it.
 #[derive(Parser)]
@@ -64,6 +67,27 @@ use clap::{Args, FromArgMatches, Parser, Subcommand};
 struct Cli {
     #[command(subcommand)]
     command: Command,
+    #[command(flatten)]
+    manners: Manners,
+}
+
+/// Options of every command.
+#[derive(Args, Default)]
+#[command(next_help_heading = "Options of every command")]
+struct Manners {
+    /// When to use colours: auto, always or never
+    #[arg(
+        long,
+        global = true,
+        value_enum,
+        default_value_t,
+        value_name = "WHEN",
+        hide_possible_values = true
+    )]
+    color: terminal::When,
+    /// Print to the terminal directly, and not through the pager that COUNTERPOINT_PAGER or PAGER names
+    #[arg(long, global = true)]
+    no_pager: bool,
 }
 
 #[derive(Subcommand)]
@@ -82,21 +106,70 @@ enum Command {
     List(list::Args),
     Doctor(doctor::Args),
     Env(env::Args),
+    Completions(completions::Args),
+    Agents(agents::Args),
     #[command(hide = true)]
     Session(session::Args),
     #[command(hide = true)]
     Hook(hook::Args),
 }
 
-/// The whole command line.
-pub fn main() -> ExitCode {
+/// The whole command line. `build` says what `--version` adds about the build: commit, target, linker.
+pub fn main(build: Option<&str>) -> ExitCode {
     view::rights::is_own_process();
     let run = run_alone().map(Command::Run);
-    let command = match run.map_or_else(Cli::try_parse, |command| Ok(Cli { command })) {
-        Ok(cli) => cli.command,
+    let parse = || {
+        let mut whole = Cli::command().long_version(&*version(build).leak());
+        let matches = whole.try_get_matches_from_mut(words())?;
+        Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut whole))
+    };
+    let manners = Manners::default();
+    let cli = match run.map_or_else(parse, |command| Ok(Cli { command, manners })) {
+        Ok(cli) => cli,
         Err(error) => return usage(error),
     };
-    ended(run_command(command))
+    terminal::choose_colour(cli.manners.color);
+    // Before the command gives up the right to start programs.
+    let pager = (cli.command.is_view() && !cli.manners.no_pager).then(pager::begin).flatten();
+    let code = ended(run_command(cli.command));
+    match pager {
+        Some(pager) => pager.end(code),
+        None => code,
+    }
+}
+
+/// The arguments of this process. `help agents` is the command `agents`: clap would show the options
+/// of the command.
+fn words() -> Vec<std::ffi::OsString> {
+    let mut words: Vec<_> = std::env::args_os().collect();
+    if words.len() == 3 && words[1] == "help" && words[2] == "agents" {
+        words.remove(1);
+    }
+    words
+}
+
+impl Command {
+    /// Whether it prints something to read, which may be longer than a screen.
+    fn is_view(&self) -> bool {
+        match self {
+            Self::Report(_) | Self::Ops(_) | Self::Stats(_) | Self::Diff(_) => true,
+            Self::List(_) | Self::Doctor(_) | Self::Agents(_) => true,
+            Self::Loops(args) => args.is_view(),
+            _ => false,
+        }
+    }
+}
+
+/// What `--version` prints after the name. `-V` prints the first line alone.
+fn version(build: Option<&str>) -> String {
+    let kind = if cfg!(debug_assertions) { "with debug assertions" } else { "optimised" };
+    let build = build.unwrap_or("by cargo, for this machine");
+    format!(
+        "{}\nbuilt: {build}, {kind}\nprofiles: {}\nhosts: IREE, TVM, PyTorch, programs with \
+         instrumented loops, and hosts that announce themselves",
+        env!("CARGO_PKG_VERSION"),
+        profile::manifest::MANIFEST_SCHEMA,
+    )
 }
 
 /// Only `run`, for the small program (`bin/counterpoint-start.rs`). Everything else, help and
@@ -132,6 +205,8 @@ fn run_command(command: Command) -> Result<ExitCode, failure::Failure> {
         Command::List(args) => list::main(args),
         Command::Doctor(args) => doctor::main(args),
         Command::Env(args) => env::main(args),
+        Command::Completions(args) => completions::main(&args),
+        Command::Agents(args) => agents::main(&args),
         Command::Session(args) => session::main(args),
         Command::Hook(args) => hook::main(args),
     }

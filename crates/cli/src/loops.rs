@@ -34,3 +34,10 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
         Command::Report(args) => report::main(args),
     }
 }
+
+impl Args {
+    /// Whether it prints something to read.
+    pub fn is_view(&self) -> bool {
+        matches!(self.command, Command::Report(_))
+    }
+}

@@ -66,7 +66,7 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
     let collected = collect(dir, closing).map_err(|e| open::explain(dir, e))?;
     convert_and_say(dir);
     let (code, done) = outcome(&manifest, &collected);
-    say!("{}: {done}; {}", dir.display(), open::in_one_line(dir));
+    say!("{}: {done}; {}", dir.display(), open::in_one_line(dir, dir));
     Ok(ExitCode::from(code))
 }
 

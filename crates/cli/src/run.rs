@@ -33,7 +33,7 @@ use crate::inherited::{Inherited, prepare_process};
 use crate::plugin_events::convert_and_say;
 use crate::prepare::{Beside, PRELOAD_VARIABLE, Prepared, Recording, choose, make, place};
 use crate::terminal::say;
-use crate::view::open::{NOTHING, in_one_line, is_empty};
+use crate::view::open::{in_one_line, is_empty, nothing};
 use crate::whole::{Written, written};
 use crate::whole_program;
 
@@ -72,6 +72,9 @@ pub struct Args {
     /// that of the program, also if the page cannot be written
     #[arg(long, value_name = "FILE", value_parser = page_file)]
     html: Option<PathBuf>,
+    /// Do not say what was recorded when the program has ended. What went wrong is said
+    #[arg(short, long)]
+    quiet: bool,
     /// The program and its arguments
     #[arg(last = true, required = true, value_name = "COMMAND")]
     command: Vec<std::ffi::OsString>,
@@ -417,19 +420,22 @@ fn say<const WHOLE: bool>(closed: profile::Result<Collected>, directory: &Path, 
                 say!("the pool {} was left alone: {why}", path.display());
             }
             let summary = match is_empty(directory) {
-                true => NOTHING.to_owned(),
+                true => nothing(output),
                 false if WHOLE => {
                     convert_and_say(directory);
-                    in_one_line(directory)
+                    in_one_line(directory, output)
                 }
-                false => whole_program::summary(directory),
+                false => whole_program::summary(directory, output),
             };
             let still = match running {
                 0 => String::new(),
                 1 => "; one of its processes is still running and recording".to_owned(),
                 n => format!("; {n} of its processes are still running and recording"),
             };
-            say!("{}: {summary}{still}", output.display());
+            // Whoever wants no such line wants the profile all the same, and to know what went wrong.
+            if !args.quiet || running > 0 {
+                say!("{}: {summary}{still}", output.display());
+            }
             write_page::<WHOLE>(args, "report", directory);
         }
         Err(e) => say!("{e}"),
@@ -444,6 +450,7 @@ fn write_page<const WHOLE: bool>(args: &Args, command: &str, of: &Path) {
     let name = page.display();
     let start = whole_program::page::<WHOLE>(command, of, page, named);
     match start.map(|mut start| attend(&mut start)) {
+        Ok(Ok(status)) if status.success() && args.quiet => {}
         Ok(Ok(status)) if status.success() => say!("{name}: a page for browsers"),
         // It has said why.
         Ok(Ok(status)) if status.code().is_some() => {}

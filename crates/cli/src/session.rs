@@ -42,9 +42,11 @@ enum What {
     /// Move everything that was recorded into the profile, after the session has ended
     Finish(FinishArgs),
     /// Print the contents of a profile in one line, for `run`
-    Summary(ProfileArgs),
+    Summary(SummaryArgs),
     /// Delete the pool of a profile that is deleted next, if the pool belongs to this profile
     Discard(ProfileArgs),
+    /// Write manual pages and completions into a folder, for `cargo xtask dist`
+    Manuals(ManualsArgs),
 }
 
 #[derive(clap::Args)]
@@ -68,6 +70,20 @@ struct FinishArgs {
     /// Output format
     #[arg(long, value_enum, default_value_t)]
     format: Format,
+}
+
+#[derive(clap::Args)]
+struct ManualsArgs {
+    /// Folder `share`, in which programs have their manuals
+    share: PathBuf,
+}
+
+#[derive(clap::Args)]
+struct SummaryArgs {
+    #[command(flatten)]
+    profile: ProfileArgs,
+    /// The path as the user writes it
+    shown: Option<PathBuf>,
 }
 
 #[derive(clap::Args)]
@@ -117,6 +133,7 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
         What::Prepare(args) => prepare_main(&args),
         What::Finish(args) => finish(&args),
         What::Summary(args) => summary(&args),
+        What::Manuals(args) => crate::completions::manuals(&args.share),
         What::Discard(args) => {
             discard_pool(&args.profile).map_err(|e| explain(&args.profile, e))?;
             Ok(ExitCode::SUCCESS)
@@ -124,10 +141,11 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
     }
 }
 
-fn summary(args: &ProfileArgs) -> Result<ExitCode, Failure> {
-    convert_and_say(&args.profile);
+fn summary(args: &SummaryArgs) -> Result<ExitCode, Failure> {
+    let profile = &args.profile.profile;
+    convert_and_say(profile);
     let mut out = stdout(Kind::People);
-    writeln!(out, "{}", in_one_line(&args.profile))?;
+    writeln!(out, "{}", in_one_line(profile, args.shown.as_ref().unwrap_or(profile)))?;
     Ok(ExitCode::SUCCESS)
 }
 

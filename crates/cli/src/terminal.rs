@@ -20,6 +20,7 @@
 use std::borrow::Cow;
 use std::fmt::Arguments;
 use std::io::{self, IsTerminal, Write};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 
 /// Prints one line on stderr, with the prefix `counterpoint:`.
 macro_rules! say {
@@ -75,9 +76,51 @@ pub fn is_hidden(c: char) -> bool {
             | 0x1bca0..=0x1bca3 | 0x1d173..=0x1d17a | 0xe0000..=0xe0fff)
 }
 
+/// When to use colours.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum When {
+    /// On a terminal, unless the variable NO_COLOR is set
+    #[default]
+    Auto,
+    Always,
+    Never,
+}
+
+/// [`When`], as a number.
+static COLOUR: AtomicU8 = AtomicU8::new(0);
+/// The width of the terminal behind a pager, and one more; 0 without a pager.
+static PAGED: AtomicUsize = AtomicUsize::new(0);
+
+/// Whether anything was written.
+static BEGUN: AtomicBool = AtomicBool::new(false);
+
+/// Chooses when colours are used, for the whole process.
+pub fn choose_colour(when: When) {
+    COLOUR.store(when as u8, Ordering::Relaxed);
+}
+
+/// Whether anything was written to a [`Screen`]. Async-signal-safe.
+pub fn has_begun() -> bool {
+    BEGUN.load(Ordering::Relaxed)
+}
+
+/// Says that stdout goes to a pager, on a terminal with this many columns.
+pub fn is_paged(columns: usize) {
+    PAGED.store(columns.saturating_add(1), Ordering::Relaxed);
+}
+
+/// Whether stdout is shown on a terminal, also through our own pager.
+pub fn is_screen() -> bool {
+    PAGED.load(Ordering::Relaxed) != 0 || io::stdout().is_terminal()
+}
+
 /// The width of the terminal on stdout in columns. If stdout is not a terminal, the value of
 /// `COLUMNS`; `None` if that is not set either.
 pub fn known_width() -> Option<usize> {
+    match PAGED.load(Ordering::Relaxed) {
+        0 => {}
+        columns => return Some(columns - 1),
+    }
     if let Some((terminal_size::Width(columns), _)) =
         terminal_size::terminal_size_of(std::io::stdout())
     {
@@ -86,9 +129,14 @@ pub fn known_width() -> Option<usize> {
     std::env::var("COLUMNS").ok().and_then(|c| c.parse().ok())
 }
 
-/// Whether to use colours on stdout: it is a terminal, and `NO_COLOR` is not set.
+/// Whether to use colours on stdout: as `--color` says, and by default if it is a terminal and
+/// `NO_COLOR` is not set.
 pub fn colour() -> bool {
-    std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty())
+    match COLOUR.load(Ordering::Relaxed) {
+        n if n == When::Always as u8 => true,
+        n if n == When::Never as u8 => false,
+        _ => is_screen() && std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty()),
+    }
 }
 
 /// The kind of output, which decides what a terminal gets.
@@ -159,8 +207,7 @@ pub struct Screen<W: Write> {
 
 /// Stdout, for output of this kind.
 pub fn stdout(kind: Kind) -> Screen<io::Stdout> {
-    let terminal = io::stdout().is_terminal();
-    Screen::new(io::stdout(), kind, terminal)
+    Screen::new(io::stdout(), kind, is_screen())
 }
 
 impl<W: Write> Screen<W> {
@@ -208,6 +255,7 @@ impl<W: Write> Screen<W> {
 
 impl<W: Write> Write for Screen<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        BEGUN.store(true, Ordering::Relaxed);
         let cells = self.rule == Rule::Cells;
         let plain = |b: &u8| matches!(b, b' '..=b'~' | b'\n') && !cells;
         if self.rule == Rule::Pass || (self.rest.is_empty() && bytes.iter().all(plain)) {

@@ -26,11 +26,12 @@ pub fn become_it() -> Failure {
         .hint("`cargo xtask dist` builds both programs into dist/; copy that folder as a whole")
 }
 
-/// The contents of a profile in one line, or why there is no such line.
-pub fn summary(profile: &Path) -> String {
+/// The contents of a profile in one line, or why there is no such line. `shown` is its path as the user
+/// writes it.
+pub fn summary(profile: &Path, shown: &Path) -> String {
     let asked = program().and_then(|whole| {
         let mut command = Command::new(&whole);
-        command.args(["session", "summary", "--"]).arg(profile);
+        command.args(["session", "summary", "--"]).arg(profile).arg(shown);
         command.stdin(Stdio::null()).stderr(Stdio::inherit());
         command.output().map_err(|e| why_not(&whole, &e))
     });

@@ -9,13 +9,29 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
+use cargo_metadata::semver::Version;
 use cargo_metadata::{DependencyKind, Metadata, MetadataCommand, Package, PackageId, TargetKind};
 
 use super::{PLUGINS, TRIPLE};
 use crate::layout::Layout;
+
+/// The name and the version of a crate.
+pub type Key = (String, Version);
+
+/// A crate of others that a release is linked with.
+pub struct Linked {
+    /// Its manifest.
+    pub package: Package,
+    /// The crates of others that it needs itself.
+    pub needs: BTreeSet<Key>,
+    /// Whether a crate of ours needs it.
+    pub is_direct: bool,
+    /// The workspace whose `Cargo.lock` has its checksum: the folder of it.
+    pub workspace: PathBuf,
+}
 
 /// The file, below a release.
 const FILE: &str = "share/doc/counterpoint/THIRD-PARTY.txt";
@@ -59,20 +75,10 @@ LLVM-exception, whose text is below, among those of rustix).
 
 /// Writes it.
 pub fn fill(layout: &Layout, root: &Path) -> Result<()> {
-    let mut crates = BTreeMap::new();
-    for (manifest, packages) in built() {
-        let metadata = MetadataCommand::new()
-            .manifest_path(layout.root.join(manifest))
-            .other_options(["--locked", "--filter-platform", TRIPLE].map(String::from))
-            .exec()
-            .with_context(|| format!("cargo metadata of {manifest}"))?;
-        for package in linked(&metadata, &packages)? {
-            crates.insert((package.name.to_string(), package.version.clone()), package.clone());
-        }
-    }
+    let crates = linked(layout)?;
     let mut text = format!("{HEAD}\n{BESIDE}\n");
     let mut texts: BTreeMap<String, Vec<String>> = BTreeMap::new();
-    for ((name, version), package) in &crates {
+    for ((name, version), Linked { package, .. }) in &crates {
         let licence = package.license.as_deref().unwrap_or("see the text");
         let _ = writeln!(text, "  {name} {version}: {licence}");
         for own in texts_of(package)? {
@@ -86,8 +92,23 @@ pub fn fill(layout: &Layout, root: &Path) -> Result<()> {
     std::fs::write(&to, text).with_context(|| format!("write {}", to.display()))
 }
 
-/// The crates of others that these packages are linked with.
-fn linked<'a>(metadata: &'a Metadata, packages: &[&str]) -> Result<Vec<&'a Package>> {
+/// The crates of others that a release is linked with.
+pub fn linked(layout: &Layout) -> Result<BTreeMap<Key, Linked>> {
+    let mut crates = BTreeMap::new();
+    for (manifest, packages) in built() {
+        let manifest = layout.root.join(manifest);
+        let metadata = MetadataCommand::new()
+            .manifest_path(&manifest)
+            .other_options(["--locked", "--filter-platform", TRIPLE].map(String::from))
+            .exec()
+            .with_context(|| format!("cargo metadata of {}", layout.show(&manifest)))?;
+        add(&metadata, &packages, &mut crates)?;
+    }
+    Ok(crates)
+}
+
+/// Adds the crates of others that these packages are linked with.
+fn add(metadata: &Metadata, packages: &[&str], crates: &mut BTreeMap<Key, Linked>) -> Result<()> {
     let by_id: BTreeMap<&PackageId, &Package> =
         metadata.packages.iter().map(|package| (&package.id, package)).collect();
     let resolve = metadata.resolve.as_ref().context("cargo metadata has no graph")?;
@@ -98,21 +119,40 @@ fn linked<'a>(metadata: &'a Metadata, packages: &[&str]) -> Result<Vec<&'a Packa
         let found = metadata.workspace_packages().into_iter().find(|one| one.name == *name);
         left.push(&found.with_context(|| format!("no package {name}"))?.id);
     }
-    let mut seen = BTreeSet::new();
+    let is_others = |id: &&PackageId| by_id[*id].source.is_some();
+    let key = |id: &PackageId| (by_id[id].name.to_string(), by_id[id].version.clone());
+    let mut seen: BTreeSet<&PackageId> = left.iter().copied().collect();
     while let Some(id) = left.pop() {
-        let package = by_id[id];
-        let runs_at_build = |kind: &TargetKind| *kind == TargetKind::ProcMacro;
-        if package.targets.iter().any(|target| target.kind.iter().any(runs_at_build)) {
-            continue;
-        }
-        if seen.insert(id) {
-            let linked = nodes[id].deps.iter().filter(|dependency| {
-                dependency.dep_kinds.iter().any(|kind| kind.kind == DependencyKind::Normal)
-            });
-            left.extend(linked.map(|dependency| &dependency.pkg));
+        let dependencies = nodes[id].deps.iter().filter(|dependency| {
+            dependency.dep_kinds.iter().any(|kind| kind.kind == DependencyKind::Normal)
+        });
+        let needs: Vec<&PackageId> = dependencies
+            .map(|dependency| &dependency.pkg)
+            .filter(|id| !runs_at_build(by_id[*id]))
+            .collect();
+        left.extend(needs.iter().filter(|needed| seen.insert(needed)));
+        let outside: Vec<Key> = needs.iter().copied().filter(is_others).map(key).collect();
+        let workspace = metadata.workspace_root.clone().into_std_path_buf();
+        let entry = |id: &PackageId| Linked {
+            package: by_id[id].clone(),
+            needs: BTreeSet::new(),
+            is_direct: false,
+            workspace: workspace.clone(),
+        };
+        if is_others(&id) {
+            crates.entry(key(id)).or_insert_with(|| entry(id)).needs.extend(outside);
+        } else {
+            for needed in needs.into_iter().filter(is_others) {
+                crates.entry(key(needed)).or_insert_with(|| entry(needed)).is_direct = true;
+            }
         }
     }
-    Ok(seen.into_iter().map(|id| by_id[id]).filter(|package| package.source.is_some()).collect())
+    Ok(())
+}
+
+/// Whether a package is a procedural macro.
+fn runs_at_build(package: &Package) -> bool {
+    package.targets.iter().any(|target| target.kind.contains(&TargetKind::ProcMacro))
 }
 
 /// The texts of a crate's licences.

@@ -16,8 +16,8 @@ from counterpoint.errors import NotInstalledError
 
 _HERE = Path(__file__).resolve().parent
 _REMEDY = (
-    "install the package from a checkout (pip install ./bindings/python), or set COUNTERPOINT_DIST to"
-    " the folder dist/ that `cargo xtask dist` makes (docs/tvm.md, Installing)"
+    "install the wheel of a release, or the package from a checkout (pip install ./bindings/python), or set"
+    " COUNTERPOINT_DIST to the folder dist/ that `cargo xtask dist` makes (docs/install.md)"
 )
 
 
@@ -43,7 +43,7 @@ def _find(name: str) -> str:
         if path.is_file():
             return str(path)
         raise NotInstalledError(f"{path}, which COUNTERPOINT_DIST names, does not exist: {_REMEDY}")
-    places = [_HERE / "_dist" / name, *(p / name for p in _HERE.parents[2:3])]
+    places = [_HERE / "_dist" / name, *(p / name for p in list(_HERE.parents)[2:3])]
     for path in places:
         if path.is_file():
             return str(path)

@@ -1,6 +1,5 @@
 //! Opens a profile for a view, and says in one line what a profile contains.
 
-use std::collections::HashSet;
 use std::path::Path;
 
 use analysis::Counts;
@@ -13,7 +12,6 @@ use profile::{ErrorKind, Manifest, Profile};
 use record::meta::PARTS_NAME;
 
 use super::head::places;
-use super::notes::some_of;
 use super::rights::{Needs, confine};
 use super::units::{count, grouped, plural};
 use crate::failure::Failure;
@@ -44,11 +42,13 @@ pub fn is_empty(dir: &Path) -> bool {
         && is_there(MANIFEST_NAME)
 }
 
-/// The contents of a profile in one line, which `run` prints at its end. The numbers come from page
-/// headers, so no call is decoded.
-pub fn in_one_line(dir: &Path) -> String {
+/// The contents of a profile in one line, which `run` prints at its end, with the command to type next:
+/// the one that shows what was recorded. The numbers come from page headers, so no call is decoded.
+/// `shown` is the path as the user writes it.
+pub fn in_one_line(dir: &Path, shown: &Path) -> String {
+    let next = |command: &str| format!("; next: counterpoint {command} {}", typed(shown));
     if is_empty(dir) {
-        return NOTHING.to_owned();
+        return nothing(shown);
     }
     let profile = match Profile::open(dir) {
         Ok(profile) => profile,
@@ -61,43 +61,53 @@ pub fn in_one_line(dir: &Path) -> String {
     };
     let loops = loops(&profile);
     let series = series_of_plugins(&profile);
-    if calls == 0 && loops.is_empty() && series == 0 {
-        return NOTHING.to_owned();
-    }
-    if calls == 0 && loops.is_empty() {
-        return format!("{} of plugins{}", plural(series, "counter"), losses(&profile));
-    }
-    if calls == 0 {
-        return format!("no calls were recorded{loops}{}", losses(&profile));
-    }
-    let threads = profile.processes.iter().enumerate();
-    let threads =
-        threads.flat_map(|(at, process)| (0..process.threads.len()).map(move |n| (at, n)));
-    let counts = Counts::of(&profile, threads);
     let losses = losses(&profile);
-    let ops = match (ops_of(&profile), loops.is_empty()) {
-        (Some(hosts), _) => format!("; `counterpoint ops` shows {hosts}"),
-        (None, true) => "; `counterpoint report` shows where the time went".to_owned(),
-        (None, false) => String::new(),
-    };
-    let timed = match (profile.is_sampled(), timed) {
-        (false, _) => String::new(),
-        (true, timed) => format!(" ({} timed)", grouped(timed.into())),
-    };
-    format!("{}{timed} in {}{ops}{loops}{losses}", plural(calls.into(), "call"), places(counts))
-}
-
-/// Whose ops `counterpoint ops` shows, in the words of the hosts. `None`: it shows nothing.
-fn ops_of(profile: &Profile) -> Option<String> {
-    let called = profile.ops.all().iter().filter(|op| op.role.is_of_machine());
-    let (mut hosts, mut known) = (Vec::new(), HashSet::new());
-    for op in called {
-        let ops = &*profile.ops.host_of(op).ops;
-        if !ops.is_empty() && known.insert(ops) {
-            hosts.push(ops);
+    match (calls, loops) {
+        (0, None) if series == 0 => nothing(shown),
+        (0, None) => {
+            format!("{} of plugins{losses}{}", plural(series, "counter"), next("report"))
+        }
+        (0, Some(loops)) => format!("{loops}{losses}{}", next("loops report")),
+        (calls, loops) => {
+            let threads = profile.processes.iter().enumerate();
+            let threads =
+                threads.flat_map(|(at, process)| (0..process.threads.len()).map(move |n| (at, n)));
+            let counts = Counts::of(&profile, threads);
+            let timed = match (profile.is_sampled(), timed) {
+                (false, _) => String::new(),
+                (true, timed) => format!(" ({} timed)", grouped(timed.into())),
+            };
+            let loops = loops.map_or_else(String::new, |loops| format!("; {loops}"));
+            let next = next(if has_ops(&profile) { "ops" } else { "report" });
+            format!(
+                "{}{timed} in {}{loops}{losses}{next}",
+                plural(calls.into(), "call"),
+                places(counts)
+            )
         }
     }
-    (!hosts.is_empty()).then(|| some_of(hosts))
+}
+
+/// What is said of a profile without anything in it.
+pub fn nothing(shown: &Path) -> String {
+    format!("no calls were recorded; `counterpoint report {}` lists likely reasons", typed(shown))
+}
+
+/// A path as it is typed in a shell.
+fn typed(path: &Path) -> String {
+    let text = path.display().to_string();
+    let plain = |c: char| c.is_alphanumeric() || "_-./=:,+@%".contains(c);
+    match !text.is_empty() && !text.starts_with('-') && text.chars().all(plain) {
+        true => text,
+        false if text.starts_with('-') => format!("-- '{}'", text.replace('\'', r"'\''")),
+        false => format!("'{}'", text.replace('\'', r"'\''")),
+    }
+}
+
+/// Whether `counterpoint ops` shows anything of it.
+fn has_ops(profile: &Profile) -> bool {
+    let mut called = profile.ops.all().iter().filter(|op| op.role.is_of_machine());
+    called.any(|op| !profile.ops.host_of(op).ops.is_empty())
 }
 
 /// How many counters plugins have recorded, which is all that some plugins do.
@@ -109,25 +119,22 @@ pub fn series_of_plugins(profile: &Profile) -> u128 {
 fn losses(profile: &Profile) -> String {
     match profile.all_losses().len() as u128 {
         0 => String::new(),
-        n => format!("; {}, see `counterpoint report`", plural(n, "kind of loss")),
+        n => format!("; {}, which `counterpoint report` explains", plural(n, "kind of loss")),
     }
 }
 
-/// The counts of instrumented loops; empty if there are none.
-fn loops(profile: &Profile) -> String {
+/// The counts of instrumented loops, or why they cannot be read; `None` if there are none.
+fn loops(profile: &Profile) -> Option<String> {
     let loops = match profile.loops() {
         Ok(loops) => loops,
-        Err(e) => return format!("; loops: {e}"),
+        Err(e) => return Some(format!("loops: {e}")),
     };
     let hits: u128 = loops.rows.iter().map(|row| u128::from(row.hits)).sum();
-    match loops.modules.len() as u128 {
-        0 => String::new(),
-        modules => format!(
-            "; {} hits of loops and functions in {}, see `counterpoint loops report`",
-            count(hits),
-            plural(modules, "instrumented module")
-        ),
-    }
+    let modules = loops.modules.len() as u128;
+    (modules > 0).then(|| {
+        let modules = plural(modules, "instrumented module");
+        format!("{} hits of loops and functions in {modules}", count(hits))
+    })
 }
 
 /// An error about a profile, with a hint.
@@ -155,4 +162,25 @@ pub fn explain(dir: &Path, error: profile::Error) -> Failure {
         _ => return Failure::new(error),
     };
     Failure::new(error).hint(hint)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::typed;
+
+    #[test]
+    fn paths_as_they_are_typed() {
+        for (path, expected) in [
+            ("train.cpt", "train.cpt"),
+            ("../a b/x.cpt", "'../a b/x.cpt'"),
+            ("it's.cpt", r"'it'\''s.cpt'"),
+            ("-x.cpt", "-- '-x.cpt'"),
+            ("größe/x.cpt", "größe/x.cpt"),
+            ("a;b", "'a;b'"),
+        ] {
+            assert_eq!(typed(Path::new(path)), expected);
+        }
+    }
 }

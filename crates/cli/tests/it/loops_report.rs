@@ -313,7 +313,12 @@ fn other_views_know_loops() {
     assert_eq!(json["rows"].as_array().unwrap().len(), 5);
     let (_, said) = view(&["trace", "export", "-o", "-"]);
     assert!(said.contains("only mode log records single hits"), "{said}");
-    assert!(view(&["recover"]).1.contains("hits of loops and functions in 1 instrumented module"));
+    let told = view(&["recover"]).1;
+    assert!(told.contains("hits of loops and functions in 1 instrumented module"), "{told}");
+    assert!(
+        told.contains("; next: counterpoint loops report ") && !told.contains("no calls"),
+        "{told}"
+    );
     // A side table of another module is refused, and both are named.
     let other = program.scratch.join("s.lwp.loops.json");
     let mut table: Value = serde_json::from_slice(&std::fs::read(&other).unwrap()).unwrap();

@@ -21,6 +21,10 @@ pub fn open(columns: u16) -> (File, OwnedFd) {
 /// it ends. The terminal's line ends (`\r\n`) are returned as `\n`.
 pub fn shown(command: &mut Command, columns: u16) -> (ExitStatus, String) {
     let (mut ours, theirs) = open(columns);
+    // Nobody is there to turn its pages.
+    if !command.get_envs().any(|(name, _)| name == "COUNTERPOINT_PAGER") {
+        command.env("COUNTERPOINT_PAGER", "");
+    }
     // Only the program must hold its end of the terminal.
     //
     // SAFETY: a descriptor of our own.

@@ -1,0 +1,152 @@
+//! A pager for views, as git has one.
+//!
+//! If stdout is a terminal, the view is written into a pipe to the pager: what `COUNTERPOINT_PAGER` names,
+//! else `PAGER`, else `less` where it is installed. An empty name and `cat` mean none. A shell starts the
+//! pager, so the variable may have arguments. `LESS` is `FRX` unless it is set: what fits on the screen is
+//! printed without stopping, colours are shown, and the text stays on the screen.
+//!
+//! The view is written by the rules of a terminal all the same ([`terminal::is_paged`]), so `less -R` gets no
+//! escape sequence but our own. Only the user's environment names the pager.
+
+use std::io::{IsTerminal, Write};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::process::{Child, Command, ExitCode, Stdio};
+use std::sync::atomic::{AtomicI32, Ordering};
+
+use crate::terminal::{self, say};
+
+/// Arguments with which the output is not for people to read, or goes elsewhere.
+const NOT_READ: [&str; 2] = ["--html", "--output"];
+
+/// A pager that runs.
+pub struct Pager {
+    child: Child,
+    name: String,
+}
+
+/// Its process, for the handler of SIGINT; 0 without one.
+static PAGER: AtomicI32 = AtomicI32::new(0);
+
+/// Starts the pager, and has stdout go to it. `None` if there is to be none.
+pub fn begin() -> Option<Pager> {
+    let columns = terminal::known_width()?;
+    if !std::io::stdout().is_terminal() {
+        return None;
+    }
+    let goes_elsewhere = |word: std::ffi::OsString| {
+        let word = word.to_string_lossy().into_owned();
+        NOT_READ.iter().any(|option| word.starts_with(option))
+    };
+    if std::env::args_os().skip(1).any(goes_elsewhere) {
+        return None;
+    }
+    let name = chosen(&|name| std::env::var(name).ok(), is_installed)?;
+    let mut command = Command::new("/bin/sh");
+    command.args(["-c", &name]).stdin(Stdio::piped());
+    if std::env::var_os("LESS").is_none() {
+        command.env("LESS", "FRX");
+    }
+    let mut child = command.spawn().ok()?;
+    let pipe = child.stdin.take()?;
+    // SAFETY: both are open descriptors. Nothing else in this process holds stdout's number.
+    let moved = unsafe { libc::dup2(pipe.as_raw_fd(), libc::STDOUT_FILENO) };
+    if moved < 0 {
+        drop(pipe);
+        let _ = child.wait();
+        return None;
+    }
+    terminal::is_paged(columns);
+    PAGER.store(child.id().cast_signed(), Ordering::SeqCst);
+    // The terminal sends SIGINT to both. The pager takes it as a command, and must not lose its writer to it;
+    // while nothing was written yet, it ends both.
+    extern "C" fn interrupted(signal: libc::c_int) {
+        if terminal::has_begun() {
+            return;
+        }
+        // SAFETY: async-signal-safe calls only; the child has not been waited for.
+        unsafe {
+            libc::kill(PAGER.load(Ordering::SeqCst), libc::SIGTERM);
+            libc::signal(signal, libc::SIG_DFL);
+            libc::raise(signal);
+        }
+    }
+    // SAFETY: the handler only makes async-signal-safe calls.
+    unsafe { libc::signal(libc::SIGINT, interrupted as *const () as libc::sighandler_t) };
+    Some(Pager { child, name })
+}
+
+/// The pager's command, if there is to be one. `variable` is the environment, and `is_installed` says whether
+/// there is a program of this name.
+fn chosen(
+    variable: &dyn Fn(&str) -> Option<String>,
+    is_installed: impl Fn(&str) -> bool,
+) -> Option<String> {
+    let named = variable("COUNTERPOINT_PAGER").or_else(|| variable("PAGER"));
+    let name = match named {
+        Some(name) => name.trim().to_owned(),
+        None if is_installed("less") && variable("TERM").is_some_and(|term| term != "dumb") => {
+            "less".to_owned()
+        }
+        None => return None,
+    };
+    (!name.is_empty() && name != "cat").then_some(name)
+}
+
+fn is_installed(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path)
+        .any(|folder| folder.is_absolute() && folder.join(program).is_file())
+}
+
+impl Pager {
+    /// Ends the output, and waits until the reader has read it. Returns the status of this process.
+    pub fn end(mut self, code: ExitCode) -> ExitCode {
+        let _ = std::io::stdout().flush();
+        if let Ok(nothing) = std::fs::File::open("/dev/null") {
+            // The pager reads until nobody holds its pipe.
+            // SAFETY: both are open descriptors.
+            unsafe { libc::dup2(nothing.as_raw_fd(), libc::STDOUT_FILENO) };
+        } else {
+            // SAFETY: nothing is written to stdout any more.
+            drop(unsafe { OwnedFd::from_raw_fd(libc::STDOUT_FILENO) });
+        }
+        let status = self.child.wait();
+        PAGER.store(0, Ordering::SeqCst);
+        match status {
+            // The shell's: it was not found, or cannot be executed.
+            Ok(status) if matches!(status.code(), Some(126 | 127)) => {
+                say!("the pager {} cannot be started; --no-pager prints without one", self.name);
+                ExitCode::from(2)
+            }
+            _ => code,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::chosen;
+
+    #[test]
+    fn whose_pager() {
+        let of = |variables: &[(&str, &str)], less: bool| {
+            let variables: Vec<(String, String)> = variables
+                .iter()
+                .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+                .collect();
+            let variable = move |name: &str| {
+                variables.iter().find(|(known, _)| known == name).map(|(_, value)| value.clone())
+            };
+            chosen(&variable, |program| less && program == "less")
+        };
+        let term = ("TERM", "xterm");
+        assert_eq!(of(&[term], true).as_deref(), Some("less"));
+        assert_eq!(of(&[term], false), None);
+        assert_eq!(of(&[("TERM", "dumb")], true), None);
+        assert_eq!(of(&[], true), None);
+        assert_eq!(of(&[term, ("PAGER", "most -s")], true).as_deref(), Some("most -s"));
+        assert_eq!(of(&[term, ("PAGER", "cat")], true), None);
+        let both = [term, ("PAGER", "most"), ("COUNTERPOINT_PAGER", "")];
+        assert_eq!(of(&both, true), None, "our own comes first, also if it says none");
+    }
+}

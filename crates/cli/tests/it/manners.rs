@@ -1,0 +1,164 @@
+//! Manners of the command line: a pager, colours, completions, manual pages, and what to type next.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+use testkit::Scratch;
+
+use crate::pty;
+
+fn counterpoint(words: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_counterpoint"));
+    command.args(words).env_remove("PAGER").env_remove("NO_COLOR").env("COLUMNS", "88");
+    command
+}
+
+fn said(output: &Output) -> String {
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+/// A profile of `fixtures/readme`, for views.
+fn kept(scratch: &Scratch, name: &str) -> String {
+    let from = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/readme").join(name);
+    let to = scratch.join(&format!("{name}.cpt"));
+    let copied = Command::new("cp").arg("-r").arg(from).arg(&to).status().unwrap();
+    assert!(copied.success());
+    to.display().to_string()
+}
+
+#[test]
+fn views_go_through_the_pager_on_a_terminal_only() {
+    let scratch = Scratch::new();
+    let profile = kept(&scratch, "iree");
+    let marked = |words: &[&str]| {
+        let mut command = counterpoint(words);
+        let (status, text) = pty::shown(command.env("COUNTERPOINT_PAGER", "sed s/^/PAGE:/"), 88);
+        (status.code(), text)
+    };
+    let (status, text) = marked(&["report", &profile]);
+    assert_eq!(status, Some(0));
+    assert!(text.lines().count() > 10 && text.lines().all(|l| l.starts_with("PAGE:")), "{text}");
+    // As wide as the terminal, with its colours.
+    assert!(text.contains("\x1b[") && text.lines().all(|l| l.chars().count() < 120), "{text}");
+    // The same without one.
+    let (_, plain) = marked(&["report", "--no-pager", &profile]);
+    assert_eq!(plain.replace("PAGE:", ""), plain);
+    assert_eq!(text.replace("PAGE:", ""), plain);
+    // What is not a view does not have one, and neither does a pipe.
+    assert!(!marked(&["completions", "bash"]).1.contains("PAGE:"));
+    let mut piped = counterpoint(&["report", &profile]);
+    let piped = said(&piped.env("COUNTERPOINT_PAGER", "sed s/^/PAGE:/").output().unwrap());
+    assert!(!piped.contains("PAGE:"));
+    // The status is that of the view.
+    assert_eq!(marked(&["report", "--filter", "nothing*", &profile]).0, Some(1));
+}
+
+#[test]
+fn a_pager_that_is_missing_or_leaves_early() {
+    let scratch = Scratch::new();
+    let profile = kept(&scratch, "iree");
+    let with = |pager: &str| {
+        let mut command = counterpoint(&["report", &profile]);
+        let (status, text) = pty::shown(command.env("COUNTERPOINT_PAGER", pager), 88);
+        (status.code(), text)
+    };
+    let (status, text) = with("no-such-pager-anywhere");
+    assert_eq!(status, Some(2));
+    assert!(text.contains("the pager no-such-pager-anywhere cannot be started"), "{text}");
+    // The reader has seen enough.
+    assert_eq!(with("true").0, Some(0));
+}
+
+#[test]
+fn colours_as_they_are_asked_for() {
+    let scratch = Scratch::new();
+    let profile = kept(&scratch, "iree");
+    let piped = |words: &[&str]| said(&counterpoint(words).output().unwrap());
+    let plain = piped(&["report", &profile]);
+    assert!(!plain.contains('\x1b'));
+    let always = piped(&["report", "--color", "always", &profile]);
+    assert!(always.contains("\x1b[1m"), "{always}");
+    let (_, never) = pty::shown(&mut counterpoint(&["--color=never", "report", &profile]), 88);
+    assert_eq!(never, plain);
+    let mut refused = counterpoint(&["report", &profile]);
+    let (_, refused) = pty::shown(refused.env("NO_COLOR", "1"), 88);
+    assert_eq!(refused, plain);
+}
+
+#[test]
+fn what_to_type_next_fits_what_was_recorded() {
+    let scratch = Scratch::new();
+    for (name, command) in [("iree", "report"), ("torch", "ops"), ("tvm", "ops")] {
+        let profile = kept(&scratch, name);
+        let told = counterpoint(&["recover", &profile]).output().unwrap();
+        let told = String::from_utf8(told.stderr).unwrap();
+        let next = format!("; next: counterpoint {command} {profile}\n");
+        assert!(told.ends_with(&next), "{told}");
+        // It can be typed.
+        let (_, typed) = told.trim_end().rsplit_once("next: counterpoint ").unwrap();
+        let words: Vec<&str> = typed.split(' ').collect();
+        assert!(said(&counterpoint(&words).output().unwrap()).lines().count() > 10);
+    }
+}
+
+#[test]
+fn completions_and_manual_pages() {
+    let scratch = Scratch::new();
+    let share = scratch.path().display().to_string();
+    said(&counterpoint(&["session", "manuals", &share]).output().unwrap());
+    let read = |name: &str| std::fs::read_to_string(scratch.join(name)).unwrap();
+    for (shell, name) in [
+        ("bash", "bash-completion/completions/counterpoint"),
+        ("zsh", "zsh/site-functions/_counterpoint"),
+        ("fish", "fish/vendor_completions.d/counterpoint.fish"),
+    ] {
+        let printed = said(&counterpoint(&["completions", shell]).output().unwrap());
+        assert_eq!(printed, read(name), "{shell}");
+        assert!(printed.contains("report") && printed.contains("no-pager"), "{shell}");
+    }
+    let bash = scratch.join("bash-completion/completions/counterpoint");
+    // bash itself, asked for what follows `counterpoint rep`.
+    let asked = format!(
+        "source {}; COMP_WORDS=(counterpoint rep); COMP_CWORD=1; _counterpoint counterpoint rep \
+         counterpoint; echo \"${{COMPREPLY[@]}}\"",
+        bash.display()
+    );
+    let told = Command::new("bash").args(["--norc", "-c", &asked]).output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&told.stdout).trim(), "report");
+    // A page for each command, in which each option of the command's help is.
+    for command in ["run", "report", "diff", "trace-export"] {
+        let page = read(&format!("man/man1/counterpoint-{command}.1")).replace('\\', "");
+        let words: Vec<&str> = command.split('-').chain(["--help"]).collect();
+        let help = said(&counterpoint(&words).output().unwrap());
+        let options = help.split_whitespace().filter(|w| w.starts_with("--") && w.len() > 2);
+        for option in options.map(|w| w.trim_end_matches([',', '.', ')', ';', ':'])) {
+            let option = option.split(['=', '[', '<']).next().unwrap();
+            assert!(page.contains(option), "{command}: {option}");
+        }
+    }
+    assert!(!scratch.join("man/man1/counterpoint-session.1").exists(), "a hidden command");
+}
+
+#[test]
+fn the_version_says_what_was_built() {
+    let short = said(&counterpoint(&["-V"]).output().unwrap());
+    assert_eq!(short, format!("counterpoint {}\n", env!("CARGO_PKG_VERSION")));
+    let long = said(&counterpoint(&["--version"]).output().unwrap());
+    assert!(long.starts_with(short.trim_end()), "{long}");
+    assert!(
+        long.contains("\nbuilt: ") && long.contains("\nprofiles: counterpoint.manifest/1\n"),
+        "{long}"
+    );
+}
+
+#[test]
+fn help_for_agents_is_that_of_the_command() {
+    let help = said(&counterpoint(&["help", "agents"]).output().unwrap());
+    assert_eq!(help, said(&counterpoint(&["agents"]).output().unwrap()));
+    for part in ["Exit statuses: 0 done", "counterpoint.report/1", "trace export: ", "never mean 0"]
+    {
+        assert!(help.contains(part), "{part}");
+    }
+    assert!(help.lines().all(|line| !line.contains('\x1b')));
+}

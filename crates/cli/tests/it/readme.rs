@@ -1,0 +1,86 @@
+//! What README.md shows is what the commands print.
+//!
+//! Profiles that were really recorded are kept in `fixtures/readme` (`record.sh` there makes them). A block of
+//! README.md after `<!-- shows: NAME -->` ends with a command about `NAME.cpt` and its output, which is
+//! compared. `UPDATE_GOLDEN=1` writes the output into the page; `cargo xtask pictures` does that.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use testkit::Scratch;
+
+/// As wide as a block of a page is on the hosts of repositories.
+const COLUMNS: &str = "88";
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
+}
+
+fn copy(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let target = to.join(entry.file_name());
+        match entry.file_type().unwrap().is_dir() {
+            true => copy(&entry.path(), &target),
+            false => drop(std::fs::copy(entry.path(), target).unwrap()),
+        }
+    }
+}
+
+/// A page in which the output of each shown command is what it prints now, and how many there are.
+fn renewed(page: &str) -> (String, usize) {
+    let scratch = Scratch::new();
+    let (mut new, mut shown) = (String::new(), 0);
+    let mut rest = page;
+    while let Some(at) = rest.find("<!-- shows: ") {
+        let (before, block) = rest.split_at(at);
+        let name = block["<!-- shows: ".len()..].split(' ').next().unwrap();
+        let begin = block.find("```console\n").expect("a block of commands");
+        let end = begin + block[begin..].find("\n```\n").expect("the end of the block") + 1;
+        let command = begin + block[begin..end].rfind("\n$ counterpoint ").expect("a command") + 3;
+        let output = command + block[command..].find('\n').unwrap() + 1;
+        let words: Vec<&str> = block[command..output].split_whitespace().skip(1).collect();
+        assert!(words.contains(&format!("{name}.cpt").as_str()), "{name}: {words:?}");
+        copy(&root().join("fixtures/readme").join(name), &scratch.join(&format!("{name}.cpt")));
+        let mut view = Command::new(env!("CARGO_BIN_EXE_counterpoint"));
+        view.args(&words).current_dir(scratch.path()).env("COLUMNS", COLUMNS);
+        let printed = view.output().unwrap();
+        assert!(printed.status.success(), "{}", String::from_utf8_lossy(&printed.stderr));
+        new += before;
+        new += &block[..output];
+        new += &String::from_utf8(printed.stdout).unwrap();
+        rest = &block[end..];
+        shown += 1;
+    }
+    (new + rest, shown)
+}
+
+#[test]
+fn what_the_first_page_shows_is_printed() {
+    let path = root().join("README.md");
+    let page = std::fs::read_to_string(&path).unwrap();
+    let (new, shown) = renewed(&page);
+    assert_eq!(shown, 3, "one for each host");
+    if std::env::var_os("UPDATE_GOLDEN").is_some() {
+        std::fs::write(&path, new).unwrap();
+        return;
+    }
+    let differs = page.lines().zip(new.lines()).find(|(old, new)| old != new);
+    assert!(page == new, "README.md is not what is printed (UPDATE_GOLDEN=1): {differs:?}");
+}
+
+/// A stranger is told how to install it and which two commands build and test it, on the first screen.
+#[test]
+fn the_first_screen_has_two_commands_of_the_checkout() {
+    let page = std::fs::read_to_string(root().join("README.md")).unwrap();
+    let commands: Vec<&str> =
+        page.lines().filter(|line| line.starts_with("cargo ")).take(3).collect();
+    let named = |n: usize, name: &str| commands.get(n).is_some_and(|line| line.contains(name));
+    assert!(named(0, "xtask demo") && named(1, "xtask test"), "{commands:?}");
+    let at = page.lines().position(|line| line.starts_with("cargo xtask test")).unwrap();
+    assert!(at < 45, "line {at}");
+    // What is promised and was not tested is said where it is promised.
+    let promise = page.split("\n\n").find(|part| part.contains("hardware counter")).unwrap();
+    assert!(promise.contains("has not been tested"), "{promise}");
+}

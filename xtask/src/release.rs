@@ -1,0 +1,176 @@
+//! `cargo xtask release`: makes the files that people download, in `target/published/`.
+//!
+//! | file | contents |
+//! |---|---|
+//! | `counterpoint-VERSION-x86_64-linux.tar.zst` | `dist/`, with the licences, README.md and CHANGELOG.md |
+//! | `counterpoint-VERSION-py3-none-manylinux_2_17_x86_64.….whl` | the Python package with program, library and plugins, as `pip install ./bindings/python` makes it beside a `dist/` |
+//! | `counterpoint-VERSION-x86_64-linux.cdx.json` | what it is linked with, as a bill of materials in CycloneDX's format; it is also in the archive |
+//! | `SHA256SUMS` | for `sha256sum --check` |
+//!
+//! The same commit gives the same bytes: nothing in the files depends on the time, on the user, or on
+//! the order of a folder. Afterwards they are checked as strangers get them: `auditwheel` and `twine`
+//! look at the wheel, which is installed into an empty environment, and the archive is unpacked into an
+//! empty folder; both record a program.
+
+mod sbom;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+
+use crate::dist::{self, GLIBC_FLOOR};
+use crate::layout::{Dist, Layout};
+use crate::process::{output, quiet, say, timed};
+use crate::setup::{self, List};
+use crate::tidy;
+
+/// Makes the files that people download, in target/published.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Pack the dist/ that is there, instead of building it.
+    #[arg(long)]
+    no_build: bool,
+}
+
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+pub fn main(layout: &Layout, args: &Args) -> Result<()> {
+    setup::install(layout, &[List::Build, List::Release])?;
+    let dist = match args.no_build {
+        true => layout.dist(),
+        false => dist::release(layout)?,
+    };
+    tidy::built_only(layout)?;
+    let to = layout.published();
+    if to.exists() {
+        std::fs::remove_dir_all(&to).with_context(|| format!("remove {}", to.display()))?;
+    }
+    std::fs::create_dir_all(&to).with_context(|| format!("create {}", to.display()))?;
+
+    let name = format!("counterpoint-{VERSION}-{}-linux", std::env::consts::ARCH);
+    let bill = to.join(format!("{name}.cdx.json"));
+    let text = sbom::text(layout, VERSION)?;
+    std::fs::write(&bill, text).with_context(|| format!("write {}", bill.display()))?;
+    let archive = to.join(format!("{name}.tar.zst"));
+    timed("pack the archive", || pack(layout, &dist, &bill, &name, &archive))?;
+    let wheel = timed("make the wheel", || wheel(layout, &dist, &to))?;
+    timed("check the wheel", || check_wheel(layout, &wheel))?;
+    timed("check the archive", || check_archive(layout, &archive, &name))?;
+    let mut sums = Command::new("sha256sum");
+    sums.current_dir(&to);
+    for file in [&archive, &bill, &wheel] {
+        sums.arg(file.file_name().context("a file has a name")?);
+    }
+    let sums = output(&mut sums, "add up the files")?;
+    std::fs::write(to.join("SHA256SUMS"), sums).context("write SHA256SUMS")?;
+    for file in dist::files_below(&to)? {
+        let size = file.metadata().with_context(|| file.display().to_string())?.len();
+        say(format_args!("{} ({:.1} MB)", layout.show(&file), size as f64 / 1e6));
+    }
+    Ok(())
+}
+
+/// The commit that is checked out, with `-changed` if files differ from it; empty outside of git.
+pub fn commit(layout: &Layout) -> String {
+    let mut git = Command::new("git");
+    git.current_dir(&layout.root).args(["describe", "--always", "--abbrev=12", "--exclude=*"]);
+    git.arg("--dirty=-changed");
+    let told = git.output().ok().filter(|told| told.status.success());
+    told.map_or_else(String::new, |told| String::from_utf8_lossy(&told.stdout).trim().to_owned())
+}
+
+/// Packs the installation and the pages beside it into one folder of an archive.
+fn pack(layout: &Layout, dist: &Dist, bill: &Path, name: &str, to: &Path) -> Result<()> {
+    let mut pack = Command::new(layout.venv_release().join("bin/python"));
+    pack.arg(layout.root.join("xtask/src/release/pack.py")).arg(to);
+    pack.arg(format!("{}={name}", dist.root.display()));
+    for page in ["README.md", "CHANGELOG.md", "LICENSE-MIT", "LICENSE-APACHE"] {
+        pack.arg(format!("{}={name}/{page}", layout.root.join(page).display()));
+    }
+    let place = "share/doc/counterpoint/counterpoint.cdx.json";
+    pack.arg(format!("{}={name}/{place}", bill.display()));
+    quiet(&mut pack, "pack the archive")
+}
+
+/// Makes the wheel as pip does, and returns its path.
+fn wheel(layout: &Layout, dist: &Dist, to: &Path) -> Result<PathBuf> {
+    let mut build = Command::new(layout.venv_release().join("bin/python"));
+    build.current_dir(layout.root.join("bindings/python"));
+    build.args([
+        "-B",
+        "-c",
+        "import sys, build_wheel_of_checkout as b; print(b.build_wheel(sys.argv[1]))",
+    ]);
+    build.arg(to).env("COUNTERPOINT_DIST", &dist.root);
+    let printed = output(&mut build, "make the wheel")?;
+    let name = printed.lines().last().context("make the wheel: no name was printed")?;
+    let (major, minor) = GLIBC_FLOOR;
+    let tag = format!("manylinux_{major}_{minor}_{}", std::env::consts::ARCH);
+    ensure!(name.contains(&tag), "the wheel is {name}, and not for {tag}");
+    Ok(to.join(name))
+}
+
+/// Has `auditwheel` and `twine` look at the wheel, and records a program with it, installed into an empty
+/// environment without a way to Rust or to this checkout.
+fn check_wheel(layout: &Layout, wheel: &Path) -> Result<()> {
+    let venv = layout.venv_release();
+    let mut show = Command::new(venv.join("bin/auditwheel"));
+    let seen = output(show.arg("show").arg(wheel), "auditwheel show")?;
+    let (major, minor) = GLIBC_FLOOR;
+    let tag = format!("\"manylinux_{major}_{minor}_{}\"", std::env::consts::ARCH);
+    // It wraps its lines.
+    let seen = seen.split_whitespace().collect::<Vec<_>>().join(" ");
+    ensure!(seen.contains(&tag), "auditwheel does not say {tag}: {seen}");
+    let mut twine = Command::new(venv.join("bin/twine"));
+    quiet(twine.args(["check", "--strict"]).arg(wheel), "twine check")?;
+
+    let place = Scratch::new(layout, "published-wheel")?;
+    let own = place.0.join("venv");
+    quiet(Command::new("python3").args(["-m", "venv"]).arg(&own), "python3 -m venv")?;
+    let mut pip = Command::new(own.join("bin/python"));
+    pip.args(["-m", "pip", "install", "--no-index", "--disable-pip-version-check"]).arg(wheel);
+    quiet(&mut pip, "pip install of the wheel")?;
+    record(&own.join("bin/counterpoint"), &own.join("bin/python"), &place.0)
+}
+
+/// Unpacks the archive, and records a program with it.
+fn check_archive(layout: &Layout, archive: &Path, name: &str) -> Result<()> {
+    let place = Scratch::new(layout, "published-archive")?;
+    let mut unpack = Command::new(layout.venv_release().join("bin/python"));
+    unpack.arg(layout.root.join("xtask/src/release/pack.py")).arg("--unpack");
+    quiet(unpack.arg(archive).arg(&place.0), "unpack the archive")?;
+    record(&place.0.join(name).join("bin/counterpoint"), Path::new("python3"), &place.0)
+}
+
+/// Records a program that has one thread, with the variables of a user who has nothing of ours.
+fn record(counterpoint: &Path, python: &Path, folder: &Path) -> Result<()> {
+    let mut run = Command::new(counterpoint);
+    run.current_dir(folder).env_remove("COUNTERPOINT_DIST").env_remove("PYTHONPATH");
+    run.args(["run", "-e", "none", "-o", "it.cpt", "--"]).arg(python);
+    run.args(["-c", "import os; assert 'libcounterpoint' in os.environ['LD_PRELOAD']"]);
+    quiet(&mut run, &format!("record a program with {}", counterpoint.display()))?;
+    let mut report = Command::new(counterpoint);
+    report.current_dir(folder).env_remove("COUNTERPOINT_DIST");
+    report.args(["report", "--format", "json", "it.cpt"]);
+    let report = output(&mut report, "report")?;
+    ensure!(report.contains("counterpoint.report/"), "the report is {report}");
+    Ok(())
+}
+
+/// A folder below `target/`, which is removed afterwards.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(layout: &Layout, name: &str) -> Result<Self> {
+        let path = layout.target.join("tmp").join(format!("{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&path).with_context(|| format!("create {}", path.display()))?;
+        Ok(Self(path))
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
