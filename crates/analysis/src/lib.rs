@@ -86,7 +86,7 @@ pub use ops::{OpFilter, OpTable, OpTrees};
 pub use probe::ProbeCost;
 pub use sampled::{Estimated, SampledCounter, SampledRow, SampledRun};
 pub use silent::SilentThread;
-pub use sites::{DispatchTimes, Site, Sites, sites};
+pub use sites::{DispatchTimes, ModelRun, Site, Sites, sites};
 pub use stats::{Stats, stats};
 pub use summary::{Options, Summary, is_contradicted, summarize};
 pub use table::{

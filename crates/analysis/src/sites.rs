@@ -130,6 +130,43 @@ impl Sites {
         let all: f64 = self.rows.iter().map(|site| site.wall).sum();
         (all > 0.0).then(|| site.wall / all)
     }
+
+    /// What one run of the model takes. `None` if the program does not repeat itself, or if its
+    /// processes repeat different dispatches.
+    pub fn run(&self) -> Option<ModelRun> {
+        let placed = || self.rows.iter().filter(|site| site.position.is_some());
+        let first = placed().find(|site| site.position == Some(0))?;
+        let dispatches = first.of.filter(|of| *of as usize == placed().count())?;
+        let runs = first.dispatches;
+        if runs < 2 {
+            return None;
+        }
+        let outside = self.rows.iter().filter(|site| site.position.is_none());
+        let outside: f64 = outside.map(|site| site.wall).sum();
+        let later = placed().filter(|site| site.position != Some(0));
+        Some(ModelRun {
+            runs,
+            dispatches,
+            busy: (self.busy - outside).max(0.0) / runs as f64,
+            between: later.map(|site| site.gap).sum::<f64>() / runs as f64,
+            before: first.mean_gap()?,
+        })
+    }
+}
+
+/// The mean of all runs of a model. Times are in ticks, as recorded.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ModelRun {
+    /// The number of runs.
+    pub runs: u64,
+    /// The number of dispatches of one run.
+    pub dispatches: u32,
+    /// The time in which some dispatch ran.
+    pub busy: f64,
+    /// The time in which none did, between the first one and the last one.
+    pub between: f64,
+    /// The same from the last one of the run before, or of what came before the first run.
+    pub before: f64,
 }
 
 /// Finds the sites. `None` if the profile has no workgroups that are known, or if only some calls

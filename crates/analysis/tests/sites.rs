@@ -1,7 +1,7 @@
 //! Dispatches and their sites, threads without calls, and what is between calls, on scripted
 //! profiles whose numbers follow from arithmetic on paper.
 
-use analysis::{DispatchTimes, Options, Site, call_tree, sites, summarize};
+use analysis::{DispatchTimes, ModelRun, Options, Site, call_tree, sites, summarize};
 use profile::{Calibration, Profile};
 use record::meta::ProcessCost;
 use record::thread_times::ThreadCpu;
@@ -89,6 +89,8 @@ fn each_place_of_the_program_has_a_row() {
         assert_eq!(site, expected);
     }
     assert_eq!(found.rows.len(), 3);
+    let run = ModelRun { runs: 3, dispatches: 3, busy: 600.0, between: 100.0, before: 300.0 };
+    assert_eq!(found.run(), Some(run));
     // The sums are those of the table by op.
     let all = summarize(&profile, &Options::default());
     for row in &all.rows {

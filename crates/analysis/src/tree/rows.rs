@@ -37,6 +37,8 @@ pub struct TreeRow {
     pub own: Option<Estimate>,
     /// `own` as a part of [`TreeRows::own_ns`].
     pub share: Option<f64>,
+    /// `total` as a part of [`TreeRows::own_ns`].
+    pub total_share: Option<f64>,
 }
 
 /// All rows, each after the one above it.
@@ -94,6 +96,7 @@ fn build(
             total: Some(node.total.times(tick)),
             own: Some(node.own.times(tick)),
             share: None,
+            total_share: None,
         });
         if nodes_of[&node.key].len() == 1 {
             adder.add(Some(places[index]), |tree, node| home(tree, node) == Some(index));
@@ -112,9 +115,11 @@ fn build(
         for time in [&mut row.total, &mut row.own] {
             *time = time.map(|time| time.times(1.0 / passes as f64));
         }
-        row.share = row.own.map(|own| own.value / own_ns).filter(|_| own_ns > 0.0);
+        let part =
+            |time: Option<Estimate>| time.map(|time| time.value / own_ns).filter(|_| own_ns > 0.0);
+        (row.share, row.total_share) = (part(row.own), part(row.total));
     }
-    rows[in_some..].iter_mut().for_each(|row| row.share = None);
+    rows[in_some..].iter_mut().for_each(|row| (row.share, row.total_share) = (None, None));
     TreeRows { rows, own_ns }
 }
 
@@ -152,6 +157,7 @@ impl Adder<'_> {
                     total,
                     own: times.and_then(|times| times.own).and_then(|own| ns(tree, own)),
                     share: None,
+                    total_share: None,
                 });
             }
         }
@@ -230,6 +236,8 @@ mod tests {
             calls: 1,
             total: Estimate::exact(10.0),
             own: Estimate::exact(5.0),
+            thread: None,
+            values: Vec::new(),
         };
         CallTree { nodes: nodes.iter().map(node).collect() }
     }

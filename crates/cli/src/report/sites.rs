@@ -15,7 +15,7 @@ use crate::view::labels::{labels, op_of};
 use crate::view::losses::{self, LossOut, losses_out};
 use crate::view::table::{Column, Table, Value};
 use crate::view::text::table;
-use crate::view::units::{plural, time};
+use crate::view::units::{grouped, plural, time};
 use crate::view::wrap::{PROSE_WIDTH, wrapped};
 
 /// The version of the document.
@@ -32,8 +32,19 @@ struct Document<'a> {
     /// The time in some dispatch, and the number of dispatches, before filtering.
     busy_ns: f64,
     dispatches: u64,
+    run: Option<RunOut>,
     rows: Vec<SiteOut<'a>>,
     losses: Vec<LossOut>,
+}
+
+/// The mean of the runs of the model.
+#[derive(Serialize)]
+struct RunOut {
+    runs: u64,
+    dispatches: u32,
+    busy_ns: f64,
+    between_ns: f64,
+    before_ns: f64,
 }
 
 #[derive(Serialize)]
@@ -59,7 +70,7 @@ struct SiteOut<'a> {
 
 /// Columns, and what they mean.
 pub const EXPLAINED: [(&str, &str, &str); 6] = [
-    (SITE, "site: ", "place in one run of the model; – before its first run"),
+    (SITE, "site: ", "place in one run of the model; – for what ran before the first run"),
     ("mean_ns", "mean: ", "from a dispatch's first workgroup to the end of its last one"),
     ("workers_ns", "in workers: ", "the workgroups' durations together"),
     ("efficiency", "efficiency: ", "part of all workers' time in which they ran workgroups"),
@@ -136,6 +147,13 @@ pub fn main(args: &Args, profile: &Profile) -> Result<ExitCode, Failure> {
             filter: args.filter.as_deref(),
             busy_ns: ns(found.busy),
             dispatches: found.dispatches,
+            run: found.run().map(|run| RunOut {
+                runs: run.runs,
+                dispatches: run.dispatches,
+                busy_ns: ns(run.busy),
+                between_ns: ns(run.between),
+                before_ns: ns(run.before),
+            }),
             rows: table.order.iter().map(row).collect(),
             losses: losses_out(&profile.all_losses()),
         }
@@ -189,18 +207,32 @@ fn text(
 ) -> io::Result<()> {
     let prose = width.unwrap_or(PROSE_WIDTH);
     let busy = time(found.busy * profile.timeline.ns_per_tick());
-    let each = found.rows.iter().filter_map(|site| site.of).max();
-    let each = each.map_or(String::new(), |of| format!(", {of} in each run of the model"));
     let mean = match passes(profile, By::Op) {
         1 => String::new(),
         n => format!(" (mean of {n} passes)"),
     };
     let dispatches = plural(found.dispatches.into(), "dispatch");
-    let head = format!("{busy} in which some dispatch ran; {dispatches}{each}{mean}");
+    let head = format!("{busy} in which some dispatch ran; {dispatches}{mean}");
     wrapped(out, "", &head, prose)?;
+    if let Some(run) = found.run() {
+        let [busy, between, before] = [run.busy, run.between, run.before]
+            .map(|ticks| time(ticks * profile.timeline.ns_per_tick()));
+        let head = format!(
+            "a run of the model ({} of {}): {busy} in dispatches, {between} between them, {before} \
+             before the first",
+            grouped(run.runs.into()),
+            plural(run.dispatches.into(), "dispatch")
+        );
+        wrapped(out, "", &head, prose)?;
+    }
     writeln!(out)?;
     let left_out = table(out, rows, width)?;
-    for (_, label, text) in EXPLAINED.iter().filter(|(name, ..)| !left_out.contains(name)) {
+    let all_placed = found.rows.iter().all(|site| site.position.is_some());
+    for (name, label, text) in EXPLAINED.iter().filter(|(name, ..)| !left_out.contains(name)) {
+        let text = match *name == SITE && all_placed {
+            true => text.split(';').next().unwrap_or(text),
+            false => text,
+        };
         wrapped(out, label, text, prose)?;
     }
     let incomplete: u64 = found.rows.iter().map(|site| site.incomplete).sum();

@@ -68,6 +68,11 @@ pub fn print(out: &mut impl Write, report: &Report<'_>, width: Option<usize>) ->
         writeln!(out, "no op matches {}", visible(overview.filter.unwrap_or_default()))?;
     } else {
         table(out, &report.table, tables)?;
+        if overview.by != By::Op && overview.summary.rows.iter().any(|row| row.inner > 0) {
+            let text = "those that are inside of no other; mean and quantiles are of these";
+            wrapped(out, "calls: ", text, width)?;
+            writeln!(out)?;
+        }
         if let Some(text) = source::shared(&report.table) {
             wrapped(out, "source: ", &text, width)?;
             writeln!(out)?;

@@ -58,6 +58,7 @@ struct RowOut<'a> {
     total_ns: Option<f64>,
     self_ns: Option<f64>,
     share: Option<f64>,
+    total_share: Option<f64>,
 }
 
 /// One row of the tree, with its name.
@@ -104,7 +105,7 @@ pub fn whole(profile: &Profile, loops: &Loops<'_>, raw: bool) -> Option<Whole> {
 
 /// What the columns of a tree mean.
 pub const EXPLAINED: &str =
-    "total: with what is inside; self: without; share: of the time in calls, by self";
+    "total: with what is inside, and as a part of the time in calls; self: without; share: by self";
 
 /// Prints the report as a tree.
 pub fn main(args: &Args, profile: &Profile) -> Result<ExitCode, Failure> {
@@ -149,6 +150,7 @@ pub fn main(args: &Args, profile: &Profile) -> Result<ExitCode, Failure> {
                 total_ns: row.of.total.map(|total| total.value),
                 self_ns: row.of.own.map(|own| own.value),
                 share: row.of.share,
+                total_share: row.of.total_share,
             }
         };
         Document {
@@ -223,6 +225,7 @@ fn columns(rows: &[Row]) -> Table {
         }),
         column(1, "calls", "calls", &|row| row.of.calls.map(Value::Count)),
         column(1, "total_ns", "total", &|row| ns(row.of.total)),
+        column(1, "total_share", "of all", &|row| row.of.total_share.map(Value::Part)),
         column(1, "self_ns", "self", &|row| ns(row.of.own)),
         column(1, "share", "share", &|row| row.of.share.map(Value::Part)),
         // Names say it where it is not plain.

@@ -56,7 +56,10 @@ pub fn of_summary(profile: &Profile, summary: &Summary, options: &Options) -> Ta
     }
     push(1, "calls", "calls", &|r| of_pass(r).calls.map(count));
     push(7, "dispatches", "dispatches", &|r| of_pass(r).dispatches.map(count));
-    push(1, "total_ns", "total", &|r| ns(of_pass(r).total));
+    // What a thread was in altogether, beside what it was between.
+    let is_whole = by == By::Thread && options.filter.is_none();
+    let title = if is_whole { "in calls" } else { "total" };
+    push(1, "total_ns", title, &|r| ns(of_pass(r).total));
     if repeated {
         push(3, "spread", "spread", &|r| r.spread().map(Value::Part));
         push(6, "calls_by_pass", "by pass", &|r| {

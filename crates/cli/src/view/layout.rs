@@ -136,8 +136,9 @@ pub fn layout<'a>(
     let cut = names == Names::Ops;
     let apart = names::least(&name.cells, cut).max(title);
     let least = match names {
-        Names::Ops => apart.min(OP_WIDTH),
-        Names::Tree => apart.min(TREE_WIDTH),
+        // A wide terminal has room for names before it has room for the last columns.
+        Names::Ops => apart.min(OP_WIDTH.max(width / 3)),
+        Names::Tree => apart.min(TREE_WIDTH.max(width / 3)),
         Names::Shortened(least) => apart.min(least),
         Names::Whole => needs[0].min(width / 5 * 2),
     };

@@ -176,7 +176,7 @@ fn doubts(table: &Table, left_out: &[&str]) -> Vec<(&'static str, String)> {
         lines.push(("≤: ", ASSUMED_ON_CPU.to_owned()));
     }
     if below {
-        let text = "below this value, and cannot be told from what an empty call reads";
+        let text = "below this value, and cannot be told from what recording the call, and the calls inside of it, took";
         lines.push(("< ", text.to_owned()));
     }
     if wide {

@@ -16,6 +16,12 @@ pub fn text(overview: &Overview<'_>) -> Option<String> {
         mine.filter_map(|t| t.usage)
             .fold((0u128, Usage::default()), |(n, sum), more| (n + 1, sum.plus(&more)))
     };
+    // As in the table of threads, and to the last reading of a thread's clocks.
+    let cpu_ns = |process: Option<usize>| -> f64 {
+        let threads = overview.summary.threads.iter().filter(|t| t.usage.is_some());
+        let mine = threads.filter(|t| process.is_none_or(|process| t.process == process));
+        mine.filter_map(|t| t.cpu_ns).sum()
+    };
     let (threads, all) = used(None);
     if threads == 0 {
         return None;
@@ -23,14 +29,15 @@ pub fn text(overview: &Overview<'_>) -> Option<String> {
     let mut processes: Vec<usize> = overview.summary.threads.iter().map(|t| t.process).collect();
     processes.dedup();
     let since = if threads == 1 { "its first call" } else { "their first calls" };
-    let mut text = format!("{}, in {} since {since}", one(&all), plural(threads, "thread"));
+    let mut text =
+        format!("{}, in {} since {since}", one(cpu_ns(None), &all), plural(threads, "thread"));
     if processes.len() > 1 {
         for process in processes.iter().take(PROCESSES) {
             let label = process_label(overview.profile, *process);
             // Its threads may have none: it was killed, or the kernel refused.
             let counted = match used(Some(*process)) {
                 (0, _) => "not known".to_owned(),
-                (_, used) => one(&used),
+                (_, used) => one(cpu_ns(Some(*process)), &used),
             };
             text.push_str(&format!("; {label}: {counted}"));
         }
@@ -44,10 +51,10 @@ pub fn text(overview: &Overview<'_>) -> Option<String> {
 /// This many processes are listed one by one.
 const PROCESSES: usize = 4;
 
-fn one(used: &Usage) -> String {
+fn one(cpu_ns: f64, used: &Usage) -> String {
     format!(
         "{} on a CPU, {} ({} major), {} ({} involuntary)",
-        time(used.cpu_ns as f64),
+        time(cpu_ns),
         plural(u128::from(used.minor_faults) + u128::from(used.major_faults), "page fault"),
         grouped(used.major_faults.into()),
         plural(used.switches().into(), "context switch"),
