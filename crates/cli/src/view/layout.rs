@@ -137,9 +137,9 @@ pub fn layout<'a>(
     let apart = names::least(&name.cells, cut).max(title);
     let least = match names {
         // A wide terminal has room for names before it has room for the last columns.
-        Names::Ops => apart.min(OP_WIDTH.max(width / 3)),
-        Names::Tree => apart.min(TREE_WIDTH.max(width / 3)),
-        Names::Shortened(least) => apart.min(least),
+        Names::Ops => apart.min(OP_WIDTH.max(width / 4)),
+        Names::Tree => apart.min(TREE_WIDTH.max(width / 4)),
+        Names::Shortened(least) => apart.min(least.max(width / 4)),
         Names::Whole => needs[0].min(width / 5 * 2),
     };
     let mut widths: Vec<usize> = shown.iter().zip(&needs).map(at_first).collect();

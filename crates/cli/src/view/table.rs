@@ -368,12 +368,15 @@ impl Table {
         self.rest.truncate(rows);
     }
 
-    /// Sorts by the column with this name or title. Numbers are sorted from large to small, and
+    /// Sorts by the column with this name (of times, without its unit) or title. Numbers are sorted from large to small, and
     /// text from a to z. Missing values come last. Equal rows are sorted by name.
     pub fn sort(&mut self, key: &str) -> Result<(), Failure> {
         let by_name = self.columns.iter().position(|c| c.name == key);
         let by_title = || self.columns.iter().position(|c| !c.csv_only && c.title == key);
-        let Some(column) = by_name.or_else(by_title) else {
+        // A column of times may have another heading in some tables.
+        let by_quantity =
+            || self.columns.iter().position(|c| c.name.strip_suffix("_ns") == Some(key));
+        let Some(column) = by_name.or_else(by_title).or_else(by_quantity) else {
             let known: Vec<&str> = self.columns.iter().map(|c| c.name.as_str()).collect();
             return Err(Failure::new(format!("--sort {key}: no such column"))
                 .hint(format!("columns: {}", known.join(", "))));
