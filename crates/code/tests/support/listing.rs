@@ -325,10 +325,8 @@ pub fn body<'a>(among: &BTreeMap<u64, &'a Line>, header: u64) -> Vec<&'a Line> {
         let set = set.unwrap();
         // Take away the headers of cycles around it.
         let outside = among.keys().filter(|from| !set.contains(from));
-        let entered: BTreeSet<u64> = outside
-            .flat_map(|from| after(among, *from))
-            .filter(|to| set.contains(to))
-            .collect();
+        let entered: BTreeSet<u64> =
+            outside.flat_map(|from| after(among, *from)).filter(|to| set.contains(to)).collect();
         if entered.contains(&header) || set == nodes {
             return set.iter().map(|at| among[at]).collect();
         }
