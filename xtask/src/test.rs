@@ -298,6 +298,8 @@ fn python(surroundings: &Surroundings<'_>, filter: Option<&str>) -> Result<Vec<S
 impl Surroundings<'_> {
     /// Sets the variables of a test program. A variable whose thing is not there is removed.
     fn give(&self, command: &mut Command) {
+        // Judges in Python print hundreds of thousands of lines, which would be a system call each.
+        command.env_remove("PYTHONUNBUFFERED");
         let layout = self.layout;
         let with = |there: bool, path: PathBuf| there.then_some(path);
         let full = !self.quick;

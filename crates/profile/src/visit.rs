@@ -95,7 +95,9 @@ impl<'a> PageDecoder<'a> {
                     self.file = Some((process, file.map_err(io::Error::other)?));
                 }
                 let (_, file) = self.file.as_ref().ok_or_else(changed)?;
-                self.bytes.resize(PAGE_BYTES, 0);
+                if self.bytes.len() != PAGE_BYTES {
+                    self.bytes = vec![0; PAGE_BYTES];
+                }
                 let length = page.header.file_bytes().min(PAGE_BYTES);
                 file.read_exact_at(&mut self.bytes[..length], offset)
             }

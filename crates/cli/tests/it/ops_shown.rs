@@ -107,6 +107,39 @@ fn the_cost_equals_that_of_the_report() {
     assert_eq!(line("ops"), line("report"));
 }
 
+/// Of a run with a budget, only the timed calls have a time: rows of a part of the time would be those of
+/// the timed calls only.
+#[test]
+fn rows_of_a_part_of_a_run_with_a_budget_are_refused() {
+    let mut script = ProfileScript::monotonic();
+    script.budget(0.02);
+    let process = script.process(1);
+    let vm = process.machine("vm");
+    let op = process.op(vm, Role::Op, "relu", "");
+    let thread = process.thread("main");
+    for call in 0..2 {
+        thread.call(CallScript::op(op, 1_000 + 20_000 * call, 500).drawn(1, 1, 0));
+    }
+    thread.counted(op, 2, 2, 2);
+    let (_scratch, dir) = script.written();
+    let run = |more: &[&str]| {
+        let words = ["ops", dir.to_str().unwrap(), "--format", "json"];
+        let program = env!("CARGO_BIN_EXE_counterpoint");
+        std::process::Command::new(program).args(words).args(more).output().unwrap()
+    };
+    for rows in [&["--filter", "relu"], &["--sort", "calls"], &["--top", "1"]] {
+        for time in ["--since", "--until"] {
+            let refused = run(&[&rows[..], &[time, "5000"]].concat());
+            assert_eq!(refused.status.code(), Some(2), "{rows:?} {time}");
+            let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+            assert!(said.contains("a budget has none"), "{rows:?} {time}: {said}");
+            assert!(refused.stdout.is_empty());
+        }
+        assert!(run(&rows[..]).status.success(), "{rows:?}");
+    }
+    assert!(run(&["--since", "5000"]).status.success());
+}
+
 /// An empty call reads 30 of the counter: 60 % of what `f` read, and 30 % of what `g` read.
 #[test]
 fn values_that_are_mostly_the_probes_own_are_marked() {

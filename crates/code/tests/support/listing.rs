@@ -324,14 +324,9 @@ pub fn body<'a>(among: &BTreeMap<u64, &'a Line>, header: u64) -> Vec<&'a Line> {
         let set = strongly_connected(among, &nodes).into_iter().find(|set| set.contains(&header));
         let set = set.unwrap();
         // Take away the headers of cycles around it.
-        let entered: Vec<u64> = set
-            .iter()
-            .copied()
-            .filter(|node| {
-                let from = |from: &u64| !set.contains(from) && after(among, *from).contains(node);
-                among.keys().any(from)
-            })
-            .collect();
+        let outside = among.keys().filter(|from| !set.contains(from));
+        let entered: BTreeSet<u64> =
+            outside.flat_map(|from| after(among, *from)).filter(|to| set.contains(to)).collect();
         if entered.contains(&header) || set == nodes {
             return set.iter().map(|at| among[at]).collect();
         }
