@@ -19,6 +19,7 @@
 //! workgroups, which sees what happens in half of the calls. Loops and modules have only a mean.
 
 pub mod flips;
+pub mod history;
 pub mod matching;
 mod parts;
 pub mod ranks;

@@ -11,6 +11,7 @@
 mod answer;
 mod columns;
 mod gate;
+mod history;
 mod inputs;
 mod json;
 mod page;
@@ -43,7 +44,7 @@ use inputs::Inputs;
 #[derive(clap::Args)]
 pub struct Args {
     /// A series of `run --repeat --against`; or profiles and series of A.
-    #[arg(required = true, value_name = "A", value_parser = input::profile())]
+    #[arg(required_unless_present = "history", value_name = "A", value_parser = input::profile())]
     a: Vec<PathBuf>,
     /// Profiles and series of B.
     #[arg(long, value_name = "B", num_args = 1.., value_parser = input::profile())]
@@ -53,6 +54,13 @@ pub struct Args {
     /// verdict in four is wrong.
     #[arg(long, requires = "against")]
     paired: bool,
+    /// Find the moments from which on something is slower or faster, in all profiles of this directory, in
+    /// the order in which they were recorded. Runs with the same labels, one after the other, count as
+    /// one.
+    #[arg(long, value_name = "DIR", value_parser = input::profile(), conflicts_with_all = [
+        "a", "against", "paired", "sort", "top", "threshold", "html",
+    ])]
+    history: Option<PathBuf>,
     /// What each row describes.
     #[arg(long, value_enum, default_value_t)]
     by: RowKind,
@@ -185,6 +193,9 @@ fn print(view: &View<'_>) -> Result<(), Failure> {
 
 /// Prints the comparison.
 pub fn main(args: Args) -> Result<ExitCode, Failure> {
+    if let Some(dir) = &args.history {
+        return history::main(&args, dir);
+    }
     let inputs = Inputs::find(&args)?;
     let [a, b] = inputs.read(&args)?;
     if a.iter().chain(&b).all(|run| run.rows.is_empty()) {

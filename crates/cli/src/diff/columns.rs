@@ -36,12 +36,17 @@ pub fn names(diff: &Diff) -> Vec<String> {
         _ => row.identity().cloned(),
     };
     let all: Vec<Identity> = diff.rows.iter().map(|row| called(row).unwrap_or_default()).collect();
+    distinct(&all)
+}
+
+/// Names that tell rows apart.
+pub fn distinct(all: &[Identity]) -> Vec<String> {
     let mut names: Vec<String> = all.iter().map(name).collect();
     for attempt in 0..2 {
         let mut seen: HashMap<String, u32> = HashMap::new();
         names.iter().for_each(|name| *seen.entry(name.clone()).or_default() += 1);
         let mut number: HashMap<String, u32> = HashMap::new();
-        for (name, one) in names.iter_mut().zip(&all).filter(|(name, _)| seen[name.as_str()] > 1) {
+        for (name, one) in names.iter_mut().zip(all).filter(|(name, _)| seen[name.as_str()] > 1) {
             let number = number.entry(name.clone()).or_default();
             *number += 1;
             match attempt {

@@ -1,6 +1,7 @@
 //! `--fail-if`: what makes the command end with status 3.
 
 use analysis::diff::readings::Known;
+use analysis::diff::recorded::Identity;
 use analysis::diff::verdict::Compared;
 use analysis::diff::{Diff, DiffRow};
 
@@ -164,6 +165,51 @@ pub fn check(rules: &[Gate], diff: &Diff, names: &[String]) -> Result<Vec<Failed
             }
         };
         Ok(Failed { rule: rule.text.clone(), rows })
+    };
+    rules.iter().map(check).collect()
+}
+
+/// A change in a history.
+pub struct Later<'a> {
+    /// What changed; `None`: the whole.
+    pub of: Option<&'a Identity>,
+    /// The lower end of its interval.
+    pub low: f64,
+    pub sentence: String,
+}
+
+/// Checks all rules against the changes of a history. `rows` are those that were tested.
+///
+/// # Errors
+/// A rule that nothing matches, or about a counter.
+pub fn check_history(
+    rules: &[Gate],
+    has_whole: bool,
+    rows: &[&Identity],
+    changes: &[Later<'_>],
+) -> Result<Vec<Failed>, Failure> {
+    let is = |glob: &str, one: &Identity| profile::demangle::matches(glob, &one.name);
+    let check = |rule: &Gate| {
+        match &rule.of {
+            Of::Counter(_) => return Err(nothing(rule, "a history is of times, not of counters")),
+            Of::Whole if !has_whole => {
+                return Err(nothing(rule, "the time of the whole is not known in all runs"));
+            }
+            Of::Rows(glob) if !rows.iter().any(|one| is(glob, one)) => {
+                return Err(nothing(rule, "no row that is in all runs matches"));
+            }
+            _ => {}
+        }
+        let holds = |one: &&Later<'_>| {
+            one.low > rule.limit
+                && match (&rule.of, one.of) {
+                    (Of::Everything, _) | (Of::Whole, None) => true,
+                    (Of::Rows(glob), Some(of)) => is(glob, of),
+                    _ => false,
+                }
+        };
+        let found = changes.iter().filter(holds).map(|one| one.sentence.clone()).collect();
+        Ok(Failed { rule: rule.text.clone(), rows: found })
     };
     rules.iter().map(check).collect()
 }

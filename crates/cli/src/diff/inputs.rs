@@ -27,6 +27,17 @@ impl Run {
         let manifest = Manifest::read(path).map_err(|e| explain(path, e))?;
         Ok(Self { path: path.to_owned(), manifest })
     }
+
+    /// Reads it. One after the other: a series can have more runs than a process can have open files.
+    pub fn read(&self, args: &Args) -> Result<Recorded, Failure> {
+        let root = Dir::open(&self.path);
+        let profile = root.and_then(|root| Profile::open_at(&root));
+        let profile = profile.map_err(|e| explain(&self.path, e))?;
+        let profile = show(profile);
+        let metrics = of_profile(&args.metrics, &profile, Offer::Nothing)?;
+        recorded(&profile, args.by.by(), args.raw, &metrics)
+            .map_err(|e| Failure::new(format!("{}: {e}", self.path.display())))
+    }
 }
 
 /// The runs of both sides.
@@ -62,16 +73,7 @@ impl Inputs {
 
     /// Reads the runs, one after the other.
     pub fn read(&self, args: &Args) -> Result<[Vec<Recorded>; 2], Failure> {
-        let read = |run: &Run| {
-            // One after the other: a series can have more runs than a process can have open files.
-            let root = Dir::open(&run.path);
-            let profile = root.and_then(|root| Profile::open_at(&root));
-            let profile = profile.map_err(|e| explain(&run.path, e))?;
-            let profile = show(profile);
-            let metrics = of_profile(&args.metrics, &profile, Offer::Nothing)?;
-            recorded(&profile, args.by.by(), args.raw, &metrics)
-                .map_err(|e| Failure::new(format!("{}: {e}", run.path.display())))
-        };
+        let read = |run: &Run| run.read(args);
         let [a, b] = &self.runs;
         Ok([
             a.iter().map(read).collect::<Result<_, _>>()?,
@@ -81,7 +83,7 @@ impl Inputs {
 }
 
 /// Refuses a run that is there twice, also as a copy: it would count as two.
-fn each_once(runs: &[Run]) -> Result<(), Failure> {
+pub fn each_once(runs: &[Run]) -> Result<(), Failure> {
     let mut seen: Vec<(Option<PathBuf>, Option<&Place>)> = Vec::new();
     for run in runs {
         let path = fs::canonicalize(&run.path).ok();
@@ -140,7 +142,7 @@ fn both(path: &Path, notes: &mut Vec<String>) -> Result<[Vec<Run>; 2], Failure> 
 }
 
 /// The runs of one side.
-fn one(paths: &[PathBuf], notes: &mut Vec<String>) -> Result<Vec<Run>, Failure> {
+pub fn one(paths: &[PathBuf], notes: &mut Vec<String>) -> Result<Vec<Run>, Failure> {
     let mut runs = Vec::new();
     for path in paths {
         if !Series::is_at(path) {

@@ -72,7 +72,7 @@ pub fn markdown(out: &mut impl Write, view: &View<'_>) -> io::Result<()> {
 }
 
 /// Text in which nothing is Markdown or HTML.
-fn escaped(text: &str) -> String {
+pub fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in visible(text).chars() {
         if matches!(c, '|' | '*' | '_' | '`' | '\\' | '<' | '>' | '[' | ']' | '#' | '@' | '~') {

@@ -85,7 +85,7 @@ impl Instrumented {
         assert_eq!(modules.len(), 1);
         // As stacks, they are in no call, and have their own times.
         let own = modules[0]["rows"].as_array().unwrap().iter();
-        let own: f64 = own.filter_map(|row| self_ns(row)).sum();
+        let own: f64 = own.filter_map(self_ns).sum();
         let (in_no_call, all) = folded(&profile, "(loops in no recorded call)");
         assert!(in_no_call == all && (all as f64 - own).abs() < 1.0, "{all} {own}");
         modules[0]["rows"].as_array().unwrap().clone()

@@ -9,6 +9,7 @@ mod call_hook;
 mod carry;
 mod commands;
 mod diff;
+mod diff_history;
 mod doctor;
 mod documented;
 mod drain;

@@ -1,0 +1,249 @@
+//! Where in a history of runs something became slower or faster.
+//!
+//! ```text
+//!  one time for each point and row ─► ln ─► the best split of each row (E-divisive)
+//!                                                    │  compared with the best of all rows
+//!                                                    ▼  in histories in another order
+//!                                    split where it is more than chance ─► both halves again
+//! ```
+//!
+//! The method is E-divisive with a test by permutations (Matteson and James, *A nonparametric approach for
+//! multiple change point analysis of multivariate data*, 2014), which Apache Otava and MongoDB use for the
+//! same question. For a split of a history into X and Y, of m and n points:
+//!
+//! ```text
+//!  Q = mn/(m+n) · (2/mn Σ|x−y| − Σ|x−x'| / C(m,2) − Σ|y−y'| / C(n,2))
+//! ```
+//!
+//! divided by the mean |z−z'| of the whole segment, so that rows can be compared. If nothing changed, the
+//! points could as well have come in any other order, in the same one for all rows. So the largest Q of
+//! each row is compared with the largest of **all** rows in [`ORDERS`] random orders: the probability that
+//! anything is found in a history without a change is then at most [`LEVEL`], however many rows there are
+//! and however they go together. Below a change that was found, its halves are tested in the same way,
+//! each row for itself, at the level divided by the number of rows.
+
+use std::collections::HashMap;
+
+use super::ranks::median;
+use super::recorded::{By, Identity, Recorded, RunRow};
+use super::values::part_of;
+
+/// The probability with which anything is found in a history without a change.
+pub const LEVEL: f64 = 0.02;
+/// Number of orders, with that of the history.
+pub const ORDERS: usize = 1_000;
+/// A history with fewer points is not tested: too few orders are different.
+pub const FEWEST: usize = 10;
+/// Only so many points, the latest, are looked at. The work grows with their square.
+pub const MOST: usize = 300;
+/// A segment has at least so many points.
+const LEAST: usize = 3;
+/// The orders are the same in each run of the command.
+const SEED: u64 = 0x0005_eedc_4a26;
+
+/// A moment from which on a row takes another time.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ChangePoint {
+    /// The first point after the change.
+    pub at: usize,
+    /// By which part it is slower (above 0) or faster: the median of all ratios of a point after the
+    /// change, up to the next one, to a point before it, down to the previous one; less 1.
+    pub change: f64,
+    /// Its interval of 95 % (Mann and Whitney), as if the moment had been known before.
+    pub interval: [f64; 2],
+    /// The probability of such a split in a history without a change.
+    pub p: f64,
+}
+
+/// The times of a history, in ns.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct History {
+    /// For each point, the sum over all ops of their typical executions. `None` if it is not known of
+    /// some point.
+    pub whole: Option<Vec<f64>>,
+    /// The rows with a time at each point: a typical execution, or the mean where only that is known.
+    pub rows: Vec<(Identity, Vec<f64>)>,
+    /// Number of rows of which a time is missing at some point. They are not tested.
+    pub left_out: usize,
+}
+
+/// Takes the times of runs. Each point is one or several runs, of which the median counts.
+pub fn history(points: &[Vec<Recorded>], by: By) -> History {
+    let time = |row: &RunRow| row.dispatch_p50_ns.or(row.mean_ns).filter(|ns| *ns > 0.0);
+    let mut places: HashMap<&Identity, usize> = HashMap::new();
+    let mut rows: Vec<(&Identity, Vec<Option<f64>>)> = Vec::new();
+    for (at, runs) in points.iter().enumerate() {
+        let mut of_point: HashMap<&Identity, Vec<f64>> = HashMap::new();
+        for row in runs.iter().flat_map(|run| &run.rows) {
+            if !places.contains_key(&row.identity) {
+                places.insert(&row.identity, rows.len());
+                rows.push((&row.identity, vec![None; points.len()]));
+            }
+            of_point.entry(&row.identity).or_default().extend(time(row));
+        }
+        for (identity, times) in of_point {
+            rows[places[identity]].1[at] = median(&times);
+        }
+    }
+    let of_run = |run: &Recorded| {
+        let ops = run.parts(by).iter().filter(|row| row.own_ns.is_some());
+        ops.map(part_of).sum::<Option<f64>>().filter(|ns| *ns > 0.0)
+    };
+    let whole = points.iter().map(|runs| {
+        let all: Option<Vec<f64>> = runs.iter().map(of_run).collect();
+        median(&all?)
+    });
+    let all = rows.len();
+    let known = |(identity, times): (&Identity, Vec<Option<f64>>)| {
+        Some((identity.clone(), times.into_iter().collect::<Option<Vec<f64>>>()?))
+    };
+    let whole = whole.collect();
+    let rows: Vec<(Identity, Vec<f64>)> = rows.into_iter().filter_map(known).collect();
+    History { whole, left_out: all - rows.len(), rows }
+}
+
+/// The change points of each row, in their order. `rows` has a time for each point of each row, all above
+/// 0. Without at least [`FEWEST`] points there are none.
+///
+/// Cost: rows × points² × orders.
+pub fn change_points(rows: &[Vec<f64>]) -> Vec<Vec<ChangePoint>> {
+    let points = rows.first().map_or(0, Vec::len);
+    let logs: Vec<Vec<f64>> =
+        rows.iter().map(|row| row.iter().map(|value| value.ln()).collect()).collect();
+    if points < FEWEST {
+        return vec![Vec::new(); rows.len()];
+    }
+    let distances: Vec<Distances> = logs.iter().map(|row| Distances::new(row)).collect();
+    let found = tested(&distances, LEVEL);
+    let each = LEVEL / rows.len() as f64;
+    let of_row = |(row, found): (&Vec<f64>, Option<(usize, f64)>)| {
+        let Some((at, p)) = found else { return Vec::new() };
+        let mut splits = vec![(at, p)];
+        inside(row, 0, at, each, &mut splits);
+        inside(row, at, points, each, &mut splits);
+        splits.sort_by_key(|(at, _)| *at);
+        let starts: Vec<usize> = splits.iter().map(|(at, _)| *at).collect();
+        let end = |i: usize| starts.get(i + 1).copied().unwrap_or(points);
+        let begin = |i: usize| if i == 0 { 0 } else { starts[i - 1] };
+        let point = |(i, (at, p)): (usize, &(usize, f64))| {
+            let (change, interval) = shift(&row[begin(i)..*at], &row[*at..end(i)]);
+            ChangePoint { at: *at, change, interval, p: *p }
+        };
+        splits.iter().enumerate().map(point).collect()
+    };
+    logs.iter().zip(found).map(of_row).collect()
+}
+
+/// Adds the splits of a part of a row.
+fn inside(row: &[f64], from: usize, to: usize, level: f64, splits: &mut Vec<(usize, f64)>) {
+    if to - from < FEWEST {
+        return;
+    }
+    let found = tested(&[Distances::new(&row[from..to])], level);
+    if let Some((at, p)) = found.into_iter().next().flatten() {
+        splits.push((from + at, p));
+        inside(row, from, from + at, level, splits);
+        inside(row, from + at, to, level, splits);
+    }
+}
+
+/// For each row its best split and its p, where that is at most the level.
+fn tested(rows: &[Distances], level: f64) -> Vec<Option<(usize, f64)>> {
+    let points = rows.first().map_or(0, |row| row.points);
+    let mut order: Vec<usize> = (0..points).collect();
+    let best: Vec<(usize, f64)> = rows.iter().map(|row| row.best(&order)).collect();
+    let mut reached = vec![1usize; rows.len()];
+    let mut state = SEED;
+    for _ in 1..ORDERS {
+        for i in (1..points).rev() {
+            order.swap(i, (split_mix(&mut state) % (i as u64 + 1)) as usize);
+        }
+        let largest = rows.iter().map(|row| row.best(&order).1).fold(0.0, f64::max);
+        for (reached, (_, q)) in reached.iter_mut().zip(&best) {
+            // Sums in another order may differ in their last digits.
+            *reached += usize::from(largest >= q * (1.0 - 1e-9));
+        }
+    }
+    let p = |(n, (at, q)): (usize, (usize, f64))| {
+        let p = n as f64 / ORDERS as f64;
+        (q > 0.0 && p <= level).then_some((at, p))
+    };
+    reached.into_iter().zip(best).map(p).collect()
+}
+
+/// The distances of all points of a row, divided by their mean.
+struct Distances {
+    points: usize,
+    all: Vec<f64>,
+    /// For each point, the sum of its distances.
+    sums: Vec<f64>,
+    /// The sum over all pairs.
+    total: f64,
+}
+
+impl Distances {
+    fn new(row: &[f64]) -> Self {
+        let points = row.len();
+        let mut all: Vec<f64> =
+            row.iter().flat_map(|a| row.iter().map(move |b| (a - b).abs())).collect();
+        let pairs = (points * points.saturating_sub(1)) as f64;
+        let mean = all.iter().sum::<f64>() / pairs.max(1.0);
+        if mean > 0.0 {
+            all.iter_mut().for_each(|one| *one /= mean);
+        }
+        let sums: Vec<f64> =
+            (0..points).map(|a| all[a * points..(a + 1) * points].iter().sum()).collect();
+        let total = sums.iter().sum::<f64>() / 2.0;
+        Self { points, all, sums, total }
+    }
+
+    /// The best split of the points in this order, and its Q. The first one if several are the best.
+    fn best(&self, order: &[usize]) -> (usize, f64) {
+        let n = self.points;
+        // Sums over pairs before, after, and on both sides of the split.
+        let (mut before, mut between, mut after) = (0.0, 0.0, self.total);
+        let mut best = (LEAST, 0.0);
+        for at in 1..n {
+            // The point before the split changes the side.
+            let moved = order[at - 1];
+            let row = &self.all[moved * n..(moved + 1) * n];
+            let to_left: f64 = order[..at - 1].iter().map(|b| row[*b]).sum();
+            let to_right = self.sums[moved] - to_left;
+            before += to_left;
+            after -= to_right;
+            between += to_right - to_left;
+            if at < LEAST || n - at < LEAST {
+                continue;
+            }
+            let (x, y) = (at as f64, (n - at) as f64);
+            let inside = before / (x * (x - 1.0) / 2.0) + after / (y * (y - 1.0) / 2.0);
+            let q = x * y / (x + y) * (2.0 * between / (x * y) - inside);
+            if q > best.1 * (1.0 + 1e-12) {
+                best = (at, q);
+            }
+        }
+        best
+    }
+}
+
+/// The shift between two samples of logarithms as a part, with its interval.
+fn shift(before: &[f64], after: &[f64]) -> (f64, [f64; 2]) {
+    let mut all: Vec<f64> = after.iter().flat_map(|b| before.iter().map(move |a| b - a)).collect();
+    all.sort_by(f64::total_cmp);
+    let (m, n) = (before.len() as f64, after.len() as f64);
+    let outside = m * n / 2.0 - 1.96 * (m * n * (m + n + 1.0) / 12.0).sqrt();
+    // With few points, the interval is all of the differences.
+    let low = (outside.floor().max(0.0) as usize).min(all.len().saturating_sub(1) / 2);
+    let part = |log: f64| log.exp_m1();
+    let middle = median(&all).unwrap_or(0.0);
+    (part(middle), [part(all[low]), part(all[all.len() - 1 - low])])
+}
+
+/// Sebastiano Vigna's SplitMix64.
+fn split_mix(state: &mut u64) -> u64 {
+    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let mut z = *state;
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}

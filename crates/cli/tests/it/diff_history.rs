@@ -1,0 +1,113 @@
+//! `diff --history`: a slowdown that was made at one run, in the words of every format.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+use serde_json::Value;
+use testkit::{CallScript, ProfileScript, Scratch};
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_counterpoint");
+/// From this run on, `matmul` takes 20 % more.
+const AT: u64 = 9;
+
+/// Profiles of this many runs. Their names are in another order than their times.
+fn write(dir: &Path, runs: u64) {
+    for run in 0..runs {
+        let mut script = ProfileScript::monotonic();
+        script.manifest.created_unix_ns += run * 60_000_000_000;
+        script.manifest.labels.insert("commit".to_owned(), format!("c{run}"));
+        let process = script.process(7);
+        process.library("m", &["matmul", "softmax"]);
+        let thread = process.thread("main");
+        // About 1 % of noise, which is not the same in both ops.
+        let noise = [run * 7 % 11, run * 5 % 13];
+        let slower = if run < AT { 10 } else { 12 };
+        for call in 0..10 {
+            let begin = call * 100_000;
+            thread.call(CallScript::new(0, begin, slower * (1_000 + noise[0])));
+            thread.call(CallScript::new(1, begin + 50_000, 10 * (1_000 + noise[1])));
+        }
+        script.write(&dir.join(format!("{}.cpt", (run * 7) % 101)));
+    }
+}
+
+fn history(dir: &Path, options: &[&str]) -> (Output, String) {
+    let mut command = Command::new(PROGRAM);
+    let output = command.args(["diff", "--width", "200", "--history"]).arg(dir).args(options);
+    let output = output.output().unwrap();
+    let text = String::from_utf8(output.stdout.clone()).unwrap();
+    (output, text)
+}
+
+#[test]
+fn a_slowdown_has_a_commit() {
+    let scratch = Scratch::new();
+    let dir = scratch.join("history");
+    std::fs::create_dir(&dir).unwrap();
+    write(&dir, 18);
+    let (output, text) = history(&dir, &[]);
+    assert!(output.status.success(), "{output:?}");
+    let lines: Vec<&str> = text.lines().collect();
+    assert!(lines[0].starts_with("from commit c9 on, the whole takes "), "{text}");
+    assert!(
+        lines[1].starts_with("from commit c9 on, matmul takes ") && lines[1].ends_with("] longer"),
+        "{text}"
+    );
+    assert_eq!(lines.len(), 3, "{text}");
+    assert_eq!(
+        lines[2],
+        "18 points of 18 runs from commit c0 to commit c17, the whole and 2 ops tested"
+    );
+
+    let (_, json) = history(&dir, &["--format", "json"]);
+    let document: Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(document["schema"], "counterpoint.history/1");
+    let changes = document["changes"].as_array().unwrap();
+    assert_eq!(changes.len(), 2);
+    assert_eq!((&changes[0]["name"], &changes[1]["name"]), (&Value::Null, &"matmul".into()));
+    for (change, by) in changes.iter().zip([0.1, 0.2]) {
+        assert_eq!(change["point"], AT);
+        let number = |name: &str| change[name].as_f64().unwrap();
+        assert!((number("change") - by).abs() < 0.01, "{change}");
+        assert!(
+            number("change_low") <= by + 0.005 && by - 0.005 <= number("change_high"),
+            "{change}"
+        );
+        assert!(number("p") <= 0.02, "{change}");
+    }
+    let point = &document["points"][AT as usize];
+    assert_eq!((&point["name"], &point["labels"]["commit"]), (&"commit c9".into(), &"c9".into()));
+    // Ten calls of matmul of 12 × 1,008 ns (63 modulo 11 is 8), and of softmax of 10 × 1,006 (45 modulo 13).
+    assert_eq!(point["whole_ns"].as_f64().unwrap(), 10.0 * (12.0 * 1_008.0 + 10.0 * 1_006.0));
+
+    let (output, text) = history(&dir, &["--format", "markdown", "--fail-if", "*matmul*>15%"]);
+    assert_eq!(output.status.code(), Some(3));
+    assert!(text.contains("- **from commit c9 on, matmul takes "), "{text}");
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.contains("--fail-if '*matmul*>15%': from commit c9 on, matmul takes "), "{said}");
+    for (rule, status) in [
+        ("softmax>1%", 0),
+        ("whole>15%", 0),
+        ("whole>5%", 3),
+        ("nothing>5%", 2),
+        ("counter:x>5%", 2),
+    ] {
+        let (output, _) = history(&dir, &["--fail-if", rule]);
+        assert_eq!(output.status.code(), Some(status), "{rule}");
+    }
+    let (_, text) = history(&dir, &["--filter", "soft*"]);
+    assert!(text.starts_with("nothing changed that stands out of the noise"), "{text}");
+    assert_eq!(history(&dir, &["--format", "csv"]).0.status.code(), Some(2));
+}
+
+#[test]
+fn too_few_points_are_refused() {
+    let scratch = Scratch::new();
+    let dir = scratch.join("history");
+    std::fs::create_dir(&dir).unwrap();
+    write(&dir, 9);
+    let (output, _) = history(&dir, &[]);
+    assert_eq!(output.status.code(), Some(2));
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.contains("9 points, and it takes 10"), "{said}");
+}
