@@ -302,7 +302,9 @@ fn ops(args: &Args, profile: &Profile) -> Result<ExitCode, Failure> {
 
 /// Prints the report.
 pub fn main(args: Args) -> Result<ExitCode, Failure> {
-    let before = args.roofline.then(|| roofline::Before::read(&args)).transpose()?;
+    let before = (args.roofline || args.html.is_some())
+        .then(|| roofline::Before::read(&args))
+        .transpose()?;
     let files = args.metrics.metrics_file.iter().chain(&args.objects).chain(&args.sources);
     let needs = Needs {
         outputs: args.html.iter().cloned().collect(),
@@ -314,7 +316,7 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
         args.ranks.refuse_shared(&profile)?;
     }
     args.ranks.choose(&mut profile)?;
-    if let Some(before) = &before {
+    if let (true, Some(before)) = (args.roofline, &before) {
         return roofline::main(&args, &profile, before);
     }
     if args.tree {
@@ -394,10 +396,10 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
         raw: summary.raw,
         metrics: &options.metrics,
     };
-    if let Some(path) = &args.html {
+    if let (Some(path), Some(before)) = (&args.html, &before) {
         let files =
             page::CodeFiles { named: args.code, objects: &args.objects, sources: &args.sources };
-        page::write(path, &overview, table, sort, &recorded, &files)?;
+        page::write(path, &overview, table, sort, &recorded, &files, before)?;
         return Ok(ExitCode::SUCCESS);
     }
     let report = Report { overview, table, sort, loops: &loops, verbose: args.verbose };

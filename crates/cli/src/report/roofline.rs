@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::rc::Rc;
 
-use analysis::roofline::{Level, Placed, WORK_COUNTERS, roofline};
+use analysis::roofline::{Level, Placed, Roofs, WORK_COUNTERS, roofline};
 use analysis::torch::by_shape;
 use analysis::work::Rules;
 use model::metric::Bound;
@@ -16,6 +16,7 @@ use super::{Args, Out, output};
 use crate::failure::Failure;
 use crate::matching;
 use crate::metrics;
+use crate::page::Roofline;
 use crate::roofs::{self, Document as Measured};
 use crate::view::head::ProfileHead;
 use crate::view::losses::{self, LossOut, losses_out};
@@ -125,13 +126,39 @@ fn level_name(level: Level) -> String {
     level.map_or_else(|| "memory".to_owned(), |level| format!("L{level}"))
 }
 
-/// Prints the table.
-pub fn main(args: &Args, profile: &Profile, before: &Before) -> Result<ExitCode, Failure> {
+/// The ops whose work is known, and their roofs.
+fn placed(profile: &Profile, before: &Before) -> Result<(Vec<Placed>, Option<Roofs>), Failure> {
     let activities = profile.activities().map_err(Failure::new)?;
     let recorded = by_shape(&activities).map_err(Failure::new)?;
+    let roofs = before.measured_for(profile).map(Measured::roofs);
+    let rows = roofline(profile, &before.rules, roofs.as_ref(), &recorded.rows);
+    Ok((rows, roofs))
+}
+
+/// The table, what its columns mean, and the chart, for a page. `None` if no work is known.
+pub fn whole(
+    profile: &Profile,
+    before: &Before,
+) -> Result<Option<(Table, Vec<String>, Roofline)>, Failure> {
+    let (rows, roofs) = placed(profile, before)?;
+    if rows.is_empty() {
+        return Ok(None);
+    }
+    let mut table = columns(&rows, &[]);
+    table.sort("total")?;
+    let explained = EXPLAINED.iter().filter(|(name, ..)| roofs.is_some() || !is_of_roofs(name));
+    let mut explained: Vec<String> =
+        explained.map(|(_, label, text)| format!("{label}{text}")).collect();
+    if roofs.is_none() {
+        explained.push(format!("note: {}", before.no_roofs()));
+    }
+    Ok(Some((table, explained, Roofline { rows, roofs })))
+}
+
+/// Prints the table.
+pub fn main(args: &Args, profile: &Profile, before: &Before) -> Result<ExitCode, Failure> {
+    let (mut rows, _) = placed(profile, before)?;
     let measured = before.measured_for(profile);
-    let roofs = measured.map(Measured::roofs);
-    let mut rows = roofline(profile, &before.rules, roofs.as_ref(), &recorded.rows);
     let metrics = metrics::of_operands(&args.metrics, &WORK_COUNTERS)?;
     if rows.is_empty() {
         return Err(Failure::new("--roofline: the profile has no op whose work is known").hint(
@@ -248,6 +275,11 @@ const EXPLAINED: [(&str, &str, &str); 4] = [
     ("level", "level: ", "the nearest cache with room for the bytes of a call, or memory"),
 ];
 
+/// Whether a column is empty without roofs.
+fn is_of_roofs(column: &str) -> bool {
+    matches!(column, "roof" | "level")
+}
+
 fn text(
     out: &mut Out,
     width: Option<usize>,
@@ -257,9 +289,10 @@ fn text(
 ) -> io::Result<()> {
     let prose = width.unwrap_or(PROSE_WIDTH);
     let left_out = table(out, rows, width)?;
-    for (_, label, text) in EXPLAINED.iter().filter(|(name, ..)| {
-        !left_out.contains(name) && (no_roofs.is_none() || !matches!(*name, "roof" | "level"))
-    }) {
+    for (_, label, text) in EXPLAINED
+        .iter()
+        .filter(|(name, ..)| !left_out.contains(name) && (no_roofs.is_none() || !is_of_roofs(name)))
+    {
         wrapped(out, label, text, prose)?;
     }
     if let Some(why) = no_roofs {
