@@ -29,6 +29,8 @@
 //! | [`details`](mod@details) | what pictures of an op need: distributions, drift, the longest calls |
 //! | [`torch`] | ops of PyTorch by module and by shapes of their inputs, from its recordings |
 //! | [`probe`] | the cost of the probes |
+//! | [`work`] | floating-point operations and bytes of a call, from the shapes of its arguments |
+//! | [`roofline`](mod@roofline) | ops under the roofs of their machine |
 //! | [`estimate`] | a value with its interval of 95 % confidence |
 //! | [`sampled`] | runs under a budget: estimates from the calls that were timed |
 //! | `empty`, `call_sets` | what an empty call reads, from the calibrations of its process and from its calls |
@@ -61,6 +63,7 @@ pub mod loops;
 pub mod metrics;
 pub mod ops;
 pub mod probe;
+pub mod roofline;
 pub mod sampled;
 pub mod silent;
 pub mod sites;
@@ -72,6 +75,7 @@ pub mod torch;
 pub mod tracks;
 pub mod tree;
 mod walk;
+pub mod work;
 
 pub use answer::{InPass, Most, Outside, SlowFirst, Together, are_means, passes};
 pub use call_sets::{CallSet, call_sets};

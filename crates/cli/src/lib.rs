@@ -46,6 +46,8 @@ mod prepare;
 mod python;
 mod recover;
 mod report;
+mod roofline;
+mod roofs;
 mod run;
 mod session;
 mod stage;
@@ -102,6 +104,7 @@ enum Command {
     Merge(merge::Args),
     Trace(trace::Args),
     Recover(recover::Args),
+    Roofline(roofline::Args),
     Plugin(plugin::Args),
     List(list::Args),
     Doctor(doctor::Args),
@@ -201,6 +204,7 @@ fn run_command(command: Command) -> Result<ExitCode, failure::Failure> {
         Command::Merge(args) => merge::main(args),
         Command::Trace(args) => trace::main(args),
         Command::Recover(args) => recover::main(args),
+        Command::Roofline(args) => roofline::main(args),
         Command::Plugin(args) => plugin::main(args),
         Command::List(args) => list::main(args),
         Command::Doctor(args) => doctor::main(args),

@@ -121,7 +121,12 @@ pub fn of_profile(
 /// The metrics of a table by the shapes of inputs, which has counters of its own and shows what was asked
 /// for.
 pub fn of_shapes(args: &MetricArgs) -> Result<Vec<Bound>, Failure> {
-    bind_all(&asked(args, &SHAPE_COUNTERS)?, &SHAPE_COUNTERS)
+    of_operands(args, &SHAPE_COUNTERS)
+}
+
+/// The metrics of a table that has these counters of its own and shows what was asked for.
+pub fn of_operands(args: &MetricArgs, operands: &[Operand<'_>]) -> Result<Vec<Bound>, Failure> {
+    bind_all(&asked(args, operands)?, operands)
 }
 
 /// The metrics of the command line, in its order, but those of files first.

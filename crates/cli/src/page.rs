@@ -18,6 +18,7 @@ mod encode;
 mod goes_with;
 mod listings;
 mod ops;
+mod roofline;
 mod tables;
 mod timeline;
 
@@ -38,6 +39,7 @@ use crate::view::table::Table;
 use crate::view::units::{grouped, plural};
 use crate::whole::WholeFile;
 use data::{Head, LossOut, TableOut};
+pub use roofline::Roofline;
 
 /// So many ops have details: those with the most time.
 const DETAILED: usize = 200;
@@ -50,6 +52,8 @@ pub struct Wanted<'a> {
     /// The forms of the report. The first one is that of ops.
     pub forms: Vec<Form>,
     pub loops: &'a Loops<'a>,
+    /// The chart that belongs to the form of [`Group::Roofline`].
+    pub roofline: Option<Roofline>,
 }
 
 /// A form of the report.
@@ -90,6 +94,7 @@ pub enum Group {
     Ops,
     Loops,
     Activities,
+    Roofline,
 }
 
 impl Group {
@@ -98,6 +103,7 @@ impl Group {
             Self::Ops => "ops",
             Self::Loops => "loops",
             Self::Activities => "activities",
+            Self::Roofline => "roofline",
         }
     }
 }
@@ -156,6 +162,7 @@ fn make(wanted: &Wanted<'_>) -> Result<String, Failure> {
         ops,
         listings,
         listings_about,
+        roofline: wanted.roofline.as_ref().map(roofline::of),
         compare: None,
     };
     assembled(&head, &calls)

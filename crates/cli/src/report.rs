@@ -9,6 +9,7 @@
 mod json;
 mod launches;
 mod page;
+mod roofline;
 mod sites;
 mod text;
 mod torch;
@@ -56,6 +57,18 @@ pub struct Args {
     /// Show calls inside of each other (run, op, dispatch, loop) instead of one row for each op.
     #[arg(long, conflicts_with_all = ["by", "kind", "device", "stream", "skip_ms", "metric", "metrics_file"])]
     tree: bool,
+    /// Show how far each op is from what this machine can do, where its work is known: operations and bytes
+    /// per second, and the part of the roof above it. `counterpoint roofline` measures the machine.
+    #[arg(long, conflicts_with_all = ["by", "tree", "kind", "device", "stream", "skip_ms", "html", "raw"])]
+    roofline: bool,
+    /// With --roofline, a file of rules that say how many operations and bytes an op is, each in one line:
+    /// docs/roofline.md describes it. They come before the built-in ones. Repeatable.
+    #[arg(long, value_name = "FILE", requires = "roofline")]
+    work: Vec<PathBuf>,
+    /// With --roofline, the roofs of the machine of the profile: what `counterpoint roofline --format json`
+    /// printed there.
+    #[arg(long, value_name = "FILE", requires = "roofline")]
+    roofs: Option<PathBuf>,
     /// Column to sort by, named as in the table or in CSV. Counters are columns, too. The default is
     /// `self` if calls are inside of other calls and the run had no budget, and otherwise `total`.
     #[arg(long, value_name = "COLUMN")]
@@ -289,6 +302,9 @@ fn ops(args: &Args, profile: &Profile) -> Result<ExitCode, Failure> {
 
 /// Prints the report.
 pub fn main(args: Args) -> Result<ExitCode, Failure> {
+    let before = (args.roofline || args.html.is_some())
+        .then(|| roofline::Before::read(&args))
+        .transpose()?;
     let files = args.metrics.metrics_file.iter().chain(&args.objects).chain(&args.sources);
     let needs = Needs {
         outputs: args.html.iter().cloned().collect(),
@@ -300,6 +316,9 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
         args.ranks.refuse_shared(&profile)?;
     }
     args.ranks.choose(&mut profile)?;
+    if let (true, Some(before)) = (args.roofline, &before) {
+        return roofline::main(&args, &profile, before);
+    }
     if args.tree {
         return tree::main(&args, &profile);
     }
@@ -377,10 +396,10 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
         raw: summary.raw,
         metrics: &options.metrics,
     };
-    if let Some(path) = &args.html {
+    if let (Some(path), Some(before)) = (&args.html, &before) {
         let files =
             page::CodeFiles { named: args.code, objects: &args.objects, sources: &args.sources };
-        page::write(path, &overview, table, sort, &recorded, &files)?;
+        page::write(path, &overview, table, sort, &recorded, &files, before)?;
         return Ok(ExitCode::SUCCESS);
     }
     let report = Report { overview, table, sort, loops: &loops, verbose: args.verbose };

@@ -24,6 +24,7 @@ pub struct Head {
     pub timeline: Option<TimelineOut>,
     pub listings: Vec<ListingOut>,
     pub listings_about: String,
+    pub roofline: Option<RooflineOut>,
     pub compare: Option<CompareOut>,
 }
 
@@ -98,6 +99,30 @@ pub struct MarkOut {
     pub at: f64,
     pub ends: Option<[f64; 2]>,
     pub kind: &'static str,
+    pub text: String,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct RooflineOut {
+    pub about: String,
+    /// Places and texts.
+    pub x: Vec<(f64, String)>,
+    pub y: Vec<(f64, String)>,
+    pub roofs: Vec<RoofOut>,
+    pub points: Vec<PointOut>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct RoofOut {
+    pub text: String,
+    pub ends: [f64; 4],
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct PointOut {
+    pub name: String,
+    pub at: [f64; 2],
+    pub holds: &'static str,
     pub text: String,
 }
 

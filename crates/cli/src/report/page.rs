@@ -7,7 +7,7 @@ use clap::ValueEnum;
 use profile::loops::Loops as Recorded;
 use profile::{Origin, Profile};
 
-use super::{RowKind, launches, sites, torch, tree};
+use super::{RowKind, launches, roofline, sites, torch, tree};
 use crate::failure::Failure;
 use crate::page::{self, Form, Group, Wanted};
 use crate::view::columns;
@@ -45,6 +45,7 @@ pub fn write(
     sort: &str,
     recorded: &Recorded,
     files: &CodeFiles<'_>,
+    before: &roofline::Before,
 ) -> Result<(), Failure> {
     let profile = overview.profile;
     let keys = |rows: &[analysis::Row]| rows.iter().map(|row| Some(row.key)).collect();
@@ -94,7 +95,12 @@ pub fn write(
         let form = Form::new("launch", "Launched by ops", Group::Activities, table);
         forms.push(Form { explained, ..form });
     }
-    page::write(path, &Wanted { overview, forms, loops: &loops })
+    let mut chart = None;
+    if let Some((table, explained, found)) = roofline::whole(profile, before)? {
+        chart = Some(found);
+        forms.push(Form { explained, ..Form::new("roofline", "Roofline", Group::Roofline, table) });
+    }
+    page::write(path, &Wanted { overview, forms, loops: &loops, roofline: chart })
 }
 
 /// The table of another grouping. `None` if it says no more than that there is one of them.

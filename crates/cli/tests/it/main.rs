@@ -70,6 +70,7 @@ mod report;
 mod report_rows;
 mod resolution;
 mod rights;
+mod roofline;
 mod sampled;
 mod sampled_traces;
 mod sanitizers;

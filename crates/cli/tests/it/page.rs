@@ -307,9 +307,14 @@ fn everything_is_reached_with_the_keyboard(browser: &mut Browser, scratch: &Scra
     open(browser, &page, "");
     browser.key("Tab");
     assert_eq!(browser.eval("document.activeElement.textContent"), "Skip to the content");
-    for (key, view) in
-        [("2", "ops"), ("3", "op"), ("4", "timeline"), ("5", "loops"), ("7", "recording")]
-    {
+    for (key, view) in [
+        ("2", "ops"),
+        ("3", "op"),
+        ("4", "timeline"),
+        ("5", "loops"),
+        ("7", "roofline"),
+        ("8", "recording"),
+    ] {
         browser.key(key);
         browser.wait_for(&format!("document.body.dataset.view === '{view}'"));
     }
@@ -462,6 +467,7 @@ fn pictures_for_the_docs() {
         ("usual", "timeline?from=20000000&to=20400000", "dark"),
         ("usual", "loops", "dark"),
         ("usual", "activities", "light"),
+        ("usual", "roofline", "light"),
         ("usual", "recording", "light"),
         ("compared", "compare", "light"),
     ];

@@ -158,7 +158,7 @@ def nothing():
         "schema": "counterpoint.page/1", "program": "model", "about": "nothing was recorded",
         "version": "0.1.0", "sentences": [], "warnings": [], "recording": [], "price": "",
         "priceParts": "", "losses": [], "notes": [], "tables": [], "ops": [], "timeline": None,
-        "listings": [], "listingsAbout": "", "compare": None,
+        "listings": [], "listingsAbout": "", "roofline": None, "compare": None,
     }
 
 
@@ -296,6 +296,7 @@ def usual(names, calls_per_op, threads, grid=1):
     source = [{"number": str(i + 1), "text": f"\tfor (int {c} = 0; {c} < n; {c}++)" if i % 9 == 3 else f"\t\tc[{i}] += a[{i}] * b[{i}];", "margin": "",
                "loop": 0 if 3 <= i < 8 else 1 if 12 <= i < 20 else -1} for i in range(40) for c in "i"]
     head = nothing()
+    under, chart = roofline(names)
     head.update({
         "program": "iree-benchmark-module", "about": f"{sum(map(len, calls)):,} calls in {time(span)}",
         "sentences": [f"{time(whole)} in {sum(map(len, calls)):,} calls ({len(threads)} threads), 80 % in 5 of {len(names)} ops",
@@ -310,7 +311,7 @@ def usual(names, calls_per_op, threads, grid=1):
         "losses": [["multiplexed_call", "1", "calls during which the counters ran for only part of the time"],
                    ["counter_open_failed", "2", "threads whose counters could not be opened; their calls have times but no counts"]],
         "notes": ["cycles is left out: this machine has no such counter", "in a container (/.dockerenv exists)"],
-        "tables": [by_op, tree, by_thread, loops, kinds], "ops": ops,
+        "tables": [by_op, tree, by_thread, loops, kinds, under], "ops": ops, "roofline": chart,
         "timeline": {
             "span": span, "grid": grid, "about": f"All {sum(map(len, calls)):,} calls.",
             "names": [names[op] for op in range(len(names))] + ["run"],
@@ -336,7 +337,7 @@ def replaced(value, change):
     if isinstance(value, list):
         return [replaced(one, change) for one in value]
     if isinstance(value, dict):
-        keep = ("schema", "id", "group", "sort")
+        keep = ("schema", "id", "group", "sort", "holds")
         return {key: one if key in keep else replaced(one, change) for key, one in value.items()}
     return value
 
@@ -350,6 +351,7 @@ def hostile():
     for one in head["tables"]:
         for key in ("title", "lead", "explained"):
             one[key] = replaced(one[key], lambda text: f"{text} {HOSTILE[next(n) % 3]}")
+    head["roofline"] = replaced(head["roofline"], lambda text: f"{text} {HOSTILE[next(n) % 3]}")
     for op in head["ops"]:
         for key in ("where", "facts", "longest", "joints", "goesWith"):
             op[key] = replaced(op[key], lambda text: f"{text} {HOSTILE[next(n) % 3]}"[:90])
@@ -363,6 +365,7 @@ def missing():
         for row in one["rows"]:
             row[1:] = [None] * (len(row) - 1)
         one["rest"] = [[rest[0]] + [None] * (len(rest) - 1) for rest in one["rest"]]
+    head["roofline"].update({"x": [], "y": [], "roofs": [], "points": []})
     for i, op in enumerate(head["ops"]):
         op.update({"facts": [[label, ""] for label, _ in op["facts"]], "where": "", "lanes": [], "joints": [], "goesWith": None})
         op["drift"] = {"from": 0, "width": 0, "parts": [None, None]} if i else None
@@ -439,6 +442,31 @@ def compare(is_hostile=True):
         },
     })
     return head, bytearray()
+
+
+def roofline(names):
+    """The table and the chart of ops on two roofs; the last op has no place in the chart."""
+    columns = [column("op", "op", True), column("gflop_per_s", "GFLOP/s"), column("flop_per_byte", "FLOP/byte"),
+               column("roof", "of roof"), column("bound", "bound", True)]
+    rows, points = [], []
+    for i, name in enumerate(names):
+        holds = ("memory", "compute", "unknown")[i % 3]
+        part = None if holds == "unknown" else [f"{90 / (i + 1):.1f} %", 0.9 / (i + 1)]
+        rows.append([name, [f"{100 / (i + 1):.1f}", 100 / (i + 1)], [f"{i / 3:.2f}", i / 3], part,
+                     None if holds == "unknown" else holds])
+        points.append({"name": name, "at": [0.08 + 0.9 * i / len(names), 0.9 / (1 + i / 4)], "holds": holds,
+                       "text": f"{name}: {100 / (i + 1):.1f} GFLOP/s"})
+    rows.append([names[0], ["1.00", 1.0], None, None, None])
+    chart = {
+        "about": f"{len(names)} ops under the roofs of 2 cores.",
+        "x": [[0.1, "0.1"], [0.4, "1"], [0.7, "10"], [1.0, "100"]],
+        "y": [[0.0, "1"], [0.45, "10"], [0.9, "100"]],
+        "roofs": [{"text": "236 GFLOP/s, 32-bit", "ends": [0.6, 0.96, 1.0, 0.96]},
+                  {"text": "L2, 222 GB/s", "ends": [0.0, 0.4, 0.6, 0.96]},
+                  {"text": "memory, 26.3 GB/s", "ends": [0.0, 0.1, 0.85, 0.96]}],
+        "points": points,
+    }
+    return table("roofline", "roofline", "Roofline", columns, rows, explained=["of roof: the least time / the time"]), chart
 
 
 OPS = ["softmax_4x128x128xf32_dispatch_tensor_store", "matmul_128x256x64_f32", "matmul_128x64x256_f32",

@@ -19,11 +19,13 @@
  * @property {Timeline | null} timeline
  * @property {Listing[]} listings Code of instrumented loops.
  * @property {string} listingsAbout What is not in them, or empty.
+ * @property {Roofline | null} roofline Ops under the roofs of their machine, whose table has the group
+ *   `roofline`. Null if no work is known.
  * @property {Compare | null} compare A comparison of runs. Then everything else but the recording is empty.
  *
  * @typedef {object} Table
  * @property {string} id `op`, `tree`, `thread`, `site`, `module`, `loop`, `kind`, `device`, `stream`, …
- * @property {string} group Which view shows it: `ops`, `loops`, `activities`.
+ * @property {string} group Which view shows it: `ops`, `loops`, `activities`, `roofline`.
  * @property {string} title
  * @property {string[]} lead Sentences above it.
  * @property {string[]} explained What columns mean, below it.
@@ -65,6 +67,15 @@
  * @property {number[] | null} ends Of the interval.
  * @property {string} kind `slower`, `faster`, `same`, `unknown`, `not_tested`, …
  * @property {string} text What is drawn, in words; empty if a cell says it.
+ *
+ * @typedef {object} Roofline A chart on two logarithmic axes. Places are parts of its width and of its
+ *   height, from 0 (left, below) to 1.
+ * @property {string} about One sentence.
+ * @property {[number, string][]} x Place and text of ticks: operations per byte.
+ * @property {[number, string][]} y The same: operations per second.
+ * @property {{text: string, ends: number[]}[]} roofs From x, y to x, y.
+ * @property {{name: string, at: number[], holds: string, text: string}[]} points The ops with the most time
+ *   first. `holds`: `memory`, `compute`, `unknown`.
  *
  * @typedef {object} Compare
  * @property {string} answer One sentence.

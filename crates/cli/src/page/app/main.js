@@ -20,6 +20,7 @@ import { loopsView } from "./loops.js";
 import { opView } from "./op.js";
 import { overview } from "./overview.js";
 import { recordingView } from "./recording.js";
+import { rooflineView } from "./roofline.js";
 import { Way, fragment } from "./state.js";
 import { tablesOf, tablesView } from "./tables.js";
 import { visible } from "./text.js";
@@ -32,7 +33,8 @@ import { timelineView } from "./timeline.js";
  */
 function placesOf(context) {
   const { head } = context;
-  const { compare } = head;
+  const { compare, roofline } = head;
+  const [underRoofs] = tablesOf(context, "roofline");
   /** @type {(Place | false)[]} */
   const places = [
     compare === null ? { id: "overview", title: "Overview", make: () => overview(context) }
@@ -51,6 +53,10 @@ function placesOf(context) {
     tablesOf(context, "activities").length > 0 && {
       id: "activities", title: "Activities", make: (params) => tablesView(context, "activities",
         "Activities", "What did devices, runtimes and other sources do, and for how long?", params),
+    },
+    roofline !== null && underRoofs !== undefined && {
+      id: "roofline", title: "Roofline",
+      make: (params) => rooflineView(context, roofline, underRoofs, params),
     },
     { id: "recording", title: "Recording", make: () => recordingView(context) },
   ];

@@ -1,0 +1,462 @@
+//! Ops under the roofs of their machine: how fast they worked, and how fast the machine could have.
+//!
+//! A call that does `flop` operations and moves `bytes` bytes takes at least
+//!
+//! ```text
+//!  least = max(flop / peak, bytes / bandwidth)
+//! ```
+//!
+//! where *peak* and *bandwidth* are those of as many cores as threads worked on it, and the bandwidth is
+//! that of the nearest level of memory that holds all its bytes. An op is *compute* bound if the first is
+//! larger, and *memory* bound otherwise. `least / duration` is its part of the roof; in the usual picture,
+//! with operations per second over operations per byte, this is its height as a part of the roof above it.
+
+use std::collections::BTreeMap;
+
+use model::Unit;
+use model::metric::{Bound, Operand};
+use profile::Profile;
+
+use crate::ops::{OpFilter, OpRowKind, OpTable, OpTrees};
+use crate::sites::sites;
+use crate::summary::is_contradicted;
+use crate::torch::ShapeRow;
+use crate::work::{Number, Rules, Work};
+
+/// The roofs of a machine.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Roofs {
+    /// Number of cores that were measured together.
+    pub cores: u32,
+    /// Operations per second.
+    pub peaks: Vec<Peak>,
+    /// Bytes per second.
+    pub bandwidths: Vec<Bandwidth>,
+    /// Caches, from the nearest to the farthest.
+    pub caches: Vec<Cache>,
+}
+
+/// The most operations per second.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Peak {
+    /// Bits of the floating-point numbers.
+    pub number: u32,
+    /// How many cores did them.
+    pub cores: u32,
+    /// Operations per second, all cores together.
+    pub rate: f64,
+}
+
+/// The most bytes per second.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Bandwidth {
+    /// A cache, or memory.
+    pub level: Level,
+    /// How many cores moved them.
+    pub cores: u32,
+    /// Bytes per second, all cores together.
+    pub rate: f64,
+}
+
+/// Where bytes are: the number of a cache, or `None` for memory.
+pub type Level = Option<u32>;
+
+/// A level of caches.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Cache {
+    /// Its number.
+    pub level: u32,
+    /// Bytes of one.
+    pub bytes: f64,
+    /// Number of cores that share one.
+    pub shared_by: u32,
+    /// Number of them.
+    pub instances: u32,
+}
+
+/// A value of one core and of all: so many cores have at most so many times that of one, and at most that
+/// of all.
+fn of_cores(values: impl Iterator<Item = (u32, f64)>, threads: u32, cores: u32) -> Option<f64> {
+    let (mut one, mut all) = (None, None);
+    for (of, rate) in values.filter(|(_, rate)| *rate > 0.0) {
+        let place = if of <= 1 { &mut one } else { &mut all };
+        *place = Some(place.map_or(rate, |known: f64| known.max(rate)));
+    }
+    match (one, all) {
+        (one, Some(all)) if threads >= cores => Some(one.map_or(all, |one: f64| one.max(all))),
+        (Some(one), all) => {
+            Some((one * f64::from(threads.min(cores).max(1))).min(all.unwrap_or(f64::MAX)))
+        }
+        (None, _) => None,
+    }
+}
+
+impl Roofs {
+    /// The most operations with such numbers per second of so many threads. `None` if it was not
+    /// measured.
+    pub fn peak(&self, number: Number, threads: u32) -> Option<f64> {
+        let of = self.peaks.iter().filter(|peak| number.is_float && peak.number == number.bits);
+        of_cores(of.map(|peak| (peak.cores, peak.rate)), threads, self.cores)
+    }
+
+    /// The most bytes per second of so many threads.
+    pub fn bandwidth(&self, level: Level, threads: u32) -> Option<f64> {
+        let of = self.bandwidths.iter().filter(|bandwidth| bandwidth.level == level);
+        of_cores(of.map(|bandwidth| (bandwidth.cores, bandwidth.rate)), threads, self.cores)
+    }
+
+    /// The nearest level with room for these bytes, in the caches of so many cores, as far as its
+    /// bandwidth was measured.
+    pub fn level(&self, bytes: f64, threads: u32) -> Level {
+        let holds = |cache: &&Cache| {
+            let used = threads.min(self.cores).max(1).div_ceil(cache.shared_by.max(1));
+            bytes <= cache.bytes * f64::from(used.min(cache.instances.max(1)))
+                && self.bandwidth(Some(cache.level), threads).is_some()
+        };
+        self.caches.iter().find(holds).map(|cache| cache.level)
+    }
+}
+
+/// What keeps an op from being faster than its roof.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Holds {
+    /// Moving its bytes takes longer.
+    Memory,
+    /// Its operations take longer.
+    Compute,
+}
+
+impl Holds {
+    /// The word in tables and documents.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Memory => "memory",
+            Self::Compute => "compute",
+        }
+    }
+}
+
+/// The roof above an op.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Roof {
+    /// Which of the two it is.
+    pub holds: Holds,
+    /// The level whose bandwidth it is, or would be.
+    pub level: Level,
+    /// How long one call takes at least, in ns.
+    pub least_ns: f64,
+    /// This as a part of how long it took. More than 1 means that the op is faster than what was
+    /// measured, or that the rule for its work is wrong.
+    pub part: f64,
+}
+
+/// An op, or a dispatch.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Placed {
+    /// Its name.
+    pub name: String,
+    /// Its arguments, as far as they were recorded.
+    pub arguments: String,
+    /// Number of calls, or of dispatches; only the outermost.
+    pub calls: u64,
+    /// Number of dispatches, if these are dispatches.
+    pub dispatches: Option<u64>,
+    /// The time of all of them. For dispatches, from the begin of the first workgroup to the end of the
+    /// last.
+    pub ns: f64,
+    /// The number of threads that worked on each.
+    pub threads: u32,
+    /// The work of one of them.
+    pub work: Work,
+    /// The roof above it. `None`: its work, or the machine, is not known well enough.
+    pub roof: Option<Roof>,
+}
+
+/// What metrics of a [`Placed`] are made of.
+pub const WORK_COUNTERS: [Operand<'static>; 2] = [
+    Operand { name: "flop", unit: Unit::Count, scale: 1.0, group: 0 },
+    Operand { name: "bytes", unit: Unit::Bytes, scale: 1.0, group: 0 },
+];
+
+impl Placed {
+    fn per_second(&self, each: Option<f64>) -> Option<f64> {
+        let rate = each? * self.calls as f64 * 1e9 / self.ns;
+        rate.is_finite().then_some(rate)
+    }
+
+    /// Operations per second.
+    pub fn flop_rate(&self) -> Option<f64> {
+        self.per_second(self.work.flop)
+    }
+
+    /// Bytes per second.
+    pub fn byte_rate(&self) -> Option<f64> {
+        self.per_second(self.work.bytes)
+    }
+
+    /// Operations per byte.
+    pub fn intensity(&self) -> Option<f64> {
+        let intensity = self.work.flop? / self.work.bytes?;
+        intensity.is_finite().then_some(intensity)
+    }
+
+    /// The value of a metric that is bound to [`WORK_COUNTERS`]. `None`: it uses work that is not known,
+    /// or is not defined.
+    pub fn metric(&self, metric: &Bound) -> Option<f64> {
+        let calls = self.calls as f64;
+        let sums = [self.work.flop, self.work.bytes].map(|each| each.map(|each| each * calls));
+        let of = |at: &usize| sums.get(*at).copied().flatten();
+        let values: Vec<f64> = metric.counters.iter().map(of).collect::<Option<_>>()?;
+        metric.value_of(calls, self.dispatches.map(|n| n as f64), self.ns, &values)
+    }
+
+    /// Finds the roof.
+    fn place(&mut self, roofs: &Roofs) {
+        let each = self.ns / self.calls.max(1) as f64;
+        if each > 0.0 {
+            self.roof = roof(&self.work, self.threads, each, roofs);
+        }
+    }
+}
+
+/// The roof above one call with this work that took so long.
+pub fn roof(work: &Work, threads: u32, ns: f64, roofs: &Roofs) -> Option<Roof> {
+    let bytes = work.bytes?;
+    let level = roofs.level(bytes, threads);
+    let moving = bytes / roofs.bandwidth(level, threads)? * 1e9;
+    let computing = match work.flop {
+        Some(flop) if flop > 0.0 => flop / roofs.peak(work.number?, threads)? * 1e9,
+        _ => 0.0,
+    };
+    let holds = if computing > moving { Holds::Compute } else { Holds::Memory };
+    let least_ns = computing.max(moving);
+    let part = least_ns / ns;
+    part.is_finite().then_some(Roof { holds, level, least_ns, part })
+}
+
+/// Places everything whose work is known: dispatches of IREE, and ops with arguments. `recorded` are ops
+/// of recordings of PyTorch's profiler, which are used if no op was recorded with its arguments. Without
+/// `roofs`, no row has one. The most time comes first.
+pub fn roofline(
+    profile: &Profile,
+    rules: &Rules,
+    roofs: Option<&Roofs>,
+    recorded: &[ShapeRow],
+) -> Vec<Placed> {
+    let mut rows = dispatches(profile, rules);
+    let ops = ops(profile, rules);
+    match ops.is_empty() {
+        true => rows.extend(recorded.iter().filter_map(of_recording)),
+        false => rows.extend(ops),
+    }
+    if let Some(roofs) = roofs {
+        rows.iter_mut().for_each(|row| row.place(roofs));
+    }
+    let key = |row: &Placed| (row.name.clone(), row.arguments.clone());
+    rows.sort_by(|a, b| b.ns.total_cmp(&a.ns).then_with(|| key(a).cmp(&key(b))));
+    rows
+}
+
+/// A row for each function of IREE whose dispatches do a known amount of work.
+fn dispatches(profile: &Profile, rules: &Rules) -> Vec<Placed> {
+    /// Sums over sites.
+    #[derive(Default)]
+    struct Sum {
+        dispatches: u64,
+        workgroups: u64,
+        wall: f64,
+        /// Wall time times the threads that could have worked.
+        room: f64,
+    }
+    let Some(found) = sites(profile, false) else { return Vec::new() };
+    let mut sums: BTreeMap<&str, Sum> = BTreeMap::new();
+    for site in &found.rows {
+        let Some(op) = profile.ops.get(site.op) else { continue };
+        let sum = sums.entry(&op.name).or_default();
+        sum.dispatches += site.dispatches;
+        sum.workgroups += site.workgroups;
+        sum.wall += site.wall;
+        sum.room += if site.efficiency > 0.0 { site.sum / site.efficiency } else { site.wall };
+    }
+    let placed = |(name, sum): (&str, Sum)| {
+        let work = rules.of(name, "")?;
+        let could = (sum.room / sum.wall).round().max(1.0);
+        let workgroups = (sum.workgroups as f64 / sum.dispatches.max(1) as f64).ceil().max(1.0);
+        Some(Placed {
+            name: name.to_owned(),
+            arguments: String::new(),
+            calls: sum.dispatches,
+            dispatches: Some(sum.dispatches),
+            ns: sum.wall * profile.timeline.ns_per_tick(),
+            threads: could.min(workgroups) as u32,
+            work,
+            roof: None,
+        })
+    };
+    sums.into_iter().filter(|(_, sum)| sum.wall > 0.0).filter_map(placed).collect()
+}
+
+/// A row for each op with certain arguments, whose calls do a known amount of work.
+fn ops(profile: &Profile, rules: &Rules) -> Vec<Placed> {
+    // With a budget, the time of calls that were only counted is not known.
+    if profile.is_sampled() {
+        return Vec::new();
+    }
+    let trees = OpTrees::new(profile, is_contradicted(profile));
+    let table = OpTable::new(&trees, &OpFilter::default(), true, false);
+    /// Sums over rows that differ in what is around the calls.
+    #[derive(Default)]
+    struct Sum {
+        calls: u64,
+        ticks: f64,
+        regions: u64,
+        tasks: u64,
+    }
+    let mut sums: BTreeMap<(&str, &str), Sum> = BTreeMap::new();
+    for row in &table.rows {
+        let OpRowKind::Op { name, arguments, asynchronous: false, range: false, .. } = &row.kind
+        else {
+            continue;
+        };
+        if !row.total.is_resolved() {
+            continue;
+        }
+        let sum = sums.entry((name, arguments)).or_default();
+        sum.calls += row.calls.saturating_sub(row.inner);
+        sum.ticks += row.total.value;
+        sum.regions += row.regions.regions - row.regions.incomplete;
+        sum.tasks += row.regions.tasks;
+    }
+    let placed = |((name, arguments), sum): ((&str, &str), Sum)| {
+        let work = rules.of(name, arguments)?;
+        let threads = match sum.regions {
+            0 => 1,
+            regions => (sum.tasks as f64 / regions as f64).round().max(1.0) as u32,
+        };
+        Some(Placed {
+            name: name.to_owned(),
+            arguments: arguments.to_owned(),
+            calls: sum.calls,
+            dispatches: None,
+            ns: sum.ticks * profile.timeline.ns_per_tick(),
+            threads,
+            work,
+            roof: None,
+        })
+    };
+    sums.into_iter()
+        .filter(|(_, sum)| sum.calls > 0 && sum.ticks > 0.0)
+        .filter_map(placed)
+        .collect()
+}
+
+/// An op of a recording of PyTorch's profiler, which does not say how large its numbers are.
+fn of_recording(row: &ShapeRow) -> Option<Placed> {
+    let flop = row.flops? as f64 / row.calls.max(1) as f64;
+    (row.total_ns > 0).then(|| Placed {
+        name: row.op.clone(),
+        arguments: row.shapes.clone().unwrap_or_default(),
+        calls: row.calls,
+        dispatches: None,
+        ns: row.total_ns as f64,
+        threads: 1,
+        work: Work { flop: Some(flop), bytes: None, number: None },
+        roof: None,
+    })
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests, which may panic")]
+mod tests {
+    use super::*;
+
+    /// 100 GFLOP/s and 10 GB/s of one core, 400 and 20 of four; a cache of 1 MB for each core with
+    /// 50 GB/s.
+    fn paper() -> Roofs {
+        let peak = |cores, rate| Peak { number: 32, cores, rate };
+        let bandwidth = |level, cores, rate| Bandwidth { level, cores, rate };
+        Roofs {
+            cores: 4,
+            peaks: vec![peak(1, 25e9), peak(1, 100e9), peak(4, 400e9)],
+            bandwidths: vec![
+                bandwidth(Some(2), 1, 50e9),
+                bandwidth(Some(2), 4, 200e9),
+                bandwidth(None, 1, 10e9),
+                bandwidth(None, 4, 20e9),
+            ],
+            caches: vec![Cache { level: 2, bytes: 1e6, shared_by: 1, instances: 4 }],
+        }
+    }
+
+    const F32: Number = Number { is_float: true, bits: 32 };
+
+    #[test]
+    fn roofs_of_some_cores() {
+        let roofs = paper();
+        assert_eq!(roofs.peak(F32, 1), Some(100e9));
+        assert_eq!(roofs.peak(F32, 3), Some(300e9));
+        assert_eq!(roofs.peak(F32, 9), Some(400e9), "more threads than cores");
+        assert_eq!(roofs.peak(Number { is_float: true, bits: 64 }, 1), None, "not measured");
+        assert_eq!(roofs.peak(Number { is_float: false, bits: 32 }, 1), None);
+        assert_eq!(roofs.bandwidth(None, 3), Some(20e9), "not 30: all four have no more");
+        assert_eq!(roofs.bandwidth(Some(1), 1), None);
+        assert_eq!(roofs.level(1e6, 1), Some(2));
+        assert_eq!(roofs.level(1.1e6, 1), None);
+        assert_eq!(roofs.level(1.1e6, 2), Some(2), "in the caches of two cores");
+    }
+
+    #[test]
+    fn roofs_on_paper() {
+        let roofs = paper();
+        let of = |flop, bytes, threads, ns| {
+            let work = Work { flop, bytes, number: Some(F32) };
+            roof(&work, threads, ns, &roofs)
+        };
+        // 1e9 operations take 10 ms at 100e9; 8e6 bytes take 0.8 ms at 10e9.
+        let compute = of(Some(1e9), Some(8e6), 1, 20e6).unwrap();
+        assert_eq!((compute.holds, compute.level), (Holds::Compute, None));
+        assert_eq!((compute.least_ns, compute.part), (10e6, 0.5));
+        // 1e6 operations take 10 µs, 1e6 bytes 20 µs from the cache.
+        let memory = of(Some(1e6), Some(1e6), 1, 80e3).unwrap();
+        assert_eq!((memory.holds, memory.level), (Holds::Memory, Some(2)));
+        assert_eq!((memory.least_ns, memory.part), (20e3, 0.25));
+        // A copy.
+        assert_eq!(of(None, Some(20e6), 4, 2e6).unwrap().part, 0.5);
+        // Not known: bytes, or the peak of such numbers.
+        assert_eq!(of(Some(1e6), None, 1, 1e6), None);
+        let doubles = Work { flop: Some(1.0), bytes: Some(1.0), number: None };
+        assert_eq!(roof(&doubles, 1, 1.0, &roofs), None);
+        assert_eq!(roof(&doubles, 1, 1.0, &Roofs::default()), None);
+    }
+
+    #[test]
+    fn metrics_of_work() {
+        let work = Work { flop: Some(2e6), bytes: Some(1e6), number: Some(F32) };
+        let row = |dispatches, work| Placed {
+            name: "x".into(),
+            arguments: String::new(),
+            calls: 10,
+            dispatches,
+            ns: 1e7,
+            threads: 1,
+            work,
+            roof: None,
+        };
+        let value = |row: &Placed, text: &str| {
+            let metric = model::Metric::parse(text).unwrap();
+            row.metric(&metric.bind(&WORK_COUNTERS).unwrap())
+        };
+        // 20e6 operations in 10 ms.
+        let known = row(Some(10), work);
+        assert_eq!(value(&known, "rate = flop / duration in G/s"), Some(2.0));
+        assert_eq!(value(&known, "rate = bytes / duration in GB/s"), Some(1.0));
+        assert_eq!(value(&known, "each = flop / calls"), Some(2e6));
+        assert_eq!(value(&known, "each = bytes / dispatches"), Some(1e6));
+        assert_eq!(known.flop_rate(), Some(2e9));
+        assert_eq!(known.intensity(), Some(2.0));
+        let unknown = row(None, Work { bytes: None, ..work });
+        assert_eq!(value(&unknown, "rate = bytes / duration in GB/s"), None);
+        assert_eq!(value(&unknown, "each = flop / dispatches"), None);
+        assert_eq!(unknown.intensity(), None);
+    }
+}

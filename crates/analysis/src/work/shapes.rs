@@ -1,0 +1,263 @@
+//! Shapes: of arguments (`float32[64, 784], float32[784, 256]`), in the names of IREE's dispatches
+//! (`mlp_dispatch_0_matmul_64x256x784_f32`), and in rules (`[m, k], [k, n]`).
+
+use std::collections::BTreeMap;
+
+/// A type of numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Number {
+    /// Whether it is a floating-point number.
+    pub is_float: bool,
+    /// Its size.
+    pub bits: u32,
+}
+
+impl Number {
+    /// A type as hosts write it: `float32`, `f32`, `bfloat16`, `int8`, `i64`, `uint8`, `bool`.
+    pub fn of_name(name: &str) -> Option<Self> {
+        let digits = name.find(|c: char| c.is_ascii_digit()).unwrap_or(name.len());
+        let (kind, bits) = name.split_at(digits);
+        let is_float = match kind {
+            "float" | "f" | "bfloat" | "bf" => true,
+            "int" | "i" | "uint" | "u" | "ui" | "si" => false,
+            "bool" => return Some(Self { is_float: false, bits: 8 }),
+            _ => return None,
+        };
+        let bits = bits.parse().ok().filter(|bits| matches!(bits, 8 | 16 | 32 | 64))?;
+        Some(Self { is_float, bits })
+    }
+
+    /// Its size.
+    pub fn bytes(self) -> f64 {
+        f64::from(self.bits) / 8.0
+    }
+}
+
+/// An argument.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tensor {
+    /// `None`: a type that is not known.
+    pub number: Option<Number>,
+    /// `None`: not known.
+    pub dims: Option<Vec<u64>>,
+}
+
+impl Tensor {
+    /// The number of its elements.
+    pub fn elements(&self) -> Option<f64> {
+        Some(self.dims.as_ref()?.iter().map(|dim| *dim as f64).product())
+    }
+
+    /// Bytes of an element.
+    pub fn bytes_each(&self) -> Option<f64> {
+        self.number.map(Number::bytes)
+    }
+
+    /// Bytes of all elements.
+    pub fn bytes(&self) -> Option<f64> {
+        Some(self.elements()? * self.bytes_each()?)
+    }
+}
+
+/// The type of all tensors; `None` if they differ, or it is not known. Indices of other types beside
+/// floating-point numbers do not count.
+pub fn number_of(tensors: &[Tensor]) -> Option<Number> {
+    let floats = |tensor: &&Tensor| tensor.number.is_none_or(|number| number.is_float);
+    let mut numbers = tensors.iter().filter(floats).map(|tensor| tensor.number).peekable();
+    if numbers.peek().is_none() {
+        return tensors.first()?.number;
+    }
+    let first = numbers.next()??;
+    numbers.all(|number| number == Some(first)).then_some(first)
+}
+
+/// Reads arguments as the recorder writes them. `None` if they are of another form, such as texts that
+/// were cut; no arguments are an empty list.
+pub fn tensors(arguments: &str) -> Option<Vec<Tensor>> {
+    let mut rest = arguments.trim();
+    let mut found = Vec::new();
+    while !rest.is_empty() {
+        let (name, behind) = rest.split_once('[')?;
+        let (dims, behind) = behind.split_once(']')?;
+        let name = name.trim();
+        if name.contains([',', ' ']) {
+            return None;
+        }
+        let dim = |text: &str| text.trim().parse::<u64>().ok();
+        let dims = match dims.trim() {
+            "" => Some(Vec::new()),
+            dims => dims.split(',').map(dim).collect(),
+        };
+        found.push(Tensor { number: Number::of_name(name), dims });
+        rest = behind.trim_start();
+        match rest.strip_prefix(',') {
+            Some(more) => rest = more.trim_start(),
+            None if rest.is_empty() => {}
+            None => return None,
+        }
+    }
+    Some(found)
+}
+
+/// The number of elements of all tensors stretched to one shape, as elementwise ops do it. `None` if
+/// they do not fit, or a shape is not known.
+pub fn stretched(tensors: &[Tensor]) -> Option<f64> {
+    let mut result: Vec<u64> = Vec::new();
+    for tensor in tensors {
+        let dims = tensor.dims.as_ref()?;
+        while result.len() < dims.len() {
+            result.insert(0, 1);
+        }
+        let skipped = result.len() - dims.len();
+        for (of_result, dim) in result[skipped..].iter_mut().zip(dims) {
+            match (*of_result, *dim) {
+                (a, b) if a == b || b == 1 => {}
+                (1, b) => *of_result = b,
+                _ => return None,
+            }
+        }
+    }
+    Some(result.iter().map(|dim| *dim as f64).product())
+}
+
+/// What a name says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InName {
+    pub dims: Vec<u64>,
+    pub number: Option<Number>,
+}
+
+/// The dimensions in the name of a dispatch: the first part, after `_dispatch_N_`, that is numbers with
+/// `x` between them. Its last part may be a type (`64x10xf32`); otherwise, the type is a part after it, if
+/// that is the same type for all of them (`f32`, and not `i8xi8xi32`). A dimension that is only known when
+/// the program runs (`D`) makes it unknown.
+pub fn in_name(name: &str) -> Option<InName> {
+    let (_, behind) = name.split_once("_dispatch_")?;
+    let mut parts = behind.split('_').skip(1);
+    let part = parts.find(|part| part.starts_with(|c: char| c.is_ascii_digit() || c == 'D'))?;
+    let mut pieces: Vec<&str> = part.split('x').collect();
+    let mut number = pieces.last().and_then(|last| Number::of_name(last));
+    match number {
+        Some(_) => drop(pieces.pop()),
+        None => number = parts.next().and_then(one_type),
+    }
+    let dims = pieces.iter().map(|piece| piece.parse().ok()).collect::<Option<Vec<u64>>>()?;
+    (!dims.is_empty()).then_some(InName { dims, number })
+}
+
+fn one_type(part: &str) -> Option<Number> {
+    let mut types = part.split('x').map(Number::of_name);
+    let first = types.next()??;
+    types.all(|other| other == Some(first)).then_some(first)
+}
+
+/// The shape of one argument in a rule.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pattern(Vec<Piece>);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Piece {
+    Fixed(u64),
+    One(String),
+    /// Any number of dimensions; those of `*` have no name.
+    Many(Option<String>),
+}
+
+impl Pattern {
+    /// Reads `[m, k], [*b, k, n]`.
+    pub fn all(text: &str) -> Result<Vec<Self>, String> {
+        let wrong = || format!("{text:?}: expected shapes such as [m, k], [k, n]");
+        let mut rest = text.trim();
+        let mut all = Vec::new();
+        while !rest.is_empty() {
+            let (dims, behind) =
+                rest.strip_prefix('[').and_then(|r| r.split_once(']')).ok_or_else(wrong)?;
+            let pieces = dims.split(',').map(str::trim).filter(|piece| !piece.is_empty());
+            let pieces: Vec<Piece> =
+                pieces.map(|p| Piece::of(p).ok_or_else(wrong)).collect::<Result<_, _>>()?;
+            if pieces.iter().filter(|piece| matches!(piece, Piece::Many(_))).count() > 1 {
+                return Err(format!("[{dims}]: only one * in a shape"));
+            }
+            all.push(Self(pieces));
+            rest = behind.trim_start().trim_start_matches(',').trim_start();
+        }
+        Ok(all)
+    }
+
+    /// The words in it.
+    pub fn names(&self) -> Vec<String> {
+        let name = |piece: &Piece| match piece {
+            Piece::One(name) | Piece::Many(Some(name)) => Some(name.clone()),
+            _ => None,
+        };
+        self.0.iter().filter_map(name).collect()
+    }
+}
+
+impl Piece {
+    fn of(text: &str) -> Option<Self> {
+        let is_word = |word: &str| {
+            !word.is_empty() && word.chars().all(|c| c.is_ascii_lowercase() || c == '_')
+        };
+        match text.strip_prefix('*') {
+            Some("") => Some(Self::Many(None)),
+            Some(word) if is_word(word) => Some(Self::Many(Some(word.to_owned()))),
+            Some(_) => None,
+            None if is_word(text) => Some(Self::One(text.to_owned())),
+            None => text.parse().ok().map(Self::Fixed),
+        }
+    }
+}
+
+/// What the words of a rule are.
+#[derive(Debug, Default)]
+pub struct Dimensions<'a>(BTreeMap<&'a str, Vec<u64>>);
+
+impl<'a> Dimensions<'a> {
+    /// `None` if these tensors do not have these shapes. Tensors after those of the rule may have any.
+    pub fn of(patterns: &'a [Pattern], tensors: &[Tensor]) -> Option<Self> {
+        let mut found = Self::default();
+        if tensors.len() < patterns.len() {
+            return None;
+        }
+        for (pattern, tensor) in patterns.iter().zip(tensors) {
+            if !found.fits(pattern, tensor.dims.as_deref()) {
+                return None;
+            }
+        }
+        Some(found)
+    }
+
+    fn fits(&mut self, pattern: &'a Pattern, dims: Option<&[u64]>) -> bool {
+        let pieces = &pattern.0;
+        if let ([Piece::Many(None)], None) = (pieces.as_slice(), dims) {
+            return true;
+        }
+        let Some(dims) = dims else { return false };
+        let many = pieces.iter().position(|piece| matches!(piece, Piece::Many(_)));
+        let fixed = pieces.len() - usize::from(many.is_some());
+        if dims.len() < fixed || (many.is_none() && dims.len() != fixed) {
+            return false;
+        }
+        let mut at = 0;
+        pieces.iter().all(|piece| {
+            let count = if matches!(piece, Piece::Many(_)) { dims.len() - fixed } else { 1 };
+            let these = &dims[at..at + count];
+            at += count;
+            match piece {
+                Piece::Fixed(size) => these == [*size],
+                Piece::Many(None) => true,
+                Piece::One(name) | Piece::Many(Some(name)) => {
+                    let known = self.0.entry(name).or_insert_with(|| these.to_vec());
+                    known == these
+                }
+            }
+        })
+    }
+
+    /// The product of each.
+    pub fn values(&self) -> BTreeMap<String, f64> {
+        let product = |dims: &Vec<u64>| dims.iter().map(|dim| *dim as f64).product();
+        self.0.iter().map(|(name, dims)| ((*name).to_owned(), product(dims))).collect()
+    }
+}

@@ -1,0 +1,122 @@
+#![allow(clippy::unwrap_used, reason = "tests, which may panic")]
+
+use super::*;
+
+fn work(name: &str, arguments: &str) -> Option<(Option<f64>, Option<f64>)> {
+    Rules::builtin().of(name, arguments).map(|work| (work.flop, work.bytes))
+}
+
+/// Every line of the table is read.
+#[test]
+fn the_table_is_whole() {
+    let lines = builtin::RULES.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
+    assert_eq!(Rules::parse(builtin::RULES).unwrap().rules.len(), lines.count());
+}
+
+#[test]
+fn products_on_paper() {
+    // 4 × 8 results of 16 products each; 64 + 128 + 32 numbers of 4 bytes.
+    let of = (Some(1024.0), Some(4.0 * (64.0 + 128.0 + 32.0)));
+    assert_eq!(work("aten::mm", "float32[4, 16], float32[16, 8]"), Some(of));
+    assert_eq!(work("matmul", "float32[4, 16], float32[16, 8], float32[4, 8]"), Some(of));
+    assert_eq!(
+        work("fused_NT_matmul1_add", "float32[4, 16], float32[8, 16], float32[4, 8]"),
+        Some(of)
+    );
+    assert_eq!(work("x_dispatch_3_matmul_4x8x16_f32", ""), Some(of));
+    let bias = (Some(1024.0), Some(4.0 * (8.0 + 64.0 + 128.0 + 32.0)));
+    assert_eq!(work("aten::addmm", "float32[8], float32[4, 16], float32[16, 8]"), Some(bias));
+    let batch = (Some(3.0 * 1024.0), Some(3.0 * 8.0 * (64.0 + 128.0 + 32.0)));
+    assert_eq!(work("aten::bmm", "float64[3, 4, 16], float64[3, 16, 8]"), Some(batch));
+    let name = "attn_dispatch_2_batch_matmul_8x128x64x128_f32";
+    let bytes = 4.0 * 8.0 * f64::from(128 * 128 + 128 * 64 + 128 * 64);
+    assert_eq!(work(name, ""), Some((Some(2.0 * 8.0 * 128.0 * 64.0 * 128.0), Some(bytes))));
+}
+
+#[test]
+fn elementwise_ops_on_paper() {
+    // A row of 64 is stretched to 32 rows: 2,048 additions; 2,048 + 64 read and 2,048 written.
+    let sum = (Some(2048.0), Some(4.0 * (2048.0 + 64.0 + 2048.0)));
+    assert_eq!(work("aten::add", "float32[32, 64], float32[64]"), Some(sum));
+    assert_eq!(work("add", "float32[32, 64], float32[64], float32[32, 64]"), Some(sum));
+    let outer = work("aten::mul", "float32[32, 1], float32[1, 64]").unwrap();
+    assert_eq!(outer, (Some(2048.0), Some(4.0 * (32.0 + 64.0 + 2048.0))));
+    let softmax = (Some(5.0 * 640.0), Some(2.0 * 4.0 * 640.0));
+    assert_eq!(work("mlp_dispatch_3_softmax_64x10xf32_dispatch_tensor_store", ""), Some(softmax));
+    assert_eq!(work("aten::_softmax", "float32[64, 10]"), Some(softmax));
+    let norm = Some((Some(8.0 * 2048.0), Some(4.0 * (2.0 * 2048.0 + 128.0))));
+    assert_eq!(work("aten::native_layer_norm", "float32[32, 64], float32[64], float32[64]"), norm);
+}
+
+/// What a rule does not say is absent, and not 0.
+#[test]
+fn what_is_not_known_is_absent() {
+    for (name, arguments) in [
+        ("aten::mm", ""),
+        ("aten::mm", "float32[4, 16], float32[15, 8]"),
+        ("aten::mm", "float32[4, -1], float32[16, 8]"),
+        ("aten::mm", "float32[?], float32[16, 8]"),
+        ("aten::mm", "float32[4, 16], float3"),
+        ("my_matmul_64x64x64", ""),
+        ("x_dispatch_0_matmul_DxDxD_f32", ""),
+        ("x_dispatch_0_matmul_64x64_f32", ""),
+        ("x_dispatch_0_elementwise_16_f32", ""),
+        ("x_dispatch_0_reduction_8x128x128x64_f32", ""),
+        ("aten::embedding", "float32[10, 10]"),
+    ] {
+        assert_eq!(work(name, arguments), None, "{name} {arguments}");
+    }
+    // The operations are known, the size of a number is not.
+    let mixed = work("x_dispatch_0_matmul_4x8x16_i8xi8xi32", "");
+    assert_eq!(mixed, Some((Some(1024.0), None)));
+    assert_eq!(work("aten::mm", "weird[4, 16], weird[16, 8]"), Some((Some(1024.0), None)));
+    assert_eq!(work("aten::copy_", "float32[4], float32[4]"), Some((None, Some(32.0))));
+    // Shapes that cannot be stretched to one.
+    assert_eq!(work("aten::add", "float32[3], float32[4]"), None);
+    // An op of PyTorch that is not in its part of the table.
+    assert_eq!(work("aten::matmul", "float32[4, 16], float32[16, 8]"), None);
+    // More than a 64-bit number.
+    let huge =
+        "float32[18446744073709551615, 18446744073709551615], float32[18446744073709551615, 2]";
+    assert!(work("aten::mm", huge).unwrap().0.unwrap() > 1e39);
+}
+
+#[test]
+fn rules_of_users_come_first() {
+    let own = "# mine\n*_elementwise_*  n  flop = 3*n; bytes = 2*size*n\naten::mm [m,k],[k,n] flop = 9*m\n";
+    let rules = Rules::parse(own).unwrap().before(Rules::builtin());
+    let of = |name: &str, arguments: &str| rules.of(name, arguments).unwrap();
+    let elementwise = of("tinyloop_dispatch_0_elementwise_16_f32", "");
+    assert_eq!((elementwise.flop, elementwise.bytes), (Some(48.0), Some(128.0)));
+    let mm = of("aten::mm", "float32[4, 16], float32[16, 8]");
+    assert_eq!((mm.flop, mm.bytes), (Some(36.0), None));
+    assert_eq!(of("aten::bmm", "float32[1, 4, 16], float32[1, 16, 8]").flop, Some(1024.0));
+}
+
+#[test]
+fn numbers_of_arguments() {
+    let of = |arguments: &str| Rules::builtin().of("aten::mm", arguments).unwrap().number;
+    let number = |is_float, bits| Some(Number { is_float, bits });
+    assert_eq!(of("float64[4, 16], float64[16, 8]"), number(true, 64));
+    assert_eq!(of("bfloat16[4, 16], bfloat16[16, 8]"), number(true, 16));
+    assert_eq!(of("int8[4, 16], int8[16, 8]"), number(false, 8));
+    assert_eq!(of("float32[4, 16], float64[16, 8]"), None);
+}
+
+#[test]
+fn lines_that_are_no_rules() {
+    for (line, expected) in [
+        ("aten::mm", "line 1: expected formulas after the name"),
+        ("aten::mm [m, k]", "line 1: expected flop = … or bytes = …"),
+        ("aten::mm [m, k flop = m", "line 1: \"[m, k\": expected shapes such as [m, k], [k, n]"),
+        ("aten::mm [*a, *b] flop = a", "line 1: [*a, *b]: only one * in a shape"),
+        ("aten::mm [m] speed = m", "line 1: speed: expected flop or bytes"),
+        (
+            "\n\nx [m] flop = m * duration",
+            "line 3: flop = m * duration: work does not depend on the duration",
+        ),
+    ] {
+        assert_eq!(Rules::parse(line).unwrap_err().to_string(), expected);
+    }
+    assert!(Rules::parse("x [m] flop = q").is_err(), "a name that no shape has");
+}

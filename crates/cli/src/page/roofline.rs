@@ -1,0 +1,195 @@
+//! The chart of ops under the roofs of their machine. Places are parts of its width and of its height,
+//! both logarithmic.
+
+use analysis::roofline::{Level, Placed, Roofs};
+use analysis::work::Number;
+
+use super::data::{PointOut, RoofOut, RooflineOut};
+use crate::view::units::{number, percent, plural};
+
+/// Ops, in the order of the rows of their table, and the roofs of their machine, if they are known.
+pub struct Roofline {
+    pub rows: Vec<Placed>,
+    pub roofs: Option<Roofs>,
+}
+
+/// Ticks are powers of ten, at most so many on an axis.
+const MOST_TICKS: i32 = 9;
+
+/// An axis, from `low` to `high`.
+struct Axis {
+    low: f64,
+    high: f64,
+}
+
+impl Axis {
+    /// One that has room for these values.
+    fn of(values: impl Iterator<Item = f64>) -> Option<Self> {
+        let (low, high) = values
+            .filter(|value| *value > 0.0 && value.is_finite())
+            .fold((f64::INFINITY, 0.0f64), |(low, high), value| (low.min(value), high.max(value)));
+        (low <= high).then(|| Self { low: low / 2.0, high: high * 2.0 })
+    }
+
+    fn place(&self, value: f64) -> f64 {
+        ((value / self.low).ln() / (self.high / self.low).ln()).clamp(0.0, 1.0)
+    }
+
+    /// Powers of ten, shown in so many units.
+    fn ticks(&self, unit: f64) -> Vec<(f64, String)> {
+        let (low, high) = (self.low / unit, self.high / unit);
+        let powers = low.log10().ceil() as i32..=high.log10().floor() as i32;
+        let step = (powers.end() - powers.start() + 1).div_euclid(MOST_TICKS).max(0) + 1;
+        let tick = |power: i32| {
+            let value = 10f64.powi(power);
+            (self.place(value * unit), number(value))
+        };
+        powers.step_by(step as usize).map(tick).collect()
+    }
+}
+
+/// The chart. Its points are those rows of which both places are known.
+pub fn of(wanted: &Roofline) -> RooflineOut {
+    let place = |row: &Placed| Some((row.intensity()?, row.flop_rate()?));
+    let known: Vec<(&Placed, (f64, f64))> =
+        wanted.rows.iter().filter_map(|row| Some((row, place(row)?))).collect();
+    let threads = known.iter().map(|(row, _)| row.threads).max().unwrap_or(1);
+    let (peak, slopes) = match &wanted.roofs {
+        Some(roofs) => roofs_of(roofs, &known, threads),
+        None => (None, Vec::new()),
+    };
+    let x = Axis::of(known.iter().map(|(_, (x, _))| *x).chain(ridges(peak, &slopes)));
+    let y = Axis::of(known.iter().map(|(_, (_, y))| *y).chain(peak));
+    let (Some(x), Some(y)) = (x, y) else { return RooflineOut::default() };
+    let mut roofs: Vec<RoofOut> = Vec::new();
+    let steepest = slopes.iter().map(|(_, slope)| *slope).fold(0.0, f64::max);
+    if let Some(peak) = peak {
+        let from = if steepest > 0.0 { (peak / steepest).max(x.low) } else { x.low };
+        let at = y.place(peak);
+        let text = format!("{} GFLOP/s, 32-bit", number(peak / 1e9));
+        roofs.push(RoofOut { text, ends: [x.place(from), at, 1.0, at] });
+    }
+    for (level, slope) in &slopes {
+        // From where it enters the chart to the peak, or to where it leaves.
+        let from = x.low.max(y.low / slope);
+        let to = x.high.min(peak.unwrap_or(y.high) / slope);
+        if from < to {
+            let name = level.map_or_else(|| "memory".to_owned(), |level| format!("L{level}"));
+            let text = format!("{name}, {} GB/s", number(slope / 1e9));
+            let ends = [x.place(from), y.place(slope * from), x.place(to), y.place(slope * to)];
+            roofs.push(RoofOut { text, ends });
+        }
+    }
+    let point = |(row, (intensity, rate)): &(&Placed, (f64, f64))| {
+        let rate_text = format!("{} GFLOP/s", number(rate / 1e9));
+        let of_roof = row.roof.map_or(String::new(), |roof| {
+            format!(", {} of its roof, bound by {}", percent(roof.part), roof.holds.name())
+        });
+        PointOut {
+            name: row.name.clone(),
+            at: [x.place(*intensity), y.place(*rate)],
+            holds: row.roof.map_or("unknown", |roof| roof.holds.name()),
+            text: format!("{}: {rate_text}{of_roof}", row.name),
+        }
+    };
+    let ops = plural(known.len() as u128, "op");
+    let about = match &wanted.roofs {
+        Some(_) => format!("{ops} under the roofs of {}.", plural(threads.into(), "core")),
+        None => format!("{ops}. The roofs of their machine are not known."),
+    };
+    RooflineOut {
+        about,
+        x: x.ticks(1.0),
+        y: y.ticks(1e9),
+        roofs,
+        points: known.iter().map(point).collect(),
+    }
+}
+
+/// The peak of numbers of 32 bits, and the bandwidth of each level that some op is compared with.
+fn roofs_of(
+    roofs: &Roofs,
+    known: &[(&Placed, (f64, f64))],
+    threads: u32,
+) -> (Option<f64>, Vec<(Level, f64)>) {
+    let peak = roofs.peak(Number { is_float: true, bits: 32 }, threads);
+    let caches = roofs.caches.iter().map(|cache| Some(cache.level));
+    let used = |level: &Level| {
+        level.is_none()
+            || known.iter().any(|(row, _)| row.roof.is_some_and(|roof| roof.level == *level))
+    };
+    let levels = caches.chain([None]).filter(used);
+    let slopes = levels.filter_map(|level| Some((level, roofs.bandwidth(level, threads)?)));
+    (peak, slopes.collect())
+}
+
+/// Where slopes meet the peak.
+fn ridges(peak: Option<f64>, slopes: &[(Level, f64)]) -> Vec<f64> {
+    peak.map_or_else(Vec::new, |peak| slopes.iter().map(|(_, slope)| peak / slope).collect())
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests, which may panic")]
+mod tests {
+    use analysis::roofline::{Bandwidth, Peak};
+    use analysis::work::Work;
+
+    use super::*;
+
+    fn row(name: &str, flop: f64, bytes: f64, ns: f64) -> Placed {
+        Placed {
+            name: name.to_owned(),
+            arguments: String::new(),
+            calls: 1,
+            dispatches: None,
+            ns,
+            threads: 1,
+            work: Work { flop: Some(flop), bytes: Some(bytes), number: None },
+            roof: None,
+        }
+    }
+
+    /// Two ops on the roof of 10 GB/s and 100 GFLOP/s, whose ridge is at 10 operations per byte: one at 1
+    /// operation per byte and 10 GFLOP/s, the other one at 100 and 100 GFLOP/s.
+    #[test]
+    fn places_on_paper() {
+        let roofs = Roofs {
+            cores: 1,
+            peaks: vec![Peak { number: 32, cores: 1, rate: 100e9 }],
+            bandwidths: vec![Bandwidth { level: None, cores: 1, rate: 10e9 }],
+            caches: Vec::new(),
+        };
+        let rows = vec![row("slope", 1e9, 1e9, 1e8), row("top", 1e9, 1e7, 1e7)];
+        let found = of(&Roofline { rows, roofs: Some(roofs) });
+        // From 0.5 to 200 operations per byte, and from 5 to 200 GFLOP/s.
+        let x = |value: f64| (value / 0.5).ln() / 400f64.ln();
+        let y = |value: f64| (value / 5.0).ln() / 40f64.ln();
+        let near = |a: &[f64], b: &[f64]| {
+            assert_eq!(a.len(), b.len());
+            assert!(a.iter().zip(b).all(|(a, b)| (a - b).abs() < 1e-9), "{a:?} and {b:?}");
+        };
+        near(&found.points[0].at, &[x(1.0), y(10.0)]);
+        near(&found.points[1].at, &[x(100.0), y(100.0)]);
+        assert_eq!(found.roofs.len(), 2);
+        near(&found.roofs[0].ends, &[x(10.0), y(100.0), 1.0, y(100.0)]);
+        near(&found.roofs[1].ends, &[x(0.5), 0.0, x(10.0), y(100.0)]);
+        assert_eq!(found.roofs[1].text, "memory, 10 GB/s");
+        let texts =
+            |ticks: &[(f64, String)]| ticks.iter().map(|(_, t)| t.clone()).collect::<Vec<_>>();
+        assert_eq!(texts(&found.x).len(), 3, "1, 10, 100");
+        assert_eq!(texts(&found.y).len(), 2, "10, 100");
+        assert_eq!(found.points[0].holds, "unknown");
+    }
+
+    /// Nothing to draw, and nothing that is not a number.
+    #[test]
+    fn without_places_there_is_no_chart() {
+        let mut unknown = row("x", 1.0, 1.0, 1.0);
+        unknown.work.bytes = None;
+        let nothing = row("y", 0.0, 0.0, 1.0);
+        assert!(of(&Roofline { rows: vec![unknown, nothing], roofs: None }).points.is_empty());
+        let one = of(&Roofline { rows: vec![row("z", 1.0, 1.0, 1.0)], roofs: None });
+        let all = one.x.iter().chain(&one.y).map(|(at, _)| *at).chain(one.points[0].at);
+        assert!(all.into_iter().all(f64::is_finite));
+    }
+}

@@ -1,0 +1,302 @@
+//! `report --roofline`: how far each op is from what the machine can do.
+
+use std::io::{self, Read};
+use std::path::Path;
+use std::process::ExitCode;
+use std::rc::Rc;
+
+use analysis::roofline::{Level, Placed, Roofs, WORK_COUNTERS, roofline};
+use analysis::torch::by_shape;
+use analysis::work::Rules;
+use model::metric::Bound;
+use profile::Profile;
+use serde::Serialize;
+
+use super::{Args, Out, output};
+use crate::failure::Failure;
+use crate::matching;
+use crate::metrics;
+use crate::page::Roofline;
+use crate::roofs::{self, Document as Measured};
+use crate::view::head::ProfileHead;
+use crate::view::losses::{self, LossOut, losses_out};
+use crate::view::metrics::{MetricOut, metrics_out, rank};
+use crate::view::table::{Column, Table, Value};
+use crate::view::text::table;
+use crate::view::wrap::{PROSE_WIDTH, wrapped};
+
+/// The version of the document.
+const SCHEMA: &str = "counterpoint.placed/1";
+
+/// What is read before the profile is opened, because a view gives up the right to read other files.
+pub struct Before {
+    rules: Rules,
+    measured: Option<Measured>,
+    /// Whether the user said that these are the roofs.
+    named: bool,
+}
+
+impl Before {
+    /// Reads rules and roofs.
+    pub fn read(args: &Args) -> Result<Self, Failure> {
+        let mut rules = Rules::builtin();
+        for path in args.work.iter().rev() {
+            rules = of_file(path)?.before(rules);
+        }
+        let measured = match &args.roofs {
+            Some(path) => Some(roofs::of_file(path)?),
+            None => roofs::here(),
+        };
+        Ok(Self { rules, measured, named: args.roofs.is_some() })
+    }
+
+    /// What was measured, if it is of the machine of this profile.
+    fn measured_for(&self, profile: &Profile) -> Option<&Measured> {
+        self.measured.as_ref().filter(|measured| self.named || measured.is_of(&profile.manifest))
+    }
+
+    /// Why there are no roofs.
+    fn no_roofs(&self) -> &'static str {
+        match self.measured {
+            Some(_) => {
+                "the profile was recorded on another machine: run `counterpoint roofline --format json` \
+                 there, and give that file to --roofs"
+            }
+            None => "no roofs: `counterpoint roofline` measures those of this machine",
+        }
+    }
+}
+
+fn of_file(path: &Path) -> Result<Rules, Failure> {
+    let mut text = String::new();
+    crate::input::once(path)
+        .and_then(|mut file| file.read_to_string(&mut text))
+        .map_err(|error| Failure::new(format!("--work {}: {error}", path.display())))?;
+    Rules::parse(&text).map_err(|error| Failure::new(format!("--work {}: {error}", path.display())))
+}
+
+#[derive(Serialize)]
+struct Document<'a> {
+    schema: &'static str,
+    profile: ProfileHead<'a>,
+    sort: &'a str,
+    filter: Option<&'a str>,
+    /// Null: the roofs of its machine were not measured.
+    measured_unix_ns: Option<u64>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    metrics: Vec<MetricOut<'a>>,
+    rows: Vec<RowOut<'a>>,
+    losses: Vec<LossOut>,
+}
+
+#[derive(Serialize)]
+struct RowOut<'a> {
+    op: &'a str,
+    arguments: &'a str,
+    calls: u64,
+    dispatches: Option<u64>,
+    total_ns: f64,
+    threads: u32,
+    flop_per_call: Option<f64>,
+    bytes_per_call: Option<f64>,
+    flop_per_s: Option<f64>,
+    bytes_per_s: Option<f64>,
+    flop_per_byte: Option<f64>,
+    roof: Option<RoofOut>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    metrics: Vec<ValueOut<'a>>,
+}
+
+#[derive(Serialize)]
+struct RoofOut {
+    bound: &'static str,
+    level: String,
+    least_ns: f64,
+    part: f64,
+}
+
+#[derive(Serialize)]
+struct ValueOut<'a> {
+    name: &'a str,
+    unit: &'a str,
+    value: Option<f64>,
+}
+
+fn level_name(level: Level) -> String {
+    level.map_or_else(|| "memory".to_owned(), |level| format!("L{level}"))
+}
+
+/// The ops whose work is known, and their roofs.
+fn placed(profile: &Profile, before: &Before) -> Result<(Vec<Placed>, Option<Roofs>), Failure> {
+    let activities = profile.activities().map_err(Failure::new)?;
+    let recorded = by_shape(&activities).map_err(Failure::new)?;
+    let roofs = before.measured_for(profile).map(Measured::roofs);
+    let rows = roofline(profile, &before.rules, roofs.as_ref(), &recorded.rows);
+    Ok((rows, roofs))
+}
+
+/// The table, what its columns mean, and the chart, for a page. `None` if no work is known.
+pub fn whole(
+    profile: &Profile,
+    before: &Before,
+) -> Result<Option<(Table, Vec<String>, Roofline)>, Failure> {
+    let (rows, roofs) = placed(profile, before)?;
+    if rows.is_empty() {
+        return Ok(None);
+    }
+    let mut table = columns(&rows, &[]);
+    table.sort("total")?;
+    let explained = EXPLAINED.iter().filter(|(name, ..)| roofs.is_some() || !is_of_roofs(name));
+    let mut explained: Vec<String> =
+        explained.map(|(_, label, text)| format!("{label}{text}")).collect();
+    if roofs.is_none() {
+        explained.push(format!("note: {}", before.no_roofs()));
+    }
+    Ok(Some((table, explained, Roofline { rows, roofs })))
+}
+
+/// Prints the table.
+pub fn main(args: &Args, profile: &Profile, before: &Before) -> Result<ExitCode, Failure> {
+    let (mut rows, _) = placed(profile, before)?;
+    let measured = before.measured_for(profile);
+    let metrics = metrics::of_operands(&args.metrics, &WORK_COUNTERS)?;
+    if rows.is_empty() {
+        return Err(Failure::new("--roofline: the profile has no op whose work is known").hint(
+            "work is known from shapes: of PyTorch's ops with `run --shapes`, of TVM's, and of IREE's \
+             dispatches by their names; --work FILE adds rules",
+        ));
+    }
+    if let Some(glob) = &args.filter {
+        rows.retain(|row| profile::demangle::matches(glob, &row.name));
+        if rows.is_empty() {
+            matching::no_op(profile, "--filter", glob);
+            return Ok(ExitCode::from(1));
+        }
+    }
+    let mut table = columns(&rows, &metrics);
+    let sort = args.sort.as_deref().unwrap_or("total");
+    table.sort(sort)?;
+    table.keep_first(args.top());
+    let document = || Document {
+        schema: SCHEMA,
+        profile: ProfileHead::new(&profile.manifest, profile),
+        sort,
+        filter: args.filter.as_deref(),
+        measured_unix_ns: measured.map(|measured| measured.measured_unix_ns),
+        metrics: metrics_out(&metrics),
+        rows: table.order.iter().map(|row| row_out(&rows[*row], &metrics)).collect(),
+        losses: losses_out(&profile.all_losses()),
+    };
+    let text = |out: &mut Out, width: Option<usize>| {
+        text(out, width, profile, &table, measured.is_none().then(|| before.no_roofs()))
+    };
+    output(args, &table, text, document)
+}
+
+fn row_out<'a>(row: &'a Placed, metrics: &'a [Bound]) -> RowOut<'a> {
+    RowOut {
+        op: &row.name,
+        arguments: &row.arguments,
+        calls: row.calls,
+        dispatches: row.dispatches,
+        total_ns: row.ns,
+        threads: row.threads,
+        flop_per_call: row.work.flop,
+        bytes_per_call: row.work.bytes,
+        flop_per_s: row.flop_rate(),
+        bytes_per_s: row.byte_rate(),
+        flop_per_byte: row.intensity(),
+        roof: row.roof.map(|roof| RoofOut {
+            bound: roof.holds.name(),
+            level: level_name(roof.level),
+            least_ns: roof.least_ns,
+            part: roof.part,
+        }),
+        metrics: metrics
+            .iter()
+            .map(|metric| ValueOut {
+                name: &metric.name,
+                unit: &metric.unit.name,
+                value: row.metric(metric),
+            })
+            .collect(),
+    }
+}
+
+/// The table that text and CSV print.
+fn columns(rows: &[Placed], metrics: &[Bound]) -> Table {
+    let column = |rank, name: &str, title: &str, cell: &dyn Fn(&Placed) -> Option<Value>| {
+        Column::new(rank, name, title, rows.iter().map(cell).collect())
+    };
+    let giga = |rate: Option<f64>| rate.map(|rate| Value::Number(rate / 1e9));
+    let mut columns = vec![
+        column(0, "op", "op", &|row| Some(Value::Text(row.name.clone()))),
+        column(3, "arguments", "arguments", &|row| {
+            (!row.arguments.is_empty()).then(|| Value::Text(row.arguments.clone()))
+        }),
+        column(6, "calls", "calls", &|row| Some(Value::Count(row.calls.into()))),
+        column(2, "total_ns", "total", &|row| Some(Value::Ns(row.ns))),
+        column(5, "threads", "threads", &|row| Some(Value::Count(row.threads.into()))),
+        column(7, "flop_per_call", "FLOP/call", &|row| {
+            row.work.flop.map(|flop| Value::Count(flop as u128))
+        }),
+        column(8, "bytes_per_call", "bytes/call", &|row| row.work.bytes.map(Value::Bytes)),
+        column(1, "gflop_per_s", "GFLOP/s", &|row| giga(row.flop_rate())),
+        column(2, "gbyte_per_s", "GB/s", &|row| giga(row.byte_rate())),
+        column(3, "flop_per_byte", "FLOP/byte", &|row| row.intensity().map(Value::Number)),
+        column(1, "roof", "of roof", &|row| row.roof.map(|roof| Value::Part(roof.part))),
+        column(1, "bound", "bound", &|row| {
+            row.roof.map(|roof| Value::Text(roof.holds.name().to_owned()))
+        }),
+        column(4, "level", "level", &|row| {
+            row.roof.map(|roof| Value::Text(level_name(roof.level)))
+        }),
+    ];
+    for metric in metrics {
+        let unit: Rc<str> = Rc::from(metric.unit.name.as_str());
+        let value = |row: &Placed| {
+            let value = row.metric(metric)?;
+            Some(Value::Metric(value, Rc::clone(&unit), metric.unit.declared))
+        };
+        columns.push(column(rank(metric), &metric.name, &metric.name, &value));
+    }
+    Table::new(columns, (0..rows.len()).collect())
+}
+
+/// Columns, and what they mean.
+const EXPLAINED: [(&str, &str, &str); 4] = [
+    ("threads", "threads: ", "that worked on a call; the roof is that of as many cores"),
+    ("flop_per_byte", "FLOP/byte: ", "of the bytes that the call has to read and write at least"),
+    (
+        "roof",
+        "of roof: ",
+        "the least time that this machine needs for this work / the time it took",
+    ),
+    ("level", "level: ", "the nearest cache with room for the bytes of a call, or memory"),
+];
+
+/// Whether a column is empty without roofs.
+fn is_of_roofs(column: &str) -> bool {
+    matches!(column, "roof" | "level")
+}
+
+fn text(
+    out: &mut Out,
+    width: Option<usize>,
+    profile: &Profile,
+    rows: &Table,
+    no_roofs: Option<&str>,
+) -> io::Result<()> {
+    let prose = width.unwrap_or(PROSE_WIDTH);
+    let left_out = table(out, rows, width)?;
+    for (_, label, text) in EXPLAINED
+        .iter()
+        .filter(|(name, ..)| !left_out.contains(name) && (no_roofs.is_none() || !is_of_roofs(name)))
+    {
+        wrapped(out, label, text, prose)?;
+    }
+    if let Some(why) = no_roofs {
+        wrapped(out, "note: ", why, prose)?;
+    }
+    losses::print_brief(out, &profile.all_losses(), prose)
+}

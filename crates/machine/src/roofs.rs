@@ -1,0 +1,206 @@
+//! Measures the roofs of this machine: how many floating-point operations its cores can do, and how many
+//! bytes its caches and its memory can deliver, in a second.
+//!
+//! ```text
+//!  cpus: which cores we may use, their caches ─┐
+//!  compute: 12 independent chains of one       ├─► team: pinned threads, which start together and
+//!           instruction, in assembly           │         work for some milliseconds ─► rate
+//!  memory: read, copy, triad over a block      │
+//!           that fits the cache                ┘
+//! ```
+//!
+//! **Rounds.** One round measures every roof once, for some milliseconds, and there are many rounds. So
+//! the repetitions of one roof are spread over all of the measurement, and a program that disturbs some
+//! of them does not disturb all. The best repetition is the roof: whatever else runs can only make a
+//! machine slower. The median and the slowest say how quiet it was.
+//!
+//! **Assembly.** The loops are written as instructions, so that a measurement is of that instruction
+//! whatever the compiler and its options are: a compiler makes one vector of several scalar chains, and
+//! a loop that copies becomes a call of `memcpy`.
+
+mod compute;
+mod cpus;
+mod memory;
+mod team;
+
+use std::time::{Duration, Instant};
+
+pub use cpus::{Cache, Core, Cpus};
+
+use crate::Machine;
+
+/// The roofs of a machine.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Roofs {
+    /// What was measured, from slow to fast instructions: for each, one core and all cores.
+    pub compute: Vec<Compute>,
+    /// The same for levels of memory, from the nearest to the farthest.
+    pub memory: Vec<Memory>,
+}
+
+/// Floating-point operations.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Compute {
+    /// Bits of one operand: 64 to 512. That of a scalar instruction is the size of its number.
+    pub bits: u32,
+    /// Whether the operand is one number.
+    pub scalar: bool,
+    /// Bits of a number: 32 or 64.
+    pub number: u32,
+    /// Whether the instruction multiplies and adds at once. Otherwise, as many multiplications as
+    /// additions were measured.
+    pub fused: bool,
+    /// Number of cores that worked.
+    pub cores: u32,
+    /// Operations per second. One that multiplies and adds counts as two.
+    pub rate: Rate,
+}
+
+/// Bytes that were moved.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Memory {
+    /// The cache (1, 2, 3, …), or `None` for memory.
+    pub level: Option<u32>,
+    /// How they were moved.
+    pub kernel: Kernel,
+    /// Number of cores that worked.
+    pub cores: u32,
+    /// Bytes that each core went over.
+    pub block: u64,
+    /// Bytes per second, as STREAM counts them: what was read and written by instructions.
+    pub rate: Rate,
+}
+
+/// A loop that moves bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kernel {
+    /// Reads a block.
+    Read,
+    /// Copies one half to the other: `a[i] = b[i]`.
+    Copy,
+    /// `a[i] = b[i] + s * c[i]`, each a third of the block.
+    Triad,
+}
+
+impl Kernel {
+    const ALL: [Self; 3] = [Self::Read, Self::Copy, Self::Triad];
+
+    /// The name in tables and files.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Read => "read",
+            Self::Copy => "copy",
+            Self::Triad => "triad",
+        }
+    }
+
+    /// The kernel of this name.
+    pub fn of_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kernel| kernel.name() == name)
+    }
+}
+
+/// What was found in all repetitions, per second.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Rate {
+    /// The fastest repetition.
+    pub best: f64,
+    /// The median.
+    pub median: f64,
+    /// The slowest.
+    pub worst: f64,
+}
+
+impl Rate {
+    /// `None` without repetitions.
+    fn of(mut found: Vec<f64>) -> Option<Self> {
+        found.sort_by(f64::total_cmp);
+        let median = *found.get(found.len() / 2)?;
+        Some(Self { best: *found.last()?, median, worst: *found.first()? })
+    }
+}
+
+/// Why the roofs could not be measured.
+#[derive(Debug, thiserror::Error)]
+pub enum RoofError {
+    /// The loops are not written for this processor.
+    #[error("roofs are measured on x86-64 and AArch64 only")]
+    Architecture,
+    /// Memory for the blocks could not be had.
+    #[error("{0} bytes of memory: {1}")]
+    Memory(u64, std::io::Error),
+    /// A thread could not be started.
+    #[error("start a thread: {0}")]
+    Thread(String),
+}
+
+/// One thing that is measured in each round.
+enum Part {
+    Compute(compute::Loop),
+    Memory(Option<u32>, Kernel),
+}
+
+/// The fewest rounds, however long they take.
+const FEWEST: u32 = 5;
+/// Memory is measured in each round of this number, because going over it takes ten times as long.
+const MEMORY_EACH: u32 = 3;
+
+/// Measures everything, in rounds, for about as long as `time`. Threads are pinned to the first processor
+/// of each core of `cpus`; all other threads of this process go on.
+///
+/// # Errors
+/// See [`RoofError`].
+pub fn measure(machine: &Machine, cpus: &Cpus, time: Duration) -> Result<Roofs, RoofError> {
+    let loops = compute::loops();
+    if loops.is_empty() {
+        return Err(RoofError::Architecture);
+    }
+    let all = cpus.cores.len() as u32;
+    let teams: &[u32] = if all > 1 { &[1, all] } else { &[1] };
+    let blocks = memory::Blocks::new(machine, cpus, teams)?;
+    let mut parts: Vec<(Part, u32, Vec<f64>)> = Vec::new();
+    for one in loops {
+        parts.extend(teams.iter().map(|team| (Part::Compute(one), *team, Vec::new())));
+    }
+    for level in blocks.levels() {
+        for kernel in Kernel::ALL {
+            let part = |team: &u32| (Part::Memory(level, kernel), *team, Vec::new());
+            parts.extend(teams.iter().map(part));
+        }
+    }
+    let start = Instant::now();
+    let mut round = 0;
+    while round < FEWEST || start.elapsed() < time {
+        for (part, cores, found) in &mut parts {
+            if matches!(part, Part::Memory(None, _)) && round % MEMORY_EACH != 0 {
+                continue;
+            }
+            let cores = &cpus.cores[..*cores as usize];
+            let rate = match part {
+                Part::Compute(one) => team::rate(cores, team::SHORT, |_| one.run())?,
+                Part::Memory(level, kernel) => blocks.rate(*level, *kernel, cores)?,
+            };
+            found.push(rate);
+        }
+        round += 1;
+    }
+    let mut roofs = Roofs { compute: Vec::new(), memory: Vec::new() };
+    for (part, cores, found) in parts {
+        let Some(rate) = Rate::of(found) else { continue };
+        match part {
+            Part::Compute(one) => roofs.compute.push(Compute {
+                bits: one.bits,
+                scalar: one.scalar,
+                number: one.number,
+                fused: one.fused,
+                cores,
+                rate,
+            }),
+            Part::Memory(level, kernel) => {
+                let block = blocks.block(level, cores);
+                roofs.memory.push(Memory { level, kernel, cores, block, rate });
+            }
+        }
+    }
+    Ok(roofs)
+}

@@ -1,0 +1,463 @@
+//! Loops that move bytes, and the blocks that they go over.
+//!
+//! Each core has a block of its own, which it has written first, so that its memory is near it. For a
+//! cache, the block is half of what the core has of it, so that it stays there; for memory, all blocks
+//! together are four times the last caches, as STREAM demands.
+//!
+//! Instructions load and store the widest vectors of the processor, and stores go through the caches.
+//! Bytes are counted as STREAM does: a line that is read only because it is about to be written is not.
+
+use std::ptr::NonNull;
+use std::time::Duration;
+
+use super::{Cache, Core, Cpus, Kernel, RoofError, team};
+use crate::Machine;
+
+/// How long a measurement takes that goes over memory, which takes milliseconds once.
+const LONG: Duration = Duration::from_millis(10);
+/// Blocks in memory, if the machine has no caches that it tells of; also the least.
+const LEAST: u64 = 64 << 20;
+/// The most, all cores together.
+const MOST: u64 = 4 << 30;
+/// What one step goes over at least, so that reading the clock takes no part of it.
+const STEP: u64 = 1 << 20;
+/// Blocks are multiples of this, which each loop divides.
+const GRAIN: u64 = 3 * 512;
+/// Distance between the arrays of a block, besides their size: without it, stores would have the same
+/// low address bits as the loads after them, for which some processors wait.
+const APART: u64 = 1024 + 64;
+
+/// What is gone over: for each level and number of cores, bytes of one core.
+pub struct Blocks {
+    sizes: Vec<(Option<u32>, u32, u64)>,
+    /// One for each core.
+    memory: Vec<Mapping>,
+}
+
+impl Blocks {
+    /// Chooses sizes, and lets each core write its block.
+    pub fn new(machine: &Machine, cpus: &Cpus, teams: &[u32]) -> Result<Self, RoofError> {
+        let mut sizes = Vec::new();
+        for cache in &cpus.caches {
+            sizes.extend(teams.iter().filter_map(|team| {
+                Some((Some(cache.level), *team, of_cache(&cpus.caches, cache, *team)?))
+            }));
+        }
+        // A level that only one core can be measured in would look as if it were slow for all.
+        let whole = |level| sizes.iter().filter(|(of, ..)| *of == level).count() == teams.len();
+        let sizes: Vec<_> = sizes.iter().copied().filter(|(level, ..)| whole(*level)).collect();
+        let last = cpus.caches.last().map_or(0, |c| c.bytes * u64::from(c.instances));
+        let free = available(machine).unwrap_or(u64::MAX);
+        let of_memory = (4 * last).clamp(LEAST, MOST).min(free / 4);
+        let mut all = sizes;
+        all.extend(teams.iter().map(|team| (None, *team, grains(of_memory / u64::from(*team)))));
+        let cores = &cpus.cores[..teams.iter().copied().max().unwrap_or(1) as usize];
+        let memory = cores.iter().enumerate().map(|(at, core)| {
+            // The first core also works alone.
+            let most = all.iter().filter(|(_, team, _)| at == 0 || *team > 1);
+            let bytes = most.map(|(.., bytes)| *bytes).max().unwrap_or(GRAIN) + 4 * APART;
+            let mapping = Mapping::new(bytes)?;
+            team::on(*core, || mapping.write())?;
+            Ok(mapping)
+        });
+        let memory = memory.collect::<Result<_, RoofError>>()?;
+        Ok(Self { sizes: all, memory })
+    }
+
+    /// The levels that are measured, from the nearest.
+    pub fn levels(&self) -> Vec<Option<u32>> {
+        let mut levels: Vec<_> = self.sizes.iter().map(|(level, ..)| *level).collect();
+        levels.dedup();
+        levels
+    }
+
+    /// What each of so many cores goes over.
+    pub fn block(&self, level: Option<u32>, cores: u32) -> u64 {
+        let found = self.sizes.iter().find(|(of, team, _)| *of == level && *team == cores);
+        found.map_or(0, |(.., bytes)| *bytes)
+    }
+
+    /// Bytes per second of these cores together.
+    pub fn rate(
+        &self,
+        level: Option<u32>,
+        kernel: Kernel,
+        cores: &[Core],
+    ) -> Result<f64, RoofError> {
+        let block = self.block(level, cores.len() as u32);
+        let time = if level.is_some() { team::SHORT } else { LONG };
+        let times = (STEP / block.max(1)).max(1);
+        team::rate(cores, time, |at| {
+            self.memory[at].go_over(kernel, block, times);
+            (times * block) as f64
+        })
+    }
+}
+
+/// The block of each core for a cache; `None` if it would fit the cache before.
+fn of_cache(caches: &[Cache], cache: &Cache, team: u32) -> Option<u64> {
+    let sharing = u64::from(team.min(cache.shared_by).max(1));
+    let block = grains(cache.bytes / 2 / sharing);
+    let before = caches.iter().rev().find(|other| other.level < cache.level);
+    let fits =
+        |before: &Cache| block <= before.bytes / u64::from(team.min(before.shared_by).max(1));
+    (block > 0 && !before.is_some_and(fits)).then_some(block)
+}
+
+fn grains(bytes: u64) -> u64 {
+    bytes / GRAIN * GRAIN
+}
+
+/// What can be had without taking it from others.
+fn available(machine: &Machine) -> Option<u64> {
+    let text = machine.field("proc/meminfo", "MemAvailable")?;
+    text.split_whitespace().next()?.parse::<u64>().ok()?.checked_mul(1024)
+}
+
+/// Memory of our own.
+struct Mapping {
+    start: NonNull<u8>,
+    bytes: usize,
+}
+
+// SAFETY: the memory is only reached through `write` and `go_over`, and each mapping is used by one
+// thread at a time: `Blocks` has one for each core.
+unsafe impl Send for Mapping {}
+// SAFETY: as above.
+unsafe impl Sync for Mapping {}
+
+impl Mapping {
+    fn new(bytes: u64) -> Result<Self, RoofError> {
+        let failed = || RoofError::Memory(bytes, std::io::Error::last_os_error());
+        let size = usize::try_from(bytes).map_err(|_| failed())?;
+        // SAFETY: a new mapping at an address that the kernel chooses.
+        let start = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                size,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+                -1,
+                0,
+            )
+        };
+        let start = (start != libc::MAP_FAILED).then_some(start).ok_or_else(failed)?;
+        let start = NonNull::new(start.cast::<u8>()).ok_or_else(failed)?;
+        // Otherwise, finding the addresses of pages takes a part of the time. It is only advice.
+        // SAFETY: the range is the mapping.
+        unsafe { libc::madvise(start.as_ptr().cast(), size, libc::MADV_HUGEPAGE) };
+        Ok(Self { start, bytes: size })
+    }
+
+    /// Writes ordinary numbers everywhere, so that each page is there.
+    fn write(&self) {
+        let count = self.bytes / size_of::<f64>();
+        let start = self.start.as_ptr().cast::<f64>();
+        for at in 0..count {
+            // SAFETY: inside of the mapping, which is aligned to a page, and is used by this thread
+            // alone.
+            unsafe { start.add(at).write(1.0) };
+        }
+    }
+
+    /// Moves `block` bytes, a multiple of [`GRAIN`], so many times.
+    fn go_over(&self, kernel: Kernel, block: u64, times: u64) {
+        let arrays: u64 = match kernel {
+            Kernel::Read => 1,
+            Kernel::Copy => 2,
+            Kernel::Triad => 3,
+        };
+        let each = block / arrays / 512 * 512;
+        let end = arrays * (each + APART);
+        if each == 0 || times == 0 || end > self.bytes as u64 {
+            return;
+        }
+        let at = |array: u64| {
+            // SAFETY: the array ends before `end`, which is inside of the mapping.
+            unsafe { self.start.as_ptr().add((array * (each + APART)) as usize) }
+        };
+        match kernel {
+            Kernel::Read => arch::read(at(0), each, times),
+            Kernel::Copy => arch::copy(at(0), at(1), each, times),
+            Kernel::Triad => arch::triad(at(0), at(1), at(2), each, times),
+        }
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is ours, and nothing refers to it any more.
+        unsafe { libc::munmap(self.start.as_ptr().cast(), self.bytes) };
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+mod arch {
+    use std::arch::asm;
+    use std::sync::LazyLock;
+
+    /// The widest vectors that can be used, in bytes.
+    static WIDEST: LazyLock<u32> = LazyLock::new(|| match () {
+        () if is_x86_feature_detected!("avx512f") => 64,
+        () if is_x86_feature_detected!("avx") && is_x86_feature_detected!("fma") => 32,
+        () => 16,
+    });
+
+    static SCALE: [f64; 8] = [0.5; 8];
+
+    /// `$r` begins the names of registers of `$w` bytes, `$mov` loads and stores them. The arrays end
+    /// after `bytes`, which is a multiple of 512; `{at}` counts from `-bytes` to 0, so many times.
+    macro_rules! moves {
+        ($read:ident, $copy:ident, $triad:ident, $mov:literal, $r:literal, $w:literal, $scaled:ident, $end:literal) => {
+            fn $read(from: *const u8, bytes: u64, times: u64) {
+                // SAFETY: reads `bytes` bytes after `from`, which the caller has; names every register
+                // that it changes.
+                unsafe {
+                    asm!(
+                        "3:",
+                        "mov {at}, {begin}",
+                        "2:",
+                        concat!($mov, " ", $r, "0, [{from} + {at}]"),
+                        concat!($mov, " ", $r, "1, [{from} + {at} + ", $w, "]"),
+                        concat!($mov, " ", $r, "2, [{from} + {at} + 2*", $w, "]"),
+                        concat!($mov, " ", $r, "3, [{from} + {at} + 3*", $w, "]"),
+                        concat!($mov, " ", $r, "4, [{from} + {at} + 4*", $w, "]"),
+                        concat!($mov, " ", $r, "5, [{from} + {at} + 5*", $w, "]"),
+                        concat!($mov, " ", $r, "6, [{from} + {at} + 6*", $w, "]"),
+                        concat!($mov, " ", $r, "7, [{from} + {at} + 7*", $w, "]"),
+                        concat!("add {at}, 8*", $w),
+                        "jnz 2b",
+                        "dec {times}",
+                        "jnz 3b",
+                        $end,
+                        from = in(reg) from.add(bytes as usize),
+                        begin = in(reg) (bytes as i64).wrapping_neg(),
+                        times = inout(reg) times => _,
+                        at = out(reg) _,
+                        out("xmm0") _, out("xmm1") _, out("xmm2") _, out("xmm3") _,
+                        out("xmm4") _, out("xmm5") _, out("xmm6") _, out("xmm7") _,
+                        options(nostack, readonly),
+                    );
+                }
+            }
+
+            fn $copy(to: *mut u8, from: *const u8, bytes: u64, times: u64) {
+                // SAFETY: as above; writes `bytes` bytes after `to`, which the caller has.
+                unsafe {
+                    asm!(
+                        "3:",
+                        "mov {at}, {begin}",
+                        "2:",
+                        concat!($mov, " ", $r, "0, [{from} + {at}]"),
+                        concat!($mov, " ", $r, "1, [{from} + {at} + ", $w, "]"),
+                        concat!($mov, " ", $r, "2, [{from} + {at} + 2*", $w, "]"),
+                        concat!($mov, " ", $r, "3, [{from} + {at} + 3*", $w, "]"),
+                        concat!($mov, " [{to} + {at}], ", $r, "0"),
+                        concat!($mov, " [{to} + {at} + ", $w, "], ", $r, "1"),
+                        concat!($mov, " [{to} + {at} + 2*", $w, "], ", $r, "2"),
+                        concat!($mov, " [{to} + {at} + 3*", $w, "], ", $r, "3"),
+                        concat!("add {at}, 4*", $w),
+                        "jnz 2b",
+                        "dec {times}",
+                        "jnz 3b",
+                        $end,
+                        from = in(reg) from.add(bytes as usize),
+                        to = in(reg) to.add(bytes as usize),
+                        begin = in(reg) (bytes as i64).wrapping_neg(),
+                        times = inout(reg) times => _,
+                        at = out(reg) _,
+                        out("xmm0") _, out("xmm1") _, out("xmm2") _, out("xmm3") _,
+                        options(nostack),
+                    );
+                }
+            }
+
+            fn $triad(to: *mut u8, b: *const u8, c: *const u8, bytes: u64, times: u64) {
+                // SAFETY: as above.
+                unsafe {
+                    asm!(
+                        concat!($mov, " ", $r, "15, [{scale}]"),
+                        "3:",
+                        "mov {at}, {begin}",
+                        "2:",
+                        moves!($scaled $mov, $r, "0", "0"),
+                        moves!($scaled $mov, $r, "1", $w),
+                        moves!($scaled $mov, $r, "2", $w, "*2"),
+                        moves!($scaled $mov, $r, "3", $w, "*3"),
+                        concat!($mov, " [{to} + {at}], ", $r, "0"),
+                        concat!($mov, " [{to} + {at} + ", $w, "], ", $r, "1"),
+                        concat!($mov, " [{to} + {at} + 2*", $w, "], ", $r, "2"),
+                        concat!($mov, " [{to} + {at} + 3*", $w, "], ", $r, "3"),
+                        concat!("add {at}, 4*", $w),
+                        "jnz 2b",
+                        "dec {times}",
+                        "jnz 3b",
+                        $end,
+                        scale = in(reg) &SCALE,
+                        b = in(reg) b.add(bytes as usize),
+                        c = in(reg) c.add(bytes as usize),
+                        to = in(reg) to.add(bytes as usize),
+                        begin = in(reg) (bytes as i64).wrapping_neg(),
+                        times = inout(reg) times => _,
+                        at = out(reg) _,
+                        out("xmm0") _, out("xmm1") _, out("xmm2") _, out("xmm3") _,
+                        out("xmm4") _, out("xmm5") _, out("xmm6") _, out("xmm7") _,
+                        out("xmm15") _,
+                        options(nostack),
+                    );
+                }
+            }
+        };
+        // c * s + b
+        (fused $mov:literal, $r:literal, $n:literal, $($off:literal),+) => {
+            concat!(
+                $mov, " ", $r, $n, ", [{c} + {at} + ", $($off,)+ "]\n",
+                "vfmadd213pd ", $r, $n, ", ", $r, "15, [{b} + {at} + ", $($off,)+ "]"
+            )
+        };
+        // Without aligned operands, which these instructions need.
+        (two $mov:literal, $r:literal, $n:literal, $($off:literal),+) => {
+            concat!(
+                $mov, " ", $r, $n, ", [{c} + {at} + ", $($off,)+ "]\n",
+                "mulpd ", $r, $n, ", ", $r, "15\n",
+                $mov, " ", $r, "4, [{b} + {at} + ", $($off,)+ "]\n",
+                "addpd ", $r, $n, ", ", $r, "4"
+            )
+        };
+    }
+
+    moves!(read_16, copy_16, triad_16, "movupd", "xmm", "16", two, "");
+    moves!(read_32, copy_32, triad_32, "vmovupd", "ymm", "32", fused, "vzeroupper");
+    moves!(read_64, copy_64, triad_64, "vmovupd", "zmm", "64", fused, "vzeroupper");
+
+    pub fn read(from: *const u8, bytes: u64, times: u64) {
+        match *WIDEST {
+            64 => read_64(from, bytes, times),
+            32 => read_32(from, bytes, times),
+            _ => read_16(from, bytes, times),
+        }
+    }
+
+    pub fn copy(to: *mut u8, from: *const u8, bytes: u64, times: u64) {
+        match *WIDEST {
+            64 => copy_64(to, from, bytes, times),
+            32 => copy_32(to, from, bytes, times),
+            _ => copy_16(to, from, bytes, times),
+        }
+    }
+
+    pub fn triad(to: *mut u8, b: *const u8, c: *const u8, bytes: u64, times: u64) {
+        match *WIDEST {
+            64 => triad_64(to, b, c, bytes, times),
+            32 => triad_32(to, b, c, bytes, times),
+            _ => triad_16(to, b, c, bytes, times),
+        }
+    }
+}
+
+#[cfg(target_arch = "aarch64")]
+mod arch {
+    use std::arch::asm;
+
+    pub fn read(from: *const u8, bytes: u64, times: u64) {
+        // SAFETY: reads `bytes` bytes after `from`, a multiple of 512, which the caller has; names
+        // every register that it changes.
+        unsafe {
+            asm!(
+                "3:",
+                "mov {from}, {begin}",
+                "mov {left}, {bytes}",
+                "2:",
+                "ldp q0, q1, [{from}]",
+                "ldp q2, q3, [{from}, #32]",
+                "ldp q4, q5, [{from}, #64]",
+                "ldp q6, q7, [{from}, #96]",
+                "add {from}, {from}, #128",
+                "subs {left}, {left}, #128",
+                "b.ne 2b",
+                "subs {times}, {times}, #1",
+                "b.ne 3b",
+                begin = in(reg) from,
+                from = out(reg) _,
+                bytes = in(reg) bytes,
+                left = out(reg) _,
+                times = inout(reg) times => _,
+                out("v0") _, out("v1") _, out("v2") _, out("v3") _,
+                out("v4") _, out("v5") _, out("v6") _, out("v7") _,
+                options(nostack, readonly),
+            );
+        }
+    }
+
+    pub fn copy(to: *mut u8, from: *const u8, bytes: u64, times: u64) {
+        // SAFETY: as above; writes `bytes` bytes after `to`, which the caller has.
+        unsafe {
+            asm!(
+                "3:",
+                "mov {from}, {begin}",
+                "mov {to}, {target}",
+                "mov {left}, {bytes}",
+                "2:",
+                "ldp q0, q1, [{from}], #32",
+                "ldp q2, q3, [{from}], #32",
+                "stp q0, q1, [{to}], #32",
+                "stp q2, q3, [{to}], #32",
+                "subs {left}, {left}, #64",
+                "b.ne 2b",
+                "subs {times}, {times}, #1",
+                "b.ne 3b",
+                begin = in(reg) from,
+                from = out(reg) _,
+                target = in(reg) to,
+                to = out(reg) _,
+                bytes = in(reg) bytes,
+                left = out(reg) _,
+                times = inout(reg) times => _,
+                out("v0") _, out("v1") _, out("v2") _, out("v3") _,
+                options(nostack),
+            );
+        }
+    }
+
+    pub fn triad(to: *mut u8, b: *const u8, c: *const u8, bytes: u64, times: u64) {
+        // SAFETY: as above.
+        unsafe {
+            asm!(
+                "fmov v15.2d, #0.5",
+                "3:",
+                "mov {b}, {begin_b}",
+                "mov {c}, {begin_c}",
+                "mov {to}, {target}",
+                "mov {left}, {bytes}",
+                "2:",
+                "ldp q0, q1, [{b}], #32",
+                "ldp q2, q3, [{c}], #32",
+                "fmla v0.2d, v2.2d, v15.2d",
+                "fmla v1.2d, v3.2d, v15.2d",
+                "stp q0, q1, [{to}], #32",
+                "subs {left}, {left}, #32",
+                "b.ne 2b",
+                "subs {times}, {times}, #1",
+                "b.ne 3b",
+                begin_b = in(reg) b,
+                begin_c = in(reg) c,
+                b = out(reg) _,
+                c = out(reg) _,
+                target = in(reg) to,
+                to = out(reg) _,
+                bytes = in(reg) bytes,
+                left = out(reg) _,
+                times = inout(reg) times => _,
+                out("v0") _, out("v1") _, out("v2") _, out("v3") _, out("v15") _,
+                options(nostack),
+            );
+        }
+    }
+}
+
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+mod arch {
+    pub fn read(_: *const u8, _: u64, _: u64) {}
+    pub fn copy(_: *mut u8, _: *const u8, _: u64, _: u64) {}
+    pub fn triad(_: *mut u8, _: *const u8, _: *const u8, _: u64, _: u64) {}
+}

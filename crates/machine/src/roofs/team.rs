@@ -1,0 +1,87 @@
+//! Threads that are pinned to cores, start together and work for the same time.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use super::{Core, RoofError};
+
+/// How long a measurement takes if one step of the work takes microseconds: less than the time after
+/// which the kernel gives the processor to another program.
+pub const SHORT: Duration = Duration::from_millis(2);
+
+/// Before a measurement, each thread works for this part of its time, so that its core has the
+/// frequency of this work, and its cache the data.
+const WARM: u32 = 4;
+
+/// Does `step` on all of these cores at once, again and again for this time, and returns the sum of
+/// what each does in a second. `step` gets the index of the core and returns how much work it was.
+pub fn rate(
+    cores: &[Core],
+    time: Duration,
+    step: impl Fn(usize) -> f64 + Sync,
+) -> Result<f64, RoofError> {
+    let waiting = AtomicU32::new(cores.len() as u32);
+    let one = |at: usize| {
+        pin(cores[at]);
+        work(time / WARM, || step(at));
+        waiting.fetch_sub(1, Ordering::AcqRel);
+        // On a processor of its own, unless the machine is shared; then waiting is what takes long.
+        let until = Instant::now() + Duration::from_secs(1);
+        while waiting.load(Ordering::Acquire) > 0 && Instant::now() < until {
+            std::hint::spin_loop();
+        }
+        work(time, || step(at))
+    };
+    std::thread::scope(|scope| {
+        let start = |at| {
+            let thread = std::thread::Builder::new().name("roofline".into());
+            let one = &one;
+            thread.spawn_scoped(scope, move || one(at))
+        };
+        let threads: Vec<_> = (0..cores.len()).map(start).collect();
+        // If one could not start, the others wait for a second and end.
+        let mut sum = 0.0;
+        for thread in threads {
+            let thread = thread.map_err(|error| RoofError::Thread(error.to_string()))?;
+            sum += thread.join().map_err(|_| RoofError::Thread("it panicked".to_owned()))?;
+        }
+        Ok(sum)
+    })
+}
+
+/// Work per second, of at least one step.
+fn work(time: Duration, step: impl Fn() -> f64) -> f64 {
+    let start = Instant::now();
+    let mut done = 0.0;
+    loop {
+        done += step();
+        let taken = start.elapsed();
+        if taken >= time {
+            return done / taken.as_secs_f64();
+        }
+    }
+}
+
+/// Runs something on a core, in a thread of its own.
+pub fn on<T: Send>(core: Core, what: impl FnOnce() -> T + Send) -> Result<T, RoofError> {
+    std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().name("roofline".into());
+        let thread = thread.spawn_scoped(scope, move || {
+            pin(core);
+            what()
+        });
+        let thread = thread.map_err(|error| RoofError::Thread(error.to_string()))?;
+        thread.join().map_err(|_| RoofError::Thread("it panicked".to_owned()))
+    })
+}
+
+/// Lets the calling thread run on this core only. If the kernel refuses (a sandbox may), the thread
+/// runs where it is, and the measurement is of that.
+fn pin(core: Core) {
+    let mut set = [0u64; 1024];
+    if let Some(word) = set.get_mut(core.cpu as usize / 64) {
+        *word |= 1 << (core.cpu % 64);
+    }
+    // SAFETY: the kernel reads as many bytes of `set` as it is told; 0 is the calling thread.
+    unsafe { libc::syscall(libc::SYS_sched_setaffinity, 0, size_of_val(&set), set.as_ptr()) };
+}
