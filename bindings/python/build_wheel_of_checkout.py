@@ -232,12 +232,15 @@ def write(folder, files, texts, platforms):
     texts = {**texts, **{f"{DIST_INFO}/{key}": text for key, text in metadata(platforms).items()}}
     with zipfile.ZipFile(folder / name, "w", zipfile.ZIP_DEFLATED) as wheel:
 
-        def add(path, content, mode):
+        def put(path, content, mode):
             # No time stamps: the same input is the same wheel.
             info = zipfile.ZipInfo(path)
             info.external_attr = (0o100000 | mode) << 16
             info.compress_type = zipfile.ZIP_DEFLATED
             wheel.writestr(info, content)
+
+        def add(path, content, mode):
+            put(path, content, mode)
             digest = base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=")
             record.append(f"{path},sha256={digest.decode()},{len(content)}")
 
@@ -246,5 +249,5 @@ def write(folder, files, texts, platforms):
         for path, text in texts.items():
             add(path, text.encode(), 0o644)
         record.append(f"{DIST_INFO}/RECORD,,")
-        wheel.writestr(f"{DIST_INFO}/RECORD", "\n".join(record) + "\n")
+        put(f"{DIST_INFO}/RECORD", "\n".join(record) + "\n", 0o644)
     return name

@@ -20,7 +20,6 @@ use anyhow::{Context, Result};
 use crate::layout::{Dist, Layout};
 use crate::lock::Lock;
 use crate::process::{cargo, loud, quiet, say, timed};
-use crate::release::commit;
 use crate::setup::{self, List};
 
 /// Builds the release into dist/.
@@ -89,6 +88,15 @@ fn described(layout: &Layout, target: &str) -> String {
     let commit = commit(layout);
     let commit = if commit.is_empty() { "a source without git" } else { &commit };
     format!("{commit}, {target}")
+}
+
+/// The commit that is checked out, with `-changed` if files differ from it; empty outside of git.
+fn commit(layout: &Layout) -> String {
+    let mut git = Command::new("git");
+    git.current_dir(&layout.root).args(["describe", "--always", "--abbrev=12", "--exclude=*"]);
+    git.arg("--dirty=-changed");
+    let told = git.output().ok().filter(|told| told.status.success());
+    told.map_or_else(String::new, |told| String::from_utf8_lossy(&told.stdout).trim().to_owned())
 }
 
 /// The arguments of Cargo that select the packages of the plugins.

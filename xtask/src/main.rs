@@ -2,9 +2,10 @@
 //!
 //! Each chore does its own set-up, so every chore works on a fresh checkout. All of them run in the
 //! repository's root and write only below `target/` and `dist/` (`bench` also below
-//! `benches/runs/`, and `pictures` in `docs/pictures/`). Messages go to stderr. A chore that fails exits with 2.
+//! `benches/runs/`, and `pictures` in `docs/pictures/` and README.md). Messages go to stderr. A chore that fails exits with 2.
 
 mod bench;
+mod book;
 mod demo;
 mod dist;
 mod elf;
@@ -47,6 +48,7 @@ enum Chore {
     Tidy(tidy::Args),
     Demo(demo::Args),
     Pictures(pictures::Args),
+    Book(book::Args),
     PmuVm(pmu_vm::Args),
     Bench(bench::Args),
 }
@@ -62,6 +64,7 @@ fn main() -> ExitCode {
         Chore::Tidy(args) => tidy::main(&layout, &args),
         Chore::Demo(args) => demo::main(&layout, &args),
         Chore::Pictures(args) => pictures::main(&layout, &args),
+        Chore::Book(args) => book::main(&layout, &args),
         Chore::PmuVm(args) => pmu_vm::main(&layout, &args),
         Chore::Bench(args) => bench::main(&layout, &args),
     });

@@ -1,4 +1,5 @@
-//! `cargo xtask pictures`: makes the pictures of `docs/page.md` again, with the browser of the tests.
+//! `cargo xtask pictures`: makes the pictures of `docs/page.md` again, with the browser of the tests, and the
+//! outputs that README.md shows, from the profiles of `fixtures/readme`.
 
 use std::path::Path;
 use std::time::SystemTime;
@@ -8,21 +9,20 @@ use anyhow::{Context, Result, ensure};
 use crate::layout::Layout;
 use crate::process::{cargo, loud};
 
-/// Makes the pictures of the page in docs/pictures again. Needs Chromium.
+/// Makes the pictures of the page in docs/pictures again, and the outputs in README.md. Needs Chromium.
 #[derive(clap::Args)]
 pub struct Args {}
 
 pub fn main(layout: &Layout, _: &Args) -> Result<()> {
-    let mut test = cargo();
-    test.current_dir(&layout.root).args([
-        "test",
-        "--package",
-        "counterpoint",
-        "--test",
-        "it",
-        "--",
-    ]);
-    test.args(["--ignored", "--exact", "page::pictures_for_the_docs"]);
+    let of = |arguments: &[&str]| {
+        let mut test = cargo();
+        test.current_dir(&layout.root);
+        test.args(["test", "--package", "counterpoint", "--test", "it", "--"]).args(arguments);
+        test
+    };
+    let mut outputs = of(&["--exact", "readme::what_the_first_page_shows_is_printed"]);
+    loud(outputs.env("UPDATE_GOLDEN", "1"), "write the outputs of README.md")?;
+    let mut test = of(&["--ignored", "--exact", "page::pictures_for_the_docs"]);
     let begin = SystemTime::now();
     loud(&mut test, "make the pictures")?;
     // Without a browser, the test is skipped, and a test that has another name is not found: both

@@ -71,15 +71,6 @@ pub fn main(layout: &Layout, args: &Args) -> Result<()> {
     Ok(())
 }
 
-/// The commit that is checked out, with `-changed` if files differ from it; empty outside of git.
-pub fn commit(layout: &Layout) -> String {
-    let mut git = Command::new("git");
-    git.current_dir(&layout.root).args(["describe", "--always", "--abbrev=12", "--exclude=*"]);
-    git.arg("--dirty=-changed");
-    let told = git.output().ok().filter(|told| told.status.success());
-    told.map_or_else(String::new, |told| String::from_utf8_lossy(&told.stdout).trim().to_owned())
-}
-
 /// Packs the installation and the pages beside it into one folder of an archive.
 fn pack(layout: &Layout, dist: &Dist, bill: &Path, name: &str, to: &Path) -> Result<()> {
     let mut pack = Command::new(layout.venv_release().join("bin/python"));

@@ -77,8 +77,13 @@ pub fn in_one_line(dir: &Path, shown: &Path) -> String {
                 (false, _) => String::new(),
                 (true, timed) => format!(" ({} timed)", grouped(timed.into())),
             };
+            // Loops are only recorded if they were asked for.
+            let next = next(match (&loops, has_ops(&profile)) {
+                (Some(_), _) => "loops report",
+                (None, true) => "ops",
+                (None, false) => "report",
+            });
             let loops = loops.map_or_else(String::new, |loops| format!("; {loops}"));
-            let next = next(if has_ops(&profile) { "ops" } else { "report" });
             format!(
                 "{}{timed} in {}{loops}{losses}{next}",
                 plural(calls.into(), "call"),

@@ -89,7 +89,7 @@ fn colours_as_they_are_asked_for() {
 #[test]
 fn what_to_type_next_fits_what_was_recorded() {
     let scratch = Scratch::new();
-    for (name, command) in [("iree", "report"), ("torch", "ops"), ("tvm", "ops")] {
+    for (name, command) in [("iree", "report"), ("torch", "ops"), ("tvm", "loops report")] {
         let profile = kept(&scratch, name);
         let told = counterpoint(&["recover", &profile]).output().unwrap();
         let told = String::from_utf8(told.stderr).unwrap();
@@ -98,7 +98,7 @@ fn what_to_type_next_fits_what_was_recorded() {
         // It can be typed.
         let (_, typed) = told.trim_end().rsplit_once("next: counterpoint ").unwrap();
         let words: Vec<&str> = typed.split(' ').collect();
-        assert!(said(&counterpoint(&words).output().unwrap()).lines().count() > 10);
+        assert!(said(&counterpoint(&words).output().unwrap()).lines().count() > 5);
     }
 }
 
