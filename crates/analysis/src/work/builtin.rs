@@ -11,6 +11,7 @@ aten::baddbmm             [*c], [b, m, k], [b, k, n]  flop = 2*b*m*k*n; bytes = 
 aten::mv                  [m, k], [k]                 flop = 2*m*k; bytes = size*(m*k + k + m)
 aten::dot                 [k], [k]                    flop = 2*k; bytes = size*2*k
 aten::_scaled_dot_product_flash_attention_for_cpu [b, h, s, d], [b, h, t, d], [b, h, t, e] flop = 2*b*h*s*t*(d + e); bytes = size*b*h*(s*d + t*d + t*e + s*e)
+aten::_scaled_dot_product_flash_attention_for_cpu_backward [b, h, s, e], [b, h, s, d], [b, h, t, d], [b, h, t, e] flop = 2*b*h*s*t*(3*d + 2*e); bytes = arguments + size*b*h*(s*d + t*d + t*e)
 aten::add                 flop = elements; bytes = arguments + size*elements
 aten::add_                flop = elements; bytes = arguments + size*elements
 aten::sub                 flop = elements; bytes = arguments + size*elements
