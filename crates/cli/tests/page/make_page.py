@@ -448,22 +448,30 @@ def roofline(names):
     """The table and the chart of ops on two roofs; the last op has no place in the chart."""
     columns = [column("op", "op", True), column("gflop_per_s", "GFLOP/s"), column("flop_per_byte", "FLOP/byte"),
                column("roof", "of roof"), column("bound", "bound", True)]
+    across = lambda intensity: 0.1 + 0.3 * math.log10(intensity / 0.1)
+    up = lambda gflops: 0.4 * math.log10(gflops)
+    peak, near, far = 236, 222, 26.3
     rows, points = [], []
     for i, name in enumerate(names):
-        holds = ("memory", "compute", "unknown")[i % 3]
-        part = None if holds == "unknown" else [f"{90 / (i + 1):.1f} %", 0.9 / (i + 1)]
-        rows.append([name, [f"{100 / (i + 1):.1f}", 100 / (i + 1)], [f"{i / 3:.2f}", i / 3], part,
-                     None if holds == "unknown" else holds])
-        points.append({"name": name, "at": [0.08 + 0.9 * i / len(names), 0.9 / (1 + i / 4)], "holds": holds,
-                       "text": f"{name}: {100 / (i + 1):.1f} GFLOP/s"})
+        # From 0.25 FLOP per byte on, more and more; the data of every third op is not in a cache.
+        intensity = 0.25 * 1.6 ** (i * 7 % len(names))
+        width = far if i % 3 == 0 else near
+        holds = "unknown" if i % 5 == 4 else "memory" if intensity * width < peak else "compute"
+        part = 0.9 - 0.6 * i / len(names)
+        gflops = min(peak, intensity * width) * part
+        known = holds != "unknown"
+        rows.append([name, [f"{gflops:.1f}", gflops], [f"{intensity:.2f}", intensity],
+                     [f"{100 * part:.1f} %", part] if known else None, holds if known else None])
+        points.append({"name": name, "at": [across(intensity), up(gflops)], "holds": holds,
+                       "text": f"{name}: {gflops:.1f} GFLOP/s"})
     rows.append([names[0], ["1.00", 1.0], None, None, None])
     chart = {
         "about": f"{len(names)} ops under the roofs of 2 cores.",
         "x": [[0.1, "0.1"], [0.4, "1"], [0.7, "10"], [1.0, "100"]],
-        "y": [[0.0, "1"], [0.45, "10"], [0.9, "100"]],
-        "roofs": [{"text": "236 GFLOP/s, 32-bit", "ends": [0.6, 0.96, 1.0, 0.96]},
-                  {"text": "L2, 222 GB/s", "ends": [0.0, 0.4, 0.6, 0.96]},
-                  {"text": "memory, 26.3 GB/s", "ends": [0.0, 0.1, 0.85, 0.96]}],
+        "y": [[0.0, "1"], [0.4, "10"], [0.8, "100"]],
+        "roofs": [{"text": "236 GFLOP/s, 32-bit", "ends": [across(peak / near), up(peak), 1.0, up(peak)]},
+                  {"text": "L2, 222 GB/s", "ends": [0.0, up(near * 10 ** (-4 / 3)), across(peak / near), up(peak)]},
+                  {"text": "memory, 26.3 GB/s", "ends": [0.0, up(far * 10 ** (-4 / 3)), across(peak / far), up(peak)]}],
         "points": points,
     }
     return table("roofline", "roofline", "Roofline", columns, rows, explained=["of roof: the least time / the time"]), chart
