@@ -46,6 +46,7 @@ const MODULES: &[&str] = &[
     include_str!("app/timeline.js"),
     include_str!("app/loops.js"),
     include_str!("app/compare.js"),
+    include_str!("app/roofline.js"),
     include_str!("app/recording.js"),
     include_str!("app/main.js"),
 ];

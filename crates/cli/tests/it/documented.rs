@@ -214,7 +214,8 @@ fn commands_in_running_text_exist() {
             let Some(rest) = span.strip_prefix("counterpoint ") else { continue };
             // What follows `--` belongs to another program.
             let own = rest.split(" -- ").next().unwrap_or_default();
-            let words: Vec<&str> = own.split_whitespace().collect();
+            let words: Vec<&str> =
+                own.split_whitespace().skip_while(|word| *word == "help").collect();
             let Some(&first) = words.first().filter(|w| w.starts_with(|c: char| c.is_lowercase()))
             else {
                 continue;

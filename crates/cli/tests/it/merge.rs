@@ -253,7 +253,7 @@ fn profiles_of_one_name_are_told_apart() {
     made.done(&["merge", "x/p.cpt", "y/p.cpt", "-o", "two.cpt"]);
     let again = made.done(&["merge", "two.cpt", "z/p.cpt", "-o", "again.cpt"]);
     assert!(again.contains("p.cpt (3)"), "{again}");
-    let threads = made.done(&["report", "all.cpt", "--by", "thread"]);
+    let threads = made.done(&["report", "all.cpt", "--by", "thread", "--width", "200"]);
     let rows = made.csv(&["report", "all.cpt", "--by", "thread"]);
     let labels: Vec<&str> = rows.iter().map(|row| row["thread"].as_str()).collect();
     for name in names {
