@@ -15,6 +15,7 @@ mod diff;
 mod doctor;
 mod ending;
 mod env;
+mod explain;
 mod export;
 mod failure;
 mod hook;
@@ -73,6 +74,7 @@ enum Command {
     Ops(ops::Args),
     Loops(loops::Args),
     Stats(stats::Args),
+    Explain(explain::Args),
     Diff(diff::Args),
     Export(export::Args),
     Merge(merge::Args),
@@ -123,6 +125,7 @@ fn run_command(command: Command) -> Result<ExitCode, failure::Failure> {
         Command::Ops(args) => ops::main(args),
         Command::Loops(args) => loops::main(args),
         Command::Stats(args) => stats::main(args),
+        Command::Explain(args) => explain::main(args),
         Command::Diff(args) => diff::main(args),
         Command::Export(args) => export::main(args),
         Command::Merge(args) => merge::main(args),

@@ -7,6 +7,7 @@ use analysis::{SilentThread, ThreadTime};
 use super::Report;
 use crate::terminal::visible;
 use crate::view::head;
+use crate::view::held_back;
 use crate::view::labels::{process_label, thread_label};
 use crate::view::layout::{Kind, Names, Shown, layout};
 use crate::view::loops::expensive;
@@ -97,6 +98,9 @@ pub fn print(out: &mut impl Write, report: &Report<'_>, width: Option<usize>) ->
     let machine = overview.profile.manifest.environment.as_ref();
     for note in notes(overview).iter().filter(|note| report.verbose || Some(*note) != machine) {
         wrapped(out, "note: ", note, width)?;
+    }
+    if let Some(most) = held_back::most(overview) {
+        wrapped(out, "look at: ", &most, width)?;
     }
     Ok(())
 }

@@ -15,9 +15,10 @@ fn golden() -> Golden {
 fn help_of_every_command() {
     let golden = golden();
     golden.check("help", 0, &["--help"]);
-    for command in
-        ["run", "report", "ops", "stats", "diff", "export", "recover", "list", "doctor", "env"]
-    {
+    for command in [
+        "run", "report", "ops", "stats", "explain", "diff", "export", "recover", "list", "doctor",
+        "env",
+    ] {
         golden.check(&format!("help-{command}"), 0, &[command, "--help"]);
     }
     for command in ["export", "check", "merge"] {
