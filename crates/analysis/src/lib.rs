@@ -18,6 +18,8 @@
 //! | [`metrics`] | metrics of a row, computed from the calls that have their counters |
 //! | [`ops`] | ops of virtual machines as trees: self time, pool threads, time between ops |
 //! | [`diff`](mod@diff) | whether runs of B are slower or faster than those of A, and where |
+//! | [`explain`](mod@explain) | which recorded variables go with the slow calls of an op |
+//! | [`rules`](mod@rules) | what often holds a program back, and whether it does here |
 //! | [`durations`] | stores many durations compactly, with exact quantiles |
 //! | [`innermost`] | self time: which call owns each moment of a thread |
 //! | [`threads`] | per thread: time inside and outside of dispatches, and off the CPU |
@@ -56,6 +58,7 @@ pub mod diff;
 pub mod durations;
 mod empty;
 pub mod estimate;
+pub mod explain;
 mod forest;
 pub mod innermost;
 pub mod launches;
@@ -64,6 +67,7 @@ pub mod metrics;
 pub mod ops;
 pub mod probe;
 pub mod roofline;
+pub mod rules;
 pub mod sampled;
 pub mod silent;
 pub mod sites;
@@ -84,10 +88,12 @@ pub use details::{Details, OpDetails, details};
 pub use durations::Durations;
 pub use empty::{Bracket, EmptyCall};
 pub use estimate::Estimate;
+pub use explain::{Explained, explain};
 pub use loops::{LoopData, LoopTable, loops};
 pub use metrics::{Hidden, MOSTLY_EMPTY, MetricValue, MetricValues, PartOfTime};
 pub use ops::{OpFilter, OpTable, OpTrees};
 pub use probe::ProbeCost;
+pub use rules::{Fired, Rule, rules};
 pub use sampled::{Estimated, SampledCounter, SampledRow, SampledRun};
 pub use silent::SilentThread;
 pub use sites::{DispatchTimes, ModelRun, Site, Sites, sites};

@@ -17,6 +17,7 @@ mod diff;
 mod doctor;
 mod ending;
 mod env;
+mod explain;
 mod export;
 mod failure;
 mod hook;
@@ -99,6 +100,7 @@ enum Command {
     Ops(ops::Args),
     Loops(loops::Args),
     Stats(stats::Args),
+    Explain(explain::Args),
     Diff(diff::Args),
     Export(export::Args),
     Merge(merge::Args),
@@ -199,6 +201,7 @@ fn run_command(command: Command) -> Result<ExitCode, failure::Failure> {
         Command::Ops(args) => ops::main(args),
         Command::Loops(args) => loops::main(args),
         Command::Stats(args) => stats::main(args),
+        Command::Explain(args) => explain::main(args),
         Command::Diff(args) => diff::main(args),
         Command::Export(args) => export::main(args),
         Command::Merge(args) => merge::main(args),

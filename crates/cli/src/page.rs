@@ -30,6 +30,7 @@ use analysis::Key;
 use crate::failure::Failure;
 use crate::terminal::Kind;
 use crate::view::head;
+use crate::view::held_back;
 use crate::view::loops::Loops;
 use crate::view::losses;
 use crate::view::notes::{notes, reasons};
@@ -134,7 +135,7 @@ fn make(wanted: &Wanted<'_>) -> Result<String, Failure> {
     let of_loops = tables::of_loops(wanted.loops);
     let sentences = match summary.calls {
         0 => without_calls(overview, &of_loops),
-        _ => lines(overview, true),
+        _ => lines(overview, true).into_iter().chain(held_back::most(overview)).collect(),
     };
     all.extend(of_loops);
     // Where nothing called, an empty table of ops would only be in the way.

@@ -4,14 +4,17 @@
 pub mod answer;
 pub mod columns;
 pub mod csv;
+pub mod explained;
 pub mod first;
 pub mod forest;
 pub mod head;
+pub mod held_back;
 pub mod keys;
 pub mod labels;
 pub mod layout;
 pub mod loops;
 pub mod losses;
+pub mod markdown;
 pub mod metrics;
 pub mod names;
 pub mod notes;

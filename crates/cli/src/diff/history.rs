@@ -20,10 +20,10 @@ use serde::Serialize;
 use super::answer::amount;
 use super::gate::{self, Failed, Later};
 use super::inputs::{Run, each_once, one};
-use super::text::escaped;
 use super::{Args, DiffFormat, FAILED, columns};
 use crate::failure::Failure;
 use crate::terminal::{known_width, say, stdout, visible};
+use crate::view::markdown;
 use crate::view::rights::{Needs, confine};
 use crate::view::units::{moment, plural};
 use crate::view::wrap::{PROSE_WIDTH, wrapped};
@@ -209,8 +209,8 @@ pub fn main(args: &Args, dir: &Path) -> Result<ExitCode, Failure> {
                 .chain(notes.iter().chain([&about]).map(|l| (l, false)))
             {
                 match (is_markdown, is_finding) {
-                    (true, true) => writeln!(out, "- **{}**", escaped(line))?,
-                    (true, false) => writeln!(out, "- {}", escaped(line))?,
+                    (true, true) => writeln!(out, "- **{}**", markdown::plain(line))?,
+                    (true, false) => writeln!(out, "- {}", markdown::plain(line))?,
                     (false, _) => wrapped(&mut out, "", line, width)?,
                 }
             }

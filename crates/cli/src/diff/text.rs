@@ -11,6 +11,7 @@ use super::View;
 use super::answer::{reading, sentence, signed_time, trimmed};
 use super::inputs::Run;
 use crate::terminal::visible;
+use crate::view::markdown::plain;
 use crate::view::text::table;
 use crate::view::units::{grouped, plural, shorten, time};
 use crate::view::wrap::{PROSE_WIDTH, wrapped};
@@ -40,7 +41,7 @@ pub fn print(out: &mut impl Write, view: &View<'_>, width: Option<usize>) -> io:
 
 /// Prints GitHub's Markdown.
 pub fn markdown(out: &mut impl Write, view: &View<'_>) -> io::Result<()> {
-    writeln!(out, "**{}**\n", escaped(&sentence(view.diff, view.names)))?;
+    writeln!(out, "**{}**\n", plain(&sentence(view.diff, view.names)))?;
     let columns: Vec<_> = view
         .table
         .columns
@@ -51,13 +52,13 @@ pub fn markdown(out: &mut impl Write, view: &View<'_>) -> io::Result<()> {
         })
         .collect();
     let line = |cells: Vec<String>| format!("| {} |", cells.join(" | "));
-    writeln!(out, "{}", line(columns.iter().map(|column| escaped(&column.title)).collect()))?;
+    writeln!(out, "{}", line(columns.iter().map(|column| plain(&column.title)).collect()))?;
     let is_number = |name: &str| name.ends_with("_ns") || name == "in_run";
     let align = |name: &str| if is_number(name) { "---:".into() } else { ":---".to_owned() };
     writeln!(out, "{}", line(columns.iter().map(|column| align(&column.name)).collect()))?;
     for row in &view.table.order {
         let cells = columns.iter().map(|column| {
-            column.cells.get(*row).map_or_else(|| "–".to_owned(), |cell| escaped(&cell.to_text()))
+            column.cells.get(*row).map_or_else(|| "–".to_owned(), |cell| plain(&cell.to_text()))
         });
         writeln!(out, "{}", line(cells.collect()))?;
     }
@@ -66,21 +67,9 @@ pub fn markdown(out: &mut impl Write, view: &View<'_>) -> io::Result<()> {
     }
     writeln!(out)?;
     for (label, text) in head(view).into_iter().chain(below(view)) {
-        writeln!(out, "- {label}: {}", escaped(&text))?;
+        writeln!(out, "- {label}: {}", plain(&text))?;
     }
     Ok(())
-}
-
-/// Text in which nothing is Markdown or HTML.
-pub fn escaped(text: &str) -> String {
-    let mut escaped = String::with_capacity(text.len());
-    for c in visible(text).chars() {
-        if matches!(c, '|' | '*' | '_' | '`' | '\\' | '<' | '>' | '[' | ']' | '#' | '@' | '~') {
-            escaped.push('\\');
-        }
-        escaped.push(c);
-    }
-    escaped
 }
 
 pub fn head(view: &View<'_>) -> Vec<(&'static str, String)> {

@@ -175,6 +175,8 @@ pub struct OpOut {
     pub drift: Option<DriftOut>,
     pub longest: LongestOut,
     pub joints: Vec<JointOut>,
+    /// What goes with slow calls, as `explain` says it; empty for ops with little time.
+    pub explained: Vec<String>,
     pub goes_with: Option<TableOut>,
 }
 

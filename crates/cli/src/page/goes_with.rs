@@ -1,4 +1,4 @@
-//! What goes with slow calls: how each counter of an op is correlated with the duration, as `stats`
+//! How each counter of an op is correlated with the duration, as `stats`
 //! computes and prints it.
 
 use std::collections::HashMap;
@@ -95,7 +95,7 @@ fn related(profile: &Profile, op: &OpStats) -> Option<Related> {
         columns.pop();
         rows.iter_mut().for_each(|row| drop(row.pop()));
     }
-    let title = "What goes with slow calls";
+    let title = "Correlations of the counters";
     let plots = vec![plot];
     let table = TableOut { plots, ..TableOut::plain("goes_with", "ops", title, columns, rows) };
     (!order.is_empty()).then_some(Related { words, table })

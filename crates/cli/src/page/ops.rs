@@ -2,7 +2,7 @@
 
 use analysis::details::bins::{Bins, Grid};
 use analysis::details::{Drift, LongCall, Options, Rates};
-use analysis::{Key, OpDetails, details};
+use analysis::{Key, OpDetails, details, explain};
 use model::Unit;
 use profile::Profile;
 
@@ -12,11 +12,14 @@ use super::data::{
 };
 use super::goes_with::{self, Related};
 use super::timeline::Timeline;
+use crate::view::explained;
 use crate::view::labels::{labels, op_of, thread_label};
 use crate::view::overview::Overview;
 use crate::view::table::Value;
 use crate::view::units::{number, plural, time};
 
+/// Of so many ops with the most time it is said what goes with slow calls, as `explain` says it.
+const EXPLAINED: usize = 8;
 /// So many of the longest calls are listed.
 const LONGEST: usize = 12;
 /// The time of the recording is divided into at most so many parts.
@@ -53,6 +56,8 @@ pub fn of(
     };
     let found = details(profile, &options);
     let related = goes_with::of(profile, raw);
+    let few: Vec<Vec<Key>> = keys.iter().take(EXPLAINED).map(|key| vec![*key]).collect();
+    let found_of = explain(profile, &few, raw, 0);
     let names = labels(profile, keys);
     let from = profile.timeline.realtime_ns(found.begin).saturating_sub(timeline.begin);
     let one = |(number, (of, label)): (usize, (&OpDetails, String))| {
@@ -67,6 +72,10 @@ pub fn of(
             drift: drift(profile, &of.drift, from),
             longest: longest(profile, timeline, &of.longest),
             joints: joints(profile, of, related.get(&keys[number])),
+            explained: found_of.get(number).map_or_else(Vec::new, |explained| {
+                let head = [explained::head(explained)];
+                head.into_iter().chain(explained::sentences(profile, explained)).collect()
+            }),
             goes_with: related.get(&keys[number]).map(|one| one.table.clone()),
         }
     };

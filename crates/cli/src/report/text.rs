@@ -7,6 +7,7 @@ use analysis::{By, SilentThread, ThreadTime};
 use super::Report;
 use crate::terminal::visible;
 use crate::view::head;
+use crate::view::held_back;
 use crate::view::labels::{process_label, silent_label, thread_label};
 use crate::view::layout::{Kind, Names, Shown, THREAD_WIDTH, layout};
 use crate::view::loops::expensive;
@@ -103,6 +104,9 @@ pub fn print(out: &mut impl Write, report: &Report<'_>, width: Option<usize>) ->
     let machine = overview.profile.manifest.environment.as_ref();
     for note in notes(overview).iter().filter(|note| report.verbose || Some(*note) != machine) {
         wrapped(out, "note: ", note, width)?;
+    }
+    if let Some(most) = held_back::most(overview) {
+        wrapped(out, "look at: ", &most, width)?;
     }
     Ok(())
 }

@@ -14,6 +14,7 @@ mod doctor;
 mod documented;
 mod drain;
 mod ends_confined;
+mod explain;
 mod foreign;
 mod foreign_text;
 mod half_written;

@@ -66,6 +66,7 @@ fn every_field_is_explained() {
         &["report", profile, "--by", "process"],
         &["ops", profile],
         &["stats", profile],
+        &["explain", profile],
         &["export", profile, "--what", "tracks"],
         &["list", "page-faults"],
         &["doctor"],

@@ -95,6 +95,7 @@
  * @property {Drift | null} drift
  * @property {Longest} longest
  * @property {Joint[]} joints With each counter.
+ * @property {string[]} explained What goes with slow calls, in sentences.
  * @property {Table | null} goesWith How each counter is correlated with the duration.
  *
  * Bins are logarithmic: bin k has the durations from 2^(k/16) to 2^((k+1)/16) ns.

@@ -1,0 +1,231 @@
+//! Which recorded variables go with the slow calls of an op.
+//!
+//! ```text
+//!  Profile ─ walk ─► drawn: at most 100,000 calls ─┬─► variables ─► findings: what stands out
+//!  other threads ─► neighbours: what ran meanwhile ┘
+//! ```
+//!
+//! The calls are the outermost ones of the op, and their durations are without what the recorder added,
+//! as in every other view. Counters are as they were read: what a bracket counts is about the same in
+//! each call. Counters of time (clocks of the thread) are not asked, because they are the duration.
+//!
+//! Something that goes with slow calls need not be why they are slow.
+
+pub mod association;
+mod drawn;
+pub mod effect;
+pub mod findings;
+mod neighbours;
+mod permuted;
+
+use std::collections::BTreeMap;
+
+use model::Unit;
+use profile::{OpId, Profile, columns::cpu_of};
+
+use crate::amounts::PARTS;
+use crate::table::Key;
+use drawn::{Call, Drawn, draw};
+pub use effect::{Effect, Level};
+pub use findings::{Answer, Finding, Silent, Slow, Values, Variable};
+use findings::{MOST_CLASSES, stand_out};
+
+/// The most calls of an op that are looked at.
+pub const MOST_CALLS: usize = 100_000;
+
+/// A recorded variable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum What {
+    /// Whether it is the op's first recorded call on its thread.
+    First,
+    /// When it began, among the calls of the op.
+    Time,
+    /// Its thread.
+    Thread,
+    /// Its process.
+    Process,
+    /// The CPU on which it ended.
+    Cpu,
+    /// Its workgroup.
+    Workgroup,
+    /// The types and shapes of its arguments.
+    Arguments,
+    /// Whether it ended on another CPU than the call that was recorded before it on its thread.
+    Moved,
+    /// A counter of the run, by its place.
+    Counter(usize),
+    /// The number of other threads that were in a call when it began.
+    OtherThreads,
+    /// The number of calls of this op that other threads were in when it began.
+    Beside(Key),
+}
+
+/// What a class of a variable is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Class {
+    /// A thread: process index and thread index.
+    Thread(usize, usize),
+    /// A process.
+    Process(usize),
+    /// A CPU.
+    Cpu(u32),
+    /// Workgroups by their linear numbers, from the first to the last one.
+    Workgroups(u32, u32),
+    /// The arguments of an op.
+    Arguments(OpId),
+    /// All that are too rare for a class of their own.
+    Others,
+}
+
+/// What goes with the slow calls of an op. Durations are in ns.
+#[derive(Clone, Debug)]
+pub struct Explained {
+    /// The rows of the op: several if they differ only in their arguments.
+    pub keys: Vec<Key>,
+    /// Number of its recorded calls.
+    pub calls: u64,
+    /// Number of calls that were looked at: at most [`MOST_CALLS`] that were drawn, and the first one of
+    /// each thread.
+    pub used: usize,
+    /// The variables that were asked.
+    pub asked: Vec<What>,
+    /// What stands out.
+    pub answer: Answer,
+    classes: BTreeMap<What, Vec<Class>>,
+}
+
+impl Explained {
+    /// What a class of a variable is, by its number in an [`Effect::Class`].
+    pub fn class(&self, what: What, class: u32) -> Option<Class> {
+        self.classes.get(&what)?.get(class as usize).copied()
+    }
+
+    /// How many different values a variable with classes has.
+    pub fn classes(&self, what: What) -> usize {
+        self.classes.get(&what).map_or(0, Vec::len)
+    }
+}
+
+/// Explains each of these ops, which are rows that differ only in their arguments. With `raw`, durations
+/// are as they were recorded. `workers` is the number of threads; 0 for as many as the machine has.
+///
+/// Reads all pages once (three times where calls are nested), and once more for each op if there are
+/// several threads. Memory: 64 bytes and 8 for each counter, for each of up to 200,000 calls of each op
+/// and worker.
+pub fn explain(profile: &Profile, ops: &[Vec<Key>], raw: bool, workers: usize) -> Vec<Explained> {
+    let workers = match workers {
+        0 => std::thread::available_parallelism().map_or(1, usize::from),
+        given => given,
+    };
+    let drawn = draw(profile, ops, raw, workers);
+    let each = ops.iter().zip(drawn).map(|(keys, drawn)| one(profile, keys, drawn, workers));
+    each.collect()
+}
+
+/// The median value of a counter in the calls of each of these ops, without the first one of each thread.
+pub(crate) fn fresh_faults(
+    profile: &Profile,
+    ops: &[Vec<Key>],
+    counter: usize,
+) -> Vec<Option<f64>> {
+    let workers = std::thread::available_parallelism().map_or(1, usize::from);
+    let median = |drawn: Drawn| {
+        let later = drawn.calls.iter().filter(|call| !call.is_first);
+        effect::median(later.filter_map(|call| Some(drawn.value(call, counter)? as f64)).collect())
+    };
+    draw(profile, ops, true, workers).into_iter().map(median).collect()
+}
+
+fn one(profile: &Profile, keys: &[Key], drawn: Drawn, workers: usize) -> Explained {
+    let calls = &drawn.calls;
+    let scale = profile.timeline.ns_per_tick() / PARTS as f64;
+    let durations: Vec<f64> = calls.iter().map(|call| call.duration as f64 * scale).collect();
+    let mut of = Variables { calls, all: Vec::new(), classes: BTreeMap::new() };
+    let first = calls.iter().map(|call| call.is_first).collect();
+    of.all.push(Variable { what: What::First, values: Values::First(first) });
+    of.all.push(Variable { what: What::Time, values: Values::Time });
+    let thread = |call: &Call| Some((call.process, call.thread));
+    of.classes(What::Thread, thread, |at| Class::Thread(at.0 as usize, at.1 as usize));
+    of.classes(What::Process, |call| Some(call.process), |at| Class::Process(*at as usize));
+    of.classes(What::Cpu, |call| Some(cpu_of(call.location)), |at| Class::Cpu(*at));
+    // More workgroups than classes: neighbours share one.
+    let last = calls.iter().filter_map(|call| call.workgroup).max().unwrap_or(0);
+    let width = (last / MOST_CLASSES as u32) + 1;
+    let group = |call: &Call| call.workgroup.map(|at| at / width);
+    of.classes(What::Workgroup, group, |at| {
+        Class::Workgroups(at * width, (at * width + width - 1).min(last))
+    });
+    let operation = |key: &Key| if let Key::Op(op) = key { Some(*op) } else { None };
+    let arguments = |call: &Call| keys.get(call.row as usize).and_then(operation);
+    of.classes(What::Arguments, arguments, |op| Class::Arguments(*op));
+    of.ordered(What::Moved, |call, _| f64::from(u8::from(call.is_moved)));
+    for (at, counter) in profile.manifest.counters.iter().enumerate() {
+        if counter.unit() != Unit::Nanoseconds {
+            let value = |call: &Call, _| drawn.value(call, at).map_or(f64::NAN, |v| v as f64);
+            of.ordered(What::Counter(at), value);
+        }
+    }
+    let meanwhile = neighbours::meanwhile(profile, calls, workers);
+    of.ordered(What::OtherThreads, |_, at| f64::from(meanwhile.threads[at]));
+    for (key, numbers) in &meanwhile.ops {
+        of.ordered(What::Beside(*key), |_, at| f64::from(numbers[at]));
+    }
+    let answer = stand_out(&durations, &of.all, workers);
+    Explained {
+        keys: keys.to_vec(),
+        calls: drawn.of,
+        used: calls.len(),
+        asked: of.all.iter().map(|variable| variable.what).collect(),
+        answer,
+        classes: of.classes,
+    }
+}
+
+/// The variables of some calls. One that has the same value in all of them is left out.
+struct Variables<'a> {
+    calls: &'a [Call],
+    all: Vec<Variable>,
+    classes: BTreeMap<What, Vec<Class>>,
+}
+
+impl Variables<'_> {
+    fn ordered(&mut self, what: What, value: impl Fn(&Call, usize) -> f64) {
+        let values: Vec<f64> = self.calls.iter().zip(0..).map(|(c, at)| value(c, at)).collect();
+        let mut known = values.iter().filter(|value| !value.is_nan());
+        if known.next().is_some_and(|first| known.any(|value| value != first)) {
+            self.all.push(Variable { what, values: Values::Ordered(values) });
+        }
+    }
+
+    /// The most frequent values have classes of their own.
+    fn classes<K: Ord + Copy>(
+        &mut self,
+        what: What,
+        value: impl Fn(&Call) -> Option<K>,
+        name: impl Fn(&K) -> Class,
+    ) {
+        let mut counts: BTreeMap<K, usize> = BTreeMap::new();
+        for key in self.calls.iter().filter_map(&value) {
+            *counts.entry(key).or_default() += 1;
+        }
+        if counts.len() < 2 {
+            return;
+        }
+        let mut order: Vec<(K, usize)> = counts.into_iter().collect();
+        order.sort_by(|a, b| b.1.cmp(&a.1).then(a.0.cmp(&b.0)));
+        let own = if order.len() > MOST_CLASSES { MOST_CLASSES - 1 } else { order.len() };
+        let numbers: BTreeMap<K, u32> = order
+            .iter()
+            .zip(0..)
+            .map(|((key, _), at)| (*key, (at as usize).min(own) as u32))
+            .collect();
+        let class = |call: &Call| value(call).map_or(u32::MAX, |key| numbers[&key]);
+        let values = self.calls.iter().map(class).collect();
+        self.all.push(Variable { what, values: Values::Classes(values) });
+        let mut names: Vec<Class> = order[..own].iter().map(|(key, _)| name(key)).collect();
+        if own < order.len() {
+            names.push(Class::Others);
+        }
+        self.classes.insert(what, names);
+    }
+}

@@ -1,0 +1,176 @@
+//! How strongly one variable of some calls goes with another: ranks, correlations of ranks, mutual
+//! information of classes. Checked against numpy and scipy.
+
+use std::collections::HashMap;
+
+/// The mean rank of each value, from 1; equal values have the mean of the ranks that they span. A
+/// missing value (NaN) has rank NaN and counts for nothing.
+pub fn ranks(values: &[f64]) -> Vec<f64> {
+    let mut order: Vec<u32> =
+        (0..values.len() as u32).filter(|at| !values[*at as usize].is_nan()).collect();
+    order.sort_unstable_by(|a, b| values[*a as usize].total_cmp(&values[*b as usize]));
+    let mut ranks = vec![f64::NAN; values.len()];
+    let mut before = 0;
+    for class in order.chunk_by(|a, b| values[*a as usize] == values[*b as usize]) {
+        let rank = before as f64 + (class.len() + 1) as f64 / 2.0;
+        class.iter().for_each(|at| ranks[*at as usize] = rank);
+        before += class.len();
+    }
+    ranks
+}
+
+/// Pearson's correlation over the places in which both have a value; 0 if one of them is constant there.
+pub fn correlation(a: &[f64], b: &[f64]) -> f64 {
+    let both = || a.iter().zip(b).filter(|(a, b)| !a.is_nan() && !b.is_nan());
+    let n = both().count() as f64;
+    if n < 2.0 {
+        return 0.0;
+    }
+    let (sum_a, sum_b) = both().fold((0.0, 0.0), |sum, (a, b)| (sum.0 + a, sum.1 + b));
+    let (mean_a, mean_b) = (sum_a / n, sum_b / n);
+    let (mut ab, mut aa, mut bb) = (0.0, 0.0, 0.0);
+    for (a, b) in both() {
+        let (a, b) = (a - mean_a, b - mean_b);
+        (ab, aa, bb) = (ab + a * b, aa + a * a, bb + b * b);
+    }
+    if aa > 0.0 && bb > 0.0 { (ab / (aa * bb).sqrt()).clamp(-1.0, 1.0) } else { 0.0 }
+}
+
+/// Spearman's correlation: that of the ranks among the places in which both have a value.
+pub fn spearman(a: &[f64], b: &[f64]) -> f64 {
+    let keep = |x: &[f64]| -> Vec<f64> {
+        let both = x.iter().zip(a.iter().zip(b)).filter(|(_, (a, b))| !a.is_nan() && !b.is_nan());
+        both.map(|(x, _)| *x).collect()
+    };
+    correlation(&ranks(&keep(a)), &ranks(&keep(b)))
+}
+
+/// The number of calls in each pair of classes, `of` below `kinds` classes: row by row of the first one.
+pub(super) fn cells(classes: &[u32], of: &[u8], kinds: usize, cells: &mut Vec<u32>) {
+    cells.fill(0);
+    for (class, of) in classes.iter().zip(of) {
+        let at = *class as usize * kinds + usize::from(*of);
+        if let Some(cell) = cells.get_mut(at) {
+            *cell += 1;
+        }
+    }
+}
+
+/// The mutual information of a table of counts, `kinds` to a row, in nats: Σ p(a,b) ln (p(a,b) / p(a) p(b)).
+pub(super) fn information_of(cells: &[u32], kinds: usize) -> f64 {
+    let mut columns = vec![0u64; kinds];
+    let (mut all, mut rows_part, mut cells_part) = (0u64, 0.0, 0.0);
+    let entropy_part = |n: u64| if n > 0 { n as f64 * (n as f64).ln() } else { 0.0 };
+    for row in cells.chunks(kinds) {
+        let mut sum = 0;
+        for (cell, column) in row.iter().zip(&mut columns) {
+            let n = u64::from(*cell);
+            sum += n;
+            *column += n;
+            cells_part += entropy_part(n);
+        }
+        rows_part += entropy_part(sum);
+        all += sum;
+    }
+    if all == 0 {
+        return 0.0;
+    }
+    let columns_part: f64 = columns.iter().map(|n| entropy_part(*n)).sum();
+    ((cells_part - rows_part - columns_part + entropy_part(all)) / all as f64).max(0.0)
+}
+
+/// The mutual information of two classifications of the same calls, in nats, and without the
+/// (rows − 1) (columns − 1) / 2n by which that of independent ones is too large on average (Miller, 1955).
+/// Classes from `u32::MAX` on stand for nothing.
+pub fn information(a: &[u32], b: &[u32]) -> Information {
+    let mut counts: HashMap<(u32, u32), u32> = HashMap::new();
+    for pair in a.iter().copied().zip(b.iter().copied()) {
+        if pair.0 != u32::MAX && pair.1 != u32::MAX {
+            *counts.entry(pair).or_default() += 1;
+        }
+    }
+    let number = |side: fn(&(u32, u32)) -> u32| {
+        let mut all: Vec<u32> = counts.keys().map(side).collect();
+        all.sort_unstable();
+        all.dedup();
+        all
+    };
+    let (rows, columns) = (number(|pair| pair.0), number(|pair| pair.1));
+    let kinds = columns.len().max(1);
+    let mut cells = vec![0; rows.len() * kinds];
+    for ((row, column), n) in &counts {
+        if let (Ok(row), Ok(column)) = (rows.binary_search(row), columns.binary_search(column)) {
+            cells[row * kinds + column] = *n;
+        }
+    }
+    let n: u64 = counts.values().map(|n| u64::from(*n)).sum();
+    let freedom = rows.len().saturating_sub(1) * columns.len().saturating_sub(1);
+    let nats = information_of(&cells, kinds);
+    let entropy = |sums: Vec<u64>| -> f64 {
+        sums.iter()
+            .filter(|s| **s > 0)
+            .map(|s| (*s as f64 / n as f64) * (n as f64 / *s as f64).ln())
+            .sum()
+    };
+    let of_rows = cells.chunks(kinds).map(|row| row.iter().map(|n| u64::from(*n)).sum()).collect();
+    let of_columns = (0..kinds)
+        .map(|c| cells.iter().skip(c).step_by(kinds).map(|n| u64::from(*n)).sum())
+        .collect();
+    Information {
+        nats,
+        excess: (nats - freedom as f64 / (2.0 * n.max(1) as f64)).max(0.0),
+        least_entropy: entropy(of_rows).min(entropy(of_columns)),
+    }
+}
+
+/// What one classification says about another.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Information {
+    /// The mutual information in nats, as it is counted.
+    pub nats: f64,
+    /// Without what independent classes have on average.
+    pub excess: f64,
+    /// The smaller one of the two entropies, which is the most that it can be.
+    pub least_entropy: f64,
+}
+
+/// The size of the correlation of two normal variables with this mutual information: 0 to 1.
+pub(super) fn as_correlation(excess: f64) -> f64 {
+    (1.0 - (-2.0 * excess.max(0.0)).exp()).max(0.0).sqrt()
+}
+
+/// Classes of a variable by its ranks: at most `most` of equal size. Equal values are in one class.
+/// `u32::MAX` stands for a missing value.
+pub(super) fn classes(ranks: &[f64], most: usize) -> Vec<u32> {
+    let n = ranks.iter().filter(|rank| !rank.is_nan()).count() as f64;
+    let class = |rank: &f64| match rank.is_nan() {
+        true => u32::MAX,
+        false => (((rank - 0.5) / n * most as f64) as u32).min(most as u32 - 1),
+    };
+    ranks.iter().map(class).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranks_by_hand() {
+        let found = ranks(&[30.0, 10.0, 30.0, f64::NAN]);
+        assert_eq!(found[..3], [2.5, 1.0, 2.5]);
+        assert!(found[3].is_nan());
+        assert_eq!(classes(&found, 2), [1, 0, 1, u32::MAX]);
+    }
+
+    /// Two fair coins that are the same one have ln 2; with an equal share in all cells, there is none.
+    #[test]
+    fn information_by_hand() {
+        let same = information(&[0, 0, 1, 1], &[5, 5, 9, 9]);
+        assert!(
+            (same.nats - 2f64.ln()).abs() < 1e-12 && (same.least_entropy - 2f64.ln()).abs() < 1e-12
+        );
+        assert!((same.excess - (2f64.ln() - 0.125)).abs() < 1e-12);
+        assert_eq!(information(&[0, 0, 1, 1], &[5, 9, 5, 9]).nats, 0.0);
+        assert_eq!(information(&[], &[]), Information::default());
+    }
+}

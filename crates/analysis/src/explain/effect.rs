@@ -1,0 +1,172 @@
+//! How large it is what goes with slow calls.
+
+use super::association::{information, ranks, spearman};
+use super::findings::Values;
+
+/// How large it is. Durations are in the unit in which they were given.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Effect {
+    /// Of something that is more or less.
+    Ordered {
+        /// The correlation of its ranks with the durations, over the calls that have a value.
+        spearman: f64,
+        /// What it is in the slowest calls.
+        slow: Level,
+        /// What it is in the others.
+        others: Level,
+    },
+    /// Of classes: the one whose calls differ most.
+    Class {
+        /// Its number.
+        class: u32,
+        /// The median duration of its calls, and that of the calls of all other classes.
+        median: f64,
+        /// See `median`.
+        others: f64,
+        /// Its part of all calls, and of the slowest ones, from 0 to 1.
+        share: f64,
+        /// See `share`.
+        of_slow: f64,
+        /// The mutual information with the durations in 16 classes, in nats.
+        information: f64,
+    },
+    /// Of first calls: their median duration, and that of the others.
+    First {
+        /// How many there are.
+        calls: usize,
+        /// Their median.
+        median: f64,
+        /// The median of the others.
+        others: f64,
+    },
+    /// Of the time in the run: the medians of the first and of the last tenth of the calls, and the
+    /// tenth with the largest one, from 0.
+    Time {
+        /// The correlation of the order with the durations.
+        spearman: f64,
+        /// The median of the first tenth.
+        first: f64,
+        /// The median of the last tenth.
+        last: f64,
+        /// The tenth that is slowest, and its median.
+        slowest: (usize, f64),
+        /// The median of all.
+        all: f64,
+    },
+}
+
+/// The values of some calls.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Level {
+    /// Their median.
+    pub median: f64,
+    /// Their mean.
+    pub mean: f64,
+    /// The part of them that is not 0, from 0 to 1.
+    pub some: f64,
+}
+
+impl Level {
+    fn of(values: Vec<f64>) -> Self {
+        let n = values.len().max(1) as f64;
+        let mean = values.iter().sum::<f64>() / n;
+        let some = values.iter().filter(|value| **value != 0.0).count() as f64 / n;
+        Self { median: median(values).unwrap_or(0.0), mean, some }
+    }
+}
+
+impl Effect {
+    /// Whether it can be put into words: first calls must take so many times as long.
+    pub(super) fn is_worth_saying(&self, first_times: f64) -> bool {
+        match self {
+            Self::First { median, others, .. } => *median >= first_times * others,
+            Self::Ordered { slow, others, .. } => slow != others,
+            Self::Class { .. } | Self::Time { .. } => true,
+        }
+    }
+}
+
+/// The median; the mean of the two middle ones of an even number.
+pub fn median(mut values: Vec<f64>) -> Option<f64> {
+    let (n, half) = (values.len(), values.len() / 2);
+    if n == 0 {
+        return None;
+    }
+    let (below, upper, _) = values.select_nth_unstable_by(half, f64::total_cmp);
+    let upper = *upper;
+    match n % 2 {
+        1 => Some(upper),
+        _ => below.iter().copied().max_by(f64::total_cmp).map(|lower| (lower + upper) / 2.0),
+    }
+}
+
+/// The effect of a variable on calls of which the slowest are known.
+pub(super) fn effect_of(values: &Values, durations: &[f64], is_slow: &[bool]) -> Effect {
+    match values {
+        Values::Ordered(values) => {
+            let those = |slow: bool| {
+                let some = values.iter().zip(is_slow).filter(|(v, s)| **s == slow && !v.is_nan());
+                Level::of(some.map(|(value, _)| *value).collect())
+            };
+            let spearman = spearman(values, durations);
+            Effect::Ordered { spearman, slow: those(true), others: those(false) }
+        }
+        Values::Classes(classes) => of_class(classes, durations, is_slow),
+        Values::First(first) => {
+            let those = |which: bool| {
+                let some = durations.iter().zip(first).filter(|(_, first)| **first == which);
+                median(some.map(|(duration, _)| *duration).collect()).unwrap_or(0.0)
+            };
+            let calls = first.iter().filter(|first| **first).count();
+            Effect::First { calls, median: those(true), others: those(false) }
+        }
+        Values::Time => {
+            let tenth = durations.len().div_ceil(10).max(1);
+            let medians: Vec<f64> =
+                durations.chunks(tenth).filter_map(|some| median(some.to_vec())).collect();
+            let order: Vec<f64> = (0..durations.len()).map(|at| at as f64).collect();
+            let slowest = medians.iter().copied().enumerate().max_by(|a, b| a.1.total_cmp(&b.1));
+            Effect::Time {
+                spearman: spearman(&order, durations),
+                first: medians.first().copied().unwrap_or(0.0),
+                last: medians.last().copied().unwrap_or(0.0),
+                slowest: slowest.unwrap_or((0, 0.0)),
+                all: median(durations.to_vec()).unwrap_or(0.0),
+            }
+        }
+    }
+}
+
+/// The class whose ranks are farthest from the middle, for as many calls as it has.
+fn of_class(classes: &[u32], durations: &[f64], is_slow: &[bool]) -> Effect {
+    let ranks = ranks(durations);
+    let middle = (durations.len() as f64 + 1.0) / 2.0;
+    let most = classes.iter().filter(|c| **c != u32::MAX).max().map_or(0, |c| *c as usize + 1);
+    let mut sums = vec![(0usize, 0.0); most];
+    for (class, rank) in classes.iter().zip(&ranks) {
+        if let Some(sum) = sums.get_mut(*class as usize) {
+            *sum = (sum.0 + 1, sum.1 + rank - middle);
+        }
+    }
+    let far = |sum: &(usize, f64)| if sum.0 == 0 { 0.0 } else { sum.1 * sum.1 / sum.0 as f64 };
+    let farthest = (0..most).max_by(|a, b| far(&sums[*a]).total_cmp(&far(&sums[*b])));
+    let class = farthest.unwrap_or(0) as u32;
+    let those = |inside: bool| {
+        let some = durations.iter().zip(classes).filter(|(_, c)| (**c == class) == inside);
+        median(some.map(|(duration, _)| *duration).collect()).unwrap_or(0.0)
+    };
+    let part = |slow: bool| {
+        let all = is_slow.iter().filter(|is| **is || !slow).count();
+        let some = classes.iter().zip(is_slow).filter(|(c, is)| **c == class && (**is || !slow));
+        some.count() as f64 / all.max(1) as f64
+    };
+    let of_durations = super::association::classes(&ranks, 16);
+    Effect::Class {
+        class,
+        median: those(true),
+        others: those(false),
+        share: part(false),
+        of_slow: part(true),
+        information: information(classes, &of_durations).nats,
+    }
+}

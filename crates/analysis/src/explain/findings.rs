@@ -1,0 +1,532 @@
+//! Which variables of some calls go with their durations by more than chance.
+//!
+//! ```text
+//!  durations ─► ranks ──┬─ without drift, if they drift ─┬─► strength of each variable ─► strong ones
+//!  variables ───────────┘                                └─► the same in other orders  ─► not by chance
+//!                                                                         same calls ─► one finding
+//! ```
+//!
+//! **Strength.** Ordered variables: Spearman's correlation, and that of their ranks with being among
+//! the slowest 5 %, which sees what happens seldom. Classes: the mutual information with the duration in
+//! six classes, of which the last two are the slowest tenth. What is weaker than [`CORRELATION`],
+//! [`TAIL`] or [`INFORMATION`] does not stand out, however certain it is.
+//!
+//! **Chance.** A strength must not be reached in any of as many other orders ([`super::permuted`]) as
+//! make the probability that any variable is named by chance at most [`LEVEL`] (Bonferroni over all
+//! strengths that were looked at).
+//!
+//! **Drift.** If durations go with the time in the run, everything that changed over the run goes with
+//! them. So everything else is then asked of the ranks within sixteenths of the run.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use profile::on_threads;
+
+use super::What;
+use super::association::{
+    as_correlation, cells, classes, correlation, information, information_of, ranks, spearman,
+};
+use super::effect::{Effect, effect_of};
+use super::permuted::{Blocks, TIMES_TAU};
+
+/// The probability that a variable is named although none goes with the durations.
+const LEVEL: f64 = 0.02;
+/// With fewer calls nothing is asked.
+pub const LEAST_CALLS: usize = 50;
+/// The least correlation of ranks that stands out.
+pub const CORRELATION: f64 = 0.1;
+/// The least correlation with being among the slowest that stands out.
+pub const TAIL: f64 = 0.15;
+/// The least mutual information, as the correlation of two normal variables that have it.
+pub const INFORMATION: f64 = 0.1;
+/// The part of the calls that are called the slowest.
+pub const SLOWEST: f64 = 0.05;
+/// If the slowest calls take less than this times the median, there is nothing to explain.
+pub const EVEN: f64 = 1.05;
+/// The most classes of a variable.
+pub const MOST_CLASSES: usize = 64;
+/// First calls stand out if their median is at least this times that of the others.
+const FIRST_TIMES: f64 = 1.5;
+/// Into so many parts the time is divided.
+const TIMES: usize = 16;
+/// The ends of the classes of durations, by rank.
+const ENDS: [f64; 5] = [0.25, 0.5, 0.75, 0.9, 0.95];
+const KINDS: usize = ENDS.len() + 1;
+/// From this correlation of ranks, or this part of the smaller entropy on, two variables are the same
+/// for these calls.
+const SAME_RANKS: f64 = 0.9;
+const SAME_CLASSES: f64 = 0.8;
+/// Of variables that are the same, the one with fewer classes is named if it has this part of the
+/// strength.
+const SIMPLER: f64 = 0.9;
+
+/// A variable of the calls.
+#[derive(Clone, Debug)]
+pub struct Variable {
+    /// What it is.
+    pub what: What,
+    /// One value for each call, in the order in which they began.
+    pub values: Values,
+}
+
+/// The values of a variable.
+#[derive(Clone, Debug)]
+pub enum Values {
+    /// More and less; NaN is missing.
+    Ordered(Vec<f64>),
+    /// Classes below [`MOST_CLASSES`]; `u32::MAX` is missing.
+    Classes(Vec<u32>),
+    /// Whether it is the first one on its thread.
+    First(Vec<bool>),
+    /// The order itself.
+    Time,
+}
+
+/// What goes with the durations of some calls.
+#[derive(Clone, Debug, Default)]
+pub struct Answer {
+    /// Why nothing was asked.
+    pub silent: Option<Silent>,
+    /// Whether the durations drift, which was taken from them before other variables were tried.
+    pub drifts: bool,
+    /// The slowest calls.
+    pub slow: Slow,
+    /// What stands out, the strongest first.
+    pub findings: Vec<Finding>,
+}
+
+/// Why nothing was asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Silent {
+    /// There are fewer than [`LEAST_CALLS`].
+    TooFew,
+    /// All calls take about as long: see [`EVEN`].
+    Even,
+    /// Neighbouring calls are so alike that what goes with what cannot be told from chance.
+    Alike,
+}
+
+/// The slowest calls and all of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Slow {
+    /// How many there are.
+    pub calls: usize,
+    /// Their part of all calls, from 0 to 1.
+    pub share: f64,
+    /// The median of their durations, and of all.
+    pub median: f64,
+    /// See `median`.
+    pub of_all: f64,
+}
+
+/// One thing that goes with slow calls.
+#[derive(Clone, Debug)]
+pub struct Finding {
+    /// What it is.
+    pub what: What,
+    /// From 0 to 1: the largest of what was computed for it (module documentation).
+    pub strength: f64,
+    /// How large it is.
+    pub effect: Effect,
+    /// Variables that cannot be told from it in these calls.
+    pub same: Vec<(What, Effect)>,
+}
+
+/// A strength that is compared with chance.
+enum Strength {
+    /// A sum of products with the ranks, or with being slow, and what it was.
+    Dot {
+        x: Vec<f32>,
+        is_tail: bool,
+        found: f64,
+    },
+    /// Mutual information, and how much of it is more than what independent classes have.
+    Classes {
+        classes: Vec<u32>,
+        found: f64,
+        excess: f64,
+    },
+    First {
+        places: Vec<u32>,
+        found: f64,
+    },
+}
+
+/// The durations in the forms that are compared.
+struct Durations {
+    /// Ranks around 0.
+    ranks: Vec<f32>,
+    is_slow: Vec<f32>,
+    kinds: Vec<u8>,
+}
+
+impl Durations {
+    fn new(values: &[f64]) -> Self {
+        let n = values.len() as f64;
+        let ranks = ranks(values);
+        let kind = |rank: &f64| ENDS.iter().filter(|end| (rank - 0.5) / n >= **end).count() as u8;
+        let slow = slowest(values);
+        Self {
+            kinds: ranks.iter().map(kind).collect(),
+            ranks: ranks.iter().map(|rank| ((rank - (n + 1.0) / 2.0) / n) as f32).collect(),
+            is_slow: slow.iter().map(|slow| f32::from(u8::from(*slow))).collect(),
+        }
+    }
+
+    /// The blocks in which they may change places: see [`Blocks::new`].
+    fn blocks(&self, times: f64) -> Option<Blocks> {
+        let from_middle: Vec<f32> = self.ranks.iter().map(|rank| rank.abs()).collect();
+        Blocks::new(&[&self.ranks, &from_middle, &self.is_slow], times)
+    }
+
+    /// The blocks for a question about the time in the run. A drift would make all calls alike, so a line
+    /// is taken from each quarter first. Finer parts would also take what is alike.
+    fn blocks_for_time(&self) -> Option<Blocks> {
+        let quarter = self.ranks.len().div_ceil(4).max(2);
+        let level = |values: &[f32]| -> Vec<f32> {
+            values.chunks(quarter).flat_map(without_line).collect()
+        };
+        let (ranks, is_slow) = (level(&self.ranks), level(&self.is_slow));
+        let from_middle: Vec<f32> = ranks.iter().map(|rank| rank.abs()).collect();
+        Blocks::new(&[&ranks, &from_middle, &is_slow], 2.0 * TIMES_TAU)
+    }
+
+    /// The same within each sixteenth of the run, so that there is no drift.
+    fn without_drift(durations: &[f64]) -> Self {
+        let mut all = Self { ranks: Vec::new(), is_slow: Vec::new(), kinds: Vec::new() };
+        for part in durations.chunks(durations.len().div_ceil(TIMES).max(1)) {
+            let part = Self::new(part);
+            all.ranks.extend(part.ranks);
+            all.is_slow.extend(part.is_slow);
+            all.kinds.extend(part.kinds);
+        }
+        all
+    }
+}
+
+/// Values without the line that fits them best.
+fn without_line(values: &[f32]) -> Vec<f32> {
+    let n = values.len() as f64;
+    let middle = (n - 1.0) / 2.0;
+    let mean = values.iter().map(|v| f64::from(*v)).sum::<f64>() / n;
+    let from_middle =
+        || values.iter().zip(0u32..).map(|(v, at)| (f64::from(*v), f64::from(at) - middle));
+    let product: f64 = from_middle().map(|(value, at)| value * at).sum();
+    let square: f64 = from_middle().map(|(_, at)| at * at).sum();
+    let slope = if square > 0.0 { product / square } else { 0.0 };
+    from_middle().map(|(value, at)| (value - mean - slope * at) as f32).collect()
+}
+
+/// Which calls are the slowest 5 %. Equal ones are all among them, or none is: all if they are at most
+/// 20 %, or if there is nothing slower and they are at most half.
+pub(super) fn slowest(values: &[f64]) -> Vec<bool> {
+    let mut sorted = values.to_vec();
+    sorted.sort_unstable_by(f64::total_cmp);
+    let count = ((values.len() as f64 * SLOWEST).ceil() as usize).max(1);
+    let Some(end) = sorted.len().checked_sub(count).map(|at| sorted[at]) else {
+        return vec![false; values.len()];
+    };
+    let with = sorted.len() - sorted.partition_point(|value| *value < end);
+    let is_longest = sorted.last() == Some(&end);
+    let is_few = with * 5 <= sorted.len() || is_longest && with * 2 <= sorted.len();
+    values.iter().map(|value| if is_few { *value >= end } else { *value > end }).collect()
+}
+
+/// What goes with the durations of calls, which are in the order in which they began. `workers` is the
+/// number of threads; the answer does not depend on it.
+///
+/// Cost: at most 50 × (number of strengths) orders, for each variable that is strong enough.
+pub fn stand_out(durations: &[f64], variables: &[Variable], workers: usize) -> Answer {
+    let slow = Slow::new(durations);
+    let why = match slow.calls {
+        _ if durations.len() < LEAST_CALLS => Some(Silent::TooFew),
+        0 => Some(Silent::Even),
+        _ if slow.median < slow.of_all * EVEN => Some(Silent::Even),
+        _ => None,
+    };
+    let silent = |why| Answer { silent: Some(why), slow, ..Answer::default() };
+    if let Some(why) = why {
+        return silent(why);
+    }
+    let family: usize = variables.iter().map(|variable| variable.values.strengths()).sum();
+    let orders = (family as f64 / LEVEL).ceil() as u64;
+    let recorded = Durations::new(durations);
+    let level = Durations::without_drift(durations);
+    let time = variables.iter().find(|one| matches!(one.values, Values::Time));
+    let of_time = time.map_or_else(Vec::new, |time| strengths(&time.values, &recorded));
+    // How alike neighbours are is asked without the drift, which would make them all alike.
+    let drifts = recorded.blocks_for_time().is_some_and(|blocks| {
+        survive(&of_time, &recorded, blocks, orders, workers).contains(&true)
+    });
+    let tested = if drifts { &level } else { &recorded };
+    let Some(blocks) = tested.blocks(TIMES_TAU) else { return silent(Silent::Alike) };
+    let rest: Vec<&Variable> =
+        variables.iter().filter(|one| !matches!(one.values, Values::Time)).collect();
+    let (mut asked, mut whose) = (Vec::new(), Vec::new());
+    for (at, variable) in rest.iter().enumerate() {
+        for strength in strengths(&variable.values, tested) {
+            asked.push(strength);
+            whose.push(at);
+        }
+    }
+    let survived = survive(&asked, tested, blocks, orders, workers);
+    let is_slow: Vec<bool> = tested.is_slow.iter().map(|slow| *slow > 0.0).collect();
+    let effect = |variable: &Variable| effect_of(&variable.values, durations, &is_slow);
+    let mut found: Vec<(&Variable, f64)> = Vec::new();
+    for (at, variable) in rest.iter().enumerate() {
+        let strong = (0..asked.len()).filter(|i| whose[*i] == at && survived[*i]);
+        let strong: f64 = strong.map(|i| size(&asked[i])).fold(0.0, f64::max);
+        if strong > 0.0 && effect(variable).is_worth_saying(FIRST_TIMES) {
+            found.push((*variable, strong));
+        }
+    }
+    found.sort_by(|a, b| b.1.total_cmp(&a.1));
+    let mut groups: Vec<(&Variable, f64, Vec<&Variable>)> = Vec::new();
+    if let Some(time) = time.filter(|_| drifts) {
+        // What changed with the time has nothing left once the drift is taken away.
+        let also = |one: &&&Variable| {
+            strongest(&strengths(&one.values, &recorded)) > 0.0
+                && are_same(&time.values, &one.values, durations.len())
+        };
+        let same: Vec<&Variable> = rest.iter().filter(also).copied().collect();
+        groups.push((time, strongest(&of_time), same));
+    }
+    for (variable, strength) in found.iter().copied() {
+        let known = groups.iter().any(|(_, _, same)| same.iter().any(|s| s.what == variable.what));
+        if known {
+            continue;
+        }
+        let same = |lead: &Variable| are_same(&lead.values, &variable.values, durations.len());
+        match groups.iter_mut().find(|(lead, _, _)| same(lead)) {
+            Some((_, _, all)) => all.push(variable),
+            None => groups.push((variable, strength, Vec::new())),
+        }
+    }
+    for (lead, strength, same) in &mut groups {
+        // What says as much with fewer classes is simpler: a worker that has many workgroups.
+        let of = |one: &Variable| found.iter().find(|(v, _)| v.what == one.what).map(|(_, s)| *s);
+        let is_simpler = |one: &&mut &Variable| {
+            one.values.kinds().is_some()
+                && one.values.kinds() < lead.values.kinds()
+                && of(one) >= Some(SIMPLER * *strength)
+        };
+        let simplest = same.iter_mut().filter(is_simpler).min_by_key(|one| one.values.kinds());
+        if let Some(simplest) = simplest {
+            std::mem::swap(lead, simplest);
+        }
+    }
+    groups.sort_by(|a, b| b.1.total_cmp(&a.1));
+    let finding = |(variable, strength, same): (&Variable, f64, Vec<&Variable>)| Finding {
+        what: variable.what,
+        strength,
+        effect: effect(variable),
+        same: same.into_iter().map(|one| (one.what, effect(one))).collect(),
+    };
+    let findings = groups.into_iter().map(finding).collect();
+    Answer { silent: None, drifts, slow, findings }
+}
+
+impl Slow {
+    fn new(durations: &[f64]) -> Self {
+        let is_slow = slowest(durations);
+        let slow = durations.iter().zip(&is_slow).filter(|(_, slow)| **slow).map(|(d, _)| *d);
+        let slow: Vec<f64> = slow.collect();
+        let calls = slow.len();
+        Self {
+            calls,
+            share: calls as f64 / durations.len().max(1) as f64,
+            median: super::effect::median(slow).unwrap_or(0.0),
+            of_all: super::effect::median(durations.to_vec()).unwrap_or(0.0),
+        }
+    }
+}
+
+impl Values {
+    /// How many strengths of it are compared with chance.
+    fn strengths(&self) -> usize {
+        match self {
+            Self::Ordered(_) | Self::Time => 2,
+            Self::Classes(_) | Self::First(_) => 1,
+        }
+    }
+
+    /// How many classes it has, if it has classes.
+    fn kinds(&self) -> Option<u32> {
+        match self {
+            Self::Classes(classes) => classes.iter().filter(|c| **c != u32::MAX).max().copied(),
+            _ => None,
+        }
+    }
+
+    /// Ranks, or `None` if it has no order.
+    fn ranks(&self, calls: usize) -> Option<Vec<f64>> {
+        match self {
+            Self::Ordered(values) => Some(ranks(values)),
+            Self::Time => Some((0..calls).map(|at| at as f64 + 1.0).collect()),
+            Self::Classes(_) | Self::First(_) => None,
+        }
+    }
+
+    /// Classes of it.
+    fn classes(&self, calls: usize) -> Vec<u32> {
+        match self {
+            Self::Classes(classes) => classes.clone(),
+            Self::First(first) => first.iter().map(|first| (*first).into()).collect(),
+            Self::Ordered(_) | Self::Time => classes(&self.ranks(calls).unwrap_or_default(), TIMES),
+        }
+    }
+}
+
+/// The strengths of a variable that are large enough to stand out.
+fn strengths(values: &Values, durations: &Durations) -> Vec<Strength> {
+    let calls = durations.ranks.len();
+    let mut all = Vec::new();
+    if let Some(ranks) = values.ranks(calls) {
+        let n = ranks.iter().filter(|rank| !rank.is_nan()).count();
+        let middle = (n as f64 + 1.0) / 2.0;
+        let center =
+            |rank: &f64| if rank.is_nan() { 0.0 } else { (rank - middle) as f32 / n as f32 };
+        let x: Vec<f32> = ranks.iter().map(center).collect();
+        let to_f64 = |of: &[f32]| of.iter().map(|v| f64::from(*v)).collect::<Vec<f64>>();
+        let tail = (TAIL, true, &durations.is_slow);
+        for (least, is_tail, of) in [(CORRELATION, false, &durations.ranks), tail] {
+            let is_time = matches!(values, Values::Time);
+            let strong = n >= LEAST_CALLS && correlation(&ranks, &to_f64(of)).abs() >= least;
+            if strong && !(is_tail && is_time) {
+                let found = dot(&x, of).abs();
+                all.push(Strength::Dot { x: x.clone(), is_tail, found });
+            }
+        }
+    }
+    match values {
+        Values::Classes(_) | Values::Time => {
+            let classes = values.classes(calls);
+            let kinds: Vec<u32> = durations.kinds.iter().map(|kind| (*kind).into()).collect();
+            let excess = information(&classes, &kinds).excess;
+            if as_correlation(excess) >= INFORMATION {
+                let mut counts = vec![0; MOST_CLASSES * KINDS];
+                cells(&classes, &durations.kinds, KINDS, &mut counts);
+                all.push(Strength::Classes {
+                    found: information_of(&counts, KINDS),
+                    excess,
+                    classes,
+                });
+            }
+        }
+        Values::First(first) => {
+            let places = (0u32..).zip(first).filter(|(_, first)| **first).map(|(at, _)| at);
+            let places: Vec<u32> = places.collect();
+            let found = sum_of(&places, &durations.ranks);
+            if !places.is_empty() && found > 0.0 {
+                all.push(Strength::First { places, found });
+            }
+        }
+        Values::Ordered(_) => {}
+    }
+    all
+}
+
+fn sum_of(places: &[u32], ranks: &[f32]) -> f64 {
+    places.iter().map(|at| f64::from(ranks[*at as usize])).sum()
+}
+
+/// A strength between 0 and 1.
+fn size(strength: &Strength) -> f64 {
+    match strength {
+        // The ranks of n calls have a variance of 1/12; what is slow has that of a coin.
+        Strength::Dot { x, is_tail: false, found } => {
+            let squares: f64 = x.iter().map(|v| f64::from(v * v)).sum();
+            found / (squares * x.len() as f64 / 12.0).sqrt().max(f64::MIN_POSITIVE)
+        }
+        Strength::Dot { x, is_tail: true, found } => {
+            let squares: f64 = x.iter().map(|v| f64::from(v * v)).sum();
+            let coin = SLOWEST * (1.0 - SLOWEST);
+            found / (squares * x.len() as f64 * coin).sqrt().max(f64::MIN_POSITIVE)
+        }
+        Strength::Classes { excess, .. } => as_correlation(*excess),
+        Strength::First { places, found } => 2.0 * found / places.len() as f64,
+    }
+    .min(1.0)
+}
+
+fn strongest(all: &[Strength]) -> f64 {
+    all.iter().map(size).fold(0.0, f64::max)
+}
+
+/// Which strengths are reached in none of so many other orders.
+fn survive(
+    all: &[Strength],
+    durations: &Durations,
+    blocks: Blocks,
+    orders: u64,
+    workers: usize,
+) -> Vec<bool> {
+    let alive: Vec<AtomicBool> = all.iter().map(|_| AtomicBool::new(true)).collect();
+    let next = AtomicU64::new(0);
+    let work = || {
+        let (mut order, mut ranks, mut is_slow) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut kinds, mut counts) = (Vec::new(), vec![0; MOST_CLASSES * KINDS]);
+        loop {
+            let seed = next.fetch_add(1, Ordering::Relaxed);
+            let none = alive.iter().all(|alive| !alive.load(Ordering::Relaxed));
+            if seed >= orders || none {
+                return;
+            }
+            blocks.order(seed, &mut order);
+            let moved = |of: &[f32], to: &mut Vec<f32>| {
+                to.clear();
+                to.extend(order.iter().map(|at| of[*at as usize]));
+            };
+            moved(&durations.ranks, &mut ranks);
+            moved(&durations.is_slow, &mut is_slow);
+            kinds.clear();
+            kinds.extend(order.iter().map(|at| durations.kinds[*at as usize]));
+            for (strength, alive) in all.iter().zip(&alive) {
+                if !alive.load(Ordering::Relaxed) {
+                    continue;
+                }
+                let (chance, found) = match strength {
+                    Strength::Dot { x, is_tail, found } => {
+                        (dot(x, if *is_tail { &is_slow } else { &ranks }).abs(), *found)
+                    }
+                    Strength::Classes { classes, found, .. } => {
+                        cells(classes, &kinds, KINDS, &mut counts);
+                        (information_of(&counts, KINDS), *found)
+                    }
+                    Strength::First { places, found } => (sum_of(places, &ranks), *found),
+                };
+                // Sums of the same terms in another order differ in their last digits.
+                if chance >= found * (1.0 - 1e-6) {
+                    alive.store(false, Ordering::Relaxed);
+                }
+            }
+        }
+    };
+    if !all.is_empty() {
+        on_threads(workers.max(1), work);
+    }
+    alive.into_iter().map(AtomicBool::into_inner).collect()
+}
+
+/// The sum of the products, in parts that keep their digits.
+fn dot(a: &[f32], b: &[f32]) -> f64 {
+    let part = |(a, b): (&[f32], &[f32])| {
+        let mut lanes = [0f32; 16];
+        for (a, b) in a.chunks(16).zip(b.chunks(16)) {
+            lanes.iter_mut().zip(a.iter().zip(b)).for_each(|(lane, (a, b))| *lane += a * b);
+        }
+        f64::from(lanes.iter().sum::<f32>())
+    };
+    a.chunks(1_024).zip(b.chunks(1_024)).map(part).sum()
+}
+
+/// Whether two variables cannot be told apart in these calls.
+fn are_same(a: &Values, b: &Values, calls: usize) -> bool {
+    if let Some((a, b)) = a.ranks(calls).zip(b.ranks(calls))
+        && spearman(&a, &b).abs() >= SAME_RANKS
+    {
+        return true;
+    }
+    let shared = information(&a.classes(calls), &b.classes(calls));
+    shared.least_entropy > 0.0 && shared.excess >= SAME_CLASSES * shared.least_entropy
+}

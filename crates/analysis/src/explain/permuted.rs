@@ -1,0 +1,132 @@
+//! What chance would have found: the calls' durations in another order, with everything else in place.
+//!
+//! Neighbouring calls are alike (a busy machine, a frequency, a cache), so the durations are not moved
+//! one by one. They are cut into blocks that are much longer than neighbours are alike, of random
+//! lengths, and the blocks change places. So durations go with each other as they did, and with nothing
+//! else any more. Because the lengths are random, a variable that repeats itself (a workgroup, a worker)
+//! loses its place, too.
+//!
+//! **The length.** τ is by how much the variance of a mean of neighbours is larger than if they were
+//! independent: the largest of B·Var(means of B)/Var over B = 1, 2, 4, … up to a twentieth of the
+//! calls, for the ranks, their distances from the middle, and the slowest calls. A block has
+//! 4 (τ − 1) calls on average, and twice as many where the time in the run is asked about, which is the
+//! slowest of all variables. With fewer than 16 blocks nothing can be told. What blocks of this length
+//! miss is an eighth of the variance of chance at most.
+
+use crate::diff::flips::split_mix;
+
+/// The fewest blocks with which an order says anything.
+const LEAST_BLOCKS: usize = 16;
+/// The fewest means of neighbours whose variance says anything.
+const LEAST_MEANS: usize = 20;
+/// How many times τ − 1 a block is long.
+pub(super) const TIMES_TAU: f64 = 4.0;
+/// Blocks need not be shorter than so that there are this many. Long ones are moved faster.
+const MANY_BLOCKS: usize = 500;
+
+/// How durations are put into another order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Blocks {
+    calls: usize,
+    /// The mean length of a block; 1 for single calls.
+    length: usize,
+}
+
+impl Blocks {
+    /// Blocks of so many times τ − 1, for calls of which this is known, in their order. `None` if
+    /// neighbours are so alike that there would be too few blocks.
+    pub fn new(series: &[&[f32]], times: f64) -> Option<Self> {
+        let calls = series.first().map_or(0, |one| one.len());
+        let tau = series.iter().map(|one| tau(one)).fold(1.0, f64::max);
+        let length = (times * (tau - 1.0)).round() as usize;
+        let length = length.max(calls / MANY_BLOCKS).max(1);
+        (length * LEAST_BLOCKS <= calls).then_some(Self { calls, length })
+    }
+
+    /// The places of the calls in another order, which this number decides.
+    pub fn order(&self, seed: u64, order: &mut Vec<u32>) {
+        let mut state = seed ^ 0x6578_706c_6169_6e00;
+        let mut below = |n: usize| ((u128::from(split_mix(&mut state)) * n as u128) >> 64) as usize;
+        order.clear();
+        if self.length == 1 {
+            order.extend(0..self.calls as u32);
+            for at in (1..order.len()).rev() {
+                order.swap(at, below(at + 1));
+            }
+            return;
+        }
+        let shift = below(self.calls);
+        let mut blocks = Vec::with_capacity(2 * self.calls / self.length);
+        let mut at = 0;
+        while at < self.calls {
+            let end = (at + self.length / 2 + 1 + below(self.length)).min(self.calls);
+            blocks.push((at, end));
+            at = end;
+        }
+        for at in (1..blocks.len()).rev() {
+            blocks.swap(at, below(at + 1));
+        }
+        for (from, to) in blocks {
+            order.extend((from..to).map(|at| ((at + shift) % self.calls) as u32));
+        }
+    }
+}
+
+/// By how much the variance of a mean of neighbours is larger than if they were independent: at least 1.
+fn tau(values: &[f32]) -> f64 {
+    let n = values.len();
+    let mean = values.iter().map(|v| f64::from(*v)).sum::<f64>() / n.max(1) as f64;
+    let variance =
+        values.iter().map(|v| (f64::from(*v) - mean).powi(2)).sum::<f64>() / n.max(1) as f64;
+    let mut most: f64 = 1.0;
+    let mut batch = 2;
+    while variance > 0.0 && batch * LEAST_MEANS <= n {
+        let means = values.chunks_exact(batch).map(|some| {
+            let sum: f64 = some.iter().map(|v| f64::from(*v)).sum();
+            (sum / batch as f64 - mean).powi(2)
+        });
+        let of_means = means.sum::<f64>() / (n / batch) as f64;
+        most = most.max(batch as f64 * of_means / variance);
+        batch *= 2;
+    }
+    most
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_order_has_each_call_once() {
+        for (calls, length) in [(1_000, 1), (1_000, 7), (997, 50)] {
+            let mut order = Vec::new();
+            Blocks { calls, length }.order(3, &mut order);
+            let stays = order.iter().enumerate().filter(|(at, of)| *at as u32 == **of).count();
+            assert!(stays < 200, "{stays} of {calls} calls stay where they are");
+            order.sort_unstable();
+            assert!(order.iter().copied().eq(0..calls as u32));
+        }
+    }
+
+    /// Runs of 8 equal values: the variance of a mean of 8 is that of one value, 8 times as much.
+    #[test]
+    fn tau_of_runs() {
+        let mut state = 5;
+        let mut coin = || (split_mix(&mut state) % 1_000) as f32;
+        let alone: Vec<f32> = (0..20_000).map(|_| coin()).collect();
+        assert!(tau(&alone) < 2.0, "{}", tau(&alone));
+        let runs: Vec<f32> = (0..2_500).flat_map(|_| [coin(); 8]).collect();
+        assert!((7.0..12.0).contains(&tau(&runs)), "{}", tau(&runs));
+        assert_eq!(tau(&[1.0; 100]), 1.0);
+        let walk = (0..2_000).scan(0.0, |sum, _| {
+            *sum += coin() - 499.5;
+            Some(*sum)
+        });
+        let walk: Vec<f32> = walk.collect();
+        assert_eq!(
+            Blocks::new(&[&walk], TIMES_TAU),
+            None,
+            "all neighbours of a random walk are alike"
+        );
+    }
+}

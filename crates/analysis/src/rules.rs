@@ -1,0 +1,257 @@
+//! What often holds a program back, and whether it does here: each rule with its evidence and with the
+//! part of the wall time that is at stake, which is the most that could be gained.
+//!
+//! A rule is silent if less than its threshold is at stake, or if what it needs was not recorded. Rules
+//! about dispatches of IREE look at sites ([`crate::sites`]). Each site's idle time of workers counts
+//! for one rule only:
+//!
+//! ```text
+//!  several workgroups, and one worker has much more of them ──► imbalance
+//!  fewer workgroups than workers ──────────────────────────────► too few workgroups
+//!  workgroups shorter than 2 µs ───────────────────────────────► too small workgroups
+//!  otherwise ──────────────────────────────────────────────────► workers wait
+//! ```
+
+use profile::{OpId, Profile};
+
+use crate::answer::passes;
+use crate::explain::fresh_faults;
+use crate::sites::{Site, Sites};
+use crate::summary::Summary;
+use crate::table::{By, Key, Row, devices};
+
+/// From this part of the wall time on, a rule about dispatches, memory or counters is worth saying.
+pub const WORTH: f64 = 0.1;
+/// The part of the wall time between dispatches that is "most".
+pub const MOST: f64 = 0.5;
+/// The part that waiting for data must take.
+pub const LOADING: f64 = 0.05;
+/// The part that calls of `.item()` must take, and how many there must be.
+pub const ITEMS: f64 = 0.01;
+/// See [`ITEMS`].
+pub const ITEM_CALLS: u64 = 1_000;
+/// How much longer the busiest worker must take than if all had the same.
+pub const IMBALANCE: f64 = 1.3;
+/// Workgroups that take less than this, in ns, are small.
+pub const SMALL_NS: f64 = 2_000.0;
+/// The part of the cycles that must be stalls for memory.
+pub const STALLED: f64 = 0.5;
+/// What a page fault takes at least, in ns. From measurements of others on Linux on x86-64 (0.25 µs for
+/// a page that only has to be cleared, much more in virtual machines); it is not measured here.
+pub const FAULT_NS: f64 = 250.0;
+
+/// What holds a program back, with the evidence. Times are in ns; `efficiency` and `stalled` are parts from
+/// 0 to 1; `counter` is the place of a counter of the run; numbers that need not be whole are means.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[allow(missing_docs, reason = "the fields are named after what the variants and this comment say")]
+pub enum Rule {
+    /// Most of the time is between dispatches: how many there are, and the mean gap in ns.
+    Between { dispatches: u64, mean_gap_ns: f64, mean_ns: f64 },
+    /// Workers are idle in the dispatches of a site, although each could have a workgroup.
+    WorkersWait { site: OpId, efficiency: f64 },
+    /// A site's dispatches have fewer workgroups than there are workers.
+    FewWorkgroups { site: OpId, workgroups: f64, workers: usize },
+    /// A site's workgroups take so little time that giving them out costs as much: their mean in ns.
+    SmallWorkgroups { site: OpId, mean_ns: f64, efficiency: f64 },
+    /// In a site's dispatches, one worker does much more than the others.
+    Imbalance { site: OpId, imbalance: f64 },
+    /// The processor waits for memory in most cycles of an op: the counter of such cycles, and their part.
+    MemoryBound { op: Key, counter: usize, stalled: f64 },
+    /// An op touches fresh memory in each of its calls: the median of the counter of page faults.
+    FreshMemory { op: Key, counter: usize, median: f64, faults: f64 },
+    /// The program waits for its data loader: how often.
+    DataLoader { op: Key, calls: u64, mean_ns: f64 },
+    /// `.item()` is called thousands of times.
+    Items { op: Key, calls: u64, mean_ns: f64 },
+}
+
+/// A rule that holds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Fired {
+    /// The rule with its evidence.
+    pub rule: Rule,
+    /// The part of the wall time that is at stake, from 0 to 1.
+    pub share: f64,
+}
+
+/// The rules that hold, the one with the most at stake first. `sites` are those of the profile, if it has
+/// any; `summary` is one by op without a filter.
+pub fn rules(profile: &Profile, summary: &Summary, sites: Option<&Sites>) -> Vec<Fired> {
+    let wall = wall_ns(profile, summary);
+    if wall <= 0.0 || summary.sampled.is_some() {
+        return Vec::new();
+    }
+    let mut found = Vec::new();
+    let ns_per_tick = profile.timeline.ns_per_tick();
+    if let Some(sites) = sites {
+        between(sites, wall, ns_per_tick, &mut found);
+        workers(sites, wall, ns_per_tick, &mut found);
+    }
+    let passes = passes(profile, By::Op) as f64;
+    for row in summary.rows.iter().filter(|row| !row.key.is_apart(profile)) {
+        let total_ns = row.total.value * ns_per_tick / passes;
+        let own_ns = row.own.value * ns_per_tick / passes;
+        let calls = row.calls / passes as u64;
+        named(profile, row, calls, total_ns, wall, &mut found);
+        memory_bound(profile, row, own_ns, wall, &mut found);
+    }
+    fresh_memory(profile, summary, wall * passes, &mut found);
+    found.sort_by(|a, b| b.share.total_cmp(&a.share));
+    found
+}
+
+/// How long the program ran, as far as it is known: of each process, the thread that lived longest; with
+/// several passes, of one.
+fn wall_ns(profile: &Profile, summary: &Summary) -> f64 {
+    let on_device = devices(profile);
+    let mut of_process = vec![0f64; profile.processes.len()];
+    for thread in summary.threads.iter().filter(|t| on_device.get(t.process) == Some(&false)) {
+        let wall = &mut of_process[thread.process];
+        *wall = wall.max(thread.wall_ns);
+    }
+    of_process.iter().sum::<f64>() / passes(profile, By::Op) as f64
+}
+
+fn fire(rule: Rule, ns: f64, wall: f64, least: f64, found: &mut Vec<Fired>) {
+    let share = (ns / wall).clamp(0.0, 1.0);
+    if share >= least {
+        found.push(Fired { rule, share });
+    }
+}
+
+fn between(sites: &Sites, wall: f64, ns_per_tick: f64, found: &mut Vec<Fired>) {
+    let gap: f64 = sites.rows.iter().map(|site| site.gap).sum();
+    let gaps: u64 = sites.rows.iter().map(|site| site.gaps).sum();
+    let ns = |ticks: f64, of: u64| ticks * ns_per_tick / of.max(1) as f64;
+    let rule = Rule::Between {
+        dispatches: sites.dispatches,
+        mean_gap_ns: ns(gap, gaps),
+        mean_ns: ns(sites.rows.iter().map(|site| site.wall).sum(), sites.dispatches),
+    };
+    // Of the passes, gaps are sums and times are means.
+    let idle = (wall - sites.busy * ns_per_tick).min(gap * ns_per_tick);
+    fire(rule, idle, wall, MOST, found);
+}
+
+/// For each rule, the sites it holds for add up, and the one with the most at stake is named.
+fn workers(sites: &Sites, wall: f64, ns_per_tick: f64, found: &mut Vec<Fired>) {
+    let mut at_stake: [(f64, f64, Option<Rule>); 4] = [(0.0, 0.0, None); 4];
+    for site in &sites.rows {
+        let Some((which, rule, ticks)) = of_site(site, ns_per_tick) else { continue };
+        let (sum, most, named) = &mut at_stake[which];
+        *sum += ticks * ns_per_tick;
+        if ticks > *most {
+            (*most, *named) = (ticks, Some(rule));
+        }
+    }
+    for (ns, _, rule) in at_stake {
+        if let Some(rule) = rule {
+            fire(rule, ns, wall, WORTH, found);
+        }
+    }
+}
+
+/// Which rule holds for a site, and what is at stake in ticks of wall time.
+fn of_site(site: &Site, ns_per_tick: f64) -> Option<(usize, Rule, f64)> {
+    let (op, efficiency) = (site.op, site.efficiency);
+    if efficiency <= 0.0 || site.wall <= 0.0 || site.dispatches == 0 || site.workgroups == 0 {
+        return None;
+    }
+    let threads = (site.sum / (efficiency * site.wall)).round() as usize;
+    let workgroups = site.workgroups as f64 / site.dispatches as f64;
+    let mean_ns = site.sum * ns_per_tick / site.workgroups as f64;
+    // With as many workers as there are, it would take that part of the time.
+    let idle = site.wall * (1.0 - efficiency);
+    if threads < 2 {
+        return None;
+    }
+    Some(if workgroups < threads as f64 {
+        let rule = Rule::FewWorkgroups { site: op, workgroups, workers: threads };
+        (0, rule, idle)
+    } else if mean_ns < SMALL_NS {
+        (1, Rule::SmallWorkgroups { site: op, mean_ns, efficiency }, idle)
+    } else if site.imbalance >= IMBALANCE {
+        let rest = site.wall * (1.0 - 1.0 / site.imbalance);
+        (2, Rule::Imbalance { site: op, imbalance: site.imbalance }, rest.min(idle))
+    } else {
+        (3, Rule::WorkersWait { site: op, efficiency }, idle)
+    })
+}
+
+/// Rules about ops that hosts name.
+fn named(
+    profile: &Profile,
+    row: &Row,
+    calls: u64,
+    total_ns: f64,
+    wall: f64,
+    found: &mut Vec<Fired>,
+) {
+    let Key::Op(op) = row.key else { return };
+    let Some(op) = profile.ops.get(op) else { return };
+    let mean_ns = total_ns / calls.max(1) as f64;
+    match op.name.as_str() {
+        "aten::item" if calls >= ITEM_CALLS => {
+            fire(Rule::Items { op: row.key, calls, mean_ns }, total_ns, wall, ITEMS, found);
+        }
+        name if name.starts_with("enumerate(DataLoader)#") => {
+            let rule = Rule::DataLoader { op: row.key, calls, mean_ns };
+            fire(rule, total_ns, wall, LOADING, found);
+        }
+        _ => {}
+    }
+}
+
+/// The name of a counter without its modifiers.
+fn plain(name: &str) -> &str {
+    name.split(':').next().unwrap_or(name)
+}
+
+fn memory_bound(profile: &Profile, row: &Row, own_ns: f64, wall: f64, found: &mut Vec<Fired>) {
+    let counters = &profile.manifest.counters;
+    let is_cycles = |name: &str| matches!(plain(name), "cycles" | "cpu-cycles");
+    let is_stall = |name: &str| {
+        let name = plain(name);
+        name.contains("stalls_mem_any") || name.contains("stalls_l3_miss")
+    };
+    let find = |is: &dyn Fn(&str) -> bool| counters.iter().position(|c| is(&c.name));
+    let Some((cycles, counter)) = find(&is_cycles).zip(find(&is_stall)) else { return };
+    let value = |at: usize| row.counters.get(at).copied().flatten();
+    let Some((all, waiting)) = value(cycles).zip(value(counter)) else { return };
+    if all.calls != waiting.calls || all.value.value <= 0.0 {
+        return;
+    }
+    let stalled = (waiting.value.value / all.value.value).min(1.0);
+    if stalled >= STALLED {
+        let rule = Rule::MemoryBound { op: row.key, counter, stalled };
+        fire(rule, own_ns * stalled, wall, WORTH, found);
+    }
+}
+
+/// Ops whose median call has page faults. `wall` is of all passes together, as sums of counters are.
+fn fresh_memory(profile: &Profile, summary: &Summary, wall: f64, found: &mut Vec<Fired>) {
+    let counters = &profile.manifest.counters;
+    let is_faults = |name: &str| matches!(plain(name), "page-faults" | "faults" | "minor-faults");
+    let Some(counter) = counters.iter().position(|c| is_faults(&c.name)) else { return };
+    // Most ops have too few faults to be worth a look at their calls.
+    let many = |row: &&Row| {
+        let of = row.counters.get(counter).copied().flatten();
+        let faults = of.map_or(0.0, |of| of.value.value);
+        row.calls >= 10 && faults >= row.calls as f64 && faults * FAULT_NS >= WORTH * wall
+    };
+    let rows = summary.rows.iter().filter(|row| !row.key.is_apart(profile)).filter(many);
+    let rows: Vec<&Row> = rows.collect();
+    let keys: Vec<Vec<Key>> = rows.iter().map(|row| vec![row.key]).collect();
+    if keys.is_empty() {
+        return;
+    }
+    for (row, median) in rows.iter().zip(fresh_faults(profile, &keys, counter)) {
+        let Some(median) = median.filter(|median| *median >= 1.0) else { continue };
+        let of = row.counters.get(counter).copied().flatten();
+        let faults = of.map_or(0.0, |of| of.value.value);
+        let rule = Rule::FreshMemory { op: row.key, counter, median, faults };
+        // They cannot have taken longer than the op itself.
+        let own = row.own.value * profile.timeline.ns_per_tick();
+        fire(rule, (median * row.calls as f64 * FAULT_NS).min(own), wall, WORTH, found);
+    }
+}

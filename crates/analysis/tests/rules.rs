@@ -1,0 +1,203 @@
+//! Each rule on a scripted profile that has what it is about, and on one that has the opposite. One tick
+//! is 1 ns.
+
+use analysis::{Fired, Options, Rule, rules, sites, summarize};
+use profile::{Profile, Role};
+use testkit::{CallScript, ProfileScript, Scratch};
+
+fn fired(script: &ProfileScript) -> Vec<Fired> {
+    let scratch = Scratch::new();
+    let dir = scratch.join("x.cpt");
+    script.write(&dir);
+    let profile = Profile::open(&dir).unwrap();
+    let summary = summarize(&profile, &Options::default());
+    rules(&profile, &summary, sites(&profile, false).as_ref())
+}
+
+/// A hundred dispatches of one function, one every `every` ns. `work` has the durations of the workgroups
+/// of each, by worker; the workgroups of a worker follow each other.
+fn dispatches(every: u64, work: &[&[u64]]) -> ProfileScript {
+    let mut script = ProfileScript::monotonic();
+    let process = script.process(7);
+    process.library("m", &["f"]);
+    let all: usize = work.iter().map(|worker| worker.len()).sum();
+    let mut id = 0;
+    for (number, worker) in work.iter().enumerate() {
+        let of = process.thread(&format!("worker-{number}"));
+        for dispatch in 0..100u64 {
+            let mut at = 1_000 + dispatch * every;
+            for (place, duration) in (id..).zip(*worker) {
+                let call = CallScript::new(0, at, *duration);
+                of.call(call.workgroup(place, all as u32));
+                at += duration;
+            }
+        }
+        // A worker without workgroups is one if it ran any, here of another function.
+        id += worker.len() as u32;
+    }
+    script
+}
+
+/// The only rule that holds, and what is at stake.
+fn only(script: &ProfileScript) -> (Rule, f64) {
+    let all = fired(script);
+    let [one] = all.as_slice() else { panic!("{all:?}") };
+    (one.rule, one.share)
+}
+
+#[test]
+fn busy_workers_are_silent() {
+    let balanced: &[&[u64]] = &[&[5_000, 5_000], &[5_000, 5_000]];
+    assert_eq!(fired(&dispatches(10_100, balanced)), []);
+}
+
+/// Dispatches of 10 µs every 40 µs: three quarters of the time are between.
+#[test]
+fn most_of_the_time_is_between_dispatches() {
+    let balanced: &[&[u64]] = &[&[5_000, 5_000], &[5_000, 5_000]];
+    let (rule, share) = only(&dispatches(40_000, balanced));
+    let Rule::Between { dispatches: 100, mean_gap_ns, mean_ns } = rule else { panic!("{rule:?}") };
+    assert_eq!((mean_gap_ns, mean_ns), (30_000.0, 10_000.0));
+    // 99 gaps between 100 dispatches.
+    assert!((share - 2.97 / 3.97).abs() < 1e-9, "{share}");
+    assert_eq!(fired(&dispatches(15_000, balanced)), [], "a third is not most");
+}
+
+/// Worker 0 takes 16 µs, worker 1 takes 4 µs: 1.6 times the share, and an equal share would take 10.
+#[test]
+fn one_worker_does_the_most() {
+    let (rule, share) = only(&dispatches(16_000, &[&[8_000, 8_000], &[4_000]]));
+    assert!(matches!(rule, Rule::Imbalance { imbalance, .. } if (imbalance - 1.6).abs() < 1e-9));
+    assert!((share - 0.375).abs() < 1e-3, "{share}");
+    assert_eq!(fired(&dispatches(11_000, &[&[5_500, 5_500], &[4_500, 4_500]])), []);
+}
+
+/// One workgroup for two workers. The other one ran a workgroup once.
+#[test]
+fn the_workers_wait_for_workgroups() {
+    let mut script = dispatches(10_000, &[&[9_900]]);
+    let other = script.processes[0].thread("worker-1");
+    other.call(CallScript::new(0, 1_001_000, 9_900));
+    let (rule, share) = only(&script);
+    assert!(matches!(rule, Rule::FewWorkgroups { workgroups: 1.0, workers: 2, .. }), "{rule:?}");
+    assert!((share - 0.495).abs() < 0.01, "{share}");
+    // With one worker, none waits.
+    assert_eq!(fired(&dispatches(10_000, &[&[9_900]])), []);
+}
+
+/// Four workgroups of 200 ns, the second worker wakes up only when the first one is nearly done.
+#[test]
+fn workgroups_are_too_small() {
+    let mut script = dispatches(700, &[&[200, 200, 200]]);
+    for call in &mut script.processes[0].threads[0].items {
+        if let testkit::Item::Call(call) = call {
+            call.call.count[0] = 4;
+        }
+    }
+    let late = script.processes[0].thread("worker-1");
+    for dispatch in 0..100u64 {
+        late.call(CallScript::new(0, 1_450 + dispatch * 700, 200).workgroup(3, 4));
+    }
+    let all = fired(&script);
+    let small = all.iter().find(|one| matches!(one.rule, Rule::SmallWorkgroups { .. }));
+    let Some(Fired { rule: Rule::SmallWorkgroups { mean_ns, .. }, share }) = small else {
+        panic!("{all:?}")
+    };
+    assert_eq!(*mean_ns, 200.0);
+    // Of 650 ns, the workers are busy for 400.
+    assert!((share - 250.0 / 700.0).abs() < 0.01, "{share}");
+}
+
+/// Four large workgroups: the second worker begins late, so both have as much to do, but not at once.
+#[test]
+fn workers_wait_inside_of_dispatches() {
+    let mut script = ProfileScript::monotonic();
+    let process = script.process(7);
+    process.library("m", &["f"]);
+    for worker in 0..2u32 {
+        let of = process.thread(&format!("worker-{worker}"));
+        for dispatch in 0..100u64 {
+            for place in 0..2u64 {
+                let late = 20_000 * u64::from(worker);
+                let at = 1_000 + dispatch * 50_000 + late + place * 15_000;
+                let id = 2 * worker + place as u32;
+                of.call(CallScript::new(0, at, 10_000).workgroup(id, 4));
+            }
+        }
+    }
+    let (rule, share) = only(&script);
+    let Rule::WorkersWait { efficiency, .. } = rule else { panic!("{rule:?}") };
+    // 40 µs of work in 45 µs of two workers.
+    assert!((efficiency - 40.0 / 90.0).abs() < 1e-9, "{efficiency}");
+    assert!((share - 25.0 / 50.0).abs() < 0.01, "{share}");
+}
+
+fn counted(names: &[&str], calls: impl Iterator<Item = (u64, Vec<u64>)>) -> ProfileScript {
+    let mut script = ProfileScript::monotonic();
+    for name in names {
+        script.counter(name, 0);
+    }
+    let process = script.process(7);
+    process.library("m", &["f"]);
+    let of = process.thread("main");
+    let mut at = 1_000;
+    for (duration, values) in calls {
+        of.call(CallScript::new(0, at, duration).group(duration, &values));
+        at += duration + 10;
+    }
+    script
+}
+
+#[test]
+fn memory_bound() {
+    let names = ["cycles:u", "cycle_activity.stalls_l3_miss:u"];
+    let script = counted(&names, (0..100).map(|_| (1_000, vec![3_000, 2_400])));
+    let (rule, share) = only(&script);
+    assert!(matches!(rule, Rule::MemoryBound { counter: 1, stalled, .. } if stalled == 0.8));
+    assert!((share - 0.8).abs() < 0.02, "{share}");
+    assert_eq!(fired(&counted(&names, (0..100).map(|_| (1_000, vec![3_000, 600])))), []);
+    let others = ["cycles:u", "instructions:u"];
+    assert_eq!(fired(&counted(&others, (0..100).map(|_| (1_000, vec![3_000, 2_900])))), []);
+}
+
+/// 8 faults in each call of 10 µs: at least 2 µs. If only the first call has faults, memory is kept.
+#[test]
+fn fresh_memory_in_each_call() {
+    let script = counted(&["page-faults"], (0..100).map(|_| (10_000, vec![8])));
+    let (rule, share) = only(&script);
+    assert!(matches!(rule, Rule::FreshMemory { counter: 0, median: 8.0, faults: 800.0, .. }));
+    assert!((share - 0.2).abs() < 0.01, "{share}");
+    let kept = (0..100).map(|call| (10_000, vec![if call == 0 { 800 } else { 0 }]));
+    assert_eq!(fired(&counted(&["page-faults"], kept)), []);
+}
+
+fn torch(name: &str, calls: u64, duration: u64, every: u64) -> ProfileScript {
+    let mut script = ProfileScript::monotonic();
+    let process = script.process(7);
+    let machine = process.machine("torch");
+    let op = process.op(machine, Role::Op, name, "");
+    let of = process.thread("python3");
+    for call in 0..calls {
+        of.call(CallScript::op(op, 1_000 + call * every, duration));
+    }
+    script
+}
+
+#[test]
+fn the_data_loader_is_waited_for() {
+    let name = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__";
+    let (rule, share) = only(&torch(name, 100, 3_000, 10_000));
+    assert!(matches!(rule, Rule::DataLoader { calls: 100, mean_ns: 3_000.0, .. }));
+    assert!((share - 0.3).abs() < 0.01, "{share}");
+    assert_eq!(fired(&torch(name, 100, 300, 10_000)), [], "3 % of the time");
+    assert_eq!(fired(&torch("aten::linear", 100, 3_000, 10_000)), []);
+}
+
+#[test]
+fn items() {
+    let (rule, share) = only(&torch("aten::item", 5_000, 500, 10_000));
+    assert!(matches!(rule, Rule::Items { calls: 5_000, mean_ns: 500.0, .. }));
+    assert!((share - 0.05).abs() < 0.01, "{share}");
+    assert_eq!(fired(&torch("aten::item", 500, 500, 10_000)), [], "too few");
+    assert_eq!(fired(&torch("aten::item", 5_000, 50, 10_000)), [], "0.5 % of the time");
+}

@@ -1,0 +1,259 @@
+//! `counterpoint explain`: says what goes with the slow calls of an op.
+//!
+//! ```text
+//!  open ─► summarize: which op has the most time ─► analysis::explain ─► sentences ─┬─► text
+//!                                                                                   ├─► markdown
+//!                                                                                   └─► json
+//! ```
+
+mod json;
+
+use std::collections::BTreeMap;
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use analysis::{Explained, Fired, Key, Options, Summary, explain, summarize};
+use clap::ValueEnum;
+use profile::Profile;
+
+use crate::failure::Failure;
+use crate::input;
+use crate::matching;
+use crate::terminal::{self, known_width, say, stdout, visible};
+use crate::view::explained::{head, sentences};
+use crate::view::held_back::{advice, finding, fired};
+use crate::view::labels::{labels, op_of};
+use crate::view::losses;
+use crate::view::open::open;
+use crate::view::ranks::RankArgs;
+use crate::view::rights::Needs;
+use crate::view::units::plural;
+use crate::view::wrap::{PROSE_WIDTH, wrapped};
+
+/// Say which recorded variables go with the slow calls of an op.
+///
+/// First calls, the time in the run, thread, CPU, workgroup, arguments, each counter, moves to other
+/// CPUs, and what other threads did meanwhile are compared with the durations, and with what chance
+/// would have found. What stands out is said with its size; if nothing does, that is said. What goes
+/// with slow calls need not be why they are slow. Without an op, what may hold the whole program back
+/// is listed, too.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Name of the op (`*` matches any text, `?` any character), and the profile directory. With one
+    /// word, it is the profile if there is such a directory, and otherwise the op. The default is the
+    /// op with the most time, and `counterpoint.cpt`.
+    #[arg(value_names = ["OP", "PROFILE"], num_args = 0..=2, value_parser = input::profile())]
+    words: Vec<PathBuf>,
+    #[command(flatten)]
+    ranks: RankArgs,
+    /// Explain only the N ops with the most time of those that match; 0 for all.
+    #[arg(long, value_name = "N", default_value_t = 3)]
+    top: usize,
+    /// Compare durations as they were recorded. Without this option, what the recorder added is
+    /// subtracted.
+    #[arg(long)]
+    raw: bool,
+    /// Width of the text in characters, as for `report --width`.
+    #[arg(long, value_name = "N")]
+    width: Option<usize>,
+    /// Output format.
+    #[arg(long, value_enum, default_value_t)]
+    format: ExplainFormat,
+}
+
+/// `--format`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+enum ExplainFormat {
+    /// Text for people.
+    #[default]
+    Text,
+    /// One JSON document; docs/schema.md describes it.
+    Json,
+    /// Markdown, for a pull request or an issue.
+    Markdown,
+}
+
+impl From<ExplainFormat> for terminal::Kind {
+    fn from(format: ExplainFormat) -> Self {
+        match format {
+            ExplainFormat::Text | ExplainFormat::Markdown => Self::People,
+            ExplainFormat::Json => Self::Json,
+        }
+    }
+}
+
+/// What is printed.
+struct View<'a> {
+    profile: &'a Profile,
+    summary: &'a Summary,
+    /// What was asked for; `None` for the op with the most time.
+    glob: Option<&'a str>,
+    ops: &'a [Explained],
+    /// How many further ops match.
+    left_out: usize,
+    /// Only if no op was asked for: what holds the program back.
+    rules: Vec<Fired>,
+    raw: bool,
+}
+
+/// The op and the profile among the words.
+fn words(words: &[PathBuf]) -> (Option<&str>, PathBuf) {
+    let default = || PathBuf::from("counterpoint.cpt");
+    match words {
+        [] => (None, default()),
+        [one] if one.is_dir() => (None, one.clone()),
+        [one] => (one.to_str(), default()),
+        [op, profile, ..] => (op.to_str(), profile.clone()),
+    }
+}
+
+/// Prints what goes with slow calls.
+pub fn main(args: Args) -> Result<ExitCode, Failure> {
+    let (glob, path) = words(&args.words);
+    let looks_like_path = |glob: &str| glob.contains('/') || Path::new(glob).extension().is_some();
+    if let Some(glob) = glob.filter(|glob| args.words.len() == 1 && looks_like_path(glob))
+        && !path.exists()
+    {
+        return Err(Failure::new(format!("open {}: there is no such profile", visible(glob)))
+            .hint("explain OP PROFILE names the op first"));
+    }
+    let mut profile = open(&path, &Needs::default())?;
+    args.ranks.choose(&mut profile)?;
+    let summary = summarize(&profile, &Options { raw: args.raw, ..Options::default() });
+    let mut ops = ops(&profile, &summary, glob);
+    if ops.is_empty() {
+        match glob {
+            Some(glob) => matching::no_op(&profile, "explain", glob),
+            None => say!("the profile has no timed call that belongs to a thread"),
+        }
+        return Ok(ExitCode::from(1));
+    }
+    let top = match (glob, args.top) {
+        (None, _) => 1,
+        (_, 0) => ops.len(),
+        (_, top) => top,
+    };
+    let left_out = ops.len().saturating_sub(top);
+    ops.truncate(top);
+    let found = explain(&profile, &ops, summary.raw, 0);
+    let view = View {
+        profile: &profile,
+        summary: &summary,
+        glob,
+        ops: &found,
+        left_out: if glob.is_some() { left_out } else { 0 },
+        rules: if glob.is_none() { fired(&profile, &summary) } else { Vec::new() },
+        raw: args.raw,
+    };
+    let mut out = BufWriter::new(stdout(args.format.into()));
+    match args.format {
+        ExplainFormat::Text => {
+            let width = args.width.or_else(known_width).unwrap_or(PROSE_WIDTH).max(40);
+            text(&mut out, &view, width)?;
+        }
+        ExplainFormat::Markdown => markdown(&mut out, &view)?,
+        ExplainFormat::Json => json::print(&mut out, &view)?,
+    }
+    out.flush()?;
+    if args.format != ExplainFormat::Json {
+        losses::say(&summary.losses);
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The ops that match, the one with the most time first. Rows that differ only in their arguments are
+/// one op.
+fn ops(profile: &Profile, summary: &Summary, glob: Option<&str>) -> Vec<Vec<Key>> {
+    let mut groups: BTreeMap<(String, String), (f64, Vec<Key>)> = BTreeMap::new();
+    for row in summary.rows.iter().filter(|row| !row.key.is_apart(profile)) {
+        let label = labels(profile, &[row.key]).concat();
+        let op = op_of(profile, row.key);
+        let is_asked = |glob: &str| match op {
+            Some(op) => profile::demangle::matches(glob, &op.name),
+            None => model::glob::matches(glob, &label),
+        };
+        if !glob.is_none_or(is_asked) {
+            continue;
+        }
+        let library = op.map_or(String::new(), |op| op.library.to_string());
+        let group = groups.entry((label, library)).or_default();
+        group.0 += row.own.value;
+        group.1.push(row.key);
+    }
+    let mut groups: Vec<(f64, Vec<Key>)> = groups.into_values().collect();
+    groups.sort_by(|a, b| b.0.total_cmp(&a.0));
+    groups.into_iter().map(|(_, keys)| keys).collect()
+}
+
+impl View<'_> {
+    /// The name of an op; of rows with different arguments, without these.
+    fn name(&self, explained: &Explained) -> String {
+        labels(self.profile, &explained.keys[..1]).concat()
+    }
+
+    /// What is said once below all.
+    fn ending(&self) -> Option<String> {
+        let found = self.ops.iter().any(|one| !one.answer.findings.is_empty());
+        found.then(|| "What goes with slow calls need not be why they are slow.".to_owned())
+    }
+
+    fn further(&self) -> Option<String> {
+        let ops = plural(self.left_out as u128, "further op");
+        (self.left_out > 0).then(|| format!("{ops} with less time match (--top 0)"))
+    }
+
+    fn drift(explained: &Explained) -> Option<&'static str> {
+        let others = explained.answer.findings.len() > 1;
+        (explained.answer.drifts && others)
+            .then_some("all but the time in the run is compared within sixteenths of it")
+    }
+}
+
+fn text(out: &mut impl Write, view: &View<'_>, width: usize) -> std::io::Result<()> {
+    for explained in view.ops {
+        let most = if view.glob.is_none() { " (the op with the most time)" } else { "" };
+        writeln!(out, "{}{most}", visible(&view.name(explained)))?;
+        wrapped(out, "  ", &head(explained), width)?;
+        let drift = View::drift(explained).map(str::to_owned);
+        for sentence in sentences(view.profile, explained).into_iter().chain(drift) {
+            wrapped(out, "  - ", &sentence, width)?;
+        }
+        writeln!(out)?;
+    }
+    for line in view.further().into_iter().chain(view.ending()) {
+        wrapped(out, "", &line, width)?;
+    }
+    for (at, one) in view.rules.iter().enumerate() {
+        if at == 0 {
+            writeln!(out, "\nWhat may hold the program back:")?;
+        }
+        wrapped(out, "  - ", &finding(view.profile, one), width)?;
+        wrapped(out, "    try: ", advice(&one.rule), width)?;
+    }
+    Ok(())
+}
+
+fn markdown(out: &mut impl Write, view: &View<'_>) -> std::io::Result<()> {
+    use crate::view::markdown::plain;
+    for explained in view.ops {
+        let most = if view.glob.is_none() { " (the op with the most time)" } else { "" };
+        writeln!(out, "**{}**{most}: {}", plain(&view.name(explained)), plain(&head(explained)))?;
+        writeln!(out)?;
+        let drift = View::drift(explained).map(str::to_owned);
+        for sentence in sentences(view.profile, explained).into_iter().chain(drift) {
+            writeln!(out, "- {}", plain(&sentence))?;
+        }
+        writeln!(out)?;
+    }
+    for line in view.further().into_iter().chain(view.ending()) {
+        writeln!(out, "{line}")?;
+    }
+    for (at, one) in view.rules.iter().enumerate() {
+        if at == 0 {
+            writeln!(out, "\nWhat may hold the program back:\n")?;
+        }
+        writeln!(out, "- {} (try: {})", plain(&finding(view.profile, one)), advice(&one.rule))?;
+    }
+    Ok(())
+}

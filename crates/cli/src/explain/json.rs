@@ -1,0 +1,232 @@
+//! What goes with slow calls as one JSON document, which `docs/schema.md` describes.
+
+use std::io::{self, Write};
+
+use analysis::explain::{Class, Effect, Finding, Level, Silent, What};
+use analysis::{Explained, Fired};
+use profile::Profile;
+use serde::Serialize;
+
+use super::View;
+use crate::view::explained::{name, sentences};
+use crate::view::head::ProfileHead;
+use crate::view::held_back::{advice, finding, rule_name};
+use crate::view::keys::{KeyOut, ThreadRef, key_out, thread_ref};
+use crate::view::labels::op_of;
+use crate::view::losses::{LossOut, losses_out};
+
+const SCHEMA: &str = "counterpoint.explain/1";
+
+#[derive(Serialize)]
+struct Document<'a> {
+    schema: &'static str,
+    profile: ProfileHead<'a>,
+    asked: Asked<'a>,
+    ops: Vec<OpOut<'a>>,
+    /// Only if no op was asked for.
+    rules: Vec<RuleOut>,
+    losses: Vec<LossOut>,
+}
+
+#[derive(Serialize)]
+struct Asked<'a> {
+    /// Null: the op with the most time.
+    op: Option<&'a str>,
+    probe_subtracted: bool,
+}
+
+#[derive(Serialize)]
+struct RuleOut {
+    rule: &'static str,
+    share_of_wall: f64,
+    sentence: String,
+    advice: &'static str,
+}
+
+#[derive(Serialize)]
+struct OpOut<'a> {
+    /// Several if they differ only in their arguments.
+    rows: Vec<KeyOut<'a>>,
+    calls: u64,
+    used_calls: usize,
+    median_ns: f64,
+    slowest: SlowestOut,
+    /// Why nothing was asked.
+    silent: Option<&'static str>,
+    drifts: bool,
+    variables: Vec<String>,
+    findings: Vec<FindingOut<'a>>,
+    sentences: Vec<String>,
+}
+
+#[derive(Serialize)]
+struct SlowestOut {
+    calls: usize,
+    share: f64,
+    median_ns: f64,
+}
+
+#[derive(Serialize)]
+struct FindingOut<'a> {
+    variable: String,
+    strength: f64,
+    effect: EffectOut<'a>,
+    same_as: Vec<SameOut<'a>>,
+}
+
+#[derive(Serialize)]
+struct SameOut<'a> {
+    variable: String,
+    effect: EffectOut<'a>,
+}
+
+#[derive(Serialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+enum EffectOut<'a> {
+    Ordered {
+        spearman: f64,
+        slowest: LevelOut,
+        others: LevelOut,
+    },
+    Class {
+        class: Option<ClassOut<'a>>,
+        median_ns: f64,
+        others_median_ns: f64,
+        share: f64,
+        share_of_slowest: f64,
+        mutual_information: f64,
+    },
+    First {
+        calls: usize,
+        median_ns: f64,
+        others_median_ns: f64,
+    },
+    Time {
+        spearman: f64,
+        first_tenth_ns: f64,
+        last_tenth_ns: f64,
+        /// From 1.
+        slowest_tenth: usize,
+        slowest_tenth_ns: f64,
+    },
+}
+
+#[derive(Serialize)]
+struct LevelOut {
+    median: f64,
+    mean: f64,
+    nonzero_share: f64,
+}
+
+/// What a class is; null for what is too rare to be one.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum ClassOut<'a> {
+    Thread(ThreadRef),
+    Process { process: usize },
+    Cpu { cpu: u32 },
+    Workgroups { first_workgroup: u32, last_workgroup: u32 },
+    Arguments { arguments: &'a str },
+}
+
+pub fn print(out: &mut impl Write, view: &View<'_>) -> io::Result<()> {
+    let profile = view.profile;
+    let rule = |fired: &Fired| RuleOut {
+        rule: rule_name(&fired.rule),
+        share_of_wall: fired.share,
+        sentence: finding(profile, fired),
+        advice: advice(&fired.rule),
+    };
+    let document = Document {
+        schema: SCHEMA,
+        profile: ProfileHead::new(&profile.manifest, profile),
+        asked: Asked { op: view.glob, probe_subtracted: !view.raw && !view.summary.raw },
+        ops: view.ops.iter().map(|one| op_out(profile, one)).collect(),
+        rules: view.rules.iter().map(rule).collect(),
+        losses: losses_out(&view.summary.losses),
+    };
+    serde_json::to_writer_pretty(&mut *out, &document)?;
+    writeln!(out)
+}
+
+fn op_out<'a>(profile: &'a Profile, explained: &Explained) -> OpOut<'a> {
+    let answer = &explained.answer;
+    let same = |(what, effect): &(What, Effect)| SameOut {
+        variable: name(profile, *what),
+        effect: effect_out(profile, explained, *what, effect),
+    };
+    let finding = |finding: &Finding| FindingOut {
+        variable: name(profile, finding.what),
+        strength: finding.strength,
+        effect: effect_out(profile, explained, finding.what, &finding.effect),
+        same_as: finding.same.iter().map(same).collect(),
+    };
+    OpOut {
+        rows: explained.keys.iter().map(|key| key_out(profile, *key)).collect(),
+        calls: explained.calls,
+        used_calls: explained.used,
+        median_ns: answer.slow.of_all,
+        slowest: SlowestOut {
+            calls: answer.slow.calls,
+            share: answer.slow.share,
+            median_ns: answer.slow.median,
+        },
+        silent: answer.silent.map(|silent| match silent {
+            Silent::TooFew => "too_few",
+            Silent::Even => "even",
+            Silent::Alike => "alike",
+        }),
+        drifts: answer.drifts,
+        variables: explained.asked.iter().map(|what| name(profile, *what)).collect(),
+        findings: answer.findings.iter().map(finding).collect(),
+        sentences: sentences(profile, explained),
+    }
+}
+
+fn effect_out<'a>(
+    profile: &'a Profile,
+    explained: &Explained,
+    what: What,
+    effect: &Effect,
+) -> EffectOut<'a> {
+    let level = |of: Level| LevelOut { median: of.median, mean: of.mean, nonzero_share: of.some };
+    match *effect {
+        Effect::Ordered { spearman, slow, others } => {
+            EffectOut::Ordered { spearman, slowest: level(slow), others: level(others) }
+        }
+        Effect::Class { class, median, others, share, of_slow, information } => EffectOut::Class {
+            class: explained.class(what, class).and_then(|class| class_out(profile, class)),
+            median_ns: median,
+            others_median_ns: others,
+            share,
+            share_of_slowest: of_slow,
+            mutual_information: information,
+        },
+        Effect::First { calls, median, others } => {
+            EffectOut::First { calls, median_ns: median, others_median_ns: others }
+        }
+        Effect::Time { spearman, first, last, slowest: (tenth, median), .. } => EffectOut::Time {
+            spearman,
+            first_tenth_ns: first,
+            last_tenth_ns: last,
+            slowest_tenth: tenth + 1,
+            slowest_tenth_ns: median,
+        },
+    }
+}
+
+fn class_out(profile: &Profile, class: Class) -> Option<ClassOut<'_>> {
+    Some(match class {
+        Class::Thread(process, thread) => ClassOut::Thread(thread_ref(profile, process, thread)),
+        Class::Process(process) => ClassOut::Process { process },
+        Class::Cpu(cpu) => ClassOut::Cpu { cpu },
+        Class::Workgroups(first_workgroup, last_workgroup) => {
+            ClassOut::Workgroups { first_workgroup, last_workgroup }
+        }
+        Class::Arguments(op) => {
+            let op = op_of(profile, analysis::Key::Op(op))?;
+            ClassOut::Arguments { arguments: &op.arguments }
+        }
+        Class::Others => return None,
+    })
+}
