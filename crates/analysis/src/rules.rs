@@ -47,6 +47,9 @@ pub const FAULT_NS: f64 = 250.0;
 pub enum Rule {
     /// Most of the time is between dispatches: how many there are, and the mean gap in ns.
     Between { dispatches: u64, mean_gap_ns: f64, mean_ns: f64 },
+    /// Most of the time is between runs of the model: how many runs, the mean time before one, and what
+    /// one takes, in ns.
+    BetweenRuns { runs: u64, mean_gap_ns: f64, mean_ns: f64 },
     /// Workers are idle in the dispatches of a site, although each could have a workgroup.
     WorkersWait { site: OpId, efficiency: f64 },
     /// A site's dispatches have fewer workgroups than there are workers.
@@ -127,6 +130,14 @@ fn between(sites: &Sites, wall: f64, ns_per_tick: f64, found: &mut Vec<Fired>) {
         dispatches: sites.dispatches,
         mean_gap_ns: ns(gap, gaps),
         mean_ns: ns(sites.rows.iter().map(|site| site.wall).sum(), sites.dispatches),
+    };
+    let rule = match sites.run().filter(|run| run.dispatches > 1 && run.before > run.between) {
+        Some(run) => Rule::BetweenRuns {
+            runs: run.runs,
+            mean_gap_ns: run.before * ns_per_tick,
+            mean_ns: (run.busy + run.between) * ns_per_tick,
+        },
+        None => rule,
     };
     // Of the passes, gaps are sums and times are means.
     let idle = (wall - sites.busy * ns_per_tick).min(gap * ns_per_tick);

@@ -63,6 +63,26 @@ fn most_of_the_time_is_between_dispatches() {
     assert_eq!(fired(&dispatches(15_000, balanced)), [], "a third is not most");
 }
 
+/// Runs of two dispatches with 1 µs between them, every 40 µs.
+#[test]
+fn most_of_the_time_is_between_runs() {
+    let mut script = ProfileScript::monotonic();
+    let process = script.process(7);
+    process.library("m", &["f", "g"]);
+    for worker in 0..2 {
+        let thread = process.thread("worker");
+        for run in 0..100 {
+            for op in 0..2 {
+                let at = 40_000 * run + 6_000 * u64::from(op);
+                thread.call(CallScript::new(op, at, 5_000).workgroup(worker, 2));
+            }
+        }
+    }
+    let (rule, _) = only(&script);
+    let Rule::BetweenRuns { runs: 100, mean_gap_ns, mean_ns } = rule else { panic!("{rule:?}") };
+    assert_eq!((mean_gap_ns, mean_ns), (29_000.0, 11_000.0));
+}
+
 /// Worker 0 takes 16 µs, worker 1 takes 4 µs: 1.6 times the share, and an equal share would take 10.
 #[test]
 fn one_worker_does_the_most() {

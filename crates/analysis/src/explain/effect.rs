@@ -3,6 +3,11 @@
 use super::association::{information, ranks, spearman};
 use super::findings::Values;
 
+/// A class is worth saying if the median of its calls is this times that of the others, or if this times
+/// as many of them are slow as there would be by chance.
+const LARGER: f64 = 1.05;
+const MORE_SLOW: f64 = 1.5;
+
 /// How large it is. Durations are in the unit in which they were given.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Effect {
@@ -81,7 +86,10 @@ impl Effect {
         match self {
             Self::First { median, others, .. } => *median >= first_times * others,
             Self::Ordered { slow, others, .. } => slow != others,
-            Self::Class { .. } | Self::Time { .. } => true,
+            Self::Class { median, others, share, of_slow, .. } => {
+                *median >= LARGER * others || *of_slow >= MORE_SLOW * share
+            }
+            Self::Time { .. } => true,
         }
     }
 }

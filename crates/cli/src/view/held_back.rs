@@ -11,7 +11,7 @@ use super::units::{grouped, number, percent, plural, shorten, time};
 /// Longer names of ops are shortened, so that a sentence has two lines of 80 columns.
 const NAME: usize = 40;
 /// With more calls than this, a report does not read them once more to look at dispatches.
-const MOST_CALLS: u64 = 20_000_000;
+const MOST_CALLS: u64 = 2_000_000;
 
 /// The rules that hold, the one with the most at stake first. Reads all calls once more if the profile has
 /// dispatches. `summary` is one by op without a filter.
@@ -44,6 +44,12 @@ pub fn finding(profile: &Profile, fired: &Fired) -> String {
             "most of the time is between dispatches: a gap of {} before each of {}, which take {}",
             time(mean_gap_ns),
             grouped(dispatches.into()),
+            time(mean_ns)
+        ),
+        Rule::BetweenRuns { runs, mean_gap_ns, mean_ns } => format!(
+            "most of the time is between runs of the model: {} before each of {}, which take {}",
+            time(mean_gap_ns),
+            grouped(runs.into()),
             time(mean_ns)
         ),
         Rule::WorkersWait { site, efficiency } => format!(
@@ -96,6 +102,9 @@ pub fn advice(rule: &Rule) -> &'static str {
         Rule::Between { .. } => {
             "fuse dispatches, run several invocations at once, or look at what the caller does between them (report --by thread)"
         }
+        Rule::BetweenRuns { .. } => {
+            "look at what the program does between its runs (report --by thread), or run several at once"
+        }
         Rule::WorkersWait { .. } => {
             "look at when its workgroups begin (trace export), and whether other programs use the CPUs"
         }
@@ -117,6 +126,7 @@ pub fn advice(rule: &Rule) -> &'static str {
 pub fn rule_name(rule: &Rule) -> &'static str {
     match rule {
         Rule::Between { .. } => "between_dispatches",
+        Rule::BetweenRuns { .. } => "between_runs",
         Rule::WorkersWait { .. } => "workers_wait",
         Rule::FewWorkgroups { .. } => "few_workgroups",
         Rule::SmallWorkgroups { .. } => "small_workgroups",

@@ -237,6 +237,7 @@ def usual(names, calls_per_op, threads, grid=1):
                  "counts": joint}
                 for counter in ("task-clock", "page-faults")
             ],
+            "explained": ["calls of workgroup 0 take 1.3 times as long as the others", "nothing else stands out of first calls"] if op % 2 == 0 else [],
             "goesWith": table("goes_with", "ops", "What goes with slow calls", [
                 column("counter", "counter", True), column("spearman", "Spearman (ranks)"), column("pearson", "Pearson (values)"),
                 column("calls", "calls"), column("note", "", True),
@@ -353,7 +354,7 @@ def hostile():
             one[key] = replaced(one[key], lambda text: f"{text} {HOSTILE[next(n) % 3]}")
     head["roofline"] = replaced(head["roofline"], lambda text: f"{text} {HOSTILE[next(n) % 3]}")
     for op in head["ops"]:
-        for key in ("where", "facts", "longest", "joints", "goesWith"):
+        for key in ("where", "facts", "longest", "joints", "goesWith", "explained"):
             op[key] = replaced(op[key], lambda text: f"{text} {HOSTILE[next(n) % 3]}"[:90])
     return head, block
 
@@ -367,7 +368,7 @@ def missing():
         one["rest"] = [[rest[0]] + [None] * (len(rest) - 1) for rest in one["rest"]]
     head["roofline"].update({"x": [], "y": [], "roofs": [], "points": []})
     for i, op in enumerate(head["ops"]):
-        op.update({"facts": [[label, ""] for label, _ in op["facts"]], "where": "", "lanes": [], "joints": [], "goesWith": None})
+        op.update({"facts": [[label, ""] for label, _ in op["facts"]], "where": "", "lanes": [], "joints": [], "goesWith": None, "explained": []})
         op["drift"] = {"from": 0, "width": 0, "parts": [None, None]} if i else None
         op["times"] = {"first": 0, "counts": []} if i else None
         op["longest"]["rows"] = [{"cells": [None] * 4, "at": 0, "thread": -1}]
