@@ -17,6 +17,7 @@ pub mod effect;
 pub mod findings;
 mod neighbours;
 mod permuted;
+pub mod variable;
 
 use std::collections::BTreeMap;
 
@@ -27,8 +28,10 @@ use crate::amounts::PARTS;
 use crate::table::Key;
 use drawn::{Call, Drawn, draw};
 pub use effect::{Effect, Level};
-pub use findings::{Answer, Finding, Silent, Slow, Values, Variable};
-use findings::{MOST_CLASSES, stand_out};
+use findings::stand_out;
+pub use findings::{Answer, Finding, Silent, Slow};
+use variable::MOST_CLASSES;
+pub use variable::{Values, Variable};
 
 /// The most calls of an op that are looked at.
 pub const MOST_CALLS: usize = 100_000;

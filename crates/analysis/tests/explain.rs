@@ -7,7 +7,8 @@ use std::process::{Command, Stdio};
 
 use analysis::Key;
 use analysis::explain::association::{information, ranks, spearman};
-use analysis::explain::findings::{Answer, MOST_CLASSES, Silent, stand_out};
+use analysis::explain::findings::{Answer, Silent, stand_out};
+use analysis::explain::variable::MOST_CLASSES;
 use analysis::explain::{Class, Effect, Values, Variable, What, explain};
 use profile::Profile;
 use testkit::{CallScript, ProfileScript, Random, Scratch};

@@ -1,7 +1,7 @@
 //! How large it is what goes with slow calls.
 
 use super::association::{information, ranks, spearman};
-use super::findings::Values;
+use super::variable::Values;
 
 /// A class is worth saying if the median of its calls is this times that of the others, or if this times
 /// as many of them are slow as there would be by chance.

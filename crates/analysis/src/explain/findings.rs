@@ -28,6 +28,7 @@ use super::association::{
 };
 use super::effect::{Effect, effect_of};
 use super::permuted::{Blocks, TIMES_TAU};
+use super::variable::{MOST_CLASSES, Values, Variable};
 
 /// The probability that a variable is named although none goes with the durations.
 const LEVEL: f64 = 0.02;
@@ -43,8 +44,6 @@ pub const INFORMATION: f64 = 0.1;
 pub const SLOWEST: f64 = 0.05;
 /// If the slowest calls take less than this times the median, there is nothing to explain.
 pub const EVEN: f64 = 1.05;
-/// The most classes of a variable.
-pub const MOST_CLASSES: usize = 64;
 /// First calls stand out if their median is at least this times that of the others.
 const FIRST_TIMES: f64 = 1.5;
 /// Into so many parts the time is divided.
@@ -59,28 +58,6 @@ const SAME_CLASSES: f64 = 0.8;
 /// Of variables that are the same, the one with fewer classes is named if it has this part of the
 /// strength.
 const SIMPLER: f64 = 0.9;
-
-/// A variable of the calls.
-#[derive(Clone, Debug)]
-pub struct Variable {
-    /// What it is.
-    pub what: What,
-    /// One value for each call, in the order in which they began.
-    pub values: Values,
-}
-
-/// The values of a variable.
-#[derive(Clone, Debug)]
-pub enum Values {
-    /// More and less; NaN is missing.
-    Ordered(Vec<f64>),
-    /// Classes below [`MOST_CLASSES`]; `u32::MAX` is missing.
-    Classes(Vec<u32>),
-    /// Whether it is the first one on its thread.
-    First(Vec<bool>),
-    /// The order itself.
-    Time,
-}
 
 /// What goes with the durations of some calls.
 #[derive(Clone, Debug, Default)]
