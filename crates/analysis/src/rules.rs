@@ -2,7 +2,7 @@
 //! part of the wall time that is at stake, which is the most that could be gained.
 //!
 //! A rule is silent if less than its threshold is at stake, or if what it needs was not recorded. Rules
-//! about dispatches of IREE look at sites ([`crate::sites`]). Each site's idle time of workers counts
+//! about dispatches of IREE look at sites ([`crate::sites()`]). Each site's idle time of workers counts
 //! for one rule only:
 //!
 //! ```text

@@ -1,6 +1,8 @@
 //! What goes with slow calls: on data in which nothing does, on data in which one thing does, and on
 //! scripted profiles.
 
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
 use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};

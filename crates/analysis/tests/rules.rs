@@ -1,6 +1,8 @@
 //! Each rule on a scripted profile that has what it is about, and on one that has the opposite. One tick
 //! is 1 ns.
 
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
 use analysis::{Fired, Options, Rule, rules, sites, summarize};
 use profile::{Profile, Role};
 use testkit::{CallScript, ProfileScript, Scratch};

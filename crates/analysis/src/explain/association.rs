@@ -46,7 +46,7 @@ pub fn spearman(a: &[f64], b: &[f64]) -> f64 {
 }
 
 /// The number of calls in each pair of classes, `of` below `kinds` classes: row by row of the first one.
-pub(super) fn cells(classes: &[u32], of: &[u8], kinds: usize, cells: &mut Vec<u32>) {
+pub(super) fn cells(classes: &[u32], of: &[u8], kinds: usize, cells: &mut [u32]) {
     cells.fill(0);
     for (class, of) in classes.iter().zip(of) {
         let at = *class as usize * kinds + usize::from(*of);

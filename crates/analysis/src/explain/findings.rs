@@ -11,8 +11,8 @@
 //! six classes, of which the last two are the slowest tenth. What is weaker than [`CORRELATION`],
 //! [`TAIL`] or [`INFORMATION`] does not stand out, however certain it is.
 //!
-//! **Chance.** A strength must not be reached in any of as many other orders ([`super::permuted`]) as
-//! make the probability that any variable is named by chance at most [`LEVEL`] (Bonferroni over all
+//! **Chance.** A strength must not be reached in any of as many other orders (`permuted`) as
+//! make the probability that any variable is named by chance at most `LEVEL` (Bonferroni over all
 //! strengths that were looked at).
 //!
 //! **Drift.** If durations go with the time in the run, everything that changed over the run goes with
