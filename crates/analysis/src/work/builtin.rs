@@ -38,19 +38,29 @@ aten::*                   unknown
 
 # TVM: arguments have the result at the end. What is fused with a product is small beside it and does not
 # count.
-*conv2d*                  [n, c, h, w], [o, c, r, s], [n, o, p, q] flop = 2*n*o*p*q*c*r*s; bytes = arguments
-*conv2d*                  [n, c, h, w], [o, c, r, s], [*], [n, o, p, q] flop = 2*n*o*p*q*c*r*s; bytes = arguments
+# The result is the last argument, whatever is fused behind the convolution. Weights of groups fit no rule.
+*conv2d*                  [n, c, h, w], [o, c, r, s]  flop = 2*last*c*r*s; bytes = arguments
 *NT_matmul*               [*b, m, k], [n, k]          flop = 2*b*m*k*n; bytes = arguments
 *matmul*                  [*b, m, k], [k, n]          flop = 2*b*m*k*n; bytes = arguments
 *matmul*                  [*b, m, k], [*b, k, n]      flop = 2*b*m*k*n; bytes = arguments
 *dense*                   [*b, m, k], [n, k]          flop = 2*b*m*k*n; bytes = arguments
 *layer_norm*              [*n, d], [d], [d], [*n, d]  flop = 8*n*d; bytes = arguments
 *softmax*                 [*n], [*n]                  flop = 5*n; bytes = arguments
-add*                      [*], [*], [*]               flop = last; bytes = arguments
-multiply*                 [*], [*], [*]               flop = last; bytes = arguments
-subtract*                 [*], [*], [*]               flop = last; bytes = arguments
-divide*                   [*], [*], [*]               flop = last; bytes = arguments
-relu*                     [*n], [*n]                  flop = n; bytes = arguments
+add                       [*], [*], [*]               flop = last; bytes = arguments
+add?                      [*], [*], [*]               flop = last; bytes = arguments
+add??                     [*], [*], [*]               flop = last; bytes = arguments
+multiply                  [*], [*], [*]               flop = last; bytes = arguments
+multiply?                 [*], [*], [*]               flop = last; bytes = arguments
+multiply??                [*], [*], [*]               flop = last; bytes = arguments
+subtract                  [*], [*], [*]               flop = last; bytes = arguments
+subtract?                 [*], [*], [*]               flop = last; bytes = arguments
+subtract??                [*], [*], [*]               flop = last; bytes = arguments
+divide                    [*], [*], [*]               flop = last; bytes = arguments
+divide?                   [*], [*], [*]               flop = last; bytes = arguments
+divide??                  [*], [*], [*]               flop = last; bytes = arguments
+relu                      [*n], [*n]                  flop = n; bytes = arguments
+relu?                     [*n], [*n]                  flop = n; bytes = arguments
+relu??                    [*n], [*n]                  flop = n; bytes = arguments
 
 # IREE: the name of a dispatch has the loops of its largest op, with their sizes.
 *_batch_matmul_*          bxmxnxk                     flop = 2*b*m*n*k; bytes = size*b*(m*k + k*n + m*n)

@@ -48,6 +48,23 @@ fn elementwise_ops_on_paper() {
     assert_eq!(work("aten::native_layer_norm", "float32[32, 64], float32[64], float32[64]"), norm);
 }
 
+/// 5 channels of 6 × 6 results, each of 3 channels of 3 × 3 products. What is fused behind it changes no
+/// more than the bytes, also where a bias has the dimensions of a result.
+#[test]
+fn convolutions_on_paper() {
+    let flop = Some(2.0 * f64::from(5 * 6 * 6 * 3 * 3 * 3));
+    let (x, w, y) = ("float32[1, 3, 8, 8]", "float32[5, 3, 3, 3]", "float32[1, 5, 6, 6]");
+    let numbers = f64::from(3 * 64 + 5 * 27 + 5 * 36);
+    assert_eq!(work("conv2d", &format!("{x}, {w}, {y}")), Some((flop, Some(4.0 * numbers))));
+    let with_bias = work("fused_conv2d_add_relu", &format!("{x}, {w}, float32[1, 5, 1, 1], {y}"));
+    assert_eq!(with_bias, Some((flop, Some(4.0 * (numbers + 5.0)))));
+    // One channel of the weights for each of the input's: a group of its own.
+    let depthwise = format!("{x}, float32[3, 1, 3, 3], float32[1, 3, 6, 6]");
+    assert_eq!(work("depthwise_conv2d", &depthwise), None);
+    // Fused ops are more than the one that they begin with.
+    assert_eq!(work("add_rms_norm", &format!("{x}, {x}, {x}")), None);
+}
+
 /// What a rule does not say is absent, and not 0.
 #[test]
 fn what_is_not_known_is_absent() {
