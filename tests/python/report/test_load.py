@@ -5,10 +5,12 @@ import io
 import json
 import os
 import pickle
+import re
 import subprocess
 import sys
 from html.parser import HTMLParser
 
+import places
 import pytest
 
 import counterpoint
@@ -36,6 +38,19 @@ def path(tmp_path_factory):
     trace.write_text(json.dumps({"traceEvents": events}))
     _program.run(["trace", "import", str(trace), "-o", str(folder / "x.cpt")])
     return str(folder / "x.cpt")
+
+
+def test_the_example_of_the_page(path, tmp_path, monkeypatch, capsys):
+    pytest.importorskip("pandas")
+    (tmp_path / "mlp.cpt").symlink_to(path, target_is_directory=True)
+    monkeypatch.chdir(tmp_path)
+    page = (places.ROOT / "docs/python.md").read_text()
+    for code in re.findall(r"^```python\n(.*?)^```", page, re.S | re.M):
+        exec(code, {})  # noqa: S102
+    rows = [line.split() for line in capsys.readouterr().out.splitlines()]
+    # The table of ops, and of two durations of 20 and 30 us, from their count to the largest.
+    assert any(row[1:4] == ["matmul", "2", "50000.0"] for row in rows), rows
+    assert any(row[:3] == ["matmul", "2.0", "25000.0"] and row[-1] == "30000.0" for row in rows), rows
 
 
 def test_ops_are_those_of_the_report(path):

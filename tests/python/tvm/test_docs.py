@@ -12,9 +12,10 @@ import pytest
 import support
 
 # The examples about PyTorch run where PyTorch is: tests/python/torch/test_torch_docs.py. That of
-# sampling.md is run by crates/cli/tests/it/sampled.rs, on profiles whose totals are known.
+# sampling.md is run by crates/cli/tests/it/sampled.rs, on profiles whose totals are known, and that of
+# python.md by tests/python/report/test_load.py, on a profile.
 PAGES = sorted([*(p for p in places.ROOT.glob("docs/*.md")
-                  if not p.name.startswith("pytorch") and p.name != "sampling.md"),
+                  if not p.name.startswith("pytorch") and p.name not in ("sampling.md", "python.md")),
                 places.ROOT / "README.md", places.ROOT / "bindings/python/README.md"])
 BLOCKS = [(page, n, code) for page in PAGES
           for n, code in enumerate(re.findall(r"^```python\n(.*?)^```", page.read_text(), re.S | re.M))]
