@@ -27,7 +27,7 @@ use super::association::{
     as_correlation, cells, classes, correlation, information, information_of, ranks, spearman,
 };
 use super::effect::{Effect, effect_of};
-use super::permuted::{Blocks, TIMES_TAU};
+use super::permuted::Blocks;
 use super::variable::{MOST_CLASSES, Values, Variable};
 
 /// The probability that a variable is named although none goes with the durations.
@@ -151,9 +151,9 @@ impl Durations {
     }
 
     /// The blocks in which they may change places: see [`Blocks::new`].
-    fn blocks(&self, times: f64) -> Option<Blocks> {
+    fn blocks(&self) -> Option<Blocks> {
         let from_middle: Vec<f32> = self.ranks.iter().map(|rank| rank.abs()).collect();
-        Blocks::new(&[&self.ranks, &from_middle, &self.is_slow], times)
+        Blocks::new(&[&self.ranks, &from_middle, &self.is_slow])
     }
 
     /// The blocks for a question about the time in the run. A drift would make all calls alike, so a line
@@ -164,8 +164,8 @@ impl Durations {
             values.chunks(quarter).flat_map(without_line).collect()
         };
         let (ranks, is_slow) = (level(&self.ranks), level(&self.is_slow));
-        let from_middle: Vec<f32> = ranks.iter().map(|rank| rank.abs()).collect();
-        Blocks::new(&[&ranks, &from_middle, &is_slow], 2.0 * TIMES_TAU)
+        let from_middle = level(&ranks.iter().map(|rank| rank.abs()).collect::<Vec<f32>>());
+        Blocks::for_time(&[&ranks, &from_middle, &is_slow])
     }
 
     /// The same within each sixteenth of the run, so that there is no drift.
@@ -236,7 +236,7 @@ pub fn stand_out(durations: &[f64], variables: &[Variable], workers: usize) -> A
         survive(&of_time, &recorded, blocks, orders, workers).contains(&true)
     });
     let tested = if drifts { &level } else { &recorded };
-    let Some(blocks) = tested.blocks(TIMES_TAU) else { return silent(Silent::Alike) };
+    let Some(blocks) = tested.blocks() else { return silent(Silent::Alike) };
     let rest: Vec<&Variable> =
         variables.iter().filter(|one| !matches!(one.values, Values::Time)).collect();
     let (mut asked, mut whose) = (Vec::new(), Vec::new());

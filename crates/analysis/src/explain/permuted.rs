@@ -9,9 +9,13 @@
 //! **The length.** τ is by how much the variance of a mean of neighbours is larger than if they were
 //! independent: the largest of B·Var(means of B)/Var over B = 1, 2, 4, … up to a twentieth of the
 //! calls, for the ranks, their distances from the middle, and the slowest calls. A block has
-//! 4 (τ − 1) calls on average, and twice as many where the time in the run is asked about, which is the
-//! slowest of all variables. With fewer than 16 blocks nothing can be told. What blocks of this length
-//! miss is an eighth of the variance of chance at most.
+//! 4 (τ − 1) calls on average. With fewer than 16 blocks nothing can be told. If neighbours are alike in
+//! all that they have, what blocks of this length miss is an eighth of the variance of chance at most.
+//!
+//! **The time in the run** is the slowest of all variables, so most depends on the length there. If calls
+//! are alike over a long time, but mostly differ by chance, then τ is small although the time is long. So
+//! a block is also twice as long as the smallest B whose means show most of τ − 1, for a τ that is a
+//! standard deviation smaller than it seems.
 
 use crate::diff::flips::split_mix;
 
@@ -20,7 +24,11 @@ const LEAST_BLOCKS: usize = 16;
 /// The fewest means of neighbours whose variance says anything.
 const LEAST_MEANS: usize = 20;
 /// How many times τ − 1 a block is long.
-pub(super) const TIMES_TAU: f64 = 4.0;
+const TIMES_TAU: f64 = 4.0;
+/// How many times the reach of calls ([`reach`]) a block is long.
+const TIMES_REACH: usize = 2;
+/// Means that show this part of τ − 1 show most of it.
+const MOST_OF_TAU: f64 = 0.75;
 /// Blocks need not be shorter than so that there are this many. Long ones are moved faster.
 const MANY_BLOCKS: usize = 500;
 
@@ -33,13 +41,23 @@ pub(super) struct Blocks {
 }
 
 impl Blocks {
-    /// Blocks of so many times τ − 1, for calls of which this is known, in their order. `None` if
-    /// neighbours are so alike that there would be too few blocks.
-    pub fn new(series: &[&[f32]], times: f64) -> Option<Self> {
+    /// Blocks for calls of which this is known, in their order. `None` if neighbours are so alike that
+    /// there would be too few blocks.
+    pub fn new(series: &[&[f32]]) -> Option<Self> {
+        Self::longer_than(0, TIMES_TAU, series)
+    }
+
+    /// The same for a question about the time in the run.
+    pub fn for_time(series: &[&[f32]]) -> Option<Self> {
+        let reach = series.iter().map(|one| reach(one)).max().unwrap_or(0);
+        Self::longer_than(TIMES_REACH * reach, 2.0 * TIMES_TAU, series)
+    }
+
+    fn longer_than(least: usize, times: f64, series: &[&[f32]]) -> Option<Self> {
         let calls = series.first().map_or(0, |one| one.len());
         let tau = series.iter().map(|one| tau(one)).fold(1.0, f64::max);
         let length = (times * (tau - 1.0)).round() as usize;
-        let length = length.max(calls / MANY_BLOCKS).max(1);
+        let length = length.max(least).max(calls / MANY_BLOCKS).max(1);
         (length * LEAST_BLOCKS <= calls).then_some(Self { calls, length })
     }
 
@@ -74,11 +92,29 @@ impl Blocks {
 
 /// By how much the variance of a mean of neighbours is larger than if they were independent: at least 1.
 fn tau(values: &[f32]) -> f64 {
+    taus(values).iter().fold(1.0, |most, (_, tau)| most.max(*tau))
+}
+
+/// The fewest neighbours whose mean shows most of τ, or 0 if τ may be chance.
+fn reach(values: &[f32]) -> usize {
+    let taus = taus(values);
+    // A variance of so few means is known this well, in parts of it, if they are normal.
+    let at_least = |(batch, tau): &(usize, f64)| {
+        tau * (1.0 - (2.0 * *batch as f64 / values.len() as f64).sqrt())
+    };
+    let most = taus.iter().map(at_least).fold(1.0, f64::max);
+    let shows_most = |(_, tau): &&(usize, f64)| tau - 1.0 >= MOST_OF_TAU * (most - 1.0);
+    if most == 1.0 { 0 } else { taus.iter().find(shows_most).map_or(0, |(batch, _)| *batch) }
+}
+
+/// Numbers of neighbours, and by how much the variance of the mean of as many is larger than if they
+/// were independent.
+fn taus(values: &[f32]) -> Vec<(usize, f64)> {
     let n = values.len();
     let mean = values.iter().map(|v| f64::from(*v)).sum::<f64>() / n.max(1) as f64;
     let variance =
         values.iter().map(|v| (f64::from(*v) - mean).powi(2)).sum::<f64>() / n.max(1) as f64;
-    let mut most: f64 = 1.0;
+    let mut all = Vec::new();
     let mut batch = 2;
     while variance > 0.0 && batch * LEAST_MEANS <= n {
         let means = values.chunks_exact(batch).map(|some| {
@@ -86,10 +122,10 @@ fn tau(values: &[f32]) -> f64 {
             (sum / batch as f64 - mean).powi(2)
         });
         let of_means = means.sum::<f64>() / (n / batch) as f64;
-        most = most.max(batch as f64 * of_means / variance);
+        all.push((batch, batch as f64 * of_means / variance));
         batch *= 2;
     }
-    most
+    all
 }
 
 #[cfg(test)]
@@ -118,15 +154,24 @@ mod tests {
         let runs: Vec<f32> = (0..2_500).flat_map(|_| [coin(); 8]).collect();
         assert!((7.0..12.0).contains(&tau(&runs)), "{}", tau(&runs));
         assert_eq!(tau(&[1.0; 100]), 1.0);
+        // A twentieth of the variance stays for 64 calls, so the mean of 64 has a τ of about 4.
+        let state = &mut 9;
+        let mut noise = || (split_mix(state) % 1_000) as f32 - 499.5;
+        let mixed: Vec<f32> = (0..400)
+            .flat_map(|_| {
+                let stays = noise() * 0.23;
+                [(); 64].map(|()| stays + noise())
+            })
+            .collect();
+        assert!((2.0..8.0).contains(&tau(&mixed)), "{}", tau(&mixed));
+        assert!((32..=512).contains(&reach(&mixed)), "{}", reach(&mixed));
+        // Even if chance makes a few means vary a little more.
+        assert!(reach(&alone) <= 8, "{}", reach(&alone));
         let walk = (0..2_000).scan(0.0, |sum, _| {
             *sum += coin() - 499.5;
             Some(*sum)
         });
         let walk: Vec<f32> = walk.collect();
-        assert_eq!(
-            Blocks::new(&[&walk], TIMES_TAU),
-            None,
-            "all neighbours of a random walk are alike"
-        );
+        assert_eq!(Blocks::new(&[&walk]), None, "all neighbours of a random walk are alike");
     }
 }
