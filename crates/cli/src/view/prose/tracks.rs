@@ -9,8 +9,8 @@ use profile::tracks::{ScopeNames, Series};
 use serde::Serialize;
 
 use super::overview::Overview;
-use super::units::{bytes, grouped, number, percent, time};
 use crate::terminal::visible;
+use crate::view::units::{bytes, grouped, number, percent, time};
 
 /// This many series are listed; the others are only counted.
 pub const LISTED: usize = 32;

@@ -6,9 +6,9 @@
 
 use analysis::{By, Row, SlowFirst};
 
-use super::labels::labels;
 use super::overview::Overview;
-use super::units::{percent, plural, time};
+use crate::view::labels::labels;
+use crate::view::units::{percent, plural, time};
 
 /// This many ops are named; the others are only counted.
 const NAMED: usize = 3;

@@ -8,10 +8,10 @@ use analysis::{Estimate, Hidden};
 use serde::{Serialize, Serializer};
 
 use super::layout::Names;
-use super::metrics;
 use super::units;
 use crate::failure::Failure;
 use crate::output::Format;
+use crate::view::metrics;
 
 /// The content of a cell. A missing value is `None` in the column, never zero.
 #[derive(Clone, Debug, PartialEq)]

@@ -10,8 +10,8 @@
 
 use std::collections::HashMap;
 
-use super::table::{Table, Value};
-use super::units::plural;
+use crate::view::table::{Table, Value};
+use crate::view::units::plural;
 
 /// The name of the column.
 pub const SOURCE: &str = "source";

@@ -7,10 +7,10 @@ use analysis::{Contradiction, Key, Violation};
 use model::{Loss, Severity};
 use profile::{Host, LossCount, Origin, Profile, State, is_over};
 
-use super::labels::labels;
 use super::losses::by_severity;
 use super::overview::{Overview, name_of};
-use super::units::{grouped, plural};
+use crate::view::labels::labels;
+use crate::view::units::{grouped, plural};
 
 /// This many rows with contradictions are named; the others are only counted.
 const NAMED: usize = 3;

@@ -3,9 +3,9 @@
 use profile::Usage;
 use serde::Serialize;
 
-use super::labels::process_label;
 use super::overview::Overview;
-use super::units::{grouped, plural, time};
+use crate::view::labels::process_label;
+use crate::view::units::{grouped, plural, time};
 
 /// What the kernel counted for all threads, for the report's head. `None` if the profile has no
 /// such counts.

@@ -6,7 +6,7 @@ use profile::Profile;
 use serde::Serialize;
 
 use super::overview::Overview;
-use super::units::{grouped, number, percent, plural, time};
+use crate::view::units::{grouped, number, percent, plural, time};
 
 /// From this part of the program's processor time on, the head of a report says what recording
 /// cost.

@@ -6,9 +6,9 @@ use model::Severity;
 use profile::LossCount;
 use serde::Serialize;
 
-use super::units::grouped;
-use super::wrap::wrapped;
 use crate::terminal::{Style, say};
+use crate::view::units::grouped;
+use crate::view::wrap::wrapped;
 
 /// The meaning of the loss's error number, if it has one.
 pub fn errno_text(loss: &LossCount) -> Option<String> {

@@ -1,7 +1,7 @@
 //! Which rows of a table are shown, and in which order, if rows are below other rows.
 
-use super::table::Table;
 use crate::failure::Failure;
+use crate::view::table::Table;
 
 /// What chooses rows.
 pub struct Choice<'a> {

@@ -3,9 +3,9 @@
 use model::metric::Bound;
 use serde::Serialize;
 
-use super::units;
+use crate::view::units;
 
-/// The rank of a metric's column ([`super::table::Column::rank`]), which decides what is left out
+/// The rank of a metric's column ([`crate::view::table::Column::rank`]), which decides what is left out
 /// first. A metric that the user asked for stays as long as the counters do. Among the built-in
 /// ones, rates by time and metrics that repeat another one are left out early.
 pub fn rank(metric: &Bound) -> u8 {
@@ -65,7 +65,7 @@ pub fn text(value: f64, unit: &str, declared: bool) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::text;
+    use crate::view::text;
 
     #[test]
     fn values_for_people() {

@@ -6,8 +6,8 @@ use profile::Profile;
 use serde::Serialize;
 
 use super::overview::Overview;
-use super::table::{Cells, Column, Value};
-use super::units::{grouped, percent};
+use crate::view::table::{Cells, Column, Value};
+use crate::view::units::{grouped, percent};
 
 /// The line at the head of a report: the budget, and what was timed. None without a budget.
 pub fn head(profile: &Profile, summary: &Summary) -> Vec<(&'static str, String)> {

@@ -4,7 +4,7 @@ use analysis::{Counts, Summary, passes};
 
 use super::overview::{Overview, name_of};
 use super::sampled;
-use super::units::{percent, plural, time};
+use crate::view::units::{percent, plural, time};
 
 /// A smaller part of the threads' time than this is not worth saying.
 const WORTH_SAYING: f64 = 0.01;

@@ -12,12 +12,12 @@ use model::metric::Bound;
 use profile::{Op, Profile, Usage};
 
 use super::labels::{has_roles, labels, op_of, process_label, silent_label};
-use super::layout::{Names, THREAD_WIDTH};
 use super::metrics as metric_cells;
-use super::overview::name_of;
-use super::sampled;
 use super::source::{self, SOURCE};
-use super::table::{Cells, Column, Found, Quantity, Table, Value};
+use crate::view::layout::{Names, THREAD_WIDTH};
+use crate::view::overview::name_of;
+use crate::view::sampled;
+use crate::view::table::{Cells, Column, Found, Quantity, Table, Value};
 
 /// The table of a summary, with its rows in the summary's order.
 pub fn of_summary(profile: &Profile, summary: &Summary, options: &Options) -> Table {

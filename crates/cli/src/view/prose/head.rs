@@ -9,9 +9,9 @@ use serde::Serialize;
 
 use super::overview::Overview;
 use super::sampled;
-use super::units::{moment, plural, shorten, time};
 use super::{answer, price, ranks, usage};
 use crate::terminal::visible;
+use crate::view::units::{moment, plural, shorten, time};
 
 /// The few lines above a report, each with a label and a text: what matters most, what recording
 /// cost, and which part of the profile is shown.

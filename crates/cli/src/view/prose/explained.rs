@@ -4,8 +4,8 @@ use analysis::explain::{Answer, Class, Effect, Level, Silent, What};
 use analysis::{Explained, Key};
 use profile::Profile;
 
-use super::labels::{labels, op_of, process_label, thread_label};
-use super::units::{number, percent, plural, time};
+use crate::view::labels::{labels, op_of, process_label, thread_label};
+use crate::view::units::{number, percent, plural, time};
 
 /// What is compared with what is not among these: it differs by less.
 const HARDLY: f64 = 1.05;

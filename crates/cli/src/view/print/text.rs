@@ -5,11 +5,11 @@ use std::io::{self, Write};
 use analysis::Hidden;
 
 use super::layout::{Kind, SAYS_NOTHING, Shown, layout};
-use super::sampled;
-use super::source::SOURCE;
 use super::table::{Column, Table, Value};
 use super::units::{grouped, percent, plural};
 use super::wrap::{PROSE_WIDTH, wrapped};
+use crate::view::sampled;
+use crate::view::source::SOURCE;
 
 /// Why a thread's time off a CPU is only known to be at most so much.
 pub const ASSUMED_ON_CPU: &str = "at most: no counter measured the CPU time in some calls, which are taken \

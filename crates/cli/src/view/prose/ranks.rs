@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use profile::Profile;
 
-use super::units::plural;
 use crate::failure::Failure;
+use crate::view::units::plural;
 
 /// What to do if a profile has no ranks.
 pub const ORIGIN: &str = "ranks come from torchrun, mpirun or srun, or from `run --rank N`";

@@ -4,9 +4,9 @@
 use analysis::{By, Fired, Rule, Sites, Summary, rules, sites};
 use profile::Profile;
 
-use super::labels::labels;
 use super::overview::Overview;
-use super::units::{grouped, number, percent, plural, shorten, time};
+use crate::view::labels::labels;
+use crate::view::units::{grouped, number, percent, plural, shorten, time};
 
 /// Longer names of ops are shortened, so that a sentence has two lines of 80 columns.
 const NAME: usize = 40;
