@@ -19,6 +19,7 @@
 
 mod utc;
 
+use crate::wire::{Decoder, Encoder, Truncated, Wire, wire};
 use std::fmt;
 
 pub use utc::UtcClock;
@@ -31,6 +32,15 @@ pub enum ClockKind {
     Monotonic = 0,
     /// The x86-64 time-stamp counter.
     Tsc = 1,
+}
+
+impl Wire for ClockKind {
+    fn put(&self, e: &mut Encoder) {
+        e.u8(*self as u8);
+    }
+    fn get(d: &mut Decoder<'_>) -> Result<Self, Truncated> {
+        Self::from_u8(d.u8()?).ok_or(Truncated { at: 0 })
+    }
 }
 
 impl ClockKind {
@@ -99,6 +109,8 @@ pub struct Granularity {
     /// this is the time of a reading.
     pub typical_ticks: u64,
 }
+
+wire!(Granularity { smallest_ticks, typical_ticks });
 
 /// Number of readings that [`ClockKind::granularity`] makes.
 const READINGS: usize = 128;
@@ -213,6 +225,8 @@ pub struct Snapshot {
     /// The moment is known to lie within `ticks ± uncertainty_ticks`.
     pub uncertainty_ticks: u64,
 }
+
+wire!(Snapshot { ticks, monotonic_ns, realtime_ns, uncertainty_ticks });
 
 impl Snapshot {
     /// Reads all clocks as close together as five attempts allow. Takes about 1 µs.

@@ -1,5 +1,7 @@
 //! The roles of calls: what a call is, in the model's terms, whichever host makes it.
 
+use crate::wire::{Decoder, Encoder, Truncated, Wire};
+
 /// The kind of a call of an export, in the model's terms.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
@@ -62,5 +64,15 @@ impl Role {
             Self::Bookkeeping => "bookkeeping",
             Self::Range => "range",
         }
+    }
+}
+
+impl Wire for Role {
+    fn put(&self, e: &mut Encoder) {
+        e.u8(*self as u8);
+    }
+    /// A role of a later version counts as the default one.
+    fn get(d: &mut Decoder<'_>) -> Result<Self, Truncated> {
+        Ok(Self::ALL.get(usize::from(d.u8()?)).copied().unwrap_or_default())
     }
 }

@@ -72,7 +72,7 @@ pub(crate) fn frames(
         match block {
             Ok(block) => {
                 // The process may not have been able to write the whole one, of which this says less.
-                write(&block.module_frame().to_bytes())?;
+                write(&LoopFrame::Module(block.module_frame()).to_bytes())?;
                 block.write(&mut write)?;
             }
             Err(_) => return Ok(true),

@@ -1,5 +1,7 @@
 //! What the values of calls mean, and their texts.
 
+use crate::wire::{Decoder, Encoder, Truncated, Wire, wire};
+
 /// The meaning of a key of values; see [`crate::page`]. Keys below [`crate::page::FIRST_USER_KEY`]
 /// have a fixed meaning and no frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,4 +46,16 @@ pub struct Text {
     pub id: u32,
     /// The text.
     pub text: String,
+}
+
+wire!(ValueKey { id, kind, name });
+wire!(Text { id, text });
+
+impl Wire for ValueKind {
+    fn put(&self, e: &mut Encoder) {
+        e.u8(*self as u8);
+    }
+    fn get(d: &mut Decoder<'_>) -> Result<Self, Truncated> {
+        Self::from_u8(d.u8()?).ok_or(Truncated { at: 0 })
+    }
 }
