@@ -82,24 +82,16 @@ pub fn prepare(layout: &Layout) -> Result<Plan> {
     let ratio = Formula::Ratio { over: Of::new("stats", "wall"), under: Of::new("numpy", "wall") };
     Ok(Plan {
         cases: vec![
-            Case {
-                label: "stats",
-                command: Box::new(move || {
+            Case::new("stats", Observe::PrivateMemory, move || {
                     let mut command = Command::new(&program);
                     command.arg("stats").arg(&profile).stdout(Stdio::null());
                     command
                 }),
-                observe: Observe::PrivateMemory,
-            },
-            Case {
-                label: "numpy",
-                command: Box::new(move || {
+            Case::new("numpy", Observe::PrivateMemory, move || {
                     let mut command = Command::new(&python);
                     command.args(["-c", PEER]).arg(&parquet).stdout(Stdio::null());
                     command
                 }),
-                observe: Observe::PrivateMemory,
-            },
         ],
         figures: vec![
             figure("wall time", "ms", value("stats", "wall"), Some(10_000.0)),

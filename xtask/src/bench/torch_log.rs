@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 use anyhow::{Context, Result};
 
-use super::plan::{Case, Figure, Formula, Observe, Of, Plan};
+use super::plan::{Case, Figure, Observe, Of, Plan};
 use crate::dist;
 use crate::layout::Layout;
 use crate::process::{quiet, timed};
@@ -68,34 +68,23 @@ pub fn prepare(layout: &Layout) -> Result<Plan> {
     let path = Path::new("/dev/shm").join(format!("counterpoint-torch-{}", std::process::id()));
     std::fs::create_dir(&path).with_context(|| format!("create {}", path.display()))?;
     let folder = Rc::new(Folder(path));
-    let case = Case {
-        label: "torch",
-        command: Box::new(move || {
-            let at = |name: &str| folder.0.join(name);
-            let profile = at("run.cpt");
-            // `run` would keep an earlier profile next to the new one.
-            if profile.is_dir() {
-                let _ = std::fs::remove_dir_all(&profile);
-            }
-            let mut command = Command::new(&program);
-            command.arg("run").arg("-o").arg(profile).arg("--").arg(&python);
-            command.args(["-c", SCRIPT]).arg(at("torch.json"));
-            command
-        }),
-        observe: Observe::Lines,
-    };
+    let case = Case::new("torch", Observe::Lines, move || {
+        let at = |name: &str| folder.0.join(name);
+        let profile = at("run.cpt");
+        // `run` would keep an earlier profile next to the new one.
+        if profile.is_dir() {
+            let _ = std::fs::remove_dir_all(&profile);
+        }
+        let mut command = Command::new(&program);
+        command.arg("run").arg("-o").arg(profile).arg("--").arg(&python);
+        command.args(["-c", SCRIPT]).arg(at("torch.json"));
+        command
+    });
     timed("record a million events with torch", || quiet(&mut (case.command)(), "torch"))?;
-    let value = |name: &str, of: &'static str| Figure {
-        name: name.to_owned(),
-        unit: "ms",
-        formula: Formula::Value(Of::new("torch", of)),
-        at_most: None,
-    };
-    let ratio = |name: &str, under: &'static str, at_most| Figure {
-        name: name.to_owned(),
-        unit: "",
-        formula: Formula::Ratio { over: Of::new("torch", "log"), under: Of::new("torch", under) },
-        at_most,
+    let value =
+        |name: &str, of: &'static str| Figure::value(name, "ms", Of::new("torch", of), None);
+    let ratio = |name: &str, under: &'static str, at_most| {
+        Figure::ratio(name, "", Of::new("torch", "log"), Of::new("torch", under), at_most)
     };
     Ok(Plan {
         cases: vec![case],

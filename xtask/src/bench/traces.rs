@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 use anyhow::{Context, Result, ensure};
 
-use super::plan::{Case, Figure, Formula, Observe, Of, Plan};
+use super::plan::{Case, Figure, Observe, Of, Plan};
 use crate::dist;
 use crate::layout::Layout;
 use crate::process::{cargo, output, quiet, timed};
@@ -115,36 +115,28 @@ impl Ground {
         file: &str,
     ) -> Case {
         let (folder, path) = (Rc::clone(&self.folder), self.folder.file(file));
-        Case {
-            label,
-            command: Box::new(move || {
-                let _folder = &folder;
-                let mut command = Command::new(&python);
-                command.args(["-c", script]).arg(&path);
-                command
-            }),
-            observe: Observe::Lines,
-        }
+        Case::new(label, Observe::Lines, move || {
+            let _folder = &folder;
+            let mut command = Command::new(&python);
+            command.args(["-c", script]).arg(&path);
+            command
+        })
     }
 
     /// `counterpoint trace VERB FROM -o TO`, where both files are in the folder.
     fn trace(&self, label: &'static str, verb: &'static str, from: &str, to: &str) -> Case {
         let (program, folder) = (self.program.clone(), Rc::clone(&self.folder));
         let (from, to) = (folder.file(from), folder.file(to));
-        Case {
-            label,
-            command: Box::new(move || {
-                let _folder = &folder;
-                // `trace import` would keep an earlier profile next to the new one.
-                if to.is_dir() {
-                    let _ = std::fs::remove_dir_all(&to);
-                }
-                let mut command = Command::new(&program);
-                command.args(["trace", verb]).arg(&from).arg("-o").arg(&to);
-                command
-            }),
-            observe: Observe::PrivateMemory,
-        }
+        Case::new(label, Observe::PrivateMemory, move || {
+            let _folder = &folder;
+            // `trace import` would keep an earlier profile next to the new one.
+            if to.is_dir() {
+                let _ = std::fs::remove_dir_all(&to);
+            }
+            let mut command = Command::new(&program);
+            command.args(["trace", verb]).arg(&from).arg("-o").arg(&to);
+            command
+        })
     }
 
     /// The number of slices in a file of the folder.
@@ -169,16 +161,11 @@ fn size(path: &Path) -> Result<u64> {
 }
 
 fn value(name: &str, unit: &'static str, of: Of, at_most: Option<f64>) -> Figure {
-    Figure { name: name.to_owned(), unit, formula: Formula::Value(of), at_most }
+    Figure::value(name, unit, of, at_most)
 }
 
 fn ratio(name: &str, over: Of, under: Of, at_most: f64) -> Figure {
-    Figure {
-        name: name.to_owned(),
-        unit: "",
-        formula: Formula::Ratio { over, under },
-        at_most: Some(at_most),
-    }
+    Figure::ratio(name, "", over, under, Some(at_most))
 }
 
 fn wall(case: &'static str) -> Of {
