@@ -60,7 +60,7 @@ pub struct LoopModule {
     pub cost: Option<HitCost>,
     /// The 10th and the 90th percentile of the same measurements.
     pub cost_range: Option<[HitCost; 2]>,
-    /// Where its machine code is. Profiles of earlier versions do not say.
+    /// Where its machine code is. `None` if it is not known.
     pub code: Option<LoopCode>,
 }
 
@@ -118,7 +118,7 @@ pub struct LoopRow {
     /// Sum of the squares of these times.
     pub squares: u128,
     /// Mode timed: the part of `ticks` that was spent in instrumented loops directly inside. Mode sampled:
-    /// the longest of the times in `ticks`; 0 in profiles of earlier versions.
+    /// the longest of the times in `ticks`; 0 if it is not known.
     pub child_ticks: u64,
     /// Iterations of the hits in `iterated`.
     pub iterations: u64,
@@ -134,8 +134,8 @@ pub struct LoopRow {
     pub counted: u64,
     /// What the counters of the process's pass added in these, by counter; empty if none were read.
     pub counters: Vec<u64>,
-    /// The iterations of single hits. Missing where none were counted or nobody asked, in mode log, and in
-    /// profiles of earlier versions.
+    /// The iterations of single hits. Missing where none were counted or nobody asked, and in
+    /// mode log.
     pub trips: Option<LoopTrips>,
 }
 

@@ -42,7 +42,7 @@ pub struct Manifest {
     /// [`MANIFEST_SCHEMA`].
     pub schema: String,
     /// The profile's random id, 32 hexadecimal digits; its pool contains the same id. Empty in
-    /// profiles of earlier versions, whose pools are never touched.
+    /// imports, which have no pool.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub id: String,
     /// Version of the program that recorded.

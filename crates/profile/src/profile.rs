@@ -106,19 +106,19 @@ pub struct Process {
     /// Texts that values refer to, by number.
     pub texts: HashMap<u32, String>,
     /// The cost of its probes, with one entry for each thread and set of counters that was
-    /// calibrated. In profiles of earlier versions, only the first thread was.
+    /// calibrated.
     pub calibrations: Vec<Calibration>,
-    /// The steps of its clock. `None` in profiles from before this was recorded.
+    /// The steps of its clock. `None` if they are not known.
     pub clock_steps: Option<Granularity>,
     /// How long brackets took. The last entry of a thread and set of counters replaces the others.
     pub brackets: Vec<Brackets>,
     /// How long its host itself took to announce ops to the recorder, before and after them. The last
     /// entry of a thread replaces the others.
     pub announced: Vec<Brackets>,
-    /// What recording cost it outside of calls and threads; `None` in older profiles.
+    /// What recording cost it outside of calls and threads; `None` if it is not known.
     pub cost: Option<ProcessCost>,
     /// The processor time of all threads that it had at its end, or at the end of the session. `None`
-    /// if it did not end in an orderly way, and in older profiles.
+    /// if it did not end in an orderly way.
     pub thread_times: Option<Vec<ThreadCpu>>,
     /// The cost of the last pages of its threads; `None` if it did not end in an orderly way.
     pub leaving: Option<Leaving>,
