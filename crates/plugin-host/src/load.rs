@@ -10,7 +10,7 @@ use abi::kineto::{
     QueryParams, Register, Registry,
 };
 
-use crate::builder::{Builder, add_counter, add_missing, set_thread_name};
+use crate::event_checks::{Builder, add_counter, add_missing, set_thread_name};
 use crate::guard::{self, call_one};
 use crate::known::Known;
 use crate::platform::Library;

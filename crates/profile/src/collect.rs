@@ -27,7 +27,6 @@ use std::path::{Path, PathBuf};
 
 use record::meta::{PAGES_NAME, PARTS_NAME};
 
-use crate::beneath::Dir;
 use crate::error::{Error, Result};
 use crate::leftovers::{Leftovers, PartId, read_page};
 use crate::live::{ProcessId, boot_id};
@@ -35,6 +34,7 @@ use crate::loops;
 use crate::manifest::{Manifest, Origin, State};
 use crate::passes::{is_not_begun, open_dir};
 use crate::pools::{self, NoPool};
+use crate::safe_dir::Dir;
 use crate::scan::scan;
 
 /// When the pool may be deleted.

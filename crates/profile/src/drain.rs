@@ -17,9 +17,9 @@ use record::meta::{PAGES_NAME, PARTS_NAME};
 use record::pool::Guard;
 use record::pool::full::PageCopy;
 
-use crate::beneath::Dir;
 use crate::error::Result;
 use crate::leftovers::PartId;
+use crate::safe_dir::Dir;
 
 /// Takes the full pages of one profile.
 #[derive(Debug)]

@@ -9,9 +9,9 @@ use model::{Loss, Severity};
 use record::pool::ProcessRow;
 use serde::{Deserialize, Serialize};
 
-use crate::beneath::Dir;
 use crate::error::Result;
 use crate::manifest::replace_json;
+use crate::safe_dir::Dir;
 
 /// Name of the ledger in a process's part.
 pub const LEDGER_NAME: &str = "ledger.json";

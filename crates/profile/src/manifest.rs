@@ -22,9 +22,9 @@ use record::job::Job;
 use record::{ClockKind, Snapshot};
 use serde::{Deserialize, Serialize};
 
-use crate::beneath::Dir;
 use crate::error::{Error, ErrorKind, Result};
 use crate::live::ProcessId;
+use crate::safe_dir::Dir;
 
 pub use announce::Announcement;
 

@@ -23,9 +23,9 @@ use std::path::{Path, PathBuf};
 use model::MAX_COUNTERS;
 use serde::{Deserialize, Serialize};
 
-use crate::beneath::Dir;
 use crate::error::{Error, ErrorKind, Result};
 use crate::manifest::CounterInfo;
+use crate::safe_dir::Dir;
 use crate::sparse;
 
 /// The directory of members in a profile.

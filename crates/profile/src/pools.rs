@@ -21,10 +21,10 @@ use std::path::{Path, PathBuf};
 use record::pool::{Owner, PoolFile, ProfileId};
 use rustix::fs::AtFlags;
 
-use crate::beneath::Dir;
 use crate::error::{ErrorKind, Result};
 use crate::manifest::Manifest;
 use crate::passes;
+use crate::safe_dir::Dir;
 
 pub use orphans::{Lost, Orphan, orphans};
 

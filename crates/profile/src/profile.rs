@@ -33,7 +33,6 @@ use record::pool::PoolFile;
 use record::thread_times::ThreadCpu;
 use record::{Granularity, PageHeader, Snapshot, Timeline, brackets::Brackets};
 
-use crate::beneath::Dir;
 use crate::counts::{CountedCalls, ThreadSpent};
 use crate::error::{Error, Result};
 use crate::groups::Groups;
@@ -43,6 +42,7 @@ use crate::manifest::{Manifest, Moment, SwitchCost};
 use crate::merged::Member;
 use crate::ops::{Exporting, Ops};
 use crate::pools::{self, NoPool};
+use crate::safe_dir::Dir;
 use crate::scan::{Rewritten, Scan, scan};
 use crate::tracks::{Times, Tracks};
 

@@ -20,11 +20,11 @@ use record::pool::{Layout, PoolFile, ProfileId, owner::is_in_use};
 use record::run_file::{RUN_FILE_NAME, RUN_FILE_WITH_PLUGINS_NAME};
 use rustix::fs::{FileType, Stat};
 
-use crate::beneath::Dir;
 use crate::error::{Error, Result};
 use crate::manifest::{MANIFEST_NAME, Manifest};
 use crate::passes::PASSES_NAME;
 use crate::pools::{self, NoPool, POOL_NAME};
+use crate::safe_dir::Dir;
 use crate::tracks::{SAMPLED_NAME, SAMPLES_NAME, SERIES_NAME, TRACKS_NAME};
 
 /// Longest run file that is read.

@@ -23,10 +23,10 @@ use record::meta::{
 use record::page::{Call, OwnedPage, PageStart};
 use record::{ClockKind, Timeline};
 
-use crate::beneath::Dir;
 use crate::error::{Error, Result};
 use crate::leftovers::PartId;
 use crate::manifest::Clock;
+use crate::safe_dir::Dir;
 
 /// Maximum number of pages in memory: 64 MiB.
 pub const MOST_PAGES: usize = 1024;

@@ -552,6 +552,6 @@ fn an_interrupted_series_keeps_its_complete_pairs() {
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(!output.status.success(), "{said}");
     assert!(said.contains("x.series: 2 pairs of 9"), "{said}");
-    let series = Series::read_in(&profile::beneath::Dir::open(&at).unwrap()).unwrap();
+    let series = Series::read_in(&profile::safe_dir::Dir::open(&at).unwrap()).unwrap();
     assert_eq!(series.complete(&at).len(), 2);
 }

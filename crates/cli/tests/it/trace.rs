@@ -290,7 +290,7 @@ fn check_names_the_byte() {
 #[test]
 fn tracks_are_rates_with_gaps() {
     use profile::TracksWriter;
-    use profile::beneath::Dir;
+    use profile::safe_dir::Dir;
     use profile::tracks::{Reading, Readings, Sample, Scope, Series, Times};
     let scratch = Scratch::new();
     let (dir, output) = (scratch.join("x.cpt"), scratch.join("x.json"));

@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::support::{counterpoint, python_with, skip};
-use profile::beneath::Dir;
+use profile::safe_dir::Dir;
 use profile::tracks::{Reading, Readings, Scope, Series, Times};
 use profile::{Sample, TracksWriter};
 use serde_json::Value;

@@ -6,8 +6,8 @@ use std::path::Path;
 use record::loops::{LOOPS_NAME, LoopFrame, RUN_HEADER_BYTES, Run, RunError};
 use record::pool::PoolFile;
 
-use crate::beneath::Dir;
 use crate::error::{Error, Result};
+use crate::safe_dir::Dir;
 
 /// Where a run is.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -9,8 +9,8 @@ use record::PageHeader;
 use record::pool::{Owner, PoolFile, VERSION};
 
 use super::{LINKS, POOL_NAME, Place, is_given_name, is_name_of, places, user};
-use crate::beneath::Dir;
 use crate::live::ProcessId;
+use crate::safe_dir::Dir;
 use crate::unfinished;
 
 /// A pool of the caller that no profile can use, or what is left of one.

@@ -29,7 +29,7 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use profile::activities::{ActivitiesWriter, Activity, NameId, RowId};
-use profile::beneath::Dir;
+use profile::safe_dir::Dir;
 use profile::writer::{CallsWriter, ExportKey, ProcessKey, ThreadKey};
 use profile::{Clock, LossCount, Manifest, Moment, Origin, Role, State, merge_losses};
 use serde_json::{Map, Value};

@@ -65,7 +65,7 @@ pub fn text(value: f64, unit: &str, declared: bool) -> String {
 
 #[cfg(test)]
 mod tests {
-    use crate::view::text;
+    use super::text;
 
     #[test]
     fn values_for_people() {

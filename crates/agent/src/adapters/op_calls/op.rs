@@ -16,8 +16,8 @@ use abi::dlpack::{DataType, Device};
 use model::Loss;
 use record::meta::{Frame, OpExport, Role};
 
-use crate::adapters::machine::text;
-use crate::adapters::machine::vm::Vm;
+use crate::adapters::op_calls::text;
+use crate::adapters::op_calls::vm::Vm;
 use crate::os::kept::keep;
 use crate::os::sys::{self, ErrnoGuard};
 use crate::process::guard::guarded_apart;

@@ -11,7 +11,7 @@ use record::page::{
     KEY_WORKSPACE_BYTES,
 };
 
-use crate::adapters::machine::op::Entry;
+use crate::adapters::op_calls::op::Entry;
 use crate::os::scratch;
 use crate::process::losses;
 use crate::recorder::adapter::Adapter;

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use record::meta::{Frame, Library};
 
-use crate::adapters::machine::watching::Watching;
+use crate::adapters::op_calls::watching::Watching;
 use crate::process::hosts::Described;
 use crate::process::lock::Lock;
 use crate::process::names;

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 
 use record::meta::Role;
 
-use crate::adapters::machine::op::{self, Entry};
-use crate::adapters::machine::vm::Vm;
+use crate::adapters::op_calls::op::{self, Entry};
+use crate::adapters::op_calls::vm::Vm;
 use crate::process::hosts::Described;
 use crate::recorder::thread::Thread;
 
