@@ -8,9 +8,9 @@ pub type Register = u8;
 /// An instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Insn {
-    /// Its address.
+    /// The instruction's address.
     pub at: u64,
-    /// Its length in bytes.
+    /// The instruction's length in bytes.
     pub length: u8,
     /// Where control goes next.
     pub flow: Flow,
@@ -18,7 +18,7 @@ pub struct Insn {
     pub op: Op,
     /// The general registers that it writes, as bits.
     pub writes: u32,
-    /// Its memory operand.
+    /// The instruction's memory operand.
     pub memory: Option<Memory>,
     /// What it is counted as.
     pub class: Class,

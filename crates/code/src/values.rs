@@ -39,7 +39,7 @@ pub enum Value {
     Counters,
     /// A 32-bit entry of the table of jumps at this address.
     JumpOffset(u64),
-    /// The same, with the address of the table added.
+    /// A 32-bit entry of a table of jumps, with the address of the table added.
     JumpTarget(u64),
     /// A 64-bit entry of the table of addresses at this address.
     JumpAddress(u64),

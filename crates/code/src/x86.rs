@@ -339,7 +339,7 @@ pub enum Arithmetic {
 }
 
 impl Arithmetic {
-    /// Its name in the plural.
+    /// The operation's name in the plural.
     pub fn name(self) -> &'static str {
         match self {
             Self::MultiplyAdd => "multiply-add",

@@ -10,7 +10,7 @@ use crate::schedule::Schedule;
 /// Which functions get an id of their own.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Functions {
-    /// Those with a loop that is instrumented.
+    /// Functions with a loop that is instrumented.
     #[default]
     WithLoops,
     /// All that have a body.

@@ -61,7 +61,7 @@ pub struct Uses<'a> {
 }
 
 impl<'a> Uses<'a> {
-    /// Those of a whole function.
+    /// The uses in a whole function.
     pub fn of(text: &'a [u8], body: &Body) -> Self {
         let mut blocks: HashMap<&[u8], Vec<u32>> = HashMap::new();
         for (i, block) in body.blocks.iter().enumerate() {

@@ -9,7 +9,7 @@ use crate::scan::{Cursor, Place, Span, Token, Tokens, name, number};
 /// A function with a body.
 #[derive(Clone, Debug)]
 pub struct Definition {
-    /// Its name, without `@` and without quotes that are not needed.
+    /// The function's name, without `@` and without quotes that are not needed.
     pub name: Span,
     /// From `define` to before the opening brace of the body.
     pub header: Span,

@@ -52,7 +52,7 @@ pub struct Schedule {
 /// A function of a schedule.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ScheduledFunction {
-    /// Its name in the schedule.
+    /// The function's name in the schedule.
     pub name: String,
     /// First and last line in the text, from 1.
     pub lines: [u32; 2],
@@ -61,16 +61,16 @@ pub struct ScheduledFunction {
 /// Why a file is not a schedule.
 #[derive(Debug, thiserror::Error)]
 pub enum ScheduleError {
-    /// It is not the JSON of a schedule.
+    /// The file is not the JSON of a schedule.
     #[error("not a schedule of loops: {0}")]
     Json(#[from] serde_json::Error),
-    /// It has another version.
+    /// The file has another version.
     #[error("schedule of loops has version {found}, this program reads version {VERSION}")]
     Version {
         /// The version in the file.
         found: u32,
     },
-    /// It has more loops than can be told apart.
+    /// The file has more loops than can be told apart.
     #[error("schedule of loops has {0} loops, more than {MOST_LOOPS}")]
     TooMany(usize),
     /// A loop is inside one that comes after it.

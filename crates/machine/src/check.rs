@@ -402,11 +402,11 @@ fn counts(counters: &mut ThreadCounters<'_>, plan: &Plan) -> Result<(), Failure>
 /// Whether a counter opens and counts here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Opens {
-    /// It works as it was typed.
+    /// The counter works as it was typed.
     Yes,
-    /// It works only with `:u`, because counting in the kernel is forbidden.
+    /// The counter works only with `:u`, because counting in the kernel is forbidden.
     OnlyUser,
-    /// It does not work.
+    /// The counter does not work.
     No(Problem),
 }
 

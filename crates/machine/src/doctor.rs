@@ -18,7 +18,7 @@ pub use limit::Limit;
 /// How much a finding matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
-    /// It is as it should be.
+    /// What was looked at is as it should be.
     Ok,
     /// Something is limited.
     Note,

@@ -32,9 +32,9 @@ use crate::Machine;
 /// The roofs of a machine.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Roofs {
-    /// What was measured, from slow to fast instructions: for each, one core and all cores.
+    /// Operations per second, from slow to fast instructions: for each, one core and all cores.
     pub compute: Vec<Compute>,
-    /// The same for levels of memory, from the nearest to the farthest.
+    /// Bytes per second from levels of memory, from the nearest to the farthest.
     pub memory: Vec<Memory>,
 }
 

@@ -44,7 +44,7 @@ pub enum Generic {
     CpuOp = 0,
     /// A section of the program that a person named, on the host.
     UserAnnotation = 1,
-    /// The same section as seen on the device.
+    /// A section of the program that a person named, as seen on the device.
     GpuUserAnnotation = 2,
     /// A copy by or to a device.
     Memcpy = 3,

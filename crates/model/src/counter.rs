@@ -95,10 +95,10 @@ impl Default for Scale {
 /// Whose occurrences a counter can count.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Scope {
-    /// Those of one thread (or of one CPU, if it is opened like that).
+    /// The occurrences in one thread (or of one CPU, if it is opened like that).
     #[default]
     Thread,
-    /// Those of a package, a die, a memory controller and so on. Such a counter can only be opened
+    /// The occurrences in a package, a die, a memory controller and so on. Such a counter can only be opened
     /// for all threads (pid −1), once on each of these CPUs (`cpumask` of its PMU), and the values
     /// are added. The agent never opens it.
     Cpus(Vec<u32>),

@@ -326,7 +326,7 @@ pub enum Ending {
         /// Events beyond the limit.
         dropped: u64,
     },
-    /// Its writer stopped before: it was killed, or it crashed.
+    /// The file's writer stopped before: it was killed, or it crashed.
     Cut,
     /// Bytes that no writer of ours makes, after so many bytes.
     Damaged {

@@ -63,9 +63,9 @@ pub struct Collected {
 /// What happened to the pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PoolFate {
-    /// It had been collected before.
+    /// The pool had been collected before.
     AlreadyCollected,
-    /// It is still needed.
+    /// The pool is still needed.
     Kept,
     /// Everything was collected and the pool deleted.
     Removed,

@@ -56,7 +56,7 @@ pub struct ThreadSpent {
 pub(crate) struct LeftTable {
     /// Whose it is: process id, start time, generation.
     pub process: (u32, u64, u32),
-    /// Its bytes, copied.
+    /// The table's bytes, copied.
     bytes: Vec<u8>,
 }
 

@@ -36,7 +36,7 @@ pub struct Ledger {
     pub threads: u32,
     /// Number of calls in pages that the process itself flushed or released.
     pub calls: u64,
-    /// Its losses with nonzero counts.
+    /// The ledger's losses with nonzero counts.
     pub losses: Vec<LossCount>,
 }
 

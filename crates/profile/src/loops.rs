@@ -34,7 +34,7 @@ pub struct Loops {
 pub struct LoopModule {
     /// Index of the process in the profile.
     pub process: usize,
-    /// Its number in the process.
+    /// The module's number in the process.
     pub number: u32,
     /// Identity of the instrumented text and its side table.
     pub id: [u8; 16],
@@ -113,7 +113,7 @@ pub struct LoopRow {
     pub begun: u64,
     /// Timed hits that ended.
     pub ended: u64,
-    /// Their inclusive time, in ticks.
+    /// The inclusive time of the hits in `ended`, in ticks.
     pub ticks: u64,
     /// Sum of the squares of these times.
     pub squares: u128,
@@ -126,9 +126,9 @@ pub struct LoopRow {
     pub iterated: u64,
     /// Of `ended`, those before the first random one. Mode sampled only.
     pub first_ended: u64,
-    /// Their time.
+    /// The time of the hits in `first_ended`, in ticks.
     pub first_ticks: u64,
-    /// Sum of the squares of their times.
+    /// Sum of the squares of the times of these hits.
     pub first_squares: u128,
     /// Timed hits for which counters were read.
     pub counted: u64,

@@ -190,7 +190,7 @@ pub enum Side {
 }
 
 impl Side {
-    /// Its name in messages.
+    /// The side's name in messages.
     pub fn name(self) -> &'static str {
         match self {
             Self::A => "A",

@@ -96,7 +96,7 @@ pub struct Aligned {
 pub enum AlignedBy {
     /// The others are aligned to it.
     First,
-    /// It has the same clock, in the same boot of the same machine.
+    /// The profile has the same clock, in the same boot of the same machine.
     SameClock,
     /// Snapshots of both clocks in the same boot of the same machine.
     Monotonic,

@@ -124,7 +124,7 @@ pub(crate) enum NoPool {
     Gone,
     /// The file there is not this profile's pool.
     Refused(&'static str),
-    /// It could not be read.
+    /// The pool could not be read.
     Unreadable(io::Error),
 }
 

@@ -90,9 +90,9 @@ pub struct Profile {
 /// One process, or more exactly one generation of it (`exec` starts another).
 #[derive(Debug)]
 pub struct Process {
-    /// Its identity, which also names its part.
+    /// The process's identity, which also names its part.
     pub id: PartId,
-    /// Its own description; `None` if its metadata is missing.
+    /// The process's own description; `None` if its metadata is missing.
     pub info: Option<meta::Process>,
     /// The descriptions of its hosts, with the numbers that its libraries refer to; at most
     /// [`MOST_HOSTS`].
@@ -130,7 +130,7 @@ pub struct Process {
     /// What its counters add to each context switch, as in [`Manifest::switch_cost`]; with passes,
     /// the value of its own pass.
     pub switch_cost: Option<SwitchCost>,
-    /// Its threads, in the order of their numbers.
+    /// The process's threads, in the order of their numbers.
     pub threads: Vec<Thread>,
     /// Whether it still runs.
     pub alive: bool,
@@ -140,9 +140,9 @@ pub struct Process {
     pub member: usize,
     /// How its ticks become those of the profile; `None` if they are the same.
     pub(crate) clock: Option<ClockMap>,
-    /// Its place in a distributed job; `None` if neither its launcher nor `--rank` said it.
+    /// The process's place in a distributed job; `None` if neither its launcher nor `--rank` said it.
     pub job: Option<Job>,
-    /// Its losses: those that it counted, and missing or damaged data in its files. Damage inside
+    /// The process's losses: those that it counted, and missing or damaged data in its files. Damage inside
     /// pages is only found when they are visited.
     pub losses: Vec<LossCount>,
     /// The directory of all parts; `None` if there is none.
@@ -155,13 +155,13 @@ pub const MOST_HOSTS: usize = 32;
 /// One thread that recorded.
 #[derive(Debug)]
 pub struct Thread {
-    /// Its number in its process.
+    /// The thread's number in its process.
     pub uid: u32,
     /// The kernel's id.
     pub tid: u32,
-    /// Its name when it last flushed a page.
+    /// The thread's name when it last flushed a page.
     pub name: String,
-    /// Its pages by sequence number, each only once.
+    /// The thread's pages by sequence number, each only once.
     pub(crate) pages: Vec<PageRef>,
 }
 
@@ -480,7 +480,7 @@ impl Process {
         found.into_iter().map(|(_, name)| Ok((name.clone(), part.file(&name)?))).collect()
     }
 
-    /// Its file of loops. `None`: it has none.
+    /// The process's file of loops. `None`: it has none.
     pub(crate) fn open_loops(&self) -> Result<Option<File>> {
         self.open_in_part(LOOPS_NAME)
     }

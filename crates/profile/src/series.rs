@@ -51,7 +51,7 @@ pub struct Series {
 }
 
 impl Series {
-    /// Its programs.
+    /// The series' programs.
     pub fn sides(&self) -> &'static [Side] {
         if self.commands.len() > 1 { &[Side::A, Side::B] } else { &[Side::A] }
     }

@@ -58,7 +58,7 @@ pub enum Readings {
 pub struct Series {
     /// Name of its track, as people know the counter: `power/energy-pkg/`.
     pub track: String,
-    /// Its name among the series of its track; empty if the track and the scope suffice.
+    /// The series' name among the series of its track; empty if the track and the scope suffice.
     pub name: String,
     /// The unit of a reading after multiplication by [`Series::scale`]: `count`, `ns`, `Joules`.
     /// Empty if unknown.

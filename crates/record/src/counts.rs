@@ -191,7 +191,7 @@ pub fn read_frames(bytes: &[u8]) -> CountsFrames {
 /// Why bytes are not a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TableError {
-    /// They do not start as a table does.
+    /// The bytes do not start as a table does.
     NoMagic,
     /// Written by a later version.
     Version(u32),

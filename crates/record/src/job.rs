@@ -5,7 +5,7 @@ use crate::wire::{Decoder, Encoder, Truncated, Wire};
 /// The place of a process in a distributed job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Job {
-    /// Its rank, from 0.
+    /// The job's rank, from 0.
     pub rank: u32,
     /// The number of ranks of the job, which is above the rank; `None` if the launcher does not say.
     pub size: Option<u32>,

@@ -30,21 +30,21 @@ use elf::{Header, PT_INTERP};
 /// How a program treats the preloaded library.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Carrier {
-    /// It loads the library. Files that are not programs count as this, too; `exec` will refuse
+    /// The program loads the library. Files that are not programs count as this, too; `exec` will refuse
     /// them.
     Able,
-    /// It has no dynamic linker: it starts, and ignores the library.
+    /// The program has no dynamic linker: it starts, and ignores the library.
     Static,
-    /// It has more rights than its user: its dynamic linker ignores the library and removes it from
+    /// The program has more rights than its user: its dynamic linker ignores the library and removes it from
     /// the environment.
     Privileged,
-    /// Its dynamic linker is not glibc's.
+    /// The program's dynamic linker is not glibc's.
     OtherLibc,
-    /// Its glibc is older than 2.17 or of an unknown version.
+    /// The program's glibc is older than 2.17 or of an unknown version.
     OldGlibc,
-    /// It is for another processor architecture or word size.
+    /// The program is for another processor architecture or word size.
     OtherMachine,
-    /// It uses a sanitizer that ends the program if another library comes before it.
+    /// The program uses a sanitizer that ends the program if another library comes before it.
     Sanitized,
 }
 

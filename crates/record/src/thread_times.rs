@@ -8,9 +8,9 @@ use crate::wire::wire;
 pub struct ThreadCpu {
     /// The kernel's id of the thread.
     pub tid: u32,
-    /// Its name.
+    /// The thread's name.
     pub name: String,
-    /// Its processor time in ns.
+    /// The thread's processor time in ns.
     pub cpu_ns: u64,
 }
 

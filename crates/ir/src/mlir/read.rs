@@ -26,7 +26,7 @@ pub struct Module {
 /// A function with a body.
 #[derive(Clone, Debug)]
 pub struct Function {
-    /// Its name, without `@` and quotes.
+    /// The function's name, without `@` and quotes.
     pub name: String,
     /// From its first word to its opening brace.
     pub header: Span,

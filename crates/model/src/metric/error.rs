@@ -30,7 +30,7 @@ pub enum MetricCause {
     },
     /// Counters of the recording are spelled like this name. The nearest is first; never empty.
     Near(Vec<String>),
-    /// These are all counters of the recording.
+    /// The recording has these counters.
     Counters(Vec<String>),
     /// The counters of the metric, which must be in one group.
     OneGroup(Vec<String>),
@@ -66,7 +66,7 @@ pub enum MetricErrorKind {
     },
     /// The expression is longer than [`super::MOST_BYTES`].
     TooLong {
-        /// Its length in bytes.
+        /// The part's length in bytes.
         bytes: usize,
     },
     /// Parentheses, functions and signs are nested more than [`super::MOST_DEPTH`] deep.

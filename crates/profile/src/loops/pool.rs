@@ -14,7 +14,7 @@ use crate::safe_dir::Dir;
 pub(crate) struct LoopRun {
     /// Whose it is: process id, start time, generation.
     pub process: (u32, u64, u32),
-    /// Its number in the process.
+    /// The run's number in the process.
     pub serial: u32,
     first: usize,
     pages: usize,
@@ -42,7 +42,7 @@ pub(crate) fn find(pool: &PoolFile) -> io::Result<Vec<LoopRun>> {
 }
 
 impl LoopRun {
-    /// Its bytes, copied; `None` if its thread has given it back meanwhile: then what was in it is in
+    /// The run's bytes, copied; `None` if its thread has given it back meanwhile: then what was in it is in
     /// the part's file.
     pub fn read(&self, pool: &PoolFile) -> io::Result<Option<Vec<u8>>> {
         let bytes = pool.pages(self.first, self.pages)?;

@@ -27,7 +27,7 @@ pub struct Tracks {
     pub name: String,
     /// The kind of its readings.
     pub readings: Readings,
-    /// Its series by number.
+    /// The series of the tracks by number.
     pub series: HashMap<u32, Series>,
     /// Damage found in its series.
     pub losses: Vec<LossCount>,

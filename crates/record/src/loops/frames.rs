@@ -23,9 +23,9 @@ pub struct Costs {
 /// A module that was registered.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ModuleFrame {
-    /// Its number in the process.
+    /// The module's number in the process.
     pub number: u32,
-    /// Its identity.
+    /// The module's identity.
     pub id: [u8; 16],
     /// How hits are recorded, as in its descriptor.
     pub mode: u32,

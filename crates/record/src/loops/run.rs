@@ -59,7 +59,7 @@ pub struct RunHeader {
 pub struct BlockHeader {
     /// Number of the module in its process.
     pub module: u32,
-    /// Its ids.
+    /// The block's ids.
     pub ids: u32,
     /// Counters whose sums follow the entries.
     pub counters: u32,
@@ -143,7 +143,7 @@ pub fn sums_offset(ids: u32) -> usize {
 /// Why bytes are not a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RunError {
-    /// They do not start as a run does.
+    /// The bytes do not start as a run does.
     NoMagic,
     /// Written by a later version.
     Version(u32),
@@ -238,7 +238,7 @@ impl<'a> Run<'a> {
         self.u32(offset_of!(RunHeader, tid))
     }
 
-    /// Its number in the process.
+    /// The run's number in the process.
     pub fn serial(&self) -> u32 {
         self.u32(offset_of!(RunHeader, serial))
     }
@@ -253,7 +253,7 @@ impl<'a> Run<'a> {
         self.bytes.get(at..).and_then(|rest| rest.first_chunk()).copied().unwrap_or_default()
     }
 
-    /// Its blocks. One that contradicts itself ends them, as an error.
+    /// The run's blocks. One that contradicts itself ends them, as an error.
     pub fn blocks(self) -> impl Iterator<Item = Result<Block<'a>, RunError>> {
         let (mut at, mut number) = (RUN_HEADER_BYTES, 0);
         let used = self.used().min(self.bytes.len());
@@ -320,7 +320,7 @@ impl<'a> Block<'a> {
         }
     }
 
-    /// Its place in the run.
+    /// The block's place in the run.
     pub fn number(&self) -> u32 {
         self.number
     }

@@ -23,7 +23,7 @@ pub struct Library {
     pub sanitizer: u32,
     /// When it was first seen, in ticks.
     pub ticks: u64,
-    /// Its functions, in the order of their ordinals.
+    /// The library's functions, in the order of their ordinals.
     pub exports: Vec<Export>,
 }
 

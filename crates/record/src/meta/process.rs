@@ -44,7 +44,7 @@ pub struct Process {
     pub clock: ClockKind,
     /// Path of its program (`/proc/self/exe`).
     pub program: String,
-    /// Its arguments.
+    /// The process's arguments.
     pub arguments: Vec<String>,
 }
 

@@ -56,7 +56,7 @@ pub enum Record {
     Values,
     /// A kind of record that a later version writes. Its content is skipped.
     Other {
-        /// Its number.
+        /// The record's number.
         kind: u8,
     },
 }

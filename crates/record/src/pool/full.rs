@@ -144,12 +144,12 @@ pub struct Taken<'a> {
 }
 
 impl Taken<'_> {
-    /// Its number.
+    /// The page's number.
     pub fn page(&self) -> usize {
         self.page
     }
 
-    /// Its header and the bytes to append to a file of pages, with their checksum, read from the
+    /// The page's header and the bytes to append to a file of pages, with their checksum, read from the
     /// pool in `file`. `None` if it is not a page: its program has overwritten or truncated it.
     pub fn seal<'a>(&self, file: &File, copy: &'a mut PageCopy) -> Option<(PageHeader, &'a [u8])> {
         let at = copy.0.as_mut_ptr().cast::<u8>();
