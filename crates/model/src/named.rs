@@ -21,7 +21,7 @@ macro_rules! named {
         #[allow(dead_code, reason = "not every enum needs all of these")]
         impl $name {
             /// All variants, in the order of the list.
-            $visible const ALL: &'static [Self] = &[$(Self::$variant),+];
+            $visible const ALL: [Self; [$(Self::$variant),+].len()] = [$(Self::$variant),+];
 
             /// Returns the name in documents and tables.
             $visible fn name(self) -> &'static str {

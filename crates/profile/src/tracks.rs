@@ -147,23 +147,14 @@ impl std::fmt::Display for Scope {
     }
 }
 
-/// The kind of times of a series.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Times {
-    /// Raw ticks of the profile's clock, as in records of calls.
-    Ticks,
-    /// Nanoseconds on `CLOCK_MONOTONIC` of the recording machine, or on the clock that an imported
-    /// profile has instead.
-    Monotonic,
-}
-
-impl Times {
-    /// Returns `ticks` or `monotonic_ns`.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Ticks => "ticks",
-            Self::Monotonic => "monotonic_ns",
-        }
+model::named! {
+    /// The kind of times of a series.
+    pub enum Times {
+        /// Raw ticks of the profile's clock, as in records of calls.
+        Ticks = "ticks",
+        /// Nanoseconds on `CLOCK_MONOTONIC` of the recording machine, or on the clock that an imported
+        /// profile has instead.
+        Monotonic = "monotonic_ns",
     }
 }
 

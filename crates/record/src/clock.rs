@@ -24,14 +24,14 @@ use std::fmt;
 
 pub use utc::UtcClock;
 
-/// The clock that the ticks of a run come from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[repr(u8)]
-pub enum ClockKind {
-    /// `CLOCK_MONOTONIC` in nanoseconds.
-    Monotonic = 0,
-    /// The x86-64 time-stamp counter.
-    Tsc = 1,
+model::numbered! {
+    /// The clock that the ticks of a run come from.
+    pub enum ClockKind {
+        /// `CLOCK_MONOTONIC` in nanoseconds.
+        Monotonic = 0 "monotonic",
+        /// The x86-64 time-stamp counter.
+        Tsc = 1 "tsc",
+    }
 }
 
 impl Wire for ClockKind {
@@ -44,23 +44,6 @@ impl Wire for ClockKind {
 }
 
 impl ClockKind {
-    /// Returns the kind that has this number in a file.
-    pub fn from_u8(n: u8) -> Option<Self> {
-        match n {
-            0 => Some(Self::Monotonic),
-            1 => Some(Self::Tsc),
-            _ => None,
-        }
-    }
-
-    /// Returns `monotonic` or `tsc`.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Monotonic => "monotonic",
-            Self::Tsc => "tsc",
-        }
-    }
-
     /// Returns the best clock of this machine. `kernel_clocksource` is the kernel's own clock
     /// source (the content of `/sys/devices/system/clocksource/clocksource0/current_clocksource`).
     pub fn choose(kernel_clocksource: &str) -> Self {

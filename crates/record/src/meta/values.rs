@@ -14,28 +14,19 @@ pub struct ValueKey {
     pub kind: ValueKind,
 }
 
-/// How the 64 bits of a value are interpreted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[repr(u8)]
-pub enum ValueKind {
-    /// A signed integer.
-    Count = 0,
-    /// Microseconds, as a double.
-    Duration = 1,
-    /// Percent, as a double.
-    Percent = 2,
-    /// A double.
-    Ratio = 3,
-    /// The number of a [`Text`].
-    Text = 4,
-}
-
-impl ValueKind {
-    /// Returns the kind that has this number.
-    pub fn from_u8(kind: u8) -> Option<Self> {
-        [Self::Count, Self::Duration, Self::Percent, Self::Ratio, Self::Text]
-            .get(usize::from(kind))
-            .copied()
+model::numbered! {
+    /// How the 64 bits of a value are interpreted.
+    pub enum ValueKind {
+        /// A signed integer.
+        Count = 0 "count",
+        /// Microseconds, as a double.
+        Duration = 1 "duration",
+        /// Percent, as a double.
+        Percent = 2 "percent",
+        /// A double.
+        Ratio = 3 "ratio",
+        /// The number of a [`Text`].
+        Text = 4 "text",
     }
 }
 
