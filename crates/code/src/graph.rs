@@ -41,7 +41,7 @@ pub struct Code {
     pub insns: Vec<Insn>,
     /// The code's blocks by address; the first one that control enters is [`Code::entry`].
     pub blocks: Vec<Block>,
-    /// The successors of each block. Node 0 stands before the first block: block `i` is node `i + 1`.
+    /// The successors of each block. Node 0 comes before the first block: block `i` is node `i + 1`.
     pub graph: Graph,
     /// The edges of `graph` backwards.
     pub reversed: Graph,

@@ -71,7 +71,7 @@ pub enum Op {
     Load(Register, u8, bool),
     /// Loads two registers of 64 bits each from the memory operand.
     LoadPair(Register, Register),
-    /// Stores 64 bits of a register, or something unknown of so many bytes.
+    /// Stores 64 bits of a register, or something unknown, of this many bytes.
     Store(Option<Register>, u16),
     /// Stores a number of 64 bits.
     StoreNumber(u64),

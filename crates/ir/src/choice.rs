@@ -207,8 +207,8 @@ fn unfit(body: &Body, loops: &Loops) -> Vec<Option<&'static str>> {
     why
 }
 
-/// How many loops around `inner` (or itself) also contain `target`: the depth from which on they
-/// are left.
+/// How many of `inner` and the loops around it also contain `target`. A jump from `inner` to `target`
+/// leaves the others, which have this depth and more.
 fn common_depth(loops: &Loops, inner: u32, target: u32) -> u32 {
     if target == NONE {
         return 0;

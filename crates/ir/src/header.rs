@@ -1,9 +1,9 @@
 //! What the first block of a loop does besides deciding whether the loop goes on. The last run of a
-//! block that only decides (`while (i < n)`) is no iteration; that of a block that also works is one.
+//! block that only decides (`while (i < n)`) is not an iteration; the last run of a block that also works is one.
 //!
 //! A block works if it does what can be seen after the loop has ended: it stores, calls a function, or
 //! computes a value that each iteration hands to the next one and that is used after the loop, such as
-//! a sum. A variable that only changes by a constant is no such value, because `while (i++ < n)`
+//! a sum. A variable that only changes by a constant is not such a value, because `while (i++ < n)`
 //! computes one as well.
 
 use std::collections::HashMap;

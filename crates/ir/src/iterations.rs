@@ -21,7 +21,7 @@ use crate::scan::{Span, Token, Tokens, name};
 /// What a counter changes by 1 in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Unit {
-    /// An integer of so many bits, at most 64.
+    /// An integer of this many bits, at most 64.
     Integer(u32),
     /// A pointer, and the type of the elements that it moves over, as the text has it.
     Pointer(String),

@@ -51,7 +51,7 @@ pub enum TextError {
     /// What is compressed is damaged.
     #[error("the text of {0} in the side table is damaged")]
     Damaged(String),
-    /// A few bytes stand for very many.
+    /// A few compressed bytes may become very many.
     #[error("the text of {0} in the side table is longer than such a table can have it")]
     TooLong(String),
     /// A file is another one than that which was instrumented.

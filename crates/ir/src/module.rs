@@ -1,5 +1,5 @@
 //! A module as its top-level statements: which functions it has and where, what it says of its
-//! target, its groups of attributes and its metadata. Everything else is kept as it stands.
+//! target, its groups of attributes and its metadata. Everything else is kept unchanged.
 
 use std::collections::{HashMap, HashSet};
 

@@ -26,7 +26,7 @@ use crate::table::check_parents;
 pub const VERSION: u32 = 1;
 /// The source line of loop 0.
 pub const LINE: u32 = 1 << 30;
-/// What stands before the number of a loop in the name of its variable.
+/// The beginning of the names of loops' variables; the number of the loop follows.
 const MARK: &str = "__cpt";
 /// Loops of a schedule, at most: more lines than that are not set aside.
 const MOST_LOOPS: usize = 1 << 24;

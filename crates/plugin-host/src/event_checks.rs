@@ -278,7 +278,7 @@ unsafe extern "C" fn add_event(handle: *mut c_void, event: *const ProfileEvent) 
     })
 }
 
-/// Fails if there was no event at all; the last one may have been left out, which is no error.
+/// Fails if there was no event at all; the last one may have been left out, which is not an error.
 fn needs_event(state: &State, call: &'static str) -> Result<(), Option<Problem>> {
     if state.any { Ok(()) } else { Err(Some(Problem::NoEvent { call })) }
 }

@@ -453,7 +453,7 @@ pub(crate) fn replace_json(dir: &Dir, name: &str, value: &impl Serialize) -> Res
     dir.replace(name, &json_of(dir, name, value)?)
 }
 
-/// What stands in the file of this name.
+/// The content of the file of this name.
 fn json_of(dir: &Dir, name: &str, value: &impl Serialize) -> Result<Vec<u8>> {
     let text = serde_json::to_vec_pretty(value);
     let mut text = text.map_err(Error::on("write", &dir.path_of(name)))?;

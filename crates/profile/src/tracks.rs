@@ -178,7 +178,7 @@ pub enum Reading {
         raw: u64,
         /// How long the counter has been enabled, in ns.
         enabled_ns: u64,
-        /// How long of that it was counting, in ns.
+        /// The part of that time in which the counter was counting, in ns.
         running_ns: u64,
     },
     /// A number.

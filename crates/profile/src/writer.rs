@@ -319,7 +319,7 @@ impl CallsWriter {
 /// The number of the host of everything that is imported.
 const IMPORTED: u8 = 0;
 
-/// What stands for the hosts of imported calls, of which a trace says nothing.
+/// A description for the hosts of imported calls. A trace says nothing about hosts.
 fn imported() -> Host {
     Host {
         name: "imported".into(),

@@ -38,7 +38,7 @@ pub struct Function {
     pub body_line: u32,
     /// Line of its closing brace.
     pub last_line: u32,
-    /// What stands after its closing brace: its location.
+    /// The location of the function, which follows its closing brace.
     pub tail: Span,
 }
 

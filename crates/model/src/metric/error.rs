@@ -23,9 +23,9 @@ pub enum MetricCause {
     Units(&'static str),
     /// A minus without spaces is part of the name. These are the two sides of it.
     Minus {
-        /// What stands on its left.
+        /// The text to the left of the minus.
         left: String,
-        /// What stands on its right.
+        /// The text to the right of the minus.
         right: String,
     },
     /// Counters of the recording are spelled like this name. The nearest is first; never empty.

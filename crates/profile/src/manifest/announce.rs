@@ -22,7 +22,7 @@ use crate::error::{Error, Result};
 use crate::live::{ProcessId, Stat};
 use crate::safe_dir::Dir;
 
-/// What stands in the text until the process is known: as wide as the largest numbers, so that any
+/// A placeholder for the process until it is known: as wide as the largest numbers, so that any
 /// id fits. JSON allows the blanks that fill the rest.
 const ROOM: ProcessId = ProcessId { pid: u32::MAX, start_time: u64::MAX };
 

@@ -222,8 +222,8 @@ pub struct Table {
     pub columns: Vec<Column>,
     /// The indices of the rows, in the order in which they are printed.
     pub order: Vec<usize>,
-    /// Rows that are printed after all others for people, whatever the order is, and that only they
-    /// see: what the others leave of a whole.
+    /// Rows that tables for people have at the end, however the others are sorted: what the other rows
+    /// leave of a whole. Documents for programs do not have these rows.
     pub rest: Vec<usize>,
     /// How the names of rows are shortened.
     pub names: Names,
