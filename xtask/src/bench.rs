@@ -76,137 +76,34 @@ struct Benchmark {
     prepare: fn(&Layout) -> Result<Plan>,
 }
 
+#[rustfmt::skip]
 const BENCHMARKS: &[Benchmark] = &[
-    Benchmark {
-        name: "idle-start",
-        about: "time that the preloaded, idle library adds to the start of Python",
-        prepare: idle_start::prepare,
-    },
-    Benchmark {
-        name: "run-start",
-        about: "time of `counterpoint run` for a program that does nothing",
-        prepare: run_start::prepare,
-    },
-    Benchmark {
-        name: "dispatch-e2e",
-        about: "time that profiling adds to each of 100,000 tiny dispatches of IREE on one thread",
-        prepare: dispatch::prepare,
-    },
-    Benchmark {
-        name: "probe",
-        about: "a pair of readings, compared with the cheapest possible pair and the usual pair",
-        prepare: probe::prepare,
-    },
-    Benchmark {
-        name: "resolution",
-        about: "whether compensated means are inside of their stated intervals, from 20 ns to 1 ms",
-        prepare: resolution::prepare,
-    },
-    Benchmark {
-        name: "price",
-        about: "real cost of recording, compared with the cost that the report states",
-        prepare: price::prepare,
-    },
-    Benchmark {
-        name: "price-torch",
-        about: "the same for a training loop of PyTorch, also in runs with a budget",
-        prepare: price::prepare_torch,
-    },
-    Benchmark {
-        name: "budget",
-        about: "real cost of runs with a budget, compared with the budget",
-        prepare: budget::prepare,
-    },
-    Benchmark {
-        name: "budget-intervals",
-        about: "how often intervals of runs with a budget hold what a full run found",
-        prepare: budget_intervals::prepare,
-    },
-    Benchmark {
-        name: "diff",
-        about: "how often `diff` calls equal programs different, and finds a slower op",
-        prepare: diff::prepare,
-    },
-    Benchmark {
-        name: "guest-reads",
-        about: "cost of reading hardware counters, in instructions of an emulated machine",
-        prepare: guest_reads::prepare,
-    },
-    Benchmark {
-        name: "read",
-        about: "a pair of readings of software counters, compared with PAPI and perf-event2",
-        prepare: read::prepare,
-    },
-    Benchmark {
-        name: "loops",
-        about: "hits of instrumented loops beside bare time stamps and LLVM's XRay",
-        prepare: loops::prepare,
-    },
-    Benchmark {
-        name: "loops-slowdown",
-        about: "kernels with instrumented loops beside the same kernels without, and the instrumenter",
-        prepare: loops_slowdown::prepare,
-    },
-    Benchmark {
-        name: "opencl",
-        about: "time that the plugin for OpenCL adds to each call that enqueues a kernel",
-        prepare: opencl::prepare,
-    },
-    Benchmark {
-        name: "loops-iree",
-        about: "a matrix product of IREE with instrumented loops beside the same without",
-        prepare: loops_iree::prepare,
-    },
-    Benchmark {
-        name: "report-10m",
-        about: "the op table of ten million recorded calls: time and private memory",
-        prepare: report::prepare,
-    },
-    Benchmark {
-        name: "stats-10m",
-        about: "distributions of ten million calls with four counters, compared with numpy and scipy",
-        prepare: stats_10m::prepare,
-    },
-    Benchmark {
-        name: "plugin",
-        about: "events of a plugin through the trace builder, and a million of them into a profile",
-        prepare: plugin::prepare,
-    },
-    Benchmark {
-        name: "trace-export",
-        about: "exporting a million events, compared with torch's export_chrome_trace",
-        prepare: traces::export,
-    },
-    Benchmark {
-        name: "trace-import",
-        about: "reading a million events that torch wrote, compared with Python's json.load",
-        prepare: traces::import,
-    },
-    Benchmark {
-        name: "torch-plugins",
-        about: "time that idle plugins add to PyTorch's own profiler",
-        prepare: torch_plugins::prepare,
-    },
-    Benchmark {
-        name: "torch-log",
-        about: "a million events of torch streamed into a profile, compared with export_chrome_trace",
-        prepare: torch_log::prepare,
-    },
-    Benchmark {
-        name: "torch-ops",
-        about: "time that recording adds to each op of PyTorch",
-        prepare: torch_ops::prepare,
-    },
-    Benchmark {
-        name: "tvm-op",
-        about: "time that an instrument adds to each call of TVM's virtual machine",
-        prepare: tvm_op::prepare,
-    },
-    Benchmark {
-        name: "tvm-model",
-        about: "a transformer on TVM, alone and under `counterpoint run`",
-        prepare: tvm_model::prepare,
-    },
+    Benchmark { name: "idle-start", about: "time that the preloaded, idle library adds to the start of Python", prepare: idle_start::prepare },
+    Benchmark { name: "run-start", about: "time of `counterpoint run` for a program that does nothing", prepare: run_start::prepare },
+    Benchmark { name: "dispatch-e2e", about: "time that profiling adds to each of 100,000 tiny dispatches of IREE on one thread", prepare: dispatch::prepare },
+    Benchmark { name: "probe", about: "a pair of readings, compared with the cheapest possible pair and the usual pair", prepare: probe::prepare },
+    Benchmark { name: "resolution", about: "whether compensated means are inside of their stated intervals, from 20 ns to 1 ms", prepare: resolution::prepare },
+    Benchmark { name: "price", about: "real cost of recording, compared with the cost that the report states", prepare: price::prepare },
+    Benchmark { name: "price-torch", about: "the same for a training loop of PyTorch, also in runs with a budget", prepare: price::prepare_torch },
+    Benchmark { name: "budget", about: "real cost of runs with a budget, compared with the budget", prepare: budget::prepare },
+    Benchmark { name: "budget-intervals", about: "how often intervals of runs with a budget hold what a full run found", prepare: budget_intervals::prepare },
+    Benchmark { name: "diff", about: "how often `diff` calls equal programs different, and finds a slower op", prepare: diff::prepare },
+    Benchmark { name: "guest-reads", about: "cost of reading hardware counters, in instructions of an emulated machine", prepare: guest_reads::prepare },
+    Benchmark { name: "read", about: "a pair of readings of software counters, compared with PAPI and perf-event2", prepare: read::prepare },
+    Benchmark { name: "loops", about: "hits of instrumented loops beside bare time stamps and LLVM's XRay", prepare: loops::prepare },
+    Benchmark { name: "loops-slowdown", about: "kernels with instrumented loops beside the same kernels without, and the instrumenter", prepare: loops_slowdown::prepare },
+    Benchmark { name: "opencl", about: "time that the plugin for OpenCL adds to each call that enqueues a kernel", prepare: opencl::prepare },
+    Benchmark { name: "loops-iree", about: "a matrix product of IREE with instrumented loops beside the same without", prepare: loops_iree::prepare },
+    Benchmark { name: "report-10m", about: "the op table of ten million recorded calls: time and private memory", prepare: report::prepare },
+    Benchmark { name: "stats-10m", about: "distributions of ten million calls with four counters, compared with numpy and scipy", prepare: stats_10m::prepare },
+    Benchmark { name: "plugin", about: "events of a plugin through the trace builder, and a million of them into a profile", prepare: plugin::prepare },
+    Benchmark { name: "trace-export", about: "exporting a million events, compared with torch's export_chrome_trace", prepare: traces::export },
+    Benchmark { name: "trace-import", about: "reading a million events that torch wrote, compared with Python's json.load", prepare: traces::import },
+    Benchmark { name: "torch-plugins", about: "time that idle plugins add to PyTorch's own profiler", prepare: torch_plugins::prepare },
+    Benchmark { name: "torch-log", about: "a million events of torch streamed into a profile, compared with export_chrome_trace", prepare: torch_log::prepare },
+    Benchmark { name: "torch-ops", about: "time that recording adds to each op of PyTorch", prepare: torch_ops::prepare },
+    Benchmark { name: "tvm-op", about: "time that an instrument adds to each call of TVM's virtual machine", prepare: tvm_op::prepare },
+    Benchmark { name: "tvm-model", about: "a transformer on TVM, alone and under `counterpoint run`", prepare: tvm_model::prepare },
 ];
 
 /// With fewer rounds, the spread is not meaningful.

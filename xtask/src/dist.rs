@@ -57,6 +57,15 @@ pub fn main(layout: &Layout, args: &Args) -> Result<()> {
     Ok(())
 }
 
+/// The release that `COUNTERPOINT_DIST` names, as for the tests; without it, the one of this checkout is
+/// built.
+pub fn given(layout: &Layout) -> Result<Dist> {
+    let Some(folder) = std::env::var_os("COUNTERPOINT_DIST") else { return release(layout) };
+    let path = PathBuf::from(folder);
+    let root = path.canonicalize();
+    Ok(Dist { root: root.with_context(|| format!("COUNTERPOINT_DIST={}", path.display()))? })
+}
+
 /// Builds the release, for glibc 2.17 and later.
 pub fn release(layout: &Layout) -> Result<Dist> {
     setup::install(layout, &[List::Build])?;

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 
 /// Folders of this checkout. All are absolute; [`Layout::show`] makes them relative again.
 pub struct Layout {
@@ -31,6 +31,25 @@ impl Layout {
         let target = std::env::var_os("CARGO_TARGET_DIR")
             .map_or_else(|| root.join("target"), |dir| root.join(dir));
         Ok(Layout { root, target })
+    }
+
+    /// The folder for what benchmarks build and write, which this creates.
+    pub fn bench(&self) -> Result<PathBuf> {
+        let folder = self.target.join("bench");
+        std::fs::create_dir_all(&folder).with_context(|| format!("create {}", folder.display()))?;
+        Ok(folder)
+    }
+
+    /// The Python of a virtual environment, which `variable` may name.
+    pub fn python_of(&self, variable: &str, otherwise: PathBuf) -> Result<PathBuf> {
+        let venv = std::env::var_os(variable).map_or(otherwise, Into::into);
+        let python = venv.join("bin/python");
+        ensure!(
+            python.is_file(),
+            "{} does not exist; run the tests once, or name a folder in {variable}",
+            python.display()
+        );
+        Ok(python)
     }
 
     /// The release. It is linked for an older glibc and can be copied anywhere.

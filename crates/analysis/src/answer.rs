@@ -147,8 +147,8 @@ impl Summary {
         }
     }
 
-    /// Whether the first calls of a row were much slower than the others, which is so if they are worth
-    /// a note. `None` if they were not, or if too little is known of the others.
+    /// By how much the first calls of a row were slower than the others, if that is worth a note.
+    /// `None` if it is not, or if too little is known of the other calls.
     pub fn slow_first(&self, row: &Row) -> Option<SlowFirst> {
         let known = row.sampled.as_ref().is_none_or(|sampled| sampled.total.is_some());
         let all = self.total.map_or(0.0, |total| total.value);

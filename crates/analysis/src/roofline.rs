@@ -117,22 +117,13 @@ impl Roofs {
     }
 }
 
-/// What keeps an op from being faster than its roof.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Holds {
-    /// Moving its bytes takes longer.
-    Memory,
-    /// Its operations take longer.
-    Compute,
-}
-
-impl Holds {
-    /// The word in tables and documents.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Memory => "memory",
-            Self::Compute => "compute",
-        }
+model::named! {
+    /// What keeps an op from being faster than its roof.
+    pub enum Holds {
+        /// Moving its bytes takes longer.
+        Memory = "memory",
+        /// Its operations take longer.
+        Compute = "compute",
     }
 }
 

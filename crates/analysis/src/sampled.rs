@@ -84,7 +84,7 @@ pub(crate) fn apply(row: &mut Row, sampled: SampledRow, metrics: &[Bound], raw: 
             of_row.total = counter.total.value.max(0.0).round() as u128;
         }
         of_row.calls = counter.calls;
-        of_row.settle(raw);
+        of_row.set_value(raw);
     }
     row.sampled = Some(Box::new(sampled));
 }

@@ -201,7 +201,7 @@ impl CounterTotal {
 
     /// Computes the value that is shown: without what the brackets read, unless `raw`. What cannot be
     /// negative is not: the brackets have not read more than there was.
-    pub(crate) fn settle(&mut self, raw: bool) {
+    pub(crate) fn set_value(&mut self, raw: bool) {
         let recorded = self.sampled.unwrap_or(Estimate::exact(self.total as f64));
         let rest = compensate(recorded, self.brackets.filter(|_| !raw));
         self.value = Estimate { value: rest.value.max(0.0), high: rest.high.max(0.0), ..rest };

@@ -4,7 +4,7 @@
 
 use analysis::tracks::Values;
 use analysis::{SeriesSummary, tracks};
-use profile::beneath::Dir;
+use profile::safe_dir::Dir;
 use profile::tracks::{Reading, Readings, Scope, Series, Times};
 use profile::{Profile, Sample, TracksWriter};
 use testkit::{ProfileScript, Scratch};

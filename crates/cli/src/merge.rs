@@ -18,9 +18,9 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use analysis::Counts;
-use profile::beneath::Dir;
 use profile::manifest::{Manifest, Origin};
 use profile::merged::{AlignedBy, MERGED_NAME, Member, copy, unite};
+use profile::safe_dir::Dir;
 use profile::{Profile, ProfileId, is_over};
 
 use crate::failure::Failure;

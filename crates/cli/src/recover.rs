@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use profile::beneath::Dir;
 use profile::collect::{Closing, Collected, PoolFate, collect};
+use profile::safe_dir::Dir;
 use profile::{Manifest, Origin, ProcessId, pools};
 
 use crate::failure::Failure;

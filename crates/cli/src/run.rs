@@ -20,12 +20,12 @@ use std::time::Duration;
 use machine::Machine;
 use model::Counter;
 use profile::TracksWriter;
-use profile::beneath::Dir;
 use profile::collect::{Closing, Collected, PoolFate, finish};
 use profile::live::ProcessId;
 use profile::manifest::{Announcement, Exit, MANIFEST_NAME, Manifest, Origin, State};
+use profile::safe_dir::Dir;
 use profile::tracks::{Readings, SAMPLED_NAME};
-use record::carry::{self, Carrier};
+use record::preloadable::{self, Carrier};
 use record::{ClockKind, Snapshot};
 
 use crate::failure::Failure;
@@ -285,7 +285,7 @@ fn find(name: &Path) -> Result<PathBuf, Failure> {
 /// Whether the program can carry the library.
 fn carrier_of(program: &Path) -> Carrier {
     let path = std::ffi::CString::new(program.as_os_str().as_bytes());
-    path.map_or(Carrier::Able, |path| carry::examine(libc::AT_FDCWD, &path))
+    path.map_or(Carrier::Able, |path| preloadable::examine(libc::AT_FDCWD, &path))
 }
 
 /// The pid of the running program; 0 before it starts and after it ends.

@@ -1,37 +1,27 @@
-//! What the views of a profile share: tables, layout, units, losses, and what is printed above and
-//! below a table. A view is a command that shows a profile. No view uses another view's module.
+//! What the views of a profile share. A view is a command that shows a profile. No view uses another
+//! view's module.
+//!
+//! | room | what it does |
+//! |---|---|
+//! | `open`, `rights` | opens a profile, and gives up the rights that a view does not need |
+//! | `rows` | chooses rows and columns, and says what a row is called |
+//! | `print` | prints tables, texts and numbers |
+//! | `prose` | what is printed above and below a table |
+//! | `loops`, `ops`, `statistics` | views that more than one command shows |
+//!
+//! A module is named without its room: `view::table` is `view/print/table.rs`.
 
-pub mod answer;
-pub mod columns;
-pub mod csv;
-pub mod explained;
-pub mod first;
-pub mod forest;
-pub mod head;
-pub mod held_back;
-pub mod keys;
-pub mod labels;
-pub mod layout;
 pub mod loops;
-pub mod losses;
-pub mod markdown;
-pub mod metrics;
-pub mod names;
-pub mod notes;
 pub mod open;
 pub mod ops;
-pub mod overview;
-pub mod price;
-pub mod ranks;
+mod print;
+mod prose;
 pub mod rights;
-pub mod sampled;
-pub mod shades;
-pub mod source;
+mod rows;
 pub mod statistics;
-pub mod table;
-pub mod text;
-pub mod tracks;
-pub mod units;
-pub mod usage;
-pub mod variables;
-pub mod wrap;
+
+pub use print::{csv, layout, markdown, names, shades, table, text, units, wrap};
+pub use prose::{
+    explained, head, held_back, losses, notes, overview, price, ranks, sampled, tracks, usage,
+};
+pub use rows::{columns, forest, keys, labels, metrics, source, variables};

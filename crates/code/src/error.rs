@@ -4,10 +4,10 @@
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CodeError {
-    /// It is not an ELF file of 64 bits, or is damaged.
+    /// The file is not an ELF file of 64 bits, or is damaged.
     #[error("not an ELF file that can be read: {0}")]
     Elf(String),
-    /// Its code is of another architecture.
+    /// The file's code is of another architecture.
     #[error("code of {0} cannot be decoded (only x86-64 and little-endian AArch64 can)")]
     Machine(String),
     /// Something is larger than any real program's.

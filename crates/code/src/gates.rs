@@ -72,7 +72,7 @@ pub fn find(code: &Code, world: &World, mode: Mode, ids: u32) -> Hooks {
                 let field = at.wrapping_sub(world.descriptor);
                 if field < size_of::<Module>() as u64 {
                     is_hook[index] = true;
-                    // The question for the table stands among the first instructions of the function.
+                    // The question for the table is among the first instructions of the function.
                     if field != enter_field {
                         hook_blocks.insert(block);
                     }

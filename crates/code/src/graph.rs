@@ -37,17 +37,17 @@ pub struct Block {
 /// A function in machine code.
 #[derive(Clone, Debug)]
 pub struct Code {
-    /// Its instructions by address.
+    /// The code's instructions by address.
     pub insns: Vec<Insn>,
-    /// Its blocks by address; the first one that control enters is [`Code::entry`].
+    /// The code's blocks by address; the first one that control enters is [`Code::entry`].
     pub blocks: Vec<Block>,
-    /// The successors of each block. Node 0 stands before the first block: block `i` is node `i + 1`.
+    /// The successors of each block. Node 0 comes before the first block: block `i` is node `i + 1`.
     pub graph: Graph,
-    /// The same edges backwards.
+    /// The edges of `graph` backwards.
     pub reversed: Graph,
-    /// Its dominators.
+    /// The code's dominators.
     pub dominators: Dominators,
-    /// Its loops.
+    /// The code's loops.
     pub loops: Loops,
     /// What is known at the beginning of each block; `None`: control does not reach it.
     pub states: Vec<Option<State>>,
@@ -79,7 +79,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Its text.
+    /// The module's text.
     pub fn text(&self, insn: &Insn) -> String {
         let bytes = self.image.code(insn.at).unwrap_or_default();
         let text = match self.image.machine {

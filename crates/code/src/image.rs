@@ -54,11 +54,11 @@ impl Segment {
 /// A function, as a symbol or an unwind table names it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Function {
-    /// Its first address.
+    /// The function's first address.
     pub start: u64,
     /// The address after it; the same as `start` if its size is not known.
     pub end: u64,
-    /// Its name; empty without symbols.
+    /// The function's name; empty without symbols.
     pub name: String,
 }
 
@@ -66,9 +66,9 @@ pub struct Function {
 /// code without a file.
 #[derive(Clone, Debug)]
 pub struct Image {
-    /// Its architecture.
+    /// The image's architecture.
     pub machine: Machine,
-    /// Its build id, if it has one.
+    /// The image's build id, if it has one.
     pub build_id: Option<Vec<u8>>,
     /// Functions by address, without those that begin at the same one.
     pub functions: Vec<Function>,
@@ -436,13 +436,13 @@ impl Image {
 /// A descriptor in an image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Described {
-    /// Its address.
+    /// The descriptor's address.
     pub address: u64,
     /// The identity of its module.
     pub identity: [u8; 16],
     /// How many ids the module has.
     pub ids: u32,
-    /// Its mode, as a number.
+    /// The descriptor's mode, as a number.
     pub mode: u32,
 }
 

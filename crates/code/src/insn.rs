@@ -8,9 +8,9 @@ pub type Register = u8;
 /// An instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Insn {
-    /// Its address.
+    /// The instruction's address.
     pub at: u64,
-    /// Its length in bytes.
+    /// The instruction's length in bytes.
     pub length: u8,
     /// Where control goes next.
     pub flow: Flow,
@@ -18,7 +18,7 @@ pub struct Insn {
     pub op: Op,
     /// The general registers that it writes, as bits.
     pub writes: u32,
-    /// Its memory operand.
+    /// The instruction's memory operand.
     pub memory: Option<Memory>,
     /// What it is counted as.
     pub class: Class,
@@ -71,7 +71,7 @@ pub enum Op {
     Load(Register, u8, bool),
     /// Loads two registers of 64 bits each from the memory operand.
     LoadPair(Register, Register),
-    /// Stores 64 bits of a register, or something unknown of so many bytes.
+    /// Stores 64 bits of a register, or something unknown, of this many bytes.
     Store(Option<Register>, u16),
     /// Stores a number of 64 bits.
     StoreNumber(u64),

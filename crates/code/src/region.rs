@@ -50,7 +50,7 @@ pub struct Range {
 pub struct Counts {
     /// All, without those of hooks.
     pub instructions: u64,
-    /// Those of hooks, which are in none of the others.
+    /// Instructions of hooks, which no other number contains.
     pub hooks: u64,
     /// Read memory operands.
     pub loads: u64,
@@ -127,9 +127,9 @@ pub struct MachineLoop {
     pub depth: u32,
     /// Whether it contains no other machine loop.
     pub innermost: bool,
-    /// Its instructions, with those of loops inside.
+    /// The machine loop's instructions, with those of loops inside.
     pub counts: Counts,
-    /// Its code, by address.
+    /// The machine loop's code, by address.
     pub ranges: Vec<Range>,
     /// Whether each iteration executes all of its instructions that are not of hooks exactly once.
     pub straight: bool,
@@ -149,7 +149,7 @@ pub enum Missing {
 pub struct Region {
     /// The id.
     pub id: u32,
-    /// Its code, by address.
+    /// The region's code, by address.
     pub ranges: Vec<Range>,
     /// Addresses of the instructions with which hits begin: one for each copy of the loop.
     pub begins: Vec<u64>,
@@ -158,11 +158,11 @@ pub struct Region {
     pub function: u64,
     /// The name.
     pub name: String,
-    /// Its machine loops, outer ones before inner ones.
+    /// The region's machine loops, outer ones before inner ones.
     pub loops: Vec<MachineLoop>,
-    /// Its instructions.
+    /// The region's instructions.
     pub counts: Counts,
-    /// Those of its instructions that belong to hooks.
+    /// The addresses of the instructions that belong to hooks.
     pub hooks: BTreeSet<u64>,
     /// Jumps in its functions that could not be followed: code after them may be missing.
     pub unknown_jumps: usize,
@@ -173,7 +173,7 @@ pub struct Region {
 pub struct Regions {
     /// The ids whose code was found.
     pub found: BTreeMap<u32, Region>,
-    /// The other ones.
+    /// The ids whose code was not found, and why.
     pub missing: BTreeMap<u32, Missing>,
     /// Functions that were too large or too tangled to be read: first address, and why.
     pub failed: Vec<(u64, CodeError)>,

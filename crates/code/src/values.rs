@@ -24,9 +24,9 @@ pub enum Value {
     Any,
     /// A number, or an address.
     Number(u64),
-    /// The address of the thread's table (or null), and so many bytes.
+    /// The address of the thread's table (or null), plus this many bytes.
     Table(i64),
-    /// The stack pointer when the function was entered, and so many bytes.
+    /// The stack pointer when the function was entered, plus this many bytes.
     Stack(i64),
     /// The address of what is known of single hits (or null), and any number of bytes: of the entry that is
     /// so many bytes after the table's address.
@@ -39,7 +39,7 @@ pub enum Value {
     Counters,
     /// A 32-bit entry of the table of jumps at this address.
     JumpOffset(u64),
-    /// The same, with the address of the table added.
+    /// A 32-bit entry of a table of jumps, with the address of the table added.
     JumpTarget(u64),
     /// A 64-bit entry of the table of addresses at this address.
     JumpAddress(u64),

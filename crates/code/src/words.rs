@@ -42,7 +42,7 @@ enum Stride {
     Bytes(i64),
     /// By a number that is in a register.
     Register,
-    /// It follows from what the loop loads.
+    /// By a number that follows from what the loop loads.
     Loaded,
     /// In a way that is not followed.
     Unknown,
@@ -53,7 +53,7 @@ enum Stride {
 struct Group {
     /// How many operands.
     count: u64,
-    /// Their bytes together.
+    /// Bytes of all operands together.
     bytes: u64,
     /// Bytes of one; the largest.
     each: u64,

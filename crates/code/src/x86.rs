@@ -339,7 +339,7 @@ pub enum Arithmetic {
 }
 
 impl Arithmetic {
-    /// Its name in the plural.
+    /// The operation's name in the plural.
     pub fn name(self) -> &'static str {
         match self {
             Self::MultiplyAdd => "multiply-add",
@@ -356,7 +356,7 @@ impl Arithmetic {
 /// What matters for a description in words.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Detail {
-    /// What it computes. Moves, conversions and comparisons are no arithmetic, and neither are additions of a
+    /// What it computes. Moves, conversions and comparisons do not count as arithmetic, and neither do additions of a
     /// constant to a general register, because these only count.
     pub arithmetic: Option<Arithmetic>,
     /// Bits of its vectors; 0 for scalars.

@@ -160,27 +160,27 @@ pub enum PlanError {
         /// The number of counters.
         counters: usize,
     },
-    /// Its group number neither continues the previous counter's group nor is the next number.
+    /// The counter's group number neither continues the previous counter's group nor is the next number.
     GroupOutOfOrder {
         /// Index of the counter.
         counter: usize,
     },
-    /// Its source is of another kind than that of the rest of its group.
+    /// The counter's source is of another kind than that of the rest of its group.
     MixedSources {
         /// Index of the counter.
         counter: usize,
     },
-    /// It is pinned or exclusive, but not the first of its group.
+    /// The counter is pinned or exclusive, but not the first of its group.
     PinnedMember {
         /// Index of the counter.
         counter: usize,
     },
-    /// It counts a whole package.
+    /// The counter counts a whole package.
     NotOfThreads {
         /// Index of the counter.
         counter: usize,
     },
-    /// It is simulated, but has no readings.
+    /// The counter is simulated, but has no readings.
     EmptyScript {
         /// Index of the counter.
         counter: usize,

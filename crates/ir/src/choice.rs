@@ -10,7 +10,7 @@ use crate::schedule::Schedule;
 /// Which functions get an id of their own.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Functions {
-    /// Those with a loop that is instrumented.
+    /// Functions with a loop that is instrumented.
     #[default]
     WithLoops,
     /// All that have a body.
@@ -207,8 +207,8 @@ fn unfit(body: &Body, loops: &Loops) -> Vec<Option<&'static str>> {
     why
 }
 
-/// How many loops around `inner` (or itself) also contain `target`: the depth from which on they
-/// are left.
+/// How many of `inner` and the loops around it also contain `target`. A jump from `inner` to `target`
+/// leaves the others, which have this depth and more.
 fn common_depth(loops: &Loops, inner: u32, target: u32) -> u32 {
     if target == NONE {
         return 0;

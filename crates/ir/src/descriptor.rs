@@ -57,7 +57,7 @@ pub(crate) fn quoted(bytes: &[u8], out: &mut String) {
 }
 
 impl Descriptor<'_> {
-    /// Writes everything that stands at the top level.
+    /// Writes everything that belongs to the top level.
     pub fn write(&self, module: &Module, writer: &mut Writer, out: &mut String) {
         let names = self.names;
         let (descriptor, table) = (names.of("module"), names.of("table"));

@@ -31,7 +31,7 @@ impl Graph {
         self.len() == 0
     }
 
-    /// The same edges in the other direction.
+    /// The graph with all edges in the other direction.
     pub fn reversed(&self) -> Self {
         let mut starts = vec![0_u32; self.starts.len()];
         for target in &self.targets {

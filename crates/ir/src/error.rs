@@ -6,16 +6,16 @@ use crate::table::TableError;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum IrError {
-    /// It is something else than LLVM's text.
+    /// The text is not LLVM's text.
     #[error("this is {0}, not the text of LLVM IR")]
     Other(&'static str),
     /// Nothing in it belongs to LLVM IR.
     #[error("this is not the text of LLVM IR: line 1 is {0:?}")]
     Unknown(String),
-    /// It is longer than offsets of 32 bits reach.
+    /// The text is longer than offsets of 32 bits reach.
     #[error("the text has {0} bytes, at most {max} can be read", max = u32::MAX)]
     Long(usize),
-    /// It ends inside of something.
+    /// The text ends in the middle of a construct.
     #[error("the text ends inside of {what} that begins in line {line}")]
     Truncated {
         /// What is open.
@@ -55,7 +55,7 @@ pub enum IrError {
         /// The first one, from 1.
         line: u32,
     },
-    /// It already has a descriptor.
+    /// The text already has a descriptor.
     #[error("the text is already instrumented: it defines @{0}")]
     Instrumented(String),
     /// There is no clock for this target.
@@ -72,10 +72,10 @@ pub enum IrError {
         /// `llvm.global_ctors` or `llvm.global_dtors`.
         name: &'static str,
     },
-    /// It is something else than MLIR's text.
+    /// The text is not MLIR's text.
     #[error("this is {0}, not the text of MLIR")]
     NotMlir(&'static str),
-    /// It is MLIR's text in the form that has every operation's name in quotes.
+    /// The text is MLIR's text in the form that has every operation's name in quotes.
     #[error("line {line}: MLIR's generic form cannot be read")]
     Generic {
         /// Where, from 1.

@@ -29,13 +29,13 @@ pub enum Terminator {
 /// A basic block.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Block {
-    /// Its label as the text has it, without the colon; empty for an entry block without one.
+    /// The block's label as the text has it, without the colon; empty for an entry block without one.
     pub label: Span,
     /// From after the label to the end of its last statement.
     pub text: Span,
-    /// Its first line and its last, from 1.
+    /// The block's first line and its last, from 1.
     pub lines: [u32; 2],
-    /// Its phi nodes: a range of [`Body::phis`].
+    /// The block's phi nodes: a range of [`Body::phis`].
     pub phis: (u32, u32),
     /// Whether control comes here by an exception.
     pub pad: bool,
@@ -61,7 +61,7 @@ pub struct Edge {
 /// A call with a group of attributes.
 #[derive(Clone, Copy, Debug)]
 pub struct Call {
-    /// Its statement.
+    /// The call's statement.
     pub text: Span,
 }
 

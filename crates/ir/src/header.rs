@@ -1,9 +1,9 @@
 //! What the first block of a loop does besides deciding whether the loop goes on. The last run of a
-//! block that only decides (`while (i < n)`) is no iteration; that of a block that also works is one.
+//! block that only decides (`while (i < n)`) is not an iteration; the last run of a block that also works is one.
 //!
 //! A block works if it does what can be seen after the loop has ended: it stores, calls a function, or
 //! computes a value that each iteration hands to the next one and that is used after the loop, such as
-//! a sum. A variable that only changes by a constant is no such value, because `while (i++ < n)`
+//! a sum. A variable that only changes by a constant is not such a value, because `while (i++ < n)`
 //! computes one as well.
 
 use std::collections::HashMap;
@@ -61,7 +61,7 @@ pub struct Uses<'a> {
 }
 
 impl<'a> Uses<'a> {
-    /// Those of a whole function.
+    /// The uses in a whole function.
     pub fn of(text: &'a [u8], body: &Body) -> Self {
         let mut blocks: HashMap<&[u8], Vec<u32>> = HashMap::new();
         for (i, block) in body.blocks.iter().enumerate() {

@@ -89,7 +89,7 @@ impl Clock {
 /// A function or loop that has an id, as its hooks need it.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Hook {
-    /// Its id.
+    /// The hook's id.
     pub id: u32,
     /// Whether counters may be read: a function, or a loop of depth 0 or 1.
     pub counters: bool,
@@ -140,12 +140,12 @@ impl Kept {
         }
     }
 
-    /// Its type.
+    /// The kept value's type.
     pub fn kind(self) -> &'static str {
         if self == Self::End { "ptr" } else { "i64" }
     }
 
-    /// Its value where there is nothing to keep.
+    /// The value where there is nothing to keep.
     pub fn nothing(self) -> &'static str {
         if self == Self::End { "null" } else { "0" }
     }
@@ -159,7 +159,7 @@ impl Kept {
         }
     }
 
-    /// Its name for an id, with `%`; `copy` tells several entries into a loop apart.
+    /// The kept value's name for an id, with `%`; `copy` tells several entries into a loop apart.
     pub fn name(self, id: u32, copy: Option<u32>) -> String {
         match copy {
             None => format!("%cpt.{}{id}", self.letter()),
@@ -305,7 +305,7 @@ impl Writer {
         self.begin_at(&entry, hook, copy, join, from);
     }
 
-    /// The same for the entry at `entry`; `from` is a block that goes to `join` directly.
+    /// Begins a hit on the entry at `entry`; `from` is a block that goes to `join` directly.
     pub fn begin_at(
         &mut self,
         entry: &str,

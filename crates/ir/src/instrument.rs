@@ -57,13 +57,13 @@ pub struct Counts {
 /// A function as its blocks and loops.
 #[derive(Debug, Default)]
 pub struct Analysis {
-    /// Its blocks.
+    /// The function's blocks.
     pub body: Body,
-    /// Its control-flow graph backwards.
+    /// The function's control-flow graph backwards.
     pub reversed: Graph,
-    /// Its dominators.
+    /// The function's dominators.
     pub dominators: Dominators,
-    /// Its loops.
+    /// The function's loops.
     pub loops: Loops,
 }
 

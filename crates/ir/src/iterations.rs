@@ -21,7 +21,7 @@ use crate::scan::{Span, Token, Tokens, name};
 /// What a counter changes by 1 in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Unit {
-    /// An integer of so many bits, at most 64.
+    /// An integer of this many bits, at most 64.
     Integer(u32),
     /// A pointer, and the type of the elements that it moves over, as the text has it.
     Pointer(String),
@@ -32,9 +32,9 @@ pub enum Unit {
 pub struct Counter {
     /// The phi node, with `%`.
     pub value: String,
-    /// Its type.
+    /// The counter's type.
     pub unit: Unit,
-    /// What it begins with, as the text has it.
+    /// The value with which the counter begins, as the text has it.
     pub start: String,
     /// What is added in each iteration, in the unit; not 0.
     pub step: i64,
@@ -98,9 +98,9 @@ pub struct Search<'a> {
     pub text: &'a [u8],
     /// The blocks of the function.
     pub body: &'a Body,
-    /// Its blocks by name.
+    /// The function's blocks by name.
     pub names: &'a HashMap<&'a [u8], u32>,
-    /// Its loops.
+    /// The function's loops.
     pub loops: &'a Loops,
     /// How many bytes of blocks may still be looked at, so that the time stays linear.
     pub budget: usize,

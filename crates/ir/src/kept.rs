@@ -20,7 +20,7 @@ const PLAIN_BYTES: usize = 1 << 12;
 /// Texts that are longer are not kept.
 const MOST_BYTES: usize = 16 << 20;
 
-/// What it takes to hold a line, besides its text.
+/// Bytes of memory for a line, besides its text.
 const LINE_BYTES: usize = 64;
 
 /// The text of the functions of a module that were instrumented, in one language.
@@ -34,10 +34,10 @@ pub struct KeptText {
     pub hash: String,
     /// First and last line of each stretch that is kept, from 1, in order.
     pub lines: Vec<[u32; 2]>,
-    /// These lines.
+    /// The text of these lines.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
-    /// The same, compressed.
+    /// The text of these lines, compressed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deflated: Option<String>,
 }
@@ -51,7 +51,7 @@ pub enum TextError {
     /// What is compressed is damaged.
     #[error("the text of {0} in the side table is damaged")]
     Damaged(String),
-    /// A few bytes stand for very many.
+    /// A few compressed bytes may become very many.
     #[error("the text of {0} in the side table is longer than such a table can have it")]
     TooLong(String),
     /// A file is another one than that which was instrumented.

@@ -7,7 +7,7 @@ use crate::dominators::{Dominators, Graph, NONE};
 /// A natural loop.
 #[derive(Clone, Copy, Debug)]
 pub struct Loop {
-    /// Its header block.
+    /// The loop's header block.
     pub header: u32,
     /// The loop directly around it, or [`NONE`].
     pub parent: u32,

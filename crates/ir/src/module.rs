@@ -1,5 +1,5 @@
 //! A module as its top-level statements: which functions it has and where, what it says of its
-//! target, its groups of attributes and its metadata. Everything else is kept as it stands.
+//! target, its groups of attributes and its metadata. Everything else is kept unchanged.
 
 use std::collections::{HashMap, HashSet};
 
@@ -9,7 +9,7 @@ use crate::scan::{Cursor, Place, Span, Token, Tokens, name, number};
 /// A function with a body.
 #[derive(Clone, Debug)]
 pub struct Definition {
-    /// Its name, without `@` and without quotes that are not needed.
+    /// The function's name, without `@` and without quotes that are not needed.
     pub name: Span,
     /// From `define` to before the opening brace of the body.
     pub header: Span,

@@ -7,7 +7,7 @@ use crate::scan::{Span, Token, Tokens};
 pub struct Incoming {
     /// With its brackets.
     pub whole: Span,
-    /// The value, as it stands.
+    /// The value, as the text has it.
     pub value: Span,
     /// The name of the block, with `%`.
     pub block: Span,

@@ -25,13 +25,13 @@ const TAIL: &str = "cpt.tail";
 pub struct Work<'a> {
     /// The whole text.
     pub text: &'a [u8],
-    /// Its blocks.
+    /// The function's blocks.
     pub body: &'a Body,
-    /// Its dominators.
+    /// The function's dominators.
     pub dominators: &'a Dominators,
-    /// Its control-flow graph, backwards.
+    /// The function's control-flow graph, backwards.
     pub reversed: &'a Graph,
-    /// Its loops.
+    /// The function's loops.
     pub loops: &'a Loops,
     /// What is chosen.
     pub choice: &'a Choice,

@@ -26,7 +26,7 @@ use crate::table::check_parents;
 pub const VERSION: u32 = 1;
 /// The source line of loop 0.
 pub const LINE: u32 = 1 << 30;
-/// What stands before the number of a loop in the name of its variable.
+/// The beginning of the names of loops' variables; the number of the loop follows.
 const MARK: &str = "__cpt";
 /// Loops of a schedule, at most: more lines than that are not set aside.
 const MOST_LOOPS: usize = 1 << 24;
@@ -52,7 +52,7 @@ pub struct Schedule {
 /// A function of a schedule.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ScheduledFunction {
-    /// Its name in the schedule.
+    /// The function's name in the schedule.
     pub name: String,
     /// First and last line in the text, from 1.
     pub lines: [u32; 2],
@@ -61,16 +61,16 @@ pub struct ScheduledFunction {
 /// Why a file is not a schedule.
 #[derive(Debug, thiserror::Error)]
 pub enum ScheduleError {
-    /// It is not the JSON of a schedule.
+    /// The file is not the JSON of a schedule.
     #[error("not a schedule of loops: {0}")]
     Json(#[from] serde_json::Error),
-    /// It has another version.
+    /// The file has another version.
     #[error("schedule of loops has version {found}, this program reads version {VERSION}")]
     Version {
         /// The version in the file.
         found: u32,
     },
-    /// It has more loops than can be told apart.
+    /// The file has more loops than can be told apart.
     #[error("schedule of loops has {0} loops, more than {MOST_LOOPS}")]
     TooMany(usize),
     /// A loop is inside one that comes after it.

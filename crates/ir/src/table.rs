@@ -52,7 +52,7 @@ pub enum Kind {
 /// What one id is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry {
-    /// Its number; the same as its index.
+    /// The entry's number; the same as its index.
     pub id: u32,
     /// A function or a loop.
     pub kind: Kind,
@@ -107,7 +107,7 @@ pub struct TextPlace {
 pub struct ScheduledLoop {
     /// The function that it is in, as the schedule calls it.
     pub function: String,
-    /// Its variable, as the schedule calls it.
+    /// The loop's variable, as the schedule calls it.
     pub variable: String,
     /// `serial`, `parallel`, `vectorized`, `unrolled`, …
     pub kind: String,
@@ -151,19 +151,19 @@ pub struct Skipped {
 /// Why a text is not a side table.
 #[derive(Debug, thiserror::Error)]
 pub enum TableError {
-    /// It is not the JSON of a side table.
+    /// The file is not the JSON of a side table.
     #[error("not a side table of loops: {0}")]
     Json(#[from] serde_json::Error),
-    /// It has another version.
+    /// The file has another version.
     #[error("side table of loops has version {found}, this program reads version {VERSION}")]
     Version {
         /// The version in the text.
         found: u32,
     },
-    /// Its schedule contradicts itself or the entries.
+    /// The side table's schedule contradicts itself or the entries.
     #[error("side table of loops: loop {0} of the schedule is damaged")]
     Schedule(usize),
-    /// Its entries contradict each other.
+    /// The side table's entries contradict each other.
     #[error("side table of loops: entry {entry}: {what}")]
     Entry {
         /// Index of the entry.

@@ -12,7 +12,7 @@ mod mutate;
 mod rounds;
 
 use mutate::{SEEDS, check};
-use rounds::rounds;
+use rounds::{damaged, rounds};
 use testkit::Random;
 
 /// Bytes and pieces that readers take apart.
@@ -53,45 +53,6 @@ const PIECES: [&str; 34] = [
     "attributes #0 = {",
 ];
 
-/// A text with some damage.
-fn damaged(random: &mut Random) -> Vec<u8> {
-    let seed = SEEDS[random.place(SEEDS.len())];
-    let mut bytes = seed.as_bytes().to_vec();
-    for _ in 0..=random.place(5) {
-        if bytes.is_empty() {
-            break;
-        }
-        let at = random.place(bytes.len());
-        match random.place(6) {
-            0 => bytes[at] = random.next() as u8,
-            1 => bytes.truncate(at),
-            2 => {
-                let piece = PIECES[random.place(PIECES.len())];
-                bytes.splice(at..at, piece.bytes());
-            }
-            3 => {
-                let end = (at + random.place(40)).min(bytes.len());
-                bytes.drain(at..end);
-            }
-            4 => {
-                // A piece of the text again, somewhere else.
-                let end = (at + random.place(200)).min(bytes.len());
-                let copy = bytes[at..end].to_vec();
-                let to = random.place(bytes.len());
-                bytes.splice(to..to, copy);
-            }
-            _ => {
-                // Two lines change places: blocks go to other blocks, phi nodes are elsewhere.
-                let mut lines: Vec<&[u8]> = bytes.split(|b| *b == b'\n').collect();
-                let (a, b) = (random.place(lines.len()), random.place(lines.len()));
-                lines.swap(a, b);
-                bytes = lines.join(&b'\n');
-            }
-        }
-    }
-    bytes
-}
-
 /// A function whose blocks go anywhere: most of them are not loops that anybody would write.
 fn tangled(random: &mut Random) -> Vec<u8> {
     use std::fmt::Write;
@@ -124,7 +85,7 @@ fn no_text_makes_it_panic() {
     let (inputs, instrumented) = rounds(6000, 0x10095, |i, random| {
         let text = match i % 4 {
             0 => tangled(random),
-            _ => damaged(random),
+            _ => damaged(&SEEDS, &PIECES, random),
         };
         check(&text, random.next())
     });

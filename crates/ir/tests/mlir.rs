@@ -269,47 +269,13 @@ const PIECES: [&str; 30] = [
     "\"llvm.br\"()[^bb1] : () -> ()\n",
 ];
 
-/// A text with some damage.
+/// A text with some damage. In some, a jump goes to another block.
 fn damaged(random: &mut Random) -> Vec<u8> {
-    let mut bytes = SEED.as_bytes().to_vec();
-    for _ in 0..=random.place(4) {
-        if bytes.is_empty() {
-            break;
-        }
-        let at = random.place(bytes.len());
-        match random.place(7) {
-            0 => bytes[at] = random.next() as u8,
-            1 if random.place(4) == 0 => bytes.truncate(at),
-            1 | 2 => {
-                let piece = PIECES[random.place(PIECES.len())];
-                bytes.splice(at..at, piece.bytes());
-            }
-            3 => {
-                let end = (at + random.place(30)).min(bytes.len());
-                bytes.drain(at..end);
-            }
-            4 => {
-                let end = (at + random.place(200)).min(bytes.len());
-                let copy = bytes[at..end].to_vec();
-                let to = random.place(bytes.len());
-                bytes.splice(to..to, copy);
-            }
-            5 => {
-                // A jump to another block.
-                let names: Vec<usize> = (0..bytes.len().saturating_sub(3))
-                    .filter(|i| bytes[*i..].starts_with(b"^bb"))
-                    .collect();
-                if !names.is_empty() {
-                    bytes[names[random.place(names.len())] + 3] = b'1' + random.place(7) as u8;
-                }
-            }
-            _ => {
-                let mut lines: Vec<&[u8]> = bytes.split(|b| *b == b'\n').collect();
-                let (a, b) = (random.place(lines.len()), random.place(lines.len()));
-                lines.swap(a, b);
-                bytes = lines.join(&b'\n');
-            }
-        }
+    let mut bytes = rounds::damaged(&[SEED], &PIECES, random);
+    let names = |i: &usize| bytes[*i..].starts_with(b"^bb");
+    let names: Vec<usize> = (0..bytes.len().saturating_sub(3)).filter(names).collect();
+    if !names.is_empty() && random.place(3) == 0 {
+        bytes[names[random.place(names.len())] + 3] = b'1' + random.place(7) as u8;
     }
     bytes
 }

@@ -103,151 +103,17 @@ fn a_malformed_branch_is_an_error() {
 }
 
 /// Texts that LLVM must accept afterwards, as before.
-const CASES: [(&str, &str); 8] = [
-    (
-        "several edges of a switch to one target, a block that is its own latch, unnamed blocks",
-        "define i32 @f(i32 %0) {
-  switch i32 %0, label %2 [
-    i32 1, label %4
-    i32 2, label %4
-  ]
-
-2:
-  %3 = phi i32 [ 0, %1 ], [ 1, %2 ], [ 1, %2 ]
-  switch i32 %3, label %4 [
-    i32 0, label %2
-    i32 1, label %2
-    i32 2, label %4
-  ]
-
-4:
-  %5 = phi i32 [ 7, %1 ], [ 7, %1 ], [ %3, %2 ], [ %3, %2 ]
-  ret i32 %5
+fn cases() -> Vec<(&'static str, &'static str)> {
+    let cases = include_str!("texts.ll").split("; case: ").skip(1);
+    cases.map(|case| case.split_once('\n').unwrap()).collect()
 }
-",
-    ),
-    (
-        "a tail call that must stay before the return, in a loop's function",
-        "define i32 @f(i32 %x, ptr %p) {
-entry:
-  %s = alloca i32
-  br label %h
-h:
-  %i = phi i32 [ 0, %entry ], [ %n, %h ]
-  %n = add nuw i32 %i, 1
-  %c = icmp ult i32 %n, %x
-  br i1 %c, label %h, label %out
-out:
-  %r = musttail call i32 @f(i32 %n, ptr %p)
-  ret i32 %r
-}
-",
-    ),
-    (
-        "addresses of blocks, and a loop that is left by an indirect jump",
-        "@table = constant [2 x ptr] [ptr blockaddress(@f, %a), ptr blockaddress(@f, %b)]
-define void @f(ptr %p, i1 %c) {
-entry:
-  br label %a
-a:
-  br i1 %c, label %a, label %b
-b:
-  indirectbr ptr %p, [label %a, label %b, label %d]
-d:
-  br i1 %c, label %d, label %e
-e:
-  ret void
-}
-",
-    ),
-    (
-        "attributes of memory that become false, at the function and at its calls",
-        "declare double @sin(double) #2
-define i32 @f(i32 %x) #0 {
-entry:
-  br label %h
-h:
-  %i = phi i32 [ 0, %entry ], [ %n, %h ]
-  %n = add nuw i32 %i, 1
-  %c = icmp ult i32 %n, %x
-  br i1 %c, label %h, label %out
-out:
-  ret i32 %n
-}
-define i32 @g(ptr %fp) readnone {
-  %a = call i32 @f(i32 9) #1
-  %b = call i32 @f(i32 9) #1
-  %c = call double @sin(double 1.0) #2
-  %d = call i32 %fp(i32 1) #1
-  %r = add i32 %a, %b
-  ret i32 %r
-}
-attributes #0 = { nounwind willreturn memory(none) \"frame-pointer\"=\"all\" }
-attributes #1 = { nounwind memory(none) }
-attributes #2 = { nounwind memory(none) }
-",
-    ),
-    (
-        "constructors, destructors, and a dlsym of the module's own",
-        "@llvm.global_ctors = appending global [1 x { i32, ptr, ptr }] [{ i32, ptr, ptr } { i32 65535, ptr @f, ptr null }]
-@llvm.global_dtors = appending global [0 x { i32, ptr, ptr }] zeroinitializer
-declare ptr @dlsym(ptr, ptr)
-define internal void @f() { ret void }
-",
-    ),
-    (
-        "functions that may not be touched",
-        "@a = alias void (), ptr @w
-define void @n() naked {
-  unreachable
-}
-define available_externally void @e() {
-  ret void
-}
-define ghccc void @g() {
-  ret void
-}
-define weak void @w() gc \"shadow-stack\" {
-  ret void
-}
-",
-    ),
-    (
-        "brackets in braces: prefix data, structures, strings, comments",
-        "define { i32, [2 x ptr] } @f({ i32 } %s) prefix { i32, i32 } { i32 1, i32 2 } {
-entry: ; a } and a {
-  %x = alloca { i32, [2 x ptr] } ; \"
-  call void asm sideeffect \"# } {\", \"\"()
-  br label %\"odd } name\"
-\"odd } name\":
-  ret { i32, [2 x ptr] } zeroinitializer
-}
-",
-    ),
-    (
-        "orders of uses, which would be wrong afterwards",
-        "define i32 @f(i32 %x, i1 %c) {
-entry:
-  br label %h
-h:
-  br i1 %c, label %h, label %out
-out:
-  %a = add i32 %x, 1
-  %b = add i32 %x, 2
-  %r = add i32 %a, %b
-  ret i32 %r
-  uselistorder i32 %x, { 1, 0 }
-}
-",
-    ),
-];
 
 #[test]
 fn hand_made_texts_are_still_texts() {
     let Some(llvm) = Llvm::with(&["opt"]) else { return without_llvm("opt of LLVM 15 or later") };
     let scratch = Scratch::new();
     let path = scratch.join("case.ll");
-    for (name, text) in CASES {
+    for (name, text) in cases() {
         std::fs::write(&path, format!("{X86}{text}")).unwrap();
         assert_eq!(llvm.verify(&path), Ok(()), "before: {name}");
         for mode in Mode::ALL {
@@ -259,7 +125,7 @@ fn hand_made_texts_are_still_texts() {
 
 #[test]
 fn false_attributes_are_taken_away_and_true_ones_stay() {
-    let (_, text) = CASES[3];
+    let (_, text) = cases()[3];
     let done = String::from_utf8(done(text, &all(Mode::Count)).text).unwrap();
     let line = |start: &str| done.lines().find(|line| line.starts_with(start)).unwrap().to_owned();
     assert_eq!(line("declare double @sin"), "declare double @sin(double) #2");
@@ -278,7 +144,7 @@ fn false_attributes_are_taken_away_and_true_ones_stay() {
 #[test]
 fn what_is_skipped_is_in_the_table() {
     let skipped = |case: usize| -> Vec<(String, Option<String>, String)> {
-        let done = done(CASES[case].1, &all(Mode::Sampled));
+        let done = done(cases()[case].1, &all(Mode::Sampled));
         done.table.skipped.into_iter().map(|s| (s.function, s.label, s.why)).collect()
     };
     let function = |name: &str, why: &str| (name.to_owned(), None, why.to_owned());

@@ -402,11 +402,11 @@ fn counts(counters: &mut ThreadCounters<'_>, plan: &Plan) -> Result<(), Failure>
 /// Whether a counter opens and counts here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Opens {
-    /// It works as it was typed.
+    /// The counter works as it was typed.
     Yes,
-    /// It works only with `:u`, because counting in the kernel is forbidden.
+    /// The counter works only with `:u`, because counting in the kernel is forbidden.
     OnlyUser,
-    /// It does not work.
+    /// The counter does not work.
     No(Problem),
 }
 
@@ -421,34 +421,22 @@ pub fn opens(counter: &Counter, machine: &Machine) -> Opens {
     }
 }
 
-/// Who may open a counter of some kind.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Privilege {
-    /// Anyone, on every machine: a simulated counter.
-    Anyone,
-    /// With `:u` any user if `perf_event_paranoid` is at most 2. In all modes it must be at most 1,
-    /// or the user needs CAP_PERFMON.
-    User,
-    /// Any user if `perf_event_paranoid` is at most 1, or with CAP_PERFMON, because it also counts
-    /// the kernel. For tracepoints the user must be able to read tracefs, too.
-    Kernel,
-    /// Any user if `perf_event_paranoid` is at most 0, or with CAP_PERFMON, because it counts all
-    /// processes.
-    System,
-    /// Only a user with CAP_PERFMON, which root has.
-    PerfMon,
-}
-
-impl Privilege {
-    /// The word for it in JSON and in tables.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Anyone => "anyone",
-            Self::User => "user",
-            Self::Kernel => "kernel",
-            Self::System => "system",
-            Self::PerfMon => "perfmon",
-        }
+model::named! {
+    /// Who may open a counter of some kind.
+    pub enum Privilege {
+        /// Anyone, on every machine: a simulated counter.
+        Anyone = "anyone",
+        /// With `:u` any user if `perf_event_paranoid` is at most 2. In all modes it must be at most 1,
+        /// or the user needs CAP_PERFMON.
+        User = "user",
+        /// Any user if `perf_event_paranoid` is at most 1, or with CAP_PERFMON, because it also counts
+        /// the kernel. For tracepoints the user must be able to read tracefs, too.
+        Kernel = "kernel",
+        /// Any user if `perf_event_paranoid` is at most 0, or with CAP_PERFMON, because it counts all
+        /// processes.
+        System = "system",
+        /// Only a user with CAP_PERFMON, which root has.
+        PerfMon = "perfmon",
     }
 }
 

@@ -15,25 +15,15 @@ use crate::killer;
 use counters::perf::Target;
 pub use limit::Limit;
 
-/// How much a finding matters.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Level {
-    /// It is as it should be.
-    Ok,
-    /// Something is limited.
-    Note,
-    /// Something does not work.
-    Problem,
-}
-
-impl Level {
-    /// `ok`, `note`, `problem`.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Ok => "ok",
-            Self::Note => "note",
-            Self::Problem => "problem",
-        }
+model::named! {
+    /// How much a finding matters.
+    pub enum Level {
+        /// What was looked at is as it should be.
+        Ok = "ok",
+        /// Something is limited.
+        Note = "note",
+        /// Something does not work.
+        Problem = "problem",
     }
 }
 

@@ -32,9 +32,9 @@ use crate::Machine;
 /// The roofs of a machine.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Roofs {
-    /// What was measured, from slow to fast instructions: for each, one core and all cores.
+    /// Operations per second, from slow to fast instructions: for each, one core and all cores.
     pub compute: Vec<Compute>,
-    /// The same for levels of memory, from the nearest to the farthest.
+    /// Bytes per second from levels of memory, from the nearest to the farthest.
     pub memory: Vec<Memory>,
 }
 
@@ -71,29 +71,19 @@ pub struct Memory {
     pub rate: Rate,
 }
 
-/// A loop that moves bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kernel {
-    /// Reads a block.
-    Read,
-    /// Copies one half to the other: `a[i] = b[i]`.
-    Copy,
-    /// `a[i] = b[i] + s * c[i]`, each a third of the block.
-    Triad,
+model::named! {
+    /// A loop that moves bytes.
+    pub enum Kernel {
+        /// Reads a block.
+        Read = "read",
+        /// Copies one half to the other: `a[i] = b[i]`.
+        Copy = "copy",
+        /// `a[i] = b[i] + s * c[i]`, each a third of the block.
+        Triad = "triad",
+    }
 }
 
 impl Kernel {
-    const ALL: [Self; 3] = [Self::Read, Self::Copy, Self::Triad];
-
-    /// The name in tables and files.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Read => "read",
-            Self::Copy => "copy",
-            Self::Triad => "triad",
-        }
-    }
-
     /// The kernel of this name.
     pub fn of_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kernel| kernel.name() == name)

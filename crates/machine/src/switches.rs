@@ -33,7 +33,7 @@ pub struct Switches {
     pub added_range_ns: [f64; 2],
 }
 
-/// Measures with the counters of `plan`. `None` if the kernel counts none of them for a thread, if
+/// Measures with the counters of `plan`. `None` if the kernel counts no switches for a thread, if
 /// threads cannot be kept on one CPU, or if the counters do not open.
 pub fn measure(plan: &Plan) -> Option<Switches> {
     if !plan.groups().iter().any(|group| group.kind == SourceKind::Perf) {

@@ -58,7 +58,7 @@ pub enum Kind {
 /// One value that a collector gives.
 #[derive(Clone, Copy, Debug)]
 pub struct Slot {
-    /// Its name in views. It must be unique among the slots of all collectors.
+    /// The slot's name in views. It must be unique among the slots of all collectors.
     pub name: &'static CStr,
     /// The kind of its values.
     pub kind: Kind,
@@ -66,7 +66,7 @@ pub struct Slot {
 
 /// Reads its own values around each op.
 pub trait Collector: Send + Sync + 'static {
-    /// Its slots, which must always be the same. There must be at least one, and all collectors
+    /// The collector's slots, which must always be the same. There must be at least one, and all collectors
     /// together can have sixteen. Resolve and open what the collector needs before it is
     /// registered.
     fn slots(&self) -> &[Slot];
@@ -144,7 +144,7 @@ pub enum Error {
     /// There is no recorder in this process, or its version has no collectors.
     #[error("register a collector: no recorder (libcounterpoint.so) in this process")]
     NoAgent,
-    /// It has no slots.
+    /// The collector has no slots.
     #[error("register a collector: it has no slots")]
     NoSlots,
     /// There are more slots, or collectors, than the recorder has room for.

@@ -35,90 +35,63 @@ pub enum Kind {
     Registered(u32),
 }
 
-/// The generic kinds. The numbers are part of the file format: append new ones, and never reorder.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[repr(u8)]
-#[non_exhaustive]
-pub enum Generic {
-    /// An operator call of a framework, on the host.
-    CpuOp = 0,
-    /// A section of the program that a person named, on the host.
-    UserAnnotation = 1,
-    /// The same section as seen on the device.
-    GpuUserAnnotation = 2,
-    /// A copy by or to a device.
-    Memcpy = 3,
-    /// A fill of device memory.
-    Memset = 4,
-    /// A compiled function that a device ran.
-    Kernel = 5,
-    /// A link that says which host operator caused other activities.
-    ExternalCorrelation = 6,
-    /// A call of an accelerator's runtime library, on the host.
-    Runtime = 7,
-    /// A call of an accelerator's driver, on the host.
-    Driver = 8,
-    /// An instant on the host.
-    CpuInstant = 9,
-    /// A function of the Python interpreter.
-    PythonFunction = 10,
-    /// Time that measuring itself took.
-    Overhead = 11,
-    /// Waiting for a device or a stream.
-    Sync = 12,
-    /// A marker or range on a device.
-    DeviceEvent = 13,
-    /// Communication among ranks.
-    Collective = 14,
-    /// A conclusion that a tool drew from other activities.
-    Insight = 15,
-    /// A point of a time series.
-    Counter = 16,
-}
-
-macro_rules! generic {
-    ($( $variant:ident $name:literal $kineto:literal; )*) => {
-        impl Generic {
-            /// All generic kinds, in the order of their numbers.
-            pub const ALL: &'static [Generic] = &[ $( Generic::$variant, )* ];
-
-            /// Returns the generic name.
-            pub fn name(self) -> &'static str {
-                match self { $( Generic::$variant => $name, )* }
-            }
-
-            /// Returns the name that consumers of Kineto's traces are most likely to know.
-            pub fn kineto_name(self) -> &'static str {
-                match self { $( Generic::$variant => $kineto, )* }
-            }
-        }
-    };
-}
-
-generic! {
-    CpuOp "cpu_op" "cpu_op";
-    UserAnnotation "user_annotation" "user_annotation";
-    GpuUserAnnotation "gpu_user_annotation" "gpu_user_annotation";
-    Memcpy "memcpy" "gpu_memcpy";
-    Memset "memset" "gpu_memset";
-    Kernel "kernel" "kernel";
-    ExternalCorrelation "external_correlation" "external_correlation";
-    Runtime "runtime" "cuda_runtime";
-    Driver "driver" "cuda_driver";
-    CpuInstant "cpu_instant" "cpu_instant_event";
-    PythonFunction "python_function" "python_function";
-    Overhead "overhead" "overhead";
-    Sync "sync" "cuda_sync";
-    DeviceEvent "device_event" "cuda_event";
-    Collective "collective" "collective_comm";
-    Insight "insight" "mtia_insight";
-    Counter "counter" "gpu_pm_counter";
+crate::numbered! {
+    /// The generic kinds. The numbers are part of the file format: append new ones, and never reorder.
+    #[non_exhaustive]
+    pub enum Generic {
+        /// An operator call of a framework, on the host.
+        CpuOp = 0 "cpu_op",
+        /// A section of the program that a person named, on the host.
+        UserAnnotation = 1 "user_annotation",
+        /// A section of the program that a person named, as seen on the device.
+        GpuUserAnnotation = 2 "gpu_user_annotation",
+        /// A copy by or to a device.
+        Memcpy = 3 "memcpy",
+        /// A fill of device memory.
+        Memset = 4 "memset",
+        /// A compiled function that a device ran.
+        Kernel = 5 "kernel",
+        /// A link that says which host operator caused other activities.
+        ExternalCorrelation = 6 "external_correlation",
+        /// A call of an accelerator's runtime library, on the host.
+        Runtime = 7 "runtime",
+        /// A call of an accelerator's driver, on the host.
+        Driver = 8 "driver",
+        /// An instant on the host.
+        CpuInstant = 9 "cpu_instant",
+        /// A function of the Python interpreter.
+        PythonFunction = 10 "python_function",
+        /// Time that measuring itself took.
+        Overhead = 11 "overhead",
+        /// Waiting for a device or a stream.
+        Sync = 12 "sync",
+        /// A marker or range on a device.
+        DeviceEvent = 13 "device_event",
+        /// Communication among ranks.
+        Collective = 14 "collective",
+        /// A conclusion that a tool drew from other activities.
+        Insight = 15 "insight",
+        /// A point of a time series.
+        Counter = 16 "counter",
+    }
 }
 
 impl Generic {
-    /// Returns the kind with this number, or `None` if this version does not know it.
-    pub fn from_u8(n: u8) -> Option<Self> {
-        Self::ALL.get(usize::from(n)).copied()
+    /// Returns the name that consumers of Kineto's traces are most likely to know.
+    pub fn kineto_name(self) -> &'static str {
+        match self {
+            Self::Memcpy => "gpu_memcpy",
+            Self::Memset => "gpu_memset",
+            Self::Runtime => "cuda_runtime",
+            Self::Driver => "cuda_driver",
+            Self::CpuInstant => "cpu_instant_event",
+            Self::Sync => "cuda_sync",
+            Self::DeviceEvent => "cuda_event",
+            Self::Collective => "collective_comm",
+            Self::Insight => "mtia_insight",
+            Self::Counter => "gpu_pm_counter",
+            _ => self.name(),
+        }
     }
 
     /// Whether activities of this kind run on a device rather than on the host.

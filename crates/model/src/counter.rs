@@ -12,48 +12,21 @@ use std::fmt;
 /// bounds the fixed buffers of the hot path.
 pub const MAX_COUNTERS: usize = 32;
 
-/// The unit of a counter's value.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[repr(u8)]
-pub enum Unit {
-    /// Number of occurrences.
-    Count = 0,
-    /// Nanoseconds.
-    Nanoseconds = 1,
-    /// Bytes.
-    Bytes = 2,
-    /// Processor cycles.
-    Cycles = 3,
-    /// Joules.
-    Joules = 4,
-    /// A unit that this version does not know.
-    Other = 5,
-}
-
-impl Unit {
-    /// Returns the unit with this number in a run file, or `None` if this version does not know it.
-    pub fn from_u8(n: u8) -> Option<Self> {
-        Some(match n {
-            0 => Self::Count,
-            1 => Self::Nanoseconds,
-            2 => Self::Bytes,
-            3 => Self::Cycles,
-            4 => Self::Joules,
-            5 => Self::Other,
-            _ => return None,
-        })
-    }
-
-    /// Returns the word used in schemas: `count`, `ns`, `bytes`, `cycles`, `J`, `other`.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Count => "count",
-            Self::Nanoseconds => "ns",
-            Self::Bytes => "bytes",
-            Self::Cycles => "cycles",
-            Self::Joules => "J",
-            Self::Other => "other",
-        }
+crate::numbered! {
+    /// The unit of a counter's value.
+    pub enum Unit {
+        /// Number of occurrences.
+        Count = 0 "count",
+        /// Nanoseconds.
+        Nanoseconds = 1 "ns",
+        /// Bytes.
+        Bytes = 2 "bytes",
+        /// Processor cycles.
+        Cycles = 3 "cycles",
+        /// Joules.
+        Joules = 4 "J",
+        /// A unit that this version does not know.
+        Other = 5 "other",
     }
 }
 
@@ -95,10 +68,10 @@ impl Default for Scale {
 /// Whose occurrences a counter can count.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Scope {
-    /// Those of one thread (or of one CPU, if it is opened like that).
+    /// The occurrences in one thread (or of one CPU, if it is opened like that).
     #[default]
     Thread,
-    /// Those of a package, a die, a memory controller and so on. Such a counter can only be opened
+    /// The occurrences in a package, a die, a memory controller and so on. Such a counter can only be opened
     /// for all threads (pid −1), once on each of these CPUs (`cpumask` of its PMU), and the values
     /// are added. The agent never opens it.
     Cpus(Vec<u32>),

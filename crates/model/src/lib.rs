@@ -10,6 +10,7 @@
 //! | [`glob`] | patterns for names |
 //! | [`loss`] | [`Loss`]: every named way to lose or distort data |
 //! | [`metric`] | [`Metric`]: values computed from counters of one group, with units |
+//! | [`named!`], [`numbered!`] | one list for the variants, names and numbers of an enum |
 //! | [`scale`] | [`scaled`]: an estimate from a counter that ran part of the time |
 //! | [`suggest`] | "did you mean" |
 #![forbid(unsafe_code)]
@@ -21,6 +22,7 @@ pub mod errno;
 pub mod glob;
 pub mod loss;
 pub mod metric;
+mod named;
 pub mod scale;
 pub mod suggest;
 

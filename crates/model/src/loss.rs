@@ -3,25 +3,15 @@
 //!
 //! The numbers are part of the file format: append new rows, and never reorder.
 
-/// How much a loss matters to a reader of the numbers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Severity {
-    /// Worth knowing, but no number in a view is wrong because of it.
-    Note,
-    /// Something is missing: totals are too small, or a counter is absent.
-    Missing,
-    /// Numbers that are present may be wrong.
-    Distorted,
-}
-
-impl Severity {
-    /// Returns `note`, `missing` or `distorted`.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Note => "note",
-            Self::Missing => "missing",
-            Self::Distorted => "distorted",
-        }
+crate::named! {
+    /// How much a loss matters to a reader of the numbers.
+    pub enum Severity {
+        /// Worth knowing, but no number in a view is wrong because of it.
+        Note = "note",
+        /// Something is missing: totals are too small, or a counter is absent.
+        Missing = "missing",
+        /// Numbers that are present may be wrong.
+        Distorted = "distorted",
     }
 }
 

@@ -98,6 +98,6 @@ pub enum NameCause {
 
     /// The processor's counters have no component.
     NoComponent,
-    /// These are the components.
+    /// The components that can be named.
     Components(Vec<String>),
 }

@@ -44,9 +44,9 @@ pub struct Skipped {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{variable}={text}: {problem}")]
 pub struct VariableError {
-    /// Its name.
+    /// The variable's name.
     pub variable: String,
-    /// Its value.
+    /// The variable's value.
     pub text: String,
     /// What is wrong with the value.
     #[source]
@@ -56,7 +56,7 @@ pub struct VariableError {
 /// What is wrong with the value of a variable.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum VariableProblem {
-    /// It is not a list of counters that this machine knows.
+    /// The value is not a list of counters that this machine knows.
     #[error("{0}")]
     Name(NameError),
     /// The counters do not work here.

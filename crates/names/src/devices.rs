@@ -20,7 +20,7 @@ pub struct DeviceKind {
     pub aliases: &'static [&'static str],
     /// What counts it.
     pub counted_by: CountedBy,
-    /// Its counters in a recording without `-e`.
+    /// The kind's counters in a recording without `-e`.
     pub defaults: &'static [&'static str],
 }
 
@@ -87,7 +87,7 @@ impl DeviceKind {
 /// The counters of one component. They are read at the begin and at the end of a call, as all
 /// others.
 pub trait DeviceSource {
-    /// Its name before the three colons: `cuda`.
+    /// The source's name before the three colons: `cuda`.
     fn component(&self) -> &str;
 
     /// Whether its counters can be used here and now.

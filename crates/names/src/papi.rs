@@ -30,57 +30,6 @@ macro_rules! intel {
     };
 }
 
-/// Presets that are the same as a generic counter, and that counter.
-pub(crate) const EXACT: &[(&str, &str)] = &[
-    ("PAPI_TOT_CYC", "cycles"),
-    ("PAPI_REF_CYC", "ref-cycles"),
-    ("PAPI_TOT_INS", "instructions"),
-    ("PAPI_BR_INS", "branches"),
-    ("PAPI_BR_MSP", "branch-misses"),
-    ("PAPI_L1_DCM", "L1-dcache-load-misses"),
-    ("PAPI_L1_LDM", "L1-dcache-load-misses"),
-    ("PAPI_L1_STM", "L1-dcache-store-misses"),
-    ("PAPI_L1_DCR", "L1-dcache-loads"),
-    ("PAPI_L1_DCW", "L1-dcache-stores"),
-    ("PAPI_L1_ICM", "L1-icache-load-misses"),
-    ("PAPI_L1_ICA", "L1-icache-loads"),
-    ("PAPI_L1_ICR", "L1-icache-loads"),
-    ("PAPI_TLB_IM", "iTLB-load-misses"),
-];
-
-/// Presets that are not a single generic counter: the reason, and the nearest generic counters if
-/// there are any.
-const INEXACT: &[(&str, &str, &str)] = &[
-    ("PAPI_L1_TCM", SUM, "L1-dcache-load-misses and L1-icache-load-misses"),
-    ("PAPI_L1_TCA", SUM, "L1-dcache-loads, L1-dcache-stores and L1-icache-loads"),
-    ("PAPI_L1_DCA", SUM, "L1-dcache-loads and L1-dcache-stores"),
-    ("PAPI_TLB_DM", SUM, "dTLB-load-misses and dTLB-store-misses"),
-    ("PAPI_TLB_TL", SUM, "dTLB-load-misses, dTLB-store-misses and iTLB-load-misses"),
-    ("PAPI_LST_INS", SUM, "L1-dcache-loads and L1-dcache-stores"),
-    ("PAPI_BR_PRC", "branches less branch-misses", "branches and branch-misses"),
-    ("PAPI_L3_TCM", DIFFERS, "cache-misses"),
-    ("PAPI_L3_TCA", DIFFERS, "cache-references"),
-    ("PAPI_L3_DCM", DIFFERS, "LLC-load-misses"),
-    ("PAPI_L3_DCA", DIFFERS, "LLC-loads"),
-    ("PAPI_L3_LDM", DIFFERS, "LLC-load-misses"),
-    ("PAPI_LD_INS", "instructions that load, not accesses of the cache", "L1-dcache-loads"),
-    ("PAPI_SR_INS", "instructions that store, not accesses of the cache", "L1-dcache-stores"),
-    ("PAPI_STL_ICY", DIFFERS, "stalled-cycles-frontend"),
-    ("PAPI_RES_STL", DIFFERS, "stalled-cycles-backend"),
-    ("PAPI_L2_TCM", VENDOR, ""),
-    ("PAPI_L2_TCA", VENDOR, ""),
-    ("PAPI_L2_DCM", VENDOR, ""),
-    ("PAPI_L2_DCA", VENDOR, ""),
-    ("PAPI_L2_ICM", VENDOR, ""),
-    ("PAPI_FP_INS", VENDOR, ""),
-    ("PAPI_VEC_SP", VENDOR, ""),
-    ("PAPI_VEC_DP", VENDOR, ""),
-    ("PAPI_BR_CN", VENDOR, ""),
-    ("PAPI_BR_UCN", VENDOR, ""),
-    ("PAPI_BR_TKN", VENDOR, ""),
-    ("PAPI_BR_NTK", VENDOR, ""),
-];
-
 /// Presets of floating-point operations. Some processors of AMD's have one event for them
 /// ([`amd::papi`]); the second column is for all others.
 const FLOATING: &[(&str, NameCause)] = &[
@@ -92,38 +41,25 @@ const SUM: &str = "a sum of several counters";
 const DIFFERS: &str = "the nearest generic counter counts something else on some processors";
 const VENDOR: &str = "no generic counter is similar";
 
-/// The kernel's names of its generic counters, with type and config. libpfm4 accepts them, too.
-const KERNELS: &[(&str, u32, u64)] = &[
-    ("PERF_COUNT_HW_CPU_CYCLES", 0, 0),
-    ("PERF_COUNT_HW_INSTRUCTIONS", 0, 1),
-    ("PERF_COUNT_HW_CACHE_REFERENCES", 0, 2),
-    ("PERF_COUNT_HW_CACHE_MISSES", 0, 3),
-    ("PERF_COUNT_HW_BRANCH_INSTRUCTIONS", 0, 4),
-    ("PERF_COUNT_HW_BRANCH_MISSES", 0, 5),
-    ("PERF_COUNT_HW_BUS_CYCLES", 0, 6),
-    ("PERF_COUNT_HW_STALLED_CYCLES_FRONTEND", 0, 7),
-    ("PERF_COUNT_HW_STALLED_CYCLES_BACKEND", 0, 8),
-    ("PERF_COUNT_HW_REF_CPU_CYCLES", 0, 9),
-    ("PERF_COUNT_SW_CPU_CLOCK", 1, 0),
-    ("PERF_COUNT_SW_TASK_CLOCK", 1, 1),
-    ("PERF_COUNT_SW_PAGE_FAULTS", 1, 2),
-    ("PERF_COUNT_SW_CONTEXT_SWITCHES", 1, 3),
-    ("PERF_COUNT_SW_CPU_MIGRATIONS", 1, 4),
-    ("PERF_COUNT_SW_PAGE_FAULTS_MIN", 1, 5),
-    ("PERF_COUNT_SW_PAGE_FAULTS_MAJ", 1, 6),
-    ("PERF_COUNT_SW_CGROUP_SWITCHES", 1, 11),
-];
+/// The rows of `papi.txt`, without the word that begins them: name, and the rest of the line.
+fn rows(word: &str) -> impl Iterator<Item = (&'static str, &'static str)> {
+    include_str!("papi.txt").lines().filter_map(move |line| {
+        let row = line.strip_prefix(word)?.strip_prefix(' ')?;
+        Some(row.split_once(' ').unwrap_or((row, "")))
+    })
+}
 
-/// The kernel's names of caches, and perf's words for them.
-const CACHES: &[(&str, &str)] = &[
-    ("PERF_COUNT_HW_CACHE_L1D", "L1-dcache"),
-    ("PERF_COUNT_HW_CACHE_L1I", "L1-icache"),
-    ("PERF_COUNT_HW_CACHE_LL", "LLC"),
-    ("PERF_COUNT_HW_CACHE_DTLB", "dTLB"),
-    ("PERF_COUNT_HW_CACHE_ITLB", "iTLB"),
-    ("PERF_COUNT_HW_CACHE_BPU", "branch"),
-    ("PERF_COUNT_HW_CACHE_NODE", "node"),
-];
+/// What a row says of the name, whose case does not matter.
+fn row(word: &str, name: &str) -> Option<&'static str> {
+    rows(word).find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, rest)| rest)
+}
+
+/// Why a preset is not a single generic counter, and the nearest generic counters.
+fn inexact(preset: &str) -> Option<(&'static str, &'static str)> {
+    let words = [("sum", SUM), ("differs", DIFFERS), ("vendor", VENDOR)];
+    let known = words.into_iter().find_map(|(word, why)| Some((why, row(word, preset)?)));
+    known.or_else(|| row("other", preset)?.split_once(": ").map(|(near, why)| (why, near)))
+}
 
 /// [`NameSource`] of PAPI's spellings.
 pub(crate) struct Papi(pub Machine);
@@ -140,9 +76,9 @@ impl NameSource for Papi {
     }
 
     fn entries(&self) -> Vec<Entry> {
-        let presets = EXACT.iter().filter_map(|(preset, name)| {
+        let presets = rows("exact").filter_map(|(preset, name)| {
             let unit = generic::numbers(name)?.unit;
-            Some(Entry::new(*preset, "PAPI", unit, format!("PAPI's name for {name}")))
+            Some(Entry::new(preset, "PAPI", unit, format!("PAPI's name for {name}")))
         });
         let what = "libpfm4's spelling of perf's names, as in perf::CYCLES:u";
         let floating = FLOATING.iter().filter(|(preset, _)| amd::papi(preset, &self.0).is_some());
@@ -157,7 +93,7 @@ impl NameSource for Papi {
 impl Papi {
     fn preset(&self, word: &str) -> Result<Vec<Resolved>, Trouble> {
         let same = |preset: &&str| preset.eq_ignore_ascii_case(word);
-        if let Some((_, name)) = EXACT.iter().find(|(preset, _)| same(preset)) {
+        if let Some(name) = row("exact", word) {
             // tests/papi.rs checks that every name of the table is a generic one.
             let numbers = generic::numbers(name).into_iter();
             return Ok(numbers.flat_map(|n| n.everywhere(name, &self.0)).collect());
@@ -170,8 +106,8 @@ impl Papi {
             let trouble = Trouble::new(NameErrorKind::Value { text: word.into(), problem });
             return Err(trouble.because(cause.clone()));
         }
-        let Some((_, why, near)) = INEXACT.iter().find(|(preset, ..)| same(preset)) else {
-            let known = EXACT.iter().map(|(preset, _)| *preset);
+        let Some((why, near)) = inexact(word) else {
+            let known = rows("exact").map(|(preset, _)| preset);
             let near = suggest::closest(word, known);
             let cause = match near.is_empty() {
                 true => NameCause::NoSuchPreset,
@@ -179,7 +115,7 @@ impl Papi {
             };
             return Err(Trouble::new(NameErrorKind::Unknown { name: word.into() }).because(cause));
         };
-        let cause = match *near {
+        let cause = match near {
             "" => NameCause::VendorOnly,
             near => NameCause::NearestPreset(near),
         };
@@ -197,10 +133,12 @@ impl Papi {
         let mut left = attributes;
         let numbers = match self.cache(name, &mut left) {
             Some(spelled) => generic::numbers(&spelled),
-            None => KERNELS
-                .iter()
-                .find(|(known, ..)| known.eq_ignore_ascii_case(name))
-                .and_then(|&(_, kind, config)| generic::numbers(generic::name_of(kind, config)?))
+            None => row("kernel", name)
+                .and_then(|numbers| {
+                    let (kind, config) = numbers.split_once(' ')?;
+                    let name = generic::name_of(kind.parse().ok()?, config.parse().ok()?)?;
+                    generic::numbers(name)
+                })
                 .or_else(|| generic::numbers(name)),
         };
         let Some(numbers) = numbers else {
@@ -228,7 +166,7 @@ impl Papi {
     /// perf's name of `PERF_COUNT_HW_CACHE_L1D:READ:MISS`. Removes the attributes that it used from
     /// `left`.
     fn cache(&self, name: &str, left: &mut &[Term]) -> Option<String> {
-        let (_, cache) = CACHES.iter().find(|(known, _)| known.eq_ignore_ascii_case(name))?;
+        let cache = row("cache", name)?;
         let (mut operation, mut result) = ("loads", "refs");
         while let [Term { name, value: None, .. }, rest @ ..] = *left {
             match name.to_ascii_uppercase().as_str() {

@@ -85,7 +85,7 @@ impl Trouble {
         Self { kind, at: None, cause: None }
     }
 
-    /// The same error, at this byte of the list.
+    /// Adds the byte of the list at which the error is.
     pub fn at(mut self, at: usize) -> Self {
         self.at = Some(at);
         self

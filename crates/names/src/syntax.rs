@@ -14,7 +14,7 @@ pub enum Entries {
     Single(Item),
     /// `{c,d}:k`
     Group {
-        /// Its counters; at least one.
+        /// The group's counters; at least one.
         items: Vec<Item>,
         /// The modifiers after the closing brace, which apply to every item.
         modifiers: Modifiers,

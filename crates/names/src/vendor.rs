@@ -31,7 +31,7 @@ pub(crate) struct VendorEvent {
     pub(crate) name: String,
     /// The PMU's name in sysfs, possibly without its number. `cpu` is the PMU of the cores.
     pub(crate) pmu: String,
-    /// Its terms as in sysfs: `event=0xc0,umask=0x1`.
+    /// The event's terms as in sysfs: `event=0xc0,umask=0x1`.
     pub(crate) terms: String,
     pub(crate) unit: Unit,
     pub(crate) scale: Scale,

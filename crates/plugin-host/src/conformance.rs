@@ -233,7 +233,7 @@ impl Plugin {
         Some(returned(end.map(|code| code as i32)))
     }
 
-    /// Its profilers, registered as a host does it; only those with all functions.
+    /// The plugin's profilers, registered as a host does it; only those with all functions.
     fn profilers(&mut self) -> Vec<ProfilerInterface> {
         if self.interfaces.is_empty() {
             self.register(Registry::SIZE);

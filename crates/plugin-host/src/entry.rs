@@ -25,9 +25,9 @@ pub enum Value<'a> {
 /// An argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Argument<'a> {
-    /// Its name.
+    /// The argument's name.
     pub key: &'a [u8],
-    /// Its value.
+    /// The argument's value.
     pub value: Value<'a>,
 }
 
@@ -37,13 +37,13 @@ pub struct Entry<'a> {
     /// What it is: `X` a slice, `i` a moment, `C` values of a counter, `M` about a row, `s` and `f`
     /// the ends of an arrow.
     pub phase: u8,
-    /// Its name.
+    /// The entry's name.
     pub name: &'a [u8],
-    /// Its category.
+    /// The entry's category.
     pub category: Option<&'a [u8]>,
-    /// Its process.
+    /// The entry's process.
     pub process: Id<'a>,
-    /// Its thread.
+    /// The entry's thread.
     pub thread: Id<'a>,
     /// When it happened or began, ns since 1970 UTC.
     pub time_ns: i64,
@@ -53,6 +53,6 @@ pub struct Entry<'a> {
     pub id: Option<i64>,
     /// How far a moment reaches: `t` its thread, `p` its process, `g` everything.
     pub scope: Option<u8>,
-    /// Its arguments.
+    /// The entry's arguments.
     pub arguments: &'a [Argument<'a>],
 }

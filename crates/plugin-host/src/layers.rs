@@ -8,7 +8,7 @@ use std::path::Path;
 /// The variable with the files of OpenCL's layers, separated by colons.
 pub const OPENCL_LAYERS: &str = "OPENCL_LAYERS";
 
-/// What a layer exports, as it stands in its table of names.
+/// The name of what a layer exports, as in its table of names.
 const NAMES: [&[u8]; 2] = [b"\0clInitLayer\0", b"\0clGetLayerInfo\0"];
 
 /// The value of [`OPENCL_LAYERS`] with which a program loads those of `files` that are layers, besides

@@ -17,7 +17,7 @@
 //! | [`layers`] | which plugins the OpenCL loader must load, too |
 //! | [`load`] | a plugin: opened, extended, registered, queried |
 //! | [`session`] | one recording of one profiler |
-//! | [`builder`] | the functions that a plugin hands its events to |
+//! | [`event_checks`] | the functions that a plugin hands its events to |
 //! | [`sink`] | where events go |
 //! | [`entry`] | an event of a whole trace, for profilers that are not plugins |
 //! | [`lineage`] | tells a forked child from its parent, whose sessions it must not use |
@@ -29,10 +29,10 @@
 //! before it is used, as far as that is possible: a size that lies about readable memory, or a wild
 //! pointer, cannot be detected. What is wrong becomes a [`Problem`] and the rest goes on.
 
-pub mod builder;
 pub mod conformance;
 pub mod discover;
 pub mod entry;
+pub mod event_checks;
 pub mod fit;
 pub mod guard;
 mod known;

@@ -10,7 +10,7 @@ use abi::kineto::{
     QueryParams, Register, Registry,
 };
 
-use crate::builder::{Builder, add_counter, add_missing, set_thread_name};
+use crate::event_checks::{Builder, add_counter, add_missing, set_thread_name};
 use crate::guard::{self, call_one};
 use crate::known::Known;
 use crate::platform::Library;
@@ -165,7 +165,7 @@ pub struct Plugin {
     pub file: PathBuf,
     /// What it did wrong so far.
     pub problems: Arc<Problems>,
-    /// Its profilers that can be used.
+    /// The plugin's profilers that can be used.
     pub profilers: Vec<Profiler>,
     /// What the plugin was given to register with. It is never freed, because the plugin may use it
     /// at any time; a checker for leaks finds it here.
@@ -180,7 +180,7 @@ unsafe impl Sync for Plugin {}
 /// One profiler of a plugin.
 #[derive(Debug)]
 pub struct Profiler {
-    /// Its name, or the file's if it has none.
+    /// The profiler's name, or the file's if it has none.
     pub name: String,
     /// The types that it supports, each once, in its own order.
     pub types: Vec<u32>,

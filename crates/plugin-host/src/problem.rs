@@ -12,24 +12,24 @@ use crate::guard::Left;
 pub enum Problem {
     /// The dynamic linker refused it, for this reason.
     NotLoaded(String),
-    /// It has no `KinetoPlugin_register`.
+    /// The plugin has no `KinetoPlugin_register`.
     NoRegister,
-    /// Its function `KinetoPlugin_register` failed.
+    /// The plugin's function `KinetoPlugin_register` failed.
     RegisterFailed {
         /// What it returned.
         code: i32,
         /// How many profilers it had registered.
         registered: usize,
     },
-    /// It registered no profiler and returned success.
+    /// The plugin registered no profiler and returned success.
     NothingRegistered,
-    /// Its function `CounterpointPlugin_extend` returned this error.
+    /// The plugin's function `CounterpointPlugin_extend` returned this error.
     ExtendFailed(i32),
-    /// It registered a null pointer.
+    /// The plugin registered a null pointer.
     NullInterface,
-    /// Its interface is smaller than the published one.
+    /// The plugin's interface is smaller than the published one.
     SmallInterface(usize),
-    /// Its interface lacks a function that it must have.
+    /// The plugin's interface lacks a function that it must have.
     MissingFunction(&'static str),
     /// One of its functions returned an error.
     Failed {
@@ -45,20 +45,20 @@ pub enum Problem {
         /// How it ended.
         how: Left,
     },
-    /// It has no name.
+    /// The plugin has no name.
     NoName,
-    /// Its name fills the host's buffer, without a zero byte at the end.
+    /// The plugin's name fills the host's buffer, without a zero byte at the end.
     LongName,
-    /// It supports a type that is neither published nor declared.
+    /// The plugin supports a type that is neither published nor declared.
     UnknownSupported(u32),
-    /// It supports no type of events, so it is never started.
+    /// The plugin supports no type of events, so it is never started.
     SupportsNothing,
-    /// It passed a null argument.
+    /// The plugin passed a null argument.
     Null {
         /// The call to which it was passed.
         call: &'static str,
     },
-    /// It passed a struct that is smaller than the published one.
+    /// The plugin passed a struct that is smaller than the published one.
     SmallStruct {
         /// The call to which it was passed.
         call: &'static str,
@@ -67,39 +67,39 @@ pub enum Problem {
         /// The smallest size that is allowed.
         least: usize,
     },
-    /// It made a call about the last event before it added an event.
+    /// The plugin made a call about the last event before it added an event.
     NoEvent {
         /// The name of the call.
         call: &'static str,
     },
-    /// It used a trace builder outside of the call for which the builder was valid.
+    /// The plugin used a trace builder outside of the call for which the builder was valid.
     Late {
         /// The name of the call.
         call: &'static str,
     },
-    /// It called the trace builder in a signal handler that interrupted such a call, or after it had
+    /// The plugin called the trace builder in a signal handler that interrupted such a call, or after it had
     /// left such a call by a jump.
     Inside {
         /// The name of the call.
         call: &'static str,
     },
-    /// It added an event of a type that is neither published nor declared. The event is kept, with
+    /// The plugin added an event of a type that is neither published nor declared. The event is kept, with
     /// that number as its type.
     UnknownType(u32),
-    /// It added an event of a type that was not requested. The event is left out.
+    /// The plugin added an event of a type that was not requested. The event is left out.
     NotAsked(u32),
-    /// It set a flow of an unknown type. The flow is left out.
+    /// The plugin set a flow of an unknown type. The flow is left out.
     UnknownFlow(u32),
-    /// It set a flow with the id 0. The flow is left out.
+    /// The plugin set a flow with the id 0. The flow is left out.
     ZeroFlow,
-    /// It added an event that ends before it begins. The event is kept as a moment,
+    /// The plugin added an event that ends before it begins. The event is kept as a moment,
     /// without a duration.
     Backwards,
-    /// It added an event without a name. The event is kept.
+    /// The plugin added an event without a name. The event is kept.
     Unnamed,
-    /// It added too much metadata to an event. What is above the limit is left out.
+    /// The plugin added too much metadata to an event. What is above the limit is left out.
     MuchMetadata,
-    /// It added a counter value that is infinite or not a number. The value is left out.
+    /// The plugin added a counter value that is infinite or not a number. The value is left out.
     NotFinite,
     /// A function of the host panicked, which is an error in Counterpoint.
     Panicked {

@@ -14,7 +14,7 @@ use abi::kineto::{
     ConfigureParams, CreateParams, Function, HandleParams, ProcessParams, PushParams, ToggleParams,
 };
 
-use crate::builder::Asked;
+use crate::event_checks::Asked;
 use crate::guard::{self, Left, call_one};
 use crate::lineage::process_number;
 use crate::load::Profiler;

@@ -26,7 +26,7 @@ pub struct Event {
 pub struct Flow {
     /// [`abi::kineto::FLOW_FWD_BWD`] or [`abi::kineto::FLOW_ASYNC_CPU_GPU`].
     pub flow_type: u32,
-    /// The same at both ends, never 0.
+    /// The number of the flow, which both ends have. Never 0.
     pub id: u32,
     /// Where it begins.
     pub is_start: bool,

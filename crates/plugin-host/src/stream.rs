@@ -24,7 +24,7 @@
 //!  19 missing   what, count
 //! ```
 //!
-//! Names, keys and units are numbers of texts; each text stands once. A stream may end anywhere: what
+//! Names, keys and units are numbers of texts; each text is written once. A stream may end anywhere: what
 //! was whole before is used. [`Reader`] trusts no byte of it.
 
 mod entries;
@@ -58,7 +58,7 @@ const MISSING: u8 = 19;
 /// Bytes that are collected before they are written.
 const CHUNK: usize = 64 * 1024;
 
-/// Texts stand in the stream once, but wherever an event names one it is written into the profile
+/// A text is in the stream once, but wherever an event names one it is written into the profile
 /// again. A stream may have so many bytes of such texts, and [`MOST_REPEATS`] for each of its own
 /// bytes; the rest of it counts as damaged. The shortest events of real profilers, with the longest
 /// texts that a writer repeats, come to 80.
@@ -224,7 +224,7 @@ impl<W: Write> Sink for Writer<W> {
         }
         let before = self.buffer.len();
         let name = self.text(name);
-        // Keys are texts, which must stand before the record.
+        // Keys are texts, which must come before the record.
         self.keys.clear();
         for (key, _) in metadata.iter() {
             let key = self.text(key);
@@ -321,14 +321,14 @@ impl<W: Write> Sink for Writer<W> {
 /// How a stream ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
-    /// As its writer ended it; so many events did not fit.
+    /// Its writer ended it; this many events did not fit.
     Whole {
         /// Events beyond the limit.
         dropped: u64,
     },
-    /// Its writer stopped before: it was killed, or it crashed.
+    /// The file's writer stopped before: it was killed, or it crashed.
     Cut,
-    /// Bytes that no writer of ours makes, after so many bytes.
+    /// After this many bytes, it has bytes that no writer of ours makes.
     Damaged {
         /// Where.
         at: u64,

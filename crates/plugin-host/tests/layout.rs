@@ -12,39 +12,7 @@ use abi::kineto::{
 use testkit::{Scratch, c};
 
 /// Measured with a compiler on the published header, x86-64: size, size without padding, offsets.
-const PUBLISHED: &str = "\
-ProfileEvent 48/48
-ProfileEvent.eventType 8
-ProfileEvent.startTimeUtcNs 16
-ProfileEvent.endTimeUtcNs 24
-ProfileEvent.eventId 32
-ProfileEvent.processId 40
-ProfileEvent.threadId 44
-ProfileEventFlow 24/17
-ProfileEventFlow.flowType 8
-ProfileEventFlow.flowId 12
-ProfileEventFlow.isStartPoint 16
-ProfileDeviceInfo 40/40
-ProfileDeviceInfo.pLabel 32
-ProfileResourceInfo 32/32
-ProfileResourceInfo.displayOrder 16
-ProfileResourceInfo.pName 24
-TraceBuilder 64/64
-TraceBuilder.addResourceInfo 56
-ProfilerCreate_Params 32/32
-ProfilerCreate_Params.pEnabledActivityTypes 16
-ProfilerStop_Params 16/16
-ProfilerQuery_Params 48/48
-ProfilerQuery_Params.pSupportedActivityTypes 32
-ProfilerProcessEvents_Params 24/24
-ProfilerPushCorrelationId_Params 24/24
-ProfilerPushCorrelationId_Params.correlationId 8
-ProfilerPushCorrelationId_Params.pProfilerHandle 16
-ProfilerInterface 88/88
-ProfilerInterface.profilerPushCorrelationId 48
-ProfilerInterface.profilerProcessEvents 80
-Registry 24/24
-";
+const PUBLISHED: &str = include_str!("layout.txt");
 
 fn line<T>(name: &str, unpadded: usize) -> String {
     format!("{name} {}/{unpadded}\n", size_of::<T>())

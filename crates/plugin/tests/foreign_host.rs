@@ -31,34 +31,7 @@ fn drive(flags: &[&str], arguments: &[&str]) -> Option<String> {
 #[test]
 fn a_plain_host_gets_everything_that_it_can_hold() {
     let Some(printed) = drive(&[], &[]) else { return testkit::skip("plugin_sdk", "no cc") };
-    let recording = r#"profilerCreate 0
-start with null -1, too small -1
-profilerStart 0
-profilerStop 0
-device 3 accelerator 3 [rev "B"]
-resource 3/7 stream 7
-resource 500/501 launcher
-event type 23 1000..2000 id 11 on 500/501
-  correlation = 11
-  name launch
-  flow 2 id 11 starts
-event type 6 1500..9000 id 11 on 3/7
-  device = 3
-  stream = 7
-  correlation = 11
-  name größte "matmul"
-  flow 2 id 11 ends
-  shape = [64, 32]
-  note = "a \"quoted\"\u000aline"
-  pushed = 4000
-  popped = 4000
-event type 22 3000..3000 id 0 on 3/0
-  name bandwidth
-  read GB/s = 10.5
-profilerProcessEvents 0
-3 events
-profilerDestroy 0
-"#;
+    let recording = include_str!("foreign_host.txt");
     let head = "null registry -1\nregistered 88 bytes\nregister 0\nprofilerQuery 0\n\
                 name every call\ntypes 23 6 22\n";
     // A tile is a kernel for this host, and so is not recorded under a type of its own.

@@ -53,9 +53,9 @@ pub struct Activity<'a> {
     pub time_ns: Option<i64>,
     /// How long it took, in ns.
     pub duration_ns: Option<i64>,
-    /// Its own id or that of its flow, as JSON.
+    /// The activity's own id or that of its flow, as JSON.
     pub id: Option<&'a str>,
-    /// Its arguments, as a JSON object.
+    /// The activity's arguments, as a JSON object.
     pub args: Option<&'a str>,
     /// All its other keys, as a JSON object.
     pub more: Option<&'a str>,

@@ -27,7 +27,6 @@ use std::path::{Path, PathBuf};
 
 use record::meta::{PAGES_NAME, PARTS_NAME};
 
-use crate::beneath::Dir;
 use crate::error::{Error, Result};
 use crate::leftovers::{Leftovers, PartId, read_page};
 use crate::live::{ProcessId, boot_id};
@@ -35,6 +34,7 @@ use crate::loops;
 use crate::manifest::{Manifest, Origin, State};
 use crate::passes::{is_not_begun, open_dir};
 use crate::pools::{self, NoPool};
+use crate::safe_dir::Dir;
 use crate::scan::scan;
 
 /// When the pool may be deleted.
@@ -63,9 +63,9 @@ pub struct Collected {
 /// What happened to the pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PoolFate {
-    /// It had been collected before.
+    /// The pool had been collected before.
     AlreadyCollected,
-    /// It is still needed.
+    /// The pool is still needed.
     Kept,
     /// Everything was collected and the pool deleted.
     Removed,

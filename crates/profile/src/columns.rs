@@ -130,7 +130,7 @@ pub struct GroupColumn {
     pub status: Vec<Status>,
     /// How long the group was enabled during the call, in ns; 0 if it was not read.
     pub enabled_ns: Vec<u64>,
-    /// How long of that it was counting, in ns; 0 if it was not read.
+    /// The part of that time in which the group was counting, in ns; 0 if it was not read.
     pub running_ns: Vec<u64>,
 }
 

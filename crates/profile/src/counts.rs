@@ -12,8 +12,8 @@ use std::io::{self, Write};
 use record::counts::{COUNTS_NAME, CountsFrames, CountsRow, Spent, TABLE_HEADER_BYTES, Table};
 use record::pool::PoolFile;
 
-use crate::beneath::Dir;
 use crate::error::{Error, Result};
+use crate::safe_dir::Dir;
 
 /// The calls of one export on one thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -56,7 +56,7 @@ pub struct ThreadSpent {
 pub(crate) struct LeftTable {
     /// Whose it is: process id, start time, generation.
     pub process: (u32, u64, u32),
-    /// Its bytes, copied.
+    /// The table's bytes, copied.
     bytes: Vec<u8>,
 }
 

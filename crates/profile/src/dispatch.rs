@@ -27,7 +27,7 @@ pub type DispatchId = u64;
 /// One dispatch, complete or as far as it was seen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Dispatch {
-    /// Its number.
+    /// The dispatch's number.
     pub id: DispatchId,
     /// The export.
     pub export: u32,

@@ -17,9 +17,9 @@ use record::meta::{PAGES_NAME, PARTS_NAME};
 use record::pool::Guard;
 use record::pool::full::PageCopy;
 
-use crate::beneath::Dir;
 use crate::error::Result;
 use crate::leftovers::PartId;
+use crate::safe_dir::Dir;
 
 /// Takes the full pages of one profile.
 #[derive(Debug)]
@@ -96,7 +96,7 @@ impl Drain {
 }
 
 impl Files {
-    /// Appends a page, unless there is anything wrong.
+    /// Appends a page. Returns `None` if the file cannot be opened or written, or would become too long.
     fn append(&mut self, part: PartId, bytes: &[u8]) -> Option<()> {
         let mut found = match self.open.get(&part) {
             Some(file) => file.metadata().ok()?,

@@ -16,9 +16,9 @@ pub struct Groups {
 /// One group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Group {
-    /// Its number in the manifest.
+    /// The group's number in the manifest.
     pub number: u16,
-    /// Its counters, as indices into the manifest's list.
+    /// The group's counters, as indices into the manifest's list.
     pub counters: Range<usize>,
     /// Whether its values and times come from a script.
     pub simulated: bool,

@@ -9,9 +9,9 @@ use model::{Loss, Severity};
 use record::pool::ProcessRow;
 use serde::{Deserialize, Serialize};
 
-use crate::beneath::Dir;
 use crate::error::Result;
 use crate::manifest::replace_json;
+use crate::safe_dir::Dir;
 
 /// Name of the ledger in a process's part.
 pub const LEDGER_NAME: &str = "ledger.json";
@@ -36,7 +36,7 @@ pub struct Ledger {
     pub threads: u32,
     /// Number of calls in pages that the process itself flushed or released.
     pub calls: u64,
-    /// Its losses with nonzero counts.
+    /// The ledger's losses with nonzero counts.
     pub losses: Vec<LossCount>,
 }
 

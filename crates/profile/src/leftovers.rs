@@ -90,7 +90,7 @@ impl PartId {
 /// A claimed page with a valid header.
 #[derive(Debug)]
 pub(crate) struct LeftPage {
-    /// Its number in the pool.
+    /// The page's number in the pool.
     pub number: usize,
     pub header: PageHeader,
     /// A copy of its bytes, made at once if the owner is alive and may go on writing.

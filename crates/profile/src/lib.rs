@@ -16,7 +16,7 @@
 //! | [`manifest`] | reads the manifest, and writes it as a whole |
 //! | [`collect`](mod@collect) | moves the remaining content of the pool into the profile |
 //! | [`drain`] | appends full pages while the program runs |
-//! | [`beneath`] | opens files of a profile without following links |
+//! | [`safe_dir`] | opens files of a profile without following links |
 //! | [`pools`] | decides where pools are made and who owns them; finds orphaned pools |
 //! | [`ledger`] | stores the losses of a process on disk, and adds up losses |
 //! | [`live`] | checks whether a process still runs |
@@ -47,7 +47,6 @@
 
 pub mod activities;
 pub mod batch;
-pub mod beneath;
 pub mod collect;
 pub mod columns;
 pub mod counts;
@@ -68,6 +67,7 @@ pub mod ops;
 pub mod passes;
 pub mod pools;
 pub mod profile;
+pub mod safe_dir;
 mod scan;
 pub mod series;
 mod sparse;

@@ -34,7 +34,7 @@ pub struct Loops {
 pub struct LoopModule {
     /// Index of the process in the profile.
     pub process: usize,
-    /// Its number in the process.
+    /// The module's number in the process.
     pub number: u32,
     /// Identity of the instrumented text and its side table.
     pub id: [u8; 16],
@@ -60,7 +60,7 @@ pub struct LoopModule {
     pub cost: Option<HitCost>,
     /// The 10th and the 90th percentile of the same measurements.
     pub cost_range: Option<[HitCost; 2]>,
-    /// Where its machine code is. Profiles of earlier versions do not say.
+    /// Where its machine code is. `None` if it is not known.
     pub code: Option<LoopCode>,
 }
 
@@ -113,12 +113,12 @@ pub struct LoopRow {
     pub begun: u64,
     /// Timed hits that ended.
     pub ended: u64,
-    /// Their inclusive time, in ticks.
+    /// The inclusive time of the hits in `ended`, in ticks.
     pub ticks: u64,
     /// Sum of the squares of these times.
     pub squares: u128,
     /// Mode timed: the part of `ticks` that was spent in instrumented loops directly inside. Mode sampled:
-    /// the longest of the times in `ticks`; 0 in profiles of earlier versions.
+    /// the longest of the times in `ticks`; 0 if it is not known.
     pub child_ticks: u64,
     /// Iterations of the hits in `iterated`.
     pub iterations: u64,
@@ -126,16 +126,16 @@ pub struct LoopRow {
     pub iterated: u64,
     /// Of `ended`, those before the first random one. Mode sampled only.
     pub first_ended: u64,
-    /// Their time.
+    /// The time of the hits in `first_ended`, in ticks.
     pub first_ticks: u64,
-    /// Sum of the squares of their times.
+    /// Sum of the squares of the times of these hits.
     pub first_squares: u128,
     /// Timed hits for which counters were read.
     pub counted: u64,
     /// What the counters of the process's pass added in these, by counter; empty if none were read.
     pub counters: Vec<u64>,
-    /// The iterations of single hits. Missing where none were counted or nobody asked, in mode log, and in
-    /// profiles of earlier versions.
+    /// The iterations of single hits. Missing where none were counted or nobody asked, and in
+    /// mode log.
     pub trips: Option<LoopTrips>,
 }
 

@@ -22,9 +22,9 @@ use record::job::Job;
 use record::{ClockKind, Snapshot};
 use serde::{Deserialize, Serialize};
 
-use crate::beneath::Dir;
 use crate::error::{Error, ErrorKind, Result};
 use crate::live::ProcessId;
+use crate::safe_dir::Dir;
 
 pub use announce::Announcement;
 
@@ -42,7 +42,7 @@ pub struct Manifest {
     /// [`MANIFEST_SCHEMA`].
     pub schema: String,
     /// The profile's random id, 32 hexadecimal digits; its pool contains the same id. Empty in
-    /// profiles of earlier versions, whose pools are never touched.
+    /// imports, which have no pool.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub id: String,
     /// Version of the program that recorded.
@@ -190,7 +190,7 @@ pub enum Side {
 }
 
 impl Side {
-    /// Its name in messages.
+    /// The side's name in messages.
     pub fn name(self) -> &'static str {
         match self {
             Self::A => "A",
@@ -453,7 +453,7 @@ pub(crate) fn replace_json(dir: &Dir, name: &str, value: &impl Serialize) -> Res
     dir.replace(name, &json_of(dir, name, value)?)
 }
 
-/// What stands in the file of this name.
+/// The content of the file of this name.
 fn json_of(dir: &Dir, name: &str, value: &impl Serialize) -> Result<Vec<u8>> {
     let text = serde_json::to_vec_pretty(value);
     let mut text = text.map_err(Error::on("write", &dir.path_of(name)))?;

@@ -23,9 +23,9 @@ use std::path::{Path, PathBuf};
 use model::MAX_COUNTERS;
 use serde::{Deserialize, Serialize};
 
-use crate::beneath::Dir;
 use crate::error::{Error, ErrorKind, Result};
 use crate::manifest::CounterInfo;
+use crate::safe_dir::Dir;
 use crate::sparse;
 
 /// The directory of members in a profile.
@@ -96,7 +96,7 @@ pub struct Aligned {
 pub enum AlignedBy {
     /// The others are aligned to it.
     First,
-    /// It has the same clock, in the same boot of the same machine.
+    /// The profile has the same clock, in the same boot of the same machine.
     SameClock,
     /// Snapshots of both clocks in the same boot of the same machine.
     Monotonic,

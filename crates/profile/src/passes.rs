@@ -18,9 +18,9 @@ use std::path::{Path, PathBuf};
 
 use model::MAX_COUNTERS;
 
-use crate::beneath::Dir;
 use crate::error::{Error, ErrorKind, Result};
 use crate::manifest::CounterInfo;
+use crate::safe_dir::Dir;
 
 /// The directory of passes in a profile.
 pub const PASSES_NAME: &str = "passes";

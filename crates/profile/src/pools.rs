@@ -21,10 +21,10 @@ use std::path::{Path, PathBuf};
 use record::pool::{Owner, PoolFile, ProfileId};
 use rustix::fs::AtFlags;
 
-use crate::beneath::Dir;
 use crate::error::{ErrorKind, Result};
 use crate::manifest::Manifest;
 use crate::passes;
+use crate::safe_dir::Dir;
 
 pub use orphans::{Lost, Orphan, orphans};
 
@@ -124,7 +124,7 @@ pub(crate) enum NoPool {
     Gone,
     /// The file there is not this profile's pool.
     Refused(&'static str),
-    /// It could not be read.
+    /// The pool could not be read.
     Unreadable(io::Error),
 }
 

@@ -33,7 +33,6 @@ use record::pool::PoolFile;
 use record::thread_times::ThreadCpu;
 use record::{Granularity, PageHeader, Snapshot, Timeline, brackets::Brackets};
 
-use crate::beneath::Dir;
 use crate::counts::{CountedCalls, ThreadSpent};
 use crate::error::{Error, Result};
 use crate::groups::Groups;
@@ -43,6 +42,7 @@ use crate::manifest::{Manifest, Moment, SwitchCost};
 use crate::merged::Member;
 use crate::ops::{Exporting, Ops};
 use crate::pools::{self, NoPool};
+use crate::safe_dir::Dir;
 use crate::scan::{Rewritten, Scan, scan};
 use crate::tracks::{Times, Tracks};
 
@@ -90,9 +90,9 @@ pub struct Profile {
 /// One process, or more exactly one generation of it (`exec` starts another).
 #[derive(Debug)]
 pub struct Process {
-    /// Its identity, which also names its part.
+    /// The process's identity, which also names its part.
     pub id: PartId,
-    /// Its own description; `None` if its metadata is missing.
+    /// The process's own description; `None` if its metadata is missing.
     pub info: Option<meta::Process>,
     /// The descriptions of its hosts, with the numbers that its libraries refer to; at most
     /// [`MOST_HOSTS`].
@@ -106,19 +106,19 @@ pub struct Process {
     /// Texts that values refer to, by number.
     pub texts: HashMap<u32, String>,
     /// The cost of its probes, with one entry for each thread and set of counters that was
-    /// calibrated. In profiles of earlier versions, only the first thread was.
+    /// calibrated.
     pub calibrations: Vec<Calibration>,
-    /// The steps of its clock. `None` in profiles from before this was recorded.
+    /// The steps of its clock. `None` if they are not known.
     pub clock_steps: Option<Granularity>,
     /// How long brackets took. The last entry of a thread and set of counters replaces the others.
     pub brackets: Vec<Brackets>,
     /// How long its host itself took to announce ops to the recorder, before and after them. The last
     /// entry of a thread replaces the others.
     pub announced: Vec<Brackets>,
-    /// What recording cost it outside of calls and threads; `None` in older profiles.
+    /// What recording cost it outside of calls and threads; `None` if it is not known.
     pub cost: Option<ProcessCost>,
     /// The processor time of all threads that it had at its end, or at the end of the session. `None`
-    /// if it did not end in an orderly way, and in older profiles.
+    /// if it did not end in an orderly way.
     pub thread_times: Option<Vec<ThreadCpu>>,
     /// The cost of the last pages of its threads; `None` if it did not end in an orderly way.
     pub leaving: Option<Leaving>,
@@ -130,7 +130,7 @@ pub struct Process {
     /// What its counters add to each context switch, as in [`Manifest::switch_cost`]; with passes,
     /// the value of its own pass.
     pub switch_cost: Option<SwitchCost>,
-    /// Its threads, in the order of their numbers.
+    /// The process's threads, in the order of their numbers.
     pub threads: Vec<Thread>,
     /// Whether it still runs.
     pub alive: bool,
@@ -140,9 +140,9 @@ pub struct Process {
     pub member: usize,
     /// How its ticks become those of the profile; `None` if they are the same.
     pub(crate) clock: Option<ClockMap>,
-    /// Its place in a distributed job; `None` if neither its launcher nor `--rank` said it.
+    /// The process's place in a distributed job; `None` if neither its launcher nor `--rank` said it.
     pub job: Option<Job>,
-    /// Its losses: those that it counted, and missing or damaged data in its files. Damage inside
+    /// The process's losses: those that it counted, and missing or damaged data in its files. Damage inside
     /// pages is only found when they are visited.
     pub losses: Vec<LossCount>,
     /// The directory of all parts; `None` if there is none.
@@ -155,13 +155,13 @@ pub const MOST_HOSTS: usize = 32;
 /// One thread that recorded.
 #[derive(Debug)]
 pub struct Thread {
-    /// Its number in its process.
+    /// The thread's number in its process.
     pub uid: u32,
     /// The kernel's id.
     pub tid: u32,
-    /// Its name when it last flushed a page.
+    /// The thread's name when it last flushed a page.
     pub name: String,
-    /// Its pages by sequence number, each only once.
+    /// The thread's pages by sequence number, each only once.
     pub(crate) pages: Vec<PageRef>,
 }
 
@@ -480,7 +480,7 @@ impl Process {
         found.into_iter().map(|(_, name)| Ok((name.clone(), part.file(&name)?))).collect()
     }
 
-    /// Its file of loops. `None`: it has none.
+    /// The process's file of loops. `None`: it has none.
     pub(crate) fn open_loops(&self) -> Result<Option<File>> {
         self.open_in_part(LOOPS_NAME)
     }

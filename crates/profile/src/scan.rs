@@ -42,7 +42,7 @@ pub(crate) struct Found {
 pub(crate) struct Fragment {
     /// Offset of its start.
     pub offset: u64,
-    /// Its first bytes, as far as they identify the page.
+    /// The fragment's first bytes, as far as they identify the page.
     head: [u8; IDENTITY_BYTES],
     length: u8,
 }

@@ -14,9 +14,9 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::beneath::Dir;
 use crate::error::{Error, ErrorKind, Result};
 use crate::manifest::{Manifest, Side, State, replace_json};
+use crate::safe_dir::Dir;
 
 /// Name of the file that makes a directory a series.
 pub const SERIES_NAME: &str = "series.json";
@@ -51,7 +51,7 @@ pub struct Series {
 }
 
 impl Series {
-    /// Its programs.
+    /// The series' programs.
     pub fn sides(&self) -> &'static [Side] {
         if self.commands.len() > 1 { &[Side::A, Side::B] } else { &[Side::A] }
     }

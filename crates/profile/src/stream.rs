@@ -28,8 +28,8 @@ use arrow_ipc::writer::{self, StreamEncoder};
 use arrow_ipc::{MessageHeader, root_as_message};
 use arrow_schema::{ArrowError, DataType, Schema, SchemaRef};
 
-use crate::beneath::Dir;
 use crate::error::{Error, ErrorKind, Result};
+use crate::safe_dir::Dir;
 
 /// The bytes with which each message starts.
 const MARK: [u8; 4] = [0xff; 4];

@@ -58,7 +58,7 @@ pub enum Readings {
 pub struct Series {
     /// Name of its track, as people know the counter: `power/energy-pkg/`.
     pub track: String,
-    /// Its name among the series of its track; empty if the track and the scope suffice.
+    /// The series' name among the series of its track; empty if the track and the scope suffice.
     pub name: String,
     /// The unit of a reading after multiplication by [`Series::scale`]: `count`, `ns`, `Joules`.
     /// Empty if unknown.
@@ -147,23 +147,14 @@ impl std::fmt::Display for Scope {
     }
 }
 
-/// The kind of times of a series.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Times {
-    /// Raw ticks of the profile's clock, as in records of calls.
-    Ticks,
-    /// Nanoseconds on `CLOCK_MONOTONIC` of the recording machine, or on the clock that an imported
-    /// profile has instead.
-    Monotonic,
-}
-
-impl Times {
-    /// Returns `ticks` or `monotonic_ns`.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Ticks => "ticks",
-            Self::Monotonic => "monotonic_ns",
-        }
+model::named! {
+    /// The kind of times of a series.
+    pub enum Times {
+        /// Raw ticks of the profile's clock, as in records of calls.
+        Ticks = "ticks",
+        /// Nanoseconds on `CLOCK_MONOTONIC` of the recording machine, or on the clock that an imported
+        /// profile has instead.
+        Monotonic = "monotonic_ns",
     }
 }
 
@@ -187,7 +178,7 @@ pub enum Reading {
         raw: u64,
         /// How long the counter has been enabled, in ns.
         enabled_ns: u64,
-        /// How long of that it was counting, in ns.
+        /// The part of that time in which the counter was counting, in ns.
         running_ns: u64,
     },
     /// A number.

@@ -20,21 +20,21 @@ use record::pool::{Layout, PoolFile, ProfileId, owner::is_in_use};
 use record::run_file::{RUN_FILE_NAME, RUN_FILE_WITH_PLUGINS_NAME};
 use rustix::fs::{FileType, Stat};
 
-use crate::beneath::Dir;
 use crate::error::{Error, Result};
 use crate::manifest::{MANIFEST_NAME, Manifest};
 use crate::passes::PASSES_NAME;
 use crate::pools::{self, NoPool, POOL_NAME};
+use crate::safe_dir::Dir;
 use crate::tracks::{SAMPLED_NAME, SAMPLES_NAME, SERIES_NAME, TRACKS_NAME};
 
 /// Longest run file that is read.
 const LONGEST_RUN_FILE: u64 = 16 << 20;
 
-/// Removes the directory at `path` with its pool, if it is such a directory. Returns whether it was
+/// Removes the directory at `path` with its pool, if it is an unfinished profile. Returns whether it was
 /// one. The caller must know that no other command is making a profile there.
 ///
 /// # Errors
-/// Fails if it is such a directory and cannot be removed.
+/// Fails if the directory is an unfinished profile and cannot be removed.
 pub fn remove(path: &Path) -> Result<bool> {
     let Ok(root) = Dir::open(path) else { return Ok(false) };
     if !is_one(&root)? {

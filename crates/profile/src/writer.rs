@@ -23,10 +23,10 @@ use record::meta::{
 use record::page::{Call, OwnedPage, PageStart};
 use record::{ClockKind, Timeline};
 
-use crate::beneath::Dir;
 use crate::error::{Error, Result};
 use crate::leftovers::PartId;
 use crate::manifest::Clock;
+use crate::safe_dir::Dir;
 
 /// Maximum number of pages in memory: 64 MiB.
 pub const MOST_PAGES: usize = 1024;
@@ -319,7 +319,7 @@ impl CallsWriter {
 /// The number of the host of everything that is imported.
 const IMPORTED: u8 = 0;
 
-/// What stands for the hosts of imported calls, of which a trace says nothing.
+/// A description for the hosts of imported calls. A trace says nothing about hosts.
 fn imported() -> Host {
     Host {
         name: "imported".into(),

@@ -5,7 +5,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use profile::beneath::Dir;
+use profile::safe_dir::Dir;
 use profile::stream::{Ending, StreamReader};
 use profile::tracks::{BATCH_ROWS, Reading, Readings, SAMPLED_NAME, Scope, Series, Times};
 use profile::{Sample, Tracks, TracksWriter};

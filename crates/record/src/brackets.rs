@@ -12,7 +12,7 @@
 //! The same histograms of empty calls show which part of a bracket lies outside of `entry` and
 //! `exit`.
 
-use crate::wire::{Decoder, Encoder, Truncated};
+use crate::wire::wire;
 
 /// Buckets per doubling. A bucket's middle is less than 1/32 away from each of its values.
 const PER_OCTAVE: u64 = 16;
@@ -77,27 +77,8 @@ pub struct Brackets {
     pub after: Histogram,
 }
 
-impl Brackets {
-    pub(crate) fn put(&self, e: &mut Encoder) {
-        e.u32(self.thread_uid).u32(self.counters).u8(self.rehearsed.into());
-        for Histogram(buckets) in [&self.before, &self.after] {
-            e.u32(buckets.len() as u32);
-            for (bucket, n) in buckets {
-                e.u16(*bucket).u32(*n);
-            }
-        }
-    }
-
-    pub(crate) fn get(d: &mut Decoder<'_>) -> Result<Self, Truncated> {
-        let (thread_uid, counters, rehearsed) = (d.u32()?, d.u32()?, d.u8()? != 0);
-        let histogram = |d: &mut Decoder<'_>| {
-            let buckets = (0..d.u32()?).map(|_| Ok((d.u16()?, d.u32()?)));
-            buckets.collect::<Result<_, Truncated>>().map(Histogram)
-        };
-        let (before, after) = (histogram(d)?, histogram(d)?);
-        Ok(Self { thread_uid, counters, rehearsed, before, after })
-    }
-}
+wire!(Histogram { 0 });
+wire!(Brackets { thread_uid, counters, rehearsed, before, after });
 
 #[cfg(test)]
 mod tests {

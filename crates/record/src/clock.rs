@@ -19,38 +19,31 @@
 
 mod utc;
 
+use crate::wire::{Decoder, Encoder, Truncated, Wire, wire};
 use std::fmt;
 
 pub use utc::UtcClock;
 
-/// The clock that the ticks of a run come from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[repr(u8)]
-pub enum ClockKind {
-    /// `CLOCK_MONOTONIC` in nanoseconds.
-    Monotonic = 0,
-    /// The x86-64 time-stamp counter.
-    Tsc = 1,
+model::numbered! {
+    /// The clock that the ticks of a run come from.
+    pub enum ClockKind {
+        /// `CLOCK_MONOTONIC` in nanoseconds.
+        Monotonic = 0 "monotonic",
+        /// The x86-64 time-stamp counter.
+        Tsc = 1 "tsc",
+    }
+}
+
+impl Wire for ClockKind {
+    fn put(&self, e: &mut Encoder) {
+        e.u8(*self as u8);
+    }
+    fn get(d: &mut Decoder<'_>) -> Result<Self, Truncated> {
+        Self::from_u8(d.u8()?).ok_or(Truncated { at: 0 })
+    }
 }
 
 impl ClockKind {
-    /// Returns the kind that has this number in a file.
-    pub fn from_u8(n: u8) -> Option<Self> {
-        match n {
-            0 => Some(Self::Monotonic),
-            1 => Some(Self::Tsc),
-            _ => None,
-        }
-    }
-
-    /// Returns `monotonic` or `tsc`.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Monotonic => "monotonic",
-            Self::Tsc => "tsc",
-        }
-    }
-
     /// Returns the best clock of this machine. `kernel_clocksource` is the kernel's own clock
     /// source (the content of `/sys/devices/system/clocksource/clocksource0/current_clocksource`).
     pub fn choose(kernel_clocksource: &str) -> Self {
@@ -99,6 +92,8 @@ pub struct Granularity {
     /// this is the time of a reading.
     pub typical_ticks: u64,
 }
+
+wire!(Granularity { smallest_ticks, typical_ticks });
 
 /// Number of readings that [`ClockKind::granularity`] makes.
 const READINGS: usize = 128;
@@ -213,6 +208,8 @@ pub struct Snapshot {
     /// The moment is known to lie within `ticks ± uncertainty_ticks`.
     pub uncertainty_ticks: u64,
 }
+
+wire!(Snapshot { ticks, monotonic_ns, realtime_ns, uncertainty_ticks });
 
 impl Snapshot {
     /// Reads all clocks as close together as five attempts allow. Takes about 1 µs.

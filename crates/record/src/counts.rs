@@ -23,9 +23,9 @@
 use std::mem::offset_of;
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
-use crate::meta::{FRAME_PREFIX_BYTES, frame, part_name, raw_frame};
+use crate::meta::{Scanned, frame, part_name, scan};
 use crate::page::PAGE_BYTES;
-use crate::wire::{Decoder, Encoder, Truncated};
+use crate::wire::{Decoder, Encoder, Truncated, Wire, wire};
 
 /// Name of the file of counts in a process's part.
 pub const COUNTS_NAME: &str = "counts.cps";
@@ -39,8 +39,6 @@ pub const TABLE_HEADER_BYTES: usize = 256;
 pub const ENTRY_BYTES: usize = 64;
 
 const KIND_COUNTS: u16 = 1;
-/// Bytes of a row in a frame.
-const ROW_BYTES: usize = 28;
 
 /// The header of a table, as it is in memory.
 #[repr(C)]
@@ -144,6 +142,8 @@ pub struct CountsRow {
     pub counted: u64,
 }
 
+wire!(CountsRow { export, calls, timed, counted });
+
 /// What one thread counted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CountsFrame {
@@ -163,10 +163,7 @@ impl CountsFrame {
         let mut e = Encoder::new();
         e.u32(self.thread_uid).u32(self.tid);
         e.u64(self.spent.cpu_ns).u64(self.spent.price_ns);
-        e.u32(self.rows.len() as u32);
-        for row in &self.rows {
-            e.u32(row.export).u64(row.calls).u64(row.timed).u64(row.counted);
-        }
+        self.rows.put(&mut e);
         e.u64(self.spent.told_calls).u64(self.spent.told_ns);
         frame(KIND_COUNTS, &e.finish())
     }
@@ -174,76 +171,27 @@ impl CountsFrame {
     fn get(d: &mut Decoder<'_>) -> Result<Self, Truncated> {
         let (thread_uid, tid) = (d.u32()?, d.u32()?);
         let mut spent = Spent { cpu_ns: d.u64()?, price_ns: d.u64()?, ..Spent::default() };
-        let count = d.u32()? as usize;
-        let mut rows = Vec::with_capacity(count.min(d.remaining() / ROW_BYTES));
-        for _ in 0..count {
-            let (export, calls, timed, counted) = (d.u32()?, d.u64()?, d.u64()?, d.u64()?);
-            rows.push(CountsRow { export, calls, timed, counted });
-        }
-        // An earlier version wrote nothing more.
-        if d.remaining() > 0 {
-            (spent.told_calls, spent.told_ns) = (d.u64()?, d.u64()?);
-        }
+        let rows = Wire::get(d)?;
+        (spent.told_calls, spent.told_ns) = (d.u64()?, d.u64()?);
         Ok(Self { thread_uid, tid, spent, rows })
     }
 }
 
-/// Frames of a file of counts.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct CountsFrames {
-    /// Those that are whole, and of kinds that this version knows.
-    pub frames: Vec<CountsFrame>,
-    /// Number of places that are not frames.
-    pub torn: u64,
-}
+/// The frames of a file of counts.
+pub type CountsFrames = Scanned<CountsFrame>;
 
-/// Reads the frames of a file. Several threads append to it, so an interrupted write may be in the
-/// middle: the search goes on at the next whole frame.
+/// Reads the frames of a file.
 pub fn read_frames(bytes: &[u8]) -> CountsFrames {
-    let mut all = CountsFrames::default();
-    let (mut at, mut inside) = (0, false);
-    // However the file is damaged, this bounds the time that is spent on checksums.
-    let mut left = bytes.len().saturating_mul(4).saturating_add(1 << 20);
-    while at < bytes.len() {
-        let rest = &bytes[at..];
-        let length = frame_length(rest).filter(|length| *length <= rest.len() && *length <= left);
-        let read = length.and_then(|length| {
-            left -= length;
-            let (kind, payload, end) = raw_frame(rest).ok()?;
-            match kind {
-                KIND_COUNTS => {
-                    Some((Some(CountsFrame::get(&mut Decoder::new(payload)).ok()?), end))
-                }
-                _ => Some((None, end)),
-            }
-        });
-        match read {
-            Some((frame, length)) => {
-                all.frames.extend(frame);
-                at += length;
-                inside = false;
-            }
-            None => {
-                all.torn += u64::from(!inside);
-                inside = true;
-                at += 1;
-            }
-        }
-    }
-    all
-}
-
-/// Returns the length of the frame that begins here, if the bytes before its payload look like one.
-fn frame_length(bytes: &[u8]) -> Option<usize> {
-    let [a, b, c, d, _, high, zero, also, ..] = *bytes else { return None };
-    let plausible = (high, zero, also) == (0, 0, 0);
-    plausible.then(|| FRAME_PREFIX_BYTES + u32::from_le_bytes([a, b, c, d]) as usize)
+    scan(bytes, |kind, payload| match kind {
+        KIND_COUNTS => CountsFrame::get(&mut Decoder::new(payload)).map(Some),
+        _ => Ok(None),
+    })
 }
 
 /// Why bytes are not a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TableError {
-    /// They do not start as a table does.
+    /// The bytes do not start as a table does.
     NoMagic,
     /// Written by a later version.
     Version(u32),

@@ -13,7 +13,7 @@
 use std::borrow::Cow;
 
 use crate::role::Role;
-use crate::wire::{Decoder, Encoder, Truncated};
+use crate::wire::{Decoder, Encoder, Truncated, Wire};
 
 /// A text of a description: of the program in an adapter, or read from a file.
 pub type Text = Cow<'static, str>;
@@ -105,15 +105,15 @@ impl Host {
     pub fn is_bookkeeping(&self, name: &str) -> bool {
         !self.bookkeeping.is_empty() && name.starts_with(&*self.bookkeeping)
     }
+}
 
-    pub(crate) fn put(&self, number: u8, e: &mut Encoder) {
+impl Wire for Host {
+    fn put(&self, e: &mut Encoder) {
         let flags =
             [self.calls_ops, self.dispatches, self.times_regions_only, self.program_between_ops];
         let flags = flags.iter().rev().fold(0, |bits, flag| bits << 1 | u8::from(*flag));
-        e.u8(number).u8(flags);
-        self.unseen.iter().for_each(|thousandths| {
-            e.u32(*thousandths);
-        });
+        e.u8(flags);
+        self.unseen.put(e);
         for text in [&self.name, &self.title, &self.ops, &self.library_key, &self.without_calls] {
             e.str(text);
         }
@@ -127,14 +127,9 @@ impl Host {
         });
     }
 
-    /// Reads the number and the description.
-    pub(crate) fn get(d: &mut Decoder<'_>) -> Result<(u8, Self), Truncated> {
-        let (number, flags) = (d.u8()?, d.u8()?);
+    fn get(d: &mut Decoder<'_>) -> Result<Self, Truncated> {
+        let (flags, unseen) = (d.u8()?, Wire::get(d)?);
         let flag = |bit: u8| flags >> bit & 1 == 1;
-        let mut unseen = [0; 3];
-        for thousandths in &mut unseen {
-            *thousandths = d.u32()?;
-        }
         let (name, title, ops, library_key, without_calls, bookkeeping, profiler) =
             (text(d)?, text(d)?, text(d)?, text(d)?, text(d)?, text(d)?, text(d)?);
         let mut kinds = Vec::new();
@@ -161,9 +156,11 @@ impl Host {
             kinds: kinds.into(),
             numbered: numbered.into(),
         };
-        Ok((number, host.within_bounds()))
+        Ok(host.within_bounds())
     }
+}
 
+impl Host {
     /// Returns it with everything in its range, as if it had been read from a file.
     pub fn within_bounds(mut self) -> Self {
         let [value, low, high] =
@@ -220,10 +217,9 @@ mod tests {
 
     fn read(host: &Host) -> Host {
         let mut e = Encoder::new();
-        host.put(7, &mut e);
+        host.put(&mut e);
         let bytes = e.finish();
-        let (number, read) = Host::get(&mut Decoder::new(&bytes)).expect("whole");
-        assert_eq!(number, 7);
+        let read = Host::get(&mut Decoder::new(&bytes)).expect("whole");
         // Everywhere in a short one, and at 500 places of a long one.
         for cut in (0..bytes.len()).step_by(bytes.len().div_ceil(500)) {
             assert!(Host::get(&mut Decoder::new(&bytes[..cut])).is_err(), "cut at {cut}");

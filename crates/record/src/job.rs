@@ -1,9 +1,11 @@
 //! The place of a process in a distributed job, as its launcher's environment variables say it.
 
+use crate::wire::{Decoder, Encoder, Truncated, Wire};
+
 /// The place of a process in a distributed job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Job {
-    /// Its rank, from 0.
+    /// The job's rank, from 0.
     pub rank: u32,
     /// The number of ranks of the job, which is above the rank; `None` if the launcher does not say.
     pub size: Option<u32>,
@@ -50,6 +52,17 @@ impl Job {
             let mut variables = bytes.split(|b| *b == 0);
             variables.find_map(|one| one.strip_prefix(name.as_bytes())?.strip_prefix(b"="))
         })
+    }
+}
+
+impl Wire for Job {
+    /// A number of ranks that is not above the rank means that it is not known.
+    fn put(&self, e: &mut Encoder) {
+        e.u32(self.rank).u32(self.size.unwrap_or(0));
+    }
+    fn get(d: &mut Decoder<'_>) -> Result<Self, Truncated> {
+        let (rank, size) = (d.u32()?, d.u32()?);
+        Ok(Self { rank, size: Some(size).filter(|size| *size > rank) })
     }
 }
 

@@ -22,7 +22,7 @@
 //! | [`counts`] | tables of exact counts of calls, in runs with a budget |
 //! | [`loops`] | tables of instrumented loops, and the file that holds them in the end |
 //! | [`run_file`] | the settings that `run` resolved and that the agent follows |
-//! | [`carry`] | which programs can carry the preloaded library; not a format, but both sides need it |
+//! | [`preloadable`] | which programs can carry the preloaded library; not a format, but both sides need it |
 //! | [`clock`] | ticks, snapshots, and the conversion between ticks and nanoseconds |
 //! | [`usage`] | the numbers that the kernel counts for every thread anyway |
 //! | [`job`] | the place of a process in a distributed job |
@@ -34,7 +34,6 @@
 //! decoder returns errors, and none panics.
 
 pub mod brackets;
-pub mod carry;
 pub mod clock;
 pub mod counts;
 pub mod host;
@@ -43,6 +42,7 @@ pub mod loops;
 pub mod meta;
 pub mod page;
 pub mod pool;
+pub mod preloadable;
 pub mod role;
 pub mod run_file;
 pub mod thread_times;

@@ -16,8 +16,7 @@
 //! | `values` | what values mean, and texts |
 //! | `calibration` | what an empty probe costs |
 //!
-//! The writer and the reader of a kind of frame are in the same file, because they would drift apart
-//! in two.
+//! `wire!` makes the writer and the reader of a kind of frame from one list of its fields.
 
 mod calibration;
 mod exports;
@@ -28,17 +27,14 @@ mod tests;
 mod values;
 
 use crate::brackets::Brackets;
-use crate::clock::{ClockKind, Granularity, Snapshot};
+use crate::clock::{Granularity, Snapshot};
 use crate::host::Host;
 use crate::job::Job;
 pub use crate::role::Role;
-use crate::run_file::{get_snapshot, put_snapshot};
-use crate::thread_times::{self, ThreadCpu};
+use crate::thread_times::ThreadCpu;
 use crate::wire::{Decoder, Encoder, Truncated, xxh64};
 pub use calibration::{Calibration, Moments, Spread, Sums};
-use calibration::{get_spread, get_sums, put_spread, put_sums};
 pub use exports::{Export, LONGEST_NAME, Library, OpExport};
-use exports::{get_library, get_op, put_library};
 pub use names::{
     EVENTS_NAMES, FIRST_PLUGIN_GENERATION, META_NAME, PAGES_NAME, PARTS_NAME, TRACE_NAMES,
     events_name, events_number, part_name, trace_name, trace_number,
@@ -47,21 +43,7 @@ pub use process::{Leaving, Process, ProcessCost};
 pub use values::{Text, ValueKey, ValueKind};
 
 const PREFIX_BYTES: usize = 16;
-const KIND_PROCESS: u16 = 1;
-const KIND_SNAPSHOT: u16 = 2;
-const KIND_LIBRARY: u16 = 3;
-const KIND_CALIBRATION: u16 = 4;
-const KIND_OP: u16 = 5;
 const KIND_VALUE: u16 = 6;
-const KIND_TEXT: u16 = 7;
-const KIND_LEAVING: u16 = 8;
-const KIND_CLOCK: u16 = 9;
-const KIND_BRACKETS: u16 = 12;
-const KIND_COST: u16 = 13;
-const KIND_JOB: u16 = 14;
-const KIND_THREADS: u16 = 15;
-const KIND_ANNOUNCED: u16 = 16;
-const KIND_HOST: u16 = 17;
 
 /// One frame.
 #[derive(Clone, Debug, PartialEq)]
@@ -101,92 +83,61 @@ pub enum Frame {
     Threads(Vec<ThreadCpu>),
 }
 
-impl Frame {
-    /// Returns the bytes to append.
-    pub fn to_bytes(&self) -> Vec<u8> {
-        let mut e = Encoder::new();
-        let kind = match self {
-            Self::Process(p) => {
-                e.u32(p.pid).u32(p.parent).u64(p.start_time).u32(p.generation);
-                e.u8(p.clock as u8).str(&p.program).u32(p.arguments.len() as u32);
-                p.arguments.iter().for_each(|a| {
-                    e.str(a);
-                });
-                KIND_PROCESS
+/// Implements writing and reading for an enum of frames: the parts of each variant, and its kind.
+macro_rules! frames {
+    ($name:ident { $($variant:ident($($part:ident),+) = $kind:literal),+ $(,)? }) => {
+        impl $name {
+            /// Returns the bytes to append.
+            pub fn to_bytes(&self) -> Vec<u8> {
+                let mut e = $crate::wire::Encoder::new();
+                let kind = match self {
+                    $(Self::$variant($($part),+) => {
+                        $($crate::wire::Wire::put($part, &mut e);)+
+                        $kind
+                    })+
+                };
+                $crate::meta::frame(kind, &e.finish())
             }
-            Self::Snapshot(s) => {
-                put_snapshot(&mut e, s);
-                KIND_SNAPSHOT
+
+            /// Reads a payload. Returns `None` for a kind that this version does not know.
+            ///
+            /// # Errors
+            /// The payload ends early, or is not of its kind.
+            pub(crate) fn of(
+                kind: u16,
+                payload: &[u8],
+            ) -> Result<Option<Self>, $crate::wire::Truncated> {
+                let d = &mut $crate::wire::Decoder::new(payload);
+                Ok(match kind {
+                    $($kind => {
+                        $(let $part = $crate::wire::Wire::get(d)?;)+
+                        Some(Self::$variant($($part),+))
+                    })+
+                    _ => None,
+                })
             }
-            Self::Library(library) => {
-                put_library(&mut e, library);
-                KIND_LIBRARY
-            }
-            Self::Host(number, host) => {
-                host.put(*number, &mut e);
-                KIND_HOST
-            }
-            Self::Calibration(c) => {
-                e.u32(c.calls).u32(c.counters).u64(c.inside_ticks).u64(c.total_ticks);
-                e.u32(c.inside_values.len() as u32);
-                c.inside_values.iter().for_each(|v| {
-                    e.u64(*v);
-                });
-                if let Some(spread) = &c.spread {
-                    put_spread(&mut e, spread);
-                    if let Some(sums) = &c.sums {
-                        put_sums(&mut e, sums);
-                    }
-                }
-                KIND_CALIBRATION
-            }
-            Self::Op(op) => {
-                e.u32(op.id).u32(op.library).u8(op.role as u8).u8(op.asynchronous.into());
-                e.str(&op.name).str(&op.arguments).str(&op.device);
-                KIND_OP
-            }
-            Self::Value(value) => {
-                e.u32(value.id).u8(value.kind as u8).str(&value.name);
-                KIND_VALUE
-            }
-            Self::Text(text) => {
-                e.u32(text.id).str(&text.text);
-                KIND_TEXT
-            }
-            Self::Leaving(leaving) => {
-                e.u32(leaving.pages).u64(leaving.cpu_ns);
-                KIND_LEAVING
-            }
-            Self::Clock(steps) => {
-                e.u64(steps.smallest_ticks).u64(steps.typical_ticks);
-                KIND_CLOCK
-            }
-            Self::Brackets(brackets) => {
-                brackets.put(&mut e);
-                KIND_BRACKETS
-            }
-            Self::Announced(times) => {
-                times.put(&mut e);
-                KIND_ANNOUNCED
-            }
-            Self::Cost(cost) => {
-                e.u64(cost.constructor_ns).u64(cost.loading_ns);
-                e.u64(cost.after_reading_ticks).u64(cost.process_cpu_ns);
-                KIND_COST
-            }
-            Self::Job(job) => {
-                // A number of ranks that is not above the rank means that it is not known.
-                e.u32(job.rank).u32(job.size.unwrap_or(0));
-                KIND_JOB
-            }
-            Self::Threads(threads) => {
-                thread_times::put(&mut e, threads);
-                KIND_THREADS
-            }
-        };
-        frame(kind, &e.finish())
-    }
+        }
+    };
 }
+pub(crate) use frames;
+
+frames!(Frame {
+    Process(process) = 1,
+    Snapshot(snapshot) = 2,
+    Library(library) = 3,
+    Calibration(calibration) = 4,
+    Op(op) = 5,
+    Value(value) = 6,
+    Text(text) = 7,
+    Leaving(leaving) = 8,
+    Clock(steps) = 9,
+    Brackets(times) = 12,
+    Cost(cost) = 13,
+    Job(job) = 14,
+    Threads(threads) = 15,
+    Announced(times) = 16,
+    Host(number, host) = 17,
+});
 
 /// A frame of this kind, ready to append.
 pub(crate) fn frame(kind: u16, payload: &[u8]) -> Vec<u8> {
@@ -249,77 +200,64 @@ pub(crate) fn raw_frame(bytes: &[u8]) -> Result<(u16, &[u8], usize), Truncated> 
 
 fn read_frame(bytes: &[u8]) -> Result<(Option<Frame>, usize), Truncated> {
     let (kind, payload, end) = raw_frame(bytes)?;
-    let d = &mut Decoder::new(payload);
-    let frame = match kind {
-        KIND_PROCESS => {
-            let (pid, parent, start_time, generation) = (d.u32()?, d.u32()?, d.u64()?, d.u32()?);
-            let clock = ClockKind::from_u8(d.u8()?).ok_or(Truncated { at: PREFIX_BYTES })?;
-            let program = d.string()?;
-            let arguments = (0..d.u32()?).map(|_| d.string()).collect::<Result<_, _>>()?;
-            Some(Frame::Process(Process {
-                pid,
-                parent,
-                start_time,
-                generation,
-                clock,
-                program,
-                arguments,
-            }))
+    // A value whose kind is of a later version cannot be read, so its key has no frame.
+    let of_later_version = kind == KIND_VALUE
+        && payload.get(4).is_some_and(|kind| ValueKind::from_u8(*kind).is_none());
+    Ok((if of_later_version { None } else { Frame::of(kind, payload)? }, end))
+}
+
+/// The frames of a file to which several threads append.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Scanned<F> {
+    /// Those that are whole, and of kinds that this version knows.
+    pub frames: Vec<F>,
+    /// Number of places that are not frames.
+    pub torn: u64,
+}
+
+impl<F> Default for Scanned<F> {
+    fn default() -> Self {
+        Self { frames: Vec::new(), torn: 0 }
+    }
+}
+
+/// Reads the frames of a file to which several threads append. An interrupted write may be in the
+/// middle (the disk was full): the search goes on at the next whole frame. `of` reads a payload.
+pub(crate) fn scan<F>(
+    bytes: &[u8],
+    of: impl Fn(u16, &[u8]) -> Result<Option<F>, Truncated>,
+) -> Scanned<F> {
+    let mut all = Scanned::default();
+    let (mut at, mut inside) = (0, false);
+    // However the file is damaged, this bounds the time that is spent on checksums.
+    let mut left = bytes.len().saturating_mul(4).saturating_add(1 << 20);
+    while at < bytes.len() {
+        let rest = &bytes[at..];
+        let length = frame_length(rest).filter(|length| *length <= rest.len() && *length <= left);
+        let read = length.and_then(|length| {
+            left -= length;
+            let (kind, payload, end) = raw_frame(rest).ok()?;
+            Some((of(kind, payload).ok()?, end))
+        });
+        match read {
+            Some((frame, length)) => {
+                all.frames.extend(frame);
+                at += length;
+                inside = false;
+            }
+            None => {
+                all.torn += u64::from(!inside);
+                inside = true;
+                at += 1;
+            }
         }
-        KIND_SNAPSHOT => Some(Frame::Snapshot(get_snapshot(d)?)),
-        KIND_LIBRARY => Some(Frame::Library(get_library(d)?)),
-        KIND_HOST => {
-            let (number, host) = Host::get(d)?;
-            Some(Frame::Host(number, Box::new(host)))
-        }
-        KIND_CALIBRATION => {
-            let (calls, counters) = (d.u32()?, d.u32()?);
-            let (inside_ticks, total_ticks) = (d.u64()?, d.u64()?);
-            let inside_values = (0..d.u32()?).map(|_| d.u64()).collect::<Result<_, _>>()?;
-            // Earlier versions end here, or after the spread.
-            let spread = if d.remaining() == 0 { None } else { Some(get_spread(d)?) };
-            let sums = if d.remaining() == 0 { None } else { Some(get_sums(d)?) };
-            Some(Frame::Calibration(Calibration {
-                calls,
-                counters,
-                inside_ticks,
-                total_ticks,
-                inside_values,
-                spread,
-                sums,
-            }))
-        }
-        KIND_OP => Some(Frame::Op(get_op(d)?)),
-        KIND_VALUE => {
-            let (id, kind, name) = (d.u32()?, d.u8()?, d.string()?);
-            // A kind of a later version cannot be read, so the key is treated as if it had no
-            // frame.
-            ValueKind::from_u8(kind).map(|kind| Frame::Value(ValueKey { id, name, kind }))
-        }
-        KIND_TEXT => Some(Frame::Text(Text { id: d.u32()?, text: d.string()? })),
-        KIND_LEAVING => Some(Frame::Leaving(Leaving { pages: d.u32()?, cpu_ns: d.u64()? })),
-        KIND_CLOCK => {
-            let (smallest_ticks, typical_ticks) = (d.u64()?, d.u64()?);
-            Some(Frame::Clock(Granularity { smallest_ticks, typical_ticks }))
-        }
-        KIND_BRACKETS => Some(Frame::Brackets(Brackets::get(d)?)),
-        KIND_ANNOUNCED => Some(Frame::Announced(Brackets::get(d)?)),
-        KIND_COST => {
-            let (constructor_ns, loading_ns) = (d.u64()?, d.u64()?);
-            let (after_reading_ticks, process_cpu_ns) = (d.u64()?, d.u64()?);
-            Some(Frame::Cost(ProcessCost {
-                constructor_ns,
-                loading_ns,
-                after_reading_ticks,
-                process_cpu_ns,
-            }))
-        }
-        KIND_JOB => {
-            let (rank, size) = (d.u32()?, d.u32()?);
-            Some(Frame::Job(Job { rank, size: Some(size).filter(|size| *size > rank) }))
-        }
-        KIND_THREADS => Some(Frame::Threads(thread_times::get(d)?)),
-        _ => None,
-    };
-    Ok((frame, end))
+    }
+    all
+}
+
+/// Returns the length of the frame that begins here, if the bytes before its payload look like one.
+fn frame_length(bytes: &[u8]) -> Option<usize> {
+    let [a, b, c, d, _, high, zero, also, ..] = *bytes else { return None };
+    let plausible = (high, zero, also) == (0, 0, 0);
+    plausible.then(|| PREFIX_BYTES + u32::from_le_bytes([a, b, c, d]) as usize)
 }

@@ -35,9 +35,6 @@
 //! start of a page, nothing is remembered, and location and worker are zero. A call that is only
 //! timed typically takes 3 to 5 bytes, and one with two counters 9 to 15.
 //!
-//! Pages of version 1 are still read. They have only `c`, which there includes location and worker,
-//! `w` and `r`; the header of `reader.rs` has them.
-//!
 //! Keys: 0 is a correlation number, 1 the bytes of storage allocated, 2 the bytes of workspace
 //! allocated, 3 a failure, 4 the op that failed, 5 the forward op of a call of a backward pass. From
 //! 16 on, [`crate::meta::ValueKey`] gives the
@@ -64,8 +61,6 @@ pub const HEADER_BYTES: usize = 256;
 pub const PAGE_MAGIC: u64 = u64::from_le_bytes(*b"CPTPAGE1");
 /// The version of the layout described above.
 pub const PAGE_VERSION: u16 = 2;
-/// The oldest version that can be read.
-const OLDEST_VERSION: u16 = 1;
 
 /// Upper bound for the length of a record: 14 leading fields, and three fields for each of 32
 /// counters in 32 groups.

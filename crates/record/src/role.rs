@@ -1,44 +1,35 @@
 //! The roles of calls: what a call is, in the model's terms, whichever host makes it.
 
-/// The kind of a call of an export, in the model's terms.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[repr(u8)]
-pub enum Role {
-    /// A workgroup of a dispatch, or a slice of an imported trace.
-    #[default]
-    Workgroup = 0,
-    /// A call that a model makes, to an operator or to a function that calls operators.
-    Op = 1,
-    /// One run of a model: a call of one of its entry functions.
-    Run = 2,
-    /// A parallel region of an op, on the thread that launched it: from the launch until all its
-    /// tasks are done.
-    Region = 3,
-    /// One task of a parallel region, on the thread that ran it. Workgroup id and count are the
-    /// task's number and the number of tasks, in x.
-    Task = 4,
-    /// An asynchronous span of an imported trace. It has a begin and an end but belongs to no
-    /// thread.
-    Span = 5,
-    /// Work that the profiler of an imported trace did for itself.
-    Bookkeeping = 6,
-    /// A range that the program marked by name, for example with PyTorch's `record_function`.
-    Range = 7,
+use crate::wire::{Decoder, Encoder, Truncated, Wire};
+
+model::numbered! {
+    /// The kind of a call of an export, in the model's terms.
+    #[derive(Default)]
+    pub enum Role {
+        /// A workgroup of a dispatch, or a slice of an imported trace.
+        #[default]
+        Workgroup = 0 "workgroup",
+        /// A call that a model makes, to an operator or to a function that calls operators.
+        Op = 1 "op",
+        /// One run of a model: a call of one of its entry functions.
+        Run = 2 "run",
+        /// A parallel region of an op, on the thread that launched it: from the launch until all its
+        /// tasks are done.
+        Region = 3 "region",
+        /// One task of a parallel region, on the thread that ran it. Workgroup id and count are the
+        /// task's number and the number of tasks, in x.
+        Task = 4 "task",
+        /// An asynchronous span of an imported trace. It has a begin and an end but belongs to no
+        /// thread.
+        Span = 5 "span",
+        /// Work that the profiler of an imported trace did for itself.
+        Bookkeeping = 6 "bookkeeping",
+        /// A range that the program marked by name, for example with PyTorch's `record_function`.
+        Range = 7 "range",
+    }
 }
 
 impl Role {
-    /// All roles, in the order of their numbers.
-    pub const ALL: [Self; 8] = [
-        Self::Workgroup,
-        Self::Op,
-        Self::Run,
-        Self::Region,
-        Self::Task,
-        Self::Span,
-        Self::Bookkeeping,
-        Self::Range,
-    ];
-
     /// Whether calls with this role come from a host that calls ops (`calls_ops` of its description).
     pub fn is_of_machine(self) -> bool {
         matches!(self, Self::Op | Self::Run | Self::Region | Self::Task | Self::Range)
@@ -49,18 +40,14 @@ impl Role {
     pub fn is_apart(self) -> bool {
         matches!(self, Self::Span | Self::Bookkeeping)
     }
+}
 
-    /// Returns `workgroup`, `op`, `run`, `region`, `task`, `span`, `bookkeeping` or `range`.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Workgroup => "workgroup",
-            Self::Op => "op",
-            Self::Run => "run",
-            Self::Region => "region",
-            Self::Task => "task",
-            Self::Span => "span",
-            Self::Bookkeeping => "bookkeeping",
-            Self::Range => "range",
-        }
+impl Wire for Role {
+    fn put(&self, e: &mut Encoder) {
+        e.u8(*self as u8);
+    }
+    /// A role of a later version counts as the default one.
+    fn get(d: &mut Decoder<'_>) -> Result<Self, Truncated> {
+        Ok(Self::ALL.get(usize::from(d.u8()?)).copied().unwrap_or_default())
     }
 }

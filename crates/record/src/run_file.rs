@@ -17,7 +17,7 @@ use model::{
 
 use crate::clock::{ClockKind, Snapshot};
 use crate::pool::ProfileId;
-use crate::wire::{Decoder, Encoder, Truncated, xxh64};
+use crate::wire::{Decoder, Encoder, Truncated, Wire, wire, xxh64};
 
 const MAGIC: &[u8; 8] = b"CPTRUN01";
 const VERSION: u32 = 9;
@@ -160,9 +160,7 @@ impl RunFile {
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut e = Encoder::new();
         e.str(&self.profile).str(&self.pool);
-        for byte in self.id.0 {
-            e.u8(byte);
-        }
+        self.id.0.put(&mut e);
         e.u8(self.clock as u8);
         e.u32(self.counters.len() as u32);
         for counter in &self.counters {
@@ -171,34 +169,18 @@ impl RunFile {
             put_scope(&mut e, &counter.scope);
             match &counter.source {
                 Source::Perf(attr) => put_perf(e.u8(0), attr),
-                Source::Sim(script) => put_sim(e.u8(1), script),
+                Source::Sim(script) => script.put(e.u8(1)),
             }
         }
-        e.u32(self.filters.len() as u32);
-        for filter in &self.filters {
-            e.str(filter);
-        }
-        e.u8(self.bookkeeping.into()).u8(self.budget.is_some().into());
-        if let Some(budget) = self.budget {
-            e.u64(budget.to_bits());
-        }
-        e.u8(self.loops.is_some().into());
-        if let Some(LoopOptions { first, gap_mask, logged, keep_code, trips }) = self.loops {
-            e.u32(first).u32(gap_mask).u32(logged).u8(u8::from(keep_code) | u8::from(trips) << 1);
-        }
-        e.u8(self.plugins.is_some().into());
-        if let Some(plugins) = &self.plugins {
-            put_plugins(&mut e, plugins);
-        }
-        e.u32(self.snapshots.len() as u32);
-        for snapshot in &self.snapshots {
-            put_snapshot(&mut e, snapshot);
-        }
+        self.filters.put(&mut e);
+        self.bookkeeping.put(&mut e);
+        self.budget.put(&mut e);
+        self.loops.put(&mut e);
+        self.plugins.put(&mut e);
+        self.snapshots.put(&mut e);
         let body = e.finish();
         let mut file = Encoder::new();
-        for byte in MAGIC {
-            file.u8(*byte);
-        }
+        MAGIC.put(&mut file);
         file.u32(VERSION).u32(body.len() as u32).u64(xxh64(&body));
         let mut bytes = file.finish();
         bytes.extend_from_slice(&body);
@@ -260,12 +242,7 @@ impl RunFile {
             return Err(RunFileError::Checksum);
         }
         let d = &mut Decoder::new(body);
-        let profile = d.string()?;
-        let pool = d.string()?;
-        let mut id = ProfileId::default();
-        for byte in &mut id.0 {
-            *byte = d.u8()?;
-        }
+        let (profile, pool, id) = (d.string()?, d.string()?, ProfileId(Wire::get(d)?));
         let clock = d.u8()?;
         let clock =
             ClockKind::from_u8(clock).ok_or(RunFileError::Unknown("clock", clock.into()))?;
@@ -285,34 +262,17 @@ impl RunFile {
             let scope = get_scope(d)?;
             let source = match d.u8()? {
                 0 => Source::Perf(get_perf(d)?),
-                1 => Source::Sim(get_sim(d)?),
+                1 => Source::Sim(Wire::get(d)?),
                 other => return Err(RunFileError::Unknown("counter source", other.into())),
             };
             counters.push(Counter { name, unit, scale, scope, group, source });
         }
-        let filters = (0..d.u32()?).map(|_| d.string()).collect::<Result<_, _>>()?;
-        let bookkeeping = d.u8()? != 0;
-        let budget = match d.u8()? {
-            0 => None,
-            _ => {
-                let bits = d.u64()?;
-                let part = Some(f64::from_bits(bits)).filter(|part| (0.0..=1.0).contains(part));
-                Some(part.ok_or(RunFileError::Unknown("budget", (bits >> 32) as u32))?)
-            }
-        };
-        let loops = match d.u8()? {
-            0 => None,
-            _ => {
-                let (first, gap_mask, logged, flags) = (d.u32()?, d.u32()?, d.u32()?, d.u8()?);
-                let [keep_code, trips] = [1, 2].map(|bit| flags & bit != 0);
-                Some(LoopOptions { first, gap_mask, logged, keep_code, trips })
-            }
-        };
-        let plugins = match d.u8()? {
-            0 => None,
-            _ => Some(get_plugins(d)?),
-        };
-        let snapshots = (0..d.u32()?).map(|_| get_snapshot(d)).collect::<Result<_, _>>()?;
+        let (filters, bookkeeping) = (Wire::get(d)?, Wire::get(d)?);
+        let budget: Option<f64> = Wire::get(d)?;
+        if let Some(part) = budget.filter(|part| !(0.0..=1.0).contains(part)) {
+            return Err(RunFileError::Unknown("budget", (part.to_bits() >> 32) as u32));
+        }
+        let (loops, plugins, snapshots) = (Wire::get(d)?, Wire::get(d)?, Wire::get(d)?);
         Ok(Self {
             profile,
             pool,
@@ -329,38 +289,31 @@ impl RunFile {
     }
 }
 
-fn put_texts(e: &mut Encoder, texts: &[String]) {
-    e.u32(texts.len() as u32);
-    texts.iter().for_each(|text| _ = e.str(text));
-}
+wire!(PluginOptions {
+    files,
+    types,
+    configuration,
+    max_buffer,
+    log_level,
+    flush_ms,
+    patience_ms,
+    ids,
+    programs,
+    except
+});
+wire!(SimScript { readings });
+wire!(SimReading { add, enabled, running, fails });
 
-fn get_texts(d: &mut Decoder<'_>) -> Result<Vec<String>, Truncated> {
-    (0..d.u32()?).map(|_| d.string()).collect()
-}
-
-fn put_plugins(e: &mut Encoder, plugins: &PluginOptions) {
-    put_texts(e, &plugins.files);
-    e.u32(plugins.types.len() as u32);
-    plugins.types.iter().for_each(|number| _ = e.u32(*number));
-    e.str(&plugins.configuration).u64(plugins.max_buffer).u32(plugins.log_level);
-    e.u64(plugins.flush_ms).u64(plugins.patience_ms).u8(plugins.ids.into());
-    put_texts(e, &plugins.programs);
-    put_texts(e, &plugins.except);
-}
-
-fn get_plugins(d: &mut Decoder<'_>) -> Result<PluginOptions, Truncated> {
-    Ok(PluginOptions {
-        files: get_texts(d)?,
-        types: (0..d.u32()?).map(|_| d.u32()).collect::<Result<_, _>>()?,
-        configuration: d.string()?,
-        max_buffer: d.u64()?,
-        log_level: d.u32()?,
-        flush_ms: d.u64()?,
-        patience_ms: d.u64()?,
-        ids: d.u8()? != 0,
-        programs: get_texts(d)?,
-        except: get_texts(d)?,
-    })
+impl Wire for LoopOptions {
+    fn put(&self, e: &mut Encoder) {
+        e.u32(self.first).u32(self.gap_mask).u32(self.logged);
+        e.u8(u8::from(self.keep_code) | u8::from(self.trips) << 1);
+    }
+    fn get(d: &mut Decoder<'_>) -> Result<Self, Truncated> {
+        let (first, gap_mask, logged, flags) = (d.u32()?, d.u32()?, d.u32()?, d.u8()?);
+        let [keep_code, trips] = [1, 2].map(|bit| flags & bit != 0);
+        Ok(Self { first, gap_mask, logged, keep_code, trips })
+    }
 }
 
 fn put_scope(e: &mut Encoder, scope: &Scope) {
@@ -376,7 +329,7 @@ fn put_scope(e: &mut Encoder, scope: &Scope) {
 fn get_scope(d: &mut Decoder<'_>) -> Result<Scope, RunFileError> {
     match d.u8()? {
         0 => Ok(Scope::Thread),
-        1 => Ok(Scope::Cpus((0..d.u32()?).map(|_| d.u32()).collect::<Result<_, _>>()?)),
+        1 => Ok(Scope::Cpus(Wire::get(d)?)),
         other => Err(RunFileError::Unknown("scope", other.into())),
     }
 }
@@ -398,9 +351,7 @@ fn put_perf(e: &mut Encoder, attr: &PerfAttr) {
     e.u32(attr.kind).u64(attr.config).u64(attr.config1).u64(attr.config2).u64(attr.config3);
     e.u32(attr.bp_type).u32(bits);
     for text in [&attr.path, &attr.filter].into_iter().flatten() {
-        let bytes = text.as_bytes();
-        e.u32(bytes.len() as u32);
-        bytes.iter().fold(&mut *e, |e, byte| e.u8(*byte));
+        e.bytes(text.as_bytes());
     }
 }
 
@@ -432,41 +383,8 @@ fn get_perf(d: &mut Decoder<'_>) -> Result<PerfAttr, RunFileError> {
 }
 
 fn get_c_string(d: &mut Decoder<'_>) -> Result<CString, RunFileError> {
-    let bytes = (0..d.u32()?).map(|_| d.u8()).collect::<Result<Vec<u8>, _>>()?;
-    CString::new(bytes).map_err(|e| RunFileError::Unknown("zero byte", e.nul_position() as u32))
-}
-
-fn put_sim(e: &mut Encoder, script: &SimScript) {
-    e.u32(script.readings.len() as u32);
-    for r in &script.readings {
-        e.u64(r.add).u64(r.enabled).u64(r.running).u8(r.fails.into());
-    }
-}
-
-fn get_sim(d: &mut Decoder<'_>) -> Result<SimScript, Truncated> {
-    let count = d.u32()?;
-    let readings = (0..count)
-        .map(|_| {
-            let (add, enabled, running) = (d.u64()?, d.u64()?, d.u64()?);
-            Ok(SimReading { add, enabled, running, fails: d.u8()? != 0 })
-        })
-        .collect::<Result<_, Truncated>>()?;
-    Ok(SimScript { readings })
-}
-
-/// Appends a snapshot as four u64.
-pub(crate) fn put_snapshot(e: &mut Encoder, s: &Snapshot) {
-    e.u64(s.ticks).u64(s.monotonic_ns).u64(s.realtime_ns).u64(s.uncertainty_ticks);
-}
-
-/// Reads a snapshot that [`put_snapshot`] wrote.
-pub(crate) fn get_snapshot(d: &mut Decoder<'_>) -> Result<Snapshot, Truncated> {
-    Ok(Snapshot {
-        ticks: d.u64()?,
-        monotonic_ns: d.u64()?,
-        realtime_ns: d.u64()?,
-        uncertainty_ticks: d.u64()?,
-    })
+    CString::new(d.bytes()?)
+        .map_err(|e| RunFileError::Unknown("zero byte", e.nul_position() as u32))
 }
 
 #[cfg(test)]

@@ -197,6 +197,161 @@ impl<'a> Decoder<'a> {
     }
 }
 
+/// A value of the files: `get` reads what `put` writes. [`wire!`](crate::wire::wire) implements both for a
+/// struct from one list of its fields.
+pub trait Wire: Sized {
+    /// Appends the value.
+    fn put(&self, e: &mut Encoder);
+
+    /// Reads a value.
+    ///
+    /// # Errors
+    /// The bytes end early, or are not such a value.
+    fn get(d: &mut Decoder<'_>) -> Result<Self, Truncated>;
+}
+
+/// Implements [`Wire`] for a struct: its fields in the order in which they are in the file. `as` names a
+/// module with the functions `put` and `get` for a field whose type has another encoding.
+macro_rules! wire {
+    ($name:ty { $($field:tt $(as $codec:ident)?),+ $(,)? }) => {
+        impl $crate::wire::Wire for $name {
+            fn put(&self, e: &mut $crate::wire::Encoder) {
+                $($crate::wire::wire!(@put (&self.$field) e $($codec)?);)+
+            }
+            fn get(
+                d: &mut $crate::wire::Decoder<'_>,
+            ) -> Result<Self, $crate::wire::Truncated> {
+                Ok(Self { $($field: $crate::wire::wire!(@get d $($codec)?)?),+ })
+            }
+        }
+    };
+    (@put ($value:expr) $e:ident) => { $crate::wire::Wire::put($value, $e) };
+    (@put ($value:expr) $e:ident $codec:ident) => { $codec::put($value, $e) };
+    (@get $d:ident) => { $crate::wire::Wire::get($d) };
+    (@get $d:ident $codec:ident) => { $codec::get($d) };
+}
+pub(crate) use wire;
+
+macro_rules! numbers {
+    ($($number:ident)+) => {$(
+        impl Wire for $number {
+            fn put(&self, e: &mut Encoder) {
+                e.$number(*self);
+            }
+            fn get(d: &mut Decoder<'_>) -> Result<Self, Truncated> {
+                d.$number()
+            }
+        }
+    )+};
+}
+numbers!(u8 u16 u32 u64);
+
+impl Wire for bool {
+    fn put(&self, e: &mut Encoder) {
+        e.u8((*self).into());
+    }
+    fn get(d: &mut Decoder<'_>) -> Result<Self, Truncated> {
+        Ok(d.u8()? != 0)
+    }
+}
+
+impl Wire for f64 {
+    fn put(&self, e: &mut Encoder) {
+        e.u64(self.to_bits());
+    }
+    fn get(d: &mut Decoder<'_>) -> Result<Self, Truncated> {
+        d.u64().map(Self::from_bits)
+    }
+}
+
+impl Wire for String {
+    fn put(&self, e: &mut Encoder) {
+        e.str(self);
+    }
+    fn get(d: &mut Decoder<'_>) -> Result<Self, Truncated> {
+        d.string()
+    }
+}
+
+/// The number of elements as u32, then the elements.
+impl<T: Wire> Wire for Vec<T> {
+    fn put(&self, e: &mut Encoder) {
+        e.u32(self.len() as u32);
+        self.iter().for_each(|one| one.put(e));
+    }
+    fn get(d: &mut Decoder<'_>) -> Result<Self, Truncated> {
+        // Without room in advance: the number may be wrong.
+        (0..d.u32()?).map(|_| T::get(d)).collect()
+    }
+}
+
+impl<T: Wire + Copy + Default, const N: usize> Wire for [T; N] {
+    fn put(&self, e: &mut Encoder) {
+        self.iter().for_each(|one| one.put(e));
+    }
+    fn get(d: &mut Decoder<'_>) -> Result<Self, Truncated> {
+        let mut all = [T::default(); N];
+        for one in &mut all {
+            *one = T::get(d)?;
+        }
+        Ok(all)
+    }
+}
+
+impl<A: Wire, B: Wire> Wire for (A, B) {
+    fn put(&self, e: &mut Encoder) {
+        self.0.put(e);
+        self.1.put(e);
+    }
+    fn get(d: &mut Decoder<'_>) -> Result<Self, Truncated> {
+        Ok((A::get(d)?, B::get(d)?))
+    }
+}
+
+/// One byte that says whether the value follows.
+impl<T: Wire> Wire for Option<T> {
+    fn put(&self, e: &mut Encoder) {
+        self.is_some().put(e);
+        self.iter().for_each(|one| one.put(e));
+    }
+    fn get(d: &mut Decoder<'_>) -> Result<Self, Truncated> {
+        if bool::get(d)? { T::get(d).map(Some) } else { Ok(None) }
+    }
+}
+
+impl<T: Wire> Wire for Box<T> {
+    fn put(&self, e: &mut Encoder) {
+        (**self).put(e);
+    }
+    fn get(d: &mut Decoder<'_>) -> Result<Self, Truncated> {
+        T::get(d).map(Self::new)
+    }
+}
+
+/// An optional value at the end of a payload: if it is missing, the payload ends before it.
+pub(crate) mod last {
+    use super::{Decoder, Encoder, Truncated, Wire};
+
+    pub(crate) fn put<T: Wire>(value: &Option<T>, e: &mut Encoder) {
+        value.iter().for_each(|one| one.put(e));
+    }
+    pub(crate) fn get<T: Wire>(d: &mut Decoder<'_>) -> Result<Option<T>, Truncated> {
+        if d.remaining() > 0 { T::get(d).map(Some) } else { Ok(None) }
+    }
+}
+
+/// Bytes in one piece.
+pub(crate) mod raw {
+    use super::{Decoder, Encoder, Truncated};
+
+    pub(crate) fn put(value: &[u8], e: &mut Encoder) {
+        e.bytes(value);
+    }
+    pub(crate) fn get(d: &mut Decoder<'_>) -> Result<Vec<u8>, Truncated> {
+        d.bytes().map(<[u8]>::to_vec)
+    }
+}
+
 /// Computes XXH64 with seed 0 (specification: github.com/Cyan4973/xxHash, doc/xxhash_spec.md). It
 /// is fast without tables or special instructions (about 3 µs per page), and independent
 /// implementations exist to check it against.

@@ -79,7 +79,7 @@ pub struct Fresh {
 }
 
 impl Fresh {
-    /// Maps `len` bytes, none of which are present yet.
+    /// Maps `len` bytes of memory, which are not present yet.
     pub fn new(len: usize) -> Self {
         // SAFETY: a new private mapping at an address that the kernel chooses.
         let start = unsafe {

@@ -60,6 +60,16 @@ impl Golden {
         }
     }
 
+    /// Runs the program, which must succeed and print one JSON document.
+    ///
+    /// # Panics
+    /// Panics if it does not.
+    pub fn json(&self, args: &[&str]) -> serde_json::Value {
+        let output = self.run(args);
+        assert_eq!(output.code, Some(0), "{args:?}: {}", output.stderr);
+        serde_json::from_str(&output.stdout).unwrap_or_else(|e| panic!("{args:?}: {e}"))
+    }
+
     /// Runs the program and compares stdout, and stderr if there is any, with `NAME.out` and
     /// `NAME.err`. With `UPDATE_GOLDEN=1` in the environment, writes those files instead; review
     /// the difference before you keep it.

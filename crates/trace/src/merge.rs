@@ -29,19 +29,19 @@ pub const MERGE_SCHEMA: &str = "counterpoint.trace-merge/1";
 /// This is added to the process numbers of the second file, twice this to those of the third, and
 /// so on.
 pub const PROCESSES_APART: i64 = 100_000_000;
-/// The same for the ids of arrows.
+/// What is added to the ids of arrows, in the same way.
 const FLOWS_APART: i64 = 1 << 40;
-/// The same for the order of rows. Kineto's own numbers go up to 2²⁹.
+/// What is added to the order of rows, in the same way. Kineto's own numbers go up to 2²⁹.
 const SORTS_APART: i64 = 1 << 30;
 
 /// What a file says besides its events.
 #[derive(Clone, Debug, Default)]
 pub struct Look {
-    /// Its name.
+    /// The file's name.
     pub name: String,
     /// The time from which its times count, in ns since 1970.
     pub base_ns: Option<i64>,
-    /// Its rank.
+    /// The file's rank.
     pub rank: Option<u64>,
     /// The machine's name.
     pub host: Option<String>,
@@ -81,9 +81,9 @@ pub(crate) struct Process {
 pub struct Alignment {
     /// The file.
     pub file: String,
-    /// Its rank, if the file contains one.
+    /// The file's rank, if the file contains one.
     pub rank: Option<u64>,
-    /// Its machine, if the file contains one.
+    /// The file's machine, if the file contains one.
     pub host: Option<String>,
     /// What was added to its times in ns, besides its base time.
     pub shift_ns: i64,
@@ -98,7 +98,7 @@ pub struct Alignment {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum By {
-    /// It is the first file.
+    /// The file is the first one, to which the others are aligned.
     First,
     /// Both files are of the same boot of one machine, and have snapshots of its clocks.
     Monotonic,
@@ -119,7 +119,7 @@ pub fn look(name: &str, source: impl Read) -> Result<Look, ReadError> {
 }
 
 impl Look {
-    /// Its first event, in ns since 1970.
+    /// The file's first event, in ns since 1970.
     pub(crate) fn start_ns(&self) -> i64 {
         self.base_ns.unwrap_or(0).saturating_add(self.first_ns.unwrap_or(0))
     }

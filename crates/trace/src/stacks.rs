@@ -26,7 +26,7 @@ pub enum StackUnit {
 }
 
 impl StackUnit {
-    /// Its name in pprof.
+    /// The unit's name in pprof.
     fn name(self) -> &'static str {
         match self {
             Self::Count => "count",

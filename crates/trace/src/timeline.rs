@@ -28,7 +28,7 @@ pub struct Row<'a> {
 pub struct ProcessRow<'a> {
     /// The process or device.
     pub id: Id<'a>,
-    /// Its name in viewers.
+    /// The process's name in viewers.
     pub name: &'a str,
     /// More about it: `CPU`, or the device.
     pub labels: &'a str,
@@ -43,7 +43,7 @@ pub struct ProcessRow<'a> {
 pub struct ThreadRow<'a> {
     /// The row.
     pub row: Row<'a>,
-    /// Its name in viewers.
+    /// The thread's name in viewers.
     pub name: &'a str,
     /// Viewers sort by this, smallest first.
     pub sort_index: i64,
@@ -54,9 +54,9 @@ pub struct ThreadRow<'a> {
 /// One argument of a slice, or one series of a counter.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Arg<'a> {
-    /// Its name.
+    /// The argument's name.
     pub key: &'a str,
-    /// Its value.
+    /// The argument's value.
     pub value: ArgValue<'a>,
 }
 
@@ -115,7 +115,7 @@ impl TextId {
 /// Work with a begin and an end.
 #[derive(Clone, Copy, Debug)]
 pub struct Slice<'a> {
-    /// Its row.
+    /// The slice's row.
     pub row: Row<'a>,
     /// The kind of activity, in the vocabulary of the output.
     pub category: &'a str,
@@ -123,9 +123,9 @@ pub struct Slice<'a> {
     pub name: &'a str,
     /// Begin.
     pub start_ns: i64,
-    /// Its duration.
+    /// The slice's duration.
     pub duration_ns: u64,
-    /// Its arguments.
+    /// The slice's arguments.
     pub args: &'a [Arg<'a>],
     /// Identifies the keys of its arguments, for writers that remember them.
     pub shape: Option<KeysId>,
@@ -160,7 +160,7 @@ pub enum FlowEnd {
 /// A moment with a name.
 #[derive(Clone, Copy, Debug)]
 pub struct Instant<'a> {
-    /// Its row.
+    /// The instant's row.
     pub row: Row<'a>,
     /// The kind of activity.
     pub category: &'a str,
@@ -168,7 +168,7 @@ pub struct Instant<'a> {
     pub name: &'a str,
     /// The moment.
     pub at_ns: i64,
-    /// Its arguments.
+    /// The instant's arguments.
     pub args: &'a [Arg<'a>],
     /// The arrows that begin or end here.
     pub flows: &'a [Flow<'a>],
@@ -177,7 +177,7 @@ pub struct Instant<'a> {
 /// A point of one or more time series.
 #[derive(Clone, Copy, Debug)]
 pub struct SeriesPoint<'a> {
-    /// Its row.
+    /// The point's row.
     pub row: Row<'a>,
     /// The kind of activity.
     pub category: &'a str,

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use profile::activities::{Activities, ActivitiesWriter, Activity, RowId};
-use profile::beneath::Dir;
+use profile::safe_dir::Dir;
 use profile::{Manifest, Origin, Profile, State};
 use serde_json::{Value, json};
 use testkit::Scratch;

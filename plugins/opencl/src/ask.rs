@@ -6,7 +6,7 @@ use crate::api::{
     Code, Device, Event, Handle, INVALID_OPERATION, Kernel, Mem, PROFILING_QUEUED, Queue, SUCCESS,
     Slot,
 };
-use crate::layer::{forward, target};
+use crate::next_layer::{forward, target};
 
 /// Calls a function of the form `clGet…Info(object, parameter, size, value, size_ret)`.
 fn info(slot: Slot, object: Handle, param: u32, value: &mut [u8]) -> Result<usize, Code> {

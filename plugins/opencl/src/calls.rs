@@ -28,7 +28,7 @@ fn guarded<T>(part: impl FnOnce() -> T) -> Option<T> {
 /// The address of a function of the next layer. The loader calls ours only if it is there.
 macro_rules! next {
     ($name:ident) => {
-        crate::layer::target().map_or(0, |next| next.$name)
+        crate::next_layer::target().map_or(0, |next| next.$name)
     };
 }
 pub(crate) use next;

@@ -1,5 +1,4 @@
-//! The layer as the ICD loader sees it: `clGetLayerInfo` and `clInitLayer`, and the table of the next
-//! layer or of the loader itself, to which every call goes on.
+//! The layer as the ICD loader sees it: `clGetLayerInfo` and `clInitLayer`.
 
 use std::ffi::c_void;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -9,31 +8,12 @@ use crate::api::{
     Code, Dispatch, INVALID_VALUE, LAYER_API_VERSION, LAYER_API_VERSION_100, LAYER_NAME, SUCCESS,
     Slot,
 };
-use crate::calls;
+use crate::{calls, next_layer};
 
 /// What `clGetLayerInfo` answers.
 const NAME: &[u8] = b"counterpoint opencl\0";
 
-static TARGET: OnceLock<Dispatch> = OnceLock::new();
 static TABLE: OnceLock<Dispatch> = OnceLock::new();
-
-/// The functions that come after this layer. `None`: no loader has initialised the layer.
-#[inline]
-pub fn target() -> Option<&'static Dispatch> {
-    TARGET.get()
-}
-
-/// Calls a function of the next layer, which is in the table. The function's type stands in the call.
-macro_rules! forward {
-    ($slot:expr, ($($argument:expr),*): ($($type:ty),*) -> $result:ty) => {{
-        let function: unsafe extern "C" fn($($type),*) -> $result =
-            // SAFETY: an address that is not 0 is a function of this type, as the OpenCL headers say.
-            unsafe { std::mem::transmute::<usize, _>($slot) };
-        // SAFETY: the arguments are the program's own, or as the specification wants them.
-        unsafe { function($($argument),*) }
-    }};
-}
-pub(crate) use forward;
 
 /// Answers the loader's questions about the layer.
 ///
@@ -92,7 +72,7 @@ pub unsafe extern "C" fn clInitLayer(
         );
     }
     let ready = catch_unwind(AssertUnwindSafe(|| {
-        TARGET.set(next).is_ok() && TABLE.set(calls::table(&next)).is_ok()
+        next_layer::set(next) && TABLE.set(calls::table(&next)).is_ok()
     }));
     let (Ok(true), Some(table)) = (ready, TABLE.get()) else { return INVALID_VALUE };
     // SAFETY: the loader's variables.

@@ -11,7 +11,9 @@
 //! | module | what |
 //! |---|---|
 //! | `layer` | the two functions that the loader looks for |
+//! | `next_layer` | the functions to which calls go on |
 //! | `calls` | the layer's functions: pass on, and record |
+//! | `record` | a call, and the command that it enqueues |
 //! | `recorder` | calls, and commands with their times |
 //! | `queues` | the program's queues and devices, and commands that have not ended |
 //! | `clock` | from a device's time to UTC |
@@ -33,8 +35,10 @@ mod clock;
 mod correlation;
 mod layer;
 mod names;
+mod next_layer;
 mod output;
 mod queues;
+mod record;
 mod recorder;
 
 use std::ffi::{CStr, c_int, c_void};
@@ -184,7 +188,7 @@ fn said(missing: Missing) -> Option<String> {
 
 /// Says that a program uses OpenCL, but not through this file.
 fn layer_is_missing() -> Option<String> {
-    if layer::target().is_some() || !has_loader() {
+    if next_layer::target().is_some() || !has_loader() {
         return None;
     }
     let file = own_file().unwrap_or_else(|| "the file of this plugin".to_owned());

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use plugin::{Event, Kind, Trace};
 
 use crate::queues::{self, Queue};
-use crate::recorder::{Activity, Call, Name, Record, Store, Work};
+use crate::record::{Call, Name, Work};
+use crate::recorder::{Activity, Record, Store};
 
 /// Turns records into events.
 #[derive(Debug)]

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use crate::api::{self, Handle};
 use crate::ask;
 use crate::clock::Clock;
-use crate::recorder::{Record, unix_ns};
+use crate::record::{Call, Command, unix_ns};
 
 /// Commands of all queues that may wait for their times. Each holds an event of the implementation.
 pub const MOST_PENDING: usize = 65_536;
@@ -56,8 +56,14 @@ pub struct Pending {
     pub shared: bool,
     /// The recording that it belongs to.
     pub generation: u32,
-    /// What is known so far.
-    pub record: Record,
+    /// The call that enqueued it.
+    pub call: Call,
+    /// What it does.
+    pub command: Command,
+    /// Where it is.
+    pub queue: Arc<Queue>,
+    /// Joins it with the call.
+    pub correlation: u32,
 }
 
 #[derive(Debug)]
@@ -188,7 +194,7 @@ impl Queue {
 
     /// When the oldest pending command was enqueued.
     pub fn oldest_ns(&self) -> Option<i64> {
-        lock(&self.pending).iter().map(|one| one.record.call.start_ns).min()
+        lock(&self.pending).iter().map(|one| one.call.start_ns).min()
     }
 
     fn holds(&self, event: Handle) -> bool {
@@ -200,13 +206,13 @@ impl Queue {
 pub fn reserve() -> bool {
     let room = PENDING.fetch_add(1, Ordering::Relaxed) < MOST_PENDING;
     if !room {
-        settled();
+        one_ended();
     }
     room
 }
 
 /// A command is not pending any more, or never became it.
-pub fn settled() {
+pub fn one_ended() {
     PENDING.fetch_sub(1, Ordering::Relaxed);
 }
 

@@ -16,6 +16,7 @@ use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
 
 use crate::api::{Code, Event, SUCCESS};
 use crate::queues::{self, Pending, Queue};
+use crate::record::{Call, Command, unix_ns};
 use crate::{ask, correlation};
 
 /// Bytes that a recording may take unless the host says otherwise.
@@ -35,78 +36,6 @@ static CLOSED: AtomicBool = AtomicBool::new(false);
 /// Set in a forked child: another thread of the parent may have held any lock.
 static FORKED: AtomicBool = AtomicBool::new(false);
 static STORE: Mutex<Store> = Mutex::new(Store::new());
-
-/// What a command does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Work {
-    /// Runs a kernel.
-    Kernel,
-    /// Moves bytes.
-    Copy,
-    /// Writes one pattern many times.
-    Fill,
-}
-
-/// A name that is known at compile time, or one of the program's.
-#[derive(Clone, Debug)]
-pub enum Name {
-    /// Of a function of OpenCL.
-    Fixed(&'static str),
-    /// Of a kernel.
-    Kernel(Arc<str>),
-}
-
-/// The index space of a kernel: three numbers each, of which `dimensions` count.
-#[derive(Clone, Debug)]
-pub struct Sizes {
-    /// From 1 to 3.
-    pub dimensions: usize,
-    /// Work items.
-    pub global: [i64; 3],
-    /// Work items of a group. `None`: the implementation chose.
-    pub local: Option<[i64; 3]>,
-    /// First index. `None`: 0.
-    pub offset: Option<[i64; 3]>,
-}
-
-/// Work for a device.
-#[derive(Clone, Debug)]
-pub struct Command {
-    /// What kind.
-    pub work: Work,
-    /// What it is called.
-    pub name: Name,
-    /// Bytes that it moves, if that is known.
-    pub bytes: Option<u64>,
-    /// Of a kernel.
-    pub sizes: Option<Box<Sizes>>,
-}
-
-impl Command {
-    /// A command without an index space.
-    pub fn new(work: Work, name: &'static str, bytes: Option<u64>) -> Self {
-        Self { work, name: Name::Fixed(name), bytes, sizes: None }
-    }
-}
-
-/// A call of the program. Times are ns since 1970 UTC.
-#[derive(Clone, Debug)]
-pub struct Call {
-    /// The function.
-    pub name: &'static str,
-    /// The thread's number.
-    pub thread: i32,
-    /// When it began.
-    pub start_ns: i64,
-    /// When it returned.
-    pub end_ns: i64,
-    /// What it returned: 0, or an error.
-    pub code: Code,
-    /// The queue's number, if it had one.
-    pub queue: Option<i32>,
-    /// The op in which it was made.
-    pub op: Option<u64>,
-}
 
 /// A command's way through a device.
 #[derive(Clone, Debug)]
@@ -193,14 +122,6 @@ fn store() -> MutexGuard<'static, Store> {
     STORE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Nanoseconds since 1970 UTC.
-pub fn unix_ns() -> i64 {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: a variable of ours; this clock always exists.
-    unsafe { libc::clock_gettime(libc::CLOCK_REALTIME, &raw mut time) };
-    time.tv_sec * 1_000_000_000 + time.tv_nsec
-}
-
 thread_local! {
     static THREAD: Cell<i32> = const { Cell::new(0) };
     static NAMED: Cell<u32> = const { Cell::new(0) };
@@ -274,17 +195,14 @@ impl Begun {
         let call = self.call(name, SUCCESS, Some(queue.number));
         // Hosts of Kineto keep 31 bits, and 0 is no number of a flow.
         let correlation = NEXT_CORRELATION.fetch_add(1, Ordering::Relaxed) & 0x7fff_ffff;
-        let activity = Activity {
-            command,
-            queue: Arc::clone(queue),
-            correlation: correlation.max(1),
-            times: [0; 4],
-        };
         let waiting = queue.push(Pending {
             event: event as usize,
             shared,
             generation: self.generation,
-            record: Record { call, activity: Some(activity) },
+            call,
+            command,
+            queue: Arc::clone(queue),
+            correlation: correlation.max(1),
         });
         if waiting.is_multiple_of(OFTEN) {
             harvest(queue, 2 * OFTEN);
@@ -317,7 +235,7 @@ pub fn harvest(queue: &Queue, most: usize) {
         let Some(pending) = queue.take_oldest() else { return };
         let status = ask::status(pending.event as Event);
         if status <= 0 {
-            settle(pending, status);
+            record_ended(pending, status);
             continue;
         }
         queue.put_back(pending);
@@ -347,26 +265,24 @@ pub fn harvest_all() {
     }
 }
 
-/// A command has ended with this status: 0 or an error.
-fn settle(mut pending: Pending, status: Code) {
-    let times = if status == SUCCESS { ask::times(pending.event as Event) } else { None };
-    ask::release(pending.event as Event);
-    queues::settled();
-    if let (Some(times), Some(activity)) = (times, pending.record.activity.as_mut()) {
-        activity.times = times;
-        let call = &pending.record.call;
-        activity.queue.device.learn(&times, call.start_ns, call.end_ns);
-    } else {
-        pending.record.activity = None;
-    }
+/// Records a command that has ended with this status: 0 or an error.
+fn record_ended(pending: Pending, status: Code) {
+    let Pending { event, generation, call, command, queue, correlation, .. } = pending;
+    let times = if status == SUCCESS { ask::times(event as Event) } else { None };
+    ask::release(event as Event);
+    queues::one_ended();
+    let activity = times.map(|times| {
+        queue.device.learn(&times, call.start_ns, call.end_ns);
+        Activity { command, queue, correlation, times }
+    });
     let mut store = store();
-    if GENERATION.load(Ordering::Acquire) == pending.generation {
+    if GENERATION.load(Ordering::Acquire) == generation {
         match (status, times) {
             (SUCCESS, Some(_)) => {}
             (SUCCESS, None) => store.missing.untimed += 1,
             _ => store.missing.failed += 1,
         }
-        store.push(pending.record);
+        store.push(Record { call, activity });
     }
 }
 
@@ -443,16 +359,15 @@ pub fn take(last: bool) -> (Store, i64) {
 /// Gives back every event.
 pub fn give_up() {
     for queue in queues::all() {
-        while let Some(mut pending) = queue.take_oldest() {
+        while let Some(pending) = queue.take_oldest() {
             if !CLOSED.load(Ordering::Acquire) {
                 ask::release(pending.event as Event);
             }
-            queues::settled();
-            pending.record.activity = None;
+            queues::one_ended();
             let mut store = store();
             if GENERATION.load(Ordering::Acquire) == pending.generation {
                 store.missing.unfinished += 1;
-                store.push(pending.record);
+                store.push(Record { call: pending.call, activity: None });
             }
         }
     }

@@ -60,7 +60,7 @@ pub fn prepare(layout: &Layout) -> Result<Plan> {
                 command.arg(&script).args(&before).args(&program);
                 command
             };
-            Case { label, command: Box::new(command), observe: Observe::Lines }
+            Case::new(label, Observe::Lines, command)
         };
         let alone = case("alone", vec!["alone".to_owned()]);
         let under = Of::new(alone.label, "cpu");
@@ -84,12 +84,12 @@ pub fn prepare(layout: &Layout) -> Result<Plan> {
                 });
                 for (reading, unit) in [("reached", "of the time"), ("timed-share", "of the calls")]
                 {
-                    figures.push(Figure {
-                        name: format!("{name}: {reading}"),
+                    figures.push(Figure::value(
+                        format!("{name}: {reading}"),
                         unit,
-                        formula: Formula::Value(Of::new(case.label, reading)),
-                        at_most: None,
-                    });
+                        Of::new(case.label, reading),
+                        None,
+                    ));
                 }
                 cases.push(case);
             }

@@ -27,8 +27,7 @@ const ROUNDS: usize = 10;
 pub fn prepare(layout: &Layout) -> Result<Plan> {
     let (program, tool, modules) = tools(layout)?;
     let test = agent_tests(layout)?;
-    let folder = layout.target.join("bench");
-    std::fs::create_dir_all(&folder)?;
+    let folder = layout.bench()?;
     let script = layout.root.join("benches/budget_intervals.py");
     let (mut cases, mut figures) = (Vec::new(), Vec::new());
     for Workload { name, command } in workloads(layout, &tool, &modules)? {
@@ -46,7 +45,7 @@ pub fn prepare(layout: &Layout) -> Result<Plan> {
                     .args(&command);
                 python
             };
-            cases.push(Case { label, command: Box::new(command), observe: Observe::Lines });
+            cases.push(Case::new(label, Observe::Lines, command));
             label
         };
         let replay = case("replay", vec![REPLAYS.to_string(), test.display().to_string()]);

@@ -13,8 +13,7 @@ use crate::process::describe;
 
 /// Runs the case once. Its output goes to files, so that no pipe of ours can delay the program.
 pub fn run(layout: &Layout, case: &Case) -> Result<Readings> {
-    let folder = layout.target.join("bench");
-    std::fs::create_dir_all(&folder).with_context(|| format!("create {}", folder.display()))?;
+    let folder = layout.bench()?;
     let out = folder.join("stdout.txt");
     let err = folder.join("stderr.txt");
     let create = |path| File::create(path).with_context(|| format!("create {}", folder.display()));

@@ -21,8 +21,7 @@ const ITERATIONS: u32 = 100;
 
 pub fn prepare(layout: &Layout) -> Result<Plan> {
     let (program, tool, _) = tools(layout)?;
-    let folder = layout.target.join("bench");
-    std::fs::create_dir_all(&folder)?;
+    let folder = layout.bench()?;
     let text = std::fs::read_to_string(layout.root.join("fixtures/iree/mlp.mlir"))
         .context("read fixtures/iree/mlp.mlir")?;
     let compiler = match std::env::var_os("COUNTERPOINT_VENV") {
@@ -62,7 +61,7 @@ pub fn prepare(layout: &Layout) -> Result<Plan> {
             python.args(&of_a).arg("--").args(&of_b);
             python
         };
-        cases.push(Case { label, command: Box::new(command), observe: Observe::Lines });
+        cases.push(Case::new(label, Observe::Lines, command));
         let mut figure = |reading: &str| {
             let formula = Formula::Value(Of::new(label, reading));
             let name = format!("{label}: {reading}");

@@ -14,7 +14,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 
-use super::plan::{Case, Figure, Formula, Observe, Of, Plan};
+use super::plan::{Case, Figure, Observe, Of, Plan};
 use crate::fixtures::{self, Kind, TINYLOOP, TRANSFORMER_BLOCK, Variant};
 use crate::layout::Layout;
 use crate::{dist, fixtures::site_packages};
@@ -71,44 +71,36 @@ pub fn prepare(layout: &Layout) -> Result<Plan> {
             command.arg(plain.get_program()).args(plain.get_args());
             command
         };
-        Case { label, command: Box::new(command), observe: Observe::GoogleBenchmark }
+        Case::new(label, Observe::GoogleBenchmark, command)
     };
     let under = |label, counters| recorded(label, counters, Box::new(plain.clone()));
-    let share = |name: &str, reading, at_most| Figure {
-        name: name.to_owned(),
-        unit: "x",
-        formula: Formula::Ratio {
-            over: Of::new("transformer timing", reading),
-            under: Of::new("transformer", reading),
-        },
-        at_most,
+    let share = |name: &str, reading, at_most| {
+        Figure::ratio(
+            name,
+            "x",
+            Of::new("transformer timing", reading),
+            Of::new("transformer", reading),
+            at_most,
+        )
     };
-    let added = |name: &str, case: &'static str, reading: &str, divide: f64, at_most| Figure {
-        name: name.to_owned(),
-        unit: "ns",
-        formula: Formula::Difference {
-            of: Of::new(case, reading),
-            minus: Of::new("plain", reading),
+    let added = |name: &str, case: &'static str, reading: &str, divide: f64, at_most| {
+        Figure::mean_difference(
+            name,
+            "ns",
+            Of::new(case, reading),
+            Of::new("plain", reading),
             divide,
-        },
-        at_most,
+            at_most,
+        )
     };
     // Whole commands are timed in milliseconds and contain all inferences.
     let whole = DISPATCHES * f64::from(INFERENCES) / 1e6;
     Ok(Plan {
         cases: vec![
-            Case {
-                label: "plain",
-                command: Box::new(plain.clone()),
-                observe: Observe::GoogleBenchmark,
-            },
+            Case::new("plain", Observe::GoogleBenchmark, plain.clone()),
             under("timing", "none"),
             under("counters", "page-faults,task-clock"),
-            Case {
-                label: "transformer",
-                command: Box::new(block.clone()),
-                observe: Observe::GoogleBenchmark,
-            },
+            Case::new("transformer", Observe::GoogleBenchmark, block.clone()),
             recorded("transformer timing", "none", Box::new(block)),
         ],
         figures: vec![

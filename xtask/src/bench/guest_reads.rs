@@ -7,7 +7,7 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 
 use super::FEWEST_ROUNDS;
-use super::plan::{Case, Figure, Formula, Observe, Of, Plan};
+use super::plan::{Case, Figure, Observe, Of, Plan};
 use crate::layout::Layout;
 use crate::pmu_vm;
 
@@ -18,14 +18,14 @@ pub fn prepare(_: &Layout) -> Result<Plan> {
         bail!("cannot run the emulated machine: {why}");
     }
     let ourselves = std::env::current_exe().context("ask where we are")?;
-    let ratio = |over: &str, under: &str, n: u32, at_most| Figure {
-        name: format!("{over} / {under}, {n} counters"),
-        unit: "x",
-        formula: Formula::Ratio {
-            over: Of::new(CASE, format!("{over}.{n}")),
-            under: Of::new(CASE, format!("{under}.{n}")),
-        },
-        at_most,
+    let ratio = |over: &str, under: &str, n: u32, at_most| {
+        Figure::ratio(
+            format!("{over} / {under}, {n} counters"),
+            "x",
+            Of::new(CASE, format!("{over}.{n}")),
+            Of::new(CASE, format!("{under}.{n}")),
+            at_most,
+        )
     };
     let mut figures = Vec::new();
     for n in 1..=4 {
@@ -33,24 +33,20 @@ pub fn prepare(_: &Layout) -> Result<Plan> {
         figures.push(ratio("user", "c-values", n, None));
         figures.push(ratio("read", "bare", n, Some(1.05)));
         for row in ["user", "c-group", "c-values", "read", "bare"] {
-            figures.push(Figure {
-                name: format!("{row}, {n} counters"),
-                unit: "instructions",
-                formula: Formula::Value(Of::new(CASE, format!("{row}.{n}"))),
-                at_most: None,
-            });
+            figures.push(Figure::value(
+                format!("{row}, {n} counters"),
+                "instructions",
+                Of::new(CASE, format!("{row}.{n}")),
+                None,
+            ));
         }
     }
     Ok(Plan {
-        cases: vec![Case {
-            label: CASE,
-            command: Box::new(move || {
+        cases: vec![Case::new(CASE, Observe::Lines, move || {
                 let mut command = Command::new(&ourselves);
                 command.args(["pmu-vm", "--bench"]);
                 command
-            }),
-            observe: Observe::Lines,
-        }],
+            })],
         figures,
         rounds: FEWEST_ROUNDS,
         notes: vec![

@@ -5,7 +5,7 @@ use std::process::Command;
 
 use anyhow::Result;
 
-use super::plan::{Case, Figure, Formula, Observe, Of, Plan};
+use super::plan::{Case, Figure, Observe, Of, Plan};
 use crate::dist;
 use crate::layout::Layout;
 use crate::process::output;
@@ -14,26 +14,13 @@ pub fn prepare(layout: &Layout) -> Result<Plan> {
     let library = dist::release(layout)?.library();
     let python = python()?;
     let plain = python.clone();
-    let difference = |name: &str, case: &'static str, reading: &str, at_most| Figure {
-        name: name.to_owned(),
-        unit: "ms",
-        formula: Formula::Difference {
-            of: Of::new(case, reading),
-            minus: Of::new("plain", reading),
-            divide: 1.0,
-        },
-        at_most,
+    let difference = |name: &str, case: &'static str, reading: &str, at_most| {
+        Figure::difference(name, "ms", Of::new(case, reading), Of::new("plain", reading), at_most)
     };
     Ok(Plan {
         cases: vec![
-            Case {
-                label: "plain",
-                command: Box::new(move || pass(&plain)),
-                observe: Observe::Process,
-            },
-            Case {
-                label: "preloaded",
-                command: Box::new({
+            Case::new("plain", Observe::Process, move || pass(&plain)),
+            Case::new("preloaded", Observe::Process, {
                     let (python, library) = (python.clone(), library.clone());
                     move || {
                         let mut command = pass(&python);
@@ -41,11 +28,7 @@ pub fn prepare(layout: &Layout) -> Result<Plan> {
                         command
                     }
                 }),
-                observe: Observe::Process,
-            },
-            Case {
-                label: "configured",
-                command: Box::new(move || {
+            Case::new("configured", Observe::Process, move || {
                     let mut command = pass(&python);
                     command.env("LD_PRELOAD", &library);
                     // The library reads this when the first executable is loaded, which never
@@ -53,8 +36,6 @@ pub fn prepare(layout: &Layout) -> Result<Plan> {
                     command.env("COUNTERPOINT_RUN_FILE", "/nowhere/run.bin");
                     command
                 }),
-                observe: Observe::Process,
-            },
         ],
         figures: vec![
             difference("added wall", "preloaded", "wall", Some(2.0)),

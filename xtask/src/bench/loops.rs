@@ -8,7 +8,7 @@ use std::process::Command;
 
 use anyhow::Result;
 
-use super::plan::{Case, Figure, Formula, Observe, Of, Plan, USUAL_ROUNDS};
+use super::plan::{Case, Figure, Observe, Of, Plan, USUAL_ROUNDS};
 use crate::dist;
 use crate::layout::Layout;
 use crate::process::output;
@@ -65,12 +65,8 @@ impl Builder {
 
 pub fn prepare(layout: &Layout) -> Result<Plan> {
     packages::install(&[packages::LLVM]);
-    let program = match std::env::var_os("COUNTERPOINT_DIST") {
-        Some(dist) => PathBuf::from(dist).join("bin/counterpoint"),
-        None => dist::release(layout)?.program(),
-    };
-    let scratch = layout.target.join("bench");
-    std::fs::create_dir_all(&scratch)?;
+    let program = dist::given(layout)?.program();
+    let scratch = layout.bench()?;
     let builder = Builder {
         program: program.clone(),
         sources: layout.root.join("tests/programs"),
@@ -99,39 +95,25 @@ pub fn prepare(layout: &Layout) -> Result<Plan> {
     let profile = scratch.join("loops.cpt");
     let log = scratch.join("loops-xray-log.");
     let cases = vec![
-        Case {
-            label: "ours",
-            command: Box::new(move || {
-                let mut command = Command::new(&program);
-                command.args(["run", "--loops", "-e", "none", "-o"]).arg(&profile).arg("--");
-                command.arg(&bench);
-                command
-            }),
-            observe: Observe::Lines,
-        },
-        Case {
-            label: "xray",
-            command: Box::new(move || {
-                let mut command = Command::new(&peer);
-                let options = "patch_premain=true xray_mode=xray-fdr xray_logfile_base=";
-                command.env("XRAY_OPTIONS", format!("{options}{}", log.display()));
-                command
-            }),
-            observe: Observe::Lines,
-        },
+        Case::new("ours", Observe::Lines, move || {
+            let mut command = Command::new(&program);
+            command.args(["run", "--loops", "-e", "none", "-o"]).arg(&profile).arg("--");
+            command.arg(&bench);
+            command
+        }),
+        Case::new("xray", Observe::Lines, move || {
+            let mut command = Command::new(&peer);
+            let options = "patch_premain=true xray_mode=xray-fdr xray_logfile_base=";
+            command.env("XRAY_OPTIONS", format!("{options}{}", log.display()));
+            command
+        }),
     ];
     let ours = |name: &str| Of::new("ours", name);
-    let ratio = |name: &str, over: &str, under: Of, at_most: f64| Figure {
-        name: name.to_owned(),
-        unit: "x",
-        formula: Formula::Ratio { over: ours(over), under },
-        at_most: Some(at_most),
+    let ratio = |name: &str, over: &str, under: Of, at_most: f64| {
+        Figure::ratio(name, "x", ours(over), under, Some(at_most))
     };
-    let value = |name: &str, reading: &str, at_most: Option<f64>| Figure {
-        name: name.to_owned(),
-        unit: "ns",
-        formula: Formula::Value(ours(reading)),
-        at_most,
+    let value = |name: &str, reading: &str, at_most: Option<f64>| {
+        Figure::value(name, "ns", ours(reading), at_most)
     };
     let pair = || Of::new("xray", "xray_pair");
     Ok(Plan {

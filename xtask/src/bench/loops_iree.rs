@@ -3,12 +3,12 @@
 //! it on one thread. The comparison is with the same module without instrumentation, under the same
 //! recorder.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 use anyhow::Result;
 
-use super::plan::{Case, Figure, Formula, Observe, Of, Plan, USUAL_ROUNDS};
+use super::plan::{Case, Figure, Observe, Of, Plan, USUAL_ROUNDS};
 use crate::dist;
 use crate::fixtures::site_packages;
 use crate::layout::Layout;
@@ -29,15 +29,11 @@ for name in ['timed', 'counted']:
 ";
 
 pub fn prepare(layout: &Layout) -> Result<Plan> {
-    let program = match std::env::var_os("COUNTERPOINT_DIST") {
-        Some(dist) => PathBuf::from(dist).join("bin/counterpoint"),
-        None => dist::release(layout)?.program(),
-    };
+    let program = dist::given(layout)?.program();
     let packages = site_packages(layout)?;
     let compiler = packages.join("iree/compiler/_mlir_libs/iree-compile");
     let tool = packages.join("iree/_runtime_libs/iree-benchmark-module");
-    let scratch = layout.target.join("bench");
-    std::fs::create_dir_all(&scratch)?;
+    let scratch = layout.bench()?;
     let model = layout.root.join("fixtures/iree/mmst.mlir");
     let cpu = "--iree-llvmcpu-target-cpu=host";
     let plain = scratch.join("mmst-plain.vmfb");
@@ -89,27 +85,17 @@ pub fn prepare(layout: &Layout) -> Result<Plan> {
     ];
     cases.extend(DEPTHS.map(|(name, _)| benchmark(name, recorded(name))));
     // After `depth2`, whose profile it reads.
-    cases.push(Case {
-        label: "cost",
-        command: Box::new(move || {
-            let mut command = Command::new("sh");
-            let script = "\"$1\" loops report \"$2\" --format json | python3 -c \"$3\"";
-            command.args(["-c", script, "sh"]).arg(&reporter).arg(&profile).arg(COST);
-            command
-        }),
-        observe: Observe::Lines,
-    });
-    let ratio = |name: &str, case: &'static str, under: &'static str, at_most: f64| Figure {
-        name: name.to_owned(),
-        unit: "x",
-        formula: Formula::Ratio { over: Of::new(case, "cpu"), under: Of::new(under, "cpu") },
-        at_most: Some(at_most),
+    cases.push(Case::new("cost", Observe::Lines, move || {
+        let mut command = Command::new("sh");
+        let script = "\"$1\" loops report \"$2\" --format json | python3 -c \"$3\"";
+        command.args(["-c", script, "sh"]).arg(&reporter).arg(&profile).arg(COST);
+        command
+    }));
+    let ratio = |name: &str, case: &'static str, under: &'static str, at_most: f64| {
+        Figure::ratio(name, "x", Of::new(case, "cpu"), Of::new(under, "cpu"), Some(at_most))
     };
-    let value = |name: &str, reading: &str, at_most| Figure {
-        name: name.to_owned(),
-        unit: "ns",
-        formula: Formula::Value(Of::new("cost", reading)),
-        at_most,
+    let value = |name: &str, reading: &str, at_most| {
+        Figure::value(name, "ns", Of::new("cost", reading), at_most)
     };
     Ok(Plan {
         cases,

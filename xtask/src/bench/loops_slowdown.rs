@@ -8,7 +8,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 
-use super::plan::{Case, Figure, Formula, Observe, Of, Plan, USUAL_ROUNDS};
+use super::plan::{Case, Figure, Observe, Of, Plan, USUAL_ROUNDS};
 use crate::dist;
 use crate::layout::Layout;
 use crate::process::output;
@@ -65,12 +65,8 @@ fn repeated(text: &str) -> Result<String> {
 
 pub fn prepare(layout: &Layout) -> Result<Plan> {
     packages::install(&[packages::LLVM]);
-    let program = match std::env::var_os("COUNTERPOINT_DIST") {
-        Some(dist) => PathBuf::from(dist).join("bin/counterpoint"),
-        None => dist::release(layout)?.program(),
-    };
-    let scratch = layout.target.join("bench");
-    std::fs::create_dir_all(&scratch)?;
+    let program = dist::given(layout)?.program();
+    let scratch = layout.bench()?;
     let text = scratch.join("matmul.ll");
     let source = layout.root.join("tests/programs/loops_matmul.c");
     clang(&["-S", "-emit-llvm"], &source, &text)?;
@@ -106,64 +102,44 @@ pub fn prepare(layout: &Layout) -> Result<Plan> {
     let (third, its_place) = (program.clone(), scratch.join("matmul-depth1.cpt"));
     let (reporter, of_profile) = (program.clone(), profile);
     let cases = vec![
-        Case {
-            label: "plain",
-            command: Box::new(move || Command::new(&plain)),
-            observe: Observe::Lines,
-        },
-        Case {
-            label: "depth1",
-            command: Box::new(move || recorded(&third, &its_place, &outer)),
-            observe: Observe::Lines,
-        },
-        Case {
-            label: "depth2",
-            command: Box::new(move || recorded(&again, &place, &all)),
-            observe: Observe::Lines,
-        },
+        Case::new("plain", Observe::Lines, move || Command::new(&plain)),
+        Case::new("depth1", Observe::Lines, move || recorded(&third, &its_place, &outer)),
+        Case::new("depth2", Observe::Lines, move || recorded(&again, &place, &all)),
         // After `depth2`, whose profile it reads.
-        Case {
-            label: "report",
-            command: Box::new(move || {
-                let mut command = Command::new("sh");
-                let script = "\"$1\" loops report \"$2\" --format json | python3 -c \"$3\"";
-                command.args(["-c", script, "sh"]).arg(&reporter).arg(&of_profile).arg(OUTER);
-                command
-            }),
-            observe: Observe::Lines,
-        },
-        Case {
-            label: "instrument",
-            command: Box::new(move || {
-                let mut command = Command::new("sh");
-                let script = "exec \"$1\" loops instrument \"$2\" -o - --table \"$3\" >/dev/null";
-                command.args(["-c", script, "sh"]).arg(&program).arg(&long).arg(&table);
-                command
-            }),
-            observe: Observe::Process,
-        },
+        Case::new("report", Observe::Lines, move || {
+            let mut command = Command::new("sh");
+            let script = "\"$1\" loops report \"$2\" --format json | python3 -c \"$3\"";
+            command.args(["-c", script, "sh"]).arg(&reporter).arg(&of_profile).arg(OUTER);
+            command
+        }),
+        Case::new("instrument", Observe::Process, move || {
+            let mut command = Command::new("sh");
+            let script = "exec \"$1\" loops instrument \"$2\" -o - --table \"$3\" >/dev/null";
+            command.args(["-c", script, "sh"]).arg(&program).arg(&long).arg(&table);
+            command
+        }),
     ];
     let mut figures = Vec::new();
     for (kernel, depth1, depth2, report) in KERNELS {
-        let ratio = |name: &str, case: &'static str, at_most: f64| Figure {
-            name: format!("{kernel}: {name}"),
-            unit: "x",
-            formula: Formula::Ratio {
-                over: Of::new(case, kernel),
-                under: Of::new("plain", kernel),
-            },
-            at_most: Some(at_most),
+        let ratio = |name: &str, case: &'static str, at_most: f64| {
+            Figure::ratio(
+                format!("{kernel}: {name}"),
+                "x",
+                Of::new(case, kernel),
+                Of::new("plain", kernel),
+                Some(at_most),
+            )
         };
         figures.push(ratio("depth 0 and 1, sampled", "depth1", depth1));
         figures.push(ratio("depth 0 to 2, sampled", "depth2", depth2));
         figures.push(ratio("outer loop in the report", "report", report));
     }
-    figures.push(Figure {
-        name: "instrumenting a million lines".to_owned(),
-        unit: "ms",
-        formula: Formula::Value(Of::new("instrument", "wall")),
-        at_most: Some(1000.0),
-    });
+    figures.push(Figure::value(
+        "instrumenting a million lines",
+        "ms",
+        Of::new("instrument", "wall"),
+        Some(1000.0),
+    ));
     Ok(Plan {
         cases,
         figures,

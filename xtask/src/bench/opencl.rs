@@ -7,7 +7,7 @@ use std::process::Command;
 
 use anyhow::Result;
 
-use super::plan::{Case, Figure, Formula, Observe, Of, Plan, USUAL_ROUNDS};
+use super::plan::{Case, Figure, Observe, Of, Plan, USUAL_ROUNDS};
 use crate::layout::Layout;
 use crate::process::{cargo, output};
 use crate::setup::packages;
@@ -17,8 +17,7 @@ pub fn prepare(layout: &Layout) -> Result<Plan> {
     let mut build = cargo();
     output(build.args(["build", "--release", "-p", "counterpoint-opencl"]), "build the plugin")?;
     let plugin = layout.target.join("release/libcounterpoint_opencl.so");
-    let scratch = layout.target.join("bench");
-    std::fs::create_dir_all(&scratch)?;
+    let scratch = layout.bench()?;
     let program = scratch.join("opencl_bench");
     let mut cc = Command::new("cc");
     cc.args(["-O2", "-std=gnu11", "-I"]).arg(layout.root.join("include"));
@@ -33,21 +32,18 @@ pub fn prepare(layout: &Layout) -> Result<Plan> {
             command.envs(layer.iter().map(|layer| ("OPENCL_LAYERS", layer))).args(&argument);
             command
         };
-        Case { label, command: Box::new(command), observe: Observe::Lines }
+        Case::new(label, Observe::Lines, command)
     };
     let mut figures = Vec::new();
     for (label, what) in [("idle", "idle layer"), ("recording", "recording")] {
         for reading in ["enqueue", "through", "flush"] {
-            figures.push(Figure {
-                name: format!("{what}, added to {reading}"),
-                unit: "ns",
-                formula: Formula::Difference {
-                    of: Of::new(label, reading),
-                    minus: Of::new("without", reading),
-                    divide: 1.0,
-                },
-                at_most: None,
-            });
+            figures.push(Figure::difference(
+                format!("{what}, added to {reading}"),
+                "ns",
+                Of::new(label, reading),
+                Of::new("without", reading),
+                None,
+            ));
         }
     }
     Ok(Plan {

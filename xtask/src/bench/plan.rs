@@ -23,6 +23,16 @@ pub struct Case {
     pub observe: Observe,
 }
 
+impl Case {
+    pub fn new(
+        label: &'static str,
+        observe: Observe,
+        command: impl Fn() -> Command + 'static,
+    ) -> Self {
+        Self { label, command: Box::new(command), observe }
+    }
+}
+
 /// Where the numbers of a case come from. The times of the process itself are always read: `wall`,
 /// `user` and `sys` in milliseconds, and `max-rss` in KiB. They include children for which the
 /// process has waited.
@@ -107,6 +117,58 @@ pub struct Figure {
     pub formula: Formula,
     /// The target: the figure should be at most this. With `None`, there is no verdict.
     pub at_most: Option<f64>,
+}
+
+/// One constructor for each [`Formula`].
+impl Figure {
+    fn new(
+        name: impl Into<String>,
+        unit: &'static str,
+        formula: Formula,
+        at_most: impl Into<Option<f64>>,
+    ) -> Self {
+        Self { name: name.into(), unit, formula, at_most: at_most.into() }
+    }
+
+    pub fn ratio(
+        name: impl Into<String>,
+        unit: &'static str,
+        over: Of,
+        under: Of,
+        at_most: impl Into<Option<f64>>,
+    ) -> Self {
+        Self::new(name, unit, Formula::Ratio { over, under }, at_most)
+    }
+
+    pub fn difference(
+        name: impl Into<String>,
+        unit: &'static str,
+        of: Of,
+        minus: Of,
+        at_most: impl Into<Option<f64>>,
+    ) -> Self {
+        Self::mean_difference(name, unit, of, minus, 1.0, at_most)
+    }
+
+    pub fn mean_difference(
+        name: impl Into<String>,
+        unit: &'static str,
+        of: Of,
+        minus: Of,
+        divide: f64,
+        at_most: impl Into<Option<f64>>,
+    ) -> Self {
+        Self::new(name, unit, Formula::Difference { of, minus, divide }, at_most)
+    }
+
+    pub fn value(
+        name: impl Into<String>,
+        unit: &'static str,
+        of: Of,
+        at_most: impl Into<Option<f64>>,
+    ) -> Self {
+        Self::new(name, unit, Formula::Value(of), at_most)
+    }
 }
 
 impl Formula {

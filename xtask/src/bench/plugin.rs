@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::Result;
 
-use super::plan::{Case, Figure, Formula, Observe, Of, Plan, USUAL_ROUNDS};
+use super::plan::{Case, Figure, Observe, Of, Plan, USUAL_ROUNDS};
 use crate::dist;
 use crate::layout::Layout;
 use crate::process::{cargo, output};
@@ -24,12 +24,8 @@ const KINDS: [(&str, &str, Option<f64>); 4] = [
 
 pub fn prepare(layout: &Layout) -> Result<Plan> {
     // As for the tests, this variable names a folder with a program that was built before.
-    let program = match std::env::var_os("COUNTERPOINT_DIST") {
-        Some(folder) => PathBuf::from(folder).join("bin/counterpoint"),
-        None => dist::release(layout)?.program(),
-    };
-    let scratch = layout.target.join("bench");
-    std::fs::create_dir_all(&scratch)?;
+    let program = dist::given(layout)?.program();
+    let scratch = layout.bench()?;
     let price = compile(layout, "price.c", &scratch.join("price.so"), "-DPRICE")?;
     let million = compile(layout, "odd.c", &scratch.join("million.so"), "-DEVENTS=1000000")?;
     let none = compile(layout, "odd.c", &scratch.join("none.so"), "-DEVENTS=1")?;
@@ -47,60 +43,49 @@ pub fn prepare(layout: &Layout) -> Result<Plan> {
     let record = |label: &'static str, plugin: PathBuf| {
         let program = program.clone();
         let profile = PathBuf::from("/dev/shm").join(format!("counterpoint-bench-{label}.cpt"));
-        Case {
-            label,
-            command: Box::new(move || {
-                let _ = std::fs::remove_dir_all(&profile);
-                let mut command = Command::new(&program);
-                command.args(["plugin", "run", "--for", "1ms", "-o"]).arg(&profile).arg(&plugin);
-                command.stderr(Stdio::null());
-                command
-            }),
-            observe: Observe::Process,
-        }
+        Case::new(label, Observe::Process, move || {
+            let _ = std::fs::remove_dir_all(&profile);
+            let mut command = Command::new(&program);
+            command.args(["plugin", "run", "--for", "1ms", "-o"]).arg(&profile).arg(&plugin);
+            command.stderr(Stdio::null());
+            command
+        })
     };
     let cases = vec![
-        Case {
-            label: "events",
-            command: Box::new(move || {
-                let mut command = Command::new(&host);
-                command.arg(&price).stderr(Stdio::null());
-                command
-            }),
-            observe: Observe::Lines,
-        },
+        Case::new("events", Observe::Lines, move || {
+            let mut command = Command::new(&host);
+            command.arg(&price).stderr(Stdio::null());
+            command
+        }),
         record("million", million),
         record("none", none),
     ];
     let mut figures = Vec::new();
     for (kind, what, at_most) in KINDS {
         let of = |who: &str| Of::new("events", format!("{who}.{kind}"));
-        figures.push(Figure {
-            name: what.to_owned(),
-            unit: "ns",
-            formula: Formula::Value(of("builder")),
-            at_most,
-        });
-        figures.push(Figure {
-            name: format!("{kind}: a copy of the bytes"),
-            unit: "ns",
-            formula: Formula::Value(of("floor")),
-            at_most: None,
-        });
-        figures.push(Figure {
-            name: format!("{kind}: over fprintf of Chrome's JSON"),
-            unit: "",
-            formula: Formula::Ratio { over: of("builder"), under: of("fprintf") },
-            at_most: Some(1.0),
-        });
+        figures.push(Figure::value(what, "ns", of("builder"), at_most));
+        figures.push(Figure::value(
+            format!("{kind}: a copy of the bytes"),
+            "ns",
+            of("floor"),
+            None,
+        ));
+        figures.push(Figure::ratio(
+            format!("{kind}: over fprintf of Chrome's JSON"),
+            "",
+            of("builder"),
+            of("fprintf"),
+            Some(1.0),
+        ));
     }
     let wall = |case| Of::new(case, "wall");
-    figures.push(Figure {
-        name: "a million events into a profile".to_owned(),
-        unit: "ms",
-        formula: Formula::Difference { of: wall("million"), minus: wall("none"), divide: 1.0 },
-        at_most: Some(500.0),
-    });
+    figures.push(Figure::difference(
+        "a million events into a profile",
+        "ms",
+        wall("million"),
+        wall("none"),
+        Some(500.0),
+    ));
     Ok(Plan {
         cases,
         figures,

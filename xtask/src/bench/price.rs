@@ -13,7 +13,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 
 use super::plan::{Case, Figure, Formula, Observe, Of, Plan, USUAL_ROUNDS};
 use super::tvm_op;
@@ -57,18 +57,11 @@ const TRAINING: [Mode; 3] = [
 /// interval is above 0.83 is for the reader to see, because a target is only an upper bound.)
 const AT_MOST: f64 = 1.25;
 
-fn program(layout: &Layout) -> Result<PathBuf> {
-    match std::env::var_os("COUNTERPOINT_DIST").map(PathBuf::from) {
-        Some(dist) => Ok(dist.join("bin/counterpoint")),
-        None => Ok(dist::release(layout)?.program()),
-    }
-}
-
 /// The program, IREE's benchmark tool and the modules. If the variables that tests use are set,
 /// nothing is built or downloaded.
 pub(super) fn tools(layout: &Layout) -> Result<(PathBuf, PathBuf, PathBuf)> {
     let given = |name: &str| std::env::var_os(name).map(PathBuf::from);
-    let program = program(layout)?;
+    let program = dist::given(layout)?.program();
     let (venv, modules) = match (given("COUNTERPOINT_VENV"), given("COUNTERPOINT_FIXTURES")) {
         (Some(venv), Some(modules)) => (venv, modules),
         _ => {
@@ -96,13 +89,7 @@ pub(super) fn workloads(layout: &Layout, tool: &Path, modules: &Path) -> Result<
 
 /// PyTorch's training loop.
 fn training(layout: &Layout) -> Result<Vec<Workload>> {
-    let given = std::env::var_os("COUNTERPOINT_VENV_TORCH").map(PathBuf::from);
-    let python = given.unwrap_or_else(|| layout.venv_torch()).join("bin/python");
-    ensure!(
-        python.is_file(),
-        "{} does not exist; the benchmark needs PyTorch's wheel",
-        python.display()
-    );
+    let python = layout.python_of("COUNTERPOINT_VENV_TORCH", layout.venv_torch())?;
     let script = layout.root.join("benches/torch/training.py");
     let of = |threads: u32| {
         let paths = [&python, &script].map(|path| path.display().to_string());
@@ -139,14 +126,8 @@ fn iree(tool: &Path, modules: &Path) -> Result<Vec<Workload>> {
 
 /// The model of a hundred tiny ops on TVM, which is run so many times.
 pub(super) fn tvm(layout: &Layout, runs: u32) -> Result<Workload> {
-    let python = tvm_op::venv(layout).join("bin/python");
-    ensure!(
-        python.is_file(),
-        "{} does not exist; the benchmark needs TVM's wheel",
-        python.display()
-    );
-    let scratch = layout.target.join("bench");
-    std::fs::create_dir_all(&scratch)?;
+    let python = tvm_op::python(layout)?;
+    let scratch = layout.bench()?;
     let script = layout.root.join("benches/tvm/small.py");
     let command = |runs: u32| {
         let paths = [&python, &script, &scratch].map(|path| path.display().to_string());
@@ -165,7 +146,7 @@ pub fn prepare(layout: &Layout) -> Result<Plan> {
 
 /// `price-torch`.
 pub fn prepare_torch(layout: &Layout) -> Result<Plan> {
-    Ok(compare(layout, &program(layout)?, training(layout)?, &TRAINING))
+    Ok(compare(layout, &dist::given(layout)?.program(), training(layout)?, &TRAINING))
 }
 
 fn compare(layout: &Layout, program: &Path, workloads: Vec<Workload>, modes: &[Mode]) -> Plan {
@@ -180,7 +161,7 @@ fn compare(layout: &Layout, program: &Path, workloads: Vec<Workload>, modes: &[M
                 python.arg(&script).args(&before).args(&command);
                 python
             };
-            Case { label, command: Box::new(command), observe: Observe::Lines }
+            Case::new(label, Observe::Lines, command)
         };
         let alone = case("alone", vec!["alone".to_owned()]);
         let without = |reading: &str| Of::new(alone.label, reading);

@@ -8,7 +8,7 @@ use std::process::Command;
 
 use anyhow::Result;
 
-use super::plan::{Case, Figure, Formula, Observe, Of, Plan, USUAL_ROUNDS};
+use super::plan::{Case, Figure, Observe, Of, Plan, USUAL_ROUNDS};
 use crate::dist;
 use crate::layout::Layout;
 use crate::process::output;
@@ -23,8 +23,7 @@ const GROUPS: [(u32, &str, &str); 4] = [
 
 pub fn prepare(layout: &Layout) -> Result<Plan> {
     let program = dist::release(layout)?.program();
-    let scratch = layout.target.join("bench");
-    std::fs::create_dir_all(&scratch)?;
+    let scratch = layout.bench()?;
     let sources = layout.root.join("tests/programs");
     let bench = compile(&sources.join("probe_bench.c"), &scratch.join("probe_bench"), &["-ldl"])?;
     let shared = ["-shared", "-fPIC"];
@@ -35,67 +34,58 @@ pub fn prepare(layout: &Layout) -> Result<Plan> {
     for (counters, label, list) in GROUPS {
         let (program, bench, library) = (program.clone(), bench.clone(), library.clone());
         let profile = scratch.join(format!("probe-{label}.cpt"));
-        cases.push(Case {
-            label,
-            command: Box::new(move || {
-                let mut command = Command::new(&program);
-                command.args(["run", "-e", list, "-o"]).arg(&profile).arg("--");
-                command.arg(&bench).arg(&library).arg(counters.to_string());
-                command
-            }),
-            observe: Observe::Lines,
-        });
+        cases.push(Case::new(label, Observe::Lines, move || {
+            let mut command = Command::new(&program);
+            command.args(["run", "-e", list, "-o"]).arg(&profile).arg("--");
+            command.arg(&bench).arg(&library).arg(counters.to_string());
+            command
+        }));
         let reading = |who: &str| Of::new(label, format!("{who}.{counters}"));
         if counters == 0 {
-            figures.push(Figure {
-                name: "ours - two clock reads, no counters".to_owned(),
-                unit: "ns",
-                formula: Formula::Difference {
-                    of: reading("ours"),
-                    minus: reading("clocks"),
-                    divide: 1.0,
-                },
-                at_most: Some(25.0),
-            });
-            figures.push(Figure {
-                name: "200,000 calls, all included, cpu".to_owned(),
-                unit: "ns",
-                formula: Formula::Value(Of::new(label, "all.0")),
-                at_most: Some(45.0),
-            });
+            figures.push(Figure::difference(
+                "ours - two clock reads, no counters",
+                "ns",
+                reading("ours"),
+                reading("clocks"),
+                Some(25.0),
+            ));
+            figures.push(Figure::value(
+                "200,000 calls, all included, cpu",
+                "ns",
+                Of::new(label, "all.0"),
+                Some(45.0),
+            ));
             continue;
         }
-        figures.push(Figure {
-            name: format!("ours / floor, {label} software counters"),
-            unit: "x",
-            formula: Formula::Ratio { over: reading("ours"), under: reading("floor") },
-            at_most: Some(1.10),
-        });
-        figures.push(Figure {
-            name: format!("reset-enable-disable-read / ours, {label} counters"),
-            unit: "x",
-            formula: Formula::Ratio { over: reading("cycle"), under: reading("ours") },
-            at_most: None,
-        });
+        figures.push(Figure::ratio(
+            format!("ours / floor, {label} software counters"),
+            "x",
+            reading("ours"),
+            reading("floor"),
+            Some(1.10),
+        ));
+        figures.push(Figure::ratio(
+            format!("reset-enable-disable-read / ours, {label} counters"),
+            "x",
+            reading("cycle"),
+            reading("ours"),
+            None,
+        ));
     }
     // With a budget of 0, every call is only counted.
     let counting = scratch.join("probe-counted.cpt");
-    cases.push(Case {
-        label: "counted",
-        command: Box::new(move || {
-            let mut command = Command::new(&program);
-            command.args(["run", "--budget=0", "-e", "none", "-o"]).arg(&counting).arg("--");
-            command.arg(&bench).arg(&library).arg("0");
-            command
-        }),
-        observe: Observe::Lines,
-    });
-    figures.push(Figure {
-        name: "a call that is only counted".to_owned(),
-        unit: "ns",
-        formula: Formula::Value(Of::new("counted", "ours.0")),
-        at_most: Some(5.0),
-    });
+    cases.push(Case::new("counted", Observe::Lines, move || {
+        let mut command = Command::new(&program);
+        command.args(["run", "--budget=0", "-e", "none", "-o"]).arg(&counting).arg("--");
+        command.arg(&bench).arg(&library).arg("0");
+        command
+    }));
+    figures.push(Figure::value(
+        "a call that is only counted",
+        "ns",
+        Of::new("counted", "ours.0"),
+        Some(5.0),
+    ));
     Ok(Plan {
         cases,
         figures,

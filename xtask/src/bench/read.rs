@@ -6,7 +6,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 
-use super::plan::{Case, Figure, Formula, Observe, Of, Plan, USUAL_ROUNDS};
+use super::plan::{Case, Figure, Observe, Of, Plan, USUAL_ROUNDS};
 use crate::layout::Layout;
 use crate::process::{output, quiet, say};
 
@@ -47,29 +47,25 @@ pub fn prepare(layout: &Layout) -> Result<Plan> {
         let (program, papi) = (program.clone(), papi.clone());
         let peers: &[&str] =
             if papi.is_some() { &["papi", "perf-event2"] } else { &["perf-event2"] };
-        figures.extend(peers.iter().map(|peer| Figure {
-            name: format!("ours / {peer}, {label} software counters"),
-            unit: "x",
-            formula: Formula::Ratio {
-                over: Of::new(label, format!("ours.{counters}")),
-                under: Of::new(label, format!("{peer}.{counters}")),
-            },
-            at_most: Some(1.0),
+        figures.extend(peers.iter().map(|peer| {
+            Figure::ratio(
+                format!("ours / {peer}, {label} software counters"),
+                "x",
+                Of::new(label, format!("ours.{counters}")),
+                Of::new(label, format!("{peer}.{counters}")),
+                Some(1.0),
+            )
         }));
-        cases.push(Case {
-            label,
-            command: Box::new(move || {
-                let mut command = Command::new(&program);
-                command.arg(counters.to_string());
-                if let Some(papi) = &papi {
-                    command.arg(papi.libraries.join("libpapi.so.7.0"));
-                    command.env("LD_LIBRARY_PATH", &papi.libraries);
-                    command.env("LD_PRELOAD", &papi.preload);
-                }
-                command
-            }),
-            observe: Observe::Lines,
-        });
+        cases.push(Case::new(label, Observe::Lines, move || {
+            let mut command = Command::new(&program);
+            command.arg(counters.to_string());
+            if let Some(papi) = &papi {
+                command.arg(papi.libraries.join("libpapi.so.7.0"));
+                command.env("LD_LIBRARY_PATH", &papi.libraries);
+                command.env("LD_PRELOAD", &papi.preload);
+            }
+            command
+        }));
     }
     Ok(Plan { cases, figures, rounds: USUAL_ROUNDS, notes })
 }

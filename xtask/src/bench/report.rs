@@ -4,7 +4,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::Result;
 
-use super::plan::{Case, Figure, Formula, Observe, Of, Plan, USUAL_ROUNDS};
+use super::plan::{Case, Figure, Observe, Of, Plan, USUAL_ROUNDS};
 use crate::dist;
 use crate::layout::Layout;
 use crate::process::{cargo, output};
@@ -23,22 +23,15 @@ pub fn prepare(layout: &Layout) -> Result<Plan> {
     generate.args(["--example", "big-profile", "--target-dir"]).arg(&layout.target).arg("--");
     generate.arg(&profile).args([CALLS.to_string(), COUNTERS.to_string()]);
     output(&mut generate, "make a profile of ten million calls")?;
-    let figure = |name: &str, unit, reading: &str, at_most| Figure {
-        name: name.to_owned(),
-        unit,
-        formula: Formula::Value(Of::new("report", reading)),
-        at_most: Some(at_most),
+    let figure = |name: &str, unit, reading: &str, at_most| {
+        Figure::value(name, unit, Of::new("report", reading), Some(at_most))
     };
     Ok(Plan {
-        cases: vec![Case {
-            label: "report",
-            command: Box::new(move || {
-                let mut command = Command::new(&program);
-                command.arg("report").arg(&profile).stdout(Stdio::null());
-                command
-            }),
-            observe: Observe::PrivateMemory,
-        }],
+        cases: vec![Case::new("report", Observe::PrivateMemory, move || {
+            let mut command = Command::new(&program);
+            command.arg("report").arg(&profile).stdout(Stdio::null());
+            command
+        })],
         figures: vec![
             figure("wall time", "ms", "wall", 3000.0),
             figure("highest private memory", "KiB", "private", 500.0 * 1024.0),

@@ -9,7 +9,7 @@ use std::process::Command;
 
 use anyhow::Result;
 
-use super::plan::{Case, Figure, Formula, Observe, Of, Plan};
+use super::plan::{Case, Figure, Observe, Of, Plan};
 use crate::dist;
 use crate::layout::Layout;
 use crate::process::output;
@@ -40,12 +40,8 @@ const MOST_OUTSIDE: f64 = 0.1;
 
 pub fn prepare(layout: &Layout) -> Result<Plan> {
     // If the variable that tests use is set, nothing is built.
-    let program = match std::env::var_os("COUNTERPOINT_DIST").map(PathBuf::from) {
-        Some(dist) => dist.join("bin/counterpoint"),
-        None => dist::release(layout)?.program(),
-    };
-    let scratch = layout.target.join("bench");
-    std::fs::create_dir_all(&scratch)?;
+    let program = dist::given(layout)?.program();
+    let scratch = layout.bench()?;
     let sources = layout.root.join("tests/programs");
     let libraries = ["-ldl", "-lm"];
     let host = compile(&sources.join("resolution.c"), &scratch.join("resolution"), &libraries)?;
@@ -71,14 +67,16 @@ pub fn prepare(layout: &Layout) -> Result<Plan> {
             command.args(&arguments);
             command
         };
-        cases.push(Case { label, command: Box::new(command), observe: Observe::Lines });
+        cases.push(Case::new(label, Observe::Lines, command));
         let quantities = ["", ".task-clock"].into_iter().take(if events == "none" { 1 } else { 2 });
         for (function, of) in quantities.flat_map(|of| FUNCTIONS.map(|function| (function, of))) {
-            let figure = |what: &str, unit, at_most| Figure {
-                name: format!("{label}: {function}{of}, {what}"),
-                unit,
-                formula: Formula::Value(Of::new(label, format!("{function}{of}.{what}"))),
-                at_most,
+            let figure = |what: &str, unit, at_most| {
+                Figure::value(
+                    format!("{label}: {function}{of}, {what}"),
+                    unit,
+                    Of::new(label, format!("{function}{of}.{what}")),
+                    at_most,
+                )
             };
             figures.push(figure("outside", "of the runs", Some(MOST_OUTSIDE)));
             figures.push(figure("difference", "ns", None));

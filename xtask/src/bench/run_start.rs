@@ -9,7 +9,7 @@ use std::process::Command;
 
 use anyhow::Result;
 
-use super::plan::{Case, Figure, Formula, Observe, Of, Plan};
+use super::plan::{Case, Figure, Observe, Of, Plan};
 use crate::dist;
 use crate::layout::Layout;
 use crate::process::exists;
@@ -19,10 +19,7 @@ const NOTHING: &str = "/usr/bin/true";
 pub fn prepare(layout: &Layout) -> Result<Plan> {
     let named =
         |variable| std::env::var_os(variable).map(|at| PathBuf::from(at).join("bin/counterpoint"));
-    let program = match named("COUNTERPOINT_DIST") {
-        Some(program) => program,
-        None => dist::release(layout)?.program(),
-    };
+    let program = dist::given(layout)?.program();
     let profile = layout.target.join("bench/run-start.cpt");
     let case = |label, command: Box<dyn Fn() -> Command>| Case {
         label,
@@ -45,21 +42,11 @@ pub fn prepare(layout: &Layout) -> Result<Plan> {
         case("run", run(program.clone(), &[])),
         case("named", run(program, &["-e", "page-faults:u,task-clock:u"])),
     ];
-    let added = |name: &str, case: &'static str, reading: &str| Figure {
-        name: name.to_owned(),
-        unit: "ms",
-        formula: Formula::Difference {
-            of: Of::new(case, reading),
-            minus: Of::new("plain", reading),
-            divide: 1.0,
-        },
-        at_most: None,
+    let added = |name: &str, case: &'static str, reading: &str| {
+        Figure::difference(name, "ms", Of::new(case, reading), Of::new("plain", reading), None)
     };
-    let ratio = |name: &str, over: &'static str, under: &'static str, at_most| Figure {
-        name: name.to_owned(),
-        unit: "",
-        formula: Formula::Ratio { over: Of::new(over, "wall"), under: Of::new(under, "wall") },
-        at_most: Some(at_most),
+    let ratio = |name: &str, over: &'static str, under: &'static str, at_most| {
+        Figure::ratio(name, "", Of::new(over, "wall"), Of::new(under, "wall"), Some(at_most))
     };
     let mut figures = vec![
         added("added wall", "run", "wall"),

@@ -16,44 +16,7 @@ const COUNTERS: u32 = 4;
 /// Each round takes some seconds.
 const ROUNDS: usize = 10;
 
-/// For each op, over all threads and for each thread: mean, deviation, extremes, and means of 16
-/// buckets; for each pair of variables, both correlations and the table of probabilities.
-const PEER: &str = r#"
-import sys
-import numpy as np, pyarrow.parquet as pq
-from scipy.stats import rankdata
-names = ["duration_ns"] + [f"counter-{i}" for i in range(4)]
-table = pq.read_table(sys.argv[1], columns=["op_id", "thread", *names])
-op, thread = (table[c].to_numpy() for c in ("op_id", "thread"))
-values = [table[c].to_numpy() for c in names]
-def scope(chosen):
-    v = [x[chosen].astype(np.float64) for x in values]
-    n, total = len(v[0]), 0.0
-    edges = [n * b // 16 for b in range(17)]
-    ranks, buckets = [], []
-    for x in v:
-        order = np.argsort(x, kind="stable")
-        s = x[order]
-        total += s.mean() + s.std(ddof=1) + s[0] + s[-1]
-        total += sum(s[a:b].mean() for a, b in zip(edges, edges[1:]) if b > a)
-        bucket = np.empty(n, np.int64)
-        bucket[order] = np.searchsorted(edges, np.arange(n), side="right") - 1
-        ranks.append(rankdata(x))
-        buckets.append(bucket)
-    with np.errstate(all="ignore"):
-        total += np.nansum(np.corrcoef(v)) + np.nansum(np.corrcoef(ranks))
-    for i in range(len(v)):
-        for j in range(i):
-            total += np.bincount(buckets[i] * 16 + buckets[j], minlength=256).max() / n
-    return total
-total = 0.0
-for o in np.unique(op):
-    of_op = np.flatnonzero(op == o)
-    total += scope(of_op)
-    for t in np.unique(thread[of_op]):
-        total += scope(of_op[thread[of_op] == t])
-print(total)
-"#;
+const PEER: &str = include_str!("../../../benches/stats_10m.py");
 
 pub fn prepare(layout: &Layout) -> Result<Plan> {
     setup::install(layout, &[List::Iree, List::Test])?;
@@ -82,24 +45,16 @@ pub fn prepare(layout: &Layout) -> Result<Plan> {
     let ratio = Formula::Ratio { over: Of::new("stats", "wall"), under: Of::new("numpy", "wall") };
     Ok(Plan {
         cases: vec![
-            Case {
-                label: "stats",
-                command: Box::new(move || {
+            Case::new("stats", Observe::PrivateMemory, move || {
                     let mut command = Command::new(&program);
                     command.arg("stats").arg(&profile).stdout(Stdio::null());
                     command
                 }),
-                observe: Observe::PrivateMemory,
-            },
-            Case {
-                label: "numpy",
-                command: Box::new(move || {
+            Case::new("numpy", Observe::PrivateMemory, move || {
                     let mut command = Command::new(&python);
                     command.args(["-c", PEER]).arg(&parquet).stdout(Stdio::null());
                     command
                 }),
-                observe: Observe::PrivateMemory,
-            },
         ],
         figures: vec![
             figure("wall time", "ms", value("stats", "wall"), Some(10_000.0)),

@@ -28,10 +28,7 @@ fn given(variable: &str) -> Result<Option<PathBuf>> {
 
 impl Tools {
     pub fn find(layout: &Layout) -> Result<Self> {
-        let dist = match given("COUNTERPOINT_DIST")? {
-            Some(root) => Dist { root },
-            None => dist::release(layout)?,
-        };
+        let dist = dist::given(layout)?;
         let venv = match given("COUNTERPOINT_VENV_TORCH")? {
             Some(venv) => venv,
             None => {

@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 use anyhow::{Context, Result};
 
-use super::plan::{Case, Figure, Formula, Observe, Of, Plan};
+use super::plan::{Case, Figure, Observe, Of, Plan};
 use crate::dist;
 use crate::layout::Layout;
 use crate::process::{quiet, timed};
@@ -16,41 +16,7 @@ use crate::setup::{self, List};
 /// Each round takes some ten seconds.
 const ROUNDS: usize = 10;
 
-/// Two events per op. A small recording comes first, which makes the bridge: it is compiled at most
-/// once. `stop` is all that happens when the profiler stops, and `log` our part of it.
-const SCRIPT: &str = r#"
-import sys, time
-import torch
-from counterpoint.torch import _log
-from torch.profiler import ProfilerActivity, profile
-torch.set_num_threads(1)
-x = torch.ones(1)
-spent = []
-take_over = _log.taken_over
-def timed(*arguments):
-    start = time.perf_counter()
-    try:
-        return take_over(*arguments)
-    finally:
-        spent.append((time.perf_counter() - start) * 1e3)
-_log.taken_over = timed
-def record(count):
-    recorded = profile(activities=[ProfilerActivity.CPU])
-    recorded.start()
-    for _ in range(count):
-        torch.relu(x)
-    start = time.perf_counter()
-    recorded.stop()
-    return recorded, (time.perf_counter() - start) * 1e3
-record(100)[0].export_chrome_trace(sys.argv[1])
-recorded, stop = record(500_000)
-assert len(spent) == 2
-start = time.perf_counter()
-recorded.export_chrome_trace(sys.argv[1])
-print("export", (time.perf_counter() - start) * 1e3, "ms")
-print("log", spent[1], "ms")
-print("stop", stop - spent[1], "ms")
-"#;
+const SCRIPT: &str = include_str!("../../../benches/torch/log.py");
 
 /// A folder on tmpfs. It is removed when its last user is dropped.
 struct Folder(PathBuf);
@@ -68,34 +34,23 @@ pub fn prepare(layout: &Layout) -> Result<Plan> {
     let path = Path::new("/dev/shm").join(format!("counterpoint-torch-{}", std::process::id()));
     std::fs::create_dir(&path).with_context(|| format!("create {}", path.display()))?;
     let folder = Rc::new(Folder(path));
-    let case = Case {
-        label: "torch",
-        command: Box::new(move || {
-            let at = |name: &str| folder.0.join(name);
-            let profile = at("run.cpt");
-            // `run` would keep an earlier profile next to the new one.
-            if profile.is_dir() {
-                let _ = std::fs::remove_dir_all(&profile);
-            }
-            let mut command = Command::new(&program);
-            command.arg("run").arg("-o").arg(profile).arg("--").arg(&python);
-            command.args(["-c", SCRIPT]).arg(at("torch.json"));
-            command
-        }),
-        observe: Observe::Lines,
-    };
+    let case = Case::new("torch", Observe::Lines, move || {
+        let at = |name: &str| folder.0.join(name);
+        let profile = at("run.cpt");
+        // `run` would keep an earlier profile next to the new one.
+        if profile.is_dir() {
+            let _ = std::fs::remove_dir_all(&profile);
+        }
+        let mut command = Command::new(&program);
+        command.arg("run").arg("-o").arg(profile).arg("--").arg(&python);
+        command.args(["-c", SCRIPT]).arg(at("torch.json"));
+        command
+    });
     timed("record a million events with torch", || quiet(&mut (case.command)(), "torch"))?;
-    let value = |name: &str, of: &'static str| Figure {
-        name: name.to_owned(),
-        unit: "ms",
-        formula: Formula::Value(Of::new("torch", of)),
-        at_most: None,
-    };
-    let ratio = |name: &str, under: &'static str, at_most| Figure {
-        name: name.to_owned(),
-        unit: "",
-        formula: Formula::Ratio { over: Of::new("torch", "log"), under: Of::new("torch", under) },
-        at_most,
+    let value =
+        |name: &str, of: &'static str| Figure::value(name, "ms", Of::new("torch", of), None);
+    let ratio = |name: &str, under: &'static str, at_most| {
+        Figure::ratio(name, "", Of::new("torch", "log"), Of::new("torch", under), at_most)
     };
     Ok(Plan {
         cases: vec![case],

@@ -6,7 +6,7 @@ use std::process::Command;
 
 use anyhow::Result;
 
-use super::plan::{Case, Figure, Formula, Observe, Of, Plan, USUAL_ROUNDS};
+use super::plan::{Case, Figure, Observe, Of, Plan, USUAL_ROUNDS};
 use super::torch::Tools;
 use crate::layout::Layout;
 
@@ -19,8 +19,7 @@ const GROUPS: [(&str, &str, &str); 3] = [
 
 pub fn prepare(layout: &Layout) -> Result<Plan> {
     let tools = Tools::find(layout)?;
-    let scratch = layout.target.join("bench");
-    std::fs::create_dir_all(&scratch)?;
+    let scratch = layout.bench()?;
     let noop = scratch.join("torch-noop.so");
     tools.compile(layout, "noop.cpp", &noop)?;
 
@@ -32,32 +31,21 @@ pub fn prepare(layout: &Layout) -> Result<Plan> {
         let profile = scratch.join(format!("torch-ops-{label}.cpt"));
         let script = layout.root.join("benches/torch/ops.py");
         let (python, noop) = (tools.python.clone(), noop.clone());
-        cases.push(Case {
-            label,
-            command: Box::new(move || {
-                // `run` would keep an earlier profile next to the new one.
-                if profile.is_dir() {
-                    let _ = std::fs::remove_dir_all(&profile);
-                }
-                let mut command = Command::new(&program);
-                // The package of the checkout finds the library and its headers there.
-                command.env("COUNTERPOINT_DIST", &root);
-                command.args(["run", "-e", list, "-o"]).arg(&profile).arg("--");
-                // -E disables the hook that `run` has Python load, which would record all cases.
-                command.arg(&python).arg("-E").arg(&script).args([&package, &noop]).arg(counters);
-                command
-            }),
-            observe: Observe::Lines,
-        });
-        let added = |name: String, of: &str, minus: &str, at_most| Figure {
-            name,
-            unit: "ns",
-            formula: Formula::Difference {
-                of: Of::new(label, of),
-                minus: Of::new(label, minus),
-                divide: 1.0,
-            },
-            at_most,
+        cases.push(Case::new(label, Observe::Lines, move || {
+            // `run` would keep an earlier profile next to the new one.
+            if profile.is_dir() {
+                let _ = std::fs::remove_dir_all(&profile);
+            }
+            let mut command = Command::new(&program);
+            // The package of the checkout finds the library and its headers there.
+            command.env("COUNTERPOINT_DIST", &root);
+            command.args(["run", "-e", list, "-o"]).arg(&profile).arg("--");
+            // -E disables the hook that `run` has Python load, which would record all cases.
+            command.arg(&python).arg("-E").arg(&script).args([&package, &noop]).arg(counters);
+            command
+        }));
+        let added = |name: String, of: &str, minus: &str, at_most| {
+            Figure::difference(name, "ns", Of::new(label, of), Of::new(label, minus), at_most)
         };
         if list == "none" {
             figures.push(added("an observer that does nothing".into(), "noop", "bare", None));

@@ -6,7 +6,7 @@ use std::process::Command;
 
 use anyhow::Result;
 
-use super::plan::{Case, Figure, Formula, Observe, Of, Plan, USUAL_ROUNDS};
+use super::plan::{Case, Figure, Observe, Of, Plan, USUAL_ROUNDS};
 use super::torch::Tools;
 use crate::layout::Layout;
 use crate::process::output;
@@ -36,20 +36,12 @@ pub fn prepare(layout: &Layout) -> Result<Plan> {
         command.env("COUNTERPOINT_DIST", &tools.dist.root);
         command
     };
-    let ratio = |name: &str, over: &str, under: &str| Figure {
-        name: name.to_owned(),
-        unit: "",
-        formula: Formula::Ratio { over: Of::new(CASE, over), under: Of::new(CASE, under) },
-        at_most: None,
+    let ratio = |name: &str, over: &str, under: &str| {
+        Figure::ratio(name, "", Of::new(CASE, over), Of::new(CASE, under), None)
     };
-    let value = |name: &str, of: &str, unit| Figure {
-        name: name.to_owned(),
-        unit,
-        formula: Formula::Value(Of::new(CASE, of)),
-        at_most: None,
-    };
+    let value = |name: &str, of: &str, unit| Figure::value(name, unit, Of::new(CASE, of), None);
     Ok(Plan {
-        cases: vec![Case { label: CASE, command: Box::new(command), observe: Observe::Lines }],
+        cases: vec![Case::new(CASE, Observe::Lines, command)],
         figures: vec![
             ratio("recording an op, idle plugin over an empty child profiler", "idle", "empty"),
             ratio("recording an op, empty child profiler over none", "empty", "bare"),

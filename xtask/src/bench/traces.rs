@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 use anyhow::{Context, Result, ensure};
 
-use super::plan::{Case, Figure, Formula, Observe, Of, Plan};
+use super::plan::{Case, Figure, Observe, Of, Plan};
 use crate::dist;
 use crate::layout::Layout;
 use crate::process::{cargo, output, quiet, timed};
@@ -18,25 +18,7 @@ const ROUNDS: usize = 10;
 const CALLS: u32 = 1_000_000;
 const COUNTERS: u32 = 2;
 
-/// Two events per op. A warm-up comes first, so that the million events do not include torch's lazy
-/// start.
-const TORCH: &str = r#"
-import sys, time
-import torch
-from torch.profiler import ProfilerActivity, profile
-torch.set_num_threads(1)
-x = torch.ones(1)
-def record(count):
-    with profile(activities=[ProfilerActivity.CPU]) as recorded:
-        for _ in range(count):
-            torch.relu(x)
-    return recorded
-record(100).export_chrome_trace(sys.argv[1])
-recorded = record(500_000)
-start = time.perf_counter()
-recorded.export_chrome_trace(sys.argv[1])
-print("export", (time.perf_counter() - start) * 1e3, "ms")
-"#;
+const TORCH: &str = include_str!("../../../benches/torch/traces.py");
 
 const JSON_LOAD: &str = r#"
 import json, sys, time
@@ -115,36 +97,28 @@ impl Ground {
         file: &str,
     ) -> Case {
         let (folder, path) = (Rc::clone(&self.folder), self.folder.file(file));
-        Case {
-            label,
-            command: Box::new(move || {
-                let _folder = &folder;
-                let mut command = Command::new(&python);
-                command.args(["-c", script]).arg(&path);
-                command
-            }),
-            observe: Observe::Lines,
-        }
+        Case::new(label, Observe::Lines, move || {
+            let _folder = &folder;
+            let mut command = Command::new(&python);
+            command.args(["-c", script]).arg(&path);
+            command
+        })
     }
 
     /// `counterpoint trace VERB FROM -o TO`, where both files are in the folder.
     fn trace(&self, label: &'static str, verb: &'static str, from: &str, to: &str) -> Case {
         let (program, folder) = (self.program.clone(), Rc::clone(&self.folder));
         let (from, to) = (folder.file(from), folder.file(to));
-        Case {
-            label,
-            command: Box::new(move || {
-                let _folder = &folder;
-                // `trace import` would keep an earlier profile next to the new one.
-                if to.is_dir() {
-                    let _ = std::fs::remove_dir_all(&to);
-                }
-                let mut command = Command::new(&program);
-                command.args(["trace", verb]).arg(&from).arg("-o").arg(&to);
-                command
-            }),
-            observe: Observe::PrivateMemory,
-        }
+        Case::new(label, Observe::PrivateMemory, move || {
+            let _folder = &folder;
+            // `trace import` would keep an earlier profile next to the new one.
+            if to.is_dir() {
+                let _ = std::fs::remove_dir_all(&to);
+            }
+            let mut command = Command::new(&program);
+            command.args(["trace", verb]).arg(&from).arg("-o").arg(&to);
+            command
+        })
     }
 
     /// The number of slices in a file of the folder.
@@ -169,16 +143,11 @@ fn size(path: &Path) -> Result<u64> {
 }
 
 fn value(name: &str, unit: &'static str, of: Of, at_most: Option<f64>) -> Figure {
-    Figure { name: name.to_owned(), unit, formula: Formula::Value(of), at_most }
+    Figure::value(name, unit, of, at_most)
 }
 
 fn ratio(name: &str, over: Of, under: Of, at_most: f64) -> Figure {
-    Figure {
-        name: name.to_owned(),
-        unit: "",
-        formula: Formula::Ratio { over, under },
-        at_most: Some(at_most),
-    }
+    Figure::ratio(name, "", over, under, Some(at_most))
 }
 
 fn wall(case: &'static str) -> Of {

@@ -3,22 +3,16 @@
 
 use std::process::Command;
 
-use anyhow::{Result, ensure};
+use anyhow::Result;
 
-use super::plan::{Case, Figure, Formula, Observe, Of, Plan};
+use super::plan::{Case, Figure, Observe, Of, Plan};
 use crate::dist;
 use crate::layout::Layout;
 
 pub fn prepare(layout: &Layout) -> Result<Plan> {
-    let python = super::tvm_op::venv(layout).join("bin/python");
-    ensure!(
-        python.is_file(),
-        "{} does not exist; the benchmark needs TVM's wheel",
-        python.display()
-    );
+    let python = super::tvm_op::python(layout)?;
     let program = dist::release(layout)?.program();
-    let scratch = layout.target.join("bench");
-    std::fs::create_dir_all(&scratch)?;
+    let scratch = layout.bench()?;
     let script = [layout.root.join("benches/tvm/model.py"), layout.root.join("tests/python/tvm")];
     let bare = move || {
         let mut command = Command::new(&python);
@@ -35,13 +29,10 @@ pub fn prepare(layout: &Layout) -> Result<Plan> {
             command.arg(bare.get_program()).args(bare.get_args());
             command
         };
-        Case { label, command: Box::new(command), observe: Observe::Lines }
+        Case::new(label, Observe::Lines, command)
     };
-    let slowdown = |name: &str, case: &'static str| Figure {
-        name: name.to_owned(),
-        unit: "",
-        formula: Formula::Ratio { over: Of::new(case, "run"), under: Of::new("bare", "run") },
-        at_most: None,
+    let slowdown = |name: &str, case: &'static str| {
+        Figure::ratio(name, "", Of::new(case, "run"), Of::new("bare", "run"), None)
     };
     Ok(Plan {
         figures: vec![
@@ -49,7 +40,7 @@ pub fn prepare(layout: &Layout) -> Result<Plan> {
             slowdown("two counters over bare", "counters"),
         ],
         cases: vec![
-            Case { label: "bare", command: Box::new(bare.clone()), observe: Observe::Lines },
+            Case::new("bare", Observe::Lines, bare.clone()),
             under("timing", "none"),
             under("counters", "page-faults,task-clock"),
         ],

@@ -5,9 +5,9 @@
 use std::path::PathBuf;
 use std::process::Command;
 
-use anyhow::{Result, ensure};
+use anyhow::Result;
 
-use super::plan::{Case, Figure, Formula, Observe, Of, Plan, USUAL_ROUNDS};
+use super::plan::{Case, Figure, Observe, Of, Plan, USUAL_ROUNDS};
 use crate::dist;
 use crate::layout::Layout;
 use crate::process::output;
@@ -15,21 +15,15 @@ use crate::process::output;
 /// The names of the cases, and the value of `run -e` for each.
 const GROUPS: [(&str, &str); 2] = [("none", "none"), ("one", "page-faults")];
 
-/// The virtual environment with TVM's wheel.
-pub fn venv(layout: &Layout) -> PathBuf {
-    std::env::var_os("COUNTERPOINT_VENV_TVM").map_or_else(|| layout.venv_tvm(), Into::into)
+/// The Python with TVM's wheel.
+pub fn python(layout: &Layout) -> Result<PathBuf> {
+    layout.python_of("COUNTERPOINT_VENV_TVM", layout.venv_tvm())
 }
 
 pub fn prepare(layout: &Layout) -> Result<Plan> {
-    let python = venv(layout).join("bin/python");
-    ensure!(
-        python.is_file(),
-        "{} does not exist; the benchmark needs TVM's wheel",
-        python.display()
-    );
+    let python = python(layout)?;
     let built = dist::release(layout)?;
-    let scratch = layout.target.join("bench");
-    std::fs::create_dir_all(&scratch)?;
+    let scratch = layout.bench()?;
     let noop = scratch.join("noop.so");
     let mut cc = Command::new("cc");
     cc.args(["-O2", "-shared", "-fPIC", "-o"]).arg(&noop);
@@ -42,27 +36,16 @@ pub fn prepare(layout: &Layout) -> Result<Plan> {
         let profile = scratch.join(format!("tvm-op-{label}.cpt"));
         let script = layout.root.join("benches/tvm/op.py");
         let (python, noop, scratch) = (python.clone(), noop.clone(), scratch.clone());
-        cases.push(Case {
-            label,
-            command: Box::new(move || {
-                let mut command = Command::new(&program);
-                command.args(["run", "-e", list, "-o"]).arg(&profile).arg("--");
-                // -E disables the hook that `run` has Python load. The hook would give the machine
-                // our instrument in all four cases.
-                command.arg(&python).arg("-E").args([&script, &library, &noop, &scratch]);
-                command
-            }),
-            observe: Observe::Lines,
-        });
-        let added = |name: String, of: &str, minus: &str, at_most| Figure {
-            name,
-            unit: "ns",
-            formula: Formula::Difference {
-                of: Of::new(label, of),
-                minus: Of::new(label, minus),
-                divide: 1.0,
-            },
-            at_most,
+        cases.push(Case::new(label, Observe::Lines, move || {
+            let mut command = Command::new(&program);
+            command.args(["run", "-e", list, "-o"]).arg(&profile).arg("--");
+            // -E disables the hook that `run` has Python load. The hook would give the machine
+            // our instrument in all four cases.
+            command.arg(&python).arg("-E").args([&script, &library, &noop, &scratch]);
+            command
+        }));
+        let added = |name: String, of: &str, minus: &str, at_most| {
+            Figure::difference(name, "ns", Of::new(label, of), Of::new(label, minus), at_most)
         };
         if list == "none" {
             figures.push(added("a no-op instrument".into(), "noop", "bare", None));

@@ -7,6 +7,8 @@
 //! A use is a path in the syntax tree (`use`, types, calls, and whatever looks like a path inside a
 //! macro). It is resolved to files: `crate::thread::guarded` is a use of `thread.rs`, or of the
 //! file from which `thread.rs` re-exports the name. Tests (`#[cfg(test)]`) may use anything.
+//!
+//! In Python, a use is an import, also one inside of a function or for types only.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::Path;
@@ -38,42 +40,51 @@ struct Source {
     exported: BTreeMap<String, Module>,
 }
 
+/// The folder of the Python packages.
+const PYTHON: &str = "bindings/python/src";
+
 pub fn check(layout: &Layout, findings: &mut Findings) -> Result<()> {
-    let crates = layout.root.join("crates");
-    let mut folders: Vec<_> = std::fs::read_dir(&crates)
-        .with_context(|| format!("read folder {}", crates.display()))?
-        .filter_map(|entry| Some(entry.ok()?.path()))
-        .filter(|path| path.join("src").is_dir())
-        .collect();
-    folders.push(layout.root.join("xtask"));
+    let mut folders = vec![layout.root.join("xtask")];
+    for rooms in ["crates", "plugins"] {
+        let rooms = layout.root.join(rooms);
+        let entries = std::fs::read_dir(&rooms);
+        let entries = entries.with_context(|| format!("read folder {}", rooms.display()))?;
+        folders.extend(entries.filter_map(|entry| Some(entry.ok()?.path())));
+    }
+    folders.retain(|path| path.join("src").is_dir());
     folders.sort();
     for folder in folders {
         let source = folder.join("src");
         let shown = source.strip_prefix(&layout.root).unwrap_or(&source).display().to_string();
         let uses = Uses::read(&source)?;
-        for circle in uses.circles() {
-            findings.add(&shown, format_args!("files use each other: {}", circle.join(" → ")));
-        }
+        uses.report_circles(&shown, findings);
         for layers in LAYERS.iter().filter(|layers| shown == layers.folder) {
             uses.check_layers(layers, findings);
         }
     }
+    let texts = texts_below(&layout.root.join(PYTHON), "py")?;
+    Uses::of_python(&texts).report_circles(PYTHON, findings);
     Ok(())
+}
+
+/// The files below a folder that have this ending: paths relative to the folder, and contents.
+fn texts_below(folder: &Path, ending: &str) -> Result<Vec<(String, String)>> {
+    let mut texts = Vec::new();
+    for path in files_below(folder)? {
+        if path.extension().is_some_and(|found| found == ending) {
+            let text = std::fs::read_to_string(&path)
+                .with_context(|| format!("read {}", path.display()))?;
+            let name = path.strip_prefix(folder).unwrap_or(&path).display().to_string();
+            texts.push((name, text));
+        }
+    }
+    Ok(texts)
 }
 
 impl Uses {
     /// Reads all files below a crate's `src`.
     pub fn read(source: &Path) -> Result<Self> {
-        let mut texts = Vec::new();
-        for path in files_below(source)? {
-            if path.extension().is_some_and(|ending| ending == "rs") {
-                let text = std::fs::read_to_string(&path)
-                    .with_context(|| format!("read {}", path.display()))?;
-                let name = path.strip_prefix(source).unwrap_or(&path).display().to_string();
-                texts.push((name, text));
-            }
-        }
-        Self::of(&texts)
+        Self::of(&texts_below(source, "rs")?)
     }
 
     /// Parses `texts`, which are paths relative to `src` with the files' contents.
@@ -95,6 +106,25 @@ impl Uses {
         }
         files.retain(|module, _| !tests.iter().any(|test| module.starts_with(test)));
         Ok(Self { files })
+    }
+
+    /// Reads the imports of Python's files.
+    fn of_python(texts: &[(String, String)]) -> Self {
+        let files = texts.iter().map(|(path, text)| {
+            let module = path.strip_suffix(".py").unwrap_or(path);
+            let package = module.strip_suffix("/__init__");
+            let module: Module = package.unwrap_or(module).split('/').map(String::from).collect();
+            let around = &module[..module.len() - usize::from(package.is_none())];
+            let used = imports(text, around);
+            (module, Source { path: path.clone(), used, ..Source::default() })
+        });
+        Self { files: files.collect() }
+    }
+
+    fn report_circles(&self, shown: &str, findings: &mut Findings) {
+        for circle in self.circles() {
+            findings.add(shown, format_args!("files use each other: {}", circle.join(" → ")));
+        }
     }
 
     /// The files that a file uses, without its ancestors and descendants.
@@ -159,6 +189,36 @@ impl Uses {
             }
         }
     }
+}
+
+/// The absolute names that a text of Python imports, in a module of the package `around`.
+fn imports(text: &str, around: &[String]) -> BTreeSet<Module> {
+    let split = |name: &str| name.split('.').map(String::from).collect::<Module>();
+    let mut used = BTreeSet::new();
+    for (at, _) in text.match_indices("import ") {
+        let line = text[..at].rfind('\n').map_or(0, |end| end + 1);
+        let before = text[line..at].trim();
+        let after = &text[at + "import ".len()..];
+        let list = match after.strip_prefix('(') {
+            Some(several) => several.split(')').next(),
+            None => after.lines().next(),
+        };
+        let first_word = |part: &str| part.split_whitespace().next().map(str::to_owned);
+        let names = list.unwrap_or_default().split(',').filter_map(first_word);
+        if before.is_empty() {
+            used.extend(names.map(|name| split(&name)));
+        } else if let Some(from) = before.strip_prefix("from ") {
+            let module = from.trim_start_matches('.');
+            let dots = from.len() - module.len();
+            let mut base = match dots {
+                0 => Module::new(),
+                _ => around[..around.len().saturating_sub(dots - 1)].to_vec(),
+            };
+            base.extend(split(module).into_iter().filter(|name| !name.is_empty()));
+            used.extend(names.map(|name| [&base[..], &[name]].concat()));
+        }
+    }
+    used
 }
 
 /// The shortest path from `start` back to itself, beginning with `start`.
@@ -402,5 +462,20 @@ mod tests {
             ("b/c.rs", "use crate::A; pub struct B;"),
         ]);
         assert_eq!(found, ["a.rs → b/c.rs → a.rs"]);
+    }
+
+    #[test]
+    fn files_of_python_that_import_each_other() {
+        let texts = [
+            ("p/__init__.py", "from p.a import f"),
+            ("p/a.py", "import os\nfrom . import (\n    b,\n    d,\n)"),
+            ("p/b.py", "def f():\n    from p.c import g"),
+            ("p/c.py", "\"\"\"What `import p.d` runs.\"\"\"\nimport p.a as other"),
+            ("p/d.py", "from .e.x import g"),
+            ("p/e/x.py", ""),
+        ];
+        let texts = texts.map(|(path, text)| (path.to_owned(), text.to_owned()));
+        let found = Uses::of_python(&texts).circles();
+        assert_eq!(found, [["p/a.py", "p/b.py", "p/c.py", "p/a.py"]]);
     }
 }

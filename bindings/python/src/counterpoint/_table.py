@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Optional
+from typing import Any, Optional, Protocol
 
 from counterpoint import _locale
 from counterpoint._visible import visible
-from counterpoint.metrics import Count, Duration, Metric, Percent, Ratio, Text
-
-if TYPE_CHECKING:
-    from counterpoint.report import Report, Row
+from counterpoint.metrics import Count, Duration, Metric, Percent, Ratio, Row, Text
 
 FIRST = ("Name", "Duration (us)", "Percent", "Device", "Count", "Argument Shapes")
 MISSING = "–"
 # Durations that include the calls inside, which have rows of their own.
 INCLUSIVE = "Total Duration (us)"
+
+
+class Report(Protocol):
+    """What a table needs of a report."""
+
+    calls: list[Row]
+    device_metrics: dict[str, Row]
+    configuration: dict[str, Metric]
+    losses: list[Any]
+    notes: list[str]
 
 
 def in_order(columns: Iterable[str]) -> list[str]:

@@ -6,11 +6,11 @@ Each kind prints its value for people (`12.30 us`, `10.3%`). An attribute has th
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Union
+from typing import Optional, Union
 
 from counterpoint._visible import visible
 
-__all__ = ["Count", "Duration", "Metric", "Percent", "Ratio", "Text"]
+__all__ = ["Count", "Duration", "Metric", "Percent", "Ratio", "Row", "Text"]
 
 
 @dataclass(frozen=True)
@@ -80,3 +80,7 @@ class Text:
 
 Metric = Union[Duration, Count, Percent, Ratio, Text]
 """Any of the five kinds."""
+
+
+Row = dict[str, Optional[Metric]]
+"""One call, or one line of totals, from column to value. `None`: asked for, but not measured."""

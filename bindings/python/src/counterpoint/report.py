@@ -24,16 +24,13 @@ from typing import TYPE_CHECKING, Any, Optional, Union
 from counterpoint import _page, _table
 from counterpoint._visible import visible
 from counterpoint.errors import CounterpointError, ReportError, needs
-from counterpoint.metrics import Count, Duration, Metric, Percent, Ratio, Text
+from counterpoint.metrics import Count, Duration, Metric, Percent, Ratio, Row, Text
 
 if TYPE_CHECKING:
     import pandas
     import pyarrow
 
 __all__ = ["Count", "Duration", "Loss", "Metric", "Percent", "Ratio", "Report", "Row", "Text"]
-
-Row = dict[str, Optional[Metric]]
-"""One call, or one line of totals, from column to value. `None`: asked for, but not measured."""
 
 
 @dataclass(frozen=True)

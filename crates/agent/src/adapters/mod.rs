@@ -5,7 +5,7 @@
 //! |---|---|
 //! | [`announced`] | handles hosts that announce themselves and their ops through the agent's table |
 //! | [`iree`] | handles executable libraries of stock IREE runtimes: a trampoline for each exported function |
-//! | [`machine`] | what adapters for hosts that call ops have in common |
+//! | [`op_calls`] | what adapters for hosts that call ops have in common |
 //! | [`loops`] | handles modules that `counterpoint loops instrument` has rewritten: counts of loops |
 //! | [`plugins`] | loads profiler plugins and drives them |
 //! | [`torch`] | handles stock PyTorch: ops, ranges and parallel regions, and profiler plugins inside its own profiler |
@@ -14,7 +14,7 @@
 pub mod announced;
 pub mod iree;
 pub mod loops;
-mod machine;
+mod op_calls;
 pub mod plugins;
 pub mod torch;
 pub mod tvm;

@@ -27,7 +27,7 @@ mod places;
 use std::ffi::{CStr, c_char, c_int};
 
 use model::Loss;
-use record::carry::{Carrier, examine, link_of};
+use record::preloadable::{Carrier, examine, link_of};
 use record::run_file::RUN_FILE_VARIABLE;
 
 use crate::adapters::plugins;

@@ -8,7 +8,7 @@
 //!
 //! The runtime calls the function below for options before it reads `ASAN_OPTIONS`. A definition in
 //! the program itself is found first. In that case the check stays, and such a program does not get
-//! this library (`record::carry`). A statically linked runtime has no such check and does not call
+//! this library (`record::preloadable`). A statically linked runtime has no such check and does not call
 //! our function. The alternative was an environment variable, but programs started by a raw system
 //! call would not get it, and all other programs would see it.
 //!

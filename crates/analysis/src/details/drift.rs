@@ -25,11 +25,11 @@ impl Default for Drift {
 /// The durations in one part of the time, in ns.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Part {
-    /// 10 % of the calls are shorter than this, within a bin.
+    /// The 10th percentile of the durations in each bin.
     pub p10: f64,
-    /// The median, within a bin.
+    /// The median of the durations in each bin.
     pub p50: f64,
-    /// 90 % of the calls are shorter than this, within a bin.
+    /// The 90th percentile of the durations in each bin.
     pub p90: f64,
     /// The longest call, within a bin.
     pub longest: f64,

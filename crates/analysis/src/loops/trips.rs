@@ -45,9 +45,9 @@ pub fn bucket(index: usize) -> (u64, u64) {
 /// What rows add up to.
 #[derive(Clone, Debug, Default)]
 pub(super) struct TripSum {
-    /// Missing before the first row with counted hits.
+    /// `None` until a row with counted hits is added.
     trips: Option<Trips>,
-    /// Of a row with counted hits nothing else is known.
+    /// Whether a row with counted hits was added whose iterations are not known.
     missing: bool,
     strata: Strata,
 }

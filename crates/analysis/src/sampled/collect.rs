@@ -426,7 +426,7 @@ impl<'a> Sample<'a> {
         }
         all.durations = Pool::default();
         for mut op in ops.into_values() {
-            op.settle();
+            op.estimate_undrawn();
             all.durations.join(&op);
         }
         let whole = all.durations.sum().filter(|_| !self.any_nested);

@@ -72,7 +72,7 @@ impl Default for Pool {
 
 impl Pool {
     /// Takes calls none of which was drawn to be like the drawn ones, if they are few.
-    pub(super) fn settle(&mut self) {
+    pub(super) fn estimate_undrawn(&mut self) {
         let few = self.lost.saturating_mul(MANY_TIMES) <= self.calls;
         if self.lost > 0 && few && self.drawn() >= FEWEST {
             self.sum.add(&self.of_lost(self.drawn.mean()));

@@ -40,7 +40,7 @@ impl Sum {
             let inside = Inside { taken: ticks(self.taken), calls: self.calls };
             counter.brackets =
                 self.brackets.counter(table.profile, i, counter.calls, inside, table.brackets);
-            counter.settle(raw);
+            counter.set_value(raw);
             // A thread is on a CPU for no longer than its calls take.
             let of_all_calls = counter.calls == self.calls && !raw;
             if of_all_calls && is_clock_of_threads(table.profile, i) {

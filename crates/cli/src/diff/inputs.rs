@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use analysis::diff::recorded::{Recorded, recorded};
 use profile::Profile;
-use profile::beneath::Dir;
 use profile::manifest::{Manifest, Place, Side};
+use profile::safe_dir::Dir;
 use profile::series::Series;
 
 use super::Args;

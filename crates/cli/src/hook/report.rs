@@ -10,9 +10,9 @@ use std::process::ExitCode;
 
 use analysis::stats::{Options, Stats, stats};
 use model::Loss;
-use profile::beneath::Dir;
 use profile::collect::{discard_pool, has_own_pool};
 use profile::pools::named_directories;
+use profile::safe_dir::Dir;
 use profile::{Origin, Profile};
 
 use super::csv;

@@ -6,7 +6,7 @@ use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use profile::beneath::Dir;
+use profile::safe_dir::Dir;
 use serde::{Deserialize, Serialize};
 
 use crate::failure::Failure;

@@ -24,12 +24,13 @@ pub struct Args {
     profile: PathBuf,
 }
 
-/// What is wanted of the plugins.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wish {
-    Pause,
-    Resume,
-    Flush,
+model::named! {
+    /// What is wanted of the plugins.
+    pub enum Wish {
+        Pause = "pause",
+        Resume = "resume",
+        Flush = "flush",
+    }
 }
 
 impl Wish {
@@ -38,14 +39,6 @@ impl Wish {
             Self::Pause => PluginControl { paused: true, ..now },
             Self::Resume => PluginControl { paused: false, ..now },
             Self::Flush => PluginControl { flushes: now.flushes.wrapping_add(1), ..now },
-        }
-    }
-
-    fn name(self) -> &'static str {
-        match self {
-            Self::Pause => "pause",
-            Self::Resume => "resume",
-            Self::Flush => "flush",
         }
     }
 }

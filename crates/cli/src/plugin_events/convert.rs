@@ -16,8 +16,8 @@ use std::time::SystemTime;
 use model::Loss;
 use plugin_host::stream::{Ending, Reader};
 use profile::activities::ACTIVITIES_NAME;
-use profile::beneath::Dir;
 use profile::launches::PROCESSES_KEY;
+use profile::safe_dir::Dir;
 use profile::tracks::TRACKS_NAME;
 use profile::{
     Host, LossCount, Manifest, PartId, Process, Profile, Timeline, UtcClock, merge_losses,

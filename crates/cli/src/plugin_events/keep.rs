@@ -18,7 +18,7 @@ use std::os::fd::AsRawFd;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use profile::beneath::Dir;
+use profile::safe_dir::Dir;
 use profile::{Manifest, Profile};
 use record::meta::PARTS_NAME;
 
@@ -48,7 +48,7 @@ pub fn convert(dir: &Path) -> Result<Option<Converted>, Failure> {
         .map_err(|e| Failure::new(format!("write {}: {e}", root.path().display())))?;
     // An earlier conversion may have been interrupted while it moved what it had written.
     if let Some((_, done)) = interrupted(&root) {
-        return settle(&root, done).map(Some).map_err(Failure::new);
+        return move_into_profile(&root, done).map(Some).map_err(Failure::new);
     }
     root.remove_all(STAGE_NAME).map_err(Failure::new)?;
     let profile = Profile::open_at(&root).map_err(Failure::new)?;
@@ -57,7 +57,7 @@ pub fn convert(dir: &Path) -> Result<Option<Converted>, Failure> {
         Ok(Some(done)) => {
             let text = serde_json::to_vec(&done).map_err(Failure::new)?;
             stage.replace(DONE_NAME, &text).map_err(Failure::new)?;
-            settle(&root, done).map(Some).map_err(Failure::new)
+            move_into_profile(&root, done).map(Some).map_err(Failure::new)
         }
         nothing => {
             let _ = root.remove_all(STAGE_NAME);
@@ -135,7 +135,7 @@ pub(super) fn interrupted(root: &Dir) -> Option<(Dir, Converted)> {
 }
 
 /// Moves what was written into the profile.
-fn settle(root: &Dir, done: Converted) -> profile::Result<Converted> {
+fn move_into_profile(root: &Dir, done: Converted) -> profile::Result<Converted> {
     let stage = root.dir(STAGE_NAME)?;
     for name in WRITTEN {
         let from = match stage.dir(name) {

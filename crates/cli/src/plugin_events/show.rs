@@ -1,7 +1,7 @@
 //! Shows the events of plugins in a profile that was not finished, because `run` was killed: they are
 //! converted in memory, and nothing is written.
 
-use profile::beneath::Dir;
+use profile::safe_dir::Dir;
 use profile::{Profile, is_over};
 use record::meta::PARTS_NAME;
 

@@ -7,10 +7,10 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use profile::beneath::Dir;
 use profile::collect::{Closing, collect, is_over};
 use profile::manifest::{Manifest, Origin, State};
 use profile::pools::user;
+use profile::safe_dir::Dir;
 use profile::series::{MOST_ROUNDS, SERIES_NAME, Series};
 use profile::unfinished;
 

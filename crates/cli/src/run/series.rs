@@ -28,8 +28,8 @@ use std::time::Instant;
 use analysis::diff::flips::split_mix;
 use machine::Machine;
 use profile::ProfileId;
-use profile::beneath::Dir;
 use profile::manifest::{Manifest, Origin, Place, Side};
+use profile::safe_dir::Dir;
 use profile::series::{MOST_ROUNDS, SERIES_SCHEMA, Series};
 
 use super::{

@@ -83,7 +83,7 @@ pub enum Whose {
     NotOurs,
 }
 
-/// Passes a trace on until it says that it is not accepted.
+/// Passes the events of a trace on, until the trace turns out to be one that is not accepted.
 struct Accepted<'a, 'b> {
     trace: &'a mut OneTrace<'b>,
     whose: Whose,

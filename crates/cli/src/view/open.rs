@@ -3,10 +3,10 @@
 use std::path::Path;
 
 use analysis::Counts;
-use profile::beneath::Dir;
 use profile::manifest::MANIFEST_NAME;
 use profile::merged::MERGED_NAME;
 use profile::passes::PASSES_NAME;
+use profile::safe_dir::Dir;
 use profile::series::Series;
 use profile::{ErrorKind, Manifest, Profile};
 use record::meta::PARTS_NAME;

@@ -30,9 +30,9 @@ use landlock::{
     ABI, Access, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, PathBeneath, PathFd,
     Ruleset, RulesetAttr, RulesetCreated, RulesetCreatedAttr, RulesetError,
 };
-use profile::beneath::Dir;
 use profile::manifest::MANIFEST_NAME;
 use profile::pools::{own_directory, places};
+use profile::safe_dir::Dir;
 
 use crate::whole::{Written, directory, written};
 

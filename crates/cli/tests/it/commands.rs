@@ -79,9 +79,7 @@ fn errors_before_anything_starts() {
 
 #[test]
 fn list_is_a_document() {
-    let output = golden().run(&["list", "--format", "json"]);
-    assert_eq!(output.code, Some(0), "{}", output.stderr);
-    let list: Value = serde_json::from_str(&output.stdout).unwrap();
+    let list = golden().json(&["list", "--format", "json"]);
     assert_eq!(list["schema"], "counterpoint.list/1");
     let counters = list["counters"].as_array().unwrap();
     let named = |name: &str| counters.iter().find(|c| c["name"] == name);
@@ -102,8 +100,7 @@ fn list_is_a_document() {
 
 #[test]
 fn doctor_is_a_document_and_answers() {
-    let output = golden().run(&["doctor", "--format", "json"]);
-    let doctor: Value = serde_json::from_str(&output.stdout).unwrap();
+    let doctor = golden().json(&["doctor", "--format", "json"]);
     assert_eq!(doctor["schema"], "counterpoint.doctor/1");
     let findings = doctor["findings"].as_array().unwrap();
     for name in ["kernel", "pmu", "perf_event_paranoid", "clock", "seccomp"] {

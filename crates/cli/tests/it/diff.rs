@@ -270,8 +270,7 @@ fn the_numbers_are_those_of_the_script() {
     let scratch = Scratch::new();
     let at = scratch.join("x.series");
     series(&at, 8, 8_800, 1);
-    let output = golden(&scratch).run(&["diff", at.to_str().unwrap(), "--format", "json"]);
-    let found: Value = serde_json::from_str(&output.stdout).unwrap();
+    let found = golden(&scratch).json(&["diff", at.to_str().unwrap(), "--format", "json"]);
     let row = &found["rows"][0];
     assert_eq!((&row["name"], &row["verdict"]), (&"matmul_64".into(), &"faster".into()));
     // 0.88 times as long, but for the scatter of 10 to 50 ns of 10,000, which B has as well: the
@@ -415,8 +414,7 @@ fn incomplete_rounds_are_left_out() {
     let mut manifest = Manifest::read(&ended).unwrap();
     manifest.exit = Some(Exit { signal: Some(2), ..Exit::default() });
     manifest.write(&ended).unwrap();
-    let output = golden.run(&["diff", at.to_str().unwrap(), "--format", "json"]);
-    let found: Value = serde_json::from_str(&output.stdout).unwrap();
+    let found = golden.json(&["diff", at.to_str().unwrap(), "--format", "json"]);
     assert_eq!(found["pairs"], 6);
     let note = found["notes"][0].as_str().unwrap();
     assert!(note.ends_with("6 of 8 rounds are complete; the others are left out"), "{note}");
@@ -552,6 +550,6 @@ fn an_interrupted_series_keeps_its_complete_pairs() {
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(!output.status.success(), "{said}");
     assert!(said.contains("x.series: 2 pairs of 9"), "{said}");
-    let series = Series::read_in(&profile::beneath::Dir::open(&at).unwrap()).unwrap();
+    let series = Series::read_in(&profile::safe_dir::Dir::open(&at).unwrap()).unwrap();
     assert_eq!(series.complete(&at).len(), 2);
 }

@@ -59,8 +59,7 @@ fn says_what_goes_with_slow_calls() {
     golden.check("no-op", 1, &["explain", "matmull", &profile]);
     golden.check("no-profile", 2, &["explain", "there/is/no.cpt"]);
 
-    let output = golden.run(&["explain", "matmul", &profile, "--format", "json"]);
-    let document: Value = serde_json::from_str(&output.stdout).unwrap();
+    let document = golden.json(&["explain", "matmul", &profile, "--format", "json"]);
     assert_eq!(document["schema"], "counterpoint.explain/1");
     let op = &document["ops"][0];
     assert_eq!((&op["calls"], &op["used_calls"]), (&json!(3_000), &json!(3_000)));
@@ -68,8 +67,7 @@ fn says_what_goes_with_slow_calls() {
     let findings = op["findings"].as_array().unwrap();
     let faults = findings.iter().find(|one| one["variable"] == "page-faults").unwrap();
     assert_eq!(faults["effect"]["others"]["mean"].as_f64().unwrap().round(), 2.0);
-    let silent = golden.run(&["explain", "softmax", &profile, "--format", "json"]);
-    let silent: Value = serde_json::from_str(&silent.stdout).unwrap();
+    let silent = golden.json(&["explain", "softmax", &profile, "--format", "json"]);
     assert_eq!(silent["ops"][0]["findings"], json!([]));
 }
 

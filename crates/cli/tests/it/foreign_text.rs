@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use profile::beneath::Dir;
+use profile::safe_dir::Dir;
 use profile::tracks::{Reading, Readings, Scope, Series, Times};
 use profile::{MetricInfo, Sample, TracksWriter};
 use record::meta::Role;

@@ -122,8 +122,7 @@ fn the_views_of_the_kept_profile() {
         0,
         &["stats", &dir, "--op", "*softmax*", "--no-table", "--format", "csv"],
     );
-    let report = golden.run(&["report", &dir, "--format", "json"]);
-    let report: Value = serde_json::from_str(&report.stdout).unwrap();
+    let report = golden.json(&["report", &dir, "--format", "json"]);
     assert_eq!(report["total"]["processes"], 5);
     let losses = report["losses"].as_array().unwrap();
     let losses: Vec<_> = losses

@@ -8,23 +8,7 @@ use std::process::{Command, Output, Stdio};
 use serde_json::Value;
 use testkit::Scratch;
 
-const TEXT: &str = "target triple = \"x86_64-linux-gnu\"
-define void @kernel(i1 %c) {
-entry:
-  br label %outer
-outer:
-  br label %inner
-inner:
-  br i1 %c, label %inner, label %latch
-latch:
-  br i1 %c, label %outer, label %out
-out:
-  ret void
-}
-define void @bare() naked {
-  unreachable
-}
-";
+const TEXT: &str = include_str!("loops_instrument.ll");
 
 fn instrument(scratch: &Scratch, arguments: &[&str], input: &str) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_counterpoint"));

@@ -237,23 +237,7 @@ fn perfetto_nests_the_hits() {
 /// pyarrow reads from Parquet what CSV says, of rows and of the records of mode log.
 #[test]
 fn parquet_says_what_csv_says() {
-    const COMPARE: &str = r#"
-import csv, sys
-import pyarrow as pa, pyarrow.parquet as pq
-parquet, text, schema, least = sys.argv[1:]
-file = pq.ParquetFile(parquet)
-assert file.metadata.metadata[b"counterpoint.schema"] == schema.encode()
-table, rows = file.read(), list(csv.DictReader(open(text, newline="")))
-assert list(rows[0]) == table.column_names and len(rows) == table.num_rows >= int(least)
-types = {f.name: f.type for f in file.schema_arrow}
-assert types["id"] == pa.uint32() and types["ticks"] == pa.uint64(), types
-for name in table.column_names:
-    for row, value in zip(rows, table.column(name).to_pylist()):
-        cell = row[name]
-        if isinstance(value, bool):
-            value = str(value).lower()
-        assert cell == "" if value is None else type(value)(cell) == value, (name, cell, value)
-"#;
+    const COMPARE: &str = include_str!("loops_report.py");
     let test = "parquet_says_what_csv_says";
     let Some(python) = crate::support::python_with(test, "pyarrow") else { return };
     let Some(program) = Instrumented::new(test, "log") else { return };

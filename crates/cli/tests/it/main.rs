@@ -6,7 +6,6 @@
 mod account;
 mod budget;
 mod call_hook;
-mod carry;
 mod commands;
 mod diff;
 mod diff_history;
@@ -61,6 +60,7 @@ mod plugin_kineto_host;
 mod plugin_manners;
 mod plugin_outputs;
 mod plugin_times;
+mod preloadable;
 mod price;
 mod programs;
 mod programs_alike;

@@ -267,7 +267,7 @@ fn profiles_of_one_name_are_told_apart() {
 fn kernel(made: &Made, name: &str, lasts: i64) {
     let dir = made.scratch.join(name);
     let of = profile::Profile::open(&dir).unwrap().processes[0].id.name();
-    let root = profile::beneath::Dir::open(&dir).unwrap();
+    let root = profile::safe_dir::Dir::open(&dir).unwrap();
     let mut writer = ActivitiesWriter::create(&root, "plugin").unwrap();
     let row = writer.row(Some(&PLUGIN_ROWS.to_string()), None);
     let (kernel, category) = (writer.name(&format!("kernel of {name}")), writer.name("kernel"));

@@ -55,8 +55,7 @@ fn estimates_are_scaled_and_marked_and_have_their_coverage() {
     golden.check("report", 0, &["report", dir]);
     golden.check("report-csv", 0, &["report", dir, "--format", "csv"]);
     golden.check("stats", 0, &["stats", dir, "--no-table", "--buckets", "2"]);
-    let output = golden.run(&["report", dir, "--format", "json"]);
-    let report: serde_json::Value = serde_json::from_str(&output.stdout).unwrap();
+    let report = golden.json(&["report", dir, "--format", "json"]);
     assert_eq!(report["profile"]["multiplex"], true);
     // 100 + 23. It counted for 1,400 of the 3,000 ns in which it was read.
     let cycles = json!({"name": "cycles", "total": 123, "per_call": 61.5, "calls": 2,
@@ -66,8 +65,7 @@ fn estimates_are_scaled_and_marked_and_have_their_coverage() {
     assert_eq!(report["rows"][0]["counters"], json!([cycles, instructions]));
     assert_eq!(report["losses"], json!([]), "estimates were requested");
     // The export contains the raw counts with their times; no column has a scaled value.
-    let output = golden.run(&["export", dir, "--format", "json"]);
-    let export: serde_json::Value = serde_json::from_str(&output.stdout).unwrap();
+    let export = golden.json(&["export", dir, "--format", "json"]);
     let of = |call: usize, column: &str| export["calls"][call][column].clone();
     assert_eq!(of(1, "cycles"), json!(9));
     assert_eq!([of(1, "group0_enabled_ns"), of(1, "group0_running_ns")], [1_000, 400]);
@@ -82,8 +80,7 @@ fn nothing_is_scaled_silently() {
     let scratch = Scratch::new();
     let dir = scratch.join("x.cpt");
     turns(false).write(&dir);
-    let output = golden(&scratch).run(&["report", dir.to_str().unwrap(), "--format", "json"]);
-    let report: serde_json::Value = serde_json::from_str(&output.stdout).unwrap();
+    let report = golden(&scratch).json(&["report", dir.to_str().unwrap(), "--format", "json"]);
     let counters = &report["rows"][0]["counters"];
     assert_eq!(
         counters[0],

@@ -6,7 +6,7 @@ use std::path::Path;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use flate2::read::GzDecoder;
-use profile::beneath::Dir as Root;
+use profile::safe_dir::Dir as Root;
 use profile::tracks::{Reading, Readings, Scope, Series, Times};
 use profile::{Sample, TracksWriter};
 use serde_json::Value;

@@ -9,33 +9,7 @@ use crate::support::{Programs, Recorded, counterpoint};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_counterpoint");
 
-/// Compares the Parquet file with the CSV of the same calls: names, types, and every cell.
-const COMPARE: &str = r#"
-import csv, json, sys
-import pyarrow as pa, pyarrow.parquet as pq
-parquet, text = sys.argv[1:]
-file = pq.ParquetFile(parquet)
-table = file.read()
-assert file.metadata.row_group(0).column(0).compression == "SNAPPY"
-head = file.metadata.metadata
-assert head[b"counterpoint.schema"] == b"counterpoint.export/1", head
-assert json.loads(head[b"counterpoint.profile"])["host"] == "paper"
-types = {f.name: f.type for f in file.schema_arrow}
-assert types["pid"] == pa.uint32() and types["start_ns"] == pa.int64(), types
-assert types["duration_ns"] == pa.float64() and types["a"] == pa.uint64(), types
-assert types["op"].value_type == pa.string(), types
-rows = list(csv.DictReader(open(text, newline="")))
-assert list(rows[0]) == table.column_names
-assert len(rows) == table.num_rows > 70_000, table.num_rows
-nulls = 0
-for name in table.column_names:
-    for row, value in zip(rows, table.column(name).to_pylist()):
-        cell = row[name]
-        nulls += value is None
-        same = cell == "" if value is None else type(value)(cell) == value
-        assert same, (name, cell, value)
-assert nulls > 0
-"#;
+const COMPARE: &str = include_str!("parquet.py");
 
 #[test]
 fn pyarrow_reads_the_same_as_csv() {
@@ -69,31 +43,7 @@ fn pyarrow_reads_the_same_as_csv() {
     assert!(compare.status().unwrap().success());
 }
 
-/// The columns of a run with a budget: names, types, every cell, and what must hold between them.
-const COMPARE_WEIGHTS: &str = r#"
-import csv, sys
-import pyarrow as pa, pyarrow.parquet as pq
-parquet, text = sys.argv[1:]
-table = pq.read_table(parquet)
-rows = list(csv.DictReader(open(text, newline="")))
-assert list(rows[0]) == table.column_names and len(rows) == table.num_rows > 0
-found = {}
-for name in ["weight", "skipped", "counter_weight"]:
-    column = table.column(name)
-    assert column.type == pa.uint64(), (name, column.type)
-    found[name] = column.to_pylist()
-    for row, value in zip(rows, found[name]):
-        assert row[name] == ("" if value is None else str(value)), (name, row[name], value)
-assert None not in found["weight"] + found["skipped"]
-assert found["weight"][0] == found["counter_weight"][0] == 1 < max(found["weight"])
-assert max(found["skipped"]) > 0
-for weight, counter_weight, faults in zip(found["weight"], found["counter_weight"], table.column("page-faults:u").to_pylist()):
-    # Counters were read if and only if the weight says so, and then at most as often as calls were timed.
-    assert (counter_weight is None) == (faults is None)
-    assert counter_weight is None or counter_weight % weight == 0
-assert None in found["counter_weight"]
-print(table.num_rows, sum(found["skipped"]))
-"#;
+const COMPARE_WEIGHTS: &str = include_str!("parquet_weights.py");
 
 /// A real run with a budget: the numbers of calls that were only counted are those of the CSV.
 #[test]

@@ -236,29 +236,7 @@ fn a_pass_that_fails_is_the_last() {
     assert!(text.contains("passes    2 of 3, one for each set of counters"), "{text}");
 }
 
-/// Types Ctrl-C at the moment when the first pass is over, and prints how `run` ended.
-const CTRL_C: &str = r#"
-import os, pty, sys, time
-run, terminal = pty.fork()
-if run == 0:
-    os.execv(sys.argv[1], sys.argv[1:])
-first = ""
-while not first.endswith("\n"):
-    time.sleep(0.001)
-    first = open("first").read() if os.path.exists("first") else ""
-while os.path.exists("/proc/" + first.strip()):
-    pass
-os.write(terminal, b"\x03")
-words = b""
-try:
-    while more := os.read(terminal, 4096):
-        words += more
-except OSError:
-    pass
-status = os.waitpid(run, 0)[1]
-print(os.WTERMSIG(status) if os.WIFSIGNALED(status) else "no signal")
-print(words.decode())
-"#;
+const CTRL_C: &str = include_str!("ctrl_c.py");
 
 /// Ctrl-C while no program is running ends the whole command. What was recorded is kept.
 #[test]

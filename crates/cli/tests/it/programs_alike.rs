@@ -18,244 +18,28 @@ use crate::support::{counterpoint, skip};
 struct Program {
     name: &'static str,
     /// Commands that must exist.
-    needs: &'static [&'static str],
+    needs: Vec<&'static str>,
     /// How it is started: by `sh -c` if it contains a character that is special to a shell,
     /// otherwise by `counterpoint run` itself. `@` is a directory of programs that were compiled
     /// for this test.
     line: &'static str,
 }
 
-const fn program(
-    name: &'static str,
-    needs: &'static [&'static str],
-    line: &'static str,
-) -> Program {
-    Program { name, needs, line }
+/// The list. Each is started in a separate directory with a file `words` of 1,000 lines.
+fn programs() -> Vec<Program> {
+    let text = include_str!("programs_alike.txt");
+    let blocks = text.split("\n\n").map(|block| {
+        // Lines before the name are comments.
+        let lines = block.split_inclusive('\n').take_while(|line| line.starts_with('#'));
+        block[lines.map(str::len).sum()..].trim_end()
+    });
+    let of_block = |block: &'static str| {
+        let (head, line) = block.split_once('\n').unwrap();
+        let (name, needs) = head.split_once(": ").unwrap();
+        Program { name, needs: needs.split(' ').collect(), line }
+    };
+    blocks.filter(|block| !block.is_empty()).map(of_block).collect()
 }
-
-/// Each is started in a separate directory with a file `words` of 1,000 lines.
-const PROGRAMS: &[Program] = &[
-    // Shells and their tools.
-    program("true", &["true"], "true"),
-    program("false", &["false"], "false"),
-    program(
-        "sh",
-        &["sh"],
-        "for i in 1 2 3; do (echo $i; exit $i) || echo failed; done | cat; exit 4",
-    ),
-    program(
-        "bash",
-        &["bash"],
-        "bash -c 'a=(1 2 3); echo ${a[@]} $(echo sub) <(true | wc -c); exit 7' | sed 's:/dev/fd/[0-9]*:fd:'",
-    ),
-    program("awk", &["awk"], "awk '{ n += length($0) } END { print n, NR }' words"),
-    program("sed", &["sed"], "sed -n -e 's/word/term/;20,25p' words"),
-    program("sort", &["sort"], "sort --parallel=2 -r -S 1M words | head -5"),
-    program("grep", &["grep"], "grep -c 7 words"),
-    program("find", &["find"], "find . -type f -name w* -exec wc -l {} +"),
-    program("xargs", &["xargs"], "head -20 words | xargs -n 3 -P 1 echo"),
-    program(
-        "tar",
-        &["tar"],
-        "tar -cf - --sort=name --mtime=@0 --owner=0 --group=0 words | tar -tvf -",
-    ),
-    program("gzip", &["gzip"], "gzip -n -9 < words | gzip -dc | cksum"),
-    program("xz", &["xz"], "xz -T2 -c words | xz -dc | cksum"),
-    program("bzip2", &["bzip2"], "bzip2 -c words | bzip2 -dc | cksum"),
-    program("timeout", &["timeout"], "timeout -s KILL 0.2 sleep 10"),
-    program(
-        "setsid, nohup, nice",
-        &["setsid", "nohup", "nice"],
-        "setsid -w nohup nice -n 5 echo detached",
-    ),
-    program("less", &["less"], "less words | tail -1"),
-    program("vim", &["vim"], "vim -es -u NONE -c '%s/word/x/' -c '3,5p' -c 'q!' words; echo $?"),
-    program("tmux", &["tmux"], "tmux -V"),
-    program(
-        "tmux session",
-        &["tmux"],
-        "export TMUX_TMPDIR=$PWD; tmux -f /dev/null new-session -d 'echo inside > seen'; n=0; while ! [ -s seen ] && [ $n -lt 200 ]; do sleep 0.05; n=$((n+1)); done; cat seen",
-    ),
-    // Version control, builds, compilers.
-    program(
-        "git",
-        &["git"],
-        "git init -q . && git add words && GIT_AUTHOR_DATE=2020-01-01T00:00:00Z GIT_COMMITTER_DATE=2020-01-01T00:00:00Z git -c user.name=a -c user.email=a@b commit -q -m first && git log --format='%h %s' && git gc -q && git fsck",
-    ),
-    program(
-        "make",
-        &["make", "cc"],
-        "printf 'all: a b\\na b:\\n\\t@echo made $@\\n' > Makefile; make -s -j2 a b | sort",
-    ),
-    program("cmake", &["cmake"], "cmake -E sha256sum words"),
-    program("gcc", &["gcc"], "echo 'int main(void){return 12;}' > a.c && gcc -O2 -o a a.c && ./a"),
-    program(
-        "g++",
-        &["g++"],
-        "echo '#include <iostream>\nint main(){try{throw 5;}catch(int i){std::cout<<i<<std::endl;return i;}}' > a.cc && g++ -o a a.cc && ./a",
-    ),
-    program(
-        "clang",
-        &["@clang"],
-        "echo 'int main(void){return 13;}' > a.c && @clang -O2 -o a a.c && ./a",
-    ),
-    program(
-        "rustc",
-        &["rustc"],
-        "echo 'fn main(){let t=std::thread::spawn(||3);println!(\"{}\",t.join().unwrap());panic!(\"said\")}' > a.rs && rustc -O a.rs && ./a 2> /dev/null",
-    ),
-    program("cargo", &["cargo"], "cargo --version"),
-    program("go", &["go"], "go version"),
-    program("go, built program", &["go"], "@/gohello"),
-    program("go, with C", &["go"], "@/gocgo"),
-    program("java", &["java"], "java -version"),
-    program(
-        "javac",
-        &["javac", "java"],
-        "echo 'public class A { public static void main(String[] a) throws Exception { Thread t = new Thread(() -> System.out.println(\"thread\")); t.start(); t.join(); System.exit(3); } }' > A.java && javac A.java && java -Xmx64m A",
-    ),
-    // Languages.
-    program(
-        "python3",
-        &["python3"],
-        "python3 -c 'import subprocess, sys; print(subprocess.check_output([\"echo\", \"sub\"])); sys.exit(9)'",
-    ),
-    program(
-        "python3 multiprocessing",
-        &["python3"],
-        "python3 -c 'import multiprocessing as m\nif __name__ == \"__main__\":\n with m.get_context(\"fork\").Pool(3) as p: print(p.map(abs, range(-9, 0)))'",
-    ),
-    program(
-        "perl",
-        &["perl"],
-        "perl -e '$p = fork; if (!$p) { exec \"sh\", \"-c\", \"exit 6\" } waitpid $p, 0; print $? >> 8, \"\\n\"; exit 2'",
-    ),
-    program(
-        "ruby",
-        &["ruby"],
-        "ruby -e 'puts `echo sub`; t = Thread.new { puts :thread }; t.join; exit 5'",
-    ),
-    program(
-        "lua",
-        &["lua5.4"],
-        "lua5.4 -e 'print(io.popen(\"echo sub\"):read(\"a\")); os.exit(3)'",
-    ),
-    program(
-        "php",
-        &["php"],
-        "php -r 'echo shell_exec(\"echo sub\"), array_sum(range(1, 100)), \"\\n\"; exit(4);'",
-    ),
-    program(
-        "node",
-        &["node"],
-        "node -e 'const c = require(\"child_process\"); console.log(c.execSync(\"echo sub\").toString()); process.exitCode = 3'",
-    ),
-    program(
-        "node workers",
-        &["node"],
-        "node -e 'const { Worker } = require(\"worker_threads\"); new Worker(\"console.log(1 + 1)\", { eval: true }).on(\"exit\", c => process.exit(c + 2))'",
-    ),
-    program("npm", &["npm"], "npm --version"),
-    // Clients of servers, and large libraries.
-    program(
-        "sqlite3",
-        &["sqlite3"],
-        "sqlite3 :memory: 'create table t(a); insert into t values (1),(2); select sum(a) from t;'",
-    ),
-    program("openssl", &["openssl"], "openssl dgst -sha256 words"),
-    program("ssh", &["ssh"], "ssh -V"),
-    program(
-        "ssh-keygen",
-        &["ssh-keygen"],
-        "ssh-keygen -q -t ed25519 -N '' -f key && ssh-keygen -y -f key | cut -d' ' -f1",
-    ),
-    program("curl", &["curl"], "curl -s file://$PWD/words | cksum; curl --version | head -1"),
-    program("psql", &["psql"], "psql --version"),
-    program("docker", &["docker"], "docker --version"),
-    program("chromium", &["chromium"], "chromium --version 2> /dev/null"),
-    program(
-        "chromium, a page",
-        &["chromium"],
-        "chromium --headless --no-sandbox --disable-gpu --user-data-dir=$PWD/c --dump-dom 'data:text/html,<p id=a></p><script>a.textContent=6*7</script>' 2> /dev/null",
-    ),
-    // Debuggers and tracers.
-    program(
-        "gdb",
-        &["gdb"],
-        // gdb says which thread has hit it if there are several.
-        "gdb -nx -batch -ex 'break churn' -ex run -ex 'bt 1' -ex kill --args @/kinds alloc 2> /dev/null | sed 's/^Thread 1 .* hit //' | grep -v -e Thread -e process -e libthread",
-    ),
-    program(
-        "gdb, to the end",
-        &["gdb"],
-        "gdb -nx -batch -ex run -ex 'print $_exitcode' --args @/kinds fork 2> /dev/null | grep -E -e '^fork' -e '^.1 ='",
-    ),
-    program("strace", &["strace"], "strace -f -o /dev/null @/kinds fork"),
-    program("ltrace", &["ltrace"], "ltrace -o /dev/null @/kinds alloc"),
-    program(
-        "valgrind",
-        &["valgrind"],
-        "valgrind -q --error-exitcode=99 --leak-check=full --log-file=/dev/null @/kinds fork",
-    ),
-    program(
-        "valgrind, threads",
-        &["valgrind"],
-        "valgrind -q --tool=helgrind --error-exitcode=99 --log-file=/dev/null @/kinds alloc",
-    ),
-    program("rr", &["rr"], "_RR_TRACE_DIR=$PWD rr record -n @/kinds alloc 2> /dev/null"),
-    // Allocators: preloaded before and after our library, and linked.
-    program(
-        "jemalloc, preloaded",
-        &["@jemalloc"],
-        "LD_PRELOAD=$LD_PRELOAD:@jemalloc @/kinds threads",
-    ),
-    program("jemalloc, before", &["@jemalloc"], "LD_PRELOAD=@jemalloc:$LD_PRELOAD @/kinds threads"),
-    program(
-        "jemalloc, python",
-        &["@jemalloc", "python3"],
-        "LD_PRELOAD=@jemalloc:$LD_PRELOAD python3 -c 'print(sum(len(str(i)) for i in range(100000)))'",
-    ),
-    program("jemalloc, linked", &["@/jemalloc"], "@/jemalloc threads"),
-    program("tcmalloc", &["@tcmalloc"], "LD_PRELOAD=$LD_PRELOAD:@tcmalloc @/kinds threads"),
-    program("tcmalloc, before", &["@tcmalloc"], "LD_PRELOAD=@tcmalloc:$LD_PRELOAD @/kinds threads"),
-    program("mimalloc", &["@mimalloc"], "LD_PRELOAD=$LD_PRELOAD:@mimalloc @/kinds threads"),
-    program("mimalloc, before", &["@mimalloc"], "LD_PRELOAD=@mimalloc:$LD_PRELOAD @/kinds fork"),
-    // Kinds of binaries.
-    program("position-independent", &["@/kinds"], "@/kinds threads"),
-    program("at a fixed address", &["@/fixed"], "@/fixed threads"),
-    program("static", &["@/static"], "@/static threads"),
-    program(
-        "static, from a shell",
-        &["@/static"],
-        "@/static fork; @/static close > /dev/null; echo $?",
-    ),
-    program("static, relocatable", &["@/static-pie"], "@/static-pie threads"),
-    program("musl", &["@/musl"], "@/musl threads"),
-    program("musl, from a shell", &["@/musl"], "@/musl fork; echo $?; exec @/musl alloc"),
-    program("musl, static", &["@/musl-static"], "@/musl-static fork"),
-    program("busybox", &["busybox"], "busybox sh -c 'busybox seq 5 | busybox tac; exit 3'"),
-    program("32-bit", &["@/narrow"], "@/narrow alloc"),
-    program("32-bit, from a shell", &["@/narrow"], "@/narrow fork; echo $?; @/kinds alloc"),
-    program("stripped", &["@/stripped"], "@/stripped fork"),
-    program(
-        "by its dynamic linker",
-        &["/lib64/ld-linux-x86-64.so.2"],
-        "/lib64/ld-linux-x86-64.so.2 @/kinds fork",
-    ),
-    // Programs that change their own state.
-    program("closes every descriptor", &["@/kinds"], "@/kinds close"),
-    program("strict seccomp", &["@/kinds"], "@/kinds strict"),
-    program("limits", &["@/kinds"], "@/kinds limits"),
-    program("clears its environment", &["@/kinds"], "@/kinds clear"),
-    program("signals, killed", &["@/kinds"], "@/kinds signals"),
-    program("reads its input", &["@/kinds"], "@/kinds stdio < words"),
-    program("AddressSanitizer", &["@/asan"], "@/asan threads"),
-    program("AddressSanitizer, forks", &["@/asan"], "@/asan fork"),
-    program("AddressSanitizer, from a shell", &["@/asan"], "@/asan alloc; echo $?"),
-    program("ThreadSanitizer", &["@/tsan"], "@/tsan alloc"),
-    program("UndefinedBehaviorSanitizer", &["@/ubsan"], "@/ubsan threads"),
-    program("MemorySanitizer", &["@/msan"], "@/msan threads"),
-];
 
 /// A clang of any version.
 const CLANG: &str = "@clang";
@@ -404,8 +188,8 @@ fn programs_of_every_kind_run_as_without_us() {
     let built = scratch.join("built");
     fs::create_dir(&built).unwrap();
     build(&built);
-    let (there, missing): (Vec<&Program>, Vec<&Program>) = PROGRAMS
-        .iter()
+    let (there, missing): (Vec<Program>, Vec<Program>) = programs()
+        .into_iter()
         .partition(|program| program.needs.iter().all(|need| is_there(need, &built)));
     for program in missing {
         let need = program.needs.iter().find(|need| !is_there(need, &built)).unwrap();

@@ -80,12 +80,6 @@ fn mlp() -> ProfileScript {
     script
 }
 
-fn json_of(golden: &Golden, args: &[&str]) -> Value {
-    let output = golden.run(args);
-    assert_eq!((output.code, output.stderr.as_str()), (Some(0), ""));
-    serde_json::from_str(&output.stdout).expect("one JSON document")
-}
-
 #[test]
 fn the_table_for_people() {
     let (scratch, dir) = mlp().written();
@@ -109,7 +103,7 @@ fn the_table_for_people() {
 fn the_numbers_equal_those_on_paper() {
     let (scratch, dir) = mlp().written();
     let golden = golden(&scratch);
-    let report = json_of(&golden, &["report", dir.to_str().unwrap(), "--format", "json"]);
+    let report = golden.json(&["report", dir.to_str().unwrap(), "--format", "json"]);
     assert_eq!(report["schema"], "counterpoint.report/1");
     let total = &report["total"];
     assert_eq!(total["calls"], 5);
@@ -174,7 +168,7 @@ fn the_numbers_equal_those_on_paper() {
         .collect();
     assert_eq!(losses, [("multiplexed_call", 1), ("counter_open_failed", 2)]);
 
-    let raw = json_of(&golden, &["report", dir.to_str().unwrap(), "--format", "json", "--raw"]);
+    let raw = golden.json(&["report", dir.to_str().unwrap(), "--format", "json", "--raw"]);
     assert_eq!(raw["total"]["duration_ns"], 1_000_500.0);
     assert_eq!(raw["rows"][0]["counters"][1]["total"], 590_000);
 }
@@ -187,7 +181,7 @@ fn nothing_recorded() {
     let (scratch, dir) = script.written();
     let (golden, dir) = (golden(&scratch), dir.to_str().unwrap());
     golden.check("empty", 0, &["report", dir]);
-    let report = json_of(&golden, &["report", dir, "--format", "json"]);
+    let report = golden.json(&["report", dir, "--format", "json"]);
     assert_eq!(report["rows"], json!([]));
     assert_eq!(report["probe"], Value::Null);
     golden.check("empty-csv", 0, &["report", dir, "--format", "csv"]);
@@ -235,7 +229,7 @@ fn partly_counted_and_partly_calibrated() {
     let (scratch, dir) = script.written();
     let (golden, dir) = (golden(&scratch), dir.to_str().unwrap());
     golden.check("partly", 0, &["report", dir]);
-    let report = json_of(&golden, &["report", dir, "--format", "json"]);
+    let report = golden.json(&["report", dir, "--format", "json"]);
     // 8 calls, 2 of them without counters: 6 at 200 ns each.
     assert_eq!((&report["probe"]["calls"], &report["probe"]["of_calls"]), (&json!(6), &json!(8)));
     assert_eq!(report["probe"]["total_ns"], 1_200.0);

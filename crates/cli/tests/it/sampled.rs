@@ -23,12 +23,6 @@ fn golden(scratch: &Scratch) -> Golden {
         .scrub(scratch.path().display().to_string(), "DIR")
 }
 
-fn json_of(golden: &Golden, args: &[&str]) -> Value {
-    let output = golden.run(args);
-    assert_eq!((output.code, output.stderr.as_str()), (Some(0), ""));
-    serde_json::from_str(&output.stdout).expect("one JSON document")
-}
-
 /// One tick is 1 ns. Two threads:
 ///
 /// ```text
@@ -137,7 +131,7 @@ fn often() -> ProfileScript {
 #[test]
 fn the_numbers_equal_those_on_paper() {
     let (scratch, dir) = often().written();
-    let report = json_of(&golden(&scratch), &["report", dir.to_str().unwrap(), "--format", "json"]);
+    let report = golden(&scratch).json(&["report", dir.to_str().unwrap(), "--format", "json"]);
     let rows = report["rows"].as_array().unwrap();
     assert_eq!((&rows[0]["op"], &rows[0]["calls"]), (&json!("matmul"), &json!(16_010)));
     let matmul = &rows[0]["sampled"];
@@ -188,7 +182,7 @@ fn the_numbers_equal_those_on_paper() {
 fn few_drawn_calls_are_only_counted() {
     let (scratch, dir) = paper().written();
     let (golden, dir) = (golden(&scratch), dir.to_str().unwrap());
-    let report = json_of(&golden, &["report", dir, "--format", "json"]);
+    let report = golden.json(&["report", dir, "--format", "json"]);
     let rows = report["rows"].as_array().unwrap();
     let matmul = rows.iter().find(|row| row["op"] == "matmul").unwrap();
     assert_eq!((&matmul["calls"], &matmul["sampled"]["timed_calls"]), (&json!(12), &json!(5)));
@@ -199,7 +193,7 @@ fn few_drawn_calls_are_only_counted() {
     assert_eq!(matmul["counters"][0]["total"], Value::Null);
     assert_eq!(report["total"]["self_ns"], Value::Null);
     close(&report["sampled"]["price"], 0.018);
-    let stats = json_of(&golden, &["stats", dir, "--format", "json"]);
+    let stats = golden.json(&["stats", dir, "--format", "json"]);
     let ops = stats["ops"].as_array().unwrap();
     let matmul = ops.iter().find(|op| op["op"] == "matmul").unwrap();
     assert_eq!(matmul["total_ns"], Value::Null);
@@ -215,7 +209,7 @@ fn few_drawn_calls_are_only_counted() {
 fn a_thread_without_timed_calls() {
     let (scratch, dir) = with_counts_only().written();
     let (golden, dir) = (golden(&scratch), dir.to_str().unwrap());
-    let report = json_of(&golden, &["report", dir, "--format", "json"]);
+    let report = golden.json(&["report", dir, "--format", "json"]);
     let softmax = &report["rows"][1];
     assert_eq!((&softmax["op"], &softmax["calls"]), (&json!("softmax"), &json!(10)));
     assert_eq!((&softmax["total_ns"], &softmax["mean_ns"]), (&Value::Null, &Value::Null));
@@ -224,7 +218,7 @@ fn a_thread_without_timed_calls() {
     assert_eq!(softmax["counters"][0]["total"], Value::Null);
     assert_eq!(report["total"]["duration_ns"], Value::Null);
     assert_eq!((&report["total"]["calls"], &report["total"]["threads"]), (&json!(22), &json!(2)));
-    let threads = json_of(&golden, &["report", dir, "--by", "thread", "--format", "json"]);
+    let threads = golden.json(&["report", dir, "--by", "thread", "--format", "json"]);
     let worker = &threads["rows"].as_array().unwrap()[1];
     assert_eq!((&worker["calls"], &worker["total_ns"]), (&json!(7), &Value::Null));
     assert_eq!((&worker["min_ns"], &worker["p99_ns"]), (&Value::Null, &Value::Null));
@@ -235,7 +229,7 @@ fn a_thread_without_timed_calls() {
 fn weighted_statistics_on_paper() {
     let (scratch, dir) = often().written();
     let args = ["stats", dir.to_str().unwrap(), "--buckets", "2", "--format", "json"];
-    let stats = json_of(&golden(&scratch), &args);
+    let stats = golden(&scratch).json(&args);
     let matmul = &stats["ops"][0];
     assert_eq!(matmul["op"], "matmul");
     close(&matmul["total_ns"], 193_896.0);
@@ -332,7 +326,7 @@ fn budget_0() {
     assert_eq!(by_cpu.code, Some(0));
     assert!(by_cpu.stderr.contains("no call was timed"), "{}", by_cpu.stderr);
     for by in ["thread", "process", "kind", "device", "stream"] {
-        let report = json_of(&golden, &["report", dir, "--by", by, "--format", "json"]);
+        let report = golden.json(&["report", dir, "--by", by, "--format", "json"]);
         for row in report["rows"].as_array().unwrap() {
             assert_eq!(row["total_ns"], Value::Null, "{by}");
             assert_eq!(row["min_ns"], Value::Null, "{by}");
@@ -375,7 +369,7 @@ fn ops_of_machines() {
     golden.check("machine-ops", 0, &["ops", dir, "--width", "120"]);
     golden.check("machine-ops-csv", 0, &["ops", dir, "--format", "csv"]);
     golden.check("machine-ops-json", 0, &["ops", dir, "--format", "json"]);
-    let report = json_of(&golden, &["report", dir, "--format", "json"]);
+    let report = golden.json(&["report", dir, "--format", "json"]);
     let rows = report["rows"].as_array().unwrap();
     // Two of period 1, and one of period 2 that says nothing about the fourth.
     let matmul = rows.iter().find(|row| row["op"] == "matmul").unwrap();
@@ -467,7 +461,7 @@ fn numpy_computes_the_report_from_an_export() {
             let file = file.to_str().unwrap();
             golden.run(&["export", dir, "--what", what, "--format", "csv", "-o", file]);
         }
-        let report = json_of(&golden, &["report", dir, "--format", "json"]);
+        let report = golden.json(&["report", dir, "--format", "json"]);
         let names = report["profile"]["counters"].as_array().unwrap();
         let names = names.iter().map(|counter| counter["name"].as_str().unwrap());
         let variables = std::iter::once(None).chain(names.enumerate().map(Some));

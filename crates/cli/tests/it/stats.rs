@@ -56,12 +56,6 @@ fn script() -> ProfileScript {
     script
 }
 
-fn json_of(golden: &Golden, args: &[&str]) -> Value {
-    let output = golden.run(args);
-    assert_eq!((output.code, output.stderr.as_str()), (Some(0), ""));
-    serde_json::from_str(&output.stdout).expect("one JSON document")
-}
-
 #[test]
 fn every_format() {
     let (scratch, dir) = script().written();
@@ -83,7 +77,7 @@ fn the_numbers_equal_those_on_paper() {
     let (scratch, dir) = script().written();
     let golden = golden(&scratch);
     let dir = dir.to_str().unwrap();
-    let stats = json_of(&golden, &["stats", dir, "--buckets", "4", "--format", "json"]);
+    let stats = golden.json(&["stats", dir, "--buckets", "4", "--format", "json"]);
     assert_eq!(stats["schema"], "counterpoint.stats/1");
     assert_eq!(stats["asked"]["buckets"], 4);
     assert_eq!(stats["asked"]["op"], Value::Null);
@@ -139,7 +133,7 @@ fn the_numbers_equal_those_on_paper() {
     assert_eq!(stats["probes"][0]["empty_call"]["duration_ns"], 50.0);
     assert_eq!(stats["losses"][0]["name"], "counter_open_failed");
     assert_eq!(stats["asked"]["probe_subtracted"], true);
-    let raw = json_of(&golden, &["stats", dir, "--format", "json", "--raw"]);
+    let raw = golden.json(&["stats", dir, "--format", "json", "--raw"]);
     assert_eq!(raw["ops"][0]["all"]["variables"][0]["mean"], 4_500.0);
     assert_eq!(raw["ops"][0]["total_ns"], 36_000.0);
 }
@@ -149,7 +143,7 @@ fn nothing_recorded_and_counters_without_values() {
     let (scratch, dir) = ProfileScript::monotonic().written();
     let (checked, dir) = (golden(&scratch), dir.to_str().unwrap());
     checked.check("empty", 0, &["stats", dir]);
-    assert_eq!(json_of(&checked, &["stats", dir, "--format", "json"])["ops"], json!([]));
+    assert_eq!(checked.json(&["stats", dir, "--format", "json"])["ops"], json!([]));
 
     let mut script = ProfileScript::monotonic();
     script.counter("never", 0);

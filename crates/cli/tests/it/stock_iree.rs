@@ -73,22 +73,7 @@ fn other_tools_of_the_wheel() {
 #[test]
 fn python_loads_and_unloads() {
     let Some((program, iree)) = setup("python") else { return };
-    const SCRIPT: &str = r#"
-import sys
-import numpy as np
-import iree.runtime as rt
-
-config = rt.Config(sys.argv[1])
-for cycle in range(20):
-    context = rt.SystemContext(config=config)
-    for path in sys.argv[2:]:
-        context.add_vm_module(rt.VmModule.copy_buffer(context.instance, open(path, "rb").read()))
-    mlp = context.modules.module_mlp if hasattr(context.modules, "module_mlp") else context.modules.module
-    x = np.linspace(0, 1, 64 * 784, dtype=np.float32).reshape(64, 784)
-    result = mlp["mlp"](x).to_host()
-    print(cycle, result.tobytes().hex()[:64], float(result.sum()))
-    del mlp, context
-"#;
+    const SCRIPT: &str = include_str!("stock_iree.py");
     let expected = Expected::of("mlp");
     for device in ["local-sync", "local-task"] {
         let mut command = Command::new(iree.tool("python"));

@@ -213,17 +213,7 @@ fn errors_of_writing_are_reported() {
 /// rounds to microseconds, so all times here are whole microseconds.
 #[test]
 fn holistic_trace_analysis_finds_the_kernels() {
-    const LOOK: &str = r#"
-import sys
-from hta.trace_analysis import TraceAnalysis
-analysis = TraceAnalysis(trace_files={0: sys.argv[1]})
-types, kernels = analysis.get_gpu_kernel_breakdown(visualize=False)
-kernels = {row["name"]: (row["sum (us)"], row["max (us)"]) for _, row in kernels.iterrows()}
-assert kernels == {"matmul": (60, 40), "softmax": (5, 5)}, kernels
-breakdown = analysis.get_temporal_breakdown(visualize=False).iloc[0]
-# From the first begin to the last end 110 us, of which nothing ran in 20 and 25.
-assert breakdown["kernel_time(us)"] == 110 and breakdown["idle_time(us)"] == 45, breakdown
-"#;
+    const LOOK: &str = include_str!("holistic_trace_analysis.py");
     let Some(python) = crate::support::hta("hta") else { return };
     let mut script = ProfileScript::monotonic();
     let process = script.process(100);
@@ -272,14 +262,13 @@ fn check_names_the_byte() {
     let expected = format!("byte {place}: not JSON");
     assert!(output.code == Some(1) && output.stdout.contains(&expected), "{output:?}");
     let last = cut.len() as u64;
-    let json = golden.run(&[
+    let json = golden.json(&[
         "trace",
         "check",
         "--format",
         "json",
         &at("cut.pftrace").display().to_string(),
     ]);
-    let json: Value = serde_json::from_str(&json.stdout).unwrap();
     assert_eq!(json["schema"], "counterpoint.trace-check/1");
     assert_eq!(json["files"][0]["counts"], json!({"truncated": 1}));
     assert!(json["files"][0]["findings"][0]["byte"].as_u64().unwrap() < last);
@@ -290,7 +279,7 @@ fn check_names_the_byte() {
 #[test]
 fn tracks_are_rates_with_gaps() {
     use profile::TracksWriter;
-    use profile::beneath::Dir;
+    use profile::safe_dir::Dir;
     use profile::tracks::{Reading, Readings, Sample, Scope, Series, Times};
     let scratch = Scratch::new();
     let (dir, output) = (scratch.join("x.cpt"), scratch.join("x.json"));

@@ -366,7 +366,7 @@ fn forks_are_shown_correctly() {
 #[test]
 fn tracks_of_any_value_are_shown() {
     use profile::TracksWriter;
-    use profile::beneath::Dir;
+    use profile::safe_dir::Dir;
     use profile::tracks::{Reading, Readings, Sample, Scope, Series, Times};
     let Some(mut oracle) = TraceProcessor::start("oracle_tracks") else { return };
     let mut script = ProfileScript::monotonic();

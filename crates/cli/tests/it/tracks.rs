@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::support::{counterpoint, python_with, skip};
-use profile::beneath::Dir;
+use profile::safe_dir::Dir;
 use profile::tracks::{Reading, Readings, Scope, Series, Times};
 use profile::{Sample, TracksWriter};
 use serde_json::Value;
@@ -249,18 +249,7 @@ fn pyarrow_reads_the_streams() {
         writer.push(Sample { series: id, time, reading }).unwrap();
     }
     writer.finish().unwrap();
-    let script = r#"
-import sys, pyarrow as pa
-series = pa.ipc.open_stream(open(sys.argv[1] + "/series.arrows", "rb")).read_all().to_pylist()
-assert series == [dict(series=0, track="∞", name="", unit="J", scale=0.25, scope="node",
-    scope_number=1, times="ticks", cumulative=True, interval_ns=7, source="paper")], series
-table = pa.ipc.open_stream(open(sys.argv[1] + "/samples.arrows", "rb")).read_all()
-table.validate(full=True)
-assert table["raw"].null_count == 23333 and table.num_rows == 70000
-for i, row in enumerate(table.to_pylist()):
-    words = (None,) * 3 if i % 3 == 1 else (2**64 - 1 - i, 1, 2)
-    assert (row["time"], row["raw"], row["enabled_ns"], row["running_ns"]) == (i, *words), row
-"#;
+    let script = include_str!("tracks.py");
     let mut check = Command::new(python);
     let output = check.args(["-c", script]).arg(scratch.join("tracks/x")).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));

@@ -8,8 +8,8 @@ use std::process::{Command, Output};
 
 use plugin_host::stream::Writer;
 use plugin_host::{Counter, Event, Metadata, Sink};
-use profile::beneath::Dir;
 use profile::pools::{directory_name, owner};
+use profile::safe_dir::Dir;
 use profile::tracks::{Reading, Readings, Sample, Scope, Series, Times};
 use profile::{Manifest, ProfileId, State, TracksWriter};
 use record::pool::create;

@@ -9,7 +9,7 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use model::Loss;
-use profile::beneath::Dir;
+use profile::safe_dir::Dir;
 use profile::tracks::{Reading, Readings, Scope, Series, Times};
 use profile::{Manifest, Origin, Sample, TracksWriter};
 use record::meta::{Calibration, Role, Spread, Text, ValueKey, ValueKind};

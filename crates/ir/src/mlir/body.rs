@@ -14,7 +14,7 @@ use super::scan::{Cursor, is_name, name_end};
 pub struct Argument {
     /// With its `%`.
     pub name: Span,
-    /// Its type, without its location.
+    /// The argument's type, without its location.
     pub kind: Span,
 }
 

@@ -40,7 +40,7 @@ fn quoted(bytes: &[u8]) -> String {
 }
 
 impl Descriptor<'_> {
-    /// Writes everything that stands at the top level of a module.
+    /// Writes everything that belongs to the top level of a module.
     pub fn write(&self, code: &mut Code) {
         let table = self.names.of("table");
         let bytes = self.table.len();

@@ -34,7 +34,7 @@ pub struct Instrumented {
     /// The side tables of the modules of the text in which something was instrumented, in the order
     /// of the text.
     pub tables: Vec<SideTable>,
-    /// The same as they are embedded.
+    /// The side tables as they are embedded.
     pub json: Vec<String>,
     /// What was not instrumented in the other modules.
     pub skipped: Vec<Skipped>,

@@ -16,7 +16,7 @@ use super::scan::name_end;
 pub struct Counter {
     /// The argument of the header, with `%`.
     pub value: String,
-    /// Its type: `i` and this number of bits, at most 64.
+    /// The counter's type: `i` and this number of bits, at most 64.
     pub bits: u32,
     /// What it begins with, with `%`.
     pub start: String,
@@ -44,7 +44,7 @@ pub struct Search<'a> {
     pub text: &'a [u8],
     /// The blocks of the function.
     pub blocks: &'a Blocks,
-    /// Its loops.
+    /// The function's loops.
     pub loops: &'a Loops,
     /// For each block, the edges that end there: the block that they leave, and the edge.
     pub arriving: &'a [Vec<(u32, Edge)>],

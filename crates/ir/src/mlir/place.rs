@@ -9,9 +9,9 @@ use crate::source::Place;
 
 use super::scan::{Cursor, name_end};
 
-/// Locations around each other that are followed.
+/// How many locations inside of each other are followed.
 const MOST_LEVELS: usize = 16;
-/// Bytes of a location that are looked at.
+/// How many bytes of a location are read.
 const MOST_BYTES: usize = 1 << 16;
 
 /// The locations that have names: `#loc7 = loc("m.mlir":5:13)`.

@@ -26,7 +26,7 @@ pub struct Module {
 /// A function with a body.
 #[derive(Clone, Debug)]
 pub struct Function {
-    /// Its name, without `@` and quotes.
+    /// The function's name, without `@` and quotes.
     pub name: String,
     /// From its first word to its opening brace.
     pub header: Span,
@@ -38,7 +38,7 @@ pub struct Function {
     pub body_line: u32,
     /// Line of its closing brace.
     pub last_line: u32,
-    /// What stands after its closing brace: its location.
+    /// The location of the function, which follows its closing brace.
     pub tail: Span,
 }
 

@@ -23,11 +23,11 @@ pub struct Work<'a> {
     pub text: &'a [u8],
     /// Where it is.
     pub definition: &'a Function,
-    /// Its blocks.
+    /// The function's blocks.
     pub blocks: &'a Blocks,
-    /// Its dominators.
+    /// The function's dominators.
     pub dominators: &'a Dominators,
-    /// Its loops.
+    /// The function's loops.
     pub loops: &'a Loops,
     /// What is chosen.
     pub choice: &'a Choice,

@@ -45,3 +45,41 @@ pub fn rounds(
     });
     (inputs, instrumented.into_inner())
 }
+
+/// A seed with some damage: other bytes, less of it, `pieces` inside of it, parts of it twice, or lines
+/// in another order.
+pub fn damaged(seeds: &[&str], pieces: &[&str], random: &mut Random) -> Vec<u8> {
+    let mut bytes = seeds[random.place(seeds.len())].as_bytes().to_vec();
+    for _ in 0..=random.place(5) {
+        if bytes.is_empty() {
+            break;
+        }
+        let at = random.place(bytes.len());
+        match random.place(6) {
+            0 => bytes[at] = random.next() as u8,
+            1 if random.place(2) == 0 => bytes.truncate(at),
+            1 | 2 => {
+                let piece = pieces[random.place(pieces.len())];
+                bytes.splice(at..at, piece.bytes());
+            }
+            3 => {
+                let end = (at + random.place(40)).min(bytes.len());
+                bytes.drain(at..end);
+            }
+            4 => {
+                let end = (at + random.place(200)).min(bytes.len());
+                let copy = bytes[at..end].to_vec();
+                let to = random.place(bytes.len());
+                bytes.splice(to..to, copy);
+            }
+            _ => {
+                // Blocks go to other blocks, and phi nodes are elsewhere.
+                let mut lines: Vec<&[u8]> = bytes.split(|b| *b == b'\n').collect();
+                let (a, b) = (random.place(lines.len()), random.place(lines.len()));
+                lines.swap(a, b);
+                bytes = lines.join(&b'\n');
+            }
+        }
+    }
+    bytes
+}

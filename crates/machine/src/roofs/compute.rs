@@ -34,7 +34,7 @@ impl Loop {
 struct Operands {
     /// 1.0, then 0.5, as 16 numbers of 32 bits each.
     singles: [[f32; 16]; 2],
-    /// The same as 8 numbers of 64 bits each.
+    /// 1.0, then 0.5, as 8 numbers of 64 bits each.
     doubles: [[f64; 8]; 2],
 }
 

@@ -12,9 +12,9 @@ pub struct Cpus {
     pub microcode: String,
     /// The logical processors that this process may use, sorted.
     pub allowed: Vec<u32>,
-    /// Their cores, in the order of the processors.
+    /// The cores of these processors, in the same order.
     pub cores: Vec<Core>,
-    /// Their caches for data, from the nearest to the farthest.
+    /// The caches for data of these processors, from the nearest to the farthest.
     pub caches: Vec<Cache>,
 }
 
@@ -41,7 +41,7 @@ pub struct Cache {
 const CPU: &str = "sys/devices/system/cpu";
 
 impl Cpus {
-    /// Those of this machine that the calling thread may use.
+    /// The processors of this machine that the calling thread may use.
     pub fn of(machine: &Machine) -> Self {
         let allowed = match machine.is_here() {
             true => affinity().unwrap_or_else(|| machine.online_cpus()),

@@ -71,7 +71,7 @@ impl Blocks {
         levels
     }
 
-    /// What each of so many cores goes over.
+    /// Bytes that each core goes over, if this many cores work.
     pub fn block(&self, level: Option<u32>, cores: u32) -> u64 {
         let found = self.sizes.iter().find(|(of, team, _)| *of == level && *team == cores);
         found.map_or(0, |(.., bytes)| *bytes)
@@ -160,7 +160,7 @@ impl Mapping {
         }
     }
 
-    /// Moves `block` bytes, a multiple of [`GRAIN`], so many times.
+    /// Moves `block` bytes, a multiple of [`GRAIN`], `times` times.
     fn go_over(&self, kernel: Kernel, block: u64, times: u64) {
         let arrays: u64 = match kernel {
             Kernel::Read => 1,

@@ -9,8 +9,8 @@ use super::{Core, RoofError};
 /// which the kernel gives the processor to another program.
 pub const SHORT: Duration = Duration::from_millis(2);
 
-/// Before a measurement, each thread works for this part of its time, so that its core has the
-/// frequency of this work, and its cache the data.
+/// Before a measurement, each thread works without being measured, for the measurement's time divided by
+/// this. Its core then runs at the frequency of such work, and the data is in its cache.
 const WARM: u32 = 4;
 
 /// Does `step` on all of these cores at once, again and again for this time, and returns the sum of

@@ -23,14 +23,14 @@ pub enum MetricCause {
     Units(&'static str),
     /// A minus without spaces is part of the name. These are the two sides of it.
     Minus {
-        /// What stands on its left.
+        /// The text to the left of the minus.
         left: String,
-        /// What stands on its right.
+        /// The text to the right of the minus.
         right: String,
     },
     /// Counters of the recording are spelled like this name. The nearest is first; never empty.
     Near(Vec<String>),
-    /// These are all counters of the recording.
+    /// The recording has these counters.
     Counters(Vec<String>),
     /// The counters of the metric, which must be in one group.
     OneGroup(Vec<String>),
@@ -66,7 +66,7 @@ pub enum MetricErrorKind {
     },
     /// The expression is longer than [`super::MOST_BYTES`].
     TooLong {
-        /// Its length in bytes.
+        /// The part's length in bytes.
         bytes: usize,
     },
     /// Parentheses, functions and signs are nested more than [`super::MOST_DEPTH`] deep.

@@ -67,7 +67,7 @@ impl Dimension {
     }
 
     /// Returns the dimension of a sum; `None` if the operands cannot be added. Counts of
-    /// different things can be added. So can plain numbers, which take the name of the other
+    /// different things can be added. A plain number can be added as well, and takes the name of the other
     /// operand.
     pub fn plus(self, other: Self) -> Option<Self> {
         if (self.ns, self.bytes, self.joules) != (other.ns, other.bytes, other.joules) {

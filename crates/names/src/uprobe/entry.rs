@@ -43,12 +43,12 @@ pub(super) fn check<Elf: Class>(file: &Symbols<'_, Elf>, offset: u64) -> Result<
 
 /// What the unwinding tables say about the return address at an instruction.
 enum Frame {
-    /// It is where it is at the entry of a function. `begins`: the description of a function begins
-    /// at this instruction.
+    /// The return address is where it is at the entry of a function. `begins`: the description of a
+    /// function begins at this instruction.
     Entered { begins: bool },
-    /// It is somewhere else.
+    /// The return address is somewhere else.
     Elsewhere,
-    /// They say nothing about this instruction.
+    /// The tables say nothing about this instruction.
     Unknown,
 }
 

@@ -38,9 +38,9 @@ pub(super) struct Function {
     pub size: u64,
     /// `STT_GNU_IFUNC`: the code there chooses an implementation.
     pub indirect: bool,
-    /// Its name without the version.
+    /// The function's name without the version.
     pub name: String,
-    /// Its version, as `GLIBC_2.27`.
+    /// The function's version, as `GLIBC_2.27`.
     pub version: Option<String>,
     /// Whether the name without a version stands for it.
     pub is_default: bool,

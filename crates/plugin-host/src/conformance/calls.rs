@@ -4,7 +4,7 @@ use abi::kineto::{CreateParams, TraceBuilder};
 
 use super::clauses::{CORRELATION, OVERLAP, RESULT, ROBUST, TYPES};
 use super::{Findings, Level, Plugin, Probe, Raw, call, supported};
-use crate::builder::{Asked, Builder};
+use crate::event_checks::{Asked, Builder};
 use crate::problem::Problems;
 use crate::sink::{Counter, Event, Metadata, Sink};
 

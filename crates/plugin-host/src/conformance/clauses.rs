@@ -26,7 +26,7 @@ impl fmt::Display for Source {
 /// One clause.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Clause {
-    /// Its name, which stays the same from version to version of Counterpoint.
+    /// The clause's name, which stays the same from version to version of Counterpoint.
     pub id: &'static str,
     /// Where it comes from.
     pub source: Source,

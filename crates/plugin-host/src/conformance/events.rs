@@ -15,7 +15,7 @@ use super::clauses::{
     BUILDER, Clause, ENABLED, FLOW, METADATA, NAMES, RESULT, TIMES, TYPES, WRITERS,
 };
 use super::{Findings, Level, Plugin, Probe, Raw, supported};
-use crate::builder::{Asked, Builder};
+use crate::event_checks::{Asked, Builder};
 use crate::problem::{Problem, Problems};
 use crate::sink::{Counter, Event, Metadata, Sink};
 

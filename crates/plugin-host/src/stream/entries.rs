@@ -21,8 +21,8 @@ pub(super) const FIELD: u8 = 18;
 const MOST_VALUE: usize = 16 << 20;
 /// Longest value that is written once and then repeated by its number.
 const MOST_REPEATED: usize = 1024;
-/// Bytes of texts from which on values are not looked up any more, so that values that never repeat
-/// take no more memory.
+/// When texts take more bytes than this, values are no longer looked up among them: values that never
+/// repeat must not take ever more memory.
 const MOST_KEPT: usize = 64 << 20;
 
 const INTEGER: u64 = 0;
@@ -121,7 +121,7 @@ impl<W: Write> Writer<W> {
         let row = self.row(entry.process, entry.thread);
         let name = self.text(entry.name);
         let category = entry.category.map_or(0, |category| 1 + self.text(category));
-        // Texts must stand before the record, so it is put together elsewhere.
+        // Texts must come before the record, so the record is put together elsewhere.
         let mut arguments = std::mem::take(&mut self.arguments);
         arguments.clear();
         let mut count = 0;

@@ -14,9 +14,9 @@ use super::{
     events_schema, names_schema, rows_schema,
 };
 use crate::Profile;
-use crate::beneath::Dir;
 use crate::error::{Error, ErrorKind, Result};
 use crate::ledger::LossCount;
+use crate::safe_dir::Dir;
 use crate::stream::{Ending, StreamReader, has_columns};
 
 /// One directory of activities, opened for reading. Its names and rows are in memory; its events

@@ -15,9 +15,9 @@ use super::{
     ACTIVITIES_NAME, Activity, BATCH_ROWS, BATCH_TEXT, DOCUMENT_NAME, EVENTS_NAME, NAMES_NAME,
     ROWS_NAME, events_schema, names_schema, rows_schema,
 };
-use crate::beneath::Dir;
 use crate::error::{Error, Result};
 use crate::manifest::replace_json;
+use crate::safe_dir::Dir;
 use crate::stream::StreamWriter;
 
 /// Number of a name.

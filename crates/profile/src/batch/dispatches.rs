@@ -133,7 +133,7 @@ impl Cursor<'_> {
 fn number(profile: &Profile, process: usize, last: &mut u64) -> HashMap<PageKey, Steps> {
     let mut done = HashMap::new();
     let Some(of) = profile.processes.get(process) else { return done };
-    // Events of plugins are no calls of dispatches, and have no numbers in a timeline either.
+    // Events of plugins do not belong to dispatches, and have no numbers in a timeline either.
     if of.id.is_of_plugins() {
         return done;
     }

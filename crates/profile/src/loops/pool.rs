@@ -6,15 +6,15 @@ use std::path::Path;
 use record::loops::{LOOPS_NAME, LoopFrame, RUN_HEADER_BYTES, Run, RunError};
 use record::pool::PoolFile;
 
-use crate::beneath::Dir;
 use crate::error::{Error, Result};
+use crate::safe_dir::Dir;
 
 /// Where a run is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct LoopRun {
     /// Whose it is: process id, start time, generation.
     pub process: (u32, u64, u32),
-    /// Its number in the process.
+    /// The run's number in the process.
     pub serial: u32,
     first: usize,
     pages: usize,
@@ -42,7 +42,7 @@ pub(crate) fn find(pool: &PoolFile) -> io::Result<Vec<LoopRun>> {
 }
 
 impl LoopRun {
-    /// Its bytes, copied; `None` if its thread has given it back meanwhile: then what was in it is in
+    /// The run's bytes, copied; `None` if its thread has given it back meanwhile: then what was in it is in
     /// the part's file.
     pub fn read(&self, pool: &PoolFile) -> io::Result<Option<Vec<u8>>> {
         let bytes = pool.pages(self.first, self.pages)?;
@@ -72,7 +72,7 @@ pub(crate) fn frames(
         match block {
             Ok(block) => {
                 // The process may not have been able to write the whole one, of which this says less.
-                write(&block.module_frame().to_bytes())?;
+                write(&LoopFrame::Module(block.module_frame()).to_bytes())?;
                 block.write(&mut write)?;
             }
             Err(_) => return Ok(true),

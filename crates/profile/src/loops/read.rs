@@ -286,7 +286,7 @@ fn code_of(frame: CodeFrame) -> LoopCode {
     }
 }
 
-/// `None`: nothing is known, or it contradicts itself.
+/// `None`: nothing is known, or what is known contradicts itself.
 fn trips_of(trips: Trips) -> Option<LoopTrips> {
     let Trips { least, most, first, buckets } = trips;
     (least <= most).then_some(LoopTrips { least, most, first, buckets })

@@ -18,11 +18,11 @@ use std::path::Path;
 use rustix::fs::{AtFlags, CWD, Mode, OFlags};
 
 use super::{MANIFEST_NAME, Manifest};
-use crate::beneath::Dir;
 use crate::error::{Error, Result};
 use crate::live::{ProcessId, Stat};
+use crate::safe_dir::Dir;
 
-/// What stands in the text until the process is known: as wide as the largest numbers, so that any
+/// A placeholder for the process until it is known: as wide as the largest numbers, so that any
 /// id fits. JSON allows the blanks that fill the rest.
 const ROOM: ProcessId = ProcessId { pid: u32::MAX, start_time: u64::MAX };
 
@@ -58,7 +58,7 @@ impl Announcement {
         let places = place("pid", ROOM.pid.into()).zip(place("start_time", ROOM.start_time));
         let (pid, start_time) =
             places.ok_or_else(|| failed(io::Error::other("no room for the process")))?;
-        let temporary = CString::new(crate::beneath::temporary(MANIFEST_NAME).map_err(failed)?);
+        let temporary = CString::new(crate::safe_dir::temporary(MANIFEST_NAME).map_err(failed)?);
         let temporary = temporary.map_err(|e| failed(e.into()))?;
         let name = CString::new(MANIFEST_NAME).map_err(|e| failed(e.into()))?;
         Ok(Self { dir, text, pid, start_time, temporary, name })
@@ -74,7 +74,7 @@ impl Announcement {
         fill(&mut self.text[self.pid.clone()], process.pid.into());
         fill(&mut self.text[self.start_time.clone()], process.start_time);
         let dir = self.dir.descriptor().ok_or(rustix::io::Errno::NOENT)?;
-        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | crate::beneath::OPEN;
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | crate::safe_dir::OPEN;
         let file = rustix::fs::openat(dir, &self.temporary, flags, Mode::from_raw_mode(0o666))?;
         let mut rest = self.text.as_slice();
         let written = loop {

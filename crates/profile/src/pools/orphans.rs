@@ -9,8 +9,8 @@ use record::PageHeader;
 use record::pool::{Owner, PoolFile, VERSION};
 
 use super::{LINKS, POOL_NAME, Place, is_given_name, is_name_of, places, user};
-use crate::beneath::Dir;
 use crate::live::ProcessId;
+use crate::safe_dir::Dir;
 use crate::unfinished;
 
 /// A pool of the caller that no profile can use, or what is left of one.
@@ -35,17 +35,17 @@ pub struct Orphan {
 /// What is known about a pool that no profile can use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lost {
-    /// Its profile was deleted, so nobody can use the pool any more.
+    /// The pool's profile was deleted, so nobody can use the pool any more.
     Deleted,
-    /// Its profile was deleted, or moved to another directory and not opened there since. The kernel
+    /// The pool's profile was deleted, or moved to another directory and not opened there since. The kernel
     /// can tell the two cases apart only for processes that may open files by their handles (root).
     DeletedOrMoved,
     /// The command that made it was killed before the profile had a manifest, so nothing was recorded.
     Unfinished,
-    /// It is not a pool, or names no profile: somebody has changed its size or its header. No process
+    /// The file is not a pool, or names no profile: somebody has changed its size or its header. No process
     /// can record into it, and nothing can be collected from it.
     Damaged,
-    /// Its header is that of another version of the format, which decides whether it is in use.
+    /// The pool's header is that of another version of the format, which decides whether it is in use.
     OtherVersion,
 }
 

@@ -4,9 +4,9 @@ use model::Loss;
 use record::counts::{COUNTS_NAME, CountsFrames, read_frames};
 
 use super::{Process, Profile, Thread};
-use crate::beneath::Dir;
 use crate::counts::{self, CountedCalls};
 use crate::error::{Error, Result};
+use crate::safe_dir::Dir;
 use crate::sparse::read_data;
 
 impl Profile {

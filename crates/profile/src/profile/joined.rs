@@ -4,7 +4,6 @@ use model::Loss;
 
 use super::renumber::renumber;
 use super::{Process, Profile, fit};
-use crate::beneath::Dir;
 use crate::counts::CountedCalls;
 use crate::error::{Error, ErrorKind, Result};
 use crate::groups::Groups;
@@ -12,6 +11,7 @@ use crate::ledger::{LossCount, merge_losses};
 use crate::manifest::Manifest;
 use crate::ops::Ops;
 use crate::passes::{is_not_begun, join_counters, open_dir};
+use crate::safe_dir::Dir;
 use crate::tracks::Tracks;
 
 /// Opens every pass that was recorded, and joins them.

@@ -1,7 +1,6 @@
 //! Opens a merged profile: see [`crate::merged`].
 
 use super::{ClockMap, Process, Profile, fit};
-use crate::beneath::Dir;
 use crate::counts::CountedCalls;
 use crate::error::{Error, ErrorKind, Result};
 use crate::groups::Groups;
@@ -10,6 +9,7 @@ use crate::manifest::Manifest;
 use crate::merged::{Aligned, AlignedBy, MERGED_NAME, Member, unite};
 use crate::ops::Ops;
 use crate::profile::renumber::renumber;
+use crate::safe_dir::Dir;
 use model::Loss;
 use record::Timeline;
 

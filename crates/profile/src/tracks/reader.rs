@@ -13,10 +13,10 @@ use super::{
     Reading, Readings, SAMPLES_NAME, SERIES_NAME, Sample, Scope, Series, TRACKS_NAME, Times,
     samples_schema, series_schema,
 };
-use crate::beneath::Dir;
 use crate::error::{Error, ErrorKind, Result};
 use crate::ledger::{LossCount, merge_losses};
 use crate::profile::ClockMap;
+use crate::safe_dir::Dir;
 use crate::stream::{Ending, StreamReader, has_columns};
 
 /// One directory of tracks, opened for reading. Its series are in memory; its samples are read on
@@ -27,7 +27,7 @@ pub struct Tracks {
     pub name: String,
     /// The kind of its readings.
     pub readings: Readings,
-    /// Its series by number.
+    /// The series of the tracks by number.
     pub series: HashMap<u32, Series>,
     /// Damage found in its series.
     pub losses: Vec<LossCount>,

@@ -12,8 +12,8 @@ use super::{
     BATCH_ROWS, Reading, Readings, SAMPLES_NAME, SERIES_NAME, Sample, Series, TRACKS_NAME,
     samples_schema, series_schema,
 };
-use crate::beneath::Dir;
 use crate::error::{Error, ErrorKind, Result};
+use crate::safe_dir::Dir;
 use crate::stream::StreamWriter;
 
 /// Writes one directory of tracks.

@@ -90,7 +90,7 @@ fn damage_costs_only_the_frame_that_it_hits() {
         assert_eq!((read.frames, read.torn), (vec![second.clone()], 1), "cut at {cut}");
     }
     // A count of rows that is larger than the payload, with a correct checksum.
-    let mut payload = first.to_bytes()[FRAME_PREFIX_BYTES..].to_vec();
+    let mut payload = first.to_bytes()[crate::meta::FRAME_PREFIX_BYTES..].to_vec();
     payload[24..28].copy_from_slice(&u32::MAX.to_le_bytes());
     assert_eq!(read_frames(&frame(KIND_COUNTS, &payload)).torn, 1);
 }

@@ -1,14 +1,11 @@
 //! The frame that says where the machine code of a module is.
 
-use crate::meta::frame;
-use crate::wire::{Decoder, Encoder, Truncated};
+use crate::wire::{Decoder, Encoder, Truncated, Wire};
 
-/// The kind of the frame.
-pub(super) const KIND_CODE: u16 = 5;
 /// What the names of files with code begin with; a number follows.
 const PREFIX: &str = "code-";
 /// Pieces of one module's code, at most.
-const MOST_PIECES: u32 = 64;
+const MOST_PIECES: usize = 64;
 
 /// Where the machine code of a module is. Addresses are those of its ELF file; of code without a
 /// file, those of the process.
@@ -38,29 +35,23 @@ pub fn code_name(number: u32) -> String {
     format!("{PREFIX}{number}.bin")
 }
 
-impl CodeFrame {
-    /// The bytes to append.
-    pub fn to_bytes(&self) -> Vec<u8> {
-        let mut e = Encoder::new();
+impl Wire for CodeFrame {
+    fn put(&self, e: &mut Encoder) {
         e.u32(self.module).u64(self.descriptor).u16(self.machine).bytes(&self.build_id);
         e.u64(self.file_bytes).u64(self.modified_ns).u8(self.kept.is_some().into());
-        e.u32(self.kept.unwrap_or(0)).u32(self.pieces.len() as u32);
-        for (address, bytes) in &self.pieces {
-            e.u64(*address).u64(*bytes);
-        }
-        frame(KIND_CODE, &e.finish())
+        e.u32(self.kept.unwrap_or(0));
+        self.pieces.put(e);
     }
 
-    pub(super) fn get(d: &mut Decoder<'_>) -> Result<Self, Truncated> {
+    fn get(d: &mut Decoder<'_>) -> Result<Self, Truncated> {
         let (module, descriptor, machine) = (d.u32()?, d.u64()?, d.u16()?);
         let build_id = d.bytes()?.to_vec();
         let (file_bytes, modified_ns, kept) = (d.u64()?, d.u64()?, d.u8()? != 0);
         let kept = Some(d.u32()?).filter(|_| kept);
-        let count = d.u32()?;
-        if count > MOST_PIECES {
+        let pieces: Vec<_> = Wire::get(d)?;
+        if pieces.len() > MOST_PIECES {
             return Err(Truncated { at: 0 });
         }
-        let pieces = (0..count).map(|_| Ok((d.u64()?, d.u64()?))).collect::<Result<_, _>>()?;
         Ok(Self { module, descriptor, machine, build_id, file_bytes, modified_ns, kept, pieces })
     }
 }

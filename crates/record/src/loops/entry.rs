@@ -17,7 +17,7 @@ pub mod word {
     pub const BEGUN: usize = 3;
     /// Timed hits that ended.
     pub const ENDED: usize = 4;
-    /// Their ticks.
+    /// Ticks of the timed hits that ended.
     pub const TICKS: usize = 5;
     /// Timed: what of these was spent in loops directly inside. Sampled: the longest of them.
     pub const CHILD_TICKS: usize = 6;

@@ -5,7 +5,7 @@ use std::mem::offset_of;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::entry::{ENTRY_WORDS, EVENT_BYTES, Event, Trips, word};
-use super::frames::{EventsFrame, ModuleFrame, Row, RowsFrame, TripsFrame};
+use super::frames::{EventsFrame, LoopFrame, ModuleFrame, Row, RowsFrame, TripsFrame};
 use crate::meta::part_name;
 use crate::page::PAGE_BYTES;
 
@@ -13,8 +13,6 @@ use crate::page::PAGE_BYTES;
 pub const RUN_MAGIC: u64 = u64::from_le_bytes(*b"CPTLOOP1");
 /// The version of the layout.
 pub const RUN_VERSION: u32 = 2;
-/// The first version: the same, without what is known of single hits.
-const FIRST_VERSION: u32 = 1;
 /// Bytes of a run's header.
 pub const RUN_HEADER_BYTES: usize = 256;
 /// Bytes of a block's header.
@@ -61,7 +59,7 @@ pub struct RunHeader {
 pub struct BlockHeader {
     /// Number of the module in its process.
     pub module: u32,
-    /// Its ids.
+    /// The block's ids.
     pub ids: u32,
     /// Counters whose sums follow the entries.
     pub counters: u32,
@@ -145,7 +143,7 @@ pub fn sums_offset(ids: u32) -> usize {
 /// Why bytes are not a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RunError {
-    /// They do not start as a run does.
+    /// The bytes do not start as a run does.
     NoMagic,
     /// Written by a later version.
     Version(u32),
@@ -178,7 +176,7 @@ impl<'a> Run<'a> {
             return Err(RunError::NoMagic);
         }
         let version = field(offset_of!(RunHeader, version))?;
-        if !(FIRST_VERSION..=RUN_VERSION).contains(&version) {
+        if version != RUN_VERSION {
             return Err(RunError::Version(version));
         }
         match field(offset_of!(RunHeader, pages))? {
@@ -240,7 +238,7 @@ impl<'a> Run<'a> {
         self.u32(offset_of!(RunHeader, tid))
     }
 
-    /// Its number in the process.
+    /// The run's number in the process.
     pub fn serial(&self) -> u32 {
         self.u32(offset_of!(RunHeader, serial))
     }
@@ -255,7 +253,7 @@ impl<'a> Run<'a> {
         self.bytes.get(at..).and_then(|rest| rest.first_chunk()).copied().unwrap_or_default()
     }
 
-    /// Its blocks. One that contradicts itself ends them, as an error.
+    /// The run's blocks. One that contradicts itself ends them, as an error.
     pub fn blocks(self) -> impl Iterator<Item = Result<Block<'a>, RunError>> {
         let (mut at, mut number) = (RUN_HEADER_BYTES, 0);
         let used = self.used().min(self.bytes.len());
@@ -322,7 +320,7 @@ impl<'a> Block<'a> {
         }
     }
 
-    /// Its place in the run.
+    /// The block's place in the run.
     pub fn number(&self) -> u32 {
         self.number
     }
@@ -407,12 +405,12 @@ impl<'a> Block<'a> {
                 counters: self.shape.counters,
                 rows: part,
             };
-            write(&frame.to_bytes())?;
+            write(&LoopFrame::Rows(frame).to_bytes())?;
         }
         let mut trips = self.trips().peekable();
         while trips.peek().is_some() {
             let rows: Vec<(u32, Trips)> = trips.by_ref().take(MOST_IN_FRAME).collect();
-            write(&TripsFrame { serial, block, rows }.to_bytes())?;
+            write(&LoopFrame::Trips(TripsFrame { serial, block, rows }).to_bytes())?;
         }
         let mut events = self.events().peekable();
         let mut first = 0;
@@ -420,7 +418,7 @@ impl<'a> Block<'a> {
             let part: Vec<Event> = events.by_ref().take(MOST_IN_FRAME).collect();
             let count = part.len() as u64;
             let frame = EventsFrame { serial, block, module, tid, first, events: part };
-            write(&frame.to_bytes())?;
+            write(&LoopFrame::Events(frame).to_bytes())?;
             first += count;
         }
         Ok(())

@@ -15,7 +15,7 @@ fn put32(bytes: &mut [u8], at: usize, word: u32) {
 fn example() -> Vec<u8> {
     let mut run = vec![0u8; PAGE_BYTES];
     run[..8].copy_from_slice(b"CPTLOOP1");
-    for (at, word) in [(8, 1), (12, 1), (16, 77), (20, 2), (32, 78), (36, 5)] {
+    for (at, word) in [(8, RUN_VERSION), (12, 1), (16, 77), (20, 2), (32, 78), (36, 5)] {
         put32(&mut run, at, word);
     }
     put(&mut run, 24, 1234);
@@ -232,9 +232,10 @@ fn iterations_of_single_hits_become_frames() {
     let read = frames_of(&run);
     assert_eq!((read.frames.len(), read.torn), (3, 0));
     assert_eq!(read.frames[1], expected);
-    // A run of the first version has none.
+    // An earlier layout is refused by its version.
     put32(&mut run, 8, 1);
-    assert!(Run::parse(&run).is_ok());
+    assert_eq!(Run::parse(&run).err(), Some(RunError::Version(1)));
+    put32(&mut run, 8, RUN_VERSION);
     // More buckets than there can be.
     put32(&mut run, first + 92, 65);
     assert!(Run::parse(&run).unwrap().blocks().next().unwrap().is_err());

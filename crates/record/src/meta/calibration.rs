@@ -1,6 +1,6 @@
 //! What an empty probe costs and reads.
 
-use crate::wire::{Decoder, Encoder, Truncated};
+use crate::wire::{last, wire};
 
 /// See [`crate::meta::Frame::Calibration`]. All values are medians over the probes of an empty call in this
 /// process.
@@ -16,9 +16,9 @@ pub struct Calibration {
     pub total_ticks: u64,
     /// What an empty call adds to each counter, in the order of the run's counters.
     pub inside_values: Vec<u64>,
-    /// How much the calls varied. `None` in profiles from before this was recorded.
+    /// How much the calls varied. `None` if it is not known.
     pub spread: Option<Spread>,
-    /// Their sums, from which means follow. `None` in profiles from before this was recorded.
+    /// Their sums, from which means follow. `None` if they are not known, or the spread is not.
     pub sums: Option<Sums>,
 }
 
@@ -82,48 +82,9 @@ pub struct Spread {
     pub enabled_ns: Vec<u64>,
 }
 
-pub(super) fn put_spread(e: &mut Encoder, s: &Spread) {
-    let put = |e: &mut Encoder, [low, high]: [u64; 2]| {
-        e.u64(low).u64(high);
-    };
-    put(e, s.inside_ticks);
-    put(e, s.total_ticks);
-    e.u32(s.inside_values.len() as u32);
-    s.inside_values.iter().for_each(|range| put(e, *range));
-    e.u32(s.enabled_ns.len() as u32);
-    s.enabled_ns.iter().for_each(|ns| {
-        e.u64(*ns);
-    });
-}
-
-pub(super) fn get_spread(d: &mut Decoder<'_>) -> Result<Spread, Truncated> {
-    let range = |d: &mut Decoder<'_>| Ok([d.u64()?, d.u64()?]);
-    Ok(Spread {
-        inside_ticks: range(d)?,
-        total_ticks: range(d)?,
-        inside_values: (0..d.u32()?).map(|_| range(d)).collect::<Result<_, _>>()?,
-        enabled_ns: (0..d.u32()?).map(|_| d.u64()).collect::<Result<_, _>>()?,
-    })
-}
-
-pub(super) fn put_sums(e: &mut Encoder, s: &Sums) {
-    let put = |e: &mut Encoder, m: Moments| {
-        e.u64(m.sum).u64(m.squares);
-    };
-    e.u32(s.thread_uid).u32(s.calls);
-    put(e, s.inside_ticks);
-    put(e, s.total_ticks);
-    e.u32(s.inside_values.len() as u32);
-    s.inside_values.iter().for_each(|m| put(e, *m));
-}
-
-pub(super) fn get_sums(d: &mut Decoder<'_>) -> Result<Sums, Truncated> {
-    let get = |d: &mut Decoder<'_>| Ok(Moments { sum: d.u64()?, squares: d.u64()? });
-    Ok(Sums {
-        thread_uid: d.u32()?,
-        calls: d.u32()?,
-        inside_ticks: get(d)?,
-        total_ticks: get(d)?,
-        inside_values: (0..d.u32()?).map(|_| get(d)).collect::<Result<_, _>>()?,
-    })
-}
+wire!(Calibration {
+    calls, counters, inside_ticks, total_ticks, inside_values, spread as last, sums as last
+});
+wire!(Spread { inside_ticks, total_ticks, inside_values, enabled_ns });
+wire!(Sums { thread_uid, calls, inside_ticks, total_ticks, inside_values });
+wire!(Moments { sum, squares });

@@ -1,7 +1,7 @@
 //! Libraries with their functions, and exports that are not functions of a library.
 
 use crate::role::Role;
-use crate::wire::{Decoder, Encoder, Truncated};
+use crate::wire::{Decoder, Encoder, Truncated, wire};
 
 /// Length in bytes of the longest name or path that is kept; see `Loss::NameTruncated`.
 pub const LONGEST_NAME: usize = 4095;
@@ -23,7 +23,7 @@ pub struct Library {
     pub sanitizer: u32,
     /// When it was first seen, in ticks.
     pub ticks: u64,
-    /// Its functions, in the order of their ordinals.
+    /// The library's functions, in the order of their ordinals.
     pub exports: Vec<Export>,
 }
 
@@ -76,51 +76,22 @@ pub struct OpExport {
     pub asynchronous: bool,
 }
 
-pub(super) fn put_library(e: &mut Encoder, l: &Library) {
-    e.u32(l.id).str(&l.name).u8(l.host).u32(l.abi).u32(l.features).u32(l.sanitizer);
-    e.u64(l.ticks).u32(l.exports.len() as u32);
-    for x in &l.exports {
-        e.u32(x.id).u32(x.ordinal).u8(x.recorded.into()).str(&x.name).str(&x.tag);
-        e.str(&x.source_path).u32(x.source_line);
-        x.workgroup_size.iter().for_each(|n| {
-            e.u32(*n);
-        });
-        e.u32(x.bindings).u32(x.constants).u32(x.local_memory_pages);
+wire!(Library { id, name as name, host, abi, features, sanitizer, ticks, exports });
+wire!(Export {
+    id, ordinal, recorded, name as name, tag as name, source_path as name, source_line,
+    workgroup_size, bindings, constants, local_memory_pages
+});
+wire!(OpExport { id, library, role, asynchronous, name as name, arguments, device as name });
+
+/// A name. Views repeat names, so one that no recorder writes is cut when it is read.
+mod name {
+    use super::{Decoder, Encoder, LONGEST_NAME, Truncated};
+
+    pub(super) fn put(name: &str, e: &mut Encoder) {
+        e.str(name);
     }
-}
-
-/// Reads a name. Views repeat names, so one that no recorder writes is cut.
-fn kept_name(d: &mut Decoder<'_>) -> Result<String, Truncated> {
-    let bytes = d.bytes()?;
-    Ok(String::from_utf8_lossy(&bytes[..bytes.len().min(LONGEST_NAME)]).into_owned())
-}
-
-pub(super) fn get_library(d: &mut Decoder<'_>) -> Result<Library, Truncated> {
-    let (id, name, host) = (d.u32()?, kept_name(d)?, d.u8()?);
-    let (abi, features, sanitizer, ticks) = (d.u32()?, d.u32()?, d.u32()?, d.u64()?);
-    let exports = (0..d.u32()?)
-        .map(|_| {
-            Ok(Export {
-                id: d.u32()?,
-                ordinal: d.u32()?,
-                recorded: d.u8()? != 0,
-                name: kept_name(d)?,
-                tag: kept_name(d)?,
-                source_path: kept_name(d)?,
-                source_line: d.u32()?,
-                workgroup_size: [d.u32()?, d.u32()?, d.u32()?],
-                bindings: d.u32()?,
-                constants: d.u32()?,
-                local_memory_pages: d.u32()?,
-            })
-        })
-        .collect::<Result<_, Truncated>>()?;
-    Ok(Library { id, name, host, abi, features, sanitizer, ticks, exports })
-}
-
-pub(super) fn get_op(d: &mut Decoder<'_>) -> Result<OpExport, Truncated> {
-    let (id, library, role, asynchronous) = (d.u32()?, d.u32()?, d.u8()?, d.u8()? != 0);
-    let role = Role::ALL.get(usize::from(role)).copied().unwrap_or_default();
-    let (name, arguments, device) = (kept_name(d)?, d.string()?, kept_name(d)?);
-    Ok(OpExport { id, library, role, name, arguments, device, asynchronous })
+    pub(super) fn get(d: &mut Decoder<'_>) -> Result<String, Truncated> {
+        let bytes = d.bytes()?;
+        Ok(String::from_utf8_lossy(&bytes[..bytes.len().min(LONGEST_NAME)]).into_owned())
+    }
 }

@@ -1,6 +1,7 @@
 //! The process itself, and what recording costs it.
 
 use crate::clock::ClockKind;
+use crate::wire::wire;
 
 /// See [`crate::meta::Frame::Cost`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -43,6 +44,10 @@ pub struct Process {
     pub clock: ClockKind,
     /// Path of its program (`/proc/self/exe`).
     pub program: String,
-    /// Its arguments.
+    /// The process's arguments.
     pub arguments: Vec<String>,
 }
+
+wire!(ProcessCost { constructor_ns, loading_ns, after_reading_ticks, process_cpu_ns });
+wire!(Leaving { pages, cpu_ns });
+wire!(Process { pid, parent, start_time, generation, clock, program, arguments });

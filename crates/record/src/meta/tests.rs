@@ -1,5 +1,6 @@
 use super::*;
 use crate::brackets::Histogram;
+use crate::clock::ClockKind;
 
 fn example() -> Vec<Frame> {
     let export = Export {

@@ -2,9 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering, compiler_fence};
 
-use super::{
-    FLAG_FLUSHED, FLAG_LAST, HEADER_BYTES, OLDEST_VERSION, PAGE_BYTES, PAGE_MAGIC, PAGE_VERSION,
-};
+use super::{FLAG_FLUSHED, FLAG_LAST, HEADER_BYTES, PAGE_BYTES, PAGE_MAGIC, PAGE_VERSION};
 use crate::usage::{USAGE_WORDS, Usage};
 use crate::wire::xxh64;
 
@@ -154,7 +152,7 @@ impl PageHeader {
             return Err(PageError::NoMagic);
         }
         let version = field!(version, u16);
-        if !(OLDEST_VERSION..=PAGE_VERSION).contains(&version) {
+        if version != PAGE_VERSION {
             return Err(PageError::Version(version));
         }
         let committed = field!(committed, u64);

@@ -1,14 +1,4 @@
 //! Reads pages without trusting any byte.
-//!
-//! A call of a page of version 1 differs in its leading fields:
-//!
-//! ```text
-//!  call          tag u8 = 0000 r w c 1
-//!                c: export, count x y z, location, worker follow; otherwise as in the last call.
-//!                   At the start of a page, all of them are 0
-//!                w: workgroup id x y z follow; otherwise x is one more than the last call's, or
-//!                   the id is 0,0,0 after `c` and at the start of a page
-//! ```
 
 use super::context::{Contexts, Told};
 use super::header::{PageError, PageHeader, checksum};
@@ -66,7 +56,7 @@ pub enum Record {
     Values,
     /// A kind of record that a later version writes. Its content is skipped.
     Other {
-        /// Its number.
+        /// The record's number.
         kind: u8,
     },
 }
@@ -99,8 +89,6 @@ pub struct PageReader<'a> {
     layout: &'a GroupLayout,
     last_ticks: u64,
     contexts: Contexts,
-    /// In a page of version 1, the last call and the workgroup that is predicted for the next one.
-    last: (Call, [u32; 3]),
     drawn: Drawn,
     groups: Vec<GroupTimes>,
     values: Vec<u64>,
@@ -129,7 +117,6 @@ impl<'a> PageReader<'a> {
             at: 0,
             layout,
             contexts: Contexts::new(),
-            last: (Call::default(), [0; 3]),
             drawn: Drawn::default(),
             groups: vec![GroupTimes::default(); layout.sizes.len()],
             values: vec![0; values],
@@ -201,10 +188,7 @@ impl<'a> PageReader<'a> {
 
     #[inline]
     fn decode_call(&mut self, tag: u8) -> Option<Record> {
-        let mut call = match self.header.version {
-            1 => self.decode_context_1(tag)?,
-            _ => self.decode_context(tag)?,
-        };
+        let mut call = self.decode_context(tag)?;
         let start = self.last_ticks.wrapping_add(unzigzag(self.varint()?) as u64);
         let end = start.wrapping_add(self.varint()?);
         self.last_ticks = end;
@@ -265,23 +249,6 @@ impl<'a> PageReader<'a> {
             told.workgroup = Some(self.three()?);
         }
         self.contexts.read(&told)
-    }
-
-    /// Decodes the leading fields of a call of version 1.
-    fn decode_context_1(&mut self, tag: u8) -> Option<Call> {
-        if tag & !(TAG_CALL | TAG_CONTEXT | TAG_WORKGROUP | TAG_RUNNING) != 0 {
-            return None;
-        }
-        let (mut call, mut predicted) = self.last;
-        if tag & TAG_CONTEXT != 0 {
-            (call.export, call.count) = (self.small()?, self.three()?);
-            (call.location, call.worker) = (self.small()?, self.small()?);
-            predicted = [0; 3];
-        }
-        call.workgroup = if tag & TAG_WORKGROUP != 0 { self.three()? } else { predicted };
-        let [x, y, z] = call.workgroup;
-        self.last = (call, [x.wrapping_add(1), y, z]);
-        Some(call)
     }
 
     #[inline]

@@ -22,7 +22,7 @@ pub fn create(path: &Path, owner: &Owner) -> io::Result<()> {
     create_with(path, owner, Layout::with_pages(PAGES))
 }
 
-/// The same with another number of pages.
+/// Creates a pool with another number of pages.
 ///
 /// # Errors
 /// As [`create`].

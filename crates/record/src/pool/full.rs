@@ -144,12 +144,12 @@ pub struct Taken<'a> {
 }
 
 impl Taken<'_> {
-    /// Its number.
+    /// The page's number.
     pub fn page(&self) -> usize {
         self.page
     }
 
-    /// Its header and the bytes to append to a file of pages, with their checksum, read from the
+    /// The page's header and the bytes to append to a file of pages, with their checksum, read from the
     /// pool in `file`. `None` if it is not a page: its program has overwritten or truncated it.
     pub fn seal<'a>(&self, file: &File, copy: &'a mut PageCopy) -> Option<(PageHeader, &'a [u8])> {
         let at = copy.0.as_mut_ptr().cast::<u8>();
@@ -161,8 +161,8 @@ impl Taken<'_> {
     }
 
     /// Gives the page back, after it was appended. It is empty from now on: its magic number, which
-    /// comes first, is removed from the pool in `file`. The write ends before the claim changes, and
-    /// whoever sees the new claim sees it.
+    /// comes first, is removed from the pool in `file`. The write ends before the claim changes, so
+    /// whoever sees the new claim also sees the empty page.
     pub fn give_back(self, file: &File) {
         // If this fails, readers find the page twice and take it once.
         let _ = file.write_all_at(&[0; 8], self.pool.layout().page_offset(self.page) as u64);

@@ -3,7 +3,7 @@
 use super::{CLAIMS_OFFSET, MOST_PAGES, PAGES, ROWS, Row};
 use crate::page::PAGE_BYTES;
 
-/// Where everything is in a pool with so many pages.
+/// Where everything is in a pool with a number of pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
     pages: usize,
@@ -13,12 +13,12 @@ impl Layout {
     /// That of a pool of [`PAGES`] pages.
     pub const USUAL: Self = Self { pages: PAGES };
 
-    /// That of a pool with exactly so many pages.
+    /// The layout of a pool with exactly this many pages.
     pub(super) const fn of_pages(pages: usize) -> Self {
         Self { pages }
     }
 
-    /// That of a pool with room for at least so many pages.
+    /// The layout of a pool with room for at least this many pages.
     pub fn with_pages(pages: usize) -> Self {
         Self { pages: pages.next_multiple_of(64).clamp(PAGES, MOST_PAGES) }
     }

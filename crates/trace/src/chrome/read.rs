@@ -118,7 +118,7 @@ pub enum ReadErrorKind {
     /// A single value is larger than this many bytes.
     #[error("a single value of more than {} MiB", .0 >> 20)]
     TooLarge(usize),
-    /// It is another kind of file.
+    /// The document is another kind of file.
     #[error("not a trace: {0}")]
     Other(&'static str),
     /// The sink refused something.

@@ -19,7 +19,7 @@ pub struct LoopSlice<'a> {
     pub process: usize,
     /// The kernel's number of the thread.
     pub tid: u32,
-    /// What it is called.
+    /// The thread's name.
     pub name: &'a str,
     /// The id of the loop in its module.
     pub id: u32,

@@ -29,7 +29,7 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use profile::activities::{ActivitiesWriter, Activity, NameId, RowId};
-use profile::beneath::Dir;
+use profile::safe_dir::Dir;
 use profile::writer::{CallsWriter, ExportKey, ProcessKey, ThreadKey};
 use profile::{Clock, LossCount, Manifest, Moment, Origin, Role, State, merge_losses};
 use serde_json::{Map, Value};
@@ -94,7 +94,7 @@ pub struct OneTrace<'a> {
     /// The export of the calls with a certain name and category, for each process, and whether they
     /// belong to a profiler's own work.
     exports: FastMap<(ProcessKey, u64), (ExportKey, bool)>,
-    /// The same for asynchronous spans.
+    /// The exports of asynchronous spans.
     span_exports: FastMap<(ProcessKey, u64), ExportKey>,
     /// The made-up threads of calls that belong to no thread.
     apart: HashMap<(ProcessKey, Role), ThreadKey>,

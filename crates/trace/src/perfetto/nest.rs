@@ -45,7 +45,7 @@ pub struct Nest {
 
 #[derive(Clone, Copy, Debug)]
 struct Open {
-    /// Its index in `slices`.
+    /// The slice's index in `slices`.
     at: usize,
     end: i64,
 }

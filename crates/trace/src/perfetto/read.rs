@@ -176,7 +176,7 @@ struct Row {
     gone: u64,
 }
 
-/// An event that is handed out when everything that began before it in its row has been.
+/// An event that waits: it is handed out after all events of its row that began before it.
 #[derive(Clone, Debug, Default)]
 struct Pending {
     phase: u8,

@@ -25,9 +25,9 @@ const MOST_TEXTS: usize = 1 << 16;
 #[derive(Debug)]
 pub struct Sequence {
     id: u64,
-    /// The fields that all of its packets have: its number, and that it needs its state.
+    /// The fields that all packets of the row have: its number, and that it needs its state.
     same: Fields,
-    /// The same fields, and that a slice ends.
+    /// The fields in `same`, and that a slice ends.
     same_at_end: Fields,
     track: u64,
     /// The current time of the sequence's clock.

@@ -109,7 +109,7 @@ impl std::fmt::Display for OwnedId {
 #[derive(Debug)]
 struct RowState {
     name: String,
-    /// Its index among the processes.
+    /// The row's index among the processes.
     process: usize,
     lanes: Vec<Sequence>,
     /// Tracks of the series of counters by label; empty if unknown.

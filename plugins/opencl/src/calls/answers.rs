@@ -10,7 +10,7 @@ use crate::api::{
     Code, EVENT_REFERENCE_COUNT, Event, INVALID_VALUE, NO_PROFILING_INFO, QUEUE_PROFILING,
     QUEUE_PROPERTIES, QUEUE_PROPERTIES_ARRAY, Queue, SUCCESS,
 };
-use crate::layer::forward;
+use crate::next_layer::forward;
 use crate::{ask, queues};
 
 unsafe extern "C" fn clGetCommandQueueInfo(

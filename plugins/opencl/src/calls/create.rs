@@ -12,7 +12,7 @@ use crate::api::{
     Code, Context, Device, Kernel, Program, QUEUE_ON_DEVICE, QUEUE_PROFILING, QUEUE_PROPERTIES,
     Queue, SUCCESS,
 };
-use crate::layer::forward;
+use crate::next_layer::forward;
 use crate::{names, queues, recorder};
 
 /// Pairs in a list of properties; a longer list is passed on as it is.

@@ -10,9 +10,10 @@ use std::sync::Arc;
 
 use super::{guarded, installs, next};
 use crate::api::{Code, Event, Kernel, Mem, Queue as QueueHandle, SUCCESS};
-use crate::layer::forward;
+use crate::next_layer::forward;
 use crate::queues::{self, Queue};
-use crate::recorder::{self, Begun, Command, Name, Sizes, Work};
+use crate::record::{Command, Name, Sizes, Work};
+use crate::recorder::{self, Begun};
 use crate::{ask, names};
 
 /// An enqueueing call between its begin and its end.
@@ -74,7 +75,7 @@ impl Enqueue {
                 begun.end_enqueued(name, &queue, command(), event, is_shared);
             }
             Some(queue) => {
-                queues::settled();
+                queues::one_ended();
                 begun.end(name, code, Some(queue.number));
             }
             None => begun.end(name, code, queues::known(queue).map(|queue| queue.number)),

@@ -6,7 +6,7 @@ use std::ffi::{c_char, c_void};
 
 use super::{guarded, installs, next};
 use crate::api::{Code, Context, Device, Event, Mem, Program, Queue, SUCCESS};
-use crate::layer::forward;
+use crate::next_layer::forward;
 use crate::queues;
 use crate::recorder::{self, Begun};
 

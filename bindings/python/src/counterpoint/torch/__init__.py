@@ -6,6 +6,7 @@ of profiler plugins in the results of `torch.profiler`. docs/pytorch.md says wha
 | module | purpose |
 |---|---|
 | `_entry` | decides, at the end of `import torch`, which parts of the bridge are needed |
+| `_complaints` | lines on stderr about what does not work |
 | `_load` | checks PyTorch's version, and connects the parts |
 | `_log` | hands recordings of PyTorch's own profiler to the profile of a run |
 | `_build` | compiles `_shim`, once for each version of PyTorch |

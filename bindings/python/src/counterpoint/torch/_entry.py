@@ -3,13 +3,15 @@
 
 Whatever it raised would make `import torch` fail, so it raises nothing but KeyboardInterrupt: Ctrl-C is
 meant for the program. If nothing is asked of Counterpoint, it reads a few environment variables and
-imports nothing.
+imports nothing but how to complain.
 """
 
 from __future__ import annotations
 
 import os
 import sys
+
+from counterpoint.torch._complaints import complain, told
 
 OFF = ("0", "off", "false", "no")
 
@@ -65,21 +67,3 @@ def disables_cupti() -> bool:
         return False
     torch = sys.modules.get("torch")
     return torch is not None and torch.version.cuda is not None
-
-
-def told(error: BaseException) -> str:
-    """Returns the type and the text of an error, whose own code may raise."""
-    try:
-        return f"{type(error).__name__}: {error}"
-    except BaseException:
-        return type(error).__name__
-
-
-def complain(line: str) -> None:
-    """Writes a line to stderr, if that is possible."""
-    try:
-        from counterpoint._visible import visible
-
-        os.write(2, f"counterpoint: {visible(line)}\n".encode(errors="backslashreplace"))
-    except BaseException:
-        pass

@@ -12,7 +12,7 @@ import threading
 from pathlib import Path
 from typing import Any, Optional
 
-from counterpoint.torch._entry import complain, told
+from counterpoint.torch._complaints import complain, told
 
 KNOWN = ("2.12", "2.15")
 """Releases of PyTorch with which the shim was tested, with any patch number."""

@@ -24,7 +24,7 @@ import threading
 from typing import Any, BinaryIO, Callable, Optional
 
 from counterpoint.torch import _load, _whole
-from counterpoint.torch._entry import complain
+from counterpoint.torch._complaints import complain
 
 _SAVED, _HAS_NONE = 0, 1
 

@@ -8,10 +8,10 @@ use record::host::Host;
 use record::meta::Role;
 
 use crate::adapters::announced::ADAPTER;
-use crate::adapters::machine::bracket;
-use crate::adapters::machine::nowhere::Nowhere;
-use crate::adapters::machine::op::{self, Entry};
-use crate::adapters::machine::vm::Vm;
+use crate::adapters::op_calls::bracket;
+use crate::adapters::op_calls::nowhere::Nowhere;
+use crate::adapters::op_calls::op::{self, Entry};
+use crate::adapters::op_calls::vm::Vm;
 use crate::process::guard::guarded;
 use crate::process::hosts::Described;
 use crate::recorder::adapter::Took;

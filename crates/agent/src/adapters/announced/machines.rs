@@ -10,7 +10,7 @@ use abi::host::{Host as Raw, Machine, PROGRAM_BETWEEN_OPS};
 use record::host::{Host, Text};
 use record::meta::{LONGEST_NAME, Role};
 
-use crate::adapters::machine::vm::Vm;
+use crate::adapters::op_calls::vm::Vm;
 use crate::os::sys::ErrnoGuard;
 use crate::process::guard::guarded_apart;
 use crate::process::hosts::Described;

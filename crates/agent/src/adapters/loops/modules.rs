@@ -168,7 +168,7 @@ impl Known {
             export: self.export,
         };
         let mut bytes = moment();
-        bytes.extend_from_slice(&frame.to_bytes());
+        bytes.extend_from_slice(&LoopFrame::Module(frame).to_bytes());
         // A failure is counted; it is not tried again.
         let _ = process.append_loops(&bytes);
         self.told.store(process.serial(), Ordering::Release);

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-use crate::adapters::machine::vm::Vm;
+use crate::adapters::op_calls::vm::Vm;
 use crate::adapters::torch::HOST as DESCRIBED;
 
 /// Returns PyTorch among the hosts that call ops. It is registered at the first call.

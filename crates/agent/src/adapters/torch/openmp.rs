@@ -15,8 +15,8 @@ use abi::torch::ops::COUNTERS;
 use model::Loss;
 use record::meta::Role;
 
-use crate::adapters::machine::bracket::{self, Bracket, How, What};
-use crate::adapters::machine::op::{self, Entry};
+use crate::adapters::op_calls::bracket::{self, Bracket, How, What};
+use crate::adapters::op_calls::op::{self, Entry};
 use crate::adapters::torch::ADAPTER;
 use crate::adapters::torch::host::host;
 use crate::os::scratch;

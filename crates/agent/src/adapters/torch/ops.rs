@@ -17,9 +17,9 @@ use model::Loss;
 use record::Call;
 use record::meta::Role;
 
-use crate::adapters::machine::bracket;
-use crate::adapters::machine::nowhere::Nowhere;
-use crate::adapters::machine::op::{self, Entry, LONGEST_NAME, Tensors, Words};
+use crate::adapters::op_calls::bracket;
+use crate::adapters::op_calls::nowhere::Nowhere;
+use crate::adapters::op_calls::op::{self, Entry, LONGEST_NAME, Tensors, Words};
 use crate::adapters::torch::host::host;
 use crate::adapters::torch::{ADAPTER, HOST, forward, openmp, patch};
 use crate::os::sys::ErrnoGuard;

@@ -6,11 +6,11 @@ use abi::dlpack::DataType;
 use abi::tvm_ffi::Any;
 use record::meta::Role;
 
-use crate::adapters::machine::op::{
+use crate::adapters::op_calls::op::{
     self, Entry, LONGEST_NAME, MOST_DIMENSIONS, NO_SHAPE, Tensors, Words,
 };
-use crate::adapters::machine::text;
-use crate::adapters::machine::vm::Vm;
+use crate::adapters::op_calls::text;
+use crate::adapters::op_calls::vm::Vm;
 use crate::adapters::tvm::{HOST, ffi};
 use crate::process::lock::Lock;
 

@@ -7,9 +7,9 @@ use std::sync::atomic::Ordering;
 use abi::collector::{Collector, Slot};
 use abi::tvm_ffi::{Any, Object, type_index};
 
-use crate::adapters::machine::bracket;
-use crate::adapters::machine::op;
-use crate::adapters::machine::vm::Vm;
+use crate::adapters::op_calls::bracket;
+use crate::adapters::op_calls::op;
+use crate::adapters::op_calls::vm::Vm;
 use crate::adapters::tvm::ffi::{self, Ffi};
 use crate::adapters::tvm::function_collector::{self, Functions};
 use crate::adapters::tvm::instrument::{Instrument, Wrapper};

@@ -13,11 +13,11 @@ use abi::dlpack::{DataType, Device, DlTensor};
 use abi::tvm_ffi::{Any, Object, type_index};
 use record::meta::Role;
 
-use crate::adapters::machine::bracket::{self, Bracket, How, What};
-use crate::adapters::machine::nowhere::Nowhere;
-use crate::adapters::machine::op::{self, Entry};
-use crate::adapters::machine::vm::Vm;
-use crate::adapters::machine::watching::Function;
+use crate::adapters::op_calls::bracket::{self, Bracket, How, What};
+use crate::adapters::op_calls::nowhere::Nowhere;
+use crate::adapters::op_calls::op::{self, Entry};
+use crate::adapters::op_calls::vm::Vm;
+use crate::adapters::op_calls::watching::Function;
 use crate::adapters::tvm::ffi::{self, Ffi};
 use crate::adapters::tvm::watch::{self, Plan};
 use crate::adapters::tvm::{ADAPTER, HOST, call};

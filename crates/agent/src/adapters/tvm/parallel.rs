@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 use abi::tvm_ffi::{AllocWorkspace, ParallelGroup, ParallelLaunch, ParallelTask};
 use model::Loss;
 
-use crate::adapters::machine::bracket::{self, Bracket, How, What};
+use crate::adapters::op_calls::bracket::{self, Bracket, How, What};
 use crate::adapters::tvm::{ADAPTER, call, ffi};
 use crate::process::guard::guarded;
 use crate::process::losses;

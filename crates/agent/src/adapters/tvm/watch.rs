@@ -11,10 +11,10 @@ use abi::tvm_ffi::{Any, Object, type_index};
 use model::Loss;
 use record::meta::Role;
 
-use crate::adapters::machine::bracket::{self, How};
-use crate::adapters::machine::op;
-use crate::adapters::machine::vm::Vm;
-use crate::adapters::machine::watching::{Claim, Function, UNWATCHED};
+use crate::adapters::op_calls::bracket::{self, How};
+use crate::adapters::op_calls::op;
+use crate::adapters::op_calls::vm::Vm;
+use crate::adapters::op_calls::watching::{Claim, Function, UNWATCHED};
 use crate::adapters::tvm::ADAPTER;
 use crate::adapters::tvm::ffi::Ffi;
 use crate::process::guard::{guarded, guarded_apart};

@@ -22,7 +22,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Component, Path, PathBuf};
 
 use profile::Profile;
-use profile::beneath::Dir;
+use profile::safe_dir::Dir;
 
 use crate::view::rights::is_of_caller;
 

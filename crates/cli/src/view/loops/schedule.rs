@@ -9,21 +9,22 @@ use crate::view::units::grouped;
 /// Loops without a row that a note names; the rest is counted.
 const NAMED: usize = 6;
 
-/// What became of a loop of a schedule.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum State {
-    /// It has one or more rows.
-    Instrumented,
-    /// TVM unrolled it.
-    Unrolled,
-    /// TVM vectorised it.
-    Vectorized,
-    /// TVM made something else of it.
-    Removed,
-    /// LLVM unrolled it, removed it, or made a call of it (`memset`).
-    Optimized,
-    /// Nobody asked for it.
-    LeftOut,
+model::named! {
+    /// What became of a loop of a schedule.
+    pub enum State {
+        /// It has one or more rows.
+        Instrumented = "instrumented",
+        /// TVM unrolled it.
+        Unrolled = "unrolled",
+        /// TVM vectorised it.
+        Vectorized = "vectorized",
+        /// TVM made something else of it.
+        Removed = "removed",
+        /// LLVM unrolled it, removed it, or made a call of it (`memset`).
+        Optimized = "optimized",
+        /// Nobody asked for it.
+        LeftOut = "left out",
+    }
 }
 
 impl State {
@@ -36,18 +37,6 @@ impl State {
             (_, Some(_)) => Self::Removed,
             _ if one.chosen => Self::Optimized,
             _ => Self::LeftOut,
-        }
-    }
-
-    /// Its name in JSON and in notes.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Instrumented => "instrumented",
-            Self::Unrolled => "unrolled",
-            Self::Vectorized => "vectorized",
-            Self::Removed => "removed",
-            Self::Optimized => "optimized",
-            Self::LeftOut => "left out",
         }
     }
 }

@@ -271,21 +271,11 @@ fn member(out: &mut impl Write, name: &str, value: &(impl Serialize + ?Sized)) -
     Ok(())
 }
 
-fn kind_name(kind: ValueKind) -> &'static str {
-    match kind {
-        ValueKind::Count => "count",
-        ValueKind::Duration => "duration",
-        ValueKind::Percent => "percent",
-        ValueKind::Ratio => "ratio",
-        ValueKind::Text => "text",
-    }
-}
-
 /// The meanings of the values of all processes, without duplicates.
 fn values(profile: &Profile) -> Vec<ValueOut<'_>> {
     let mut all: Vec<ValueOut<'_>> = Vec::new();
     for key in profile.processes.iter().flat_map(|process| &process.value_keys) {
-        let value = ValueOut { key: key.id, name: &key.name, kind: kind_name(key.kind) };
+        let value = ValueOut { key: key.id, name: &key.name, kind: key.kind.name() };
         let same = |known: &ValueOut<'_>| {
             (known.key, known.name, known.kind) == (value.key, value.name, value.kind)
         };

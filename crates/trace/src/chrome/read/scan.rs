@@ -26,7 +26,7 @@ use crate::chrome::time::{Time, micros};
 
 /// Any number with this many digits fits into an `i64`.
 const MOST_DIGITS: usize = 18;
-/// The same for the digits of a time before the point.
+/// A time with this many digits before the point fits into an `i64` of nanoseconds.
 pub(super) const MOST_WHOLE: usize = MOST_DIGITS - 3;
 /// Maximum depth of nested values: the bits of a number.
 const MOST_DEPTH: u32 = u64::BITS;
@@ -42,7 +42,7 @@ pub(super) struct Scan<'a> {
 struct Number {
     end: usize,
     negative: bool,
-    /// Its digits, including those after the point.
+    /// The number's digits, including those after the point.
     digits: u64,
     /// The number of digits after the point; 0 without a point.
     decimals: usize,

@@ -55,15 +55,15 @@ fn number(value: Raw<'_>) -> std::result::Result<Option<f64>, ()> {
 /// A value of a counter with its unit and its place, which a Chrome event cannot express.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CounterValue<'a> {
-    /// What it covers.
+    /// What the counter covers.
     pub scope: Scope,
-    /// What it comes from. Another source may have a device with the same number.
+    /// What the value comes from. Another source may have a device with the same number.
     pub source: &'a str,
     /// The track that it is drawn in.
     pub track: &'a str,
-    /// Its name in the track.
+    /// The counter's name in the track.
     pub series: &'a str,
-    /// Its unit; empty: none.
+    /// The counter's unit; empty: none.
     pub unit: &'a str,
     /// The value.
     pub value: f64,

@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 
-use profile::beneath::Dir;
+use profile::safe_dir::Dir;
 use profile::writer::CallsWriter;
 use profile::{Clock, LossCount, Manifest, PartId, Timeline, merge_losses};
 

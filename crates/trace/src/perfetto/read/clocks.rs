@@ -79,7 +79,7 @@ impl Clocks {
         self.on_timeline(clock, at)
     }
 
-    /// The same for a time in nanoseconds.
+    /// Converts a time in nanoseconds to the timeline.
     pub(super) fn on_timeline(&mut self, clock: ClockId, at: i64) -> Option<i64> {
         let target = match self.target {
             Some(target) => target,

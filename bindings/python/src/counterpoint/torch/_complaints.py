@@ -1,0 +1,23 @@
+"""Lines on stderr about what does not work. Nothing here raises."""
+
+from __future__ import annotations
+
+import os
+
+
+def told(error: BaseException) -> str:
+    """Returns the type and the text of an error, whose own code may raise."""
+    try:
+        return f"{type(error).__name__}: {error}"
+    except BaseException:
+        return type(error).__name__
+
+
+def complain(line: str) -> None:
+    """Writes a line to stderr, if that is possible."""
+    try:
+        from counterpoint._visible import visible
+
+        os.write(2, f"counterpoint: {visible(line)}\n".encode(errors="backslashreplace"))
+    except BaseException:
+        pass

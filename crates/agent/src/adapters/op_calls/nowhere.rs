@@ -1,0 +1,46 @@
+//! The machine whose ops calibration calls. It belongs to no host, and no profile knows it.
+
+use std::ffi::CStr;
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+use record::meta::Role;
+
+use crate::adapters::op_calls::op::{self, Entry};
+use crate::adapters::op_calls::vm::Vm;
+use crate::process::hosts::Described;
+use crate::recorder::thread::Thread;
+
+/// Such a machine of one adapter. It is made when it is first asked for, and kept: two threads that ask
+/// at the same time may make one each.
+#[derive(Debug)]
+pub struct Nowhere {
+    host: &'static Described,
+    machine: AtomicPtr<Vm>,
+}
+
+impl Nowhere {
+    /// Its ops are treated like those of `host`.
+    pub const fn new(host: &'static Described) -> Self {
+        Self { host, machine: AtomicPtr::new(std::ptr::null_mut()) }
+    }
+
+    /// Returns the machine.
+    pub fn machine(&self) -> &'static Vm {
+        let mut machine = self.machine.load(Ordering::Acquire);
+        if machine.is_null() {
+            machine = std::ptr::from_ref(Vm::nowhere(self.host)).cast_mut();
+            self.machine.store(machine, Ordering::Release);
+        }
+        // SAFETY: leaked by `Vm::nowhere`.
+        unsafe { &*machine }
+    }
+
+    /// Returns the machine and its op of this name, which is written to no profile. `None`: the table of
+    /// ops is full.
+    pub fn op(&self, thread: &Thread, name: &CStr) -> Option<(&'static Vm, &'static Entry)> {
+        let machine = self.machine();
+        let entry = op::by_name(machine, Role::Op, name.to_bytes())?;
+        entry.rehearse(thread);
+        Some((machine, entry))
+    }
+}

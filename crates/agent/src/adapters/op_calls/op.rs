@@ -1,0 +1,523 @@
+//! Maps a call to the id of its export.
+//!
+//! ```text
+//!  host, name, for each tensor: type, device, shape ──► words ──► hash ──► table ──► entry
+//! ```
+//!
+//! A call of a known op costs two passes over its name and its arguments, one for the hash and one to
+//! compare, without allocation or lock. The first call of each kind creates the entry, under the process's lock. The
+//! first call in each part of a profile writes the entry's frame, so a forked child and the next
+//! session also write the names of what they record.
+
+use std::ffi::{CStr, CString, c_char};
+use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
+
+use abi::dlpack::{DataType, Device};
+use model::Loss;
+use record::meta::{Frame, OpExport, Role};
+
+use crate::adapters::op_calls::text;
+use crate::adapters::op_calls::vm::Vm;
+use crate::os::kept::keep;
+use crate::os::sys::{self, ErrnoGuard};
+use crate::process::guard::guarded_apart;
+use crate::process::lock::Lock;
+use crate::process::part::Process;
+use crate::process::{losses, names};
+use crate::recorder::thread::Thread;
+use crate::state::run::Run;
+
+/// Maximum number of words of a signature, enough for some sixty tensors.
+const WORDS: usize = 256;
+/// Length in bytes of the longest name that a signature holds.
+pub const LONGEST_NAME: usize = 1000;
+/// Maximum number of signatures with shapes. After that, ops are distinguished by name alone.
+const MOST_WITH_SHAPES: usize = 1 << 16;
+/// Number of slots of the table, twice the number of signatures with shapes.
+const SLOTS: usize = 1 << 17;
+/// Maximum number of entries, so that the table never fills up.
+const MOST: usize = SLOTS / 4 * 3;
+/// More dimensions than any tensor has.
+pub const MOST_DIMENSIONS: i32 = 32;
+/// Replaces the number of dimensions if the shape cannot be read.
+pub const NO_SHAPE: u64 = 0xFF;
+
+/// All calls of one op with the same tensor types, shapes and devices.
+///
+/// What every call needs comes first and shares a cache line.
+#[derive(Debug)]
+#[repr(C, align(64))]
+pub struct Entry {
+    hash: u64,
+    signature: Box<[u64]>,
+    pub vm: &'static Vm,
+    /// The name as a C string, if [`by_c_name`] may compare it: the entry has no arguments. Otherwise null.
+    c_name: *const c_char,
+    /// Id of the op, run or range. The regions of an op have this id plus one, their tasks plus two.
+    pub id: u32,
+    /// Twice the serial number of the part that contains its frame, plus 1 if its calls are
+    /// recorded.
+    told: AtomicU32,
+    /// Device of the last tensor, or the first CPU if there is none.
+    pub device: Device,
+    role: Role,
+    /// Whether its arguments say how much storage it allocates.
+    pub allocates: bool,
+    /// Whether it is a bookkeeping op of its host.
+    pub bookkeeping: bool,
+    asynchronous: bool,
+    /// Serial number of the part that contains the frames of its regions and tasks.
+    regions_told: AtomicU32,
+    name: String,
+    arguments: String,
+    device_name: String,
+    /// The entry created before this one.
+    before: *const Entry,
+}
+
+// SAFETY: `before` and `c_name` are set before the entry is shared, and never changed afterwards; what they
+// point to is never freed.
+unsafe impl Sync for Entry {}
+
+const _: () = assert!(std::mem::offset_of!(Entry, name) == 64);
+
+/// The most recently created entry.
+static LAST: AtomicPtr<Entry> = AtomicPtr::new(std::ptr::null_mut());
+
+/// Hash table of entries with open addressing. Entries are never removed. Mapped for the first
+/// entry.
+static TABLE: AtomicPtr<[AtomicPtr<Entry>; SLOTS]> = AtomicPtr::new(std::ptr::null_mut());
+static ENTRIES: AtomicUsize = AtomicUsize::new(0);
+
+/// Number of places for entries that [`by_c_name`] has found.
+const RECENT: usize = 512;
+/// These entries, by the addresses of the names with which hosts asked for them.
+static RECENTLY: [AtomicPtr<Entry>; RECENT] =
+    [const { AtomicPtr::new(std::ptr::null_mut()) }; RECENT];
+
+/// The words that identify a call, one after the other. Nobody keeps them: they are walked through once
+/// for their hash, and again in order to compare them with those of an entry. On the stack, sixty
+/// tensors would take 2 KiB.
+pub trait Words {
+    /// Takes the next word.
+    fn push(&mut self, word: u64);
+}
+
+/// Makes the hash.
+struct Hash {
+    hash: u64,
+    length: usize,
+}
+
+impl Words for Hash {
+    #[inline(always)]
+    fn push(&mut self, word: u64) {
+        let product = u128::from(self.hash ^ word).wrapping_mul(0xA076_1D64_78BD_642F_E703_7ED1);
+        self.hash = (product as u64) ^ (product >> 64) as u64;
+        self.length += 1;
+    }
+}
+
+/// Compares with the words of an entry.
+struct Compare<'a> {
+    rest: std::slice::Iter<'a, u64>,
+    same: bool,
+}
+
+impl Words for Compare<'_> {
+    #[inline(always)]
+    fn push(&mut self, word: u64) {
+        self.same &= self.rest.next() == Some(&word);
+    }
+}
+
+/// Collects them, for a new entry.
+impl Words for Vec<u64> {
+    fn push(&mut self, word: u64) {
+        self.push(word);
+    }
+}
+
+#[inline(always)]
+fn push_text(to: &mut impl Words, text: &[u8]) {
+    to.push(text.len() as u64);
+    let mut chunks = text.chunks_exact(8);
+    for chunk in &mut chunks {
+        to.push(u64::from_le_bytes([
+            chunk[0], chunk[1], chunk[2], chunk[3], chunk[4], chunk[5], chunk[6], chunk[7],
+        ]));
+    }
+    let rest = chunks.remainder();
+    if !rest.is_empty() {
+        to.push(rest.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte)));
+    }
+}
+
+/// What walks through the tensors of a call: pushes the same words each time.
+pub trait Tensors {
+    /// Pushes them.
+    fn push(&self, to: &mut impl Words);
+}
+
+/// No tensors.
+struct Nothing;
+
+impl Tensors for Nothing {
+    #[inline(always)]
+    fn push(&self, _: &mut impl Words) {}
+}
+
+/// A call whose entry is looked for.
+struct Wanted<'a, T> {
+    vm: &'static Vm,
+    role: Role,
+    name: &'a [u8],
+    tensors: &'a T,
+}
+
+impl<T: Tensors> Wanted<'_, T> {
+    #[inline(always)]
+    fn walk(&self, to: &mut impl Words) {
+        to.push(u64::from(self.vm.number) << 8 | self.role as u64);
+        push_text(to, self.name);
+        self.tensors.push(to);
+    }
+
+    #[inline(always)]
+    fn hash(&self) -> Hash {
+        let mut hash = Hash { hash: 0x9E37_79B9_7F4A_7C15, length: 0 };
+        self.walk(&mut hash);
+        hash
+    }
+
+    #[inline(always)]
+    fn find(&self, hash: u64) -> Option<&'static Entry> {
+        find(hash, |entry| {
+            let mut compare = Compare { rest: entry.signature.iter(), same: true };
+            self.walk(&mut compare);
+            compare.same && compare.rest.as_slice().is_empty()
+        })
+    }
+
+    /// Makes the entry, on a stack of our own.
+    #[cold]
+    #[inline(never)]
+    fn make(&self, hash: u64) -> Option<&'static Entry> {
+        guarded_apart(|| {
+            let mut words = Vec::new();
+            self.walk(&mut words);
+            make(self.vm, self.role, self.name, hash, &words)
+        })
+        .flatten()
+    }
+}
+
+/// Returns the entry for a call with these tensors; `None` if the table is full.
+#[inline(always)]
+pub fn of_call(
+    vm: &'static Vm,
+    role: Role,
+    name: &[u8],
+    tensors: &impl Tensors,
+) -> Option<&'static Entry> {
+    let wanted = Wanted { vm, role, name, tensors };
+    let Hash { hash, length } = wanted.hash();
+    if length > WORDS {
+        return without_shapes(vm, name);
+    }
+    wanted.find(hash).or_else(|| wanted.make(hash))
+}
+
+/// Returns the entry for something without arguments: a run, or an op that is distinguished by name
+/// alone.
+pub fn by_name(vm: &'static Vm, role: Role, name: &[u8]) -> Option<&'static Entry> {
+    let mut cut = name.len().min(LONGEST_NAME);
+    if cut < name.len() {
+        losses::lose(Loss::NameTruncated, 1, 0);
+        while cut > 0 && name.get(cut).is_some_and(|byte| byte & 0xC0 == 0x80) {
+            cut -= 1;
+        }
+    }
+    let name = name.get(..cut).unwrap_or_default();
+    let wanted = Wanted { vm, role, name, tensors: &Nothing };
+    let hash = wanted.hash().hash;
+    wanted.find(hash).or_else(|| wanted.make(hash))
+}
+
+/// Does what [`by_name`] does, for a host that passes the same address for an op each time. The address
+/// is only a hint, because the host may use it for another name later: a name is always compared. But
+/// finding the entry does not have to wait for the comparison.
+///
+/// # Safety
+/// `name` must be a C string.
+#[inline(always)]
+pub unsafe fn by_c_name(
+    vm: &'static Vm,
+    role: Role,
+    name: *const c_char,
+) -> Option<&'static Entry> {
+    let place = (name as usize as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 55;
+    let place = RECENTLY.get(place as usize % RECENT)?;
+    // SAFETY: null, or kept by `make`; the caller passes a C string.
+    unsafe {
+        if let Some(entry) = place.load(Ordering::Acquire).as_ref()
+            && std::ptr::eq(entry.vm, vm)
+            && entry.role == role
+            && !entry.c_name.is_null()
+            && libc::strcmp(entry.c_name, name) == 0
+        {
+            return Some(entry);
+        }
+        let entry = by_name(vm, role, CStr::from_ptr(name).to_bytes())?;
+        place.store(std::ptr::from_ref(entry).cast_mut(), Ordering::Release);
+        Some(entry)
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn without_shapes(vm: &'static Vm, name: &[u8]) -> Option<&'static Entry> {
+    losses::lose(Loss::OpShapesLeftOut, 1, 0);
+    by_name(vm, Role::Op, name)
+}
+
+#[inline(always)]
+fn find(hash: u64, is_wanted: impl Fn(&Entry) -> bool) -> Option<&'static Entry> {
+    // SAFETY: null, or mapped by `make` and never unmapped.
+    let table = unsafe { TABLE.load(Ordering::Acquire).as_ref() }?;
+    let mut at = hash as usize % SLOTS;
+    loop {
+        // SAFETY: null, or kept by `make`. The loop ends because a quarter of the slots is always
+        // free.
+        let entry = unsafe { table.get(at)?.load(Ordering::Acquire).as_ref() }?;
+        if entry.hash == hash && is_wanted(entry) {
+            return Some(entry);
+        }
+        at = (at + 1) % SLOTS;
+    }
+}
+
+/// Makes the entry with these words. They are not the hash's own if the program has changed a shape
+/// meanwhile; then a later call makes another one.
+fn make(
+    vm: &'static Vm,
+    role: Role,
+    name: &[u8],
+    hash: u64,
+    words: &[u64],
+) -> Option<&'static Entry> {
+    let _errno = ErrnoGuard::new();
+    point!(OpMake);
+    let shaped = words.len() > 2 + name.len().div_ceil(8);
+    let full = |most: usize| ENTRIES.load(Ordering::Relaxed) >= most;
+    if shaped && full(MOST_WITH_SHAPES) {
+        return without_shapes(vm, name);
+    }
+    let _lock = Lock::take()?;
+    // Another thread may have added it first.
+    if let Some(entry) = find(hash, |entry| *entry.signature == *words) {
+        return Some(entry);
+    }
+    if full(MOST) {
+        losses::lose(Loss::OpShapesLeftOut, 1, 0);
+        return None;
+    }
+    let table = table()?;
+    let (arguments, device) = describe(words.get(2 + name.len().div_ceil(8)..).unwrap_or_default());
+    let bookkeeping = &vm.host.host.bookkeeping;
+    let entry = keep(Entry {
+        hash,
+        signature: words.into(),
+        vm,
+        id: names::take_exports(if role == Role::Op { 3 } else { 1 }),
+        role,
+        name: String::from_utf8_lossy(name).into_owned(),
+        c_name: CString::new(name)
+            .ok()
+            .filter(|_| !shaped)
+            .map_or(std::ptr::null(), |name| keep(name).as_ptr()),
+        arguments,
+        device_name: device.map(text::device).unwrap_or_default(),
+        device: device.unwrap_or(Device { kind: 1, id: 0 }),
+        asynchronous: device.is_some_and(text::is_asynchronous),
+        allocates: role == Role::Op && !name.is_empty() && name == vm.host.allocates,
+        bookkeeping: role == Role::Op
+            && !bookkeeping.is_empty()
+            && name.starts_with(bookkeeping.as_bytes()),
+        before: LAST.load(Ordering::Acquire),
+        told: AtomicU32::new(0),
+        regions_told: AtomicU32::new(0),
+    });
+    let mut at = hash as usize % SLOTS;
+    while let Some(slot) = table.get(at) {
+        if slot.load(Ordering::Relaxed).is_null() {
+            slot.store(std::ptr::from_ref(entry).cast_mut(), Ordering::Release);
+            break;
+        }
+        at = (at + 1) % SLOTS;
+    }
+    LAST.store(std::ptr::from_ref(entry).cast_mut(), Ordering::Release);
+    ENTRIES.fetch_add(1, Ordering::Relaxed);
+    Some(entry)
+}
+
+fn table() -> Option<&'static [AtomicPtr<Entry>; SLOTS]> {
+    if TABLE.load(Ordering::Acquire).is_null() {
+        let memory = sys::map_zeros(size_of::<[AtomicPtr<Entry>; SLOTS]>()).ok()?;
+        TABLE.store(memory.cast(), Ordering::Release);
+    }
+    // SAFETY: mapped above and never unmapped; zeros are null pointers.
+    unsafe { TABLE.load(Ordering::Acquire).as_ref() }
+}
+
+/// Returns the text of the tensors in a signature, and the device of the last one.
+fn describe(mut words: &[u64]) -> (String, Option<Device>) {
+    let (mut arguments, mut device) = (String::new(), None);
+    while let [kind, place, rest @ ..] = words {
+        let dtype =
+            DataType { code: *kind as u8, bits: (kind >> 8) as u8, lanes: (kind >> 16) as u16 };
+        let ndim = kind >> 32;
+        let known = if ndim == NO_SHAPE { 0 } else { (ndim as usize).min(rest.len()) };
+        let (shape, behind) = rest.split_at(known);
+        if !arguments.is_empty() {
+            arguments.push_str(", ");
+        }
+        text::tensor(&mut arguments, dtype, (ndim != NO_SHAPE).then_some(shape));
+        device = Some(Device { kind: (place >> 32) as i32, id: *place as i32 });
+        words = behind;
+    }
+    (arguments, device)
+}
+
+/// Writes the frames of all known ops of this machine to the thread's part of the profile, so that
+/// no call has to wait for that.
+pub fn announce(vm: &'static Vm, thread: &Thread) {
+    let _errno = ErrnoGuard::new();
+    point!(OpTell);
+    let Some(_lock) = Lock::take() else { return };
+    let (process, run) = (thread.process(), thread.run);
+    let mut frames = Vec::new();
+    let mut at: *const Entry = LAST.load(Ordering::Acquire);
+    // SAFETY: null, or kept by `make`.
+    while let Some(entry) = unsafe { at.as_ref() } {
+        at = entry.before;
+        if !std::ptr::eq(entry.vm, vm) {
+            continue;
+        }
+        if entry.told.load(Ordering::Acquire) >> 1 != process.serial() & (u32::MAX >> 1) {
+            frames.extend(entry.frame(entry.role, entry.id).to_bytes());
+        }
+        let regions = entry.regions_told.load(Ordering::Acquire);
+        if regions != 0 && regions != process.serial() {
+            frames.extend(entry.frame(Role::Region, entry.region()).to_bytes());
+            frames.extend(entry.frame(Role::Task, entry.task()).to_bytes());
+        }
+    }
+    vm.tell(process, run);
+    process.append_bytes(&frames);
+    at = LAST.load(Ordering::Acquire);
+    // Mark the frames as written only after they are in the profile.
+    // SAFETY: null, or kept by `make`.
+    while let Some(entry) = unsafe { at.as_ref() } {
+        at = entry.before;
+        if std::ptr::eq(entry.vm, vm) {
+            entry.is_told(process, run);
+            if entry.regions_told.load(Ordering::Acquire) != 0 {
+                entry.regions_told.store(process.serial(), Ordering::Release);
+            }
+        }
+    }
+}
+
+impl Entry {
+    /// Returns whether its calls are recorded. Writes its frame to the thread's part of the profile
+    /// first, unless it is already there.
+    #[inline(always)]
+    pub fn is_recorded(&self, thread: &Thread) -> bool {
+        let serial = thread.serial;
+        let told = self.told.load(Ordering::Acquire);
+        if told >> 1 == serial & (u32::MAX >> 1) {
+            return told & 1 == 1;
+        }
+        self.tell(thread)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn tell(&self, thread: &Thread) -> bool {
+        let _errno = ErrnoGuard::new();
+        guarded_apart(|| {
+            point!(OpTell);
+            let Some(_lock) = Lock::take() else { return false };
+            let (process, run) = (thread.process(), thread.run);
+            self.vm.tell(process, run);
+            process.append(&self.frame(self.role, self.id));
+            self.is_told(process, run)
+        })
+        .unwrap_or(false)
+    }
+
+    /// Marks its frame as written to the part. Returns whether its calls are recorded.
+    fn is_told(&self, process: &Process, run: &Run) -> bool {
+        let recorded = run.records(&self.name);
+        self.told.store(process.serial() << 1 | u32::from(recorded), Ordering::Release);
+        recorded
+    }
+
+    /// Writes the frames of its regions and tasks to the thread's part of the profile, unless they
+    /// are already there. Returns false if that is impossible now.
+    #[inline(always)]
+    pub fn tell_regions(&self, thread: &Thread) -> bool {
+        self.regions_told.load(Ordering::Acquire) == thread.process().serial()
+            || self.tell_regions_now(thread)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn tell_regions_now(&self, thread: &Thread) -> bool {
+        let _errno = ErrnoGuard::new();
+        guarded_apart(|| {
+            let Some(_lock) = Lock::take() else { return false };
+            let process = thread.process();
+            self.vm.tell(process, thread.run);
+            process.append(&self.frame(Role::Region, self.region()));
+            process.append(&self.frame(Role::Task, self.task()));
+            self.regions_told.store(process.serial(), Ordering::Release);
+            true
+        })
+        .unwrap_or(false)
+    }
+
+    fn frame(&self, role: Role, id: u32) -> Frame {
+        Frame::Op(OpExport {
+            id,
+            library: self.vm.library,
+            role,
+            name: self.name.clone(),
+            arguments: self.arguments.clone(),
+            device: self.device_name.clone(),
+            asynchronous: self.asynchronous && role == Role::Op,
+        })
+    }
+
+    /// Whether it is an op, and not a whole run or a range. Only an op has regions.
+    #[inline(always)]
+    pub fn is_op(&self) -> bool {
+        self.role == Role::Op
+    }
+
+    /// Returns the export id of its regions.
+    pub fn region(&self) -> u32 {
+        self.id + 1
+    }
+
+    /// Returns the export id of its tasks.
+    pub fn task(&self) -> u32 {
+        self.id + 2
+    }
+
+    /// Marks the entry as recorded without writing a frame, for calibration.
+    pub fn rehearse(&self, thread: &Thread) {
+        self.told.store(thread.process().serial() << 1 | 1, Ordering::Release);
+    }
+}

@@ -1,0 +1,172 @@
+//! The machines of a process that call ops: a virtual machine with an instrument of ours, or a whole
+//! host of which there is one in a process.
+
+use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+
+use record::meta::{Frame, Library};
+
+use crate::adapters::op_calls::watching::Watching;
+use crate::process::hosts::Described;
+use crate::process::lock::Lock;
+use crate::process::names;
+use crate::process::part::Process;
+use crate::state::run::Run;
+
+/// The most recently registered virtual machine.
+static VMS: AtomicPtr<Vm> = AtomicPtr::new(std::ptr::null_mut());
+
+/// A virtual machine.
+#[derive(Debug)]
+pub struct Vm {
+    pub number: u32,
+    /// Id of the library that represents it in a profile.
+    pub library: u32,
+    name: String,
+    pub host: &'static Described,
+    /// Number of calls that its instruments saw while something was recorded.
+    pub calls: AtomicU64,
+    /// Which thread calls it, and where its outermost op is.
+    pub inside: Inside,
+    /// Whether its calls are watched just now.
+    pub watching: Watching,
+    /// Serial number of the part that contains its frame.
+    told: AtomicU32,
+    next: *const Vm,
+}
+
+/// Whether a machine is between two calls of its instrument. TVM looks for the instrument again
+/// after the op; if it was removed meanwhile, TVM reports an error.
+#[derive(Debug, Default)]
+pub struct Inside {
+    /// The thread that called it last; 0 if none has.
+    thread: AtomicUsize,
+    /// Stack address of its outermost op in progress; 0 for none. An op that threw leaves its
+    /// address here, which lies below everything that its thread does next.
+    frame: AtomicUsize,
+}
+
+impl Inside {
+    fn here() -> usize {
+        // SAFETY: `pthread_self` has no preconditions.
+        unsafe { libc::pthread_self() as usize }
+    }
+
+    #[inline(always)]
+    pub fn begin(&self, frame: usize) {
+        let (here, open) = (Self::here(), self.frame.load(Ordering::Relaxed));
+        if open == 0 || frame >= open || self.thread.load(Ordering::Relaxed) != here {
+            self.thread.store(here, Ordering::Relaxed);
+            self.frame.store(frame, Ordering::Relaxed);
+        }
+    }
+
+    #[inline(always)]
+    pub fn end(&self, frame: usize) {
+        if self.frame.load(Ordering::Relaxed) == frame {
+            self.frame.store(0, Ordering::Relaxed);
+        }
+    }
+
+    /// Returns whether the calling thread, at this stack address, may remove the instrument. Only
+    /// the thread that called the machine last can know that.
+    pub fn is_quiet(&self, frame: usize) -> bool {
+        let (thread, open) =
+            (self.thread.load(Ordering::Relaxed), self.frame.load(Ordering::Relaxed));
+        thread == 0 || thread == Self::here() && (open == 0 || frame > open)
+    }
+}
+
+// SAFETY: `next` is set before the value is shared, and never changed afterwards.
+unsafe impl Sync for Vm {}
+
+impl Vm {
+    /// Writes its frame, at most once per part. The caller holds the process's lock.
+    pub fn tell(&self, process: &Process, run: &Run) {
+        if self.told.swap(process.serial(), Ordering::Relaxed) == process.serial() {
+            return;
+        }
+        process.tell(self.host);
+        process.append(&Frame::Library(Library {
+            id: self.library,
+            name: self.name.clone(),
+            host: self.host.number(),
+            abi: 0,
+            features: 0,
+            sanitizer: 0,
+            ticks: run.clock.begin(),
+            exports: Vec::new(),
+        }));
+    }
+
+    /// Registers a host. Returns `None` only if a signal handler has interrupted the
+    /// recorder.
+    pub fn register(name: String, host: &'static Described) -> Option<&'static Self> {
+        let _lock = Lock::take()?;
+        let next = VMS.load(Ordering::Acquire);
+        // SAFETY: null, or leaked by `link`.
+        let number = unsafe { next.as_ref() }.map_or(0, |last| last.number + 1);
+        Some(Self::link(number, name, host, next))
+    }
+
+    fn link(number: u32, name: String, host: &'static Described, next: *mut Self) -> &'static Self {
+        let library = names::take_library();
+        let (calls, told) = (AtomicU64::new(0), AtomicU32::new(0));
+        let (inside, watching) = Default::default();
+        let vm = Box::leak(Box::new(Self {
+            number,
+            library,
+            name,
+            host,
+            calls,
+            inside,
+            watching,
+            told,
+            next,
+        }));
+        VMS.store(vm, Ordering::Release);
+        vm
+    }
+
+    /// Makes a machine that is in no list and no profile, for calibration.
+    pub fn nowhere(host: &'static Described) -> &'static Self {
+        Box::leak(Box::new(Self {
+            number: u32::MAX - 1,
+            library: u32::MAX,
+            name: String::new(),
+            host,
+            calls: AtomicU64::new(0),
+            inside: Inside::default(),
+            watching: Watching::default(),
+            told: AtomicU32::new(0),
+            next: std::ptr::null(),
+        }))
+    }
+
+    /// Makes the machine, of this name, that owns parallel regions launched outside of any machine.
+    pub fn outside(name: &str, host: &'static Described) -> &'static Self {
+        Box::leak(Box::new(Self {
+            number: u32::MAX,
+            library: names::take_library(),
+            name: name.to_owned(),
+            host,
+            calls: AtomicU64::new(0),
+            inside: Inside::default(),
+            watching: Watching::default(),
+            told: AtomicU32::new(0),
+            next: std::ptr::null(),
+        }))
+    }
+
+    /// Returns the machine with this number.
+    pub fn find(number: i64) -> Option<&'static Self> {
+        let mut at: *const Self = VMS.load(Ordering::Acquire);
+        // SAFETY: null, or leaked by `register`.
+        while let Some(vm) = unsafe { at.as_ref() } {
+            if i64::from(vm.number) == number {
+                return Some(vm);
+            }
+            at = vm.next;
+        }
+        None
+    }
+}

@@ -1,0 +1,15 @@
+"""Each line has the values of two variables, separated by `;`. Prints the mean ranks of the first
+one, Spearman's correlation, and the mutual information of the two as classes."""
+
+import sys, warnings
+import numpy as np
+from scipy import stats
+warnings.simplefilter("ignore")
+for line in sys.stdin:
+    a, b = (np.array([float(v) for v in part.split()]) for part in line.split(";"))
+    rho = stats.spearmanr(a, b).statistic
+    table = stats.contingency.crosstab(a, b).count
+    p = table / table.sum()
+    information = stats.entropy(p.ravel(), np.outer(p.sum(1), p.sum(0)).ravel())
+    print(repr(float(0 if np.isnan(rho) else rho)), repr(float(information)),
+          *[repr(float(r)) for r in stats.rankdata(a)])

@@ -1,0 +1,406 @@
+//! A table: columns with names, units and cells, which text, CSV and `--sort` share.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::rc::Rc;
+
+use analysis::{Estimate, Hidden};
+use serde::{Serialize, Serializer};
+
+use super::layout::Names;
+use super::units;
+use crate::failure::Failure;
+use crate::output::Format;
+use crate::view::metrics;
+
+/// The content of a cell. A missing value is `None` in the column, never zero.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Value {
+    Text(String),
+    Count(u128),
+    Number(f64),
+    Ns(f64),
+    /// A duration of which only the upper end of what it can be is known. Programs see none.
+    AtMostNs(f64),
+    Bytes(f64),
+    Part(f64),
+    /// A value with its interval. The last field says whether people are shown how wide it is.
+    Estimated(Quantity, Estimate, bool),
+    /// A metric's value, its unit, and whether the user declared that unit.
+    Metric(f64, Rc<str>, bool),
+}
+
+/// What an estimated value is, which decides how it is printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Quantity {
+    Ns,
+    Bytes,
+    Count,
+    Number,
+}
+
+/// Intervals that are narrower than this are not shown to people.
+const NARROW: f64 = 0.01;
+
+impl Quantity {
+    fn text(self, value: f64) -> String {
+        match self {
+            Self::Ns => units::time(value),
+            Self::Bytes => units::bytes(value),
+            Self::Count => units::count(value.round() as u128),
+            Self::Number => units::number(value),
+        }
+    }
+
+    /// A value that cannot be told apart from zero is only known to be below the end of its interval.
+    fn text_of(self, of: Estimate, with_interval: bool) -> String {
+        if !of.is_resolved() {
+            // The smallest whole number that it is below.
+            let bound = if self == Self::Count { of.high.ceil() } else { of.high };
+            return format!("<{}", self.text(bound.max(0.0)));
+        }
+        let text = self.text(of.value.max(0.0));
+        match of.relative().filter(|part| with_interval && *part >= NARROW) {
+            Some(part) => format!("{text} ±{:.0} %", 100.0 * part),
+            None => text,
+        }
+    }
+}
+
+/// Something about each row, which is found when it is asked for. Tables can have many columns for each
+/// value in the profile, as metrics do, so what is known elsewhere is not stored again.
+#[derive(Clone)]
+pub struct Found<T>(Rc<dyn Fn(usize) -> Option<T>>);
+
+impl<T: 'static> Found<T> {
+    pub fn by(find: impl Fn(usize) -> Option<T> + 'static) -> Self {
+        Self(Rc::new(find))
+    }
+
+    pub fn get(&self, row: usize) -> Option<T> {
+        (self.0)(row)
+    }
+}
+
+/// What was found for each row, in their order.
+impl<T: Clone + 'static> FromIterator<T> for Found<T> {
+    fn from_iter<I: IntoIterator<Item = T>>(all: I) -> Self {
+        let all: Vec<T> = all.into_iter().collect();
+        Self::by(move |row| all.get(row).cloned())
+    }
+}
+
+impl<T> fmt::Debug for Found<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Found(…)")
+    }
+}
+
+/// The cells of a column.
+#[derive(Clone, Debug)]
+pub enum Cells {
+    Stored(Vec<Option<Value>>),
+    /// The number of rows, and where their values are.
+    Found(usize, Found<Value>),
+}
+
+impl Cells {
+    pub fn get(&self, row: usize) -> Option<Cow<'_, Value>> {
+        match self {
+            Self::Stored(cells) => cells.get(row)?.as_ref().map(Cow::Borrowed),
+            Self::Found(_, found) => found.get(row).map(Cow::Owned),
+        }
+    }
+
+    /// Returns the number of rows.
+    pub fn rows(&self) -> usize {
+        match self {
+            Self::Stored(cells) => cells.len(),
+            Self::Found(rows, _) => *rows,
+        }
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = Option<Cow<'_, Value>>> {
+        (0..self.rows()).map(|row| self.get(row))
+    }
+
+    /// Returns the cells to change them.
+    pub fn stored(&mut self) -> &mut Vec<Option<Value>> {
+        if let Self::Found(..) = self {
+            *self = Self::Stored(self.iter().map(|cell| cell.map(Cow::into_owned)).collect());
+        }
+        match self {
+            Self::Stored(cells) => cells,
+            Self::Found(..) => unreachable!("they were stored above"),
+        }
+    }
+}
+
+/// Number of rows of a table for people, if nobody says how many.
+const ROWS: usize = 30;
+
+/// How many rows are shown if `--top` was given or not; `None` for all. 0 means all.
+pub fn top(given: Option<usize>, format: Format) -> Option<usize> {
+    let usual = (format == Format::Table).then_some(ROWS);
+    given.or(usual).filter(|rows| *rows > 0)
+}
+
+/// A column.
+#[derive(Clone, Debug)]
+pub struct Column {
+    /// Name in CSV and for `--sort`, including the unit.
+    pub name: String,
+    /// Heading in the table for people.
+    pub title: String,
+    /// Whether the table for people leaves it out.
+    pub csv_only: bool,
+    /// If there is no room for all columns, the one with the largest rank is left out first; among
+    /// equal ranks, the last one.
+    pub rank: u8,
+    pub cells: Cells,
+    /// For a counter: in each row, how many calls have a value, and the number of calls.
+    pub coverage: Option<Found<(u64, u64)>>,
+    /// For a counter that took turns with others: in each row whose value is at least partly an
+    /// estimate, the part of the time for which the counter was on.
+    pub estimated: Option<Vec<Option<f64>>>,
+    /// For a counter: in each row, the part of the value that an empty call reads, if it is more
+    /// than half.
+    pub mostly_empty: Option<Vec<Option<f64>>>,
+    /// In a run with a budget: in each row whose value is an estimate, half of its 95 % interval as a
+    /// part of the value; infinity if that is not known.
+    pub margin: Option<Vec<Option<f64>>>,
+    /// For a metric: in each row that could have a value but does not show it, the reason.
+    pub hidden: Option<Found<Hidden>>,
+}
+
+impl Column {
+    pub fn new(rank: u8, name: &str, title: &str, cells: Vec<Option<Value>>) -> Self {
+        Self {
+            name: name.into(),
+            title: title.into(),
+            csv_only: false,
+            rank,
+            cells: Cells::Stored(cells),
+            coverage: None,
+            estimated: None,
+            mostly_empty: None,
+            margin: None,
+            hidden: None,
+        }
+    }
+
+    /// A column that only CSV and JSON have.
+    pub fn for_programs(name: &str, cells: Vec<Option<Value>>) -> Self {
+        Self { csv_only: true, ..Self::new(u8::MAX, name, "", cells) }
+    }
+
+    /// If only some of this row's calls have a value: how many have one, and the number of calls.
+    pub fn partly(&self, row: usize) -> Option<(u64, u64)> {
+        let (counted, calls) = self.coverage.as_ref()?.get(row)?;
+        (counted > 0 && counted < calls).then_some((counted, calls))
+    }
+
+    /// The part of this row's value that an empty call reads, if it is more than half.
+    pub fn is_mostly_empty(&self, row: usize) -> Option<f64> {
+        *self.mostly_empty.as_ref()?.get(row)?
+    }
+
+    /// If this row's value is an estimate from a sample: see [`Column::margin`].
+    pub fn margin_of(&self, row: usize) -> Option<f64> {
+        *self.margin.as_ref()?.get(row)?
+    }
+
+    /// If this row's value is an estimate: the part of the time for which the counter was on.
+    pub fn estimate(&self, row: usize) -> Option<f64> {
+        *self.estimated.as_ref()?.get(row)?
+    }
+}
+
+/// Columns, and the order of their rows.
+#[derive(Clone)]
+pub struct Table {
+    pub columns: Vec<Column>,
+    /// The indices of the rows, in the order in which they are printed.
+    pub order: Vec<usize>,
+    /// Rows that tables for people have at the end, however the others are sorted: what the other rows
+    /// leave of a whole. Documents for programs do not have these rows.
+    pub rest: Vec<usize>,
+    /// How the names of rows are shortened.
+    pub names: Names,
+    /// The number of rows that are not printed ([`Table::keep_first`]).
+    pub left_out: usize,
+}
+
+impl Value {
+    /// The number to sort by. `None` for text.
+    pub fn as_number(&self) -> Option<f64> {
+        match self {
+            Self::Text(_) | Self::AtMostNs(_) => None,
+            Self::Count(n) => Some(*n as f64),
+            Self::Number(x) | Self::Ns(x) | Self::Bytes(x) | Self::Part(x) => Some(*x),
+            Self::Estimated(_, of, _) => Some(of.value),
+            Self::Metric(x, ..) => Some(*x),
+        }
+    }
+
+    /// Whether this value can be told apart from zero, and whether its text has an interval.
+    pub fn shows(&self) -> (bool, bool) {
+        match self {
+            Self::Estimated(quantity, of, with_interval) => {
+                (of.is_resolved(), quantity.text_of(*of, *with_interval).contains('±'))
+            }
+            _ => (true, false),
+        }
+    }
+
+    /// The text for people.
+    pub fn to_text(&self) -> String {
+        match self {
+            Self::Text(text) => text.clone(),
+            Self::Count(n) => units::count(*n),
+            Self::Number(x) => units::number(*x),
+            Self::Ns(x) => units::time(*x),
+            Self::AtMostNs(x) => format!("≤ {}", units::time(*x)),
+            Self::Bytes(x) => units::bytes(*x),
+            Self::Part(x) => units::percent(*x),
+            Self::Estimated(quantity, of, with_interval) => quantity.text_of(*of, *with_interval),
+            Self::Metric(x, unit, declared) => metrics::text(*x, unit, *declared),
+        }
+    }
+
+    /// The text for programs: the shortest one that gives the same number.
+    pub fn to_csv(&self) -> String {
+        match self {
+            Self::Text(text) => text.clone(),
+            Self::AtMostNs(_) => String::new(),
+            Self::Count(n) => n.to_string(),
+            Self::Estimated(_, of, _) => of.value.to_string(),
+            Self::Number(x)
+            | Self::Ns(x)
+            | Self::Bytes(x)
+            | Self::Part(x)
+            | Self::Metric(x, ..) => x.to_string(),
+        }
+    }
+}
+
+impl Serialize for Value {
+    /// As in CSV: a number without its unit, which is in the name of the column.
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Text(text) => serializer.serialize_str(text),
+            Self::AtMostNs(_) => serializer.serialize_none(),
+            Self::Count(n) => serializer.serialize_u128(*n),
+            Self::Estimated(_, of, _) => serializer.serialize_f64(of.value),
+            Self::Number(x)
+            | Self::Ns(x)
+            | Self::Bytes(x)
+            | Self::Part(x)
+            | Self::Metric(x, ..) => serializer.serialize_f64(*x),
+        }
+    }
+}
+
+/// The rows of a table in JSON: objects whose keys are the names of columns in CSV. A missing value is
+/// null.
+pub struct RowsOut<'a> {
+    table: &'a Table,
+    /// The keys. Of columns with the same name, the later ones have a number.
+    keys: Vec<String>,
+}
+
+impl<'a> RowsOut<'a> {
+    pub fn new(table: &'a Table) -> Self {
+        let mut keys: Vec<String> = Vec::new();
+        for (at, column) in table.columns.iter().enumerate() {
+            keys.push(match keys.contains(&column.name) {
+                true => format!("{} ({at})", column.name),
+                false => column.name.clone(),
+            });
+        }
+        Self { table, keys }
+    }
+}
+
+impl Serialize for RowsOut<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.table.order.iter().map(|row| RowOut { all: self, row: *row }))
+    }
+}
+
+struct RowOut<'a> {
+    all: &'a RowsOut<'a>,
+    row: usize,
+}
+
+impl Serialize for RowOut<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let columns = self.all.keys.iter().zip(&self.all.table.columns);
+        serializer.collect_map(columns.map(|(key, column)| (key, column.cells.get(self.row))))
+    }
+}
+
+impl Table {
+    pub fn new(columns: Vec<Column>, order: Vec<usize>) -> Self {
+        Self { columns, order, rest: Vec::new(), names: Names::Ops, left_out: 0 }
+    }
+
+    /// Adds a row of [`Table::rest`], which has values in some columns only.
+    pub fn add_rest(&mut self, value: impl Fn(&str) -> Option<Value>) {
+        let Some(rows) = self.columns.first().map(|column| column.cells.rows()) else { return };
+        for column in &mut self.columns {
+            column.cells.stored().push(value(&column.name));
+        }
+        self.rest.push(rows);
+    }
+
+    /// The rows that people see.
+    pub fn shown(&self) -> impl Iterator<Item = usize> {
+        self.order.iter().chain(&self.rest).copied()
+    }
+
+    /// Leaves out all rows but the first ones.
+    pub fn keep_first(&mut self, rows: Option<usize>) {
+        let Some(rows) = rows else { return };
+        self.left_out +=
+            self.order.len().saturating_sub(rows) + self.rest.len().saturating_sub(rows);
+        self.order.truncate(rows);
+        self.rest.truncate(rows);
+    }
+
+    /// Sorts by the column with this name (of times, without its unit) or title. Numbers are sorted from large to small, and
+    /// text from a to z. Missing values come last. Equal rows are sorted by name.
+    pub fn sort(&mut self, key: &str) -> Result<(), Failure> {
+        let by_name = self.columns.iter().position(|c| c.name == key);
+        let by_title = || self.columns.iter().position(|c| !c.csv_only && c.title == key);
+        // A column of times may have another heading in some tables.
+        let by_quantity =
+            || self.columns.iter().position(|c| c.name.strip_suffix("_ns") == Some(key));
+        let Some(column) = by_name.or_else(by_title).or_else(by_quantity) else {
+            let known: Vec<&str> = self.columns.iter().map(|c| c.name.as_str()).collect();
+            return Err(Failure::new(format!("--sort {key}: no such column"))
+                .hint(format!("columns: {}", known.join(", "))));
+        };
+        // Who asks for an order wants to see it, however narrow the terminal is.
+        self.columns[column].rank = self.columns[column].rank.min(1);
+        let number =
+            |row: usize| self.columns[column].cells.get(row).and_then(|cell| cell.as_number());
+        let text = |column: usize, row: usize| match self.columns[column].cells.get(row).as_deref()
+        {
+            Some(Value::Text(text)) => text.clone(),
+            _ => String::new(),
+        };
+        let mut order = std::mem::take(&mut self.order);
+        order.sort_by(|a, b| {
+            let (x, y) = (number(*a), number(*b));
+            y.is_some()
+                .cmp(&x.is_some())
+                .then_with(|| y.unwrap_or(0.0).total_cmp(&x.unwrap_or(0.0)))
+                .then_with(|| text(column, *a).cmp(&text(column, *b)))
+                .then_with(|| text(0, *a).cmp(&text(0, *b)))
+                .then_with(|| a.cmp(b))
+        });
+        self.order = order;
+        Ok(())
+    }
+}

@@ -1,0 +1,16 @@
+//! What is printed above and below a table: what was recorded, how reliable it is, what it cost, and
+//! what matters most in it.
+
+pub mod answer;
+pub mod explained;
+pub mod first;
+pub mod head;
+pub mod held_back;
+pub mod losses;
+pub mod notes;
+pub mod overview;
+pub mod price;
+pub mod ranks;
+pub mod sampled;
+pub mod tracks;
+pub mod usage;

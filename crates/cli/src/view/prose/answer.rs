@@ -1,0 +1,73 @@
+//! The first lines of a report: what matters most in it, in words.
+
+use analysis::{Counts, Summary, passes};
+
+use super::overview::{Overview, name_of};
+use super::sampled;
+use crate::view::units::{percent, plural, time};
+
+/// A smaller part of the threads' time than this is not worth saying.
+const WORTH_SAYING: f64 = 0.01;
+
+/// How long the calls took and where most of that went, and how much of the threads' time was spent
+/// outside of them: `125 ms in 40,200 calls (5,100 dispatches, 2 threads), 51.0 % in 2 of 15 ops` and
+/// `the threads spent 86.2 % of 911 ms outside of calls, 86.8 % of that off a CPU`.
+pub fn lines(overview: &Overview<'_>) -> Vec<String> {
+    let mut first = calls(overview);
+    let are_all = overview.filter.is_none() && overview.places == [None; 3];
+    if let Some(most) = overview.summary.most(overview.profile).filter(|_| are_all) {
+        let all = plural(overview.summary.rows.len() as u128, name_of(overview.by));
+        let by_self = if overview.summary.nested { " by self time" } else { "" };
+        first.push_str(&format!(", {} in {} of {all}{by_self}", percent(most.share), most.rows));
+    }
+    let outside = overview.summary.outside(overview.profile).filter(|o| o.share() >= WORTH_SAYING);
+    let second = outside.map(|outside| {
+        let each = outside.wall_ns / passes(overview.profile, overview.by) as f64;
+        let who = if outside.threads == 1 { "the thread" } else { "the threads" };
+        let share = percent(outside.share());
+        let off = match outside.off_cpu_share().filter(|off| *off >= WORTH_SAYING) {
+            Some(off) => format!(", {} of that off a CPU", percent(off)),
+            None => String::new(),
+        };
+        format!("{who} spent {share} of {} outside of calls{off}", time(each))
+    });
+    [first].into_iter().chain(second).collect()
+}
+
+fn calls(overview: &Overview<'_>) -> String {
+    let summary = overview.summary;
+    let of_pass = summary.together(overview.profile, overview.by);
+    let ns = |ticks: f64| time(ticks * overview.profile.timeline.ns_per_tick());
+    let margin = sampled::margin_together(overview).unwrap_or_default();
+    let together = of_pass.total.map(|total| format!("{}{margin}", ns(total)));
+    let each = of_pass.passes;
+    let Counts { processes, threads, devices } = summary.places(overview.profile);
+    let count = |n: usize, least: usize, of: &str| {
+        // Each pass runs in a process of its own.
+        (n > least && each == 1).then(|| plural(n as u128, of))
+    };
+    let places = [
+        // Calls of virtual machines are not part of dispatches.
+        of_pass.dispatches.filter(|n| *n > 0).map(|n| plural(n.into(), "dispatch")),
+        count(processes, 1, "process"),
+        count(threads, 0, "thread"),
+        count(devices, 0, "device"),
+        (each > 1).then(|| format!("mean of {each} passes")),
+    ];
+    let places = places.into_iter().flatten().collect::<Vec<_>>().join(", ");
+    let calls = format!("{} ({places})", plural(of_pass.calls.into(), "call"));
+    match together {
+        Some(together) => format!("{together} in {calls}"),
+        None => format!("{calls}{}", why_unknown(summary)),
+    }
+}
+
+/// Why it is not known how long the calls took together.
+fn why_unknown(summary: &Summary) -> &'static str {
+    match &summary.sampled {
+        Some(run) if run.all.timed == 0 => ", which were only counted",
+        // A call inside of a timed one may have been only counted.
+        Some(_) if summary.nested => "; only some were timed, so how long all took is not known",
+        _ => "; too few were timed to say how long all took",
+    }
+}

@@ -1,0 +1,219 @@
+//! What goes with slow calls, in sentences: for `explain` and for the page. None of them says why.
+
+use analysis::explain::{Answer, Class, Effect, Level, Silent, What};
+use analysis::{Explained, Key};
+use profile::Profile;
+
+use crate::view::labels::{labels, op_of, process_label, thread_label};
+use crate::view::units::{number, percent, plural, time};
+
+/// What is compared with what is not among these: it differs by less.
+const HARDLY: f64 = 1.05;
+
+/// How the calls are distributed, or why nothing was asked: one sentence.
+pub fn head(explained: &Explained) -> String {
+    let Answer { slow, silent, .. } = &explained.answer;
+    let calls = match explained.used as u64 == explained.calls {
+        true => plural(explained.calls.into(), "call"),
+        false => {
+            let used = plural(explained.used as u128, "call");
+            format!("{used}, drawn from {}", number(explained.calls as f64))
+        }
+    };
+    let median = time(slow.of_all);
+    match silent {
+        None => {
+            let of_slow = time(slow.median);
+            format!("{calls}, median {median}; {} have a median of {of_slow}", slowest(explained))
+        }
+        Some(Silent::TooFew) => {
+            format!("{calls}, which are too few to tell what goes with slow ones")
+        }
+        Some(Silent::Even) => format!("{calls}, which take about as long as each other: {median}"),
+        Some(Silent::Alike) => format!(
+            "{calls}, median {median}; neighbouring calls are so alike that what goes with slow ones cannot be told from chance"
+        ),
+    }
+}
+
+/// What stands out, the strongest first: a sentence for each. The last one says that nothing else does,
+/// or that nothing does. Empty if nothing was asked.
+pub fn sentences(profile: &Profile, explained: &Explained) -> Vec<String> {
+    let answer = &explained.answer;
+    if answer.silent.is_some() {
+        return Vec::new();
+    }
+    let mut all: Vec<String> = Vec::new();
+    for finding in &answer.findings {
+        let mut text = sentence(profile, explained, finding.what, &finding.effect);
+        let same =
+            finding.same.iter().map(|(what, effect)| short(profile, explained, *what, effect));
+        let same: Vec<String> = same.collect();
+        if !same.is_empty() {
+            text.push_str(&format!("; in these calls, that is the same as {}", listed(&same)));
+        }
+        all.push(text);
+    }
+    let mut named: Vec<What> = answer.findings.iter().map(|finding| finding.what).collect();
+    named.extend(answer.findings.iter().flat_map(|finding| &finding.same).map(|(what, _)| *what));
+    let rest = explained.asked.iter().filter(|what| !named.contains(what));
+    let rest: Vec<String> = rest.map(|what| name(profile, *what)).collect();
+    let nothing = if all.is_empty() { "nothing" } else { "nothing else" };
+    if !rest.is_empty() {
+        all.push(format!("{nothing} stands out of {}", listed(&rest)));
+    }
+    all
+}
+
+/// What a variable is called.
+pub fn name(profile: &Profile, what: What) -> String {
+    match what {
+        What::First => "first calls".to_owned(),
+        What::Time => "time in the run".to_owned(),
+        What::Thread => "thread".to_owned(),
+        What::Process => "process".to_owned(),
+        What::Cpu => "CPU".to_owned(),
+        What::Workgroup => "workgroup".to_owned(),
+        What::Arguments => "arguments".to_owned(),
+        What::Moved => "moves to another CPU".to_owned(),
+        What::Counter(at) => {
+            profile.manifest.counters.get(at).map_or(String::new(), |counter| counter.name.clone())
+        }
+        What::OtherThreads => "calls on other threads".to_owned(),
+        What::Beside(key) => format!("{} on other threads", label(profile, key)),
+    }
+}
+
+fn label(profile: &Profile, key: Key) -> String {
+    labels(profile, &[key]).concat()
+}
+
+/// What a class is called: `thread worker (4712)`.
+fn class_name(profile: &Profile, class: Option<Class>) -> String {
+    match class {
+        Some(Class::Thread(process, thread)) => {
+            format!("thread {}", thread_label(profile, process, thread))
+        }
+        Some(Class::Process(process)) => format!("process {}", process_label(profile, process)),
+        Some(Class::Cpu(cpu)) => format!("CPU {cpu}"),
+        Some(Class::Workgroups(from, to)) if from == to => format!("workgroup {from}"),
+        Some(Class::Workgroups(from, to)) => format!("workgroups {from} to {to}"),
+        Some(Class::Arguments(op)) => {
+            let arguments = op_of(profile, Key::Op(op)).map_or("", |op| op.arguments.as_str());
+            format!("arguments ({arguments})")
+        }
+        Some(Class::Others) | None => "all others".to_owned(),
+    }
+}
+
+/// `a, b and c`.
+fn listed(all: &[String]) -> String {
+    match all {
+        [] => String::new(),
+        [one] => one.clone(),
+        [first @ .., last] => format!("{} and {last}", first.join(", ")),
+    }
+}
+
+/// `the slowest 5 %`, without `of the calls`.
+fn slowest(explained: &Explained) -> String {
+    format!("the slowest {:.0} %", (100.0 * explained.answer.slow.share).max(1.0))
+}
+
+/// How many times as much: `12`, `2.3`, `0.41`.
+fn times(a: f64, b: f64) -> String {
+    match a / b {
+        ratio if ratio >= 9.95 => number(ratio.round()),
+        ratio if ratio >= 1.0 => format!("{ratio:.1}"),
+        ratio => format!("{ratio:.2}"),
+    }
+}
+
+fn differ(a: f64, b: f64) -> bool {
+    a > 0.0 && b > 0.0 && (a / b > HARDLY || b / a > HARDLY)
+}
+
+fn sentence(profile: &Profile, explained: &Explained, what: What, effect: &Effect) -> String {
+    let slow_calls = format!("{} of the calls", slowest(explained));
+    match (what, effect) {
+        (What::Moved, Effect::Ordered { slow, others, .. }) => format!(
+            "{} of {slow_calls} ended on another CPU than the call before them on their thread, against {} of the others",
+            percent(slow.mean), percent(others.mean)
+        ),
+        (What::OtherThreads, Effect::Ordered { slow, others, .. }) => format!(
+            "when {slow_calls} began, {} other threads were in calls on average, against {} for the others",
+            number(slow.mean), number(others.mean)
+        ),
+        (What::Beside(key), Effect::Ordered { slow, others, .. }) if differ(slow.some, others.some) || others.some == 0.0 || slow.some == 0.0 => format!(
+            "when {slow_calls} began, other threads were in {} in {} of the cases, against {} for the others",
+            label(profile, key), percent(slow.some), percent(others.some)
+        ),
+        (What::Beside(key), Effect::Ordered { slow, others, .. }) => format!(
+            "when {slow_calls} began, other threads were in {} calls of {} on average, against {} for the others",
+            number(slow.mean), label(profile, key), number(others.mean)
+        ),
+        (_, Effect::Ordered { slow, others, spearman }) => {
+            format!("{slow_calls} have {}", amount(&name(profile, what), slow, others, *spearman))
+        }
+        (_, Effect::Class { class, median, others, share, of_slow, .. }) => format!(
+            "calls on {} take {} times as long as the others (median {} against {}): they are {} of the calls, and {} of {}",
+            class_name(profile, explained.class(what, *class)).trim_start_matches("all "),
+            times(*median, *others), time(*median), time(*others), percent(*share), percent(*of_slow), slowest(explained)
+        )
+        .replace("calls on arguments", "calls with arguments").replace("calls on workgroup", "calls of workgroup"),
+        (_, Effect::First { calls, median, others }) => {
+            let which = match calls {
+                1 => "the first call takes".to_owned(),
+                n => format!("the first calls of {n} threads take"),
+            };
+            let ratio = times(*median, *others);
+            format!("{which} {ratio} times as long as the others (median {} against {})", time(*median), time(*others))
+        }
+        (_, Effect::Time { spearman, first, last, slowest: (tenth, most), all }) => {
+            let how = if *spearman > 0.0 { "slower" } else { "faster" };
+            match spearman.abs() >= 0.3 && differ(*first, *last) && (last > first) == (*spearman > 0.0) {
+                true => format!(
+                    "calls became {how} over the run: median {} in its first tenth, {} in its last",
+                    time(*first), time(*last)
+                ),
+                false => format!(
+                    "calls changed over the run: they are slowest in tenth {} of 10 (median {} against {} of all)",
+                    tenth + 1, time(*most), time(*all)
+                ),
+            }
+        }
+    }
+}
+
+/// `12 times the page-faults (median 24 against 2)`.
+fn amount(name: &str, slow: &Level, others: &Level, spearman: f64) -> String {
+    let rare = slow.some.min(others.some) < 0.5;
+    if !rare && differ(slow.median, others.median) {
+        let ratio = times(slow.median, others.median);
+        let (a, b) = (number(slow.median), number(others.median));
+        return format!("{ratio} times the {name} (median {a} against {b})");
+    }
+    if rare && (others.some == 0.0 || slow.some == 0.0 || differ(slow.some, others.some)) {
+        let (a, b) = (percent(slow.some), percent(others.some));
+        return format!("{name} in {a} of the cases, against {b} for the others");
+    }
+    if differ(slow.mean, others.mean) {
+        let ratio = times(slow.mean, others.mean);
+        let (a, b) = (number(slow.mean), number(others.mean));
+        return format!("{ratio} times the {name} (mean {a} against {b})");
+    }
+    let more = if spearman < 0.0 { "fewer" } else { "more" };
+    format!("slightly {more} {name} (correlation of ranks {spearman:.2})")
+}
+
+/// A variable that says the same as another one.
+fn short(profile: &Profile, explained: &Explained, what: What, effect: &Effect) -> String {
+    match effect {
+        Effect::Class { class, .. } => class_name(profile, explained.class(what, *class)),
+        Effect::Ordered { slow, others, .. } if differ(slow.median, others.median) => {
+            let (a, b) = (number(slow.median), number(others.median));
+            format!("{} (median {a} against {b})", name(profile, what))
+        }
+        _ => name(profile, what),
+    }
+}

@@ -1,0 +1,55 @@
+//! First calls that are slower than the rest, because of cold caches, pages that are touched for
+//! the first time, or threads that have just started. They belong to the program, but not to its
+//! steady state.
+//!
+//! [`analysis::SlowFirst`] has the rule, which `docs/schema.md` also states.
+
+use analysis::{By, Row, SlowFirst};
+
+use super::overview::Overview;
+use crate::view::labels::labels;
+use crate::view::units::{percent, plural, time};
+
+/// This many ops are named; the others are only counted.
+const NAMED: usize = 3;
+
+/// A sentence about slow first calls, if there are any.
+pub fn slow(overview: &Overview<'_>) -> Option<String> {
+    if overview.by != By::Op {
+        return None;
+    }
+    let slow = |row| Some((row, overview.summary.slow_first(row)?));
+    let mut rows: Vec<(&Row, SlowFirst)> = overview.summary.rows.iter().filter_map(slow).collect();
+    if rows.is_empty() {
+        return None;
+    }
+    rows.sort_by(|(a, _), (b, _)| {
+        b.first.total.total_cmp(&a.first.total).then_with(|| a.key.cmp(&b.key))
+    });
+    let all = rows.len();
+    rows.truncate(NAMED);
+    let ns = |ticks: f64| time(ticks * overview.profile.timeline.ns_per_tick());
+    let names = labels(overview.profile, &rows.iter().map(|(row, _)| row.key).collect::<Vec<_>>());
+    let ops = rows.iter().zip(names).map(|((row, first), name)| {
+        format!(
+            "{name} ({}, up to {}, {} of its total; median {})",
+            plural(row.first.calls.into(), "first call"),
+            ns(row.first.max),
+            percent(first.share),
+            ns(row.p50),
+        )
+    });
+    let ops = ops.collect::<Vec<_>>().join(", ");
+    let more = match all - rows.len() {
+        0 => String::new(),
+        n => format!(" and {}", plural(n as u128, "further op")),
+    };
+    // With a budget, it is not known which calls that were only counted this would be.
+    let way_out = match overview.profile.is_sampled() {
+        true => "",
+        false => "; --skip-ms MS leaves out the calls of each thread's first milliseconds",
+    };
+    Some(format!(
+        "the first call of a thread took much longer than the others: {ops}{more}{way_out}"
+    ))
+}

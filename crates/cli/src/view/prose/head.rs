@@ -1,0 +1,320 @@
+//! The head of a report: what was recorded, where and when, and which part of it is shown.
+
+use std::collections::BTreeMap;
+
+use analysis::Counts;
+use profile::manifest::Place;
+use profile::{CounterInfo, Exit, Manifest, MetricInfo, Origin, Profile, State};
+use serde::Serialize;
+
+use super::overview::Overview;
+use super::sampled;
+use super::{answer, price, ranks, usage};
+use crate::terminal::visible;
+use crate::view::units::{moment, plural, shorten, time};
+
+/// The few lines above a report, each with a label and a text: what matters most, what recording
+/// cost, and which part of the profile is shown.
+pub fn lines(overview: &Overview<'_>) -> Vec<(&'static str, String)> {
+    let profile = overview.profile;
+    let summary = overview.summary;
+    let mut lines = Vec::new();
+    // Without calls, a line below says why there are none.
+    if summary.calls > 0 {
+        lines.extend(answer::lines(overview).into_iter().map(|text| ("", text)));
+    }
+    lines.extend(ranks::line(profile).map(|text| ("ranks", text)));
+    lines.extend(price::warning(profile, &summary.probes).map(|text| ("cost", text)));
+    lines.extend(sampled::head(profile, summary));
+    lines.extend(chosen(overview));
+    lines
+}
+
+/// What was recorded, on which machine and when.
+pub fn recording(overview: &Overview<'_>) -> Vec<(&'static str, String)> {
+    let profile = overview.profile;
+    let manifest = &profile.manifest;
+    let mut lines = Vec::new();
+    let imported = manifest.origin == Origin::Import;
+    if imported {
+        lines.push(("imported", command(manifest)));
+    } else if !manifest.command.is_empty() {
+        lines.push(("command", format!("{} ({})", command(manifest), ending(profile))));
+    }
+    // An imported trace knows at most the name of its host.
+    if !imported {
+        let cpu = if manifest.cpu_model.is_empty() { "unknown CPU" } else { &manifest.cpu_model };
+        let cpus = plural(manifest.logical_cpus.into(), "logical CPU");
+        let (host, kernel) = (&manifest.host, &manifest.kernel);
+        lines.push(("machine", format!("{host}, {cpu}, {cpus}, kernel {kernel}")));
+    } else if !manifest.host.is_empty() {
+        lines.push(("machine", visible(&manifest.host).into_owned()));
+    }
+    let labels = labels(manifest);
+    if !labels.is_empty() {
+        lines.push(("labels", labels));
+    }
+    let lasted = duration_ns(manifest).map_or(String::new(), |ns| format!(", {}", time(ns as f64)));
+    lines.push(("recorded", format!("{}{lasted}", moment(manifest.created_unix_ns))));
+    let clock: record::ClockKind = manifest.clock.into();
+    let tick = match clock {
+        record::ClockKind::Monotonic => String::new(),
+        _ => format!(", {:.6} ns per tick", profile.timeline.ns_per_tick()),
+    };
+    lines.push(("clock", format!("{clock}{tick}")));
+    lines.push(("counters", counters(profile)));
+    let asked = overview.metrics.iter().filter(|metric| !metric.builtin);
+    let asked: Vec<String> = asked.map(|m| format!("{} = {}", m.name, m.expression)).collect();
+    if !asked.is_empty() {
+        lines.push(("metrics", visible(&asked.join("; ")).into_owned()));
+    }
+    if let Some(text) = usage::text(overview) {
+        lines.push(("threads", text));
+    }
+    lines
+}
+
+/// Which part of the profile is shown, and what its numbers stand for.
+fn chosen(overview: &Overview<'_>) -> Vec<(&'static str, String)> {
+    let profile = overview.profile;
+    let manifest = &profile.manifest;
+    let mut lines = Vec::new();
+    if manifest.passes > 0 {
+        let text = format!(
+            "{}, one for each set of counters: values are means of them, spread is their range",
+            match profile.passes() {
+                recorded if recorded < manifest.passes => {
+                    format!("{recorded} of {}", manifest.passes)
+                }
+                all => all.to_string(),
+            }
+        );
+        lines.push(("passes", text));
+    }
+    if let Some(filter) = overview.filter {
+        lines.push(("shown", format!("ops that match {filter}")));
+    }
+    if overview.skip_ms > 0.0 {
+        let text = format!(
+            "the calls in the first {} ms of each thread, as if they had not been recorded",
+            overview.skip_ms
+        );
+        lines.push(("left out", text));
+    }
+    if overview.raw {
+        let text = "as they were recorded; what an empty call reads is not subtracted";
+        lines.push(("values", text.to_owned()));
+    }
+    lines
+}
+
+/// The command that imported a profile is shortened to this in the line about the program.
+const IMPORT_WIDTH: usize = 60;
+
+/// Which program it was, how it ended, when, and what was counted, in one line.
+pub fn program(overview: &Overview<'_>) -> String {
+    let manifest = &overview.profile.manifest;
+    let name = manifest.command.first().and_then(|path| path.rsplit('/').next());
+    let program = match (name, manifest.origin) {
+        (None, _) => String::new(),
+        (Some(_), Origin::Import) => format!("{}, ", shorten(&command(manifest), IMPORT_WIDTH)),
+        (Some(name), _) => format!("{} ({}), ", visible(name), ending(overview.profile)),
+    };
+    let counters = counters(overview.profile);
+    let counters = match manifest.counters.is_empty() {
+        true => "times only".to_owned(),
+        false => format!("with {counters}"),
+    };
+    let labels = match labels(manifest) {
+        text if text.is_empty() => text,
+        text => format!(", {text}"),
+    };
+    format!("{program}{}, {counters}{labels}", moment(manifest.created_unix_ns))
+}
+
+/// What the user said about the run, and its place in a series: `commit=1a2b, run A of round 3`.
+fn labels(manifest: &Manifest) -> String {
+    let labels = manifest.labels.iter().map(|(key, value)| format!("{key}={value}"));
+    let place = manifest.series.as_ref();
+    let place = place.map(|at| format!("run {} of round {}", at.side.name(), at.round));
+    visible(&labels.chain(place).collect::<Vec<_>>().join(", ")).into_owned()
+}
+
+/// The name of the program, or of what was imported.
+pub fn program_name(profile: &Profile) -> String {
+    let manifest = &profile.manifest;
+    match (manifest.command.first().and_then(|path| path.rsplit('/').next()), manifest.origin) {
+        (None, _) => "profile".to_owned(),
+        (Some(_), Origin::Import) => shorten(&command(manifest), IMPORT_WIDTH),
+        (Some(name), _) => visible(name).into_owned(),
+    }
+}
+
+/// How many processes, threads and devices: `1 process, 3 threads, 2 devices`.
+pub fn places(counts: Counts) -> String {
+    let Counts { processes, threads, devices } = counts;
+    let all = [(processes, "process"), (threads, "thread"), (devices, "device")];
+    // Without devices, nobody thinks of any; with devices only, nobody thinks of processes.
+    let is_shown = |number: usize, word| match word {
+        "device" => number > 0,
+        _ => number > 0 || devices == 0,
+    };
+    let shown = all.into_iter().filter(|(number, word)| is_shown(*number, *word));
+    shown.map(|(number, word)| plural(number as u128, word)).collect::<Vec<_>>().join(", ")
+}
+
+/// The time between the first and the last snapshot of `run`. `None` if the recording did not
+/// finish.
+fn duration_ns(manifest: &Manifest) -> Option<u64> {
+    if manifest.state != State::Finished {
+        return None;
+    }
+    let times = || manifest.snapshots.iter().map(|s| s.monotonic_ns);
+    times().max()?.checked_sub(times().min()?).filter(|ns| *ns > 0)
+}
+
+/// The program and its arguments, quoted where a shell would need it.
+pub fn command(manifest: &Manifest) -> String {
+    let quoted = manifest.command.iter().map(|word| {
+        let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,@%+".contains(c);
+        match !word.is_empty() && word.chars().all(plain) {
+            true => word.clone(),
+            false => format!("'{}'", word.replace('\'', r"'\''")),
+        }
+    });
+    visible(&quoted.collect::<Vec<_>>().join(" ")).into_owned()
+}
+
+/// How the program ended.
+fn ending(profile: &Profile) -> String {
+    match profile.manifest.exit {
+        None if profile.manifest.origin == Origin::Session => "recorded by a session".to_owned(),
+        None if profile.processes.iter().any(|p| p.alive) => "still running".to_owned(),
+        None => "its end was not seen".to_owned(),
+        Some(Exit { signal: Some(signal), core, .. }) => {
+            format!("killed by signal {signal}{}", if core { ", core dumped" } else { "" })
+        }
+        Some(Exit { code, .. }) => format!("exit {}", code.unwrap_or(0)),
+    }
+}
+
+/// The counters' names. Groups, whose counters are read together, are separated by `|`.
+fn counters(profile: &Profile) -> String {
+    let all = &profile.manifest.counters;
+    let groups = profile.groups.all().iter().map(|group| {
+        let names: Vec<&str> =
+            all[group.counters.clone()].iter().map(|c| c.name.as_str()).collect();
+        names.join(", ")
+    });
+    let text = groups.collect::<Vec<_>>().join(" | ");
+    if text.is_empty() { "none (timing only)".to_owned() } else { text }
+}
+
+/// The facts of the manifest. They are also the head of an export.
+#[derive(Serialize)]
+pub struct ProfileHead<'a> {
+    program_version: &'a str,
+    origin: Origin,
+    state: State,
+    created_unix_ns: u64,
+    duration_ns: Option<u64>,
+    command: &'a [String],
+    working_directory: &'a str,
+    exit: Option<Exit>,
+    host: &'a str,
+    kernel: &'a str,
+    cpu_model: &'a str,
+    logical_cpus: u32,
+    environment: Option<&'a str>,
+    clock: ClockOut,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    passes: Option<u32>,
+    counters: &'a [CounterInfo],
+    metrics: &'a [MetricInfo],
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    multiplex: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    budget: Option<f64>,
+    filters: &'a [String],
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    labels: &'a BTreeMap<String, String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    series: Option<&'a Place>,
+    /// The profiles that were merged.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    members: Vec<MemberHead<'a>>,
+}
+
+/// A profile that was merged.
+#[derive(Serialize)]
+struct MemberHead<'a> {
+    profile: &'a str,
+    host: &'a str,
+    aligned: profile::merged::Aligned,
+}
+
+#[derive(Serialize)]
+struct ClockOut {
+    kind: &'static str,
+    ns_per_tick: f64,
+    calibrated: bool,
+    /// Absent in profiles of earlier versions.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    steps_ns: Option<StepsOut>,
+}
+
+/// The steps of the clock: the smallest and the typical one, the largest ones of all processes.
+#[derive(Serialize)]
+struct StepsOut {
+    smallest: f64,
+    typical: f64,
+}
+
+fn steps(profile: &Profile) -> Option<StepsOut> {
+    let ns = |ticks: u64| profile.timeline.duration_ns(ticks);
+    let all = || profile.processes.iter().filter_map(|process| process.clock_steps);
+    Some(StepsOut {
+        smallest: ns(all().map(|steps| steps.smallest_ticks).max()?),
+        typical: ns(all().map(|steps| steps.typical_ticks).max()?),
+    })
+}
+
+impl<'a> ProfileHead<'a> {
+    pub fn new(manifest: &'a Manifest, profile: &'a Profile) -> Self {
+        let kind: record::ClockKind = manifest.clock.into();
+        Self {
+            program_version: &manifest.program_version,
+            origin: manifest.origin,
+            state: manifest.state,
+            created_unix_ns: manifest.created_unix_ns,
+            duration_ns: duration_ns(manifest),
+            command: &manifest.command,
+            working_directory: &manifest.working_directory,
+            exit: manifest.exit,
+            host: &manifest.host,
+            kernel: &manifest.kernel,
+            cpu_model: &manifest.cpu_model,
+            logical_cpus: manifest.logical_cpus,
+            environment: manifest.environment.as_deref(),
+            clock: ClockOut {
+                kind: kind.name(),
+                ns_per_tick: profile.timeline.ns_per_tick(),
+                calibrated: profile.timeline.calibrated,
+                steps_ns: steps(profile),
+            },
+            passes: Some(manifest.passes).filter(|n| *n > 0),
+            counters: &manifest.counters,
+            metrics: &manifest.metrics,
+            multiplex: manifest.multiplex,
+            budget: manifest.budget,
+            filters: &manifest.filters,
+            labels: &manifest.labels,
+            series: manifest.series.as_ref(),
+            members: profile
+                .members
+                .iter()
+                .map(|m| MemberHead { profile: &m.name, host: &m.host, aligned: m.aligned })
+                .collect(),
+        }
+    }
+}

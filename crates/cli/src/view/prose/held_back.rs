@@ -1,0 +1,154 @@
+//! What holds a program back, in sentences: for `explain`, for the last line of a report, and for the
+//! page.
+
+use analysis::{By, Fired, Rule, Sites, Summary, rules, sites};
+use profile::Profile;
+
+use super::overview::Overview;
+use crate::view::labels::labels;
+use crate::view::units::{grouped, number, percent, plural, shorten, time};
+
+/// Longer names of ops are shortened, so that a sentence has two lines of 80 columns.
+const NAME: usize = 40;
+/// With more calls than this, a report does not read them once more to look at dispatches.
+const MOST_CALLS: u64 = 2_000_000;
+
+/// The rules that hold, the one with the most at stake first. Reads all calls once more if the profile has
+/// dispatches. `summary` is one by op without a filter.
+pub fn fired(profile: &Profile, summary: &Summary) -> Vec<Fired> {
+    let dispatches = summary.dispatches.is_some_and(|n| n > 0)
+        || summary.rows.iter().any(|row| row.dispatches.is_some());
+    let several = profile.processes.iter().any(|process| process.threads.len() > 1);
+    let worth = dispatches && several && profile.calls() <= MOST_CALLS && !profile.is_sampled();
+    let sites: Option<Sites> = if worth { sites(profile, summary.raw) } else { None };
+    rules(profile, summary, sites.as_ref())
+}
+
+/// The rule with the most at stake, in one sentence, for a report of all ops. `None` if none holds.
+pub fn most(overview: &Overview<'_>) -> Option<String> {
+    let is_whole = overview.by == By::Op
+        && overview.filter.is_none()
+        && overview.places == [None; 3]
+        && overview.skip_ms == 0.0;
+    if !is_whole || overview.summary.calls == 0 {
+        return None;
+    }
+    let all = fired(overview.profile, overview.summary);
+    all.first().map(|first| finding(overview.profile, first))
+}
+
+/// What is found, without what to try: `…: 31 % of the wall time is at stake`.
+pub fn finding(profile: &Profile, fired: &Fired) -> String {
+    let what = match fired.rule {
+        Rule::Between { dispatches, mean_gap_ns, mean_ns } => format!(
+            "most of the time is between dispatches: a gap of {} before each of {}, which take {}",
+            time(mean_gap_ns),
+            grouped(dispatches.into()),
+            time(mean_ns)
+        ),
+        Rule::BetweenRuns { runs, mean_gap_ns, mean_ns } => format!(
+            "most of the time is between runs of the model: {} before each of {}, which take {}",
+            time(mean_gap_ns),
+            grouped(runs.into()),
+            time(mean_ns)
+        ),
+        Rule::WorkersWait { site, efficiency } => format!(
+            "workers wait inside of dispatches: in those of {}, they are busy for {} of the time",
+            op(profile, analysis::Key::Op(site)),
+            percent(efficiency)
+        ),
+        Rule::FewWorkgroups { site, workgroups, workers } => format!(
+            "the workers wait: a dispatch of {} has {} for {workers} workers",
+            op(profile, analysis::Key::Op(site)),
+            workgroups_of(workgroups)
+        ),
+        Rule::SmallWorkgroups { site, mean_ns, efficiency } => format!(
+            "workgroups are too small: those of {} take {}, and the workers are busy for {} of the time",
+            op(profile, analysis::Key::Op(site)),
+            time(mean_ns),
+            percent(efficiency)
+        ),
+        Rule::Imbalance { site, imbalance } => format!(
+            "one worker does the most: in dispatches of {}, the busiest takes {imbalance:.1} times its share",
+            op(profile, analysis::Key::Op(site))
+        ),
+        Rule::MemoryBound { op: key, counter, stalled } => format!(
+            "{} waits for memory in {} of its cycles ({})",
+            op(profile, key),
+            percent(stalled),
+            counter_name(profile, counter)
+        ),
+        Rule::FreshMemory { op: key, counter, median, .. } => format!(
+            "{} touches fresh memory in each call: {} {} in the median",
+            op(profile, key),
+            number(median),
+            counter_name(profile, counter)
+        ),
+        Rule::DataLoader { op: _, calls, mean_ns } => format!(
+            "the data loader is waited for: {} times, {} each",
+            grouped(calls.into()),
+            time(mean_ns)
+        ),
+        Rule::Items { op: _, calls, mean_ns } => {
+            format!(".item() is called {} times, {} each", grouped(calls.into()), time(mean_ns))
+        }
+    };
+    format!("{what}; {} of the wall time is at stake", percent(fired.share))
+}
+
+/// What to try.
+pub fn advice(rule: &Rule) -> &'static str {
+    match rule {
+        Rule::Between { .. } => {
+            "fuse dispatches, run several invocations at once, or look at what the caller does between them (report --by thread)"
+        }
+        Rule::BetweenRuns { .. } => {
+            "look at what the program does between its runs (report --by thread), or run several at once"
+        }
+        Rule::WorkersWait { .. } => {
+            "look at when its workgroups begin (trace export), and whether other programs use the CPUs"
+        }
+        Rule::FewWorkgroups { .. } => "smaller tiles, or fewer workers for this model",
+        Rule::SmallWorkgroups { .. } => "larger tiles, fusion, or fewer workers",
+        Rule::Imbalance { .. } => "tiles of equal work, and more workgroups than workers",
+        Rule::MemoryBound { .. } => "smaller types, fusion, or tiles that fit into a cache",
+        Rule::FreshMemory { .. } => {
+            "keep buffers between calls, or an allocator that does not return memory to the system"
+        }
+        Rule::DataLoader { .. } => {
+            "more workers of the loader, larger prefetch, or less work in it"
+        }
+        Rule::Items { .. } => "keep values in tensors, or read them once for many steps",
+    }
+}
+
+/// The name by which JSON calls a rule.
+pub fn rule_name(rule: &Rule) -> &'static str {
+    match rule {
+        Rule::Between { .. } => "between_dispatches",
+        Rule::BetweenRuns { .. } => "between_runs",
+        Rule::WorkersWait { .. } => "workers_wait",
+        Rule::FewWorkgroups { .. } => "few_workgroups",
+        Rule::SmallWorkgroups { .. } => "small_workgroups",
+        Rule::Imbalance { .. } => "imbalance",
+        Rule::MemoryBound { .. } => "memory_bound",
+        Rule::FreshMemory { .. } => "fresh_memory",
+        Rule::DataLoader { .. } => "data_loader",
+        Rule::Items { .. } => "items",
+    }
+}
+
+fn workgroups_of(mean: f64) -> String {
+    match mean.fract() == 0.0 {
+        true => plural(mean as u128, "workgroup"),
+        false => format!("{} workgroups", number(mean)),
+    }
+}
+
+fn op(profile: &Profile, key: analysis::Key) -> String {
+    shorten(&labels(profile, &[key]).concat(), NAME)
+}
+
+fn counter_name(profile: &Profile, counter: usize) -> &str {
+    profile.manifest.counters.get(counter).map_or("", |counter| &counter.name)
+}

@@ -1,0 +1,117 @@
+//! Losses, as every view prints them.
+
+use std::io::{self, Write};
+
+use model::Severity;
+use profile::LossCount;
+use serde::Serialize;
+
+use crate::terminal::{Style, say};
+use crate::view::units::grouped;
+use crate::view::wrap::wrapped;
+
+/// The meaning of the loss's error number, if it has one.
+pub fn errno_text(loss: &LossCount) -> Option<String> {
+    loss.errno.map(|errno| match model::errno::kernel_only(errno) {
+        Some((name, meaning)) => format!("{name}: {meaning} (os error {errno})"),
+        None => io::Error::from_raw_os_error(errno).to_string(),
+    })
+}
+
+/// The losses sorted by severity, the worst first. Equal ones keep the order of the table of
+/// losses.
+pub fn by_severity(losses: &[LossCount]) -> Vec<&LossCount> {
+    let mut sorted: Vec<&LossCount> = losses.iter().collect();
+    sorted.sort_by_key(|loss| std::cmp::Reverse(severity(loss)));
+    sorted
+}
+
+/// Prints one line on stderr for each loss, for views whose stdout is for other programs.
+pub fn say(losses: &[LossCount]) {
+    for loss in losses {
+        say!("{}: {} × {}: {}", severity(loss).name(), loss.count, loss.name, loss.help());
+    }
+}
+
+pub fn severity(loss: &LossCount) -> Severity {
+    loss.severity()
+}
+
+/// Like [`print`], but the losses that change no number share one line, which only names them.
+pub fn print_brief(out: &mut impl Write, losses: &[LossCount], width: usize) -> io::Result<()> {
+    let is_note = |loss: &LossCount| severity(loss) == Severity::Note;
+    let (notes, others): (Vec<_>, Vec<_>) = losses.iter().cloned().partition(is_note);
+    print(out, &others, width)?;
+    let count = |loss: &LossCount| format!("{} × {}", grouped(loss.count.into()), loss.name);
+    let names: Vec<String> = notes.iter().map(count).collect();
+    match names.is_empty() {
+        true => Ok(()),
+        false => {
+            wrapped(out, "note: ", &format!("{} (--verbose explains)", names.join(", ")), width)
+        }
+    }
+}
+
+/// Writes a paragraph for each loss, the worst first.
+pub fn print(out: &mut impl Write, losses: &[LossCount], width: usize) -> io::Result<()> {
+    for loss in by_severity(losses) {
+        let errno = errno_text(loss).map_or(String::new(), |text| format!(" ({text})"));
+        let (on, off) = match severity(loss) {
+            Severity::Note => ("", ""),
+            Severity::Missing => (Style::Yellow.mark(), Style::Off.mark()),
+            Severity::Distorted => (Style::Red.mark(), Style::Off.mark()),
+        };
+        let head = format!("{}: ", severity(loss).name());
+        let text =
+            format!("{} × {}{errno}: {}", grouped(loss.count.into()), loss.name, loss.help());
+        write!(out, "{on}")?;
+        wrapped(out, &head, &text, width)?;
+        write!(out, "{off}")?;
+    }
+    Ok(())
+}
+
+/// A loss with its explanation, in JSON.
+#[derive(Serialize)]
+pub struct LossOut {
+    name: String,
+    severity: &'static str,
+    count: u64,
+    errno: Option<i32>,
+    errno_text: Option<String>,
+    help: &'static str,
+}
+
+/// The losses for JSON, the worst first.
+pub fn losses_out(losses: &[LossCount]) -> Vec<LossOut> {
+    by_severity(losses).into_iter().map(loss).collect()
+}
+
+fn loss(loss: &LossCount) -> LossOut {
+    LossOut {
+        name: loss.name.clone(),
+        severity: severity(loss).name(),
+        count: loss.count,
+        errno: loss.errno,
+        errno_text: errno_text(loss),
+        help: loss.help(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The C library says "Unknown error" for numbers that only the kernel has.
+    #[test]
+    fn error_numbers_have_a_text() {
+        let text = |errno| {
+            let loss = LossCount { name: "counter_open_failed".into(), count: 1, errno };
+            errno_text(&loss)
+        };
+        let own = text(Some(524)).unwrap();
+        assert!(own.starts_with("ENOTSUPP: ") && own.ends_with("(os error 524)"), "{own}");
+        assert_eq!(text(Some(libc::EMFILE)).as_deref(), Some("Too many open files (os error 24)"));
+        assert_eq!(text(None), None);
+    }
+}

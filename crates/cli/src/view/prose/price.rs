@@ -1,0 +1,404 @@
+//! The cost of recording, as text and as JSON.
+
+use analysis::probe::Price;
+use analysis::{EmptyCall, Estimate, Hidden, ProbeCost};
+use profile::Profile;
+use serde::Serialize;
+
+use super::overview::Overview;
+use crate::view::units::{grouped, number, percent, plural, time};
+
+/// From this part of the program's processor time on, the head of a report says what recording
+/// cost.
+const WORTH_SAYING: f64 = 0.05;
+/// The budget that is then named.
+const BUDGET: &str = "--budget 2%";
+
+fn of_all(overview: &Overview<'_>) -> Option<Price> {
+    Price::of(&overview.summary.probes, overview.profile.bracketed_calls())
+}
+
+/// One line for the head of a view, if recording changed the program noticeably and no budget
+/// limited it.
+pub fn warning(profile: &Profile, costs: &[ProbeCost]) -> Option<String> {
+    if profile.manifest.budget.is_some() {
+        return None;
+    }
+    Price::of(costs, 0).and_then(|totals| too_much(&totals))
+}
+
+fn too_much(totals: &Price) -> Option<String> {
+    let Some(of_program) = totals.of_program else {
+        // The estimate exceeds what the program used in all.
+        return totals.of_used.filter(|part| *part > 0.5).map(|_| {
+            format!(
+                "recording took nearly all of the processor time, about {} ({BUDGET} limits it)",
+                time(totals.total.value)
+            )
+        });
+    };
+    if of_program.value <= WORTH_SAYING {
+        return None;
+    }
+    let cost = format!("recording took {} more processor time", percent(of_program.value));
+    Some(match totals.of_program_by_calls.is_some_and(|part| part > WORTH_SAYING) {
+        true => format!("{cost} ({BUDGET} limits it)"),
+        false => format!("{cost}, most of it at start-up"),
+    })
+}
+
+/// The cost in one line.
+pub fn line(overview: &Overview<'_>) -> String {
+    line_of(overview.profile, &overview.summary.probes)
+}
+
+/// The same, for a view without a summary of calls.
+pub fn line_of(profile: &Profile, costs: &[ProbeCost]) -> String {
+    match Price::of(costs, profile.bracketed_calls()) {
+        None => UNKNOWN.to_owned(),
+        Some(totals) => format!("{} (--verbose: its parts)", in_short(&totals)),
+    }
+}
+
+/// The cost in one line that names no option.
+pub fn whole(overview: &Overview<'_>) -> String {
+    of_all(overview).map_or_else(|| UNKNOWN.to_owned(), |totals| in_short(&totals))
+}
+
+const UNKNOWN: &str = "not calibrated, so what recording cost is unknown";
+
+fn in_short(totals: &Price) -> String {
+    let share = match (totals.of_program, totals.cpu_ns) {
+        (Some(more), _) => format!(", {} more", percent(more.value)),
+        (None, Some(_)) => ", nearly all of it".to_owned(),
+        (None, None) => String::new(),
+    };
+    let ns = time(totals.total.value);
+    format!("about {ns} of processor time{share}")
+}
+
+/// The cost in one paragraph.
+pub fn text(overview: &Overview<'_>) -> String {
+    let summary = overview.summary;
+    let mut text = text_of(overview.profile, &summary.probes);
+    if summary.uncalibrated_probes && !summary.probes.is_empty() {
+        text.push_str("; the other calls have sets of counters that were not calibrated");
+    }
+    text
+}
+
+/// The same, for a view without a summary of calls.
+pub fn text_of(profile: &Profile, costs: &[ProbeCost]) -> String {
+    let mut text = match Price::of(costs, profile.bracketed_calls()) {
+        None => "not calibrated, so their cost is unknown".to_owned(),
+        Some(totals) => cost_text(&totals),
+    };
+    if let Some(ns) = profile.manifest.run_cpu_ns {
+        text.push_str(&format!("; beside the program, run itself used {}", time(ns as f64)));
+    }
+    let timed = costs.iter().filter(|probe| probe.calls > 0);
+    if let Some(one) = timed.max_by_key(|probe| probe.calls) {
+        let empty = &one.empty_call;
+        let counters = profile.manifest.counters.iter().zip(&empty.values);
+        let values = counters.filter_map(|(counter, value)| {
+            let value = value.filter(|v| *v > 0)?;
+            Some(match counter.unit() {
+                model::Unit::Nanoseconds => format!(", {} {}", counter.name, time(value as f64)),
+                _ => format!(", {} {}", counter.name, number(value as f64)),
+            })
+        });
+        let ticks = time(profile.timeline.duration_ns(empty.ticks));
+        text.push_str(&format!("; an empty call reads {ticks}{}", values.collect::<String>()));
+    }
+    text
+}
+
+fn cost_text(totals: &Price) -> String {
+    let calls = match totals.calls == totals.of_calls {
+        true => plural(totals.calls.into(), "call"),
+        false => {
+            format!(
+                "{} of {}",
+                grouped(totals.calls.into()),
+                plural(totals.of_calls.into(), "call")
+            )
+        }
+    };
+    let mut parts = Vec::new();
+    if totals.of_calls > 0 || totals.only_counted == 0 {
+        parts.push(format!("{calls} at {} each", time(totals.per_call_ns())));
+    }
+    if totals.only_counted > 0 {
+        let calls = plural(totals.only_counted.into(), "call");
+        parts.push(format!("{calls} only counted {}", range(totals.counting)));
+    }
+    if totals.after.high > 0.0 {
+        parts.push(format!("the program's code after readings {}", time(totals.after.value)));
+    }
+    if let Some(way) = totals.way {
+        parts.push(format!("announcing ops to the recorder {}", range(way)));
+    }
+    if let Some(waiting) = totals.waiting {
+        parts.push(format!("threads that waited meanwhile {}", range(waiting)));
+    }
+    if totals.waits_unknown {
+        parts.push("what threads took that waited meanwhile is not known".to_owned());
+    }
+    match totals.switched {
+        Some(added) if totals.switches > 0 => parts.push(format!(
+            "{} with counters {}",
+            plural(totals.switches.into(), "context switch"),
+            range(added)
+        )),
+        Some(_) => {}
+        None => parts.push("context switches with counters not measured".to_owned()),
+    }
+    parts.push(format!("flushing {}", time(totals.flush_ns)));
+    if totals.attach_ns > 0.0 {
+        parts.push(format!("starting threads {}", time(totals.attach_ns)));
+    }
+    if let Some(start) = totals.start {
+        parts.push(format!("starting the process {}", time(start.value)));
+    }
+    format!("about {}{}: {}", range(totals.total), share_text(totals), parts.join(", "))
+}
+
+/// `12.3 ms (10.1 ms to 14.2 ms)`; only the value if the ends print like it.
+fn range(ns: Estimate) -> String {
+    let [value, low, high] = [ns.value, ns.low.max(0.0), ns.high].map(time);
+    match low == value && high == value {
+        true => value,
+        false => format!("{value} ({low} to {high})"),
+    }
+}
+
+/// The cost as a share of the program's processor time. If nothing is left of that, the cost is stated
+/// without a share: the probes of the calls were then faster than those of the calibration.
+fn share_text(totals: &Price) -> String {
+    let of_dispatches = match totals.of_dispatches {
+        Some(share) => format!(" (the calls: {} of the time in dispatches)", percent(share.value)),
+        None => String::new(),
+    };
+    match (totals.of_program, totals.cpu_ns) {
+        (Some(more), _) => {
+            format!(
+                " of processor time, {} more than without the recorder{of_dispatches}",
+                percent(more.value)
+            )
+        }
+        (None, Some(_)) => {
+            " of processor time, nearly all that there was (by the calibration it is \
+                            more: the machine was slower then than during the calls)"
+                .to_owned()
+        }
+        (None, None) => format!(" of processor time{of_dispatches}"),
+    }
+}
+
+/// Why a metric is `null` in JSON.
+pub fn reason(hidden: Hidden, overview: &Overview<'_>) -> String {
+    match hidden {
+        Hidden::Counter { counter, empty_share } => {
+            let name = overview.profile.manifest.counters.get(counter).map_or("", |c| &c.name);
+            format!("{} of {name} is what an empty call reads", percent(empty_share))
+        }
+        Hidden::Duration { empty_share } => {
+            format!("{} of the duration is what empty calls take", percent(empty_share))
+        }
+        Hidden::MoreThanAll { part } => {
+            format!("{} of the time is impossible", percent(part))
+        }
+    }
+}
+
+/// `probe` in the report's JSON. The numbers without a range are the values of [`Parts`].
+#[derive(Serialize)]
+pub struct ProbeOut {
+    calls: u64,
+    of_calls: u64,
+    only_counted: u64,
+    total_ns: f64,
+    /// This and the next field are null if no call was timed.
+    per_call_ns: Option<f64>,
+    calibrated_per_call_ns: Option<f64>,
+    probes_ns: f64,
+    way_ns: Option<f64>,
+    switches: u64,
+    switches_ns: Option<f64>,
+    flush_ns: f64,
+    attach_ns: f64,
+    cpu_ns: Option<f64>,
+    slowdown: Option<f64>,
+    share_of_dispatch_time: Option<f64>,
+    total: Estimate,
+    of_program: Option<Estimate>,
+    of_dispatches: Option<Estimate>,
+    parts: Parts,
+    /// Processor time of `run` itself, which is not part of the cost.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    run_cpu_ns: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    empty_call: Option<EmptyOut>,
+}
+
+/// What the cost consists of, each with its range, in ns. `null`: not known.
+#[derive(Serialize)]
+struct Parts {
+    probes: Estimate,
+    counting: Estimate,
+    after_readings: Estimate,
+    way: Option<Estimate>,
+    waiting: Option<Estimate>,
+    switches: Option<Estimate>,
+    flush: Estimate,
+    attach: Estimate,
+    start: Option<Estimate>,
+}
+
+impl ProbeOut {
+    fn new(totals: &Price, empty_call: Option<EmptyOut>) -> Self {
+        let value = |of: Option<Estimate>| of.map(|of| of.value);
+        let timed = |ns: f64| Some(ns).filter(|_| totals.calls > 0);
+        Self {
+            calls: totals.calls,
+            of_calls: totals.of_calls,
+            only_counted: totals.only_counted,
+            total_ns: totals.total.value,
+            per_call_ns: timed(totals.per_call_ns()),
+            calibrated_per_call_ns: timed(totals.calibrated_per_call_ns()),
+            probes_ns: totals.probes.value,
+            way_ns: value(totals.way),
+            switches: totals.switches,
+            switches_ns: value(totals.switched),
+            flush_ns: totals.flush_ns,
+            attach_ns: totals.attach_ns,
+            cpu_ns: totals.cpu_ns,
+            slowdown: value(totals.of_program),
+            share_of_dispatch_time: value(totals.of_dispatches),
+            total: totals.total,
+            of_program: totals.of_program,
+            of_dispatches: totals.of_dispatches,
+            parts: Parts {
+                probes: totals.probes,
+                counting: totals.counting,
+                after_readings: totals.after,
+                way: totals.way,
+                waiting: totals.waiting,
+                switches: totals.switched,
+                flush: Estimate::exact(totals.flush_ns),
+                attach: Estimate::exact(totals.attach_ns),
+                start: totals.start,
+            },
+            run_cpu_ns: None,
+            empty_call,
+        }
+    }
+}
+
+/// The cost of all processes together.
+pub fn json_of_all(overview: &Overview<'_>) -> Option<ProbeOut> {
+    let run_cpu_ns = overview.profile.manifest.run_cpu_ns;
+    of_all(overview).map(|totals| ProbeOut { run_cpu_ns, ..ProbeOut::new(&totals, None) })
+}
+
+/// The cost of these processes, of which all recorded `of_calls`.
+pub fn json_of_costs(costs: &[ProbeCost], of_calls: u64) -> Option<ProbeOut> {
+    Price::of(costs, of_calls).map(|totals| ProbeOut::new(&totals, None))
+}
+
+/// The cost of one process.
+pub fn json_of(overview: &Overview<'_>, process: usize) -> Option<ProbeOut> {
+    let cost = overview.summary.probes.iter().find(|p| p.process == process)?;
+    let empty = (cost.calls > 0).then(|| empty_out(overview.profile, &cost.empty_call));
+    Some(ProbeOut::new(&Price::of([cost], cost.of_calls)?, empty))
+}
+
+/// The recorded values of a call that does nothing, in JSON.
+#[derive(Serialize)]
+pub struct EmptyOut {
+    duration_ns: f64,
+    duration_range_ns: Option<[f64; 2]>,
+    counters: Vec<Option<u64>>,
+    counter_ranges: Vec<Option<[u64; 2]>>,
+    subtracted_ns: Estimate,
+    subtracted: Vec<Option<Estimate>>,
+}
+
+/// The recorded values of an empty call of a process.
+pub fn empty_out(profile: &Profile, empty: &EmptyCall) -> EmptyOut {
+    EmptyOut {
+        duration_ns: profile.timeline.duration_ns(empty.ticks),
+        duration_range_ns: empty.ticks_range.map(|r| r.map(|t| profile.timeline.duration_ns(t))),
+        counters: empty.values.clone(),
+        counter_ranges: empty.ranges.clone(),
+        subtracted_ns: empty.duration.mean.times(profile.timeline.ns_per_tick()),
+        subtracted: empty.counters.iter().map(|c| c.map(|bracket| bracket.mean)).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn totals(of_program: Option<f64>, by_calls: f64, cpu_ns: Option<f64>) -> Price {
+        let around = |value: f64| Estimate { value, low: value / 2.0, high: value * 2.0 };
+        Price {
+            calls: 1,
+            of_calls: 1,
+            probes: Estimate::exact(1.0),
+            calibrated_ns: 1.0,
+            only_counted: 0,
+            counting: Estimate::exact(0.0),
+            after: Estimate::exact(0.0),
+            way: None,
+            waiting: None,
+            waits_unknown: false,
+            switches: 0,
+            switched: Some(Estimate::exact(0.0)),
+            flush_ns: 0.0,
+            attach_ns: 0.0,
+            start: None,
+            total: Estimate::exact(1.0),
+            of_program: of_program.map(around),
+            of_program_by_calls: Some(by_calls),
+            of_used: None,
+            cpu_ns,
+            of_dispatches: Some(around(0.5)),
+        }
+    }
+
+    #[test]
+    fn no_share_is_above_the_whole() {
+        let text = share_text(&totals(Some(0.25), 0.25, Some(9.0)));
+        assert_eq!(
+            text,
+            " of processor time, 25.0 % more than without the recorder (the calls: 50.0 % of the \
+             time in dispatches)"
+        );
+        let above = share_text(&totals(None, 0.0, Some(9.0)));
+        assert!(above.contains("nearly all that there was"), "{above}");
+        let unknown = share_text(&totals(None, 0.0, None));
+        assert_eq!(unknown, " of processor time (the calls: 50.0 % of the time in dispatches)");
+    }
+
+    /// The line names a budget only where one helps.
+    #[test]
+    fn the_head_says_when_recording_cost_more_than_a_twentieth() {
+        let line = too_much(&totals(Some(0.08), 0.06, None)).unwrap();
+        assert_eq!(line, "recording took 8.00 % more processor time (--budget 2% limits it)");
+        let start = too_much(&totals(Some(0.08), 0.05, None)).unwrap();
+        assert!(start.ends_with(", most of it at start-up"), "{start}");
+        assert_eq!(too_much(&totals(Some(0.05), 0.05, None)), None);
+        assert_eq!(too_much(&totals(None, 0.5, None)), None, "unknown");
+        let all = Price { of_used: Some(1.2), ..totals(None, 0.0, None) };
+        let line = too_much(&all).unwrap();
+        assert!(line.starts_with("recording took nearly all of the processor time"), "{line}");
+    }
+
+    #[test]
+    fn a_range_of_times() {
+        let ns = |value, low, high| range(Estimate { value, low, high });
+        assert_eq!(ns(2e6, 1.5e6, 3e6), "2.00 ms (1.50 ms to 3.00 ms)");
+        assert_eq!(ns(2e6, 2e6, 2e6), "2.00 ms");
+    }
+}

@@ -1,0 +1,299 @@
+//! What views say about a run with a budget, in which all calls were counted and only some were
+//! timed. docs/sampling.md describes the columns and fields.
+
+use analysis::{Estimated, Row, SampledRow, Summary};
+use profile::Profile;
+use serde::Serialize;
+
+use super::overview::Overview;
+use crate::view::table::{Cells, Column, Value};
+use crate::view::units::{grouped, percent};
+
+/// The line at the head of a report: the budget, and what was timed. None without a budget.
+pub fn head(profile: &Profile, summary: &Summary) -> Vec<(&'static str, String)> {
+    let Some(run) = &summary.sampled else { return Vec::new() };
+    // The line on the price says it where it is known.
+    let own = run.price.filter(|_| summary.probes.is_empty());
+    let price = own.map_or_else(String::new, |price| {
+        format!("; recording took {} by its own account", percent(price))
+    });
+    let budget = match run.budget {
+        0.0 => "0".to_owned(),
+        budget => format!("{} of the processor time", percent(budget)),
+    };
+    let all = &run.all;
+    let calls = all.calls.unwrap_or(0);
+    let part = |n: u64| match calls {
+        0 => "none".to_owned(),
+        calls => format!("{} ({})", grouped(n.into()), percent(n as f64 / calls as f64)),
+    };
+    let counters = match profile.manifest.counters.is_empty() {
+        true => String::new(),
+        false => format!(", and counters were read in {}", part(all.counted)),
+    };
+    let sample = match (all.timed, all.timed == calls) {
+        (0, _) => "calls were only counted".to_owned(),
+        (_, true) => format!("all calls were timed{counters}"),
+        _ => format!("of all calls, {} were timed{counters}", part(all.timed)),
+    };
+    vec![("budget", format!("{budget}: {sample}{price}"))]
+}
+
+/// What the values of a sample are and are not; `None` if all calls were timed, or none was.
+pub fn limits(summary: &Summary) -> Option<&'static str> {
+    let all = &summary.sampled.as_ref()?.all;
+    let some = all.timed > 0 && Some(all.timed) != all.calls;
+    let are_counted = summary
+        .rows
+        .iter()
+        .all(|row| row.sampled.as_ref().is_some_and(|sampled| sampled.calls.is_some()));
+    some.then_some(match are_counted {
+        true => {
+            "numbers of calls are exact, all other values are estimates from the timed calls; ± is \
+             half of a 95 % interval, and – has too few timed calls to say anything. Calls that are \
+             slow and rarer than 1 in 500 can be missing. Minimum, maximum and CPUs are those of the \
+             timed calls"
+        }
+        false => {
+            "on which CPU a call was is known only if it was timed, so these rows say nothing of all \
+             calls; minimum and maximum are those of the timed calls"
+        }
+    })
+}
+
+/// How well the time in calls together is known; `None` if it is exact or not known at all.
+pub fn margin_together(overview: &Overview<'_>) -> Option<String> {
+    let total = overview.summary.sampled.as_ref()?.all.total?;
+    margin(&total).map(margin_text)
+}
+
+/// Half of the interval as a part of the value; infinity if that is not known, `None` if the value
+/// is exact.
+fn margin(estimated: &Estimated) -> Option<f64> {
+    match estimated.interval {
+        Some(interval) if interval.is_exact() => None,
+        interval => Some(interval.and_then(|all| all.relative()).unwrap_or(f64::INFINITY)),
+    }
+}
+
+/// ` ±4 %`; above 100 %, the exact number would say nothing.
+pub fn margin_text(part: f64) -> String {
+    match part * 100.0 {
+        p if !p.is_finite() => " ±?".to_owned(),
+        p if p < 0.1 => " ±<0.1 %".to_owned(),
+        p if p < 0.95 => format!(" ±{p:.1} %"),
+        p if p > 100.0 => " ±>100 %".to_owned(),
+        p => format!(" ±{p:.0} %"),
+    }
+}
+
+/// Removes what is not known from the columns of a summary, and adds what the sample says.
+pub fn finish(profile: &Profile, summary: &Summary, columns: &mut Vec<Column>) {
+    if summary.sampled.is_none() {
+        return;
+    }
+    let rows = &summary.rows;
+    let ns = profile.timeline.ns_per_tick();
+    let of = |row: &Row| row.sampled.as_deref().cloned().unwrap_or_default();
+    let sampled: Vec<SampledRow> = rows.iter().map(of).collect();
+    let mut set = |name: &str, of: &dyn Fn(&SampledRow) -> Option<Estimated>| {
+        let Some(column) = columns.iter_mut().find(|column| column.name == name) else { return };
+        let found: Vec<Option<Estimated>> = sampled.iter().map(of).collect();
+        for (cell, found) in column.cells.stored().iter_mut().zip(&found) {
+            let known = found.is_some();
+            *cell = cell.take().filter(|_| known);
+        }
+        if name == "share" {
+            let part = |found: &Option<Estimated>| found.map(|share| Value::Part(share.value));
+            column.cells = Cells::Stored(found.iter().map(part).collect());
+        }
+        // A cell without the brackets has an interval that contains what is not known about these,
+        // too; it is printed once.
+        let margins = column.cells.stored().iter_mut().zip(&found).map(|(cell, found)| {
+            let of_sample = margin(found.as_ref()?)?;
+            let Some(Value::Estimated(_, all, with_interval)) = cell else {
+                return Some(of_sample);
+            };
+            *with_interval = false;
+            let part = all.relative().filter(|_| of_sample.is_finite() && all.is_resolved());
+            Some(part.unwrap_or(of_sample))
+        });
+        column.margin = Some(margins.collect());
+    };
+    set("total_ns", &|row| row.total);
+    set("mean_ns", &|row| row.mean());
+    set("self_ns", &|row| row.total.filter(|_| row.self_known));
+    set("share", &|row| row.share);
+    for (i, counter) in profile.manifest.counters.iter().enumerate() {
+        let of = move |row: &SampledRow| row.counters.get(i).copied().flatten();
+        set(&counter.name, &|row| of(row).map(|counter| counter.total));
+        let per_call = format!("{}_per_call", counter.name);
+        set(&per_call, &|row| of(row).map(|counter| counter.mean()));
+    }
+    for column in columns.iter_mut() {
+        let kept: fn(&SampledRow) -> bool = match column.name.as_str() {
+            "calls" => |row| row.calls.is_some(),
+            "p50_ns" | "p99_ns" => |row| row.effective.is_some(),
+            "min_ns" | "max_ns" | "cpus" => |row| row.timed > 0,
+            _ => continue,
+        };
+        for (cell, row) in column.cells.stored().iter_mut().zip(&sampled) {
+            *cell = cell.take().filter(|_| kept(row));
+        }
+        if matches!(column.name.as_str(), "min_ns" | "max_ns" | "cpus") {
+            column.title += " timed";
+        }
+    }
+    if let Some(column) = columns.iter_mut().find(|column| column.name == "dispatches") {
+        column.csv_only |= column.cells.iter().all(|cell| cell.is_none());
+    }
+    // Metrics are computed from the calls whose counters were read, so all of them are partial.
+    // By CPU, counters are not known at all.
+    let by_cpu = sampled.iter().any(|row| row.calls.is_none());
+    let partial = columns.iter_mut().filter(|column| column.hidden.is_some() || by_cpu);
+    partial.for_each(|column| column.coverage = None);
+    let parts = |n: fn(&SampledRow) -> u64| -> Vec<Option<Value>> {
+        let part = |row: &SampledRow| {
+            let calls = row.calls.filter(|calls| *calls > 0)?;
+            Some(Value::Part(n(row) as f64 / calls as f64))
+        };
+        sampled.iter().map(part).collect()
+    };
+    let counts = |n: fn(&SampledRow) -> u64| -> Vec<Option<Value>> {
+        sampled.iter().map(|row| Some(Value::Count(n(row).into()))).collect()
+    };
+    let mut after = columns.iter().position(|column| column.name == "calls").map_or(0, |at| at + 1);
+    let mut insert = |column: Column| {
+        columns.insert(after, column);
+        after += 1;
+    };
+    let share = Column::new(2, "timed_share", "timed", parts(|row| row.timed));
+    insert(Column { csv_only: by_cpu, ..share });
+    let timed = Column::new(2, "timed_calls", "timed calls", counts(|row| row.timed));
+    insert(Column { csv_only: !by_cpu, ..timed });
+    if !profile.manifest.counters.is_empty() {
+        let share = Column::new(6, "counted_share", "counted", parts(|row| row.counted));
+        insert(Column { csv_only: by_cpu, ..share });
+        insert(Column::for_programs("counted_calls", counts(|row| row.counted)));
+    }
+    let mut more = Vec::new();
+    let mut ends =
+        |name: &str, number: fn(f64) -> Value, of: &dyn Fn(&SampledRow) -> Option<Estimated>| {
+            let column = columns.iter().find(|column| column.name == name);
+            let shown = |at: usize| match column?.cells.get(at).as_deref() {
+                Some(Value::Estimated(_, all, _)) => Some(*all),
+                _ => None,
+            };
+            // A value from which the brackets are subtracted has an interval of its own.
+            let interval = |(at, row): (usize, &SampledRow)| {
+                let of_sample = of(row)?.interval?;
+                Some(shown(at).unwrap_or(of_sample))
+            };
+            let found: Vec<_> = sampled.iter().enumerate().map(interval).collect();
+            let low = found.iter().map(|all| all.map(|all| number(all.low)));
+            let high = found.iter().map(|all| all.map(|all| number(all.high)));
+            more.push(Column::for_programs(&format!("{name}_low"), low.collect()));
+            more.push(Column::for_programs(&format!("{name}_high"), high.collect()));
+        };
+    ends("total_ns", Value::Ns, &|row| row.total.map(|total| total.times(ns)));
+    ends("mean_ns", Value::Ns, &|row| row.mean().map(|mean| mean.times(ns)));
+    ends("share", Value::Part, &|row| row.share);
+    for (i, counter) in profile.manifest.counters.iter().enumerate() {
+        let of = |row: &SampledRow| row.counters.get(i).copied().flatten();
+        ends(&counter.name, Value::Number, &|row| of(row).map(|counter| counter.total));
+    }
+    columns.append(&mut more);
+    for (i, counter) in profile.manifest.counters.iter().enumerate() {
+        let counted = |row: &SampledRow| {
+            let of = row.counters.get(i).copied().flatten();
+            Some(Value::Count(of.map_or(0, |counter| counter.counted).into()))
+        };
+        let counted = sampled.iter().map(counted).collect();
+        columns.push(Column::for_programs(&format!("{}_counted", counter.name), counted));
+    }
+    let effective = sampled.iter().map(|row| row.effective.map(Value::Number));
+    columns.push(Column::for_programs("effective_calls", effective.collect()));
+}
+
+/// An estimate in JSON. Without a known interval, its ends are null.
+#[derive(Serialize)]
+pub struct EstimatedOut {
+    value: f64,
+    low: Option<f64>,
+    high: Option<f64>,
+}
+
+impl EstimatedOut {
+    /// In another unit.
+    pub fn new(estimated: Estimated, factor: f64) -> Self {
+        let estimated = estimated.times(factor);
+        Self {
+            value: estimated.value,
+            low: estimated.interval.map(|interval| interval.low),
+            high: estimated.interval.map(|interval| interval.high),
+        }
+    }
+}
+
+/// What the sample says about some calls, in JSON.
+#[derive(Serialize)]
+pub struct SampledOut {
+    calls: Option<u64>,
+    timed_calls: u64,
+    counted_calls: u64,
+    effective_calls: Option<f64>,
+    total_ns: Option<EstimatedOut>,
+    mean_ns: Option<EstimatedOut>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    share: Option<EstimatedOut>,
+}
+
+impl SampledOut {
+    /// Of a row, or of a whole run.
+    pub fn new(profile: &Profile, row: &SampledRow) -> Self {
+        let ns = profile.timeline.ns_per_tick();
+        Self {
+            calls: row.calls,
+            timed_calls: row.timed,
+            counted_calls: row.counted,
+            effective_calls: row.effective,
+            total_ns: row.total.map(|total| EstimatedOut::new(total, ns)),
+            mean_ns: row.mean().map(|mean| EstimatedOut::new(mean, ns)),
+            share: row.share.map(|share| EstimatedOut::new(share, 1.0)),
+        }
+    }
+}
+
+/// What is known of a sampled run as a whole, in JSON.
+#[derive(Serialize)]
+pub struct RunOut {
+    budget: f64,
+    price: Option<f64>,
+    #[serde(flatten)]
+    all: SampledOut,
+}
+
+/// What is known of a sampled run as a whole; `None` without a budget.
+pub fn json(overview: &Overview<'_>) -> Option<RunOut> {
+    let run = overview.summary.sampled.as_ref()?;
+    let all = SampledOut { share: None, ..SampledOut::new(overview.profile, &run.all) };
+    Some(RunOut { budget: run.budget, price: run.price, all })
+}
+
+/// A counter of a row in JSON.
+#[derive(Serialize)]
+pub struct CounterEstimate {
+    counted_calls: u64,
+    total: EstimatedOut,
+    per_call: EstimatedOut,
+}
+
+/// The estimates of a row's counter; `None` without a budget, and without a value.
+pub fn counter(row: &Row, counter: usize) -> Option<CounterEstimate> {
+    let counter = row.sampled.as_ref()?.counters.get(counter).copied().flatten()?;
+    Some(CounterEstimate {
+        counted_calls: counter.counted,
+        total: EstimatedOut::new(counter.total, 1.0),
+        per_call: EstimatedOut::new(counter.mean(), 1.0),
+    })
+}

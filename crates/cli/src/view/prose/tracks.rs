@@ -1,0 +1,199 @@
+//! Time series in a report: a small table for people, and the same numbers as JSON.
+
+use std::collections::HashMap;
+
+use analysis::SeriesSummary;
+use analysis::tracks::{Values, series_of};
+use profile::Profile;
+use profile::tracks::{ScopeNames, Series};
+use serde::Serialize;
+
+use super::overview::Overview;
+use crate::terminal::visible;
+use crate::view::units::{bytes, grouped, number, percent, time};
+
+/// This many series are listed; the others are only counted.
+pub const LISTED: usize = 32;
+
+/// A series in JSON.
+#[derive(Serialize)]
+pub struct TrackOut<'a> {
+    tracks: &'a str,
+    series: u32,
+    track: &'a str,
+    name: &'a str,
+    unit: &'a str,
+    scope: &'static str,
+    scope_number: Option<u32>,
+    source: &'a str,
+    cumulative: bool,
+    interval_ns: Option<u64>,
+    samples: u64,
+    failed: u64,
+    overruns: u64,
+    first_ns: Option<i64>,
+    last_ns: Option<i64>,
+    step_min_ns: Option<f64>,
+    step_max_ns: Option<f64>,
+    total: Option<f64>,
+    over_ns: Option<f64>,
+    rate: Option<f64>,
+    rate_unit: Option<String>,
+    rate_min: Option<f64>,
+    rate_max: Option<f64>,
+    coverage: Option<f64>,
+    mean: Option<f64>,
+    min: Option<f64>,
+    max: Option<f64>,
+    last: Option<f64>,
+}
+
+/// Every series of the profile.
+pub fn json<'a>(overview: &'a Overview<'_>) -> Vec<TrackOut<'a>> {
+    let all = overview.tracks.series.iter();
+    all.filter_map(|summary| out(overview.profile, summary)).collect()
+}
+
+fn out<'a>(profile: &'a Profile, summary: &SeriesSummary) -> Option<TrackOut<'a>> {
+    let (tracks, series) = series_of(profile, summary)?;
+    let any = summary.samples > 0;
+    let mut result = TrackOut {
+        tracks: &tracks.name,
+        series: summary.series,
+        track: &series.track,
+        name: &series.name,
+        unit: &series.unit,
+        scope: series.scope.kind(),
+        scope_number: series.scope.number(),
+        source: &series.source,
+        cumulative: series.cumulative,
+        interval_ns: Some(series.interval_ns).filter(|ns| *ns > 0),
+        samples: summary.samples,
+        failed: summary.failed,
+        overruns: summary.overruns,
+        first_ns: any.then_some(summary.first_ns),
+        last_ns: any.then_some(summary.last_ns),
+        step_min_ns: summary.steps_ns.map(|(min, _)| min),
+        step_max_ns: summary.steps_ns.map(|(_, max)| max),
+        total: None,
+        over_ns: None,
+        rate: None,
+        rate_unit: None,
+        rate_min: None,
+        rate_max: None,
+        coverage: None,
+        mean: None,
+        min: None,
+        max: None,
+        last: None,
+    };
+    match summary.values {
+        Some(Values::Counted { total, over_ns, rate, min_rate, max_rate, coverage }) => {
+            (result.total, result.over_ns) = (Some(total), Some(over_ns));
+            (result.rate, result.rate_unit) = (Some(rate), Some(rate_unit(&series.unit)));
+            (result.rate_min, result.rate_max) = (Some(min_rate), Some(max_rate));
+            result.coverage = Some(coverage);
+        }
+        Some(Values::Level { mean, min, max, last }) => {
+            (result.mean, result.min) = (Some(mean), Some(min));
+            (result.max, result.last) = (Some(max), Some(last));
+        }
+        None => {}
+    }
+    Some(result)
+}
+
+/// The unit of a rate of this unit per second.
+fn rate_unit(unit: &str) -> String {
+    match unit {
+        "J" => "W".to_owned(),
+        "" => "1/s".to_owned(),
+        unit => format!("{unit}/s"),
+    }
+}
+
+/// The rows of the table: track, scope, total, mean, lowest, highest, number of samples. The flag
+/// says whether the total is an estimate.
+pub fn rows(overview: &Overview<'_>) -> Vec<([String; 7], bool)> {
+    let dash = || "–".to_owned();
+    let scopes: Vec<ScopeNames<'_>> = overview.profile.tracks.iter().map(ScopeNames::of).collect();
+    let row = |summary: &SeriesSummary| {
+        let (_, series) = series_of(overview.profile, summary)?;
+        let name = match series.name.as_str() {
+            "" => series.track.clone(),
+            name => format!("{} {name}", series.track),
+        };
+        let mut estimated = false;
+        let [total, mean, min, max] = match summary.values {
+            None => [dash(), dash(), dash(), dash()],
+            Some(Values::Counted { total, rate, min_rate, max_rate, coverage, .. }) => {
+                estimated = coverage < 1.0;
+                let total = amount(total, &series.unit) + if estimated { "~" } else { "" };
+                let [rate, min, max] = [rate, min_rate, max_rate].map(|r| per_second(r, series));
+                [total, rate, min, max]
+            }
+            Some(Values::Level { mean, min, max, .. }) => {
+                let [mean, min, max] = [mean, min, max].map(|v| amount(v, &series.unit));
+                [dash(), mean, min, max]
+            }
+        };
+        let samples = grouped(summary.samples.into());
+        let scope = visible(&scopes.get(summary.tracks)?.name(series)).into_owned();
+        Some(([visible(&name).into_owned(), scope, total, mean, min, max, samples], estimated))
+    };
+    // Keeps the series of a track together, in the order in which the tracks appear.
+    let mut order: Vec<&SeriesSummary> = overview.tracks.series.iter().collect();
+    let track = |summary: &SeriesSummary| {
+        series_of(overview.profile, summary).map(|(tracks, series)| (&tracks.name, &series.track))
+    };
+    let mut first = HashMap::new();
+    for (at, summary) in order.iter().enumerate() {
+        first.entry(track(summary)).or_insert(at);
+    }
+    order.sort_by_key(|summary| first.get(&track(summary)));
+    order.into_iter().filter_map(row).collect()
+}
+
+fn amount(value: f64, unit: &str) -> String {
+    if value < 0.0 || !value.is_finite() {
+        return format!("{value} {unit}").trim_end().to_owned();
+    }
+    match unit {
+        "ns" => time(value),
+        "bytes" => bytes(value),
+        "" | "count" | "cycles" | "other" => number(value),
+        unit => format!("{} {unit}", number(value)),
+    }
+}
+
+fn per_second(rate: f64, series: &Series) -> String {
+    match series.unit.as_str() {
+        "J" => format!("{} W", number(rate)),
+        // Nanoseconds per second: a clock has the rate 1.
+        "ns" => format!("{}/s", time(rate)),
+        unit => format!("{}/s", amount(rate, unit)),
+    }
+}
+
+/// How regular the samples were. Empty if no series was sampled at a fixed interval.
+pub fn evenness(overview: &Overview<'_>) -> String {
+    let sampled = || {
+        overview.tracks.series.iter().filter_map(|summary| {
+            let (_, series) = series_of(overview.profile, summary)?;
+            (series.interval_ns > 0).then_some((summary, series.interval_ns as f64))
+        })
+    };
+    let Some((_, interval)) = sampled().next() else { return String::new() };
+    let steps = sampled().filter_map(|(summary, _)| summary.steps_ns);
+    let Some((min, max)) = steps.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1))) else {
+        return format!("meant to be sampled every {}", time(interval));
+    };
+    let off = (max - interval).abs().max((interval - min).abs()) / interval;
+    format!(
+        "sampled every {}; time between samples from {} to {} (at most {} off)",
+        time(interval),
+        time(min),
+        time(max),
+        percent(off)
+    )
+}

@@ -1,0 +1,54 @@
+//! Source locations of ops, and a hint for profiles in which they do not help.
+//!
+//! IREE's compiler stores a location in its input file with each dispatch. Which location that is
+//! depends on the file. In a function of the linalg dialect it is often the function itself
+//! (`mlp.mlir:2`), for each of its ops. In torch's dialect it is the op
+//! (`transformer_block.mlir:111`). The compiled module has nothing better: its stages are empty,
+//! and its DWARF has one location per function. With `--iree-hal-dump-executable-sources-to=DIR`,
+//! the compiler writes the code of each dispatch into a separate file below DIR, and the location
+//! refers to that file (seen with IREE 3.13).
+
+use std::collections::HashMap;
+
+use crate::view::table::{Table, Value};
+use crate::view::units::plural;
+
+/// The name of the column.
+pub const SOURCE: &str = "source";
+
+/// The location that all of several ops share. `None` if they differ.
+pub fn one_for_all(places: &[Option<String>]) -> Option<&str> {
+    let (first, rest) = places.split_first()?;
+    let same = !rest.is_empty() && rest.iter().all(|place| place == first);
+    first.as_deref().filter(|_| same)
+}
+
+/// A sentence for ops that share a source location: how many they are, and how to give each its
+/// own.
+pub fn shared(table: &Table) -> Option<String> {
+    const REMEDY: &str = "compile with iree-compile --iree-hal-dump-executable-sources-to=DIR to \
+                          give each op a place of its own, in a listing of its code";
+    let column = table.columns.iter().find(|column| column.name == SOURCE)?;
+    let rows = column.cells.rows() - table.rest.len();
+    let places: Vec<Option<String>> = column
+        .cells
+        .iter()
+        .take(rows)
+        .map(|cell| match cell.as_deref() {
+            Some(Value::Text(place)) => Some(place.clone()),
+            _ => None,
+        })
+        .collect();
+    if let Some(place) = one_for_all(&places) {
+        let ops = plural(places.len() as u128, "op");
+        return Some(format!(
+            "{place} is the only source location that the compiler kept for {ops}; {REMEDY}"
+        ));
+    }
+    let mut ops: HashMap<&str, usize> = HashMap::new();
+    places.iter().flatten().for_each(|place| *ops.entry(place).or_default() += 1);
+    // Some ops may share a line because they were made from it, so this is only reported if every
+    // location is shared.
+    let all = !ops.is_empty() && ops.values().all(|n| *n > 1);
+    all.then(|| format!("each source location belongs to several ops; {REMEDY}"))
+}

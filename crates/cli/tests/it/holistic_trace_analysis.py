@@ -1,0 +1,11 @@
+"""Reads a trace with HolisticTraceAnalysis, and prints the kernels that it finds."""
+
+import sys
+from hta.trace_analysis import TraceAnalysis
+analysis = TraceAnalysis(trace_files={0: sys.argv[1]})
+types, kernels = analysis.get_gpu_kernel_breakdown(visualize=False)
+kernels = {row["name"]: (row["sum (us)"], row["max (us)"]) for _, row in kernels.iterrows()}
+assert kernels == {"matmul": (60, 40), "softmax": (5, 5)}, kernels
+breakdown = analysis.get_temporal_breakdown(visualize=False).iloc[0]
+# From the first begin to the last end 110 us, of which nothing ran in 20 and 25.
+assert breakdown["kernel_time(us)"] == 110 and breakdown["idle_time(us)"] == 45, breakdown

@@ -1,0 +1,61 @@
+//! One list for an enum: its variants, their names for people, and their numbers in files.
+
+/// Defines an enum whose variants have names: `named! { pub enum E { A = "a" } }`.
+///
+/// It has `E::ALL` in the order of the list, and `name`, which documents and tables use.
+#[macro_export]
+macro_rules! named {
+    (
+        $(#[$meta:meta])*
+        $visible:vis enum $name:ident {
+            $($(#[$about:meta])* $variant:ident = $word:literal),+ $(,)?
+        }
+    ) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        $visible enum $name { $($(#[$about])* $variant),+ }
+
+        $crate::named!(@words $visible $name $($variant = $word),+);
+    };
+    (@words $visible:vis $name:ident $($variant:ident = $word:literal),+) => {
+        #[allow(dead_code, reason = "not every enum needs all of these")]
+        impl $name {
+            /// All variants, in the order of the list.
+            $visible const ALL: [Self; [$(Self::$variant),+].len()] = [$(Self::$variant),+];
+
+            /// Returns the name in documents and tables.
+            $visible fn name(self) -> &'static str {
+                match self { $(Self::$variant => $word),+ }
+            }
+        }
+    };
+}
+
+/// Like [`named!`], with the number of each variant in files, which is a `u8`:
+/// `numbered! { pub enum E { A = 0 "a" } }`. `E::from_u8` returns the variant with a number.
+#[macro_export]
+macro_rules! numbered {
+    (
+        $(#[$meta:meta])*
+        $visible:vis enum $name:ident {
+            $($(#[$about:meta])* $variant:ident = $number:literal $word:literal),+ $(,)?
+        }
+    ) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[repr(u8)]
+        $visible enum $name { $($(#[$about])* $variant = $number),+ }
+
+        $crate::named!(@words $visible $name $($variant = $word),+);
+
+        impl $name {
+            /// Returns the variant with this number, or `None` if this version does not know it.
+            $visible fn from_u8(number: u8) -> Option<Self> {
+                match number {
+                    $($number => Some(Self::$variant),)+
+                    _ => None,
+                }
+            }
+        }
+    };
+}

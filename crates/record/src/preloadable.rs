@@ -1,0 +1,363 @@
+//! Determines from a program's file, before the program starts, whether it can carry the preloaded
+//! library.
+//!
+//! ```text
+//!  file ──► #! line? ──► its interpreter, up to five times
+//!       └─► ELF ──► class, machine ──► PT_INTERP ──► our own dynamic linker?   carries it, unless it
+//!                                          │                                   needs a sanitizer
+//!                                          │ none      another glibc's?        libc.so.6 beside it:
+//!                                          ▼                                   new enough?
+//!                                       static         anything else           another libc
+//! ```
+//!
+//! A library in `LD_PRELOAD` that a program cannot load is more than a loss: musl's dynamic linker
+//! and that of an older glibc refuse to start the program. So `run` and the agent check the program
+//! first.
+//!
+//! The agent calls this between `vfork` and `exec` too. It therefore does not allocate, lock, or
+//! call a library function that could do either; it uses about 6 KiB of stack and some dozen system
+//! calls. The caller must preserve `errno`. Decisions that only the kernel makes (binfmt_misc,
+//! security modules) are not predicted.
+
+use std::ffi::{CStr, c_char, c_int, c_long};
+
+use model::Loss;
+
+mod elf;
+
+use elf::{Header, PT_INTERP};
+
+/// How a program treats the preloaded library.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Carrier {
+    /// The program loads the library. Files that are not programs count as this, too; `exec` will refuse
+    /// them.
+    Able,
+    /// The program has no dynamic linker: it starts, and ignores the library.
+    Static,
+    /// The program has more rights than its user: its dynamic linker ignores the library and removes it from
+    /// the environment.
+    Privileged,
+    /// The program's dynamic linker is not glibc's.
+    OtherLibc,
+    /// The program's glibc is older than 2.17 or of an unknown version.
+    OldGlibc,
+    /// The program is for another processor architecture or word size.
+    OtherMachine,
+    /// The program uses a sanitizer that ends the program if another library comes before it.
+    Sanitized,
+}
+
+impl Carrier {
+    /// The loss to count because the program is not recorded.
+    pub fn loss(self) -> Option<Loss> {
+        match self {
+            Self::Able => None,
+            Self::Static => Some(Loss::ChildStatic),
+            Self::Privileged => Some(Loss::ChildPrivileged),
+            Self::OtherLibc => Some(Loss::ChildOtherLibc),
+            Self::OldGlibc => Some(Loss::ChildOldGlibc),
+            Self::OtherMachine => Some(Loss::ChildOtherMachine),
+            Self::Sanitized => Some(Loss::ChildSanitized),
+        }
+    }
+
+    /// Whether the library must be removed from the program's environment, because the program
+    /// would otherwise not start or complain. Other programs start as they would without it.
+    pub fn refuses(self) -> bool {
+        matches!(self, Self::OtherLibc | Self::OldGlibc | Self::OtherMachine | Self::Sanitized)
+    }
+}
+
+/// The version that `libc.so.6` must define for the library to run on it.
+const FLOOR: &[u8] = b"GLIBC_2.17";
+const FLOOR_MINOR: u32 = 17;
+/// A version that every glibc's dynamic linker defines, and no other linker.
+const GLIBCS_OWN: &[u8] = b"GLIBC_PRIVATE";
+/// Number of `#!` lines that the kernel follows.
+const DEEPEST: u32 = 5;
+/// Number of bytes that the kernel reads to find `#!`.
+const START_BYTES: usize = 256;
+const PATH_BYTES: usize = 4096;
+
+/// Examines the program at `path`, relative to the directory `at` (or `AT_FDCWD`).
+pub fn examine(at: c_int, path: &CStr) -> Carrier {
+    let mut start = [0u8; START_BYTES];
+    let Some(mut file) = File::open(at, path) else { return Carrier::Able };
+    if !file.is_readable() {
+        // It may still be executable: some systems install `sudo` like this.
+        return if file.gains_rights() { Carrier::Privileged } else { Carrier::Able };
+    }
+    let mut length = file.read(0, &mut start);
+    for _ in 0..DEEPEST {
+        if start.get(..2) != Some(b"#!") {
+            break;
+        }
+        let Some(interpreter) = script_interpreter(&mut start, length) else {
+            return Carrier::Able;
+        };
+        let Some(next) = File::open(libc::AT_FDCWD, interpreter) else { return Carrier::Able };
+        file = next;
+        length = file.read(0, &mut start);
+    }
+    if start.get(..4) == Some(b"\x7fELF") {
+        return examine_elf(&file, &start);
+    }
+    // The file is neither a script nor an ELF file. Shells and `execvp` let /bin/sh read it;
+    // `execve` refuses it.
+    match File::open(libc::AT_FDCWD, c"/bin/sh") {
+        Some(shell) if shell.read(0, &mut start) > 0 && start.get(..4) == Some(b"\x7fELF") => {
+            examine_elf(&shell, &start)
+        }
+        _ => Carrier::Able,
+    }
+}
+
+/// Returns the path in a `#!` line. Cuts it out of the start of the file as the kernel does
+/// (fs/binfmt_script.c): blanks before it are skipped, and a blank or the end of the line ends it.
+fn script_interpreter(start: &mut [u8; START_BYTES], length: usize) -> Option<&CStr> {
+    let blank = |b: &u8| matches!(b, b' ' | b'\t');
+    let line = start.get_mut(2..length)?;
+    let from = line.iter().position(|b| !blank(b))?;
+    let word = line.get_mut(from..)?;
+    let end = word.iter().position(|b| blank(b) || matches!(b, b'\n' | 0))?;
+    *word.get_mut(end)? = 0;
+    if end == 0 {
+        return None;
+    }
+    CStr::from_bytes_until_nul(word).ok()
+}
+
+fn examine_elf(file: &File, start: &[u8; START_BYTES]) -> Carrier {
+    let Some(header) = Header::read(start) else { return Carrier::OtherMachine };
+    let mut interpreter = [0u8; PATH_BYTES];
+    let Some(named) = header.interpreter(file, &mut interpreter) else {
+        // The file may be the dynamic linker itself: started as a program, it loads what its
+        // environment says.
+        return if is_glibcs(file, &header) { by_libc(file, &header) } else { Carrier::Static };
+    };
+    if file.gains_rights() {
+        return Carrier::Privileged;
+    }
+    let Some(linker) = File::open(libc::AT_FDCWD, named) else { return Carrier::Able };
+    let by_linker = match linker.is_our_own() {
+        true => Carrier::Able,
+        false => {
+            let mut start = [0u8; START_BYTES];
+            linker.read(0, &mut start);
+            match Header::read(&start) {
+                Some(header) if is_glibcs(&linker, &header) => by_libc(&linker, &header),
+                _ => Carrier::OtherLibc,
+            }
+        }
+    };
+    if by_linker == Carrier::Able && insists_on_being_first(file, &header) {
+        return Carrier::Sanitized;
+    }
+    by_linker
+}
+
+/// Returns whether the program needs a shared runtime of AddressSanitizer that ends the program
+/// because our library comes first. The library asks the runtime not to (`__asan_default_options`
+/// in the agent). That does not help if the program defines its own options, or if the runtime is
+/// older than that option (GCC 8, whose runtime is `libasan.so.5`).
+#[inline(never)]
+fn insists_on_being_first(file: &File, header: &Header) -> bool {
+    let (mut has_runtime, mut is_old) = (false, false);
+    header.any_needed(file, |name| {
+        let gcc = name.strip_prefix(b"libasan.so.");
+        has_runtime |= gcc.is_some() || name.starts_with(b"libclang_rt.asan");
+        is_old |= matches!(gcc, Some([b'0'..=b'4']));
+        is_old
+    });
+    is_old || has_runtime && header.names_symbol(file, b"__asan_default_options")
+}
+
+fn is_glibcs(linker: &File, header: &Header) -> bool {
+    header.defines_version(linker, GLIBCS_OWN)
+}
+
+/// Determines whether the glibc to which `linker` belongs is new enough. The `libc.so.6` next to it
+/// decides. Without one, its own file name decides, which contained the version before 2.34;
+/// otherwise, the versions that it defines decide.
+#[inline(never)]
+fn by_libc(linker: &File, header: &Header) -> Carrier {
+    let mut path = [0u8; PATH_BYTES];
+    let Some(length) = linker.real_path(&mut path) else { return Carrier::OldGlibc };
+    let name_at = path[..length].iter().rposition(|b| *b == b'/').map_or(0, |at| at + 1);
+    let minor = minor_version(&path[name_at..length]);
+    let beside = b"libc.so.6\0";
+    let found = path.get_mut(name_at..name_at + beside.len()).is_some_and(|place| {
+        place.copy_from_slice(beside);
+        true
+    });
+    let libc = CStr::from_bytes_until_nul(&path).ok().filter(|_| found);
+    let libc = libc.and_then(|libc| File::open(libc::AT_FDCWD, libc));
+    let able = match (libc, minor) {
+        (Some(libc), _) => {
+            let mut start = [0u8; START_BYTES];
+            libc.read(0, &mut start);
+            Header::read(&start).is_some_and(|header| header.defines_version(&libc, FLOOR))
+        }
+        (None, Some(minor)) => minor >= FLOOR_MINOR,
+        (None, None) => header.defines_version(linker, b"GLIBC_2.35"),
+    };
+    if able { Carrier::Able } else { Carrier::OldGlibc }
+}
+
+/// Returns the minor version in the name of a dynamic linker: 12 for `ld-2.12.so`.
+fn minor_version(name: &[u8]) -> Option<u32> {
+    let digits = name.strip_prefix(b"ld-2.")?;
+    let end = digits.iter().position(|b| !b.is_ascii_digit())?;
+    std::str::from_utf8(digits.get(..end)?).ok()?.parse().ok()
+}
+
+/// A regular file, open while it is examined.
+struct File {
+    fd: c_int,
+    stat: libc::stat,
+}
+
+impl File {
+    /// Opens a file. Returns `None` if it does not exist or is not a regular file. Other kinds of
+    /// files are not opened, because that can block or have side effects.
+    fn open(at: c_int, path: &CStr) -> Option<Self> {
+        // SAFETY: all zeros are a valid `stat`, which the call overwrites.
+        let mut stat: libc::stat = unsafe { std::mem::zeroed() };
+        call(libc::SYS_newfstatat, [at.into(), address(path.as_ptr()), address(&raw mut stat), 0])?;
+        if stat.st_mode & libc::S_IFMT != libc::S_IFREG {
+            return None;
+        }
+        let flags = libc::O_RDONLY | libc::O_CLOEXEC | libc::O_NONBLOCK | libc::O_NOCTTY;
+        let fd = call(libc::SYS_openat, [at.into(), address(path.as_ptr()), flags.into(), 0]);
+        Some(Self { fd: fd.map_or(-1, |fd| fd as c_int), stat })
+    }
+
+    fn is_readable(&self) -> bool {
+        self.fd >= 0
+    }
+
+    /// Returns the number of bytes read.
+    fn read(&self, at: u64, to: &mut [u8]) -> usize {
+        let (start, length) = (address(to.as_mut_ptr()), to.len() as c_long);
+        let read = call(libc::SYS_pread64, [self.fd.into(), start, length, at as c_long]);
+        read.map_or(0, |count| count as usize)
+    }
+
+    /// Returns the file's path with links resolved, if `/proc` is available.
+    fn real_path(&self, to: &mut [u8; PATH_BYTES]) -> Option<usize> {
+        let link = link_of(self.fd);
+        let room = PATH_BYTES as c_long - 16;
+        let (name, place) = (address(link.as_ptr()), address(to.as_mut_ptr()));
+        let length = call(libc::SYS_readlinkat, [libc::AT_FDCWD.into(), name, place, room])?;
+        Some(length as usize)
+    }
+
+    /// Returns whether this is the dynamic linker that started the calling program.
+    fn is_our_own(&self) -> bool {
+        let Some(path) = own_interpreter() else { return false };
+        // SAFETY: all zeros are a valid `stat`, which the call overwrites.
+        let mut stat: libc::stat = unsafe { std::mem::zeroed() };
+        let place = address(&raw mut stat);
+        let found = call(libc::SYS_newfstatat, [libc::AT_FDCWD.into(), address(path), place, 0]);
+        found.is_some() && (stat.st_dev, stat.st_ino) == (self.stat.st_dev, self.stat.st_ino)
+    }
+
+    /// Returns whether a process that executes the file gets rights that its user lacks
+    /// (`AT_SECURE`, security/commoncap.c).
+    fn gains_rights(&self) -> bool {
+        // SAFETY: these calls take no arguments and cannot fail.
+        let (user, group) = unsafe { (libc::getuid(), libc::getgid()) };
+        // SAFETY: these calls take no arguments and cannot fail.
+        let (mut new_user, mut new_group) = unsafe { (libc::geteuid(), libc::getegid()) };
+        let capable = || {
+            let name = c"security.capability".as_ptr();
+            user != 0
+                && call(libc::SYS_fgetxattr, [self.fd.into(), address(name), 0, 0])
+                    .is_some_and(|bytes| bytes > 0)
+        };
+        let mode = self.stat.st_mode;
+        let for_group = libc::S_ISGID | libc::S_IXGRP;
+        let marked = mode & libc::S_ISUID != 0 || mode & for_group == for_group;
+        let may_gain = (marked || capable()) && !self.gains_nothing();
+        if may_gain && mode & libc::S_ISUID != 0 {
+            new_user = self.stat.st_uid;
+        }
+        if may_gain && mode & for_group == for_group {
+            new_group = self.stat.st_gid;
+        }
+        new_user != user || new_group != group || (may_gain && capable())
+    }
+
+    /// Returns whether the file system or the process disables set-user-id bits and capabilities.
+    fn gains_nothing(&self) -> bool {
+        // The kernel's `statfs` on 64-bit machines has fifteen words; `f_flags` is the eleventh.
+        let mut system = [0u64; 15];
+        let place = address(system.as_mut_ptr());
+        let known = call(libc::SYS_fstatfs, [self.fd.into(), place, 0, 0]).is_some();
+        let no_new = call(libc::SYS_prctl, [libc::PR_GET_NO_NEW_PRIVS.into(), 0, 0, 0]);
+        known && system[10] & libc::ST_NOSUID != 0 || no_new == Some(1)
+    }
+}
+
+impl Drop for File {
+    fn drop(&mut self) {
+        if !self.is_readable() {
+            return;
+        }
+        call(libc::SYS_close, [self.fd.into(), 0, 0, 0]);
+    }
+}
+
+/// Returns `/proc/self/fd/N` with a terminating zero.
+pub fn link_of(fd: c_int) -> [u8; 32] {
+    let mut path = [0u8; 32];
+    let prefix = b"/proc/self/fd/";
+    path[..prefix.len()].copy_from_slice(prefix);
+    let (mut number, mut digits) = (fd.max(0), [0u8; 10]);
+    let mut count = 0;
+    loop {
+        digits[count] = b'0' + (number % 10) as u8;
+        number /= 10;
+        count += 1;
+        if number == 0 {
+            break;
+        }
+    }
+    for (place, digit) in path[prefix.len()..].iter_mut().zip(digits[..count].iter().rev()) {
+        *place = *digit;
+    }
+    path
+}
+
+/// Returns the path of the dynamic linker with which the kernel started this program; it is in the
+/// program's own memory. `None` in a static program.
+fn own_interpreter() -> Option<*const c_char> {
+    // SAFETY: `getauxval` reads values that the kernel passed. The program headers that they point
+    // to stay mapped, and PT_PHDR gives the headers' own address, from which the other addresses
+    // are computed.
+    unsafe {
+        let headers = libc::getauxval(libc::AT_PHDR) as usize;
+        let count = libc::getauxval(libc::AT_PHNUM) as usize;
+        if headers == 0 || libc::getauxval(libc::AT_PHENT) != size_of::<libc::Elf64_Phdr>() as u64 {
+            return None;
+        }
+        let all = std::slice::from_raw_parts(headers as *const libc::Elf64_Phdr, count);
+        let own = all.iter().find(|h| h.p_type == libc::PT_PHDR)?;
+        let bias = headers.wrapping_sub(own.p_vaddr as usize);
+        let interpreter = all.iter().find(|h| h.p_type == PT_INTERP)?;
+        Some(bias.wrapping_add(interpreter.p_vaddr as usize) as *const c_char)
+    }
+}
+
+fn address<T>(pointer: *const T) -> c_long {
+    pointer as c_long
+}
+
+/// Makes a system call, which is not a cancellation point.
+fn call(number: c_long, a: [c_long; 4]) -> Option<c_long> {
+    // SAFETY: each use passes the arguments that its system call documents; pointers outlive the
+    // call.
+    let result = unsafe { libc::syscall(number, a[0], a[1], a[2], a[3], 0 as c_long) };
+    (result >= 0).then_some(result)
+}

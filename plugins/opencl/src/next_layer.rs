@@ -1,0 +1,30 @@
+//! The table of the next layer, or of the loader itself, to which every call goes on.
+
+use std::sync::OnceLock;
+
+use crate::api::Dispatch;
+
+static TARGET: OnceLock<Dispatch> = OnceLock::new();
+
+/// Keeps the table. Returns false if there is one already.
+pub fn set(next: Dispatch) -> bool {
+    TARGET.set(next).is_ok()
+}
+
+/// The functions that come after this layer. `None`: no loader has initialised the layer.
+#[inline]
+pub fn target() -> Option<&'static Dispatch> {
+    TARGET.get()
+}
+
+/// Calls a function of the next layer, which is in the table. The function's type stands in the call.
+macro_rules! forward {
+    ($slot:expr, ($($argument:expr),*): ($($type:ty),*) -> $result:ty) => {{
+        let function: unsafe extern "C" fn($($type),*) -> $result =
+            // SAFETY: an address that is not 0 is a function of this type, as the OpenCL headers say.
+            unsafe { std::mem::transmute::<usize, _>($slot) };
+        // SAFETY: the arguments are the program's own, or as the specification wants them.
+        unsafe { function($($argument),*) }
+    }};
+}
+pub(crate) use forward;

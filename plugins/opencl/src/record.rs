@@ -1,0 +1,85 @@
+//! Calls of the program, and the commands that they enqueue.
+
+use std::sync::Arc;
+
+use crate::api::Code;
+
+/// What a command does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Work {
+    /// Runs a kernel.
+    Kernel,
+    /// Moves bytes.
+    Copy,
+    /// Writes one pattern many times.
+    Fill,
+}
+
+/// A name that is known at compile time, or one of the program's.
+#[derive(Clone, Debug)]
+pub enum Name {
+    /// Of a function of OpenCL.
+    Fixed(&'static str),
+    /// Of a kernel.
+    Kernel(Arc<str>),
+}
+
+/// The index space of a kernel: three numbers each, of which `dimensions` count.
+#[derive(Clone, Debug)]
+pub struct Sizes {
+    /// From 1 to 3.
+    pub dimensions: usize,
+    /// Work items.
+    pub global: [i64; 3],
+    /// Work items of a group. `None`: the implementation chose.
+    pub local: Option<[i64; 3]>,
+    /// First index. `None`: 0.
+    pub offset: Option<[i64; 3]>,
+}
+
+/// Work for a device.
+#[derive(Clone, Debug)]
+pub struct Command {
+    /// What kind.
+    pub work: Work,
+    /// What it is called.
+    pub name: Name,
+    /// Bytes that it moves, if that is known.
+    pub bytes: Option<u64>,
+    /// Of a kernel.
+    pub sizes: Option<Box<Sizes>>,
+}
+
+impl Command {
+    /// A command without an index space.
+    pub fn new(work: Work, name: &'static str, bytes: Option<u64>) -> Self {
+        Self { work, name: Name::Fixed(name), bytes, sizes: None }
+    }
+}
+
+/// A call of the program. Times are ns since 1970 UTC.
+#[derive(Clone, Debug)]
+pub struct Call {
+    /// The function.
+    pub name: &'static str,
+    /// The thread's number.
+    pub thread: i32,
+    /// When it began.
+    pub start_ns: i64,
+    /// When it returned.
+    pub end_ns: i64,
+    /// What it returned: 0, or an error.
+    pub code: Code,
+    /// The queue's number, if it had one.
+    pub queue: Option<i32>,
+    /// The op in which it was made.
+    pub op: Option<u64>,
+}
+
+/// Nanoseconds since 1970 UTC.
+pub fn unix_ns() -> i64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: a variable of ours; this clock always exists.
+    unsafe { libc::clock_gettime(libc::CLOCK_REALTIME, &raw mut time) };
+    time.tv_sec * 1_000_000_000 + time.tv_nsec
+}
