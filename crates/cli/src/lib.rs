@@ -12,6 +12,8 @@
 mod advice;
 mod agents;
 mod asker;
+mod cc;
+mod compiler;
 mod completions;
 mod diff;
 mod doctor;
@@ -50,9 +52,12 @@ mod report;
 mod roofline;
 mod roofs;
 mod run;
+mod rustc;
+mod selection;
 mod session;
 mod stage;
 mod stats;
+mod temporary;
 mod terminal;
 mod trace;
 mod view;
@@ -99,6 +104,10 @@ enum Command {
     Report(report::Args),
     Ops(ops::Args),
     Loops(loops::Args),
+    Cc(cc::Args),
+    #[command(name = "c++")]
+    Plus(cc::PlusArgs),
+    Rustc(rustc::Args),
     Stats(stats::Args),
     Explain(explain::Args),
     Diff(diff::Args),
@@ -114,6 +123,8 @@ enum Command {
     Completions(completions::Args),
     Agents(agents::Args),
     #[command(hide = true)]
+    RustcLink(rustc::LinkArgs),
+    #[command(hide = true)]
     Session(session::Args),
     #[command(hide = true)]
     Hook(hook::Args),
@@ -122,6 +133,10 @@ enum Command {
 /// The whole command line. `build` says what `--version` adds about the build: commit, target, linker.
 pub fn main(build: Option<&str>) -> ExitCode {
     view::rights::is_own_process();
+    let typed: Vec<_> = std::env::args_os().collect();
+    if let Some(outcome) = cc::alone(&typed).or_else(|| rustc::alone(&typed)) {
+        return ended(outcome);
+    }
     let run = run_alone().map(Command::Run);
     let parse = || {
         let mut whole = Cli::command().long_version(&*version(build).leak());
@@ -200,6 +215,10 @@ fn run_command(command: Command) -> Result<ExitCode, failure::Failure> {
         Command::Report(args) => report::main(args),
         Command::Ops(args) => ops::main(args),
         Command::Loops(args) => loops::main(args),
+        Command::Cc(args) => cc::main(args),
+        Command::Plus(args) => cc::plus_main(args),
+        Command::Rustc(args) => rustc::main(args),
+        Command::RustcLink(args) => rustc::link_main(args),
         Command::Stats(args) => stats::main(args),
         Command::Explain(args) => explain::main(args),
         Command::Diff(args) => diff::main(args),
