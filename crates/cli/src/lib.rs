@@ -15,6 +15,7 @@ mod asker;
 mod cc;
 mod compiler;
 mod completions;
+mod config;
 mod diff;
 mod doctor;
 mod ending;
@@ -72,6 +73,7 @@ use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 /// Show where compiled machine learning spends its time, and which hardware counter explains it.
 #[derive(Parser)]
 #[command(name = "counterpoint", bin_name = "counterpoint", version, max_term_width = 100)]
+#[command(after_help = "--json is short for --format json, in every command that has it.")]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -148,6 +150,10 @@ pub fn main(build: Option<&str>) -> ExitCode {
         Ok(cli) => cli,
         Err(error) => return usage(error),
     };
+    let needs_config = cli.command.is_view() && !matches!(cli.command, Command::Doctor(_));
+    if needs_config && let Err(failure) = config::load() {
+        return failure.report();
+    }
     terminal::choose_colour(cli.manners.color);
     // Before the command gives up the right to start programs.
     let pager = (cli.command.is_view() && !cli.manners.no_pager).then(pager::begin).flatten();
@@ -165,7 +171,24 @@ fn words() -> Vec<std::ffi::OsString> {
     if words.len() == 3 && words[1] == "help" && words[2] == "agents" {
         words.remove(1);
     }
+    if let Some(place) = short_for_json(&words) {
+        words[place] = "--format=json".into();
+    }
     words
+}
+
+/// Where `--json` stands for `--format json`: in commands that have that.
+fn short_for_json(words: &[std::ffi::OsString]) -> Option<usize> {
+    let own = words.iter().take_while(|word| *word != "--");
+    let place = own.clone().position(|word| word == "--json")?;
+    let mut command = Cli::command();
+    for word in own.skip(1) {
+        if let Some(part) = word.to_str().and_then(|word| command.find_subcommand(word)) {
+            command = part.clone();
+        }
+    }
+    let has_format = command.get_arguments().any(|option| option.get_long() == Some("format"));
+    has_format.then_some(place)
 }
 
 impl Command {

@@ -9,6 +9,7 @@ use ir::choice::{Functions, Options};
 use ir::instrument::Counts;
 use ir::table::Skipped;
 
+use crate::config::{self, Key};
 use crate::failure::Failure;
 use crate::input::is_standard;
 
@@ -70,7 +71,9 @@ impl From<Mode> for abi::loops::Mode {
 impl Selection {
     /// What [`VARIABLE`] asks for. Without it, what the commands do without options.
     pub fn from_variable() -> Result<Self, Failure> {
-        let words = std::env::var(VARIABLE).unwrap_or_default();
+        config::load()?;
+        let set = std::env::var(VARIABLE).ok().filter(|words| !words.is_empty());
+        let words = set.unwrap_or_else(|| config::text(Key::Loops).unwrap_or_default().to_owned());
         let known = Self::augment_args(clap::Command::new(VARIABLE).no_binary_name(true));
         let parsed = known
             .try_get_matches_from(words.split_whitespace())
