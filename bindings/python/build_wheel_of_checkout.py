@@ -75,6 +75,7 @@ def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
     built_files = built()
     files += [(f"counterpoint/_dist/{name}", path) for name, path in zip(BUILT, built_files)]
     files += [(f"counterpoint/_dist/{name}", path) for path, name in plugins(built_files[-1])]
+    files += prebuilt(built_files[-1])
     files += [(f"counterpoint/_dist/include/counterpoint/{p.name}", p) for p in headers()]
     linked = [path for name, path in files if name.startswith("counterpoint/_dist/") and "/include/" not in name]
     files += shared(built_files[-1])
@@ -99,6 +100,12 @@ def build_editable(wheel_directory, config_settings=None, metadata_directory=Non
 
 def build_sdist(sdist_directory, config_settings=None):
     sys.exit("counterpoint: the Python package alone has no source archive; use a checkout")
+
+
+def prebuilt(library):
+    """The compiled C++ part for PyTorch that a release has beside the library, for the same sources."""
+    found = sorted((library.parent / "python/counterpoint/torch/_prebuilt").glob("*.so.xz"))
+    return [(f"counterpoint/torch/_prebuilt/{path.name}", path) for path in found]
 
 
 def plugins(library):
@@ -132,7 +139,7 @@ def sources():
         path
         for path in PACKAGE.rglob("*")
         if path.is_file()
-        and not {"__pycache__", "_dist"} & set(path.relative_to(PACKAGE).parts)
+        and not {"__pycache__", "_dist", "_prebuilt"} & set(path.relative_to(PACKAGE).parts)
     )
 
 

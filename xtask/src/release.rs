@@ -7,6 +7,10 @@
 //! | `counterpoint-VERSION-x86_64-linux.cdx.json` | what it is linked with, as a bill of materials in CycloneDX's format; it is also in the archive |
 //! | `SHA256SUMS` | for `sha256sum --check` |
 //!
+//! Archive and wheel also have the C++ part for PyTorch, compiled for the versions with which it is tested
+//! (`counterpoint/torch/_prebuilt`). It is packed, because it needs the C library of the machine that made it,
+//! which `auditwheel` would rightly say of the whole wheel: where it cannot be loaded, it is compiled.
+//!
 //! The same commit gives the same bytes: nothing in the files depends on the time, on the user, or on
 //! the order of a folder. Afterwards they are checked as strangers get them: `auditwheel` and `twine`
 //! look at the wheel, which is installed into an empty environment, and the archive is unpacked into an
@@ -31,6 +35,9 @@ pub struct Args {
     /// Pack the dist/ that is there, instead of building it.
     #[arg(long)]
     no_build: bool,
+    /// Leave out the compiled C++ part for PyTorch, which needs the environments of its tests (9 GB).
+    #[arg(long)]
+    no_prebuilt: bool,
 }
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -41,6 +48,7 @@ pub fn main(layout: &Layout, args: &Args) -> Result<()> {
         true => layout.dist(),
         false => dist::release(layout)?,
     };
+    timed("compile for PyTorch", || prebuilt(layout, &dist, args.no_prebuilt))?;
     tidy::built_only(layout)?;
     let to = layout.published();
     if to.exists() {
@@ -67,6 +75,30 @@ pub fn main(layout: &Layout, args: &Args) -> Result<()> {
     for file in dist::files_below(&to)? {
         let size = file.metadata().with_context(|| file.display().to_string())?.len();
         say(format_args!("{} ({:.1} MB)", layout.show(&file), size as f64 / 1e6));
+    }
+    Ok(())
+}
+
+/// Compiles the C++ part for each version of PyTorch that is tested, into the installation's Python package.
+fn prebuilt(layout: &Layout, dist: &Dist, none: bool) -> Result<()> {
+    let package = dist.python().join("counterpoint");
+    let folder = package.join("torch/_prebuilt");
+    if folder.exists() {
+        std::fs::remove_dir_all(&folder).with_context(|| format!("remove {}", folder.display()))?;
+    }
+    if none {
+        return Ok(());
+    }
+    setup::install(layout, &[List::Torch, List::Torch212])?;
+    for venv in [layout.venv_torch(), layout.venv_torch_212()] {
+        let mut build = Command::new(venv.join("bin/python"));
+        build.arg("-B").arg(package.join("torch/_prepare.py")).arg("prebuild").arg(&folder);
+        build
+            .env("COUNTERPOINT_DIST", &dist.root)
+            .env_remove("CXX")
+            .env_remove("COUNTERPOINT_TORCH");
+        let printed = output(&mut build, "compile the C++ part for PyTorch")?;
+        ensure!(!printed.trim().is_empty(), "{} has no PyTorch", venv.display());
     }
     Ok(())
 }

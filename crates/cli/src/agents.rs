@@ -26,7 +26,7 @@ const ACCOUNT: &str = include_str!("../../../docs/account.md");
 const HEAD: &str = "\
 Counterpoint records a program and answers questions about where its time went.
     counterpoint run -o x.cpt -- PROGRAM …      records; x.cpt is a directory
-    counterpoint report x.cpt --format json     one document on stdout
+    counterpoint report x.cpt --format json     one document on stdout (--json is short for it)
 Data is on stdout, messages are on stderr and begin with `counterpoint:`. Read JSON, not tables: tables are
 for people, depend on the width (COLUMNS, --width) and change between versions. `--top 0` gives all rows. No
 command asks a question. With stdout in a pipe there are no colours and no pager.

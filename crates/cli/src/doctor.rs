@@ -2,6 +2,7 @@
 //! commands that change it.
 
 mod resolution;
+mod torch;
 
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -17,6 +18,7 @@ use serde::Serialize;
 
 use self::resolution::Resolution;
 use crate::advice;
+use crate::config;
 use crate::failure::Failure;
 use crate::naming::Naming;
 use crate::terminal::{self, known_width, stdout, visible};
@@ -79,7 +81,8 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
     };
     let findings = examine(&machine, library().as_deref());
     let findings = findings.into_iter().map(|finding| Row::new(finding, &machine));
-    let findings: Vec<Row> = findings.chain(left_in_memory()).collect();
+    let findings: Vec<Row> =
+        findings.chain(left_in_memory()).chain(configuration()).chain(torch::bridge()).collect();
     let works = counters.iter().flatten().all(|row| row.level == Level::Ok.name());
     // Where counters do not work, the attempt to open them may kill this process.
     let list = args.events.as_deref().filter(|_| works);
@@ -102,6 +105,36 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
         Format::Json => json(&findings, counters.as_deref(), resolution, &mut out)?,
     }
     Ok(ExitCode::from(u8::from(!works)))
+}
+
+/// A row for each value that `counterpoint.toml` sets, with its place, or one that says what is wrong there.
+fn configuration() -> Vec<Row> {
+    let row = |name: &str, level: Level, state: String| Row {
+        name: name.to_owned(),
+        level: level.name(),
+        state,
+        prevents: None,
+        remedy: None,
+    };
+    match config::read() {
+        Ok(found) if found.settings.is_empty() => {
+            let nothing = |file: &PathBuf| format!("nothing is set in {}", file.display());
+            let files = found.files.iter().map(nothing);
+            files.map(|state| row("configuration", Level::Ok, state)).collect()
+        }
+        Ok(found) => {
+            let settings = found.settings.iter().map(|setting| {
+                let name = format!("configuration {}", setting.key.name());
+                row(&name, Level::Ok, format!("{} ({})", setting.value, setting.place))
+            });
+            settings.collect()
+        }
+        Err(failure) => {
+            let state = failure.messages().join("; ");
+            let prevents = Some("all commands that record or show something".to_owned());
+            vec![Row { prevents, ..row("configuration", Level::Problem, state) }]
+        }
+    }
 }
 
 /// A row for each pool that no profile can use.

@@ -23,7 +23,8 @@ pub struct Args {
 }
 
 /// Runs the command.
-pub fn main(args: Args) -> Result<ExitCode, Failure> {
+pub fn main(mut args: Args) -> Result<ExitCode, Failure> {
+    args.recording.configure()?;
     prepare_process(args.recording.pool_layout())?;
     let prepared = prepare(&args.recording, &[], Origin::Env, &[])?.announce(None)?;
     let mut out = stdout(Kind::Lines);

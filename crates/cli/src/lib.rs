@@ -12,7 +12,10 @@
 mod advice;
 mod agents;
 mod asker;
+mod cc;
+mod compiler;
 mod completions;
+mod config;
 mod diff;
 mod doctor;
 mod ending;
@@ -50,9 +53,12 @@ mod report;
 mod roofline;
 mod roofs;
 mod run;
+mod rustc;
+mod selection;
 mod session;
 mod stage;
 mod stats;
+mod temporary;
 mod terminal;
 mod trace;
 mod view;
@@ -67,6 +73,7 @@ use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 /// Show where compiled machine learning spends its time, and which hardware counter explains it.
 #[derive(Parser)]
 #[command(name = "counterpoint", bin_name = "counterpoint", version, max_term_width = 100)]
+#[command(after_help = "--json is short for --format json, in every command that has it.")]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -99,6 +106,10 @@ enum Command {
     Report(report::Args),
     Ops(ops::Args),
     Loops(loops::Args),
+    Cc(cc::Args),
+    #[command(name = "c++")]
+    Plus(cc::PlusArgs),
+    Rustc(rustc::Args),
     Stats(stats::Args),
     Explain(explain::Args),
     Diff(diff::Args),
@@ -114,6 +125,8 @@ enum Command {
     Completions(completions::Args),
     Agents(agents::Args),
     #[command(hide = true)]
+    RustcLink(rustc::LinkArgs),
+    #[command(hide = true)]
     Session(session::Args),
     #[command(hide = true)]
     Hook(hook::Args),
@@ -122,6 +135,10 @@ enum Command {
 /// The whole command line. `build` says what `--version` adds about the build: commit, target, linker.
 pub fn main(build: Option<&str>) -> ExitCode {
     view::rights::is_own_process();
+    let typed: Vec<_> = std::env::args_os().collect();
+    if let Some(outcome) = cc::alone(&typed).or_else(|| rustc::alone(&typed)) {
+        return ended(outcome);
+    }
     let run = run_alone().map(Command::Run);
     let parse = || {
         let mut whole = Cli::command().long_version(&*version(build).leak());
@@ -133,6 +150,10 @@ pub fn main(build: Option<&str>) -> ExitCode {
         Ok(cli) => cli,
         Err(error) => return usage(error),
     };
+    let needs_config = cli.command.is_view() && !matches!(cli.command, Command::Doctor(_));
+    if needs_config && let Err(failure) = config::load() {
+        return failure.report();
+    }
     terminal::choose_colour(cli.manners.color);
     // Before the command gives up the right to start programs.
     let pager = (cli.command.is_view() && !cli.manners.no_pager).then(pager::begin).flatten();
@@ -150,7 +171,24 @@ fn words() -> Vec<std::ffi::OsString> {
     if words.len() == 3 && words[1] == "help" && words[2] == "agents" {
         words.remove(1);
     }
+    if let Some(place) = short_for_json(&words) {
+        words[place] = "--format=json".into();
+    }
     words
+}
+
+/// Where `--json` stands for `--format json`: in commands that have that.
+fn short_for_json(words: &[std::ffi::OsString]) -> Option<usize> {
+    let own = words.iter().take_while(|word| *word != "--");
+    let place = own.clone().position(|word| word == "--json")?;
+    let mut command = Cli::command();
+    for word in own.skip(1) {
+        if let Some(part) = word.to_str().and_then(|word| command.find_subcommand(word)) {
+            command = part.clone();
+        }
+    }
+    let has_format = command.get_arguments().any(|option| option.get_long() == Some("format"));
+    has_format.then_some(place)
 }
 
 impl Command {
@@ -200,6 +238,10 @@ fn run_command(command: Command) -> Result<ExitCode, failure::Failure> {
         Command::Report(args) => report::main(args),
         Command::Ops(args) => ops::main(args),
         Command::Loops(args) => loops::main(args),
+        Command::Cc(args) => cc::main(args),
+        Command::Plus(args) => cc::plus_main(args),
+        Command::Rustc(args) => rustc::main(args),
+        Command::RustcLink(args) => rustc::link_main(args),
         Command::Stats(args) => stats::main(args),
         Command::Explain(args) => explain::main(args),
         Command::Diff(args) => diff::main(args),

@@ -3,7 +3,6 @@
 mod compile_iree;
 mod instrument;
 mod report;
-mod selection;
 
 use std::process::ExitCode;
 

@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use machine::Machine;
 use names::Resolver;
 
+use crate::config::{self, Key};
+
 /// Sources of names beyond perf's own.
 #[derive(clap::Args, Default)]
 pub struct Naming {
@@ -19,7 +21,9 @@ impl Naming {
     /// The resolver for this machine.
     pub fn resolver(&self, machine: &Machine) -> Resolver {
         let variable = || std::env::var_os("COUNTERPOINT_EVENTS_DIR").filter(|dir| !dir.is_empty());
-        let directory = self.events_dir.clone().or_else(|| variable().map(PathBuf::from));
+        let set = || config::text(Key::EventsDir).map(PathBuf::from);
+        let directory =
+            self.events_dir.clone().or_else(|| variable().map(PathBuf::from)).or_else(set);
         Resolver::with_tables(machine, directory.as_deref())
     }
 }

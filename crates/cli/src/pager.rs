@@ -13,6 +13,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::sync::atomic::{AtomicI32, Ordering};
 
+use crate::config::{self, Key};
 use crate::terminal::{self, say};
 
 /// Arguments with which the output is not for people to read, or goes elsewhere.
@@ -40,7 +41,12 @@ pub fn begin() -> Option<Pager> {
     if std::env::args_os().skip(1).any(goes_elsewhere) {
         return None;
     }
-    let name = chosen(&|name| std::env::var(name).ok(), is_installed)?;
+    // The user's file may name one, after the environment.
+    let variable = |name: &str| {
+        let set = || config::text(Key::Pager).filter(|_| name == "PAGER").map(str::to_owned);
+        std::env::var(name).ok().or_else(set)
+    };
+    let name = chosen(&variable, is_installed)?;
     let mut command = Command::new("/bin/sh");
     command.args(["-c", &name]).stdin(Stdio::piped());
     if std::env::var_os("LESS").is_none() {

@@ -29,6 +29,13 @@ pub fn path(links: &Path) -> Option<OsString> {
     Some(before(hook, std::env::var_os(PATH_VARIABLE).as_deref()))
 }
 
+/// The Python package of this installation, a folder `counterpoint`.
+pub fn package() -> Option<PathBuf> {
+    let program = std::env::current_exe().ok()?;
+    let hook = places(&program).into_iter().find(|hook| hook.is_dir())?;
+    hook.parent().map(Path::to_owned)
+}
+
 /// The directory's place in `dist/`, next to the library, and in an installed Python package,
 /// around the program.
 fn places(program: &Path) -> [PathBuf; 2] {

@@ -100,10 +100,11 @@ fn page_file(name: &str) -> Result<PathBuf, String> {
 /// Runs the command. If not `WHOLE`, this is the small program. It has no passes and no sampler;
 /// where one of them is needed, the program with the whole command line takes over. It does not
 /// read profiles, so it asks that program for the summary.
-pub fn main<const WHOLE: bool>(args: Args) -> Result<ExitCode, Failure> {
+pub fn main<const WHOLE: bool>(mut args: Args) -> Result<ExitCode, Failure> {
     if !WHOLE && (args.passes.is_some() || args.repeat.repeat.is_some()) {
         return Err(whole_program::become_it());
     }
+    args.recording.configure()?;
     let program = find(Path::new(&args.command[0]))?;
     let words: Vec<String> =
         args.command.iter().map(|w| w.to_string_lossy().into_owned()).collect();

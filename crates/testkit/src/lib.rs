@@ -11,6 +11,7 @@
 //! | [`random`] | generates numbers that are the same in every run |
 //! | [`scratch`] | creates temporary directories |
 //! | [`skips`] | reports tests that cannot run on this machine |
+//! | [`firefox`] | drives a second browser, of another maker |
 //! | [`fuzz`] | runs readers over arbitrary bytes, for fuzzers and mutation tests |
 //! | [`golden`] | runs `counterpoint` and compares its output with files under `tests/golden` |
 //!
@@ -19,6 +20,7 @@
 pub mod browser;
 pub mod c;
 pub mod counting;
+pub mod firefox;
 pub mod fuzz;
 pub mod golden;
 pub mod hosts;
@@ -29,6 +31,7 @@ pub mod script;
 pub mod skips;
 
 pub use browser::Browser;
+pub use firefox::Firefox;
 pub use golden::{Golden, Output};
 pub use make::PageMaker;
 pub use random::Random;

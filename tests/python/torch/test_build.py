@@ -1,11 +1,13 @@
 """Compiling the shim and keeping it, with a stand-in for PyTorch that compiles in no time."""
 
+import ctypes
 import json
 import os
 import shutil
 import subprocess
 import sys
 import threading
+import types
 
 import places
 import pytest
@@ -16,7 +18,7 @@ if not (places.DIST / "include/counterpoint/torch.h").is_file():
     pytest.skip(f"no {places.DIST}/include/counterpoint/torch.h", allow_module_level=True)
 
 from counterpoint import _trust  # noqa: E402
-from counterpoint.torch import _build, _cache  # noqa: E402
+from counterpoint.torch import _build, _cache, _prepare  # noqa: E402
 
 
 @pytest.fixture
@@ -380,3 +382,71 @@ def test_a_temporary_folder_that_others_can_replace_is_not_used(fake, tmp_path, 
         _build.shim(fake, lambda line: None)
     place.chmod(0o1777)
     shutil.rmtree(_build.shim(fake, lambda line: None).temporary)
+
+
+@pytest.fixture
+def packed(fake, tmp_path, monkeypatch):
+    """A shim that came with the package, for the stand-in. Another build of the same commit finds it, too."""
+    monkeypatch.setattr(_build, "PREBUILT", tmp_path / "prebuilt")
+    path = _build.prebuild(fake, tmp_path / "prebuilt")
+    assert path.name.startswith("2.15.0-0123456789abcdef-")
+    (tmp_path / "calls").unlink()
+    return path
+
+
+def test_a_shim_that_came_with_the_package_is_unpacked_once(fake, packed, tmp_path):
+    said = []
+    other = fake._replace(version="2.15.0+cu132")
+    first = _build.shim(fake, said.append)
+    assert first.prebuilt and first.temporary is None
+    ctypes.CDLL(str(first.path))
+    assert _build.shim(other, said.append) == first
+    assert (said, calls(tmp_path)) == ([], 0)
+    # It cannot be loaded here: it is compiled.
+    compiled = _build.shim(fake, said.append, prebuilt=False)
+    assert not compiled.prebuilt and compiled.path != first.path
+    assert (len(said), calls(tmp_path)) == (1, 3)
+
+
+@pytest.mark.parametrize("change", ["git", "cxx11", "source", "damaged", "cut"])
+def test_a_shim_that_does_not_fit_is_compiled(fake, packed, tmp_path, change):
+    other = fake
+    if change == "git":
+        other = fake._replace(git="fedcba9876543210")
+    elif change == "cxx11":
+        other = fake._replace(cxx11=False)
+    elif change == "source":
+        (_build.SHIM / "two.cpp").write_text('extern "C" int two() { return 3; }\n')
+    else:
+        content = packed.read_bytes()
+        packed.write_bytes(content[: len(content) // 2] if change == "cut" else b"x" + content[1:])
+    assert not _build.shim(other, lambda line: None).prebuilt
+    assert calls(tmp_path) == 3
+
+
+def test_doctor_compiles_in_the_background(fake, tmp_path, monkeypatch, capsys):
+    fake.folder.joinpath("__init__.py").write_text("raise SystemExit('PyTorch is not imported')\n")
+    fake.folder.joinpath("version.py").write_text(
+        f"from typing import Optional\n__version__ = {fake.version!r}\ncuda: Optional[str] = None\ngit_version = {fake.git!r}\n"
+    )
+    monkeypatch.syspath_prepend(str(fake.folder.parent))
+    monkeypatch.setattr(_build, "PREBUILT", tmp_path / "none")
+    started = []
+    stand_in = types.SimpleNamespace(DEVNULL=None, Popen=lambda words, **how: started.append(words))
+    monkeypatch.setattr(_prepare, "subprocess", stand_in)
+
+    def doctor():
+        assert _prepare.main(["doctor"]) == 0
+        return json.loads(capsys.readouterr().out)
+
+    assert _prepare.installed() == fake._replace(folder=fake.folder.resolve())
+    said = doctor()
+    assert said["level"] == "note" and "is being compiled in the background (once; about" in said["state"]
+    assert [words[-1] for words in started] == ["compile"]
+    assert _prepare.main(started[0][2:]) == 0
+    assert doctor() == {"level": "ok", "state": "PyTorch 2.15.0+cpu: its bridge is compiled"}
+    assert (len(started), calls(tmp_path)) == (1, 3)
+    fake.folder.joinpath("version.py").write_text("__version__ = '1.0'\n")
+    assert "PyTorch 1.0 is not one of the versions" in doctor()["state"]
+    monkeypatch.setenv("COUNTERPOINT_TORCH", "off")
+    assert _prepare.main(["doctor"]) == 0 and capsys.readouterr().out == ""

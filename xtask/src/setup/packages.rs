@@ -109,6 +109,7 @@ pub const TESTS: &[Need] = &[
         &["chromium"],
         &[Program("chromium")],
     ),
+    need("the page of report --html in Firefox", &["firefox-esr"], &[Program("firefox-esr")]),
     need("java under run", &["default-jdk-headless"], &[Program("java"), Program("javac")]),
     need("sqlite3 under run", &["sqlite3"], &[Program("sqlite3")]),
     need("psql under run", &["postgresql-client"], &[Program("psql")]),

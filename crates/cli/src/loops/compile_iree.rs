@@ -22,10 +22,10 @@ use ir::error::IrError;
 use ir::mlir::instrument::instrument;
 
 use self::compiler::{Compiler, Flags};
-use super::instrument::{beside, same_file, summary, write};
-use super::selection::Selection;
+use super::instrument::{beside, same_file, write};
 use crate::failure::Failure;
 use crate::input::is_standard;
+use crate::selection::{Selection, summary};
 use crate::terminal::say;
 
 /// Compile a model for IREE with instrumented loops.

@@ -1,19 +1,17 @@
 //! `counterpoint loops instrument`: LLVM IR in, instrumented LLVM IR out.
 
-use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use ir::choice::Options;
 use ir::error::IrError;
-use ir::instrument::{Counts, instrument};
+use ir::instrument::instrument;
 use ir::schedule::Schedule;
-use ir::table::Skipped;
 
-use super::selection::{Mode, Selection};
 use crate::failure::Failure;
 use crate::input::{Input, is_standard};
+use crate::selection::{Selection, summary};
 use crate::terminal::{Kind, say};
 use crate::whole::WholeFile;
 
@@ -139,50 +137,4 @@ fn failed(name: &str, error: IrError) -> Failure {
         Some(hint) => failure.hint(hint),
         None => failure,
     }
-}
-
-/// `1 loop`, `2 loops`.
-fn number(count: usize, what: &str) -> String {
-    if count == 1 { format!("1 {what}") } else { format!("{count} {what}s") }
-}
-
-/// What was done and what was not, in a line.
-pub fn summary(counts: Counts, skipped: &[Skipped], output: &Path, mode: Mode) -> String {
-    let Counts { instrumented_functions, instrumented_loops, left_loops, left_functions, .. } =
-        counts;
-    let mode = abi::loops::Mode::from(mode).name();
-    let mut line = format!(
-        "instrumented {} and {} ({mode}) in {}",
-        number(instrumented_functions, "function"),
-        number(instrumented_loops, "loop"),
-        if is_standard(output) {
-            "standard output".to_owned()
-        } else {
-            output.display().to_string()
-        },
-    );
-    let mut left = Vec::new();
-    if left_loops > 0 {
-        left.push(format!("{} by depth or height", number(left_loops, "loop")));
-    }
-    if left_functions > 0 {
-        left.push(format!("{} by name", number(left_functions, "function")));
-    }
-    if !left.is_empty() {
-        line += &format!("; left out: {}", left.join(", "));
-    }
-    let mut reasons: BTreeMap<(&str, bool), usize> = BTreeMap::new();
-    for skipped in skipped {
-        *reasons.entry((&skipped.why, skipped.label.is_some())).or_default() += 1;
-    }
-    if !reasons.is_empty() {
-        let reasons: Vec<String> = reasons
-            .into_iter()
-            .map(|((why, within), count)| {
-                format!("{} ({why})", number(count, if within { "loop" } else { "function" }))
-            })
-            .collect();
-        line += &format!("; skipped: {}", reasons.join(", "));
-    }
-    line
 }

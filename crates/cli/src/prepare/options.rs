@@ -9,6 +9,8 @@ use record::pool::Layout;
 use record::run_file::LoopOptions;
 
 use super::plugins::PluginArgs;
+use crate::config::{self, Key};
+use crate::failure::Failure;
 use crate::metrics::MetricArgs;
 use crate::naming::Naming;
 
@@ -89,6 +91,28 @@ pub struct Recording {
 }
 
 impl Recording {
+    /// Takes what `counterpoint.toml` says about what was not asked for.
+    pub fn configure(&mut self) -> Result<(), Failure> {
+        config::load()?;
+        let asked = |name: &str| std::env::var_os(name).is_some_and(|list| !list.is_empty());
+        if let Some(events) = config::text(Key::Events)
+            && self.events.is_empty()
+            && !asked("COUNTERPOINT_CPU_METRICS")
+        {
+            self.events.push(events.to_owned());
+        }
+        if let Some(part) = config::text(Key::Budget)
+            && self.budget.is_none()
+            && self.loops.is_none()
+        {
+            let part = budget(part);
+            self.budget = Some(
+                part.map_err(|why| Failure::new(format!("budget in counterpoint.toml: {why}")))?,
+            );
+        }
+        Ok(())
+    }
+
     /// Where the profile goes.
     pub fn output(&self) -> &Path {
         self.output.as_deref().unwrap_or(Path::new(DEFAULT_OUTPUT))

@@ -27,6 +27,7 @@ mod large_profiles;
 mod leftovers;
 mod locked;
 mod loops_code;
+mod loops_compilers;
 mod loops_instrument;
 mod loops_iree;
 mod loops_loaders;

@@ -5,24 +5,35 @@ The shim speaks the C++ ABI of one version of PyTorch, so there is one file for 
     $XDG_CACHE_HOME/counterpoint/torch/2.15.0+cu132-<torch's git>-<sources>-<compiler>-<digest>.so
 
 Without a cache that can be trusted, it is compiled in a temporary folder for this process alone.
+
+A release has shims that were compiled before, for the versions of PyTorch with which it was tested:
+
+    _prebuilt/2.15.0-<torch's git>-<sources>-<ABI>.so.xz
+
+They are unpacked into the cache. Such a file needs the C and C++ libraries of the machine that made it; where
+those are older, it cannot be loaded, and the shim is compiled as ever. It is packed so that the wheel around
+it keeps its promise about the libraries that its own programs need.
 """
 
 from __future__ import annotations
 
 import hashlib
+import lzma
 import os
+import platform
 import shlex
 import shutil
 import subprocess
 import tempfile
 import time
 from pathlib import Path
-from typing import Callable, NamedTuple, Optional
+from typing import Callable, NamedTuple, Optional, Sequence
 
 from counterpoint._install import include
 from counterpoint.torch import _cache
 
 SHIM = Path(__file__).resolve().parent / "_shim"
+PREBUILT = Path(__file__).resolve().parent / "_prebuilt"
 LONGEST_BUILD_S = 600.0
 
 
@@ -54,28 +65,34 @@ class Built(NamedTuple):
     path: Path
     temporary: Optional[Path]
     """A folder to remove after the file was loaded."""
+    prebuilt: bool = False
+    """Whether it came with the package, so that it may not fit the libraries of this machine."""
 
 
-def shim(torch: Torch, say: Callable[[str], None]) -> Built:
-    """Returns the shim, and compiles it if the cache does not have it. `say` receives lines for the user.
-    Raises NoShim."""
+def shim(torch: Torch, say: Callable[[str], None], prebuilt: bool = True) -> Built:
+    """Returns the shim: one that came with the package (if `prebuilt`), or else that of the cache, and
+    compiles it if the cache does not have it. `say` receives lines for the user. Raises NoShim."""
     sources = sorted(SHIM.glob("*.cpp"))
     headers = include()
     if not sources:
         raise NoShim(f"{SHIM} has no C++ files")
     if not (torch.folder / "include/kineto/libkineto.h").is_file():
         raise NoShim(f"{torch.folder}/include has no headers of Kineto, which PyTorch's wheels have")
+    if prebuilt:
+        unpacked = _unpacked(torch, sources, headers)
+        if unpacked is not None:
+            return unpacked
     compiler = _compiler()
     first = _first_part(torch, sources, headers)
     cache, why_not = _cache.folder()
     if cache is None:
         if compiler is None:
-            raise NoShim(_NO_COMPILER)
+            raise NoShim(NO_COMPILER)
         folder, why = _cache.temporary()
         if folder is None:
             raise NoShim(f"{why_not}, and a temporary folder cannot be used either: {why}")
         try:
-            say(f"{why_not}; the bridge to PyTorch is compiled for this process alone ({_DURATION})")
+            say(f"{why_not}; the bridge to PyTorch is compiled for this process alone ({DURATION})")
             return Built(_compile(compiler, torch, sources, headers, folder, folder / "shim.so"), folder)
         except BaseException:
             shutil.rmtree(folder, ignore_errors=True)
@@ -86,7 +103,7 @@ def shim(torch: Torch, say: Callable[[str], None]) -> Built:
     if found is not None:
         return Built(found, None)
     if compiler is None:
-        raise NoShim(_NO_COMPILER)
+        raise NoShim(NO_COMPILER)
     with _cache.locked(cache, LONGEST_BUILD_S) as alone:
         # Another process may have made it meanwhile, or may have failed to.
         found = _cache.find(cache, name)
@@ -99,7 +116,7 @@ def shim(torch: Torch, say: Callable[[str], None]) -> Built:
             # Left behind by a process that was killed.
             for left in cache.glob(".build-*"):
                 shutil.rmtree(left, ignore_errors=True) if left.is_dir() else left.unlink(missing_ok=True)
-        say(f"compiling the bridge to PyTorch {torch.version} (once; {_DURATION})")
+        say(f"compiling the bridge to PyTorch {torch.version} (once; {DURATION})")
         folder = Path(tempfile.mkdtemp(prefix=".build-", dir=cache))
         try:
             made = _compile(compiler, torch, sources, headers, folder, folder / "shim.so")
@@ -111,9 +128,9 @@ def shim(torch: Torch, say: Callable[[str], None]) -> Built:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-_DURATION = "about 25 s of processor time"
+DURATION = "about 25 s of processor time"
 
-_NO_COMPILER = (
+NO_COMPILER = (
     "no C++ compiler was found (c++, g++ or clang++ in PATH, or CXX); one with C++20 is needed to build"
     " the bridge, once for each version of PyTorch"
 )
@@ -143,10 +160,79 @@ def _digest(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
+def prebuilt_name(torch: Torch) -> str:
+    """Returns the name of a shim that comes with the package, without its ending. Builds of one commit
+    of PyTorch (for a processor alone, for CUDA) have the same headers, so they share it."""
+    text = _contents(sorted(SHIM.glob("*.cpp")), include()) + repr(_flags(torch)).encode()
+    number = torch.version.split("+")[0]
+    abi = "cxx11" if torch.cxx11 else "cxx98"
+    return f"{number}-{torch.git[:16]}-{_digest(text)[:16]}-{abi}-{platform.machine()}"
+
+
+def prebuild(torch: Torch, folder: Path) -> Path:
+    """Compiles the shim for a release, and returns the packed file in `folder`. Raises NoShim."""
+    compiler = _compiler()
+    if compiler is None:
+        raise NoShim(NO_COMPILER)
+    with tempfile.TemporaryDirectory() as temporary:
+        made = Path(temporary) / "shim.so"
+        _compile(compiler, torch, sorted(SHIM.glob("*.cpp")), include(), Path(temporary), made, ["-s"])
+        packed = lzma.compress(made.read_bytes(), preset=9)
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{prebuilt_name(torch)}.so.xz"
+    path.write_bytes(packed)
+    return path
+
+
+def cached(torch: Torch, cache: Path) -> Optional[tuple[Optional[Path], Optional[str]]]:
+    """Returns the shim of the cache, and why it could not be compiled a short time ago. `None`: there is none, and no
+    compiler either."""
+    compiler = _compiler()
+    first = _first_part(torch, sorted(SHIM.glob("*.cpp")), include())
+    name = f"{first}-{compiler.key if compiler else '*'}"
+    found = _cache.find(cache, name)
+    if found is None and compiler is None:
+        return None
+    return found, _cache.failure(cache, name)
+
+
+def _unpacked(torch: Torch, sources: list[Path], headers: Path) -> Optional[Built]:
+    """Returns the shim that came with the package, if there is one for this PyTorch."""
+    name = prebuilt_name(torch)
+    packed = PREBUILT / f"{name}.so.xz"
+    if not packed.is_file():
+        return None
+    cache, _ = _cache.folder()
+    name = f"prebuilt-{name}"
+    found = None if cache is None else _cache.find(cache, name)
+    if found is not None:
+        return Built(found, None, prebuilt=True)
+    folder, _ = _cache.temporary() if cache is None else (Path(tempfile.mkdtemp(prefix=".build-", dir=cache)), "")
+    if folder is None:
+        return None
+    made = folder / "shim.so"
+    try:
+        made.write_bytes(lzma.decompress(packed.read_bytes()))
+        made.chmod(0o700)
+        if cache is None:
+            return Built(made, folder, prebuilt=True)
+        built = Built(_cache.put(cache, name, made), None, prebuilt=True)
+    except (OSError, lzma.LZMAError):
+        # A full disk, or a package that was damaged: it is compiled.
+        built = None
+    shutil.rmtree(folder, ignore_errors=True)
+    return built
+
+
+def _contents(sources: list[Path], headers: Path) -> bytes:
+    """Returns what our own files contain."""
+    files = [*sources, *sorted(SHIM.glob("*.h")), *sorted((headers / "counterpoint").glob("torch*.h"))]
+    return b"".join(file.name.encode() + b"\0" + file.read_bytes() + b"\0" for file in files)
+
+
 def _first_part(torch: Torch, sources: list[Path], headers: Path) -> str:
     """Returns the part of the name that does not depend on the compiler."""
-    files = [*sources, *sorted(SHIM.glob("*.h")), *sorted((headers / "counterpoint").glob("torch*.h"))]
-    text = b"".join(file.name.encode() + b"\0" + file.read_bytes() + b"\0" for file in files)
+    text = _contents(sources, headers)
     text += repr((_flags(torch), torch.folder)).encode()
     version = "".join(c if c.isalnum() or c in ".+" else "_" for c in torch.version)
     return f"{version}-{torch.git[:8]}-{_digest(text)[:16]}"
@@ -167,7 +253,13 @@ def _flags(torch: Torch) -> list[str]:
 
 
 def _compile(
-    compiler: _Compiler, torch: Torch, sources: list[Path], headers: Path, folder: Path, output: Path
+    compiler: _Compiler,
+    torch: Torch,
+    sources: list[Path],
+    headers: Path,
+    folder: Path,
+    output: Path,
+    linking: Sequence[str] = (),
 ) -> Path:
     """Compiles all files at the same time, and links them. Raises NoShim."""
     flags = _flags(torch)
@@ -186,7 +278,7 @@ def _compile(
             _finish(process, name, folder / f"{Path(name).stem}.log", compiler, until)
         libraries = ["-L", str(torch.folder / "lib"), "-ltorch_cpu", "-lc10"]
         # Without a run path: PyTorch has loaded its libraries, which are found by their names.
-        link = [*compiler.words, "-shared", "-Wl,-z,defs", "-o", str(output), *map(str, objects), *libraries]
+        link = [*compiler.words, "-shared", "-Wl,-z,defs", *linking, "-o", str(output), *map(str, objects), *libraries]
         running.append(("the shim", _start(link, folder / "link.log")))
         _finish(running[-1][1], "the shim", folder / "link.log", compiler, until)
     finally:

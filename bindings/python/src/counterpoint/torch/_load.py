@@ -164,17 +164,25 @@ def _make() -> Bridge:
         bool(torch._C._GLIBCXX_USE_CXX11_ABI),
         Path(str(torch.__file__)).resolve().parent,
     )
-    try:
-        built = _build.shim(about, complain)
-    except _build.NoShim as error:
-        raise NotConnected(f"PyTorch {version} is not connected: {error}") from None
-    try:
-        shim = ctypes.CDLL(str(built.path), mode=os.RTLD_NOW | os.RTLD_LOCAL)
-    except OSError as error:
-        raise NotConnected(f"PyTorch {version} is not connected: load {built.path}: {error}") from None
-    finally:
-        if built.temporary is not None:
-            shutil.rmtree(built.temporary, ignore_errors=True)
+    shim = None
+    for prebuilt in (True, False):
+        try:
+            built = _build.shim(about, complain, prebuilt)
+        except _build.NoShim as error:
+            raise NotConnected(f"PyTorch {version} is not connected: {error}") from None
+        try:
+            shim = ctypes.CDLL(str(built.path), mode=os.RTLD_NOW | os.RTLD_LOCAL)
+            break
+        except OSError as error:
+            # One that came with the package may need newer libraries than this machine has.
+            if not built.prebuilt:
+                why = f"load {built.path}: {error}"
+                raise NotConnected(f"PyTorch {version} is not connected: {why}") from None
+        finally:
+            if built.temporary is not None:
+                shutil.rmtree(built.temporary, ignore_errors=True)
+    if shim is None:
+        raise NotConnected(f"PyTorch {version} is not connected: its shim cannot be loaded")
     return Bridge(shim, ctypes.CDLL(path))
 
 

@@ -142,6 +142,8 @@ const ROWS: usize = 30;
 /// How many rows are shown if `--top` was given or not; `None` for all. 0 means all.
 pub fn top(given: Option<usize>, format: Format) -> Option<usize> {
     let usual = (format == Format::Table).then_some(ROWS);
+    let set = crate::config::number(crate::config::Key::Top).map(|top| top as usize);
+    let usual = usual.map(|usual| set.unwrap_or(usual));
     given.or(usual).filter(|rows| *rows > 0)
 }
 

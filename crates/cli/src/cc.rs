@@ -1,0 +1,140 @@
+//! `counterpoint cc` and `counterpoint c++`: clang, whose results count and time their loops.
+//!
+//! ```text
+//!  a command line of clang
+//!     │ arguments.rs: what does it ask for?
+//!     ├─ no source file is compiled (-E, -M, linking, …) ──────────────► clang, with the same arguments
+//!     ├─ something that cannot be instrumented (-S, -flto, …): a line ─► clang, with the same arguments
+//!     └─ for each source file (compile.rs):
+//!          clang … -S -emit-llvm -o -  ─►  text  ─►  ir::instrument  ─►  clang … -x ir - -c -o OBJECT
+//!        and, without -c, clang with objects in place of the sources, which links
+//! ```
+//!
+//! A build must never fail because of us. Errors and warnings are those of the first step, which has all of
+//! the user's options. If a text cannot be instrumented, or clang does not accept it afterwards, the second step
+//! gets the text as it was, and one line says so.
+
+mod arguments;
+mod compile;
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Command, ExitCode};
+
+use self::arguments::{Line, Plan};
+use crate::compiler::{Language, find, is_clang};
+use crate::failure::Failure;
+use crate::terminal::say;
+
+/// Compile C with instrumented loops, in place of clang
+///
+/// Takes the arguments of clang: CC="counterpoint cc" make. What it compiles counts and times its loops under
+/// `counterpoint run --loops`, and runs as before without it. Everything else that clang is asked for is left to
+/// clang; if a source file cannot be instrumented, one line says why.
+///
+/// COUNTERPOINT_CC names the compiler (clang, or the newest clang-N in PATH). COUNTERPOINT_LOOPS has options of
+/// `counterpoint loops instrument`, such as --mode timed.
+#[derive(clap::Args)]
+#[command(disable_help_flag = true)]
+pub struct Args {
+    /// Arguments of the compiler
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGUMENT")]
+    words: Vec<OsString>,
+}
+
+/// Compile C++ with instrumented loops, in place of clang++
+///
+/// As `counterpoint cc`: CXX="counterpoint c++" make. COUNTERPOINT_CXX names the compiler.
+#[derive(clap::Args)]
+#[command(disable_help_flag = true)]
+pub struct PlusArgs {
+    /// Arguments of the compiler
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGUMENT")]
+    words: Vec<OsString>,
+}
+
+/// Compiles C.
+pub fn main(args: Args) -> Result<ExitCode, Failure> {
+    compile(Language::C, args.words)
+}
+
+/// Compiles C++.
+pub fn plus_main(args: PlusArgs) -> Result<ExitCode, Failure> {
+    compile(Language::Plus, args.words)
+}
+
+/// The command line of a compiler. It is not parsed as ours: `--color`, `--help` and `--version` are clang's, too.
+pub fn alone(words: &[OsString]) -> Option<Result<ExitCode, Failure>> {
+    let language = match words.get(1)?.to_str()? {
+        "cc" => Language::C,
+        "c++" => Language::Plus,
+        _ => return None,
+    };
+    Some(compile(language, words[2..].to_vec()))
+}
+
+fn compile(language: Language, mut words: Vec<OsString>) -> Result<ExitCode, Failure> {
+    // A launcher (CMAKE_C_COMPILER_LAUNCHER) gets the compiler as its first argument.
+    let named = words.first().filter(|word| is_program(word)).cloned();
+    let compiler = match named {
+        Some(program) => {
+            words.remove(0);
+            program.into()
+        }
+        None => find(language)?,
+    };
+    if !is_clang(&compiler) {
+        let name = compiler.display();
+        if Line::read(&words).is_ok_and(|line| line.has_sources()) {
+            say!("not instrumented: {name} is not clang, whose text of LLVM IR is instrumented");
+        }
+        return Err(become_compiler(&compiler, &words));
+    }
+    let line = match Line::read(&words) {
+        Ok(line) => line,
+        // A response file that cannot be read: clang says so.
+        Err(_) => return Err(become_compiler(&compiler, &words)),
+    };
+    match line.plan() {
+        Plan::Nothing => Err(become_compiler(&compiler, &words)),
+        Plan::Cannot(why) => {
+            say!("not instrumented: {}: {why}", line.sources());
+            Err(become_compiler(&compiler, &words))
+        }
+        Plan::Compile(steps) => match compile::run(&compiler, &line, &steps)? {
+            compile::Done::Ended(code) => Ok(code),
+            compile::Done::Untouched => Err(become_compiler(&compiler, &words)),
+        },
+    }
+}
+
+/// Whether the first word is a compiler, and not an argument of one: no option, and not a file of ours to compile.
+fn is_program(word: &OsStr) -> bool {
+    let name = Path::new(word).file_name().and_then(OsStr::to_str).unwrap_or_default();
+    let stem = name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '-' || c == '.');
+    ["clang", "clang++", "gcc", "g++", "cc", "c++"].iter().any(|known| {
+        stem.strip_suffix(known).is_some_and(|prefix| prefix.is_empty() || prefix.ends_with('-'))
+    })
+}
+
+/// Makes this process the compiler. Returns only if that is impossible.
+fn become_compiler(compiler: &Path, words: &[OsString]) -> Failure {
+    let error = Command::new(compiler).args(words).exec();
+    Failure::new(format!("start {}: {error}", compiler.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_compiler_in_front_is_told_from_arguments() {
+        for program in ["clang", "/usr/bin/clang-19", "clang++", "x86_64-linux-gnu-gcc-12", "c++"] {
+            assert!(is_program(OsStr::new(program)), "{program}");
+        }
+        for argument in ["-c", "cc.c", "a.o", "occ", "--version", "", "libgcc.a", "@cc"] {
+            assert!(!is_program(OsStr::new(argument)), "{argument}");
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! The compilers that `cc`, `c++` and `rustc` stand in for, and how they are run.
+
+use std::ffi::{OsStr, OsString};
+use std::io::{self, Read, Write};
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
+
+use ir::choice::Options;
+use ir::instrument::instrument;
+
+use crate::failure::Failure;
+use crate::selection::{Selection, summary};
+
+/// The variable that asks for a line about each file that was instrumented.
+const VERBOSE: &str = "COUNTERPOINT_VERBOSE";
+
+/// What a compiler is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Language {
+    C,
+    Plus,
+}
+
+impl Language {
+    const fn variable(self) -> &'static str {
+        match self {
+            Self::C => "COUNTERPOINT_CC",
+            Self::Plus => "COUNTERPOINT_CXX",
+        }
+    }
+
+    const fn program(self) -> &'static str {
+        match self {
+            Self::C => "clang",
+            Self::Plus => "clang++",
+        }
+    }
+}
+
+/// The compiler that a variable names, or else `clang`, or else the newest `clang-N`.
+pub fn find(language: Language) -> Result<PathBuf, Failure> {
+    let variable = language.variable();
+    if let Some(named) = std::env::var_os(variable).filter(|named| !named.is_empty()) {
+        return Ok(PathBuf::from(named));
+    }
+    installed(language).ok_or_else(|| {
+        let program = language.program();
+        Failure::new(format!("no {program} was found in PATH, and {variable} is not set"))
+            .hint("install clang (LLVM 15 or later); loops are instrumented in its text of LLVM IR")
+            .exit_code(1)
+    })
+}
+
+fn installed(language: Language) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    let folders: Vec<PathBuf> = std::env::split_paths(&path).collect();
+    let in_path =
+        |name: &str| folders.iter().map(|folder| folder.join(name)).find(|file| file.is_file());
+    let program = language.program();
+    let versions = (15..60).rev().map(|version| format!("{program}-{version}"));
+    in_path(program).or_else(|| versions.filter_map(|name| in_path(&name)).next())
+}
+
+/// Whether a program is clang, by its name or else by what it says about itself: `cc` may be either.
+pub fn is_clang(program: &Path) -> bool {
+    let name = program.file_name().and_then(OsStr::to_str).unwrap_or_default();
+    if name.contains("clang") {
+        return true;
+    }
+    let said = Command::new(program).arg("--version").stdin(Stdio::null()).output();
+    said.is_ok_and(|said| String::from_utf8_lossy(&said.stdout).contains("clang version"))
+}
+
+/// A clang that reads the text of this LLVM.
+pub fn reads(llvm: u32) -> Option<PathBuf> {
+    let version = |program: &Path| -> Option<u32> {
+        let said = Command::new(program).arg("-dumpversion").stdin(Stdio::null()).output().ok()?;
+        String::from_utf8_lossy(&said.stdout).split('.').next()?.trim().parse().ok()
+    };
+    let named = std::env::var_os(Language::C.variable()).filter(|named| !named.is_empty());
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let versioned = (llvm.max(15)..60).flat_map(|version| {
+        let name = format!("clang-{version}");
+        std::env::split_paths(&path).map(move |folder| folder.join(&name)).collect::<Vec<_>>()
+    });
+    let plain = std::env::split_paths(&path).map(|folder| folder.join("clang"));
+    let all = named.map(PathBuf::from).into_iter().chain(plain).chain(versioned);
+    all.filter(|file| file.components().count() == 1 || file.is_file())
+        .find(|file| version(file).is_some_and(|version| version >= llvm))
+}
+
+/// A text, instrumented.
+pub enum Text {
+    /// And what was done, in a line, if the user wants to know.
+    Instrumented(Vec<u8>, Option<String>),
+    /// There is nothing in it that was asked for.
+    NoLoops,
+    /// Why not.
+    Cannot(String),
+}
+
+/// Instruments the text of a file.
+pub fn instrumented(text: &[u8], source: &str, selection: &Selection) -> Text {
+    let filter = |name: &str| selection.names(name);
+    let options = Options {
+        filter: selection.has_filter().then_some(&filter),
+        source,
+        ..selection.options()
+    };
+    match instrument(text, &options) {
+        Ok(done) if done.counts.instrumented_loops + done.counts.instrumented_functions == 0 => {
+            Text::NoLoops
+        }
+        Ok(done) => {
+            let wanted = std::env::var_os(VERBOSE).is_some_and(|on| !on.is_empty());
+            let line =
+                || summary(done.counts, &done.table.skipped, Path::new(source), selection.mode);
+            let line = wanted.then(line);
+            Text::Instrumented(done.text, line)
+        }
+        Err(error) => Text::Cannot(error.to_string()),
+    }
+}
+
+/// What a compiler left behind.
+pub struct Ended {
+    pub status: ExitStatus,
+    pub output: Vec<u8>,
+    /// Empty if it went to the user.
+    pub messages: Vec<u8>,
+}
+
+/// Runs a step: `input` is its standard input, and its output is returned. `quiet`: so are its messages.
+pub fn step(mut command: Command, input: Option<&[u8]>, quiet: bool) -> io::Result<Ended> {
+    command.stdin(if input.is_some() { Stdio::piped() } else { Stdio::null() });
+    command.stdout(Stdio::piped());
+    if quiet {
+        command.stderr(Stdio::piped());
+    }
+    let mut child: Child = command.spawn()?;
+    let (pipe, out, err) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+    // All pipes at the same time: the compiler may write before it has read everything. One that reads no
+    // more of its input has failed, and says so.
+    let (output, messages) = std::thread::scope(|scope| {
+        scope.spawn(move || {
+            if let (Some(mut pipe), Some(input)) = (pipe, input) {
+                let _ = pipe.write_all(input);
+            }
+        });
+        let messages = scope.spawn(move || all(err));
+        let output = all(out);
+        (output, messages.join().unwrap_or_else(|_| Ok(Vec::new())))
+    });
+    Ok(Ended { status: child.wait()?, output: output?, messages: messages? })
+}
+
+fn all(pipe: Option<impl Read>) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    if let Some(mut pipe) = pipe {
+        pipe.read_to_end(&mut bytes)?;
+    }
+    Ok(bytes)
+}
+
+/// The exit status that passes on how a program ended.
+pub fn passed_on(status: ExitStatus) -> ExitCode {
+    let code = status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0));
+    ExitCode::from(u8::try_from(code).unwrap_or(1))
+}
+
+/// The most interesting line of what a compiler said.
+pub fn first_error(messages: &[u8]) -> String {
+    let text = String::from_utf8_lossy(messages);
+    let telling = text.lines().find(|line| line.contains("error"));
+    telling.or_else(|| text.lines().next()).unwrap_or("it said nothing").trim().to_owned()
+}
+
+/// The second step of every language: from text to an object. `flags` go before the input.
+pub fn assemble(compiler: &Path, flags: &[OsString], output: &Path) -> Command {
+    let mut command = Command::new(compiler);
+    // The text is optimised already: a second time would move code into and out of loops.
+    command.args(flags).args(["-w", "-Qunused-arguments", "-Xclang", "-disable-llvm-passes"]);
+    command.args(["-x", "ir", "-", "-c", "-o"]).arg(output);
+    command
+}

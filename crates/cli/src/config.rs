@@ -1,0 +1,167 @@
+//! The file `counterpoint.toml`: defaults for options, of the project and of the user.
+//!
+//! ```text
+//!  an option ─► else a variable of the environment ─► else the project's file ─► else the user's ─► else the default
+//! ```
+//!
+//! The project's file is the nearest one from the working directory upwards to the root of the repository (the
+//! directory with `.git`); outside of a repository, only the working directory has one. It comes with a checkout,
+//! so whoever wrote it may be a stranger: it can choose what is counted and how tables look, and nothing that names a
+//! program, a library or a path. The user's file is `~/.config/counterpoint/counterpoint.toml`. A file that neither this user nor
+//! root owns, or that others can write, is an error.
+//!
+//! The files are read once, by the commands that use them, and before these give up the right to open files.
+
+mod read;
+
+use std::fs;
+use std::io::ErrorKind;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+use crate::failure::Failure;
+
+pub use read::{Key, Value};
+
+/// The name of the file.
+const NAME: &str = "counterpoint.toml";
+
+/// A value, and where it was set.
+#[derive(Clone, Debug)]
+pub struct Setting {
+    pub key: Key,
+    pub value: Value,
+    /// `FILE:LINE`.
+    pub place: String,
+}
+
+/// What the files say.
+#[derive(Clone, Debug, Default)]
+pub struct Config {
+    /// At most one for each key, the project's before the user's.
+    pub settings: Vec<Setting>,
+    /// The files that were read.
+    pub files: Vec<PathBuf>,
+}
+
+static CONFIG: OnceLock<Config> = OnceLock::new();
+
+/// Reads the files. Without this, there are no settings.
+pub fn load() -> Result<(), Failure> {
+    let config = read()?;
+    let _ = CONFIG.set(config);
+    Ok(())
+}
+
+/// What the files say.
+pub fn read() -> Result<Config, Failure> {
+    let mut config = Config::default();
+    let project = std::env::current_dir().ok().and_then(|folder| project(&folder));
+    for (file, is_project) in
+        project.map(|file| (file, true)).into_iter().chain(user().map(|file| (file, false)))
+    {
+        let Some(text) = content(&file)? else { continue };
+        let shown = file.display().to_string();
+        for (line, key, value) in read::settings(&text, is_project)
+            .map_err(|(line, why)| Failure::new(format!("{shown}:{line}: {why}")))?
+        {
+            if !config.settings.iter().any(|known| known.key == key) {
+                config.settings.push(Setting { key, value, place: format!("{shown}:{line}") });
+            }
+        }
+        if !config.files.contains(&file) {
+            config.files.push(file);
+        }
+    }
+    Ok(config)
+}
+
+fn setting(key: Key) -> Option<&'static Value> {
+    let found = CONFIG.get()?.settings.iter().find(|setting| setting.key == key)?;
+    Some(&found.value)
+}
+
+/// The text of a key, if a file has it.
+pub fn text(key: Key) -> Option<&'static str> {
+    match setting(key)? {
+        Value::Text(text) => Some(text),
+        Value::Number(_) => None,
+    }
+}
+
+/// The number of a key, if a file has it.
+pub fn number(key: Key) -> Option<u64> {
+    match setting(key)? {
+        Value::Number(number) => Some(*number),
+        Value::Text(_) => None,
+    }
+}
+
+/// The project's file, if there is one.
+fn project(folder: &Path) -> Option<PathBuf> {
+    let root = folder.ancestors().find(|folder| folder.join(".git").exists()).unwrap_or(folder);
+    let inside = folder.ancestors().take_while(|above| above.starts_with(root));
+    inside.map(|folder| folder.join(NAME)).find(|file| file.is_file())
+}
+
+/// The user's file, which may not exist.
+fn user() -> Option<PathBuf> {
+    let absolute = |name: &str| {
+        std::env::var_os(name).map(PathBuf::from).filter(|folder| folder.is_absolute())
+    };
+    let folder = absolute("XDG_CONFIG_HOME")
+        .or_else(|| absolute("HOME").map(|home| home.join(".config")))?;
+    Some(folder.join("counterpoint").join(NAME))
+}
+
+/// What is in a file that nobody else can write. `None`: it does not exist.
+fn content(file: &Path) -> Result<Option<String>, Failure> {
+    const LONGEST: u64 = 64 << 10;
+    let failed =
+        |why: &dyn std::fmt::Display| Failure::new(format!("read {}: {why}", file.display()));
+    let about = match fs::metadata(file) {
+        Ok(about) => about,
+        Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+            return Ok(None);
+        }
+        Err(e) => return Err(failed(&e)),
+    };
+    // SAFETY: geteuid(2) has no preconditions.
+    let own = unsafe { libc::geteuid() };
+    if ![0, own].contains(&about.uid()) || about.mode() & 0o002 != 0 {
+        let why = match about.mode() & 0o002 {
+            0 => format!("it belongs to user {}, and not to you", about.uid()),
+            _ => "everybody can write it".to_owned(),
+        };
+        return Err(
+            failed(&why).hint(format!("make it yours (chown, chmod o-w), or remove it: {NAME}"))
+        );
+    }
+    if !about.is_file() || about.len() > LONGEST {
+        return Err(failed(&format!("it is not a file of at most {LONGEST} bytes")));
+    }
+    fs::read_to_string(file).map(Some).map_err(|e| failed(&e))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_nearest_file_within_the_repository() {
+        let scratch = testkit::Scratch::new();
+        let root = scratch.join("outside/repository");
+        let deep = root.join("a/b");
+        fs::create_dir_all(&deep).unwrap();
+        let write = |folder: &Path| fs::write(folder.join(NAME), "").unwrap();
+        write(&scratch.join("outside"));
+        assert_eq!(project(&deep), None, "outside of a repository, only the folder itself");
+        fs::create_dir(root.join(".git")).unwrap();
+        assert_eq!(project(&deep), None, "the root is the end");
+        write(&root);
+        assert_eq!(project(&deep), Some(root.join(NAME)));
+        write(&root.join("a"));
+        assert_eq!(project(&deep), Some(root.join("a").join(NAME)));
+    }
+}

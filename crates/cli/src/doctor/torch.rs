@@ -1,0 +1,42 @@
+//! Whether the bridge to PyTorch is there: its C++ part is compiled once for each version, which takes long enough that
+//! somebody who waits for it in a program wonders. So `doctor` starts that in the background.
+
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use machine::doctor::Level;
+use serde::Deserialize;
+
+use super::Row;
+
+/// What `_prepare.py` prints.
+#[derive(Deserialize)]
+struct Said {
+    level: String,
+    state: String,
+}
+
+/// A row about the PyTorch of the Python that a user's `python3` is; `None` without one.
+pub fn bridge() -> Option<Row> {
+    let script = crate::python::package()?.join("torch/_prepare.py");
+    let environment = std::env::var_os("VIRTUAL_ENV").map(PathBuf::from);
+    let own =
+        environment.map(|folder| folder.join("bin/python3")).filter(|python| python.is_file());
+    let mut python = Command::new(own.unwrap_or_else(|| "python3".into()));
+    // As a file, and not as a module: the working directory may have modules of these names.
+    python.arg("-B").arg(script).arg("doctor").stdin(Stdio::null()).stderr(Stdio::null());
+    // It is not a program to be recorded.
+    let said = python.env("COUNTERPOINT_RUN_FILE", "").env_remove("LD_PRELOAD").output().ok()?;
+    let said: Said = serde_json::from_slice(&said.stdout).ok()?;
+    let levels = [Level::Ok, Level::Note, Level::Problem];
+    let level = levels.into_iter().find(|level| level.name() == said.level)?;
+    let prevents =
+        (level == Level::Problem).then(|| "recording the ops of this PyTorch".to_owned());
+    Some(Row {
+        name: "PyTorch".to_owned(),
+        level: level.name(),
+        state: said.state,
+        prevents,
+        remedy: None,
+    })
+}

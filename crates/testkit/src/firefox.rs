@@ -1,0 +1,293 @@
+//! Firefox without a window, for the tests of pages, driven with WebDriver BiDi over a WebSocket of the loopback
+//! (`--remote-debugging-port=0`). It does the part of [`crate::browser::Browser`] that such tests need.
+//!
+//! The WebSocket is RFC 6455 as far as two programs of one machine use it: text frames, whole messages of ours
+//! masked, and pings.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::{Scratch, skip_this};
+
+/// Far longer than anything takes, because both processors may be busy.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Nothing leaves the machine: every address but the page's file is behind a proxy that does not exist, and
+/// what Firefox does on its own is off. `SCHEME`: 0 is dark and 1 is light.
+const PREFERENCES: &str = r#"
+user_pref("layout.css.prefers-color-scheme.content-override", SCHEME);
+user_pref("network.proxy.type", 1);
+user_pref("network.proxy.http", "127.0.0.1");
+user_pref("network.proxy.http_port", 9);
+user_pref("network.proxy.ssl", "127.0.0.1");
+user_pref("network.proxy.ssl_port", 9);
+user_pref("app.update.enabled", false);
+user_pref("app.normandy.enabled", false);
+user_pref("browser.safebrowsing.malware.enabled", false);
+user_pref("browser.safebrowsing.phishing.enabled", false);
+user_pref("browser.shell.checkDefaultBrowser", false);
+user_pref("datareporting.policy.dataSubmissionEnabled", false);
+user_pref("network.captive-portal-service.enabled", false);
+user_pref("network.connectivity-service.enabled", false);
+user_pref("services.settings.server", "data:,#remote-settings-dummy/v1");
+user_pref("toolkit.telemetry.enabled", false);
+"#;
+
+/// A browser with one page. It ends when it is dropped.
+pub struct Firefox {
+    child: Child,
+    socket: BufReader<TcpStream>,
+    context: String,
+    last_id: u64,
+    complaints: Vec<String>,
+    said: PathBuf,
+    _home: Scratch,
+}
+
+impl Firefox {
+    /// Starts Firefox, which asks pages for a scheme of colours (`light` or `dark`). If there is none, reports the
+    /// calling test as skipped and returns `None`.
+    ///
+    /// # Panics
+    /// Panics if it does not start, like all methods if the browser does not answer.
+    pub fn start(scheme: &str) -> Option<Self> {
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let found = std::env::split_paths(&path)
+            .flat_map(|folder| ["firefox-esr", "firefox"].map(|name| folder.join(name)))
+            .find(|program| program.is_file());
+        let Some(program) = found else {
+            skip_this("no Firefox: install the package firefox-esr");
+            return None;
+        };
+        let home = Scratch::new();
+        let dark = if scheme == "dark" { "0" } else { "1" };
+        let preferences = PREFERENCES.replace("SCHEME", dark);
+        std::fs::write(home.join("user.js"), preferences).expect("its folder can be written");
+        let said = home.join("stderr");
+        let mut child = Command::new(program)
+            .args(["--headless", "--no-remote", "--remote-debugging-port=0", "--profile"])
+            .arg(home.path())
+            .env("HOME", home.path())
+            .env("MOZ_CRASHREPORTER_DISABLE", "1")
+            .env_remove("DISPLAY")
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(File::create(&said).expect("a file for what it says"))
+            .spawn()
+            .expect("Firefox starts");
+        let address = address(&said, &mut child);
+        let mut browser = Self {
+            child,
+            socket: connect(&address),
+            context: String::new(),
+            last_id: 0,
+            complaints: Vec::new(),
+            said,
+            _home: home,
+        };
+        browser.call("session.new", json!({"capabilities": {}}));
+        let tree = browser.call("browsingContext.getTree", json!({"maxDepth": 0}));
+        browser.context = tree["contexts"][0]["context"].as_str().unwrap_or_default().to_owned();
+        let wanted = json!({"events": ["log.entryAdded", "network.beforeRequestSent"]});
+        browser.call("session.subscribe", wanted);
+        Some(browser)
+    }
+
+    /// Calls a command and returns its result.
+    ///
+    /// # Panics
+    /// Panics if the browser reports an error.
+    pub fn call(&mut self, method: &str, parameters: Value) -> Value {
+        self.last_id += 1;
+        let request = json!({"id": self.last_id, "method": method, "params": parameters});
+        let frame = frame(0x81, request.to_string().as_bytes());
+        self.socket.get_mut().write_all(&frame).unwrap_or_else(|why| {
+            panic!("{method}: the browser does not read ({why}); it said:\n{}", self.said())
+        });
+        loop {
+            let message = self.message().unwrap_or_else(|why| {
+                panic!("{method}: no answer ({why}); the browser said:\n{}", self.said())
+            });
+            let message: Value = serde_json::from_slice(&message).expect("messages are JSON");
+            if message["id"] == self.last_id {
+                assert!(message["type"] == "success", "{method}: {message}");
+                return message["result"].clone();
+            }
+            self.listen(&message);
+        }
+    }
+
+    /// The next message, of as many frames as it has.
+    fn message(&mut self) -> std::io::Result<Vec<u8>> {
+        let mut message = Vec::new();
+        loop {
+            let mut head = [0; 2];
+            self.socket.read_exact(&mut head)?;
+            let length = match head[1] & 0x7f {
+                126 => {
+                    let mut long = [0; 2];
+                    self.socket.read_exact(&mut long)?;
+                    u64::from(u16::from_be_bytes(long))
+                }
+                127 => {
+                    let mut long = [0; 8];
+                    self.socket.read_exact(&mut long)?;
+                    u64::from_be_bytes(long)
+                }
+                short => u64::from(short),
+            };
+            let mut content = Vec::new();
+            self.socket.by_ref().take(length).read_to_end(&mut content)?;
+            match head[0] & 0x0f {
+                0x8 => return Err(std::io::Error::other("it closed the connection")),
+                0x9 => self.socket.get_mut().write_all(&frame(0x8a, &content))?,
+                0xa => {}
+                _ => message.extend(content),
+            }
+            if head[0] & 0x80 != 0 && head[0] & 0x0f < 0x8 {
+                return Ok(message);
+            }
+        }
+    }
+
+    fn listen(&mut self, message: &Value) {
+        let parameters = &message["params"];
+        match message["method"].as_str() {
+            Some("log.entryAdded") => self.complaints.push(parameters.to_string()),
+            // The font of its own controls is in its data: addresses, which leave nothing.
+            Some("network.beforeRequestSent") => {
+                let address = parameters["request"]["url"].as_str().unwrap_or_default();
+                if !["file:", "about:", "data:"].iter().any(|own| address.starts_with(own)) {
+                    self.complaints.push(format!("a request to {address}"));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Console messages, exceptions and requests since the last call.
+    pub fn complaints(&mut self) -> Vec<String> {
+        // An answer comes after all messages that were sent before it.
+        self.eval("0");
+        std::mem::take(&mut self.complaints)
+    }
+
+    /// The value of an expression in the page; promises are waited for.
+    ///
+    /// # Panics
+    /// Panics if it throws.
+    pub fn eval(&mut self, expression: &str) -> Value {
+        // As text: the protocol has a notation of its own for objects.
+        let text = format!("(async () => JSON.stringify([await ({expression})]))()");
+        let target = json!({"context": self.context});
+        let wanted = json!({"expression": text, "awaitPromise": true, "target": target});
+        let answer = self.call("script.evaluate", wanted);
+        assert!(answer["type"] == "success", "{expression}: {answer}");
+        let text = answer["result"]["value"].as_str().unwrap_or("[null]");
+        serde_json::from_str::<Value>(text).expect("what stringify wrote")[0].clone()
+    }
+
+    /// Waits until an expression is true.
+    ///
+    /// # Panics
+    /// Panics if it never is.
+    pub fn wait_for(&mut self, expression: &str) {
+        let end = Instant::now() + PATIENCE;
+        while self.eval(&format!("!!({expression})")) != true {
+            assert!(Instant::now() < end, "never true: {expression}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// Opens a file, anew.
+    pub fn open(&mut self, file: &Path) {
+        let url = format!("file://{}", file.display());
+        let context = self.context.clone();
+        let wanted = json!({"context": context, "url": url, "wait": "complete"});
+        self.call("browsingContext.navigate", wanted);
+    }
+
+    /// The width and the height of the window, in pixels of CSS.
+    pub fn resize(&mut self, width: u32, height: u32) {
+        let context = self.context.clone();
+        let wanted = json!({"context": context, "viewport": {"width": width, "height": height}});
+        self.call("browsingContext.setViewport", wanted);
+    }
+
+    /// What it has written to standard error.
+    fn said(&self) -> String {
+        let said = std::fs::read(&self.said).unwrap_or_default();
+        String::from_utf8_lossy(&said).into_owned()
+    }
+}
+
+/// The address that Firefox says it listens at: `127.0.0.1:PORT`.
+fn address(said: &Path, child: &mut Child) -> String {
+    const SAYS: &str = "WebDriver BiDi listening on ws://";
+    let end = Instant::now() + PATIENCE;
+    loop {
+        let text = std::fs::read(said).unwrap_or_default();
+        let text = String::from_utf8_lossy(&text).into_owned();
+        let line = text.split_inclusive('\n').find_map(|line| line.strip_prefix(SAYS));
+        if let Some(address) = line.and_then(|line| line.strip_suffix('\n')) {
+            return address.trim().to_owned();
+        }
+        let ended = child.try_wait().ok().flatten();
+        assert!(ended.is_none() && Instant::now() < end, "Firefox does not listen: {text}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Opens the WebSocket.
+fn connect(address: &str) -> BufReader<TcpStream> {
+    let stream = TcpStream::connect(address).expect("it listens there");
+    stream.set_read_timeout(Some(PATIENCE)).expect("a socket has timeouts");
+    let mut socket = BufReader::new(stream);
+    let request = format!(
+        "GET /session HTTP/1.1\r\nHost: {address}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
+         Sec-WebSocket-Key: Y291bnRlcnBvaW50IQAAAA==\r\nSec-WebSocket-Version: 13\r\n\r\n"
+    );
+    socket.get_mut().write_all(request.as_bytes()).expect("it reads");
+    let mut line = String::new();
+    socket.read_line(&mut line).expect("it answers");
+    assert!(line.starts_with("HTTP/1.1 101"), "{line}");
+    while line != "\r\n" {
+        line.clear();
+        assert!(socket.read_line(&mut line).expect("it answers") > 0, "the answer has no end");
+    }
+    socket
+}
+
+const MASK: [u8; 4] = *b"mask";
+
+/// A frame from a client, whose content is masked. Firefox takes a mask of zeroes for none.
+fn frame(first: u8, content: &[u8]) -> Vec<u8> {
+    let mut frame = vec![first];
+    match content.len() {
+        short @ 0..=125 => frame.push(0x80 | short as u8),
+        middle @ 126..=0xffff => {
+            frame.push(0x80 | 126);
+            frame.extend((middle as u16).to_be_bytes());
+        }
+        long => {
+            frame.push(0x80 | 127);
+            frame.extend((long as u64).to_be_bytes());
+        }
+    }
+    frame.extend(MASK);
+    frame.extend(content.iter().zip(MASK.into_iter().cycle()).map(|(byte, mask)| byte ^ mask));
+    frame
+}
+
+impl Drop for Firefox {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
