@@ -13,6 +13,7 @@ mod advice;
 mod agents;
 mod asker;
 mod completions;
+mod critical_path;
 mod diff;
 mod doctor;
 mod ending;
@@ -101,6 +102,7 @@ enum Command {
     Loops(loops::Args),
     Stats(stats::Args),
     Explain(explain::Args),
+    CriticalPath(critical_path::Args),
     Diff(diff::Args),
     Export(export::Args),
     Merge(merge::Args),
@@ -158,7 +160,7 @@ impl Command {
     fn is_view(&self) -> bool {
         match self {
             Self::Report(_) | Self::Ops(_) | Self::Stats(_) | Self::Diff(_) => true,
-            Self::List(_) | Self::Doctor(_) | Self::Agents(_) => true,
+            Self::List(_) | Self::Doctor(_) | Self::Agents(_) | Self::CriticalPath(_) => true,
             Self::Loops(args) => args.is_view(),
             _ => false,
         }
@@ -202,6 +204,7 @@ fn run_command(command: Command) -> Result<ExitCode, failure::Failure> {
         Command::Loops(args) => loops::main(args),
         Command::Stats(args) => stats::main(args),
         Command::Explain(args) => explain::main(args),
+        Command::CriticalPath(args) => critical_path::main(args),
         Command::Diff(args) => diff::main(args),
         Command::Export(args) => export::main(args),
         Command::Merge(args) => merge::main(args),

@@ -3,6 +3,7 @@
 
 pub mod answer;
 pub mod columns;
+pub mod critical;
 pub mod csv;
 pub mod explained;
 pub mod first;

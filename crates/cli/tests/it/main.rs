@@ -8,6 +8,7 @@ mod budget;
 mod call_hook;
 mod carry;
 mod commands;
+mod critical_path;
 mod diff;
 mod diff_history;
 mod doctor;
