@@ -98,7 +98,7 @@ pub use probe::ProbeCost;
 pub use rules::{Fired, Rule, rules};
 pub use sampled::{Estimated, SampledCounter, SampledRow, SampledRun};
 pub use silent::SilentThread;
-pub use sites::{DispatchTimes, ModelRun, Site, Sites, sites};
+pub use sites::{DispatchTimes, Dispatched, ModelRun, Site, Sites, dispatches, sites};
 pub use stats::{Stats, stats};
 pub use summary::{Options, Summary, is_contradicted, summarize};
 pub use table::{

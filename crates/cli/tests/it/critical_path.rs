@@ -10,6 +10,8 @@ use record::page::KEY_CORRELATION;
 use serde_json::{Value, json};
 use testkit::{CallScript, Golden, ProfileScript, Random, Scratch};
 
+use crate::support::{Expected, Iree, Recorded, counterpoint};
+
 const PROGRAM: &str = env!("CARGO_BIN_EXE_counterpoint");
 
 fn golden(scratch: &Scratch) -> Golden {
@@ -280,4 +282,20 @@ fn lengths_and_gains_equal_those_of_an_independent_program() {
         let (_scratch, dir) = written(&random(&mut r));
         compare(&python, &dir);
     }
+}
+
+/// A model with two workers.
+#[test]
+fn a_real_model_of_iree() {
+    let test = "critical_oracle";
+    let Some(python) = crate::support::python_with(test, "csv") else { return };
+    let Some((program, iree)) = counterpoint(test).zip(Iree::new(test)) else { return };
+    let expected = Expected::of("transformer_block");
+    let mut command = Command::new(iree.tool("iree-run-module"));
+    command.arg(format!("--module={}", iree.module("transformer_block", false).display()));
+    command.args(["--device=local-task", "--task_topology_group_count=2"]);
+    let recorded = Recorded::run(&program, "none", command.args(expected.arguments()));
+    assert_eq!(recorded.ops(), expected.ops, "{}", recorded.stderr());
+    let length = compare(&python, recorded.path().to_str().unwrap());
+    assert!(length > 0.0);
 }

@@ -22,6 +22,7 @@ mod half_written;
 mod hook;
 mod inject;
 mod interposers;
+mod iree_bundle;
 mod iree_v5;
 mod kept;
 mod kills;
