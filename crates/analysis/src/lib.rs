@@ -30,6 +30,7 @@
 //! | [`tracks`](mod@tracks) | time series: totals, rates, how evenly they were sampled |
 //! | [`details`](mod@details) | what pictures of an op need: distributions, drift, the longest calls |
 //! | [`torch`] | ops of PyTorch by module and by shapes of their inputs, from its recordings |
+//! | [`live`] | ops by time while a program is being recorded |
 //! | [`probe`] | the cost of the probes |
 //! | [`work`] | floating-point operations and bytes of a call, from the shapes of its arguments |
 //! | [`roofline`](mod@roofline) | ops under the roofs of their machine |
@@ -63,6 +64,7 @@ pub mod explain;
 mod forest;
 pub mod innermost;
 pub mod launches;
+pub mod live;
 pub mod loops;
 pub mod metrics;
 pub mod ops;

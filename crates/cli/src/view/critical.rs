@@ -56,7 +56,7 @@ pub fn head(profile: &Profile, path: &CriticalPath) -> Vec<String> {
         (links.dispatches, "dispatch after others", "dispatches after others"),
         (links.tasks, "task on another thread", "tasks on other threads"),
         (links.launches, "launch", "launches"),
-        (links.waits, "wait for a device or for tasks", "waits for devices or for tasks"),
+        (links.waits, "wait for a device", "waits for a device"),
     ];
     let known: Vec<String> = known
         .iter()

@@ -28,6 +28,7 @@ mod kept;
 mod kills;
 mod large_profiles;
 mod leftovers;
+mod live;
 mod locked;
 mod loops_code;
 mod loops_instrument;
