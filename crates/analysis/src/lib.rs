@@ -30,6 +30,7 @@
 //! | [`tracks`](mod@tracks) | time series: totals, rates, how evenly they were sampled |
 //! | [`details`](mod@details) | what pictures of an op need: distributions, drift, the longest calls |
 //! | [`torch`] | ops of PyTorch by module and by shapes of their inputs, from its recordings |
+//! | [`live`] | ops by time while a program is being recorded |
 //! | [`probe`] | the cost of the probes |
 //! | [`work`] | floating-point operations and bytes of a call, from the shapes of its arguments |
 //! | [`roofline`](mod@roofline) | ops under the roofs of their machine |
@@ -53,6 +54,7 @@ mod by_export;
 mod call_sets;
 pub mod checks;
 mod clusters;
+pub mod critical;
 pub mod details;
 pub mod diff;
 pub mod durations;
@@ -62,6 +64,7 @@ pub mod explain;
 mod forest;
 pub mod innermost;
 pub mod launches;
+pub mod live;
 pub mod loops;
 pub mod metrics;
 pub mod ops;
@@ -84,6 +87,7 @@ pub mod work;
 pub use answer::{InPass, Most, Outside, SlowFirst, Together, are_means, passes};
 pub use call_sets::{CallSet, call_sets};
 pub use checks::{Contradiction, LoopViolation, OpViolation, Violation};
+pub use critical::{CriticalPath, CriticalRow, NoPath, critical_path};
 pub use details::{Details, OpDetails, details};
 pub use durations::Durations;
 pub use empty::{Bracket, EmptyCall};
@@ -96,7 +100,7 @@ pub use probe::ProbeCost;
 pub use rules::{Fired, Rule, rules};
 pub use sampled::{Estimated, SampledCounter, SampledRow, SampledRun};
 pub use silent::SilentThread;
-pub use sites::{DispatchTimes, ModelRun, Site, Sites, sites};
+pub use sites::{DispatchTimes, Dispatched, ModelRun, Site, Sites, dispatches, sites};
 pub use stats::{Stats, stats};
 pub use summary::{Options, Summary, is_contradicted, summarize};
 pub use table::{

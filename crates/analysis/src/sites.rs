@@ -219,6 +219,38 @@ pub fn sites(profile: &Profile, raw: bool) -> Option<Sites> {
     (!found.rows.is_empty()).then_some(found)
 }
 
+/// One dispatch: when it was, in ticks, and what was recorded of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Dispatched {
+    /// Index of its process.
+    pub process: usize,
+    /// Its function.
+    pub op: OpId,
+    /// The number that it has in exports and timelines.
+    pub number: u64,
+    /// When its first workgroup began.
+    pub begin: u64,
+    /// When its last one ended.
+    pub end: u64,
+    /// The number of all its workgroups.
+    pub of: u64,
+}
+
+/// All dispatches, process by process in the order in which they began. `None` if only some calls were
+/// recorded.
+pub fn dispatches(profile: &Profile) -> Option<Vec<Dispatched>> {
+    let brackets = Brackets::new(profile, true);
+    let mut all = Vec::new();
+    for process in 0..profile.processes.len() {
+        for dispatch in assemble(profile, process, &brackets)?.dispatches {
+            let Dispatch { op, begin, end, of, .. } = dispatch;
+            let number = all.len() as u64 + 1;
+            all.push(Dispatched { process, op, number, begin, end, of });
+        }
+    }
+    Some(all)
+}
+
 /// The sites of one iteration, by their places and functions.
 type Places = BTreeMap<(Option<u32>, OpId), Sum>;
 

@@ -16,6 +16,7 @@ mod cc;
 mod compiler;
 mod completions;
 mod config;
+mod critical_path;
 mod diff;
 mod doctor;
 mod ending;
@@ -112,6 +113,7 @@ enum Command {
     Rustc(rustc::Args),
     Stats(stats::Args),
     Explain(explain::Args),
+    CriticalPath(critical_path::Args),
     Diff(diff::Args),
     Export(export::Args),
     Merge(merge::Args),
@@ -196,7 +198,7 @@ impl Command {
     fn is_view(&self) -> bool {
         match self {
             Self::Report(_) | Self::Ops(_) | Self::Stats(_) | Self::Diff(_) => true,
-            Self::List(_) | Self::Doctor(_) | Self::Agents(_) => true,
+            Self::List(_) | Self::Doctor(_) | Self::Agents(_) | Self::CriticalPath(_) => true,
             Self::Loops(args) => args.is_view(),
             _ => false,
         }
@@ -244,6 +246,7 @@ fn run_command(command: Command) -> Result<ExitCode, failure::Failure> {
         Command::RustcLink(args) => rustc::link_main(args),
         Command::Stats(args) => stats::main(args),
         Command::Explain(args) => explain::main(args),
+        Command::CriticalPath(args) => critical_path::main(args),
         Command::Diff(args) => diff::main(args),
         Command::Export(args) => export::main(args),
         Command::Merge(args) => merge::main(args),

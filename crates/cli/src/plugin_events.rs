@@ -20,6 +20,8 @@ mod times;
 
 use std::path::Path;
 
+pub use convert::{Converted, free_name, write_losses};
+pub use keep::add;
 pub use owner::Owner;
 pub use show::show;
 pub use sink::{Events, is_json, losses};

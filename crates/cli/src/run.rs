@@ -4,6 +4,7 @@
 //! Signals from the terminal reach the program directly. `run` ends with the program's status.
 
 mod begin;
+mod live;
 mod passes;
 mod sampler;
 mod series;
@@ -72,6 +73,10 @@ pub struct Args {
     /// that of the program, also if the page cannot be written
     #[arg(long, value_name = "FILE", value_parser = page_file)]
     html: Option<PathBuf>,
+    /// Show ops by time on the terminal while the program runs; `q` ends the view. What the program
+    /// writes to the terminal is shown when the view has ended, and it reads nothing from there
+    #[arg(long, conflicts_with_all = ["passes", "repeat", "budget"])]
+    live: bool,
     /// Do not say what was recorded when the program has ended. What went wrong is said
     #[arg(short, long)]
     quiet: bool,
@@ -101,11 +106,12 @@ fn page_file(name: &str) -> Result<PathBuf, String> {
 /// where one of them is needed, the program with the whole command line takes over. It does not
 /// read profiles, so it asks that program for the summary.
 pub fn main<const WHOLE: bool>(mut args: Args) -> Result<ExitCode, Failure> {
-    if !WHOLE && (args.passes.is_some() || args.repeat.repeat.is_some()) {
+    if !WHOLE && (args.passes.is_some() || args.repeat.repeat.is_some() || args.live) {
         return Err(whole_program::become_it());
     }
     args.recording.configure()?;
     let program = find(Path::new(&args.command[0]))?;
+    let view = (WHOLE && args.live).then(live::Prepared::new).transpose()?;
     let words: Vec<String> =
         args.command.iter().map(|w| w.to_string_lossy().into_owned()).collect();
     let inherited = prepare_process(args.recording.pool_layout())?;
@@ -132,9 +138,24 @@ pub fn main<const WHOLE: bool>(mut args: Args) -> Result<ExitCode, Failure> {
             return Err(failure);
         }
     };
-    let running = start(&program, &args.command, prepared, inherited)?;
+    let redirected = view.as_ref().map(live::Prepared::redirect);
+    let running = start(&program, &args.command, prepared, inherited);
+    drop(redirected);
+    let running = running?;
     sampler.iter().for_each(Sampler::manifest_is_free);
-    let status = running.wait(&program)?;
+    let view = view.and_then(|view| {
+        let name = program.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        match view.begin(running.prepared.directory.clone(), name) {
+            Ok(view) => Some(view),
+            Err(e) => {
+                say!("run --live: start a thread: {e}");
+                None
+            }
+        }
+    });
+    let status = running.wait(&program);
+    view.into_iter().for_each(live::Running::end);
+    let status = status?;
     let is_sampled = sampler.is_some();
     let trouble = sampler.and_then(Sampler::finish);
     let Running { prepared, mut manifest, .. } = running;

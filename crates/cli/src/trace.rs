@@ -3,6 +3,7 @@
 mod check;
 pub mod export;
 mod import;
+mod into;
 mod loops;
 mod merge;
 

@@ -67,6 +67,11 @@ impl PartId {
         Some(Self { generation: after / PLUGIN_PARTS, ..self })
     }
 
+    /// Returns the number of a part for the events of plugins, which [`PartId::of_plugins`] was given.
+    pub fn plugins_number(self) -> Option<u32> {
+        Some(self.generation.checked_sub(FIRST_PLUGIN_GENERATION)? % PLUGIN_PARTS)
+    }
+
     /// Returns the part of the process whose plugins' events are in this part, or else this part.
     pub fn of_process(self) -> Self {
         self.owner().unwrap_or(self)

@@ -14,6 +14,8 @@ pub enum FileKind {
     Json,
     /// Packets of Perfetto's format.
     Perfetto,
+    /// What `iree-profile export --format=ireeperf-jsonl` writes.
+    IreeLines,
     /// The file is empty.
     Empty,
     /// Another known kind of file, with its description.
@@ -83,7 +85,7 @@ fn start_of(source: &mut impl Read) -> io::Result<Vec<u8>> {
 
 /// The kind of a file with these first bytes.
 pub fn of(head: &[u8]) -> FileKind {
-    const STARTS: [(&[u8], &str); 14] = [
+    const STARTS: [(&[u8], &str); 15] = [
         (b"\x7fELF", "a program or library (ELF)"),
         (b"PAR1", "a Parquet file"),
         (b"SQLite format 3\0", "an SQLite database (Nsight Systems exports such files)"),
@@ -98,6 +100,11 @@ pub fn of(head: &[u8]) -> FileKind {
         (b"\x93NUMPY", "an array of numpy"),
         (b"\xff\xfe", "text in UTF-16"),
         (b"\xfe\xff", "text in UTF-16"),
+        (
+            b"IRPF",
+            "a bundle of IREE (.ireeprof); `iree-profile export --format=ireeperf-jsonl \
+             --output=x.jsonl x.ireeprof` makes a file of it that can be imported",
+        ),
     ];
     if head.is_empty() {
         return FileKind::Empty;
@@ -118,6 +125,7 @@ pub fn of(head: &[u8]) -> FileKind {
         _ => false,
     };
     match head[0] {
+        _ if json && is_of_iree(text) => FileKind::IreeLines,
         _ if json => FileKind::Json,
         0x0a if is_xplane(head) => {
             FileKind::Other("an XSpace (xplane.pb), as JAX and TensorFlow write it beside a trace")
@@ -126,6 +134,13 @@ pub fn of(head: &[u8]) -> FileKind {
         _ if matches!(first, Some(b'{' | b'[')) => FileKind::Json,
         _ => FileKind::Unknown,
     }
+}
+
+/// Whether the first line says that it is a bundle of IREE.
+fn is_of_iree(text: &[u8]) -> bool {
+    let line = text.split(|byte| *byte == b'\n').next().unwrap_or(text);
+    let has = |what: &[u8]| line.windows(what.len()).any(|part| part == what);
+    has(b"\"record_type\":\"schema\"") && has(b"\"ireeperf-jsonl\"")
 }
 
 /// The contents of the first field if it has number 1, as far as `head` has them.
@@ -206,8 +221,12 @@ mod tests {
             |what: FileKind| matches!(what, FileKind::Other(what) if what.contains("xplane.pb"));
         assert!(named(kind(b"\x0a\x0d\x08\x01\x12\x09/host:CPU")));
         assert!(named(kind(b"\x0a\x0f\x12\x0d/device:TPU:0")));
+        let lines =
+            b"{\"schema_version\":15,\"record_type\":\"schema\",\"format\":\"ireeperf-jsonl\"}\n{}";
+        assert_eq!(kind(lines), FileKind::IreeLines);
         for (bytes, what) in [
             (&b"\x7fELF\x02"[..], "ELF"),
+            (b"IRPF\x01\0", "iree-profile export"),
             (b"PAR1\x15", "Parquet"),
             (b"SQLite format 3\0...", "SQLite"),
             (b"ARROW1\0\0", "Arrow"),

@@ -14,6 +14,7 @@
 //! | [`import`] | profiles from traces of other programs |
 //! | [`merge`] | merges several traces into one, on one clock |
 //! | [`chrome`] | Chrome's JSON with Kineto's schema: reading, writing, checking |
+//! | [`iree`] | what IREE's own profiler recorded: reading |
 //! | [`perfetto`] | Perfetto's protobuf format: reading, writing, checking |
 //! | [`stacks`] | stacks with values, for programs that show flame graphs: writing |
 //! | [`check`] | findings about a file, each with its byte |
@@ -29,6 +30,7 @@ pub mod chrome;
 pub mod export;
 mod hash;
 pub mod import;
+pub mod iree;
 pub mod kind;
 pub mod merge;
 

@@ -55,6 +55,11 @@ pub struct Converted {
 }
 
 impl Converted {
+    /// What was added to a profile from a file that stays where it is.
+    pub fn of_events(events: u64, notes: Vec<String>) -> Self {
+        Self { events, notes, files: Vec::new() }
+    }
+
     /// Returns the converted files by the names of their part and their own. An interrupted
     /// conversion may have been made up by somebody, so nothing else is believed.
     pub(super) fn files(&self) -> impl Iterator<Item = (&str, &str)> {
@@ -97,7 +102,7 @@ pub(super) fn write(profile: &Profile, stage: &Dir) -> Result<Option<Converted>,
     let timeline = profile.timeline;
     let mut import =
         Import::create_for(stage, profile.manifest.clock, timeline).map_err(Failure::new)?;
-    let mut trace = import.trace(&free_name(profile), 0).map_err(Failure::new)?;
+    let mut trace = import.trace(&free_name(profile, "plugins"), 0).map_err(Failure::new)?;
     let (mut done, mut summary) = (Converted::default(), ReadSummary::default());
     let mut losses = Vec::new();
     let mut recordings = Vec::new();
@@ -147,14 +152,14 @@ pub(super) fn write(profile: &Profile, stage: &Dir) -> Result<Option<Converted>,
         *first = merge_losses(first.iter().chain(&added.losses));
     }
     for (id, losses) in losses {
-        write_losses(stage, id, &losses)?;
+        write_losses(stage, id.of_plugins(0), &losses)?;
     }
     Ok(Some(done))
 }
 
-/// Losses of plugins belong to the first part of their events.
-fn write_losses(stage: &Dir, owner: PartId, losses: &[LossCount]) -> Result<(), Failure> {
-    let part = stage.make_dir(PARTS_NAME).and_then(|p| p.make_dir(&owner.of_plugins(0).name()));
+/// Writes the losses of a part. Those of plugins belong to the first part of their events.
+pub fn write_losses(stage: &Dir, part: PartId, losses: &[LossCount]) -> Result<(), Failure> {
+    let part = stage.make_dir(PARTS_NAME).and_then(|p| p.make_dir(&part.name()));
     part.and_then(|part| profile::write_losses(&part, losses)).map_err(Failure::new)
 }
 
@@ -312,12 +317,12 @@ fn of_recording(
     (notes, Some(events.recording.fields))
 }
 
-/// A name that no other activities of the profile have.
-fn free_name(profile: &Profile) -> String {
+/// A name that no other activities of the profile have: this one, perhaps with a number.
+pub fn free_name(profile: &Profile, name: &str) -> String {
     let places = [ACTIVITIES_NAME, TRACKS_NAME].map(|place| profile.root().dir(place));
     let is_free = |name: &String| places.iter().flatten().all(|place| place.look(name).is_err());
-    let first = std::iter::once("plugins".to_owned());
-    let mut names = first.chain((2_u32..).map(|number| format!("plugins-{number}")));
+    let first = std::iter::once(name.to_owned());
+    let mut names = first.chain((2_u32..).map(|number| format!("{name}-{number}")));
     names.find(is_free).unwrap_or_default()
 }
 

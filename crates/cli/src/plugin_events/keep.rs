@@ -44,20 +44,54 @@ pub fn convert(dir: &Path) -> Result<Option<Converted>, Failure> {
     if manifest.pool.is_some() || !has_files(&root) || !is_own(&root) {
         return Ok(None);
     }
-    let _turn = Turn::wait(&root)
-        .map_err(|e| Failure::new(format!("write {}: {e}", root.path().display())))?;
+    let _turn = turn(&root)?;
     // An earlier conversion may have been interrupted while it moved what it had written.
     if let Some((_, done)) = interrupted(&root) {
         return move_into_profile(&root, done).map(Some).map_err(Failure::new);
     }
+    staged(&root, write)
+}
+
+/// Adds to a profile what `write` writes to an empty directory, as a conversion does.
+///
+/// # Errors
+/// The recording is not over, or the profile belongs to somebody else, or cannot be written.
+pub fn add(
+    root: &Dir,
+    write: impl FnOnce(&Profile, &Dir) -> Result<Option<Converted>, Failure>,
+) -> Result<Option<Converted>, Failure> {
+    let name = root.path().display().to_string();
+    if Manifest::read_in(root).map_err(Failure::new)?.pool.is_some() {
+        return Err(Failure::new(format!("write {name}: the recording is not over"))
+            .hint(format!("`counterpoint recover {name}` ends it")));
+    }
+    if !is_own(root) {
+        return Err(Failure::new(format!("write {name}: only its owner may change it")));
+    }
+    let _turn = turn(root)?;
+    if let Some((_, done)) = interrupted(root) {
+        move_into_profile(root, done).map_err(Failure::new)?;
+    }
+    staged(root, write)
+}
+
+fn turn(root: &Dir) -> Result<Turn, Failure> {
+    Turn::wait(root).map_err(|e| Failure::new(format!("write {}: {e}", root.path().display())))
+}
+
+/// Has everything written to a directory of its own, and moves it into the profile.
+fn staged(
+    root: &Dir,
+    write: impl FnOnce(&Profile, &Dir) -> Result<Option<Converted>, Failure>,
+) -> Result<Option<Converted>, Failure> {
     root.remove_all(STAGE_NAME).map_err(Failure::new)?;
-    let profile = Profile::open_at(&root).map_err(Failure::new)?;
+    let profile = Profile::open_at(root).map_err(Failure::new)?;
     let stage = root.create_dir(STAGE_NAME).map_err(Failure::new)?;
     match write(&profile, &stage) {
         Ok(Some(done)) => {
             let text = serde_json::to_vec(&done).map_err(Failure::new)?;
             stage.replace(DONE_NAME, &text).map_err(Failure::new)?;
-            move_into_profile(&root, done).map(Some).map_err(Failure::new)
+            move_into_profile(root, done).map(Some).map_err(Failure::new)
         }
         nothing => {
             let _ = root.remove_all(STAGE_NAME);

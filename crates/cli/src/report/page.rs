@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use analysis::{By, Options, summarize};
+use analysis::{By, CriticalRow, Key, Options, critical_path, summarize};
 use clap::ValueEnum;
 use profile::loops::Loops as Recorded;
 use profile::{Origin, Profile};
@@ -11,6 +11,7 @@ use super::{RowKind, launches, roofline, sites, torch, tree};
 use crate::failure::Failure;
 use crate::page::{self, Form, Group, Wanted};
 use crate::view::columns;
+use crate::view::critical;
 use crate::view::loops::files::Files;
 use crate::view::loops::source::Texts;
 use crate::view::loops::{Loops, More, code};
@@ -77,6 +78,7 @@ pub fn write(
         let sites = Form::new("site", "Dispatch sites", Group::Ops, table);
         forms.push(Form { keys, explained, sort: "share".to_owned(), ..sites });
     }
+    forms.extend(critical(profile)?);
     for (kind, table) in torch::whole(profile)? {
         let title = match kind {
             RowKind::Module => "Modules",
@@ -101,6 +103,23 @@ pub fn write(
         forms.push(Form { explained, ..Form::new("roofline", "Roofline", Group::Roofline, table) });
     }
     page::write(path, &Wanted { overview, forms, loops: &loops, roofline: chart })
+}
+
+/// The critical path, if something is known of who waited for whom on other threads.
+fn critical(profile: &Profile) -> Result<Option<Form>, Failure> {
+    let Ok(path) = critical_path(profile).map_err(Failure::new)? else { return Ok(None) };
+    let links = path.links;
+    if links.dispatches + links.tasks + links.launches + links.waits == 0 {
+        return Ok(None);
+    }
+    let rows: Vec<&CriticalRow> = path.rows.iter().collect();
+    let mut table = critical::columns(profile, &path, &rows, true);
+    table.sort("gain")?;
+    let meanings = critical::EXPLAINED.iter().map(|(_, label, text)| format!("{label}{text}"));
+    let explained = critical::head(profile, &path).into_iter().chain(meanings).collect();
+    let keys = rows.iter().map(|row| Some(Key::Op(row.op))).collect();
+    let form = Form::new("path", "Critical path", Group::Ops, table);
+    Ok(Some(Form { keys, explained, sort: "gain".to_owned(), ..form }))
 }
 
 /// The table of another grouping. `None` if it says no more than that there is one of them.

@@ -98,13 +98,16 @@ impl Sampler {
     }
 }
 
-/// Blocks all signals in this thread; the main thread handles them.
-fn block_signals() {
-    // SAFETY: both functions only use the set, which outlives the calls.
+/// Blocks all signals in this thread; the main thread handles them. Returns those that were blocked
+/// before.
+pub(super) fn block_signals() -> libc::sigset_t {
+    // SAFETY: zeroed sets are valid; both live for the call.
     unsafe {
         let mut all: libc::sigset_t = std::mem::zeroed();
+        let mut before: libc::sigset_t = std::mem::zeroed();
         libc::sigfillset(&mut all);
-        libc::pthread_sigmask(libc::SIG_BLOCK, &all, std::ptr::null_mut());
+        libc::pthread_sigmask(libc::SIG_BLOCK, &all, &mut before);
+        before
     }
 }
 

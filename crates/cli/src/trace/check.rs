@@ -101,6 +101,7 @@ fn check(path: &Path) -> Result<FileOut, Failure> {
     let (kind, source) = kind::open(input::once(path).map_err(failed)?).map_err(failed)?;
     match kind {
         FileKind::Other(what) => Ok(other(what)),
+        FileKind::IreeLines => Ok(other("it is a bundle of IREE, which `trace import` reads")),
         FileKind::Empty => Ok(other("it is empty")),
         FileKind::Perfetto => {
             let report = perfetto::check::check(source).map_err(failed)?;

@@ -21,7 +21,7 @@ use crate::view::units::plural;
 use crate::whole::directory;
 
 /// Make a profile from traces of other programs: Chrome JSON, as torch, Kineto and TensorFlow write
-/// it, or Perfetto's format.
+/// it, Perfetto's format, or what IREE's own profiler recorded.
 ///
 /// Files may be compressed with gzip. Slices and asynchronous spans become calls, and counters
 /// become tracks; report, stats and export work on them. Everything else is kept, and
@@ -36,12 +36,20 @@ pub struct Args {
     #[arg(short, long, default_value = "counterpoint.cpt", value_name = "DIR",
           value_parser = input::profile())]
     output: PathBuf,
+    /// Add what IREE's profiler recorded (`iree-profile export --format=ireeperf-jsonl`) to this
+    /// profile of the same run, on its clock. Each dispatch of the file is found among those of the
+    /// profile.
+    #[arg(long, value_name = "PROFILE", conflicts_with = "output", value_parser = input::profile())]
+    into: Option<PathBuf>,
 }
 
 /// Makes the profile.
 pub fn main(args: Args) -> Result<ExitCode, Failure> {
     at_most_one_standard(args.files.iter().map(PathBuf::as_path))?;
     let files = args.files.iter().map(|path| Input::open(path)).collect::<Result<Vec<_>, _>>()?;
+    if let Some(profile) = &args.into {
+        return super::into::main(&files, profile);
+    }
     let output = &args.output;
     let failed = |e| Failure::new(format!("create {}: {e}", output.display()));
     // An earlier profile keeps its place until the new one is complete.

@@ -16,8 +16,19 @@ fn help_of_every_command() {
     let golden = golden();
     golden.check("help", 0, &["--help"]);
     for command in [
-        "run", "report", "ops", "stats", "explain", "diff", "export", "recover", "roofline",
-        "list", "doctor", "env",
+        "run",
+        "report",
+        "ops",
+        "stats",
+        "explain",
+        "critical-path",
+        "diff",
+        "export",
+        "recover",
+        "roofline",
+        "list",
+        "doctor",
+        "env",
     ] {
         golden.check(&format!("help-{command}"), 0, &[command, "--help"]);
     }

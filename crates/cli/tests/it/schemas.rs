@@ -67,6 +67,7 @@ fn every_field_is_explained() {
         &["ops", profile],
         &["stats", profile],
         &["explain", profile],
+        &["critical-path", profile],
         &["export", profile, "--what", "tracks"],
         &["list", "page-faults"],
         &["doctor"],

@@ -82,8 +82,10 @@ pub struct ReadSummary {
     pub lost: u64,
     /// Number of events that were left out because they could not be read.
     pub damaged: u64,
-    /// Number of packets of Perfetto's format that do not describe events.
+    /// Number of packets of Perfetto's format, or of records of IREE's, that do not describe events.
     pub skipped: u64,
+    /// Number of events that the program that wrote the trace says it has dropped.
+    pub dropped: u64,
     /// If something follows the end of the document, the byte where it begins. It was not read.
     pub rest: Option<u64>,
     /// Whether the document stops before its end, because its writer was killed. What was complete

@@ -6,7 +6,8 @@ use crate::chrome::read::{EventSink, ReadError, ReadErrorKind, ReadSummary, read
 use crate::kind::{self, FileKind};
 use crate::perfetto;
 
-/// Reads a trace in any known format: Chrome's JSON or Perfetto's, also compressed with gzip.
+/// Reads a trace in any known format: Chrome's JSON, Perfetto's, or the lines of IREE's
+/// profiler, also compressed with gzip.
 /// This function has no type parameters, so that the readers are
 /// compiled once and in this crate, where they can be inlined into each other.
 ///
@@ -16,6 +17,7 @@ pub fn read_any(source: &mut dyn Read, sink: &mut dyn EventSink) -> Result<ReadS
     let error = |kind| ReadError { at: 0, kind };
     let (kind, source) = kind::open(source).map_err(|e| error(ReadErrorKind::Io(e)))?;
     match kind {
+        FileKind::IreeLines => crate::iree::read(&mut { source }, sink),
         FileKind::Perfetto => perfetto::read::read(source, sink),
         FileKind::Other(what) => Err(error(ReadErrorKind::Other(what))),
         FileKind::Json | FileKind::Unknown | FileKind::Empty => read(source, sink),

@@ -298,6 +298,9 @@ impl OneTrace<'_> {
             1 => note("1 packet is not about events and was left out".into()),
             n => note(format!("{n} packets are not about events and were left out")),
         }
+        if summary.dropped > 0 {
+            note(format!("the program that wrote it dropped {} events", summary.dropped));
+        }
         if let Some(at) = summary.rest {
             note(format!("something follows the end of the trace, at byte {at}; it was not read"));
         }
@@ -308,6 +311,7 @@ impl OneTrace<'_> {
                 (Loss::TraceTimeRounded, self.rounded),
                 (Loss::CallBelowResolution, self.too_short),
                 (Loss::TraceRestUnread, summary.rest.is_some().into()),
+                (Loss::RecordingIncomplete, summary.dropped),
             ]
             .map(|(loss, count)| LossCount::new(loss, count)),
         );

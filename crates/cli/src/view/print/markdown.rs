@@ -1,5 +1,10 @@
 //! Text in Markdown.
 
+use std::io::{self, Write};
+
+use super::table::{Table, Value};
+use super::text::cell_text;
+use super::units::grouped;
 use crate::terminal::visible;
 
 /// Text in which nothing is Markdown or HTML.
@@ -12,4 +17,24 @@ pub fn plain(text: &str) -> String {
         escaped.push(c);
     }
     escaped
+}
+
+/// Prints a table as GitHub's Markdown: the columns that people see, with numbers on the right.
+pub fn table(out: &mut impl Write, table: &Table) -> io::Result<()> {
+    let columns: Vec<_> = table.columns.iter().filter(|column| !column.csv_only).collect();
+    let line = |cells: Vec<String>| format!("| {} |", cells.join(" | "));
+    writeln!(out, "{}", line(columns.iter().map(|column| plain(&column.title)).collect()))?;
+    let align = columns.iter().map(|column| {
+        let is_text = |cell: Option<_>| matches!(cell.as_deref(), Some(Value::Text(_)));
+        if column.cells.iter().any(is_text) { ":---" } else { "---:" }.to_owned()
+    });
+    writeln!(out, "{}", line(align.collect()))?;
+    for row in table.shown() {
+        let cells = columns.iter().map(|column| plain(&cell_text(column, row)));
+        writeln!(out, "{}", line(cells.collect()))?;
+    }
+    if table.left_out > 0 {
+        writeln!(out, "\n… and {} more", grouped(table.left_out as u128))?;
+    }
+    Ok(())
 }

@@ -1,0 +1,196 @@
+//! The critical path: the chain of calls, each of which waited for the one before it, that ends with
+//! the last call of the recording. And what shortening each op could gain at most.
+//!
+//! ```text
+//!  main      ├ mm ┤├─ launch ┄┄┄┄┄┄┄┄┤├ add ┤        the path:  mm, launch, task 1, add
+//!  worker         ·  ├─── task 1 ────┤·
+//!                 fork               join
+//! ```
+//!
+//! Each stretch of a thread in which one call is the innermost one is a *step* ([`segments`]). A step
+//! begins when everything that it waits for has ended, and a gap after that:
+//!
+//! ```text
+//!  begin(step) = max over what it waits for (end) + gap       end(step) = begin(step) + length
+//! ```
+//!
+//! It waits for
+//!
+//! | for | known from |
+//! |---|---|
+//! | the step before it on its thread or stream | their times |
+//! | the dispatches of its process that had ended when its own dispatch began | the workgroups of IREE |
+//! | the begin of the parallel region that it is a task of; and the end of a region for all its tasks | the number of the region |
+//! | the call that launched it | the id that a plugin or a trace gives both |
+//! | the activity of a device that ended during it, if it launched nothing itself and has such an id, too | the same |
+//!
+//! With the gaps as they were recorded, this gives every recorded time again. The path is found
+//! backwards from the last end: each time to whatever ended last. What an op could gain at most is the
+//! difference if all its steps took no time, with all gaps and the order as they were. So other
+//! paths, which then become the longest ones, limit the gain.
+//!
+//! Times are as recorded. All calls are in memory, at most [`MOST_CALLS`].
+
+mod calls;
+mod graph;
+mod launched;
+mod segments;
+
+use std::collections::BTreeMap;
+
+use profile::{OpId, Profile};
+
+use calls::Calls;
+use graph::{Graph, NONE};
+
+/// More calls than this are refused: each takes about 150 bytes.
+pub const MOST_CALLS: u64 = 10_000_000;
+/// Of more ops on the path than this, it is not computed what the others could gain. Each takes one
+/// pass over all steps.
+const MOST_GAINS: usize = 64;
+
+/// Why there is no critical path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NoPath {
+    /// In a run with a budget, most calls do not say when they were.
+    Sampled,
+    /// More calls than fit into memory.
+    TooMany {
+        /// So many.
+        calls: u64,
+    },
+    /// There is no call that belongs to a thread.
+    Empty,
+}
+
+/// The critical path of a profile. Times are in ticks, as recorded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CriticalPath {
+    /// From the begin of the first call to the end of the last one: the sum of what the rows have on
+    /// the path, and of `between`.
+    pub length: u64,
+    /// The part of it in which no call of the path ran.
+    pub between: u64,
+    /// Rows, the one with the most on the path first. Ops that are not on the path are rows, too.
+    pub rows: Vec<CriticalRow>,
+    /// The threads and streams that the path goes through, the one with the most first.
+    pub threads: Vec<OnThread>,
+    /// How many links of each kind were found besides the order on threads: between dispatches, of
+    /// regions and their tasks, of what was launched, and of what was waited for.
+    pub links: Links,
+    /// Whether only the first of several passes is looked at.
+    pub first_pass: bool,
+}
+
+/// Numbers of links between threads.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Links {
+    /// Dispatches of which the begin waited for others.
+    pub dispatches: u64,
+    /// Tasks that ran on other threads than their region.
+    pub tasks: u64,
+    /// Activities whose launch is known.
+    pub launches: u64,
+    /// Calls that waited for an activity.
+    pub waits: u64,
+}
+
+/// One op.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CriticalRow {
+    /// The op. Parallel regions and their tasks belong to the op around them.
+    pub op: OpId,
+    /// Its own time on all threads, whether on the path or not. What a region waits for is not in it.
+    pub own: u64,
+    /// The part of the path that is its own time.
+    pub on_path: u64,
+    /// Number of its steps on the path.
+    pub steps: u64,
+    /// The gaps before them, in which the path waited for no call.
+    pub gaps: u64,
+    /// How much shorter everything would be at most if the op took no time. `None` if it was not
+    /// computed because there are too many ops.
+    pub gain: Option<u64>,
+}
+
+/// What the path has on one thread or stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OnThread {
+    /// Process index.
+    pub process: usize,
+    /// Thread index.
+    pub thread: usize,
+    /// Time of the path in its calls.
+    pub on_path: u64,
+}
+
+/// Finds the critical path.
+///
+/// # Errors
+/// The profile has none: see [`NoPath`]. Or its activities cannot be read.
+pub fn critical_path(profile: &Profile) -> profile::Result<Result<CriticalPath, NoPath>> {
+    if profile.is_sampled() {
+        return Ok(Err(NoPath::Sampled));
+    }
+    if profile.calls() > MOST_CALLS {
+        return Ok(Err(NoPath::TooMany { calls: profile.calls() }));
+    }
+    let mut calls = calls::collect(profile);
+    let pairs = launched::pairs(profile, &calls)?;
+    calls.link(&pairs);
+    Ok(path(profile, &calls).ok_or(NoPath::Empty))
+}
+
+fn path(profile: &Profile, calls: &Calls) -> Option<CriticalPath> {
+    let (mut steps, joins) = segments::steps(calls);
+    for step in &mut steps {
+        step.owner = profile.ops.row_of(step.owner);
+    }
+    let graph = Graph::new(calls, &steps, &joins)?;
+    let mut rows: BTreeMap<OpId, CriticalRow> = BTreeMap::new();
+    fn row(rows: &mut BTreeMap<OpId, CriticalRow>, op: OpId) -> &mut CriticalRow {
+        let new = CriticalRow { op, own: 0, on_path: 0, steps: 0, gaps: 0, gain: Some(0) };
+        rows.entry(op).or_insert(new)
+    }
+    for node in graph.nodes.iter().filter(|node| node.owner != NONE) {
+        row(&mut rows, node.owner).own += node.length();
+    }
+    let mut threads: BTreeMap<u32, u64> = BTreeMap::new();
+    let (mut between, mut gap) = (0u64, 0u64);
+    for at in graph.path() {
+        let node = &graph.nodes[at];
+        gap += node.gap;
+        between += node.gap;
+        if node.owner == NONE {
+            continue;
+        }
+        let row = row(&mut rows, node.owner);
+        row.on_path += node.length();
+        row.steps += 1;
+        row.gaps += gap;
+        gap = 0;
+        *threads.entry(node.line).or_default() += node.length();
+    }
+    let length = graph.length();
+    let mut rows: Vec<CriticalRow> = rows.into_values().collect();
+    rows.sort_by_key(|row| (std::cmp::Reverse((row.on_path, row.own)), row.op));
+    let on_path = rows.iter().filter(|row| row.on_path > 0).count();
+    let computed: Vec<OpId> = rows.iter().take(on_path.min(MOST_GAINS)).map(|r| r.op).collect();
+    let gains = graph.gains(&computed);
+    for (row, gain) in rows.iter_mut().zip(
+        gains
+            .into_iter()
+            .map(Some)
+            .chain(std::iter::repeat_n(None, on_path.saturating_sub(MOST_GAINS))),
+    ) {
+        row.gain = gain;
+    }
+    let threads = threads.into_iter().map(|(line, on_path)| {
+        let (process, thread) = calls.lines[line as usize];
+        OnThread { process, thread, on_path }
+    });
+    let mut threads: Vec<OnThread> = threads.collect();
+    threads.sort_by_key(|one| (std::cmp::Reverse(one.on_path), one.process, one.thread));
+    let links = Links { launches: calls.launches(), ..graph.links };
+    Some(CriticalPath { length, between, rows, threads, links, first_pass: profile.passes() > 1 })
+}

@@ -1,0 +1,313 @@
+//! The steps with what each of them waited for, and the longest path through them.
+
+use profile::OpId;
+
+use super::Links;
+use super::calls::{Calls, NO};
+use super::segments::{Joins, Step};
+
+/// No op, and no thread: a node that only says that dispatches have ended.
+pub(super) const NONE: u32 = u32::MAX;
+
+/// A step, or the moment at which dispatches have ended.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Node {
+    pub begin: u64,
+    pub end: u64,
+    /// From the moment at which everything that it waits for has ended to its begin.
+    pub gap: u64,
+    pub owner: OpId,
+    pub line: u32,
+}
+
+impl Node {
+    pub fn length(&self) -> u64 {
+        self.end - self.begin
+    }
+}
+
+/// The nodes in an order in which each comes after what it waits for.
+#[derive(Debug)]
+pub(super) struct Graph {
+    pub nodes: Vec<Node>,
+    /// Where the list of what each node waits for begins and ends.
+    from: Vec<u32>,
+    before: Vec<u32>,
+    pub links: Links,
+}
+
+/// The nodes before they are in order.
+struct Builder<'a> {
+    calls: &'a Calls,
+    steps: &'a [Step],
+    nodes: Vec<Node>,
+    /// Pairs of a node and one that it waits for.
+    edges: Vec<(u32, u32)>,
+    /// The first and last step of each call.
+    first: Vec<u32>,
+    last: Vec<u32>,
+    links: Links,
+}
+
+impl Graph {
+    /// `None` if there are no steps.
+    pub fn new(calls: &Calls, steps: &[Step], joins: &Joins) -> Option<Self> {
+        let node = |step: &Step| {
+            let Step { begin, end, line, owner, .. } = *step;
+            Node { begin, end, gap: 0, owner, line }
+        };
+        let mut builder = Builder {
+            calls,
+            steps,
+            nodes: steps.iter().map(node).collect(),
+            edges: Vec::new(),
+            first: vec![NO; calls.all.len()],
+            last: vec![NO; calls.all.len()],
+            links: Links::default(),
+        };
+        for (at, step) in (0u32..).zip(steps) {
+            let call = step.call as usize;
+            if step.first {
+                builder.first[call] = at;
+            }
+            builder.last[call] = at;
+            if at > 0 && steps[at as usize - 1].line == step.line {
+                builder.edges.push((at, at - 1));
+            }
+            if let Some(joined) = joins.get(step.join as usize) {
+                let last = joined.iter().map(|of| (at, *of));
+                // Calls, not steps yet: their last steps may come later.
+                builder.edges.extend(last.map(|(at, of)| (at, of | LATER)));
+                builder.links.waits += u64::from(calls.waits.contains_key(&step.call));
+            }
+        }
+        let Builder { last, edges, .. } = &mut builder;
+        edges.retain_mut(|(_, of)| {
+            if *of & LATER != 0 {
+                *of = last[(*of & !LATER) as usize];
+            }
+            *of != NO
+        });
+        builder.forks();
+        builder.launches();
+        builder.dispatches();
+        builder.finish()
+    }
+
+    /// From the begin of the first step to the end of the last one.
+    pub fn length(&self) -> u64 {
+        let begin = self.nodes.iter().map(|node| node.begin).min().unwrap_or(0);
+        self.nodes.iter().map(|node| node.end - begin).max().unwrap_or(0)
+    }
+
+    fn before(&self, node: usize) -> &[u32] {
+        &self.before[self.from[node] as usize..self.from[node + 1] as usize]
+    }
+
+    /// The critical path, from its first node to its last one.
+    pub fn path(&self) -> Vec<usize> {
+        // Of those that ended together, the first one.
+        let last = |nodes: &mut dyn Iterator<Item = usize>| {
+            nodes.reduce(|a, b| if self.nodes[b].end > self.nodes[a].end { b } else { a })
+        };
+        let mut path = Vec::new();
+        let mut next = last(&mut (0..self.nodes.len()));
+        while let Some(node) = next {
+            path.push(node);
+            next = last(&mut self.before(node).iter().map(|before| *before as usize));
+        }
+        path.reverse();
+        path
+    }
+
+    /// For each of these ops, how much shorter everything is if its steps take no time.
+    pub fn gains(&self, ops: &[OpId]) -> Vec<u64> {
+        let whole = self.length();
+        let mut ends = vec![0u64; self.nodes.len()];
+        let without = ops.iter().map(|op| {
+            let mut length = 0;
+            for (at, node) in self.nodes.iter().enumerate() {
+                let before = self.before(at).iter().map(|before| ends[*before as usize]);
+                let begin = before.max().unwrap_or(0) + node.gap;
+                ends[at] = begin + if node.owner == *op { 0 } else { node.length() };
+                length = length.max(ends[at]);
+            }
+            whole.saturating_sub(length)
+        });
+        without.collect()
+    }
+}
+
+/// Marks a call in the list of edges.
+const LATER: u32 = 1 << 31;
+
+impl Builder<'_> {
+    /// The step before the first one of a call, on its thread.
+    fn before(&self, call: u32) -> Option<u32> {
+        let first = self.first[call as usize];
+        let before = first.checked_sub(1).filter(|_| first != NO)?;
+        let line = |step: u32| self.steps[step as usize].line;
+        (line(before) == line(first)).then_some(before)
+    }
+
+    /// Tasks on other threads begin after what was before their region.
+    fn forks(&mut self) {
+        for (at, call) in (0u32..).zip(&self.calls.all) {
+            if call.role != profile::Role::Task || call.of == NO {
+                continue;
+            }
+            let region = self.calls.regions[call.of as usize];
+            let Some(by) = self.calls.all.get(region as usize) else { continue };
+            if by.line == call.line || by.begin > call.begin {
+                continue;
+            }
+            self.links.tasks += 1;
+            let edge = self.before(region).zip(Some(self.first[at as usize]));
+            self.edges.extend(edge.filter(|(_, first)| *first != NO).map(|(fork, at)| (at, fork)));
+        }
+    }
+
+    /// An activity begins after the last thing that the thread of the call that launched it did before.
+    fn launches(&mut self) {
+        for (at, call) in (0u32..).zip(&self.calls.all) {
+            let (by, first) = (call.launched_by as usize, self.first[at as usize]);
+            let (Some(launcher), true) = (self.calls.all.get(by), first != NO) else { continue };
+            if self.first[by] == NO || launcher.begin > call.begin {
+                continue;
+            }
+            let steps = &self.steps[self.first[by] as usize..=self.last[by] as usize];
+            let over = steps.partition_point(|step| step.end <= call.begin);
+            let launch = match over {
+                0 => self.before(call.launched_by),
+                n => Some(self.first[by] + n as u32 - 1),
+            };
+            self.edges.extend(launch.map(|launch| (first, launch)));
+        }
+    }
+
+    /// A dispatch begins after those that had ended.
+    fn dispatches(&mut self) {
+        let all = &self.calls.dispatches;
+        let mut workgroups: Vec<(u32, u32)> = Vec::new();
+        for (at, call) in (0u32..).zip(&self.calls.all) {
+            let is_known = call.role == profile::Role::Workgroup && call.of != NO;
+            if is_known && self.first[at as usize] != NO {
+                workgroups.push((call.of, at));
+            }
+        }
+        workgroups.sort_unstable();
+        let of = |dispatch: u32| {
+            let from = workgroups.partition_point(|(of, _)| *of < dispatch);
+            let to = workgroups.partition_point(|(of, _)| *of <= dispatch);
+            &workgroups[from..to]
+        };
+        let sorted = |key: fn(&super::calls::Dispatch) -> u64| {
+            let mut order: Vec<u32> = (0..all.len() as u32).collect();
+            order.sort_by_key(|at| {
+                let dispatch = &all[*at as usize];
+                (dispatch.process, key(dispatch))
+            });
+            order
+        };
+        let by_end = sorted(|dispatch| dispatch.end);
+        let (mut next, mut ended, mut process) = (0, None, NO);
+        for at in sorted(|dispatch| dispatch.begin) {
+            let dispatch = &all[at as usize];
+            if dispatch.process != process {
+                (process, ended) = (dispatch.process, None);
+                next = by_end.partition_point(|at| all[*at as usize].process < process);
+            }
+            let has_ended = |at: &u32| {
+                let other = &all[*at as usize];
+                other.process == process && other.end <= dispatch.begin
+            };
+            let mut moment: Option<Node> = None;
+            let node = self.nodes.len() as u32;
+            while let Some(other) = by_end.get(next).filter(|at| has_ended(at)) {
+                let end = all[*other as usize].end;
+                moment = Some(Node { begin: end, end, gap: 0, owner: NONE, line: NONE });
+                let last = of(*other).iter().map(|(_, call)| (node, self.last[*call as usize]));
+                self.edges.extend(last);
+                next += 1;
+            }
+            if let Some(moment) = moment {
+                self.nodes.push(moment);
+                self.edges.extend(ended.map(|before| (node, before)));
+                ended = Some(node);
+            }
+            let Some(ended) = ended else { continue };
+            self.links.dispatches += 1;
+            let first = of(at).iter().map(|(_, call)| (self.first[*call as usize], ended));
+            self.edges.extend(first);
+        }
+    }
+
+    /// Puts the nodes in order. `None` if there are none.
+    fn finish(mut self) -> Option<Graph> {
+        let nodes = self.nodes.len();
+        // What began before something ended cannot have waited for it.
+        self.edges
+            .retain(|(node, of)| self.nodes[*of as usize].end <= self.nodes[*node as usize].begin);
+        self.edges.sort_unstable();
+        let (from, before) = lists(nodes, &self.edges);
+        let order = order(&from, &before);
+        let mut places = vec![0u32; nodes];
+        for (place, at) in (0u32..).zip(&order) {
+            places[*at as usize] = place;
+        }
+        for (node, of) in &mut self.edges {
+            (*node, *of) = (places[*node as usize], places[*of as usize]);
+        }
+        self.edges.retain(|(node, of)| of < node);
+        self.edges.sort_unstable();
+        let (from, before) = lists(nodes, &self.edges);
+        let mut sorted: Vec<Node> = order.iter().map(|at| self.nodes[*at as usize]).collect();
+        let start = sorted.iter().map(|node| node.begin).min()?;
+        for at in 0..sorted.len() {
+            let list = &before[from[at] as usize..from[at + 1] as usize];
+            let ready = list.iter().map(|of| sorted[*of as usize].end).max().unwrap_or(start);
+            sorted[at].gap = sorted[at].begin.saturating_sub(ready);
+        }
+        Some(Graph { nodes: sorted, from, before, links: self.links })
+    }
+}
+
+/// The edges as one list for each node.
+fn lists(nodes: usize, edges: &[(u32, u32)]) -> (Vec<u32>, Vec<u32>) {
+    let mut from = vec![0u32; nodes + 1];
+    for (node, _) in edges {
+        from[*node as usize + 1] += 1;
+    }
+    for node in 0..nodes {
+        from[node + 1] += from[node];
+    }
+    (from, edges.iter().map(|(_, of)| *of).collect())
+}
+
+/// An order in which each node comes after those of its list. Where steps of no length wait for one
+/// another in a circle, one of them comes first.
+fn order(from: &[u32], before: &[u32]) -> Vec<u32> {
+    let nodes = from.len() - 1;
+    let mut order = Vec::with_capacity(nodes);
+    let mut seen = vec![false; nodes];
+    let mut open: Vec<(u32, u32)> = Vec::new();
+    for root in 0..nodes as u32 {
+        if std::mem::replace(&mut seen[root as usize], true) {
+            continue;
+        }
+        open.push((root, from[root as usize]));
+        while let Some((node, at)) = open.last_mut() {
+            if *at == from[*node as usize + 1] {
+                order.push(*node);
+                open.pop();
+                continue;
+            }
+            let next = before[*at as usize];
+            *at += 1;
+            if !std::mem::replace(&mut seen[next as usize], true) {
+                open.push((next, from[next as usize]));
+            }
+        }
+    }
+    order
+}

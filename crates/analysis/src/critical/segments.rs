@@ -1,0 +1,183 @@
+//! Cuts the time of each thread into steps: stretches in which one call is the innermost one.
+//!
+//! ```text
+//!  op        ├ 1 ┤         ├ 4 ┤
+//!  region        ├ 2 ┤         (the wait for other threads' tasks is no step)
+//!  own task          ├ 3 ┤
+//! ```
+//!
+//! At each moment the call that began last is the innermost one, as in [`crate::innermost`].
+//! Steps of regions and tasks belong to the op around the region. At the end of a region with tasks
+//! on other threads, and of a call that waited for a device, there is a *join*: a step from the end of
+//! what it waited for to its own end.
+
+use profile::{OpId, Role};
+
+use super::calls::{Call, Calls, NO};
+
+/// A step.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Step {
+    pub begin: u64,
+    pub end: u64,
+    pub line: u32,
+    /// The op that it belongs to.
+    pub owner: OpId,
+    /// The call that is the innermost one.
+    pub call: u32,
+    /// Whether it is the first step of its call, before the calls inside of it.
+    pub first: bool,
+    /// What has to end before it: an index of the list of joins.
+    pub join: u32,
+}
+
+/// The calls that a step waits for besides the one before it.
+pub(super) type Joins = Vec<Vec<u32>>;
+
+/// A call that has begun and not ended.
+struct Open {
+    call: u32,
+    owner: OpId,
+    /// Whether it has a step yet.
+    stepped: bool,
+}
+
+struct Cutter<'a> {
+    calls: &'a Calls,
+    /// For each region, the tasks on other threads than its own.
+    tasks: Vec<Vec<u32>>,
+    /// The op that each region belongs to.
+    owners: Vec<OpId>,
+    open: Vec<Open>,
+    now: u64,
+    steps: Vec<Step>,
+    joins: Joins,
+}
+
+/// The steps of all threads: those of each thread follow one another in the order of time.
+pub(super) fn steps(calls: &Calls) -> (Vec<Step>, Joins) {
+    let mut tasks = vec![Vec::new(); calls.regions.len()];
+    for (at, call) in (0u32..).zip(&calls.all) {
+        let region = (call.role == Role::Task && call.of != NO).then_some(call.of as usize);
+        let by = region.and_then(|region| calls.all.get(calls.regions[region] as usize));
+        if let (Some(region), Some(by)) = (region, by)
+            && by.line != call.line
+        {
+            tasks[region].push(at);
+        }
+    }
+    let mut cutter = Cutter {
+        calls,
+        tasks,
+        owners: owners(calls),
+        open: Vec::new(),
+        now: 0,
+        steps: Vec::with_capacity(calls.all.len()),
+        joins: Vec::new(),
+    };
+    for (at, call) in (0u32..).zip(&calls.all) {
+        let other = cutter.open.last().map(|open| calls.all[open.call as usize].line);
+        if other.is_some_and(|line| line != call.line) {
+            cutter.advance(u64::MAX);
+        }
+        if cutter.open.is_empty() {
+            cutter.now = 0;
+        }
+        cutter.begin(at, call);
+    }
+    cutter.advance(u64::MAX);
+    (cutter.steps, cutter.joins)
+}
+
+/// The op that the steps of a call belong to, if `around` is the owner of the call around it and
+/// `region` that of its region.
+fn owner(call: &Call, around: Option<OpId>, region: Option<OpId>) -> OpId {
+    match call.role {
+        Role::Region => around.unwrap_or(call.op),
+        Role::Task => region.or(around).unwrap_or(call.op),
+        _ => call.op,
+    }
+}
+
+/// The op around each region, or the region itself. Regions of tasks of other regions are rare; they
+/// belong to the op around on their own thread.
+fn owners(calls: &Calls) -> Vec<OpId> {
+    let mut owners = vec![NO; calls.regions.len()];
+    let mut open: Vec<(u32, u64, OpId)> = Vec::new();
+    for call in &calls.all {
+        open.retain(|(line, end, _)| *line == call.line && *end > call.begin);
+        let around = open.last().map(|(.., owner)| *owner);
+        let own = owner(call, around, None);
+        if call.role == Role::Region && call.of != NO {
+            owners[call.of as usize] = own;
+        }
+        open.push((call.line, call.end, own));
+    }
+    owners
+}
+
+impl Cutter<'_> {
+    fn begin(&mut self, at: u32, call: &Call) {
+        self.advance(call.begin);
+        let ends = |open: &Open| self.calls.all[open.call as usize].end;
+        while self.open.last().is_some_and(|top| ends(top) < call.end) {
+            self.open.pop();
+        }
+        let around = self.open.last().map(|open| open.owner);
+        let region = self.owners.get(call.of as usize).copied();
+        let region = region.filter(|owner| call.role == Role::Task && *owner != NO);
+        let owner = owner(call, around, region);
+        self.open.push(Open { call: at, owner, stepped: false });
+    }
+
+    /// Gives the time until `to` to its owners.
+    fn advance(&mut self, to: u64) {
+        while let Some(top) = self.open.last_mut() {
+            let call = &self.calls.all[top.call as usize];
+            let until = call.end.min(to);
+            let (at, owner, first) = (top.call, top.owner, !top.stepped);
+            let is_over = call.end <= to;
+            let from = self.now.max(call.begin);
+            top.stepped = true;
+            if is_over {
+                self.open.pop();
+            }
+            self.step(at, owner, (from, until.max(from)), first, is_over);
+            self.now = self.now.max(until);
+            if !is_over {
+                break;
+            }
+        }
+        self.now = self.now.max(if to == u64::MAX { self.now } else { to });
+    }
+
+    fn step(&mut self, at: u32, owner: OpId, (begin, end): (u64, u64), first: bool, is_over: bool) {
+        let call = &self.calls.all[at as usize];
+        let step = Step { begin, end, line: call.line, owner, call: at, first, join: NO };
+        let joined = if is_over { self.joined(at, call) } else { Vec::new() };
+        let last = joined.iter().map(|of| self.calls.all[*of as usize].end).max();
+        let Some(last) = last else {
+            if end > begin || first {
+                self.steps.push(step);
+            }
+            return;
+        };
+        // A call without a step of its own still has to begin before what it launches.
+        if first && last > begin {
+            self.steps.push(Step { end: begin, ..step });
+        }
+        let join = self.joins.len() as u32;
+        self.joins.push(joined);
+        let first = first && last <= begin;
+        self.steps.push(Step { begin: last.max(begin), first, join, ..step });
+    }
+
+    /// What has to end before this call can.
+    fn joined(&self, at: u32, call: &Call) -> Vec<u32> {
+        let over = |of: &u32| self.calls.all[*of as usize].end <= call.end;
+        let of_region = (call.role == Role::Region && call.of != NO)
+            .then(|| self.tasks[call.of as usize].iter().copied());
+        let waited = self.calls.waits.get(&at).copied();
+        of_region.into_iter().flatten().chain(waited).filter(over).collect()
+    }
+}

@@ -1,0 +1,212 @@
+//! Ops by time while a program is being recorded.
+//!
+//! A recording is opened again and again. Each time, only the calls are added that were not there
+//! before: [`Live`] remembers how many calls of each page it has seen. The caller says how much work is
+//! allowed. What is left over then is counted, because page headers have the number of calls, and is not
+//! read. Its ops are taken to be like those that were read in the same time, so values are estimates.
+//!
+//! Own times are those of calls that have ended. A call in progress has no record, so what is inside of
+//! it is known before it is. What the recorder added is not subtracted: that needs calibrations which
+//! threads write at their end.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use profile::{Columns, OpId, PageDecoder, PageKey, PartId, Profile};
+
+/// A call that may be inside of one that has not ended yet: its begin and duration.
+type Inside = Vec<(u64, u64)>;
+/// More calls than this are not remembered for a thread; the earliest are forgotten.
+const MOST_INSIDE: usize = 1 << 12;
+
+/// What is known of an op. Times are in ns, and not corrected.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct LiveRow {
+    /// Its name, and the name of its library.
+    pub name: String,
+    /// Its library.
+    pub library: Arc<str>,
+    /// Number of calls.
+    pub calls: f64,
+    /// Their own time.
+    pub own_ns: f64,
+    /// The part of it that was added last.
+    pub recent_ns: f64,
+}
+
+/// The state of a recording.
+#[derive(Debug, Default)]
+pub struct Live {
+    /// How many calls of each page were seen.
+    pages: HashMap<(PartId, u32, u32), u64>,
+    threads: HashMap<(PartId, u32), Inside>,
+    rows: HashMap<(Arc<str>, String), LiveRow>,
+    calls: u64,
+    read: u64,
+    turn: usize,
+}
+
+impl Live {
+    /// Adds what is new in a recording. `may_go_on` is asked after each page that was read.
+    pub fn add(&mut self, profile: &Profile, mut may_go_on: impl FnMut() -> bool) {
+        let mut threads: Vec<(usize, usize)> = Vec::new();
+        for (process, p) in profile.processes.iter().enumerate() {
+            if !p.id.is_of_plugins() && p.pass == 0 {
+                threads.extend((0..p.threads.len()).map(|thread| (process, thread)));
+            }
+        }
+        // Each time, another thread is the first one, and the last one to be left over.
+        self.turn = self.turn.wrapping_add(1);
+        let turn = self.turn % threads.len().max(1);
+        threads.rotate_left(turn);
+        let mut added: HashMap<OpId, (u64, u64)> = HashMap::new();
+        let mut decoder = PageDecoder::new(profile);
+        let (mut new, mut read, mut goes_on) = (0, 0, true);
+        for (process, thread) in threads {
+            let part = profile.processes[process].id;
+            let of = &profile.processes[process].threads[thread];
+            for (page, header) in of.headers().enumerate() {
+                let calls = u64::from(header.calls);
+                let known = (part, of.uid, header.start.sequence);
+                let seen = self.pages.insert(known, calls).unwrap_or(0);
+                if calls <= seen {
+                    continue;
+                }
+                new += calls - seen;
+                let inside = self.threads.entry((part, of.uid)).or_default();
+                if !goes_on {
+                    inside.clear();
+                    continue;
+                }
+                let columns = decoder.decode(PageKey { process, thread, page });
+                read += add_calls(columns, seen, calls, profile, inside, &mut added);
+                goes_on = may_go_on();
+            }
+        }
+        self.calls += new;
+        self.read += read;
+        let factor = if read > 0 { new as f64 / read as f64 } else { 1.0 };
+        self.rows.values_mut().for_each(|row| row.recent_ns = 0.0);
+        for (id, (calls, ticks)) in added {
+            let Some(op) = profile.ops.get(profile.ops.row_of(id)) else { continue };
+            let key = (op.library.clone(), op.shown_name().to_owned());
+            let row = self.rows.entry(key).or_insert_with_key(|(library, name)| LiveRow {
+                name: name.clone(),
+                library: library.clone(),
+                ..LiveRow::default()
+            });
+            let ns = factor * profile.timeline.duration_ns(ticks);
+            row.calls += factor * calls as f64;
+            row.own_ns += ns;
+            row.recent_ns += ns;
+        }
+    }
+
+    /// The rows, the one with the most own time first.
+    pub fn rows(&self) -> Vec<&LiveRow> {
+        let mut rows: Vec<&LiveRow> = self.rows.values().collect();
+        rows.sort_by(|a, b| b.own_ns.total_cmp(&a.own_ns).then_with(|| a.name.cmp(&b.name)));
+        rows
+    }
+
+    /// The number of calls, of which all that are in complete pages are counted.
+    pub fn calls(&self) -> u64 {
+        self.calls
+    }
+
+    /// The part of the calls that was read; less than 1 if times are estimates.
+    pub fn read(&self) -> f64 {
+        if self.calls == 0 { 1.0 } else { self.read as f64 / self.calls as f64 }
+    }
+}
+
+/// Adds the calls from `seen` on. Returns their number.
+fn add_calls(
+    columns: &Columns,
+    seen: u64,
+    calls: u64,
+    profile: &Profile,
+    inside: &mut Inside,
+    added: &mut HashMap<OpId, (u64, u64)>,
+) -> u64 {
+    let to = (calls as usize).min(columns.len());
+    let from = (seen as usize).min(to);
+    for i in from..to {
+        let (begin, duration) = (columns.start_ticks[i], columns.duration(i));
+        let mut own = duration;
+        // Calls are recorded when they end, so those inside of this one came before it.
+        while let Some((_, inner)) = inside.pop_if(|(inner, _)| *inner >= begin) {
+            own = own.saturating_sub(inner);
+        }
+        if inside.len() >= MOST_INSIDE {
+            inside.drain(..MOST_INSIDE / 2);
+        }
+        inside.push((begin, duration));
+        if let Some(op) = profile.ops.of(columns.process, columns.export[i]) {
+            let (calls, ticks) = added.entry(op).or_default();
+            *calls += 1;
+            *ticks = ticks.saturating_add(own);
+        }
+    }
+    (to - from) as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use testkit::{CallScript, Item, ProfileScript, Scratch};
+
+    fn script(calls: &[(u32, u64, u64)]) -> ProfileScript {
+        let mut script = ProfileScript::monotonic();
+        let process = script.process(7);
+        process.library("m", &["outer", "inner"]);
+        let thread = process.thread("t");
+        for (at, (export, begin, duration)) in calls.iter().enumerate() {
+            if at == 3 {
+                thread.then(Item::NextPage(*begin, 0, 0));
+            }
+            thread.call(CallScript::new(*export, *begin, *duration));
+        }
+        script
+    }
+
+    fn add(live: &mut Live, calls: &[(u32, u64, u64)], pages: u32) -> Vec<(String, f64, f64, f64)> {
+        let scratch = Scratch::new();
+        script(calls).write(&scratch.join("x.cpt"));
+        let profile = Profile::open(&scratch.join("x.cpt")).unwrap();
+        let mut left = pages;
+        live.add(&profile, || {
+            left -= 1;
+            left > 0
+        });
+        let rows = live.rows().into_iter();
+        rows.map(|row| (row.name.clone(), row.calls, row.own_ns, row.recent_ns)).collect()
+    }
+
+    #[test]
+    fn only_what_is_new_is_added() {
+        let calls = [(1, 10, 20), (1, 40, 30), (0, 0, 100), (1, 210, 50), (0, 200, 100)];
+        let row = |name: &str, calls, own, recent| (name.to_owned(), calls, own, recent);
+        let mut live = Live::default();
+        assert_eq!(add(&mut live, &calls[..2], 9), [row("inner", 2.0, 50.0, 50.0)]);
+        // The call around them has ended; it has 50 of its own.
+        let both = [row("inner", 2.0, 50.0, 0.0), row("outer", 1.0, 50.0, 50.0)];
+        assert_eq!(add(&mut live, &calls[..3], 9), both);
+        assert_eq!(add(&mut live, &calls[..3], 9)[1], row("outer", 1.0, 50.0, 0.0));
+        // A second page.
+        let all = [row("inner", 3.0, 100.0, 50.0), row("outer", 2.0, 100.0, 50.0)];
+        assert_eq!(add(&mut live, &calls, 9), all);
+        assert_eq!((live.calls(), live.read()), (5, 1.0));
+    }
+
+    #[test]
+    fn what_is_not_read_is_estimated() {
+        let calls = [(1, 10, 20), (1, 40, 30), (0, 0, 100), (1, 210, 50), (0, 200, 100)];
+        let mut live = Live::default();
+        // Only the first of two pages: 3 of 5 calls.
+        let rows = add(&mut live, &calls, 1);
+        assert_eq!((live.calls(), live.read()), (5, 0.6));
+        assert!((rows[0].1 - 2.0 * 5.0 / 3.0).abs() < 1e-9, "{rows:?}");
+        assert!((rows[0].2 - 50.0 * 5.0 / 3.0).abs() < 1e-9, "{rows:?}");
+    }
+}

@@ -1,0 +1,165 @@
+//! `run --live`: ops by time on the terminal, while the program runs.
+//!
+//! ```text
+//!  recording ─► Profile::open ─► analysis::live ─► view::layout ─► alternate screen of the terminal
+//!                    every second, or so much less often that it takes below 1 % of a processor
+//!  program ─► its output ─► a file without a name ─► the terminal, when the view has ended
+//! ```
+//!
+//! The view ends with `q` or with the program. Ctrl-C reaches the program, as without a view. The
+//! program's output would be drawn over the view, so as far as it goes to the terminal, it goes to a
+//! file first, and is shown when the view has ended. If the program's input is the terminal, the program
+//! gets an empty one, because the view reads the keys.
+//!
+//! The view has a thread of its own, which takes no signals, and stops for nothing that the program does.
+
+mod output;
+mod screen;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use analysis::live::Live;
+use profile::Profile;
+use record::clock::thread_cpu_ns;
+
+use crate::failure::Failure;
+use output::Output;
+use screen::{Key, Screen, Shown};
+
+pub use output::Redirected;
+
+/// The time from one view to the next at least.
+const LEAST: Duration = Duration::from_secs(1);
+/// After something that took some processor time, so many times as long passes.
+const PAUSE: u32 = 150;
+/// The part of the time that may be spent on reading calls. Opening and drawing come on top.
+const READING: f64 = 0.003;
+/// How long calls may be read in the first view, so that it is not empty.
+const FIRST: Duration = Duration::from_millis(4);
+/// How often the keyboard, the size of the terminal and the program's output are looked at.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// A view that is prepared: the terminal and the program's output. It becomes a [`Running`] one when
+/// the program has started.
+pub struct Prepared {
+    screen: Screen,
+    output: Output,
+}
+
+/// A view on the screen.
+pub struct Running {
+    is_over: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Prepared {
+    /// Looks for the terminal.
+    ///
+    /// # Errors
+    /// Neither stdout nor stderr is a terminal.
+    pub fn new() -> Result<Self, Failure> {
+        let screen = Screen::find().ok_or_else(|| {
+            Failure::new("run --live: neither stdout nor stderr is a terminal").hint(
+                "`counterpoint report PROFILE` shows a recording in another terminal meanwhile",
+            )
+        })?;
+        let failed = |e| Failure::new(format!("run --live: make a file for the output: {e}"));
+        Ok(Self { screen, output: Output::new().map_err(failed)? })
+    }
+
+    /// Until the result is dropped, what this process starts has the output and input of a program
+    /// below a view.
+    pub fn redirect(&self) -> Redirected {
+        self.output.redirect()
+    }
+
+    /// Shows the view of the recording in this directory. `name` is that of the program.
+    ///
+    /// # Errors
+    /// There is no thread.
+    pub fn begin(self, directory: PathBuf, name: String) -> std::io::Result<Running> {
+        let is_over = Arc::new(AtomicBool::new(false));
+        let told = is_over.clone();
+        let builder = std::thread::Builder::new().name("cpt-live".to_owned());
+        // A signal that the new thread took would not end the wait for the program, so the thread has
+        // them blocked from its first moment.
+        let before = super::sampler::block_signals();
+        let thread = builder.spawn(move || show(self, &directory, &name, &told));
+        // SAFETY: the set was filled by the same call.
+        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &before, std::ptr::null_mut()) };
+        Ok(Running { is_over, thread: Some(thread?) })
+    }
+}
+
+impl Running {
+    /// Ends the view, and shows what is left of the program's output.
+    pub fn end(mut self) {
+        self.finish();
+    }
+
+    fn finish(&mut self) {
+        self.is_over.store(true, Ordering::SeqCst);
+        if let Some(thread) = self.thread.take() {
+            // A view that has panicked has restored the terminal.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.finish();
+    }
+}
+
+/// The view, until the program ends or the user leaves it.
+fn show(prepared: Prepared, directory: &std::path::Path, name: &str, is_over: &AtomicBool) {
+    let Prepared { screen, mut output } = prepared;
+    let begun = Instant::now();
+    let over = || is_over.load(Ordering::SeqCst);
+    if let Some(mut view) = screen.enter() {
+        let (mut live, mut spent, mut next) = (Live::default(), Duration::ZERO, begun);
+        let mut size = view.size();
+        while !over() {
+            let is_due = Instant::now() >= next;
+            if is_due || size != view.size() {
+                size = view.size();
+                let before = thread_cpu_ns();
+                if is_due {
+                    let may = FIRST + begun.elapsed().mul_f64(READING);
+                    read(directory, &mut live, may.saturating_sub(spent), &mut spent);
+                }
+                let cost = spent.as_secs_f64() / begun.elapsed().as_secs_f64().max(1.0);
+                let shown = Shown { live: &live, name, since: begun.elapsed(), reading: cost };
+                if view.draw(&shown).is_err() {
+                    break;
+                }
+                let took = Duration::from_nanos(thread_cpu_ns().saturating_sub(before));
+                next = Instant::now() + LEAST.max(took * PAUSE);
+            }
+            if view.key(LOOK) == Some(Key::Leave) {
+                break;
+            }
+        }
+    }
+    // From here on, the terminal is the program's again.
+    while !over() {
+        output.pass_on();
+        std::thread::sleep(LOOK);
+    }
+    output.pass_on();
+}
+
+/// Adds what is new in the recording, in at most this time.
+fn read(directory: &std::path::Path, live: &mut Live, may: Duration, spent: &mut Duration) {
+    // A recording that cannot be opened at this moment may be there in the next one.
+    let Ok(profile) = Profile::open(directory) else { return };
+    let before = thread_cpu_ns();
+    let taken = || Duration::from_nanos(thread_cpu_ns().saturating_sub(before));
+    live.add(&profile, || taken() < may);
+    *spent += taken();
+}

@@ -1,0 +1,112 @@
+//! The critical path as a table, for `critical-path` and the page.
+
+use analysis::{CriticalPath, CriticalRow, Key};
+use profile::Profile;
+
+use crate::view::labels::{labels, thread_label};
+use crate::view::table::{Column, Table, Value};
+use crate::view::units::{grouped, percent, time};
+
+/// Number of threads that are named.
+const THREADS: usize = 4;
+
+/// Columns, and what they mean.
+pub const EXPLAINED: [(&str, &str, &str); 3] = [
+    (
+        "on_path_ns",
+        "on the path: ",
+        "the op's own time in calls that the end waited for, on whichever thread",
+    ),
+    (
+        "gain_ns",
+        "at most: ",
+        "how much sooner the end would be if the op took no time, with the same order and the same \
+         gaps. Other paths limit it",
+    ),
+    ("gaps_ns", "gap before: ", "time before these calls in which the path was in no call"),
+];
+
+/// What is said above the table.
+pub fn head(profile: &Profile, path: &CriticalPath) -> Vec<String> {
+    let ns = |ticks: u64| ticks as f64 * profile.timeline.ns_per_tick();
+    let in_calls = path.length - path.between;
+    let share = match path.length {
+        0 => String::new(),
+        length => format!(" ({})", percent(in_calls as f64 / length as f64)),
+    };
+    let passes = if path.first_pass { ", in the first pass" } else { "" };
+    let mut lines = vec![format!(
+        "{} from the first call to the end of the last one{passes}: the critical path was in calls for \
+         {}{share}",
+        time(ns(path.length)),
+        time(ns(in_calls)),
+    )];
+    let named = path.threads.iter().take(THREADS).map(|one| {
+        let thread = thread_label(profile, one.process, one.thread);
+        format!("{} on {thread}", time(ns(one.on_path)))
+    });
+    let more = path.threads.len().saturating_sub(THREADS);
+    let named: Vec<String> = named.collect();
+    if path.threads.len() > 1 {
+        let more = if more > 0 { format!(", and {more} more threads") } else { String::new() };
+        lines.push(format!("{}{more}", named.join(", ")));
+    }
+    let links = path.links;
+    let known = [
+        (links.dispatches, "dispatch after others", "dispatches after others"),
+        (links.tasks, "task on another thread", "tasks on other threads"),
+        (links.launches, "launch", "launches"),
+        (links.waits, "wait for a device", "waits for a device"),
+    ];
+    let known: Vec<String> = known
+        .iter()
+        .filter(|(count, ..)| *count > 0)
+        .map(|(count, one, many)| {
+            format!("{} {}", grouped((*count).into()), if *count == 1 { one } else { many })
+        })
+        .collect();
+    if known.is_empty() && path.threads.len() <= 1 {
+        lines.push("nothing recorded says that threads waited for one another".to_owned());
+    } else if !known.is_empty() {
+        lines.push(format!("links between threads: {}", known.join(", ")));
+    }
+    lines
+}
+
+/// The table. With `whole`, a last row has what is between calls.
+pub fn columns(
+    profile: &Profile,
+    path: &CriticalPath,
+    rows: &[&CriticalRow],
+    whole: bool,
+) -> Table {
+    let keys: Vec<Key> = rows.iter().map(|row| Key::Op(row.op)).collect();
+    let labels = labels(profile, &keys).into_iter().map(|label| Some(Value::Text(label)));
+    let column = |rank, name: &str, title: &str, cell: &dyn Fn(&CriticalRow) -> Option<Value>| {
+        Column::new(rank, name, title, rows.iter().map(|row| cell(row)).collect())
+    };
+    let to_ns = profile.timeline.ns_per_tick();
+    let ns = |ticks: u64| Some(Value::Ns(ticks as f64 * to_ns));
+    let part =
+        |ticks: u64| (path.length > 0).then(|| Value::Part(ticks as f64 / path.length as f64));
+    let columns = vec![
+        Column::new(0, "op", "op", labels.collect()),
+        column(1, "gain_ns", "at most", &|row| row.gain.and_then(ns)),
+        column(1, "gain_share", "of all", &|row| row.gain.and_then(part)),
+        column(2, "on_path_ns", "on the path", &|row| ns(row.on_path)),
+        column(3, "share", "share", &|row| part(row.on_path)),
+        column(5, "steps", "steps", &|row| Some(Value::Count(row.steps.into()))),
+        column(6, "gaps_ns", "gap before", &|row| ns(row.gaps)),
+        column(4, "own_ns", "own time", &|row| ns(row.own)),
+    ];
+    let mut table = Table::new(columns, (0..rows.len()).collect());
+    if whole {
+        table.add_rest(|column| match column {
+            "op" => Some(Value::Text("(between)".to_owned())),
+            "on_path_ns" => ns(path.between),
+            "share" => part(path.between),
+            _ => None,
+        });
+    }
+    table
+}
