@@ -14,7 +14,6 @@
 //! | `calls` | the layer's functions: pass on, and record |
 //! | `recorder` | calls, and commands with their times |
 //! | `queues` | the program's queues and devices, and commands that have not ended |
-//! | `clock` | from a device's time to UTC |
 //! | `correlation` | the ops in which calls are made |
 //! | `names` | names of kernels |
 //! | `ask` | questions to the implementation |
@@ -29,7 +28,6 @@
 mod api;
 mod ask;
 mod calls;
-mod clock;
 mod correlation;
 mod layer;
 mod names;
