@@ -139,7 +139,12 @@ fn every_record_becomes_the_event_that_it_is() {
     assert_eq!(kernels[3..], [("double_plus_one", 8, 50); 2]);
     assert_eq!(lengths(MEMCPY), [("Memcpy HtoD (Pinned -> Device)", 7, 300)]);
     assert_eq!(lengths(MEMSET), [("Memset (Device)", 7, 20)]);
-    assert_eq!(lengths(SYNC), [("Stream Sync", 7, 90)]);
+    // A wait is on the thread of its call, and inside of it.
+    let waits = recorded.of_type(SYNC);
+    let call = recorded.of_type(RUNTIME).into_iter().find(|call| call.id == 6).expect("its call");
+    assert_eq!(lengths(SYNC), [("Stream Sync", call.resource, 90)]);
+    assert!(call.start_ns <= waits[0].start_ns && waits[0].end_ns <= call.end_ns);
+    assert_eq!(waits[0].arguments["of stream"], "7");
     // Its clock is an hour behind.
     let is_inside = |event: &Seen| span.contains(&event.start_ns);
     assert!(recorded.events.iter().all(is_inside), "{span:?} {:?}", recorded.events);
@@ -215,6 +220,25 @@ fn a_flush_keeps_launches_until_their_work_has_come() {
     // Only the launch whose kernel did not come, and the one whose kernel has no times, are later.
     let later = recorded.rows[place..].iter().filter(|row| row[0] == "later").count();
     assert_eq!((later, recorded.of_type(RUNTIME).len()), (2, 10), "{:?}", recorded.rows);
+}
+
+#[test]
+fn only_what_is_asked_for_is_collected() {
+    let scratch = Scratch::new();
+    let Some(cupti) = double(&scratch, &[]) else { return };
+    // CUpti_ActivityKind: devices, contexts and ids of ops always; 10 are kernels, 5 are calls.
+    for (only, collected, events) in [(KERNEL, "8 9 10 39", 5), (RUNTIME, "5 8 9 39", 10)] {
+        let recorded = run(&cupti, "normal", &[("CUDA_TEST_TYPES", &only.to_string())]);
+        assert_eq!(recorded.rows("collected"), [[collected]]);
+        assert_eq!((recorded.of_type(only).len(), recorded.events.len()), (events, events));
+        assert!(recorded.events.iter().all(|event| event.flow == 0), "no arrow with one end");
+    }
+    // Without its call, the thread of a wait is not known.
+    let waits = run(&cupti, "normal", &[("CUDA_TEST_TYPES", &SYNC.to_string())]);
+    assert_eq!(waits.events.len(), 1);
+    assert_eq!((waits.events[0].resource, &*waits.events[0].arguments["stream"]), (7, "7"));
+    let all = run(&cupti, "normal", &[]);
+    assert_eq!(all.rows("collected"), [["1 2 4 5 8 9 10 22 38 39"]], "no overhead, as asked");
 }
 
 #[test]
