@@ -36,8 +36,11 @@ pub struct Args {
 
 /// The profiler plugins that come with Counterpoint: each name, which is the name of its file in
 /// `lib/counterpoint/plugins` and what people write instead of a path, and its package.
-pub const PLUGINS: &[(&str, &str)] =
-    &[("telemetry", "counterpoint-telemetry"), ("opencl", "counterpoint-opencl")];
+pub const PLUGINS: &[(&str, &str)] = &[
+    ("telemetry", "counterpoint-telemetry"),
+    ("opencl", "counterpoint-opencl"),
+    ("cuda", "counterpoint-cuda"),
+];
 
 /// The oldest glibc that the release supports. `tidy` checks the built files against it.
 pub const GLIBC_FLOOR: (u32, u32) = (2, 17);

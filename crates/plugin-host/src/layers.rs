@@ -1,5 +1,6 @@
 //! Plugins that see a program's work because another loader brings them in, too: layers of the OpenCL
-//! ICD loader. Whoever starts a program with plugins sets the variable by which that loader finds them.
+//! ICD loader, and the library that CUDA's driver loads when a program initialises CUDA. Whoever starts
+//! a program with plugins sets the variable by which that loader finds them.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -8,8 +9,14 @@ use std::path::Path;
 /// The variable with the files of OpenCL's layers, separated by colons.
 pub const OPENCL_LAYERS: &str = "OPENCL_LAYERS";
 
+/// The variable with the file that CUDA's driver loads.
+pub const CUDA_INJECTION: &str = "CUDA_INJECTION64_PATH";
+
 /// The name of what a layer exports, as in its table of names.
-const NAMES: [&[u8]; 2] = [b"\0clInitLayer\0", b"\0clGetLayerInfo\0"];
+const LAYER: &[&[u8]] = &[b"\0clInitLayer\0", b"\0clGetLayerInfo\0"];
+
+/// What CUDA's driver calls in the file that it loads.
+const INJECTION: &[&[u8]] = &[b"\0InitializeInjection\0"];
 
 /// The value of [`OPENCL_LAYERS`] with which a program loads those of `files` that are layers, besides
 /// those of the value `before`. `None`: none of them is a layer, so the variable stays as it is.
@@ -32,7 +39,7 @@ pub fn opencl_layers<'a>(
                 .split(|byte| *byte == b':')
                 .any(|one| one == file.as_os_str().as_encoded_bytes())
         };
-        if file.as_os_str().as_encoded_bytes().contains(&b':') || !is_layer(&file) {
+        if file.as_os_str().as_encoded_bytes().contains(&b':') || !exports(&file, LAYER) {
             continue;
         }
         has_new = true;
@@ -47,13 +54,27 @@ pub fn opencl_layers<'a>(
     has_new.then_some(value)
 }
 
-fn is_layer(file: &Path) -> bool {
+/// The value of [`CUDA_INJECTION`] with which CUDA's driver loads the first of `files` that is made for
+/// it. `None`: there is none, or the variable names another file already, which the user wants: the
+/// driver loads one.
+pub fn cuda_injection<'a>(
+    files: impl IntoIterator<Item = &'a Path>,
+    before: Option<&OsStr>,
+) -> Option<OsString> {
+    if before.is_some_and(|before| !before.is_empty()) {
+        return None;
+    }
+    let absolute = files.into_iter().filter_map(|file| std::path::absolute(file).ok());
+    absolute.into_iter().find(|file| exports(file, INJECTION)).map(Into::into)
+}
+
+fn exports(file: &Path, names: &[&[u8]]) -> bool {
     if crate::fit::plain(file).is_err() {
         return false;
     }
     let Ok(bytes) = fs::read(file) else { return false };
     bytes.starts_with(b"\x7fELF")
-        && NAMES.iter().all(|name| bytes.windows(name.len()).any(|window| window == *name))
+        && names.iter().all(|name| bytes.windows(name.len()).any(|window| window == *name))
 }
 
 #[cfg(test)]
@@ -89,5 +110,21 @@ mod tests {
         assert_eq!(opencl_layers(files, Some(OsStr::new("/theirs.so"))), Some(both.clone()));
         assert_eq!(opencl_layers(files, Some(&both)), Some(both.clone()), "it is there already");
         assert_eq!(opencl_layers([&*other, &absent], Some(OsStr::new("/theirs.so"))), None);
+    }
+
+    #[test]
+    fn one_file_is_injected_unless_the_user_names_another() {
+        let scratch = Scratch::new();
+        let (file, source) = (scratch.join("injected.so"), scratch.join("injected.c"));
+        fs::write(&source, "int InitializeInjection(void) { return 1; }\n").expect("writes");
+        let compiled = c::shared("cc", source.to_str().expect("UTF-8"), &file, &["-Wno-pedantic"]);
+        let Some(()) = compiled else { return testkit::skip("cuda_injection", "no cc") };
+        let absent = scratch.join("absent.so");
+        let files = [&*absent, &file, &file];
+        let path = file.as_os_str();
+        assert_eq!(cuda_injection(files, None).as_deref(), Some(path));
+        assert_eq!(cuda_injection(files, Some(OsStr::new(""))).as_deref(), Some(path));
+        assert_eq!(cuda_injection(files, Some(OsStr::new("/theirs.so"))), None);
+        assert_eq!(cuda_injection([&*absent], None), None);
     }
 }

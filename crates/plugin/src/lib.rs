@@ -48,10 +48,12 @@
 //! |---|---|
 //! | [`kind`] | kinds of events: the published ones and those of your own |
 //! | [`trace`] | handing over events, counters, devices and streams |
+//! | [`clock`] | from the times of a device to the times of a trace |
 //! | [`export`] | the functions behind [`export_plugin!`] |
 //!
 //! The interface in C, with the order of calls: `include/counterpoint/kineto_plugin.h`.
 
+pub mod clock;
 pub mod export;
 mod extended;
 pub mod kind;
@@ -59,6 +61,7 @@ pub mod trace;
 
 use std::fmt;
 
+pub use clock::Clock;
 pub use export::{Level, log};
 pub use kind::Kind;
 pub use trace::{Event, EventInTrace, Missing, Trace, Value};

@@ -16,7 +16,6 @@
 //! | `record` | a call, and the command that it enqueues |
 //! | `recorder` | calls, and commands with their times |
 //! | `queues` | the program's queues and devices, and commands that have not ended |
-//! | `clock` | from a device's time to UTC |
 //! | `correlation` | the ops in which calls are made |
 //! | `names` | names of kernels |
 //! | `ask` | questions to the implementation |
@@ -31,7 +30,6 @@
 mod api;
 mod ask;
 mod calls;
-mod clock;
 mod correlation;
 mod layer;
 mod names;

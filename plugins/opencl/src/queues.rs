@@ -7,9 +7,10 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
+use plugin::Clock;
+
 use crate::api::{self, Handle};
 use crate::ask;
-use crate::clock::Clock;
 use crate::record::{Call, Command, unix_ns};
 
 /// Commands of all queues that may wait for their times. Each holds an event of the implementation.

@@ -6,8 +6,8 @@ use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd};
 
 /// Gives the calling thread a table of descriptors of its own, without the program's. Only numbers 0 to
 /// 2 are in use there, so that nothing that is printed ends up in a file. Before Linux 5.9, or where
-/// the call is forbidden, the thread keeps the program's table.
-pub fn leave_the_programs() {
+/// the call is forbidden, the thread keeps the program's table, and this is false.
+pub fn leave_the_programs() -> bool {
     let (first, last) = (0u32, u32::MAX);
     // SAFETY: a call without pointers. It closes nothing that another thread has: the kernel copies
     // the table first.
@@ -19,6 +19,7 @@ pub fn leave_the_programs() {
             let _ = null.map(IntoRawFd::into_raw_fd);
         }
     }
+    left == 0
 }
 
 /// The file under a high number, in case that the table is the program's after all.

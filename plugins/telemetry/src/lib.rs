@@ -15,13 +15,26 @@
 //! | scheduler rate | context switches | 1/s | /proc/stat, over the interval |
 //! | run queue | waiting | % | /proc/self/schedstat, over the interval |
 //!
+//! NVIDIA's devices, numbered as `nvidia-smi` numbers them, whichever of them the program uses:
+//!
+//! | track | series | unit | NVML |
+//! |---|---|---|---|
+//! | gpu power | gpu0 … | W | nvmlDeviceGetPowerUsage |
+//! | gpu memory | gpu0 used … | MiB | nvmlDeviceGetMemoryInfo |
+//! | gpu utilization | gpu0 compute, gpu0 memory, … | % | nvmlDeviceGetUtilizationRates |
+//! | gpu temperature | gpu0 … | C | nvmlDeviceGetTemperature |
+//! | gpu clock | gpu0 sm, gpu0 memory, … | MHz | nvmlDeviceGetClockInfo |
+//! | gpu pcie | gpu0 to host, gpu0 from host, … | MB/s | fields 197 and 198, over the interval |
+//!
 //! Configuration, separated by commas: `interval=20ms` (1ms to 10s; 20ms), `root=DIR` (another
-//! directory in the place of `/`, for tests and containers).
+//! directory in the place of `/`, for tests and containers), `nvml=FILE` (another library in the place
+//! of the driver's, or `off`). Keys with a dot are other plugins'.
 //!
 //! Cost: one sample takes some 20 µs for each CPU and a system call for each file.
 #![forbid(unsafe_op_in_unsafe_fn)]
 
 mod descriptors;
+mod nvml;
 mod sample;
 mod settings;
 mod signals;
@@ -94,8 +107,12 @@ impl Shared {
     /// Samples until it is stopped. Each sample is handed over at once if the host takes it, so that
     /// it is kept whatever happens to the program.
     fn run(&self, settings: &Settings, requests: FlushRequests) {
-        descriptors::leave_the_programs();
+        let has_own_descriptors = descriptors::leave_the_programs();
         let mut machine = Machine::open(&settings.root);
+        // NVML must not open files among the program's.
+        if let Some(library) = settings.nvml.as_deref().filter(|_| has_own_descriptors) {
+            machine.add_nvml(library);
+        }
         let most = settings.most_values();
         let mut stopped = lock(&self.stopped);
         loop {

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use crate::descriptors;
+use crate::nvml::Nvml;
 
 /// A series of a track.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,6 +23,7 @@ pub struct Series {
 #[derive(Debug)]
 pub struct Machine {
     sources: Vec<Source>,
+    nvml: Option<Nvml>,
     series: Vec<Series>,
     /// The file that is read.
     text: Vec<u8>,
@@ -96,7 +98,8 @@ fn numbered(parent: &Path, prefix: &str) -> Vec<(PathBuf, String)> {
 impl Machine {
     /// Opens what there is under `root`.
     pub fn open(root: &Path) -> Self {
-        let mut machine = Self { sources: Vec::new(), series: Vec::new(), text: Vec::new() };
+        let mut machine =
+            Self { sources: Vec::new(), nvml: None, series: Vec::new(), text: Vec::new() };
         for (cpu, name) in numbered(&root.join("sys/devices/system/cpu"), "cpu") {
             let file = cpu.join("cpufreq/scaling_cur_freq");
             machine.add(&file, Kind::Number(1e-3), &[("cpu frequency", &name, "MHz")]);
@@ -155,6 +158,12 @@ impl Machine {
         self.sources.push(Source { file, kind, first, before: Vec::new(), last: None });
     }
 
+    /// Adds NVIDIA's devices, if the driver's library finds any. The descriptors that it keeps open are
+    /// the calling thread's.
+    pub fn add_nvml(&mut self, library: &Path) {
+        self.nvml = Nvml::open(library, &mut self.series);
+    }
+
     /// All series.
     pub fn series(&self) -> &[Series] {
         &self.series
@@ -174,6 +183,9 @@ impl Machine {
             source.last = Some(now);
             let text = String::from_utf8_lossy(&self.text);
             source.values(&text, seconds, &mut values);
+        }
+        if let Some(nvml) = &mut self.nvml {
+            nvml.sample(&mut values);
         }
         values
     }

@@ -1,4 +1,4 @@
-//! What the user says: `interval=20ms,root=/`.
+//! What the user says: `interval=20ms,root=/,nvml=off`.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -7,6 +7,9 @@ use plugin::Error;
 
 use crate::INTERVAL;
 
+/// What the driver calls its library.
+const NVML: &str = "libnvidia-ml.so.1";
+
 /// See the module.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
@@ -14,13 +17,20 @@ pub struct Settings {
     pub interval: Duration,
     /// In the place of `/`.
     pub root: PathBuf,
+    /// The library of NVIDIA's driver that is asked for its devices; `None`: they are left out.
+    pub nvml: Option<PathBuf>,
     /// What the plugin may keep; `None`: no limit.
     pub max_buffer_bytes: Option<u64>,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { interval: INTERVAL, root: PathBuf::from("/"), max_buffer_bytes: None }
+        Self {
+            interval: INTERVAL,
+            root: PathBuf::from("/"),
+            nvml: Some(PathBuf::from(NVML)),
+            max_buffer_bytes: None,
+        }
     }
 }
 
@@ -35,9 +45,14 @@ impl Settings {
             match part.split_once('=') {
                 Some(("interval", value)) => settings.interval = interval(value)?,
                 Some(("root", value)) => settings.root = PathBuf::from(value),
+                Some(("nvml", "off")) => settings.nvml = None,
+                Some(("nvml", value)) => settings.nvml = Some(PathBuf::from(value)),
+                // The text is for all plugins of a recording; this is another plugin's.
+                Some((key, _)) if key.contains('.') => {}
                 _ => {
                     return Err(Error(format!(
-                        "configuration {part:?}: known are interval=TIME and root=DIR"
+                        "configuration {part:?}: known are interval=TIME, root=DIR and \
+                         nvml=FILE|off"
                     )));
                 }
             }
@@ -81,6 +96,9 @@ mod tests {
         for wrong in ["interval=5", "interval=0ms", "interval=nans", "interval=11s", "rate=5"] {
             assert!(parsed(wrong).is_err(), "{wrong}");
         }
+        let nvml = |text: &str| Settings::parse(text, None).expect("known").nvml;
+        assert_eq!(nvml("cuda.torch=on"), Some(PathBuf::from("libnvidia-ml.so.1")));
+        assert_eq!((nvml("nvml=off"), nvml("nvml=/x.so")), (None, Some(PathBuf::from("/x.so"))));
         let limited = Settings::parse("", Some(2400)).expect("no configuration");
         assert_eq!(limited.most_values(), 100);
     }

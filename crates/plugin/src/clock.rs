@@ -5,10 +5,10 @@
 //!
 //! | comparison | bounds of UTC − device |
 //! |---|---|
-//! | `clGetDeviceAndHostTimer` between two readings of UTC | before − device … after − device |
+//! | the device's clock was read between two readings of UTC (`clGetDeviceAndHostTimer`, `cuptiGetTimestamp`) | before − device … after − device |
 //! | a command whose enqueueing call lasted from *a* to *b*, and which the device says was *queued* at *q* | *a* − *q* … *b* − *q* |
 //!
-//! The second needs nothing from the implementation and is used where the first fails. Comparisons
+//! The second needs nothing from the implementation and is for where the first fails. Comparisons
 //! within a second tighten each other; between two seconds the difference is interpolated, because
 //! clocks drift apart. What remains is half the distance of the bounds: the accuracy.
 

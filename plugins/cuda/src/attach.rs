@@ -1,0 +1,387 @@
+//! When CUPTI is used. CUDA's driver loads the file that `CUDA_INJECTION64_PATH` names when a program
+//! initialises CUDA, and calls its `InitializeInjection`: that is before the program's first call of
+//! CUDA does anything, and it never happens in a program without CUDA.
+//!
+//! | state | means |
+//! |---|---|
+//! | waiting | the recording has begun, and the program has not used CUDA |
+//! | on | CUPTI collects |
+//! | off | CUPTI cannot be used here; the text says why |
+//!
+//! CUPTI has room for one profiler in a process. The plugin takes it only if nobody has it, and leaves
+//! it to PyTorch's profiler where PyTorch is loaded, because `torch.profiler` would lose the events of
+//! the device otherwise.
+
+use std::collections::HashMap;
+use std::ffi::c_int;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
+
+use plugin::{Clock, Kind};
+
+use crate::cupti::{self, Cupti, DOMAIN_DRIVER, DOMAIN_RUNTIME, MULTIPLE_SUBSCRIBERS};
+use crate::records::{Call, kind};
+use crate::settings::Settings;
+use crate::{collect, find};
+
+/// The variable that names this file to CUDA's driver.
+pub const INJECTION: &str = "CUDA_INJECTION64_PATH";
+
+/// The kinds of records that describe others. A context that exists already is described when its kind
+/// is enabled.
+const ALWAYS: [u32; 3] = [kind::DEVICE, kind::CONTEXT, kind::EXTERNAL_CORRELATION];
+
+/// The kinds of records that are events. CUPTI's work for each call of the program is most of what
+/// recording costs, so that what nobody asked for is not collected.
+const ASKED: [(Kind, &[u32]); 7] = [
+    (Kind::MEMCPY, &[kind::MEMCPY, kind::MEMCPY_PEER]),
+    (Kind::MEMSET, &[kind::MEMSET]),
+    (Kind::KERNEL, &[kind::CONCURRENT_KERNEL]),
+    (Kind::RUNTIME, &[kind::RUNTIME]),
+    (Kind::DRIVER, &[kind::DRIVER]),
+    (Kind::SYNC, &[kind::SYNCHRONIZATION]),
+    (Kind::OVERHEAD, &[kind::OVERHEAD]),
+];
+
+/// Calls that only ask, which some programs make for each kernel. They are left out unless they fail.
+const SMALL_TALK: [&str; 12] = [
+    "cudaGetDevice",
+    "cudaSetDevice",
+    "cudaGetLastError",
+    "cudaPeekAtLastError",
+    "cudaDeviceGetAttribute",
+    "cudaFuncGetAttributes",
+    "cudaStreamIsCapturing",
+    "cudaStreamGetCaptureInfo",
+    "cuCtxGetCurrent",
+    "cuCtxSetCurrent",
+    "cuDeviceGetAttribute",
+    "cuKernelGetName",
+];
+
+#[derive(Debug)]
+enum State {
+    Idle,
+    Waiting(Settings, Vec<Kind>),
+    On { subscriber: usize, kinds: Vec<u32> },
+    Off { why: String },
+}
+
+static STATE: Mutex<State> = Mutex::new(State::Idle);
+static CUPTI: OnceLock<Cupti> = OnceLock::new();
+static CLOCK: Mutex<Option<Clock>> = Mutex::new(None);
+/// Functions that were asked for: whether of the driver, number.
+static FUNCTIONS: RwLock<Option<HashMap<(bool, u32), Function>>> = RwLock::new(None);
+/// Whether CUDA's driver called [`InitializeInjection`].
+static INJECTED: AtomicBool = AtomicBool::new(false);
+/// Whether CUPTI collects now, which is asked at each op.
+static IS_ON: AtomicBool = AtomicBool::new(false);
+/// Set when the process exits: CUDA may be gone.
+static CLOSED: AtomicBool = AtomicBool::new(false);
+/// The process in which CUPTI is on: a forked child must not use it.
+static PROCESS: AtomicI32 = AtomicI32::new(0);
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn own_process() -> i32 {
+    // SAFETY: no arguments.
+    unsafe { libc::getpid() }
+}
+
+/// Nanoseconds since 1970 UTC.
+fn unix_ns() -> i64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: a variable of ours; this clock always exists.
+    unsafe { libc::clock_gettime(libc::CLOCK_REALTIME, &raw mut time) };
+    time.tv_sec * 1_000_000_000 + time.tv_nsec
+}
+
+/// The CUPTI in use.
+pub fn cupti() -> Option<&'static Cupti> {
+    CUPTI.get()
+}
+
+/// A recording begins. If the program has used CUDA before, CUPTI begins now.
+pub fn begin(settings: Settings, requested: Vec<Kind>) {
+    let mut state = lock(&STATE);
+    *state = State::Waiting(settings, requested);
+    // A program that had CUDA initialised without the variable has the driver's library.
+    if INJECTED.load(Ordering::Acquire) || find::is_loaded(&["libcuda.so"]) {
+        attach(&mut state);
+    }
+}
+
+/// What CUDA's driver calls when a program initialises CUDA. It expects 1.
+#[unsafe(no_mangle)]
+pub extern "C" fn InitializeInjection() -> c_int {
+    let _ = catch_unwind(AssertUnwindSafe(|| {
+        INJECTED.store(true, Ordering::Release);
+        let mut state = lock(&STATE);
+        if matches!(*state, State::Waiting(..)) {
+            attach(&mut state);
+        }
+    }));
+    1
+}
+
+/// From waiting to on or off.
+fn attach(state: &mut State) {
+    let State::Waiting(settings, requested) = &*state else { return };
+    *state = match subscribe(settings, requested) {
+        Ok((subscriber, kinds)) => {
+            PROCESS.store(own_process(), Ordering::Release);
+            IS_ON.store(true, Ordering::Release);
+            State::On { subscriber, kinds }
+        }
+        Err(why) => State::Off { why },
+    };
+}
+
+fn subscribe(settings: &Settings, requested: &[Kind]) -> Result<(usize, Vec<u32>), String> {
+    if CLOSED.load(Ordering::Acquire) {
+        return Err("the process was ending".to_owned());
+    }
+    if !settings.beside_torch && find::is_loaded(&["libtorch_cpu.so", "libkineto.so"]) {
+        return Err(
+            "PyTorch is loaded, so CUPTI is left to torch.profiler, whose recordings `run` \
+                    takes over; --plugin-config cuda.torch=on records all the same, and \
+                    torch.profiler then has no events of the device"
+                .to_owned(),
+        );
+    }
+    let cupti = match CUPTI.get() {
+        Some(cupti) => cupti,
+        None => {
+            let found = find::cupti(settings.cupti.as_deref())?;
+            CUPTI.get_or_init(|| found)
+        }
+    };
+    let failed = |what: &str, code| format!("{what} of {}: {}", cupti.file, cupti.said(code));
+    let subscriber = cupti.subscribe().map_err(|code| match code {
+        MULTIPLE_SUBSCRIBERS => {
+            "another profiler uses CUPTI in this process, and CUPTI has room for one".to_owned()
+        }
+        code => failed("cuptiSubscribe", code),
+    })?;
+    if let Err(code) = cupti.prepare(collect::requested, collect::completed) {
+        cupti.unsubscribe(subscriber);
+        return Err(failed("cuptiActivityRegisterCallbacks", code));
+    }
+    *lock(&CLOCK) = Some(Clock::default());
+    compare_clocks(cupti);
+    let mut kinds = Vec::new();
+    let mut last = cupti::SUCCESS;
+    let asked = ASKED.iter().filter(|(kind, _)| requested.contains(kind));
+    for kind in ALWAYS.iter().chain(asked.flat_map(|(_, records)| *records)) {
+        match cupti.enable(*kind) {
+            Ok(()) => kinds.push(*kind),
+            Err(code) => last = code,
+        }
+    }
+    // A version may lack a kind, but not kernels.
+    let has = |kind: u32| kinds.contains(&kind);
+    let lacks_kernels = requested.contains(&Kind::KERNEL) && !has(kind::CONCURRENT_KERNEL);
+    if lacks_kernels || kinds.iter().all(|kind| ALWAYS.contains(kind)) {
+        kinds.iter().for_each(|kind| cupti.disable(*kind));
+        cupti.unsubscribe(subscriber);
+        return Err(failed("cuptiActivityEnable", last));
+    }
+    at_exit();
+    Ok((subscriber, kinds))
+}
+
+/// CUDA ends with the process, before this file's own functions are called for the last time: what
+/// CUPTI still has must be fetched when the process begins to exit.
+fn at_exit() {
+    extern "C" fn ended() {
+        let _ = catch_unwind(AssertUnwindSafe(|| {
+            flush(true);
+            CLOSED.store(true, Ordering::Release);
+            IS_ON.store(false, Ordering::Release);
+        }));
+    }
+    static ONCE: AtomicBool = AtomicBool::new(false);
+    if !ONCE.swap(true, Ordering::AcqRel) {
+        // SAFETY: a function of this file, which is never unloaded.
+        unsafe { libc::atexit(ended) };
+    }
+}
+
+/// Whether CUPTI may be called.
+fn is_on() -> bool {
+    IS_ON.load(Ordering::Acquire)
+        && !CLOSED.load(Ordering::Acquire)
+        && PROCESS.load(Ordering::Acquire) == own_process()
+}
+
+/// Has CUPTI give back what it has: all of it (`forced`), or what is complete.
+pub fn flush(forced: bool) {
+    let Some(cupti) = cupti().filter(|_| is_on()) else { return };
+    compare_clocks(cupti);
+    // If it fails, the records are missing, and CUPTI counts them as dropped or not at all.
+    let _ = cupti.flush(if forced { cupti::FORCED } else { 0 });
+    collect::add_dropped(cupti.dropped());
+}
+
+/// Collects nothing until [`go_on`].
+pub fn pause() {
+    flush(true);
+    if let (State::On { kinds, .. }, Some(cupti), true) = (&*lock(&STATE), cupti(), is_on()) {
+        kinds.iter().for_each(|kind| cupti.disable(*kind));
+    }
+}
+
+/// Collects again.
+pub fn go_on() {
+    if let (State::On { kinds, .. }, Some(cupti), true) = (&*lock(&STATE), cupti(), is_on()) {
+        for kind in kinds {
+            let _ = cupti.enable(*kind);
+        }
+    }
+}
+
+/// The recording has ended: CUPTI is free for others.
+pub fn end() {
+    let mut state = lock(&STATE);
+    if let (State::On { kinds, subscriber, .. }, Some(cupti), true) = (&*state, cupti(), is_on()) {
+        kinds.iter().for_each(|kind| cupti.disable(*kind));
+        cupti.unsubscribe(*subscriber);
+    }
+    IS_ON.store(false, Ordering::Release);
+    *state = State::Idle;
+}
+
+/// Why nothing was recorded, if CUDA was used and CUPTI could not be.
+pub fn why_off() -> Option<String> {
+    match &*lock(&STATE) {
+        State::Off { why } => Some(format!("CUDA was not recorded: {why}")),
+        State::Waiting(..) if find::is_loaded(&["libcuda.so"]) && !is_named() => Some(format!(
+            "CUDA was used without the plugin: {INJECTION} must name its file before the program \
+             starts, as `counterpoint run --plugin` does"
+        )),
+        _ => None,
+    }
+}
+
+/// Whether the variable names this file.
+fn is_named() -> bool {
+    let Some(named) = std::env::var_os(INJECTION) else { return false };
+    // SAFETY: all zeros is a value of this struct of pointers.
+    let mut info: libc::Dl_info = unsafe { std::mem::zeroed() };
+    let address = InitializeInjection as *const ();
+    // SAFETY: any address may be asked for, and the result is a variable of ours.
+    if unsafe { libc::dladdr(address.cast(), &raw mut info) } == 0 || info.dli_fname.is_null() {
+        return false;
+    }
+    // SAFETY: a C string of the dynamic linker's, which is valid while the object is loaded.
+    let own = unsafe { std::ffi::CStr::from_ptr(info.dli_fname) };
+    let same = |path: &std::path::Path| path.canonicalize().ok();
+    same(std::path::Path::new(&named)) == same(std::path::Path::new(&*own.to_string_lossy()))
+}
+
+/// An op begins on the calling thread.
+pub fn push(kind: u32, id: u64) {
+    if let Some(cupti) = cupti().filter(|_| is_on()) {
+        cupti.push(kind, id);
+    }
+}
+
+/// It ends.
+pub fn pop(kind: u32) {
+    if let Some(cupti) = cupti().filter(|_| is_on()) {
+        cupti.pop(kind);
+    }
+}
+
+fn compare_clocks(cupti: &Cupti) {
+    let before = unix_ns();
+    let Some(now) = cupti.timestamp() else { return };
+    let after = unix_ns();
+    if let Some(clock) = &mut *lock(&CLOCK) {
+        clock.compare(now, before, after);
+    }
+}
+
+/// UTC from CUPTI's time. `None`: the clocks were never compared.
+pub fn utc(time: u64) -> Option<i64> {
+    let offset = lock(&CLOCK).as_ref()?.offset(time)?;
+    Some((time as i64).wrapping_add(offset))
+}
+
+/// How exact [`utc`] is, ns.
+pub fn accuracy_ns() -> Option<u64> {
+    lock(&CLOCK).as_ref()?.accuracy_ns()
+}
+
+/// A function of CUDA.
+#[derive(Clone, Debug)]
+struct Function {
+    name: Arc<str>,
+    is_small_talk: bool,
+}
+
+/// The name of the function of a call, as programs write it.
+pub fn function(call: &Call) -> Arc<str> {
+    with_function(call, |function| Arc::clone(&function.name))
+}
+
+/// Whether a call only asked something, and was answered.
+pub fn is_small_talk(call: &Call) -> bool {
+    call.code == 0 && with_function(call, |function| function.is_small_talk)
+}
+
+fn with_function<T>(call: &Call, answer: impl FnOnce(&Function) -> T) -> T {
+    let key = (call.is_driver, call.function);
+    let known = FUNCTIONS.read().unwrap_or_else(PoisonError::into_inner);
+    if let Some(function) = known.as_ref().and_then(|known| known.get(&key)) {
+        return answer(function);
+    }
+    drop(known);
+    let domain = if call.is_driver { DOMAIN_DRIVER } else { DOMAIN_RUNTIME };
+    let name = match cupti().and_then(|cupti| cupti.callback_name(domain, call.function)) {
+        Some(name) if call.is_driver => name,
+        Some(name) => plain(&name).to_owned(),
+        None => fallback(call),
+    };
+    let is_small_talk = SMALL_TALK.contains(&&*name);
+    let function = Function { name: Arc::from(name), is_small_talk };
+    let mut known = FUNCTIONS.write().unwrap_or_else(PoisonError::into_inner);
+    answer(known.get_or_insert_default().entry(key).or_insert(function))
+}
+
+fn fallback(call: &Call) -> String {
+    let library = if call.is_driver { "driver" } else { "runtime" };
+    format!("{library} function {}", call.function)
+}
+
+/// `cudaMemcpyAsync_ptsz_v7000` is `cudaMemcpyAsync`, for the default stream of a thread, since
+/// CUDA 7.
+fn plain(name: &str) -> &str {
+    let name = match name.rsplit_once("_v") {
+        Some((name, version)) if version.bytes().all(|byte| byte.is_ascii_digit()) => name,
+        _ => name,
+    };
+    name.strip_suffix("_ptsz").or_else(|| name.strip_suffix("_ptds")).unwrap_or(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_those_that_programs_write() {
+        for (name, expected) in [
+            ("cudaLaunchKernel_v7000", "cudaLaunchKernel"),
+            ("cudaMemcpyAsync_ptsz_v7000", "cudaMemcpyAsync"),
+            ("cudaMemcpy_ptds_v7000", "cudaMemcpy"),
+            ("cudaGraphLaunch_v10000", "cudaGraphLaunch"),
+            ("cudaLaunchKernelExC_v11060", "cudaLaunchKernelExC"),
+            ("cuda_vfork", "cuda_vfork"),
+        ] {
+            assert_eq!(plain(name), expected);
+        }
+    }
+}

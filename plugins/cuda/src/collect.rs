@@ -1,0 +1,269 @@
+//! The buffers that CUPTI fills, and what was in them.
+//!
+//! ```text
+//!  CUPTI ─ requested ─► a buffer, or none beyond the limit
+//!        ─ completed ─► its records, read ─► Store ─ take ─► output
+//! ```
+//!
+//! CUPTI calls both functions from threads of its own and of the program. Records are read when a
+//! buffer comes back, because names that they point to could be gone later.
+
+use std::alloc::Layout;
+use std::collections::{BTreeSet, HashMap};
+use std::ffi::{CStr, c_char, c_void};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::attach;
+use crate::cupti::{Cupti, NO_MORE};
+use crate::records::{self, Bytes, Record, Unreadable};
+
+/// Bytes of a buffer. CUPTI needs one for each thread that calls CUDA, and for each context.
+pub const BUFFER: usize = 1 << 20;
+
+/// Bytes that a recording may take unless the host says otherwise.
+pub const DEFAULT_LIMIT: u64 = 256 << 20;
+
+/// Distinct names of kernels that are kept; later ones are called by their address.
+const MOST_NAMES: usize = 100_000;
+
+/// A record, and the name that it pointed to.
+pub type Named = (Record, Option<Arc<str>>);
+
+static STORE: Mutex<Store> = Mutex::new(Store::new());
+
+/// What CUPTI gave and was not handed over yet.
+#[derive(Debug)]
+pub struct Store {
+    /// In the order in which buffers came back.
+    pub records: Vec<Named>,
+    /// Buffers that CUPTI has.
+    lent: BTreeSet<usize>,
+    limit: u64,
+    names: Option<HashMap<usize, Arc<str>>>,
+    /// What is missing.
+    pub missing: Missing,
+}
+
+/// Counts of what could not be recorded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Missing {
+    /// Records beyond the limit.
+    pub beyond: u64,
+    /// Records that CUPTI had no room for.
+    pub dropped: u64,
+    /// Records that are shorter than their kind is, and buffers whose end could not be found.
+    pub damaged: u64,
+    /// Records of kinds that are not known.
+    pub unknown: u64,
+}
+
+impl Store {
+    const fn new() -> Self {
+        Self {
+            records: Vec::new(),
+            lent: BTreeSet::new(),
+            limit: DEFAULT_LIMIT,
+            names: None,
+            missing: Missing { beyond: 0, dropped: 0, damaged: 0, unknown: 0 },
+        }
+    }
+
+    /// Bytes in use.
+    fn taken(&self) -> u64 {
+        (self.lent.len() * BUFFER + self.records.len() * size_of::<Named>()) as u64
+    }
+
+    fn push(&mut self, record: Named) {
+        let size = (self.records.len() * size_of::<Named>()) as u64;
+        if size >= self.limit {
+            self.missing.beyond += 1;
+            return;
+        }
+        self.records.push(record);
+    }
+
+    /// A name, kept once.
+    ///
+    /// # Safety
+    /// `address` is 0 or that of a C string.
+    unsafe fn name(&mut self, address: usize) -> Option<Arc<str>> {
+        if address == 0 {
+            return None;
+        }
+        // SAFETY: the caller's promise.
+        let text = unsafe { CStr::from_ptr(address as *const c_char) }.to_string_lossy();
+        let names = self.names.get_or_insert_default();
+        // The memory of a name may be used again for another one.
+        if let Some(known) = names.get(&address).filter(|known| ***known == *text) {
+            return Some(Arc::clone(known));
+        }
+        let name: Arc<str> = Arc::from(&*text);
+        if names.len() < MOST_NAMES {
+            names.insert(address, Arc::clone(&name));
+        }
+        Some(name)
+    }
+}
+
+fn store() -> MutexGuard<'static, Store> {
+    STORE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn layout() -> Layout {
+    // CUPTI wants 8.
+    const {
+        match Layout::from_size_align(BUFFER, 8) {
+            Ok(layout) => layout,
+            Err(_) => panic!("8 is a power of two"),
+        }
+    }
+}
+
+/// A recording begins: nothing is left of the one before.
+pub fn open() {
+    let mut store = store();
+    let lent = std::mem::take(&mut store.lent);
+    *store = Store { lent, ..Store::new() };
+}
+
+/// Sets how many bytes may be in use.
+pub fn set_limit(bytes: u64) {
+    store().limit = bytes;
+}
+
+/// Records that CUPTI itself could not keep.
+pub fn add_dropped(count: u64) {
+    store().missing.dropped += count;
+}
+
+/// Takes what was recorded so far.
+pub fn take() -> (Vec<Named>, Missing) {
+    let mut store = store();
+    (std::mem::take(&mut store.records), std::mem::take(&mut store.missing))
+}
+
+/// CUPTI asks for a buffer. Without one it drops records and counts them.
+///
+/// # Safety
+/// CUPTI calls this, with three variables of its own.
+pub unsafe extern "C" fn requested(buffer: *mut *mut u8, size: *mut usize, most: *mut usize) {
+    if buffer.is_null() || size.is_null() || most.is_null() {
+        return;
+    }
+    let given = catch_unwind(AssertUnwindSafe(|| {
+        let mut store = store();
+        // There is always one, so that a small limit does not stop everything.
+        if !store.lent.is_empty() && store.taken() + BUFFER as u64 > store.limit {
+            return std::ptr::null_mut();
+        }
+        // SAFETY: the size is not 0.
+        let made = unsafe { std::alloc::alloc_zeroed(layout()) };
+        if !made.is_null() {
+            store.lent.insert(made as usize);
+        }
+        made
+    }));
+    let given = given.unwrap_or(std::ptr::null_mut());
+    // SAFETY: CUPTI's variables. No limit on the number of records.
+    unsafe {
+        *buffer = given;
+        *size = if given.is_null() { 0 } else { BUFFER };
+        *most = 0;
+    }
+}
+
+/// CUPTI gives a buffer back, with records in its first `valid` bytes.
+///
+/// # Safety
+/// CUPTI calls this, with a buffer that [`requested`] gave it.
+pub unsafe extern "C" fn completed(
+    _context: *mut c_void,
+    _stream: u32,
+    buffer: *mut u8,
+    _size: usize,
+    valid: usize,
+) {
+    let _ = catch_unwind(AssertUnwindSafe(|| {
+        if buffer.is_null() {
+            return;
+        }
+        let mut store = store();
+        if !store.lent.remove(&(buffer as usize)) {
+            // Not ours: it is neither read nor freed.
+            store.missing.damaged += 1;
+            return;
+        }
+        if let Some(cupti) = attach::cupti() {
+            // SAFETY: it is one of ours, and as long as BUFFER.
+            unsafe { read(&mut store, cupti, buffer, valid) };
+        }
+        drop(store);
+        // SAFETY: made by `requested`, which has forgotten it now.
+        unsafe { std::alloc::dealloc(buffer, layout()) };
+    }));
+}
+
+/// Reads the records of a buffer.
+///
+/// # Safety
+/// `buffer` has [`BUFFER`] bytes, and CUPTI filled it.
+unsafe fn read(store: &mut Store, cupti: &Cupti, buffer: *mut u8, valid: usize) {
+    if valid > BUFFER {
+        store.missing.damaged += 1;
+        return;
+    }
+    let begin = buffer as usize;
+    let mut record = std::ptr::null_mut();
+    let mut before: Option<usize> = None;
+    loop {
+        // SAFETY: the caller's promise; `record` came from this function, or is null.
+        let next = unsafe { cupti.next_record(buffer, valid, record) };
+        let at = match next {
+            Ok(found) => match (found as usize).checked_sub(begin) {
+                // It must go forward and stay inside.
+                Some(at) if at < valid && before.is_none_or(|before| before < at) => Some(at),
+                _ => {
+                    store.missing.damaged += 1;
+                    None
+                }
+            },
+            Err(NO_MORE) => None,
+            Err(_) => {
+                store.missing.damaged += 1;
+                None
+            }
+        };
+        if let Some(before) = before {
+            let end = at.unwrap_or(valid);
+            // SAFETY: within the buffer, of which the first `valid` bytes are CUPTI's records.
+            let bytes = unsafe { std::slice::from_raw_parts(buffer.add(before), end - before) };
+            // SAFETY: names are those that CUPTI's records point to.
+            unsafe { keep(store, Bytes(bytes)) };
+        }
+        let Some(at) = at else { return };
+        before = Some(at);
+        record = buffer.wrapping_add(at);
+    }
+}
+
+/// Reads a record and keeps it.
+///
+/// # Safety
+/// It is one of CUPTI's, so names that it points to are C strings.
+unsafe fn keep(store: &mut Store, bytes: Bytes<'_>) {
+    match records::read(bytes) {
+        Ok(record) => {
+            let address = match record {
+                Record::Kernel { name, .. } | Record::Device { name, .. } => name,
+                Record::Call(call) if attach::is_small_talk(&call) => return,
+                _ => 0,
+            };
+            // SAFETY: the caller's promise.
+            let name = unsafe { store.name(address) };
+            store.push((record, name));
+        }
+        Err(Unreadable::Unknown(_)) => store.missing.unknown += 1,
+        Err(Unreadable::Short) => store.missing.damaged += 1,
+    }
+}

@@ -1,0 +1,289 @@
+//! CUPTI's functions, looked up when they are needed: this shared object is not linked with CUPTI, so
+//! it can be loaded on machines without it. Names, numbers and types are those of `cupti_activity.h`,
+//! `cupti_callbacks.h` and `cupti_result.h` of CUDA 11.8 to 13.5, in which they are the same.
+
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
+
+/// `CUptiResult`.
+pub type Code = c_int;
+/// `CUPTI_SUCCESS`.
+pub const SUCCESS: Code = 0;
+/// `CUPTI_ERROR_MAX_LIMIT_REACHED`: a buffer has no further record.
+pub const NO_MORE: Code = 12;
+/// `CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED`.
+pub const MULTIPLE_SUBSCRIBERS: Code = 39;
+
+/// `CUPTI_CB_DOMAIN_DRIVER_API`.
+pub const DOMAIN_DRIVER: u32 = 1;
+/// `CUPTI_CB_DOMAIN_RUNTIME_API`.
+pub const DOMAIN_RUNTIME: u32 = 2;
+/// `CUPTI_EXTERNAL_CORRELATION_KIND_CUSTOM0`, for ids of ops.
+pub const EXTERNAL_OP: u32 = 3;
+/// `CUPTI_EXTERNAL_CORRELATION_KIND_CUSTOM1`, for ranges that the program marks.
+pub const EXTERNAL_RANGE: u32 = 4;
+/// `CUPTI_ACTIVITY_THREAD_ID_TYPE_SYSTEM`.
+const SYSTEM_THREADS: u32 = 1;
+/// `CUPTI_ACTIVITY_FLAG_FLUSH_FORCED`.
+pub const FORCED: u32 = 1;
+
+/// `CUpti_CallbackFunc`.
+pub type Callback = unsafe extern "C" fn(*mut c_void, u32, u32, *const c_void);
+/// `CUpti_BuffersCallbackRequestFunc`.
+pub type Requested = unsafe extern "C" fn(*mut *mut u8, *mut usize, *mut usize);
+/// `CUpti_BuffersCallbackCompleteFunc`.
+pub type Completed = unsafe extern "C" fn(*mut c_void, u32, *mut u8, usize, usize);
+
+macro_rules! functions {
+    (
+        needed { $( $name:ident $symbol:literal ( $($argument:ty),* ); )* }
+        optional { $( $may:ident $may_symbol:literal ( $($may_argument:ty),* ); )* }
+    ) => {
+        /// The functions of one CUPTI.
+        #[derive(Debug)]
+        pub struct Functions {
+            $( $name: unsafe extern "C" fn($($argument),*) -> Code, )*
+            $( $may: Option<unsafe extern "C" fn($($may_argument),*) -> Code>, )*
+        }
+
+        impl Functions {
+            /// Looks all functions up. The error is the name of one that is needed and missing.
+            ///
+            /// # Safety
+            /// `handle` is a library with CUPTI's interface, which stays loaded.
+            unsafe fn of(handle: *mut c_void) -> Result<Self, &'static str> {
+                Ok(Self {
+                    // SAFETY: a function with this name has this type, as CUPTI's headers say.
+                    $( $name: unsafe {
+                        std::mem::transmute::<*mut c_void, unsafe extern "C" fn($($argument),*) -> Code>(
+                            symbol(handle, $symbol).ok_or($symbol)?,
+                        )
+                    }, )*
+                    $( $may: symbol(handle, $may_symbol).map(|found| {
+                        // SAFETY: as above.
+                        unsafe {
+                            std::mem::transmute::<
+                                *mut c_void,
+                                unsafe extern "C" fn($($may_argument),*) -> Code,
+                            >(found)
+                        }
+                    }), )*
+                })
+            }
+        }
+    };
+}
+
+functions! {
+    needed {
+        version "cuptiGetVersion" (*mut u32);
+        timestamp "cuptiGetTimestamp" (*mut u64);
+        subscribe "cuptiSubscribe" (*mut *mut c_void, Callback, *mut c_void);
+        unsubscribe "cuptiUnsubscribe" (*mut c_void);
+        callbacks "cuptiActivityRegisterCallbacks" (Requested, Completed);
+        enable "cuptiActivityEnable" (u32);
+        disable "cuptiActivityDisable" (u32);
+        flush "cuptiActivityFlushAll" (u32);
+        next_record "cuptiActivityGetNextRecord" (*mut u8, usize, *mut *mut u8);
+        dropped "cuptiActivityGetNumDroppedRecords" (*mut c_void, u32, *mut usize);
+        callback_name "cuptiGetCallbackName" (u32, u32, *mut *const c_char);
+        thread_ids "cuptiSetThreadIdType" (u32);
+    }
+    optional {
+        result_text "cuptiGetResultString" (Code, *mut *const c_char);
+        push "cuptiActivityPushExternalCorrelationId" (u32, u64);
+        pop "cuptiActivityPopExternalCorrelationId" (u32, *mut u64);
+    }
+}
+
+fn symbol(handle: *mut c_void, name: &str) -> Option<*mut c_void> {
+    let name = CString::new(name).ok()?;
+    // SAFETY: a handle of dlopen's, and a C string.
+    let found = unsafe { libc::dlsym(handle, name.as_ptr()) };
+    (!found.is_null()).then_some(found)
+}
+
+/// A CUPTI that is loaded, for good.
+#[derive(Debug)]
+pub struct Cupti {
+    functions: Functions,
+    /// Its file, as it was named when it was loaded.
+    pub file: String,
+    /// `CUPTI_API_VERSION`: 130001 is that of CUDA 13.0, update 1.
+    pub version: u32,
+}
+
+/// A code as an error.
+fn checked(code: Code) -> Result<(), Code> {
+    if code == SUCCESS { Ok(()) } else { Err(code) }
+}
+
+impl Cupti {
+    /// Loads a file, or a library that the dynamic linker finds by its name. `only_loaded`: only if the
+    /// process has it already.
+    ///
+    /// # Errors
+    /// Says why it cannot be used.
+    pub fn load(file: &str, only_loaded: bool) -> Result<Self, String> {
+        let name = CString::new(file).map_err(|_| format!("{file:?} has a zero byte"))?;
+        let only = if only_loaded { libc::RTLD_NOLOAD } else { 0 };
+        // SAFETY: a C string. The constructors of a library that the user or the program chose run.
+        let handle =
+            unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL | only) };
+        if handle.is_null() {
+            return Err(linker_said().unwrap_or_else(|| format!("{file}: not loaded")));
+        }
+        // SAFETY: the handle is never closed.
+        let functions = unsafe { Functions::of(handle) }
+            .map_err(|missing| format!("{file} has no function {missing}"))?;
+        let mut version = 0;
+        // SAFETY: CUPTI's function, with a variable of ours.
+        let code = unsafe { (functions.version)(&raw mut version) };
+        let cupti = Self { functions, file: file.to_owned(), version };
+        match code {
+            SUCCESS => Ok(cupti),
+            code => Err(format!("{file}: cuptiGetVersion: {}", cupti.said(code))),
+        }
+    }
+
+    /// A code in words.
+    pub fn said(&self, code: Code) -> String {
+        let mut text = std::ptr::null();
+        let known = self.functions.result_text.is_some_and(|ask| {
+            // SAFETY: CUPTI's function, with a variable of ours.
+            unsafe { ask(code, &raw mut text) == SUCCESS && !text.is_null() }
+        });
+        if known {
+            // SAFETY: a C string of CUPTI's, which lives as long as the library.
+            let text = unsafe { CStr::from_ptr(text) }.to_string_lossy();
+            format!("error {code} ({text})")
+        } else {
+            format!("error {code}")
+        }
+    }
+
+    /// CUPTI's clock now, ns.
+    pub fn timestamp(&self) -> Option<u64> {
+        let mut now = 0;
+        // SAFETY: CUPTI's function, with a variable of ours.
+        (unsafe { (self.functions.timestamp)(&raw mut now) } == SUCCESS && now != 0).then_some(now)
+    }
+
+    /// Becomes the only user of CUPTI's callbacks in this process. The callback is not called, because
+    /// none is enabled.
+    ///
+    /// # Errors
+    /// CUPTI's code; [`MULTIPLE_SUBSCRIBERS`] if another profiler was first.
+    pub fn subscribe(&self) -> Result<usize, Code> {
+        unsafe extern "C" fn nothing(_: *mut c_void, _: u32, _: u32, _: *const c_void) {}
+        let mut handle = std::ptr::null_mut();
+        // SAFETY: CUPTI's function, with a variable and a function of ours.
+        let code =
+            unsafe { (self.functions.subscribe)(&raw mut handle, nothing, std::ptr::null_mut()) };
+        checked(code).map(|()| handle as usize)
+    }
+
+    /// Ends what [`Self::subscribe`] began.
+    pub fn unsubscribe(&self, subscriber: usize) {
+        // SAFETY: CUPTI's function, with a handle that it gave out.
+        let _ = unsafe { (self.functions.unsubscribe)(subscriber as *mut c_void) };
+    }
+
+    /// Has CUPTI use these functions, and the kernel's numbers of threads.
+    ///
+    /// # Errors
+    /// CUPTI's code.
+    pub fn prepare(&self, requested: Requested, completed: Completed) -> Result<(), Code> {
+        // SAFETY: CUPTI's functions; ours live as long as this shared object, which is never unloaded.
+        unsafe {
+            checked((self.functions.thread_ids)(SYSTEM_THREADS))?;
+            checked((self.functions.callbacks)(requested, completed))
+        }
+    }
+
+    /// Collects records of a kind from now on.
+    ///
+    /// # Errors
+    /// CUPTI's code.
+    pub fn enable(&self, kind: u32) -> Result<(), Code> {
+        // SAFETY: CUPTI's function.
+        checked(unsafe { (self.functions.enable)(kind) })
+    }
+
+    /// Collects none from now on.
+    pub fn disable(&self, kind: u32) {
+        // SAFETY: CUPTI's function.
+        let _ = unsafe { (self.functions.disable)(kind) };
+    }
+
+    /// Hands over what is complete; with [`FORCED`], all.
+    ///
+    /// # Errors
+    /// CUPTI's code.
+    pub fn flush(&self, flag: u32) -> Result<(), Code> {
+        // SAFETY: CUPTI's function.
+        checked(unsafe { (self.functions.flush)(flag) })
+    }
+
+    /// The record after `record` in a buffer; null: the first.
+    ///
+    /// # Errors
+    /// CUPTI's code; [`NO_MORE`] at the end.
+    ///
+    /// # Safety
+    /// `buffer` is one that CUPTI filled with `valid` bytes, and `record` came from this function.
+    pub unsafe fn next_record(
+        &self,
+        buffer: *mut u8,
+        valid: usize,
+        mut record: *mut u8,
+    ) -> Result<*mut u8, Code> {
+        // SAFETY: the caller's promise.
+        let code = unsafe { (self.functions.next_record)(buffer, valid, &raw mut record) };
+        checked(code).map(|()| record)
+    }
+
+    /// Records that CUPTI could not keep since this was asked last.
+    pub fn dropped(&self) -> u64 {
+        let mut count = 0;
+        // SAFETY: CUPTI's function, with a variable of ours. No context: all of them.
+        let code = unsafe { (self.functions.dropped)(std::ptr::null_mut(), 0, &raw mut count) };
+        if code == SUCCESS { count as u64 } else { 0 }
+    }
+
+    /// The name of a function of CUDA.
+    pub fn callback_name(&self, domain: u32, function: u32) -> Option<String> {
+        let mut name = std::ptr::null();
+        // SAFETY: CUPTI's function, with a variable of ours.
+        let code = unsafe { (self.functions.callback_name)(domain, function, &raw mut name) };
+        if code != SUCCESS || name.is_null() {
+            return None;
+        }
+        // SAFETY: a C string of CUPTI's, which lives as long as the library.
+        Some(unsafe { CStr::from_ptr(name) }.to_string_lossy().into_owned())
+    }
+
+    /// An op begins on the calling thread.
+    pub fn push(&self, kind: u32, id: u64) {
+        if let Some(push) = self.functions.push {
+            // SAFETY: CUPTI's function.
+            let _ = unsafe { push(kind, id) };
+        }
+    }
+
+    /// It ends.
+    pub fn pop(&self, kind: u32) {
+        if let Some(pop) = self.functions.pop {
+            let mut last = 0;
+            // SAFETY: CUPTI's function, with a variable of ours.
+            let _ = unsafe { pop(kind, &raw mut last) };
+        }
+    }
+}
+
+/// Why dlopen failed.
+fn linker_said() -> Option<String> {
+    // SAFETY: no arguments. The text is this thread's until its next call of the dynamic linker.
+    let text = unsafe { libc::dlerror() };
+    // SAFETY: as above.
+    (!text.is_null()).then(|| unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned())
+}

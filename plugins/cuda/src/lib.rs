@@ -1,0 +1,193 @@
+//! A profiler plugin that records CUDA programs with CUPTI's activity interface: kernels, copies, fills
+//! and waits of devices, and the calls of CUDA's runtime and driver, with arrows from each launch to
+//! what it launched. It is for programs without a profiler of their own. CUDA's driver loads the same
+//! shared object, named by `CUDA_INJECTION64_PATH`, when the program initialises CUDA.
+//!
+//! ```text
+//!  program ─► CUDA ─► CUPTI ─► collect ─ output ─► plugin (this file) ─► host
+//!               │                ▲
+//!               └─ InitializeInjection ─► attach
+//! ```
+//!
+//! | module | what |
+//! |---|---|
+//! | `attach` | when CUPTI is used, and by whom; its clock |
+//! | `find` | where CUPTI is |
+//! | `cupti` | CUPTI's functions |
+//! | `collect` | the buffers that CUPTI fills |
+//! | `records` | the layout of CUPTI's records |
+//! | `names` | names of kernels |
+//! | `output` | records as events |
+//! | `settings` | what the user says |
+//!
+//! Rules: nothing is linked with CUDA; without it, and in a program that does not use it, nothing
+//! happens. The plugin prints nothing, waits for no device, and keeps panics to itself. What it cannot
+//! record is counted and said at the end.
+#![deny(unsafe_op_in_unsafe_fn)]
+
+mod attach;
+mod collect;
+mod cupti;
+mod find;
+mod names;
+mod output;
+mod records;
+mod settings;
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use plugin::{Configuration, Error, Kind, Level, Profiler, Session, Trace};
+
+use collect::Missing;
+use cupti::{EXTERNAL_OP, EXTERNAL_RANGE};
+use output::Output;
+use settings::Settings;
+
+/// The plugin.
+#[derive(Debug)]
+pub struct Cuda;
+
+/// One recording. There is one at a time in a process, because CUPTI has room for one.
+#[derive(Debug)]
+pub struct Recording {
+    settings: Mutex<Settings>,
+    output: Mutex<Output>,
+}
+
+static IS_RECORDING: AtomicBool = AtomicBool::new(false);
+
+impl Profiler for Cuda {
+    const NAME: &'static str = "counterpoint cuda";
+    /// The last is for PyTorch, which does not ask for kernels.
+    const KINDS: &'static [Kind] = &[
+        Kind::KERNEL,
+        Kind::MEMCPY,
+        Kind::MEMSET,
+        Kind::RUNTIME,
+        Kind::DRIVER,
+        Kind::SYNC,
+        Kind::OVERHEAD,
+    ];
+    type Session = Recording;
+
+    fn create(requested: &[Kind]) -> Result<Recording, Error> {
+        if IS_RECORDING.swap(true, Ordering::AcqRel) {
+            return Err("another recording of this process has not ended".into());
+        }
+        collect::open();
+        Ok(Recording { settings: Mutex::default(), output: Mutex::new(Output::new(requested)) })
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Recording {
+    fn hand_over(&self, last: bool, trace: &mut Trace<'_>) -> Result<(), Error> {
+        attach::flush(last);
+        let (records, missing) = collect::take();
+        let mut output = lock(&self.output);
+        output.hand_over(&records, last, trace);
+        let untimed = output.take_untimed();
+        let counts = [
+            (plugin::Missing::Overflow, missing.beyond + missing.dropped),
+            (plugin::Missing::Times, untimed),
+        ];
+        let counts = counts.into_iter().filter(|(_, count)| *count > 0);
+        let are_counted = counts.fold(true, |all, (what, n)| trace.missing(what, n) && all);
+        let Some(text) = said(missing, untimed) else { return Ok(()) };
+        // What does not fit is the host's to count; what cannot be read is a failure.
+        if are_counted && missing.damaged + missing.unknown == 0 {
+            plugin::log(Level::Warning, &text);
+            Ok(())
+        } else {
+            Err(Error(text))
+        }
+    }
+}
+
+impl Session for Recording {
+    fn start(&self) -> Result<(), Error> {
+        let requested = lock(&self.output).requested().to_vec();
+        attach::begin(lock(&self.settings).clone(), requested);
+        Ok(())
+    }
+
+    fn stop(&self) -> Result<(), Error> {
+        attach::pause();
+        Ok(())
+    }
+
+    fn process(&self, trace: &mut Trace<'_>) -> Result<(), Error> {
+        self.hand_over(true, trace)?;
+        match attach::why_off() {
+            Some(text) => Err(Error(text)),
+            None => Ok(()),
+        }
+    }
+
+    fn push_correlation(&self, id: u64) {
+        attach::push(EXTERNAL_OP, id);
+    }
+
+    fn pop_correlation(&self) {
+        attach::pop(EXTERNAL_OP);
+    }
+
+    fn push_user_correlation(&self, id: u64) {
+        attach::push(EXTERNAL_RANGE, id);
+    }
+
+    fn pop_user_correlation(&self) {
+        attach::pop(EXTERNAL_RANGE);
+    }
+
+    fn configure(&self, configuration: &Configuration<'_>) -> Result<(), Error> {
+        if let Some(bytes) = configuration.max_buffer_bytes {
+            collect::set_limit(bytes);
+        }
+        *lock(&self.settings) = Settings::parse(configuration.text)?;
+        Ok(())
+    }
+
+    fn toggle(&self, enabled: bool) -> Result<(), Error> {
+        if enabled {
+            attach::go_on();
+        } else {
+            attach::pause();
+        }
+        Ok(())
+    }
+
+    fn flush(&self, trace: &mut Trace<'_>) -> Result<(), Error> {
+        self.hand_over(false, trace)
+    }
+}
+
+impl Drop for Recording {
+    fn drop(&mut self) {
+        attach::end();
+        IS_RECORDING.store(false, Ordering::Release);
+    }
+}
+
+/// A sentence about what is missing.
+fn said(missing: Missing, untimed: u64) -> Option<String> {
+    let Missing { beyond, dropped, damaged, unknown } = missing;
+    let parts: Vec<String> = [
+        (beyond, "records did not fit into the buffer"),
+        (dropped, "records were dropped by CUPTI, which had no room for them"),
+        (damaged, "records or buffers of CUPTI are damaged"),
+        (unknown, "records of CUPTI are of a kind that is not known"),
+        (untimed, "kernels, copies or fills have no times, because CUPTI gave none"),
+    ]
+    .iter()
+    .filter(|(count, _)| *count != 0)
+    .map(|(count, what)| format!("{count} {what}"))
+    .collect();
+    (!parts.is_empty()).then(|| parts.join("; "))
+}
+
+plugin::export_plugin!(Cuda);

@@ -1,0 +1,425 @@
+//! Records as events of a trace.
+//!
+//! A call that launches something and what it launched come in different buffers, often seconds apart,
+//! and have the same correlation. The arrow between them needs both, so such a call waits here until
+//! its work has come, or the recording ends.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+
+use plugin::{Event, Kind, Trace};
+
+use crate::attach;
+use crate::collect::Named;
+use crate::cupti::{EXTERNAL_OP, EXTERNAL_RANGE};
+use crate::names::Names;
+use crate::records::{Call, Record, Work};
+
+/// Correlations whose op or work is remembered. A launch is older than its work by as many at most.
+const MOST: usize = 1 << 20;
+
+/// Turns records into events.
+#[derive(Debug)]
+pub struct Output {
+    requested: Vec<Kind>,
+    names: Names,
+    /// Devices by number: name, memory, multiprocessors, capability.
+    devices: BTreeMap<u32, (Arc<str>, u64, u32, [u32; 2])>,
+    /// The device of each context.
+    contexts: HashMap<u32, u32>,
+    /// The thread of each call of these records, by correlation: of waits, which do not say it.
+    callers: HashMap<u32, u32>,
+    /// Threads that have a name.
+    threads: BTreeSet<u32>,
+    /// Streams that have a row: device, stream.
+    streams: BTreeSet<(u32, u32)>,
+    /// The op, and the range, in which a call was made, by correlation.
+    ops: BTreeMap<u32, [Option<u64>; 2]>,
+    /// Calls that wait for their work.
+    waiting: BTreeMap<u32, Call>,
+    /// Correlations whose work has come.
+    worked: BTreeSet<u32>,
+    /// Work of which CUPTI does not know the times.
+    untimed: u64,
+}
+
+impl Output {
+    /// Only events of these kinds are handed over.
+    pub fn new(requested: &[Kind]) -> Self {
+        Self {
+            requested: requested.to_vec(),
+            names: Names::default(),
+            devices: BTreeMap::new(),
+            contexts: HashMap::new(),
+            callers: HashMap::new(),
+            threads: BTreeSet::new(),
+            streams: BTreeSet::new(),
+            ops: BTreeMap::new(),
+            waiting: BTreeMap::new(),
+            worked: BTreeSet::new(),
+            untimed: 0,
+        }
+    }
+
+    /// The kinds that were asked for.
+    pub fn requested(&self) -> &[Kind] {
+        &self.requested
+    }
+
+    fn wants_work(&self) -> bool {
+        [Kind::KERNEL, Kind::MEMCPY, Kind::MEMSET].into_iter().any(|kind| self.wants(kind))
+    }
+
+    fn wants(&self, kind: Kind) -> bool {
+        self.requested.contains(&kind)
+    }
+
+    /// Hands over what was recorded; `last`: nothing comes after it.
+    pub fn hand_over(&mut self, records: &[Named], last: bool, trace: &mut Trace<'_>) {
+        // What others refer to comes first, wherever it stands.
+        self.callers.clear();
+        for (record, name) in records {
+            match *record {
+                Record::Call(call) => {
+                    self.callers.insert(call.correlation, call.thread);
+                }
+                Record::Device { id, memory, multiprocessors, capability, .. } => {
+                    let name = name.clone().unwrap_or_else(|| Arc::from("CUDA device"));
+                    self.devices.insert(id, (name, memory, multiprocessors, capability));
+                }
+                Record::Context { context, device } => {
+                    self.contexts.insert(context, device);
+                }
+                Record::External { kind, id, correlation } => {
+                    let ids = self.ops.entry(correlation).or_default();
+                    match kind {
+                        EXTERNAL_OP => ids[0] = Some(id),
+                        EXTERNAL_RANGE => ids[1] = Some(id),
+                        _ => {}
+                    }
+                }
+                _ => {}
+            }
+        }
+        for (record, name) in records {
+            if let Record::Call(call) = record {
+                self.name_thread(call.thread, trace);
+            }
+            self.record(record, name.as_ref(), trace);
+        }
+        self.release(last, trace);
+        self.describe(trace);
+        forget(&mut self.ops);
+        while self.worked.len() > MOST {
+            self.worked.pop_first();
+        }
+    }
+
+    /// Work without times that was not counted yet.
+    pub fn take_untimed(&mut self) -> u64 {
+        std::mem::take(&mut self.untimed)
+    }
+
+    fn record(&mut self, record: &Record, name: Option<&Arc<str>>, trace: &mut Trace<'_>) {
+        match *record {
+            Record::Call(call) => self.call(call, trace),
+            Record::Kernel { work, grid, block, registers, shared, .. } => {
+                let name = match name {
+                    Some(name) => self.names.shown(name),
+                    None => Arc::from("kernel without a name"),
+                };
+                let wide = |numbers: [i32; 3]| numbers.map(i64::from);
+                self.work(Kind::KERNEL, &work, &name, trace, |added| {
+                    added
+                        .arg("grid", &wide(grid)[..])
+                        .arg("block", &wide(block)[..])
+                        .arg("registers per thread", u32::from(registers))
+                        .arg("shared memory", i64::from(shared[0]) + i64::from(shared[1]))
+                });
+            }
+            Record::Copy { work, kinds, bytes, peers } => {
+                let name = copy_name(kinds);
+                self.work(Kind::MEMCPY, &work, &name, trace, |added| {
+                    let added = added.arg("bytes", bytes);
+                    match peers {
+                        Some([from, to]) => added.arg("from device", from).arg("to device", to),
+                        None => added,
+                    }
+                });
+            }
+            Record::Fill { work, memory, bytes } => {
+                let name = format!("Memset ({})", memory_kind(memory));
+                self.work(Kind::MEMSET, &work, &name, trace, |added| added.arg("bytes", bytes));
+            }
+            Record::Wait { what, start, end, context, stream, correlation } => {
+                self.wait(what, (start, end), context, stream, correlation, trace);
+            }
+            Record::Overhead { what, start, end, thread } => {
+                self.overhead(overhead_name(what), (start, end), thread, trace);
+            }
+            Record::Device { .. } | Record::Context { .. } | Record::External { .. } => {}
+        }
+    }
+
+    /// Names a thread as the kernel does, if it has not ended yet.
+    fn name_thread(&mut self, thread: u32, trace: &mut Trace<'_>) {
+        if self.threads.insert(thread) {
+            let name = std::fs::read_to_string(format!("/proc/self/task/{thread}/comm"));
+            if let Ok(name) = name {
+                trace.thread_name(std::process::id() as i32, thread as i32, name.trim_end());
+            }
+        }
+    }
+
+    fn call(&mut self, call: Call, trace: &mut Trace<'_>) {
+        if !self.wants(if call.is_driver { Kind::DRIVER } else { Kind::RUNTIME }) {
+            return;
+        }
+        if self.worked.remove(&call.correlation) {
+            self.add_call(&call, true, trace);
+        } else if call.code == 0 && self.wants_work() && launches(&attach::function(&call)) {
+            // A call of the driver in a call of the runtime has the same correlation: the first waits.
+            if let Some(other) = self.waiting.insert(call.correlation, call) {
+                self.add_call(&other, false, trace);
+            }
+        } else {
+            self.add_call(&call, false, trace);
+        }
+    }
+
+    /// Hands over calls whose work has come; at the end all, and when too many wait, the oldest.
+    fn release(&mut self, last: bool, trace: &mut Trace<'_>) {
+        let ready: Vec<u32> = if last {
+            self.waiting.keys().copied().collect()
+        } else {
+            let excess = self.waiting.len().saturating_sub(MOST);
+            let oldest = self.waiting.keys().take(excess).copied();
+            let worked = self.waiting.keys().filter(|id| self.worked.contains(id)).copied();
+            oldest.chain(worked).collect()
+        };
+        for correlation in ready {
+            let has_work = self.worked.remove(&correlation);
+            if let Some(call) = self.waiting.remove(&correlation) {
+                self.add_call(&call, has_work, trace);
+            }
+        }
+    }
+
+    fn add_call(&self, call: &Call, launches: bool, trace: &mut Trace<'_>) {
+        let Some((start, end)) = times(call.start, call.end) else { return };
+        let kind = if call.is_driver { Kind::DRIVER } else { Kind::RUNTIME };
+        let event = Event::new(kind, start, end)
+            .thread(std::process::id() as i32, call.thread as i32)
+            .correlation(call.correlation.into());
+        let mut added = trace.event(&event).name(&attach::function(call));
+        if let Some(op) = self.op(call.correlation) {
+            added = added.arg("External id", op);
+        }
+        if call.code != 0 {
+            added = added.arg("error", call.code);
+        }
+        if launches {
+            added.launches(call.correlation);
+        }
+    }
+
+    fn op(&self, correlation: u32) -> Option<u64> {
+        let [op, range] = self.ops.get(&correlation)?;
+        op.or(*range)
+    }
+
+    fn work(
+        &mut self,
+        kind: Kind,
+        work: &Work,
+        name: &str,
+        trace: &mut Trace<'_>,
+        details: impl for<'a, 't> FnOnce(plugin::EventInTrace<'a, 't>) -> plugin::EventInTrace<'a, 't>,
+    ) {
+        if !self.wants(kind) {
+            return;
+        }
+        let Some((start, end)) = times(work.start, work.end) else {
+            self.untimed += 1;
+            return;
+        };
+        self.streams.insert((work.device, work.stream));
+        let event = Event::new(kind, start, end)
+            .device(work.device as i32)
+            .stream(work.stream as i32)
+            .correlation(work.correlation.into());
+        let mut added = details(trace.event(&event).name(name)).arg("context", work.context);
+        if work.graph_node != 0 {
+            added = added.arg("graph node id", work.graph_node);
+        }
+        if let Some(op) = self.op(work.correlation) {
+            added = added.arg("External id", op);
+        }
+        let has_call = self.wants(Kind::RUNTIME) || self.wants(Kind::DRIVER);
+        if work.correlation != 0 && has_call {
+            added.launched_by(work.correlation);
+            self.worked.insert(work.correlation);
+        }
+    }
+
+    /// A wait is on the thread that waits, inside of its call: on the stream's row it would overlap
+    /// the work that it waits for, and timelines leave out what overlaps. If the call is not recorded,
+    /// so that the thread is not known, it is on the stream all the same.
+    fn wait(
+        &mut self,
+        what: u32,
+        (start, end): (u64, u64),
+        context: u32,
+        stream: Option<u32>,
+        correlation: u32,
+        trace: &mut Trace<'_>,
+    ) {
+        if !self.wants(Kind::SYNC) {
+            return;
+        }
+        let Some((start, end)) = times(start, end) else { return };
+        let event = Event::new(Kind::SYNC, start, end).correlation(correlation.into());
+        if let Some(thread) = self.callers.get(&correlation) {
+            let event = event.thread(std::process::id() as i32, *thread as i32);
+            let added = trace.event(&event).name(wait_name(what)).arg("context", context);
+            if let Some(stream) = stream {
+                added.arg("of stream", stream);
+            }
+        } else if let Some(device) = self.contexts.get(&context) {
+            // A wait for the whole context is on no stream; Kineto has it on -1, too.
+            let event = event.device(*device as i32).stream(stream.unwrap_or(u32::MAX) as i32);
+            trace.event(&event).name(wait_name(what)).arg("context", context);
+        }
+    }
+
+    fn overhead(
+        &self,
+        name: &str,
+        (start, end): (u64, u64),
+        thread: Option<u32>,
+        trace: &mut Trace<'_>,
+    ) {
+        let Some(thread) = thread.filter(|_| self.wants(Kind::OVERHEAD)) else { return };
+        let Some((start, end)) = times(start, end) else { return };
+        let process = std::process::id() as i32;
+        let event = Event::new(Kind::OVERHEAD, start, end).thread(process, thread as i32);
+        trace.event(&event).name(name);
+    }
+
+    /// Names devices and streams.
+    fn describe(&self, trace: &mut Trace<'_>) {
+        let accuracy = match attach::accuracy_ns() {
+            Some(ns) => format!("clock ±{ns} ns"),
+            None => "clock unknown".to_owned(),
+        };
+        let version = attach::cupti().map_or(0, |cupti| cupti.version);
+        for (id, (name, memory, multiprocessors, [major, minor])) in &self.devices {
+            let label = format!(
+                "compute capability {major}.{minor}, {multiprocessors} multiprocessors, {} MiB, \
+                 CUPTI {version}, {accuracy}",
+                memory >> 20
+            );
+            trace.device(i64::from(*id), name, &label);
+        }
+        for (device, stream) in &self.streams {
+            let name = format!("stream {stream}");
+            trace.resource(*device as i32, *stream as i32, *stream as i32, &name);
+        }
+    }
+}
+
+/// Keeps the latest.
+fn forget<T>(by_correlation: &mut BTreeMap<u32, T>) {
+    while by_correlation.len() > MOST {
+        by_correlation.pop_first();
+    }
+}
+
+/// In UTC. Both ends are moved by the same difference, so that the duration is the device's. `None`:
+/// CUPTI has no times for it, which are both 0 then.
+fn times(start: u64, end: u64) -> Option<(i64, i64)> {
+    if start == 0 || end == 0 {
+        return None;
+    }
+    let utc = attach::utc(start)?;
+    let length = i64::try_from(end.saturating_sub(start)).ok()?;
+    Some((utc, utc.checked_add(length)?))
+}
+
+/// Whether a function gives work to a device.
+fn launches(name: &str) -> bool {
+    ["Launch", "Memcpy", "Memset", "Prefetch"].iter().any(|part| name.contains(part))
+}
+
+/// `CUpti_ActivityMemcpyKind` and `CUpti_ActivityMemoryKind`, in the words of PyTorch's traces.
+fn copy_name([copy, from, to]: [u8; 3]) -> String {
+    let copy = match copy {
+        1 => "HtoD",
+        2 => "DtoH",
+        3 => "HtoA",
+        4 => "AtoH",
+        5 => "AtoA",
+        6 => "AtoD",
+        7 => "DtoA",
+        8 => "DtoD",
+        9 => "HtoH",
+        10 => "PtoP",
+        _ => "unknown",
+    };
+    format!("Memcpy {copy} ({} -> {})", memory_kind(from.into()), memory_kind(to.into()))
+}
+
+/// `CUpti_ActivityMemoryKind`.
+fn memory_kind(kind: u16) -> &'static str {
+    match kind {
+        1 => "Pageable",
+        2 => "Pinned",
+        3 => "Device",
+        4 => "Array",
+        5 => "Managed",
+        6 => "Device Static",
+        7 => "Managed Static",
+        _ => "Unknown",
+    }
+}
+
+/// `CUpti_ActivitySynchronizationType`.
+fn wait_name(what: u32) -> &'static str {
+    match what {
+        1 => "Event Sync",
+        2 => "Stream Wait Event",
+        3 => "Stream Sync",
+        4 => "Context Sync",
+        _ => "Sync",
+    }
+}
+
+/// `CUpti_ActivityOverheadKind`.
+fn overhead_name(what: u32) -> &'static str {
+    match what {
+        1 => "Driver Compiler",
+        0x1_0000 => "Buffer Flush",
+        0x2_0000 => "Instrumentation",
+        0x3_0000 => "Resource",
+        0x4_0000 => "Runtime Triggered Module Loading",
+        0x5_0000 => "Lazy Function Loading",
+        0x6_0000 => "Command Buffer Full",
+        0x7_0000 => "Activity Buffer Request",
+        0x8_0000 => "UVM Activity Init",
+        _ => "Overhead",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_those_of_other_traces() {
+        assert_eq!(copy_name([1, 2, 3]), "Memcpy HtoD (Pinned -> Device)");
+        assert_eq!(copy_name([8, 3, 3]), "Memcpy DtoD (Device -> Device)");
+        assert_eq!(copy_name([77, 9, 9]), "Memcpy unknown (Unknown -> Unknown)");
+        assert!(launches("cudaLaunchKernelExC") && launches("cuMemcpyHtoDAsync_v2"));
+        assert!(!launches("cudaStreamSynchronize") && !launches("cudaMalloc"));
+    }
+}

@@ -1,0 +1,413 @@
+//! CUPTI's activity records. A record is a struct that later versions make longer at its end and never
+//! change at its beginning: what is read here stands at the same place in CUDA 11.8, 12.4, 13.0 and
+//! 13.5 (compared with the headers of these versions). A record says its kind, but neither its version
+//! nor its size, so its size is the distance to the next record, and each read is checked against it.
+//!
+//! ```text
+//!  buffer:  │ record │ record │ record │      free      │
+//!           ▲        ▲                 ▲
+//!           kind u32 at 0              valid
+//! ```
+
+/// `CUpti_ActivityKind`.
+pub mod kind {
+    pub const MEMCPY: u32 = 1;
+    pub const MEMSET: u32 = 2;
+    pub const KERNEL: u32 = 3;
+    pub const DRIVER: u32 = 4;
+    pub const RUNTIME: u32 = 5;
+    pub const DEVICE: u32 = 8;
+    pub const CONTEXT: u32 = 9;
+    pub const CONCURRENT_KERNEL: u32 = 10;
+    pub const OVERHEAD: u32 = 17;
+    pub const MEMCPY_PEER: u32 = 22;
+    pub const SYNCHRONIZATION: u32 = 38;
+    pub const EXTERNAL_CORRELATION: u32 = 39;
+}
+
+/// `CUPTI_SYNCHRONIZATION_INVALID_VALUE`: a wait for no stream in particular.
+const NO_STREAM: u32 = u32::MAX;
+
+/// The bytes of one record.
+#[derive(Clone, Copy, Debug)]
+pub struct Bytes<'a>(pub &'a [u8]);
+
+impl Bytes<'_> {
+    fn array<const N: usize>(self, at: usize) -> Option<[u8; N]> {
+        self.0.get(at..at + N)?.try_into().ok()
+    }
+
+    fn u16(self, at: usize) -> Option<u16> {
+        self.array(at).map(u16::from_ne_bytes)
+    }
+
+    fn u32(self, at: usize) -> Option<u32> {
+        self.array(at).map(u32::from_ne_bytes)
+    }
+
+    fn i32(self, at: usize) -> Option<i32> {
+        self.array(at).map(i32::from_ne_bytes)
+    }
+
+    fn u64(self, at: usize) -> Option<u64> {
+        self.array(at).map(u64::from_ne_bytes)
+    }
+
+    /// Three numbers in a row.
+    fn three(self, at: usize) -> Option<[i32; 3]> {
+        Some([self.i32(at)?, self.i32(at + 4)?, self.i32(at + 8)?])
+    }
+
+    /// Its kind; `None` if it is shorter than that.
+    pub fn kind(self) -> Option<u32> {
+        self.u32(0)
+    }
+}
+
+/// A call of the program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Call {
+    /// Whether it is of the driver's interface (`cu…`), not of the runtime's (`cuda…`).
+    pub is_driver: bool,
+    /// Which function.
+    pub function: u32,
+    pub start: u64,
+    pub end: u64,
+    pub thread: u32,
+    pub correlation: u32,
+    /// What it returned: 0, or an error.
+    pub code: u32,
+}
+
+/// What a device did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Work {
+    pub start: u64,
+    pub end: u64,
+    pub device: u32,
+    pub context: u32,
+    pub stream: u32,
+    pub correlation: u32,
+    /// Of a node of a graph, else 0.
+    pub graph_node: u64,
+}
+
+/// A record that is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Record {
+    Call(Call),
+    Kernel {
+        work: Work,
+        /// The address of its name.
+        name: usize,
+        grid: [i32; 3],
+        block: [i32; 3],
+        registers: u16,
+        /// Bytes that the kernel declares, and bytes that its launch adds.
+        shared: [i32; 2],
+    },
+    Copy {
+        work: Work,
+        /// `CUpti_ActivityMemcpyKind`, and the two `CUpti_ActivityMemoryKind`.
+        kinds: [u8; 3],
+        bytes: u64,
+        /// From which device to which, if they differ.
+        peers: Option<[u32; 2]>,
+    },
+    Fill {
+        work: Work,
+        memory: u16,
+        bytes: u64,
+    },
+    Wait {
+        /// `CUpti_ActivitySynchronizationType`.
+        what: u32,
+        start: u64,
+        end: u64,
+        context: u32,
+        stream: Option<u32>,
+        correlation: u32,
+    },
+    Overhead {
+        what: u32,
+        start: u64,
+        end: u64,
+        /// The thread, if it was one.
+        thread: Option<u32>,
+    },
+    Device {
+        id: u32,
+        /// The address of its name.
+        name: usize,
+        memory: u64,
+        multiprocessors: u32,
+        capability: [u32; 2],
+    },
+    Context {
+        context: u32,
+        device: u32,
+    },
+    External {
+        kind: u32,
+        id: u64,
+        correlation: u32,
+    },
+}
+
+/// What is in a buffer and cannot be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unreadable {
+    /// A kind that was not asked for, or is later than this program.
+    Unknown(u32),
+    /// A known kind, with fewer bytes than its fields need.
+    Short,
+}
+
+/// Reads a record.
+///
+/// # Errors
+/// It is unknown or too short.
+pub fn read(bytes: Bytes<'_>) -> Result<Record, Unreadable> {
+    let kind = bytes.kind().ok_or(Unreadable::Short)?;
+    let record = match kind {
+        kind::RUNTIME | kind::DRIVER => call(bytes, kind == kind::DRIVER),
+        kind::KERNEL | kind::CONCURRENT_KERNEL => kernel(bytes),
+        kind::MEMCPY => copy(bytes, 44, false),
+        kind::MEMCPY_PEER => copy(bytes, 60, true),
+        kind::MEMSET => fill(bytes),
+        kind::SYNCHRONIZATION => wait(bytes),
+        kind::OVERHEAD => overhead(bytes),
+        kind::DEVICE => device(bytes),
+        kind::CONTEXT => context(bytes),
+        kind::EXTERNAL_CORRELATION => external(bytes),
+        unknown => return Err(Unreadable::Unknown(unknown)),
+    };
+    record.ok_or(Unreadable::Short)
+}
+
+/// `CUpti_ActivityAPI`.
+fn call(bytes: Bytes<'_>, is_driver: bool) -> Option<Record> {
+    Some(Record::Call(Call {
+        is_driver,
+        function: bytes.u32(4)?,
+        start: bytes.u64(8)?,
+        end: bytes.u64(16)?,
+        thread: bytes.u32(28)?,
+        correlation: bytes.u32(32)?,
+        code: bytes.u32(36)?,
+    }))
+}
+
+/// `CUpti_ActivityKernel8` and later.
+fn kernel(bytes: Bytes<'_>) -> Option<Record> {
+    let work = Work {
+        start: bytes.u64(16)?,
+        end: bytes.u64(24)?,
+        device: bytes.u32(40)?,
+        context: bytes.u32(44)?,
+        stream: bytes.u32(48)?,
+        correlation: bytes.u32(92)?,
+        graph_node: bytes.u64(144)?,
+    };
+    Some(Record::Kernel {
+        work,
+        name: bytes.u64(104)? as usize,
+        grid: bytes.three(52)?,
+        block: bytes.three(64)?,
+        registers: bytes.u16(6)?,
+        shared: [bytes.i32(76)?, bytes.i32(80)?],
+    })
+}
+
+/// `CUpti_ActivityMemcpy5` and later, `CUpti_ActivityMemcpyPtoP4`: they differ from byte 44 on.
+fn copy(bytes: Bytes<'_>, correlation: usize, is_peer: bool) -> Option<Record> {
+    let work = Work {
+        start: bytes.u64(16)?,
+        end: bytes.u64(24)?,
+        device: bytes.u32(32)?,
+        context: bytes.u32(36)?,
+        stream: bytes.u32(40)?,
+        correlation: bytes.u32(correlation)?,
+        graph_node: bytes.u64(if is_peer { 72 } else { 64 })?,
+    };
+    Some(Record::Copy {
+        work,
+        kinds: bytes.array(4)?,
+        bytes: bytes.u64(8)?,
+        peers: if is_peer { Some([bytes.u32(44)?, bytes.u32(52)?]) } else { None },
+    })
+}
+
+/// `CUpti_ActivityMemset4` and later.
+fn fill(bytes: Bytes<'_>) -> Option<Record> {
+    let work = Work {
+        start: bytes.u64(16)?,
+        end: bytes.u64(24)?,
+        device: bytes.u32(32)?,
+        context: bytes.u32(36)?,
+        stream: bytes.u32(40)?,
+        correlation: bytes.u32(44)?,
+        graph_node: bytes.u64(64)?,
+    };
+    Some(Record::Fill { work, memory: bytes.u16(50)?, bytes: bytes.u64(8)? })
+}
+
+/// `CUpti_ActivitySynchronization` and later.
+fn wait(bytes: Bytes<'_>) -> Option<Record> {
+    Some(Record::Wait {
+        what: bytes.u32(4)?,
+        start: bytes.u64(8)?,
+        end: bytes.u64(16)?,
+        correlation: bytes.u32(24)?,
+        context: bytes.u32(28)?,
+        stream: Some(bytes.u32(32)?).filter(|stream| *stream != NO_STREAM),
+    })
+}
+
+/// `CUpti_ActivityOverhead` and later.
+fn overhead(bytes: Bytes<'_>) -> Option<Record> {
+    const THREAD: u32 = 2;
+    let of_thread = bytes.u32(8)? == THREAD;
+    Some(Record::Overhead {
+        what: bytes.u32(4)?,
+        // `CUpti_ActivityObjectKindId`: process, thread.
+        thread: if of_thread { Some(bytes.u32(16)?) } else { None },
+        start: bytes.u64(24)?,
+        end: bytes.u64(32)?,
+    })
+}
+
+/// `CUpti_ActivityDevice4` and later.
+fn device(bytes: Bytes<'_>) -> Option<Record> {
+    Some(Record::Device {
+        id: bytes.u32(112)?,
+        name: bytes.u64(136)? as usize,
+        memory: bytes.u64(16)?,
+        multiprocessors: bytes.u32(44)?,
+        capability: [bytes.u32(104)?, bytes.u32(108)?],
+    })
+}
+
+/// `CUpti_ActivityContext` and later.
+fn context(bytes: Bytes<'_>) -> Option<Record> {
+    Some(Record::Context { context: bytes.u32(4)?, device: bytes.u32(8)? })
+}
+
+/// `CUpti_ActivityExternalCorrelation`.
+fn external(bytes: Bytes<'_>) -> Option<Record> {
+    Some(Record::External { kind: bytes.u32(4)?, id: bytes.u64(8)?, correlation: bytes.u32(16)? })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Bytes in which each u32 is its own place, so that a read at a wrong place has a wrong value.
+    fn places(kind: u32, length: usize) -> Vec<u8> {
+        let mut bytes: Vec<u8> = (0..length as u32).step_by(4).flat_map(u32::to_ne_bytes).collect();
+        bytes[..4].copy_from_slice(&kind.to_ne_bytes());
+        bytes
+    }
+
+    fn both(at: u64) -> u64 {
+        (at + 4) << 32 | at
+    }
+
+    /// Places are those that a compiler gives for the headers of CUDA 13.0.
+    #[test]
+    fn fields_stand_where_the_headers_have_them() {
+        let bytes = places(kind::CONCURRENT_KERNEL, 216);
+        let Ok(Record::Kernel { work, name, grid, block, registers, shared }) = read(Bytes(&bytes))
+        else {
+            panic!("a kernel")
+        };
+        let expected = Work {
+            start: both(16),
+            end: both(24),
+            device: 40,
+            context: 44,
+            stream: 48,
+            correlation: 92,
+            graph_node: both(144),
+        };
+        assert_eq!(work, expected);
+        assert_eq!((name as u64, grid, block), (both(104), [52, 56, 60], [64, 68, 72]));
+        assert_eq!((registers, shared), (0, [76, 80]));
+
+        let bytes = places(kind::MEMCPY, 96);
+        let Ok(Record::Copy { work, bytes, peers, .. }) = read(Bytes(&bytes)) else {
+            panic!("a copy")
+        };
+        assert_eq!(
+            (work.correlation, work.graph_node, bytes, peers),
+            (44, both(64), both(8), None)
+        );
+        let bytes = places(kind::MEMCPY_PEER, 96);
+        let Ok(Record::Copy { work, peers, .. }) = read(Bytes(&bytes)) else { panic!("a copy") };
+        assert_eq!((work.correlation, work.graph_node, peers), (60, both(72), Some([44, 52])));
+        let bytes = places(kind::MEMSET, 88);
+        let Ok(Record::Fill { work, memory, .. }) = read(Bytes(&bytes)) else { panic!("a fill") };
+        assert_eq!((work.correlation, memory), (44, 0));
+        let call = read(Bytes(&places(kind::RUNTIME, 40)));
+        let expected = Call {
+            is_driver: false,
+            function: 4,
+            start: both(8),
+            end: both(16),
+            thread: 28,
+            correlation: 32,
+            code: 36,
+        };
+        assert_eq!(call, Ok(Record::Call(expected)));
+        let wait = read(Bytes(&places(kind::SYNCHRONIZATION, 56)));
+        let expected = Record::Wait {
+            what: 4,
+            start: both(8),
+            end: both(16),
+            correlation: 24,
+            context: 28,
+            stream: Some(32),
+        };
+        assert_eq!(wait, Ok(expected));
+        let device = read(Bytes(&places(kind::DEVICE, 184)));
+        let expected = Record::Device {
+            id: 112,
+            name: both(136) as usize,
+            memory: both(16),
+            multiprocessors: 44,
+            capability: [104, 108],
+        };
+        assert_eq!(device, Ok(expected));
+        let context = read(Bytes(&places(kind::CONTEXT, 32)));
+        assert_eq!(context, Ok(Record::Context { context: 4, device: 8 }));
+        let external = read(Bytes(&places(kind::EXTERNAL_CORRELATION, 24)));
+        assert_eq!(external, Ok(Record::External { kind: 4, id: both(8), correlation: 16 }));
+    }
+
+    /// The sizes of the structs of CUDA 11.8, the oldest whose fields are used.
+    #[test]
+    fn every_shorter_record_is_short_and_no_read_leaves_it() {
+        for (kind, size) in [
+            (kind::CONCURRENT_KERNEL, 200),
+            (kind::MEMCPY, 88),
+            (kind::MEMCPY_PEER, 96),
+            (kind::MEMSET, 88),
+            (kind::RUNTIME, 40),
+            (kind::DRIVER, 40),
+            (kind::SYNCHRONIZATION, 40),
+            (kind::OVERHEAD, 40),
+            (kind::DEVICE, 176),
+            (kind::CONTEXT, 16),
+            (kind::EXTERNAL_CORRELATION, 24),
+        ] {
+            let bytes = places(kind, size);
+            assert!(read(Bytes(&bytes)).is_ok(), "{kind}");
+            let readable = (0..size).filter(|length| read(Bytes(&bytes[..*length])).is_ok());
+            // The last field that is read may stand before the end.
+            assert!(readable.clone().min().is_none_or(|least| least + 60 > size), "{kind}");
+            assert_eq!(read(Bytes(&bytes[..11])), Err(Unreadable::Short), "{kind}");
+        }
+        assert_eq!(read(Bytes(&[])), Err(Unreadable::Short));
+        assert_eq!(read(Bytes(&places(4_000, 64))), Err(Unreadable::Unknown(4_000)));
+    }
+}

@@ -1,0 +1,154 @@
+//! The child: a host of the plugin, and CUDA's driver.
+
+use std::ffi::{CStr, CString, c_char, c_int};
+use std::fmt::Write as _;
+use std::path::Path;
+use std::sync::Mutex;
+
+use plugin_host::session::Stack;
+use plugin_host::{Counter, Event, Host, Metadata, Plugin, Setup, Sink, platform::Library};
+
+use crate::{DRIVER, KERNEL, MEMCPY, MEMSET, RUNTIME, SYNC};
+
+#[derive(Default)]
+struct Lines {
+    text: String,
+    /// Whether events are also noted as later ones.
+    is_later: bool,
+}
+
+fn text(bytes: &[u8]) -> &str {
+    std::str::from_utf8(bytes).expect("UTF-8")
+}
+
+impl Sink for Lines {
+    fn event(&mut self, event: &Event, name: &[u8], metadata: &Metadata) {
+        let Event { event_type, start_ns, end_ns, id, device, resource, flow } = event;
+        let flow = flow.map_or(0, |flow| i64::from(flow.id) * if flow.is_start { 1 } else { -1 });
+        let _ = write!(
+            self.text,
+            "event\t{event_type}\t{}\t{start_ns}\t{end_ns}\t{id}\t{device}\t{resource}\t{flow}",
+            text(name)
+        );
+        for (key, value) in metadata.iter() {
+            let _ = write!(self.text, "\t{}={}", text(key), text(value));
+        }
+        self.text.push('\n');
+        if self.is_later {
+            self.text.push_str("later\n");
+        }
+    }
+    fn device(&mut self, device: i64, _order: i64, name: Option<&[u8]>, label: &[u8]) {
+        let name = text(name.unwrap_or_default());
+        let _ = writeln!(self.text, "device\t{device}\t{name}\t{}", text(label));
+    }
+    fn resource(&mut self, device: i32, resource: i32, _order: i32, name: Option<&[u8]>) {
+        let name = text(name.unwrap_or_default());
+        let _ = writeln!(self.text, "resource\t{device}\t{resource}\t{name}");
+    }
+    fn thread_name(&mut self, _process: i32, _thread: i32, _name: &[u8]) {}
+    fn missing(&mut self, what: u32, count: u64) {
+        let _ = writeln!(self.text, "missing\t{what}\t{count}");
+    }
+    fn counter(&mut self, _counter: &Counter<'_>) {}
+}
+
+static SAID: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+/// A function that the child calls by its name.
+fn call<F: Copy>(library: &Library, name: &CStr) -> F {
+    let found = library.symbol(name).expect("it is exported");
+    assert_eq!(size_of::<F>(), size_of::<usize>());
+    // SAFETY: the callers name the function's type.
+    unsafe { std::mem::transmute_copy(&found.as_ptr()) }
+}
+
+/// What the child does; does nothing in the test run itself.
+#[test]
+fn child() {
+    let Ok(out) = std::env::var("CUDA_TEST_OUT") else { return };
+    let variable = |name: &str| std::env::var(name).unwrap_or_default();
+    let torch = variable("CUDA_TEST_LOAD");
+    let _torch = (!torch.is_empty()).then(|| Library::open(Path::new(&torch)).expect("it loads"));
+    let (file, cupti) = (variable("CUDA_TEST_PLUGIN"), variable("CUDA_TEST_CUPTI"));
+    let host = Host::leak(|_, text| SAID.lock().expect("not poisoned").push(text.to_owned()));
+    let plugin = Plugin::load(Path::new(&file), host);
+    assert_eq!(plugin.problems.all(), []);
+    let own = Library::open(Path::new(&file)).expect("it is loaded");
+    let injected: extern "C" fn() -> c_int = call(&own, c"InitializeInjection");
+    assert_eq!(injected(), 1, "without a recording, too");
+
+    let configuration = format!("interval=1ms,cuda.cupti={cupti},{}", variable("CUDA_TEST_CONFIG"));
+    let configuration = CString::new(configuration.trim_end_matches(',')).expect("no zero byte");
+    let mut types = vec![MEMCPY, MEMSET, KERNEL, RUNTIME, DRIVER, SYNC];
+    if let Ok(only) = variable("CUDA_TEST_TYPES").parse() {
+        types = vec![only];
+    }
+    let max_buffer_bytes = variable("CUDA_TEST_LIMIT").parse().unwrap_or(0);
+    let setup = Setup {
+        types: &types,
+        configuration: &configuration,
+        max_buffer_bytes,
+        ..Setup::default()
+    };
+    let scenario = CString::new(variable("CUDA_TEST_SCENARIO")).expect("no zero byte");
+    let program_of = |scenario: &CStr| {
+        let Ok(library) = Library::open(Path::new(&cupti)) else { return };
+        let run: extern "C" fn(*const c_char) -> c_int = call(&library, c"double_run");
+        run(scenario.as_ptr());
+    };
+    let program = || program_of(&scenario);
+    let mut lines = Lines::default();
+    if variable("CUDA_TEST_CYCLES") == "3" {
+        for is_processed in [true, false] {
+            let mut session = plugin.profilers[0].create(&setup).expect("one at a time");
+            assert!(session.start());
+            program();
+            if is_processed {
+                session.stop();
+                session.process(&mut Lines::default());
+            }
+        }
+    }
+    let mut session = plugin.profilers[0].create(&setup).expect("it supports these");
+    assert!(plugin.profilers[0].create(&setup).is_none(), "one recording at a time");
+    let correlation = session.correlation();
+    assert!(session.start());
+    assert_eq!(injected(), 1);
+    if variable("CUDA_TEST_CYCLES") == "3" {
+        session.toggle(false);
+        program_of(c"flood");
+        let mut paused = Lines::default();
+        session.flush(&mut paused);
+        let _ = writeln!(lines.text, "paused\t{}", paused.text.matches("event").count());
+        session.toggle(true);
+    }
+    correlation.push(Stack::Ops, 4_242);
+    program();
+    if let Ok(library) = Library::open(Path::new(&cupti)) {
+        let collects: extern "C" fn(u32) -> c_int = call(&library, c"double_collects");
+        let kinds: Vec<String> =
+            (0..64).filter(|kind| collects(*kind) != 0).map(|kind| kind.to_string()).collect();
+        let _ = writeln!(lines.text, "collected\t{}", kinds.join(" "));
+    }
+    correlation.pop(Stack::Ops);
+    if variable("CUDA_TEST_FLUSH") == "1" {
+        assert!(session.flush(&mut lines));
+        lines.text.push_str("flushed\n");
+        lines.is_later = true;
+    }
+    session.stop();
+    session.process(&mut lines);
+    drop(session);
+    for said in
+        SAID.lock().expect("not poisoned").iter().filter(|text| !text.contains("another recording"))
+    {
+        let _ = writeln!(lines.text, "said\t{said}");
+    }
+    // The second recording at a time was refused.
+    let refused = "profilerCreate returned -1";
+    for (problem, _) in plugin.problems.all().iter().filter(|(p, _)| p.to_string() != refused) {
+        let _ = writeln!(lines.text, "problem\t{problem}");
+    }
+    std::fs::write(out, lines.text).expect("writes");
+}

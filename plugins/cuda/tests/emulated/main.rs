@@ -1,0 +1,312 @@
+//! The plugin on a library with CUPTI's interface (`tests/programs/plugins/cupti.c`), which makes the
+//! records of a program that is described there. What CUDA's own CUPTI gives is checked on a machine
+//! with a device (docs/cuda.md).
+//!
+//! A test starts itself again as a child, because the plugin has one CUPTI in a process. The child is a
+//! host of the plugin. It does what CUDA's driver would do, and writes down what the plugin hands over.
+
+mod child;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use testkit::{Scratch, c};
+
+/// Numbers of published types, from include/counterpoint/kineto_plugin.h.
+const MEMCPY: u32 = 4;
+const MEMSET: u32 = 5;
+const KERNEL: u32 = 6;
+const RUNTIME: u32 = 8;
+const DRIVER: u32 = 9;
+const SYNC: u32 = 16;
+
+/// An event that came back.
+#[derive(Clone, Debug)]
+struct Seen {
+    event_type: u32,
+    name: String,
+    start_ns: i64,
+    end_ns: i64,
+    id: i64,
+    resource: i64,
+    /// Positive where an arrow begins.
+    flow: i64,
+    arguments: BTreeMap<String, String>,
+}
+
+#[derive(Debug)]
+struct Recorded {
+    events: Vec<Seen>,
+    rows: Vec<Vec<String>>,
+}
+
+impl Recorded {
+    fn of_type(&self, event_type: u32) -> Vec<&Seen> {
+        self.events.iter().filter(|event| event.event_type == event_type).collect()
+    }
+
+    fn rows(&self, kind: &str) -> Vec<&[String]> {
+        self.rows.iter().filter(|row| row[0] == kind).map(|row| &row[1..]).collect()
+    }
+
+    fn said(&self) -> String {
+        [self.rows("said"), self.rows("problem")].concat().concat().join("\n")
+    }
+}
+
+fn plugin() -> PathBuf {
+    let test = std::env::current_exe().expect("a path");
+    let file = test.with_file_name("libcounterpoint_cuda.so");
+    assert!(file.exists(), "{} is built with the tests", file.display());
+    file
+}
+
+fn double(scratch: &Scratch, flags: &[&str]) -> Option<PathBuf> {
+    let file = scratch.join("libcupti.so.13");
+    let compiled = c::shared("cc", "plugins/cupti.c", &file, flags);
+    if compiled.is_none() {
+        testkit::skip("cuda", "there is no C compiler");
+    }
+    compiled.map(|()| file)
+}
+
+/// Runs a scenario in a child.
+fn run(cupti: &Path, scenario: &str, more: &[(&str, &str)]) -> Recorded {
+    let scratch = Scratch::new();
+    let lines = scratch.join("lines");
+    let mut child = Command::new(std::env::current_exe().expect("a path"));
+    child
+        .args(["--exact", "child::child", "--nocapture", "--test-threads=1"])
+        .env("CUDA_TEST_PLUGIN", plugin())
+        .env("CUDA_TEST_CUPTI", cupti)
+        .env("CUDA_TEST_OUT", &lines)
+        .env("CUDA_TEST_SCENARIO", scenario)
+        .envs(more.iter().copied());
+    let output = child.output().expect("starts");
+    assert!(output.status.success(), "{output:?}");
+    let text = std::fs::read_to_string(&lines).expect("the child wrote it");
+    let mut recorded = Recorded { events: Vec::new(), rows: Vec::new() };
+    for line in text.lines() {
+        let fields: Vec<String> = line.split('\t').map(str::to_owned).collect();
+        if fields[0] != "event" {
+            recorded.rows.push(fields);
+            continue;
+        }
+        let number = |at: usize| fields[at].parse::<i64>().expect("a number");
+        let pairs = fields[9..].iter().filter_map(|pair| pair.split_once('='));
+        recorded.events.push(Seen {
+            event_type: number(1) as u32,
+            name: fields[2].clone(),
+            start_ns: number(3),
+            end_ns: number(4),
+            id: number(5),
+            resource: number(7),
+            flow: number(8),
+            arguments: pairs.map(|(key, value)| (key.to_owned(), value.to_owned())).collect(),
+        });
+    }
+    recorded
+}
+
+fn utc_ns() -> i64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_nanos() as i64
+}
+
+#[test]
+fn every_record_becomes_the_event_that_it_is() {
+    let scratch = Scratch::new();
+    let Some(cupti) = double(&scratch, &[]) else { return };
+    let before_ns = utc_ns();
+    let recorded = run(&cupti, "normal", &[]);
+    let span = before_ns..=utc_ns();
+    // The table at the top of cupti.c.
+    let count = |event_type: u32| recorded.of_type(event_type).len();
+    assert_eq!([KERNEL, MEMCPY, MEMSET, SYNC, RUNTIME, DRIVER].map(count), [5, 1, 1, 1, 10, 0]);
+    let lengths = |event_type: u32| -> Vec<(&str, i64, i64)> {
+        let all = recorded.of_type(event_type).into_iter();
+        all.map(|event| (&*event.name, event.resource, event.end_ns - event.start_ns)).collect()
+    };
+    let kernels = lengths(KERNEL);
+    assert!(kernels[..3].iter().all(|one| (one.1, one.2) == (7, 250)), "{kernels:?}");
+    assert!(
+        kernels[..3]
+            .iter()
+            .all(|one| ["saxpy(float, float const*, float*)", "_Z5saxpyfPKfPf"].contains(&one.0)),
+        "as it is in C++, or as it is if the process has no C++ library: {kernels:?}"
+    );
+    assert_eq!(kernels[3..], [("double_plus_one", 8, 50); 2]);
+    assert_eq!(lengths(MEMCPY), [("Memcpy HtoD (Pinned -> Device)", 7, 300)]);
+    assert_eq!(lengths(MEMSET), [("Memset (Device)", 7, 20)]);
+    // A wait is on the thread of its call, and inside of it.
+    let waits = recorded.of_type(SYNC);
+    let call = recorded.of_type(RUNTIME).into_iter().find(|call| call.id == 6).expect("its call");
+    assert_eq!(lengths(SYNC), [("Stream Sync", call.resource, 90)]);
+    assert!(call.start_ns <= waits[0].start_ns && waits[0].end_ns <= call.end_ns);
+    assert_eq!(waits[0].arguments["of stream"], "7");
+    // Its clock is an hour behind.
+    let is_inside = |event: &Seen| span.contains(&event.start_ns);
+    assert!(recorded.events.iter().all(is_inside), "{span:?} {:?}", recorded.events);
+
+    let argument = |event: &Seen, key: &str| event.arguments.get(key).cloned().unwrap_or_default();
+    let kernel = recorded.of_type(KERNEL)[0];
+    let arguments = ["grid", "block", "registers per thread", "shared memory", "context", "stream"];
+    let values = arguments.map(|key| argument(kernel, key));
+    assert_eq!(values, ["[1024, 1, 1]", "[256, 1, 1]", "32", "48", "1", "7"]);
+    assert_eq!(argument(recorded.of_type(MEMCPY)[0], "bytes"), "1048576");
+    let nodes: Vec<String> =
+        recorded.of_type(KERNEL).iter().map(|one| argument(one, "graph node id")).collect();
+    assert_eq!(nodes, ["", "", "", "21", "22"]);
+
+    let mut names: Vec<(&str, i64)> =
+        recorded.of_type(RUNTIME).iter().map(|call| (&*call.name, call.id)).collect();
+    names.sort_by_key(|(_, id)| *id);
+    let expected = [
+        ("cudaLaunchKernel", 1),
+        ("cudaLaunchKernel", 2),
+        ("cudaLaunchKernel", 3),
+        ("cudaMemcpyAsync", 4),
+        ("cudaMemsetAsync", 5),
+        ("cudaStreamSynchronize", 6),
+        ("cudaGraphLaunch", 7),
+        ("cudaMalloc", 8),
+        ("cudaLaunchKernel", 10),
+        ("cudaLaunchKernel", 11),
+    ];
+    assert_eq!(names, expected);
+    let failed: Vec<i64> = recorded
+        .of_type(RUNTIME)
+        .iter()
+        .filter(|call| call.arguments.get("error").is_some_and(|code| code == "2"))
+        .map(|call| call.id)
+        .collect();
+    assert_eq!(failed, [8]);
+    // Arrows begin where work came, and end at it.
+    let flows = |is_start: bool| -> Vec<i64> {
+        let all = recorded.events.iter().filter(|event| (event.flow > 0) == is_start);
+        let mut ids: Vec<i64> = all.map(|event| event.flow.abs()).filter(|id| *id != 0).collect();
+        ids.sort_unstable();
+        ids
+    };
+    assert_eq!((flows(true), flows(false)), (vec![1, 2, 3, 4, 5, 7], vec![1, 2, 3, 4, 5, 7, 7]));
+    // The op was pushed for the first three.
+    let of_op: Vec<i64> = recorded
+        .events
+        .iter()
+        .filter(|event| argument(event, "External id") == "4242")
+        .map(|event| event.id)
+        .collect();
+    assert_eq!((of_op.len(), of_op.iter().max()), (6, Some(&3)), "{of_op:?}");
+
+    let devices = recorded.rows("device");
+    assert_eq!(devices.last().expect("one")[..2], ["0", "NVIDIA Double"]);
+    let label = "compute capability 9.0, 7 multiprocessors, 1024 MiB, CUPTI 130001, clock ±";
+    assert!(devices[0][2].starts_with(label), "{devices:?}");
+    let mut streams: Vec<&str> = recorded.rows("resource").iter().map(|row| &*row[2]).collect();
+    streams.dedup();
+    assert_eq!(streams, ["stream 7", "stream 8"]);
+    assert_eq!(recorded.rows("missing"), [["2", "1"]], "the kernel without times");
+    assert!(recorded.said().contains("1 kernels, copies or fills have no times"), "{recorded:?}");
+    assert_eq!(recorded.rows("problem").len(), 0);
+}
+
+#[test]
+fn a_flush_keeps_launches_until_their_work_has_come() {
+    let scratch = Scratch::new();
+    let Some(cupti) = double(&scratch, &[]) else { return };
+    let recorded = run(&cupti, "normal", &[("CUDA_TEST_FLUSH", "1")]);
+    let place = recorded.rows.iter().position(|row| row[0] == "flushed").expect("flushed");
+    // Only the launch whose kernel did not come, and the one whose kernel has no times, are later.
+    let later = recorded.rows[place..].iter().filter(|row| row[0] == "later").count();
+    assert_eq!((later, recorded.of_type(RUNTIME).len()), (2, 10), "{:?}", recorded.rows);
+}
+
+#[test]
+fn only_what_is_asked_for_is_collected() {
+    let scratch = Scratch::new();
+    let Some(cupti) = double(&scratch, &[]) else { return };
+    // CUpti_ActivityKind: devices, contexts and ids of ops always; 10 are kernels, 5 are calls.
+    for (only, collected, events) in [(KERNEL, "8 9 10 39", 5), (RUNTIME, "5 8 9 39", 10)] {
+        let recorded = run(&cupti, "normal", &[("CUDA_TEST_TYPES", &only.to_string())]);
+        assert_eq!(recorded.rows("collected"), [[collected]]);
+        assert_eq!((recorded.of_type(only).len(), recorded.events.len()), (events, events));
+        assert!(recorded.events.iter().all(|event| event.flow == 0), "no arrow with one end");
+    }
+    // Without its call, the thread of a wait is not known.
+    let waits = run(&cupti, "normal", &[("CUDA_TEST_TYPES", &SYNC.to_string())]);
+    assert_eq!(waits.events.len(), 1);
+    assert_eq!((waits.events[0].resource, &*waits.events[0].arguments["stream"]), (7, "7"));
+    let all = run(&cupti, "normal", &[]);
+    assert_eq!(all.rows("collected"), [["1 2 4 5 8 9 10 22 38 39"]], "no overhead, as asked");
+}
+
+#[test]
+fn what_does_not_fit_is_counted() {
+    let scratch = Scratch::new();
+    let Some(cupti) = double(&scratch, &[]) else { return };
+    let all = run(&cupti, "flood", &[]);
+    assert_eq!((all.events.len(), all.rows("missing").len()), (20_000, 0), "{}", all.said());
+    let limited = run(&cupti, "flood", &[("CUDA_TEST_LIMIT", "500000")]);
+    let missing: usize = limited.rows("missing")[0][1].parse().expect("a number");
+    assert_eq!(limited.events.len() + missing, 20_000);
+    assert!(limited.events.len() > 1_000 && missing > 1_000, "{missing}");
+    assert_eq!(limited.rows("missing")[0][0], "1", "an overflow");
+    assert_eq!(limited.rows("problem").len(), 0, "the plugin did nothing wrong");
+}
+
+#[test]
+fn garbage_is_counted_and_harms_nothing() {
+    let scratch = Scratch::new();
+    let Some(cupti) = double(&scratch, &[]) else { return };
+    let recorded = run(&cupti, "garbage", &[]);
+    // The first call of each of two buffers could be read.
+    assert!(recorded.events.len() <= 2, "{recorded:?}");
+    let said = recorded.said();
+    assert!(said.contains("6 records or buffers of CUPTI are damaged"), "{said}");
+    assert!(said.contains("1 records of CUPTI are of a kind that is not known"), "{said}");
+}
+
+#[test]
+fn a_cupti_that_cannot_be_used_is_named_and_nothing_else_happens() {
+    for (flags, expected) in [
+        (&["-DBUSY"][..], "another profiler uses CUPTI in this process"),
+        (&["-DLOST"], "cuptiActivityEnable of"),
+        (&["-DOLD"], "has no function cuptiActivityEnable"),
+        (&["-DREFUSED"], "cuptiGetVersion: error 999"),
+    ] {
+        let scratch = Scratch::new();
+        let Some(cupti) = double(&scratch, flags) else { return };
+        let recorded = run(&cupti, "nothing", &[]);
+        assert_eq!(recorded.events.len(), 0);
+        let said = recorded.said();
+        assert!(said.contains("CUDA was not recorded") && said.contains(expected), "{said}");
+    }
+    let absent = run(Path::new("/nonexistent/libcupti.so.13"), "nothing", &[]);
+    assert!(absent.said().contains("cannot open shared object file"), "{}", absent.said());
+}
+
+#[test]
+fn pytorch_keeps_cupti_unless_the_user_says_otherwise() {
+    let scratch = Scratch::new();
+    let Some(cupti) = double(&scratch, &[]) else { return };
+    let torch = scratch.join("libtorch_cpu.so");
+    c::shared("cc", "plugins/empty.c", &torch, &[]).expect("there is a cc");
+    let torch = torch.to_str().expect("UTF-8");
+    let left = run(&cupti, "nothing", &[("CUDA_TEST_LOAD", torch)]);
+    assert_eq!(left.events.len(), 0);
+    assert!(left.said().contains("CUPTI is left to torch.profiler"), "{}", left.said());
+    let taken =
+        run(&cupti, "normal", &[("CUDA_TEST_LOAD", torch), ("CUDA_TEST_CONFIG", "cuda.torch=on")]);
+    assert_eq!(taken.of_type(KERNEL).len(), 5);
+}
+
+#[test]
+fn recordings_come_one_after_the_other_and_pause() {
+    let scratch = Scratch::new();
+    let Some(cupti) = double(&scratch, &[]) else { return };
+    let recorded = run(&cupti, "normal", &[("CUDA_TEST_CYCLES", "3")]);
+    // Two recordings before this one, of which nothing is left; a pause after which all is recorded.
+    assert_eq!(recorded.of_type(KERNEL).len(), 5);
+    assert_eq!(recorded.rows("paused"), [["0"]], "nothing is recorded meanwhile");
+}

@@ -1,0 +1,461 @@
+//! NVIDIA's devices, asked through NVML (`libnvidia-ml.so.1`, which comes with the driver). Numbers and
+//! types are those of `nvml.h`; its functions keep them for good, and new ones get new names.
+//!
+//! NVML keeps files of `/dev` open, under numbers of the sampling thread's own table of descriptors
+//! (see `descriptors`). The program may use NVML as well, on its threads, where these numbers mean
+//! other files. So this is a copy of the library of our own, in a namespace of the dynamic linker
+//! (`dlmopen`); the program's copy, if it has one, never hears of it.
+
+use std::ffi::{CString, c_int, c_void};
+use std::path::Path;
+use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
+
+use crate::sample::Series;
+
+/// `nvmlReturn_t`.
+const SUCCESS: c_int = 0;
+/// `NVML_CLOCK_SM`, `NVML_CLOCK_MEM`.
+const CLOCKS: [(c_int, &str); 2] = [(1, "sm"), (2, "memory")];
+/// `NVML_FI_DEV_PCIE_COUNT_TX_BYTES` and `…_RX_BYTES`, of the device.
+const PCIE_BYTES: [(u32, &str); 2] = [(197, "to host"), (198, "from host")];
+/// `NVML_TEMPERATURE_GPU`.
+const TEMPERATURE_GPU: c_int = 0;
+/// `NVML_VALUE_TYPE_UNSIGNED_INT`: the sum begins again at 2³² (an H100 with driver 580 gives these).
+const UNSIGNED_32: c_int = 1;
+/// `NVML_VALUE_TYPE_UNSIGNED_LONG`, `NVML_VALUE_TYPE_UNSIGNED_LONG_LONG`.
+const UNSIGNED_64: [c_int; 2] = [2, 3];
+
+const MIB: f64 = (1 << 20) as f64;
+
+/// The devices that are looked at.
+const MOST: u32 = 64;
+
+type Handle = *mut c_void;
+
+/// `nvmlMemory_t`, in which `used` includes what the driver reserves.
+#[repr(C)]
+#[derive(Default)]
+struct Memory {
+    total: u64,
+    free: u64,
+    used: u64,
+}
+
+/// `nvmlMemory_v2_t`, which is what `nvidia-smi` shows.
+#[repr(C)]
+#[derive(Default)]
+struct Memory2 {
+    version: u32,
+    total: u64,
+    reserved: u64,
+    free: u64,
+    used: u64,
+}
+
+/// `nvmlMemory_v2`: the size, and the version in the upper byte.
+const MEMORY_2: u32 = size_of::<Memory2>() as u32 | 2 << 24;
+
+/// `nvmlUtilization_t`.
+#[repr(C)]
+#[derive(Default)]
+struct Utilization {
+    gpu: u32,
+    memory: u32,
+}
+
+/// `nvmlFieldValue_t`; the value is a union of numbers of up to 64 bits.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+struct Field {
+    id: u32,
+    scope: u32,
+    timestamp: i64,
+    latency_us: i64,
+    kind: c_int,
+    code: c_int,
+    value: u64,
+}
+
+macro_rules! functions {
+    ($( $name:ident $symbol:literal ( $($argument:ty),* ); )*) => {
+        /// NVML's functions; an older driver may lack some.
+        #[derive(Clone, Copy)]
+        struct Functions {
+            $( $name: Option<unsafe extern "C" fn($($argument),*) -> c_int>, )*
+        }
+
+        impl Functions {
+            /// # Safety
+            /// `library` has NVML's interface and stays loaded.
+            unsafe fn of(library: *mut c_void) -> Self {
+                Self {
+                    $( $name: symbol(library, $symbol).map(|found| {
+                        // SAFETY: a function with this name has this type, as nvml.h says.
+                        unsafe {
+                            std::mem::transmute::<
+                                *mut c_void,
+                                unsafe extern "C" fn($($argument),*) -> c_int,
+                            >(found)
+                        }
+                    }), )*
+                }
+            }
+        }
+    };
+}
+
+functions! {
+    init "nvmlInit_v2" ();
+    shutdown "nvmlShutdown" ();
+    count "nvmlDeviceGetCount_v2" (*mut u32);
+    by_index "nvmlDeviceGetHandleByIndex_v2" (u32, *mut Handle);
+    power "nvmlDeviceGetPowerUsage" (Handle, *mut u32);
+    clock "nvmlDeviceGetClockInfo" (Handle, c_int, *mut u32);
+    memory "nvmlDeviceGetMemoryInfo" (Handle, *mut Memory);
+    memory_2 "nvmlDeviceGetMemoryInfo_v2" (Handle, *mut Memory2);
+    utilization "nvmlDeviceGetUtilizationRates" (Handle, *mut Utilization);
+    temperature "nvmlDeviceGetTemperature" (Handle, c_int, *mut u32);
+    fields "nvmlDeviceGetFieldValues" (Handle, c_int, *mut Field);
+}
+
+fn symbol(library: *mut c_void, name: &str) -> Option<*mut c_void> {
+    let name = CString::new(name).ok()?;
+    // SAFETY: a handle of the dynamic linker's, and a C string.
+    let found = unsafe { libc::dlsym(library, name.as_ptr()) };
+    (!found.is_null()).then_some(found)
+}
+
+/// Libraries that are loaded, by path. They stay: a process may have a few namespaces only.
+static LOADED: Mutex<Vec<(CString, usize)>> = Mutex::new(Vec::new());
+
+fn load(file: &Path) -> Option<*mut c_void> {
+    use std::os::unix::ffi::OsStrExt;
+    let name = CString::new(file.as_os_str().as_bytes()).ok()?;
+    let mut loaded = LOADED.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some((_, library)) = loaded.iter().find(|(known, _)| *known == name) {
+        return Some(*library as *mut c_void);
+    }
+    // SAFETY: a C string. The constructors of a library of the driver, or of the user's choice, run.
+    let library = unsafe {
+        libc::dlmopen(libc::LM_ID_NEWLM, name.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL)
+    };
+    if library.is_null() {
+        // The text of the failure is this thread's; the next one must not get it.
+        // SAFETY: no arguments.
+        unsafe { libc::dlerror() };
+        return None;
+    }
+    loaded.push((name, library as usize));
+    Some(library)
+}
+
+/// What is asked of a device, with the number of its series.
+#[derive(Clone, Copy, Debug)]
+enum Question {
+    Power,
+    Clock(c_int),
+    Memory,
+    Utilization,
+    Temperature,
+    PcieBytes(u32),
+}
+
+/// One device.
+#[derive(Debug)]
+struct Device {
+    handle: usize,
+    /// What it answers, and the number of the first series of the answer.
+    questions: Vec<(Question, u32)>,
+    /// Sums of bytes of the sample before, and when they were read.
+    before: Vec<(u32, u64, Instant)>,
+}
+
+/// All devices of this machine. For one thread.
+pub struct Nvml {
+    functions: Functions,
+    devices: Vec<Device>,
+}
+
+impl std::fmt::Debug for Nvml {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Nvml").field("devices", &self.devices).finish_non_exhaustive()
+    }
+}
+
+impl Nvml {
+    /// Finds the devices and what they answer, and adds a series for each answer. `None`: there is no
+    /// such library, no driver, or no device.
+    pub fn open(file: &Path, series: &mut Vec<Series>) -> Option<Self> {
+        let library = load(file)?;
+        // SAFETY: the library is never closed.
+        let functions = unsafe { Functions::of(library) };
+        let (init, count, by_index) = (functions.init?, functions.count?, functions.by_index?);
+        functions.shutdown?;
+        // SAFETY: NVML's function.
+        if unsafe { init() } != SUCCESS {
+            return None;
+        }
+        let mut nvml = Self { functions, devices: Vec::new() };
+        let mut devices = 0;
+        // SAFETY: NVML's function, with a variable of ours.
+        if unsafe { count(&raw mut devices) } != SUCCESS {
+            return None;
+        }
+        for index in 0..devices.min(MOST) {
+            let mut handle = std::ptr::null_mut();
+            // SAFETY: as above.
+            if unsafe { by_index(index, &raw mut handle) } == SUCCESS && !handle.is_null() {
+                let device = nvml.device(index, handle, series);
+                nvml.devices.push(device);
+            }
+        }
+        (!nvml.devices.is_empty()).then_some(nvml)
+    }
+
+    /// Asks everything once: what has no answer now has no series.
+    fn device(&self, index: u32, handle: Handle, series: &mut Vec<Series>) -> Device {
+        let gpu = format!("gpu{index}");
+        let clocks = CLOCKS.map(|(clock, name)| {
+            (Question::Clock(clock), vec![("gpu clock", format!("{gpu} {name}"), "MHz")])
+        });
+        let bytes = PCIE_BYTES.map(|(field, name)| {
+            (Question::PcieBytes(field), vec![("gpu pcie", format!("{gpu} {name}"), "MB/s")])
+        });
+        let utilization = ["compute", "memory"]
+            .map(|name| ("gpu utilization", format!("{gpu} {name}"), "%"))
+            .to_vec();
+        let all = [
+            (Question::Power, vec![("gpu power", gpu.clone(), "W")]),
+            (Question::Memory, vec![("gpu memory", format!("{gpu} used"), "MiB")]),
+            (Question::Utilization, utilization),
+            (Question::Temperature, vec![("gpu temperature", gpu.clone(), "C")]),
+        ];
+        let mut device =
+            Device { handle: handle as usize, questions: Vec::new(), before: Vec::new() };
+        for (question, names) in all.into_iter().chain(clocks).chain(bytes) {
+            if self.ask(handle, question).is_none() {
+                continue;
+            }
+            device.questions.push((question, series.len() as u32));
+            let named = names.into_iter().map(|(track, name, unit)| Series { track, name, unit });
+            series.extend(named);
+        }
+        device
+    }
+
+    /// The values now. What has no answer is missing, and so is a rate the first time.
+    pub fn sample(&mut self, values: &mut Vec<(u32, f64)>) {
+        let mut devices = std::mem::take(&mut self.devices);
+        for device in &mut devices {
+            for (question, first) in &device.questions {
+                let Some(answer) = self.ask(device.handle as Handle, *question) else { continue };
+                match answer {
+                    Answer::One(value) => values.push((*first, value)),
+                    Answer::Two(a, b) => values.extend([(*first, a), (*first + 1, b)]),
+                    Answer::Sum(sum, most) => {
+                        let rate = rate(&mut device.before, *first, sum, most, Instant::now());
+                        values.extend(rate.map(|rate| (*first, rate * 1e-6)));
+                    }
+                }
+            }
+        }
+        self.devices = devices;
+    }
+
+    fn ask(&self, device: Handle, question: Question) -> Option<Answer> {
+        let all = &self.functions;
+        let mut number = 0_u32;
+        let out = &raw mut number;
+        let one = |code: c_int, scale: f64| (code == SUCCESS).then_some(scale);
+        // SAFETY: NVML's functions, with a handle that it gave out and variables of ours.
+        let scale = match question {
+            Question::Power => one(unsafe { all.power?(device, out) }, 1e-3)?,
+            Question::Clock(clock) => one(unsafe { all.clock?(device, clock, out) }, 1.0)?,
+            Question::Temperature => {
+                one(unsafe { all.temperature?(device, TEMPERATURE_GPU, out) }, 1.0)?
+            }
+            Question::Memory => {
+                if let Some(memory_2) = all.memory_2 {
+                    let mut memory = Memory2 { version: MEMORY_2, ..Memory2::default() };
+                    // SAFETY: as above.
+                    let code = unsafe { memory_2(device, &raw mut memory) };
+                    return (code == SUCCESS).then(|| Answer::One(memory.used as f64 / MIB));
+                }
+                let mut memory = Memory::default();
+                // SAFETY: as above.
+                let code = unsafe { all.memory?(device, &raw mut memory) };
+                return (code == SUCCESS).then(|| Answer::One(memory.used as f64 / MIB));
+            }
+            Question::Utilization => {
+                let mut both = Utilization::default();
+                // SAFETY: as above.
+                let code = unsafe { all.utilization?(device, &raw mut both) };
+                let answer = || Answer::Two(f64::from(both.gpu), f64::from(both.memory));
+                return (code == SUCCESS).then(answer);
+            }
+            Question::PcieBytes(id) => {
+                let mut field = Field { id, code: -1, ..Field::default() };
+                // SAFETY: as above: one field.
+                let code = unsafe { all.fields?(device, 1, &raw mut field) };
+                if code != SUCCESS || field.code != SUCCESS {
+                    return None;
+                }
+                return match field.kind {
+                    // The lower half, on a machine whose bytes begin with it.
+                    UNSIGNED_32 => {
+                        Some(Answer::Sum(field.value & u64::from(u32::MAX), u64::from(u32::MAX)))
+                    }
+                    kind if UNSIGNED_64.contains(&kind) => Some(Answer::Sum(field.value, u64::MAX)),
+                    _ => None,
+                };
+            }
+        };
+        Some(Answer::One(f64::from(number) * scale))
+    }
+}
+
+impl Drop for Nvml {
+    fn drop(&mut self) {
+        if let Some(shutdown) = self.functions.shutdown {
+            // SAFETY: NVML's function, once for `init`.
+            unsafe { shutdown() };
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Answer {
+    One(f64),
+    Two(f64, f64),
+    /// A sum, of which the growth is shown, and the value after which it begins again.
+    Sum(u64, u64),
+}
+
+/// What a sum of bytes grew by in a second. A sum of 32 bits begins again every 4 GiB; one of 64 bits
+/// that became smaller was set back, and what it grew by is not known.
+fn rate(
+    before: &mut Vec<(u32, u64, Instant)>,
+    series: u32,
+    sum: u64,
+    most: u64,
+    now: Instant,
+) -> Option<f64> {
+    let Some(last) = before.iter_mut().find(|(known, ..)| *known == series) else {
+        before.push((series, sum, now));
+        return None;
+    };
+    let (_, old, then) = std::mem::replace(last, (series, sum, now));
+    let seconds = now.duration_since(then).as_secs_f64();
+    let grown = match sum.checked_sub(old) {
+        Some(grown) => grown,
+        None if most == u64::MAX => return None,
+        None => sum + (most - old) + 1,
+    };
+    (seconds > 0.0).then(|| grown as f64 / seconds)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use testkit::{Scratch, c};
+
+    use super::*;
+
+    /// A library with NVML's interface, whose answers stand in its source.
+    fn double(scratch: &Scratch, flags: &[&str]) -> Option<std::path::PathBuf> {
+        let file = scratch.join("libnvidia-ml.so.1");
+        c::shared("cc", "plugins/nvml.c", &file, flags)?;
+        Some(file)
+    }
+
+    fn named(series: &[Series], values: &[(u32, f64)]) -> Vec<(String, f64)> {
+        let text = |series: &Series| format!("{}/{} {}", series.track, series.name, series.unit);
+        values.iter().map(|(at, value)| (text(&series[*at as usize]), *value)).collect()
+    }
+
+    #[test]
+    fn values_are_those_of_the_library_in_units() {
+        let scratch = Scratch::new();
+        let Some(file) = double(&scratch, &[]) else { return testkit::skip("nvml", "no cc") };
+        let mut series = Vec::new();
+        let mut nvml = Nvml::open(&file, &mut series).expect("two devices");
+        let mut values = Vec::new();
+        nvml.sample(&mut values);
+        // The numbers stand at the top of nvml.c; the first rate is missing.
+        let expected = [
+            ("gpu power/gpu0 W", 70.5),
+            ("gpu memory/gpu0 used MiB", 1024.0),
+            ("gpu utilization/gpu0 compute %", 37.0),
+            ("gpu utilization/gpu0 memory %", 12.0),
+            ("gpu temperature/gpu0 C", 41.0),
+            ("gpu clock/gpu0 sm MHz", 1980.0),
+            ("gpu clock/gpu0 memory MHz", 2619.0),
+        ];
+        let expected = expected.map(|(name, value)| (name.to_owned(), value));
+        assert_eq!(named(&series, &values), expected);
+        // The second was lost after it had answered twice.
+        let of_second: Vec<_> = series.iter().filter(|one| one.name.contains("gpu1")).collect();
+        assert_eq!(of_second.len(), 2, "{of_second:?}");
+        // Half a second later, 3 MB more were sent.
+        for (.., then) in &mut nvml.devices[0].before {
+            *then -= Duration::from_millis(500);
+        }
+        values.clear();
+        nvml.sample(&mut values);
+        let all = named(&series, &values);
+        let (_, sent) =
+            all.iter().find(|(name, _)| name == "gpu pcie/gpu0 to host MB/s").expect("it");
+        // The half second is a little more.
+        assert!((5.0..=6.0).contains(sent), "{sent}");
+        assert!(!all.iter().any(|(name, _)| name.contains("gpu1")), "missing is not 0: {all:?}");
+    }
+
+    #[test]
+    fn an_older_driver_counts_reserved_memory_too() {
+        let scratch = Scratch::new();
+        let Some(file) = double(&scratch, &["-DOLD"]) else {
+            return testkit::skip("nvml", "no cc");
+        };
+        let mut series = Vec::new();
+        let mut nvml = Nvml::open(&file, &mut series).expect("two devices");
+        let mut values = Vec::new();
+        nvml.sample(&mut values);
+        let used = ("gpu memory/gpu0 used MiB".to_owned(), 1504.0);
+        assert!(named(&series, &values).contains(&used), "1024 and 480: {values:?}");
+    }
+
+    #[test]
+    fn what_does_not_work_has_no_series() {
+        let scratch = Scratch::new();
+        for flags in [&["-DNO_DRIVER"][..], &["-DNO_DEVICE"], &["-DNO_COUNT"], &["-DEMPTY"]] {
+            let folder = scratch.join(flags[0]);
+            std::fs::create_dir(&folder).expect("makes it");
+            let file = folder.join("nvml.so");
+            let Some(()) = c::shared("cc", "plugins/nvml.c", &file, flags) else {
+                return testkit::skip("nvml", "no cc");
+            };
+            let mut series = Vec::new();
+            assert!(Nvml::open(&file, &mut series).is_none(), "{flags:?}");
+            assert_eq!(series, [], "{flags:?}");
+        }
+        assert!(Nvml::open(Path::new("/nonexistent/nvml.so"), &mut Vec::new()).is_none());
+        assert!(Nvml::open(&scratch.join("absent\0.so"), &mut Vec::new()).is_none());
+    }
+
+    #[test]
+    fn rates_are_of_the_interval() {
+        let (mut before, now) = (Vec::new(), Instant::now());
+        let (all, half) = (u64::MAX, u64::from(u32::MAX));
+        assert_eq!(rate(&mut before, 3, 100, all, now), None);
+        assert_eq!(rate(&mut before, 4, half - 9, half, now), None);
+        let later = now + Duration::from_secs(2);
+        assert_eq!(rate(&mut before, 3, 300, all, later), Some(100.0));
+        assert_eq!(rate(&mut before, 3, 300, all, later), None, "no time has passed");
+        let last = later + Duration::from_secs(1);
+        assert_eq!(rate(&mut before, 3, 5, all, last), None, "it was set back");
+        // 10 up to the end, and 30 after it.
+        assert_eq!(rate(&mut before, 4, 30, half, later), Some(20.0));
+    }
+}

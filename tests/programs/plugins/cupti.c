@@ -1,0 +1,350 @@
+/* A library with the part of CUPTI's interface that the plugin `cuda` uses, for tests on machines without
+ * a device of NVIDIA's. Records have the places and sizes of CUDA 13.0's structs. Its clock is an hour
+ * behind UTC. `double_run` makes the records of a small program, or broken ones:
+ *
+ *   normal   what the table below says
+ *   flood    20,000 calls of cudaStreamSynchronize
+ *   garbage  buffers and records that no CUPTI should give
+ *
+ *   correlation  calls                                      work
+ *   1, 2, 3      cudaLaunchKernel, in the op 4242           saxpy on stream 7, 250 ns
+ *   4            cudaMemcpyAsync                            1 MiB to the device, 300 ns
+ *   5            cudaMemsetAsync                            4096 bytes, 20 ns
+ *   6            cudaStreamSynchronize                      a wait of 90 ns
+ *   7            cudaGraphLaunch                            two kernels of a graph, 50 ns each, on stream 8
+ *   8            cudaMalloc, which fails with 2
+ *   9            cudaGetDevice
+ *   10           cudaLaunchKernel, whose kernel never ends
+ *   11           cudaLaunchKernel                           a kernel without times
+ *
+ * -DBUSY: another profiler was first. -DLOST: kernels cannot be collected. -DOLD: a function that is
+ * needed is missing. -DREFUSED: not even the version. */
+#define _GNU_SOURCE
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { SUCCESS = 0, INVALID = 1, MAX_LIMIT = 12, INVALID_KIND = 21, BUSY_CODE = 39, UNKNOWN = 999 };
+
+typedef void (*requested)(uint8_t **, size_t *, size_t *);
+typedef void (*completed)(void *, uint32_t, uint8_t *, size_t, size_t);
+
+int cuptiGetVersion(uint32_t *version);
+int cuptiGetTimestamp(uint64_t *now);
+int cuptiSubscribe(void **subscriber, void *callback, void *user);
+int cuptiUnsubscribe(void *subscriber);
+int cuptiActivityRegisterCallbacks(requested ask, completed give);
+int cuptiActivityEnable(uint32_t kind);
+int cuptiActivityDisable(uint32_t kind);
+int cuptiActivityFlushAll(uint32_t flag);
+int cuptiActivityGetNextRecord(uint8_t *buffer, size_t valid, uint8_t **record);
+int cuptiActivityGetNumDroppedRecords(void *context, uint32_t stream, size_t *dropped);
+int cuptiGetCallbackName(uint32_t domain, uint32_t function, const char **name);
+int cuptiSetThreadIdType(uint32_t type);
+int cuptiActivityPushExternalCorrelationId(uint32_t kind, uint64_t id);
+int cuptiActivityPopExternalCorrelationId(uint32_t kind, uint64_t *last);
+int double_run(const char *scenario);
+int double_collects(uint32_t kind);
+
+static requested ask;
+static completed give;
+static uint8_t kinds[64];
+static int subscribers;
+static size_t dropped;
+static uint64_t op;
+
+/* The buffer that is being filled: the places of its records, and their sizes. */
+static uint8_t *buffer;
+static size_t places[30000], count, used, size, current;
+/* What cuptiActivityGetNextRecord does wrong. */
+static enum { RIGHT, OUTSIDE, STUCK, FAILING } trick;
+
+static uint64_t now(void) {
+    struct timespec time;
+    clock_gettime(CLOCK_REALTIME, &time);
+    return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec - 3600ull * 1000000000u;
+}
+
+int cuptiGetVersion(uint32_t *version) {
+#ifdef REFUSED
+    (void)version;
+    return UNKNOWN;
+#else
+    *version = 130001;
+    return SUCCESS;
+#endif
+}
+
+int cuptiGetTimestamp(uint64_t *out) {
+    *out = now();
+    return SUCCESS;
+}
+
+int cuptiSubscribe(void **subscriber, void *callback, void *user) {
+    (void)callback, (void)user;
+#ifdef BUSY
+    (void)subscriber;
+    return BUSY_CODE;
+#else
+    if (subscribers++) return BUSY_CODE;
+    *subscriber = &subscribers;
+    return SUCCESS;
+#endif
+}
+
+int cuptiUnsubscribe(void *subscriber) {
+    if (subscriber != &subscribers || subscribers == 0) return INVALID;
+    subscribers = 0;
+    return SUCCESS;
+}
+
+int cuptiActivityRegisterCallbacks(requested first, completed second) {
+    ask = first;
+    give = second;
+    return SUCCESS;
+}
+
+#ifndef OLD
+int cuptiActivityEnable(uint32_t kind) {
+#ifdef LOST
+    if (kind == 10) return UNKNOWN;
+#endif
+    if (kind >= 64) return INVALID_KIND;
+    kinds[kind] = 1;
+    return SUCCESS;
+}
+#endif
+
+int cuptiActivityDisable(uint32_t kind) {
+    kinds[kind % 64] = 0;
+    return SUCCESS;
+}
+
+int cuptiSetThreadIdType(uint32_t type) { return type == 1 ? SUCCESS : INVALID; }
+
+int cuptiActivityPushExternalCorrelationId(uint32_t kind, uint64_t id) {
+    op = kind == 3 ? id : 0;
+    return SUCCESS;
+}
+
+int cuptiActivityPopExternalCorrelationId(uint32_t kind, uint64_t *last) {
+    (void)kind;
+    *last = op;
+    op = 0;
+    return SUCCESS;
+}
+
+int cuptiActivityGetNumDroppedRecords(void *context, uint32_t stream, size_t *out) {
+    (void)context, (void)stream;
+    *out = dropped;
+    dropped = 0;
+    return SUCCESS;
+}
+
+int cuptiGetCallbackName(uint32_t domain, uint32_t function, const char **name) {
+    static const char *names[] = {"cudaLaunchKernel_v7000", "cudaMemcpyAsync_ptsz_v7000",
+                                  "cudaMemsetAsync_v3020",  "cudaStreamSynchronize_v3020",
+                                  "cudaGraphLaunch_v10000", "cudaMalloc_v3020",
+                                  "cudaGetDevice_v3020"};
+    if (domain != 2 || function >= sizeof names / sizeof *names) return INVALID;
+    *name = names[function];
+    return SUCCESS;
+}
+
+int cuptiActivityGetNextRecord(uint8_t *from, size_t valid, uint8_t **record) {
+    (void)valid;
+    size_t at = 0;
+    if (trick == FAILING) return UNKNOWN;
+    if (*record != NULL) {
+        if (trick == OUTSIDE) {
+            *record = from + (1 << 20) + 8;
+            return SUCCESS;
+        }
+        if (trick == STUCK) return SUCCESS;
+        if (from + places[current] != *record) return INVALID;
+        at = current + 1;
+    }
+    if (at >= count) return MAX_LIMIT;
+    current = at;
+    *record = from + places[at];
+    return SUCCESS;
+}
+
+/* Hands the buffer back, of which `more` bytes beyond its records are said to be valid. */
+static void hand_over(size_t more) {
+    if (buffer != NULL) give(NULL, 0, buffer, size, used + more);
+    buffer = NULL;
+    count = used = 0;
+}
+
+int cuptiActivityFlushAll(uint32_t flag) {
+    (void)flag;
+    hand_over(0);
+    return SUCCESS;
+}
+
+/* A record of a kind, of so many bytes; NULL if there is no room for it. What is not collected is written
+ * to nowhere. */
+static uint8_t *record(uint32_t kind, size_t bytes) {
+    static uint8_t nowhere[256];
+    size_t most = 0;
+    if (kind < 64 && !kinds[kind]) return nowhere;
+    if (buffer != NULL && (used + bytes > size || count == 30000)) hand_over(0);
+    if (buffer == NULL) {
+        ask(&buffer, &size, &most);
+        if (buffer == NULL) {
+            dropped++;
+            return NULL;
+        }
+    }
+    uint8_t *out = buffer + used;
+    memset(out, 0xa5, bytes);
+    memcpy(out, &kind, sizeof kind);
+    places[count++] = used;
+    used += bytes;
+    return out;
+}
+
+static void put16(uint8_t *at, uint16_t value) { memcpy(at, &value, sizeof value); }
+static void put32(uint8_t *at, uint32_t value) { memcpy(at, &value, sizeof value); }
+static void put64(uint8_t *at, uint64_t value) { memcpy(at, &value, sizeof value); }
+
+static void call(uint32_t correlation, uint32_t function, uint64_t start, uint32_t code) {
+    if (op != 0) {
+        uint8_t *external = record(39, 24);
+        if (external != NULL) {
+            put32(external + 4, 3);
+            put64(external + 8, op);
+            put32(external + 16, correlation);
+        }
+    }
+    uint8_t *out = record(5, 40);
+    if (out == NULL) return;
+    put32(out + 4, function);
+    put64(out + 8, start);
+    put64(out + 16, start + 100);
+    put32(out + 24, (uint32_t)getpid());
+    put32(out + 28, (uint32_t)syscall(SYS_gettid));
+    put32(out + 32, correlation);
+    put32(out + 36, code);
+}
+
+static void kernel(uint32_t correlation, uint32_t stream, const char *name, uint64_t start,
+                   uint64_t length, uint64_t node) {
+    uint8_t *out = record(10, 216);
+    if (out == NULL) return;
+    put16(out + 6, 32);
+    put64(out + 16, start);
+    put64(out + 24, start == 0 ? 0 : start + length);
+    put32(out + 40, 0);
+    put32(out + 44, 1);
+    put32(out + 48, stream);
+    for (int i = 0; i < 3; i++) {
+        put32(out + 52 + 4 * i, i == 0 ? 1024 : 1);
+        put32(out + 64 + 4 * i, i == 0 ? 256 : 1);
+    }
+    put32(out + 76, 16);
+    put32(out + 80, 32);
+    put32(out + 92, correlation);
+    put64(out + 104, (uint64_t)(uintptr_t)name);
+    put64(out + 144, node);
+}
+
+static void normal(void) {
+    static char gone[] = "_Z5saxpyfPKfPf";
+    uint64_t begin = now();
+    uint8_t *out = record(8, 184);
+    put64(out + 16, 1ull << 30);
+    put32(out + 44, 7);
+    put32(out + 104, 9);
+    put32(out + 108, 0);
+    put32(out + 112, 0);
+    put64(out + 136, (uint64_t)(uintptr_t) "NVIDIA Double");
+    out = record(9, 32);
+    put32(out + 4, 1);
+    put32(out + 8, 0);
+    for (uint32_t i = 1; i <= 3; i++) call(i, 0, begin + 1000 * i, 0);
+    op = 0;
+    call(4, 1, begin + 4000, 0);
+    call(5, 2, begin + 5000, 0);
+    call(6, 3, begin + 6000, 0);
+    call(7, 4, begin + 7000, 0);
+    call(8, 5, begin + 8000, 2);
+    call(9, 6, begin + 9000, 0);
+    call(10, 0, begin + 10000, 0);
+    call(11, 0, begin + 11000, 0);
+    hand_over(0);
+    for (uint32_t i = 1; i <= 3; i++) kernel(i, 7, gone, begin + 1000 * i + 500, 250, 0);
+    out = record(1, 96);
+    out[4] = 1, out[5] = 2, out[6] = 3;
+    put64(out + 8, 1 << 20);
+    put64(out + 16, begin + 4500);
+    put64(out + 24, begin + 4800);
+    put32(out + 32, 0);
+    put32(out + 36, 1);
+    put32(out + 40, 7);
+    put32(out + 44, 4);
+    put64(out + 64, 0);
+    out = record(2, 88);
+    put64(out + 8, 4096);
+    put64(out + 16, begin + 5500);
+    put64(out + 24, begin + 5520);
+    put32(out + 32, 0);
+    put32(out + 36, 1);
+    put32(out + 40, 7);
+    put32(out + 44, 5);
+    put16(out + 50, 3);
+    put64(out + 64, 0);
+    out = record(38, 56);
+    put32(out + 4, 3);
+    put64(out + 8, begin + 6005);
+    put64(out + 16, begin + 6095);
+    put32(out + 24, 6);
+    put32(out + 28, 1);
+    put32(out + 32, 7);
+    kernel(7, 8, "double_plus_one", begin + 7500, 50, 21);
+    kernel(7, 8, "double_plus_one", begin + 7600, 50, 22);
+    kernel(11, 8, "double_plus_one", 0, 0, 0);
+    hand_over(0);
+    /* CUPTI may free a name after the buffer with it was given back. */
+    memset(gone, 'x', sizeof gone - 1);
+}
+
+static void garbage(void) {
+    /* A kernel with the bytes of half of it, and a kind that nobody knows. */
+    record(10, 96);
+    record(5000, 64);
+    hand_over(0);
+    /* Ends beyond the buffer. */
+    record(5, 40);
+    hand_over((size_t)1 << 30);
+    /* The second record is outside of the buffer; it is the first again; there is an error. */
+    for (trick = OUTSIDE; trick <= FAILING; trick++) {
+        call(1, 3, now(), 0);
+        call(2, 3, now(), 0);
+        hand_over(0);
+    }
+    trick = RIGHT;
+    /* A buffer that nobody asked for, and none. */
+    static uint8_t foreign[64];
+    give(NULL, 0, foreign, sizeof foreign, sizeof foreign);
+    give(NULL, 0, NULL, 0, 0);
+}
+
+int double_collects(uint32_t kind) { return kinds[kind % 64]; }
+
+int double_run(const char *scenario) {
+    if (ask == NULL || give == NULL) return -1;
+    if (strcmp(scenario, "normal") == 0) normal();
+    if (strcmp(scenario, "garbage") == 0) garbage();
+    if (strcmp(scenario, "flood") == 0) {
+        uint64_t begin = now();
+        op = 0;
+        for (uint32_t i = 1; i <= 20000; i++) call(i, 3, begin + i, 0);
+    }
+    return 0;
+}
