@@ -8,6 +8,7 @@ mod budget;
 mod call_hook;
 mod carry;
 mod commands;
+mod dataset;
 mod diff;
 mod diff_history;
 mod doctor;
