@@ -209,6 +209,7 @@ fn find_parts(dir: &Path, depth: u32, found: &mut Vec<PathBuf>) -> Result<()> {
 }
 
 /// Whether a file is there with the size that its part says.
+#[cfg(feature = "write")]
 pub(crate) fn is_there(dir: &Path, file: &File) -> bool {
     problem(dir, file).is_none()
 }

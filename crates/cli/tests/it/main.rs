@@ -66,6 +66,7 @@ mod price;
 mod programs;
 mod programs_alike;
 mod pty;
+mod query;
 mod readme;
 mod recover;
 mod report;
