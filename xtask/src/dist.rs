@@ -141,6 +141,20 @@ pub fn injecting(layout: &Layout, built: Built) -> Result<Dist> {
     with_quick_program(layout, layout.inject_dist(), &library, built)
 }
 
+/// Builds `counterpoint-query`, which is a workspace of its own. The first time takes some seven minutes of
+/// a processor, and later ones some seconds: nothing of it is removed.
+pub fn query(layout: &Layout) -> Result<PathBuf> {
+    let target = layout.target.join("query");
+    let _lock = Lock::take(&layout.target, "query")?;
+    timed("build counterpoint-query", || {
+        let mut build = cargo();
+        build.args(["build", "--quiet", "--locked", "--manifest-path", "query/Cargo.toml"]);
+        build.arg("--target-dir").arg(&target);
+        loud(&mut build, "build counterpoint-query")
+    })?;
+    Ok(target.join("debug/counterpoint-query"))
+}
+
 fn quick_library(layout: &Layout, folder: &str, flags: &[&str]) -> Result<PathBuf> {
     let artifacts = layout.target.join(folder);
     timed("build libcounterpoint.so", || {

@@ -7,6 +7,7 @@
 //! |---|---|
 //! | `COUNTERPOINT_DIST` | folder with `bin/counterpoint` and `lib/libcounterpoint.so` |
 //! | `COUNTERPOINT_INJECT_DIST` | the same with a library that panics on demand |
+//! | `COUNTERPOINT_QUERY` | the program `counterpoint-query`; not set by `--quick` |
 //! | `COUNTERPOINT_VENV` | virtual environment with IREE; not set by `--quick` |
 //! | `COUNTERPOINT_VENV_V5` | one with IREE 3.7.0, whose executables are of version 5; not set by `--quick` |
 //! | `COUNTERPOINT_VENV_TORCH` | one with PyTorch 2.15; not set by `--quick`, nor if Python is older than 3.11 |
@@ -25,6 +26,7 @@
 //! ```text
 //!  downloads: wheels, fixtures, packages ─┐            ┌─► Rust tests ─► doc tests
 //!  the release ───────────────────────────┼─► all set ─┤
+//!  the engine for datasets ───────────────┤            │
 //!  the library that panics, Rust tests ───┘            └─► Python tests, one suite after the other
 //!  the emulated machine ────────────────────────────────────────────────────────────────────────►
 //! ```
@@ -75,6 +77,7 @@ struct Surroundings<'a> {
     torch: bool,
     dist: Dist,
     inject: Dist,
+    query: Option<PathBuf>,
     from_npm: FromNpm,
     skip_log: &'a Path,
 }
@@ -110,6 +113,7 @@ pub fn main(layout: &Layout, args: &Args) -> Result<()> {
             true => dist::quick(layout, Built::WithTests),
             false => dist::release(layout),
         });
+        let query = (!args.quick).then(|| scope.spawn(|| dist::query(layout)));
         let inject = dist::injecting(layout, Built::WithTests)?;
         let surroundings = Surroundings {
             layout,
@@ -117,6 +121,7 @@ pub fn main(layout: &Layout, args: &Args) -> Result<()> {
             torch,
             dist: join(dist)??,
             inject,
+            query: query.map(join).transpose()?.transpose()?,
             from_npm: join(downloads)??,
             skip_log: &skip_log,
         };
@@ -306,6 +311,7 @@ impl Surroundings<'_> {
         for (variable, value) in [
             ("COUNTERPOINT_DIST", Some(self.dist.root.clone())),
             ("COUNTERPOINT_INJECT_DIST", Some(self.inject.root.clone())),
+            ("COUNTERPOINT_QUERY", self.query.clone()),
             ("COUNTERPOINT_SKIP_LOG", Some(self.skip_log.to_owned())),
             ("COUNTERPOINT_TRACE_PROCESSOR", self.from_npm.trace_processor.clone()),
             ("COUNTERPOINT_AXE", self.from_npm.axe.clone()),

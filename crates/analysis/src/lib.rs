@@ -20,6 +20,7 @@
 //! | [`diff`](mod@diff) | whether runs of B are slower or faster than those of A, and where |
 //! | [`explain`](mod@explain) | which recorded variables go with the slow calls of an op |
 //! | [`rules`](mod@rules) | what often holds a program back, and whether it does here |
+//! | [`exact`](mod@exact) | sums and histograms that merge exactly, for datasets of many ranks |
 //! | [`durations`] | stores many durations compactly, with exact quantiles |
 //! | [`innermost`] | self time: which call owns each moment of a thread |
 //! | [`threads`] | per thread: time inside and outside of dispatches, and off the CPU |
@@ -60,6 +61,7 @@ pub mod diff;
 pub mod durations;
 mod empty;
 pub mod estimate;
+pub mod exact;
 pub mod explain;
 mod forest;
 pub mod innermost;

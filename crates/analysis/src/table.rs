@@ -23,6 +23,8 @@ pub enum By {
     /// One exported function; [`profile::ops`] says when two functions are the same.
     #[default]
     Op,
+    /// One exported function in one process.
+    OpInProcess,
     /// One thread.
     Thread,
     /// One CPU.
@@ -46,6 +48,8 @@ pub enum Key {
     Op(OpId),
     /// An export whose metadata is missing: process index and export id.
     Unknown(usize, u32),
+    /// Process index, and an op of the profile.
+    OpIn(usize, OpId),
     /// Process index and thread index.
     Thread(usize, usize),
     /// CPU and node.
@@ -66,7 +70,7 @@ impl Key {
     /// Whether the calls of this row belong to no thread: asynchronous spans, or a profiler's own work.
     /// Such calls have rows of their own only by op and by kind.
     pub fn is_apart(self, profile: &Profile) -> bool {
-        let (Self::Op(op) | Self::Kind(op)) = self else { return false };
+        let (Self::Op(op) | Self::OpIn(_, op) | Self::Kind(op)) = self else { return false };
         profile.ops.get(op).is_some_and(|op| op.role.is_apart())
     }
 }

@@ -4,6 +4,7 @@
 mod clock;
 mod compensation;
 mod counts;
+mod dataset;
 mod lines;
 mod loops;
 mod parquet;
@@ -44,15 +45,16 @@ const COUNTS_SCHEMA: &str = "counterpoint.counts/1";
 const LOOP_ROWS_SCHEMA: &str = "counterpoint.loop_rows/1";
 const LOOP_EVENTS_SCHEMA: &str = "counterpoint.loop_events/1";
 
-/// Write every call, sample or count of a loop as a row, or the tree of calls as stacks.
+/// Write every call, sample or count of a loop as a row, or the tree of calls as stacks; or add the
+/// profile to a dataset of many ranks.
 #[derive(clap::Args)]
 pub struct Args {
     /// Profile directory.
     #[arg(default_value = "counterpoint.cpt", value_name = "PROFILE", value_parser = input::profile())]
     profile: PathBuf,
     /// Format of the output.
-    #[arg(long, value_enum)]
-    format: ExportFormat,
+    #[arg(long, value_enum, required_unless_present = "dataset")]
+    format: Option<ExportFormat>,
     /// What each row describes.
     #[arg(long, value_enum, default_value_t)]
     what: What,
@@ -70,6 +72,15 @@ pub struct Args {
     clock: ExportClock,
     #[command(flatten)]
     metrics: MetricArgs,
+    #[command(flatten)]
+    dataset: dataset::DatasetArgs,
+}
+
+impl Args {
+    /// The format, which the parser has asked for unless there is a dataset.
+    fn format(&self) -> ExportFormat {
+        self.format.unwrap_or(ExportFormat::Csv)
+    }
 }
 
 /// `--what`.
@@ -136,12 +147,15 @@ impl ExportFormat {
 
 /// Writes the rows.
 pub fn main(args: Args) -> Result<ExitCode, Failure> {
-    if args.format.kind() == Kind::Binary && args.output.is_none() {
-        let name = args.format.name();
+    if let Some(dir) = &args.dataset.dataset {
+        return dataset::main(&args, dir);
+    }
+    if args.format().kind() == Kind::Binary && args.output.is_none() {
+        let name = args.format().name();
         return Err(Failure::new(format!("export --format {name}: needs a file to write to"))
             .hint("name one with -o FILE; -o - is standard output"));
     }
-    if let Some(format) = stacks::format(args.format) {
+    if let Some(format) = stacks::format(args.format()) {
         return stacks::main(&args, format);
     }
     let path = args.output.as_deref().unwrap_or(Path::new("-"));
@@ -149,7 +163,7 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
     args.ranks.choose(&mut profile)?;
     let metrics = of_profile(&args.metrics, &profile, Offer::Nothing)?;
     let name = |e: io::Error| Failure::writing(path, e);
-    let mut file = WholeFile::create(path, args.format.kind()).map_err(name)?;
+    let mut file = WholeFile::create(path, args.format().kind()).map_err(name)?;
     let mut out = BufWriter::with_capacity(1 << 16, &mut file);
     let (lost, rows) = write(&mut out, &profile, &args, metrics).map_err(name)?;
     out.flush().map_err(name)?;
@@ -208,7 +222,7 @@ fn write(
             let schema = batches.schema();
             let metrics = Some(described);
             let mut counted = batches.by_ref().inspect(|batch| written += rows_of(batch));
-            let compensation = match args.format {
+            let compensation = match args.format() {
                 ExportFormat::Csv => None,
                 _ => Some(serde_json::to_string(&compensation::out(profile))?),
             };
@@ -273,7 +287,7 @@ fn rows(out: &mut (impl Write + Send), rows: Rows<'_>, args: &Args) -> io::Resul
     let (clock, timeline) = (args.clock, &rows.profile.timeline);
     let mut batches = rows.batches.map(|batch| clock.convert(batch?, timeline));
     let mut rows = Rows { schema: clock.schema(&rows.schema), batches: &mut batches, ..rows };
-    match args.format {
+    match args.format() {
         ExportFormat::Csv => csv(out, &mut rows),
         ExportFormat::Json => json(out, &mut rows),
         ExportFormat::Parquet => parquet::write(out, &mut rows),

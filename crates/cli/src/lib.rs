@@ -49,6 +49,7 @@ mod plugin_files;
 mod plugin_kinds;
 mod prepare;
 mod python;
+mod query;
 mod recover;
 mod report;
 mod roofline;
@@ -117,6 +118,7 @@ enum Command {
     Diff(diff::Args),
     Export(export::Args),
     Merge(merge::Args),
+    Query(query::Args),
     Trace(trace::Args),
     Recover(recover::Args),
     Roofline(roofline::Args),
@@ -250,6 +252,7 @@ fn run_command(command: Command) -> Result<ExitCode, failure::Failure> {
         Command::Diff(args) => diff::main(args),
         Command::Export(args) => export::main(args),
         Command::Merge(args) => merge::main(args),
+        Command::Query(args) => query::main(args),
         Command::Trace(args) => trace::main(args),
         Command::Recover(args) => recover::main(args),
         Command::Roofline(args) => roofline::main(args),

@@ -11,6 +11,8 @@
 //! What the profiles contain was written by others, so it is read and copied by a thread that can do
 //! nothing else. [`profile::merged`] says how the result is read.
 
+mod datasets;
+
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
 use std::io::Write;
@@ -34,16 +36,21 @@ use crate::view::rights::{Needs, confine};
 use crate::view::units::plural;
 use crate::whole::directory;
 
-/// Merge the profiles of several ranks, programs or machines into one.
+/// Merge the profiles of several ranks, programs or machines into one; or several datasets.
 ///
 /// Every view then reads them as one profile: `report --by rank` compares ranks, and `trace export`
 /// gives each rank its own rows. Nothing is lost: processes, threads, counters, ranks, tracks, events
 /// of plugins, passes and losses stay as they were recorded. Times are on one clock; a line for each
 /// profile says how it was aligned and how exact that is. A profile that was merged can be merged
 /// again. docs/traces.md has the details.
+///
+/// Datasets (`export --dataset`) are merged into a dataset with few, large files, which has each
+/// recording once. If the output is a dataset already, it is merged with the others and replaced in one
+/// step. docs/datasets.md has the details.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Profile directories. One that is given twice, or is already in a merged one, is used once.
+    /// Profile directories, or datasets. One that is given twice, or is already in a merged one, is used
+    /// once.
     #[arg(required = true, value_name = "PROFILE")]
     profiles: Vec<PathBuf>,
     /// Profile directory to create. An existing profile is moved to DIR.old.
@@ -56,6 +63,15 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
     let output = std::path::absolute(&args.output)
         .map_err(|e| Failure::new(format!("output {}: {e}", args.output.display())))?;
     let output: PathBuf = output.components().collect();
+    let is_dataset = |path: &PathBuf| ::dataset::open::is_dataset(path);
+    match args.profiles.iter().filter(|path| is_dataset(path)).count() {
+        0 => {}
+        all if all == args.profiles.len() => return datasets::main(&args.profiles, &output),
+        _ => {
+            return Err(Failure::new("merge: some inputs are profiles, and some are datasets")
+                .hint("add each profile to a dataset with `counterpoint export --dataset DIR`"));
+        }
+    }
     // If one of them cannot be opened, nothing is made.
     let mut inputs = Vec::new();
     for path in &args.profiles {

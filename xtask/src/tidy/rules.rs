@@ -49,6 +49,12 @@ pub const ROOMS: &[Room] = &[
     // It has the loop finder of `ir`.
     Room { name: "code", may_use: &["ir", "abi"], in_target: false, safe: true },
     Room { name: "analysis", may_use: &["profile", "ir", "model"], in_target: false, safe: true },
+    Room {
+        name: "dataset",
+        may_use: &["analysis", "profile", "model"],
+        in_target: false,
+        safe: true,
+    },
     // It may not use agent, whose state is only in libcounterpoint.so, nor measure, which is for
     // users' programs.
     Room {
@@ -65,6 +71,7 @@ pub const ROOMS: &[Room] = &[
             "ir",
             "code",
             "analysis",
+            "dataset",
             "plugin-host",
         ],
         in_target: false,

@@ -268,7 +268,7 @@ impl Adder for Table<'_> {
     fn add(&mut self, columns: &Columns, brackets: &Brackets, marks: Option<&Marks>) {
         self.find_rows(columns);
         let apart = apart(self.profile, columns);
-        if apart.is_some() && !matches!(self.places.by(), By::Op | By::Kind) {
+        if apart.is_some() && !matches!(self.places.by(), By::Op | By::OpInProcess | By::Kind) {
             // They belong to no thread and no CPU.
             self.page_rows.fill(NO_ROW);
         }

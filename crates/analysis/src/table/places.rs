@@ -145,7 +145,7 @@ impl<'a> Places<'a> {
 
     /// Whether rows depend on the thread and not only on the process and the export.
     pub(super) fn needs_thread(&self) -> bool {
-        let of_process = self.by == By::Process && !self.homes.is_empty();
+        let of_process = matches!(self.by, By::Process | By::OpInProcess) && !self.homes.is_empty();
         matches!(self.by, By::Thread | By::Stream) || of_process || self.streams.is_some()
     }
 
@@ -180,7 +180,10 @@ impl<'a> Places<'a> {
                 .is_none_or(|glob| is_device && is_stream(profile, process, thread, glob));
         is_wanted.then(|| match (self.by, op) {
             (By::Op, Some(op)) => Key::Op(profile.ops.row_of(op)),
-            (By::Op | By::Kind, None) => Key::Unknown(process, export),
+            (By::OpInProcess, Some(op)) => {
+                Key::OpIn(self.homes.of((process, thread)).0, profile.ops.row_of(op))
+            }
+            (By::Op | By::OpInProcess | By::Kind, None) => Key::Unknown(process, export),
             (By::Kind, Some(op)) => Key::Kind(self.kinds.get(op as usize).copied().unwrap_or(op)),
             (By::Device, _) => Key::Device(is_device.then_some(process)),
             (By::Stream, _) => Key::Stream(is_device.then_some((process, thread))),

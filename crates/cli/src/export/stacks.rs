@@ -50,7 +50,7 @@ pub fn format(format: ExportFormat) -> Option<Format> {
 
 /// Writes the stacks.
 pub fn main(args: &Args, format: Format) -> Result<ExitCode, Failure> {
-    let name = args.format.name();
+    let name = args.format().name();
     let metrics = &args.metrics;
     let unfit = [
         ("--what", args.what != What::Calls),
@@ -77,7 +77,7 @@ pub fn main(args: &Args, format: Format) -> Result<ExitCode, Failure> {
     };
     let stacks = named(&profile, &loops, &found, format);
     let failed = |e: io::Error| Failure::writing(path, e);
-    let mut file = WholeFile::create(path, args.format.kind()).map_err(failed)?;
+    let mut file = WholeFile::create(path, args.format().kind()).map_err(failed)?;
     let mut out = io::BufWriter::with_capacity(1 << 16, &mut file);
     match format {
         Format::Pprof => formats::pprof::write(&mut out, &stacks),

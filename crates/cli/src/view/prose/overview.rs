@@ -32,7 +32,7 @@ pub struct Overview<'a> {
 /// The name of what a row stands for. It is also the name of the column with the rows' names.
 pub fn name_of(by: By) -> &'static str {
     match by {
-        By::Op => "op",
+        By::Op | By::OpInProcess => "op",
         By::Thread => "thread",
         By::Cpu => "cpu",
         By::Process => "process",

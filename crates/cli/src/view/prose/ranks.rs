@@ -19,6 +19,11 @@ pub struct RankArgs {
 }
 
 impl RankArgs {
+    /// Returns the rank that was given.
+    pub fn given(&self) -> Option<u32> {
+        self.rank
+    }
+
     /// Leaves the chosen rank in the profile.
     ///
     /// # Errors

@@ -112,7 +112,7 @@ pub fn thread_ref(profile: &Profile, process: usize, thread: usize) -> ThreadRef
 /// Identifies a row.
 pub fn key_out(profile: &Profile, key: Key) -> KeyOut<'_> {
     match key {
-        Key::Op(op_id) => {
+        Key::Op(op_id) | Key::OpIn(_, op_id) => {
             let op = op_of(profile, key);
             KeyOut::Op {
                 op: op.map_or("", |op| op.shown_name()),

@@ -12,7 +12,7 @@ use crate::terminal::visible;
 /// The op of a row, if the row stands for an op with known metadata.
 pub fn op_of(profile: &Profile, key: Key) -> Option<&Op> {
     match key {
-        Key::Op(id) => profile.ops.get(id),
+        Key::Op(id) | Key::OpIn(_, id) => profile.ops.get(id),
         _ => None,
     }
 }
@@ -77,7 +77,7 @@ pub fn has_roles(profile: &Profile) -> bool {
 
 fn label(profile: &Profile, key: Key, detail: Detail) -> String {
     match key {
-        Key::Op(id) => match profile.ops.get(id) {
+        Key::Op(id) | Key::OpIn(_, id) => match profile.ops.get(id) {
             Some(op) => op_label(op, detail),
             None => format!("op {id}"),
         },

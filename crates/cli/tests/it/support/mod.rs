@@ -32,6 +32,11 @@ fn need(test: &str, variable: &str) -> Option<PathBuf> {
     None
 }
 
+/// `counterpoint-query`, if it was built.
+pub fn query_engine(test: &str) -> Option<PathBuf> {
+    need(test, "COUNTERPOINT_QUERY")
+}
+
 /// IREE 3.7.0, whose executables are of version 5.
 pub fn venv_v5(test: &str) -> Option<PathBuf> {
     need(test, "COUNTERPOINT_VENV_V5")

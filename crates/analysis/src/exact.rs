@@ -1,0 +1,70 @@
+//! Statistics that merge exactly: whatever the order, and whatever is merged with what first, the
+//! result is the same to the last bit. Datasets of many ranks are made of them.
+//!
+//! ```text
+//!  Profile ─ walk ──► one adder per worker ─ merge ─► Exact: one row per process and op
+//!                                                       ├─ durations: Histogram, in ns
+//!                                                       └─ counters:  Moments with the duration
+//! ```
+//!
+//! The calls are the outermost ones of each op in each process, and their durations are without what
+//! the recorder added to them, as in every other view. Here, each duration is a whole number of ns, as
+//! files have it. A total of a [`crate::Row`] is a sum of parts of ticks, which is rounded only once,
+//! so [`Moments::x`] can differ from it by half a ns per call.
+//!
+//! Counters are as they were read, and cannot be corrected call by call.
+//!
+//! In a run with a budget there is nothing exact about durations, so it has no such rows: its
+//! estimates are in [`crate::Summary`].
+
+mod collect;
+mod histogram;
+mod moments;
+mod wide;
+
+use std::collections::BTreeMap;
+
+pub use collect::exact;
+pub use histogram::{Histogram, bucket_of, middle_of};
+pub use moments::Moments;
+pub use wide::{BEYOND, Sum};
+
+/// The exact statistics of an op in a process.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ExactRow {
+    /// The durations, in ns.
+    pub durations: Histogram,
+    /// For each counter of the run: the duration in ns as `x`, and the counter as `y`, over the calls
+    /// that have a value of the counter.
+    pub counters: Vec<Moments>,
+}
+
+impl ExactRow {
+    /// Adds what other calls of the same op say.
+    pub fn merge(&mut self, other: &Self) {
+        self.durations.merge(&other.durations);
+        if self.counters.len() < other.counters.len() {
+            self.counters.resize(other.counters.len(), Moments::default());
+        }
+        self.counters.iter_mut().zip(&other.counters).for_each(|(own, new)| own.merge(new));
+    }
+}
+
+/// The exact statistics of a profile, by the keys of [`crate::By::OpInProcess`].
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Exact {
+    /// The rows.
+    pub rows: BTreeMap<crate::Key, ExactRow>,
+}
+
+impl Exact {
+    /// Adds other calls of the same profile.
+    pub fn merge(&mut self, other: Self) {
+        for (key, row) in other.rows {
+            self.rows.entry(key).or_default().merge(&row);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

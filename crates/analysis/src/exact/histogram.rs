@@ -1,0 +1,116 @@
+//! Log-linear histograms, which merge exactly.
+//!
+//! Values below 128 have a bucket each. Above that, each power of two is divided into 64 buckets of
+//! equal width:
+//!
+//! ```text
+//!  value v, shift e = max(0, ⌊log₂ v⌋ − 6)        bucket = 64·e + ⌊v / 2ᵉ⌋
+//!
+//!   0 … 127   128, 130, … 254    256, 260, … 508    …  2⁶³ … 2⁶⁴−1
+//!   width 1   width 2            width 4               width 2⁵⁷
+//!   0 … 127   128 … 191          192 … 255          …  3712 … 3775
+//! ```
+//!
+//! A bucket stands for its middle, which is at most 1/128 away from each value in it: half of the width
+//! 2ᵉ, of values of at least 64·2ᵉ. 64 bits of a value make at most 3,776 buckets.
+
+/// The bucket of a value.
+#[inline]
+pub fn bucket_of(value: u64) -> u16 {
+    // At most 57, and the sum at most 3,775.
+    let shift = 64 - 7 - (value | 64).leading_zeros();
+    (64 * u64::from(shift) + (value >> shift)) as u16
+}
+
+/// The value that a bucket stands for; `None` if there is no such bucket.
+pub fn middle_of(bucket: u16) -> Option<u64> {
+    match bucket {
+        0..128 => Some(bucket.into()),
+        128..3776 => {
+            let shift = u32::from(bucket) / 64 - 1;
+            Some((u64::from(bucket) % 64 + 64) << shift | 1 << (shift - 1))
+        }
+        _ => None,
+    }
+}
+
+/// Numbers of values by bucket.
+#[derive(Clone, Debug, Default)]
+pub struct Histogram {
+    /// The bucket of the first number.
+    first: u16,
+    counts: Vec<u64>,
+}
+
+impl Histogram {
+    /// Counts a value.
+    #[inline]
+    pub fn add(&mut self, value: u64) {
+        self.count(bucket_of(value), 1);
+    }
+
+    /// Counts values of a bucket.
+    #[inline]
+    pub fn count(&mut self, bucket: u16, values: u64) {
+        let place = usize::from(bucket.wrapping_sub(self.first));
+        if bucket < self.first || place >= self.counts.len() {
+            self.cover(bucket);
+        }
+        let place = usize::from(bucket - self.first);
+        self.counts[place] = self.counts[place].saturating_add(values);
+    }
+
+    #[cold]
+    fn cover(&mut self, bucket: u16) {
+        if self.counts.is_empty() {
+            self.first = bucket;
+        }
+        if bucket < self.first {
+            let more = usize::from(self.first - bucket);
+            self.counts.splice(0..0, std::iter::repeat_n(0, more));
+            self.first = bucket;
+        }
+        let needed = usize::from(bucket - self.first) + 1;
+        if self.counts.len() < needed {
+            self.counts.resize(needed, 0);
+        }
+    }
+
+    /// Adds the values of another histogram.
+    pub fn merge(&mut self, other: &Self) {
+        other.buckets().for_each(|(bucket, values)| self.count(bucket, values));
+    }
+
+    /// The buckets that have values, from the smallest one, with their numbers of values.
+    pub fn buckets(&self) -> impl Iterator<Item = (u16, u64)> {
+        let all = (self.first..).zip(self.counts.iter().copied());
+        all.filter(|(_, values)| *values > 0)
+    }
+
+    /// The number of values.
+    pub fn values(&self) -> u64 {
+        self.counts.iter().fold(0, |sum, values| sum.saturating_add(*values))
+    }
+
+    /// A value that at least the part `q` (0 to 1) of all values does not exceed, and at most 1/128
+    /// away from the smallest such value. `None` without values.
+    pub fn quantile(&self, q: f64) -> Option<u64> {
+        let values = self.values();
+        // The rank, from 1. A float has 53 bits, so the rank of more values is a little off.
+        let rank = ((q.clamp(0.0, 1.0) * values as f64).ceil() as u64).clamp(1, values.max(1));
+        let mut below = 0u64;
+        let mut of_rank = self.buckets().skip_while(|(_, values)| {
+            below = below.saturating_add(*values);
+            below < rank
+        });
+        of_rank.next().and_then(|(bucket, _)| middle_of(bucket))
+    }
+}
+
+impl PartialEq for Histogram {
+    fn eq(&self, other: &Self) -> bool {
+        self.buckets().eq(other.buckets())
+    }
+}
+
+impl Eq for Histogram {}

@@ -1,0 +1,150 @@
+//! `export --dataset`: adds the ranks of a profile to a dataset.
+
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use ::dataset::{Exported, Options, export};
+use profile::merged::MERGED_NAME;
+use profile::{Manifest, Profile};
+use record::job::Job;
+
+use super::Args;
+use crate::failure::Failure;
+use crate::plugin_events::show;
+use crate::terminal::{Kind, stdout};
+use crate::view::open::{explain, open};
+use crate::view::ranks::ORIGIN;
+use crate::view::rights::Needs;
+
+/// Options of a dataset.
+#[derive(clap::Args)]
+pub struct DatasetArgs {
+    /// Add the profile to this dataset, which is a directory of Parquet files for query engines. It is
+    /// made if it does not exist. docs/datasets.md describes it.
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["format", "what", "output", "filter", "clock", "metric", "metrics_file"])]
+    pub dataset: Option<PathBuf>,
+    /// With --dataset: the name of the run that the ranks are of. The default is the label `run`, what the
+    /// launcher calls its job, or else the id of the recording.
+    #[arg(long, value_name = "NAME", requires = "dataset")]
+    pub run: Option<String>,
+    /// With --dataset: also write each call as a row.
+    #[arg(long, requires = "dataset")]
+    pub calls: bool,
+    /// With --dataset: leave out names of ops, libraries, programs and machines. Numbers and names of
+    /// counters stay.
+    #[arg(long, requires = "dataset")]
+    pub redact: bool,
+}
+
+/// What launchers call a job: ours, torchrun's, srun's, and that of Open MPI's runtime.
+const RUN_VARIABLES: [&str; 4] =
+    ["COUNTERPOINT_RUN", "TORCHELASTIC_RUN_ID", "SLURM_JOB_ID", "PMIX_NAMESPACE"];
+/// What torchrun says if nobody gave the job a name.
+const UNNAMED: &str = "none";
+
+/// Adds the profile.
+pub fn main(args: &Args, dir: &Path) -> Result<ExitCode, Failure> {
+    let is_new = !dir.exists();
+    fs::create_dir_all(dir)
+        .map_err(|e| Failure::new(format!("make directory {}: {e}", dir.display())))?;
+    let done = add(args, dir);
+    if done.is_err() && is_new {
+        // Only if nothing is in it.
+        let _ = fs::remove_dir(dir);
+    }
+    done
+}
+
+fn add(args: &Args, dir: &Path) -> Result<ExitCode, Failure> {
+    let first = open(&args.profile, &Needs { made: Some(dir), ..Needs::default() })?;
+    let given = args.ranks.given();
+    let known = first.known_ranks();
+    // A profile without ranks is of the rank that somebody says.
+    let ranks: Vec<(u32, Option<Profile>)> = match known.is_empty() {
+        true => {
+            let rank = given.or_else(|| label(&first, "rank")?.parse().ok());
+            let rank = rank.or_else(|| Some(Job::of(variable)?.rank));
+            let rank = rank.ok_or_else(|| {
+                let path = args.profile.display();
+                Failure::new(format!("{path}: it is not known which rank it is of"))
+                    .hint(format!("say it with --rank N; {ORIGIN}"))
+            })?;
+            vec![(rank, None)]
+        }
+        false => {
+            let mut all = Vec::new();
+            for rank in known.iter().filter(|rank| given.is_none_or(|given| given == **rank)) {
+                let again =
+                    Profile::open_at(first.root()).map_err(|e| explain(&args.profile, e))?;
+                let mut one = show(again);
+                crate::view::ranks::keep(&mut one, *rank)?;
+                all.push((*rank, Some(one)));
+            }
+            if let (Some(rank), true) = (given, all.is_empty()) {
+                let mut none = first;
+                crate::view::ranks::keep(&mut none, rank)?;
+                return Ok(ExitCode::from(1));
+            }
+            all
+        }
+    };
+    let mut out = stdout(Kind::People);
+    for (rank, of_rank) in &ranks {
+        let one = of_rank.as_ref().unwrap_or(&first);
+        let part = part_of(one);
+        let run = args.dataset.run.clone().or_else(|| label(one, "run")).or_else(run_of_launcher);
+        let size = one.processes.iter().filter_map(|process| process.job?.size).max();
+        let options = Options {
+            run: run.unwrap_or_else(|| part.clone()),
+            rank: *rank,
+            part,
+            world_size: size.or(one.manifest.world_size),
+            calls: args.dataset.calls,
+            redacted: args.dataset.redact,
+        };
+        let done = export(one, dir, &options).map_err(Failure::new)?;
+        let done = match done {
+            Exported::New => "added",
+            Exported::AlreadyThere => "is already there",
+        };
+        let run = crate::terminal::visible(&options.run).into_owned();
+        writeln!(out, "{}: rank {rank} of run {run} {done}", dir.display())?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|value| !value.is_empty())
+}
+
+fn run_of_launcher() -> Option<String> {
+    RUN_VARIABLES.iter().find_map(|name| variable(name).filter(|run| run != UNNAMED))
+}
+
+fn label(profile: &Profile, name: &str) -> Option<String> {
+    profile.manifest.labels.get(name).cloned().or_else(|| {
+        // In a merged profile, each member has its own.
+        member_manifest(profile)?.labels.get(name).cloned()
+    })
+}
+
+/// The manifest of the profile that was merged and has the processes.
+fn member_manifest(profile: &Profile) -> Option<Manifest> {
+    let member = profile.processes.first()?.member;
+    profile.members.get(member)?;
+    let all = profile.root().dir(MERGED_NAME).ok()?;
+    Manifest::read_in(&all.dir((member + 1).to_string()).ok()?).ok()
+}
+
+/// The id of the recording: the same for a profile that was merged and for the merged one.
+fn part_of(profile: &Profile) -> String {
+    let id = member_manifest(profile).map(|manifest| manifest.id);
+    let id = id.filter(|id| !id.is_empty()).unwrap_or_else(|| profile.manifest.id.clone());
+    match id.is_empty() {
+        // Profiles of earlier versions have no id.
+        true => format!("created-{}", profile.manifest.created_unix_ns),
+        false => id,
+    }
+}

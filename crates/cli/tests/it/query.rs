@@ -1,0 +1,299 @@
+//! `counterpoint query`: the kept queries over datasets of scripted ranks. DuckDB is the judge.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use dataset::{Dataset, Options, export};
+use profile::Profile;
+use testkit::{CallScript, ProfileScript, Random, Scratch};
+
+use crate::support::{python_with, query_engine};
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_counterpoint");
+const KEPT: [&str; 12] = [
+    "totals",
+    "imbalance",
+    "stragglers",
+    "slow-ops",
+    "correlation",
+    "quantiles",
+    "rank-quantiles",
+    "losses",
+    "coverage",
+    "counters",
+    "first-calls",
+    "hosts",
+];
+
+fn ask(engine: &Path, dataset: &Path, args: &[&str]) -> Output {
+    let mut command = Command::new(PROGRAM);
+    command.args(["query", "--dataset"]).arg(dataset).args(args);
+    command.env("COUNTERPOINT_QUERY", engine).output().unwrap()
+}
+
+/// The rows of an answer in CSV without its header.
+fn rows(output: &Output) -> Vec<Vec<String>> {
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let text = String::from_utf8(output.stdout.clone()).unwrap();
+    let line = |line: &str| line.split(',').map(str::to_owned).collect();
+    text.lines().skip(1).map(line).collect()
+}
+
+/// Adds a rank of a run with so many ranks to a dataset.
+fn add(dataset: &Path, script: &ProfileScript, run: &str, rank: u32, size: u32) {
+    let (_scratch, path) = script.written();
+    let options = Options {
+        run: run.to_owned(),
+        rank,
+        part: format!("{rank:032x}"),
+        world_size: Some(size),
+        calls: true,
+        redacted: false,
+    };
+    export(&Profile::open(&path).unwrap(), dataset, &options).unwrap();
+}
+
+/// Some calls of five ops. Even ranks have two counters, odd ranks one of them and another one.
+fn rank(rank: u32, random: &mut Random) -> ProfileScript {
+    let mut script = ProfileScript::monotonic();
+    script.manifest.host = format!("node{}", rank / 4);
+    script.counter("instructions:u", 0);
+    script.counter(if rank % 2 == 0 { "cycles:u" } else { "cache-misses:u" }, 0);
+    let process = script.process(100 + rank);
+    process.library("mlp", &["matmul", "softmax", "add", "all, reduce", "\"norm\""]);
+    let thread = process.thread("main");
+    for i in 0..200u64 {
+        let bits = random.below(16);
+        let duration = 500 + random.below(1 << bits);
+        let values = [duration * 3 + random.below(100), random.below(1 << 20)];
+        let call = CallScript::new((i % 5) as u32, 1_000_000 * (i + 1), duration);
+        thread.call(call.group(duration, &values));
+    }
+    script
+}
+
+/// The kept queries in DuckDB, with what docs/datasets.md says that it needs. Compares cell by cell; floats
+/// to the last digits.
+const JUDGE: &str = r#"
+import csv, duckdb, glob, math, sys
+dataset, queries, *answers = sys.argv[1:]
+db = duckdb.connect()
+for table in ("stats", "counters", "hist", "ops", "processes", "losses", "calls"):
+    files = glob.glob(f"{dataset}/{table}/**/*.parquet", recursive=True)
+    if files:
+        db.execute(f"CREATE VIEW {table} AS SELECT * FROM read_parquet({files}, union_by_name=true, hive_partitioning=false)")
+    else:
+        db.execute(f"CREATE TABLE {table} (run VARCHAR, rank INT, part VARCHAR, process INT, loss VARCHAR, severity VARCHAR, count BIGINT)")
+db.execute("CREATE MACRO bucket_ns(b) AS CASE WHEN b < 128 THEN b::BIGINT ELSE (((b % 64) + 64)::BIGINT << ((b >> 6) - 1)) + (1::BIGINT << ((b >> 6) - 2)) END")
+db.execute("CREATE MACRO pearson(n, x, y, xx, xy, yy) AS {'n': n, 'x': x, 'y': y, 'xx': xx, 'xy': xy, 'yy': yy}")
+def whole_r(s):
+    n, x, y, xx, xy, yy = (int(s[k]) for k in ("n", "x", "y", "xx", "xy", "yy"))
+    square = (n * xx - x * x) * (n * yy - y * y)
+    from fractions import Fraction
+    # 10^60 times the square of r, as a whole number.
+    top = n * xy - x * y
+    r = math.isqrt(10**60 * top * top // square)
+    return math.copysign(float(Fraction(r, 10**30)), top) if square else None
+for answer in answers:
+    name = answer.rsplit("/", 1)[1].removesuffix(".csv")
+    found = db.sql(open(f"{queries}/{name}.sql").read())
+    own = list(csv.reader(open(answer, newline="")))
+    assert own[0] == found.columns, (name, own[0], found.columns)
+    expected = found.fetchall()
+    assert len(own) - 1 == len(expected), (name, len(own) - 1, len(expected))
+    assert expected or name == "losses", name
+    for a, b in zip(own[1:], expected):
+        for cell, value in zip(a, b):
+            if isinstance(value, dict):
+                value = whole_r(value)
+                assert abs(float(cell) - value) <= 1e-15, (name, cell, value)
+            elif value is None:
+                assert cell == "", (name, cell)
+            elif isinstance(value, float):
+                assert math.isclose(float(cell), value, rel_tol=1e-14, abs_tol=1e-6), (name, cell, value)
+            else:
+                assert type(value)(cell) == value, (name, cell, value)
+print("judged", len(answers))
+"#;
+
+#[test]
+fn kept_queries_are_the_same_with_any_number_of_threads_and_in_duckdb() {
+    let Some(engine) = query_engine("kept queries") else { return };
+    let Some(python) = python_with("kept queries", "duckdb") else { return };
+    let scratch = Scratch::new();
+    let dataset = scratch.join("a dataset");
+    let mut random = Random(0x9e37);
+    for number in 0..8 {
+        add(&dataset, &rank(number, &mut random), "train 7", number, 8);
+    }
+    let mut judge = Command::new(python);
+    let queries = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../query/queries");
+    judge.args(["-c", JUDGE]).arg(&dataset).arg(queries);
+    for name in KEPT {
+        let answer = |threads: &str| {
+            let args = ["--kept", name, "--format", "csv", "--threads", threads];
+            let done = ask(&engine, &dataset, &args);
+            assert_eq!(
+                (done.status.code(), &*done.stderr),
+                (Some(0), &b""[..]),
+                "{name}: {done:?}"
+            );
+            done.stdout
+        };
+        let one = answer("1");
+        for threads in ["2", "16"] {
+            assert!(answer(threads) == one, "{name} with {threads} threads");
+        }
+        let file = scratch.join(&format!("{name}.csv"));
+        fs::write(&file, one).unwrap();
+        judge.arg(file);
+    }
+    let done = judge.output().unwrap();
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    assert_eq!(done.stdout, b"judged 12\n");
+    // A counter that a rank does not have is missing there.
+    let sql = "SELECT rank % 2 AS odd, count(*) AS n, count(\"cycles:u\") AS c, \
+               count(\"cache-misses:u\") AS m FROM calls GROUP BY rank % 2 ORDER BY odd";
+    let found = rows(&ask(&engine, &dataset, &[sql, "--format", "csv"]));
+    assert_eq!(found, [["0", "800", "800", "0"], ["1", "800", "0", "800"]]);
+}
+
+#[test]
+fn sums_are_right_or_an_error() {
+    let Some(engine) = query_engine("sums of datasets") else { return };
+    let scratch = Scratch::new();
+    let dataset = scratch.join("dataset");
+    for number in 0..16 {
+        let mut script = ProfileScript::monotonic();
+        script.counter("bytes", 0);
+        let process = script.process(1);
+        process.library("m", &["f"]);
+        // 16 · 2⁵⁹ ns = 2⁶³ ns. The square of each value has 38 digits.
+        let call = CallScript::new(0, 1, 1 << 59).group(1, &[9_000_000_000_000_000_000]);
+        process.thread("main").call(call);
+        add(&dataset, &script, "r", number, 16);
+    }
+    let one = |sql: &str| rows(&ask(&engine, &dataset, &[sql, "--format", "csv"]));
+    assert_eq!(one("SELECT sum(total_ns) FROM stats"), [["9223372036854775808"]]);
+    assert_eq!(one("SELECT sum(sum_value) FROM counters"), [["144000000000000000000"]]);
+    let found = one("SELECT avg(total_ns) AS a, sum(1.5) AS b, sum(NULL) AS c FROM stats");
+    assert_eq!(found, [["5.764607523034235e17", "24.0", ""]]);
+    assert_eq!(one("SELECT sum(DISTINCT rank % 2) AS a FROM stats"), [["1"]]);
+    let done = ask(&engine, &dataset, &["SELECT sum(sum_value_value) FROM counters"]);
+    let said = String::from_utf8(done.stderr).unwrap();
+    assert_eq!(done.status.code(), Some(2));
+    assert_eq!(
+        said,
+        "counterpoint: a sum has more than 38 digits: 1296000000000000000000000000000000000000\n"
+    );
+    // What a window leaves behind is taken back.
+    let window =
+        "SELECT sum(rank) OVER (ORDER BY rank ROWS 1 PRECEDING) AS s FROM stats ORDER BY s LIMIT 3";
+    assert_eq!(one(window), [["0"], ["1"], ["3"]]);
+}
+
+#[test]
+fn what_is_incomplete_is_named_in_each_answer() {
+    let Some(engine) = query_engine("incomplete datasets") else { return };
+    let scratch = Scratch::new();
+    let dataset = scratch.join("dataset");
+    let mut random = Random(3);
+    for number in [0, 1, 2, 4, 5] {
+        add(&dataset, &rank(number, &mut random), "r", number, 8);
+    }
+    let opened = Dataset::open(&dataset).unwrap();
+    let part = opened.parts.iter().find(|part| part.members[0].rank == 4).unwrap();
+    let file = dataset.join(&part.files["stats"].path);
+    let bytes = fs::read(&file).unwrap();
+    fs::write(&file, &bytes[..bytes.len() / 2]).unwrap();
+    let sql = "SELECT rank, sum(calls) FROM stats GROUP BY rank ORDER BY rank";
+    let done = ask(&engine, &dataset, &[sql, "--format", "csv"]);
+    assert_eq!(rows(&done), [["0", "200"], ["1", "200"], ["2", "200"], ["5", "200"]]);
+    let said = String::from_utf8(done.stderr).unwrap();
+    for rank in [3, 6, 7] {
+        assert!(said.contains(&format!("run r: rank {rank} is missing\n")), "{said}");
+    }
+    assert!(
+        said.contains("run r: rank 4 is incomplete and left out: stats/run=r/rank=4/"),
+        "{said}"
+    );
+    assert_eq!(said.lines().count(), 4, "{said}");
+}
+
+#[test]
+fn the_op_that_makes_a_rank_slow_is_found_among_64() {
+    let Some(engine) = query_engine("stragglers") else { return };
+    let scratch = Scratch::new();
+    let dataset = scratch.join("dataset");
+    let mut random = Random(64);
+    for number in 0..64 {
+        let mut script = ProfileScript::monotonic();
+        let process = script.process(1);
+        process.library("m", &["matmul", "norm", "gather"]);
+        let thread = process.thread("main");
+        for i in 0..30u64 {
+            let slow = if number == 41 && i % 3 == 1 { 4_000 } else { 0 };
+            let duration = [20_000, 3_000, 9_000][i as usize % 3] + random.below(300) + slow;
+            thread.call(CallScript::new((i % 3) as u32, 100_000 * (i + 1), duration));
+        }
+        add(&dataset, &script, "r", number, 64);
+    }
+    let kept = |name: &str| rows(&ask(&engine, &dataset, &["--kept", name, "--format", "csv"]));
+    let stragglers = kept("stragglers");
+    assert_eq!(stragglers.len(), 64);
+    assert_eq!(stragglers[0][1], "41");
+    let slow = kept("slow-ops");
+    assert_eq!((&*slow[0][1], &*slow[0][3]), ("41", "norm"));
+    // Ten calls are 4 µs longer, and it is a 64th of the ranks: 40 µs · 63/64, and less than 3 µs of noise.
+    let above: f64 = slow[0][6].parse().unwrap();
+    assert!((above - 40_000.0 * 63.0 / 64.0).abs() < 3_000.0, "{above}");
+    let imbalance = kept("imbalance");
+    assert_eq!((&*imbalance[0][2], &*imbalance[0][6]), ("norm", "41"));
+}
+
+#[test]
+fn a_query_reads_and_has_limits() {
+    let Some(engine) = query_engine("limits of queries") else { return };
+    let scratch = Scratch::new();
+    let dataset = scratch.join("dataset");
+    add(&dataset, &rank(0, &mut Random(1)), "r", 0, 1);
+    let refused = |args: &[&str]| {
+        let done = ask(&engine, &dataset, args);
+        assert_eq!(done.status.code(), Some(2), "{done:?}");
+        String::from_utf8(done.stderr).unwrap()
+    };
+    let out = scratch.join("out.parquet");
+    let copy = format!("COPY stats TO '{}'", out.display());
+    for sql in [&*copy, "CREATE TABLE a AS SELECT 1", "SET datafusion.execution.batch_size = 1"] {
+        assert!(refused(&[sql]).starts_with("counterpoint: "), "{sql}");
+    }
+    assert!(!out.exists());
+    let path = format!("SELECT * FROM '{}'", dataset.join("dataset.json").display());
+    assert!(refused(&[&path]).contains("not found"));
+    let sort = "SELECT * FROM calls ORDER BY duration_ns, start_unix_ns";
+    let said = refused(&[sort, "--memory", "1K"]);
+    assert!(said.contains("--memory allows (1024 bytes)"), "{said}");
+    let said = refused(&["--kept", "nothing"]);
+    assert!(said.contains("there is no such query; there are: totals, imbalance"), "{said}");
+    let nowhere = ask(&engine, &scratch.join("nowhere"), &["SELECT 1"]);
+    let said = String::from_utf8(nowhere.stderr).unwrap();
+    assert!(said.contains("is not a dataset: it has no dataset.json"), "{said}");
+    let json =
+        ask(&engine, &dataset, &["SELECT 1 AS a, 'x\"' AS b, NULL AS c", "--format", "json"]);
+    assert_eq!(String::from_utf8(json.stdout).unwrap(), "{\"a\":1,\"b\":\"x\\\"\",\"c\":null}\n");
+}
+
+#[test]
+fn without_the_engine_it_says_what_to_install() {
+    let done = Command::new(PROGRAM)
+        .args(["query", "--dataset", "x", "SELECT 1"])
+        .env_remove("COUNTERPOINT_QUERY")
+        .env("PATH", "/nowhere")
+        .output()
+        .unwrap();
+    let said = String::from_utf8(done.stderr).unwrap();
+    assert_eq!(done.status.code(), Some(2));
+    assert!(said.starts_with("counterpoint: counterpoint-query was not found\n"), "{said}");
+    assert!(said.contains("--manifest-path query/Cargo.toml"), "{said}");
+}

@@ -1,0 +1,93 @@
+//! What can go wrong with a dataset.
+
+use std::io;
+use std::path::PathBuf;
+
+use crate::schema::Table;
+
+/// The result of something that is done with a dataset.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// An error, with the file that it is about.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A file cannot be read or written.
+    #[error("{what} {}: {source}", path.display())]
+    Io {
+        /// What was tried.
+        what: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// A Parquet file cannot be read or written.
+    #[cfg(feature = "write")]
+    #[error("{}: {source}", path.display())]
+    Parquet {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        source: Box<parquet::errors::ParquetError>,
+    },
+    /// The directory is something else.
+    #[error("{} is not a dataset: it has no dataset.json", path.display())]
+    NotADataset {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// The file describes something that this version does not know.
+    #[error("{}: {why}", path.display())]
+    Unknown {
+        /// The file.
+        path: PathBuf,
+        /// What it has, and what was expected.
+        why: String,
+    },
+    /// A sum has no place in a column.
+    #[error("{op}: the sum of {of} has more than 38 digits")]
+    TooLarge {
+        /// Whose calls were added up.
+        op: String,
+        /// What was added up.
+        of: String,
+    },
+    /// A table has a column of another type than the others.
+    #[error("{}: column {column} of table {table} is {found}, not {expected}", path.display())]
+    OtherType {
+        /// The file.
+        path: PathBuf,
+        /// The table.
+        table: Table,
+        /// The column.
+        column: String,
+        /// Its type there.
+        found: String,
+        /// Its declared type.
+        expected: String,
+    },
+    /// The profile is of a kind that datasets do not have.
+    #[error("the profile cannot be exported: {0}")]
+    Profile(String),
+}
+
+impl Error {
+    /// Returns a function that makes this error of an error of the system.
+    pub(crate) fn io(
+        what: &'static str,
+        path: impl Into<PathBuf>,
+    ) -> impl FnOnce(io::Error) -> Self {
+        let path = path.into();
+        move |source| Self::Io { what, path, source }
+    }
+
+    /// The same for an error of the Parquet library.
+    #[cfg(feature = "write")]
+    pub(crate) fn parquet(
+        path: impl Into<PathBuf>,
+    ) -> impl FnOnce(parquet::errors::ParquetError) -> Self {
+        let path = path.into();
+        move |source| Self::Parquet { path, source: Box::new(source) }
+    }
+}

@@ -1,0 +1,147 @@
+//! Adds a profile to a dataset: one part for each of its ranks.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use analysis::{By, summarize};
+use profile::Profile;
+
+use crate::calls;
+use crate::error::{Error, Result};
+use crate::file::{TableWriter, replace};
+use crate::keys::names;
+use crate::layout::{self, DATASET_NAME, Member, PART_SCHEMA, PARTS_NAME, Part};
+use crate::open;
+use crate::rows::{Made, Rows};
+use crate::schema::Table;
+use crate::steps::step;
+
+/// What to export, and as what.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// The run.
+    pub run: String,
+    /// The rank.
+    pub rank: u32,
+    /// The id of the recording.
+    pub part: String,
+    /// The number of ranks of the run, if it is known.
+    pub world_size: Option<u32>,
+    /// Whether to write calls as well.
+    pub calls: bool,
+    /// Whether to replace names of ops, programs and machines.
+    pub redacted: bool,
+}
+
+/// What was done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exported {
+    /// The part was written.
+    New,
+    /// The same part was there.
+    AlreadyThere,
+}
+
+/// Adds the calls of `profile`, which are all of one rank, to the dataset in `dir`. That is made if
+/// it does not exist. Several processes may add to the same dataset at the same time.
+///
+/// # Errors
+/// It is not a dataset of this version, a file cannot be written, or the profile has several passes.
+pub fn export(profile: &Profile, dir: &Path, options: &Options) -> Result<Exported> {
+    if profile.passes() > 0 {
+        let why = "it has several passes (run --passes), whose calls are not the same calls";
+        return Err(Error::Profile(why.to_owned()));
+    }
+    if options.calls && profile.is_sampled() {
+        let why = "its calls are a sample (run --budget), and rows of calls would count each once";
+        return Err(Error::Profile(why.to_owned()));
+    }
+    match dir.join(DATASET_NAME).exists() {
+        true => open::check_version(dir)?,
+        false => fs::create_dir_all(dir).map_err(Error::io("make directory", dir))?,
+    }
+    let member = Member {
+        run: options.run.clone(),
+        rank: options.rank,
+        part: options.part.clone(),
+        world_size: options.world_size,
+        calls: options.calls,
+        sampled: profile.is_sampled(),
+        redacted: options.redacted,
+        program_version: env!("CARGO_PKG_VERSION").to_owned(),
+    };
+    let below = layout::rank_directory(&member.run, member.rank);
+    let name = format!("part-{}", layout::escaped(&member.part));
+    let place = dir.join(PARTS_NAME).join(&below).join(format!("{name}.json"));
+    let old = open::read_part(&place).ok();
+    let is_whole = |part: &Part| {
+        part.members == [member.clone()] && part.files.values().all(|f| open::is_there(dir, f))
+    };
+    if old.as_ref().is_some_and(is_whole) && dir.join(DATASET_NAME).exists() {
+        return Ok(Exported::AlreadyThere);
+    }
+    let summary =
+        summarize(profile, &analysis::Options { by: By::OpInProcess, ..Default::default() });
+    let exact = analysis::exact::exact(profile, summary.raw);
+    let keys = summary.rows.iter().map(|row| row.key);
+    let names = names(profile, keys, options.redacted);
+    let counters = profile.manifest.counters.iter().map(|counter| counter.name.clone());
+    let counters: Vec<String> = counters.collect();
+    let labels = &profile.manifest.labels;
+    let labels = (!labels.is_empty()).then(|| serde_json::to_string(labels).unwrap_or_default());
+    let made =
+        Made { profile, member: &member, summary: &summary, exact: &exact, names: &names, labels };
+    let mut files = BTreeMap::new();
+    for table in Table::ALL {
+        if table == Table::Calls && !options.calls {
+            continue;
+        }
+        let within = format!("{table}/{below}");
+        let directory = dir.join(&within);
+        let mut out = TableWriter::create(&directory, table, table.schema(&counters))?;
+        let mut rows = Rows::new(table, &counters);
+        match table {
+            Table::Stats => made.stats(&mut rows),
+            Table::Counters => made.counters(&mut rows)?,
+            Table::Hist => made.hist(&mut rows),
+            Table::Ops => made.ops(&mut rows),
+            Table::Processes => made.processes(&mut rows),
+            Table::Losses => made.losses(&mut rows),
+            Table::Calls => {
+                calls::write(profile, &member, &names, &counters, &directory, &mut out)?;
+            }
+        }
+        if rows.len() > 0 {
+            out.write(&rows.take(&directory)?)?;
+        }
+        if let Some(file) = out.finish(&within, |hash| format!("{name}-{hash}.parquet"))? {
+            files.insert(table.name().to_owned(), file);
+        }
+    }
+    step();
+    let counters = if options.calls { counters } else { Vec::new() };
+    let part =
+        Part { schema: PART_SCHEMA.to_owned(), members: vec![member.clone()], counters, files };
+    write_part(&place, &part)?;
+    if !dir.join(DATASET_NAME).exists() {
+        replace(&dir.join(DATASET_NAME), &layout::dataset_json())?;
+    }
+    // Nothing lists these files any more.
+    for file in old.iter().flat_map(|old| old.files.values()) {
+        if !part.files.values().any(|new| new.path == file.path)
+            && let Some(inside) = layout::components(&file.path)
+        {
+            let _ =
+                fs::remove_file(inside.iter().fold(dir.to_owned(), |path, name| path.join(name)));
+        }
+    }
+    Ok(Exported::New)
+}
+
+/// Writes what a part consists of, as a whole.
+pub(crate) fn write_part(place: &Path, part: &Part) -> Result<()> {
+    let mut text = serde_json::to_vec_pretty(part).unwrap_or_default();
+    text.push(b'\n');
+    replace(place, &text)
+}

@@ -1,0 +1,163 @@
+//! Writes files that are whole, or not there.
+
+use std::fs::{self, File};
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use arrow_array::RecordBatch;
+use arrow_schema::SchemaRef;
+use parquet::arrow::ArrowWriter;
+use parquet::arrow::arrow_writer::ArrowWriterOptions;
+use parquet::basic::{Compression, Encoding};
+use parquet::file::properties::WriterProperties;
+use parquet::schema::types::ColumnPath;
+use sha2::{Digest, Sha256};
+
+use crate::error::{Error, Result};
+use crate::layout;
+use crate::schema::Table;
+use crate::steps::step;
+
+/// Rows that are compressed and indexed together. Queries of one op skip the others.
+const GROUP_ROWS: usize = 65_536;
+/// The same for tables of few rows per rank.
+const GROUP_ROWS_OF_MANY: usize = 1 << 20;
+
+/// The first 16 hexadecimal digits of a hash.
+pub(crate) fn in_digits(hash: &[u8]) -> String {
+    hash.iter().take(8).map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// A file that has no name yet. It is removed if it gets none.
+pub(crate) struct Fresh {
+    out: BufWriter<File>,
+    path: PathBuf,
+    hash: Sha256,
+    bytes: u64,
+}
+
+impl Fresh {
+    /// Makes one in this directory, which is made as well.
+    pub fn create(directory: &Path) -> Result<Self> {
+        fs::create_dir_all(directory).map_err(Error::io("make directory", directory))?;
+        static NEXT: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        let path = directory.join(format!(".part-{}-{number}.tmp", std::process::id()));
+        // What a process with the same number has left there is replaced.
+        let _ = fs::remove_file(&path);
+        let file = File::options().write(true).create_new(true).open(&path);
+        let file = file.map_err(Error::io("create", &path))?;
+        step();
+        let hash = Sha256::new();
+        Ok(Self { out: BufWriter::with_capacity(1 << 16, file), path, hash, bytes: 0 })
+    }
+
+    /// Gives it a name in its directory, made of the hash of its contents. Returns the name.
+    pub fn finish(&mut self, name: impl FnOnce(&str) -> String) -> Result<String> {
+        let name = name(&in_digits(&self.hash.clone().finalize()));
+        let target = self.path.with_file_name(&name);
+        let failed = |e| Error::io("write", &target)(e);
+        self.out.flush().map_err(failed)?;
+        self.out.get_ref().sync_all().map_err(failed)?;
+        step();
+        fs::rename(&self.path, &target).map_err(failed)?;
+        step();
+        Ok(name)
+    }
+}
+
+impl Write for Fresh {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = self.out.write(bytes)?;
+        self.hash.update(&bytes[..written]);
+        self.bytes += written as u64;
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
+}
+
+impl Drop for Fresh {
+    fn drop(&mut self) {
+        // Once it has its name, nothing is here any more.
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+/// Replaces a small file as a whole.
+pub(crate) fn replace(path: &Path, bytes: &[u8]) -> Result<()> {
+    let directory = path.parent().unwrap_or(Path::new("."));
+    let mut file = Fresh::create(directory)?;
+    file.write_all(bytes).map_err(Error::io("write", path))?;
+    let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    file.finish(|_| name).map(drop)
+}
+
+/// Writes a table as a Parquet file.
+pub(crate) struct TableWriter {
+    out: ArrowWriter<Fresh>,
+    path: PathBuf,
+    rows: u64,
+}
+
+impl TableWriter {
+    /// Begins a file in this directory.
+    pub fn create(directory: &Path, table: Table, schema: SchemaRef) -> Result<Self> {
+        let fresh = Fresh::create(directory)?;
+        let path = fresh.path.clone();
+        let mut properties = WriterProperties::builder()
+            .set_compression(Compression::SNAPPY)
+            .set_max_row_group_row_count(Some(match table {
+                Table::Calls => GROUP_ROWS,
+                _ => GROUP_ROWS_OF_MANY,
+            }))
+            .set_created_by(format!("counterpoint {}", env!("CARGO_PKG_VERSION")));
+        // Neighbouring values are close to one another, and rarely equal.
+        let close: &[&str] = match table {
+            Table::Calls => &["start_unix_ns", "duration_ns"],
+            Table::Hist => &["bucket"],
+            _ => &[],
+        };
+        for name in close {
+            let column = ColumnPath::from(*name);
+            properties = properties
+                .set_column_dictionary_enabled(column.clone(), false)
+                .set_column_encoding(column, Encoding::DELTA_BINARY_PACKED);
+        }
+        // The types of the columns say everything; a copy of the schema would be a kilobyte.
+        let options = ArrowWriterOptions::new()
+            .with_properties(properties.build())
+            .with_skip_arrow_metadata(true);
+        let out = ArrowWriter::try_new_with_options(fresh, schema, options)
+            .map_err(Error::parquet(&path))?;
+        Ok(Self { out, path, rows: 0 })
+    }
+
+    /// Adds rows.
+    pub fn write(&mut self, batch: &RecordBatch) -> Result<()> {
+        self.rows += batch.num_rows() as u64;
+        self.out.write(batch).map_err(Error::parquet(&self.path))
+    }
+
+    /// Ends the file, which gets a name made of a hash of its contents, below `directory` in the
+    /// dataset. `None` without rows, and then there is no file.
+    pub fn finish(
+        mut self,
+        directory: &str,
+        name: impl FnOnce(&str) -> String,
+    ) -> Result<Option<layout::File>> {
+        if self.rows == 0 {
+            return Ok(None);
+        }
+        self.out.finish().map_err(Error::parquet(&self.path))?;
+        let fresh = self.out.inner_mut();
+        let name = fresh.finish(name)?;
+        Ok(Some(layout::File {
+            path: format!("{directory}/{name}"),
+            bytes: fresh.bytes,
+            rows: self.rows,
+        }))
+    }
+}

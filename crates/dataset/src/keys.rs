@@ -1,0 +1,95 @@
+//! Keys of ops: what is the same op in all ranks has the same key.
+//!
+//! The numbers of ops are only meaningful within a profile. A key is a hash of what an op is: its name,
+//! library, role, and the types and shapes of its arguments. Its device is not in it, because ranks use
+//! different ones, nor the place in the source, because that is a path on one machine. If two ops of a
+//! process then have the same key, the second and later ones, in the order of the program, get
+//! another one with their number.
+
+use std::collections::{BTreeMap, HashMap};
+
+use analysis::Key;
+use profile::Profile;
+use sha2::{Digest, Sha256};
+
+use crate::file::in_digits;
+
+/// What an op is.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct OpName {
+    /// 16 hexadecimal digits.
+    pub key: String,
+    pub name: String,
+    pub role: &'static str,
+    pub library: Option<String>,
+    pub arguments: Option<String>,
+    pub device: Option<String>,
+    pub source: Option<String>,
+}
+
+/// A hash of texts as 16 hexadecimal digits. No two lists of texts are the same bytes.
+pub(crate) fn hash_of(texts: &[&str]) -> String {
+    let mut hash = Sha256::new();
+    for text in texts {
+        hash.update((text.len() as u64).to_le_bytes());
+        hash.update(text.as_bytes());
+    }
+    in_digits(&hash.finalize())
+}
+
+/// Names the ops of these rows. With `redacted`, texts are replaced by what does not tell them.
+pub(crate) fn names(
+    profile: &Profile,
+    rows: impl Iterator<Item = Key>,
+    redacted: bool,
+) -> BTreeMap<Key, OpName> {
+    let mut rows: Vec<Key> = rows.collect();
+    rows.sort_unstable();
+    rows.dedup();
+    let mut seen: HashMap<(usize, String), u32> = HashMap::new();
+    let named = rows.into_iter().filter_map(|row| {
+        let (process, mut op) = match row {
+            Key::OpIn(process, op) => (process, of_op(profile.ops.get(op)?)),
+            Key::Unknown(process, export) => {
+                let name = profile::batch::unknown_op(export);
+                (process, OpName { name, role: "unknown", ..OpName::default() })
+            }
+            _ => return None,
+        };
+        let text = |text: &Option<String>| text.clone().unwrap_or_default();
+        let (library, arguments) = (text(&op.library), text(&op.arguments));
+        let content = [&*op.name, &*library, op.role, &*arguments];
+        let key = hash_of(&content);
+        let before = seen.entry((process, key.clone())).or_default();
+        op.key = match *before {
+            0 => key,
+            before => hash_of(&[&key, &before.to_string()]),
+        };
+        *before += 1;
+        Some((row, if redacted { without_texts(op) } else { op }))
+    });
+    named.collect()
+}
+
+fn of_op(op: &profile::Op) -> OpName {
+    let some = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
+    OpName {
+        key: String::new(),
+        name: op.shown_name().to_owned(),
+        role: op.role.name(),
+        library: some(&op.library),
+        arguments: some(&op.arguments),
+        device: some(&op.device),
+        source: op.source(),
+    }
+}
+
+fn without_texts(op: OpName) -> OpName {
+    OpName {
+        name: format!("op {}", op.key),
+        key: op.key,
+        role: op.role,
+        device: op.device,
+        ..OpName::default()
+    }
+}

@@ -1,0 +1,149 @@
+//! Names of files, and the parts that say which files belong together.
+//!
+//! ```text
+//!  DATASET/dataset.json                            version, tables and types
+//!          parts/run=R/rank=N/part-K.json          a part of one rank: its files
+//!          parts/run=R/part-H.json                 parts of several ranks in files that they share
+//!          TABLE/run=R/rank=N/part-K-H.parquet
+//!          TABLE/run=R/part-H.parquet
+//! ```
+//!
+//! `R` is the run and `N` the rank; the columns of the same names say them too, so that no reader
+//! depends on names of directories. `K` is the id of the recording, and `H` a hash of the contents: a
+//! file never changes once it has its name.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::schema::Table;
+
+/// Name of the file that makes a directory a dataset.
+pub const DATASET_NAME: &str = "dataset.json";
+/// The directory of the parts.
+pub const PARTS_NAME: &str = "parts";
+/// The version of a dataset.
+pub const DATASET_SCHEMA: &str = "counterpoint.dataset/1";
+/// The version of a part.
+pub const PART_SCHEMA: &str = "counterpoint.dataset_part/1";
+
+/// What was recorded of one rank at a time, or of several ranks in files that they share.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Part {
+    /// [`PART_SCHEMA`].
+    pub schema: String,
+    /// What is in it, sorted by run, rank and part.
+    pub members: Vec<Member>,
+    /// The counters among the columns of `calls`.
+    pub counters: Vec<String>,
+    /// Its files, by table. Tables without rows have none.
+    pub files: BTreeMap<String, File>,
+}
+
+/// What was recorded of one rank. Run, rank and part identify it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Member {
+    /// The run that it is of.
+    pub run: String,
+    /// Its rank.
+    pub rank: u32,
+    /// The id of the recording.
+    pub part: String,
+    /// The number of ranks of the run; `None` if it is not known.
+    pub world_size: Option<u32>,
+    /// Whether its calls are in the dataset.
+    pub calls: bool,
+    /// Whether only some of the calls were timed (`run --budget`).
+    pub sampled: bool,
+    /// Whether names were replaced.
+    pub redacted: bool,
+    /// The version of the program that made the rows.
+    pub program_version: String,
+}
+
+impl Member {
+    /// What identifies it.
+    pub fn id(&self) -> (&str, u32, &str) {
+        (&self.run, self.rank, &self.part)
+    }
+}
+
+/// A Parquet file.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct File {
+    /// Where it is in the dataset.
+    pub path: String,
+    /// Its size.
+    pub bytes: u64,
+    /// The number of its rows.
+    pub rows: u64,
+}
+
+/// The content of `dataset.json`.
+pub fn dataset_json() -> Vec<u8> {
+    #[derive(Serialize)]
+    struct Out {
+        schema: &'static str,
+        tables: BTreeMap<&'static str, Vec<crate::schema::Column>>,
+    }
+    let tables = Table::ALL.into_iter().map(|table| (table.name(), table.columns().collect()));
+    let out = Out { schema: DATASET_SCHEMA, tables: tables.collect() };
+    let mut text = serde_json::to_vec_pretty(&out).unwrap_or_default();
+    text.push(b'\n');
+    text
+}
+
+/// The directory of a run.
+pub fn run_directory(run: &str) -> String {
+    format!("run={}", escaped(run))
+}
+
+/// The directory of a rank.
+pub fn rank_directory(run: &str, rank: u32) -> String {
+    format!("{}/rank={rank}", run_directory(run))
+}
+
+/// A text as the name of a file: letters, digits, `.`, `_` and `-` stay, and others become `%` and
+/// two hexadecimal digits, as engines with such directories expect it.
+pub fn escaped(text: &str) -> String {
+    let mut name = String::new();
+    for (place, byte) in text.bytes().enumerate() {
+        match byte {
+            b'.' if place == 0 => name.push_str("%2E"),
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'.' | b'_' | b'-' => name.push(byte.into()),
+            _ => name.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    name
+}
+
+/// The directories and the name of a path inside of a dataset. `None` if it leads elsewhere.
+pub(crate) fn components(path: &str) -> Option<Vec<&str>> {
+    let parts: Vec<&str> = path.split('/').collect();
+    let fine = |part: &&str| !part.is_empty() && !part.starts_with('.') && !part.contains('\0');
+    parts.iter().all(fine).then_some(parts)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_runs_are_names_of_files() {
+        assert_eq!(escaped("train-7_b.2"), "train-7_b.2");
+        assert_eq!(escaped("a/b c"), "a%2Fb%20c");
+        assert_eq!(escaped(".."), "%2E.");
+        assert_eq!(rank_directory("é", 3), "run=%C3%A9/rank=3");
+    }
+
+    #[test]
+    fn paths_stay_inside() {
+        assert_eq!(components("stats/run=1/x.parquet").map(|c| c.len()), Some(3));
+        for path in ["", "/etc/passwd", "../x", "a/../b", "a//b", "a/.hidden", "a\0b"] {
+            assert_eq!(components(path), None, "{path:?}");
+        }
+    }
+}

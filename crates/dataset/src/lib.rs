@@ -1,0 +1,57 @@
+//! Datasets: what many ranks recorded, as Parquet files that query engines read.
+//!
+//! ```text
+//!  Profile ─ analysis::summarize, exact ─► rows ─► file ──► DATASET/TABLE/run=R/rank=N/part-K-H.parquet
+//!           (the one account)                               DATASET/parts/run=R/rank=N/part-K.json
+//!                                                           DATASET/dataset.json
+//!  DATASET, DATASET, … ─ open ─► merge ─► a new directory with one file per table and run
+//! ```
+//!
+//! | module | what it does |
+//! |---|---|
+//! | [`schema`] | the tables, their columns and types |
+//! | [`layout`] | names of files; parts, which say what files belong together |
+//! | [`open`](mod@open) | opens a dataset, and finds what is incomplete in it |
+//! | [`export`](mod@export) | adds the ranks of a profile to a dataset |
+//! | `rows`, `calls` | what the tables have of a profile |
+//! | `keys` | what is the same op in all ranks |
+//! | [`merge`](mod@merge) | unites datasets, each part once |
+//! | `file` | writes files that are whole or not there |
+//! | [`steps`] | places at which tests kill a writer |
+//! | [`error`] | the error type |
+//!
+//! Without the feature `write` there is only what a reader needs: `counterpoint-query` has an Arrow of its
+//! own.
+//!
+//! Invariants. A part is there when its JSON file is, which is written after the Parquet files that it
+//! lists and replaced as a whole. So a writer that is killed leaves the old or the new part, and files
+//! that nobody lists. Nothing outside of a dataset is read, whatever its files say.
+#![forbid(unsafe_code)]
+
+#[cfg(feature = "write")]
+mod calls;
+pub mod error;
+#[cfg(feature = "write")]
+pub mod export;
+#[cfg(feature = "write")]
+mod file;
+#[cfg(feature = "write")]
+mod keys;
+pub mod layout;
+#[cfg(feature = "write")]
+pub mod merge;
+pub mod open;
+#[cfg(feature = "write")]
+mod rows;
+pub mod schema;
+#[cfg(feature = "write")]
+pub mod steps;
+
+pub use error::{Error, Result};
+#[cfg(feature = "write")]
+pub use export::{Exported, Options, export};
+pub use layout::{Member, Part};
+#[cfg(feature = "write")]
+pub use merge::{Merged, merge};
+pub use open::{Dataset, Gap};
+pub use schema::Table;

@@ -1,0 +1,296 @@
+//! Unites datasets: each part once, and one file per table and run.
+//!
+//! ```text
+//!  members of all datasets, by run, rank and part ─► of equal ones, the one that has most
+//!    for each run and table: rows of each member, in this order ─► rows of 8,192 ─► one file
+//! ```
+//!
+//! The result depends on the members alone, byte by byte: not on the order of the datasets, nor on
+//! whether they were merged before. Rows are copied and never added up, so that merging what was merged
+//! changes nothing. Memory holds some thousands of rows of each file that has several ranks; files of one
+//! rank are opened one after another.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::path::Path;
+use std::sync::Arc;
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::Int32Type;
+use arrow_array::{ArrayRef, RecordBatch, new_null_array};
+use arrow_schema::SchemaRef;
+use arrow_select::concat::concat_batches;
+use parquet::arrow::arrow_reader::{
+    ArrowReaderOptions, ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder,
+};
+
+use crate::error::{Error, Result};
+use crate::export::write_part;
+use crate::file::{TableWriter, replace};
+use crate::keys::hash_of;
+use crate::layout::{self, DATASET_NAME, Member, PART_SCHEMA, PARTS_NAME, Part};
+use crate::open::{Dataset, Gap, place};
+use crate::schema::Table;
+use crate::steps::step;
+
+/// Rows that are read and written together.
+const BATCH: usize = 8192;
+
+/// What was merged.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Merged {
+    /// What is in the result, sorted.
+    pub members: Vec<Member>,
+    /// The number of members that were found more than once.
+    pub repeated: usize,
+    /// What was incomplete in the datasets, and is therefore missing in the result.
+    pub gaps: Vec<Gap>,
+}
+
+/// Unites these datasets in a directory that exists and is empty.
+///
+/// # Errors
+/// A file cannot be read or written, or is not what its part says.
+pub fn merge(datasets: &[Dataset], out: &Path) -> Result<Merged> {
+    let mut merged = Merged::default();
+    let mut chosen: BTreeMap<(&str, u32, &str), (&Member, &Dataset, &Part)> = BTreeMap::new();
+    for dataset in datasets {
+        merged.gaps.extend(dataset.gaps.iter().cloned());
+        for part in &dataset.parts {
+            for member in &part.members {
+                let new = (member, dataset, part);
+                let old = chosen.get(&member.id());
+                merged.repeated += usize::from(old.is_some());
+                if old.is_none_or(|old| has_more(&new, old)) {
+                    chosen.insert(member.id(), new);
+                }
+            }
+        }
+    }
+    merged.gaps.retain(|gap| match gap {
+        Gap::NoPart { run, rank } => !chosen.keys().any(|id| (id.0, id.1) == (run, *rank)),
+        Gap::Broken { run, rank, part, .. } => !chosen.contains_key(&(&**run, *rank, &**part)),
+        Gap::Unreadable { .. } => true,
+    });
+    merged.gaps.sort();
+    merged.gaps.dedup();
+    let all: Vec<(&Member, &Dataset, &Part)> = chosen.into_values().collect();
+    for run in all.chunk_by(|a, b| a.0.run == b.0.run) {
+        let mut counters: Vec<String> =
+            run.iter().flat_map(|(_, _, part)| part.counters.clone()).collect();
+        counters.sort();
+        counters.dedup();
+        let members: Vec<Member> = run.iter().map(|(member, ..)| (*member).clone()).collect();
+        let mut files = BTreeMap::new();
+        let below = layout::run_directory(&members[0].run);
+        for table in Table::ALL {
+            let within = format!("{table}/{below}");
+            let schema = table.schema(&counters);
+            let mut writer = TableWriter::create(&out.join(&within), table, schema.clone())?;
+            copy(run, table, schema, &mut writer)?;
+            let written = writer.finish(&within, |hash| format!("part-{hash}.parquet"))?;
+            if let Some(file) = written {
+                files.insert(table.name().to_owned(), file);
+            }
+        }
+        let texts: Vec<String> = members.iter().map(|m| format!("{} {}", m.rank, m.part)).collect();
+        let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
+        let name = format!("part-{}.json", hash_of(&texts));
+        merged.members.extend(members.iter().cloned());
+        let part = Part { schema: PART_SCHEMA.to_owned(), members, counters, files };
+        write_part(&out.join(PARTS_NAME).join(&below).join(name), &part)?;
+    }
+    replace(&out.join(DATASET_NAME), &layout::dataset_json())?;
+    Ok(merged)
+}
+
+/// Gives the merged directory its place in one step. What was there before is then where it was.
+///
+/// # Errors
+/// It cannot be moved.
+pub fn settle(stage: &Path, out: &Path) -> Result<()> {
+    use rustix::fs::{CWD, RenameFlags, renameat_with};
+    step();
+    let failed = |e: rustix::io::Errno| Error::io("create", out)(e.into());
+    match renameat_with(CWD, stage, CWD, out, RenameFlags::NOREPLACE) {
+        Err(rustix::io::Errno::EXIST) => {
+            renameat_with(CWD, stage, CWD, out, RenameFlags::EXCHANGE).map_err(failed)?;
+        }
+        // A file system that cannot say so: nothing is there, or else this fails.
+        Err(rustix::io::Errno::INVAL) => {
+            fs::rename(stage, out).map_err(Error::io("create", out))?
+        }
+        other => other.map_err(failed)?,
+    }
+    step();
+    Ok(())
+}
+
+/// Whether a member has more than another one that is the same recording: calls, then names, then a
+/// later version of the program. The rest makes the choice independent of the order.
+fn has_more(new: &(&Member, &Dataset, &Part), old: &(&Member, &Dataset, &Part)) -> bool {
+    let rank = |(member, _, part): &(&Member, &Dataset, &Part)| {
+        let hashes: Vec<String> = part.files.values().map(|file| file.path.clone()).collect();
+        (member.calls, !member.redacted, member.program_version.clone(), hashes)
+    };
+    rank(new) > rank(old)
+}
+
+/// Copies the rows of one table of these members, in their order.
+fn copy(
+    run: &[(&Member, &Dataset, &Part)],
+    table: Table,
+    schema: SchemaRef,
+    out: &mut TableWriter,
+) -> Result<()> {
+    // By the address of the part, which stays while it is borrowed.
+    let mut open: BTreeMap<*const Part, Source> = BTreeMap::new();
+    let mut pending = Pending { rows: 0, batches: Vec::new(), schema: schema.clone() };
+    for (member, dataset, part) in run {
+        let Some(file) = part.files.get(table.name()) else { continue };
+        let source = match open.entry(std::ptr::from_ref(*part)) {
+            std::collections::btree_map::Entry::Occupied(known) => known.into_mut(),
+            std::collections::btree_map::Entry::Vacant(new) => {
+                let path = place(&dataset.dir, file).ok_or_else(|| Error::Unknown {
+                    path: dataset.dir.join(DATASET_NAME),
+                    why: format!("{:?} is not a place inside of it", file.path),
+                })?;
+                new.insert(Source::open(&path, table, &schema)?)
+            }
+        };
+        source.each(member, |batch| pending.push(batch, out))?;
+        if part.members.len() == 1 {
+            open.remove(&std::ptr::from_ref(*part));
+        }
+    }
+    pending.flush(out)
+}
+
+/// Rows that are not written yet. Files do not depend on how the rows came: every batch but the last
+/// has the same number of them.
+struct Pending {
+    rows: usize,
+    batches: Vec<RecordBatch>,
+    schema: SchemaRef,
+}
+
+impl Pending {
+    fn push(&mut self, mut batch: RecordBatch, out: &mut TableWriter) -> Result<()> {
+        while self.rows + batch.num_rows() >= BATCH {
+            let room = BATCH - self.rows;
+            self.batches.push(batch.slice(0, room));
+            batch = batch.slice(room, batch.num_rows() - room);
+            self.flush(out)?;
+        }
+        if batch.num_rows() > 0 {
+            self.rows += batch.num_rows();
+            self.batches.push(batch);
+        }
+        Ok(())
+    }
+
+    fn flush(&mut self, out: &mut TableWriter) -> Result<()> {
+        if self.batches.is_empty() {
+            return Ok(());
+        }
+        let all = concat_batches(&self.schema, &self.batches);
+        let all = all.map_err(|e| Error::parquet(Path::new("merged rows"))(e.into()))?;
+        self.batches.clear();
+        self.rows = 0;
+        out.write(&all)
+    }
+}
+
+/// A file that is read from its begin to its end.
+struct Source {
+    path: std::path::PathBuf,
+    reader: ParquetRecordBatchReader,
+    /// For each column of the result, its place in the file.
+    places: Vec<Option<usize>>,
+    schema: SchemaRef,
+    /// The rest of the batch that was read last.
+    rest: Option<RecordBatch>,
+}
+
+impl Source {
+    fn open(path: &Path, table: Table, schema: &SchemaRef) -> Result<Self> {
+        let failed = |e| Error::parquet(path)(e);
+        let file = File::open(path).map_err(Error::io("open", path))?;
+        let options = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
+        let builder = ParquetRecordBatchReaderBuilder::try_new_with_options(file, options)
+            .map_err(failed)?
+            .with_batch_size(BATCH);
+        let own = builder.schema().clone();
+        let place = |field: &Arc<arrow_schema::Field>| -> Result<Option<usize>> {
+            let Ok(at) = own.index_of(field.name()) else {
+                return match field.is_nullable() {
+                    true => Ok(None),
+                    false => Err(Error::Unknown {
+                        path: path.to_owned(),
+                        why: format!("it has no column {}", field.name()),
+                    }),
+                };
+            };
+            match own.field(at).data_type() == field.data_type() {
+                true => Ok(Some(at)),
+                false => Err(Error::OtherType {
+                    path: path.to_owned(),
+                    table,
+                    column: field.name().clone(),
+                    found: own.field(at).data_type().to_string(),
+                    expected: field.data_type().to_string(),
+                }),
+            }
+        };
+        let places = schema.fields().iter().map(place).collect::<Result<Vec<_>>>()?;
+        let reader = builder.build().map_err(failed)?;
+        Ok(Self { path: path.to_owned(), reader, places, schema: schema.clone(), rest: None })
+    }
+
+    /// The next rows; `None` at the end.
+    fn next(&mut self) -> Result<Option<RecordBatch>> {
+        if let Some(rest) = self.rest.take().filter(|rest| rest.num_rows() > 0) {
+            return Ok(Some(rest));
+        }
+        let failed = |e: arrow_schema::ArrowError| Error::parquet(&self.path)(e.into());
+        let Some(batch) = self.reader.next() else { return Ok(None) };
+        let batch = batch.map_err(failed)?;
+        let column = |(place, field): (&Option<usize>, &Arc<arrow_schema::Field>)| -> ArrayRef {
+            match place {
+                Some(at) => batch.column(*at).clone(),
+                None => new_null_array(field.data_type(), batch.num_rows()),
+            }
+        };
+        let columns = self.places.iter().zip(self.schema.fields()).map(column).collect();
+        RecordBatch::try_new(self.schema.clone(), columns).map(Some).map_err(failed)
+    }
+
+    /// Hands over the rows of a member. Rows of earlier members, which nobody wants, are skipped.
+    fn each(
+        &mut self,
+        member: &Member,
+        mut take: impl FnMut(RecordBatch) -> Result<()>,
+    ) -> Result<()> {
+        while let Some(batch) = self.next()? {
+            let (run, rank, part) = (
+                batch.column(0).as_string::<i32>(),
+                batch.column(1).as_primitive::<Int32Type>(),
+                batch.column(2).as_string::<i32>(),
+            );
+            let id = |row: usize| (run.value(row), i64::from(rank.value(row)), part.value(row));
+            let wanted = (&*member.run, i64::from(member.rank), &*member.part);
+            let first = (0..batch.num_rows()).find(|row| id(*row) >= wanted);
+            let Some(first) = first else { continue };
+            let end = (first..batch.num_rows()).find(|row| id(*row) != wanted);
+            let end = end.unwrap_or(batch.num_rows());
+            if end > first {
+                take(batch.slice(first, end - first))?;
+            }
+            if end < batch.num_rows() {
+                self.rest = Some(batch.slice(end, batch.num_rows() - end));
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,116 @@
+//! A writer that is killed at any step leaves the old state or the new one.
+
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::Command;
+
+use dataset::merge::settle;
+use dataset::{Dataset, merge, steps};
+use testkit::Scratch;
+
+use super::common::{add, files, write};
+
+/// For the child: what it does, where, and at which step it kills itself.
+const VARIABLE: &str = "COUNTERPOINT_TEST_DATASET_CHILD";
+
+/// What a child does, if this process is one. Otherwise, this tests nothing.
+#[test]
+fn child() {
+    let Ok(text) = std::env::var(VARIABLE) else { return };
+    let [what, dir, step] = text.splitn(3, ':').collect::<Vec<_>>()[..] else { panic!("{text}") };
+    let dir = Path::new(dir);
+    let step = step.parse().unwrap();
+    match what {
+        "export" => {
+            let (_scratch, path) = super::common::script(1).written();
+            let profile = profile::Profile::open(&path).unwrap();
+            steps::die_at(step);
+            dataset::export(&profile, dir, &super::common::options(1, true)).unwrap();
+        }
+        "merge" => {
+            let opened = [Dataset::open(dir).unwrap()];
+            let stage = dir.with_extension("stage");
+            std::fs::create_dir(&stage).unwrap();
+            steps::die_at(step);
+            merge(&opened, &stage).unwrap();
+            settle(&stage, dir).unwrap();
+        }
+        _ => panic!("{what}"),
+    }
+}
+
+/// Runs the child, and returns whether it was killed.
+fn is_killed(what: &str, dir: &Path, step: u32) -> bool {
+    let child = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "kills::child", "--test-threads=1"])
+        .env(VARIABLE, format!("{what}:{}:{step}", dir.display()))
+        .output()
+        .unwrap();
+    match child.status.signal() {
+        Some(9) => true,
+        _ => {
+            let text = String::from_utf8_lossy(&child.stdout);
+            assert!(child.status.success(), "{}: {text}", child.status);
+            assert!(text.contains("1 passed"), "{text}");
+            false
+        }
+    }
+}
+
+#[test]
+fn an_export_that_is_killed_adds_all_or_nothing() {
+    let scratch = Scratch::new();
+    let reference = scratch.join("reference");
+    add(&reference, 0, true);
+    let before = files(&reference);
+    let mut step = 1;
+    loop {
+        let dir = scratch.join(&format!("{step}"));
+        write(&dir, &before);
+        let killed = is_killed("export", &dir, step);
+        let found = Dataset::open(&dir).unwrap();
+        let ranks: Vec<u32> = found.members().iter().map(|member| member.rank).collect();
+        let broken = found.gaps.iter().filter(|gap| !matches!(gap, dataset::Gap::NoPart { .. }));
+        assert_eq!(broken.count(), 0, "step {step}: {:?}", found.gaps);
+        assert!(ranks == [0] || ranks == [0, 1], "step {step}: {ranks:?}");
+        let after = files(&dir);
+        assert!(before.iter().all(|(path, bytes)| after.get(path) == Some(bytes)), "step {step}");
+        // The next one completes it, whatever the first one has left.
+        assert!(!is_killed("export", &dir, 0));
+        assert_eq!(Dataset::open(&dir).unwrap().members().len(), 2, "step {step}");
+        if !killed {
+            assert_eq!(ranks, [0, 1]);
+            break;
+        }
+        step += 1;
+    }
+    // Three steps for each table with rows, and for the part.
+    assert!(step > 3 * 7, "only {step} steps");
+}
+
+#[test]
+fn a_merge_that_is_killed_leaves_the_old_or_the_new_dataset() {
+    let scratch = Scratch::new();
+    let reference = scratch.join("reference");
+    for rank in 0..3 {
+        add(&reference, rank, false);
+    }
+    let old = files(&reference);
+    assert!(!is_killed("merge", &reference, 0));
+    let new = files(&reference);
+    assert!(new != old);
+    let (mut step, mut seen) = (1, [0, 0]);
+    loop {
+        let dir = scratch.join(&format!("{step}"));
+        write(&dir, &old);
+        let killed = is_killed("merge", &dir, step);
+        let found = files(&dir);
+        assert!(found == old || found == new, "step {step}");
+        seen[usize::from(found == new)] += 1;
+        if !killed {
+            break;
+        }
+        step += 1;
+    }
+    assert!(seen[0] > 3 * 6 && seen[1] >= 2, "{seen:?}");
+}

@@ -1,0 +1,5 @@
+//! Datasets on disk.
+
+mod common;
+mod kills;
+mod merged;

@@ -1,0 +1,143 @@
+//! Tables, limits, and running a query.
+
+use std::sync::Arc;
+
+use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use datafusion::arrow::record_batch::RecordBatch;
+use datafusion::catalog::TableProvider;
+use datafusion::datasource::empty::EmptyTable;
+use datafusion::datasource::file_format::parquet::ParquetFormat;
+use datafusion::datasource::listing::{
+    ListingOptions, ListingTable, ListingTableConfig, ListingTableUrl,
+};
+use datafusion::error::DataFusionError;
+use datafusion::execution::context::SQLOptions;
+use datafusion::execution::runtime_env::RuntimeEnvBuilder;
+use datafusion::prelude::{SessionConfig, SessionContext};
+use dataset::schema::Kind;
+use dataset::{Dataset, Table};
+
+use crate::{functions, sum};
+
+/// What a query may use.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Threads, and the number of parts that rows are divided into.
+    pub threads: usize,
+    /// Bytes for sorting, joining and grouping; `None` for as many as there are.
+    pub memory: Option<usize>,
+}
+
+/// Parses a size: a number of bytes, or one with K, M or G.
+pub fn size(text: &str) -> Result<usize, String> {
+    let (digits, shift) = match text.as_bytes().last() {
+        Some(b'K' | b'k') => (&text[..text.len() - 1], 10),
+        Some(b'M' | b'm') => (&text[..text.len() - 1], 20),
+        Some(b'G' | b'g') => (&text[..text.len() - 1], 30),
+        _ => (text, 0),
+    };
+    let number = digits.parse::<usize>().ok().filter(|n| *n > 0);
+    let bytes = number.and_then(|n| n.checked_mul(1 << shift));
+    bytes.ok_or_else(|| "not a size like 512M or 4G".to_owned())
+}
+
+/// Runs a query. Returns its columns and its rows.
+pub fn run(
+    dataset: &Dataset,
+    sql: &str,
+    limits: Limits,
+) -> Result<(SchemaRef, Vec<RecordBatch>), String> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(limits.threads)
+        .build()
+        .map_err(|e| format!("start {} threads: {e}", limits.threads))?;
+    runtime.block_on(answer(dataset, sql, limits)).map_err(|e| in_words(&e, limits))
+}
+
+async fn answer(
+    dataset: &Dataset,
+    sql: &str,
+    limits: Limits,
+) -> Result<(SchemaRef, Vec<RecordBatch>), DataFusionError> {
+    let config = SessionConfig::new()
+        .with_target_partitions(limits.threads)
+        // Small files are divided as well, so that tests see what large ones do.
+        .with_repartition_file_min_size(0)
+        .with_collect_statistics(false)
+        .with_information_schema(true)
+        // Texts are as datasets declare them.
+        .set_bool("datafusion.execution.parquet.schema_force_view_types", false)
+        .set_bool("datafusion.sql_parser.map_string_types_to_utf8view", false);
+    let mut runtime = RuntimeEnvBuilder::new();
+    if let Some(memory) = limits.memory {
+        runtime = runtime.with_memory_limit(memory, 1.0);
+    }
+    let session = SessionContext::new_with_config_rt(config, runtime.build_arc()?);
+    session.register_udaf(sum::checked_sum());
+    session.register_udaf(sum::exact_avg());
+    session.register_udf(functions::pearson());
+    session.register_udf(functions::bucket_ns());
+    for table in Table::ALL {
+        session.register_table(table.name(), provider(dataset, table)?)?;
+    }
+    let only_reads =
+        SQLOptions::new().with_allow_ddl(false).with_allow_dml(false).with_allow_statements(false);
+    let frame = session.sql_with_options(sql, only_reads).await?;
+    let schema = Arc::new(frame.schema().as_arrow().clone());
+    Ok((schema, frame.collect().await?))
+}
+
+/// A table of the files that whole parts list.
+fn provider(dataset: &Dataset, table: Table) -> Result<Arc<dyn TableProvider>, DataFusionError> {
+    let own = table.columns().map(|c| Field::new(c.name, data_type(c.kind), c.nullable));
+    let mut fields: Vec<Field> = own.collect();
+    if table == Table::Calls {
+        // Ranks may have different counters. What a file does not have is missing there.
+        let mut counters: Vec<&String> =
+            dataset.parts.iter().flat_map(|part| &part.counters).collect();
+        counters.sort();
+        counters.dedup();
+        fields.extend(counters.iter().map(|name| Field::new(*name, DataType::UInt64, true)));
+    }
+    let schema = Arc::new(Schema::new(fields));
+    let dir = std::path::absolute(&dataset.dir)?;
+    let mut paths = Vec::new();
+    for file in dataset.files(table) {
+        // Not as a text, in which some characters are a pattern.
+        let path = dir.join(&file.path);
+        let url = url::Url::from_file_path(&path)
+            .map_err(|()| DataFusionError::Execution(format!("{}: not a path", path.display())))?;
+        paths.push(ListingTableUrl::try_new(url, None)?);
+    }
+    if paths.is_empty() {
+        return Ok(Arc::new(EmptyTable::new(schema)));
+    }
+    let format = ParquetFormat::new().with_force_view_types(false);
+    let options = ListingOptions::new(Arc::new(format)).with_file_extension("parquet");
+    let config = ListingTableConfig::new_with_multi_paths(paths)
+        .with_listing_options(options)
+        .with_schema(schema);
+    Ok(Arc::new(ListingTable::try_new(config)?))
+}
+
+fn data_type(kind: Kind) -> DataType {
+    match kind {
+        Kind::Text => DataType::Utf8,
+        Kind::Small => DataType::Int32,
+        Kind::Whole => DataType::Int64,
+        Kind::Counter => DataType::UInt64,
+        Kind::Wide => DataType::Decimal128(38, 0),
+    }
+}
+
+/// An error without DataFusion's own words around it, if it is one of the limits.
+fn in_words(error: &DataFusionError, limits: Limits) -> String {
+    let root = error.find_root();
+    match (root, limits.memory) {
+        (DataFusionError::ResourcesExhausted(why), Some(memory)) => {
+            format!("the query needs more memory than --memory allows ({memory} bytes): {why}")
+        }
+        (DataFusionError::Execution(why), _) => why.clone(),
+        _ => error.strip_backtrace(),
+    }
+}

@@ -1,0 +1,103 @@
+//! Functions that datasets need: correlations from sums, and what a bucket stands for.
+
+use std::sync::Arc;
+
+use datafusion::arrow::array::{ArrayRef, AsArray, Float64Array, Int64Array};
+use datafusion::arrow::datatypes::{DataType, Decimal128Type, Int64Type, i256};
+use datafusion::common::Result;
+use datafusion::logical_expr::{ColumnarValue, ScalarUDF, Volatility, create_udf};
+
+const WIDE: DataType = DataType::Decimal128(38, 0);
+
+/// `pearson(n, Σx, Σy, Σx², Σxy, Σy²)`: the correlation, to within some 10⁻¹⁵. NULL if a variable is
+/// constant, or a sum is missing.
+pub fn pearson() -> ScalarUDF {
+    let of = |given: &[ColumnarValue]| -> Result<ColumnarValue> {
+        let arrays = ColumnarValue::values_to_arrays(given)?;
+        let columns: Vec<_> = arrays.iter().map(|a| a.as_primitive::<Decimal128Type>()).collect();
+        let rows = columns[0].len();
+        let value = |row: usize| {
+            let mut sums = [0i128; 6];
+            for (sum, column) in sums.iter_mut().zip(&columns) {
+                *sum = column.iter().nth(row).flatten()?;
+            }
+            correlation(sums)
+        };
+        let found: ArrayRef = Arc::new((0..rows).map(value).collect::<Float64Array>());
+        Ok(ColumnarValue::Array(found))
+    };
+    create_udf("pearson", vec![WIDE; 6], DataType::Float64, Volatility::Immutable, Arc::new(of))
+}
+
+/// The correlation from exact sums. Products of numbers of 38 digits fit into 256 bits.
+fn correlation([n, x, y, xx, xy, yy]: [i128; 6]) -> Option<f64> {
+    let less = |a: i128, b: i128, c: i128, d: i128| -> Option<i256> {
+        let product = |a: i128, b: i128| i256::from_i128(a).checked_mul(i256::from_i128(b));
+        product(a, b)?.checked_sub(product(c, d)?)
+    };
+    let (of_x, of_y) = (less(n, xx, x, x)?, less(n, yy, y, y)?);
+    if !of_x.is_positive() || !of_y.is_positive() {
+        return None;
+    }
+    let r = to_f64(less(n, xy, x, y)?) / (to_f64(of_x).sqrt() * to_f64(of_y).sqrt());
+    Some(r.clamp(-1.0, 1.0))
+}
+
+fn to_f64(number: i256) -> f64 {
+    match number.to_i128() {
+        Some(small) => small as f64,
+        None => {
+            let (low, high) = number.to_parts();
+            high as f64 * 2f64.powi(128) + low as f64
+        }
+    }
+}
+
+/// `bucket_ns(bucket)`: the duration that a bucket of `hist` stands for. NULL if there is no such one.
+pub fn bucket_ns() -> ScalarUDF {
+    let of = |given: &[ColumnarValue]| -> Result<ColumnarValue> {
+        let arrays = ColumnarValue::values_to_arrays(given)?;
+        let buckets = arrays[0].as_primitive::<Int64Type>();
+        let middles: Int64Array = buckets.iter().map(|bucket| middle(bucket?)).collect();
+        Ok(ColumnarValue::Array(Arc::new(middles)))
+    };
+    let whole = DataType::Int64;
+    create_udf("bucket_ns", vec![whole.clone()], whole, Volatility::Immutable, Arc::new(of))
+}
+
+/// 64 buckets per power of two, and one for each value below 128.
+fn middle(bucket: i64) -> Option<i64> {
+    match bucket {
+        0..128 => Some(bucket),
+        // Durations have 63 bits.
+        128..3712 => {
+            let shift = bucket / 64 - 1;
+            Some((bucket % 64 + 64) << shift | 1 << (shift - 1))
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buckets_are_those_that_docs_describe() {
+        let of = [(0, Some(0)), (127, Some(127)), (128, Some(129)), (192, Some(258)), (-1, None)];
+        of.iter().for_each(|(bucket, ns)| assert_eq!(middle(*bucket), *ns));
+        assert!(middle(3711).is_some_and(|ns| ns > 0), "the last one below 2⁶³");
+    }
+
+    #[test]
+    fn correlations_by_hand() {
+        // 35 / √(305 · 5), as in the tests of `analysis`.
+        let sums = [6, 19, 43, 111, 142, 309];
+        assert_eq!(correlation(sums), Some(35.0 / (305f64.sqrt() * 5f64.sqrt())));
+        assert_eq!(correlation([3, 3, 3, 3, 3, 3]), None, "constant");
+        // y = 2x with sums of 38 digits: exactly 1.
+        let (a, b) = (1i128 << 61, (1i128 << 61) + 1);
+        let (x, xx) = (a + b, a * a + b * b);
+        assert_eq!(correlation([2, x, 2 * x, xx, 2 * xx, 4 * xx]), Some(1.0));
+    }
+}

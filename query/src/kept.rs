@@ -1,0 +1,42 @@
+//! The queries that are kept, by name. `queries/` has their texts, which DuckDB understands as well.
+
+/// A query.
+#[derive(Debug)]
+pub struct Kept {
+    /// Its name.
+    pub name: &'static str,
+    /// Its text. The first line is a comment that says what it answers.
+    pub sql: &'static str,
+}
+
+macro_rules! kept {
+    ($($name:literal)*) => {
+        /// All of them.
+        pub const ALL: &[Kept] =
+            &[$(Kept { name: $name, sql: include_str!(concat!("../queries/", $name, ".sql")) }),*];
+    };
+}
+
+kept! {
+    "totals" "imbalance" "stragglers" "slow-ops" "correlation" "quantiles" "rank-quantiles" "losses"
+    "coverage" "counters" "first-calls" "hosts"
+}
+
+/// The query of this name.
+pub fn find(name: &str) -> Option<&'static Kept> {
+    ALL.iter().find(|kept| kept.name == name)
+}
+
+/// All names.
+pub fn names() -> String {
+    ALL.iter().map(|kept| kept.name).collect::<Vec<_>>().join(", ")
+}
+
+/// One line for each query.
+pub fn list() -> String {
+    let line = |kept: &Kept| {
+        let what = kept.sql.lines().next().unwrap_or_default().trim_start_matches("-- ");
+        format!("{:<16}{what}\n", kept.name)
+    };
+    ALL.iter().map(line).collect()
+}

@@ -1,0 +1,115 @@
+//! `counterpoint-query`: SQL over a dataset, with DataFusion.
+//!
+//! ```text
+//!  DATASET ─ dataset::Dataset::open ─► whole parts ─► one table per directory ─┐
+//!                                      gaps, which are named                   ├─► rows
+//!  SQL, or a kept query ──────────────── checked sum, avg; pearson, bucket_ns ─┘
+//! ```
+//!
+//! | module | what it does |
+//! |---|---|
+//! | [`engine`] | tables, limits, and running a query |
+//! | [`sum`] | sums that are right or an error |
+//! | [`functions`] | correlations from sums, and what a bucket stands for |
+//! | [`kept`] | the queries that are kept, by name |
+//! | [`print`] | rows as text, CSV or JSON |
+//!
+//! It reads and never writes: statements that would are refused, and paths are no tables.
+#![forbid(unsafe_code)]
+
+mod engine;
+mod functions;
+mod kept;
+mod print;
+mod sum;
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Parser;
+use dataset::{Dataset, Gap};
+
+/// Ask a dataset of many ranks in SQL.
+///
+/// Tables: stats, counters, hist, ops, processes, losses, calls (docs/datasets.md). Sums of whole numbers
+/// are right, or an error beyond 38 digits. Parts that are missing or damaged are named and left out.
+#[derive(Parser)]
+#[command(version)]
+struct Args {
+    /// The dataset.
+    #[arg(short, long, value_name = "DIR")]
+    dataset: Option<PathBuf>,
+    /// The query.
+    #[arg(value_name = "SQL", required_unless_present_any = ["kept", "list"], conflicts_with = "kept")]
+    sql: Option<String>,
+    /// Run a query that is kept under this name; --list lists them.
+    #[arg(short, long, value_name = "NAME")]
+    kept: Option<String>,
+    /// List the queries that are kept, or print the one that --kept names.
+    #[arg(long)]
+    list: bool,
+    /// Format of the rows.
+    #[arg(long, value_enum, default_value_t)]
+    format: print::Format,
+    /// Memory for sorting, joining and grouping, for example 512M or 4G. What needs more goes to
+    /// temporary files, or is an error that names the limit.
+    #[arg(long, value_name = "SIZE", value_parser = engine::size)]
+    memory: Option<usize>,
+    /// Threads. The rows do not depend on them.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    threads: Option<u16>,
+}
+
+fn main() -> ExitCode {
+    let args = Args::parse();
+    match run(&args) {
+        Ok(code) => code,
+        Err(why) => {
+            eprintln!("counterpoint: {why}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn run(args: &Args) -> Result<ExitCode, String> {
+    let kept = match &args.kept {
+        None => None,
+        Some(name) => Some(kept::find(name).ok_or_else(|| {
+            format!("--kept {name}: there is no such query; there are: {}", kept::names())
+        })?),
+    };
+    if args.list {
+        let text = kept.map_or_else(kept::list, |kept| kept.sql.to_owned());
+        return match std::io::stdout().write_all(text.as_bytes()) {
+            Err(e) if e.kind() != std::io::ErrorKind::BrokenPipe => Err(e.to_string()),
+            _ => Ok(ExitCode::SUCCESS),
+        };
+    }
+    let dir = args.dataset.as_ref().ok_or("say which dataset: --dataset DIR")?;
+    let sql = kept.map_or(args.sql.as_deref().unwrap_or_default(), |kept| kept.sql);
+    let dataset = Dataset::open(dir).map_err(|e| e.to_string())?;
+    for gap in &dataset.gaps {
+        eprintln!("counterpoint: {}", print::visible(&in_words(gap)));
+    }
+    let threads = args
+        .threads
+        .map_or_else(|| std::thread::available_parallelism().map_or(1, usize::from), usize::from);
+    let limits = engine::Limits { threads, memory: args.memory };
+    let (schema, rows) = engine::run(&dataset, sql, limits)?;
+    match print::print(&mut std::io::stdout().lock(), &schema, &rows, args.format) {
+        Err(e) if e.kind() != std::io::ErrorKind::BrokenPipe => Err(e.to_string()),
+        _ => Ok(ExitCode::SUCCESS),
+    }
+}
+
+/// What is missing.
+fn in_words(gap: &Gap) -> String {
+    match gap {
+        Gap::NoPart { run, rank } => format!("run {run}: rank {rank} is missing"),
+        Gap::Broken { run, rank, why, .. } => {
+            format!("run {run}: rank {rank} is incomplete and left out: {why}")
+        }
+        Gap::Unreadable { why } => format!("left out: {why}"),
+    }
+}

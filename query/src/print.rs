@@ -1,0 +1,145 @@
+//! Rows as text, CSV or JSON.
+
+use std::borrow::Cow;
+use std::io::{self, Write};
+
+use clap::ValueEnum;
+use datafusion::arrow::array::Array;
+use datafusion::arrow::buffer::NullBuffer;
+use datafusion::arrow::datatypes::{DataType, SchemaRef};
+use datafusion::arrow::record_batch::RecordBatch;
+use datafusion::arrow::util::display::{ArrayFormatter, FormatOptions};
+
+/// `--format`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// A table for people. A missing value is `–`.
+    #[default]
+    Text,
+    /// RFC 4180 with one header line. An empty field is a missing value.
+    Csv,
+    /// One object per line. Numbers of more than 64 bits are texts.
+    Json,
+}
+
+/// Prints the rows.
+pub fn print(
+    out: &mut impl Write,
+    schema: &SchemaRef,
+    batches: &[RecordBatch],
+    format: Format,
+) -> io::Result<()> {
+    let names: Vec<&str> = schema.fields().iter().map(|field| field.name().as_str()).collect();
+    let types: Vec<&DataType> = schema.fields().iter().map(|field| field.data_type()).collect();
+    let mut rows: Vec<Vec<Option<String>>> = Vec::new();
+    for batch in batches {
+        let options = FormatOptions::default();
+        let columns = batch.columns().iter();
+        let formatters = columns
+            // A column of NULL itself has no other way to say so.
+            .map(|c| Ok((c.logical_nulls(), ArrayFormatter::try_new(c.as_ref(), &options)?)))
+            .collect::<Result<Vec<_>, datafusion::arrow::error::ArrowError>>()
+            .map_err(io::Error::other)?;
+        for row in 0..batch.num_rows() {
+            let cell = |(nulls, formatter): &(Option<NullBuffer>, ArrayFormatter)| {
+                let is_there = nulls.as_ref().is_none_or(|nulls| nulls.is_valid(row));
+                is_there.then(|| formatter.value(row).to_string())
+            };
+            rows.push(formatters.iter().map(cell).collect());
+        }
+    }
+    match format {
+        Format::Csv => csv(out, &names, &rows),
+        Format::Json => json(out, &names, &types, &rows),
+        Format::Text => text(out, &names, &types, &rows),
+    }
+}
+
+fn csv(out: &mut impl Write, names: &[&str], rows: &[Vec<Option<String>>]) -> io::Result<()> {
+    let quoted = |text: &str| match text.contains(['"', ',', '\n', '\r']) || text.is_empty() {
+        true => format!("\"{}\"", text.replace('"', "\"\"")),
+        false => text.to_owned(),
+    };
+    let header: Vec<String> = names.iter().map(|name| quoted(name)).collect();
+    writeln!(out, "{}", header.join(","))?;
+    for row in rows {
+        let cells = row.iter().map(|cell| cell.as_deref().map_or_else(String::new, quoted));
+        writeln!(out, "{}", cells.collect::<Vec<_>>().join(","))?;
+    }
+    Ok(())
+}
+
+fn json(
+    out: &mut impl Write,
+    names: &[&str],
+    types: &[&DataType],
+    rows: &[Vec<Option<String>>],
+) -> io::Result<()> {
+    for row in rows {
+        let cells = row.iter().zip(names).zip(types).map(|((cell, name), data_type)| {
+            let name = serde_json::Value::from(*name);
+            let value = match cell {
+                None => "null".to_owned(),
+                Some(text) if is_plain_number(data_type, text) => text.clone(),
+                Some(text) => serde_json::Value::from(text.as_str()).to_string(),
+            };
+            format!("{name}:{value}")
+        });
+        writeln!(out, "{{{}}}", cells.collect::<Vec<_>>().join(","))?;
+    }
+    Ok(())
+}
+
+/// Whether a cell is a number that every reader of JSON keeps.
+fn is_plain_number(data_type: &DataType, text: &str) -> bool {
+    match data_type {
+        DataType::Boolean => true,
+        DataType::Float64 | DataType::Float32 => {
+            serde_json::from_str::<serde_json::Number>(text).is_ok()
+        }
+        data_type if data_type.is_numeric() => text.parse::<i64>().is_ok(),
+        _ => false,
+    }
+}
+
+fn text(
+    out: &mut impl Write,
+    names: &[&str],
+    types: &[&DataType],
+    rows: &[Vec<Option<String>>],
+) -> io::Result<()> {
+    let header: Vec<Cow<'_, str>> = names.iter().map(|name| visible(name)).collect();
+    let cells = |row: &Vec<Option<String>>| -> Vec<String> {
+        row.iter().map(|c| c.as_deref().map_or("–".into(), visible).into_owned()).collect()
+    };
+    let rows: Vec<Vec<String>> = rows.iter().map(cells).collect();
+    let width = |text: &str| text.chars().count();
+    let widths: Vec<usize> = (0..header.len())
+        .map(|at| {
+            let of_rows = rows.iter().map(|row| width(&row[at]));
+            of_rows.chain([width(&header[at])]).max().unwrap_or(0)
+        })
+        .collect();
+    let mut line = |cells: Vec<&str>| -> io::Result<()> {
+        let mut text = String::new();
+        for (at, cell) in cells.iter().enumerate() {
+            let room = " ".repeat(widths[at] - width(cell));
+            let gap = if at == 0 { "" } else { "  " };
+            match types[at].is_numeric() {
+                true => text.push_str(&format!("{gap}{room}{cell}")),
+                false => text.push_str(&format!("{gap}{cell}{room}")),
+            }
+        }
+        writeln!(out, "{}", text.trim_end())
+    };
+    line(header.iter().map(AsRef::as_ref).collect())?;
+    rows.iter().try_for_each(|row| line(row.iter().map(String::as_str).collect()))
+}
+
+/// A text whose control characters do nothing to a terminal.
+pub fn visible(text: &str) -> Cow<'_, str> {
+    match text.chars().any(char::is_control) {
+        false => Cow::Borrowed(text),
+        true => text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect(),
+    }
+}

@@ -1,0 +1,312 @@
+//! Sums that are right or an error, and means of them.
+//!
+//! DataFusion's own sum wraps silently, for 64 bits (2⁶³ ns are 292 years, or 10⁵ ranks with 64 threads for
+//! less than two hours) as well as for decimals. Here, whole numbers and decimals are added up with 256
+//! bits, in which no order of adding can overflow, and a result that has more than 38 digits is an error.
+//! Floats are added by DataFusion.
+
+use std::sync::Arc;
+
+use datafusion::arrow::array::{
+    Array, ArrayRef, AsArray, BooleanArray, Decimal128Array, Decimal256Array, Float64Array,
+    UInt64Array,
+};
+use datafusion::arrow::datatypes::{
+    DECIMAL128_MAX_PRECISION, DataType, Decimal128Type, Decimal256Type, Field, FieldRef,
+    UInt64Type, i256,
+};
+use datafusion::common::{Result, ScalarValue, exec_err, plan_err};
+use datafusion::functions_aggregate::{average::avg_udaf, sum::sum_udaf};
+use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
+use datafusion::logical_expr::{
+    Accumulator, AggregateUDF, AggregateUDFImpl, EmitTo, GroupsAccumulator, Signature, Volatility,
+};
+
+/// The largest number of 38 digits.
+const MOST: i128 = 10i128.pow(38) - 1;
+
+/// `sum`.
+pub fn checked_sum() -> AggregateUDF {
+    Exact::new(What::Sum).into()
+}
+
+/// `avg`: the sum of whole numbers or decimals, divided once.
+pub fn exact_avg() -> AggregateUDF {
+    Exact::new(What::Mean).into()
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum What {
+    Sum,
+    Mean,
+}
+
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Exact {
+    what: What,
+    signature: Signature,
+}
+
+impl Exact {
+    fn new(what: What) -> Self {
+        Self { what, signature: Signature::user_defined(Volatility::Immutable) }
+    }
+
+    /// DataFusion's own, for floats.
+    fn own(&self) -> Arc<AggregateUDF> {
+        match self.what {
+            What::Sum => sum_udaf(),
+            What::Mean => avg_udaf(),
+        }
+    }
+}
+
+/// The digits after the point; `None` of what is not a decimal.
+fn scale_of(data_type: &DataType) -> Option<i8> {
+    match data_type {
+        DataType::Decimal128(_, scale) => Some(*scale),
+        _ => None,
+    }
+}
+
+impl AggregateUDFImpl for Exact {
+    fn name(&self) -> &str {
+        match self.what {
+            What::Sum => "sum",
+            What::Mean => "avg",
+        }
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn coerce_types(&self, given: &[DataType]) -> Result<Vec<DataType>> {
+        let [given] = given else { return plan_err!("{} takes one argument", self.name()) };
+        let exact = |scale| DataType::Decimal128(DECIMAL128_MAX_PRECISION, scale);
+        Ok(vec![match given {
+            DataType::Decimal32(_, scale)
+            | DataType::Decimal64(_, scale)
+            | DataType::Decimal128(_, scale) => exact(*scale),
+            DataType::Float16 | DataType::Float32 | DataType::Float64 => DataType::Float64,
+            given if given.is_integer() || given.is_null() => exact(0),
+            other => return plan_err!("{} of {other}: not a number", self.name()),
+        }])
+    }
+
+    fn return_type(&self, given: &[DataType]) -> Result<DataType> {
+        match (&given[0], self.what) {
+            (DataType::Decimal128(_, scale), What::Sum) => {
+                Ok(DataType::Decimal128(DECIMAL128_MAX_PRECISION, *scale))
+            }
+            _ => Ok(DataType::Float64),
+        }
+    }
+
+    fn accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
+        match scale_of(args.expr_fields[0].data_type()) {
+            None => self.own().accumulator(args),
+            Some(_) if args.is_distinct => {
+                plan_err!("{}(DISTINCT …): take DISTINCT in a query of its own", self.name())
+            }
+            Some(scale) => {
+                Ok(Box::new(One(Groups { what: self.what, scale, ..Groups::default() })))
+            }
+        }
+    }
+
+    fn state_fields(&self, args: StateFieldsArgs) -> Result<Vec<FieldRef>> {
+        match scale_of(args.input_fields[0].data_type()) {
+            None => self.own().state_fields(args),
+            Some(scale) => Ok(vec![
+                Arc::new(Field::new(
+                    format!("{}[sum]", args.name),
+                    DataType::Decimal256(76, scale),
+                    false,
+                )),
+                Arc::new(Field::new(format!("{}[n]", args.name), DataType::UInt64, false)),
+            ]),
+        }
+    }
+
+    fn groups_accumulator_supported(&self, args: AccumulatorArgs) -> bool {
+        match scale_of(args.expr_fields[0].data_type()) {
+            None => self.own().groups_accumulator_supported(args),
+            Some(_) => !args.is_distinct,
+        }
+    }
+
+    fn create_groups_accumulator(
+        &self,
+        args: AccumulatorArgs,
+    ) -> Result<Box<dyn GroupsAccumulator>> {
+        match scale_of(args.expr_fields[0].data_type()) {
+            None => self.own().create_groups_accumulator(args),
+            Some(scale) => Ok(Box::new(Groups { what: self.what, scale, ..Groups::default() })),
+        }
+    }
+}
+
+/// The sums of groups, and how many values they are of.
+#[derive(Debug, Default)]
+struct Groups {
+    what: What,
+    scale: i8,
+    sums: Vec<i256>,
+    values: Vec<u64>,
+}
+
+impl Default for What {
+    fn default() -> Self {
+        Self::Sum
+    }
+}
+
+impl Groups {
+    fn grow(&mut self, groups: usize) {
+        self.sums.resize(groups.max(self.sums.len()), i256::ZERO);
+        self.values.resize(groups.max(self.values.len()), 0);
+    }
+
+    /// Takes back values of a window's frame, too.
+    fn add(&mut self, group: usize, value: i256, values: u64) {
+        // 2⁶⁴ numbers of 38 digits are far below 2²⁵⁵.
+        self.sums[group] = self.sums[group].wrapping_add(value);
+        self.values[group] = self.values[group].wrapping_add(values);
+    }
+
+    fn take(&mut self, emit: EmitTo) -> (Vec<i256>, Vec<u64>) {
+        (emit.take_needed(&mut self.sums), emit.take_needed(&mut self.values))
+    }
+
+    /// The sum; `None` without values.
+    fn sum_of(sum: i256, values: u64) -> Result<Option<i128>> {
+        match sum.to_i128().filter(|sum| sum.unsigned_abs() <= MOST.unsigned_abs()) {
+            _ if values == 0 => Ok(None),
+            Some(sum) => Ok(Some(sum)),
+            None => exec_err!("a sum has more than 38 digits: {sum}"),
+        }
+    }
+
+    fn finished(&self, sums: &[i256], values: &[u64]) -> Result<ArrayRef> {
+        let sums = sums.iter().zip(values).map(|(sum, values)| Self::sum_of(*sum, *values));
+        let sums = sums.collect::<Result<Vec<Option<i128>>>>()?;
+        match self.what {
+            What::Sum => Ok(Arc::new(
+                Decimal128Array::from(sums)
+                    .with_precision_and_scale(DECIMAL128_MAX_PRECISION, self.scale)?,
+            )),
+            What::Mean => {
+                let unit = 10f64.powi(self.scale.into());
+                let mean = |(sum, n): (Option<i128>, &u64)| Some(sum? as f64 / *n as f64 / unit);
+                Ok(Arc::new(sums.into_iter().zip(values).map(mean).collect::<Float64Array>()))
+            }
+        }
+    }
+
+    fn stored(&self, sums: Vec<i256>, values: Vec<u64>) -> Result<Vec<ArrayRef>> {
+        let sums = Decimal256Array::from(sums).with_precision_and_scale(76, self.scale)?;
+        Ok(vec![Arc::new(sums), Arc::new(UInt64Array::from(values))])
+    }
+}
+
+impl GroupsAccumulator for Groups {
+    fn update_batch(
+        &mut self,
+        values: &[ArrayRef],
+        groups: &[usize],
+        filter: Option<&BooleanArray>,
+        total: usize,
+    ) -> Result<()> {
+        self.grow(total);
+        let values = values[0].as_primitive::<Decimal128Type>();
+        for (row, group) in groups.iter().enumerate() {
+            let wanted = filter.is_none_or(|f| f.is_valid(row) && f.value(row));
+            if wanted && values.is_valid(row) {
+                self.add(*group, i256::from_i128(values.value(row)), 1);
+            }
+        }
+        Ok(())
+    }
+
+    fn merge_batch(&mut self, states: &[ArrayRef], groups: &[usize], total: usize) -> Result<()> {
+        self.grow(total);
+        let sums = states[0].as_primitive::<Decimal256Type>();
+        let values = states[1].as_primitive::<UInt64Type>();
+        for (row, group) in groups.iter().enumerate() {
+            self.add(*group, sums.value(row), values.value(row));
+        }
+        Ok(())
+    }
+
+    fn evaluate(&mut self, emit: EmitTo) -> Result<ArrayRef> {
+        let (sums, values) = self.take(emit);
+        self.finished(&sums, &values)
+    }
+
+    fn state(&mut self, emit: EmitTo) -> Result<Vec<ArrayRef>> {
+        let (sums, values) = self.take(emit);
+        self.stored(sums, values)
+    }
+
+    fn convert_to_state(
+        &self,
+        values: &[ArrayRef],
+        filter: Option<&BooleanArray>,
+    ) -> Result<Vec<ArrayRef>> {
+        let mut own = Self { what: self.what, scale: self.scale, ..Self::default() };
+        let rows: Vec<usize> = (0..values[0].len()).collect();
+        own.update_batch(values, &rows, filter, rows.len())?;
+        let (sums, counts) = own.take(EmitTo::All);
+        self.stored(sums, counts)
+    }
+
+    fn size(&self) -> usize {
+        self.sums.capacity() * size_of::<i256>() + self.values.capacity() * size_of::<u64>()
+    }
+}
+
+/// The sum of one group, or of the frame of a window.
+#[derive(Debug)]
+struct One(Groups);
+
+impl Accumulator for One {
+    fn update_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
+        let groups = vec![0; values[0].len()];
+        self.0.update_batch(values, &groups, None, 1)
+    }
+
+    fn retract_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
+        self.0.grow(1);
+        let values = values[0].as_primitive::<Decimal128Type>();
+        for value in values.iter().flatten() {
+            self.0.add(0, i256::from_i128(value).wrapping_neg(), u64::MAX);
+        }
+        Ok(())
+    }
+
+    fn supports_retract_batch(&self) -> bool {
+        true
+    }
+
+    fn merge_batch(&mut self, states: &[ArrayRef]) -> Result<()> {
+        let groups = vec![0; states[0].len()];
+        self.0.merge_batch(states, &groups, 1)
+    }
+
+    fn evaluate(&mut self) -> Result<ScalarValue> {
+        self.0.grow(1);
+        let array = self.0.finished(&self.0.sums, &self.0.values)?;
+        ScalarValue::try_from_array(&array, 0)
+    }
+
+    fn state(&mut self) -> Result<Vec<ScalarValue>> {
+        self.0.grow(1);
+        let stored = self.0.stored(self.0.sums.clone(), self.0.values.clone())?;
+        stored.iter().map(|array| ScalarValue::try_from_array(array, 0)).collect()
+    }
+
+    fn size(&self) -> usize {
+        size_of_val(self) + self.0.size()
+    }
+}
