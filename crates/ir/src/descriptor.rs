@@ -7,6 +7,7 @@ use std::fmt::Write;
 use abi::loops::Mode;
 
 use crate::error::IrError;
+use crate::hit::Print;
 use crate::hooks::{Hook, Writer};
 use crate::module::{Module, PREFIX};
 use crate::scan::{Span, Token, Tokens, number};

@@ -20,6 +20,7 @@
 //! | [`trips`] | how often a loop runs each time, where the text says so |
 //! | [`twice`] | functions that return twice (`setjmp`) |
 //! | [`source`] | what a loop is called in its source |
+//! | [`hit`] | what runs when a hit is drawn and ends, in whichever language |
 //! | [`hooks`] | the code of a hook |
 //! | [`rewrite`] | a function with hooks on the edges of its loops |
 //! | [`attributes`] | attributes that become false |
@@ -36,6 +37,7 @@ pub mod edit;
 pub mod error;
 pub mod function;
 pub mod header;
+pub mod hit;
 pub mod hooks;
 pub mod instrument;
 pub mod iterations;

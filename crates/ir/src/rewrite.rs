@@ -12,6 +12,7 @@ use crate::choice::Choice;
 use crate::dominators::{Dominators, Graph, NONE};
 use crate::edit::Edits;
 use crate::function::{Block, Body, Terminator};
+use crate::hit::Print;
 use crate::hooks::{Hook, Kept, Writer, slot};
 use crate::iterations::Counter;
 use crate::loops::Loops;

@@ -197,7 +197,7 @@ impl<'a> Decoder<'a> {
     }
 }
 
-/// A value of the files: `get` reads what `put` writes. [`wire!`](crate::wire::wire) implements both for a
+/// A value of the files: `get` reads what `put` writes. `wire!` implements both for a
 /// struct from one list of its fields.
 pub trait Wire: Sized {
     /// Appends the value.

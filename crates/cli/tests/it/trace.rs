@@ -262,13 +262,14 @@ fn check_names_the_byte() {
     let expected = format!("byte {place}: not JSON");
     assert!(output.code == Some(1) && output.stdout.contains(&expected), "{output:?}");
     let last = cut.len() as u64;
-    let json = golden.json(&[
+    let output = golden.run(&[
         "trace",
         "check",
         "--format",
         "json",
         &at("cut.pftrace").display().to_string(),
     ]);
+    let json: Value = serde_json::from_str(&output.stdout).unwrap();
     assert_eq!(json["schema"], "counterpoint.trace-check/1");
     assert_eq!(json["files"][0]["counts"], json!({"truncated": 1}));
     assert!(json["files"][0]["findings"][0]["byte"].as_u64().unwrap() < last);

@@ -11,6 +11,7 @@ use std::fmt::Write;
 use abi::loops::{MAGIC, Mode, VERSION};
 
 use crate::descriptor::Names;
+use crate::hit::Print;
 
 use super::hooks::{Code, Hooks};
 
@@ -62,7 +63,7 @@ impl Descriptor<'_> {
             code.out,
             "  llvm.mlir.global internal {}() {{addr_space = 0 : i32, alignment = 64 : i64}} : \
              {KIND} {{",
-            self.hooks.descriptor
+            self.names.of("module")
         );
         let mut fields: Vec<String> =
             vec![format!("llvm.mlir.constant(\"{}\") : !llvm.array<8 x i8>", quoted(&MAGIC))];
@@ -124,7 +125,7 @@ impl Descriptor<'_> {
         let after = code.value(format_args!("llvm.sub %left, {one} : i64"));
         let more = code.value(format_args!("llvm.icmp \"ne\" {after}, {zero} : i64"));
         code.line(format_args!("llvm.cond_br {more}, ^hit({after} : i64), ^done"));
-        code.label("done");
+        code.label("done".to_owned());
         code.line(format_args!("llvm.return"));
         code.close();
     }

@@ -20,9 +20,10 @@
 
 use std::fmt::{Arguments, Write};
 
-use abi::loops::{Entry, Mode, Module, Trips};
+use abi::loops::{Entry, Mode, Module};
 use std::mem::offset_of;
 
+use crate::hit::Print;
 use crate::hooks::Clock;
 
 /// Bytes of an entry.
@@ -36,14 +37,16 @@ const INLINED: &str = "attributes {passthrough = [\"alwaysinline\", \"nounwind\"
 pub struct Code {
     /// What was written.
     pub out: String,
-    /// Numbers of values that were used.
+    /// Numbers of values and blocks that were used.
     next: u32,
+    /// The descriptor, with `@`.
+    descriptor: String,
 }
 
 impl Code {
-    /// Nothing yet.
-    pub fn new() -> Self {
-        Self { out: String::new(), next: 0 }
+    /// Nothing yet. `descriptor` is that of the module, with `@`.
+    pub fn new(descriptor: String) -> Self {
+        Self { out: String::new(), next: 0, descriptor }
     }
 
     /// Adds an operation without a result.
@@ -57,11 +60,6 @@ impl Code {
         let name = format!("%v{}", self.next);
         let _ = writeln!(self.out, "    {name} = {operation} loc(unknown)");
         name
-    }
-
-    /// Begins a block.
-    pub fn label(&mut self, block: &str) {
-        let _ = writeln!(self.out, "  ^{block}:");
     }
 
     /// Begins a function.
@@ -79,45 +77,19 @@ impl Code {
         self.value(format_args!("llvm.mlir.constant({value} : i{bits}) : i{bits}"))
     }
 
-    fn number(&mut self, value: u64) -> String {
-        self.constant(value as i64, 64)
+    fn address_of_descriptor(&mut self) -> String {
+        let descriptor = self.descriptor.clone();
+        self.value(format_args!("llvm.mlir.addressof {descriptor} : !llvm.ptr"))
+    }
+
+    /// The address of a field of the descriptor.
+    fn field(&mut self, offset: usize) -> String {
+        let descriptor = self.address_of_descriptor();
+        self.at(&descriptor, offset)
     }
 
     fn null(&mut self) -> String {
         self.value(format_args!("llvm.mlir.zero : !llvm.ptr"))
-    }
-
-    fn is_not_null(&mut self, pointer: &str) -> String {
-        let null = self.null();
-        self.value(format_args!("llvm.icmp \"ne\" {pointer}, {null} : !llvm.ptr"))
-    }
-
-    fn binary(&mut self, op: &str, a: &str, b: &str) -> String {
-        self.value(format_args!("llvm.{op} {a}, {b} : i64"))
-    }
-
-    fn compare(&mut self, how: &str, a: &str, b: &str) -> String {
-        self.value(format_args!("llvm.icmp \"{how}\" {a}, {b} : i64"))
-    }
-
-    fn at(&mut self, pointer: &str, offset: usize) -> String {
-        self.value(format_args!(
-            "llvm.getelementptr {pointer}[{offset}] : (!llvm.ptr) -> !llvm.ptr, i8"
-        ))
-    }
-
-    /// Reads a word of an entry.
-    fn load(&mut self, address: &str) -> String {
-        self.value(format_args!(
-            "\"llvm.load\"({address}) <{{alignment = 8 : i64, ordering = 2 : i64}}> : (!llvm.ptr) -> i64"
-        ))
-    }
-
-    /// Writes a word of an entry.
-    fn store(&mut self, value: &str, address: &str) {
-        self.line(format_args!(
-            "\"llvm.store\"({value}, {address}) <{{alignment = 8 : i64, ordering = 2 : i64}}> : (i64, !llvm.ptr) -> ()"
-        ));
     }
 
     /// Reads a word of the stack.
@@ -130,22 +102,99 @@ impl Code {
         self.line(format_args!("llvm.store {value}, {address} : {kind}, !llvm.ptr"));
     }
 
-    /// Adds to a word of an entry: what was there and what is there now.
-    fn add(&mut self, entry: &str, offset: usize, value: &str) -> (String, String) {
-        let address = self.at(entry, offset);
-        let old = self.load(&address);
-        let new = self.binary("add", &old, value);
-        self.store(&new, &address);
-        (old, new)
+    fn go(&mut self, block: &str) {
+        self.line(format_args!("llvm.br ^{block}"));
+    }
+}
+
+impl Print for Code {
+    fn at(&mut self, pointer: &str, offset: usize) -> String {
+        self.value(format_args!(
+            "llvm.getelementptr {pointer}[{offset}] : (!llvm.ptr) -> !llvm.ptr, i8"
+        ))
     }
 
-    /// Stores a number in the place of a worse one.
-    fn better(&mut self, how: &str, new: &str, pointer: &str, offset: usize) {
-        let address = self.at(pointer, offset);
-        let old = self.load(&address);
-        let is_better = self.compare(how, new, &old);
-        let value = self.value(format_args!("llvm.select {is_better}, {new}, {old} : i1, i64"));
-        self.store(&value, &address);
+    fn load(&mut self, address: &str) -> String {
+        self.value(format_args!(
+            "\"llvm.load\"({address}) <{{alignment = 8 : i64, ordering = 2 : i64}}> : (!llvm.ptr) -> i64"
+        ))
+    }
+
+    fn store(&mut self, value: &str, address: &str) {
+        self.line(format_args!(
+            "\"llvm.store\"({value}, {address}) <{{alignment = 8 : i64, ordering = 2 : i64}}> : (i64, !llvm.ptr) -> ()"
+        ));
+    }
+
+    fn load_pointer(&mut self, address: &str) -> String {
+        self.value(format_args!(
+            "\"llvm.load\"({address}) <{{alignment = 8 : i64, ordering = 2 : i64}}> : (!llvm.ptr) -> !llvm.ptr"
+        ))
+    }
+
+    fn load_constant(&mut self, address: &str) -> String {
+        self.kept(address, "i64")
+    }
+
+    fn setting(&mut self, offset: usize) -> String {
+        let address = self.field(offset);
+        let narrow = self.value(format_args!("llvm.load volatile {address} : !llvm.ptr -> i32"));
+        self.value(format_args!("llvm.zext {narrow} : i32 to i64"))
+    }
+
+    fn number(&mut self, number: u64) -> String {
+        self.constant(number as i64, 64)
+    }
+
+    fn binary(&mut self, op: &str, a: &str, b: &str) -> String {
+        self.value(format_args!("llvm.{op} {a}, {b} : i64"))
+    }
+
+    fn compare(&mut self, how: &str, a: &str, b: &str) -> String {
+        self.value(format_args!("llvm.icmp \"{how}\" {a}, {b} : i64"))
+    }
+
+    fn select(&mut self, condition: &str, a: &str, b: &str) -> String {
+        self.value(format_args!("llvm.select {condition}, {a}, {b} : i1, i64"))
+    }
+
+    fn flag(&mut self, condition: &str) -> String {
+        self.value(format_args!("llvm.zext {condition} : i1 to i64"))
+    }
+
+    fn is_there(&mut self, pointer: &str) -> String {
+        let null = self.null();
+        self.value(format_args!("llvm.icmp \"ne\" {pointer}, {null} : !llvm.ptr"))
+    }
+
+    fn square(&mut self, number: &str) -> [String; 2] {
+        let wide = self.value(format_args!("llvm.zext {number} : i64 to i128"));
+        let square = self.value(format_args!("llvm.mul {wide}, {wide} : i128"));
+        let low = self.value(format_args!("llvm.trunc {square} : i128 to i64"));
+        let bits = self.constant(64, 128);
+        let high = self.value(format_args!("llvm.lshr {square}, {bits} : i128"));
+        [low, self.value(format_args!("llvm.trunc {high} : i128 to i64"))]
+    }
+
+    fn leading_zeros(&mut self, number: &str) -> String {
+        self.value(format_args!(
+            "\"llvm.intr.ctlz\"({number}) <{{is_zero_poison = false}}> : (i64) -> i64"
+        ))
+    }
+
+    fn element(&mut self, array: &str, index: &str) -> String {
+        self.value(format_args!(
+            "llvm.getelementptr {array}[{index}] : (!llvm.ptr, i64) -> !llvm.ptr, i64"
+        ))
+    }
+
+    fn new_block(&mut self) -> String {
+        self.next += 1;
+        format!("b{}", self.next)
+    }
+
+    fn label(&mut self, block: String) {
+        let _ = writeln!(self.out, "  ^{block}:");
     }
 
     fn branch(&mut self, condition: &str, then: &str, otherwise: &str, rare: Option<bool>) {
@@ -157,14 +206,9 @@ impl Code {
         self.line(format_args!("llvm.cond_br {condition}{weights}, ^{then}, ^{otherwise}"));
     }
 
-    fn go(&mut self, block: &str) {
-        self.line(format_args!("llvm.br ^{block}"));
-    }
-}
-
-impl Default for Code {
-    fn default() -> Self {
-        Self::new()
+    fn join(&mut self, block: String) {
+        self.go(&block);
+        self.label(block);
     }
 }
 
@@ -175,8 +219,6 @@ pub struct Hooks {
     pub mode: Mode,
     /// The clock of the target.
     pub clock: Clock,
-    /// The descriptor, with `@`.
-    pub descriptor: String,
     /// The functions, with `@`.
     pub enter: String,
     /// See the module's documentation.
@@ -194,23 +236,12 @@ impl Hooks {
     }
 
     /// A field of the descriptor that is a pointer.
-    fn pointer(&self, code: &mut Code, offset: usize, acquire: bool) -> String {
-        let descriptor = &self.descriptor;
-        let descriptor = code.value(format_args!("llvm.mlir.addressof {descriptor} : !llvm.ptr"));
-        let address = code.at(&descriptor, offset);
+    fn pointer(code: &mut Code, offset: usize, acquire: bool) -> String {
+        let address = code.field(offset);
         let ordering = if acquire { 4 } else { 2 };
         code.value(format_args!(
             "\"llvm.load\"({address}) <{{alignment = 8 : i64, ordering = {ordering} : i64, volatile_}}> : (!llvm.ptr) -> !llvm.ptr"
         ))
-    }
-
-    /// A field of the descriptor that is a number of 32 bits.
-    fn number(&self, code: &mut Code, offset: usize) -> String {
-        let descriptor = &self.descriptor;
-        let descriptor = code.value(format_args!("llvm.mlir.addressof {descriptor} : !llvm.ptr"));
-        let address = code.at(&descriptor, offset);
-        let narrow = code.value(format_args!("llvm.load volatile {address} : !llvm.ptr -> i32"));
-        code.value(format_args!("llvm.zext {narrow} : i32 to i64"))
     }
 
     fn now(&self, code: &mut Code) -> String {
@@ -225,17 +256,16 @@ impl Hooks {
 
     fn write_enter(&self, code: &mut Code) {
         code.function(format_args!("{}() -> !llvm.ptr {INLINED}", self.enter));
-        let enter = self.pointer(code, offset_of!(Module, enter), true);
-        let there = code.is_not_null(&enter);
+        let enter = Self::pointer(code, offset_of!(Module, enter), true);
+        let there = code.is_there(&enter);
         code.branch(&there, "ask", "none", Some(false));
-        code.label("ask");
-        let descriptor = &self.descriptor;
-        let descriptor = code.value(format_args!("llvm.mlir.addressof {descriptor} : !llvm.ptr"));
+        code.label("ask".to_owned());
+        let descriptor = code.address_of_descriptor();
         let table = code.value(format_args!(
             "llvm.call {enter}({descriptor}) : !llvm.ptr, (!llvm.ptr) -> !llvm.ptr"
         ));
         code.line(format_args!("llvm.return {table} : !llvm.ptr"));
-        code.label("none");
+        code.label("none".to_owned());
         let null = code.null();
         code.line(format_args!("llvm.return {null} : !llvm.ptr"));
         code.close();
@@ -261,86 +291,45 @@ impl Hooks {
             let zero = code.number(0);
             code.keep(&zero, "i64", "%kept");
         }
-        let there = code.is_not_null("%table");
+        let there = code.is_there("%table");
         code.branch(&there, "on", "out", Some(false));
-        code.label("on");
+        code.label("on".to_owned());
         let entry = Self::entry(code);
-        let one = code.number(1);
         match self.mode {
             Mode::Log => {
                 self.write_log(code, &entry, 0);
                 code.go("out");
             }
             Mode::Count => {
-                code.add(&entry, offset_of!(Entry, hits), &one);
+                code.count(&entry, offset_of!(Entry, hits));
                 code.go("out");
             }
             Mode::Sampled => {
-                let (_, hits) = code.add(&entry, offset_of!(Entry, hits), &one);
+                let (_, hits) = code.count(&entry, offset_of!(Entry, hits));
                 let next = code.at(&entry, offset_of!(Entry, next));
                 let due = code.load(&next);
                 let now = code.compare("eq", &hits, &due);
                 code.branch(&now, "cold", "out", Some(true));
-                code.label("cold");
-                self.draw(code, &entry, &hits, &next, &one);
+                code.label("cold".to_owned());
+                code.draw(&entry, &hits, &next);
                 self.start(code, &entry);
             }
             Mode::Timed => {
-                code.add(&entry, offset_of!(Entry, hits), &one);
-                code.add(&entry, offset_of!(Entry, begun), &one);
-                let has_child = code.is_not_null("%child");
+                code.count(&entry, offset_of!(Entry, hits));
+                code.count(&entry, offset_of!(Entry, begun));
+                let has_child = code.is_there("%child");
                 code.branch(&has_child, "clear", "cleared", None);
-                code.label("clear");
+                code.label("clear".to_owned());
                 let zero = code.number(0);
                 code.keep(&zero, "i64", "%child");
                 code.go("cleared");
-                code.label("cleared");
+                code.label("cleared".to_owned());
                 self.start(code, &entry);
             }
         }
-        code.label("out");
+        code.label("out".to_owned());
         code.line(format_args!("llvm.return"));
         code.close();
-    }
-
-    /// Sampled: says when the next hit is timed.
-    fn draw(&self, code: &mut Code, entry: &str, hits: &str, next: &str, one: &str) {
-        let (begun, _) = code.add(entry, offset_of!(Entry, begun), one);
-        let first = self.number(code, offset_of!(Module, first));
-        let random = code.compare("eq", &begun, &first);
-        code.branch(&random, "copy", "gap", None);
-        code.label("copy");
-        let squares = offset_of!(Entry, squares);
-        let first_squares = offset_of!(Entry, first_squares);
-        for (from, to) in [
-            (offset_of!(Entry, ended), offset_of!(Entry, first_ended)),
-            (offset_of!(Entry, ticks), offset_of!(Entry, first_ticks)),
-            (squares, first_squares),
-            (squares + 8, first_squares + 8),
-        ] {
-            let from = code.at(entry, from);
-            let value = code.load(&from);
-            let to = code.at(entry, to);
-            code.store(&value, &to);
-        }
-        code.go("gap");
-        code.label("gap");
-        let state = code.at(entry, offset_of!(Entry, random));
-        let mut x = code.load(&state);
-        for (shift, bits) in [("shl", 13), ("lshr", 7), ("shl", 17)] {
-            let bits = code.number(bits);
-            let shifted = code.binary(shift, &x, &bits);
-            x = code.binary("xor", &x, &shifted);
-        }
-        code.store(&x, &state);
-        let mask = self.number(code, offset_of!(Module, gap_mask));
-        let gap = code.binary("and", &x, &mask);
-        let early = code.compare("ult", hits, &first);
-        let zero = code.number(0);
-        let gap = code.value(format_args!("llvm.select {early}, {zero}, {gap} : i1, i64"));
-        let after = code.binary("add", hits, one);
-        let due = code.binary("add", &after, &gap);
-        code.store(&due, next);
     }
 
     /// Reads counters, if somebody wants them, and then the clock. Ends the block.
@@ -349,27 +338,27 @@ impl Hooks {
         let null = code.null();
         code.keep(&null, "!llvm.ptr", &end_at);
         code.branch("%counters", "wanted", "stamp", None);
-        code.label("wanted");
-        let begin = self.pointer(code, offset_of!(Module, begin), false);
-        let there = code.is_not_null(&begin);
+        code.label("wanted".to_owned());
+        let begin = Self::pointer(code, offset_of!(Module, begin), false);
+        let there = code.is_there(&begin);
         code.branch(&there, "count", "stamp", Some(true));
-        code.label("count");
+        code.label("count".to_owned());
         let began = code.value(format_args!(
             "llvm.call {begin}({entry}, %id) : !llvm.ptr, (!llvm.ptr, i32) -> i64"
         ));
         let began_at = code.at("%kept", 8);
         code.keep(&began, "i64", &began_at);
-        let end = self.pointer(code, offset_of!(Module, end), false);
+        let end = Self::pointer(code, offset_of!(Module, end), false);
         code.keep(&end, "!llvm.ptr", &end_at);
         code.go("stamp");
-        code.label("stamp");
+        code.label("stamp".to_owned());
         let now = self.now(code);
         code.keep(&now, "i64", "%kept");
         code.go("out");
     }
 
     fn write_log(&self, code: &mut Code, entry: &str, end: i64) {
-        let log = self.pointer(code, offset_of!(Module, log), false);
+        let log = Self::pointer(code, offset_of!(Module, log), false);
         let end = code.constant(end, 32);
         code.line(format_args!(
             "llvm.call {log}({entry}, %id, {end}) : !llvm.ptr, (!llvm.ptr, i32, i32) -> ()"
@@ -387,14 +376,14 @@ impl Hooks {
             let zero = code.number(0);
             let is_timed = code.compare("ne", &stamp, &zero);
             code.branch(&is_timed, "on", "out", Some(self.mode == Mode::Sampled));
-            code.label("on");
+            code.label("on".to_owned());
             let now = self.now(code);
             let entry = Self::entry(code);
             self.book(code, &entry, &now, &stamp);
         } else {
-            let there = code.is_not_null("%table");
+            let there = code.is_there("%table");
             code.branch(&there, "on", "out", Some(false));
-            code.label("on");
+            code.label("on".to_owned());
             let entry = Self::entry(code);
             if self.mode == Mode::Log {
                 self.write_log(code, &entry, 1);
@@ -402,7 +391,7 @@ impl Hooks {
             self.iterated(code, &entry);
             code.go("out");
         }
-        code.label("out");
+        code.label("out".to_owned());
         code.line(format_args!("llvm.return"));
         code.close();
     }
@@ -410,49 +399,32 @@ impl Hooks {
     /// Books a timed hit that ends at `now`. Ends the block.
     fn book(&self, code: &mut Code, entry: &str, now: &str, stamp: &str) {
         let ticks = code.binary("sub", now, stamp);
-        let one = code.number(1);
-        code.add(entry, offset_of!(Entry, ended), &one);
-        code.add(entry, offset_of!(Entry, ticks), &ticks);
-        let wide = code.value(format_args!("llvm.zext {ticks} : i64 to i128"));
-        let square = code.value(format_args!("llvm.mul {wide}, {wide} : i128"));
-        let low = code.value(format_args!("llvm.trunc {square} : i128 to i64"));
-        let bits = code.constant(64, 128);
-        let high = code.value(format_args!("llvm.lshr {square}, {bits} : i128"));
-        let high = code.value(format_args!("llvm.trunc {high} : i128 to i64"));
-        let squares = offset_of!(Entry, squares);
-        let (_, sum) = code.add(entry, squares, &low);
-        let over = code.compare("ult", &sum, &low);
-        let carry = code.value(format_args!("llvm.zext {over} : i1 to i64"));
-        let high = code.binary("add", &high, &carry);
-        code.add(entry, squares + 8, &high);
-        if self.mode == Mode::Sampled {
-            code.better("ugt", &ticks, entry, offset_of!(Entry, child_ticks));
-        }
+        code.book(entry, &ticks, self.mode);
         if self.mode == Mode::Timed {
-            let has_child = code.is_not_null("%child");
+            let has_child = code.is_there("%child");
             code.branch(&has_child, "children", "inside", None);
-            code.label("children");
+            code.label("children".to_owned());
             let inside = code.kept("%child", "i64");
             code.add(entry, offset_of!(Entry, child_ticks), &inside);
             code.go("inside");
-            code.label("inside");
-            let has_parent = code.is_not_null("%parent");
+            code.label("inside".to_owned());
+            let has_parent = code.is_there("%parent");
             code.branch(&has_parent, "around", "iterations", None);
-            code.label("around");
+            code.label("around".to_owned());
             let sum = code.kept("%parent", "i64");
             let sum = code.binary("add", &sum, &ticks);
             code.keep(&sum, "i64", "%parent");
             code.go("iterations");
-            code.label("iterations");
+            code.label("iterations".to_owned());
         }
         self.iterated(code, entry);
         code.branch("%counters", "wanted", "out", None);
-        code.label("wanted");
+        code.label("wanted".to_owned());
         let end_at = code.at("%kept", 16);
         let end = code.kept(&end_at, "!llvm.ptr");
-        let there = code.is_not_null(&end);
+        let there = code.is_there(&end);
         code.branch(&there, "count", "out", Some(true));
-        code.label("count");
+        code.label("count".to_owned());
         let began_at = code.at("%kept", 8);
         let began = code.kept(&began_at, "i64");
         code.line(format_args!(
@@ -466,53 +438,9 @@ impl Hooks {
         let zero = code.number(0);
         let known = code.compare("sge", "%iterations", &zero);
         code.branch(&known, "iterated", "after", None);
-        code.label("iterated");
-        let (_, sum) = code.add(entry, offset_of!(Entry, iterations), "%iterations");
-        let one = code.number(1);
-        code.add(entry, offset_of!(Entry, iterated), &one);
-        if self.mode != Mode::Log {
-            self.trip(code, entry, &sum, &one);
-        }
+        code.label("iterated".to_owned());
+        code.iterated(entry, "%iterations", self.mode);
         code.go("after");
-        code.label("after");
-    }
-
-    /// Books the iterations of this one hit, if somebody wants them; `sum` are those of all.
-    fn trip(&self, code: &mut Code, entry: &str, sum: &str, one: &str) {
-        let address = code.at(entry, offset_of!(Entry, trips));
-        let trips = code.value(format_args!(
-            "\"llvm.load\"({address}) <{{alignment = 8 : i64, ordering = 2 : i64}}> : (!llvm.ptr) -> !llvm.ptr"
-        ));
-        let there = code.is_not_null(&trips);
-        code.branch(&there, "trip", "after", (self.mode != Mode::Sampled).then_some(true));
-        code.label("trip");
-        code.better("ult", "%iterations", &trips, offset_of!(Trips, least));
-        code.better("ugt", "%iterations", &trips, offset_of!(Trips, most));
-        if self.mode == Mode::Sampled {
-            let begun = code.at(entry, offset_of!(Entry, begun));
-            let begun = code.load(&begun);
-            let first = self.number(code, offset_of!(Module, first));
-            let random = code.compare("ugt", &begun, &first);
-            let address = code.at(&trips, offset_of!(Trips, first));
-            let old = code.load(&address);
-            let new = code.value(format_args!("llvm.select {random}, {old}, {sum} : i1, i64"));
-            code.store(&new, &address);
-        }
-        let zeros = code.value(format_args!(
-            "\"llvm.intr.ctlz\"(%iterations) <{{is_zero_poison = false}}> : (i64) -> i64"
-        ));
-        let all = code.number(64);
-        let bits = code.binary("sub", &all, &zeros);
-        let last = code.number(63);
-        let few = code.compare("ult", &bits, &last);
-        let bucket = code.value(format_args!("llvm.select {few}, {bits}, {last} : i1, i64"));
-        let mask = code.at(&trips, offset_of!(Trips, mask));
-        let mask = code.kept(&mask, "i64");
-        let bucket = code.binary("and", &bucket, &mask);
-        let buckets = code.at(&trips, size_of::<Trips>());
-        let own = code.value(format_args!(
-            "llvm.getelementptr {buckets}[{bucket}] : (!llvm.ptr, i64) -> !llvm.ptr, i64"
-        ));
-        code.add(&own, 0, one);
+        code.label("after".to_owned());
     }
 }

@@ -67,7 +67,6 @@ pub fn instrument(text: &[u8], options: &Options) -> Result<Instrumented, IrErro
         let hooks = Hooks {
             mode: options.mode,
             clock,
-            descriptor: names.of("module"),
             enter: names.of("enter"),
             begin: names.of("begin"),
             end: names.of("end"),
@@ -100,7 +99,7 @@ pub fn instrument(text: &[u8], options: &Options) -> Result<Instrumented, IrErro
         }
         table.texts.push(kept.finish("mlir", options.source, text));
         let json = table.to_json()?;
-        let mut code = Code::new();
+        let mut code = Code::new(names.of("module"));
         let ids = table.entries.len() as u32;
         Descriptor { names: &names, ids, id, table: &json, hooks: &hooks }.write(&mut code);
         let at_line = text[..module.end as usize].ends_with(b"\n");

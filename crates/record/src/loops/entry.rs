@@ -19,7 +19,7 @@ pub mod word {
     pub const ENDED: usize = 4;
     /// Ticks of the timed hits that ended.
     pub const TICKS: usize = 5;
-    /// Timed: what of these was spent in loops directly inside. Sampled: the longest of them.
+    /// Timed: the part of [`TICKS`] that was spent in loops directly inside. Sampled: the longest time in it.
     pub const CHILD_TICKS: usize = 6;
     /// Iterations.
     pub const ITERATIONS: usize = 7;

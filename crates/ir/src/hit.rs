@@ -1,0 +1,176 @@
+//! What runs when a hit is drawn and when it ends, in whichever language a hook is written:
+//! [`crate::hooks`] prints LLVM IR, and [`crate::mlir`] the `llvm` dialect. `loops.h` says what each
+//! number means.
+//!
+//! Values and addresses are names in the text. Numbers have 64 bits.
+
+use std::mem::offset_of;
+
+use abi::loops::{Entry, Mode, Module, Trips};
+
+/// Prints single operations. What they compute gets a name, which they return.
+pub trait Print {
+    /// The address of a field.
+    fn at(&mut self, pointer: &str, offset: usize) -> String;
+    /// Reads a word of an entry, in one piece.
+    fn load(&mut self, address: &str) -> String;
+    /// Writes a word of an entry, in one piece.
+    fn store(&mut self, value: &str, address: &str);
+    /// Reads a pointer of an entry, in one piece.
+    fn load_pointer(&mut self, address: &str) -> String;
+    /// Reads a word that nobody changes.
+    fn load_constant(&mut self, address: &str) -> String;
+    /// Reads a field of the descriptor that has 32 bits.
+    fn setting(&mut self, offset: usize) -> String;
+    /// A number as an operand.
+    fn number(&mut self, number: u64) -> String;
+    /// Adds, subtracts, shifts and so on, by the name of LLVM's instruction.
+    fn binary(&mut self, op: &str, a: &str, b: &str) -> String;
+    /// Compares, by LLVM's name of the condition.
+    fn compare(&mut self, how: &str, a: &str, b: &str) -> String;
+    /// `a` if the condition holds, otherwise `b`.
+    fn select(&mut self, condition: &str, a: &str, b: &str) -> String;
+    /// A condition as 1 or 0.
+    fn flag(&mut self, condition: &str) -> String;
+    /// Whether a pointer is not null.
+    fn is_there(&mut self, pointer: &str) -> String;
+    /// The low and the high word of a number times itself.
+    fn square(&mut self, number: &str) -> [String; 2];
+    /// The number of leading zeros; 64 for 0.
+    fn leading_zeros(&mut self, number: &str) -> String;
+    /// The address of a word in an array.
+    fn element(&mut self, array: &str, index: &str) -> String;
+    /// A name for a block.
+    fn new_block(&mut self) -> String;
+    /// Begins a block.
+    fn label(&mut self, block: String);
+    /// A branch. `rare` says that it is rarely taken, or nearly always.
+    fn branch(&mut self, condition: &str, then: &str, otherwise: &str, rare: Option<bool>);
+    /// Goes on in this block, which begins here.
+    fn join(&mut self, block: String);
+
+    /// Adds to a field of an entry, and gives what was there and what is there now.
+    fn add(&mut self, entry: &str, offset: usize, value: &str) -> (String, String) {
+        let address = self.at(entry, offset);
+        let old = self.load(&address);
+        let new = self.binary("add", &old, value);
+        self.store(&new, &address);
+        (old, new)
+    }
+
+    /// Adds 1 to a field of an entry, in the same way.
+    fn count(&mut self, entry: &str, offset: usize) -> (String, String) {
+        let one = self.number(1);
+        self.add(entry, offset, &one)
+    }
+
+    /// Stores a number in the place of one that is not as good.
+    fn better(&mut self, how: &str, new: &str, pointer: &str, offset: usize) {
+        let address = self.at(pointer, offset);
+        let old = self.load(&address);
+        let is_better = self.compare(how, new, &old);
+        let value = self.select(&is_better, new, &old);
+        self.store(&value, &address);
+    }
+
+    /// Mode sampled: says when the next hit is timed. `next` is the address of that number.
+    fn draw(&mut self, entry: &str, hits: &str, next: &str) {
+        let (begun, _) = self.count(entry, offset_of!(Entry, begun));
+        let first = self.setting(offset_of!(Module, first));
+        let random = self.compare("eq", &begun, &first);
+        let (copy, gap) = (self.new_block(), self.new_block());
+        self.branch(&random, &copy, &gap, None);
+        self.label(copy);
+        let [squares, first_squares] =
+            [offset_of!(Entry, squares), offset_of!(Entry, first_squares)];
+        for (from, to) in [
+            (offset_of!(Entry, ended), offset_of!(Entry, first_ended)),
+            (offset_of!(Entry, ticks), offset_of!(Entry, first_ticks)),
+            (squares, first_squares),
+            (squares + 8, first_squares + 8),
+        ] {
+            let from = self.at(entry, from);
+            let value = self.load(&from);
+            let to = self.at(entry, to);
+            self.store(&value, &to);
+        }
+        self.join(gap);
+        let state = self.at(entry, offset_of!(Entry, random));
+        let mut x = self.load(&state);
+        for (shift, bits) in [("shl", 13), ("lshr", 7), ("shl", 17)] {
+            let bits = self.number(bits);
+            let shifted = self.binary(shift, &x, &bits);
+            x = self.binary("xor", &x, &shifted);
+        }
+        self.store(&x, &state);
+        let mask = self.setting(offset_of!(Module, gap_mask));
+        let gap = self.binary("and", &x, &mask);
+        let early = self.compare("ult", hits, &first);
+        let (zero, one) = (self.number(0), self.number(1));
+        let gap = self.select(&early, &zero, &gap);
+        let after = self.binary("add", hits, &one);
+        let due = self.binary("add", &after, &gap);
+        self.store(&due, next);
+    }
+
+    /// Books the time of a timed hit that has ended.
+    fn book(&mut self, entry: &str, ticks: &str, mode: Mode) {
+        self.count(entry, offset_of!(Entry, ended));
+        self.add(entry, offset_of!(Entry, ticks), ticks);
+        let [low, high] = self.square(ticks);
+        let squares = offset_of!(Entry, squares);
+        let (_, sum) = self.add(entry, squares, &low);
+        let over = self.compare("ult", &sum, &low);
+        let carry = self.flag(&over);
+        let high = self.binary("add", &high, &carry);
+        self.add(entry, squares + 8, &high);
+        // Mode sampled keeps the longest time in the place of the children's.
+        if mode == Mode::Sampled {
+            self.better("ugt", ticks, entry, offset_of!(Entry, child_ticks));
+        }
+    }
+
+    /// Adds the iterations of a hit.
+    fn iterated(&mut self, entry: &str, iterations: &str, mode: Mode) {
+        let (_, sum) = self.add(entry, offset_of!(Entry, iterations), iterations);
+        self.count(entry, offset_of!(Entry, iterated));
+        if mode != Mode::Log {
+            self.trip(entry, iterations, &sum, mode);
+        }
+    }
+
+    /// Books the iterations of this one hit, if somebody wants them; `sum` are those of all hits. One
+    /// block without branches, so that it costs a load and a test where nobody does.
+    fn trip(&mut self, entry: &str, iterations: &str, sum: &str, mode: Mode) {
+        let address = self.at(entry, offset_of!(Entry, trips));
+        let trips = self.load_pointer(&address);
+        let there = self.is_there(&trips);
+        let (on, join) = (self.new_block(), self.new_block());
+        self.branch(&there, &on, &join, (mode != Mode::Sampled).then_some(true));
+        self.label(on);
+        self.better("ult", iterations, &trips, offset_of!(Trips, least));
+        self.better("ugt", iterations, &trips, offset_of!(Trips, most));
+        if mode == Mode::Sampled {
+            let begun = self.at(entry, offset_of!(Entry, begun));
+            let begun = self.load(&begun);
+            let first = self.setting(offset_of!(Module, first));
+            let random = self.compare("ugt", &begun, &first);
+            let address = self.at(&trips, offset_of!(Trips, first));
+            let old = self.load(&address);
+            let new = self.select(&random, &old, sum);
+            self.store(&new, &address);
+        }
+        let zeros = self.leading_zeros(iterations);
+        let (all, last) = (self.number(64), self.number(63));
+        let bits = self.binary("sub", &all, &zeros);
+        let few = self.compare("ult", &bits, &last);
+        let bucket = self.select(&few, &bits, &last);
+        let mask = self.at(&trips, offset_of!(Trips, mask));
+        let mask = self.load_constant(&mask);
+        let bucket = self.binary("and", &bucket, &mask);
+        let buckets = self.at(&trips, size_of::<Trips>());
+        let own = self.element(&buckets, &bucket);
+        self.count(&own, 0);
+        self.join(join);
+    }
+}
