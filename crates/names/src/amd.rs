@@ -27,8 +27,8 @@ const TYPE_RAW: u32 = 4;
 const FAMILY: &str = "25";
 /// Events that Zen 3, the older half of the family, does not have: those that libpfm4 4.13 has in
 /// the table `amd64_fam19h_zen4` but not in `amd64_fam19h_zen3`.
-const NOT_ON_ZEN3: [u16; 12] =
-    [0x02, 0x08, 0x0a, 0x0b, 0x0c, 0x0d, 0xd6, 0x120, 0x1c1, 0x1c2, 0x1c8, 0x1c9];
+const NOT_ON_ZEN3: [u16; 13] =
+    [0x02, 0x08, 0x0a, 0x0b, 0x0c, 0x0d, 0xd6, 0x120, 0x1a0, 0x1c1, 0x1c2, 0x1c8, 0x1c9];
 
 /// A unit mask, and what it appends to the name and to the description of its event.
 type Mask = (u8, &'static str, &'static str);
@@ -129,6 +129,13 @@ const FAMILIES: &[Family] = &[
         (0x01, "empty", "no op was there"), (0x02, "not_complete", "the oldest op was not executed yet"),
         (0x08, "other", "of traps, faults and other breaks"), (0x10, "thread_not_selected", "the other thread was selected"),
         (0xa2, "load_not_complete", "the oldest op waited for a load"), (0x1b, "all", "of anything"),
+    ]),
+    count(0xaa, "de_src_op_disp", "ops dispatched, from ", &[
+        (0x01, "decoder", "the decoder"), (0x02, "op_cache", "the op cache"), (0x07, "all", "anywhere"),
+    ]),
+    count(0x1a0, "de_no_dispatch_per_slot", "dispatch slots that stayed empty, because ", &[
+        (0x01, "no_ops_from_frontend", "the front end supplied no op"), (0x1e, "backend_stalls", "the back end had no room"),
+        (0x60, "smt_contention", "the other thread of the core dispatched"),
     ]),
     count(0x24, "ls_bad_status2", "loads held up by an older store that could not be forwarded", &[(0x02, "stli_other", "")]),
     count(0x25, "ls_locks", "retired lock instructions that locked the bus", &[(0x01, "bus_lock", "")]),
