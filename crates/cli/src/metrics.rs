@@ -11,7 +11,7 @@ use std::path::PathBuf;
 
 use analysis::torch::SHAPE_COUNTERS;
 use model::Metric;
-use model::metric::{BUILTINS, Bound, MetricError, Operand, offered};
+use model::metric::{Bound, MetricError, Operand, all_builtins, named_builtin, offered};
 use model::suggest::closest;
 use profile::{CounterInfo, MetricInfo, Profile};
 
@@ -151,7 +151,7 @@ fn asked(args: &MetricArgs, operands: &[Operand<'_>]) -> Result<Vec<Asked>, Fail
         if text == BUILTIN {
             continue;
         }
-        let metric = match (text.contains('='), BUILTINS.iter().find(|b| b.name == text)) {
+        let metric = match (text.contains('='), named_builtin(text, operands)) {
             (false, Some(builtin)) => Metric::of(builtin.name, builtin.expression),
             (false, None) => return Err(unknown(text)),
             (true, _) => Metric::parse(text),
@@ -184,7 +184,9 @@ fn bind_all(asked: &[Asked], operands: &[Operand<'_>]) -> Result<Vec<Bound>, Fai
 }
 
 fn unknown(name: &str) -> Failure {
-    let names = || BUILTINS.iter().map(|builtin| builtin.name);
+    let mut names: Vec<&str> = all_builtins().map(|builtin| builtin.name).collect();
+    names.dedup();
+    let names = || names.iter().copied();
     let near = closest(name, names());
     let hint = match near.as_slice() {
         [] => format!("NAME=EXPRESSION, or one of {}", names().collect::<Vec<_>>().join(", ")),

@@ -47,7 +47,9 @@ mod unit;
 use std::fmt;
 
 pub use bind::{Bound, Operand};
-pub use builtin::{BUILTINS, Builtin, offered};
+pub use builtin::{
+    BUILTINS, Builtin, TOP_DOWN, all as all_builtins, named as named_builtin, offered,
+};
 pub use error::{MetricCause, MetricError, MetricErrorKind};
 pub use unit::MetricUnit;
 

@@ -2,7 +2,9 @@
 //! independent of the parser.
 
 use model::Unit;
-use model::metric::{BUILTINS, Bound, Metric, MetricCause, Operand, offered};
+use model::metric::{
+    BUILTINS, Bound, Metric, MetricCause, Operand, TOP_DOWN, named_builtin, offered,
+};
 
 fn operand(name: &str, unit: Unit, group: u16) -> Operand<'_> {
     Operand { name, unit, scale: 1.0, group }
@@ -381,6 +383,83 @@ fn builtins_are_offered_where_they_can_be_formed() {
         assert!(bound.value(1.0, &vec![1.0; bound.counters.len()]).is_some());
         assert!(offered(&all).iter().any(|b| b.name == builtin.name && b.builtin));
     }
+}
+
+/// Counts of slots as processors would give them, and the parts that follow on paper. No such processor was
+/// there: the tests only show the arithmetic, and which of two formulas of one name is taken.
+#[test]
+fn top_down_metrics_by_vendor() {
+    let counts = |names: &[&'static str]| -> Vec<Operand<'static>> {
+        names.iter().map(|name| operand(name, Unit::Count, 0)).collect()
+    };
+    let intel = [
+        ("slots", 1_000.0),
+        ("topdown-retiring", 500.0),
+        ("topdown-bad-spec", 100.0),
+        ("topdown-fe-bound", 150.0),
+        ("topdown-be-bound", 250.0),
+        ("topdown-br-mispredict", 80.0),
+        ("topdown-fetch-lat", 120.0),
+        ("topdown-mem-bound", 200.0),
+    ];
+    let values = |all: &[(&'static str, f64)]| -> Vec<(String, f64)> {
+        let names: Vec<&'static str> = all.iter().map(|(name, _)| *name).collect();
+        let found = offered(&counts(&names))
+            .into_iter()
+            .filter(|bound| TOP_DOWN.iter().any(|builtin| builtin.name == bound.name));
+        found
+            .map(|bound| {
+                let sums: Vec<f64> = bound.counters.iter().map(|place| all[*place].1).collect();
+                (bound.name.clone(), bound.value(1.0, &sums).unwrap())
+            })
+            .collect()
+    };
+    let expect = |found: Vec<(String, f64)>, expected: &[(&str, f64)]| {
+        assert_eq!(found.len(), expected.len(), "{found:?}");
+        for ((name, value), (expected_name, expected)) in found.iter().zip(expected) {
+            assert_eq!(name, expected_name);
+            assert!((value - expected).abs() < 1e-9, "{name}: {value} {expected}");
+        }
+    };
+    let first = [
+        ("retiring", 50.0),
+        ("bad-speculation", 10.0),
+        ("frontend-bound", 15.0),
+        ("backend-bound", 25.0),
+    ];
+    expect(values(&intel[..5]), &first);
+    let second = [
+        ("branch-mispredicts", 8.0),
+        ("fetch-latency", 12.0),
+        ("memory-bound", 20.0),
+        ("core-bound", 5.0),
+    ];
+    expect(values(&intel), &[first, second].concat());
+    // 100 cycles with six slots each.
+    let zen4 = [
+        ("ls_not_halted_cyc", 100.0),
+        ("ex_ret_ops", 240.0),
+        ("de_src_op_disp.all", 270.0),
+        ("de_no_dispatch_per_slot.no_ops_from_frontend", 90.0),
+        ("de_no_dispatch_per_slot.backend_stalls", 210.0),
+        ("de_no_dispatch_per_slot.smt_contention", 30.0),
+    ];
+    let parts = [
+        ("retiring", 40.0),
+        ("bad-speculation", 5.0),
+        ("frontend-bound", 15.0),
+        ("backend-bound", 35.0),
+        ("smt-contention", 5.0),
+    ];
+    // What was lost adds up to all slots.
+    assert_eq!(parts.iter().map(|(_, part)| part).sum::<f64>(), 100.0);
+    expect(values(&zen4), &parts);
+    // By its name, the formula is that of the counters which are there.
+    let of_zen4 = named_builtin("retiring", &counts(&["ls_not_halted_cyc", "ex_ret_ops"])).unwrap();
+    assert!(of_zen4.expression.contains("ls_not_halted_cyc"));
+    assert!(named_builtin("retiring", &[]).unwrap().expression.contains("topdown"));
+    // A part of the counters gives no metric.
+    expect(values(&intel[..4]), &[]);
 }
 
 /// Three calls of 10 ns each, with 4 cycles each. What is said of each call is the same of all.

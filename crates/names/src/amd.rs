@@ -27,8 +27,8 @@ const TYPE_RAW: u32 = 4;
 const FAMILY: &str = "25";
 /// Events that Zen 3, the older half of the family, does not have: those that libpfm4 4.13 has in
 /// the table `amd64_fam19h_zen4` but not in `amd64_fam19h_zen3`.
-const NOT_ON_ZEN3: [u16; 12] =
-    [0x02, 0x08, 0x0a, 0x0b, 0x0c, 0x0d, 0xd6, 0x120, 0x1c1, 0x1c2, 0x1c8, 0x1c9];
+const NOT_ON_ZEN3: [u16; 13] =
+    [0x02, 0x08, 0x0a, 0x0b, 0x0c, 0x0d, 0xd6, 0x120, 0x1a0, 0x1c1, 0x1c2, 0x1c8, 0x1c9];
 
 /// One counter of the table.
 struct Known {

@@ -100,6 +100,43 @@ fn terms_go_where_the_format_says() {
     assert_eq!((name.as_str(), attr.kind, attr.config), ("syscalls:sys_enter_read:u", 2, 711));
 }
 
+/// What the kernel says of a core of Ice Lake and later: all five share the event 0, and the metrics belong
+/// behind `slots` in one group (Linux 6.12, arch/x86/events/intel/core.c).
+#[test]
+fn top_down_counters_of_intel() {
+    let tree = Tree::new("topdown");
+    let file = |path: &str, text: &str| tree.file(&format!("{DEVICES}/cpu/{path}"), text);
+    file("type", "4\n");
+    file("format/event", "config:0-7\n");
+    file("format/umask", "config:8-15\n");
+    for (name, umask) in [
+        ("slots", 0x4),
+        ("topdown-retiring", 0x80),
+        ("topdown-bad-spec", 0x81),
+        ("topdown-fe-bound", 0x82),
+        ("topdown-be-bound", 0x83),
+    ] {
+        file(&format!("events/{name}"), &format!("event=0x00,umask={umask:#x}\n"));
+    }
+    let text = "{slots,topdown-retiring,topdown-bad-spec,topdown-fe-bound,topdown-be-bound}:u";
+    let counters = Resolver::new(&Machine::at(&tree.root)).resolve(text).unwrap();
+    let found: Vec<(u64, u16, &str)> = counters
+        .iter()
+        .map(|counter| match &counter.source {
+            Source::Perf(attr) => (attr.config, counter.group, counter.name.as_str()),
+            Source::Sim(_) => panic!("simulated"),
+        })
+        .collect();
+    let expected = [
+        (0x400, 0, "slots:u"),
+        (0x8000, 0, "topdown-retiring:u"),
+        (0x8100, 0, "topdown-bad-spec:u"),
+        (0x8200, 0, "topdown-fe-bound:u"),
+        (0x8300, 0, "topdown-be-bound:u"),
+    ];
+    assert_eq!(found, expected);
+}
+
 #[test]
 fn what_the_machine_does_not_have() {
     let tree = tree();

@@ -1,7 +1,7 @@
 //! What to type instead of words for which there is no counter, although what they ask for can be
 //! had: times, metrics, numbers of counters, kernel probes.
 
-use model::metric::BUILTINS;
+use model::metric::all_builtins;
 
 /// Words for which there is no counter, and what gives what they ask for.
 const WANTED: &[(&[&str], &str)] = &[
@@ -52,7 +52,7 @@ pub fn instead_of(name: &str) -> Option<String> {
     if let Some((_, advice)) = WANTED.iter().find(|(words, _)| words.iter().any(is)) {
         return Some((*advice).to_owned());
     }
-    if let Some(metric) = BUILTINS.iter().find(|metric| is(&metric.name)) {
+    if let Some(metric) = all_builtins().find(|metric| is(&metric.name)) {
         let (expression, _) =
             metric.expression.split_once(" in ").unwrap_or((metric.expression, ""));
         let counters: Vec<&str> = expression

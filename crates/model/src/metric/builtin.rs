@@ -23,7 +23,7 @@ const fn builtin(
     Builtin { name, expression, description }
 }
 
-/// All built-in metrics, in the order in which views show them.
+/// The built-in metrics of all vendors.
 pub const BUILTINS: &[Builtin] = &[
     builtin("ipc", "instructions / cycles", "instructions per cycle"),
     builtin("cpi", "cycles / instructions", "cycles per instruction"),
@@ -65,6 +65,84 @@ pub const BUILTINS: &[Builtin] = &[
     builtin("switch-rate", "context-switches / duration", "context switches per second"),
 ];
 
+/// The slots of Intel's cores that the four counters of the first level share, from Ice Lake on. They are
+/// counted beside `slots`, which has to be the first counter of their group.
+macro_rules! intel {
+    ($of:literal) => {
+        concat!(
+            "(",
+            $of,
+            ") / (topdown-retiring + topdown-bad-spec + topdown-fe-bound + topdown-be-bound) in %"
+        )
+    };
+}
+
+/// The dispatch slots of AMD's Zen 4, which are six in each cycle. Zen 5 has eight, and its names are
+/// refused.
+macro_rules! zen4 {
+    ($of:literal) => {
+        concat!("(", $of, ") / (6 * ls_not_halted_cyc) in %")
+    };
+}
+
+/// Top-down metrics by vendor: of which slots for operations nothing came, and why.
+///
+/// Sources: for Intel, "Intel 64 and IA-32 Architectures Software Developer's Manual", volume 3B, section
+/// "Performance Metrics" (PERF_METRICS), and `tools/perf/Documentation/topdown.txt` of Linux 6.12, which
+/// says that the kernel returns the metrics as numbers of slots. For AMD, "Processor Programming Reference
+/// for Family 19h Model 11h", events 0x0aa and 0x1a0, and the group `PipelineL1` of
+/// Linux 6.12, `tools/perf/pmu-events/arch/x86/amdzen4/pipeline.json`. None of them has run on such a
+/// processor: the tests have simulated counts.
+pub const TOP_DOWN: &[Builtin] = &[
+    builtin("retiring", intel!("topdown-retiring"), "slots whose operation retired"),
+    builtin("bad-speculation", intel!("topdown-bad-spec"), "slots lost to wrong predictions"),
+    builtin("frontend-bound", intel!("topdown-fe-bound"), "slots that got no operation to issue"),
+    builtin("backend-bound", intel!("topdown-be-bound"), "slots that waited for data or units"),
+    builtin("branch-mispredicts", intel!("topdown-br-mispredict"), "bad-speculation by branches"),
+    builtin("fetch-latency", intel!("topdown-fetch-lat"), "frontend-bound: nothing at all came"),
+    builtin("memory-bound", intel!("topdown-mem-bound"), "backend-bound: waiting for memory"),
+    builtin(
+        "core-bound",
+        intel!("topdown-be-bound - topdown-mem-bound"),
+        "backend-bound: waiting for units and other operations",
+    ),
+    builtin("retiring", zen4!("ex_ret_ops"), "slots whose operation retired"),
+    builtin(
+        "bad-speculation",
+        zen4!("de_src_op_disp.all - ex_ret_ops"),
+        "slots of operations that did not retire",
+    ),
+    builtin(
+        "frontend-bound",
+        zen4!("de_no_dispatch_per_slot.no_ops_from_frontend"),
+        "slots that got no operation from the front end",
+    ),
+    builtin(
+        "backend-bound",
+        zen4!("de_no_dispatch_per_slot.backend_stalls"),
+        "slots that waited for the back end",
+    ),
+    builtin(
+        "smt-contention",
+        zen4!("de_no_dispatch_per_slot.smt_contention"),
+        "slots that the other thread of the core had",
+    ),
+];
+
+/// All built-in metrics, in the order in which views show them. Several can have one name: that one counts
+/// whose counters are there.
+pub fn all() -> impl Iterator<Item = &'static Builtin> {
+    BUILTINS.iter().chain(TOP_DOWN)
+}
+
+/// The built-in metric with this name whose counters are there; otherwise the first one with the name.
+pub fn named(name: &str, operands: &[Operand<'_>]) -> Option<&'static Builtin> {
+    let with_name = || all().filter(|builtin| builtin.name == name);
+    let fits =
+        |builtin: &&Builtin| builtin.metric().is_some_and(|metric| metric.bind(operands).is_ok());
+    with_name().find(fits).or_else(|| with_name().next())
+}
+
 impl Builtin {
     /// Parses the metric.
     pub fn metric(&self) -> Option<Metric> {
@@ -88,8 +166,8 @@ pub fn offered(operands: &[Operand<'_>]) -> Vec<Bound> {
             None => sets.push((operand.group, modes, vec![place])),
         }
     }
-    let mut all: Vec<Bound> = Vec::new();
-    for metric in BUILTINS.iter().filter_map(Builtin::metric) {
+    let mut found: Vec<Bound> = Vec::new();
+    for metric in all().filter_map(Builtin::metric) {
         let formed = sets.iter().filter_map(|(_, modes, set)| {
             let chosen: Vec<Operand<'_>> = set.iter().map(|place| operands[*place]).collect();
             let mut bound = metric.bind(&chosen).ok()?;
@@ -103,10 +181,10 @@ pub fn offered(operands: &[Operand<'_>]) -> Vec<Bound> {
             if several && !modes.is_empty() {
                 bound.name = format!("{}:{modes}", bound.name);
             }
-            if all.iter().all(|known| known.name != bound.name) {
-                all.push(bound);
+            if found.iter().all(|known| known.name != bound.name) {
+                found.push(bound);
             }
         }
     }
-    all
+    found
 }
