@@ -49,6 +49,8 @@ typedef struct counterpoint_torch_call {
    * Null: not asked for. */
   const uint64_t* tensors;
   size_t words;
+  /* Identifies the op, and with it the name, until `forget` is called. Null: not known, as for ranges. */
+  const void* identity;
 } counterpoint_torch_call_t;
 
 /* What was counted during a call, on its own thread, ops that it called included. */
@@ -108,6 +110,14 @@ typedef struct counterpoint_torch_ops {
 
   /* How long PyTorch took, on this clock, to announce the begin and the end of an op. */
   void (*announced)(uint64_t begin, uint64_t end);
+
+  /* Does what `begin` does for a call without tensors that is no range. Its name is not read if it has an
+   * identity. 1, or 0 if the op is not known yet. Then `begin` must be called, with the name. */
+  int32_t (*begin_known)(const void* record_function, const counterpoint_torch_call_t* call);
+
+  /* Must be called before an op is removed whose identity was passed to `begin`: another op may get the
+   * same. */
+  void (*forget)(const void* identity);
 } counterpoint_torch_ops_t;
 
 #ifdef __cplusplus

@@ -1,7 +1,7 @@
 /* Plays PyTorch and the shim: makes the calls of counterpoint/torch_ops.h that PyTorch's ops would
  * cause. Without Counterpoint, it does the same work and prints the same.
  *
- *     torch_ops_host LIBTORCH_CPU [TIMES | fork | stacks]
+ *     torch_ops_host LIBTORCH_CPU [TIMES | fork | stacks | removed]
  *
  * It does everything twice, or TIMES times. Pages written to each time, by op:
  *
@@ -12,6 +12,10 @@
  *   a range         11, of which 5 are in an op that began in it; it ends after another range began
  *
  * Asked to announce an op, it says that this took 1,000 and 100 ticks.
+ *
+ * Ops other than those of autograd have an identity, like those of PyTorch that have a schema.
+ *
+ * With `removed`, ops are removed, and others get their identities (`removed`).
  *
  * With `stacks`, it does ops on small stacks (small_stacks.h). With `fork`, it calls ops around forks instead (`forks`), and prints its process ids.
  */
@@ -49,11 +53,18 @@ static counterpoint_torch_call_t call(uint32_t kind, const char* name, int64_t s
   made.sequence = sequence;
   made.thread = 1;
   made.forward_thread = kind == COUNTERPOINT_TORCH_BACKWARD ? 1 : 0;
+  made.identity = kind == COUNTERPOINT_TORCH_OP ? name : NULL;
   return made;
 }
 
 static void begin(const void* at, const counterpoint_torch_call_t* call) {
-  if (table) table->begin(at, call);
+  if (!table) return;
+  if (!call->tensors && call->kind != COUNTERPOINT_TORCH_RANGE) {
+    counterpoint_torch_call_t unnamed = *call;
+    if (call->identity) unnamed.name = NULL;
+    if (table->begin_known(at, &unnamed)) return;
+  }
+  table->begin(at, call);
 }
 
 static void end(const void* at) {
@@ -203,6 +214,33 @@ static int forks(void) {
   return failed != 0;
 }
 
+/* Calls an op five times, removes it, and does the same for the next one, which has the same identity. Then a
+ * thousand ops with an identity each, one of which is removed, are called twice. */
+static void removed(void) {
+  static const char* const names[] = {"aten::first", "aten::second", "aten::third"};
+  static char identities[1000][64];
+  for (size_t i = 0; i < sizeof(names) / sizeof(*names); ++i) {
+    counterpoint_torch_call_t what = call(COUNTERPOINT_TORCH_OP, names[i], -1);
+    what.identity = identities;
+    for (int times = 0; times < 5; ++times) {
+      begin(&what, &what);
+      end(&what);
+    }
+    if (table) table->forget(what.identity);
+  }
+  for (int times = 0; times < 2; ++times) {
+    for (int i = 0; i < 1000; ++i) {
+      char name[64];
+      snprintf(name, sizeof(name), "aten::op%d", i % 50);
+      counterpoint_torch_call_t what = call(COUNTERPOINT_TORCH_OP, name, -1);
+      what.identity = identities[i];
+      begin(&what, &what);
+      end(&what);
+    }
+  }
+  puts("done");
+}
+
 static void on_a_stack(void) {
   outer();
   op(COUNTERPOINT_TORCH_OP, "aten::mul", 5, 3);
@@ -230,6 +268,7 @@ int main(int count, char** arguments) {
   op(COUNTERPOINT_TORCH_OP, "aten::warmup", -1, 1);
 
   if (count == 3 && strcmp(arguments[2], "fork") == 0) return forks();
+  if (count == 3 && strcmp(arguments[2], "removed") == 0) return removed(), 0;
   if (count == 3 && strcmp(arguments[2], "stacks") == 0) return on_small_stacks(on_a_stack), 0;
 
   /* An op that is new to the recorder makes it allocate, which counts for the op around it. */

@@ -49,6 +49,8 @@ pub struct Call {
     pub tensors: *const u64,
     /// Number of words at `tensors`.
     pub words: usize,
+    /// Identifies the op until `forget` is called with it; null: not known.
+    pub identity: *const c_void,
 }
 
 /// What was counted during a call.
@@ -99,8 +101,12 @@ pub struct Table {
     pub ticks: extern "C" fn() -> u64,
     /// Takes how long PyTorch took to announce the begin and the end of an op.
     pub announced: extern "C" fn(u64, u64),
+    /// Begins an op that is known by its identity. 0: it is not known.
+    pub begin_known: unsafe extern "C" fn(*const c_void, *const Call) -> i32,
+    /// Forgets an identity.
+    pub forget: unsafe extern "C" fn(*const c_void),
 }
 
-const _: () = assert!(size_of::<Call>() == 56 && offset_of!(Call, tensors) == 40);
+const _: () = assert!(size_of::<Call>() == 64 && offset_of!(Call, tensors) == 40);
 const _: () = assert!(size_of::<Counts>() == 528 && offset_of!(Counts, workers) == 272);
-const _: () = assert!(size_of::<Table>() == 96 && offset_of!(Table, begin_apart) == 32);
+const _: () = assert!(size_of::<Table>() == 112 && offset_of!(Table, begin_apart) == 32);

@@ -17,8 +17,8 @@ use crate::process::{descriptors, load, losses, plugin_ids};
 use crate::recorder::adapter::Adapter;
 use crate::recorder::draw::state::Draws;
 use crate::recorder::thread::{
-    self, AnnouncedTimes, Announcing, Apart, BracketTimes, DEEPEST, FIRST, NO_PAGE, OURS, SPARES,
-    Slot, Started, THREAD_BYTES, Thread, Workers,
+    self, AnnouncedTimes, Announcing, Apart, BracketTimes, DEEPEST, FIRST, Halves, NO_PAGE, OURS,
+    SPARES, Slot, Started, THREAD_BYTES, Thread, Workers,
 };
 use crate::recorder::{bracket, calibrate, collectors, fork, pages, usual};
 use crate::state::epoch;
@@ -263,6 +263,7 @@ fn make(epoch: u32, old: *mut Thread, adapter: &Adapter) -> Result<*mut Thread, 
         set!(has_slot, 0);
         set!(has_workers, 0);
         set!(has_collected, 0);
+        set!(halves, Halves::NONE);
         set!(next_clock, ticks + run.ticks_per_ms);
         set!(counters, counters);
         set!(after, Readings::new());
@@ -321,6 +322,7 @@ const _: fn(&Thread) = |thread| {
         draws: _,
         epoch: _,
         frames: _,
+        halves: _,
         has_appended: _,
         has_collected: _,
         has_slot: _,

@@ -31,7 +31,7 @@ mod local;
 mod usage;
 
 pub(crate) use announced::{Announcing, Times as AnnouncedTimes};
-pub(crate) use brackets::{AFTER, BEFORE, BracketTimes, FIRST};
+pub(crate) use brackets::{AFTER, BEFORE, BracketTimes, FIRST, Halves};
 pub(crate) use calls::{Apart, MOST_COLLECTORS, Slot, Started, Workers};
 pub use local::current;
 pub(crate) use local::{get as local, set_saved, take_saved, with_current};
@@ -40,8 +40,9 @@ pub(crate) use local::{get as local, set_saved, take_saved, with_current};
 /// when a dispatch dispatches, or when functions of a model call each other.
 pub const DEEPEST: usize = crate::recorder::draw::state::DEEPEST;
 
-/// The fields that every call needs come first, in one cache line. The head of the writer is another
-/// one.
+/// The fields that every call needs come first. Between two calls, the program displaces them from the
+/// processor's caches, so they are in as few cache lines as possible: the first two, those of the calls in
+/// progress, which are side by side, and the head of the writer.
 #[repr(C, align(64))]
 pub struct Thread {
     /// The epoch that the state belongs to ([`epoch::current`]) while attached; zero before and
@@ -77,16 +78,9 @@ pub struct Thread {
     pub(crate) run: &'static Run,
     /// Ticks from which on a call is followed by a record of the thread's clocks.
     pub(crate) next_clock: u64,
-    /// Draws calls, in a run with a budget. What every call reads of it is in the first cache line.
-    pub(crate) draws: Draws,
-    /// Stack addresses of the calls in progress. A call was abandoned if a later call has a frame
-    /// above it.
-    pub(crate) frames: [usize; DEEPEST],
-    pub(crate) writer: PageWriter,
     /// Bit *i* is set if call *i* in progress begins and ends in two separate calls of the host.
     /// `apart[i]` then holds what its end needs to know.
     pub(crate) is_apart: u32,
-    pub(crate) apart: [Apart; DEEPEST],
     /// Bit *i* is set if the host may have its own frames between the begin of call *i* and the
     /// call ([`crate::recorder::bracket::WRAPPERS`]).
     pub(crate) is_wrapped: u32,
@@ -96,7 +90,16 @@ pub struct Thread {
     pub(crate) has_workers: u32,
     /// Bit *i* is set if `collected[i]` belongs to call *i*.
     pub(crate) has_collected: u32,
+    /// The halves of brackets in progress whose times are taken.
+    pub(super) halves: Halves,
+    /// Stack addresses of the calls in progress. A call was abandoned if a later call has a frame
+    /// above it.
+    pub(crate) frames: [usize; DEEPEST],
+    pub(crate) apart: [Apart; DEEPEST],
     pub(crate) slots: [Slot; DEEPEST],
+    pub(crate) writer: PageWriter,
+    /// Draws calls, in a run with a budget.
+    pub(crate) draws: Draws,
     pub(crate) workers: [Workers; DEEPEST],
     pub(crate) collected: [Started; DEEPEST],
     pub(crate) counters: ThreadCounters<'static>,
@@ -196,6 +199,9 @@ impl Thread {
         result
     }
 }
+
+const _: () = assert!(std::mem::offset_of!(Thread, next_clock) < 64);
+const _: () = assert!(std::mem::offset_of!(Thread, frames) < 128);
 
 // The state must not need dropping, because its memory is unmapped and not dropped.
 const _: () = assert!(!std::mem::needs_drop::<Thread>());

@@ -65,9 +65,16 @@ impl Thread {
     }
 
     /// Ends the innermost call, which [`Thread::begin_usual`] or the long way began with this frame, if
-    /// nothing but its record is due. It has ended at `end` on `location`.
+    /// nothing but its record is due. It has ended at `end` on `location`. `value` is the one value of a call
+    /// with these numbers, or `None` if it has several.
     #[inline(always)]
-    pub(crate) fn end_usual(&mut self, frame: usize, end: u64, location: u32) -> bool {
+    pub(crate) fn end_usual(
+        &mut self,
+        frame: usize,
+        end: u64,
+        location: u32,
+        value: impl FnOnce([u64; 3]) -> Option<(u32, u64)>,
+    ) -> bool {
         let at = (self.depth as usize).wrapping_sub(1);
         let bit = 1u32.wrapping_shl(at as u32);
         if !self.usual
@@ -76,11 +83,18 @@ impl Thread {
             || self.is_wrapped & self.has_slot & bit == 0
             || self.has_collected & bit != 0
             || self.uncounted != 0
-            || self.slots[at].numbers != [0; 3]
-            || !self.writer.has_room()
+            || !self.writer.has_room_with_values()
             || end >= self.next_clock
         {
             return false;
+        }
+        let numbers = self.slots[at].numbers;
+        let mut has_value = None;
+        if numbers != [0; 3] {
+            has_value = value(numbers);
+            if has_value.is_none() {
+                return false;
+            }
         }
         self.busy.store(1, Ordering::Relaxed);
         compiler_fence(Ordering::SeqCst);
@@ -100,11 +114,24 @@ impl Thread {
             } else if !self.record_one_group(&call, at) {
                 self.record_otherwise(&call);
             }
+            if let Some(value) = has_value {
+                self.record_value(value);
+            }
         }
         self.has_ended(end, self.counting);
         compiler_fence(Ordering::SeqCst);
         self.busy.store(0, Ordering::Relaxed);
         true
+    }
+
+    /// Records a value of the call that was recorded last.
+    ///
+    /// # Safety
+    /// A page with room for values must be attached.
+    #[inline(never)]
+    unsafe fn record_value(&mut self, value: (u32, u64)) {
+        // SAFETY: by contract.
+        unsafe { self.writer.values(&[value]) };
     }
 
     /// Records the call at index `depth`, whose counters have been read.

@@ -116,6 +116,28 @@ fn the_price_contains_what_the_host_takes_to_announce_ops() {
     }
 }
 
+/// PyTorch may remove an op, and the next one may get the address of its schema. Also, more ops than the
+/// recorder has places for.
+#[test]
+fn ops_with_the_identity_of_a_removed_one_have_their_own_names() {
+    let Some(program) = counterpoint("removed ops of torch") else { return };
+    for options in [&[][..], &["--budget", "2%"]] {
+        let Some(mut host) = host("removed ops of torch") else { return };
+        let recorded = Recorded::run_with(&program, "none", options, host.arg("removed"));
+        assert_eq!(recorded.stdout(), "done\n", "{}", recorded.stderr());
+        let report = recorded.report(&["--top", "0"]);
+        let rows = report["rows"].as_array().unwrap().iter();
+        let calls: BTreeMap<&str, u64> =
+            rows.filter_map(|row| Some((row["op"].as_str()?, row["calls"].as_u64()?))).collect();
+        for name in ["aten::first", "aten::second", "aten::third"] {
+            assert_eq!(calls.get(name), Some(&5), "{options:?}: {calls:?}");
+        }
+        for i in 0..50 {
+            assert_eq!(calls.get(&*format!("aten::op{i}")), Some(&40), "{options:?}: {calls:?}");
+        }
+    }
+}
+
 #[test]
 fn nesting_ranges_and_forward_ops() {
     let Some(program) = counterpoint("ops of torch") else { return };

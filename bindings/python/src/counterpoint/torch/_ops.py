@@ -38,6 +38,8 @@ class _Table(ctypes.Structure):
         ("ready", ctypes.CFUNCTYPE(ctypes.c_int32)),
         ("ticks", ctypes.c_void_p),
         ("announced", ctypes.c_void_p),
+        ("begin_known", ctypes.c_void_p),
+        ("forget", ctypes.c_void_p),
     ]
 
 

@@ -16,7 +16,7 @@ use crate::os::scratch;
 use crate::process::losses;
 use crate::recorder::adapter::Adapter;
 use crate::recorder::attach;
-use crate::recorder::bracket::{Newcomer, held, stack_address};
+use crate::recorder::bracket::{Newcomer, fetch, held, stack_address};
 use crate::recorder::collectors::{self, Room};
 use crate::recorder::draw::ops::NewOp;
 pub use crate::recorder::draw::state::How;
@@ -91,7 +91,7 @@ pub fn enter_announced() -> u64 {
 
 #[inline(always)]
 fn enter_of(thread: &mut Thread) -> u64 {
-    if thread.draws.is_on() {
+    if !thread.usual && thread.draws.is_on() {
         thread.enter_apart(BEFORE);
         return 0;
     }
@@ -120,7 +120,7 @@ pub fn left_announced() {
 
 #[inline(always)]
 fn left_of(thread: &mut Thread) {
-    if !thread.draws.is_on() {
+    if thread.usual || !thread.draws.is_on() {
         // In a run with a budget, brackets of such hosts have no times.
         thread.left_apart();
     }
@@ -184,6 +184,36 @@ pub unsafe fn begin_held_op(
     unsafe { begin(adapter, entry, entered, held(address), Newcomer::Held, numbers) };
 }
 
+/// Does what [`begin_held_op`] does for an entry with this `export`, if nothing but the bracket is due.
+/// `told` is what [`Entry::told`] was; the entry itself is not read. Returns false, and has done nothing, in
+/// any other case.
+///
+/// # Safety
+/// Same as for [`begin_op`].
+#[inline(always)]
+pub unsafe fn begin_held_usual(
+    (entry, export, told): (&'static Entry, u32, u32),
+    entered: u64,
+    address: usize,
+    forward: impl FnOnce(&Thread) -> u64,
+) -> bool {
+    let Some(thread) = recording() else { return false };
+    // SAFETY: this is the thread's own state.
+    let thread = unsafe { &mut *thread };
+    if !thread.usual || told != Entry::told_to(thread) || collectors::any() {
+        return false;
+    }
+    let numbers = [0, 0, forward(thread)];
+    thread.begin_usual(export, held(address), slot(entry, numbers), entered)
+}
+
+/// Whether the calling thread's ops take the short way, most of the time.
+#[inline(always)]
+pub fn is_usual() -> bool {
+    // SAFETY: this is the thread's own state.
+    recording().is_some_and(|thread| unsafe { (*thread).usual })
+}
+
 /// # Safety
 /// Same as for [`begin_op`].
 #[inline(always)]
@@ -210,6 +240,34 @@ unsafe fn begin(
     {
         return false;
     }
+    let op = Begun { entry, entered, frame, newcomer, numbers, counted };
+    match newcomer {
+        Newcomer::Held => begin_held_otherwise(thread, &op),
+        _ => begin_otherwise(thread, &op),
+    }
+}
+
+/// An op that begins, for [`begin_otherwise`].
+struct Begun {
+    entry: &'static Entry,
+    entered: u64,
+    frame: usize,
+    newcomer: Newcomer,
+    numbers: [u64; 3],
+    counted: bool,
+}
+
+/// Does what [`begin_otherwise`] does. It is a function of its own, so that the code of the usual case is
+/// short: the program displaces it from the processor's caches between two ops.
+#[inline(never)]
+fn begin_held_otherwise(thread: &mut Thread, op: &Begun) -> bool {
+    begin_otherwise(thread, op)
+}
+
+/// Begins an op in any case. Returns true if a collector was interrupted.
+#[inline(always)]
+fn begin_otherwise(thread: &mut Thread, op: &Begun) -> bool {
+    let Begun { entry, entered, frame, newcomer, numbers, counted } = *op;
     let started = collectors::start(thread, entry.device, frame, newcomer);
     let interrupted = started.is_some_and(|started| started.interrupted);
     // A collector is called for each op, so each op has a record that can hold its values.
@@ -281,10 +339,26 @@ unsafe fn end_begun(frame: usize) -> Option<Ended> {
     if thread.end_counted_op(frame) {
         return None;
     }
+    if thread.usual {
+        let at = (thread.depth as usize).wrapping_sub(1);
+        fetch(thread.ahead(thread.apart.get(at).map_or(0, |begun| begun.export)));
+    }
     let (end, location) = thread.clock.end();
-    if thread.end_usual(frame, end, location) {
+    if thread.end_usual(frame, end, location, only_forward) {
         return Some(Ended { at: thread.depth as usize, is_read: true, interrupted: false });
     }
+    end_otherwise(thread, frame, (end, location))
+}
+
+/// The value of a call that has no other numbers than its forward op.
+#[inline(always)]
+fn only_forward([storage, workspace, forward]: [u64; 3]) -> Option<(u32, u64)> {
+    (storage | workspace == 0).then(|| (KEY_FORWARD, forward.wrapping_sub(1)))
+}
+
+/// Ends an op in any case. It is a function of its own, so that the code of the usual case is short.
+#[inline(never)]
+fn end_otherwise(thread: &mut Thread, frame: usize, (end, location): (u64, u32)) -> Option<Ended> {
     let at = thread.wrapped_at(frame)?;
     let is_read = thread.reads_call(at);
     let counted = thread.is_counted_at(at);

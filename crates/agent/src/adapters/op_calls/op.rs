@@ -442,6 +442,17 @@ impl Entry {
         self.tell(thread)
     }
 
+    /// Where its frame was written last, and whether its calls are recorded there.
+    pub fn told(&self) -> u32 {
+        self.told.load(Ordering::Acquire)
+    }
+
+    /// What [`Entry::told`] is for an entry whose calls on this thread are recorded.
+    #[inline(always)]
+    pub fn told_to(thread: &Thread) -> u32 {
+        thread.serial << 1 | 1
+    }
+
     #[cold]
     #[inline(never)]
     fn tell(&self, thread: &Thread) -> bool {

@@ -15,6 +15,7 @@
 //! | [`ops`] | brackets ops and ranges |
 //! | [`forward`] | finds the forward op of a call of the backward pass |
 //! | [`host`] | registers PyTorch as a host that calls ops |
+//! | [`known`] | finds the entry of an op by its schema or its name |
 //! | [`openmp`] | brackets parallel regions and their tasks |
 //! | [`patch`] | replaces `GOMP_parallel` in the tables of loaded libraries |
 //! | [`log`] | takes over the recordings of PyTorch's profiler |
@@ -23,6 +24,7 @@
 mod description;
 mod forward;
 mod host;
+mod known;
 pub mod log;
 mod openmp;
 pub mod ops;

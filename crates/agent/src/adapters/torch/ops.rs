@@ -20,7 +20,9 @@ use record::meta::Role;
 use crate::adapters::op_calls::bracket;
 use crate::adapters::op_calls::nowhere::Nowhere;
 use crate::adapters::op_calls::op::{self, Entry, LONGEST_NAME, Tensors, Words};
+use crate::adapters::op_calls::vm::Vm;
 use crate::adapters::torch::host::host;
+use crate::adapters::torch::known::{self, Known};
 use crate::adapters::torch::{ADAPTER, HOST, forward, openmp, patch};
 use crate::os::sys::ErrnoGuard;
 use crate::process::guard::guarded;
@@ -47,6 +49,8 @@ pub static counterpoint_torch_ops: Table = Table {
     ready,
     ticks,
     announced,
+    begin_known,
+    forget,
 };
 
 const _: () = assert!(COUNTERS == model::MAX_COUNTERS);
@@ -79,9 +83,25 @@ unsafe fn entry_of(call: &TorchCall) -> Option<&'static Entry> {
     let role = if call.kind == kind::RANGE { Role::Range } else { Role::Op };
     if call.tensors.is_null() {
         // SAFETY: the header requires a C string.
-        return unsafe { op::by_c_name(vm, role, call.name) };
+        let name = unsafe { CStr::from_ptr(call.name) };
+        return op::by_name(vm, role, name.to_bytes());
     }
-    // SAFETY: as above.
+    // SAFETY: by contract.
+    unsafe { entry_with_tensors(vm, role, call) }
+}
+
+/// Does the same for a call with tensors. It is a function of its own, so that the code of other calls is
+/// short.
+///
+/// # Safety
+/// As [`entry_of`]; `call.tensors` must not be null.
+#[inline(never)]
+unsafe fn entry_with_tensors(
+    vm: &'static Vm,
+    role: Role,
+    call: &TorchCall,
+) -> Option<&'static Entry> {
+    // SAFETY: the header requires a C string.
     let name = unsafe { CStr::from_ptr(call.name) }.to_bytes();
     if name.len() > LONGEST_NAME {
         return op::by_name(vm, role, name);
@@ -112,11 +132,116 @@ unsafe extern "C" fn begin(frame: *const c_void, call: *const TorchCall) {
             let call = &*call;
             let entered = bracket::enter_held();
             let Some(entry) = entry_of(call) else { return };
-            bracket::begin_held_op(&ADAPTER, entry, entered, frame as usize, |thread| {
-                if call.sequence >= 0 { forward::note(thread, call, entry.id) } else { 0 }
-            });
+            remember(call, entry);
+            begin_entry(entry, entered, frame, call);
         }
     });
+}
+
+/// # Safety
+/// The shim must call the op next, on this thread.
+#[inline(always)]
+unsafe fn begin_entry(entry: &'static Entry, entered: u64, frame: *const c_void, call: &TorchCall) {
+    // SAFETY: the caller guarantees this.
+    unsafe {
+        bracket::begin_held_op(&ADAPTER, entry, entered, frame as usize, |thread| {
+            forward_of(thread, call, entry.id)
+        });
+    }
+}
+
+#[inline(always)]
+fn forward_of(thread: &Thread, call: &TorchCall, export: u32) -> u64 {
+    if call.sequence >= 0 { forward::note(thread, call, export) } else { 0 }
+}
+
+/// Has the next call of this op find its entry. Called before counters are read: after a fork, the first
+/// write to a page is a page fault.
+///
+/// # Safety
+/// `call` must be as the header requires.
+unsafe fn remember(call: &TorchCall, entry: &'static Entry) {
+    // An earlier shim does not say what identifies the op.
+    let says_it = call.size as usize >= size_of::<TorchCall>();
+    if says_it && call.tensors.is_null() && call.kind != kind::RANGE {
+        let is_named = call.identity.is_null() && !call.name.is_null();
+        // SAFETY: the header requires a C string.
+        let name = is_named.then(|| unsafe { CStr::from_ptr(call.name) });
+        known::put(call.identity, name.unwrap_or_default().to_bytes(), entry);
+    }
+}
+
+/// Returns the op of a call if it is known.
+///
+/// # Safety
+/// `call` must be as the header requires.
+#[inline(always)]
+unsafe fn known_of(call: &TorchCall) -> Option<Known> {
+    if !call.identity.is_null() {
+        return known::with_schema(call.identity);
+    }
+    if call.name.is_null() {
+        return None;
+    }
+    // SAFETY: the header requires a C string.
+    known::with_name(unsafe { CStr::from_ptr(call.name) }.to_bytes())
+}
+
+unsafe extern "C" fn begin_known(frame: *const c_void, call: *const TorchCall) -> i32 {
+    if !epoch::wanted() {
+        return 1;
+    }
+    let begun = guarded(|| {
+        point!(TorchBegin);
+        // SAFETY: the shim passes a whole call, and calls the op next, on this thread.
+        unsafe {
+            let call = &*call;
+            // If the op is not known, `begin` follows and does this once more.
+            let entered = if bracket::is_usual() { Some(bracket::enter_held()) } else { None };
+            let Some(known) = known_of(call) else { return false };
+            let Known { entry, export, told } = known;
+            let begun = entered.is_some_and(|entered| {
+                bracket::begin_held_usual(
+                    (entry, export, told),
+                    entered,
+                    frame as usize,
+                    |thread| forward_of(thread, call, export),
+                )
+            });
+            if !begun {
+                begin_known_otherwise(known, entered, frame, call);
+            }
+            true
+        }
+    });
+    // After a panic, nothing is recorded any more.
+    i32::from(begun != Some(false))
+}
+
+/// Begins an op that is known in any case. It is a function of its own, so that the code of the usual case
+/// is short.
+///
+/// # Safety
+/// The shim must call the op next, on this thread.
+#[inline(never)]
+unsafe fn begin_known_otherwise(
+    Known { entry, told, .. }: Known,
+    entered: Option<u64>,
+    frame: *const c_void,
+    call: &TorchCall,
+) {
+    let entered = entered.unwrap_or_else(bracket::enter_held);
+    // SAFETY: the caller guarantees this.
+    unsafe {
+        if told != entry.told() {
+            remember(call, entry);
+        }
+        begin_entry(entry, entered, frame, call);
+    }
+}
+
+unsafe extern "C" fn forget(identity: *const c_void) {
+    guarded(|| known::forget(identity));
 }
 
 unsafe extern "C" fn end(frame: *const c_void, counts: *mut Counts) -> i32 {
@@ -288,7 +413,9 @@ extern "C" fn announced(begin: u64, end: u64) {
 pub fn rehearse(thread: &mut Thread, calls: usize, uncounted: bool) -> Took {
     static NOWHERE: Nowhere = Nowhere::new(&HOST);
     let name = c"aten::rehearsal";
-    let Some((vm, entry)) = NOWHERE.op(thread, name) else { return Took::default() };
+    let Some((_, entry)) = NOWHERE.op(thread, name) else { return Took::default() };
+    let identity = (&raw const NOWHERE).cast();
+    known::put(identity, b"", entry);
     let bare = || _ = std::hint::black_box(name);
     rehearsal::rehearse(thread.run.clock, calls, bare, || {
         let marker = 0u8;
@@ -299,10 +426,14 @@ pub fn rehearse(thread: &mut Thread, calls: usize, uncounted: bool) -> Took {
             // SAFETY: nothing is called in between, and this is the same thread.
             unsafe {
                 // Finding the entry is a part of what an op costs.
-                let given = std::hint::black_box(name.as_ptr());
                 let entered = bracket::enter_held();
-                let found = op::by_c_name(vm, Role::Op, given).unwrap_or(entry);
-                bracket::begin_held_op(&ADAPTER, found, entered, frame, |_| 0);
+                let found = known::with_schema(std::hint::black_box(identity));
+                let usual = found.is_some_and(|Known { entry, export, told }| {
+                    bracket::begin_held_usual((entry, export, told), entered, frame, |_| 0)
+                });
+                if !usual {
+                    bracket::begin_held_op(&ADAPTER, entry, entered, frame, |_| 0);
+                }
                 bracket::end_held_op(frame);
                 bracket::left_held();
             }

@@ -24,14 +24,10 @@ pub(crate) const FIRST: u16 = 8;
 /// So many brackets are timed soon, so that short programs have some; the others are rare.
 const SOON: u32 = 48;
 
-/// The times of the brackets of a thread, and those in progress.
-pub(crate) struct BracketTimes {
-    /// How many were timed, for each half.
-    timed: [u32; 2],
-    /// State of the random numbers; not 0.
-    random: u32,
-    /// Whether every call is timed.
-    all: bool,
+/// The halves in progress whose times are taken. They are apart from [`BracketTimes`], because each call
+/// reads them.
+#[derive(Clone, Copy)]
+pub(crate) struct Halves {
     /// For hosts that call us before and after a call: when the half in progress began, if it is
     /// timed; otherwise 0.
     entered: u64,
@@ -40,10 +36,24 @@ pub(crate) struct BracketTimes {
     before: u64,
     /// Whether counters were read for that call.
     before_counted: bool,
-    /// For such hosts: when the call ended that ended last; 0 if that has been taken.
-    ended: u64,
-    /// Whether counters are read for the call that is about to end, or that ended last.
+    /// Whether counters were read for the call whose second half is timed.
     counted: bool,
+}
+
+impl Halves {
+    /// None is timed.
+    pub(crate) const NONE: Self =
+        Self { entered: 0, before: 0, before_counted: false, counted: false };
+}
+
+/// The times of the brackets of a thread.
+pub(crate) struct BracketTimes {
+    /// How many were timed, for each half.
+    timed: [u32; 2],
+    /// State of the random numbers; not 0.
+    random: u32,
+    /// Whether every call is timed.
+    all: bool,
     /// Calls without and with counters, halves, buckets.
     counts: [[[u32; BUCKETS]; 2]; 2],
 }
@@ -78,7 +88,7 @@ impl Thread {
     #[inline(always)]
     pub(crate) fn begun_since(&mut self, entered: u64, start: u64, counted: bool) {
         if entered != 0 {
-            self.brackets.entered = entered;
+            self.halves.entered = entered;
             self.begun(start, counted);
         }
     }
@@ -87,7 +97,7 @@ impl Thread {
     /// [`Thread::left_apart`].
     #[inline(always)]
     pub(crate) fn enter_apart(&mut self, half: usize) {
-        self.brackets.entered = self.enter(half);
+        self.halves.entered = self.enter(half);
     }
 
     /// Returns the time. Writes nothing: this lies inside of the bracket of the counters, and after a
@@ -117,17 +127,17 @@ impl Thread {
     /// call begins.
     #[inline(always)]
     pub(crate) fn begun(&mut self, start: u64, counted: bool) {
-        if self.brackets.entered != 0 {
-            self.brackets.before = start.wrapping_sub(self.brackets.entered).max(1);
-            self.brackets.before_counted = counted;
-            self.brackets.entered = 0;
+        if self.halves.entered != 0 {
+            self.halves.before = start.wrapping_sub(self.halves.entered).max(1);
+            self.halves.before_counted = counted;
+            self.halves.entered = 0;
         }
     }
 
     /// Ends this half of a call that is only counted. Returns how long it took, in ticks, if it was timed.
     #[inline(always)]
     pub(crate) fn take_entered(&mut self, half: usize) -> Option<u64> {
-        let entered = std::mem::take(&mut self.brackets.entered);
+        let entered = std::mem::take(&mut self.halves.entered);
         if entered == 0 {
             return None;
         }
@@ -139,11 +149,7 @@ impl Thread {
     /// Ends the second half of such a call.
     #[inline(always)]
     pub(crate) fn left_apart(&mut self) {
-        let ended = std::mem::take(&mut self.brackets.ended);
-        if ended != 0 && !self.draws.is_on() {
-            self.brackets.entered = self.ended(ended);
-        }
-        if self.brackets.entered | self.brackets.before != 0 {
+        if self.halves.entered | self.halves.before != 0 {
             self.count_kept();
         }
     }
@@ -170,13 +176,13 @@ impl Thread {
     #[cold]
     #[inline(never)]
     fn count_kept(&mut self) {
-        let (before, after) = (self.brackets.before, self.brackets.entered);
-        (self.brackets.before, self.brackets.entered) = (0, 0);
+        let (before, after) = (self.halves.before, self.halves.entered);
+        (self.halves.before, self.halves.entered) = (0, 0);
         if after != 0 {
-            self.count_whole([0, after], 0, self.brackets.counted);
+            self.count_whole([0, after], 0, self.halves.counted);
         }
         if before != 0 {
-            self.count_bracket(BEFORE, self.brackets.before_counted, before);
+            self.count_bracket(BEFORE, self.halves.before_counted, before);
         }
     }
 
@@ -214,12 +220,20 @@ impl Thread {
         self.counting && self.uncounted >> at & 1 == 0
     }
 
-    /// Notes when a call has ended, and whether its counters were read. Called when they have been: after
-    /// a fork, the first write to a page is a page fault.
+    /// Begins the second half of a call that ended at `end`, for [`Thread::left_apart`]; `counted` says
+    /// whether its counters were read. Called when they have been: after a fork, the first write to a page
+    /// is a page fault. In a run with a budget, [`Thread::enter_apart`] has begun it.
     #[inline(always)]
     pub(crate) fn has_ended(&mut self, end: u64, counted: bool) {
-        self.brackets.ended = end;
-        self.brackets.counted = counted;
+        if !self.usual && self.draws.is_on() {
+            self.halves.counted = counted;
+            return;
+        }
+        let entered = self.ended(end);
+        if entered != 0 {
+            self.halves.entered = entered;
+            self.halves.counted = counted;
+        }
     }
 
     /// Times every bracket from now on, until [`Thread::time_some_brackets`].
@@ -233,6 +247,7 @@ impl Thread {
         let random = self.brackets.random;
         // SAFETY: this is a valid place.
         unsafe { BracketTimes::reset(&raw mut self.brackets, random) };
+        self.halves = Halves::NONE;
         self.until_timed = [FIRST; 2];
     }
 

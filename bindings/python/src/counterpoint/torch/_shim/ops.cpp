@@ -13,6 +13,7 @@
 
 #include <pthread.h>
 
+#include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/ivalue.h>
 #include <ATen/record_function.h>
 #include <c10/core/ScalarType.h>
@@ -336,28 +337,80 @@ std::uint32_t kind_of(const at::RecordFunction& function) {
   }
 }
 
+/* at::RecordFunction has a member that says which op it is: the op's schema, or a name. Its public functions
+ * only tell the name, which takes several cache lines that nothing else needs. Naming a private member is
+ * allowed in an explicit instantiation of a template. */
+struct Description {
+  friend constexpr auto member(Description);
+};
+template <auto Member>
+struct Reveal {
+  friend constexpr auto member(Description) { return Member; }
+};
+template struct Reveal<&at::RecordFunction::fn_>;
+
+/* Returns the schema of an op; null if it has none, such as a node of autograd or a range. */
+inline const c10::FunctionSchema* schema_of(const at::RecordFunction& function) {
+  const auto* schema = std::get_if<at::RecordFunction::schema_ref_t>(&(function.*member(Description())));
+  return schema != nullptr ? &schema->get() : nullptr;
+}
+
+/* Tells the recorder of ops that PyTorch removes. */
+class Removed : public c10::OpRegistrationListener {
+ public:
+  void onOperatorRegistered(const c10::OperatorHandle&) override {}
+  void onOperatorDeregistered(const c10::OperatorHandle& op) override { table->forget(&op.schema()); }
+};
+
+/* Whether PyTorch's dispatcher keeps this schema, so that we hear when it is removed. */
+bool is_registered(const c10::FunctionSchema* schema) {
+  const auto op = c10::Dispatcher::singleton().findSchema(schema->operator_name());
+  return op.has_value() && &op->schema() == schema;
+}
+
+/* Tells the recorder of an op that it does not know by its schema. */
+__attribute__((noinline)) void begin_by_name(
+    const at::RecordFunction& function, counterpoint_torch_call_t& call) {
+  if (call.identity != nullptr) {
+    try {
+      if (!is_registered(static_cast<const c10::FunctionSchema*>(call.identity))) call.identity = nullptr;
+    } catch (...) {
+      call.identity = nullptr;
+    }
+  }
+  call.name = function.name();
+  table->begin(&function, &call);
+}
+
 /* Part of its callers: mitigations in the kernel for speculation make the returns after a read of the
  * counters slow, so there are as few functions as possible. */
 __attribute__((always_inline)) inline std::unique_ptr<at::ObserverContext> begin(
     const at::RecordFunction& function, const std::uint64_t* tensors, std::size_t words) {
-  const counterpoint_torch_call_t call = {
+  counterpoint_torch_call_t call = {
       sizeof(call),
       kind_of(function),
-      function.name(),
+      nullptr,
       function.seqNr(),
       function.threadId(),
       function.forwardThreadId(),
       tensors,
       words,
+      nullptr,
   };
   const std::uint32_t recording = tracing.load(std::memory_order_relaxed);
   if (is_on_stack(&function)) {
     if (recording != 0) {
       if (Mine* here = ready(recording)) op_began(*here);
     }
-    table->begin(&function, &call);
+    if (tensors == nullptr && call.kind != COUNTERPOINT_TORCH_RANGE) {
+      call.identity = schema_of(function);
+      if (call.identity == nullptr) call.name = function.name();
+      if (__builtin_expect(table->begin_known(&function, &call) != 0, true)) return nullptr;
+    }
+    begin_by_name(function, call);
     return nullptr;
   }
+  call.name = function.name();
   try {
     auto apart = std::make_unique<Apart>(table->apart_bytes);
     if (recording != 0 && call.kind == COUNTERPOINT_TORCH_RANGE) {
@@ -558,6 +611,9 @@ COUNTERPOINT_TORCH_EXPORT std::int32_t counterpoint_torch_ops_begin(
       counterpoint::nothing();
       table = static_cast<const counterpoint_torch_ops_t*>(given);
       libkineto::api().registerProfilerFactory([] { return std::make_unique<Profiler>(); });
+      /* Never ends: threads may run ops until the process has ended. */
+      new c10::RegistrationHandleRAII(
+          c10::Dispatcher::singleton().addRegistrationListener(std::make_unique<Removed>()));
     }
     return COUNTERPOINT_TORCH_BEGAN;
   });
