@@ -3,7 +3,6 @@
 
 use std::path::Path;
 
-use serde_json::Value;
 use testkit::{Golden, Scratch};
 
 fn golden() -> Golden {

@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use profile::Role;
-use serde_json::{Value, json};
+use serde_json::json;
 use testkit::{CallScript, Golden, ProfileScript, Random, Scratch};
 
 fn golden(scratch: &Scratch) -> Golden {
