@@ -59,7 +59,7 @@ fn rank(rank: u32, random: &mut Random) -> ProfileScript {
     let mut script = ProfileScript::monotonic();
     script.manifest.host = format!("node{}", rank / 4);
     script.counter("instructions:u", 0);
-    script.counter(if rank % 2 == 0 { "cycles:u" } else { "cache-misses:u" }, 0);
+    script.counter(if rank.is_multiple_of(2) { "cycles:u" } else { "cache-misses:u" }, 0);
     let process = script.process(100 + rank);
     process.library("mlp", &["matmul", "softmax", "add", "all, reduce", "\"norm\""]);
     let thread = process.thread("main");

@@ -12,7 +12,7 @@ use testkit::{CallScript, ProfileScript, Scratch};
 /// different counters.
 pub fn script(rank: u32) -> ProfileScript {
     let mut script = ProfileScript::monotonic();
-    script.counter(if rank % 2 == 0 { "instructions:u" } else { "cycles:u" }, 0);
+    script.counter(if rank.is_multiple_of(2) { "instructions:u" } else { "cycles:u" }, 0);
     let process = script.process(100 + rank);
     process.library("mlp", &["matmul", "softmax", "add"]);
     let thread = process.thread("main");

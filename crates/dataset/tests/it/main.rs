@@ -1,5 +1,7 @@
 //! Datasets on disk.
 
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
 mod common;
 mod kills;
 mod merged;
