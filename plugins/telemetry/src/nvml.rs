@@ -21,6 +21,8 @@ const CLOCKS: [(c_int, &str); 2] = [(1, "sm"), (2, "memory")];
 const PCIE_BYTES: [(u32, &str); 2] = [(197, "to host"), (198, "from host")];
 /// `NVML_TEMPERATURE_GPU`.
 const TEMPERATURE_GPU: c_int = 0;
+/// `NVML_VALUE_TYPE_UNSIGNED_INT`: the sum begins again at 2³² (an H100 with driver 580 gives these).
+const UNSIGNED_32: c_int = 1;
 /// `NVML_VALUE_TYPE_UNSIGNED_LONG`, `NVML_VALUE_TYPE_UNSIGNED_LONG_LONG`.
 const UNSIGNED_64: [c_int; 2] = [2, 3];
 
@@ -31,7 +33,7 @@ const MOST: u32 = 64;
 
 type Handle = *mut c_void;
 
-/// `nvmlMemory_t`.
+/// `nvmlMemory_t`, in which `used` includes what the driver reserves.
 #[repr(C)]
 #[derive(Default)]
 struct Memory {
@@ -39,6 +41,20 @@ struct Memory {
     free: u64,
     used: u64,
 }
+
+/// `nvmlMemory_v2_t`, which is what `nvidia-smi` shows.
+#[repr(C)]
+#[derive(Default)]
+struct Memory2 {
+    version: u32,
+    total: u64,
+    reserved: u64,
+    free: u64,
+    used: u64,
+}
+
+/// `nvmlMemory_v2`: the size, and the version in the upper byte.
+const MEMORY_2: u32 = size_of::<Memory2>() as u32 | 2 << 24;
 
 /// `nvmlUtilization_t`.
 #[repr(C)]
@@ -97,6 +113,7 @@ functions! {
     power "nvmlDeviceGetPowerUsage" (Handle, *mut u32);
     clock "nvmlDeviceGetClockInfo" (Handle, c_int, *mut u32);
     memory "nvmlDeviceGetMemoryInfo" (Handle, *mut Memory);
+    memory_2 "nvmlDeviceGetMemoryInfo_v2" (Handle, *mut Memory2);
     utilization "nvmlDeviceGetUtilizationRates" (Handle, *mut Utilization);
     temperature "nvmlDeviceGetTemperature" (Handle, c_int, *mut u32);
     fields "nvmlDeviceGetFieldValues" (Handle, c_int, *mut Field);
@@ -236,8 +253,8 @@ impl Nvml {
                 match answer {
                     Answer::One(value) => values.push((*first, value)),
                     Answer::Two(a, b) => values.extend([(*first, a), (*first + 1, b)]),
-                    Answer::Sum(sum) => {
-                        let rate = rate(&mut device.before, *first, sum, Instant::now());
+                    Answer::Sum(sum, most) => {
+                        let rate = rate(&mut device.before, *first, sum, most, Instant::now());
                         values.extend(rate.map(|rate| (*first, rate * 1e-6)));
                     }
                 }
@@ -259,6 +276,12 @@ impl Nvml {
                 one(unsafe { all.temperature?(device, TEMPERATURE_GPU, out) }, 1.0)?
             }
             Question::Memory => {
+                if let Some(memory_2) = all.memory_2 {
+                    let mut memory = Memory2 { version: MEMORY_2, ..Memory2::default() };
+                    // SAFETY: as above.
+                    let code = unsafe { memory_2(device, &raw mut memory) };
+                    return (code == SUCCESS).then(|| Answer::One(memory.used as f64 / MIB));
+                }
                 let mut memory = Memory::default();
                 // SAFETY: as above.
                 let code = unsafe { all.memory?(device, &raw mut memory) };
@@ -275,9 +298,17 @@ impl Nvml {
                 let mut field = Field { id, code: -1, ..Field::default() };
                 // SAFETY: as above: one field.
                 let code = unsafe { all.fields?(device, 1, &raw mut field) };
-                let known = code == SUCCESS && field.code == SUCCESS;
-                return (known && UNSIGNED_64.contains(&field.kind))
-                    .then_some(Answer::Sum(field.value));
+                if code != SUCCESS || field.code != SUCCESS {
+                    return None;
+                }
+                return match field.kind {
+                    // The lower half, on a machine whose bytes begin with it.
+                    UNSIGNED_32 => {
+                        Some(Answer::Sum(field.value & u64::from(u32::MAX), u64::from(u32::MAX)))
+                    }
+                    kind if UNSIGNED_64.contains(&kind) => Some(Answer::Sum(field.value, u64::MAX)),
+                    _ => None,
+                };
             }
         };
         Some(Answer::One(f64::from(number) * scale))
@@ -297,19 +328,31 @@ impl Drop for Nvml {
 enum Answer {
     One(f64),
     Two(f64, f64),
-    /// A sum, of which the growth is shown.
-    Sum(u64),
+    /// A sum, of which the growth is shown, and the value after which it begins again.
+    Sum(u64, u64),
 }
 
-/// What a sum grew by in a second. A sum that became smaller has begun again, at an unknown value.
-fn rate(before: &mut Vec<(u32, u64, Instant)>, series: u32, sum: u64, now: Instant) -> Option<f64> {
+/// What a sum of bytes grew by in a second. A sum of 32 bits begins again every 4 GiB; one of 64 bits
+/// that became smaller was set back, and what it grew by is not known.
+fn rate(
+    before: &mut Vec<(u32, u64, Instant)>,
+    series: u32,
+    sum: u64,
+    most: u64,
+    now: Instant,
+) -> Option<f64> {
     let Some(last) = before.iter_mut().find(|(known, ..)| *known == series) else {
         before.push((series, sum, now));
         return None;
     };
     let (_, old, then) = std::mem::replace(last, (series, sum, now));
     let seconds = now.duration_since(then).as_secs_f64();
-    (sum >= old && seconds > 0.0).then(|| (sum - old) as f64 / seconds)
+    let grown = match sum.checked_sub(old) {
+        Some(grown) => grown,
+        None if most == u64::MAX => return None,
+        None => sum + (most - old) + 1,
+    };
+    (seconds > 0.0).then(|| grown as f64 / seconds)
 }
 
 #[cfg(test)]
@@ -370,6 +413,20 @@ mod tests {
     }
 
     #[test]
+    fn an_older_driver_counts_reserved_memory_too() {
+        let scratch = Scratch::new();
+        let Some(file) = double(&scratch, &["-DOLD"]) else {
+            return testkit::skip("nvml", "no cc");
+        };
+        let mut series = Vec::new();
+        let mut nvml = Nvml::open(&file, &mut series).expect("two devices");
+        let mut values = Vec::new();
+        nvml.sample(&mut values);
+        let used = ("gpu memory/gpu0 used MiB".to_owned(), 1504.0);
+        assert!(named(&series, &values).contains(&used), "1024 and 480: {values:?}");
+    }
+
+    #[test]
     fn what_does_not_work_has_no_series() {
         let scratch = Scratch::new();
         for flags in [&["-DNO_DRIVER"][..], &["-DNO_DEVICE"], &["-DNO_COUNT"], &["-DEMPTY"]] {
@@ -390,11 +447,15 @@ mod tests {
     #[test]
     fn rates_are_of_the_interval() {
         let (mut before, now) = (Vec::new(), Instant::now());
-        assert_eq!(rate(&mut before, 3, 100, now), None);
-        assert_eq!(rate(&mut before, 4, 7, now), None);
+        let (all, half) = (u64::MAX, u64::from(u32::MAX));
+        assert_eq!(rate(&mut before, 3, 100, all, now), None);
+        assert_eq!(rate(&mut before, 4, half - 9, half, now), None);
         let later = now + Duration::from_secs(2);
-        assert_eq!(rate(&mut before, 3, 300, later), Some(100.0));
-        assert_eq!(rate(&mut before, 3, 300, later), None, "no time has passed");
-        assert_eq!(rate(&mut before, 3, 5, later + Duration::from_secs(1)), None, "it began again");
+        assert_eq!(rate(&mut before, 3, 300, all, later), Some(100.0));
+        assert_eq!(rate(&mut before, 3, 300, all, later), None, "no time has passed");
+        let last = later + Duration::from_secs(1);
+        assert_eq!(rate(&mut before, 3, 5, all, last), None, "it was set back");
+        // 10 up to the end, and 30 after it.
+        assert_eq!(rate(&mut before, 4, 30, half, later), Some(20.0));
     }
 }

@@ -1,13 +1,13 @@
 /* A library with NVML's interface, for tests on machines without a device of NVIDIA's. Device 0: 70.5 W,
- * 1024 MiB in use, 37 % and 12 % busy, 41 degrees, 1980 and 2619 MHz; each time that its sums of bytes
+ * 1024 MiB in use and 480 MiB reserved, 37 % and 12 % busy, 41 degrees, 1980 and 2619 MHz; each time that its sums of bytes
  * are asked for, 3 MB more were sent and nothing was received. Device 1 has no sensor of power, uses no
  * memory, and is lost after its second answer (memory and a clock).
  *
  * -DNO_DRIVER: there is no driver. -DNO_DEVICE: there is no device. -DNO_COUNT: a function that is
- * needed is missing. -DEMPTY: all are. */
+ * needed is missing. -DEMPTY: all are. -DOLD: an older driver, which counts reserved memory as used. */
 #include <string.h>
 
-enum { SUCCESS = 0, NOT_SUPPORTED = 3, DRIVER_NOT_LOADED = 9, GPU_IS_LOST = 15 };
+enum { SUCCESS = 0, INVALID = 2, NOT_SUPPORTED = 3, DRIVER_NOT_LOADED = 9, GPU_IS_LOST = 15 };
 
 #ifdef EMPTY
 int nothing(void);
@@ -15,6 +15,10 @@ int nothing(void) { return 0; }
 #else
 
 typedef struct { unsigned long long total, free, used; } memory;
+typedef struct {
+    unsigned version;
+    unsigned long long total, reserved, free, used;
+} memory2;
 typedef struct { unsigned gpu, memory; } utilization;
 typedef struct {
     unsigned id, scope;
@@ -30,6 +34,7 @@ int nvmlDeviceGetHandleByIndex_v2(unsigned index, void **device);
 int nvmlDeviceGetPowerUsage(void *device, unsigned *milliwatts);
 int nvmlDeviceGetClockInfo(void *device, int clock, unsigned *mhz);
 int nvmlDeviceGetMemoryInfo(void *device, memory *out);
+int nvmlDeviceGetMemoryInfo_v2(void *device, memory2 *out);
 int nvmlDeviceGetUtilizationRates(void *device, utilization *out);
 int nvmlDeviceGetTemperature(void *device, int sensor, unsigned *degrees);
 int nvmlDeviceGetFieldValues(void *device, int count, field *fields);
@@ -81,9 +86,19 @@ int nvmlDeviceGetClockInfo(void *device, int clock, unsigned *mhz) {
 int nvmlDeviceGetMemoryInfo(void *device, memory *out) {
     if (lost(device)) return GPU_IS_LOST;
     memset(out, 0, sizeof *out);
-    out->used = device == &devices[0] ? 1024ull << 20 : 0;
+    out->used = device == &devices[0] ? 1504ull << 20 : 0;
     return SUCCESS;
 }
+
+#ifndef OLD
+int nvmlDeviceGetMemoryInfo_v2(void *device, memory2 *out) {
+    if (out->version != (sizeof *out | 2u << 24)) return INVALID;
+    if (lost(device)) return GPU_IS_LOST;
+    out->used = device == &devices[0] ? 1024ull << 20 : 0;
+    out->reserved = 480ull << 20;
+    return SUCCESS;
+}
+#endif
 
 int nvmlDeviceGetUtilizationRates(void *device, utilization *out) {
     if (device == &devices[1]) return NOT_SUPPORTED;
@@ -101,7 +116,8 @@ int nvmlDeviceGetTemperature(void *device, int sensor, unsigned *degrees) {
 int nvmlDeviceGetFieldValues(void *device, int count, field *fields) {
     if (device == &devices[1]) return NOT_SUPPORTED;
     for (int i = 0; i < count; i++) {
-        fields[i].kind = 3;
+        /* As an H100 with driver 580 has it: a number of 32 bits. */
+        fields[i].kind = 1;
         fields[i].code = fields[i].id == 197 || fields[i].id == 198 ? SUCCESS : NOT_SUPPORTED;
         fields[i].value = fields[i].id == 197 ? (sent += 3000000) : 5;
     }
