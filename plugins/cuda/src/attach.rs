@@ -18,7 +18,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 
-use plugin::Clock;
+use plugin::{Clock, Kind};
 
 use crate::cupti::{self, Cupti, DOMAIN_DRIVER, DOMAIN_RUNTIME, MULTIPLE_SUBSCRIBERS};
 use crate::records::{Call, kind};
@@ -28,24 +28,24 @@ use crate::{collect, find};
 /// The variable that names this file to CUDA's driver.
 pub const INJECTION: &str = "CUDA_INJECTION64_PATH";
 
-/// The kinds of records that a recording needs, in the order in which they are enabled: a context that
-/// exists already is described when its kind is enabled.
-const KINDS: [u32; 11] = [
-    kind::DEVICE,
-    kind::CONTEXT,
-    kind::EXTERNAL_CORRELATION,
-    kind::MEMCPY,
-    kind::MEMCPY_PEER,
-    kind::MEMSET,
-    kind::CONCURRENT_KERNEL,
-    kind::RUNTIME,
-    kind::DRIVER,
-    kind::SYNCHRONIZATION,
-    kind::OVERHEAD,
+/// The kinds of records that describe others. A context that exists already is described when its kind
+/// is enabled.
+const ALWAYS: [u32; 3] = [kind::DEVICE, kind::CONTEXT, kind::EXTERNAL_CORRELATION];
+
+/// The kinds of records that are events. CUPTI's work for each call of the program is most of what
+/// recording costs, so that what nobody asked for is not collected.
+const ASKED: [(Kind, &[u32]); 7] = [
+    (Kind::MEMCPY, &[kind::MEMCPY, kind::MEMCPY_PEER]),
+    (Kind::MEMSET, &[kind::MEMSET]),
+    (Kind::KERNEL, &[kind::CONCURRENT_KERNEL]),
+    (Kind::RUNTIME, &[kind::RUNTIME]),
+    (Kind::DRIVER, &[kind::DRIVER]),
+    (Kind::SYNC, &[kind::SYNCHRONIZATION]),
+    (Kind::OVERHEAD, &[kind::OVERHEAD]),
 ];
 
 /// Calls that only ask, which some programs make for each kernel. They are left out unless they fail.
-const SMALL_TALK: [&str; 11] = [
+const SMALL_TALK: [&str; 12] = [
     "cudaGetDevice",
     "cudaSetDevice",
     "cudaGetLastError",
@@ -57,12 +57,13 @@ const SMALL_TALK: [&str; 11] = [
     "cuCtxGetCurrent",
     "cuCtxSetCurrent",
     "cuDeviceGetAttribute",
+    "cuKernelGetName",
 ];
 
 #[derive(Debug)]
 enum State {
     Idle,
-    Waiting(Settings),
+    Waiting(Settings, Vec<Kind>),
     On { subscriber: usize, kinds: Vec<u32> },
     Off { why: String },
 }
@@ -104,9 +105,9 @@ pub fn cupti() -> Option<&'static Cupti> {
 }
 
 /// A recording begins. If the program has used CUDA before, CUPTI begins now.
-pub fn begin(settings: Settings) {
+pub fn begin(settings: Settings, requested: Vec<Kind>) {
     let mut state = lock(&STATE);
-    *state = State::Waiting(settings);
+    *state = State::Waiting(settings, requested);
     // A program that had CUDA initialised without the variable has the driver's library.
     if INJECTED.load(Ordering::Acquire) || find::is_loaded(&["libcuda.so"]) {
         attach(&mut state);
@@ -119,7 +120,7 @@ pub extern "C" fn InitializeInjection() -> c_int {
     let _ = catch_unwind(AssertUnwindSafe(|| {
         INJECTED.store(true, Ordering::Release);
         let mut state = lock(&STATE);
-        if matches!(*state, State::Waiting(_)) {
+        if matches!(*state, State::Waiting(..)) {
             attach(&mut state);
         }
     }));
@@ -128,8 +129,8 @@ pub extern "C" fn InitializeInjection() -> c_int {
 
 /// From waiting to on or off.
 fn attach(state: &mut State) {
-    let State::Waiting(settings) = &*state else { return };
-    *state = match subscribe(settings) {
+    let State::Waiting(settings, requested) = &*state else { return };
+    *state = match subscribe(settings, requested) {
         Ok((subscriber, kinds)) => {
             PROCESS.store(own_process(), Ordering::Release);
             IS_ON.store(true, Ordering::Release);
@@ -139,7 +140,7 @@ fn attach(state: &mut State) {
     };
 }
 
-fn subscribe(settings: &Settings) -> Result<(usize, Vec<u32>), String> {
+fn subscribe(settings: &Settings, requested: &[Kind]) -> Result<(usize, Vec<u32>), String> {
     if CLOSED.load(Ordering::Acquire) {
         return Err("the process was ending".to_owned());
     }
@@ -173,14 +174,17 @@ fn subscribe(settings: &Settings) -> Result<(usize, Vec<u32>), String> {
     compare_clocks(cupti);
     let mut kinds = Vec::new();
     let mut last = cupti::SUCCESS;
-    for kind in KINDS {
-        match cupti.enable(kind) {
-            Ok(()) => kinds.push(kind),
+    let asked = ASKED.iter().filter(|(kind, _)| requested.contains(kind));
+    for kind in ALWAYS.iter().chain(asked.flat_map(|(_, records)| *records)) {
+        match cupti.enable(*kind) {
+            Ok(()) => kinds.push(*kind),
             Err(code) => last = code,
         }
     }
     // A version may lack a kind, but not kernels.
-    if !kinds.contains(&kind::CONCURRENT_KERNEL) {
+    let has = |kind: u32| kinds.contains(&kind);
+    let lacks_kernels = requested.contains(&Kind::KERNEL) && !has(kind::CONCURRENT_KERNEL);
+    if lacks_kernels || kinds.iter().all(|kind| ALWAYS.contains(kind)) {
         kinds.iter().for_each(|kind| cupti.disable(*kind));
         cupti.unsubscribe(subscriber);
         return Err(failed("cuptiActivityEnable", last));
@@ -254,7 +258,7 @@ pub fn end() {
 pub fn why_off() -> Option<String> {
     match &*lock(&STATE) {
         State::Off { why } => Some(format!("CUDA was not recorded: {why}")),
-        State::Waiting(_) if find::is_loaded(&["libcuda.so"]) && !is_named() => Some(format!(
+        State::Waiting(..) if find::is_loaded(&["libcuda.so"]) && !is_named() => Some(format!(
             "CUDA was used without the plugin: {INJECTION} must name its file before the program \
              starts, as `counterpoint run --plugin` does"
         )),

@@ -110,7 +110,8 @@ impl Recording {
 
 impl Session for Recording {
     fn start(&self) -> Result<(), Error> {
-        attach::begin(lock(&self.settings).clone());
+        let requested = lock(&self.output).requested().to_vec();
+        attach::begin(lock(&self.settings).clone(), requested);
         Ok(())
     }
 

@@ -27,6 +27,10 @@ pub struct Output {
     devices: BTreeMap<u32, (Arc<str>, u64, u32, [u32; 2])>,
     /// The device of each context.
     contexts: HashMap<u32, u32>,
+    /// The thread of each call of these records, by correlation: of waits, which do not say it.
+    callers: HashMap<u32, u32>,
+    /// Threads that have a name.
+    threads: BTreeSet<u32>,
     /// Streams that have a row: device, stream.
     streams: BTreeSet<(u32, u32)>,
     /// The op, and the range, in which a call was made, by correlation.
@@ -47,12 +51,23 @@ impl Output {
             names: Names::default(),
             devices: BTreeMap::new(),
             contexts: HashMap::new(),
+            callers: HashMap::new(),
+            threads: BTreeSet::new(),
             streams: BTreeSet::new(),
             ops: BTreeMap::new(),
             waiting: BTreeMap::new(),
             worked: BTreeSet::new(),
             untimed: 0,
         }
+    }
+
+    /// The kinds that were asked for.
+    pub fn requested(&self) -> &[Kind] {
+        &self.requested
+    }
+
+    fn wants_work(&self) -> bool {
+        [Kind::KERNEL, Kind::MEMCPY, Kind::MEMSET].into_iter().any(|kind| self.wants(kind))
     }
 
     fn wants(&self, kind: Kind) -> bool {
@@ -62,8 +77,12 @@ impl Output {
     /// Hands over what was recorded; `last`: nothing comes after it.
     pub fn hand_over(&mut self, records: &[Named], last: bool, trace: &mut Trace<'_>) {
         // What others refer to comes first, wherever it stands.
+        self.callers.clear();
         for (record, name) in records {
             match *record {
+                Record::Call(call) => {
+                    self.callers.insert(call.correlation, call.thread);
+                }
                 Record::Device { id, memory, multiprocessors, capability, .. } => {
                     let name = name.clone().unwrap_or_else(|| Arc::from("CUDA device"));
                     self.devices.insert(id, (name, memory, multiprocessors, capability));
@@ -83,6 +102,9 @@ impl Output {
             }
         }
         for (record, name) in records {
+            if let Record::Call(call) = record {
+                self.name_thread(call.thread, trace);
+            }
             self.record(record, name.as_ref(), trace);
         }
         self.release(last, trace);
@@ -130,23 +152,22 @@ impl Output {
                 self.work(Kind::MEMSET, &work, &name, trace, |added| added.arg("bytes", bytes));
             }
             Record::Wait { what, start, end, context, stream, correlation } => {
-                let Some(device) = self.contexts.get(&context) else { return };
-                let work = Work {
-                    start,
-                    end,
-                    device: *device,
-                    context,
-                    // A wait for the whole context is on no stream; Kineto has it on -1, too.
-                    stream: stream.unwrap_or(u32::MAX),
-                    correlation,
-                    graph_node: 0,
-                };
-                self.wait(&work, wait_name(what), trace);
+                self.wait(what, (start, end), context, stream, correlation, trace);
             }
             Record::Overhead { what, start, end, thread } => {
                 self.overhead(overhead_name(what), (start, end), thread, trace);
             }
             Record::Device { .. } | Record::Context { .. } | Record::External { .. } => {}
+        }
+    }
+
+    /// Names a thread as the kernel does, if it has not ended yet.
+    fn name_thread(&mut self, thread: u32, trace: &mut Trace<'_>) {
+        if self.threads.insert(thread) {
+            let name = std::fs::read_to_string(format!("/proc/self/task/{thread}/comm"));
+            if let Ok(name) = name {
+                trace.thread_name(std::process::id() as i32, thread as i32, name.trim_end());
+            }
         }
     }
 
@@ -156,7 +177,7 @@ impl Output {
         }
         if self.worked.remove(&call.correlation) {
             self.add_call(&call, true, trace);
-        } else if call.code == 0 && launches(&attach::function(&call)) {
+        } else if call.code == 0 && self.wants_work() && launches(&attach::function(&call)) {
             // A call of the driver in a call of the runtime has the same correlation: the first waits.
             if let Some(other) = self.waiting.insert(call.correlation, call) {
                 self.add_call(&other, false, trace);
@@ -241,16 +262,34 @@ impl Output {
         }
     }
 
-    fn wait(&mut self, work: &Work, name: &str, trace: &mut Trace<'_>) {
+    /// A wait is on the thread that waits, inside of its call: on the stream's row it would overlap
+    /// the work that it waits for, and timelines leave out what overlaps. If the call is not recorded,
+    /// so that the thread is not known, it is on the stream all the same.
+    fn wait(
+        &mut self,
+        what: u32,
+        (start, end): (u64, u64),
+        context: u32,
+        stream: Option<u32>,
+        correlation: u32,
+        trace: &mut Trace<'_>,
+    ) {
         if !self.wants(Kind::SYNC) {
             return;
         }
-        let Some((start, end)) = times(work.start, work.end) else { return };
-        let event = Event::new(Kind::SYNC, start, end)
-            .device(work.device as i32)
-            .stream(work.stream as i32)
-            .correlation(work.correlation.into());
-        trace.event(&event).name(name).arg("context", work.context);
+        let Some((start, end)) = times(start, end) else { return };
+        let event = Event::new(Kind::SYNC, start, end).correlation(correlation.into());
+        if let Some(thread) = self.callers.get(&correlation) {
+            let event = event.thread(std::process::id() as i32, *thread as i32);
+            let added = trace.event(&event).name(wait_name(what)).arg("context", context);
+            if let Some(stream) = stream {
+                added.arg("of stream", stream);
+            }
+        } else if let Some(device) = self.contexts.get(&context) {
+            // A wait for the whole context is on no stream; Kineto has it on -1, too.
+            let event = event.device(*device as i32).stream(stream.unwrap_or(u32::MAX) as i32);
+            trace.event(&event).name(wait_name(what)).arg("context", context);
+        }
     }
 
     fn overhead(

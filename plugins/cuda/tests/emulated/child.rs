@@ -80,7 +80,10 @@ fn child() {
 
     let configuration = format!("interval=1ms,cuda.cupti={cupti},{}", variable("CUDA_TEST_CONFIG"));
     let configuration = CString::new(configuration.trim_end_matches(',')).expect("no zero byte");
-    let types = [MEMCPY, MEMSET, KERNEL, RUNTIME, DRIVER, SYNC];
+    let mut types = vec![MEMCPY, MEMSET, KERNEL, RUNTIME, DRIVER, SYNC];
+    if let Ok(only) = variable("CUDA_TEST_TYPES").parse() {
+        types = vec![only];
+    }
     let max_buffer_bytes = variable("CUDA_TEST_LIMIT").parse().unwrap_or(0);
     let setup = Setup {
         types: &types,
@@ -122,6 +125,12 @@ fn child() {
     }
     correlation.push(Stack::Ops, 4_242);
     program();
+    if let Ok(library) = Library::open(Path::new(&cupti)) {
+        let collects: extern "C" fn(u32) -> c_int = call(&library, c"double_collects");
+        let kinds: Vec<String> =
+            (0..64).filter(|kind| collects(*kind) != 0).map(|kind| kind.to_string()).collect();
+        let _ = writeln!(lines.text, "collected\t{}", kinds.join(" "));
+    }
     correlation.pop(Stack::Ops);
     if variable("CUDA_TEST_FLUSH") == "1" {
         assert!(session.flush(&mut lines));

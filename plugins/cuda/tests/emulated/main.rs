@@ -139,7 +139,12 @@ fn every_record_becomes_the_event_that_it_is() {
     assert_eq!(kernels[3..], [("double_plus_one", 8, 50); 2]);
     assert_eq!(lengths(MEMCPY), [("Memcpy HtoD (Pinned -> Device)", 7, 300)]);
     assert_eq!(lengths(MEMSET), [("Memset (Device)", 7, 20)]);
-    assert_eq!(lengths(SYNC), [("Stream Sync", 7, 90)]);
+    // A wait is on the thread of its call, and inside of it.
+    let waits = recorded.of_type(SYNC);
+    let call = recorded.of_type(RUNTIME).into_iter().find(|call| call.id == 6).expect("its call");
+    assert_eq!(lengths(SYNC), [("Stream Sync", call.resource, 90)]);
+    assert!(call.start_ns <= waits[0].start_ns && waits[0].end_ns <= call.end_ns);
+    assert_eq!(waits[0].arguments["of stream"], "7");
     // Its clock is an hour behind.
     let is_inside = |event: &Seen| span.contains(&event.start_ns);
     assert!(recorded.events.iter().all(is_inside), "{span:?} {:?}", recorded.events);
@@ -218,6 +223,25 @@ fn a_flush_keeps_launches_until_their_work_has_come() {
 }
 
 #[test]
+fn only_what_is_asked_for_is_collected() {
+    let scratch = Scratch::new();
+    let Some(cupti) = double(&scratch, &[]) else { return };
+    // CUpti_ActivityKind: devices, contexts and ids of ops always; 10 are kernels, 5 are calls.
+    for (only, collected, events) in [(KERNEL, "8 9 10 39", 5), (RUNTIME, "5 8 9 39", 10)] {
+        let recorded = run(&cupti, "normal", &[("CUDA_TEST_TYPES", &only.to_string())]);
+        assert_eq!(recorded.rows("collected"), [[collected]]);
+        assert_eq!((recorded.of_type(only).len(), recorded.events.len()), (events, events));
+        assert!(recorded.events.iter().all(|event| event.flow == 0), "no arrow with one end");
+    }
+    // Without its call, the thread of a wait is not known.
+    let waits = run(&cupti, "normal", &[("CUDA_TEST_TYPES", &SYNC.to_string())]);
+    assert_eq!(waits.events.len(), 1);
+    assert_eq!((waits.events[0].resource, &*waits.events[0].arguments["stream"]), (7, "7"));
+    let all = run(&cupti, "normal", &[]);
+    assert_eq!(all.rows("collected"), [["1 2 4 5 8 9 10 22 38 39"]], "no overhead, as asked");
+}
+
+#[test]
 fn what_does_not_fit_is_counted() {
     let scratch = Scratch::new();
     let Some(cupti) = double(&scratch, &[]) else { return };
@@ -285,4 +309,31 @@ fn recordings_come_one_after_the_other_and_pause() {
     // Two recordings before this one, of which nothing is left; a pause after which all is recorded.
     assert_eq!(recorded.of_type(KERNEL).len(), 5);
     assert_eq!(recorded.rows("paused"), [["0"]], "nothing is recorded meanwhile");
+}
+
+#[test]
+fn run_brings_the_plugin_into_the_program() {
+    let Some(dist) = std::env::var_os("COUNTERPOINT_DIST") else {
+        return testkit::skip("cuda", "COUNTERPOINT_DIST is not set");
+    };
+    let scratch = Scratch::new();
+    let Some(cupti) = double(&scratch, &[]) else { return };
+    let (program, profile) = (scratch.join("program"), scratch.join("p.cpt"));
+    c::compile("cc", "plugins/cuda_program.c", &program, &["-ldl"]).expect("there is a cc");
+    let alone = Command::new(&program).arg(&cupti).output().expect("starts");
+    assert_eq!((alone.status.code(), &*alone.stdout), (Some(6), &b"done\n"[..]));
+    let counterpoint = || Command::new(Path::new(&dist).join("bin/counterpoint"));
+    let mut run = counterpoint();
+    run.env_remove("CUDA_INJECTION64_PATH").args(["run", "-e", "none", "--plugin"]).arg(plugin());
+    run.arg("--plugin-config").arg(format!("cuda.cupti={}", cupti.display()));
+    let ran = run.arg("-o").arg(&profile).arg("--").arg(&program).arg(&cupti).output();
+    let ran = ran.expect("starts");
+    assert_eq!((ran.status.code(), &*ran.stdout), (Some(5), &b"done\n"[..]), "{ran:?}");
+    let mut export = counterpoint();
+    export.args(["export", "--format", "csv"]).arg(&profile);
+    let exported = export.output().expect("starts");
+    let text = String::from_utf8_lossy(&exported.stdout);
+    // The table at the top of cupti.c: the kernel without times is a loss.
+    assert_eq!(text.matches(",double_plus_one,").count(), 2, "{text}");
+    assert_eq!(text.matches(",cudaLaunchKernel,").count(), 5, "{text}");
 }
