@@ -64,9 +64,9 @@ pub enum Key {
 
 impl Key {
     /// Whether the calls of this row belong to no thread: asynchronous spans, or a profiler's own work.
-    /// Such calls have rows of their own only by op.
+    /// Such calls have rows of their own only by op and by kind.
     pub fn is_apart(self, profile: &Profile) -> bool {
-        let Self::Op(op) = self else { return false };
+        let (Self::Op(op) | Self::Kind(op)) = self else { return false };
         profile.ops.get(op).is_some_and(|op| op.role.is_apart())
     }
 }

@@ -452,9 +452,10 @@ impl OneTrace<'_> {
     /// Handles `process_name`, `thread_name` and other metadata.
     fn metadata(&mut self, row: usize, event: &Event<'_>) -> Result<(), String> {
         let mut given = None;
+        let is_label = event.name.as_deref() == Some("process_labels");
         if let Some(raw) = event.args {
             args(raw, |key, value| {
-                if key == "name" {
+                if key == if is_label { "labels" } else { "name" } {
                     given = value.parse::<Cow<'_, str>>().ok();
                 }
             });
@@ -465,6 +466,15 @@ impl OneTrace<'_> {
                 let id = event.pid.as_ref().map_or(Id::Text("".into()), Id::of);
                 let key = self.process(Some(&id))?;
                 if let Some(process) = self.processes.get_mut(&id).filter(|p| !p.named) {
+                    process.named = true;
+                    self.all.calls.name_process(key, &given);
+                }
+            }
+            // Kineto gives each device the name of the program, and says in the label which it is.
+            Some("process_labels") if given.starts_with("GPU ") => {
+                let id = event.pid.as_ref().map_or(Id::Text("".into()), Id::of);
+                let key = self.process(Some(&id))?;
+                if let Some(process) = self.processes.get_mut(&id) {
                     process.named = true;
                     self.all.calls.name_process(key, &given);
                 }
