@@ -11,6 +11,7 @@ mod dist;
 mod elf;
 mod fixtures;
 mod frames;
+mod hardware;
 mod layout;
 mod lock;
 mod npm;
@@ -50,6 +51,7 @@ enum Chore {
     Pictures(pictures::Args),
     Book(book::Args),
     PmuVm(pmu_vm::Args),
+    Hardware(hardware::Args),
     Bench(bench::Args),
 }
 
@@ -66,6 +68,7 @@ fn main() -> ExitCode {
         Chore::Pictures(args) => pictures::main(&layout, &args),
         Chore::Book(args) => book::main(&layout, &args),
         Chore::PmuVm(args) => pmu_vm::main(&layout, &args),
+        Chore::Hardware(args) => hardware::main(&layout, &args),
         Chore::Bench(args) => bench::main(&layout, &args),
     });
     match result {
