@@ -312,6 +312,15 @@ fn recordings_come_one_after_the_other_and_pause() {
 }
 
 #[test]
+fn a_forked_child_hands_over_nothing_and_takes_nothing_away() {
+    let scratch = Scratch::new();
+    let Some(cupti) = double(&scratch, &[]) else { return };
+    let recorded = run(&cupti, "normal", &[("CUDA_TEST_FORK", "1")]);
+    assert_eq!(recorded.rows("forked"), [["0"]]);
+    assert_eq!((recorded.of_type(KERNEL).len(), recorded.of_type(RUNTIME).len()), (5, 10));
+}
+
+#[test]
 fn run_brings_the_plugin_into_the_program() {
     let Some(dist) = std::env::var_os("COUNTERPOINT_DIST") else {
         return testkit::skip("cuda", "COUNTERPOINT_DIST is not set");
