@@ -268,11 +268,13 @@ impl Nvml {
         let mut number = 0_u32;
         let out = &raw mut number;
         let one = |code: c_int, scale: f64| (code == SUCCESS).then_some(scale);
-        // SAFETY: NVML's functions, with a handle that it gave out and variables of ours.
         let scale = match question {
+            // SAFETY: NVML's function, with a handle that it gave out and a variable of ours.
             Question::Power => one(unsafe { all.power?(device, out) }, 1e-3)?,
+            // SAFETY: as above.
             Question::Clock(clock) => one(unsafe { all.clock?(device, clock, out) }, 1.0)?,
             Question::Temperature => {
+                // SAFETY: as above.
                 one(unsafe { all.temperature?(device, TEMPERATURE_GPU, out) }, 1.0)?
             }
             Question::Memory => {
