@@ -79,6 +79,8 @@ static INJECTED: AtomicBool = AtomicBool::new(false);
 static IS_ON: AtomicBool = AtomicBool::new(false);
 /// Set when the process exits: CUDA may be gone.
 static CLOSED: AtomicBool = AtomicBool::new(false);
+/// The process that began the recording.
+static HOME: AtomicI32 = AtomicI32::new(0);
 /// The process in which CUPTI is on: a forked child must not use it.
 static PROCESS: AtomicI32 = AtomicI32::new(0);
 
@@ -89,6 +91,17 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 fn own_process() -> i32 {
     // SAFETY: no arguments.
     unsafe { libc::getpid() }
+}
+
+/// Remembers the process that records.
+pub fn settle() {
+    HOME.store(own_process(), Ordering::Release);
+}
+
+/// Whether this is a forked child of the process that records: any lock may be held for good there, by a
+/// thread that the child does not have.
+pub fn is_forked() -> bool {
+    HOME.load(Ordering::Acquire) != own_process()
 }
 
 /// Nanoseconds since 1970 UTC.

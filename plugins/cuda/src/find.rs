@@ -34,10 +34,10 @@ pub fn cupti(named: Option<&str>) -> Result<Cupti, String> {
     for folder in beside(&loaded_files()).into_iter().chain(toolkits()) {
         for name in NAMES {
             let file = folder.join(name);
-            if file.is_file() {
-                if let Ok(cupti) = attempt(&file.to_string_lossy(), false) {
-                    return Ok(cupti);
-                }
+            if file.is_file()
+                && let Ok(cupti) = attempt(&file.to_string_lossy(), false)
+            {
+                return Ok(cupti);
             }
         }
     }

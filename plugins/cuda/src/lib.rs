@@ -75,6 +75,7 @@ impl Profiler for Cuda {
         if IS_RECORDING.swap(true, Ordering::AcqRel) {
             return Err("another recording of this process has not ended".into());
         }
+        attach::settle();
         collect::open();
         Ok(Recording { settings: Mutex::default(), output: Mutex::new(Output::new(requested)) })
     }
@@ -86,6 +87,9 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Recording {
     fn hand_over(&self, last: bool, trace: &mut Trace<'_>) -> Result<(), Error> {
+        if attach::is_forked() {
+            return Ok(());
+        }
         attach::flush(last);
         let (records, missing) = collect::take();
         let mut output = lock(&self.output);
@@ -116,13 +120,12 @@ impl Session for Recording {
     }
 
     fn stop(&self) -> Result<(), Error> {
-        attach::pause();
-        Ok(())
+        self.toggle(false)
     }
 
     fn process(&self, trace: &mut Trace<'_>) -> Result<(), Error> {
         self.hand_over(true, trace)?;
-        match attach::why_off() {
+        match (!attach::is_forked()).then(attach::why_off).flatten() {
             Some(text) => Err(Error(text)),
             None => Ok(()),
         }
@@ -153,10 +156,10 @@ impl Session for Recording {
     }
 
     fn toggle(&self, enabled: bool) -> Result<(), Error> {
-        if enabled {
-            attach::go_on();
-        } else {
-            attach::pause();
+        match enabled {
+            _ if attach::is_forked() => {}
+            true => attach::go_on(),
+            false => attach::pause(),
         }
         Ok(())
     }
@@ -168,6 +171,10 @@ impl Session for Recording {
 
 impl Drop for Recording {
     fn drop(&mut self) {
+        if attach::is_forked() {
+            return;
+        }
+        // A host may destroy a recording without stopping it.
         attach::end();
         IS_RECORDING.store(false, Ordering::Release);
     }

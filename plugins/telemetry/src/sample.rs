@@ -382,8 +382,8 @@ mod tests {
             ("run queue/waiting %", 25.0),
         ] {
             let found = find(name).unwrap_or_else(|| panic!("{name} is not in {second:?}"));
-            // The two seconds are a little more.
-            assert!((found - value).abs() < 0.01 * value, "{name}: {found}");
+            // The two seconds are more on a busy machine, so rates are less.
+            assert!((0.7 * value..=1.001 * value).contains(&found), "{name}: {found}");
         }
     }
 

@@ -100,6 +100,7 @@ mod torch_ops;
 mod torch_plugins;
 mod toy_host;
 mod trace;
+mod trace_cuda;
 mod trace_filter;
 mod trace_foreign;
 mod trace_import;

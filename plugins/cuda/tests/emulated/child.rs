@@ -132,6 +132,23 @@ fn child() {
         let _ = writeln!(lines.text, "collected\t{}", kinds.join(" "));
     }
     correlation.pop(Stack::Ops);
+    if variable("CUDA_TEST_FORK") == "1" {
+        // SAFETY: the child only asks the plugin, and ends without the parent's destructors.
+        let status = unsafe {
+            let child = libc::fork();
+            if child == 0 {
+                let mut seen = Lines::default();
+                session.flush(&mut seen);
+                session.stop();
+                session.process(&mut seen);
+                libc::_exit(i32::from(seen.text.contains("event")));
+            }
+            let mut status = -1;
+            libc::waitpid(child, &raw mut status, 0);
+            status
+        };
+        let _ = writeln!(lines.text, "forked\t{status}");
+    }
     if variable("CUDA_TEST_FLUSH") == "1" {
         assert!(session.flush(&mut lines));
         lines.text.push_str("flushed\n");

@@ -310,3 +310,39 @@ fn recordings_come_one_after_the_other_and_pause() {
     assert_eq!(recorded.of_type(KERNEL).len(), 5);
     assert_eq!(recorded.rows("paused"), [["0"]], "nothing is recorded meanwhile");
 }
+
+#[test]
+fn a_forked_child_hands_over_nothing_and_takes_nothing_away() {
+    let scratch = Scratch::new();
+    let Some(cupti) = double(&scratch, &[]) else { return };
+    let recorded = run(&cupti, "normal", &[("CUDA_TEST_FORK", "1")]);
+    assert_eq!(recorded.rows("forked"), [["0"]]);
+    assert_eq!((recorded.of_type(KERNEL).len(), recorded.of_type(RUNTIME).len()), (5, 10));
+}
+
+#[test]
+fn run_brings_the_plugin_into_the_program() {
+    let Some(dist) = std::env::var_os("COUNTERPOINT_DIST") else {
+        return testkit::skip("cuda", "COUNTERPOINT_DIST is not set");
+    };
+    let scratch = Scratch::new();
+    let Some(cupti) = double(&scratch, &[]) else { return };
+    let (program, profile) = (scratch.join("program"), scratch.join("p.cpt"));
+    c::compile("cc", "plugins/cuda_program.c", &program, &["-ldl"]).expect("there is a cc");
+    let alone = Command::new(&program).arg(&cupti).output().expect("starts");
+    assert_eq!((alone.status.code(), &*alone.stdout), (Some(6), &b"done\n"[..]));
+    let counterpoint = || Command::new(Path::new(&dist).join("bin/counterpoint"));
+    let mut run = counterpoint();
+    run.env_remove("CUDA_INJECTION64_PATH").args(["run", "-e", "none", "--plugin"]).arg(plugin());
+    run.arg("--plugin-config").arg(format!("cuda.cupti={}", cupti.display()));
+    let ran = run.arg("-o").arg(&profile).arg("--").arg(&program).arg(&cupti).output();
+    let ran = ran.expect("starts");
+    assert_eq!((ran.status.code(), &*ran.stdout), (Some(5), &b"done\n"[..]), "{ran:?}");
+    let mut export = counterpoint();
+    export.args(["export", "--format", "csv"]).arg(&profile);
+    let exported = export.output().expect("starts");
+    let text = String::from_utf8_lossy(&exported.stdout);
+    // The table at the top of cupti.c: the kernel without times is a loss.
+    assert_eq!(text.matches(",double_plus_one,").count(), 2, "{text}");
+    assert_eq!(text.matches(",cudaLaunchKernel,").count(), 5, "{text}");
+}
