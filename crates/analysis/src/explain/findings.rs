@@ -164,8 +164,10 @@ impl Durations {
             values.chunks(quarter).flat_map(without_line).collect()
         };
         let (ranks, is_slow) = (level(&self.ranks), level(&self.is_slow));
-        let from_middle = level(&ranks.iter().map(|rank| rank.abs()).collect::<Vec<f32>>());
-        Blocks::for_time(&[&ranks, &from_middle, &is_slow])
+        let from_middle: Vec<f32> = ranks.iter().map(|rank| rank.abs()).collect();
+        // Of a drift, how far ranks are from the middle has a drift of its own.
+        let level_from_middle = level(&from_middle);
+        Blocks::for_time(&[&ranks, &from_middle, &is_slow], &[&ranks, &level_from_middle, &is_slow])
     }
 
     /// The same within each sixteenth of the run, so that there is no drift.
