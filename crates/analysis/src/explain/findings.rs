@@ -27,7 +27,7 @@ use super::association::{
     as_correlation, cells, classes, correlation, information, information_of, ranks, spearman,
 };
 use super::effect::{Effect, effect_of};
-use super::permuted::Blocks;
+use super::permuted::{Blocks, moved};
 use super::variable::{MOST_CLASSES, Values, Variable};
 
 /// The probability that a variable is named although none goes with the durations.
@@ -410,8 +410,11 @@ fn sum_of(places: &[u32], ranks: &[f32]) -> f64 {
 }
 
 /// Whether these places, which ascend, have the calls that were there before.
-fn stay(places: &[u32], order: &[u32]) -> bool {
-    places.iter().all(|at| places.binary_search(&order[*at as usize]).is_ok())
+fn stay(places: &[u32], pieces: &[(usize, usize)]) -> bool {
+    let calls = pieces.iter().flat_map(|(from, to)| *from..*to);
+    let is_one = |at: usize| places.binary_search(&(at as u32)).is_ok();
+    let until = places.last().map_or(0, |last| *last as usize + 1);
+    calls.enumerate().take(until).all(|(at, call)| !is_one(at) || is_one(call))
 }
 
 /// A strength between 0 and 1.
@@ -457,14 +460,9 @@ fn survive(
                 return;
             }
             blocks.order(seed, &mut order);
-            let moved = |of: &[f32], to: &mut Vec<f32>| {
-                to.clear();
-                to.extend(order.iter().map(|at| of[*at as usize]));
-            };
-            moved(&durations.ranks, &mut ranks);
-            moved(&durations.is_slow, &mut is_slow);
-            kinds.clear();
-            kinds.extend(order.iter().map(|at| durations.kinds[*at as usize]));
+            moved(&durations.ranks, &order, &mut ranks);
+            moved(&durations.is_slow, &order, &mut is_slow);
+            moved(&durations.kinds, &order, &mut kinds);
             for (strength, alive) in all.iter().zip(&alive) {
                 if !alive.load(Ordering::Relaxed) {
                     continue;
@@ -499,9 +497,17 @@ fn survive(
 fn dot(a: &[f32], b: &[f32]) -> f64 {
     let part = |(a, b): (&[f32], &[f32])| {
         let mut lanes = [0f32; 16];
-        for (a, b) in a.chunks(16).zip(b.chunks(16)) {
-            lanes.iter_mut().zip(a.iter().zip(b)).for_each(|(lane, (a, b))| *lane += a * b);
+        let (whole_a, rest_a) = a.as_chunks::<16>();
+        let (whole_b, rest_b) = b.as_chunks::<16>();
+        for (a, b) in whole_a.iter().zip(whole_b) {
+            // Without an iterator, which a build without optimisation does not take apart.
+            let mut at = 0;
+            while at < 16 {
+                lanes[at] += a[at] * b[at];
+                at += 1;
+            }
         }
+        lanes.iter_mut().zip(rest_a.iter().zip(rest_b)).for_each(|(lane, (a, b))| *lane += a * b);
         f64::from(lanes.iter().sum::<f32>())
     };
     a.chunks(1_024).zip(b.chunks(1_024)).map(part).sum()

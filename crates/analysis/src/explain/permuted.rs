@@ -62,15 +62,16 @@ impl Blocks {
         (length * LEAST_BLOCKS <= calls).then_some(Self { calls, length })
     }
 
-    /// The places of the calls in another order, which this number decides.
-    pub fn order(&self, seed: u64, order: &mut Vec<u32>) {
+    /// The calls in another order, which this number decides, as pieces that stay together: from, to.
+    /// Pieces can be copied faster than single calls.
+    pub fn order(&self, seed: u64, pieces: &mut Vec<(usize, usize)>) {
         let mut state = seed ^ 0x6578_706c_6169_6e00;
         let mut below = |n: usize| ((u128::from(split_mix(&mut state)) * n as u128) >> 64) as usize;
-        order.clear();
+        pieces.clear();
         if self.length == 1 {
-            order.extend(0..self.calls as u32);
-            for at in (1..order.len()).rev() {
-                order.swap(at, below(at + 1));
+            pieces.extend((0..self.calls).map(|at| (at, at + 1)));
+            for at in (1..pieces.len()).rev() {
+                pieces.swap(at, below(at + 1));
             }
             return;
         }
@@ -86,9 +87,24 @@ impl Blocks {
             blocks.swap(at, below(at + 1));
         }
         for (from, to) in blocks {
-            order.extend((from..to).map(|at| ((at + shift) % self.calls) as u32));
+            let (begin, end) = (from + shift, to + shift);
+            // A block that reaches the end goes on at the beginning.
+            pieces.extend(
+                match begin < self.calls {
+                    true => [(begin, end.min(self.calls)), (0, end.saturating_sub(self.calls))],
+                    false => [(begin - self.calls, end - self.calls), (0, 0)],
+                }
+                .into_iter()
+                .filter(|(from, to)| from < to),
+            );
         }
     }
+}
+
+/// Values in the order of these pieces.
+pub(super) fn moved<T: Copy>(of: &[T], pieces: &[(usize, usize)], to: &mut Vec<T>) {
+    to.clear();
+    pieces.iter().for_each(|(from, end)| to.extend_from_slice(&of[*from..*end]));
 }
 
 /// By how much the variance of a mean of neighbours is larger than if they were independent: at least 1.
@@ -136,8 +152,10 @@ mod tests {
     #[test]
     fn an_order_has_each_call_once() {
         for (calls, length) in [(1_000, 1), (1_000, 7), (997, 50)] {
-            let mut order = Vec::new();
-            Blocks { calls, length }.order(3, &mut order);
+            let mut pieces = Vec::new();
+            Blocks { calls, length }.order(3, &mut pieces);
+            let (all, mut order): (Vec<u32>, _) = ((0..calls as u32).collect(), Vec::new());
+            moved(&all, &pieces, &mut order);
             let stays = order.iter().enumerate().filter(|(at, of)| *at as u32 == **of).count();
             assert!(stays < 200, "{stays} of {calls} calls stay where they are");
             order.sort_unstable();
