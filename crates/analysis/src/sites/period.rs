@@ -7,6 +7,10 @@ use profile::OpId;
 /// A program that makes no more dispatches than this, and does not repeat itself, is one iteration.
 const ONCE: usize = 1_024;
 
+/// No iteration has more dispatches than this. Numbers of calls that only happen to have a common divisor would
+/// otherwise make millions of places, each with a row of its own.
+const LONGEST: usize = 1 << 16;
+
 /// The functions of one iteration, and for each dispatch its place in the iteration; `None` if it is
 /// before the first one. Without iterations, nothing has a place.
 pub(super) fn positions(ops: &[OpId]) -> (Vec<OpId>, Vec<Option<u32>>) {
@@ -44,7 +48,7 @@ fn repeated(ops: &[OpId]) -> Option<(usize, usize)> {
             best = Some((length, period));
         }
     }
-    let (length, period) = best.filter(|(length, _)| 2 * length > n)?;
+    let (length, period) = best.filter(|(length, period)| 2 * length > n && *period <= LONGEST)?;
     Some((n - length, period))
 }
 
@@ -53,7 +57,10 @@ fn repeated(ops: &[OpId]) -> Option<(usize, usize)> {
 fn counted(ops: &[OpId]) -> Option<(Vec<OpId>, Vec<Option<u32>>)> {
     let mut counts: HashMap<OpId, usize> = HashMap::new();
     ops.iter().for_each(|op| *counts.entry(*op).or_default() += 1);
-    let iterations = counts.values().copied().reduce(gcd).filter(|n| *n > 1)?;
+    let iterations = counts.values().copied().reduce(gcd)?;
+    if iterations < 2 || ops.len() / iterations > LONGEST {
+        return None;
+    };
     let mut seen: HashMap<OpId, usize> = HashMap::new();
     let mut first: HashMap<(OpId, usize), u32> = HashMap::new();
     let mut sequence = Vec::new();
@@ -113,5 +120,8 @@ mod tests {
         // Too long to be one iteration: a prime number of the one, and one of the other.
         let ops: Vec<OpId> = [vec![1; 1_500], vec![2], vec![1; 499]].concat();
         assert_eq!(positions(&ops), (Vec::new(), vec![None; 2_000]));
+        // An even number of each, by chance.
+        let ops: Vec<OpId> = [vec![1; 100_002], vec![2; 100_000]].concat();
+        assert_eq!(positions(&ops), (Vec::new(), vec![None; 200_002]));
     }
 }

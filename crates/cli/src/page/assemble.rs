@@ -115,14 +115,19 @@ fn digest(text: &str) -> String {
     format!("sha256-{}", STANDARD.encode(Sha256::digest(text.as_bytes())))
 }
 
+/// Compresses data. The best level makes regular calls 4 to 15 % smaller, and takes 10 to 20 times as long (1.4 s for a
+/// million of them).
+pub fn packed(bytes: &[u8]) -> Vec<u8> {
+    let mut packed = GzEncoder::new(Vec::new(), Compression::default());
+    // Writing to memory does not fail.
+    packed.write_all(bytes).and_then(|()| packed.finish()).unwrap_or_default()
+}
+
 /// Data that no browser runs.
 fn block(id: &str, bytes: &[u8]) -> String {
-    let mut packed = GzEncoder::new(Vec::new(), Compression::best());
-    // Writing to memory does not fail.
-    let packed = packed.write_all(bytes).and_then(|()| packed.finish()).unwrap_or_default();
     format!(
         "<script type=\"application/gzip;base64\" id=\"{id}\">{}</script>",
-        STANDARD.encode(packed)
+        STANDARD.encode(packed(bytes))
     )
 }
 

@@ -34,8 +34,9 @@ pub struct EncodedLane {
 
 /// More calls than this are thinned out.
 const CALLS: usize = 1_200_000;
-/// A page of so many bytes before compression has a coarser grid.
-const BYTES: usize = 4 << 20;
+/// Where the calls are more bytes than this when they are compressed, the grid is coarser. As text in a page they are a third
+/// more. Before compression each call is 4 bytes at least, however coarse the grid, so that this says little.
+const PACKED: usize = 1_200_000;
 /// A coarser grid is so many times as coarse.
 const COARSER: i64 = 4;
 
@@ -59,11 +60,16 @@ pub fn encode(lanes: &mut [Vec<Call>], begin: i64) -> (Encoded, Vec<u8>) {
     }
     loop {
         let (encoded, bytes) = at_grid(lanes, begin, grid);
-        if bytes.len() <= BYTES || grid >= 1 << 20 {
+        if grid >= 1 << 20 || packed(&bytes) <= PACKED {
             return (encoded, bytes);
         }
         grid *= COARSER;
     }
+}
+
+/// How many bytes these are when they are compressed.
+fn packed(bytes: &[u8]) -> usize {
+    super::assemble::packed(bytes).len()
 }
 
 /// For each call, whether somebody would see it at this grid: it is not shorter than a step, or the longest
@@ -204,7 +210,7 @@ mod tests {
         let mut lanes = [short.collect(), long.collect()];
         let (encoded, bytes) = encode(&mut lanes, 0);
         assert!(encoded.kept <= CALLS && encoded.grid > 1, "{}", encoded.grid);
-        assert!(encoded.kept > CALLS / 8 && bytes.len() <= BYTES);
+        assert!(encoded.kept > CALLS / 8 && packed(&bytes) <= PACKED);
         assert_eq!(encoded.lanes[1].calls, 9);
         assert!(lanes[0].iter().all(|call| call.name == 1), "the longer ones are kept");
     }

@@ -24,10 +24,13 @@ export function lives(table) {
   if (known.length === 0) return null;
   const order = known.slice().sort((a, b) => (cellNumber(b[wall]) ?? 0) - (cellNumber(a[wall]) ?? 0));
   const longest = cellNumber(order[0]?.[wall]) ?? 1;
+  // "≤ 216 ms": on a CPU or off it, which the system did not say between two calls.
+  /** @param {import("./data.js").Cell[]} row */
+  const isOpen = (row) => off >= 0 && (cellNumber(row[off]) === null || cellText(row[off])?.startsWith("≤") === true);
   const rows = order.slice(0, SHOWN).map((row) => {
     const life = cellNumber(row[wall]) ?? 0;
     const outside = cellNumber(row[between]);
-    const away = off < 0 ? null : cellNumber(row[off]);
+    const away = off < 0 || isOpen(row) ? null : cellNumber(row[off]);
     const inCalls = outside === null ? null : Math.max(0, life - outside);
     const idle = outside === null || away === null ? 0 : Math.min(away, outside);
     /** @param {string} kind @param {number} ns */
@@ -38,14 +41,17 @@ export function lives(table) {
       h("td", { class: "life" }, h("span", { class: "life-bar", "aria-hidden": "true" },
         inCalls === null
           ? piece("unknown", life)
-          : [piece("in-calls", inCalls), piece("off-cpu", idle), piece("between", (outside ?? 0) - idle)])),
+          : [piece("in-calls", inCalls), piece("off-cpu", idle),
+            piece(isOpen(row) ? "unknown" : "between", (outside ?? 0) - idle)])),
       h("td", { class: "number" }, words(cellText(row[wall]))),
       h("td", { class: "number" }, words(cellText(row[between]))),
       off >= 0 && h("td", { class: "number" }, words(cellText(row[off]))));
   });
   const kinds = [["in-calls", "in calls"]];
-  if (off >= 0) kinds.push(["off-cpu", "off CPU, between calls"]);
-  kinds.push(["between", off >= 0 ? "on a CPU, between calls" : "between calls"]);
+  const some = order.slice(0, SHOWN);
+  if (off >= 0 && !some.every(isOpen)) kinds.push(["off-cpu", "off CPU, between calls"]);
+  if (!some.every(isOpen)) kinds.push(["between", off >= 0 ? "on a CPU, between calls" : "between calls"]);
+  if (some.some(isOpen)) kinds.push(["unknown", "between calls, on a CPU or off"]);
   const left = known.length - rows.length;
   return h("div", {},
     h("p", { class: "legend" }, kinds.map(([kind, text]) =>
