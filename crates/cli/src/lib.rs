@@ -158,7 +158,11 @@ pub fn main(build: Option<&str>) -> ExitCode {
     if needs_config && let Err(failure) = config::load() {
         return failure.report();
     }
-    terminal::choose_colour(cli.manners.color);
+    terminal::choose_colour(match (cli.manners.color, config::text(config::Key::Color)) {
+        (terminal::When::Auto, Some("always")) => terminal::When::Always,
+        (terminal::When::Auto, Some("never")) => terminal::When::Never,
+        (when, _) => when,
+    });
     // Before the command gives up the right to start programs.
     let pager = (cli.command.is_view() && !cli.manners.no_pager).then(pager::begin).flatten();
     let code = ended(run_command(cli.command));

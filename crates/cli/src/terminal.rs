@@ -22,8 +22,6 @@ use std::fmt::Arguments;
 use std::io::{self, IsTerminal, Write};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 
-use crate::config::{self, Key};
-
 /// Prints one line on stderr, with the prefix `counterpoint:`.
 macro_rules! say {
     ($($words:tt)*) => { $crate::terminal::say_line(format_args!($($words)*)) };
@@ -137,11 +135,7 @@ pub fn colour() -> bool {
     match COLOUR.load(Ordering::Relaxed) {
         n if n == When::Always as u8 => true,
         n if n == When::Never as u8 => false,
-        _ => match config::text(Key::Color) {
-            Some("always") => true,
-            Some("never") => false,
-            _ => is_screen() && std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty()),
-        },
+        _ => is_screen() && std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty()),
     }
 }
 
