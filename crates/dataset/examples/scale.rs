@@ -89,9 +89,9 @@ fn script(calls: u64, ops: u64) -> ProfileScript {
     let mut at = 1_000;
     for i in 0..calls {
         let op = i % ops;
-        // Pareto's distribution around what the op takes, with some noise.
+        // Pareto's distribution above what the op takes, with the exponent 5, and some noise.
         let part = (random.next() >> 11) as f64 / (1u64 << 53) as f64;
-        let long = (1_000 + 97 * op) as f64 * part.max(1e-9).powf(-0.4);
+        let long = (1_000 + 97 * op) as f64 * part.max(1e-9).powf(-0.2);
         let duration = long as u64 + random.below(50);
         if i % 1_000 == 999 {
             thread.then(Item::NextPage(at, 0, 0));

@@ -9,13 +9,13 @@ use arrow_schema::SchemaRef;
 use parquet::arrow::ArrowWriter;
 use parquet::arrow::arrow_writer::ArrowWriterOptions;
 use parquet::basic::{Compression, Encoding};
-use parquet::file::properties::WriterProperties;
+use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use parquet::schema::types::ColumnPath;
 use sha2::{Digest, Sha256};
 
 use crate::error::{Error, Result};
 use crate::layout;
-use crate::schema::Table;
+use crate::schema::{Column, Kind, Table};
 use crate::steps::step;
 
 /// Rows that are compressed and indexed together. Queries of one op skip the others.
@@ -114,14 +114,17 @@ impl TableWriter {
                 _ => GROUP_ROWS_OF_MANY,
             }))
             .set_created_by(format!("counterpoint {}", env!("CARGO_PKG_VERSION")));
-        // Neighbouring values are close to one another, and rarely equal.
-        let close: &[&str] = match table {
-            Table::Calls => &["start_unix_ns", "duration_ns"],
-            Table::Hist => &["bucket"],
-            _ => &[],
-        };
-        for name in close {
-            let column = ColumnPath::from(*name);
+        if table != Table::Calls {
+            // An index of pages would be kilobytes, and there is one page.
+            properties = properties
+                .set_statistics_enabled(EnabledStatistics::Chunk)
+                .set_offset_index_disabled(true);
+        }
+        // Numbers are rarely equal, and mostly close to their neighbours. A dictionary has each of
+        // them with 8 bytes.
+        let is_close = |column: &Column| column.kind == Kind::Whole || column.name == "bucket";
+        for column in table.columns().filter(is_close) {
+            let column = ColumnPath::from(column.name);
             properties = properties
                 .set_column_dictionary_enabled(column.clone(), false)
                 .set_column_encoding(column, Encoding::DELTA_BINARY_PACKED);
