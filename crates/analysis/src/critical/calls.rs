@@ -9,8 +9,6 @@ use profile::columns::{KEY_CORRELATION, KEY_PLUGIN_ID};
 use profile::dispatch::{Assembler, Workgroup};
 use profile::{Columns, OpId, Origin, PageDecoder, Profile, Role};
 
-use super::launched::Pairs;
-
 /// No call, dispatch or region.
 pub(super) const NO: u32 = u32::MAX;
 
@@ -53,6 +51,13 @@ pub(super) struct Calls {
     pub waits: HashMap<u32, u32>,
     /// The calls that have an id from plugins, by process and id.
     pub by_id: HashMap<(usize, u64), u32>,
+}
+
+/// Who launched what: activity and launcher; and who waited for what: call and activity.
+#[derive(Debug, Default)]
+pub(super) struct Pairs {
+    pub launches: Vec<(u32, u32)>,
+    pub waits: Vec<(u32, u32)>,
 }
 
 /// What is needed of a call until its dispatch is known.

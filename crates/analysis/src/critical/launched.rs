@@ -13,7 +13,7 @@ use profile::launches::{Ids, PROCESSES_KEY};
 use profile::{Origin, Profile};
 use serde_json::Value;
 
-use super::calls::Calls;
+use super::calls::{Calls, Pairs};
 
 /// The number by which a launch and what it launched are one.
 const CORRELATION: &str = "correlation";
@@ -22,13 +22,6 @@ const EXTERNAL: &str = "External id";
 
 /// A category and a name in it.
 type Named = (String, String);
-
-/// Who launched what: activity and launcher; and who waited for what: call and activity.
-#[derive(Debug, Default)]
-pub(super) struct Pairs {
-    pub launches: Vec<(u32, u32)>,
-    pub waits: Vec<(u32, u32)>,
-}
 
 /// An activity with its ids.
 struct Seen {

@@ -27,9 +27,10 @@ impl Output {
         let mut options = File::options();
         options.read(true).append(true).custom_flags(libc::O_TMPFILE).mode(0o600);
         let file = options.open(std::env::temp_dir()).or_else(|_| {
-            // SAFETY: the name is a C string; the descriptor is new, and nobody else has it.
+            // SAFETY: the name is a C string.
             match unsafe { libc::memfd_create(c"output".as_ptr(), libc::MFD_CLOEXEC) } {
                 -1 => Err(io::Error::last_os_error()),
+                // SAFETY: the descriptor is new, and nobody else has it.
                 file => Ok(unsafe { File::from_raw_fd(file) }),
             }
         })?;
