@@ -51,7 +51,7 @@ pub fn thread(adapter: &Adapter) -> *mut Thread {
 
 /// Returns the calling thread's state if it is attached and not inside the recorder itself.
 #[inline(always)]
-fn recording() -> Option<*mut Thread> {
+pub(super) fn recording() -> Option<*mut Thread> {
     let thread = thread::current();
     // SAFETY: null, or this thread's own state.
     unsafe {
@@ -182,36 +182,6 @@ pub unsafe fn begin_held_op(
     let numbers = |thread: &Thread| [0, 0, forward(thread)];
     // SAFETY: the caller guarantees this.
     unsafe { begin(adapter, entry, entered, held(address), Newcomer::Held, numbers) };
-}
-
-/// Does what [`begin_held_op`] does for an entry with this `export`, if nothing but the bracket is due.
-/// `told` is what [`Entry::told`] was; the entry itself is not read. Returns false, and has done nothing, in
-/// any other case.
-///
-/// # Safety
-/// Same as for [`begin_op`].
-#[inline(always)]
-pub unsafe fn begin_held_usual(
-    (entry, export, told): (&'static Entry, u32, u32),
-    entered: u64,
-    address: usize,
-    forward: impl FnOnce(&Thread) -> u64,
-) -> bool {
-    let Some(thread) = recording() else { return false };
-    // SAFETY: this is the thread's own state.
-    let thread = unsafe { &mut *thread };
-    if !thread.usual || told != Entry::told_to(thread) || collectors::any() {
-        return false;
-    }
-    let numbers = [0, 0, forward(thread)];
-    thread.begin_usual(export, held(address), slot(entry, numbers), entered)
-}
-
-/// Whether the calling thread's ops take the short way, most of the time.
-#[inline(always)]
-pub fn is_usual() -> bool {
-    // SAFETY: this is the thread's own state.
-    recording().is_some_and(|thread| unsafe { (*thread).usual })
 }
 
 /// # Safety
@@ -592,7 +562,7 @@ pub fn add_workspace(bytes: u64) {
 
 /// Returns the slot of a call: its entry, and its numbers.
 #[inline(always)]
-fn slot(entry: &'static Entry, numbers: [u64; 3]) -> Slot {
+pub(super) fn slot(entry: &'static Entry, numbers: [u64; 3]) -> Slot {
     Slot { owner: owner(), subject: std::ptr::from_ref(entry).cast(), numbers }
 }
 

@@ -20,6 +20,7 @@ use record::meta::Role;
 use crate::adapters::machine::bracket;
 use crate::adapters::machine::nowhere::Nowhere;
 use crate::adapters::machine::op::{self, Entry, LONGEST_NAME, Tensors, Words};
+use crate::adapters::machine::usual;
 use crate::adapters::machine::vm::Vm;
 use crate::adapters::torch::host::host;
 use crate::adapters::torch::known::{self, Known};
@@ -90,12 +91,11 @@ unsafe fn entry_of(call: &TorchCall) -> Option<&'static Entry> {
     unsafe { entry_with_tensors(vm, role, call) }
 }
 
-/// Does the same for a call with tensors. It is a function of its own, so that the code of other calls is
-/// short.
+/// Does the same for a call with tensors.
 ///
 /// # Safety
 /// As [`entry_of`]; `call.tensors` must not be null.
-#[inline(never)]
+#[inline(always)]
 unsafe fn entry_with_tensors(
     vm: &'static Vm,
     role: Role,
@@ -197,16 +197,13 @@ unsafe extern "C" fn begin_known(frame: *const c_void, call: *const TorchCall) -
         unsafe {
             let call = &*call;
             // If the op is not known, `begin` follows and does this once more.
-            let entered = if bracket::is_usual() { Some(bracket::enter_held()) } else { None };
+            let entered = if usual::is_usual() { Some(bracket::enter_held()) } else { None };
             let Some(known) = known_of(call) else { return false };
             let Known { entry, export, told } = known;
             let begun = entered.is_some_and(|entered| {
-                bracket::begin_held_usual(
-                    (entry, export, told),
-                    entered,
-                    frame as usize,
-                    |thread| forward_of(thread, call, export),
-                )
+                usual::begin_held((entry, export, told), entered, frame as usize, |thread| {
+                    forward_of(thread, call, export)
+                })
             });
             if !begun {
                 begin_known_otherwise(known, entered, frame, call);
@@ -429,7 +426,7 @@ pub fn rehearse(thread: &mut Thread, calls: usize, uncounted: bool) -> Took {
                 let entered = bracket::enter_held();
                 let found = known::with_schema(std::hint::black_box(identity));
                 let usual = found.is_some_and(|Known { entry, export, told }| {
-                    bracket::begin_held_usual((entry, export, told), entered, frame, |_| 0)
+                    usual::begin_held((entry, export, told), entered, frame, |_| 0)
                 });
                 if !usual {
                     bracket::begin_held_op(&ADAPTER, entry, entered, frame, |_| 0);

@@ -11,9 +11,6 @@
 #define NDEBUG
 #endif
 
-#include <pthread.h>
-
-#include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/ivalue.h>
 #include <ATen/record_function.h>
 #include <c10/core/ScalarType.h>
@@ -32,6 +29,8 @@
 
 #include "announce.h"
 #include "counterpoint/torch_ops.h"
+#include "on_stack.h"
+#include "schema.h"
 #include "shim.h"
 
 namespace {
@@ -290,33 +289,6 @@ class Tensors {
 
 /* ---- What PyTorch calls ---- */
 
-/* Address of the first byte above the stack of the calling thread; 0 if that is not known. */
-__attribute__((noinline)) std::uintptr_t top_of_stack() {
-  thread_local std::uintptr_t top = 0;
-  if (top == 0) {
-    pthread_attr_t attributes;
-    if (pthread_getattr_np(pthread_self(), &attributes) != 0) return 0;
-    void* bottom = nullptr;
-    std::size_t bytes = 0;
-    pthread_attr_getstack(&attributes, &bottom, &bytes);
-    pthread_attr_destroy(&attributes);
-    top = reinterpret_cast<std::uintptr_t>(bottom) + bytes;
-  }
-  return top;
-}
-
-/* Number of bytes that the frames of a thread take up at least before it calls an observer: those of
- * PyTorch's dispatcher, and those with which the thread itself began. */
-constexpr std::uintptr_t LEAST_FRAMES = 2048;
-
-/* Whether an object is on the stack of the calling thread. Most are so close that the end of the stack,
- * which is in thread-local memory of a library, need not be known. */
-inline bool is_on_stack(const void* object) {
-  const auto here = reinterpret_cast<std::uintptr_t>(__builtin_frame_address(0));
-  const auto at = reinterpret_cast<std::uintptr_t>(object);
-  return at - here < LEAST_FRAMES || (at >= here && at < top_of_stack());
-}
-
 /* A call whose object is not on the stack. */
 struct Apart : at::ObserverContext {
   explicit Apart(std::size_t bytes)
@@ -337,43 +309,12 @@ std::uint32_t kind_of(const at::RecordFunction& function) {
   }
 }
 
-/* at::RecordFunction has a member that says which op it is: the op's schema, or a name. Its public functions
- * only tell the name, which takes several cache lines that nothing else needs. Naming a private member is
- * allowed in an explicit instantiation of a template. */
-struct Description {
-  friend constexpr auto member(Description);
-};
-template <auto Member>
-struct Reveal {
-  friend constexpr auto member(Description) { return Member; }
-};
-template struct Reveal<&at::RecordFunction::fn_>;
-
-/* Returns the schema of an op; null if it has none, such as a node of autograd or a range. */
-inline const c10::FunctionSchema* schema_of(const at::RecordFunction& function) {
-  const auto* schema = std::get_if<at::RecordFunction::schema_ref_t>(&(function.*member(Description())));
-  return schema != nullptr ? &schema->get() : nullptr;
-}
-
-/* Tells the recorder of ops that PyTorch removes. */
-class Removed : public c10::OpRegistrationListener {
- public:
-  void onOperatorRegistered(const c10::OperatorHandle&) override {}
-  void onOperatorDeregistered(const c10::OperatorHandle& op) override { table->forget(&op.schema()); }
-};
-
-/* Whether PyTorch's dispatcher keeps this schema, so that we hear when it is removed. */
-bool is_registered(const c10::FunctionSchema* schema) {
-  const auto op = c10::Dispatcher::singleton().findSchema(schema->operator_name());
-  return op.has_value() && &op->schema() == schema;
-}
-
 /* Tells the recorder of an op that it does not know by its schema. */
 __attribute__((noinline)) void begin_by_name(
     const at::RecordFunction& function, counterpoint_torch_call_t& call) {
   if (call.identity != nullptr) {
     try {
-      if (!is_registered(static_cast<const c10::FunctionSchema*>(call.identity))) call.identity = nullptr;
+      if (!counterpoint::is_registered(call.identity)) call.identity = nullptr;
     } catch (...) {
       call.identity = nullptr;
     }
@@ -398,12 +339,12 @@ __attribute__((always_inline)) inline std::unique_ptr<at::ObserverContext> begin
       nullptr,
   };
   const std::uint32_t recording = tracing.load(std::memory_order_relaxed);
-  if (is_on_stack(&function)) {
+  if (counterpoint::is_on_stack(&function)) {
     if (recording != 0) {
       if (Mine* here = ready(recording)) op_began(*here);
     }
     if (tensors == nullptr && call.kind != COUNTERPOINT_TORCH_RANGE) {
-      call.identity = schema_of(function);
+      call.identity = counterpoint::schema_of(function);
       if (call.identity == nullptr) call.name = function.name();
       if (__builtin_expect(table->begin_known(&function, &call) != 0, true)) return nullptr;
     }
@@ -460,7 +401,7 @@ void ended(const at::RecordFunction& function, at::ObserverContext* context) {
     mine.ops->append(apart->id, NO_DEPTH, counts);
     return;
   }
-  if (recording == 0 || mine.recording != recording || !is_on_stack(&function)) {
+  if (recording == 0 || mine.recording != recording || !counterpoint::is_on_stack(&function)) {
     end_on_stack(function, nullptr);
     return;
   }
@@ -611,9 +552,7 @@ COUNTERPOINT_TORCH_EXPORT std::int32_t counterpoint_torch_ops_begin(
       counterpoint::nothing();
       table = static_cast<const counterpoint_torch_ops_t*>(given);
       libkineto::api().registerProfilerFactory([] { return std::make_unique<Profiler>(); });
-      /* Never ends: threads may run ops until the process has ended. */
-      new c10::RegistrationHandleRAII(
-          c10::Dispatcher::singleton().addRegistrationListener(std::make_unique<Removed>()));
+      counterpoint::tell_of_removed_ops(table);
     }
     return COUNTERPOINT_TORCH_BEGAN;
   });

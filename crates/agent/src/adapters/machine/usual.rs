@@ -1,0 +1,38 @@
+//! The short way of an op that its host holds and whose entry the adapter has found without reading it.
+//! [`bracket`] has the ways of all others.
+
+use crate::adapters::machine::bracket;
+use crate::adapters::machine::op::Entry;
+use crate::recorder::bracket::held;
+use crate::recorder::collectors;
+use crate::recorder::thread::Thread;
+
+/// Does what [`bracket::begin_held_op`] does for an entry with this `export`, if nothing but the bracket is due.
+/// `told` is what [`Entry::told`] was; the entry itself is not read. Returns false, and has done nothing, in
+/// any other case.
+///
+/// # Safety
+/// Same as for [`bracket::begin_op`].
+#[inline(always)]
+pub unsafe fn begin_held(
+    (entry, export, told): (&'static Entry, u32, u32),
+    entered: u64,
+    address: usize,
+    forward: impl FnOnce(&Thread) -> u64,
+) -> bool {
+    let Some(thread) = bracket::recording() else { return false };
+    // SAFETY: this is the thread's own state.
+    let thread = unsafe { &mut *thread };
+    if !thread.usual || told != Entry::told_to(thread) || collectors::any() {
+        return false;
+    }
+    let numbers = [0, 0, forward(thread)];
+    thread.begin_usual(export, held(address), bracket::slot(entry, numbers), entered)
+}
+
+/// Whether the calling thread's ops take the short way, most of the time.
+#[inline(always)]
+pub fn is_usual() -> bool {
+    // SAFETY: this is the thread's own state.
+    bracket::recording().is_some_and(|thread| unsafe { (*thread).usual })
+}
