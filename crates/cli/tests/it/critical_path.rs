@@ -246,17 +246,14 @@ fn expected(python: &Path, calls: &str) -> Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// Compares a profile with the program. Returns the path's length.
-fn compare(python: &Path, dir: &str) -> f64 {
+/// Compares a profile with the program, to so many ns. Returns the path's length.
+fn compare(python: &Path, dir: &str, most_ns: f64) -> f64 {
     let expected = expected(python, &output(&["export", dir, "--format", "csv"]));
     let found: Value =
         serde_json::from_str(&output(&["critical-path", dir, "--format", "json"])).unwrap();
     let number = |value: &Value| value.as_f64().unwrap();
     let near = |a: f64, b: f64, what: &str| {
-        assert!(
-            (a - b).abs() <= 1e-6 * a.abs().max(1_000.0),
-            "{what}: {a} {b}\n{expected}\n{found}"
-        );
+        assert!((a - b).abs() <= most_ns, "{what}: {a} {b}\n{expected}\n{found}");
     };
     let length = number(&found["length_ns"]);
     near(number(&expected["length"]), length, "length");
@@ -266,7 +263,7 @@ fn compare(python: &Path, dir: &str) -> f64 {
         let op = row["op"].as_str().unwrap();
         near(number(&expected["own"][op]), number(&row["own_ns"]), op);
         near(number(&expected["gains"][op]), number(&row["gain_ns"]), op);
-        assert!(number(&row["gain_ns"]) <= number(&row["on_path_ns"]), "{row}");
+        assert!(number(&row["gain_ns"]) <= number(&row["on_path_ns"]) + 1e-3, "{row}");
         on_path += number(&row["on_path_ns"]);
     }
     near(on_path, length, "parts");
@@ -280,7 +277,7 @@ fn lengths_and_gains_equal_those_of_an_independent_program() {
     let mut r = Random(0x0bad_cafe_1234_5678);
     for _ in 0..12 {
         let (_scratch, dir) = written(&random(&mut r));
-        compare(&python, &dir);
+        compare(&python, &dir, 1e-3);
     }
 }
 
@@ -296,6 +293,8 @@ fn a_real_model_of_iree() {
     command.args(["--device=local-task", "--task_topology_group_count=2"]);
     let recorded = Recorded::run(&program, "none", command.args(expected.arguments()));
     assert_eq!(recorded.ops(), expected.ops, "{}", recorded.stderr());
-    let length = compare(&python, recorded.path().to_str().unwrap());
+    // The export has times since 1970 in a 64-bit float, which are rounded to some 100 ps; a path has
+    // hundreds of them.
+    let length = compare(&python, recorded.path().to_str().unwrap(), 200.0);
     assert!(length > 0.0);
 }

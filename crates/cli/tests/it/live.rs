@@ -172,9 +172,9 @@ fn the_view_is_refreshed_and_left_by_q() {
     session.until(left, "the program has ended");
     assert_eq!(session.shown.matches(ENTER).count(), 1);
     assert_eq!(session.shown.matches("line of the program").count(), 1);
-    let of_one_run = 48;
+    let of_one_run = 48u64;
     let calls = calls(&of.scratch.join("x.cpt"));
-    assert!(calls > 0 && calls % of_one_run == 0, "{calls}");
+    assert!(calls > 0 && calls.is_multiple_of(of_one_run), "{calls}");
 }
 
 #[test]
