@@ -155,6 +155,17 @@ fn sentence(profile: &Profile, explained: &Explained, what: What, effect: &Effec
         (_, Effect::Ordered { slow, others, spearman }) => {
             format!("{slow_calls} have {}", amount(&name(profile, what), slow, others, *spearman))
         }
+        (_, Effect::Class { class, median, others, share, of_slow, .. })
+            if (0.95..1.05).contains(&(median / others)) =>
+        {
+            format!(
+                "calls on {} are {} of the calls, and {} of {}; most of them take as long as the others (median {} against {})",
+                class_name(profile, explained.class(what, *class)).trim_start_matches("all "),
+                percent(*share), percent(*of_slow), slowest(explained), time(*median), time(*others)
+            )
+            .replace("calls on arguments", "calls with arguments")
+            .replace("calls on workgroup", "calls of workgroup")
+        }
         (_, Effect::Class { class, median, others, share, of_slow, .. }) => format!(
             "calls on {} take {} times as long as the others (median {} against {}): they are {} of the calls, and {} of {}",
             class_name(profile, explained.class(what, *class)).trim_start_matches("all "),
