@@ -12,16 +12,15 @@
 //! it to PyTorch's profiler where PyTorch is loaded, because `torch.profiler` would lose the events of
 //! the device otherwise.
 
-use std::collections::HashMap;
 use std::ffi::c_int;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use plugin::{Clock, Kind};
 
-use crate::cupti::{self, Cupti, DOMAIN_DRIVER, DOMAIN_RUNTIME, MULTIPLE_SUBSCRIBERS};
-use crate::records::{Call, kind};
+use crate::cupti::{self, Cupti, MULTIPLE_SUBSCRIBERS};
+use crate::records::kind;
 use crate::settings::Settings;
 use crate::{collect, find};
 
@@ -44,22 +43,6 @@ const ASKED: [(Kind, &[u32]); 7] = [
     (Kind::OVERHEAD, &[kind::OVERHEAD]),
 ];
 
-/// Calls that only ask, which some programs make for each kernel. They are left out unless they fail.
-const SMALL_TALK: [&str; 12] = [
-    "cudaGetDevice",
-    "cudaSetDevice",
-    "cudaGetLastError",
-    "cudaPeekAtLastError",
-    "cudaDeviceGetAttribute",
-    "cudaFuncGetAttributes",
-    "cudaStreamIsCapturing",
-    "cudaStreamGetCaptureInfo",
-    "cuCtxGetCurrent",
-    "cuCtxSetCurrent",
-    "cuDeviceGetAttribute",
-    "cuKernelGetName",
-];
-
 #[derive(Debug)]
 enum State {
     Idle,
@@ -69,10 +52,7 @@ enum State {
 }
 
 static STATE: Mutex<State> = Mutex::new(State::Idle);
-static CUPTI: OnceLock<Cupti> = OnceLock::new();
 static CLOCK: Mutex<Option<Clock>> = Mutex::new(None);
-/// Functions that were asked for: whether of the driver, number.
-static FUNCTIONS: RwLock<Option<HashMap<(bool, u32), Function>>> = RwLock::new(None);
 /// Whether CUDA's driver called [`InitializeInjection`].
 static INJECTED: AtomicBool = AtomicBool::new(false);
 /// Whether CUPTI collects now, which is asked at each op.
@@ -110,11 +90,6 @@ fn unix_ns() -> i64 {
     // SAFETY: a variable of ours; this clock always exists.
     unsafe { libc::clock_gettime(libc::CLOCK_REALTIME, &raw mut time) };
     time.tv_sec * 1_000_000_000 + time.tv_nsec
-}
-
-/// The CUPTI in use.
-pub fn cupti() -> Option<&'static Cupti> {
-    CUPTI.get()
 }
 
 /// A recording begins. If the program has used CUDA before, CUPTI begins now.
@@ -165,12 +140,9 @@ fn subscribe(settings: &Settings, requested: &[Kind]) -> Result<(usize, Vec<u32>
                 .to_owned(),
         );
     }
-    let cupti = match CUPTI.get() {
+    let cupti = match cupti::in_use() {
         Some(cupti) => cupti,
-        None => {
-            let found = find::cupti(settings.cupti.as_deref())?;
-            CUPTI.get_or_init(|| found)
-        }
+        None => cupti::use_for_good(find::cupti(settings.cupti.as_deref())?),
     };
     let failed = |what: &str, code| format!("{what} of {}: {}", cupti.file, cupti.said(code));
     let subscriber = cupti.subscribe().map_err(|code| match code {
@@ -232,7 +204,7 @@ fn is_on() -> bool {
 
 /// Has CUPTI give back what it has: all of it (`forced`), or what is complete.
 pub fn flush(forced: bool) {
-    let Some(cupti) = cupti().filter(|_| is_on()) else { return };
+    let Some(cupti) = cupti::in_use().filter(|_| is_on()) else { return };
     compare_clocks(cupti);
     // If it fails, the records are missing, and CUPTI counts them as dropped or not at all.
     let _ = cupti.flush(if forced { cupti::FORCED } else { 0 });
@@ -242,14 +214,16 @@ pub fn flush(forced: bool) {
 /// Collects nothing until [`go_on`].
 pub fn pause() {
     flush(true);
-    if let (State::On { kinds, .. }, Some(cupti), true) = (&*lock(&STATE), cupti(), is_on()) {
+    if let (State::On { kinds, .. }, Some(cupti), true) = (&*lock(&STATE), cupti::in_use(), is_on())
+    {
         kinds.iter().for_each(|kind| cupti.disable(*kind));
     }
 }
 
 /// Collects again.
 pub fn go_on() {
-    if let (State::On { kinds, .. }, Some(cupti), true) = (&*lock(&STATE), cupti(), is_on()) {
+    if let (State::On { kinds, .. }, Some(cupti), true) = (&*lock(&STATE), cupti::in_use(), is_on())
+    {
         for kind in kinds {
             let _ = cupti.enable(*kind);
         }
@@ -259,7 +233,9 @@ pub fn go_on() {
 /// The recording has ended: CUPTI is free for others.
 pub fn end() {
     let mut state = lock(&STATE);
-    if let (State::On { kinds, subscriber, .. }, Some(cupti), true) = (&*state, cupti(), is_on()) {
+    if let (State::On { kinds, subscriber, .. }, Some(cupti), true) =
+        (&*state, cupti::in_use(), is_on())
+    {
         kinds.iter().for_each(|kind| cupti.disable(*kind));
         cupti.unsubscribe(*subscriber);
     }
@@ -297,14 +273,14 @@ fn is_named() -> bool {
 
 /// An op begins on the calling thread.
 pub fn push(kind: u32, id: u64) {
-    if let Some(cupti) = cupti().filter(|_| is_on()) {
+    if let Some(cupti) = cupti::in_use().filter(|_| is_on()) {
         cupti.push(kind, id);
     }
 }
 
 /// It ends.
 pub fn pop(kind: u32) {
-    if let Some(cupti) = cupti().filter(|_| is_on()) {
+    if let Some(cupti) = cupti::in_use().filter(|_| is_on()) {
         cupti.pop(kind);
     }
 }
@@ -327,74 +303,4 @@ pub fn utc(time: u64) -> Option<i64> {
 /// How exact [`utc`] is, ns.
 pub fn accuracy_ns() -> Option<u64> {
     lock(&CLOCK).as_ref()?.accuracy_ns()
-}
-
-/// A function of CUDA.
-#[derive(Clone, Debug)]
-struct Function {
-    name: Arc<str>,
-    is_small_talk: bool,
-}
-
-/// The name of the function of a call, as programs write it.
-pub fn function(call: &Call) -> Arc<str> {
-    with_function(call, |function| Arc::clone(&function.name))
-}
-
-/// Whether a call only asked something, and was answered.
-pub fn is_small_talk(call: &Call) -> bool {
-    call.code == 0 && with_function(call, |function| function.is_small_talk)
-}
-
-fn with_function<T>(call: &Call, answer: impl FnOnce(&Function) -> T) -> T {
-    let key = (call.is_driver, call.function);
-    let known = FUNCTIONS.read().unwrap_or_else(PoisonError::into_inner);
-    if let Some(function) = known.as_ref().and_then(|known| known.get(&key)) {
-        return answer(function);
-    }
-    drop(known);
-    let domain = if call.is_driver { DOMAIN_DRIVER } else { DOMAIN_RUNTIME };
-    let name = match cupti().and_then(|cupti| cupti.callback_name(domain, call.function)) {
-        Some(name) if call.is_driver => name,
-        Some(name) => plain(&name).to_owned(),
-        None => fallback(call),
-    };
-    let is_small_talk = SMALL_TALK.contains(&&*name);
-    let function = Function { name: Arc::from(name), is_small_talk };
-    let mut known = FUNCTIONS.write().unwrap_or_else(PoisonError::into_inner);
-    answer(known.get_or_insert_default().entry(key).or_insert(function))
-}
-
-fn fallback(call: &Call) -> String {
-    let library = if call.is_driver { "driver" } else { "runtime" };
-    format!("{library} function {}", call.function)
-}
-
-/// `cudaMemcpyAsync_ptsz_v7000` is `cudaMemcpyAsync`, for the default stream of a thread, since
-/// CUDA 7.
-fn plain(name: &str) -> &str {
-    let name = match name.rsplit_once("_v") {
-        Some((name, version)) if version.bytes().all(|byte| byte.is_ascii_digit()) => name,
-        _ => name,
-    };
-    name.strip_suffix("_ptsz").or_else(|| name.strip_suffix("_ptds")).unwrap_or(name)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_are_those_that_programs_write() {
-        for (name, expected) in [
-            ("cudaLaunchKernel_v7000", "cudaLaunchKernel"),
-            ("cudaMemcpyAsync_ptsz_v7000", "cudaMemcpyAsync"),
-            ("cudaMemcpy_ptds_v7000", "cudaMemcpy"),
-            ("cudaGraphLaunch_v10000", "cudaGraphLaunch"),
-            ("cudaLaunchKernelExC_v11060", "cudaLaunchKernelExC"),
-            ("cuda_vfork", "cuda_vfork"),
-        ] {
-            assert_eq!(plain(name), expected);
-        }
-    }
 }

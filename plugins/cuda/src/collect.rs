@@ -14,8 +14,8 @@ use std::ffi::{CStr, c_char, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::attach;
-use crate::cupti::{Cupti, NO_MORE};
+use crate::cupti::{self, Cupti, NO_MORE};
+use crate::functions;
 use crate::records::{self, Bytes, Record, Unreadable};
 
 /// Bytes of a buffer. CUPTI needs one for each thread that calls CUDA, and for each context.
@@ -194,7 +194,7 @@ pub unsafe extern "C" fn completed(
             store.missing.damaged += 1;
             return;
         }
-        if let Some(cupti) = attach::cupti() {
+        if let Some(cupti) = cupti::in_use() {
             // SAFETY: it is one of ours, and as long as BUFFER.
             unsafe { read(&mut store, cupti, buffer, valid) };
         }
@@ -256,7 +256,7 @@ unsafe fn keep(store: &mut Store, bytes: Bytes<'_>) {
         Ok(record) => {
             let address = match record {
                 Record::Kernel { name, .. } | Record::Device { name, .. } => name,
-                Record::Call(call) if attach::is_small_talk(&call) => return,
+                Record::Call(call) if functions::is_small_talk(&call) => return,
                 _ => 0,
             };
             // SAFETY: the caller's promise.

@@ -3,6 +3,7 @@
 //! `cupti_callbacks.h` and `cupti_result.h` of CUDA 11.8 to 13.5, in which they are the same.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::sync::OnceLock;
 
 /// `CUptiResult`.
 pub type Code = c_int;
@@ -110,6 +111,19 @@ pub struct Cupti {
     pub file: String,
     /// `CUPTI_API_VERSION`: 130001 is that of CUDA 13.0, update 1.
     pub version: u32,
+}
+
+/// The CUPTI in use.
+static IN_USE: OnceLock<Cupti> = OnceLock::new();
+
+/// The CUPTI in use.
+pub fn in_use() -> Option<&'static Cupti> {
+    IN_USE.get()
+}
+
+/// Uses this one from now on, or the one that was first.
+pub fn use_for_good(cupti: Cupti) -> &'static Cupti {
+    IN_USE.get_or_init(|| cupti)
 }
 
 /// A code as an error.

@@ -14,6 +14,7 @@
 //! | `attach` | when CUPTI is used, and by whom; its clock |
 //! | `find` | where CUPTI is |
 //! | `cupti` | CUPTI's functions |
+//! | `functions` | the names of CUDA's functions |
 //! | `collect` | the buffers that CUPTI fills |
 //! | `records` | the layout of CUPTI's records |
 //! | `names` | names of kernels |
@@ -29,6 +30,7 @@ mod attach;
 mod collect;
 mod cupti;
 mod find;
+mod functions;
 mod names;
 mod output;
 mod records;

@@ -11,7 +11,8 @@ use plugin::{Event, Kind, Trace};
 
 use crate::attach;
 use crate::collect::Named;
-use crate::cupti::{EXTERNAL_OP, EXTERNAL_RANGE};
+use crate::cupti::{self, EXTERNAL_OP, EXTERNAL_RANGE};
+use crate::functions;
 use crate::names::Names;
 use crate::records::{Call, Record, Work};
 
@@ -177,7 +178,7 @@ impl Output {
         }
         if self.worked.remove(&call.correlation) {
             self.add_call(&call, true, trace);
-        } else if call.code == 0 && self.wants_work() && launches(&attach::function(&call)) {
+        } else if call.code == 0 && self.wants_work() && launches(&functions::name_of(&call)) {
             // A call of the driver in a call of the runtime has the same correlation: the first waits.
             if let Some(other) = self.waiting.insert(call.correlation, call) {
                 self.add_call(&other, false, trace);
@@ -211,7 +212,7 @@ impl Output {
         let event = Event::new(kind, start, end)
             .thread(std::process::id() as i32, call.thread as i32)
             .correlation(call.correlation.into());
-        let mut added = trace.event(&event).name(&attach::function(call));
+        let mut added = trace.event(&event).name(&functions::name_of(call));
         if let Some(op) = self.op(call.correlation) {
             added = added.arg("External id", op);
         }
@@ -312,7 +313,7 @@ impl Output {
             Some(ns) => format!("clock ±{ns} ns"),
             None => "clock unknown".to_owned(),
         };
-        let version = attach::cupti().map_or(0, |cupti| cupti.version);
+        let version = cupti::in_use().map_or(0, |cupti| cupti.version);
         for (id, (name, memory, multiprocessors, [major, minor])) in &self.devices {
             let label = format!(
                 "compute capability {major}.{minor}, {multiprocessors} multiprocessors, {} MiB, \

@@ -36,6 +36,7 @@
 mod descriptors;
 mod nvml;
 mod sample;
+mod series;
 mod settings;
 mod signals;
 
@@ -46,7 +47,8 @@ use std::time::{Duration, SystemTime};
 
 use plugin::{Configuration, Error, FlushRequests, Kind, Missing, Profiler, Session, Trace};
 
-use sample::{Machine, Series};
+use sample::Machine;
+use series::Series;
 use settings::Settings;
 
 /// The plugin.

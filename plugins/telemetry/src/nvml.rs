@@ -11,7 +11,7 @@ use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
-use crate::sample::Series;
+use crate::series::Series;
 
 /// `nvmlReturn_t`.
 const SUCCESS: c_int = 0;

@@ -7,17 +7,7 @@ use std::time::Instant;
 
 use crate::descriptors;
 use crate::nvml::Nvml;
-
-/// A series of a track.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Series {
-    /// The track.
-    pub track: &'static str,
-    /// Its name in the track.
-    pub name: String,
-    /// Its unit.
-    pub unit: &'static str,
-}
+use crate::series::Series;
 
 /// The machine, or what its files under some root say.
 #[derive(Debug)]

@@ -42,7 +42,7 @@ pub use counters::CounterValue;
 use counters::Counters;
 use held::held;
 use model::Loss;
-use more::more;
+use more::{json, more};
 pub use origin::is_of_counterpoint;
 pub use recorded::Added;
 use recorded::Recorded;
@@ -590,13 +590,4 @@ fn moment(base: i64, ns: i64, epoch: i64) -> Moment {
     let realtime_ns = u64::try_from(base.saturating_add(ns)).unwrap_or(0);
     let ticks = epoch.saturating_add(ns).max(0).unsigned_abs();
     Moment { ticks, monotonic_ns: ticks, realtime_ns, uncertainty_ticks: 0 }
-}
-
-fn json(scalar: &Scalar<'_>) -> String {
-    match scalar {
-        Scalar::Int(n) => n.to_string(),
-        Scalar::Big(n) => n.to_string(),
-        Scalar::Float(x) => x.to_string(),
-        Scalar::Text(text) => Value::from(&**text).to_string(),
-    }
 }

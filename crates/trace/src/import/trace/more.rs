@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::chrome::event::Event;
+use crate::chrome::event::{Event, Scalar};
 
 /// Appends the keys of an event that have no column, as an object. Appends nothing if there are
 /// none.
@@ -23,6 +23,16 @@ pub(super) fn more(event: &Event<'_>, out: &mut String) {
     }
     if !out.is_empty() {
         out.push('}');
+    }
+}
+
+/// A number or a text of an event, as JSON.
+pub(super) fn json(scalar: &Scalar<'_>) -> String {
+    match scalar {
+        Scalar::Int(n) => n.to_string(),
+        Scalar::Big(n) => n.to_string(),
+        Scalar::Float(x) => x.to_string(),
+        Scalar::Text(text) => Value::from(&**text).to_string(),
     }
 }
 
