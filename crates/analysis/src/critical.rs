@@ -7,7 +7,7 @@
 //!                 fork               join
 //! ```
 //!
-//! Each stretch of a thread in which one call is the innermost one is a *step* ([`segments`]). A step
+//! Each stretch of a thread in which one call is the innermost one is a *step* (`segments`). A step
 //! begins when everything that it waits for has ended, and a gap after that:
 //!
 //! ```text
