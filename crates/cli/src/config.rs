@@ -15,8 +15,8 @@
 mod read;
 
 use std::fs;
-use std::io::ErrorKind;
-use std::os::unix::fs::MetadataExt;
+use std::io::{ErrorKind, Read as _};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
@@ -61,7 +61,7 @@ pub fn read() -> Result<Config, Failure> {
     for (file, is_project) in
         project.map(|file| (file, true)).into_iter().chain(user().map(|file| (file, false)))
     {
-        let Some(text) = content(&file)? else { continue };
+        let Some(text) = content(&file, is_project)? else { continue };
         let shown = file.display().to_string();
         for (line, key, value) in read::settings(&text, is_project)
             .map_err(|(line, why)| Failure::new(format!("{shown}:{line}: {why}")))?
@@ -116,10 +116,15 @@ fn user() -> Option<PathBuf> {
 }
 
 /// What is in a file that nobody else can write. `None`: it does not exist.
-fn content(file: &Path) -> Result<Option<String>, Failure> {
+fn content(file: &Path, is_project: bool) -> Result<Option<String>, Failure> {
     const LONGEST: u64 = 64 << 10;
     let failed =
         |why: &dyn std::fmt::Display| Failure::new(format!("read {}: {why}", file.display()));
+    // Not through a link of a project: an error would show a line of a file elsewhere. A user's own file
+    // may be kept elsewhere.
+    if is_project && file.is_symlink() {
+        return Err(failed(&"it is a symbolic link, which a project's file may not be"));
+    }
     let about = match fs::metadata(file) {
         Ok(about) => about,
         Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
@@ -141,7 +146,11 @@ fn content(file: &Path) -> Result<Option<String>, Failure> {
     if !about.is_file() || about.len() > LONGEST {
         return Err(failed(&format!("it is not a file of at most {LONGEST} bytes")));
     }
-    fs::read_to_string(file).map(Some).map_err(|e| failed(&e))
+    let flags = if is_project { libc::O_NOFOLLOW } else { 0 };
+    let open = fs::File::options().read(true).custom_flags(flags).open(file);
+    let mut text = String::new();
+    open.and_then(|file| file.take(LONGEST).read_to_string(&mut text)).map_err(|e| failed(&e))?;
+    Ok(Some(text))
 }
 
 #[cfg(test)]
@@ -163,5 +172,19 @@ mod tests {
         assert_eq!(project(&deep), Some(root.join(NAME)));
         write(&root.join("a"));
         assert_eq!(project(&deep), Some(root.join("a").join(NAME)));
+    }
+
+    #[test]
+    fn no_line_of_a_file_elsewhere() {
+        let scratch = testkit::Scratch::new();
+        fs::write(scratch.join("secret"), "root:*:1\n").unwrap();
+        std::os::unix::fs::symlink("secret", scratch.join(NAME)).unwrap();
+        let error = format!("{:?}", content(&scratch.join(NAME), true).unwrap_err());
+        assert!(error.contains("symbolic link") && !error.contains("root"), "{error}");
+        let of_user = content(&scratch.join(NAME), false).unwrap();
+        assert_eq!(of_user.as_deref(), Some("root:*:1\n"), "a user's own file may be a link");
+        fs::write(scratch.join("plain"), "a = 1\n").unwrap();
+        assert_eq!(content(&scratch.join("plain"), true).unwrap().as_deref(), Some("a = 1\n"));
+        assert_eq!(content(&scratch.join("none"), true).unwrap(), None);
     }
 }

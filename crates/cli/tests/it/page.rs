@@ -466,7 +466,7 @@ fn a_timeline_of_a_million_calls() {
         heap.as_f64().unwrap()
     );
     let text = browser.eval("document.querySelector('.counted').textContent");
-    assert!(text.as_str().unwrap().starts_with("1,040,400 calls in view"), "{text}");
+    assert!(text.as_str().unwrap().starts_with("1,040,400 slices in view"), "{text}");
     assert!(pictures > 10, "the keys show {pictures} different parts");
     // Generous: the machine draws in software, and has other things to do.
     assert!(middle < 500.0, "{times:?}");

@@ -132,7 +132,7 @@ function canvasView(context, timeline, lanes, params, place) {
     paint(pen, picture, runs);
     const took = performance.now() - start;
     canvas.dataset.frame = took.toFixed(2);
-    counted.textContent = `${howMany(callsIn(picture), "call")} in view, ` +
+    counted.textContent = `${howMany(callsIn(picture), "slice")} in view, ` +
       `${timeText(picture.to - picture.from)} of ${timeText(span)}`;
   };
   const draw = () => {

@@ -27,11 +27,15 @@ impl Output {
         let mut options = File::options();
         options.read(true).append(true).custom_flags(libc::O_TMPFILE).mode(0o600);
         let file = options.open(std::env::temp_dir()).or_else(|_| {
+            // glibc 2.17 has no function for it.
             // SAFETY: the name is a C string.
-            match unsafe { libc::memfd_create(c"output".as_ptr(), libc::MFD_CLOEXEC) } {
-                -1 => Err(io::Error::last_os_error()),
+            let file = unsafe {
+                libc::syscall(libc::SYS_memfd_create, c"output".as_ptr(), libc::MFD_CLOEXEC)
+            };
+            match RawFd::try_from(file) {
                 // SAFETY: the descriptor is new, and nobody else has it.
-                file => Ok(unsafe { File::from_raw_fd(file) }),
+                Ok(file @ 0..) => Ok(unsafe { File::from_raw_fd(file) }),
+                _ => Err(io::Error::last_os_error()),
             }
         })?;
         let of = [io::stdout().is_terminal(), io::stderr().is_terminal()];

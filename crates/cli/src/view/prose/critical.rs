@@ -70,6 +70,7 @@ pub fn head(profile: &Profile, path: &CriticalPath) -> Vec<String> {
     } else if !known.is_empty() {
         lines.push(format!("links between threads: {}", known.join(", ")));
     }
+    lines.push("times are as recorded, with what recording added to each call".to_owned());
     lines
 }
 

@@ -176,7 +176,7 @@ fn range(ns: Estimate) -> String {
 /// without a share: the probes of the calls were then faster than those of the calibration.
 fn share_text(totals: &Price) -> String {
     let of_dispatches = match totals.of_dispatches {
-        Some(share) => format!(" (the calls: {} of the time in dispatches)", percent(share.value)),
+        Some(share) => format!(" ({} of the time in calls)", percent(share.value)),
         None => String::new(),
     };
     match (totals.of_program, totals.cpu_ns) {
@@ -372,13 +372,13 @@ mod tests {
         let text = share_text(&totals(Some(0.25), 0.25, Some(9.0)));
         assert_eq!(
             text,
-            " of processor time, 25.0 % more than without the recorder (the calls: 50.0 % of the \
-             time in dispatches)"
+            " of processor time, 25.0 % more than without the recorder (50.0 % of the \
+             time in calls)"
         );
         let above = share_text(&totals(None, 0.0, Some(9.0)));
         assert!(above.contains("nearly all that there was"), "{above}");
         let unknown = share_text(&totals(None, 0.0, None));
-        assert_eq!(unknown, " of processor time (the calls: 50.0 % of the time in dispatches)");
+        assert_eq!(unknown, " of processor time (50.0 % of the time in calls)");
     }
 
     /// The line names a budget only where one helps.
