@@ -135,7 +135,10 @@ pub fn sentence(diff: &Diff, names: &[String]) -> String {
         Verdict::Untested(_) => {
             let ratio = whole.compared.iter().find(|one| one.statistic == Statistic::Typical);
             let ratio = ratio.map_or(String::new(), |one| {
-                format!("B takes {:.3} times as long as A, ", one.change + 1.0)
+                format!(
+                    "Typical calls of B take {:.3} times as long as those of A, all ops together, ",
+                    one.change + 1.0
+                )
             });
             let why = why_untested(diff);
             format!("{ratio}{}{why}.", if ratio.is_empty() { "" } else { "but " })
