@@ -130,6 +130,8 @@ fn content(file: &Path, is_project: bool) -> Result<Option<String>, Failure> {
         Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
             return Ok(None);
         }
+        // `HOME` may still be that of the user who became this one.
+        Err(e) if !is_project && e.kind() == ErrorKind::PermissionDenied => return Ok(None),
         Err(e) => return Err(failed(&e)),
     };
     // SAFETY: geteuid(2) has no preconditions.

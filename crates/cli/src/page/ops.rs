@@ -187,7 +187,8 @@ fn longest(profile: &Profile, timeline: &Timeline, calls: &[LongCall]) -> Longes
     // Times are without what recording the call added; values of single calls are as they were read, so
     // that the processor time of a call may be above its time.
     let counters = profile.manifest.counters.iter();
-    let titles = titles.into_iter().chain(counters.map(|c| format!("{}, as read", c.name))).collect();
+    let titles =
+        titles.into_iter().chain(counters.map(|c| format!("{}, as read", c.name))).collect();
     let row = |call: &LongCall| {
         let begin = profile.timeline.realtime_ns(call.begin).saturating_sub(timeline.begin);
         let (process, thread) = (call.process, call.thread);
