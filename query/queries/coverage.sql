@@ -1,6 +1,11 @@
--- each run: how many of its ranks are in the dataset, from how many machines
-SELECT run, max(world_size) AS world_size, count(DISTINCT rank) AS ranks,
-       count(DISTINCT host) AS hosts, count(DISTINCT part) AS parts, sum(calls) AS recorded_calls
-FROM processes
-GROUP BY run
-ORDER BY run
+-- each run: how many of its ranks are in the dataset, how many of them several times, and from how many machines
+WITH of_rank AS (
+  SELECT run, rank, count(DISTINCT part) AS recordings FROM processes GROUP BY run, rank
+)
+SELECT p.run, max(p.world_size) AS world_size, count(DISTINCT p.rank) AS ranks,
+       count(DISTINCT CASE WHEN r.recordings > 1 THEN p.rank END) AS ranks_with_several,
+       count(DISTINCT p.host) AS hosts, count(DISTINCT p.part) AS parts,
+       sum(p.calls) AS recorded_calls
+FROM processes p JOIN of_rank r ON r.run = p.run AND r.rank = p.rank
+GROUP BY p.run
+ORDER BY p.run

@@ -51,7 +51,20 @@ pub fn run(
         .worker_threads(limits.threads)
         .build()
         .map_err(|e| format!("start {} threads: {e}", limits.threads))?;
-    runtime.block_on(answer(dataset, sql, limits)).map_err(|e| in_words(&e, limits))
+    quietly(|| runtime.block_on(answer(dataset, sql, limits)))?.map_err(|e| in_words(&e, limits))
+}
+
+/// Does something with files of others. A panic of a library is an error, and prints nothing itself.
+pub fn quietly<T>(body: impl FnOnce() -> T) -> Result<T, String> {
+    let hook = std::panic::take_hook();
+    std::panic::set_hook(Box::new(|_| {}));
+    let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(body));
+    std::panic::set_hook(hook);
+    done.map_err(|panic| {
+        let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+        let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
+        format!("a file cannot be read: {}", text.unwrap_or_else(|| "the library panicked".into()))
+    })
 }
 
 async fn answer(

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use datafusion::arrow::array::{ArrayRef, AsArray, Float64Array, Int64Array};
+use datafusion::arrow::array::{Array, ArrayRef, AsArray, Float64Array, Int64Array};
 use datafusion::arrow::datatypes::{DataType, Decimal128Type, Int64Type, i256};
 use datafusion::common::Result;
 use datafusion::logical_expr::{ColumnarValue, ScalarUDF, Volatility, create_udf};
@@ -19,7 +19,7 @@ pub fn pearson() -> ScalarUDF {
         let value = |row: usize| {
             let mut sums = [0i128; 6];
             for (sum, column) in sums.iter_mut().zip(&columns) {
-                *sum = column.iter().nth(row).flatten()?;
+                *sum = column.is_valid(row).then(|| column.value(row))?;
             }
             correlation(sums)
         };

@@ -13,12 +13,18 @@
 //! | [`functions`] | correlations from sums, and what a bucket stands for |
 //! | [`kept`] | the queries that are kept, by name |
 //! | [`print`] | rows as text, CSV or JSON |
+//! | `footer` | checks what a Parquet file says of itself; a file of `dataset` |
+//! | `hidden` | what a terminal does not get to see; a file of `counterpoint` |
 //!
 //! It reads and never writes: statements that would are refused, and paths are no tables.
 #![forbid(unsafe_code)]
 
 mod engine;
+#[path = "../../crates/dataset/src/footer.rs"]
+mod footer;
 mod functions;
+#[path = "../../crates/cli/src/terminal/hidden.rs"]
+mod hidden;
 mod kept;
 mod print;
 mod sum;
@@ -28,7 +34,11 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Parser;
-use dataset::{Dataset, Gap};
+use dataset::Dataset;
+use hidden::visible;
+
+/// Gaps that are named one by one.
+const MOST_NAMED: usize = 20;
 
 /// Ask a dataset of many ranks in SQL.
 ///
@@ -66,10 +76,15 @@ fn main() -> ExitCode {
     match run(&args) {
         Ok(code) => code,
         Err(why) => {
-            eprintln!("counterpoint: {why}");
+            eprintln!("counterpoint: {}", lines_of(&why));
             ExitCode::from(2)
         }
     }
+}
+
+/// A text whose lines stay lines.
+fn lines_of(text: &str) -> String {
+    text.lines().map(visible).collect::<Vec<_>>().join("\n")
 }
 
 fn run(args: &Args) -> Result<ExitCode, String> {
@@ -88,9 +103,13 @@ fn run(args: &Args) -> Result<ExitCode, String> {
     }
     let dir = args.dataset.as_ref().ok_or("say which dataset: --dataset DIR")?;
     let sql = kept.map_or(args.sql.as_deref().unwrap_or_default(), |kept| kept.sql);
-    let dataset = Dataset::open(dir).map_err(|e| e.to_string())?;
-    for gap in &dataset.gaps {
-        eprintln!("counterpoint: {}", print::visible(&in_words(gap)));
+    let dataset = engine::quietly(|| Dataset::open_with(dir, &footer::problem));
+    let dataset = dataset?.map_err(|e| e.to_string())?;
+    for gap in dataset.gaps.iter().take(MOST_NAMED) {
+        eprintln!("counterpoint: {}", visible(&gap.to_string()));
+    }
+    if dataset.gaps.len() > MOST_NAMED {
+        eprintln!("counterpoint: and {} more gaps", dataset.gaps.len() - MOST_NAMED);
     }
     let threads = args
         .threads
@@ -100,16 +119,5 @@ fn run(args: &Args) -> Result<ExitCode, String> {
     match print::print(&mut std::io::stdout().lock(), &schema, &rows, args.format) {
         Err(e) if e.kind() != std::io::ErrorKind::BrokenPipe => Err(e.to_string()),
         _ => Ok(ExitCode::SUCCESS),
-    }
-}
-
-/// What is missing.
-fn in_words(gap: &Gap) -> String {
-    match gap {
-        Gap::NoPart { run, rank } => format!("run {run}: rank {rank} is missing"),
-        Gap::Broken { run, rank, why, .. } => {
-            format!("run {run}: rank {rank} is incomplete and left out: {why}")
-        }
-        Gap::Unreadable { why } => format!("left out: {why}"),
     }
 }

@@ -1,7 +1,7 @@
 //! Rows as text, CSV or JSON.
 
 use std::borrow::Cow;
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 
 use clap::ValueEnum;
 use datafusion::arrow::array::Array;
@@ -9,6 +9,8 @@ use datafusion::arrow::buffer::NullBuffer;
 use datafusion::arrow::datatypes::{DataType, SchemaRef};
 use datafusion::arrow::record_batch::RecordBatch;
 use datafusion::arrow::util::display::{ArrayFormatter, FormatOptions};
+
+use crate::hidden::{is_hidden, visible};
 
 /// `--format`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -48,17 +50,31 @@ pub fn print(
             rows.push(formatters.iter().map(cell).collect());
         }
     }
+    // As in the other views: in a file or a pipe, nothing is changed.
+    let is_shown = io::stdout().is_terminal();
     match format {
-        Format::Csv => csv(out, &names, &rows),
-        Format::Json => json(out, &names, &types, &rows),
+        Format::Csv => csv(out, &names, &rows, is_shown),
+        Format::Json => {
+            let mut whole = Vec::new();
+            json(&mut whole, &names, &types, &rows)?;
+            out.write_all(&if is_shown { escaped(&whole) } else { whole })
+        }
         Format::Text => text(out, &names, &types, &rows),
     }
 }
 
-fn csv(out: &mut impl Write, names: &[&str], rows: &[Vec<Option<String>>]) -> io::Result<()> {
-    let quoted = |text: &str| match text.contains(['"', ',', '\n', '\r']) || text.is_empty() {
-        true => format!("\"{}\"", text.replace('"', "\"\"")),
-        false => text.to_owned(),
+fn csv(
+    out: &mut impl Write,
+    names: &[&str],
+    rows: &[Vec<Option<String>>],
+    is_shown: bool,
+) -> io::Result<()> {
+    let quoted = |text: &str| {
+        let text = if is_shown { visible(text) } else { Cow::Borrowed(text) };
+        match text.contains(['"', ',', '\n', '\r']) || text.is_empty() {
+            true => format!("\"{}\"", text.replace('"', "\"\"")),
+            false => text.into_owned(),
+        }
     };
     let header: Vec<String> = names.iter().map(|name| quoted(name)).collect();
     writeln!(out, "{}", header.join(","))?;
@@ -88,6 +104,22 @@ fn json(
         writeln!(out, "{{{}}}", cells.collect::<Vec<_>>().join(","))?;
     }
     Ok(())
+}
+
+/// JSON in which each hidden character is written as `\uXXXX`, which means the same.
+fn escaped(json: &[u8]) -> Vec<u8> {
+    let mut all = String::new();
+    for c in String::from_utf8_lossy(json).chars() {
+        match c != '\n' && is_hidden(c) {
+            true => {
+                let mut units = [0; 2];
+                let units = c.encode_utf16(&mut units).iter();
+                units.for_each(|unit| all.push_str(&format!("\\u{unit:04x}")));
+            }
+            false => all.push(c),
+        }
+    }
+    all.into_bytes()
 }
 
 /// Whether a cell is a number that every reader of JSON keeps.
@@ -134,12 +166,4 @@ fn text(
     };
     line(header.iter().map(AsRef::as_ref).collect())?;
     rows.iter().try_for_each(|row| line(row.iter().map(String::as_str).collect()))
-}
-
-/// A text whose control characters do nothing to a terminal.
-pub fn visible(text: &str) -> Cow<'_, str> {
-    match text.chars().any(char::is_control) {
-        false => Cow::Borrowed(text),
-        true => text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect(),
-    }
 }

@@ -35,8 +35,9 @@ pub fn exact_avg() -> AggregateUDF {
     Exact::new(What::Mean).into()
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 enum What {
+    #[default]
     Sum,
     Mean,
 }
@@ -154,12 +155,6 @@ struct Groups {
     scale: i8,
     sums: Vec<i256>,
     values: Vec<u64>,
-}
-
-impl Default for What {
-    fn default() -> Self {
-        Self::Sum
-    }
 }
 
 impl Groups {

@@ -17,10 +17,14 @@
 //! outside cannot be mistaken for one of ours. Code that lays out text calls [`visible`] first,
 //! because only there can a line break in a name be told from one of our own.
 
-use std::borrow::Cow;
+mod hidden;
+
 use std::fmt::Arguments;
 use std::io::{self, IsTerminal, Write};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
+
+use hidden::STAND_IN;
+pub use hidden::{is_hidden, visible};
 
 /// Prints one line on stderr, with the prefix `counterpoint:`.
 macro_rules! say {
@@ -43,37 +47,6 @@ pub fn say_lines(text: &str) {
         lines.push('\n');
     }
     let _ = io::stderr().write_all(lines.as_bytes());
-}
-
-/// The character that replaces a hidden one.
-const STAND_IN: char = '\u{fffd}';
-
-/// Returns `text` as one line in which everything is visible: each character that a terminal would
-/// obey or hide is replaced by `U+FFFD`.
-pub fn visible(text: &str) -> Cow<'_, str> {
-    match text.contains(is_hidden) {
-        true => text.chars().map(|c| if is_hidden(c) { STAND_IN } else { c }).collect(),
-        false => Cow::Borrowed(text),
-    }
-}
-
-/// Whether a terminal would obey or hide this character, or reorder others because of it. These are
-/// control characters (C0, DEL, C1), line and paragraph separators, direction marks, everything
-/// that Unicode calls a format character or ignorable by default, and noncharacters. Source:
-/// Unicode Character Database 16 (`Cc`, `Cf`, `Zl`, `Zp`, `Default_Ignorable_Code_Point`,
-/// `Noncharacter_Code_Point`).
-pub fn is_hidden(c: char) -> bool {
-    let n = c as u32;
-    if n < 0x80 {
-        return c.is_ascii_control();
-    }
-    n & 0xfffe == 0xfffe
-        || matches!(n,
-            0x80..=0x9f | 0xad | 0x34f | 0x600..=0x605 | 0x61c | 0x6dd | 0x70f | 0x890..=0x891
-            | 0x8e2 | 0x115f..=0x1160 | 0x17b4..=0x17b5 | 0x180b..=0x180f | 0x200b..=0x200f
-            | 0x2028..=0x202e | 0x2060..=0x206f | 0x3164 | 0xfdd0..=0xfdef | 0xfe00..=0xfe0f
-            | 0xfeff | 0xffa0 | 0xfff0..=0xfffb | 0x110bd | 0x110cd | 0x13430..=0x1343f
-            | 0x1bca0..=0x1bca3 | 0x1d173..=0x1d17a | 0xe0000..=0xe0fff)
 }
 
 /// When to use colours.

@@ -37,6 +37,14 @@ pub enum Error {
         /// The directory.
         path: PathBuf,
     },
+    /// The directory has files of somebody else, and is not a dataset yet.
+    #[error("{} is not a dataset, and not empty: it has {}", dir.display(), found.display())]
+    Foreign {
+        /// The directory.
+        dir: PathBuf,
+        /// The first such file, as a path inside of it.
+        found: PathBuf,
+    },
     /// The file describes something that this version does not know.
     #[error("{}: {why}", path.display())]
     Unknown {

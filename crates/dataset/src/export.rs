@@ -1,6 +1,5 @@
 //! Adds a profile to a dataset: one part for each of its ranks.
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
@@ -13,6 +12,7 @@ use crate::file::{TableWriter, replace};
 use crate::keys::names;
 use crate::layout::{self, DATASET_NAME, Member, PART_SCHEMA, PARTS_NAME, Part};
 use crate::open;
+use crate::own;
 use crate::rows::{Made, Rows};
 use crate::schema::Table;
 use crate::steps::step;
@@ -59,7 +59,13 @@ pub fn export(profile: &Profile, dir: &Path, options: &Options) -> Result<Export
     }
     match dir.join(DATASET_NAME).exists() {
         true => open::check_version(dir)?,
-        false => fs::create_dir_all(dir).map_err(Error::io("make directory", dir))?,
+        false => {
+            fs::create_dir_all(dir).map_err(Error::io("make directory", dir))?;
+            // Another process may have begun to add to it.
+            if let Some(found) = own::foreign(dir)? {
+                return Err(Error::Foreign { dir: dir.to_owned(), found });
+            }
+        }
     }
     let member = Member {
         run: options.run.clone(),
@@ -71,12 +77,20 @@ pub fn export(profile: &Profile, dir: &Path, options: &Options) -> Result<Export
         redacted: options.redacted,
         program_version: env!("CARGO_PKG_VERSION").to_owned(),
     };
+    let counters = profile.manifest.counters.iter().map(|counter| counter.name.clone());
+    let counters: Vec<String> = counters.filter(|_| options.calls).collect();
+    let mut part = Part { schema: PART_SCHEMA.to_owned(), counters, ..Part::default() };
+    part.members.push(member.clone());
+    if let Some(why) = part.problem() {
+        return Err(Error::Profile(why));
+    }
     let below = layout::rank_directory(&member.run, member.rank);
     let name = format!("part-{}", layout::escaped(&member.part));
     let place = dir.join(PARTS_NAME).join(&below).join(format!("{name}.json"));
     let old = open::read_part(&place).ok();
     let is_whole = |part: &Part| {
-        part.members == [member.clone()] && part.files.values().all(|f| open::is_there(dir, f))
+        part.members == [member.clone()]
+            && part.files.iter().all(|(table, f)| open::is_there(dir, table, f))
     };
     if old.as_ref().is_some_and(is_whole) && dir.join(DATASET_NAME).exists() {
         return Ok(Exported::AlreadyThere);
@@ -86,21 +100,18 @@ pub fn export(profile: &Profile, dir: &Path, options: &Options) -> Result<Export
     let exact = analysis::exact::exact(profile, summary.raw);
     let keys = summary.rows.iter().map(|row| row.key);
     let names = names(profile, keys, options.redacted);
-    let counters = profile.manifest.counters.iter().map(|counter| counter.name.clone());
-    let counters: Vec<String> = counters.collect();
     let labels = &profile.manifest.labels;
     let labels = (!labels.is_empty()).then(|| serde_json::to_string(labels).unwrap_or_default());
     let made =
         Made { profile, member: &member, summary: &summary, exact: &exact, names: &names, labels };
-    let mut files = BTreeMap::new();
     for table in Table::ALL {
         if table == Table::Calls && !options.calls {
             continue;
         }
         let within = format!("{table}/{below}");
         let directory = dir.join(&within);
-        let mut out = TableWriter::create(&directory, table, table.schema(&counters))?;
-        let mut rows = Rows::new(table, &counters);
+        let mut out = TableWriter::create(&directory, table, table.schema(&part.counters))?;
+        let mut rows = Rows::new(table, &part.counters);
         match table {
             Table::Stats => made.stats(&mut rows),
             Table::Counters => made.counters(&mut rows)?,
@@ -109,31 +120,27 @@ pub fn export(profile: &Profile, dir: &Path, options: &Options) -> Result<Export
             Table::Processes => made.processes(&mut rows),
             Table::Losses => made.losses(&mut rows),
             Table::Calls => {
-                calls::write(profile, &member, &names, &counters, &directory, &mut out)?;
+                calls::write(profile, &member, &names, &part.counters, &directory, &mut out)?;
             }
         }
         if rows.len() > 0 {
             out.write(&rows.take(&directory)?)?;
         }
         if let Some(file) = out.finish(&within, |hash| format!("{name}-{hash}.parquet"))? {
-            files.insert(table.name().to_owned(), file);
+            part.files.insert(table.name().to_owned(), file);
         }
     }
     step();
-    let counters = if options.calls { counters } else { Vec::new() };
-    let part =
-        Part { schema: PART_SCHEMA.to_owned(), members: vec![member.clone()], counters, files };
     write_part(&place, &part)?;
     if !dir.join(DATASET_NAME).exists() {
         replace(&dir.join(DATASET_NAME), &layout::dataset_json())?;
     }
     // Nothing lists these files any more.
-    for file in old.iter().flat_map(|old| old.files.values()) {
+    for (table, file) in old.iter().flat_map(|old| &old.files) {
         if !part.files.values().any(|new| new.path == file.path)
-            && let Some(inside) = layout::components(&file.path)
+            && let Some(path) = open::place(dir, table, file)
         {
-            let _ =
-                fs::remove_file(inside.iter().fold(dir.to_owned(), |path, name| path.join(name)));
+            let _ = fs::remove_file(path);
         }
     }
     Ok(Exported::New)

@@ -27,6 +27,12 @@ pub const DATASET_SCHEMA: &str = "counterpoint.dataset/1";
 /// The version of a part.
 pub const PART_SCHEMA: &str = "counterpoint.dataset_part/1";
 
+/// The largest number of ranks of a run.
+pub const MOST_RANKS: u32 = 1 << 20;
+/// The largest number of counters of a part: each is a column of `calls`, which is held in memory. A
+/// recording has 32 at most; a merged part has those of all its ranks.
+pub const MOST_COUNTERS: usize = 1024;
+
 /// What was recorded of one rank at a time, or of several ranks in files that they share.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -39,6 +45,33 @@ pub struct Part {
     pub counters: Vec<String>,
     /// Its files, by table. Tables without rows have none.
     pub files: BTreeMap<String, File>,
+}
+
+impl Part {
+    /// Why no dataset can have such a part.
+    pub fn problem(&self) -> Option<String> {
+        let problem = self.members.iter().find_map(Member::problem);
+        if problem.is_some() {
+            return problem;
+        }
+        if self.counters.len() > MOST_COUNTERS {
+            let found = self.counters.len();
+            return Some(format!("it has {found} counters, and a part has up to {MOST_COUNTERS}"));
+        }
+        let mut columns = Table::Calls.columns();
+        let column = columns.find(|column| self.counters.iter().any(|name| name == column.name));
+        if let Some(column) = column {
+            return Some(format!("a counter is called {}, as a column of calls is", column.name));
+        }
+        let mut ids: Vec<_> = self.members.iter().map(Member::id).collect();
+        ids.sort_unstable();
+        let is_repeated = ids.windows(2).any(|two| two[0] == two[1]);
+        match (ids.is_empty(), is_repeated) {
+            (true, _) => Some("it has no recordings".to_owned()),
+            (_, true) => Some("it has the same recording twice".to_owned()),
+            _ => None,
+        }
+    }
 }
 
 /// What was recorded of one rank. Run, rank and part identify it.
@@ -67,6 +100,18 @@ impl Member {
     /// What identifies it.
     pub fn id(&self) -> (&str, u32, &str) {
         (&self.run, self.rank, &self.part)
+    }
+
+    /// Why no dataset can have such a recording.
+    pub fn problem(&self) -> Option<String> {
+        if self.world_size.is_some_and(|size| size > MOST_RANKS) {
+            let size = self.world_size.unwrap_or(0);
+            return Some(format!("run {}: {size} ranks are more than {MOST_RANKS}", self.run));
+        }
+        // The column has 32 bits with a sign.
+        let most = i32::MAX as u32;
+        let rank = self.rank;
+        (rank > most).then(|| format!("rank {rank} is larger than {most}, the limit of a dataset"))
     }
 }
 

@@ -17,6 +17,9 @@
 //! | `keys` | what is the same op in all ranks |
 //! | [`merge`](mod@merge) | unites datasets, each part once |
 //! | `file` | writes files that are whole or not there |
+//! | `footer` | checks what a Parquet file says of itself |
+//! | [`gaps`] | what is incomplete, in words |
+//! | [`own`] | which files are a dataset's own |
 //! | [`steps`] | places at which tests kill a writer |
 //! | [`error`] | the error type |
 //!
@@ -28,6 +31,10 @@
 //! that nobody lists. Nothing outside of a dataset is read, whatever its files say.
 #![forbid(unsafe_code)]
 
+// `footer` is included by another program too, for which this is another crate.
+#[cfg(feature = "write")]
+extern crate self as dataset;
+
 #[cfg(feature = "write")]
 mod calls;
 pub mod error;
@@ -36,11 +43,15 @@ pub mod export;
 #[cfg(feature = "write")]
 mod file;
 #[cfg(feature = "write")]
+mod footer;
+pub mod gaps;
+#[cfg(feature = "write")]
 mod keys;
 pub mod layout;
 #[cfg(feature = "write")]
 pub mod merge;
 pub mod open;
+pub mod own;
 #[cfg(feature = "write")]
 mod rows;
 pub mod schema;
@@ -50,8 +61,9 @@ pub mod steps;
 pub use error::{Error, Result};
 #[cfg(feature = "write")]
 pub use export::{Exported, Options, export};
+pub use gaps::Gap;
 pub use layout::{Member, Part};
 #[cfg(feature = "write")]
 pub use merge::{Merged, merge};
-pub use open::{Dataset, Gap};
+pub use open::Dataset;
 pub use schema::Table;

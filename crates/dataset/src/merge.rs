@@ -10,7 +10,7 @@
 //! changes nothing. Memory holds some thousands of rows of each file that has several ranks; files of one
 //! rank are opened one after another.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::path::Path;
 use std::sync::Arc;
@@ -27,9 +27,10 @@ use parquet::arrow::arrow_reader::{
 use crate::error::{Error, Result};
 use crate::export::write_part;
 use crate::file::{TableWriter, replace};
+use crate::gaps::{self, Gap};
 use crate::keys::hash_of;
 use crate::layout::{self, DATASET_NAME, Member, PART_SCHEMA, PARTS_NAME, Part};
-use crate::open::{Dataset, Gap, place};
+use crate::open::{Dataset, place};
 use crate::schema::Table;
 use crate::steps::step;
 
@@ -68,36 +69,44 @@ pub fn merge(datasets: &[Dataset], out: &Path) -> Result<Merged> {
         }
     }
     merged.gaps.retain(|gap| match gap {
-        Gap::NoPart { run, rank } => !chosen.keys().any(|id| (id.0, id.1) == (run, *rank)),
+        // Of all datasets together, below.
+        Gap::NoPart { .. } | Gap::Several { .. } => false,
         Gap::Broken { run, rank, part, .. } => !chosen.contains_key(&(&**run, *rank, &**part)),
         Gap::Unreadable { .. } => true,
     });
+    let of_ranks = gaps::of_ranks(chosen.values().map(|(member, ..)| *member), &merged.gaps);
+    merged.gaps.extend(of_ranks);
     merged.gaps.sort();
     merged.gaps.dedup();
     let all: Vec<(&Member, &Dataset, &Part)> = chosen.into_values().collect();
     for run in all.chunk_by(|a, b| a.0.run == b.0.run) {
-        let mut counters: Vec<String> =
-            run.iter().flat_map(|(_, _, part)| part.counters.clone()).collect();
-        counters.sort();
-        counters.dedup();
+        // A thousand ranks have the same ones.
+        let counters: BTreeSet<&String> =
+            run.iter().flat_map(|(_, _, part)| &part.counters).collect();
+        let counters: Vec<String> = counters.into_iter().cloned().collect();
         let members: Vec<Member> = run.iter().map(|(member, ..)| (*member).clone()).collect();
-        let mut files = BTreeMap::new();
-        let below = layout::run_directory(&members[0].run);
+        let schema = PART_SCHEMA.to_owned();
+        let mut part = Part { schema, members, counters, files: BTreeMap::new() };
+        if let Some(why) = part.problem() {
+            let path = out.join(PARTS_NAME);
+            return Err(Error::Unknown { path, why: format!("the merged part: {why}") });
+        }
+        let below = layout::run_directory(&part.members[0].run);
         for table in Table::ALL {
             let within = format!("{table}/{below}");
-            let schema = table.schema(&counters);
+            let schema = table.schema(&part.counters);
             let mut writer = TableWriter::create(&out.join(&within), table, schema.clone())?;
             copy(run, table, schema, &mut writer)?;
             let written = writer.finish(&within, |hash| format!("part-{hash}.parquet"))?;
             if let Some(file) = written {
-                files.insert(table.name().to_owned(), file);
+                part.files.insert(table.name().to_owned(), file);
             }
         }
-        let texts: Vec<String> = members.iter().map(|m| format!("{} {}", m.rank, m.part)).collect();
+        let texts: Vec<String> =
+            part.members.iter().map(|m| format!("{} {}", m.rank, m.part)).collect();
         let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
         let name = format!("part-{}.json", hash_of(&texts));
-        merged.members.extend(members.iter().cloned());
-        let part = Part { schema: PART_SCHEMA.to_owned(), members, counters, files };
+        merged.members.extend(part.members.iter().cloned());
         write_part(&out.join(PARTS_NAME).join(&below).join(name), &part)?;
     }
     replace(&out.join(DATASET_NAME), &layout::dataset_json())?;
@@ -144,24 +153,30 @@ fn copy(
     out: &mut TableWriter,
 ) -> Result<()> {
     // By the address of the part, which stays while it is borrowed.
-    let mut open: BTreeMap<*const Part, Source> = BTreeMap::new();
+    let mut open: BTreeMap<*const Part, Source<'_>> = BTreeMap::new();
     let mut pending = Pending { rows: 0, batches: Vec::new(), schema: schema.clone() };
     for (member, dataset, part) in run {
         let Some(file) = part.files.get(table.name()) else { continue };
         let source = match open.entry(std::ptr::from_ref(*part)) {
             std::collections::btree_map::Entry::Occupied(known) => known.into_mut(),
             std::collections::btree_map::Entry::Vacant(new) => {
-                let path = place(&dataset.dir, file).ok_or_else(|| Error::Unknown {
-                    path: dataset.dir.join(DATASET_NAME),
-                    why: format!("{:?} is not a place inside of it", file.path),
-                })?;
-                new.insert(Source::open(&path, table, &schema)?)
+                let path =
+                    place(&dataset.dir, table.name(), file).ok_or_else(|| Error::Unknown {
+                        path: dataset.dir.join(DATASET_NAME),
+                        why: format!("{:?} is not a place inside of it", file.path),
+                    })?;
+                new.insert(Source::open(&path, table, &schema, part)?)
             }
         };
         source.each(member, |batch| pending.push(batch, out))?;
-        if part.members.len() == 1 {
-            open.remove(&std::ptr::from_ref(*part));
+        if part.members.len() == 1
+            && let Some(source) = open.remove(&std::ptr::from_ref(*part))
+        {
+            source.finish()?;
         }
+    }
+    for source in open.into_values() {
+        source.finish()?;
     }
     pending.flush(out)
 }
@@ -202,7 +217,7 @@ impl Pending {
 }
 
 /// A file that is read from its begin to its end.
-struct Source {
+struct Source<'a> {
     path: std::path::PathBuf,
     reader: ParquetRecordBatchReader,
     /// For each column of the result, its place in the file.
@@ -210,10 +225,12 @@ struct Source {
     schema: SchemaRef,
     /// The rest of the batch that was read last.
     rest: Option<RecordBatch>,
+    /// The members of its part whose rows may follow.
+    members: &'a [Member],
 }
 
-impl Source {
-    fn open(path: &Path, table: Table, schema: &SchemaRef) -> Result<Self> {
+impl<'a> Source<'a> {
+    fn open(path: &Path, table: Table, schema: &SchemaRef, part: &'a Part) -> Result<Self> {
         let failed = |e| Error::parquet(path)(e);
         let file = File::open(path).map_err(Error::io("open", path))?;
         let options = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
@@ -244,7 +261,8 @@ impl Source {
         };
         let places = schema.fields().iter().map(place).collect::<Result<Vec<_>>>()?;
         let reader = builder.build().map_err(failed)?;
-        Ok(Self { path: path.to_owned(), reader, places, schema: schema.clone(), rest: None })
+        let (path, schema) = (path.to_owned(), schema.clone());
+        Ok(Self { path, reader, places, schema, rest: None, members: &part.members })
     }
 
     /// The next rows; `None` at the end.
@@ -262,7 +280,35 @@ impl Source {
             }
         };
         let columns = self.places.iter().zip(self.schema.fields()).map(column).collect();
-        RecordBatch::try_new(self.schema.clone(), columns).map(Some).map_err(failed)
+        let batch = RecordBatch::try_new(self.schema.clone(), columns).map_err(failed)?;
+        self.check(&batch)?;
+        Ok(Some(batch))
+    }
+
+    /// Checks that each row is of a member of the part, in the order of the members. So no row is skipped
+    /// that somebody would miss.
+    fn check(&mut self, batch: &RecordBatch) -> Result<()> {
+        let id = ids(batch);
+        for row in 0..batch.num_rows() {
+            let id = id(row);
+            while self.members.first().is_some_and(|member| of(member) < id) {
+                self.members = &self.members[1..];
+            }
+            if self.members.first().is_none_or(|member| of(member) != id) {
+                let why = format!(
+                    "it has rows of rank {} of run {}, recording {}, at a place where its part has none",
+                    id.1, id.0, id.2
+                );
+                return Err(Error::Unknown { path: self.path.clone(), why });
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads the rest, which nobody wants, so that it is checked as well.
+    fn finish(mut self) -> Result<()> {
+        while self.next()?.is_some() {}
+        Ok(())
     }
 
     /// Hands over the rows of a member. Rows of earlier members, which nobody wants, are skipped.
@@ -272,13 +318,8 @@ impl Source {
         mut take: impl FnMut(RecordBatch) -> Result<()>,
     ) -> Result<()> {
         while let Some(batch) = self.next()? {
-            let (run, rank, part) = (
-                batch.column(0).as_string::<i32>(),
-                batch.column(1).as_primitive::<Int32Type>(),
-                batch.column(2).as_string::<i32>(),
-            );
-            let id = |row: usize| (run.value(row), i64::from(rank.value(row)), part.value(row));
-            let wanted = (&*member.run, i64::from(member.rank), &*member.part);
+            let id = ids(&batch);
+            let wanted = of(member);
             let first = (0..batch.num_rows()).find(|row| id(*row) >= wanted);
             let Some(first) = first else { continue };
             let end = (first..batch.num_rows()).find(|row| id(*row) != wanted);
@@ -293,4 +334,19 @@ impl Source {
         }
         Ok(())
     }
+}
+
+/// Of whom each row is.
+fn ids<'a>(batch: &'a RecordBatch) -> impl Fn(usize) -> (&'a str, i64, &'a str) {
+    let (run, rank, part) = (
+        batch.column(0).as_string::<i32>(),
+        batch.column(1).as_primitive::<Int32Type>(),
+        batch.column(2).as_string::<i32>(),
+    );
+    move |row| (run.value(row), i64::from(rank.value(row)), part.value(row))
+}
+
+/// The same of a member.
+fn of(member: &Member) -> (&str, i64, &str) {
+    (&member.run, member.rank.into(), &member.part)
 }

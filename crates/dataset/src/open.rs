@@ -1,11 +1,12 @@
 //! Opens a dataset, and finds what is incomplete in it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
+use crate::gaps::{self, Gap};
 use crate::layout::{
     DATASET_NAME, DATASET_SCHEMA, File, Member, PART_SCHEMA, PARTS_NAME, Part, components,
 };
@@ -25,44 +26,28 @@ pub struct Dataset {
     pub gaps: Vec<Gap>,
 }
 
-/// What is missing in a dataset.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Gap {
-    /// A rank of a run of which nothing is there, although the run had so many ranks.
-    NoPart {
-        /// The run.
-        run: String,
-        /// The rank.
-        rank: u32,
-    },
-    /// A part that is left out, because one of its files is not what the part says.
-    Broken {
-        /// The run.
-        run: String,
-        /// The rank.
-        rank: u32,
-        /// The id of the recording.
-        part: String,
-        /// The file, and what is wrong with it.
-        why: String,
-    },
-    /// A file of the directory of parts that says nothing.
-    Unreadable {
-        /// The file, and why.
-        why: String,
-    },
-}
+/// Says why a file of a table is not what its part says, of a file that has the size that the part says.
+pub type Check<'a> = &'a dyn Fn(&Path, Table, &File, &Part) -> Option<String>;
 
 impl Dataset {
     /// Opens a dataset. Nothing is changed.
     ///
     /// # Errors
     /// It is not a dataset, or of another version.
+    #[cfg(feature = "write")]
     pub fn open(dir: &Path) -> Result<Self> {
+        Self::open_with(dir, &crate::footer::problem)
+    }
+
+    /// Opens a dataset with another Parquet library.
+    ///
+    /// # Errors
+    /// It is not a dataset, or of another version.
+    pub fn open_with(dir: &Path, check: Check<'_>) -> Result<Self> {
         check_version(dir)?;
         let mut found = Self { dir: dir.to_owned(), ..Self::default() };
         let mut files = Vec::new();
-        find_parts(&dir.join(PARTS_NAME), 0, &mut files)?;
+        find_parts(&dir.join(PARTS_NAME), 0, &mut files, &mut found.gaps)?;
         files.sort();
         let mut taken: BTreeSet<(String, u32, String)> = BTreeSet::new();
         for path in files {
@@ -73,7 +58,12 @@ impl Dataset {
                     continue;
                 }
             };
-            let broken = part.files.values().find_map(|file| problem(dir, file));
+            let broken = part.files.iter().find_map(|(name, file)| {
+                problem(dir, name, file).or_else(|| {
+                    let (table, path) = (Table::parse(name)?, place(dir, name, file)?);
+                    check(&path, table, file, &part)
+                })
+            });
             if let Some(why) = broken {
                 for member in &part.members {
                     let (run, rank) = (member.run.clone(), member.rank);
@@ -92,7 +82,9 @@ impl Dataset {
             found.parts.push(part);
         }
         found.parts.sort_by(|a, b| a.members.first().cmp(&b.members.first()));
-        found.find_missing_ranks();
+        let of_ranks =
+            gaps::of_ranks(found.parts.iter().flat_map(|part| &part.members), &found.gaps);
+        found.gaps.extend(of_ranks);
         found.gaps.sort();
         Ok(found)
     }
@@ -107,27 +99,6 @@ impl Dataset {
     /// The files of a table.
     pub fn files(&self, table: Table) -> impl Iterator<Item = &File> {
         self.parts.iter().filter_map(move |part| part.files.get(table.name()))
-    }
-
-    fn find_missing_ranks(&mut self) {
-        let mut runs: BTreeMap<String, (u32, BTreeSet<u32>)> = BTreeMap::new();
-        for member in self.parts.iter().flat_map(|part| &part.members) {
-            let run = runs.entry(member.run.clone()).or_default();
-            run.0 = run.0.max(member.world_size.unwrap_or(0));
-            run.1.insert(member.rank);
-        }
-        for gap in &self.gaps {
-            // It is named already.
-            if let Gap::Broken { run, rank, .. } = gap {
-                runs.entry(run.clone()).or_default().1.insert(*rank);
-            }
-        }
-        for (run, (size, ranks)) in runs {
-            // A size that nobody can have had names no ranks.
-            for rank in (0..size.min(1 << 20)).filter(|rank| !ranks.contains(rank)) {
-                self.gaps.push(Gap::NoPart { run: run.clone(), rank });
-            }
-        }
     }
 }
 
@@ -184,12 +155,22 @@ pub(crate) fn read_part(path: &Path) -> Result<Part> {
     if part.files.keys().any(|name| Table::parse(name).is_none()) {
         return Err(unknown("it has a table that this version does not know".to_owned()));
     }
+    if let Some(why) = part.problem() {
+        return Err(unknown(why));
+    }
     part.members.sort();
     Ok(part)
 }
 
-/// Finds the JSON files below the directory of parts, which are at most two directories deep.
-fn find_parts(dir: &Path, depth: u32, found: &mut Vec<PathBuf>) -> Result<()> {
+/// Finds the JSON files below the directory of parts, which are at most two directories deep. What is
+/// neither a file nor a directory is not read, and named.
+fn find_parts(dir: &Path, depth: u32, found: &mut Vec<PathBuf>, gaps: &mut Vec<Gap>) -> Result<()> {
+    let not_read =
+        |path: &Path| Gap::Unreadable { why: format!("{}: not a regular file", path.display()) };
+    if dir.symlink_metadata().is_ok_and(|found| !found.is_dir()) {
+        gaps.push(not_read(dir));
+        return Ok(());
+    }
     let entries = match fs::read_dir(dir) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
         other => other.map_err(Error::io("read", dir))?,
@@ -200,8 +181,10 @@ fn find_parts(dir: &Path, depth: u32, found: &mut Vec<PathBuf>) -> Result<()> {
         let kind = entry.file_type().map_err(Error::io("read", &path))?;
         let name = name.to_string_lossy();
         if kind.is_dir() && depth < 2 {
-            find_parts(&path, depth + 1, found)?;
-        } else if kind.is_file() && name.starts_with("part-") && name.ends_with(".json") {
+            find_parts(&path, depth + 1, found, gaps)?;
+        } else if !kind.is_file() {
+            gaps.push(not_read(&path));
+        } else if name.starts_with("part-") && name.ends_with(".json") {
             found.push(path);
         }
     }
@@ -210,14 +193,14 @@ fn find_parts(dir: &Path, depth: u32, found: &mut Vec<PathBuf>) -> Result<()> {
 
 /// Whether a file is there with the size that its part says.
 #[cfg(feature = "write")]
-pub(crate) fn is_there(dir: &Path, file: &File) -> bool {
-    problem(dir, file).is_none()
+pub(crate) fn is_there(dir: &Path, table: &str, file: &File) -> bool {
+    problem(dir, table, file).is_none()
 }
 
 /// Why a file is not what its part says.
-fn problem(dir: &Path, file: &File) -> Option<String> {
-    let Some(path) = place(dir, file) else {
-        return Some(format!("{:?} is not a place inside of the dataset", file.path));
+fn problem(dir: &Path, table: &str, file: &File) -> Option<String> {
+    let Some(path) = place(dir, table, file) else {
+        return Some(format!("{:?} is not a place inside of the dataset's {table}", file.path));
     };
     match path.symlink_metadata() {
         Err(e) => Some(format!("{}: {e}", file.path)),
@@ -229,10 +212,12 @@ fn problem(dir: &Path, file: &File) -> Option<String> {
     }
 }
 
-/// Where a file is; `None` if that is outside of the dataset, or behind a link.
-pub(crate) fn place(dir: &Path, file: &File) -> Option<PathBuf> {
+/// Where a file of a table is; `None` if that is outside of the table's directory, or behind a link.
+pub(crate) fn place(dir: &Path, table: &str, file: &File) -> Option<PathBuf> {
     let mut path = dir.to_owned();
-    for name in components(&file.path)? {
+    let names = components(&file.path)?;
+    let is_of_table = names.len() > 1 && names.first() == Some(&table);
+    for name in Some(names).filter(|_| is_of_table && file.path.ends_with(".parquet"))? {
         // Of the last one, the caller finds out what it is.
         if path != dir && path.symlink_metadata().is_ok_and(|found| found.is_symlink()) {
             return None;

@@ -5,11 +5,12 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use ::dataset::open::is_dataset;
-use ::dataset::{Dataset, Gap, Merged, merge};
+use ::dataset::own::foreign;
+use ::dataset::{Dataset, Merged, merge};
 
 use crate::failure::Failure;
 use crate::stage::Stage;
-use crate::terminal::{Kind, say, stdout, visible};
+use crate::terminal::{Kind, say, stdout};
 use crate::view::rights::{Needs, confine};
 use crate::view::units::plural;
 use crate::whole::directory;
@@ -20,11 +21,13 @@ const MOST_NAMED: usize = 20;
 /// Unites these datasets, and the one that is at `output` already.
 pub fn main(inputs: &[PathBuf], output: &Path) -> Result<ExitCode, Failure> {
     let mut all: Vec<&Path> = inputs.iter().map(PathBuf::as_path).collect();
-    if output.symlink_metadata().is_ok() {
+    let is_replaced = output.symlink_metadata().is_ok();
+    if is_replaced {
         if !is_dataset(output) {
             let why = format!("{} already exists and is not a dataset", output.display());
             return Err(Failure::new(why).hint("choose another place with -o DIR"));
         }
+        only_its_own(output)?;
         all.push(output);
     }
     let failed = |e| Failure::new(format!("create {}: {e}", output.display()));
@@ -39,15 +42,39 @@ pub fn main(inputs: &[PathBuf], output: &Path) -> Result<ExitCode, Failure> {
             );
             let opened: Result<Vec<Dataset>, _> =
                 all.iter().map(|dir| Dataset::open(dir)).collect();
-            merge(&opened.map_err(Failure::new)?, stage.path()).map_err(Failure::new)
+            let opened = opened.map_err(Failure::new)?;
+            let merged = merge(&opened, stage.path()).map_err(Failure::new)?;
+            // What is there now would be gone.
+            let replaced = opened.last().filter(|_| is_replaced);
+            let lost = replaced.and_then(|old| {
+                old.gaps.iter().find(|gap| gap.is_left_out() && merged.gaps.contains(gap))
+            });
+            match lost {
+                Some(gap) => {
+                    let why = format!("{} is not replaced: {gap}", output.display());
+                    Err(Failure::new(why)
+                        .hint("choose another place with -o DIR, or remove that part yourself"))
+                }
+                None => Ok(merged),
+            }
         });
         merging.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     })?;
+    if merged.members.is_empty() {
+        let mut why = format!("create {}: the datasets have no recordings", output.display());
+        if let Some(gap) = merged.gaps.first() {
+            why.push_str(&format!("; {gap}"));
+        }
+        return Err(Failure::new(why));
+    }
+    if is_replaced {
+        only_its_own(output)?;
+    }
     ::dataset::merge::settle(stage.path(), output).map_err(Failure::new)?;
     // What was there before is where the new one was made, and goes with it.
     drop(stage);
     for gap in merged.gaps.iter().take(MOST_NAMED) {
-        say!("{}", in_words(gap));
+        say!("{gap}");
     }
     if merged.gaps.len() > MOST_NAMED {
         say!("and {} more gaps", merged.gaps.len() - MOST_NAMED);
@@ -65,14 +92,14 @@ pub fn main(inputs: &[PathBuf], output: &Path) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What is missing.
-fn in_words(gap: &Gap) -> String {
-    let text = match gap {
-        Gap::NoPart { run, rank } => format!("run {run}: rank {rank} is missing"),
-        Gap::Broken { run, rank, why, .. } => {
-            format!("run {run}: rank {rank} is incomplete and left out: {why}")
+/// Refuses to replace a directory that has files of somebody else.
+fn only_its_own(output: &Path) -> Result<(), Failure> {
+    match foreign(output).map_err(Failure::new)? {
+        None => Ok(()),
+        Some(found) => {
+            let (output, found) = (output.display(), found.display());
+            let why = format!("{output} is not replaced: {found} in it is not a dataset's own");
+            Err(Failure::new(why).hint("choose another place with -o DIR"))
         }
-        Gap::Unreadable { why } => format!("left out: {why}"),
-    };
-    visible(&text).into_owned()
+    }
 }

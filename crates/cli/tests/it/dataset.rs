@@ -208,6 +208,33 @@ fn datasets_are_merged_where_they_are() {
     let mixed = run(&["merge", "-o", "x", path, profile.to_str().unwrap()]);
     let said = String::from_utf8(mixed.stderr).unwrap();
     assert!(said.contains("some inputs are profiles, and some are datasets"), "{said}");
+    // What merging would lose stays.
+    let mine = a.join("notes.txt");
+    std::fs::write(&mine, "x").unwrap();
+    let refused = run(&["merge", "-o", path, path]);
+    let said = String::from_utf8(refused.stderr).unwrap();
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(said.contains("is not replaced: notes.txt in it is not a dataset's own"), "{said}");
+    std::fs::remove_file(&mine).unwrap();
+    let newer = a.join("parts/run=r/part-newer.json");
+    std::fs::write(&newer, r#"{"schema":"counterpoint.dataset_part/2"}"#).unwrap();
+    let refused = run(&["merge", "-o", path, path]);
+    let said = String::from_utf8(refused.stderr).unwrap();
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(said.contains("is not replaced: left out: ") && said.contains("_part/2"), "{said}");
+    std::fs::remove_file(&newer).unwrap();
+    let stats = a.join("stats/run=r");
+    let file = std::fs::read_dir(stats).unwrap().next().unwrap().unwrap().path();
+    let bytes = std::fs::read(&file).unwrap();
+    std::fs::write(&file, &bytes[..bytes.len() / 2]).unwrap();
+    let refused = run(&["merge", "-o", path, path]);
+    let said = String::from_utf8(refused.stderr).unwrap();
+    assert!(said.contains("is not replaced: run r: rank 0 is incomplete"), "{said}");
+    let nowhere = scratch.join("elsewhere");
+    let refused = run(&["merge", "-o", nowhere.to_str().unwrap(), path]);
+    let said = String::from_utf8(refused.stderr).unwrap();
+    assert!(said.contains("the datasets have no recordings; run r: rank 0"), "{said}");
+    assert!(!nowhere.exists());
     let json: Value =
         serde_json::from_slice(&std::fs::read(a.join("dataset.json")).unwrap()).unwrap();
     assert_eq!(json["schema"], "counterpoint.dataset/1");

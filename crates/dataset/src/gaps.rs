@@ -1,0 +1,188 @@
+//! What is incomplete in a dataset, in words. Ranks are counted and named as ranges: a run may lack a million.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use crate::layout::Member;
+
+/// Ranges of ranks that are named one by one.
+const MOST_NAMED: usize = 16;
+
+/// What is missing in a dataset, or would be misread.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Gap {
+    /// Ranks of a run of which nothing is there, although the run had so many ranks.
+    NoPart {
+        /// The run.
+        run: String,
+        /// The number of its ranks.
+        size: u32,
+        /// The ranks.
+        ranks: Ranks,
+    },
+    /// Ranks of which several recordings are in one run: sums over a rank add them up.
+    Several {
+        /// The run.
+        run: String,
+        /// The ranks.
+        ranks: Ranks,
+    },
+    /// A part that is left out, because one of its files is not what the part says.
+    Broken {
+        /// The run.
+        run: String,
+        /// The rank.
+        rank: u32,
+        /// The id of the recording.
+        part: String,
+        /// The file, and what is wrong with it.
+        why: String,
+    },
+    /// A file of the directory of parts that says nothing.
+    Unreadable {
+        /// The file, and why.
+        why: String,
+    },
+}
+
+impl Gap {
+    /// Whether something is in the dataset that nobody can read.
+    pub fn is_left_out(&self) -> bool {
+        matches!(self, Self::Broken { .. } | Self::Unreadable { .. })
+    }
+}
+
+impl fmt::Display for Gap {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoPart { run, size, ranks } => {
+                let count = ranks.count();
+                let are = if count == 1 { "is" } else { "are" };
+                write!(f, "run {run}: {count} of {size} ranks {are} missing: {ranks}")
+            }
+            Self::Several { run, ranks } => {
+                let count = ranks.count();
+                let have = if count == 1 { "rank has" } else { "ranks have" };
+                write!(
+                    f,
+                    "run {run}: {count} {have} several recordings, which sums add up: {ranks}"
+                )
+            }
+            Self::Broken { run, rank, why, .. } => {
+                write!(f, "run {run}: rank {rank} is incomplete and left out: {why}")
+            }
+            Self::Unreadable { why } => write!(f, "left out: {why}"),
+        }
+    }
+}
+
+/// Ranks as ranges, each with its first and its last one, in their order.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Ranks(pub Vec<(u32, u32)>);
+
+impl Ranks {
+    /// The number of ranks.
+    pub fn count(&self) -> u64 {
+        self.0.iter().map(|(first, last)| u64::from(last - first) + 1).sum()
+    }
+
+    /// Those below `size` that are not among these.
+    fn without(size: u32, there: &BTreeSet<u32>) -> Self {
+        let mut ranges = Vec::new();
+        let mut next = 0;
+        for rank in there.range(..size) {
+            if next < *rank {
+                ranges.push((next, rank - 1));
+            }
+            next = rank + 1;
+        }
+        if next < size {
+            ranges.push((next, size - 1));
+        }
+        Self(ranges)
+    }
+
+    fn of(ranks: impl Iterator<Item = u32>) -> Self {
+        let mut ranges: Vec<(u32, u32)> = Vec::new();
+        for rank in ranks {
+            match ranges.last_mut() {
+                Some((_, last)) if rank.checked_sub(1) == Some(*last) => *last = rank,
+                _ => ranges.push((rank, rank)),
+            }
+        }
+        Self(ranges)
+    }
+}
+
+impl fmt::Display for Ranks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (at, (first, last)) in self.0.iter().take(MOST_NAMED).enumerate() {
+            let comma = if at == 0 { "" } else { ", " };
+            match first == last {
+                true => write!(f, "{comma}{first}")?,
+                false => write!(f, "{comma}{first} to {last}")?,
+            }
+        }
+        match self.0.len().saturating_sub(MOST_NAMED) {
+            0 => Ok(()),
+            more => write!(f, ", and {more} more ranges"),
+        }
+    }
+}
+
+/// Which ranks are missing, and which are there several times. What is in `named` is not missing.
+pub(crate) fn of_ranks<'a>(members: impl Iterator<Item = &'a Member>, named: &[Gap]) -> Vec<Gap> {
+    #[derive(Default)]
+    struct Run {
+        size: u32,
+        there: BTreeSet<u32>,
+        several: BTreeSet<u32>,
+    }
+    let mut runs: BTreeMap<String, Run> = BTreeMap::new();
+    for member in members {
+        let run = runs.entry(member.run.clone()).or_default();
+        run.size = run.size.max(member.world_size.unwrap_or(0));
+        if !run.there.insert(member.rank) {
+            run.several.insert(member.rank);
+        }
+    }
+    for gap in named {
+        if let Gap::Broken { run, rank, .. } = gap {
+            runs.entry(run.clone()).or_default().there.insert(*rank);
+        }
+    }
+    let mut found = Vec::new();
+    for (run, Run { size, there, several }) in runs {
+        let missing = Ranks::without(size, &there);
+        if !missing.0.is_empty() {
+            found.push(Gap::NoPart { run: run.clone(), size, ranks: missing });
+        }
+        let several = Ranks::of(several.into_iter());
+        if !several.0.is_empty() {
+            found.push(Gap::Several { run, ranks: several });
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranks_are_counted_and_named_as_ranges() {
+        let member = |rank| Member { rank, world_size: Some(1 << 20), ..Member::default() };
+        let members = [member(0), member(1), member(1), member(4), member(5), member(5)];
+        let found: Vec<String> =
+            of_ranks(members.iter(), &[]).iter().map(|gap| gap.to_string()).collect();
+        let expected = [
+            "run : 1048572 of 1048576 ranks are missing: 2 to 3, 6 to 1048575",
+            "run : 2 ranks have several recordings, which sums add up: 1, 5",
+        ];
+        assert_eq!(found, expected);
+        let even: Vec<Member> = (0..500).map(|rank| member(2 * rank)).collect();
+        let found = of_ranks(even.iter(), &[])[0].to_string();
+        assert!(found.contains("1048076 of 1048576 ranks"), "{found}");
+        assert!(found.ends_with(", 29, 31, and 484 more ranges"), "{found}");
+    }
+}
