@@ -198,7 +198,7 @@ impl Line {
         if objects.any(is_other) {
             return Some(Plan::Cannot("the output is not a regular file".to_owned()));
         }
-        inputs.iter().any(|word| is_missing(word)).then_some(Plan::Nothing)
+        inputs.iter().any(is_missing).then_some(Plan::Nothing)
     }
 
     fn links(&self) -> bool {

@@ -315,7 +315,6 @@ fn left_to_clang(program: &Path, clang: &Path, folder: &Path) {
     fs::write(folder.join("inline.c"), inline).unwrap();
     for (words, why) in [
         (&["-c", "a.c", "-o", "null"][..], "the output is not a regular file"),
-        (&["-c", "a.c", "-o", "/dev/null"], "the output is not a regular file"),
         (&["-c", "a.c", "-o", ""], "the output has no name"),
         (&["-c", "a.c", "-o"], "what -o does"),
         (&["-c", "a.c", "missing.o"], "it has files for the linker"),
