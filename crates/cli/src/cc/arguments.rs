@@ -44,12 +44,21 @@ impl Word {
         let known = |list: &[&str]| list.iter().any(|begin| self.begins(begin));
         match &self.value {
             Some(value) if self.is("-Xclang") => {
-                INNER.iter().any(|inner| value == inner) || value.as_bytes().starts_with(b"+")
+                // Without a dash it is the value of the one before.
+                INNER.iter().any(|inner| value == inner) || !value.as_bytes().starts_with(b"-")
             }
             Some(_) => true,
             None if WHOLE.iter().any(|whole| self.is(whole)) => true,
             // Its value is missing.
             None if WITH_VALUE.iter().any(|name| self.is(name)) => false,
+            // Flags of distributions define a macro so.
+            None if self.begins("-Wp,") => {
+                let words = self.text.to_string_lossy();
+                words
+                    .split(',')
+                    .skip(1)
+                    .all(|word| word.starts_with("-D") || word.starts_with("-U"))
+            }
             None => known(JOINED) && !known(UNKNOWN),
         }
     }
@@ -187,7 +196,8 @@ impl Line {
         let (options, inputs): (Vec<_>, Vec<_>) =
             self.words.iter().partition(|word| word.kind == Kind::Option);
         // Headers may be in a folder of headers: a missing one is not known.
-        let headers = options.iter().filter(|word| word.is("-include") || word.is("-imacros"));
+        let names = ["-include", "-imacros", "-Xclang"];
+        let headers = options.iter().filter(|word| names.iter().any(|name| word.is(name)));
         let read = headers.filter_map(|word| word.value.as_ref());
         let read = read.chain(inputs.iter().map(|word| &word.text)).map(Path::new);
         let of_kernel = |path: &Path| path.starts_with("/dev") || path.starts_with("/proc");
@@ -443,6 +453,9 @@ mod tests {
             ("-c a.c x.o", "it has files for"),
             ("-c a.c -o", "what -o does in"),
             ("-c a.c -D", "what -D does in"),
+            ("-c a.c -Wp,-U_FORTIFY_SOURCE,-D_FORTIFY_SOURCE=2", "a.o"),
+            ("-c a.c -Xclang -include-pch -Xclang a.pch", "a.o"),
+            ("-c a.c -Wp,-DX,-MD,w.d", "what -Wp,-DX,-MD,w.d does in"),
             ("-c a.c -Wp,-MD,w.d", "what -Wp,-MD,w.d does in"),
             ("-c a.c -iwithsysroot b.c", "what -iwithsysroot does in"),
             ("-c a.c --std c11", "what --std does in"),

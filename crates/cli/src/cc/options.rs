@@ -123,10 +123,9 @@ pub const JOINED: &[&str] = &[
     "--param=",
 ];
 
-/// What begins like a known option, and is none: preprocessing through the back door, modules, and options whose value
+/// What begins like a known option, and is none: modules, and options whose value
 /// is in the next word.
 pub const UNKNOWN: &[&str] = &[
-    "-Wp,",
     "-fmodule",
     "-fcxx-modules",
     "-fproc-stat-report",
@@ -142,8 +141,9 @@ pub const UNKNOWN: &[&str] = &[
     "-output",
 ];
 
-/// What `-Xclang` may hand on, beside `+FEATURE`.
-pub const INNER: &[&str] = &["-target-feature", "-disable-O0-optnone"];
+/// What `-Xclang` may hand on, beside values. CMake names precompiled headers so.
+pub const INNER: &[&str] =
+    &["-target-feature", "-disable-O0-optnone", "-include", "-include-pch", "-fno-pch-timestamp"];
 
 /// Variables that change what clang does with its command line, or have it write another file.
 pub const VARIABLES: &[&str] = &[
@@ -179,6 +179,7 @@ pub const FIRST_ONLY: &[&str] = &[
     "-trigraphs",
     "-nostdinc",
     "-fprofile",
+    "-Wp,",
 ];
 
 /// Options with which clang compiles nothing.
