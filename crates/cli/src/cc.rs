@@ -4,18 +4,21 @@
 //!  a command line of clang
 //!     │ arguments.rs: what does it ask for?
 //!     ├─ no source file is compiled (-E, -M, linking, …) ──────────────► clang, with the same arguments
-//!     ├─ something that cannot be instrumented (-S, -flto, …): a line ─► clang, with the same arguments
+//!     ├─ something that cannot be instrumented (-S, -flto, …), or an option that is not known: a line ─► clang, with the same arguments
 //!     └─ for each source file (compile.rs):
 //!          clang … -S -emit-llvm -o -  ─►  text  ─►  ir::instrument  ─►  clang … -x ir - -c -o OBJECT
 //!        and, without -c, clang with objects in place of the sources, which links
 //! ```
 //!
 //! A build must never fail because of us. Errors and warnings are those of the first step, which has all of
-//! the user's options. If a text cannot be instrumented, or clang does not accept it afterwards, the second step
-//! gets the text as it was, and one line says so.
+//! the user's options. They are shown at the end: if the second step says something that the first one did not (a stack
+//! frame is too large, the assembler finds an error), clang compiles everything again as if we were not there. If a text
+//! cannot be instrumented, or clang does not accept it afterwards, the second step gets the text as it was, and one line
+//! says so.
 
 mod arguments;
 mod compile;
+mod options;
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::process::CommandExt;
@@ -23,7 +26,7 @@ use std::path::Path;
 use std::process::{Command, ExitCode};
 
 use self::arguments::{Line, Plan};
-use crate::compiler::{Language, find, is_clang};
+use crate::compiler::{Language, end_if_interrupted, find, is_clang};
 use crate::failure::Failure;
 use crate::terminal::say;
 
@@ -96,16 +99,24 @@ fn compile(language: Language, mut words: Vec<OsString>) -> Result<ExitCode, Fai
         // A response file that cannot be read: clang says so.
         Err(_) => return Err(become_compiler(&compiler, &words)),
     };
-    match line.plan() {
+    let plan = match line.plan() {
+        Plan::Compile(steps) => line.stopped_by_files(&steps).unwrap_or(Plan::Compile(steps)),
+        plan => plan,
+    };
+    match plan {
         Plan::Nothing => Err(become_compiler(&compiler, &words)),
         Plan::Cannot(why) => {
             say!("not instrumented: {}: {why}", line.sources());
             Err(become_compiler(&compiler, &words))
         }
-        Plan::Compile(steps) => match compile::run(&compiler, &line, &steps)? {
-            compile::Done::Ended(code) => Ok(code),
-            compile::Done::Untouched => Err(become_compiler(&compiler, &words)),
-        },
+        Plan::Compile(steps) => {
+            let done = compile::run(&compiler, &line, &steps);
+            end_if_interrupted();
+            match done? {
+                compile::Done::Ended(code) => Ok(code),
+                compile::Done::Untouched => Err(become_compiler(&compiler, &words)),
+            }
+        }
     }
 }
 
@@ -114,7 +125,9 @@ fn is_program(word: &OsStr) -> bool {
     let name = Path::new(word).file_name().and_then(OsStr::to_str).unwrap_or_default();
     let stem = name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '-' || c == '.');
     ["clang", "clang++", "gcc", "g++", "cc", "c++"].iter().any(|known| {
-        stem.strip_suffix(known).is_some_and(|prefix| prefix.is_empty() || prefix.ends_with('-'))
+        stem.strip_suffix(known).is_some_and(|prefix| {
+            prefix.is_empty() || prefix.ends_with('-') && !prefix.starts_with('-')
+        })
     })
 }
 
@@ -133,7 +146,7 @@ mod tests {
         for program in ["clang", "/usr/bin/clang-19", "clang++", "x86_64-linux-gnu-gcc-12", "c++"] {
             assert!(is_program(OsStr::new(program)), "{program}");
         }
-        for argument in ["-c", "cc.c", "a.o", "occ", "--version", "", "libgcc.a", "@cc"] {
+        for argument in ["-c", "-cc1", "cc.c", "a.o", "occ", "--version", "", "libgcc.a", "@cc"] {
             assert!(!is_program(OsStr::new(argument)), "{argument}");
         }
     }

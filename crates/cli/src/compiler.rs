@@ -5,6 +5,7 @@ use std::io::{self, Read, Write};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicI32, Ordering};
 
 use ir::choice::Options;
 use ir::instrument::instrument;
@@ -127,18 +128,16 @@ pub fn instrumented(text: &[u8], source: &str, selection: &Selection) -> Text {
 pub struct Ended {
     pub status: ExitStatus,
     pub output: Vec<u8>,
-    /// Empty if it went to the user.
     pub messages: Vec<u8>,
 }
 
-/// Runs a step: `input` is its standard input, and its output is returned. `quiet`: so are its messages.
-pub fn step(mut command: Command, input: Option<&[u8]>, quiet: bool) -> io::Result<Ended> {
-    command.stdin(if input.is_some() { Stdio::piped() } else { Stdio::null() });
-    command.stdout(Stdio::piped());
-    if quiet {
-        command.stderr(Stdio::piped());
+/// Runs a step: `input` is its standard input, and its output and its messages are returned.
+pub fn step(mut command: Command, input: Option<&[u8]>) -> io::Result<Ended> {
+    if input.is_some() {
+        command.stdin(Stdio::piped());
     }
-    let mut child: Child = command.spawn()?;
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = start(&mut command)?;
     let (pipe, out, err) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
     // All pipes at the same time: the compiler may write before it has read everything. One that reads no
     // more of its input has failed, and says so.
@@ -152,7 +151,72 @@ pub fn step(mut command: Command, input: Option<&[u8]>, quiet: bool) -> io::Resu
         let output = all(out);
         (output, messages.join().unwrap_or_else(|_| Ok(Vec::new())))
     });
-    Ok(Ended { status: child.wait()?, output: output?, messages: messages? })
+    Ok(Ended { status: end(child)?, output: output?, messages: messages? })
+}
+
+/// Runs a step whose output and messages are the user's.
+pub fn status(mut command: Command) -> io::Result<ExitStatus> {
+    end(start(&mut command)?)
+}
+
+/// The process of the step, or 0, and the signal that is to end us, or 0.
+static CHILD: AtomicI32 = AtomicI32::new(0);
+static SIGNAL: AtomicI32 = AtomicI32::new(0);
+
+/// Starts a step. From now on, a signal that ends a command ends the step, and us when the files in between are
+/// removed: every step fails, and [`end_if_interrupted`] ends us.
+fn start(command: &mut Command) -> io::Result<Child> {
+    extern "C" fn interrupt(signal: libc::c_int) {
+        SIGNAL.store(signal, Ordering::SeqCst);
+        let child = CHILD.load(Ordering::SeqCst);
+        if child != 0 {
+            // SAFETY: async-signal-safe, and takes no pointer.
+            unsafe { libc::kill(child, signal) };
+        }
+    }
+    for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT] {
+        // SAFETY: a zeroed `sigaction` is valid; both outlive the calls. What is ignored stays so.
+        unsafe {
+            let mut action: libc::sigaction = std::mem::zeroed();
+            libc::sigaction(signal, std::ptr::null(), &mut action);
+            if action.sa_sigaction == libc::SIG_DFL {
+                action.sa_sigaction = interrupt as *const () as usize;
+                action.sa_flags = libc::SA_RESTART;
+                libc::sigaction(signal, &action, std::ptr::null_mut());
+            }
+        }
+    }
+    let child = command.spawn()?;
+    CHILD.store(child.id().cast_signed(), Ordering::SeqCst);
+    let signal = SIGNAL.load(Ordering::SeqCst);
+    if signal != 0 {
+        // It came before the process was known.
+        // SAFETY: takes no pointer.
+        unsafe { libc::kill(child.id().cast_signed(), signal) };
+    }
+    Ok(child)
+}
+
+/// Waits for a step. It is an error if a signal is to end us.
+fn end(mut child: Child) -> io::Result<ExitStatus> {
+    let status = child.wait();
+    CHILD.store(0, Ordering::SeqCst);
+    match SIGNAL.load(Ordering::SeqCst) {
+        0 => status,
+        _ => Err(io::ErrorKind::Interrupted.into()),
+    }
+}
+
+/// Ends us with the signal that came, if one did.
+pub fn end_if_interrupted() {
+    let signal = SIGNAL.load(Ordering::SeqCst);
+    if signal != 0 {
+        // SAFETY: both take no pointer.
+        unsafe {
+            libc::signal(signal, libc::SIG_DFL);
+            libc::raise(signal);
+        }
+    }
 }
 
 fn all(pipe: Option<impl Read>) -> io::Result<Vec<u8>> {
@@ -180,7 +244,8 @@ pub fn first_error(messages: &[u8]) -> String {
 pub fn assemble(compiler: &Path, flags: &[OsString], output: &Path) -> Command {
     let mut command = Command::new(compiler);
     // The text is optimised already: a second time would move code into and out of loops.
-    command.args(flags).args(["-w", "-Qunused-arguments", "-Xclang", "-disable-llvm-passes"]);
+    command.args(flags).args(["-Wno-override-module", "-Wno-unknown-warning-option"]);
+    command.args(["-Qunused-arguments", "-Xclang", "-disable-llvm-passes"]);
     command.args(["-x", "ir", "-", "-c", "-o"]).arg(output);
     command
 }

@@ -27,7 +27,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use self::arguments::{Line, Plan};
-use crate::compiler::passed_on;
+use crate::compiler::{end_if_interrupted, passed_on, status};
 use crate::failure::Failure;
 use crate::selection::Selection;
 use crate::temporary::Temporary;
@@ -99,7 +99,9 @@ fn compile(rustc: &OsStr, words: &[OsString]) -> Result<ExitCode, Failure> {
     let text = folder.path().join("text.ll");
     let mut command = Command::new(rustc);
     command.args(line.first()).args(["-C", "codegen-units=1"]);
-    let mut emit = OsString::from("--emit=llvm-ir=");
+    // Without --emit, rustc links; any --emit replaces that.
+    let kinds = if line.says_what() { "--emit=llvm-ir=" } else { "--emit=link,llvm-ir=" };
+    let mut emit = OsString::from(kinds);
     emit.push(&text);
     command.arg(emit);
     if line.links() {
@@ -107,9 +109,14 @@ fn compile(rustc: &OsStr, words: &[OsString]) -> Result<ExitCode, Failure> {
         linker.push(script(folder.path(), &line, &assembler)?);
         command.arg(linker);
     }
-    let status = command
-        .status()
-        .map_err(|e| Failure::new(format!("start {}: {e}", rustc.to_string_lossy())))?;
+    let status = match status(command) {
+        Ok(status) => status,
+        Err(e) => {
+            drop(folder);
+            end_if_interrupted();
+            return Err(Failure::new(format!("start {}: {e}", rustc.to_string_lossy())));
+        }
+    };
     let notes = || object::notes(folder.path()).iter().for_each(|line| say!("{line}"));
     if !status.success() {
         notes();
@@ -121,6 +128,8 @@ fn compile(rustc: &OsStr, words: &[OsString]) -> Result<ExitCode, Failure> {
         }
     }
     notes();
+    drop(folder);
+    end_if_interrupted();
     Ok(ExitCode::SUCCESS)
 }
 

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Once;
 
 use clap::{Args, FromArgMatches};
 use ir::choice::{Functions, Options};
@@ -12,6 +13,7 @@ use ir::table::Skipped;
 use crate::config::{self, Key};
 use crate::failure::Failure;
 use crate::input::is_standard;
+use crate::terminal::say;
 
 /// The variable with the options of [`Selection`], for commands that stand in for a compiler: they get the
 /// compiler's options.
@@ -71,9 +73,25 @@ impl From<Mode> for abi::loops::Mode {
 impl Selection {
     /// What [`VARIABLE`] asks for. Without it, what the commands do without options.
     pub fn from_variable() -> Result<Self, Failure> {
-        config::load()?;
         let set = std::env::var(VARIABLE).ok().filter(|words| !words.is_empty());
-        let words = set.unwrap_or_else(|| config::text(Key::Loops).unwrap_or_default().to_owned());
+        match set {
+            Some(words) => Self::parsed(&words),
+            // A build does not fail because of a file that it does not know.
+            None => Self::from_file().or_else(|failure| {
+                static SAID: Once = Once::new();
+                SAID.call_once(|| say!("{}; left out", failure.messages().join("; ")));
+                Self::parsed("")
+            }),
+        }
+    }
+
+    /// What the file of defaults asks for.
+    fn from_file() -> Result<Self, Failure> {
+        config::load()?;
+        Self::parsed(config::text(Key::Loops).unwrap_or_default())
+    }
+
+    fn parsed(words: &str) -> Result<Self, Failure> {
         let known = Self::augment_args(clap::Command::new(VARIABLE).no_binary_name(true));
         let parsed = known
             .try_get_matches_from(words.split_whitespace())

@@ -1,171 +1,14 @@
-//! What a command line of clang asks for: as much of clang's options as one must know to find the source
-//! files, the output, and what makes a second step impossible.
+//! What a command line of clang asks for: the source files, the output, and what makes a second step impossible.
+//! Only what is understood for certain is compiled in two steps: options that `options.rs` knows, and regular files.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-/// Options whose value is the next word. Others have it joined, or none.
-const WITH_VALUE: &[&str] = &[
-    "-o",
-    "-I",
-    "-D",
-    "-U",
-    "-include",
-    "-include-pch",
-    "-imacros",
-    "-isystem",
-    "-isystem-after",
-    "-iquote",
-    "-idirafter",
-    "-iprefix",
-    "-iwithprefix",
-    "-iwithprefixbefore",
-    "-isysroot",
-    "-iframework",
-    "-ivfsoverlay",
-    "-cxx-isystem",
-    "-x",
-    "-L",
-    "-l",
-    "-T",
-    "-u",
-    "-e",
-    "-z",
-    "-h",
-    "-Xclang",
-    "-Xlinker",
-    "-Xassembler",
-    "-Xpreprocessor",
-    "-Xanalyzer",
-    "-Xopenmp-target",
-    "-mllvm",
-    "-mmlir",
-    "-target",
-    "-arch",
-    "-MF",
-    "-MT",
-    "-MQ",
-    "-MJ",
-    "-framework",
-    "-F",
-    "-A",
-    "-b",
-    "-B",
-    "-G",
-    "--param",
-    "-rpath",
-    "-resource-dir",
-    "--sysroot",
-    "--target",
-    "-gcc-toolchain",
-    "-working-directory",
-    "--serialize-diagnostics",
-    "-serialize-diagnostics",
-    "-dependency-file",
-    "-dependency-dot",
-    "--config",
-    "-ccc-install-dir",
-    "--output",
-    "--include",
-    "--language",
-    "-V",
-    "-fmodules-user-build-path",
-    "--prefix",
-    "-specs",
-    "--library-directory",
-    "--include-directory",
-    "--define-macro",
-    "--undefine-macro",
-];
-
-/// Options that only the first step understands or may have, beside preprocessing, by their beginning. The
-/// second one would write a file again, load a plugin again, or find nothing to do.
-const FIRST_ONLY: &[&str] = &[
-    "-D",
-    "-U",
-    "-I",
-    "-i",
-    "-x",
-    "-std=",
-    "--std",
-    "-W",
-    "-ansi",
-    "-pedantic",
-    "-w",
-    "-M",
-    "-Xclang",
-    "-Xpreprocessor",
-    "-Xanalyzer",
-    "-fplugin",
-    "-fpass-plugin",
-    "-load",
-    "-v",
-    "-C",
-    "-P",
-    "-trigraphs",
-    "-nostdinc",
-    "-cxx-isystem",
-    "-A",
-    "-fmodule",
-    "-fprofile",
-    "-serialize-diagnostics",
-    "--serialize-diagnostics",
-    "--include",
-    "--define-macro",
-    "--undefine-macro",
-    "--language",
-];
-
-/// Options of the first kind that the second step needs: those for the assembler.
-const SECOND_TOO: &[&str] = &["-Wa,", "-integrated-as"];
-
-/// Options with which clang compiles nothing.
-const COMPILES_NOTHING: &[&str] = &[
-    "-E",
-    "-M",
-    "-MM",
-    "-fsyntax-only",
-    "-###",
-    "--analyze",
-    "-analyze",
-    "--help",
-    "--version",
-    "--help-hidden",
-    "-dumpversion",
-    "-dumpmachine",
-    "--preprocess",
-    "-rewrite-objc",
-    "--autocomplete",
-];
-
-/// Options that make a second step impossible, by their beginning, and why.
-const CANNOT: &[(&str, &str)] = &[
-    ("-S", "it asks for assembly, and not for machine code"),
-    ("--assemble", "it asks for assembly, and not for machine code"),
-    ("-emit-llvm", "it asks for LLVM's own format, and not for machine code"),
-    ("-emit-ast", "it asks for a syntax tree, and not for machine code"),
-    ("--precompile", "it asks for a module of C++, and not for machine code"),
-    ("--coverage", "it counts coverage, whose files are named after those that are compiled"),
-    ("-fprofile-arcs", "it counts coverage, whose files are named after those that are compiled"),
-    ("-ftest-coverage", "it counts coverage, whose files are named after those that are compiled"),
-    ("-fcoverage-mapping", "it counts coverage, whose map belongs to the code as clang writes it"),
-    ("-gsplit-dwarf", "debug information in a file of its own is named after what is compiled"),
-    ("-save-temps", "the files in between are asked for"),
-    ("--save-temps", "the files in between are asked for"),
-    ("-fembed-bitcode", "the object must contain what clang compiled it from"),
-    ("-ftime-trace", "clang's trace belongs to one step"),
-    ("-fsave-optimization-record", "clang's records belong to one step"),
-    ("-foptimization-record", "clang's records belong to one step"),
-    ("-fmodule-output", "modules of C++ are compiled in one step"),
-    ("-MJ", "clang's compilation database belongs to one step"),
-    ("-arch", "it may ask for several targets"),
-    ("-fopenmp-targets", "it asks for code of several devices"),
-    ("--offload-arch", "it asks for code of several devices"),
-];
-
-const LTO: &str = "-flto leaves the machine code to the linker";
+use super::options::{
+    CANNOT, COMPILES_NOTHING, FIRST_ONLY, INNER, JOINED, LTO, UNKNOWN, VARIABLES, WHOLE, WITH_VALUE,
+};
 
 /// What a word is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -196,6 +39,30 @@ impl Word {
         self.kind == Kind::Option && self.text.as_bytes().starts_with(with.as_bytes())
     }
 
+    /// Whether it is an option that we certainly understand as clang does, with its value.
+    fn is_known(&self) -> bool {
+        let known = |list: &[&str]| list.iter().any(|begin| self.begins(begin));
+        match &self.value {
+            Some(value) if self.is("-Xclang") => {
+                // Without a dash it is the value of the one before.
+                INNER.iter().any(|inner| value == inner) || !value.as_bytes().starts_with(b"-")
+            }
+            Some(_) => true,
+            None if WHOLE.iter().any(|whole| self.is(whole)) => true,
+            // Its value is missing.
+            None if WITH_VALUE.iter().any(|name| self.is(name)) => false,
+            // Flags of distributions define a macro so.
+            None if self.begins("-Wp,") => {
+                let words = self.text.to_string_lossy();
+                words
+                    .split(',')
+                    .skip(1)
+                    .all(|word| word.starts_with("-D") || word.starts_with("-U"))
+            }
+            None => known(JOINED) && !known(UNKNOWN),
+        }
+    }
+
     /// The option's value, joined or not.
     fn value_of(&self, name: &str) -> Option<OsString> {
         if self.is(name) {
@@ -222,7 +89,7 @@ pub enum Plan {
     /// Nothing is compiled.
     Nothing,
     /// Something is compiled that cannot be instrumented, and why.
-    Cannot(&'static str),
+    Cannot(String),
     Compile(Steps),
 }
 
@@ -262,7 +129,7 @@ impl Line {
             let has_value = WITH_VALUE.iter().any(|known| text == *known);
             let value = has_value.then(|| all.next()).flatten();
             let word = Word { kind: Kind::Option, text, value };
-            if let Some(chosen) = word.value_of("-x").or_else(|| word.value_of("--language")) {
+            if let Some(chosen) = word.value_of("-x") {
                 language = (chosen != "none").then_some(chosen);
             }
             words.push(word);
@@ -296,49 +163,16 @@ impl Line {
         if sources == 0 || COMPILES_NOTHING.iter().any(|name| self.has(name)) {
             return Plan::Nothing;
         }
-        if self.words.iter().any(|word| word.begins("-print-") || word.begins("--print-")) {
+        let question =
+            |word: &Word| ["-print-", "--print-", "-ccc-"].iter().any(|begin| word.begins(begin));
+        if self.words.iter().any(question) {
             return Plan::Nothing;
         }
-        for (beginning, why) in CANNOT {
-            let whole = beginning.len() == 2 || *beginning == "-MJ" || *beginning == "-arch";
-            let asks =
-                |word: &Word| if whole { word.is(beginning) } else { word.begins(beginning) };
-            if self.words.iter().any(asks) {
-                return Plan::Cannot(why);
-            }
+        if let Some(why) = self.obstacle() {
+            return Plan::Cannot(why);
         }
-        let lto = self.words.iter().rfind(|word| word.begins("-flto") || word.is("-fno-lto"));
-        if lto.is_some_and(|word| !word.is("-fno-lto")) {
-            return Plan::Cannot(LTO);
-        }
-        let inner = |word: &Word| {
-            word.value_of("-Xclang").is_some_and(|value| {
-                ["-emit", "-ast", "-E", "-S"]
-                    .iter()
-                    .any(|begin| value.as_bytes().starts_with(begin.as_bytes()))
-            })
-        };
-        if self.words.iter().any(inner) {
-            return Plan::Cannot("-Xclang asks for something else than machine code");
-        }
-        let others = self.words.iter().any(|word| word.kind == Kind::OtherSource);
-        if others {
-            return Plan::Cannot("files of several languages are compiled together");
-        }
-        if self.words.iter().any(|word| word.kind == Kind::Source && word.text == "-") {
-            return Plan::Cannot("a source on standard input can be read only once");
-        }
-        let links = !self.has("-c") && !self.has("--compile");
-        let output = self.last("-o").or_else(|| self.last("--output"));
-        if output.as_ref().is_some_and(|output| output == "-") {
-            return Plan::Cannot("the object goes to standard output");
-        }
-        if links && (self.has("-MD") || self.has("-MMD")) && self.last("-MF").is_none() {
-            return Plan::Cannot("the dependencies are named after the program that is linked");
-        }
-        if links && self.words.iter().any(|word| word.value_of("-x").is_some()) {
-            return Plan::Cannot("-x, and linking in the same command");
-        }
+        let links = self.links();
+        let output = self.last("-o");
         // clang says that one output is not enough.
         if !links && sources > 1 && output.is_some() {
             return Plan::Nothing;
@@ -354,13 +188,90 @@ impl Line {
         Plan::Compile(Steps { sources: sources.collect(), links })
     }
 
+    /// As [`Self::plan`], which knows the command line alone, if the files on disk stand in its way: inputs that are
+    /// missing, which clang says, and files that are not regular ones. Two steps may not read a pipe, nor replace a device.
+    pub fn stopped_by_files(&self, steps: &Steps) -> Option<Plan> {
+        let is_other = |path: &Path| std::fs::metadata(path).is_ok_and(|about| !about.is_file());
+        let is_missing = |word: &&Word| std::fs::metadata(&word.text).is_err();
+        let (options, inputs): (Vec<_>, Vec<_>) =
+            self.words.iter().partition(|word| word.kind == Kind::Option);
+        // Headers may be in a folder of headers: a missing one is not known.
+        let names = ["-include", "-imacros", "-Xclang"];
+        let headers = options.iter().filter(|word| names.iter().any(|name| word.is(name)));
+        let read = headers.filter_map(|word| word.value.as_ref());
+        let read = read.chain(inputs.iter().map(|word| &word.text)).map(Path::new);
+        let of_kernel = |path: &Path| path.starts_with("/dev") || path.starts_with("/proc");
+        if read.into_iter().any(|path| of_kernel(path) || is_other(path)) {
+            return Some(Plan::Cannot("an input is not a regular file".to_owned()));
+        }
+        let mut objects = steps.sources.iter().filter_map(|source| source.object.as_deref());
+        if objects.any(is_other) {
+            return Some(Plan::Cannot("the output is not a regular file".to_owned()));
+        }
+        inputs.iter().any(is_missing).then_some(Plan::Nothing)
+    }
+
+    fn links(&self) -> bool {
+        !self.has("-c") && !self.has("--compile")
+    }
+
+    /// Why the options, or the languages, make two steps impossible. What is not known for certain does.
+    fn obstacle(&self) -> Option<String> {
+        for (beginning, why) in CANNOT {
+            let whole = beginning.len() == 2 || *beginning == "-MJ" || *beginning == "-arch";
+            let asks =
+                |word: &Word| if whole { word.is(beginning) } else { word.begins(beginning) };
+            if self.words.iter().any(asks) {
+                return Some((*why).to_owned());
+            }
+        }
+        let lto = self.words.iter().rfind(|word| word.begins("-flto") || word.is("-fno-lto"));
+        if lto.is_some_and(|word| !word.is("-fno-lto")) {
+            return Some(LTO.to_owned());
+        }
+        if let Some(name) = VARIABLES.iter().find(|name| std::env::var_os(name).is_some()) {
+            return Some(format!("{name} is set"));
+        }
+        let of_kind = |kind| move |word: &&Word| word.kind == kind;
+        let mut options = self.words.iter().filter(of_kind(Kind::Option));
+        if let Some(word) = options.find(|word| !word.is_known()) {
+            let mut option = word.text.to_string_lossy().into_owned();
+            if let Some(value) = &word.value {
+                option = format!("{option} {}", value.to_string_lossy());
+            }
+            return Some(format!("what {option} does in two steps is not known"));
+        }
+        let has = |kind| self.words.iter().any(|word| word.kind == kind);
+        let is_pipe = |word: &Word| word.kind == Kind::Source && word.text == "-";
+        let output = self.last("-o");
+        let why = if has(Kind::OtherSource) {
+            "files of several languages are compiled together"
+        } else if self.words.iter().any(is_pipe) {
+            "a source on standard input can be read only once"
+        } else if output.is_some_and(|output| output == "-" || output.is_empty()) {
+            "the output has no name"
+        } else if !self.links() && has(Kind::Linked) {
+            "it has files for the linker, and does not link"
+        } else if self.links()
+            && (self.has("-MD") || self.has("-MMD"))
+            && self.last("-MF").is_none()
+        {
+            "the dependencies are named after the program that is linked"
+        } else if self.links() && self.words.iter().any(|word| word.value_of("-x").is_some()) {
+            "-x, and linking in the same command"
+        } else {
+            return None;
+        };
+        Some(why.to_owned())
+    }
+
     /// The arguments of the first step: from a source to the text of LLVM IR on standard output.
     pub fn first(&self, source: &Source, links: bool) -> Vec<OsString> {
         let mut words = Vec::new();
         for (at, word) in self.words.iter().enumerate() {
             let other = word.kind != Kind::Option && at != source.at;
             let ours = ["-c", "--compile", "--"].iter().any(|name| word.is(name));
-            let output = word.value_of("-o").is_some() || word.value_of("--output").is_some();
+            let output = word.value_of("-o").is_some();
             // A file may have a name like an option, after `--`.
             if word.kind != Kind::Option && at == source.at {
                 let dashed = word.text.as_bytes().starts_with(b"-");
@@ -395,15 +306,9 @@ impl Line {
     pub fn second(&self) -> Vec<OsString> {
         let mut words = Vec::new();
         for word in self.words.iter().filter(|word| word.kind == Kind::Option) {
-            let output = word.value_of("-o").is_some() || word.value_of("--output").is_some();
-            let kept = SECOND_TOO.iter().any(|with| word.begins(with));
+            let output = word.value_of("-o").is_some();
             let first = FIRST_ONLY.iter().any(|with| word.begins(with));
-            if !output
-                && (kept || !first)
-                && !word.is("-c")
-                && !word.is("--compile")
-                && !word.is("--")
-            {
+            if !output && !first && !word.is("-c") && !word.is("--compile") && !word.is("--") {
                 word.push(&mut words);
             }
         }
@@ -440,9 +345,9 @@ fn file_kind(path: &Path, language: Option<&OsStr>) -> Kind {
     match path.extension().and_then(OsStr::to_str).unwrap_or_default() {
         "c" | "i" | "cc" | "cp" | "cxx" | "cpp" | "CPP" | "c++" | "C" | "CC" | "CXX" | "ii"
         | "C++" => Kind::Source,
-        "m" | "mm" | "M" | "mi" | "mii" | "s" | "S" | "asm" | "ll" | "bc" | "cu" | "cui"
-        | "hip" | "cl" | "h" | "hh" | "hpp" | "hxx" | "H" | "cppm" | "ccm" | "cxxm" | "ixx"
-        | "pcm" | "ast" => Kind::OtherSource,
+        "f" | "F" | "for" | "f90" | "F90" | "f95" | "F95" | "m" | "mm" | "M" | "mi" | "mii"
+        | "s" | "S" | "asm" | "ll" | "bc" | "cu" | "cui" | "hip" | "cl" | "h" | "hh" | "hpp"
+        | "hxx" | "H" | "cppm" | "ccm" | "cxxm" | "ixx" | "pcm" | "ast" => Kind::OtherSource,
         _ => Kind::Linked,
     }
 }
@@ -455,14 +360,23 @@ fn expand(words: &[OsString], all: &mut Vec<OsString>, depth: u32) -> io::Result
             word.as_bytes().strip_prefix(b"@").map(|name| Path::new(OsStr::from_bytes(name)));
         match named.filter(|file| file.is_file()) {
             Some(_) if depth > 20 => return Err(io::Error::other("response files without an end")),
-            Some(file) => expand(&split(&std::fs::read(file)?), all, depth + 1)?,
+            Some(file) => {
+                let text = std::fs::read(file)?;
+                // Other encodings, and an end that is none.
+                let odd = [&b"\xef\xbb\xbf"[..], b"\xff\xfe", b"\xfe\xff"];
+                if odd.iter().any(|mark| text.starts_with(mark)) || text.ends_with(b"\\") {
+                    return Err(io::Error::other("a response file that only clang reads"));
+                }
+                expand(&split(&text), all, depth + 1)?;
+            }
             None => all.push(word.clone()),
         }
     }
     Ok(())
 }
 
-/// The words of a response file: separated by white space, with quotes and backslashes as in a shell.
+/// The words of a response file: separated by white space, with quotes. A backslash takes the next character as it
+/// is, in all quotes.
 fn split(text: &[u8]) -> Vec<OsString> {
     let mut words = Vec::new();
     let mut word: Option<Vec<u8>> = None;
@@ -470,7 +384,7 @@ fn split(text: &[u8]) -> Vec<OsString> {
     let mut bytes = text.iter().copied();
     while let Some(byte) = bytes.next() {
         match (quote, byte) {
-            (None | Some(b'"'), b'\\') => word.get_or_insert_default().extend(bytes.next()),
+            (_, b'\\') => word.get_or_insert_default().extend(bytes.next()),
             (Some(open), _) if open == byte => quote = None,
             (Some(_), _) => word.get_or_insert_default().push(byte),
             (None, b'"' | b'\'') => {
@@ -526,16 +440,30 @@ mod tests {
             ("-c a.s", "nothing"),
             ("-x c -c something", "something.o"),
             ("-xc++ -c a.in -o a.o", "a.o"),
-            ("-x c -x none -c a.o b.cpp", "b.o"),
+            ("-x c -x none -c b.cpp", "b.o"),
             ("-S a.c", "it asks for assembly,"),
             ("-c -flto=thin a.c", "-flto leaves the machine"),
             ("-c -flto -fno-lto a.c", "a.o"),
             ("-c -emit-llvm a.c", "it asks for LLVM's"),
             ("-c -gsplit-dwarf a.c", "debug information in a"),
-            ("-c a.c -Xclang -emit-obj", "-Xclang asks for something"),
+            ("-c a.c -Xclang -emit-obj", "what -Xclang -emit-obj does"),
             ("-c a.c -Xclang -target-feature -Xclang +avx2", "a.o"),
             ("-c -x c -", "a source on standard"),
-            ("-c a.c -o -", "the object goes to"),
+            ("-c a.c -o -", "the output has no"),
+            ("-c a.c x.o", "it has files for"),
+            ("-c a.c -o", "what -o does in"),
+            ("-c a.c -D", "what -D does in"),
+            ("-c a.c -Wp,-U_FORTIFY_SOURCE,-D_FORTIFY_SOURCE=2", "a.o"),
+            ("-c a.c -Xclang -include-pch -Xclang a.pch", "a.o"),
+            ("-c a.c -Wp,-DX,-MD,w.d", "what -Wp,-DX,-MD,w.d does in"),
+            ("-c a.c -Wp,-MD,w.d", "what -Wp,-MD,w.d does in"),
+            ("-c a.c -iwithsysroot b.c", "what -iwithsysroot does in"),
+            ("-c a.c --std c11", "what --std does in"),
+            ("-c a.c -Xclang -fsyntax-only", "what -Xclang -fsyntax-only does"),
+            ("-c a.c --driver-mode=cl", "what --driver-mode=cl does in"),
+            ("a.c -Ttext 0x1000", "what -Ttext does in"),
+            ("-c a.c --user-dependencies", "nothing"),
+            ("-c a.c -ccc-print-phases", "nothing"),
             // Values are not files.
             ("-c a.c -include b.c -MF c.c -D x.c -T d.c", "a.o"),
             ("-c -- -a.c", "-a.o"),
@@ -555,7 +483,7 @@ mod tests {
             "-MD -DX=1 -I inc -Wall -Werror -O2 -fPIC -Wa,-L a.c -MF out/a.d -MQ out/a.o \
              -S -emit-llvm -o -"
         );
-        assert_eq!(text(line.second()), "-O2 -fPIC -Wa,-L");
+        assert_eq!(text(line.second()), "-Wall -Werror -O2 -fPIC -Wa,-L");
     }
 
     #[test]
@@ -572,8 +500,8 @@ mod tests {
 
     #[test]
     fn words_of_response_files() {
-        let words = split(b"-c \"a b.c\"\n 'c'\\ d \"\"\t-DX=\\\"y\\\" \"\\\\\"");
+        let words = split(b"-c \"a b.c\"\n 'c\\''\\ d \"\"\t-DX=\\\"y\\\" \"\\\\\"");
         let words: Vec<_> = words.iter().map(|word| word.to_str().unwrap()).collect();
-        assert_eq!(words, ["-c", "a b.c", "c d", "", "-DX=\"y\"", "\\"]);
+        assert_eq!(words, ["-c", "a b.c", "c' d", "", "-DX=\"y\"", "\\"]);
     }
 }

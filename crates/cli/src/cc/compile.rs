@@ -1,10 +1,12 @@
 //! Compiles source files in two steps, and links what they became.
 
+use std::ffi::OsString;
+use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use super::arguments::{Line, Source, Steps};
-use crate::compiler::{Text, assemble, first_error, instrumented, passed_on, step};
+use crate::compiler::{Ended, Text, assemble, first_error, instrumented, passed_on, status, step};
 use crate::failure::Failure;
 use crate::selection::Selection;
 use crate::temporary::Temporary;
@@ -18,11 +20,14 @@ pub enum Done {
     Untouched,
 }
 
-/// Compiles, and links if that was asked for.
+/// Compiles, and links if that was asked for. As for clang, a file with an error does not keep it from compiling the
+/// others.
 pub fn run(compiler: &Path, line: &Line, steps: &Steps) -> Result<Done, Failure> {
     let selection = Selection::from_variable().map_err(|failure| failure.exit_code(1))?;
     let folder = if steps.links { Some(Temporary::new()?) } else { None };
     let mut objects: Vec<PathBuf> = Vec::new();
+    let mut messages = Vec::new();
+    let mut error = None;
     for (number, source) in steps.sources.iter().enumerate() {
         let object = match (&source.object, &folder) {
             (Some(object), _) => object.clone(),
@@ -34,18 +39,40 @@ pub fn run(compiler: &Path, line: &Line, steps: &Steps) -> Result<Done, Failure>
             }
         };
         match compile(compiler, line, source, steps.links, &object, &selection)? {
-            Some(done) => return Ok(done),
-            None => objects.push(object),
+            Object::Made(said) => messages.extend(said),
+            Object::Error(ended) => {
+                messages.extend(ended.messages);
+                error = error.or(Some(ended.status));
+                remove(&object);
+            }
+            Object::Untouched => return Ok(Done::Untouched),
         }
+        objects.push(object);
+    }
+    // They are clang's, in its own colours.
+    let _ = std::io::stderr().write_all(&messages);
+    if let Some(status) = error {
+        return Ok(Done::Ended(passed_on(status)));
     }
     if !steps.links {
         return Ok(Done::Ended(ExitCode::SUCCESS));
     }
-    let linked = Command::new(compiler).args(line.linking(steps, &objects)).status();
-    Ok(Done::Ended(passed_on(linked.map_err(|e| failed(compiler, &e))?)))
+    let mut linker = Command::new(compiler);
+    linker.args(line.linking(steps, &objects));
+    Ok(Done::Ended(passed_on(status(linker).map_err(|e| failed(compiler, &e))?)))
 }
 
-/// Compiles a file to an object. Returns how everything ends, if it does.
+/// What became of a source file.
+enum Object {
+    /// It has an object. What clang said.
+    Made(Vec<u8>),
+    /// clang found an error.
+    Error(Ended),
+    /// Only clang alone can say what is wrong.
+    Untouched,
+}
+
+/// Compiles a file to an object.
 fn compile(
     compiler: &Path,
     line: &Line,
@@ -53,12 +80,12 @@ fn compile(
     links: bool,
     object: &Path,
     selection: &Selection,
-) -> Result<Option<Done>, Failure> {
+) -> Result<Object, Failure> {
     let mut first = Command::new(compiler);
-    first.args(line.first(source, links));
-    let first = step(first, None, false).map_err(|e| failed(compiler, &e))?;
+    first.args(colours()).args(line.first(source, links));
+    let first = step(first, None).map_err(|e| failed(compiler, &e))?;
     if !first.status.success() {
-        return Ok(Some(Done::Ended(passed_on(first.status))));
+        return Ok(Object::Error(first));
     }
     let named = source.path.display().to_string();
     let left = |why: &str| say!("not instrumented: {named}: {why}");
@@ -75,23 +102,48 @@ fn compile(
             None
         }
     };
-    let flags = line.second();
+    let mut flags: Vec<OsString> = colours().map(OsString::from).collect();
+    flags.extend(line.second());
     let second = |text: &[u8]| {
-        step(assemble(compiler, &flags, object), Some(text), true).map_err(|e| failed(compiler, &e))
+        step(assemble(compiler, &flags, object), Some(text)).map_err(|e| failed(compiler, &e))
     };
+    let accepted = |ended: &Ended| ended.status.success() && !says_more(ended, &first);
     if let Some(text) = text {
         let ended = second(&text)?;
-        if ended.status.success() {
-            return Ok(None);
+        if accepted(&ended) {
+            return Ok(Object::Made(first.messages));
         }
         left(&format!("the compiler does not accept it: {}", first_error(&ended.messages)));
     }
-    // The text as it was: the same code, without saying every warning a second time.
-    if second(&first.output)?.status.success() {
-        return Ok(None);
+    // The text as it was: the same code.
+    if accepted(&second(&first.output)?) {
+        return Ok(Object::Made(first.messages));
     }
-    let _ = std::fs::remove_file(object);
-    Ok(Some(Done::Untouched))
+    remove(object);
+    Ok(Object::Untouched)
+}
+
+/// Whether the second step has something to say that the first one did not.
+fn says_more(second: &Ended, first: &Ended) -> bool {
+    let lines = |ended: &Ended| {
+        let text = String::from_utf8_lossy(&ended.messages).into_owned();
+        text.lines().map(str::to_owned).collect::<Vec<_>>()
+    };
+    let said = lines(first);
+    lines(second).iter().any(|line| !said.contains(line) && !line.ends_with(" generated."))
+}
+
+/// clang's messages are coloured on a terminal, which our pipe is not. Options of the user come later, and win.
+fn colours() -> impl Iterator<Item = &'static str> {
+    let able = std::env::var_os("TERM").is_some_and(|term| !term.is_empty() && term != "dumb");
+    (able && std::io::stderr().is_terminal()).then_some("-fcolor-diagnostics").into_iter()
+}
+
+/// Removes an object that failed, as clang does: never anything but a regular file.
+fn remove(object: &Path) {
+    if std::fs::metadata(object).is_ok_and(|about| about.is_file()) {
+        let _ = std::fs::remove_file(object);
+    }
 }
 
 fn failed(compiler: &Path, error: &std::io::Error) -> Failure {

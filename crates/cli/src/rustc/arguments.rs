@@ -129,6 +129,11 @@ impl Line {
         types
     }
 
+    /// Whether it says what is to be made. If not, that is what the type of the crate says.
+    pub fn says_what(&self) -> bool {
+        self.values("--emit").next().is_some()
+    }
+
     /// What is to be done.
     pub fn plan(&self) -> Plan {
         let types = self.types();

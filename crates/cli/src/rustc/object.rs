@@ -63,7 +63,7 @@ impl Assembler {
         match self {
             Self::Clang(program) => {
                 let flags = [format!("--target={triple}"), "-O2".into(), "-fPIC".into()];
-                let flags = flags.into_iter().chain(["-ffunction-sections".into()]);
+                let flags = flags.into_iter().chain(["-ffunction-sections".into(), "-w".into()]);
                 let flags: Vec<OsString> = flags.map(OsString::from).collect();
                 assemble(program, &flags, output)
             }
@@ -133,7 +133,7 @@ fn object(folder: &Path, name: &str, assembler: &Assembler) -> Result<Option<Pat
     let triple = triple(&text).ok_or("the text names no target")?;
     let made = folder.join("made.o");
     let name = assembler.program().display();
-    let ended = step(assembler.command(&triple, &made), Some(&done), true)
+    let ended = step(assembler.command(&triple, &made), Some(&done))
         .map_err(|e| format!("run {name}: {e}"))?;
     if !ended.status.success() {
         return Err(format!("{name} does not accept it: {}", first_error(&ended.messages)));

@@ -3,8 +3,11 @@
 //! otherwise stays as it is.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::time::Duration;
 
 use serde_json::Value;
 use testkit::Scratch;
@@ -237,7 +240,9 @@ fn what_clang_says_and_does_stays() {
         &["-c", "-Wall", "-Werror", "warned.c"],
         &["-c", "-Wall", "warned.c"],
         &["-fsyntax-only", "-Wall", "warned.c"],
-        &["-c", "-no-such-option", "a.c"],
+        &["-c", "a.c", "missing.c"],
+        &["a.c", "missing.o"],
+        &["-c", "a.c", "bad.c", "warned.c", "-Wall"],
         &["-c", "a.c", "bad.c", "-o", "x.o"],
         &["--version"],
         &["-print-prog-name=ld"],
@@ -266,6 +271,7 @@ fn what_clang_says_and_does_stays() {
         assert!(!has_descriptor(&folder.join(made)), "{words:?}");
         assert!(folder.join(made).is_file(), "{words:?}");
     }
+    left_to_clang(&program, &clang, folder);
     // Instrumented, in silence: from a file of arguments, preprocessed, and at once with linking.
     let preprocessed = both(&program, &clang, folder, &["-E", "a.c", "-o", "a.i"]);
     assert!(preprocessed.iter().all(|output| output.status.success()));
@@ -296,6 +302,122 @@ fn what_clang_says_and_does_stays() {
     let said = String::from_utf8_lossy(&wrong.stderr).into_owned();
     assert_eq!(wrong.status.code(), Some(1));
     assert!(said.contains("COUNTERPOINT_LOOPS=--mode often: invalid value 'often'"), "{said}");
+}
+
+/// What is not understood for certain is clang's alone: one line, and then what clang says and does.
+fn left_to_clang(program: &Path, clang: &Path, folder: &Path) {
+    fs::create_dir(folder.join("folder")).unwrap();
+    std::os::unix::fs::symlink("/dev/null", folder.join("null")).unwrap();
+    fs::write(folder.join("marked"), "\u{feff}-c a.c -o marked.o").unwrap();
+    let frame = "void use(char *);\nvoid f(void) { char b[5000]; use(b); }\n";
+    fs::write(folder.join("frame.c"), frame).unwrap();
+    let inline = "void f(void) { int unused; __asm__(\"no such\"); }\n";
+    fs::write(folder.join("inline.c"), inline).unwrap();
+    for (words, why) in [
+        (&["-c", "a.c", "-o", "null"][..], "the output is not a regular file"),
+        (&["-c", "a.c", "-o", ""], "the output has no name"),
+        (&["-c", "a.c", "-o"], "what -o does"),
+        (&["-c", "a.c", "missing.o"], "it has files for the linker"),
+        (&["a.c", "folder"], "an input is not a regular file"),
+        (&["-c", "-x", "c", "/dev/stdin", "-o", "in.o"], "an input is not a regular file"),
+        (&["-c", "-x", "c", "/proc/self/fd/0", "-o", "in.o"], "an input is not a regular file"),
+        (&["-c", "-include", "/dev/stdin", "a.c"], "an input is not a regular file"),
+        (&["-c", "-no-such-option", "a.c"], "what -no-such-option does"),
+        (&["-c", "-Wp,-MD,w.d", "a.c"], "what -Wp,-MD,w.d does"),
+        (&["-c", "-Xclang", "-fsyntax-only", "a.c"], "what -Xclang -fsyntax-only does"),
+        (&["-c", "-iwithsysroot", "a.c", "a.c"], "what -iwithsysroot does"),
+        (&["-c", "--driver-mode=cl", "a.c"], "what --driver-mode=cl does"),
+    ] {
+        let [clang, ours] = both(program, clang, folder, words);
+        let said = String::from_utf8_lossy(&ours.stderr).into_owned();
+        let (line, rest) = said.split_once('\n').unwrap();
+        assert!(line.starts_with("counterpoint: not instrumented: "), "{words:?}: {said}");
+        assert!(line.contains(why), "{words:?}: {said}");
+        assert_eq!(rest, String::from_utf8_lossy(&clang.stderr), "{words:?}");
+        assert_eq!((ours.status, ours.stdout), (clang.status, clang.stdout), "{words:?}");
+    }
+    assert!(folder.join("null").is_symlink());
+    let dependencies = fs::read_to_string(folder.join("w.d")).unwrap();
+    assert!(dependencies.starts_with("a.o: a.c"), "{dependencies}");
+    // What only the second step finds is said by clang, once.
+    for words in [
+        &["-O2", "-c", "frame.c", "-Wframe-larger-than=100", "-Werror"][..],
+        &["-O2", "-c", "frame.c", "-Wframe-larger-than=100"],
+        &["-O2", "-c", "frame.c", "-Wframe-larger-than=100", "-Wno-such-warning"],
+        &["-c", "inline.c", "-Wall"],
+    ] {
+        let [clang, ours] = both(program, clang, folder, words);
+        let text = |output: &Output| String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(text(&ours).ends_with(&text(&clang)), "{words:?}: {}", text(&ours));
+        let own = |line: &&str| !line.starts_with("counterpoint: not instrumented: ");
+        let (said, alone) = (text(&ours), text(&clang));
+        assert!(said.lines().filter(own).eq(alone.lines()), "{words:?}: {said}");
+        assert_eq!(ours.status.code(), clang.status.code(), "{words:?}");
+    }
+    // A response file that is not understood, and an old object where there is an error now.
+    let [clang_alone, ours] = both(program, clang, folder, &["@marked"]);
+    assert_eq!((ours.status, ours.stderr), (clang_alone.status, clang_alone.stderr));
+    fs::write(folder.join("bad.o"), "old").unwrap();
+    let mut command = Command::new(program);
+    command.args(["cc", "-c", "bad.c"]).current_dir(folder).env("COUNTERPOINT_CC", clang);
+    assert!(!run(&mut command).status.success());
+    assert!(!folder.join("bad.o").exists());
+    // A wrong file of defaults is a line, and no failure.
+    let project = folder.join("folder");
+    fs::write(project.join("counterpoint.toml"), "no-such-key = 1\n").unwrap();
+    let mut command = Command::new(program);
+    command.args(["cc", "-O2", "-c", "../a.c"]).current_dir(&project);
+    let made = ok(command.env("COUNTERPOINT_CC", clang));
+    let said = String::from_utf8_lossy(&made.stderr).into_owned();
+    assert!(said.contains("counterpoint.toml:1: ") && said.lines().count() == 1, "{said}");
+    assert!(has_descriptor(&project.join("a.o")));
+}
+
+#[test]
+fn a_signal_ends_the_compiler_and_removes_what_is_in_between() {
+    let test = "loops_compilers signal";
+    let Some((program, _, _)) = tools(test) else { return };
+    let scratch = Scratch::new();
+    let folder = scratch.path();
+    fs::write(folder.join("a.c"), kernel(1)).unwrap();
+    let temporary = folder.join("temporary");
+    fs::create_dir(&temporary).unwrap();
+    // A compiler that says who it is, and does not end.
+    let compiler = folder.join("clang");
+    fs::write(&compiler, "#!/bin/sh\necho $$ > pid.new\nmv pid.new pid\nexec sleep 600\n").unwrap();
+    fs::set_permissions(&compiler, fs::Permissions::from_mode(0o755)).unwrap();
+    let mut command = Command::new(program);
+    command.args(["cc", "a.c", "-o", "prog"]).current_dir(folder);
+    command.env("COUNTERPOINT_CC", &compiler).env("TMPDIR", &temporary);
+    let mut ours = command.spawn().unwrap();
+    let pid = loop {
+        if let Ok(pid) = fs::read_to_string(folder.join("pid")) {
+            break pid;
+        }
+        assert_eq!(ours.try_wait().unwrap(), None);
+        std::thread::sleep(Duration::from_millis(5));
+    };
+    assert_eq!(fs::read_dir(&temporary).unwrap().count(), 1);
+    ok(Command::new("kill").arg("-TERM").arg(ours.id().to_string()));
+    assert_eq!(ours.wait().unwrap().signal(), Some(15));
+    assert_eq!(fs::read_dir(&temporary).unwrap().count(), 0);
+    assert!(!Path::new("/proc").join(pid.trim()).exists());
+}
+
+#[test]
+fn rustc_without_emit_links() {
+    let test = "loops_compilers rustc";
+    let Some(program) = counterpoint(test) else { return };
+    if !has(test, "rustc") {
+        return;
+    }
+    let scratch = Scratch::new();
+    let folder = scratch.path();
+    fs::write(folder.join("a.rs"), "fn main() { println!(\"{}\", 6 * 7); }\n").unwrap();
+    let mut command = Command::new(program);
+    command.args(["rustc", "a.rs", "-O", "--crate-name", "x"]).current_dir(folder);
+    ok(&mut command);
+    assert_eq!(ok(&mut Command::new(folder.join("x"))).stdout, b"42\n");
 }
 
 /// Whether a file has the descriptor of an instrumented module.
