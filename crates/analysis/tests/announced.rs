@@ -126,9 +126,8 @@ fn threads_that_wait_pay_as_well() {
     assert_eq!(cost(&script).waiting, None);
 }
 
-/// The shim and what the bracket displaces from the caches are not timed, and as cold as what is. Of empty
-/// brackets of 50, 10 before and 20 after the call are timed. In the program these take 24 and 31: 25 more, or
-/// 45 with what is not timed.
+/// Of empty brackets of 50, 10 before and 20 after the call are timed. In the program these take 24 and 31: 25
+/// more, or up to 45 with PyTorch's shim, which is not timed and may be as cold.
 #[test]
 fn brackets_cost_more_than_what_is_timed_of_them() {
     let mut script = ops();
@@ -136,10 +135,10 @@ fn brackets_cost_more_than_what_is_timed_of_them() {
     let of = |rehearsed, before, after| Brackets { rehearsed, ..announced(0, before, after, 64) };
     process.brackets = vec![of(true, 10, 20), of(false, 24, 31)];
     let found = cost(&script);
-    assert!((found.probes.value - 100.0 * (50.0 + 1.8 * 25.0)).abs() < 1e-6, "{found:?}");
+    assert!((found.probes.value - 100.0 * 75.0).abs() < 1e-6, "{found:?}");
     assert!((found.probes.low - 100.0 * 75.0).abs() < 1e-6, "{found:?}");
-    // The 20 that are never timed may be as much slower: 55 instead of 30.
-    let high = 50.0 + 2.9 * 25.0 + 20.0 * (55.0 / 30.0 - 1.0);
+    // PyTorch's shim may be as much slower again, and the 20 that are never timed, too: 55 instead of 30.
+    let high = 50.0 + 1.8 * 25.0 + 20.0 * (55.0 / 30.0 - 1.0);
     assert!((found.probes.high - 100.0 * high).abs() < 1e-6, "{found:?}");
     // It is less where the caches are warmer than in the calibration.
     script.processes[0].brackets[1] = of(false, 5, 20);
