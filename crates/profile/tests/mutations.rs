@@ -197,7 +197,7 @@ fn damaged_loops() {
     let mut put = |at: usize, bytes: &[u8]| run[at..at + bytes.len()].copy_from_slice(bytes);
     // docs/file-format.md: a run, and in it a block.
     put(0, b"CPTLOOP1");
-    put(8, &[1]);
+    put(8, &[2]);
     put(12, &[1]);
     put(56, &768u64.to_le_bytes());
     let block = 256;
