@@ -81,7 +81,7 @@ pub fn main(layout: &Layout, args: &Args) -> Result<()> {
 
 /// Compiles the C++ part for each version of PyTorch that is tested, into the installation's Python package.
 fn prebuilt(layout: &Layout, dist: &Dist, none: bool) -> Result<()> {
-    let package = dist.python().join("counterpoint");
+    let package = dist.python();
     let folder = package.join("torch/_prebuilt");
     if folder.exists() {
         std::fs::remove_dir_all(&folder).with_context(|| format!("remove {}", folder.display()))?;

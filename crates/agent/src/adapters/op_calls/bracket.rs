@@ -20,7 +20,7 @@ use crate::recorder::bracket::{Newcomer, fetch, held, stack_address};
 use crate::recorder::collectors::{self, Room};
 use crate::recorder::draw::ops::NewOp;
 pub use crate::recorder::draw::state::How;
-use crate::recorder::thread::{self, AFTER, BEFORE, Slot, Thread};
+use crate::recorder::thread::{self, AFTER, BEFORE, Slot, Started, Thread};
 use crate::recorder::values::Values;
 use crate::state::epoch;
 
@@ -227,19 +227,32 @@ struct Begun {
     counted: bool,
 }
 
-/// Does what [`begin_otherwise`] does. It is a function of its own, so that the code of the usual case is
-/// short: the program displaces it from the processor's caches between two ops.
-#[inline(never)]
+/// Does what [`begin_otherwise`] does. What follows the collectors is a function of its own, so that the code of
+/// the usual case is short: the program displaces it from the processor's caches between two ops. And collectors
+/// need much of the stack; below the same frame, both were more than an entry may use.
+#[inline(always)]
 fn begin_held_otherwise(thread: &mut Thread, op: &Begun) -> bool {
-    begin_otherwise(thread, op)
+    let started = collectors::start(thread, op.entry.device, op.frame, op.newcomer);
+    begin_held_started(thread, op, &started)
+}
+
+#[inline(never)]
+fn begin_held_started(thread: &mut Thread, op: &Begun, started: &Option<Started>) -> bool {
+    begin_started(thread, op, started)
 }
 
 /// Begins an op in any case. Returns true if a collector was interrupted.
 #[inline(always)]
 fn begin_otherwise(thread: &mut Thread, op: &Begun) -> bool {
+    let started = collectors::start(thread, op.entry.device, op.frame, op.newcomer);
+    begin_started(thread, op, &started)
+}
+
+/// Begins an op whose collectors have started.
+#[inline(always)]
+fn begin_started(thread: &mut Thread, op: &Begun, started: &Option<Started>) -> bool {
     let Begun { entry, entered, frame, newcomer, numbers, counted } = *op;
-    let started = collectors::start(thread, entry.device, frame, newcomer);
-    let interrupted = started.is_some_and(|started| started.interrupted);
+    let interrupted = started.as_ref().is_some_and(|started| started.interrupted);
     // A collector is called for each op, so each op has a record that can hold its values.
     let is_always = started.is_some() || !entry.is_op();
     let runs = if thread.draws.is_on() { entry.vm.watching.one_in() } else { 1 };
@@ -252,12 +265,12 @@ fn begin_otherwise(thread: &mut Thread, op: &Begun) -> bool {
     let subject = std::ptr::from_ref(entry).cast();
     let op = NewOp { export: entry.id, frame, newcomer, may_read: counted, how, subject };
     if interrupted || !thread.begin_op(&op) {
-        collectors::give_up(started);
+        collectors::give_up(*started);
         return interrupted;
     }
     let at = thread.depth as usize - 1;
     thread.set_slot(at, slot(entry, numbers));
-    collectors::keep(thread, at, started);
+    collectors::keep(thread, at, *started);
     let start = thread.begin_wrapped(entry.id);
     let counted = counted && thread.counting;
     match newcomer {
@@ -337,13 +350,19 @@ fn end_otherwise(thread: &mut Thread, frame: usize, (end, location): (u64, u32))
     let numbers = thread.take_slot(at).numbers;
     // An op may have an id although plugins take none any more.
     if numbers == [0; 3] && !collectors::any() && collectors::only_id(thread, at).is_none() {
-        thread.end(&call, frame, &[]);
+        end_without_values(thread, &call, frame);
         thread.has_ended(end, counted);
         return Some(Ended { at, is_read, interrupted: false });
     }
     let interrupted = end_with_values(thread, &call, frame, numbers, at);
     thread.has_ended(end, counted);
     Some(Ended { at, is_read, interrupted })
+}
+
+/// A function of its own, so that the stack that it needs is not needed where there are values, too.
+#[inline(never)]
+fn end_without_values(thread: &mut Thread, call: &Call, frame: usize) {
+    thread.end(call, frame, &[]);
 }
 
 #[cold]
