@@ -101,7 +101,7 @@ fn terms_go_where_the_format_says() {
 }
 
 /// What the kernel says of a core of Ice Lake and later: all five share the event 0, and the metrics belong
-/// behind `slots` in one group (Linux 6.12, arch/x86/events/intel/core.c).
+/// after `slots` in one group (Linux 6.12, arch/x86/events/intel/core.c).
 #[test]
 fn top_down_counters_of_intel() {
     let tree = Tree::new("topdown");

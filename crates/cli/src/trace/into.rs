@@ -167,7 +167,7 @@ impl<'a, 'b> Added<'a, 'b> {
             return *row;
         }
         let index = self.first_part + self.rows.len() as u32;
-        // No conversion of plugins' events uses the numbers behind those of the profile's processes.
+        // No conversion of plugins' events uses the numbers after those of the profile's processes.
         let block = self.profile.processes.len() as i64;
         let row = PLUGIN_ROWS + block * i64::from(PLUGIN_PARTS) + i64::from(index);
         let number = device.rsplit(' ').next().unwrap_or_default().to_owned();
