@@ -12,6 +12,7 @@
 pub mod licences;
 mod vendors;
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -219,12 +220,7 @@ fn fill(layout: &Layout, dist: Dist, built: &Path, library: &Path) -> Result<Dis
     }
     replace(library, &dist.library())?;
     replace(&loops_client(layout)?, &dist.loops_client())?;
-    for file in files_below(&layout.python_package())? {
-        let name = file.strip_prefix(layout.python_package()).unwrap_or(&file).to_path_buf();
-        if !name.components().any(|part| part.as_os_str() == "__pycache__") {
-            replace(&file, &dist.python().join(name))?;
-        }
-    }
+    python(&layout.python_package(), &dist.python())?;
     let include = layout.root.join("include");
     if include.is_dir() {
         for header in files_below(&include)? {
@@ -238,6 +234,23 @@ fn fill(layout: &Layout, dist: Dist, built: &Path, library: &Path) -> Result<Dis
     vendors::fill(layout, &dist)?;
     licences::fill(layout, &dist.root)?;
     Ok(dist)
+}
+
+/// Copies the Python package, and removes what it does not have: files of an earlier checkout, and what
+/// `cargo xtask release` compiled for PyTorch, with which the tests would never compile it.
+fn python(package: &Path, to: &Path) -> Result<()> {
+    // Python writes these while it runs, and never reads them without their source.
+    let cached = |file: &Path| file.components().any(|part| part.as_os_str() == "__pycache__");
+    let mut copies = BTreeSet::new();
+    for file in files_below(package)?.into_iter().filter(|file| !cached(file)) {
+        let copy = to.join(file.strip_prefix(package).unwrap_or(&file));
+        replace(&file, &copy)?;
+        copies.insert(copy);
+    }
+    for old in files_below(to)?.into_iter().filter(|file| !cached(file) && !copies.contains(file)) {
+        std::fs::remove_file(&old).with_context(|| format!("remove {}", old.display()))?;
+    }
+    Ok(())
 }
 
 /// Builds the static library for programs with instrumented loops. It uses no C library, so it is the

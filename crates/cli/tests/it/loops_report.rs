@@ -112,10 +112,7 @@ fn delay_is_where_it_is(test: &str, mode: &str) {
         let rows = program.rows(slow);
         let outer = of_line(&rows, 23);
         assert_eq!(outer["hits"], 1);
-        let own = |row: &Value| {
-            let ns = &row["compensated"]["self"]["ns"];
-            ns.as_f64().unwrap_or_else(|| panic!("no self time: {row}"))
-        };
+        let own = |row: &Value| self_ns(row).unwrap_or_else(|| panic!("no self time: {row}"));
         let waits = own(of_line(&rows, slow_line));
         for (n, (line, iterations)) in SIBLINGS.into_iter().enumerate() {
             let row = of_line(&rows, line);
