@@ -88,6 +88,11 @@ impl Layout {
         self.target.join("venv-torch-212")
     }
 
+    /// What tests compiled for PyTorch, each for as long as its sources and its compiler are the same.
+    pub fn torch_shims(&self) -> PathBuf {
+        self.target.join("torch-shims")
+    }
+
     /// A virtual environment with the TVM version for which the Python package is made.
     pub fn venv_tvm(&self) -> PathBuf {
         self.target.join("venv-tvm")

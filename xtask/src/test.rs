@@ -12,6 +12,7 @@
 //! | `COUNTERPOINT_VENV_V5` | one with IREE 3.7.0, whose executables are of version 5; not set by `--quick` |
 //! | `COUNTERPOINT_VENV_TORCH` | one with PyTorch 2.15; not set by `--quick`, nor if Python is older than 3.11 |
 //! | `COUNTERPOINT_VENV_TORCH_212` | one with PyTorch 2.12; the same |
+//! | `COUNTERPOINT_TORCH_SHIMS` | folder in which the shims for PyTorch stay that tests compiled, and object files for them; the same |
 //! | `COUNTERPOINT_VENV_HTA` | one with HolisticTraceAnalysis; not set by `--quick` |
 //! | `COUNTERPOINT_VENV_TVM` | one with TVM 0.27; not set by `--quick` |
 //! | `COUNTERPOINT_VENV_TVM_026`, `COUNTERPOINT_VENV_TVM_025` | with older ones; not set by `--quick` |
@@ -35,6 +36,7 @@
 //! part has ended. Tests that failed run once more after all of that, alone ([`alone`]).
 
 mod alone;
+mod examples;
 mod skips;
 mod steps;
 mod tracefs;
@@ -221,7 +223,10 @@ fn rust(surroundings: &Surroundings<'_>, filter: Option<&str>, nextest: bool) ->
     let mut steps = vec![Step::run(RUST, &mut rust)?];
     if filter.is_none() {
         let mut docs = cargo();
-        docs.args(["test", "--workspace", "--doc", "--no-fail-fast"]);
+        docs.args(["test", "--doc", "--no-fail-fast"]);
+        for package in examples::packages(&surroundings.layout.root)? {
+            docs.args(["--package", &package]);
+        }
         surroundings.give(&mut docs);
         steps.push(Step::run("doc tests", &mut docs)?);
     }
@@ -324,6 +329,7 @@ impl Surroundings<'_> {
             ("COUNTERPOINT_VENV_TVM_025", with(full, layout.venv_tvm_025())),
             ("COUNTERPOINT_VENV_TORCH", with(self.torch, layout.venv_torch())),
             ("COUNTERPOINT_VENV_TORCH_212", with(self.torch, layout.venv_torch_212())),
+            ("COUNTERPOINT_TORCH_SHIMS", with(self.torch, layout.torch_shims())),
             ("COUNTERPOINT_FIXTURES", with(full, layout.fixtures())),
         ] {
             match value {

@@ -202,6 +202,29 @@ fn several_files_share_one_time() {
     assert_eq!(ns, [1_000, -3_000]);
 }
 
+/// A call that ends after all times of a profile is a loss, and does not become a shorter one.
+#[test]
+fn calls_beyond_all_times_are_lost_and_counted() {
+    let scratch = Scratch::new();
+    let dir = scratch.path().join("p.cpt");
+    std::fs::create_dir(&dir).unwrap();
+    let slices: Vec<_> = [(1.0, 2.0), (0.0, 9.2e15), (9.0e15, 9.0e15), (-9.0e15, 1.0)]
+        .into_iter()
+        .map(|(ts, dur)| json!({"ph": "X", "pid": 1, "tid": 1, "name": "a", "ts": ts, "dur": dur}))
+        .collect();
+    let text = serde_json::to_vec(&json!({"traceEvents": slices})).unwrap();
+    import(&dir, &[&text], &[0]);
+    let profile = Profile::open(&dir).unwrap();
+    let (durations, _) = profile.visit(1, Vec::new, |durations: &mut Vec<u64>, columns| {
+        durations.extend((0..columns.len()).map(|i| columns.duration(i)));
+    });
+    assert_eq!(durations[0], [2_000]);
+    let lost = profile.losses.iter().find(|loss| loss.name == "trace_value_lost");
+    assert_eq!(lost.map(|loss| loss.count), Some(3));
+    // The events themselves are kept.
+    assert_eq!(events(&Activities::open_all(&dir).unwrap()[0]).len(), 4);
+}
+
 /// What a killed import left behind, cut at every byte, is read up to there.
 #[test]
 fn activities_can_be_cut_at_any_byte() {

@@ -106,12 +106,19 @@ def site(tmp_path_factory):
     return made
 
 
+def kept(tmp_path_factory, name):
+    """A folder that stays for later runs and for the tests in Rust, if there is a place for it."""
+    place = os.environ.get("COUNTERPOINT_TORCH_SHIMS")
+    folder = Path(place) / name if place else tmp_path_factory.mktemp(name)
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    folder.chmod(0o700)
+    return folder
+
+
 @pytest.fixture(scope="session")
 def cache(tmp_path_factory):
     """A cache that all tests share, so that the shim is compiled once for each version."""
-    folder = tmp_path_factory.mktemp("cache")
-    folder.chmod(0o700)
-    return folder
+    return kept(tmp_path_factory, "cache")
 
 
 @pytest.fixture(scope="session")
@@ -126,6 +133,7 @@ def compiler(tmp_path_factory):
     script.write_text(f"#!{sys.executable}\n" + (SCRIPTS / "compiler.py").read_text())
     script.chmod(0o755)
     (folder / "real").symlink_to(real)
+    (folder / "kept").symlink_to(kept(tmp_path_factory, "objects"))
     return folder
 
 

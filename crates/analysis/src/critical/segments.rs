@@ -105,7 +105,9 @@ fn owners(calls: &Calls) -> Vec<OpId> {
     let mut owners = vec![NO; calls.regions.len()];
     let mut open: Vec<(u32, u64, OpId)> = Vec::new();
     for call in &calls.all {
-        open.retain(|(line, end, _)| *line == call.line && *end > call.begin);
+        while open.last().is_some_and(|(line, end, _)| *line != call.line || *end <= call.begin) {
+            open.pop();
+        }
         let around = open.last().map(|(.., owner)| *owner);
         let own = owner(call, around, None);
         if call.role == Role::Region && call.of != NO {

@@ -189,7 +189,7 @@ fn torchrun_records_every_rank() {
     let mut run = Command::new(&program);
     run.args(["run", "-e", "none", "-o", &profile, "--"]).arg(python.with_file_name("torchrun"));
     run.args(["--standalone", "--nproc-per-node=2"]).arg(&script);
-    let done = run.output().unwrap();
+    let done = crate::support::with_shared_shims(&mut run).output().unwrap();
     assert!(done.status.success(), "{done:?}");
     let said_by_ranks = String::from_utf8_lossy(&done.stdout);
     for rank in ["rank 0 of 2: 4096", "rank 1 of 2: 4096"] {

@@ -10,7 +10,7 @@ use serde_json::Value;
 use testkit::{Scratch, c};
 
 use crate::support::trace_processor::TraceProcessor;
-use crate::support::{Programs, Recorded, counterpoint, torch, tvm};
+use crate::support::{Programs, Recorded, counterpoint, torch, tvm, with_shared_shims};
 
 /// Compiles the accelerator.
 fn accelerator(scratch: &Scratch, flags: &[&str]) -> PathBuf {
@@ -293,7 +293,7 @@ fn kernels_are_linked_to_ops_of_pytorch() {
     ] {
         let mut command = Command::new(&python);
         command.arg(&script).env("ACCELERATOR", &plugin).env("ACCELERATOR_LOG", &to);
-        command.env("XDG_CACHE_HOME", scratch.join("cache"));
+        with_shared_shims(&mut command);
         let mut options = vec!["--plugin", plugin.to_str().expect("UTF-8")];
         options.extend(ids.then_some("--plugin-ids"));
         let recorded = Recorded::run_with(&program, "none", &options, &mut command);

@@ -104,7 +104,7 @@ pub struct OneTrace<'a> {
     rounded: u64,
     /// Number of calls whose duration is rounded to 0.
     too_short: u64,
-    /// Number of counter values that are not numbers.
+    /// Number of counter values that are not numbers, and of calls at times that a profile cannot hold.
     no_numbers: u64,
     unpaired: u64,
     text: String,
@@ -428,7 +428,15 @@ impl OneTrace<'_> {
         end_ns: i64,
     ) -> Result<(), String> {
         let all = &mut *self.all;
-        let [start_ns, end_ns] = [start_ns, end_ns].map(|ns| ns.saturating_add(self.shift_ns));
+        // Times that the profile's clock cannot hold would be cut, and the duration with them.
+        let fits = |ns: i64| {
+            let ns = ns.checked_add(self.shift_ns)?;
+            (all.epoch.checked_add(ns)? >= 0).then_some(ns)
+        };
+        let (Some(start_ns), Some(end_ns)) = (fits(start_ns), fits(end_ns)) else {
+            self.no_numbers += 1;
+            return Ok(());
+        };
         all.first_ns = all.first_ns.min(start_ns);
         all.last_ns = all.last_ns.max(end_ns);
         let (start, end) = (all.ticks(start_ns), all.ticks(end_ns));
@@ -538,7 +546,10 @@ impl OneTrace<'_> {
         let what = (category, name);
         match (event.phase, event.time_ns, event.duration_ns) {
             (b'X', Some(start), Some(duration)) if duration >= 0 => {
-                self.call(row, what, start, start.saturating_add(duration))?;
+                match start.checked_add(duration) {
+                    Some(end) => self.call(row, what, start, end)?,
+                    None => self.no_numbers += 1,
+                }
             }
             (b'B', Some(start), _) if self.rows[row].open.len() < MOST_OPEN => {
                 self.rows[row].open.push((category, name, start));

@@ -1,4 +1,5 @@
-"""The C++ compiler `real` of this folder. It compiles the same text with the same options only once."""
+"""The C++ compiler `real` of this folder. It compiles the same text with the same options only once, and keeps what
+it made in the folder `kept`."""
 
 import hashlib
 import os
@@ -18,13 +19,14 @@ if text.returncode != 0:
     os.execv(words[0], words)
 # What the others say is in the text.
 options = [word for word in words if word.startswith(("-O", "-f", "-g", "-m", "-s"))]
-key = hashlib.sha256(repr((words[0], options)).encode() + text.stdout).hexdigest()
-kept = folder / f"{key}.o"
+compiler = (words[0], os.stat(words[0]).st_mtime_ns)
+key = hashlib.sha256(repr((compiler, options)).encode() + text.stdout).hexdigest()
+kept = folder / "kept" / f"{key}.o"
 if not kept.exists():
     code = subprocess.run(words).returncode
     if code != 0:
         sys.exit(code)
-    made = folder / f"{key}.{os.getpid()}"
+    made = kept.with_suffix(f".{os.getpid()}")
     shutil.copyfile(words[at], made)
     made.rename(kept)
 shutil.copyfile(kept, words[at])

@@ -64,6 +64,14 @@ pub fn torch_212(test: &str) -> Option<PathBuf> {
     Some(need(test, "COUNTERPOINT_VENV_TORCH_212")?.join("bin/python"))
 }
 
+/// Has a program with PyTorch use the shims that all tests share, so that each is compiled once.
+pub fn with_shared_shims(command: &mut Command) -> &mut Command {
+    match std::env::var_os("COUNTERPOINT_TORCH_SHIMS") {
+        Some(folder) => command.env("XDG_CACHE_HOME", Path::new(&folder).join("cache")),
+        None => command,
+    }
+}
+
 /// The Python of the environment with HolisticTraceAnalysis.
 pub fn hta(test: &str) -> Option<PathBuf> {
     Some(need(test, "COUNTERPOINT_VENV_HTA")?.join("bin/python"))
