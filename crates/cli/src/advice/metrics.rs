@@ -5,6 +5,12 @@ use model::metric::{MetricCause, MetricError, MetricErrorKind};
 /// What to type instead; `None` where the message says it all.
 pub fn for_metric(error: &MetricError) -> Option<String> {
     let advice = match (&error.kind, &error.cause) {
+        (MetricErrorKind::UnknownCounter { name }, _) if is_work(name) => {
+            format!("{name} is known in `report --roofline`, where ops have known work")
+        }
+        (MetricErrorKind::UnknownCounter { name }, _) if name == "flops" => {
+            "flops is known in `report --by shape`, for ops of PyTorch".into()
+        }
         (_, Some(cause)) => for_cause(cause),
         (MetricErrorKind::Function { .. }, None) => "there are min(…) and max(…)".into(),
         (MetricErrorKind::Ambiguous { .. }, None) => "write it with its modifiers".into(),
@@ -14,6 +20,11 @@ pub fn for_metric(error: &MetricError) -> Option<String> {
         _ => return None,
     };
     Some(advice)
+}
+
+/// Whether the name is one of those that docs/roofline.md computes from an op's shapes.
+fn is_work(name: &str) -> bool {
+    matches!(name, "flop" | "bytes")
 }
 
 fn for_cause(cause: &MetricCause) -> String {

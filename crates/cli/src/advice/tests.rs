@@ -307,6 +307,8 @@ fn about_a_metric() {
         ("x = cycles / page-faults:u", "count them in one group: -e '{cycles,page-faults:u}'"),
         ("x=cpu-migrations/page-faults:k", "if that is what you want, write them with their modifiers"),
         ("x=task-clock + 5", "numbers can have a unit: 5ms, 64B, 1kHz"),
+        ("x=flop / duration", "flop is known in `report --roofline`, where ops have known work"),
+        ("x=flops / duration", "flops is known in `report --by shape`, for ops of PyTorch"),
         ("x=2+2", ""),
     ];
     for (typed, expected) in golden {
