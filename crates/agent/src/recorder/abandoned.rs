@@ -1,11 +1,10 @@
 //! Calls that never end, because an exception or `longjmp` has left them. The thread's next call finds
 //! them: their frames lie at or below its own.
 
-use std::sync::atomic::{Ordering, compiler_fence};
-
 use model::Loss;
 
 use crate::recorder::bracket::{Newcomer, WRAPPERS, stack_address};
+use crate::recorder::busy::while_busy;
 use crate::recorder::collectors;
 use crate::recorder::thread::{DEEPEST, Thread};
 
@@ -16,19 +15,17 @@ impl Thread {
     #[cold]
     #[inline(never)]
     pub(crate) fn forget_before(&mut self, frame: usize, newcomer: Newcomer) {
-        if self.depth == 0 || self.busy.load(Ordering::Relaxed) != 0 {
+        if self.depth == 0 || self.busy.is_set() {
             return;
         }
-        self.busy.store(1, Ordering::Relaxed);
-        compiler_fence(Ordering::SeqCst);
-        let before = self.depth;
-        self.forget_left(frame, newcomer);
-        if self.depth != before {
-            // SAFETY: a page is attached.
-            unsafe { self.writer.set_open(self.depth, self.apart[0].export) };
-        }
-        compiler_fence(Ordering::SeqCst);
-        self.busy.store(0, Ordering::Relaxed);
+        while_busy!(self, {
+            let before = self.depth;
+            self.forget_left(frame, newcomer);
+            if self.depth != before {
+                // SAFETY: a page is attached.
+                unsafe { self.writer.set_open(self.depth, self.apart[0].export) };
+            }
+        });
     }
 
     /// Begins a call within a call. Forgets calls that were abandoned (their frames are at or below

@@ -15,6 +15,7 @@ use crate::process::guard::{guarded, guarded_apart};
 use crate::process::part::Process;
 use crate::process::{descriptors, load, losses, plugin_ids};
 use crate::recorder::adapter::Adapter;
+use crate::recorder::busy::Busy;
 use crate::recorder::draw::state::Draws;
 use crate::recorder::thread::{
     self, AnnouncedTimes, Announcing, Apart, BracketTimes, DEEPEST, FIRST, Halves, NO_PAGE, OURS,
@@ -61,7 +62,7 @@ pub fn attach(adapter: &Adapter) -> *mut Thread {
             return std::ptr::null_mut();
         }
         let old = (*local).thread;
-        if !old.is_null() && (*old).busy.load(Ordering::Relaxed) != 0 && (*old).is_stale() {
+        if !old.is_null() && (*old).busy.is_set() && (*old).is_stale() {
             losses::lose(Loss::ProbeReentered, 1, 0);
             return std::ptr::null_mut();
         }
@@ -243,7 +244,7 @@ fn make(epoch: u32, old: *mut Thread, adapter: &Adapter) -> Result<*mut Thread, 
                 (&raw mut (*memory).$field$([$index])?).write($value)
             };
         }
-        set!(busy, AtomicU32::new(1));
+        set!(busy, Busy::SET);
         set!(depth, 0);
         put_in_words(&raw mut (*memory).draws, &draws);
         set!(memory, OURS);
@@ -299,7 +300,7 @@ fn make(epoch: u32, old: *mut Thread, adapter: &Adapter) -> Result<*mut Thread, 
         (*memory).clock_record();
         (*memory).begin_usage(begun_ns);
         (*memory).begin_draws();
-        (*memory).busy.store(0, Ordering::Relaxed);
+        (*memory).busy.clear();
     }
     Ok(memory)
 }
@@ -447,10 +448,7 @@ pub fn at_session_end() {
     // SAFETY: null, or the calling thread's own state. A call that the thread is in the middle of
     // will find it detached.
     unsafe {
-        if !thread.is_null()
-            && (*thread).is_attached()
-            && (*thread).busy.load(Ordering::Relaxed) == 0
-        {
+        if !thread.is_null() && (*thread).is_attached() && !(*thread).busy.is_set() {
             leave(thread, Loss::CallCutShort);
         }
     }
@@ -464,7 +462,7 @@ pub fn at_session_end() {
 unsafe fn leave(thread: *mut Thread, open: Loss) {
     // SAFETY: by contract.
     unsafe {
-        (*thread).busy.store(1, Ordering::Relaxed);
+        (*thread).busy.set();
         // These are functions of the program, so they run on its stack.
         guarded(|| {
             let depth = (*thread).depth as usize;

@@ -12,13 +12,13 @@
 //! fault.
 
 use std::ffi::c_void;
-use std::sync::atomic::{Ordering, compiler_fence};
 
 use counters::Readings;
 use model::Loss;
 use record::{Call, ClockKind, Drawn};
 
 use crate::process::losses;
+use crate::recorder::busy::while_busy;
 use crate::recorder::draw::state::Open;
 use crate::recorder::thread::{Apart, DEEPEST, Slot, Thread, Workers};
 use crate::state::run::Run;
@@ -93,17 +93,15 @@ impl Thread {
     /// adapter can have it between the frames of the host.
     #[inline(always)]
     pub(crate) fn begin_plain(&mut self, export: u32, frame: usize) -> bool {
-        if !self.plain || self.busy.load(Ordering::Relaxed) != 0 || self.depth != 0 {
+        if !self.plain || self.busy.is_set() || self.depth != 0 {
             return false;
         }
-        self.busy.store(1, Ordering::Relaxed);
-        compiler_fence(Ordering::SeqCst);
-        self.frames[0] = frame;
-        // SAFETY: a page is attached.
-        unsafe { self.writer.set_open(1, export) };
-        self.depth = 1;
-        compiler_fence(Ordering::SeqCst);
-        self.busy.store(0, Ordering::Relaxed);
+        while_busy!(self, {
+            self.frames[0] = frame;
+            // SAFETY: a page is attached.
+            unsafe { self.writer.set_open(1, export) };
+            self.depth = 1;
+        });
         true
     }
 
@@ -126,17 +124,15 @@ impl Thread {
         if !is_usual {
             return false;
         }
-        self.busy.store(1, Ordering::Relaxed);
-        compiler_fence(Ordering::SeqCst);
-        self.depth = 0;
-        // SAFETY: a page with room is attached.
-        unsafe {
-            let cursor = self.writer.call(call, false);
-            self.writer.commit_call(cursor);
-            self.writer.set_open(0, call.export);
-        }
-        compiler_fence(Ordering::SeqCst);
-        self.busy.store(0, Ordering::Relaxed);
+        while_busy!(self, {
+            self.depth = 0;
+            // SAFETY: a page with room is attached.
+            unsafe {
+                let cursor = self.writer.call(call, false);
+                self.writer.commit_call(cursor);
+                self.writer.set_open(0, call.export);
+            }
+        });
         true
     }
 
@@ -168,36 +164,35 @@ impl Thread {
         counted: bool,
         open: Option<&Open>,
     ) -> bool {
-        if self.busy.load(Ordering::Relaxed) != 0 {
+        if self.busy.is_set() {
             losses::lose(Loss::ProbeReentered, 1, 0);
             return self.refuse(open);
         }
-        self.busy.store(1, Ordering::Relaxed);
-        compiler_fence(Ordering::SeqCst);
-        point!(Begin);
-        if self.depth > 0 && !self.begin_nested(frame, newcomer) {
-            self.busy.store(0, Ordering::Relaxed);
-            return self.refuse(open);
-        }
-        let depth = self.depth as usize;
-        if let Some(open) = open {
-            self.draws.set_open(depth, open);
-        }
-        // SAFETY: `begin_nested` refuses a depth beyond the arrays, and a page is attached.
-        unsafe {
-            *self.frames.get_unchecked_mut(depth) = frame;
-            self.writer.set_open(self.depth + 1, export);
-            let mut works = || !self.counting || !self.draws.is_on() || self.open_for_call(depth);
-            if !counted || !works() {
-                self.uncounted |= 1 << depth;
-            } else if self.counting {
-                self.read_before(depth);
+        let begun = while_busy!(self, 'changed: {
+            point!(Begin);
+            if self.depth > 0 && !self.begin_nested(frame, newcomer) {
+                break 'changed false;
             }
-        }
-        self.depth += 1;
-        compiler_fence(Ordering::SeqCst);
-        self.busy.store(0, Ordering::Relaxed);
-        true
+            let depth = self.depth as usize;
+            if let Some(open) = open {
+                self.draws.set_open(depth, open);
+            }
+            // SAFETY: `begin_nested` refuses a depth beyond the arrays, and a page is attached.
+            unsafe {
+                *self.frames.get_unchecked_mut(depth) = frame;
+                self.writer.set_open(self.depth + 1, export);
+                let mut works =
+                    || !self.counting || !self.draws.is_on() || self.open_for_call(depth);
+                if !counted || !works() {
+                    self.uncounted |= 1 << depth;
+                } else if self.counting {
+                    self.read_before(depth);
+                }
+            }
+            self.depth += 1;
+            true
+        });
+        begun || self.refuse(open)
     }
 
     /// Reads the counters for call `depth`, which begins. Like everything that only runs with
@@ -324,52 +319,46 @@ impl Thread {
     /// while other calls that began later are still in progress. Returns false if the recorder is
     /// busy.
     pub(crate) fn read_apart(&mut self, into: &mut Readings) -> bool {
-        if self.busy.load(Ordering::Relaxed) != 0 {
+        if self.busy.is_set() {
             losses::lose(Loss::ProbeReentered, 1, 0);
             return false;
         }
-        self.busy.store(1, Ordering::Relaxed);
-        compiler_fence(Ordering::SeqCst);
-        if self.counting && !self.draws.is_on() {
-            // A failed read leaves its mark in the readings.
-            let _ = self.counters.read(into);
-        }
-        compiler_fence(Ordering::SeqCst);
-        self.busy.store(0, Ordering::Relaxed);
+        while_busy!(self, {
+            if self.counting && !self.draws.is_on() {
+                // A failed read leaves its mark in the readings.
+                let _ = self.counters.read(into);
+            }
+        });
         true
     }
 
     /// Records such a call, which began with the reading `before` and has just ended.
     pub(crate) fn record_apart(&mut self, call: &Call, before: &Readings) -> bool {
-        if self.busy.load(Ordering::Relaxed) != 0 || self.depth as usize >= DEEPEST {
+        if self.busy.is_set() || self.depth as usize >= DEEPEST {
             losses::lose(Loss::ProbeReentered, 1, 0);
             return false;
         }
-        self.busy.store(1, Ordering::Relaxed);
-        compiler_fence(Ordering::SeqCst);
-        let is_drawn = self.draws.is_on();
-        if is_drawn {
-            if !self.count_apart(call.export) {
-                compiler_fence(Ordering::SeqCst);
-                self.busy.store(0, Ordering::Relaxed);
-                return false;
+        while_busy!(self, 'changed: {
+            let is_drawn = self.draws.is_on();
+            if is_drawn {
+                if !self.count_apart(call.export) {
+                    break 'changed false;
+                }
+                // Counters are not open between the two readings.
+                self.uncounted |= 1 << self.depth;
+            } else if self.counting {
+                let _ = self.counters.read(&mut self.after);
             }
-            // Counters are not open between the two readings.
-            self.uncounted |= 1 << self.depth;
-        } else if self.counting {
-            let _ = self.counters.read(&mut self.after);
-        }
-        // The place of the next call is free, and the next call overwrites it.
-        if let Some(place) = self.before.get_mut(self.depth as usize) {
-            place.clone_from(before);
-        }
-        self.record(call, &[]);
-        if is_drawn {
-            self.settle_apart(call);
-        }
-        compiler_fence(Ordering::SeqCst);
-        self.busy.store(0, Ordering::Relaxed);
-        true
+            // The place of the next call is free, and the next call overwrites it.
+            if let Some(place) = self.before.get_mut(self.depth as usize) {
+                place.clone_from(before);
+            }
+            self.record(call, &[]);
+            if is_drawn {
+                self.settle_apart(call);
+            }
+            true
+        })
     }
 
     /// Returns the index of the innermost call of `export` in progress that begins and ends in two
@@ -384,26 +373,24 @@ impl Thread {
     /// Ends a bracket and records the call.
     #[inline(always)]
     pub(crate) fn end(&mut self, call: &Call, frame: usize, values: &[(u32, u64)]) {
-        self.busy.store(1, Ordering::Relaxed);
-        compiler_fence(Ordering::SeqCst);
-        point!(End);
-        if self.counting {
-            self.read_after(frame);
-        }
-        let top = self.frames.get((self.depth as usize).wrapping_sub(1)).copied();
-        if top != Some(frame) {
-            self.forget_abandoned(|_, open| open != frame);
-        }
-        if self.depth > 0 {
-            self.depth -= 1;
-            let is_drawn = self.draws.is_drawn(self.depth as usize);
-            self.record(call, values);
-            if self.draws.is_on() {
-                self.finish_draw(call, is_drawn);
+        while_busy!(self, {
+            point!(End);
+            if self.counting {
+                self.read_after(frame);
             }
-        }
-        compiler_fence(Ordering::SeqCst);
-        self.busy.store(0, Ordering::Relaxed);
+            let top = self.frames.get((self.depth as usize).wrapping_sub(1)).copied();
+            if top != Some(frame) {
+                self.forget_abandoned(|_, open| open != frame);
+            }
+            if self.depth > 0 {
+                self.depth -= 1;
+                let is_drawn = self.draws.is_drawn(self.depth as usize);
+                self.record(call, values);
+                if self.draws.is_on() {
+                    self.finish_draw(call, is_drawn);
+                }
+            }
+        });
     }
 
     /// Returns whether counters are read for the call in progress that began at this stack address.

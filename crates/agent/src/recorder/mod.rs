@@ -16,6 +16,7 @@
 //! | module | purpose |
 //! |---|---|
 //! | [`bracket`] | brackets a call; the hot path |
+//! | [`busy`] | the guard while the recorder changes a thread's state |
 //! | [`abandoned`] | forgets calls that never end |
 //! | [`usual`] | the short way of ops |
 //! | [`thread`] | holds what one thread owns: its page, its counters, its calls in progress |
@@ -33,6 +34,7 @@ mod abandoned;
 pub mod adapter;
 pub mod attach;
 pub mod bracket;
+pub mod busy;
 pub mod calibrate;
 pub mod collectors;
 pub mod draw;

@@ -20,6 +20,7 @@ use record::page::{PageStart, PageWriter};
 
 use crate::process::descriptors;
 use crate::process::part::Process;
+use crate::recorder::busy::Busy;
 use crate::recorder::draw::state::Draws;
 use crate::state::epoch;
 use crate::state::run::Run;
@@ -48,8 +49,8 @@ pub struct Thread {
     /// The epoch that the state belongs to ([`epoch::current`]) while attached; zero before and
     /// after that, and in a forked child.
     pub(crate) epoch: AtomicU32,
-    /// 1 while the recorder itself runs; a call from a signal handler then passes through.
-    pub(crate) busy: AtomicU32,
+    /// Set while the recorder itself runs; a call from a signal handler then passes through.
+    pub(crate) busy: Busy,
     pub(crate) depth: u32,
     /// [`OURS`], or zero in a forked child, even after a copy of the parent's state was put back.
     pub(crate) memory: u32,
@@ -185,9 +186,9 @@ impl Thread {
         unsafe { writer.attach(scratch, &self.start) };
         std::mem::swap(&mut self.writer, &mut writer);
         self.rehearsing = true;
-        self.busy.store(0, Ordering::Relaxed);
+        self.busy.clear();
         let result = body(self);
-        self.busy.store(1, Ordering::Relaxed);
+        self.busy.set();
         self.rehearsing = false;
         // If a session ended meanwhile, an empty call may have begun without ending.
         (self.depth, self.uncounted) = (0, 0);

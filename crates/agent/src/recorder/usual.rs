@@ -6,12 +6,11 @@
 //! counters, leave little of ours in the processor's caches. Each function checks everything first; if
 //! it returns false, it has done nothing, and the caller goes the long way.
 
-use std::sync::atomic::{Ordering, compiler_fence};
-
 use counters::ReadStatus;
 use record::Call;
 
 use crate::recorder::bracket::stack_address;
+use crate::recorder::busy::while_busy;
 use crate::recorder::thread::{DEEPEST, Slot, Thread};
 
 /// Returns whether calls may take the short way in a run without a budget.
@@ -33,31 +32,29 @@ impl Thread {
     ) -> bool {
         let at = self.depth as usize;
         if !self.usual
-            || self.busy.load(Ordering::Relaxed) != 0
+            || self.busy.is_set()
             || at >= DEEPEST
             || (at > 0 && self.frames[at - 1] <= stack_address())
         {
             return false;
         }
-        self.busy.store(1, Ordering::Relaxed);
-        compiler_fence(Ordering::SeqCst);
-        let bit = 1 << at;
-        self.depth = at as u32 + 1;
-        self.is_apart |= bit;
-        self.is_wrapped |= bit;
-        self.has_slot |= bit;
-        self.has_workers &= !bit;
-        self.frames[at] = frame;
-        self.apart[at].export = export;
-        self.slots[at] = slot;
-        // SAFETY: a page is attached.
-        unsafe { self.writer.set_open(at as u32 + 1, export) };
-        if self.counting {
-            // A failed read leaves its mark in the readings, which the end checks.
-            let _ = self.counters.read(&mut self.before[at]);
-        }
-        compiler_fence(Ordering::SeqCst);
-        self.busy.store(0, Ordering::Relaxed);
+        while_busy!(self, {
+            let bit = 1 << at;
+            self.depth = at as u32 + 1;
+            self.is_apart |= bit;
+            self.is_wrapped |= bit;
+            self.has_slot |= bit;
+            self.has_workers &= !bit;
+            self.frames[at] = frame;
+            self.apart[at].export = export;
+            self.slots[at] = slot;
+            // SAFETY: a page is attached.
+            unsafe { self.writer.set_open(at as u32 + 1, export) };
+            if self.counting {
+                // A failed read leaves its mark in the readings, which the end checks.
+                let _ = self.counters.read(&mut self.before[at]);
+            }
+        });
         let start = self.clock.begin();
         self.apart[at].start = start;
         self.begun_since(entered, start, self.counting);
@@ -96,31 +93,29 @@ impl Thread {
                 return false;
             }
         }
-        self.busy.store(1, Ordering::Relaxed);
-        compiler_fence(Ordering::SeqCst);
-        let begun = self.apart[at];
-        self.depth = at as u32;
-        self.is_apart &= !bit;
-        self.is_wrapped &= !bit;
-        self.has_slot &= !bit;
-        let call =
-            Call { export: begun.export, location, start: begun.start, end, ..Call::default() };
-        // SAFETY: a page with room is attached.
-        unsafe {
-            if !self.counting {
-                let cursor = self.writer.call(&call, false);
-                self.writer.commit_call(cursor);
-                self.writer.set_open(at as u32, call.export);
-            } else if !self.record_one_group(&call, at) {
-                self.record_otherwise(&call);
+        while_busy!(self, {
+            let begun = self.apart[at];
+            self.depth = at as u32;
+            self.is_apart &= !bit;
+            self.is_wrapped &= !bit;
+            self.has_slot &= !bit;
+            let call =
+                Call { export: begun.export, location, start: begun.start, end, ..Call::default() };
+            // SAFETY: a page with room is attached.
+            unsafe {
+                if !self.counting {
+                    let cursor = self.writer.call(&call, false);
+                    self.writer.commit_call(cursor);
+                    self.writer.set_open(at as u32, call.export);
+                } else if !self.record_one_group(&call, at) {
+                    self.record_otherwise(&call);
+                }
+                if let Some(value) = has_value {
+                    self.record_value(value);
+                }
             }
-            if let Some(value) = has_value {
-                self.record_value(value);
-            }
-        }
-        self.has_ended(end, self.counting);
-        compiler_fence(Ordering::SeqCst);
-        self.busy.store(0, Ordering::Relaxed);
+            self.has_ended(end, self.counting);
+        });
         true
     }
 

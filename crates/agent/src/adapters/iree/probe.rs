@@ -4,7 +4,6 @@
 //! into the function that all stubs jump to.
 
 use std::ffi::c_int;
-use std::sync::atomic::Ordering;
 
 use abi::iree::{Dispatch, DispatchState, Environment, WorkgroupState};
 use record::Call;
@@ -295,10 +294,7 @@ pub unsafe fn end_hooked(export: u32) {
     let thread = thread::current();
     // SAFETY: null, or this thread's own state.
     unsafe {
-        if thread.is_null()
-            || !(*thread).is_attached()
-            || (*thread).busy.load(Ordering::Relaxed) != 0
-        {
+        if thread.is_null() || !(*thread).is_attached() || (*thread).busy.is_set() {
             return;
         }
         let (end, location) = (*thread).run.clock.end();

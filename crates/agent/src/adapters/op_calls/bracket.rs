@@ -2,7 +2,6 @@
 //! run, region or task lies inside one call of ours.
 
 use std::ffi::c_void;
-use std::sync::atomic::Ordering;
 
 use model::Loss;
 use record::Call;
@@ -55,9 +54,7 @@ pub(super) fn recording() -> Option<*mut Thread> {
     let thread = thread::current();
     // SAFETY: null, or this thread's own state.
     unsafe {
-        let usable = !thread.is_null()
-            && (*thread).is_attached()
-            && (*thread).busy.load(Ordering::Relaxed) == 0;
+        let usable = !thread.is_null() && (*thread).is_attached() && !(*thread).busy.is_set();
         usable.then_some(thread)
     }
 }
@@ -505,7 +502,7 @@ pub fn end(bracket: &Bracket, what: &What, failed: bool) -> bool {
     // SAFETY: this is the calling thread's own state, whose memory stays mapped as long as the
     // thread lives.
     let Some(thread) = (unsafe { bracket.thread.as_mut() }) else { return false };
-    if !thread.is_attached() || thread.busy.load(Ordering::Relaxed) != 0 {
+    if !thread.is_attached() || thread.busy.is_set() {
         return false;
     }
     let (end, location) = thread.run.clock.end();

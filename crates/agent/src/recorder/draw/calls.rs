@@ -1,6 +1,6 @@
 //! Begins and ends the calls of a thread in a run with a budget.
 
-use std::sync::atomic::{AtomicU64, Ordering, compiler_fence};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use counters::OpenFailure;
 use model::Loss;
@@ -13,6 +13,7 @@ use crate::os::own_stack;
 use crate::os::sys::ErrnoGuard;
 use crate::process::descriptors;
 use crate::recorder::bracket::Newcomer;
+use crate::recorder::busy::while_busy;
 use crate::recorder::thread::Thread;
 use crate::state::run::Run;
 
@@ -114,16 +115,14 @@ impl Thread {
     #[cold]
     #[inline(never)]
     fn begin_within(&mut self, export: u32, frame: usize) -> bool {
-        if !self.draws.is_on || self.draws.only_counts || self.busy.load(Ordering::Relaxed) != 0 {
+        if !self.draws.is_on || self.draws.only_counts || self.busy.is_set() {
             return false;
         }
-        self.busy.store(1, Ordering::Relaxed);
-        compiler_fence(Ordering::SeqCst);
-        self.forget_abandoned(|_, open| open <= frame);
-        // SAFETY: a page is attached.
-        unsafe { self.writer.set_open(self.depth, self.apart[0].export) };
-        compiler_fence(Ordering::SeqCst);
-        self.busy.store(0, Ordering::Relaxed);
+        while_busy!(self, {
+            self.forget_abandoned(|_, open| open <= frame);
+            // SAFETY: a page is attached.
+            unsafe { self.writer.set_open(self.depth, self.apart[0].export) };
+        });
         self.innermost_apart(export).is_some()
             && self.begin_due(export, frame, Newcomer::Bracketed, true, How::Within, false)
     }
@@ -142,7 +141,7 @@ impl Thread {
         is_billed: bool,
     ) -> bool {
         // The recorder was interrupted by a signal handler that makes calls. They are only counted.
-        if self.busy.load(Ordering::Relaxed) != 0 {
+        if self.busy.is_set() {
             return false;
         }
         let (mut open, mut may_read) = (None, may_read);

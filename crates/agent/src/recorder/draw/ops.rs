@@ -5,10 +5,10 @@
 //! so that its regions are not taken for those of the op around it.
 
 use std::ffi::c_void;
-use std::sync::atomic::{Ordering, compiler_fence};
 
 use super::state::{CountedOp, Draws, How};
 use crate::recorder::bracket::{Newcomer, WRAPPERS, stack_address};
+use crate::recorder::busy::while_busy;
 use crate::recorder::thread::{AFTER, BEFORE, Thread};
 
 /// An op that begins.
@@ -38,7 +38,7 @@ impl Thread {
         if !self.rehearsing {
             let due = self.count_call(op.export);
             // The recorder was interrupted by a signal handler that makes calls. They are only counted.
-            if self.busy.load(Ordering::Relaxed) != 0 {
+            if self.busy.is_set() {
                 return false;
             }
             self.forget_left_ops(op);
@@ -54,17 +54,15 @@ impl Thread {
         if self.rehearsing {
             return false;
         }
-        self.busy.store(1, Ordering::Relaxed);
-        compiler_fence(Ordering::SeqCst);
-        let counted = CountedOp { frame: op.frame, subject: op.subject, depth: self.depth };
-        self.draws.push_counted(counted);
-        match op.how {
-            How::Watched(_) => self.draws.account.add_told_in_watched(),
-            _ => self.draws.account.add_told(),
-        }
-        self.settle_counted_half(BEFORE);
-        compiler_fence(Ordering::SeqCst);
-        self.busy.store(0, Ordering::Relaxed);
+        while_busy!(self, {
+            let counted = CountedOp { frame: op.frame, subject: op.subject, depth: self.depth };
+            self.draws.push_counted(counted);
+            match op.how {
+                How::Watched(_) => self.draws.account.add_told_in_watched(),
+                _ => self.draws.account.add_told(),
+            }
+            self.settle_counted_half(BEFORE);
+        });
         false
     }
 
@@ -90,13 +88,11 @@ impl Thread {
     #[cold]
     #[inline(never)]
     fn forget_left_calls(&mut self, limit: usize) {
-        self.busy.store(1, Ordering::Relaxed);
-        compiler_fence(Ordering::SeqCst);
-        self.forget_abandoned(|_, open| open <= limit);
-        // SAFETY: a page is attached.
-        unsafe { self.writer.set_open(self.depth, self.apart[0].export) };
-        compiler_fence(Ordering::SeqCst);
-        self.busy.store(0, Ordering::Relaxed);
+        while_busy!(self, {
+            self.forget_abandoned(|_, open| open <= limit);
+            // SAFETY: a page is attached.
+            unsafe { self.writer.set_open(self.depth, self.apart[0].export) };
+        });
     }
 
     /// Begins a whole run, a region or a task, whose end is in the same function of ours. Returns
@@ -126,15 +122,13 @@ impl Thread {
 
     #[inline(never)]
     fn end_counted(&mut self, frame: usize) -> bool {
-        self.busy.store(1, Ordering::Relaxed);
-        compiler_fence(Ordering::SeqCst);
-        let found = self.draws.take_counted(frame);
-        if found {
-            self.settle_counted_half(AFTER);
-        }
-        compiler_fence(Ordering::SeqCst);
-        self.busy.store(0, Ordering::Relaxed);
-        found
+        while_busy!(self, {
+            let found = self.draws.take_counted(frame);
+            if found {
+                self.settle_counted_half(AFTER);
+            }
+            found
+        })
     }
 
     /// Adds to the account what one of the host's two calls for an op that is only counted took, if that
