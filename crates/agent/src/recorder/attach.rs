@@ -18,10 +18,10 @@ use crate::recorder::adapter::Adapter;
 use crate::recorder::busy::Busy;
 use crate::recorder::draw::state::Draws;
 use crate::recorder::thread::{
-    self, AnnouncedTimes, Announcing, Apart, BracketTimes, DEEPEST, FIRST, Halves, NO_PAGE, OURS,
-    SPARES, Slot, Started, THREAD_BYTES, Thread, Workers,
+    self, AnnouncedTimes, Announcing, BracketTimes, DEEPEST, FIRST, Halves, NO_PAGE, OURS,
+    OpenCall, SPARES, Started, THREAD_BYTES, Thread, Workers,
 };
-use crate::recorder::{bracket, calibrate, collectors, fork, pages, usual};
+use crate::recorder::{calibrate, collectors, fork, pages, short};
 use crate::state::epoch;
 
 /// Maximum number of times a thread may attach, because destructors that run during its exit may
@@ -233,8 +233,8 @@ fn make(epoch: u32, old: *mut Thread, adapter: &Adapter) -> Result<*mut Thread, 
     unsafe { writer.attach(run.pool.page(page), &start) };
     let gives_ids =
         run.plugins.as_ref().is_some_and(|plugins| plugins.ids) && !plugin_ids::are_inherited();
-    let plain = bracket::is_plain(run.clock, counting) && !draws.is_on() && !gives_ids;
-    let usual = usual::is_usual() && !draws.is_on();
+    let short_calls = short::has_short_calls(run.clock, counting) && !draws.is_on() && !gives_ids;
+    let short_ops = short::has_short_ops() && !draws.is_on();
     // SAFETY: the memory has the right size and every field of it is set; `Thread` is plain data
     // without a destructor.
     unsafe {
@@ -249,21 +249,15 @@ fn make(epoch: u32, old: *mut Thread, adapter: &Adapter) -> Result<*mut Thread, 
         put_in_words(&raw mut (*memory).draws, &draws);
         set!(memory, OURS);
         set!(counting, counting);
-        set!(uncounted, 0);
         set!(rehearsing, false);
         set!(clock, run.clock);
         set!(serial, process.serial());
         set!(lost_noted, false);
         set!(one_group, if let [group] = run.plan.groups() { group.len } else { 0 });
-        set!(plain, plain);
-        set!(usual, usual);
+        set!(short_calls, short_calls);
+        set!(short_ops, short_ops);
         set!(run, run);
         set!(writer, writer);
-        set!(is_apart, 0);
-        set!(is_wrapped, 0);
-        set!(has_slot, 0);
-        set!(has_workers, 0);
-        set!(has_collected, 0);
         set!(halves, Halves::NONE);
         set!(next_clock, ticks + run.ticks_per_ms);
         set!(counters, counters);
@@ -274,9 +268,7 @@ fn make(epoch: u32, old: *mut Thread, adapter: &Adapter) -> Result<*mut Thread, 
         set!(start, start);
         set!(process, process);
         for call in 0..DEEPEST {
-            set!(frames[call], 0);
-            set!(apart[call], Apart { export: 0, start: 0 });
-            set!(slots[call], Slot::EMPTY);
+            set!(calls[call], OpenCall::NONE);
             set!(workers[call], Workers::NONE);
             set!(collected[call], Started::NONE);
             set!(before[call], Readings::new());
@@ -311,10 +303,10 @@ const _: fn(&Thread) = |thread| {
         after: _,
         announced: _,
         announcing: _,
-        apart: _,
         before: _,
         brackets: _,
         busy: _,
+        calls: _,
         clock: _,
         collected: _,
         counters: _,
@@ -322,30 +314,22 @@ const _: fn(&Thread) = |thread| {
         depth: _,
         draws: _,
         epoch: _,
-        frames: _,
         halves: _,
         has_appended: _,
-        has_collected: _,
-        has_slot: _,
-        has_workers: _,
-        is_apart: _,
-        is_wrapped: _,
         lost_noted: _,
         memory: _,
         next_clock: _,
         one_group: _,
         page: _,
-        plain: _,
         process: _,
         rehearsing: _,
         run: _,
         serial: _,
-        slots: _,
+        short_calls: _,
+        short_ops: _,
         spares: _,
         start: _,
-        uncounted: _,
         until_timed: _,
-        usual: _,
         workers: _,
         writer: _,
     } = thread;

@@ -18,7 +18,7 @@
 //! | [`bracket`] | brackets a call; the hot path |
 //! | [`busy`] | the guard while the recorder changes a thread's state |
 //! | [`abandoned`] | forgets calls that never end |
-//! | [`usual`] | the short way of ops |
+//! | [`short`] | the short ways of the calls that most programs make |
 //! | [`thread`] | holds what one thread owns: its page, its counters, its calls in progress |
 //! | [`attach`] | attaches a thread to the recording, and detaches it |
 //! | [`draw`] | counts all calls and draws those that are timed, in a run with a budget |
@@ -41,6 +41,6 @@ pub mod draw;
 pub mod fork;
 pub mod pages;
 pub mod rehearsal;
+pub mod short;
 pub mod thread;
-pub mod usual;
 pub mod values;

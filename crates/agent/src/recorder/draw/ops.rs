@@ -7,48 +7,29 @@
 use std::ffi::c_void;
 
 use super::state::{CountedOp, Draws, How};
-use crate::recorder::bracket::{Newcomer, WRAPPERS, stack_address};
+use crate::recorder::bracket::{Ending, NewCall, WRAPPERS, stack_address};
 use crate::recorder::busy::while_busy;
 use crate::recorder::thread::{AFTER, BEFORE, Thread};
 
-/// An op that begins.
-pub(crate) struct NewOp {
-    pub(crate) export: u32,
-    pub(crate) frame: usize,
-    pub(crate) newcomer: Newcomer,
-    /// Whether its counters may be read.
-    pub(crate) may_read: bool,
-    pub(crate) how: How,
-    pub(crate) subject: *const c_void,
-}
-
 impl Thread {
-    /// Begins an op. Returns whether it is recorded.
-    #[inline(always)]
-    pub(crate) fn begin_op(&mut self, op: &NewOp) -> bool {
-        if !self.draws.is_on() {
-            return self.begin_bracket(op.export, op.frame, op.newcomer, op.may_read);
-        }
-        self.begin_drawn_op(op)
-    }
-
+    /// Begins an op in a run with a budget. Returns whether it is recorded.
     #[inline(never)]
-    fn begin_drawn_op(&mut self, op: &NewOp) -> bool {
-        let mut wanted = true;
+    pub(crate) fn begin_op_in_budget(&mut self, op: &NewCall) -> bool {
+        let mut is_wanted = true;
         if !self.rehearsing {
-            let due = self.count_call(op.export);
+            let is_due = self.count_call(op.export);
             // The recorder was interrupted by a signal handler that makes calls. They are only counted.
             if self.busy.is_set() {
                 return false;
             }
             self.forget_left_ops(op);
-            wanted = due || !matches!(op.how, How::Due | How::Watched(_));
+            is_wanted = op.how.wants(is_due);
         }
-        if wanted && op.newcomer == Newcomer::Held {
+        if is_wanted && op.ending == Ending::Held {
             // Brackets of such hosts have no times.
             self.take_entered(BEFORE);
         }
-        if wanted && self.begin_due(op.export, op.frame, op.newcomer, op.may_read, op.how, true) {
+        if is_wanted && self.open_drawn(op) {
             return true;
         }
         if self.rehearsing {
@@ -69,11 +50,10 @@ impl Thread {
     /// Forgets ops that were left by an exception before this one began. The end of a later op with the
     /// same address would otherwise be taken for theirs.
     #[inline(always)]
-    fn forget_left_ops(&mut self, op: &NewOp) {
-        let is_held = op.newcomer == Newcomer::Held;
+    fn forget_left_ops(&mut self, op: &NewCall) {
+        let is_held = op.ending == Ending::Held;
         let limit = if is_held { stack_address() } else { op.frame };
-        let top = self.frames.get((self.depth as usize).wrapping_sub(1));
-        if top.is_some_and(|top| *top <= limit) {
+        if self.open_calls().last().is_some_and(|top| top.frame <= limit) {
             self.forget_left_calls(limit);
         }
         if self.draws.counted_ops != 0 {
@@ -89,28 +69,9 @@ impl Thread {
     #[inline(never)]
     fn forget_left_calls(&mut self, limit: usize) {
         while_busy!(self, {
-            self.forget_abandoned(|_, open| open <= limit);
-            // SAFETY: a page is attached.
-            unsafe { self.writer.set_open(self.depth, self.apart[0].export) };
+            self.forget_abandoned(|open| open.frame <= limit);
+            self.note_open_calls();
         });
-    }
-
-    /// Begins a whole run, a region or a task, whose end is in the same function of ours. Returns
-    /// whether it is recorded.
-    #[inline(always)]
-    pub(crate) fn begin_inside(
-        &mut self,
-        export: u32,
-        frame: usize,
-        may_read: bool,
-        how: How,
-    ) -> bool {
-        if !self.draws.is_on() || self.rehearsing {
-            return self.begin_bracket(export, frame, Newcomer::Synchronous, may_read);
-        }
-        let due = self.count_call(export);
-        let wanted = how != How::Never && (due || how != How::Due);
-        wanted && self.begin_due(export, frame, Newcomer::Synchronous, may_read, how, false)
     }
 
     /// Ends the op that began at `frame` if it is only counted. Returns false, and has done nothing, in
@@ -152,17 +113,11 @@ impl Thread {
 
     /// How a region or a task of call `at`, which is recorded, is drawn.
     pub(crate) fn like_call(&self, at: usize) -> How {
-        if !self.draws.is_drawn(at) {
+        if !self.is_drawn(at) {
             return How::Always;
         }
         let reads = self.draws.reading >> at & 1 == 1;
         self.draws.open.get(at).map_or(How::Always, |open| How::Like(open.drawn, reads))
-    }
-
-    /// Whether the counters of call `at` are read.
-    #[inline(always)]
-    pub(crate) fn reads_call(&self, at: usize) -> bool {
-        self.uncounted >> at & 1 == 0
     }
 }
 

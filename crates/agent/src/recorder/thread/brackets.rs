@@ -32,8 +32,8 @@ pub(crate) struct Halves {
     /// timed; otherwise 0.
     entered: u64,
     /// For such hosts: how long the first half took, if it was timed; otherwise 0. It is counted when the
-    /// call has ended.
-    before: u64,
+    /// call has ended. Four bytes, so that all of this is in the thread's first cache line.
+    before: u32,
     /// Whether counters were read for that call.
     before_counted: bool,
     /// Whether counters were read for the call whose second half is timed.
@@ -128,7 +128,8 @@ impl Thread {
     #[inline(always)]
     pub(crate) fn begun(&mut self, start: u64, counted: bool) {
         if self.halves.entered != 0 {
-            self.halves.before = start.wrapping_sub(self.halves.entered).max(1);
+            let took = start.wrapping_sub(self.halves.entered);
+            self.halves.before = took.clamp(1, u32::MAX.into()) as u32;
             self.halves.before_counted = counted;
             self.halves.entered = 0;
         }
@@ -149,7 +150,7 @@ impl Thread {
     /// Ends the second half of such a call.
     #[inline(always)]
     pub(crate) fn left_apart(&mut self) {
-        if self.halves.entered | self.halves.before != 0 {
+        if self.halves.entered | u64::from(self.halves.before) != 0 {
             self.count_kept();
         }
     }
@@ -182,7 +183,7 @@ impl Thread {
             self.count_whole([0, after], 0, self.halves.counted);
         }
         if before != 0 {
-            self.count_bracket(BEFORE, self.halves.before_counted, before);
+            self.count_bracket(BEFORE, self.halves.before_counted, before.into());
         }
     }
 
@@ -214,18 +215,12 @@ impl Thread {
         }
     }
 
-    /// Whether counters are read for call `at`, which is about to end.
-    #[inline(always)]
-    pub(crate) fn is_counted_at(&self, at: usize) -> bool {
-        self.counting && self.uncounted >> at & 1 == 0
-    }
-
     /// Begins the second half of a call that ended at `end`, for [`Thread::left_apart`]; `counted` says
     /// whether its counters were read. Called when they have been: after a fork, the first write to a page
     /// is a page fault. In a run with a budget, [`Thread::enter_apart`] has begun it.
     #[inline(always)]
     pub(crate) fn has_ended(&mut self, end: u64, counted: bool) {
-        if !self.usual && self.draws.is_on() {
+        if !self.short_ops && self.draws.is_on() {
             self.halves.counted = counted;
             return;
         }
