@@ -67,5 +67,5 @@ fn bracketed(thread: &mut Thread, empty: fn()) {
     let (end, location) = clock.end();
     let at = thread.call_at(frame).unwrap_or_default();
     let counted = thread.end(at, &Call { location, start, end, ..Call::default() }, &[]);
-    thread.left(entered, (start, end), counted);
+    thread.bracket_ends(entered, (start, end), counted);
 }

@@ -131,7 +131,7 @@ impl Thread {
         });
         let start = self.clock.begin();
         self.calls[at].start = start;
-        self.begun_since(entered, start, self.counting);
+        self.first_half_ends(entered, start, self.counting);
         true
     }
 
@@ -182,7 +182,7 @@ impl Thread {
                     self.record_value(value);
                 }
             }
-            self.has_ended(end, self.counting);
+            self.second_half_begins(end, self.counting);
         });
         true
     }

@@ -73,7 +73,7 @@ pub unsafe fn call(
             if !(*thread).try_end_timed(&call, frame) {
                 end_otherwise(thread, frame, export, dispatch, workgroup, (start, end), location);
             }
-            (*thread).left(entered, (start, end), false);
+            (*thread).bracket_ends(entered, (start, end), false);
         }
     }
     result
@@ -159,7 +159,7 @@ pub unsafe fn call_otherwise(
         if (*thread).is_attached() {
             let call = described(export, dispatch, workgroup, (start, end), location);
             let counted = end_guarded(thread, &call, frame);
-            (*thread).left(entered, (start, end), counted);
+            (*thread).bracket_ends(entered, (start, end), counted);
         }
     }
     result

@@ -86,7 +86,7 @@ pub fn enter_before(caller: Caller) -> u64 {
         _ => !thread.short_ops && thread.draws.is_on(),
     };
     if keeps {
-        thread.enter_apart(BEFORE);
+        thread.enter_and_keep(BEFORE);
         return 0;
     }
     thread.enter(BEFORE)
@@ -101,7 +101,7 @@ pub fn enter_after() {
         // SAFETY: this is the thread's own state.
         let thread = unsafe { &mut *thread };
         if thread.draws.is_on() {
-            thread.enter_apart(AFTER);
+            thread.enter_and_keep(AFTER);
         }
     }
 }
@@ -115,7 +115,7 @@ pub fn leave(caller: Caller) -> i32 {
     let thread = unsafe { &mut *thread };
     // In a run with a budget, brackets of hosts that hold their ops have no times.
     if caller == Caller::Instrument || thread.short_ops || !thread.draws.is_on() {
-        thread.left_apart();
+        thread.kept_bracket_ends();
     }
     if caller == Caller::MeasuredHolder { thread.announcements_due() } else { 0 }
 }
@@ -244,8 +244,8 @@ fn begin_started(
     let start = thread.start();
     let counted = counted && thread.counting;
     match ending {
-        Ending::Held => thread.begun_since(entered, start, counted),
-        _ => thread.begun(start, counted),
+        Ending::Held => thread.first_half_ends(entered, start, counted),
+        _ => thread.kept_first_half_ends(start, counted),
     }
     false
 }
@@ -319,7 +319,7 @@ fn end_op_otherwise(
     } else {
         end_with_values(thread, &call, numbers, at)
     };
-    thread.has_ended(end, is_read && thread.counting);
+    thread.second_half_begins(end, is_read && thread.counting);
     Some(Ended { at, is_read, interrupted })
 }
 

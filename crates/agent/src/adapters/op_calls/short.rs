@@ -14,7 +14,7 @@ use crate::recorder::thread::Thread;
 /// # Safety
 /// Same as for [`bracket::begin_op`].
 #[inline(always)]
-pub unsafe fn begin_held(
+pub unsafe fn try_begin_op(
     (entry, export, told): (&'static Entry, u32, u32),
     entered: u64,
     address: usize,
@@ -32,7 +32,7 @@ pub unsafe fn begin_held(
 
 /// Whether the calling thread's ops take the short way, most of the time.
 #[inline(always)]
-pub fn is_usual() -> bool {
+pub fn is_for_ops() -> bool {
     // SAFETY: this is the thread's own state.
     bracket::recording().is_some_and(|thread| unsafe { (*thread).short_ops })
 }

@@ -20,7 +20,7 @@ use record::meta::Role;
 use crate::adapters::op_calls::bracket::{self, Caller};
 use crate::adapters::op_calls::nowhere::Nowhere;
 use crate::adapters::op_calls::op::{self, Entry, LONGEST_NAME, Tensors, Words};
-use crate::adapters::op_calls::usual;
+use crate::adapters::op_calls::short;
 use crate::adapters::op_calls::vm::Vm;
 use crate::adapters::torch::host::host;
 use crate::adapters::torch::known::{self, Known};
@@ -197,7 +197,7 @@ unsafe extern "C" fn begin_known(frame: *const c_void, call: *const TorchCall) -
         unsafe {
             let call = &*call;
             // If the op is not known, `begin` follows and does this once more.
-            let entered = if usual::is_usual() {
+            let entered = if short::is_for_ops() {
                 Some(bracket::enter_before(Caller::MeasuredHolder))
             } else {
                 None
@@ -205,7 +205,7 @@ unsafe extern "C" fn begin_known(frame: *const c_void, call: *const TorchCall) -
             let Some(known) = known_of(call) else { return false };
             let Known { entry, export, told } = known;
             let begun = entered.is_some_and(|entered| {
-                usual::begin_held((entry, export, told), entered, frame as usize, |thread| {
+                short::try_begin_op((entry, export, told), entered, frame as usize, |thread| {
                     forward_of(thread, call, export)
                 })
             });
@@ -429,10 +429,10 @@ pub fn rehearse(thread: &mut Thread, calls: usize, uncounted: bool) -> Took {
                 // Finding the entry is a part of what an op costs.
                 let entered = bracket::enter_before(Caller::MeasuredHolder);
                 let found = known::with_schema(std::hint::black_box(identity));
-                let usual = found.is_some_and(|Known { entry, export, told }| {
-                    usual::begin_held((entry, export, told), entered, frame, |_| 0)
+                let is_short = found.is_some_and(|Known { entry, export, told }| {
+                    short::try_begin_op((entry, export, told), entered, frame, |_| 0)
                 });
-                if !usual {
+                if !is_short {
                     bracket::begin_held_op(&ADAPTER, entry, entered, frame, |_| 0);
                 }
                 bracket::end_held_op(frame);

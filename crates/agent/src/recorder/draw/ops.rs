@@ -27,7 +27,7 @@ impl Thread {
         }
         if is_wanted && op.ending == Ending::Held {
             // Brackets of such hosts have no times.
-            self.take_entered(BEFORE);
+            self.counted_half_ends(BEFORE);
         }
         if is_wanted && self.open_drawn(op) {
             return true;
@@ -96,7 +96,7 @@ impl Thread {
     /// was measured.
     #[inline(always)]
     fn settle_counted_half(&mut self, half: usize) {
-        if let Some(ticks) = self.take_entered(half) {
+        if let Some(ticks) = self.counted_half_ends(half) {
             self.draws.account.only_counted.measured(2 * ticks);
         }
     }
