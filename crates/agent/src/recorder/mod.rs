@@ -6,8 +6,7 @@
 //! | operation | where |
 //! |---|---|
 //! | attach the calling thread | [`attach::attach`], when [`thread::current`] is null or not attached |
-//! | bracket a call | [`bracket`]: begin and end; [`thread::Thread::begin_apart`] if the host makes two separate calls |
-//! | count a call, and bracket it if it is drawn | [`draw`]: [`thread::Thread::begin_drawn`] |
+//! | bracket a call, or count it in a run with a budget | [`bracket`]: [`thread::Thread::begin`] and [`thread::Thread::end`], with [`thread::Thread::start`] and [`thread::Thread::finish`] between them if the host makes two separate calls; [`short`] |
 //! | store data for a call in progress | [`thread::Thread::set_slot`] |
 //! | attach values and texts to a call | [`values`]; those of users by [`collectors`] |
 //! | take ids, and write the names that they stand for | [`crate::process::names`], [`crate::process::part::Process::append`] |

@@ -23,31 +23,26 @@ static HINT: AtomicUsize = AtomicUsize::new(0);
 
 /// Claims a page of the pool and makes it present. If it returns `None`, the loss has been counted.
 pub fn claim(run: &Run, process: &Process) -> Option<usize> {
-    let page = run.pool.claim_page(process.row_number(), HINT.load(Ordering::Relaxed))?;
-    if !fork::share(run, page) {
-        return None; // The page stays claimed, because this process cannot use it.
+    let claimed = claim_spare(run, process);
+    if let Err(Some(errno)) = claimed {
+        process.lose(Loss::PoolTooSmall, 1, errno);
     }
-    match run.pool.populate(page, &run.pool_path) {
-        Ok(()) => Some(page),
-        Err(errno) => {
-            run.pool.release_page(page);
-            process.lose(Loss::PoolTooSmall, 1, errno);
-            None
-        }
-    }
+    claimed.ok()
 }
 
-/// Claims a page as [`claim`] does. That there is none is not a loss: the thread has one.
-fn claim_spare(run: &Run, process: &Process) -> Option<usize> {
-    let page = run.pool.claim_page(process.row_number(), HINT.load(Ordering::Relaxed))?;
+/// Claims a page as [`claim`] does, for a thread that has one: that there is none is not a loss. The error is
+/// that of making the page present.
+fn claim_spare(run: &Run, process: &Process) -> Result<usize, Option<i32>> {
+    let page =
+        run.pool.claim_page(process.row_number(), HINT.load(Ordering::Relaxed)).ok_or(None)?;
     if !fork::share(run, page) {
-        return None;
+        return Err(None); // The page stays claimed, because this process cannot use it.
     }
-    if run.pool.populate(page, &run.pool_path).is_err() {
+    run.pool.populate(page, &run.pool_path).map_err(|errno| {
         run.pool.release_page(page);
-        return None;
-    }
-    Some(page)
+        Some(errno)
+    })?;
+    Ok(page)
 }
 
 /// Notes that the process has released this page.
@@ -149,7 +144,7 @@ impl Thread {
         let is_empty = |page: usize| page == NO_PAGE || pool.is_given_back(page, row);
         let at = self.spares.iter().position(|page| is_empty(*page))?;
         let next = match self.spares[at] {
-            NO_PAGE => claim_spare(self.run, &self.process)?,
+            NO_PAGE => claim_spare(self.run, &self.process).ok()?,
             page => page,
         };
         self.spares[at] = self.page;
