@@ -22,7 +22,7 @@ use crate::recorder::thread::{
     self, AnnouncedTimes, Announcing, BracketTimes, DEEPEST, FIRST, Halves, NO_PAGE, OURS,
     OpenCall, SPARES, Started, THREAD_BYTES, Thread, Workers,
 };
-use crate::recorder::{calibrate, collectors, fork, pages, short};
+use crate::recorder::{calibrate, collectors, handler_fork, pages, short};
 use crate::state::epoch;
 use crate::state::run::Run;
 
@@ -168,7 +168,7 @@ fn make(epoch: u32, old: *mut Thread, adapter: &Adapter) -> Result<*mut Thread, 
     if is_fresh {
         register_exit(thread);
     }
-    fork::watch();
+    handler_fork::watch();
     point!(ThreadMade);
     if run.budget != Some(0.0) {
         calibrate::calibrate(thread, &process, adapter);

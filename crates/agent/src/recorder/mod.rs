@@ -27,7 +27,7 @@
 //! | [`adapter`] | defines the interface of an adapter |
 //! | [`calibrate`] | measures the cost of an empty bracket |
 //! | [`rehearsal`] | brackets empty calls, to measure what a bracket costs |
-//! | [`fork`] | handles a fork by a signal handler that has interrupted the recorder |
+//! | [`handler_fork`] | handles a fork by a signal handler that has interrupted the recorder |
 
 mod abandoned;
 pub mod adapter;
@@ -37,7 +37,7 @@ pub mod busy;
 pub mod calibrate;
 pub mod collectors;
 pub mod draw;
-pub mod fork;
+pub mod handler_fork;
 pub mod pages;
 pub mod rehearsal;
 pub mod short;

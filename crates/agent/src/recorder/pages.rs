@@ -13,7 +13,7 @@ use record::Usage;
 use crate::os::sys::{self, AppendError, ErrnoGuard};
 use crate::process::guard::guarded_apart;
 use crate::process::part::Process;
-use crate::recorder::fork;
+use crate::recorder::handler_fork;
 use crate::recorder::thread::{NO_PAGE, SPARES, Thread};
 use crate::state::run::Run;
 
@@ -35,7 +35,7 @@ pub fn claim(run: &Run, process: &Process) -> Option<usize> {
 fn claim_spare(run: &Run, process: &Process) -> Result<usize, Option<i32>> {
     let page =
         run.pool.claim_page(process.row_number(), HINT.load(Ordering::Relaxed)).ok_or(None)?;
-    if !fork::share(run, page) {
+    if !handler_fork::share(run, page) {
         return Err(None); // The page stays claimed, because this process cannot use it.
     }
     run.pool.populate(page, &run.pool_path).map_err(|errno| {
@@ -78,7 +78,7 @@ impl Thread {
     #[inline(never)]
     pub(crate) fn flush(&mut self) {
         if self.epoch.load(Ordering::Relaxed) == 0 {
-            // We are in a forked child, in code that a signal handler had interrupted: see `fork`.
+            // We are in a forked child, in code that a signal handler had interrupted: see `handler_fork`.
             // SAFETY: a page is attached, and by now it is private memory.
             return unsafe { self.writer.next_page(&self.start) };
         }
