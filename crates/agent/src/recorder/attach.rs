@@ -16,8 +16,8 @@ use crate::process::part::Process;
 use crate::process::{load, losses, plugin_ids};
 use crate::recorder::adapter::Adapter;
 use crate::recorder::attach::stages::{ClaimedPage, Counters, Memory, TakenDraws, put_in_words};
+use crate::recorder::budget::state::Draws;
 use crate::recorder::busy::Busy;
-use crate::recorder::draw::state::Draws;
 use crate::recorder::thread::{
     self, AnnouncedTimes, Announcing, BracketTimes, DEEPEST, FIRST, Halves, NO_PAGE, OURS,
     OpenCall, SPARES, Started, THREAD_BYTES, Thread, Workers,

@@ -26,7 +26,7 @@
 //!
 //! | state | what is true in it | left by |
 //! |---|---|---|
-//! | only counted | the thread's table has counted it; an op that the host ends in any case is on a stack of its own ([`crate::recorder::draw::ops`]) | its end, which records nothing |
+//! | only counted | the thread's table has counted it; an op that the host ends in any case is on a stack of its own ([`crate::recorder::budget::ops`]) | its end, which records nothing |
 //! | drawn | how likely it was is known, and it may still be refused, which gives it back | [`Thread::open`] |
 //! | open | its [`OpenCall`] has its frame, the page names it, and its counters have been read | the original call |
 //! | started | for a call that ends in another function of ours: its begin is in its [`OpenCall`] | [`Thread::finish`] |
@@ -46,8 +46,8 @@ use model::Loss;
 use record::{Call, Drawn};
 
 use crate::process::losses;
+use crate::recorder::budget::state::{DrawnCall, How};
 use crate::recorder::busy::while_busy;
-use crate::recorder::draw::state::{DrawnCall, How};
 use crate::recorder::thread::{DEEPEST, OpenCall, Slot, State, Thread};
 use crate::state::run::Run;
 

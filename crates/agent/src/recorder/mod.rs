@@ -20,7 +20,7 @@
 //! | [`short`] | the short ways of the calls that most programs make |
 //! | [`thread`] | holds what one thread owns: its page, its counters, its calls in progress |
 //! | [`attach`] | attaches a thread to the recording, and detaches it |
-//! | [`draw`] | counts all calls and draws those that are timed, in a run with a budget |
+//! | [`budget`] | counts all calls and draws those that are timed, in a run with a budget |
 //! | [`pages`] | claims, flushes and releases the pages that a thread writes to |
 //! | [`values`] | collects the values of a call, and numbers texts |
 //! | [`collectors`] | runs the users' collectors |
@@ -33,10 +33,10 @@ mod abandoned;
 pub mod adapter;
 pub mod attach;
 pub mod bracket;
+pub mod budget;
 pub mod busy;
 pub mod calibrate;
 pub mod collectors;
-pub mod draw;
 pub mod handler_fork;
 pub mod pages;
 pub mod rehearsal;
