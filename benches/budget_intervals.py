@@ -29,7 +29,7 @@ import sys
 BUDGETS = ["1%", "2%", "5%", "10%"]
 # t(0.975; ν) for ν = 1 to 15.
 T = [12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131]
-TEST_NAME = "recorder::draw::replay::intervals_hold_the_totals_of_recorded_programs"
+TEST_NAME = "recorder::budget::replay::intervals_hold_the_totals_of_recorded_programs"
 # Ops with fewer calls are timed almost completely.
 FEWEST_CALLS = 100
 

@@ -74,4 +74,4 @@ pub use entry::sanitizer::__asan_default_options;
 #[cfg(feature = "inject-panics")]
 pub use os::inject::counterpoint_injection_points;
 pub use process::program::__libc_start_main;
-pub use recorder::fork::_Fork;
+pub use recorder::handler_fork::_Fork;

@@ -2,7 +2,7 @@
 //! same program found.
 //!
 //! Two judges. `replay` records a program in full, and draws from its calls many times with each budget,
-//! with the code of the agent (`recorder/draw/replay.rs`), so that no process differs from
+//! with the code of the agent (`recorder/budget/replay.rs`), so that no process differs from
 //! another. `direct` compares real runs with each budget with full runs. `benches/budget_intervals.py`
 //! does both.
 

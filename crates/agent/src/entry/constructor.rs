@@ -12,7 +12,7 @@ use crate::process::guard::{guarded, guarded_apart};
 use crate::process::losses::with_run_row;
 use crate::process::part::Process;
 use crate::process::program;
-use crate::recorder::{attach, fork};
+use crate::recorder::{attach, handler_fork};
 use crate::state::{epoch, run, run_file, source};
 
 #[used]
@@ -41,7 +41,7 @@ fn construct() {
     if run_file::is_asked_for() {
         epoch::begin_environment();
         exec::prepare();
-        fork::prepare();
+        handler_fork::prepare();
         namespaces::prepare();
         program::call_before_main(main_begins);
     }

@@ -29,7 +29,7 @@ use crate::process::guard::{guarded, guarded_apart};
 use crate::process::load;
 use crate::process::lock::Lock;
 use crate::process::part::Process;
-use crate::recorder::{attach, fork};
+use crate::recorder::{attach, handler_fork};
 use crate::state::run::{self, Run};
 use crate::state::{epoch, run_file};
 
@@ -83,7 +83,7 @@ fn begin_unguarded(path: &CStr) -> i32 {
         return session::OFF;
     }
     let Some(run) = read_run(path, &lock) else { return session::UNUSABLE };
-    fork::forget_private_pages();
+    handler_fork::forget_private_pages();
     run::set(keep(run));
     load::note_loaded();
     epoch::begin_session();

@@ -1,13 +1,12 @@
 //! Calls that never end, because an exception or `longjmp` has left them. The thread's next call finds
 //! them: their frames lie at or below its own.
 
-use std::sync::atomic::{Ordering, compiler_fence};
-
 use model::Loss;
 
-use crate::recorder::bracket::{Newcomer, WRAPPERS, stack_address};
+use crate::recorder::bracket::{Ending, WRAPPERS, stack_address};
+use crate::recorder::busy::while_busy;
 use crate::recorder::collectors;
-use crate::recorder::thread::{DEEPEST, Thread};
+use crate::recorder::thread::{DEEPEST, OpenCall, State, Thread};
 
 impl Thread {
     /// Forgets abandoned calls before anything is started for a new call with this frame. Plugins take
@@ -15,29 +14,26 @@ impl Thread {
     /// new call has one.
     #[cold]
     #[inline(never)]
-    pub(crate) fn forget_before(&mut self, frame: usize, newcomer: Newcomer) {
-        if self.depth == 0 || self.busy.load(Ordering::Relaxed) != 0 {
+    pub(crate) fn forget_before(&mut self, frame: usize, ending: Ending) {
+        if self.depth == 0 || self.busy.is_set() {
             return;
         }
-        self.busy.store(1, Ordering::Relaxed);
-        compiler_fence(Ordering::SeqCst);
-        let before = self.depth;
-        self.forget_left(frame, newcomer);
-        if self.depth != before {
-            // SAFETY: a page is attached.
-            unsafe { self.writer.set_open(self.depth, self.apart[0].export) };
-        }
-        compiler_fence(Ordering::SeqCst);
-        self.busy.store(0, Ordering::Relaxed);
+        while_busy!(self, {
+            let before = self.depth;
+            self.forget_left(frame, ending);
+            if self.depth != before {
+                self.note_open_calls();
+            }
+        });
     }
 
-    /// Begins a call within a call. Forgets calls that were abandoned (their frames are at or below
+    /// Prepares for a call inside of another. Forgets calls that were abandoned (their frames are at or below
     /// the new one), and refuses a call that is nested too deeply.
     #[cold]
     #[inline(never)]
-    pub(super) fn begin_nested(&mut self, frame: usize, newcomer: Newcomer) -> bool {
+    pub(super) fn make_way(&mut self, frame: usize, ending: Ending) -> bool {
         point!(BeginNested);
-        self.forget_left(frame, newcomer);
+        self.forget_left(frame, ending);
         if self.depth as usize >= DEEPEST {
             self.process().lose(Loss::ProbeReentered, 1, 0);
             return false;
@@ -46,28 +42,44 @@ impl Thread {
     }
 
     /// Forgets the calls that were abandoned if a new call has this frame.
-    fn forget_left(&mut self, frame: usize, newcomer: Newcomer) {
-        let wrapped = if newcomer == Newcomer::Synchronous { self.is_wrapped } else { 0 };
-        let frame = if newcomer == Newcomer::Held { stack_address() } else { frame };
-        self.forget_abandoned(|at, open| open + WRAPPERS * (wrapped >> at & 1) as usize <= frame);
+    fn forget_left(&mut self, frame: usize, ending: Ending) {
+        // Only functions that we replace can be called from a frame that the host puts above the op's.
+        let allows = if ending == Ending::Here { WRAPPERS } else { 0 };
+        let frame = if ending == Ending::Held { stack_address() } else { frame };
+        self.forget_abandoned(|open| {
+            let above = if open.state.has(State::WRAPPED) { allows } else { 0 };
+            open.frame + above <= frame
+        });
     }
 
+    /// Forgets the calls inside of call `at`, which ends.
     #[cold]
     #[inline(never)]
-    pub(super) fn forget_abandoned(&mut self, abandoned: impl Fn(u32, usize) -> bool) {
-        while self.depth > 0 {
-            let open = self.frames.get(self.depth as usize - 1).copied().unwrap_or(0);
-            if !abandoned(self.depth - 1, open) {
+    pub(super) fn forget_inside(&mut self, at: usize) {
+        while self.depth as usize > at + 1 {
+            self.forget_innermost();
+        }
+    }
+
+    /// Forgets the innermost calls for which this is true, up to the first for which it is not.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn forget_abandoned(&mut self, is_abandoned: impl Fn(&OpenCall) -> bool) {
+        while let Some(open) = self.open_calls().last() {
+            if !is_abandoned(open) {
                 return;
             }
-            self.depth -= 1;
-            collectors::abandon(self, self.depth as usize);
-            self.is_apart &= !(1 << self.depth);
-            self.is_wrapped &= !(1 << self.depth);
-            self.has_slot &= !(1 << self.depth);
-            self.uncounted &= !(1 << self.depth);
-            self.abandon_draw(self.depth as usize);
-            self.process().lose(Loss::CallAbandoned, 1, 0);
+            self.forget_innermost();
         }
+    }
+
+    #[inline(always)]
+    fn forget_innermost(&mut self) {
+        self.depth -= 1;
+        let at = self.depth as usize;
+        collectors::abandon(self, at);
+        self.abandon_draw(at);
+        self.calls[at].state = State::PLAIN;
+        self.process().lose(Loss::CallAbandoned, 1, 0);
     }
 }

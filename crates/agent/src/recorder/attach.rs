@@ -13,15 +13,20 @@ use record::page::{PageStart, PageWriter};
 use crate::os::sys::{self, ErrnoGuard};
 use crate::process::guard::{guarded, guarded_apart};
 use crate::process::part::Process;
-use crate::process::{descriptors, load, losses, plugin_ids};
+use crate::process::{load, losses, plugin_ids};
 use crate::recorder::adapter::Adapter;
-use crate::recorder::draw::state::Draws;
+use crate::recorder::attach::stages::{ClaimedPage, Counters, Memory, TakenDraws, put_in_words};
+use crate::recorder::budget::state::Draws;
+use crate::recorder::busy::Busy;
 use crate::recorder::thread::{
-    self, AnnouncedTimes, Announcing, Apart, BracketTimes, DEEPEST, FIRST, Halves, NO_PAGE, OURS,
-    SPARES, Slot, Started, THREAD_BYTES, Thread, Workers,
+    self, AnnouncedTimes, Announcing, BracketTimes, DEEPEST, FIRST, Halves, NO_PAGE, OURS,
+    OpenCall, SPARES, Started, THREAD_BYTES, Thread, Workers,
 };
-use crate::recorder::{bracket, calibrate, collectors, fork, pages, usual};
+use crate::recorder::{calibrate, collectors, handler_fork, pages, short};
 use crate::state::epoch;
+use crate::state::run::Run;
+
+mod stages;
 
 /// Maximum number of times a thread may attach, because destructors that run during its exit may
 /// make calls again.
@@ -61,7 +66,7 @@ pub fn attach(adapter: &Adapter) -> *mut Thread {
             return std::ptr::null_mut();
         }
         let old = (*local).thread;
-        if !old.is_null() && (*old).busy.load(Ordering::Relaxed) != 0 && (*old).is_stale() {
+        if !old.is_null() && (*old).busy.is_set() && (*old).is_stale() {
             losses::lose(Loss::ProbeReentered, 1, 0);
             return std::ptr::null_mut();
         }
@@ -123,28 +128,15 @@ pub fn nobody_attaches() -> bool {
     ATTACHING.load(Ordering::SeqCst) == 0
 }
 
-/// Writes a value word by word. For a large value, a plain write calls `memmove`. A sanitizer of the host
-/// would see that call and take it for a race with the thread that had this memory before: it does not
-/// see our system calls.
-///
-/// # Safety
-/// `to` must be valid for writes.
-unsafe fn put_in_words<T>(to: *mut T, from: &T) {
-    const { assert!(size_of::<T>().is_multiple_of(8) && align_of::<T>() == 8) };
-    let (to, from) =
-        (to.cast::<MaybeUninit<u64>>(), std::ptr::from_ref(from).cast::<MaybeUninit<u64>>());
-    for word in 0..size_of::<T>() / 8 {
-        // SAFETY: inside of both values.
-        unsafe { to.add(word).write_volatile(*from.add(word)) };
-    }
-}
-
 /// The thread cannot be attached at the moment.
 struct TryLater;
 
 /// Creates the state. `old` is the thread's previous state, or null. If it belongs to an earlier
 /// session, its memory is reused: a call that began in that session then still finds a valid state
 /// when it ends.
+///
+/// Each stage takes something and gives it back when it is dropped. So if a later stage fails, the
+/// earlier ones are undone in the reverse order. When nothing can fail any more, the state keeps it all.
 fn make(epoch: u32, old: *mut Thread, adapter: &Adapter) -> Result<*mut Thread, TryLater> {
     point!(Attach);
     // SAFETY: null, or this thread's own state.
@@ -155,40 +147,45 @@ fn make(epoch: u32, old: *mut Thread, adapter: &Adapter) -> Result<*mut Thread, 
     let run = load::load().ok_or(TryLater)?;
     let begun_ns = record::clock::thread_cpu_ns();
     let process = Process::current(run).ok_or(TryLater)?;
-    let page = pages::claim(run, &process).ok_or(TryLater)?;
-    let fresh = old.is_none();
-    let draws_base = old.as_ref().map_or(std::ptr::null_mut(), |old| old.draws.base());
-    let memory = match old.map_or_else(
-        || sys::map_wiped_on_fork(THREAD_BYTES).map(<*mut u8>::cast::<Thread>),
-        |old| Ok(std::ptr::from_mut(old)),
-    ) {
-        Ok(memory) => memory,
-        Err(errno) => {
-            run.pool.release_page(page);
-            process.lose(Loss::AgentDisabled, 1, errno);
-            if errno == libc::EINVAL {
-                // Linux before 4.14 has no MADV_WIPEONFORK, so a fork would go unnoticed.
-                epoch::switch_off();
-            }
-            return Err(TryLater);
-        }
-    };
-    let mut counters = ThreadCounters::closed();
-    let mut counting = false;
-    if run.counter_mask != 0 && run.budget != Some(0.0) {
-        match counters.open(&run.plan) {
-            Ok(()) => {
-                counters.descriptors().for_each(|fd| descriptors::note(fd, true));
-                counting = true;
-            }
-            Err(failure) => {
-                process.lose(Loss::CounterOpenFailed, 1, failure.error.errno);
-            }
-        }
+    let page = ClaimedPage::claim(run, &process)?;
+    let memory = Memory::take(old, &process)?;
+    let mut counters = Counters::open(run, &process);
+    let start = page_start(run, &process, counters.are_open);
+    let mut draws = TakenDraws::new(&memory);
+    draws.prepare(run, &process, &start, counters.are_open, begun_ns)?;
+    if draws.draws.is_on() {
+        // They work, and they are opened again for each call in which they are read.
+        counters.close_for_now();
     }
+    let draws = draws.keep();
+    let parts = Parts { epoch, run, start, draws, counting: counters.are_open };
+    // SAFETY: the page was claimed for this thread, and the memory is this thread's and has the right size.
+    let thread = unsafe { parts.write_to(memory.at, &page, counters.keep(), process) };
+    page.keep();
+    let is_fresh = memory.is_fresh;
+    memory.keep();
+    run.threads.fetch_add(1, Ordering::SeqCst);
+    if is_fresh {
+        register_exit(thread);
+    }
+    handler_fork::watch();
+    point!(ThreadMade);
+    if run.budget != Some(0.0) {
+        calibrate::calibrate(thread, &process, adapter);
+    }
+    // The first clock record marks the end of attaching, so that its CPU time is not attributed
+    // to the program.
+    thread.clock_record();
+    thread.begin_usage(begun_ns);
+    thread.begin_draws();
+    thread.busy.clear();
+    Ok(thread)
+}
+
+/// How the thread's first page begins.
+fn page_start(run: &Run, process: &Process, counting: bool) -> PageStart {
     let (pid, start_time, generation) = process.identity();
-    let ticks = run.clock.begin();
-    let start = PageStart {
+    PageStart {
         pid,
         generation,
         start_time,
@@ -197,123 +194,107 @@ fn make(epoch: u32, old: *mut Thread, adapter: &Adapter) -> Result<*mut Thread, 
         thread_name: sys::thread_name(),
         sequence: 0,
         counters: if counting { run.counter_mask } else { 0 },
-        base_ticks: ticks,
+        base_ticks: run.clock.begin(),
         base_cpu_ns: record::clock::thread_cpu_ns(),
         base_monotonic_ns: record::clock::monotonic_ns(),
         flush_ticks: 0,
         flushes: 0,
         attach_ns: 0,
         usage: None,
-    };
-    let mut draws = Draws::off(draws_base);
-    if let Err(errno) = draws.prepare(run, &process, &start, counting, begun_ns) {
-        if errno != 0 {
-            process.lose(Loss::PoolTooSmall, 1, errno);
-        }
-        counters.descriptors().for_each(|fd| descriptors::note(fd, false));
-        counters.close();
-        run.pool.release_page(page);
-        if fresh {
-            draws.unmap();
-            sys::unmap(memory.cast(), THREAD_BYTES);
-        } else {
-            // SAFETY: the thread's previous state, which is detached.
-            unsafe { put_in_words(&raw mut (*memory).draws, &draws) };
-        }
-        return Err(TryLater);
     }
-    if draws.is_on() {
-        // They work, and they are opened again for each call in which they are read.
-        counters.descriptors().for_each(|fd| descriptors::note(fd, false));
-        counters.close_for_now();
-    }
-    let mut writer = PageWriter::detached();
-    // SAFETY: the page was claimed for this thread and is present.
-    unsafe { writer.attach(run.pool.page(page), &start) };
-    let gives_ids =
-        run.plugins.as_ref().is_some_and(|plugins| plugins.ids) && !plugin_ids::are_inherited();
-    let plain = bracket::is_plain(run.clock, counting) && !draws.is_on() && !gives_ids;
-    let usual = usual::is_usual() && !draws.is_on();
-    // SAFETY: the memory has the right size and every field of it is set; `Thread` is plain data
-    // without a destructor.
-    unsafe {
-        // Field by field: the whole state on the stack would not fit into that of a small thread.
-        macro_rules! set {
-            ($field:ident $([$index:ident])?, $value:expr) => {
-                (&raw mut (*memory).$field$([$index])?).write($value)
-            };
-        }
-        set!(busy, AtomicU32::new(1));
-        set!(depth, 0);
-        put_in_words(&raw mut (*memory).draws, &draws);
-        set!(memory, OURS);
-        set!(counting, counting);
-        set!(uncounted, 0);
-        set!(rehearsing, false);
-        set!(clock, run.clock);
-        set!(serial, process.serial());
-        set!(lost_noted, false);
-        set!(one_group, if let [group] = run.plan.groups() { group.len } else { 0 });
-        set!(plain, plain);
-        set!(usual, usual);
-        set!(run, run);
-        set!(writer, writer);
-        set!(is_apart, 0);
-        set!(is_wrapped, 0);
-        set!(has_slot, 0);
-        set!(has_workers, 0);
-        set!(has_collected, 0);
-        set!(halves, Halves::NONE);
-        set!(next_clock, ticks + run.ticks_per_ms);
-        set!(counters, counters);
-        set!(after, Readings::new());
-        set!(page, page);
-        set!(spares, [NO_PAGE; SPARES]);
-        set!(has_appended, false);
-        set!(start, start);
-        set!(process, process);
-        for call in 0..DEEPEST {
-            set!(frames[call], 0);
-            set!(apart[call], Apart { export: 0, start: 0 });
-            set!(slots[call], Slot::EMPTY);
-            set!(workers[call], Workers::NONE);
-            set!(collected[call], Started::NONE);
-            set!(before[call], Readings::new());
-        }
-        set!(until_timed, [FIRST; 2]);
-        set!(announcing, Announcing::NEW);
-        BracketTimes::reset(&raw mut (*memory).brackets, ticks as u32);
-        AnnouncedTimes::reset(&raw mut (*memory).announced, ticks as u32);
-        set!(epoch, AtomicU32::new(epoch));
-        run.threads.fetch_add(1, Ordering::SeqCst);
-        if fresh {
-            register_exit(memory);
-        }
-        fork::watch();
-        point!(ThreadMade);
-        if run.budget != Some(0.0) {
-            calibrate::calibrate(&mut *memory, &process, adapter);
-        }
-        // The first clock record marks the end of attaching, so that its CPU time is not attributed
-        // to the program.
-        (*memory).clock_record();
-        (*memory).begin_usage(begun_ns);
-        (*memory).begin_draws();
-        (*memory).busy.store(0, Ordering::Relaxed);
-    }
-    Ok(memory)
 }
 
-/// Does not compile if `Thread` has a field that is not named here. [`make`] must set each of them.
+/// What a new state is made of.
+struct Parts {
+    epoch: u32,
+    run: &'static Run,
+    start: PageStart,
+    draws: Draws,
+    /// Whether counters are read.
+    counting: bool,
+}
+
+impl Parts {
+    /// Writes the state. The thread is busy until it has attached.
+    ///
+    /// # Safety
+    /// `memory` must have the size of a state and be the calling thread's, and the page must have been
+    /// claimed for it.
+    unsafe fn write_to<'a>(
+        self,
+        memory: *mut Thread,
+        page: &ClaimedPage,
+        counters: ThreadCounters<'static>,
+        process: Process,
+    ) -> &'a mut Thread {
+        let Self { epoch, run, start, draws, counting } = self;
+        let ticks = start.base_ticks;
+        let mut writer = PageWriter::detached();
+        // SAFETY: the page was claimed for this thread and is present.
+        unsafe { writer.attach(run.pool.page(page.number), &start) };
+        let gives_ids =
+            run.plugins.as_ref().is_some_and(|plugins| plugins.ids) && !plugin_ids::are_inherited();
+        let short_calls =
+            short::has_short_calls(run.clock, counting) && !draws.is_on() && !gives_ids;
+        let short_ops = short::has_short_ops() && !draws.is_on();
+        // SAFETY: the memory has the right size and every field of it is set; `Thread` is plain data
+        // without a destructor.
+        unsafe {
+            // Field by field: the whole state on the stack would not fit into that of a small thread.
+            macro_rules! set {
+                ($field:ident $([$index:ident])?, $value:expr) => {
+                    (&raw mut (*memory).$field$([$index])?).write($value)
+                };
+            }
+            set!(busy, Busy::SET);
+            set!(depth, 0);
+            put_in_words(&raw mut (*memory).draws, &draws);
+            set!(memory, OURS);
+            set!(counting, counting);
+            set!(rehearsing, false);
+            set!(clock, run.clock);
+            set!(serial, process.serial());
+            set!(lost_noted, false);
+            set!(one_group, if let [group] = run.plan.groups() { group.len } else { 0 });
+            set!(short_calls, short_calls);
+            set!(short_ops, short_ops);
+            set!(run, run);
+            set!(writer, writer);
+            set!(halves, Halves::NONE);
+            set!(next_clock, ticks + run.ticks_per_ms);
+            set!(counters, counters);
+            set!(after, Readings::new());
+            set!(page, page.number);
+            set!(spares, [NO_PAGE; SPARES]);
+            set!(has_appended, false);
+            set!(start, start);
+            set!(process, process);
+            for call in 0..DEEPEST {
+                set!(calls[call], OpenCall::NONE);
+                set!(workers[call], Workers::NONE);
+                set!(collected[call], Started::NONE);
+                set!(before[call], Readings::new());
+            }
+            set!(until_timed, [FIRST; 2]);
+            set!(announcing, Announcing::NEW);
+            BracketTimes::reset(&raw mut (*memory).brackets, ticks as u32);
+            AnnouncedTimes::reset(&raw mut (*memory).announced, ticks as u32);
+            set!(epoch, AtomicU32::new(epoch));
+            &mut *memory
+        }
+    }
+}
+
+/// Does not compile if `Thread` has a field that is not named here. [`Parts::write_to`] must set each of them.
 const _: fn(&Thread) = |thread| {
     let Thread {
         after: _,
         announced: _,
         announcing: _,
-        apart: _,
         before: _,
         brackets: _,
         busy: _,
+        calls: _,
         clock: _,
         collected: _,
         counters: _,
@@ -321,30 +302,22 @@ const _: fn(&Thread) = |thread| {
         depth: _,
         draws: _,
         epoch: _,
-        frames: _,
         halves: _,
         has_appended: _,
-        has_collected: _,
-        has_slot: _,
-        has_workers: _,
-        is_apart: _,
-        is_wrapped: _,
         lost_noted: _,
         memory: _,
         next_clock: _,
         one_group: _,
         page: _,
-        plain: _,
         process: _,
         rehearsing: _,
         run: _,
         serial: _,
-        slots: _,
+        short_calls: _,
+        short_ops: _,
         spares: _,
         start: _,
-        uncounted: _,
         until_timed: _,
-        usual: _,
         workers: _,
         writer: _,
     } = thread;
@@ -447,10 +420,7 @@ pub fn at_session_end() {
     // SAFETY: null, or the calling thread's own state. A call that the thread is in the middle of
     // will find it detached.
     unsafe {
-        if !thread.is_null()
-            && (*thread).is_attached()
-            && (*thread).busy.load(Ordering::Relaxed) == 0
-        {
+        if !thread.is_null() && (*thread).is_attached() && !(*thread).busy.is_set() {
             leave(thread, Loss::CallCutShort);
         }
     }
@@ -464,7 +434,7 @@ pub fn at_session_end() {
 unsafe fn leave(thread: *mut Thread, open: Loss) {
     // SAFETY: by contract.
     unsafe {
-        (*thread).busy.store(1, Ordering::Relaxed);
+        (*thread).busy.set();
         // These are functions of the program, so they run on its stack.
         guarded(|| {
             let depth = (*thread).depth as usize;

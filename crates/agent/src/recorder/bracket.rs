@@ -1,39 +1,105 @@
-//! The bracket around a call. This is the hot path, whichever adapter brackets the call.
+//! The bracket around a call: the states of an open call, and the functions that change them. This is the hot
+//! path, whichever adapter brackets the call.
 //!
 //! ```text
-//!  begin   read counters ─ ticks ─►  original call  ─► ticks ─ read counters ─ record  end
+//!  read counters ─ ticks ─►  original call  ─► ticks ─ read counters ─ record
 //! ```
 //!
 //! The clock is read inside the counters, so that reading counters does not lengthen the recorded
 //! time. The counters therefore include the two clock reads and half of each `read` (see
-//! [`crate::recorder::calibrate`]). The bracket does not allocate, lock or panic. It makes system
+//! [`crate::recorder::calibrate`]).
+//!
+//! A call is one machine, whoever makes it. [`OpenCall`] holds its state, and [`Ending`] says how its end
+//! finds it again.
+//!
+//! ```text
+//!   new ──── no budget ────────────────────────────────┐
+//!    │ begin                                           │
+//!    │ budget: count                                   │ open: frame, state, counters
+//!    ├──── not due, not drawn ──► only counted         ▼
+//!    └──── draw ──────────────► drawn ──────────────► open ──► started ──► finished ──► recorded
+//!                                                      │ start   │  finish   │     end
+//!                                                      │ (split) │  (split)  │
+//!                                                      └─────────┴───────────┴──► abandoned, when a later
+//!                                                                                 call finds it left
+//! ```
+//!
+//! | state | what is true in it | left by |
+//! |---|---|---|
+//! | only counted | the thread's table has counted it; an op that the host ends in any case is on a stack of its own ([`crate::recorder::budget::ops`]) | its end, which records nothing |
+//! | drawn | how likely it was is known, and it may still be refused, which gives it back | [`Thread::open`] |
+//! | open | its [`OpenCall`] has its frame, the page names it, and its counters have been read | the original call |
+//! | started | for a call that ends in another function of ours: its begin is in its [`OpenCall`] | [`Thread::finish`] |
+//! | finished | it has ended, but collectors may still run, whose calls are inside of it | [`Thread::end`] |
+//!
+//! What is most frequent has short ways of its own through the same states ([`crate::recorder::short`]).
+//!
+//! The bracket does not allocate, lock or panic. It makes system
 //! calls only for counters, and without touching `errno`. The memory written here belongs to the
 //! thread, is present, and is not shared with a forked child, so an empty call counts no page
 //! fault.
 
 use std::ffi::c_void;
-use std::sync::atomic::{Ordering, compiler_fence};
 
 use counters::Readings;
 use model::Loss;
-use record::{Call, ClockKind, Drawn};
+use record::{Call, Drawn};
 
 use crate::process::losses;
-use crate::recorder::draw::state::Open;
-use crate::recorder::thread::{Apart, DEEPEST, Slot, Thread, Workers};
+use crate::recorder::budget::state::{DrawnCall, How};
+use crate::recorder::busy::while_busy;
+use crate::recorder::thread::{DEEPEST, OpenCall, Slot, State, Thread};
 use crate::state::run::Run;
 
-/// How a new call is bracketed. This determines what its `frame` refers to.
+/// A call that is about to begin.
+#[derive(Clone, Copy)]
+pub(crate) struct NewCall {
+    pub(crate) export: u32,
+    pub(crate) frame: usize,
+    pub(crate) ending: Ending,
+    /// Whether its counters may be read.
+    pub(crate) may_read: bool,
+    /// Whether the caller has counted it, in a run with a budget, and found it due.
+    pub(crate) is_counted: bool,
+    /// How it is decided whether it is recorded, in a run with a budget.
+    pub(crate) how: How,
+    /// For an op: the adapter's description of it, which is never freed. It identifies the op also if that is
+    /// only counted.
+    pub(crate) subject: *const c_void,
+}
+
+/// Where a call ends, and how its end finds it. This determines what its `frame` refers to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Newcomer {
-    /// One function of ours makes the call. The frame is that function's.
-    Synchronous,
-    /// The host calls us once before the call and once after it. The frame is that of the function
-    /// that called us before it.
-    Bracketed,
+pub enum Ending {
+    /// In the function of ours that makes the call. The frame is that function's.
+    Here,
+    /// In another call of the host, which only says which export ends. The frame is that of the function
+    /// that called us before the call.
+    ByExport,
+    /// In another call of the host, from the same place: it has the same frame. The host may have frames of
+    /// its own between that and the call.
+    ByFrame,
     /// The same, but the host makes the second call whatever happens, even if the call throws. The
     /// frame is made by [`held`] and is no stack address, so the call never counts as abandoned.
     Held,
+}
+
+impl Ending {
+    /// Whether the call is an op: the host ends it even if it is only counted.
+    #[inline(always)]
+    pub(crate) const fn is_of_op(self) -> bool {
+        matches!(self, Self::ByFrame | Self::Held)
+    }
+
+    /// The state of a call that ends like this.
+    #[inline(always)]
+    const fn state(self) -> State {
+        match self {
+            Self::Here => State::PLAIN,
+            Self::ByExport => State::SPLIT,
+            Self::ByFrame | Self::Held => State::OP,
+        }
+    }
 }
 
 /// Returns a frame for a call that the host identifies by this address. It is higher than every
@@ -47,7 +113,7 @@ pub fn held(address: usize) -> usize {
 /// functions that the call itself calls. Such a function may therefore begin above the frame.
 pub const WRAPPERS: usize = 4096;
 
-/// Returns an address in the caller's stack frame. Frames of calls in progress lie above those of
+/// Returns an address in the caller's stack frame. Frames of open calls lie above those of
 /// later calls.
 #[inline(always)]
 pub fn stack_address() -> usize {
@@ -55,363 +121,193 @@ pub fn stack_address() -> usize {
     (&raw const marker) as usize
 }
 
-/// Returns whether calls take the short way: [`Thread::begin_plain`] and [`Thread::end_plain`].
-pub(super) fn is_plain(clock: ClockKind, counting: bool) -> bool {
-    // With the feature, each `point!` of the long way must be reached.
-    clock == PLAIN_CLOCK && !counting && !cfg!(feature = "inject-panics")
-}
-
-/// The only clock of calls that take the short way. A choice between clocks would make it longer.
-#[cfg(target_arch = "x86_64")]
-pub(crate) const PLAIN_CLOCK: ClockKind = ClockKind::Tsc;
-#[cfg(not(target_arch = "x86_64"))]
-pub(crate) const PLAIN_CLOCK: ClockKind = ClockKind::Monotonic;
-
-/// Tells the processor that these addresses will be accessed soon. It comes right before the second
-/// time stamp, which waits for all earlier instructions but not for memory that is only fetched. So
-/// cache lines of ours that the call has displaced arrive meanwhile.
-#[inline(always)]
-pub(crate) fn fetch(addresses: [*const u8; 4]) {
-    for at in addresses {
-        #[cfg(target_arch = "x86_64")]
-        // SAFETY: a hint, which never faults.
-        unsafe {
-            std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(at.cast());
-        }
-        #[cfg(not(target_arch = "x86_64"))]
-        let _ = at;
-    }
+/// What the end of a split call needs to know about its begin.
+#[derive(Clone, Copy)]
+pub(crate) struct Finished {
+    pub(crate) export: u32,
+    pub(crate) start: u64,
+    /// The numbers of its slot.
+    pub(crate) numbers: [u64; 3],
 }
 
 impl Thread {
-    /// Does what [`Thread::begin`] does, for the usual case: the call is only timed and no other
-    /// call is in progress. Returns false, and has done nothing, in any other case.
-    ///
-    /// The usual case has code of its own because a program needs the processor's caches for its
-    /// own code and data between two calls. Where each line of ours must be fetched again, their
-    /// number decides what a call costs. There is nothing in it that could panic, so that an
-    /// adapter can have it between the frames of the host.
+    /// Begins a call: counts it and draws it in a run with a budget, and opens it. Returns false if the call
+    /// is not recorded and must pass through. After a split call, [`Thread::start`] must follow.
     #[inline(always)]
-    pub(crate) fn begin_plain(&mut self, export: u32, frame: usize) -> bool {
-        if !self.plain || self.busy.load(Ordering::Relaxed) != 0 || self.depth != 0 {
-            return false;
+    pub(crate) fn begin(&mut self, call: &NewCall) -> bool {
+        if !self.draws.is_on() {
+            return self.open(call, call.may_read, None);
         }
-        self.busy.store(1, Ordering::Relaxed);
-        compiler_fence(Ordering::SeqCst);
-        self.frames[0] = frame;
-        // SAFETY: a page is attached.
-        unsafe { self.writer.set_open(1, export) };
-        self.depth = 1;
-        compiler_fence(Ordering::SeqCst);
-        self.busy.store(0, Ordering::Relaxed);
-        true
-    }
-
-    /// Returns addresses that [`Thread::end_plain`] will access, for [`fetch`].
-    #[inline(always)]
-    pub(crate) fn ahead(&self, export: u32) -> [*const u8; 4] {
-        let [place, record, header] = self.writer.ahead(export);
-        [std::ptr::from_ref(&self.writer).cast(), place, record, header]
-    }
-
-    /// Does what [`Thread::end`] does, for the usual case: the only call in progress ends, and
-    /// nothing but its record is due. Returns false, and has done nothing, in any other case.
-    #[inline(always)]
-    pub(crate) fn end_plain(&mut self, call: &Call, frame: usize) -> bool {
-        let is_usual = self.plain
-            && self.depth == 1
-            && self.frames[0] == frame
-            && self.writer.has_room()
-            && call.end < self.next_clock;
-        if !is_usual {
-            return false;
-        }
-        self.busy.store(1, Ordering::Relaxed);
-        compiler_fence(Ordering::SeqCst);
-        self.depth = 0;
-        // SAFETY: a page with room is attached.
-        unsafe {
-            let cursor = self.writer.call(call, false);
-            self.writer.commit_call(cursor);
-            self.writer.set_open(0, call.export);
-        }
-        compiler_fence(Ordering::SeqCst);
-        self.busy.store(0, Ordering::Relaxed);
-        true
-    }
-
-    /// Starts a bracket. Returns false if the call cannot be recorded now and must pass through.
-    #[inline(always)]
-    pub(crate) fn begin(&mut self, export: u32, frame: usize, newcomer: Newcomer) -> bool {
-        self.begin_bracket(export, frame, newcomer, true)
-    }
-
-    /// Starts the bracket of a call that is recorded; `counted` says whether counters are read for it.
-    #[inline(always)]
-    pub(super) fn begin_bracket(
-        &mut self,
-        export: u32,
-        frame: usize,
-        newcomer: Newcomer,
-        counted: bool,
-    ) -> bool {
-        self.begin_drawn_bracket(export, frame, newcomer, counted, None)
-    }
-
-    /// Does the same. If `open` says how the call was drawn, that is stored before counters are read.
-    #[inline(always)]
-    pub(super) fn begin_drawn_bracket(
-        &mut self,
-        export: u32,
-        frame: usize,
-        newcomer: Newcomer,
-        counted: bool,
-        open: Option<&Open>,
-    ) -> bool {
-        if self.busy.load(Ordering::Relaxed) != 0 {
-            losses::lose(Loss::ProbeReentered, 1, 0);
-            return self.refuse(open);
-        }
-        self.busy.store(1, Ordering::Relaxed);
-        compiler_fence(Ordering::SeqCst);
-        point!(Begin);
-        if self.depth > 0 && !self.begin_nested(frame, newcomer) {
-            self.busy.store(0, Ordering::Relaxed);
-            return self.refuse(open);
-        }
-        let depth = self.depth as usize;
-        if let Some(open) = open {
-            self.draws.set_open(depth, open);
-        }
-        // SAFETY: `begin_nested` refuses a depth beyond the arrays, and a page is attached.
-        unsafe {
-            *self.frames.get_unchecked_mut(depth) = frame;
-            self.writer.set_open(self.depth + 1, export);
-            let mut works = || !self.counting || !self.draws.is_on() || self.open_for_call(depth);
-            if !counted || !works() {
-                self.uncounted |= 1 << depth;
-            } else if self.counting {
-                self.read_before(depth);
+        match call.ending {
+            Ending::Here => self.begin_in_budget(call),
+            Ending::ByExport => {
+                self.begin_in_budget(call) || self.depth > 0 && self.begin_within(call)
             }
+            Ending::ByFrame | Ending::Held => self.begin_op_in_budget(call),
         }
-        self.depth += 1;
-        compiler_fence(Ordering::SeqCst);
-        self.busy.store(0, Ordering::Relaxed);
-        true
     }
 
-    /// Reads the counters for call `depth`, which begins. Like everything that only runs with
+    /// Opens a call; `reads` says whether its counters are read. If it was `drawn`, that is stored before
+    /// counters are read. Returns false if the call cannot be recorded now and must pass through.
+    #[inline(always)]
+    pub(super) fn open(&mut self, call: &NewCall, reads: bool, drawn: Option<&DrawnCall>) -> bool {
+        if self.busy.is_set() {
+            losses::lose(Loss::ProbeReentered, 1, 0);
+            return self.refuse(drawn);
+        }
+        let opened = while_busy!(self, 'opened: {
+            point!(Begin);
+            if self.depth > 0 && !self.make_way(call.frame, call.ending) {
+                break 'opened false;
+            }
+            let at = self.depth as usize;
+            let mut state = call.ending.state();
+            if let Some(drawn) = drawn {
+                state = state.and(State::DRAWN);
+                self.draws.set_open(at, drawn);
+            }
+            // SAFETY: `make_way` refuses a depth beyond the arrays, and a page is attached.
+            unsafe {
+                self.writer.set_open(self.depth + 1, call.export);
+                let place = self.calls.get_unchecked_mut(at);
+                (place.frame, place.export) = (call.frame, call.export);
+                place.state = state;
+                let mut works = || !self.counting || !self.draws.is_on() || self.open_for_call(at);
+                if !reads || !works() {
+                    self.calls.get_unchecked_mut(at).state = state.and(State::UNCOUNTED);
+                } else if self.counting {
+                    self.read_before(at);
+                }
+            }
+            self.depth += 1;
+            true
+        });
+        opened || self.refuse(drawn)
+    }
+
+    /// Reads the counters for call `at`, which begins. Like everything that only runs with
     /// counters, this is a function of its own, so that the code of a call that is only timed is
     /// short: between two calls, the program needs the processor's cache for its own code.
     ///
     /// # Safety
-    /// `depth` must be below [`DEEPEST`].
+    /// `at` must be below [`DEEPEST`].
     #[inline(never)]
-    unsafe fn read_before(&mut self, depth: usize) {
+    unsafe fn read_before(&mut self, at: usize) {
         // A failed read leaves its mark in the readings, which `end` checks.
         // SAFETY: by contract.
-        let _ = self.counters.read(unsafe { self.before.get_unchecked_mut(depth) });
+        let _ = self.counters.read(unsafe { self.before.get_unchecked_mut(at) });
     }
 
-    /// Reads the counters for the call that ends, which began at this stack address.
+    /// Reads the counters for a call that ends.
     #[inline(never)]
-    fn read_after(&mut self, frame: usize) {
-        if self.uncounted == 0 || self.is_counted(frame) {
-            let _ = self.counters.read(&mut self.after);
-        }
+    fn read_after(&mut self) {
+        let _ = self.counters.read(&mut self.after);
     }
 
-    /// Notes that the call that has just begun will end in another call of the host, and when it
-    /// began, which is returned. This is the last thing that a bracket does before the call.
+    /// Stores a slot for the call that has just been opened. So far, no other thread has worked for it.
     #[inline(always)]
-    pub(crate) fn begin_apart(&mut self, export: u32) -> u64 {
+    pub(crate) fn set_slot(&mut self, slot: Slot) {
         let at = self.depth as usize - 1;
-        self.is_apart |= 1 << at;
+        // SAFETY: `open` refuses a depth beyond the array.
+        let call = unsafe { self.calls.get_unchecked_mut(at) };
+        call.state = call.state.and(State::SLOT);
+        call.slot = slot;
+    }
+
+    /// Starts the call that has just been opened and will end in another call of the host. Returns when that
+    /// was. This is the last thing that a bracket does before the call.
+    #[inline(always)]
+    pub(crate) fn start(&mut self) -> u64 {
+        let at = self.depth as usize - 1;
         let start = self.run.clock.begin();
-        // SAFETY: `begin` refuses a depth beyond the arrays.
-        unsafe { *self.apart.get_unchecked_mut(at) = Apart { export, start } };
+        // SAFETY: `open` refuses a depth beyond the array.
+        unsafe { self.calls.get_unchecked_mut(at) }.start = start;
         start
     }
 
-    /// Does what [`Thread::begin_apart`] does, for a host that may have its own frames between the
-    /// begin and the call.
+    /// Finishes call `at`, which was started and has ended. The calls that collectors make from now on find it
+    /// no more.
     #[inline(always)]
-    pub(crate) fn begin_wrapped(&mut self, export: u32) -> u64 {
-        self.is_wrapped |= 1 << (self.depth - 1);
-        self.begin_apart(export)
+    pub(crate) fn finish(&mut self, at: usize) -> Finished {
+        // SAFETY: `at` is the index of an open call.
+        let call = unsafe { self.calls.get_unchecked_mut(at) };
+        call.state = call.state.without(State::OP.and(State::SLOT));
+        let OpenCall { export, start, slot, .. } = *call;
+        Finished { export, start, numbers: slot.numbers }
     }
 
-    /// Returns what [`Thread::begin_apart`] stored for call `at`, which is about to end.
-    #[inline(always)]
-    pub(crate) fn end_apart(&mut self, at: usize) -> Apart {
-        self.is_apart &= !(1 << at);
-        // SAFETY: `at` is the index of a call in progress.
-        unsafe { *self.apart.get_unchecked(at) }
-    }
-
-    /// Returns what [`Thread::begin_wrapped`] stored for call `at`, which is about to end.
-    #[inline(always)]
-    pub(crate) fn end_wrapped(&mut self, at: usize) -> Apart {
-        self.is_wrapped &= !(1 << at);
-        self.end_apart(at)
-    }
-
-    /// Returns the index of the wrapped call in progress that began at this stack address.
-    #[inline(always)]
-    pub(crate) fn wrapped_at(&self, frame: usize) -> Option<usize> {
-        let mut at = self.depth as usize;
-        while at > 0 {
-            at -= 1;
-            // SAFETY: `at` is below the depth.
-            if self.is_wrapped >> at & 1 == 1 && unsafe { *self.frames.get_unchecked(at) } == frame
-            {
-                return Some(at);
-            }
-        }
-        None
-    }
-
-    /// Returns the index of the innermost wrapped call inside call `at` that has not ended. If
-    /// call `at` ends with an error, that is the call that threw it.
-    pub(crate) fn innermost_wrapped(&self, at: usize) -> Option<usize> {
-        (at + 1..self.depth as usize).rev().find(|inner| self.is_wrapped >> inner & 1 == 1)
-    }
-
-    /// Stores a slot for call `at`, which is in progress. So far, no other thread has worked for it.
-    #[inline(always)]
-    pub(crate) fn set_slot(&mut self, at: usize, slot: Slot) {
-        self.has_slot |= 1 << at;
-        self.has_workers &= !(1 << at);
-        // SAFETY: `begin` refuses a depth beyond the arrays.
-        unsafe { *self.slots.get_unchecked_mut(at) = slot };
-    }
-
-    /// Takes the slot of call `at`, which is about to end.
-    #[inline(always)]
-    pub(crate) fn take_slot(&mut self, at: usize) -> &Slot {
-        self.has_slot &= !(1 << at);
-        // SAFETY: `at` is the index of a call in progress.
-        unsafe { self.slots.get_unchecked(at) }
-    }
-
-    /// Returns the index of the innermost call in progress that has a slot of this owner.
-    #[inline(always)]
-    pub(crate) fn innermost_slot(&self, owner: *const c_void) -> Option<usize> {
-        let mut left = self.has_slot;
-        while left != 0 {
-            let at = (31 - left.leading_zeros()) as usize;
-            if self.slots[at].owner == owner {
-                return Some(at);
-            }
-            left &= !(1 << at);
-        }
-        None
-    }
-
-    /// Adds what other threads counted in a parallel region of call `at`, which is in progress.
-    pub(crate) fn add_workers(&mut self, at: usize, more: &Workers) {
-        let Some(sum) = self.workers.get_mut(at) else { return };
-        if self.has_workers >> at & 1 == 0 {
-            self.has_workers |= 1 << at;
-            *sum = *more;
-            return;
-        }
-        sum.known &= more.known;
-        sum.sums.iter_mut().zip(&more.sums).for_each(|(sum, more)| *sum = sum.wrapping_add(*more));
-    }
-
-    /// Reads the counters for a call that is not among the calls in progress, because it may end
-    /// while other calls that began later are still in progress. Returns false if the recorder is
+    /// Reads the counters for a call apart: it is not among the open calls, because it may end
+    /// while other calls that began later are still open. Returns false if the recorder is
     /// busy.
     pub(crate) fn read_apart(&mut self, into: &mut Readings) -> bool {
-        if self.busy.load(Ordering::Relaxed) != 0 {
+        if self.busy.is_set() {
             losses::lose(Loss::ProbeReentered, 1, 0);
             return false;
         }
-        self.busy.store(1, Ordering::Relaxed);
-        compiler_fence(Ordering::SeqCst);
-        if self.counting && !self.draws.is_on() {
-            // A failed read leaves its mark in the readings.
-            let _ = self.counters.read(into);
-        }
-        compiler_fence(Ordering::SeqCst);
-        self.busy.store(0, Ordering::Relaxed);
+        while_busy!(self, {
+            if self.counting && !self.draws.is_on() {
+                // A failed read leaves its mark in the readings.
+                let _ = self.counters.read(into);
+            }
+        });
         true
     }
 
-    /// Records such a call, which began with the reading `before` and has just ended.
+    /// Records a call apart, which began with the reading `before` and has just ended.
     pub(crate) fn record_apart(&mut self, call: &Call, before: &Readings) -> bool {
-        if self.busy.load(Ordering::Relaxed) != 0 || self.depth as usize >= DEEPEST {
+        if self.busy.is_set() || self.depth as usize >= DEEPEST {
             losses::lose(Loss::ProbeReentered, 1, 0);
             return false;
         }
-        self.busy.store(1, Ordering::Relaxed);
-        compiler_fence(Ordering::SeqCst);
-        let is_drawn = self.draws.is_on();
-        if is_drawn {
-            if !self.count_apart(call.export) {
-                compiler_fence(Ordering::SeqCst);
-                self.busy.store(0, Ordering::Relaxed);
-                return false;
+        while_busy!(self, 'recorded: {
+            let at = self.depth as usize;
+            let is_drawn = self.draws.is_on();
+            if is_drawn {
+                if !self.draw_apart(call.export) {
+                    break 'recorded false;
+                }
+                // Counters are not open between the two readings.
+                self.calls[at].state = State::DRAWN.and(State::UNCOUNTED);
+            } else if self.counting {
+                let _ = self.counters.read(&mut self.after);
             }
-            // Counters are not open between the two readings.
-            self.uncounted |= 1 << self.depth;
-        } else if self.counting {
-            let _ = self.counters.read(&mut self.after);
-        }
-        // The place of the next call is free, and the next call overwrites it.
-        if let Some(place) = self.before.get_mut(self.depth as usize) {
-            place.clone_from(before);
-        }
-        self.record(call, &[]);
-        if is_drawn {
-            self.settle_apart(call);
-        }
-        compiler_fence(Ordering::SeqCst);
-        self.busy.store(0, Ordering::Relaxed);
-        true
-    }
-
-    /// Returns the index of the innermost call of `export` in progress that begins and ends in two
-    /// separate calls of the host.
-    #[inline(always)]
-    pub(crate) fn innermost_apart(&self, export: u32) -> Option<usize> {
-        (0..(self.depth as usize).min(DEEPEST))
-            .rev()
-            .find(|at| self.is_apart >> at & 1 == 1 && self.apart[*at].export == export)
-    }
-
-    /// Ends a bracket and records the call.
-    #[inline(always)]
-    pub(crate) fn end(&mut self, call: &Call, frame: usize, values: &[(u32, u64)]) {
-        self.busy.store(1, Ordering::Relaxed);
-        compiler_fence(Ordering::SeqCst);
-        point!(End);
-        if self.counting {
-            self.read_after(frame);
-        }
-        let top = self.frames.get((self.depth as usize).wrapping_sub(1)).copied();
-        if top != Some(frame) {
-            self.forget_abandoned(|_, open| open != frame);
-        }
-        if self.depth > 0 {
-            self.depth -= 1;
-            let is_drawn = self.draws.is_drawn(self.depth as usize);
-            self.record(call, values);
-            if self.draws.is_on() {
-                self.finish_draw(call, is_drawn);
+            // The place of the next call is free, and the next call overwrites it.
+            self.before[at].clone_from(before);
+            self.record(call, &[]);
+            if is_drawn {
+                self.settle_apart(call);
             }
-        }
-        compiler_fence(Ordering::SeqCst);
-        self.busy.store(0, Ordering::Relaxed);
+            true
+        })
     }
 
-    /// Returns whether counters are read for the call in progress that began at this stack address.
-    fn is_counted(&self, frame: usize) -> bool {
-        let at = self.frames.iter().take(self.depth as usize).rposition(|open| *open == frame);
-        at.is_none_or(|at| self.uncounted >> at & 1 == 0)
+    /// Ends call `at` and records it. Calls inside of it were abandoned. Returns whether counters were read for
+    /// it.
+    #[inline(always)]
+    pub(crate) fn end(&mut self, at: usize, call: &Call, values: &[(u32, u64)]) -> bool {
+        while_busy!(self, {
+            point!(End);
+            let state = self.state_of(at);
+            let is_read = self.counting && !state.has(State::UNCOUNTED);
+            if is_read {
+                self.read_after();
+            }
+            if self.depth as usize != at + 1 {
+                self.forget_inside(at);
+            }
+            // A collector may have made it be forgotten.
+            if self.depth as usize == at + 1 {
+                self.depth = at as u32;
+                self.record(call, values);
+                if self.draws.is_on() {
+                    self.finish_draw(call, state.has(State::DRAWN));
+                }
+            }
+            is_read
+        })
     }
 
+    /// Records the call that has ended, whose index is the number of calls that are still open.
     #[inline(always)]
     pub(super) fn record(&mut self, call: &Call, values: &[(u32, u64)]) {
         // Values must be on the same page as their call.
@@ -422,14 +318,16 @@ impl Thread {
         if !fits {
             self.flush();
         }
-        let depth = self.depth as usize;
-        let drawn = self.draws.take(depth);
-        // SAFETY: `depth` was the index of this call's begin, and a page with room is attached.
+        let at = self.depth as usize;
+        // SAFETY: `at` is the index that the call had, and a page with room is attached.
         unsafe {
+            let place = self.calls.get_unchecked_mut(at);
+            let state = place.state;
+            place.state = state.after_end();
+            let drawn = state.has(State::DRAWN).then(|| self.draws.drawn_at(at));
             if self.counting {
-                self.record_with_counters(call, drawn.as_ref(), depth);
+                self.record_with_counters(call, drawn.as_ref(), at, state);
             } else {
-                self.uncounted &= !(1 << depth);
                 let cursor = begin_record(&mut self.writer, call, drawn.as_ref(), false);
                 point!(Record);
                 self.writer.commit_call(cursor);
@@ -447,20 +345,25 @@ impl Thread {
     /// Writes the record of a call of a thread that has counters.
     ///
     /// # Safety
-    /// `depth` must be the index of the call's begin, and a page with room must be attached.
+    /// `at` must be the index that the call had, and a page with room must be attached.
     #[inline(never)]
-    unsafe fn record_with_counters(&mut self, call: &Call, drawn: Option<&Drawn>, depth: usize) {
+    unsafe fn record_with_counters(
+        &mut self,
+        call: &Call,
+        drawn: Option<&Drawn>,
+        at: usize,
+        state: State,
+    ) {
         // SAFETY: by contract.
         unsafe {
-            if self.uncounted >> depth & 1 == 1 {
-                self.uncounted &= !(1 << depth);
+            if state.has(State::UNCOUNTED) {
                 return record_uncounted(&mut self.writer, call, drawn, self.run);
             }
-            let missing = self.before.get_unchecked(depth).missing() | self.after.missing();
+            let missing = self.before.get_unchecked(at).missing() | self.after.missing();
             if missing & self.run.counter_mask != 0 {
                 self.count_missing();
             }
-            let before = self.before.get_unchecked(depth);
+            let before = self.before.get_unchecked(at);
             record_counted(&mut self.writer, call, drawn, before, &self.after, self.run);
         }
     }

@@ -27,8 +27,8 @@ use crate::process::lock::Lock;
 use crate::process::losses;
 use crate::process::part::Process;
 use crate::process::plugin_ids;
-use crate::recorder::bracket::Newcomer;
-use crate::recorder::thread::{MOST_COLLECTORS, Started, Thread};
+use crate::recorder::bracket::Ending;
+use crate::recorder::thread::{MOST_COLLECTORS, Started, State, Thread};
 use crate::recorder::values::{self, Values};
 use crate::state::run::{self, Run};
 
@@ -179,28 +179,18 @@ fn active() -> impl Iterator<Item = (usize, &'static Registered)> {
 
 /// Called before a call with this frame: starts all collectors.
 #[inline(always)]
-pub fn start(
-    thread: &mut Thread,
-    device: Device,
-    frame: usize,
-    newcomer: Newcomer,
-) -> Option<Started> {
+pub fn start(thread: &mut Thread, device: Device, frame: usize, ending: Ending) -> Option<Started> {
     if !any() || thread.rehearsing {
         return None;
     }
-    start_all(thread, device, frame, newcomer)
+    start_all(thread, device, frame, ending)
 }
 
 #[cold]
 #[inline(never)]
-fn start_all(
-    thread: &mut Thread,
-    device: Device,
-    frame: usize,
-    newcomer: Newcomer,
-) -> Option<Started> {
+fn start_all(thread: &mut Thread, device: Device, frame: usize, ending: Ending) -> Option<Started> {
     let _errno = ErrnoGuard::new();
-    thread.forget_before(frame, newcomer);
+    thread.forget_before(frame, ending);
     let mut started = Started::NONE;
     for (number, one) in active() {
         point!(CollectorStart);
@@ -235,9 +225,9 @@ fn push_id() -> u64 {
 /// plugins an id for it, and returns the id, or 0 if they get none. [`keep_id`] or [`give_up_id`] must
 /// follow.
 #[inline(always)]
-pub fn give_id(thread: &mut Thread, frame: usize, newcomer: Newcomer) -> u64 {
+pub fn give_id(thread: &mut Thread, frame: usize, ending: Ending) -> u64 {
     if MASK.load(Ordering::Relaxed) & PLUGIN_IDS != 0 && !thread.rehearsing {
-        give_id_now(thread, frame, newcomer)
+        give_id_now(thread, frame, ending)
     } else {
         0
     }
@@ -245,9 +235,9 @@ pub fn give_id(thread: &mut Thread, frame: usize, newcomer: Newcomer) -> u64 {
 
 #[cold]
 #[inline(never)]
-fn give_id_now(thread: &mut Thread, frame: usize, newcomer: Newcomer) -> u64 {
+fn give_id_now(thread: &mut Thread, frame: usize, ending: Ending) -> u64 {
     let _errno = ErrnoGuard::new();
-    thread.forget_before(frame, newcomer);
+    thread.forget_before(frame, ending);
     push_id()
 }
 
@@ -274,10 +264,21 @@ fn pop_id(id: u64) {
     plugin_ids::pop(id);
 }
 
+/// Whether something was started for call `at`.
+#[inline(always)]
+pub fn has_any(thread: &Thread, at: usize) -> bool {
+    thread.state_of(at).has(State::COLLECTED)
+}
+
+#[inline(always)]
+fn forget(thread: &mut Thread, at: usize) {
+    thread.calls[at].state = thread.calls[at].state.without(State::COLLECTED);
+}
+
 /// The id of call `at`, if nothing but an id was started for it.
 #[inline(always)]
 pub fn only_id(thread: &Thread, at: usize) -> Option<u64> {
-    let is_only = thread.has_collected >> at & 1 == 1 && thread.collected[at].mask == 0;
+    let is_only = has_any(thread, at) && thread.collected[at].mask == 0;
     is_only.then(|| thread.collected[at].plugin_id).filter(|id| *id != 0)
 }
 
@@ -286,7 +287,7 @@ pub fn only_id(thread: &Thread, at: usize) -> Option<u64> {
 #[inline(always)]
 pub fn take_id(thread: &mut Thread, at: usize) -> Option<u64> {
     let id = only_id(thread, at)?;
-    thread.has_collected &= !(1 << at);
+    forget(thread, at);
     Some(id)
 }
 
@@ -315,14 +316,13 @@ fn for_each(started: &Started, mut body: impl FnMut(&'static Registered, *mut c_
 pub fn keep(thread: &mut Thread, at: usize, started: Option<Started>) {
     if let Some(started) = started {
         thread.collected[at] = started;
-        thread.has_collected |= 1 << at;
+        thread.calls[at].state = thread.calls[at].state.and(State::COLLECTED);
     }
 }
 
 fn take(thread: &mut Thread, at: usize) -> Option<Started> {
-    let bit = 1 << at;
-    (thread.has_collected & bit != 0).then(|| {
-        thread.has_collected &= !bit;
+    has_any(thread, at).then(|| {
+        forget(thread, at);
         thread.collected[at]
     })
 }
@@ -330,7 +330,7 @@ fn take(thread: &mut Thread, at: usize) -> Option<Started> {
 /// Abandons the collectors of call `at`, which will have no end.
 #[inline(always)]
 pub fn abandon(thread: &mut Thread, at: usize) {
-    if thread.has_collected >> at & 1 == 1 {
+    if has_any(thread, at) {
         give_up(take(thread, at));
     }
 }

@@ -13,7 +13,7 @@ use record::Usage;
 use crate::os::sys::{self, AppendError, ErrnoGuard};
 use crate::process::guard::guarded_apart;
 use crate::process::part::Process;
-use crate::recorder::fork;
+use crate::recorder::handler_fork;
 use crate::recorder::thread::{NO_PAGE, SPARES, Thread};
 use crate::state::run::Run;
 
@@ -23,31 +23,26 @@ static HINT: AtomicUsize = AtomicUsize::new(0);
 
 /// Claims a page of the pool and makes it present. If it returns `None`, the loss has been counted.
 pub fn claim(run: &Run, process: &Process) -> Option<usize> {
-    let page = run.pool.claim_page(process.row_number(), HINT.load(Ordering::Relaxed))?;
-    if !fork::share(run, page) {
-        return None; // The page stays claimed, because this process cannot use it.
+    let claimed = claim_spare(run, process);
+    if let Err(Some(errno)) = claimed {
+        process.lose(Loss::PoolTooSmall, 1, errno);
     }
-    match run.pool.populate(page, &run.pool_path) {
-        Ok(()) => Some(page),
-        Err(errno) => {
-            run.pool.release_page(page);
-            process.lose(Loss::PoolTooSmall, 1, errno);
-            None
-        }
-    }
+    claimed.ok()
 }
 
-/// Claims a page as [`claim`] does. That there is none is not a loss: the thread has one.
-fn claim_spare(run: &Run, process: &Process) -> Option<usize> {
-    let page = run.pool.claim_page(process.row_number(), HINT.load(Ordering::Relaxed))?;
-    if !fork::share(run, page) {
-        return None;
+/// Claims a page as [`claim`] does, for a thread that has one: that there is none is not a loss. The error is
+/// that of making the page present.
+fn claim_spare(run: &Run, process: &Process) -> Result<usize, Option<i32>> {
+    let page =
+        run.pool.claim_page(process.row_number(), HINT.load(Ordering::Relaxed)).ok_or(None)?;
+    if !handler_fork::share(run, page) {
+        return Err(None); // The page stays claimed, because this process cannot use it.
     }
-    if run.pool.populate(page, &run.pool_path).is_err() {
+    run.pool.populate(page, &run.pool_path).map_err(|errno| {
         run.pool.release_page(page);
-        return None;
-    }
-    Some(page)
+        Some(errno)
+    })?;
+    Ok(page)
 }
 
 /// Notes that the process has released this page.
@@ -83,7 +78,7 @@ impl Thread {
     #[inline(never)]
     pub(crate) fn flush(&mut self) {
         if self.epoch.load(Ordering::Relaxed) == 0 {
-            // We are in a forked child, in code that a signal handler had interrupted: see `fork`.
+            // We are in a forked child, in code that a signal handler had interrupted: see `handler_fork`.
             // SAFETY: a page is attached, and by now it is private memory.
             return unsafe { self.writer.next_page(&self.start) };
         }
@@ -149,7 +144,7 @@ impl Thread {
         let is_empty = |page: usize| page == NO_PAGE || pool.is_given_back(page, row);
         let at = self.spares.iter().position(|page| is_empty(*page))?;
         let next = match self.spares[at] {
-            NO_PAGE => claim_spare(self.run, &self.process)?,
+            NO_PAGE => claim_spare(self.run, &self.process).ok()?,
             page => page,
         };
         self.spares[at] = self.page;

@@ -8,7 +8,8 @@ use record::Call;
 use record::clock::ClockKind;
 
 use crate::recorder::adapter::Took;
-use crate::recorder::bracket::{Newcomer, stack_address};
+use crate::recorder::bracket::{Ending, NewCall, stack_address};
+use crate::recorder::budget::state::How;
 use crate::recorder::thread::{BEFORE, Thread};
 
 /// Makes `calls` empty calls without a bracket, `bare`, and as many with one, `probed`, by turns. It is
@@ -49,13 +50,22 @@ fn bracketed(thread: &mut Thread, empty: fn()) {
     let clock = thread.run.clock;
     let frame = stack_address();
     let entered = thread.enter(BEFORE);
-    if !thread.begin_drawn(0, frame, Newcomer::Synchronous, false) {
+    let call = NewCall {
+        export: 0,
+        frame,
+        ending: Ending::Here,
+        may_read: true,
+        is_counted: false,
+        how: How::Due,
+        subject: std::ptr::null(),
+    };
+    if !thread.begin(&call) {
         return empty();
     }
     let start = clock.begin();
     empty();
     let (end, location) = clock.end();
-    let counted = thread.counting && thread.uncounted == 0;
-    thread.end(&Call { location, start, end, ..Call::default() }, frame, &[]);
-    thread.left(entered, (start, end), counted);
+    let at = thread.call_at(frame).unwrap_or_default();
+    let counted = thread.end(at, &Call { location, start, end, ..Call::default() }, &[]);
+    thread.bracket_ends(entered, (start, end), counted);
 }

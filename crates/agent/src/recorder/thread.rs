@@ -20,7 +20,8 @@ use record::page::{PageStart, PageWriter};
 
 use crate::process::descriptors;
 use crate::process::part::Process;
-use crate::recorder::draw::state::Draws;
+use crate::recorder::budget::state::Draws;
+use crate::recorder::busy::Busy;
 use crate::state::epoch;
 use crate::state::run::Run;
 
@@ -32,27 +33,25 @@ mod usage;
 
 pub(crate) use announced::{Announcing, Times as AnnouncedTimes};
 pub(crate) use brackets::{AFTER, BEFORE, BracketTimes, FIRST, Halves};
-pub(crate) use calls::{Apart, MOST_COLLECTORS, Slot, Started, Workers};
+pub(crate) use calls::{MOST_COLLECTORS, OpenCall, Slot, Started, State, Workers};
 pub use local::current;
 pub(crate) use local::{get as local, set_saved, take_saved, with_current};
 
 /// Maximum depth of nested calls that are recorded. Calls nest when a signal handler makes one,
 /// when a dispatch dispatches, or when functions of a model call each other.
-pub const DEEPEST: usize = crate::recorder::draw::state::DEEPEST;
+pub const DEEPEST: usize = crate::recorder::budget::state::DEEPEST;
 
 /// The fields that every call needs come first. Between two calls, the program displaces them from the
-/// processor's caches, so they are in as few cache lines as possible: the first two, those of the calls in
-/// progress, which are side by side, and the head of the writer.
+/// processor's caches, so they are in as few cache lines as possible: the first one, that of the open call,
+/// and the head of the writer.
 #[repr(C, align(64))]
 pub struct Thread {
     /// The epoch that the state belongs to ([`epoch::current`]) while attached; zero before and
     /// after that, and in a forked child.
     pub(crate) epoch: AtomicU32,
-    /// 1 while the recorder itself runs; a call from a signal handler then passes through.
-    pub(crate) busy: AtomicU32,
+    /// Set while the recorder itself runs; a call from a signal handler then passes through.
+    pub(crate) busy: Busy,
     pub(crate) depth: u32,
-    /// [`OURS`], or zero in a forked child, even after a copy of the parent's state was put back.
-    pub(crate) memory: u32,
     /// Whether counters are read.
     pub(crate) counting: bool,
     /// Whether the calls are empty calls for calibration; their losses are not counted.
@@ -61,16 +60,14 @@ pub struct Thread {
     pub(crate) lost_noted: bool,
     /// Number of counters, if they are all in one group; otherwise 0.
     pub(crate) one_group: u8,
-    /// Whether [`Thread::begin_plain`] may be used: calls are only timed, with the time-stamp counter.
-    pub(crate) plain: bool,
-    /// How many calls until the next one whose bracket is timed, for each half of a bracket.
-    pub(crate) until_timed: [u16; 2],
-    /// Whether [`Thread::begin_usual`] and [`Thread::end_usual`] may be used.
-    pub(crate) usual: bool,
+    /// Whether calls may take the short way ([`crate::recorder::short`]): they are only timed, with its clock.
+    pub(crate) short_calls: bool,
+    /// Whether ops may.
+    pub(crate) short_ops: bool,
     /// The clock of `run`.
     pub(crate) clock: ClockKind,
-    /// Bit *i* is set if call *i* in progress is only timed, not counted.
-    pub(crate) uncounted: u32,
+    /// How many calls until the next one whose bracket is timed, for each half of a bracket.
+    pub(crate) until_timed: [u16; 2],
     /// Serial number of `process`, which stays the same as long as the state is attached.
     pub(crate) serial: u32,
     /// Which op's announcement is timed.
@@ -78,25 +75,11 @@ pub struct Thread {
     pub(crate) run: &'static Run,
     /// Ticks from which on a call is followed by a record of the thread's clocks.
     pub(crate) next_clock: u64,
-    /// Bit *i* is set if call *i* in progress begins and ends in two separate calls of the host.
-    /// `apart[i]` then holds what its end needs to know.
-    pub(crate) is_apart: u32,
-    /// Bit *i* is set if the host may have its own frames between the begin of call *i* and the
-    /// call ([`crate::recorder::bracket::WRAPPERS`]).
-    pub(crate) is_wrapped: u32,
-    /// Bit *i* is set if `slots[i]` belongs to call *i*.
-    pub(crate) has_slot: u32,
-    /// Bit *i* is set if `workers[i]` belongs to call *i*.
-    pub(crate) has_workers: u32,
-    /// Bit *i* is set if `collected[i]` belongs to call *i*.
-    pub(crate) has_collected: u32,
     /// The halves of brackets in progress whose times are taken.
     pub(super) halves: Halves,
-    /// Stack addresses of the calls in progress. A call was abandoned if a later call has a frame
-    /// above it.
-    pub(crate) frames: [usize; DEEPEST],
-    pub(crate) apart: [Apart; DEEPEST],
-    pub(crate) slots: [Slot; DEEPEST],
+    /// The open calls, of which there are `depth`. A call was abandoned if a later call has a frame
+    /// above its.
+    pub(crate) calls: [OpenCall; DEEPEST],
     pub(crate) writer: PageWriter,
     /// Draws calls, in a run with a budget.
     pub(crate) draws: Draws,
@@ -107,6 +90,8 @@ pub struct Thread {
     pub(crate) before: [Readings; DEEPEST],
     pub(super) brackets: BracketTimes,
     pub(super) announced: AnnouncedTimes,
+    /// [`OURS`], or zero in a forked child, even after a copy of the parent's state was put back.
+    pub(crate) memory: u32,
     pub(super) page: usize,
     /// Full pages that were offered to `run`, or [`NO_PAGE`].
     pub(super) spares: [usize; SPARES],
@@ -185,23 +170,22 @@ impl Thread {
         unsafe { writer.attach(scratch, &self.start) };
         std::mem::swap(&mut self.writer, &mut writer);
         self.rehearsing = true;
-        self.busy.store(0, Ordering::Relaxed);
+        self.busy.clear();
         let result = body(self);
-        self.busy.store(1, Ordering::Relaxed);
+        self.busy.set();
         self.rehearsing = false;
         // If a session ended meanwhile, an empty call may have begun without ending.
-        (self.depth, self.uncounted) = (0, 0);
+        self.calls.iter_mut().for_each(|call| call.state = State::PLAIN);
+        self.depth = 0;
         if self.draws.forget_calls() {
             self.close_for_now();
         }
-        (self.is_apart, self.is_wrapped, self.has_slot) = (0, 0, 0);
         std::mem::swap(&mut self.writer, &mut writer);
         result
     }
 }
 
-const _: () = assert!(std::mem::offset_of!(Thread, next_clock) < 64);
-const _: () = assert!(std::mem::offset_of!(Thread, frames) < 128);
+const _: () = assert!(std::mem::offset_of!(Thread, calls) == 64);
 
 // The state must not need dropping, because its memory is unmapped and not dropped.
 const _: () = assert!(!std::mem::needs_drop::<Thread>());

@@ -8,7 +8,7 @@ use record::host::Host;
 use record::meta::Role;
 
 use crate::adapters::announced::ADAPTER;
-use crate::adapters::op_calls::bracket;
+use crate::adapters::op_calls::bracket::{self, Caller};
 use crate::adapters::op_calls::nowhere::Nowhere;
 use crate::adapters::op_calls::op::{self, Entry};
 use crate::adapters::op_calls::vm::Vm;
@@ -45,7 +45,7 @@ pub unsafe extern "C" fn begin(
         if name.is_null() {
             return;
         }
-        let entered = bracket::enter_announced();
+        let entered = bracket::enter_before(Caller::Holder);
         // SAFETY: the header requires a C string, and that the call is made next, on this thread.
         unsafe {
             let Some(entry) = op::by_c_name(vm, role, name) else { return };
@@ -64,7 +64,7 @@ pub unsafe extern "C" fn end(address: *const c_void) {
         // SAFETY: the header requires the thread that made the call.
         unsafe { bracket::end_held_op(address as usize) };
         // Such a host cannot announce an op that does nothing, and one that is due to PyTorch stays due.
-        bracket::left_announced();
+        bracket::leave(Caller::Holder);
     });
 }
 
@@ -92,10 +92,10 @@ fn bracketed(vm: &'static Vm, entry: &'static Entry, name: *const c_char) {
     // SAFETY: a C string; nothing is called in between, and this is the same thread.
     unsafe {
         // Finding the entry is a part of what an op costs.
-        let entered = bracket::enter_announced();
+        let entered = bracket::enter_before(Caller::Holder);
         let found = op::by_c_name(vm, Role::Op, std::hint::black_box(name)).unwrap_or(entry);
         bracket::begin_held_op(&ADAPTER, found, entered, frame, |_| 0);
         bracket::end_held_op(frame);
-        bracket::left_announced();
+        bracket::leave(Caller::Holder);
     }
 }

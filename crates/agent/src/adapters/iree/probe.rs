@@ -4,7 +4,6 @@
 //! into the function that all stubs jump to.
 
 use std::ffi::c_int;
-use std::sync::atomic::Ordering;
 
 use abi::iree::{Dispatch, DispatchState, Environment, WorkgroupState};
 use record::Call;
@@ -14,9 +13,11 @@ use crate::adapters::iree::ADAPTER;
 use crate::process::guard::guarded;
 use crate::recorder::adapter::Took;
 use crate::recorder::attach;
-use crate::recorder::bracket::{Newcomer, PLAIN_CLOCK, fetch, stack_address};
+use crate::recorder::bracket::{Ending, NewCall, stack_address};
+use crate::recorder::budget::state::How;
 use crate::recorder::collectors;
 use crate::recorder::rehearsal;
+use crate::recorder::short::{SHORT_CLOCK, fetch};
 use crate::recorder::thread::{self, BEFORE, Thread};
 
 #[cold]
@@ -45,9 +46,9 @@ pub unsafe fn call(
     // SAFETY: null, or this thread's own state, which is unmapped only at thread exit, after the
     // pointer was cleared.
     let is_plain = unsafe {
-        !thread.is_null() && (*thread).is_attached() && (*thread).plain && {
+        !thread.is_null() && (*thread).is_attached() && (*thread).short_calls && {
             entered = (*thread).enter(BEFORE);
-            (*thread).begin_plain(export, frame)
+            (*thread).try_open_timed(export, frame)
         }
     };
     if !is_plain {
@@ -59,20 +60,20 @@ pub unsafe fn call(
     touch_stack();
     // SAFETY: this thread's own state.
     let ahead = unsafe { (*thread).ahead(export) };
-    let start = PLAIN_CLOCK.begin();
+    let start = SHORT_CLOCK.begin();
     // SAFETY: this passes on the runtime's own call.
     let result = unsafe { original(environment, dispatch, workgroup) };
     fetch(ahead);
-    let (end, location) = PLAIN_CLOCK.end();
+    let (end, location) = SHORT_CLOCK.end();
     // SAFETY: this is the thread's own state. In a child that the original forked, its `epoch` is
     // 0, and nothing is done. The other states are the runtime's.
     unsafe {
         if (*thread).is_attached() {
             let call = described(export, dispatch, workgroup, (start, end), location);
-            if !(*thread).end_plain(&call, frame) {
+            if !(*thread).try_end_timed(&call, frame) {
                 end_otherwise(thread, frame, export, dispatch, workgroup, (start, end), location);
             }
-            (*thread).left(entered, (start, end), false);
+            (*thread).bracket_ends(entered, (start, end), false);
         }
     }
     result
@@ -157,15 +158,14 @@ pub unsafe fn call_otherwise(
     unsafe {
         if (*thread).is_attached() {
             let call = described(export, dispatch, workgroup, (start, end), location);
-            let counted = (*thread).counting && (*thread).uncounted == 0;
-            end_guarded(thread, &call, frame);
-            (*thread).left(entered, (start, end), counted);
+            let counted = end_guarded(thread, &call, frame);
+            (*thread).bracket_ends(entered, (start, end), counted);
         }
     }
     result
 }
 
-/// Ends a call that [`Thread::end_plain`] does not end.
+/// Ends a call that [`Thread::try_end_timed`] does not end.
 ///
 /// # Safety
 /// As for `begin_guarded` and `described`.
@@ -197,49 +197,51 @@ unsafe fn end_otherwise(
 /// `thread` must be the calling thread's state.
 #[inline(never)]
 unsafe fn begin_guarded(thread: *mut Thread, export: u32, frame: usize, is_counted: bool) -> bool {
-    let newcomer = Newcomer::Synchronous;
+    let call = NewCall { is_counted, ..new_call(export, frame, Ending::Here) };
     // SAFETY: the caller guarantees this.
-    let begun = guarded(|| unsafe {
-        let id = collectors::give_id(&mut *thread, frame, newcomer);
-        let begun = (*thread).begin_drawn(export, frame, newcomer, is_counted);
-        keep_or_give_up(&mut *thread, begun, id);
-        begun
-    });
-    begun == Some(true)
+    guarded(|| begin_with_id(unsafe { &mut *thread }, &call)) == Some(true)
 }
 
-/// Stores the id that plugins have got for the innermost call if that has `begun`; takes it back otherwise.
+/// A dispatch or one of its workgroups.
 #[inline(always)]
-fn keep_or_give_up(thread: &mut Thread, begun: bool, id: u64) {
+fn new_call(export: u32, frame: usize, ending: Ending) -> NewCall {
+    let (may_read, is_counted, how) = (true, false, How::Due);
+    let subject = std::ptr::null();
+    NewCall { export, frame, ending, may_read, is_counted, how, subject }
+}
+
+/// Begins a call that gets an id of profiler plugins, if they take ids.
+#[inline(always)]
+fn begin_with_id(thread: &mut Thread, call: &NewCall) -> bool {
+    let id = collectors::give_id(thread, call.frame, call.ending);
+    let begun = thread.begin(call);
     if begun {
         collectors::keep_id(thread, thread.depth as usize - 1, id);
     } else {
         collectors::give_up_id(id);
     }
+    begun
 }
 
 /// # Safety
 /// Same as for `begin_guarded`.
 #[inline(never)]
-unsafe fn end_guarded(thread: *mut Thread, call: &Call, frame: usize) {
+unsafe fn end_guarded(thread: *mut Thread, call: &Call, frame: usize) -> bool {
     // SAFETY: the caller guarantees this.
-    guarded(|| unsafe { end_with_id(&mut *thread, call, frame) });
+    let end = |thread: &mut Thread| Some(end_with_id(thread, thread.call_at(frame)?, call));
+    guarded(|| end(unsafe { &mut *thread })).flatten().unwrap_or(false)
 }
 
-/// Ends a call that may have an id of profiler plugins.
+/// Ends call `at`, which may have an id of profiler plugins. Returns whether its counters were read.
 #[inline(always)]
-fn end_with_id(thread: &mut Thread, call: &Call, frame: usize) {
-    if thread.has_collected == 0 {
-        return thread.end(call, frame, &[]);
-    }
-    let mut open = thread.frames.iter().take(thread.depth as usize);
-    let at = open.rposition(|open| *open == frame);
-    match at.and_then(|at| collectors::take_id(thread, at)) {
+fn end_with_id(thread: &mut Thread, at: usize, call: &Call) -> bool {
+    match collectors::take_id(thread, at) {
         Some(id) => {
-            thread.end(call, frame, &[(KEY_PLUGIN_ID, id)]);
+            let is_read = thread.end(at, call, &[(KEY_PLUGIN_ID, id)]);
             collectors::give_up_id(id);
+            is_read
         }
-        None => thread.end(call, frame, &[]),
+        None => thread.end(at, call, &[]),
     }
 }
 
@@ -277,11 +279,9 @@ pub unsafe fn begin_hooked(export: u32, frame: usize) {
                 return;
             }
         }
-        let id = collectors::give_id(&mut *thread, frame, Newcomer::Bracketed);
-        let begun = (*thread).begin_hooked(export, frame);
-        keep_or_give_up(&mut *thread, begun, id);
-        if begun {
-            (*thread).begin_apart(export);
+        let call = new_call(export, frame, Ending::ByExport);
+        if begin_with_id(&mut *thread, &call) {
+            (*thread).start();
         }
     }
 }
@@ -295,19 +295,15 @@ pub unsafe fn end_hooked(export: u32) {
     let thread = thread::current();
     // SAFETY: null, or this thread's own state.
     unsafe {
-        if thread.is_null()
-            || !(*thread).is_attached()
-            || (*thread).busy.load(Ordering::Relaxed) != 0
-        {
+        if thread.is_null() || !(*thread).is_attached() || (*thread).busy.is_set() {
             return;
         }
         let (end, location) = (*thread).run.clock.end();
-        let Some(at) = (*thread).innermost_apart(export) else { return };
-        let frame = *(*thread).frames.get_unchecked(at);
-        let start = (*thread).end_apart(at).start;
+        let Some(at) = (*thread).innermost_split(export) else { return };
+        let start = (*thread).finish(at).start;
         // The runtime does not pass the workgroup; a count of zero, which no dispatch has, says so.
         let call = Call { export, location, start, end, ..Call::default() };
-        end_with_id(&mut *thread, &call, frame);
+        end_with_id(&mut *thread, at, &call);
     }
 }
 

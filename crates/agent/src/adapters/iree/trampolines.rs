@@ -12,7 +12,7 @@ use crate::adapters::iree::{patch, probe};
 use crate::adapters::loops::executables;
 use crate::os::sys;
 use crate::process::losses;
-use crate::recorder::draw::calls::is_only_counted;
+use crate::recorder::budget::calls::is_only_counted;
 use crate::recorder::thread;
 
 static WRAPPED: [AtomicUsize; QUERIES] = [const { AtomicUsize::new(0) }; QUERIES];

@@ -4,8 +4,6 @@
 //! A hit that begins may never end (`longjmp`, exceptions). So its reading is on a stack, and a later
 //! hit forgets those whose stack frames are gone, as the recorder does with calls.
 
-use std::sync::atomic::{Ordering, compiler_fence};
-
 use abi::loops::{Entry, Mode};
 use counters::{Coverage, Readings};
 use record::loops::{BLOCK_BYTES, BlockHeader, sums_offset};
@@ -14,6 +12,7 @@ use super::{ADAPTER, local};
 use crate::process::guard::guarded;
 use crate::recorder::attach;
 use crate::recorder::bracket::stack_address;
+use crate::recorder::busy::while_busy;
 use crate::recorder::thread::{self, Thread};
 use crate::state::run::Run;
 
@@ -95,18 +94,13 @@ pub unsafe fn forget(local: *mut local::Local) {
 fn counting() -> Option<&'static mut Thread> {
     // SAFETY: null or this thread's own state, which lives as long as the thread.
     let thread = unsafe { thread::current().as_mut() }?;
-    let can = thread.is_attached() && thread.counting && thread.busy.load(Ordering::Relaxed) == 0;
+    let can = thread.is_attached() && thread.counting && !thread.busy.is_set();
     can.then_some(thread)
 }
 
 /// Runs `body` so that a signal handler that calls us passes through.
 fn busy<T>(thread: &mut Thread, body: impl FnOnce(&mut Thread) -> T) -> T {
-    thread.busy.store(1, Ordering::Relaxed);
-    compiler_fence(Ordering::SeqCst);
-    let result = body(thread);
-    compiler_fence(Ordering::SeqCst);
-    thread.busy.store(0, Ordering::Relaxed);
-    result
+    while_busy!(thread, body(thread))
 }
 
 /// A hit begins. What this returns belongs to its end; 0: nothing was read.

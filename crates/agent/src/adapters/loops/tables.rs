@@ -2,7 +2,7 @@
 //! pages of the pool that hold them, which the thread gives back when it ends.
 //!
 //! A forked child goes on in the middle of functions that have the addresses of its parent's tables.
-//! There, private memory takes their place, as soon as the fork returns ([`crate::recorder::fork`]).
+//! There, private memory takes their place, as soon as the fork returns ([`crate::recorder::handler_fork`]).
 //! The same happens when a session ends, at the thread's next entry, and at the end of the process:
 //! what a function that was entered before counts afterwards goes nowhere.
 
@@ -25,7 +25,7 @@ use crate::os::sys::{self, AppendError, ErrnoGuard, SignalsBlocked};
 use crate::process::guard::guarded_apart;
 use crate::process::losses;
 use crate::process::part::Process;
-use crate::recorder::fork;
+use crate::recorder::handler_fork;
 use crate::state::epoch;
 use crate::state::run::Run;
 
@@ -104,8 +104,8 @@ pub fn make(known: &Known, epoch: u32, run: &'static Run, process: Process) -> O
             };
             (*local).owned = Box::into_raw(Box::new(fresh)).cast();
             register_exit((*local).owned);
-            fork::watch();
-            fork::call_in_child(in_child);
+            handler_fork::watch();
+            handler_fork::call_in_child(in_child);
         }
         let owned = &mut *(*local).owned.cast::<Owned>();
         owned.begin(epoch, run, process);

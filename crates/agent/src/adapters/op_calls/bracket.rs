@@ -2,7 +2,6 @@
 //! run, region or task lies inside one call of ours.
 
 use std::ffi::c_void;
-use std::sync::atomic::Ordering;
 
 use model::Loss;
 use record::Call;
@@ -16,10 +15,10 @@ use crate::os::scratch;
 use crate::process::losses;
 use crate::recorder::adapter::Adapter;
 use crate::recorder::attach;
-use crate::recorder::bracket::{Newcomer, fetch, held, stack_address};
+use crate::recorder::bracket::{Ending, Finished, NewCall, held, stack_address};
+pub use crate::recorder::budget::state::How;
 use crate::recorder::collectors::{self, Room};
-use crate::recorder::draw::ops::NewOp;
-pub use crate::recorder::draw::state::How;
+use crate::recorder::short::fetch;
 use crate::recorder::thread::{self, AFTER, BEFORE, Slot, Started, Thread};
 use crate::recorder::values::Values;
 use crate::state::epoch;
@@ -55,79 +54,46 @@ pub(super) fn recording() -> Option<*mut Thread> {
     let thread = thread::current();
     // SAFETY: null, or this thread's own state.
     unsafe {
-        let usable = !thread.is_null()
-            && (*thread).is_attached()
-            && (*thread).busy.load(Ordering::Relaxed) == 0;
+        let usable = !thread.is_null() && (*thread).is_attached() && !(*thread).busy.is_set();
         usable.then_some(thread)
     }
 }
 
-/// The first thing that a host's call does before an op, so that its time can be taken.
-#[inline(always)]
-pub fn enter_before() {
-    if let Some(thread) = recording() {
-        // SAFETY: this is the thread's own state.
-        unsafe { (*thread).enter_apart(BEFORE) };
-    }
+/// Which of a host's calls are timed, and how ([`crate::recorder::thread`] takes the times of brackets).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Caller {
+    /// The instrument of a virtual machine, which it calls before and after each op. In a run with a budget,
+    /// its calls tell what an op costs that is only counted.
+    Instrument,
+    /// A host that holds its ops, and that calls [`begin_held_op`].
+    Holder,
+    /// The same, and what the host takes to announce an op is measured as well.
+    MeasuredHolder,
 }
 
-/// Does the same for a host that calls [`begin_held_op`], which needs the result. The host is measured as
-/// well ([`left_held`]). In a run with a budget, it tells what an op costs that is only counted.
+/// The first thing that a host's call does before an op, so that its time can be taken. The result is for
+/// [`begin_held_op`].
 #[inline(always)]
-pub fn enter_held() -> u64 {
+pub fn enter_before(caller: Caller) -> u64 {
     let Some(thread) = recording() else { return 0 };
     // SAFETY: this is the thread's own state.
-    unsafe { (*thread).announcing.begins() };
-    // SAFETY: as above.
-    enter_of(unsafe { &mut *thread })
-}
-
-/// Does the same for a host that is not measured and calls [`left_announced`].
-#[inline(always)]
-pub fn enter_announced() -> u64 {
-    // SAFETY: this is the thread's own state.
-    recording().map_or(0, |thread| enter_of(unsafe { &mut *thread }))
-}
-
-#[inline(always)]
-fn enter_of(thread: &mut Thread) -> u64 {
-    if !thread.usual && thread.draws.is_on() {
-        thread.enter_apart(BEFORE);
+    let thread = unsafe { &mut *thread };
+    if caller == Caller::MeasuredHolder {
+        thread.announcing.begins();
+    }
+    let keeps = match caller {
+        Caller::Instrument => true,
+        _ => !thread.short_ops && thread.draws.is_on(),
+    };
+    if keeps {
+        thread.enter_and_keep(BEFORE);
         return 0;
     }
     thread.enter(BEFORE)
 }
 
-/// The last thing that the call of such a host does after an op. Returns how many times the host shall
-/// announce an op that does nothing, to measure what this takes.
-#[inline(always)]
-pub fn left_held() -> i32 {
-    let Some(thread) = recording() else { return 0 };
-    // SAFETY: this is the thread's own state.
-    let thread = unsafe { &mut *thread };
-    left_of(thread);
-    thread.announcements_due()
-}
-
-/// The last thing that the call of a host does after an op that began with [`enter_announced`].
-#[inline(always)]
-pub fn left_announced() {
-    if let Some(thread) = recording() {
-        // SAFETY: this is the thread's own state.
-        left_of(unsafe { &mut *thread });
-    }
-}
-
-#[inline(always)]
-fn left_of(thread: &mut Thread) {
-    if thread.usual || !thread.draws.is_on() {
-        // In a run with a budget, brackets of such hosts have no times.
-        thread.left_apart();
-    }
-}
-
-/// The first thing that a host's call does after an op. In a run with a budget, it tells what an op costs
-/// that is only counted. In other runs, the second half begins with the end of the op, so that nothing
+/// The first thing that the call of an instrument does after an op. In a run with a budget, it tells what an
+/// op costs that is only counted. In other runs, the second half begins with the end of the op, so that nothing
 /// differs between calls before the counters are read.
 #[inline(always)]
 pub fn enter_after() {
@@ -135,18 +101,23 @@ pub fn enter_after() {
         // SAFETY: this is the thread's own state.
         let thread = unsafe { &mut *thread };
         if thread.draws.is_on() {
-            thread.enter_apart(AFTER);
+            thread.enter_and_keep(AFTER);
         }
     }
 }
 
-/// The last thing that a host's call does after an op.
+/// The last thing that a host's call does after an op, and that of an instrument before one. Returns how many times
+/// the host shall announce an op that does nothing, to measure what this takes.
 #[inline(always)]
-pub fn left() {
-    if let Some(thread) = recording() {
-        // SAFETY: this is the thread's own state.
-        unsafe { (*thread).left_apart() };
+pub fn leave(caller: Caller) -> i32 {
+    let Some(thread) = recording() else { return 0 };
+    // SAFETY: this is the thread's own state.
+    let thread = unsafe { &mut *thread };
+    // In a run with a budget, brackets of hosts that hold their ops have no times.
+    if caller == Caller::Instrument || thread.short_ops || !thread.draws.is_on() {
+        thread.kept_bracket_ends();
     }
+    if caller == Caller::MeasuredHolder { thread.announcements_due() } else { 0 }
 }
 
 /// Begins an op that allocates `storage` bytes. `frame` is a stack address that is the same when the
@@ -163,11 +134,12 @@ pub unsafe fn begin_op(
     frame: usize,
 ) -> bool {
     // SAFETY: the caller guarantees this.
-    unsafe { begin(adapter, entry, 0, frame, Newcomer::Bracketed, |_| [storage, 0, 0]) }
+    unsafe { begin(adapter, entry, 0, frame, Ending::ByFrame, |_| [storage, 0, 0]) }
 }
 
 /// Begins an op that the host ends even if it throws, and that it identifies by `address` until then.
-/// `entered` is the result of [`enter_held`] or [`enter_announced`], or 0. `forward(thread)` is one more than the export of the op's forward op, or 0 if there is none.
+/// `entered` is the result of [`enter_before`], or 0. `forward(thread)` is one more than the export of the op's
+/// forward op, or 0 if there is none.
 ///
 /// # Safety
 /// Same as for [`begin_op`].
@@ -181,7 +153,7 @@ pub unsafe fn begin_held_op(
 ) {
     let numbers = |thread: &Thread| [0, 0, forward(thread)];
     // SAFETY: the caller guarantees this.
-    unsafe { begin(adapter, entry, entered, held(address), Newcomer::Held, numbers) };
+    unsafe { begin(adapter, entry, entered, held(address), Ending::Held, numbers) };
 }
 
 /// # Safety
@@ -192,7 +164,7 @@ unsafe fn begin(
     entry: &'static Entry,
     entered: u64,
     frame: usize,
-    newcomer: Newcomer,
+    ending: Ending,
     numbers: impl FnOnce(&Thread) -> [u64; 3],
 ) -> bool {
     let thread = thread(adapter);
@@ -203,55 +175,47 @@ unsafe fn begin(
     }
     let numbers = numbers(thread);
     let counted = !entry.bookkeeping || thread.run.bookkeeping;
-    if newcomer == Newcomer::Held
+    if ending == Ending::Held
         && counted
         && !collectors::any()
-        && thread.begin_usual(entry.id, frame, slot(entry, numbers), entered)
+        && thread.try_open_op(entry.id, frame, slot(entry, numbers), entered)
     {
         return false;
     }
-    let op = Begun { entry, entered, frame, newcomer, numbers, counted };
-    match newcomer {
-        Newcomer::Held => begin_held_otherwise(thread, &op),
-        _ => begin_otherwise(thread, &op),
+    let started = collectors::start(thread, entry.device, frame, ending);
+    let op = NewOp { entry, entered, frame, numbers, counted };
+    match ending {
+        Ending::Held => begin_held_started(thread, &op, &started),
+        _ => begin_started(thread, &op, ending, &started),
     }
 }
 
-/// An op that begins, for [`begin_otherwise`].
-struct Begun {
+/// An op that begins.
+struct NewOp {
     entry: &'static Entry,
     entered: u64,
     frame: usize,
-    newcomer: Newcomer,
     numbers: [u64; 3],
     counted: bool,
 }
 
-/// Does what [`begin_otherwise`] does. What follows the collectors is a function of its own, so that the code of
-/// the usual case is short: the program displaces it from the processor's caches between two ops. And collectors
-/// need much of the stack; below the same frame, both were more than an entry may use.
-#[inline(always)]
-fn begin_held_otherwise(thread: &mut Thread, op: &Begun) -> bool {
-    let started = collectors::start(thread, op.entry.device, op.frame, op.newcomer);
-    begin_held_started(thread, op, &started)
-}
-
+/// What follows the collectors is a function of its own for ops with a short way, so that its code is short: the
+/// program displaces it from the processor's caches between two ops. And collectors need much of the stack; below
+/// the same frame, both were more than an entry may use.
 #[inline(never)]
-fn begin_held_started(thread: &mut Thread, op: &Begun, started: &Option<Started>) -> bool {
-    begin_started(thread, op, started)
+fn begin_held_started(thread: &mut Thread, op: &NewOp, started: &Option<Started>) -> bool {
+    begin_started(thread, op, Ending::Held, started)
 }
 
-/// Begins an op in any case. Returns true if a collector was interrupted.
+/// Begins an op whose collectors have started. Returns true if one of them was interrupted.
 #[inline(always)]
-fn begin_otherwise(thread: &mut Thread, op: &Begun) -> bool {
-    let started = collectors::start(thread, op.entry.device, op.frame, op.newcomer);
-    begin_started(thread, op, &started)
-}
-
-/// Begins an op whose collectors have started.
-#[inline(always)]
-fn begin_started(thread: &mut Thread, op: &Begun, started: &Option<Started>) -> bool {
-    let Begun { entry, entered, frame, newcomer, numbers, counted } = *op;
+fn begin_started(
+    thread: &mut Thread,
+    op: &NewOp,
+    ending: Ending,
+    started: &Option<Started>,
+) -> bool {
+    let NewOp { entry, entered, frame, numbers, counted } = *op;
     let interrupted = started.as_ref().is_some_and(|started| started.interrupted);
     // A collector is called for each op, so each op has a record that can hold its values.
     let is_always = started.is_some() || !entry.is_op();
@@ -262,75 +226,71 @@ fn begin_started(thread: &mut Thread, op: &Begun, started: &Option<Started>) -> 
         (false, 1) => How::Due,
         (false, runs) => How::Watched(runs),
     };
-    let subject = std::ptr::from_ref(entry).cast();
-    let op = NewOp { export: entry.id, frame, newcomer, may_read: counted, how, subject };
-    if interrupted || !thread.begin_op(&op) {
+    let call = NewCall {
+        export: entry.id,
+        frame,
+        ending,
+        may_read: counted,
+        is_counted: false,
+        how,
+        subject: std::ptr::from_ref(entry).cast(),
+    };
+    if interrupted || !thread.begin(&call) {
         collectors::give_up(*started);
         return interrupted;
     }
-    let at = thread.depth as usize - 1;
-    thread.set_slot(at, slot(entry, numbers));
-    collectors::keep(thread, at, *started);
-    let start = thread.begin_wrapped(entry.id);
+    thread.set_slot(slot(entry, numbers));
+    collectors::keep(thread, thread.depth as usize - 1, *started);
+    let start = thread.start();
     let counted = counted && thread.counting;
-    match newcomer {
-        Newcomer::Held => thread.begun_since(entered, start, counted),
-        _ => thread.begun(start, counted),
+    match ending {
+        Ending::Held => thread.first_half_ends(entered, start, counted),
+        _ => thread.kept_first_half_ends(start, counted),
     }
     false
 }
 
-/// Ends the op that began at `frame`. Does nothing if there is none. Returns true if a collector
-/// was interrupted.
-///
-/// # Safety
-/// Same as for [`begin_op`].
-#[inline(always)]
-pub unsafe fn end_op(frame: usize) -> bool {
-    // SAFETY: the caller guarantees this.
-    unsafe { end_begun(frame) }.is_some_and(|ended| ended.interrupted)
-}
-
-/// Ends the op that [`begin_held_op`] began with this address, and returns the index that it had among
-/// the calls in progress. Returns `None` if there is none, or if its counters were not drawn.
-///
-/// # Safety
-/// Same as for [`begin_op`].
-#[inline(always)]
-pub unsafe fn end_held_op(address: usize) -> Option<usize> {
-    // SAFETY: the caller guarantees this.
-    unsafe { end_begun(held(address)) }.filter(|ended| ended.is_read).map(|ended| ended.at)
-}
-
 /// A recorded op that has just ended.
-struct Ended {
-    /// The index that it had among the calls in progress.
-    at: usize,
+pub struct Ended {
+    /// The index that it had among the open calls.
+    pub at: usize,
     /// Whether its counters were read.
-    is_read: bool,
+    pub is_read: bool,
     /// Whether a collector was interrupted.
-    interrupted: bool,
+    pub interrupted: bool,
 }
 
+/// Ends the op that [`begin_held_op`] began with this address, as [`end_op`] does.
+///
 /// # Safety
 /// Same as for [`begin_op`].
 #[inline(always)]
-unsafe fn end_begun(frame: usize) -> Option<Ended> {
+pub unsafe fn end_held_op(address: usize) -> Option<Ended> {
+    // SAFETY: the caller guarantees this.
+    unsafe { end_op(held(address)) }
+}
+
+/// Ends the op that began at `frame`. Returns `None` if there is none, or if it was only counted.
+///
+/// # Safety
+/// Same as for [`begin_op`].
+#[inline(always)]
+pub unsafe fn end_op(frame: usize) -> Option<Ended> {
     let thread = recording()?;
     // SAFETY: this is the thread's own state.
     let thread = unsafe { &mut *thread };
     if thread.end_counted_op(frame) {
         return None;
     }
-    if thread.usual {
+    if thread.short_ops {
         let at = (thread.depth as usize).wrapping_sub(1);
-        fetch(thread.ahead(thread.apart.get(at).map_or(0, |begun| begun.export)));
+        fetch(thread.ahead(thread.calls.get(at).map_or(0, |open| open.export)));
     }
     let (end, location) = thread.clock.end();
-    if thread.end_usual(frame, end, location, only_forward) {
+    if thread.try_end_op(frame, end, location, only_forward) {
         return Some(Ended { at: thread.depth as usize, is_read: true, interrupted: false });
     }
-    end_otherwise(thread, frame, (end, location))
+    end_op_otherwise(thread, frame, (end, location))
 }
 
 /// The value of a call that has no other numbers than its forward op.
@@ -339,73 +299,65 @@ fn only_forward([storage, workspace, forward]: [u64; 3]) -> Option<(u32, u64)> {
     (storage | workspace == 0).then(|| (KEY_FORWARD, forward.wrapping_sub(1)))
 }
 
-/// Ends an op in any case. It is a function of its own, so that the code of the usual case is short.
+/// Ends an op in any case. It is a function of its own, so that the code of the short way is short.
 #[inline(never)]
-fn end_otherwise(thread: &mut Thread, frame: usize, (end, location): (u64, u32)) -> Option<Ended> {
+fn end_op_otherwise(
+    thread: &mut Thread,
+    frame: usize,
+    (end, location): (u64, u32),
+) -> Option<Ended> {
     let at = thread.wrapped_at(frame)?;
     let is_read = thread.reads_call(at);
-    let counted = thread.is_counted_at(at);
-    let begun = thread.end_wrapped(at);
-    let call = Call { export: begun.export, location, start: begun.start, end, ..Call::default() };
-    let numbers = thread.take_slot(at).numbers;
+    let Finished { export, start, numbers } = thread.finish(at);
+    let call = Call { export, location, start, end, ..Call::default() };
     // An op may have an id although plugins take none any more.
-    if numbers == [0; 3] && !collectors::any() && collectors::only_id(thread, at).is_none() {
-        end_without_values(thread, &call, frame);
-        thread.has_ended(end, counted);
-        return Some(Ended { at, is_read, interrupted: false });
-    }
-    let interrupted = end_with_values(thread, &call, frame, numbers, at);
-    thread.has_ended(end, counted);
+    let has_no_values =
+        numbers == [0; 3] && !collectors::any() && collectors::only_id(thread, at).is_none();
+    let interrupted = if has_no_values {
+        end_without_values(thread, &call, at);
+        false
+    } else {
+        end_with_values(thread, &call, numbers, at)
+    };
+    thread.second_half_begins(end, is_read && thread.counting);
     Some(Ended { at, is_read, interrupted })
 }
 
 /// A function of its own, so that the stack that it needs is not needed where there are values, too.
 #[inline(never)]
-fn end_without_values(thread: &mut Thread, call: &Call, frame: usize) {
-    thread.end(call, frame, &[]);
+fn end_without_values(thread: &mut Thread, call: &Call, at: usize) {
+    thread.end(at, call, &[]);
 }
 
 #[cold]
 #[inline(never)]
-fn end_with_values(
-    thread: &mut Thread,
-    call: &Call,
-    frame: usize,
-    numbers: [u64; 3],
-    at: usize,
-) -> bool {
+fn end_with_values(thread: &mut Thread, call: &Call, numbers: [u64; 3], at: usize) -> bool {
     let id = collectors::take_id(thread, at);
-    if thread.has_collected >> at & 1 == 0 {
+    if !collectors::has_any(thread, at) {
         let mut values = Values::<OWN>::new();
         push_numbers(&mut values, numbers);
         if let Some(id) = id {
             values.push(KEY_PLUGIN_ID, id);
         }
-        thread.end(call, frame, values.as_slice());
+        thread.end(at, call, values.as_slice());
         collectors::give_up_id(id.unwrap_or(0));
         return false;
     }
-    end_collected(thread, call, frame, numbers, at)
+    end_collected(thread, call, numbers, at)
 }
 
 /// Ends a call that has collectors, which may give many values.
 #[inline(never)]
-fn end_collected(
-    thread: &mut Thread,
-    call: &Call,
-    frame: usize,
-    numbers: [u64; 3],
-    at: usize,
-) -> bool {
+fn end_collected(thread: &mut Thread, call: &Call, numbers: [u64; 3], at: usize) -> bool {
     let Some(room) = scratch::take::<Room>() else {
         collect_nothing(thread, at);
-        end_with(thread, call, frame, &Values::<0>::new());
+        end_with(thread, call, at, &Values::<0>::new());
         return false;
     };
     let interrupted = collect(thread, room, numbers, at);
     // SAFETY: taken above; `collect` has written the values.
     unsafe {
-        end_with(thread, call, frame, &(*room).values);
+        end_with(thread, call, at, &(*room).values);
         scratch::give_back(room);
     }
     interrupted
@@ -432,8 +384,8 @@ fn collect_nothing(thread: &mut Thread, at: usize) {
 
 /// Its frame is not on the stack while collectors run.
 #[inline(never)]
-fn end_with<const N: usize>(thread: &mut Thread, call: &Call, frame: usize, values: &Values<N>) {
-    thread.end(call, frame, values.as_slice());
+fn end_with<const N: usize>(thread: &mut Thread, call: &Call, at: usize, values: &Values<N>) {
+    thread.end(at, call, values.as_slice());
 }
 
 /// Values of a call that are not of collectors, at most: those of [`push_numbers`], and an id for plugins.
@@ -481,10 +433,19 @@ pub struct What {
 pub fn begin_inside(thread: *mut Thread, what: &What, frame: usize) -> Option<Bracket> {
     // SAFETY: this is the calling thread's own state, and it is attached.
     let state = unsafe { thread.as_mut() }?;
-    if !state.begin_inside(what.export, frame, what.counted, what.how) {
+    let call = NewCall {
+        export: what.export,
+        frame,
+        ending: Ending::Here,
+        may_read: what.counted,
+        is_counted: false,
+        how: what.how,
+        subject: std::ptr::null(),
+    };
+    if !state.begin(&call) {
         return None;
     }
-    state.set_slot(state.depth as usize - 1, slot(what.entry, [0; 3]));
+    state.set_slot(slot(what.entry, [0; 3]));
     Some(Bracket { thread, frame, start: state.run.clock.begin() })
 }
 
@@ -505,7 +466,7 @@ pub fn end(bracket: &Bracket, what: &What, failed: bool) -> bool {
     // SAFETY: this is the calling thread's own state, whose memory stays mapped as long as the
     // thread lives.
     let Some(thread) = (unsafe { bracket.thread.as_mut() }) else { return false };
-    if !thread.is_attached() || thread.busy.load(Ordering::Relaxed) != 0 {
+    if !thread.is_attached() || thread.busy.is_set() {
         return false;
     }
     let (end, location) = thread.run.clock.end();
@@ -514,34 +475,28 @@ pub fn end(bracket: &Bracket, what: &What, failed: bool) -> bool {
     if let Some((number, count)) = what.task {
         (call.count, call.workgroup) = ([count, 1, 1], [number, 0, 0]);
     }
-    let Some(at) =
-        thread.frames.iter().take(thread.depth as usize).rposition(|f| *f == bracket.frame)
-    else {
-        return false;
-    };
-    let is_read = thread.reads_call(at);
+    let Some(at) = thread.call_at(bracket.frame) else { return false };
     let mut values = Values::<OWN>::new();
     if let Some(number) = what.correlation {
         values.push(KEY_CORRELATION, number);
     }
-    push_bytes(&mut values, thread.take_slot(at).numbers);
+    push_bytes(&mut values, thread.finish(at).numbers);
     if failed {
         values.push(KEY_FAILED, 1);
         if let Some(export) = failed_op(thread, at) {
             values.push(KEY_FAILED_OP, export.into());
         }
     }
-    thread.end(&call, bracket.frame, values.as_slice());
-    is_read
+    thread.end(at, &call, values.as_slice())
 }
 
 /// Returns the export of the innermost op inside call `at` that has not ended.
 fn failed_op(thread: &Thread, at: usize) -> Option<u32> {
-    let recorded = thread.innermost_wrapped(at);
+    let recorded = thread.wrapped_inside(at);
     let counted = thread.counted_op(Some(recorded.unwrap_or(at)), 0);
     // SAFETY: the subject of an op is an entry, which is never freed.
     let counted = counted.and_then(|subject| unsafe { subject.cast::<Entry>().as_ref() });
-    let export = || recorded.and_then(|at| thread.apart.get(at)).map(|begun| begun.export);
+    let export = || recorded.and_then(|at| thread.calls.get(at)).map(|open| open.export);
     counted.map(|entry| entry.id).or_else(export)
 }
 
@@ -554,7 +509,7 @@ pub fn current_op(thread: &Thread, frame: usize) -> Option<(&'static Entry, How)
         (Some(subject), _) => (subject, How::Never),
         (None, Some(last)) => {
             // SAFETY: `last` is the index of a call.
-            let slot = unsafe { thread.slots.get_unchecked(last) };
+            let slot = unsafe { thread.calls.get_unchecked(last) }.slot;
             (slot.subject, thread.like_call(last))
         }
         (None, None) => return None,
@@ -574,7 +529,7 @@ pub fn add_workspace(bytes: u64) {
         return;
     }
     if let Some(last) = last {
-        let total = &mut thread.slots[last].numbers[WORKSPACE];
+        let total = &mut thread.calls[last].slot.numbers[WORKSPACE];
         *total = total.saturating_add(bytes);
     }
 }

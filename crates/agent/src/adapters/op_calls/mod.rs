@@ -4,7 +4,7 @@
 //! |---|---|
 //! | [`bracket`] | begins and ends ops, runs, regions and tasks, and records their values |
 //! | [`op`] | maps a call to the id of its export, without allocation |
-//! | [`usual`] | the short way to begin an op whose entry is known |
+//! | [`short`] | the short way to begin an op whose entry is known |
 //! | [`vm`] | registers the hosts |
 //! | [`nowhere`] | a machine that belongs to nobody, for calibration |
 //! | [`watching`] | whether a machine's calls are watched just now |
@@ -13,7 +13,7 @@
 pub mod bracket;
 pub mod nowhere;
 pub mod op;
+pub mod short;
 pub mod text;
-pub mod usual;
 pub mod vm;
 pub mod watching;

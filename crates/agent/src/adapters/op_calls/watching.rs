@@ -1,11 +1,11 @@
 //! Whether a machine's calls are watched just now, in a run with a budget
-//! ([`crate::recorder::draw::watch`]).
+//! ([`crate::recorder::budget::watch`]).
 
 use std::cell::UnsafeCell;
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
-use crate::recorder::draw::watch::{Calls, Pattern};
+use crate::recorder::budget::watch::{Calls, Pattern};
 use crate::recorder::thread::Thread;
 
 /// No run of this machine is in progress, or it is recorded as if it was the only one.

@@ -17,10 +17,10 @@ use model::Loss;
 use record::Call;
 use record::meta::Role;
 
-use crate::adapters::op_calls::bracket;
+use crate::adapters::op_calls::bracket::{self, Caller};
 use crate::adapters::op_calls::nowhere::Nowhere;
 use crate::adapters::op_calls::op::{self, Entry, LONGEST_NAME, Tensors, Words};
-use crate::adapters::op_calls::usual;
+use crate::adapters::op_calls::short;
 use crate::adapters::op_calls::vm::Vm;
 use crate::adapters::torch::host::host;
 use crate::adapters::torch::known::{self, Known};
@@ -30,7 +30,7 @@ use crate::process::guard::guarded;
 use crate::process::losses;
 use crate::recorder::adapter::Took;
 use crate::recorder::rehearsal;
-use crate::recorder::thread::{self, Thread, Workers};
+use crate::recorder::thread::{self, State, Thread, Workers};
 use crate::state::{epoch, run};
 
 /// The table of `include/counterpoint/torch_ops.h`.
@@ -130,7 +130,7 @@ unsafe extern "C" fn begin(frame: *const c_void, call: *const TorchCall) {
         // SAFETY: the shim passes a whole call, and calls the op next, on this thread.
         unsafe {
             let call = &*call;
-            let entered = bracket::enter_held();
+            let entered = bracket::enter_before(Caller::MeasuredHolder);
             let Some(entry) = entry_of(call) else { return };
             remember(call, entry);
             begin_entry(entry, entered, frame, call);
@@ -197,11 +197,15 @@ unsafe extern "C" fn begin_known(frame: *const c_void, call: *const TorchCall) -
         unsafe {
             let call = &*call;
             // If the op is not known, `begin` follows and does this once more.
-            let entered = if usual::is_usual() { Some(bracket::enter_held()) } else { None };
+            let entered = if short::is_for_ops() {
+                Some(bracket::enter_before(Caller::MeasuredHolder))
+            } else {
+                None
+            };
             let Some(known) = known_of(call) else { return false };
             let Known { entry, export, told } = known;
             let begun = entered.is_some_and(|entered| {
-                usual::begin_held((entry, export, told), entered, frame as usize, |thread| {
+                short::try_begin_op((entry, export, told), entered, frame as usize, |thread| {
                     forward_of(thread, call, export)
                 })
             });
@@ -227,7 +231,7 @@ unsafe fn begin_known_otherwise(
     frame: *const c_void,
     call: &TorchCall,
 ) {
-    let entered = entered.unwrap_or_else(bracket::enter_held);
+    let entered = entered.unwrap_or_else(|| bracket::enter_before(Caller::MeasuredHolder));
     // SAFETY: the caller guarantees this.
     unsafe {
         if told != entry.told() {
@@ -251,11 +255,11 @@ unsafe extern "C" fn end(frame: *const c_void, counts: *mut Counts) -> i32 {
         let ended = unsafe { bracket::end_held_op(frame as usize) };
         if let Some(counts) = counts {
             counts.count = 0;
-            if let Some(at) = ended {
-                fill(counts, at);
+            if let Some(ended) = ended.filter(|ended| ended.is_read) {
+                fill(counts, ended.at);
             }
         }
-        bracket::left_held()
+        bracket::leave(Caller::MeasuredHolder)
     });
     announcements.unwrap_or(0)
 }
@@ -267,7 +271,7 @@ fn fill(counts: &mut Counts, at: usize) {
     let Some(thread) = (unsafe { thread.as_ref() }) else { return };
     let Some(before) = thread.before.get(at) else { return };
     fill_from(counts, thread, before);
-    if thread.has_workers >> at & 1 == 1 {
+    if thread.calls[at].state.has(State::WORKERS) {
         let Workers { known, sums } = thread.workers[at];
         (counts.workers_known, counts.workers) = (known, sums);
     }
@@ -423,16 +427,16 @@ pub fn rehearse(thread: &mut Thread, calls: usize, uncounted: bool) -> Took {
             // SAFETY: nothing is called in between, and this is the same thread.
             unsafe {
                 // Finding the entry is a part of what an op costs.
-                let entered = bracket::enter_held();
+                let entered = bracket::enter_before(Caller::MeasuredHolder);
                 let found = known::with_schema(std::hint::black_box(identity));
-                let usual = found.is_some_and(|Known { entry, export, told }| {
-                    usual::begin_held((entry, export, told), entered, frame, |_| 0)
+                let is_short = found.is_some_and(|Known { entry, export, told }| {
+                    short::try_begin_op((entry, export, told), entered, frame, |_| 0)
                 });
-                if !usual {
+                if !is_short {
                     bracket::begin_held_op(&ADAPTER, entry, entered, frame, |_| 0);
                 }
                 bracket::end_held_op(frame);
-                bracket::left_held();
+                bracket::leave(Caller::MeasuredHolder);
             }
         }
     })

@@ -13,7 +13,7 @@ use abi::dlpack::{DataType, Device, DlTensor};
 use abi::tvm_ffi::{Any, Object, type_index};
 use record::meta::Role;
 
-use crate::adapters::op_calls::bracket::{self, Bracket, How, What};
+use crate::adapters::op_calls::bracket::{self, Bracket, Caller, How, What};
 use crate::adapters::op_calls::nowhere::Nowhere;
 use crate::adapters::op_calls::op::{self, Entry};
 use crate::adapters::op_calls::vm::Vm;
@@ -107,7 +107,7 @@ unsafe extern "C-unwind" fn instrument(
     unsafe {
         match before {
             Some(true) => {
-                bracket::enter_before();
+                bracket::enter_before(Caller::Instrument);
                 inside.begin(frame);
                 let code = this.call_user(arguments, count, result);
                 let skips = !this.user.is_null()
@@ -128,7 +128,7 @@ unsafe extern "C-unwind" fn instrument(
                     false => this.call_user(arguments, count, result),
                 };
                 inside.end(frame);
-                bracket::left();
+                bracket::leave(Caller::Instrument);
                 code
             }
             None => this.call_user(arguments, count, result),
@@ -159,7 +159,7 @@ unsafe fn op_ends(frame: usize) -> bool {
     let interrupted = guarded(|| {
         point!(OpAfter);
         // SAFETY: this is the thread that has called the op.
-        unsafe { bracket::end_op(frame) }
+        unsafe { bracket::end_op(frame) }.is_some_and(|ended| ended.interrupted)
     });
     interrupted.unwrap_or(false)
 }

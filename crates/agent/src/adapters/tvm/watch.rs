@@ -1,4 +1,4 @@
-//! Runs of a machine that are not watched ([`crate::recorder::draw::watch`]): takes the instrument away
+//! Runs of a machine that are not watched ([`crate::recorder::budget::watch`]): takes the instrument away
 //! for one run, and gives it back after it.
 //!
 //! Only the wrapper of an entry function does this, for the time of one call. Calls that reach the
@@ -20,8 +20,8 @@ use crate::adapters::tvm::ffi::Ffi;
 use crate::process::guard::{guarded, guarded_apart};
 use crate::process::lock::Lock;
 use crate::process::losses;
+use crate::recorder::budget::watch::Next;
 use crate::recorder::collectors;
-use crate::recorder::draw::watch::Next;
 use crate::recorder::thread::{self, Thread};
 use crate::state::epoch;
 

@@ -2,7 +2,15 @@
 //! random ([`record::brackets`] says why).
 //!
 //! ```text
-//!  enter(BEFORE) ··· read counters ··· start │ call │ end ··· read counters ··· record ··· left()
+//!  enter(BEFORE) ··· read counters ··· start │ call │ end ··· read counters ··· record ··· bracket_ends
+//! ```
+//!
+//! Where a call ends in another function of ours, what the first half and the end of the call found is kept
+//! with the thread ([`Halves`]):
+//!
+//! ```text
+//!  enter_and_keep(BEFORE) ··· kept_first_half_ends │ call │ second_half_begins ··· kept_bracket_ends
+//!          └─ only counted: counted_half_ends(BEFORE)       counted_half_ends(AFTER) ─┘
 //! ```
 //!
 //! The second half begins with the time stamp that ends the call. Whether it is timed is decided when
@@ -32,8 +40,8 @@ pub(crate) struct Halves {
     /// timed; otherwise 0.
     entered: u64,
     /// For such hosts: how long the first half took, if it was timed; otherwise 0. It is counted when the
-    /// call has ended.
-    before: u64,
+    /// call has ended. Four bytes, so that all of this is in the thread's first cache line.
+    before: u32,
     /// Whether counters were read for that call.
     before_counted: bool,
     /// Whether counters were read for the call whose second half is timed.
@@ -83,20 +91,19 @@ impl Thread {
         if *until == 0 { self.draw() } else { 0 }
     }
 
-    /// Ends the first half of a call that ends in another function. `entered` is what [`Thread::enter`]
-    /// returned for it, and it begins at `start`.
+    /// The same, for a first half that began with [`Thread::enter`], which returned `entered`.
     #[inline(always)]
-    pub(crate) fn begun_since(&mut self, entered: u64, start: u64, counted: bool) {
+    pub(crate) fn first_half_ends(&mut self, entered: u64, start: u64, counted: bool) {
         if entered != 0 {
             self.halves.entered = entered;
-            self.begun(start, counted);
+            self.kept_first_half_ends(start, counted);
         }
     }
 
-    /// Does what [`Thread::enter`] does, and keeps the result for [`Thread::begun`] or
-    /// [`Thread::left_apart`].
+    /// Does what [`Thread::enter`] does, and keeps the result for [`Thread::kept_first_half_ends`] or
+    /// [`Thread::kept_bracket_ends`].
     #[inline(always)]
-    pub(crate) fn enter_apart(&mut self, half: usize) {
+    pub(crate) fn enter_and_keep(&mut self, half: usize) {
         self.halves.entered = self.enter(half);
     }
 
@@ -123,20 +130,22 @@ impl Thread {
         times.timed[half] = times.timed[half].saturating_add(1);
     }
 
-    /// Ends the first half of a call that ends in another function, at the moment `start` when the
-    /// call begins.
+    /// The first half ends, at the moment `start` when the call begins. It began with
+    /// [`Thread::enter_and_keep`].
     #[inline(always)]
-    pub(crate) fn begun(&mut self, start: u64, counted: bool) {
+    pub(crate) fn kept_first_half_ends(&mut self, start: u64, counted: bool) {
         if self.halves.entered != 0 {
-            self.halves.before = start.wrapping_sub(self.halves.entered).max(1);
+            let took = start.wrapping_sub(self.halves.entered);
+            self.halves.before = took.clamp(1, u32::MAX.into()) as u32;
             self.halves.before_counted = counted;
             self.halves.entered = 0;
         }
     }
 
-    /// Ends this half of a call that is only counted. Returns how long it took, in ticks, if it was timed.
+    /// A half ends that [`Thread::enter_and_keep`] began, of a call that is only counted. Returns how long it
+    /// took, in ticks, if it was timed.
     #[inline(always)]
-    pub(crate) fn take_entered(&mut self, half: usize) -> Option<u64> {
+    pub(crate) fn counted_half_ends(&mut self, half: usize) -> Option<u64> {
         let entered = std::mem::take(&mut self.halves.entered);
         if entered == 0 {
             return None;
@@ -146,19 +155,19 @@ impl Thread {
         Some(took)
     }
 
-    /// Ends the second half of such a call.
+    /// The second half ends, of a call that ends in another function.
     #[inline(always)]
-    pub(crate) fn left_apart(&mut self) {
-        if self.halves.entered | self.halves.before != 0 {
+    pub(crate) fn kept_bracket_ends(&mut self) {
+        if self.halves.entered | u64::from(self.halves.before) != 0 {
             self.count_kept();
         }
     }
 
-    /// Ends the second half, which began with the end of the call: the last thing that the recorder does
-    /// in it. `entered` is what [`Thread::enter`] returned, and the call took from `start` to `end`.
+    /// The second half ends, which began with the end of the call: the last thing that the recorder does.
+    /// `entered` is what [`Thread::enter`] returned, and the call took from `start` to `end`.
     #[inline(always)]
-    pub(crate) fn left(&mut self, entered: u64, (start, end): (u64, u64), counted: bool) {
-        let after = self.ended(end);
+    pub(crate) fn bracket_ends(&mut self, entered: u64, (start, end): (u64, u64), counted: bool) {
+        let after = self.timed_end(end);
         if entered | after != 0 {
             self.count_whole([entered, after], start, counted);
         }
@@ -167,7 +176,7 @@ impl Thread {
     /// Returns `end`, when the call ended, if the second half is timed, and otherwise 0. Called when the
     /// counters have been read: nothing that differs between calls may be done before.
     #[inline(always)]
-    fn ended(&mut self, end: u64) -> u64 {
+    fn timed_end(&mut self, end: u64) -> u64 {
         let until = &mut self.until_timed[AFTER];
         *until = until.wrapping_sub(1);
         if *until == 0 { end } else { 0 }
@@ -182,7 +191,7 @@ impl Thread {
             self.count_whole([0, after], 0, self.halves.counted);
         }
         if before != 0 {
-            self.count_bracket(BEFORE, self.halves.before_counted, before);
+            self.count_bracket(BEFORE, self.halves.before_counted, before.into());
         }
     }
 
@@ -214,22 +223,16 @@ impl Thread {
         }
     }
 
-    /// Whether counters are read for call `at`, which is about to end.
-    #[inline(always)]
-    pub(crate) fn is_counted_at(&self, at: usize) -> bool {
-        self.counting && self.uncounted >> at & 1 == 0
-    }
-
-    /// Begins the second half of a call that ended at `end`, for [`Thread::left_apart`]; `counted` says
+    /// The second half begins, of a call that ended at `end`, for [`Thread::kept_bracket_ends`]; `counted` says
     /// whether its counters were read. Called when they have been: after a fork, the first write to a page
-    /// is a page fault. In a run with a budget, [`Thread::enter_apart`] has begun it.
+    /// is a page fault. In a run with a budget, [`Thread::enter_and_keep`] has begun it.
     #[inline(always)]
-    pub(crate) fn has_ended(&mut self, end: u64, counted: bool) {
-        if !self.usual && self.draws.is_on() {
+    pub(crate) fn second_half_begins(&mut self, end: u64, counted: bool) {
+        if !self.short_ops && self.draws.is_on() {
             self.halves.counted = counted;
             return;
         }
-        let entered = self.ended(end);
+        let entered = self.timed_end(end);
         if entered != 0 {
             self.halves.entered = entered;
             self.halves.counted = counted;

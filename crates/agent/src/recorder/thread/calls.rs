@@ -1,17 +1,190 @@
-//! The data that a thread keeps for each of its calls in progress.
+//! The calls of a thread that are open: they have begun and not ended. [`crate::recorder::bracket`] draws
+//! their states.
+//!
+//! What each call needs is one cache line, [`OpenCall`]. What only some calls need is beside it, in arrays of
+//! the thread's state with the same index; a bit of the call's [`State`] says whether it is there.
 
 use std::ffi::c_void;
 
 use model::MAX_COUNTERS;
 
+use super::{DEEPEST, Thread};
+
 /// Maximum number of users' collectors that can be registered at a time.
 pub(crate) const MOST_COLLECTORS: usize = 8;
 
-/// What the end of a call needs to know about its begin when the two are in different functions.
-#[derive(Clone, Copy, Default)]
-pub(crate) struct Apart {
+/// An open call. Its index is the number of calls that it is inside of.
+#[derive(Clone, Copy)]
+#[repr(C, align(64))]
+pub(crate) struct OpenCall {
+    /// Stack address that lies above the frames of calls that begin later, or the result of
+    /// [`crate::recorder::bracket::held`].
+    pub(crate) frame: usize,
+    /// What is called. Only set if the call has [`State::SPLIT`].
     pub(crate) export: u32,
+    pub(crate) state: State,
+    /// When the call began. Only set if it has [`State::SPLIT`].
     pub(crate) start: u64,
+    /// Only set if the call has [`State::SLOT`].
+    pub(crate) slot: Slot,
+}
+
+const _: () = assert!(size_of::<OpenCall>() == 64);
+
+impl OpenCall {
+    pub(crate) const NONE: Self =
+        Self { frame: 0, export: 0, state: State::PLAIN, start: 0, slot: Slot::EMPTY };
+}
+
+/// What is special about an open call: a set of bits. A place that is free has none of them, except for
+/// [`State::WORKERS`] of the call that was there last.
+#[derive(Clone, Copy, PartialEq, Eq)]
+#[repr(transparent)]
+pub(crate) struct State(u32);
+
+impl State {
+    /// Nothing: one function of ours makes the call, and all counters of the run are read for it.
+    pub(crate) const PLAIN: Self = Self(0);
+    /// The call begins and ends in two separate calls of the host. `export` and `start` are set.
+    pub(crate) const SPLIT: Self = Self(1);
+    /// The host may have its own frames between the begin of the call and the call
+    /// ([`crate::recorder::bracket::WRAPPERS`]).
+    pub(crate) const WRAPPED: Self = Self(1 << 1);
+    /// The call is an op of a host that ends it in any case.
+    pub(crate) const OP: Self = Self::SPLIT.and(Self::WRAPPED);
+    /// `slot` is set.
+    pub(crate) const SLOT: Self = Self(1 << 2);
+    /// No counters are read for the call.
+    pub(crate) const UNCOUNTED: Self = Self(1 << 3);
+    /// The call was drawn, in a run with a budget. `draws.open` has its place.
+    pub(crate) const DRAWN: Self = Self(1 << 4);
+    /// Collectors were started for the call, or it has an id of plugins. `collected` has its place.
+    pub(crate) const COLLECTED: Self = Self(1 << 5);
+    /// Other threads have worked for the call. `workers` has its place. The bit outlives the call, until the
+    /// next call takes its place.
+    pub(crate) const WORKERS: Self = Self(1 << 6);
+
+    #[inline(always)]
+    pub(crate) const fn and(self, more: Self) -> Self {
+        Self(self.0 | more.0)
+    }
+
+    #[inline(always)]
+    pub(crate) const fn without(self, less: Self) -> Self {
+        Self(self.0 & !less.0)
+    }
+
+    /// What is left of it when the call has ended.
+    #[inline(always)]
+    pub(crate) const fn after_end(self) -> Self {
+        Self(self.0 & Self::WORKERS.0)
+    }
+
+    /// Whether it has all of these bits.
+    #[inline(always)]
+    pub(crate) const fn has(self, bits: Self) -> bool {
+        self.0 & bits.0 == bits.0
+    }
+}
+
+impl Thread {
+    /// The open calls, the outermost one first.
+    #[inline(always)]
+    pub(crate) fn open_calls(&self) -> &[OpenCall] {
+        self.calls.get(..self.depth as usize).unwrap_or_default()
+    }
+
+    /// Returns the index of the innermost open call for which this is true.
+    #[inline(always)]
+    pub(crate) fn innermost(&self, is_it: impl Fn(&OpenCall) -> bool) -> Option<usize> {
+        let mut at = (self.depth as usize).min(DEEPEST);
+        while at > 0 {
+            at -= 1;
+            // SAFETY: `at` is below the length of the array.
+            if is_it(unsafe { self.calls.get_unchecked(at) }) {
+                return Some(at);
+            }
+        }
+        None
+    }
+
+    /// Returns the index of the open call with this frame. Nearly always it is the innermost call.
+    #[inline(always)]
+    pub(crate) fn call_at(&self, frame: usize) -> Option<usize> {
+        let top = (self.depth as usize).wrapping_sub(1);
+        if self.calls.get(top).is_some_and(|call| call.frame == frame) {
+            return Some(top);
+        }
+        self.call_further_out(frame)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn call_further_out(&self, frame: usize) -> Option<usize> {
+        self.innermost(|call| call.frame == frame)
+    }
+
+    /// Returns the index of the open op that began with this frame, and that the host may have wrapped.
+    #[inline(always)]
+    pub(crate) fn wrapped_at(&self, frame: usize) -> Option<usize> {
+        self.innermost(|call| call.frame == frame && call.state.has(State::WRAPPED))
+    }
+
+    /// Returns the index of the innermost wrapped call inside call `at` that has not ended. If
+    /// call `at` ends with an error, that is the call that threw it.
+    pub(crate) fn wrapped_inside(&self, at: usize) -> Option<usize> {
+        self.innermost(|call| call.state.has(State::WRAPPED)).filter(|inner| *inner > at)
+    }
+
+    /// Returns the index of the innermost open call that has a slot of this owner.
+    #[inline(always)]
+    pub(crate) fn innermost_slot(&self, owner: *const c_void) -> Option<usize> {
+        self.innermost(|call| call.state.has(State::SLOT) && call.slot.owner == owner)
+    }
+
+    /// Returns the index of the innermost open call of `export` that ends in another call of the host.
+    #[inline(always)]
+    pub(crate) fn innermost_split(&self, export: u32) -> Option<usize> {
+        self.innermost(|call| call.state.has(State::SPLIT) && call.export == export)
+    }
+
+    /// The state of call `at`, which is open.
+    #[inline(always)]
+    pub(crate) fn state_of(&self, at: usize) -> State {
+        self.calls[at % DEEPEST].state
+    }
+
+    /// Whether counters are read for call `at`, which is open, if the thread has any.
+    #[inline(always)]
+    pub(crate) fn reads_call(&self, at: usize) -> bool {
+        !self.state_of(at).has(State::UNCOUNTED)
+    }
+
+    /// Whether call `at` was drawn, in a run with a budget.
+    #[inline(always)]
+    pub(crate) fn is_drawn(&self, at: usize) -> bool {
+        self.state_of(at).has(State::DRAWN)
+    }
+
+    /// Adds what other threads counted in a parallel region of call `at`, which is open.
+    pub(crate) fn add_workers(&mut self, at: usize, more: &Workers) {
+        let (Some(call), Some(sum)) = (self.calls.get_mut(at), self.workers.get_mut(at)) else {
+            return;
+        };
+        if !call.state.has(State::WORKERS) {
+            call.state = call.state.and(State::WORKERS);
+            *sum = *more;
+            return;
+        }
+        sum.known &= more.known;
+        sum.sums.iter_mut().zip(&more.sums).for_each(|(sum, more)| *sum = sum.wrapping_add(*more));
+    }
+
+    /// Stores in the page which calls are open, after some were forgotten.
+    pub(crate) fn note_open_calls(&mut self) {
+        // SAFETY: a page is attached.
+        unsafe { self.writer.set_open(self.depth, self.calls[0].export) };
+    }
 }
 
 /// Data that the adapter stores with a call it began. The recorder does not interpret it.

@@ -5,77 +5,55 @@
 //! so that its regions are not taken for those of the op around it.
 
 use std::ffi::c_void;
-use std::sync::atomic::{Ordering, compiler_fence};
 
 use super::state::{CountedOp, Draws, How};
-use crate::recorder::bracket::{Newcomer, WRAPPERS, stack_address};
+use crate::recorder::bracket::{Ending, NewCall, WRAPPERS, stack_address};
+use crate::recorder::busy::while_busy;
 use crate::recorder::thread::{AFTER, BEFORE, Thread};
 
-/// An op that begins.
-pub(crate) struct NewOp {
-    pub(crate) export: u32,
-    pub(crate) frame: usize,
-    pub(crate) newcomer: Newcomer,
-    /// Whether its counters may be read.
-    pub(crate) may_read: bool,
-    pub(crate) how: How,
-    pub(crate) subject: *const c_void,
-}
-
 impl Thread {
-    /// Begins an op. Returns whether it is recorded.
-    #[inline(always)]
-    pub(crate) fn begin_op(&mut self, op: &NewOp) -> bool {
-        if !self.draws.is_on() {
-            return self.begin_bracket(op.export, op.frame, op.newcomer, op.may_read);
-        }
-        self.begin_drawn_op(op)
-    }
-
+    /// Begins an op in a run with a budget. Returns whether it is recorded.
     #[inline(never)]
-    fn begin_drawn_op(&mut self, op: &NewOp) -> bool {
-        let mut wanted = true;
+    pub(crate) fn begin_op_in_budget(&mut self, op: &NewCall) -> bool {
+        let mut is_wanted = true;
         if !self.rehearsing {
-            let due = self.count_call(op.export);
+            let is_due = self.count_call(op.export);
             // The recorder was interrupted by a signal handler that makes calls. They are only counted.
-            if self.busy.load(Ordering::Relaxed) != 0 {
+            if self.busy.is_set() {
                 return false;
             }
             self.forget_left_ops(op);
-            wanted = due || !matches!(op.how, How::Due | How::Watched(_));
+            is_wanted = op.how.wants(is_due);
         }
-        if wanted && op.newcomer == Newcomer::Held {
+        if is_wanted && op.ending == Ending::Held {
             // Brackets of such hosts have no times.
-            self.take_entered(BEFORE);
+            self.counted_half_ends(BEFORE);
         }
-        if wanted && self.begin_due(op.export, op.frame, op.newcomer, op.may_read, op.how, true) {
+        if is_wanted && self.open_drawn(op) {
             return true;
         }
         if self.rehearsing {
             return false;
         }
-        self.busy.store(1, Ordering::Relaxed);
-        compiler_fence(Ordering::SeqCst);
-        let counted = CountedOp { frame: op.frame, subject: op.subject, depth: self.depth };
-        self.draws.push_counted(counted);
-        match op.how {
-            How::Watched(_) => self.draws.account.add_told_in_watched(),
-            _ => self.draws.account.add_told(),
-        }
-        self.settle_counted_half(BEFORE);
-        compiler_fence(Ordering::SeqCst);
-        self.busy.store(0, Ordering::Relaxed);
+        while_busy!(self, {
+            let counted = CountedOp { frame: op.frame, subject: op.subject, depth: self.depth };
+            self.draws.push_counted(counted);
+            match op.how {
+                How::Watched(_) => self.draws.account.add_told_in_watched(),
+                _ => self.draws.account.add_told(),
+            }
+            self.settle_counted_half(BEFORE);
+        });
         false
     }
 
     /// Forgets ops that were left by an exception before this one began. The end of a later op with the
     /// same address would otherwise be taken for theirs.
     #[inline(always)]
-    fn forget_left_ops(&mut self, op: &NewOp) {
-        let is_held = op.newcomer == Newcomer::Held;
+    fn forget_left_ops(&mut self, op: &NewCall) {
+        let is_held = op.ending == Ending::Held;
         let limit = if is_held { stack_address() } else { op.frame };
-        let top = self.frames.get((self.depth as usize).wrapping_sub(1));
-        if top.is_some_and(|top| *top <= limit) {
+        if self.open_calls().last().is_some_and(|top| top.frame <= limit) {
             self.forget_left_calls(limit);
         }
         if self.draws.counted_ops != 0 {
@@ -90,31 +68,10 @@ impl Thread {
     #[cold]
     #[inline(never)]
     fn forget_left_calls(&mut self, limit: usize) {
-        self.busy.store(1, Ordering::Relaxed);
-        compiler_fence(Ordering::SeqCst);
-        self.forget_abandoned(|_, open| open <= limit);
-        // SAFETY: a page is attached.
-        unsafe { self.writer.set_open(self.depth, self.apart[0].export) };
-        compiler_fence(Ordering::SeqCst);
-        self.busy.store(0, Ordering::Relaxed);
-    }
-
-    /// Begins a whole run, a region or a task, whose end is in the same function of ours. Returns
-    /// whether it is recorded.
-    #[inline(always)]
-    pub(crate) fn begin_inside(
-        &mut self,
-        export: u32,
-        frame: usize,
-        may_read: bool,
-        how: How,
-    ) -> bool {
-        if !self.draws.is_on() || self.rehearsing {
-            return self.begin_bracket(export, frame, Newcomer::Synchronous, may_read);
-        }
-        let due = self.count_call(export);
-        let wanted = how != How::Never && (due || how != How::Due);
-        wanted && self.begin_due(export, frame, Newcomer::Synchronous, may_read, how, false)
+        while_busy!(self, {
+            self.forget_abandoned(|open| open.frame <= limit);
+            self.note_open_calls();
+        });
     }
 
     /// Ends the op that began at `frame` if it is only counted. Returns false, and has done nothing, in
@@ -126,22 +83,20 @@ impl Thread {
 
     #[inline(never)]
     fn end_counted(&mut self, frame: usize) -> bool {
-        self.busy.store(1, Ordering::Relaxed);
-        compiler_fence(Ordering::SeqCst);
-        let found = self.draws.take_counted(frame);
-        if found {
-            self.settle_counted_half(AFTER);
-        }
-        compiler_fence(Ordering::SeqCst);
-        self.busy.store(0, Ordering::Relaxed);
-        found
+        while_busy!(self, {
+            let found = self.draws.take_counted(frame);
+            if found {
+                self.settle_counted_half(AFTER);
+            }
+            found
+        })
     }
 
     /// Adds to the account what one of the host's two calls for an op that is only counted took, if that
     /// was measured.
     #[inline(always)]
     fn settle_counted_half(&mut self, half: usize) {
-        if let Some(ticks) = self.take_entered(half) {
+        if let Some(ticks) = self.counted_half_ends(half) {
             self.draws.account.only_counted.measured(2 * ticks);
         }
     }
@@ -158,17 +113,11 @@ impl Thread {
 
     /// How a region or a task of call `at`, which is recorded, is drawn.
     pub(crate) fn like_call(&self, at: usize) -> How {
-        if !self.draws.is_drawn(at) {
+        if !self.is_drawn(at) {
             return How::Always;
         }
         let reads = self.draws.reading >> at & 1 == 1;
         self.draws.open.get(at).map_or(How::Always, |open| How::Like(open.drawn, reads))
-    }
-
-    /// Whether the counters of call `at` are read.
-    #[inline(always)]
-    pub(crate) fn reads_call(&self, at: usize) -> bool {
-        self.uncounted >> at & 1 == 0
     }
 }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::*;
-use crate::recorder::draw::account::Cost;
+use crate::recorder::budget::account::Cost;
 
 /// A thread that calls exports, as far as drawing sees it. One tick is one nanosecond, a timed call
 /// costs 100 and one with counters 1,100.

@@ -1,6 +1,6 @@
 //! Begins and ends the calls of a thread in a run with a budget.
 
-use std::sync::atomic::{AtomicU64, Ordering, compiler_fence};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use counters::OpenFailure;
 use model::Loss;
@@ -8,11 +8,12 @@ use record::Call;
 use record::counts::{COUNTS_NAME, CountsFrame, Entry, Spent};
 
 use super::account::Cost;
-use super::state::{DEEPEST, How, Open, count, count_unwatched};
+use super::state::{DEEPEST, DrawnCall, How, count, count_unwatched};
 use crate::os::own_stack;
 use crate::os::sys::ErrnoGuard;
 use crate::process::descriptors;
-use crate::recorder::bracket::Newcomer;
+use crate::recorder::bracket::NewCall;
+use crate::recorder::busy::while_busy;
 use crate::recorder::thread::Thread;
 use crate::state::run::Run;
 
@@ -79,91 +80,60 @@ impl Thread {
         Ok(())
     }
 
-    /// Begins a call in a run with or without a budget. With one, the call is counted, unless
-    /// `is_counted` says that it has been counted and is due, and it is drawn. Returns false if the
-    /// call is not recorded and must pass through.
+    /// Begins a call in a run with a budget: counts it, and opens it if it is drawn.
     #[inline(always)]
-    pub(crate) fn begin_drawn(
-        &mut self,
-        export: u32,
-        frame: usize,
-        newcomer: Newcomer,
-        is_counted: bool,
-    ) -> bool {
-        if !self.draws.is_on {
-            return self.begin(export, frame, newcomer);
-        }
-        if !self.rehearsing && !is_counted && !self.count_call(export) {
-            return false;
-        }
-        self.begin_due(export, frame, newcomer, true, How::Due, false)
+    pub(crate) fn begin_in_budget(&mut self, call: &NewCall) -> bool {
+        let is_wanted =
+            self.rehearsing || call.is_counted || call.how.wants(self.count_call(call.export));
+        is_wanted && self.open_drawn(call)
     }
 
-    /// Begins a call that the host brackets with two calls to us, of which the second says only which
-    /// export ends. `frame` lies above everything that the host calls in between. If it returns true, the
-    /// call has begun, and [`Thread::begin_apart`] must follow.
-    #[inline(always)]
-    pub(crate) fn begin_hooked(&mut self, export: u32, frame: usize) -> bool {
-        self.begin_drawn(export, frame, Newcomer::Bracketed, false)
-            || self.depth > 0 && self.begin_within(export, frame)
-    }
-
-    /// Called for a call that is not recorded, while others are in progress. Its end must not be taken
+    /// Called for a call that is not recorded, while others are open. Its end must not be taken
     /// for theirs. So calls that were abandoned are forgotten, and a call of an export within a call of
     /// the same export is recorded in any case.
     #[cold]
     #[inline(never)]
-    fn begin_within(&mut self, export: u32, frame: usize) -> bool {
-        if !self.draws.is_on || self.draws.only_counts || self.busy.load(Ordering::Relaxed) != 0 {
+    pub(crate) fn begin_within(&mut self, call: &NewCall) -> bool {
+        if self.draws.only_counts || self.busy.is_set() {
             return false;
         }
-        self.busy.store(1, Ordering::Relaxed);
-        compiler_fence(Ordering::SeqCst);
-        self.forget_abandoned(|_, open| open <= frame);
-        // SAFETY: a page is attached.
-        unsafe { self.writer.set_open(self.depth, self.apart[0].export) };
-        compiler_fence(Ordering::SeqCst);
-        self.busy.store(0, Ordering::Relaxed);
-        self.innermost_apart(export).is_some()
-            && self.begin_due(export, frame, Newcomer::Bracketed, true, How::Within, false)
+        while_busy!(self, {
+            self.forget_abandoned(|open| open.frame <= call.frame);
+            self.note_open_calls();
+        });
+        self.innermost_split(call.export).is_some()
+            && self.open_drawn(&NewCall { how: How::Within, ..*call })
     }
 
-    /// Begins a call that was just counted and is to be recorded. `is_billed` says whether what counting
-    /// costs is in the account already. Returns false if the call cannot be recorded. Empty calls for
-    /// calibration are not drawn, but take the same way, so that they count what it costs.
+    /// Draws a call that was counted and is to be recorded, and opens it. Returns false if it is not drawn, or
+    /// cannot be recorded. Empty calls for calibration are not drawn, but take the same way, so that they count
+    /// what it costs.
     #[inline(always)]
-    pub(super) fn begin_due(
-        &mut self,
-        export: u32,
-        frame: usize,
-        newcomer: Newcomer,
-        may_read: bool,
-        how: How,
-        is_billed: bool,
-    ) -> bool {
+    pub(super) fn open_drawn(&mut self, call: &NewCall) -> bool {
         // The recorder was interrupted by a signal handler that makes calls. They are only counted.
-        if self.busy.load(Ordering::Relaxed) != 0 {
+        if self.busy.is_set() {
             return false;
         }
-        let (mut open, mut may_read) = (None, may_read);
+        let (mut drawn, mut reads) = (None, call.may_read);
         if !self.rehearsing {
             if self.draws.only_counts {
-                let entry = self.draws.entry(export);
+                let entry = self.draws.entry(call.export);
                 entry.iter().for_each(|entry| entry.next.store(u64::MAX, Ordering::Relaxed));
                 return false;
             }
-            let Some((drawn, reads)) = self.draws.draw(export, how, self.run.clock) else {
+            let Some((as_drawn, reads_it)) = self.draws.draw(call.export, call.how, self.run.clock)
+            else {
                 return false;
             };
-            open = Some(Open { is_billed, ..drawn });
-            may_read = may_read && (reads || how == How::Within);
+            drawn = Some(DrawnCall { is_billed: call.ending.is_of_op(), ..as_drawn });
+            reads = reads && (reads_it || matches!(call.how, How::Within));
         }
-        self.begin_drawn_bracket(export, frame, newcomer, may_read, open.as_ref())
+        self.open(call, reads, drawn.as_ref())
     }
 
     /// Gives a call back that was drawn and cannot begin.
     #[cold]
-    pub(crate) fn refuse(&self, open: Option<&Open>) -> bool {
+    pub(crate) fn refuse(&self, open: Option<&DrawnCall>) -> bool {
         open.iter().for_each(|open| self.draws.give_back(open.export, &open.drawn));
         false
     }
@@ -213,9 +183,8 @@ impl Thread {
 
     /// Forgets call `depth`, which was abandoned.
     pub(crate) fn abandon_draw(&mut self, depth: usize) {
-        if self.draws.drawn >> depth & 1 == 1 {
-            self.draws.drawn &= !(1 << depth);
-            let Open { export, drawn, .. } = self.draws.open[depth];
+        if self.is_drawn(depth) {
+            let DrawnCall { export, drawn, .. } = self.draws.open[depth];
             self.draws.give_back(export, &drawn);
         }
         self.draws.forget_inside(depth);
@@ -239,9 +208,9 @@ impl Thread {
         }
     }
 
-    /// Counts a call that has ended and is not among the calls in progress. Returns whether it is to be
+    /// Counts and draws a call that has ended and is not among the open calls. Returns whether it is to be
     /// recorded.
-    pub(crate) fn count_apart(&mut self, export: u32) -> bool {
+    pub(crate) fn draw_apart(&mut self, export: u32) -> bool {
         self.count_call(export);
         if self.draws.only_counts {
             return false;
@@ -249,10 +218,8 @@ impl Thread {
         let Some((open, _)) = self.draws.draw(export, How::Always, self.run.clock) else {
             return false;
         };
-        let depth = self.depth as usize;
-        self.draws.drawn |= 1 << depth;
         // The recorder's work for it is not measured.
-        self.draws.open[depth] = Open { begun: 0, ..open };
+        self.draws.open[self.depth as usize] = DrawnCall { begun: 0, ..open };
         true
     }
 

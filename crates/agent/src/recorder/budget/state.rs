@@ -43,9 +43,21 @@ pub enum How {
     Never,
 }
 
-/// A drawn call in progress.
+impl How {
+    /// Whether a call is to be recorded that was counted, and `is_due` or not.
+    #[inline(always)]
+    pub(super) fn wants(self, is_due: bool) -> bool {
+        match self {
+            Self::Never => false,
+            Self::Due | Self::Watched(_) => is_due,
+            _ => true,
+        }
+    }
+}
+
+/// What drawing said about a call that is open.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Open {
+pub(crate) struct DrawnCall {
     pub(super) export: u32,
     pub(super) drawn: Drawn,
     /// When the recorder began to work for it, in ticks; 0 if that is not measured.
@@ -54,7 +66,7 @@ pub(crate) struct Open {
     pub(super) is_billed: bool,
 }
 
-impl Open {
+impl DrawnCall {
     pub(crate) const NONE: Self = Self {
         export: 0,
         drawn: Drawn { period: 1, counter_period: 1, skipped: 0 },
@@ -95,9 +107,7 @@ pub(crate) struct Draws {
     pub(super) counts: bool,
     /// Number of ops in progress that are only counted.
     pub(super) counted_ops: u32,
-    /// Bit *i* is set if call *i* in progress was drawn; `open[i]` belongs to it.
-    pub(super) drawn: u32,
-    /// Bit *i* is set if call *i* in progress has its counters read.
+    /// Bit *i* is set if the counters are open for open call *i*.
     pub(super) reading: u32,
     pub(super) random: Random,
     pub(super) account: Account,
@@ -106,7 +116,7 @@ pub(crate) struct Draws {
     /// Ticks that flushes had taken when the account was settled.
     pub(super) flush_ticks: u64,
     pub(super) table: Table,
-    pub(super) open: [Open; DEEPEST],
+    pub(super) open: [DrawnCall; DEEPEST],
     pub(super) counted_stack: [CountedOp; MOST_COUNTED],
 }
 
@@ -147,14 +157,13 @@ impl Draws {
             only_counts: false,
             counts: false,
             counted_ops: 0,
-            drawn: 0,
             reading: 0,
             random: Random::new(0),
             account: Account::new(0.0, 1.0, 0, false),
             began_ns: 0,
             flush_ticks: 0,
             table: Table::none(base),
-            open: [Open::NONE; DEEPEST],
+            open: [DrawnCall::NONE; DEEPEST],
             counted_stack: [CountedOp::NONE; MOST_COUNTED],
         }
     }
@@ -205,7 +214,12 @@ impl Draws {
     /// counters are read, and which call is the next. Returns `None` if a later call was drawn
     /// meanwhile, by a signal handler.
     #[inline(always)]
-    pub(super) fn draw(&mut self, export: u32, how: How, clock: ClockKind) -> Option<(Open, bool)> {
+    pub(super) fn draw(
+        &mut self,
+        export: u32,
+        how: How,
+        clock: ClockKind,
+    ) -> Option<(DrawnCall, bool)> {
         // SAFETY: the table has this many entries. The reference outlives no change of the table.
         let entry = (export < self.len).then(|| unsafe { &*self.entries.add(export as usize) })?;
         let number = entry.calls.load(Ordering::Relaxed);
@@ -234,7 +248,7 @@ impl Draws {
                 _ => (Drawn::default(), self.counts),
             };
             let drawn = Drawn { skipped, ..of };
-            return Some((Open { export, drawn, begun, is_billed: false }, reads));
+            return Some((DrawnCall { export, drawn, begun, is_billed: false }, reads));
         }
         let watched = match how {
             How::Watched(one_in) => one_in.max(1),
@@ -264,15 +278,14 @@ impl Draws {
             reads = self.random.one_in(counter_period);
         }
         let drawn = Drawn { period: of_all, counter_period, skipped };
-        Some((Open { export, drawn, begun, is_billed: false }, reads))
+        Some((DrawnCall { export, drawn, begun, is_billed: false }, reads))
     }
 
-    /// Stores how the call was drawn that begins at this depth, which must be below [`DEEPEST`].
+    /// Stores how call `at` was drawn, which is being opened; it must be below [`DEEPEST`].
     #[inline(always)]
-    pub(crate) fn set_open(&mut self, depth: usize, open: &Open) {
-        self.drawn |= 1 << depth;
+    pub(crate) fn set_open(&mut self, at: usize, open: &DrawnCall) {
         // SAFETY: by contract.
-        unsafe { *self.open.get_unchecked_mut(depth) = *open };
+        unsafe { *self.open.get_unchecked_mut(at) = *open };
     }
 
     /// Gives a drawn call back, which gets no record: it joins those that were only counted.
@@ -282,16 +295,10 @@ impl Draws {
         }
     }
 
-    /// Whether the call in progress at this depth was drawn.
-    #[inline(always)]
-    pub(crate) fn is_drawn(&self, depth: usize) -> bool {
-        self.drawn >> depth & 1 == 1
-    }
-
     /// Adds a drawn call that was recorded. `ticks` is its duration, and `own` what the recorder needed
     /// for it, if that was measured.
     #[inline(always)]
-    pub(super) fn add(&mut self, open: &Open, ticks: u64, read: bool, own: Option<u64>) {
+    pub(super) fn add(&mut self, open: &DrawnCall, ticks: u64, read: bool, own: Option<u64>) {
         let Some(entry) = self.entry(open.export) else { return };
         let add = |to: &AtomicU64, more: u64| {
             to.store(to.load(Ordering::Relaxed).wrapping_add(more), Ordering::Relaxed);
@@ -309,21 +316,16 @@ impl Draws {
         self.account.add(read, if open.is_billed { 0 } else { open.drawn.skipped });
     }
 
-    /// Returns how the call at this depth was drawn, which is about to be recorded.
+    /// Returns how call `at` was drawn. It must be below [`DEEPEST`].
     #[inline(always)]
-    pub(crate) fn take(&mut self, depth: usize) -> Option<Drawn> {
-        let bit = 1 << depth;
-        if self.drawn & bit == 0 {
-            return None;
-        }
-        self.drawn &= !bit;
-        // SAFETY: the depth is that of a call that was in progress.
-        Some(unsafe { self.open.get_unchecked(depth) }.drawn)
+    pub(crate) fn drawn_at(&self, at: usize) -> Drawn {
+        // SAFETY: by contract.
+        unsafe { self.open.get_unchecked(at) }.drawn
     }
 
     /// Forgets calls in progress, after calibration. Returns whether counters are open.
     pub(crate) fn forget_calls(&mut self) -> bool {
-        (self.drawn, self.counted_ops) = (0, 0);
+        self.counted_ops = 0;
         std::mem::take(&mut self.reading) != 0
     }
 

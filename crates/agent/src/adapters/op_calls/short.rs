@@ -14,7 +14,7 @@ use crate::recorder::thread::Thread;
 /// # Safety
 /// Same as for [`bracket::begin_op`].
 #[inline(always)]
-pub unsafe fn begin_held(
+pub unsafe fn try_begin_op(
     (entry, export, told): (&'static Entry, u32, u32),
     entered: u64,
     address: usize,
@@ -23,16 +23,16 @@ pub unsafe fn begin_held(
     let Some(thread) = bracket::recording() else { return false };
     // SAFETY: this is the thread's own state.
     let thread = unsafe { &mut *thread };
-    if !thread.usual || told != Entry::told_to(thread) || collectors::any() {
+    if !thread.short_ops || told != Entry::told_to(thread) || collectors::any() {
         return false;
     }
     let numbers = [0, 0, forward(thread)];
-    thread.begin_usual(export, held(address), bracket::slot(entry, numbers), entered)
+    thread.try_open_op(export, held(address), bracket::slot(entry, numbers), entered)
 }
 
 /// Whether the calling thread's ops take the short way, most of the time.
 #[inline(always)]
-pub fn is_usual() -> bool {
+pub fn is_for_ops() -> bool {
     // SAFETY: this is the thread's own state.
-    bracket::recording().is_some_and(|thread| unsafe { (*thread).usual })
+    bracket::recording().is_some_and(|thread| unsafe { (*thread).short_ops })
 }

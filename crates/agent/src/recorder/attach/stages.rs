@@ -1,0 +1,195 @@
+//! The stages of attaching a thread. Each takes something, and gives it back when it is dropped, unless it was
+//! kept: a stage that fails leaves nothing behind, because the stages before it are dropped in the reverse order.
+//!
+//! ```text
+//!  ClaimedPage ─► Memory ─► Counters ─► TakenDraws ─► all are kept by the thread's state
+//! ```
+
+use std::mem::MaybeUninit;
+
+use counters::ThreadCounters;
+use model::Loss;
+use record::page::PageStart;
+
+use super::TryLater;
+use crate::os::sys;
+use crate::process::descriptors;
+use crate::process::part::Process;
+use crate::recorder::budget::state::Draws;
+use crate::recorder::pages;
+use crate::recorder::thread::{THREAD_BYTES, Thread};
+use crate::state::epoch;
+use crate::state::run::Run;
+
+/// A page of the pool that is claimed for the thread.
+pub(super) struct ClaimedPage {
+    run: &'static Run,
+    pub(super) number: usize,
+}
+
+impl ClaimedPage {
+    pub(super) fn claim(run: &'static Run, process: &Process) -> Result<Self, TryLater> {
+        let number = pages::claim(run, process).ok_or(TryLater)?;
+        Ok(Self { run, number })
+    }
+
+    pub(super) fn keep(self) {
+        std::mem::forget(self);
+    }
+}
+
+impl Drop for ClaimedPage {
+    fn drop(&mut self) {
+        self.run.pool.release_page(self.number);
+    }
+}
+
+/// The memory of the thread's state.
+pub(super) struct Memory {
+    pub(super) at: *mut Thread,
+    /// Whether it holds no earlier state of the thread.
+    pub(super) is_fresh: bool,
+}
+
+impl Memory {
+    pub(super) fn take(old: Option<&mut Thread>, process: &Process) -> Result<Self, TryLater> {
+        if let Some(old) = old {
+            return Ok(Self { at: old, is_fresh: false });
+        }
+        match sys::map_wiped_on_fork(THREAD_BYTES) {
+            Ok(memory) => Ok(Self { at: memory.cast(), is_fresh: true }),
+            Err(errno) => {
+                process.lose(Loss::AgentDisabled, 1, errno);
+                if errno == libc::EINVAL {
+                    // Linux before 4.14 has no MADV_WIPEONFORK, so a fork would go unnoticed.
+                    epoch::switch_off();
+                }
+                Err(TryLater)
+            }
+        }
+    }
+
+    pub(super) fn keep(self) {
+        std::mem::forget(self);
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        if self.is_fresh {
+            sys::unmap(self.at.cast(), THREAD_BYTES);
+        }
+    }
+}
+
+/// The thread's counters, if the run has any and they can be opened.
+pub(super) struct Counters {
+    counters: ThreadCounters<'static>,
+    pub(super) are_open: bool,
+}
+
+impl Counters {
+    /// Opens them. That they cannot be opened is a loss: the thread's calls are only timed.
+    pub(super) fn open(run: &'static Run, process: &Process) -> Self {
+        let mut this = Self { counters: ThreadCounters::closed(), are_open: false };
+        if run.counter_mask != 0 && run.budget != Some(0.0) {
+            match this.counters.open(&run.plan) {
+                Ok(()) => {
+                    this.note_descriptors(true);
+                    this.are_open = true;
+                }
+                Err(failure) => process.lose(Loss::CounterOpenFailed, 1, failure.error.errno),
+            }
+        }
+        this
+    }
+
+    fn note_descriptors(&self, are_open: bool) {
+        self.counters.descriptors().for_each(|fd| descriptors::note(fd, are_open));
+    }
+
+    pub(super) fn close_for_now(&mut self) {
+        self.note_descriptors(false);
+        self.counters.close_for_now();
+    }
+
+    pub(super) fn keep(self) -> ThreadCounters<'static> {
+        let this = std::mem::ManuallyDrop::new(self);
+        // SAFETY: the value is not dropped, and not used again.
+        unsafe { std::ptr::read(&raw const this.counters) }
+    }
+}
+
+impl Drop for Counters {
+    fn drop(&mut self) {
+        self.note_descriptors(false);
+        self.counters.close();
+    }
+}
+
+/// What the thread has for drawing. It uses the addresses that an earlier state has reserved.
+pub(super) struct TakenDraws<'a> {
+    pub(super) draws: Draws,
+    memory: &'a Memory,
+}
+
+impl<'a> TakenDraws<'a> {
+    pub(super) fn new(memory: &'a Memory) -> Self {
+        let base = match memory.is_fresh {
+            true => std::ptr::null_mut(),
+            // SAFETY: the thread's earlier state, which is detached.
+            false => unsafe { (*memory.at).draws.base() },
+        };
+        Self { draws: Draws::off(base), memory }
+    }
+
+    pub(super) fn prepare(
+        &mut self,
+        run: &Run,
+        process: &Process,
+        start: &PageStart,
+        counts: bool,
+        began_ns: u64,
+    ) -> Result<(), TryLater> {
+        self.draws.prepare(run, process, start, counts, began_ns).map_err(|errno| {
+            if errno != 0 {
+                process.lose(Loss::PoolTooSmall, 1, errno);
+            }
+            TryLater
+        })
+    }
+
+    pub(super) fn keep(self) -> Draws {
+        let this = std::mem::ManuallyDrop::new(self);
+        // SAFETY: the value is not dropped, and not used again.
+        unsafe { std::ptr::read(&raw const this.draws) }
+    }
+}
+
+impl Drop for TakenDraws<'_> {
+    fn drop(&mut self) {
+        if self.memory.is_fresh {
+            self.draws.unmap();
+        } else {
+            // The earlier state keeps the addresses that are reserved now.
+            // SAFETY: the thread's earlier state, which is detached.
+            unsafe { put_in_words(&raw mut (*self.memory.at).draws, &self.draws) };
+        }
+    }
+}
+
+/// Writes a value word by word. For a large value, a plain write calls `memmove`. A sanitizer of the host
+/// would see that call and take it for a race with the thread that had this memory before: it does not
+/// see our system calls.
+///
+/// # Safety
+/// `to` must be valid for writes.
+pub(super) unsafe fn put_in_words<T>(to: *mut T, from: &T) {
+    const { assert!(size_of::<T>().is_multiple_of(8) && align_of::<T>() == 8) };
+    let (to, from) =
+        (to.cast::<MaybeUninit<u64>>(), std::ptr::from_ref(from).cast::<MaybeUninit<u64>>());
+    for word in 0..size_of::<T>() / 8 {
+        // SAFETY: inside of both values.
+        unsafe { to.add(word).write_volatile(*from.add(word)) };
+    }
+}

@@ -1,0 +1,66 @@
+//! The guard that says that the recorder is busy: it is in the middle of changing a thread's state.
+//!
+//! ```text
+//!  idle ──── set ────► busy    the state may be half changed; a call from a signal handler is not recorded
+//!    ▲                   │
+//!    └───── clear ───────┘
+//! ```
+//!
+//! **Who reads it.** Only the thread that owns the state, and signal handlers that interrupt this thread.
+//! A handler runs between two instructions of the thread, on the same processor or after a migration
+//! that makes the thread's own stores visible to it. So no other order than that of the instructions is
+//! needed: the accesses are relaxed, and compile to plain ones.
+//!
+//! **What the fences do.** The compiler may move other stores across a relaxed one. A store to the state
+//! that came before `set`, or after `clear`, would be seen half done by a handler that believes the guard.
+//! [`compiler_fence`] forbids that, and emits no instruction.
+//!
+//! **What a panic does.** It switches the agent off for good ([`crate::process::guard`]), so nobody has to
+//! clear the guard, and the state that may be half changed stays out of reach. A destructor that cleared it
+//! would give each bracket a landing pad; some brackets lie between the frames of the host and must not
+//! have one (`adapters/iree/probe.rs`).
+
+use std::sync::atomic::{AtomicU32, Ordering, compiler_fence};
+
+/// Whether the recorder is changing the state of the thread that owns this.
+#[repr(transparent)]
+pub(crate) struct Busy(AtomicU32);
+
+impl Busy {
+    /// The state is being created.
+    pub(super) const SET: Self = Self(AtomicU32::new(1));
+
+    #[inline(always)]
+    pub(crate) fn is_set(&self) -> bool {
+        self.0.load(Ordering::Relaxed) != 0
+    }
+
+    /// Called before the state is changed.
+    #[inline(always)]
+    pub(crate) fn set(&self) {
+        self.0.store(1, Ordering::Relaxed);
+        compiler_fence(Ordering::SeqCst);
+    }
+
+    /// Called when the state is whole again.
+    #[inline(always)]
+    pub(crate) fn clear(&self) {
+        compiler_fence(Ordering::SeqCst);
+        self.0.store(0, Ordering::Relaxed);
+    }
+}
+
+/// `while_busy!(thread, change)`: runs `change` as the recorder, so that what a signal handler calls
+/// meanwhile is not recorded. The caller has checked that the guard is not set, where a handler of the
+/// program may have interrupted the recorder. `change` must not return; it may break out of a labelled block.
+///
+/// It is a macro because a closure is not certain to be inlined, and a bracket is to be one short function.
+macro_rules! while_busy {
+    ($thread:expr, $change:expr) => {{
+        $thread.busy.set();
+        let result = $change;
+        $thread.busy.clear();
+        result
+    }};
+}
+pub(crate) use while_busy;
