@@ -44,9 +44,9 @@ pub fn for_variable(error: &VariableError, machine: &Machine) -> Option<String> 
 const CONTAINER: &str = "start the container with --cap-add PERFMON (Docker, Podman; in Kubernetes \
      securityContext.capabilities.add), or with a seccomp profile that allows perf_event_open";
 
-/// How to give a command CAP_PERFMON. `setcap` on the program would not do: a program that gets
-/// rights from its file ignores LD_PRELOAD (ld.so(8), secure execution). With ambient capabilities
-/// it does not.
+/// How to give a command CAP_PERFMON. `setcap` on the program does not help: a program that gets
+/// capabilities from its file ignores LD_PRELOAD (ld.so(8), secure execution). A program that gets
+/// ambient capabilities does not ignore it.
 const WITH_PERFMON: &str = "run as root, or with CAP_PERFMON: sudo setpriv --reuid=$(id -u) \
      --regid=$(id -g) --init-groups --inh-caps=+perfmon --ambient-caps=+perfmon COMMAND";
 

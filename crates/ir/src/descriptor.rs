@@ -12,7 +12,8 @@ use crate::hooks::{Hook, Writer};
 use crate::module::{Module, PREFIX};
 use crate::scan::{Span, Token, Tokens, number};
 
-/// After the constructors of the language, before all others.
+/// The priority of our constructor and destructor in LLVM's lists. Priorities up to 100 are reserved for the
+/// implementation, so our constructor runs after those, but before all ordinary ones.
 const PRIORITY: u32 = 101;
 
 /// Names of what is added, for one module.

@@ -228,12 +228,12 @@ impl Problems {
         Self { file: file.to_owned(), seen: Mutex::default(), crashed: AtomicBool::new(false) }
     }
 
-    /// Notes that the file must not be called again.
+    /// Notes that a call of the plugin ended with a fault, so the plugin must not be called again.
     pub fn note_crash(&self) {
         self.crashed.store(true, Ordering::Relaxed);
     }
 
-    /// Whether it must not.
+    /// Whether a call of the plugin ended with a fault.
     pub fn has_crashed(&self) -> bool {
         self.crashed.load(Ordering::Relaxed)
     }

@@ -79,8 +79,9 @@ impl Dir {
         Self { memory: memory.memory.clone(), ..self.clone() }
     }
 
-    /// In a directory in memory: whatever it is shown in has a directory of this name, which is that
-    /// of the same name in `within`.
+    /// Adds a directory entry `name` to a directory in memory. A directory that shows this one (see
+    /// [`Dir::showing`]) then has a subdirectory `name`, whose content is that of `within/name`. On disk, this
+    /// does nothing.
     pub fn show(&self, name: impl AsRef<OsStr>, within: &Self) {
         if let Some(memory) = &self.memory {
             memory.put(name.as_ref(), Node::Elsewhere(within.clone()));

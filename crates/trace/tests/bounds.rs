@@ -116,7 +116,8 @@ fn a_process_is_named_once() {
     assert!(read(&trace).0.args < 2 * trace.len());
 }
 
-/// More slices than may wait, each in a row of its own: for each one, all rows would be looked at.
+/// More open slices than `MOST_WAITING`, each in its own row. A bad reader would search all rows again for each
+/// further slice.
 #[test]
 fn open_slices_of_many_rows() {
     let mut trace = packet(1, &[]);

@@ -1,5 +1,5 @@
-//! The calls of a profile in memory, thread by thread in the order in which they begin, and what is
-//! known of who waited for whom.
+//! The calls of a profile in memory, thread by thread in the order in which they begin, with their dispatches
+//! and regions. Who waited for whom is found in `segments.rs`, `graph.rs` and `launched.rs`.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;

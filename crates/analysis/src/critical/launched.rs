@@ -2,7 +2,8 @@
 //! plugins and traces give both.
 //!
 //! The ids are arguments of the activities, which have no number in common with the calls in pages.
-//! But both are in the same order: the calls of one name are the activities of that name.
+//! But calls and activities of the same category and name, sorted by time, match one to one: the n-th call belongs
+//! to the n-th activity. If their numbers differ (after losses, or with several traces), none are matched.
 
 use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};

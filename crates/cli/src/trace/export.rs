@@ -58,8 +58,8 @@ pub struct Args {
     /// Do not write counters as time series. The arguments of calls still have them.
     #[arg(long)]
     no_counter_tracks: bool,
-    /// Write only activities of this category, as the output file calls it. `*` matches any text,
-    /// `?` any character. Repeatable.
+    /// Write only activities of this category. Use the name that the category has in the output file, which
+    /// depends on --vocabulary. `*` matches any text, `?` any character. Repeatable.
     #[arg(long, value_name = "GLOB")]
     category: Vec<String>,
     /// Write only what ends after this time, counted from the beginning of the trace: 1.5s,

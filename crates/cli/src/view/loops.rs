@@ -112,7 +112,7 @@ impl<'a> Loops<'a> {
         Self { profile, recorded, table, dispatches, rows, left_out, is_chosen: false, raw, more }
     }
 
-    /// The nodes of a module that are shown.
+    /// The nodes (functions and loops) of module number `module` that the view shows, in the order of its rows.
     pub fn chosen(&self, module: usize) -> impl Iterator<Item = &LoopNode> {
         let nodes = &self.table.modules[module].nodes;
         self.rows[module].iter().filter_map(|index| nodes.get(*index))

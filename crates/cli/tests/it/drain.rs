@@ -319,7 +319,8 @@ fn a_limit_of_file_sizes_loses_nothing() {
     }
 }
 
-/// With one processor, `run` would only take turns with the program.
+/// With one processor, `run` takes no pages, because it could only do so while the program does not run. The
+/// threads append all pages themselves.
 #[test]
 fn nothing_is_offered_on_a_single_processor() {
     let Some(program) = counterpoint("a single processor") else { return };

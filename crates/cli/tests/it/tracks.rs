@@ -44,7 +44,8 @@ fn online_cpus() -> u64 {
     ranges.sum()
 }
 
-/// The script defines what each reading adds, so every raw value is known in advance.
+/// The list `readings=` of a simulated counter says what each reading adds, so every raw value is known in
+/// advance.
 #[test]
 fn a_scripted_counter_is_read_as_written() {
     let Some(program) = counterpoint("tracks_sim") else { return };

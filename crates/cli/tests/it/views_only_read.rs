@@ -276,8 +276,8 @@ fn commands_for_traces_write_only_their_output() {
     }
 }
 
-/// What a view prints does not depend on whether the kernel has Landlock, nor on whether `recover`
-/// was called before: nothing is lost to a reader.
+/// A view prints the same with and without Landlock, and the same before and after `recover`. So a user who only
+/// reads an unfinished profile sees all of its data.
 #[test]
 fn views_show_what_was_not_finished() {
     let killed = Killed::new();

@@ -17,9 +17,9 @@
 //! | descriptions of processes and threads | `M` |
 //! | metadata of Chrome | keys of the document |
 //!
-//! Times are nanoseconds of real time, counted from a base as Kineto computes it, if the trace
-//! relates its clocks to real time. Otherwise they are nanoseconds of the clock since boot. Packets
-//! of other kinds are only counted.
+//! Times are in nanoseconds. If the trace relates its clocks to real time, they are counted from a
+//! base time, which is computed as Kineto computes `baseTimeNanoseconds`. Otherwise they are those of
+//! the clock since boot. Packets of other kinds are only counted.
 //!
 //! Memory: one packet, interned texts, descriptions, flow ids, and `MOST_WAITING` slices.
 

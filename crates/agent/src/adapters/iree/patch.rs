@@ -123,8 +123,8 @@ impl Table {
             sys::protect(page, 4096, self.protection | libc::PROT_WRITE)?;
         }
         // SAFETY: `place` was read just now, is a pointer's slot in a table of functions, and is
-        // writable now. Runtimes read such slots with plain loads, for which an atomic store is
-        // suitable.
+        // writable now. Another thread may read the slot meanwhile with a plain load: because the
+        // store is atomic, it gets the old pointer or the new one, never a mixture.
         unsafe { &*(place as *const AtomicUsize) }.store(value, Ordering::Release);
         if !writable {
             sys::protect(page, 4096, self.protection)?;
