@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`sys`] | makes system calls that leave `errno` alone, and reads memory without faulting |
 //! | [`elf`] | reads headers and symbols of an ELF in memory |
+//! | [`exit_key`] | calls a function when a thread exits |
 //! | [`hidden_child`] | runs a program without the host being able to notice |
 //! | [`kept`] | keeps memory until the process ends, where LeakSanitizer finds it |
 //! | [`own_stack`] | runs work on a stack of our own, because the program's may be small |
@@ -11,6 +12,7 @@
 //! | `inject` | panics or raises signals at named points, in a library built for tests |
 
 pub mod elf;
+pub mod exit_key;
 pub mod hidden_child;
 #[cfg(feature = "inject-panics")]
 pub mod inject;

@@ -10,6 +10,7 @@ use model::Loss;
 use record::meta::Frame;
 use record::page::{PageStart, PageWriter};
 
+use crate::os::exit_key::ExitKey;
 use crate::os::sys::{self, ErrnoGuard};
 use crate::process::guard::{guarded, guarded_apart};
 use crate::process::part::Process;
@@ -166,7 +167,7 @@ fn make(epoch: u32, old: *mut Thread, adapter: &Adapter) -> Result<*mut Thread, 
     memory.keep();
     run.threads.fetch_add(1, Ordering::SeqCst);
     if is_fresh {
-        register_exit(thread);
+        EXIT.register(std::ptr::from_mut(thread).cast());
     }
     handler_fork::watch();
     point!(ThreadMade);
@@ -246,7 +247,7 @@ impl Parts {
                     (&raw mut (*memory).$field$([$index])?).write($value)
                 };
             }
-            set!(busy, Busy::SET);
+            set!(busy, Busy::while_made());
             set!(depth, 0);
             put_in_words(&raw mut (*memory).draws, &draws);
             set!(memory, OURS);
@@ -323,30 +324,8 @@ const _: fn(&Thread) = |thread| {
     } = thread;
 };
 
-static EXIT_KEY: AtomicU32 = AtomicU32::new(u32::MAX);
-
-/// Registers [`leave_c`] to be called when the thread exits.
-fn register_exit(thread: *mut Thread) {
-    let mut key = EXIT_KEY.load(Ordering::Acquire);
-    if key == u32::MAX {
-        let mut fresh: libc::pthread_key_t = 0;
-        // SAFETY: `leave_c` has the signature that pthread requires and stays valid, because this
-        // library is never unloaded.
-        if unsafe { libc::pthread_key_create(&mut fresh, Some(leave_c)) } != 0 {
-            return;
-        }
-        match EXIT_KEY.compare_exchange(key, fresh, Ordering::AcqRel, Ordering::Acquire) {
-            Ok(_) => key = fresh,
-            Err(other) => {
-                // SAFETY: the key was just created and is unused.
-                unsafe { libc::pthread_key_delete(fresh) };
-                key = other;
-            }
-        }
-    }
-    // SAFETY: the key exists.
-    unsafe { libc::pthread_setspecific(key, thread.cast()) };
-}
+/// Calls [`leave_c`].
+static EXIT: ExitKey = ExitKey::new(leave_c);
 
 unsafe extern "C" fn leave_c(thread: *mut c_void) {
     let _errno = ErrnoGuard::new();

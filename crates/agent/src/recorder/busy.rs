@@ -27,8 +27,10 @@ use std::sync::atomic::{AtomicU32, Ordering, compiler_fence};
 pub(crate) struct Busy(AtomicU32);
 
 impl Busy {
-    /// The state is being created.
-    pub(super) const SET: Self = Self(AtomicU32::new(1));
+    /// That of a state that is being created.
+    pub(super) fn while_made() -> Self {
+        Self(AtomicU32::new(1))
+    }
 
     #[inline(always)]
     pub(crate) fn is_set(&self) -> bool {

@@ -227,9 +227,12 @@ fn begin_with_id(thread: &mut Thread, call: &NewCall) -> bool {
 /// Same as for `begin_guarded`.
 #[inline(never)]
 unsafe fn end_guarded(thread: *mut Thread, call: &Call, frame: usize) -> bool {
-    // SAFETY: the caller guarantees this.
-    let end = |thread: &mut Thread| Some(end_with_id(thread, thread.call_at(frame)?, call));
-    guarded(|| end(unsafe { &mut *thread })).flatten().unwrap_or(false)
+    let ended = guarded(|| {
+        // SAFETY: the caller guarantees this.
+        let thread = unsafe { &mut *thread };
+        thread.call_at(frame).is_some_and(|at| end_with_id(thread, at, call))
+    });
+    ended == Some(true)
 }
 
 /// Ends call `at`, which may have an id of profiler plugins. Returns whether its counters were read.

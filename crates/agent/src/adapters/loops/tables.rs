@@ -7,7 +7,7 @@
 //! what a function that was entered before counts afterwards goes nowhere.
 
 use std::ffi::c_void;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use abi::loops::{Entry, Mode, TRIP_BUCKETS, Trips};
 use model::Loss;
@@ -21,6 +21,7 @@ use super::local::{NOTHING, Places, count_in};
 use super::modules::{self, Known};
 use super::open_hits::OpenHits;
 use super::{counters, local};
+use crate::os::exit_key::ExitKey;
 use crate::os::sys::{self, AppendError, ErrnoGuard, SignalsBlocked};
 use crate::process::guard::guarded_apart;
 use crate::process::losses;
@@ -103,7 +104,7 @@ pub fn make(known: &Known, epoch: u32, run: &'static Run, process: Process) -> O
                 open: None,
             };
             (*local).owned = Box::into_raw(Box::new(fresh)).cast();
-            register_exit((*local).owned);
+            EXIT.register((*local).owned);
             handler_fork::watch();
             handler_fork::call_in_child(in_child);
         }
@@ -357,30 +358,8 @@ fn in_child() {
     }
 }
 
-static EXIT_KEY: AtomicU32 = AtomicU32::new(u32::MAX);
-
-/// Makes the thread call [`leave_c`] when it exits.
-fn register_exit(owned: *mut c_void) {
-    let mut key = EXIT_KEY.load(Ordering::Acquire);
-    if key == u32::MAX {
-        let mut fresh: libc::pthread_key_t = 0;
-        // SAFETY: `leave_c` has the signature that pthread wants and lives as long as we do
-        // (this library is never unloaded).
-        if unsafe { libc::pthread_key_create(&mut fresh, Some(leave_c)) } != 0 {
-            return;
-        }
-        match EXIT_KEY.compare_exchange(key, fresh, Ordering::AcqRel, Ordering::Acquire) {
-            Ok(_) => key = fresh,
-            Err(other) => {
-                // SAFETY: just created, unused.
-                unsafe { libc::pthread_key_delete(fresh) };
-                key = other;
-            }
-        }
-    }
-    // SAFETY: the key exists.
-    unsafe { libc::pthread_setspecific(key, owned) };
-}
+/// Calls [`leave_c`].
+static EXIT: ExitKey = ExitKey::new(leave_c);
 
 /// The thread exits: none of its functions goes on.
 unsafe extern "C" fn leave_c(owned: *mut c_void) {

@@ -109,52 +109,35 @@ impl Vm {
     }
 
     fn link(number: u32, name: String, host: &'static Described, next: *mut Self) -> &'static Self {
-        let library = names::take_library();
-        let (calls, told) = (AtomicU64::new(0), AtomicU32::new(0));
-        let (inside, watching) = Default::default();
-        let vm = Box::leak(Box::new(Self {
-            number,
-            library,
-            name,
-            host,
-            calls,
-            inside,
-            watching,
-            told,
-            next,
-        }));
+        let vm = Self { next, ..Self::new(number, names::take_library(), name, host) };
+        let vm = Box::leak(Box::new(vm));
         VMS.store(vm, Ordering::Release);
         vm
     }
 
-    /// Makes a machine that is in no list and no profile, for calibration.
-    pub fn nowhere(host: &'static Described) -> &'static Self {
-        Box::leak(Box::new(Self {
-            number: u32::MAX - 1,
-            library: u32::MAX,
-            name: String::new(),
+    /// A machine that is in no list.
+    fn new(number: u32, library: u32, name: String, host: &'static Described) -> Self {
+        Self {
+            number,
+            library,
+            name,
             host,
             calls: AtomicU64::new(0),
             inside: Inside::default(),
             watching: Watching::default(),
             told: AtomicU32::new(0),
             next: std::ptr::null(),
-        }))
+        }
+    }
+
+    /// Makes a machine that is in no list and no profile, for calibration.
+    pub fn nowhere(host: &'static Described) -> &'static Self {
+        Box::leak(Box::new(Self::new(u32::MAX - 1, u32::MAX, String::new(), host)))
     }
 
     /// Makes the machine, of this name, that owns parallel regions launched outside of any machine.
     pub fn outside(name: &str, host: &'static Described) -> &'static Self {
-        Box::leak(Box::new(Self {
-            number: u32::MAX,
-            library: names::take_library(),
-            name: name.to_owned(),
-            host,
-            calls: AtomicU64::new(0),
-            inside: Inside::default(),
-            watching: Watching::default(),
-            told: AtomicU32::new(0),
-            next: std::ptr::null(),
-        }))
+        Box::leak(Box::new(Self::new(u32::MAX, names::take_library(), name.to_owned(), host)))
     }
 
     /// Returns the machine with this number.

@@ -1,0 +1,43 @@
+//! A function that is called when a thread exits, for threads that have asked for it.
+
+use std::ffi::c_void;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// One such function. It is called with what the thread has registered.
+pub struct ExitKey {
+    key: AtomicU32,
+    function: unsafe extern "C" fn(*mut c_void),
+}
+
+/// There is no key yet.
+const NONE: u32 = u32::MAX;
+
+impl ExitKey {
+    pub const fn new(function: unsafe extern "C" fn(*mut c_void)) -> Self {
+        Self { key: AtomicU32::new(NONE), function }
+    }
+
+    /// Has the function called with `value` when the calling thread exits. If there is no room for another
+    /// key, it is not called.
+    pub fn register(&self, value: *mut c_void) {
+        let mut key = self.key.load(Ordering::Acquire);
+        if key == NONE {
+            let mut fresh: libc::pthread_key_t = 0;
+            // SAFETY: the function has the signature that pthread requires and stays valid, because this
+            // library is never unloaded.
+            if unsafe { libc::pthread_key_create(&mut fresh, Some(self.function)) } != 0 {
+                return;
+            }
+            match self.key.compare_exchange(key, fresh, Ordering::AcqRel, Ordering::Acquire) {
+                Ok(_) => key = fresh,
+                Err(other) => {
+                    // SAFETY: the key was just created and is unused.
+                    unsafe { libc::pthread_key_delete(fresh) };
+                    key = other;
+                }
+            }
+        }
+        // SAFETY: the key exists.
+        unsafe { libc::pthread_setspecific(key, value) };
+    }
+}
