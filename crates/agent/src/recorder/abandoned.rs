@@ -55,7 +55,7 @@ impl Thread {
     /// Forgets the calls inside of call `at`, which ends.
     #[cold]
     #[inline(never)]
-    pub(super) fn forget_inside(&mut self, at: usize) {
+    pub(super) fn abandon_inside(&mut self, at: usize) {
         while self.depth as usize > at + 1 {
             self.forget_innermost();
         }

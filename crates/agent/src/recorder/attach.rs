@@ -177,7 +177,7 @@ fn make(epoch: u32, old: *mut Thread, adapter: &Adapter) -> Result<*mut Thread, 
     // The first clock record marks the end of attaching, so that its CPU time is not attributed
     // to the program.
     thread.clock_record();
-    thread.begin_usage(begun_ns);
+    thread.store_first_usage(begun_ns);
     thread.begin_draws();
     thread.busy.clear();
     Ok(thread)
@@ -440,7 +440,7 @@ impl Thread {
             unsafe { self.writer.set_open(0, 0) };
         }
         self.clock_record();
-        self.end_usage();
+        self.store_last_usage();
         self.process.row().calls.fetch_add(self.writer.calls().into(), Ordering::Relaxed);
         let begun_ns = record::clock::thread_cpu_ns();
         self.leave_spares();

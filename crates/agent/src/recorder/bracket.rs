@@ -293,7 +293,7 @@ impl Thread {
                 self.read_after();
             }
             if self.depth as usize != at + 1 {
-                self.forget_inside(at);
+                self.abandon_inside(at);
             }
             // A collector may have made it be forgotten.
             if self.depth as usize == at + 1 {

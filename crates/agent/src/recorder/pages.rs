@@ -96,7 +96,7 @@ impl Thread {
         point!(Flush);
         let begun = self.run.clock.begin();
         let calls = self.writer.calls();
-        self.end_usage();
+        self.store_last_usage();
         let next = self.offer();
         let failure = match next {
             Some(_) => None,

@@ -1,5 +1,15 @@
 //! The brackets around the work of a model. An op lies between two calls that the host makes to us; a
 //! run, region or task lies inside one call of ours.
+//!
+//! ```text
+//!  op     enter_before ─ begin_op or begin_held_op ─ leave │ op │ enter_after ─ end_op or end_held_op ─ leave
+//!                          │ short way: try_open_op                 │ short way: try_end_op
+//!                          │ else collectors start, begin, start    │ else finish, collectors stop, end
+//!  run    begin_inside ─────────────────────────────────── │ run │ ── end
+//! ```
+//!
+//! [`Caller`] says which hosts' calls are timed, and how. The states are those of
+//! [`crate::recorder::bracket`].
 
 use std::ffi::c_void;
 

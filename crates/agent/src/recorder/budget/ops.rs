@@ -78,11 +78,11 @@ impl Thread {
     /// any other case.
     #[inline(always)]
     pub(crate) fn end_counted_op(&mut self, frame: usize) -> bool {
-        self.draws.counted_ops != 0 && self.end_counted(frame)
+        self.draws.counted_ops != 0 && self.pop_counted_op(frame)
     }
 
     #[inline(never)]
-    fn end_counted(&mut self, frame: usize) -> bool {
+    fn pop_counted_op(&mut self, frame: usize) -> bool {
         while_busy!(self, {
             let found = self.draws.take_counted(frame);
             if found {

@@ -8,7 +8,7 @@ use super::Thread;
 impl Thread {
     /// Stores what the thread has used so far. `begun_ns` is its CPU time when attaching began.
     /// What attaching used is stored separately, because it does not belong to the program.
-    pub(crate) fn begin_usage(&mut self, begun_ns: u64) {
+    pub(crate) fn store_first_usage(&mut self, begun_ns: u64) {
         if let Some(usage) = Usage::of_thread(self.run.clock.begin()) {
             // SAFETY: a page is attached.
             unsafe { self.writer.set_begin(usage, usage.cpu_ns.wrapping_sub(begun_ns)) };
@@ -16,7 +16,7 @@ impl Thread {
     }
 
     /// Stores what the thread has used by the end of its page.
-    pub(crate) fn end_usage(&mut self) {
+    pub(crate) fn store_last_usage(&mut self) {
         if let Some(usage) = Usage::of_thread(self.run.clock.begin()) {
             // SAFETY: a page is attached.
             unsafe { self.writer.set_end(usage) };
