@@ -101,11 +101,6 @@ impl Rules {
         Self::parse(builtin::RULES).unwrap_or_default()
     }
 
-    /// The text of [`Rules::builtin`].
-    pub fn builtin_text() -> &'static str {
-        builtin::RULES
-    }
-
     /// Reads a table: a rule in each line. Empty lines and lines that begin with `#` are ignored.
     ///
     /// # Errors

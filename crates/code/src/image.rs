@@ -352,12 +352,6 @@ impl Image {
         });
     }
 
-    /// Adds functions, by address, for an image without symbols.
-    pub fn add_functions(&mut self, functions: impl IntoIterator<Item = Function>) {
-        self.functions.extend(functions);
-        self.order();
-    }
-
     /// The function that an address is in.
     pub fn function_at(&self, address: u64) -> Option<&Function> {
         let after = self.functions.partition_point(|f| f.start <= address);

@@ -18,8 +18,6 @@
 //! are in groups with counters in common are the same counter; what a member did not count is missing
 //! there, not 0.
 
-use std::path::{Path, PathBuf};
-
 use model::MAX_COUNTERS;
 use serde::{Deserialize, Serialize};
 
@@ -30,11 +28,6 @@ use crate::sparse;
 
 /// The directory of members in a profile.
 pub const MERGED_NAME: &str = "merged";
-
-/// Returns the directory of member `number`, from 1, of the profile in `dir`.
-pub fn member_dir(dir: &Path, number: usize) -> PathBuf {
-    dir.join(MERGED_NAME).join(number.to_string())
-}
 
 /// A member of a merged profile.
 #[derive(Clone, Debug, PartialEq)]
