@@ -31,7 +31,7 @@ use std::path::Path;
 use profile::activities::{ActivitiesWriter, Activity, NameId, RowId};
 use profile::safe_dir::Dir;
 use profile::writer::{CallsWriter, ExportKey, ProcessKey, ThreadKey};
-use profile::{Clock, LossCount, Manifest, Moment, Origin, Role, State, merge_losses};
+use profile::{Clock, LossCount, Manifest, Origin, Role, State, merge_losses};
 use serde_json::{Map, Value};
 
 use super::Imported;
@@ -45,7 +45,7 @@ use model::Loss;
 use more::{json, more};
 pub use origin::is_of_counterpoint;
 pub use recorded::Added;
-use recorded::Recorded;
+use recorded::{Recorded, moment};
 use spans::Spans;
 
 /// The ticks of the time 0 of a foreign trace, so that earlier times are ticks, too.
@@ -595,10 +595,4 @@ impl EventSink for OneTrace<'_> {
 /// A number for a name, or 0 for none. No trace has so many names that 32 bits are not enough.
 fn number(name: Option<NameId>) -> u64 {
     name.map_or(0, |name| u64::from(name.0) + 1)
-}
-
-fn moment(base: i64, ns: i64, epoch: i64) -> Moment {
-    let realtime_ns = u64::try_from(base.saturating_add(ns)).unwrap_or(0);
-    let ticks = epoch.saturating_add(ns).max(0).unsigned_abs();
-    Moment { ticks, monotonic_ns: ticks, realtime_ns, uncertainty_ticks: 0 }
 }

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 
 use profile::safe_dir::Dir;
 use profile::writer::CallsWriter;
-use profile::{Clock, LossCount, Manifest, PartId, Timeline, merge_losses};
+use profile::{Clock, LossCount, Manifest, Moment, PartId, Timeline, merge_losses};
 
 use super::{EPOCH_TICKS, Import, OneTrace};
 use crate::chrome::event::Event;
@@ -117,4 +117,11 @@ impl OneTrace<'_> {
     pub fn place_again(&mut self, id: i64, number: u32) {
         self.numbers.insert(id, number);
     }
+}
+
+/// A moment of the trace, for the profile's clock.
+pub(super) fn moment(base: i64, ns: i64, epoch: i64) -> Moment {
+    let realtime_ns = u64::try_from(base.saturating_add(ns)).unwrap_or(0);
+    let ticks = epoch.saturating_add(ns).max(0).unsigned_abs();
+    Moment { ticks, monotonic_ns: ticks, realtime_ns, uncertainty_ticks: 0 }
 }
