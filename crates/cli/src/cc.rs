@@ -28,6 +28,7 @@ use std::process::{Command, ExitCode};
 use self::arguments::{Line, Plan};
 use crate::compiler::{Language, end_if_interrupted, find, is_clang};
 use crate::failure::Failure;
+use crate::selection::Selection;
 use crate::terminal::say;
 
 /// Compile C with instrumented loops, in place of clang
@@ -87,9 +88,14 @@ fn compile(language: Language, mut words: Vec<OsString>) -> Result<ExitCode, Fai
         }
         None => find(language)?,
     };
+    let has_sources = Line::read(&words).is_ok_and(|line| line.has_sources());
+    if has_sources {
+        // A mistyped variable ends every step that compiles, also those that are not instrumented.
+        Selection::from_variable().map_err(|failure| failure.exit_code(1))?;
+    }
     if !is_clang(&compiler) {
         let name = compiler.display();
-        if Line::read(&words).is_ok_and(|line| line.has_sources()) {
+        if has_sources {
             say!("not instrumented: {name} is not clang, whose text of LLVM IR is instrumented");
         }
         return Err(become_compiler(&compiler, &words));

@@ -78,7 +78,12 @@ fn compile(rustc: &OsStr, words: &[OsString]) -> Result<ExitCode, Failure> {
         Failure::new(format!("start {}: {error}", rustc.to_string_lossy()))
     };
     let Ok(line) = Line::read(words) else { return Err(become_rustc()) };
-    match line.plan() {
+    let plan = line.plan();
+    if !matches!(plan, Plan::Nothing) {
+        // A mistyped variable ends every step that compiles, also those that are not instrumented.
+        Selection::from_variable().map_err(|failure| failure.exit_code(1))?;
+    }
+    match plan {
         Plan::Nothing => return Err(become_rustc()),
         Plan::Cannot(why) => {
             say!("not instrumented: crate {}: {why}", line.name());
@@ -94,7 +99,6 @@ fn compile(rustc: &OsStr, words: &[OsString]) -> Result<ExitCode, Failure> {
             return Err(become_rustc());
         }
     };
-    Selection::from_variable().map_err(|failure| failure.exit_code(1))?;
     let folder = Temporary::new()?;
     let text = folder.path().join("text.ll");
     let mut command = Command::new(rustc);
