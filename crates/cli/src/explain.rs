@@ -45,6 +45,9 @@ pub struct Args {
     /// op with the most time, and `counterpoint.cpt`.
     #[arg(value_names = ["OP", "PROFILE"], num_args = 0..=2, value_parser = input::profile())]
     words: Vec<PathBuf>,
+    /// The same as OP, written as for `stats`. The only word is the profile then.
+    #[arg(long, value_name = "GLOB")]
+    op: Option<String>,
     #[command(flatten)]
     ranks: RankArgs,
     /// Explain only the N ops with the most time of those that match; 0 for all.
@@ -97,22 +100,34 @@ struct View<'a> {
     raw: bool,
 }
 
-/// The op and the profile among the words.
-fn words(words: &[PathBuf]) -> (Option<&str>, PathBuf) {
+/// The op and the profile among the words, and the option.
+fn words<'a>(
+    words: &'a [PathBuf],
+    op: Option<&'a str>,
+) -> Result<(Option<&'a str>, PathBuf), Failure> {
     let default = || PathBuf::from("counterpoint.cpt");
-    match words {
-        [] => (None, default()),
-        [one] if one.is_dir() => (None, one.clone()),
-        [one] => (one.to_str(), default()),
-        [op, profile, ..] => (op.to_str(), profile.clone()),
-    }
+    Ok(match (words, op) {
+        ([], op) => (op, default()),
+        ([profile], Some(op)) => (Some(op), profile.clone()),
+        ([one], None) if one.is_dir() => (None, one.clone()),
+        ([one], None) => (one.to_str(), default()),
+        ([op, profile, ..], None) => (op.to_str(), profile.clone()),
+        ([op, _, ..], Some(_)) => {
+            let typed = visible(&op.to_string_lossy()).into_owned();
+            return Err(Failure::new(format!(
+                "explain: the op is given twice, as {typed} and --op"
+            ))
+            .hint("leave one of them out"));
+        }
+    })
 }
 
 /// Prints what goes with slow calls.
 pub fn main(args: Args) -> Result<ExitCode, Failure> {
-    let (glob, path) = words(&args.words);
+    let (glob, path) = words(&args.words, args.op.as_deref())?;
     let looks_like_path = |glob: &str| glob.contains('/') || Path::new(glob).extension().is_some();
-    if let Some(glob) = glob.filter(|glob| args.words.len() == 1 && looks_like_path(glob))
+    if let Some(glob) =
+        glob.filter(|glob| args.op.is_none() && args.words.len() == 1 && looks_like_path(glob))
         && !path.exists()
     {
         return Err(Failure::new(format!("open {}: there is no such profile", visible(glob)))
