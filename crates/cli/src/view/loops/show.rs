@@ -26,6 +26,7 @@ use crate::view::csv;
 use crate::view::head::command;
 use crate::view::losses;
 use crate::view::notes::words;
+use crate::view::units::plural;
 use crate::view::wrap::{PROSE_WIDTH, wrapped};
 
 /// This many loops that cannot be are named.
@@ -159,8 +160,17 @@ pub(super) fn text(
         return losses::print(out, losses, prose);
     }
     let mut marks = Marks::default();
+    let (mut left_modules, mut left_rows) = (0, 0);
     for (index, module) in shown.table.modules.iter().enumerate() {
         if shown.rows[index].is_empty() && shown.is_chosen {
+            continue;
+        }
+        let more = &shown.more;
+        let is_named = !more.of.is_empty() && module.nodes.iter().any(|n| more.wants(module, n));
+        // The rows with the most time are in other modules.
+        if shown.rows[index].is_empty() && shown.left_out[index] > 0 && !is_named {
+            left_modules += 1;
+            left_rows += shown.left_out[index];
             continue;
         }
         wrapped(out, "", &notes::first(module), prose)?;
@@ -177,6 +187,10 @@ pub(super) fn text(
             wrapped(out, "note: ", &note, prose)?;
         }
         writeln!(out)?;
+    }
+    if left_modules > 0 {
+        let (modules, rows) = (plural(left_modules, "module"), plural(left_rows as u128, "row"));
+        writeln!(out, "… and {modules} with {rows} (--top 0 shows all)\n")?;
     }
     for (mark, text) in notes::legend(marks) {
         wrapped(out, mark, text, prose)?;
