@@ -37,16 +37,18 @@ use inputs::Inputs;
 
 /// Compare runs: is B slower or faster than A, where, and how sure is that?
 ///
+/// A is the base, and B is what is new. In a series, A is the program after `--`, and B that of --against.
+///
 /// Record pairs of runs in random order with `run --repeat 10 --against 'PROGRAM B' -- PROGRAM A`, and
 /// give the directory of this series. Profiles that were recorded otherwise can be compared with
 /// --against, but then nothing is tested. Only differences between runs are judged, never between
 /// the calls of one run. docs/diff.md says how, and what the verdicts mean.
 #[derive(clap::Args)]
 pub struct Args {
-    /// A series of `run --repeat --against`; or profiles and series of A.
+    /// A series of `run --repeat --against`; or profiles and series of A, the base: what was there before.
     #[arg(required_unless_present = "history", value_name = "A", value_parser = input::profile())]
     a: Vec<PathBuf>,
-    /// Profiles and series of B.
+    /// Profiles and series of B, what is new and is compared with A: `diff OLD --against NEW`.
     #[arg(long, value_name = "B", num_args = 1.., value_parser = input::profile())]
     against: Vec<PathBuf>,
     /// Take the first profile of A and the first of B as a pair, and so on. Only if the runs of each

@@ -12,6 +12,9 @@ use profile::demangle::{Detail, demangle};
 use super::answer::{reading, relation, signed_time, verdict, word};
 use crate::view::table::{Column, Table, Value};
 
+/// The titles of the columns with the two sides: what was there before, and what is compared with it.
+pub const BASE: &str = "A (base)";
+pub const NEW: &str = "B (new)";
 /// The title of the column with the verdicts.
 pub const VERDICT: &str = "B is";
 /// The title of the column with what a row adds to a run.
@@ -92,8 +95,8 @@ pub fn table(diff: &Diff, names: &[String], of: &str) -> Table {
             compared.or_else(|| mean(row.sides[side]))
         }))
     };
-    columns.push(Column::new(3, "a_ns", "A", medians(0)));
-    columns.push(Column::new(3, "b_ns", "B", medians(1)));
+    columns.push(Column::new(3, "a_ns", BASE, medians(0)));
+    columns.push(Column::new(3, "b_ns", NEW, medians(1)));
     let verdicts = rows.iter().map(|row| in_words(diff, &row.compared, &row.verdict));
     columns.push(Column::new(1, "verdict", VERDICT, text(verdicts.collect())));
     let parts = rows.iter().map(|row| row.part.map(|part| Value::Text(signed_time(part.ns))));

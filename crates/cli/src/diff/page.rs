@@ -36,6 +36,7 @@ pub fn write(path: &Path, view: &View<'_>) -> Result<(), Failure> {
         answer: sentence(diff, view.names),
         runs: owned(head(view)),
         whole: whole(view),
+        sides: [columns::BASE, columns::NEW],
         verdicts: columns::VERDICT,
         adds: columns::IN_RUN,
         table: view.table.clone(),

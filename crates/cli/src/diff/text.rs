@@ -9,6 +9,7 @@ use profile::manifest::Manifest;
 
 use super::View;
 use super::answer::{reading, sentence, signed_time, trimmed};
+use super::columns::{BASE, NEW};
 use super::inputs::Run;
 use crate::terminal::visible;
 use crate::view::markdown::plain;
@@ -74,7 +75,7 @@ pub fn markdown(out: &mut impl Write, view: &View<'_>) -> io::Result<()> {
 
 pub fn head(view: &View<'_>) -> Vec<(&'static str, String)> {
     let mut lines = Vec::new();
-    for (label, runs) in ["A", "B"].into_iter().zip(&view.inputs.runs) {
+    for (label, runs) in [BASE, NEW].into_iter().zip(&view.inputs.runs) {
         lines.push((label, side(runs)));
     }
     let diff = view.diff;

@@ -27,6 +27,8 @@ pub struct Comparison {
     pub runs: Vec<(String, String)>,
     /// The whole, and the parts that its difference consists of.
     pub whole: Vec<Whole>,
+    /// The titles of the columns with the two sides.
+    pub sides: [&'static str; 2],
     /// The title of the column with the verdicts.
     pub verdicts: &'static str,
     /// The title of the column with what a row adds to a run.
@@ -171,8 +173,8 @@ fn table_of_whole(of: &Comparison) -> TableOut {
     let columns = vec![
         ColumnOut::new("of", "of a run", true),
         ColumnOut::new("verdict", of.verdicts, true),
-        ColumnOut::new("a_ns", "A", false),
-        ColumnOut::new("b_ns", "B", false),
+        ColumnOut::new("a_ns", of.sides[0], false),
+        ColumnOut::new("b_ns", of.sides[1], false),
         ColumnOut::new("in_run", of.adds, false),
     ];
     let rows = of.whole.iter().map(row).collect();
