@@ -165,11 +165,12 @@ def _make() -> Bridge:
         Path(str(torch.__file__)).resolve().parent,
     )
     shim = None
+    unfit = ""
     for prebuilt in (True, False):
         try:
             built = _build.shim(about, complain, prebuilt)
         except _build.NoShim as error:
-            raise NotConnected(f"PyTorch {version} is not connected: {error}") from None
+            raise NotConnected(f"PyTorch {version} is not connected: {error}{unfit}") from None
         try:
             shim = ctypes.CDLL(str(built.path), mode=os.RTLD_NOW | os.RTLD_LOCAL)
             break
@@ -178,6 +179,7 @@ def _make() -> Bridge:
             if not built.prebuilt:
                 why = f"load {built.path}: {error}"
                 raise NotConnected(f"PyTorch {version} is not connected: {why}") from None
+            unfit = f"; the one that came with the package does not fit this machine: {error}"
         finally:
             if built.temporary is not None:
                 shutil.rmtree(built.temporary, ignore_errors=True)

@@ -1,0 +1,99 @@
+"""A bridge that came with the package, in a process of PyTorch that has no compiler.
+
+The bridge that the other tests compile is packed as a release packs it, so nothing is compiled for these.
+"""
+
+import json
+import lzma
+import os
+import shutil
+import subprocess
+
+import places
+import pytest
+from conftest import QUICK
+
+# As `_load.py` describes the installed PyTorch.
+COMPILED = """
+import json, pathlib, sys, torch
+from counterpoint.torch import _build
+git, cxx11 = torch.version.git_version, torch._C._GLIBCXX_USE_CXX11_ABI
+about = _build.Torch(torch.__version__, git, bool(cxx11), pathlib.Path(torch.__file__).resolve().parent)
+print(json.dumps([_build.prebuilt_name(about), str(_build.shim(about, print).path)]))
+"""
+
+PROGRAM = """
+import torch
+x = torch.ones(4, 4)
+print(float((x @ x).sum()))
+"""
+
+
+def linked(source, target):
+    """As `shutil.copy2`, without a copy where that is possible: the programs of a build are large."""
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copy2(source, target)
+
+
+class Release:
+    """A `dist/` with a bridge in it."""
+
+    def __init__(self, torch, folder):
+        self.torch = torch
+        self.dist = folder / "dist"
+        self.cache = folder / "cache"
+        self.cache.mkdir(mode=0o700)
+        (folder / "bin").mkdir()
+        shutil.copytree(places.DIST, self.dist, copy_function=linked, symlinks=True)
+        name, compiled = torch.run(COMPILED, quick=True).found
+        with open(compiled, "rb") as file:
+            self.bridge = file.read()
+        place = self.dist / "lib/python/counterpoint/torch/_prebuilt"
+        place.mkdir(exist_ok=True)
+        self.packed = place / f"{name}.so.xz"
+        self.no_programs = folder / "bin"
+        self.script = folder / "program.py"
+        self.script.write_text(QUICK + PROGRAM)
+
+    def run(self, bridge, compiler):
+        """Runs the program, whose release has this bridge. Returns the names of the recorded ops, and what was said."""
+        self.packed.unlink(missing_ok=True)
+        self.packed.write_bytes(lzma.compress(bridge, preset=0))
+        program, profile = str(self.dist / "bin/counterpoint"), self.script.with_suffix(".cpt")
+        variables = {"PYTHONPATH": None, "COUNTERPOINT_DIST": self.dist, "XDG_CACHE_HOME": self.cache}
+        variables.update({} if compiler else {"PATH": self.no_programs, "CXX": None})
+        environment = self.torch.environment(**variables)
+        words = ["run", "-e", "page-faults:u", "-q", "-o", profile, "--", self.torch.python, self.script]
+        done = subprocess.run([program, *words], capture_output=True, text=True, env=environment, timeout=300)
+        assert (done.returncode, done.stdout) == (0, "64.0\n"), done.stderr
+        shown = subprocess.run([program, "ops", profile, "--json"], capture_output=True, text=True)
+        ops = json.loads(shown.stdout)["ops"] if shown.returncode == 0 else []
+        return {op["name"] for op in ops}, done.stderr
+
+
+@pytest.fixture
+def release(any_torch, tmp_path):
+    if any_torch.compiler is None:
+        pytest.skip("there is no C++ compiler")
+    return Release(any_torch, tmp_path)
+
+
+def test_without_a_compiler(release):
+    names, said = release.run(release.bridge, compiler=False)
+    assert {"aten::matmul", "aten::mm", "aten::sum"} <= names
+    assert said == ""
+    assert [path.name.startswith("prebuilt-") for path in release.cache.rglob("*.so")] == [True]
+
+
+def test_where_the_libraries_are_too_old(release):
+    """The bridge asks for a version of libstdc++ that nobody has."""
+    assert b"GLIBCXX_3.4" in release.bridge
+    too_new = release.bridge.replace(b"GLIBCXX_3.4", b"GLIBCXX_9.4")
+    names, said = release.run(too_new, compiler=False)
+    assert names == set()
+    assert "no C++ compiler was found" in said and "GLIBCXX_9.4" in said and len(said.splitlines()) == 1
+    names, said = release.run(too_new, compiler=True)
+    assert {"aten::matmul", "aten::mm", "aten::sum"} <= names
+    assert "compiling the bridge to PyTorch" in said and len(said.splitlines()) == 1
