@@ -16,6 +16,7 @@ use super::{Args, Out, output};
 use crate::failure::Failure;
 use crate::matching;
 use crate::metrics;
+use crate::output::Format;
 use crate::page::Roofline;
 use crate::roofs::{self, Document as Measured};
 use crate::view::head::ProfileHead;
@@ -144,7 +145,7 @@ pub fn whole(
     if rows.is_empty() {
         return Ok(None);
     }
-    let mut table = columns(&rows, &[]);
+    let mut table = columns(&rows, &[], false);
     table.sort("total")?;
     let explained = EXPLAINED.iter().filter(|(name, ..)| roofs.is_some() || !is_of_roofs(name));
     let mut explained: Vec<String> =
@@ -173,7 +174,7 @@ pub fn main(args: &Args, profile: &Profile, before: &Before) -> Result<ExitCode,
             return Ok(ExitCode::from(1));
         }
     }
-    let mut table = columns(&rows, &metrics);
+    let mut table = columns(&rows, &metrics, args.format == Format::Table);
     let sort = args.sort.as_deref().unwrap_or("total");
     table.sort(sort)?;
     table.keep_first(args.top());
@@ -187,8 +188,10 @@ pub fn main(args: &Args, profile: &Profile, before: &Before) -> Result<ExitCode,
         rows: table.order.iter().map(|row| row_out(&rows[*row], &metrics)).collect(),
         losses: losses_out(&profile.all_losses()),
     };
+    let has_dispatches = rows.iter().any(|row| row.dispatches.is_some());
     let text = |out: &mut Out, width: Option<usize>| {
-        text(out, width, profile, &table, measured.is_none().then(|| before.no_roofs()))
+        let no_roofs = measured.is_none().then(|| before.no_roofs());
+        text(out, width, profile, &table, no_roofs, has_dispatches)
     };
     output(args, &table, text, document)
 }
@@ -224,7 +227,9 @@ fn row_out<'a>(row: &'a Placed, metrics: &'a [Bound]) -> RowOut<'a> {
 }
 
 /// The table that text and CSV print.
-fn columns(rows: &[Placed], metrics: &[Bound]) -> Table {
+///
+/// What only people are told is in words (`people`): a roof that is far above an op does not hold it down.
+fn columns(rows: &[Placed], metrics: &[Bound], people: bool) -> Table {
     let column = |rank, name: &str, title: &str, cell: &dyn Fn(&Placed) -> Option<Value>| {
         Column::new(rank, name, title, rows.iter().map(cell).collect())
     };
@@ -246,7 +251,10 @@ fn columns(rows: &[Placed], metrics: &[Bound]) -> Table {
         column(3, "flop_per_byte", "FLOP/byte", &|row| row.intensity().map(Value::Number)),
         column(1, "roof", "of roof", &|row| row.roof.map(|roof| Value::Part(roof.part))),
         column(1, "bound", "bound", &|row| {
-            row.roof.map(|roof| Value::Text(roof.holds.name().to_owned()))
+            row.roof.map(|roof| {
+                let is_far = people && roof.part < NEAR;
+                Value::Text(if is_far { FAR } else { roof.holds.name() }.to_owned())
+            })
         }),
         column(4, "level", "level", &|row| {
             row.roof.map(|roof| Value::Text(level_name(roof.level)))
@@ -263,8 +271,13 @@ fn columns(rows: &[Placed], metrics: &[Bound]) -> Table {
     Table::new(columns, (0..rows.len()).collect())
 }
 
+/// From this part of a roof on, it is said to be what holds an op down.
+const NEAR: f64 = 0.25;
+/// What is said below that.
+const FAR: &str = "far below both";
+
 /// Columns, and what they mean.
-const EXPLAINED: [(&str, &str, &str); 4] = [
+const EXPLAINED: [(&str, &str, &str); 5] = [
     ("threads", "threads: ", "that worked on a call; the roof is that of as many cores"),
     ("flop_per_byte", "FLOP/byte: ", "of the bytes that the call has to read and write at least"),
     (
@@ -272,12 +285,17 @@ const EXPLAINED: [(&str, &str, &str); 4] = [
         "of roof: ",
         "the least time that this machine needs for this work / the time it took",
     ),
+    (
+        "bound",
+        "bound: ",
+        "the lower one of the two roofs, from 25 % of it on; further below, something else holds the op back",
+    ),
     ("level", "level: ", "the nearest cache with room for the bytes of a call, or memory"),
 ];
 
 /// Whether a column is empty without roofs.
 fn is_of_roofs(column: &str) -> bool {
-    matches!(column, "roof" | "level")
+    matches!(column, "roof" | "bound" | "level")
 }
 
 fn text(
@@ -286,6 +304,7 @@ fn text(
     profile: &Profile,
     rows: &Table,
     no_roofs: Option<&str>,
+    has_dispatches: bool,
 ) -> io::Result<()> {
     let prose = width.unwrap_or(PROSE_WIDTH);
     let left_out = table(out, rows, width)?;
@@ -294,6 +313,10 @@ fn text(
         .filter(|(name, ..)| !left_out.contains(name) && (no_roofs.is_none() || !is_of_roofs(name)))
     {
         wrapped(out, label, text, prose)?;
+    }
+    if has_dispatches {
+        let text = "of dispatches; `report` counts the calls of their workgroups";
+        wrapped(out, "calls: ", text, prose)?;
     }
     if let Some(why) = no_roofs {
         wrapped(out, "note: ", why, prose)?;

@@ -74,6 +74,11 @@ pub fn print(out: &mut impl Write, report: &Report<'_>, width: Option<usize>) ->
             wrapped(out, "calls: ", text, width)?;
             writeln!(out)?;
         }
+        if overview.summary.nested && !overview.profile.manifest.counters.is_empty() {
+            let text = "as total, with what is inside (`ops` has them without the ops inside)";
+            wrapped(out, "counters: ", text, width)?;
+            writeln!(out)?;
+        }
         if let Some(text) = source::shared(&report.table) {
             wrapped(out, "source: ", &text, width)?;
             writeln!(out)?;

@@ -39,12 +39,18 @@ pub fn print(out: &mut impl Write, view: &View<'_>, width: Option<usize>) -> io:
         }
         return losses::print(out, &view.losses, prose);
     }
-    wrapped(out, "runs      ", &runs(view), prose)?;
+    let label = if table.runs == 0 { "ops       " } else { "runs      " };
+    wrapped(out, label, &runs(view), prose)?;
     if let Some(text) = price::warning(profile, &table.costs) {
         wrapped(out, "cost      ", &text, prose)?;
     }
     writeln!(out)?;
     ops(out, view, tables)?;
+    if !profile.manifest.counters.is_empty() && has_inside(view) {
+        let text = "as self, without the ops inside (`report` has them with what is inside)";
+        wrapped(out, "counters: ", text, prose)?;
+        writeln!(out)?;
+    }
     let mut regions = columns::regions(view);
     view.chosen.keep_matching(&mut regions);
     regions.keep_first(top(view.chosen.top, Format::Table));
@@ -88,6 +94,11 @@ fn arranged(view: &View<'_>, readers: columns::Readers) -> Table {
     table
 }
 
+/// Whether ops are inside of others, so that own values and whole ones differ.
+fn has_inside(view: &View<'_>) -> bool {
+    view.table.rows.iter().any(|row| row.total.value > row.own.value)
+}
+
 fn ns(view: &View<'_>, ticks: f64) -> f64 {
     ticks.max(0.0) * view.profile.timeline.ns_per_tick()
 }
@@ -95,11 +106,12 @@ fn ns(view: &View<'_>, ticks: f64) -> f64 {
 /// How many runs and op calls there are, and their time.
 fn runs(view: &View<'_>) -> String {
     let table = view.table;
-    let ops = plural(table.ops.into(), "op call");
     if table.runs == 0 {
         let together = time(ns(view, view.table.outside.value));
-        return format!("none; {ops}, {together} in total (percentages are of this)");
+        let calls = plural(table.ops.into(), "call");
+        return format!("{calls}, {together} in total, of which the shares are");
     }
+    let ops = plural(table.ops.into(), "op call");
     let failed = match table.failed {
         0 => String::new(),
         n => {

@@ -69,7 +69,12 @@ const UNKNOWN: &str = "not calibrated, so what recording cost is unknown";
 
 fn in_short(totals: &Price) -> String {
     let share = match (totals.of_program, totals.cpu_ns) {
-        (Some(more), _) => format!(", {} more", percent(more.value)),
+        // What the program used without the recorder, which the share is of.
+        (Some(more), _) if more.value > 0.0 => {
+            let alone = time(totals.total.value / more.value);
+            format!(", {} more than the {alone} of the program", percent(more.value))
+        }
+        (Some(_), _) => String::new(),
         (None, Some(_)) => ", nearly all of it".to_owned(),
         (None, None) => String::new(),
     };
