@@ -8,7 +8,7 @@ use profile::manifest::Origin;
 use crate::failure::Failure;
 use crate::inherited::prepare_process;
 use crate::prepare::{Recording, prepare};
-use crate::terminal::say;
+use crate::terminal::note;
 use crate::terminal::{Kind, stdout};
 
 /// Prepare a profile and print the variables that record into it
@@ -37,7 +37,7 @@ pub fn main(mut args: Args) -> Result<ExitCode, Failure> {
         prepared.discard(); // Its path was never printed.
         return Err(e.into());
     }
-    say!(
+    note!(
         "{} is ready; run the program with these variables, then use \
          `counterpoint report {}`",
         args.recording.output().display(),

@@ -28,7 +28,7 @@ use crate::failure::Failure;
 use crate::input;
 use crate::matching;
 use crate::metrics::{MetricArgs, Offer, of_profile};
-use crate::terminal::{Kind, say};
+use crate::terminal::{Kind, progress, say};
 use crate::view::head::ProfileHead;
 use crate::view::loops::Loops;
 use crate::view::losses;
@@ -164,11 +164,13 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
     let metrics = of_profile(&args.metrics, &profile, Offer::Nothing)?;
     let name = |e: io::Error| Failure::writing(path, e);
     let mut file = WholeFile::create(path, args.format().kind()).map_err(name)?;
+    let writing = progress::writing(path);
     let mut out = BufWriter::with_capacity(1 << 16, &mut file);
     let (lost, rows) = write(&mut out, &profile, &args, metrics).map_err(name)?;
     out.flush().map_err(name)?;
     drop(out);
     file.finish().map_err(name)?;
+    drop(writing);
     losses::say(&lost);
     match (&args.filter, args.what) {
         (Some(glob), What::Calls) if rows == 0 && profile.calls() > 0 => {
@@ -221,7 +223,12 @@ fn write(
                 profile.batches(choose).with_metrics(metrics).with_corrections(corrections);
             let schema = batches.schema();
             let metrics = Some(described);
-            let mut counted = batches.by_ref().inspect(|batch| written += rows_of(batch));
+            let doing = (filter.is_none())
+                .then(|| progress::step_of("writing calls", profile.calls(), "calls"));
+            let mut counted = batches.by_ref().inspect(|batch| {
+                written += rows_of(batch);
+                doing.iter().for_each(|doing| doing.done(rows_of(batch)));
+            });
             let compensation = match args.format() {
                 ExportFormat::Csv => None,
                 _ => Some(serde_json::to_string(&compensation::out(profile))?),

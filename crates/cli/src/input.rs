@@ -13,6 +13,7 @@ use std::sync::Arc;
 use clap::builder::{PathBufValueParser, TypedValueParser};
 
 use crate::failure::Failure;
+use crate::terminal::progress;
 
 /// How messages name `-`.
 const STANDARD_INPUT: &str = "standard input";
@@ -56,6 +57,11 @@ impl Input {
         &self.name
     }
 
+    /// How many bytes there are.
+    pub fn bytes(&self) -> u64 {
+        self.file.metadata().map_or(0, |found| found.len().saturating_sub(self.from))
+    }
+
     /// Returns a reader from the beginning.
     pub fn read(&self) -> Reading {
         Reading { file: self.file.clone(), at: self.from }
@@ -66,6 +72,7 @@ impl Read for Reading {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let read = self.file.read_at(buffer, self.at)?;
         self.at += read as u64;
+        progress::read(read as u64);
         Ok(read)
     }
 }

@@ -100,6 +100,12 @@ struct Manners {
     /// Print to the terminal directly, and not through the pager that COUNTERPOINT_PAGER or PAGER names
     #[arg(long, global = true)]
     no_pager: bool,
+    /// Print only what was asked for, and what went wrong: no progress, and no line about what was made
+    #[arg(short, long, global = true, conflicts_with = "verbose")]
+    quiet: bool,
+    /// Print also what is usually left out: details below tables, and each step with the time that it took
+    #[arg(short, long, global = true)]
+    verbose: bool,
 }
 
 #[derive(Subcommand)]
@@ -154,18 +160,26 @@ pub fn main(build: Option<&str>) -> ExitCode {
         Ok(cli) => cli,
         Err(error) => return usage(error),
     };
-    let needs_config = cli.command.is_view() && !matches!(cli.command, Command::Doctor(_));
-    if needs_config && let Err(failure) = config::load() {
-        return failure.report();
+    // `doctor` reports what is wrong with the files itself, and `help agents` has no default.
+    let has_defaults = !matches!(cli.command, Command::Doctor(_) | Command::Agents(_));
+    if cli.command.is_view()
+        && has_defaults
+        && let Err(failure) = config::load()
+    {
+        // Of the files, a view takes how it looks. That is no reason not to show what was asked for.
+        terminal::say!("{}; the file is left out", failure.messages().join("; "));
     }
     terminal::choose_colour(match (cli.manners.color, config::text(config::Key::Color)) {
         (terminal::When::Auto, Some("always")) => terminal::When::Always,
         (terminal::When::Auto, Some("never")) => terminal::When::Never,
         (when, _) => when,
     });
+    terminal::choose_words(cli.manners.quiet, cli.manners.verbose);
     // Before the command gives up the right to start programs.
     let pager = (cli.command.is_view() && !cli.manners.no_pager).then(pager::begin).flatten();
-    let code = ended(run_command(cli.command));
+    let outcome = run_command(cli.command);
+    terminal::progress::end_phase();
+    let code = ended(outcome);
     match pager {
         Some(pager) => pager.end(code),
         None => code,

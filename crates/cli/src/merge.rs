@@ -29,7 +29,7 @@ use crate::failure::Failure;
 use crate::input;
 use crate::prepare::{Turn, make_way};
 use crate::stage::Stage;
-use crate::terminal::{Kind, say, stdout, visible};
+use crate::terminal::{Kind, note, progress, say, stdout, visible};
 use crate::view::head::places;
 use crate::view::open::explain;
 use crate::view::rights::{Needs, confine};
@@ -103,7 +103,7 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
     for line in done.lines {
         writeln!(out, "{}", visible(&line))?;
     }
-    say!("{} in {}", done.contents, args.output.display());
+    note!("{} in {}", done.contents, args.output.display());
     Ok(ExitCode::SUCCESS)
 }
 
@@ -123,14 +123,18 @@ struct Found {
 
 /// Copies the profiles into `stage`, and makes that a profile.
 fn merge(inputs: &[(&Path, Dir)], stage: &Path) -> Result<Done, Failure> {
+    progress::phase(progress::step("reading the profiles"));
     let found = find(inputs)?;
     let manifest = manifest(&found)?;
     let root = Dir::open(stage).map_err(Failure::new)?;
     let all = root.make_dir(MERGED_NAME).map_err(Failure::new)?;
+    let copying = progress::step_of("copying", found.len() as u64, "profiles");
     for (number, one) in (1..).zip(&found) {
         let place = all.make_dir(&number.to_string()).map_err(Failure::new)?;
         copy(&one.root, &place).map_err(Failure::new)?;
+        copying.done(1);
     }
+    drop(copying);
     manifest.write_in(&root).map_err(Failure::new)?;
     // What was copied is read once more, as it will be read.
     let merged = Profile::open_at(&root).map_err(Failure::new)?;

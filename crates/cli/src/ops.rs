@@ -10,6 +10,7 @@ use clap::ValueEnum;
 use crate::failure::Failure;
 use crate::input;
 use crate::output::Format;
+use crate::terminal::is_verbose;
 use crate::view::open::open;
 use crate::view::ops::{self, Chosen};
 use crate::view::ranks::RankArgs;
@@ -43,10 +44,6 @@ pub struct Args {
     /// for people, and all in other formats. JSON has the calls of the rows that are shown.
     #[arg(long, value_name = "N")]
     top: Option<usize>,
-    /// Also show the program's command line, what is worth a note but changes no number, and all regions
-    /// whose tasks waited for one another.
-    #[arg(short, long)]
-    verbose: bool,
     /// Only the virtual machine with this name; PyTorch is `torch`.
     #[arg(long, value_name = "NAME")]
     vm: Option<String>,
@@ -90,7 +87,7 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
         filter: args.filter.as_deref(),
         sort: args.sort.as_deref(),
         top: args.top,
-        verbose: args.verbose,
+        verbose: is_verbose(),
         trees: OpFilter { machine: args.vm, since: args.since, until: args.until },
         all: args.all,
         by_rank: args.by == OpBy::Rank,

@@ -28,7 +28,7 @@ use std::path::Path;
 use analysis::Key;
 
 use crate::failure::Failure;
-use crate::terminal::Kind;
+use crate::terminal::{Kind, progress};
 use crate::view::head;
 use crate::view::held_back;
 use crate::view::loops::Loops;
@@ -114,6 +114,7 @@ impl Group {
 /// # Errors
 /// The profile cannot be read, or the file cannot be written.
 pub fn write(path: &Path, wanted: &Wanted<'_>) -> Result<(), Failure> {
+    let _making = progress::step("making the page");
     write_to(path, &make(wanted)?)
 }
 

@@ -10,7 +10,7 @@ use profile::{Manifest, Origin, ProcessId, pools};
 use crate::failure::Failure;
 use crate::input;
 use crate::plugin_events::convert_and_say;
-use crate::terminal::say;
+use crate::terminal::{note, progress};
 use crate::view::open;
 use crate::view::rights::{Change, Needs, confine};
 use crate::view::units::plural;
@@ -63,10 +63,11 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
         true => Closing::Now,
         false => Closing::WhenOver,
     };
+    progress::phase(progress::step(format!("recovering {}", dir.display())));
     let collected = collect(dir, closing).map_err(|e| open::explain(dir, e))?;
     convert_and_say(dir);
     let (code, done) = outcome(&manifest, &collected);
-    say!("{}: {done}; {}", dir.display(), open::in_one_line(dir, dir));
+    note!("{}: {done}; {}", dir.display(), open::in_one_line(dir, dir));
     Ok(ExitCode::from(code))
 }
 

@@ -30,7 +30,7 @@ use crate::input;
 use crate::matching;
 use crate::metrics::{MetricArgs, Offer, of_profile};
 use crate::output::{Format, milliseconds};
-use crate::terminal::{Screen, known_width, say, stdout};
+use crate::terminal::{Screen, is_verbose, known_width, say, stdout};
 use crate::view;
 use crate::view::columns;
 use crate::view::csv;
@@ -107,7 +107,7 @@ pub struct Args {
     width: Option<usize>,
     /// Write a page for browsers to this file, with this report and much more to look at, instead of
     /// printing: one file that needs no network. `-` is standard output.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["format", "by", "tree", "sort", "filter", "kind", "device", "stream", "skip_ms", "metric", "metrics_file", "width", "top", "verbose"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["format", "by", "tree", "sort", "filter", "kind", "device", "stream", "skip_ms", "metric", "metrics_file", "width", "top"])]
     html: Option<PathBuf>,
     /// With --html, open the files that the profile names to show the code of loops, as `loops report
     /// --asm --source` does. Without this option, the page has the code that the profile itself contains.
@@ -124,10 +124,6 @@ pub struct Args {
     /// The default is 30 in a table for people, and all in other formats.
     #[arg(long, value_name = "N")]
     top: Option<usize>,
-    /// Also show what was recorded, on which machine and when, the parts of the price, and what is
-    /// worth a note but changes no number.
-    #[arg(short, long)]
-    verbose: bool,
 }
 
 impl Args {
@@ -270,7 +266,7 @@ fn loops(args: &Args, profile: &Profile, recorded: &Recorded) -> Result<ExitCode
         sort: args.sort.as_deref(),
         top: args.top,
         width: args.width,
-        verbose: args.verbose,
+        verbose: is_verbose(),
         threads: false,
         all: false,
         table: &[],
@@ -290,7 +286,7 @@ fn ops(args: &Args, profile: &Profile) -> Result<ExitCode, Failure> {
         filter: args.filter.as_deref(),
         sort: args.sort.as_deref(),
         top: args.top,
-        verbose: args.verbose,
+        verbose: is_verbose(),
         trees: OpFilter::default(),
         all: false,
         by_rank: false,
@@ -402,7 +398,7 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
         page::write(path, &overview, table, sort, &recorded, &files, before)?;
         return Ok(ExitCode::SUCCESS);
     }
-    let report = Report { overview, table, sort, loops: &loops, verbose: args.verbose };
+    let report = Report { overview, table, sort, loops: &loops, verbose: is_verbose() };
     let mut out = BufWriter::new(stdout(args.format.into()));
     match args.format {
         Format::Table => text::print(&mut out, &report, args.width.or_else(known_width))?,

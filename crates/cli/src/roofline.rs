@@ -10,7 +10,7 @@ use machine::roofs::{Cpus, measure};
 
 use crate::failure::Failure;
 use crate::roofs::{ComputeOut, Document, MemoryOut, RateOut, keep, kept};
-use crate::terminal::{self, known_width, say, stdout, visible};
+use crate::terminal::{self, known_width, note, progress, say, stdout, visible};
 use crate::view::layout::{Kind, Names, Shown, layout};
 use crate::view::units::{bytes, moment, number, plural};
 use crate::view::wrap::{PROSE_WIDTH, wrapped};
@@ -55,8 +55,10 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
         Some(document) => document,
         None => {
             let cores = plural(cpus.cores.len() as u128, "core");
-            say!("measuring {cores} for about {} s", args.seconds);
+            note!("measuring {cores} for about {} s", args.seconds);
+            let measuring = progress::step("measuring");
             let roofs = measure(&machine, &cpus, Duration::from_secs(args.seconds));
+            drop(measuring);
             let roofs = roofs.map_err(|error| Failure::new(format!("roofline: {error}")))?;
             let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
             let document = Document::of(&cpus, &roofs, now.map_or(0, |now| now.as_nanos() as u64));

@@ -33,7 +33,7 @@ use crate::failure::Failure;
 use crate::inherited::{Inherited, prepare_process};
 use crate::plugin_events::convert_and_say;
 use crate::prepare::{Beside, PRELOAD_VARIABLE, Prepared, Recording, choose, make, place};
-use crate::terminal::say;
+use crate::terminal::{self, is_quiet, say};
 use crate::view::open::{in_one_line, is_empty, nothing};
 use crate::whole::{Written, written};
 use crate::whole_program;
@@ -108,6 +108,9 @@ fn page_file(name: &str) -> Result<PathBuf, String> {
 pub fn main<const WHOLE: bool>(mut args: Args) -> Result<ExitCode, Failure> {
     if !WHOLE && (args.passes.is_some() || args.repeat.repeat.is_some() || args.live) {
         return Err(whole_program::become_it());
+    }
+    if args.quiet {
+        terminal::choose_words(true, false);
     }
     args.recording.configure()?;
     let program = find(Path::new(&args.command[0]))?;
@@ -455,7 +458,7 @@ fn say<const WHOLE: bool>(closed: profile::Result<Collected>, directory: &Path, 
                 n => format!("; {n} of its processes are still running and recording"),
             };
             // Whoever wants no such line wants the profile all the same, and to know what went wrong.
-            if !args.quiet || running > 0 {
+            if !is_quiet() || running > 0 {
                 say!("{}: {summary}{still}", output.display());
             }
             write_page::<WHOLE>(args, "report", directory);
@@ -472,7 +475,7 @@ fn write_page<const WHOLE: bool>(args: &Args, command: &str, of: &Path) {
     let name = page.display();
     let start = whole_program::page::<WHOLE>(command, of, page, named);
     match start.map(|mut start| attend(&mut start)) {
-        Ok(Ok(status)) if status.success() && args.quiet => {}
+        Ok(Ok(status)) if status.success() && is_quiet() => {}
         Ok(Ok(status)) if status.success() => say!("{name}: a page for browsers"),
         // It has said why.
         Ok(Ok(status)) if status.code().is_some() => {}

@@ -18,6 +18,7 @@
 //! because only there can a line break in a name be told from one of our own.
 
 mod hidden;
+pub mod progress;
 
 use std::fmt::Arguments;
 use std::io::{self, IsTerminal, Write};
@@ -32,12 +33,23 @@ macro_rules! say {
 }
 pub(crate) use say;
 
+/// Prints one line on stderr that says what was made or found, and that nobody needs who wants to see only
+/// what went wrong: `--quiet` leaves it out.
+macro_rules! note {
+    ($($words:tt)*) => {
+        if !$crate::terminal::is_quiet() {
+            $crate::terminal::say_line(format_args!($($words)*));
+        }
+    };
+}
+pub(crate) use note;
+
 /// Implements `say!`. An error is ignored: if stderr cannot be written, there is no way to report
 /// it.
 pub fn say_line(words: Arguments<'_>) {
     let words = words.to_string();
     let line = format!("counterpoint: {}\n", visible(&words));
-    let _ = io::stderr().write_all(line.as_bytes());
+    progress::write_in_place(line.as_bytes());
 }
 
 /// Prints several lines on stderr, without a prefix.
@@ -46,7 +58,7 @@ pub fn say_lines(text: &str) {
     if lines.is_empty() {
         lines.push('\n');
     }
-    let _ = io::stderr().write_all(lines.as_bytes());
+    progress::write_in_place(lines.as_bytes());
 }
 
 /// When to use colours.
@@ -66,6 +78,26 @@ static PAGED: AtomicUsize = AtomicUsize::new(0);
 
 /// Whether anything was written.
 static BEGUN: AtomicBool = AtomicBool::new(false);
+
+/// Whether `--quiet` and `--verbose` were given.
+static IS_QUIET: AtomicBool = AtomicBool::new(false);
+static IS_VERBOSE: AtomicBool = AtomicBool::new(false);
+
+/// Chooses how much is said, for the whole process: what the options `--quiet` and `--verbose` ask for.
+pub fn choose_words(quiet: bool, verbose: bool) {
+    IS_QUIET.store(quiet, Ordering::Relaxed);
+    IS_VERBOSE.store(verbose, Ordering::Relaxed);
+}
+
+/// Whether only what was asked for is printed, and what went wrong.
+pub fn is_quiet() -> bool {
+    IS_QUIET.load(Ordering::Relaxed)
+}
+
+/// Whether what is usually left out is printed as well.
+pub fn is_verbose() -> bool {
+    IS_VERBOSE.load(Ordering::Relaxed)
+}
 
 /// Chooses when colours are used, for the whole process.
 pub fn choose_colour(when: When) {
@@ -172,6 +204,8 @@ enum Rule {
 pub struct Screen<W: Write> {
     out: W,
     rule: Rule,
+    /// Whether `out` is a terminal.
+    terminal: bool,
     /// Whether we are inside the quotes of a cell.
     quoted: bool,
     /// The bytes of a character, or of a line ending, that is not complete yet.
@@ -193,7 +227,7 @@ impl<W: Write> Screen<W> {
             Kind::Json if terminal => Rule::Escape,
             _ => Rule::Pass,
         };
-        Self { out, rule, quoted: false, rest: Vec::new() }
+        Self { out, rule, terminal, quoted: false, rest: Vec::new() }
     }
 
     /// The underlying writer.
@@ -229,6 +263,9 @@ impl<W: Write> Screen<W> {
 impl<W: Write> Write for Screen<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         BEGUN.store(true, Ordering::Relaxed);
+        if self.terminal {
+            progress::end();
+        }
         let cells = self.rule == Rule::Cells;
         let plain = |b: &u8| matches!(b, b' '..=b'~' | b'\n') && !cells;
         if self.rule == Rule::Pass || (self.rest.is_empty() && bytes.iter().all(plain)) {

@@ -33,7 +33,7 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt
 use std::path::{Path, PathBuf};
 
 use crate::ending;
-use crate::terminal::{Kind, Screen};
+use crate::terminal::{Kind, Screen, progress};
 
 /// The number of links that the kernel follows (`MAXSYMLINKS`).
 const MOST_LINKS: usize = 40;
@@ -114,7 +114,9 @@ impl WholeFile {
 
 impl Write for WholeFile {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.out.write(bytes)
+        let written = self.out.write(bytes)?;
+        progress::wrote(written as u64);
+        Ok(written)
     }
 
     fn flush(&mut self) -> io::Result<()> {

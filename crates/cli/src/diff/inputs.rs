@@ -13,6 +13,7 @@ use super::Args;
 use crate::failure::Failure;
 use crate::metrics::{Offer, of_profile};
 use crate::plugin_events::show;
+use crate::terminal::progress;
 use crate::view::open::explain;
 use crate::view::rights::{Needs, confine};
 
@@ -73,8 +74,9 @@ impl Inputs {
 
     /// Reads the runs, one after the other.
     pub fn read(&self, args: &Args) -> Result<[Vec<Recorded>; 2], Failure> {
-        let read = |run: &Run| run.read(args);
         let [a, b] = &self.runs;
+        let reading = progress::step_of("reading", (a.len() + b.len()) as u64, "runs");
+        let read = |run: &Run| run.read(args).inspect(|_| reading.done(1));
         Ok([
             a.iter().map(read).collect::<Result<_, _>>()?,
             b.iter().map(read).collect::<Result<_, _>>()?,

@@ -13,7 +13,7 @@ use record::job::Job;
 use super::Args;
 use crate::failure::Failure;
 use crate::plugin_events::show;
-use crate::terminal::{Kind, stdout};
+use crate::terminal::{Kind, progress, stdout};
 use crate::view::open::{explain, open};
 use crate::view::ranks::ORIGIN;
 use crate::view::rights::Needs;
@@ -91,6 +91,7 @@ fn add(args: &Args, dir: &Path) -> Result<ExitCode, Failure> {
         }
     };
     let mut out = stdout(Kind::People);
+    let adding = progress::step_of("adding to the dataset", ranks.len() as u64, "ranks");
     for (rank, of_rank) in &ranks {
         let one = of_rank.as_ref().unwrap_or(&first);
         let part = part_of(one);
@@ -109,6 +110,7 @@ fn add(args: &Args, dir: &Path) -> Result<ExitCode, Failure> {
             Exported::New => "added",
             Exported::AlreadyThere => "is already there",
         };
+        adding.done(1);
         let run = crate::terminal::visible(&options.run).into_owned();
         writeln!(out, "{}: rank {rank} of run {run} {done}", dir.display())?;
     }

@@ -22,7 +22,7 @@ use trace::stacks::{self as formats, StackFrame, StackNode, StackUnit};
 use super::clock::ExportClock;
 use super::{Args, ExportFormat, What};
 use crate::failure::Failure;
-use crate::terminal::visible;
+use crate::terminal::{progress, visible};
 use crate::view::labels::{labels, op_of, process_label, thread_label};
 use crate::view::loops::{Loops, readable_name};
 use crate::view::losses;
@@ -78,6 +78,7 @@ pub fn main(args: &Args, format: Format) -> Result<ExitCode, Failure> {
     let stacks = named(&profile, &loops, &found, format);
     let failed = |e: io::Error| Failure::writing(path, e);
     let mut file = WholeFile::create(path, args.format().kind()).map_err(failed)?;
+    let writing = progress::writing(path);
     let mut out = io::BufWriter::with_capacity(1 << 16, &mut file);
     match format {
         Format::Pprof => formats::pprof::write(&mut out, &stacks),
@@ -88,6 +89,7 @@ pub fn main(args: &Args, format: Format) -> Result<ExitCode, Failure> {
     .map_err(failed)?;
     drop(out);
     file.finish().map_err(failed)?;
+    drop(writing);
     losses::say(&profile.all_losses());
     Ok(ExitCode::SUCCESS)
 }

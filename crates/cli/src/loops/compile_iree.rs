@@ -26,7 +26,7 @@ use super::instrument::{beside, same_file, write};
 use crate::failure::Failure;
 use crate::input::is_standard;
 use crate::selection::{Selection, summary};
-use crate::terminal::say;
+use crate::terminal::note;
 
 /// Compile a model for IREE with instrumented loops.
 ///
@@ -93,7 +93,7 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
     write(&output, &module)?;
     let mut skipped: Vec<_> = done.tables.into_iter().flat_map(|table| table.skipped).collect();
     skipped.extend(done.skipped);
-    say!("{}", summary(done.counts, &skipped, &output, args.selection.mode));
+    note!("{}", summary(done.counts, &skipped, &output, args.selection.mode));
     Ok(ExitCode::SUCCESS)
 }
 

@@ -12,7 +12,7 @@ use ir::schedule::Schedule;
 use crate::failure::Failure;
 use crate::input::{Input, is_standard};
 use crate::selection::{Selection, summary};
-use crate::terminal::{Kind, say};
+use crate::terminal::{Kind, note};
 use crate::whole::WholeFile;
 
 /// Instrument the loops and functions of LLVM IR text.
@@ -87,7 +87,7 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
     if let Some(table) = &table {
         write(table, format!("{}\n", done.json).as_bytes())?;
     }
-    say!("{}", summary(done.counts, &done.table.skipped, &output, args.selection.mode));
+    note!("{}", summary(done.counts, &done.table.skipped, &output, args.selection.mode));
     Ok(ExitCode::SUCCESS)
 }
 

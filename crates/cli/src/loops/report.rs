@@ -9,6 +9,7 @@ use clap::ValueEnum;
 use crate::failure::Failure;
 use crate::input;
 use crate::output::Format;
+use crate::terminal::is_verbose;
 use crate::view::loops::show::{self, Chosen, LoopFormat};
 use crate::view::open::open;
 use crate::view::ranks::RankArgs;
@@ -75,9 +76,6 @@ pub struct Args {
     top: Option<usize>,
     #[command(flatten)]
     ranks: RankArgs,
-    /// Also show the program's command line, and what each module was made of.
-    #[arg(short, long)]
-    verbose: bool,
     /// Width of the tables in characters, as for `report --width`.
     #[arg(long, value_name = "N")]
     width: Option<usize>,
@@ -117,7 +115,7 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
         sort: args.sort.as_deref(),
         top: args.top,
         width: args.width,
-        verbose: args.verbose,
+        verbose: is_verbose(),
         threads: args.threads,
         all: args.all,
         table: &args.table,

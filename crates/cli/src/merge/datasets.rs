@@ -10,7 +10,7 @@ use ::dataset::{Dataset, Merged, merge};
 
 use crate::failure::Failure;
 use crate::stage::Stage;
-use crate::terminal::{Kind, say, stdout};
+use crate::terminal::{Kind, progress, say, stdout};
 use crate::view::rights::{Needs, confine};
 use crate::view::units::plural;
 use crate::whole::directory;
@@ -40,6 +40,7 @@ pub fn main(inputs: &[PathBuf], output: &Path) -> Result<ExitCode, Failure> {
                 None,
                 &Needs { reads: all.clone(), made: Some(stage.path()), ..Needs::default() },
             );
+            progress::phase(progress::step("uniting the datasets"));
             let opened: Result<Vec<Dataset>, _> =
                 all.iter().map(|dir| Dataset::open(dir)).collect();
             let opened = opened.map_err(Failure::new)?;

@@ -40,7 +40,7 @@ use crate::failure::Failure;
 use crate::inherited::Inherited;
 use crate::plugin_events::convert_and_say;
 use crate::prepare::{self, Turn, choose, make, make_directory, make_way, place};
-use crate::terminal::say;
+use crate::terminal::{note, say};
 use crate::view::units::{plural, time};
 
 /// Where a series goes if nobody says where.
@@ -181,7 +181,7 @@ pub fn main(args: &Args, rounds: u32, inherited: Inherited) -> Result<ExitCode, 
         _ => format!("; `counterpoint diff {}` compares them", output.display()),
     };
     if has_begun {
-        say!("{}: {}{of}{next}", output.display(), plural(complete as u128, what));
+        note!("{}: {}{of}{next}", output.display(), plural(complete as u128, what));
     }
     match (runs.last().map(Vec::as_slice), programs.len()) {
         (Some([.., last]), 1) => write_page::<true>(args, "report", last),
@@ -240,6 +240,7 @@ fn all(
         }
     }
     let mut state = series.seed;
+    let since_begin = Instant::now();
     for round in 1..=series.rounds {
         let mut order: Vec<&Program> = programs.iter().collect();
         if split_mix(&mut state) & 1 == 1 {
@@ -267,7 +268,14 @@ fn all(
                 return Ok(Some(ended));
             }
         }
-        say!("round {round} of {}: {}", series.rounds, took.join(", "));
+        let to_go = match series.rounds - round {
+            0 => String::new(),
+            left => format!(
+                "; about {} to go",
+                time(since_begin.elapsed().as_nanos() as f64 / f64::from(round) * f64::from(left))
+            ),
+        };
+        note!("round {round} of {}: {}{to_go}", series.rounds, took.join(", "));
     }
     Ok(None)
 }

@@ -13,6 +13,7 @@ use trace::{chrome, perfetto};
 
 use crate::failure::Failure;
 use crate::input;
+use crate::terminal::progress;
 use crate::terminal::{self, stdout, visible};
 use crate::view::rights::{Needs, confine};
 use crate::view::units::plural;
@@ -98,6 +99,7 @@ fn check(path: &Path) -> Result<FileOut, Failure> {
     if path.is_dir() {
         return Ok(other(kind::of_directory(path)));
     }
+    progress::phase(progress::step(format!("reading {}", input::name(path))));
     let (kind, source) = kind::open(input::once(path).map_err(failed)?).map_err(failed)?;
     match kind {
         FileKind::Other(what) => Ok(other(what)),

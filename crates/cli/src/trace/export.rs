@@ -28,7 +28,7 @@ use super::loops;
 use crate::failure::Failure;
 use crate::input;
 use crate::output::time;
-use crate::terminal::{Kind, say};
+use crate::terminal::{Kind, note, progress, say};
 use crate::view::losses;
 use crate::view::open::open;
 use crate::view::rights::Needs;
@@ -116,6 +116,7 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
     }
     let part = Selection::of(&profile, &args).map_err(Failure::new)?;
     let mut file = WholeFile::create(&args.output, ending.kind()).map_err(name)?;
+    let writing = progress::writing(&args.output);
     let out = &mut file;
     let done = match ending {
         Ending::Json => {
@@ -130,6 +131,7 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
     };
     let (losses, left_out) = done.map_err(name)?;
     file.finish().map_err(name)?;
+    drop(writing);
     say_left_out(&args, left_out);
     loops::say_left_out(&profile).map_err(Failure::new)?;
     losses::say(&losses);
@@ -154,6 +156,7 @@ fn write_again(profile: &Profile, args: &Args, ending: Ending) -> Result<ExitCod
     let options = Options { vocabulary: args.vocabulary.map(Vocabulary::from), wish: args.wish() };
     let name = |e: io::Error| Failure::writing(&args.output, e);
     let mut file = WholeFile::create(&args.output, ending.kind()).map_err(name)?;
+    let writing = progress::writing(&args.output);
     let out = &mut file;
     let losses = match ending {
         Ending::Json => write_json_again(out, &traces, &names, args, &options)
@@ -172,6 +175,7 @@ fn write_again(profile: &Profile, args: &Args, ending: Ending) -> Result<ExitCod
     };
     let (losses, left_out) = losses.map_err(name)?;
     file.finish().map_err(name)?;
+    drop(writing);
     say_left_out(args, left_out);
     losses::say(&merge_losses(profile.all_losses().iter().chain(&losses)));
     Ok(ExitCode::SUCCESS)
@@ -308,7 +312,7 @@ fn say_left_out(args: &Args, left_out: LeftOut) {
         return;
     }
     let LeftOut { slices, points, arrow_ends } = left_out;
-    say!(
+    note!(
         "left out, because of --category, --from or --to: {}, {}, {}",
         plural(slices.into(), "slice"),
         plural(points.into(), "value") + " of counters",

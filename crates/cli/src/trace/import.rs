@@ -15,7 +15,7 @@ use crate::failure::Failure;
 use crate::input::{self, Input, at_most_one_standard};
 use crate::prepare::{Turn, make_way};
 use crate::stage::Stage;
-use crate::terminal::say;
+use crate::terminal::{note, progress, say};
 use crate::view::rights::{Needs, confine};
 use crate::view::units::plural;
 use crate::whole::directory;
@@ -72,7 +72,7 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
         (n, "value of a counter") if n > 1 => format!(", {n} values of counters"),
         (n, what) => format!(", {}", plural(n.into(), what)),
     });
-    say!(
+    note!(
         "{}, including {}{}, in {}",
         plural(done.events.into(), "event"),
         plural(done.calls.into(), "call"),
@@ -129,6 +129,7 @@ pub fn import(
     for (number, (file, shift)) in files.iter().zip(shifts).enumerate() {
         let mut trace = all.trace(&format!("chrome-{number}"), *shift).map_err(Failure::new)?;
         let mut sink = Accepted { trace: &mut trace, whose, refused: false };
+        progress::phase(progress::reading(format!("reading {}", file.name()), file.bytes()));
         let summary = read_any(&mut file.read(), &mut sink).map_err(|e| match sink.refused {
             true => unreadable(file, e).hint(
                 "the profile that it was exported from has more in it: use that profile; \

@@ -27,7 +27,7 @@ use trace::iree::{Bundle, RowKind, Sink};
 use crate::failure::Failure;
 use crate::input::Input;
 use crate::plugin_events::{Converted, add, free_name, write_losses};
-use crate::terminal::say;
+use crate::terminal::{note, progress, say};
 use crate::view::labels::process_label;
 use crate::view::open;
 use crate::view::rights::{Change, Needs, confine};
@@ -43,6 +43,7 @@ pub fn main(files: &[Input], path: &Path) -> Result<ExitCode, Failure> {
     let root = Dir::open(path).map_err(|e| open::explain(path, e))?;
     confine(Some(&root), &Needs { change: Change::Inside, ..Needs::default() });
     for file in files {
+        progress::phase(progress::reading(format!("reading {}", file.name()), file.bytes()));
         let bundle = Bundle::read(&mut file.read())
             .map_err(|e| Failure::new(format!("read {}: {e}", file.name())))?;
         let mut said = String::new();
@@ -52,7 +53,7 @@ pub fn main(files: &[Input], path: &Path) -> Result<ExitCode, Failure> {
             Ok(Some(done))
         })?;
         done.iter().flat_map(|done| &done.notes).for_each(|note| say!("{note}"));
-        say!("{}: {said}", path.display());
+        note!("{}: {said}", path.display());
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -16,7 +16,7 @@ use super::import::{self, Whose};
 use crate::failure::Failure;
 use crate::input::{Input, at_most_one_standard, is_standard};
 use crate::stage::Stage;
-use crate::terminal::{Kind, say, stdout, visible};
+use crate::terminal::{Kind, progress, say, stdout, visible};
 use crate::view::losses;
 use crate::view::rights::{Needs, confine};
 use crate::whole::WholeFile;
@@ -72,6 +72,7 @@ fn chrome(args: &Args, inputs: &[Input], ending: Ending) -> Result<Vec<Alignment
     confine(None, &Needs::default().output(&args.output));
     let mut files = Vec::new();
     for input in inputs {
+        progress::phase(progress::reading(format!("reading {}", input.name()), input.bytes()));
         let look = merge::look(input.name(), input.read())
             .map_err(|e| Failure::new(format!("read {}: {e}", input.name())))?;
         if look.summary.truncated {
@@ -82,6 +83,7 @@ fn chrome(args: &Args, inputs: &[Input], ending: Ending) -> Result<Vec<Alignment
     let alignments = merge::align(&files);
     let failed = |e: io::Error| Failure::writing(&args.output, e);
     let mut file = WholeFile::create(&args.output, ending.kind()).map_err(failed)?;
+    progress::phase(progress::writing(&args.output));
     if ending == Ending::JsonGz {
         let gz = GzEncoder::new(&mut file, Compression::default());
         let written = write(gz, args, inputs, &files, &alignments);
@@ -104,6 +106,7 @@ fn perfetto(args: &Args, inputs: &[Input]) -> Result<Vec<Alignment>, Failure> {
     let profile = Profile::open(beside.path()).map_err(Failure::new)?;
     let traces = in_order(profile.activities().map_err(Failure::new)?);
     let names: Vec<String> = inputs.iter().map(|input| input.name().to_owned()).collect();
+    progress::phase(progress::writing(&args.output));
     let done = write_perfetto(&traces, &names, &Options::default(), &mut file, false);
     let done = done.map_err(failed)?;
     say_changes(&done);

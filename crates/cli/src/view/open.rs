@@ -16,6 +16,7 @@ use super::rights::{Needs, confine};
 use super::units::{count, grouped, plural};
 use crate::failure::Failure;
 use crate::plugin_events::show;
+use crate::terminal::progress;
 
 /// Opens a profile for a view, which changes nothing in it. What a killed recording has left is read
 /// where it is: pages in the pool, and events of plugins, which are converted in memory. From then
@@ -27,6 +28,7 @@ pub fn open(dir: &Path, needs: &Needs<'_>) -> Result<Profile, Failure> {
         Err(e) => return Err(explain(dir, Manifest::read(dir).err().unwrap_or(e))),
     };
     confine(Some(&root), needs);
+    progress::phase(progress::step(format!("reading {}", dir.display())));
     let profile = Profile::open_at(&root).map_err(|e| explain(dir, e))?;
     Ok(show(profile))
 }

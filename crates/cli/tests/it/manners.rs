@@ -1,7 +1,12 @@
 //! Manners of the command line: a pager, colours, completions, manual pages, and what to type next.
 
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::fd::AsRawFd;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
+use std::thread;
+use std::time::Duration;
 
 use testkit::Scratch;
 
@@ -161,4 +166,134 @@ fn help_for_agents_is_that_of_the_command() {
         assert!(help.contains(part), "{part}");
     }
     assert!(help.lines().all(|line| !line.contains('\x1b')));
+}
+
+/// What a command shows on a terminal that reads a FIFO. The end of what is in the FIFO is written when the
+/// command has gone to the begin of a line so many times; for none, later than it would have.
+fn shown_while_it_waits(scratch: &Scratch, words: &[&str], times: usize) -> String {
+    let fifo = scratch.join("slow.json");
+    let made = Command::new("mkfifo").arg(&fifo).status().unwrap();
+    assert!(made.success());
+    let (mut ours, theirs) = pty::open(60);
+    // SAFETY: a descriptor of our own.
+    unsafe { libc::fcntl(ours.as_raw_fd(), libc::F_SETFD, libc::FD_CLOEXEC) };
+    let mut command = counterpoint(words);
+    command.arg(&fifo).env("TERM", "xterm").stdin(Stdio::null());
+    command.stdout(theirs.try_clone().unwrap()).stderr(theirs);
+    let mut child = command.spawn().unwrap();
+    // Otherwise, this process would have the terminal open.
+    drop(command);
+    let mut writer = File::options().write(true).open(&fifo).unwrap();
+    writer.write_all(b"{\"traceEvents\": [").unwrap();
+    let end = |mut writer: File| writer.write_all(b"]}").unwrap();
+    let mut writer = Some(writer);
+    if times == 0 {
+        thread::sleep(Duration::from_millis(1500));
+        writer.take().map(end);
+    }
+    let (mut text, mut part) = (String::new(), [0; 4096]);
+    while let Ok(n) = ours.read(&mut part)
+        && n > 0
+    {
+        text += std::str::from_utf8(&part[..n]).unwrap();
+        if text.matches(pty::ERASE).count() >= times {
+            writer.take().map(end);
+        }
+    }
+    assert!(child.wait().unwrap().code().is_some());
+    std::fs::remove_file(fifo).unwrap();
+    text
+}
+
+#[test]
+fn progress_is_shown_on_a_terminal_and_erased() {
+    let scratch = Scratch::new();
+    let words = ["trace", "check"];
+    // It is drawn again and again, and the name is shortened to the width of the terminal.
+    let text = shown_while_it_waits(&scratch, &words, 3);
+    let parts: Vec<&str> = text.split(pty::ERASE).collect();
+    for line in &parts[1..3] {
+        assert!(line.starts_with("counterpoint: reading ") && line.ends_with(" s"), "{line:?}");
+        assert!(line.contains('…') && line.chars().count() < 60, "{line:?}");
+    }
+    // Nothing of it is left, and the answer stands where it stands without it.
+    let last = parts.last().unwrap();
+    assert!(last.contains("slow.json: ") && last.ends_with('\n'), "{text:?}");
+    let left = pty::without_progress(&text);
+    assert!(!left.contains("reading") && left.matches('\n').count() == last.matches('\n').count());
+}
+
+#[test]
+fn no_progress_in_files_and_where_nobody_wants_it() {
+    let scratch = Scratch::new();
+    for words in [&["-q", "trace", "check"][..], &["trace", "check", "--quiet"]] {
+        let text = shown_while_it_waits(&scratch, words, 0);
+        assert!(text.contains("slow.json: ") && !text.contains(pty::ERASE), "{text:?}");
+    }
+}
+
+#[test]
+fn quiet_and_verbose_mean_the_same_everywhere() {
+    let scratch = Scratch::new();
+    let profile = kept(&scratch, "iree");
+    let told = |words: &[&str]| {
+        let output = counterpoint(words).output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{words:?}");
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let trace = scratch.join("x.json").display().to_string();
+    let both = scratch.join("both.cpt").display().to_string();
+    for words in [
+        &["trace", "export", &profile, "-o", &trace][..],
+        &["merge", &profile, "-o", &both],
+        &["recover", &profile],
+        &["report", &profile],
+    ] {
+        let plain = told(words);
+        // What went wrong while it was recorded is said in any case.
+        let words_of = |text: &str| text.lines().map(str::to_owned).collect::<Vec<_>>();
+        let quiet = words_of(&told(&[&["-q"], words].concat()));
+        assert!(quiet.iter().all(|line| line.contains("warning: ") || line.contains("note: ")));
+        // Steps are named, each with its time.
+        let verbose = told(&[words, &["--verbose"]].concat());
+        let steps: Vec<&str> = verbose.lines().filter(|line| !plain.contains(line)).collect();
+        assert!(!steps.is_empty(), "{words:?}: {verbose}");
+        for step in steps {
+            assert!(step.ends_with('s') && step.contains("ing "), "{step}");
+        }
+    }
+    let refused = counterpoint(&["-q", "report", "-v", &profile]).output().unwrap();
+    assert_eq!(refused.status.code(), Some(2));
+}
+
+/// Views take from the files how they look. A mistake there is said, and the view is shown.
+#[test]
+fn a_mistake_in_the_file_of_defaults_hides_nothing() {
+    let scratch = Scratch::new();
+    let profile = kept(&scratch, "iree");
+    std::fs::write(scratch.join("counterpoint.toml"), "plugins = 1\n").unwrap();
+    let run = |words: &[&str]| {
+        let mut command = counterpoint(words);
+        command.env("XDG_CONFIG_HOME", scratch.path()).current_dir(scratch.path());
+        let output = command.output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        (
+            output.status.code(),
+            output.stdout.len(),
+            said.lines().map(str::to_owned).collect::<Vec<_>>(),
+        )
+    };
+    for words in [&["report", &profile][..], &["list", "page-faults"]] {
+        let (status, shown, said) = run(words);
+        assert!(status == Some(0) && shown > 0, "{words:?}: {said:?}");
+        assert!(said[0].contains("counterpoint.toml:1: \"plugins\" is not a key"), "{said:?}");
+        assert!(said[0].ends_with("; the file is left out"), "{said:?}");
+    }
+    // They take nothing from it.
+    for words in [&["help", "agents"][..], &["completions", "bash"], &["--version"]] {
+        assert_eq!(run(words).2, Vec::<String>::new(), "{words:?}");
+    }
+    // What is recorded depends on it.
+    let (status, _, said) = run(&["run", "-o", "x.cpt", "--", "true"]);
+    assert_eq!((status, said.len()), (Some(2), 1), "{said:?}");
 }

@@ -18,7 +18,8 @@ pub fn open(columns: u16) -> (File, OwnedFd) {
 }
 
 /// What the command shows on a terminal with this many columns, stdout and stderr together, and how
-/// it ends. The terminal's line ends (`\r\n`) are returned as `\n`.
+/// it ends. The terminal's line ends (`\r\n`) are returned as `\n`. Lines about progress, which a slow
+/// machine gets and a fast one does not, are left out.
 pub fn shown(command: &mut Command, columns: u16) -> (ExitStatus, String) {
     let (mut ours, theirs) = open(columns);
     // Nobody is there to turn its pages.
@@ -47,5 +48,16 @@ pub fn shown(command: &mut Command, columns: u16) -> (ExitStatus, String) {
         }
     }
     let status = child.wait().unwrap();
-    (status, String::from_utf8(bytes).unwrap().replace("\r\n", "\n"))
+    (status, without_progress(&String::from_utf8(bytes).unwrap().replace("\r\n", "\n")))
+}
+
+/// Goes to the begin of the line and erases it: before a line about progress, and where there was one.
+pub const ERASE: &str = "\r\x1b[K";
+
+/// What stays on the terminal of lines about progress: nothing.
+pub fn without_progress(text: &str) -> String {
+    let mut parts = text.split(ERASE);
+    let first = parts.next().unwrap_or_default().to_owned();
+    let is_progress = |part: &&str| part.starts_with("counterpoint: ") && !part.contains('\n');
+    parts.filter(|part| !is_progress(part)).fold(first, |text, part| text + part)
 }

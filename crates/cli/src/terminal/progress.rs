@@ -1,0 +1,287 @@
+//! Progress of what takes longer than a second, in one line on a terminal.
+//!
+//! ```text
+//!  counterpoint: reading train.cpt: 4 s
+//!  counterpoint: reading trace.json: 310 MB of 1.20 GB, 12 s
+//! ```
+//!
+//! A command calls [`step`] before something that may take long, and holds what it returns until that is
+//! done. The line is on stderr, and only if stderr is a terminal. It is erased at the end of the step, before
+//! any message, and for good before the first text on a terminal's stdout, which could not be told from it
+//! otherwise. With `--quiet` there is no line. With `--verbose`, each step leaves a line with the time that it
+//! took, also in a file.
+//!
+//! A step inside of another one is shown in its place. There is never a step while somebody else's program
+//! writes to the terminal.
+
+use std::io::{self, IsTerminal as _, Write as _};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::{is_quiet, is_verbose, visible};
+use crate::view::units::{bytes, grouped, shorten, time};
+
+/// How long a command may be silent.
+const SILENT: Duration = Duration::from_secs(1);
+/// The time between two drawings.
+const REDRAW: Duration = Duration::from_millis(200);
+/// Goes to the begin of the line and erases it.
+const ERASE: &str = "\r\x1b[K";
+
+/// Bytes that were read from files that the caller named, and written to such files.
+static READ: AtomicU64 = AtomicU64::new(0);
+static WRITTEN: AtomicU64 = AtomicU64::new(0);
+
+static STATE: Mutex<State> = Mutex::new(State { steps: Vec::new(), next: 0, since: None });
+/// Whether the line is on the terminal. It changes only while [`STATE`] is locked.
+static IS_DRAWN: AtomicBool = AtomicBool::new(false);
+/// Whether stdout was begun on a terminal.
+static IS_OVER: AtomicBool = AtomicBool::new(false);
+
+/// What is being done.
+struct State {
+    /// The innermost step is the last one.
+    steps: Vec<Step>,
+    /// The number of the next step.
+    next: u64,
+    /// When the outermost step began.
+    since: Option<Instant>,
+}
+
+struct Step {
+    number: u64,
+    what: String,
+    since: Instant,
+    amount: Amount,
+}
+
+/// How far a step is.
+#[derive(Clone, Debug)]
+enum Amount {
+    Unknown,
+    /// Bytes since [`READ`] had this value, of so many.
+    Read(u64, u64),
+    /// Bytes since [`WRITTEN`] had this value.
+    Written(u64),
+    /// Things, of so many, with their name.
+    Of(Arc<AtomicU64>, u64, &'static str),
+}
+
+/// A step that goes on until this is dropped.
+#[derive(Debug)]
+#[must_use = "the step ends when this is dropped"]
+pub struct Doing {
+    number: u64,
+    done: Arc<AtomicU64>,
+}
+
+/// Begins a step. `what` says what is being done: `reading train.cpt`.
+pub fn step(what: impl Into<String>) -> Doing {
+    begin(what.into(), Amount::Unknown)
+}
+
+/// Begins a step that reads so many bytes of files of the caller ([`read`]).
+pub fn reading(what: impl Into<String>, bytes: u64) -> Doing {
+    begin(what.into(), Amount::Read(READ.load(Ordering::Relaxed), bytes))
+}
+
+/// Begins a step that writes a file of the caller ([`wrote`]).
+pub fn writing(path: &Path) -> Doing {
+    let what = match path.as_os_str() == "-" {
+        true => "writing".to_owned(),
+        false => format!("writing {}", path.display()),
+    };
+    begin(what, Amount::Written(WRITTEN.load(Ordering::Relaxed)))
+}
+
+/// Begins a step about so many things ([`Doing::done`]), such as `calls`.
+pub fn step_of(what: impl Into<String>, all: u64, things: &'static str) -> Doing {
+    begin(what.into(), Amount::Of(Arc::default(), all, things))
+}
+
+/// What a command does until it says something else, or prints, or ends.
+static PHASE: Mutex<Option<Doing>> = Mutex::new(None);
+
+/// Begins a step that goes on until the next call, or until the command prints or ends.
+pub fn phase(doing: Doing) {
+    let before = PHASE.lock().unwrap_or_else(PoisonError::into_inner).replace(doing);
+    drop(before);
+}
+
+/// Ends the step of [`phase`], at the end of a command.
+pub fn end_phase() {
+    let last = PHASE.lock().unwrap_or_else(PoisonError::into_inner).take();
+    drop(last);
+}
+
+/// Says that bytes of a file that the caller named were read.
+pub fn read(bytes: u64) {
+    READ.fetch_add(bytes, Ordering::Relaxed);
+}
+
+/// Says that bytes were written to a file that the caller named.
+pub fn wrote(bytes: u64) {
+    WRITTEN.fetch_add(bytes, Ordering::Relaxed);
+}
+
+impl Doing {
+    /// Says that so many more things are done.
+    pub fn done(&self, more: u64) {
+        self.done.fetch_add(more, Ordering::Relaxed);
+    }
+}
+
+impl Drop for Doing {
+    fn drop(&mut self) {
+        let mut state = lock();
+        erase();
+        let Some(at) = state.steps.iter().position(|step| step.number == self.number) else {
+            return;
+        };
+        let step = state.steps.remove(at);
+        if state.steps.is_empty() {
+            state.since = None;
+        }
+        drop(state);
+        if is_verbose() {
+            let took = time(step.since.elapsed().as_nanos() as f64);
+            let far = match far(&step.amount) {
+                far if far.is_empty() => took,
+                far => format!("{far}, {took}"),
+            };
+            super::say!("{}: {far}", step.what);
+        }
+    }
+}
+
+fn begin(what: String, amount: Amount) -> Doing {
+    let done = match &amount {
+        Amount::Of(done, ..) => done.clone(),
+        _ => Arc::default(),
+    };
+    let now = Instant::now();
+    let mut state = lock();
+    let number = state.next;
+    state.next += 1;
+    state.since.get_or_insert(now);
+    state.steps.push(Step { number, what, since: now, amount });
+    drop(state);
+    if !is_quiet() && io::stderr().is_terminal() {
+        static THREAD: Once = Once::new();
+        THREAD.call_once(|| {
+            let is_dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
+            // Without the thread there is no line, and all else is the same.
+            let _ = (!is_dumb).then(|| {
+                thread::Builder::new().name("progress".to_owned()).spawn(|| {
+                    loop {
+                        thread::sleep(REDRAW);
+                        draw();
+                    }
+                })
+            });
+        });
+    }
+    Doing { number, done }
+}
+
+fn lock() -> MutexGuard<'static, State> {
+    STATE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn draw() {
+    let state = lock();
+    let (Some(step), Some(since)) = (state.steps.last(), state.since) else { return };
+    if since.elapsed() < SILENT || IS_OVER.load(Ordering::Relaxed) {
+        return;
+    }
+    let columns = terminal_size::terminal_size_of(io::stderr());
+    let columns = columns.map_or(80, |(terminal_size::Width(columns), _)| usize::from(columns));
+    let text = line(&step.what, &far(&step.amount), since.elapsed(), columns);
+    IS_DRAWN.store(true, Ordering::Relaxed);
+    let _ = io::stderr().write_all(format!("{ERASE}{text}").as_bytes());
+}
+
+/// The line, in at most this many columns: the terminal would break a longer one, and keep its begin.
+fn line(what: &str, far: &str, elapsed: Duration, columns: usize) -> String {
+    let end = match far {
+        "" => format!(": {} s", elapsed.as_secs()),
+        far => format!(": {far}, {} s", elapsed.as_secs()),
+    };
+    let begin = "counterpoint: ";
+    // The last column stays empty, and a name may have characters that are two columns wide.
+    let room = columns.saturating_sub(begin.len() + end.chars().count() + 1);
+    let what = visible(what);
+    let width = if what.is_ascii() { room } else { room / 2 };
+    format!("{begin}{}{end}", shorten(&what, width))
+}
+
+/// How far a step is; empty if that is not known.
+fn far(amount: &Amount) -> String {
+    match amount {
+        Amount::Unknown => String::new(),
+        Amount::Read(from, all) => {
+            // Some files are read twice.
+            let read = READ.load(Ordering::Relaxed).saturating_sub(*from).min(*all);
+            format!("{} of {}", bytes(read as f64), bytes(*all as f64))
+        }
+        Amount::Written(from) => {
+            let written = WRITTEN.load(Ordering::Relaxed).saturating_sub(*from);
+            if written == 0 { String::new() } else { bytes(written as f64) }
+        }
+        Amount::Of(done, all, things) => {
+            let done = done.load(Ordering::Relaxed).min(*all);
+            format!("{} of {} {things}", grouped(done.into()), grouped((*all).into()))
+        }
+    }
+}
+
+/// Removes the line from the terminal. The caller holds [`STATE`].
+fn erase() {
+    if IS_DRAWN.swap(false, Ordering::Relaxed) {
+        let _ = io::stderr().write_all(ERASE.as_bytes());
+    }
+}
+
+/// Writes text to stderr where the line was, if there is one.
+pub fn write_in_place(text: &[u8]) {
+    let _state = lock();
+    erase();
+    let _ = io::stderr().write_all(text);
+}
+
+/// Says that text is written to a terminal's stdout from now on.
+pub fn end() {
+    if !IS_OVER.swap(true, Ordering::Relaxed) {
+        end_phase();
+        let _state = lock();
+        erase();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_fit() {
+        let of = |what: &str, far: &str, columns| {
+            line(what, far, Duration::from_millis(12_900), columns)
+        };
+        assert_eq!(of("reading a.cpt", "", 80), "counterpoint: reading a.cpt: 12 s");
+        let far = "310 MB of 1.20 GB";
+        assert_eq!(of("reading a", far, 80), "counterpoint: reading a: 310 MB of 1.20 GB, 12 s");
+        assert_eq!(of("reading a.long.name", "", 32), "counterpoint: readin….name: 12 s");
+        // An escape sequence in a name is not obeyed.
+        assert_eq!(of("reading \x1b[2J", "", 80), "counterpoint: reading \u{fffd}[2J: 12 s");
+        for columns in 1..60 {
+            let text = of("reading 漢字漢字漢字漢字漢字漢字漢字", "", columns);
+            let wide = |c: char| if c.is_ascii() || c == '…' { 1 } else { 2 };
+            let width: usize = text.chars().map(wide).sum();
+            // The words around the name are always there.
+            assert!(width < columns.max(21), "{text}: {width} of {columns}");
+        }
+    }
+}
