@@ -38,6 +38,9 @@ pub struct Args {
     /// Leave out the compiled C++ part for PyTorch, which needs the environments of its tests (9 GB).
     #[arg(long)]
     no_prebuilt: bool,
+    /// A Python with which the wheel is tried as well, besides the `python3` in PATH. Repeatable.
+    #[arg(long, value_name = "PATH")]
+    python: Vec<PathBuf>,
 }
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -64,6 +67,11 @@ pub fn main(layout: &Layout, args: &Args) -> Result<()> {
     timed("pack the archive", || pack(layout, &dist, &bill, &name, &archive))?;
     let wheel = timed("make the wheel", || wheel(layout, &dist, &to))?;
     timed("check the wheel", || check_wheel(layout, &wheel))?;
+    for python in [PathBuf::from("python3")].iter().chain(&args.python) {
+        timed(&format!("try the wheel with {}", python.display()), || {
+            try_wheel(layout, &wheel, python)
+        })?;
+    }
     timed("check the archive", || check_archive(layout, &archive, &name))?;
     let mut sums = Command::new("sha256sum");
     sums.current_dir(&to);
@@ -134,8 +142,7 @@ fn wheel(layout: &Layout, dist: &Dist, to: &Path) -> Result<PathBuf> {
     Ok(to.join(name))
 }
 
-/// Has `auditwheel` and `twine` look at the wheel, and records a program with it, installed into an empty
-/// environment without a way to Rust or to this checkout.
+/// Has `auditwheel` and `twine` look at the wheel.
 fn check_wheel(layout: &Layout, wheel: &Path) -> Result<()> {
     let venv = layout.venv_release();
     let mut show = Command::new(venv.join("bin/auditwheel"));
@@ -146,15 +153,23 @@ fn check_wheel(layout: &Layout, wheel: &Path) -> Result<()> {
     let seen = seen.split_whitespace().collect::<Vec<_>>().join(" ");
     ensure!(seen.contains(&tag), "auditwheel does not say {tag}: {seen}");
     let mut twine = Command::new(venv.join("bin/twine"));
-    quiet(twine.args(["check", "--strict"]).arg(wheel), "twine check")?;
+    quiet(twine.args(["check", "--strict"]).arg(wheel), "twine check")
+}
 
+/// Records a program with the wheel, installed into an empty environment of this Python, without a way to Rust,
+/// to a compiler or to this checkout.
+fn try_wheel(layout: &Layout, wheel: &Path, python: &Path) -> Result<()> {
     let place = Scratch::new(layout, "published-wheel")?;
     let own = place.0.join("venv");
-    quiet(Command::new("python3").args(["-m", "venv"]).arg(&own), "python3 -m venv")?;
+    quiet(Command::new(python).args(["-m", "venv"]).arg(&own), "python -m venv")?;
     let mut pip = Command::new(own.join("bin/python"));
     pip.args(["-m", "pip", "install", "--no-index", "--disable-pip-version-check"]).arg(wheel);
     quiet(&mut pip, "pip install of the wheel")?;
-    record(&own.join("bin/counterpoint"), &own.join("bin/python"), &place.0)
+    let alone = own.join("bin");
+    let mut import = Command::new(alone.join("python"));
+    import.current_dir(&place.0).env("PATH", &alone).env_remove("PYTHONPATH");
+    quiet(import.args(["-c", "import counterpoint, counterpoint.torch"]), "import the package")?;
+    record(&alone.join("counterpoint"), &alone.join("python"), &place.0)
 }
 
 /// Unpacks the archive, and records a program with it.
