@@ -296,12 +296,30 @@ fn what_clang_says_and_does_stays() {
     let [clang_failed, ours] = both(&program, &clang, folder, &["undefined.c", "-o", "x"]);
     assert_eq!(ours.status.code(), clang_failed.status.code());
     assert!(String::from_utf8_lossy(&ours.stderr).contains("undefined reference to `g'"));
-    let mut wrong = Command::new(&program);
-    wrong.args(["cc", "-c", "a.c"]).current_dir(folder).env("COUNTERPOINT_CC", &clang);
-    let wrong = run(wrong.env("COUNTERPOINT_LOOPS", "--mode often"));
-    let said = String::from_utf8_lossy(&wrong.stderr).into_owned();
-    assert_eq!(wrong.status.code(), Some(1));
-    assert!(said.contains("COUNTERPOINT_LOOPS=--mode often: invalid value 'often'"), "{said}");
+    let with_wrong_options = |compiler: &Path, words: &[&str]| {
+        let mut wrong = Command::new(&program);
+        wrong.arg("cc").args(words).current_dir(folder).env("COUNTERPOINT_CC", compiler);
+        let wrong = run(wrong.env("COUNTERPOINT_LOOPS", "--mode often"));
+        (wrong.status.code(), String::from_utf8_lossy(&wrong.stderr).into_owned())
+    };
+    // Each step that compiles ends, whether or not it would be instrumented.
+    let other = folder.join("no-clang");
+    fs::write(&other, "#!/bin/sh\nexit 0\n").unwrap();
+    fs::set_permissions(&other, fs::Permissions::from_mode(0o755)).unwrap();
+    for (compiler, words) in [
+        (&*clang, &["-c", "a.c"][..]),
+        (&*clang, &["-c", "-no-such-option", "a.c"]),
+        (&*clang, &["a.c", "main.c", "-o", "wrong"]),
+        (&*other, &["-c", "a.c"]),
+    ] {
+        let (status, said) = with_wrong_options(compiler, words);
+        assert_eq!(status, Some(1), "{words:?}: {said}");
+        assert!(said.contains("COUNTERPOINT_LOOPS=--mode often: invalid value 'often'"), "{said}");
+    }
+    // What compiles nothing has nothing to select.
+    for words in [&["--version"][..], &["i.o", "-shared", "-o", "linked.so"]] {
+        assert_eq!(with_wrong_options(&clang, words).0, Some(0), "{words:?}");
+    }
 }
 
 /// What is not understood for certain is clang's alone: one line, and then what clang says and does.
