@@ -272,6 +272,16 @@ fn rows_are_chosen_in_every_format() {
     assert_eq!(names(Some("matmul"), Some("id"), None).0, [0, 1, 3, 2]);
     assert_eq!(names(Some("matmul"), Some("self"), None).0, [0, 1, 2, 3]);
     with_loops(false, |loops| assert!(loops.choose(None, Some("speed"), None, false).is_err()));
+    // Modules whose rows are all left out have no head, and are counted.
+    with_loops(false, |loops| {
+        loops.choose(None, None, Some(2), false).unwrap();
+        let mut out = Vec::new();
+        show::text(&mut out, loops, &[], Rows::default(), Some(120)).unwrap();
+        let shown = String::from_utf8(out).unwrap();
+        assert!(shown.contains("\n… and 2 modules with 3 rows (--top 0 shows all)\n"), "{shown}");
+        let heads = shown.lines().filter(|line| line.contains(" functions and loops"));
+        assert_eq!(heads.count(), 1, "{shown}");
+    });
 }
 
 /// The columns of the talk on lightweight profiling, in its order. Offsets are those of mode log.
