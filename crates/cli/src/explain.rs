@@ -220,8 +220,9 @@ impl View<'_> {
 
     fn drift(explained: &Explained) -> Option<&'static str> {
         let others = explained.answer.findings.len() > 1;
-        (explained.answer.drifts && others)
-            .then_some("all but the time in the run is compared within sixteenths of it")
+        (explained.answer.drifts && others).then_some(
+            "all else was compared within each sixteenth of the run, because calls changed over it",
+        )
     }
 }
 
@@ -236,12 +237,16 @@ fn text(out: &mut impl Write, view: &View<'_>, width: usize) -> std::io::Result<
         }
         writeln!(out)?;
     }
-    for line in view.further().into_iter().chain(view.ending()) {
-        wrapped(out, "", &line, width)?;
+    let lines: Vec<String> = view.further().into_iter().chain(view.ending()).collect();
+    for line in &lines {
+        wrapped(out, "", line, width)?;
+    }
+    if !lines.is_empty() && !view.rules.is_empty() {
+        writeln!(out)?;
     }
     for (at, one) in view.rules.iter().enumerate() {
         if at == 0 {
-            writeln!(out, "\nWhat may hold the program back:")?;
+            writeln!(out, "What may hold the program back:")?;
         }
         wrapped(out, "  - ", &finding(view.profile, one), width)?;
         wrapped(out, "    try: ", advice(&one.rule), width)?;

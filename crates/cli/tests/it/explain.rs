@@ -56,6 +56,11 @@ fn says_what_goes_with_slow_calls() {
     golden.check("most", 0, &["explain", &profile, "--width", "80"]);
     golden.check("glob", 0, &["explain", "*", &profile, "--width", "80"]);
     golden.check("markdown", 0, &["explain", "matmul", &profile, "--format", "markdown"]);
+    // The op can be an option, as for `stats`.
+    let named = golden.run(&["explain", "matmul", &profile]);
+    let option = golden.run(&["explain", "--op", "matmul", &profile]);
+    assert!(named.stdout.starts_with("matmul\n") && named.stdout == option.stdout);
+    golden.check("two-ops", 2, &["explain", "matmul", &profile, "--op", "copy"]);
     golden.check("no-op", 1, &["explain", "matmull", &profile]);
     golden.check("no-profile", 2, &["explain", "there/is/no.cpt"]);
 
