@@ -277,7 +277,7 @@ const NEAR: f64 = 0.25;
 const FAR: &str = "far below both";
 
 /// Columns, and what they mean.
-const EXPLAINED: [(&str, &str, &str); 5] = [
+const EXPLAINED: [(&str, &str, &str); 4] = [
     ("threads", "threads: ", "that worked on a call; the roof is that of as many cores"),
     ("flop_per_byte", "FLOP/byte: ", "of the bytes that the call has to read and write at least"),
     (
@@ -285,17 +285,12 @@ const EXPLAINED: [(&str, &str, &str); 5] = [
         "of roof: ",
         "the least time that this machine needs for this work / the time it took",
     ),
-    (
-        "bound",
-        "bound: ",
-        "the lower one of the two roofs, from 25 % of it on; further below, something else holds the op back",
-    ),
     ("level", "level: ", "the nearest cache with room for the bytes of a call, or memory"),
 ];
 
 /// Whether a column is empty without roofs.
 fn is_of_roofs(column: &str) -> bool {
-    matches!(column, "roof" | "bound" | "level")
+    matches!(column, "roof" | "level")
 }
 
 fn text(
@@ -313,6 +308,15 @@ fn text(
         .filter(|(name, ..)| !left_out.contains(name) && (no_roofs.is_none() || !is_of_roofs(name)))
     {
         wrapped(out, label, text, prose)?;
+    }
+    let is_far = |row: &usize| {
+        let bound = rows.columns.iter().find(|column| column.name == "bound");
+        let cell = bound.and_then(|column| column.cells.get(*row));
+        matches!(cell.as_deref(), Some(Value::Text(text)) if text == FAR)
+    };
+    if rows.order.iter().any(is_far) && !left_out.contains(&"bound") {
+        let text = "less than a quarter of the lower roof, so something else holds the op back";
+        wrapped(out, &format!("{FAR}: "), text, prose)?;
     }
     if has_dispatches {
         let text = "of dispatches; `report` counts the calls of their workgroups";

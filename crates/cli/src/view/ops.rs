@@ -17,13 +17,15 @@ use std::collections::HashSet;
 use std::io::{BufWriter, Write};
 use std::process::ExitCode;
 
-use analysis::{OpFilter, OpTable, OpTrees, is_contradicted};
+use analysis::{OpFilter, OpTable, OpTrees, Options, is_contradicted};
 use model::Loss;
 use profile::{LossCount, Profile, merge_losses};
 
 use super::csv;
+use super::held_back::{finding, fired};
 use super::notes::words;
 use super::table::{Table, Value, top};
+use super::wrap::{PROSE_WIDTH, wrapped};
 use crate::failure::Failure;
 use crate::output::Format;
 use crate::terminal::{known_width, stdout};
@@ -126,6 +128,10 @@ pub fn print(profile: &Profile, chosen: &Chosen<'_>) -> Result<ExitCode, Failure
         Format::Table => {
             text::check(&view)?;
             text::print(&mut out, &view, chosen.width.or_else(known_width))?;
+            if let Some(most) = most(&view) {
+                let width = chosen.width.or_else(known_width).map_or(PROSE_WIDTH, |n| n.max(40));
+                wrapped(&mut out, "look at: ", &most, width)?;
+            }
         }
         Format::Json => json::print(&mut out, &view)?,
         Format::Csv => {
@@ -136,6 +142,21 @@ pub fn print(profile: &Profile, chosen: &Chosen<'_>) -> Result<ExitCode, Failure
     }
     out.flush()?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// What holds the program back most, as `report` says it, if all ops are shown.
+fn most(view: &View<'_>) -> Option<String> {
+    let trees = &view.chosen.trees;
+    let is_whole = view.chosen.filter.is_none()
+        && !view.chosen.by_rank
+        && (&trees.machine, trees.since, trees.until) == (&None, None, None)
+        && view.table.ops > 0;
+    if !is_whole {
+        return None;
+    }
+    let options = Options { raw: view.raw, ..Options::default() };
+    let summary = analysis::summarize(view.profile, &options);
+    fired(view.profile, &summary).first().map(|first| finding(view.profile, first))
 }
 
 /// The names of the virtual machines with their processes, without duplicates.

@@ -156,7 +156,7 @@ fn serial(view: &View<'_>) -> Vec<String> {
                 "{name}: in {} of {of}, tasks of different threads ran one after the other on one \
                  CPU ({}), although there were other CPUs",
                 grouped(on_cpus.into()),
-                cpus.join(", ")
+                cpus.join(" or ")
             ));
         }
     }
