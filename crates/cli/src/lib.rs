@@ -101,7 +101,7 @@ struct Manners {
     #[arg(long, global = true)]
     no_pager: bool,
     /// Print only what was asked for, and what went wrong: no progress, and no line about what was made
-    #[arg(short, long, global = true, conflicts_with = "verbose")]
+    #[arg(short, long, global = true)]
     quiet: bool,
     /// Print also what is usually left out: details below tables, and each step with the time that it took
     #[arg(short, long, global = true)]
@@ -174,6 +174,10 @@ pub fn main(build: Option<&str>) -> ExitCode {
         (terminal::When::Auto, Some("never")) => terminal::When::Never,
         (when, _) => when,
     });
+    // The parser finds such a conflict only where both stand on the same side of the command.
+    if cli.manners.quiet && cli.manners.verbose {
+        return failure::Failure::new("--quiet and --verbose cannot be used together").report();
+    }
     terminal::choose_words(cli.manners.quiet, cli.manners.verbose);
     // Before the command gives up the right to start programs.
     let pager = (cli.command.is_view() && !cli.manners.no_pager).then(pager::begin).flatten();

@@ -268,12 +268,11 @@ fn all(
                 return Ok(Some(ended));
             }
         }
-        let to_go = match series.rounds - round {
-            0 => String::new(),
-            left => format!(
-                "; about {} to go",
-                time(since_begin.elapsed().as_nanos() as f64 / f64::from(round) * f64::from(left))
-            ),
+        let each_ns = since_begin.elapsed().as_nanos() as f64 / f64::from(round);
+        let left_ns = each_ns * f64::from(series.rounds - round);
+        let to_go = match left_ns >= 1e9 {
+            true => format!("; about {} to go", time(left_ns)),
+            false => String::new(),
         };
         note!("round {round} of {}: {}{to_go}", series.rounds, took.join(", "));
     }
