@@ -104,7 +104,7 @@ impl LongCall {
     }
 }
 
-/// Describes the calls of these ops, reading every page once (three times where calls are nested).
+/// Describes the calls of these ops, reading every page once (twice where calls are nested).
 ///
 /// Memory: about 4 KiB per op and thread, 50 KiB per op, and 100 bytes for each of [`Options::rates`] per
 /// one of [`Options::threads`], counter and worker.
@@ -185,7 +185,9 @@ fn first_begin(profile: &Profile) -> u64 {
 
 /// What was found of one op.
 struct Found {
-    threads: HashMap<(usize, usize), Bins>,
+    threads: Vec<((usize, usize), Bins)>,
+    /// The thread of the last call, which is usually that of the next one.
+    last: usize,
     drift: Drift,
     longest: BinaryHeap<Reverse<LongCall>>,
     joints: Vec<Joint>,
@@ -194,7 +196,8 @@ struct Found {
 impl Found {
     fn new(profile: &Profile, parts: usize) -> Self {
         Self {
-            threads: HashMap::new(),
+            threads: Vec::new(),
+            last: 0,
             drift: Drift::new(parts),
             longest: BinaryHeap::new(),
             joints: vec![Joint::default(); profile.groups.counters()],
@@ -203,7 +206,7 @@ impl Found {
 
     fn merge(&mut self, other: Self, longest: usize) {
         for (thread, bins) in other.threads {
-            self.threads.entry(thread).or_default().merge(&bins);
+            self.of_thread(thread).merge(&bins);
         }
         self.drift.merge(other.drift);
         self.longest.extend(other.longest);
@@ -213,8 +216,19 @@ impl Found {
         self.joints.iter_mut().zip(&other.joints).for_each(|(all, one)| all.merge(one));
     }
 
+    fn of_thread(&mut self, thread: (usize, usize)) -> &mut Bins {
+        if self.threads.get(self.last).is_none_or(|(of, _)| *of != thread) {
+            let known = self.threads.iter().position(|(of, _)| *of == thread);
+            self.last = known.unwrap_or(self.threads.len());
+            if known.is_none() {
+                self.threads.push((thread, Bins::default()));
+            }
+        }
+        &mut self.threads[self.last].1
+    }
+
     fn finish(self) -> OpDetails {
-        let mut threads: Vec<_> = self.threads.into_iter().collect();
+        let mut threads = self.threads;
         threads.sort_by_key(|(thread, _)| *thread);
         let longest = self.longest.into_sorted_vec().into_iter().map(|Reverse(call)| call);
         OpDetails { threads, drift: self.drift, longest: longest.collect(), joints: self.joints }
@@ -311,7 +325,7 @@ impl Adder for Worker<'_> {
             let timed = self.weights.map_or(1, |weights| weight(weights.timed(columns, i)));
             let duration = duration - mark.taken;
             let bin = bins::bin(duration as f64 / PARTS as f64 * ns_per_tick);
-            op.threads.entry(place).or_default().add(bin, timed);
+            op.of_thread(place).add(bin, timed);
             op.drift.add(columns.start_ticks[i].saturating_sub(self.begin), bin, timed);
             let is_long = op.longest.len() < self.options.longest
                 || op.longest.peek().is_some_and(|Reverse(least)| duration > least.duration);

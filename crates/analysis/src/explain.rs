@@ -30,6 +30,7 @@ use drawn::{Call, Drawn, draw};
 pub use effect::{Effect, Level};
 use findings::stand_out;
 pub use findings::{Answer, Finding, Silent, Slow};
+use neighbours::{Meanwhile, meanwhile};
 use variable::MOST_CLASSES;
 pub use variable::{Values, Variable};
 
@@ -112,17 +113,19 @@ impl Explained {
 /// Explains each of these ops, which are rows that differ only in their arguments. With `raw`, durations
 /// are as they were recorded. `workers` is the number of threads; 0 for as many as the machine has.
 ///
-/// Reads all pages once (three times where calls are nested), and once more for each op if there are
-/// several threads. Memory: 64 bytes and 8 for each counter, for each of up to 200,000 calls of each op
-/// and worker.
+/// Reads all pages once (twice where calls are nested), and once more if there are several threads.
+/// Memory: 64 bytes and 8 for each counter, for each of up to 200,000 calls of each op and worker, and at
+/// most 256 MiB for what ran beside them.
 pub fn explain(profile: &Profile, ops: &[Vec<Key>], raw: bool, workers: usize) -> Vec<Explained> {
     let workers = match workers {
         0 => std::thread::available_parallelism().map_or(1, usize::from),
         given => given,
     };
     let drawn = draw(profile, ops, raw, workers);
-    let each = ops.iter().zip(drawn).map(|(keys, drawn)| one(profile, keys, drawn, workers));
-    each.collect()
+    let calls: Vec<&[Call]> = drawn.iter().map(|drawn| drawn.calls.as_slice()).collect();
+    let meanwhile = meanwhile(profile, &calls, workers);
+    let each = ops.iter().zip(drawn).zip(meanwhile);
+    each.map(|((keys, drawn), meanwhile)| one(profile, keys, drawn, meanwhile, workers)).collect()
 }
 
 /// The median value of a counter in the calls of each of these ops, without the first one of each thread.
@@ -139,7 +142,13 @@ pub(crate) fn fresh_faults(
     draw(profile, ops, true, workers).into_iter().map(median).collect()
 }
 
-fn one(profile: &Profile, keys: &[Key], drawn: Drawn, workers: usize) -> Explained {
+fn one(
+    profile: &Profile,
+    keys: &[Key],
+    drawn: Drawn,
+    meanwhile: Meanwhile,
+    workers: usize,
+) -> Explained {
     let calls = &drawn.calls;
     let scale = profile.timeline.ns_per_tick() / PARTS as f64;
     let durations: Vec<f64> = calls.iter().map(|call| call.duration as f64 * scale).collect();
@@ -168,7 +177,6 @@ fn one(profile: &Profile, keys: &[Key], drawn: Drawn, workers: usize) -> Explain
             of.ordered(What::Counter(at), value);
         }
     }
-    let meanwhile = neighbours::meanwhile(profile, calls, workers);
     of.ordered(What::OtherThreads, |_, at| f64::from(meanwhile.threads[at]));
     for (key, numbers) in &meanwhile.ops {
         of.ordered(What::Beside(*key), |_, at| f64::from(numbers[at]));

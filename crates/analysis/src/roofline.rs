@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 
 use model::Unit;
 use model::metric::{Bound, Operand};
-use profile::Profile;
+use profile::{Op, Profile, Role};
 
 use crate::ops::{OpFilter, OpRowKind, OpTable, OpTrees};
 use crate::sites::sites;
@@ -259,6 +259,11 @@ fn dispatches(profile: &Profile, rules: &Rules) -> Vec<Placed> {
         /// Wall time times the threads that could have worked.
         room: f64,
     }
+    // Most names say nothing of the work, and then no call has to be read.
+    let is_known = |op: &Op| op.role == Role::Workgroup && rules.of(&op.name, "").is_some();
+    if !profile.ops.all().iter().any(is_known) {
+        return Vec::new();
+    }
     let Some(found) = sites(profile, false) else { return Vec::new() };
     let mut sums: BTreeMap<&str, Sum> = BTreeMap::new();
     for site in &found.rows {
@@ -290,7 +295,7 @@ fn dispatches(profile: &Profile, rules: &Rules) -> Vec<Placed> {
 /// A row for each op with certain arguments, whose calls do a known amount of work.
 fn ops(profile: &Profile, rules: &Rules) -> Vec<Placed> {
     // With a budget, the time of calls that were only counted is not known.
-    if profile.is_sampled() {
+    if profile.is_sampled() || !profile.ops.all().iter().any(|op| op.role == Role::Op) {
         return Vec::new();
     }
     let trees = OpTrees::new(profile, is_contradicted(profile));

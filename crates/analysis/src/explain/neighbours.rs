@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use profile::{PageDecoder, PageKey, Profile, on_threads};
+use profile::{Columns, PageDecoder, PageKey, Profile, on_threads};
 
 use super::drawn::Call;
 use crate::table::Key;
@@ -22,74 +22,134 @@ pub(super) struct Meanwhile {
     pub ops: Vec<(Key, Vec<u16>)>,
 }
 
-/// What one worker has found.
+/// The most memory for numbers of neighbours while they are counted, in bytes. More ops than fit into it
+/// are looked at one after the other.
+const MEMORY: usize = 256 << 20;
+
+/// What one worker has found beside the calls of one op.
 struct Found {
     threads: Vec<u16>,
     ops: BTreeMap<Key, Vec<u16>>,
+    /// The thread that was counted last for each call, so that nested calls count once.
+    seen: Vec<u32>,
+    /// The first call that begins no earlier than the call of another thread that was looked at last.
+    /// The next one is near.
+    at: usize,
 }
 
-/// Looks what ran when these calls began, which are in order. Reads all pages of the processes that the
-/// calls are of, unless these have only one thread.
-pub(super) fn meanwhile(profile: &Profile, calls: &[Call], workers: usize) -> Meanwhile {
-    let begins: Vec<u64> = calls.iter().map(|call| call.begin).collect();
+impl Found {
+    fn new(calls: usize) -> Self {
+        let (threads, seen) = (vec![0; calls], vec![u32::MAX; calls]);
+        Self { threads, ops: BTreeMap::new(), seen, at: 0 }
+    }
+
+    /// Moves to the first call that begins no earlier than this moment.
+    fn seek(&mut self, begins: &[u64], begin: u64) -> usize {
+        while begins.get(self.at).is_some_and(|at| *at < begin) {
+            self.at += 1;
+        }
+        while self.at > 0 && begins[self.at - 1] >= begin {
+            self.at -= 1;
+        }
+        self.at
+    }
+}
+
+/// Looks what ran when the calls of each of these ops began, which are in order. Reads all pages of the
+/// processes that the calls are of, unless these have only one thread: once, or more often if the numbers
+/// of all ops together need too much memory.
+pub(super) fn meanwhile(profile: &Profile, ops: &[&[Call]], workers: usize) -> Vec<Meanwhile> {
+    let each = 4 + 2 * profile.ops.all().len().min(MOST_OPS);
+    let mut all = Vec::new();
+    let mut rest = ops;
+    while !rest.is_empty() {
+        let mut bytes = 0;
+        let fit = rest.iter().take_while(|calls| {
+            bytes += calls.len() * each * workers;
+            bytes <= MEMORY
+        });
+        let (now, later) = rest.split_at(fit.count().max(1));
+        all.extend(at_once(profile, now, workers));
+        rest = later;
+    }
+    all
+}
+
+fn at_once(profile: &Profile, ops: &[&[Call]], workers: usize) -> Vec<Meanwhile> {
+    let begins: Vec<Vec<u64>> =
+        ops.iter().map(|calls| calls.iter().map(|call| call.begin).collect()).collect();
     let mut threads = Vec::new();
     for (process, p) in profile.processes.iter().enumerate() {
-        let is_asked = calls.iter().any(|call| call.process as usize == process);
+        let is_asked = ops.iter().any(|calls| calls.iter().any(|c| c.process as usize == process));
         if is_asked && !p.id.is_of_plugins() && p.threads.len() > 1 {
             threads.extend((0..p.threads.len()).map(|thread| (process, thread)));
         }
     }
     let next = AtomicUsize::new(0);
     let work = || {
-        let mut found = Found { threads: vec![0; calls.len()], ops: BTreeMap::new() };
+        let mut found: Vec<Found> = ops.iter().map(|calls| Found::new(calls.len())).collect();
         let mut decoder = PageDecoder::new(profile);
-        // The thread that was counted last for each call, so that nested calls count once.
-        let mut seen = vec![u32::MAX; calls.len()];
-        while let Some((process, thread)) = threads.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let own =
-                |call: &Call| (call.process as usize, call.thread as usize) == (*process, *thread);
-            for page in 0..profile.processes[*process].threads[*thread].headers().len() {
-                let key = PageKey { process: *process, thread: *thread, page };
+        while let Some(place) = threads.get(next.fetch_add(1, Ordering::Relaxed)) {
+            for page in 0..profile.processes[place.0].threads[place.1].headers().len() {
+                let key = PageKey { process: place.0, thread: place.1, page };
                 let columns = decoder.decode(key);
-                let mut keys: HashMap<u32, Key> = HashMap::new();
-                for (i, begin) in columns.start_ticks.iter().enumerate() {
-                    let end = begin.saturating_add(columns.duration(i));
-                    let from = begins.partition_point(|at| at < begin);
-                    for at in (from..begins.len()).take_while(|at| begins[*at] < end) {
-                        if own(&calls[at]) || calls[at].process as usize != *process {
-                            continue;
-                        }
-                        if seen[at] != *thread as u32 {
-                            seen[at] = *thread as u32;
-                            found.threads[at] = found.threads[at].saturating_add(1);
-                        }
-                        let export = columns.export[i];
-                        let key = *keys.entry(export).or_insert_with(|| {
-                            match profile.ops.of(*process, export) {
-                                Some(op) => Key::Op(profile.ops.row_of(op)),
-                                None => Key::Unknown(*process, export),
-                            }
-                        });
-                        if found.ops.len() < MOST_OPS || found.ops.contains_key(&key) {
-                            let of = found.ops.entry(key).or_insert_with(|| vec![0; calls.len()]);
-                            of[at] = of[at].saturating_add(1);
-                        }
-                    }
+                for ((found, calls), begins) in found.iter_mut().zip(ops).zip(&begins) {
+                    beside(profile, columns, calls, begins, found);
                 }
             }
-            seen.fill(u32::MAX);
+            found.iter_mut().for_each(|found| found.seen.fill(u32::MAX));
         }
         found
     };
     let workers = workers.clamp(1, threads.len().max(1));
-    let mut all = Found { threads: vec![0; calls.len()], ops: BTreeMap::new() };
+    let mut all: Vec<Vec<Found>> = ops.iter().map(|_| Vec::new()).collect();
+    for found in on_threads(workers, work) {
+        all.iter_mut().zip(found).for_each(|(all, one)| all.push(one));
+    }
+    all.into_iter().zip(ops).map(|(found, calls)| together(found, calls.len())).collect()
+}
+
+/// Counts the calls of a page beside those of one op.
+fn beside(profile: &Profile, columns: &Columns, calls: &[Call], begins: &[u64], found: &mut Found) {
+    let (process, thread) = (columns.process as u32, columns.thread as u32);
+    let mut keys: HashMap<u32, Key> = HashMap::new();
+    found.at = begins.partition_point(|at| *at < columns.start_ticks.first().copied().unwrap_or(0));
+    for (i, begin) in columns.start_ticks.iter().enumerate() {
+        let end = begin.saturating_add(columns.duration(i));
+        let from = found.seek(begins, *begin);
+        for at in (from..begins.len()).take_while(|at| begins[*at] < end) {
+            if calls[at].process != process || calls[at].thread == thread {
+                continue;
+            }
+            if found.seen[at] != thread {
+                found.seen[at] = thread;
+                found.threads[at] = found.threads[at].saturating_add(1);
+            }
+            let export = columns.export[i];
+            let key = *keys.entry(export).or_insert_with(|| {
+                match profile.ops.of(columns.process, export) {
+                    Some(op) => Key::Op(profile.ops.row_of(op)),
+                    None => Key::Unknown(columns.process, export),
+                }
+            });
+            if found.ops.len() < MOST_OPS || found.ops.contains_key(&key) {
+                let of = found.ops.entry(key).or_insert_with(|| vec![0; calls.len()]);
+                of[at] = of[at].saturating_add(1);
+            }
+        }
+    }
+}
+
+/// Adds up what the workers have found beside the calls of one op.
+fn together(found: Vec<Found>, calls: usize) -> Meanwhile {
+    let mut all = Found::new(calls);
     let add = |to: &mut Vec<u16>, of: &[u16]| {
         to.iter_mut().zip(of).for_each(|(to, of)| *to = to.saturating_add(*of));
     };
-    for found in on_threads(workers, work) {
+    for found in found {
         add(&mut all.threads, &found.threads);
         for (key, numbers) in found.ops {
-            add(all.ops.entry(key).or_insert_with(|| vec![0; calls.len()]), &numbers);
+            add(all.ops.entry(key).or_insert_with(|| vec![0; calls]), &numbers);
         }
     }
     let mut ops: Vec<(Key, Vec<u16>)> = all.ops.into_iter().collect();

@@ -2,6 +2,7 @@
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
+use std::hash::{BuildHasherDefault, Hasher};
 
 use model::Severity;
 use profile::dispatch::{Assembler, DispatchId, Workgroup};
@@ -106,7 +107,7 @@ pub(super) fn assemble(
         brackets,
         assembler: Assembler::new(lost, 0),
         found: Assembled { threads: next.len(), ..Assembled::default() },
-        of_threads: HashMap::new(),
+        of_threads: HashMap::default(),
     };
     while let Some(Reverse(Next { reader, .. })) = next.pop() {
         let of = &mut readers[reader];
@@ -125,7 +126,26 @@ struct Sums<'a> {
     assembler: Assembler,
     found: Assembled,
     /// For dispatches of which workgroups may still come, the time of each thread.
-    of_threads: HashMap<DispatchId, Vec<(usize, u64)>>,
+    of_threads: HashMap<DispatchId, Vec<(usize, u64)>, BuildHasherDefault<NumberHasher>>,
+}
+
+/// A hash for numbers that we gave ourselves, one after the other.
+#[derive(Default)]
+struct NumberHasher(u64);
+
+impl Hasher for NumberHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|byte| self.write_u64((*byte).into()));
+    }
+
+    fn write_u64(&mut self, number: u64) {
+        let mixed = (self.0 ^ number).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        self.0 = mixed ^ mixed >> 32;
+    }
 }
 
 impl Sums<'_> {
