@@ -12,7 +12,8 @@
 //! order of the pages: calls are recorded when they end, and traces can have any order. So they are
 //! collected in rounds. Each round takes as many of the earliest calls as fit into a buffer, and
 //! decodes only the pages that may contain some of them. What is found of a call is kept in twelve
-//! bytes until its page is added to the sums.
+//! bytes until all calls of its page have ended. Then the page is added to the sums, which usually happens
+//! while it is still decoded.
 //!
 //! **Compensation.** The recorder makes a call longer by a part of the call's own bracket, and by
 //! the whole brackets of all calls inside. What is outside of an inner call's duration lies in the
@@ -29,13 +30,14 @@
 use std::collections::HashMap;
 use std::iter::repeat_n;
 
-use profile::{Columns, Origin, PageDecoder, Profile};
+use profile::{Columns, Origin, PageDecoder, PageKey, Profile};
 
 use crate::amounts::{Brackets, parts};
 use crate::clusters::PageSpan;
+use crate::gaps::{Gathered, Stretch};
 use crate::innermost::Innermost;
 
-/// Number of calls that a round keeps. Up to twice as many, of 40 bytes each, are in memory.
+/// Number of calls that a round keeps. Up to twice as many, of 48 bytes each, are in memory.
 pub(crate) const ROUND: usize = 1 << 18;
 
 /// The row of calls that are in none.
@@ -53,12 +55,57 @@ pub(crate) trait Rows {
     }
 }
 
-/// Rows without nodes.
-struct OnlyRows<F>(F);
+/// What gets the marks of pages.
+pub(crate) trait Marked: Rows {
+    /// Takes the marks of the calls of a page, whose number is its place among those of its cluster. Each page
+    /// comes once, in any order.
+    fn page(&mut self, number: usize, columns: &Columns, marks: Marks);
+}
+
+/// Rows without nodes, and the marks of all pages.
+struct OnlyRows<F> {
+    rows: F,
+    marks: Vec<Marks>,
+}
 
 impl<F: FnMut(&Columns, &mut Vec<u32>)> Rows for OnlyRows<F> {
     fn rows_of(&mut self, columns: &Columns, rows: &mut Vec<u32>) {
-        self.0(columns, rows);
+        (self.rows)(columns, rows);
+    }
+}
+
+impl<F: FnMut(&Columns, &mut Vec<u32>)> Marked for OnlyRows<F> {
+    fn page(&mut self, number: usize, _: &Columns, marks: Marks) {
+        self.marks[number] = marks;
+    }
+}
+
+/// Pages that were decoded last, up to so many calls: the next round begins in them, and they are added to
+/// the sums when their calls have ended.
+struct Decoded<'a> {
+    profile: &'a Profile,
+    most: usize,
+    /// The one that was used last is the last one.
+    pages: Vec<(PageKey, PageDecoder<'a>)>,
+}
+
+impl Decoded<'_> {
+    fn get(&mut self, key: PageKey) -> &Columns {
+        let found = match self.pages.iter().position(|(of, _)| *of == key) {
+            Some(at) => self.pages.remove(at),
+            None => {
+                let calls: usize = self.pages.iter().map(|(_, of)| of.columns().len()).sum();
+                let mut decoder = match calls > self.most {
+                    true => self.pages.remove(0).1,
+                    false => PageDecoder::new(self.profile),
+                };
+                decoder.decode(key);
+                (key, decoder)
+            }
+        };
+        self.pages.push(found);
+        let last = self.pages.len() - 1;
+        self.pages[last].1.columns()
     }
 }
 
@@ -156,6 +203,7 @@ struct Begun {
     page: u32,
     at: u32,
     row: u32,
+    export: u32,
     /// The number of its bracket.
     bracket: Option<u32>,
 }
@@ -173,7 +221,7 @@ struct Open {
 /// Marks the calls of clusters, one after the other.
 pub(crate) struct Marker<'a, 'b> {
     profile: &'a Profile,
-    decoder: PageDecoder<'a>,
+    decoded: Decoded<'a>,
     brackets: &'b Brackets,
     round: usize,
     calls: Vec<Begun>,
@@ -182,11 +230,12 @@ pub(crate) struct Marker<'a, 'b> {
 
 impl<'a, 'b> Marker<'a, 'b> {
     pub fn new(profile: &'a Profile, brackets: &'b Brackets, round: Option<usize>) -> Self {
+        let round = round.unwrap_or(ROUND).max(1);
         Self {
             profile,
-            decoder: PageDecoder::new(profile),
+            decoded: Decoded { profile, most: 2 * round, pages: Vec::new() },
             brackets,
-            round: round.unwrap_or(ROUND).max(1),
+            round,
             calls: Vec::new(),
             rows: Vec::new(),
         }
@@ -199,33 +248,65 @@ impl<'a, 'b> Marker<'a, 'b> {
         pages: &[PageSpan],
         rows: impl FnMut(&Columns, &mut Vec<u32>),
     ) -> (Vec<Marks>, Found) {
-        self.mark_at(pages, &mut OnlyRows(rows))
+        let mut of = OnlyRows { rows, marks: repeat_n(Marks::default(), pages.len()).collect() };
+        let found = self.mark_at(pages, &mut of, None);
+        (of.marks, found)
     }
 
-    /// The same, with the nodes of calls.
-    pub fn mark_at(&mut self, pages: &[PageSpan], places: &mut impl Rows) -> (Vec<Marks>, Found) {
+    /// The same, with the nodes of calls, and with the gaps between the outermost ones.
+    pub fn mark_at(
+        &mut self,
+        pages: &[PageSpan],
+        places: &mut impl Marked,
+        mut gaps: Option<&mut Gathered>,
+    ) -> Found {
+        let mut stretch = pages.first().map(|page| Stretch::new(page.thread));
         let mut inner = Innermost::default();
         let mut walk = Walk {
             brackets: self.brackets,
             marks: repeat_n(Marks::default(), pages.len()).collect(),
+            left: vec![None; pages.len()],
             open: Vec::new(),
             of_row: Vec::new(),
         };
+        // Pages of which some calls were brought and that were not added.
+        let mut begun: Vec<usize> = Vec::new();
         let mut after: Option<Begun> = None;
         loop {
-            let more = self.bring(pages, after, places);
+            let more = self.bring(pages, after, places, &mut walk.left, &mut begun);
             for call in &self.calls {
                 let end = u64::MAX - call.not_end;
                 inner.call(call.begin, end, *call, |of, own| walk.end(&of, own));
+                if let (Some(gaps), Some(stretch), true) =
+                    (gaps.as_deref_mut(), &mut stretch, walk.open.is_empty())
+                {
+                    let process = pages[call.page as usize].key.process;
+                    stretch.call(gaps, (process as u32, call.export), call.begin, end);
+                }
                 walk.begin(call, places);
             }
             after = self.calls.last().copied();
             if !more {
                 break;
             }
+            begun.retain(|page| {
+                let is_whole = walk.left[*page] == Some(0);
+                if is_whole {
+                    let marks = std::mem::take(&mut walk.marks[*page]);
+                    places.page(*page, self.decoded.get(pages[*page].key), marks);
+                }
+                !is_whole
+            });
         }
         inner.finish(|of, own| walk.end(&of, own));
-        (walk.marks, Found { busy: inner.busy(), overlapping: inner.overlapping() })
+        for page in begun {
+            let marks = std::mem::take(&mut walk.marks[page]);
+            places.page(page, self.decoded.get(pages[page].key), marks);
+        }
+        if let (Some(gaps), Some(stretch)) = (gaps, stretch) {
+            stretch.finish(gaps);
+        }
+        Found { busy: inner.busy(), overlapping: inner.overlapping() }
     }
 }
 
@@ -233,6 +314,8 @@ impl<'a, 'b> Marker<'a, 'b> {
 struct Walk<'b> {
     brackets: &'b Brackets,
     marks: Vec<Marks>,
+    /// For each page that was brought, how many of its calls have not ended.
+    left: Vec<Option<usize>>,
     open: Vec<Open>,
     /// For each row, how many of its calls are open.
     of_row: Vec<u32>,
@@ -265,6 +348,9 @@ impl Walk<'_> {
             let mark = Mark { own: own - own_taken, own_taken, taken, inner: open.inner };
             marks.set(call.at, mark, open.node);
         }
+        if let Some(Some(left)) = self.left.get_mut(call.page as usize) {
+            *left -= 1;
+        }
         if let Some(around) = self.open.last_mut() {
             around.wanted += self.brackets.outside(call.bracket);
             around.inside = around.inside.saturating_add(taken);
@@ -274,20 +360,32 @@ impl Walk<'_> {
 
 impl Marker<'_, '_> {
     /// Collects the earliest calls after `after`, sorted. Returns whether there are more.
-    fn bring(&mut self, pages: &[PageSpan], after: Option<Begun>, places: &mut impl Rows) -> bool {
+    fn bring(
+        &mut self,
+        pages: &[PageSpan],
+        after: Option<Begun>,
+        places: &mut impl Rows,
+        left: &mut [Option<usize>],
+        begun: &mut Vec<usize>,
+    ) -> bool {
         // The recorder writes calls when they end, so the outer one comes last; traces and plugins
         // name it first.
         let imported = self.profile.manifest.origin == Origin::Import;
         let mut most: Option<Begun> = None;
         self.calls.clear();
-        for (place, page) in (0..).zip(pages) {
+        for (place, page) in (0u32..).zip(pages) {
             if after.is_some_and(|after| page.last_begin < after.begin) {
                 continue;
             }
             if most.is_some_and(|most| page.first_begin > most.begin) {
                 break;
             }
-            let columns = self.decoder.decode(page.key);
+            let columns = self.decoded.get(page.key);
+            let number = place as usize;
+            if left[number].is_none() {
+                left[number] = Some(columns.len());
+                begun.push(number);
+            }
             self.rows.clear();
             places.rows_of(columns, &mut self.rows);
             let of_plugins = self.profile.processes[page.key.process].id.is_of_plugins();
@@ -301,7 +399,8 @@ impl Marker<'_, '_> {
                 let order = if outer_is_first { order } else { !order };
                 let bracket = brackets.of(columns, i);
                 let not_end = u64::MAX - end;
-                let call = Begun { begin, not_end, order, page: place, at, row: *row, bracket };
+                let (row, export) = (*row, columns.export[i]);
+                let call = Begun { begin, not_end, order, page: place, at, row, export, bracket };
                 if after.is_some_and(|a| call <= a) || most.is_some_and(|most| call > most) {
                     continue;
                 }

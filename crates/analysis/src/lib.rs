@@ -24,6 +24,7 @@
 //! | [`durations`] | stores many durations compactly, with exact quantiles |
 //! | [`innermost`] | self time: which call owns each moment of a thread |
 //! | [`threads`] | per thread: time inside and outside of dispatches, and off the CPU |
+//! | [`gaps`] | what is between the calls of threads: after and before which op, how long |
 //! | [`silent`] | threads that called nothing: their processor time |
 //! | [`sites`](mod@sites) | dispatches of IREE by their place in the program: wall time, workers, gaps |
 //! | [`tree`] | calls by the calls around them |
@@ -64,6 +65,7 @@ pub mod estimate;
 pub mod exact;
 pub mod explain;
 mod forest;
+pub mod gaps;
 pub mod innermost;
 pub mod launches;
 pub mod live;
@@ -95,6 +97,7 @@ pub use durations::Durations;
 pub use empty::{Bracket, EmptyCall};
 pub use estimate::Estimate;
 pub use explain::{Explained, explain};
+pub use gaps::{Gap, Gaps, Side};
 pub use loops::{LoopData, LoopTable, loops};
 pub use metrics::{Hidden, MOSTLY_EMPTY, MetricValue, MetricValues, PartOfTime};
 pub use ops::{OpFilter, OpTable, OpTrees};
@@ -102,9 +105,11 @@ pub use probe::ProbeCost;
 pub use rules::{Fired, Rule, rules};
 pub use sampled::{Estimated, SampledCounter, SampledRow, SampledRun};
 pub use silent::SilentThread;
-pub use sites::{DispatchTimes, Dispatched, ModelRun, Site, Sites, dispatches, sites};
+pub use sites::{
+    DispatchTimes, Dispatched, ModelRun, Room, Site, Sites, dispatches, sites, sites_as,
+};
 pub use stats::{Stats, stats};
-pub use summary::{Options, Summary, is_contradicted, summarize};
+pub use summary::{Options, Summary, is_contradicted, summarize, summarize_each};
 pub use table::{
     Apart, By, CounterTotal, Counts, FirstCalls, Key, PassTotal, Row, Taken, compensate,
 };

@@ -49,6 +49,8 @@ pub struct Site {
     pub dispatches: u64,
     /// Number of their workgroups.
     pub workgroups: u64,
+    /// Number of threads that ran workgroups, of its process that has the most.
+    pub workers: usize,
     /// Number of dispatches of which workgroups are missing. Their times are those of the others.
     pub incomplete: u64,
     /// Sum of the times from the begin of a dispatch's first workgroup to the end of its last one,
@@ -122,6 +124,57 @@ pub struct Sites {
     pub dispatches: u64,
     /// What one dispatch of each row of a table by op takes, at whichever site.
     pub of_ops: BTreeMap<OpId, DispatchTimes>,
+    /// How much of the time more threads could do something about.
+    pub room: Room,
+}
+
+/// How the time from the first dispatch to the end of the last one is divided, all processes together, as
+/// recorded. Where dispatches overlap, the time belongs to the one that began first. Times are in ticks.
+///
+/// ```text
+///  2 workers    ├ a ┤     ├ b ┤├── c ──┤
+///                         ├ b ┤├ c ┤├ c ┤
+///               alone  –  few   many
+/// ```
+///
+/// It does not say what more threads would gain: they share caches and memory with those that there are.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Room {
+    /// The whole of it.
+    pub span: f64,
+    /// The part in which no dispatch ran.
+    pub outside: f64,
+    /// The part in dispatches that have one workgroup.
+    pub alone: f64,
+    /// The part in dispatches with several workgroups, but no more than there are workers: one more
+    /// thread would have nothing to do.
+    pub few: f64,
+    /// The part in dispatches with more workgroups than workers.
+    pub many: f64,
+    /// The number of workers, of the process that has the most.
+    pub workers: usize,
+    /// The part of all workers' time in dispatches in which they were in workgroups, 0 to 1.
+    pub efficiency: f64,
+}
+
+impl Room {
+    /// Adds a dispatch, of which so much time belongs to no earlier one.
+    fn add(&mut self, dispatch: &Dispatch, threads: usize, ticks: f64) {
+        let part = match dispatch.of {
+            0 | 1 => &mut self.alone,
+            of if of <= threads as u64 => &mut self.few,
+            _ => &mut self.many,
+        };
+        *part += ticks;
+    }
+
+    fn be_mean_of(&mut self, passes: u64) {
+        for part in
+            [&mut self.span, &mut self.outside, &mut self.alone, &mut self.few, &mut self.many]
+        {
+            *part /= passes as f64;
+        }
+    }
 }
 
 impl Sites {
@@ -174,9 +227,17 @@ pub struct ModelRun {
 /// corrected values contradict the recorded ones, as in a [`Summary`](crate::Summary). Of several passes,
 /// sums and numbers are the mean.
 pub fn sites(profile: &Profile, raw: bool) -> Option<Sites> {
-    let raw = raw || profile.is_sampled() || is_contradicted(profile);
+    let is_raw = raw || profile.is_sampled() || is_contradicted(profile);
+    sites_as(profile, is_raw)
+}
+
+/// The same where it is known whether the corrected values contradict the recorded ones: `raw` is
+/// [`Summary::raw`](crate::Summary::raw) of the same profile. Reads all calls once less.
+pub fn sites_as(profile: &Profile, raw: bool) -> Option<Sites> {
     let brackets = Brackets::new(profile, raw);
     let mut found = Sites::default();
+    // The time of workgroups, and that of all workers in dispatches.
+    let (mut work, mut room) = (0.0, 0.0);
     // By the functions of one iteration, which processes of the same program share.
     let mut sums: BTreeMap<Vec<OpId>, Places> = BTreeMap::new();
     for process in 0..profile.processes.len() {
@@ -188,16 +249,26 @@ pub fn sites(profile: &Profile, raw: bool) -> Option<Sites> {
         let (sequence, places) = positions(&ops);
         let of_sequence = sums.entry(sequence).or_default();
         let mut end: Option<u64> = None;
+        let busy = found.busy;
+        found.room.workers = found.room.workers.max(assembled.threads);
         for (dispatch, place) in assembled.dispatches.iter().zip(places) {
             let gap = end.map(|end| dispatch.begin.saturating_sub(end));
             let before = end.unwrap_or(dispatch.begin).max(dispatch.begin);
-            found.busy += dispatch.end.saturating_sub(before) as f64;
+            let new = dispatch.end.saturating_sub(before) as f64;
+            found.busy += new;
+            found.room.add(dispatch, assembled.threads, new);
+            work += dispatch.sum as f64 / PARTS as f64;
             end = end.max(Some(dispatch.end));
             let sum = of_sequence.entry((place, dispatch.op)).or_default();
             sum.add(dispatch, assembled.threads, gap);
         }
         found.dispatches += assembled.dispatches.len() as u64;
+        let begin = assembled.dispatches.first().map_or(0, |dispatch| dispatch.begin);
+        found.room.span += end.map_or(0, |end| end.saturating_sub(begin)) as f64;
+        room += (found.busy - busy) * assembled.threads as f64;
     }
+    found.room.outside = (found.room.span - found.busy).max(0.0);
+    found.room.efficiency = if room > 0.0 { (work / room).clamp(0.0, 1.0) } else { 0.0 };
     let mut of_ops: BTreeMap<OpId, Durations> = BTreeMap::new();
     for ((_, op), sum) in sums.values().flatten() {
         of_ops.entry(profile.ops.row_of(*op)).or_default().append(sum.sums.clone());
@@ -214,6 +285,7 @@ pub fn sites(profile: &Profile, raw: bool) -> Option<Sites> {
     if passes > 1 {
         found.rows.iter_mut().for_each(|site| site.be_mean_of(passes));
         found.busy /= passes as f64;
+        found.room.be_mean_of(passes);
         found.dispatches /= passes;
     }
     (!found.rows.is_empty()).then_some(found)
@@ -259,6 +331,7 @@ type Places = BTreeMap<(Option<u32>, OpId), Sum>;
 struct Sum {
     dispatches: u64,
     workgroups: u64,
+    workers: usize,
     incomplete: u64,
     wall: u128,
     least: Option<u64>,
@@ -279,6 +352,7 @@ impl Sum {
         let wall = dispatch.end.saturating_sub(dispatch.begin);
         self.dispatches += 1;
         self.workgroups += dispatch.workgroups;
+        self.workers = self.workers.max(threads);
         self.incomplete += u64::from(!dispatch.is_whole());
         self.wall += u128::from(wall);
         self.least = Some(self.least.map_or(wall, |least| least.min(wall)));
@@ -302,6 +376,7 @@ impl Sum {
             of,
             dispatches: self.dispatches,
             workgroups: self.workgroups,
+            workers: self.workers,
             incomplete: self.incomplete,
             wall: self.wall as f64,
             mean: self.wall as f64 / self.dispatches.max(1) as f64,

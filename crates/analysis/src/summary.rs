@@ -10,12 +10,13 @@ use crate::amounts::{Brackets, ticks};
 use crate::checks::{self, Violation};
 use crate::clusters::PageSpan;
 use crate::estimate::Estimate;
+use crate::gaps::Gaps;
 use crate::probe::{ProbeCost, costs};
 use crate::sampled::{self, Found, Sample, SampledRow, SampledRun};
 use crate::silent::{SilentThread, silent};
 use crate::table::{Apart, By, Counts, Key, Places, Row, Selection, Table};
 use crate::threads::ThreadTime;
-use crate::walk::{Walked, walk};
+use crate::walk::{Walked, walk_several};
 
 /// What to add up, and how.
 #[derive(Clone, Debug, Default)]
@@ -40,6 +41,8 @@ pub struct Options {
     /// Number of nested calls that a worker sorts at a time; `None` for 262,144. The result does
     /// not depend on it.
     pub round: Option<usize>,
+    /// Whether to find what is between the calls of threads. Ignores the filters.
+    pub gaps: bool,
 }
 
 /// The sums over the calls of a profile.
@@ -67,6 +70,9 @@ pub struct Summary {
     pub apart: Apart,
     /// Each thread that has calls. Ignores the filter.
     pub threads: Vec<ThreadTime>,
+    /// What is between their calls, if that was asked for. `None` in a run with a budget, in which calls
+    /// that were only counted are in the gaps, and for several passes. Ignores the filter.
+    pub gaps: Option<Gaps>,
     /// Threads of the same processes that called nothing that was recorded.
     pub silent: Vec<SilentThread>,
     /// Each process that has calls with a calibrated set of counters.
@@ -95,40 +101,54 @@ impl Summary {
     }
 }
 
-/// Reads every page of `profile` once and adds it up. Pages with nested calls are read three times. If
+/// Reads every page of `profile` once and adds it up. Pages with nested calls are read twice. If
 /// the corrected values contradict each other, it returns those that were recorded, and says so. Whether
 /// they contradict what was recorded is decided by all ops of the profile, so that reports with other
 /// rows and other filters show the same values.
 pub fn summarize(profile: &Profile, options: &Options) -> Summary {
-    let (summary, exhausted) = once(profile, options);
-    let given = [&options.filter, &options.kind, &options.device, &options.stream];
-    let all_rows = given.iter().all(|filter| filter.is_none());
-    let whole = all_rows && summary.apart == Apart::default();
-    let total = summary.total.filter(|_| whole && summary.sampled.is_none());
-    let mut violations = match checks::may_contradict(exhausted) && !options.raw {
-        false => Vec::new(),
-        true if options.by == By::Op && all_rows => checks::exhausted_ops(&summary.rows),
-        true => contradictions(profile, options.workers),
+    summarize_each(profile, std::slice::from_ref(options)).remove(0)
+}
+
+/// Several summaries of one profile, for which every page is read once, and pages with nested calls once
+/// more for each summary. `raw`, `workers`, `round` and `gaps` are those of the first one.
+pub fn summarize_each(profile: &Profile, each: &[Options]) -> Vec<Summary> {
+    let summaries = match profile.is_sampled() {
+        // The sample is read for the rows of one summary.
+        true => each.iter().flat_map(|one| once(profile, std::slice::from_ref(one))).collect(),
+        false => once(profile, each),
     };
-    violations.extend(checks::violations(&summary.rows, summary.overlapping == 0, total));
-    let is_wrong = violations.iter().any(|one| one.what.is_of_correction());
-    violations.extend(checks::of_run(&summary.threads, &summary.probes));
-    if violations.is_empty() {
-        return summary;
-    }
-    let mut recorded = match options.raw || !is_wrong {
-        true => summary,
-        false => once(profile, &Options { raw: true, ..options.clone() }).0,
-    };
-    let loss = LossCount::new(Loss::Inconsistent, violations.len() as u64);
-    recorded.losses = merge_losses(recorded.losses.iter().chain([&loss]));
-    recorded.violations = violations;
-    recorded
+    let mut known = None;
+    let checked = summaries.into_iter().zip(each).map(|((summary, exhausted), options)| {
+        let given = [&options.filter, &options.kind, &options.device, &options.stream];
+        let all_rows = given.iter().all(|filter| filter.is_none());
+        let whole = all_rows && summary.apart == Apart::default();
+        let total = summary.total.filter(|_| whole && summary.sampled.is_none());
+        let mut violations = match checks::may_contradict(exhausted) && !options.raw {
+            false => Vec::new(),
+            true if options.by == By::Op && all_rows => checks::exhausted_ops(&summary.rows),
+            true => known.get_or_insert_with(|| contradictions(profile, options.workers)).clone(),
+        };
+        violations.extend(checks::violations(&summary.rows, summary.overlapping == 0, total));
+        let is_wrong = violations.iter().any(|one| one.what.is_of_correction());
+        violations.extend(checks::of_run(&summary.threads, &summary.probes));
+        if violations.is_empty() {
+            return summary;
+        }
+        let mut recorded = match options.raw || !is_wrong {
+            true => summary,
+            false => one(profile, &Options { raw: true, ..options.clone() }).0,
+        };
+        let loss = LossCount::new(Loss::Inconsistent, violations.len() as u64);
+        recorded.losses = merge_losses(recorded.losses.iter().chain([&loss]));
+        recorded.violations = violations;
+        recorded
+    });
+    checked.collect()
 }
 
 /// The ops of the whole profile whose corrected values contradict what was recorded.
 pub(crate) fn contradictions(profile: &Profile, workers: usize) -> Vec<Violation> {
-    let (all, _) = once(profile, &Options { workers, ..Options::default() });
+    let (all, _) = one(profile, &Options { workers, ..Options::default() });
     checks::exhausted_ops(&all.rows)
 }
 
@@ -140,15 +160,15 @@ pub fn is_contradicted(profile: &Profile) -> bool {
 
 /// What recording cost in each process, as [`Summary::probes`] says it. Reads all calls.
 pub(crate) fn costs_of(profile: &Profile) -> Vec<ProbeCost> {
-    once(profile, &Options::default()).0.probes
+    one(profile, &Options::default()).0.probes
 }
 
 /// The summary, and the number of all calls of whose own time nothing is left.
-fn once(profile: &Profile, options: &Options) -> (Summary, u64) {
-    let workers = match options.workers {
-        0 => std::thread::available_parallelism().map_or(1, usize::from),
-        given => given,
-    };
+fn one(profile: &Profile, options: &Options) -> (Summary, u64) {
+    once(profile, std::slice::from_ref(options)).remove(0)
+}
+
+fn places_of<'a>(profile: &Profile, options: &'a Options) -> Places<'a> {
     let selection = Selection {
         by: options.by,
         op: options.filter.as_deref(),
@@ -156,27 +176,48 @@ fn once(profile: &Profile, options: &Options) -> (Summary, u64) {
         device: options.device.as_deref(),
         stream: options.stream.as_deref(),
     };
-    let places = Places::new(profile, &selection);
+    Places::new(profile, &selection)
+}
+
+/// The same for several summaries, of which the first one says how calls are read. In a run with a budget,
+/// there is one.
+fn once(profile: &Profile, each: &[Options]) -> Vec<(Summary, u64)> {
+    let Some(options) = each.first() else { return Vec::new() };
+    let workers = match options.workers {
+        0 => std::thread::available_parallelism().map_or(1, usize::from),
+        given => given,
+    };
+    let places: Vec<Places<'_>> = each.iter().map(|options| places_of(profile, options)).collect();
     let mut brackets = Brackets::new(profile, options.raw);
-    let sample = profile.is_sampled().then(|| Sample::read(profile, &places, workers, &brackets));
+    let sample = match profile.is_sampled() {
+        true => places.first().map(|places| Sample::read(profile, places, workers, &brackets)),
+        false => None,
+    };
     let weights = sample.as_ref().map(Sample::weights);
-    let table = || Table::new(profile, &places, &options.metrics, weights.as_ref());
-    let walked = walk(profile, workers, &brackets, options.round, table);
-    let Walked { parts, times, in_place, clusters, busy, overlapping, homes, losses: found } =
+    let tables = || -> Vec<Table<'_>> {
+        let all = each.iter().zip(&places);
+        all.map(|(of, places)| Table::new(profile, places, &of.metrics, weights.as_ref())).collect()
+    };
+    let with_gaps = options.gaps && sample.is_none() && profile.passes() < 2;
+    let walked = walk_several(profile, workers, &brackets, options.round, with_gaps, tables);
+    let Walked { parts, times, in_place, clusters, busy, overlapping, homes, gaps, losses: found } =
         walked;
-    let mut sums = table();
-    parts.into_iter().for_each(|part| sums.merge(part));
+    let mut all = tables();
+    for part in parts {
+        all.iter_mut().zip(part).for_each(|(sums, part)| sums.merge(part));
+    }
     let busy = by_thread(&clusters, &busy);
     let mut threads = times.finish(profile, &homes, &clusters, &busy);
+    // What belongs to a thread does not depend on the rows.
+    let of_threads = all.first().map(|sums| &sums.of_threads);
     for thread in &mut threads {
-        let Some((own, taken)) = sums.of_threads.get(&(thread.process, thread.thread)) else {
-            continue;
-        };
+        let place = (thread.process, thread.thread);
+        let Some((own, taken)) = of_threads.and_then(|of| of.get(&place)) else { continue };
         let ns = |parts: u128| profile.timeline.ns_per_tick() * ticks(parts);
         thread.dispatch_ns = ns(*own).min(thread.wall_ns);
         thread.recorder_ns = ns(*taken);
     }
-    let estimates = sample.map(|sample| sample.rows(&places));
+    let mut estimates = sample.zip(places.first()).map(|(sample, places)| sample.rows(places));
     if let Some((_, run)) = &estimates {
         estimate_threads(profile, run, &mut threads);
     }
@@ -193,31 +234,37 @@ fn once(profile: &Profile, options: &Options) -> (Summary, u64) {
         .map(|(process, found)| merge_losses(process.losses.iter().chain(found)))
         .collect();
     let losses = merge_losses(profile.losses.iter().chain(process_losses.iter().flatten()));
-    let (total, taken) = sums.all(&brackets);
-    let exhausted = sums.all_exhausted;
-    let mut summary = Summary {
-        calls: sums.all_calls,
-        dispatches: (!sums.all_unplaced).then_some(sums.all_dispatches),
-        total: Some(total),
-        taken,
-        nested: sums.nested,
-        raw: options.raw,
-        overlapping,
-        apart: sums.all_apart,
-        rows: sums.finish(workers, &brackets),
-        silent: silent(profile, &threads),
-        threads,
-        probes,
-        uncalibrated_probes,
-        process_losses,
-        violations: Vec::new(),
-        losses,
-        sampled: None,
-    };
-    if let Some((rows, run)) = estimates {
-        estimate(profile, rows, run, options, &mut summary);
-    }
-    (summary, exhausted)
+    let gaps = gaps.map(|gaps| gaps.finish(profile, &threads));
+    let silent = silent(profile, &threads);
+    let finished = all.into_iter().zip(each).map(|(sums, options)| {
+        let (total, taken) = sums.all(&brackets);
+        let exhausted = sums.all_exhausted;
+        let mut summary = Summary {
+            calls: sums.all_calls,
+            dispatches: (!sums.all_unplaced).then_some(sums.all_dispatches),
+            total: Some(total),
+            taken,
+            nested: sums.nested,
+            raw: options.raw,
+            overlapping,
+            apart: sums.all_apart,
+            rows: sums.finish(workers, &brackets),
+            gaps: gaps.clone(),
+            silent: silent.clone(),
+            threads: threads.clone(),
+            probes: probes.clone(),
+            uncalibrated_probes,
+            process_losses: process_losses.clone(),
+            violations: Vec::new(),
+            losses: losses.clone(),
+            sampled: None,
+        };
+        if let Some((rows, run)) = estimates.take() {
+            estimate(profile, rows, run, options, &mut summary);
+        }
+        (summary, exhausted)
+    });
+    finished.collect()
 }
 
 /// Replaces what timed calls say about threads by estimates for all calls.

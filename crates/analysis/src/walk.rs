@@ -9,7 +9,8 @@ use profile::{Columns, Homes, LossCount, PageDecoder, PageKey, Profile, Role, on
 
 use crate::amounts::Brackets;
 use crate::clusters::{PageSpan, clusters};
-use crate::forest::{self, Marker, Marks, Rows};
+use crate::forest::{self, Marked, Marker, Marks, Rows};
+use crate::gaps::Gathered;
 use crate::probe::InPlace;
 use crate::threads::PageTimes;
 
@@ -33,14 +34,17 @@ pub(crate) struct Walked<A> {
     pub overlapping: u64,
     /// The threads with calls of two sources.
     pub homes: Homes,
+    /// What is between the calls, if that was asked for.
+    pub gaps: Option<Gathered>,
     /// The losses found inside pages, by process.
     pub losses: Vec<Vec<LossCount>>,
 }
 
 struct Worker<A> {
-    adder: A,
+    adders: Vec<A>,
     times: PageTimes,
     in_place: InPlace,
+    gaps: Option<Gathered>,
 }
 
 /// The role of a page's calls, if they belong to no thread. Such calls have separate pages.
@@ -49,7 +53,8 @@ pub(crate) fn apart(profile: &Profile, columns: &Columns) -> Option<Role> {
     profile.ops.get(op).map(|op| op.role).filter(|role| role.is_apart())
 }
 
-/// Shows every page to an adder that `make` makes. Pages with nested calls are decoded three times.
+/// Shows every page to an adder that `make` makes. Pages with nested calls are usually
+/// decoded twice.
 pub(crate) fn walk<A: Adder>(
     profile: &Profile,
     workers: usize,
@@ -57,33 +62,78 @@ pub(crate) fn walk<A: Adder>(
     round: Option<usize>,
     make: impl Fn() -> A + Sync,
 ) -> Walked<A> {
-    let worker =
-        || Worker { adder: make(), times: PageTimes::default(), in_place: InPlace::default() };
+    let Walked { parts, times, in_place, clusters, busy, overlapping, homes, gaps, losses } =
+        walk_several(profile, workers, brackets, round, false, || vec![make()]);
+    let parts = parts.into_iter().flatten().collect();
+    Walked { parts, times, in_place, clusters, busy, overlapping, homes, gaps, losses }
+}
+
+/// The same with several adders for each worker, which see every page after one another: what one of
+/// them calls a row is not what another one does, so nested calls have other marks for each. `with_gaps`
+/// asks for what is between the calls.
+pub(crate) fn walk_several<A: Adder>(
+    profile: &Profile,
+    workers: usize,
+    brackets: &Brackets,
+    round: Option<usize>,
+    with_gaps: bool,
+    make: impl Fn() -> Vec<A> + Sync,
+) -> Walked<Vec<A>> {
+    let homes = profile.homes();
+    let no_gaps = || with_gaps.then(Gathered::default);
+    let worker = || Worker {
+        adders: make(),
+        times: PageTimes::default(),
+        in_place: InPlace::default(),
+        gaps: no_gaps(),
+    };
     let (states, losses) = profile.visit(workers, worker, |worker, columns| {
         worker.in_place.add(columns, profile);
         // Calls that belong to no thread count neither for the times of threads nor for self times.
         let apart = apart(profile, columns).is_some();
         if apart || worker.times.add(columns, profile) {
-            worker.adder.add(columns, brackets, None);
+            worker.adders.iter_mut().for_each(|adder| adder.add(columns, brackets, None));
+            if let Some(gaps) = worker.gaps.as_mut().filter(|_| !apart) {
+                gaps.page(columns, homes.of((columns.process, columns.thread)));
+            }
         }
     });
+    let mut gaps = no_gaps();
     let (mut times, mut in_place) = (PageTimes::default(), InPlace::default());
     let mut parts = Vec::new();
     for state in states {
-        parts.push(state.adder);
+        parts.push(state.adders);
         times.merge(state.times);
         in_place.merge(state.in_place);
+        merge(&mut gaps, state.gaps);
     }
-    let homes = profile.homes();
     let clusters = clusters(times.spans(&homes));
     // A page that looks flat can be inside of a call of another page. It was added as if it were not.
     if clusters.iter().flatten().any(|page| page.flat) {
-        parts = add_flat(profile, &clusters, workers, brackets, &make);
+        parts.clear();
+        gaps = no_gaps();
+        for (adders, found) in add_flat(profile, &clusters, workers, brackets, with_gaps, &make) {
+            parts.push(adders);
+            merge(&mut gaps, found);
+        }
     }
-    let (nested, busy, overlapping) =
-        add_nested(profile, &clusters, workers, brackets, round, &make);
-    parts.extend(nested);
-    Walked { parts, times, in_place, clusters, busy, overlapping, homes, losses }
+    let nested = add_nested(profile, &clusters, workers, brackets, round, with_gaps, &make);
+    let (mut busy, mut overlapping) = (vec![0; clusters.len()], 0);
+    for (adders, of_clusters, found) in nested {
+        parts.push(adders);
+        merge(&mut gaps, found);
+        for (at, found) in of_clusters {
+            busy[at] = found.busy;
+            overlapping += found.overlapping;
+        }
+    }
+    Walked { parts, times, in_place, clusters, busy, overlapping, homes, gaps, losses }
+}
+
+fn merge(gaps: &mut Option<Gathered>, other: Option<Gathered>) {
+    if let Some((gaps, other)) = gaps.as_mut().zip(other) {
+        gaps.merge(other);
+    }
 }
 
 /// Adds the pages that are in no cluster, to new adders.
@@ -92,58 +142,83 @@ fn add_flat<A: Adder>(
     clusters: &[Vec<PageSpan>],
     workers: usize,
     brackets: &Brackets,
-    make: &(impl Fn() -> A + Sync),
-) -> Vec<A> {
+    with_gaps: bool,
+    make: &(impl Fn() -> Vec<A> + Sync),
+) -> Vec<(Vec<A>, Option<Gathered>)> {
+    let homes = profile.homes();
     let nested: HashSet<PageKey> = clusters.iter().flatten().map(|page| page.key).collect();
     let pages = profile.pages();
     let pages: Vec<PageKey> = pages.into_iter().filter(|page| !nested.contains(page)).collect();
     let next = AtomicUsize::new(0);
     let work = || {
-        let (mut adder, mut decoder) = (make(), PageDecoder::new(profile));
+        let (mut adders, mut decoder) = (make(), PageDecoder::new(profile));
+        let mut gaps = with_gaps.then(Gathered::default);
         while let Some(page) = pages.get(next.fetch_add(1, Ordering::Relaxed)) {
-            adder.add(decoder.decode(*page), brackets, None);
+            let columns = decoder.decode(*page);
+            adders.iter_mut().for_each(|adder| adder.add(columns, brackets, None));
+            if let Some(gaps) = gaps.as_mut().filter(|_| apart(profile, columns).is_none()) {
+                gaps.page(columns, homes.of((page.process, page.thread)));
+            }
         }
-        adder
+        (adders, gaps)
     };
     on_threads(workers.clamp(1, pages.len().max(1)), work)
 }
 
-/// Adds the clusters. Returns the adders, for each cluster the time in some call, and the number of
-/// calls that overlap.
+/// Adds each page of a cluster as soon as it has its marks.
+struct Added<'x, A> {
+    adder: &'x mut A,
+    brackets: &'x Brackets,
+}
+
+impl<A: Adder> Rows for Added<'_, A> {
+    fn rows_of(&mut self, columns: &Columns, rows: &mut Vec<u32>) {
+        self.adder.rows_of(columns, rows);
+    }
+
+    fn child(&mut self, parent: u32, row: u32) -> u32 {
+        self.adder.child(parent, row)
+    }
+}
+
+impl<A: Adder> Marked for Added<'_, A> {
+    fn page(&mut self, _: usize, columns: &Columns, marks: Marks) {
+        self.adder.add(columns, self.brackets, Some(&marks));
+    }
+}
+
+/// What a worker has found in clusters: for each that it has added, its number.
+type Nested<A> = (Vec<A>, Vec<(usize, forest::Found)>, Option<Gathered>);
+
+/// Adds the clusters.
 fn add_nested<A: Adder>(
     profile: &Profile,
     clusters: &[Vec<PageSpan>],
     workers: usize,
     brackets: &Brackets,
     round: Option<usize>,
-    make: &(impl Fn() -> A + Sync),
-) -> (Vec<A>, Vec<u64>, u64) {
+    with_gaps: bool,
+    make: &(impl Fn() -> Vec<A> + Sync),
+) -> Vec<Nested<A>> {
     let next = AtomicUsize::new(0);
     let work = || {
-        let mut adder = make();
-        let mut decoder = PageDecoder::new(profile);
+        let mut adders = make();
+        let mut gaps = with_gaps.then(Gathered::default);
         let mut marker = Marker::new(profile, brackets, round);
         let mut found: Vec<(usize, forest::Found)> = Vec::new();
         loop {
             let at = next.fetch_add(1, Ordering::Relaxed);
             let Some(cluster) = clusters.get(at) else { break };
-            let (marks, of_cluster) = marker.mark_at(cluster, &mut adder);
-            for (page, marks) in cluster.iter().zip(marks) {
-                adder.add(decoder.decode(page.key), brackets, Some(&marks));
+            for (number, adder) in adders.iter_mut().enumerate() {
+                let gaps = gaps.as_mut().filter(|_| number == 0);
+                let of_cluster = marker.mark_at(cluster, &mut Added { adder, brackets }, gaps);
+                // It does not depend on the adder.
+                if number == 0 {
+                    found.push((at, of_cluster));
+                }
             }
-            found.push((at, of_cluster));
         }
-        (adder, found)
+        (adders, found, gaps)
     };
-    let workers = workers.clamp(1, clusters.len().max(1));
-    let (mut busy, mut overlapping) = (vec![0; clusters.len()], 0);
-    let adders = on_threads(workers, work).into_iter().map(|(adder, found)| {
-        for (at, found) in found {
-            busy[at] = found.busy;
-            overlapping += found.overlapping;
-        }
-        adder
-    });
-    let adders = adders.collect();
-    (adders, busy, overlapping)
+    on_threads(workers.clamp(1, clusters.len().max(1)), work)
 }

@@ -1,7 +1,7 @@
 //! Dispatches and their sites, threads without calls, and what is between calls, on scripted
 //! profiles whose numbers follow from arithmetic on paper.
 
-use analysis::{DispatchTimes, ModelRun, Options, Site, call_tree, sites, summarize};
+use analysis::{DispatchTimes, ModelRun, Options, Room, Site, call_tree, sites, summarize};
 use profile::{Calibration, Profile};
 use record::meta::ProcessCost;
 use record::thread_times::ThreadCpu;
@@ -67,6 +67,7 @@ fn each_place_of_the_program_has_a_row() {
         of: Some(3),
         dispatches: 3,
         workgroups,
+        workers: 2,
         incomplete: 0,
         wall: 3.0 * wall,
         mean: wall,
@@ -89,6 +90,18 @@ fn each_place_of_the_program_has_a_row() {
         assert_eq!(site, expected);
     }
     assert_eq!(found.rows.len(), 3);
+    // Of the 2,700 ticks, *a* with four workgroups has 300 of each iteration, *b* with one has 100, and *a*
+    // with as many as there are workers has 200. Workgroups take 500 + 100 + 250.
+    let room = Room {
+        span: 2_700.0,
+        outside: 900.0,
+        alone: 300.0,
+        few: 600.0,
+        many: 900.0,
+        workers: 2,
+        efficiency: 2_550.0 / (2.0 * 1_800.0),
+    };
+    assert_eq!(found.room, room);
     let run = ModelRun { runs: 3, dispatches: 3, busy: 600.0, between: 100.0, before: 300.0 };
     assert_eq!(found.run(), Some(run));
     // The sums are those of the table by op.

@@ -1,0 +1,335 @@
+//! What is between the calls of a thread: after which op and before which op it was in no recorded call,
+//! how often, and for how long.
+//!
+//! ```text
+//!  a thread   ├─ a ─┤      ├──── b ────┤   ├─ a ─┤      ├──── b ────┤            ┊ last moment
+//!                             ├ c ┤
+//!                    a ─ b               b ─ a    a ─ b               b ─ (end)
+//! ```
+//!
+//! A gap is a part of a thread's life in which no call of the thread was running; calls inside of other
+//! calls have no gaps here. The gaps of a thread, and what the recorder took of the calls' durations, add up
+//! to what a report calls *between*. Times are as recorded: what the recorder does between calls is in
+//! the gaps.
+//!
+//! Pages are gathered in any order. Each flat page, and each cluster of nested pages, adds its inner gaps at
+//! once and remembers its edges; the gaps between these are added when all pages were read. Memory: some
+//! 100 bytes for each pair of ops that follow one another on a thread (at most [`MOST_PAIRS`] for each
+//! worker), and 64 bytes for each page.
+
+use std::collections::{BTreeMap, HashMap};
+
+use profile::{Columns, Profile};
+
+use crate::table::{Key, devices};
+use crate::threads::ThreadTime;
+
+/// More pairs than this are not told apart.
+const MOST_PAIRS: usize = 100_000;
+
+/// What is at an end of a gap.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Side {
+    /// A call of this op: [`Key::Op`] or [`Key::Unknown`].
+    Op(Key),
+    /// The last known moment of the thread, after its last call.
+    End,
+    /// Any op: there are too many pairs to tell them apart.
+    Any,
+}
+
+/// All gaps on one thread after the same op and before the same op. Times are in ticks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Gap {
+    /// Process index and thread index.
+    pub thread: (usize, usize),
+    /// What ended last.
+    pub after: Side,
+    /// What began next.
+    pub before: Side,
+    /// How many there are.
+    pub times: u64,
+    /// Their sum.
+    pub total: u64,
+    /// The longest of them.
+    pub longest: u64,
+    /// When that one began.
+    pub longest_at: u64,
+}
+
+/// The gaps of all threads of the program.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Gaps {
+    /// Those with the longest sums first.
+    pub rows: Vec<Gap>,
+    /// The time of all threads in no call, in ns: the sum of the rows, and of `recorder_ns`.
+    pub between_ns: f64,
+    /// The part of it that the recorder took of the durations of calls. 0 if nothing was subtracted.
+    pub recorder_ns: f64,
+    /// From the first call of each thread to its last known moment, in ns.
+    pub wall_ns: f64,
+}
+
+impl Gaps {
+    /// A row's part of all time between calls.
+    pub fn share(&self, row: &Gap, ns_per_tick: f64) -> Option<f64> {
+        let part = row.total as f64 * ns_per_tick / self.between_ns;
+        (self.between_ns > 0.0).then(|| part.clamp(0.0, 1.0))
+    }
+}
+
+/// A call's op before names are looked up: process index and export.
+type Place = (u32, u32);
+
+/// Which gaps are added up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Pair {
+    thread: (usize, usize),
+    /// `None`: any.
+    ops: Option<(Place, Place)>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Sum {
+    pair: Pair,
+    times: u64,
+    total: u64,
+    longest: u64,
+    longest_at: u64,
+    /// The pair that came after it the last time. A model makes the same calls in each of its runs, so
+    /// that it is usually the next one again.
+    then: usize,
+}
+
+impl Sum {
+    fn add(&mut self, from: u64, ticks: u64) {
+        self.times += 1;
+        self.total = self.total.saturating_add(ticks);
+        if ticks > self.longest || (ticks == self.longest && from < self.longest_at) {
+            (self.longest, self.longest_at) = (ticks, from);
+        }
+    }
+}
+
+/// The first and the last call of a page, or of a cluster of pages.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Edge {
+    thread: (usize, usize),
+    begin: u64,
+    first: Place,
+    end: u64,
+    last: Place,
+}
+
+/// The gaps that were found so far.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Gathered {
+    sums: Vec<Sum>,
+    places: HashMap<Pair, usize>,
+    last: usize,
+    edges: Vec<Edge>,
+}
+
+impl Gathered {
+    fn add(&mut self, thread: (usize, usize), ops: (Place, Place), from: u64, to: u64) {
+        let ticks = to.saturating_sub(from);
+        if ticks == 0 {
+            return;
+        }
+        let pair = Pair { thread, ops: Some(ops) };
+        let then = self.sums.get(self.last).map_or(usize::MAX, |last| last.then);
+        let at = match self.sums.get(then) {
+            Some(sum) if sum.pair == pair => then,
+            _ => {
+                let at = self.find(pair);
+                if let Some(last) = self.sums.get_mut(self.last) {
+                    last.then = at;
+                }
+                at
+            }
+        };
+        self.last = at;
+        self.sums[at].add(from, ticks);
+    }
+
+    fn find(&mut self, pair: Pair) -> usize {
+        if let Some(at) = self.places.get(&pair) {
+            return *at;
+        }
+        if self.sums.len() >= MOST_PAIRS && pair.ops.is_some() {
+            return self.find(Pair { ops: None, ..pair });
+        }
+        let at = self.sums.len();
+        let (longest, longest_at, then) = (0, u64::MAX, usize::MAX);
+        self.sums.push(Sum { pair, times: 0, total: 0, longest, longest_at, then });
+        self.places.insert(pair, at);
+        at
+    }
+
+    /// Adds a page in which no call is inside of another one. `thread` is the one that its calls are on.
+    pub fn page(&mut self, columns: &Columns, thread: (usize, usize)) {
+        let mut stretch = Stretch::new(thread);
+        for (i, begin) in columns.start_ticks.iter().enumerate() {
+            let place = (columns.process as u32, columns.export[i]);
+            stretch.call(self, place, *begin, begin.saturating_add(columns.duration(i)));
+        }
+        stretch.finish(self);
+    }
+
+    /// Adds what another worker has found.
+    pub fn merge(&mut self, other: Self) {
+        for sum in other.sums {
+            let at = self.find(sum.pair);
+            let own = &mut self.sums[at];
+            own.times += sum.times;
+            own.total = own.total.saturating_add(sum.total);
+            if (sum.longest, own.longest_at) > (own.longest, sum.longest_at) {
+                (own.longest, own.longest_at) = (sum.longest, sum.longest_at);
+            }
+        }
+        self.edges.extend(other.edges);
+    }
+
+    /// Adds the gaps between pages, and after the last call of each thread.
+    pub fn finish(mut self, profile: &Profile, threads: &[ThreadTime]) -> Gaps {
+        let mut edges = std::mem::take(&mut self.edges);
+        edges.sort_by_key(|edge| (edge.thread, edge.begin, edge.end));
+        for two in edges.windows(2).filter(|two| two[0].thread == two[1].thread) {
+            self.add(two[0].thread, (two[0].last, two[1].first), two[0].end, two[1].begin);
+        }
+        let mut ends: BTreeMap<(usize, usize), (u64, Edge)> = BTreeMap::new();
+        for edge in edges {
+            let known = ends.entry(edge.thread).or_insert((edge.begin, edge));
+            known.0 = known.0.min(edge.begin);
+            if edge.end >= known.1.end {
+                known.1 = edge;
+            }
+        }
+        let key = |(process, export): Place| match profile.ops.of(process as usize, export) {
+            Some(op) => Key::Op(profile.ops.row_of(op)),
+            None => Key::Unknown(process as usize, export),
+        };
+        let ns_per_tick = profile.timeline.ns_per_tick();
+        let on_device = devices(profile);
+        let is_thread = |process: usize| on_device.get(process) == Some(&false);
+        // Several exports can be one op.
+        let mut rows: BTreeMap<((usize, usize), Side, Side), Gap> = BTreeMap::new();
+        let mut put = |gap: Gap| {
+            let known = rows.entry((gap.thread, gap.after, gap.before));
+            let row = known.or_insert(Gap { times: 0, total: 0, longest: 0, ..gap });
+            row.times += gap.times;
+            row.total = row.total.saturating_add(gap.total);
+            if gap.longest > row.longest {
+                (row.longest, row.longest_at) = (gap.longest, gap.longest_at);
+            }
+        };
+        for Sum { pair, times, total, longest, longest_at, .. } in self.sums {
+            let (after, before) = match pair.ops {
+                Some((after, before)) => (Side::Op(key(after)), Side::Op(key(before))),
+                None => (Side::Any, Side::Any),
+            };
+            if is_thread(pair.thread.0) {
+                put(Gap { thread: pair.thread, after, before, times, total, longest, longest_at });
+            }
+        }
+        let mut found = Gaps::default();
+        for time in threads.iter().filter(|time| is_thread(time.process)) {
+            found.between_ns += time.no_dispatch_ns();
+            found.wall_ns += time.wall_ns;
+            let thread = (time.process, time.thread);
+            let Some((begin, last)) = ends.get(&thread) else { continue };
+            let lived = (time.wall_ns / ns_per_tick).round() as u64;
+            let rest = lived.saturating_sub(last.end.saturating_sub(*begin));
+            if rest > 0 {
+                let (after, before) = (Side::Op(key(last.last)), Side::End);
+                let (total, longest, longest_at) = (rest, rest, last.end);
+                put(Gap { thread, after, before, times: 1, total, longest, longest_at });
+            }
+        }
+        found.rows = rows.into_values().collect();
+        found.rows.sort_by_key(|row| std::cmp::Reverse(row.total));
+        let sum: f64 = found.rows.iter().map(|row| row.total as f64 * ns_per_tick).sum();
+        found.recorder_ns = (found.between_ns - sum).max(0.0);
+        found
+    }
+}
+
+/// The outermost calls of a page or a cluster, in the order in which they begin.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Stretch {
+    thread: (usize, usize),
+    edge: Option<Edge>,
+}
+
+impl Stretch {
+    pub fn new(thread: (usize, usize)) -> Self {
+        Self { thread, edge: None }
+    }
+
+    pub fn call(&mut self, gaps: &mut Gathered, op: Place, begin: u64, end: u64) {
+        match &mut self.edge {
+            Some(edge) => {
+                gaps.add(self.thread, (edge.last, op), edge.end, begin);
+                (edge.last, edge.end) = (op, end.max(edge.end));
+            }
+            None => {
+                self.edge = Some(Edge { thread: self.thread, begin, first: op, end, last: op });
+            }
+        }
+    }
+
+    pub fn finish(self, gaps: &mut Gathered) {
+        gaps.edges.extend(self.edge);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn gathered(stretches: &[&[(u32, u64, u64)]]) -> Gathered {
+        let mut gaps = Gathered::default();
+        for calls in stretches {
+            let mut stretch = Stretch::new((0, 0));
+            for (export, begin, end) in *calls {
+                stretch.call(&mut gaps, (0, *export), *begin, *end);
+            }
+            stretch.finish(&mut gaps);
+        }
+        gaps
+    }
+
+    fn sums(gaps: &Gathered) -> Vec<(u32, u32, u64, u64, u64, u64)> {
+        let row = |sum: &Sum| {
+            let ((_, after), (_, before)) = sum.pair.ops.unwrap();
+            (after, before, sum.times, sum.total, sum.longest, sum.longest_at)
+        };
+        let mut rows: Vec<_> = gaps.sums.iter().map(row).collect();
+        rows.sort_unstable();
+        rows
+    }
+
+    #[test]
+    fn pairs_of_neighbours_add_up() {
+        // Gaps: 1→2 of 5 and 7, 2→1 of 10; two calls that touch have none.
+        let calls = [(1, 0, 10), (2, 15, 20), (1, 30, 40), (2, 47, 50), (3, 50, 60)];
+        let found = sums(&gathered(&[&calls]));
+        assert_eq!(found, [(1, 2, 2, 12, 7, 40), (2, 1, 1, 10, 10, 20)]);
+        // The same in two halves, which two workers read: the gap between them is added at the end.
+        let mut two = gathered(&[&calls[..2]]);
+        two.merge(gathered(&[&calls[2..]]));
+        assert_eq!(sums(&two), [(1, 2, 2, 12, 7, 40)]);
+        assert_eq!(two.edges.len(), 2);
+    }
+
+    #[test]
+    fn too_many_pairs_are_one() {
+        let mut gaps = Gathered::default();
+        for i in 0..MOST_PAIRS as u32 + 50 {
+            gaps.add((0, 0), ((0, i), (0, i + 1)), 0, 3);
+        }
+        assert_eq!(gaps.sums.len(), MOST_PAIRS + 1);
+        let any = gaps.sums.last().unwrap();
+        assert_eq!((any.pair.ops, any.times, any.total), (None, 50, 150));
+    }
+}

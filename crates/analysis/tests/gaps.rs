@@ -1,0 +1,132 @@
+//! What is between the calls of threads, on scripted profiles.
+
+use std::collections::BTreeMap;
+
+use analysis::{Gap, Key, Options, Side, Summary, summarize};
+use profile::{Calibration, Profile};
+use testkit::{CallScript, Item, ProfileScript, Random, Scratch};
+
+fn open(script: &ProfileScript) -> (Scratch, Profile) {
+    let scratch = Scratch::new();
+    let dir = scratch.join("x.cpt");
+    script.write(&dir);
+    let profile = Profile::open(&dir).expect("open the scripted profile");
+    (scratch, profile)
+}
+
+fn with_gaps(profile: &Profile) -> Summary {
+    summarize(profile, &Options { gaps: true, ..Options::default() })
+}
+
+fn op(op: u32) -> Side {
+    Side::Op(Key::Op(op))
+}
+
+/// Two calls of 1,000 ns, 3,000 ns apart, and a clock record 500 ns after the second one. Of each call, the
+/// recorder took 10 ns.
+#[test]
+fn gaps_and_what_the_recorder_took_are_all_that_is_between() {
+    let mut script = ProfileScript::monotonic();
+    let process = script.process(7);
+    process.library("m", &["a", "b"]);
+    let empty = Calibration { calls: 9, inside_ticks: 20, total_ticks: 50, ..Default::default() };
+    process.calibrations.push(empty);
+    let thread = process.thread("t");
+    thread.call(CallScript::new(0, 1_000, 1_000));
+    thread.call(CallScript::new(1, 5_000, 1_000)).then(Item::Clock(6_500, 0, 6_500));
+    let (_scratch, profile) = open(&script);
+    assert_eq!(summarize(&profile, &Options::default()).gaps, None, "it was not asked for");
+    let found = with_gaps(&profile).gaps.unwrap();
+    let row = |after, before, longest_at, ticks| Gap {
+        thread: (0, 0),
+        after,
+        before,
+        times: 1,
+        total: ticks,
+        longest: ticks,
+        longest_at,
+    };
+    let expected = [row(op(0), op(1), 2_000, 3_000), row(op(1), Side::End, 6_000, 500)];
+    assert_eq!(found.rows, expected);
+    assert_eq!((found.wall_ns, found.between_ns, found.recorder_ns), (5_500.0, 3_520.0, 20.0));
+    assert_eq!(found.share(&found.rows[0], 1.0), Some(3_000.0 / 3_520.0));
+}
+
+#[test]
+fn a_run_with_a_budget_has_no_gaps() {
+    let mut script = ProfileScript::monotonic();
+    script.budget(0.02);
+    let process = script.process(7);
+    process.library("m", &["a"]);
+    process.thread("t").call(CallScript::new(0, 0, 10));
+    let (_scratch, profile) = open(&script);
+    assert_eq!(with_gaps(&profile).gaps, None);
+}
+
+/// The times of what is called, and of what that calls, as (op, begin, end), each after what is inside of it.
+fn called(random: &mut Random, now: &mut u64, depth: u32, all: &mut Vec<(u32, u64, u64)>) {
+    let (op, begin) = (random.below(5) as u32, *now);
+    *now += 1 + random.below(20);
+    for _ in 0..random.below(4) {
+        if depth < 4 {
+            called(random, now, depth + 1, all);
+            *now += random.below(9);
+        }
+    }
+    *now += random.below(20);
+    all.push((op, begin, *now));
+}
+
+/// Calls inside of each other, in pages of some calls each, so that an outer call is in another page than
+/// what it contains. What is expected comes from the outermost calls alone.
+#[test]
+fn gaps_of_nested_calls_on_many_pages() {
+    for seed in 1..30 {
+        let mut random = Random(u64::wrapping_mul(seed, 0x9E37_79B9_7F4A_7C15));
+        let mut script = ProfileScript::monotonic();
+        let process = script.process(7);
+        process.library("m", &["a", "b", "c", "d", "e"]);
+        let mut expected: BTreeMap<(usize, Side, Side), (u64, u64, u64)> = BTreeMap::new();
+        for at in 0..3 {
+            let thread = process.thread(&format!("t{at}"));
+            let mut now = 100;
+            let (mut last, mut written) = (None, 0);
+            for _ in 0..40 {
+                let mut all = Vec::new();
+                called(&mut random, &mut now, 0, &mut all);
+                for (op, begin, end) in &all {
+                    written += 1;
+                    if written % 7 == 0 {
+                        thread.then(Item::NextPage(*end, 0, *end));
+                    }
+                    thread.call(CallScript::new(*op, *begin, end - begin));
+                }
+                let (of, begin, end) = all.last().copied().unwrap();
+                if let Some((before, from)) = last.filter(|(_, from)| begin > *from) {
+                    let sum = expected.entry((at, op(before), op(of))).or_default();
+                    let gap: u64 = begin - from;
+                    *sum = (sum.0 + 1, sum.1 + gap, sum.2.max(gap));
+                }
+                last = Some((of, end));
+                now += random.below(30);
+            }
+        }
+        let (_scratch, profile) = open(&script);
+        for (workers, round) in [(1, None), (3, Some(5))] {
+            let options = Options { gaps: true, workers, round, ..Options::default() };
+            let summary = summarize(&profile, &options);
+            let found = summary.gaps.clone().unwrap();
+            let rows = found.rows.iter().filter(|row| row.before != Side::End);
+            let rows: BTreeMap<_, _> = rows
+                .map(|row| {
+                    let of = (row.thread.1, row.after, row.before);
+                    (of, (row.times, row.total, row.longest))
+                })
+                .collect();
+            assert_eq!(rows, expected, "seed {seed}");
+            let all: u64 = found.rows.iter().map(|row| row.total).sum();
+            assert_eq!(Some(all as f64), summary.between(&profile), "seed {seed}");
+            assert_eq!(found.recorder_ns, 0.0);
+        }
+    }
+}
