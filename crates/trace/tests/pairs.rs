@@ -213,7 +213,8 @@ fn export(script: &ProfileScript) -> (Vec<u8>, Vec<One>) {
     let profile = Profile::open(&dir).unwrap();
     let writer = Writer::new(Vec::new(), &PerfettoHead::default()).unwrap();
     let mut both = Both { sink: writer, slices: Vec::new() };
-    let options = CallsOptions { vocabulary: Vocabulary::Kineto, counter_tracks: true };
+    let options =
+        CallsOptions { vocabulary: Vocabulary::Kineto, counter_tracks: true, arguments: true };
     export_calls(&profile, &options, &Launches::default(), &mut both).unwrap();
     both.slices.sort();
     (both.sink.finish([]).unwrap(), both.slices)

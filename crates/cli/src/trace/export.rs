@@ -58,6 +58,9 @@ pub struct Args {
     /// Do not write counters as time series. The arguments of calls still have them.
     #[arg(long)]
     no_counter_tracks: bool,
+    /// Slices have no arguments. The page draws none.
+    #[arg(skip)]
+    no_arguments: bool,
     /// Write only activities of this category. Use the name that the category has in the output file, which
     /// depends on --vocabulary. `*` matches any text, `?` any character. Repeatable.
     #[arg(long, value_name = "GLOB")]
@@ -266,6 +269,7 @@ impl Args {
             format: None,
             vocabulary: None,
             no_counter_tracks: false,
+            no_arguments: false,
             category: Vec::new(),
             from: None,
             to: None,
@@ -336,9 +340,10 @@ fn fill(
     Ok((found, part.finish()?))
 }
 
-/// Gives `sink` all slices, and the time series that were not read around calls, with Kineto's names.
+/// Gives `sink` all slices without arguments, and the time series that were not read around calls, with
+/// Kineto's names.
 pub fn everything(sink: &mut (impl TimelineSink + Send), profile: &Profile) -> io::Result<()> {
-    let args = Args { no_counter_tracks: true, ..Args::of(&profile.dir) };
+    let args = Args { no_counter_tracks: true, no_arguments: true, ..Args::of(&profile.dir) };
     fill_all(sink, profile, &args).map(drop)
 }
 
@@ -363,6 +368,7 @@ fn fill_one(
     let options = CallsOptions {
         vocabulary: args.vocabulary.map_or(Vocabulary::Kineto, Vocabulary::from),
         counter_tracks: !args.no_counter_tracks,
+        arguments: !args.no_arguments,
     };
     let traces = in_order(profile.activities().map_err(io::Error::other)?);
     let launches = Launches::read(profile, &traces).map_err(io::Error::other)?;

@@ -67,7 +67,7 @@ pub fn views(dir: &Path, choice: Choice, say: &dyn Fn(&str)) {
 
 fn timelines(profile: &Profile, vocabulary: Vocabulary, say: &dyn Fn(&str)) {
     say("timeline in Chrome's format");
-    let options = CallsOptions { vocabulary, counter_tracks: true };
+    let options = CallsOptions { vocabulary, counter_tracks: true, arguments: true };
     let facts = facts::of_profile(profile, &profile.manifest, &Found::default());
     let head = chrome::write::ChromeHead {
         near_ns: 0,

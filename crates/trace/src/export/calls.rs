@@ -58,6 +58,9 @@ pub struct CallsOptions {
     pub vocabulary: Vocabulary,
     /// Whether to show counters also as time series, besides the arguments of calls.
     pub counter_tracks: bool,
+    /// Whether slices have arguments and arrows: where a call ran, its counters, what it launched. Without
+    /// them, reading calls takes half of the time.
+    pub arguments: bool,
 }
 
 /// Gives `sink` every call of the profile. Returns the losses found inside pages, by process. Arrows begin
@@ -102,7 +105,10 @@ pub fn export_calls(
                 profile,
                 process,
                 index,
-                counter_tracks: options.counter_tracks && profile.groups.counters() > 0,
+                counter_tracks: options.counter_tracks
+                    && options.arguments
+                    && profile.groups.counters() > 0,
+                arguments: options.arguments,
                 categories: &categories,
                 dispatch_kind: name(Generic::Kernel.into()),
                 counter_kind: name(Generic::Counter.into()),
@@ -232,6 +238,7 @@ struct ProcessExport<'a, 'r> {
     process: &'a Process,
     index: usize,
     counter_tracks: bool,
+    arguments: bool,
     categories: &'a Categories<'a>,
     dispatch_kind: &'a str,
     counter_kind: &'a str,
@@ -378,7 +385,9 @@ impl<'a> ProcessExport<'a, '_> {
         }
         let name = self.name(export);
         let times = self.times(columns, i);
-        self.read_counters(columns, i, values);
+        if self.arguments {
+            self.read_counters(columns, i, values);
+        }
         let at = |axes: &[Vec<u32>; 3]| [axes[0][i], axes[1][i], axes[2][i]];
         let workgroup = Workgroup {
             export,
@@ -394,15 +403,18 @@ impl<'a> ProcessExport<'a, '_> {
         let placed = if whole { dispatches.add(&workgroup) } else { None };
 
         let first = placed.as_ref().filter(|p| p.first);
-        self.push_place(columns, i);
-        let id = self.plugin_id(columns, i);
-        let args = self.relay.args();
-        if let Some(placed) = &placed {
-            args.push(Arg::uint("dispatch", placed.id));
-        }
-        if let Some(first) = first {
-            args.push(Arg::uint("correlation", first.id));
-            self.relay.flow(Flow { kind: self.flow, id: first.id, end: FlowEnd::Start });
+        let mut id = false;
+        if self.arguments {
+            self.push_place(columns, i);
+            id = self.plugin_id(columns, i);
+            let args = self.relay.args();
+            if let Some(placed) = &placed {
+                args.push(Arg::uint("dispatch", placed.id));
+            }
+            if let Some(first) = first {
+                args.push(Arg::uint("correlation", first.id));
+                self.relay.flow(Flow { kind: self.flow, id: first.id, end: FlowEnd::Start });
+            }
         }
         // Which of the optional keys are present. The others are in every call of a profile, or in
         // none.
@@ -447,6 +459,24 @@ impl<'a> ProcessExport<'a, '_> {
             self.relay.thread(row(lane), format!("stream {lane}"), lane as i64, self.since_ns);
             self.lanes_named += 1;
         }
+        if self.arguments {
+            self.push_dispatch(dispatch);
+        }
+        self.relay.slice(SliceHead {
+            process: DEVICE_ROWS + self.index as i64,
+            thread: dispatch.lane as i64,
+            category: self.dispatch_kind,
+            name: self.names[name].0.clone(),
+            start_ns: dispatch.start_ns,
+            duration_ns: dispatch.end_ns.abs_diff(dispatch.start_ns),
+            shape: None,
+            // The row belongs to this process only.
+            label: Some(TextId(name as u32)),
+        })
+    }
+
+    /// Adds the arguments of a dispatch, and the end of the arrow to it.
+    fn push_dispatch(&mut self, dispatch: &Dispatch) {
         let args = self.relay.args();
         args.extend([
             Arg::uint("device", self.index as u64),
@@ -462,16 +492,5 @@ impl<'a> ProcessExport<'a, '_> {
         }
         self.push_counters(&dispatch.counters);
         self.relay.flow(Flow { kind: self.flow, id: dispatch.id, end: FlowEnd::Finish });
-        self.relay.slice(SliceHead {
-            process: DEVICE_ROWS + self.index as i64,
-            thread: dispatch.lane as i64,
-            category: self.dispatch_kind,
-            name: self.names[name].0.clone(),
-            start_ns: dispatch.start_ns,
-            duration_ns: dispatch.end_ns.abs_diff(dispatch.start_ns),
-            shape: None,
-            // The row belongs to this process only.
-            label: Some(TextId(name as u32)),
-        })
     }
 }

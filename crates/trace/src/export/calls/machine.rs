@@ -197,6 +197,11 @@ impl<'a> ProcessExport<'a, '_> {
         values: &mut [Option<u64>],
     ) -> Result<(), Gone> {
         let times = self.times(columns, i);
+        let category = self.categories.of(op.host, op.role);
+        let what = What { category, name: op.name.as_str().into(), shape: None, label: None };
+        if !self.arguments {
+            return self.slice(columns, i, times, values, false, what);
+        }
         self.read_counters(columns, i, values);
         let region = columns.extra(i, KEY_CORRELATION);
         let number = columns.workgroup[0][i];
@@ -207,7 +212,6 @@ impl<'a> ProcessExport<'a, '_> {
 
         let args = self.relay.args();
         let export = machines.exports.get(&columns.export[i]);
-        let category = self.categories.of(op.host, op.role);
         // Runs, regions and tasks repeat the arguments of their op.
         let inputs = match op.role.is_of_machine() && op.role != Role::Op {
             true => None,
@@ -264,7 +268,6 @@ impl<'a> ProcessExport<'a, '_> {
         // The counters of a call include those of the calls within it, so only one kind of call can
         // be a time series.
         let series = self.counter_tracks && op.role == Role::Op;
-        let what = What { category, name: op.name.as_str().into(), shape: None, label: None };
         self.slice(columns, i, times, values, series, what)
     }
 }

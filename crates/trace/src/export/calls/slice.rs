@@ -67,15 +67,17 @@ impl<'a> ProcessExport<'a, '_> {
         what: What<'a>,
     ) -> Result<(), Gone> {
         let Times { start_ns, end_ns, ticks } = times;
-        if self.ticks {
+        if self.ticks && self.arguments {
             let args = self.relay.args();
             args.push(Arg::uint("start_ticks", ticks));
             args.push(Arg::uint("duration_ticks", columns.duration_ticks[i]));
         }
-        if columns.sampled {
+        if columns.sampled && self.arguments {
             self.push_drawn(columns, i);
         }
-        self.push_counters(values);
+        if self.arguments {
+            self.push_counters(values);
+        }
         if series {
             self.push_series(columns.thread, values);
         }
