@@ -6,6 +6,7 @@
 //!                                                                               └─► csv
 //! ```
 
+mod between;
 mod json;
 mod launches;
 mod page;
@@ -166,6 +167,8 @@ pub enum RowKind {
     Arguments,
     /// A place in the program that launches dispatches of IREE.
     Site,
+    /// The time of a thread in no call, after one op and before another.
+    Between,
     /// A function or a loop that was instrumented, below what is around it. `loops report` has more
     /// options.
     Loop,
@@ -184,7 +187,7 @@ impl RowKind {
             Self::Device => Some(By::Device),
             Self::Stream => Some(By::Stream),
             Self::Launch | Self::Module | Self::Line | Self::Shape => None,
-            Self::Arguments | Self::Site | Self::Loop => None,
+            Self::Arguments | Self::Site | Self::Between | Self::Loop => None,
         }
     }
 
@@ -205,7 +208,7 @@ struct Report<'a> {
 
 /// Options that are about calls, which tables of activities are not made of.
 fn refuse_what_needs_calls(args: &Args, by: RowKind) -> Result<(), Failure> {
-    let has_form = matches!(by, RowKind::Loop | RowKind::Arguments);
+    let has_form = matches!(by, RowKind::Loop | RowKind::Arguments | RowKind::Between);
     let has_metrics = by == RowKind::Shape;
     let given = [
         (args.skip_ms > 0.0, "--skip-ms"),
@@ -328,6 +331,7 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
     }
     let by = match (by, by.of_calls()) {
         (RowKind::Site, _) => return sites::main(&args, &profile),
+        (RowKind::Between, _) => return between::main(&args, &profile),
         (RowKind::Launch, _) => return launches::main(&args, &profile),
         (RowKind::Arguments, _) => return ops(&args, &profile),
         (RowKind::Loop, _) => return loops(&args, &profile, &recorded),
@@ -352,6 +356,7 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
         stream: args.stream.clone(),
         metrics: of_profile(&args.metrics, &profile, Offer::Builtins)?,
         raw: args.raw,
+        gaps: by == By::Op,
         ..Options::default()
     };
     let mut summary = summarize(&profile, &options);

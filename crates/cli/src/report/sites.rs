@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-use analysis::{By, Key, Site, Sites, passes, sites};
+use analysis::{By, Key, Room, Site, Sites, passes, sites, sites_as};
 use profile::Profile;
 use serde::Serialize;
 
@@ -15,7 +15,7 @@ use crate::view::labels::{labels, op_of};
 use crate::view::losses::{self, LossOut, losses_out};
 use crate::view::table::{Column, Table, Value};
 use crate::view::text::table;
-use crate::view::units::{grouped, plural, time};
+use crate::view::units::{grouped, percent, plural, time};
 use crate::view::wrap::{PROSE_WIDTH, wrapped};
 
 /// The version of the document.
@@ -33,6 +33,7 @@ struct Document<'a> {
     busy_ns: f64,
     dispatches: u64,
     run: Option<RunOut>,
+    room: RoomOut,
     rows: Vec<SiteOut<'a>>,
     losses: Vec<LossOut>,
 }
@@ -47,6 +48,18 @@ struct RunOut {
     before_ns: f64,
 }
 
+/// How the time from the first dispatch to the end of the last one is divided.
+#[derive(Serialize)]
+struct RoomOut {
+    span_ns: f64,
+    outside_ns: f64,
+    one_workgroup_ns: f64,
+    no_more_than_workers_ns: f64,
+    more_than_workers_ns: f64,
+    workers: usize,
+    efficiency: f64,
+}
+
 #[derive(Serialize)]
 struct SiteOut<'a> {
     op: &'a str,
@@ -56,6 +69,7 @@ struct SiteOut<'a> {
     sites: Option<u32>,
     dispatches: u64,
     workgroups: u64,
+    workers: usize,
     incomplete: u64,
     wall_ns: f64,
     mean_ns: f64,
@@ -69,22 +83,82 @@ struct SiteOut<'a> {
 }
 
 /// Columns, and what they mean.
-pub const EXPLAINED: [(&str, &str, &str); 6] = [
+pub const EXPLAINED: [(&str, &str, &str); 7] = [
     (SITE, "site: ", "place in one run of the model; – for what ran before the first run"),
     ("mean_ns", "mean: ", "from a dispatch's first workgroup to the end of its last one"),
+    ("workers", "workers: ", "threads of the process that ran workgroups"),
     ("workers_ns", "in workers: ", "the workgroups' durations together"),
     ("efficiency", "efficiency: ", "part of all workers' time in which they ran workgroups"),
     ("imbalance", "imbalance: ", "the busiest worker's time / an equal part of the work"),
     ("gap_ns", "gap before: ", "mean time since a dispatch of the process ended"),
 ];
 
-/// All sites, for a page: the table and the op of each row. `None` if there are none.
-pub fn whole(profile: &Profile, raw: bool) -> Option<(Table, Vec<Option<Key>>)> {
-    let found = sites(profile, raw)?;
+/// All sites, for a page.
+pub struct Whole {
+    pub table: Table,
+    /// The op of each row.
+    pub keys: Vec<Option<Key>>,
+    /// What more threads could do something about.
+    pub lead: Vec<String>,
+}
+
+/// All sites. `raw` is that of a summary of the profile. `None` if there are none.
+pub fn whole(profile: &Profile, raw: bool) -> Option<Whole> {
+    let found = sites_as(profile, raw)?;
     let rows: Vec<&Site> = found.rows.iter().collect();
     let mut table = columns(profile, &found, &rows);
     table.sort("share").ok()?;
-    Some((table, rows.iter().map(|site| Some(Key::Op(site.op))).collect()))
+    let keys = rows.iter().map(|site| Some(Key::Op(site.op))).collect();
+    Some(Whole { table, keys, lead: room(profile, &found.room) })
+}
+
+/// How much of the time more threads could do something about, in sentences. They say where a further
+/// thread would have work, and not what it would gain, which nobody has measured.
+fn room(profile: &Profile, room: &Room) -> Vec<String> {
+    if room.span <= 0.0 {
+        return Vec::new();
+    }
+    let text = |ticks: f64| {
+        let of = time(ticks * profile.timeline.ns_per_tick());
+        format!("{of} ({})", percent((ticks / room.span).clamp(0.0, 1.0)))
+    };
+    let workers = plural(room.workers as u128, "worker");
+    let span = time(room.span * profile.timeline.ns_per_tick());
+    let whole = format!("of {span} from the first dispatch to the end of the last one");
+    let (outside, alone) = (text(room.outside), text(room.alone));
+    let mut lines = vec![match (room.outside > 0.0, room.alone > 0.0) {
+        (true, true) => format!(
+            "{whole}, no dispatch runs for {outside}, and only one workgroup can run for {alone}: more \
+             threads cannot shorten these"
+        ),
+        (true, false) => {
+            format!("{whole}, no dispatch runs for {outside}: more threads cannot shorten this")
+        }
+        (false, true) => format!(
+            "{whole}, only one workgroup can run for {alone}: more threads cannot shorten this"
+        ),
+        (false, false) => format!("{whole}, a dispatch with several workgroups runs all the time"),
+    }];
+    if room.few > 0.0 {
+        lines.push(format!(
+            "for {}, a dispatch runs that has no more workgroups than there are workers: a further \
+             thread would have nothing to do",
+            text(room.few)
+        ));
+    }
+    lines.push(match room.many > 0.0 {
+        true => format!(
+            "for {}, a dispatch runs that has more workgroups than workers: only there would a further \
+             thread have work, and what it would gain is not known from this recording",
+            text(room.many)
+        ),
+        false => "no dispatch has more workgroups than there are workers".to_owned(),
+    });
+    lines.push(format!(
+        "in dispatches, the {workers} ran workgroups for {} of the time",
+        percent(room.efficiency)
+    ));
+    lines
 }
 
 /// Prints the report by site.
@@ -128,6 +202,7 @@ pub fn main(args: &Args, profile: &Profile) -> Result<ExitCode, Failure> {
                 sites: site.of,
                 dispatches: site.dispatches,
                 workgroups: site.workgroups,
+                workers: site.workers,
                 incomplete: site.incomplete,
                 wall_ns: ns(site.wall),
                 mean_ns: ns(site.mean),
@@ -154,6 +229,15 @@ pub fn main(args: &Args, profile: &Profile) -> Result<ExitCode, Failure> {
                 between_ns: ns(run.between),
                 before_ns: ns(run.before),
             }),
+            room: RoomOut {
+                span_ns: ns(found.room.span),
+                outside_ns: ns(found.room.outside),
+                one_workgroup_ns: ns(found.room.alone),
+                no_more_than_workers_ns: ns(found.room.few),
+                more_than_workers_ns: ns(found.room.many),
+                workers: found.room.workers,
+                efficiency: found.room.efficiency,
+            },
             rows: table.order.iter().map(row).collect(),
             losses: losses_out(&profile.all_losses()),
         }
@@ -181,6 +265,7 @@ fn columns(profile: &Profile, found: &Sites, rows: &[&Site]) -> Table {
         column(1, SITE, "site", &|s| s.position.map(|n| Value::Count(u128::from(n) + 1))),
         column(4, "dispatches", "times", &|s| Some(Value::Count(s.dispatches.into()))),
         column(7, "workgroups", "workgroups", &|s| Some(Value::Count(s.workgroups.into()))),
+        column(8, "workers", "workers", &|s| Some(Value::Count(s.workers as u128))),
         column(6, "wall_ns", "wall", &|s| ns(s.wall)),
         column(1, "share", "share", &|s| found.share(s).map(Value::Part)),
         column(1, "mean_ns", "mean", &|s| ns(s.mean)),
@@ -227,6 +312,9 @@ fn text(
     }
     writeln!(out)?;
     let left_out = table(out, rows, width)?;
+    for (number, line) in room(profile, &found.room).iter().enumerate() {
+        wrapped(out, if number == 0 { "threads: " } else { "         " }, line, prose)?;
+    }
     let all_placed = found.rows.iter().all(|site| site.position.is_some());
     for (name, label, text) in EXPLAINED.iter().filter(|(name, ..)| !left_out.contains(name)) {
         let text = match *name == SITE && all_placed {

@@ -6,6 +6,7 @@ use analysis::{By, SilentThread, ThreadTime};
 
 use super::Report;
 use crate::terminal::visible;
+use crate::view::between;
 use crate::view::head;
 use crate::view::held_back;
 use crate::view::labels::{process_label, silent_label, thread_label};
@@ -86,6 +87,10 @@ pub fn print(out: &mut impl Write, report: &Report<'_>, width: Option<usize>) ->
         // The table above has it all, if its rows are whole threads.
         if overview.by != By::Thread || overview.filter.is_some() {
             threads(out, overview, tables)?;
+        }
+        let gaps = overview.summary.gaps.as_ref().filter(|_| overview.filter.is_none());
+        if let Some(text) = gaps.and_then(|gaps| between::most(overview.profile, gaps)) {
+            wrapped(out, "between: ", &text, width)?;
         }
         if let Some(text) = sampled::limits(overview.summary) {
             wrapped(out, "sample: ", text, width)?;

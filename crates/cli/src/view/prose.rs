@@ -2,6 +2,7 @@
 //! what matters most in it.
 
 pub mod answer;
+pub mod between;
 pub mod critical;
 pub mod explained;
 pub mod first;

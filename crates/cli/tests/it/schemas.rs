@@ -64,6 +64,7 @@ fn every_field_is_explained() {
         &["report", profile, "--by", "thread", "--skip-ms", "0.0001"],
         &["report", profile, "--by", "cpu"],
         &["report", profile, "--by", "process"],
+        &["report", profile, "--by", "between"],
         &["ops", profile],
         &["stats", profile],
         &["explain", profile],

@@ -7,8 +7,12 @@ use crate::terminal::visible;
 /// The width of prose if it is not known.
 pub const PROSE_WIDTH: usize = 120;
 
-/// `text` in lines of at most `width` columns, broken between words. A longer word gets a line of
-/// its own. Line breaks in `text` are kept. Characters that a terminal would obey or hide are
+/// What is not parted from the number before it.
+const UNITS: [&str; 17] =
+    ["%", "s", "ms", "µs", "ns", "B", "kB", "MB", "GB", "TB", "PB", "M", "G", "T", "P", "E", "KiB"];
+
+/// `text` in lines of at most `width` columns, broken between words. A number and its unit are one word. A
+/// longer word gets a line of its own. Line breaks in `text` are kept. Characters that a terminal would obey or hide are
 /// replaced.
 pub fn lines(text: &str, width: usize) -> Vec<String> {
     text.split('\n').flat_map(|line| broken(line, width)).collect()
@@ -17,7 +21,7 @@ pub fn lines(text: &str, width: usize) -> Vec<String> {
 fn broken(text: &str, width: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     let mut used = 0;
-    for word in text.split(' ') {
+    for word in words(text) {
         let length = word.chars().count();
         if used > 0 && used + 1 + length > width {
             lines.push(String::new());
@@ -33,6 +37,22 @@ fn broken(text: &str, width: usize) -> Vec<String> {
         }
     }
     lines
+}
+
+/// The words of a line, a number together with its unit.
+fn words(text: &str) -> impl Iterator<Item = &str> {
+    let mut rest = Some(text);
+    std::iter::from_fn(move || {
+        let line = rest?;
+        let mut end = line.find(' ').unwrap_or(line.len());
+        let next = line.get(end + 1..).unwrap_or("").split(' ').next().unwrap_or("");
+        let unit = next.trim_end_matches(['.', ',', ';', ':', ')']);
+        if line[..end].ends_with(|last: char| last.is_ascii_digit()) && UNITS.contains(&unit) {
+            end += 1 + next.len();
+        }
+        rest = line.get(end + 1..);
+        Some(&line[..end])
+    })
 }
 
 /// Writes `head` and then `text`, broken between words. Further lines are indented to the start of
@@ -58,6 +78,16 @@ mod tests {
         assert_eq!(lines("a-long-word b", 4), ["a-long-word", "b"]);
         assert_eq!(lines("a\nb c", 9), ["a", "b c"]);
         assert_eq!(lines("", 9), [""]);
+        assert_eq!(lines("one  two ", 20), ["one  two "]);
+    }
+
+    #[test]
+    fn numbers_stay_with_their_units() {
+        assert_eq!(lines("took 12.3 ms, or", 10), ["took", "12.3 ms,", "or"]);
+        assert_eq!(lines("it is 7 % (1 s)", 8), ["it is", "7 % (1 s)"]);
+        assert_eq!(lines("after 3 calls", 8), ["after 3", "calls"], "a noun is no unit");
+        assert_eq!(lines("is s", 3), ["is", "s"], "there is no number");
+        assert_eq!(lines("6 µs", 2), ["6 µs"]);
     }
 
     #[test]

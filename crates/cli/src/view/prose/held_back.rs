@@ -1,7 +1,7 @@
 //! What holds a program back, in sentences: for `explain`, for the last line of a report, and for the
 //! page.
 
-use analysis::{By, Fired, Rule, Sites, Summary, rules, sites};
+use analysis::{By, Fired, Rule, Sites, Summary, rules, sites_as};
 use profile::Profile;
 
 use super::overview::Overview;
@@ -20,7 +20,7 @@ pub fn fired(profile: &Profile, summary: &Summary) -> Vec<Fired> {
         || summary.rows.iter().any(|row| row.dispatches.is_some());
     let several = profile.processes.iter().any(|process| process.threads.len() > 1);
     let worth = dispatches && several && profile.calls() <= MOST_CALLS && !profile.is_sampled();
-    let sites: Option<Sites> = if worth { sites(profile, summary.raw) } else { None };
+    let sites: Option<Sites> = if worth { sites_as(profile, summary.raw) } else { None };
     rules(profile, summary, sites.as_ref())
 }
 

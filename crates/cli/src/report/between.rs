@@ -1,0 +1,206 @@
+//! `report --by between`: what is between the calls of threads, after and before which op.
+
+use std::io;
+use std::process::ExitCode;
+
+use analysis::{By, Gap, Gaps, Key, Options, Side, summarize};
+use profile::Profile;
+use serde::Serialize;
+
+use super::{Args, Out, output};
+use crate::failure::Failure;
+use crate::matching;
+use crate::output::Format;
+use crate::view::between::{Sides, sentences};
+use crate::view::head::ProfileHead;
+use crate::view::labels::thread_label;
+use crate::view::losses::{self, LossOut, losses_out};
+use crate::view::table::{Column, Table, Value};
+use crate::view::text::table;
+use crate::view::units::shorten;
+use crate::view::wrap::{PROSE_WIDTH, wrapped};
+
+/// The version of the document.
+const SCHEMA: &str = "counterpoint.between/1";
+
+#[derive(Serialize)]
+struct Document<'a> {
+    schema: &'static str,
+    profile: ProfileHead<'a>,
+    sort: &'a str,
+    filter: Option<&'a str>,
+    /// Before filtering.
+    wall_ns: f64,
+    between_ns: f64,
+    recorder_ns: f64,
+    rows: Vec<GapOut>,
+    losses: Vec<LossOut>,
+}
+
+#[derive(Serialize)]
+struct GapOut {
+    after: String,
+    before: String,
+    thread: String,
+    pid: u32,
+    tid: u32,
+    gaps: u64,
+    total_ns: f64,
+    share: Option<f64>,
+    mean_ns: f64,
+    max_ns: f64,
+    max_at_unix_ns: i64,
+}
+
+/// In a table for people, longer names in the second column are shortened.
+const BEFORE: usize = 36;
+
+/// Columns, and what they mean.
+pub const EXPLAINED: [(&str, &str); 3] = [
+    ("after: ", "the op whose call ended last on the thread; before: the op that began next"),
+    ("(end): ", "the last moment that is known of the thread"),
+    (
+        "share: ",
+        "of the time of all threads in no call; what the recorder does between calls is in it",
+    ),
+];
+
+/// The gaps for a page: the table, and the op after which each row is. `None` if they are not known, or
+/// if there are none.
+pub fn whole(profile: &Profile, gaps: &Gaps) -> Option<(Table, Vec<Option<Key>>)> {
+    let rows: Vec<&Gap> = gaps.rows.iter().collect();
+    let mut table = columns(profile, gaps, &rows, &Sides::new(profile, gaps), None);
+    table.sort("total").ok()?;
+    add_recorder(&mut table, gaps);
+    let key = |row: &&Gap| if let Side::Op(key) = row.after { Some(key) } else { None };
+    (!rows.is_empty()).then(|| (table, rows.iter().map(key).collect()))
+}
+
+/// Prints the report.
+pub fn main(args: &Args, profile: &Profile) -> Result<ExitCode, Failure> {
+    let options = Options { by: By::Thread, raw: args.raw, gaps: true, ..Options::default() };
+    let Some(gaps) = summarize(profile, &options).gaps else {
+        let why = match profile.is_sampled() {
+            true => "with a budget, calls that were only counted are in the gaps",
+            false => "the gaps of several passes differ; record without more counters than fit",
+        };
+        return Err(Failure::new(format!("--by between: {why}")));
+    };
+    if gaps.rows.is_empty() {
+        return Err(Failure::new("--by between: there is no time between calls of a thread")
+            .hint("`report --by thread` shows how long threads lived"));
+    }
+    let sides = Sides::new(profile, &gaps);
+    let is_match = |side: Side| {
+        let matches = |glob: &str| profile::demangle::matches(glob, sides.label(side));
+        args.filter.as_deref().is_none_or(matches)
+    };
+    let rows = gaps.rows.iter().filter(|row| is_match(row.after) || is_match(row.before));
+    let rows: Vec<&Gap> = rows.collect();
+    if let (true, Some(glob)) = (rows.is_empty(), &args.filter) {
+        matching::no_op(profile, "--filter", glob);
+        return Ok(ExitCode::from(1));
+    }
+    let longest = (args.format == Format::Table).then_some(BEFORE);
+    let mut table = columns(profile, &gaps, &rows, &sides, longest);
+    let sort = args.sort.as_deref().unwrap_or("total");
+    table.sort(sort)?;
+    table.keep_first(args.top());
+    if args.filter.is_none() {
+        add_recorder(&mut table, &gaps);
+    }
+    let document = || Document {
+        schema: SCHEMA,
+        profile: ProfileHead::new(&profile.manifest, profile),
+        sort,
+        filter: args.filter.as_deref(),
+        wall_ns: gaps.wall_ns,
+        between_ns: gaps.between_ns,
+        recorder_ns: gaps.recorder_ns,
+        rows: table.order.iter().map(|row| out_of(profile, &gaps, rows[*row], &sides)).collect(),
+        losses: losses_out(&profile.all_losses()),
+    };
+    let text = |out: &mut Out, width: Option<usize>| text(out, width, profile, &gaps, &table);
+    output(args, &table, text, document)
+}
+
+fn out_of(profile: &Profile, gaps: &Gaps, row: &Gap, sides: &Sides) -> GapOut {
+    let ns_per_tick = profile.timeline.ns_per_tick();
+    let (process, thread) = row.thread;
+    let of = &profile.processes[process];
+    GapOut {
+        after: sides.label(row.after).to_owned(),
+        before: sides.label(row.before).to_owned(),
+        thread: thread_label(profile, process, thread),
+        pid: of.id.pid,
+        tid: of.threads[thread].tid,
+        gaps: row.times,
+        total_ns: row.total as f64 * ns_per_tick,
+        share: gaps.share(row, ns_per_tick),
+        mean_ns: row.total as f64 * ns_per_tick / row.times as f64,
+        max_ns: row.longest as f64 * ns_per_tick,
+        max_at_unix_ns: profile.timeline.realtime_ns(row.longest_at),
+    }
+}
+
+fn columns(
+    profile: &Profile,
+    gaps: &Gaps,
+    rows: &[&Gap],
+    sides: &Sides,
+    longest: Option<usize>,
+) -> Table {
+    let ns_per_tick = profile.timeline.ns_per_tick();
+    let ns = |ticks: f64| Some(Value::Ns(ticks * ns_per_tick));
+    let side = |side: Side| Some(Value::Text(sides.label(side).to_owned()));
+    let column = |rank, name: &str, title: &str, cell: &dyn Fn(&Gap) -> Option<Value>| {
+        Column::new(rank, name, title, rows.iter().map(|row| cell(row)).collect())
+    };
+    let columns = vec![
+        column(0, "after", "after", &|row| side(row.after)),
+        column(1, "before", "before", &|row| {
+            let name = sides.label(row.before);
+            Some(Value::Text(longest.map_or_else(|| name.to_owned(), |most| shorten(name, most))))
+        }),
+        column(1, "thread", "thread", &|row| {
+            Some(Value::Text(thread_label(profile, row.thread.0, row.thread.1)))
+        }),
+        column(4, "gaps", "gaps", &|row| Some(Value::Count(row.times.into()))),
+        column(1, "total_ns", "total", &|row| ns(row.total as f64)),
+        column(2, "share", "share", &|row| gaps.share(row, ns_per_tick).map(Value::Part)),
+        column(3, "mean_ns", "mean", &|row| ns(row.total as f64 / row.times as f64)),
+        column(5, "max_ns", "max", &|row| ns(row.longest as f64)),
+    ];
+    Table::new(columns, (0..rows.len()).collect())
+}
+
+/// With this row, the rows add up to all that is between calls.
+fn add_recorder(table: &mut Table, gaps: &Gaps) {
+    if gaps.recorder_ns >= 0.5 {
+        table.add_rest(|column| match column {
+            "after" => Some(Value::Text("(recorder)".to_owned())),
+            "total_ns" => Some(Value::Ns(gaps.recorder_ns)),
+            "share" => Some(Value::Part((gaps.recorder_ns / gaps.between_ns).clamp(0.0, 1.0))),
+            _ => None,
+        });
+    }
+}
+
+fn text(
+    out: &mut Out,
+    width: Option<usize>,
+    profile: &Profile,
+    gaps: &Gaps,
+    rows: &Table,
+) -> io::Result<()> {
+    let prose = width.unwrap_or(PROSE_WIDTH);
+    for line in sentences(profile, gaps) {
+        wrapped(out, "", &line, prose)?;
+    }
+    io::Write::write_all(out, b"\n")?;
+    table(out, rows, width)?;
+    for (label, text) in EXPLAINED {
+        wrapped(out, label, text, prose)?;
+    }
+    losses::print_brief(out, &profile.all_losses(), prose)
+}

@@ -1,0 +1,110 @@
+//! What is between the calls of threads, in sentences: for a report and for the page.
+
+use std::collections::HashMap;
+
+use analysis::{Gap, Gaps, Key, Side};
+use profile::Profile;
+
+use crate::view::labels::{labels, thread_label};
+use crate::view::units::{percent, plural, shorten, time};
+
+/// Longer names of ops are shortened in sentences.
+const NAME: usize = 40;
+/// Threads in no call for a smaller part of their time need no line in a report.
+const WORTH: f64 = 0.1;
+/// Of so many threads, those with the longest gaps, it is said where most of their gaps are.
+const THREADS: usize = 4;
+
+/// The names of what is at the ends of gaps.
+pub struct Sides(HashMap<Key, String>);
+
+impl Sides {
+    /// Names the ops of these gaps so that they can be told apart.
+    pub fn new(profile: &Profile, gaps: &Gaps) -> Self {
+        let sides = gaps.rows.iter().flat_map(|row| [row.after, row.before]);
+        let key = |side| if let Side::Op(key) = side { Some(key) } else { None };
+        let mut keys: Vec<Key> = sides.filter_map(key).collect();
+        keys.sort_unstable();
+        keys.dedup();
+        let names = labels(profile, &keys);
+        Self(keys.into_iter().zip(names).collect())
+    }
+
+    /// What a table shows.
+    pub fn label(&self, side: Side) -> &str {
+        match side {
+            Side::Op(key) => self.0.get(&key).map_or("", String::as_str),
+            Side::End => "(end)",
+            Side::Any => "(any)",
+        }
+    }
+}
+
+/// Which gaps these are: `after a and before b`.
+fn place(sides: &Sides, gap: &Gap) -> String {
+    let name = |side| shorten(sides.label(side), NAME);
+    match (gap.after, gap.before) {
+        (Side::Any, _) => "between ops that are not told apart".to_owned(),
+        (after, Side::End) => format!("after {}, the last call", name(after)),
+        (after, before) => format!("after {} and before {}", name(after), name(before)),
+    }
+}
+
+fn ns(profile: &Profile, ticks: u64) -> f64 {
+    ticks as f64 * profile.timeline.ns_per_tick()
+}
+
+/// The gaps with the longest sum, for a line of a report. `None` if the threads were in calls for nearly all
+/// of their time.
+pub fn most(profile: &Profile, gaps: &Gaps) -> Option<String> {
+    let first = gaps.rows.first().filter(|_| gaps.between_ns >= WORTH * gaps.wall_ns)?;
+    Some(format!(
+        "{} of {} on {} in {} {}; all: report --by between",
+        time(ns(profile, first.total)),
+        time(gaps.between_ns),
+        thread_label(profile, first.thread.0, first.thread.1),
+        plural(first.times.into(), "gap"),
+        place(&Sides::new(profile, gaps), first),
+    ))
+}
+
+/// The whole, and where most of it is on each of the threads with the longest gaps.
+pub fn sentences(profile: &Profile, gaps: &Gaps) -> Vec<String> {
+    let part = if gaps.wall_ns > 0.0 { gaps.between_ns / gaps.wall_ns } else { 0.0 };
+    let mut threads: Vec<((usize, usize), u64, &Gap)> = Vec::new();
+    for row in &gaps.rows {
+        match threads.iter_mut().find(|(thread, ..)| *thread == row.thread) {
+            Some((_, sum, _)) => *sum += row.total,
+            // The first row of a thread is its longest one.
+            None => threads.push((row.thread, row.total, row)),
+        }
+    }
+    let sides = Sides::new(profile, gaps);
+    threads.sort_by_key(|(_, sum, _)| std::cmp::Reverse(*sum));
+    let which = if threads.len() == 1 { "the thread was" } else { "the threads were" };
+    let mut lines = vec![format!(
+        "{which} in no recorded call for {} of {} ({})",
+        time(gaps.between_ns),
+        time(gaps.wall_ns),
+        percent(part)
+    )];
+    for (thread, sum, most) in threads.iter().take(THREADS) {
+        let are = match most.times {
+            1 => "is one gap".to_owned(),
+            n => format!("are {}", plural(n.into(), "gap")),
+        };
+        lines.push(format!(
+            "{}: gaps of {} together; {} of that ({}) {are} {}",
+            thread_label(profile, thread.0, thread.1),
+            time(ns(profile, *sum)),
+            time(ns(profile, most.total)),
+            percent(most.total as f64 / (*sum).max(1) as f64),
+            place(&sides, most),
+        ));
+    }
+    if gaps.recorder_ns >= 0.5 {
+        let text = "is what the recorder took of the durations of calls";
+        lines.push(format!("{} of all {text}", time(gaps.recorder_ns)));
+    }
+    lines
+}

@@ -1,0 +1,148 @@
+//! What a report says is between calls, and for how much of the time more threads would have work, on profiles
+//! whose numbers follow from arithmetic on paper.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+use serde_json::Value;
+use testkit::{CallScript, ProfileScript};
+
+fn report(profile: &Path, options: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_counterpoint"));
+    command.arg("report").arg(profile).args(options).output().unwrap()
+}
+
+fn text(profile: &Path, options: &[&str]) -> String {
+    let out = report(profile, options);
+    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+    String::from_utf8(out.stdout).unwrap()
+}
+
+/// On *main*, `load` takes 1 ms and `step` 2 ms, with 3 ms before each `step` and 1 ms before each `load`; ten
+/// times. `step` contains a call of `load`, which has no gap of its own. On *helper*, one call.
+fn alternating() -> ProfileScript {
+    let mut script = ProfileScript::monotonic();
+    let process = script.process(4711);
+    process.library("m", &["load", "step"]);
+    let main = process.thread("main");
+    for n in 0..10 {
+        let at = n * 7_000_000;
+        main.call(CallScript::new(0, at, 1_000_000));
+        main.call(CallScript::new(0, at + 4_500_000, 1_000_000));
+        main.call(CallScript::new(1, at + 4_000_000, 2_000_000));
+    }
+    process.thread("helper").call(CallScript::new(1, 0, 1_000_000));
+    script
+}
+
+#[test]
+fn gaps_are_after_one_op_and_before_another() {
+    let (_scratch, profile) = alternating().written();
+    let printed = text(&profile, &["--by", "between", "--width", "300"]);
+    // 10 × 3 ms and 9 × 1 ms, of the 69 ms and 1 ms that the threads lived.
+    let expected = [
+        "the threads were in no recorded call for 39.0 ms of 70.0 ms (55.7 %)",
+        "gaps of 39.0 ms together; 30.0 ms of that (76.9 %) are 10 gaps",
+    ];
+    for part in expected {
+        assert!(printed.contains(part), "{part}: {printed}");
+    }
+    let json: Value =
+        serde_json::from_str(&text(&profile, &["--by", "between", "--format", "json"])).unwrap();
+    let row = |at: usize| {
+        let of = &json["rows"][at];
+        let number = |name: &str| of[name].as_f64().unwrap();
+        let names = [&of["after"], &of["before"]].map(|name| name.as_str().unwrap());
+        (names, number("gaps"), number("total_ns"), number("mean_ns"), number("max_ns"))
+    };
+    assert_eq!(row(0), (["load", "step"], 10.0, 30e6, 3e6, 3e6));
+    assert_eq!(row(1), (["step", "load"], 9.0, 9e6, 1e6, 1e6));
+    assert_eq!(json["rows"].as_array().unwrap().len(), 2);
+    assert_eq!((&json["between_ns"], &json["wall_ns"]), (&39e6.into(), &70e6.into()));
+    // The same whole as in the table by op.
+    let by_op = text(&profile, &["--width", "200"]);
+    let is_it = |line: &str| line.starts_with("(between)") && line.contains("39.0 ms");
+    assert!(by_op.lines().any(is_it), "{by_op}");
+    let one = text(&profile, &["--by", "between", "--filter", "step", "--top", "1"]);
+    assert!(one.contains("and 1 more"), "{one}");
+}
+
+/// The line of a usual report, which a number and its unit do not part.
+#[test]
+fn a_report_says_where_most_of_the_time_between_calls_is() {
+    let (_scratch, profile) = alternating().written();
+    let printed = text(&profile, &["--width", "60"]);
+    let at = printed.find("\nbetween: ").unwrap_or_else(|| panic!("{printed}"));
+    let said: Vec<&str> = printed[at + 1..].split_whitespace().collect();
+    let said = said.join(" ");
+    let expected = "between: 30.0 ms of 39.0 ms on main (4712) in 10 gaps after load and before step; all: report --by between";
+    let expected = expected.replace("4712", &tid_of(&profile));
+    assert!(said.starts_with(&expected), "{said}");
+    let units = ["ms", "ms,", "%", "s"];
+    let parted = printed.lines().filter(|line| {
+        let first = line.split_whitespace().next().unwrap_or_default();
+        units.contains(&first)
+    });
+    assert_eq!(parted.count(), 0, "{printed}");
+}
+
+/// The number of the thread *main*.
+fn tid_of(profile: &Path) -> String {
+    let csv = text(profile, &["--by", "thread", "--format", "csv"]);
+    let line = csv.lines().find(|line| line.starts_with("main (")).unwrap();
+    line["main (".len()..line.find(')').unwrap()].to_owned()
+}
+
+#[test]
+fn a_run_with_a_budget_does_not_know_its_gaps() {
+    let mut script = alternating();
+    script.budget(0.02);
+    let (_scratch, profile) = script.written();
+    let out = report(&profile, &["--by", "between"]);
+    assert_eq!(out.status.code(), Some(2));
+    let said = String::from_utf8(out.stderr).unwrap();
+    assert!(said.contains("with a budget, calls that were only counted"), "{said}");
+}
+
+/// Two workers, and in each of three runs: `wide` with four workgroups for 3 ms, 1 ms without a dispatch, `narrow` with
+/// one workgroup for 2 ms, `even` with two for 1 ms.
+#[test]
+fn sites_say_for_how_much_of_the_time_a_thread_would_have_work() {
+    let mut script = ProfileScript::monotonic();
+    let process = script.process(4711);
+    process.library("m", &["wide", "narrow", "even"]);
+    let ms = 1_000_000;
+    let mut workers = [Vec::new(), Vec::new()];
+    for run in 0..3 {
+        let at = 7 * ms * run;
+        let call = |op, from: u64, long: u64, id, of| {
+            CallScript::new(op, at + from * ms, long * ms).workgroup(id, of)
+        };
+        workers[0].extend([call(0, 0, 1, 0, 4), call(0, 1, 2, 2, 4)]);
+        workers[1].extend([call(0, 0, 2, 1, 4), call(0, 2, 1, 3, 4)]);
+        workers[0].extend([call(1, 4, 2, 0, 1), call(2, 6, 1, 0, 2)]);
+        workers[1].push(call(2, 6, 1, 1, 2));
+    }
+    for (n, calls) in workers.into_iter().enumerate() {
+        let thread = process.thread(&format!("worker-{n}"));
+        for call in calls {
+            thread.call(call);
+        }
+    }
+    let (_scratch, profile) = script.written();
+    let printed = text(&profile, &["--by", "site", "--width", "300"]);
+    for part in [
+        "of 21.0 ms from the first dispatch to the end of the last one, no dispatch runs for 3.00 ms (14.3 %), and \
+         only one workgroup can run for 6.00 ms (28.6 %): more threads cannot shorten these",
+        "for 3.00 ms (14.3 %), a dispatch runs that has no more workgroups than there are workers",
+        "for 9.00 ms (42.9 %), a dispatch runs that has more workgroups than workers: only there",
+        // 6 + 2 + 2 ms of 2 × 6 ms.
+        "in dispatches, the 2 workers ran workgroups for 83.3 % of the time",
+    ] {
+        assert!(printed.contains(part), "{part}: {printed}");
+    }
+    let json = text(&profile, &["--by", "site", "--format", "json"]);
+    let json: Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(json["room"]["more_than_workers_ns"], 9e6);
+    assert_eq!(json["rows"][0]["workers"], 2);
+}
