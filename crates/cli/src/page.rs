@@ -69,6 +69,8 @@ pub struct Form {
     pub parents: Option<Vec<Option<usize>>>,
     /// The op of each row, if it is about one. Empty: none is.
     pub keys: Vec<Option<Key>>,
+    /// Sentences above it.
+    pub lead: Vec<String>,
     /// What columns mean.
     pub explained: Vec<String>,
 }
@@ -84,6 +86,7 @@ impl Form {
             sort: "total".to_owned(),
             parents: None,
             keys: Vec::new(),
+            lead: Vec::new(),
             explained: Vec::new(),
         }
     }
@@ -128,11 +131,18 @@ fn write_to(path: &Path, page: &str) -> Result<(), Failure> {
 fn make(wanted: &Wanted<'_>) -> Result<String, Failure> {
     let overview = wanted.overview;
     let profile = overview.profile;
-    let (timeline, calls) = timeline::read(profile).map_err(Failure::new)?;
     let summary = overview.summary;
     let keys = detailed(overview);
+    // Much of the timeline is made by one thread. What is found of ops meanwhile needs nothing of it.
+    let (timeline, found) = std::thread::scope(|scope| {
+        let timeline = scope.spawn(|| timeline::read(profile));
+        let found = ops::find(profile, summary.raw, &keys);
+        let timeline = timeline.join();
+        (timeline.unwrap_or_else(|panic| std::panic::resume_unwind(panic)), found)
+    });
+    let (timeline, calls) = timeline.map_err(Failure::new)?;
     let mut all: Vec<TableOut> = wanted.forms.iter().map(|form| tables::of(form, &keys)).collect();
-    let (ops, series) = ops::of(profile, overview, &keys, &all[0], &timeline);
+    let (ops, series) = ops::of(profile, &found, &keys, &all[0], &timeline);
     let of_loops = tables::of_loops(wanted.loops);
     let sentences = match summary.calls {
         0 => without_calls(overview, &of_loops),

@@ -37,8 +37,10 @@ const CALLS: usize = 1_200_000;
 /// Where the calls are more bytes than this when they are compressed, the grid is coarser. As text in a page they are a third
 /// more. Before compression each call is 4 bytes at least, however coarse the grid, so that this says little.
 const PACKED: usize = 1_200_000;
-/// A coarser grid is so many times as coarse.
+/// A coarser grid is so many times as coarse. All are powers of it.
 const COARSER: i64 = 4;
+/// The coarsest grid is this power of [`COARSER`]: 2⁴⁰ ns, a good quarter of an hour.
+const COARSEST: u32 = 20;
 
 /// Encodes the calls of each lane, which are sorted by begin, the outer ones first. `begin` is the begin of
 /// the timeline.
@@ -46,16 +48,21 @@ pub fn encode(lanes: &mut [Vec<Call>], begin: i64) -> (Encoded, Vec<u8>) {
     lanes.iter_mut().for_each(|lane| find_depths(lane));
     let mut grid = 1;
     let all: usize = lanes.iter().map(Vec::len).sum();
-    let mut kept = all;
-    while kept > CALLS && grid < i64::MAX / COARSER {
-        grid *= COARSER;
-        let seen = |lane: &Vec<Call>| visible(lane, begin, grid).iter().filter(|is| **is).count();
-        kept = lanes.iter().map(seen).sum();
-    }
-    if kept < all {
+    if all > CALLS {
+        // On a coarser grid fewer are seen, so the finest one that is coarse enough is found by halving.
+        let seen = |grid| lanes.iter().map(|lane| visible(lane, begin, grid).seen).sum::<usize>();
+        let (mut fine, mut coarse) = (0, COARSEST);
+        while coarse - fine > 1 {
+            let middle = fine.midpoint(coarse);
+            match seen(COARSER.pow(middle)) > CALLS {
+                true => fine = middle,
+                false => coarse = middle,
+            }
+        }
+        grid = COARSER.pow(coarse);
         for lane in lanes.iter_mut() {
-            let mut seen = visible(lane, begin, grid).into_iter();
-            lane.retain(|_| seen.next().unwrap_or(true));
+            let mut hidden = visible(lane, begin, grid).hidden.into_iter();
+            lane.retain(|_| !hidden.next().unwrap_or(false));
         }
     }
     loop {
@@ -72,16 +79,28 @@ fn packed(bytes: &[u8]) -> usize {
     super::assemble::packed(bytes).len()
 }
 
-/// For each call, whether somebody would see it at this grid: it is not shorter than a step, or the longest
-/// of those that begin in one step at its depth.
-fn visible(calls: &[Call], begin: i64, grid: i64) -> Vec<bool> {
-    let mut seen = vec![true; calls.len()];
+/// Which calls somebody would see.
+struct Visible {
+    /// Number of those.
+    seen: usize,
+    /// For each call, whether nobody would see it.
+    hidden: Vec<bool>,
+}
+
+/// Somebody would see a call at this grid if it is not shorter than a step, or the longest of those that begin
+/// in one step at its depth.
+fn visible(calls: &[Call], begin: i64, grid: i64) -> Visible {
+    let mut hidden = vec![false; calls.len()];
+    let mut seen = calls.len();
+    let shift = grid.trailing_zeros();
     // By depth: the step in which the last call began, and the longest call of that step.
     let mut last: Vec<(i64, usize)> = Vec::new();
     for (i, call) in calls.iter().enumerate() {
         let depth = call.depth as usize;
-        last.resize(last.len().max(depth + 1), (i64::MIN, 0));
-        let step = call.begin.saturating_sub(begin) / grid;
+        if last.len() <= depth {
+            last.resize(depth + 1, (i64::MIN, 0));
+        }
+        let step = call.begin.saturating_sub(begin) >> shift;
         let (other_step, other) = last[depth];
         if other_step != step {
             last[depth] = (step, i);
@@ -89,10 +108,11 @@ fn visible(calls: &[Call], begin: i64, grid: i64) -> Vec<bool> {
         }
         let is_longer = call.duration > calls[other].duration;
         let (shorter, longer) = if is_longer { (other, i) } else { (i, other) };
-        seen[shorter] = calls[shorter].duration >= grid as u64;
+        hidden[shorter] = calls[shorter].duration < grid as u64;
+        seen -= usize::from(hidden[shorter]);
         last[depth].1 = longer;
     }
-    seen
+    Visible { seen, hidden }
 }
 
 /// Finds how many calls are around each.

@@ -1,8 +1,10 @@
 //! What the page shows of single ops.
 
+use std::collections::HashMap;
+
 use analysis::details::bins::{Bins, Grid};
 use analysis::details::{Drift, LongCall, Options, Rates};
-use analysis::{Key, OpDetails, details, explain};
+use analysis::{Details, Explained, Key, OpDetails, details, explain};
 use model::Unit;
 use profile::Profile;
 
@@ -14,7 +16,6 @@ use super::goes_with::{self, Related};
 use super::timeline::Timeline;
 use crate::view::explained;
 use crate::view::labels::{labels, op_of, thread_label};
-use crate::view::overview::Overview;
 use crate::view::table::Value;
 use crate::view::units::{number, plural, time};
 
@@ -35,16 +36,15 @@ const SERIES_OF_THREAD: usize = 2;
 /// So many threads of an op have a distribution of their own.
 const LANES: usize = 16;
 
-/// The ops of `keys`, in this order, and the series of the threads' counters. `table` is the table of
-/// ops.
-pub fn of(
-    profile: &Profile,
-    overview: &Overview<'_>,
-    keys: &[Key],
-    table: &TableOut,
-    timeline: &Timeline,
-) -> (Vec<OpOut>, Vec<SeriesOut>) {
-    let (raw, workers) = (overview.raw, 0);
+/// What was found of some ops, before it is known where the timeline begins.
+pub struct Found {
+    details: Details,
+    related: HashMap<Key, Related>,
+    explained: Vec<Explained>,
+}
+
+/// Reads the calls of the ops of `keys`.
+pub fn find(profile: &Profile, raw: bool, keys: &[Key]) -> Found {
     let options = Options {
         ops: keys,
         longest: LONGEST,
@@ -52,12 +52,26 @@ pub fn of(
         rates: RATES,
         threads: SERIES,
         raw,
-        workers,
+        workers: 0,
     };
-    let found = details(profile, &options);
-    let related = goes_with::of(profile, raw);
     let few: Vec<Vec<Key>> = keys.iter().take(EXPLAINED).map(|key| vec![*key]).collect();
-    let found_of = explain(profile, &few, raw, 0);
+    Found {
+        details: details(profile, &options),
+        related: goes_with::of(profile, raw),
+        explained: explain(profile, &few, raw, 0),
+    }
+}
+
+/// The ops of `keys`, in this order, and the series of the threads' counters. `table` is the table of
+/// ops.
+pub fn of(
+    profile: &Profile,
+    found: &Found,
+    keys: &[Key],
+    table: &TableOut,
+    timeline: &Timeline,
+) -> (Vec<OpOut>, Vec<SeriesOut>) {
+    let Found { details: found, related, explained: found_of } = found;
     let names = labels(profile, keys);
     let from = profile.timeline.realtime_ns(found.begin).saturating_sub(timeline.begin);
     let one = |(number, (of, label)): (usize, (&OpDetails, String))| {

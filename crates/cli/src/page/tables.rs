@@ -40,13 +40,14 @@ pub fn of(form: &Form, known: &[Key]) -> TableOut {
         id: form.id.clone(),
         group: form.group.name(),
         title: form.title.clone(),
-        lead: not_here(left_out),
+        lead: form.lead.iter().cloned().chain(not_here(left_out)).collect(),
         explained: form.explained.iter().cloned().chain(meanings).collect(),
         columns: shown
             .iter()
-            .map(|column| ColumnOut {
+            .enumerate()
+            .map(|(at, column)| ColumnOut {
                 name: column.name.clone(),
-                title: column.title.clone(),
+                title: whole_title(&shown, at),
                 is_text: is_text(column),
                 is_minor: column.rank >= MINOR || says_nothing(table, column),
             })
@@ -62,6 +63,16 @@ pub fn of(form: &Form, known: &[Key]) -> TableOut {
         share: shown.iter().position(|column| column.name == "share").map_or(-1, |at| at as i64),
         left_out,
         plots: Vec::new(),
+    }
+}
+
+/// The title of a column. One that begins with a stroke goes on with that of the column before it, which a page
+/// may not show beside it.
+fn whole_title(shown: &[&Column], at: usize) -> String {
+    let title = &shown[at].title;
+    match at.checked_sub(1).filter(|_| title.starts_with('/')) {
+        Some(before) => format!("{} {title}", whole_title(shown, before)),
+        None => title.clone(),
     }
 }
 

@@ -154,6 +154,8 @@ struct Sink {
     /// The lane of the last event.
     last: usize,
     names: HashMap<String, u32>,
+    /// The name of the last slice, which is usually that of the next one, too.
+    last_name: (String, u32),
     series: HashMap<(Owned, Owned, String, String), Points>,
     first: Option<i64>,
     end: i64,
@@ -184,11 +186,20 @@ impl Sink {
     }
 
     fn name(&mut self, name: &str) -> u32 {
-        if let Some(known) = self.names.get(name) {
-            return *known;
+        if self.last_name.0 == name && !self.names.is_empty() {
+            return self.last_name.1;
         }
-        let number = self.names.len() as u32;
-        self.names.insert(name.to_owned(), number);
+        let number = match self.names.get(name) {
+            Some(known) => *known,
+            None => {
+                let number = self.names.len() as u32;
+                self.names.insert(name.to_owned(), number);
+                number
+            }
+        };
+        self.last_name.0.clear();
+        self.last_name.0.push_str(name);
+        self.last_name.1 = number;
         number
     }
 

@@ -2,14 +2,15 @@
 
 use std::path::{Path, PathBuf};
 
-use analysis::{By, CriticalRow, Key, Options, critical_path, summarize};
+use analysis::{By, CriticalRow, Key, Options, critical_path, summarize_each};
 use clap::ValueEnum;
 use profile::loops::Loops as Recorded;
 use profile::{Origin, Profile};
 
-use super::{RowKind, launches, roofline, sites, torch, tree};
+use super::{RowKind, between, launches, roofline, sites, torch, tree};
 use crate::failure::Failure;
 use crate::page::{self, Form, Group, Wanted};
+use crate::view::between::sentences;
 use crate::view::columns;
 use crate::view::critical;
 use crate::view::loops::files::Files;
@@ -28,6 +29,27 @@ const OTHERS: [(By, &str); 7] = [
     (By::Device, "Devices"),
     (By::Stream, "Streams"),
 ];
+
+/// What columns of these mean.
+const EXPLAINED: [(&str, &str); 6] = [
+    ("calls", "calls: those that are inside of no other call of the row"),
+    ("dispatches", "dispatches: counted where their first workgroup (0,0,0) ran"),
+    ("wall_ns", "wall: from the thread's first call to its last known moment"),
+    ("between_ns", "between: the part of the wall time in no call"),
+    ("off_cpu_ns", "off-CPU meanwhile: the part of the time between calls on no CPU"),
+    ("thread_cpu_ns", "on a CPU: the thread's processor time, in calls and between them"),
+];
+
+/// What the columns of a table of calls mean.
+fn explained(table: &Table) -> Vec<String> {
+    let has = |name: &str| table.columns.iter().any(|column| column.name == name);
+    let known = EXPLAINED.iter().filter(|(name, _)| has(name));
+    let mut lines: Vec<String> = known.map(|(_, text)| (*text).to_owned()).collect();
+    if table.columns.iter().any(|column| column.title.ends_with("/call")) {
+        lines.push("/call: the mean over the calls that have a value".to_owned());
+    }
+    lines
+}
 
 /// Where the code of loops is looked for, besides the profile.
 pub struct CodeFiles<'a> {
@@ -53,6 +75,7 @@ pub fn write(
     let mut forms = vec![Form {
         sort: sort.to_owned(),
         keys: keys(&overview.summary.rows),
+        explained: explained(&table),
         ..Form::new("op", "Ops", Group::Ops, table)
     }];
     let mut loops = Loops::new(profile, recorded, &[], overview.raw);
@@ -72,11 +95,19 @@ pub fn write(
         let tree = Form::new("tree", "Calls inside of calls", Group::Ops, table);
         forms.push(Form { parents: Some(parents), keys, explained, ..tree });
     }
-    if let Some((table, keys)) = sites::whole(profile, overview.raw) {
+    if let Some(sites::Whole { table, keys, lead }) = sites::whole(profile, overview.raw) {
         let explained = sites::EXPLAINED.iter().map(|(_, label, text)| format!("{label}{text}"));
         let explained = explained.collect();
         let sites = Form::new("site", "Dispatch sites", Group::Ops, table);
-        forms.push(Form { keys, explained, sort: "share".to_owned(), ..sites });
+        forms.push(Form { keys, lead, explained, sort: "share".to_owned(), ..sites });
+    }
+    if let Some(gaps) = &overview.summary.gaps
+        && let Some((table, keys)) = between::whole(profile, gaps)
+    {
+        let explained = between::EXPLAINED.iter().map(|(label, text)| format!("{label}{text}"));
+        let (lead, explained) = (sentences(profile, gaps), explained.collect());
+        let form = Form::new("between", "Between calls", Group::Ops, table);
+        forms.push(Form { keys, lead, explained, ..form });
     }
     forms.extend(critical(profile)?);
     for (kind, table) in torch::whole(profile)? {
@@ -89,9 +120,7 @@ pub fn write(
         let explained = vec![torch::explained(Some(kind)).to_owned()];
         forms.push(Form { explained, ..Form::new(&name, title, Group::Ops, table) });
     }
-    for (by, title) in OTHERS {
-        forms.extend(grouped(overview, by, title));
-    }
+    forms.extend(grouped(overview));
     if let Some(table) = launches::whole(profile)? {
         let explained = vec![launches::EXPLAINED.to_owned()];
         let form = Form::new("launch", "Launched by ops", Group::Activities, table);
@@ -105,8 +134,15 @@ pub fn write(
     page::write(path, &Wanted { overview, forms, loops: &loops, roofline: chart })
 }
 
+/// With more calls than this, the page has no critical path: it needs all calls at once, 150 bytes each.
+/// `critical-path` shows it.
+const PATH_CALLS: u64 = 3_000_000;
+
 /// The critical path, if something is known of who waited for whom on other threads.
 fn critical(profile: &Profile) -> Result<Option<Form>, Failure> {
+    if profile.calls() > PATH_CALLS {
+        return Ok(None);
+    }
     let Ok(path) = critical_path(profile).map_err(Failure::new)? else { return Ok(None) };
     let links = path.links;
     if links.dispatches + links.tasks + links.launches + links.waits == 0 {
@@ -122,22 +158,36 @@ fn critical(profile: &Profile) -> Result<Option<Form>, Failure> {
     Ok(Some(Form { keys, explained, sort: "gain".to_owned(), ..form }))
 }
 
-/// The table of another grouping. `None` if it says no more than that there is one of them.
-fn grouped(overview: &Overview<'_>, by: By, title: &str) -> Option<Form> {
+/// The tables of the other groupings. One that says no more than that there is one of something is left
+/// out.
+fn grouped(overview: &Overview<'_>) -> Vec<Form> {
     let profile = overview.profile;
-    let is_of_devices = matches!(by, By::Kind | By::Device | By::Stream);
-    if is_of_devices && !has_activities(profile) {
-        return None;
+    let is_of_devices = |by: By| matches!(by, By::Kind | By::Device | By::Stream);
+    let wanted = OTHERS.iter().filter(|(by, _)| match by {
+        By::Kind | By::Device | By::Stream => has_activities(profile),
+        By::Rank => profile.ranks().windows(2).any(|two| two[0] != two[1]),
+        By::Process => profile.processes.len() > 1,
+        _ => true,
+    });
+    let wanted: Vec<_> = wanted.collect();
+    let options =
+        |(by, _): &&(By, &str)| Options { by: *by, raw: overview.raw, ..Options::default() };
+    let options: Vec<Options> = wanted.iter().map(options).collect();
+    let summaries = summarize_each(profile, &options);
+    let mut forms = Vec::new();
+    for (((by, title), options), summary) in wanted.iter().zip(&options).zip(summaries) {
+        if summary.rows.len() < 2 && *by != By::Thread {
+            continue;
+        }
+        let mut table = columns::of_summary(profile, &summary, options);
+        if table.sort("total").is_err() {
+            continue;
+        }
+        let group = if is_of_devices(*by) { Group::Activities } else { Group::Ops };
+        let explained = explained(&table);
+        forms.push(Form { explained, ..Form::new(name_of(*by), title, group, table) });
     }
-    let options = Options { by, raw: overview.raw, ..Options::default() };
-    let summary = summarize(profile, &options);
-    if summary.rows.len() < 2 && by != By::Thread {
-        return None;
-    }
-    let mut table = columns::of_summary(profile, &summary, &options);
-    table.sort("total").ok()?;
-    let group = if is_of_devices { Group::Activities } else { Group::Ops };
-    Some(Form::new(name_of(by), title, group, table))
+    forms
 }
 
 /// Whether anything may have happened on a device.

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 mod account;
+mod between;
 mod budget;
 mod call_hook;
 mod commands;
@@ -53,6 +54,7 @@ mod output_files;
 mod outside;
 mod page;
 mod page_data;
+mod page_firefox;
 mod parquet;
 mod passes;
 mod places;

@@ -11,19 +11,19 @@ use std::time::Instant;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
-use testkit::{Browser, CallScript, Firefox, ProfileScript, Scratch, skip_this};
+use testkit::{Browser, CallScript, ProfileScript, Scratch, skip_this};
 
 use crate::support::counterpoint;
 
-const WIDTHS: [u32; 3] = [1440, 800, 390];
-const SCHEMES: [&str; 2] = ["light", "dark"];
+pub const WIDTHS: [u32; 3] = [1440, 800, 390];
+pub const SCHEMES: [&str; 2] = ["light", "dark"];
 
 fn folder(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(name)
 }
 
 /// A page from invented data of a kind.
-fn make(scratch: &Scratch, kind: &str) -> PathBuf {
+pub fn make(scratch: &Scratch, kind: &str) -> PathBuf {
     let page = scratch.join(&format!("{kind}.html"));
     let mut python = Command::new("python3");
     python.arg(folder("tests/page/make_page.py")).arg(kind).arg(&page);
@@ -82,10 +82,10 @@ fn go(browser: &mut Browser, fragment: &str) {
     ready(browser);
 }
 
-const KINDS: [&str; 5] = ["usual", "hostile", "missing", "empty", "compare"];
+pub const KINDS: [&str; 5] = ["usual", "hostile", "missing", "empty", "compare"];
 
 /// What is true of every view at every width, in what it says and in what it asks for.
-const SEEN: &str = "({wide: document.documentElement.scrollWidth, window: innerWidth, \
+pub const SEEN: &str = "({wide: document.documentElement.scrollWidth, window: innerWidth, \
        wrong: /\\b(?:NaN|undefined|Infinity|null)\\b|\\[object /.exec( \
          document.body.innerText + [...document.querySelectorAll('svg *, [aria-label]')] \
            .map((e) => e.outerHTML.slice(0, 2000)).join(' '))?.[0] ?? '', \
@@ -127,21 +127,22 @@ fn every_view_fits_is_quiet_and_accessible() {
             browser.resize(width, 900);
             for view in &views {
                 go(&mut browser, view);
-                let seen = browser.eval(SEEN);
-                let place = format!("{kind} {view} {width}: {seen}");
-                assert!(seen["wide"].as_u64() <= seen["window"].as_u64(), "sideways: {place}");
-                assert_eq!(seen["wrong"], "", "{place}");
-                assert_eq!(seen["made"], 0, "a name became an element: {place}");
-                assert_eq!(seen["moved"], false, "a mark of direction: {place}");
-                assert_ne!(seen["title"], "ran", "{place}");
-                // What people see at 800 is at 1440 or at 390, too.
-                if axe.is_none() || width == 800 {
-                    continue;
-                }
                 for scheme in SCHEMES {
                     browser.scheme(scheme);
+                    let seen = browser.eval(SEEN);
+                    let place = format!("{kind} {view} {width} {scheme}: {seen}");
+                    let fits = seen["wide"].as_u64() <= seen["window"].as_u64();
+                    assert!(fits, "sideways: {place}");
+                    assert_eq!(seen["wrong"], "", "{place}");
+                    assert_eq!(seen["made"], 0, "a name became an element: {place}");
+                    assert_eq!(seen["moved"], false, "a mark of direction: {place}");
+                    assert_ne!(seen["title"], "ran", "{place}");
+                    // What people see at 800 is at 1440 or at 390, too.
+                    if axe.is_none() || width == 800 {
+                        continue;
+                    }
                     let all = violations(&mut browser);
-                    found.extend(all.iter().map(|one| format!("{scheme} {place}: {one}")));
+                    found.extend(all.iter().map(|one| format!("{place}: {one}")));
                 }
             }
         }
@@ -149,50 +150,6 @@ fn every_view_fits_is_quiet_and_accessible() {
         assert!(complaints.is_empty(), "{kind}: {complaints:#?}");
     }
     assert!(found.is_empty(), "{found:#?}");
-}
-
-/// The same pages in a browser of another maker: every view that has a link, at every width, light and dark, says
-/// nothing, asks for nothing, and fits.
-#[test]
-fn every_view_is_quiet_in_firefox() {
-    const READY: &str = "document.querySelector('main h1') && document.body.dataset.view && \
-        (document.body.dataset.view !== 'timeline' || document.querySelector('canvas')?.dataset.frame)";
-    let scratch = Scratch::new();
-    for scheme in SCHEMES {
-        let Some(mut browser) = Firefox::start(scheme) else { return };
-        // The scheme changes colours only, so two kinds of pages are enough for the second one.
-        let kinds: &[&str] = if scheme == "light" { &KINDS } else { &["usual", "compare"] };
-        for &kind in kinds {
-            let page = make(&scratch, kind);
-            browser.open(&page);
-            browser.wait_for(READY);
-            let dark = browser.eval("matchMedia('(prefers-color-scheme: dark)').matches");
-            assert_eq!(dark, scheme == "dark");
-            let links = browser.eval(
-                "[...document.querySelectorAll('header nav a')].map((a) => a.getAttribute('href'))",
-            );
-            let links: Vec<String> = serde_json::from_value(links).unwrap();
-            assert!(links.len() >= if kind == "empty" { 1 } else { 2 }, "{kind}: {links:?}");
-            for width in WIDTHS {
-                browser.resize(width, 900);
-                for view in &links {
-                    browser.eval(&format!("location.hash = {}", json!(view)));
-                    let there = format!(
-                        "'#' + document.body.dataset.view === {}.split('?')[0]",
-                        json!(view)
-                    );
-                    browser.wait_for(&there);
-                    browser.wait_for(READY);
-                    let seen = browser.eval(SEEN);
-                    let place = format!("{kind} {view} {width} {scheme}: {seen}");
-                    assert!(seen["wide"].as_u64() <= seen["window"].as_u64(), "sideways: {place}");
-                    assert_eq!((&seen["wrong"], &seen["made"]), (&json!(""), &json!(0)), "{place}");
-                }
-            }
-            let complaints = browser.complaints();
-            assert!(complaints.is_empty(), "{kind}: {complaints:#?}");
-        }
-    }
 }
 
 /// A file of a package that `cargo xtask test` fetches. Without it the calling test is skipped.

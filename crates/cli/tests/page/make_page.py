@@ -269,7 +269,8 @@ def usual(names, calls_per_op, threads, grid=1):
     for i, label in enumerate(threads):
         inside = sum(call[1] for call in calls[i] if call[3] == 1) * grid
         thread_rows.append([f"{label} ({4711 + i})", [time(inside), inside], [time(wall), wall],
-                            [time(wall - inside), wall - inside], [time((wall - inside) / 3), (wall - inside) / 3]])
+                            [time(wall - inside), wall - inside], [time((wall - inside) / 3), (wall - inside) / 3],
+                            [time(wall * 0.8), wall * 0.8]])
     # All of these are true at once.
     number = sum(map(len, calls))
     lives = wall * len(threads)
@@ -283,8 +284,23 @@ def usual(names, calls_per_op, threads, grid=1):
                  tree_rows, parents=parents, ops=tree_ops, share=3)
     by_thread = table("thread", "ops", "Threads", [
         column("thread", "thread", True), column("total_ns", "total"), column("wall_ns", "wall"),
-        column("between_ns", "between"), column("off_cpu_ns", "off-CPU meanwhile"),
-    ], thread_rows)
+        column("between_ns", "between"), column("off_cpu_ns", "off-CPU meanwhile"), column("thread_cpu_ns", "on a CPU"),
+    ], thread_rows, rest=[["python3 (4710)", None, None, None, None, [time(2e6), 2e6]]])
+    most = idle * 0.6
+    between = table("between", "ops", "Between calls", [
+        column("after", "after", True), column("before", "before", True), column("thread", "thread", True), column("gaps", "gaps"),
+        column("total_ns", "total"), column("share", "share"),
+    ], [[names[0], names[min(1, len(names) - 1)], f"{threads[0]} (4711)", ["1,200", 1200], [time(most), most], ["60.0 %", 0.6]],
+        [names[0], "(end)", f"{threads[-1]} (4712)", ["1", 1], [time(idle - most), idle - most], ["40.0 %", 0.4]]],
+        ops=[0, 0], share=5, explained=["after: the op whose call ended last on the thread; before: the op that began next"],
+        lead=[f"the threads were in no recorded call for {time(idle)} of {time(wall * len(threads))}",
+              f"{threads[0]} (4711): {time(most)}, of which {time(most)} (100 %) in 1,200 gaps after {names[0]} and before {names[-1]}"])
+    sites = table("site", "ops", "Dispatch sites", [
+        column("op", "dispatch", True), column("site", "site"), column("share", "share"), column("efficiency", "efficiency"),
+    ], [[names[0], ["1", 1], ["100 %", 1], ["71.0 %", 0.71]]], ops=[0], share=2,
+        lead=[f"of {time(wall)} from the first dispatch to the end of the last one, no dispatch runs for {time(wall / 4)} (25.0 %), and "
+              f"only one workgroup can run for {time(wall / 10)} (10.0 %): more threads cannot shorten these",
+              "in dispatches, the 2 workers ran workgroups for 71.0 % of the time"])
     loops = table("loop", "loops", "Loops", [
         column("loop", "loop", True), column("hits", "hits"), column("total_ns", "self"), column("source", "source", True),
     ], [["matmul", ["2", 2], ["200 µs ±28.8 ns", 2e5], "/src/matmul.c:3"],
@@ -312,7 +328,7 @@ def usual(names, calls_per_op, threads, grid=1):
         "losses": [["multiplexed_call", "1", "calls during which the counters ran for only part of the time"],
                    ["counter_open_failed", "2", "threads whose counters could not be opened; their calls have times but no counts"]],
         "notes": ["cycles is left out: this machine has no such counter", "in a container (/.dockerenv exists)"],
-        "tables": [by_op, tree, by_thread, loops, kinds, under], "ops": ops, "roofline": chart,
+        "tables": [by_op, tree, by_thread, between, sites, loops, kinds, under], "ops": ops, "roofline": chart,
         "timeline": {
             "span": span, "grid": grid, "about": f"All {sum(map(len, calls)):,} calls.",
             "names": [names[op] for op in range(len(names))] + ["run"],

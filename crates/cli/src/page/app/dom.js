@@ -76,6 +76,19 @@ export function refill(element, ...children) {
 
 const HEAD_LENGTH = 8;
 const TAIL_LENGTH = 10;
+const LONGEST_TAIL = 14;
+
+/**
+ * How much of the end of a long name is always shown: from the begin of a word, if one begins near.
+ * @param {string} name
+ */
+function tailLength(name) {
+  for (let length = TAIL_LENGTH; length <= Math.min(LONGEST_TAIL, name.length - HEAD_LENGTH); length++) {
+    if (/[\s_./:$(<,-]/.test(name.charAt(name.length - length))) return length;
+  }
+  // Not between the two halves of a character.
+  return /[\udc00-\udfff]/.test(name.charAt(name.length - TAIL_LENGTH)) ? TAIL_LENGTH + 1 : TAIL_LENGTH;
+}
 
 /**
  * A name from a profile: in its own direction, with nothing hidden in it. Where it has no room its middle
@@ -93,7 +106,7 @@ export function nameOf(text, common = 0) {
   const seen = visible(text);
   if (seen === "") return h("bdi", { class: "name" }, "(no name)");
   if (seen.length <= HEAD_LENGTH + TAIL_LENGTH) return h("bdi", { class: "name" }, seen);
-  const cut = seen.length - TAIL_LENGTH;
+  const cut = seen.length - tailLength(seen);
   return h(
     "bdi",
     { class: "name long", title: seen.length > 400 ? `${seen.slice(0, 400)}…` : seen },
@@ -126,6 +139,15 @@ export function words(text) {
   return h("bdi", {}, text === null || text === undefined || text === "" ? MISSING : visible(text));
 }
 
+/**
+ * Sentences in which no line ends between a number and its unit.
+ * @param {string} text
+ * @returns {string}
+ */
+export function withUnits(text) {
+  return text.replace(/(\d) (?=(?:%|[mµn]?s|[kMGTP]?B|[MGTPE])(?![\p{L}\p{N}_]))/gu, "$1\u00a0");
+}
+
 /** Texts above this length are folded. */
 const LONG_TEXT = 600;
 
@@ -135,7 +157,7 @@ const LONG_TEXT = 600;
  * @returns {HTMLElement}
  */
 export function prose(text) {
-  if (text.length <= LONG_TEXT) return words(text);
+  if (text.length <= LONG_TEXT) return words(withUnits(text));
   return h("details", {}, h("summary", {}, words(`${text.slice(0, LONG_TEXT / 3)} …`)), words(text));
 }
 

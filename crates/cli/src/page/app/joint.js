@@ -32,7 +32,7 @@ export function jointPanels(op, counter, change) {
   }, op.joints.map((one, i) => h("option", { value: i, selected: one === joint }, visible(one.counter))));
   const label = `Durations and ${visible(joint.counter)}: ${visible(joint.text)}`;
   return [
-    panel("Duration and counter", "Does the counter explain the slow calls? The darker, the more calls.",
+    panel("Duration and counter", "Does the counter explain the slow calls? The darker, the more calls. Both axes are logarithmic.",
       h("div", { class: "tools" },
         op.joints.length > 1 ? chooser : h("b", {}, words(joint.counter)),
         joint.text !== "" && h("span", {}, words(joint.text))),
@@ -74,7 +74,7 @@ function edgeTicks(texts, edges, to) {
  */
 function drawJoint(joint, byRow, width) {
   const [columns, rows] = [joint.x.length - 1, joint.y.length - 1];
-  const left = 16 + 6.6 * Math.max(3, ...joint.yText.map((text) => Math.min(14, visible(text).length)));
+  const left = 26 + 6.8 * Math.max(3, ...joint.yText.map((text) => Math.min(14, visible(text).length)));
   const [right, bottom] = [width - JOINT_RIGHT, JOINT_HEIGHT - JOINT_BOTTOM];
   /** @param {number} edge */
   const x = (edge) => left + ((right - left) * edge) / columns;

@@ -10,6 +10,8 @@ import { MISSING, howMany } from "./text.js";
 
 /** Threads that are shown; the table of threads has all. */
 const SHOWN = 16;
+/** Of threads that called nothing, so many are shown, such as a main thread that only waits. */
+const SILENT = 4;
 
 /**
  * @param {Table} table
@@ -19,6 +21,7 @@ export function lives(table) {
   /** @param {string} name */
   const column = (name) => table.columns.findIndex((c) => c.name === name);
   const [wall, between, off] = [column("wall_ns"), column("between_ns"), column("off_cpu_ns")];
+  const cpu = column("thread_cpu_ns");
   if (wall < 0 || between < 0) return null;
   const known = table.rows.filter((row) => (cellNumber(row[wall]) ?? 0) > 0);
   if (known.length === 0) return null;
@@ -47,6 +50,15 @@ export function lives(table) {
       h("td", { class: "number" }, words(cellText(row[between]))),
       off >= 0 && h("td", { class: "number" }, words(cellText(row[off]))));
   });
+  /** @param {import("./data.js").Cell[]} row */
+  const onCpu = (row) => (cpu < 0 ? null : cellNumber(row[cpu]));
+  const silent = table.rows.concat(table.rest)
+    .filter((row) => cellText(row[wall]) === null && onCpu(row) !== null)
+    .sort((a, b) => (onCpu(b) ?? 0) - (onCpu(a) ?? 0));
+  const quiet = silent.slice(0, SILENT).map((row) => h("tr", {},
+    h("th", { scope: "row", class: "first" }, nameOf(cellText(row[0]) ?? MISSING)),
+    h("td", { class: "life quiet" }, "no recorded call; ", words(cellText(row[cpu])), " on a CPU"),
+    [wall, between, off].filter((i) => i >= 0).map(() => h("td", { class: "number" }, MISSING))));
   const kinds = [["in-calls", "in calls"]];
   const some = order.slice(0, SHOWN);
   if (off >= 0 && !some.every(isOpen)) kinds.push(["off-cpu", "off CPU, between calls"]);
@@ -64,6 +76,8 @@ export function lives(table) {
           h("th", { scope: "col", class: "life" }, "its time"),
           [wall, between, off].filter((i) => i >= 0).map((i) =>
             h("th", { scope: "col", class: "number" }, words(table.columns[i]?.title))))),
-        h("tbody", {}, rows))),
+        h("tbody", {}, rows, quiet))),
+    silent.length > quiet.length &&
+      h("p", { class: "more" }, `${howMany(silent.length - quiet.length, "thread")} more without recorded calls.`),
     left > 0 && h("p", { class: "more" }, `${howMany(left, "thread")} with shorter lives: see the table of threads.`));
 }

@@ -14,7 +14,7 @@
 
 import { compareView } from "./compare.js";
 import { colorsOf } from "./context.js";
-import { h, refill, words } from "./dom.js";
+import { h, refill, withUnits, words } from "./dom.js";
 import { loadHead, loadLanes } from "./load.js";
 import { loopsView } from "./loops.js";
 import { opView } from "./op.js";
@@ -130,7 +130,7 @@ function start(head) {
   });
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => shown?.repaint?.());
   const more = head.warnings.length - 1;
-  refill(banner, h("p", {}, words(head.warnings[0] ?? ""), more > 0 && [" ",
+  refill(banner, h("p", {}, words(withUnits(head.warnings[0] ?? "")), more > 0 && [" ",
     h("a", { href: "#overview" }, `and ${more} more`)]));
   refill(document.body,
     h("a", { class: "skip", href: "#main", onclick: (/** @type {Event} */ event) => {

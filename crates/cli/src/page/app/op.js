@@ -86,7 +86,7 @@ function opParts(context, op, index, params) {
     op.facts.length > 0 && h("div", { class: "facts" }, pairList(op.facts)),
     distribution ?? panel("Durations", "", h("p", {}, "There are no durations of its calls on this page.")),
     op.explained.length > 0 && panel("What goes with slow calls", "By more than chance, and by how much? It need not be why they are slow.",
-      h("ul", {}, op.explained.map((text) => h("li", {}, words(text))))),
+      h("ul", { class: "notes" }, op.explained.map((text) => h("li", {}, prose(text))))),
     op.goesWith !== null && panel("Correlations of the counters", "Which counter is high where calls are long? " +
       "1: the longer, the higher. 0: no connection. −1: the longer, the lower.",
     h("div", { class: "narrow-table" }, plotTable(op.goesWith))),

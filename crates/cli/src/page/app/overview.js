@@ -38,10 +38,31 @@ export function overview(context) {
     h("div", { class: "sentences" }, head.sentences.map((line) => h("div", {}, prose(line)))),
     life !== null && panel("Each thread's life", "Is the work even between threads, and how much of " +
       "their time was in calls at all?", life),
+    h("div", { class: "two" },
+      said(context, "between", "What is between the calls?", "Where does each thread stay when it is in no " +
+        "recorded call?", "All gaps"),
+      said(context, "site", "Would more threads help?", "For how much of the time would a further thread have " +
+        "work at all?", "All dispatch sites")),
     h("div", { class: "columns" },
       (first !== null || branches !== null) && main,
       h("div", { class: "side-column" }, trust(context), recorded(context))));
   return { root, update() {} };
+}
+
+/**
+ * What a table says in sentences, with a link to it.
+ * @param {Context} context
+ * @param {string} id
+ * @param {string} title
+ * @param {string} question
+ * @param {string} link
+ */
+function said({ head }, id, title, question, link) {
+  const table = tableOf(head, id);
+  if (table === null || table.lead.length === 0) return null;
+  return panel(title, question,
+    h("ul", { class: "notes" }, table.lead.map((line) => h("li", {}, prose(line)))),
+    h("p", { class: "more" }, h("a", { href: fragment("ops", { table: id }) }, link)));
 }
 
 /** @param {Context} context */

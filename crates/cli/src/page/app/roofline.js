@@ -68,7 +68,7 @@ function drawRoofline(roofline, width) {
   const x = (part) => left + part * (end - left);
   /** @param {number} part */
   const y = (part) => floor - part * (floor - top);
-  /** @type {{x: number, y: number, size: number}[]} Where there is text. */
+  /** @type {{x: number, y: number, size: number}[]} Where there is text or a point. */
   const taken = [];
   /**
    * @param {number} at
@@ -92,6 +92,8 @@ function drawRoofline(roofline, width) {
       isNamed && svg("text", { class: "note", x: at.toFixed(1), y: height.toFixed(1) }, visible(roof.text)),
     ];
   });
+  // No name is written over a point.
+  for (const { at } of roofline.points) taken.push({ x: x(at[0] ?? 0) - 6, y: y(at[1] ?? 0) + 4, size: 12 });
   const points = roofline.points.map((point, i) => {
     const [px, py] = [x(point.at[0] ?? 0), y(point.at[1] ?? 0)];
     const name = visible(point.name);

@@ -9,12 +9,12 @@
  * @typedef {import("./context.js").Context} Context
  */
 
-import { copyText, focusKey, focusedKey, h, nameOf, refill, scrolling, words } from "./dom.js";
+import { copyText, focusKey, focusedKey, h, nameOf, prose, refill, scrolling, words } from "./dom.js";
 import { opLink, opParam } from "./context.js";
 import { plotCell, plotHead, withPlots } from "./plots.js";
 import { sharedAxis, smallDistribution } from "./small.js";
 import { cellNumber, cellText, commonLength, reportOrder, shownRows, sortOf, tableCsv } from "./rows.js";
-import { MISSING, grouped, howMany } from "./text.js";
+import { MISSING, grouped, howMany, visible } from "./text.js";
 
 /** Rows that are made at once; the others are made when somebody asks for them. */
 const FIRST_ROWS = 500;
@@ -65,6 +65,7 @@ export function tableBox(context, table, params, change) {
     if (document.activeElement !== filter) filter.value = current.filter ?? "";
     const total = table.rows.length + table.leftOut;
     const parts = [`${grouped(shown.filter((row) => row.isMatch).length)} of ${howMany(total, "row")}`];
+    if (table.rest.length > 0) parts.push(`below them, ${restNames(table)}`);
     if (table.leftOut > 0) parts.push(`${grouped(table.leftOut)} are not on this page`);
     counted.textContent = parts.join("; ");
     columns.textContent = current.columns === "all" ? "Fewer columns" : "All columns";
@@ -85,11 +86,15 @@ export function tableBox(context, table, params, change) {
     }
     focusKey(box, focused);
   };
+  const axis = axisOf(context, table);
   root.append(
-    ...table.lead.map((line) => h("p", { class: "lead" }, words(line))),
+    ...table.lead.map((line) => h("p", { class: "lead" }, prose(line))),
     tools,
     box,
     ...table.explained.map((line) => h("p", { class: "explained" }, words(line))),
+    axis === null ? "" : h("p", { class: "explained small" }, `small pictures: how the durations of the calls are ` +
+      `distributed, all from ${axis.title.replace(", log", "")} on one logarithmic axis; line: median; dots: p99; ` +
+      "heights are square roots, so that rare calls are seen"),
   );
   draw();
   return {
@@ -99,6 +104,27 @@ export function tableBox(context, table, params, change) {
       draw();
     },
   };
+}
+
+/** Tables whose rows are not about single calls of their op, but about gaps, dispatches, or the critical path. */
+const NOT_OF_CALLS = ["between", "site", "path"];
+
+/**
+ * The axis of the small pictures, if the table has some.
+ * @param {Context} context
+ * @param {Table} table
+ */
+function axisOf(context, table) {
+  return NOT_OF_CALLS.includes(table.id) ? null : sharedAxis(context.head, table);
+}
+
+/**
+ * The names of the rows that are not counted, because they are what the others leave.
+ * @param {Table} table
+ */
+function restNames(table) {
+  const names = table.rest.map((cells) => visible(cellText(cells[0]) ?? MISSING).slice(0, 40));
+  return names.length > 3 ? `${grouped(names.length)} that called nothing` : names.join(", ");
 }
 
 /** @param {string | undefined} text */
@@ -114,7 +140,7 @@ function turnedOf(text) {
  * @param {(changed: Params, replace: boolean) => void} change
  */
 function makeTable(context, table, shown, params, change) {
-  const axis = sharedAxis(context.head, table);
+  const axis = axisOf(context, table);
   const common = commonLength(table);
   const most = largestShare(table);
   const sort = sortOf(table, params.sort ?? "");

@@ -156,7 +156,8 @@ const SHORTEST_PREFIX = 8;
  */
 export function commonStart(names) {
   const [first = ""] = names;
-  if (names.length < 2) return 0;
+  // Where all names are one, its begin says as much as its end.
+  if (names.every((name) => name === first)) return 0;
   let length = first.length;
   for (const name of names) {
     let same = 0;
