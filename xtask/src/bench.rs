@@ -23,6 +23,7 @@ mod loops_iree;
 mod loops_slowdown;
 mod machine;
 mod opencl;
+mod page;
 mod plan;
 mod plugin;
 mod price;
@@ -95,6 +96,7 @@ const BENCHMARKS: &[Benchmark] = &[
     Benchmark { name: "opencl", about: "time that the plugin for OpenCL adds to each call that enqueues a kernel", prepare: opencl::prepare },
     Benchmark { name: "loops-iree", about: "a matrix product of IREE with instrumented loops beside the same without", prepare: loops_iree::prepare },
     Benchmark { name: "report-10m", about: "the op table of ten million recorded calls: time and private memory", prepare: report::prepare },
+    Benchmark { name: "page", about: "the page of one and of ten million calls: size, time, memory, and in a browser", prepare: page::prepare },
     Benchmark { name: "stats-10m", about: "distributions of ten million calls with four counters, compared with numpy and scipy", prepare: stats_10m::prepare },
     Benchmark { name: "plugin", about: "events of a plugin through the trace builder, and a million of them into a profile", prepare: plugin::prepare },
     Benchmark { name: "trace-export", about: "exporting a million events, compared with torch's export_chrome_trace", prepare: traces::export },
