@@ -41,7 +41,7 @@ fn gaps_are_after_one_op_and_before_another() {
     let printed = text(&profile, &["--by", "between", "--width", "300"]);
     // 10 × 3 ms and 9 × 1 ms, of the 69 ms and 1 ms that the threads lived.
     let expected = [
-        "the threads were in no recorded call for 39.0 ms of 70.0 ms (55.7 %)",
+        "39.0 ms of the threads' 70.0 ms (55.7 %) are in no recorded call",
         "gaps of 39.0 ms together; 30.0 ms of that (76.9 %) are 10 gaps",
     ];
     for part in expected {

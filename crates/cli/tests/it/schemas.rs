@@ -53,7 +53,8 @@ fn every_field_is_explained() {
         .thread("t")
         .call(CallScript::op(op, 1_100, 100).group(100, &[1]))
         .call(CallScript::op(op, 1_300, 100).group(100, &[3]))
-        .call(CallScript::op(run, 1_000, 900).group(900, &[9]));
+        .call(CallScript::op(run, 1_000, 900).group(900, &[9]))
+        .call(CallScript::op(run, 2_100, 50).group(50, &[1]));
     let (_scratch, dir) = script.written();
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/schema.md");
     let page = std::fs::read_to_string(page).unwrap();

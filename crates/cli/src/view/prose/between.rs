@@ -8,8 +8,10 @@ use profile::Profile;
 use crate::view::labels::{labels, thread_label};
 use crate::view::units::{percent, plural, shorten, time};
 
-/// Longer names of ops are shortened in sentences.
-const NAME: usize = 40;
+/// Longer names of ops are shortened in the line of a report, which can be narrow.
+const IN_REPORT: usize = 28;
+/// The same in sentences of their own.
+const IN_SENTENCE: usize = 38;
 /// Threads in no call for a smaller part of their time need no line in a report.
 const WORTH: f64 = 0.1;
 /// Of so many threads, those with the longest gaps, it is said where most of their gaps are.
@@ -41,8 +43,8 @@ impl Sides {
 }
 
 /// Which gaps these are: `after a and before b`.
-fn place(sides: &Sides, gap: &Gap) -> String {
-    let name = |side| shorten(sides.label(side), NAME);
+fn place(sides: &Sides, gap: &Gap, longest: usize) -> String {
+    let name = |side| shorten(sides.label(side), longest);
     match (gap.after, gap.before) {
         (Side::Any, _) => "between ops that are not told apart".to_owned(),
         (after, Side::End) => format!("after {}, the last call", name(after)),
@@ -64,7 +66,7 @@ pub fn most(profile: &Profile, gaps: &Gaps) -> Option<String> {
         time(gaps.between_ns),
         thread_label(profile, first.thread.0, first.thread.1),
         plural(first.times.into(), "gap"),
-        place(&Sides::new(profile, gaps), first),
+        place(&Sides::new(profile, gaps), first, IN_REPORT),
     ))
 }
 
@@ -81,9 +83,8 @@ pub fn sentences(profile: &Profile, gaps: &Gaps) -> Vec<String> {
     }
     let sides = Sides::new(profile, gaps);
     threads.sort_by_key(|(_, sum, _)| std::cmp::Reverse(*sum));
-    let which = if threads.len() == 1 { "the thread was" } else { "the threads were" };
     let mut lines = vec![format!(
-        "{which} in no recorded call for {} of {} ({})",
+        "{} of the threads' {} ({}) are in no recorded call",
         time(gaps.between_ns),
         time(gaps.wall_ns),
         percent(part)
@@ -99,7 +100,7 @@ pub fn sentences(profile: &Profile, gaps: &Gaps) -> Vec<String> {
             time(ns(profile, *sum)),
             time(ns(profile, most.total)),
             percent(most.total as f64 / (*sum).max(1) as f64),
-            place(&sides, most),
+            place(&sides, most, IN_SENTENCE),
         ));
     }
     if gaps.recorder_ns >= 0.5 {
