@@ -118,6 +118,18 @@ typedef struct counterpoint_torch_ops {
   /* Must be called before an op is removed whose identity was passed to `begin`: another op may get the
    * same. */
   void (*forget)(const void* identity);
+
+  /* In a run with a budget, ops need not be announced in each step of the program. `steps` says whether that
+   * is so (1), or whether all ops must be announced (0). It must be called when the shim begins to observe
+   * ops, and in a forked child (with 1), which begins with all ops announced. If it is so, the shim calls
+   * `range_begins` right before each begin of a range, with its name, the number of ranges of its thread
+   * that it is inside of, and whether torch.profiler records. The result says whether PyTorch shall announce
+   * ops from now on: 1, 0, or -1 for as before. Ranges are announced in any case. While ops are not announced,
+   * `is_overdue` must be called for a few ops, drawn at random; if its result is 1, ops must be announced
+   * again. */
+  int32_t (*steps)(int32_t has_forked);
+  int32_t (*range_begins)(const char* name, uint32_t depth, int32_t must_see);
+  int32_t (*is_overdue)(void);
 } counterpoint_torch_ops_t;
 
 #ifdef __cplusplus

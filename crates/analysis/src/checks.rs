@@ -256,6 +256,7 @@ mod tests {
             uncounted: 0,
             uncounted_call_ns: None,
             way: None,
+            way_by_steps: false,
             waiting: None,
             waits: false,
             switched: Some(Estimate::exact(0.0)),

@@ -18,10 +18,11 @@
 //! |---|---|
 //! | `brackets` | the cost of one bracket |
 //! | `in_place` | what the recorded calls themselves tell |
+//! | `steps` | steps of a program in which ops were announced, and those in which they were not |
 //! | `announced` | PyTorch's way to an observer, and threads that wait meanwhile |
 //!
 //! A model was chosen, and not windows without probes: without a budget every call must be recorded,
-//! so such windows would lose calls.
+//! so such windows would lose calls. With one, there are such windows for PyTorch (`steps`).
 
 use std::collections::BTreeMap;
 
@@ -35,6 +36,7 @@ mod announced;
 mod brackets;
 mod in_place;
 mod price;
+mod steps;
 
 use brackets::{bracket, only_timed};
 pub(crate) use in_place::{InPlace, in_place};
@@ -91,6 +93,8 @@ pub struct ProbeCost {
     /// PyTorch, it was measured with ops that do nothing. `None` if there is no such host, or if too few
     /// times are known.
     pub way: Option<Estimate>,
+    /// Whether that follows from how much longer those steps of the program took in which ops were announced.
+    pub way_by_steps: bool,
     /// What the threads of parallel regions used while they waited for a thread that was in the recorder.
     /// `None` if there are none, or if their processor time is not known. If some of their tasks were only
     /// counted, its interval begins at 0.
@@ -261,7 +265,7 @@ fn cost(
         .counted()
         .iter()
         .filter(|of| of.process == process)
-        .map(|of| of.calls.saturating_sub(of.timed))
+        .map(|of| of.seen().saturating_sub(of.timed))
         .fold(0, u64::saturating_add);
     // With the budget 0, there are only counted calls, and there is nothing to be calibrated for them.
     if calls == 0 && (of_calls > 0 || only_counted == 0) {
@@ -289,6 +293,8 @@ fn cost(
     let outside = each(ticks.value) - empty_call.ticks as f64;
     let way = way(profile, process, in_place, outside);
     let counting = sum([by_stubs, told_ns]);
+    let by_steps = steps::way(of.steps.as_ref(), sum([probes, counting]));
+    let (way, way_by_steps) = (by_steps.or(way), by_steps.is_some());
     let lengthened = sum([probes, counting].into_iter().chain(way));
     let cpu: Option<Vec<f64>> = mine().map(|thread| thread.cpu_ns).collect();
     let cost = ProbeCost {
@@ -304,6 +310,7 @@ fn cost(
         uncounted,
         uncounted_call_ns: timing.map(|t| t.ticks.value * line.ns_per_tick()),
         way,
+        way_by_steps,
         waiting: announced::waiting(process, in_place, threads, lengthened),
         waits: announced::waits(profile, process, in_place),
         switched,

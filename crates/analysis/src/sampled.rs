@@ -10,14 +10,16 @@
 //! | [`strata`] | the sum over all calls of one thread and op, with its interval |
 //! | [`pool`] | adds up strata, and decides what so many drawn calls say |
 //! | `weights` | for how many calls each timed call stands |
+//! | `by_step` | numbers of calls that were counted in some steps of the program only |
 //! | `collect` | reads a profile, and adds up what belongs to a row |
 //! | [`tail`] | rare slow calls, which the samples of all ops tell about together |
 //! | [`quantile`] | quantiles of values with weights |
 //! | `values` | estimates of rows and of a run |
 //!
-//! Numbers of calls are always exact, and never estimates. Sums, means and shares are estimates with
+//! Numbers of calls are exact, unless a host announced its calls in some steps of the program only. Sums, means and shares are estimates with
 //! an interval. What the timed calls have no way to know is missing: see docs/sampling.md.
 
+mod by_step;
 mod collect;
 pub mod pool;
 pub mod quantile;

@@ -9,6 +9,7 @@
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
+use record::counts::steps::{SampledCalls, Steps};
 use record::counts::{COUNTS_NAME, CountsFrames, CountsRow, Spent, TABLE_HEADER_BYTES, Table};
 use record::pool::PoolFile;
 
@@ -33,6 +34,61 @@ pub struct CountedCalls {
     pub timed: u64,
     /// How many of the timed calls had their counters read.
     pub counted: u64,
+    /// What is known by steps, if the host announced these calls in some steps of the program only. Then
+    /// `calls` is an estimate.
+    pub steps: Option<CountedSteps>,
+}
+
+impl CountedCalls {
+    /// How many calls were counted, and not estimated.
+    pub fn seen(&self) -> u64 {
+        self.calls.saturating_sub(self.steps.map_or(0, |steps| steps.unseen))
+    }
+}
+
+/// From what the calls of steps were estimated whose calls were not announced. See [`record::counts::steps`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CountedSteps {
+    /// The part of the calls that was estimated.
+    pub unseen: u64,
+    /// The number of steps that it is about.
+    pub away: u64,
+    /// Whether the last of them is not known to have ended.
+    pub is_open: bool,
+    /// The number of steps of the sample, the sum of their weights, and the sum of the squares.
+    pub sampled: u64,
+    /// See [`Self::sampled`].
+    pub weight: u64,
+    /// See [`Self::sampled`].
+    pub squared_weight: u64,
+    /// The sums of weight · calls and of weight · calls² over these steps.
+    pub sum: u64,
+    /// See [`Self::sum`].
+    pub squares: u64,
+}
+
+impl CountedSteps {
+    /// What a thread says of an export. `all_away`: how many steps of its process were away in all.
+    fn new(of: &Steps, row: &SampledCalls, all_away: u64, is_open: bool) -> Self {
+        let until = if of.has_ended == 0 { all_away } else { of.away };
+        let away = until.saturating_sub(of.away_before);
+        let sum = u128::from(row.sum) * u128::from(away) + u128::from(of.weight / 2);
+        let estimate = sum.checked_div(of.weight.into()).unwrap_or(0).min(u64::MAX.into()) as u64;
+        let estimate = estimate.saturating_sub(row.in_cut);
+        Self {
+            unseen: row.unseen.max(estimate),
+            away,
+            is_open: match of.has_ended {
+                0 => is_open,
+                how => how == Steps::ENDED_AWAY,
+            },
+            sampled: of.sampled,
+            weight: of.weight,
+            squared_weight: of.squared_weight,
+            sum: row.sum,
+            squares: row.squares,
+        }
+    }
 }
 
 /// What recording took of one thread, by the account that the recorder keeps in order to stay
@@ -112,9 +168,20 @@ pub(crate) fn find(pool: &PoolFile) -> io::Result<Vec<LeftTable>> {
 }
 
 /// Adds up what the frames of a process say: of each export of a thread, the largest number of calls.
-pub(crate) fn join(frames: CountsFrames) -> (Vec<CountedCalls>, Vec<ThreadSpent>) {
+///
+/// What is known by steps is that of the frame with the most steps. Its thread knows how many steps were away
+/// until it last called something; of a thread that has not ended, the process's other threads know it better.
+pub(crate) fn join(frames: CountsFrames) -> (Vec<CountedCalls>, Vec<ThreadSpent>, Option<Steps>) {
     let mut threads: BTreeMap<u32, (Spent, BTreeMap<u32, CountsRow>)> = BTreeMap::new();
+    let mut by_steps: BTreeMap<u32, (Steps, Vec<SampledCalls>)> = BTreeMap::new();
     for frame in frames.frames {
+        if let Some(found) = frame.steps {
+            let known = by_steps.entry(frame.thread_uid).or_default();
+            let number = |of: &Steps| (of.away, of.sampled, of.steps, of.has_ended);
+            if number(&found.steps) >= number(&known.0) {
+                *known = (found.steps, found.rows);
+            }
+        }
         let (spent, rows) = threads.entry(frame.thread_uid).or_default();
         if frame.spent.cpu_ns >= spent.cpu_ns {
             *spent = frame.spent;
@@ -126,18 +193,32 @@ pub(crate) fn join(frames: CountsFrames) -> (Vec<CountedCalls>, Vec<ThreadSpent>
             }
         }
     }
+    let all_away = by_steps.values().map(|(steps, _)| steps.away).max().unwrap_or(0);
+    let of_process = by_steps.values().map(|(steps, _)| *steps).max_by_key(|steps| steps.steps);
+    let is_open = of_process.is_some_and(|steps| steps.is_away != 0);
     let (mut counted, mut all_spent) = (Vec::new(), Vec::new());
     for (thread_uid, (spent, rows)) in threads {
         let Spent { cpu_ns, price_ns, told_calls, told_ns } = spent;
         all_spent.push(ThreadSpent { thread_uid, cpu_ns, price_ns, told_calls, told_ns });
-        counted.extend(rows.into_values().map(|row| CountedCalls {
-            process: 0,
-            thread_uid,
-            export: row.export,
-            calls: row.calls,
-            timed: row.timed,
-            counted: row.counted,
+        let own = by_steps.get(&thread_uid);
+        let sampled: BTreeMap<u32, &SampledCalls> =
+            own.iter().flat_map(|(_, rows)| rows).map(|row| (row.export, row)).collect();
+        counted.extend(rows.into_values().map(|row| {
+            let of = own.zip(sampled.get(&row.export));
+            let steps = of.map(|((steps, _), of)| CountedSteps::new(steps, of, all_away, is_open));
+            let steps = steps.filter(|steps| steps.unseen > 0);
+            // The thread has added most of it itself.
+            let more = steps.zip(of).map_or(0, |(steps, (_, of))| steps.unseen - of.unseen);
+            CountedCalls {
+                process: 0,
+                thread_uid,
+                export: row.export,
+                calls: row.calls.saturating_add(more),
+                timed: row.timed,
+                counted: row.counted,
+                steps,
+            }
         }));
     }
-    (counted, all_spent)
+    (counted, all_spent, of_process.filter(|steps| steps.steps > 0))
 }

@@ -93,6 +93,9 @@ pub struct Manifest {
     /// Absent if every call was recorded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub budget: Option<f64>,
+    /// Whether numbers of calls had to be exact (`run --exact-counts`).
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub exact_counts: bool,
     /// What the counters add to each context switch of a thread that has them, measured before the
     /// program started. Absent without counters, or if it could not be measured.
     #[serde(skip_serializing_if = "Option::is_none")]

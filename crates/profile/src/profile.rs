@@ -45,6 +45,7 @@ use crate::pools::{self, NoPool};
 use crate::safe_dir::Dir;
 use crate::scan::{Rewritten, Scan, scan};
 use crate::tracks::{Times, Tracks};
+use record::counts::steps::Steps;
 
 pub(crate) use clock_map::ClockMap;
 use line::fit;
@@ -125,6 +126,9 @@ pub struct Process {
     /// What recording took of each of its threads by the recorder's own account, in a run with a
     /// budget: see [`crate::counts`].
     pub spent: Vec<ThreadSpent>,
+    /// The steps of the program, if a host announced its ops in some of them only. Only the fields that are
+    /// known to one thread of the process are of use: see [`Steps::steps`].
+    pub steps: Option<Steps>,
     /// The exact counts of its calls.
     pub(crate) counted: Vec<CountedCalls>,
     /// What its counters add to each context switch, as in [`Manifest::switch_cost`]; with passes,
@@ -413,6 +417,7 @@ impl Process {
             thread_times: None,
             leaving: None,
             spent: Vec::new(),
+            steps: None,
             counted: Vec::new(),
             switch_cost: None,
             threads: Vec::new(),

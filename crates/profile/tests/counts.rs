@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use profile::collect::{Closing, PoolFate, collect};
 use profile::{CountedCalls, PageDecoder, Profile, ThreadSpent};
+use record::counts::steps::{SampledCalls, Steps, ThreadSteps};
 use record::counts::{COUNTS_NAME, CountsFrame, CountsRow, Spent};
 use testkit::make::pool_path;
 use testkit::{CallScript, ProfileScript, Scratch};
@@ -41,6 +42,7 @@ fn expected() -> Vec<CountedCalls> {
         calls,
         timed,
         counted,
+        steps: None,
     };
     vec![
         one(0, 0, 0, 11, 2, 1),
@@ -119,6 +121,7 @@ fn the_larger_count_is_the_later_one() {
         tid: 4_000_001,
         spent: Spent { cpu_ns, price_ns: 7, ..Spent::default() },
         rows: vec![row(calls)],
+        steps: None,
     };
     let mut append = OpenOptions::new().append(true).open(&file).unwrap();
     append.write_all(&frame(50, 9_000).to_bytes()).unwrap();
@@ -128,6 +131,61 @@ fn the_larger_count_is_the_later_one() {
     assert_eq!((first.calls, first.timed), (50, 25));
     assert_eq!(profile.counted()[1..], expected()[1..]);
     assert_eq!(profile.processes[0].spent[0].cpu_ns, 9_000);
+}
+
+/// Thread 0 knows of 30 steps that were away, the last of which is open; thread 1 has last called something when
+/// there were 20, of which 10 were before its begin; thread 2 has ended then. Each export is called 3 times in a step.
+/// Thread 3 has calls that are announced in each step.
+#[test]
+fn calls_in_steps_that_were_away_are_estimated() {
+    let of = |away_before, away, has_ended, steps| Steps {
+        sampled: 4,
+        weight: 10,
+        squared_weight: 50,
+        away_before,
+        away,
+        has_ended,
+        steps,
+        is_away: u64::from(steps > 0),
+        ..Steps::default()
+    };
+    let mut script = ProfileScript::monotonic();
+    script.budget(0.02);
+    let process = script.process(1);
+    process.library("m", &["a"]);
+    // What the thread itself has added is in its calls.
+    let threads = [(of(0, 30, 0, 38), 90), (of(10, 20, 0, 0), 30), (of(10, 20, 1, 0), 30)];
+    for (steps, unseen) in threads {
+        let thread = process.thread("t").counted(0, 24 + unseen, 0, 0);
+        let row = SampledCalls { export: 0, sum: 30, squares: 90, unseen, in_cut: 0 };
+        thread.steps = Some(ThreadSteps { steps, rows: vec![row] });
+    }
+    process.thread("t").counted(0, 24, 0, 0).steps =
+        Some(ThreadSteps { steps: of(0, 20, 0, 0), rows: vec![] });
+    let (_scratch, dir) = script.written();
+    let profile = Profile::open(&dir).unwrap();
+    let found: Vec<_> = profile.counted().iter().map(|one| (one.calls, one.seen())).collect();
+    assert_eq!(found, [(114, 24), (84, 24), (54, 24), (24, 24)]);
+    let by_steps = profile.counted().iter().filter_map(|one| one.steps);
+    let by_steps: Vec<_> = by_steps.map(|of| (of.away, of.unseen, of.is_open)).collect();
+    assert_eq!(by_steps, [(30, 90, true), (20, 60, true), (10, 30, false)]);
+    assert_eq!(profile.processes[0].steps.map(|steps| (steps.steps, steps.away)), Some((38, 30)));
+}
+
+/// Numbers of a profile that nobody has recorded must not overflow.
+#[test]
+fn impossible_steps_are_bounded() {
+    let most = Steps { sampled: u64::MAX, weight: 1, away: u64::MAX, steps: 1, ..Steps::default() };
+    let mut script = ProfileScript::monotonic();
+    script.budget(0.02);
+    let process = script.process(1);
+    process.library("m", &["a"]);
+    let row = SampledCalls { export: 0, sum: u64::MAX, squares: u64::MAX, unseen: 1, in_cut: 0 };
+    process.thread("t").counted(0, 5, 0, 0).steps =
+        Some(ThreadSteps { steps: most, rows: vec![row] });
+    let (_scratch, dir) = script.written();
+    let profile = Profile::open(&dir).unwrap();
+    assert_eq!((profile.counted()[0].calls, profile.counted()[0].seen()), (u64::MAX, 0));
 }
 
 #[test]

@@ -6,7 +6,7 @@
 //!
 //! ```text
 //!  table   header, 256 bytes: process, thread, number of entries, price
-//!  +256    entry ─ entry ─ …           64 bytes each, by export; zeros where nothing was called
+//!  +256    entry ─ entry ─ …           128 bytes each, by export; zeros where nothing was called
 //! ```
 //!
 //! A call adds 1 to its entry, so after a kill the counts are exact. When the thread ends, its counts are
@@ -15,6 +15,9 @@
 //! left in the pool. If a thread needs more entries, it copies its table into a larger one. All
 //! numbers only grow, so a reader that finds an export of a thread twice uses the larger number of
 //! calls.
+//!
+//! **Steps.** A host may announce its ops in some of the program's steps only ([`steps`]). Then the calls of
+//! the other steps are estimated, and a table says from what.
 //!
 //! | kind | frame | payload |
 //! |---:|---|---|
@@ -27,16 +30,20 @@ use crate::meta::{Scanned, frame, part_name, scan};
 use crate::page::PAGE_BYTES;
 use crate::wire::{Decoder, Encoder, Truncated, Wire, wire};
 
+pub mod steps;
+
+use steps::{STEPS_WORDS, SampledCalls, Steps, ThreadSteps};
+
 /// Name of the file of counts in a process's part.
 pub const COUNTS_NAME: &str = "counts.cps";
 /// Marks the start of a table.
 pub const TABLE_MAGIC: u64 = u64::from_le_bytes(*b"CPTCNTS1");
 /// The version of the layout.
-pub const TABLE_VERSION: u32 = 1;
+pub const TABLE_VERSION: u32 = 2;
 /// Bytes of a table's header.
 pub const TABLE_HEADER_BYTES: usize = 256;
 /// Bytes of an entry.
-pub const ENTRY_BYTES: usize = 64;
+pub const ENTRY_BYTES: usize = 128;
 
 const KIND_COUNTS: u16 = 1;
 
@@ -72,12 +79,14 @@ pub struct TableHeader {
     pub told_calls: AtomicU64,
     /// See [`Spent::told_ns`].
     pub told_ns: AtomicU64,
+    /// See [`Steps`].
+    pub steps: [AtomicU64; STEPS_WORDS],
     /// Zero.
-    pub more: [u64; 22],
+    pub more: [u64; 22 - STEPS_WORDS],
 }
 
-/// What a thread knows of one export, as it is in memory. Readers use `calls`, `timed` and
-/// `counted`; the rest belongs to the thread.
+/// What a thread knows of one export, as it is in memory. Readers use `calls`, `timed`, `counted`, and what
+/// is known by steps; the rest belongs to the thread. The first 64 bytes are what each call needs.
 #[repr(C, align(64))]
 #[derive(Debug)]
 pub struct Entry {
@@ -99,6 +108,20 @@ pub struct Entry {
     pub period: AtomicU32,
     /// The period with which its counters are drawn.
     pub counter_period: AtomicU32,
+    /// The number of calls when the step in progress began.
+    pub before_step: AtomicU64,
+    /// See [`SampledCalls::sum`].
+    pub sum: AtomicU64,
+    /// See [`SampledCalls::squares`].
+    pub squares: AtomicU64,
+    /// See [`SampledCalls::unseen`].
+    pub unseen: AtomicU64,
+    /// Not 0 if the host announces these calls in each step.
+    pub is_always: AtomicU64,
+    /// See [`SampledCalls::in_cut`].
+    pub in_cut: AtomicU64,
+    /// Zero.
+    pub more: [u64; 2],
 }
 
 const _: () = assert!(size_of::<TableHeader>() == TABLE_HEADER_BYTES);
@@ -155,6 +178,8 @@ pub struct CountsFrame {
     pub spent: Spent,
     /// The exports that were called, in ascending order.
     pub rows: Vec<CountsRow>,
+    /// What is known by steps; `None` if the host announced its calls in each step.
+    pub steps: Option<ThreadSteps>,
 }
 
 impl CountsFrame {
@@ -165,6 +190,9 @@ impl CountsFrame {
         e.u64(self.spent.cpu_ns).u64(self.spent.price_ns);
         self.rows.put(&mut e);
         e.u64(self.spent.told_calls).u64(self.spent.told_ns);
+        if let Some(steps) = &self.steps {
+            steps.put(&mut e);
+        }
         frame(KIND_COUNTS, &e.finish())
     }
 
@@ -173,7 +201,8 @@ impl CountsFrame {
         let mut spent = Spent { cpu_ns: d.u64()?, price_ns: d.u64()?, ..Spent::default() };
         let rows = Wire::get(d)?;
         (spent.told_calls, spent.told_ns) = (d.u64()?, d.u64()?);
-        Ok(Self { thread_uid, tid, spent, rows })
+        let steps = if d.remaining() > 0 { Some(Wire::get(d)?) } else { None };
+        Ok(Self { thread_uid, tid, spent, rows, steps })
     }
 }
 
@@ -282,6 +311,21 @@ impl<'a> Table<'a> {
         self.u32(offset_of!(TableHeader, thread_uid))
     }
 
+    /// What is known by steps.
+    fn steps(&self) -> Option<ThreadSteps> {
+        let at = offset_of!(TableHeader, steps);
+        let steps = Steps::from_words(std::array::from_fn(|word| self.u64(at + 8 * word)));
+        let row = |export: usize| {
+            let at = |field| self.u64(TABLE_HEADER_BYTES + export * ENTRY_BYTES + field);
+            let (sum, unseen) = (at(offset_of!(Entry, sum)), at(offset_of!(Entry, unseen)));
+            let (squares, in_cut) = (at(offset_of!(Entry, squares)), at(offset_of!(Entry, in_cut)));
+            let (export, is_any) = (export as u32, sum > 0 || unseen > 0);
+            is_any.then_some(SampledCalls { export, sum, squares, unseen, in_cut })
+        };
+        let rows = || (0..self.entries()).filter_map(row).collect();
+        (steps != Steps::default()).then(|| ThreadSteps { steps, rows: rows() })
+    }
+
     /// What the table says, without the exports that were never called.
     pub fn frame(&self) -> CountsFrame {
         let row = |export: usize| {
@@ -304,6 +348,7 @@ impl<'a> Table<'a> {
                 told_ns: self.u64(offset_of!(TableHeader, told_ns)),
             },
             rows: (0..self.entries()).filter_map(row).collect(),
+            steps: self.steps(),
         }
     }
 }

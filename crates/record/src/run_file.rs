@@ -20,7 +20,7 @@ use crate::pool::ProfileId;
 use crate::wire::{Decoder, Encoder, Truncated, Wire, wire, xxh64};
 
 const MAGIC: &[u8; 8] = b"CPTRUN01";
-const VERSION: u32 = 9;
+const VERSION: u32 = 10;
 const PREFIX_BYTES: usize = 24;
 
 /// Name of the run file in a profile directory.
@@ -51,6 +51,9 @@ pub struct RunFile {
     /// The part of each thread's processor time that recording may take, from 0 to 1. Then every
     /// call is counted, but only some are timed; with 0, none is. `None`: every call is recorded.
     pub budget: Option<f64>,
+    /// Whether the number of calls must be exact. Otherwise, in a run with a budget, a host announces its
+    /// ops in some of the program's steps only, where announcing them would exceed the budget.
+    pub exact_counts: bool,
     /// How instrumented loops are recorded.
     pub loops: Option<LoopOptions>,
     /// Which profiler plugins to load; `None`: no plugins.
@@ -175,6 +178,7 @@ impl RunFile {
         self.filters.put(&mut e);
         self.bookkeeping.put(&mut e);
         self.budget.put(&mut e);
+        self.exact_counts.put(&mut e);
         self.loops.put(&mut e);
         self.plugins.put(&mut e);
         self.snapshots.put(&mut e);
@@ -272,6 +276,7 @@ impl RunFile {
         if let Some(part) = budget.filter(|part| !(0.0..=1.0).contains(part)) {
             return Err(RunFileError::Unknown("budget", (part.to_bits() >> 32) as u32));
         }
+        let exact_counts = Wire::get(d)?;
         let (loops, plugins, snapshots) = (Wire::get(d)?, Wire::get(d)?, Wire::get(d)?);
         Ok(Self {
             profile,
@@ -282,6 +287,7 @@ impl RunFile {
             filters,
             bookkeeping,
             budget,
+            exact_counts,
             loops,
             plugins,
             snapshots,
@@ -427,6 +433,7 @@ mod tests {
             filters: vec!["*matmul*".into()],
             bookkeeping: true,
             budget: Some(0.02),
+            exact_counts: true,
             loops: Some(LoopOptions {
                 first: 7,
                 gap_mask: 63,

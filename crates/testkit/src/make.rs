@@ -153,6 +153,7 @@ impl ProfileScript {
             filters: self.manifest.filters.clone(),
             bookkeeping: false,
             budget: self.manifest.budget,
+            exact_counts: self.manifest.exact_counts,
             loops: None,
             plugins: None,
             snapshots: self.manifest.snapshots.iter().map(|s| (*s).into()).collect(),
@@ -323,7 +324,13 @@ fn leave(pool: &Pool, path: &Path, row: u32, bytes: &[u8]) {
 
 fn counts_frame(thread: &ThreadScript) -> CountsFrame {
     let (thread_uid, tid) = (thread.uid, thread.tid);
-    CountsFrame { thread_uid, tid, spent: thread.spent, rows: thread.counted.clone() }
+    CountsFrame {
+        thread_uid,
+        tid,
+        spent: thread.spent,
+        rows: thread.counted.clone(),
+        steps: thread.steps.clone(),
+    }
 }
 
 /// Returns a table of one page, as the layout in docs/file-format.md says.

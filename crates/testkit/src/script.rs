@@ -11,6 +11,7 @@
 
 use profile::{Exit, Manifest, Moment, Origin, State};
 use record::brackets::Brackets;
+use record::counts::steps::ThreadSteps;
 use record::counts::{CountsRow, Spent};
 use record::host::Host;
 use record::job::Job;
@@ -108,6 +109,8 @@ pub struct ThreadScript {
     pub usages: Vec<(Option<Usage>, Option<Usage>)>,
     /// The exact counts of its calls. They are in the pool if `unflushed`, otherwise in the file.
     pub counted: Vec<CountsRow>,
+    /// What is known by steps.
+    pub steps: Option<ThreadSteps>,
     /// What recording took of it.
     pub spent: Spent,
 }

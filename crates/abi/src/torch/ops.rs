@@ -105,8 +105,14 @@ pub struct Table {
     pub begin_known: unsafe extern "C" fn(*const c_void, *const Call) -> i32,
     /// Forgets an identity.
     pub forget: unsafe extern "C" fn(*const c_void),
+    /// Whether the shim shall tell of ranges that begin. The argument says whether this is a forked child.
+    pub steps: extern "C" fn(i32) -> i32,
+    /// A range begins. Returns whether ops shall be announced from now on; -1: as before.
+    pub range_begins: unsafe extern "C" fn(*const c_char, u32, i32) -> i32,
+    /// Whether ops must be announced again.
+    pub is_overdue: extern "C" fn() -> i32,
 }
 
 const _: () = assert!(size_of::<Call>() == 64 && offset_of!(Call, tensors) == 40);
 const _: () = assert!(size_of::<Counts>() == 528 && offset_of!(Counts, workers) == 272);
-const _: () = assert!(size_of::<Table>() == 112 && offset_of!(Table, begin_apart) == 32);
+const _: () = assert!(size_of::<Table>() == 136 && offset_of!(Table, begin_apart) == 32);

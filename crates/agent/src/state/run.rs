@@ -36,6 +36,8 @@ pub struct Run {
     /// The part of each thread's processor time that recording may take; `None` if every call is
     /// recorded.
     pub budget: Option<f64>,
+    /// Whether the number of calls must be exact in a run with a budget.
+    pub exact_counts: bool,
     /// How instrumented loops are recorded; `None` if they are not recorded.
     pub loops: Option<LoopOptions>,
     /// Which profiler plugins to load; `None` if there are none.
@@ -103,6 +105,7 @@ pub fn read(path: &CStr, old: Option<&'static Run>) -> Option<Run> {
         threads: AtomicU32::new(0),
         bookkeeping: file.bookkeeping,
         budget: file.budget,
+        exact_counts: file.exact_counts,
         loops: file.loops,
         plugins: file.plugins,
         profile: file.profile,

@@ -17,7 +17,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use profile::brackets::{Brackets, Histogram};
-use profile::{Profile, Role};
+use profile::{CountedCalls, Profile, Role};
 
 use super::brackets::{LONGEST_NS, mean};
 use super::in_place::InPlace;
@@ -69,7 +69,7 @@ fn ops(profile: &Profile, process: usize, in_place: &InPlace) -> u64 {
         let op = profile.ops.of(process, export).and_then(|op| profile.ops.get(op));
         op.is_some_and(|op| op.role == Role::Op && profile.ops.host_of(op).program_between_ops)
     };
-    let counted = all.filter(|of| is_op(of.export)).map(|of| of.calls);
+    let counted = all.filter(|of| is_op(of.export)).map(CountedCalls::seen);
     counted.fold(0, u64::saturating_add).max(recorded())
 }
 

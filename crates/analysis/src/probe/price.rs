@@ -22,6 +22,8 @@ pub struct Price {
     pub after: Estimate,
     /// What hosts did to announce calls; `None` if that is not known of any process.
     pub way: Option<Estimate>,
+    /// Whether some of that follows from steps of the program with and without announced ops.
+    pub way_by_steps: bool,
     /// What threads took that waited meanwhile; `None` likewise.
     pub waiting: Option<Estimate>,
     /// Whether threads waited of which it is not known what that took.
@@ -79,6 +81,7 @@ impl Price {
             counting: range(|p| p.counting),
             after: range(|p| p.after),
             way: some(|p| p.way),
+            way_by_steps: probes.iter().any(|p| p.way_by_steps),
             waiting: some(|p| p.waiting),
             waits_unknown: probes.iter().any(|p| p.waits && p.waiting.is_none()),
             switches: probes.iter().fold(0, |sum, p| sum.saturating_add(p.switches)),

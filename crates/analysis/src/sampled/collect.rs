@@ -4,8 +4,9 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use profile::{Columns, PageDecoder, PageKey, Profile, Status, on_threads};
+use profile::{Columns, CountedSteps, PageDecoder, PageKey, Profile, Status, on_threads};
 
+use super::by_step::ByStep;
 use super::pool::Pool;
 use super::quantile::Weighted;
 use super::tail::Tail;
@@ -93,6 +94,7 @@ impl Unit {
 #[derive(Debug)]
 struct Adding {
     calls: u64,
+    by_steps: ByStep,
     counted: u64,
     durations: Pool,
     /// Whether some calls are inside of others of the row, or have others inside.
@@ -109,6 +111,7 @@ impl Adding {
     fn new(counters: usize, passes: usize) -> Self {
         Self {
             calls: 0,
+            by_steps: ByStep::default(),
             counted: 0,
             durations: Pool::default(),
             inner: false,
@@ -127,6 +130,7 @@ impl Adding {
         let durations = unit.map_or(&nothing, |unit| &unit.durations);
         let calls = of.calls();
         self.calls = self.calls.saturating_add(calls);
+        self.by_steps.add(of.steps.as_ref());
         let estimated = self.durations.add(durations, calls, &tails.durations);
         if let Some(pass) = self.passes.get_mut(pass as usize) {
             pass.calls = pass.calls.saturating_add(calls);
@@ -158,9 +162,10 @@ impl Adding {
 
     /// What is known of the row. `all`: the time of all calls, if shares of it can be known.
     fn finish(mut self, all: Option<&Sum>) -> Found {
+        let (by_steps, all_calls) = (self.by_steps, self.calls);
         let counters = self.counters.iter().map(|counter| {
             Some(SampledCounter {
-                total: counter.total().filter(|_| counter.known() > 0)?,
+                total: by_steps.widen(counter.total().filter(|_| counter.known() > 0)?, all_calls),
                 calls: counter.calls(),
                 counted: counter.known(),
             })
@@ -173,13 +178,18 @@ impl Adding {
         let share = tells.filter(|_| known).zip(all).and_then(|(own, all)| {
             // What is not known of the whole is not known of its parts.
             let share = own.part_with(&all.without(&own))?;
-            Some(Estimated::of(&share))
+            Some(by_steps.widen(Estimated::of(&share), all_calls))
         });
         let row = SampledRow {
             calls: Some(self.calls),
+            by_steps: by_steps.calls(all_calls),
             timed: self.durations.known(),
             counted: self.counted,
-            total: self.durations.total().filter(|_| known),
+            total: self
+                .durations
+                .total()
+                .filter(|_| known)
+                .map(|total| by_steps.widen(total, all_calls)),
             self_known: tells.is_some() && known && (complete || !self.nested),
             share,
             effective: tells.and_then(|_| self.weighted.effective()),
@@ -199,6 +209,7 @@ impl Adding {
 struct Counted {
     unit: Option<Unit>,
     counted: u64,
+    steps: Option<CountedSteps>,
 }
 
 impl Counted {
@@ -293,14 +304,14 @@ fn units(
     for (key, unit) in
         on_threads(workers.clamp(1, threads.len().max(1)), work).into_iter().flatten()
     {
-        all.insert(key, Counted { unit: Some(unit), counted: 0 });
+        all.insert(key, Counted { unit: Some(unit), ..Counted::default() });
     }
     for counted in profile.counted() {
         let Some(process) = profile.processes.get(counted.process) else { continue };
         let place = process.threads.iter().position(|t| t.uid == counted.thread_uid);
         let Some(thread) = place else { continue };
         let of = all.entry((counted.process, thread, counted.export)).or_default();
-        of.counted = counted.calls;
+        (of.counted, of.steps) = (counted.calls, counted.steps);
     }
     all
 }

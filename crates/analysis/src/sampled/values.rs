@@ -43,9 +43,12 @@ impl Estimated {
 /// What is known of a row of a sampled run. Durations are in ticks.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SampledRow {
-    /// The exact number of calls. `None` in rows by CPU: only of timed calls it is known where they
+    /// The number of calls. `None` in rows by CPU: only of timed calls it is known where they
     /// were.
     pub calls: Option<u64>,
+    /// The same number if it is an estimate, because a host announced its calls in some steps of the program
+    /// only.
+    pub by_steps: Option<Estimated>,
     /// How many of them were timed.
     pub timed: u64,
     /// How many of the timed ones had counters read.

@@ -16,7 +16,7 @@ pub fn rows(profile: &Profile, filter: Option<&str>) -> io::Result<RecordBatch> 
     let mut who: [UInt32Builder; 4] = Default::default();
     let (mut op_id, mut export) = (UInt32Builder::new(), UInt32Builder::new());
     let mut names: [StringDictionaryBuilder<Int32Type>; 2] = Default::default();
-    let mut numbers: [UInt64Builder; 3] = Default::default();
+    let mut numbers: [UInt64Builder; 4] = Default::default();
     for counted in profile.counted() {
         let Some(process) = profile.processes.get(counted.process) else { continue };
         let id = profile.ops.of(counted.process, counted.export);
@@ -34,12 +34,12 @@ pub fn rows(profile: &Profile, filter: Option<&str>) -> io::Result<RecordBatch> 
         names[1].append_option(op.map(|op| &op.library));
         op_id.append_option(id);
         export.append_value(counted.export);
-        let values = [counted.calls, counted.timed, counted.counted];
+        let values = [counted.calls, counted.timed, counted.counted, counted.seen()];
         numbers.iter_mut().zip(values).for_each(|(builder, value)| builder.append_value(value));
     }
     let [mut pid, mut process, mut thread, mut tid] = who;
     let [mut op, mut library] = names;
-    let [mut calls, mut timed, mut counted] = numbers;
+    let [mut calls, mut timed, mut counted, mut seen] = numbers;
     let columns: Vec<(&str, ArrayRef)> = vec![
         ("pid", Arc::new(pid.finish())),
         ("process", Arc::new(process.finish())),
@@ -52,6 +52,7 @@ pub fn rows(profile: &Profile, filter: Option<&str>) -> io::Result<RecordBatch> 
         ("calls", Arc::new(calls.finish())),
         ("timed_calls", Arc::new(timed.finish())),
         ("counted_calls", Arc::new(counted.finish())),
+        ("seen_calls", Arc::new(seen.finish())),
     ];
     let nullable = ["tid", "library", "op_id"];
     let field = |(name, column): &(&str, ArrayRef)| {

@@ -41,6 +41,7 @@ pub fn main(process: u32) -> Result<ExitCode, Failure> {
         labels: Vec::new(),
         bookkeeping: false,
         budget: None,
+        exact_counts: false,
         rank: None,
         world_size: None,
         shapes: false,

@@ -167,6 +167,7 @@ pub fn make(
         filters: recording.filter.clone(),
         bookkeeping: recording.bookkeeping,
         budget: recording.budget,
+        exact_counts: exact_counts(recording, origin),
         loops: recording.loops.map(|loops| LoopOptions { keep_code: recording.keep_code, ..loops }),
         plugins,
         snapshots: vec![first, Snapshot::take(clock)],
@@ -272,12 +273,18 @@ pub fn manifest(
         filters: recording.filter.clone(),
         bookkeeping: recording.bookkeeping,
         budget: recording.budget,
+        exact_counts: exact_counts(recording, origin),
         rank: job.map(|job| job.rank),
         world_size: job.and_then(|job| job.size),
         watch: ProcessId::current().into_iter().collect(),
         snapshots: snapshots.iter().map(|s| (*s).into()).collect(),
         ..Manifest::new()
     }
+}
+
+/// Whether a host must announce each call. In a session, the program itself reads how often each op was called.
+fn exact_counts(recording: &Recording, origin: Origin) -> bool {
+    recording.exact_counts || recording.budget.is_some() && origin == Origin::Session
 }
 
 /// How many processors are online; where the kernel does not show its files, how many we may use.

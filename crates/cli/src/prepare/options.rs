@@ -54,6 +54,11 @@ pub struct Recording {
     #[arg(long, value_name = "PART", value_parser = budget,
           conflicts_with_all = ["loops", "plugin_ids"])]
     pub budget: Option<f64>,
+    /// With --budget: have PyTorch announce each op, so that numbers of calls are exact. Without it, PyTorch
+    /// announces its ops in some steps of a training loop only where announcing all of them would exceed the
+    /// budget, and the calls in the other steps are estimated
+    #[arg(long, requires = "budget")]
+    pub exact_counts: bool,
     /// Rank of the program in a distributed job, from 0. By default, each process has the rank that its
     /// launcher says: torchrun (RANK and WORLD_SIZE), mpirun (OMPI_COMM_WORLD_RANK, PMI_RANK), srun
     /// (SLURM_PROCID)

@@ -79,6 +79,7 @@ pub fn in_one_line(dir: &Path, shown: &Path) -> String {
                 (false, _) => String::new(),
                 (true, timed) => format!(" ({} timed)", grouped(timed.into())),
             };
+            let about = if profile.estimates_calls() { "~" } else { "" };
             // Loops are only recorded if they were asked for.
             let next = next(match (&loops, has_ops(&profile)) {
                 (Some(_), _) => "loops report",
@@ -87,7 +88,7 @@ pub fn in_one_line(dir: &Path, shown: &Path) -> String {
             });
             let loops = loops.map_or_else(String::new, |loops| format!("; {loops}"));
             format!(
-                "{}{timed} in {}{loops}{losses}{next}",
+                "{about}{}{timed} in {}{loops}{losses}{next}",
                 plural(calls.into(), "call"),
                 places(counts)
             )

@@ -100,6 +100,7 @@ mod torch_budget;
 mod torch_log;
 mod torch_ops;
 mod torch_plugins;
+mod torch_steps;
 mod toy_host;
 mod trace;
 mod trace_cuda;

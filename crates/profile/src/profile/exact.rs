@@ -10,10 +10,15 @@ use crate::safe_dir::Dir;
 use crate::sparse::read_data;
 
 impl Profile {
-    /// Returns the exact number of calls of each export on each thread, sorted by process, thread
-    /// and export. Empty for a run without a budget, in which each call has a record.
+    /// Returns the number of calls of each export on each thread, sorted by process, thread and export. It
+    /// is exact unless [`CountedCalls::steps`] says otherwise. Empty for a run without a budget, in which each call has a record.
     pub fn counted(&self) -> &[CountedCalls] {
         &self.counted
+    }
+
+    /// Whether some numbers of calls are estimates ([`CountedCalls::steps`]).
+    pub fn estimates_calls(&self) -> bool {
+        self.counted.iter().any(|one| one.steps.is_some())
     }
 
     /// Whether the run had a budget, so that its records are only a sample of its calls.
@@ -39,7 +44,7 @@ impl Process {
         for frame in &all.frames {
             self.meet_thread(frame.thread_uid, frame.tid);
         }
-        (self.counted, self.spent) = counts::join(all);
+        (self.counted, self.spent, self.steps) = counts::join(all);
         Ok(())
     }
 

@@ -8,7 +8,7 @@ fn table(entries: u32, rows: &[(usize, [u64; 8])]) -> Vec<u8> {
     let mut bytes = vec![0u8; PAGE_BYTES];
     let mut put = |at: usize, value: &[u8]| bytes[at..at + value.len()].copy_from_slice(value);
     put(0, b"CPTCNTS1");
-    for (at, value) in [(8, 1), (12, 1), (16, 10), (20, 1), (32, 3), (36, 11), (40, entries)] {
+    for (at, value) in [(8, 2), (12, 1), (16, 10), (20, 1), (32, 3), (36, 11), (40, entries)] {
         put(at, &u32::to_le_bytes(value));
     }
     for (at, value) in [(24, 99), (48, 5_000_000), (56, 40_000), (64, 12), (72, 900)] {
@@ -16,7 +16,7 @@ fn table(entries: u32, rows: &[(usize, [u64; 8])]) -> Vec<u8> {
     }
     for (export, words) in rows {
         for (i, word) in words.iter().enumerate() {
-            put(256 + 64 * export + 8 * i, &word.to_le_bytes());
+            put(256 + 128 * export + 8 * i, &word.to_le_bytes());
         }
     }
     bytes
@@ -36,8 +36,32 @@ fn a_table_says_what_was_called() {
             CountsRow { export: 0, calls: 7, timed: 4, counted: 2 },
             CountsRow { export: 2, calls: 1, timed: 0, counted: 0 },
         ],
+        steps: None,
     };
     assert_eq!(table.frame(), expected);
+}
+
+/// Export 2 had 30 calls in 5 steps of weight 1, 6 in each, and 66 are estimated for 11 steps.
+#[test]
+fn a_table_says_what_is_known_by_steps() {
+    let mut bytes = table(3, &[(2, [96, 0, 0, 0, 0, 0, 0, 0])]);
+    let mut put = |at: usize, value: u64| bytes[at..at + 8].copy_from_slice(&value.to_le_bytes());
+    // The header's words: sampled, weight, squared weight, away before, away.
+    [5, 5, 5, 0, 11].iter().enumerate().for_each(|(i, word)| put(80 + 8 * i, *word));
+    // The entry's second line: calls before the step, sum, squares, unseen, always, in cut.
+    [90, 30, 180, 66, 0, 4]
+        .iter()
+        .enumerate()
+        .for_each(|(i, word)| put(256 + 256 + 64 + 8 * i, *word));
+    let frame = Table::parse(&bytes).unwrap().frame();
+    let found = frame.steps.expect("steps");
+    let expected = Steps { sampled: 5, weight: 5, squared_weight: 5, away: 11, ..Steps::default() };
+    assert_eq!(found.steps, expected);
+    assert_eq!(
+        found.rows,
+        [SampledCalls { export: 2, sum: 30, squares: 180, unseen: 66, in_cut: 4 }]
+    );
+    assert_eq!(Steps::from_words(found.steps.to_words()), found.steps);
 }
 
 #[test]
@@ -46,24 +70,27 @@ fn what_is_not_a_table_is_refused() {
     assert_eq!(Table::parse(&whole[..255]).unwrap_err(), TableError::NoMagic);
     assert_eq!(Table::parse(&vec![0; PAGE_BYTES]).unwrap_err(), TableError::NoMagic);
     let mut later = whole.clone();
-    later[8] = 2;
-    assert_eq!(Table::parse(&later).unwrap_err(), TableError::Version(2));
+    later[8] = 3;
+    assert_eq!(Table::parse(&later).unwrap_err(), TableError::Version(3));
     let mut empty = whole.clone();
     empty[12] = 0;
     assert_eq!(Table::parse(&empty).unwrap_err(), TableError::Inconsistent);
-    // (65536 - 256) / 64 = 1020 entries fit into a page.
-    assert!(Table::parse(&table(1020, &[])).is_ok());
-    assert_eq!(Table::parse(&table(1021, &[])).unwrap_err(), TableError::Inconsistent);
+    // (65536 - 256) / 128 = 510 entries fit into a page.
+    assert!(Table::parse(&table(510, &[])).is_ok());
+    assert_eq!(Table::parse(&table(511, &[])).unwrap_err(), TableError::Inconsistent);
     assert_eq!(Table::parse(&whole[..PAGE_BYTES - 1]).unwrap_err(), TableError::Inconsistent);
-    assert_eq!((entries_in(1), pages_for(1020), pages_for(1021)), (1020, 1, 2));
+    assert_eq!((entries_in(1), pages_for(510), pages_for(511)), (510, 1, 2));
 }
 
 fn frames() -> [CountsFrame; 2] {
     let row = |export, calls| CountsRow { export, calls, timed: 3, counted: 1 };
     let spent = Spent { cpu_ns: 1 << 40, price_ns: 77, told_calls: 6, told_ns: 5 };
     let rows = vec![row(1, 1 << 50), row(u32::MAX, 4)];
+    let steps = Steps { sampled: 5, weight: 9, away: 70, away_spread: 3, ..Steps::default() };
+    let sampled = vec![SampledCalls { export: 1, sum: 18, squares: 40, unseen: 140, in_cut: 2 }];
+    let steps = ThreadSteps { steps, rows: sampled };
     [
-        CountsFrame { thread_uid: 0, tid: 100, spent, rows },
+        CountsFrame { thread_uid: 0, tid: 100, spent, rows, steps: Some(steps) },
         CountsFrame { thread_uid: 1, tid: 101, ..CountsFrame::default() },
     ]
 }

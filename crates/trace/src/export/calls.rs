@@ -354,7 +354,11 @@ impl<'a> ProcessExport<'a, '_> {
             (calls.saturating_add(counted.calls), timed.saturating_add(counted.timed))
         });
         let text = "CPU; a sample: slices are the timed calls";
-        format!("{text}, {timed} of {calls}; the others were only counted").into()
+        let others = match self.profile.estimates_calls() {
+            true => "of the others, some were only counted, and some are estimated",
+            false => "the others were only counted",
+        };
+        format!("{text}, {timed} of {calls}; {others}").into()
     }
 
     /// The index of an export's name.

@@ -40,6 +40,9 @@ class _Table(ctypes.Structure):
         ("announced", ctypes.c_void_p),
         ("begin_known", ctypes.c_void_p),
         ("forget", ctypes.c_void_p),
+        ("steps", ctypes.c_void_p),
+        ("range_begins", ctypes.c_void_p),
+        ("is_overdue", ctypes.c_void_p),
     ]
 
 

@@ -27,6 +27,7 @@ use crate::recorder::adapter::Adapter;
 use crate::recorder::attach;
 use crate::recorder::bracket::{Ending, Finished, NewCall, held, stack_address};
 pub use crate::recorder::budget::state::How;
+use crate::recorder::budget::steps;
 use crate::recorder::collectors::{self, Room};
 use crate::recorder::short::fetch;
 use crate::recorder::thread::{self, AFTER, BEFORE, Slot, Started, Thread};
@@ -230,7 +231,9 @@ fn begin_started(
     // A collector is called for each op, so each op has a record that can hold its values.
     let is_always = started.is_some() || !entry.is_op();
     let runs = if thread.draws.is_on() { entry.vm.watching.one_in() } else { 1 };
+    let seen = if thread.draws.is_on() { steps::weight() } else { 1 };
     let how = match (is_always, runs) {
+        (false, 1) if seen > 1 => How::Seen(seen),
         (true, 1) => How::Always,
         (true, runs) => How::AlwaysWatched(runs),
         (false, 1) => How::Due,
@@ -245,7 +248,11 @@ fn begin_started(
         how,
         subject: std::ptr::from_ref(entry).cast(),
     };
-    if interrupted || !thread.begin(&call) {
+    let begun = !interrupted && thread.begin(&call);
+    if thread.draws.is_on() && !entry.is_op() {
+        thread.draws.is_always_announced(entry.id);
+    }
+    if !begun {
         collectors::give_up(*started);
         return interrupted;
     }

@@ -18,6 +18,7 @@
 //! | [`known`] | finds the entry of an op by its schema or its name |
 //! | [`openmp`] | brackets parallel regions and their tasks |
 //! | [`patch`] | replaces `GOMP_parallel` in the tables of loaded libraries |
+//! | [`steps`] | decides in which steps of the program ops are announced, with a budget |
 //! | [`log`] | takes over the recordings of PyTorch's profiler |
 //! | [`plugins`] | runs profiler plugins inside PyTorch's own profiler |
 
@@ -30,6 +31,7 @@ mod openmp;
 pub mod ops;
 mod patch;
 pub mod plugins;
+mod steps;
 
 use crate::process::hosts::Described;
 use crate::recorder::adapter::Adapter;

@@ -23,6 +23,7 @@ use crate::os::scratch;
 use crate::process::guard::guarded;
 use crate::process::losses;
 use crate::recorder::bracket::stack_address;
+use crate::recorder::budget::steps;
 use crate::recorder::thread::{self, Thread, Workers};
 use crate::state::epoch;
 use crate::state::run::{self, Run};
@@ -124,7 +125,7 @@ pub unsafe extern "C-unwind" fn parallel(
     threads: c_uint,
     flags: c_uint,
 ) {
-    if !epoch::wanted() {
+    if !epoch::wanted() || steps::is_away() {
         return call_real(body, data, threads, flags);
     }
     launch_recorded(body, data, threads, flags);

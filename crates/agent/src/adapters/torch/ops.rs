@@ -24,7 +24,7 @@ use crate::adapters::op_calls::short;
 use crate::adapters::op_calls::vm::Vm;
 use crate::adapters::torch::host::host;
 use crate::adapters::torch::known::{self, Known};
-use crate::adapters::torch::{ADAPTER, HOST, forward, openmp, patch};
+use crate::adapters::torch::{ADAPTER, HOST, forward, openmp, patch, steps};
 use crate::os::sys::ErrnoGuard;
 use crate::process::guard::guarded;
 use crate::process::losses;
@@ -52,6 +52,9 @@ pub static counterpoint_torch_ops: Table = Table {
     announced,
     begin_known,
     forget,
+    steps: steps::steps,
+    range_begins: steps::range_begins,
+    is_overdue: steps::is_overdue,
 };
 
 const _: () = assert!(COUNTERS == model::MAX_COUNTERS);

@@ -39,6 +39,7 @@ impl Thread {
         self.draws.account.only_counted = Cost::new(cost_of_counting(self.run));
         (self.draws.entries, self.draws.len) = (self.draws.table.entries(), self.draws.table.len());
         let cpu_ns = record::clock::thread_cpu_ns().wrapping_sub(self.draws.began_ns);
+        self.draws.begin_steps();
         self.draws.account.add_attaching(cpu_ns);
         self.draws.account.settle(cpu_ns, self.draws.counts);
         self.store_spent(cpu_ns);
@@ -83,8 +84,10 @@ impl Thread {
     /// Begins a call in a run with a budget: counts it, and opens it if it is drawn.
     #[inline(always)]
     pub(crate) fn begin_in_budget(&mut self, call: &NewCall) -> bool {
-        let is_wanted =
-            self.rehearsing || call.is_counted || call.how.wants(self.count_call(call.export));
+        let is_wanted = self.rehearsing || call.is_counted || {
+            self.draws.look_at_step();
+            call.how.wants(self.count_call(call.export))
+        };
         is_wanted && self.open_drawn(call)
     }
 
@@ -211,7 +214,9 @@ impl Thread {
     /// Counts and draws a call that has ended and is not among the open calls. Returns whether it is to be
     /// recorded.
     pub(crate) fn draw_apart(&mut self, export: u32) -> bool {
+        self.draws.look_at_step();
         self.count_call(export);
+        self.draws.is_always_announced(export);
         if self.draws.only_counts {
             return false;
         }
@@ -292,6 +297,7 @@ impl Thread {
         if !self.draws.is_on {
             return;
         }
+        self.draws.end_steps();
         if let Some(counted) = self.draws.table.frame() {
             self.settle_counting(&counted);
         }

@@ -14,6 +14,7 @@
 //! | [`ops`] | ops of virtual machines and PyTorch, which the host ends even if they are only counted |
 //! | [`table`] | the thread's counts, in pages of the pool |
 //! | [`random`] | random numbers and gaps |
+//! | [`steps`] | steps of a program in some of which a host's ops are announced |
 //! | [`watch`] | runs of a model whose calls are known, so that the host need not tell us of them |
 //! | [`account`] | what recording costs, and what it may cost |
 //! | `replay` | tests: draws from recorded programs |
@@ -67,5 +68,6 @@ pub mod random;
 #[cfg(test)]
 mod replay;
 pub mod state;
+pub mod steps;
 pub mod table;
 pub mod watch;

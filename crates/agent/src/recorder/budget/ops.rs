@@ -17,6 +17,7 @@ impl Thread {
     pub(crate) fn begin_op_in_budget(&mut self, op: &NewCall) -> bool {
         let mut is_wanted = true;
         if !self.rehearsing {
+            self.draws.look_at_step();
             let is_due = self.count_call(op.export);
             // The recorder was interrupted by a signal handler that makes calls. They are only counted.
             if self.busy.is_set() {

@@ -28,6 +28,9 @@ pub enum How {
     /// It is drawn, in a run of a model that is watched with probability 1 divided by this number. In
     /// other runs, the recorder does not learn of the call.
     Watched(u32),
+    /// It is drawn, in a step of the program in which the host announces its ops with probability 1 divided
+    /// by this number.
+    Seen(u32),
     /// It is timed in any case, because it is inside a call of the same export. It has the export's
     /// period.
     Within,
@@ -49,7 +52,7 @@ impl How {
     pub(super) fn wants(self, is_due: bool) -> bool {
         match self {
             Self::Never => false,
-            Self::Due | Self::Watched(_) => is_due,
+            Self::Due | Self::Watched(_) | Self::Seen(_) => is_due,
             _ => true,
         }
     }
@@ -93,6 +96,18 @@ impl CountedOp {
     pub(crate) const NONE: Self = Self { frame: 0, subject: std::ptr::null(), depth: 0 };
 }
 
+/// What a thread keeps of the steps of the program ([`super::steps`]).
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct OwnSteps {
+    /// The step in which it has counted since its counts were last looked at, and its weight.
+    pub(super) number: u64,
+    pub(super) weight: u32,
+    /// The process's numbers when the thread was attached.
+    pub(super) before: [u64; 3],
+    /// Calls in the last step in which it has counted.
+    pub(super) calls: u64,
+}
+
 /// The part of a thread's state that draws calls. It begins with what the fast path reads.
 #[repr(C)]
 pub(crate) struct Draws {
@@ -116,6 +131,7 @@ pub(crate) struct Draws {
     /// Ticks that flushes had taken when the account was settled.
     pub(super) flush_ticks: u64,
     pub(super) table: Table,
+    pub(super) steps: OwnSteps,
     pub(super) open: [DrawnCall; DEEPEST],
     pub(super) counted_stack: [CountedOp; MOST_COUNTED],
 }
@@ -163,6 +179,7 @@ impl Draws {
             began_ns: 0,
             flush_ticks: 0,
             table: Table::none(base),
+            steps: OwnSteps::default(),
             open: [DrawnCall::NONE; DEEPEST],
             counted_stack: [CountedOp::NONE; MOST_COUNTED],
         }
@@ -251,7 +268,7 @@ impl Draws {
             return Some((DrawnCall { export, drawn, begun, is_billed: false }, reads));
         }
         let watched = match how {
-            How::Watched(one_in) => one_in.max(1),
+            How::Watched(one_in) | How::Seen(one_in) => one_in.max(1),
             _ => 1,
         };
         let ticks = entry.ticks.load(Ordering::Relaxed);

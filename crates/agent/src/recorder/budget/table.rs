@@ -13,6 +13,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use record::counts::steps::Steps;
 use record::counts::{
     CountsFrame, Entry, Spent, TABLE_HEADER_BYTES, TABLE_MAGIC, TABLE_VERSION, Table as Reader,
     TableHeader, entries_in, pages_for,
@@ -106,6 +107,7 @@ impl Table {
         unsafe {
             fresh.write_bytes(0, pages * PAGE_BYTES);
             let spent = if old.exists() { old.spent() } else { Spent::default() };
+            let steps = if old.exists() { old.steps() } else { Steps::default() };
             fresh.cast::<TableHeader>().write(TableHeader {
                 magic: AtomicU64::new(0),
                 version: TABLE_VERSION,
@@ -121,7 +123,8 @@ impl Table {
                 price_ns: AtomicU64::new(spent.price_ns),
                 told_calls: AtomicU64::new(spent.told_calls),
                 told_ns: AtomicU64::new(spent.told_ns),
-                more: [0; 22],
+                steps: steps.to_words().map(AtomicU64::new),
+                more: [0; 6],
             });
             if old.exists() {
                 let bytes = old.len() as usize * size_of::<Entry>();
@@ -166,6 +169,20 @@ impl Table {
             self.header().price_ns.store(spent.price_ns, Ordering::Relaxed);
             self.header().told_calls.store(spent.told_calls, Ordering::Relaxed);
             self.header().told_ns.store(spent.told_ns, Ordering::Relaxed);
+        }
+    }
+
+    fn steps(&self) -> Steps {
+        Steps::from_words(self.header().steps.each_ref().map(|word| word.load(Ordering::Relaxed)))
+    }
+
+    /// Changes what is known of steps.
+    pub fn change_steps(&self, change: impl FnOnce(&mut Steps)) {
+        if self.exists() {
+            let mut steps = self.steps();
+            change(&mut steps);
+            let words = self.header().steps.iter().zip(steps.to_words());
+            words.for_each(|(to, word)| to.store(word, Ordering::Relaxed));
         }
     }
 

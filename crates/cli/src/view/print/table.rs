@@ -18,6 +18,8 @@ use crate::view::metrics;
 pub enum Value {
     Text(String),
     Count(u128),
+    /// A number that is an estimate.
+    About(u128),
     Number(f64),
     Ns(f64),
     /// A duration of which only the upper end of what it can be is known. Programs see none.
@@ -238,7 +240,7 @@ impl Value {
     pub fn as_number(&self) -> Option<f64> {
         match self {
             Self::Text(_) | Self::AtMostNs(_) => None,
-            Self::Count(n) => Some(*n as f64),
+            Self::Count(n) | Self::About(n) => Some(*n as f64),
             Self::Number(x) | Self::Ns(x) | Self::Bytes(x) | Self::Part(x) => Some(*x),
             Self::Estimated(_, of, _) => Some(of.value),
             Self::Metric(x, ..) => Some(*x),
@@ -260,6 +262,7 @@ impl Value {
         match self {
             Self::Text(text) => text.clone(),
             Self::Count(n) => units::count(*n),
+            Self::About(n) => format!("~{}", units::count(*n)),
             Self::Number(x) => units::number(*x),
             Self::Ns(x) => units::time(*x),
             Self::AtMostNs(x) => format!("≤ {}", units::time(*x)),
@@ -275,7 +278,7 @@ impl Value {
         match self {
             Self::Text(text) => text.clone(),
             Self::AtMostNs(_) => String::new(),
-            Self::Count(n) => n.to_string(),
+            Self::Count(n) | Self::About(n) => n.to_string(),
             Self::Estimated(_, of, _) => of.value.to_string(),
             Self::Number(x)
             | Self::Ns(x)
@@ -292,7 +295,7 @@ impl Serialize for Value {
         match self {
             Self::Text(text) => serializer.serialize_str(text),
             Self::AtMostNs(_) => serializer.serialize_none(),
-            Self::Count(n) => serializer.serialize_u128(*n),
+            Self::Count(n) | Self::About(n) => serializer.serialize_u128(*n),
             Self::Estimated(_, of, _) => serializer.serialize_f64(of.value),
             Self::Number(x)
             | Self::Ns(x)

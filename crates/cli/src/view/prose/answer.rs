@@ -55,7 +55,10 @@ fn calls(overview: &Overview<'_>) -> String {
         (each > 1).then(|| format!("mean of {each} passes")),
     ];
     let places = places.into_iter().flatten().collect::<Vec<_>>().join(", ");
-    let calls = format!("{} ({places})", plural(of_pass.calls.into(), "call"));
+    let sampled = summary.sampled.as_ref();
+    let is_estimate = sampled.is_some_and(|run| run.all.by_steps.is_some());
+    let about = if is_estimate { "~" } else { "" };
+    let calls = format!("{about}{} ({places})", plural(of_pass.calls.into(), "call"));
     match together {
         Some(together) => format!("{together} in {calls}"),
         None => format!("{calls}{}", why_unknown(summary)),

@@ -79,7 +79,11 @@ fn in_short(totals: &Price) -> String {
         (None, None) => String::new(),
     };
     let ns = time(totals.total.value);
-    format!("about {ns} of processor time{share}")
+    let by_steps = match totals.way_by_steps {
+        true => ", from steps in which ops were announced and others",
+        false => "",
+    };
+    format!("about {ns} of processor time{share}{by_steps}")
 }
 
 /// The cost in one paragraph.
@@ -356,6 +360,7 @@ mod tests {
             counting: Estimate::exact(0.0),
             after: Estimate::exact(0.0),
             way: None,
+            way_by_steps: false,
             waiting: None,
             waits_unknown: false,
             switches: 0,

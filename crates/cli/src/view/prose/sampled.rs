@@ -1,13 +1,14 @@
 //! What views say about a run with a budget, in which all calls were counted and only some were
 //! timed. docs/sampling.md describes the columns and fields.
 
-use analysis::{Estimated, Row, SampledRow, Summary};
+use analysis::probe::Price;
+use analysis::{Estimate, Estimated, Row, SampledRow, Summary};
 use profile::Profile;
 use serde::Serialize;
 
 use super::overview::Overview;
 use crate::view::table::{Cells, Column, Value};
-use crate::view::units::{grouped, percent};
+use crate::view::units::{grouped, percent, plural};
 
 /// The line at the head of a report: the budget, and what was timed. None without a budget.
 pub fn head(profile: &Profile, summary: &Summary) -> Vec<(&'static str, String)> {
@@ -36,7 +37,57 @@ pub fn head(profile: &Profile, summary: &Summary) -> Vec<(&'static str, String)>
         (_, true) => format!("all calls were timed{counters}"),
         _ => format!("of all calls, {} were timed{counters}", part(all.timed)),
     };
-    vec![("budget", format!("{budget}: {sample}{price}"))]
+    let budget = ("budget", format!("{budget}: {sample}{price}"));
+    [Some(budget), steps(profile, summary, run.budget)].into_iter().flatten().collect()
+}
+
+/// The line about the steps of a program in some of which a host announced its ops, or about what it costs
+/// that it announced all of them.
+fn steps(profile: &Profile, summary: &Summary, budget: f64) -> Option<(&'static str, String)> {
+    let known = profile.processes.iter().filter_map(|process| process.steps);
+    let (mut all, mut away, mut cut) = (0u64, 0u64, 0u64);
+    for steps in known {
+        all = all.saturating_add(steps.steps);
+        away = away.saturating_add(steps.away.saturating_sub(steps.away_before));
+        cut = cut.saturating_add(steps.cut);
+    }
+    if away > 0 {
+        let seen = grouped(all.saturating_sub(away).into());
+        let long = match cut {
+            0 => String::new(),
+            cut => format!(
+                "; {} took so long that their other ops were announced",
+                plural(cut.into(), "other step")
+            ),
+        };
+        let all = grouped(all.into());
+        return Some((
+            "steps",
+            format!(
+                "ops were announced in {seen} of {all} steps of the program{long}. Numbers of calls with ~ are \
+                 estimates (--exact-counts: announced in all, at a higher price)"
+            ),
+        ));
+    }
+    let host = summary.probes.iter().any(|probe| probe.way.is_some_and(|way| way.value > 0.0));
+    let price = Price::of(&summary.probes, 0)?.of_program?.value;
+    if !host || all > 0 && !profile.manifest.exact_counts {
+        return None;
+    }
+    let beyond = match price > budget {
+        true => format!("recording took {}, and the budget is {}", percent(price), percent(budget)),
+        false => return None,
+    };
+    Some((
+        "steps",
+        match profile.manifest.exact_counts {
+            true => format!("all ops were announced, so that numbers of calls are exact: {beyond}"),
+            false => format!(
+                "{beyond}: all ops were announced, because the program has no steps that recur. \
+                 torch.profiler.record_function around each step lets Counterpoint leave steps out"
+            ),
+        },
+    ))
 }
 
 /// What the values of a sample are and are not; `None` if all calls were timed, or none was.
@@ -47,7 +98,17 @@ pub fn limits(summary: &Summary) -> Option<&'static str> {
         .rows
         .iter()
         .all(|row| row.sampled.as_ref().is_some_and(|sampled| sampled.calls.is_some()));
+    let by_steps = summary
+        .rows
+        .iter()
+        .any(|row| row.sampled.as_ref().is_some_and(|sampled| sampled.by_steps.is_some()));
     some.then_some(match are_counted {
+        true if by_steps => {
+            "numbers of calls without ~ are exact, all other values are estimates from the timed calls; ± is \
+             half of a 95 % interval, and – has too few timed calls to say anything. Calls that are \
+             slow and rarer than 1 in 500 can be missing. Minimum, maximum and CPUs are those of the \
+             timed calls"
+        }
         true => {
             "numbers of calls are exact, all other values are estimates from the timed calls; ± is \
              half of a 95 % interval, and – has too few timed calls to say anything. Calls that are \
@@ -130,6 +191,7 @@ pub fn finish(profile: &Profile, summary: &Summary, columns: &mut Vec<Column>) {
         let per_call = format!("{}_per_call", counter.name);
         set(&per_call, &|row| of(row).map(|counter| counter.mean()));
     }
+    by_steps(&sampled, columns);
     for column in columns.iter_mut() {
         let kept: fn(&SampledRow) -> bool = match column.name.as_str() {
             "calls" => |row| row.calls.is_some(),
@@ -177,6 +239,17 @@ pub fn finish(profile: &Profile, summary: &Summary, columns: &mut Vec<Column>) {
         insert(Column::for_programs("counted_calls", counts(|row| row.counted)));
     }
     let mut more = Vec::new();
+    if sampled.iter().any(|row| row.by_steps.is_some()) {
+        let exact = |row: &SampledRow| row.calls.map(|calls| Estimate::exact(calls as f64));
+        let of = |row: &SampledRow| row.by_steps.map_or_else(|| exact(row), |calls| calls.interval);
+        let ends: Vec<Option<Estimate>> = sampled.iter().map(of).collect();
+        let end = |end: fn(Estimate) -> f64| -> Vec<Option<Value>> {
+            let whole = |of: &Option<Estimate>| of.map(|of| Value::Count(end(of).max(0.0) as u128));
+            ends.iter().map(whole).collect()
+        };
+        more.push(Column::for_programs("calls_low", end(|of| of.low.floor())));
+        more.push(Column::for_programs("calls_high", end(|of| of.high.ceil())));
+    }
     let mut ends =
         |name: &str, number: fn(f64) -> Value, of: &dyn Fn(&SampledRow) -> Option<Estimated>| {
             let column = columns.iter().find(|column| column.name == name);
@@ -215,6 +288,21 @@ pub fn finish(profile: &Profile, summary: &Summary, columns: &mut Vec<Column>) {
     columns.push(Column::for_programs("effective_calls", effective.collect()));
 }
 
+/// Marks numbers of calls that are estimates.
+fn by_steps(sampled: &[SampledRow], columns: &mut [Column]) {
+    let Some(column) = columns.iter_mut().find(|column| column.name == "calls") else { return };
+    if sampled.iter().all(|row| row.by_steps.is_none()) {
+        return;
+    }
+    for (cell, row) in column.cells.stored().iter_mut().zip(sampled) {
+        if let (Some(Value::Count(calls)), Some(_)) = (&cell, row.by_steps) {
+            *cell = Some(Value::About(*calls));
+        }
+    }
+    let margins = sampled.iter().map(|row| row.by_steps.as_ref().and_then(margin));
+    column.margin = Some(margins.collect());
+}
+
 /// An estimate in JSON. Without a known interval, its ends are null.
 #[derive(Serialize)]
 pub struct EstimatedOut {
@@ -239,6 +327,8 @@ impl EstimatedOut {
 #[derive(Serialize)]
 pub struct SampledOut {
     calls: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    estimated_calls: Option<EstimatedOut>,
     timed_calls: u64,
     counted_calls: u64,
     effective_calls: Option<f64>,
@@ -254,6 +344,7 @@ impl SampledOut {
         let ns = profile.timeline.ns_per_tick();
         Self {
             calls: row.calls,
+            estimated_calls: row.by_steps.map(|calls| EstimatedOut::new(calls, 1.0)),
             timed_calls: row.timed,
             counted_calls: row.counted,
             effective_calls: row.effective,

@@ -32,6 +32,7 @@
 #include "on_stack.h"
 #include "schema.h"
 #include "shim.h"
+#include "steps.h"
 
 namespace {
 
@@ -411,6 +412,17 @@ void ended(const at::RecordFunction& function, at::ObserverContext* context) {
   op_ended(mine, counts);
 }
 
+/* Called for ranges that may begin steps. While torch.profiler records, each step is seen. */
+std::unique_ptr<at::ObserverContext> range_began(const at::RecordFunction& function) {
+  counterpoint::range_begins(function.name(), tracing.load(std::memory_order_relaxed) != 0);
+  return begin(function, nullptr, 0);
+}
+
+void range_ended(const at::RecordFunction& function, at::ObserverContext* context) {
+  ended(function, context);
+  counterpoint::range_ended();
+}
+
 /* ---- The child profiler ---- */
 
 class Session : public libkineto::IActivityProfilerSession {
@@ -510,7 +522,7 @@ class Session : public libkineto::IActivityProfilerSession {
 /* How many users want ops recorded, without and with shapes. Protected by users_lock. */
 std::mutex users_lock;
 std::array<std::int32_t, 2> users = {0, 0};
-at::CallbackHandle handle = at::INVALID_CALLBACK_HANDLE;
+bool observes = false;
 bool has_shapes = false;
 
 class Profiler : public libkineto::IActivityProfiler {
@@ -569,15 +581,16 @@ COUNTERPOINT_TORCH_EXPORT std::int32_t counterpoint_torch_ops_record(
     std::int32_t& count = users[shapes != 0];
     count = count + change < 0 ? 0 : count + change;
     const bool wanted = users[0] + users[1] > 0, with_shapes = users[1] > 0;
-    if (handle != at::INVALID_CALLBACK_HANDLE && (!wanted || has_shapes != with_shapes)) {
-      at::removeCallback(handle);
-      handle = at::INVALID_CALLBACK_HANDLE;
+    if (observes && (!wanted || has_shapes != with_shapes)) {
+      counterpoint::observe_nothing();
+      observes = false;
     }
-    if (wanted && handle == at::INVALID_CALLBACK_HANDLE) {
+    if (wanted && !observes) {
       has_shapes = with_shapes;
-      handle = at::addGlobalCallback(
-          at::RecordFunctionCallback(with_shapes ? began_with_shapes : began, ended)
-              .needsInputs(with_shapes));
+      at::RecordFunctionCallback ops(with_shapes ? began_with_shapes : began, ended);
+      at::RecordFunctionCallback ranges(range_began, range_ended);
+      counterpoint::observe(table, ops.needsInputs(with_shapes), ranges);
+      observes = true;
     }
     return users[0] + users[1];
   } catch (...) {

@@ -1,0 +1,412 @@
+//! Decides in which steps of the program PyTorch announces its ops, in a run with a budget.
+//!
+//! As soon as PyTorch has an observer, each op costs some hundred nanoseconds, also one that is only counted.
+//! In a loop of short ops, that alone exceeds a small budget. PyTorch tells an observer of named ranges
+//! (`record_function`) from one of ops, and asks the former for ranges only. So the observer of ranges is always
+//! there, and that of ops is taken away for whole steps of the program ([`crate::recorder::budget::steps`]):
+//!
+//! ```text
+//!  range begins ─► is it the begin of a step? ─► the step before has ended ─► draw ─► observer there, or away
+//!                  the first range that recurs:                │
+//!                  an optimizer's, or the data loader's        └─► durations: what announcing costs here
+//! ```
+//!
+//! The first steps are all seen. Later ones are seen with probability 1/`period`, which is at least 1/16. The
+//! period follows from how much more processor time the thread needs for steps that are seen.
+//!
+//! A step that is away ends when the next one begins. If there is none, because the loop is over, the program
+//! must not go on unseen: PyTorch announces one op in some hundred to an observer that asks whether the step
+//! takes too long ([`is_overdue`]). For all other ops, such an observer costs nothing.
+
+use std::cell::UnsafeCell;
+use std::ffi::{CStr, c_char};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use crate::adapters::op_calls::bracket;
+use crate::adapters::torch::ADAPTER;
+use crate::os::sys::ErrnoGuard;
+use crate::process::guard::guarded;
+use crate::recorder::budget::steps::{self, Step};
+use crate::recorder::collectors;
+use crate::recorder::thread::{self, Thread};
+use crate::state::{epoch, run};
+
+/// So many steps are all seen.
+const ALL_SEEN: u64 = 8;
+/// After so many of them, the others are in the sample: the first steps make calls that later ones do not.
+const WARM: u64 = 4;
+/// If announcing may cost so many times more than is assumed, and would then exceed the budget, it is measured.
+const UNSURE: f64 = 3.0;
+/// The longest period.
+const LONGEST: u32 = 16;
+/// So many steps that were away must have ended before their durations say what announcing costs. Until then, it
+/// is assumed.
+const FEWEST: usize = 5;
+/// What announcing an op is assumed to cost, in ns. Measured: 280 to 580 with what counting it costs.
+const ASSUMED_NS: f64 = 500.0;
+/// How often the name of a range must occur that is inside of others, so that it is taken for the begin of a
+/// step. The ranges of a model's layers occur several times in each step, which often is a range itself.
+const INSIDE: u32 = 32;
+/// What taking the observer away or giving it back costs, in ns: PyTorch tells each of its threads.
+const SWITCH_NS: f64 = 2_000.0;
+/// A step is overdue that takes longer than so many times the longest one so far, and than this time.
+const TIMES_LONGEST: u64 = 4;
+const SHORTEST_OVERDUE_NS: u64 = 20_000_000;
+
+/// When the step that is away is overdue, on the monotonic clock.
+static OVERDUE_NS: AtomicU64 = AtomicU64::new(u64::MAX);
+
+/// The processor times that the last steps of one kind took of their thread, in ns.
+#[derive(Debug)]
+struct Durations {
+    last: [u64; 32],
+    count: usize,
+}
+
+impl Durations {
+    const NONE: Self = Self { last: [0; 32], count: 0 };
+
+    fn add(&mut self, ns: u64) {
+        self.last[self.count % 32] = ns;
+        self.count += 1;
+    }
+
+    /// The median, the number of values, and the median of their distances from it.
+    fn middle(&self) -> [u64; 3] {
+        let mut values = self.last;
+        let values = &mut values[..self.count.min(32)];
+        let median = median(values);
+        values.iter_mut().for_each(|value| *value = value.abs_diff(median));
+        [median, values.len() as u64, self::median(values)]
+    }
+}
+
+/// The time on the monotonic clock, and the thread's processor time, in ns.
+fn now() -> [u64; 2] {
+    [record::clock::monotonic_ns(), record::clock::thread_cpu_ns()]
+}
+
+fn median(values: &mut [u64]) -> u64 {
+    let middle = values.len() / 2;
+    match values.len() {
+        0 => 0,
+        _ => *values.select_nth_unstable(middle).1,
+    }
+}
+
+/// A range that may be the begin of a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Marker {
+    name: u64,
+    depth: u32,
+    /// The address of its thread's state.
+    thread: usize,
+}
+
+/// What is known of the steps of the process.
+struct State {
+    /// The process's part; 0 for none.
+    serial: u32,
+    /// Ranges, with how often each has begun.
+    candidates: [(Marker, u32); 32],
+    known: usize,
+    marker: Option<Marker>,
+    /// Steps that have begun, and those that were cut.
+    steps: u64,
+    cut: u64,
+    now: Step,
+    /// Whether the step in progress is away no more, because it took too long.
+    is_cut: bool,
+    /// When the step in progress began, on the monotonic clock, and the thread's processor time, in ns.
+    began: [u64; 2],
+    longest_ns: u64,
+    /// How many steps there are until the next one that is seen, and the period with which it was drawn.
+    left: u64,
+    period: u32,
+    seen: Durations,
+    away: Durations,
+}
+
+impl State {
+    const fn new(serial: u32) -> Self {
+        let nobody = Marker { name: 0, depth: 0, thread: 0 };
+        Self {
+            serial,
+            candidates: [(nobody, 0); 32],
+            known: 0,
+            marker: None,
+            steps: 0,
+            cut: 0,
+            now: Step::Certain,
+            is_cut: false,
+            began: [0; 2],
+            longest_ns: 0,
+            left: 0,
+            period: 1,
+            seen: Durations::NONE,
+            away: Durations::NONE,
+        }
+    }
+
+    /// Whether a range that begins is the begin of a step.
+    fn is_begin(&mut self, range: Marker) -> bool {
+        if let Some(marker) = self.marker {
+            return marker == range;
+        }
+        let known = &mut self.candidates[..self.known];
+        let times = match known.iter_mut().find(|(of, _)| *of == range) {
+            Some((_, times)) => {
+                *times += 1;
+                *times
+            }
+            None => {
+                if let Some(place) = self.candidates.get_mut(self.known) {
+                    *place = (range, 1);
+                    self.known += 1;
+                }
+                1
+            }
+        };
+        let is_begin = times >= if range.depth == 0 { 2 } else { INSIDE };
+        self.marker = is_begin.then_some(range);
+        is_begin
+    }
+
+    /// Ends a step and begins the next one. `must` says that it must be seen.
+    fn next(&mut self, thread: &mut Thread, must: bool) {
+        let [wall, cpu] = now();
+        if self.steps > WARM && !self.is_cut {
+            let of = if self.now == Step::Away { &mut self.away } else { &mut self.seen };
+            of.add(cpu.saturating_sub(self.began[1]));
+            self.longest_ns = self.longest_ns.max(wall.saturating_sub(self.began[0]));
+        }
+        let ended = self.now;
+        self.now = self.draw(thread, must);
+        (self.steps, self.is_cut) = (self.steps + 1, false);
+        if self.now == Step::Away {
+            let ns = self.longest_ns.saturating_mul(TIMES_LONGEST).max(SHORTEST_OVERDUE_NS);
+            OVERDUE_NS.store(wall.saturating_add(ns), Ordering::Relaxed);
+        }
+        steps::next(ended, self.now);
+        thread.draws.change_step();
+        let (steps, cut, is_away) = (self.steps, self.cut, self.now == Step::Away);
+        thread.draws.tell_of_steps(|to| {
+            (to.steps, to.cut, to.is_away) = (steps, cut, is_away.into());
+        });
+    }
+
+    fn draw(&mut self, thread: &mut Thread, must: bool) -> Step {
+        if self.steps < ALL_SEEN {
+            return if self.steps < WARM || must { Step::Certain } else { Step::Sampled(1) };
+        }
+        if self.steps == ALL_SEEN {
+            self.period = self.wanted(thread);
+            self.left = thread.draws.gap(self.period);
+        }
+        if must {
+            return Step::Certain;
+        }
+        self.left -= 1;
+        if self.left > 0 {
+            return Step::Away;
+        }
+        let drawn_with = self.period;
+        let (seen, away) = (self.seen.middle(), self.away.middle());
+        self.period = self.wanted(thread);
+        self.left = thread.draws.gap(self.period);
+        thread.draws.tell_of_steps(|to| {
+            [to.seen_ns, to.seen_timed, to.seen_spread] = seen;
+            [to.away_ns, to.away_timed, to.away_spread] = away;
+        });
+        Step::Sampled(drawn_with)
+    }
+}
+
+impl State {
+    /// The period that keeps to the budget.
+    fn wanted(&self, thread: &Thread) -> u32 {
+        let (seen, away) = (self.seen.middle()[0] as f64, self.away.middle()[0] as f64);
+        let draws = &thread.draws;
+        let wanted = |more: f64, without: f64| {
+            draws.steps_per_seen(more, without, SWITCH_NS, self.period).clamp(1, LONGEST)
+        };
+        if self.away.count >= FEWEST {
+            return wanted((seen - away).max(0.0), away);
+        }
+        let more = ASSUMED_NS * draws.calls_of_step() as f64;
+        let assumed = |more: f64| wanted(more, (seen - more).max(seen / 4.0));
+        // Where the assumption may be too low, some steps are away, to measure it.
+        if assumed(UNSURE * more) == 1 { 1 } else { assumed(more).max(2) }
+    }
+}
+
+/// The state. Only who has the lock uses it; nobody waits for it.
+struct Locked {
+    lock: AtomicBool,
+    state: UnsafeCell<State>,
+}
+
+// SAFETY: `with` gives it to one thread at a time.
+unsafe impl Sync for Locked {}
+
+static STATE: Locked =
+    Locked { lock: AtomicBool::new(false), state: UnsafeCell::new(State::new(0)) };
+
+impl Locked {
+    fn with<T>(&self, body: impl FnOnce(&mut State) -> T) -> Option<T> {
+        if self.lock.swap(true, Ordering::Acquire) {
+            return None;
+        }
+        // SAFETY: the lock is held.
+        let result = body(unsafe { &mut *self.state.get() });
+        self.lock.store(false, Ordering::Release);
+        Some(result)
+    }
+}
+
+/// Says whether the shim shall tell of ranges and steps. PyTorch must announce all ops now. `has_forked`: this
+/// is a forked child, and no other thread runs.
+pub extern "C" fn steps(has_forked: i32) -> i32 {
+    if has_forked != 0 {
+        STATE.lock.store(false, Ordering::Release);
+    }
+    if has_forked != 0 || steps::is_away() {
+        STATE.with(|state| *state = State::new(0));
+        steps::set(Step::Certain);
+    }
+    let wanted = guarded(|| {
+        let run = run::current().filter(|_| epoch::wanted())?;
+        Some(run.budget.is_some() && !run.exact_counts)
+    });
+    i32::from(wanted.flatten() == Some(true))
+}
+
+/// Called when a named range begins that is inside of `depth` others on this thread. `must_see` forbids steps
+/// that are not seen. Returns whether PyTorch shall announce ops from now on; -1: as before.
+///
+/// # Safety
+/// `name` must be a C string.
+pub unsafe extern "C" fn range_begins(name: *const c_char, depth: u32, must_see: i32) -> i32 {
+    if !epoch::wanted() || name.is_null() {
+        return -1;
+    }
+    let _errno = ErrnoGuard::new();
+    let announced = guarded(|| {
+        let thread = bracket::thread(&ADAPTER);
+        // SAFETY: null, or this thread's own state.
+        let thread = unsafe { thread.as_mut() }.filter(|thread| thread.draws.is_on())?;
+        // SAFETY: by contract.
+        let name = hash(unsafe { CStr::from_ptr(name) }.to_bytes());
+        let range = Marker { name, depth, thread: std::ptr::from_ref::<Thread>(thread) as usize };
+        STATE.with(|state| {
+            if state.serial != thread.serial {
+                *state = State::new(thread.serial);
+            }
+            if !state.is_begin(range) {
+                return None;
+            }
+            let must = must_see != 0 || collectors::any();
+            state.next(thread, must);
+            state.began = now();
+            Some(state.now != Step::Away)
+        })?
+    });
+    announced.flatten().map_or(-1, i32::from)
+}
+
+/// Called for a few ops, drawn at random, in a step whose ops are not announced. Returns whether they must be
+/// announced again, because the step takes too long.
+pub extern "C" fn is_overdue() -> i32 {
+    if !steps::is_away() || record::clock::monotonic_ns() < OVERDUE_NS.load(Ordering::Relaxed) {
+        return 0;
+    }
+    let cut = || {
+        STATE.with(|state| {
+            let is_cut = state.now == Step::Away && !state.is_cut;
+            if is_cut {
+                (state.is_cut, state.cut) = (true, state.cut + 1);
+                steps::set(Step::Cut);
+                tell_of_cut(state.cut);
+            }
+            is_cut
+        })
+    };
+    i32::from(guarded(cut).flatten() == Some(true))
+}
+
+/// Says it in the counts of the thread whose ranges are the steps, if this is that thread: there may be no other
+/// step.
+fn tell_of_cut(cut: u64) {
+    // SAFETY: null, or this thread's own state.
+    let thread = unsafe { thread::current().as_mut() };
+    if let Some(thread) = thread.filter(|thread| thread.is_attached() && thread.draws.is_on()) {
+        thread.draws.tell_of_steps(|to| to.cut = cut);
+    }
+}
+
+/// FNV-1a. The numbers of PyTorch's own ranges for steps of its profiler (`ProfilerStep#7`) are left out.
+fn hash(name: &[u8]) -> u64 {
+    let numbered = b"ProfilerStep#";
+    let name = if name.starts_with(numbered) { &numbered[..] } else { name };
+    name.iter().fold(0xCBF2_9CE4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01B3)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn range(name: &str, depth: u32) -> Marker {
+        Marker { name: hash(name.as_bytes()), depth, thread: 0 }
+    }
+
+    #[test]
+    fn a_step_begins_with_the_first_range_that_recurs() {
+        let mut state = State::new(1);
+        let ranges = ["data", "zero_grad", "step", "data", "zero_grad", "step", "data"];
+        let begins: Vec<bool> = ranges.iter().map(|name| state.is_begin(range(name, 0))).collect();
+        assert_eq!(begins, [false, false, false, true, false, false, true]);
+    }
+
+    /// A model's layers are ranges inside of the step's.
+    #[test]
+    fn ranges_inside_of_others_count_only_if_no_outer_one_recurs() {
+        let mut state = State::new(1);
+        for _ in 0..12 {
+            assert!(!state.is_begin(range("layer", 1)));
+        }
+        assert!(!state.is_begin(range("step", 0)));
+        assert!(!state.is_begin(range("layer", 1)));
+        assert!(state.is_begin(range("step", 0)));
+        assert!(!state.is_begin(range("layer", 1)));
+        let mut state = State::new(1);
+        let first = (1..).find(|_| state.is_begin(range("layer", 1)));
+        assert_eq!(first, Some(INSIDE));
+    }
+
+    #[test]
+    fn other_threads_ranges_begin_no_step() {
+        let mut state = State::new(1);
+        let other = Marker { thread: 1, ..range("step", 0) };
+        assert!(!state.is_begin(range("step", 0)) && !state.is_begin(other));
+        assert!(state.is_begin(range("step", 0)) && !state.is_begin(other));
+    }
+
+    #[test]
+    fn middles_are_those_of_the_last_durations() {
+        let mut of = Durations::NONE;
+        assert_eq!(of.middle(), [0, 0, 0]);
+        [7, 1_000, 8, 6, 9].iter().for_each(|ns| of.add(*ns));
+        // Sorted: 6, 7, 8, 9, 1,000. Distances from 8: 0, 1, 1, 2, 992.
+        assert_eq!(of.middle(), [8, 5, 1]);
+        (0..32).for_each(|_| of.add(5));
+        assert_eq!(of.middle(), [5, 32, 0]);
+    }
+
+    #[test]
+    fn steps_of_the_profiler_have_one_name() {
+        assert_eq!(hash(b"ProfilerStep#1"), hash(b"ProfilerStep#22"));
+        assert_ne!(hash(b"Optimizer.step#SGD.step"), hash(b"Optimizer.step#AdamW.step"));
+    }
+}

@@ -1,0 +1,261 @@
+//! Steps of a program whose host announces its ops in some steps only, in a run with a budget.
+//!
+//! Where announcing ops alone exceeds the budget, the host's adapter takes the observer away for whole steps
+//! of the program, which are drawn at random. No call of such a step is counted. Here, each thread finds out
+//! how many calls of each export there are in a step that is seen, and adds as many for each one that was not:
+//!
+//! ```text
+//!  adapter   step ends, next one drawn ─► Totals, number and weight of the step that begins
+//!  thread    first call in another step ─► its counts of the last step ─► sums ─► calls of steps away
+//! ```
+//!
+//! A thread looks at its own counts only, so no thread waits for another. [`record::counts::steps`] says what
+//! is estimated.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use record::counts::Entry;
+use record::counts::steps::Steps;
+
+use super::state::{Draws, OwnSteps, count_unwatched};
+
+/// Changes with each step; 0: the process has no steps.
+static NUMBER: AtomicU64 = AtomicU64::new(0);
+/// The weight of the step in progress in the sample; 0: it is not in the sample.
+static WEIGHT: AtomicU32 = AtomicU32::new(0);
+/// In place of the weight: the rest of a step that was cut.
+const OF_CUT: u32 = u32::MAX;
+/// Whether the host does not announce its ops now.
+static IS_AWAY: AtomicU32 = AtomicU32::new(0);
+
+/// Numbers of steps that have ended and were in the sample, the sums of their weights and of the squares, and
+/// the number of steps that were away, with the one in progress. They only grow.
+static SAMPLED: AtomicU64 = AtomicU64::new(0);
+static WEIGHTS: AtomicU64 = AtomicU64::new(0);
+static SQUARES: AtomicU64 = AtomicU64::new(0);
+static AWAY: AtomicU64 = AtomicU64::new(0);
+
+/// How a step is seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// It stands for itself.
+    Certain,
+    /// It is in the sample, with this weight.
+    Sampled(u32),
+    /// Its ops are not announced.
+    Away,
+    /// They were not announced until now, because the step takes too long.
+    Cut,
+}
+
+/// Whether the host does not announce its ops now.
+#[inline(always)]
+pub fn is_away() -> bool {
+    IS_AWAY.load(Ordering::Relaxed) != 0
+}
+
+/// The weight of ops that are drawn now.
+#[inline(always)]
+pub fn weight() -> u32 {
+    match WEIGHT.load(Ordering::Relaxed) {
+        0 | OF_CUT => 1,
+        weight => weight,
+    }
+}
+
+/// Notes that a step has ended, which was like this, and how the next one is. Only one thread does so at a time.
+pub fn next(ended: Step, begins: Step) {
+    if let Step::Sampled(weight) = ended {
+        let weight = u64::from(weight);
+        SAMPLED.fetch_add(1, Ordering::Relaxed);
+        WEIGHTS.fetch_add(weight, Ordering::Relaxed);
+        SQUARES.fetch_add(weight * weight, Ordering::Relaxed);
+    }
+    AWAY.fetch_add(u64::from(begins == Step::Away), Ordering::Relaxed);
+    set(begins);
+}
+
+/// Notes that what follows is like this, and belongs to no step that has ended.
+pub fn set(now: Step) {
+    let weight = match now {
+        Step::Sampled(weight) => weight,
+        Step::Cut => OF_CUT,
+        Step::Certain | Step::Away => 0,
+    };
+    WEIGHT.store(weight, Ordering::Relaxed);
+    IS_AWAY.store(u32::from(now == Step::Away), Ordering::Relaxed);
+    NUMBER.fetch_add(1, Ordering::Release);
+}
+
+impl Draws {
+    /// Begins to take part in steps.
+    pub(super) fn begin_steps(&mut self) {
+        self.steps = OwnSteps {
+            number: NUMBER.load(Ordering::Acquire),
+            weight: WEIGHT.load(Ordering::Relaxed),
+            before: [&SAMPLED, &WEIGHTS, &SQUARES].map(|of| of.load(Ordering::Relaxed)),
+            calls: 0,
+        };
+        let away = AWAY.load(Ordering::Relaxed);
+        self.table.change_steps(|steps| *steps = Steps::default());
+        if away > 0 {
+            self.table.change_steps(|steps| (steps.away_before, steps.away) = (away, away));
+        }
+    }
+
+    /// Must be called before a call is counted that may be in another step than the last one.
+    #[inline(always)]
+    pub(crate) fn look_at_step(&mut self) {
+        if NUMBER.load(Ordering::Relaxed) != self.steps.number {
+            self.change_step();
+        }
+    }
+
+    /// Adds the calls of the last step to the sums, and those of steps that were away to the counts.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn change_step(&mut self) {
+        let ended = self.steps.weight;
+        self.steps.number = NUMBER.load(Ordering::Acquire);
+        self.steps.weight = WEIGHT.load(Ordering::Relaxed);
+        let [sampled, weight, squared_weight] = self.totals();
+        let away = AWAY.load(Ordering::Relaxed);
+        let mut missed = 0;
+        self.table.change_steps(|steps| {
+            missed = away.wrapping_sub(steps.away_before);
+            (steps.sampled, steps.weight, steps.squared_weight) = (sampled, weight, squared_weight);
+            steps.away = away;
+        });
+        let mut of_step = 0;
+        for export in 0..self.len {
+            if let Some(entry) = self.entry(export)
+                && entry.calls.load(Ordering::Relaxed) > 0
+                && entry.is_always.load(Ordering::Relaxed) == 0
+            {
+                of_step += settle(entry, ended, missed, weight);
+            }
+        }
+        if of_step > 0 {
+            self.steps.calls = of_step;
+        }
+    }
+
+    /// The steps of the sample since the thread was attached.
+    fn totals(&self) -> [u64; 3] {
+        let now = [&SAMPLED, &WEIGHTS, &SQUARES].map(|of| of.load(Ordering::Relaxed));
+        std::array::from_fn(|i| now[i].wrapping_sub(self.steps.before[i]))
+    }
+
+    /// Called when the thread ends.
+    pub(super) fn end_steps(&mut self) {
+        if NUMBER.load(Ordering::Relaxed) != 0 {
+            self.change_step();
+            let state = if is_away() { Steps::ENDED_AWAY } else { Steps::ENDED };
+            self.table.change_steps(|steps| steps.has_ended = state);
+        }
+    }
+
+    /// Stores what only the thread knows whose ranges are the program's steps.
+    pub(crate) fn tell_of_steps(&mut self, change: impl FnOnce(&mut Steps)) {
+        self.table.change_steps(change);
+    }
+
+    /// How many steps there are from now on for each that is seen. One that is seen takes `more` than one
+    /// that is away, which takes `without`; `own` is what a step costs in any case. All are in ns.
+    pub(crate) fn steps_per_seen(&self, more: f64, without: f64, own: f64, current: u32) -> u32 {
+        self.account.runs_per_watched(more, without, own, current)
+    }
+
+    /// Calls of the thread in the last step in which it was told of some.
+    pub(crate) fn calls_of_step(&self) -> u64 {
+        self.steps.calls
+    }
+
+    /// After how many steps the next one is seen, at least 1.
+    pub(crate) fn gap(&mut self, period: u32) -> u64 {
+        self.random.gap(period)
+    }
+
+    /// Notes that the host announces the calls of this export in each step.
+    pub(crate) fn is_always_announced(&self, export: u32) {
+        if let Some(entry) = self.entry(export) {
+            entry.is_always.store(1, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Adds to an export's sums its calls in a step of this weight that has ended, and to its calls those of
+/// `away` steps that were not counted; the weights add up to `weights`. Returns the calls of the step.
+fn settle(entry: &Entry, ended: u32, away: u64, weights: u64) -> u64 {
+    let order = Ordering::Relaxed;
+    let calls = entry.calls.load(order);
+    let of_step = calls.saturating_sub(entry.before_step.load(order));
+    if ended == OF_CUT {
+        // The step is among those that are estimated.
+        let in_cut = &entry.in_cut;
+        let mean = entry.sum.load(order).checked_div(weights).unwrap_or(0);
+        in_cut.store(in_cut.load(order).saturating_add(of_step.min(mean)), order);
+    } else if ended > 0 {
+        let weighted = of_step.saturating_mul(ended.into());
+        entry.sum.store(entry.sum.load(order).saturating_add(weighted), order);
+        let squares = weighted.saturating_mul(of_step).saturating_add(entry.squares.load(order));
+        entry.squares.store(squares, order);
+    }
+    let sum = u128::from(entry.sum.load(order));
+    let estimate = (sum * u128::from(away) + u128::from(weights / 2)).checked_div(weights.into());
+    let estimate = estimate.unwrap_or(0).min(u128::from(u64::MAX / 4)) as u64;
+    let estimate = estimate.saturating_sub(entry.in_cut.load(order));
+    let more = estimate.saturating_sub(entry.unseen.load(order));
+    if more > 0 {
+        entry.unseen.store(estimate, order);
+        count_unwatched(entry, more);
+    }
+    entry.before_step.store(calls.saturating_add(more), order);
+    of_step
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry() -> Entry {
+        // SAFETY: an entry consists of integers.
+        unsafe { std::mem::zeroed() }
+    }
+
+    fn numbers(entry: &Entry) -> [u64; 4] {
+        [&entry.calls, &entry.sum, &entry.squares, &entry.unseen]
+            .map(|of| of.load(Ordering::Relaxed))
+    }
+
+    /// 5 calls in a step that stands for itself, then 3 in one of weight 1 and 4 in one of weight 2:
+    /// (3 + 2 · 4) / 3 in each of 6 steps that were away are 22.
+    #[test]
+    fn calls_of_steps_that_were_away_are_those_of_the_sample() {
+        let entry = entry();
+        entry.calls.store(5, Ordering::Relaxed);
+        settle(&entry, 0, 0, 0);
+        assert_eq!(numbers(&entry), [5, 0, 0, 0]);
+        entry.calls.store(8, Ordering::Relaxed);
+        settle(&entry, 1, 0, 1);
+        assert_eq!(numbers(&entry), [8, 3, 9, 0]);
+        // Nothing is counted twice.
+        settle(&entry, 0, 0, 1);
+        assert_eq!(numbers(&entry), [8, 3, 9, 0]);
+        entry.calls.store(12, Ordering::Relaxed);
+        settle(&entry, 2, 6, 3);
+        assert_eq!(numbers(&entry), [34, 11, 41, 22]);
+        assert_eq!(entry.before_step.load(Ordering::Relaxed), 34);
+        // A smaller estimate takes no calls away.
+        settle(&entry, 0, 6, 4);
+        assert_eq!(numbers(&entry), [34, 11, 41, 22]);
+        // Of a step that was away at first, 2 of about 3 calls were counted, so one more is estimated (11/3 · 7
+        // are 26, rounded). Of another one, 100 were: that one is not estimated, but what it has beyond is its own.
+        entry.calls.store(36, Ordering::Relaxed);
+        settle(&entry, OF_CUT, 7, 3);
+        assert_eq!(numbers(&entry), [38, 11, 41, 24]);
+        entry.calls.store(138, Ordering::Relaxed);
+        settle(&entry, OF_CUT, 8, 3);
+        assert_eq!(numbers(&entry), [138, 11, 41, 24]);
+    }
+}

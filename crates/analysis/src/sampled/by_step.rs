@@ -1,0 +1,147 @@
+//! Numbers of calls that were counted in some steps of the program only, with their interval.
+//!
+//! A host may announce its ops in steps that are drawn, and in no others ([`profile::CountedSteps`]). In the
+//! sample, n steps with weights w have c calls each:
+//!
+//! ```text
+//!   c̅ = Σ w·c / Σ w     m = (Σ w)² / Σ w²     s² = n/(n − 1) · (Σ w·c² / Σ w − c̅²)
+//!   calls in the A steps that were away: A · c̅,  with the variance s² · A · (A + m) / m
+//! ```
+//!
+//! With equal weights, this is N²·(1 − n/N)·s²/n of all N = A + n steps (Cochran, *Sampling Techniques*,
+//! chapter 2). Steps of a loop usually make the same calls each time; then s² is 0, and the interval has no
+//! width. If the last step that was away is not known to have ended, some or all of its calls may not have
+//! been made. The exports and threads of a row are called in the same steps, so the ends of their intervals
+//! are added.
+
+use profile::CountedSteps;
+
+use super::Estimated;
+use crate::estimate::Estimate;
+use crate::loops::Sum;
+
+/// What is known of the calls of a row that were not counted.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct ByStep {
+    is_any: bool,
+    /// Some interval is not known.
+    is_unknown: bool,
+    /// How far the number of calls may be below and above the estimate.
+    below: f64,
+    above: f64,
+}
+
+impl ByStep {
+    /// Adds an export of a thread.
+    pub fn add(&mut self, of: Option<&CountedSteps>) {
+        let Some(of) = of else { return };
+        self.is_any = true;
+        match interval(of) {
+            Some(found) => {
+                self.below += found.value - found.low;
+                self.above += found.high - found.value;
+            }
+            None => self.is_unknown = true,
+        }
+    }
+
+    /// The number of calls, if it is an estimate.
+    pub fn calls(&self, calls: u64) -> Option<Estimated> {
+        let value = calls as f64;
+        let (low, high) = (value - self.below, value + self.above);
+        let interval = (!self.is_unknown).then_some(Estimate { value, low, high });
+        self.is_any.then_some(Estimated { value, interval })
+    }
+
+    /// A sum over so many calls, whose number is an estimate, too.
+    pub fn widen(&self, sum: Estimated, calls: u64) -> Estimated {
+        if !self.is_any || calls == 0 {
+            return sum;
+        }
+        let each = sum.value.abs() / calls as f64;
+        let wider = |of: Estimate| Estimate {
+            value: of.value,
+            low: (of.low - each * self.below).max(of.low.min(0.0)),
+            high: of.high + each * self.above,
+        };
+        let interval = sum.interval.filter(|_| !self.is_unknown).map(wider);
+        Estimated { interval, ..sum }
+    }
+}
+
+/// The calls that were not counted; `None` if too few steps tell.
+fn interval(of: &CountedSteps) -> Option<Estimate> {
+    let (n, weight, away) = (of.sampled as f64, of.weight as f64, of.away as f64);
+    if of.sampled < 2 || of.weight == 0 || of.squared_weight == 0 {
+        return None;
+    }
+    let mean = of.sum as f64 / weight;
+    let m = weight * weight / of.squared_weight as f64;
+    let variance = n / (n - 1.0) * (of.squares as f64 / weight - mean * mean);
+    // Squares of large numbers are not exact.
+    let variance = if variance < 1e-9 * mean * mean { 0.0 } else { variance };
+    let value = of.unseen as f64;
+    let sum = Sum::sampled(value, Some(variance * away * (away + m) / m), m - 1.0, 0.0);
+    let found = sum.interval()?;
+    let low = if of.is_open { found.low - mean } else { found.low };
+    Some(Estimate { low: low.max(0.0).min(value), ..found })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn steps(weights: &[(u64, u64)], away: u64) -> CountedSteps {
+        let sum = |of: &dyn Fn(&(u64, u64)) -> u64| weights.iter().map(of).sum::<u64>();
+        let (weight, calls) = (sum(&|(w, _)| *w), sum(&|(w, c)| w * c));
+        CountedSteps {
+            unseen: calls * away / weight,
+            away,
+            is_open: false,
+            sampled: weights.len() as u64,
+            weight,
+            squared_weight: sum(&|(w, _)| w * w),
+            sum: calls,
+            squares: sum(&|(w, c)| w * c * c),
+        }
+    }
+
+    /// 4, 6, 5 and 5 calls in four of 20 steps: c̅ = 5, s² = 2/3, so the variance of the calls in the other 16
+    /// is 20² · (1 − 4/20) · (2/3)/4 = 53.33, and t(0.975; 3) = 3.1824.
+    #[test]
+    fn equal_weights_are_the_textbooks_sample() {
+        let of = steps(&[(3, 4), (3, 6), (3, 5), (3, 5)], 16);
+        let found = interval(&of).expect("an interval");
+        assert_eq!((of.unseen, found.value), (80, 80.0));
+        let half = 3.1824 * (400.0 * 0.8 * (2.0 / 3.0) / 4.0f64).sqrt();
+        assert!((found.high - 80.0 - half).abs() < 0.01, "{found:?}, ± {half}");
+    }
+
+    #[test]
+    fn steps_with_the_same_calls_leave_nothing_open_but_the_last_one() {
+        let of = steps(&[(1, 7), (1, 7), (9, 7), (16, 7)], 30);
+        assert_eq!(interval(&of), Some(Estimate::exact(210.0)));
+        let open = interval(&CountedSteps { is_open: true, ..of }).expect("an interval");
+        assert_eq!((open.low, open.high), (203.0, 210.0));
+    }
+
+    #[test]
+    fn one_step_says_nothing_of_others() {
+        let mut row = ByStep::default();
+        row.add(None);
+        assert_eq!(row.calls(9), None);
+        row.add(Some(&steps(&[(2, 7)], 3)));
+        assert_eq!(row.calls(28), Some(Estimated { value: 28.0, interval: None }));
+        let sum = Estimated { value: 5.0, interval: Some(Estimate::exact(5.0)) };
+        assert_eq!(row.widen(sum, 28).interval, None);
+    }
+
+    /// 100 calls took 1,000; there may be 10 more or 20 fewer.
+    #[test]
+    fn sums_are_as_uncertain_as_their_number_of_calls() {
+        let row = ByStep { is_any: true, is_unknown: false, below: 20.0, above: 10.0 };
+        let sum = Estimated { value: 1_000.0, interval: Some(Estimate::within(1_000.0, 50.0)) };
+        let found = row.widen(sum, 100).interval.expect("an interval");
+        assert_eq!((found.low, found.high), (750.0, 1_150.0));
+    }
+}

@@ -1,0 +1,172 @@
+//! Ops of PyTorch that are announced in some steps of the program only, in runs with a budget. The host
+//! (`tests/programs/torch_steps_host.c`) plays PyTorch; `tests/python/torch/test_steps.py` has the same for
+//! PyTorch itself.
+
+use std::process::Command;
+
+use profile::{CountedCalls, Profile};
+use record::meta::Role;
+use serde_json::Value;
+
+use crate::support::{Programs, Recorded, counterpoint};
+
+const STEPS: u64 = 2_000;
+
+/// Runs the host with a budget that announcing its ops exceeds by far, and returns the recording and how often
+/// it called `aten::other`. `None` if there is no program.
+fn run(mode: &str, options: &[&str]) -> Option<(Recorded, u64)> {
+    let program = counterpoint("steps of torch")?;
+    let mut host = Command::new(Programs::get().other("torch_steps_host"));
+    host.args([mode, &STEPS.to_string()]);
+    let options = [&["--budget=1%"], options].concat();
+    let recorded = Recorded::run_with(&program, "none", &options, &mut host);
+    let others =
+        recorded.stdout().trim().parse().unwrap_or_else(|_| panic!("{}", recorded.stderr()));
+    Some((recorded, others))
+}
+
+/// The calls of an op, of all processes and threads.
+fn calls<'a>(profile: &'a Profile, wanted: &str) -> Vec<&'a CountedCalls> {
+    let is_it = |one: &&CountedCalls| {
+        let op = profile.ops.of(one.process, one.export).and_then(|op| profile.ops.get(op));
+        op.is_some_and(|op| op.role == Role::Op && op.name == wanted)
+    };
+    profile.counted().iter().filter(is_it).collect()
+}
+
+fn sum(profile: &Profile, op: &str) -> u64 {
+    calls(profile, op).iter().map(|one| one.calls).sum()
+}
+
+fn seen(profile: &Profile, op: &str) -> u64 {
+    calls(profile, op).iter().map(|one| one.seen()).sum()
+}
+
+/// Steps in all, and those that were away.
+fn steps(profile: &Profile) -> (u64, u64) {
+    let all = profile.processes.iter().filter_map(|process| process.steps);
+    all.fold((0, 0), |(all, away), of| (all + of.steps, away + of.away - of.away_before))
+}
+
+fn report(recorded: &Recorded, words: &[&str]) -> String {
+    let mut view = Command::new(&recorded.program);
+    let output = view.arg("report").arg(recorded.path()).args(words).output().unwrap();
+    assert!(output.status.success(), "{words:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// The row of an op in the report's JSON.
+fn row(recorded: &Recorded, op: &str) -> Value {
+    let document: Value = serde_json::from_str(&report(recorded, &["--format", "json"])).unwrap();
+    let rows = document["rows"].as_array().unwrap();
+    rows.iter().find(|row| row["op"] == op).unwrap_or_else(|| panic!("{op}: {document}")).clone()
+}
+
+#[test]
+fn estimates_of_equal_steps_are_the_truth_and_are_marked() {
+    let Some((recorded, others)) = run("same", &[]) else { return };
+    let profile = recorded.profile();
+    let (all, away) = steps(&profile);
+    // The range recurs with the second step.
+    assert_eq!(all, STEPS - 1);
+    assert!(away > STEPS / 2 && away < STEPS - 8, "{away} steps were away");
+    assert_eq!(others, 3 * STEPS);
+    for (op, each) in [("aten::same", 5), ("aten::other", 3)] {
+        assert_eq!(sum(&profile, op), each * STEPS, "{op}");
+        assert_eq!(seen(&profile, op), each * (STEPS - away), "{op}");
+    }
+    // What is outside of steps, and ranges, are counted exactly.
+    assert_eq!((sum(&profile, "aten::first"), seen(&profile, "aten::first")), (4, 4));
+    let ranges = profile.counted().iter().filter(|one| {
+        let op = profile.ops.of(one.process, one.export).and_then(|op| profile.ops.get(op));
+        op.is_some_and(|op| op.role == Role::Range)
+    });
+    let ranges: Vec<_> = ranges.map(|one| (one.calls, one.steps)).collect();
+    assert_eq!(ranges, [(STEPS, None)]);
+    // The shown number is the same, with its mark. Of the last step, the end is not known.
+    let sampled = &row(&recorded, "aten::same")["sampled"];
+    let is_open = profile.processes.iter().filter_map(|p| p.steps).any(|steps| steps.is_away != 0);
+    let low = 5 * STEPS - if is_open { 5 } else { 0 };
+    assert_eq!(sampled["estimated_calls"]["value"], (5 * STEPS) as f64, "{sampled}");
+    assert_eq!(sampled["estimated_calls"]["low"], low as f64, "{sampled}");
+    assert_eq!(sampled["estimated_calls"]["high"], (5 * STEPS) as f64, "{sampled}");
+    let text = report(&recorded, &["--width", "200"]);
+    assert!(text.contains("~10,000") && text.contains("~6,000"), "{text}");
+    assert!(text.contains(&format!("of {} steps", "1,999")), "{text}");
+    assert_eq!(row(&recorded, "aten::first")["sampled"].get("estimated_calls"), None);
+}
+
+#[test]
+fn exact_counts_are_exact() {
+    let Some((recorded, _)) = run("varying", &["--exact-counts"]) else { return };
+    let profile = recorded.profile();
+    let others: u64 = recorded.stdout().trim().parse().unwrap();
+    assert_eq!(sum(&profile, "aten::other"), others);
+    assert_eq!(sum(&profile, "aten::same"), 5 * STEPS);
+    assert!(profile.counted().iter().all(|one| one.steps.is_none()));
+    assert!(!report(&recorded, &["--width", "200"]).contains('~'));
+}
+
+#[test]
+fn a_program_without_steps_is_seen_whole() {
+    let Some((recorded, others)) = run("none", &[]) else { return };
+    let profile = recorded.profile();
+    assert_eq!((sum(&profile, "aten::other"), seen(&profile, "aten::other")), (others, others));
+    assert_eq!(steps(&profile), (0, 0));
+}
+
+/// The numbers of calls in a step are from 1 to 9, with a standard deviation of 2.6. Of 2,000 steps, at least
+/// one in 16 is seen, so that the standard error is at most 2,000 · 2.6 / √125.
+#[test]
+fn the_interval_holds_the_truth_of_steps_that_differ() {
+    let Some((recorded, others)) = run("varying", &[]) else { return };
+    let calls = row(&recorded, "aten::other")["sampled"]["estimated_calls"].clone();
+    let of = |name: &str| calls[name].as_f64().unwrap_or_else(|| panic!("{calls}"));
+    let (value, low, high) = (of("value"), of("low"), of("high"));
+    assert!(low < value && value < high, "{calls}");
+    assert!(high - low < 2_500.0, "{calls}");
+    // An interval leaves the truth out once in twenty runs, and twice as wide a one hardly ever.
+    let truth = others as f64;
+    assert!(truth > 2.0 * low - value && truth < 2.0 * high - value, "{calls}, in truth {truth}");
+}
+
+#[test]
+fn what_a_killed_process_has_counted_is_there() {
+    let Some((recorded, _)) = run("kill", &[]) else { return };
+    let profile = recorded.profile();
+    assert!(steps(&profile).1 > STEPS / 2);
+    assert_eq!(sum(&profile, "aten::same"), 5 * STEPS);
+}
+
+#[test]
+fn a_child_that_is_forked_in_any_step_is_seen_whole() {
+    let Some((recorded, _)) = run("fork", &[]) else { return };
+    let profile = recorded.profile();
+    assert_eq!(sum(&profile, "aten::same"), 5 * STEPS);
+    let children = STEPS / 100;
+    assert_eq!(
+        (sum(&profile, "aten::child"), seen(&profile, "aten::child")),
+        (7 * children, 7 * children)
+    );
+}
+
+#[test]
+fn calls_of_other_threads_are_estimated_as_well() {
+    let Some((recorded, _)) = run("threads", &[]) else { return };
+    let profile = recorded.profile();
+    let (_, away) = steps(&profile);
+    assert!(away > STEPS / 2);
+    assert_eq!(sum(&profile, "aten::same"), 5 * STEPS);
+    assert_eq!(seen(&profile, "aten::worker"), 2 * (STEPS - away));
+    assert_eq!(sum(&profile, "aten::worker"), 2 * STEPS);
+}
+
+/// After the last step, the program goes on for longer than steps take. If the last step is away, what follows is
+/// seen all the same, from a moment on.
+#[test]
+fn what_follows_the_last_step_is_seen() {
+    let Some((recorded, _)) = run("tail", &[]) else { return };
+    let profile = recorded.profile();
+    let tail = seen(&profile, "aten::tail");
+    assert!((50_000..60_000).contains(&tail), "{tail}");
+}

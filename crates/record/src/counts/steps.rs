@@ -1,0 +1,114 @@
+//! What a thread knows of the steps of a program whose host announces its ops in some steps only.
+//!
+//! ```text
+//!  step   1 2 3 4 5 6 7 8 · · · 12 · 14 · · · · · 20 · …      · away: no op is announced, none is counted
+//!         └ all seen ───┘       └── drawn: seen, one in `period` ──
+//!         weight 0 or 1         weight: the period with which the step was drawn
+//! ```
+//!
+//! The calls of an export in the steps that are away are estimated from its calls in the steps of the
+//! *sample*: `away · Σ w·c / Σ w`, where c is the number of its calls in a step and w is the step's weight. Of a step
+//! that was away and took too long, the rest is counted, and not estimated.
+//! Calls outside of steps, and those in steps that are seen, are counted.
+
+use crate::wire::wire;
+
+/// Words of [`Steps`] in a table's header.
+pub const STEPS_WORDS: usize = 16;
+
+macro_rules! steps {
+    ($($(#[$doc:meta])* $field:ident,)*) => {
+        /// What one thread knows of the steps of its process.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        pub struct Steps {
+            $($(#[$doc])* pub $field: u64,)*
+        }
+
+        wire!(Steps { $($field),* });
+
+        impl Steps {
+            /// As words; the last ones are 0.
+            pub fn to_words(self) -> [u64; STEPS_WORDS] {
+                let mut words = [0; STEPS_WORDS];
+                words.iter_mut().zip([$(self.$field),*]).for_each(|(to, from)| *to = from);
+                words
+            }
+
+            /// From words.
+            pub fn from_words(words: [u64; STEPS_WORDS]) -> Self {
+                let mut words = words.into_iter();
+                Self { $($field: words.next().unwrap_or(0)),* }
+            }
+        }
+    };
+}
+
+steps! {
+    /// Steps of the sample since the thread was attached.
+    sampled,
+    /// The sum of their weights.
+    weight,
+    /// The sum of the squares of their weights.
+    squared_weight,
+    /// Steps that were away when the thread was attached, in its process.
+    away_before,
+    /// Those when this was last written.
+    away,
+    /// 0; [`Steps::ENDED`] if the thread has ended, so that no later step concerns it; [`Steps::ENDED_AWAY`] if the
+    /// step was away in which it has ended.
+    has_ended,
+    /// The rest is known to the thread whose ranges are the program's steps. All steps that have begun.
+    steps,
+    /// Steps during which ops were announced although they were to be away, because they took too long.
+    cut,
+    /// Not 0 while the step in progress is away.
+    is_away,
+    /// The processor time that steps took of their thread that were seen: the median, in ns, of the last so
+    /// many, and their median distance from it.
+    seen_ns,
+    /// See [`Self::seen_ns`].
+    seen_timed,
+    /// See [`Self::seen_ns`].
+    seen_spread,
+    /// The same of steps that were away.
+    away_ns,
+    /// See [`Self::away_ns`].
+    away_timed,
+    /// See [`Self::away_ns`].
+    away_spread,
+}
+
+impl Steps {
+    /// See [`Steps::has_ended`].
+    pub const ENDED: u64 = 1;
+    /// See [`Steps::has_ended`].
+    pub const ENDED_AWAY: u64 = 2;
+}
+
+/// What the steps of the sample tell about one export.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SampledCalls {
+    /// The export.
+    pub export: u32,
+    /// The sum of weight · calls over the steps of the sample.
+    pub sum: u64,
+    /// The sum of weight · calls².
+    pub squares: u64,
+    /// The part of the export's number of calls that was estimated.
+    pub unseen: u64,
+    /// Calls that were counted in steps that were away at first and cut later, of each at most the mean.
+    pub in_cut: u64,
+}
+
+wire!(SampledCalls { export, sum, squares, unseen, in_cut });
+
+/// What one thread knows by steps.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ThreadSteps {
+    /// The steps.
+    pub steps: Steps,
+    /// The exports that were called in steps.
+    pub rows: Vec<SampledCalls>,
+}
+
+wire!(ThreadSteps { steps, rows });

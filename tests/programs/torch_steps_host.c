@@ -1,0 +1,143 @@
+/* Plays PyTorch and the shim in a program with steps: announces ops only when it is told to
+ * (counterpoint/torch_ops.h). Without Counterpoint, it does the same and prints the same.
+ *
+ *     torch_steps_host MODE STEPS
+ *
+ * Each step begins with the range "a step" and has 5 calls of aten::same, and of aten::other
+ *
+ *   same, fork, kill, threads   3 calls
+ *   varying                     from 1 to 9 calls
+ *   none                        3 calls, and no range
+ *   tail                        3 calls; after the steps, calls of aten::tail until they are announced, and then
+ *                               50,000 more
+ *
+ * It prints how often it called aten::other. With `threads`, another thread makes 2 calls of aten::worker in each
+ * step. With `fork`, a child that is forked in the middle of each hundredth step makes 7 calls of aten::child.
+ * With `kill`, it kills itself after the last step. With `none` and the others, aten::first is called 4 times before
+ * the first step.
+ */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "../../include/counterpoint/torch_ops.h"
+
+static const counterpoint_torch_ops_t* table;
+static int by_steps;
+static volatile int wanted = 1;
+/* What PyTorch's sampling does. */
+static unsigned canary;
+
+static void op(const char* name) {
+  counterpoint_torch_call_t what = {0};
+  what.size = sizeof(what);
+  what.name = name;
+  what.sequence = -1;
+  what.thread = 1;
+  if (table && !wanted && ++canary % 256 == 0 && table->is_overdue()) wanted = 1;
+  if (!table || !wanted) return;
+  if (!table->begin_known(&what, &what)) table->begin(&what, &what);
+  table->end(&what, NULL);
+}
+
+static void step(void) {
+  static char memory[4096] __attribute__((aligned(16)));
+  if (!table) return;
+  if (by_steps) {
+    const int32_t now = table->range_begins("a step", 0, 0);
+    if (now >= 0) wanted = now;
+  }
+  counterpoint_torch_call_t what = {0};
+  what.size = sizeof(what);
+  what.kind = COUNTERPOINT_TORCH_RANGE;
+  what.name = "a step";
+  what.sequence = -1;
+  if (table->begin_apart(memory, &what)) table->end_apart(memory, NULL);
+}
+
+/* The worker makes its calls while the other thread waits, as with OpenMP. */
+static pthread_barrier_t barrier;
+static int over;
+
+static void* work(void* unused) {
+  for (;;) {
+    pthread_barrier_wait(&barrier);
+    if (over) return unused;
+    for (int i = 0; i < 2; ++i) op("aten::worker");
+    pthread_barrier_wait(&barrier);
+  }
+}
+
+static void child(void) {
+  if (table && by_steps) {
+    wanted = 1;
+    by_steps = table->steps(1);
+  }
+  for (int i = 0; i < 7; ++i) op("aten::child");
+  exit(0);
+}
+
+int main(int argc, char** argv) {
+  if (argc < 3) return 2;
+  const char* mode = argv[1];
+  const int steps = atoi(argv[2]), is_none = !strcmp(mode, "none"), forks = !strcmp(mode, "fork");
+  const int varies = !strcmp(mode, "varying"), threads = !strcmp(mode, "threads");
+  table = dlsym(RTLD_DEFAULT, "counterpoint_torch_ops");
+  if (table) {
+    if (table->apart_bytes > 4096) return 2;
+    table->ready();
+    by_steps = table->steps(0);
+  }
+  pthread_t worker;
+  if (threads) {
+    pthread_barrier_init(&barrier, NULL, 2);
+    pthread_create(&worker, NULL, work, NULL);
+  }
+  for (int i = 0; i < 4; ++i) op("aten::first");
+  long others = 0;
+  uint64_t random = 88172645463325252u;
+  for (int i = 0; i < steps; ++i) {
+    if (!is_none) step();
+    for (int j = 0; j < 5; ++j) op("aten::same");
+    random ^= random << 13;
+    random ^= random >> 7;
+    random ^= random << 17;
+    const int count = varies ? 1 + (int)(random % 9) : 3;
+    for (int j = 0; j < count; ++j) op("aten::other");
+    others += count;
+    if (threads) {
+      pthread_barrier_wait(&barrier);
+      pthread_barrier_wait(&barrier);
+    }
+    if (forks && i % 100 == 99) {
+      const pid_t pid = fork();
+      if (pid == 0) child();
+      waitpid(pid, NULL, 0);
+    }
+  }
+  if (!strcmp(mode, "tail")) {
+    const struct timespec pause = {0, 1000000};
+    for (int i = 0; i < 10000 && !wanted; ++i) {
+      for (int j = 0; j < 1000; ++j) op("aten::tail");
+      nanosleep(&pause, NULL);
+    }
+    for (int j = 0; j < 50000; ++j) op("aten::tail");
+  }
+  if (threads) {
+    over = 1;
+    pthread_barrier_wait(&barrier);
+    pthread_join(worker, NULL);
+  }
+  printf("%ld\n", others);
+  fflush(stdout);
+  if (!strcmp(mode, "kill")) kill(getpid(), SIGKILL);
+  return 0;
+}

@@ -1,0 +1,62 @@
+"""Ops of PyTorch that are announced in some steps of the program only (`run --budget`), against torch.profiler."""
+
+import csv
+import io
+import subprocess
+from collections import Counter
+
+import places
+import pytest
+
+PROGRAM = str(places.DIST / "bin/counterpoint")
+STEPS = 400
+OPS = ["aten::linear", "aten::addmm", "aten::t", "aten::mm"]
+
+
+def recorded(torch, tmp_path, mode, *options, steps=STEPS):
+    """Records the script, and returns the calls of each op: all, and those that were counted; and the report."""
+    profile = tmp_path / "p.cpt"
+    words = [PROGRAM, "run", "-e", "none", "-o", profile, *options, "--", torch.python]
+    script = places.ROOT / "tests/python/torch/scripts/steps.py"
+    environment = torch.environment(OMP_NUM_THREADS="1")
+    done = subprocess.run([*words, script, mode, str(steps)], env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    export = [PROGRAM, "export", "--what", "counts", "--format", "csv", profile]
+    text = subprocess.run(export, capture_output=True, text=True, check=True).stdout
+    calls, seen = Counter(), Counter()
+    for row in csv.DictReader(io.StringIO(text)):
+        calls[row["op"]] += int(row["calls"])
+        seen[row["op"]] += int(row["seen_calls"])
+    report = [PROGRAM, "report", "--width", "200", profile]
+    return calls, seen, subprocess.run(report, capture_output=True, text=True, check=True).stdout
+
+
+@pytest.fixture(scope="module")
+def truth(torch):
+    """What torch.profiler counts in as many steps."""
+    return torch.run("steps.py", "count", STEPS).found
+
+
+def test_estimates_are_what_pytorch_counts(any_torch, truth, tmp_path):
+    calls, seen, report = recorded(any_torch, tmp_path, "plain", "--budget=1%")
+    assert {name: calls[name] for name in OPS} == {name: truth[name] for name in OPS}
+    assert all(seen[name] < calls[name] / 2 for name in OPS), seen
+    assert f"of {STEPS - 1} steps" in report
+    assert f"~{calls['aten::linear']:,}" in report
+
+
+def test_exact_counts_cost_more(torch, truth, tmp_path):
+    calls, seen, report = recorded(torch, tmp_path, "plain", "--budget=1%", "--exact-counts")
+    assert calls == seen
+    assert {name: calls[name] for name in OPS} == {name: truth[name] for name in OPS}
+    assert "~" not in report
+    assert "all ops were announced" in report and "the budget is 1" in report
+
+
+def test_inference_without_ranges_is_seen_whole(torch, tmp_path):
+    # So many that announcing them is more than a hundredth of what importing PyTorch takes.
+    steps = 25 * STEPS
+    calls, seen, report = recorded(torch, tmp_path, "inference", "--budget=1%", steps=steps)
+    assert calls == seen
+    assert calls["aten::linear"] == 20 * steps
+    assert "record_function" in report
