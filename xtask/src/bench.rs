@@ -144,13 +144,14 @@ fn run(layout: &Layout, benchmark: &Benchmark, args: &Args) -> Result<Vec<Outcom
     let plan = (benchmark.prepare)(layout).with_context(|| benchmark.name.to_owned())?;
     let count = args.rounds.unwrap_or(plan.rounds);
     // A dry run may only be meant to show that everything still starts.
+    let fewest = FEWEST_ROUNDS.min(plan.rounds);
     ensure!(
-        count >= FEWEST_ROUNDS || (args.dry_run && count > 0),
-        "--rounds {count}: at least {FEWEST_ROUNDS} are needed, or one with --dry-run"
+        count >= fewest || (args.dry_run && count > 0),
+        "--rounds {count}: at least {fewest} are needed, or one with --dry-run"
     );
     say(format_args!("{}: {count} rounds of {} commands …", benchmark.name, plan.cases.len()));
     let terminal = std::io::IsTerminal::is_terminal(&std::io::stderr());
-    let before = machine::load();
+    let (before, begun) = (machine::load(), std::time::Instant::now());
     let mut rounds = Vec::with_capacity(count);
     for number in 0..count {
         let mut round = Round::default();
@@ -183,6 +184,11 @@ fn run(layout: &Layout, benchmark: &Benchmark, args: &Args) -> Result<Vec<Outcom
         load_before: before,
     };
     print!("{}", report.text());
+    say(format_args!(
+        "{}: took {:.1} minutes",
+        benchmark.name,
+        begun.elapsed().as_secs_f64() / 60.0
+    ));
     if !args.dry_run {
         let path = report.save(layout)?;
         say(format_args!("kept {}", layout.show(&path)));
