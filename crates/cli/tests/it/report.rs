@@ -86,7 +86,10 @@ fn the_table_for_people() {
     let (golden, dir) = (golden(&scratch), dir.to_str().unwrap());
     golden.check("op", 0, &["report", dir]);
     golden.check("top", 0, &["report", dir, "--top", "1"]);
-    golden.check("verbose", 0, &["report", dir, "--verbose"]);
+    let verbose = golden.check_stdout("verbose", 0, &["report", dir, "--verbose"]);
+    // How long each step took.
+    let (step, took) = verbose.stderr.trim_end().rsplit_once(": ").unwrap();
+    assert!(step.starts_with("counterpoint: reading ") && took.ends_with('s'), "{step}: {took}");
     golden.check("narrow", 0, &["report", dir, "--width", "60"]);
     golden.check("wide", 0, &["report", dir, "--width", "250"]);
     golden.check("thread", 0, &["report", dir, "--by", "thread", "--width", "200"]);
