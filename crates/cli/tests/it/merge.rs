@@ -155,7 +155,7 @@ fn ranks_are_rows_with_the_sums_of_their_own_profiles() {
     assert_eq!(cells("thread_name"), ["worker"; 5]);
 
     let dir = made.path("all.cpt");
-    made.golden.check("report", 0, &["report", &dir, "--by", "rank", "--verbose"]);
+    made.golden.check_stdout("report", 0, &["report", &dir, "--by", "rank", "--verbose"]);
 }
 
 #[test]
