@@ -63,6 +63,7 @@ pub fn record_with(
         filters: Vec::new(),
         bookkeeping: false,
         budget,
+        exact_counts: true,
         loops,
         plugins: None,
         snapshots: vec![Snapshot::take(clock)],
