@@ -14,7 +14,7 @@
 //!
 //! Pages are gathered in any order. Each flat page, and each cluster of nested pages, adds its inner gaps at
 //! once and remembers its edges; the gaps between these are added when all pages were read. Memory: some
-//! 100 bytes for each pair of ops that follow one another on a thread (at most [`MOST_PAIRS`] for each
+//! 100 bytes for each pair of ops that follow one another on a thread (at most `MOST_PAIRS` for each
 //! worker), and 64 bytes for each page.
 
 use std::collections::{BTreeMap, HashMap};

@@ -89,7 +89,7 @@ const AROUND: u16 = 24;
 /// How often bins of two values came together.
 ///
 /// There is one count for each counter of each call, and the cells of an op are near each other. So most of them
-/// are in a rectangle of counts, which grows up to [`CELLS`]. A map has the others, and counts that are too
+/// are in a rectangle of counts, which grows up to `CELLS`. A map has the others, and counts that are too
 /// large. With the map alone, it took a seventh of the time of a page.
 #[derive(Clone, Debug, Default)]
 pub struct Joint {

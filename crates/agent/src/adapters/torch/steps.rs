@@ -86,12 +86,17 @@ fn now() -> [u64; 2] {
     [record::clock::monotonic_ns(), record::clock::thread_cpu_ns()]
 }
 
+/// Sorts by insertion: there are at most 32 values, and the methods of slices call themselves, on the stack of
+/// the program.
 fn median(values: &mut [u64]) -> u64 {
-    let middle = values.len() / 2;
-    match values.len() {
-        0 => 0,
-        _ => *values.select_nth_unstable(middle).1,
+    for end in 1..values.len() {
+        let mut at = end;
+        while at > 0 && values[at - 1] > values[at] {
+            values.swap(at - 1, at);
+            at -= 1;
+        }
     }
+    values.get(values.len() / 2).copied().unwrap_or(0)
 }
 
 /// A range that may be the begin of a step.
