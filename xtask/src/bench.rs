@@ -144,10 +144,9 @@ fn run(layout: &Layout, benchmark: &Benchmark, args: &Args) -> Result<Vec<Outcom
     let plan = (benchmark.prepare)(layout).with_context(|| benchmark.name.to_owned())?;
     let count = args.rounds.unwrap_or(plan.rounds);
     // A dry run may only be meant to show that everything still starts.
-    let fewest = FEWEST_ROUNDS.min(plan.rounds);
     ensure!(
-        count >= fewest || (args.dry_run && count > 0),
-        "--rounds {count}: at least {fewest} are needed, or one with --dry-run"
+        count >= FEWEST_ROUNDS || (args.dry_run && count > 0),
+        "--rounds {count}: at least {FEWEST_ROUNDS} are needed, or one with --dry-run"
     );
     say(format_args!("{}: {count} rounds of {} commands …", benchmark.name, plan.cases.len()));
     let terminal = std::io::IsTerminal::is_terminal(&std::io::stderr());

@@ -54,8 +54,6 @@ const TRAINING: [Mode; 4] = [
     ("budget-2-exact", "-e none --budget 2% --exact-counts", None),
     ("one", "-e page-faults", Some(1.06)),
 ];
-/// All of it takes twelve minutes.
-const TRAINING_ROUNDS: usize = 5;
 /// The stated cost may be a fifth less than the true one. (It may also be a fifth more; that the
 /// interval is above 0.83 is for the reader to see, because a target is only an upper bound.)
 const AT_MOST: f64 = 1.25;
@@ -149,8 +147,7 @@ pub fn prepare(layout: &Layout) -> Result<Plan> {
 
 /// `price-torch`.
 pub fn prepare_torch(layout: &Layout) -> Result<Plan> {
-    let plan = compare(layout, &dist::given(layout)?.program(), training(layout)?, &TRAINING);
-    Ok(Plan { rounds: TRAINING_ROUNDS, ..plan })
+    Ok(compare(layout, &dist::given(layout)?.program(), training(layout)?, &TRAINING))
 }
 
 fn compare(layout: &Layout, program: &Path, workloads: Vec<Workload>, modes: &[Mode]) -> Plan {
