@@ -68,14 +68,67 @@ pub struct Gaps {
     pub recorder_ns: f64,
     /// From the first call of each thread to its last known moment, in ns.
     pub wall_ns: f64,
+    /// What a tick of the rows is, in ns.
+    ns_per_tick: f64,
 }
 
 impl Gaps {
-    /// A row's part of all time between calls.
-    pub fn share(&self, row: &Gap, ns_per_tick: f64) -> Option<f64> {
-        let part = row.total as f64 * ns_per_tick / self.between_ns;
-        (self.between_ns > 0.0).then(|| part.clamp(0.0, 1.0))
+    /// The sum of a row's gaps, in ns.
+    pub fn total_ns(&self, row: &Gap) -> f64 {
+        row.total as f64 * self.ns_per_tick
     }
+
+    /// The mean of a row's gaps, in ns.
+    pub fn mean_ns(&self, row: &Gap) -> f64 {
+        self.total_ns(row) / row.times as f64
+    }
+
+    /// The longest of a row's gaps, in ns.
+    pub fn max_ns(&self, row: &Gap) -> f64 {
+        row.longest as f64 * self.ns_per_tick
+    }
+
+    /// A row's part of all time between calls.
+    pub fn share(&self, row: &Gap) -> Option<f64> {
+        self.part(self.total_ns(row))
+    }
+
+    /// The recorder's part of all time between calls.
+    pub fn recorder_share(&self) -> Option<f64> {
+        self.part(self.recorder_ns)
+    }
+
+    /// The part of the threads' time that is between calls; 0 without any time.
+    pub fn part_of_wall(&self) -> f64 {
+        if self.wall_ns > 0.0 { self.between_ns / self.wall_ns } else { 0.0 }
+    }
+
+    /// The gaps of each thread, those with the longest sums first.
+    pub fn of_threads(&self) -> Vec<OfThread<'_>> {
+        let mut threads: HashMap<(usize, usize), (u64, &Gap)> = HashMap::new();
+        for row in &self.rows {
+            // The first row of a thread has its longest sum.
+            let (sum, _) = threads.entry(row.thread).or_insert((0, row));
+            *sum = sum.saturating_add(row.total);
+        }
+        let mut threads: Vec<_> = threads.into_values().collect();
+        threads.sort_by_key(|(sum, most)| (std::cmp::Reverse(*sum), most.thread));
+        let of = |(sum, most): (u64, _)| OfThread { total_ns: sum as f64 * self.ns_per_tick, most };
+        threads.into_iter().map(of).collect()
+    }
+
+    fn part(&self, ns: f64) -> Option<f64> {
+        (self.between_ns > 0.0).then(|| (ns / self.between_ns).clamp(0.0, 1.0))
+    }
+}
+
+/// The gaps of one thread.
+#[derive(Clone, Copy, Debug)]
+pub struct OfThread<'a> {
+    /// Their sum, in ns.
+    pub total_ns: f64,
+    /// Those after and before the same ops that have the longest sum.
+    pub most: &'a Gap,
 }
 
 /// A call's op before names are looked up: process index and export.
@@ -232,7 +285,7 @@ impl Gathered {
                 put(Gap { thread: pair.thread, after, before, times, total, longest, longest_at });
             }
         }
-        let mut found = Gaps::default();
+        let mut found = Gaps { ns_per_tick, ..Gaps::default() };
         for time in threads.iter().filter(|time| is_thread(time.process)) {
             found.between_ns += time.no_dispatch_ns();
             found.wall_ns += time.wall_ns;
@@ -248,7 +301,7 @@ impl Gathered {
         }
         found.rows = rows.into_values().collect();
         found.rows.sort_by_key(|row| std::cmp::Reverse(row.total));
-        let sum: f64 = found.rows.iter().map(|row| row.total as f64 * ns_per_tick).sum();
+        let sum: f64 = found.rows.iter().map(|row| found.total_ns(row)).sum();
         found.recorder_ns = (found.between_ns - sum).max(0.0);
         found
     }

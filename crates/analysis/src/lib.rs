@@ -97,7 +97,7 @@ pub use durations::Durations;
 pub use empty::{Bracket, EmptyCall};
 pub use estimate::Estimate;
 pub use explain::{Explained, explain};
-pub use gaps::{Gap, Gaps, Side};
+pub use gaps::{Gap, Gaps, OfThread, Side};
 pub use loops::{LoopData, LoopTable, loops};
 pub use metrics::{Hidden, MOSTLY_EMPTY, MetricValue, MetricValues, PartOfTime};
 pub use ops::{OpFilter, OpTable, OpTrees};

@@ -49,7 +49,7 @@ fn gaps_and_what_the_recorder_took_are_all_that_is_between() {
     let expected = [row(op(0), op(1), 2_000, 3_000), row(op(1), Side::End, 6_000, 500)];
     assert_eq!(found.rows, expected);
     assert_eq!((found.wall_ns, found.between_ns, found.recorder_ns), (5_500.0, 3_520.0, 20.0));
-    assert_eq!(found.share(&found.rows[0], 1.0), Some(3_000.0 / 3_520.0));
+    assert_eq!(found.share(&found.rows[0]), Some(3_000.0 / 3_520.0));
 }
 
 #[test]

@@ -125,7 +125,6 @@ pub fn main(args: &Args, profile: &Profile) -> Result<ExitCode, Failure> {
 }
 
 fn out_of(profile: &Profile, gaps: &Gaps, row: &Gap, sides: &Sides) -> GapOut {
-    let ns_per_tick = profile.timeline.ns_per_tick();
     let (process, thread) = row.thread;
     let of = &profile.processes[process];
     GapOut {
@@ -135,10 +134,10 @@ fn out_of(profile: &Profile, gaps: &Gaps, row: &Gap, sides: &Sides) -> GapOut {
         pid: of.id.pid,
         tid: of.threads[thread].tid,
         gaps: row.times,
-        total_ns: row.total as f64 * ns_per_tick,
-        share: gaps.share(row, ns_per_tick),
-        mean_ns: row.total as f64 * ns_per_tick / row.times as f64,
-        max_ns: row.longest as f64 * ns_per_tick,
+        total_ns: gaps.total_ns(row),
+        share: gaps.share(row),
+        mean_ns: gaps.mean_ns(row),
+        max_ns: gaps.max_ns(row),
         max_at_unix_ns: profile.timeline.realtime_ns(row.longest_at),
     }
 }
@@ -150,8 +149,7 @@ fn columns(
     sides: &Sides,
     longest: Option<usize>,
 ) -> Table {
-    let ns_per_tick = profile.timeline.ns_per_tick();
-    let ns = |ticks: f64| Some(Value::Ns(ticks * ns_per_tick));
+    let ns = |ns: f64| Some(Value::Ns(ns));
     let side = |side: Side| Some(Value::Text(sides.label(side).to_owned()));
     let column = |rank, name: &str, title: &str, cell: &dyn Fn(&Gap) -> Option<Value>| {
         Column::new(rank, name, title, rows.iter().map(|row| cell(row)).collect())
@@ -166,10 +164,10 @@ fn columns(
             Some(Value::Text(thread_label(profile, row.thread.0, row.thread.1)))
         }),
         column(4, "gaps", "gaps", &|row| Some(Value::Count(row.times.into()))),
-        column(1, "total_ns", "total", &|row| ns(row.total as f64)),
-        column(2, "share", "share", &|row| gaps.share(row, ns_per_tick).map(Value::Part)),
-        column(3, "mean_ns", "mean", &|row| ns(row.total as f64 / row.times as f64)),
-        column(5, "max_ns", "max", &|row| ns(row.longest as f64)),
+        column(1, "total_ns", "total", &|row| ns(gaps.total_ns(row))),
+        column(2, "share", "share", &|row| gaps.share(row).map(Value::Part)),
+        column(3, "mean_ns", "mean", &|row| ns(gaps.mean_ns(row))),
+        column(5, "max_ns", "max", &|row| ns(gaps.max_ns(row))),
     ];
     Table::new(columns, (0..rows.len()).collect())
 }
@@ -180,7 +178,7 @@ fn add_recorder(table: &mut Table, gaps: &Gaps) {
         table.add_rest(|column| match column {
             "after" => Some(Value::Text("(recorder)".to_owned())),
             "total_ns" => Some(Value::Ns(gaps.recorder_ns)),
-            "share" => Some(Value::Part((gaps.recorder_ns / gaps.between_ns).clamp(0.0, 1.0))),
+            "share" => gaps.recorder_share().map(Value::Part),
             _ => None,
         });
     }

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use analysis::{Gap, Gaps, Key, Side};
+use analysis::{Gap, Gaps, Key, OfThread, Side};
 use profile::Profile;
 
 use crate::view::labels::{labels, thread_label};
@@ -52,17 +52,13 @@ fn place(sides: &Sides, gap: &Gap, longest: usize) -> String {
     }
 }
 
-fn ns(profile: &Profile, ticks: u64) -> f64 {
-    ticks as f64 * profile.timeline.ns_per_tick()
-}
-
 /// The gaps with the longest sum, for a line of a report. `None` if the threads were in calls for nearly all
 /// of their time.
 pub fn most(profile: &Profile, gaps: &Gaps) -> Option<String> {
     let first = gaps.rows.first().filter(|_| gaps.between_ns >= WORTH * gaps.wall_ns)?;
     Some(format!(
         "{} of {} on {} in {} {}; all: report --by between",
-        time(ns(profile, first.total)),
+        time(gaps.total_ns(first)),
         time(gaps.between_ns),
         thread_label(profile, first.thread.0, first.thread.1),
         plural(first.times.into(), "gap"),
@@ -72,34 +68,24 @@ pub fn most(profile: &Profile, gaps: &Gaps) -> Option<String> {
 
 /// The whole, and where most of it is on each of the threads with the longest gaps.
 pub fn sentences(profile: &Profile, gaps: &Gaps) -> Vec<String> {
-    let part = if gaps.wall_ns > 0.0 { gaps.between_ns / gaps.wall_ns } else { 0.0 };
-    let mut threads: Vec<((usize, usize), u64, &Gap)> = Vec::new();
-    for row in &gaps.rows {
-        match threads.iter_mut().find(|(thread, ..)| *thread == row.thread) {
-            Some((_, sum, _)) => *sum += row.total,
-            // The first row of a thread is its longest one.
-            None => threads.push((row.thread, row.total, row)),
-        }
-    }
     let sides = Sides::new(profile, gaps);
-    threads.sort_by_key(|(_, sum, _)| std::cmp::Reverse(*sum));
     let mut lines = vec![format!(
         "{} of the threads' {} ({}) are in no recorded call",
         time(gaps.between_ns),
         time(gaps.wall_ns),
-        percent(part)
+        percent(gaps.part_of_wall())
     )];
-    for (thread, sum, most) in threads.iter().take(THREADS) {
+    for OfThread { total_ns, most } in gaps.of_threads().into_iter().take(THREADS) {
         let are = match most.times {
             1 => "is one gap".to_owned(),
             n => format!("are {}", plural(n.into(), "gap")),
         };
         lines.push(format!(
             "{}: gaps of {} together; {} of that ({}) {are} {}",
-            thread_label(profile, thread.0, thread.1),
-            time(ns(profile, *sum)),
-            time(ns(profile, most.total)),
-            percent(most.total as f64 / (*sum).max(1) as f64),
+            thread_label(profile, most.thread.0, most.thread.1),
+            time(total_ns),
+            time(gaps.total_ns(most)),
+            percent(gaps.total_ns(most) / total_ns),
             place(&sides, most, IN_SENTENCE),
         ));
     }
