@@ -15,9 +15,14 @@ const STEPS: u64 = 2_000;
 /// Runs the host with a budget that announcing its ops exceeds by far, and returns the recording and how often
 /// it called `aten::other`. `None` if there is no program.
 fn run(mode: &str, options: &[&str]) -> Option<(Recorded, u64)> {
+    run_steps(STEPS, mode, options)
+}
+
+/// The same with so many steps.
+fn run_steps(steps: u64, mode: &str, options: &[&str]) -> Option<(Recorded, u64)> {
     let program = counterpoint("steps of torch")?;
     let mut host = Command::new(Programs::get().other("torch_steps_host"));
-    host.args([mode, &STEPS.to_string()]);
+    host.args([mode, &steps.to_string()]);
     let options = [&["--budget=1%"], options].concat();
     let recorded = Recorded::run_with(&program, "none", &options, &mut host);
     let others =
@@ -94,6 +99,27 @@ fn estimates_of_equal_steps_are_the_truth_and_are_marked() {
     assert!(text.contains("~10,000") && text.contains("~6,000"), "{text}");
     assert!(text.contains(&format!("of {} steps", "1,999")), "{text}");
     assert_eq!(row(&recorded, "aten::first")["sampled"].get("estimated_calls"), None);
+}
+
+/// One step in 16 is seen, so the last step is seen in one of 16 runs.
+#[test]
+fn the_last_step_counts_like_the_others() {
+    const FEW: u64 = 150;
+    let (mut seen_last, mut away_last) = (false, false);
+    for _ in 0..200 {
+        let Some((recorded, _)) = run_steps(FEW, "same", &[]) else { return };
+        let profile = recorded.profile();
+        assert_eq!(sum(&profile, "aten::same"), 5 * FEW);
+        let steps = profile.processes.iter().find_map(|process| process.steps).expect("steps");
+        match steps.is_away {
+            0 => seen_last = true,
+            _ => away_last = true,
+        }
+        if seen_last && away_last {
+            return;
+        }
+    }
+    panic!("of 200 runs, some end in a step that is seen: {seen_last}, away: {away_last}");
 }
 
 #[test]

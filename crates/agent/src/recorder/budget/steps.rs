@@ -118,11 +118,19 @@ impl Draws {
         let ended = self.steps.weight;
         self.steps.number = NUMBER.load(Ordering::Acquire);
         self.steps.weight = WEIGHT.load(Ordering::Relaxed);
-        let [sampled, weight, squared_weight] = self.totals();
+        let totals = self.totals();
+        // How many calls of a step that is cut are not counted is known when it has ended.
+        self.settle_step(ended, totals, u64::from(self.steps.weight == OF_CUT));
+    }
+
+    /// Settles the calls of a step that had this weight. In the steps of the sample until then there are `totals`.
+    /// The last `unsettled` steps that were away are left for later.
+    fn settle_step(&mut self, ended: u32, totals: [u64; 3], unsettled: u64) {
+        let [sampled, weight, squared_weight] = totals;
         let away = AWAY.load(Ordering::Relaxed);
         let mut missed = 0;
         self.table.change_steps(|steps| {
-            missed = away.wrapping_sub(steps.away_before);
+            missed = away.wrapping_sub(steps.away_before).saturating_sub(unsettled);
             (steps.sampled, steps.weight, steps.squared_weight) = (sampled, weight, squared_weight);
             steps.away = away;
         });
@@ -149,7 +157,16 @@ impl Draws {
     /// Called when the thread ends.
     pub(super) fn end_steps(&mut self) {
         if NUMBER.load(Ordering::Relaxed) != 0 {
-            self.change_step();
+            self.look_at_step();
+            // For this thread, the step in progress ends here, and is one of the sample if it was drawn.
+            let weight = self.steps.weight;
+            let mut totals = self.totals();
+            if weight != 0 && weight != OF_CUT {
+                let weight = u64::from(weight);
+                let last = [1, weight, weight * weight];
+                totals.iter_mut().zip(last).for_each(|(total, of_last)| *total += of_last);
+            }
+            self.settle_step(weight, totals, 0);
             let state = if is_away() { Steps::ENDED_AWAY } else { Steps::ENDED };
             self.table.change_steps(|steps| steps.has_ended = state);
         }
