@@ -1,7 +1,7 @@
 /* Plays PyTorch and the shim: makes the calls of counterpoint/torch_ops.h that PyTorch's ops would
  * cause. Without Counterpoint, it does the same work and prints the same.
  *
- *     torch_ops_host LIBTORCH_CPU [TIMES | fork | stacks | removed]
+ *     torch_ops_host LIBTORCH_CPU [TIMES | fork | positions | stacks | removed]
  *
  * It does everything twice, or TIMES times. Pages written to each time, by op:
  *
@@ -17,9 +17,11 @@
  *
  * With `removed`, ops are removed, and others get their identities (`removed`).
  *
- * With `stacks`, it does ops on small stacks (small_stacks.h). With `fork`, it calls ops around forks instead (`forks`), and prints its process ids.
+ * With `stacks`, it does ops on small stacks (small_stacks.h). With `fork`, it calls ops around forks instead
+ * (`forks`), and prints its process ids. With `positions`, it calls an op after each of many forks (`positions`).
  */
 #define _GNU_SOURCE
+#include <alloca.h>
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -214,6 +216,21 @@ static int forks(void) {
   return failed != 0;
 }
 
+/* Calls aten::here, which writes to 5 pages, right after a fork, each time 16 bytes further down on the stack. The
+ * fork shares the pages of the stack, too. */
+static void positions(void) {
+  op(COUNTERPOINT_TORCH_OP, "aten::here", -1, 5);
+  for (size_t at = 0; at < 4096; at += 16) {
+    volatile char* further = alloca(16);
+    *further = 0;
+    const pid_t child = fork();
+    if (child == 0) _exit(0);
+    waitpid(child, NULL, 0);
+    op(COUNTERPOINT_TORCH_OP, "aten::here", -1, 5);
+  }
+  puts("done");
+}
+
 /* Calls an op five times, removes it, and does the same for the next one, which has the same identity. Then a
  * thousand ops with an identity each, one of which is removed, are called twice. */
 static void removed(void) {
@@ -268,6 +285,7 @@ int main(int count, char** arguments) {
   op(COUNTERPOINT_TORCH_OP, "aten::warmup", -1, 1);
 
   if (count == 3 && strcmp(arguments[2], "fork") == 0) return forks();
+  if (count == 3 && strcmp(arguments[2], "positions") == 0) return positions(), 0;
   if (count == 3 && strcmp(arguments[2], "removed") == 0) return removed(), 0;
   if (count == 3 && strcmp(arguments[2], "stacks") == 0) return on_small_stacks(on_a_stack), 0;
 

@@ -7,6 +7,7 @@
 //! | [`exit_key`] | calls a function when a thread exits |
 //! | [`hidden_child`] | runs a program without the host being able to notice |
 //! | [`kept`] | keeps memory until the process ends, where LeakSanitizer finds it |
+//! | [`own_image`] | keeps this library's code and data in memory |
 //! | [`own_stack`] | runs work on a stack of our own, because the program's may be small |
 //! | [`scratch`] | pages for what is too large for the program's stack |
 //! | `inject` | panics or raises signals at named points, in a library built for tests |
@@ -17,6 +18,7 @@ pub mod hidden_child;
 #[cfg(feature = "inject-panics")]
 pub mod inject;
 pub mod kept;
+pub mod own_image;
 pub mod own_stack;
 pub mod scratch;
 pub mod sys;

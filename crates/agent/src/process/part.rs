@@ -16,6 +16,7 @@ use record::meta::{
 use record::pool::Row;
 
 use crate::os::kept::keep;
+use crate::os::own_image;
 use crate::os::sys::{self, AppendError};
 use crate::process::hosts::Described;
 use crate::process::lock::Lock;
@@ -61,6 +62,7 @@ impl Process {
             return;
         }
         point!(ProcessStart);
+        own_image::make_present();
         descriptors::close_inherited();
         let (pid, start_time) = (sys::process_id(), sys::start_time());
         state.pid.store(pid, Ordering::Relaxed);

@@ -2,7 +2,6 @@
 //! when the process ends, or when the session ends.
 
 use std::ffi::c_void;
-use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicU32, Ordering, compiler_fence, fence};
 
 use counters::{Readings, ThreadCounters};
@@ -11,6 +10,7 @@ use record::meta::Frame;
 use record::page::{PageStart, PageWriter};
 
 use crate::os::exit_key::ExitKey;
+use crate::os::own_image;
 use crate::os::sys::{self, ErrnoGuard};
 use crate::process::guard::{guarded, guarded_apart};
 use crate::process::part::Process;
@@ -101,25 +101,17 @@ pub fn attach(adapter: &Adapter) -> *mut Thread {
         if !thread.is_null() || old.is_null() || !(*old).is_reusable() {
             (*local).thread = thread;
         }
-        touch_stack();
+        // So that the thread's first call does not count the page faults of the recorder's own frames.
+        own_image::touch_stack::<TOUCHED>();
         compiler_fence(Ordering::SeqCst);
         (*local).attaching = 0;
         thread
     }
 }
 
-/// Writes to the part of the stack that the recorder uses around a call, so that the thread's first
-/// call does not count the page faults of the recorder's own frames.
-#[inline(never)]
-fn touch_stack() {
-    let mut frames = MaybeUninit::<[u8; TOUCHED]>::uninit();
-    // SAFETY: the first byte of the array, which is the lowest.
-    unsafe { frames.as_mut_ptr().cast::<u8>().write_volatile(0) };
-}
-
 /// Bytes of the stack below [`attach`] that are touched. With the frames of `attach` and of its callers,
 /// this is what `tidy` allows.
-const TOUCHED: usize = 640;
+const TOUCHED: usize = 512;
 
 /// Number of threads that are in [`attach`].
 static ATTACHING: AtomicU32 = AtomicU32::new(0);

@@ -24,10 +24,10 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 use model::MAX_COUNTERS;
 use record::pool::MOST_PAGES;
 
-use crate::os::own_stack;
 use crate::os::sys::{self, ErrnoGuard};
+use crate::os::{own_image, own_stack};
 use crate::recorder::thread::{self, Thread};
-use crate::state::run::Run;
+use crate::state::run::{self, Run};
 
 /// A thread's state while the thread forks.
 #[repr(C)]
@@ -84,10 +84,13 @@ extern "C" fn before() {
 }
 
 extern "C" fn in_parent() {
+    let _errno = ErrnoGuard::new();
     let saved = thread::take_saved();
     if !saved.is_null() {
-        let _errno = ErrnoGuard::new();
         sys::unmap(saved.cast(), SAVED_BYTES);
+    }
+    if run::current().is_some_and(|run| run.counter_mask != 0) {
+        own_image::make_own();
     }
 }
 

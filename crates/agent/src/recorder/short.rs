@@ -15,6 +15,7 @@
 use counters::ReadStatus;
 use record::{Call, ClockKind};
 
+use crate::os::own_image;
 use crate::recorder::bracket::stack_address;
 use crate::recorder::busy::while_busy;
 use crate::recorder::thread::{DEEPEST, OpenCall, Slot, State, Thread};
@@ -126,6 +127,8 @@ impl Thread {
             unsafe { self.writer.set_open(at as u32 + 1, export) };
             if self.counting {
                 // A failed read leaves its mark in the readings, which the end checks.
+                // See `Thread::read_before`.
+                own_image::touch_stack::<704>();
                 let _ = self.counters.read(&mut self.before[at]);
             }
         });

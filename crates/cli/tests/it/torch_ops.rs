@@ -233,6 +233,21 @@ fn a_filter_that_no_op_matches_is_not_explained_with_tvm() {
     }
 }
 
+/// The page faults of the recorder's own code, data and stack are no op's, wherever on a page the stack is.
+#[test]
+fn ops_after_forks_count_their_own_page_faults_only() {
+    let Some(program) = counterpoint("ops of torch after forks") else { return };
+    let Some(mut host) = host("ops of torch after forks") else { return };
+    let recorded = Recorded::run(&program, FAULTS, host.arg("positions"));
+    assert_eq!(recorded.stdout(), "done\n", "{}", recorded.stderr());
+    let document = ops(&recorded);
+    let all = document["ops"].as_array().unwrap().iter();
+    let all: Vec<&Value> = all.filter(|op| op["name"] == "aten::here").collect();
+    assert_eq!(all.len(), 257);
+    let faults = all[1..].iter().map(|op| op["counters"][FAULTS].as_u64().unwrap());
+    assert_eq!(faults.filter(|faults| *faults != 5).collect::<Vec<_>>(), [0; 0]);
+}
+
 #[test]
 fn forks_between_ops_and_inside_of_them() {
     let Some(program) = counterpoint("forks around ops of torch") else { return };
