@@ -4,6 +4,7 @@ The tests may run in any Python. They start the one of COUNTERPOINT_VENV_TORCH, 
 that has what `pip install` would put there.
 """
 
+import compileall
 import json
 import os
 import shutil
@@ -100,7 +101,8 @@ def site(tmp_path_factory):
     made = tmp_path_factory.mktemp("site")
     with zipfile.ZipFile(next(folder.glob("*.whl"))) as wheel:
         wheel.extractall(made)
-    # As pip does; zipfile does not restore the rights of files.
+    # As pip does: bytecode, and the rights of files, which zipfile does not restore.
+    compileall.compile_dir(made, quiet=1)
     for program in ("bin", "libexec"):
         (made / f"counterpoint/_dist/{program}/counterpoint").chmod(0o755)
     return made
@@ -148,7 +150,8 @@ def torch(site, cache, compiler):
 
 @pytest.fixture(scope="session", params=["COUNTERPOINT_VENV_TORCH", "COUNTERPOINT_VENV_TORCH_212"])
 def any_torch(request, site, cache, compiler):
-    """Each supported PyTorch."""
+    """Each supported PyTorch. pytest runs all tests with one of them, of all modules, before those with the next. What
+    a fixture with the scope of a module has made would end in between, and be made once more."""
     venv = os.environ.get(request.param)
     if not venv:
         pytest.skip(f"{request.param} is not set")

@@ -15,7 +15,7 @@ MODELS = ["mlp", "conv", "transformer"]
 FAULTS = "page-faults:u"
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def counted():
     """What counted.py finds with all models. Each outcome is that of one process, which several tests read."""
     outcomes = {}

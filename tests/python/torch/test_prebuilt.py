@@ -8,6 +8,7 @@ import lzma
 import os
 import shutil
 import subprocess
+from pathlib import Path
 
 import places
 import pytest
@@ -40,16 +41,14 @@ def linked(source, target):
 class Release:
     """A `dist/` with a bridge in it."""
 
-    def __init__(self, torch, folder):
+    def __init__(self, torch, bridge, folder):
         self.torch = torch
         self.dist = folder / "dist"
         self.cache = folder / "cache"
         self.cache.mkdir(mode=0o700)
         (folder / "bin").mkdir()
         shutil.copytree(places.DIST, self.dist, copy_function=linked, symlinks=True)
-        name, compiled = torch.run(COMPILED, quick=True).found
-        with open(compiled, "rb") as file:
-            self.bridge = file.read()
+        name, self.bridge = bridge
         place = self.dist / "lib/python/counterpoint/torch/_prebuilt"
         place.mkdir(exist_ok=True)
         self.packed = place / f"{name}.so.xz"
@@ -73,11 +72,18 @@ class Release:
         return {op["name"] for op in ops}, done.stderr
 
 
-@pytest.fixture
-def release(any_torch, tmp_path):
+@pytest.fixture(scope="session")
+def bridge(any_torch):
+    """The name of the bridge of a PyTorch in a release, and what is in it."""
     if any_torch.compiler is None:
         pytest.skip("there is no C++ compiler")
-    return Release(any_torch, tmp_path)
+    name, compiled = any_torch.run(COMPILED).found
+    return name, Path(compiled).read_bytes()
+
+
+@pytest.fixture
+def release(any_torch, bridge, tmp_path):
+    return Release(any_torch, bridge, tmp_path)
 
 
 def test_without_a_compiler(release):

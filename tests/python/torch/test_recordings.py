@@ -65,7 +65,7 @@ class Recorded:
         return json.loads(document.read_text())["recordings"]
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def everything(tmp_path_factory):
     """A recording with everything, of one process, which several tests read and none changes."""
     kept = {}

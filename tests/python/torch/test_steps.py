@@ -31,7 +31,7 @@ def recorded(torch, tmp_path, mode, *options, steps=STEPS):
     return calls, seen, subprocess.run(report, capture_output=True, text=True, check=True).stdout
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def truth(torch):
     """What torch.profiler counts in as many steps."""
     return torch.run("steps.py", "count", STEPS).found

@@ -9,7 +9,7 @@ import pytest
 MODELS = ["mlp", "conv", "transformer"]
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def alone(torch):
     """How models.py ends without us."""
     return torch.run("models.py", *MODELS, COUNTERPOINT_TORCH="0")
