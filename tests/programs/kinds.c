@@ -1,7 +1,7 @@
 // A program that is built in many ways, and does things that have been difficult for preloaded
 // libraries:
 //
-//     kinds alloc | threads | fork | close | strict | limits | clear | signals | stdio
+//     kinds alloc [ROUNDS] | threads | fork | close | strict | limits | clear | signals | stdio
 //
 // Its output is the same in every run.
 #define _GNU_SOURCE
@@ -24,10 +24,12 @@
 #define SECCOMP_MODE_STRICT 1
 #endif
 
+static int rounds = 20000;
+
 static void* churn(void* seed) {
   unsigned state = (unsigned)(size_t)seed, sum = 0;
   unsigned char* held[64] = {0};
-  for (int i = 0; i < 20000; ++i) {
+  for (int i = 0; i < rounds; ++i) {
     state = state * 1664525u + 1013904223u;
     unsigned slot = state >> 26, bytes = 1 + (state >> 8) % 5000;
     held[slot] = realloc(held[slot], bytes);
@@ -66,6 +68,7 @@ static void count(int signal) { came += signal == SIGUSR1; }
 
 int main(int argc, char** argv) {
   const char* mode = argc > 1 ? argv[1] : "alloc";
+  if (argc > 2) rounds = atoi(argv[2]);
   setvbuf(stdout, NULL, _IONBF, 0);
   if (!strcmp(mode, "alloc")) printf("alloc %u\n", (unsigned)(size_t)churn((void*)7));
   if (!strcmp(mode, "threads")) printf("threads %u\n", in_threads(40));
