@@ -26,11 +26,15 @@
 //!
 //! ```text
 //!  downloads: wheels, fixtures, packages ─┐            ┌─► Rust tests ─► doc tests
-//!  the release ───────────────────────────┼─► all set ─┤
+//!  the release ───────────────────────────┼─► all set ─┼─► Python tests with PyTorch
 //!  the engine for datasets ───────────────┤            │
-//!  the library that panics, Rust tests ───┘            └─► Python tests, one suite after the other
-//!  the emulated machine ────────────────────────────────────────────────────────────────────────►
+//!  the library that panics, Rust tests ───┘            └─► the other Python tests, one suite after the other
+//!  the emulated machine ──────────────────────────────────►┘
 //! ```
+//!
+//! The tests with PyTorch take the longest of what cannot be divided, so nothing waits for their end. The
+//! other suites in Python wait for the emulated machine: three of these at the same time would make every
+//! test on two processors wait longer.
 //!
 //! The output of the Rust tests is printed as it comes, and that of each other part in one piece when the
 //! part has ended. Tests that failed run once more after all of that, alone ([`alone`]).
@@ -94,6 +98,7 @@ struct FromNpm {
 
 const RUST: &str = "rust tests";
 const EMULATED: &str = "tests in the emulated machine";
+const PYTORCH: &str = "python tests, PyTorch";
 
 pub fn main(layout: &Layout, args: &Args) -> Result<()> {
     tracefs::provide();
@@ -128,15 +133,24 @@ pub fn main(layout: &Layout, args: &Args) -> Result<()> {
             skip_log: &skip_log,
         };
         let filter = args.filter.as_deref();
+        if args.quick {
+            say("python tests: skipped, --quick has no virtual environment");
+        }
         let mut steps = std::thread::scope(|scope| -> Result<Vec<Step>> {
-            let python = scope.spawn(|| python(&surroundings, filter));
+            let (torch, others): (Vec<Suite>, Vec<Suite>) =
+                suites(&surroundings).into_iter().partition(|suite| suite.name == PYTORCH);
+            let torch = scope.spawn(|| python(&surroundings, torch, filter));
+            let others = scope.spawn(|| -> Result<Vec<Step>> {
+                let emulated = emulated.map(join).transpose()?;
+                let mut steps = python(&surroundings, others, filter)?;
+                steps.extend(emulated);
+                Ok(steps)
+            });
             let mut steps = rust(&surroundings, filter, nextest)?;
-            steps.extend(join(python)??);
+            steps.extend(join(torch)??);
+            steps.extend(join(others)??);
             Ok(steps)
         })?;
-        if let Some(emulated) = emulated {
-            steps.push(join(emulated)?);
-        }
         alone::run(&mut steps, |step, tests| match step {
             EMULATED => Ok(Some(Step::emulated(step, layout, tests))),
             _ => single_tests(&surroundings, step, tests, nextest)
@@ -263,13 +277,16 @@ struct Suite {
     tests: &'static [&'static str],
 }
 
-/// The tests of TVM and of PyTorch run in the environments that have them.
+/// The tests of TVM and of PyTorch run in the environments that have them. There are none with `--quick`.
 fn suites(surroundings: &Surroundings<'_>) -> Vec<Suite> {
     const ALL: &[&str] = &["tests/python", "--ignore", "tests/python/torch"];
     const OLDER: &[&str] = &["tests/python/tvm/test_versions.py"];
     const NEWER: &[&str] = &[OLDER[0], "tests/python/tvm/test_tir.py"];
     const WITH_TORCH: &[&str] = &["tests/python/torch"];
     let layout = surroundings.layout;
+    if surroundings.quick {
+        return Vec::new();
+    }
     let mut suites = vec![
         Suite { name: "python tests", venv: layout.venv_tvm(), tests: ALL },
         Suite { name: "python tests, TVM 0.26", venv: layout.venv_tvm_026(), tests: NEWER },
@@ -277,7 +294,7 @@ fn suites(surroundings: &Surroundings<'_>) -> Vec<Suite> {
     ];
     if surroundings.torch && layout.root.join(WITH_TORCH[0]).is_dir() {
         let venv = layout.venv_torch();
-        suites.insert(0, Suite { name: "python tests, PyTorch", venv, tests: WITH_TORCH });
+        suites.insert(0, Suite { name: PYTORCH, venv, tests: WITH_TORCH });
     }
     suites
 }
@@ -291,18 +308,19 @@ fn pytest(surroundings: &Surroundings<'_>, venv: &Path) -> Command {
     pytest
 }
 
-fn python(surroundings: &Surroundings<'_>, filter: Option<&str>) -> Result<Vec<Step>> {
-    if surroundings.quick {
-        say("python tests: skipped, --quick has no virtual environment");
-        return Ok(Vec::new());
-    }
+/// Runs suites, one after the other.
+fn python(
+    surroundings: &Surroundings<'_>,
+    suites: Vec<Suite>,
+    filter: Option<&str>,
+) -> Result<Vec<Step>> {
     let run = |Suite { name, venv, tests }: Suite| {
         let mut pytest = pytest(surroundings, &venv);
         pytest.args(tests);
         pytest.args(filter.map(|filter| ["-k", filter]).into_iter().flatten());
         whole(name, || Step::run(name, &mut pytest))
     };
-    suites(surroundings).into_iter().map(run).collect()
+    suites.into_iter().map(run).collect()
 }
 
 impl Surroundings<'_> {
