@@ -88,15 +88,15 @@ impl Blocks {
         }
         for (from, to) in blocks {
             let (begin, end) = (from + shift, to + shift);
-            // A block that reaches the end goes on at the beginning.
-            pieces.extend(
-                match begin < self.calls {
-                    true => [(begin, end.min(self.calls)), (0, end.saturating_sub(self.calls))],
-                    false => [(begin - self.calls, end - self.calls), (0, 0)],
+            if begin >= self.calls {
+                pieces.push((begin - self.calls, end - self.calls));
+            } else {
+                pieces.push((begin, end.min(self.calls)));
+                // A block that reaches the end goes on at the beginning.
+                if end > self.calls {
+                    pieces.push((0, end - self.calls));
                 }
-                .into_iter()
-                .filter(|(from, to)| from < to),
-            );
+            }
         }
     }
 }
