@@ -16,8 +16,8 @@
 //! | [`quantile`] | quantiles of values with weights |
 //! | `values` | estimates of rows and of a run |
 //!
-//! Numbers of calls are exact, unless a host announced its calls in some steps of the program only. Sums, means and shares are estimates with
-//! an interval. What the timed calls have no way to know is missing: see docs/sampling.md.
+//! Numbers of calls are exact, unless a host announced its calls in some steps of the program only. Sums,
+//! means and shares are estimates with an interval. What the timed calls have no way to know is missing: see docs/sampling.md.
 
 mod by_step;
 mod collect;
@@ -34,6 +34,7 @@ use crate::estimate::Estimate;
 use crate::metrics::MetricValue;
 use crate::table::Row;
 
+pub use by_step::calls_of;
 pub(crate) use collect::{Found, Sample};
 pub use pool::Pool;
 pub use strata::Strata;
@@ -62,21 +63,20 @@ pub(crate) fn apply(row: &mut Row, sampled: SampledRow, metrics: &[Bound], raw: 
         // Only timed calls say which workgroup they were.
         row.dispatches = None;
     }
-    if !complete {
-        // The sample says nothing about CPUs, and nothing about calls none of which was drawn.
-        let known = |i: usize| sampled.counters.get(i).is_some_and(Option::is_some);
-        let counters = row.counters.iter_mut().enumerate();
-        counters.filter(|(i, _)| !known(*i)).for_each(|(_, counter)| *counter = None);
-        let tells = |metric: &Bound| match metric.counters.as_slice() {
-            [] => sampled.effective.is_some(),
-            counters => counters.iter().all(|counter| known(*counter)),
-        };
-        let told = |(at, metric)| match tells(metric) {
-            true => row.metrics.get(at),
-            false => MetricValue::NONE,
-        };
-        row.metrics = metrics.iter().enumerate().map(told).collect();
-    }
+    // The sample says nothing about CPUs, and nothing about calls none of which was drawn. Counters may have been
+    // read in too few calls although all were timed.
+    let known = |i: usize| sampled.counters.get(i).is_some_and(Option::is_some);
+    let counters = row.counters.iter_mut().enumerate();
+    counters.filter(|(i, _)| !known(*i)).for_each(|(_, counter)| *counter = None);
+    let tells = |metric: &Bound| match metric.counters.as_slice() {
+        [] => sampled.effective.is_some(),
+        counters => counters.iter().all(|counter| known(*counter)),
+    };
+    let told = |(at, metric)| match tells(metric) {
+        true => row.metrics.get(at),
+        false => MetricValue::NONE,
+    };
+    row.metrics = metrics.iter().enumerate().map(told).collect();
     for (of_row, counter) in row.counters.iter_mut().zip(&sampled.counters) {
         let (Some(of_row), Some(counter)) = (of_row.as_mut(), counter) else { continue };
         let read = of_row.calls.max(1) as f64;

@@ -8,7 +8,8 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use analysis::sampled::tail::Tail;
-use analysis::sampled::{Pool, Strata};
+use analysis::sampled::{Pool, Strata, calls_of};
+use profile::{CountedCalls, CountedSteps};
 use testkit::Random;
 
 /// Every population is drawn so often.
@@ -217,4 +218,105 @@ fn rows_of_several_threads() {
         }
         assert!(f64::from(held) >= 0.93 * f64::from(stated), "{threads} threads: {held}");
     }
+}
+
+/// The number of an op's calls in each of `steps` steps.
+type StepPopulation = fn(&mut Random, usize) -> Vec<u64>;
+
+fn steps(r: &mut Random, steps: usize, of: impl Fn(usize, &mut Random) -> u64) -> Vec<u64> {
+    (0..steps).map(|i| of(i, r)).collect()
+}
+
+const STEP_POPULATIONS: [(&str, StepPopulation); 11] = [
+    ("equal", |_, n| vec![40; n]),
+    ("bimodal", |r, n| steps(r, n, |_, r| if r.odd(2) { 5 } else { 50 })),
+    ("bimodal 1 in 10", |r, n| steps(r, n, |_, r| if r.odd(10) { 500 } else { 40 })),
+    ("twice as many 1 in 500", |_, n| {
+        (0..n).map(|i| if i % 500 == 250 { 80 } else { 40 }).collect()
+    }),
+    ("only in 1 of 500", |_, n| (0..n).map(|i| if i % 500 == 250 { 60 } else { 0 }).collect()),
+    ("cold", |_, n| (0..n).map(|i| if i < 8 { 90 } else { 10 }).collect()),
+    ("drifting", |_, n| (0..n).map(|i| 10 + 90 * i as u64 / n as u64).collect()),
+    ("phases", |_, n| (0..n).map(|i| if 2 * i < n { 20 } else { 200 }).collect()),
+    ("periodic", |_, n| (0..n).map(|i| if i / 50 % 2 == 0 { 100 } else { 10 }).collect()),
+    ("every seventh", |_, n| (0..n).map(|i| if i % 7 == 0 { 100 } else { 10 }).collect()),
+    // A thread that waits calls something again and again, as long as another program has the processor.
+    ("preempted", |r, n| {
+        steps(r, n, |_, r| 20 + r.below(30) + if r.odd(20) { r.below(60) } else { 0 })
+    }),
+];
+
+/// Draws steps as the agent does: the first 8 are seen, of which the last 4 are of the sample, and then one of
+/// `period`. Returns what is known, and how many calls the others made.
+fn draw_steps(calls: &[u64], period: u64, random: &mut Random) -> (CountedCalls, u64) {
+    let mut of = CountedSteps::default();
+    let mut seen = 0;
+    let mut add = |at: usize, weight: u64| {
+        (of.sampled, of.weight) = (of.sampled + weight.min(1), of.weight + weight);
+        of.squared_weight += weight * weight;
+        of.sum += weight * calls[at];
+        of.squares += weight * calls[at] * calls[at];
+        (seen, of.away) = (seen + calls[at], of.away + 1);
+    };
+    (0..8).for_each(|at| add(at, u64::from(at >= 4)));
+    let miss = (1.0 - 1.0 / period as f64).ln();
+    let mut at = 8;
+    loop {
+        at += ((1.0 - part(random)).ln() / miss) as usize;
+        if at >= calls.len() {
+            break;
+        }
+        add(at, period);
+        at += 1;
+    }
+    of.away = calls.len() as u64 - of.away;
+    of.unseen = (of.sum * of.away + of.weight / 2) / of.weight;
+    let counted =
+        CountedCalls { calls: seen + of.unseen, steps: Some(of), ..CountedCalls::default() };
+    (counted, calls.iter().sum::<u64>())
+}
+
+/// Numbers of calls that were counted in some steps only. With the periods of budgets of 1 to 10 %.
+#[test]
+fn intervals_of_calls_by_steps_hold_what_is_true() {
+    let mut random = Random(0x5eed_57e9);
+    let (mut all_held, mut all_stated, mut silent) = (0, 0, 0);
+    let mut wrong = Vec::new();
+    for (name, population) in STEP_POPULATIONS {
+        for count in [30, 400, 4_000, 40_000] {
+            let calls = population(&mut random, count);
+            for period in [2, 4, 8, 16] {
+                let (mut held, mut stated) = (0, 0);
+                for _ in 0..DRAWS {
+                    let (counted, truth) = draw_steps(&calls, period, &mut random);
+                    let said = calls_of(&counted).expect("an estimate");
+                    let Some(interval) = said.interval else { continue };
+                    stated += 1;
+                    assert!(interval.contains(said.value), "{said:?}");
+                    // Numbers of calls are whole.
+                    let holds = interval.low.floor() <= truth as f64
+                        && truth as f64 <= interval.high.ceil();
+                    held += u32::from(holds);
+                }
+                silent += DRAWS - stated;
+                (all_held, all_stated) = (all_held + held, all_stated + stated);
+                let n = f64::from(stated);
+                let what = format!("{name}, {count} steps, 1 of {period}: {held} of {stated}");
+                // Where few draws say something, these are not like the others.
+                let some = 5 * stated > DRAWS;
+                if some && f64::from(held) < 0.93 * n - 2.0 * (0.93 * 0.07 * n).sqrt() {
+                    wrong.push(what.clone());
+                }
+                if std::env::var_os("COUNTERPOINT_SHOW").is_some() {
+                    println!("{what}");
+                }
+                // Nothing is made from a few steps, and nothing is left out where there are many.
+                assert!(count > 30 || stated == 0, "{what}");
+                assert!(count < 4_000 || name == "only in 1 of 500" || stated == DRAWS, "{what}");
+            }
+        }
+    }
+    assert_eq!(wrong, [""; 0]);
+    assert!(f64::from(all_held) >= 0.95 * f64::from(all_stated), "{all_held} of {all_stated}");
+    assert!(silent > 1_000, "{silent}");
 }

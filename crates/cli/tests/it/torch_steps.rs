@@ -88,13 +88,12 @@ fn estimates_of_equal_steps_are_the_truth_and_are_marked() {
     });
     let ranges: Vec<_> = ranges.map(|one| (one.calls, one.steps)).collect();
     assert_eq!(ranges, [(STEPS, None)]);
-    // The shown number is the same, with its mark. Of the last step, the end is not known.
+    // The shown number is the same, with its mark. Of at least 100 steps of equal weight, at most 3 % differ.
     let sampled = &row(&recorded, "aten::same")["sampled"];
-    let is_open = profile.processes.iter().filter_map(|p| p.steps).any(|steps| steps.is_away != 0);
-    let low = 5 * STEPS - if is_open { 5 } else { 0 };
+    let end = |name: &str| sampled["estimated_calls"][name].as_f64().unwrap() / (5 * STEPS) as f64;
     assert_eq!(sampled["estimated_calls"]["value"], (5 * STEPS) as f64, "{sampled}");
-    assert_eq!(sampled["estimated_calls"]["low"], low as f64, "{sampled}");
-    assert_eq!(sampled["estimated_calls"]["high"], (5 * STEPS) as f64, "{sampled}");
+    assert!(end("low") > 0.95 && end("low") < 1.0, "{sampled}");
+    assert!(end("high") < 1.05 && end("high") > 1.0, "{sampled}");
     let text = report(&recorded, &["--width", "200"]);
     assert!(text.contains("~10,000") && text.contains("~6,000"), "{text}");
     assert!(text.contains(&format!("of {} steps", "1,999")), "{text}");
