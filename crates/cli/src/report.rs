@@ -208,7 +208,8 @@ struct Report<'a> {
 
 /// Options that are about calls, which tables of activities are not made of.
 fn refuse_what_needs_calls(args: &Args, by: RowKind) -> Result<(), Failure> {
-    let has_form = matches!(by, RowKind::Loop | RowKind::Arguments | RowKind::Between);
+    let has_form =
+        matches!(by, RowKind::Loop | RowKind::Arguments | RowKind::Between | RowKind::Site);
     let has_metrics = by == RowKind::Shape;
     let given = [
         (args.skip_ms > 0.0, "--skip-ms"),
@@ -326,7 +327,7 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
         true => first(&profile, &recorded),
         false => RowKind::Op,
     });
-    if by.of_calls().is_none() && by != RowKind::Site {
+    if by.of_calls().is_none() {
         refuse_what_needs_calls(&args, by)?;
     }
     let by = match (by, by.of_calls()) {

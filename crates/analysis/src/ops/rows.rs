@@ -7,6 +7,7 @@ use profile::{OpId, Process, Profile, Role, ValueKey, ValueKind};
 use super::{Amount, OpCall, OpFilter, OpTrees, OpVisitor, Region, RunCall, Serial, Task};
 use crate::empty::{EmptyCall, together};
 use crate::estimate::Estimate;
+use crate::metrics::is_clock_of_threads;
 use crate::probe::ProbeCost;
 use crate::summary::costs_of;
 use crate::table::compensate;
@@ -236,6 +237,30 @@ fn rank_of(profile: &Profile, process: usize) -> Option<u32> {
 }
 
 impl OpTable {
+    /// The sum of a counter over the calls of a row, without what empty calls read. A thread is on a CPU for no
+    /// longer than its calls take.
+    pub fn counter(&self, profile: &Profile, row: &OpRow, counter: usize) -> Estimate {
+        let Some(sum) = row.counters.get(counter) else { return Estimate::default() };
+        let value = sum.compensated();
+        if sum.calls != row.calls || !is_clock_of_threads(profile, counter) {
+            return value;
+        }
+        let own = match row.kind {
+            // It has the values of the time between ops, too.
+            OpRowKind::Entry => {
+                let of_runs = |other: &&OpRow| {
+                    other.kind == OpRowKind::Between
+                        && (other.rank, other.outside) == (row.rank, row.outside)
+                };
+                let between = self.rows.iter().find(of_runs).map(|other| other.own);
+                together(row.own, between.unwrap_or_default())
+            }
+            OpRowKind::NoOp => return value,
+            _ => row.own,
+        };
+        value.at_most(own.times(profile.timeline.ns_per_tick()))
+    }
+
     /// The index of the row in which a call was added up. `None` for a call of another filter.
     pub fn row_of(&self, profile: &Profile, op: &OpCall<'_>) -> Option<usize> {
         let rank = self.by_rank.then(|| rank_of(profile, op.process)).flatten();

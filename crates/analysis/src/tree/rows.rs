@@ -51,8 +51,9 @@ pub struct TreeRows {
 }
 
 /// Puts the loops of each dispatch below its calls, if these are in one place of the tree, and all other
-/// loops below nothing. Which of several places a loop's hits were made in is not known; they have no share
-/// then, because their time is in those of the places. With `raw`, times of loops are as they were
+/// loops below nothing. Which of several places a loop's hits were made in is not known, and neither is in
+/// which calls loops ran that are in no dispatch. They have no share then, because their time can be in that of
+/// the calls. With `raw`, times of loops are as they were
 /// measured.
 pub fn rows(
     profile: &Profile,
@@ -102,11 +103,8 @@ fn build(
             adder.add(Some(places[index]), |tree, node| home(tree, node) == Some(index));
         }
     }
-    let is_dispatch =
-        |tree: &LoopTree, node: &LoopNode| dispatch_of(dispatches, tree, node).is_some();
-    adder.add(None, |tree, node| !is_dispatch(tree, node));
     let in_some = adder.rows.len();
-    adder.add(None, |tree, node| is_dispatch(tree, node) && home(tree, node).is_none());
+    adder.add(None, |tree, node| home(tree, node).is_none());
     let mut rows = adder.rows;
     let own_ns = calls.own() * tick / passes as f64;
     for row in &mut rows {
@@ -187,7 +185,7 @@ mod tests {
 
     use super::*;
     use crate::loops::dispatches::Dispatch;
-    use crate::loops::{Mode, Numbers, TableChoice};
+    use crate::loops::{Estimate as Margin, Mode, Numbers, TableChoice, Times};
     use crate::tree::TreeNode;
 
     const ID: [u8; 16] = [1; 16];
@@ -200,11 +198,14 @@ mod tests {
         ]);
         let table =
             SideTable { entries: serde_json::from_value(entries).unwrap(), ..SideTable::default() };
+        // As long as two of the calls below.
+        let all = Margin { value: 20.0, margin: None };
+        let times = Times { inclusive: all, own: Some(all), mean: None, share: None };
         let node = |id: u32, parent, level, hits| LoopNode {
             id,
             parent,
             level,
-            all: Numbers { hits, ..Numbers::default() },
+            all: Numbers { hits, raw: Some(times), ..Numbers::default() },
             threads: Vec::new(),
             imbalance: None,
             hit_imbalance: None,
@@ -213,7 +214,7 @@ mod tests {
             id: ID,
             mode: Mode::Count,
             ids: 2,
-            ticks_per_second: None,
+            ticks_per_second: Some(1e9),
             registrations: Vec::new(),
             table: Some(table),
             choice: TableChoice::default(),
@@ -257,7 +258,8 @@ mod tests {
 
     #[test]
     fn loops_are_below_the_only_place_of_their_dispatch_and_never_lost() {
-        let below = |at, of| vec![(5, at, false), (50, Some(of), false)];
+        let below =
+            |at: Option<usize>, of| vec![(5, at, at.is_some()), (50, Some(of), at.is_some())];
         assert_eq!(placed(&[(7, None), (8, None)], &[8]), below(Some(1), 2));
         // In two places, in none, and under two names: below nothing, once.
         assert_eq!(

@@ -145,11 +145,14 @@ pub fn whole(
     if rows.is_empty() {
         return Ok(None);
     }
-    let mut table = columns(&rows, &[], false);
+    let mut table = columns(&rows, &[], true);
     table.sort("total")?;
     let explained = EXPLAINED.iter().filter(|(name, ..)| roofs.is_some() || !is_of_roofs(name));
     let mut explained: Vec<String> =
         explained.map(|(_, label, text)| format!("{label}{text}")).collect();
+    if rows.iter().any(|row| row.roof.is_some_and(|roof| roof.part < NEAR)) {
+        explained.push(format!("{FAR}: {FAR_MEANS}"));
+    }
     if roofs.is_none() {
         explained.push(format!("note: {}", before.no_roofs()));
     }
@@ -275,6 +278,8 @@ fn columns(rows: &[Placed], metrics: &[Bound], people: bool) -> Table {
 const NEAR: f64 = 0.25;
 /// What is said below that.
 const FAR: &str = "far below both";
+const FAR_MEANS: &str =
+    "less than a quarter of the lower roof, so something else holds the op back";
 
 /// Columns, and what they mean.
 const EXPLAINED: [(&str, &str, &str); 4] = [
@@ -315,8 +320,7 @@ fn text(
         matches!(cell.as_deref(), Some(Value::Text(text)) if text == FAR)
     };
     if rows.order.iter().any(is_far) && !left_out.contains(&"bound") {
-        let text = "less than a quarter of the lower roof, so something else holds the op back";
-        wrapped(out, &format!("{FAR}: "), text, prose)?;
+        wrapped(out, &format!("{FAR}: "), FAR_MEANS, prose)?;
     }
     if has_dispatches {
         let text = "of dispatches; `report` counts the calls of their workgroups";

@@ -107,6 +107,10 @@ pub fn whole(profile: &Profile, loops: &Loops<'_>, raw: bool) -> Option<Whole> {
 pub const EXPLAINED: &str =
     "total: with what is inside, and as a part of the time in calls; self: without; share: by self";
 
+/// What is said of loops below no call.
+const APART: &str = "loops without a share: it is not known in which calls they ran, so their time can be in \
+                     that of the calls";
+
 /// Prints the report as a tree.
 pub fn main(args: &Args, profile: &Profile) -> Result<ExitCode, Failure> {
     let Some(calls) = call_tree(profile, args.raw, 0) else {
@@ -162,9 +166,20 @@ pub fn main(args: &Args, profile: &Profile) -> Result<ExitCode, Failure> {
             losses: losses_out(&profile.all_losses()),
         }
     };
+    let is_apart = |row: &usize| {
+        let of = &all[*row].of;
+        matches!(of.what, TreePart::Loop(..)) && of.share.is_none() && of.own.is_some()
+    };
+    let some_apart = own_ns > 0.0 && table.order.iter().any(is_apart);
     let text = |out: &mut Out, width: Option<usize>| match all.is_empty() {
         true => writeln!(out, "{NOTHING}"),
-        false => text(out, width, profile, all.len(), &table, own_ns),
+        false => {
+            text(out, width, profile, all.len(), &table, own_ns)?;
+            match some_apart {
+                true => wrapped(out, "note: ", APART, width.unwrap_or(PROSE_WIDTH)),
+                false => Ok(()),
+            }
+        }
     };
     output(args, &table, text, document)
 }

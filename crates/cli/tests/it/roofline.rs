@@ -126,6 +126,59 @@ fn ops_under_their_roofs() {
     );
 }
 
+/// The rows of a table in CSV, by the names of their columns; values contain no quotes but around arguments.
+fn csv(text: &str) -> Vec<Vec<String>> {
+    let mut rows = Vec::new();
+    for line in text.lines() {
+        let (mut cells, mut is_quoted) = (vec![String::new()], false);
+        for c in line.chars() {
+            match c {
+                '"' => is_quoted = !is_quoted,
+                ',' if !is_quoted => cells.push(String::new()),
+                c => cells.last_mut().unwrap().push(c),
+            }
+        }
+        rows.push(cells);
+    }
+    rows
+}
+
+/// Roofs that are five times as high: ops reach a tenth of them. A table for people says that neither roof holds
+/// them, and CSV and JSON name the lower one, with the same numbers.
+#[test]
+fn far_below_both_roofs() {
+    let (_scratch, dir) = recorded().written();
+    let scratch = Scratch::new();
+    let file = scratch.join("roofs.json");
+    let mut high = roofs();
+    for list in ["compute", "memory"] {
+        for one in high[list].as_array_mut().unwrap() {
+            let key = if list == "compute" { "flop_per_s" } else { "bytes_per_s" };
+            for (_, rate) in one[key].as_object_mut().unwrap() {
+                *rate = json!(rate.as_f64().unwrap() * 5.0);
+            }
+        }
+    }
+    fs::write(&file, high.to_string()).unwrap();
+    let report = ["report", dir.to_str().unwrap(), "--roofline", "--roofs", file.to_str().unwrap()];
+    let text = run(scratch.path(), &[&report[..], &["--width", "160"]].concat());
+    let text = String::from_utf8(text.stdout).unwrap();
+    let shown = |op: &str| text.lines().find(|line| line.starts_with(op)).unwrap().to_owned();
+    let table = run(scratch.path(), &[&report[..], &["--format", "csv"]].concat());
+    let table = csv(&String::from_utf8(table.stdout).unwrap());
+    let place = |name: &str| table[0].iter().position(|column| column == name).unwrap();
+    let found = document(scratch.path(), &report);
+    for (op, bound) in [("add", "memory"), ("matmul", "compute")] {
+        assert!(shown(op).contains("far below both") && shown(op).contains("10.0 %"), "{text}");
+        let row = table.iter().find(|row| row[0] == op).unwrap();
+        assert_eq!((row[place("bound")].as_str(), row[place("roof")].as_str()), (bound, "0.1"));
+        let rows = found["rows"].as_array().unwrap();
+        let row = rows.iter().find(|row| row["op"] == op).unwrap();
+        assert_eq!((&row["roof"]["bound"], &row["roof"]["part"]), (&json!(bound), &json!(0.1)));
+    }
+    assert!(text.contains("far below both: less than a quarter of the lower roof"), "{text}");
+}
+
 /// Roofs of this machine say nothing about a profile of another one.
 #[test]
 fn without_roofs_there_are_rates() {

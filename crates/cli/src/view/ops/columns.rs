@@ -277,27 +277,33 @@ fn counter_columns(view: &View<'_>, columns: &mut Vec<Column>, i: usize, counter
     let rows = &view.table.rows;
     let (name, unit) = (&counter.name, counter.unit());
     let known = |sum: CounterSum| (sum.calls > 0).then_some(sum);
-    let sum_of = |sum: CounterSum| match view.raw {
+    let of_workers = |sum: CounterSum| match view.raw {
         true => Estimate::exact(sum.total as f64),
         false => sum.compensated(),
     };
-    let total = |sum: CounterSum| known(sum).map(|sum| measured(unit, sum_of(sum)));
+    let of_callers = |row: &OpRow| match view.raw {
+        true => Estimate::exact(row.counters[i].total as f64),
+        false => view.table.counter(view.profile, row, i),
+    };
+    let total = |sum: CounterSum, value: Estimate| known(sum).map(|_| measured(unit, value));
     let calls = |sum: CounterSum| Some(Value::Count(sum.calls.into()));
-    let each =
-        |sum: CounterSum| known(sum).map(|sum| Value::Number(sum_of(sum).value / sum.calls as f64));
+    let each = |sum: CounterSum, value: Estimate| {
+        known(sum).map(|sum| Value::Number(value.value / sum.calls as f64))
+    };
     let workers = format!("{name} (workers)");
-    let mut own = Column::new(2, name, name, rows.iter().map(|r| total(r.counters[i])).collect());
+    let of_rows = rows.iter().map(|r| total(r.counters[i], of_callers(r)));
+    let mut own = Column::new(2, name, name, of_rows.collect());
     own.coverage = Some(rows.iter().map(|r| (r.counters[i].calls, r.calls)).collect());
     let mostly_empty = |row: &OpRow| row.counters[i].empty_share().filter(|s| *s > MOSTLY_EMPTY);
     own.mostly_empty = view.raw.then(|| rows.iter().map(mostly_empty).collect());
-    let mut others =
-        Column::new(2, &workers, &workers, rows.iter().map(|r| total(r.workers[i])).collect());
+    let of_rows = rows.iter().map(|r| total(r.workers[i], of_workers(r.workers[i])));
+    let mut others = Column::new(2, &workers, &workers, of_rows.collect());
     others.coverage = Some(rows.iter().map(|r| (r.workers[i].calls, r.with_regions)).collect());
     others.csv_only = rows.iter().all(|row| row.with_regions == 0);
     columns.extend([own, others]);
     columns.push(Column::for_programs(
         &format!("{name}_per_call"),
-        rows.iter().map(|r| each(r.counters[i])).collect(),
+        rows.iter().map(|r| each(r.counters[i], of_callers(r))).collect(),
     ));
     columns.push(Column::for_programs(
         &format!("{name}_calls"),
@@ -305,7 +311,7 @@ fn counter_columns(view: &View<'_>, columns: &mut Vec<Column>, i: usize, counter
     ));
     columns.push(Column::for_programs(
         &format!("{workers}_per_call"),
-        rows.iter().map(|r| each(r.workers[i])).collect(),
+        rows.iter().map(|r| each(r.workers[i], of_workers(r.workers[i]))).collect(),
     ));
     columns.push(Column::for_programs(
         &format!("{workers}_calls"),
