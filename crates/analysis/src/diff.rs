@@ -36,6 +36,8 @@ use recorded::{By, Identity, Recorded};
 use verdict::{Compared, Settled, Verdict, settle};
 pub use whole::Whole;
 
+use crate::sampled::Estimated;
+
 /// With fewer pairs, nothing is tested: of the 32 flips of 5 pairs, two always reach what was found,
 /// which is more than 5 %.
 pub const FEWEST_PAIRS: usize = 6;
@@ -143,6 +145,10 @@ pub struct Side {
     pub total_ns: Option<f64>,
     /// Sum of the self times.
     pub own_ns: Option<f64>,
+    /// The number of calls with its interval, if it is an estimate in some run.
+    pub estimated_calls: Option<Estimated>,
+    /// The sum of the durations with its interval, if it is an estimate in some run.
+    pub estimated_total_ns: Option<Estimated>,
 }
 
 /// Compares runs. `pairs` are the numbers of a run of A and of a run of B that were recorded back to back,

@@ -58,7 +58,7 @@ use crate::checks;
 use crate::empty::Bracket;
 use crate::metrics::PartOfTime;
 use crate::probe::{InPlace, ProbeCost, costs};
-use crate::sampled::{SCALE, Sample};
+use crate::sampled::{Estimated, SCALE, Sample, SampledRow};
 use crate::summary::contradictions;
 use crate::table::{Key, Places, Selection};
 use choice::Choice;
@@ -150,7 +150,7 @@ pub struct OpStats {
     pub total_ticks: f64,
     /// Only in a run with a budget: the estimated sum of the durations of all calls, as in a
     /// [`Summary`](crate::Summary). `None` if it is not known.
-    pub estimated: Option<crate::Estimated>,
+    pub estimated: Option<Estimated>,
     /// All threads together.
     pub all: Scope,
     /// Each thread that made such calls, sorted by process and number. Empty with
@@ -195,9 +195,9 @@ pub struct Scope {
     /// Only in a run with a budget, whose calls have weights: the number of calls of equal weight
     /// that would say as much.
     pub effective: Option<f64>,
-    /// Only in a run with a budget: the exact number of calls, of which `calls` were timed. `None` if
-    /// it is not known, which is so if calls were chosen by time.
-    pub counted: Option<u64>,
+    /// Only in a run with a budget: what the sample says about all calls, of which `calls` were timed. `None`
+    /// if it is not known, which is so if calls were chosen by time.
+    pub sampled: Option<Box<SampledRow>>,
     /// What the recorder added to a value on average, and by how much that scatters: to the duration
     /// in ticks, from whose values it was taken already, and to each counter, from which it was not.
     /// `None` if it was not calibrated. Metrics have no entry.
@@ -205,6 +205,21 @@ pub struct Scope {
 }
 
 impl Scope {
+    /// The number of all calls of a run with a budget, if it is known.
+    pub fn counted(&self) -> Option<u64> {
+        self.sampled.as_ref()?.calls
+    }
+
+    /// The mean of a variable over all calls, as an estimate from those that were timed. `None` without a
+    /// budget, for metrics, and where nothing is known. Durations are in ticks.
+    pub fn estimated_mean(&self, variable: usize) -> Option<Estimated> {
+        let sampled = self.sampled.as_deref()?;
+        match variable.checked_sub(1) {
+            None => sampled.mean(),
+            Some(counter) => Some(sampled.counters.get(counter).copied()??.mean()),
+        }
+    }
+
     /// Whether the values of a variable scatter mostly as those of empty calls do: the bracket's
     /// scatter is at least half of theirs, which is a quarter of the variance.
     pub fn is_noise(&self, variable: usize) -> bool {

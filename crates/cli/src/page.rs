@@ -36,6 +36,7 @@ use crate::view::losses;
 use crate::view::notes::{notes, reasons};
 use crate::view::overview::Overview;
 use crate::view::price;
+use crate::view::sampled;
 use crate::view::table::Table;
 use crate::view::units::{grouped, plural};
 use crate::whole::WholeFile;
@@ -206,7 +207,9 @@ fn without_calls(overview: &Overview<'_>, of_loops: &[TableOut]) -> Vec<String> 
 }
 
 fn about(overview: &Overview<'_>) -> String {
+    let by_steps = overview.summary.sampled.as_ref().and_then(|run| run.all.by_steps.as_ref());
     let calls = plural(overview.summary.calls.into(), "call");
+    let calls = format!("{}{calls}", sampled::about(by_steps));
     let host = &overview.profile.manifest.host;
     if host.is_empty() { calls } else { format!("{calls} · {host}") }
 }

@@ -57,6 +57,8 @@ fn columns(found: &ParquetMetaData, table: Table, part: &Part) -> Result<(), Str
     let of_name = |name: &str| all.iter().find(|column| column.path().parts() == [name]);
     for column in table.columns() {
         match of_name(column.name) {
+            // Written by an earlier version.
+            None if column.nullable => {}
             None => return Err(format!("it has no column {} of table {table}", column.name)),
             Some(own) if !is_of(own, column.kind, column.nullable) => {
                 let expected = column.kind.name();

@@ -167,6 +167,19 @@ fn known(row: &Row) -> &'static str {
     }
 }
 
+/// Between which numbers the number of calls is; both are the number itself if it is exact.
+fn calls_within(row: &Row) -> [Option<i64>; 2] {
+    let exact = |calls: u64| [whole(calls as f64); 2];
+    let Some(sampled) = row.sampled.as_deref() else { return exact(row.calls) };
+    match &sampled.by_steps {
+        Some(calls) => match calls.interval {
+            Some(all) => [whole(all.low.max(0.0).floor()), whole(all.high.ceil())],
+            None => [None; 2],
+        },
+        None => sampled.calls.map_or([None; 2], exact),
+    }
+}
+
 /// A profile, and what was made of it.
 pub(crate) struct Made<'a> {
     pub profile: &'a Profile,
@@ -209,6 +222,7 @@ impl Made<'_> {
             };
             let if_known =
                 |is_known: bool, ns: f64| Cell::or_missing(whole(ns).filter(|_| is_known));
+            let [fewest, most] = calls_within(row);
             let first = whole(row.first.total * scale).filter(|_| row.is_timed());
             out.push(
                 self.member,
@@ -231,6 +245,8 @@ impl Made<'_> {
                     timed(true, row.max),
                     row.first.calls.into(),
                     Cell::or_missing(first),
+                    Cell::or_missing(fewest),
+                    Cell::or_missing(most),
                 ],
             );
         }

@@ -125,6 +125,8 @@ const STATS: &[Column] = &[
     may("max_ns", Kind::Whole),
     is("first_calls", Kind::Whole),
     may("first_ns", Kind::Whole),
+    may("calls_low", Kind::Whole),
+    may("calls_high", Kind::Whole),
 ];
 
 const COUNTERS: &[Column] = &[

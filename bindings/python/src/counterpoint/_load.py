@@ -180,11 +180,27 @@ def _flat(row: Mapping[str, Any]) -> dict[str, Any]:
         elif name == "metrics":
             for metric in value:
                 out[metric["name"]] = metric["value"]
+        elif name == "sampled":
+            _add_sampled(out, row, value)
         elif name not in ("threads", "cpus", "passes"):
             out[name] = value
         elif name != "passes":
             out[name] = len(value)
     return out
+
+
+def _add_sampled(out: dict[str, Any], row: Mapping[str, Any], sampled: Mapping[str, Any]) -> None:
+    """Adds what the timed calls of a run with a budget say: how many they are, and the ends of estimates."""
+    for name in ("timed_calls", "counted_calls", "effective_calls"):
+        out[name] = sampled.get(name)
+    estimated = {"calls": sampled.get("estimated_calls")}
+    estimated |= {name: sampled.get(name) for name in ("total_ns", "mean_ns", "share")}
+    estimated |= {c["name"]: c["sampled"] and c["sampled"]["total"] for c in row["counters"] if "sampled" in c}
+    for name, of in estimated.items():
+        exact = out.get(name) if name == "calls" else None
+        # A row has a wider interval if what the recorder added is not known exactly.
+        out.setdefault(f"{name}_low", of["low"] if of else exact)
+        out.setdefault(f"{name}_high", of["high"] if of else exact)
 
 
 def _table(rows: list[dict[str, Any]]) -> pyarrow.Table:

@@ -8,6 +8,7 @@ use profile::batch::unknown_op;
 use profile::{Op, Profile};
 
 use crate::loops::{LoopData, LoopNode, LoopTree, loops};
+use crate::sampled::Estimated;
 use crate::sites::{Site, Sites, sites};
 use crate::summary::{Options, Summary, summarize};
 use crate::table::{By as TableBy, Key, Row};
@@ -56,10 +57,14 @@ pub struct RunRow {
     pub identity: Identity,
     /// Number of outermost calls; of a site or a loop, of its dispatches or hits.
     pub calls: u64,
+    /// The same number if it is an estimate, in a run with a budget.
+    pub estimated_calls: Option<Estimated>,
     /// Number of dispatches, if it has any that are known. `None` with a budget.
     pub dispatches: Option<u64>,
     /// Sum of the durations; `None` if they are not known.
     pub total_ns: Option<f64>,
+    /// The same if it is an estimate from the timed calls of a run with a budget.
+    pub estimated_total_ns: Option<Estimated>,
     /// Sum of the self times. `None` also if its calls belong to no thread, and so are in no whole.
     pub own_ns: Option<f64>,
     /// 10th percentile of single calls.
@@ -141,7 +146,7 @@ pub fn recorded(
         total_ns: summary.total.map(|all| all.value * profile.timeline.ns_per_tick() / per_pass),
         between_ns: summary.between(profile).map(|ns| ns / per_pass),
         raw: summary.raw,
-        sampled: summary.sampled.is_some(),
+        sampled: summary.sampled.as_ref().is_some_and(|run| run.all.calls != Some(run.all.timed)),
         ..Recorded::default()
     };
     let rows = match by {
@@ -223,13 +228,24 @@ fn ops(
                 Key::Op(op) => sites.and_then(|sites| sites.of_ops.get(&op)).copied(),
                 _ => None,
             };
+            let sampled = row.sampled.as_deref();
+            let by_steps =
+                sampled.and_then(|row| row.by_steps).map(|of| of.times(1.0 / passes as f64));
+            let of_sample = sampled.and_then(|row| row.total).filter(|total| !total.is_exact());
+            // With what is not known of the brackets, as in a report.
+            let total = of_sample.map(|of| Estimated {
+                value: ns(once.total.value),
+                interval: of.interval.map(|_| once.total.times(line.ns_per_tick())),
+            });
             let call = |ticks: f64| known(row.call(ticks).value).filter(|_| whole);
             let call_p10_ns = call(row.p10);
             RunRow {
                 identity: identity.unwrap_or_default(),
                 calls: once.calls.unwrap_or(row.calls / passes),
+                estimated_calls: by_steps,
                 dispatches: once.dispatches,
                 total_ns: known(once.total.value).filter(|_| whole),
+                estimated_total_ns: total.filter(|_| timed && whole),
                 own_ns: known(once.own.value)
                     .filter(|_| row.sampled.as_ref().is_none_or(|sampled| sampled.self_known))
                     .filter(|_| !row.key.is_apart(profile)),

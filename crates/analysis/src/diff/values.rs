@@ -8,6 +8,8 @@ use super::ranks::median;
 use super::recorded::{Identity, Recorded, RunRow};
 use super::verdict::{Asked, Verdict};
 use super::{DiffRow, Side, Statistic};
+use crate::estimate::Estimate;
+use crate::sampled::Estimated;
 
 /// The rows of all runs of one side.
 pub struct Sides {
@@ -58,14 +60,49 @@ impl Sides {
             let sums = found.iter().filter_map(|rows| rows.iter().map(|row| of(row)).sum());
             median(&sums.collect::<Vec<f64>>())
         };
+        let (calls, total_ns) = (sum(&|row| Some(row.calls as f64))?, sum(&|row| row.total_ns));
         Some(Side {
             runs: found.len(),
-            calls: sum(&|row| Some(row.calls as f64))?,
+            calls,
             executions: sum(&|row| Some(row.executions()))?,
-            total_ns: sum(&|row| row.total_ns),
+            total_ns,
             own_ns: sum(&|row| row.own_ns),
+            estimated_calls: estimated(
+                &found,
+                calls,
+                |row| Some(row.calls as f64),
+                |row| row.estimated_calls,
+            ),
+            estimated_total_ns: total_ns.and_then(|total| {
+                estimated(&found, total, |row| row.total_ns, |row| row.estimated_total_ns)
+            }),
         })
     }
+}
+
+/// The median `value` of rows of several runs, if it is an estimate in some run. The ends of its interval are the
+/// medians of the ends.
+fn estimated(
+    found: &[Vec<&RunRow>],
+    value: f64,
+    exact: fn(&RunRow) -> Option<f64>,
+    of: fn(&RunRow) -> Option<Estimated>,
+) -> Option<Estimated> {
+    let mut all = found.iter().flatten().filter_map(|row| of(row)).peekable();
+    all.peek()?;
+    let is_known = all.all(|one| one.interval.is_some());
+    let end = |end: fn(Estimate) -> f64| {
+        let of_row = |row: &&RunRow| match of(row) {
+            Some(one) => one.interval.map(end),
+            None => exact(row),
+        };
+        let sums = found.iter().filter_map(|rows| rows.iter().map(of_row).sum::<Option<f64>>());
+        median(&sums.collect::<Vec<f64>>())
+    };
+    let ends = end(|all| all.low).zip(end(|all| all.high)).filter(|_| is_known);
+    let within =
+        |(low, high): (f64, f64)| Estimate { value, low: low.min(value), high: high.max(value) };
+    Some(Estimated { value, interval: ends.map(within) })
 }
 
 /// Which runs belong together.
@@ -130,7 +167,12 @@ fn calls_differ(sides: &[Sides; 2], rows: [&Vec<usize>; 2]) -> bool {
     let calls = |side: usize| {
         let runs = 0..sides[side].runs.len();
         let all: Option<Vec<u64>> = runs
-            .map(|run| Some(sides[side].of(run, rows[side])?.iter().map(|row| row.calls).sum()))
+            .map(|run| {
+                let rows = sides[side].of(run, rows[side])?;
+                let exact =
+                    |row: &&RunRow| Some(row.calls).filter(|_| row.estimated_calls.is_none());
+                rows.iter().map(exact).sum()
+            })
             .collect();
         all.filter(|all| all.windows(2).all(|two| two[0] == two[1]))?.first().copied()
     };

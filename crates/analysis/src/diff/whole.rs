@@ -22,6 +22,8 @@ pub struct Whole {
     pub verdict: Verdict,
     /// Time in something recorded, in ns: medians over the runs.
     pub total_ns: [Option<f64>; 2],
+    /// Whether this is an estimate: some run of the side had a budget.
+    pub estimated: [bool; 2],
     /// What that leaves of the threads' wall times.
     pub between_ns: [Option<f64>; 2],
     /// What all ops add to the time of a run, at the cost of their typical executions.
@@ -88,6 +90,7 @@ impl Parts {
             compared: settled.compared,
             verdict: settled.verdict,
             total_ns: [0, 1].map(|side| middle(of(side, &|run| run.total_ns))),
+            estimated: [a, b].map(|runs| runs.iter().any(|run| run.sampled)),
             between_ns: [0, 1].map(|side| middle(of(side, &|run| run.between_ns))),
             explained,
             remainder: rests.and_then(|(a, b)| difference(&a, &b, is_paired)),

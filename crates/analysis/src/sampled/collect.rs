@@ -450,7 +450,14 @@ impl<'a> Sample<'a> {
         let row = |at: (usize, usize), export: u32| {
             places.row(profile, at, export).filter(|_| places.by() != By::Cpu)
         };
-        let rows = self.add_up(counters, row, |one| one.finish(whole));
+        let mut rows = self.add_up(counters, row, |one| one.finish(whole));
+        // Parts are estimated separately from their whole, and may exceed it by what is not known of both.
+        let shares = rows.values().filter_map(|found| found.row.share);
+        let sum: f64 = shares.map(|share| share.value).sum();
+        if sum > 1.0 {
+            let all = rows.values_mut().filter_map(|found| found.row.share.as_mut());
+            all.for_each(|share| *share = share.times(1.0 / sum));
+        }
         let spent = profile.processes.iter().flat_map(|process| &process.spent);
         let (cpu, price) = spent.fold((0u64, 0u64), |(cpu, price), thread| {
             (cpu.saturating_add(thread.cpu_ns), price.saturating_add(thread.price_ns))

@@ -12,6 +12,12 @@ pub struct Estimated {
     pub interval: Option<Estimate>,
 }
 
+impl From<Estimate> for Estimated {
+    fn from(of: Estimate) -> Self {
+        Self { value: of.value, interval: Some(of) }
+    }
+}
+
 impl Estimated {
     pub(crate) fn of(sum: &Sum) -> Self {
         Self { value: sum.value(), interval: sum.interval() }

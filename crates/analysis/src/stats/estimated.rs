@@ -8,7 +8,7 @@ use super::{OpStats, Scope, Table, Variable};
 use crate::sampled::{Sample, SampledRow};
 use crate::table::Key;
 
-/// Adds the exact numbers of calls and the estimated totals, and removes what so few drawn calls do not
+/// Adds the numbers of calls and the estimated totals, and removes what so few drawn calls do not
 /// say.
 pub(super) fn add(
     profile: &Profile,
@@ -49,7 +49,7 @@ pub(super) fn add(
 /// Of a variable that was known of too few drawn calls, only the number of these and the extremes are
 /// left. The others have the means of a report.
 fn keep_known(profile: &Profile, scope: &mut Scope, row: &SampledRow) {
-    scope.counted = row.calls;
+    scope.sampled = Some(Box::new(row.clone()));
     let timed = row.effective.is_some();
     if !timed {
         scope.effective = None;

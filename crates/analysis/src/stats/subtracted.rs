@@ -2,6 +2,7 @@
 
 use super::{Scope, Stats};
 use crate::estimate::Estimate;
+use crate::sampled::Estimated;
 use crate::table::compensate;
 
 /// What is subtracted from the values of a variable before they are scaled: what the recorder added.
@@ -28,9 +29,20 @@ impl Subtracted {
 
     /// A mean, or another value of the variable, without it. It has not added more than there is.
     pub fn from(self, value: f64) -> Estimate {
+        self.from_estimate(Estimate::exact(value))
+    }
+
+    /// The same of a mean that is an estimate, with both kinds of uncertainty.
+    pub fn from_estimate(self, mean: Estimate) -> Estimate {
         let added = self.added.map(|of| if self.taken { of.less(of.value) } else { of });
-        let rest = compensate(Estimate::exact(value), added);
+        let rest = compensate(mean, added);
         let cut = |end: f64| if self.added.is_some() { end.max(0.0) } else { end };
         Estimate { value: cut(rest.value), high: cut(rest.high), ..rest }
+    }
+    /// The same of a mean of which it may not be known how far off it is.
+    pub fn from_estimated(self, mean: Estimated) -> Estimated {
+        let known = mean.interval.map(|mean| self.from_estimate(mean));
+        let value = known.unwrap_or_else(|| self.from(mean.value)).value;
+        Estimated { value, interval: known }
     }
 }

@@ -82,7 +82,7 @@ pub(super) fn describe(
         variables: ranked.into_iter().map(|ranked| ranked.variable).collect(),
         pairs,
         effective: effective(all),
-        counted: None,
+        sampled: None,
         inner: 0,
         brackets: Vec::new(),
     }

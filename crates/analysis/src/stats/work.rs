@@ -64,7 +64,7 @@ impl Workspace {
             brackets: Vec::new(),
             effective: None,
             inner: 0,
-            counted: None,
+            sampled: None,
         }
     }
 }

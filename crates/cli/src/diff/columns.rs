@@ -6,10 +6,12 @@ use analysis::diff::matching::Relation;
 use analysis::diff::recorded::Identity;
 use analysis::diff::verdict::{Compared, Verdict};
 use analysis::diff::{Diff, DiffRow, Side, Statistic};
+use analysis::{Estimate, Estimated};
 use profile::Role;
 use profile::demangle::{Detail, demangle};
 
 use super::answer::{reading, relation, signed_time, verdict, word};
+use crate::view::sampled;
 use crate::view::table::{Column, Table, Value};
 
 /// The titles of the columns with the two sides: what was there before, and what is compared with it.
@@ -111,18 +113,33 @@ pub fn table(diff: &Diff, names: &[String], of: &str) -> Table {
     let sides = |of: &dyn Fn(Side) -> Option<f64>| {
         [0, 1].map(|side| each(&|row| row.sides[side].and_then(of)))
     };
-    let counts = |cells: Vec<Option<f64>>| {
-        cells.into_iter().map(|n| n.map(|n| Value::Count(n.round() as u128))).collect::<Vec<_>>()
+    let about = |side: usize, row: &DiffRow| row.sides[side].and_then(|side| side.estimated_calls);
+    let is_about = |side: usize| rows.iter().any(|row| about(side, row).is_some());
+    let counts = |side: usize, cells: Vec<Option<f64>>| {
+        let count = |(row, n): (&DiffRow, Option<f64>)| {
+            let n = n?.round() as u128;
+            Some(if about(side, row).is_some() { Value::About(n) } else { Value::Count(n) })
+        };
+        rows.iter().zip(cells).map(count).collect::<Vec<_>>()
     };
     // The same number on both sides is one column for people.
     let calls = sides(&|side| Some(side.calls));
-    let different = rows.iter().any(|row| row.calls_differ);
-    let [calls_a, calls_b] = calls.map(counts);
+    let different = rows.iter().any(|row| row.calls_differ) || [0, 1].into_iter().any(is_about);
+    let [calls_a, calls_b] = calls;
+    let (calls_a, calls_b) = (counts(0, calls_a), counts(1, calls_b));
     columns.push(Column::new(6, "calls_a", if different { "calls A" } else { "calls" }, calls_a));
     columns.push(Column { csv_only: !different, ..Column::new(6, "calls_b", "calls B", calls_b) });
     let [total_a, total_b] = sides(&|side| side.total_ns);
-    columns.push(Column::new(5, "total_a_ns", "total A", ns(total_a)));
-    columns.push(Column::new(5, "total_b_ns", "total B", ns(total_b)));
+    let margins = |side: usize| {
+        let of = |row: &DiffRow| sampled::margin(&row.sides[side]?.estimated_total_ns?);
+        Some(rows.iter().map(of).collect())
+    };
+    let total = |side: usize, name: &str, title: &str, cells| Column {
+        margin: margins(side),
+        ..Column::new(5, name, title, ns(cells))
+    };
+    columns.push(total(0, "total_a_ns", "total A", total_a));
+    columns.push(total(1, "total_b_ns", "total B", total_b));
     let [own_a, own_b] = sides(&|side| side.own_ns);
     columns.push(Column::new(7, "self_a_ns", "self A", ns(own_a)));
     columns.push(Column::new(7, "self_b_ns", "self B", ns(own_b)));
@@ -166,6 +183,7 @@ pub fn table(diff: &Diff, names: &[String], of: &str) -> Table {
         add("p", &|one| one.p);
     }
     add_readings(diff, &mut columns);
+    add_ends(diff, &mut columns);
     let mut order: Vec<usize> = (0..rows.len()).collect();
     let weight = |row: usize| rows[row].part.map_or(0.0, |part| part.ns.abs());
     let differs = |row: usize| rows[row].verdict.change().is_some() || is_new_or_gone(&rows[row]);
@@ -179,6 +197,35 @@ pub fn table(diff: &Diff, names: &[String], of: &str) -> Table {
 fn mean(side: Option<Side>) -> Option<f64> {
     let side = side.filter(|side| side.executions > 0.0)?;
     Some(side.total_ns? / side.executions)
+}
+
+/// An estimate of one side of a row.
+type OfSide = fn(Side) -> Option<Estimated>;
+/// An end of an interval.
+type End = fn(Estimate) -> f64;
+
+/// For programs: the ends of the intervals of what is an estimate, in runs with a budget.
+fn add_ends(diff: &Diff, columns: &mut Vec<Column>) {
+    let of: [(&str, OfSide); 2] =
+        [("calls", |side| side.estimated_calls), ("total_ns", |side| side.estimated_total_ns)];
+    for (what, of) in of {
+        for (side, letter) in ["a", "b"].into_iter().enumerate() {
+            let found = |row: &DiffRow| row.sides[side].and_then(of);
+            if diff.rows.iter().all(|row| found(row).is_none()) {
+                continue;
+            }
+            let name = match what.strip_suffix("_ns") {
+                Some(what) => format!("{what}_{letter}_ns"),
+                None => format!("{what}_{letter}"),
+            };
+            let ends: [(&str, End); 2] = [("low", |all| all.low), ("high", |all| all.high)];
+            for (end, value) in ends {
+                let cell = |row: &DiffRow| Some(Value::Number(value(found(row)?.interval?)));
+                let cells = diff.rows.iter().map(cell).collect();
+                columns.push(Column::for_programs(&format!("{name}_{end}"), cells));
+            }
+        }
+    }
 }
 
 /// What differs of counters, for people, and all of them for programs.

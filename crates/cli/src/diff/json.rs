@@ -14,6 +14,7 @@ use serde::Serialize;
 use super::View;
 use super::answer::{sentence, word};
 use super::inputs::Run;
+use crate::view::sampled::EstimatedOut;
 
 /// The version of the document.
 const DIFF_SCHEMA: &str = "counterpoint.diff/1";
@@ -51,6 +52,9 @@ struct WholeOut {
     verdict: VerdictOut,
     statistics: Vec<ComparedOut>,
     total_ns: [Option<f64>; 2],
+    /// Whether the totals of a side are estimates. Only in runs with a budget.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    estimated: Option<[bool; 2]>,
     between_ns: [Option<f64>; 2],
     explained: Option<PartOut>,
     remainder: Option<PartOut>,
@@ -117,8 +121,13 @@ struct IdentityOut<'a> {
 struct SideOut {
     runs: usize,
     calls: f64,
+    /// This and `estimated_total_ns` are only there if the number is an estimate.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    estimated_calls: Option<EstimatedOut>,
     executions: f64,
     total_ns: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    estimated_total_ns: Option<EstimatedOut>,
     self_ns: Option<f64>,
 }
 
@@ -162,6 +171,7 @@ pub fn print(out: &mut impl Write, view: &View<'_>) -> io::Result<()> {
             verdict: verdict(&whole.verdict),
             statistics: whole.compared.iter().map(compared).collect(),
             total_ns: whole.total_ns,
+            estimated: Some(whole.estimated).filter(|sides| sides.contains(&true)),
             between_ns: whole.between_ns,
             explained: whole.explained.map(part),
             remainder: whole.remainder.map(part),
@@ -263,8 +273,10 @@ fn side_out(of: Side) -> SideOut {
     SideOut {
         runs: of.runs,
         calls: of.calls,
+        estimated_calls: of.estimated_calls.map(|calls| EstimatedOut::new(calls, 1.0)),
         executions: of.executions,
         total_ns: of.total_ns,
+        estimated_total_ns: of.estimated_total_ns.map(|ns| EstimatedOut::new(ns, 1.0)),
         self_ns: of.own_ns,
     }
 }

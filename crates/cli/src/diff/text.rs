@@ -138,6 +138,7 @@ fn below(view: &View<'_>) -> Vec<(&'static str, String)> {
     let diff = view.diff;
     let mut lines = Vec::new();
     if let (Some(explained), [Some(a), Some(b)]) = (diff.whole.explained, diff.whole.total_ns) {
+        let about = |side: usize| ["", "~"][usize::from(diff.whole.estimated[side])].to_owned();
         let rest = diff.whole.remainder.map_or(String::new(), |rest| {
             format!(
                 "; remainder {}: slow calls and first calls, which are not typical",
@@ -148,8 +149,8 @@ fn below(view: &View<'_>) -> Vec<(&'static str, String)> {
             "whole",
             format!(
                 "{} → {} in calls of a run. Typical calls of all ops add {}{rest}",
-                time(a),
-                time(b),
+                about(0) + &time(a),
+                about(1) + &time(b),
                 part(&explained)
             ),
         ));
@@ -199,6 +200,11 @@ pub fn notes(view: &View<'_>) -> Vec<(&'static str, String)> {
         let text = "single calls can be as fast as before: contention, caches, or only part of the \
                     calls changed";
         lines.push(("floor unchanged", text.to_owned()));
+    }
+    if diff.whole.estimated.contains(&true) {
+        let text = "of runs with a budget, totals, means and quantiles are estimates from the timed calls; \
+                    numbers of calls with ~ are estimates, too, and those without it are exact";
+        lines.push(("budget", text.to_owned()));
     }
     lines.extend(view.inputs.notes.iter().map(|note| ("note", note.clone())));
     let raw = view.args.raw;

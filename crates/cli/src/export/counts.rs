@@ -1,4 +1,4 @@
-//! The exact numbers of calls of a run with a budget as an Arrow record batch. docs/sampling.md
+//! The numbers of calls of a run with a budget as an Arrow record batch. docs/sampling.md
 //! describes the columns. A run without a budget has no rows, because there each call has a record.
 
 use std::io;
@@ -8,8 +8,8 @@ use arrow_array::builder::{StringDictionaryBuilder, UInt32Builder, UInt64Builder
 use arrow_array::types::Int32Type;
 use arrow_array::{ArrayRef, RecordBatch};
 use arrow_schema::{Field, Schema};
-use profile::Profile;
 use profile::batch::unknown_op;
+use profile::{CountedCalls, Profile};
 
 /// One row for each op and thread whose name matches `filter`, sorted by process, thread and export.
 pub fn rows(profile: &Profile, filter: Option<&str>) -> io::Result<RecordBatch> {
@@ -17,6 +17,7 @@ pub fn rows(profile: &Profile, filter: Option<&str>) -> io::Result<RecordBatch> 
     let (mut op_id, mut export) = (UInt32Builder::new(), UInt32Builder::new());
     let mut names: [StringDictionaryBuilder<Int32Type>; 2] = Default::default();
     let mut numbers: [UInt64Builder; 4] = Default::default();
+    let mut ends: [UInt64Builder; 2] = Default::default();
     for counted in profile.counted() {
         let Some(process) = profile.processes.get(counted.process) else { continue };
         let id = profile.ops.of(counted.process, counted.export);
@@ -36,10 +37,12 @@ pub fn rows(profile: &Profile, filter: Option<&str>) -> io::Result<RecordBatch> 
         export.append_value(counted.export);
         let values = [counted.calls, counted.timed, counted.counted, counted.seen()];
         numbers.iter_mut().zip(values).for_each(|(builder, value)| builder.append_value(value));
+        ends.iter_mut().zip(within(counted)).for_each(|(builder, end)| builder.append_option(end));
     }
     let [mut pid, mut process, mut thread, mut tid] = who;
     let [mut op, mut library] = names;
     let [mut calls, mut timed, mut counted, mut seen] = numbers;
+    let [mut low, mut high] = ends;
     let columns: Vec<(&str, ArrayRef)> = vec![
         ("pid", Arc::new(pid.finish())),
         ("process", Arc::new(process.finish())),
@@ -53,12 +56,26 @@ pub fn rows(profile: &Profile, filter: Option<&str>) -> io::Result<RecordBatch> 
         ("timed_calls", Arc::new(timed.finish())),
         ("counted_calls", Arc::new(counted.finish())),
         ("seen_calls", Arc::new(seen.finish())),
+        ("calls_low", Arc::new(low.finish())),
+        ("calls_high", Arc::new(high.finish())),
     ];
-    let nullable = ["tid", "library", "op_id"];
+    let nullable = ["tid", "library", "op_id", "calls_low", "calls_high"];
     let field = |(name, column): &(&str, ArrayRef)| {
         Field::new(*name, column.data_type().clone(), nullable.contains(name))
     };
     let schema = Schema::new(columns.iter().map(field).collect::<Vec<_>>());
     RecordBatch::try_new(Arc::new(schema), columns.into_iter().map(|(_, column)| column).collect())
         .map_err(io::Error::other)
+}
+
+/// Between which numbers the number of calls is: itself, unless it is an estimate.
+fn within(counted: &CountedCalls) -> [Option<u64>; 2] {
+    match analysis::sampled::calls_of(counted) {
+        None => [Some(counted.calls); 2],
+        Some(calls) => match calls.interval {
+            // A number of calls is not negative, and what is not a number of 64 bits is cut.
+            Some(all) => [Some(all.low.max(0.0).floor() as u64), Some(all.high.ceil() as u64)],
+            None => [None; 2],
+        },
+    }
 }

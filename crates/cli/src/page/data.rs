@@ -216,6 +216,8 @@ pub struct LongRowOut {
 #[serde(rename_all = "camelCase")]
 pub struct JointOut {
     pub counter: String,
+    /// `~` if numbers of calls are those that timed calls stand for.
+    pub mark: &'static str,
     pub text: String,
     pub x: Vec<f64>,
     pub y: Vec<f64>,

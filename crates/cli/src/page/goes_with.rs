@@ -39,6 +39,8 @@ pub fn of(profile: &Profile, raw: bool) -> HashMap<Key, Related> {
 
 /// `None` if no counter has a correlation.
 fn related(profile: &Profile, op: &OpStats) -> Option<Related> {
+    // In a run with a budget, only these have values.
+    let timed = if profile.is_sampled() { "timed " } else { "" };
     let counters = &profile.manifest.counters;
     // The first variable is the duration, and the counters of the run follow.
     let pair = |at: usize| op.all.pairs.iter().find(|pair| (pair.of, pair.given) == (0, at + 1));
@@ -49,7 +51,7 @@ fn related(profile: &Profile, op: &OpStats) -> Option<Related> {
     order.sort_by(|a, b| strength(b.1).total_cmp(&strength(a.1)));
     let mut words = vec![None; counters.len()];
     for (at, pair) in &order {
-        let calls = plural(pair.calls.into(), "call");
+        let calls = plural(pair.calls.into(), &format!("{timed}call"));
         words[*at] = Some(format!("{}, over {calls}", coefficients(pair)));
     }
     let cell = |value: Option<f64>| match value {
@@ -87,7 +89,7 @@ fn related(profile: &Profile, op: &OpStats) -> Option<Related> {
         ColumnOut::new("counter", "counter", true),
         ColumnOut::new("spearman", "Spearman (ranks)", false),
         ColumnOut::new("pearson", "Pearson (values)", false),
-        ColumnOut::new("calls", "calls", false),
+        ColumnOut::new("calls", &format!("{timed}calls"), false),
         ColumnOut::new("note", "", true),
     ];
     let mut rows: Vec<Vec<CellOut>> = order.iter().map(row).collect();

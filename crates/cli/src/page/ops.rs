@@ -234,18 +234,20 @@ fn text(unit: Unit, value: f64) -> String {
 
 fn joints(profile: &Profile, of: &OpDetails, related: Option<&Related>) -> Vec<JointOut> {
     let counters = profile.manifest.counters.iter().zip(&of.joints).enumerate();
+    let mark = if profile.is_sampled() { "~" } else { "" };
     counters
         .filter_map(|(at, (counter, joint))| {
             let Grid { x, y, counts } = joint.grid(CELLS)?;
             let words = related.and_then(|related| related.words.get(at)?.as_deref());
             Some(JointOut {
                 counter: counter.name.clone(),
+                mark,
                 text: match words {
                     Some(words) => format!("correlation {words}"),
                     // In a run with a budget, these are the calls that the timed ones stand for.
                     None => {
                         let calls = plural(counts.iter().sum::<u64>().into(), "call");
-                        format!("{calls} with a value")
+                        format!("{mark}{calls} with a value")
                     }
                 },
                 x_text: x.iter().map(|edge| time(*edge)).collect(),

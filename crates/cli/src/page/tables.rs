@@ -93,8 +93,11 @@ fn is_text(column: &Column) -> bool {
 }
 
 fn cell(column: &Column, row: usize, is_indented: bool) -> CellOut {
-    let Some(value) = column.cells.get(row) else { return CellOut::Missing(()) };
     let text = cell_text(column, row);
+    let Some(value) = column.cells.get(row) else {
+        // A missing value can have a mark.
+        return if text == "–" { CellOut::Missing(()) } else { CellOut::Text(text) };
+    };
     let text = if is_indented { text.trim_start().to_owned() } else { text };
     with_number(text, value.as_number())
 }

@@ -21,7 +21,10 @@ pub fn print(
     write!(out, ",mean,standard_deviation,min,max")?;
     (0..stats.buckets).try_for_each(|bucket| write!(out, ",bucket_{bucket}_mean"))?;
     if profile.is_sampled() {
-        write!(out, ",op_timed_calls,effective_calls")?;
+        write!(out, ",op_timed_calls,effective_calls,mean_low,mean_high")?;
+    }
+    if profile.estimates_calls() {
+        write!(out, ",op_calls_low,op_calls_high")?;
     }
     write!(out, "\r\n")?;
     let keys: Vec<_> = stats.ops.iter().map(|op| op.key).collect();
@@ -63,7 +66,7 @@ fn rows(
             (value, _) => real(value.map(|value| less.from(value.to_f64()).value)),
         };
         let mean = |value: Option<f64>| real(value.map(|value| less.from(value).value));
-        let calls = if profile.is_sampled() { scope.counted } else { Some(scope.calls) };
+        let calls = if profile.is_sampled() { scope.counted() } else { Some(scope.calls) };
         let calls = calls.map_or_else(String::new, |calls| calls.to_string());
         write!(out, "{who},{calls},{},{unit},{}", field(name), variable.calls)?;
         write!(out, ",{},{}", mean(variable.mean), real(variable.standard_deviation))?;
@@ -72,8 +75,25 @@ fn rows(
         if profile.is_sampled() {
             let effective = variable.effective.map_or_else(String::new, |n| n.to_string());
             write!(out, ",{},{effective}", scope.calls)?;
+            let mean = scope.estimated_mean(i).and_then(|mean| mean.interval);
+            let ends = mean.map(|all| less.from_estimate(all));
+            write!(out, ",{},{}", real(ends.map(|all| all.low)), real(ends.map(|all| all.high)))?;
+        }
+        if profile.estimates_calls() {
+            let [low, high] = calls_within(scope);
+            write!(out, ",{low},{high}")?;
         }
         write!(out, "\r\n")?;
     }
     Ok(())
+}
+
+/// Between which numbers the number of all calls is; empty where that is not known.
+fn calls_within(scope: &Scope) -> [String; 2] {
+    let Some(sampled) = scope.sampled.as_deref() else { return Default::default() };
+    let ends = match &sampled.by_steps {
+        Some(calls) => calls.interval.map(|all| [all.low.max(0.0).floor(), all.high.ceil()]),
+        None => sampled.calls.map(|calls| [calls as f64; 2]),
+    };
+    ends.map_or_else(Default::default, |ends| ends.map(|end| format!("{end:.0}")))
 }

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-use analysis::Estimate;
+use analysis::Estimated;
 use analysis::stats::{Number, OpStats, Pair, Scope, ThreadStats, Variable};
 use profile::columns::{cpu_of, node_of};
 use serde::Serialize;
@@ -16,6 +16,7 @@ use crate::view::loops::spread::{self, SpreadOut};
 use crate::view::losses::{LossOut, losses_out};
 use crate::view::metrics::metrics_out;
 use crate::view::price::{EmptyOut, empty_out};
+use crate::view::sampled::{EstimatedOut, SampledOut};
 use crate::view::variables::{Subtracted, name_and_unit, scale};
 
 /// The version of the document.
@@ -69,11 +70,13 @@ struct ScopeOut<'a> {
     /// Calls inside of other calls of the op, which `calls` leaves out.
     #[serde(skip_serializing_if = "Option::is_none")]
     inner_calls: Option<u64>,
-    /// This and the next field are only in runs with a budget.
+    /// This and the next two fields are only in runs with a budget.
     #[serde(skip_serializing_if = "Option::is_none")]
     timed_calls: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     effective_calls: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sampled: Option<SampledOut>,
     cpus: Vec<CpuOut>,
     nodes: Vec<NodeOut>,
     variables: Vec<VariableOut<'a>>,
@@ -101,9 +104,9 @@ struct VariableOut<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     effective_calls: Option<f64>,
     mean: Option<f64>,
-    /// The interval of the mean; absent if it is exact.
+    /// The mean with its interval; absent if it is exact.
     #[serde(skip_serializing_if = "Option::is_none")]
-    interval: Option<Estimate>,
+    interval: Option<EstimatedOut>,
     standard_deviation: Option<f64>,
     min: Option<NumberOut>,
     max: Option<NumberOut>,
@@ -228,10 +231,11 @@ fn scope_out<'a>(view: &'a View<'_>, scope: &Scope) -> ScopeOut<'a> {
     });
     let variables = scope.variables.iter().enumerate();
     ScopeOut {
-        calls: if view.profile.is_sampled() { scope.counted } else { Some(scope.calls) },
+        calls: if view.profile.is_sampled() { scope.counted() } else { Some(scope.calls) },
         inner_calls: Some(scope.inner).filter(|n| *n > 0),
         timed_calls: view.profile.is_sampled().then_some(scope.calls),
         effective_calls: scope.effective,
+        sampled: scope.sampled.as_deref().map(|row| SampledOut::new(view.profile, row)),
         cpus: cpus.collect(),
         nodes: nodes.into_iter().map(|(node, calls)| NodeOut { node, calls }).collect(),
         variables: variables.map(|(i, v)| variable_out(view, scope, i, v)).collect(),
@@ -248,7 +252,10 @@ fn variable_out<'a>(
     let (name, unit) = name_and_unit(view.profile, view.stats, i);
     let scale = scale(view.profile, i);
     let less = Subtracted::new(view.stats, scope, i);
-    let mean = variable.mean.map(|mean| less.from(mean).times(scale));
+    // What the timed calls say of all, or else what all of them say.
+    let estimated = variable.mean.and(scope.estimated_mean(i)).map(|of| less.from_estimated(of));
+    let all = variable.mean.map(|mean| Estimated::from(less.from(mean)));
+    let mean = estimated.or(all).map(|mean| mean.times(scale));
     let scaled = |value: Option<f64>| value.map(|value| value * scale);
     let number = |value: Option<Number>| match (value, i) {
         (Some(Number::Whole(value)), 1..) if less.is_nothing() => Some(NumberOut::Whole(value)),
@@ -263,7 +270,7 @@ fn variable_out<'a>(
         calls: variable.calls,
         effective_calls: variable.effective,
         mean: mean.map(|mean| mean.value),
-        interval: mean.filter(|mean| !mean.is_exact()),
+        interval: mean.filter(|mean| !mean.is_exact()).map(|mean| EstimatedOut::new(mean, 1.0)),
         standard_deviation: scaled(variable.standard_deviation),
         min: number(variable.min),
         max: number(variable.max),

@@ -25,8 +25,9 @@ use profile::Profile;
 use profile::columns::{cpu_of, node_of};
 
 use super::labels::{labels, process_label, thread_label};
+use super::sampled;
 use super::shades::shade;
-use super::units::{bytes, general, number, plural, time};
+use super::units::{below, bytes, general, number, plural, time};
 use super::variables::{Subtracted, VariableKind, kind, name_and_unit};
 use super::wrap::wrapped;
 use crate::terminal::visible;
@@ -162,7 +163,7 @@ fn scope(
     scope: &Scope,
     style: &Style,
 ) -> io::Result<()> {
-    match (profile.is_sampled(), scope.counted) {
+    match (profile.is_sampled(), scope.counted()) {
         (false, _) => {
             let inner = match scope.inner {
                 0 => String::new(),
@@ -180,9 +181,14 @@ fn scope(
                 ),
                 None => "They are too few to say anything about the others.".to_owned(),
             };
+            let about =
+                sampled::about(scope.sampled.as_ref().and_then(|row| row.by_steps.as_ref()));
             let text = format!(
                 "{}{} timed. {weight} Of the timed calls:",
-                counted.map_or_else(String::new, |n| format!("{}, of which ", calls(n, "call"))),
+                counted.map_or_else(String::new, |n| format!(
+                    "{about}{}, of which ",
+                    calls(n, "call")
+                )),
                 match scope.calls {
                     1 => "1 call was".to_owned(),
                     n => format!("{n} calls were"),
@@ -274,7 +280,7 @@ fn describe(
     };
     let text = |value: Option<f64>| match value.map(|value| less.from(value)) {
         // It cannot be told from an empty call.
-        Some(value) if !value.is_resolved() => format!("<{}", plain(Some(value.high.max(0.0)))),
+        Some(value) if !value.is_resolved() => below(&plain(Some(value.high.max(0.0)))),
         value => plain(value.map(|value| value.value)),
     };
     let head = format!("{}{unit}{some}:", name(profile, stats, i, style));
@@ -288,7 +294,17 @@ fn describe(
         return line(out, style, "  ", &format!("{head} {value}{all}"));
     }
     line(out, style, "  ", &head)?;
-    writeln!(out, "    mean: {}", text(variable.mean))?;
+    // Of all calls, as far as the timed ones tell.
+    let estimated =
+        variable.mean.and(scope.estimated_mean(i)).map(|mean| less.from_estimated(mean));
+    let mean = match estimated {
+        None => text(variable.mean),
+        Some(mean) => match mean.interval {
+            Some(all) if !all.is_resolved() => below(&plain(Some(all.high.max(0.0)))),
+            _ => plain(Some(mean.value)) + &sampled::margin_of(&mean),
+        },
+    };
+    writeln!(out, "    mean: {mean}")?;
     writeln!(out, "    standard deviation: {}", plain(variable.standard_deviation))?;
     writeln!(out, "    min: {}", text(variable.min.map(Number::to_f64)))?;
     writeln!(out, "    max: {}", text(variable.max.map(Number::to_f64)))?;

@@ -382,7 +382,7 @@ fn cells(line: &str) -> Vec<&str> {
 
 /// A printed number in ns, or as a part of one, and what one more in its last digit is worth. `None` for
 /// what is no number (`–`, `<12 ns`). What follows the number (`±3 %`, `*`) is left out.
-fn amount(cell: &str) -> Option<(f64, f64)> {
+pub fn amount(cell: &str) -> Option<(f64, f64)> {
     let mut words = cell.split(' ');
     let digits = words.next()?.trim_end_matches('*');
     let scale = match words.next().map(|unit| unit.trim_end_matches('*')) {

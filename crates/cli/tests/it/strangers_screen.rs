@@ -151,7 +151,7 @@ impl Screen<'_> {
 }
 
 /// Looks at every view of a profile. A view may have nothing to show, but it must not fail.
-fn look_at(dir: &Path, name: &str) {
+pub fn look_at(dir: &Path, name: &str) {
     let mut views: Vec<Vec<&str>> = Vec::new();
     for by in ["op", "thread", "cpu", "process", "kind", "device", "stream"] {
         views.push(vec!["report", "--by", by]);

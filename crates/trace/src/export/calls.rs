@@ -358,7 +358,8 @@ impl<'a> ProcessExport<'a, '_> {
             true => "of the others, some were only counted, and some are estimated",
             false => "the others were only counted",
         };
-        format!("{text}, {timed} of {calls}; {others}").into()
+        let about = if self.profile.estimates_calls() { "~" } else { "" };
+        format!("{text}, {timed} of {about}{calls}; {others}").into()
     }
 
     /// The index of an export's name.

@@ -119,6 +119,7 @@
  *
  * @typedef {object} Joint How often which duration and which value of a counter came together.
  * @property {string} counter
+ * @property {string} mark Before numbers of calls: `~` if timed calls stand for others, or empty.
  * @property {string} text Correlation in words.
  * @property {number[]} x Edges of durations in ns (at most 33).
  * @property {number[]} y Edges of values (at most 33).

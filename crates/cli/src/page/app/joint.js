@@ -102,7 +102,7 @@ function drawJoint(joint, byRow, width) {
         width: (x(column + 1) - x(column) + 0.3).toFixed(1),
         height: (y(row) - y(row + 1) + 0.3).toFixed(1),
         "fill-opacity": (0.12 + 0.88 * shade).toFixed(3),
-      }, svg("title", {}, `${grouped(count)} of ${grouped(sum)} calls of this row`)));
+      }, svg("title", {}, `${joint.mark}${grouped(count)} of ${joint.mark}${grouped(sum)} calls of this row`)));
     });
   });
   return [

@@ -197,7 +197,7 @@ fn columns<'a>(live: &Live, all: &[&LiveRow], some: &[&LiveRow]) -> Vec<Column<'
     let recent: f64 = all.iter().map(|row| row.recent_ns).sum();
     let mark = if live.read() < 1.0 { "~" } else { "" };
     let part = |of: f64, whole: f64| match whole > 0.0 {
-        true => percent(of / whole),
+        true => format!("{mark}{}", percent(of / whole)),
         false => "–".to_owned(),
     };
     let column = |rank, name: &'static str, cell: &dyn Fn(&LiveRow) -> String| Column {

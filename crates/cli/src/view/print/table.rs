@@ -59,7 +59,7 @@ impl Quantity {
         if !of.is_resolved() {
             // The smallest whole number that it is below.
             let bound = if self == Self::Count { of.high.ceil() } else { of.high };
-            return format!("<{}", self.text(bound.max(0.0)));
+            return units::below(&self.text(bound.max(0.0)));
         }
         let text = self.text(of.value.max(0.0));
         match of.relative().filter(|part| with_interval && *part >= NARROW) {

@@ -21,6 +21,11 @@ fn three_digits(value: f64) -> String {
     }
 }
 
+/// Below a number that was formatted here, which may say so itself.
+pub fn below(number: &str) -> String {
+    if number.starts_with('<') { number.to_owned() } else { format!("<{number}") }
+}
+
 /// A whole number: `12,345`; from ten million on, `12.3 M`.
 pub fn count(n: u128) -> String {
     if n < 10_000_000 {
@@ -185,6 +190,7 @@ mod tests {
         assert_eq!(number(0.25), "0.25");
         assert_eq!(number(0.0), "0");
         assert_eq!(number(0.001), "<0.01");
+        assert_eq!((below(&number(0.001)), below(&number(3.0))), ("<0.01".into(), "<3".into()));
         assert_eq!(number(3.0), "3");
         assert_eq!(number(1_234.5), "1,235");
         assert_eq!(bytes(4_096.0), "4,096 B");

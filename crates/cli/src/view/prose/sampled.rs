@@ -130,11 +130,21 @@ pub fn margin_together(overview: &Overview<'_>) -> Option<String> {
 
 /// Half of the interval as a part of the value; infinity if that is not known, `None` if the value
 /// is exact.
-fn margin(estimated: &Estimated) -> Option<f64> {
+pub fn margin(estimated: &Estimated) -> Option<f64> {
     match estimated.interval {
         Some(interval) if interval.is_exact() => None,
         interval => Some(interval.and_then(|all| all.relative()).unwrap_or(f64::INFINITY)),
     }
+}
+
+/// How well an estimate is known; empty if it is exact.
+pub fn margin_of(estimated: &Estimated) -> String {
+    margin(estimated).map_or_else(String::new, margin_text)
+}
+
+/// `~` before a number of calls that is an estimate.
+pub fn about(by_steps: Option<&Estimated>) -> &'static str {
+    if by_steps.is_some() { "~" } else { "" }
 }
 
 /// ` ±4 %`; above 100 %, the exact number would say nothing.
