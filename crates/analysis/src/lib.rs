@@ -21,6 +21,7 @@
 //! | [`explain`](mod@explain) | which recorded variables go with the slow calls of an op |
 //! | [`rules`](mod@rules) | what often holds a program back, and whether it does here |
 //! | [`exact`](mod@exact) | sums and histograms that merge exactly, for datasets of many ranks |
+//! | [`across`] | ranks of a job beside each other: which one is slow, and the op that makes it slow |
 //! | [`durations`] | stores many durations compactly, with exact quantiles |
 //! | [`innermost`] | self time: which call owns each moment of a thread |
 //! | [`threads`] | per thread: time inside and outside of dispatches, and off the CPU |
@@ -50,6 +51,7 @@
 //! unknown value is `None`.
 #![forbid(unsafe_code)]
 
+pub mod across;
 mod amounts;
 mod answer;
 mod by_export;

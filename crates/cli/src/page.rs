@@ -122,6 +122,37 @@ pub fn write(path: &Path, wanted: &Wanted<'_>) -> Result<(), Failure> {
     write_to(path, &make(wanted)?)
 }
 
+/// What stands above the tables of a page without a profile.
+pub struct About {
+    /// Of what it is, for the title.
+    pub program: String,
+    pub about: String,
+    /// What matters most, in words.
+    pub sentences: Vec<String>,
+    pub warnings: Vec<String>,
+    /// Label and text.
+    pub recording: Vec<(String, String)>,
+}
+
+/// Writes a page that has only tables: that of a dataset.
+///
+/// # Errors
+/// The file cannot be written.
+pub fn write_tables(path: &Path, of: About, forms: &[Form]) -> Result<(), Failure> {
+    let head = Head {
+        schema: data::SCHEMA,
+        program: of.program,
+        about: of.about,
+        version: env!("CARGO_PKG_VERSION"),
+        sentences: of.sentences,
+        warnings: of.warnings,
+        recording: of.recording,
+        tables: forms.iter().map(|form| tables::of(form, &[])).collect(),
+        ..Head::default()
+    };
+    write_to(path, &assembled(&head, &[])?)
+}
+
 fn write_to(path: &Path, page: &str) -> Result<(), Failure> {
     let name = |e| Failure::writing(path, e);
     let mut file = WholeFile::create(path, Kind::Binary).map_err(name)?;

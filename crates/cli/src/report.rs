@@ -7,6 +7,7 @@
 //! ```
 
 mod between;
+mod dataset;
 mod json;
 mod launches;
 mod page;
@@ -48,9 +49,12 @@ use crate::view::table::{Table, Value};
 /// time, before filtering. Self time is a call's duration without the calls inside it.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Profile directory.
+    /// Profile directory, or a dataset of many ranks (`export --dataset`): its rows are by op or by rank.
     #[arg(default_value = "counterpoint.cpt", value_name = "PROFILE", value_parser = input::profile())]
     profile: PathBuf,
+    /// Of a dataset, only this run.
+    #[arg(long, value_name = "NAME")]
+    run: Option<String>,
     /// What each row describes. The default in a table for people is what was recorded: `loop` if that is
     /// loops only, and otherwise `op`. Other formats have `op`.
     #[arg(long, value_enum)]
@@ -302,6 +306,13 @@ fn ops(args: &Args, profile: &Profile) -> Result<ExitCode, Failure> {
 
 /// Prints the report.
 pub fn main(args: Args) -> Result<ExitCode, Failure> {
+    if ::dataset::open::is_dataset(&args.profile) {
+        return dataset::main(&args);
+    }
+    if args.run.is_some() {
+        let why = format!("--run: {} is not a dataset", args.profile.display());
+        return Err(Failure::new(why).hint("`export --dataset` makes one of profiles"));
+    }
     let before = (args.roofline || args.html.is_some())
         .then(|| roofline::Before::read(&args))
         .transpose()?;

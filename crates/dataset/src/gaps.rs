@@ -50,6 +50,16 @@ impl Gap {
     pub fn is_left_out(&self) -> bool {
         matches!(self, Self::Broken { .. } | Self::Unreadable { .. })
     }
+
+    /// The run that it is about, if that is known.
+    pub fn run(&self) -> Option<&str> {
+        match self {
+            Self::NoPart { run, .. } | Self::Several { run, .. } | Self::Broken { run, .. } => {
+                Some(run)
+            }
+            Self::Unreadable { .. } => None,
+        }
+    }
 }
 
 impl fmt::Display for Gap {

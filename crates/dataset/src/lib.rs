@@ -12,6 +12,7 @@
 //! | [`schema`] | the tables, their columns and types |
 //! | [`layout`] | names of files; parts, which say what files belong together |
 //! | [`open`](mod@open) | opens a dataset, and finds what is incomplete in it |
+//! | [`across`](mod@across) | reads what all ranks said, for `analysis::across` |
 //! | [`export`](mod@export) | adds the ranks of a profile to a dataset |
 //! | `rows`, `calls` | what the tables have of a profile |
 //! | `keys` | what is the same op in all ranks |
@@ -36,6 +37,8 @@
 extern crate self as dataset;
 
 #[cfg(feature = "write")]
+pub mod across;
+#[cfg(feature = "write")]
 mod calls;
 pub mod error;
 #[cfg(feature = "write")]
@@ -58,6 +61,8 @@ pub mod schema;
 #[cfg(feature = "write")]
 pub mod steps;
 
+#[cfg(feature = "write")]
+pub use across::{Only, across};
 pub use error::{Error, Result};
 #[cfg(feature = "write")]
 pub use export::{Exported, Options, export};

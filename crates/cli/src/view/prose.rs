@@ -1,6 +1,7 @@
 //! What is printed above and below a table: what was recorded, how reliable it is, what it cost, and
 //! what matters most in it.
 
+pub mod across;
 pub mod answer;
 pub mod between;
 pub mod critical;

@@ -1,0 +1,221 @@
+//! What follows from the rows of all ranks of a run.
+
+use super::{DEVIATIONS, FEWEST_RANKS, LEAST_PART, Place, Run, Sums};
+use crate::diff::ranks::median;
+use crate::exact::Histogram;
+
+/// Of a normal distribution, the standard deviation is so many times the median distance from the median.
+const OF_NORMAL: f64 = 1.4826;
+
+/// The ranks of a run beside each other.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RunAcross {
+    /// The run.
+    pub run: String,
+    /// All ranks together.
+    pub sums: Sums,
+    /// The ranks, by their numbers.
+    pub ranks: Vec<RankAcross>,
+    /// The ops, those with the most self time first.
+    pub ops: Vec<OpAcross>,
+    /// The largest of the ranks' self times as a multiple of their mean.
+    pub imbalance: Option<f64>,
+}
+
+/// A rank.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RankAcross {
+    /// Its number.
+    pub rank: u32,
+    /// Where it ran.
+    pub place: Place,
+    /// All of its ops.
+    pub sums: Sums,
+    /// Its self time as a multiple of the mean over the ranks.
+    pub of_mean: Option<f64>,
+    /// The op in which it is above the median by most. `None` if it is in none.
+    pub slow: Option<Excess>,
+}
+
+/// An op.
+#[derive(Clone, Debug, PartialEq)]
+pub struct OpAcross {
+    /// What identifies it.
+    pub key: String,
+    /// Its name.
+    pub name: String,
+    /// The number of ranks that called it.
+    pub ranks: usize,
+    /// All ranks together.
+    pub sums: Sums,
+    /// The largest of the ranks' totals as a multiple of their mean, over the ranks that called it.
+    pub imbalance: Option<f64>,
+    /// The rank with this total; of equal ones, the first.
+    pub most: Option<u32>,
+    /// Median and 99th percentile of the duration of a call, within 1/128. `None` if they are not known of
+    /// all calls.
+    pub p50_ns: Option<u64>,
+    /// See `p50_ns`.
+    pub p99_ns: Option<u64>,
+}
+
+/// How far a rank is above the median of the ranks, in an op.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Excess {
+    /// The number of the op in [`RunAcross::ops`].
+    pub op: usize,
+    /// Its self time on the rank, in ns.
+    pub own_ns: f64,
+    /// The median of its self time over the ranks, in ns.
+    pub median_ns: f64,
+    /// Whether that is far more than what ranks usually differ by.
+    pub stands_out: bool,
+    /// Whether the self time is an estimate.
+    pub is_estimate: bool,
+}
+
+impl Excess {
+    /// By how much it is above the median, in ns.
+    pub fn ns(&self) -> f64 {
+        self.own_ns - self.median_ns
+    }
+
+    /// The same as a part of the median. `None` if the median rank has no time in the op.
+    pub fn part(&self) -> Option<f64> {
+        (self.median_ns > 0.0).then(|| self.ns() / self.median_ns)
+    }
+}
+
+impl RunAcross {
+    /// The ranks that stand out, those with the largest excess first.
+    pub fn slow(&self) -> Vec<(&RankAcross, Excess)> {
+        let mut found = self.by_excess();
+        found.retain(|(_, excess)| excess.stands_out);
+        found
+    }
+
+    /// The ranks that are above the median in an op, those with the largest excess first.
+    pub fn by_excess(&self) -> Vec<(&RankAcross, Excess)> {
+        let all = self.ranks.iter().filter_map(|rank| Some((rank, rank.slow?)));
+        let mut all: Vec<(&RankAcross, Excess)> = all.collect();
+        all.sort_by(|a, b| b.1.ns().total_cmp(&a.1.ns()).then(a.0.rank.cmp(&b.0.rank)));
+        all
+    }
+}
+
+pub(super) fn of(name: String, run: Run) -> RunAcross {
+    let numbers: Vec<u32> = run.places.keys().copied().collect();
+    let mut of_ranks = vec![Sums::default(); numbers.len()];
+    let mut ops: Vec<(OpAcross, Vec<Option<Sums>>)> = Vec::with_capacity(run.ops.len());
+    for (number, op) in (0u32..).zip(run.ops) {
+        let cells: Vec<Option<Sums>> =
+            numbers.iter().map(|rank| run.cells.get(&(*rank, number)).copied()).collect();
+        let mut sums = Sums::default();
+        for (cell, of_rank) in cells.iter().zip(&mut of_ranks) {
+            if let Some(cell) = cell {
+                sums.add(cell);
+                of_rank.add(cell);
+            }
+        }
+        let totals = || cells.iter().map(|cell| cell.as_ref().and_then(|cell| cell.total_ns));
+        let most = most(totals());
+        let [p50_ns, p99_ns] = quantiles(&op.durations, &sums, [0.5, 0.99]);
+        let row = OpAcross {
+            key: op.key,
+            name: op.name,
+            ranks: cells.iter().flatten().count(),
+            imbalance: of_mean(most.map(|(_, total)| total), totals()),
+            most: most.map(|(at, _)| numbers[at]),
+            sums,
+            p50_ns,
+            p99_ns,
+        };
+        ops.push((row, cells));
+    }
+    // Rows of `hist` may name an op that `stats` does not have.
+    ops.retain(|(op, _)| op.ranks > 0);
+    ops.sort_by(|(a, _), (b, _)| {
+        let weight = |op: &OpAcross| op.sums.own_ns.or(op.sums.total_ns);
+        weight(b).cmp(&weight(a)).then_with(|| (&a.name, &a.key).cmp(&(&b.name, &b.key)))
+    });
+    let owns = || of_ranks.iter().map(|sums| sums.own_ns);
+    let usual = median(&owns().flatten().map(|ns| ns as f64).collect::<Vec<_>>()).unwrap_or(0.0);
+    let mut slow: Vec<Option<Excess>> = vec![None; numbers.len()];
+    for (number, (_, cells)) in ops.iter().enumerate() {
+        for (found, new) in slow.iter_mut().zip(excesses(number, cells, usual)) {
+            // One that stands out comes before a larger one that does not: there, ranks differ anyway.
+            let weight = |of: &Excess| (of.stands_out, of.ns());
+            if let Some(new) = new
+                && found.as_ref().is_none_or(|old| weight(&new) > weight(old))
+            {
+                *found = Some(new);
+            }
+        }
+    }
+    let mut sums = Sums::default();
+    of_ranks.iter().for_each(|of| sums.add(of));
+    let imbalance = of_mean(most(owns()).map(|(_, ns)| ns), owns());
+    let ranks = numbers.iter().zip(run.places.into_values()).zip(&of_ranks).zip(slow);
+    let ranks = ranks.map(|(((rank, place), sums), slow)| RankAcross {
+        rank: *rank,
+        place,
+        sums: *sums,
+        of_mean: of_mean(sums.own_ns, owns()),
+        slow,
+    });
+    RunAcross {
+        run: name,
+        sums,
+        ranks: ranks.collect(),
+        ops: ops.iter().map(|(op, _)| op.clone()).collect(),
+        imbalance,
+    }
+}
+
+/// For each rank, how far it is above the median in this op, if it is. `usual` is the self time of the
+/// median rank in all ops.
+fn excesses(op: usize, cells: &[Option<Sums>], usual: f64) -> Vec<Option<Excess>> {
+    let own = |cell: &Option<Sums>| match cell {
+        Some(cell) => cell.own_ns.map(|ns| ns as f64),
+        None => Some(0.0),
+    };
+    let known: Vec<f64> = cells.iter().filter_map(own).collect();
+    let Some(median_ns) = median(&known) else { return vec![None; cells.len()] };
+    let distances: Vec<f64> = known.iter().map(|ns| (ns - median_ns).abs()).collect();
+    let deviation = OF_NORMAL * median(&distances).unwrap_or(0.0);
+    let limit = (DEVIATIONS * deviation).max(LEAST_PART * usual);
+    let excess = |cell: &Option<Sums>| {
+        let own_ns = own(cell)?;
+        let is_estimate = cell.is_some_and(|cell| cell.is_estimate);
+        // What an estimate may be too large by does not count. Self times have no interval of their own.
+        let too_large = match cell.as_ref().filter(|_| is_estimate) {
+            None => Some(0),
+            Some(cell) => cell.total_ns.zip(cell.total_range_ns).map(|(ns, (low, _))| ns - low),
+        };
+        let is_far = too_large.is_some_and(|by| own_ns - median_ns - by as f64 > limit);
+        let stands_out = is_far && known.len() >= FEWEST_RANKS;
+        let found = Excess { op, own_ns, median_ns, stands_out, is_estimate };
+        (found.ns() > 0.0).then_some(found)
+    };
+    cells.iter().map(excess).collect()
+}
+
+/// The largest number and its place; of equal ones, the first.
+fn most(all: impl Iterator<Item = Option<i128>>) -> Option<(usize, i128)> {
+    let known = all.enumerate().filter_map(|(at, ns)| Some((at, ns?)));
+    known.reduce(|most, new| if new.1 > most.1 { new } else { most })
+}
+
+/// A number as a multiple of the mean of these.
+fn of_mean(number: Option<i128>, all: impl Iterator<Item = Option<i128>>) -> Option<f64> {
+    let (count, sum) =
+        all.flatten().fold((0u32, 0i128), |(n, sum), ns| (n + 1, sum.saturating_add(ns)));
+    let number = number.filter(|_| sum > 0)?;
+    Some(number as f64 * f64::from(count) / sum as f64)
+}
+
+/// Quantiles, if all calls are in the histogram.
+fn quantiles<const N: usize>(of: &Histogram, sums: &Sums, parts: [f64; N]) -> [Option<u64>; N] {
+    let is_whole = sums.calls.is_some_and(|calls| calls == i128::from(of.values()));
+    parts.map(|part| of.quantile(part).filter(|_| is_whole))
+}

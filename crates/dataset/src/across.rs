@@ -1,0 +1,210 @@
+//! Reads what all ranks of a dataset said, for [`analysis::across`]. Memory holds a sum for each rank and op,
+//! and a histogram for each op; rows are read some thousands at a time.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+use analysis::across::{Gathered, Input, RunAcross, Sums};
+use analysis::exact::Histogram;
+use arrow_array::cast::AsArray;
+use arrow_array::types::{Int32Type, Int64Type};
+use arrow_array::{Array, Int32Array, Int64Array, RecordBatch, StringArray};
+use model::{Loss, Severity};
+use parquet::arrow::ProjectionMask;
+use parquet::arrow::arrow_reader::{ArrowReaderOptions, ParquetRecordBatchReaderBuilder};
+
+use crate::error::{Error, Result};
+use crate::layout::{Member, Part};
+use crate::open::{Dataset, place};
+use crate::schema::Table;
+
+/// Rows that are read together.
+const BATCH: usize = 8192;
+
+/// Which recordings are read.
+#[derive(Clone, Debug, Default)]
+pub struct Only {
+    /// Only this run.
+    pub run: Option<String>,
+    /// Only these ranks, sorted; `None` for all.
+    pub ranks: Option<Vec<u32>>,
+}
+
+impl Only {
+    fn has(&self, run: &str, rank: u32) -> bool {
+        self.run.as_deref().is_none_or(|only| only == run)
+            && self.ranks.as_ref().is_none_or(|only| only.binary_search(&rank).is_ok())
+    }
+
+    fn has_any(&self, part: &Part) -> bool {
+        part.members.iter().any(|member| self.has(&member.run, member.rank))
+    }
+}
+
+/// The ranks of each run beside each other.
+///
+/// # Errors
+/// A file cannot be read, or has rows of a rank that its part does not have.
+pub fn across(dataset: &Dataset, only: &Only) -> Result<Vec<RunAcross>> {
+    let mut all = Gathered::default();
+    for part in &dataset.parts {
+        for member in part.members.iter().filter(|of| only.has(&of.run, of.rank)) {
+            // Ranks without any call are ranks as well.
+            all.place(&member.run, member.rank);
+        }
+    }
+    let wanted = ["process", "host", "clock", "clock_uncertainty_ns"];
+    each(dataset, Table::Processes, &wanted, only, |rows, run, rank, at| {
+        let place = all.place(run, rank);
+        place.processes += 1;
+        let host = rows.text("host")?.value(at);
+        if let Err(there) = place.hosts.binary_search_by(|known| known.as_str().cmp(host)) {
+            place.hosts.insert(there, host.to_owned());
+        }
+        rows.text("clock")?.value(at).clone_into(&mut place.clock);
+        let of_process = whole(rows.whole("clock_uncertainty_ns")?, at);
+        place.clock_uncertainty_ns = place.clock_uncertainty_ns.max(of_process);
+        Ok(())
+    })?;
+    each(dataset, Table::Losses, &["loss"], only, |rows, run, rank, at| {
+        let name = rows.text("loss")?.value(at);
+        let known = Loss::ALL.iter().find(|known| known.name() == name);
+        // One that this version does not know may be anything.
+        if known.is_none_or(|loss| loss.severity() != Severity::Note) {
+            all.place(run, rank).losses += 1;
+        }
+        Ok(())
+    })?;
+    const STATS: [&str; 8] = [
+        "op_key",
+        "op",
+        "known",
+        "calls",
+        "total_ns",
+        "total_low_ns",
+        "total_high_ns",
+        "self_ns",
+    ];
+    each(dataset, Table::Stats, &STATS, only, |rows, run, rank, at| {
+        let number = |name| Ok(whole(rows.whole(name)?, at).map(i128::from));
+        let range = (number("total_low_ns")?, number("total_high_ns")?);
+        let sums = Sums {
+            calls: number("calls")?,
+            total_ns: number("total_ns")?,
+            total_range_ns: range.0.zip(range.1),
+            own_ns: number("self_ns")?,
+            is_estimate: rows.text("known")?.value(at) == "estimate",
+        };
+        let (key, name) = (rows.text("op_key")?.value(at), rows.text("op")?.value(at));
+        all.add(run, rank, Input { key, name, sums });
+        Ok(())
+    })?;
+    // The buckets of an op follow each other. There are tens of thousands on each rank.
+    let mut of_op = (String::new(), String::new(), Histogram::default());
+    each(dataset, Table::Hist, &["op_key", "bucket", "calls"], only, |rows, run, _, at| {
+        let bucket = rows.small("bucket")?.value(at);
+        let calls = u64::try_from(rows.whole("calls")?.value(at));
+        let (Ok(bucket @ 0..3776), Ok(calls)) = (u16::try_from(bucket), calls) else {
+            return Err(rows.wrong(format!("there is no bucket {bucket} with such a number")));
+        };
+        let key = rows.text("op_key")?.value(at);
+        if of_op.1 != key || of_op.0 != run {
+            all.histogram(&of_op.0, &of_op.1).merge(&of_op.2);
+            of_op = (run.to_owned(), key.to_owned(), Histogram::default());
+        }
+        of_op.2.count(bucket, calls);
+        Ok(())
+    })?;
+    all.histogram(&of_op.0, &of_op.1).merge(&of_op.2);
+    let mut found = all.finish();
+    found.retain(|run| !run.ranks.is_empty());
+    Ok(found)
+}
+
+fn whole(column: &Int64Array, at: usize) -> Option<i64> {
+    column.is_valid(at).then(|| column.value(at))
+}
+
+/// Rows of a file that were read together.
+struct Rows<'a> {
+    path: &'a Path,
+    batch: RecordBatch,
+}
+
+impl Rows<'_> {
+    fn wrong(&self, why: String) -> Error {
+        Error::Unknown { path: self.path.to_owned(), why }
+    }
+
+    fn column<'a, T>(&'a self, name: &str, of: impl Fn(&'a dyn Array) -> Option<T>) -> Result<T> {
+        let found = self.batch.column_by_name(name).and_then(|column| of(column));
+        found.ok_or_else(|| self.wrong(format!("column {name} is not of its type")))
+    }
+
+    fn text(&self, name: &str) -> Result<&StringArray> {
+        self.column(name, |column| column.as_string_opt::<i32>())
+    }
+
+    fn small(&self, name: &str) -> Result<&Int32Array> {
+        self.column(name, |column| column.as_primitive_opt::<Int32Type>())
+    }
+
+    fn whole(&self, name: &str) -> Result<&Int64Array> {
+        self.column(name, |column| column.as_primitive_opt::<Int64Type>())
+    }
+}
+
+/// Shows the rows of a table, with these columns, to `row`: each with its run, its rank and its place.
+fn each(
+    dataset: &Dataset,
+    table: Table,
+    columns: &[&str],
+    only: &Only,
+    mut row: impl FnMut(&Rows<'_>, &str, u32, usize) -> Result<()>,
+) -> Result<()> {
+    for part in dataset.parts.iter().filter(|part| only.has_any(part)) {
+        let Some(file) = part.files.get(table.name()) else { continue };
+        let path: PathBuf = place(&dataset.dir, table.name(), file).ok_or_else(|| {
+            let why = format!("{:?} is not a place inside of it", file.path);
+            Error::Unknown { path: dataset.dir.clone(), why }
+        })?;
+        let failed = |e| Error::parquet(&path)(e);
+        let opened = File::open(&path).map_err(Error::io("open", &path))?;
+        let options = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
+        let builder = ParquetRecordBatchReaderBuilder::try_new_with_options(opened, options)
+            .map_err(failed)?
+            .with_batch_size(BATCH);
+        let wanted = ["run", "rank", "part"].iter().chain(columns).copied();
+        let mask = ProjectionMask::columns(builder.parquet_schema(), wanted);
+        let reader = builder.with_projection(mask).build().map_err(failed)?;
+        // Rows of a recording follow each other.
+        let mut last: Option<(String, u32, String)> = None;
+        for batch in reader {
+            let batch = batch.map_err(|e| Error::parquet(&path)(e.into()))?;
+            let rows = Rows { path: &path, batch };
+            let (runs, ranks, parts) = (rows.text("run")?, rows.small("rank")?, rows.text("part")?);
+            for at in 0..rows.batch.num_rows() {
+                let (run, id) = (runs.value(at), parts.value(at));
+                let rank = u32::try_from(ranks.value(at)).unwrap_or(u32::MAX);
+                let same = |last: &(String, u32, String)| {
+                    last.1 == rank && last.0 == run && last.2 == id
+                };
+                if !last.as_ref().is_some_and(same) {
+                    let is_of = |member: &Member| member.id().cmp(&(run, rank, id));
+                    if part.members.binary_search_by(is_of).is_err() {
+                        let why = format!(
+                            "it has rows of rank {rank} of run {run}, recording {id}, which its part does \
+                             not have"
+                        );
+                        return Err(rows.wrong(why));
+                    }
+                    last = Some((run.to_owned(), rank, id.to_owned()));
+                }
+                if only.has(run, rank) {
+                    row(&rows, run, rank, at)?;
+                }
+            }
+        }
+    }
+    Ok(())
+}
