@@ -19,6 +19,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use crate::exact::Histogram;
 
+pub mod clocks;
 mod result;
 
 pub use result::{Excess, OpAcross, RankAcross, RunAcross};
@@ -86,6 +87,19 @@ pub struct Input<'a> {
     pub sums: Sums,
 }
 
+/// What an op is, as far as it was recorded.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct About {
+    /// What kind of call it is.
+    pub role: String,
+    /// Name of its library.
+    pub library: String,
+    /// Types and shapes of its arguments, or empty.
+    pub arguments: String,
+    /// Source location, if the compiler recorded one.
+    pub source: Option<String>,
+}
+
 /// Where a rank ran.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Place {
@@ -97,6 +111,8 @@ pub struct Place {
     pub clock: String,
     /// By how much that may be wrong, in ns; `None` if it is not known.
     pub clock_uncertainty_ns: Option<i64>,
+    /// The offset to the first rank of the run, if clocks were aligned by an op.
+    pub offset: Option<clocks::Offset>,
     /// Kinds of loss that change its numbers.
     pub losses: u64,
 }
@@ -114,6 +130,7 @@ struct Run {
 struct Op {
     key: String,
     name: String,
+    about: Option<About>,
     durations: Histogram,
 }
 
@@ -160,6 +177,16 @@ impl Gathered {
         let name = &mut of.ops[op as usize].name;
         if name.is_empty() || input.name < name.as_str() {
             input.name.clone_into(name);
+        }
+    }
+
+    /// Says what an op is. The ranks say the same, but for those that are redacted.
+    pub fn about(&mut self, run: &str, key: &str, about: About) {
+        let of = self.run(run);
+        let op = of.op(key);
+        let known = &mut of.ops[op as usize].about;
+        if known.as_ref().is_none_or(|known| about < *known) {
+            *known = Some(about);
         }
     }
 

@@ -18,6 +18,7 @@
 //! busy machine moves least. The *typical* execution is the median over dispatches of the sum of their
 //! workgroups, which sees what happens in half of the calls. Loops and modules have only a mean.
 
+pub mod across;
 pub mod flips;
 pub mod history;
 pub mod matching;
@@ -166,7 +167,8 @@ pub fn compare(
     };
     let sides = [a, b].map(|runs| values::Sides::new(runs, |run| run.rows.clone()));
     // Modules and activities are in the order of their times.
-    let is_program = !matches!(options.by, By::Module | By::Activity);
+    let is_program = !matches!(options.by, By::Module | By::Activity)
+        && !a.iter().chain(b).any(|run| run.is_unordered);
     let in_order = [0, 1].map(|side| if is_program { sides[side].in_first } else { 0 });
     let found = matches(&sides[0].identities, &sides[1].identities, in_order);
     let in_pairs = values::Pairs { pairs, runs: [a.len(), b.len()] };

@@ -46,6 +46,7 @@ use inputs::Inputs;
 #[derive(clap::Args)]
 pub struct Args {
     /// A series of `run --repeat --against`; or profiles and series of A, the base: what was there before.
+    /// Or datasets (`export --dataset`), whose runs are repeats.
     #[arg(required_unless_present = "history", value_name = "A", value_parser = input::profile())]
     a: Vec<PathBuf>,
     /// Profiles and series of B, what is new and is compared with A: `diff OLD --against NEW`.

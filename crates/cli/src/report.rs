@@ -55,6 +55,10 @@ pub struct Args {
     /// Of a dataset, only this run.
     #[arg(long, value_name = "NAME")]
     run: Option<String>,
+    /// Of a dataset with calls (`export --calls`), align the clocks of the ranks by this op, which no rank
+    /// leaves before all have entered it: a barrier, or a collective op that waits.
+    #[arg(long, value_name = "GLOB")]
+    align_by: Option<String>,
     /// What each row describes. The default in a table for people is what was recorded: `loop` if that is
     /// loops only, and otherwise `op`. Other formats have `op`.
     #[arg(long, value_enum)]
@@ -309,8 +313,9 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
     if ::dataset::open::is_dataset(&args.profile) {
         return dataset::main(&args);
     }
-    if args.run.is_some() {
-        let why = format!("--run: {} is not a dataset", args.profile.display());
+    if args.run.is_some() || args.align_by.is_some() {
+        let option = if args.run.is_some() { "--run" } else { "--align-by" };
+        let why = format!("{option}: {} is not a dataset", args.profile.display());
         return Err(Failure::new(why).hint("`export --dataset` makes one of profiles"));
     }
     let before = (args.roofline || args.html.is_some())

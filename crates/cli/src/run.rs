@@ -4,6 +4,7 @@
 //! Signals from the terminal reach the program directly. `run` ends with the program's status.
 
 mod begin;
+mod dataset;
 mod live;
 mod passes;
 mod sampler;
@@ -73,6 +74,12 @@ pub struct Args {
     /// that of the program, also if the page cannot be written
     #[arg(long, value_name = "FILE", value_parser = page_file)]
     html: Option<PathBuf>,
+    /// When the program has ended, also add what was recorded to this dataset of many ranks, as `export
+    /// --dataset` does; it is made if it does not exist. The run is the label `run` or what the launcher
+    /// calls its job. The profile stays; without -o, it is counterpoint.rankN.cpt. The status is that of the
+    /// program, also if nothing can be added
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["passes", "repeat"])]
+    dataset: Option<PathBuf>,
     /// Show ops by time on the terminal while the program runs; `q` ends the view. What the program
     /// writes to the terminal is shown when the view has ended, and it reads nothing from there
     #[arg(long, conflicts_with_all = ["passes", "repeat", "budget"])]
@@ -106,13 +113,18 @@ fn page_file(name: &str) -> Result<PathBuf, String> {
 /// where one of them is needed, the program with the whole command line takes over. It does not
 /// read profiles, so it asks that program for the summary.
 pub fn main<const WHOLE: bool>(mut args: Args) -> Result<ExitCode, Failure> {
-    if !WHOLE && (args.passes.is_some() || args.repeat.repeat.is_some() || args.live) {
+    let needs_all = args.passes.is_some() || args.repeat.repeat.is_some() || args.dataset.is_some();
+    if !WHOLE && (needs_all || args.live) {
         return Err(whole_program::become_it());
     }
     if args.quiet {
         terminal::choose_words(true, false);
     }
     args.recording.configure()?;
+    if let (Some(dir), true) = (&args.dataset, WHOLE) {
+        dataset::check(dir)?;
+        dataset::choose_output(&mut args.recording);
+    }
     let program = find(Path::new(&args.command[0]))?;
     let view = (WHOLE && args.live).then(live::Prepared::new).transpose()?;
     let words: Vec<String> =
@@ -462,6 +474,9 @@ fn say<const WHOLE: bool>(closed: profile::Result<Collected>, directory: &Path, 
                 say!("{}: {summary}{still}", output.display());
             }
             write_page::<WHOLE>(args, "report", directory);
+            if let (Some(dir), true) = (&args.dataset, WHOLE) {
+                dataset::add(dir, directory, output, args.recording.rank, running);
+            }
         }
         Err(e) => say!("{e}"),
     }

@@ -1,21 +1,25 @@
 //! Makes a dataset of many ranks, merges it, and says how long that took. For benchmarks:
 //!
 //! ```text
-//! cargo run --release -p counterpoint-dataset --example scale -- DIR RANKS CALLS OPS
+//! cargo run --release -p counterpoint-dataset --example scale -- DIR RANKS CALLS OPS [WITH_CALLS]
 //! ```
 //!
 //! One rank is recorded (200 ops, durations with a heavy tail, two counters) and exported with its
-//! calls to `DIR/one`. The others are this one with their own number, in `DIR/many`, without calls.
-//! `DIR/merged` is the result. Nothing of `DIR` may exist.
+//! calls to `DIR/one`. The others are this one with their own number, in `DIR/many`: the first WITH_CALLS
+//! of them with their calls, which take 13 bytes each, and the others without. `DIR/merged` is the result,
+//! without calls. Nothing of `DIR` may exist. Each step says its time, and the largest memory of a process
+//! of its own.
 
 use std::fs::{self, File};
 use std::path::Path;
+use std::process::Command;
 use std::sync::Arc;
 use std::time::Instant;
 
 use arrow_array::{ArrayRef, Int32Array, RecordBatch, StringArray};
 use dataset::layout::{DATASET_NAME, dataset_json, rank_directory};
-use dataset::{Dataset, Options, Part, Table, export, merge};
+use dataset::schema::Kind;
+use dataset::{Dataset, Only, Options, Part, Table, across, export, merge};
 use parquet::arrow::ArrowWriter;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use parquet::basic::{Compression, Encoding};
@@ -26,9 +30,18 @@ use testkit::{CallScript, Item, ProfileScript, Random};
 
 fn main() {
     let args: Vec<String> = std::env::args().skip(1).collect();
-    let [dir, ranks, calls, ops] = &args[..] else { panic!("DIR RANKS CALLS OPS") };
-    let dir = Path::new(dir);
     let number = |text: &String| text.parse::<u64>().expect("a number");
+    match args.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        ["--merge", from, to] => return measure_merge(Path::new(from), Path::new(to)),
+        ["--across", from] => return measure_across(Path::new(from)),
+        _ => {}
+    }
+    let (dir, ranks, calls, ops, with_calls) = match &args[..] {
+        [dir, ranks, calls, ops] => (dir, ranks, calls, ops, 0),
+        [dir, ranks, calls, ops, with_calls] => (dir, ranks, calls, ops, number(with_calls)),
+        _ => panic!("DIR RANKS CALLS OPS [WITH_CALLS]"),
+    };
+    let dir = Path::new(dir);
     fs::create_dir(dir).expect("a new directory");
     let (one, many, merged) = (dir.join("one"), dir.join("many"), dir.join("merged"));
     let path = dir.join("rank0.cpt");
@@ -59,16 +72,43 @@ fn main() {
     println!("statistics and histograms of a rank: {small} bytes");
     let first = Dataset::open(&many).expect("a dataset").parts.remove(0);
     for rank in 1..number(ranks) as u32 {
-        again(&many, &first, rank);
+        again(&many, &many, &first, rank);
     }
     fs::write(many.join(DATASET_NAME), dataset_json()).expect("written");
+    let own = std::env::current_exe().expect("this program");
+    for words in [
+        vec!["--merge".as_ref(), many.as_os_str(), merged.as_os_str()],
+        vec!["--across".as_ref(), many.as_os_str()],
+    ] {
+        let done = Command::new(&own).args(words).status().expect("started");
+        assert!(done.success(), "{done}");
+    }
+    for rank in 0..with_calls as u32 {
+        again(&one, &many, &opened.parts[0], rank);
+    }
+}
+
+fn measure_merge(from: &Path, to: &Path) {
     let begin = Instant::now();
-    let opened = Dataset::open(&many).expect("a dataset");
-    println!("opened {} parts: {:.2} s", opened.parts.len(), begin.elapsed().as_secs_f64());
-    fs::create_dir(&merged).expect("a new directory");
-    let found = merge(&[opened], &merged).expect("merged");
-    assert!(found.gaps.is_empty() && found.members.len() as u64 == number(ranks));
+    let opened = Dataset::open(from).expect("a dataset");
+    let ranks = opened.members().len();
+    println!("opened {ranks} ranks: {:.2} s", begin.elapsed().as_secs_f64());
+    fs::create_dir(to).expect("a new directory");
+    let found = merge(&[opened], to).expect("merged");
+    assert!(found.gaps.is_empty() && found.members.len() == ranks);
     println!("merged in {:.2} s; {}", begin.elapsed().as_secs_f64(), most_memory());
+}
+
+fn measure_across(from: &Path) {
+    let begin = Instant::now();
+    let opened = Dataset::open(from).expect("a dataset");
+    let found = across(&opened, &Only::default()).expect("read");
+    let ranks = found.iter().map(|run| run.ranks.len()).sum::<usize>();
+    println!(
+        "{ranks} ranks beside each other in {:.2} s; {}",
+        begin.elapsed().as_secs_f64(),
+        most_memory()
+    );
 }
 
 /// The largest memory so far, which may have been that of making the profile.
@@ -103,24 +143,31 @@ fn script(calls: u64, ops: u64) -> ProfileScript {
     script
 }
 
-/// The part with another rank.
-fn again(dir: &Path, first: &Part, rank: u32) {
+/// A part of `from` with another rank, in `dir`.
+fn again(from: &Path, dir: &Path, first: &Part, rank: u32) {
     let mut part = first.clone();
     part.members[0].rank = rank;
     part.members[0].part = format!("{rank:032x}");
     let below = rank_directory("r", rank);
     for (table, file) in &mut part.files {
-        let reader = File::open(dir.join(&file.path)).expect("a file");
+        let reader = File::open(from.join(&file.path)).expect("a file");
         let reader = ParquetRecordBatchReaderBuilder::try_new(reader).expect("a Parquet file");
         let schema = reader.schema().clone();
         file.path = format!("{table}/{below}/part-{rank}.parquet");
         let path = dir.join(&file.path);
         fs::create_dir_all(path.parent().expect("a directory")).expect("made");
-        let column = ColumnPath::from("bucket");
-        let properties = WriterProperties::builder()
+        let of_table = Table::parse(table).expect("a table");
+        let mut properties = WriterProperties::builder()
             .set_compression(Compression::SNAPPY)
-            .set_column_dictionary_enabled(column.clone(), false)
-            .set_column_encoding(column, Encoding::DELTA_BINARY_PACKED);
+            .set_max_row_group_row_count(Some(1 << 16));
+        for column in of_table.columns() {
+            if column.kind == Kind::Whole || column.name == "bucket" {
+                let column = ColumnPath::from(column.name);
+                properties = properties
+                    .set_column_dictionary_enabled(column.clone(), false)
+                    .set_column_encoding(column, Encoding::DELTA_BINARY_PACKED);
+            }
+        }
         let out = File::create(&path).expect("made");
         let mut out = ArrowWriter::try_new(out, schema.clone(), Some(properties.build()))
             .expect("a Parquet file");

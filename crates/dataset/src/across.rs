@@ -1,10 +1,11 @@
 //! Reads what all ranks of a dataset said, for [`analysis::across`]. Memory holds a sum for each rank and op,
 //! and a histogram for each op; rows are read some thousands at a time.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-use analysis::across::{Gathered, Input, RunAcross, Sums};
+use analysis::across::{About, Gathered, Input, RunAcross, Sums};
 use analysis::exact::Histogram;
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Int32Type, Int64Type};
@@ -75,16 +76,8 @@ pub fn across(dataset: &Dataset, only: &Only) -> Result<Vec<RunAcross>> {
         }
         Ok(())
     })?;
-    const STATS: [&str; 8] = [
-        "op_key",
-        "op",
-        "known",
-        "calls",
-        "total_ns",
-        "total_low_ns",
-        "total_high_ns",
-        "self_ns",
-    ];
+    const STATS: [&str; 8] =
+        ["op_key", "op", "known", "calls", "total_ns", "total_low_ns", "total_high_ns", "self_ns"];
     each(dataset, Table::Stats, &STATS, only, |rows, run, rank, at| {
         let number = |name| Ok(whole(rows.whole(name)?, at).map(i128::from));
         let range = (number("total_low_ns")?, number("total_high_ns")?);
@@ -97,6 +90,22 @@ pub fn across(dataset: &Dataset, only: &Only) -> Result<Vec<RunAcross>> {
         };
         let (key, name) = (rows.text("op_key")?.value(at), rows.text("op")?.value(at));
         all.add(run, rank, Input { key, name, sums });
+        Ok(())
+    })?;
+    let wanted = ["op_key", "role", "library", "arguments", "source"];
+    each(dataset, Table::Ops, &wanted, only, |rows, run, _, at| {
+        let text = |name| {
+            let column = rows.text(name)?;
+            Ok(column.is_valid(at).then(|| column.value(at).to_owned()))
+        };
+        let known = |name| Ok::<_, Error>(text(name)?.unwrap_or_default());
+        let about = About {
+            role: known("role")?,
+            library: known("library")?,
+            arguments: known("arguments")?,
+            source: text("source")?,
+        };
+        all.about(run, rows.text("op_key")?.value(at), about);
         Ok(())
     })?;
     // The buckets of an op follow each other. There are tens of thousands on each rank.
@@ -119,6 +128,35 @@ pub fn across(dataset: &Dataset, only: &Only) -> Result<Vec<RunAcross>> {
     let mut found = all.finish();
     found.retain(|run| !run.ranks.is_empty());
     Ok(found)
+}
+
+/// Begin and end of each call of these ops on each rank of a run, on the rank's own clock and in their order.
+/// Ranks whose calls are not in the dataset have none.
+///
+/// # Errors
+/// As for [`across`].
+pub fn calls_of(
+    dataset: &Dataset,
+    only: &Only,
+    keys: &[&str],
+) -> Result<BTreeMap<u32, Vec<(i64, i64)>>> {
+    let mut all: BTreeMap<u32, Vec<(i64, i64)>> = BTreeMap::new();
+    for part in &dataset.parts {
+        for member in part.members.iter().filter(|of| only.has(&of.run, of.rank)) {
+            all.entry(member.rank).or_default();
+        }
+    }
+    let columns = ["op_key", "start_unix_ns", "duration_ns"];
+    each(dataset, Table::Calls, &columns, only, |rows, _, rank, at| {
+        if keys.contains(&rows.text("op_key")?.value(at)) {
+            let begin = rows.whole("start_unix_ns")?.value(at);
+            let duration = rows.whole("duration_ns")?.value(at);
+            all.entry(rank).or_default().push((begin, begin.saturating_add(duration)));
+        }
+        Ok(())
+    })?;
+    all.values_mut().for_each(|calls| calls.sort_unstable());
+    Ok(all)
 }
 
 fn whole(column: &Int64Array, at: usize) -> Option<i64> {
@@ -186,9 +224,8 @@ fn each(
             for at in 0..rows.batch.num_rows() {
                 let (run, id) = (runs.value(at), parts.value(at));
                 let rank = u32::try_from(ranks.value(at)).unwrap_or(u32::MAX);
-                let same = |last: &(String, u32, String)| {
-                    last.1 == rank && last.0 == run && last.2 == id
-                };
+                let same =
+                    |last: &(String, u32, String)| last.1 == rank && last.0 == run && last.2 == id;
                 if !last.as_ref().is_some_and(same) {
                     let is_of = |member: &Member| member.id().cmp(&(run, rank, id));
                     if part.members.binary_search_by(is_of).is_err() {

@@ -112,7 +112,8 @@ impl Ranks {
         Self(ranges)
     }
 
-    fn of(ranks: impl Iterator<Item = u32>) -> Self {
+    /// These ranks, which come in their order.
+    pub fn of(ranks: impl Iterator<Item = u32>) -> Self {
         let mut ranges: Vec<(u32, u32)> = Vec::new();
         for rank in ranks {
             match ranges.last_mut() {

@@ -1,6 +1,6 @@
 //! What follows from the rows of all ranks of a run.
 
-use super::{DEVIATIONS, FEWEST_RANKS, LEAST_PART, Place, Run, Sums};
+use super::{About, DEVIATIONS, FEWEST_RANKS, LEAST_PART, Place, Run, Sums};
 use crate::diff::ranks::median;
 use crate::exact::Histogram;
 
@@ -44,6 +44,8 @@ pub struct OpAcross {
     pub key: String,
     /// Its name.
     pub name: String,
+    /// What it is.
+    pub about: About,
     /// The number of ranks that called it.
     pub ranks: usize,
     /// All ranks together.
@@ -52,10 +54,12 @@ pub struct OpAcross {
     pub imbalance: Option<f64>,
     /// The rank with this total; of equal ones, the first.
     pub most: Option<u32>,
-    /// Median and 99th percentile of the duration of a call, within 1/128. `None` if they are not known of
-    /// all calls.
+    /// 10th percentile, median and 99th percentile of the duration of a call, within 1/128. `None` if they
+    /// are not known of all calls.
+    pub p10_ns: Option<u64>,
+    /// See `p10_ns`.
     pub p50_ns: Option<u64>,
-    /// See `p50_ns`.
+    /// See `p10_ns`.
     pub p99_ns: Option<u64>,
 }
 
@@ -119,14 +123,16 @@ pub(super) fn of(name: String, run: Run) -> RunAcross {
         }
         let totals = || cells.iter().map(|cell| cell.as_ref().and_then(|cell| cell.total_ns));
         let most = most(totals());
-        let [p50_ns, p99_ns] = quantiles(&op.durations, &sums, [0.5, 0.99]);
+        let [p10_ns, p50_ns, p99_ns] = quantiles(&op.durations, &sums, [0.1, 0.5, 0.99]);
         let row = OpAcross {
             key: op.key,
             name: op.name,
             ranks: cells.iter().flatten().count(),
             imbalance: of_mean(most.map(|(_, total)| total), totals()),
             most: most.map(|(at, _)| numbers[at]),
+            about: op.about.unwrap_or_default(),
             sums,
+            p10_ns,
             p50_ns,
             p99_ns,
         };

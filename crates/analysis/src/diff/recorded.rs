@@ -118,6 +118,8 @@ pub struct Recorded {
     pub raw: bool,
     /// Whether only some calls were timed.
     pub sampled: bool,
+    /// Whether the order of `rows` says nothing about the program.
+    pub is_unordered: bool,
 }
 
 impl Recorded {
@@ -165,7 +167,7 @@ pub fn recorded(
 }
 
 /// Numbers rows of which everything else is equal.
-fn number(rows: &mut [RunRow]) {
+pub(super) fn number(rows: &mut [RunRow]) {
     let mut seen: HashMap<Identity, u32> = HashMap::new();
     for row in rows {
         let known = seen.entry(row.identity.clone()).or_default();

@@ -1,36 +1,45 @@
 //! Which runs are compared, and which of them are pairs.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use ::dataset::gaps::Ranks;
+use ::dataset::{Dataset, Only, across};
 use analysis::diff::recorded::{Recorded, recorded};
 use profile::Profile;
 use profile::manifest::{Manifest, Place, Side};
 use profile::safe_dir::Dir;
 use profile::series::Series;
 
-use super::Args;
+use super::{Args, RowKind};
 use crate::failure::Failure;
 use crate::metrics::{Offer, of_profile};
 use crate::plugin_events::show;
 use crate::terminal::progress;
 use crate::view::open::explain;
 use crate::view::rights::{Needs, confine};
+use crate::view::units::plural;
 
 /// One run.
 pub struct Run {
     pub path: PathBuf,
     pub manifest: Manifest,
+    /// What it says, if it is of a dataset: all runs of one are read together.
+    of_dataset: Option<Recorded>,
 }
 
 impl Run {
     fn open(path: &Path) -> Result<Self, Failure> {
         let manifest = Manifest::read(path).map_err(|e| explain(path, e))?;
-        Ok(Self { path: path.to_owned(), manifest })
+        Ok(Self { path: path.to_owned(), manifest, of_dataset: None })
     }
 
     /// Reads it. One after the other: a series can have more runs than a process can have open files.
     pub fn read(&self, args: &Args) -> Result<Recorded, Failure> {
+        if let Some(recorded) = &self.of_dataset {
+            return Ok(recorded.clone());
+        }
         let root = Dir::open(&self.path);
         let profile = root.and_then(|root| Profile::open_at(&root));
         let profile = profile.map_err(|e| explain(&self.path, e))?;
@@ -57,7 +66,10 @@ impl Inputs {
         let outputs = args.html.iter().cloned().collect();
         confine(None, &Needs { outputs, ..Needs::files(named) });
         let mut notes = Vec::new();
+        let is_dataset = |path: &&PathBuf| ::dataset::open::is_dataset(path);
+        let datasets = args.a.iter().chain(&args.against).filter(is_dataset).count();
         let runs = match (args.a.as_slice(), args.against.as_slice()) {
+            (a, b) if datasets > 0 => of_datasets(args, [a, b], datasets, &mut notes)?,
             ([series], []) if Series::is_at(series) => both(series, &mut notes)?,
             (_, []) => {
                 return Err(Failure::new("nothing to compare with").hint(
@@ -82,6 +94,85 @@ impl Inputs {
             b.iter().map(read).collect::<Result<_, _>>()?,
         ])
     }
+}
+
+/// The smallest threshold for quantiles that are known within 1/128: in both runs, in opposite directions.
+const LEAST_THRESHOLD: f64 = 2.0 / 128.0;
+
+/// The runs of datasets, which are their repeats. Only ranks are compared that all runs have.
+fn of_datasets(
+    args: &Args,
+    sides: [&[PathBuf]; 2],
+    datasets: usize,
+    notes: &mut Vec<String>,
+) -> Result<[Vec<Run>; 2], Failure> {
+    if sides[1].is_empty() || datasets != sides[0].len() + sides[1].len() {
+        return Err(Failure::new("a dataset is compared with a dataset")
+            .hint("`diff DATASET --against DATASET`; the runs of each are its repeats"));
+    }
+    let given = [
+        (args.by != RowKind::Op, "--by"),
+        (args.raw, "--raw"),
+        (!args.metrics.metric.is_empty(), "--metric"),
+        (!args.metrics.metrics_file.is_empty(), "--metrics-file"),
+    ];
+    if let Some((_, option)) = given.iter().find(|(given, _)| *given) {
+        return Err(Failure::new(format!("{option} cannot be used with datasets"))
+            .hint("a dataset has sums and histograms of each op"));
+    }
+    if args.threshold < LEAST_THRESHOLD {
+        let why = "--threshold: datasets have durations within 1/128, so that changes below 1.6 % cannot be \
+                   told";
+        return Err(Failure::new(why));
+    }
+    let mut named: Vec<Option<PathBuf>> = Vec::new();
+    let mut opened: [Vec<(&PathBuf, Dataset)>; 2] = [Vec::new(), Vec::new()];
+    for (side, paths) in opened.iter_mut().zip(sides) {
+        for path in paths {
+            let real = fs::canonicalize(path).ok();
+            if named.contains(&real) {
+                return Err(Failure::new(format!("{}: the same dataset twice", path.display())));
+            }
+            named.push(real);
+            let dataset = Dataset::open(path).map_err(Failure::new)?;
+            notes.extend(dataset.gaps.iter().map(|gap| format!("{}: {gap}", path.display())));
+            side.push((path, dataset));
+        }
+    }
+    // By dataset and run, which ranks there are.
+    let mut ranks: BTreeMap<(usize, &str), BTreeSet<u32>> = BTreeMap::new();
+    for (number, (_, dataset)) in opened.iter().flatten().enumerate() {
+        for member in dataset.members() {
+            ranks.entry((number, &member.run)).or_default().insert(member.rank);
+        }
+    }
+    let everywhere = ranks.values().cloned().reduce(|a, b| &a & &b).unwrap_or_default();
+    let anywhere = ranks.values().cloned().reduce(|a, b| &a | &b).unwrap_or_default();
+    if everywhere.is_empty() {
+        return Err(Failure::new("there is no rank that all runs of the datasets have"));
+    }
+    if everywhere != anywhere {
+        let left = Ranks::of((&anywhere - &everywhere).into_iter());
+        notes.push(format!(
+            "compared are the {} that all runs have; left out: {left}",
+            plural(everywhere.len() as u128, "rank")
+        ));
+    }
+    let only = Only { run: None, ranks: Some(everywhere.into_iter().collect()) };
+    notes.push("quantiles are of histograms, within 1/128; counters are not compared".to_owned());
+    let mut found = [Vec::new(), Vec::new()];
+    for (side, datasets) in found.iter_mut().zip(&opened) {
+        for (path, dataset) in datasets {
+            for run in across(dataset, &only).map_err(Failure::new)? {
+                let mut manifest = Manifest::default();
+                manifest.labels.insert("run".to_owned(), run.run.clone());
+                let of_dataset = Some(analysis::diff::across::recorded(&run));
+                let path = path.join(::dataset::layout::run_directory(&run.run));
+                side.push(Run { path, manifest, of_dataset });
+            }
+        }
+    }
+    Ok(found)
 }
 
 /// Refuses a run that is there twice, also as a copy: it would count as two.

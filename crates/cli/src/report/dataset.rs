@@ -7,9 +7,11 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::process::ExitCode;
 
+use ::dataset::across::calls_of;
 use ::dataset::{Dataset, Only, across};
-use analysis::across::{RankAcross, RunAcross, Sums};
-use analysis::{Estimate, across::OpAcross};
+use analysis::Estimate;
+use analysis::across::clocks::{self, NotAligned};
+use analysis::across::{OpAcross, RankAcross, RunAcross, Sums};
 use clap::ValueEnum;
 use serde::Serialize;
 
@@ -18,10 +20,11 @@ use crate::failure::Failure;
 use crate::output::Format;
 use crate::page;
 use crate::terminal::{progress, say, visible};
-use crate::view::across::{clocks, sentences};
+use crate::view::across::{clocks as about_clocks, sentences};
 use crate::view::rights::{Needs, confine};
 use crate::view::table::{Column, Quantity, Table, Value};
 use crate::view::text::table;
+use crate::view::units::time;
 use crate::view::wrap::{PROSE_WIDTH, wrapped};
 
 /// The version of the document.
@@ -30,7 +33,7 @@ const SCHEMA: &str = "counterpoint.ranks/1";
 const MOST_NAMED: usize = 20;
 
 /// What columns mean, by their names.
-const EXPLAINED: [(&str, &str); 6] = [
+const EXPLAINED: [(&str, &str); 7] = [
     ("self_ns", "self: time in ops, without the calls inside of them"),
     ("of_mean", "of mean: the rank's self time as a multiple of the mean over the ranks"),
     (
@@ -40,18 +43,26 @@ const EXPLAINED: [(&str, &str); 6] = [
     ),
     ("imbalance", "imbalance: the largest of the ranks' totals as a multiple of their mean"),
     ("p50_ns", "p50, p99: of the duration of a call on any rank, within 1/128"),
-    ("losses", "losses: kinds of loss that change the rank's numbers; `counterpoint query` lists them"),
+    (
+        "losses",
+        "losses: kinds of loss that change the rank's numbers; `counterpoint query` lists them",
+    ),
+    (
+        "offset_ns",
+        "offset: with --align-by, what is to be added to the rank's clock to have that of the first rank",
+    ),
 ];
 
 /// A dataset that was read.
-pub struct Opened {
-    pub runs: Vec<RunAcross>,
+struct Opened {
+    runs: Vec<RunAcross>,
     /// What is incomplete, one sentence each.
-    pub gaps: Vec<String>,
+    gaps: Vec<String>,
 }
 
 /// Opens a dataset and reads what its ranks said. From then on, only what the view needs is possible.
-pub fn read(dir: &Path, needs: &Needs<'_>, only: &Only) -> Result<Opened, Failure> {
+fn read(args: &Args, needs: &Needs<'_>, only: &Only) -> Result<Opened, Failure> {
+    let dir = &args.profile;
     confine(None, needs);
     progress::phase(progress::step(format!("reading {}", dir.display())));
     let dataset = Dataset::open(dir).map_err(Failure::new)?;
@@ -61,7 +72,7 @@ pub fn read(dir: &Path, needs: &Needs<'_>, only: &Only) -> Result<Opened, Failur
     };
     let gaps: Vec<String> =
         dataset.gaps.iter().filter(|gap| is_of(gap)).map(|gap| gap.to_string()).collect();
-    let runs = across(&dataset, only).map_err(Failure::new)?;
+    let mut runs = across(&dataset, only).map_err(Failure::new)?;
     if runs.is_empty() {
         let mut why = format!("{}: there are no such recordings in it", dir.display());
         if only.run.is_none() && only.ranks.is_none() {
@@ -72,7 +83,42 @@ pub fn read(dir: &Path, needs: &Needs<'_>, only: &Only) -> Result<Opened, Failur
         }
         return Err(Failure::new(why));
     }
+    if let Some(glob) = &args.align_by {
+        for run in &mut runs {
+            align(&dataset, only, run, glob)?;
+        }
+    }
     Ok(Opened { runs, gaps })
+}
+
+/// Aligns the clocks of a run by an op.
+fn align(dataset: &Dataset, only: &Only, run: &mut RunAcross, glob: &str) -> Result<(), Failure> {
+    let is_match = |op: &&OpAcross| profile::demangle::matches(glob, &op.name);
+    let keys: Vec<&str> = run.ops.iter().filter(is_match).map(|op| &*op.key).collect();
+    let failed = |why: String| Failure::new(format!("--align-by {glob}: {why}"));
+    if keys.is_empty() {
+        return Err(failed("no op matches".to_owned()));
+    }
+    let only = Only { run: Some(run.run.clone()), ..only.clone() };
+    let calls = calls_of(dataset, &only, &keys).map_err(Failure::new)?;
+    if let Some((rank, _)) = calls.iter().find(|(_, calls)| calls.is_empty()) {
+        return Err(failed(format!("rank {rank} has no calls of it in the dataset"))
+            .hint("`export --dataset DIR --calls` adds calls"));
+    }
+    let offsets = clocks::align(&calls).map_err(|e| match e {
+        NotAligned::OtherNumber { rank, calls, first } => failed(format!(
+            "rank {rank} has {calls} calls, and the first rank {first}, so it is not known which belong together"
+        )),
+        NotAligned::Impossible { rank, by_ns } => failed(format!(
+            "the calls of rank {rank} and of the first rank contradict each other by {}: some rank leaves the \
+             op before all have entered it, or a clock drifts",
+            time(by_ns as f64)
+        )),
+    })?;
+    for rank in &mut run.ranks {
+        rank.place.offset = offsets.get(&rank.rank).copied();
+    }
+    Ok(())
 }
 
 /// Options that need more than the sums of a dataset.
@@ -119,7 +165,7 @@ pub fn main(args: &Args) -> Result<ExitCode, Failure> {
         ..Needs::default()
     };
     let ranks = args.ranks.given().map(|rank| vec![rank]);
-    let opened = read(&args.profile, &needs, &Only { run: args.run.clone(), ranks })?;
+    let opened = read(args, &needs, &Only { run: args.run.clone(), ranks })?;
     if let Some(path) = &args.html {
         return write_page(path, args, &opened);
     }
@@ -162,12 +208,7 @@ fn explained(table: &Table) -> impl Iterator<Item = &'static str> + '_ {
     EXPLAINED.iter().filter(move |(name, _)| has(name)).map(|(_, text)| *text)
 }
 
-fn text(
-    out: &mut Out,
-    width: Option<usize>,
-    opened: &Opened,
-    rows: &Table,
-) -> io::Result<()> {
+fn text(out: &mut Out, width: Option<usize>, opened: &Opened, rows: &Table) -> io::Result<()> {
     let prose = width.unwrap_or(PROSE_WIDTH);
     for line in all_sentences(&opened.runs) {
         wrapped(out, "", &line, prose)?;
@@ -176,7 +217,7 @@ fn text(
         wrapped(out, "incomplete: ", &gap, prose)?;
     }
     for run in &opened.runs {
-        if let Some(line) = clocks(run) {
+        if let Some(line) = about_clocks(run) {
             wrapped(out, "clocks: ", &line, prose)?;
         }
     }
@@ -227,9 +268,10 @@ fn of_ranks(runs: &[RunAcross]) -> Table {
     let cells = |cell: &dyn Fn(&RunAcross, &RankAcross) -> Option<Value>| -> Vec<Option<Value>> {
         all.iter().map(|(run, rank)| cell(run, rank)).collect()
     };
-    let column = |rank, name: &str, title: &str, cell: &dyn Fn(&RunAcross, &RankAcross) -> Option<Value>| {
-        Column::new(rank, name, title, cells(cell))
-    };
+    let column =
+        |rank, name: &str, title: &str, cell: &dyn Fn(&RunAcross, &RankAcross) -> Option<Value>| {
+            Column::new(rank, name, title, cells(cell))
+        };
     let own_margin = all.iter().map(|(_, rank)| margin(&rank.sums)).collect();
     let columns = vec![
         column(0, "rank", "rank", &|_, rank| Some(Value::Count(rank.rank.into()))),
@@ -237,7 +279,10 @@ fn of_ranks(runs: &[RunAcross]) -> Table {
         column(6, "host", "machine", &|_, rank| {
             (!rank.place.hosts.is_empty()).then(|| Value::Text(rank.place.hosts.join(", ")))
         }),
-        Column::for_programs("processes", cells(&|_, rank| Some(Value::Count(rank.place.processes.into())))),
+        Column::for_programs(
+            "processes",
+            cells(&|_, rank| Some(Value::Count(rank.place.processes.into()))),
+        ),
         column(4, "calls", "calls", &|_, rank| count(rank.sums.calls)),
         Column {
             margin: Some(own_margin),
@@ -248,9 +293,10 @@ fn of_ranks(runs: &[RunAcross]) -> Table {
             let op = &run.ops[rank.slow?.op];
             Some(Value::Text(op.name.clone()))
         }),
-        Column::for_programs("slow_op_key", cells(&|run, rank| {
-            Some(Value::Text(run.ops[rank.slow?.op].key.clone()))
-        })),
+        Column::for_programs(
+            "slow_op_key",
+            cells(&|run, rank| Some(Value::Text(run.ops[rank.slow?.op].key.clone()))),
+        ),
         column(2, "above_ns", "above", &|_, rank| Some(Value::Ns(rank.slow?.ns()))),
         Column::for_programs("above_part", cells(&|_, rank| rank.slow?.part().map(Value::Part))),
         column(3, "stands_out", "!", &|_, rank| {
@@ -260,6 +306,10 @@ fn of_ranks(runs: &[RunAcross]) -> Table {
         column(7, "clock", "clock", &|_, rank| Some(Value::Text(rank.place.clock.clone()))),
         column(7, "clock_uncertainty_ns", "clock ±", &|_, rank| {
             Some(Value::Ns(rank.place.clock_uncertainty_ns? as f64))
+        }),
+        column(4, "offset_ns", "offset", &|_, rank| Some(Value::Ns(rank.place.offset?.ns()))),
+        column(4, "offset_uncertainty_ns", "offset ±", &|_, rank| {
+            Some(Value::Ns(rank.place.offset?.uncertainty_ns()))
         }),
     ];
     let rows = all.len();
@@ -273,9 +323,10 @@ fn of_ops(runs: &[RunAcross], filter: Option<&str>) -> Table {
     let cells = |cell: &dyn Fn(&RunAcross, &OpAcross) -> Option<Value>| -> Vec<Option<Value>> {
         all.iter().map(|(run, op)| cell(run, op)).collect()
     };
-    let column = |rank, name: &str, title: &str, cell: &dyn Fn(&RunAcross, &OpAcross) -> Option<Value>| {
-        Column::new(rank, name, title, cells(cell))
-    };
+    let column =
+        |rank, name: &str, title: &str, cell: &dyn Fn(&RunAcross, &OpAcross) -> Option<Value>| {
+            Column::new(rank, name, title, cells(cell))
+        };
     let ns = |ns: Option<u64>| ns.map(|ns| Value::Ns(ns as f64));
     let own_margin = all.iter().map(|(_, op)| margin(&op.sums)).collect();
     let columns = vec![
@@ -295,9 +346,8 @@ fn of_ops(runs: &[RunAcross], filter: Option<&str>) -> Table {
         column(5, "p50_ns", "p50", &|_, op| ns(op.p50_ns)),
         column(5, "p99_ns", "p99", &|_, op| ns(op.p99_ns)),
     ];
-    let is_match = |row: &usize| {
-        filter.is_none_or(|glob| profile::demangle::matches(glob, &all[*row].1.name))
-    };
+    let is_match =
+        |row: &usize| filter.is_none_or(|glob| profile::demangle::matches(glob, &all[*row].1.name));
     Table::new(columns, (0..all.len()).filter(is_match).collect())
 }
 
@@ -393,7 +443,8 @@ fn write_page(path: &Path, args: &Args, opened: &Opened) -> Result<ExitCode, Fai
     let forms =
         [form("op", "Ops", "self", ops, of_ops), form("rank", "Ranks", "above", ranks, of_ranks)];
     let runs: Vec<String> = opened.runs.iter().map(|run| visible(&run.run).into_owned()).collect();
-    let clocks = opened.runs.iter().filter_map(clocks).map(|text| ("clocks".to_owned(), text));
+    let clocks =
+        opened.runs.iter().filter_map(about_clocks).map(|text| ("clocks".to_owned(), text));
     let name = args.profile.file_name().unwrap_or(args.profile.as_os_str());
     let about = page::About {
         program: visible(&name.to_string_lossy()).into_owned(),

@@ -98,13 +98,22 @@ pub fn clocks(run: &RunAcross) -> Option<String> {
     hosts.sort_unstable();
     hosts.dedup();
     let ranks = plural(run.ranks.len() as u128, "rank");
+    // The first rank is aligned with itself.
+    let offsets = run.ranks.iter().filter_map(|rank| rank.place.offset);
+    if let Some(worst) = offsets.map(|offset| offset.uncertainty_ns()).reduce(f64::max) {
+        return Some(format!("those of {ranks} are aligned to ±{} or better", time(worst)));
+    }
     let machines = plural(hosts.len() as u128, "machine");
     let aligned = run.ranks.iter().filter(|rank| rank.place.clock != "own").count();
     let known = run.ranks.iter().filter_map(|rank| rank.place.clock_uncertainty_ns).max();
     let how = match (aligned, known) {
         (0, _) => "none was aligned with another one".to_owned(),
-        (n, Some(ns)) => format!("{n} were aligned when profiles were merged, to ±{}", time(ns as f64)),
-        (n, None) => format!("{n} were aligned when profiles were merged; by how much that may be wrong is not known"),
+        (n, Some(ns)) => {
+            format!("{n} were aligned when profiles were merged, to ±{}", time(ns as f64))
+        }
+        (n, None) => format!(
+            "{n} were aligned when profiles were merged; by how much that may be wrong is not known"
+        ),
     };
     let within = match hosts.len() {
         1 => "all ranks say that they are of one machine",
