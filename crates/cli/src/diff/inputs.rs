@@ -35,6 +35,11 @@ impl Run {
         Ok(Self { path: path.to_owned(), manifest, of_dataset: None })
     }
 
+    /// The dataset that it is of, if it is of one.
+    pub fn dataset(&self) -> Option<&Path> {
+        self.of_dataset.as_ref().and(self.path.parent())
+    }
+
     /// Reads it. One after the other: a series can have more runs than a process can have open files.
     pub fn read(&self, args: &Args) -> Result<Recorded, Failure> {
         if let Some(recorded) = &self.of_dataset {

@@ -4,7 +4,6 @@ use std::path::Path;
 
 use analysis::diff::Part;
 use analysis::diff::verdict::{Compared, Verdict};
-use profile::manifest::Manifest;
 
 use super::answer::{sentence, signed, signed_time, word};
 use super::columns::{in_words, shown};
@@ -51,11 +50,12 @@ pub fn write(path: &Path, view: &View<'_>) -> Result<(), Failure> {
 
 /// The name of the program of each side, or of both.
 fn program(runs: &[Vec<Run>; 2]) -> String {
-    let name = |manifest: &Manifest| {
-        let name = manifest.command.first().and_then(|path| path.rsplit('/').next());
+    let name = |run: &Run| {
+        let name = run.manifest.command.first().and_then(|path| path.rsplit('/').next());
+        let name = name.or_else(|| run.dataset()?.file_name()?.to_str());
         visible(name.unwrap_or("profile")).into_owned()
     };
-    let [a, b] = runs.each_ref().map(|runs| runs.first().map(|run| name(&run.manifest)));
+    let [a, b] = runs.each_ref().map(|runs| runs.first().map(name));
     match (a, b) {
         (Some(a), Some(b)) if a != b => format!("{a} → {b}"),
         (a, b) => a.or(b).unwrap_or_default(),

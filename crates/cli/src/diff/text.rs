@@ -113,14 +113,11 @@ fn side(runs: &[Run]) -> String {
         false => format!(" ({})", labels.join(", ")),
     };
     let runs = plural(runs.len() as u128, "run");
-    let command = match same {
-        // Of a dataset, it is not known.
-        true if of_first.is_empty() => {
-            let parent = first.path.parent().unwrap_or(&first.path);
-            visible(&parent.display().to_string()).into_owned()
-        }
-        true => shorten(&of_first, COMMAND),
-        false => "several commands".to_owned(),
+    let command = match (first.dataset(), same) {
+        // The commands of its runs are not known.
+        (Some(dataset), _) => visible(&dataset.display().to_string()).into_owned(),
+        (None, true) => shorten(&of_first, COMMAND),
+        (None, false) => "several commands".to_owned(),
     };
     format!("{runs} of {command}{labels}")
 }

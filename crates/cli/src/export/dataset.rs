@@ -62,7 +62,12 @@ fn add(args: &Args, dir: &Path) -> Result<ExitCode, Failure> {
     let given = args.ranks.given();
     let known = first.known_ranks();
     // A profile without ranks is of the rank that somebody says.
+    // One in which nothing was recorded may know its rank, too.
+    let is_of =
+        |rank: &&u32| first.processes.is_empty() && given.is_none_or(|given| given == **rank);
+    let of_nothing = known.iter().find(is_of).copied();
     let ranks: Vec<(u32, Option<Profile>)> = match known.is_empty() {
+        _ if of_nothing.is_some() => of_nothing.map(|rank| (rank, None)).into_iter().collect(),
         true => {
             let rank = given.or_else(|| label(&first, "rank")?.parse().ok());
             let rank = rank.or_else(|| Some(Job::of(variable)?.rank));

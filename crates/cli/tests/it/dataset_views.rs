@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use dataset::{Dataset, Options, export};
 use profile::Profile;
 use serde_json::Value;
-use testkit::{CallScript, ProfileScript, Scratch};
+use testkit::{CallScript, Firefox, ProfileScript, Scratch};
 
 use crate::page_data::block;
 use crate::support::counterpoint;
@@ -224,6 +224,16 @@ fn the_page_has_what_the_report_says() {
     assert_eq!(sizes, [("op", 3), ("rank", 64)]);
     let first = tables[1]["rows"][0].to_string();
     assert!(first.contains("\"17\"") && first.contains("conv"), "{first}");
+    let Some(mut browser) = Firefox::start("light") else { return };
+    browser.open(&page);
+    for (view, has) in
+        [("overview", "rank 17 is slow because of conv"), ("ops?table=rank", "node7")]
+    {
+        browser.eval(&format!("location.hash = '{view}'"));
+        browser.wait_for(&format!("document.querySelector('main').innerText.includes('{has}')"));
+    }
+    let complaints = browser.complaints();
+    assert!(complaints.is_empty(), "{complaints:#?}");
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::process::Command;
 
 use record::meta::{Calibration, Role};
 use serde_json::Value;
-use testkit::{CallScript, ProfileScript};
+use testkit::{CallScript, ProfileScript, Scratch};
 
 /// Objects whose keys are names that users choose: of counters, metrics, variables.
 const NAMED_BY_USERS: [&str; 5] =
@@ -60,12 +60,21 @@ fn every_field_is_explained() {
     let page = std::fs::read_to_string(page).unwrap();
     let words = words(&page);
     let profile = dir.to_str().unwrap();
+    let scratch = Scratch::new();
+    let dataset = scratch.join("job");
+    let dataset = dataset.to_str().unwrap();
+    let program = env!("CARGO_BIN_EXE_counterpoint");
+    let mut export = Command::new(program);
+    export.args(["export", profile, "--dataset", dataset, "--rank", "0", "--calls"]);
+    assert!(export.output().unwrap().status.success());
     for args in [
         ["report", profile].as_slice(),
         &["report", profile, "--by", "thread", "--skip-ms", "0.0001"],
         &["report", profile, "--by", "cpu"],
         &["report", profile, "--by", "process"],
         &["report", profile, "--by", "between"],
+        &["report", dataset, "--align-by", "add"],
+        &["report", dataset, "--by", "rank"],
         &["ops", profile],
         &["stats", profile],
         &["explain", profile],
@@ -75,7 +84,6 @@ fn every_field_is_explained() {
         &["doctor"],
         &["doctor", "-e", "page-faults:u"],
     ] {
-        let program = env!("CARGO_BIN_EXE_counterpoint");
         let output = Command::new(program).args(args).args(["--format", "json"]).output().unwrap();
         let document: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|e| {
             panic!("{args:?}: {e}: {}", String::from_utf8_lossy(&output.stderr))
