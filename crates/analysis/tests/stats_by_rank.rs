@@ -168,7 +168,7 @@ fn a_run_with_a_budget_as_well() {
         thread.counted(0, 162, 42, 42);
     }
     let all = compared(&script, &[0, 7, 43, 44, 255]);
-    let counted = |rank: usize| all["matmul"].ranks[rank].1.counted;
+    let counted = |rank: usize| all["matmul"].ranks[rank].1.counted();
     assert_eq!((counted(0), counted(255)), (Some(324), Some(162)));
 }
 
