@@ -37,6 +37,7 @@ mod metrics;
 #[allow(clippy::unwrap_used, reason = "tests, which may panic")]
 mod mutated;
 mod naming;
+mod object;
 mod ops;
 mod orphans;
 mod output;

@@ -13,6 +13,7 @@ use serde::Serialize;
 use crate::advice;
 use crate::failure::Failure;
 use crate::naming::Naming;
+use crate::object::object;
 use crate::output::Format;
 use crate::terminal::{known_width, say, stdout};
 use crate::view::csv::field;
@@ -241,14 +242,9 @@ fn explain(rows: &[Row]) {
 }
 
 fn json(rows: &[Row], out: &mut impl Write) -> io::Result<()> {
-    #[derive(Serialize)]
-    struct Document<'a> {
-        schema: &'a str,
-        counters: &'a [Row],
-    }
     serde_json::to_writer_pretty(
         &mut *out,
-        &Document { schema: "counterpoint.list/1", counters: rows },
+        &object! { schema: "counterpoint.list/1", counters: rows },
     )?;
     writeln!(out)
 }

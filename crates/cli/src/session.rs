@@ -23,6 +23,7 @@ use crate::asker::command_of;
 use crate::failure::Failure;
 use crate::inherited::prepare_process;
 use crate::metrics::before_run;
+use crate::object::object;
 use crate::plugin_events::convert_and_say;
 use crate::prepare::{Choice, Prepared, Recording, make, place, prepare};
 use crate::terminal::{Kind, stdout};
@@ -100,33 +101,6 @@ enum Format {
     Json,
 }
 
-/// What `prepare` prints.
-#[derive(Serialize)]
-struct PreparedOut<'a> {
-    profile: &'a str,
-    run_file: &'a str,
-    pool: &'a str,
-    counters: Vec<CounterOut<'a>>,
-    warnings: &'a [String],
-}
-
-#[derive(Serialize)]
-struct CounterOut<'a> {
-    name: &'a str,
-    unit: &'a str,
-    group: u16,
-}
-
-/// What `finish` prints.
-#[derive(Serialize)]
-struct FinishedOut {
-    profile: String,
-    /// The number of pages that were moved.
-    pages: usize,
-    /// Processes that still record into it.
-    running: Vec<u32>,
-}
-
 /// Runs the command.
 pub fn main(args: Args) -> Result<ExitCode, Failure> {
     match args.what {
@@ -187,15 +161,15 @@ fn tell(prepared: &Prepared) -> Result<ExitCode, Failure> {
     let manifest = Manifest::read(&prepared.directory).map_err(Failure::new)?;
     // All of these paths are in the run file, which only holds UTF-8.
     let text = |path: &std::path::Path| path.to_string_lossy().into_owned();
-    let out = PreparedOut {
-        profile: &text(&prepared.directory),
-        run_file: &text(&prepared.directory.join(RUN_FILE_NAME)),
-        pool: &manifest.pool.as_deref().map(text).unwrap_or_default(),
+    let out = object! {
+        profile: text(&prepared.directory),
+        run_file: text(&prepared.directory.join(RUN_FILE_NAME)),
+        pool: manifest.pool.as_deref().map(text).unwrap_or_default(),
         counters: manifest
             .counters
             .iter()
-            .map(|c| CounterOut { name: &c.name, unit: &c.unit, group: c.group })
-            .collect(),
+            .map(|c| object! { name: &c.name, unit: &c.unit, group: c.group })
+            .collect::<Vec<_>>(),
         warnings: &manifest.notes,
     };
     print(&out)
@@ -234,9 +208,11 @@ fn finish(args: &FinishArgs) -> Result<ExitCode, Failure> {
     let running: Vec<u32> = collected.live.iter().map(|process| process.pid).collect();
     let still = !running.is_empty();
     let profile = std::path::absolute(dir).unwrap_or_else(|_| dir.clone());
-    print(&FinishedOut {
+    print(&object! {
         profile: profile.display().to_string(),
+        // The number of pages that were moved.
         pages: collected.pages,
+        // Processes that still record into it.
         running,
     })?;
     Ok(if still { ExitCode::FAILURE } else { ExitCode::SUCCESS })

@@ -3,57 +3,15 @@
 use std::io::{self, Write};
 
 use analysis::Key;
-use serde::Serialize;
 
 use super::View;
+use crate::object::object;
 use crate::view::head::ProfileHead;
 use crate::view::labels::{op_of, process_label, thread_label};
-use crate::view::losses::{LossOut, losses_out};
+use crate::view::losses::losses_out;
 
 /// The version of the document.
 const SCHEMA: &str = "counterpoint.critical-path/1";
-
-#[derive(Serialize)]
-struct Document<'a> {
-    schema: &'static str,
-    profile: ProfileHead<'a>,
-    sort: &'a str,
-    filter: Option<&'a str>,
-    length_ns: f64,
-    between_ns: f64,
-    links: LinksOut,
-    threads: Vec<ThreadOut>,
-    rows: Vec<RowOut<'a>>,
-    losses: Vec<LossOut>,
-}
-
-#[derive(Serialize)]
-struct LinksOut {
-    dispatches: u64,
-    tasks: u64,
-    launches: u64,
-    waits: u64,
-}
-
-#[derive(Serialize)]
-struct ThreadOut {
-    process: String,
-    thread: String,
-    on_path_ns: f64,
-}
-
-#[derive(Serialize)]
-struct RowOut<'a> {
-    op: &'a str,
-    op_id: u32,
-    library: &'a str,
-    role: &'static str,
-    own_ns: f64,
-    on_path_ns: f64,
-    steps: u64,
-    gaps_ns: f64,
-    gain_ns: Option<f64>,
-}
 
 /// Prints the document.
 pub fn print(out: &mut impl Write, view: &View<'_>) -> io::Result<()> {
@@ -62,7 +20,7 @@ pub fn print(out: &mut impl Write, view: &View<'_>) -> io::Result<()> {
     let row = |at: &usize| {
         let row = view.rows[*at];
         let op = op_of(profile, Key::Op(row.op));
-        RowOut {
+        object! {
             op: op.map_or("", |op| &op.name),
             op_id: row.op,
             library: op.map_or("", |op| &*op.library),
@@ -75,14 +33,14 @@ pub fn print(out: &mut impl Write, view: &View<'_>) -> io::Result<()> {
         }
     };
     let links = path.links;
-    let document = Document {
+    let document = object! {
         schema: SCHEMA,
         profile: ProfileHead::new(&profile.manifest, profile),
         sort: view.sort,
         filter: view.filter,
         length_ns: ns(path.length),
         between_ns: ns(path.between),
-        links: LinksOut {
+        links: object! {
             dispatches: links.dispatches,
             tasks: links.tasks,
             launches: links.launches,
@@ -91,13 +49,13 @@ pub fn print(out: &mut impl Write, view: &View<'_>) -> io::Result<()> {
         threads: path
             .threads
             .iter()
-            .map(|one| ThreadOut {
+            .map(|one| object! {
                 process: process_label(profile, one.process),
                 thread: thread_label(profile, one.process, one.thread),
                 on_path_ns: ns(one.on_path),
             })
-            .collect(),
-        rows: view.table.order.iter().map(row).collect(),
+            .collect::<Vec<_>>(),
+        rows: view.table.order.iter().map(row).collect::<Vec<_>>(),
         losses: losses_out(&profile.all_losses()),
     };
     serde_json::to_writer_pretty(&mut *out, &document).map_err(io::Error::from)?;

@@ -4,7 +4,6 @@
 //!  profiles of a directory, by time ─► points ─► analysis::diff::history ─► text, markdown, json
 //! ```
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -22,6 +21,7 @@ use super::gate::{self, Failed, Later};
 use super::inputs::{Run, each_once, one};
 use super::{Args, DiffFormat, FAILED, columns};
 use crate::failure::Failure;
+use crate::object::object;
 use crate::terminal::{known_width, say, stdout, visible};
 use crate::view::markdown;
 use crate::view::rights::{Needs, confine};
@@ -34,45 +34,6 @@ const HISTORY_SCHEMA: &str = "counterpoint.history/1";
 /// Runs that count as one.
 struct Point {
     runs: Vec<Run>,
-}
-
-#[derive(Serialize)]
-struct Document<'a> {
-    schema: &'static str,
-    by: &'static str,
-    filter: Option<&'a str>,
-    points: Vec<PointOut<'a>>,
-    changes: Vec<ChangeOut<'a>>,
-    failed: Vec<FailedOut<'a>>,
-    notes: &'a [String],
-}
-
-#[derive(Serialize)]
-struct PointOut<'a> {
-    name: &'a str,
-    labels: &'a BTreeMap<String, String>,
-    created_unix_ns: u64,
-    runs: Vec<String>,
-    whole_ns: Option<f64>,
-}
-
-#[derive(Serialize)]
-struct ChangeOut<'a> {
-    /// Null: the whole.
-    name: Option<&'a str>,
-    point: usize,
-    change: f64,
-    change_low: f64,
-    change_high: f64,
-    p: f64,
-    sentence: &'a str,
-}
-
-#[derive(Serialize)]
-struct FailedOut<'a> {
-    rule: &'a str,
-    failed: bool,
-    rows: &'a [String],
 }
 
 /// A change of a row, or of the whole.
@@ -161,12 +122,12 @@ pub fn main(args: &Args, dir: &Path) -> Result<ExitCode, Failure> {
     match args.format {
         DiffFormat::Json => {
             let whole = |at: usize| history.whole.as_ref().map(|whole| whole[at]);
-            let document = Document {
+            let document = object! {
                 schema: HISTORY_SCHEMA,
                 by: args.by.name(),
                 filter: args.filter.as_deref(),
                 points: (0..points.len())
-                    .map(|at| PointOut {
+                    .map(|at| object! {
                         name: &labels[at],
                         labels: &points[at].runs[0].manifest.labels,
                         created_unix_ns: points[at].runs[0].manifest.created_unix_ns,
@@ -174,13 +135,14 @@ pub fn main(args: &Args, dir: &Path) -> Result<ExitCode, Failure> {
                             .runs
                             .iter()
                             .map(|run| run.path.display().to_string())
-                            .collect(),
+                            .collect::<Vec<_>>(),
                         whole_ns: whole(at),
                     })
-                    .collect(),
+                    .collect::<Vec<_>>(),
                 changes: found
                     .iter()
-                    .map(|one| ChangeOut {
+                    .map(|one| object! {
+                        // Null: the whole.
                         name: one.row.map(|row| names[row].as_str()),
                         point: one.point.at,
                         change: one.point.change,
@@ -189,8 +151,8 @@ pub fn main(args: &Args, dir: &Path) -> Result<ExitCode, Failure> {
                         p: one.point.p,
                         sentence: &one.sentence,
                     })
-                    .collect(),
-                failed: failed.iter().map(failed_out).collect(),
+                    .collect::<Vec<_>>(),
+                failed: failed.iter().map(failed_out).collect::<Vec<_>>(),
                 notes: &notes,
             };
             serde_json::to_writer_pretty(&mut out, &document).map_err(std::io::Error::from)?;
@@ -224,8 +186,12 @@ pub fn main(args: &Args, dir: &Path) -> Result<ExitCode, Failure> {
     Ok(if fails { ExitCode::from(FAILED) } else { ExitCode::SUCCESS })
 }
 
-fn failed_out(one: &Failed) -> FailedOut<'_> {
-    FailedOut { rule: &one.rule, failed: !one.rows.is_empty(), rows: &one.rows }
+fn failed_out(one: &Failed) -> impl Serialize {
+    object! {
+        rule: &one.rule,
+        failed: !one.rows.is_empty(),
+        rows: &one.rows,
+    }
 }
 
 /// `from commit 1a2b on, matmul takes 7.0 % [5.1, 8.9] longer`.

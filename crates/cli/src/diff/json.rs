@@ -1,6 +1,5 @@
 //! The comparison as one JSON document, which `docs/schema.md` describes. Missing values are `null`.
 
-use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use analysis::diff::matching::Relation;
@@ -8,57 +7,16 @@ use analysis::diff::readings::{Known, ReadingDiff};
 use analysis::diff::recorded::Identity;
 use analysis::diff::verdict::{Compared, Verdict};
 use analysis::diff::{DiffRow, Part, Side, Untested};
-use profile::manifest::Place;
 use serde::Serialize;
 
 use super::View;
 use super::answer::{sentence, word};
 use super::inputs::Run;
+use crate::object::object;
 use crate::view::sampled::EstimatedOut;
 
 /// The version of the document.
 const DIFF_SCHEMA: &str = "counterpoint.diff/1";
-
-#[derive(Serialize)]
-struct Document<'a> {
-    schema: &'static str,
-    answer: String,
-    by: &'static str,
-    filter: Option<&'a str>,
-    threshold: f64,
-    pairs: usize,
-    /// `not_paired`, `too_few_pairs`, or null if the differences were tested.
-    untested: Option<&'static str>,
-    a: Vec<RunOut<'a>>,
-    b: Vec<RunOut<'a>>,
-    whole: WholeOut,
-    rows: Vec<RowOut<'a>>,
-    failed: Vec<FailedOut<'a>>,
-    notes: &'a [String],
-}
-
-#[derive(Serialize)]
-struct RunOut<'a> {
-    path: String,
-    command: &'a [String],
-    labels: &'a BTreeMap<String, String>,
-    created_unix_ns: u64,
-    series: Option<&'a Place>,
-}
-
-#[derive(Serialize)]
-struct WholeOut {
-    #[serde(flatten)]
-    verdict: VerdictOut,
-    statistics: Vec<ComparedOut>,
-    total_ns: [Option<f64>; 2],
-    /// Whether the totals of a side are estimates. Only in runs with a budget.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    estimated: Option<[bool; 2]>,
-    between_ns: [Option<f64>; 2],
-    explained: Option<PartOut>,
-    remainder: Option<PartOut>,
-}
 
 /// The fields that a verdict does not have are null.
 #[derive(Default, Serialize)]
@@ -73,123 +31,52 @@ struct VerdictOut {
     pairs_needed: Option<u32>,
 }
 
-#[derive(Serialize)]
-struct ComparedOut {
-    statistic: &'static str,
-    a: f64,
-    b: f64,
-    change: Option<f64>,
-    interval: Option<[f64; 2]>,
-    interval_90: Option<[f64; 2]>,
-    p: Option<f64>,
-    deviation: Option<f64>,
-}
-
-#[derive(Serialize)]
-struct PartOut {
-    ns: f64,
-    interval: Option<[f64; 2]>,
-}
-
-#[derive(Serialize)]
-struct RowOut<'a> {
-    name: &'a str,
-    relation: &'static str,
-    a: Vec<IdentityOut<'a>>,
-    b: Vec<IdentityOut<'a>>,
-    #[serde(flatten)]
-    verdict: VerdictOut,
-    statistics: Vec<ComparedOut>,
-    part: Option<PartOut>,
-    calls_differ: bool,
-    sides: [Option<SideOut>; 2],
-    counters: Vec<ReadingOut<'a>>,
-}
-
-#[derive(Serialize)]
-struct IdentityOut<'a> {
-    name: &'a str,
-    arguments: &'a str,
-    device: &'a str,
-    library: &'a str,
-    role: &'a str,
-    source: Option<&'a str>,
-    nth: u32,
-}
-
-#[derive(Serialize)]
-struct SideOut {
-    runs: usize,
-    calls: f64,
-    /// This and `estimated_total_ns` are only there if the number is an estimate.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    estimated_calls: Option<EstimatedOut>,
-    executions: f64,
-    total_ns: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    estimated_total_ns: Option<EstimatedOut>,
-    self_ns: Option<f64>,
-}
-
-#[derive(Serialize)]
-struct ReadingOut<'a> {
-    name: &'a str,
-    unit: &'a str,
-    metric: bool,
-    /// `equal`, `fact`, or the word of a verdict.
-    result: &'static str,
-    sums: Option<[String; 2]>,
-    calls: Option<[u64; 2]>,
-    per_call: Option<ComparedOut>,
-}
-
-#[derive(Serialize)]
-struct FailedOut<'a> {
-    rule: &'a str,
-    failed: bool,
-    rows: &'a [String],
-}
-
 /// Prints the document.
 pub fn print(out: &mut impl Write, view: &View<'_>) -> io::Result<()> {
     let diff = view.diff;
     let whole = &diff.whole;
-    let document = Document {
+    let document = object! {
         schema: DIFF_SCHEMA,
         answer: sentence(diff, view.names),
         by: view.args.by.name(),
         filter: view.args.filter.as_deref(),
         threshold: view.args.threshold,
         pairs: diff.pairs,
+        // `not_paired`, `too_few_pairs`, or null if the differences were tested.
         untested: diff.untested.map(|why| match why {
             Untested::NotPaired => "not_paired",
             Untested::TooFew(_) => "too_few_pairs",
         }),
-        a: view.inputs.runs[0].iter().map(run).collect(),
-        b: view.inputs.runs[1].iter().map(run).collect(),
-        whole: WholeOut {
-            verdict: verdict(&whole.verdict),
-            statistics: whole.compared.iter().map(compared).collect(),
+        a: view.inputs.runs[0].iter().map(run).collect::<Vec<_>>(),
+        b: view.inputs.runs[1].iter().map(run).collect::<Vec<_>>(),
+        whole: object! {
+            ..verdict: verdict(&whole.verdict),
+            statistics: whole.compared.iter().map(compared).collect::<Vec<_>>(),
             total_ns: whole.total_ns,
-            estimated: Some(whole.estimated).filter(|sides| sides.contains(&true)),
+            // Whether the totals of a side are estimates. Only in runs with a budget.
+            estimated?: Some(whole.estimated).filter(|sides| sides.contains(&true)),
             between_ns: whole.between_ns,
             explained: whole.explained.map(part),
             remainder: whole.remainder.map(part),
         },
-        rows: view.table.order.iter().map(|at| row(&diff.rows[*at], &view.names[*at])).collect(),
+        rows: view.table.order.iter().map(|at| row(&diff.rows[*at], &view.names[*at])).collect::<Vec<_>>(),
         failed: view
             .failed
             .iter()
-            .map(|one| FailedOut { rule: &one.rule, failed: !one.rows.is_empty(), rows: &one.rows })
-            .collect(),
+            .map(|one| object! {
+                rule: &one.rule,
+                failed: !one.rows.is_empty(),
+                rows: &one.rows,
+            })
+            .collect::<Vec<_>>(),
         notes: &view.inputs.notes,
     };
     serde_json::to_writer_pretty(&mut *out, &document).map_err(io::Error::from)?;
     writeln!(out)
 }
 
-fn run(run: &Run) -> RunOut<'_> {
-    RunOut {
+fn run(run: &Run) -> impl Serialize {
+    object! {
         path: run.path.display().to_string(),
         command: &run.manifest.command,
         labels: &run.manifest.labels,
@@ -217,8 +104,8 @@ fn verdict(of: &Verdict) -> VerdictOut {
     out
 }
 
-fn compared(of: &Compared) -> ComparedOut {
-    ComparedOut {
+fn compared(of: &Compared) -> impl Serialize {
+    object! {
         statistic: of.statistic.name(),
         a: of.medians[0],
         b: of.medians[1],
@@ -230,12 +117,12 @@ fn compared(of: &Compared) -> ComparedOut {
     }
 }
 
-fn part(of: Part) -> PartOut {
-    PartOut { ns: of.ns, interval: of.interval }
+fn part(of: Part) -> impl Serialize {
+    object! { ns: of.ns, interval: of.interval }
 }
 
-fn row<'a>(of: &'a DiffRow, name: &'a str) -> RowOut<'a> {
-    RowOut {
+fn row(of: &DiffRow, name: &str) -> impl Serialize {
+    object! {
         name,
         relation: match of.relation {
             Relation::Same => "same",
@@ -246,19 +133,19 @@ fn row<'a>(of: &'a DiffRow, name: &'a str) -> RowOut<'a> {
             Relation::New => "new",
             Relation::Gone => "gone",
         },
-        a: of.a.iter().map(identity).collect(),
-        b: of.b.iter().map(identity).collect(),
-        verdict: verdict(&of.verdict),
-        statistics: of.compared.iter().map(compared).collect(),
+        a: of.a.iter().map(identity).collect::<Vec<_>>(),
+        b: of.b.iter().map(identity).collect::<Vec<_>>(),
+        ..verdict: verdict(&of.verdict),
+        statistics: of.compared.iter().map(compared).collect::<Vec<_>>(),
         part: of.part.map(part),
         calls_differ: of.calls_differ,
         sides: of.sides.map(|side| side.map(side_out)),
-        counters: of.readings.iter().map(reading).collect(),
+        counters: of.readings.iter().map(reading).collect::<Vec<_>>(),
     }
 }
 
-fn identity(of: &Identity) -> IdentityOut<'_> {
-    IdentityOut {
+fn identity(of: &Identity) -> impl Serialize {
+    object! {
         name: &of.name,
         arguments: &of.arguments,
         device: &of.device,
@@ -269,29 +156,31 @@ fn identity(of: &Identity) -> IdentityOut<'_> {
     }
 }
 
-fn side_out(of: Side) -> SideOut {
-    SideOut {
+fn side_out(of: Side) -> impl Serialize {
+    object! {
         runs: of.runs,
         calls: of.calls,
-        estimated_calls: of.estimated_calls.map(|calls| EstimatedOut::new(calls, 1.0)),
+        // This and `estimated_total_ns` are only there if the number is an estimate.
+        estimated_calls?: of.estimated_calls.map(|calls| EstimatedOut::new(calls, 1.0)),
         executions: of.executions,
         total_ns: of.total_ns,
-        estimated_total_ns: of.estimated_total_ns.map(|ns| EstimatedOut::new(ns, 1.0)),
+        estimated_total_ns?: of.estimated_total_ns.map(|ns| EstimatedOut::new(ns, 1.0)),
         self_ns: of.own_ns,
     }
 }
 
-fn reading(of: &ReadingDiff) -> ReadingOut<'_> {
+fn reading(of: &ReadingDiff) -> impl Serialize {
     // Sums can have more than 53 bits.
     let (result, sums, calls) = match of.reading {
         Known::Equal => ("equal", None, None),
         Known::Fact { sums, calls } => ("fact", Some(sums.map(|n| n.to_string())), Some(calls)),
         Known::Tested(verdict) => (word(&verdict), None, None),
     };
-    ReadingOut {
+    object! {
         name: &of.name,
         unit: &of.unit,
         metric: of.is_metric,
+        // `equal`, `fact`, or the word of a verdict.
         result,
         sums,
         calls,

@@ -8,77 +8,15 @@ use profile::Profile;
 use serde::Serialize;
 
 use super::View;
+use crate::object::object;
 use crate::view::explained::{name, sentences};
 use crate::view::head::ProfileHead;
 use crate::view::held_back::{advice, finding, rule_name};
-use crate::view::keys::{KeyOut, ThreadRef, key_out, thread_ref};
+use crate::view::keys::{ThreadRef, key_out, thread_ref};
 use crate::view::labels::op_of;
-use crate::view::losses::{LossOut, losses_out};
+use crate::view::losses::losses_out;
 
 const SCHEMA: &str = "counterpoint.explain/1";
-
-#[derive(Serialize)]
-struct Document<'a> {
-    schema: &'static str,
-    profile: ProfileHead<'a>,
-    asked: Asked<'a>,
-    ops: Vec<OpOut<'a>>,
-    /// Only if no op was asked for.
-    rules: Vec<RuleOut>,
-    losses: Vec<LossOut>,
-}
-
-#[derive(Serialize)]
-struct Asked<'a> {
-    /// Null: the op with the most time.
-    op: Option<&'a str>,
-    probe_subtracted: bool,
-}
-
-#[derive(Serialize)]
-struct RuleOut {
-    rule: &'static str,
-    share_of_wall: f64,
-    sentence: String,
-    advice: &'static str,
-}
-
-#[derive(Serialize)]
-struct OpOut<'a> {
-    /// Several if they differ only in their arguments.
-    rows: Vec<KeyOut<'a>>,
-    calls: u64,
-    used_calls: usize,
-    median_ns: f64,
-    slowest: SlowestOut,
-    /// Why nothing was asked.
-    silent: Option<&'static str>,
-    drifts: bool,
-    variables: Vec<String>,
-    findings: Vec<FindingOut<'a>>,
-    sentences: Vec<String>,
-}
-
-#[derive(Serialize)]
-struct SlowestOut {
-    calls: usize,
-    share: f64,
-    median_ns: f64,
-}
-
-#[derive(Serialize)]
-struct FindingOut<'a> {
-    variable: String,
-    strength: f64,
-    effect: EffectOut<'a>,
-    same_as: Vec<SameOut<'a>>,
-}
-
-#[derive(Serialize)]
-struct SameOut<'a> {
-    variable: String,
-    effect: EffectOut<'a>,
-}
 
 #[derive(Serialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
@@ -131,54 +69,67 @@ enum ClassOut<'a> {
 
 pub fn print(out: &mut impl Write, view: &View<'_>) -> io::Result<()> {
     let profile = view.profile;
-    let rule = |fired: &Fired| RuleOut {
-        rule: rule_name(&fired.rule),
-        share_of_wall: fired.share,
-        sentence: finding(profile, fired),
-        advice: advice(&fired.rule),
+    let rule = |fired: &Fired| {
+        object! {
+            rule: rule_name(&fired.rule),
+            share_of_wall: fired.share,
+            sentence: finding(profile, fired),
+            advice: advice(&fired.rule),
+        }
     };
-    let document = Document {
+    let document = object! {
         schema: SCHEMA,
         profile: ProfileHead::new(&profile.manifest, profile),
-        asked: Asked { op: view.glob, probe_subtracted: !view.raw && !view.summary.raw },
-        ops: view.ops.iter().map(|one| op_out(profile, one)).collect(),
-        rules: view.rules.iter().map(rule).collect(),
+        asked: object! {
+            // Null: the op with the most time.
+            op: view.glob,
+            probe_subtracted: !view.raw && !view.summary.raw,
+        },
+        ops: view.ops.iter().map(|one| op_out(profile, one)).collect::<Vec<_>>(),
+        // Only if no op was asked for.
+        rules: view.rules.iter().map(rule).collect::<Vec<_>>(),
         losses: losses_out(&view.summary.losses),
     };
     serde_json::to_writer_pretty(&mut *out, &document)?;
     writeln!(out)
 }
 
-fn op_out<'a>(profile: &'a Profile, explained: &Explained) -> OpOut<'a> {
+fn op_out(profile: &Profile, explained: &Explained) -> impl Serialize {
     let answer = &explained.answer;
-    let same = |(what, effect): &(What, Effect)| SameOut {
-        variable: name(profile, *what),
-        effect: effect_out(profile, explained, *what, effect),
+    let same = |(what, effect): &(What, Effect)| {
+        object! {
+            variable: name(profile, *what),
+            effect: effect_out(profile, explained, *what, effect),
+        }
     };
-    let finding = |finding: &Finding| FindingOut {
-        variable: name(profile, finding.what),
-        strength: finding.strength,
-        effect: effect_out(profile, explained, finding.what, &finding.effect),
-        same_as: finding.same.iter().map(same).collect(),
+    let finding = |finding: &Finding| {
+        object! {
+            variable: name(profile, finding.what),
+            strength: finding.strength,
+            effect: effect_out(profile, explained, finding.what, &finding.effect),
+            same_as: finding.same.iter().map(same).collect::<Vec<_>>(),
+        }
     };
-    OpOut {
-        rows: explained.keys.iter().map(|key| key_out(profile, *key)).collect(),
+    object! {
+        // Several if they differ only in their arguments.
+        rows: explained.keys.iter().map(|key| key_out(profile, *key)).collect::<Vec<_>>(),
         calls: explained.calls,
         used_calls: explained.used,
         median_ns: answer.slow.of_all,
-        slowest: SlowestOut {
+        slowest: object! {
             calls: answer.slow.calls,
             share: answer.slow.share,
             median_ns: answer.slow.median,
         },
+        // Why nothing was asked.
         silent: answer.silent.map(|silent| match silent {
             Silent::TooFew => "too_few",
             Silent::Even => "even",
             Silent::Alike => "alike",
         }),
         drifts: answer.drifts,
-        variables: explained.asked.iter().map(|what| name(profile, *what)).collect(),
-        findings: answer.findings.iter().map(finding).collect(),
+        variables: explained.asked.iter().map(|what| name(profile, *what)).collect::<Vec<_>>(),
+        findings: answer.findings.iter().map(finding).collect::<Vec<_>>(),
         sentences: sentences(profile, explained),
     }
 }

@@ -7,23 +7,7 @@ use profile::Profile;
 use profile::batch::Correction;
 use serde::Serialize;
 
-/// What an empty call reads in the calls of one process with one set of counters.
-#[derive(Serialize)]
-pub struct SetOut<'a> {
-    process: usize,
-    pid: u32,
-    duration_ns: BracketOut,
-    /// By so much a bracket lengthens a call around it.
-    whole_ns: BracketOut,
-    counters: Vec<CounterOut<'a>>,
-}
-
-#[derive(Serialize)]
-struct CounterOut<'a> {
-    name: &'a str,
-    #[serde(flatten)]
-    empty: BracketOut,
-}
+use crate::object::object;
 
 /// The mean of an empty call with its interval, and the scatter of single calls.
 #[derive(Serialize)]
@@ -41,18 +25,22 @@ impl BracketOut {
 }
 
 /// One entry for each process and set of counters that was calibrated.
-pub fn out(profile: &Profile) -> Vec<SetOut<'_>> {
+pub fn out(profile: &Profile) -> Vec<impl Serialize> {
     let sets = call_sets(profile).into_iter().map(|set| {
         let counters = profile.manifest.counters.iter().zip(&set.empty.counters);
         let counters = counters.filter_map(|(info, bracket)| {
-            Some(CounterOut { name: &info.name, empty: BracketOut::new(bracket.as_ref()?, 1.0) })
+            Some(object! {
+                name: &info.name,
+                ..empty: BracketOut::new(bracket.as_ref()?, 1.0),
+            })
         });
-        SetOut {
+        object! {
             process: set.process,
             pid: profile.processes[set.process].id.pid,
             duration_ns: BracketOut::new(&set.empty.duration, profile.timeline.ns_per_tick()),
+            // By so much a bracket lengthens a call around it.
             whole_ns: BracketOut::new(&set.empty.whole, profile.timeline.ns_per_tick()),
-            counters: counters.collect(),
+            counters: counters.collect::<Vec<_>>(),
         }
     });
     sets.collect()

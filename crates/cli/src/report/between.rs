@@ -10,11 +10,12 @@ use serde::Serialize;
 use super::{Args, Out, output};
 use crate::failure::Failure;
 use crate::matching;
+use crate::object::object;
 use crate::output::Format;
 use crate::view::between::{Sides, sentences};
 use crate::view::head::ProfileHead;
 use crate::view::labels::thread_label;
-use crate::view::losses::{self, LossOut, losses_out};
+use crate::view::losses::{self, losses_out};
 use crate::view::table::{Column, Table, Value};
 use crate::view::text::table;
 use crate::view::units::shorten;
@@ -22,35 +23,6 @@ use crate::view::wrap::{PROSE_WIDTH, wrapped};
 
 /// The version of the document.
 const SCHEMA: &str = "counterpoint.between/1";
-
-#[derive(Serialize)]
-struct Document<'a> {
-    schema: &'static str,
-    profile: ProfileHead<'a>,
-    sort: &'a str,
-    filter: Option<&'a str>,
-    /// Before filtering.
-    wall_ns: f64,
-    between_ns: f64,
-    recorder_ns: f64,
-    rows: Vec<GapOut>,
-    losses: Vec<LossOut>,
-}
-
-#[derive(Serialize)]
-struct GapOut {
-    after: String,
-    before: String,
-    thread: String,
-    pid: u32,
-    tid: u32,
-    gaps: u64,
-    total_ns: f64,
-    share: Option<f64>,
-    mean_ns: f64,
-    max_ns: f64,
-    max_at_unix_ns: i64,
-}
 
 /// In a table for people, longer names in the second column are shortened.
 const BEFORE: usize = 36;
@@ -109,25 +81,32 @@ pub fn main(args: &Args, profile: &Profile) -> Result<ExitCode, Failure> {
     if args.filter.is_none() {
         add_recorder(&mut table, &gaps);
     }
-    let document = || Document {
-        schema: SCHEMA,
-        profile: ProfileHead::new(&profile.manifest, profile),
-        sort,
-        filter: args.filter.as_deref(),
-        wall_ns: gaps.wall_ns,
-        between_ns: gaps.between_ns,
-        recorder_ns: gaps.recorder_ns,
-        rows: table.order.iter().map(|row| out_of(profile, &gaps, rows[*row], &sides)).collect(),
-        losses: losses_out(&profile.all_losses()),
+    let document = || {
+        object! {
+            schema: SCHEMA,
+            profile: ProfileHead::new(&profile.manifest, profile),
+            sort,
+            filter: args.filter.as_deref(),
+            // Before filtering.
+            wall_ns: gaps.wall_ns,
+            between_ns: gaps.between_ns,
+            recorder_ns: gaps.recorder_ns,
+            rows: table
+                .order
+                .iter()
+                .map(|row| out_of(profile, &gaps, rows[*row], &sides))
+                .collect::<Vec<_>>(),
+            losses: losses_out(&profile.all_losses()),
+        }
     };
     let text = |out: &mut Out, width: Option<usize>| text(out, width, profile, &gaps, &table);
     output(args, &table, text, document)
 }
 
-fn out_of(profile: &Profile, gaps: &Gaps, row: &Gap, sides: &Sides) -> GapOut {
+fn out_of(profile: &Profile, gaps: &Gaps, row: &Gap, sides: &Sides) -> impl Serialize {
     let (process, thread) = row.thread;
     let of = &profile.processes[process];
-    GapOut {
+    object! {
         after: sides.label(row.after).to_owned(),
         before: sides.label(row.before).to_owned(),
         thread: thread_label(profile, process, thread),

@@ -9,39 +9,14 @@ use serde::Serialize;
 
 use super::{Args, Out, output};
 use crate::failure::Failure;
+use crate::object::object;
 use crate::terminal::{say, visible};
 use crate::view::head::ProfileHead;
-use crate::view::losses::{self, LossOut, losses_out};
+use crate::view::losses::{self, losses_out};
 use crate::view::table::{Column, Table, Value};
 use crate::view::text::table;
 use crate::view::units::plural;
 use crate::view::wrap::{PROSE_WIDTH, wrapped};
-
-/// The document (docs/schema.md).
-#[derive(Serialize)]
-struct Document<'a> {
-    schema: &'static str,
-    profile: ProfileHead<'a>,
-    sort: &'a str,
-    filter: Option<&'a str>,
-    /// Durations of all activities with the id of an op, before filtering.
-    total_ns: i64,
-    /// Activities whose id is of no recorded op.
-    of_no_op: u64,
-    rows: Vec<RowOut<'a>>,
-    losses: Vec<LossOut>,
-}
-
-#[derive(Serialize)]
-struct RowOut<'a> {
-    op: &'a str,
-    activity: &'a str,
-    kind: &'a str,
-    calls: u64,
-    total_ns: i64,
-    min_ns: i64,
-    max_ns: i64,
-}
 
 /// All that ops launched, for a page. `None` if nothing has the id of an op.
 pub fn whole(profile: &Profile) -> Result<Option<Table>, Failure> {
@@ -76,15 +51,19 @@ pub fn main(args: &Args, profile: &Profile) -> Result<ExitCode, Failure> {
         table.sort(sort)?;
     }
     table.keep_first(args.top());
-    let document = || Document {
-        schema: "counterpoint.launches/1",
-        profile: ProfileHead::new(&profile.manifest, profile),
-        sort: args.sort.as_deref().unwrap_or("total"),
-        filter: args.filter.as_deref(),
-        total_ns,
-        of_no_op,
-        rows: table.order.iter().map(|row| out_of(&rows[*row])).collect(),
-        losses: losses_out(&profile.all_losses()),
+    let document = || {
+        object! {
+            schema: "counterpoint.launches/1",
+            profile: ProfileHead::new(&profile.manifest, profile),
+            sort: args.sort.as_deref().unwrap_or("total"),
+            filter: args.filter.as_deref(),
+            // Durations of all activities with the id of an op, before filtering.
+            total_ns,
+            // Activities whose id is of no recorded op.
+            of_no_op,
+            rows: table.order.iter().map(|row| out_of(&rows[*row])).collect::<Vec<_>>(),
+            losses: losses_out(&profile.all_losses()),
+        }
     };
     let text = |out: &mut Out, width: Option<usize>| text(out, width, profile, &table, of_no_op);
     let done = output(args, &table, text, document)?;
@@ -97,8 +76,8 @@ pub fn main(args: &Args, profile: &Profile) -> Result<ExitCode, Failure> {
     }
 }
 
-fn out_of(row: &LaunchRow) -> RowOut<'_> {
-    RowOut {
+fn out_of(row: &LaunchRow) -> impl Serialize {
+    object! {
         op: &row.op,
         activity: &row.activity,
         kind: &row.kind,

@@ -16,12 +16,13 @@ use super::{Args, Out, output};
 use crate::failure::Failure;
 use crate::matching;
 use crate::metrics;
+use crate::object::{object, unless_empty};
 use crate::output::Format;
 use crate::page::Roofline;
 use crate::roofs::{self, Document as Measured};
 use crate::view::head::ProfileHead;
-use crate::view::losses::{self, LossOut, losses_out};
-use crate::view::metrics::{MetricOut, metrics_out, rank};
+use crate::view::losses::{self, losses_out};
+use crate::view::metrics::{metrics_out, rank};
 use crate::view::table::{Column, Table, Value};
 use crate::view::text::table;
 use crate::view::wrap::{PROSE_WIDTH, wrapped};
@@ -74,53 +75,6 @@ fn of_file(path: &Path) -> Result<Rules, Failure> {
         .and_then(|mut file| file.read_to_string(&mut text))
         .map_err(|error| Failure::new(format!("--work {}: {error}", path.display())))?;
     Rules::parse(&text).map_err(|error| Failure::new(format!("--work {}: {error}", path.display())))
-}
-
-#[derive(Serialize)]
-struct Document<'a> {
-    schema: &'static str,
-    profile: ProfileHead<'a>,
-    sort: &'a str,
-    filter: Option<&'a str>,
-    /// Null: the roofs of its machine were not measured.
-    measured_unix_ns: Option<u64>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    metrics: Vec<MetricOut<'a>>,
-    rows: Vec<RowOut<'a>>,
-    losses: Vec<LossOut>,
-}
-
-#[derive(Serialize)]
-struct RowOut<'a> {
-    op: &'a str,
-    arguments: &'a str,
-    calls: u64,
-    dispatches: Option<u64>,
-    total_ns: f64,
-    threads: u32,
-    flop_per_call: Option<f64>,
-    bytes_per_call: Option<f64>,
-    flop_per_s: Option<f64>,
-    bytes_per_s: Option<f64>,
-    flop_per_byte: Option<f64>,
-    roof: Option<RoofOut>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    metrics: Vec<ValueOut<'a>>,
-}
-
-#[derive(Serialize)]
-struct RoofOut {
-    bound: &'static str,
-    level: String,
-    least_ns: f64,
-    part: f64,
-}
-
-#[derive(Serialize)]
-struct ValueOut<'a> {
-    name: &'a str,
-    unit: &'a str,
-    value: Option<f64>,
 }
 
 fn level_name(level: Level) -> String {
@@ -181,15 +135,18 @@ pub fn main(args: &Args, profile: &Profile, before: &Before) -> Result<ExitCode,
     let sort = args.sort.as_deref().unwrap_or("total");
     table.sort(sort)?;
     table.keep_first(args.top());
-    let document = || Document {
-        schema: SCHEMA,
-        profile: ProfileHead::new(&profile.manifest, profile),
-        sort,
-        filter: args.filter.as_deref(),
-        measured_unix_ns: measured.map(|measured| measured.measured_unix_ns),
-        metrics: metrics_out(&metrics),
-        rows: table.order.iter().map(|row| row_out(&rows[*row], &metrics)).collect(),
-        losses: losses_out(&profile.all_losses()),
+    let document = || {
+        object! {
+            schema: SCHEMA,
+            profile: ProfileHead::new(&profile.manifest, profile),
+            sort,
+            filter: args.filter.as_deref(),
+            // Null: the roofs of its machine were not measured.
+            measured_unix_ns: measured.map(|measured| measured.measured_unix_ns),
+            metrics?: unless_empty(metrics_out(&metrics)),
+            rows: table.order.iter().map(|row| row_out(&rows[*row], &metrics)).collect::<Vec<_>>(),
+            losses: losses_out(&profile.all_losses()),
+        }
     };
     let has_dispatches = rows.iter().any(|row| row.dispatches.is_some());
     let text = |out: &mut Out, width: Option<usize>| {
@@ -199,8 +156,15 @@ pub fn main(args: &Args, profile: &Profile, before: &Before) -> Result<ExitCode,
     output(args, &table, text, document)
 }
 
-fn row_out<'a>(row: &'a Placed, metrics: &'a [Bound]) -> RowOut<'a> {
-    RowOut {
+fn row_out<'a>(row: &'a Placed, metrics: &'a [Bound]) -> impl Serialize {
+    let metrics = metrics.iter().map(|metric| {
+        object! {
+            name: &metric.name,
+            unit: &metric.unit.name,
+            value: row.metric(metric),
+        }
+    });
+    object! {
         op: &row.name,
         arguments: &row.arguments,
         calls: row.calls,
@@ -212,20 +176,15 @@ fn row_out<'a>(row: &'a Placed, metrics: &'a [Bound]) -> RowOut<'a> {
         flop_per_s: row.flop_rate(),
         bytes_per_s: row.byte_rate(),
         flop_per_byte: row.intensity(),
-        roof: row.roof.map(|roof| RoofOut {
-            bound: roof.holds.name(),
-            level: level_name(roof.level),
-            least_ns: roof.least_ns,
-            part: roof.part,
+        roof: row.roof.map(|roof| {
+            object! {
+                bound: roof.holds.name(),
+                level: level_name(roof.level),
+                least_ns: roof.least_ns,
+                part: roof.part,
+            }
         }),
-        metrics: metrics
-            .iter()
-            .map(|metric| ValueOut {
-                name: &metric.name,
-                unit: &metric.unit.name,
-                value: row.metric(metric),
-            })
-            .collect(),
+        metrics?: unless_empty(metrics.collect()),
     }
 }
 

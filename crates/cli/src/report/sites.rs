@@ -5,14 +5,14 @@ use std::process::ExitCode;
 
 use analysis::{By, Key, Room, Site, Sites, passes, sites, sites_as};
 use profile::Profile;
-use serde::Serialize;
 
 use super::{Args, Out, output};
 use crate::failure::Failure;
 use crate::matching;
+use crate::object::object;
 use crate::view::head::ProfileHead;
 use crate::view::labels::{labels, op_of};
-use crate::view::losses::{self, LossOut, losses_out};
+use crate::view::losses::{self, losses_out};
 use crate::view::table::{Column, Table, Value};
 use crate::view::text::table;
 use crate::view::units::{grouped, percent, plural, time};
@@ -22,65 +22,6 @@ use crate::view::wrap::{PROSE_WIDTH, wrapped};
 const SITES_SCHEMA: &str = "counterpoint.sites/1";
 /// The column by which rows are in the order of the program.
 const SITE: &str = "site";
-
-#[derive(Serialize)]
-struct Document<'a> {
-    schema: &'static str,
-    profile: ProfileHead<'a>,
-    sort: &'a str,
-    filter: Option<&'a str>,
-    /// The time in some dispatch, and the number of dispatches, before filtering.
-    busy_ns: f64,
-    dispatches: u64,
-    run: Option<RunOut>,
-    room: RoomOut,
-    rows: Vec<SiteOut<'a>>,
-    losses: Vec<LossOut>,
-}
-
-/// The mean of the runs of the model.
-#[derive(Serialize)]
-struct RunOut {
-    runs: u64,
-    dispatches: u32,
-    busy_ns: f64,
-    between_ns: f64,
-    before_ns: f64,
-}
-
-/// How the time from the first dispatch to the end of the last one is divided.
-#[derive(Serialize)]
-struct RoomOut {
-    span_ns: f64,
-    outside_ns: f64,
-    one_workgroup_ns: f64,
-    no_more_than_workers_ns: f64,
-    more_than_workers_ns: f64,
-    workers: usize,
-    efficiency: f64,
-}
-
-#[derive(Serialize)]
-struct SiteOut<'a> {
-    op: &'a str,
-    op_id: u32,
-    library: &'a str,
-    site: Option<u32>,
-    sites: Option<u32>,
-    dispatches: u64,
-    workgroups: u64,
-    workers: usize,
-    incomplete: u64,
-    wall_ns: f64,
-    mean_ns: f64,
-    min_ns: f64,
-    max_ns: f64,
-    share: Option<f64>,
-    workers_ns: f64,
-    efficiency: f64,
-    imbalance: f64,
-    gap_ns: Option<f64>,
-}
 
 /// Columns, and what they mean.
 pub const EXPLAINED: [(&str, &str, &str); 7] = [
@@ -194,7 +135,7 @@ pub fn main(args: &Args, profile: &Profile) -> Result<ExitCode, Failure> {
     let document = || {
         let row = |i: &usize| {
             let site = rows[*i];
-            SiteOut {
+            object! {
                 op: op(site).map_or("", |op| &op.name),
                 op_id: site.op,
                 library: op(site).map_or("", |op| &*op.library),
@@ -215,21 +156,22 @@ pub fn main(args: &Args, profile: &Profile) -> Result<ExitCode, Failure> {
                 gap_ns: site.mean_gap().map(ns),
             }
         };
-        Document {
+        object! {
             schema: SITES_SCHEMA,
             profile: ProfileHead::new(&profile.manifest, profile),
             sort,
             filter: args.filter.as_deref(),
+            // The time in some dispatch, and the number of dispatches, before filtering.
             busy_ns: ns(found.busy),
             dispatches: found.dispatches,
-            run: found.run().map(|run| RunOut {
+            run: found.run().map(|run| object! {
                 runs: run.runs,
                 dispatches: run.dispatches,
                 busy_ns: ns(run.busy),
                 between_ns: ns(run.between),
                 before_ns: ns(run.before),
             }),
-            room: RoomOut {
+            room: object! {
                 span_ns: ns(found.room.span),
                 outside_ns: ns(found.room.outside),
                 one_workgroup_ns: ns(found.room.alone),
@@ -238,7 +180,7 @@ pub fn main(args: &Args, profile: &Profile) -> Result<ExitCode, Failure> {
                 workers: found.room.workers,
                 efficiency: found.room.efficiency,
             },
-            rows: table.order.iter().map(row).collect(),
+            rows: table.order.iter().map(row).collect::<Vec<_>>(),
             losses: losses_out(&profile.all_losses()),
         }
     };

@@ -14,10 +14,11 @@ use serde::Serialize;
 use super::{Args, Out, RowKind, output};
 use crate::failure::Failure;
 use crate::metrics;
+use crate::object::{object, unless_empty};
 use crate::terminal::{say, visible};
 use crate::view::head::ProfileHead;
-use crate::view::losses::{self, LossOut, losses_out};
-use crate::view::metrics::{MetricOut, metrics_out, rank};
+use crate::view::losses::{self, losses_out};
+use crate::view::metrics::{metrics_out, rank};
 use crate::view::table::{Column, Table, Value};
 use crate::view::text::table;
 use crate::view::wrap::{PROSE_WIDTH, wrapped};
@@ -34,61 +35,6 @@ const NO_MODULE: &str = "(no module)";
 const NO_LINE: &str = "(no line)";
 /// What stands for shapes that were not recorded.
 const NO_SHAPES: &str = "(not recorded)";
-
-#[derive(Serialize)]
-struct Document<'a, R> {
-    schema: &'static str,
-    profile: ProfileHead<'a>,
-    sort: &'a str,
-    filter: Option<&'a str>,
-    /// Self times of all ops, before filtering.
-    ops_ns: i64,
-    /// Absent if none was asked for.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    metrics: Vec<MetricOut<'a>>,
-    rows: Vec<R>,
-    losses: Vec<LossOut>,
-}
-
-#[derive(Serialize)]
-struct ModuleOut<'a> {
-    /// Only by module; null: ops in no module.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    module: Option<Option<&'a str>>,
-    /// Only by line; null: ops that no line of Python code called.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    line: Option<Option<&'a str>>,
-    calls: u64,
-    total_ns: i64,
-    self_ns: i64,
-    ops: u64,
-    ops_ns: i64,
-    backward_ops: u64,
-    backward_ns: i64,
-}
-
-#[derive(Serialize)]
-struct ShapeOut<'a> {
-    op: &'a str,
-    /// The shapes as PyTorch recorded them.
-    shapes: Option<serde_json::Value>,
-    /// Null: not known.
-    flops: Option<u64>,
-    calls: u64,
-    total_ns: i64,
-    self_ns: i64,
-    min_ns: i64,
-    max_ns: i64,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    metrics: Vec<ValueOut<'a>>,
-}
-
-#[derive(Serialize)]
-struct ValueOut<'a> {
-    name: &'a str,
-    unit: &'a str,
-    value: Option<f64>,
-}
 
 /// Prints the report by module or by shape.
 pub fn main(args: &Args, profile: &Profile, by: RowKind) -> Result<ExitCode, Failure> {
@@ -129,9 +75,11 @@ fn modules(
     table.keep_first(args.top());
     let out = |row: &usize| {
         let row = &rows[*row];
-        ModuleOut {
-            module: (!is_line).then_some(row.module.as_deref()),
-            line: is_line.then_some(row.module.as_deref()),
+        object! {
+            // Only by module; null: ops in no module.
+            module?: (!is_line).then_some(row.module.as_deref()),
+            // Only by line; null: ops that no line of Python code called.
+            line?: is_line.then_some(row.module.as_deref()),
             calls: row.calls,
             total_ns: row.total_ns,
             self_ns: row.self_ns,
@@ -300,24 +248,30 @@ fn shapes(args: &Args, profile: &Profile, activities: &[Activities]) -> Result<E
         let json = |text: &String| {
             serde_json::from_str(text).unwrap_or(serde_json::Value::String(text.clone()))
         };
-        ShapeOut {
+        object! {
             op: &row.op,
+            // The shapes as PyTorch recorded them.
             shapes: row.shapes.as_ref().map(json),
+            // Null: not known.
             flops: row.flops,
             calls: row.calls,
             total_ns: row.total_ns,
             self_ns: row.self_ns,
             min_ns: row.min_ns,
             max_ns: row.max_ns,
-            metrics: metrics.iter().map(|metric| value_out(row, metric)).collect(),
+            metrics?: unless_empty(metrics.iter().map(|metric| value_out(row, metric)).collect()),
         }
     };
     let document = || table.order.iter().map(out).collect::<Vec<_>>();
     print(args, profile, SHAPES_SCHEMA, (self_ns, &metrics), &table, document)
 }
 
-fn value_out<'a>(row: &ShapeRow, metric: &'a Bound) -> ValueOut<'a> {
-    ValueOut { name: &metric.name, unit: &metric.unit.name, value: row.metric(metric) }
+fn value_out(row: &ShapeRow, metric: &Bound) -> impl Serialize {
+    object! {
+        name: &metric.name,
+        unit: &metric.unit.name,
+        value: row.metric(metric),
+    }
 }
 
 fn print<R: Serialize>(
@@ -328,15 +282,18 @@ fn print<R: Serialize>(
     rows: &Table,
     document: impl FnOnce() -> Vec<R>,
 ) -> Result<ExitCode, Failure> {
-    let document = || Document {
-        schema,
-        profile: ProfileHead::new(&profile.manifest, profile),
-        sort: args.sort.as_deref().unwrap_or("total"),
-        filter: args.filter.as_deref(),
-        ops_ns,
-        metrics: metrics_out(metrics),
-        rows: document(),
-        losses: losses_out(&profile.all_losses()),
+    let document = || {
+        object! {
+            schema,
+            profile: ProfileHead::new(&profile.manifest, profile),
+            sort: args.sort.as_deref().unwrap_or("total"),
+            filter: args.filter.as_deref(),
+            // Self times of all ops, before filtering.
+            ops_ns,
+            metrics?: unless_empty(metrics_out(metrics)),
+            rows: document(),
+            losses: losses_out(&profile.all_losses()),
+        }
     };
     let text = |out: &mut Out, width: Option<usize>| text(out, width, args, profile, rows);
     let done = output(args, rows, text, document)?;

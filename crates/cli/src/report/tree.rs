@@ -13,17 +13,17 @@ use std::process::ExitCode;
 use analysis::tree::{TreePart, TreeRow, TreeRows};
 use analysis::{By, CallTree, Estimate, Key, TreeNode, call_tree, passes};
 use profile::{Profile, Role};
-use serde::Serialize;
 
 use super::{Args, Out, output};
 use crate::failure::Failure;
 use crate::matching;
+use crate::object::object;
 use crate::view::forest::{self, Choice};
 use crate::view::head::ProfileHead;
 use crate::view::labels::{labels, op_of};
 use crate::view::layout::Names;
 use crate::view::loops::{Loops, is_called, readable_name};
-use crate::view::losses::{self, LossOut, losses_out};
+use crate::view::losses::{self, losses_out};
 use crate::view::open::NOTHING;
 use crate::view::table::{Column, Quantity, Table, Value};
 use crate::view::text::table;
@@ -34,32 +34,6 @@ use crate::view::wrap::{PROSE_WIDTH, wrapped};
 const TREE_SCHEMA: &str = "counterpoint.tree/1";
 /// Levels are indented up to this one.
 const DEEPEST: usize = 30;
-
-#[derive(Serialize)]
-struct Document<'a> {
-    schema: &'static str,
-    profile: ProfileHead<'a>,
-    filter: Option<&'a str>,
-    /// The time in calls, before filtering.
-    self_ns: f64,
-    rows: Vec<RowOut<'a>>,
-    losses: Vec<LossOut>,
-}
-
-#[derive(Serialize)]
-struct RowOut<'a> {
-    /// Index of the row above in `rows`.
-    parent: Option<usize>,
-    depth: u32,
-    kind: &'a str,
-    name: &'a str,
-    /// Null if the passes cannot have had the same number.
-    calls: Option<u128>,
-    total_ns: Option<f64>,
-    self_ns: Option<f64>,
-    share: Option<f64>,
-    total_share: Option<f64>,
-}
 
 /// One row of the tree, with its name.
 struct Row {
@@ -145,11 +119,13 @@ pub fn main(args: &Args, profile: &Profile) -> Result<ExitCode, Failure> {
         }
         let row = |i: &usize| {
             let row = &all[*i];
-            RowOut {
+            object! {
+                // Index of the row above in `rows`.
                 parent: row.of.parent.and_then(|parent| places[parent]),
                 depth: row.of.depth,
                 kind: row.kind,
                 name: &row.name,
+                // Null if the passes cannot have had the same number.
                 calls: row.of.calls,
                 total_ns: row.of.total.map(|total| total.value),
                 self_ns: row.of.own.map(|own| own.value),
@@ -157,12 +133,13 @@ pub fn main(args: &Args, profile: &Profile) -> Result<ExitCode, Failure> {
                 total_share: row.of.total_share,
             }
         };
-        Document {
+        object! {
             schema: TREE_SCHEMA,
             profile: ProfileHead::new(&profile.manifest, profile),
             filter: args.filter.as_deref(),
+            // The time in calls, before filtering.
             self_ns: own_ns,
-            rows: table.order.iter().map(row).collect(),
+            rows: table.order.iter().map(row).collect::<Vec<_>>(),
             losses: losses_out(&profile.all_losses()),
         }
     };

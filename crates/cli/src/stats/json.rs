@@ -10,108 +10,18 @@ use profile::columns::{cpu_of, node_of};
 use serde::Serialize;
 
 use super::View;
+use crate::object::{object, unless_empty};
 use crate::view::head::ProfileHead;
-use crate::view::keys::{KeyOut, ThreadRef, key_out, thread_ref};
-use crate::view::loops::spread::{self, SpreadOut};
-use crate::view::losses::{LossOut, losses_out};
+use crate::view::keys::{key_out, thread_ref};
+use crate::view::loops::spread;
+use crate::view::losses::losses_out;
 use crate::view::metrics::metrics_out;
-use crate::view::price::{EmptyOut, empty_out};
+use crate::view::price::empty_out;
 use crate::view::sampled::{EstimatedOut, SampledOut};
 use crate::view::variables::{Subtracted, name_and_unit, scale};
 
 /// The version of the document.
 const STATS_SCHEMA: &str = "counterpoint.stats/1";
-
-#[derive(Serialize)]
-struct Asked<'a> {
-    op: Option<&'a str>,
-    thread: Option<&'a str>,
-    /// Absent by thread.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    by: Option<&'static str>,
-    skip_ms: f64,
-    buckets: usize,
-    tables: bool,
-    probe_subtracted: bool,
-}
-
-#[derive(Serialize)]
-struct OpOut<'a> {
-    #[serde(flatten)]
-    key: KeyOut<'a>,
-    /// Null only in a run with a budget, if calls were chosen by thread or time, or not timed.
-    total_ns: Option<f64>,
-    all: ScopeOut<'a>,
-    threads: Vec<ThreadOut<'a>>,
-    /// Only by rank.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    ranks: Option<Vec<RankOut<'a>>>,
-}
-
-#[derive(Serialize)]
-struct RankOut<'a> {
-    rank: u32,
-    #[serde(flatten)]
-    scope: ScopeOut<'a>,
-}
-
-#[derive(Serialize)]
-struct ThreadOut<'a> {
-    #[serde(flatten)]
-    thread: ThreadRef,
-    name: &'a str,
-    #[serde(flatten)]
-    scope: ScopeOut<'a>,
-}
-
-#[derive(Serialize)]
-struct ScopeOut<'a> {
-    calls: Option<u64>,
-    /// Calls inside of other calls of the op, which `calls` leaves out.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    inner_calls: Option<u64>,
-    /// This and the next two fields are only in runs with a budget.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    timed_calls: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    effective_calls: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    sampled: Option<SampledOut>,
-    cpus: Vec<CpuOut>,
-    nodes: Vec<NodeOut>,
-    variables: Vec<VariableOut<'a>>,
-    pairs: Vec<PairOut<'a>>,
-}
-
-#[derive(Serialize)]
-struct CpuOut {
-    cpu: u32,
-    node: u32,
-    calls: u64,
-}
-
-#[derive(Serialize)]
-struct NodeOut {
-    node: u32,
-    calls: u64,
-}
-
-#[derive(Serialize)]
-struct VariableOut<'a> {
-    name: &'a str,
-    unit: &'a str,
-    calls: u64,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    effective_calls: Option<f64>,
-    mean: Option<f64>,
-    /// The mean with its interval; absent if it is exact.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    interval: Option<EstimatedOut>,
-    standard_deviation: Option<f64>,
-    min: Option<NumberOut>,
-    max: Option<NumberOut>,
-    bucket_means: Vec<Option<f64>>,
-}
 
 /// A value of a variable. Counters are integers and can exceed 2⁵³; durations are converted from
 /// ticks.
@@ -122,46 +32,15 @@ enum NumberOut {
     Real(f64),
 }
 
-#[derive(Serialize)]
-struct PairOut<'a> {
-    of: &'a str,
-    given: &'a str,
-    calls: u64,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    effective_calls: Option<f64>,
-    pearson: Option<f64>,
-    spearman: Option<f64>,
-    probe_noise: bool,
-    probability: Option<Vec<Vec<Option<f64>>>>,
-}
-
-#[derive(Serialize)]
-struct ProbeOut {
-    process: usize,
-    pid: u32,
-    calls: u64,
-    total_ns: f64,
-    per_call_ns: f64,
-    flush_ns: f64,
-    empty_call: EmptyOut,
-}
-
-#[derive(Serialize)]
-struct Tail {
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    loops: Vec<SpreadOut>,
-    probes: Vec<ProbeOut>,
-    losses: Vec<LossOut>,
-}
-
 /// Returns whether there is a loop.
 pub fn print(out: &mut impl Write, view: &View<'_>) -> io::Result<bool> {
     let (profile, stats) = (view.profile, view.stats);
     let head = serde_json::to_string(&ProfileHead::new(&profile.manifest, profile))?;
-    let asked = serde_json::to_string(&Asked {
+    let asked = serde_json::to_string(&object! {
         op: view.args.op.as_deref(),
         thread: view.args.thread.as_deref(),
-        by: (view.args.by == super::StatsBy::Rank).then_some("rank"),
+        // Absent by thread.
+        by?: (view.args.by == super::StatsBy::Rank).then_some("rank"),
         skip_ms: view.args.skip_ms,
         buckets: stats.buckets,
         tables: !view.args.no_table,
@@ -174,81 +53,88 @@ pub fn print(out: &mut impl Write, view: &View<'_>) -> io::Result<bool> {
         out.write_all(if i == 0 { b"\n" } else { b",\n" })?;
         serde_json::to_writer(&mut *out, &op_out(view, op))?;
     }
-    let probes = stats.probes.iter().map(|probe| ProbeOut {
-        process: probe.process,
-        pid: profile.processes[probe.process].id.pid,
-        calls: probe.calls,
-        total_ns: probe.total().value,
-        per_call_ns: probe.per_call_ns,
-        flush_ns: probe.flush_ns,
-        empty_call: empty_out(profile, &probe.empty_call),
+    let probes = stats.probes.iter().map(|probe| {
+        object! {
+            process: probe.process,
+            pid: profile.processes[probe.process].id.pid,
+            calls: probe.calls,
+            total_ns: probe.total().value,
+            per_call_ns: probe.per_call_ns,
+            flush_ns: probe.flush_ns,
+            empty_call: empty_out(profile, &probe.empty_call),
+        }
     });
     let loops = view.loops.map_or_else(Vec::new, |l| spread::json(l, view.args.op.as_deref()));
     let any_loop = !loops.is_empty();
-    let tail = Tail { loops, probes: probes.collect(), losses: losses_out(&stats.losses) };
+    let tail = object! {
+        loops?: unless_empty(loops),
+        probes: probes.collect::<Vec<_>>(),
+        losses: losses_out(&stats.losses),
+    };
     let tail = serde_json::to_string(&tail)?;
     // The open object continues with the members of this one.
     writeln!(out, "\n],\n{}", tail.strip_prefix('{').unwrap_or(&tail))?;
     Ok(any_loop)
 }
 
-fn op_out<'a>(view: &'a View<'_>, op: &'a OpStats) -> OpOut<'a> {
+fn op_out(view: &View<'_>, op: &OpStats) -> impl Serialize {
     let profile = view.profile;
     let estimated = op.estimated.map(|total| total.value);
     let total = if profile.is_sampled() { estimated } else { Some(op.total_ticks) };
-    OpOut {
-        key: key_out(profile, op.key),
+    object! {
+        ..key: key_out(profile, op.key),
+        // Null only in a run with a budget, if calls were chosen by thread or time, or not timed.
         total_ns: total.map(|ticks| ticks * profile.timeline.ns_per_tick()),
         all: scope_out(view, &op.all),
-        threads: op.threads.iter().map(|t| thread_out(view, t)).collect(),
-        ranks: op.is_by_rank().then(|| {
+        threads: op.threads.iter().map(|t| thread_out(view, t)).collect::<Vec<_>>(),
+        // Only by rank.
+        ranks?: op.is_by_rank().then(|| {
             let ranks = op.ranks.iter();
             ranks
-                .map(|(rank, scope)| RankOut { rank: *rank, scope: scope_out(view, scope) })
-                .collect()
+                .map(|(rank, scope)| object! { rank: *rank, ..scope: scope_out(view, scope) })
+                .collect::<Vec<_>>()
         }),
     }
 }
 
-fn thread_out<'a>(view: &'a View<'_>, thread: &ThreadStats) -> ThreadOut<'a> {
+fn thread_out(view: &View<'_>, thread: &ThreadStats) -> impl Serialize {
     let profile = view.profile;
-    ThreadOut {
-        thread: thread_ref(profile, thread.process, thread.thread),
+    object! {
+        ..thread: thread_ref(profile, thread.process, thread.thread),
         name: &profile.processes[thread.process].threads[thread.thread].name,
-        scope: scope_out(view, &thread.scope),
+        ..scope: scope_out(view, &thread.scope),
     }
 }
 
-fn scope_out<'a>(view: &'a View<'_>, scope: &Scope) -> ScopeOut<'a> {
+fn scope_out(view: &View<'_>, scope: &Scope) -> impl Serialize {
     let mut nodes: BTreeMap<u32, u64> = BTreeMap::new();
     for (location, calls) in &scope.locations {
         *nodes.entry(node_of(*location)).or_default() += calls;
     }
-    let cpus = scope.locations.iter().map(|(location, calls)| CpuOut {
-        cpu: cpu_of(*location),
-        node: node_of(*location),
-        calls: *calls,
+    let cpus = scope.locations.iter().map(|(location, calls)| {
+        object! {
+            cpu: cpu_of(*location),
+            node: node_of(*location),
+            calls: *calls,
+        }
     });
     let variables = scope.variables.iter().enumerate();
-    ScopeOut {
+    object! {
         calls: if view.profile.is_sampled() { scope.counted() } else { Some(scope.calls) },
-        inner_calls: Some(scope.inner).filter(|n| *n > 0),
-        timed_calls: view.profile.is_sampled().then_some(scope.calls),
-        effective_calls: scope.effective,
-        sampled: scope.sampled.as_deref().map(|row| SampledOut::new(view.profile, row)),
-        cpus: cpus.collect(),
-        nodes: nodes.into_iter().map(|(node, calls)| NodeOut { node, calls }).collect(),
-        variables: variables.map(|(i, v)| variable_out(view, scope, i, v)).collect(),
-        pairs: scope.pairs.iter().map(|pair| pair_out(view, scope, pair)).collect(),
+        // Calls inside of other calls of the op, which `calls` leaves out.
+        inner_calls?: Some(scope.inner).filter(|n| *n > 0),
+        // This and the next two fields are only in runs with a budget.
+        timed_calls?: view.profile.is_sampled().then_some(scope.calls),
+        effective_calls?: scope.effective,
+        sampled?: scope.sampled.as_deref().map(|row| SampledOut::new(view.profile, row)),
+        cpus: cpus.collect::<Vec<_>>(),
+        nodes: nodes.into_iter().map(|(node, calls)| object! { node, calls }).collect::<Vec<_>>(),
+        variables: variables.map(|(i, v)| variable_out(view, scope, i, v)).collect::<Vec<_>>(),
+        pairs: scope.pairs.iter().map(|pair| pair_out(view, scope, pair)).collect::<Vec<_>>(),
     }
 }
 
-fn variable_out<'a>(
-    view: &'a View<'_>,
-    scope: &Scope,
-    i: usize,
-    variable: &Variable,
-) -> VariableOut<'a> {
+fn variable_out(view: &View<'_>, scope: &Scope, i: usize, variable: &Variable) -> impl Serialize {
     let (name, unit) = name_and_unit(view.profile, view.stats, i);
     let scale = scale(view.profile, i);
     let less = Subtracted::new(view.stats, scope, i);
@@ -264,13 +150,14 @@ fn variable_out<'a>(
             scaled(value).map(NumberOut::Real)
         }
     };
-    VariableOut {
+    object! {
         name,
         unit,
         calls: variable.calls,
-        effective_calls: variable.effective,
+        effective_calls?: variable.effective,
         mean: mean.map(|mean| mean.value),
-        interval: mean.filter(|mean| !mean.is_exact()).map(|mean| EstimatedOut::new(mean, 1.0)),
+        // The mean with its interval; absent if it is exact.
+        interval?: mean.filter(|mean| !mean.is_exact()).map(|mean| EstimatedOut::new(mean, 1.0)),
         standard_deviation: scaled(variable.standard_deviation),
         min: number(variable.min),
         max: number(variable.max),
@@ -278,17 +165,17 @@ fn variable_out<'a>(
             .bucket_means
             .iter()
             .map(|mean| scaled(mean.map(|mean| less.from(mean).value)))
-            .collect(),
+            .collect::<Vec<_>>(),
     }
 }
 
-fn pair_out<'a>(view: &'a View<'_>, scope: &Scope, pair: &Pair) -> PairOut<'a> {
+fn pair_out(view: &View<'_>, scope: &Scope, pair: &Pair) -> impl Serialize {
     let (profile, stats) = (view.profile, view.stats);
-    PairOut {
+    object! {
         of: name_and_unit(profile, stats, pair.of).0,
         given: name_and_unit(profile, stats, pair.given).0,
         calls: pair.calls,
-        effective_calls: pair.effective,
+        effective_calls?: pair.effective,
         pearson: pair.pearson,
         spearman: pair.spearman,
         probe_noise: scope.is_noise(pair.of) || scope.is_noise(pair.given),

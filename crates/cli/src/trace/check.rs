@@ -13,6 +13,7 @@ use trace::{chrome, perfetto};
 
 use crate::failure::Failure;
 use crate::input;
+use crate::object::object;
 use crate::terminal::progress;
 use crate::terminal::{self, stdout, visible};
 use crate::view::rights::{Needs, confine};
@@ -46,12 +47,6 @@ enum Format {
 }
 
 #[derive(Serialize)]
-struct Document {
-    schema: &'static str,
-    files: Vec<FileOut>,
-}
-
-#[derive(Serialize)]
 struct FileOut {
     path: String,
     format: &'static str,
@@ -81,7 +76,7 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
     match args.format {
         Format::Text => files.iter().try_for_each(|file| print(&mut out, file))?,
         Format::Json => {
-            let document = Document { schema: CHECK_SCHEMA, files };
+            let document = object! { schema: CHECK_SCHEMA, files };
             serde_json::to_writer_pretty(&mut out, &document).map_err(io::Error::from)?;
             writeln!(out)?;
         }

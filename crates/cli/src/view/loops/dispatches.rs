@@ -15,6 +15,7 @@ use serde::Serialize;
 
 use super::text::timed;
 use super::{Loops, name, readable_name, source};
+use crate::object::object;
 use crate::view::layout::{Kind, Names, Shown, layout};
 use crate::view::units::{count, number, percent, plural};
 use crate::view::wrap::{PROSE_WIDTH, wrapped};
@@ -22,29 +23,6 @@ use crate::view::wrap::{PROSE_WIDTH, wrapped};
 /// How many rows are listed.
 const LISTED: usize = 40;
 const NAME_WIDTH: usize = 28;
-
-/// In JSON: a dispatch with instrumented loops.
-#[derive(Serialize)]
-pub struct DispatchOut {
-    name: String,
-    module: String,
-    workgroups: u64,
-    dispatches: Option<u64>,
-    total_ns: f64,
-    rows: Vec<RowOut>,
-}
-
-#[derive(Serialize)]
-struct RowOut {
-    id: u32,
-    parent: Option<u32>,
-    name: String,
-    source: Option<String>,
-    hits: u128,
-    hits_per_workgroup: f64,
-    inclusive_ns: Option<f64>,
-    share: Option<f64>,
-}
 
 /// A dispatch, the module that it is in, and what was entered of it.
 struct Group<'a> {
@@ -121,12 +99,12 @@ pub fn print(out: &mut impl Write, loops: &Loops<'_>, width: Option<usize>) -> i
 }
 
 /// The same in JSON, complete.
-pub fn json(loops: &Loops<'_>) -> Vec<DispatchOut> {
+pub fn json(loops: &Loops<'_>) -> Vec<impl Serialize> {
     let row = |group: &Group<'_>, node: &LoopNode| {
         let (_, inside) = loops.inside(group.tree, node)?;
         let entry = group.tree.entry(node)?;
         let times = node.all.times(loops.raw);
-        Some(RowOut {
+        Some(object! {
             id: node.id,
             parent: entry.parent,
             name: name(group.tree, node),
@@ -139,13 +117,15 @@ pub fn json(loops: &Loops<'_>) -> Vec<DispatchOut> {
     };
     groups(loops)
         .iter()
-        .map(|group| DispatchOut {
-            name: group.name.to_owned(),
-            module: group.tree.identity(),
-            workgroups: group.dispatch.workgroups,
-            dispatches: group.dispatch.dispatches,
-            total_ns: group.dispatch.total_ns(loops.profile),
-            rows: group.nodes.iter().filter_map(|node| row(group, node)).collect(),
+        .map(|group| {
+            object! {
+                name: group.name.to_owned(),
+                module: group.tree.identity(),
+                workgroups: group.dispatch.workgroups,
+                dispatches: group.dispatch.dispatches,
+                total_ns: group.dispatch.total_ns(loops.profile),
+                rows: group.nodes.iter().filter_map(|node| row(group, node)).collect::<Vec<_>>(),
+            }
         })
         .collect()
 }

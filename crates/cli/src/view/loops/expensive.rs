@@ -6,9 +6,10 @@ use std::io::{self, Write};
 use analysis::loops::{Estimate, LoopNode, LoopTree};
 use serde::Serialize;
 
-use super::dispatches::{self, DispatchOut};
+use super::dispatches;
 use super::text::timed;
 use super::{Loops, full_name, readable_full_name, source};
+use crate::object::{object, unless_empty};
 use crate::view::layout::{Kind, Names, Shown, layout};
 use crate::view::units::{count, percent, plural};
 use crate::view::wrap::{PROSE_WIDTH, wrapped};
@@ -16,31 +17,6 @@ use crate::view::wrap::{PROSE_WIDTH, wrapped};
 /// How many loops are listed.
 const LISTED: usize = 5;
 const NAME_WIDTH: usize = 28;
-
-/// In JSON.
-#[derive(Serialize)]
-pub struct LoopsOut {
-    modules: usize,
-    entered: usize,
-    hits: u128,
-    timed_hits: u128,
-    most_expensive: Vec<ExpensiveOut>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    in_dispatches: Vec<DispatchOut>,
-}
-
-#[derive(Serialize)]
-struct ExpensiveOut {
-    module: String,
-    id: u32,
-    name: String,
-    source: Option<String>,
-    hits: u128,
-    self_ns: Option<f64>,
-    self_ns_95: Option<f64>,
-    inclusive_ns: Option<f64>,
-    inclusive_ns_95: Option<f64>,
-}
 
 /// What is listed: by self time, where that is known; by hits, where no time is.
 fn most_expensive<'a>(loops: &'a Loops<'_>) -> Vec<(&'a LoopTree, &'a LoopNode)> {
@@ -118,7 +94,7 @@ pub fn print(out: &mut impl Write, loops: &Loops<'_>, width: Option<usize>) -> i
 }
 
 /// The same in JSON.
-pub fn json(loops: &Loops<'_>) -> Option<LoopsOut> {
+pub fn json(loops: &Loops<'_>) -> Option<impl Serialize> {
     let (entered, hits, timed_hits) = totals(loops)?;
     let ns = |tree: &LoopTree, estimate: Option<Estimate>| match estimate {
         Some(e) => (tree.ns(e.value), e.margin.and_then(|margin| tree.ns(margin))),
@@ -128,7 +104,7 @@ pub fn json(loops: &Loops<'_>) -> Option<LoopsOut> {
         let times = node.all.times(loops.raw);
         let (self_ns, self_ns_95) = ns(tree, times.and_then(|times| times.own));
         let (inclusive_ns, inclusive_ns_95) = ns(tree, times.map(|times| times.inclusive));
-        ExpensiveOut {
+        object! {
             module: tree.identity(),
             id: node.id,
             name: full_name(tree, node),
@@ -140,12 +116,12 @@ pub fn json(loops: &Loops<'_>) -> Option<LoopsOut> {
             inclusive_ns_95,
         }
     };
-    Some(LoopsOut {
+    Some(object! {
         modules: loops.table.modules.len(),
         entered,
         hits,
         timed_hits,
-        most_expensive: most_expensive(loops).iter().take(LISTED).map(out).collect(),
-        in_dispatches: dispatches::json(loops),
+        most_expensive: most_expensive(loops).iter().take(LISTED).map(out).collect::<Vec<_>>(),
+        in_dispatches?: unless_empty(dispatches::json(loops)),
     })
 }

@@ -4,6 +4,7 @@ use analysis::loops::{LoopNode, LoopTree};
 use ir::schedule::ScheduledLoop;
 use serde::Serialize;
 
+use crate::object::object;
 use crate::view::units::grouped;
 
 /// Loops without a row that a note names; the rest is counted.
@@ -81,25 +82,11 @@ pub fn notes(tree: &LoopTree) -> Vec<String> {
     why.into_iter().filter_map(note).collect()
 }
 
-/// A loop of the schedule in JSON.
-#[derive(Serialize)]
-pub struct ScheduleOut<'a> {
-    function: &'a str,
-    variable: &'a str,
-    kind: &'a str,
-    extent: Option<u64>,
-    parent: Option<u32>,
-    depth: u32,
-    state: &'static str,
-    ids: &'a [u32],
-    lines: Option<[u32; 2]>,
-}
-
 /// All loops of the schedule, in JSON.
-pub fn json(tree: &LoopTree) -> Vec<ScheduleOut<'_>> {
+pub fn json(tree: &LoopTree) -> Vec<impl Serialize> {
     let schedule = tree.table.as_ref().map_or(&[][..], |table| &table.schedule);
-    fn out(one: &ScheduledLoop) -> ScheduleOut<'_> {
-        ScheduleOut {
+    fn out(one: &ScheduledLoop) -> impl Serialize {
+        object! {
             function: &one.function,
             variable: &one.variable,
             kind: &one.kind,

@@ -7,22 +7,11 @@ use analysis::loops::{LoopNode, LoopTree};
 use serde::Serialize;
 
 use super::{Loops, full_name, is_called, readable_full_name};
+use crate::object::object;
 use crate::view::layout::{Kind, Names, Shown, layout};
 use crate::view::units::{count, percent, time};
 
 const NAME_WIDTH: usize = 28;
-
-/// In JSON.
-#[derive(Serialize)]
-pub struct SpreadOut {
-    module: String,
-    id: u32,
-    name: String,
-    hits: u128,
-    timed_hits: u128,
-    mean_ns: Option<f64>,
-    standard_deviation_ns: Option<f64>,
-}
 
 /// The loops that were entered and timed and whose name matches.
 fn chosen<'a>(loops: &'a Loops<'_>, glob: Option<&str>) -> Vec<(&'a LoopTree, &'a LoopNode)> {
@@ -42,15 +31,17 @@ fn deviation_ns(tree: &LoopTree, node: &LoopNode) -> Option<f64> {
 }
 
 /// One object for each loop.
-pub fn json(loops: &Loops<'_>, glob: Option<&str>) -> Vec<SpreadOut> {
-    let out = |(tree, node): (&LoopTree, &LoopNode)| SpreadOut {
-        module: tree.identity(),
-        id: node.id,
-        name: full_name(tree, node),
-        hits: node.all.hits,
-        timed_hits: node.all.ended,
-        mean_ns: mean_ns(tree, node),
-        standard_deviation_ns: deviation_ns(tree, node),
+pub fn json(loops: &Loops<'_>, glob: Option<&str>) -> Vec<impl Serialize> {
+    let out = |(tree, node): (&LoopTree, &LoopNode)| {
+        object! {
+            module: tree.identity(),
+            id: node.id,
+            name: full_name(tree, node),
+            hits: node.all.hits,
+            timed_hits: node.all.ended,
+            mean_ns: mean_ns(tree, node),
+            standard_deviation_ns: deviation_ns(tree, node),
+        }
     };
     chosen(loops, glob).into_iter().map(out).collect()
 }

@@ -15,6 +15,7 @@ use serde::{Serialize, Serializer};
 
 use super::{View, columns, machines, sampled};
 use crate::failure::Failure;
+use crate::object::object;
 use crate::view::head::ProfileHead;
 use crate::view::losses::losses_out;
 use crate::view::price;
@@ -24,90 +25,10 @@ use crate::view::table::{RowsOut, Table};
 const SCHEMA: &str = "counterpoint.ops/2";
 
 #[derive(Serialize)]
-struct CounterOut<'a> {
-    name: &'a str,
-    unit: &'a str,
-    group: u16,
-}
-
-#[derive(Serialize)]
 struct ValueOut<'a> {
     key: u32,
     name: &'a str,
     kind: &'static str,
-}
-
-#[derive(Serialize)]
-struct MachineOut<'a> {
-    vm: usize,
-    name: &'a str,
-    process: u32,
-}
-
-#[derive(Serialize)]
-struct RunOut<'a> {
-    run: u64,
-    vm: Option<usize>,
-    process: u32,
-    thread: u32,
-    function: &'a str,
-    parent: Option<u64>,
-    failed: bool,
-    failed_op: Option<&'a str>,
-    start_ns: f64,
-    duration_ns: f64,
-    first_op_ns: Option<f64>,
-    /// This, `own_ns` and `own_counters` are null in a run with a budget, in which calls inside of
-    /// this one may have been only counted.
-    between_ops_ns: Option<f64>,
-    own_ns: Option<f64>,
-    counters: Counters<'a>,
-    own_counters: Option<Counters<'a>>,
-    #[serde(flatten)]
-    drawn: Option<DrawnOut>,
-    #[serde(skip_serializing_if = "Regions::is_empty")]
-    regions: Regions<'a>,
-}
-
-#[derive(Serialize)]
-struct OpOut<'a> {
-    op: u64,
-    run: Option<u64>,
-    parent: Option<u64>,
-    depth: u32,
-    vm: Option<usize>,
-    process: u32,
-    thread: u32,
-    name: &'a str,
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    range: bool,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    forward: Option<&'a str>,
-    bookkeeping: bool,
-    arguments: &'a str,
-    device: &'a str,
-    asynchronous: bool,
-    start_ns: f64,
-    duration_ns: f64,
-    /// This and `self_counters` are null in a run with a budget, as above.
-    self_ns: Option<f64>,
-    storage_bytes: Option<u64>,
-    workspace_bytes: Option<u64>,
-    counters: Counters<'a>,
-    self_counters: Option<Counters<'a>>,
-    #[serde(flatten)]
-    drawn: Option<DrawnOut>,
-    workers: Counters<'a>,
-    values: BTreeMap<Cow<'a, str>, Given<'a>>,
-    regions: Regions<'a>,
-}
-
-/// How a call was drawn, in a run with a budget: see docs/sampling.md.
-#[derive(Serialize)]
-struct DrawnOut {
-    weight: u64,
-    skipped: u64,
-    counter_weight: Option<u64>,
 }
 
 /// Counter values by name. An object without members if nothing could have been read.
@@ -132,56 +53,30 @@ struct Regions<'a> {
     regions: &'a [Region],
 }
 
-#[derive(Serialize)]
-struct RegionOut<'a> {
-    start_ns: f64,
-    duration_ns: f64,
-    /// The number of tasks; `null` if none was recorded.
-    task_count: Option<u32>,
-    tasks: Tasks<'a>,
-    imbalance: Option<f64>,
-    shared_cpu: bool,
-    serial: Option<&'static str>,
-}
-
 struct Tasks<'a> {
     context: &'a Context<'a>,
     process: usize,
     tasks: &'a [Task],
 }
 
-#[derive(Serialize)]
-struct TaskOut<'a> {
-    task: u32,
-    thread: u32,
-    cpu: u32,
-    start_ns: f64,
-    duration_ns: f64,
-    counters: Counters<'a>,
-}
-
-#[derive(Serialize)]
-struct ProbeOut {
-    calls: u64,
-    per_call_ns: Option<f64>,
-    way_ns: Option<f64>,
-    estimated_ns: Option<f64>,
-}
-
 pub fn print(out: &mut impl Write, view: &View<'_>) -> Result<(), Failure> {
     let (profile, table) = (view.profile, view.table);
     let machines = machines(profile);
-    let vms = machines.iter().enumerate().map(|(vm, (process, name))| MachineOut {
-        vm,
-        name,
-        process: profile.processes[*process].id.pid,
+    let vms = machines.iter().enumerate().map(|(vm, (process, name))| {
+        object! {
+            vm,
+            name,
+            process: profile.processes[*process].id.pid,
+        }
     });
-    let counters = profile.manifest.counters.iter().map(|c| CounterOut {
-        name: &c.name,
-        unit: &c.unit,
-        group: c.group,
+    let counters = profile.manifest.counters.iter().map(|c| {
+        object! {
+            name: &c.name,
+            unit: &c.unit,
+            group: c.group,
+        }
     });
-    let probe = ProbeOut {
+    let probe = object! {
         calls: table.probe_calls,
         per_call_ns: table.probe_ns.map(|ns| ns / table.probe_calls.max(1) as f64),
         way_ns: table.way_ns,
@@ -313,17 +208,20 @@ impl Regions<'_> {
 impl Serialize for Regions<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let Self { context, process, regions } = *self;
-        serializer.collect_seq(regions.iter().map(|region| RegionOut {
-            start_ns: context.at(region.start),
-            duration_ns: context.ns(region.duration),
-            task_count: region.of,
-            tasks: Tasks { context, process, tasks: &region.tasks },
-            imbalance: region.imbalance,
-            shared_cpu: region.serial.is_some(),
-            serial: region.serial.map(|serial| match serial {
-                Serial::Thread => "thread",
-                Serial::Cpu(_) => "cpu",
-            }),
+        serializer.collect_seq(regions.iter().map(|region| {
+            object! {
+                start_ns: context.at(region.start),
+                duration_ns: context.ns(region.duration),
+                // The number of tasks; `null` if none was recorded.
+                task_count: region.of,
+                tasks: Tasks { context, process, tasks: &region.tasks },
+                imbalance: region.imbalance,
+                shared_cpu: region.serial.is_some(),
+                serial: region.serial.map(|serial| match serial {
+                    Serial::Thread => "thread",
+                    Serial::Cpu(_) => "cpu",
+                }),
+            }
         }))
     }
 }
@@ -331,13 +229,15 @@ impl Serialize for Regions<'_> {
 impl Serialize for Tasks<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let Self { context, process, tasks } = *self;
-        serializer.collect_seq(tasks.iter().map(|task| TaskOut {
-            task: task.number,
-            thread: context.place(process, task.thread).1,
-            cpu: task.cpu,
-            start_ns: context.at(task.start),
-            duration_ns: context.ns(task.duration),
-            counters: context.counters(&task.counters),
+        serializer.collect_seq(tasks.iter().map(|task| {
+            object! {
+                task: task.number,
+                thread: context.place(process, task.thread).1,
+                cpu: task.cpu,
+                start_ns: context.at(task.start),
+                duration_ns: context.ns(task.duration),
+                counters: context.counters(&task.counters),
+            }
         }))
     }
 }
@@ -386,13 +286,15 @@ impl<'a> Context<'a> {
     }
 
     /// `None` without a budget.
-    fn drawn(&self, drawn: Drawn, counters: &[Option<u64>]) -> Option<DrawnOut> {
+    fn drawn(&self, drawn: Drawn, counters: &[Option<u64>]) -> Option<impl Serialize> {
         let weight = u64::from(drawn.period.max(1));
         let read = counters.iter().any(Option::is_some);
-        self.sampled.then(|| DrawnOut {
-            weight,
-            skipped: drawn.skipped,
-            counter_weight: read.then(|| weight * u64::from(drawn.counter_period.max(1))),
+        self.sampled.then(|| {
+            object! {
+                weight,
+                skipped: drawn.skipped,
+                counter_weight: read.then(|| weight * u64::from(drawn.counter_period.max(1))),
+            }
         })
     }
 
@@ -487,7 +389,7 @@ impl<W: Write> OpVisitor for Writer<'_, W> {
         let sampled = context.sampled;
         let (process, thread) = context.place(run.process, run.thread);
         let vm = self.machine(run.process, run.op);
-        self.item(&RunOut {
+        self.item(&object! {
             run: run.number,
             vm,
             process,
@@ -499,12 +401,14 @@ impl<W: Write> OpVisitor for Writer<'_, W> {
             start_ns: context.at(run.start),
             duration_ns: context.ns(run.duration),
             first_op_ns: run.first_op.filter(|_| !sampled).map(|ticks| context.ns(ticks)),
+            // This, `own_ns` and `own_counters` are null in a run with a budget, in which calls inside of
+            // this one may have been only counted.
             between_ops_ns: (!sampled).then(|| context.ns(run.between)),
             own_ns: (!sampled).then(|| context.ns(run.own)),
             counters: context.counters(run.counters),
             own_counters: (!sampled).then(|| context.counters(run.own_counters)),
-            drawn: context.drawn(run.drawn, run.counters),
-            regions: context.regions(run.process, run.regions),
+            ..drawn: context.drawn(run.drawn, run.counters),
+            regions?: Some(context.regions(run.process, run.regions)).filter(|all| !all.is_empty()),
         });
     }
 
@@ -518,7 +422,7 @@ impl<W: Write> OpVisitor for Writer<'_, W> {
         let vm = self.machine(op.process, op.op);
         let known = context.profile.ops.get(op.op);
         let text = |of: fn(&profile::Op) -> &String| known.map_or("", |op| of(op).as_str());
-        self.item(&OpOut {
+        self.item(&object! {
             op: op.number,
             run: op.run,
             parent: op.parent,
@@ -527,20 +431,21 @@ impl<W: Write> OpVisitor for Writer<'_, W> {
             process,
             thread,
             name: text(|op| &op.name),
-            range: op.is_range,
-            forward: op.forward.and_then(|op| context.profile.ops.get(op)).map(|op| &*op.name),
+            range?: Some(op.is_range).filter(|is| *is),
+            forward?: op.forward.and_then(|op| context.profile.ops.get(op)).map(|op| &*op.name),
             bookkeeping: known.is_some_and(|op| op.bookkeeping),
             arguments: text(|op| &op.arguments),
             device: text(|op| &op.device),
             asynchronous: known.is_some_and(|op| op.asynchronous),
             start_ns: context.at(op.start),
             duration_ns: context.ns(op.duration),
+            // This and `self_counters` are null in a run with a budget, as above.
             self_ns: (!sampled).then(|| context.ns(op.self_ticks)),
             storage_bytes: op.storage,
             workspace_bytes: op.workspace,
             counters: context.counters(op.counters),
             self_counters: (!sampled).then(|| context.counters(op.self_counters)),
-            drawn: context.drawn(op.drawn, op.counters),
+            ..drawn: context.drawn(op.drawn, op.counters),
             workers: context.counters(op.workers),
             values: context.values(op.process, op.values),
             regions: context.regions(op.process, op.regions),

@@ -6,6 +6,7 @@ use model::Severity;
 use profile::LossCount;
 use serde::Serialize;
 
+use crate::object::object;
 use crate::terminal::{Style, say};
 use crate::view::units::grouped;
 use crate::view::wrap::wrapped;
@@ -71,24 +72,13 @@ pub fn print(out: &mut impl Write, losses: &[LossCount], width: usize) -> io::Re
     Ok(())
 }
 
-/// A loss with its explanation, in JSON.
-#[derive(Serialize)]
-pub struct LossOut {
-    name: String,
-    severity: &'static str,
-    count: u64,
-    errno: Option<i32>,
-    errno_text: Option<String>,
-    help: &'static str,
-}
-
 /// The losses for JSON, the worst first.
-pub fn losses_out(losses: &[LossCount]) -> Vec<LossOut> {
+pub fn losses_out(losses: &[LossCount]) -> Vec<impl Serialize + use<>> {
     by_severity(losses).into_iter().map(loss).collect()
 }
 
-fn loss(loss: &LossCount) -> LossOut {
-    LossOut {
+fn loss(loss: &LossCount) -> impl Serialize + use<> {
+    object! {
         name: loss.name.clone(),
         severity: severity(loss).name(),
         count: loss.count,

@@ -6,6 +6,7 @@ use profile::Profile;
 use serde::Serialize;
 
 use super::overview::Overview;
+use crate::object::object;
 use crate::view::units::{grouped, number, percent, plural, time};
 
 /// From this part of the program's processor time on, the head of a report says what recording
@@ -220,128 +221,83 @@ pub fn reason(hidden: Hidden, overview: &Overview<'_>) -> String {
     }
 }
 
-/// `probe` in the report's JSON. The numbers without a range are the values of [`Parts`].
-#[derive(Serialize)]
-pub struct ProbeOut {
-    calls: u64,
-    of_calls: u64,
-    only_counted: u64,
-    total_ns: f64,
-    /// This and the next field are null if no call was timed.
-    per_call_ns: Option<f64>,
-    calibrated_per_call_ns: Option<f64>,
-    probes_ns: f64,
-    way_ns: Option<f64>,
-    switches: u64,
-    switches_ns: Option<f64>,
-    flush_ns: f64,
-    attach_ns: f64,
-    cpu_ns: Option<f64>,
-    slowdown: Option<f64>,
-    share_of_dispatch_time: Option<f64>,
-    total: Estimate,
-    of_program: Option<Estimate>,
-    of_dispatches: Option<Estimate>,
-    parts: Parts,
-    /// Processor time of `run` itself, which is not part of the cost.
-    #[serde(skip_serializing_if = "Option::is_none")]
+/// `probe` in the report's JSON. The numbers without a range are the values of `parts`, which have ranges;
+/// all are in ns, and null if they are not known. `run_cpu_ns` is the processor time of `run` itself, which
+/// is not part of the cost.
+fn probe_out(
+    totals: &Price,
     run_cpu_ns: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    empty_call: Option<EmptyOut>,
-}
-
-/// What the cost consists of, each with its range, in ns. `null`: not known.
-#[derive(Serialize)]
-struct Parts {
-    probes: Estimate,
-    counting: Estimate,
-    after_readings: Estimate,
-    way: Option<Estimate>,
-    waiting: Option<Estimate>,
-    switches: Option<Estimate>,
-    flush: Estimate,
-    attach: Estimate,
-    start: Option<Estimate>,
-}
-
-impl ProbeOut {
-    fn new(totals: &Price, empty_call: Option<EmptyOut>) -> Self {
-        let value = |of: Option<Estimate>| of.map(|of| of.value);
-        let timed = |ns: f64| Some(ns).filter(|_| totals.calls > 0);
-        Self {
-            calls: totals.calls,
-            of_calls: totals.of_calls,
-            only_counted: totals.only_counted,
-            total_ns: totals.total.value,
-            per_call_ns: timed(totals.per_call_ns()),
-            calibrated_per_call_ns: timed(totals.calibrated_per_call_ns()),
-            probes_ns: totals.probes.value,
-            way_ns: value(totals.way),
-            switches: totals.switches,
-            switches_ns: value(totals.switched),
-            flush_ns: totals.flush_ns,
-            attach_ns: totals.attach_ns,
-            cpu_ns: totals.cpu_ns,
-            slowdown: value(totals.of_program),
-            share_of_dispatch_time: value(totals.of_dispatches),
-            total: totals.total,
-            of_program: totals.of_program,
-            of_dispatches: totals.of_dispatches,
-            parts: Parts {
-                probes: totals.probes,
-                counting: totals.counting,
-                after_readings: totals.after,
-                way: totals.way,
-                waiting: totals.waiting,
-                switches: totals.switched,
-                flush: Estimate::exact(totals.flush_ns),
-                attach: Estimate::exact(totals.attach_ns),
-                start: totals.start,
-            },
-            run_cpu_ns: None,
-            empty_call,
-        }
+    empty_call: Option<(&Profile, &EmptyCall)>,
+) -> impl Serialize + use<> {
+    let value = |of: Option<Estimate>| of.map(|of| of.value);
+    let timed = |ns: f64| Some(ns).filter(|_| totals.calls > 0);
+    object! {
+        calls: totals.calls,
+        of_calls: totals.of_calls,
+        only_counted: totals.only_counted,
+        total_ns: totals.total.value,
+        // Null if no call was timed, as the next member.
+        per_call_ns: timed(totals.per_call_ns()),
+        calibrated_per_call_ns: timed(totals.calibrated_per_call_ns()),
+        probes_ns: totals.probes.value,
+        way_ns: value(totals.way),
+        switches: totals.switches,
+        switches_ns: value(totals.switched),
+        flush_ns: totals.flush_ns,
+        attach_ns: totals.attach_ns,
+        cpu_ns: totals.cpu_ns,
+        slowdown: value(totals.of_program),
+        share_of_dispatch_time: value(totals.of_dispatches),
+        total: totals.total,
+        of_program: totals.of_program,
+        of_dispatches: totals.of_dispatches,
+        parts: object! {
+            probes: totals.probes,
+            counting: totals.counting,
+            after_readings: totals.after,
+            way: totals.way,
+            waiting: totals.waiting,
+            switches: totals.switched,
+            flush: Estimate::exact(totals.flush_ns),
+            attach: Estimate::exact(totals.attach_ns),
+            start: totals.start,
+        },
+        run_cpu_ns?: run_cpu_ns,
+        empty_call?: empty_call.map(|(profile, empty)| empty_out(profile, empty)),
     }
 }
 
 /// The cost of all processes together.
-pub fn json_of_all(overview: &Overview<'_>) -> Option<ProbeOut> {
+pub fn json_of_all(overview: &Overview<'_>) -> Option<impl Serialize + use<>> {
     let run_cpu_ns = overview.profile.manifest.run_cpu_ns;
-    of_all(overview).map(|totals| ProbeOut { run_cpu_ns, ..ProbeOut::new(&totals, None) })
+    of_all(overview).map(|totals| probe_out(&totals, run_cpu_ns, None))
 }
 
 /// The cost of these processes, of which all recorded `of_calls`.
-pub fn json_of_costs(costs: &[ProbeCost], of_calls: u64) -> Option<ProbeOut> {
-    Price::of(costs, of_calls).map(|totals| ProbeOut::new(&totals, None))
+pub fn json_of_costs(costs: &[ProbeCost], of_calls: u64) -> Option<impl Serialize + use<>> {
+    Price::of(costs, of_calls).map(|totals| probe_out(&totals, None, None))
 }
 
 /// The cost of one process.
-pub fn json_of(overview: &Overview<'_>, process: usize) -> Option<ProbeOut> {
+pub fn json_of(overview: &Overview<'_>, process: usize) -> Option<impl Serialize + use<>> {
     let cost = overview.summary.probes.iter().find(|p| p.process == process)?;
-    let empty = (cost.calls > 0).then(|| empty_out(overview.profile, &cost.empty_call));
-    Some(ProbeOut::new(&Price::of([cost], cost.of_calls)?, empty))
-}
-
-/// The recorded values of a call that does nothing, in JSON.
-#[derive(Serialize)]
-pub struct EmptyOut {
-    duration_ns: f64,
-    duration_range_ns: Option<[f64; 2]>,
-    counters: Vec<Option<u64>>,
-    counter_ranges: Vec<Option<[u64; 2]>>,
-    subtracted_ns: Estimate,
-    subtracted: Vec<Option<Estimate>>,
+    let empty = (cost.calls > 0).then_some((overview.profile, &cost.empty_call));
+    Some(probe_out(&Price::of([cost], cost.of_calls)?, None, empty))
 }
 
 /// The recorded values of an empty call of a process.
-pub fn empty_out(profile: &Profile, empty: &EmptyCall) -> EmptyOut {
-    EmptyOut {
+pub fn empty_out(profile: &Profile, empty: &EmptyCall) -> impl Serialize + use<> {
+    object! {
         duration_ns: profile.timeline.duration_ns(empty.ticks),
         duration_range_ns: empty.ticks_range.map(|r| r.map(|t| profile.timeline.duration_ns(t))),
         counters: empty.values.clone(),
         counter_ranges: empty.ranges.clone(),
         subtracted_ns: empty.duration.mean.times(profile.timeline.ns_per_tick()),
-        subtracted: empty.counters.iter().map(|c| c.map(|bracket| bracket.mean)).collect(),
+        subtracted: empty
+            .counters
+            .iter()
+            .map(|c| c.map(|bracket| bracket.mean))
+            .collect::<Vec<_>>(),
     }
 }
 

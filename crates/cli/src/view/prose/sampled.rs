@@ -7,6 +7,7 @@ use profile::Profile;
 use serde::Serialize;
 
 use super::overview::Overview;
+use crate::object::object;
 use crate::view::table::{Cells, Column, Value};
 use crate::view::units::{grouped, percent, plural};
 
@@ -365,34 +366,17 @@ impl SampledOut {
     }
 }
 
-/// What is known of a sampled run as a whole, in JSON.
-#[derive(Serialize)]
-pub struct RunOut {
-    budget: f64,
-    price: Option<f64>,
-    #[serde(flatten)]
-    all: SampledOut,
-}
-
 /// What is known of a sampled run as a whole; `None` without a budget.
-pub fn json(overview: &Overview<'_>) -> Option<RunOut> {
+pub fn json(overview: &Overview<'_>) -> Option<impl Serialize> {
     let run = overview.summary.sampled.as_ref()?;
     let all = SampledOut { share: None, ..SampledOut::new(overview.profile, &run.all) };
-    Some(RunOut { budget: run.budget, price: run.price, all })
-}
-
-/// A counter of a row in JSON.
-#[derive(Serialize)]
-pub struct CounterEstimate {
-    counted_calls: u64,
-    total: EstimatedOut,
-    per_call: EstimatedOut,
+    Some(object! { budget: run.budget, price: run.price, ..all: all })
 }
 
 /// The estimates of a row's counter; `None` without a budget, and without a value.
-pub fn counter(row: &Row, counter: usize) -> Option<CounterEstimate> {
+pub fn counter(row: &Row, counter: usize) -> Option<impl Serialize> {
     let counter = row.sampled.as_ref()?.counters.get(counter).copied().flatten()?;
-    Some(CounterEstimate {
+    Some(object! {
         counted_calls: counter.counted,
         total: EstimatedOut::new(counter.total, 1.0),
         per_call: EstimatedOut::new(counter.mean(), 1.0),

@@ -9,55 +9,23 @@ use profile::tracks::{ScopeNames, Series};
 use serde::Serialize;
 
 use super::overview::Overview;
+use crate::object::object;
 use crate::terminal::visible;
 use crate::view::units::{bytes, grouped, number, percent, time};
 
 /// This many series are listed; the others are only counted.
 pub const LISTED: usize = 32;
 
-/// A series in JSON.
-#[derive(Serialize)]
-pub struct TrackOut<'a> {
-    tracks: &'a str,
-    series: u32,
-    track: &'a str,
-    name: &'a str,
-    unit: &'a str,
-    scope: &'static str,
-    scope_number: Option<u32>,
-    source: &'a str,
-    cumulative: bool,
-    interval_ns: Option<u64>,
-    samples: u64,
-    failed: u64,
-    overruns: u64,
-    first_ns: Option<i64>,
-    last_ns: Option<i64>,
-    step_min_ns: Option<f64>,
-    step_max_ns: Option<f64>,
-    total: Option<f64>,
-    over_ns: Option<f64>,
-    rate: Option<f64>,
-    rate_unit: Option<String>,
-    rate_min: Option<f64>,
-    rate_max: Option<f64>,
-    coverage: Option<f64>,
-    mean: Option<f64>,
-    min: Option<f64>,
-    max: Option<f64>,
-    last: Option<f64>,
-}
-
 /// Every series of the profile.
-pub fn json<'a>(overview: &'a Overview<'_>) -> Vec<TrackOut<'a>> {
+pub fn json(overview: &Overview<'_>) -> Vec<impl Serialize> {
     let all = overview.tracks.series.iter();
     all.filter_map(|summary| out(overview.profile, summary)).collect()
 }
 
-fn out<'a>(profile: &'a Profile, summary: &SeriesSummary) -> Option<TrackOut<'a>> {
+fn out(profile: &Profile, summary: &SeriesSummary) -> Option<impl Serialize> {
     let (tracks, series) = series_of(profile, summary)?;
     let any = summary.samples > 0;
-    let mut result = TrackOut {
+    let mut result = object! {
         tracks: &tracks.name,
         series: summary.series,
         track: &series.track,

@@ -3,6 +3,7 @@
 use model::metric::Bound;
 use serde::Serialize;
 
+use crate::object::object;
 use crate::view::units;
 
 /// The rank of a metric's column ([`crate::view::table::Column::rank`]), which decides what is left out
@@ -18,20 +19,11 @@ pub fn rank(metric: &Bound) -> u8 {
     }
 }
 
-/// A metric in JSON.
-#[derive(Serialize)]
-pub struct MetricOut<'a> {
-    name: &'a str,
-    expression: &'a str,
-    unit: &'a str,
-    builtin: bool,
-}
-
 /// The metrics of a JSON document.
-pub fn metrics_out(metrics: &[Bound]) -> Vec<MetricOut<'_>> {
+pub fn metrics_out(metrics: &[Bound]) -> Vec<impl Serialize> {
     let out = |metric| {
         let Bound { name, expression, unit, builtin, .. }: &Bound = metric;
-        MetricOut { name, expression, unit: &unit.name, builtin: *builtin }
+        object! { name, expression, unit: &unit.name, builtin: *builtin }
     };
     metrics.iter().map(out).collect()
 }
