@@ -132,10 +132,7 @@ fn random_profiles() {
             nest(&mut r, 1_000, 40_000, 0, &mut calls);
             threads.push(calls);
         }
-        let scratch = Scratch::new();
-        let dir = scratch.join("x.cpt");
-        script(&threads, &mut r).write(&dir);
-        let profile = Profile::open(&dir).expect("open the scripted profile");
+        let (_scratch, profile) = script(&threads, &mut r).opened();
         let mut wholes = Vec::new();
         for by in [By::Op, By::Thread, By::Cpu, By::Process] {
             let options = Options { by, round: Some(5), workers: 2, ..Options::default() };
@@ -176,20 +173,13 @@ fn no_more_is_taken_than_there_is() {
     let mut script = ProfileScript::monotonic();
     let process = script.process(7);
     process.library("m", &["a", "b"]);
-    process.calibrations.push(Calibration {
-        calls: 9,
-        inside_ticks: 20,
-        total_ticks: 500,
-        ..Calibration::default()
-    });
+    process.empty_calls(9, 20, 500, &[]);
     let thread = process.thread("t");
     for (op, begin, end) in [(1, 110, 190), (0, 100, 200), (1, 300, 304)] {
         thread.call(CallScript::new(op, begin, end - begin));
     }
-    let scratch = Scratch::new();
-    let dir = scratch.join("x.cpt");
-    script.write(&dir);
-    let summary = summarize(&Profile::open(&dir).unwrap(), &Options::default());
+    let (_scratch, profile) = script.opened();
+    let summary = summarize(&profile, &Options::default());
     for (op, total, own, min) in [(0, 70.0, 0.0, 70.0), (1, 70.0, 70.0, 0.0)] {
         let row = summary.rows.iter().find(|row| row.key == Key::Op(op)).unwrap();
         assert_eq!((row.total.value, row.own.value, row.min), (total, own, min), "{op}");
@@ -202,8 +192,8 @@ fn no_more_is_taken_than_there_is() {
 /// values are as they were recorded, and the loss names the row.
 #[test]
 fn a_correction_that_contradicts_the_recording_is_not_used() {
-    let (_scratch, dir) = contradicted().written();
-    let summary = summarize(&Profile::open(&dir).unwrap(), &Options::default());
+    let (_scratch, profile) = contradicted().opened();
+    let summary = summarize(&profile, &Options::default());
     let violation = Violation { row: Some(Key::Op(0)), what: Contradiction::NothingLeft };
     assert_eq!(summary.violations, [violation]);
     assert!(summary.raw);
@@ -220,12 +210,7 @@ fn contradicted() -> ProfileScript {
     let mut script = ProfileScript::monotonic();
     let process = script.process(7);
     process.library("m", &["a", "b", "c"]);
-    process.calibrations.push(Calibration {
-        calls: 9,
-        inside_ticks: 20,
-        total_ticks: 500,
-        ..Calibration::default()
-    });
+    process.empty_calls(9, 20, 500, &[]);
     let thread = process.thread("t");
     for call in 0..40 {
         let begin = 1_000 * call;
@@ -239,8 +224,7 @@ fn contradicted() -> ProfileScript {
 /// and statistics of another op show recorded values, too.
 #[test]
 fn a_filter_does_not_change_what_is_subtracted() {
-    let (_scratch, dir) = contradicted().written();
-    let profile = Profile::open(&dir).unwrap();
+    let (_scratch, profile) = contradicted().opened();
     let violation = Violation { row: Some(Key::Op(0)), what: Contradiction::NothingLeft };
     for options in [
         Options { filter: Some("c".into()), ..Options::default() },
@@ -292,8 +276,8 @@ fn brackets_inside_of_calls_without_a_value_take_nothing_of_the_others() {
             thread.call(CallScript::new(0, begin, 5_000).group(5_000, &[50]));
         }
     }
-    let (_scratch, dir) = script.written();
-    let summary = summarize(&Profile::open(&dir).unwrap(), &Options::default());
+    let (_scratch, profile) = script.opened();
+    let summary = summarize(&profile, &Options::default());
     let outer = summary.rows.iter().find(|row| row.key == Key::Op(0)).unwrap();
     for (counter, calls) in [(0, 10), (1, 30)] {
         let of = outer.counters[counter].unwrap();
@@ -307,8 +291,8 @@ fn brackets_inside_of_calls_without_a_value_take_nothing_of_the_others() {
 fn a_thread_that_only_another_source_saw_is_in_the_table() {
     let mut script = two_sources(false);
     script.processes[0].threads[0].items.clear();
-    let (_scratch, dir) = script.written();
-    let summary = summarize(&Profile::open(&dir).unwrap(), &Options::default());
+    let (_scratch, profile) = script.opened();
+    let summary = summarize(&profile, &Options::default());
     let threads: Vec<_> = summary
         .threads
         .iter()
@@ -354,10 +338,7 @@ fn two_sources(sampled: bool) -> ProfileScript {
 #[test]
 fn two_sources_of_one_thread() {
     for sampled in [false, true] {
-        let scratch = Scratch::new();
-        let dir = scratch.join("x.cpt");
-        two_sources(sampled).write(&dir);
-        let profile = Profile::open(&dir).unwrap();
+        let (_scratch, profile) = two_sources(sampled).opened();
         let by = |by: By| summarize(&profile, &Options { by, ..Options::default() });
         let summary = by(By::Op);
         let mut own: Vec<(f64, f64)> =
@@ -410,8 +391,7 @@ fn what_matters_most() {
     for (op, begin, end) in [(0, 0, 600), (1, 600, 700), (2, 700, 800), (3, 900, 1_000)] {
         thread.call(CallScript::new(op, 1_000 + begin, end - begin));
     }
-    let (_scratch, dir) = script.written();
-    let profile = Profile::open(&dir).unwrap();
+    let (_scratch, profile) = script.opened();
     let summary = summarize(&profile, &Options::default());
     let most = summary.most(&profile).unwrap();
     assert_eq!((most.rows, most.share), (1, 600.0 / 900.0));

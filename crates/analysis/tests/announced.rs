@@ -4,15 +4,12 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use analysis::{Estimate, Options, ProbeCost, summarize};
-use profile::{Calibration, Profile, Role, Usage};
+use profile::{Role, Usage};
 use record::brackets::{Brackets, Histogram, bucket_of};
-use testkit::{CallScript, Item, ProfileScript, Scratch};
+use testkit::{CallScript, Item, ProfileScript};
 
 fn cost(script: &ProfileScript) -> ProbeCost {
-    let scratch = Scratch::new();
-    let dir = scratch.join("x.cpt");
-    script.write(&dir);
-    let profile = Profile::open(&dir).expect("open the scripted profile");
+    let (_scratch, profile) = script.opened();
     summarize(&profile, &Options::default()).probes.remove(0)
 }
 
@@ -35,12 +32,7 @@ fn ops() -> ProfileScript {
     let op = process.op(torch, Role::Op, "aten::mm", "");
     process.op(torch, Role::Region, "parallel", "");
     process.op(torch, Role::Task, "task", "");
-    process.calibrations.push(Calibration {
-        calls: 200,
-        inside_ticks: 20,
-        total_ticks: 50,
-        ..Calibration::default()
-    });
+    process.empty_calls(200, 20, 50, &[]);
     let thread = process.thread("main");
     thread.usages = vec![(Some(used(0, 0)), Some(used(100_000, 90_000)))];
     for i in 0..100 {

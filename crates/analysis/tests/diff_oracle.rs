@@ -3,31 +3,16 @@
 //! flips with scipy's t.
 
 use std::fmt::Write;
-use std::path::PathBuf;
-use std::process::{Command, Stdio};
 
 use analysis::diff::flips::{adjusted_p, paired_t, split_mix, winsorised};
 use analysis::diff::ranks::{deviation, hodges_lehmann, interval};
+use testkit::python;
 
 const PROGRAM: &str = include_str!("diff_oracle.py");
 
-fn python() -> Option<PathBuf> {
-    let Some(venv) = std::env::var_os("COUNTERPOINT_VENV") else {
-        testkit::skip("diff_oracle", "COUNTERPOINT_VENV is not set (cargo xtask test sets it)");
-        return None;
-    };
-    let python = PathBuf::from(venv).join("bin/python");
-    let has = Command::new(&python).args(["-c", "import numpy, scipy.stats"]).status();
-    if !has.is_ok_and(|status| status.success()) {
-        testkit::skip("diff_oracle", &format!("{} has no numpy and scipy", python.display()));
-        return None;
-    }
-    Some(python)
-}
-
 #[test]
 fn agrees_with_scipy() {
-    let Some(python) = python() else { return };
+    let Some(python) = python::with("diff_oracle", "numpy, scipy.stats") else { return };
     let mut state = 29;
     let mut uniform = move || split_mix(&mut state) as f64 / 2f64.powi(64);
     let mut cases: Vec<Vec<Vec<f64>>> = Vec::new();
@@ -50,16 +35,7 @@ fn agrees_with_scipy() {
         let all = rows.iter().map(text).collect::<Vec<_>>().join(";");
         writeln!(input, "{all}|{} {}", found.low, found.high).unwrap();
     }
-    let mut child = Command::new(python)
-        .args(["-c", PROGRAM])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut stdin = child.stdin.take().unwrap();
-    std::io::Write::write_all(&mut stdin, input.as_bytes()).unwrap();
-    drop(stdin);
-    let output = String::from_utf8(child.wait_with_output().unwrap().stdout).unwrap();
+    let output = python::run(&python, PROGRAM, &input);
     assert_eq!(output.lines().count(), cases.len());
     for (number, (rows, line)) in cases.iter().zip(output.lines()).enumerate() {
         let expected: Vec<f64> = line.split(' ').map(|v| v.parse().unwrap()).collect();

@@ -4,16 +4,13 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::fmt::Write as _;
-use std::path::PathBuf;
-use std::process::{Command, Stdio};
 
 use analysis::Key;
 use analysis::explain::association::{information, ranks, spearman};
 use analysis::explain::findings::{Answer, Silent, stand_out};
 use analysis::explain::variable::MOST_CLASSES;
 use analysis::explain::{Class, Effect, Values, Variable, What, explain};
-use profile::Profile;
-use testkit::{CallScript, ProfileScript, Random, Scratch};
+use testkit::{CallScript, ProfileScript, Random, python};
 
 /// Random numbers of several distributions.
 struct Draw(Random);
@@ -258,10 +255,7 @@ fn of_a_profile() {
         // What runs beside it says nothing: it is always the same.
         calls.call(CallScript::new(1, 2_000_000, 50).on(4 + thread, 0).group(50, &[0]));
     }
-    let scratch = Scratch::new();
-    let dir = scratch.join("explain.cpt");
-    script.write(&dir);
-    let profile = Profile::open(&dir).unwrap();
+    let (_scratch, profile) = script.opened();
     let found = explain(&profile, &[vec![Key::Op(0)], vec![Key::Op(1)]], true, 2);
     let [matmul, softmax] = found.as_slice() else { panic!("two were asked for") };
     assert_eq!((matmul.calls, matmul.used), (2_000, 2_000));
@@ -299,16 +293,7 @@ const PROGRAM: &str = include_str!("explain_oracle.py");
 
 #[test]
 fn agrees_with_scipy() {
-    let Some(venv) = std::env::var_os("COUNTERPOINT_VENV") else {
-        let why = "COUNTERPOINT_VENV is not set (cargo xtask test sets it)";
-        return testkit::skip("explain", why);
-    };
-    let python = PathBuf::from(venv).join("bin/python");
-    let has = Command::new(&python).args(["-c", "import numpy, scipy.stats"]).status();
-    if !has.is_ok_and(|status| status.success()) {
-        let why = format!("{} has no numpy and scipy", python.display());
-        return testkit::skip("explain", &why);
-    }
+    let Some(python) = python::with("explain", "numpy, scipy.stats") else { return };
     let mut draw = Draw::new(11);
     let mut cases = Vec::new();
     for case in 0..60u64 {
@@ -323,16 +308,7 @@ fn agrees_with_scipy() {
         let text = |of: &[f64]| of.iter().map(f64::to_string).collect::<Vec<_>>().join(" ");
         writeln!(input, "{};{}", text(a), text(b)).unwrap();
     }
-    let mut child = Command::new(python)
-        .args(["-c", PROGRAM])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut stdin = child.stdin.take().unwrap();
-    std::io::Write::write_all(&mut stdin, input.as_bytes()).unwrap();
-    drop(stdin);
-    let output = String::from_utf8(child.wait_with_output().unwrap().stdout).unwrap();
+    let output = python::run(&python, PROGRAM, &input);
     assert_eq!(output.lines().count(), cases.len());
     for (number, ((a, b), line)) in cases.iter().zip(output.lines()).enumerate() {
         let expected: Vec<f64> = line.split(' ').map(|v| v.parse().unwrap()).collect();

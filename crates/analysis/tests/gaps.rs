@@ -4,15 +4,7 @@ use std::collections::BTreeMap;
 
 use analysis::{Gap, Key, Options, Side, Summary, summarize};
 use profile::{Calibration, Profile};
-use testkit::{CallScript, Item, ProfileScript, Random, Scratch};
-
-fn open(script: &ProfileScript) -> (Scratch, Profile) {
-    let scratch = Scratch::new();
-    let dir = scratch.join("x.cpt");
-    script.write(&dir);
-    let profile = Profile::open(&dir).expect("open the scripted profile");
-    (scratch, profile)
-}
+use testkit::{CallScript, Item, ProfileScript, Random};
 
 fn with_gaps(profile: &Profile) -> Summary {
     summarize(profile, &Options { gaps: true, ..Options::default() })
@@ -34,7 +26,7 @@ fn gaps_and_what_the_recorder_took_are_all_that_is_between() {
     let thread = process.thread("t");
     thread.call(CallScript::new(0, 1_000, 1_000));
     thread.call(CallScript::new(1, 5_000, 1_000)).then(Item::Clock(6_500, 0, 6_500));
-    let (_scratch, profile) = open(&script);
+    let (_scratch, profile) = script.opened();
     assert_eq!(summarize(&profile, &Options::default()).gaps, None, "it was not asked for");
     let found = with_gaps(&profile).gaps.unwrap();
     let row = |after, before, longest_at, ticks| Gap {
@@ -59,7 +51,7 @@ fn a_run_with_a_budget_has_no_gaps() {
     let process = script.process(7);
     process.library("m", &["a"]);
     process.thread("t").call(CallScript::new(0, 0, 10));
-    let (_scratch, profile) = open(&script);
+    let (_scratch, profile) = script.opened();
     assert_eq!(with_gaps(&profile).gaps, None);
 }
 
@@ -111,7 +103,7 @@ fn gaps_of_nested_calls_on_many_pages() {
                 now += random.below(30);
             }
         }
-        let (_scratch, profile) = open(&script);
+        let (_scratch, profile) = script.opened();
         for (workers, round) in [(1, None), (3, Some(5))] {
             let options = Options { gaps: true, workers, round, ..Options::default() };
             let summary = summarize(&profile, &options);

@@ -3,11 +3,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-use std::io::Write;
-use std::path::PathBuf;
-use std::process::{Command, Stdio};
-
 use analysis::diff::history::{FEWEST, LEVEL, change_points};
+use testkit::python;
 
 /// Xorshift, and a normal distribution as the sum of twelve uniform ones.
 struct Random(u64);
@@ -92,10 +89,7 @@ fn what_cannot_be_tested_has_none() {
 
 #[test]
 fn numpy_finds_the_same() {
-    let Some(venv) = std::env::var_os("COUNTERPOINT_VENV") else {
-        testkit::skip("history", "COUNTERPOINT_VENV is not set (cargo xtask test sets it)");
-        return;
-    };
+    let Some(python) = python::with("history", "json") else { return };
     let mut random = Random(0x1234_5678_9abc_def1);
     let mut histories = Vec::new();
     for round in 0..12usize {
@@ -105,17 +99,9 @@ fn numpy_finds_the_same() {
         rows[round % 3][12..].iter_mut().for_each(|time| *time *= step);
         histories.push(rows);
     }
-    let mut python = Command::new(PathBuf::from(venv).join("bin/python"))
-        .args(["-c", include_str!("history_oracle.py")])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
     let text = serde_json::to_string(&histories).unwrap();
-    python.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
-    let output = python.wait_with_output().unwrap();
-    assert!(output.status.success());
-    let theirs: Vec<(usize, usize, f64, f64)> = serde_json::from_slice(&output.stdout).unwrap();
+    let output = python::run(&python, include_str!("history_oracle.py"), &text);
+    let theirs: Vec<(usize, usize, f64, f64)> = serde_json::from_str(&output).unwrap();
     let mut seen = [0, 0];
     for (rows, (row, at, _, p)) in histories.iter().zip(theirs) {
         let ours = change_points(rows);

@@ -4,11 +4,10 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
-use std::process::Command;
 
 use analysis::loops::{Estimate, LoopData, LoopTree, identity, loops};
 use profile::loops::{LoopModule, LoopRow};
+use testkit::python;
 
 const ORACLE: &str = include_str!("loops_oracle.py");
 
@@ -39,19 +38,8 @@ fn found(tree: &LoopTree, id: u32, what: &str) -> Estimate {
 
 #[test]
 fn intervals_hold_what_is_true() {
-    let Some(venv) = std::env::var_os("COUNTERPOINT_VENV") else {
-        testkit::skip("loops_oracle", "COUNTERPOINT_VENV is not set (cargo xtask test sets it)");
-        return;
-    };
-    let python = PathBuf::from(venv).join("bin/python");
-    let has = Command::new(&python).args(["-c", "import numpy, scipy.stats"]).status();
-    if !has.is_ok_and(|status| status.success()) {
-        testkit::skip("loops_oracle", &format!("{} has no numpy and scipy", python.display()));
-        return;
-    }
-    let output = Command::new(python).args(["-c", ORACLE]).output().unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let output = String::from_utf8(output.stdout).unwrap();
+    let Some(python) = python::with("loops_oracle", "numpy, scipy.stats") else { return };
+    let output = python::run(&python, ORACLE, "");
     let modules = [module()];
     // How many intervals of how many hold what is true.
     let mut coverage: BTreeMap<(String, String), (u32, u32)> = BTreeMap::new();

@@ -2,9 +2,9 @@
 
 use analysis::ops::{OpCall, OpRowKind, OpVisitor, Region, RunCall, Serial};
 use analysis::{OpFilter, OpTable, OpTrees};
+use profile::Role;
 use profile::columns::KEY_CORRELATION;
-use profile::{Profile, Role};
-use testkit::{CallScript, Item, ProfileScript, Random, Scratch};
+use testkit::{CallScript, Item, ProfileScript, Random};
 
 /// A call. Calls are listed in the order in which they are recorded, which is by their end.
 #[derive(Clone, Copy, Debug)]
@@ -212,10 +212,7 @@ fn random_trees() {
             }
             expected(&calls, &mut wanted);
         }
-        let scratch = Scratch::new();
-        let dir = scratch.join("x.cpt");
-        script.write(&dir);
-        let profile = Profile::open(&dir).expect("open the scripted profile");
+        let (_scratch, profile) = script.opened();
         let trees = OpTrees::new(&profile, false);
         let mut seen = Seen::default();
         trees.visit(&OpFilter::default(), &mut seen);
@@ -278,10 +275,7 @@ fn region(cpus: u32, of: u32, tasks: &[(usize, u32, u64, u64)]) -> (Region, Vec<
             script.call(CallScript::op(op, 5, 100).group(1, &[2]));
         }
     }
-    let scratch = Scratch::new();
-    let dir = scratch.join("x.cpt");
-    script.write(&dir);
-    let profile = Profile::open(&dir).expect("open the scripted profile");
+    let (_scratch, profile) = script.opened();
     let mut regions = Regions::default();
     OpTrees::new(&profile, false).visit(&OpFilter::default(), &mut regions);
     regions.0.pop().expect("the script has one region")
@@ -334,10 +328,7 @@ fn book_keeping_is_one_row() {
     for (export, begin, ticks) in [(storage, 10, 2), (reshape, 20, 3), (matmul, 30, 7)] {
         thread.call(CallScript::op(export, begin, ticks));
     }
-    let scratch = Scratch::new();
-    let dir = scratch.join("x.cpt");
-    script.write(&dir);
-    let profile = Profile::open(&dir).expect("open the scripted profile");
+    let (_scratch, profile) = script.opened();
     let table = OpTable::new(&OpTrees::new(&profile, false), &OpFilter::default(), true, false);
     let rows = table.rows.iter().map(|row| (row.kind.clone(), row.calls, row.own.value as u128));
     let rows: Vec<(OpRowKind, u64, u128)> = rows.collect();

@@ -6,17 +6,15 @@
 use analysis::stats::Options as StatsOptions;
 use analysis::{Estimate, Hidden, MetricValue, Options, ProbeCost, Summary, stats, summarize};
 use model::Metric;
-use profile::{Calibration, Profile, Role, SwitchCost, Usage};
+use profile::{Calibration, Role, SwitchCost, Usage};
 use record::brackets::{Brackets, Histogram, bucket_of};
 use record::counts::CountsRow;
 use record::meta::{Leaving, ProcessCost, Spread};
-use testkit::{CallScript, Item, ProfileScript, Scratch};
+use testkit::{CallScript, Item, ProfileScript};
 
 fn summary(script: &ProfileScript, options: &Options) -> Summary {
-    let scratch = Scratch::new();
-    let dir = scratch.join("x.cpt");
-    script.write(&dir);
-    summarize(&Profile::open(&dir).expect("open the scripted profile"), options)
+    let (_scratch, profile) = script.opened();
+    summarize(&profile, options)
 }
 
 fn used(ticks: u64, cpu_ns: u64, faults: u64, voluntary: u64, involuntary: u64) -> Usage {
@@ -188,12 +186,7 @@ fn the_time_in_which_a_machine_calls_the_instrument() {
     let process = script.process(1);
     let vm = process.machine("vm");
     let ops = ["f", "g"].map(|name| process.op(vm, Role::Op, name, ""));
-    process.calibrations.push(Calibration {
-        calls: 200,
-        inside_ticks: 20,
-        total_ticks: 300,
-        ..Calibration::default()
-    });
+    process.empty_calls(200, 20, 300, &[]);
     let thread = process.thread("t");
     for i in 0..50 {
         thread.call(CallScript::op(ops[i % 2], 1_000 + 1_000 * i as u64, 300));
@@ -283,10 +276,7 @@ fn parts_of_the_time_of_single_calls() {
         let thread = &mut script.processes[0].threads[0];
         thread.items.pop();
         thread.call(CallScript::new(0, 390_000, 1_040).group(last, &[last]));
-        let scratch = Scratch::new();
-        let dir = scratch.join("x.cpt");
-        script.write(&dir);
-        let profile = Profile::open(&dir).unwrap();
+        let (_scratch, profile) = script.opened();
         let operands: Vec<_> = script.manifest.counters.iter().map(|c| c.operand()).collect();
         let metrics = vec![Metric::parse(BUSY).unwrap().bind(&operands).unwrap()];
         let found = stats(&profile, &StatsOptions { metrics, ..StatsOptions::default() }).unwrap();

@@ -4,14 +4,11 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use analysis::{Fired, Options, Rule, rules, sites, summarize};
-use profile::{Profile, Role};
-use testkit::{CallScript, ProfileScript, Scratch};
+use profile::Role;
+use testkit::{CallScript, ProfileScript};
 
 fn fired(script: &ProfileScript) -> Vec<Fired> {
-    let scratch = Scratch::new();
-    let dir = scratch.join("x.cpt");
-    script.write(&dir);
-    let profile = Profile::open(&dir).unwrap();
+    let (_scratch, profile) = script.opened();
     let summary = summarize(&profile, &Options::default());
     rules(&profile, &summary, sites(&profile, false).as_ref())
 }

@@ -5,11 +5,10 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
-use std::process::Command;
 
 use analysis::Estimate;
 use analysis::sampled::Strata;
+use testkit::python;
 
 const ORACLE: &str = include_str!("sampled_oracle.py");
 
@@ -23,19 +22,8 @@ struct Draws {
 
 #[test]
 fn intervals_hold_what_is_true() {
-    let Some(venv) = std::env::var_os("COUNTERPOINT_VENV") else {
-        testkit::skip("sampled_oracle", "COUNTERPOINT_VENV is not set (cargo xtask test sets it)");
-        return;
-    };
-    let python = PathBuf::from(venv).join("bin/python");
-    let has = Command::new(&python).args(["-c", "import numpy, scipy.stats"]).status();
-    if !has.is_ok_and(|status| status.success()) {
-        testkit::skip("sampled_oracle", &format!("{} has no numpy and scipy", python.display()));
-        return;
-    }
-    let output = Command::new(python).args(["-c", ORACLE]).output().unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let output = String::from_utf8(output.stdout).unwrap();
+    let Some(python) = python::with("sampled_oracle", "numpy, scipy.stats") else { return };
+    let output = python::run(&python, ORACLE, "");
     let mut populations: BTreeMap<&str, Draws> = BTreeMap::new();
     for draw in output.split("draw ").skip(1) {
         let (name, lines) = draw.split_once('\n').unwrap();

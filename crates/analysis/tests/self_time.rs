@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use analysis::{By, CallTree, Key, Options, Summary, call_tree, summarize};
-use profile::{Calibration, Origin, Profile};
-use testkit::{CallScript, Item, ProfileScript, Random, Scratch};
+use profile::Origin;
+use testkit::{CallScript, Item, ProfileScript, Random};
 
 /// A call: op, begin, end.
 type Call = (u32, u64, u64);
@@ -76,14 +76,7 @@ fn script(r: &mut Random, threads: &[Thread], origin: Origin) -> ProfileScript {
     script.manifest.origin = origin;
     let process = script.process(7);
     process.library("m", &["a", "b", "c", "d"]);
-    process.calibrations.push(Calibration {
-        calls: 9,
-        counters: 0,
-        inside_ticks: 3,
-        total_ticks: 5,
-        inside_values: vec![],
-        ..Calibration::default()
-    });
+    process.empty_calls(9, 3, 5, &[]);
     for (i, Thread(calls)) in threads.iter().enumerate() {
         let thread = process.thread(&format!("t{i}"));
         for (op, begin, end) in calls {
@@ -145,10 +138,7 @@ fn the_tree_has_a_node_for_each_way_to_call_a_function() {
             calls.retain(|(_, begin, end)| begin < end);
             threads.push(Thread(calls));
         }
-        let scratch = Scratch::new();
-        let dir = scratch.join("x.cpt");
-        script(&mut r, &threads, Origin::Run).write(&dir);
-        let profile = Profile::open(&dir).unwrap();
+        let (_scratch, profile) = script(&mut r, &threads, Origin::Run).opened();
         let mut expected: BTreeMap<Path, (u64, u64, u64)> = BTreeMap::new();
         for Thread(calls) in &threads {
             for (path, (n, total, own)) in paths(calls, &by_ticks(calls, false).0) {
@@ -182,10 +172,7 @@ fn random_calls() {
     for round in 0..50 {
         let threads: Vec<Thread> = (0..1 + r.below(3)).map(|_| thread(&mut r)).collect();
         let origin = if r.below(2) == 0 { Origin::Run } else { Origin::Import };
-        let scratch = Scratch::new();
-        let dir = scratch.join("x.cpt");
-        script(&mut r, &threads, origin).write(&dir);
-        let profile = Profile::open(&dir).expect("open the scripted profile");
+        let (_scratch, profile) = script(&mut r, &threads, origin).opened();
 
         let expected: Vec<_> =
             threads.iter().map(|t| by_ticks(&t.0, origin == Origin::Import)).collect();
@@ -241,20 +228,13 @@ fn brackets_of_calls_inside() {
     let mut script = ProfileScript::monotonic();
     let process = script.process(7);
     process.library("m", &["a", "b", "c"]);
-    process.calibrations.push(Calibration {
-        calls: 9,
-        inside_ticks: 20,
-        total_ticks: 50,
-        ..Calibration::default()
-    });
+    process.empty_calls(9, 20, 50, &[]);
     let thread = process.thread("t");
     for (op, begin, end) in [(2, 200, 300), (1, 100, 600), (2, 700, 800), (0, 0, 1_000)] {
         thread.call(CallScript::new(op, begin, end - begin));
     }
-    let scratch = Scratch::new();
-    let dir = scratch.join("x.cpt");
-    script.write(&dir);
-    let found = summarize(&Profile::open(&dir).unwrap(), &Options::default());
+    let (_scratch, profile) = script.opened();
+    let found = summarize(&profile, &Options::default());
     for (op, total, own) in [(0, 840.0, 310.0), (1, 440.0, 350.0), (2, 180.0, 180.0)] {
         let row = found.rows.iter().find(|row| row.key == Key::Op(op)).unwrap();
         assert_eq!((row.total.value, row.own.value), (total, own), "{op}");

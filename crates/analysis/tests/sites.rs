@@ -2,18 +2,9 @@
 //! profiles whose numbers follow from arithmetic on paper.
 
 use analysis::{DispatchTimes, ModelRun, Options, Room, Site, call_tree, sites, summarize};
-use profile::{Calibration, Profile};
 use record::meta::ProcessCost;
 use record::thread_times::ThreadCpu;
-use testkit::{CallScript, Item, ProfileScript, Scratch};
-
-fn open(script: &ProfileScript) -> (Scratch, Profile) {
-    let scratch = Scratch::new();
-    let dir = scratch.join("x.cpt");
-    script.write(&dir);
-    let profile = Profile::open(&dir).expect("open the scripted profile");
-    (scratch, profile)
-}
+use testkit::{CallScript, Item, ProfileScript};
 
 /// Workgroups as (thread, export, id, number, begin, duration).
 type Workgroup = (usize, u32, u32, u32, u64, u64);
@@ -56,7 +47,7 @@ fn iteration(at: u64) -> Vec<Workgroup> {
 #[test]
 fn each_place_of_the_program_has_a_row() {
     let workgroups: Vec<Workgroup> = (0..3).flat_map(|n| iteration(1_000 * n)).collect();
-    let (_scratch, profile) = open(&program(&workgroups));
+    let (_scratch, profile) = program(&workgroups).opened();
     let found = sites(&profile, false).unwrap();
     assert_eq!(found.dispatches, 9);
     // 300 + 100 + 200 of each iteration.
@@ -124,7 +115,7 @@ fn a_dispatch_without_all_workgroups_ends_where_the_next_one_begins() {
     }
     let mut script = program(&workgroups);
     script.processes[0].losses.push((model::Loss::NoPage, 1, 0));
-    let (_scratch, profile) = open(&script);
+    let (_scratch, profile) = script.opened();
     let found = sites(&profile, false).unwrap();
     let [row] = found.rows.as_slice() else { panic!("{found:?}") };
     assert_eq!((row.dispatches, row.workgroups, row.incomplete), (3, 5, 1));
@@ -146,7 +137,7 @@ fn an_iteration_of_many_dispatches() {
         }
         thread.call(CallScript::new(*op, 10 * at, 5).workgroup(0, 1));
     }
-    let (_scratch, profile) = open(&script);
+    let (_scratch, profile) = script.opened();
     let found = sites(&profile, false).unwrap();
     assert_eq!((found.rows.len(), found.dispatches), (20_000, 40_000));
     for ((site, op), place) in found.rows.iter().zip(ops).zip(0..) {
@@ -164,7 +155,7 @@ fn workgroups_that_begin_together() {
     for workgroups in [inside, beside] {
         // The readers of threads had the order of a hash map, which is another one each time.
         for _ in 0..20 {
-            let (_scratch, profile) = open(&program(&workgroups));
+            let (_scratch, profile) = program(&workgroups).opened();
             let found = sites(&profile, false).unwrap();
             let ops: Vec<u32> = found.rows.iter().map(|site| site.op).collect();
             assert_eq!(ops, [0, 1], "{workgroups:?}");
@@ -176,7 +167,7 @@ fn workgroups_that_begin_together() {
 fn a_run_with_a_budget_has_no_sites_and_no_tree() {
     let mut script = program(&iteration(0));
     script.budget(0.02);
-    let (_scratch, profile) = open(&script);
+    let (_scratch, profile) = script.opened();
     assert_eq!(sites(&profile, false).map(|found| found.rows), None);
     assert_eq!(call_tree(&profile, false, 1), None);
 }
@@ -188,16 +179,11 @@ fn a_thread_is_in_calls_and_between_them_and_nowhere_else() {
     let mut script = ProfileScript::monotonic();
     let process = script.process(7);
     process.library("m", &["a"]);
-    process.calibrations.push(Calibration {
-        calls: 9,
-        inside_ticks: 20,
-        total_ticks: 50,
-        ..Calibration::default()
-    });
+    process.empty_calls(9, 20, 50, &[]);
     let thread = process.thread("t");
     thread.call(CallScript::new(0, 1_000, 1_000));
     thread.call(CallScript::new(0, 5_000, 1_000));
-    let (_scratch, profile) = open(&script);
+    let (_scratch, profile) = script.opened();
     for (raw, inside, recorder) in [(false, 1_980.0, 20.0), (true, 2_000.0, 0.0)] {
         let found = summarize(&profile, &Options { raw, ..Options::default() });
         let [thread] = found.threads.as_slice() else { panic!("{:?}", found.threads) };
@@ -222,7 +208,7 @@ fn threads_without_calls_are_listed_with_their_processor_time() {
     process.thread_times =
         Some(vec![thread(800, "main", 2), thread(caller, "caller", 50), thread(900, "loader", 30)]);
     process.cost = Some(ProcessCost { process_cpu_ns: ms(90), ..ProcessCost::default() });
-    let (_scratch, profile) = open(&script);
+    let (_scratch, profile) = script.opened();
     let found = summarize(&profile, &Options::default()).silent;
     let found: Vec<(Option<&str>, f64)> =
         found.iter().map(|t| (t.thread.as_ref().map(|(_, name)| &**name), t.cpu_ns)).collect();

@@ -3,7 +3,7 @@
 use analysis::stats::{Cell, Number, Options, Samples, Scope, describe, stats};
 use analysis::{Key, Stats};
 use profile::Profile;
-use testkit::{CallScript, Item, ProfileScript, Random, Scratch};
+use testkit::{CallScript, Item, ProfileScript, Random};
 
 fn of(columns: &[&[u64]], buckets: usize) -> Scope {
     let columns: Vec<Vec<Option<u64>>> =
@@ -175,10 +175,7 @@ fn constant_in_the_calls_that_have_both_values() {
 }
 
 fn open(script: &ProfileScript, options: &Options) -> (Stats, Profile) {
-    let scratch = Scratch::new();
-    let dir = scratch.join("x.cpt");
-    script.write(&dir);
-    let profile = Profile::open(&dir).expect("open the scripted profile");
+    let (_scratch, profile) = script.opened();
     let stats = stats(&profile, options).expect("at most MOST_CALLS calls");
     (stats, profile)
 }
@@ -266,13 +263,8 @@ fn workers_and_memory_do_not_matter() {
     script.counter("b", 1);
     let process = script.process(1);
     process.library("m", &["f", "g", "h"]);
-    let mut random = 0x9E37_79B9_7F4A_7C15u64;
-    let mut next = move || {
-        random ^= random << 13;
-        random ^= random >> 7;
-        random ^= random << 17;
-        random
-    };
+    let mut random = Random(0x9E37_79B9_7F4A_7C15);
+    let mut next = move || random.next();
     for name in ["s", "t"] {
         let thread = process.thread(name);
         for page in 0..150u64 {
@@ -288,10 +280,7 @@ fn workers_and_memory_do_not_matter() {
             thread.then(Item::NextPage((page + 1) * 10_000, 0, 0));
         }
     }
-    let scratch = Scratch::new();
-    let dir = scratch.join("x.cpt");
-    script.write(&dir);
-    let profile = Profile::open(&dir).unwrap();
+    let (_scratch, profile) = script.opened();
     let with = |workers, memory| {
         let options = Options { workers, memory, ..Options::default() };
         let stats = stats(&profile, &options).unwrap();

@@ -9,7 +9,7 @@ use std::path::Path;
 use analysis::stats::{OpStats, Options, Scope, Variable, stats};
 use analysis::{Key, Stats};
 use model::metric::Metric;
-use profile::{Calibration, CounterInfo, Job, Profile, Role};
+use profile::{CounterInfo, Job, Profile, Role};
 use testkit::{CallScript, ProfileScript, Random};
 
 /// The first ranks have a second process, after those of all others.
@@ -27,14 +27,7 @@ fn script() -> ProfileScript {
         if number % 50 != 49 {
             process.job = Some(Job { rank: number % RANKS, size: Some(RANKS) });
         }
-        process.calibrations.push(Calibration {
-            calls: 200,
-            counters: 1,
-            inside_ticks: 20,
-            total_ticks: 60,
-            inside_values: vec![1],
-            ..Calibration::default()
-        });
+        process.empty_calls(200, 20, 60, &[1]);
         let vm = process.machine("vm");
         let [model, add, rare] =
             ["model", "add", "rare"].map(|name| process.op(vm, Role::Op, name, ""));

@@ -2,19 +2,11 @@
 
 use analysis::{By, Estimate, Key, Options, Row, Summary, summarize};
 use model::{Loss, Metric};
-use profile::{Calibration, Profile};
-use testkit::{CallScript, Item, ProfileScript, Scratch};
-
-fn open(script: &ProfileScript) -> (Scratch, Profile) {
-    let scratch = Scratch::new();
-    let dir = scratch.join("x.cpt");
-    script.write(&dir);
-    let profile = Profile::open(&dir).expect("open the scripted profile");
-    (scratch, profile)
-}
+use profile::Profile;
+use testkit::{CallScript, Item, ProfileScript, Random};
 
 fn summary(script: &ProfileScript, options: &Options) -> Summary {
-    summarize(&open(script).1, options)
+    summarize(&script.opened().1, options)
 }
 
 fn row(summary: &Summary, key: Key) -> &Row {
@@ -272,14 +264,7 @@ fn off_cpu_time_ends_at_the_last_clock_reading() {
 fn probes_and_empty_calls() {
     let mut script = on_and_off();
     let process = &mut script.processes[0];
-    process.calibrations.push(Calibration {
-        calls: 100,
-        counters: 1,
-        inside_ticks: 450,
-        total_ticks: 90,
-        inside_values: vec![3],
-        ..Calibration::default()
-    });
+    process.empty_calls(100, 450, 90, &[3]);
     process.threads[0].call(CallScript::new(0, 3_500, 500).group(500, &[7]));
     process.threads[0].then(Item::NextPage(4_000, 0, 4_000));
     process.threads[0].flush_ticks = 30;
@@ -308,14 +293,7 @@ fn probes_and_empty_calls() {
 fn probes_of_a_set_of_counters_that_was_not_calibrated() {
     let mut script = on_and_off();
     let process = &mut script.processes[0];
-    process.calibrations.push(Calibration {
-        calls: 100,
-        counters: 1,
-        inside_ticks: 100,
-        total_ticks: 90,
-        inside_values: vec![0],
-        ..Calibration::default()
-    });
+    process.empty_calls(100, 100, 90, &[0]);
     let thread = process.thread("timing");
     thread.mask = 0;
     for i in 0..5 {
@@ -340,11 +318,9 @@ fn probes_of_a_set_of_counters_that_was_not_calibrated() {
 /// ticks.
 #[test]
 fn nested_calls_are_not_counted_twice() {
-    let mut random = 0x2545_F491_4F6C_DD1Du64;
+    let mut random = Random(0x2545_F491_4F6C_DD1D);
     let mut next = move |n: u64| {
-        random ^= random << 13;
-        random ^= random >> 7;
-        random ^= random << 17;
+        let random = random.next();
         random % n
     };
     for round in 0..60 {
@@ -378,7 +354,7 @@ fn nested_calls_are_not_counted_twice() {
 /// Damaged headers can hold any number; sums saturate and nothing panics.
 #[test]
 fn damage_never_panics() {
-    let (_scratch, profile) = open(&on_and_off());
+    let (_scratch, profile) = on_and_off().opened();
     let path = profile.dir.join("processes/1-1000-0/pages.cps");
     let bytes = std::fs::read(&path).unwrap();
     for at in 8..256 {

@@ -7,7 +7,7 @@ use analysis::{SeriesSummary, tracks};
 use profile::safe_dir::Dir;
 use profile::tracks::{Reading, Readings, Scope, Series, Times};
 use profile::{Profile, Sample, TracksWriter};
-use testkit::{ProfileScript, Scratch};
+use testkit::ProfileScript;
 
 fn series(scale: f64, interval_ns: u64, cumulative: bool) -> Series {
     Series {
@@ -28,9 +28,7 @@ fn summary(
     series: Series,
     samples: &[(i64, Option<Reading>)],
 ) -> (SeriesSummary, Vec<(String, u64)>) {
-    let scratch = Scratch::new();
-    let dir = scratch.join("x.cpt");
-    ProfileScript::monotonic().write(&dir);
+    let (_scratch, dir) = ProfileScript::monotonic().written();
     let kind = if series.cumulative { Readings::Counts } else { Readings::Values };
     let mut writer = TracksWriter::create(&Dir::open(&dir).unwrap(), "run", kind).unwrap();
     let id = writer.describe(series);

@@ -7,6 +7,7 @@
 use std::ffi::{CString, c_void};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use testkit::Random;
 
 use counters::{Plan, ReadStatus, Readings, ThreadCounters};
 use machine::Machine;
@@ -451,13 +452,8 @@ fn damaged_files_are_errors() {
     let file = shop.0.join("mutant.so");
     let texts = ["uprobe:FILE:calls@V1", "uretprobe:FILE:calls", "uretprobe:FILE:0x1100"]
         .map(|text| text.replace("FILE", file.to_str().unwrap()));
-    let mut random = 0x9e37_79b9_7f4a_7c15_u64;
-    let mut next = |below: usize| {
-        random ^= random << 13;
-        random ^= random >> 7;
-        random ^= random << 17;
-        (random % below as u64) as usize
-    };
+    let mut random = Random(0x9e37_79b9_7f4a_7c15);
+    let mut next = |below| random.place(below);
     let (mut found, mut refused) = (0, 0);
     for round in 0..1000 {
         let mut bytes = whole.clone();

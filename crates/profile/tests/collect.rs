@@ -49,9 +49,7 @@ fn part(dir: &Path, pid: u32, start: u64) -> PathBuf {
 
 #[test]
 fn the_content_of_the_pool_moves_to_the_profile() {
-    let scratch = Scratch::new();
-    let dir = scratch.join("x.cpt");
-    crashed().write(&dir);
+    let (_scratch, dir) = crashed().written();
     let before = read(&dir);
     assert_eq!(before.0.len(), 10);
     assert_eq!(names(&before.1), [("call_cut_short", 1), ("flush_failed", 3)]);
@@ -74,9 +72,7 @@ fn the_content_of_the_pool_moves_to_the_profile() {
 /// runs again, the whole page follows after them.
 #[test]
 fn collecting_can_be_killed_at_any_byte_and_run_again() {
-    let scratch = Scratch::new();
-    let dir = scratch.join("x.cpt");
-    crashed().write(&dir);
+    let (_scratch, dir) = crashed().written();
     let expected = read(&dir);
     let pool = fs::read(pool_path(&dir)).unwrap();
     let manifest = fs::read(dir.join("manifest.json")).unwrap();
@@ -107,9 +103,7 @@ fn collecting_can_be_killed_at_any_byte_and_run_again() {
 
 #[test]
 fn collecting_can_be_killed_between_the_last_steps() {
-    let scratch = Scratch::new();
-    let dir = scratch.join("x.cpt");
-    crashed().write(&dir);
+    let (_scratch, dir) = crashed().written();
     let expected = read(&dir);
     let pool = fs::read(pool_path(&dir)).unwrap();
     collect(&dir, Closing::WhenOver).unwrap();
@@ -145,9 +139,7 @@ fn a_live_process_keeps_its_pages_and_the_pool() {
     script.manifest.state = State::Recording;
     script.processes[1].pid = me.pid;
     script.processes[1].start_time = me.start_time;
-    let scratch = Scratch::new();
-    let dir = scratch.join("x.cpt");
-    script.write(&dir);
+    let (_scratch, dir) = script.written();
     let (calls, losses) = read(&dir);
     assert_eq!(calls.len(), 10);
     assert!(names(&losses).contains(&("written_while_read", 1)));
@@ -170,9 +162,7 @@ fn an_earlier_generation_of_a_live_process_is_dead() {
         (process.pid, process.start_time) = (me.pid, me.start_time);
         process.generation = generation;
     }
-    let scratch = Scratch::new();
-    let dir = scratch.join("x.cpt");
-    script.write(&dir);
+    let (_scratch, dir) = script.written();
     let before = read(&dir);
     assert_eq!(before.0.len(), 10);
     assert_eq!(collect(&dir, Closing::WhenOver).unwrap().pages, 1);
@@ -222,9 +212,7 @@ fn a_recording_prepared_by_env_stays_open_until_it_is_closed() {
 
 #[test]
 fn a_missing_pool_is_reported_and_nothing_is_changed() {
-    let scratch = Scratch::new();
-    let dir = scratch.join("x.cpt");
-    crashed().write(&dir);
+    let (_scratch, dir) = crashed().written();
     let manifest = fs::read(dir.join("manifest.json")).unwrap();
     fs::remove_file(pool_path(&dir)).unwrap();
     let collected = collect(&dir, Closing::WhenOver).unwrap();
@@ -237,9 +225,7 @@ fn a_missing_pool_is_reported_and_nothing_is_changed() {
 
 #[test]
 fn a_file_that_is_not_a_pool_is_never_deleted() {
-    let scratch = Scratch::new();
-    let dir = scratch.join("x.cpt");
-    crashed().write(&dir);
+    let (_scratch, dir) = crashed().written();
     fs::write(pool_path(&dir), b"precious").unwrap();
     let why = "it is not a recorder pool of this version";
     let refused = PoolFate::Refused(pool_path(&dir), why);

@@ -53,9 +53,7 @@ fn expected() -> Vec<CountedCalls> {
 }
 
 fn written() -> (Scratch, PathBuf) {
-    let scratch = Scratch::new();
-    let dir = scratch.join("x.cpt");
-    crashed().write(&dir);
+    let (scratch, dir) = crashed().written();
     (scratch, dir)
 }
 
@@ -162,8 +160,7 @@ fn calls_in_steps_that_were_away_are_estimated() {
     }
     process.thread("t").counted(0, 24, 0, 0).steps =
         Some(ThreadSteps { steps: of(0, 20, 0, 0), rows: vec![] });
-    let (_scratch, dir) = script.written();
-    let profile = Profile::open(&dir).unwrap();
+    let (_scratch, profile) = script.opened();
     let found: Vec<_> = profile.counted().iter().map(|one| (one.calls, one.seen())).collect();
     assert_eq!(found, [(114, 24), (84, 24), (54, 24), (24, 24)]);
     let by_steps = profile.counted().iter().filter_map(|one| one.steps);
@@ -183,8 +180,7 @@ fn impossible_steps_are_bounded() {
     let row = SampledCalls { export: 0, sum: u64::MAX, squares: u64::MAX, unseen: 1, in_cut: 0 };
     process.thread("t").counted(0, 5, 0, 0).steps =
         Some(ThreadSteps { steps: most, rows: vec![row] });
-    let (_scratch, dir) = script.written();
-    let profile = Profile::open(&dir).unwrap();
+    let (_scratch, profile) = script.opened();
     assert_eq!((profile.counted()[0].calls, profile.counted()[0].seen()), (u64::MAX, 0));
 }
 
@@ -207,9 +203,8 @@ fn a_run_without_a_budget_has_no_counts() {
     let process = script.process(1);
     process.library("m", &["a"]);
     process.thread("t").call(CallScript::new(0, 1, 2));
-    let (_scratch, dir) = script.written();
-    let profile = Profile::open(&dir).unwrap();
+    let (_scratch, profile) = script.opened();
     assert_eq!((profile.counted(), profile.manifest.budget), (&[][..], None));
-    let manifest = fs::read_to_string(dir.join("manifest.json")).unwrap();
+    let manifest = fs::read_to_string(profile.dir.join("manifest.json")).unwrap();
     assert!(!manifest.contains("budget"));
 }

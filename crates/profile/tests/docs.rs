@@ -4,7 +4,7 @@ use std::path::Path;
 
 use model::Loss;
 use profile::{Manifest, Profile};
-use testkit::{CallScript, ProfileScript, Scratch};
+use testkit::{CallScript, ProfileScript};
 
 fn page(name: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs").join(name);
@@ -33,9 +33,7 @@ fn every_field_of_the_manifest_is_explained() {
 fn every_column_of_the_export_is_explained() {
     let mut script = ProfileScript::monotonic();
     script.process(1).thread("t").call(CallScript::new(0, 1, 1));
-    let scratch = Scratch::new();
-    let dir = scratch.join("x.cpt");
-    script.write(&dir);
+    let (_scratch, dir) = script.written();
     let text = page("schema.md");
     for field in profile::batch::schema(&Profile::open(&dir).unwrap()).fields() {
         let name = field.name();

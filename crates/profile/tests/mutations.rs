@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use record::page::{HEADER_BYTES, PAGE_BYTES, PageHeader, PageStart, seal};
 use record::{Call, GroupLayout};
 use testkit::fuzz::{layouts, loops, page_of, profile, read_page};
-use testkit::{CallScript, Item, PageMaker, ProfileScript, Random, Scratch};
+use testkit::{CallScript, Item, PageMaker, ProfileScript, Random};
 
 const DECODES: u64 = 1_000_000;
 
@@ -177,9 +177,7 @@ fn damaged_files_of_pages() {
             thread.then(Item::NextPage(1_000 * (page + 1), 0, 0));
         }
     }
-    let scratch = Scratch::new();
-    let dir = scratch.join("x.cpt");
-    script.write(&dir);
+    let (_scratch, dir) = script.written();
     let pages = std::fs::read(dir.join("processes/7-1000-0/pages.cps")).unwrap();
     let mut random = Random(0x0123_4567_89AB_CDEF);
     for _ in 0..400 {

@@ -11,7 +11,7 @@ use arrow_array::types::{Float64Type, Int64Type, UInt32Type, UInt64Type};
 use model::Loss;
 use profile::{ErrorKind, Manifest, Profile};
 use support::{names, read};
-use testkit::{CallScript, Item, ProfileScript, Scratch};
+use testkit::{CallScript, Item, ProfileScript, Random, Scratch};
 
 /// Three pages of one thread with two calls each.
 fn three_pages() -> ProfileScript {
@@ -206,13 +206,8 @@ fn only_flushed_calls_are_read_with_a_truncated_pool() {
 fn random_damage_never_panics() {
     let (_scratch, dir) = three_pages().written();
     let part = dir.join("processes/7-1000-0");
-    let mut random = 88_172_645_463_325_252u64;
-    let mut next = move || {
-        random ^= random << 13;
-        random ^= random >> 7;
-        random ^= random << 17;
-        random
-    };
+    let mut random = Random(88_172_645_463_325_252);
+    let mut next = move || random.next();
     for name in ["pages.cps", "meta.cps"] {
         let bytes = fs::read(part.join(name)).unwrap();
         for _ in 0..1_500 {
@@ -269,8 +264,7 @@ fn batches_follow_the_schema() {
     script.processes[0].threads[0].name = name.to_vec();
     script.processes[0].threads[0]
         .call(CallScript::new(9, 5_000, 5).on(3, 1).unread().group(2, &[8]));
-    let (_scratch, dir) = script.written();
-    let profile = Profile::open(&dir).unwrap();
+    let (_scratch, profile) = script.opened();
     assert_eq!(profile.processes[0].threads[0].name, "w\u{fffd}x");
     let batches: Vec<_> = profile.batches(None).map(Result::unwrap).collect();
     assert_eq!(batches.len(), 1);
@@ -349,8 +343,7 @@ fn a_long_name_of_a_library_is_kept_once() {
         (0..500).map(|i| if i % 2 == 0 { format!("f{i}") } else { String::new() }).collect();
     let exports: Vec<&str> = exports.iter().map(String::as_str).collect();
     process.library(&"L".repeat(1 << 20), &exports);
-    let (_scratch, dir) = script.written();
-    let profile = Profile::open(&dir).unwrap();
+    let (_scratch, profile) = script.opened();
     let ops: Vec<_> = profile.ops.all().iter().filter(|op| op.library.starts_with('L')).collect();
     assert_eq!(ops.len(), 500);
     assert!(ops.iter().all(|op| std::sync::Arc::ptr_eq(&op.library, &ops[0].library)));

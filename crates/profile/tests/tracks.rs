@@ -9,7 +9,7 @@ use profile::safe_dir::Dir;
 use profile::stream::{Ending, StreamReader};
 use profile::tracks::{BATCH_ROWS, Reading, Readings, SAMPLED_NAME, Scope, Series, Times};
 use profile::{Sample, Tracks, TracksWriter};
-use testkit::Scratch;
+use testkit::{Random, Scratch};
 
 fn energy(scope: Scope) -> Series {
     Series {
@@ -221,13 +221,8 @@ fn other_files_are_not_read_as_streams() {
 fn damage_never_panics() {
     let scratch = Scratch::new();
     let written = small(scratch.path());
-    let mut random = 0x9e37_79b9_7f4a_7c15u64;
-    let mut below = move |end: usize| {
-        random ^= random << 13;
-        random ^= random >> 7;
-        random ^= random << 17;
-        (random % end as u64) as usize
-    };
+    let mut random = Random(0x9e37_79b9_7f4a_7c15);
+    let mut below = move |end| random.place(end);
     let files = ["series.arrows", "samples.arrows"].map(|name| file(scratch.path(), name));
     let whole = files.each_ref().map(|path| fs::read(path).unwrap());
     let mut read_back = 0;

@@ -8,6 +8,7 @@
 //! | [`counting`] | provides counters, memory and machines for tests of counting |
 //! | [`script`] | describes a profile in a test: processes, threads, calls |
 //! | [`make`] | writes a script as a real profile directory, with the real page writer |
+//! | [`python`] | runs programs in Python, with which our numbers are compared |
 //! | [`random`] | generates numbers that are the same in every run |
 //! | [`scratch`] | creates temporary directories |
 //! | [`skips`] | reports tests that cannot run on this machine |
@@ -25,6 +26,7 @@ pub mod fuzz;
 pub mod golden;
 pub mod hosts;
 pub mod make;
+pub mod python;
 pub mod random;
 pub mod scratch;
 pub mod script;

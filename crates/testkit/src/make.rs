@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
 use model::{Counter, PerfAttr, SimScript, Source};
+use profile::Profile;
 use profile::pools::{POOL_NAME, owner};
 use record::counts::{
     COUNTS_NAME, CountsFrame, ENTRY_BYTES, TABLE_HEADER_BYTES, TABLE_MAGIC, TABLE_VERSION,
@@ -112,6 +113,16 @@ impl ProfileScript {
         let dir = scratch.join("x.cpt");
         self.write(&dir);
         (scratch, dir)
+    }
+
+    /// Opens the profile after [`ProfileScript::written`]. It lives as long as the directory that is
+    /// returned with it.
+    ///
+    /// # Panics
+    /// Panics if the profile cannot be written or opened.
+    pub fn opened(&self) -> (Scratch, Profile) {
+        let (scratch, dir) = self.written();
+        (scratch, Profile::open(&dir).expect("open the scripted profile"))
     }
 
     /// Writes the profile to `dir`, which must not exist.

@@ -256,6 +256,19 @@ impl ProcessScript {
         self.libraries.last_mut().expect("just pushed")
     }
 
+    /// Adds what empty calls read: their number, the ticks inside of one and in the whole of one, and
+    /// the values of the first counters.
+    pub fn empty_calls(&mut self, calls: u32, inside_ticks: u64, total_ticks: u64, values: &[u64]) {
+        self.calibrations.push(Calibration {
+            calls,
+            counters: (1 << values.len()) - 1,
+            inside_ticks,
+            total_ticks,
+            inside_values: values.to_vec(),
+            ..Calibration::default()
+        });
+    }
+
     /// Creates a virtual machine of TVM; returns its number.
     pub fn machine(&mut self, name: &str) -> u32 {
         let library = self.library(name, &[]);

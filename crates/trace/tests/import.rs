@@ -9,7 +9,7 @@ use profile::activities::{Activities, ActivitiesWriter, Activity, RowId};
 use profile::safe_dir::Dir;
 use profile::{Manifest, Origin, Profile, State};
 use serde_json::{Value, json};
-use testkit::Scratch;
+use testkit::{Random, Scratch};
 use trace::chrome::read::{ReadSummary, read};
 use trace::export::activities::{Options, write_perfetto};
 use trace::import::Imported;
@@ -156,11 +156,9 @@ fn many_events() {
     std::fs::create_dir(&dir).unwrap();
     let mut expected: BTreeMap<(u32, u32, String, String), (u64, u64)> = BTreeMap::new();
     let mut list = Vec::new();
-    let mut state = 88172645463325252u64;
+    let mut random = Random(88_172_645_463_325_252);
     for i in 0..60_000u64 {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
+        let state = random.next();
         let (pid, tid) = (1 + state % 3, state >> 8 & 0x7ff);
         let (cat, name) = (format!("c{}", state >> 20 & 1), format!("n{}", state >> 24 & 0xff));
         let (start, duration) = (state >> 34, state >> 40 & 0xffff);

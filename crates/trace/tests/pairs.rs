@@ -10,11 +10,11 @@ use std::collections::HashMap;
 use std::io;
 
 use model::activity::Vocabulary;
+use profile::Role;
 use profile::launches::Launches;
-use profile::{Profile, Role};
 use proptest::prelude::*;
 use support::{Field, fields};
-use testkit::{CallScript, Item, ProfileScript, Scratch};
+use testkit::{CallScript, Item, ProfileScript};
 use trace::export::calls::{CallsOptions, export_calls};
 use trace::perfetto::write::{PerfettoHead, Writer};
 use trace::timeline::{Id, Instant, ProcessRow, Row, SeriesPoint, Slice, ThreadRow, TimelineSink};
@@ -207,10 +207,7 @@ fn record(
 
 /// The trace of a profile, and the slices that it must contain.
 fn export(script: &ProfileScript) -> (Vec<u8>, Vec<One>) {
-    let scratch = Scratch::new();
-    let dir = scratch.join("x.cpt");
-    script.write(&dir);
-    let profile = Profile::open(&dir).unwrap();
+    let (_scratch, profile) = script.opened();
     let writer = Writer::new(Vec::new(), &PerfettoHead::default()).unwrap();
     let mut both = Both { sink: writer, slices: Vec::new() };
     let options =

@@ -10,9 +10,7 @@ use profile::Calibration;
 use profile::passes::pass_dir;
 use record::meta::FIRST_PLUGIN_GENERATION;
 use serde_json::{Value, json};
-use testkit::{CallScript, Item, ProfileScript, Random, Scratch};
-
-use crate::support::python_with;
+use testkit::{CallScript, Item, ProfileScript, Random, Scratch, python};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_counterpoint");
 
@@ -409,7 +407,7 @@ fn random_profiles() -> (u64, u64) {
 /// `COUNTERPOINT_SEED=NUMBER COUNTERPOINT_PROFILES=1` repeats one.
 #[test]
 fn a_slow_program_computes_the_same_numbers() {
-    let Some(python) = python_with("account", "numpy, scipy.stats") else { return };
+    let Some(python) = python::with("account", "numpy, scipy.stats") else { return };
     let program = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/account.py");
     let (profiles, first) = random_profiles();
     let scratch = Scratch::new();
@@ -502,9 +500,7 @@ fn stats_has_the_numbers_of_report() {
     let mut r = Random(0x5eed_57a7);
     let (mut inner, mut contradicted) = (0, 0);
     for round in 0..12 {
-        let scratch = Scratch::new();
-        let dir = scratch.join("x.cpt");
-        script(&mut r).write(&dir);
+        let (_scratch, dir) = script(&mut r).written();
         let more: &[&str] = if round % 4 == 3 { &["--raw"] } else { &[] };
         inner += compare_stats(&dir, more);
         contradicted +=
@@ -522,9 +518,7 @@ fn printed<'a>(text: &'a str, label: &str) -> &'a str {
 /// `report`, `stats` and `ops` on ops inside of ops, in text and for programs.
 #[test]
 fn three_views_of_the_same_ops() {
-    let scratch = Scratch::new();
-    let dir = scratch.join("x.cpt");
-    crate::ops::nested().write(&dir);
+    let (_scratch, dir) = crate::ops::nested().written();
     assert!(compare_stats(&dir, &[]) > 0);
     let table = |command: &str| {
         let text = view(&[command, "--format", "csv"], &dir);

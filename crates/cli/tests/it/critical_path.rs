@@ -1,14 +1,13 @@
 //! `critical-path`: on paper, beside an independent program (`critical_oracle.py`) on random profiles,
 //! and on a model of IREE with two workers.
 
-use std::io::Write;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use profile::Role;
 use record::page::KEY_CORRELATION;
 use serde_json::{Value, json};
-use testkit::{CallScript, Golden, ProfileScript, Random, Scratch};
+use testkit::{CallScript, Golden, ProfileScript, Random, Scratch, python};
 
 use crate::support::{Expected, Iree, Recorded, counterpoint};
 
@@ -20,9 +19,7 @@ fn golden(scratch: &Scratch) -> Golden {
 }
 
 fn written(script: &ProfileScript) -> (Scratch, String) {
-    let scratch = Scratch::new();
-    let dir = scratch.join("x.cpt");
-    script.write(&dir);
+    let (scratch, dir) = script.written();
     let dir = dir.display().to_string();
     (scratch, dir)
 }
@@ -233,17 +230,8 @@ fn random(r: &mut Random) -> ProfileScript {
 }
 
 fn expected(python: &Path, calls: &str) -> Value {
-    let oracle = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/critical_oracle.py");
-    let mut child = Command::new(python)
-        .arg(oracle)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    child.stdin.take().unwrap().write_all(calls.as_bytes()).unwrap();
-    let output = child.wait_with_output().unwrap();
-    assert!(output.status.success());
-    serde_json::from_slice(&output.stdout).unwrap()
+    let rows = python::run(python, include_str!("critical_oracle.py"), calls);
+    serde_json::from_str(&rows).unwrap()
 }
 
 /// Compares a profile with the program, to so many ns. Returns the path's length.
@@ -273,7 +261,7 @@ fn compare(python: &Path, dir: &str, most_ns: f64) -> f64 {
 
 #[test]
 fn lengths_and_gains_equal_those_of_an_independent_program() {
-    let Some(python) = crate::support::python_with("critical_oracle", "csv") else { return };
+    let Some(python) = python::with("critical_oracle", "csv") else { return };
     let mut r = Random(0x0bad_cafe_1234_5678);
     for _ in 0..12 {
         let (_scratch, dir) = written(&random(&mut r));
@@ -285,7 +273,7 @@ fn lengths_and_gains_equal_those_of_an_independent_program() {
 #[test]
 fn a_real_model_of_iree() {
     let test = "critical_oracle";
-    let Some(python) = crate::support::python_with(test, "csv") else { return };
+    let Some(python) = python::with(test, "csv") else { return };
     let Some((program, iree)) = counterpoint(test).zip(Iree::new(test)) else { return };
     let expected = Expected::of("transformer_block");
     let mut command = Command::new(iree.tool("iree-run-module"));

@@ -5,11 +5,10 @@ use std::path::Path;
 use std::process::{Command, Output};
 
 use serde_json::Value;
-use testkit::{ProfileScript, Random, Scratch};
+use testkit::{ProfileScript, Random, Scratch, python};
 
 use crate::account;
 use crate::sampled;
-use crate::support::python_with;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_counterpoint");
 
@@ -93,7 +92,7 @@ fn add(profile: &Path, dataset: &Path, options: &[&str]) -> Output {
 
 #[test]
 fn the_numbers_are_those_of_the_report() {
-    let Some(python) = python_with("datasets", "duckdb") else { return };
+    let Some(python) = python::with("datasets", "duckdb") else { return };
     let scratch = Scratch::new();
     let dataset = scratch.join("dataset");
     let mut random = Random(0xda7a);

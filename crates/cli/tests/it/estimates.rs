@@ -161,8 +161,7 @@ fn refused(trace: &Path, to: &Path) {
 /// A dataset has the ends beside the number; those of an exact number are the number.
 #[test]
 fn datasets_have_the_ends() {
-    let Some(python) = crate::support::python_with("estimates in datasets", "pyarrow.parquet")
-    else {
+    let Some(python) = testkit::python::with("estimates in datasets", "pyarrow.parquet") else {
         return;
     };
     let (scratch, dir) = script().written();
@@ -186,7 +185,7 @@ fn datasets_have_the_ends() {
 
 #[test]
 fn python_has_the_ends() {
-    let Some(python) = crate::support::python_with("estimates in Python", "pyarrow") else {
+    let Some(python) = testkit::python::with("estimates in Python", "pyarrow") else {
         return;
     };
     let (scratch, dir) = script().written();

@@ -180,9 +180,7 @@ fn change(dir: &Path, change: impl FnOnce(&mut Manifest)) {
 #[test]
 fn a_manifest_that_names_a_victim() {
     for collected in [false, true] {
-        let scratch = Scratch::new();
-        let dir = scratch.join("x.cpt");
-        crashed().write(&dir);
+        let (scratch, dir) = crashed().written();
         let real = fs::read(pool_path(&dir)).unwrap();
         fs::remove_dir_all(pool_path(&dir).parent().unwrap()).unwrap();
         let home = scratch.join("home");
@@ -274,9 +272,7 @@ fn files_that_lead_out_of_the_profile() {
         }),
     ];
     for (name, trap) in traps {
-        let scratch = Scratch::new();
-        let dir = scratch.join("x.cpt");
-        crashed().write(&dir);
+        let (scratch, dir) = crashed().written();
         let home = scratch.join("home");
         fs::create_dir(&home).unwrap();
         fs::write(home.join("victim"), "precious").unwrap();
@@ -312,9 +308,7 @@ fn pipes_in_every_place() {
         "hook.json",
     ] {
         for device in [None, Some("/dev/zero"), Some("/dev/full"), Some("/proc/self/fd/0")] {
-            let scratch = Scratch::new();
-            let dir = scratch.join("x.cpt");
-            crashed().write(&dir);
+            let (_scratch, dir) = crashed().written();
             let at = dir.join(place);
             if fs::symlink_metadata(&at).is_ok_and(|found| found.is_dir()) {
                 fs::remove_dir_all(&at).unwrap();

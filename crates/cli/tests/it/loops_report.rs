@@ -236,7 +236,7 @@ fn perfetto_nests_the_hits() {
 fn parquet_says_what_csv_says() {
     const COMPARE: &str = include_str!("loops_report.py");
     let test = "parquet_says_what_csv_says";
-    let Some(python) = crate::support::python_with(test, "pyarrow") else { return };
+    let Some(python) = testkit::python::with(test, "pyarrow") else { return };
     let Some(program) = Instrumented::new(test, "log") else { return };
     program.rows(1);
     let profile = program.scratch.join("1.cpt");

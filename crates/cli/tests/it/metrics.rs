@@ -221,7 +221,7 @@ fn expression(r: &mut Random, depth: u64, names: &[&str]) -> String {
 #[test]
 fn values_equal_those_computed_with_fractions() {
     let test = "values_equal_those_computed_with_fractions";
-    let Some(python) = crate::support::python_with(test, "fractions") else { return };
+    let Some(python) = testkit::python::with(test, "fractions") else { return };
     let mut r = Random(0x9E37_79B9_7F4A_7C15);
     let mut script = ProfileScript::monotonic();
     for (name, group) in [("a", 0), ("b", 0), ("c", 1)] {

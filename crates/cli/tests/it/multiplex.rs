@@ -48,9 +48,7 @@ fn golden(scratch: &Scratch) -> Golden {
 
 #[test]
 fn estimates_are_scaled_and_marked_and_have_their_coverage() {
-    let scratch = Scratch::new();
-    let dir = scratch.join("x.cpt");
-    turns(true).write(&dir);
+    let (scratch, dir) = turns(true).written();
     let (golden, dir) = (golden(&scratch), dir.to_str().unwrap());
     golden.check("report", 0, &["report", dir]);
     golden.check("report-csv", 0, &["report", dir, "--format", "csv"]);
@@ -77,9 +75,7 @@ fn estimates_are_scaled_and_marked_and_have_their_coverage() {
 /// loss.
 #[test]
 fn nothing_is_scaled_silently() {
-    let scratch = Scratch::new();
-    let dir = scratch.join("x.cpt");
-    turns(false).write(&dir);
+    let (scratch, dir) = turns(false).written();
     let report = golden(&scratch).json(&["report", dir.to_str().unwrap(), "--format", "json"]);
     let counters = &report["rows"][0]["counters"];
     assert_eq!(

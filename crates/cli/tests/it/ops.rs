@@ -57,14 +57,7 @@ pub fn nested() -> ProfileScript {
     let mut script = ProfileScript::monotonic();
     script.counter("page-faults", 0);
     let process = script.process(4711);
-    process.calibrations.push(Calibration {
-        calls: 256,
-        counters: 1,
-        inside_ticks: 5,
-        total_ticks: 20,
-        inside_values: vec![0],
-        ..Calibration::default()
-    });
+    process.empty_calls(256, 5, 20, &[0]);
     let vm = process.machine("vm 0");
     let second = process.machine("second");
     let main = process.op(vm, Role::Run, "main", "");

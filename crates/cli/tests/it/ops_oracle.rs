@@ -1,13 +1,12 @@
 //! Compares `ops` with a program that computes the rows from single calls, by brute force.
 
-use std::io::Write;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use record::meta::Role;
 use record::page::{KEY_CORRELATION, KEY_STORAGE_BYTES};
 use serde_json::Value;
-use testkit::{CallScript, ProfileScript, Random, Scratch};
+use testkit::{CallScript, ProfileScript, Random, python};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_counterpoint");
 
@@ -105,27 +104,16 @@ fn output(words: &[&str]) -> String {
 }
 
 fn expected(python: &Path, calls: &str) -> Value {
-    let oracle = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/ops_oracle.py");
-    let mut child = Command::new(python)
-        .arg(oracle)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    child.stdin.take().unwrap().write_all(calls.as_bytes()).unwrap();
-    let output = child.wait_with_output().unwrap();
-    assert!(output.status.success());
-    serde_json::from_slice(&output.stdout).unwrap()
+    let rows = python::run(python, include_str!("ops_oracle.py"), calls);
+    serde_json::from_str(&rows).unwrap()
 }
 
 #[test]
 fn rows_equal_those_of_an_independent_program() {
-    let Some(python) = crate::support::python_with("ops_oracle", "csv") else { return };
+    let Some(python) = python::with("ops_oracle", "csv") else { return };
     let mut r = Random(0x1234_5678_9abc_def1);
     for _ in 0..6 {
-        let scratch = Scratch::new();
-        let dir = scratch.join("x.cpt");
-        script(&mut r).write(&dir);
+        let (_scratch, dir) = script(&mut r).written();
         let dir = dir.to_str().unwrap();
         let expected = expected(&python, &output(&["export", dir, "--format", "csv"]));
         let all: Value =

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::Command;
 
 use profile::Job;
-use record::meta::{Calibration, Role};
+use record::meta::Role;
 use serde_json::{Value, json};
 use testkit::{CallScript, ProfileScript};
 
@@ -73,12 +73,7 @@ fn the_cost_equals_that_of_the_report() {
     let process = script.process(1);
     let vm = process.machine("vm");
     let ops = ["f", "g"].map(|name| process.op(vm, Role::Op, name, ""));
-    process.calibrations.push(Calibration {
-        calls: 200,
-        inside_ticks: 20,
-        total_ticks: 300,
-        ..Calibration::default()
-    });
+    process.empty_calls(200, 20, 300, &[]);
     let thread = process.thread("t");
     for i in 0..50 {
         thread.call(CallScript::op(ops[i % 2], 1_000 + 1_000 * i as u64, 300));
@@ -148,14 +143,7 @@ fn values_that_are_mostly_the_probes_own_are_marked() {
     let process = script.process(1);
     let vm = process.machine("vm");
     let ops = ["f", "g"].map(|name| process.op(vm, Role::Op, name, ""));
-    process.calibrations.push(Calibration {
-        calls: 200,
-        counters: 1,
-        inside_ticks: 20,
-        total_ticks: 300,
-        inside_values: vec![30],
-        ..Calibration::default()
-    });
+    process.empty_calls(200, 20, 300, &[30]);
     process
         .thread("t")
         .call(CallScript::op(ops[0], 1_000, 500).group(500, &[40]))

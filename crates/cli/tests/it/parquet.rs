@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use testkit::{CallScript, Golden, Item, ProfileScript, Scratch};
+use testkit::{CallScript, Golden, Item, ProfileScript};
 
 use crate::support::{Programs, Recorded, counterpoint};
 
@@ -13,7 +13,7 @@ const COMPARE: &str = include_str!("parquet.py");
 
 #[test]
 fn pyarrow_reads_the_same_as_csv() {
-    let Some(python) = crate::support::python_with("parquet", "pyarrow") else { return };
+    let Some(python) = testkit::python::with("parquet", "pyarrow") else { return };
     let mut script = ProfileScript::monotonic();
     script.counter("a", 0);
     script.counter("b", 1);
@@ -28,9 +28,7 @@ fn pyarrow_reads_the_same_as_csv() {
         let call = CallScript::new((i % 3) as u32, 10 * i, i % 7).group(5, &[u64::MAX - i]);
         thread.call(if i % 5 == 0 { call.unread() } else { call.group(5, &[i]) });
     }
-    let scratch = Scratch::new();
-    let dir = scratch.join("x.cpt");
-    script.write(&dir);
+    let (scratch, dir) = script.written();
     let export = |format: &str| {
         let to = scratch.join(&format!("calls.{format}"));
         let mut command = Command::new(PROGRAM);
@@ -48,7 +46,7 @@ const COMPARE_WEIGHTS: &str = include_str!("parquet_weights.py");
 /// A real run with a budget: the numbers of calls that were only counted are those of the CSV.
 #[test]
 fn pyarrow_reads_the_weights_of_a_run_with_a_budget() {
-    let Some(python) = crate::support::python_with("parquet weights", "pyarrow") else { return };
+    let Some(python) = testkit::python::with("parquet weights", "pyarrow") else { return };
     let Some(program) = counterpoint("parquet weights") else { return };
     let programs = Programs::get();
     let mut host = Command::new(&programs.host);
@@ -78,9 +76,7 @@ fn pyarrow_reads_the_weights_of_a_run_with_a_budget() {
 /// The first and last bytes are the format's magic number, even without a call.
 #[test]
 fn parquet_needs_a_file_and_writes_it_completely() {
-    let scratch = Scratch::new();
-    let dir = scratch.join("x.cpt");
-    ProfileScript::monotonic().write(&dir);
+    let (scratch, dir) = ProfileScript::monotonic().written();
     let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden/report");
     let golden = Golden::new(PROGRAM, golden);
     let dir = dir.to_str().unwrap();

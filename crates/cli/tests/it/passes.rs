@@ -242,7 +242,7 @@ const CTRL_C: &str = include_str!("ctrl_c.py");
 #[test]
 fn a_signal_between_two_passes_ends_the_command() {
     let Some(program) = counterpoint("passes_signal") else { return };
-    let Some(python) = crate::support::python_with("passes_signal", "pty") else { return };
+    let Some(python) = testkit::python::with("passes_signal", "pty") else { return };
     let [host, library] = host();
     let script = r#"test -e first && exec sleep 30; echo $$ > first; exec "$0" "$1" calls 10"#;
     let events = "{sim/a,readings=0:1/},{sim/b,readings=0:1/},{sim/c,readings=0:1/}";

@@ -115,7 +115,7 @@ table = pq.read_table(sys.argv[1]).to_pydict()
 for row in sorted(zip(table['op'], table['library'], table['pid'], table['tid'], table['duration_ns'])):
     print(*row, sep='|')";
     let test = "pyarrow_reads_what_the_plugin_gave";
-    let Some(python) = crate::support::python_with(test, "pyarrow") else { return };
+    let Some(python) = testkit::python::with(test, "pyarrow") else { return };
     let scratch = Scratch::new();
     let name = random_name();
     let profile = recorded(&scratch, &name);

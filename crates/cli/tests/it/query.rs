@@ -6,9 +6,9 @@ use std::process::{Command, Output};
 
 use dataset::{Dataset, Options, export};
 use profile::Profile;
-use testkit::{CallScript, ProfileScript, Random, Scratch};
+use testkit::{CallScript, ProfileScript, Random, Scratch, python};
 
-use crate::support::{python_with, query_engine};
+use crate::support::query_engine;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_counterpoint");
 const KEPT: [&str; 12] = [
@@ -120,7 +120,7 @@ print("judged", len(answers))
 #[test]
 fn kept_queries_are_the_same_with_any_number_of_threads_and_in_duckdb() {
     let Some(engine) = query_engine("kept queries") else { return };
-    let Some(python) = python_with("kept queries", "duckdb") else { return };
+    let Some(python) = python::with("kept queries", "duckdb") else { return };
     let scratch = Scratch::new();
     let dataset = scratch.join("a dataset");
     let mut random = Random(0x9e37);

@@ -27,9 +27,7 @@ fn crashed() -> ProfileScript {
 }
 
 fn write(script: &ProfileScript) -> (Scratch, PathBuf, Golden) {
-    let scratch = Scratch::new();
-    let dir = scratch.join("x.cpt");
-    script.write(&dir);
+    let (scratch, dir) = script.written();
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden/recover");
     let golden = Golden::new(env!("CARGO_BIN_EXE_counterpoint"), root)
         .scrub(scratch.path().display().to_string(), "DIR")

@@ -7,7 +7,6 @@ use std::process::{Command, Stdio};
 
 use model::Loss;
 use profile::{Exit, Origin, State};
-use record::meta::Calibration;
 use serde_json::{Value, json};
 use testkit::{CallScript, Golden, Item, ProfileScript, Scratch};
 
@@ -41,14 +40,7 @@ fn mlp() -> ProfileScript {
     );
     library.exports[0].source_path = "mlp.mlir".into();
     library.exports[0].source_line = 12;
-    process.calibrations.push(Calibration {
-        calls: 256,
-        counters: 3,
-        inside_ticks: 50,
-        total_ticks: 200,
-        inside_values: vec![0, 40],
-        ..Calibration::default()
-    });
+    process.empty_calls(256, 50, 200, &[0, 40]);
     let main = process.thread("main");
     main.base = (1_000_000, 0, 1_000_000);
     main.call(

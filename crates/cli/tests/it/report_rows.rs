@@ -312,9 +312,7 @@ fn what_a_process_used_is_not_zero_if_it_is_not_known() {
             thread.usages = vec![(Some(used(0)), Some(used(7_000)))];
         }
     }
-    let scratch = Scratch::new();
-    let dir = scratch.join("x.cpt");
-    script.write(&dir);
+    let (_scratch, dir) = script.written();
     let output = Command::new(PROGRAM).args(["report", "--verbose"]).arg(&dir).output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
     let line = text.lines().skip_while(|line| !line.starts_with("threads "));

@@ -8,9 +8,7 @@ use std::process::Command;
 use record::meta::{OpExport, Role};
 use serde_json::{Value, json};
 use testkit::random::Random;
-use testkit::{CallScript, Golden, ProfileScript, Scratch};
-
-use crate::support::python_with;
+use testkit::{CallScript, Golden, ProfileScript, Scratch, python};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_counterpoint");
 
@@ -452,7 +450,7 @@ fn by_hand(python: &Path, scratch: &Scratch, arguments: &[&str]) -> BTreeMap<Str
 
 #[test]
 fn numpy_computes_the_report_from_an_export() {
-    let Some(python) = python_with("sampled", "numpy, scipy.stats") else { return };
+    let Some(python) = python::with("sampled", "numpy, scipy.stats") else { return };
     for script in [paper(), drawn()] {
         let (scratch, dir) = script.written();
         let (golden, dir) = (golden(&scratch), dir.to_str().unwrap());

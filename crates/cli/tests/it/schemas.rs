@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
 
-use record::meta::{Calibration, Role};
+use record::meta::Role;
 use serde_json::Value;
 use testkit::{CallScript, ProfileScript, Scratch};
 
@@ -38,14 +38,7 @@ fn every_field_is_explained() {
     let mut script = ProfileScript::monotonic();
     script.counter("page-faults", 0);
     let process = script.process(4711);
-    process.calibrations.push(Calibration {
-        calls: 256,
-        counters: 1,
-        inside_ticks: 2,
-        total_ticks: 20,
-        inside_values: vec![0],
-        ..Calibration::default()
-    });
+    process.empty_calls(256, 2, 20, &[0]);
     let vm = process.machine("vm 0");
     let [run, op] = [(Role::Run, "main"), (Role::Op, "add")]
         .map(|(role, name)| process.op(vm, role, name, "float32[32]"));

@@ -137,9 +137,7 @@ fn a_session_that_did_not_end_stays() {
 
 #[test]
 fn only_sessions_are_finished() {
-    let scratch = Scratch::new();
-    let dir = scratch.join("x.cpt");
-    ProfileScript::monotonic().write(&dir);
+    let (_scratch, dir) = ProfileScript::monotonic().written();
     let out =
         run(Path::new(env!("CARGO_BIN_EXE_counterpoint")), &["finish", dir.to_str().unwrap()]);
     assert_eq!(out.status.code(), Some(2));

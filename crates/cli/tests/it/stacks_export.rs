@@ -4,9 +4,9 @@
 use std::path::Path;
 use std::process::{Command, Output};
 
-use testkit::{CallScript, ProfileScript, Scratch};
+use testkit::{CallScript, ProfileScript, Random, Scratch, python};
 
-use crate::support::{python_with, skip};
+use crate::support::skip;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_counterpoint");
 const ORACLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/stacks_oracle.py");
@@ -26,11 +26,9 @@ fn nested() -> ProfileScript {
     let mut script = ProfileScript::monotonic();
     script.counter("page-faults", 0);
     script.counter("task-clock", 0).unit = "ns".to_owned();
-    let mut seed = 0x9e37_79b9_7f4a_7c15u64;
+    let mut seed = Random(0x9e37_79b9_7f4a_7c15);
     let mut below = move |n: u64| {
-        seed ^= seed << 13;
-        seed ^= seed >> 7;
-        seed ^= seed << 17;
+        let seed = seed.next();
         seed % n
     };
     let names = ["matmul", "a;b 12", "line\nend 5", "\u{1b}[31mred", "x", "y"];
@@ -59,7 +57,7 @@ fn nested() -> ProfileScript {
 
 #[test]
 fn other_programs_read_the_same_stacks() {
-    let Some(python) = python_with("stacks", "google.protobuf") else { return };
+    let Some(python) = python::with("stacks", "google.protobuf") else { return };
     let scratch = Scratch::new();
     let profile = scratch.join("x.cpt");
     nested().write(&profile);

@@ -4,7 +4,6 @@
 use std::path::Path;
 
 use model::Loss;
-use record::meta::Calibration;
 use serde_json::{Value, json};
 use testkit::{CallScript, Golden, ProfileScript, Scratch};
 
@@ -29,14 +28,7 @@ fn script() -> ProfileScript {
     let process = script.process(4711);
     process.losses.push((Loss::CounterOpenFailed, 2, 24));
     process.library("mlp_linked", &["matmul", "copy"]);
-    process.calibrations.push(Calibration {
-        calls: 256,
-        counters: 3,
-        inside_ticks: 50,
-        total_ticks: 200,
-        inside_values: vec![0, 40],
-        ..Calibration::default()
-    });
+    process.empty_calls(256, 50, 200, &[0, 40]);
     let main = process.thread("main");
     for i in 1..=6u64 {
         main.call(

@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 use std::process::Command;
 
-use testkit::{CallScript, Item, ProfileScript, Scratch};
+use testkit::{CallScript, Item, ProfileScript, Random, Scratch};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_counterpoint");
 const ORACLE: &str = include_str!("stats_oracle.py");
@@ -41,13 +41,8 @@ fn profile(rows: &[Row]) -> ProfileScript {
 }
 
 fn cases() -> Vec<(&'static str, Vec<Row>)> {
-    let mut random = 0x9E37_79B9_7F4A_7C15u64;
-    let mut next = move || {
-        random ^= random << 13;
-        random ^= random >> 7;
-        random ^= random << 17;
-        random
-    };
+    let mut random = Random(0x9E37_79B9_7F4A_7C15);
+    let mut next = move || random.next();
     let mut rows = |calls: usize, row: &mut dyn FnMut(&mut dyn FnMut() -> u64) -> Row| {
         (0..calls).map(|_| row(&mut next)).collect::<Vec<_>>()
     };
@@ -91,7 +86,7 @@ fn cases() -> Vec<(&'static str, Vec<Row>)> {
 
 #[test]
 fn agrees_with_numpy_and_scipy() {
-    let Some(python) = crate::support::python_with("stats_oracle", "numpy, scipy") else { return };
+    let Some(python) = testkit::python::with("stats_oracle", "numpy, scipy") else { return };
     let scratch = Scratch::new();
     let mut compare = Command::new(python);
     compare.args(["-W", "ignore", "-c", ORACLE]);

@@ -179,9 +179,7 @@ pub fn look_at(dir: &Path, name: &str) {
 }
 
 fn scripted(script: &ProfileScript, name: &str) {
-    let scratch = Scratch::new();
-    let dir = scratch.join("x.cpt");
-    script.write(&dir);
+    let (_scratch, dir) = script.written();
     look_at(&dir, name);
 }
 

@@ -195,9 +195,7 @@ fn gzip_holds_the_same() {
 
 #[test]
 fn errors_of_writing_are_reported() {
-    let scratch = Scratch::new();
-    let dir = scratch.join("x.cpt");
-    script().write(&dir);
+    let (_scratch, dir) = script().written();
     let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden/trace");
     let golden = Golden::new(PROGRAM, golden);
     let dir = dir.to_str().unwrap();
@@ -234,9 +232,7 @@ fn holistic_trace_analysis_finds_the_kernels() {
 /// Exports pass the check. For a damaged file, each output format names the byte.
 #[test]
 fn check_names_the_byte() {
-    let scratch = Scratch::new();
-    let dir = scratch.join("x.cpt");
-    script().write(&dir);
+    let (scratch, dir) = script().written();
     let at = |name: &str| scratch.join(name);
     let names = ["x.json", "x.json.gz", "x.pftrace"];
     names.iter().for_each(|name| export(&dir, &at(name), &[]));

@@ -317,7 +317,7 @@ fn files_of_other_kinds() {
 #[test]
 fn perfettos_format_of_other_writers() {
     let modules = "perfetto.protos.perfetto.trace.perfetto_trace_pb2";
-    let Some(python) = crate::support::python_with("perfetto_foreign", modules) else { return };
+    let Some(python) = testkit::python::with("perfetto_foreign", modules) else { return };
     let scratch = Scratch::new();
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/support/foreign_pftrace.py");
     let file = scratch.join("t.pftrace");

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Command;
 
 use serde_json::{Value, json};
-use testkit::{CallScript, ProfileScript};
+use testkit::{CallScript, ProfileScript, Random};
 
 fn cli() -> Command {
     Command::new(env!("CARGO_BIN_EXE_counterpoint"))
@@ -190,14 +190,12 @@ fn nest(
 /// Self times by op, compared with a tree that a script builds from the JSON; their shares add up.
 #[test]
 fn self_times_of_random_nests() {
-    let Some(python) = crate::support::python_with("self_times", "json") else { return };
+    let Some(python) = testkit::python::with("self_times", "json") else { return };
     let scratch = testkit::Scratch::new();
     let [trace, profile] = ["t.json", "p.cpt"].map(|name| scratch.path().join(name));
-    let mut state = 88_172_645_463_325_252u64;
+    let mut state = Random(88_172_645_463_325_252);
     let mut draw = move |end: u64| {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
+        let state = state.next();
         state % end
     };
     // Ordered by begin (a page has some thousand), by end, and not at all.

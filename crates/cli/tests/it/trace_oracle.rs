@@ -204,9 +204,7 @@ fn counters_are_read_as_they_were_counted() {
         }
         thread.call(call);
     }
-    let scratch = Scratch::new();
-    let dir = scratch.join("x.cpt");
-    script.write(&dir);
+    let (scratch, dir) = script.written();
     let timeline = both(&mut oracle, "counters", &dir, &scratch);
     as_reported("counters", &timeline, &dir);
     assert_eq!(timeline.points.len(), points);
@@ -266,9 +264,7 @@ fn hostile_profiles_are_shown_correctly() {
             thread.call(CallScript::new(0, 100_000 + 7 * i + 1_000 * call, 500).group(5, &[0, i]));
         }
     }
-    let scratch = Scratch::new();
-    let dir = scratch.join("x.cpt");
-    script.write(&dir);
+    let (scratch, dir) = script.written();
     let timeline = both(&mut oracle, "hostile", &dir, &scratch);
     as_reported("hostile", &timeline, &dir);
     let all = timeline.slices.iter().filter(|s| s.category == "cpu_op");
@@ -303,9 +299,7 @@ fn snapshots_of_clocks_are_in_order() {
     process.library("m", &["f"]);
     process.snapshots = vec![at(700_000, -5_000_000_000)];
     process.thread("t").call(CallScript::new(0, 200_000, 50));
-    let scratch = Scratch::new();
-    let dir = scratch.join("x.cpt");
-    script.write(&dir);
+    let (scratch, dir) = script.written();
     let timeline = both(&mut oracle, "clocks", &dir, &scratch);
     let mut begins: Vec<_> = timeline.slices.iter().map(|s| s.ts - REALTIME).collect();
     begins.sort_unstable();
@@ -373,9 +367,7 @@ fn tracks_of_any_value_are_shown() {
     let process = script.process(100);
     process.library("m", &["f"]);
     process.thread("t").call(CallScript::new(0, 1_000, 50));
-    let scratch = Scratch::new();
-    let dir = scratch.join("x.cpt");
-    script.write(&dir);
+    let (scratch, dir) = script.written();
     let mut tracks =
         TracksWriter::create(&Dir::open(&dir).unwrap(), "run", Readings::Values).unwrap();
     let values = [Some(-1.5), None, Some(f64::NAN), Some(1e300), Some(f64::INFINITY), Some(0.0)];

@@ -5,13 +5,13 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde_json::{Map, Value, json};
-use testkit::{CallScript, ProfileScript, Scratch};
+use testkit::{CallScript, ProfileScript, Random, Scratch};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_counterpoint");
 const REALTIME: i64 = 1_700_000_000_000_000_000;
 
 fn python(test: &str) -> Option<PathBuf> {
-    crate::support::python_with(test, "perfetto.protos.perfetto.trace.perfetto_trace_pb2")
+    testkit::python::with(test, "perfetto.protos.perfetto.trace.perfetto_trace_pb2")
 }
 
 fn export(dir: &Path, output: &Path, more: &[&str]) {
@@ -124,9 +124,7 @@ fn arrows_of_chrome(trace: &Value) -> [Vec<String>; 2] {
 
 /// Both formats of a profile, uncompressed and compressed.
 fn compare(python: &Path, script: &ProfileScript) -> Value {
-    let scratch = Scratch::new();
-    let dir = scratch.join("x.cpt");
-    script.write(&dir);
+    let (scratch, dir) = script.written();
     let (json, plain) = (scratch.join("x.json"), scratch.join("x.pftrace"));
     let small = scratch.join("y.pftrace");
     export(&dir, &json, &[]);
@@ -231,11 +229,9 @@ fn many_series_and_large_values_arrive() {
 #[test]
 fn both_formats_agree_for_any_calls() {
     let Some(python) = python("perfetto_random") else { return };
-    let mut random = 0x9E37_79B9_7F4A_7C15u64;
+    let mut random = Random(0x9E37_79B9_7F4A_7C15);
     let mut next = move |below: u64| {
-        random ^= random << 13;
-        random ^= random >> 7;
-        random ^= random << 17;
+        let random = random.next();
         random % below
     };
     for width in [3, 40, 5_000] {

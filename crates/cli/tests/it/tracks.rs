@@ -4,12 +4,12 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::support::{counterpoint, python_with, skip};
+use crate::support::{counterpoint, skip};
 use profile::safe_dir::Dir;
 use profile::tracks::{Reading, Readings, Scope, Series, Times};
 use profile::{Sample, TracksWriter};
 use serde_json::Value;
-use testkit::{Golden, ProfileScript, Scratch};
+use testkit::{Golden, ProfileScript, Scratch, python};
 
 fn run(program: &Path, profile: &Path, options: &[&str], command: &[&str]) -> std::process::Output {
     let mut run = Command::new(program);
@@ -229,7 +229,7 @@ fn the_views_of_tracks() {
 /// Another implementation of Arrow reads both files.
 #[test]
 fn pyarrow_reads_the_streams() {
-    let Some(python) = python_with("tracks_pyarrow", "pyarrow") else { return };
+    let Some(python) = python::with("tracks_pyarrow", "pyarrow") else { return };
     let scratch = Scratch::new();
     let mut writer =
         TracksWriter::create(&Dir::open(scratch.path()).unwrap(), "x", Readings::Counts).unwrap();

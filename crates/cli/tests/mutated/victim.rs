@@ -133,9 +133,7 @@ impl Victim {
     }
 
     fn recorded() -> Self {
-        let scratch = Scratch::new();
-        let dir = scratch.join("x.cpt");
-        script(true).write(&dir);
+        let (scratch, dir) = script(true).written();
         tracks(&dir);
         Self::of(scratch, dir, Self::recorded)
     }

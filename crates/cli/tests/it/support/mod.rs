@@ -14,7 +14,7 @@ use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Output};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -40,18 +40,6 @@ pub fn query_engine(test: &str) -> Option<PathBuf> {
 /// IREE 3.7.0, whose executables are of version 5.
 pub fn venv_v5(test: &str) -> Option<PathBuf> {
     need(test, "COUNTERPOINT_VENV_V5")
-}
-
-/// The test environment's Python, if it has these modules.
-pub fn python_with(test: &str, modules: &str) -> Option<PathBuf> {
-    let python = need(test, "COUNTERPOINT_VENV")?.join("bin/python");
-    let import = format!("import {modules}");
-    let found = Command::new(&python).args(["-c", &import]).stderr(Stdio::null()).status();
-    if found.is_ok_and(|status| status.success()) {
-        return Some(python);
-    }
-    skip(test, &format!("{} cannot {import}", python.display()));
-    None
 }
 
 /// The Python of the environment with PyTorch 2.15.
