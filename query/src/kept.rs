@@ -3,9 +3,9 @@
 /// A query.
 #[derive(Debug)]
 pub struct Kept {
-    /// Its name.
+    /// The query's name.
     pub name: &'static str,
-    /// Its text. The first line is a comment that says what it answers.
+    /// The query's text. The first line is a comment that says what it answers.
     pub sql: &'static str,
 }
 

@@ -56,7 +56,7 @@ pub const OLDER: [Revision; 2] = [
 /// on every accelerator is in `model::activity`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EventType {
-    /// Its number.
+    /// The type's number.
     pub number: u32,
     /// `cat` in a trace of Kineto's, and the name in a list of kinds.
     pub name: &'static str,
@@ -137,7 +137,7 @@ pub struct ProfileEventFlow {
     pub size: usize,
     /// [`FLOW_FWD_BWD`] or [`FLOW_ASYNC_CPU_GPU`].
     pub flow_type: u32,
-    /// The same at both ends, not 0.
+    /// The id of the flow, which both ends have. It is not 0.
     pub id: u32,
     /// 0: this is where the arrow ends.
     pub is_start: u8,
@@ -276,9 +276,9 @@ pub struct ProfilerInterface {
     pub size: usize,
     /// Begins a recording.
     pub create: Function<CreateParams>,
-    /// Ends it.
+    /// Ends the profiler.
     pub destroy: Function<HandleParams>,
-    /// Its name and types.
+    /// The profiler's name and types.
     pub query: Function<QueryParams>,
     /// Collects from now on.
     pub start: Function<HandleParams>,

@@ -18,7 +18,7 @@ const MOST: f64 = 0.5;
 pub struct Most {
     /// How many there are, less than half of all rows.
     pub rows: usize,
-    /// Their part of the time, from 0 to 1.
+    /// The part of the time that these rows take, from 0 to 1.
     pub share: f64,
 }
 

@@ -56,7 +56,7 @@ pub enum NoPath {
     Sampled,
     /// More calls than fit into memory.
     TooMany {
-        /// So many.
+        /// The number of calls.
         calls: u64,
     },
     /// There is no call that belongs to a thread.
@@ -100,9 +100,10 @@ pub struct Links {
 pub struct CriticalRow {
     /// The op. Parallel regions and their tasks belong to the op around them.
     pub op: OpId,
-    /// Its own time on all threads, whether on the path or not. What a region waits for is not in it.
+    /// The op's own time on all threads, whether on the path or not. What a region waits for is not
+    /// in it.
     pub own: u64,
-    /// The part of the path that is its own time.
+    /// The part of the path that is the op's own time.
     pub on_path: u64,
     /// Number of its steps on the path.
     pub steps: u64,

@@ -32,7 +32,7 @@ pub struct Options<'a> {
     pub longest: usize,
     /// Into how many parts the time of the recording is divided, at most.
     pub parts: usize,
-    /// The same for the counters of threads.
+    /// Into how many parts that time is divided for the counters of threads, at most.
     pub rates: usize,
     /// Of so many threads the rates are kept: those with the most calls.
     pub threads: usize,
@@ -81,7 +81,7 @@ impl OpDetails {
 /// One call.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct LongCall {
-    /// Its duration in 1/16 of a tick, without what the recorder added.
+    /// The call's duration in 1/16 of a tick, without what the recorder added.
     duration: u64,
     /// When it began, in ticks.
     pub begin: u64,
@@ -91,14 +91,14 @@ pub struct LongCall {
     pub thread: usize,
     /// The CPU on which it ended.
     pub cpu: u32,
-    /// Its workgroup, if that is known.
+    /// The call's workgroup, if that is known.
     pub workgroup: Option<[u32; 3]>,
     /// The value of each counter of the run.
     pub counters: Vec<Option<u64>>,
 }
 
 impl LongCall {
-    /// Its duration in ticks, without what the recorder added.
+    /// The call's duration in ticks, without what the recorder added.
     pub fn ticks(&self) -> f64 {
         self.duration as f64 / PARTS as f64
     }

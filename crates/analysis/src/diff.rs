@@ -73,7 +73,7 @@ pub enum Statistic {
 }
 
 impl Statistic {
-    /// Its name.
+    /// The statistic's name.
     pub fn name(self) -> &'static str {
         match self {
             Self::Floor => "floor",

@@ -89,7 +89,7 @@ impl Durations {
         value
     }
 
-    /// The same for several parts, in little more time than for one.
+    /// The quantiles of several parts, in little more time than that of one.
     pub fn quantiles<const N: usize>(&self, parts: [f64; N]) -> [Option<f64>; N] {
         let Some(last) = self.len().checked_sub(1) else { return [None; N] };
         let places = parts.map(|q| last as f64 * q.clamp(0.0, 1.0));

@@ -84,7 +84,7 @@ pub(crate) struct Place {
     pub reading_ns: f64,
     /// The standard deviation of these times.
     pub deviation_ns: f64,
-    /// The same in the calibration.
+    /// The mean time of a reading in the calibration, in ns.
     pub calibrated_ns: f64,
 }
 

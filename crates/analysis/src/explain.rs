@@ -44,13 +44,13 @@ pub enum What {
     First,
     /// When it began, among the calls of the op.
     Time,
-    /// Its thread.
+    /// The thread of the call.
     Thread,
-    /// Its process.
+    /// The process of the call.
     Process,
     /// The CPU on which it ended.
     Cpu,
-    /// Its workgroup.
+    /// The workgroup of the call.
     Workgroup,
     /// The types and shapes of its arguments.
     Arguments,

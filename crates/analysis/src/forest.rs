@@ -112,7 +112,7 @@ impl Decoded<'_> {
 /// What is known of one call. Times are in [`crate::amounts::PARTS`] of a tick.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Mark {
-    /// Its own time, without what the recorder added to it.
+    /// The own time of the call, without what the recorder added to it.
     pub own: u64,
     /// What was taken of its own time.
     pub own_taken: u64,

@@ -49,7 +49,7 @@ pub struct Gap {
     pub before: Side,
     /// How many there are.
     pub times: u64,
-    /// Their sum.
+    /// The sum of the gaps, in ticks.
     pub total: u64,
     /// The longest of them.
     pub longest: u64,
@@ -60,7 +60,7 @@ pub struct Gap {
 /// The gaps of all threads of the program.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Gaps {
-    /// Those with the longest sums first.
+    /// The gaps by op, those with the longest sums first.
     pub rows: Vec<Gap>,
     /// The time of all threads in no call, in ns: the sum of the rows, and of `recorder_ns`.
     pub between_ns: f64,
@@ -125,7 +125,7 @@ impl Gaps {
 /// The gaps of one thread.
 #[derive(Clone, Copy, Debug)]
 pub struct OfThread<'a> {
-    /// Their sum, in ns.
+    /// The sum of the gaps, in ns.
     pub total_ns: f64,
     /// Those after and before the same ops that have the longest sum.
     pub most: &'a Gap,

@@ -14,11 +14,11 @@ pub struct LaunchRow {
     pub op: String,
     /// The activity on the device: a kernel, a copy.
     pub activity: String,
-    /// Its kind, as the plugin calls it.
+    /// The activity's kind, as the plugin calls it.
     pub kind: String,
     /// Number of activities.
     pub calls: u64,
-    /// Their durations.
+    /// The sum of the durations of the activities.
     pub total_ns: i64,
     /// The shortest.
     pub min_ns: i64,

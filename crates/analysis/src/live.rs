@@ -22,13 +22,13 @@ const MOST_INSIDE: usize = 1 << 12;
 /// What is known of an op. Times are in ns, and not corrected.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LiveRow {
-    /// Its name, and the name of its library.
+    /// The op's name, and the name of its library.
     pub name: String,
-    /// Its library.
+    /// The op's library.
     pub library: Arc<str>,
     /// Number of calls.
     pub calls: f64,
-    /// Their own time.
+    /// The own time of the calls, in ns.
     pub own_ns: f64,
     /// The part of it that was added last.
     pub recent_ns: f64,

@@ -71,7 +71,7 @@ impl Mode {
         }
     }
 
-    /// Its name on the command line and in side tables.
+    /// The mode's name on the command line and in side tables.
     pub fn name(self) -> &'static str {
         match self {
             Self::Sampled => "sampled",
@@ -148,7 +148,7 @@ pub struct LoopThread {
 /// A function or a loop.
 #[derive(Clone, Debug)]
 pub struct LoopNode {
-    /// Its id.
+    /// The id of the function or loop.
     pub id: u32,
     /// What is around it, as an index in the nodes.
     pub parent: Option<usize>,
@@ -171,7 +171,7 @@ impl LoopTree {
         self.table.as_ref()?.entries.get(node.id as usize)
     }
 
-    /// Its identity as 32 hexadecimal digits.
+    /// The module's identity as 32 hexadecimal digits.
     pub fn identity(&self) -> String {
         identity(&self.id)
     }

@@ -75,7 +75,8 @@ pub enum Hidden {
         /// The bracket's part of the value, 0 to 1.
         empty_share: f64,
     },
-    /// The same for the durations.
+    /// More than half of the durations comes from the bracket itself, or what is left of them cannot
+    /// be told apart from zero.
     Duration {
         /// The empty calls' part of the durations, 0 to 1.
         empty_share: f64,

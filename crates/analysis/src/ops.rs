@@ -48,7 +48,7 @@ pub struct OpFilter {
 /// A call of an entry function. Times are in ticks.
 #[derive(Clone, Debug)]
 pub struct RunCall<'a> {
-    /// Its number among the runs of the view, from 0.
+    /// The run's number among the runs of the view, from 0.
     pub number: u64,
     /// The run that contains it.
     pub parent: Option<u64>,
@@ -62,9 +62,9 @@ pub struct RunCall<'a> {
     pub failed: bool,
     /// The op that threw, if one did: the innermost op that had not returned.
     pub failed_op: Option<OpId>,
-    /// Its begin.
+    /// The run's begin.
     pub start: u64,
-    /// Its duration.
+    /// The run's duration.
     pub duration: u64,
     /// The same as it counts in sums: without what the recorder added to it.
     pub time: Amount,
@@ -85,7 +85,7 @@ pub struct RunCall<'a> {
     /// The same without its ops: the counts of `own` and `between` together, and of book-keeping
     /// ops that were only timed.
     pub own_counters: &'a [Option<u64>],
-    /// Its parallel regions that belong to no op.
+    /// The run's parallel regions that belong to no op.
     pub regions: &'a [Region],
     /// How it was drawn; the default in a run without a budget.
     pub drawn: Drawn,
@@ -94,8 +94,8 @@ pub struct RunCall<'a> {
 /// A call of an op, or a range. Times are in ticks.
 #[derive(Clone, Debug)]
 pub struct OpCall<'a> {
-    /// Its number among the ops of the view, from 0. It is higher than the number of the op that
-    /// contains it.
+    /// The op's number among the ops of the view, from 0. It is higher than the number of the op
+    /// that contains it.
     pub number: u64,
     /// The innermost run that contains it.
     pub run: Option<u64>,
@@ -113,11 +113,11 @@ pub struct OpCall<'a> {
     pub is_range: bool,
     /// The forward op of a call of a backward pass.
     pub forward: Option<OpId>,
-    /// Its begin.
+    /// The op's begin.
     pub start: u64,
-    /// Its duration.
+    /// The op's duration.
     pub duration: u64,
-    /// Its duration without the ops and runs inside it.
+    /// The op's duration without the ops and runs inside it.
     pub self_ticks: u64,
     /// The last two as they count in sums: without what the recorder added to them.
     pub time: Amount,
@@ -138,7 +138,7 @@ pub struct OpCall<'a> {
     pub workers: &'a [Option<u64>],
     /// Values of users' collectors: keys and bits.
     pub values: &'a [(u32, u64)],
-    /// Its parallel regions.
+    /// The op's parallel regions.
     pub regions: &'a [Region],
     /// How it was drawn; the default in a run without a budget.
     pub drawn: Drawn,
@@ -158,13 +158,13 @@ pub struct Amount {
 pub struct Region {
     /// The op that names it.
     pub op: OpId,
-    /// Its begin.
+    /// The region's begin.
     pub start: u64,
-    /// Its duration.
+    /// The region's duration.
     pub duration: u64,
     /// The number of its tasks; `None` if none of them was recorded.
     pub of: Option<u32>,
-    /// Its recorded tasks, sorted by number.
+    /// The region's recorded tasks, sorted by number.
     pub tasks: Vec<Task>,
     /// The longest task divided by the mean of all tasks; `None` unless all were recorded.
     pub imbalance: Option<f64>,
@@ -182,15 +182,15 @@ impl Region {
 /// One task of a region.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Task {
-    /// Its number in the region.
+    /// The task's number in the region.
     pub number: u32,
     /// Thread index.
     pub thread: usize,
     /// The CPU at its end.
     pub cpu: u32,
-    /// Its begin.
+    /// The task's begin.
     pub start: u64,
-    /// Its duration.
+    /// The task's duration.
     pub duration: u64,
     /// The value of each counter of the profile; `None` if it is not known.
     pub counters: Vec<Option<u64>>,

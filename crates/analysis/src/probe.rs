@@ -71,7 +71,8 @@ pub struct ProbeCost {
     pub of_calls: u64,
     /// How much one probe lengthens the program: the mean over those calls.
     pub per_call_ns: f64,
-    /// The same from the calibration alone, without the extra time of readings in the program.
+    /// How much one probe lengthens the program according to the calibration alone, without the extra time of readings in the
+    /// program.
     pub calibrated_per_call_ns: f64,
     /// The cost of the brackets of all those calls.
     pub probes: Estimate,
@@ -81,7 +82,7 @@ pub struct ProbeCost {
     /// Number of calls that were only counted, in a run with a budget; [`Self::calls`] leaves them
     /// out.
     pub only_counted: u64,
-    /// Their cost.
+    /// The cost of these calls.
     pub counting: Estimate,
     /// Number of those calls for which no counter was read although their thread had counters.
     /// These are the book-keeping ops of a virtual machine.

@@ -64,7 +64,7 @@ pub type Level = Option<u32>;
 /// A level of caches.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Cache {
-    /// Its number.
+    /// The cache's number.
     pub level: u32,
     /// Bytes of one.
     pub bytes: f64,
@@ -122,7 +122,7 @@ model::named! {
     pub enum Holds {
         /// Moving its bytes takes longer.
         Memory = "memory",
-        /// Its operations take longer.
+        /// The op's operations take longer than its bytes.
         Compute = "compute",
     }
 }
@@ -144,9 +144,9 @@ pub struct Roof {
 /// An op, or a dispatch.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Placed {
-    /// Its name.
+    /// The op's name.
     pub name: String,
-    /// Its arguments, as far as they were recorded.
+    /// The op's arguments, as far as they were recorded.
     pub arguments: String,
     /// Number of calls, or of dispatches; only the outermost.
     pub calls: u64,

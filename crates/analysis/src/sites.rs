@@ -40,8 +40,8 @@ use period::positions;
 pub struct Site {
     /// The function.
     pub op: OpId,
-    /// Its place among the dispatches of one iteration, from 0. `None` for dispatches before the
-    /// first iteration, and if the program does not repeat itself.
+    /// The site's place among the dispatches of one iteration, from 0. `None` for dispatches before
+    /// the first iteration, and if the program does not repeat itself.
     pub position: Option<u32>,
     /// The number of dispatches of one iteration, if it has a position.
     pub of: Option<u32>,
@@ -218,7 +218,8 @@ pub struct ModelRun {
     pub busy: f64,
     /// The time in which none did, between the first one and the last one.
     pub between: f64,
-    /// The same from the last one of the run before, or of what came before the first run.
+    /// The time from the last dispatch of the run before, or of what came before the first run, to
+    /// the first dispatch of the run.
     pub before: f64,
 }
 
@@ -296,7 +297,7 @@ pub fn sites_as(profile: &Profile, raw: bool) -> Option<Sites> {
 pub struct Dispatched {
     /// Index of its process.
     pub process: usize,
-    /// Its function.
+    /// The dispatch's function.
     pub op: OpId,
     /// The number that it has in exports and timelines.
     pub number: u64,
@@ -337,7 +338,7 @@ struct Sum {
     least: Option<u64>,
     most: u64,
     sum: u128,
-    /// The same of each dispatch.
+    /// The sums of the durations of single dispatches.
     sums: Durations,
     /// Wall time × threads.
     room: u128,

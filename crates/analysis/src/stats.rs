@@ -337,7 +337,7 @@ impl Table {
 pub struct TooManyCalls {
     /// The op.
     pub key: Key,
-    /// Its number of calls.
+    /// The number of calls of the op.
     pub calls: u64,
 }
 

@@ -166,7 +166,7 @@ pub struct PassTotal {
 pub struct CounterTotal {
     /// Sum of the values as they were read, including estimates.
     pub total: u128,
-    /// The same without what the brackets read, unless the summary is one of recorded values.
+    /// The sum without what the brackets read, unless the summary is one of recorded values.
     pub value: Estimate,
     /// Number of those calls.
     pub calls: u64,

@@ -91,7 +91,7 @@ pub fn call_tree(profile: &Profile, raw: bool, workers: usize) -> Option<CallTre
     detailed(profile, raw, workers, Detailed::default())
 }
 
-/// The same with more detail.
+/// Makes the tree with more detail.
 pub(crate) fn detailed(
     profile: &Profile,
     raw: bool,

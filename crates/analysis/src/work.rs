@@ -122,7 +122,7 @@ impl Rules {
         Ok(Self { rules })
     }
 
-    /// These rules, and after them others, which say what these do not.
+    /// Adds rules after these, for ops of which these say nothing.
     pub fn before(mut self, others: Self) -> Self {
         self.rules.extend(others.rules);
         self

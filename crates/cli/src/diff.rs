@@ -149,7 +149,7 @@ enum DiffFormat {
     Text,
     /// One JSON document; docs/schema.md describes it.
     Json,
-    /// The same as text, for a comment on a pull request.
+    /// Markdown, for a comment on a pull request.
     Markdown,
     /// RFC 4180 with one header line.
     Csv,

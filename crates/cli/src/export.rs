@@ -130,7 +130,7 @@ enum ExportFormat {
 }
 
 impl ExportFormat {
-    /// Its name on the command line.
+    /// The format's name on the command line.
     fn name(self) -> String {
         self.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
     }

@@ -43,9 +43,9 @@ use crate::whole::WholeFile;
 use data::{Head, LossOut, TableOut};
 pub use roofline::Roofline;
 
-/// So many ops have details: those with the most time.
+/// How many ops have details: those with the most time.
 const DETAILED: usize = 200;
-/// So many rows of a table are in the page.
+/// How many rows of a table are in the page.
 const ROWS: usize = 2_000;
 
 /// What a page is made from.

@@ -25,7 +25,7 @@ pub struct Pager {
     name: String,
 }
 
-/// Its process, for the handler of SIGINT; 0 without one.
+/// The pager's process, for the handler of SIGINT; 0 without one.
 static PAGER: AtomicI32 = AtomicI32::new(0);
 
 /// Starts the pager, and has stdout go to it. `None` if there is to be none.

@@ -100,10 +100,10 @@ const OPS: usize = 3;
 /// `--by`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 enum StatsBy {
-    /// Those of each thread.
+    /// The calls of each thread.
     #[default]
     Thread,
-    /// Those of each rank of a distributed job.
+    /// The calls of each rank of a distributed job.
     Rank,
 }
 

@@ -96,9 +96,9 @@ pub struct Memory {
     pub displacement: i64,
     /// The address cannot be followed: a thread-local segment, or a vector of addresses.
     pub strange: bool,
-    /// It is read.
+    /// Whether the instruction reads the memory.
     pub read: bool,
-    /// It is written.
+    /// Whether the instruction writes the memory.
     pub written: bool,
     /// What the base register is increased by, and whether that happens before the access.
     pub adjust: Option<(i64, bool)>,

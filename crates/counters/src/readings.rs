@@ -166,7 +166,7 @@ pub enum Coverage {
         /// Nanoseconds of it during which the group was counting; more than 0.
         running_ns: u64,
     },
-    /// None of it, or the group was not read: the value is missing and not 0.
+    /// The group was counting for none of the time, or was not read: the value is missing and not 0.
     Nothing,
 }
 

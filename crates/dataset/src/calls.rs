@@ -30,7 +30,7 @@ struct Call {
     process: u32,
     thread: u32,
     cpu: u32,
-    /// Its place among those of `Calls::values`.
+    /// The call's place among those of `Calls::values`.
     at: u32,
 }
 

@@ -70,9 +70,9 @@ pub enum Error {
         table: Table,
         /// The column.
         column: String,
-        /// Its type there.
+        /// The type of the column in the file.
         found: String,
-        /// Its declared type.
+        /// The type that the column should have.
         expected: String,
     },
     /// The profile is of a kind that datasets do not have.

@@ -39,7 +39,7 @@ pub struct Options {
 pub enum Exported {
     /// The part was written.
     New,
-    /// The same part was there.
+    /// The dataset had this part already.
     AlreadyThere,
 }
 

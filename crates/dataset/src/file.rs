@@ -20,7 +20,7 @@ use crate::steps::step;
 
 /// Rows that are compressed and indexed together. Queries of one op skip the others.
 const GROUP_ROWS: usize = 65_536;
-/// The same for tables of few rows per rank.
+/// Rows that are compressed and indexed together in tables with few rows per rank.
 const GROUP_ROWS_OF_MANY: usize = 1 << 20;
 
 /// The first 16 hexadecimal digits of a hash.

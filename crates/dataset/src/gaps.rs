@@ -96,7 +96,7 @@ impl Ranks {
         self.0.iter().map(|(first, last)| u64::from(last - first) + 1).sum()
     }
 
-    /// Those below `size` that are not among these.
+    /// The ranks below `size` that are not among these.
     fn without(size: u32, there: &BTreeSet<u32>) -> Self {
         let mut ranges = Vec::new();
         let mut next = 0;

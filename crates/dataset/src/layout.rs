@@ -43,7 +43,7 @@ pub struct Part {
     pub members: Vec<Member>,
     /// The counters among the columns of `calls`.
     pub counters: Vec<String>,
-    /// Its files, by table. Tables without rows have none.
+    /// The part's files, by table. Tables without rows have none.
     pub files: BTreeMap<String, File>,
 }
 
@@ -78,9 +78,9 @@ impl Part {
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Member {
-    /// The run that it is of.
+    /// The run that the member is of.
     pub run: String,
-    /// Its rank.
+    /// The member's rank.
     pub rank: u32,
     /// The id of the recording.
     pub part: String,
@@ -119,11 +119,11 @@ impl Member {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct File {
-    /// Where it is in the dataset.
+    /// Where the file is in the dataset.
     pub path: String,
-    /// Its size.
+    /// The file's size.
     pub bytes: u64,
-    /// The number of its rows.
+    /// The number of the rows of the file.
     pub rows: u64,
 }
 

@@ -20,7 +20,7 @@ const MOST_BYTES: u64 = 1 << 28;
 pub struct Dataset {
     /// Where it is.
     pub dir: PathBuf,
-    /// Its parts whose files are all there, sorted by their first member.
+    /// The dataset's parts whose files are all there, sorted by their first member.
     pub parts: Vec<Part>,
     /// What is missing.
     pub gaps: Vec<Gap>,

@@ -104,7 +104,7 @@ impl Builder {
 }
 
 impl Rows {
-    /// Those of a table, with these counters in `calls`.
+    /// The rows of a table, with these counters in `calls`.
     pub fn new(table: Table, counters: &[String]) -> Self {
         let kinds = table.columns().map(|column| column.kind);
         let counters_of = counters.iter().filter(|_| table == Table::Calls).map(|_| Kind::Counter);

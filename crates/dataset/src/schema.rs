@@ -49,9 +49,9 @@ pub enum Kind {
 /// A column.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Column {
-    /// Its name.
+    /// The column's name.
     pub name: &'static str,
-    /// The type of its values.
+    /// The type of the values.
     #[serde(rename = "type")]
     pub kind: Kind,
     /// Whether values may be missing.
@@ -193,7 +193,7 @@ impl Table {
         Self::Calls,
     ];
 
-    /// Its name, which is also the name of its directory.
+    /// The table's name, which is also the name of its directory.
     pub fn name(self) -> &'static str {
         match self {
             Self::Stats => "stats",
@@ -211,7 +211,7 @@ impl Table {
         Self::ALL.into_iter().find(|table| table.name() == name)
     }
 
-    /// Its columns, but for those of counters in `calls`.
+    /// The table's columns, but for those of counters in `calls`.
     pub fn columns(self) -> impl Iterator<Item = Column> + Clone {
         let own = match self {
             Self::Stats => STATS,
@@ -226,7 +226,7 @@ impl Table {
     }
 
     #[cfg(feature = "write")]
-    /// Its schema, with these counters in `calls`.
+    /// The table's schema, with these counters in `calls`.
     pub fn schema(self, counters: &[String]) -> SchemaRef {
         let own = self.columns().map(|c| Field::new(c.name, c.kind.data_type(), c.nullable));
         let counters = counters.iter().filter(|_| self == Self::Calls);

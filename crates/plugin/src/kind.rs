@@ -72,7 +72,7 @@ impl Kind {
         (self.0 & OWN != 0).then_some((self.0 & !OWN) as usize)
     }
 
-    /// Its published number; meaningless for an own kind.
+    /// The kind's published number; meaningless for an own kind.
     pub(crate) fn number(self) -> u32 {
         self.0
     }

@@ -56,7 +56,7 @@ pub struct ProcessScript {
     pub texts: Vec<Text>,
     /// Snapshots in its metadata.
     pub snapshots: Vec<Snapshot>,
-    /// Its calibrations.
+    /// The process's calibrations.
     pub calibrations: Vec<Calibration>,
     /// The steps of its clock.
     pub clock_steps: Option<Granularity>,
@@ -66,13 +66,13 @@ pub struct ProcessScript {
     pub announced: Vec<Brackets>,
     /// What recording cost outside of calls and threads.
     pub cost: Option<ProcessCost>,
-    /// Its place in a distributed job.
+    /// The process's place in a distributed job.
     pub job: Option<Job>,
     /// The threads that it had at its end.
     pub thread_times: Option<Vec<ThreadCpu>>,
     /// The cost of the last pages of its threads.
     pub leaving: Option<Leaving>,
-    /// Its threads.
+    /// The process's threads.
     pub threads: Vec<ThreadScript>,
     /// Losses in its row of the pool or in its ledger: loss, count, errno.
     pub losses: Vec<(model::Loss, u64, i32)>,
@@ -83,7 +83,7 @@ pub struct ProcessScript {
 /// One thread.
 #[derive(Clone, Debug, Default)]
 pub struct ThreadScript {
-    /// Its number in the process.
+    /// The thread's number in the process.
     pub uid: u32,
     /// The kernel's thread id.
     pub tid: u32,
@@ -135,7 +135,7 @@ pub struct CallScript {
     pub call: record::Call,
     /// The readings of each group of the page.
     pub groups: Vec<GroupRead>,
-    /// Its values as pairs of key and bits.
+    /// The call's values as pairs of key and bits.
     pub values: Vec<(u32, u64)>,
     /// How it was drawn; `None` in a run without a budget.
     pub drawn: Option<Drawn>,

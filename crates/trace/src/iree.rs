@@ -62,7 +62,7 @@ pub enum RowKind {
 /// Something that took time.
 #[derive(Clone, Debug)]
 pub struct Slice {
-    /// Its row.
+    /// The row that shows the slice.
     pub row: Row,
     /// A dispatch's function, or the operation.
     pub name: String,
@@ -74,7 +74,7 @@ pub struct Slice {
     pub workgroups: Option<u64>,
     /// The submission that it belongs to.
     pub submission: u64,
-    /// Its arguments.
+    /// The slice's arguments.
     pub args: Map<String, Value>,
     /// Of rows with the same name, the one that it is on.
     lane: usize,

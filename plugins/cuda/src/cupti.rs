@@ -107,7 +107,7 @@ fn symbol(handle: *mut c_void, name: &str) -> Option<*mut c_void> {
 #[derive(Debug)]
 pub struct Cupti {
     functions: Functions,
-    /// Its file, as it was named when it was loaded.
+    /// The library's file, as it was named when it was loaded.
     pub file: String,
     /// `CUPTI_API_VERSION`: 130001 is that of CUDA 13.0, update 1.
     pub version: u32,

@@ -58,7 +58,7 @@ impl Bytes<'_> {
         Some([self.i32(at)?, self.i32(at + 4)?, self.i32(at + 8)?])
     }
 
-    /// Its kind; `None` if it is shorter than that.
+    /// The kind of the record; `None` if the record is too short to have one.
     pub fn kind(self) -> Option<u32> {
         self.u32(0)
     }

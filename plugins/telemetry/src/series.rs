@@ -5,8 +5,8 @@
 pub struct Series {
     /// The track.
     pub track: &'static str,
-    /// Its name in the track.
+    /// The series' name in the track.
     pub name: String,
-    /// Its unit.
+    /// The series' unit.
     pub unit: &'static str,
 }

@@ -23,7 +23,7 @@ pub type Key = (String, Version);
 
 /// A crate of others that a release is linked with.
 pub struct Linked {
-    /// Its manifest.
+    /// The package's manifest.
     pub package: Package,
     /// The crates of others that it needs itself.
     pub needs: BTreeSet<Key>,

@@ -16,15 +16,15 @@ pub const JSON: u32 = 3;
 
 /// Bits of [`Entry::has`]: it has a category.
 pub const HAS_CATEGORY: u16 = 1;
-/// It has a duration.
+/// The event has a duration.
 pub const HAS_DURATION: u16 = 2;
-/// It has an id.
+/// The event has an id.
 pub const HAS_ID: u16 = 4;
-/// It has a scope.
+/// The event has a scope.
 pub const HAS_SCOPE: u16 = 8;
-/// Its process is a text.
+/// The process of the event is a text.
 pub const NAMED_PROCESS: u16 = 16;
-/// Its thread is a text.
+/// The thread of the event is a text.
 pub const NAMED_THREAD: u16 = 32;
 
 /// Any bytes.
@@ -41,7 +41,7 @@ pub struct Text {
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Argument {
-    /// Its name.
+    /// The argument's name.
     pub key: Text,
     /// The value, if it is a text.
     pub text: Text,

@@ -20,7 +20,7 @@ macro_rules! points {
         pub enum Point { $( $name, )* }
 
         const NAMES: &[&str] = &[ $( stringify!($name), )* ];
-        /// The same, each with a line feed.
+        /// The names of the points, each with a line feed.
         const LINES: &[&str] = &[ $( concat!(stringify!($name), "\n"), )* ];
         const LIST: &str = concat!($( stringify!($name), "\n", )* "\0");
     };

@@ -15,7 +15,7 @@ pub struct Described {
     pub host: Host,
     /// The name of its op whose arguments say how much storage it allocates; empty if it has none.
     pub allocates: &'static [u8],
-    /// Its number plus one; 0 if it has none yet.
+    /// The host's number plus one, or 0 before the host has a number.
     number: AtomicU32,
     /// Serial number of the part that contains its description.
     told: AtomicU32,
@@ -28,7 +28,7 @@ impl Described {
         Self { host, allocates: &[], number, told }
     }
 
-    /// The same, with an op that allocates storage.
+    /// Adds the name of the op with which the host allocates storage.
     pub const fn allocating(mut self, op: &'static [u8]) -> Self {
         self.allocates = op;
         self

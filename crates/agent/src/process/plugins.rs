@@ -21,7 +21,7 @@ use crate::os::sys;
 pub struct Loaded {
     /// Distinguishes the plugins of this process; counted from 0.
     pub number: u32,
-    /// Its file, with all links resolved.
+    /// The plugin's file, with all links resolved.
     real: PathBuf,
     /// The plugin, with its profilers and problems.
     pub plugin: Plugin,
@@ -128,7 +128,7 @@ pub struct Loader(Arc<Attempt>);
 #[derive(Debug, Default)]
 struct Attempt {
     is_given_up: AtomicBool,
-    /// Its turn in [`LOADING`], or 0.
+    /// The turn of this attempt in [`LOADING`], or 0.
     turn: AtomicU64,
 }
 

@@ -25,7 +25,7 @@ pub(super) struct Call {
     pub of: u32,
     /// The call that launched it.
     pub launched_by: u32,
-    /// Its place among equal calls: of two, the outer one comes first.
+    /// The call's place among equal calls: of two, the outer one comes first.
     order: u64,
 }
 

@@ -186,7 +186,7 @@ pub struct Grid {
     pub counts: Vec<u64>,
 }
 
-/// So many bins make up one cell.
+/// How the bins of one variable are grouped: `bins` of them make up one cell.
 struct Axis {
     first: u16,
     bins: u16,

@@ -49,7 +49,7 @@ pub struct ChangePoint {
     /// By which part it is slower (above 0) or faster: the median of all ratios of a point after the
     /// change, up to the next one, to a point before it, down to the previous one; less 1.
     pub change: f64,
-    /// Its interval of 95 % (Mann and Whitney), as if the moment had been known before.
+    /// The change's interval of 95 % (Mann and Whitney), as if the moment had been known before.
     pub interval: [f64; 2],
     /// The probability of such a split in a history without a change.
     pub p: f64,

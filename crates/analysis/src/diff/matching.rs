@@ -22,11 +22,11 @@ use super::recorded::Identity;
 /// How the rows of a match belong together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Relation {
-    /// The same row.
+    /// Both sides have the same row.
     Same,
-    /// The same name with other arguments, from another place, or on another device.
+    /// Both sides have the name, with other arguments, from another place, or on another device.
     Changed,
-    /// It has another name in B.
+    /// The row has another name in B.
     Renamed,
     /// One row of A is several of B.
     Split,

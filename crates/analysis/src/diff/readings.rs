@@ -14,9 +14,9 @@ use super::{DiffRow, Statistic, Untested};
 /// A counter or metric of a row.
 #[derive(Clone, Debug)]
 pub struct ReadingDiff {
-    /// Its name.
+    /// The name of the counter or metric.
     pub name: String,
-    /// Its unit.
+    /// The unit of the counter or metric.
     pub unit: String,
     /// Whether it is a metric.
     pub is_metric: bool,
@@ -38,7 +38,7 @@ pub enum Known {
         /// The number of calls.
         calls: [u64; 2],
     },
-    /// It scatters.
+    /// The values of the counter differ from call to call, so the difference was tested.
     Tested(Verdict),
 }
 

@@ -90,9 +90,9 @@ impl RunRow {
 /// A counter or metric of a row.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reading {
-    /// Its name.
+    /// The name of the counter or metric.
     pub name: String,
-    /// Its unit, as views show it.
+    /// The unit of the counter or metric, as views show it.
     pub unit: String,
     /// The sum as it was read, and the number of calls in which it was. Two programs are exactly equal
     /// if these are. `None` for metrics and estimates.

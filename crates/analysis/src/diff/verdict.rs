@@ -16,8 +16,8 @@ const POWER: f64 = 2.8;
 pub struct Asked {
     /// Which one.
     pub statistic: Statistic,
-    /// Its value in each run of A and of B; above 0. If the runs are paired, in the order of the
-    /// pairs.
+    /// The quantity's value in each run of A and of B; above 0. If the runs are paired, in the
+    /// order of the pairs.
     pub values: [Vec<Option<f64>>; 2],
 }
 
@@ -61,11 +61,11 @@ pub struct Change {
 /// What can be said about a row.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Verdict {
-    /// It is slower or faster.
+    /// The row is slower or faster in B.
     Differs(Change),
-    /// It is the same within this part.
+    /// The row takes the same time, within this part of it.
     Same(f64),
-    /// It cannot be told.
+    /// Whether the row differs cannot be told.
     Unknown {
         /// Half of the 95 % interval.
         half_width: f64,
@@ -73,9 +73,9 @@ pub enum Verdict {
         /// cases. `None`: more than 60, the machine is too noisy.
         pairs: Option<u32>,
     },
-    /// It was not tested, because the runs are not paired or too few.
+    /// The row was not tested, because the runs are not paired or too few.
     Untested(Untested),
-    /// It was not tested, because the row or its time is missing in some run.
+    /// The row was not tested, because the row or its time is missing in some run.
     Missing,
     /// Only B has it.
     New,

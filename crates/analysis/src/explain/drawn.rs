@@ -27,7 +27,7 @@ pub(super) struct Call {
     pub process: u32,
     pub thread: u32,
     pub location: u32,
-    /// Its linear number, if that is known.
+    /// The call's linear number, if that is known.
     pub workgroup: Option<u32>,
     /// Which of the op's rows it belongs to.
     pub row: u32,

@@ -22,13 +22,13 @@ pub enum Effect {
     },
     /// Of classes: the one whose calls differ most.
     Class {
-        /// Its number.
+        /// The number of the class.
         class: u32,
         /// The median duration of its calls, and that of the calls of all other classes.
         median: f64,
         /// See `median`.
         others: f64,
-        /// Its part of all calls, and of the slowest ones, from 0 to 1.
+        /// The part of all calls that are in the class, and of the slowest ones, from 0 to 1.
         share: f64,
         /// See `share`.
         of_slow: f64,
@@ -63,11 +63,11 @@ pub enum Effect {
 /// The values of some calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Level {
-    /// Their median.
+    /// The median of the values.
     pub median: f64,
-    /// Their mean.
+    /// The mean of the values.
     pub mean: f64,
-    /// The part of them that is not 0, from 0 to 1.
+    /// The part of the values that is not 0, from 0 to 1.
     pub some: f64,
 }
 

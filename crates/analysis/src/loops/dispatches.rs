@@ -20,7 +20,8 @@ use crate::table::{Key, Places, Selection};
 /// The recorded calls of the functions of one export, in all processes that loaded the module.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Dispatch {
-    /// Its ops, in ascending order: several if modules of equal text are in different libraries.
+    /// The dispatch's ops, in ascending order: several if modules of equal text are in different
+    /// libraries.
     pub ops: Vec<OpId>,
     /// Workgroup calls. In a run with a budget, all of them, and not only those that were timed.
     pub workgroups: u64,

@@ -90,7 +90,7 @@ pub struct Estimate {
 }
 
 impl Estimate {
-    /// The same in another unit, or per hit.
+    /// The estimate in another unit, or per hit.
     pub fn scaled(self, factor: f64) -> Self {
         Self { value: self.value * factor, margin: self.margin.map(|m| m * factor.abs()) }
     }
@@ -294,7 +294,7 @@ impl Overhead {
         Self { inside: 0.0, timed: cost.timed * timed, counted: cost.counted * counted }
     }
 
-    /// Both.
+    /// The sum of this overhead and another one.
     pub fn plus(self, other: &Self) -> Self {
         Self {
             inside: self.inside + other.inside,
@@ -335,7 +335,7 @@ pub struct Total {
 pub enum NoTime {
     /// Nothing was timed.
     NotTimed,
-    /// Its numbers contradict each other.
+    /// The numbers of the entry contradict each other.
     Damaged,
 }
 

@@ -91,7 +91,7 @@ pub struct CounterSum {
 }
 
 impl CounterSum {
-    /// Its mean.
+    /// The sum's mean.
     pub fn per_hit(&self) -> f64 {
         self.total as f64 / self.hits as f64
     }

@@ -34,7 +34,7 @@ use super::Estimate;
 pub struct Requests {
     /// Bytes of all loads and stores of the region, each counted once.
     pub region: u64,
-    /// Those of its only machine loop.
+    /// Bytes of all loads and stores of the region's only machine loop, each counted once.
     pub machine_loop: u64,
     /// Whether each iteration runs all of the machine loop.
     pub is_straight: bool,

@@ -13,9 +13,9 @@ pub enum TableChoice {
     /// There is none: functions and loops have numbers only.
     #[default]
     Missing,
-    /// It was embedded in the module.
+    /// The side table was embedded in the module.
     Embedded,
-    /// It was given as a file.
+    /// The side table was given as a file.
     File,
     /// The embedded one cannot be used, for this reason.
     Unusable(String),

@@ -12,7 +12,7 @@ use profile::{Clock, OpId, Profile};
 pub struct Workgroup {
     /// The dispatch.
     pub op: OpId,
-    /// Its workgroup in x, y, z; `None` if the recorder did not see it.
+    /// The call's workgroup in x, y, z; `None` if the recorder did not see it.
     pub id: Option<[u32; 3]>,
 }
 

@@ -193,7 +193,7 @@ impl RegionSum {
 /// The table of ops.
 #[derive(Clone, Debug)]
 pub struct OpTable {
-    /// Its rows, in no particular order.
+    /// The table's rows, in no particular order.
     pub rows: Vec<OpRow>,
     /// Names and kinds of the values of users' collectors.
     pub values: Vec<(String, ValueKind)>,

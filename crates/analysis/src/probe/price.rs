@@ -12,7 +12,7 @@ pub struct Price {
     pub of_calls: u64,
     /// What the brackets took.
     pub probes: Estimate,
-    /// The same by the calibration alone.
+    /// The time of brackets as the calibration alone says it.
     pub calibrated_ns: f64,
     /// Calls that were only counted.
     pub only_counted: u64,
@@ -103,7 +103,7 @@ impl Price {
         self.probes.value / self.calls.max(1) as f64
     }
 
-    /// The same by the calibration alone.
+    /// What the bracket of one call takes according to the calibration alone.
     pub fn calibrated_per_call_ns(&self) -> f64 {
         self.calibrated_ns / self.calls.max(1) as f64
     }

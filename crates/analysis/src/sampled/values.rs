@@ -32,7 +32,7 @@ impl Estimated {
         Self { value: sum.value(), interval: sum.interval().map(cut) }
     }
 
-    /// The same in another unit, or per call.
+    /// The estimate in another unit, or per call.
     pub fn times(self, factor: f64) -> Self {
         Self {
             value: self.value * factor,

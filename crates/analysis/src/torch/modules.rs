@@ -14,17 +14,17 @@ use super::slices::{Around, Kind, Slice, Slices};
 /// A module, with the modules around it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ModuleRow {
-    /// Its path, as `Net_0/Linear_1`. `None`: ops in no module.
+    /// The module's path, as `Net_0/Linear_1`. `None`: ops in no module.
     pub module: Option<String>,
     /// Number of its calls.
     pub calls: u64,
     /// The time of its calls, Python code included.
     pub total_ns: i64,
-    /// The same without the modules inside of it.
+    /// The time of the module without the modules inside of it.
     pub self_ns: i64,
     /// Number of forward ops in it and in no module inside of it.
     pub ops: u64,
-    /// Their self times.
+    /// The sum of the self times of the ops.
     pub ops_ns: i64,
     /// Number of their backward ops.
     pub backward_ops: u64,

@@ -21,9 +21,9 @@ pub struct ShapeRow {
     pub flops: Option<u64>,
     /// Number of calls.
     pub calls: u64,
-    /// Their durations.
+    /// The sum of the durations of the calls.
     pub total_ns: i64,
-    /// The same without the ops inside of them.
+    /// The sum of the durations of the calls, without the ops inside of them.
     pub self_ns: i64,
     /// The shortest.
     pub min_ns: i64,

@@ -47,7 +47,7 @@ pub struct Stack {
     /// The number of calls or hits; 0 for a thread. If the program ran once for each pass, the mean of
     /// the passes, rounded down.
     pub calls: u64,
-    /// Its own time in ns.
+    /// The stack's own time in ns.
     pub own_ns: u64,
     /// What was counted in it and not inside of it, for each of [`Stacks::counters`]. Values are as they
     /// were counted, with what the recorder added.
@@ -159,7 +159,7 @@ struct Inside {
     /// How many of those before it, in the same call, are around it.
     level: u32,
     hits: u128,
-    /// Its own time; 0 if it is not known.
+    /// The function's own time; 0 if it is not known.
     ns: f64,
 }
 

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 pub struct Number {
     /// Whether it is a floating-point number.
     pub is_float: bool,
-    /// Its size.
+    /// The size of a number in bytes.
     pub bits: u32,
 }
 
@@ -27,7 +27,7 @@ impl Number {
         Some(Self { is_float, bits })
     }
 
-    /// Its size.
+    /// The size of a number in bytes.
     pub fn bytes(self) -> f64 {
         f64::from(self.bits) / 8.0
     }

@@ -102,7 +102,7 @@ pub struct Steps {
 
 /// A source file.
 pub struct Source {
-    /// Its place among the words.
+    /// The source file's place among the words.
     at: usize,
     pub path: PathBuf,
     /// Where the object is to be. Without a name, the linker gets it.

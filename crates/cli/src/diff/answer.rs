@@ -9,7 +9,7 @@ use crate::view::units::{grouped, plural, time};
 
 /// A row that adds less than this part of the difference of the whole is not named as its origin.
 const SHARE: f64 = 0.05;
-/// So many rows are named in a sentence.
+/// How many rows a sentence names.
 const NAMED: usize = 3;
 
 /// A part as percent with a digit, without its sign: `12.3`. Large ones have no digit.

@@ -17,7 +17,7 @@ use crate::view::text::table;
 use crate::view::units::{grouped, plural, shorten, time};
 use crate::view::wrap::{PROSE_WIDTH, wrapped};
 
-/// So many rows whose counters differ are named.
+/// How many rows whose counters differ are named.
 const COUNTERS: usize = 8;
 /// A command is shortened to this.
 const COMMAND: usize = 200;

@@ -27,7 +27,7 @@ use crate::view::csv::field;
 
 /// A text with more bytes is long.
 pub const LONG: usize = 256;
-/// So many bytes of long texts are written in full.
+/// How many bytes of long texts are written in full.
 pub const MOST_OF_LONG: u64 = 64 << 20;
 
 /// What is left for long texts. When a batch of rows would need more, its long texts are cut to [`LONG`]

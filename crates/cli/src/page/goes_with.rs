@@ -21,7 +21,7 @@ pub struct Related {
     /// For each counter of the run: the coefficients as `stats` prints them, and of how many calls they
     /// are.
     pub words: Vec<Option<String>>,
-    /// Those and what belongs to them, the strongest first.
+    /// The variables and what belongs to them, the strongest first.
     pub table: TableOut,
 }
 

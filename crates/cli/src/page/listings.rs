@@ -11,11 +11,12 @@ use crate::view::loops::code::{self, Found};
 use crate::view::loops::{Loops, assembly, readable_full_name, readable_name, source, text};
 use crate::view::units::{count, grouped, percent, plural};
 
-/// So many functions have listings: those with the most time.
+/// How many functions have listings: those with the most time.
 const FUNCTIONS: usize = 50;
-/// So many lines are in the page, of all listings together. The first listing that has no room is cut.
+/// How many lines of all listings together are in the page. The first listing that has no room is
+/// cut.
 const LINES: usize = 12_000;
-/// So many lines of one text of one function are in the page.
+/// How many lines of one text of one function are in the page.
 const LINES_OF_ONE: usize = 3_000;
 /// A longer line is cut.
 const CHARACTERS: usize = 400;

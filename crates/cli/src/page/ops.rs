@@ -21,19 +21,19 @@ use crate::view::units::{number, plural, time};
 
 /// Of so many ops with the most time it is said what goes with slow calls, as `explain` says it.
 const EXPLAINED: usize = 8;
-/// So many of the longest calls are listed.
+/// How many of the longest calls are listed.
 const LONGEST: usize = 12;
 /// The time of the recording is divided into at most so many parts.
 const PARTS: usize = 80;
 /// A picture of two variables has at most so many columns and rows.
 const CELLS: usize = 32;
-/// The same for series of threads' counters.
+/// For series of threads' counters, the time of the recording is divided into at most so many parts.
 const RATES: usize = 400;
-/// So many such series are in the page, and so many of each thread: between too many of them, calls of
-/// different threads cannot be compared.
+/// How many such series are in the page, and how many of each thread: between too many of them,
+/// calls of different threads cannot be compared.
 const SERIES: usize = 12;
 const SERIES_OF_THREAD: usize = 2;
-/// So many threads of an op have a distribution of their own.
+/// How many threads of an op have a distribution of their own.
 const LANES: usize = 16;
 
 /// What was found of some ops, before it is known where the timeline begins.

@@ -26,7 +26,7 @@ pub enum Answer {
     Said { line: Vec<u8>, status: ExitStatus },
     /// More than [`LONGEST_ANSWER`].
     TooMuch,
-    /// It did not answer, or did not end, in time.
+    /// The child did not answer, or did not end, in time.
     TooLate,
 }
 

@@ -60,9 +60,9 @@ enum Outcome {
     Passed,
     /// The worst finding has this level.
     Found(Level),
-    /// It was not asked, because the plugin cannot be used at all.
+    /// The question was not asked, because the plugin cannot be used at all.
     Impossible,
-    /// It was not asked: the time was over.
+    /// The question was not asked, because the time was over.
     NoTime,
 }
 

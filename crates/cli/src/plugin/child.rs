@@ -89,7 +89,7 @@ pub struct Found {
 pub enum Answer {
     /// What it does now: the last of these names the call in which a child died.
     Doing(String),
-    /// It has begun, stopped and handed over.
+    /// The plugin has begun, stopped and handed over its events.
     Done(Listed),
 }
 

@@ -27,9 +27,9 @@ use crate::failure::Failure;
 
 /// The directory in which everything is written first.
 const STAGE_NAME: &str = "plugins.tmp";
-/// Its last file.
+/// The last file of a finished conversion.
 const DONE_NAME: &str = "done.json";
-/// Its maximum length.
+/// The maximum length of [`DONE_NAME`].
 const MOST_DONE: u64 = 1 << 24;
 
 /// Converts what the plugins have written in the processes of this profile that have ended. Returns

@@ -58,7 +58,7 @@ enum Place {
 
 #[derive(Debug)]
 struct Plugin {
-    /// Its path.
+    /// The plugin's path.
     file: String,
     /// The source of its counters: its file and the program.
     source: String,
@@ -71,7 +71,7 @@ struct Plugin {
 /// A row of the timeline.
 #[derive(Debug)]
 struct Row {
-    /// Its number in the trace.
+    /// The number of the row in the trace.
     id: i64,
     /// The plugin that named it first, and how the plugin calls it.
     plugin: usize,
@@ -321,7 +321,7 @@ impl Owner {
 }
 
 impl Row {
-    /// Its name, or else its number.
+    /// The row's name, or its number if it has no name.
     fn text(&self) -> String {
         match &self.name {
             Some(Name::Given(name) | Name::Whole(name)) => name.clone(),

@@ -30,9 +30,9 @@ pub const PRELOAD_VARIABLE: &str = "LD_PRELOAD";
 
 /// A profile that is ready to be recorded into.
 pub struct Prepared {
-    /// Its directory, absolute.
+    /// The profile's directory, absolute.
     pub directory: PathBuf,
-    /// Its clock.
+    /// The profile's clock.
     pub clock: ClockKind,
     /// Counters that are sampled while the program runs.
     pub beside: Vec<Counter>,

@@ -48,7 +48,7 @@ pub struct Loops<'a> {
     pub profile: &'a Profile,
     /// What was read of it.
     pub recorded: &'a Recorded,
-    /// Its trees.
+    /// The trees of the loops.
     pub table: LoopTable,
     /// The dispatches that functions and loops are in.
     pub dispatches: Dispatches,

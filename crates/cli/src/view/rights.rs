@@ -56,22 +56,22 @@ pub struct Needs<'a> {
 /// What a command does to a profile.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Change {
-    /// It only reads.
+    /// The view only reads the profile.
     #[default]
     Nothing,
-    /// It makes, moves and removes files and directories in it.
+    /// The command makes, moves and removes files and directories in the profile.
     Inside,
-    /// It removes the profile.
+    /// The command removes the profile.
     Remove,
 }
 
 impl<'a> Needs<'a> {
-    /// Those of a view that reads these files and prints to standard output.
+    /// The needs of a view that reads these files and prints to standard output.
     pub fn files(files: impl IntoIterator<Item = &'a PathBuf>) -> Self {
         Self { reads: files.into_iter().map(PathBuf::as_path).collect(), ..Self::default() }
     }
 
-    /// The same with an output file.
+    /// Adds an output file.
     pub fn output(self, output: &Path) -> Self {
         Self { outputs: vec![output.to_owned()], ..self }
     }

@@ -89,7 +89,7 @@ enum Fate {
     Freed(&'static str),
     /// `doctor` shows it, and `recover --orphans` frees it.
     OnRequest(&'static str),
-    /// It is not ours.
+    /// The file is not ours.
     Kept,
 }
 

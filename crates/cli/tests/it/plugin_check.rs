@@ -48,11 +48,11 @@ struct Host {
 /// What the host makes of a plugin.
 #[derive(Debug, PartialEq)]
 enum Made {
-    /// It recorded, and its file is JSON.
+    /// The plugin recorded, and its file is JSON.
     Recorded,
-    /// It did not record, or complained.
+    /// The plugin did not record, or complained.
     Refused,
-    /// It recorded, and its file is broken.
+    /// The plugin recorded, and its file is broken.
     Broke,
 }
 

@@ -177,10 +177,10 @@ struct Worker {
     seen: (String, Instant),
 }
 
-/// How it ended.
+/// How the worker ended.
 enum End {
     Exited(ExitStatus),
-    /// It made no progress for so long, and was killed.
+    /// The worker made no progress for so long, and was killed.
     Hung(Duration),
 }
 

@@ -79,7 +79,7 @@ struct Part {
     whole: Vec<u8>,
     /// Of a pool, the blocks in which there is something.
     blocks: Vec<usize>,
-    /// Its state when it was last whole.
+    /// The state of the part when it was last whole.
     is_whole: Option<State>,
 }
 
@@ -100,7 +100,7 @@ pub struct Victim {
     dir: PathBuf,
     /// By path.
     parts: Vec<Part>,
-    /// Its directories, itself first.
+    /// The directories of the profile, and first the profile itself.
     folders: Vec<PathBuf>,
     make: fn() -> Self,
     pub origin: Origin,
@@ -110,7 +110,7 @@ pub struct Victim {
 #[derive(Clone, Copy, Debug)]
 pub struct Damage {
     pub kind: Kind,
-    /// It belongs to a pass of the profile.
+    /// The file belongs to a pass of the profile.
     pub in_pass: bool,
     part: usize,
 }
@@ -211,7 +211,7 @@ impl Victim {
         &self.dir
     }
 
-    /// Its files and what they are.
+    /// The profile's files and what they are.
     pub fn files(&self) -> Vec<(&Path, Kind)> {
         self.parts.iter().map(|part| (part.path.as_path(), part.kind)).collect()
     }

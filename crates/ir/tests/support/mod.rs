@@ -17,7 +17,7 @@ const VERSIONS: [u32; 10] = [19, 22, 21, 20, 23, 24, 18, 17, 16, 15];
 /// The tools of one LLVM.
 #[derive(Clone, Copy, Debug)]
 pub struct Llvm {
-    /// Its version.
+    /// The module's version.
     pub version: u32,
 }
 

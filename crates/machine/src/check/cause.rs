@@ -35,7 +35,7 @@ pub enum Cause {
     NoSuchCounter,
     /// Counting in the kernel is forbidden.
     KernelForbidden {
-        /// The same counter in user mode only, which works.
+        /// The counter in user mode only, which works.
         user_only: String,
     },
     /// The counter is forbidden to this user.

@@ -35,7 +35,7 @@ pub enum Limit {
     NamespaceCapabilities,
     /// A seccomp filter is active, and it forbids or may forbid counting.
     Filter {
-        /// It was tried, and it does forbid counting.
+        /// Counting was tried, and the limit does forbid it.
         forbids: bool,
     },
     /// This is a container, whose limits may forbid counting.

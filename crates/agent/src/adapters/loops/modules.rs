@@ -22,7 +22,7 @@ pub struct Known {
     pub ids: u32,
     /// How hits are recorded.
     pub mode: Mode,
-    /// Its identity.
+    /// The module's identity.
     pub id: [u8; 16],
     /// File of its object; empty: in anonymous memory.
     object: String,
@@ -59,7 +59,7 @@ pub fn find(number: u32) -> Option<&'static Known> {
 
 /// Where the object is that an address belongs to: file, and where it begins in memory.
 pub struct Place {
-    /// Its file; empty: anonymous memory.
+    /// The module's file; empty for anonymous memory.
     pub object: String,
     /// What an address of its ELF file has to be increased by.
     pub base: u64,

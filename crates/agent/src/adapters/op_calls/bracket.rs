@@ -78,7 +78,7 @@ pub enum Caller {
     Instrument,
     /// A host that holds its ops, and that calls [`begin_held_op`].
     Holder,
-    /// The same, and what the host takes to announce an op is measured as well.
+    /// As `Holder`, and what the host takes to announce an op is measured as well.
     MeasuredHolder,
 }
 

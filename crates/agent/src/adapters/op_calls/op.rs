@@ -91,7 +91,8 @@ static ENTRIES: AtomicUsize = AtomicUsize::new(0);
 
 /// Number of places for entries that [`by_c_name`] has found.
 const RECENT: usize = 512;
-/// These entries, by the addresses of the names with which hosts asked for them.
+/// The entries that [`by_c_name`] has found, by the addresses of the names with which hosts asked
+/// for them.
 static RECENTLY: [AtomicPtr<Entry>; RECENT] =
     [const { AtomicPtr::new(std::ptr::null_mut()) }; RECENT];
 

@@ -42,7 +42,7 @@ pub struct One {
     /// `None` once the file has its end.
     writer: Option<Writer<Stepping>>,
     progress: Arc<Progress>,
-    /// Its problems when the recording began.
+    /// The plugin's problems when the recording began.
     before: Vec<(Problem, u64)>,
     /// How many of the kinds that it has declared are written.
     kinds: usize,

@@ -10,7 +10,7 @@ pub struct Progress {
     since_ms: AtomicU64,
     /// When it took its last step, also after the call has returned.
     last_ms: AtomicU64,
-    /// It has taken too long, and is not called again.
+    /// The plugin has taken too long, and is not called again.
     given_up: AtomicBool,
 }
 

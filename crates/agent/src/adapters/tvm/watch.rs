@@ -97,9 +97,9 @@ enum Kind {
 
 /// How a call of an entry function is made.
 pub enum Plan {
-    /// It is recorded like this.
+    /// The call is recorded in this way.
     Recorded(How, Option<Box<Run>>),
-    /// It is not recorded, because it belongs to a run that is not watched.
+    /// The call is not recorded, because it belongs to a run that is not watched.
     Passed,
 }
 

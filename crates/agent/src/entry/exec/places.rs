@@ -17,7 +17,8 @@ struct Kept {
     thread: AtomicUsize,
     /// The thread's id.
     id: AtomicU32,
-    /// Its memory; 0: none yet. Only who has taken the place reads or writes this.
+    /// The address of the place's memory, or 0 before the place has any. Only who has taken the
+    /// place reads or writes this.
     at: AtomicUsize,
     bytes: AtomicUsize,
 }
@@ -73,7 +74,7 @@ impl Place {
         Some(place(fresh as usize))
     }
 
-    /// Its memory.
+    /// The address of the place's memory.
     pub fn at(&self) -> *mut u8 {
         self.at
     }

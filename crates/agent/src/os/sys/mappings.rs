@@ -4,13 +4,13 @@ use super::files::read_file;
 
 /// A line of `/proc/self/maps`.
 pub struct Mapping<'a> {
-    /// Its first address.
+    /// The mapping's first address.
     pub start: u64,
     /// The address after it.
     pub end: u64,
     /// Whether it is executable.
     pub executable: bool,
-    /// Its file, or what the kernel calls it; empty: anonymous.
+    /// The mapping's file, or what the kernel calls the mapping; empty for anonymous memory.
     pub path: &'a [u8],
 }
 

@@ -102,7 +102,7 @@ pub struct Account {
     attaching: f64,
     /// The part of the time of its calls that timing an export may take.
     share: f64,
-    /// The same for reading counters.
+    /// The part of the time of its calls that reading the counters of an export may take.
     counter_share: f64,
     /// What recording may take of the time from now on.
     left: f64,

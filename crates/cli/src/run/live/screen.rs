@@ -30,7 +30,7 @@ pub struct Screen {
 /// A terminal that shows a view. It is put back when this is dropped.
 pub struct View {
     terminal: File,
-    /// Its settings before.
+    /// The settings of the terminal before the view began.
     before: Option<libc::termios>,
     /// Whether keys can be read.
     has_keys: bool,

@@ -231,7 +231,7 @@ pub fn missing(why: Option<&Missing>) -> &'static str {
 pub struct Line {
     /// The address of the instruction.
     pub address: u64,
-    /// Its text, as an assembler writes it.
+    /// The line's text, as an assembler writes it.
     pub text: String,
     /// Whether it belongs to a hook.
     pub is_hook: bool,

@@ -13,7 +13,7 @@ const NAMED: usize = 6;
 model::named! {
     /// What became of a loop of a schedule.
     pub enum State {
-        /// It has one or more rows.
+        /// The loop has one or more rows.
         Instrumented = "instrumented",
         /// TVM unrolled it.
         Unrolled = "unrolled",
@@ -48,7 +48,7 @@ pub fn of<'a>(tree: &'a LoopTree, node: &LoopNode) -> Option<(usize, &'a Schedul
     schedule.iter().enumerate().find(|(_, one)| one.ids.contains(&node.id))
 }
 
-/// Its kind and extent: `parallel 20`.
+/// The kind and the extent of a loop of the schedule: `parallel 20`.
 pub fn words(one: &ScheduledLoop) -> String {
     match one.extent {
         Some(extent) => format!("{} {}", one.kind, grouped(extent.into())),

@@ -98,7 +98,7 @@ pub struct Marks {
 }
 
 impl Marks {
-    /// Those of both.
+    /// The marks of both.
     pub fn and(self, other: Self) -> Self {
         Self {
             sampled_only: self.sampled_only | other.sampled_only,

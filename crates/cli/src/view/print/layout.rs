@@ -17,9 +17,10 @@ use crate::terminal::{Style, visible};
 
 /// Names of ops are not shortened below this width while other columns can be left out.
 const OP_WIDTH: usize = 28;
-/// The same of names in a tree.
+/// Names in a tree are not shortened below this width while other columns can be left out.
 const TREE_WIDTH: usize = 30;
-/// The same of threads, processes and tracks.
+/// Names of threads, processes and tracks are not shortened below this width while other columns
+/// can be left out.
 pub const THREAD_WIDTH: usize = 16;
 /// A source location is shortened to this width before its column is left out.
 const PLACE_WIDTH: usize = 16;
@@ -64,7 +65,7 @@ pub enum Names {
 pub struct Shown<'a> {
     /// The name under which it is reported if it is left out.
     pub name: &'a str,
-    /// Its heading. A table without any headings has no heading line.
+    /// The column's heading. A table without any headings has no heading line.
     pub title: String,
     /// If there is no room for all columns, the one with the largest rank is left out first; among
     /// equal ranks, the last one.

@@ -10,7 +10,7 @@ use crate::view::units::{percent, plural, shorten, time};
 
 /// Longer names of ops are shortened in the line of a report, which can be narrow.
 const IN_REPORT: usize = 28;
-/// The same in sentences of their own.
+/// Longer names of ops are shortened in a sentence of its own, which has more room.
 const IN_SENTENCE: usize = 38;
 /// Threads in no call for a smaller part of their time need no line in a report.
 const WORTH: f64 = 0.1;

@@ -53,7 +53,7 @@ pub fn line(overview: &Overview<'_>) -> String {
     line_of(overview.profile, &overview.summary.probes)
 }
 
-/// The same, for a view without a summary of calls.
+/// The cost of recording in one line, for a view without a summary of calls.
 pub fn line_of(profile: &Profile, costs: &[ProbeCost]) -> String {
     match Price::of(costs, profile.bracketed_calls()) {
         None => UNKNOWN.to_owned(),
@@ -97,7 +97,7 @@ pub fn text(overview: &Overview<'_>) -> String {
     text
 }
 
-/// The same, for a view without a summary of calls.
+/// The cost of recording, for a view without a summary of calls.
 pub fn text_of(profile: &Profile, costs: &[ProbeCost]) -> String {
     let mut text = match Price::of(costs, profile.bracketed_calls()) {
         None => "not calibrated, so their cost is unknown".to_owned(),
