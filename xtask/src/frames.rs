@@ -39,7 +39,7 @@ pub struct Call {
 #[derive(Debug)]
 pub struct Function {
     pub name: String,
-    /// Bytes that it uses itself, at most.
+    /// Bytes that the function uses itself, at most.
     pub frame: u64,
     pub calls: Vec<Call>,
 }

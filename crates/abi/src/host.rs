@@ -34,7 +34,7 @@ pub struct Host {
     pub ops: *const c_char,
     /// The argument of exported calls that names the machine.
     pub library_key: *const c_char,
-    /// Why it may have no calls.
+    /// Why the host may have no calls.
     pub without_calls: *const c_char,
     /// How names of bookkeeping ops begin.
     pub bookkeeping: *const c_char,

@@ -28,7 +28,7 @@ pub struct Revision {
     pub commit: &'static str,
     /// Bytes of a profiler's table of functions in this state ([`ProfilerInterface`]).
     pub interface_bytes: usize,
-    /// How it differs from [`REVISION`]; empty for that one.
+    /// How the revision differs from [`REVISION`]; empty for that one.
     pub differs: &'static str,
 }
 

@@ -105,7 +105,7 @@ pub struct CriticalRow {
     pub own: u64,
     /// The part of the path that is the op's own time.
     pub on_path: u64,
-    /// Number of its steps on the path.
+    /// Number of the op's steps on the path.
     pub steps: u64,
     /// The gaps before them, in which the path waited for no call.
     pub gaps: u64,

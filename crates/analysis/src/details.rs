@@ -83,7 +83,7 @@ impl OpDetails {
 pub struct LongCall {
     /// The call's duration in 1/16 of a tick, without what the recorder added.
     duration: u64,
-    /// When it began, in ticks.
+    /// When the call began, in ticks.
     pub begin: u64,
     /// Process index.
     pub process: usize,

@@ -103,7 +103,7 @@ pub struct Diff {
 pub struct DiffRow {
     /// How the rows of both sides belong together.
     pub relation: Relation,
-    /// The rows of A that it stands for; more than one only if they were joined.
+    /// The rows of A that the row stands for; more than one only if they were joined.
     pub a: Vec<Identity>,
     /// The rows of B; more than one only if it was split.
     pub b: Vec<Identity>,

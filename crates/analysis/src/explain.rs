@@ -86,7 +86,7 @@ pub enum Class {
 pub struct Explained {
     /// The rows of the op: several if they differ only in their arguments.
     pub keys: Vec<Key>,
-    /// Number of its recorded calls.
+    /// Number of the op's recorded calls.
     pub calls: u64,
     /// Number of calls that were looked at: at most [`MOST_CALLS`] that were drawn, and the first one of
     /// each thread.

@@ -114,9 +114,9 @@ impl Decoded<'_> {
 pub(crate) struct Mark {
     /// The own time of the call, without what the recorder added to it.
     pub own: u64,
-    /// What was taken of its own time.
+    /// What was taken of the call's own time.
     pub own_taken: u64,
-    /// What was taken of its duration.
+    /// What was taken of the call's duration.
     pub taken: u64,
     /// Whether another call of the same row is around it.
     pub inner: bool,
@@ -199,12 +199,12 @@ struct Begun {
     begin: u64,
     not_end: u64,
     order: u64,
-    /// The place of its page among the pages of the cluster.
+    /// The place of the call's page among the pages of the cluster.
     page: u32,
     at: u32,
     row: u32,
     export: u32,
-    /// The number of its bracket.
+    /// The number of the call's bracket.
     bracket: Option<u32>,
 }
 

@@ -112,9 +112,9 @@ pub struct LoopTable {
 pub struct LoopTree {
     /// Identity of the instrumented text.
     pub id: [u8; 16],
-    /// How it was instrumented.
+    /// How the module was instrumented.
     pub mode: Mode,
-    /// How many ids it has.
+    /// How many ids the module has.
     pub ids: u32,
     /// Ticks in a second; `None` if that is not known. If registrations differ, the first one's.
     pub ticks_per_second: Option<f64>,

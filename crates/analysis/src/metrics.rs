@@ -24,9 +24,9 @@ pub struct MetricValue {
     /// The ends of the interval in which the value lies with 95 % confidence, from what is not known
     /// about the brackets. `None` without a value, or if the brackets were not calibrated.
     pub interval: Option<[f64; 2]>,
-    /// Number of calls that have all its counters.
+    /// Number of calls that have all the metric's counters.
     pub calls: u64,
-    /// Why there is no value although it could be computed.
+    /// Why there is no value although the metric could be computed.
     pub hidden: Option<Hidden>,
 }
 

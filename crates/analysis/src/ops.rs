@@ -58,7 +58,7 @@ pub struct RunCall<'a> {
     pub thread: usize,
     /// The entry function.
     pub op: OpId,
-    /// Whether it ended with an error.
+    /// Whether the run ended with an error.
     pub failed: bool,
     /// The op that threw, if one did: the innermost op that had not returned.
     pub failed_op: Option<OpId>,
@@ -101,7 +101,7 @@ pub struct OpCall<'a> {
     pub run: Option<u64>,
     /// The op that contains it.
     pub parent: Option<u64>,
-    /// The number of ops that contain it.
+    /// The number of ops that contain this one.
     pub depth: u32,
     /// Process index.
     pub process: usize,
@@ -125,9 +125,9 @@ pub struct OpCall<'a> {
     pub own_time: Amount,
     /// The number of calls directly inside of it whose counters were read.
     pub read_inside: u32,
-    /// Bytes of storage that it allocated.
+    /// Bytes of storage that the op allocated.
     pub storage: Option<u64>,
-    /// Bytes of workspace that it allocated.
+    /// Bytes of workspace that the op allocated.
     pub workspace: Option<u64>,
     /// The value of each counter of the profile on the calling thread; `None` if it is not known.
     pub counters: &'a [Option<u64>],
@@ -140,7 +140,7 @@ pub struct OpCall<'a> {
     pub values: &'a [(u32, u64)],
     /// The op's parallel regions.
     pub regions: &'a [Region],
-    /// How it was drawn; the default in a run without a budget.
+    /// How the op was drawn; the default in a run without a budget.
     pub drawn: Drawn,
 }
 
@@ -156,13 +156,13 @@ pub struct Amount {
 /// A parallel launch.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Region {
-    /// The op that names it.
+    /// The op that names the region.
     pub op: OpId,
     /// The region's begin.
     pub start: u64,
     /// The region's duration.
     pub duration: u64,
-    /// The number of its tasks; `None` if none of them was recorded.
+    /// The number of the region's tasks; `None` if none of them was recorded.
     pub of: Option<u32>,
     /// The region's recorded tasks, sorted by number.
     pub tasks: Vec<Task>,
@@ -186,7 +186,7 @@ pub struct Task {
     pub number: u32,
     /// Thread index.
     pub thread: usize,
-    /// The CPU at its end.
+    /// The CPU at the task's end.
     pub cpu: u32,
     /// The task's begin.
     pub start: u64,

@@ -295,17 +295,17 @@ pub fn sites_as(profile: &Profile, raw: bool) -> Option<Sites> {
 /// One dispatch: when it was, in ticks, and what was recorded of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Dispatched {
-    /// Index of its process.
+    /// Index of the dispatch's process.
     pub process: usize,
     /// The dispatch's function.
     pub op: OpId,
-    /// The number that it has in exports and timelines.
+    /// The number that the dispatch has in exports and timelines.
     pub number: u64,
-    /// When its first workgroup began.
+    /// When the dispatch's first workgroup began.
     pub begin: u64,
-    /// When its last one ended.
+    /// When the dispatch's last one ended.
     pub end: u64,
-    /// The number of all its workgroups.
+    /// The number of all the dispatch's workgroups.
     pub of: u64,
 }
 

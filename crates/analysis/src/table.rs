@@ -80,7 +80,7 @@ impl Key {
 /// outermost calls: those that no other call of the row is around.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Row {
-    /// What it stands for.
+    /// What the row stands for.
     pub key: Key,
     /// The first call of each thread.
     pub first: FirstCalls,

@@ -43,7 +43,7 @@ pub struct ThreadTime {
     /// How long it was off the CPU while it was in no dispatch. `None` if its CPU clock was not
     /// read twice.
     pub off_cpu: Option<OffCpu>,
-    /// Ticks that it spent flushing pages.
+    /// Ticks that the thread spent flushing pages.
     pub flush_ticks: u64,
     /// What the kernel counted for it in its pages: since its first call, without flushes and
     /// without what a killed process did after its last flush. `None` in older profiles, which do

@@ -36,7 +36,7 @@ pub struct SeriesSummary {
     /// program cuts the last interval of a sampled series short, so it is left out if there is
     /// another.
     pub steps_ns: Option<(f64, f64)>,
-    /// The values of its readings; `None` if there are none.
+    /// The values of the series' readings; `None` if there are none.
     pub values: Option<Values>,
 }
 

@@ -28,9 +28,9 @@ const MOST_ROUNDS: usize = 8;
 /// A basic block.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Block {
-    /// Index of its first instruction.
+    /// Index of the block's first instruction.
     pub first: usize,
-    /// The index after its last one.
+    /// The index after the block's last one.
     pub end: usize,
 }
 

@@ -86,7 +86,7 @@ pub struct Member {
     pub part: String,
     /// The number of ranks of the run; `None` if it is not known.
     pub world_size: Option<u32>,
-    /// Whether its calls are in the dataset.
+    /// Whether the member's calls are in the dataset.
     pub calls: bool,
     /// Whether only some of the calls were timed (`run --budget`).
     pub sampled: bool,

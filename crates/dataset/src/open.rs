@@ -18,7 +18,7 @@ const MOST_BYTES: u64 = 1 << 28;
 /// An opened dataset.
 #[derive(Clone, Debug, Default)]
 pub struct Dataset {
-    /// Where it is.
+    /// Where the dataset is.
     pub dir: PathBuf,
     /// The dataset's parts whose files are all there, sorted by their first member.
     pub parts: Vec<Part>,

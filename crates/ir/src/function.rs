@@ -39,13 +39,13 @@ pub struct Block {
     pub phis: (u32, u32),
     /// Whether control comes here by an exception.
     pub pad: bool,
-    /// How it ends.
+    /// How the block ends.
     pub end: Terminator,
-    /// The statement that ends it.
+    /// The statement that ends the block.
     pub terminator: Span,
     /// A call that must stay directly before the `ret`.
     pub last_call: Option<u32>,
-    /// The edges that leave it: a range of [`Body::edges`].
+    /// The edges that leave the block: a range of [`Body::edges`].
     pub edges: (u32, u32),
 }
 

@@ -48,7 +48,7 @@ pub struct Module {
     pub use_orders: Vec<Span>,
     /// A name that only an instrumented module has.
     pub instrumented: Option<Span>,
-    /// How many lines it has.
+    /// How many lines the module has.
     pub lines: u32,
 }
 

@@ -36,7 +36,7 @@ pub struct Finding {
     pub state: String,
     /// How much that matters.
     pub level: Level,
-    /// What it prevents or limits; `None` at [`Level::Ok`].
+    /// What the finding prevents or limits; `None` at [`Level::Ok`].
     pub prevents: Option<String>,
     /// Why, as a value from which the command line makes advice; `None` at [`Level::Ok`].
     pub limit: Option<Limit>,

@@ -89,7 +89,7 @@ impl Scope {
 pub struct Counter {
     /// The name that views show: as it was typed, including modifiers (`page-faults:u`).
     pub name: String,
-    /// The unit of its values after multiplication by `scale`.
+    /// The unit of the counter's values after multiplication by `scale`.
     pub unit: Unit,
     /// The value of one step of a raw value, in `unit`.
     pub scale: Scale,
@@ -98,7 +98,7 @@ pub struct Counter {
     /// The group of the run that it belongs to, from 0. Counters of a group are adjacent in the
     /// run's list, and all have the same kind of [`Source`].
     pub group: u16,
-    /// The source of its values.
+    /// The source of the counter's values.
     pub source: Source,
 }
 

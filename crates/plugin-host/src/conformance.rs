@@ -61,9 +61,9 @@ impl Level {
 /// Something that a plugin does wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// How bad it is.
+    /// How bad the finding is.
     pub level: Level,
-    /// What it rests on.
+    /// What the finding rests on.
     pub clause: &'static Clause,
     /// What the plugin did.
     pub what: String,

@@ -161,9 +161,9 @@ unsafe extern "C" fn request_flush(handle: *mut c_void, session: *mut c_void) ->
 /// A file that was loaded.
 #[derive(Debug)]
 pub struct Plugin {
-    /// Where it is.
+    /// Where the plugin is.
     pub file: PathBuf,
-    /// What it did wrong so far.
+    /// What the plugin did wrong so far.
     pub problems: Arc<Problems>,
     /// The plugin's profilers that can be used.
     pub profilers: Vec<Profiler>,
@@ -186,7 +186,7 @@ pub struct Profiler {
     pub types: Vec<u32>,
     /// Bytes of its interface, as it states them.
     pub interface_bytes: usize,
-    /// What it uses of the extension.
+    /// What the profiler uses of the extension.
     pub extension: Option<Extension>,
     pub(crate) interface: ProfilerInterface,
     pub(crate) builder: &'static Builder,

@@ -7,9 +7,9 @@ use crate::entry::Entry;
 pub struct Event {
     /// Number of the type; see [`abi::kineto::EVENT_TYPES`].
     pub event_type: u32,
-    /// When it began.
+    /// When the event began.
     pub start_ns: i64,
-    /// When it ended.
+    /// When the event ended.
     pub end_ns: i64,
     /// Correlation id, all 64 bits of it.
     pub id: i64,

@@ -47,11 +47,11 @@ pub struct Activity<'a> {
     pub name: Option<NameId>,
     /// The kind of activity, as the trace spells it.
     pub category: Option<NameId>,
-    /// The row of the timeline that it is on.
+    /// The row of the timeline that the activity is on.
     pub row: RowId,
-    /// When it began, in ns on the clock of the trace.
+    /// When the activity began, in ns on the clock of the trace.
     pub time_ns: Option<i64>,
-    /// How long it took, in ns.
+    /// How long the activity took, in ns.
     pub duration_ns: Option<i64>,
     /// The activity's own id or that of its flow, as JSON.
     pub id: Option<&'a str>,

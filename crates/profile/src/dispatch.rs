@@ -82,7 +82,7 @@ pub struct Workgroup<'a> {
 pub struct Placed {
     /// The dispatch to which it belongs.
     pub id: DispatchId,
-    /// Whether it began that dispatch.
+    /// Whether the op began that dispatch.
     pub first: bool,
     /// Dispatches that are finished because of it.
     pub over: Vec<Dispatch>,

@@ -33,11 +33,11 @@ const ARGUMENT: &str = "External id";
 /// A call that launched something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Launcher {
-    /// Index of its process in the profile.
+    /// Index of the op's process in the profile.
     pub process: usize,
-    /// The number of its export in that process.
+    /// The number of the op's export in that process.
     pub export: u32,
-    /// How many activities of devices it launched.
+    /// How many activities of devices the op launched.
     pub launched: u32,
     /// How many activities of devices were launched by calls that come before it in the order of
     /// processes and ids. With [`Launcher::launched`], this numbers all of them from 0.

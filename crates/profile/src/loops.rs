@@ -40,7 +40,7 @@ pub struct LoopModule {
     pub id: [u8; 16],
     /// 0 sampled, 1 timed, 2 count, 3 log.
     pub mode: u32,
-    /// How many ids it has.
+    /// How many ids the module has.
     pub ids: u32,
     /// The side table, if it was embedded.
     pub table: Option<String>,
@@ -68,11 +68,11 @@ pub struct LoopModule {
 /// those of the process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LoopCode {
-    /// The address of its descriptor.
+    /// The address of the module's descriptor.
     pub descriptor: u64,
     /// The architecture, as `e_machine` of ELF files numbers it.
     pub machine: u16,
-    /// The build id of its file.
+    /// The build id of the module's file.
     pub build_id: Option<Vec<u8>>,
     /// Bytes of its file, and when it was modified last (ns since 1970), if it had one that could be
     /// opened.

@@ -36,7 +36,7 @@ pub struct Member {
     pub name: String,
     /// The machine on which it was recorded.
     pub host: String,
-    /// How its times came on the clock of the profile.
+    /// How the member's times came on the clock of the profile.
     pub aligned: Aligned,
 }
 

@@ -35,7 +35,7 @@ pub struct Op {
     pub source_path: String,
     /// Source line, 0 if unknown.
     pub source_line: u32,
-    /// The role of its calls.
+    /// The role of the op's calls.
     pub role: Role,
     /// Types and shapes of its tensor arguments, or empty: see [`OpExport::arguments`].
     pub arguments: String,
@@ -46,7 +46,7 @@ pub struct Op {
     pub asynchronous: bool,
     /// Whether it is a bookkeeping op of its host ([`Host::is_bookkeeping`]).
     pub bookkeeping: bool,
-    /// The place of its host in [`Ops::hosts`].
+    /// The place of the op's host in [`Ops::hosts`].
     pub host: u32,
     /// The name that tables show, if it is not its own: see [`Host::shown_name`].
     shown: Option<Box<str>>,

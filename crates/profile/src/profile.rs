@@ -100,16 +100,16 @@ pub struct Process {
     pub hosts: Vec<(u8, Host)>,
     /// The executable libraries that it loaded, and the machines of its hosts.
     pub libraries: Vec<Library>,
-    /// The functions that its virtual machines call.
+    /// The functions that the process's virtual machines call.
     pub op_exports: Vec<OpExport>,
-    /// The meaning of its values, except for keys with a fixed meaning ([`record::page`]).
+    /// The meaning of the process's values, except for keys with a fixed meaning ([`record::page`]).
     pub value_keys: Vec<ValueKey>,
     /// Texts that values refer to, by number.
     pub texts: HashMap<u32, String>,
     /// The cost of its probes, with one entry for each thread and set of counters that was
     /// calibrated.
     pub calibrations: Vec<Calibration>,
-    /// The steps of its clock. `None` if they are not known.
+    /// The steps of the process's clock. `None` if they are not known.
     pub clock_steps: Option<Granularity>,
     /// How long brackets took. The last entry of a thread and set of counters replaces the others.
     pub brackets: Vec<Brackets>,
@@ -129,20 +129,20 @@ pub struct Process {
     /// The steps of the program, if a host announced its ops in some of them only. Only the fields that are
     /// known to one thread of the process are of use: see [`Steps::steps`].
     pub steps: Option<Steps>,
-    /// The exact counts of its calls.
+    /// The exact counts of the process's calls.
     pub(crate) counted: Vec<CountedCalls>,
     /// What its counters add to each context switch, as in [`Manifest::switch_cost`]; with passes,
     /// the value of its own pass.
     pub switch_cost: Option<SwitchCost>,
     /// The process's threads, in the order of their numbers.
     pub threads: Vec<Thread>,
-    /// Whether it still runs.
+    /// Whether the process still runs.
     pub alive: bool,
     /// The pass in which it ran, from 0; 0 in a profile without passes.
     pub pass: u32,
-    /// The member that it belongs to: an index in [`Profile::members`]; 0 if there are none.
+    /// The member that the process belongs to: an index in [`Profile::members`]; 0 if there are none.
     pub member: usize,
-    /// How its ticks become those of the profile; `None` if they are the same.
+    /// How the process's ticks become those of the profile; `None` if they are the same.
     pub(crate) clock: Option<ClockMap>,
     /// The process's place in a distributed job; `None` if neither its launcher nor `--rank` said it.
     pub job: Option<Job>,

@@ -65,9 +65,9 @@ pub struct Series {
     pub unit: String,
     /// The factor for readings; usually 1.
     pub scale: f64,
-    /// What its counts cover.
+    /// What the series' counts cover.
     pub scope: Scope,
-    /// The kind of its times.
+    /// The kind of the series' times.
     pub times: Times,
     /// Whether readings only grow, so that their differences are meaningful. Otherwise, each
     /// reading is the value from its time on.
@@ -163,7 +163,7 @@ model::named! {
 pub struct Sample {
     /// The series, with the number that [`TracksWriter::describe`] returned.
     pub series: u32,
-    /// When it was taken, as the series' [`Times`] says.
+    /// When the sample was taken, as the series' [`Times`] says.
     pub time: i64,
     /// The reading; `None` if reading failed.
     pub reading: Option<Reading>,

@@ -32,9 +32,9 @@ pub struct Host {
     pub name: Text,
     /// The name that people use, such as `IREE`.
     pub title: Text,
-    /// Whether it calls ops, which `counterpoint ops` shows: a virtual machine, for example.
+    /// Whether the host calls ops, which `counterpoint ops` shows: a virtual machine, for example.
     pub calls_ops: bool,
-    /// Whether the functions of its libraries are called for each workgroup of a dispatch.
+    /// Whether the functions of the host's libraries are called for each workgroup of a dispatch.
     pub dispatches: bool,
     /// Whether no counter is read for its parallel regions, nor for the task of the thread that
     /// launched one: their counts are part of their op's.

@@ -119,9 +119,9 @@ pub struct Call {
     pub location: u32,
     /// The runtime's worker number.
     pub worker: u32,
-    /// Ticks when it began.
+    /// Ticks when the call began.
     pub start: u64,
-    /// Ticks when it ended.
+    /// Ticks when the call ended.
     pub end: u64,
 }
 

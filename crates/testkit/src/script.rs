@@ -48,9 +48,9 @@ pub struct ProcessScript {
     pub hosts: Vec<(u8, Host)>,
     /// Libraries with their exports.
     pub libraries: Vec<Library>,
-    /// The functions that its virtual machines call.
+    /// The functions that the process's virtual machines call.
     pub op_exports: Vec<OpExport>,
-    /// The meaning of its values.
+    /// The meaning of the process's values.
     pub value_keys: Vec<ValueKey>,
     /// Texts that values refer to.
     pub texts: Vec<Text>,
@@ -58,11 +58,11 @@ pub struct ProcessScript {
     pub snapshots: Vec<Snapshot>,
     /// The process's calibrations.
     pub calibrations: Vec<Calibration>,
-    /// The steps of its clock.
+    /// The steps of the process's clock.
     pub clock_steps: Option<Granularity>,
-    /// How long its brackets took.
+    /// How long the process's brackets took.
     pub brackets: Vec<Brackets>,
-    /// How long its host took to announce ops.
+    /// How long the process's host took to announce ops.
     pub announced: Vec<Brackets>,
     /// What recording cost outside of calls and threads.
     pub cost: Option<ProcessCost>,
@@ -70,7 +70,7 @@ pub struct ProcessScript {
     pub job: Option<Job>,
     /// The threads that it had at its end.
     pub thread_times: Option<Vec<ThreadCpu>>,
-    /// The cost of the last pages of its threads.
+    /// The cost of the last pages of the process's threads.
     pub leaving: Option<Leaving>,
     /// The process's threads.
     pub threads: Vec<ThreadScript>,
@@ -93,7 +93,7 @@ pub struct ThreadScript {
     pub mask: u32,
     /// Base values of its first page: ticks, CPU time, monotonic time.
     pub base: (u64, u64, u64),
-    /// The steps that it records.
+    /// The steps that the thread records.
     pub items: Vec<Item>,
     /// Whether the last page stays in the pool instead of being flushed (needs
     /// [`ProfileScript::pool`]).
@@ -107,7 +107,7 @@ pub struct ThreadScript {
     /// For each page, what the thread had used at its begin and at its end. Missing entries are
     /// unknown.
     pub usages: Vec<(Option<Usage>, Option<Usage>)>,
-    /// The exact counts of its calls. They are in the pool if `unflushed`, otherwise in the file.
+    /// The exact counts of the thread's calls. They are in the pool if `unflushed`, otherwise in the file.
     pub counted: Vec<CountsRow>,
     /// What is known by steps.
     pub steps: Option<ThreadSteps>,
@@ -137,7 +137,7 @@ pub struct CallScript {
     pub groups: Vec<GroupRead>,
     /// The call's values as pairs of key and bits.
     pub values: Vec<(u32, u64)>,
-    /// How it was drawn; `None` in a run without a budget.
+    /// How the call was drawn; `None` in a run without a budget.
     pub drawn: Option<Drawn>,
 }
 

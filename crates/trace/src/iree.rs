@@ -66,19 +66,19 @@ pub struct Slice {
     pub row: Row,
     /// A dispatch's function, or the operation.
     pub name: String,
-    /// When it began, in ns of the monotonic clock.
+    /// When the slice began, in ns of the monotonic clock.
     pub begin_ns: i64,
-    /// How long it took.
+    /// How long the slice took.
     pub duration_ns: i64,
     /// For a dispatch, the number of its workgroups.
     pub workgroups: Option<u64>,
-    /// The submission that it belongs to.
+    /// The submission that the slice belongs to.
     pub submission: u64,
     /// The slice's arguments.
     pub args: Map<String, Value>,
     /// Of rows with the same name, the one that it is on.
     lane: usize,
-    /// Whether it is already in the profile that the bundle is added to, and so is no call.
+    /// Whether the slice is already in the profile that the bundle is added to, and so is no call.
     pub is_known: bool,
 }
 

@@ -19,7 +19,7 @@ pub enum Id<'a> {
 pub struct Row<'a> {
     /// The process, or what represents a device.
     pub process: Id<'a>,
-    /// The thread in it, or what represents a stream.
+    /// The thread in the row, or what represents a stream.
     pub thread: Id<'a>,
 }
 
@@ -131,7 +131,7 @@ pub struct Slice<'a> {
     pub shape: Option<KeysId>,
     /// Identifies its category and name among the slices of its row.
     pub label: Option<TextId>,
-    /// The arrows that begin or end at its begin.
+    /// The arrows that begin or end at the slice's begin.
     pub flows: &'a [Flow<'a>],
     /// Points of time series at its begin, in its row. A point may have no series.
     pub counters: &'a [SeriesPoint<'a>],

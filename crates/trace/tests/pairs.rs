@@ -27,7 +27,7 @@ type One = (String, i64, i64);
 struct Sequence {
     names: HashMap<u64, String>,
     track: u64,
-    /// The time of its clock.
+    /// The time of the sequence's clock.
     now: u64,
 }
 

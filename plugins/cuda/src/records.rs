@@ -67,7 +67,7 @@ impl Bytes<'_> {
 /// A call of the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Call {
-    /// Whether it is of the driver's interface (`cu…`), not of the runtime's (`cuda…`).
+    /// Whether the call is of the driver's interface (`cu…`), not of the runtime's (`cuda…`).
     pub is_driver: bool,
     /// Which function.
     pub function: u32,
@@ -75,7 +75,7 @@ pub struct Call {
     pub end: u64,
     pub thread: u32,
     pub correlation: u32,
-    /// What it returned: 0, or an error.
+    /// What the call returned: 0, or an error.
     pub code: u32,
 }
 

@@ -36,7 +36,7 @@ pub struct Device {
 pub struct Queue {
     /// From 1, in the order in which the program made them.
     pub number: i32,
-    /// Where its commands run.
+    /// Where the queue's commands run.
     pub device: Arc<Device>,
     /// Whether commands may overtake each other.
     pub out_of_order: bool,
@@ -55,13 +55,13 @@ pub struct Pending {
     pub event: usize,
     /// Whether the program has a reference, too.
     pub shared: bool,
-    /// The recording that it belongs to.
+    /// The recording that the command belongs to.
     pub generation: u32,
-    /// The call that enqueued it.
+    /// The call that enqueued the command.
     pub call: Call,
-    /// What it does.
+    /// What the command does.
     pub command: Command,
-    /// Where it is.
+    /// Where the command is.
     pub queue: Arc<Queue>,
     /// Joins it with the call.
     pub correlation: u32,

@@ -42,9 +42,9 @@ pub struct Sizes {
 pub struct Command {
     /// What kind.
     pub work: Work,
-    /// What it is called.
+    /// What the command is called.
     pub name: Name,
-    /// Bytes that it moves, if that is known.
+    /// Bytes that the command moves, if that is known.
     pub bytes: Option<u64>,
     /// Of a kernel.
     pub sizes: Option<Box<Sizes>>,
@@ -64,11 +64,11 @@ pub struct Call {
     pub name: &'static str,
     /// The thread's number.
     pub thread: i32,
-    /// When it began.
+    /// When the call began.
     pub start_ns: i64,
-    /// When it returned.
+    /// When the call returned.
     pub end_ns: i64,
-    /// What it returned: 0, or an error.
+    /// What the call returned: 0, or an error.
     pub code: Code,
     /// The queue's number, if it had one.
     pub queue: Option<i32>,

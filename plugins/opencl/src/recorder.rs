@@ -40,9 +40,9 @@ static STORE: Mutex<Store> = Mutex::new(Store::new());
 /// A command's way through a device.
 #[derive(Clone, Debug)]
 pub struct Activity {
-    /// What it was.
+    /// What the activity was.
     pub command: Command,
-    /// Where it was.
+    /// Where the activity was.
     pub queue: Arc<Queue>,
     /// Joins it with the call.
     pub correlation: u32,

@@ -165,7 +165,7 @@ enum Question {
 #[derive(Debug)]
 struct Device {
     handle: usize,
-    /// What it answers, and the number of the first series of the answer.
+    /// What the device answers, and the number of the first series of the answer.
     questions: Vec<(Question, u32)>,
     /// Sums of bytes of the sample before, and when they were read.
     before: Vec<(u32, u64, Instant)>,

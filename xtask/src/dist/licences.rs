@@ -25,9 +25,9 @@ pub type Key = (String, Version);
 pub struct Linked {
     /// The package's manifest.
     pub package: Package,
-    /// The crates of others that it needs itself.
+    /// The crates of others that the package needs itself.
     pub needs: BTreeSet<Key>,
-    /// Whether a crate of ours needs it.
+    /// Whether a crate of ours needs the package.
     pub is_direct: bool,
     /// The workspace whose `Cargo.lock` has its checksum: the folder of it.
     pub workspace: PathBuf,

@@ -58,7 +58,7 @@ pub(crate) struct NewCall {
     pub(crate) export: u32,
     pub(crate) frame: usize,
     pub(crate) ending: Ending,
-    /// Whether its counters may be read.
+    /// Whether the call's counters may be read.
     pub(crate) may_read: bool,
     /// Whether the caller has counted it, in a run with a budget, and found it due.
     pub(crate) is_counted: bool,
@@ -127,7 +127,7 @@ pub fn stack_address() -> usize {
 pub(crate) struct Finished {
     pub(crate) export: u32,
     pub(crate) start: u64,
-    /// The numbers of its slot.
+    /// The numbers of the call's slot.
     pub(crate) numbers: [u64; 3],
 }
 

@@ -21,13 +21,13 @@ pub(super) struct Step {
     pub begin: u64,
     pub end: u64,
     pub line: u32,
-    /// The op that it belongs to.
+    /// The op that the step belongs to.
     pub owner: OpId,
     /// The call that is the innermost one.
     pub call: u32,
     /// Whether it is the first step of its call, before the calls inside of it.
     pub first: bool,
-    /// What has to end before it: an index of the list of joins.
+    /// What has to end before the step: an index of the list of joins.
     pub join: u32,
 }
 

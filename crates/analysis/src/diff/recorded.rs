@@ -42,7 +42,7 @@ pub struct Identity {
     pub device: String,
     /// Name of the library.
     pub library: String,
-    /// What kind of call it is.
+    /// What kind of call the op is.
     pub role: String,
     /// Source location, `path:line`, if the compiler recorded one.
     pub source: Option<String>,
@@ -53,7 +53,7 @@ pub struct Identity {
 /// A row of one run. Times are in ns, without what the recorder added.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RunRow {
-    /// What it is.
+    /// What the row is.
     pub identity: Identity,
     /// Number of outermost calls; of a site or a loop, of its dispatches or hits.
     pub calls: u64,

@@ -20,7 +20,7 @@ const MISSING: u64 = u64::MAX;
 pub(super) struct Call {
     /// A number that is drawn from what it is.
     lot: u64,
-    /// When it began, in ticks.
+    /// When the call began, in ticks.
     pub begin: u64,
     /// In parts of a tick.
     pub duration: u64,
@@ -29,18 +29,18 @@ pub(super) struct Call {
     pub location: u32,
     /// The call's linear number, if that is known.
     pub workgroup: Option<u32>,
-    /// Which of the op's rows it belongs to.
+    /// Which of the op's rows the call belongs to.
     pub row: u32,
     pub is_first: bool,
     pub is_moved: bool,
-    /// Where its values begin.
+    /// Where the call's values begin.
     values: usize,
 }
 
 /// The calls that were drawn of one op, in the order in which they began.
 #[derive(Debug, Default)]
 pub(super) struct Drawn {
-    /// Number of all its calls.
+    /// Number of all the op's calls.
     pub of: u64,
     pub calls: Vec<Call>,
     values: Vec<u64>,

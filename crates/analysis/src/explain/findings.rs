@@ -99,11 +99,11 @@ pub struct Slow {
 /// One thing that goes with slow calls.
 #[derive(Clone, Debug)]
 pub struct Finding {
-    /// What it is.
+    /// What the finding is.
     pub what: What,
     /// From 0 to 1: the largest of what was computed for it (module documentation).
     pub strength: f64,
-    /// How large it is.
+    /// How large the finding is.
     pub effect: Effect,
     /// Variables that cannot be told from it in these calls.
     pub same: Vec<(What, Effect)>,

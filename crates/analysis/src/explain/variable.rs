@@ -8,7 +8,7 @@ pub const MOST_CLASSES: usize = 64;
 /// A variable of the calls.
 #[derive(Clone, Debug)]
 pub struct Variable {
-    /// What it is.
+    /// What the variable is.
     pub what: What,
     /// One value for each call, in the order in which they began.
     pub values: Values,

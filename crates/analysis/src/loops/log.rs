@@ -17,7 +17,7 @@ pub struct LoggedHit {
     pub tid: u32,
     /// The id.
     pub id: u32,
-    /// When it began, in ticks.
+    /// When the hit began, in ticks.
     pub begin: u64,
     /// When it ended; `None` if it did not.
     pub end: Option<u64>,

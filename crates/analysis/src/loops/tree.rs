@@ -60,9 +60,9 @@ pub struct Difference {
     pub module: String,
     /// The first id that differs.
     pub id: usize,
-    /// What it is in the first table.
+    /// What the difference is in the first table.
     pub one: String,
-    /// What it is in the second table.
+    /// What the difference is in the second table.
     pub other: String,
     /// Where the first table is from.
     pub first: String,

@@ -52,7 +52,7 @@ pub enum OpRowKind {
 pub struct OpRow {
     /// What the row describes.
     pub kind: OpRowKind,
-    /// The rank of its processes; `None` if the table does not tell ranks apart, or without one.
+    /// The rank of the op's processes; `None` if the table does not tell ranks apart, or without one.
     pub rank: Option<u32>,
     /// Whether its calls are outside of all runs, so that its time belongs to no run.
     pub outside: bool,
@@ -78,7 +78,7 @@ pub struct OpRow {
     pub workspace: Option<u128>,
     /// One for each of [`OpTable::values`].
     pub values: Vec<ValueSum>,
-    /// The sums of its parallel regions.
+    /// The sums of the op's parallel regions.
     pub regions: RegionSum,
 }
 

@@ -30,9 +30,9 @@ struct Node {
     failed_op: Option<OpId>,
     forward: Option<OpId>,
     drawn: Drawn,
-    /// The class of its bracket.
+    /// The class of the node's bracket.
     class: Option<u32>,
-    /// What the recorder added to its duration, in parts of a tick.
+    /// What the recorder added to the node's duration, in parts of a tick.
     taken: u64,
 }
 

@@ -24,7 +24,7 @@ struct Block {
     bytes: Vec<u8>,
     used: usize,
     width: usize,
-    /// The number of values before it.
+    /// The number of values before the block.
     before: usize,
     /// The largest value of this width, and all bits of those that were added.
     limit: u64,

@@ -16,9 +16,9 @@ use super::slices::{Around, Kind, Slice, Slices};
 pub struct ModuleRow {
     /// The module's path, as `Net_0/Linear_1`. `None`: ops in no module.
     pub module: Option<String>,
-    /// Number of its calls.
+    /// Number of the module's calls.
     pub calls: u64,
-    /// The time of its calls, Python code included.
+    /// The time of the module's calls, Python code included.
     pub total_ns: i64,
     /// The time of the module without the modules inside of it.
     pub self_ns: i64,

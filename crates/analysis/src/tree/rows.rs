@@ -27,7 +27,7 @@ pub struct TreeRow {
     pub parent: Option<usize>,
     /// The number of rows above.
     pub depth: u32,
-    /// What it stands for.
+    /// What the row stands for.
     pub what: TreePart,
     /// The number of calls or hits. `None`: the passes cannot have had the same number.
     pub calls: Option<u128>,

@@ -63,7 +63,7 @@ pub struct Whole {
 pub struct Row {
     /// B as a part of A minus 1.
     pub change: Option<Estimate>,
-    /// What it adds to a run, in ns.
+    /// What the row adds to a run, in ns.
     pub part: Option<Estimate>,
     /// `slower`, `faster`, `same`, `unknown`, `not_tested`, …
     pub kind: &'static str,

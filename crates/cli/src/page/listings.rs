@@ -26,7 +26,7 @@ struct Function<'a> {
     module: usize,
     tree: &'a LoopTree,
     node: &'a LoopNode,
-    /// What is inside of it, in the order of the tree.
+    /// What is inside of the function, in the order of the tree.
     loops: Vec<&'a LoopNode>,
 }
 

@@ -64,7 +64,7 @@ struct Plugin {
     source: String,
     /// The id of the process in which it ran.
     pid: i64,
-    /// The row of its counters of the whole machine.
+    /// The row of the plugin's counters of the whole machine.
     machine: Option<String>,
 }
 

@@ -10,7 +10,7 @@ use super::Compiler;
 pub struct Line {
     /// Bytes.
     pub length: u64,
-    /// Where it may go, but not to the next instruction.
+    /// Where the line may go, but not to the next instruction.
     pub targets: Vec<u64>,
     /// Whether the next instruction may follow.
     pub falls: bool,

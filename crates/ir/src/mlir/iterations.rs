@@ -18,11 +18,11 @@ pub struct Counter {
     pub value: String,
     /// The counter's type: `i` and this number of bits, at most 64.
     pub bits: u32,
-    /// What it begins with, with `%`.
+    /// What the counter begins with, with `%`.
     pub start: String,
     /// What is added in each iteration; not 0.
     pub step: i64,
-    /// What it becomes, with `%`.
+    /// What the counter becomes, with `%`.
     next: String,
     /// How many edges go back to the header.
     latches: u32,

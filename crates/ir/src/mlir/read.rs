@@ -15,7 +15,7 @@ pub struct Module {
     pub whole: Span,
     /// Between its braces.
     pub inside: Span,
-    /// Where the line of its closing brace begins: definitions can be added there.
+    /// Where the line of the module's closing brace begins: definitions can be added there.
     pub end: u32,
     /// The target triple.
     pub triple: Option<String>,

@@ -13,15 +13,15 @@ const MOST_PIECES: usize = 64;
 pub struct CodeFrame {
     /// The number of the module.
     pub module: u32,
-    /// The address of its descriptor.
+    /// The address of the module's descriptor.
     pub descriptor: u64,
     /// The architecture, as `e_machine` of ELF files numbers it.
     pub machine: u16,
-    /// The build id of its file; empty: none.
+    /// The build id of the module's file; empty: none.
     pub build_id: Vec<u8>,
     /// Bytes of its file; 0: it has no file, or none that can be found.
     pub file_bytes: u64,
-    /// When its file was modified last, in ns since 1970; 0: not known.
+    /// When the module's file was modified last, in ns since 1970; 0: not known.
     pub modified_ns: u64,
     /// The number of the file in the part that has a copy of the code; `None`: there is none.
     pub kept: Option<u32>,

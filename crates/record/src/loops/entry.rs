@@ -56,7 +56,7 @@ pub struct Trips {
 pub struct Event {
     /// The id.
     pub id: u32,
-    /// Whether it is an end.
+    /// Whether the event is an end.
     pub end: bool,
     /// When.
     pub ticks: u64,

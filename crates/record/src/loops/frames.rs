@@ -29,7 +29,7 @@ pub struct ModuleFrame {
     pub id: [u8; 16],
     /// How hits are recorded, as in its descriptor.
     pub mode: u32,
-    /// How many ids it has.
+    /// How many ids the module has.
     pub ids: u32,
     /// Ticks in a second where the processor states it; 0: not known.
     pub ticks_per_second: u64,

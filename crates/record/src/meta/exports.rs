@@ -11,9 +11,9 @@ pub const LONGEST_NAME: usize = 4095;
 pub struct Library {
     /// The library's number in its process, starting at 0.
     pub id: u32,
-    /// The name that the compiler gave it.
+    /// The name that the compiler gave the library.
     pub name: String,
-    /// The number of its host in the process: see [`crate::meta::Frame::Host`].
+    /// The number of the library's host in the process: see [`crate::meta::Frame::Host`].
     pub host: u8,
     /// Version of the executable library ABI: 5 or 6.
     pub abi: u32,
@@ -21,7 +21,7 @@ pub struct Library {
     pub features: u32,
     /// The header's sanitizer kind.
     pub sanitizer: u32,
-    /// When it was first seen, in ticks.
+    /// When the library was first seen, in ticks.
     pub ticks: u64,
     /// The library's functions, in the order of their ordinals.
     pub exports: Vec<Export>,

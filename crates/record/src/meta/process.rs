@@ -40,7 +40,7 @@ pub struct Process {
     pub start_time: u64,
     /// Number of parts that the same process made before this one, for example before an `exec`.
     pub generation: u32,
-    /// The clock of its pages.
+    /// The clock of the process's pages.
     pub clock: ClockKind,
     /// Path of its program (`/proc/self/exe`).
     pub program: String,

@@ -23,9 +23,9 @@ pub struct LoopSlice<'a> {
     pub name: &'a str,
     /// The id of the loop in its module.
     pub id: u32,
-    /// When it began, in ns since 1970-01-01 UTC.
+    /// When the hit began, in ns since 1970-01-01 UTC.
     pub start_ns: i64,
-    /// How long it took.
+    /// How long the hit took.
     pub duration_ns: u64,
 }
 

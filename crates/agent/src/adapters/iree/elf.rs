@@ -49,9 +49,9 @@ fn reservation_of(address: usize) -> Option<usize> {
 
 /// An embedded ELF.
 pub struct Embedded {
-    /// Where its header is.
+    /// Where the executable's header is.
     pub base: usize,
-    /// The address of its query function.
+    /// The address of the executable's query function.
     pub query: usize,
 }
 

@@ -47,7 +47,7 @@ type Piece = (u64, u64);
 /// An object in memory.
 #[derive(Default)]
 struct Object {
-    /// What addresses of its file have to be increased by.
+    /// What addresses of the object's file have to be increased by.
     base: u64,
     /// What is loaded and not writable, at addresses in memory.
     pieces: Vec<Piece>,

@@ -18,7 +18,7 @@ use crate::process::part::Process;
 pub struct Known {
     /// From 1; also its index in the tables of threads.
     pub number: u32,
-    /// How many ids it has.
+    /// How many ids the module has.
     pub ids: u32,
     /// How hits are recorded.
     pub mode: Mode,
@@ -28,14 +28,14 @@ pub struct Known {
     object: String,
     /// Where its object is in memory; 0 in anonymous memory, and where nobody needs it.
     pub base: u64,
-    /// Where its object is in memory now; 0 in anonymous memory.
+    /// Where the module's object is in memory now; 0 in anonymous memory.
     start: AtomicU64,
-    /// The id of the first export of its library of IREE.
+    /// The id of the first export of the module's library of IREE.
     export: Option<u32>,
     costs: Option<Costs>,
-    /// The part that has its frame ([`Process::serial`]).
+    /// The part that has the module's frame ([`Process::serial`]).
     told: AtomicU32,
-    /// The part that knows where its code is.
+    /// The part that knows where the module's code is.
     noted: AtomicU32,
     next: *const Known,
 }
@@ -61,7 +61,7 @@ pub fn find(number: u32) -> Option<&'static Known> {
 pub struct Place {
     /// The module's file; empty for anonymous memory.
     pub object: String,
-    /// What an address of its ELF file has to be increased by.
+    /// What an address of the module's ELF file has to be increased by.
     pub base: u64,
 }
 

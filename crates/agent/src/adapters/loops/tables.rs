@@ -42,7 +42,7 @@ struct Piece {
     first: usize,
     pages: usize,
     at: *mut u8,
-    /// Whether it is still the pool's memory, and this process's to write.
+    /// Whether the piece is still the pool's memory, and this process's to write.
     shared: bool,
 }
 

@@ -269,9 +269,9 @@ fn begin_started(
 
 /// A recorded op that has just ended.
 pub struct Ended {
-    /// The index that it had among the open calls.
+    /// The index that the call had among the open calls.
     pub at: usize,
-    /// Whether its counters were read.
+    /// Whether the call's counters were read.
     pub is_read: bool,
     /// Whether a collector was interrupted.
     pub interrupted: bool,

@@ -19,15 +19,15 @@ static VMS: AtomicPtr<Vm> = AtomicPtr::new(std::ptr::null_mut());
 #[derive(Debug)]
 pub struct Vm {
     pub number: u32,
-    /// Id of the library that represents it in a profile.
+    /// Id of the library that represents the machine in a profile.
     pub library: u32,
     name: String,
     pub host: &'static Described,
-    /// Number of calls that its instruments saw while something was recorded.
+    /// Number of calls that the machine's instruments saw while something was recorded.
     pub calls: AtomicU64,
     /// Which thread calls it, and where its outermost op is.
     pub inside: Inside,
-    /// Whether its calls are watched just now.
+    /// Whether the machine's calls are watched just now.
     pub watching: Watching,
     /// Serial number of the part that contains its frame.
     told: AtomicU32,

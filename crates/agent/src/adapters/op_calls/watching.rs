@@ -48,7 +48,7 @@ pub struct Switch {
 /// The runs of one function of a machine.
 #[derive(Debug)]
 pub struct Function {
-    /// The export of its runs.
+    /// The export of the function's runs.
     export: u32,
     /// Belongs to the thread that has claimed the machine.
     pattern: UnsafeCell<Pattern>,

@@ -44,7 +44,7 @@ pub struct One {
     progress: Arc<Progress>,
     /// The plugin's problems when the recording began.
     before: Vec<(Problem, u64)>,
-    /// How many of the kinds that it has declared are written.
+    /// How many of the kinds that the plugin has declared are written.
     kinds: usize,
     paused: bool,
 }

@@ -150,7 +150,7 @@ fn scan() {
 struct Library {
     base: usize,
     is_torch: bool,
-    /// Where its code is.
+    /// Where the library's code is.
     code: std::ops::Range<usize>,
     /// What the linker has made read-only.
     sealed: std::ops::Range<usize>,

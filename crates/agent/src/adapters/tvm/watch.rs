@@ -77,7 +77,7 @@ pub struct Run {
     /// watched: the caller may drop the machine during the run.
     set: *mut Object,
     kind: Kind,
-    /// The exports that it calls, if they are learned.
+    /// The exports that the run calls, if they are learned.
     #[expect(clippy::box_collection, reason = "the machine has the vector's address")]
     calls: Option<Box<Vec<u32>>>,
     /// When we began to work for it, when it began, and when it ended, in ticks; 0 if it is not timed.

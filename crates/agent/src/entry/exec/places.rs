@@ -13,7 +13,7 @@ use crate::os::sys;
 
 /// A place that is kept.
 struct Kept {
-    /// The address of the thread that uses it; 0: nobody.
+    /// The address of the thread that uses the place, or 0.
     thread: AtomicUsize,
     /// The thread's id.
     id: AtomicU32,

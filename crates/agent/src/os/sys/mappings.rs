@@ -6,9 +6,9 @@ use super::files::read_file;
 pub struct Mapping<'a> {
     /// The mapping's first address.
     pub start: u64,
-    /// The address after it.
+    /// The address after the mapping.
     pub end: u64,
-    /// Whether it is executable.
+    /// Whether the mapping is executable.
     pub executable: bool,
     /// The mapping's file, or what the kernel calls the mapping; empty for anonymous memory.
     pub path: &'a [u8],

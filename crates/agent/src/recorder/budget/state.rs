@@ -63,7 +63,7 @@ impl How {
 pub(crate) struct DrawnCall {
     pub(super) export: u32,
     pub(super) drawn: Drawn,
-    /// When the recorder began to work for it, in ticks; 0 if that is not measured.
+    /// When the recorder began to work for the call, in ticks; 0 if that is not measured.
     pub(super) begun: u64,
     /// Whether what counting costs was added to the account call by call.
     pub(super) is_billed: bool,
@@ -88,7 +88,7 @@ pub(crate) struct CountedOp {
     pub(super) frame: usize,
     /// The adapter's description of the op, which is never freed.
     pub(super) subject: *const c_void,
-    /// How many calls that are recorded were in progress when it began.
+    /// How many calls that are recorded were in progress when the op began.
     pub(super) depth: u32,
 }
 

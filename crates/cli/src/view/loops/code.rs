@@ -233,13 +233,13 @@ pub struct Line {
     pub address: u64,
     /// The line's text, as an assembler writes it.
     pub text: String,
-    /// Whether it belongs to a hook.
+    /// Whether the line belongs to a hook.
     pub is_hook: bool,
-    /// How many machine loops of the region it is in.
+    /// How many machine loops of the region the line is in.
     pub depth: u32,
     /// Whether a machine loop begins here.
     pub is_header: bool,
-    /// Whether it is the first one of a range.
+    /// Whether the line is the first one of a range.
     pub is_first: bool,
 }
 

@@ -156,7 +156,7 @@ pub struct Column {
     pub name: String,
     /// Heading in the table for people.
     pub title: String,
-    /// Whether the table for people leaves it out.
+    /// Whether the table for people leaves the column out.
     pub csv_only: bool,
     /// If there is no room for all columns, the one with the largest rank is left out first; among
     /// equal ranks, the last one.

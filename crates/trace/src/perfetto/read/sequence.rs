@@ -20,7 +20,7 @@ const MOST_LATER: usize = 1024;
 /// The state of one sequence.
 #[derive(Debug, Default)]
 pub(super) struct Sequence {
-    /// Whether its texts and defaults are known from their beginning.
+    /// Whether the sequence's texts and defaults are known from their beginning.
     cleared: bool,
     categories: HashMap<u64, Box<str>>,
     names: HashMap<u64, Box<str>>,
