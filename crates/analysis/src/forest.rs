@@ -129,7 +129,7 @@ impl Mark {
         Self { own: duration - taken, own_taken: taken, taken, inner: false }
     }
 
-    /// Whether nothing is left of its own time after the correction.
+    /// Whether nothing is left of the call's own time after the correction.
     pub fn is_exhausted(&self) -> bool {
         self.own == 0 && self.own_taken > 0
     }

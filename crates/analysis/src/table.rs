@@ -234,7 +234,7 @@ impl Row {
         self.passes.windows(2).all(|pair| same(&pair[0], &pair[1]))
     }
 
-    /// Whether the durations of its calls are known: false if all of them were only counted.
+    /// Whether the durations of the row's calls are known: false if all of them were only counted.
     pub fn is_timed(&self) -> bool {
         self.sampled.as_ref().is_none_or(|sampled| sampled.timed > 0)
     }

@@ -219,7 +219,7 @@ fn short_for_json(words: &[std::ffi::OsString]) -> Option<usize> {
 }
 
 impl Command {
-    /// Whether it prints something to read, which may be longer than a screen.
+    /// Whether the command prints something to read, which may be longer than a screen.
     fn is_view(&self) -> bool {
         match self {
             Self::Report(_) | Self::Ops(_) | Self::Stats(_) | Self::Diff(_) => true,

@@ -97,7 +97,7 @@ pub struct Member {
 }
 
 impl Member {
-    /// What identifies it.
+    /// What identifies the member.
     pub fn id(&self) -> (&str, u32, &str) {
         (&self.run, self.rank, &self.part)
     }

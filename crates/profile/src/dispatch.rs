@@ -49,7 +49,7 @@ pub struct Dispatch {
 }
 
 impl Dispatch {
-    /// The number of its workgroups.
+    /// The number of the dispatch's workgroups.
     pub fn of(&self) -> u64 {
         self.count.iter().map(|n| u64::from(*n)).product()
     }

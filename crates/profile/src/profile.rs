@@ -170,7 +170,7 @@ pub struct Thread {
 }
 
 impl Thread {
-    /// Returns the headers of its pages, by sequence number.
+    /// Returns the headers of the thread's pages, by sequence number.
     pub fn headers(&self) -> impl DoubleEndedIterator<Item = &PageHeader> + ExactSizeIterator {
         self.pages.iter().map(|page| &page.header)
     }
@@ -222,7 +222,7 @@ impl Profile {
         }
     }
 
-    /// Returns its directory.
+    /// Returns the profile's directory.
     pub fn root(&self) -> &Dir {
         &self.root
     }
@@ -380,7 +380,7 @@ impl Process {
         said.unwrap_or(self.id.pid)
     }
 
-    /// Returns everything that its calls may refer to.
+    /// Returns everything that the process's calls may refer to.
     pub(crate) fn exports(&self) -> Exporting<'_> {
         (&self.hosts, &self.libraries, &self.op_exports)
     }
@@ -391,7 +391,7 @@ impl Process {
         known.map_or(&Host::UNKNOWN, |(_, host)| host)
     }
 
-    /// Returns the hosts of its libraries, each once.
+    /// Returns the hosts of the process's libraries, each once.
     pub fn seen_hosts(&self) -> impl Iterator<Item = &Host> {
         let mut seen = [false; 1 << u8::BITS];
         let first = move |library: &&Library| {
@@ -431,7 +431,7 @@ impl Process {
         }
     }
 
-    /// Returns the number of its calls according to the page headers.
+    /// Returns the number of the process's calls according to the page headers.
     fn calls(&self) -> u64 {
         self.threads.iter().flat_map(Thread::headers).map(|header| u64::from(header.calls)).sum()
     }
@@ -456,7 +456,7 @@ impl Process {
         }
     }
 
-    /// Opens its file of pages.
+    /// Opens the process's file of pages.
     pub(crate) fn open_pages(&self) -> Result<File> {
         let gone =
             || Error::new("open", Path::new(PARTS_NAME), io::Error::from(io::ErrorKind::NotFound));

@@ -300,7 +300,7 @@ impl<'a> Table<'a> {
         )
     }
 
-    /// The name of its process's part.
+    /// The name of the table's process's part.
     pub fn part(&self) -> String {
         let (pid, start_time, generation) = self.process();
         part_name(pid, start_time, generation)

@@ -173,7 +173,7 @@ impl CallScript {
         self
     }
 
-    /// Makes it workgroup `id` of `count` in x.
+    /// Makes the call workgroup `id` of `count` in x.
     pub fn workgroup(mut self, id: u32, count: u32) -> Self {
         (self.call.workgroup[0], self.call.count[0]) = (id, count);
         self

@@ -138,12 +138,12 @@ impl Device {
         }
     }
 
-    /// What to add to its time at this moment to get UTC, ns.
+    /// What to add to the device's time at this moment to get UTC, ns.
     pub fn offset(&self, device_ns: u64) -> Option<i64> {
         lock(&self.clock).offset(device_ns)
     }
 
-    /// The largest error of its clock, ns.
+    /// The largest error of the device's clock, ns.
     pub fn accuracy_ns(&self) -> Option<u64> {
         lock(&self.clock).accuracy_ns()
     }
@@ -155,7 +155,7 @@ pub fn devices() -> Vec<Arc<Device>> {
 }
 
 impl Queue {
-    /// Whether the program must not see that it has times.
+    /// Whether the program must not see that the queue has times.
     pub fn is_hidden(&self) -> bool {
         self.hidden.load(Ordering::Relaxed)
     }

@@ -137,7 +137,7 @@ impl Line {
         Ok(Self { words })
     }
 
-    /// Whether it compiles a file of C or C++.
+    /// Whether the line compiles a file of C or C++.
     pub fn has_sources(&self) -> bool {
         matches!(self.plan(), Plan::Cannot(_) | Plan::Compile(_))
     }

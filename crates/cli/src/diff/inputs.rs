@@ -40,7 +40,7 @@ impl Run {
         self.of_dataset.as_ref().and(self.path.parent())
     }
 
-    /// Reads it. One after the other: a series can have more runs than a process can have open files.
+    /// Reads the run. One after the other: a series can have more runs than a process can have open files.
     pub fn read(&self, args: &Args) -> Result<Recorded, Failure> {
         if let Some(recorded) = &self.of_dataset {
             return Ok(recorded.clone());

@@ -129,7 +129,7 @@ impl Line {
         types
     }
 
-    /// Whether it says what is to be made. If not, that is what the type of the crate says.
+    /// Whether the line says what is to be made. If not, that is what the type of the crate says.
     pub fn says_what(&self) -> bool {
         self.values("--emit").next().is_some()
     }

@@ -206,7 +206,7 @@ impl Victim {
         victim
     }
 
-    /// Where it is.
+    /// Where the profile is.
     pub fn dir(&self) -> &Path {
         &self.dir
     }

@@ -106,7 +106,7 @@ impl Profile {
 }
 
 impl Process {
-    /// Whether its directory has such files, as far as that can be found out.
+    /// Whether the process's directory has such files, as far as that can be found out.
     pub fn has_events(&self) -> bool {
         self.losses.iter().any(|loss| loss.loss() == Some(Loss::PluginEventsLeft))
     }

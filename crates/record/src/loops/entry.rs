@@ -68,7 +68,7 @@ pub struct Event {
 const END: u64 = 1 << 63;
 
 impl Event {
-    /// The three words that it is in a block.
+    /// The three words that the event is in a block.
     #[inline(always)]
     pub fn to_words(self) -> [u64; 3] {
         [u64::from(self.id) | if self.end { END } else { 0 }, self.ticks, self.address]

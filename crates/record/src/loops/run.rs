@@ -227,7 +227,7 @@ impl<'a> Run<'a> {
         )
     }
 
-    /// The name of its process's part.
+    /// The name of the run's process's part.
     pub fn part(&self) -> String {
         let (pid, start_time, generation) = self.process();
         part_name(pid, start_time, generation)

@@ -101,7 +101,7 @@ impl Sequence {
         }
     }
 
-    /// The track of its events.
+    /// The track of the sequence's events.
     pub fn track(&self) -> u64 {
         self.track
     }
@@ -320,7 +320,7 @@ impl Sequence {
         });
     }
 
-    /// Writes the defaults of its packets.
+    /// Writes the defaults of the sequence's packets.
     fn defaults(&self, d: &mut Encoder) {
         d.uint(defaults::TIMESTAMP_CLOCK_ID, clocks::OF_SEQUENCE);
         d.message(defaults::TRACK_EVENT, |t| {

@@ -124,17 +124,17 @@ pub fn remember(
 }
 
 impl Known {
-    /// Where its object is in memory; 0 in anonymous memory.
+    /// Where the module's object is in memory; 0 in anonymous memory.
     pub fn start(&self) -> u64 {
         self.start.load(Ordering::Relaxed)
     }
 
-    /// The file of its object; empty: in anonymous memory.
+    /// The file of the module's object; empty: in anonymous memory.
     pub fn object(&self) -> &str {
         &self.object
     }
 
-    /// Whether the part of `process` is told for the first time where its code is.
+    /// Whether the part of `process` is told for the first time where the module's code is.
     pub fn is_first_note(&self, process: &Process) -> bool {
         self.noted.swap(process.serial(), Ordering::AcqRel) != process.serial()
     }

@@ -60,7 +60,7 @@ impl Piece {
         self.bytes() - self.header().used.load(Ordering::Relaxed) as usize
     }
 
-    /// Puts private memory in its place.
+    /// Puts private memory in the piece's place.
     fn part(&mut self) {
         if std::mem::replace(&mut self.shared, false)
             && sys::map_private_at(self.at as usize, self.bytes()).is_err()

@@ -80,7 +80,7 @@ impl Inside {
 unsafe impl Sync for Vm {}
 
 impl Vm {
-    /// Writes its frame, at most once per part. The caller holds the process's lock.
+    /// Writes the machine's frame, at most once per part. The caller holds the process's lock.
     pub fn tell(&self, process: &Process, run: &Run) {
         if self.told.swap(process.serial(), Ordering::Relaxed) == process.serial() {
             return;

@@ -186,7 +186,7 @@ impl Watching {
 }
 
 impl Function {
-    /// The export of its runs.
+    /// The export of the function's runs.
     pub fn export(&self) -> u32 {
         self.export
     }

@@ -130,7 +130,7 @@ impl One {
         }
     }
 
-    /// Makes its sessions.
+    /// Makes the plugin's sessions.
     pub fn create(&mut self, options: &PluginOptions) {
         let Some(Loaded { plugin, host, .. }) = self.loaded else { return };
         self.doing("in profilerCreate");
@@ -145,7 +145,7 @@ impl One {
         self.sessions = plugin.profilers.iter().filter_map(|p| p.create(&setup)).collect();
     }
 
-    /// Starts its sessions.
+    /// Starts the plugin's sessions.
     pub fn start(&mut self, paused: bool) {
         if self.loaded.is_none() {
             return;
@@ -156,7 +156,7 @@ impl One {
         self.toggle(paused);
     }
 
-    /// What gives its sessions the ids of ops.
+    /// What gives the plugin's sessions the ids of ops.
     pub fn correlations(&self) -> impl Iterator<Item = Correlation> {
         self.sessions.iter().map(Session::correlation)
     }
@@ -212,7 +212,7 @@ impl One {
         session.flush(writer) && writer.flush().is_ok()
     }
 
-    /// Stops its sessions.
+    /// Stops the plugin's sessions.
     pub fn stop(&mut self) {
         if self.loaded.is_none() {
             return;
@@ -259,7 +259,7 @@ impl One {
         }
     }
 
-    /// Writes the lines that it has logged.
+    /// Writes the lines that the plugin has logged.
     fn lines(&mut self) {
         let Some(loaded) = self.loaded else { return };
         for line in plugins::take_lines(loaded.number) {
